@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// addRule adds the check of a rule of Headgate's own form; one for each path,
-// if it counts by the path and that can be read as several.
+// addRule adds the check of one of Headgate's own rules; one for each path, if it counts
+// by a path that has several readings.
 func (m *Matches) addRule(r *Rule, f *facts) {
 	if !r.byPath || !f.getPath().ok || len(f.paths.Plain()) == 1 {
 		m.addKeys(r, f)
@@ -23,10 +23,9 @@ func (m *Matches) addRule(r *Rule, f *facts) {
 	f.plain = 0
 }
 
-// addKeys adds the check of a rule under the key that f has now; several, if f has
-// several values of an attribute of it, of which all are charged, or none is. No
-// honest request comes to more than maxKeys: one that does costs more than fits into
-// any limit, for what it means to its upstream nobody knows.
+// addKeys adds the check of a rule under the current key of f, or several checks if f
+// has several values of an attribute of the key. A request with more than maxKeys keys
+// costs more than any limit allows: its meaning to the upstream is unknown.
 func (m *Matches) addKeys(r *Rule, f *facts) {
 	choices, keys := r.choices(f)
 	if choices == nil {
@@ -51,8 +50,8 @@ func (m *Matches) addKeys(r *Rule, f *facts) {
 	}
 }
 
-// addCheck adds the check of a rule under a key, unless it is there: several
-// readings of a request may lead to it.
+// addCheck adds the check of a rule under a key, unless it exists: several readings of
+// a request may lead to it.
 func (m *Matches) addCheck(r *Rule, key string, f *facts) {
 	if f.several &&
 		slices.ContainsFunc(m.Checks, func(c Check) bool { return c.Rule == r && c.Key == key }) {
@@ -61,7 +60,7 @@ func (m *Matches) addCheck(r *Rule, key string, f *facts) {
 	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Cost: r.costOf(f), Enforced: r.Enforces(key)})
 }
 
-// appendKeyPart appends what r counts by of one attribute.
+// appendKeyPart appends the part of r's key for one attribute.
 func (r *Rule) appendKeyPart(dst []byte, a KeyAttribute, v value, f *facts) []byte {
 	switch {
 	case !v.ok:
@@ -77,8 +76,7 @@ func (r *Rule) appendKeyPart(dst []byte, a KeyAttribute, v value, f *facts) []by
 	return appendPart(dst, v.text)
 }
 
-// Enforces reports whether r refuses requests with this key, rather than only
-// observing them.
+// Enforces reports whether r is enforced for this key, and not in shadow mode.
 func (r *Rule) Enforces(key string) bool {
 	if r.Mode != Enforce {
 		return false

@@ -1,18 +1,18 @@
 package rules
 
-// Computed is an attribute that is worked out from what a request has, such as a
-// language from Accept-Language. Rules write it by its name alone. What a caller gives
-// by that name comes before it.
+// Computed is an attribute that is derived from a request, such as a language from
+// Accept-Language. Rules use it by its name. A value that the caller sends under that
+// name takes precedence.
 type Computed struct {
-	Name string // how rules write it: no word of [ParseAttribute], and without a colon
+	Name string // its name in rules: not a word of [ParseAttribute], and without a colon
 	// Of returns the value, and false if the request has none. It is called at most
-	// once for a request, and only if a rule asks. It has to give the same for every
-	// way in which the server behind may read the request: of a header that is there
-	// twice, Attribute returns the first value only.
+	// once per request, and only if a rule needs it. The result must not depend on
+	// how a server reads the request: for a repeated header, Attribute returns only
+	// the first value.
 	Of func(Request) (value string, ok bool)
 }
 
-// ComputedAttributes are all that there are. A new one is a line here, and a file.
+// ComputedAttributes returns all computed attributes. Add new ones here.
 func ComputedAttributes() []Computed {
 	return nil
 }
@@ -25,7 +25,7 @@ func (s *Ruleset) compute(a Attribute, req Request) (string, bool) {
 	return "", false
 }
 
-// Computes reports whether requests have an attribute without being told. b may be nil.
+// Computes reports whether a is a computed attribute. b may be nil.
 func (b *Builder) Computes(a Attribute) bool {
 	return b != nil && a.Kind == Other && b.set.computed[a.Name] != nil
 }

@@ -12,17 +12,14 @@ import (
 // Entry is one step of a descriptor, such as remote_address, 198.51.100.7.
 type Entry struct{ Key, Value string }
 
-// Descriptor is a request that consists of the ordered entries of one Envoy
-// descriptor. As attributes, for rules of Headgate's own form, the entries are
-// known by their keys: an entry is the attribute whose name in rules is its
-// key, so that path, method, host and header:X-Plan are those attributes. An
-// entry remote_address is the client's address, unless there is a client_ip.
-// Of entries with the same key the first counts.
+// Descriptor is a request with the ordered entries of one Envoy descriptor. For
+// Headgate's own rules, each entry is the attribute named by its key, such as path,
+// method, host or header:X-Plan. An entry remote_address is the client's address,
+// unless there is a client_ip. If a key appears twice, the first entry counts.
 type Descriptor struct{ Entries []Entry }
 
-// OrderedRequest is a Request that has the entries of a descriptor too. Their
-// order matters to rules of the descriptor form, which take no notice of its
-// attributes.
+// OrderedRequest is a Request that also has the entries of a descriptor. Descriptor
+// rules use the entries, in order, and ignore the attributes.
 type OrderedRequest interface {
 	Request
 	// Descriptor returns the entries, the outermost first.

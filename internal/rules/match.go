@@ -1,7 +1,7 @@
 package rules
 
-// matcher says which requests a rule applies to: those that every one of its
-// conditions holds for.
+// matcher decides which requests a rule applies to: those for which every condition
+// holds.
 type matcher struct {
 	method       textCondition
 	path         pathCondition
@@ -11,7 +11,7 @@ type matcher struct {
 	values       []valueMatch
 }
 
-// Pattern is a glob, a path or a host: something that texts are as, or not.
+// Pattern is a glob, a path or a host that text may match.
 type Pattern interface {
 	match(text string) bool
 	// literal returns the only text that matches, if there is only one.

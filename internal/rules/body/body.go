@@ -1,6 +1,6 @@
-// Package body has the texts that a rule answers with: templates with a few
-// variables, none of which can break out of the text that it stands in, and
-// the choice among several by what a client accepts.
+// Package body has response bodies of rules: templates with a few variables, whose
+// values are escaped for the type of text, and the choice among several bodies by the
+// Accept header.
 package body
 
 import (
@@ -13,24 +13,24 @@ import (
 	"unicode"
 )
 
-// Values are what the variables of a Template stand for.
+// Values are the values of the variables of a Template.
 type Values struct {
 	Rule             string // the name of the rule that refused
-	RequestID        string // what the request says that it is called; any text
-	Limit, Remaining int64  // those of the refusal
+	RequestID        string // the client's request ID; any text
+	Limit, Remaining int64  // of the refusal
 	RetryAfterMS     int64  // when to try again, in milliseconds; negative means never
-	ResetAfterMS     int64  // when the limit is whole again, in milliseconds
-	Status           int    // that of the answer
+	ResetAfterMS     int64  // when the limit is fully available again, in milliseconds
+	Status           int    // of the answer
 }
 
-// Escape says what a Template's text is, and so how values are written into it.
+// Escape is the kind of text of a Template, which decides how values are escaped.
 type Escape uint8
 
 // The kinds of text.
 const (
-	Plain Escape = iota // leaves control characters out
-	JSON                // writes values as they may stand in a JSON string, and a number that there is none of as null
-	HTML                // escapes what has a meaning there, quotes included
+	Plain Escape = iota // removes control characters
+	JSON                // escapes for JSON strings, and writes missing numbers as null
+	HTML                // escapes for HTML, including quotes
 )
 
 // EscapeOf returns the Escape for a content type, such as
@@ -45,7 +45,7 @@ func EscapeOf(contentType string) Escape {
 	return Plain
 }
 
-// variable is something that a template may ask for.
+// variable is a variable of a template.
 type variable uint8
 
 const (
@@ -78,19 +78,19 @@ type Template struct {
 	escape Escape
 }
 
-// SyntaxError is what is wrong in a template, and where.
+// SyntaxError is an error in a template and its position.
 type SyntaxError struct {
-	Offset int    // the byte at which the variable begins
-	Found  string // what stands there
+	Offset int    // the byte at which the variable starts
+	Found  string // the text at that position
 }
 
-// Error says what was found in place of a variable.
+// Error names the unknown variable.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("unknown variable %q", e.Found)
 }
 
 // Parse reads a template: text in which {{.Name}}, with or without spaces
-// inside, is one of the Variables. Everything else stands for itself. The
+// inside, is one of the Variables. Everything else is literal text. The
 // error is a *SyntaxError.
 func Parse(text string, escape Escape) (Template, error) {
 	t := Template{escape: escape}
@@ -103,15 +103,15 @@ func Parse(text string, escape Escape) (Template, error) {
 		if !found {
 			return t, nil
 		}
-		begin := offset + len(before)
+		start := offset + len(before)
 		inside, _, closed := strings.Cut(rest, "}}")
 		is := variable(1 + slices.Index(Variables(), strings.TrimPrefix(strings.TrimSpace(inside), ".")))
 		if !closed || is == literal || !strings.HasPrefix(strings.TrimSpace(inside), ".") {
 			const most = 40
-			return Template{}, &SyntaxError{begin, text[begin:min(begin+len(inside)+4, begin+most, len(text))]}
+			return Template{}, &SyntaxError{start, text[start:min(start+len(inside)+4, start+most, len(text))]}
 		}
 		t.parts = append(t.parts, part{is: is})
-		offset = begin + len(inside) + 4
+		offset = start + len(inside) + 4
 	}
 }
 
@@ -186,7 +186,7 @@ func (t *Template) appendText(dst []byte, text string) []byte {
 	return append(dst, text...)
 }
 
-// IsJSON reports whether the text is JSON whatever its variables stand for.
+// IsJSON reports whether the text is valid JSON for all values of its variables.
 func (t *Template) IsJSON() bool {
 	for _, v := range [...]Values{{}, {Rule: "a", RequestID: `"b\`, RetryAfterMS: -1}} {
 		if !json.Valid(t.Append(nil, &v)) {
@@ -196,17 +196,16 @@ func (t *Template) IsJSON() bool {
 	return true
 }
 
-// Variant is one of several bodies that say the same.
+// Variant is a body in one content type.
 type Variant struct {
 	// ContentType is its media type, with parameters.
 	ContentType string
 	Template    Template
 }
 
-// Choose returns the index of the variant that a client with these Accept
-// header fields likes best (RFC 9110, section 12.5.1): the first of those with
-// the highest weight, and the first of all for a client that does not say. It
-// returns -1 if no variant is acceptable.
+// Choose returns the index of the variant that a client with these Accept headers
+// prefers (RFC 9110, section 12.5.1): the first one with the highest weight, or the
+// first of all if there is no Accept header. It returns -1 if none is acceptable.
 func Choose(accept []string, variants []Variant) int {
 	if len(accept) == 0 {
 		return min(len(variants), 1) - 1
@@ -220,8 +219,8 @@ func Choose(accept []string, variants []Variant) int {
 	return best
 }
 
-// Weight returns how much Accept header fields like a content type: from 0, not
-// at all, to 1000. The most specific range that it falls into counts.
+// Weight returns the weight that Accept headers give a content type: from 0, not
+// acceptable, to 1000. The most specific matching range counts.
 func Weight(accept []string, contentType string) int {
 	want := mediaType(contentType)
 	kind, _, _ := strings.Cut(want, "/")

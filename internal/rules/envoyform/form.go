@@ -1,6 +1,5 @@
-// Package envoyform reads rules that are written as descriptors, the form of
-// envoyproxy/ratelimit, with the keys that Headgate adds to it. What it has read goes
-// to a rules.Builder.
+// Package envoyform parses descriptors, the rule format of envoyproxy/ratelimit, with
+// the keys that Headgate adds, into a rules.Builder.
 package envoyform
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// DescriptorKeys are the keys of one descriptor.
+// DescriptorKeys returns the keys of one descriptor.
 func DescriptorKeys() []string {
 	return []string{
 		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode",
@@ -23,7 +22,7 @@ func DescriptorKeys() []string {
 	}
 }
 
-// RateLimitKeys are the keys of rate_limit: Envoy's and Headgate's own.
+// RateLimitKeys returns the keys of rate_limit: Envoy's and Headgate's own.
 func RateLimitKeys() []string {
 	own := []string{"cost", "percent", "on_limit", "on_store_error", "description"}
 	return slices.Concat(envoyLimitKeys(), ownform.LimitKeys(), own)
@@ -44,8 +43,8 @@ type Parser struct {
 	replaces []parsedReplace
 }
 
-// NewParser returns a parser that adds to the rules of own. compat is for
-// documents that do not say theirs, and merge lets several of them add to a domain.
+// NewParser returns a parser that adds to the rules of own. compat is the default for
+// documents; merge allows several documents to add descriptors to a domain.
 func NewParser(own *ownform.Parser, compat rules.Compat, merge bool) *Parser {
 	return &Parser{Parser: own, compat: compat, mergeDomains: merge, trees: map[string]*parsedTree{}}
 }
@@ -81,8 +80,8 @@ type parsedReplace struct {
 	report *yamltext.Report
 }
 
-// CompatOf reads compat before all else, since the reading depends on it. What is
-// wrong with it is reported later.
+// CompatOf reads compat first, since parsing depends on it. Errors in it are reported
+// later.
 func (p *Parser) CompatOf(doc *yamltext.Node) rules.Compat {
 	if compat, ok := rules.ParseCompat(doc.TextOf("compat")); ok {
 		return compat
@@ -90,8 +89,7 @@ func (p *Parser) CompatOf(doc *yamltext.Node) rules.Compat {
 	return p.compat
 }
 
-// Parse reads what a document has for the descriptor form. The domain is empty if
-// it is not known.
+// Parse parses the descriptors of a document. The domain is empty if it is unknown.
 func (p *Parser) Parse(f yamltext.Fields, domain string, compat rules.Compat) {
 	t := treeForm{Parser: p, compat: compat, domain: domain}
 	list, described := f["descriptors"]
@@ -109,8 +107,8 @@ func (p *Parser) Parse(f yamltext.Fields, domain string, compat rules.Compat) {
 	}
 }
 
-// top returns the top of the domain's tree, new if need be, and reports if these
-// descriptors may not be added to it.
+// top returns the top of the domain's tree, and reports an error if these descriptors
+// cannot be added to it.
 func (t *treeForm) top(f yamltext.Fields, at *yamltext.Node, merge bool) *rules.Level {
 	first := t.trees[t.domain]
 	switch {
@@ -224,7 +222,7 @@ func (t *treeForm) readStep(f yamltext.Fields, at *yamltext.Node, what string, s
 	return true
 }
 
-// readValue tells by the value of s what kind of step it is.
+// readValue sets the kind of s by its value.
 func (t *treeForm) readValue(n *yamltext.Node, s *rules.Step) {
 	star := strings.Contains(s.Value, "*")
 	switch {
@@ -264,8 +262,7 @@ func (t *treeForm) readShare(f yamltext.Fields, s *rules.Step) {
 	}
 }
 
-// keyAttribute returns the attribute by which a request that is no descriptor
-// has the key.
+// keyAttribute returns the attribute for a key in requests that are not descriptors.
 func keyAttribute(key string) rules.Attribute {
 	a, err := rules.ParseAttribute(key)
 	if err != nil {
@@ -314,10 +311,10 @@ func (t *treeForm) put(b *rules.Branch, into *rules.Level, at *yamltext.Node) {
 	t.branches = append(t.branches, parsedBranch{filed, at, t.Report})
 }
 
-// readModes reads what stands beside rate_limit, into r if there is a limit.
+// readModes reads the keys next to rate_limit, into r if there is a limit.
 func (t *treeForm) readModes(f yamltext.Fields, r *rules.Rule, path []*rules.Step) {
 	if r == nil {
-		r = new(rules.Rule) // to be read and forgotten
+		r = new(rules.Rule) // discarded
 	}
 	shadow := t.modeOfLimit(f, "shadow_mode")
 	r.QuotaMode = t.modeOfLimit(f, "quota_mode")

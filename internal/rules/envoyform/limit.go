@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// rateLimit reads the rate_limit of a descriptor. The rule stands where the
-// descriptor does, at.
+// rateLimit reads the rate_limit of a descriptor. The rule has the position of the
+// descriptor, at.
 func (t *treeForm) rateLimit(n *yamltext.Node, what string, at *yamltext.Node, path []*rules.Step) *rules.Rule {
 	what = "the rate_limit of " + what
 	before := t.Errors
@@ -42,9 +42,9 @@ func (t *treeForm) rateLimit(n *yamltext.Node, what string, at *yamltext.Node, p
 	return r
 }
 
-// descriptorLimit reads the limit: requests_per_unit with unit or period, or
-// rate, or unlimited. If a key has been refused already it does not ask for
-// what is missing, as that is probably what was meant.
+// descriptorLimit reads the limit: requests_per_unit with unit or period, or rate, or
+// unlimited. If a key has been refused already, it does not report missing ones, since
+// that is probably what was meant.
 func (t *treeForm) descriptorLimit(f yamltext.Fields, at *yamltext.Node, refused bool) headgate.Limit {
 	l := ownform.LimitForm{
 		Parser: t.Parser.Parser, Keys: f, At: at,
@@ -110,8 +110,8 @@ func inDecimal(n *yamltext.Node) *yamltext.Node {
 	return &here
 }
 
-// junkUnit reports, and warns of, a unit beside unlimited that is none, which
-// Envoy's service overlooks.
+// junkUnit reports, and warns about, an invalid unit next to unlimited, which Envoy's
+// service ignores.
 func (t *treeForm) junkUnit(l *ownform.LimitForm) bool {
 	n := l.Keys.Get("unit")
 	if t.compat != rules.CompatEnvoy || n == nil || slices.Contains(envoyUnits(), strings.ToLower(n.Text)) {
@@ -165,7 +165,7 @@ func (t *treeForm) readUnit(n *yamltext.Node, l *ownform.LimitForm) {
 // maxLimitName is the longest name of a limit, in bytes.
 const maxLimitName = 256
 
-// readName reads the name that clients and replaces know the limit by.
+// readName reads the limit's name for clients and replaces.
 func (t *treeForm) readName(f yamltext.Fields, r *rules.Rule) {
 	n := f.Get("name")
 	if n == nil {
@@ -183,7 +183,7 @@ func (t *treeForm) readName(f yamltext.Fields, r *rules.Rule) {
 	}
 }
 
-// readReplaces reads the names of limits that this one takes the place of.
+// readReplaces reads the names of limits that this one replaces.
 func (t *treeForm) readReplaces(f yamltext.Fields, r *rules.Rule) {
 	list := f.Get("replaces")
 	if list == nil {
@@ -219,9 +219,8 @@ func (t *treeForm) readReplaces(f yamltext.Fields, r *rules.Rule) {
 	}
 }
 
-// Placed returns n without the keys that belong to another level, which it
-// reports, and without those that have no value and need none. Envoy's service
-// ignores both.
+// Placed returns n without keys that belong to another level, which it reports, and
+// without optional keys that have no value. Envoy's service ignores both.
 func (p *Parser) Placed(n *yamltext.Node, what string, known []string, compat rules.Compat) *yamltext.Node {
 	if n.Kind != yamltext.Map {
 		return n
@@ -279,8 +278,8 @@ func isEnvoyKey(key string) bool {
 	return key == "domain" || slices.Contains(DescriptorKeys(), key) || slices.Contains(envoyLimitKeys(), key)
 }
 
-// Finish warns of descriptors that can never match or have no effect, and
-// of replaces of limits that do not exist.
+// Finish warns about descriptors that can never match or have no effect, and about
+// replaces of unknown limits.
 func (p *Parser) Finish() {
 	for i := range p.branches {
 		b := &p.branches[i]

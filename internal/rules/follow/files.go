@@ -20,16 +20,15 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// Files are the files and folders of some rules.
+// Files are rule files and folders to follow.
 type Files struct {
 	Paths   []string
 	Options rulefile.Options
 }
 
-// subscribe watches all folders in which a change may change the rules, and
-// no others any more. To watch one twice does nothing. What cannot be watched
-// is polled. The result tells of a name that the watcher reports whether rules
-// may be in it.
+// subscribe watches exactly the folders in which a change may change the rules. Folders
+// that cannot be watched are polled. The result reports whether a name from the watcher
+// may be a rule file.
 func (r Files) subscribe(watcher *fsnotify.Watcher) func(name string) bool {
 	wanted := folders{}
 	for _, path := range slices.Concat(r.Options.Expand(r.Paths...), r.Paths) {
@@ -37,7 +36,7 @@ func (r Files) subscribe(watcher *fsnotify.Watcher) func(name string) bool {
 	}
 	for _, name := range watcher.WatchList() {
 		if !wanted[name] {
-			_ = watcher.Remove(name) // it may be gone by itself
+			_ = watcher.Remove(name) // it may be gone already
 		}
 	}
 	for name := range wanted {
@@ -46,7 +45,8 @@ func (r Files) subscribe(watcher *fsnotify.Watcher) func(name string) bool {
 	return r.Places()
 }
 
-// Places returns whether a file, named by its folder's real path, may be rules.
+// Places returns a function that reports whether a file, with its folder's real path,
+// may be a rule file.
 func (r Files) Places() func(name string) bool {
 	files, trees := map[string]bool{}, []string{}
 	var siblings []string
@@ -80,7 +80,7 @@ func (r Files) Places() func(name string) bool {
 	}
 }
 
-// isRule reports whether a file in a folder is read as rules, by its name.
+// isRule reports whether a file in a folder is a rule file, by its name.
 func (r Files) isRule(name string) bool {
 	base, envoy := filepath.Base(name), r.Options.Compat == rules.CompatEnvoy
 	switch {
@@ -121,9 +121,9 @@ func (f folders) add(name string) bool {
 	return err == nil
 }
 
-// addPath adds what is to be watched for a file or folder of rules: itself and
-// the folders in it, where it lies, or will lie, and where a symlink on the
-// way to it may be swapped.
+// addPath adds the folders to watch for a file or folder of rules: itself and its
+// subfolders, its parent, even if it does not exist yet, and the folders of symlinks on
+// the way to it.
 func (f folders) addPath(path string) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -144,7 +144,7 @@ func (f folders) addPath(path string) {
 	_ = filepath.WalkDir(real, func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return nil //nolint:nilerr // gone since; its parent tells when it is back
+			return nil //nolint:nilerr // removed; a change in its parent shows when it is back
 		case e.IsDir() && name != real && strings.HasPrefix(e.Name(), "."):
 			return filepath.SkipDir
 		case e.IsDir():
@@ -158,8 +158,7 @@ func (f folders) addPath(path string) {
 	})
 }
 
-// addLink adds, if name is a symlink, where it lies and where that which it
-// leads to lies, or will lie.
+// addLink adds, if name is a symlink, its folder and the folder of its target.
 func (f folders) addLink(name string) {
 	target, err := os.Readlink(name)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package follow notices that rule files have changed: when they are whole, and
-// wherever they are put.
+// Package follow detects changes of rule files once they are completely written.
 package follow
 
 import (
@@ -17,36 +16,35 @@ import (
 )
 
 const (
-	// debounce is how long the files have to be quiet before they are read: an
-	// editor or a checkout writes in several steps.
+	// debounce is how long files must be unchanged before they are read: editors
+	// and checkouts write in several steps.
 	debounce = 100 * time.Millisecond
-	// DefaultSettle is how long a file that was written where it lies has to be
-	// quiet: what writes it (scp, NFS, a full disk) may pause, and what is
-	// there by then may be a part that makes sense. A file that was put in place
-	// whole, by a rename, need not wait.
+	// DefaultSettle is how long a file that is written in place must be unchanged:
+	// the writer (scp, NFS, a full disk) may pause, and a part of the file may be
+	// valid. A file that is moved into place does not have to wait.
 	DefaultSettle = 2 * time.Second
-	mostPostponed = 30 * time.Second // how long files that never become quiet put off that they are read
+	mostPostponed = 30 * time.Second // the longest that constant changes delay reading
 )
 
-// Options say what is followed, and how.
+// Options say what to follow, and how.
 type Options struct {
 	Files
-	Changed func() // called whenever something has happened to the files, and now and then besides. Required.
-	// Settle is how long a file that is written where it lies has to be quiet,
-	// Poll how often files are looked at although nothing has been reported.
+	Changed func() // called after changes, and sometimes without one. Required.
+	// Settle is how long a file that is written in place must be unchanged, Poll the
+	// interval at which files are compared without events.
 	Settle, Poll time.Duration
-	// PollOnly does without what the file system reports.
+	// PollOnly disables file system events.
 	PollOnly bool
 	Log      *slog.Logger
 }
 
-// Start follows files until stop is called. That waits for a look that is being
-// taken by calling wait.
+// Start follows files until stop is called. stop calls wait with a channel that is
+// closed when a check in progress is done.
 //
-// It watches folders and not files: editors and Kubernetes replace files, and
-// a watch on the old one would never be heard of again. Any event is a reason
-// to compare contents, since file systems disagree about which one a swapped
-// symlink makes. A slow poll covers those that report nothing, such as NFS.
+// It watches folders, not files: editors and Kubernetes replace files, and a watch on
+// the old one would report nothing more. Any event leads to a comparison of contents,
+// since file systems report swapped symlinks differently. Polling covers file systems
+// without events, such as NFS.
 func Start(o Options) (stop func(wait func(done <-chan struct{}))) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -84,42 +82,41 @@ func Start(o Options) (stop func(wait func(done <-chan struct{}))) {
 	}
 }
 
-// follower looks at files when something has happened to them.
+// follower checks files after events.
 type follower struct {
-	events chan struct{} // has a nudge once something has happened
+	events chan struct{} // receives a nudge after an event
 
 	mu       sync.Mutex
 	isRule   func(name string) bool // whether what is written there may be rules; nil for all
-	writing  map[string]struct{}    // rule files that were written where they lie, since the last look
+	writing  map[string]struct{}    // rule files written in place since the last check
 	happened happening              // since the last nudge was taken
 
 	settle, poll time.Duration
 	fingerprint  func() [32]byte
-	last         [32]byte // of the last look
-	waiting      bool     // to see whether the files still change
+	last         [32]byte // of the last check
+	waiting      bool     // for files that may still change
 	changed      func()
 	log          *slog.Logger
 
-	// Of follow alone: when the next look is due and since when looks have been
-	// put off, zero for none, and whether that was said.
+	// Used only by follow: when the next check is due and since when checks have been
+	// postponed, zero for none, and whether that was logged.
 	due, since time.Time
 	said       bool
 }
 
-// happening is what has happened, as far as it decides when to look.
+// happening is the kind of event, as far as it decides when to check.
 type happening uint8
 
 const (
 	nothing happening = iota
 	// elsewhere: another file was written, such as a log in the same folder. It
-	// is a reason to look, but puts nothing off.
+	// leads to a check, but postpones nothing.
 	elsewhere
-	// beside: another file was put in place, renamed or removed, such as a lock. A
-	// folder of rules may be behind it, so that it is a reason to look soon, but it
-	// puts nothing off.
-	beside
-	replaced // a rule file was put in place, renamed or removed
-	inPlace  // a rule file was written where it lies, and more may come
+	// nearby: another file was created, renamed or removed, such as a lock. It may be
+	// a folder of rules, so it leads to a check soon, but postpones nothing.
+	nearby
+	replaced // a rule file was moved into place, renamed or removed
+	inPlace  // a rule file was written in place, and more may follow
 )
 
 // expect says which files may be rules.
@@ -162,9 +159,9 @@ func (f *follower) nudge(e fsnotify.Event) {
 		}
 		f.writing[e.Name] = struct{}{}
 	case e.Name != "" && f.isRule != nil && !f.isRule(e.Name):
-		what = beside
+		what = nearby
 	case e.Has(fsnotify.Rename) || e.Has(fsnotify.Remove):
-		delete(f.writing, e.Name) // what was written there is whole, or gone
+		delete(f.writing, e.Name) // complete now, or gone
 	}
 	f.happened = max(f.happened, what)
 	f.mu.Unlock()
@@ -174,7 +171,7 @@ func (f *follower) nudge(e fsnotify.Event) {
 	}
 }
 
-// follow looks after each burst of events, and at intervals.
+// follow checks after each burst of events, and at intervals.
 func (f *follower) follow(ctx context.Context) {
 	poll := time.NewTicker(f.poll)
 	defer poll.Stop()
@@ -203,15 +200,15 @@ func (f *follower) follow(ctx context.Context) {
 	}
 }
 
-// schedule says when to look, after what has happened.
+// schedule sets the time of the next check after an event.
 func (f *follower) schedule(quiet *time.Timer) {
 	f.mu.Lock()
 	what, writing := f.happened, len(f.writing) > 0
 	f.happened = nothing
 	f.mu.Unlock()
 	switch {
-	case what == nothing: // that was seen with the nudge before
-	case (what == elsewhere || what == beside) && !f.due.IsZero():
+	case what == nothing: // handled with the nudge before
+	case (what == elsewhere || what == nearby) && !f.due.IsZero():
 	case writing || what == elsewhere:
 		f.postpone(quiet, f.settle)
 	default:
@@ -219,7 +216,8 @@ func (f *follower) schedule(quiet *time.Timer) {
 	}
 }
 
-// postpone puts the look off until files have been quiet for d, but not for ever.
+// postpone delays the check until files have been unchanged for d, but not longer than
+// mostPostponed.
 func (f *follower) postpone(quiet *time.Timer, d time.Duration) {
 	now := time.Now()
 	if f.since.IsZero() {
@@ -236,7 +234,8 @@ func (f *follower) postpone(quiet *time.Timer, d time.Duration) {
 	quiet.Reset(f.due.Sub(now))
 }
 
-// take reports whether a rule file was written since the last look, and forgets it.
+// take reports whether a rule file was written in place since the last check, and
+// forgets it.
 func (f *follower) take() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -245,8 +244,8 @@ func (f *follower) take() bool {
 	return wrote
 }
 
-// look compares contents, where nothing has reported what happened to them. They
-// count once they have not changed for as long as a writer may pause.
+// look compares contents without knowing what happened. A change counts once it has
+// lasted as long as a writer may pause.
 func (f *follower) look(quiet *time.Timer) {
 	now := f.fingerprint()
 	if now != f.last && (f.since.IsZero() || time.Since(f.since) < mostPostponed) {
@@ -258,17 +257,16 @@ func (f *follower) look(quiet *time.Timer) {
 	f.read()
 }
 
-// read tells of the change, if it is one.
+// read reports a possible change.
 func (f *follower) read() {
 	f.waiting, f.said = false, false
 	f.due, f.since = time.Time{}, time.Time{}
 	f.changed()
 }
 
-// Reading says which rules have been read, the live ones or a candidate's, and how
-// that went.
+// Reading is the state of reading rules, live ones or a candidate's.
 type Reading struct {
-	Rules    *rules.Ruleset // nil if there have been none that are right
+	Rules    *rules.Ruleset // nil if none have been valid
 	LoadedAt time.Time
 	FailedAt time.Time // of the last failure
 	Failure  error     // nil if the last attempt went well
@@ -276,8 +274,8 @@ type Reading struct {
 	Succeeded, Failed uint64
 }
 
-// FirstOf returns err in one line: the first problem and how many more. Of nil
-// that is empty.
+// FirstOf returns err in one line: the first error and the number of others. It is empty
+// for nil.
 func FirstOf(err error) string {
 	if err == nil {
 		return ""

@@ -19,11 +19,11 @@ func MatchKeys() []string {
 	return []string{"method", "path", "path_case", "host", "client_ip", "headers", "query", "cookies", "jwt", "attributes"}
 }
 
-// conditions are what a rule asks for, by what they are about: the same for rules
-// that ask the same.
+// conditions are the conditions of a rule by attribute. Rules with the same conditions
+// have equal values.
 type conditions map[string]lists
 
-// add adds a condition, unless it asks for nothing.
+// add adds a condition, unless it is empty.
 func (c conditions) add(name string, l lists) {
 	if was := c[name]; len(l.any)+len(l.not) > 0 || l.presence != rules.AnyPresence {
 		c[name] = lists{append(was.any, l.any...), append(was.not, l.not...), max(was.presence, l.presence)}
@@ -64,13 +64,13 @@ func (p *Parser) parseMatch(n *yamltext.Node, m *rules.Match) conditions {
 	return all
 }
 
-// lists are the texts of a condition, as they are compared.
+// lists are the texts of a condition, in comparable form.
 type lists struct {
 	any, not []string
 	presence rules.Presence
 }
 
-// split tells the texts to match from those to exclude, which begin with !.
+// split separates the texts to match from exclusions, which start with !.
 func (p *Parser) split(n *yamltext.Node, key string, each func(text string, at *yamltext.Node, exclude exclusion) (string, error)) lists {
 	var l lists
 	for _, t := range p.Texts(n, key) {
@@ -99,7 +99,7 @@ const (
 	excluded exclusion = true
 )
 
-// warnExcluded warns of a condition that excludes what it asks for.
+// warnExcluded warns about a condition that excludes what it includes.
 func (p *Parser) warnExcluded(n *yamltext.Node, key string, l lists) {
 	if len(l.any) == 0 {
 		return
@@ -122,8 +122,7 @@ func (p *Parser) warnExcluded(n *yamltext.Node, key string, l lists) {
 	}
 }
 
-// parseTexts reads a condition whose patterns read makes, together with the
-// text under which they are compared.
+// parseTexts reads a condition. read makes its patterns and their comparable text.
 func (p *Parser) parseTexts(n *yamltext.Node, key string, c *rules.Texts, read func(source string, at *yamltext.Node) (rules.Pattern, string, error)) lists {
 	return p.split(n, key, func(source string, at *yamltext.Node, exclude exclusion) (string, error) {
 		made, plain, err := read(source, at)

@@ -11,7 +11,7 @@ func costKeys() []string {
 	return []string{"from", "default", "min", "max", "estimate", "from_response", "on_error", "on_abort"}
 }
 
-// parseCost reads cost: a number, or where it stands.
+// parseCost reads cost: a number, or where to find it.
 func (p *Parser) parseCost(n *yamltext.Node, r *rules.Rule) {
 	if n.Kind != yamltext.Map {
 		if cost, ok := p.Integer(n, "cost", 0, headgate.MaxLimit); ok {
@@ -67,7 +67,7 @@ func (p *Parser) parseCost(n *yamltext.Node, r *rules.Rule) {
 	r.Cost, r.CostFrom = c.Default, c
 }
 
-// parseCostAfter reads a cost that the response tells.
+// parseCostAfter reads a cost that comes from the response.
 func (p *Parser) parseCostAfter(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
 	for _, key := range []string{"from", "default", "min", "max"} {
 		if field, ok := f[key]; ok {

@@ -12,11 +12,10 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// CheckEntry looks at an attribute that is none of those of an HTTP request: the
-// caller must send it. Where nobody can, it is an error, and so is a name that no
-// caller would give an attribute: that of a header field, several in one text, or
-// the way in which another program writes one. Where it is probably another word
-// for an attribute that there is, or nearly one, it is a warning.
+// CheckEntry checks an attribute that is not one of an HTTP request, so that the caller
+// must send it. It is an error if no caller can, and for names that no caller would
+// use: a header name, several attributes in one text, or the notation of another
+// program. A likely misspelling of a known attribute is a warning.
 func (p *Parser) CheckEntry(at *yamltext.Node, a rules.Attribute) {
 	if a.Kind == rules.JWT && p.NoTokens {
 		p.refuseClaim(at, a)
@@ -60,11 +59,11 @@ func (p *Parser) CheckEntry(at *yamltext.Node, a rules.Attribute) {
 	}
 }
 
-// everything is what people write for a count of all requests.
+// everything returns words that people write to count all requests together.
 func everything() []string { return []string{"*", "all", "any", "everybody", "everyone", "everything"} }
 
-// conditionHint says where a condition stands, if a name is an attribute with the
-// value that it should have.
+// conditionHint says where conditions belong, if a name is an attribute with a value,
+// such as path:/login.
 func conditionHint(name, right string) string {
 	if kind, value, _ := strings.Cut(name, ":"); kind == right && isConditionOf(kind, value) {
 		return fmt.Sprintf("conditions go under match, such as {%s: %s}", kind, value)
@@ -72,8 +71,8 @@ func conditionHint(name, right string) string {
 	return ""
 }
 
-// isConditionOf reports whether a value reads as one that an attribute of one word
-// is to have, as in path:/login; a caller's own may well be called path:1.
+// isConditionOf reports whether a value looks like one of that attribute, as in
+// path:/login; a caller's own attribute may well be called path:1.
 func isConditionOf(kind, value string) bool {
 	switch kind {
 	case "path":
@@ -86,7 +85,7 @@ func isConditionOf(kind, value string) bool {
 	return false
 }
 
-// refuseClaim reports a claim, where no HTTP request has one.
+// refuseClaim reports a claim where HTTP requests have none.
 func (p *Parser) refuseClaim(at *yamltext.Node, a rules.Attribute) {
 	if p.OnlyHTTP {
 		p.Errorf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request has %s: token verification is not configured", clip.Quote(a.String()))
@@ -95,7 +94,7 @@ func (p *Parser) refuseClaim(at *yamltext.Node, a rules.Attribute) {
 	p.Warnf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request through the proxy or forward-auth has %s: token verification is not configured", clip.Quote(a.String()))
 }
 
-// warnOfOddField warns of a field that the proxy takes out of requests.
+// warnOfOddField warns about a header that the proxy removes from requests.
 func (p *Parser) warnOfOddField(at *yamltext.Node, a rules.Attribute) {
 	odd := func(r rune) bool {
 		return r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
@@ -106,7 +105,7 @@ func (p *Parser) warnOfOddField(at *yamltext.Node, a rules.Attribute) {
 	}
 }
 
-// severalAttributes returns the attributes that one text lists, if it does.
+// severalAttributes returns the attributes that one text lists, if there are several.
 func severalAttributes(name string) []string {
 	words := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune(", +/|;&", r) })
 	if len(words) < 2 && strings.Contains(name, ":") {
@@ -128,23 +127,20 @@ func severalAttributes(name string) []string {
 	return words
 }
 
-// isFieldName reports whether a name is written as those of header fields: words
-// with large letters between dashes, or from X- on, or one of the usual of one
-// word.
+// isFieldName reports whether a name looks like a header: capitalised words with
+// dashes, or starting with X-, or a common header of one word.
 func isFieldName(name string) bool {
 	lower := strings.ToLower(name)
 	return strings.Contains(name, "-") && (strings.HasPrefix(lower, "x-") || name != lower) || name != lower && isShortField(name)
 }
 
-// isShortField reports whether a name is that of a header field of one word which
-// people count by.
+// isShortField reports whether a name is a one-word header that people count by.
 func isShortField(name string) bool {
 	return slices.Contains([]string{"accept", "authorization", "cookie", "forwarded", "origin", "referer"}, strings.ToLower(name))
 }
 
-// Meant returns the attribute of a request that a name, which is none, probably
-// means, or nothing; wrong says that the name is certainly none, such as that of a
-// header field.
+// Meant returns the attribute that an unknown name probably means, or nothing. wrong
+// says that the name is certainly a mistake, such as the name of a header.
 func Meant(name string) (right string, wrong bool) {
 	if words := severalAttributes(name); words != nil {
 		return strings.Join(words, ","), true
@@ -155,8 +151,8 @@ func Meant(name string) (right string, wrong bool) {
 	return right, wrong
 }
 
-// Meaning returns the attribute that a name probably means, or nothing. It is
-// sure if nobody would call an attribute of their own like this.
+// Meaning returns the attribute that a name probably means, or nothing. sure says that
+// no caller would name an attribute like this.
 func Meaning(name string) (word string, sure bool) {
 	for _, section := range []string{"attribute", "attributes"} {
 		if own, is := strings.CutPrefix(name, section+":"); is && own != "" {
@@ -184,7 +180,7 @@ func Meaning(name string) (word string, sure bool) {
 	return nearestAttribute(name), false
 }
 
-// otherWord returns the attribute that goes by another word elsewhere.
+// otherWord returns the attribute that other programs call by this name.
 func otherWord(name string) string {
 	plain := strings.NewReplacer("_", "", " ", "", "-", "", ".", "").Replace(strings.ToLower(name))
 	for _, known := range []struct {
@@ -210,8 +206,8 @@ func otherWord(name string) string {
 	return ""
 }
 
-// nearestAttribute returns the attribute of one word that name is misspelt. Others
-// begin with another letter, such as cost, or are words of their own.
+// nearestAttribute returns the attribute that name probably misspells. Names with
+// another first letter, such as cost, are left alone.
 func nearestAttribute(name string) string {
 	word := nearest.Word(name, []string{"client_ip", "method", "path", "host"})
 	if word == "" || nearest.Folded(name)[0] != word[0] || nearest.Folded(name) == "client_id" || len(word) == 4 && nearest.Distance(nearest.Folded(name), word) > 1 {
@@ -220,9 +216,8 @@ func nearestAttribute(name string) string {
 	return word
 }
 
-// foreignForm reports whether a name is written as other programs write
-// attributes, such as $remote_addr, {client_ip}, headers[X] or jwt.sub, and
-// returns it as ours are.
+// foreignForm reports whether a name is in another program's notation, such as
+// $remote_addr, {client_ip}, headers[X] or jwt.sub, and returns it in ours.
 func foreignForm(name string) (ours string, is bool) {
 	bare := strings.Trim(strings.TrimLeft(name, "$%"), "{}() ")
 	if bare != name && name != "" && strings.ContainsRune("$%{", rune(name[0])) {

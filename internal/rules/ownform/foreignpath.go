@@ -8,10 +8,9 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// anotherLanguage returns what a path has of another language, so that no
-// request would ever match: regular expressions, the routes of frameworks,
-// several paths in one text. A backslash before a character makes it stand for
-// itself, and is then no such thing.
+// anotherLanguage returns an error for a path that no request would ever match, since
+// it is a regular expression, a framework's route or several paths in one text.
+// Characters escaped with a backslash are fine.
 func anotherLanguage(source string) error {
 	const own = "paths are not regular expressions: * matches one segment, ** any number of segments"
 	if c, ok := escapedLetter(source); ok {
@@ -57,7 +56,7 @@ func severalPaths(text string) []string {
 	return out
 }
 
-// quotedList writes texts as a list in YAML.
+// quotedList returns texts as a YAML list.
 func quotedList(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, text := range texts {
@@ -81,8 +80,8 @@ func withoutEscaped(source string) string {
 	return out.String()
 }
 
-// escapedLetter returns the first letter or digit behind a backslash, which
-// would stand for itself without.
+// escapedLetter returns the first letter or digit after a backslash, which needs no
+// escape.
 func escapedLetter(source string) (byte, bool) {
 	for i := 0; i+1 < len(source); i++ {
 		if source[i] != '\\' {
@@ -100,14 +99,14 @@ func enclosed(text, open, end string) bool {
 	return len(text) > 2 && strings.HasPrefix(text, open) && strings.HasSuffix(text, end)
 }
 
-// within reports whether text has open, and behind it end.
+// within reports whether text contains open and, after it, end.
 func within(text string, open, end byte) bool {
 	at := strings.IndexByte(text, open)
 	return at >= 0 && strings.IndexByte(text[at:], end) > 0
 }
 
-// warnOfPath warns of what other routers understand and this one takes
-// literally, where somebody may mean just that.
+// warnOfPath warns about notations of other routers that are matched literally here, and
+// may be meant so.
 func (p *Parser) warnOfPath(source string, at *yamltext.Node) {
 	for step := range strings.SplitSeq(source, "/") {
 		switch {
@@ -133,8 +132,8 @@ func (p *Parser) warnOfPath(source string, at *yamltext.Node) {
 
 func isHexDigit(c byte) bool { return strings.IndexByte("0123456789abcdefABCDEF", c) >= 0 }
 
-// warnOfValue warns of a value that reads as a regular expression or a list: it
-// is compared with what the request has, character by character.
+// warnOfValue warns about a value that looks like a regular expression or a list, since
+// it is matched literally.
 func (p *Parser) warnOfValue(source, name string, at *yamltext.Node) {
 	bare := withoutEscaped(source)
 	switch {

@@ -18,8 +18,7 @@ const (
 	maxLease = 24 * time.Hour
 )
 
-// parseLimitOf returns the limit that a rule's keys ask for: so many at the same
-// time, or a rate.
+// parseLimitOf returns the limit of a rule: a concurrency or a rate.
 func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Limit {
 	n := f.Get("concurrency")
 	if n == nil {
@@ -51,8 +50,8 @@ func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Lim
 	return limit
 }
 
-// inheritLimit drops from f, the keys that a tier inherits, those of the sort
-// of limit that the tier replaces.
+// inheritLimit removes from f, the keys that a tier inherits, those of the kind of limit
+// that the tier replaces.
 func inheritLimit(f, own yamltext.Fields) {
 	if own.Get("concurrency") != nil {
 		for _, key := range LimitKeys() {
@@ -65,8 +64,8 @@ func inheritLimit(f, own yamltext.Fields) {
 	}
 }
 
-// LimitKeys are the keys that make up a headgate.Limit. The descriptor form
-// allows them under its rate_limit.
+// LimitKeys returns the keys of a headgate.Limit. Descriptors have them under
+// rate_limit.
 func LimitKeys() []string {
 	return []string{"rate", "period", "algorithm", "burst", "delay_after", "anchor", "timezone", "buckets", "edge", "count_denied"}
 }
@@ -83,8 +82,7 @@ type LimitForm struct {
 	Epoch     bool // counts days and longer units from the Unix epoch
 }
 
-// parseRateAndOptions returns the limit, and false if it has reported why
-// there is none.
+// parseRateAndOptions returns the limit, and false if it has reported errors.
 func (p *Parser) parseRateAndOptions(f yamltext.Fields, at *yamltext.Node) (headgate.Limit, bool) {
 	l := LimitForm{Parser: p, Keys: f, At: at}
 	before := p.Errors
@@ -97,8 +95,8 @@ func (p *Parser) parseRateAndOptions(f yamltext.Fields, at *yamltext.Node) (head
 	return l.Finish(before), p.Errors == before
 }
 
-// Finish makes the limit of what has been read. The limit's own check comes
-// last, so that it repeats nothing.
+// Finish returns the limit of what has been read. The limit's own check comes last, so
+// that errors are not repeated.
 func (l *LimitForm) Finish(before int) headgate.Limit {
 	l.refuseStray()
 	limit := l.build()
@@ -207,7 +205,7 @@ func (l *LimitForm) build() headgate.Limit {
 	return limit
 }
 
-// validate reports what the limit itself finds wrong, at the key to blame.
+// validate reports the limit's own error at the key that caused it.
 func (l *LimitForm) validate(limit headgate.Limit) {
 	err := limit.Validate()
 	if err == nil {

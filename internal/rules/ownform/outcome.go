@@ -44,13 +44,13 @@ func (p *Parser) headerMap(n *yamltext.Node) map[string]string {
 	return headers
 }
 
-// framingHeaders are those that would break the answer's framing.
+// framingHeaders returns headers that would break the answer's framing.
 func framingHeaders() []string {
 	return []string{"Connection", "Content-Length", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 }
 
-// isHeaderValue reports whether text may be the value of a header: no control
-// characters, so that nobody can end the header early.
+// isHeaderValue reports whether text can be the value of a header: it has no control
+// characters, which could end the header early.
 func isHeaderValue(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
@@ -58,7 +58,7 @@ func isHeaderValue(text string) bool {
 const (
 	maxBody     = 64 << 10    // the largest body of an answer in bytes
 	maxVariants = 16          // how many bodies one answer may have
-	maxLatency  = time.Minute // the longest that an answer is held back
+	maxLatency  = time.Minute // the longest delay of an answer
 	maxWaiting  = time.Hour   // the longest max_wait, and the longest jitter
 )
 
@@ -213,7 +213,7 @@ func (p *Parser) contentType(n *yamltext.Node, otherwise string) string {
 	return otherwise
 }
 
-// addBody reads one body and tries it.
+// addBody reads and checks one body.
 func (p *Parser) addBody(n *yamltext.Node, key, contentType string, o *rules.OnLimit) {
 	text, ok := p.Word(n, key)
 	if !ok {
@@ -241,7 +241,7 @@ func (p *Parser) addBody(n *yamltext.Node, key, contentType string, o *rules.OnL
 	o.Bodies = append(o.Bodies, body.Variant{ContentType: contentType, Template: template})
 }
 
-// duration reads a time, such as 120ms or 1.5s.
+// duration parses a duration, such as 120ms or 1.5s.
 func duration(text string, low, high time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || text[0] < '0' || text[0] > '9' || strings.Contains(text, "ns") || d%time.Microsecond != 0 {
@@ -265,7 +265,7 @@ func short(d time.Duration) string {
 	return text
 }
 
-// durationOf reads the time under a key, and reports whether there is one.
+// durationOf reads the duration under a key, and reports whether there is one.
 func (p *Parser) durationOf(f yamltext.Fields, key string, low, high time.Duration, into *time.Duration) bool {
 	n := f.Get(key)
 	if n == nil {
@@ -284,7 +284,7 @@ func (p *Parser) durationOf(f yamltext.Fields, key string, low, high time.Durati
 	return true
 }
 
-// parseJitter reads a percentage or a time.
+// parseJitter reads a percentage or a duration.
 func (p *Parser) parseJitter(n *yamltext.Node, j *rules.Jitter) {
 	text, ok := p.Span(n, "retry_after_jitter")
 	if !ok {
@@ -307,7 +307,7 @@ func (p *Parser) parseJitter(n *yamltext.Node, j *rules.Jitter) {
 	j.Most = d
 }
 
-// parseLatency reads a time, with ± or +- how much it varies.
+// parseLatency reads a duration and, after ± or +-, how much it varies.
 func (p *Parser) parseLatency(n *yamltext.Node, l *rules.Latency) {
 	text, ok := p.Span(n, "latency")
 	if !ok {
@@ -324,8 +324,7 @@ func (p *Parser) parseLatency(n *yamltext.Node, l *rules.Latency) {
 	}
 }
 
-// makeWait makes the limit of r, if its action is to delay, one whose requests
-// wait for their turn.
+// makeWait gives the limit of r a queue, if its action is to delay.
 func (p *Parser) makeWait(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
 	if r.OnLimit.Action != rules.Delay || !r.Limit.Valid() || r.Limit.IsUnlimited() {
 		return
@@ -368,9 +367,8 @@ func (p *Parser) makeWait(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
 	r.Limit = limit
 }
 
-// queueBehind returns a token bucket as the first stage of a leaky bucket: what
-// the bucket lets through at once, and after it a queue of what it would let
-// through within the wait.
+// queueBehind returns a token bucket as a leaky bucket: the burst is served at once, and
+// the queue has as many requests as the rate allows within the wait.
 func queueBehind(l headgate.Limit, wait time.Duration) headgate.Limit {
 	burst := l.Capacity()
 	hi, lo := bits.Mul64(uint64(l.N()), uint64(wait/time.Microsecond))
@@ -382,7 +380,7 @@ func queueBehind(l headgate.Limit, wait time.Duration) headgate.Limit {
 	return l.Using(headgate.LeakyBucket).Burst(min(burst+places, headgate.MaxLimit)).DelayAfter(burst).MaxWait(wait)
 }
 
-// warnOfWait warns of a wait that changes nothing.
+// warnOfWait warns about a wait that changes nothing.
 func (p *Parser) warnOfWait(at *yamltext.Node, wait time.Duration, l headgate.Limit) {
 	r := l.Rule()
 	switch {
@@ -393,8 +391,7 @@ func (p *Parser) warnOfWait(at *yamltext.Node, wait time.Duration, l headgate.Li
 	}
 }
 
-// parseShare reads the part of a limit that this process may give out by
-// itself.
+// parseShare reads the part of a limit that this process enforces on its own.
 func (p *Parser) parseShare(field yamltext.Pair, r *rules.Rule) {
 	n := field.Value
 	v, err := strconv.ParseFloat(n.Text, 64)

@@ -1,6 +1,6 @@
-// Package ownform reads Headgate's own form of rules, the limits of a document, and
-// those keys of it that rules of other forms have too. What it has read goes to a
-// rules.Builder. It knows what a YAML node is, and no files.
+// Package ownform parses Headgate's own rules, the limits of a document, and the keys
+// that other forms share with them, into a rules.Builder. It works on YAML nodes, not
+// on files.
 package ownform
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// Parser reads rules of Headgate's own form, and those keys of it that other
-// forms have too. The Report is that of the current file.
+// Parser parses Headgate's own rules and the keys that other forms share with them. The
+// Report is that of the current file.
 type Parser struct {
 	*yamltext.Report
 	Rules *rules.Builder // what has been read
-	// OnlyHTTP, NoTokens and PlainFields are as in the options of rule files: they
-	// say what requests can have.
+	// OnlyHTTP, NoTokens and PlainFields say what requests can have; see
+	// rulefile.Options.
 	OnlyHTTP, NoTokens, PlainFields bool
 
 	zones    map[string]*time.Location // loaded once each, so that equal limits compare equal
@@ -29,17 +29,16 @@ type Parser struct {
 	replaced map[LimitName]bool
 }
 
-// NewParser returns a parser that adds to rules, which may be nil if it is used for
-// single keys.
+// NewParser returns a parser that adds to rules, which may be nil for parsing single
+// keys.
 func NewParser(rules *rules.Builder) *Parser {
 	return &Parser{Rules: rules, zones: map[string]*time.Location{}, replaced: map[LimitName]bool{}}
 }
 
-// LimitName is what replaces of its domain know a limit by.
+// LimitName identifies a limit for replaces.
 type LimitName struct{ Domain, Name string }
 
-// Replace takes note that another rule takes the place of a limit, for some
-// requests.
+// Replace notes that another rule replaces a limit for some requests.
 func (p *Parser) Replace(name LimitName) { p.replaced[name] = true }
 
 // Finish compares the rules of all files with each other.
@@ -48,7 +47,7 @@ func (p *Parser) Finish() {
 	p.warnShadowed()
 }
 
-// parsedRule is a rule with what the warnings need to know of it.
+// parsedRule is a rule with the data for warnings.
 type parsedRule struct {
 	rule *rules.Rule
 	// key is the same for rules that count by the same, signature for those that
@@ -60,8 +59,8 @@ type parsedRule struct {
 	order          int // among all, as in the files
 }
 
-// ParseLimits reads headers and limits of a document. The domain is empty if it is
-// not known; the rules are checked all the same.
+// ParseLimits parses headers and limits of a document. If the domain is unknown, it is
+// empty, and the rules are only checked.
 func (p *Parser) ParseLimits(f yamltext.Fields, domain string) {
 	if n := f.Get("headers"); n != nil {
 		p.parseHeaders(n, domain)
@@ -78,14 +77,14 @@ func (p *Parser) ParseLimits(f yamltext.Fields, domain string) {
 	}
 }
 
-// dialects are the names of the dialects of header fields. Package answer, which
-// knows what they mean, has the same, by a test.
+// dialects returns the names of the header dialects. A test compares them with package
+// answer, which implements them.
 func dialects() []string {
 	return []string{"default", "ietf", "github", "openai", "draft-03", "none"}
 }
 
-// parseHeaders reads the headers of a document: the dialect of its domain, on
-// which all documents of the domain have to agree.
+// parseHeaders reads the headers of a document: the dialect of its domain, which must be
+// the same in all documents of the domain.
 func (p *Parser) parseHeaders(n *yamltext.Node, domain string) {
 	word, ok := p.Choice(n, "headers", dialects()...)
 	if !ok || domain == "" {
@@ -129,8 +128,8 @@ func (p *Parser) ruleName(n *yamltext.Node) (string, bool) {
 	return name, true
 }
 
-// addRule adds a rule, if it is complete. One of which nothing is asked, as something
-// is wrong with it, is not compared with others.
+// addRule adds a rule, if it is complete. A rule without conditions, because of an
+// error, is not compared with others.
 func (p *Parser) addRule(r *rules.Rule, match rules.Match, name *yamltext.Node, asked conditions) {
 	if r.Domain == "" || r.Name == "" {
 		return

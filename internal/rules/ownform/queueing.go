@@ -30,8 +30,7 @@ func queueKeys() []string {
 	}
 }
 
-// parseQueueing reads those keys of on_limit, of which there are none if f is
-// nil.
+// parseQueueing reads those keys of on_limit; f may be nil.
 func (p *Parser) parseQueueing(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
 	if r.OnLimit.Action != rules.Queue {
 		return
@@ -74,7 +73,7 @@ func (p *Parser) parseKeyShare(n *yamltext.Node, q *rules.Queueing) {
 	q.KeyShare = int64(v)
 }
 
-// parseBackoff reads one time, or two with .. between.
+// parseBackoff reads one duration, or two separated by .. .
 func (p *Parser) parseBackoff(n *yamltext.Node, q *rules.Queueing) {
 	text, ok := p.Span(n, "backoff")
 	if !ok {
@@ -123,7 +122,7 @@ func parseBytes(text string) (int64, error) {
 		return 0, fmt.Errorf("invalid size %s", clip.Quote(text))
 	}
 	if v > uint64(math.MaxInt64/factor) {
-		return math.MaxInt64, nil // more than any bound
+		return math.MaxInt64, nil // more than any limit
 	}
 	return int64(v) * factor, nil
 }

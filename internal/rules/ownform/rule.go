@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// RuleKeys are the keys of one limit.
+// RuleKeys returns the keys of a rule.
 func RuleKeys() []string {
 	return append([]string{
 		"name", "description", "disabled", "match", "key", "key_missing", "cost",
@@ -37,16 +37,16 @@ func (p *Parser) parseLimit(n *yamltext.Node, what, domain string) {
 	}
 }
 
-// ruleForm is what one rule is made of: a limit, or a tier of it.
+// ruleForm is the input for one rule: a limit, or one of its tiers.
 type ruleForm struct {
 	node   *yamltext.Node
 	f      yamltext.Fields
 	what   string
-	domain string // empty if it is not known; the entry is checked all the same
+	domain string // empty if unknown; the entry is still checked
 	before int    // how many errors there were
 
-	// Of a limit with tiers. The one without a name is the limit's own rate,
-	// for requests of no tier.
+	// For a limit with tiers. tier is empty for the limit's own rate, for requests
+	// without a tier.
 	form     *tierForm
 	tier     string
 	standard bool
@@ -146,7 +146,7 @@ func (p *Parser) addKeyPart(r *rules.Rule, t yamltext.Item) {
 	r.Key = append(r.Key, a)
 }
 
-// forwardedFields are header fields in which proxies say who their client is.
+// forwardedFields returns headers in which proxies give the client's address.
 func forwardedFields() []string {
 	return []string{
 		"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip", "X-Cluster-Client-Ip",
@@ -154,8 +154,8 @@ func forwardedFields() []string {
 	}
 }
 
-// ParseShared reads the keys that a rule has in every form, besides its limit, which
-// is known.
+// ParseShared reads the keys that rules have in every form, except the limit, which must
+// be known.
 func (p *Parser) ParseShared(f yamltext.Fields, r *rules.Rule) {
 	p.parseNumbers(f, r)
 	p.parsePolicies(f, r)
@@ -220,8 +220,8 @@ func (p *Parser) parseNotes(f yamltext.Fields, r *rules.Rule) {
 	r.Disabled = p.IsSet(f, "disabled")
 }
 
-// WarnOfAll warns of numbers, that of the limit at one of two keys, by which the rule
-// refuses everybody.
+// WarnOfAll warns about a limit, under one of two keys, or a cost with which the rule
+// refuses every request.
 func (p *Parser) WarnOfAll(f yamltext.Fields, r *rules.Rule, key, other string) {
 	switch at := cmp.Or(f.Get(key), f.Get(other)); {
 	case r.Limit.IsUnlimited() || at == nil:
@@ -232,7 +232,7 @@ func (p *Parser) WarnOfAll(f yamltext.Fields, r *rules.Rule, key, other string) 
 	}
 }
 
-// WarnOfNone warns of numbers by which the rule refuses nobody.
+// WarnOfNone warns about numbers with which the rule refuses no request.
 func (p *Parser) WarnOfNone(f yamltext.Fields, r *rules.Rule) {
 	if n := f.Get("cost"); n != nil && r.Cost == 0 && r.CostFrom == nil && r.CostAfter == nil {
 		p.Warnf(n, "", "a cost of 0 counts nothing: no request is ever refused")

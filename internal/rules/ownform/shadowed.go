@@ -10,9 +10,9 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// warnShadowed warns of rules that can never refuse, as one that applies to at
-// least the same requests counts by the same key and is at least as strict.
-// Pairs with the very same match are left to warnRepeated.
+// warnShadowed warns about rules that can never refuse a request, since another rule
+// applies to at least the same requests, counts by the same key and is at least as
+// strict. Pairs with the same match are left to warnRepeated.
 func (p *Parser) warnShadowed() {
 	const most = 64 // wide rules of one key that others are compared with
 	wide := map[string][]parsedRule{}
@@ -46,16 +46,15 @@ func (q parsedRule) ofNoTier() string {
 	return ""
 }
 
-// isComparable is false for limits of which covers is not enough to know: windows
-// that begin with a request begin at different times, and of refusals each rule
-// counts those it hears of.
+// isComparable is false for limits that Covers cannot compare: windows that start with a
+// request start at different times, and with count_denied each rule counts other
+// refusals.
 func (q parsedRule) isComparable() bool {
 	limit := q.rule.Limit.Rule()
 	return limit.Anchor != headgate.AnchorFirstRequest && !limit.CountDenied && !limit.Unlimited
 }
 
-// includes reports whether q surely applies to every request that narrow
-// applies to.
+// includes reports whether q certainly applies to every request that narrow applies to.
 func (q parsedRule) includes(narrow parsedRule) bool {
 	for name, wide := range q.asked {
 		c, ok := narrow.asked[name]
@@ -82,8 +81,8 @@ func subset(a, b []string) bool {
 	return !slices.ContainsFunc(a, func(text string) bool { return !slices.Contains(b, text) })
 }
 
-// warnRepeated warns of rules that change nothing, as another one counts the
-// same requests by the same key, in the same way, and is at least as strict.
+// warnRepeated warns about rules that change nothing, since another one counts the same
+// requests by the same key in the same way, and is at least as strict.
 func (p *Parser) warnRepeated() {
 	const most = 64 // of one signature that are compared
 	groups := map[string][]parsedRule{}
@@ -110,7 +109,7 @@ func (p *Parser) warnPair(first, second parsedRule) bool {
 	}
 	switch {
 	case !a.Limit.Valid() || !b.Limit.Valid():
-		return false // its rate is wrong, and what it would be nobody knows
+		return false // its rate is invalid
 	case a.Repeats(b) && p.isReplaced(a) == p.isReplaced(b):
 		second.report.Warnf(second.name, "remove one of them", "the rule %s repeats %s (%s): same match, key and limit", clip.Quote(b.Name), clip.Quote(a.Name), a.Position())
 	case a.Covers(b) && p.answersFor(first, second):
@@ -131,5 +130,5 @@ func (p *Parser) answersFor(a, b parsedRule) bool {
 	return !p.isReplaced(a.rule) && (a.order < b.order || on.Action == rules.ShadowBan || reflect.DeepEqual(a.rule.OnLimit, *on))
 }
 
-// isReplaced reports whether another rule takes the place of r, for some requests.
+// isReplaced reports whether another rule replaces r for some requests.
 func (p *Parser) isReplaced(r *rules.Rule) bool { return p.replaced[LimitName{r.Domain, r.LimitName}] }

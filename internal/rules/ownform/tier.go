@@ -15,7 +15,7 @@ import (
 // maxTiers is how many tiers one limit may have.
 const maxTiers = 64
 
-// TierKeys are the keys of one tier: those of a limit that may differ.
+// TierKeys returns the keys of one tier: those of a limit that may differ.
 func TierKeys() []string {
 	return append([]string{"is", "cost", "on_limit", "mode", "percent", "on_store_error", "description", "concurrency", "lease"}, LimitKeys()...)
 }
@@ -39,9 +39,9 @@ type tierForm struct {
 	standard int // the tier of requests that no tier is chosen for, or -1: then the limit's own rate is for them
 }
 
-// parseTiers reads a limit with tiers into a rule for each. They count
-// together, so that who changes from one to another keeps what is used, and
-// apply each to requests with its values of the attribute.
+// parseTiers reads a limit with tiers into one rule per tier. They share their counts,
+// so that a client that changes its tier keeps its usage. Each applies to requests with
+// its values of the attribute.
 func (p *Parser) parseTiers(limit ruleForm) {
 	t := tierForm{Parser: p, limit: limit.node, base: maps.Clone(limit.f), standard: -1}
 	delete(t.base, "tiers")
@@ -93,7 +93,7 @@ func (t *tierForm) read(n *yamltext.Node) {
 	t.readDefault(n, standard)
 }
 
-// readBy reads the attribute that chooses among the tiers.
+// readBy reads the attribute that chooses the tier.
 func (t *tierForm) readBy(at, n *yamltext.Node) {
 	if n == nil {
 		t.Errorf(at, "for example by: \"header:X-Plan\"", "tiers has no \"by\", the attribute that chooses the tier")
@@ -174,7 +174,7 @@ func (t *tierForm) readTier(field yamltext.Pair, taken map[string]string) {
 	t.tiers = append(t.tiers, one)
 }
 
-// isLiteral reports whether a text stands for itself alone.
+// isLiteral reports whether a text matches only itself.
 func isLiteral(text string) bool {
 	p, err := rules.ParseGlob(text)
 	if err != nil {
@@ -184,8 +184,8 @@ func isLiteral(text string) bool {
 	return ok
 }
 
-// merged returns the keys of a tier and, of the limit, those that it inherits.
-// What belongs to another algorithm or rate than its own is not among them.
+// merged returns the keys of a tier and those that it inherits from the limit, without
+// keys that belong to another algorithm or rate than its own.
 func (t *tierForm) merged(one *tier) yamltext.Fields {
 	f := maps.Clone(t.base)
 	if one.f.Get("algorithm") != nil {
@@ -235,8 +235,8 @@ func literals(texts []string) (all []rules.Pattern) {
 	return all
 }
 
-// warnOfTier warns of a tier that no request can be in, as match asks for
-// another value of the attribute.
+// warnOfTier warns about a tier that no request can be in, since match requires another
+// value of the attribute.
 func (t *tierForm) warnOfTier(m *rules.Match, name string, l lists) {
 	for i := range m.Values {
 		c := &m.Values[i]

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// maxConditions is on how many attributes a rule may have conditions.
+// maxConditions is the maximum number of attribute conditions in a rule.
 const maxConditions = 64
 
 // ValueSections yields the keys of match whose values are mappings from names
@@ -108,8 +108,8 @@ func (p *Parser) parseValue(n *yamltext.Node, v *rules.ValueMatch) lists {
 	return l
 }
 
-// valueTexts reads one value or a list of them into v. Those that begin with !
-// are excluded, as in every other list of match.
+// valueTexts reads one value or a list of them into v. Those that start with ! are
+// exclusions, as in every list of match.
 func (p *Parser) valueTexts(n *yamltext.Node, name string, v *rules.ValueMatch) lists {
 	var l lists
 	p.eachGlob(n, name, func(item *yamltext.Node) {
@@ -151,9 +151,8 @@ func (p *Parser) glob(at *yamltext.Node, name, source string) (rules.Pattern, bo
 	return g, true
 }
 
-// eachGlob calls each for one value or those of a list. Numbers stand for their
-// digits as written; true and false could be meant as the value or as being
-// present, so they have to say which.
+// eachGlob calls each for one value or those of a list. Numbers are taken as written.
+// true and false are errors, since they could mean the value or its presence.
 func (p *Parser) eachGlob(n *yamltext.Node, name string, each func(item *yamltext.Node)) {
 	items := []*yamltext.Node{n}
 	if n.Kind == yamltext.List {

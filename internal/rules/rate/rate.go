@@ -1,4 +1,4 @@
-// Package rate reads how much of a limit: a count per period, such as 5/minute.
+// Package rate parses the rate of a limit: a count per period, such as 5/minute.
 package rate
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/headgate/headgate/internal/base/nearest"
 )
 
-// Rate is how much of a limit: N per Period.
+// Rate is N per Period.
 type Rate struct {
-	N      int64         // how many
-	Period time.Duration // in how long; for a month and a year the nominal 30 and 365 days
+	N      int64         // the count
+	Period time.Duration // the period; 30 and 365 days for a month and a year
 	// Unit is set if the period was written as a single minute, hour, day,
 	// week, month or year, which a fixed window can take from the calendar.
 	Unit      headgate.CalendarUnit
-	Unlimited bool // the rate without a limit; all else is then zero
+	Unlimited bool // no limit; the other fields are then zero
 }
 
 const (
@@ -63,7 +63,7 @@ func Parse(text string) (Rate, error) {
 	return r, nil
 }
 
-// rateWithoutSlash explains what is missing in text.
+// rateWithoutSlash returns the error for a rate without a slash.
 func rateWithoutSlash(text string) error {
 	if _, err := ParseCount(text); err == nil {
 		return fmt.Errorf("invalid rate %s: want N/unit, such as %s/minute", clip.Quote(text), text)
@@ -74,8 +74,8 @@ func rateWithoutSlash(text string) error {
 	return fmt.Errorf("invalid rate %s: want N/unit, such as 5/minute", clip.Quote(text))
 }
 
-// ParseCount reads the number of a rate: digits, grouped by _ if one likes,
-// from 0 to [headgate.MaxLimit].
+// ParseCount parses the count of a rate: digits, optionally grouped by _, from 0 to
+// [headgate.MaxLimit].
 func ParseCount(text string) (int64, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -120,7 +120,7 @@ type Unit struct {
 	Calendar headgate.CalendarUnit
 }
 
-// UnitOf returns the unit that a word names.
+// UnitOf returns the unit with that name.
 func UnitOf(word string) (Unit, bool) {
 	switch word {
 	case "us", "µs", "μs", "microsecond", "microseconds":
@@ -160,8 +160,8 @@ func parseUnit(word string) (Unit, error) {
 	return Unit{}, fmt.Errorf("unknown unit %s: use second, minute, hour, day, week, month or year", clip.Quote(word))
 }
 
-// ParsePeriod reads what stands after the / of a rate. The calendar unit is
-// set only for a unit without a number.
+// ParsePeriod parses the period of a rate, after the slash. The calendar unit is set
+// only for a unit without a number.
 func ParsePeriod(text string) (time.Duration, headgate.CalendarUnit, error) {
 	rest := strings.TrimSpace(text)
 	if rest == "" {

@@ -1,6 +1,5 @@
-// Package rulefile reads rule files, and folders of them, into a Ruleset. Of each
-// document it reads what all forms share, and leaves the rest to the parser of its
-// form, package ownform or envoyform.
+// Package rulefile reads rule files, and folders of them, into a Ruleset. It leaves the
+// parsing of rules to packages ownform and envoyform.
 package rulefile
 
 import (
@@ -20,24 +19,23 @@ import (
 
 // Source is the text of one rule file.
 type Source struct {
-	// Name is what diagnostics call it, usually its path.
+	// Name is the name in diagnostics, usually the path.
 	Name string
 	Data []byte
 }
 
-// maxFolders is how deep folders may lie in folders.
+// maxFolders is how deeply folders may be nested.
 const maxFolders = 16
 
-// Load reads rule files and, of folders and the folders in them, all files
-// that end in .yaml or .yml, sorted by their path. Whatever begins with a dot,
-// such as the ..data of a Kubernetes ConfigMap, and what ends in _test.yaml or
-// _test.yml is left out. A file that is named twice is read once. Under
-// [CompatEnvoy] of folders all files are read, whatever their names, which may
-// begin with a dot too, unless it says IgnoreDotFiles, but not with two; of
-// what the original reads and this leaves out, a warning tells.
+// Load reads rule files. In folders and their subfolders it reads all files that end in
+// .yaml or .yml, sorted by path, except names that start with a dot, such as the ..data
+// of a Kubernetes ConfigMap, and those that end in _test.yaml or _test.yml. A file that
+// is named twice is read once. With rules.CompatEnvoy it reads files of any name in
+// folders, also those that start with one dot, unless IgnoreDotFiles is set; a warning
+// names files that the original reads and Load does not.
 //
-// The error is a [Problems] with everything that is wrong. What is merely odd
-// is in [Ruleset.Warnings].
+// The error is a diagnostic.Problems with all errors. Warnings are in
+// [rules.Ruleset.Warnings].
 func Load(paths ...string) (*rules.Ruleset, error) { return Options{}.Load(paths...) }
 
 // Load is [Load] with these options.
@@ -59,10 +57,10 @@ type collector struct {
 	seen     map[string]bool
 	problems []diagnostic.Diagnostic
 	tests    bool // gather rule tests, not rules
-	// anyName takes files of any name for rules, dotFiles also those that begin
-	// with one dot.
+	// anyName reads files of any name as rules, dotFiles also those that start with
+	// one dot.
 	anyName, dotFiles bool
-	left              []string // the files of a folder that have no name of a rule file
+	left              []string // files in a folder that are not named like rule files
 }
 
 // collect adds a path that the caller named.
@@ -90,8 +88,8 @@ func (c *collector) collect(path string) {
 	}
 }
 
-// tellOfFolder reports what was not read of a folder: where that is all there
-// is, nothing would be limited without a word.
+// tellOfFolder reports the ignored files of a folder. It is an error if there are no
+// others, since otherwise nothing would be limited.
 func (c *collector) tellOfFolder(path string, none bool) { //nolint:revive // what was found, not a choice
 	const hint = "rule files end in .yaml or .yml; with compat: envoy in the settings any name works"
 	d := diagnostic.Diagnostic{Severity: diagnostic.SeverityWarning, File: path, Message: "no rule files in this folder", Hint: "rule files end in .yaml or .yml"}
@@ -158,7 +156,7 @@ func (c *collector) entry(name string) {
 	}
 }
 
-// tellOfTest warns of a file that is not read for its name, and yet has rules.
+// tellOfTest warns about a file that has rules but is named like rule tests.
 func (c *collector) tellOfTest(name string) {
 	info, err := os.Stat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > yamltext.MaxFileSize {
@@ -166,7 +164,7 @@ func (c *collector) tellOfTest(name string) {
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return // who reads tests will tell
+		return // reading the tests reports it
 	}
 	if d := (diagnostic.Diagnostic{
 		Severity: diagnostic.SeverityWarning, File: name,
@@ -180,7 +178,7 @@ func (c *collector) tellOfTest(name string) {
 	}
 }
 
-// hasLine reports whether a line of data begins with one of some words.
+// hasLine reports whether a line of data starts with one of some words.
 func hasLine(data []byte, words ...string) bool {
 	for line := range bytes.Lines(data) {
 		for _, word := range words {
@@ -192,9 +190,9 @@ func hasLine(data []byte, words ...string) bool {
 	return false
 }
 
-// tellOfDotFolder warns of a folder that is left out for its name, and which
-// envoyproxy/ratelimit reads. Those of a ConfigMap, with two dots, are there a
-// second time by links.
+// tellOfDotFolder warns about a folder that is ignored for its name, and which
+// envoyproxy/ratelimit reads. Folders of a ConfigMap, with two dots, are read through
+// links.
 func (c *collector) tellOfDotFolder(name string, e fs.DirEntry) {
 	if !e.IsDir() || !c.dotFiles || strings.HasPrefix(e.Name(), "..") {
 		return
@@ -215,8 +213,7 @@ func (c *collector) tellOfDotFolder(name string, e fs.DirEntry) {
 	}
 }
 
-// leave takes note of a file that is not read. Of those that explain others
-// nobody thinks that they are rules.
+// leave notes a file that is ignored, except documentation.
 func (c *collector) leave(name string) {
 	if ext := filepath.Ext(name); ext == ".md" || ext == ".txt" {
 		return
@@ -236,7 +233,7 @@ func IsTest(path string) bool {
 	return strings.HasSuffix(path, "_test.yaml") || strings.HasSuffix(path, "_test.yml")
 }
 
-// read adds one file, of which it reads no more than may be used.
+// read adds one file, up to the maximum size.
 func (c *collector) read(path string, info fs.FileInfo) {
 	clean := filepath.Clean(path)
 	if c.seen[clean] {
@@ -268,9 +265,8 @@ func (c *collector) fail(path string, err error) {
 	c.problems = append(c.problems, diagnostic.Diagnostic{File: path, Message: fmt.Sprintf("cannot be read: %v", err)})
 }
 
-// FindTests reads rule tests: the files that are named, and of folders and the
-// folders in them all files that end in _test.yaml or _test.yml, sorted by
-// their path.
+// FindTests reads rule tests: the named files, and in folders and their subfolders all
+// files that end in _test.yaml or _test.yml, sorted by path.
 func FindTests(paths ...string) ([]Source, []diagnostic.Diagnostic) {
 	c := collector{seen: map[string]bool{}, tests: true}
 	for _, path := range paths {

@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// Parse is Load for files that have been read already. The Ruleset is nil if
-// any of the diagnostics, which include the warnings, is an error.
+// Parse is Load for files in memory. The diagnostics include warnings; the Ruleset is nil
+// if any of them is an error.
 func Parse(sources ...Source) (*rules.Ruleset, []diagnostic.Diagnostic) {
 	return Options{}.Parse(sources...)
 }
@@ -25,7 +25,7 @@ func (o Options) Parse(sources ...Source) (*rules.Ruleset, []diagnostic.Diagnost
 	return o.parse(nil, sources)
 }
 
-// parse is Parse where finding the files has found something already.
+// parse is Parse with the diagnostics of finding the files.
 func (o Options) parse(diagnostics []diagnostic.Diagnostic, sources []Source) (*rules.Ruleset, []diagnostic.Diagnostic) {
 	b := rules.NewBuilder(o.KeySecret, rules.ComputedAttributes()...)
 	own := ownform.NewParser(b)
@@ -53,21 +53,20 @@ func (o Options) parse(diagnostics []diagnostic.Diagnostic, sources []Source) (*
 	return b.Ruleset(len(sources), diagnostics), diagnostics
 }
 
-// fileParser reads files into a Ruleset: each of their documents by the parsers of
-// the forms that it has.
+// fileParser parses the documents of files, each with the parsers of its forms.
 type fileParser struct {
 	*ownform.Parser
 	tree   *envoyform.Parser
 	compat rules.Compat
 }
 
-// DocumentKeys are the keys of a document, beside those that begin with x-.
+// DocumentKeys returns the keys of a document, besides those that start with x-.
 func DocumentKeys() []string {
 	return []string{"domain", "limits", "descriptors", "compat", "merge_domains", "headers"}
 }
 
-// parseFile reads the documents of one file. Top-level keys that begin with x-
-// are the user's own, for example to hold anchors.
+// parseFile reads the documents of one file. Top-level keys that start with x- are the
+// user's own, for example for anchors.
 func (p *fileParser) parseFile(src []byte) {
 	read := yamltext.ReadDocuments
 	if p.compat == rules.CompatEnvoy {
@@ -95,8 +94,8 @@ func (p *fileParser) parseFile(src []byte) {
 	}
 }
 
-// saysRules reports whether a document has a list of rules, be it an empty one: a
-// file that has been cut off, or not yet been written, has none.
+// saysRules reports whether a document has a list of rules, even an empty one. A file
+// that is truncated or not yet written has none.
 func saysRules(doc *yamltext.Node) bool {
 	return doc.Kind != yamltext.Map || slices.ContainsFunc(doc.Pairs, func(f yamltext.Pair) bool {
 		return (f.Key.Text == "limits" || f.Key.Text == "descriptors") && f.Value != nil && f.Value.Kind != yamltext.Null
@@ -131,42 +130,37 @@ func (p *fileParser) parseDocument(doc *yamltext.Node) {
 	p.tree.Parse(f, domain, compat)
 }
 
-// Options are how rule files are read. The zero Options are what [Load] and
-// [Parse] use.
+// Options say how rule files are read. [Load] and [Parse] use the zero Options.
 type Options struct {
-	// Compat is for the documents of the descriptor form that do not say it
-	// themselves. With CompatEnvoy what follows the first document of a file is
-	// left out, unless it has limits or compat.
+	// Compat is the default for documents with descriptors. With CompatEnvoy only
+	// the first document of a file is read, and those with limits or compat.
 	Compat rules.Compat
-	// IgnoreDotFiles leaves out files whose names begin with a dot also under
-	// CompatEnvoy, which takes files of any name.
+	// IgnoreDotFiles ignores files whose names start with a dot, with CompatEnvoy
+	// too.
 	IgnoreDotFiles bool
-	// Siblings takes what lies next to a folder of rules and has its name and a dot
-	// in front, such as config.yaml and config.d beside config, for rules too, as
-	// envoyproxy/ratelimit does that watches its root.
+	// Siblings also reads files and folders next to a folder of rules whose names
+	// start with its name and a dot, such as config.yaml and config.d next to
+	// config, as envoyproxy/ratelimit does when it watches its root.
 	Siblings     bool
-	MergeDomains bool // lets several documents add descriptors to one domain, as if each said merge_domains: true
-	// OnlyHTTP is for rules about HTTP requests and nothing else, as those of a
-	// reverse proxy alone: no request has an attribute by another name than
-	// theirs, so that it is an error to ask for one.
+	MergeDomains bool // allows several documents to add descriptors to a domain
+	// OnlyHTTP is for rules that only see HTTP requests, such as those of a reverse
+	// proxy: using any other attribute is an error.
 	OnlyHTTP bool
-	// NoTokens is for doors for HTTP requests where nothing verifies tokens, so
-	// that these have no claims: with OnlyHTTP it is an error to ask for one, and
-	// otherwise a warning, as other callers may know claims.
+	// NoTokens is for doors that do not verify tokens, so that HTTP requests have no
+	// claims. Using a claim is an error with OnlyHTTP, and otherwise a warning, since
+	// other callers may send claims.
 	NoTokens bool
-	// PlainFields is for a reverse proxy that passes no header fields with anything
-	// but letters, digits and hyphens in their name, so that it is a warning to ask
-	// for one: its requests have none, as other callers may.
+	// PlainFields is for a reverse proxy that removes headers with other characters
+	// than letters, digits and hyphens in their names: using one is a warning.
 	PlainFields bool
-	// KeySecret makes the digests of hashed parts of keys: the first 128 bits of
-	// the value's HMAC-SHA-256. Processes with the same secret share counts.
-	// Without one it is the value's SHA-256, which tells those who see it
-	// whether a guess is right.
+	// KeySecret is the secret for hashed parts of keys, which are the first 128 bits
+	// of the value's HMAC-SHA-256. Processes must have the same secret to share
+	// counts. Without a secret SHA-256 is used, with which guesses can be verified.
 	KeySecret rules.KeySecret
 }
 
-// Expand returns the paths that Load reads for these: with Siblings also those
-// beside them, and a folder that is not there only if nothing is beside it.
+// Expand returns the paths that Load reads for these. With Siblings it adds those next
+// to them, and omits a missing folder that has siblings.
 func (o Options) Expand(paths ...string) []string {
 	if !o.Siblings {
 		return paths
@@ -182,8 +176,8 @@ func (o Options) Expand(paths ...string) []string {
 	return all
 }
 
-// siblings returns what lies beside path and has its name and a dot in front:
-// folders, but no links to folders, and rule files.
+// siblings returns the folders (not links to folders) and rule files next to path whose
+// names start with its name and a dot.
 func (o Options) siblings(path string) (list []string) {
 	dir, base := filepath.Split(filepath.Clean(path))
 	entries, err := os.ReadDir(filepath.Join(dir, "."))

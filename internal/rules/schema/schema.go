@@ -1,6 +1,6 @@
-// Package schema has the JSON Schemas (draft 2020-12) of rule files and of rule
-// tests, for editors that complete and check while one types. They are kept by
-// hand; tests hold them to what the loader takes.
+// Package schema has the JSON Schemas (draft 2020-12) of rule files and rule tests, for
+// completion and checks in editors. They are written by hand; tests compare them with
+// the loader.
 package schema
 
 import _ "embed"

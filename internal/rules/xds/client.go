@@ -2,10 +2,9 @@
 // the aggregated discovery service of xDS in its state-of-the-world form. It is
 // what envoyproxy/ratelimit calls CONFIG_TYPE=GRPC_XDS_SOTW.
 //
-// A [Client] follows the stream, turns every snapshot into the text of rule
-// files and hands it to its Apply. What Apply accepts is acknowledged; what it
-// refuses is refused to the control plane too, with the reason, and whatever
-// was in force stays so.
+// A [Client] follows the stream, turns every snapshot into the text of rule files and
+// passes it to Apply. A snapshot that Apply accepts is acknowledged. One that it refuses
+// is refused to the control plane with the reason, and the current rules stay active.
 //
 // See docs/xds.md.
 package xds
@@ -38,31 +37,31 @@ import (
 	"github.com/headgate/headgate/internal/transport/certs"
 )
 
-// TypeURL is the type of the resources that a Client asks for.
+// TypeURL is the resource type that a Client requests.
 const TypeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 const (
 	maxMessage = 32 << 20 // the size of the largest snapshot in bytes
 	maxDetail  = 4 << 10  // the length of the longest reason that is sent back
 	// maxDelay is the longest time before the same snapshot is refused again.
-	// Until then the control plane sends nothing, not even a better one.
+	// Until then the control plane sends nothing, not even a corrected one.
 	maxDelay = 5 * time.Second
-	// quietFor is after how long without a message a connection is tested.
-	// Servers that were not told otherwise hang up on callers who do so more
-	// often than every 5 minutes.
+	// quietFor is after how long without a message a connection is tested. By
+	// default, servers close connections that are tested more often than every 5
+	// minutes.
 	quietFor = 6 * time.Minute
 )
 
 // Options are what a Client needs.
 type Options struct {
 	Address string             // Address of the control plane, host:port. Required.
-	NodeID  string             // who this process says it is; the control plane chooses what to send by it
-	TLS     *certs.ClientFiles // encrypts the connection; nil leaves it in the clear
-	// Apply puts a snapshot in force, or leaves everything as it was and says
-	// why. It is called by one goroutine at a time. Required.
+	NodeID  string             // identifies this process to the control plane
+	TLS     *certs.ClientFiles // encrypts the connection; nil for none
+	// Apply activates a snapshot, or changes nothing and returns the reason. It is
+	// called by one goroutine at a time. Required.
 	Apply   func([]rulefile.Source) error
-	Logger  *slog.Logger // hears when the control plane comes and goes. Required.
-	Backoff Backoff      // how long to wait before connecting anew
+	Logger  *slog.Logger // logs when the control plane comes and goes. Required.
+	Backoff Backoff      // how long to wait before reconnecting
 }
 
 // Client follows a control plane. Run it once.
@@ -106,10 +105,10 @@ func (r *refusal) is(resources []*anypb.Any) bool {
 	})
 }
 
-// Overrule says that somebody has put the snapshot in force that was refused last.
+// Overrule reports that an operator has activated the snapshot that was refused last.
 func (c *Client) Overrule() { c.overruled.Store(true) }
 
-// obey takes note of that.
+// obey applies Overrule.
 func (c *Client) obey() {
 	if !c.overruled.Swap(false) || c.refused.reason == nil {
 		return
@@ -119,8 +118,8 @@ func (c *Client) obey() {
 	}
 }
 
-// Run follows the control plane until ctx is done, and connects anew whenever
-// the stream ends. What was accepted last stays in force meanwhile.
+// Run follows the control plane until ctx is done, and reconnects whenever the stream
+// ends. Until then the last accepted rules stay active.
 func (c *Client) Run(ctx context.Context) {
 	wait := c.options.Backoff.waiter()
 	for outage := false; ctx.Err() == nil; {
@@ -156,7 +155,7 @@ func (c *Client) follow(ctx context.Context) (served bool, err error) {
 		return false, plain(err)
 	}
 	// Without a version: a control plane that has restarted may count from one
-	// again, and would keep back what it believes is known here.
+	// again, and would not send a version that it takes for known.
 	if err := c.send(s, &discovery.DiscoveryRequest{}); err != nil {
 		return false, plain(err)
 	}
@@ -171,8 +170,8 @@ func (c *Client) follow(ctx context.Context) (served bool, err error) {
 		served = true
 		c.obey()
 		if c.refused.is(response.GetResources()) {
-			// Control planes that compare nothing but versions send what was
-			// refused again at once, for ever.
+			// Control planes that compare only versions send a refused snapshot
+			// again immediately, for ever.
 			c.refused.again.sleep(s.Context())
 		}
 		if err := c.send(s, c.answer(response)); err != nil {
@@ -201,7 +200,7 @@ func (c *Client) dial() (*grpc.ClientConn, error) {
 
 type stream = grpc.BidiStreamingClient[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
 
-// send sends r with what is the same in all requests.
+// send sends r with the fields that all requests share.
 func (c *Client) send(s stream, r *discovery.DiscoveryRequest) error {
 	r.Node, r.TypeUrl = c.node, TypeURL
 	err := s.Send(r)
@@ -211,12 +210,12 @@ func (c *Client) send(s stream, r *discovery.DiscoveryRequest) error {
 	return err
 }
 
-// answer puts a snapshot in force and returns what the control plane is told:
-// the version in force, and if it is not this one, why not.
+// answer activates a snapshot and returns the reply to the control plane: the active
+// version, and if it is not this one, the reason.
 func (c *Client) answer(response *discovery.DiscoveryResponse) *discovery.DiscoveryRequest {
 	var err error
 	if c.refused.is(response.GetResources()) {
-		err = c.refused.reason // it has been told already
+		err = c.refused.reason // logged already
 	} else if err = c.apply(response); err != nil {
 		c.refuse(response, err)
 	}
@@ -230,7 +229,7 @@ func (c *Client) answer(response *discovery.DiscoveryResponse) *discovery.Discov
 	return r
 }
 
-// refuse notes that a snapshot is not, and why.
+// refuse notes and logs that a snapshot is refused.
 func (c *Client) refuse(response *discovery.DiscoveryResponse, err error) {
 	again := Backoff{Base: c.options.Backoff.Base, Max: maxDelay}
 	c.refused = refusal{response.GetResources(), err, again.waiter()}
@@ -238,8 +237,7 @@ func (c *Client) refuse(response *discovery.DiscoveryResponse, err error) {
 		"address", c.options.Address, "version", response.GetVersionInfo(), "err", firstLine(err))
 }
 
-// apply puts a snapshot in force, unless it is in force already, as after
-// connecting anew.
+// apply activates a snapshot, unless it is active already, as after a reconnect.
 func (c *Client) apply(response *discovery.DiscoveryResponse) error {
 	if t := response.GetTypeUrl(); t != TypeURL {
 		return fmt.Errorf("unexpected resource type %q", t)
@@ -260,7 +258,7 @@ func (c *Client) apply(response *discovery.DiscoveryResponse) error {
 
 func same(a, b rulefile.Source) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
 
-// plain returns what a gRPC error says, without the words around it.
+// plain returns the message of a gRPC error without its prefix.
 func plain(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("the control plane ended the stream")
@@ -271,7 +269,7 @@ func plain(err error) error {
 	return err
 }
 
-// firstLine is for a log, where the rest has no place.
+// firstLine returns the first line of err and the number of others.
 func firstLine(err error) string {
 	line, rest, more := strings.Cut(err.Error(), "\n")
 	if more && rest != "" {
@@ -280,7 +278,7 @@ func firstLine(err error) string {
 	return line
 }
 
-// shortened bounds s, at a letter's end.
+// shortened cuts s to maxDetail bytes, between characters.
 func shortened(s string) string {
 	if len(s) <= maxDetail {
 		return s
@@ -288,16 +286,15 @@ func shortened(s string) string {
 	return strings.ToValidUTF8(s[:maxDetail], "") + " …"
 }
 
-// Backoff is how long to wait before the next attempt: Base at first, each time
-// 1.6 times as long, and never longer than Max; each wait is cut by a random
-// part of up to a half, so that not everybody comes back at the same moment.
-// Zero values mean 1 s and 30 s.
+// Backoff is how long to wait before the next attempt: Base at first, then 1.6 times as
+// long each time, up to Max. Each wait is shortened by a random part of up to a half, so
+// that clients do not reconnect at the same time. Zero values mean 1 s and 30 s.
 type Backoff struct{ Base, Max time.Duration }
 
 // factor is by how much each wait is longer than the last.
 const factor = 1.6
 
-// waiter is a Backoff under way.
+// waiter is a Backoff in progress.
 type waiter struct {
 	Backoff
 	next time.Duration
@@ -314,14 +311,14 @@ func (b Backoff) waiter() waiter {
 	return waiter{b, b.Base}
 }
 
-// reset begins anew with the shortest wait.
+// reset starts again with the shortest wait.
 func (w *waiter) reset() { w.next = w.Base }
 
 // step returns how long to wait now.
 func (w *waiter) step() time.Duration {
 	d := w.next
 	w.next = min(time.Duration(float64(w.next)*factor), w.Max)
-	return d - rand.N(d/2+1) //nolint:gosec // nobody gains by guessing it
+	return d - rand.N(d/2+1) //nolint:gosec // guessing it gains nothing
 }
 
 // sleep waits, or until ctx is done.

@@ -20,11 +20,11 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// SourcePrefix begins the names of rule files that came over xDS; the name of
-// the resource follows.
+// SourcePrefix is the prefix of the names of rule files from xDS; the name of the
+// resource follows.
 const SourcePrefix = "xds:"
 
-// maxDepth is how deep descriptors may be nested.
+// maxDepth is how deeply descriptors may be nested.
 const maxDepth = 32
 
 // Sources turns the resources of one snapshot into rule files of the descriptor
@@ -46,8 +46,8 @@ func Sources(resources []*anypb.Any) ([]rulefile.Source, error) {
 	return sources, nil
 }
 
-// unpack returns the configuration in r, which a control plane may have wrapped
-// once more to give it a name or a version.
+// unpack returns the configuration in r, which a control plane may have wrapped to give
+// it a name or a version.
 func unpack(r *anypb.Any) (*conf.RateLimitConfig, error) {
 	if r.MessageIs((*discovery.Resource)(nil)) {
 		var wrapper discovery.Resource
@@ -203,14 +203,14 @@ const (
 	metadataField protowire.Number = 8
 )
 
-// newer is what the fields have that the generated code does not know.
+// newer has the fields that the generated code does not know.
 type newer struct {
 	quota    bool
 	metadata *structpb.Struct // nil without
 }
 
-// newerOf finds them. Of a switch that is there twice the last counts; two
-// messages are one.
+// newerOf finds them. The last of repeated switches counts; repeated messages are
+// merged.
 func newerOf(m proto.Message) (n newer, err error) {
 	unknown := []byte(m.ProtoReflect().GetUnknown())
 	for len(unknown) > 0 {

@@ -11,15 +11,14 @@ import (
 	"github.com/headgate/headgate/internal/base/nearest"
 )
 
-// Fields are the values of a mapping by their keys.
+// Fields are the pairs of a mapping by key.
 type Fields map[string]Pair
 
 // Get returns the value under key, or nil.
 func (f Fields) Get(key string) *Node { return f[key].Value }
 
-// Fields reads a mapping whose keys are among known; what names it in
-// messages. A key without a value counts as absent, except that it is an error
-// to leave one empty.
+// Fields reads a mapping whose keys must be among known; what names it in messages. A
+// key without a value is an error, and is not returned.
 func (r *Report) Fields(n *Node, what string, known []string) Fields {
 	f := Fields{}
 	if n.Kind != Map {
@@ -40,8 +39,8 @@ func (r *Report) Fields(n *Node, what string, known []string) Fields {
 	return f
 }
 
-// Unknown reports that the text of n, a word of a kind, is not among those known. more
-// follows their list.
+// Unknown reports that the text of n, a word of a kind, is not among known. more is
+// appended to the hint that lists them.
 func (r *Report) Unknown(n *Node, kind, where string, known []string, more string) {
 	near, hint := nearest.DidYouMean(n.Text, known), ""
 	if near == "" {
@@ -53,7 +52,7 @@ func (r *Report) Unknown(n *Node, kind, where string, known []string, more strin
 	r.Errorf(n, hint, "unknown %s %s%s%s", kind, clip.Quote(n.Text), where, near)
 }
 
-// Word reads a text that is not empty.
+// Word reads non-empty text.
 func (r *Report) Word(n *Node, key string) (string, bool) {
 	switch {
 	case n.Kind == Text && n.Text != "":
@@ -68,7 +67,7 @@ func (r *Report) Word(n *Node, key string) (string, bool) {
 	return "", false
 }
 
-// Span reads the text of a time, such as 5s.
+// Span reads the text of a duration, such as 5s.
 func (r *Report) Span(n *Node, key string) (string, bool) {
 	if n.Kind == Number {
 		r.Errorf(n, "for seconds, write "+n.Text+"s", "%q must be a duration such as 5s, not a number", key)
@@ -157,7 +156,7 @@ func (r *Report) Boolean(n *Node, key string) (value, ok bool) {
 	return false, false
 }
 
-// Item is a text and where it stands.
+// Item is a text and its node.
 type Item struct {
 	Text string
 	At   *Node
@@ -181,5 +180,5 @@ func (r *Report) Texts(n *Node, key string) []Item {
 	return out
 }
 
-// Ordinal names a place in a list for messages.
+// Ordinal names an item of a list for messages.
 func Ordinal(what string, i int) string { return fmt.Sprintf("%s %d", what, i+1) }

@@ -1,6 +1,6 @@
-// Package yamltext reads YAML whose mistakes are told with their place: rule files,
-// rule tests and the configuration. It is the only package that knows the YAML
-// library. A file of others is read within bounds of memory and depth.
+// Package yamltext reads YAML and reports mistakes with their position: in rule files,
+// rule tests and the configuration. Only this package uses the YAML library. Memory and
+// depth are bounded.
 package yamltext
 
 import (
@@ -68,7 +68,7 @@ func (n *Node) TextOf(key string) string {
 }
 
 // Plain returns the value as nil, bool, int64, float64, string, []any or
-// map[string]any. Numbers that are no such numbers remain text.
+// map[string]any. Numbers that fit neither type remain text.
 func (n *Node) Plain() any {
 	switch n.Kind {
 	case Null:
@@ -118,14 +118,14 @@ func (n *Node) grow(by int) { n.size = min(n.size+by, MaxValues+1) }
 // Report collects the diagnostics of one file.
 type Report struct {
 	File string
-	// Secrets says that values may be secrets, so that no message about what is
-	// no YAML repeats one.
+	// Secrets says that values may be secrets: messages about invalid YAML do not
+	// repeat them.
 	Secrets bool
-	Errors  int                            // how many of the diagnostics are no mere warnings
-	Once    map[diagnostic.Diagnostic]bool // Once, if not nil, are those that have been said and need not be again
+	Errors  int                            // the number of errors among the diagnostics
+	Once    map[diagnostic.Diagnostic]bool // Once, if not nil, has the diagnostics that are not reported again
 
 	list []diagnostic.Diagnostic
-	left int // that were not kept
+	left int // not kept
 }
 
 // MaxProblems is how many diagnostics of one file are kept.
@@ -150,22 +150,22 @@ func (r *Report) Add(d diagnostic.Diagnostic) {
 	r.list = append(r.list, d)
 }
 
-// Errorf reports what is wrong at n. The hint, if there is one, says what to do.
+// Errorf reports an error at n. The hint, which may be empty, says what to do.
 func (r *Report) Errorf(n *Node, hint, format string, args ...any) {
 	r.Add(diagnostic.Diagnostic{Line: n.Line, Column: n.Column, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// Warnf is Errorf for what is legal, but hardly meant.
+// Warnf reports a warning at n: legal, but probably a mistake.
 func (r *Report) Warnf(n *Node, hint, format string, args ...any) {
 	r.Add(diagnostic.Diagnostic{Severity: diagnostic.SeverityWarning, Line: n.Line, Column: n.Column, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// FileError reports what is wrong with the file as a whole.
+// FileError reports an error about the whole file.
 func (r *Report) FileError(message, hint string) {
 	r.Add(diagnostic.Diagnostic{Message: message, Hint: hint})
 }
 
-// Sorted returns what was collected in the order of the lines.
+// Sorted returns the diagnostics sorted by line.
 func (r *Report) Sorted() []diagnostic.Diagnostic {
 	slices.SortStableFunc(r.list, func(a, b diagnostic.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -183,8 +183,8 @@ func (r *Report) Sorted() []diagnostic.Diagnostic {
 	return r.list
 }
 
-// checkText refuses what is too large, or no text, before the YAML reader
-// spends memory on it.
+// checkText refuses files that are too large or not text, before the YAML reader spends
+// memory on them.
 func checkText(src []byte, report *Report) bool {
 	if len(src) > MaxFileSize {
 		report.FileError(fmt.Sprintf("the file is larger than %d MiB", MaxFileSize>>20), "split it into several files")
@@ -221,12 +221,12 @@ func checkText(src []byte, report *Report) bool {
 	return true
 }
 
-// at returns an error at byte i of a line that begins at byte start.
+// at returns an error at byte i of a line that starts at byte start.
 func at(src []byte, line, start, i int, message string) diagnostic.Diagnostic {
 	return diagnostic.Diagnostic{Line: line, Column: utf8.RuneCount(bytes.ToValidUTF8(src[start:i], nil)) + 1, Message: message}
 }
 
-// HasKey reports whether a mapping has the key, be it without a value.
+// HasKey reports whether a mapping has the key, even without a value.
 func HasKey(n *Node, key string) bool {
 	return n.Value(key) != nil
 }

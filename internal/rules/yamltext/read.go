@@ -19,14 +19,14 @@ const MaxFileSize = 8 << 20
 
 const (
 	maxDepth = 32 // how deep values may be nested. The rules themselves need 6.
-	// MaxValues is how many values a file may hold, aliases counted as often
-	// as they are used. It bounds memory (about 400 bytes each while a file
-	// is read) and stops aliases that multiply; 60,000 rules fit.
+	// MaxValues is the maximum number of values in a file, counting each use of an
+	// alias. It bounds memory (about 400 bytes per value while a file is read), also
+	// with aliases that multiply; 60,000 rules fit.
 	MaxValues = 1_000_000
 )
 
-// Read returns the documents of a file. What is wrong with it as YAML goes
-// to report; the documents before the first syntax error are returned.
+// Read returns the documents of a file, up to the first syntax error. YAML errors go to
+// report.
 func Read(src []byte, report *Report) []*Node {
 	docs := ReadDocuments(src, report)
 	for _, doc := range docs {
@@ -42,15 +42,15 @@ type repeat struct {
 	key, value *Node
 }
 
-// RefuseRepeats reports the keys that are there twice.
+// RefuseRepeats reports duplicate keys.
 func (r *Report) RefuseRepeats(doc *Node) {
 	for _, again := range doc.repeats {
 		r.Errorf(again.key, "", "duplicate key %s, first on line %d", clip.Quote(again.key.Text), again.in.Pairs[again.first].Key.Line)
 	}
 }
 
-// TakeLast lets the last of the keys that are there twice count, as Envoy's
-// service does; a further rate_limit there adds to the first.
+// TakeLast keeps the last of duplicate keys, as Envoy's service does, with a warning. A
+// further rate_limit adds to the first.
 func (r *Report) TakeLast(doc *Node) {
 	for _, again := range doc.repeats {
 		first := &again.in.Pairs[again.first]
@@ -64,8 +64,8 @@ func (r *Report) TakeLast(doc *Node) {
 	}
 }
 
-// with returns a mapping of the pairs of n and of other, whose values count where both
-// have a key.
+// with returns a mapping of the pairs of n and other. Where both have a key, other's
+// value counts.
 func (n *Node) with(other *Node) *Node {
 	both := *n
 	both.Pairs = slices.Clone(n.Pairs)
@@ -81,15 +81,14 @@ func (n *Node) with(other *Node) *Node {
 	return &both
 }
 
-// ReadDocuments is readYAML but for keys that are there twice, which stand in
-// the documents' repeats.
+// ReadDocuments is Read without reporting duplicate keys; see RefuseRepeats and
+// TakeLast.
 func ReadDocuments(src []byte, report *Report) []*Node {
 	return readDocumentsBut(src, report, func(*yaml.Node, error) bool { return false })
 }
 
-// ReadFirst is readDocuments as Envoy's service does it: what follows the first
-// document is left out, with a warning, be it valid or not, unless it has a key
-// of Headgate's own, of which no file of that service has any.
+// ReadFirst is ReadDocuments as Envoy's service does it: what follows the first document
+// is ignored, with a warning, unless it has one of Headgate's own keys.
 func ReadFirst(src []byte, report *Report) []*Node {
 	first, hint := true, "move it to a separate file"
 	return readDocumentsBut(src, report, func(doc *yaml.Node, err error) bool {
@@ -121,8 +120,8 @@ func hasOwnKey(doc *yaml.Node) bool {
 	return false
 }
 
-// readDocumentsBut is readDocuments without those that leave is true for. Where
-// it is for an error that ends the documents.
+// readDocumentsBut is ReadDocuments without those for which leave is true. If it is true
+// for an error, the error is not reported.
 func readDocumentsBut(src []byte, report *Report, leave func(*yaml.Node, error) bool) []*Node {
 	if !checkText(src, report) {
 		return nil
@@ -159,7 +158,7 @@ func readDocumentsBut(src []byte, report *Report, leave func(*yaml.Node, error) 
 	}
 }
 
-// syntaxError reports an error of the YAML library at its place.
+// syntaxError reports an error of the YAML library at its position.
 func syntaxError(src []byte, err error, report *Report) {
 	var e *yaml.LoadError
 	if !errors.As(err, &e) {
@@ -180,8 +179,8 @@ func syntaxError(src []byte, err error, report *Report) {
 	report.Add(diagnostic.Diagnostic{Line: e.Mark.Line, Column: e.Mark.Column, Message: message, Hint: hint})
 }
 
-// syntaxHint returns what to do about src, in a line of which is what the YAML
-// library calls message, or nothing.
+// syntaxHint returns a hint for a message of the YAML library about a line of src, or
+// nothing.
 func syntaxHint(src []byte, line int, message string) string {
 	switch {
 	case tabbed(src, line):
@@ -198,8 +197,8 @@ func syntaxHint(src []byte, line int, message string) string {
 	return ""
 }
 
-// tabbed reports whether a line, the first of which is 1, or the one before it is
-// indented with a tab.
+// tabbed reports whether a line, counted from 1, or the one before it is indented with a
+// tab.
 func tabbed(src []byte, line int) bool {
 	n := 0
 	for text := range bytes.Lines(src) {
@@ -251,8 +250,8 @@ func (c *converter) convert(y *yaml.Node) *Node {
 	return n
 }
 
-// alias returns the node that an alias stands for, shared and not copied, at
-// the place of the alias.
+// alias returns the node of an alias, shared and not copied, at the position of the
+// alias.
 func (c *converter) alias(y *yaml.Node) *Node {
 	n, known := c.done[y.Alias]
 	if !known || n == nil {
@@ -311,7 +310,7 @@ func (c *converter) convertPairs(n *Node, content []*yaml.Node) {
 	}
 }
 
-// merge adds to n what m, a mapping or a list of them, has more.
+// merge adds to n the keys of m, a mapping or a list of them, that n does not have.
 func (c *converter) merge(n, m *Node, seen map[string]*Node) {
 	c.merged += m.size
 	if c.merged > MaxValues {
