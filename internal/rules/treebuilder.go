@@ -26,10 +26,10 @@ func (l *Level) IsEmpty() bool { return len(l.keys) == 0 }
 // FiledBranch is a descriptor and its siblings.
 type FiledBranch struct {
 	*Branch
-	compat Compat
-	parent *Level
-	beside *choice   // the descriptors of the level with the same key
-	same   *wildcard // the pattern before it that matches the same, if there is one
+	compat   Compat
+	parent   *Level
+	siblings *choice   // the descriptors of the level with the same key
+	same     *wildcard // the pattern before it that matches the same, if there is one
 }
 
 // place identifies a descriptor; no two may have the same. For CompatEnvoy the key
@@ -68,7 +68,7 @@ func (b *Builder) AddBranch(into *Level, d *Branch, compat Compat) (*FiledBranch
 		into.keys = append(into.keys, c)
 	}
 	d.order = len(b.branches)
-	filed := &FiledBranch{Branch: d, compat: compat, parent: into, beside: c}
+	filed := &FiledBranch{Branch: d, compat: compat, parent: into, siblings: c}
 	c.all = append(c.all, d)
 	switch d.Kind {
 	case ExactStep:
@@ -192,7 +192,7 @@ func (b *FiledBranch) CoveredBy() *Branch {
 		// A lone star is preferred and matches every value. Requests that end
 		// here are its, if it has an answer for them.
 		var at wildcardCursor
-		if w := b.beside.wild.next(&at, anyText); w != nil && w.branch.answers() {
+		if w := b.siblings.wild.next(&at, anyText); w != nil && w.branch.answers() {
 			return w.branch
 		}
 	}
@@ -226,10 +226,10 @@ func (b *FiledBranch) IsUseless() bool {
 	case BareStep:
 		return true
 	case WildStep, SharedStep:
-		return b.beside.bare == nil && !b.beside.manyWild()
+		return b.siblings.bare == nil && !b.siblings.manyWild()
 	case ExactStep:
 	}
-	return len(b.beside.wild.lengths) == 0 && b.beside.bare == nil
+	return len(b.siblings.wild.lengths) == 0 && b.siblings.bare == nil
 }
 
 // manyWild reports whether there are at least two patterns.
