@@ -86,7 +86,7 @@ func TestIdentityIsVerifiedOnceAndOnlyIfAsked(t *testing.T) {
 	tokens := new(counted)
 	i := client.Identify(tokens, h, time.Unix(1, 0))
 	if tokens.times != 0 || i.Refusal() != nil {
-		t.Fatalf("verified %d times before anybody asked, refusal %v", tokens.times, i.Refusal())
+		t.Fatalf("verified %d times before a claim was read, refusal %v", tokens.times, i.Refusal())
 	}
 	for range 3 {
 		if got, ok := i.Claim("sub"); got != "anna" || !ok {
@@ -111,8 +111,8 @@ func TestIdentityOfABadToken(t *testing.T) {
 	if i.Refusal() == nil || tokens.times != 1 {
 		t.Errorf("refusal %v after %d times", i.Refusal(), tokens.times)
 	}
-	var nobody client.Identity
-	if _, ok := nobody.Claim("sub"); ok || nobody.Refusal() != nil {
+	var none client.Identity
+	if _, ok := none.Claim("sub"); ok || none.Refusal() != nil {
 		t.Error("the zero identity has claims, or is refused")
 	}
 }

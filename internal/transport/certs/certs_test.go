@@ -165,7 +165,7 @@ func TestReload(t *testing.T) {
 	a.Issue("server", 8)
 	expect("mended", 8, old)
 	if _, err := shake(t, config, stranger); err == nil {
-		t.Error("a stranger was let in")
+		t.Error("a client of another authority was accepted")
 	}
 	ca, err := os.ReadFile(other.CA())
 	if err != nil {
