@@ -85,7 +85,7 @@ func parseLine(line string) (Header, error) {
 	}
 	words := strings.Split(rest, " ")
 	if family != "TCP4" && family != "TCP6" {
-		return h, fmt.Errorf("the PROXY line has the unknown family %q", family)
+		return h, fmt.Errorf("unknown family %q in the PROXY line", family)
 	}
 	if len(words) != 4 {
 		return h, fmt.Errorf("the PROXY line has %d words after %s, want 4", len(words), family)
@@ -133,11 +133,11 @@ func parse2(b []byte) (Header, int, error) {
 	command, family, transport := b[12], b[13]>>4, b[13]&0xf
 	switch {
 	case command>>4 != 2:
-		return Header{}, 0, fmt.Errorf("the PROXY header has version %d", command>>4)
+		return Header{}, 0, fmt.Errorf("unsupported version %d of the PROXY header", command>>4)
 	case command&0xf > 1:
-		return Header{}, 0, fmt.Errorf("the PROXY header has the unknown command %d", command&0xf)
+		return Header{}, 0, fmt.Errorf("unknown command %d in the PROXY header", command&0xf)
 	case family > unix || transport > 2:
-		return Header{}, 0, fmt.Errorf("the PROXY header has the unknown family %#02x", b[13])
+		return Header{}, 0, fmt.Errorf("unknown family %#02x in the PROXY header", b[13])
 	}
 	length := fixed + int(binary.BigEndian.Uint16(b[14:fixed]))
 	if length > MaxHeader {
@@ -206,7 +206,7 @@ func checkFields(header []byte, from int) error {
 // where these bytes are zero.
 func checkSum(header []byte, at, size int) error {
 	if size != crc32.Size {
-		return fmt.Errorf("the PROXY header has a checksum of %d bytes", size)
+		return fmt.Errorf("the PROXY header has a checksum of %d bytes, want %d", size, crc32.Size)
 	}
 	table := crc32.MakeTable(crc32.Castagnoli)
 	sum := crc32.Update(0, table, header[:at])
