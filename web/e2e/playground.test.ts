@@ -53,7 +53,7 @@ test("play a burst and read the counts", async () => {
     await shows(page, algorithm, ["5", "2", "0", "0", "5"]);
   }
   await expect.poll(async () => (await row(page, "token_bucket"))[6]).toBe("2.0 s");
-  // A larger limit keeps the use.
+  // A larger limit keeps the usage.
   await page.getByRole("textbox", { name: "Limit", exact: true }).fill("8");
   await expect.poll(async () => (await row(page, "sliding_log"))[5]).toBe("5 of 8");
   expect(wrong).toEqual([]);
