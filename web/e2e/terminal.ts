@@ -13,7 +13,7 @@ export async function lastScreen(
     "script",
     ["-qfec", `stty cols ${columns} rows ${rows}; exec ${command}`, "/dev/null"],
     {
-      stdio: ["ignore", "pipe", "inherit"],
+      stdio: ["ignore", "pipe", "ignore"],
       env: { ...environment, TERM: "xterm-256color" },
     },
   );
