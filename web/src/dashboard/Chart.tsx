@@ -108,7 +108,7 @@ function options(
       y: { range: (_u, _min, max) => [0, Math.max(5, (max ?? 0) * 1.1)] },
     },
     axes: [
-      { ...axis, space: 90, size: 32, values: (_u, at) => at.map((t) => clock(t * 1000)) },
+      { ...axis, space: 90, size: 36, gap: 9, values: (_u, at) => at.map((t) => clock(t * 1000)) },
       {
         ...axis,
         size: 58,

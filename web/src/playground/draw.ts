@@ -315,10 +315,13 @@ function drawWindow(p: Paper, span: Look["spans"][number], top: number, height: 
   c.beginPath();
   c.roundRect(counts, top, Math.max(right - counts, 1), height, 4);
   c.stroke();
-  const faded = span.end <= p.now;
-  const text = faded ? `${span.counts} of ${span.count} counted` : `${span.count}`;
-  const from = Math.max(left, 0);
-  const to = Math.min(right, p.width);
+  const text = span.end <= p.now ? `${span.counts} of ${span.count} counted` : `${span.count}`;
+  // The text goes into the wider part of the box that is in view.
+  const parts = [
+    [Math.max(left, 0), Math.min(counts, p.width)],
+    [Math.max(counts, 0), Math.min(right, p.width)],
+  ] as const;
+  const [from, to] = parts[0][1] - parts[0][0] > parts[1][1] - parts[1][0] ? parts[0] : parts[1];
   if (to - from < c.measureText(text).width + 8) return;
   c.fillStyle = colours.text;
   c.fillText(text, (from + to) / 2, top + height / 2 + 0.5);
