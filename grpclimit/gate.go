@@ -102,7 +102,7 @@ func (g *gate) refusal(ops []headgate.Op, decisions []headgate.Decision) error {
 	case code == codes.Unavailable:
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(max(after, time.Second))})
 	case after == headgate.Never:
-		message = "the call costs more than its limit could ever hold"
+		message = "the call costs more than its limit ever allows"
 		details = append(details, quota)
 	default:
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)}, quota)

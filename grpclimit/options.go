@@ -149,7 +149,7 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Opt
 			return nil, err
 		}
 		if option := more.whole(); option != "" {
-			return nil, fmt.Errorf("%s inside Also has no effect: give it to the interceptor, it holds for all its limits", option)
+			return nil, fmt.Errorf("%s inside Also has no effect: pass it to the interceptor, it applies to all its limits", option)
 		}
 		g.also = append(g.also, more.also...)
 		if err := g.limits.Add(more.one, g.also[i].limit); err != nil {
@@ -158,7 +158,7 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Opt
 	}
 	if g.maxWait > 0 && !g.limits.Vary() &&
 		!slices.ContainsFunc(g.limits.Ops, func(op headgate.Op) bool { return op.Limit.Algorithm() != headgate.Concurrency }) {
-		return nil, fmt.Errorf("Wait of the limit %q has no effect on Concurrent: nobody knows when one of those under way will end", g.one.Name)
+		return nil, fmt.Errorf("Wait of the limit %q has no effect on Concurrent: nothing says when a slot will become free", g.one.Name)
 	}
 	return g, nil
 }
@@ -176,16 +176,16 @@ func (c *config) set(options []Option) error {
 	}
 	for _, method := range c.only {
 		if why := notMethod(method); why != "" {
-			return fmt.Errorf("Methods of the limit %q: %q is no full name of a method, such as /package.Service/Method: %s", c.one.Name, method, why)
+			return fmt.Errorf("Methods of the limit %q: %q is not a full method name such as /package.Service/Method: %s", c.one.Name, method, why)
 		}
 	}
 	switch {
 	case c.maxWait < 0:
 		return fmt.Errorf("Wait of the limit %q is negative", c.one.Name)
 	case c.one.Key == nil:
-		return fmt.Errorf("the function of By of the limit %q is nil: a By is nil of a key that metadata cannot have, and of no parts or nil ones", c.one.Name)
+		return fmt.Errorf("By of the limit %q is nil, or made from an invalid metadata key or no parts", c.one.Name)
 	case c.one.Cost == nil:
-		return fmt.Errorf("the function of Cost of the limit %q is nil", c.one.Name)
+		return fmt.Errorf("Cost of the limit %q is nil", c.one.Name)
 	}
 	return nil
 }
@@ -212,11 +212,11 @@ func notMethod(name string) string {
 	}
 	switch {
 	case !strings.HasPrefix(name, "/"):
-		return "it has no slash in front"
+		return "it must start with a slash"
 	case service == "" || method == "":
 		return "it needs a service and a method"
 	case strings.ContainsAny(name, "*?|()[]{}<>^,;\\ \t\r\n"):
-		return "patterns and lists are not understood; give each name as an argument"
+		return "patterns and lists are not supported; pass each name as an argument"
 	}
 	return ""
 }

@@ -37,20 +37,20 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine), httplimit.Also(wrong)}, `httplimit: the limit "default-3": `, headgate.ErrInvalidLimit},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.Also(wrong))}, `httplimit: the limit "default-3": `, headgate.ErrInvalidLimit},
 		{limiter, fine, []httplimit.Option{httplimit.IETF, nil}, `httplimit: option 2 of the limit "default" is nil`, nil},
-		{limiter, fine, []httplimit.Option{httplimit.By(nil)}, `httplimit: the function of By of the limit "default" is nil`, nil},
-		{limiter, fine, []httplimit.Option{httplimit.OnLimit(http.HandlerFunc(nil))}, `httplimit: the function of OnLimit `, nil},
-		{limiter, fine, []httplimit.Option{httplimit.OnLimit((*http.ServeMux)(nil))}, `httplimit: the function of OnLimit `, nil},
+		{limiter, fine, []httplimit.Option{httplimit.By(nil)}, `httplimit: By of the limit "default" is nil`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.OnLimit(http.HandlerFunc(nil))}, `httplimit: OnLimit `, nil},
+		{limiter, fine, []httplimit.Option{httplimit.OnLimit((*http.ServeMux)(nil))}, `httplimit: OnLimit `, nil},
 		{headgate.New((*memory.Store)(nil)), fine, nil, "httplimit: no limiter: ", headgate.ErrNoStore},
 		{&headgate.Limiter{}, fine, nil, "httplimit: no limiter: ", headgate.ErrNoStore},
 		{headgate.New(memory.New(), headgate.WithFallback(memory.New(), 25)), fine, nil, "httplimit: unusable limiter: ", headgate.ErrInvalidFallback},
-		{limiter, fine, []httplimit.Option{httplimit.Cost(nil)}, `httplimit: the function of Cost `, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Cost(nil)}, `httplimit: Cost `, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Name("api"), httplimit.Also(headgate.PerDay(9).Named("api"))}, `httplimit: the limit "api": two limits of this middleware are named "api"`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.RefundIf(200))}, `httplimit: RefundIf inside Also has no effect`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.IETF)}, `httplimit: a Dialect inside Also has no effect`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.OnLimit(http.NotFoundHandler()))}, `httplimit: OnLimit inside Also has no effect`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.OnError(func(*http.Request, error) {}))}, `httplimit: OnError inside Also has no effect`, nil},
-		{limiter, fine, []httplimit.Option{httplimit.RefundIf(404, 99999)}, `httplimit: RefundIf of the limit "default": 99999 is no status`, nil},
-		{limiter, fine, []httplimit.Option{httplimit.Dialect(9)}, `httplimit: the limit "default": there is no dialect(9)`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.RefundIf(404, 99999)}, `httplimit: RefundIf of the limit "default": 99999 is not a status code`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Dialect(9)}, `httplimit: the limit "default": unknown dialect(9)`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.ByIP(), httplimit.ByHeader("X-Api-Key")}, `httplimit: the limit "default": By is used twice, and the second would replace the first: use Join to count by both together`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Name("a"), httplimit.Name("b")}, `httplimit: the limit "b": Name is used twice`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Cost(func(*http.Request) int64 { return 1 }), httplimit.IETF, httplimit.Cost(func(*http.Request) int64 { return 2 })}, `httplimit: the limit "default": Cost is used twice`, nil},
@@ -61,7 +61,7 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, fine, []httplimit.Option{httplimit.RefundIf()}, `httplimit: the limit "default": RefundIf has no values`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.RefundIf(200), httplimit.RefundIf(204), httplimit.Also(fine, httplimit.ByHeader("A")), httplimit.Also(headgate.PerDay(9), httplimit.ByHeader("A"))}, "", nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.ByIP(), httplimit.ByHeader("A"))}, `httplimit: the limit "default-2": By is used twice`, nil},
-		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.By(nil))}, `httplimit: the function of By of the limit "default-2" is nil`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.By(nil))}, `httplimit: By of the limit "default-2" is nil`, nil},
 	} {
 		err := httplimit.Validate(row.limiter, row.limit, row.options...)
 		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.HasPrefix(err.Error(), row.want)) || row.is != nil && !errors.Is(err, row.is) {
@@ -94,7 +94,7 @@ func TestByOfNothing(t *testing.T) {
 		"a choice of parts of nothing": httplimit.FirstOf(ip, httplimit.Join(nil)),
 	} {
 		err := httplimit.Validate(limiter, headgate.PerMinute(5), by)
-		if err == nil || !strings.HasPrefix(err.Error(), `httplimit: the function of By of the limit "default" is nil: a By is nil of a name`) {
+		if err == nil || !strings.HasPrefix(err.Error(), `httplimit: By of the limit "default" is nil, or made from an invalid name`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -69,7 +69,7 @@ func (p *Pass) await(w http.ResponseWriter) bool {
 	g := p.gate
 	if delay := p.delay(); delay > 0 && g.limits.Limiter.Sleep(p.ctx, delay) != nil {
 		p.giveBack()
-		answer.Problem(w, http.StatusServiceUnavailable, "The request was given up while it waited for its turn.")
+		answer.Problem(w, http.StatusServiceUnavailable, "The request was interrupted while it waited for its turn.")
 		return false
 	}
 	decision, err := g.limits.Enter(p.ctx, p.ops, p.decisionOf, p.giveBack)
@@ -196,7 +196,7 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) fun
 	gate := NewGate(limiter, limit, options...)
 	return func(next http.Handler) http.Handler {
 		if next == nil {
-			panic("httplimit: the middleware was given no handler") //nolint:forbidigo // as New does
+			panic("httplimit: the handler is nil") //nolint:forbidigo // as New does
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			pass, ok := gate.Enter(r.Context(), w, r)

@@ -183,7 +183,7 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option) (_
 			return nil, err
 		}
 		if option := more.whole(); option != "" {
-			return nil, fmt.Errorf("%s inside Also has no effect: give it to the middleware, it holds for all its limits", option)
+			return nil, fmt.Errorf("%s inside Also has no effect: pass it to the middleware, it applies to all its limits", option)
 		}
 		g.also = append(g.also, more.also...)
 		if err := g.limits.Add(more.one, g.also[i].limit); err != nil {
@@ -206,14 +206,14 @@ func (c *config) set(options []Option) error {
 	}
 	for _, status := range c.refund {
 		if status < 100 || status > 999 {
-			return fmt.Errorf("RefundIf of the limit %q: %d is no status", c.one.Name, status)
+			return fmt.Errorf("RefundIf of the limit %q: %d is not a status code", c.one.Name, status)
 		}
 	}
 	switch {
 	case c.dialect > NoHeaders:
-		return fmt.Errorf("the limit %q: there is no %s", c.one.Name, c.dialect)
+		return fmt.Errorf("the limit %q: unknown %s", c.one.Name, c.dialect)
 	case c.one.Key == nil:
-		return fmt.Errorf("%w: a By is nil of a name that cannot be one, of a network that is not valid, and of no parts or nil ones", c.lacks("By"))
+		return fmt.Errorf("%w, or made from an invalid name, an invalid network, or no parts", c.lacks("By"))
 	case c.onLimit != nil && isNilFunc(c.onLimit):
 		return c.lacks("OnLimit")
 	case c.one.Cost == nil:
@@ -230,7 +230,7 @@ func isNilFunc(h http.Handler) bool {
 }
 
 func (c *config) lacks(option string) error {
-	return errors.New("the function of " + option + " of the limit " + strconv.Quote(c.one.Name) + " is nil")
+	return errors.New(option + " of the limit " + strconv.Quote(c.one.Name) + " is nil")
 }
 
 // whole returns the name of an option of c that is not of one limit; empty if there

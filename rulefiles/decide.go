@@ -51,7 +51,7 @@ func (r *Rules) Decide(ctx context.Context, request *http.Request) (Verdict, err
 // be, and then the Verdict is a refusal.
 func (r *Rules) DecideAttributes(ctx context.Context, attributes map[string]string, cost int64) (Verdict, error) {
 	if len(attributes) > described.MaxAttributes {
-		return Verdict{}, fmt.Errorf("rulefiles: %d attributes, at most %d may be", len(attributes), described.MaxAttributes)
+		return Verdict{}, fmt.Errorf("rulefiles: %d attributes, at most %d are allowed", len(attributes), described.MaxAttributes)
 	}
 	var q described.Request
 	for name, value := range attributes {
@@ -90,7 +90,7 @@ func (r *Rules) decide(ctx context.Context, request rules.Request, cost int64) (
 // as http.StripPrefix. It panics if next is nil.
 func (r *Rules) Middleware(next http.Handler) http.Handler {
 	if next == nil {
-		panic("rulefiles: the middleware was given no handler") //nolint:forbidigo // as httplimit does: a program that is wrong as written
+		panic("rulefiles: the handler is nil") //nolint:forbidigo // as httplimit does: a program that is wrong as written
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if client.TooManyFields(request.Header) {
@@ -121,7 +121,7 @@ func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Ha
 	if v.Delay > 0 && r.limiter.Sleep(ctx, v.Delay) != nil {
 		verdict.Leave(ctx, r.engine, r.log, &v, r.limiter.Now().UnixMicro())
 		answer.Headers(w.Header(), dialect, told...)
-		answer.Problem(w, http.StatusServiceUnavailable, "given up while waiting for its turn")
+		answer.Problem(w, http.StatusServiceUnavailable, "interrupted while waiting for its turn")
 		return
 	}
 	if v.Defers() {
@@ -165,5 +165,5 @@ func (r *Rules) report(ctx context.Context, err error) {
 	if (last == 0 || now-last >= 60) && r.told.CompareAndSwap(last, now) {
 		level = slog.LevelWarn
 	}
-	r.log.Log(ctx, level, "check failed, the rules say what holds meanwhile", "domain", r.domain, "err", err)
+	r.log.Log(ctx, level, "check failed, the on_store_error of each rule applies", "domain", r.domain, "err", err)
 }

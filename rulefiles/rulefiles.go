@@ -85,13 +85,13 @@ func (r *Rules) load() (*rules.Ruleset, error) {
 	case len(domains) == 0:
 		// A volume that is not mounted looks like an empty folder, which is no
 		// reason to lift all limits.
-		return nil, errors.New(`rulefiles: there are no rules: to have no limits, leave a file with a domain and "limits: []"`)
+		return nil, errors.New(`rulefiles: no rules found: for no limits, use a file with a domain and "limits: []"`)
 	case r.domain == "" && len(domains) > 1:
-		return nil, fmt.Errorf("rulefiles: the rules have several domains, %q: name one by WithDomain", domains)
+		return nil, fmt.Errorf("rulefiles: the rules have several domains, %q: choose one with WithDomain", domains)
 	case r.domain == "":
 		r.domain = domains[0] // when they are opened, and from then on
 	case !slices.Contains(domains, r.domain):
-		return nil, fmt.Errorf("rulefiles: the domain %q has no rules, only %q have", r.domain, domains)
+		return nil, fmt.Errorf("rulefiles: no rules for the domain %q, only for %q", r.domain, domains)
 	}
 	for _, d := range rs.Warnings() {
 		r.log.Warn("rule warning", "at", d.Position(), "message", d.Message, "hint", d.Hint)

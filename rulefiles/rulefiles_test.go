@@ -233,7 +233,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("%d left with the old rules, want 7", got)
 	}
 	replace(t, file, "domain: other\nlimits:\n  - {name: a, rate: 1/s}\n")
-	log.await(t, `has no rules`)
+	log.await(t, `no rules for the domain`)
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestOpenFails(t *testing.T) {
 		{memory.New(), "domain: d\nlimts: []\n", nil, `rules.yaml:2:1: unknown key "limts"`},
 		{memory.New(), "", nil, "rules"},
 		{memory.New(), twoDomains, nil, `several domains, ["d" "e"]`},
-		{memory.New(), limited(1), []rulefiles.Option{rulefiles.WithDomain("e")}, `the domain "e" has no rules, only ["d"] have`},
+		{memory.New(), limited(1), []rulefiles.Option{rulefiles.WithDomain("e")}, `no rules for the domain "e", only for ["d"]`},
 		{memory.New(), limited(1), []rulefiles.Option{rulefiles.WithTrustedProxies(netip.Prefix{})}, "trusted proxies"},
 		{memory.New(), limited(1), []rulefiles.Option{rulefiles.WithClock(func() time.Time { return time.Time{} })}, "invalid time"},
 	} {
@@ -273,7 +273,7 @@ func TestOpenFails(t *testing.T) {
 			t.Errorf("%v, want %s", err, row.want)
 		}
 	}
-	if r, err := rulefiles.Open(memory.New(), []string{t.TempDir()}); err == nil || r != nil || !strings.Contains(err.Error(), "there are no rules") {
+	if r, err := rulefiles.Open(memory.New(), []string{t.TempDir()}); err == nil || r != nil || !strings.Contains(err.Error(), "no rules found") {
 		t.Errorf("an empty folder: %v", err)
 	}
 	r, err := rulefiles.Open(memory.New(), []string{write(t, twoDomains)}, rulefiles.WithDomain("e"))

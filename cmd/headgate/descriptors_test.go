@@ -102,7 +102,7 @@ func TestFloodedBeyondTheDescriptors(t *testing.T) {
 	}
 	until("/healthz", "ok")
 	log, err := os.ReadFile(p.log.Name())
-	if err != nil || !strings.Contains(string(log), "limit of file descriptors is too small") || !strings.Contains(string(log), `450`) {
+	if err != nil || !strings.Contains(string(log), "file descriptor limit is too low") || !strings.Contains(string(log), `450`) {
 		t.Errorf("%v:\n%s", err, log)
 	}
 	mob(t, p.proxy, "POST /y HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx", 600)

@@ -206,7 +206,7 @@ func TestTopNeedsNoColourAndNoServer(t *testing.T) {
 
 	for name, args := range map[string][]string{
 		"no admin door at": {"top", "--address", unused(t)},
-		"token of the admin door is missing or wrong": {"top", "--address", p.admin, "--token", "another-token-another"},
+		"admin token is missing or wrong": {"top", "--address", p.admin, "--token", "another-token-another"},
 	} {
 		term := newTerminal(t, 100, 30)
 		err := term.run(headgate, args...).Wait()

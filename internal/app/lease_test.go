@@ -159,7 +159,7 @@ func TestBodiesOfTokens(t *testing.T) {
 	f := run(t, exportRules, nil)
 	for _, c := range []struct{ path, body, detail string }{
 		{"/v1/release", `{}`, `"lease" is missing`},
-		{"/v1/release", `{"lease":"AAAA"}`, "none that was given here"},
+		{"/v1/release", `{"lease":"AAAA"}`, "is unknown: it was not issued"},
 		{"/v1/release", `{"lease":1}`, "must be a string"},
 		{"/v1/release", `{"lease":"a","lease":"b"}`, "twice"},
 		{"/v1/renew", `{"reservation":"a"}`, "unknown field"},
@@ -168,7 +168,7 @@ func TestBodiesOfTokens(t *testing.T) {
 		{"/v1/cancel", `{"reservation":"a","cost":1}`, "unknown field"},
 		{"/v1/reserve", `{"domain":"api","ttl_ms":0}`, `"ttl_ms" must be from 1`},
 		{"/v1/reserve", `{"domain":"api","ttl_ms":86400001}`, `"ttl_ms" must be from 1`},
-		{"/v1/reserve", `{"domain":"api","peek":true}`, `"peek" has no meaning`},
+		{"/v1/reserve", `{"domain":"api","peek":true}`, `"peek" does not apply`},
 		{"/v1/reserve", `{}`, `"domain" is missing`},
 	} {
 		status, out := f.ask(t, c.path, c.body)

@@ -285,7 +285,7 @@ func TestAddressInUse(t *testing.T) {
 		t.Fatalf("err %v, want a ListenError that names the door and address", err)
 	}
 	d := offline.Diagnose(err)
-	if len(d) != 1 || !strings.Contains(d[0].Hint, "another process listens there") {
+	if len(d) != 1 || !strings.Contains(d[0].Hint, "another process is using this address") {
 		t.Errorf("diagnosis %+v", d)
 	}
 }
@@ -319,7 +319,7 @@ func TestSettingsAreShownInTheirFile(t *testing.T) {
 		"store: redis://127.0.0.1:x\n":             `2:8: store: redis: the port of "127.0.0.1" is not a number`,
 		"store: {redis: {addresses: 127.0.0.1}}\n": `2:9: store.redis: redis: address "127.0.0.1": want host:port`,
 		"jwt: {keys: nofile}\n":                    `2:13: jwt.keys: keys in `,
-		"proxy: {upstream: 'http://127.0.0.1:9', listen: '127.0.0.1:0', domain: apii}\n": `2:72: proxy.domain: no rule is in the domain "apii"`,
+		"proxy: {upstream: 'http://127.0.0.1:9', listen: '127.0.0.1:0', domain: apii}\n": `2:72: proxy.domain: no rule has the domain "apii"`,
 	} {
 		file := filepath.Join(folder, "headgate.yaml")
 		writeFile(t, file, "rules: [rules.yaml]\n"+text+"listen: {api: '127.0.0.1:0', grpc: off, resp: off, admin: off}\n")
@@ -348,7 +348,7 @@ func TestAnAppWithoutDoorsIsAMistake(t *testing.T) {
 	f := newFixture(t, loginRules, nil)
 	f.config.Door("api").Address = config.Off
 	options := app.Options{Config: f.config, Logger: f.journal.logger()}
-	if _, err := app.New(options); err == nil || !strings.Contains(err.Error(), "every door is closed") {
+	if _, err := app.New(options); err == nil || !strings.Contains(err.Error(), "every listener is off") {
 		t.Errorf("err %v", err)
 	}
 	if _, err := app.New(app.Quickstart(options)); err != nil {
@@ -362,7 +362,7 @@ func TestProxyNeedsToKnowItsDomain(t *testing.T) {
 	writeFile(t, f.config.Rules[0], two)
 	rows := []struct{ domain, want string }{
 		{"", `the rules have the domains ["api" "other"]`},
-		{"apii", `no rule is in the domain "apii"`},
+		{"apii", `no rule has the domain "apii"`},
 		{"other", ""},
 	}
 	for _, row := range rows {

@@ -303,16 +303,16 @@ func TestWrongQuestionsToTheAdminDoor(t *testing.T) {
 	f := run(t, loginRules, nil, withAdmin)
 	for path, want := range map[string]string{
 		"/v1/top?by=activ":            `400 by is "activ", did you mean "active"?`,
-		"/v1/top?n=0":                 `400 n is "0"; it must be a number from 1 to 128`,
-		"/v1/top?rule=logn":           `404 there is no rule "logn", did you mean "login"?`,
-		"/v1/top?domain=apy":          `404 there is no domain "apy", did you mean "api"?`,
-		"/v1/top?rul=x":               `400 there is no parameter "rul", did you mean "rule"?`,
+		"/v1/top?n=0":                 `400 n is "0", must be a number from 1 to 128`,
+		"/v1/top?rule=logn":           `404 unknown rule "logn", did you mean "login"?`,
+		"/v1/top?domain=apy":          `404 unknown domain "apy", did you mean "api"?`,
+		"/v1/top?rul=x":               `400 unknown parameter "rul", did you mean "rule"?`,
 		"/v1/events?outcome=refusd":   `400 outcome is "refusd", did you mean "refused"?`,
-		"/v1/events?sample=2":         `400 sample is "2"; it must be a number above 0, at most 1`,
-		"/v1/events?sample=NaN":       `400 sample is "NaN"; it must be a number above 0, at most 1`,
-		"/v1/live?x=1":                `400 there is no parameter "x"`,
-		"/v1/status?domain=a":         `400 there is no parameter "domain"`,
-		"/v1/rules?domain=a&domain=b": `400 the parameter "domain" is there twice`,
+		"/v1/events?sample=2":         `400 sample is "2", must be a number above 0 and at most 1`,
+		"/v1/events?sample=NaN":       `400 sample is "NaN", must be a number above 0 and at most 1`,
+		"/v1/live?x=1":                `400 unknown parameter "x"`,
+		"/v1/status?domain=a":         `400 unknown parameter "domain"`,
+		"/v1/rules?domain=a&domain=b": `400 duplicate parameter "domain"`,
 	} {
 		res, body := f.get(t, f.adminURL(path))
 		var problem struct{ Detail string }

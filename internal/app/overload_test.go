@@ -260,7 +260,7 @@ func TestFewDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.start(t)
-		if n := strings.Count(f.journal.text.String(), "the limit of file descriptors is too small"); n != row.warns {
+		if n := strings.Count(f.journal.text.String(), "the file descriptor limit is too low"); n != row.warns {
 			t.Errorf("%d: warned %d times", row.limit, n)
 		}
 		if _, text := f.get(t, f.adminURL("/metrics")); !strings.Contains(text, row.metric+"\n") {
@@ -289,5 +289,5 @@ func TestAdminDoorMoves(t *testing.T) {
 	if res, _ := f.get(t, f.adminURL("/metrics")); res.StatusCode != http.StatusOK || f.Addr(app.DoorAdmin) == admin.DefaultAddress {
 		t.Errorf("%d at %s", res.StatusCode, f.Addr(app.DoorAdmin))
 	}
-	f.journal.await(t, "another process has the usual address")
+	f.journal.await(t, "default admin address is in use")
 }

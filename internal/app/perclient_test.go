@@ -92,7 +92,7 @@ func TestConnectionsPerClient(t *testing.T) {
 		})
 	}
 	log := apart.journal.text.String()
-	if n := strings.Count(log, "a client has too many connections"); n != len(doors) || !strings.Contains(log, "client=2001:db8::/64") {
+	if n := strings.Count(log, "too many connections from one client"); n != len(doors) || !strings.Contains(log, "client=2001:db8::/64") {
 		t.Errorf("%d lines in the log, want one a door:\n%s", n, log)
 	}
 }

@@ -105,7 +105,7 @@ func TestProxyProtocolOfStrangers(t *testing.T) {
 				t.Errorf("%s: %d with a header", policy, res.StatusCode)
 				_ = res.Body.Close()
 			}
-			f.journal.await(t, "connection refused; others within a minute are told at level debug")
+			f.journal.await(t, "connection refused; further ones within a minute are logged at debug level")
 		case err != nil:
 			t.Errorf("%s: %v", policy, err)
 		default:

@@ -66,7 +66,7 @@ func TestHTTPAtTheRedisProtocol(t *testing.T) {
 			t.Errorf("%d bytes, and the connection is open", n)
 		}
 	}
-	lines := func() int { return strings.Count(f.journal.text.String(), "HTTP at the door") }
+	lines := func() int { return strings.Count(f.journal.text.String(), "HTTP request on the Redis protocol port") }
 	for range 20 {
 		speak()
 	}

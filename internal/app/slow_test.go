@@ -209,7 +209,7 @@ func TestSlowBodiesMakeRoom(t *testing.T) {
 	if body := read(t, download); body != "hello\n" {
 		t.Errorf("the download: %q", body)
 	}
-	if log := f.journal.text.String(); strings.Contains(log, "upstream failed") {
+	if log := f.journal.text.String(); strings.Contains(log, "upstream request failed") {
 		t.Errorf("the upstream is blamed: %s", log)
 	}
 }

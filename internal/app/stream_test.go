@@ -276,7 +276,7 @@ func TestUpstreamDown(t *testing.T) {
 			t.Errorf("headers of the limit are missing: %v", res.Header)
 		}
 	}
-	if n := strings.Count(f.journal.text.String(), "upstream failed"); n != 1 {
+	if n := strings.Count(f.journal.text.String(), "upstream request failed"); n != 1 {
 		t.Errorf("logged %d times, want once per outage", n)
 	}
 }

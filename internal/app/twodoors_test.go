@@ -91,7 +91,7 @@ func (c *callers) byHTTP(t *testing.T, path, body string) said {
 		t.Fatal(err)
 	}
 	switch detail, _ := out.Body["detail"].(string); {
-	case res.StatusCode == http.StatusBadRequest && strings.Contains(detail, "none that was given here"):
+	case res.StatusCode == http.StatusBadRequest && strings.Contains(detail, "is unknown: it was not issued"):
 		return said{Code: codes.NotFound}
 	case res.StatusCode == http.StatusBadRequest:
 		return said{Code: codes.InvalidArgument}

@@ -175,7 +175,7 @@ func TestOddFiles(t *testing.T) {
 		{"the least size", "store: {memory: {max_bytes: 1MiB}}\n", ""},
 		{"no keys", "store: {memory: {max_keys: 0}}\n", "whole number from 1"},
 		{"interval of nothing", "store: {memory: {snapshot_interval: 1ms}}\n", "too short"},
-		{"upstream with a password", "proxy: {upstream: \"http://u:p@x\"}\n", "no user, query or fragment"},
+		{"upstream with a password", "proxy: {upstream: \"http://u:p@x\"}\n", "must not have a user, query or fragment"},
 		{"upstream without a host", "proxy: {upstream: \"http:///x\"}\n", "has no host"},
 		{"zone", "trusted_proxies: [\"fe80::1%eth0\"]\n", "is not a network"},
 	}

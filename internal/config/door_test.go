@@ -46,7 +46,7 @@ func TestDoors(t *testing.T) {
 		{map[string]string{"listen.shared": "127.0.0.1:1", "api.tls.cert": "c", "api.tls.key": "k"}, "api.tls: this door is on the shared port"},
 		{map[string]string{"listen.shared": "127.0.0.1:1", "listen.api": "127.0.0.1:2", "api.tls.cert": "c", "api.tls.key": "k"}, ""},
 		{map[string]string{"listen.shared": "127.0.0.1:1", "proxy_protocol": "api", "trusted_proxies": "10.0.0.0/8"}, "proxy_protocol: the door api is on the shared port"},
-		{map[string]string{"proxy.upstream": "http://x", "proxy.upstream_tls.ca": "ca"}, "called by http"},
+		{map[string]string{"proxy.upstream": "http://x", "proxy.upstream_tls.ca": "ca"}, "upstream_tls is set"},
 		{map[string]string{"proxy.upstream": "https://x", "proxy.upstream_tls.cert": "c"}, "must be set together"},
 	} {
 		_, err := loadFlags(row.flags)

@@ -78,7 +78,7 @@ type Section struct {
 // asked.
 type Guarded struct {
 	// Secret is what callers would be asked for, such as a password, and Use what
-	// others could do, such as "speak the Redis protocol".
+	// others could do, such as "use the Redis protocol".
 	Secret, Use  string
 	Certificates bool // those of clients would do
 }

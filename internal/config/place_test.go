@@ -72,7 +72,7 @@ func TestUpstreamThatIsTheProxy(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: none})
-		if (err != nil) != row.wrong || err != nil && !strings.Contains(err.Error(), "headgate.yaml:1:") || err != nil && !strings.Contains(err.Error(), "is the proxy itself") {
+		if (err != nil) != row.wrong || err != nil && !strings.Contains(err.Error(), "headgate.yaml:1:") || err != nil && !strings.Contains(err.Error(), "is the address of the proxy itself") {
 			t.Errorf("%+v: %v", row, err)
 		}
 	}

@@ -300,7 +300,7 @@ func address(v string) (string, error) {
 	if v == Off {
 		return Off, nil
 	}
-	const hint = `write host:port, such as 127.0.0.1:8080 or :8080, or "off"`
+	const hint = `use host:port, such as 127.0.0.1:8080 or :8080, or "off"`
 	_, port, err := net.SplitHostPort(v)
 	if err != nil && strings.Contains(v, "@") { // perhaps behind a password
 		return "", &hinted{"the value is not an address to listen on", hint}

@@ -29,7 +29,7 @@ func (h *HTTP) boundHTTP2(room *membound.Bound, log *slog.Logger) error {
 	h.server.Handler = h2bound.Owing(h.server.Handler)
 	server := new(http2.Server)                                     //nolint:staticcheck // deprecated, but there is no other that takes a connection
 	if err := http2.ConfigureServer(h.server, server); err != nil { //nolint:staticcheck // as above
-		return fmt.Errorf("cannot speak HTTP/2: %w", err)
+		return fmt.Errorf("cannot set up HTTP/2: %w", err)
 	}
 	h.server.TLSNextProto[http2.NextProtoTLS] = func(hs *http.Server, nc *tls.Conn, h http.Handler) {
 		ctx := context.Background()

@@ -180,7 +180,7 @@ func Shedding(sheds func(overload.Load) bool, l overload.Load, h http.Handler) h
 		if sheds(l) {
 			defer answer.Unwanted(w, r, r.Body)()
 			w.Header().Set("Retry-After", "1")
-			answer.Problem(w, http.StatusServiceUnavailable, "overloaded: this process is short of memory or file descriptors")
+			answer.Problem(w, http.StatusServiceUnavailable, "overloaded: this server is short of memory or file descriptors")
 			return
 		}
 		h.ServeHTTP(w, r)

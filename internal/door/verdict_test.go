@@ -122,7 +122,7 @@ func TestUnsettled(t *testing.T) {
 	}{
 		{
 			name: "a damaged token", damaged: true,
-			status: 400, http: `"lease" is none that was given here, or is damaged`, code: codes.NotFound, redis: "-ERR this is no lease",
+			status: 400, http: `"lease" is unknown: it was not issued by this server, or is damaged`, code: codes.NotFound, redis: "-ERR unknown lease",
 		},
 		{
 			name: "no answer", err: fmt.Errorf("down: %w", headgate.ErrUnavailable),

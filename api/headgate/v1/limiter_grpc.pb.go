@@ -41,8 +41,8 @@ const (
 // A refusal is an answer, not an error. The errors are
 //
 //   - INVALID_ARGUMENT: the request is wrong; nothing was charged.
-//   - NOT_FOUND: a lease or a reservation that was not given here, or is damaged.
-//   - UNAUTHENTICATED: the token of the API is missing or wrong.
+//   - NOT_FOUND: a lease or a reservation that this server did not issue, or that is damaged.
+//   - UNAUTHENTICATED: the API token is missing or wrong.
 //   - UNAVAILABLE: the store did not answer about a lease or a reservation; the
 //     same call may be made again. For a check the rules say what holds then.
 //   - RESOURCE_EXHAUSTED: the request is larger than the server takes.
@@ -154,8 +154,8 @@ func (c *limiterClient) Renew(ctx context.Context, in *RenewRequest, opts ...grp
 // A refusal is an answer, not an error. The errors are
 //
 //   - INVALID_ARGUMENT: the request is wrong; nothing was charged.
-//   - NOT_FOUND: a lease or a reservation that was not given here, or is damaged.
-//   - UNAUTHENTICATED: the token of the API is missing or wrong.
+//   - NOT_FOUND: a lease or a reservation that this server did not issue, or that is damaged.
+//   - UNAUTHENTICATED: the API token is missing or wrong.
 //   - UNAVAILABLE: the store did not answer about a lease or a reservation; the
 //     same call may be made again. For a check the rules say what holds then.
 //   - RESOURCE_EXHAUSTED: the request is larger than the server takes.

@@ -139,9 +139,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !g.tokens.Empty() && !g.tokens.Admits(r, g.failures):
 		token.Challenge(w.Header())
-		answer.Problem(w, http.StatusUnauthorized, "the token of the admin door is missing or wrong")
+		answer.Problem(w, http.StatusUnauthorized, "the admin token is missing or wrong")
 	case g.tokens.Empty() && !hosts.IsLocal(r.Host):
-		answer.Problem(w, http.StatusForbidden, "without a token the admin door answers to localhost and loopback addresses only")
+		answer.Problem(w, http.StatusForbidden, "without a token, the admin door only answers requests to localhost or a loopback address")
 	default:
 		g.next.ServeHTTP(w, r)
 	}
@@ -155,7 +155,7 @@ const notFoundPage = `<!doctype html>
 <meta name="viewport" content="width=device-width">
 <title>Page not found - Headgate</title>
 <h1>Page not found</h1>
-<p>There is no page at this address. Go to the <a href="/">dashboard</a>,
+<p>There is no page at this address. Try the <a href="/">dashboard</a>,
 the <a href="/rules">rules</a>, the <a href="/keys">keys</a> or the <a href="/playground">playground</a>.</p>
 </html>
 `
@@ -186,7 +186,7 @@ func (u *unknown) WriteHeader(status int) {
 	}
 	u.replaced = true
 	if !strings.Contains(u.request.Header.Get("Accept"), "text/html") {
-		answer.Problem(u.ResponseWriter, status, "there is nothing at this address; the pages are at /, the API of this door below /v1")
+		answer.Problem(u.ResponseWriter, status, "not found: the pages are at /, the API is under /v1")
 		return
 	}
 	h := u.Header()

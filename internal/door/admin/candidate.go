@@ -89,7 +89,7 @@ func (c candidates) routes() map[string]http.Handler {
 	}
 }
 
-var errNoCandidate = problemf(http.StatusNotFound, "there is no candidate: name its rules in candidate, or by --candidate")
+var errNoCandidate = problemf(http.StatusNotFound, "no candidate is configured: set candidate in the configuration, or pass --candidate")
 
 // get answers GET /v1/candidate.
 func (c candidates) get(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -112,7 +112,7 @@ func (c candidates) reset(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	c.Candidate.Comparing.Reset(c.Clock())
-	c.Log.Info("comparison with the candidate begun anew")
+	c.Log.Info("candidate comparison reset")
 	return c.status(0), nil
 }
 

@@ -60,7 +60,7 @@ func section() config.Section {
 			config.Word("admin.keys", func(s *Settings) *Keys { return &s.Keys }, AutoKeys, PlainKeys, HashedKeys),
 		),
 		Asks: "admin.token", Asked: func(c *config.Config) bool { return config.Own[Settings](c).Token != "" },
-		Guard: &config.Guarded{Secret: "token", Use: "reach the door admin"},
+		Guard: &config.Guarded{Secret: "token", Use: "use the admin door"},
 	}
 }
 

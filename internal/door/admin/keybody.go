@@ -66,7 +66,7 @@ func parseKeyBody(action *KeyAction, text []byte, now time.Time) (*keyBody, erro
 func unknownField(action *KeyAction, name string, known []string) error {
 	for _, a := range KeyActions() {
 		if slices.Contains(a.Fields, name) {
-			return fmt.Errorf("%q has no meaning for %s", name, action.Name)
+			return fmt.Errorf("%q does not apply to %s", name, action.Name)
 		}
 	}
 	return fmt.Errorf("unknown field %q%s", name, nearestOf(name, known))
@@ -75,7 +75,7 @@ func unknownField(action *KeyAction, name string, known []string) error {
 // readObject calls f for every member of a JSON object.
 func readObject(text []byte, f func(name string, value json.RawMessage) error) error {
 	if !utf8.Valid(text) {
-		return errors.New("the body is not UTF-8")
+		return errors.New("the body is not valid UTF-8")
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -85,26 +85,26 @@ func readObject(text []byte, f func(name string, value json.RawMessage) error) e
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
-			return fmt.Errorf("the body is not JSON: %w", err)
+			return fmt.Errorf("the body is not valid JSON: %w", err)
 		}
 		name, _ := t.(string)
 		if seen[name] {
-			return fmt.Errorf("%q is there twice", name)
+			return fmt.Errorf("duplicate field %q", name)
 		}
 		seen[name] = true
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
-			return fmt.Errorf("the body is not JSON: %w", err)
+			return fmt.Errorf("the body is not valid JSON: %w", err)
 		}
 		if err := f(name, value); err != nil {
 			return err
 		}
 	}
 	if _, err := d.Token(); err != nil {
-		return fmt.Errorf("the body is not JSON: %w", err)
+		return fmt.Errorf("the body is not valid JSON: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is something after the body's end")
+		return errors.New("unexpected data after the JSON object")
 	}
 	return nil
 }
@@ -136,10 +136,10 @@ func (b *keyBody) set(name string, value json.RawMessage, now time.Time) (err er
 
 func text(value json.RawMessage, into *string) error {
 	if json.Unmarshal(value, into) != nil || bytes.Equal(value, []byte("null")) {
-		return errors.New("must be text")
+		return errors.New("must be a string")
 	}
 	if *into == "" {
-		return errors.New("is empty")
+		return errors.New("must not be empty")
 	}
 	return nil
 }
@@ -153,13 +153,13 @@ func number(value json.RawMessage, into *int64) error {
 
 func (b *keyBody) readReason(value json.RawMessage) error {
 	if err := json.Unmarshal(value, &b.Reason); err != nil {
-		return errors.New("must be text")
+		return errors.New("must be a string")
 	}
 	if len(b.Reason) > maxReason {
-		return fmt.Errorf("has %d bytes, more than %d", len(b.Reason), maxReason)
+		return fmt.Errorf("is %d bytes long, at most %d are allowed", len(b.Reason), maxReason)
 	}
 	if strings.ContainsFunc(b.Reason, unicode.IsControl) {
-		return errors.New("has control characters")
+		return errors.New("must not contain control characters")
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (b *keyBody) readReason(value json.RawMessage) error {
 func (b *keyBody) readFor(value json.RawMessage) error {
 	var s string
 	if err := text(value, &s); err != nil {
-		return fmt.Errorf("%w, such as 10m", err)
+		return fmt.Errorf(`%w, such as "10m"`, err)
 	}
 	d, err := parseLasting(s)
 	b.lasting = d
@@ -188,7 +188,7 @@ func parseLasting(s string) (time.Duration, error) {
 	case err != nil:
 		return 0, fmt.Errorf("is %q, not a duration such as 30s, 10m, 24h or 30d", s)
 	case d < time.Millisecond || d > maxLasting:
-		return 0, fmt.Errorf("is %q; it must be from 1ms to ten years", s)
+		return 0, fmt.Errorf("is %q, must be from 1ms to 10 years", s)
 	}
 	return d, nil
 }
@@ -203,9 +203,9 @@ func (b *keyBody) readUntil(value json.RawMessage, now time.Time) error {
 	case err != nil:
 		return fmt.Errorf("is %q, not a time such as %s", s, now.UTC().Add(time.Hour).Format(time.RFC3339))
 	case !t.After(now):
-		return fmt.Errorf("is %q, which is over: it is %s", s, now.UTC().Format(time.RFC3339))
+		return fmt.Errorf("is %q, which is in the past: it is now %s", s, now.UTC().Format(time.RFC3339))
 	case t.Sub(now) > maxLasting:
-		return fmt.Errorf("is %q, more than ten years from now", s)
+		return fmt.Errorf("is %q, more than 10 years from now", s)
 	}
 	b.Until = t
 	return nil
@@ -216,17 +216,21 @@ func (b *keyBody) readUntil(value json.RawMessage, now time.Time) error {
 func (k *keyText) read(value json.RawMessage) error {
 	if bytes.HasPrefix(value, []byte("{")) {
 		k.ByName = map[string]*string{}
-		return readObject(value, func(name string, value json.RawMessage) error {
+		err := readObject(value, func(name string, value json.RawMessage) error {
 			var part *string
 			if json.Unmarshal(value, &part) != nil {
-				return fmt.Errorf("has %q, which must be text or null", name)
+				return fmt.Errorf("%q must be a string or null", name)
 			}
 			k.ByName[name], k.Names = part, append(k.Names, name)
 			if len(k.Names) > maxKeyParts {
-				return errors.New("has too many parts")
+				return errors.New("too many parts")
 			}
 			return nil
 		})
+		if err != nil {
+			return fmt.Errorf("is invalid: %w", err)
+		}
+		return nil
 	}
 	var one string
 	if json.Unmarshal(value, &one) == nil && !bytes.Equal(value, []byte("null")) {
@@ -234,7 +238,7 @@ func (k *keyText) read(value json.RawMessage) error {
 		return nil
 	}
 	if json.Unmarshal(value, &k.Parts) != nil || k.Parts == nil {
-		return errors.New(`must be a list of texts, such as ["198.51.100.7"], or an object, such as {"client_ip":"198.51.100.7"}`)
+		return errors.New(`must be a list of strings, such as ["198.51.100.7"], or an object, such as {"client_ip":"198.51.100.7"}`)
 	}
 	if len(k.Parts) > maxKeyParts {
 		return errors.New("has too many parts")
@@ -246,15 +250,15 @@ func (k *keyText) read(value json.RawMessage) error {
 func (b *keyBody) check(action *KeyAction, now time.Time) error {
 	switch {
 	case b.lasting > 0 && !b.Until.IsZero():
-		return errors.New(`"for" and "until" say the same: leave one of them out`)
+		return errors.New(`use either "for" or "until", not both`)
 	case b.Rule == "" && b.Key.ByName == nil:
-		return errors.New(`"rule" is missing; without one, "key" has to be an object, for all rules with such keys`)
+		return errors.New(`"rule" is missing: without it, "key" must be an object that names the attributes, such as {"client_ip":"198.51.100.7"}`)
 	case action.Name == "grant" && b.Amount == 0:
-		return errors.New(`"amount" is missing: how much is to be granted`)
+		return errors.New(`"amount" is missing: how much to grant`)
 	case action.Name == "override" && b.Rate == "" && b.Burst == 0:
-		return errors.New(`"rate" or "burst" is missing: what is to apply in place of the rule's limit`)
+		return errors.New(`"rate" or "burst" is missing: the limit to apply instead of the rule's`)
 	case (action.Name == "ban" || action.Name == "override") && b.lasting == 0 && b.Until.IsZero():
-		return fmt.Errorf(`"for" or "until" is missing: when the %s ends, such as "for":"10m"`, action.Name)
+		return fmt.Errorf(`"for" or "until" is missing: say when the %s ends, such as "for":"10m"`, action.Name)
 	}
 	if b.lasting > 0 {
 		b.Until = now.Add(b.lasting)

@@ -38,11 +38,11 @@ func FuzzKeyBody(f *testing.F) {
 func TestActionsKnowTheirFields(t *testing.T) {
 	now := time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)
 	for _, row := range []struct{ action, body, want string }{
-		{"peek", `{"rule":"login","key":"a","for":"10m"}`, `"for" has no meaning for peek`},
+		{"peek", `{"rule":"login","key":"a","for":"10m"}`, `"for" does not apply to peek`},
 		{"ban", `{"rule":"login","key":"a","fro":"10m"}`, `unknown field "fro", did you mean "for"?`},
-		{"ban", `{"rule":"login","key":"a","span":"10m"}`, `unknown field "span"; there are domain, rule, key, for, until, reason`},
-		{"ban", `{"rule":"login","key":"a"}`, `"for" or "until" is missing: when the ban ends, such as "for":"10m"`},
-		{"ban", `{"key":"a","for":"10m"}`, `"rule" is missing; without one, "key" has to be an object, for all rules with such keys`},
+		{"ban", `{"rule":"login","key":"a","span":"10m"}`, `unknown field "span"; known are domain, rule, key, for, until, reason`},
+		{"ban", `{"rule":"login","key":"a"}`, `"for" or "until" is missing: say when the ban ends, such as "for":"10m"`},
+		{"ban", `{"key":"a","for":"10m"}`, `"rule" is missing: without it, "key" must be an object that names the attributes, such as {"client_ip":"198.51.100.7"}`},
 		{"ban", `{"rule":"login","key":"a","for":"10m"}`, ""},
 	} {
 		i := slices.IndexFunc(KeyActions(), func(a KeyAction) bool { return a.Name == row.action })

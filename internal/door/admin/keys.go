@@ -48,13 +48,13 @@ type KeyAction struct {
 // KeyActions are those of POST /v1/keys/{action}.
 func KeyActions() []KeyAction {
 	return []KeyAction{
-		{"peek", "say how much of its limit a key has left", nil, func(keys, *keyCall) error { return nil }}, // describe does all
+		{"peek", "show how much of its limit a key has left", nil, func(keys, *keyCall) error { return nil }}, // describe does all
 		{"reset", "forget what a key has used", []string{"reason"}, keys.reset},
-		{"grant", "give a key credit above its limit, at once", []string{"amount", "for", "until", "reason"}, keys.grant},
+		{"grant", "give a key extra credit above its limit", []string{"amount", "for", "until", "reason"}, keys.grant},
 		{"ban", "refuse a key for a while", []string{"for", "until", "reason"}, keys.ban},
 		{"unban", "end a ban", []string{"reason"}, keys.unban},
-		{"override", "give a key another limit for a while", []string{"rate", "burst", "for", "until", "reason"}, keys.override},
-		{"clear", "end the other limit of a key", []string{"reason"}, keys.clear},
+		{"override", "give a key a different limit for a while", []string{"rate", "burst", "for", "until", "reason"}, keys.override},
+		{"clear", "end an override", []string{"reason"}, keys.clear},
 	}
 }
 
@@ -64,7 +64,7 @@ func nearestAction(name string) string {
 	for _, a := range KeyActions() {
 		known = append(known, a.Name)
 	}
-	return fmt.Sprintf("there is no action %q%s", name, nearestOf(name, known))
+	return fmt.Sprintf("unknown action %q%s", name, nearestOf(name, known))
 }
 
 // KeyAnswer is the answer of POST /v1/keys/{action} about a key of one rule.
@@ -138,9 +138,9 @@ func (k keys) serve(w http.ResponseWriter, r *http.Request, action *KeyAction) (
 	case told:
 		return nil, err
 	case errors.Is(err, control.ErrFull):
-		return nil, problemf(http.StatusInsufficientStorage, "%v: there may be %d", err, control.MaxEntries)
+		return nil, problemf(http.StatusInsufficientStorage, "%v: at most %d are allowed", err, control.MaxEntries)
 	case err != nil:
-		return nil, fmt.Errorf("the store does not answer, it is not known whether anything was done: %w", err)
+		return nil, fmt.Errorf("the store did not answer, so the change may or may not have been made: %w", err)
 	case body.Rule == "":
 		return out, nil
 	}
@@ -238,7 +238,7 @@ func (k keys) grant(c *keyCall) error {
 	}
 	rule, _ := k.Engine.Applies(c.ruled, c.key, c.now)
 	if rule.Limit.IsUnlimited() {
-		return wrong("the key has no limit in %s: there is nothing to be granted", c.rule)
+		return wrong("the key is unlimited in %s: there is nothing to grant", c.rule)
 	}
 	return k.giveBudget(c, headgate.Op{Kind: headgate.Grant, Cost: c.body.Amount, Duration: lasting})
 }
@@ -254,7 +254,7 @@ func (k keys) giveBudget(c *keyCall, op headgate.Op) error {
 		return err
 	}
 	if err = k.Control.Touch(c.ctx); err != nil {
-		c.warning = fmt.Sprintf("done, but other processes may refuse the key for a moment longer: %v", err)
+		c.warning = fmt.Sprintf("done, but other servers may refuse the key for a little longer: %v", err)
 	}
 	after, _, err := k.ask(c, headgate.Op{Kind: headgate.Peek, Cost: 1})
 	if err != nil {
@@ -275,7 +275,7 @@ func (k keys) ban(c *keyCall) error {
 func (k keys) override(c *keyCall) error {
 	for _, r := range c.tiers {
 		if _, err := r.WithLimit(c.body.Rate, c.body.Burst); err != nil {
-			return wrong("this does not go with the rule %s: %v", c.rule, err)
+			return wrong("this limit does not fit the rule %s: %v", c.rule, err)
 		}
 	}
 	_, was := k.Control.Of(c.scope, c.key)
@@ -288,7 +288,7 @@ func (k keys) putEntry(c *keyCall, was, e *control.Entry) error {
 	e.Until, e.Created, e.Reason, e.By = c.body.Until.UTC().Truncate(time.Millisecond), c.now.UTC(), c.body.Reason, c.by
 	err := k.Control.Put(c.ctx, e)
 	if errors.Is(err, control.ErrNotSaved) {
-		c.warning, err = fmt.Sprintf("it holds, but would not survive a restart: %v", err), nil
+		c.warning, err = fmt.Sprintf("active, but not saved, so a restart will lose it: %v", err), nil
 		k.Log.Error("bans and overrides not saved", "err", c.warning)
 	}
 	if err == nil {
@@ -315,7 +315,7 @@ func (k keys) clear(c *keyCall) error {
 func (k keys) endEntry(c *keyCall, was *control.Entry, kind control.Kind) error {
 	changed, err := k.Control.Delete(c.ctx, &control.Entry{Kind: kind, Scope: c.scope, Key: c.key})
 	if errors.Is(err, control.ErrNotSaved) {
-		c.warning, err = fmt.Sprintf("it is over, but would be back after a restart: %v", err), nil
+		c.warning, err = fmt.Sprintf("ended, but not saved, so a restart will bring it back: %v", err), nil
 		k.Log.Error("bans and overrides not saved", "err", c.warning)
 	}
 	c.answer.Changed = changed

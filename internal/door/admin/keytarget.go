@@ -41,16 +41,16 @@ func (k keys) targets(action *KeyAction, b *keyBody) ([]keyTarget, error) {
 			continue
 		}
 		if len(targets) > 0 && targets[0].domain != r.Domain {
-			return nil, wrong("%q is missing: the rules of %q and of %q are both meant by this", "domain", targets[0].domain, r.Domain)
+			return nil, wrong("%q is missing: both %q and %q have such rules", "domain", targets[0].domain, r.Domain)
 		}
 		key, err := k.compose(r, &b.Key)
 		if err != nil {
-			return nil, wrong("the key does not go with the rule %q: %v", r.Name, err)
+			return nil, wrong("the key does not fit the rule %q: %v", r.Name, err)
 		}
 		targets = append(targets, keyTarget{domain: r.Domain, rule: r.Name, scope: r.Scope, key: key, ruled: r, tiers: []*rules.Rule{r}})
 	}
 	if len(targets) == 0 {
-		return nil, problemf(http.StatusNotFound, "no rule counts by %s and nothing else", strings.Join(b.Key.Names, " and "))
+		return nil, problemf(http.StatusNotFound, "no rule counts by exactly %s", strings.Join(b.Key.Names, " and "))
 	}
 	return targets, nil
 }
@@ -132,7 +132,7 @@ func partsByName(r *rules.Rule, k *keyText) ([]*string, error) {
 			err = fmt.Errorf("it does not count by %q%s", name, nearestOf(name, known))
 		}
 		if _, twice := given[place]; err == nil && twice {
-			err = fmt.Errorf("%q is there twice", r.Key[place])
+			err = fmt.Errorf("duplicate attribute %q", r.Key[place])
 		}
 		if err != nil {
 			return nil, err
@@ -143,7 +143,7 @@ func partsByName(r *rules.Rule, k *keyText) ([]*string, error) {
 	for i, attribute := range r.Key {
 		part, ok := given[i]
 		if !ok {
-			return nil, fmt.Errorf("it counts by %q too, which is missing (null stands for requests without it)", attribute)
+			return nil, fmt.Errorf("it also counts by %q, which is missing (use null for requests without it)", attribute)
 		}
 		parts = append(parts, part)
 	}
@@ -165,7 +165,7 @@ func (k keys) groupOf(text string) (string, error) {
 	}
 	group := k.Clients.Group(network.Addr())
 	if network.Masked().String() != group {
-		return "", fmt.Errorf("clients there are counted by %s, not by %s", group, text)
+		return "", fmt.Errorf("clients in %[2]s are counted by %[1]s", group, text)
 	}
 	return group, nil
 }

@@ -53,10 +53,10 @@ func asked(f reply, known ...string) http.Handler {
 	return reply(func(w http.ResponseWriter, r *http.Request) (any, error) {
 		for name, values := range r.URL.Query() {
 			if !slices.Contains(known, name) {
-				return nil, wrong("there is no parameter %q%s", name, nearestOf(name, known))
+				return nil, wrong("unknown parameter %q%s", name, nearestOf(name, known))
 			}
 			if len(values) > 1 {
-				return nil, wrong("the parameter %q is there twice", name)
+				return nil, wrong("duplicate parameter %q", name)
 			}
 		}
 		return f(w, r)
@@ -79,9 +79,9 @@ func nearestOf(text string, known []string) string {
 	case len(known) == 0:
 		return ""
 	case len(known) > most:
-		return fmt.Sprintf("; there are %s and %d more", list, len(known)-most)
+		return fmt.Sprintf("; known are %s and %d more", list, len(known)-most)
 	}
-	return "; there are " + list
+	return "; known are " + list
 }
 
 // numberParameter returns the parameter n, or usual if it is not there.
@@ -89,7 +89,7 @@ func numberParameter(r *http.Request, usual, least, most int) (int, error) {
 	text := r.URL.Query().Get("n")
 	n, err := strconv.Atoi(cmp.Or(text, strconv.Itoa(usual)))
 	if err != nil || n < least || n > most {
-		return 0, wrong("n is %q; it must be a number from %d to %d", text, least, most)
+		return 0, wrong("n is %q, must be a number from %d to %d", text, least, most)
 	}
 	return n, nil
 }
@@ -123,7 +123,7 @@ func emptyBody(w http.ResponseWriter, r *http.Request) error {
 func writeJSON(w http.ResponseWriter, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		answer.Problem(w, http.StatusInternalServerError, "the answer cannot be encoded")
+		answer.Problem(w, http.StatusInternalServerError, "the response could not be encoded")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

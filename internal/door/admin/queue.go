@@ -103,11 +103,11 @@ func (d queues) existing(f func(w http.ResponseWriter, r *http.Request, q *queue
 	return reply(func(w http.ResponseWriter, r *http.Request) (any, error) {
 		q := d.Queue()
 		if q == nil {
-			return nil, problemf(http.StatusNotFound, "no rule queues requests")
+			return nil, problemf(http.StatusNotFound, "no rule has on_limit: queue")
 		}
 		out, err := f(w, r, q)
 		if errors.Is(err, queue.ErrNotFound) {
-			err = problemf(http.StatusNotFound, "there is no such entry")
+			err = problemf(http.StatusNotFound, "no such entry")
 		}
 		return out, err
 	})
@@ -347,10 +347,10 @@ func readIDs(body []byte) ([]string, error) {
 		return nil, err
 	}
 	if decoder.More() {
-		return nil, errors.New("there is more behind it")
+		return nil, errors.New("unexpected data after the JSON object")
 	}
 	if len(want.IDs) == 0 || len(want.IDs) > maxItems || slices.Contains(want.IDs, "") {
-		return nil, fmt.Errorf("there must be from 1 to %d ids", maxItems)
+		return nil, fmt.Errorf("ids must have 1 to %d elements", maxItems)
 	}
 	return want.IDs, nil
 }

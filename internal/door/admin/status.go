@@ -114,12 +114,12 @@ func (d reports) events(w http.ResponseWriter, r *http.Request) (any, error) {
 	if text := q.Get("sample"); text != "" {
 		share, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(share > 0 && share <= 1) {
-			return nil, wrong("sample is %q; it must be a number above 0, at most 1", text)
+			return nil, wrong("sample is %q, must be a number above 0 and at most 1", text)
 		}
 		f.Sample = share
 	}
 	if !d.Events.Serve(w, r, f) {
-		return nil, problemf(http.StatusServiceUnavailable, "too many are watching events already")
+		return nil, problemf(http.StatusServiceUnavailable, "too many event streams are open")
 	}
 	return nil, nil //nolint:nilnil // it has been answered
 }
@@ -139,7 +139,7 @@ func (d reports) setLogLevel(w http.ResponseWriter, r *http.Request) (any, error
 		Level string `json:"level"`
 	}
 	if err := decode(bytes.NewReader(body), &want); err != nil {
-		return nil, wrong(`the body must be {"level":"debug"} or so: %v`, err)
+		return nil, wrong(`the body must be like {"level":"debug"}: %v`, err)
 	}
 	names := []string{"debug", "info", "warn", "error"}
 	for i, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
@@ -148,7 +148,7 @@ func (d reports) setLogLevel(w http.ResponseWriter, r *http.Request) (any, error
 		}
 		old := d.LogLevel.Level()
 		d.LogLevel.Set(level)
-		d.Log.Warn("log level set", "level", want.Level, "was", levelName(old))
+		d.Log.Warn("log level changed", "level", want.Level, "was", levelName(old))
 		return d.logLevel(w, r)
 	}
 	return nil, wrongParameter("level", want.Level, names)
@@ -224,7 +224,7 @@ func (d reports) top(_ http.ResponseWriter, r *http.Request) (any, error) {
 // any. The error is a problem: there is no such domain or rule.
 func rulesNamed(rs *rules.Ruleset, domain, name string) (list []*rules.Rule, err error) {
 	if domain != "" && !slices.Contains(rs.Domains(), domain) {
-		return nil, problemf(http.StatusNotFound, "there is no domain %q%s", domain, nearestOf(domain, rs.Domains()))
+		return nil, problemf(http.StatusNotFound, "unknown domain %q%s", domain, nearestOf(domain, rs.Domains()))
 	}
 	var known []string
 	for _, r := range rs.Rules() {
@@ -237,7 +237,7 @@ func rulesNamed(rs *rules.Ruleset, domain, name string) (list []*rules.Rule, err
 		}
 	}
 	if name != "" && len(list) == 0 {
-		return nil, problemf(http.StatusNotFound, "there is no rule %q%s", name, nearestOf(name, known))
+		return nil, problemf(http.StatusNotFound, "unknown rule %q%s", name, nearestOf(name, known))
 	}
 	return list, nil
 }

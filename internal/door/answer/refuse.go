@@ -147,7 +147,7 @@ func (r *Refusal) problem(status int) []byte {
 		kind, title = ReducedCapacity, "Capacity temporarily reduced"
 		detail = "The quota cannot be checked at the moment. Try again later."
 	case decision.RetryAfter == headgate.Never:
-		detail = "The request costs more than its quota could ever hold."
+		detail = "The request costs more than the entire quota."
 	}
 	b := make([]byte, 0, 384)
 	b = append(b, `{"type":"`...)

@@ -32,7 +32,7 @@ func TestRefuse(t *testing.T) {
 		}},
 		{"never", answer.Refusal{Policies: []answer.Policy{never}}, 429, map[string]any{
 			"type": answer.QuotaExceeded, "title": "Request quota exceeded", "status": 429.0,
-			"detail": "The request costs more than its quota could ever hold.", "violated-policies": []any{"login"},
+			"detail": "The request costs more than the entire quota.", "violated-policies": []any{"login"},
 		}},
 		{"store down", answer.Refusal{Status: 429, Policies: []answer.Policy{closed}}, 503, map[string]any{
 			"type": answer.ReducedCapacity, "title": "Capacity temporarily reduced", "status": 503.0,

@@ -13,7 +13,7 @@ import (
 const DefaultMostAnswering = 64 << 20
 
 // ErrManyLarge says that large requests have taken all of their memory for long.
-var ErrManyLarge = errors.New("too many large requests are being answered; try again")
+var ErrManyLarge = errors.New("too many large requests are in progress; try again")
 
 // Room bounds what requests take in memory from when they are read until their
 // answer is written: many times what they took on the wire, if they are lists of

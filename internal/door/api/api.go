@@ -131,7 +131,7 @@ func hostNames(values []string) ([]string, error) {
 	for _, v := range values {
 		name := strings.TrimPrefix(v, "*.")
 		if v != "*" && (name == "" || strings.ContainsAny(name, "*:/ []")) {
-			return nil, config.Hinted(fmt.Sprintf("%q is not the name of a host", v), "write it without scheme and port, such as api.example.org or *.example.org")
+			return nil, config.Hinted(fmt.Sprintf("%q is not a host name", v), "write it without scheme and port, such as api.example.org or *.example.org")
 		}
 	}
 	return values, nil

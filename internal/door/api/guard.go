@@ -43,7 +43,7 @@ func (g *guard) guarded(api http.Handler) http.Handler {
 			if given {
 				g.Failures.Note(r.RemoteAddr)
 			}
-			answer.Problem(w, http.StatusForbidden, "the token of the API is missing or wrong in "+token.Header)
+			answer.Problem(w, http.StatusForbidden, "the API token is missing or wrong in "+token.Header)
 			return
 		}
 		if httpapi.IsProbe(r) || known.Admits(r, g.Failures) {
@@ -51,7 +51,7 @@ func (g *guard) guarded(api http.Handler) http.Handler {
 			return
 		}
 		token.Challenge(w.Header())
-		answer.Problem(w, http.StatusUnauthorized, "the token of the API is missing or wrong")
+		answer.Problem(w, http.StatusUnauthorized, "the API token is missing or wrong")
 	})
 }
 
@@ -74,11 +74,11 @@ func (g *guard) named(api http.Handler) http.Handler {
 				api.ServeHTTP(w, r)
 				return
 			}
-			answer.Problem(w, http.StatusForbidden, "the request comes from a web page of another origin, or by a name that is not ours, or may be an image of such a page, "+
-				"as it has neither X-Forwarded-Uri nor X-Original-URI; if a proxy asks for its client, put the proxy's address into trusted_proxies")
+			answer.Problem(w, http.StatusForbidden, "the request may come from a web page of another origin: its host is not allowed, or it has "+
+				"neither X-Forwarded-Uri nor X-Original-URI; if your proxy sent it, add the proxy's address to trusted_proxies")
 			return
 		case !names.Allows(r):
-			answer.Problem(w, http.StatusForbidden, fmt.Sprintf("the API does not answer to the name %q; api.hosts may allow it", clip.Text(r.Host, 64)))
+			answer.Problem(w, http.StatusForbidden, fmt.Sprintf("the API does not answer requests for the host %q: add it to api.hosts", clip.Text(r.Host, 64)))
 			return
 		case origins.Check(r) != nil:
 			answer.Problem(w, http.StatusForbidden, "the request comes from a web page of another origin")

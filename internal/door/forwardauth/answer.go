@@ -25,7 +25,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, q *question, v 
 		return
 	}
 	if v.Delay > 0 && !h.wait(w, r, v) {
-		answer.Problem(w, http.StatusServiceUnavailable, "given up while waiting for its turn")
+		answer.Problem(w, http.StatusServiceUnavailable, "interrupted while waiting for its turn")
 		return
 	}
 	allow(w, q.warning)
@@ -98,7 +98,7 @@ func (w *refusal) WriteHeader(status int) {
 // a proxy takes for a yes.
 func (h *Handler) misused(w http.ResponseWriter, r *http.Request, q *question, err error) {
 	if h.heard[aboutRequest].Passes(q.at) {
-		h.options.Logger.WarnContext(r.Context(), "forward-auth request cannot be decided", "peer", r.RemoteAddr, "err", err)
+		h.options.Logger.WarnContext(r.Context(), "forward-auth request could not be checked", "peer", r.RemoteAddr, "err", err)
 	}
 	status := http.StatusBadRequest
 	if errors.Is(err, errNoRules) {
@@ -111,10 +111,10 @@ func (h *Handler) misused(w http.ResponseWriter, r *http.Request, q *question, e
 func (h *Handler) unbelieved(q *question, r *http.Request) {
 	for _, name := range [...]string{"X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url"} {
 		if len(r.Header[name]) > 0 {
-			q.warning = "the peer is not among trusted_proxies, so this is about its own request to this address, not about what " + name + " says"
+			q.warning = "the peer is not in trusted_proxies: " + name + " was ignored and the peer's own request was checked"
 			if h.heard[aboutPeer].Passes(q.at) {
-				h.options.Logger.WarnContext(r.Context(), "forward-auth is asked by a peer that is not among trusted_proxies; "+
-					"what it says about its client is not believed", "peer", r.RemoteAddr)
+				h.options.Logger.WarnContext(r.Context(), "forward-auth request from a peer that is not in trusted_proxies: "+
+					"its forwarding headers were ignored", "peer", r.RemoteAddr)
 			}
 			return
 		}

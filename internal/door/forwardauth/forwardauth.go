@@ -113,11 +113,11 @@ func (h *Handler) read(q *question, r *http.Request) error {
 	return err
 }
 
-var errTooManyFields = fmt.Errorf("the request has more than %d header fields, not all of which every upstream reads", client.MaxFields)
+var errTooManyFields = fmt.Errorf("the request has more than %d header fields", client.MaxFields)
 
 // errCost is about somebody who could be a web page: it would use up a whole
 // budget by a single image.
-var errCost = errors.New("the peer is not among trusted_proxies, so cost in the query of the address must be 0 or 1")
+var errCost = errors.New("the peer is not in trusted_proxies, so cost in the forward-auth URL must be 0 or 1")
 
 // decide asks the engine and notes what the limits said.
 func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
@@ -131,7 +131,7 @@ func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 	if !v.Known {
 		q.warning = fmt.Sprintf("the domain %q has no rules", q.domain)
 		if h.heard[aboutDomain].Passes(q.at) {
-			h.options.Logger.WarnContext(ctx, "forward-auth asks about a domain without rules", "domain", q.domain, "allowed", v.Allowed)
+			h.options.Logger.WarnContext(ctx, "forward-auth request for a domain without rules", "domain", q.domain, "allowed", v.Allowed)
 		}
 	}
 	return v

@@ -283,8 +283,8 @@ func TestMisuse(t *testing.T) {
 		lines        []string
 		detail       string
 	}{
-		{"nothing told", "/v1/auth", nil, "does not say"},
-		{"empty", "/v1/auth", []string{method, "X-Forwarded-Uri: "}, "does not say"},
+		{"nothing told", "/v1/auth", nil, "the original request is missing"},
+		{"empty", "/v1/auth", []string{method, "X-Forwarded-Uri: "}, "the original request is missing"},
 		{"no method", "/v1/auth", []string{uri}, "X-Forwarded-Method is missing"},
 		{"no method of nginx", "/v1/auth", []string{"X-Original-URI: /x", method}, "X-Original-Method is missing"},
 		{"two families", "/v1/auth", []string{method, uri, "X-Original-URI: /x"}, "both X-Forwarded-Uri and X-Original-Uri"},
@@ -295,14 +295,14 @@ func TestMisuse(t *testing.T) {
 		{"hosts", "/v1/auth", []string{method, uri, "X-Forwarded-Host: a, b"}, "host"},
 		{"an escape in the host", "/v1/auth", []string{method, uri, "X-Forwarded-Host: %61dmin.example"}, "host"},
 		{"host with a path", "/v1/auth", []string{method, uri, "X-Forwarded-Host: a/b"}, "host"},
-		{"method with a space", "/v1/auth", []string{"X-Forwarded-Method: GET /", uri}, "no method"},
-		{"long method", "/v1/auth", []string{"X-Forwarded-Method: " + strings.Repeat("A", 65), uri}, "no method"},
-		{"absolute URI", "/v1/auth", []string{method, "X-Forwarded-Uri: http://evil.example/x"}, "begin with /"},
+		{"method with a space", "/v1/auth", []string{"X-Forwarded-Method: GET /", uri}, "is not an HTTP method"},
+		{"long method", "/v1/auth", []string{"X-Forwarded-Method: " + strings.Repeat("A", 65), uri}, "is not an HTTP method"},
+		{"absolute URI", "/v1/auth", []string{method, "X-Forwarded-Uri: http://evil.example/x"}, "start with /"},
 		{"a Host that hides the path", "/v1/auth", []string{"X-Original-Method: POST", "X-Original-URL: http://shop.example:?/login"}, "? before its path"},
 		{"a Host that is a query", "/v1/auth", []string{"X-Original-Method: POST", "X-Original-URL: https://?/login"}, "? before its path"},
 		{"URL without scheme", "/v1/auth", []string{"X-Original-Method: GET", "X-Original-URL: //a/x"}, "http://"},
 		{"more parameters than net/http reads", "/v1/auth", []string{method, "X-Forwarded-Uri: /x?user=u" + strings.Repeat("&a", 10_000)}, "more than 10000 parameters"},
-		{"asterisk", "/v1/auth", []string{method, "X-Forwarded-Uri: *"}, "begin with /"},
+		{"asterisk", "/v1/auth", []string{method, "X-Forwarded-Uri: *"}, "start with /"},
 		{"space", "/v1/auth", []string{method, "X-Forwarded-Uri: /a b"}, "characters"},
 		{"fragment", "/v1/auth", []string{method, "X-Forwarded-Uri: /login#x"}, "characters"},
 		{"control character", "/v1/auth", []string{method, "X-Forwarded-Uri: /a\x01"}, "characters"},
@@ -316,7 +316,7 @@ func TestMisuse(t *testing.T) {
 		{"cost", "/v1/auth?cost=-1", []string{method, uri}, "cost"},
 		{"huge cost", "/v1/auth?cost=9007199254740993", []string{method, uri}, "cost"},
 		{"no domain", "/v1/auth?domain=", []string{method, uri}, "domain"},
-		{"broken query", "/v1/auth?a=%zz", []string{method, uri}, "cannot be read"},
+		{"broken query", "/v1/auth?a=%zz", []string{method, uri}, "cannot be parsed"},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestMisuse(t *testing.T) {
 			if w.Code != 400 || !strings.Contains(strings.ReplaceAll(w.Body.String(), `\"`, `"`), row.detail) {
 				t.Errorf("%d %s, want 400 and %q", w.Code, w.Body, row.detail)
 			}
-			if !strings.Contains(d.log.String(), "cannot be decided") {
+			if !strings.Contains(d.log.String(), "could not be checked") {
 				t.Errorf("log: %s", d.log)
 			}
 		})
@@ -348,7 +348,7 @@ func TestDomains(t *testing.T) {
 		{"the only one", "/v1/auth", []string{a}, nil, 429, "", ""},
 		{"one of two", "/v1/auth?domain=b", []string{a, b}, nil, 200, "", ""},
 		{"none of two", "/v1/auth", []string{a, b}, nil, 400, "2 domains", "2 domains"},
-		{"no rules", "/v1/auth", nil, nil, 503, "there are no rules", "there are no rules"},
+		{"no rules", "/v1/auth", nil, nil, 503, "no rules are loaded", "no rules are loaded"},
 		{"unknown", "/v1/auth?domain=c", []string{a}, nil, 200, "has no rules", "without rules"},
 		{"unknown, refused", "/v1/auth?domain=c", []string{a}, refuse, 503, "has no rules", "without rules"},
 		{"unknown, refused for nginx", "/v1/auth?domain=c&deny=403", []string{a}, refuse, 403, "has no rules", "without rules"},

@@ -21,8 +21,8 @@ const (
 )
 
 // errPassed is about a proxy that lets its clients choose our settings.
-var errPassed = errors.New("the client's own query came along to this address, where it would be taken for settings; " +
-	"give the address a query of its own, be it empty: /v1/auth?")
+var errPassed = errors.New("the client's query was appended to the forward-auth URL, where it would be read as settings; " +
+	"in the proxy's configuration, end the URL with its own query, even an empty one: /v1/auth?")
 
 // told fills q with the request that a trusted proxy tells of in the header
 // fields of r. The proxy has to say where it goes in exactly one of three
@@ -59,11 +59,11 @@ func (q *question) told(r *http.Request) error {
 	}
 	switch {
 	case q.Method == "":
-		return fmt.Errorf("%s is missing beside %s: rules could not tell GET from POST", method, field)
+		return fmt.Errorf("%s is missing: the proxy must send it along with %s", method, field)
 	case len(q.Method) > maxMethod || !spelling.IsToken(q.Method):
-		return fmt.Errorf("%s holds no method", method)
+		return fmt.Errorf("%s is not an HTTP method", method)
 	case len(host) > maxHost || !httprequest.IsHost(host):
-		return fmt.Errorf("the host that goes with %s is not one", field)
+		return fmt.Errorf("the host sent with %s is not valid", field)
 	}
 	if q.Path, q.RawQuery, err = splitURI(uri, q.Method); err != nil {
 		return fmt.Errorf("%s %w", field, err)
@@ -86,13 +86,13 @@ func target(h http.Header) (field, uri string, err error) {
 			return "", "", err
 		case value == "":
 		case field != "":
-			return "", "", fmt.Errorf("there are both %s and %s, so a client may have sent one of them: let the proxy remove the one that it does not set", field, name)
+			return "", "", fmt.Errorf("both %s and %s are set, so the client may have sent one of them: make the proxy remove the one it does not set", field, name)
 		default:
 			field, uri = name, value
 		}
 	}
 	if field == "" {
-		return "", "", errors.New("the proxy does not say what it was asked for: neither X-Forwarded-Uri nor X-Original-URI nor X-Original-URL is there")
+		return "", "", errors.New("the original request is missing: make the proxy set X-Forwarded-Uri, X-Original-URI or X-Original-URL")
 	}
 	return field, uri, nil
 }
@@ -106,7 +106,7 @@ func single(h http.Header, name string) (string, error) {
 	case 1:
 		return values[0], nil
 	}
-	return "", fmt.Errorf("%s is there more than once", name)
+	return "", fmt.Errorf("%s is set more than once", name)
 }
 
 // splitURL splits an absolute URL into its host and the rest.
@@ -116,7 +116,7 @@ func splitURL(text string) (host, uri string, err error) {
 		rest, ok = strings.CutPrefix(text, "https://")
 	}
 	if !ok {
-		return "", "", errors.New("it does not begin with http:// or https://")
+		return "", "", errors.New("it does not start with http:// or https://")
 	}
 	end := strings.IndexAny(rest, "/?")
 	switch {
@@ -125,7 +125,7 @@ func splitURL(text string) (host, uri string, err error) {
 	case rest[end] == '?':
 		// The proxy puts the request's target behind the host, and a target begins with /,
 		// so the client has sent this as its Host, to hide the path.
-		return "", "", errors.New("there is a ? before its path")
+		return "", "", errors.New("it has a ? before its path")
 	}
 	return rest[:end], rest[end:], nil
 }
@@ -139,13 +139,13 @@ func splitURI(uri, method string) (path, query string, err error) {
 	case uri == "*" && method == http.MethodOptions:
 		return uri, "", nil
 	case uri[0] != '/':
-		return "", "", errors.New("does not begin with /")
+		return "", "", errors.New("does not start with /")
 	case strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c == 0x7f || c == '#' }):
-		return "", "", errors.New("has characters that no request line may have")
+		return "", "", errors.New("has characters that are not allowed in a request line")
 	}
 	path, query, _ = strings.Cut(uri, "?")
 	if _, err = url.PathUnescape(path); err != nil {
-		return "", "", errors.New("has a broken percent sign in its path")
+		return "", "", errors.New("has an invalid percent-encoding in its path")
 	}
 	if strings.Count(query, "&") >= client.MaxParameters {
 		return "", "", fmt.Errorf("has more than %d parameters", client.MaxParameters)

@@ -27,21 +27,21 @@ func (s *settings) parse(raw string) error {
 	}
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return errors.New("the query of the address cannot be read")
+		return errors.New("the query of the forward-auth URL cannot be parsed")
 	}
 	for name, values := range query {
 		if len(values) > 1 {
-			return fmt.Errorf("%q is in the query of the address more than once", name)
+			return fmt.Errorf("%q is in the forward-auth URL more than once", name)
 		}
 		value := values[0]
 		switch name {
 		case "domain":
 			if s.domain = value; value == "" {
-				return errors.New("domain= names no domain")
+				return errors.New("domain= is empty")
 			}
 		case "deny":
 			if value != "403" {
-				return fmt.Errorf("deny=%q: the only other status that a refusal may have is 403", value)
+				return fmt.Errorf("deny=%q is not supported: only 403 is", value)
 			}
 			s.deny = http.StatusForbidden
 		case "cost":
@@ -49,7 +49,7 @@ func (s *settings) parse(raw string) error {
 				return fmt.Errorf("cost=%q is not a whole number from 0 to %d", value, int64(headgate.MaxLimit))
 			}
 		default:
-			return fmt.Errorf("unknown setting %q in the query of the address; known are domain, deny and cost", name)
+			return fmt.Errorf("unknown setting %q in the forward-auth URL; known are domain, deny and cost", name)
 		}
 	}
 	return nil
@@ -63,7 +63,7 @@ type domains struct {
 }
 
 // errNoRules is about a process that has nothing to go by.
-var errNoRules = errors.New("there are no rules")
+var errNoRules = errors.New("no rules are loaded")
 
 // onlyDomain returns the only domain that there is.
 func (h *Handler) onlyDomain() (string, error) {
@@ -79,6 +79,6 @@ func (h *Handler) onlyDomain() (string, error) {
 		return d.names[0], nil
 	}
 	const most = 8
-	return "", fmt.Errorf("the rules have %d domains, such as %q: name one in the address, as in /v1/auth?domain=NAME",
+	return "", fmt.Errorf("there are %d domains, such as %q: choose one in the URL, as in /v1/auth?domain=NAME",
 		len(d.names), d.names[:min(len(d.names), most)])
 }

@@ -50,8 +50,8 @@ func open(p *door.Process) *server {
 		KeepaliveMin: c.KeepaliveMin, MaxBuffers: p.MaxRoom, TLS: p.TLS, Logger: p.Logger.With("door", p.Name),
 		Interceptor: p.Telemetry.Interceptor(), Busy: p.Busy,
 	})}
-	held := s.Gauge("headgate_grpc_stream_bytes", "Bytes of requests that are arriving and answers that are not read yet, all connections of gRPC together.")
-	closed := s.Counter("headgate_grpc_closed_total", "Connections of gRPC that were closed: slow, as a request did not arrive or an answer was not read in time; memory, as all together kept too much and this one the most.", "reason")
+	held := s.Gauge("headgate_grpc_stream_bytes", "Memory held by gRPC requests being received and responses not yet read by their clients, in bytes.")
+	closed := s.Counter("headgate_grpc_closed_total", "gRPC connections closed by the server, by reason: slow (a request was not received or a response not read in time) or memory (all connections together held too much, and this one the most).", "reason")
 	s.Ask(func(out chan<- prometheus.Metric) {
 		b := s.Bounded()
 		held(out, float64(b.Held))

@@ -40,7 +40,7 @@ func (s *Service) guarded(next grpc.MethodHandler) grpc.MethodHandler {
 			}
 		}()
 		if !s.knows(ctx) {
-			return nil, grpcstatus.Error(codes.Unauthenticated, "the token of the API is missing or wrong")
+			return nil, grpcstatus.Error(codes.Unauthenticated, "the API token is missing or wrong")
 		}
 		return next(server, ctx, func(message any) error { return readWith(read, message) }, interceptor)
 	}

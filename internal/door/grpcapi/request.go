@@ -24,11 +24,11 @@ import (
 const maxWords = 512
 
 var (
-	errNoDomain      = errors.New("domain is missing: whose rules apply?")
+	errNoDomain      = errors.New("domain is missing")
 	errNoReservation = errors.New("reservation is missing")
 	errNoLease       = errors.New("lease is missing")
 	errManyChecks    = fmt.Errorf("checks must have at most %d elements", described.MaxChecks)
-	errNoCost        = errors.New("cost is missing: what did the request really take?")
+	errNoCost        = errors.New("cost is missing: the actual cost of the request")
 )
 
 // wrong is the status of a request that its caller has to mend.
@@ -91,7 +91,7 @@ func (s *Service) attribute(c *verdict.Check, name, value string) error {
 	}
 	if _, twice := c.Attribute(a); twice {
 		// As they come in no order, it does not say which was the other one.
-		return fmt.Errorf("attribute %.64q is there twice, in other letters", strings.ToLower(name))
+		return fmt.Errorf("duplicate attribute %.64q: names differ only in case", strings.ToLower(name))
 	}
 	if must := c.Add(a, value, s.options.Clients); must != "" {
 		return fmt.Errorf("attribute %q %s, not %.64q", name, must, value)

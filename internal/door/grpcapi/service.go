@@ -163,7 +163,7 @@ func (s *Service) unsettled(ctx context.Context, what string, err error) error {
 	case verdict.Settled:
 		return nil
 	case verdict.NotOurs:
-		return grpcstatus.Errorf(codes.NotFound, "the %s is none that was given here, or is damaged", what)
+		return grpcstatus.Errorf(codes.NotFound, "the %s is unknown: it was not issued by this server, or is damaged", what)
 	case verdict.Unanswered:
 		return grpcstatus.Error(codes.Unavailable, "the store does not answer; try again")
 	case verdict.Broken:

@@ -96,7 +96,7 @@ func lasting(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, nex
 	if c := ConnOf(stream.Context()); c != nil {
 		done, ok := c.Lasts()
 		if !ok {
-			return grpcstatus.Errorf(codes.ResourceExhausted, "the connection has %d streams of health or reflection already", h2bound.MaxLasting)
+			return grpcstatus.Errorf(codes.ResourceExhausted, "the connection already has %d health or reflection streams", h2bound.MaxLasting)
 		}
 		defer done()
 	}

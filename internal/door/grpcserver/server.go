@@ -144,7 +144,7 @@ func shedding(busy func() bool, spared func(method string) bool) tap.ServerInHan
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
 		method := info.FullMethodName
 		if busy() && !strings.HasPrefix(method, "/grpc.health.") && (spared == nil || !spared(method)) {
-			return nil, grpcstatus.Error(codes.Unavailable, "overloaded: this process is short of memory")
+			return nil, grpcstatus.Error(codes.Unavailable, "overloaded: this server is short of memory")
 		}
 		return ctx, nil
 	}

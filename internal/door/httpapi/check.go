@@ -38,7 +38,7 @@ func (b *body) add() *verdict.Check {
 	return c
 }
 
-var errAlone = errors.New(`"checks" must stand alone: put domain, attributes, cost and peek into each of them`)
+var errAlone = errors.New(`"checks" must be the only field: put domain, attributes, cost and peek into each check`)
 
 // parse reads text into b, whatever b held before. Clients' addresses are
 // grouped by clients.
@@ -111,7 +111,7 @@ const (
 
 func (s *seen) add(p *parser, name seen, text string) error {
 	if *s&name != 0 {
-		return p.fail("%q is there twice", text)
+		return p.fail("duplicate field %q", text)
 	}
 	*s |= name
 	return nil
@@ -154,13 +154,13 @@ func (p *parser) attribute(c *verdict.Check, name string) error {
 		return p.fail("attribute %q: %s", name, err)
 	}
 	if _, twice := c.Attribute(a); twice {
-		return p.fail("attribute %q is there twice", name)
+		return p.fail("duplicate attribute %q", name)
 	}
 	if c.Len() == described.MaxAttributes {
 		return p.fail("a check must have at most %d attributes", described.MaxAttributes)
 	}
 	if p.next() != '"' {
-		return p.fail("attribute %q must be a string, but here is %s; write it in quotes", name, p.found())
+		return p.fail("attribute %q must be a string, found %s: put it in quotes", name, p.found())
 	}
 	value, err := p.string("the attribute's value")
 	if err != nil {
@@ -175,10 +175,10 @@ func (p *parser) attribute(c *verdict.Check, name string) error {
 // finish checks that c has what it must have.
 func finish(c *verdict.Check, s seen) error {
 	if s&seenDomain == 0 {
-		return errors.New(`"domain" is missing: whose rules apply?`)
+		return errors.New(`"domain" is missing`)
 	}
 	if c.Domain == "" {
-		return errors.New(`"domain" is empty: whose rules apply?`)
+		return errors.New(`"domain" must not be empty`)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ const (
 
 // ErrBusy is returned by [Handler.Explain] if too many wait for their
 // explanation, or the caller has given up waiting.
-var ErrBusy = errors.New("too many explanations are asked for at once")
+var ErrBusy = errors.New("too many explain requests at once")
 
 // explaining makes explanations one at a time: each looks at every rule, and
 // people can wait.
@@ -114,7 +114,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 	out, err := json.Marshal(x)
 	if err != nil {
-		answer.Problem(w, http.StatusInternalServerError, "the explanation cannot be encoded")
+		answer.Problem(w, http.StatusInternalServerError, "the explanation could not be encoded")
 		return
 	}
 	write(w, http.StatusOK, append(out, '\n'))
@@ -156,9 +156,9 @@ func parseExplain(text string, clients *client.Resolver) (*Question, error) {
 	case err != nil:
 		return nil, err
 	case s&seenDescriptors != 0 && s&seenAttributes != 0:
-		return nil, errors.New(`give either "attributes" or "descriptors", not both`)
+		return nil, errors.New(`use either "attributes" or "descriptors", not both`)
 	case s&seenDescriptors != 0 && len(q.Descriptors) == 0:
-		return nil, errors.New(`"descriptors" is empty`)
+		return nil, errors.New(`"descriptors" must not be empty`)
 	}
 	q.Domain, q.Cost, q.Request = c.Domain, c.Cost, c.Request
 	return q, finish(&c, s)
@@ -175,7 +175,7 @@ func (p *parser) descriptor(q *Question) error {
 			return p.fail(`unknown field %q in a descriptor; known is "entries"`, name)
 		}
 		if d.Told.Entries != nil {
-			return p.fail(`"entries" is there twice`)
+			return p.fail(`duplicate field "entries"`)
 		}
 		return p.array(`"entries"`, func(int) error { return p.entry(d) })
 	})
@@ -196,7 +196,7 @@ func (p *parser) entry(d *described.Ordered) error {
 	err := p.object("an entry", func(name string) (err error) {
 		switch {
 		case slices.Contains(names, name):
-			err = p.fail("%q is there twice", name)
+			err = p.fail("duplicate field %q", name)
 		case name == "key":
 			e.Key, err = p.string(`"key"`)
 		case name == "value":

@@ -82,16 +82,16 @@ func TestMalformedExplain(t *testing.T) {
 	a := newAPI(t, memory.New())
 	entry := `{"entries":[{"key":"a","value":"b"}]}`
 	for body, want := range map[string]string{
-		``:                                       "the body as a JSON object is expected",
+		``:                                       "the body must be a JSON object",
 		`{}`:                                     `\"domain\" is missing`,
 		`{"domain":"api","peek":true}`:           `unknown field \"peek\"; known are \"domain\", \"attributes\", \"descriptors\", \"cost\", \"rule\"`,
 		`{"domain":"api","cost":-1}`:             "must not be negative",
-		`{"domain":"api","rule":"a","rule":"b"}`: "there twice",
-		`{"domain":"api","descriptors":[]}`:      "is empty",
+		`{"domain":"api","rule":"a","rule":"b"}`: "duplicate field",
+		`{"domain":"api","descriptors":[]}`:      "must not be empty",
 		`{"domain":"api","descriptors":[{}]}`:    "no entries",
 		`{"domain":"api","descriptors":[{"entries":[]}]}`:                                "no entries",
 		`{"domain":"api","descriptors":[{"entries":[{"value":"x"}]}]}`:                   "no key",
-		`{"domain":"api","descriptors":[{"entries":[{"key":"x","key":"y"}]}]}`:           "there twice",
+		`{"domain":"api","descriptors":[{"entries":[{"key":"x","key":"y"}]}]}`:           "duplicate field",
 		`{"domain":"api","descriptors":[{"entries":[{"kee":"x"}]}]}`:                     "unknown field",
 		`{"domain":"api","attributes":{},"descriptors":[` + entry + `]}`:                 "not both",
 		`{"domain":"api","descriptors":[` + strings.Repeat(entry+",", 32) + entry + `]}`: "at most 32",

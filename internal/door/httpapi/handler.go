@@ -69,7 +69,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.posted(w, r, (*Handler).check)
 	case "/v1/explain":
 		if h.options.WithoutExplain {
-			answer.Problem(w, http.StatusNotFound, "/v1/explain is closed: by api.explain, or since anybody may ask here")
+			answer.Problem(w, http.StatusNotFound, "/v1/explain is disabled: api.explain is off, or the API is open to other machines without a token")
 			return
 		}
 		h.posted(w, r, (*Handler).explain)
@@ -83,7 +83,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case "/v1/auth":
 		if h.options.ForwardAuth == nil {
-			answer.Problem(w, http.StatusNotFound, "forward-auth is not open here")
+			answer.Problem(w, http.StatusNotFound, "forward-auth is not enabled")
 			return
 		}
 		h.options.ForwardAuth.ServeHTTP(w, r)
@@ -96,7 +96,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			return
 		}
-		answer.Problem(w, http.StatusNotFound, fmt.Sprintf("there is nothing at %q; the API is POST /v1/check", r.URL.Path))
+		answer.Problem(w, http.StatusNotFound, fmt.Sprintf("unknown path %q; to check a request, use POST /v1/check", r.URL.Path))
 	}
 }
 
@@ -107,7 +107,7 @@ func only(w http.ResponseWriter, r *http.Request, methods ...string) bool {
 	}
 	allow := strings.Join(methods, ", ")
 	w.Header().Set("Allow", allow)
-	answer.Problem(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s takes only %s", r.URL.Path, allow))
+	answer.Problem(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s only accepts %s", r.URL.Path, allow))
 	return false
 }
 

@@ -85,7 +85,7 @@ func (p *parser) found() string {
 // take steps over c, which must come next.
 func (p *parser) take(c byte, what string) error {
 	if p.next() != c || p.pos >= len(p.text) {
-		return p.fail("%s is expected, but here is %s", what, p.found())
+		return p.fail("expected %s, found %s", what, p.found())
 	}
 	p.pos++
 	return nil
@@ -95,7 +95,7 @@ func (p *parser) take(c byte, what string) error {
 // the value, which member has to read.
 func (p *parser) object(what string, member func(name string) error) error {
 	if p.next() != '{' {
-		return p.fail("%s as a JSON object is expected, but here is %s", what, p.found())
+		return p.fail("%s must be a JSON object, found %s", what, p.found())
 	}
 	p.pos++
 	if p.next() == '}' {
@@ -104,7 +104,7 @@ func (p *parser) object(what string, member func(name string) error) error {
 	}
 	for {
 		if p.next() != '"' {
-			return p.fail("a name in quotes is expected, but here is %s", p.found())
+			return p.fail("expected a name in quotes, found %s", p.found())
 		}
 		name, err := p.string("name")
 		if err != nil {
@@ -129,7 +129,7 @@ func (p *parser) object(what string, member func(name string) error) error {
 // array reads an array and calls element for each of its elements.
 func (p *parser) array(what string, element func(i int) error) error {
 	if p.next() != '[' {
-		return p.fail("%s as a JSON array is expected, but here is %s", what, p.found())
+		return p.fail("%s must be a JSON array, found %s", what, p.found())
 	}
 	p.pos++
 	if p.next() == ']' {
@@ -153,7 +153,7 @@ func (p *parser) array(what string, element func(i int) error) error {
 // string reads a string.
 func (p *parser) string(what string) (string, error) {
 	if p.next() != '"' {
-		return "", p.fail("%s must be a string, but here is %s", what, p.found())
+		return "", p.fail("%s must be a string, found %s", what, p.found())
 	}
 	start := p.pos + 1
 	for i := start; i < len(p.text); i++ {
@@ -169,7 +169,7 @@ func (p *parser) string(what string) (string, error) {
 			return p.escaped(what, start, i)
 		case c < 0x20:
 			p.pos = i
-			return "", p.fail("%s has a control character that is not escaped", what)
+			return "", p.fail("%s has an unescaped control character", what)
 		}
 	}
 	p.pos = len(p.text)
@@ -191,7 +191,7 @@ func (p *parser) escaped(what string, start, i int) (string, error) {
 			return b.String(), nil
 		case c < 0x20:
 			p.pos = i
-			return "", p.fail("%s has a control character that is not escaped", what)
+			return "", p.fail("%s has an unescaped control character", what)
 		case c != '\\':
 			b.WriteByte(c)
 			i++
@@ -199,7 +199,7 @@ func (p *parser) escaped(what string, start, i int) (string, error) {
 			r, size := unescape(p.text[i:])
 			if size == 0 {
 				p.pos = i
-				return "", p.fail("%s has a wrong escape", what)
+				return "", p.fail("%s has an invalid escape", what)
 			}
 			b.WriteRune(r)
 			i += size
@@ -260,7 +260,7 @@ func hex4(s string) rune {
 func (p *parser) whole(name string) (int64, error) {
 	c := p.next()
 	if c != '-' && (c < '0' || c > '9') {
-		return 0, p.fail(`%q must be a number, but here is %s`, name, p.found())
+		return 0, p.fail(`%q must be a number, found %s`, name, p.found())
 	}
 	start := p.pos
 	end := start
@@ -274,7 +274,7 @@ func (p *parser) whole(name string) (int64, error) {
 	case strings.ContainsAny(text, "+-.eE"):
 		return 0, p.fail(`%q must be a whole number`, name)
 	case len(text) > 1 && c == '0':
-		return 0, p.fail(`%q must not begin with 0`, name)
+		return 0, p.fail(`%q must not start with 0`, name)
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n > described.MaxCost {
@@ -293,13 +293,13 @@ func (p *parser) boolean(what string) (bool, error) {
 			return b, nil
 		}
 	}
-	return false, p.fail("%s must be true or false, but here is %s", what, p.found())
+	return false, p.fail("%s must be true or false, found %s", what, p.found())
 }
 
 // end checks that nothing follows.
 func (p *parser) end() error {
 	if p.next(); p.pos < len(p.text) {
-		return p.fail("nothing more is expected, but here is %s", p.found())
+		return p.fail("expected the end of the body, found %s", p.found())
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func reason(r *door.Readiness) string {
 	case r.Draining:
 		return "draining"
 	case r.Rules.Waiting:
-		return "waiting for the rules of the control plane"
+		return "waiting for rules from the control plane"
 	case r.Store != nil && !r.StoreMayFail:
 		return "the store does not answer"
 	}
@@ -48,7 +48,7 @@ func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := json.Marshal(view(&state))
 	if err != nil {
-		answer.Problem(w, http.StatusInternalServerError, "the state cannot be encoded")
+		answer.Problem(w, http.StatusInternalServerError, "the state could not be encoded")
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
@@ -86,7 +86,7 @@ func IsProbe(r *http.Request) bool {
 // what counts is the body.
 func (h *Handler) rateLimit(w http.ResponseWriter, r *http.Request) {
 	if h.options.RateLimit == nil {
-		answer.Problem(w, http.StatusNotFound, "the rate limit service of Envoy is not open here")
+		answer.Problem(w, http.StatusNotFound, "Envoy's rate limit service is not enabled")
 		return
 	}
 	h.options.RateLimit.ServeHTTP(w, r)

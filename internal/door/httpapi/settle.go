@@ -30,7 +30,7 @@ func parseToken(text, name string, withCost bool) (b tokenBody, err error) {
 			hasCost = true
 			b.cost, err = p.whole("cost")
 		case member == name || member == "cost" && withCost:
-			err = p.fail("%q is there twice", member)
+			err = p.fail("duplicate field %q", member)
 		case withCost:
 			err = p.fail(`unknown field %q; known are %q, "cost"`, member, name)
 		default:
@@ -46,7 +46,7 @@ func parseToken(text, name string, withCost bool) (b tokenBody, err error) {
 	case b.token == "":
 		err = fmt.Errorf("%q is missing", name)
 	case withCost && !hasCost:
-		err = errors.New(`"cost" is missing: what did the request really take?`)
+		err = errors.New(`"cost" is missing: the actual cost of the request`)
 	}
 	return b, err
 }
@@ -67,7 +67,7 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request, c *call) {
 	case verdict.Settled:
 		write(w, http.StatusOK, append(out, '\n'))
 	case verdict.NotOurs:
-		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("%q is none that was given here, or is damaged", name))
+		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("%q is unknown: it was not issued by this server, or is damaged", name))
 	case verdict.Unanswered:
 		answer.Problem(w, http.StatusServiceUnavailable, "the store does not answer; try again")
 	case verdict.Broken:
@@ -160,7 +160,7 @@ func (b *body) parseReserve(text string, h *Handler) (ttl time.Duration, err err
 			return p.member(c, name, &s, `, "ttl_ms"`)
 		}
 		if milliseconds >= 0 {
-			return p.fail("%q is there twice", name)
+			return p.fail("duplicate field %q", name)
 		}
 		milliseconds, err = p.whole(name)
 		return err
@@ -172,7 +172,7 @@ func (b *body) parseReserve(text string, h *Handler) (ttl time.Duration, err err
 	case err != nil:
 		return 0, err
 	case s&seenPeek != 0:
-		return 0, errors.New(`"peek" has no meaning in a reservation; POST /v1/check peeks`)
+		return 0, errors.New(`"peek" does not apply to reservations; use POST /v1/check`)
 	case milliseconds < 0:
 		ttl = engine.DefaultReservation
 	case milliseconds == 0 || milliseconds > engine.MaxReservation.Milliseconds():

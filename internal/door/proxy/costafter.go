@@ -68,13 +68,13 @@ func (p *Proxy) settleOutcome(ctx context.Context, v *engine.Verdict, o *outcome
 	costOf := func(c *rules.CostAfter) (int64, engine.CostKnowledge) {
 		cost, known := o.costOf(c)
 		if known == engine.CostEstimated && o.answer != nil && costText(o.answer, c.Header) != "" {
-			p.options.Logger.DebugContext(ctx, "the upstream's cost is no whole number", "header", c.Header, "value", costText(o.answer, c.Header))
+			p.options.Logger.DebugContext(ctx, "upstream cost is not a whole number", "header", c.Header, "value", costText(o.answer, c.Header))
 		}
 		return cost, known
 	}
 	// The client may be gone; what it has used is used.
 	if err := p.options.Engine.SettleCosts(context.WithoutCancel(ctx), v, p.options.Clock().UnixMicro(), costOf); err != nil {
-		p.options.Logger.DebugContext(ctx, "cost not settled, the estimate stays", "err", err)
+		p.options.Logger.DebugContext(ctx, "cost not settled, estimate kept", "err", err)
 	}
 }
 

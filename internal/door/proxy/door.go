@@ -110,14 +110,14 @@ func domain(c *config.Config, rs *rules.Ruleset) (string, error) {
 		return domain, nil
 	case domain == "" && len(domains) > 1:
 		return "", &config.SourceError{
-			Source: "proxy.domain", Message: fmt.Sprintf("it is not set, and the rules have the domains %q", domains),
-			Hint: "name the one that the proxy enforces",
+			Source: "proxy.domain", Message: fmt.Sprintf("not set, but the rules have several domains: %q", domains),
+			Hint: "set it to the domain that the proxy enforces",
 		}
 	case domain == "":
 		return domains[0], nil
 	case !slices.Contains(domains, domain):
 		return "", &config.SourceError{
-			Source: "proxy.domain", Message: fmt.Sprintf("no rule is in the domain %q", domain),
+			Source: "proxy.domain", Message: fmt.Sprintf("no rule has the domain %q", domain),
 			Hint: fmt.Sprintf("the rules have %q", domains),
 		}
 	}

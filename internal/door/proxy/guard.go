@@ -100,20 +100,20 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 	status, detail := http.StatusBadRequest, ""
 	switch {
 	case r.Method == http.MethodConnect:
-		status, detail = http.StatusNotImplemented, "this proxy makes no tunnels"
+		status, detail = http.StatusNotImplemented, "CONNECT is not supported"
 	case !spelling.IsToken(r.Method):
 		detail = "the method is not valid"
 	case r.Method == "PRI":
-		detail = "HTTP/2 begins with its preface, not with a request"
+		detail = "an HTTP/2 connection must start with the preface, not with a request"
 	case r.URL.Path == "*" && r.Method != http.MethodOptions:
-		detail = "* is only for OPTIONS"
+		detail = "the target * is only allowed with OPTIONS"
 	case r.URL.Opaque != "" || r.URL.Scheme != "" && r.URL.Scheme != "http" && r.URL.Scheme != "https":
 		// The transport would write what rules have not seen.
-		detail = "the target is neither a path nor a URL of http or https"
+		detail = "the target is neither a path nor an http or https URL"
 	case p.via.loops(r.Header):
-		status, detail = http.StatusLoopDetected, "the request has been here before: the upstream leads back to this proxy"
+		status, detail = http.StatusLoopDetected, "request loop: the upstream leads back to this proxy"
 	case !httprequest.IsHost(r.Host):
-		detail = "the host has something else than letters, digits, hyphens, dots and a port: names beyond ASCII have a form that begins with xn--"
+		detail = "the host may only contain letters, digits, hyphens, dots and a port: write international names in their xn-- form"
 	case client.TooManyFields(r.Header):
 		status, detail = http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request has more than %d header fields", client.MaxFields)
 	case strings.Count(r.URL.RawQuery, "&") >= client.MaxParameters:
@@ -121,7 +121,7 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 	case !httprequest.IsQuery(r.URL.RawQuery):
 		detail = "the query has a space, a control character or a #"
 	case !p.clean(r):
-		detail = "the name of a header field has something else than letters, digits and hyphens"
+		detail = "header field names may only contain letters, digits and hyphens"
 	default:
 		if r.Host == "" && p.options.Upstream != nil {
 			r.Host = p.options.Upstream.Host // which the upstream will be told, so rules go by it
@@ -264,11 +264,11 @@ func (p *Proxy) admitPath(r *http.Request) (admitted *http.Request, refusal stri
 	switch p.options.Paths {
 	case reading.Refuse:
 		if reading.IsAmbiguous(path) {
-			return nil, "the path can be read in several ways: leave out dot segments, doubled slashes, backslashes, semicolons and needless escapes"
+			return nil, "the path is ambiguous: remove dot segments, double slashes, backslashes, semicolons and unnecessary escapes"
 		}
 	case reading.CleanUp:
 		if r = withPath(r, reading.Clean(path)); r == nil {
-			return nil, "the path cannot be read"
+			return nil, "the path is not valid"
 		}
 		path = r.URL.EscapedPath()
 	case reading.Forward:
@@ -281,7 +281,7 @@ func (p *Proxy) admitPath(r *http.Request) (admitted *http.Request, refusal stri
 		return nil, "the path can be read in too many ways"
 	case s.Climbs() && len(p.options.Upstream.Path) > 1:
 		// Behind the upstream's own path it would lead out of that.
-		return nil, "the path leads above its beginning"
+		return nil, "the path leads above the root"
 	}
 	return r, ""
 }

@@ -106,7 +106,7 @@ func New(options Options) *Proxy {
 
 // ErrUpstreamFull is the error of a Transport that has as many connections to the
 // upstream as it may.
-var ErrUpstreamFull = errors.New("no room for another connection to the upstream")
+var ErrUpstreamFull = errors.New("too many connections to the upstream")
 
 // exchangeKey finds the exchange in the context of a request.
 type exchangeKey struct{}
@@ -273,7 +273,7 @@ func (p *Proxy) overLimit(w http.ResponseWriter, x *exchange, v *engine.Verdict)
 func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 	defer answer.Unwanted(w, x.in, whole(x.in.Body))()
 	if v.Rule == nil {
-		answer.Problem(w, http.StatusServiceUnavailable, "there are no rules for this service")
+		answer.Problem(w, http.StatusServiceUnavailable, "no rules are loaded for this service")
 		return
 	}
 	verdict.Refuse(w, x.in, v, verdict.Refusal(v, x.policies, x.dialect))
@@ -283,10 +283,10 @@ func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 // own of the same name: two limits under one name would mislead.
 func (p *Proxy) answered(res *http.Response) error {
 	if res.StatusCode < 100 { // net/http reads it and panics when it is to write it
-		return fmt.Errorf("the upstream answers with status %03d", res.StatusCode)
+		return fmt.Errorf("the upstream answered with status %03d", res.StatusCode)
 	}
 	if p.down.Load() && p.down.CompareAndSwap(true, false) {
-		p.options.Logger.Info("upstream answers again", "upstream", p.options.Upstream.Redacted())
+		p.options.Logger.Info("upstream is reachable again", "upstream", p.options.Upstream.Redacted())
 	}
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.answer = res
@@ -346,19 +346,19 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		// The client went away, or this process stops; the upstream is not
 		// to blame.
-		answer.Problem(w, http.StatusServiceUnavailable, "given up before the upstream answered")
+		answer.Problem(w, http.StatusServiceUnavailable, "interrupted before the upstream answered")
 		return
 	}
 	if errors.Is(err, ErrUpstreamFull) { // nor here
 		w.Header().Set("Retry-After", "1")
-		answer.Problem(w, http.StatusServiceUnavailable, "overloaded: too many requests at the upstream")
+		answer.Problem(w, http.StatusServiceUnavailable, "overloaded: too many connections to the upstream")
 		return
 	}
 	level := slog.LevelDebug
 	if p.down.CompareAndSwap(false, true) {
 		level = slog.LevelWarn // once per outage, not per request
 	}
-	p.options.Logger.Log(r.Context(), level, "upstream failed", "upstream", p.options.Upstream.Redacted(), "err", err)
+	p.options.Logger.Log(r.Context(), level, "upstream request failed", "upstream", p.options.Upstream.Redacted(), "err", err)
 	if isTimeout(err) {
 		answer.Problem(w, http.StatusGatewayTimeout, "the upstream did not answer in time")
 		return

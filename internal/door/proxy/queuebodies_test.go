@@ -45,7 +45,7 @@ func queues(t *testing.T, server *httptest.Server, body io.Reader) string {
 	}
 	defer func() { _ = res.Body.Close() }()
 	text, _ := io.ReadAll(res.Body)
-	if strings.Contains(string(text), "too many bodies are arriving") {
+	if strings.Contains(string(text), "too many request bodies are being received") {
 		return "no room"
 	}
 	return res.Status[:3]

@@ -73,10 +73,10 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v
 		p.refuse(w, x, v)
 		return
 	case errors.Is(err, answer.ErrManyBodies):
-		p.unavailable(w, "too many bodies are arriving")
+		p.unavailable(w, "too many request bodies are being received")
 		return
 	case err != nil:
-		answer.Problem(w, http.StatusBadRequest, "the body did not arrive")
+		answer.Problem(w, http.StatusBadRequest, "the body could not be read")
 		return
 	}
 	e := p.entry(x, by, v, body)
@@ -91,7 +91,7 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v
 	case errors.Is(err, queue.ErrFull):
 		p.refuse(w, x, v)
 	case errors.Is(err, queue.ErrConflict):
-		answer.Problem(w, http.StatusUnprocessableEntity, "the Idempotency-Key belongs to another request")
+		answer.Problem(w, http.StatusUnprocessableEntity, "the Idempotency-Key was already used for a different request")
 	default:
 		p.options.Logger.Warn("request not queued", "domain", rule.Domain, "rule", rule.Name, "err", err)
 		p.unavailable(w, "the request cannot be queued at the moment")
@@ -281,7 +281,7 @@ func (p *Proxy) status(w http.ResponseWriter, r *http.Request, id string) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		defer answer.Unwanted(w, r, whole(r.Body))()
 		w.Header().Set("Allow", "GET, HEAD")
-		answer.Problem(w, http.StatusMethodNotAllowed, "what became of a request is asked with GET")
+		answer.Problem(w, http.StatusMethodNotAllowed, "use GET to read the status of a request")
 		return
 	}
 	queue.ServeStatus(w, r, p.queues.current.Load(), id)

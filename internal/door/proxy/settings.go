@@ -88,7 +88,7 @@ func settle(c *config.Config) {
 	c.RuleOptions.PlainFields = d.Open() && s.Underscores != "allow"
 	if c.File != "" && s.Upstream == nil && d.Address != DefaultAddress && d.Address != config.Off {
 		c.Warnings = append(c.Warnings, &config.SourceError{
-			Source: "proxy.listen", Message: "there is no proxy, as it has no upstream", Hint: "set proxy.upstream",
+			Source: "proxy.listen", Message: "the proxy does not start without an upstream", Hint: "set proxy.upstream",
 		})
 	}
 }
@@ -104,7 +104,7 @@ func checkSettings(c *config.Config) (errs config.Errors) {
 	case (u.Cert == "") != (u.Key == ""):
 		errs = append(errs, &config.SourceError{Source: "proxy.upstream_tls", Message: "cert and key must be set together", Hint: "set both cert and key"})
 	case *u != (certs.ClientFiles{}) && s.Upstream != nil && s.Upstream.Scheme != "https":
-		errs = append(errs, &config.SourceError{Source: "proxy.upstream_tls", Message: "the upstream is called by http, without encryption", Hint: "write https:// in proxy.upstream"})
+		errs = append(errs, &config.SourceError{Source: "proxy.upstream_tls", Message: "upstream_tls is set, but the upstream URL is not https", Hint: "use https:// in proxy.upstream"})
 	}
 	return errs
 }
@@ -133,7 +133,7 @@ func origins(values []string) ([]string, error) {
 		}
 		u, err := url.Parse(v)
 		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != v || v != strings.ToLower(v) {
-			return nil, config.Hinted(fmt.Sprintf("%q is not an origin", v), `write one as browsers do, such as https://app.example, or "*"`)
+			return nil, config.Hinted(fmt.Sprintf("%q is not an origin", v), `use the form that browsers send, such as https://app.example, or "*"`)
 		}
 	}
 	return values, nil
@@ -149,17 +149,17 @@ func parseUpstream(v string) (*url.URL, error) {
 	if socket, ok := strings.CutPrefix(v, config.UnixPrefix); ok {
 		socket = strings.TrimPrefix(socket, "//")
 		if !strings.HasPrefix(socket, "/") {
-			return nil, config.Hinted(fmt.Sprintf("%q is not the path of a socket", v), hint)
+			return nil, config.Hinted(fmt.Sprintf("%q is not a socket path", v), hint)
 		}
 		return &url.URL{Scheme: "unix", Path: socket}, nil
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c":
-		return nil, config.Hinted(fmt.Sprintf("%s does not begin with http:// or https://", config.Shown(v)), hint)
+		return nil, config.Hinted(fmt.Sprintf("%s does not start with http:// or https://", config.Shown(v)), hint)
 	case u.Host == "" || u.Hostname() == "":
 		return nil, config.Hinted(fmt.Sprintf("%s has no host", config.Shown(v)), hint)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, config.Hinted("an upstream has no user, query or fragment", hint)
+		return nil, config.Hinted("the URL must not have a user, query or fragment", hint)
 	}
 	return u, nil
 }
@@ -180,8 +180,8 @@ func checkUpstream(d *config.Door, u *url.URL) error {
 		return nil
 	}
 	return &config.SourceError{
-		Source: "proxy.upstream", Message: fmt.Sprintf("%s is the proxy itself, by proxy.listen: requests would go round in circles", u.Host),
-		Hint: "name the address of the service behind the proxy, or let the proxy listen on another port",
+		Source: "proxy.upstream", Message: fmt.Sprintf("%s is the address of the proxy itself (proxy.listen): requests would loop", u.Host),
+		Hint: "use the address of the service behind the proxy, or change proxy.listen",
 	}
 }
 

@@ -81,7 +81,7 @@ type tunnel struct {
 }
 
 // errTunnelEnded ends the tunnel after everything the upstream sent was passed on.
-var errTunnelEnded = errors.New("the upstream has ended the tunnel")
+var errTunnelEnded = errors.New("the upstream ended the tunnel")
 
 // Read implements io.Reader.
 func (t tunnel) Read(p []byte) (int, error) {

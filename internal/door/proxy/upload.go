@@ -257,9 +257,9 @@ func whole(body io.ReadCloser) io.ReadCloser {
 // brokenOff returns the status and the words for a body that err has ended.
 func brokenOff(err error) (status int, detail string) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return http.StatusRequestTimeout, "the body of the request did not arrive in time"
+		return http.StatusRequestTimeout, "the request body did not arrive in time"
 	}
-	return http.StatusBadRequest, "the body of the request did not arrive"
+	return http.StatusBadRequest, "the request body is incomplete"
 }
 
 // late reports whether the client was silent for too long in the middle of the body.

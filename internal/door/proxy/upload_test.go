@@ -168,7 +168,7 @@ func TestBodiesThatStandStill(t *testing.T) {
 				if took < row.from || took > row.to {
 					t.Errorf("%s, %s: answered %s after %s, want from %s to %s", protocol, row.name, got, took, row.from, row.to)
 				}
-				if blamed := strings.Contains(log.String(), "upstream failed"); blamed != (row.want == "502") {
+				if blamed := strings.Contains(log.String(), "upstream request failed"); blamed != (row.want == "502") {
 					t.Errorf("%s, %s: the log says %s", protocol, row.name, &log)
 				}
 			})

@@ -100,7 +100,7 @@ func (p *Proxy) Waiting() int { return int(p.room.waiting.Load()) }
 // place is freed, the request is answered and wait reports false.
 func (p *Proxy) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict) bool {
 	ctx := r.Context()
-	detail, retry := "given up while waiting for its turn", time.Second
+	detail, retry := "interrupted while waiting for its turn", time.Second
 	if p.room.enter() {
 		came := p.room.stay(ctx, v.Delay, p.options.Clock)
 		p.room.leave()
@@ -108,7 +108,7 @@ func (p *Proxy) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict) 
 			return true
 		}
 	} else {
-		detail, retry = "too many requests wait here already", v.Delay
+		detail, retry = "too many requests are waiting", v.Delay
 	}
 	verdict.Leave(ctx, p.options.Engine, p.options.Logger, v, p.options.Clock().UnixMicro())
 	w.Header().Set("Retry-After", strconv.FormatInt(max(answer.Seconds(retry), 1), 10))

@@ -58,12 +58,12 @@ func (c *conn) checkMany(ctx context.Context) {
 	text := string(c.in[c.start : c.start+args[len(args)-1].end()])
 	for i := 1; i < len(args); {
 		if len(c.checks) == described.MaxChecks {
-			c.failChecks(fmt.Sprintf("ERR at most %d checks", described.MaxChecks))
+			c.failChecks(fmt.Sprintf("ERR at most %d checks are allowed", described.MaxChecks))
 			return
 		}
 		count, ok := integer(c.arg(i))
 		if !ok || count < 1 || count > int64(len(args)-i-1) {
-			c.failChecks(fmt.Sprintf("ERR check %d: '%s' is not the number of its arguments: %d follow, the first of them the domain",
+			c.failChecks(fmt.Sprintf("ERR check %d: '%s' is not a valid argument count (arguments left: %d)",
 				len(c.checks)+1, clipped(c.arg(i)), len(args)-i-1))
 			return
 		}
@@ -122,7 +122,7 @@ func (c *conn) read(q *verdict.Check, text string, args []span) error {
 		q.Cost, next = cost, 2
 	}
 	if len(args)-next > 2*described.MaxAttributes {
-		return fmt.Errorf("at most %d attributes", described.MaxAttributes)
+		return fmt.Errorf("at most %d attributes are allowed", described.MaxAttributes)
 	}
 	for ; next < len(args); next += 2 {
 		if err := c.attribute(q, at(next), at(next+1)); err != nil {
@@ -148,7 +148,7 @@ func (c *conn) attribute(q *verdict.Check, name, value string) error {
 		}
 	}
 	if _, twice := q.Attribute(a); twice {
-		return fmt.Errorf("attribute '%s' is there twice", clipped([]byte(name)))
+		return fmt.Errorf("duplicate attribute '%s'", clipped([]byte(name)))
 	}
 	if must := q.Add(a, value, c.server.options.Clients); must != "" {
 		return fmt.Errorf("%s %s, not '%s'", a, must, clipped([]byte(value)))

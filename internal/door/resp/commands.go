@@ -32,9 +32,9 @@ func (m *command) takes(n int) bool {
 func table() []*command {
 	list := []*command{
 		{name: "cl.throttle", arity: -1, keyed: true, writing: true, run: (*conn).throttle, since: "0.1.0", summary: "Takes from a token bucket: key max_burst count period [quantity]"},
-		{name: "hg.check", arity: -2, writing: true, decides: true, gathers: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Take) }, summary: "Asks whether a request may pass: domain [cost] [attribute value ...]"},
-		{name: "hg.peek", arity: -2, decides: true, gathers: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Peek) }, summary: "Asks as HG.CHECK does, and charges nothing"},
-		{name: "hg.mcheck", arity: -3, writing: true, decides: true, since: "0.1.0", run: (*conn).checkMany, summary: "Asks about several requests, each by itself: (count domain [cost] [attribute value ...])..."},
+		{name: "hg.check", arity: -2, writing: true, decides: true, gathers: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Take) }, summary: "Checks whether a request is allowed: domain [cost] [attribute value ...]"},
+		{name: "hg.peek", arity: -2, decides: true, gathers: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Peek) }, summary: "Like HG.CHECK, but charges nothing"},
+		{name: "hg.mcheck", arity: -3, writing: true, decides: true, since: "0.1.0", run: (*conn).checkMany, summary: "Checks several requests independently: (count domain [cost] [attribute value ...])..."},
 	}
 	list = append(list, settleCommands()...)
 	list = append(list, sessionCommands()...)
@@ -84,7 +84,7 @@ func (c *conn) dispatch(ctx context.Context) {
 
 // overloaded is the answer of a process that is short of memory. Clients of Redis
 // know BUSY as an error that passes.
-const overloaded = "BUSY overloaded, this process is short of memory"
+const overloaded = "BUSY overloaded, this server is short of memory"
 
 // busy reports whether commands that decide are to be refused.
 func (c *conn) busy() bool {
@@ -164,7 +164,7 @@ func (c *conn) unknown() string {
 // commandCommand returns COMMAND, by which clients ask what there is.
 func commandCommand() *command {
 	return &command{
-		name: "command", arity: -1, since: "0.1.0", summary: "Tells about the commands there are",
+		name: "command", arity: -1, since: "0.1.0", summary: "Describes the commands",
 		run: func(c *conn, _ context.Context) { c.describe(c.server.listed) },
 		subs: []*command{
 			{name: "count", arity: 2, run: func(c *conn, _ context.Context) { c.integer(int64(len(c.server.listed))) }},

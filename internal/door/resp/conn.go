@@ -310,7 +310,7 @@ type batch struct {
 }
 
 // noMemory is what is answered to a command that there is no room for.
-const noMemory = "ERR no memory for so large a command, too many are being received"
+const noMemory = "ERR too many large commands are being received; try again"
 
 // large is what a large command takes of Options.Buffers while it arrives.
 type large struct {

@@ -41,7 +41,7 @@ func open(p *door.Process) *served {
 		// A health check that is set up wrong, or a page in a browser.
 		Misled: func(remote net.Addr) {
 			if told.Passes(p.Clock()) {
-				p.Logger.Warn("HTTP at the door of the Redis protocol, connection closed, which is told once a minute",
+				p.Logger.Warn("HTTP request on the Redis protocol port: connection closed (logged once a minute)",
 					"door", p.Name, "remote", remote.String(), "closed", s.Stats().Misled)
 			}
 		},
@@ -60,10 +60,10 @@ func (s *served) Descriptors() int64 {
 
 // describe has the metrics tell what the server counts.
 func (s *served) describe() {
-	open := s.Gauge("headgate_resp_connections", "Connections of the Redis protocol that are open.")
-	ever := s.Counter("headgate_resp_connections_total", "Connections of the Redis protocol, by what became of them.", "result")
-	commands := s.Counter("headgate_resp_commands_total", "Commands of the Redis protocol that were answered.")
-	throttle := s.Counter("headgate_resp_throttle_total", "What CL.THROTTLE answered; it has no rules.", "outcome")
+	open := s.Gauge("headgate_resp_connections", "Open Redis protocol connections.")
+	ever := s.Counter("headgate_resp_connections_total", "Redis protocol connections, by result: accepted, evicted (closed to make room for another), rejected (no capacity) or http (spoke HTTP and was closed).", "result")
+	commands := s.Counter("headgate_resp_commands_total", "Redis protocol commands answered.")
+	throttle := s.Counter("headgate_resp_throttle_total", "CL.THROTTLE decisions, by outcome. They do not depend on rules.", "outcome")
 	s.Ask(func(out chan<- prometheus.Metric) {
 		n := s.Stats()
 		open(out, float64(n.Connections))
@@ -97,6 +97,6 @@ func section() config.Section {
 			config.Duration("resp.idle_timeout", func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0),
 		},
 		Asks: "resp.password", Asked: func(c *config.Config) bool { return config.Own[Settings](c).Password != "" },
-		Guard: &config.Guarded{Secret: "password", Use: "speak the Redis protocol", Certificates: true},
+		Guard: &config.Guarded{Secret: "password", Use: "use the Redis protocol", Certificates: true},
 	}
 }

@@ -31,7 +31,7 @@ func TestManyArgumentsShareMemory(t *testing.T) {
 	}
 	for _, w := range conns {
 		switch got := w.answer(); {
-		case strings.HasPrefix(got, "-ERR no memory"):
+		case strings.HasPrefix(got, "-ERR too many large commands"):
 			refused++
 		case !strings.HasPrefix(got, "-ERR unknown command"):
 			t.Errorf("%.60s", got)
@@ -83,7 +83,7 @@ func TestSlowCommandsMakeRoom(t *testing.T) {
 		if strings.HasPrefix(got, `"yyy`) {
 			break
 		}
-		if !strings.HasPrefix(got, "-ERR no memory") || time.Since(begun) > patience/2 {
+		if !strings.HasPrefix(got, "-ERR too many large commands") || time.Since(begun) > patience/2 {
 			t.Fatalf("%.60s", got)
 		}
 	}
@@ -91,7 +91,7 @@ func TestSlowCommandsMakeRoom(t *testing.T) {
 	for _, w := range slow {
 		w.send(strings.Repeat("x", 50_000) + "\r\nPING\r\n")
 		switch got := w.answer(); {
-		case strings.HasPrefix(got, "-ERR no memory"):
+		case strings.HasPrefix(got, "-ERR too many large commands"):
 			refused++
 		case !strings.HasPrefix(got, `"xxx`):
 			t.Errorf("%.60s", got)

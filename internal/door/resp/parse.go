@@ -141,7 +141,7 @@ func (p *parser) header(in []byte) (int, status) {
 	case p.stranger && count > strangerArgs:
 		return 0, p.fail("unauthenticated multibulk length")
 	case count > int64(p.bounds.args):
-		p.exceed("the command has %d arguments, the most is %d", count, p.bounds.args)
+		p.exceed("the command has %d arguments, at most %d are allowed", count, p.bounds.args)
 	}
 	p.left = int(max(count, 0))
 	return n, complete
@@ -208,7 +208,7 @@ func (p *parser) bulkHeader(in []byte) status {
 	case p.stranger && size > int64(strangerCommand-p.pos):
 		return p.fail("unauthenticated bulk length")
 	case size > int64(p.bounds.bulk):
-		p.exceed("an argument has %d bytes, the most is %d", size, p.bounds.bulk)
+		p.exceed("an argument has %d bytes, at most %d are allowed", size, p.bounds.bulk)
 	case p.pos+n+int(size) > p.bounds.command:
 		p.exceed("the command has more than %d bytes", p.bounds.command)
 	}
@@ -288,7 +288,7 @@ func (p *parser) inline(in []byte) (int, status) {
 		if len(p.args) >= p.bounds.args {
 			p.exceed("the command has more than %d arguments", p.bounds.args)
 		} else if size := int(arg.to - arg.from); size > p.bounds.bulk {
-			p.exceed("an argument has %d bytes, the most is %d", size, p.bounds.bulk)
+			p.exceed("an argument has %d bytes, at most %d are allowed", size, p.bounds.bulk)
 		} else if !p.over {
 			p.args = append(p.args, arg)
 		}

@@ -66,10 +66,10 @@ func TestParse(t *testing.T) {
 		{"*+1\r\n$+1\r\na\r\n", "\"a\" .\n"},
 		{"*00000000001\r\n$0000000001\r\na\r\n", "\"a\" .\n"},
 		// They exceed our bounds, but what follows is understood.
-		{"*2\r\n$65\r\n" + long + "\r\n$1\r\na\r\nPING\r\n", "ERR an argument has 65 bytes, the most is 64.\n\"PING\" .\n"},
-		{"*9\r\n" + many + "PING\r\n", "ERR the command has 9 arguments, the most is 8.\n\"PING\" .\n"},
+		{"*2\r\n$65\r\n" + long + "\r\n$1\r\na\r\nPING\r\n", "ERR an argument has 65 bytes, at most 64 are allowed.\n\"PING\" .\n"},
+		{"*9\r\n" + many + "PING\r\n", "ERR the command has 9 arguments, at most 8 are allowed.\n\"PING\" .\n"},
 		{"*5\r\n" + strings.Repeat("$64\r\n"+long[1:]+"\r\n", 5) + "PING\r\n", "ERR the command has more than 256 bytes.\n\"PING\" .\n"},
-		{long + "\r\nPING\r\n", "ERR an argument has 65 bytes, the most is 64.\n\"PING\" .\n"},
+		{long + "\r\nPING\r\n", "ERR an argument has 65 bytes, at most 64 are allowed.\n\"PING\" .\n"},
 		{strings.Repeat("a ", 9) + "\r\nPING\r\n", "ERR the command has more than 8 arguments.\n\"PING\" .\n"},
 		// After these nobody knows where a command begins.
 		{"*1000000000\r\n", "ERR Protocol error: invalid multibulk length"},

@@ -22,13 +22,13 @@ const (
 func sessionCommands() []*command {
 	const since = "0.1.0"
 	return []*command{
-		{name: "ping", arity: -1, run: (*conn).ping, since: since, summary: "Answers PONG, or the message"},
-		{name: "echo", arity: 2, run: func(c *conn, _ context.Context) { c.bulk(c.text(1)) }, since: since, summary: "Answers the message"},
-		{name: "hello", arity: -1, stranger: true, run: (*conn).hello, since: since, summary: "Changes the protocol: [2|3 [AUTH user password] [SETNAME name]]"},
-		{name: "auth", arity: -2, stranger: true, run: (*conn).auth, since: since, summary: "Gives the password: [user] password"},
+		{name: "ping", arity: -1, run: (*conn).ping, since: since, summary: "Returns PONG, or the message"},
+		{name: "echo", arity: 2, run: func(c *conn, _ context.Context) { c.bulk(c.text(1)) }, since: since, summary: "Returns the message"},
+		{name: "hello", arity: -1, stranger: true, run: (*conn).hello, since: since, summary: "Switches the protocol: [2|3 [AUTH user password] [SETNAME name]]"},
+		{name: "auth", arity: -2, stranger: true, run: (*conn).auth, since: since, summary: "Authenticates the connection: [user] password"},
 		{name: "select", arity: 2, run: (*conn).selectDatabase, since: since, summary: "Selects database 0, the only one"},
-		{name: "info", arity: -1, run: (*conn).info, since: since, summary: "Tells about the server"},
-		{name: "reset", arity: 1, stranger: true, run: (*conn).reset, since: since, summary: "Forgets what the connection has set"},
+		{name: "info", arity: -1, run: (*conn).info, since: since, summary: "Describes the server"},
+		{name: "reset", arity: 1, stranger: true, run: (*conn).reset, since: since, summary: "Resets the connection"},
 		{name: "quit", arity: -1, stranger: true, run: func(c *conn, _ context.Context) {
 			c.ok()
 			c.closing = true
@@ -234,7 +234,7 @@ func (c *conn) rename(name string) {
 func clientCommand() *command {
 	answerOK := func(c *conn, _ context.Context) { c.ok() }
 	return &command{
-		name: "client", arity: -2, since: "0.1.0", summary: "Names connections and tells about them",
+		name: "client", arity: -2, since: "0.1.0", summary: "Names and lists connections",
 		run: func(*conn, context.Context) {}, // there is always a subcommand
 		subs: []*command{
 			{name: "id", arity: 2, run: func(c *conn, _ context.Context) { c.integer(c.id) }},

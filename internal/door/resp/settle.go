@@ -14,11 +14,11 @@ import (
 func settleCommands() []*command {
 	const since = "0.2.0"
 	return []*command{
-		{name: "hg.release", arity: 2, writing: true, since: since, run: (*conn).release, summary: "Gives back what a lease of HG.CHECK holds: lease"},
-		{name: "hg.renew", arity: 2, writing: true, since: since, run: (*conn).renew, summary: "Makes a lease last from now on, and answers its new name: lease"},
-		{name: "hg.reserve", arity: -3, writing: true, decides: true, since: since, run: (*conn).reserve, summary: "Asks as HG.CHECK does, the cost being an estimate: ttl_ms domain [cost] [attribute value ...]"},
-		{name: "hg.commit", arity: 3, writing: true, since: since, run: (*conn).commit, summary: "Settles a reservation at what the request has cost: reservation cost"},
-		{name: "hg.cancel", arity: 2, writing: true, since: since, run: (*conn).cancel, summary: "Gives back what a reservation has taken: reservation"},
+		{name: "hg.release", arity: 2, writing: true, since: since, run: (*conn).release, summary: "Releases the slots that a lease holds: lease"},
+		{name: "hg.renew", arity: 2, writing: true, since: since, run: (*conn).renew, summary: "Renews a lease and returns its new name: lease"},
+		{name: "hg.reserve", arity: -3, writing: true, decides: true, since: since, run: (*conn).reserve, summary: "Like HG.CHECK, but with an estimated cost: ttl_ms domain [cost] [attribute value ...]"},
+		{name: "hg.commit", arity: 3, writing: true, since: since, run: (*conn).commit, summary: "Settles a reservation at its actual cost: reservation cost"},
+		{name: "hg.cancel", arity: 2, writing: true, since: since, run: (*conn).cancel, summary: "Cancels a reservation and refunds its cost: reservation"},
 	}
 }
 
@@ -54,7 +54,7 @@ func (c *conn) reserve(ctx context.Context) {
 	most := engine.MaxReservation.Milliseconds()
 	ttl, ok := integer(c.arg(1))
 	if !ok || ttl < 1 || ttl > most {
-		c.fail(fmt.Sprintf("ERR '%s' is not a time to settle from 1 to %d ms", clipped(c.arg(1)), most))
+		c.fail(fmt.Sprintf("ERR '%s' is not a ttl_ms from 1 to %d", clipped(c.arg(1)), most))
 		return
 	}
 	text := string(c.in[c.start : c.start+c.parser.args[len(c.parser.args)-1].end()])
@@ -109,7 +109,7 @@ func (c *conn) tokenFailed(ctx context.Context, err error) bool {
 	case verdict.Settled:
 		return false
 	case verdict.NotOurs:
-		c.fail("ERR this is no lease or reservation that was given here, or it is damaged")
+		c.fail("ERR unknown lease or reservation: it was not issued by this server, or is damaged")
 	case verdict.Unanswered:
 		c.fail("TRYAGAIN the store does not answer")
 	case verdict.Broken:

@@ -43,8 +43,8 @@ func TestLeases(t *testing.T) {
 		{"HG.RELEASE " + first, "1"},
 		{"HG.RELEASE " + first, "0"},
 		{"HG.RENEW " + first, "nil"},
-		{"HG.RELEASE " + first[:20], "-ERR this is no lease or reservation that was given here, or it is damaged"},
-		{"HG.COMMIT " + second + " 1", "-ERR this is no lease or reservation that was given here, or it is damaged"},
+		{"HG.RELEASE " + first[:20], "-ERR unknown lease or reservation: it was not issued by this server, or is damaged"},
+		{"HG.COMMIT " + second + " 1", "-ERR unknown lease or reservation: it was not issued by this server, or is damaged"},
 	} {
 		if got := other.do(row[0]); got != row[1] {
 			t.Errorf("row %d, %s\n got %s\nwant %s", i, row[0], got, row[1])
@@ -83,9 +83,9 @@ func TestReservations(t *testing.T) {
 		{left, `[1 "tokens" 100 45 `},
 		{"HG.COMMIT " + second + " 90", `["done" 1]`}, // more than there is
 		{left, `[0 "tokens" 100 0 `},
-		{"HG.RELEASE " + third, "-ERR this is no lease"},
+		{"HG.RELEASE " + third, "-ERR unknown lease"},
 		{"HG.COMMIT " + third + " -1", "-ERR '-1' is not a cost"},
-		{"HG.RESERVE 0 api path /chat", "-ERR '0' is not a time to settle"},
+		{"HG.RESERVE 0 api path /chat", "-ERR '0' is not a ttl_ms"},
 	} {
 		if got := w.do(row[0]); !strings.HasPrefix(got, row[1]) {
 			t.Errorf("row %d, %s\n got %s\nwant %s", i, row[0], got, row[1])

@@ -20,8 +20,8 @@ const (
 )
 
 var (
-	errText   = errors.New("a text is not UTF-8")
-	errNumber = errors.New("a field has a number that none can have")
+	errText   = errors.New("a string is not valid UTF-8")
+	errNumber = errors.New("invalid field number")
 )
 
 // field is one field of a message as it stands on the wire: a number for

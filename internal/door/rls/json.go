@@ -46,7 +46,7 @@ func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request, bodies *answ
 	defer s.room.Leave(taken)
 	var request envoy.RateLimitRequest
 	if err := protojson.Unmarshal(in.Bytes, &request); err != nil {
-		answer.Problem(w, http.StatusBadRequest, "the body is no RateLimitRequest: "+err.Error())
+		answer.Problem(w, http.StatusBadRequest, "the body is not a valid RateLimitRequest: "+err.Error())
 		return
 	}
 	wire, err := proto.Marshal(&request)
@@ -72,12 +72,12 @@ func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request, bodies *answ
 func (c *call) writeJSON(w http.ResponseWriter) {
 	var response envoy.RateLimitResponse
 	if err := proto.Unmarshal(c.out, &response); err != nil {
-		answer.Problem(w, http.StatusInternalServerError, "the answer cannot be encoded")
+		answer.Problem(w, http.StatusInternalServerError, "the response could not be encoded")
 		return
 	}
 	body, err := protojson.Marshal(&response)
 	if err != nil {
-		answer.Problem(w, http.StatusInternalServerError, "the answer cannot be encoded")
+		answer.Problem(w, http.StatusInternalServerError, "the response could not be encoded")
 		return
 	}
 	for _, h := range response.GetResponseHeadersToAdd() {

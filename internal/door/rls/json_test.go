@@ -28,7 +28,7 @@ func TestJSON(t *testing.T) {
 		{ann, 429, "OVER_LIMIT"},
 		{`{"domain":"api","descriptors":[{"entries":[{"key":"none"}]}]}`, 200, "OK"},
 		{`{"domain":"other","descriptors":[{}]}`, 200, "OK"},
-		{``, 400, "no RateLimitRequest"},
+		{``, 400, "not a valid RateLimitRequest"},
 		{`{}`, 400, "domain must not be empty"},
 		{`{"domain":"api"}`, 400, "descriptor list must not be empty"},
 		{`{"domain":"api","descriptors":[{"limit":{"requestsPerUnit":5}}]}`, 400, "unit is not set"},

@@ -230,8 +230,8 @@ func Of(p *door.Process) *Service {
 // collector tells what large requests take.
 func (s *Service) collector() prometheus.Collector {
 	c := &metrics.Asked{}
-	answering := c.Gauge("headgate_grpc_answering_bytes", "Bytes that large requests of gRPC and POST /json take while they are answered, estimated.")
-	refused := c.Counter("headgate_grpc_refused_total", "Large requests of gRPC and POST /json that were refused, as others took all of the memory for them for 5 s, or whose caller went away before.")
+	answering := c.Gauge("headgate_grpc_answering_bytes", "Estimated memory used by large gRPC and POST /json requests in progress, in bytes.")
+	refused := c.Counter("headgate_grpc_refused_total", "Large gRPC and POST /json requests refused because no memory became free within 5 seconds, or whose caller left first.")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		answering(out, float64(s.room.Held()))
 		refused(out, float64(s.room.Refused()))

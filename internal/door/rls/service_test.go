@@ -165,14 +165,14 @@ func TestLimitWithoutUnitIsAnError(t *testing.T) {
 		says string
 	}{
 		{"unset", limited(5, typev3.RateLimitUnit_UNKNOWN, descriptor("a", "b")), "unit is not set"},
-		{"unknown", limited(5, 99, descriptor("a", "b")), "unit 99 is not known"},
-		{"negative", limited(5, -1, descriptor("a", "b")), "unit -1 is not known"},
+		{"unknown", limited(5, 99, descriptor("a", "b")), "unknown limit.unit 99"},
+		{"negative", limited(5, -1, descriptor("a", "b")), "unknown limit.unit -1"},
 		{"empty", &common.RateLimitDescriptor{Limit: &common.RateLimitDescriptor_RateLimitOverride{}}, "unit is not set"},
 		{"no periods", func() *common.RateLimitDescriptor {
 			d := limited(5, typev3.RateLimitUnit_HOUR, descriptor("a", "b"))
 			d.Limit.UnitMultiplier = wrapperspb.UInt32(0)
 			return d
-		}(), "unit_multiplier is 0"},
+		}(), "unit_multiplier must not be 0"},
 		{"a century", func() *common.RateLimitDescriptor {
 			d := limited(5, typev3.RateLimitUnit_YEAR, descriptor("a", "b"))
 			d.Limit.UnitMultiplier = wrapperspb.UInt32(100)

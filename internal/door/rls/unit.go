@@ -82,9 +82,9 @@ func (o *override) rule(domain string, compat rules.Compat) (*rules.Rule, error)
 	case o.unit == 0:
 		return nil, errNoUnit
 	case u.length == 0:
-		return nil, fmt.Errorf("limit.unit %d is not known", o.unit)
+		return nil, fmt.Errorf("unknown limit.unit %d", o.unit)
 	case o.hasMultiplier && o.multiplier == 0:
-		return nil, errors.New("limit.unit_multiplier is 0")
+		return nil, errors.New("limit.unit_multiplier must not be 0")
 	}
 	n, times := int64(o.requests), int64(max(o.multiplier, 1))
 	if times > int64(headgate.MaxPeriod/u.length) {

@@ -102,8 +102,8 @@ func (d *Doors) divide() {
 		poor = poor || part < c.Want && (c.Chosen || part < wellOff)
 	}
 	if poor {
-		d.Logger.Warn("the limit of file descriptors is too small, the doors take fewer connections",
-			append(said, "wanted", wanted, "hint", "raise it: LimitNOFILE= of systemd, ulimit -Hn of a shell, --ulimit nofile of docker")...)
+		d.Logger.Warn("file descriptor limit is too low: fewer connections will be accepted",
+			append(said, "wanted", wanted, "hint", "raise it with LimitNOFILE= (systemd), ulimit -Hn (shell) or --ulimit nofile (Docker)")...)
 		return
 	}
 	d.Logger.Info("file descriptors", said...)
@@ -172,10 +172,10 @@ func (d *Doors) tooBusy() bool { return d.Sheds(overload.Connection) }
 // Describe adds what there is to tell of the doors to the metrics: connections,
 // memory that callers keep, what runs short, and what was shed.
 func (d *Doors) Describe(c *metrics.Asked) {
-	level := c.Gauge("headgate_overload_level", "What is shed: 0 nothing, 1 extras, 2 new connections too, 3 requests too.")
-	pressure := c.Gauge("headgate_overload_pressure", "How much of a resource is in use; 1 is all.", "resource")
-	shed := c.Counter("headgate_overload_shed_total", "What was refused to stay alive.", "load")
-	limit := c.Gauge("headgate_connections_max", "How many connections a door has room for.", "door")
+	level := c.Gauge("headgate_overload_level", "Overload level: 0 nothing is refused, 1 explanations and live views are, 2 new connections too, 3 requests too.")
+	pressure := c.Gauge("headgate_overload_pressure", "Share of a resource in use, from 0 to 1, by resource.", "resource")
+	shed := c.Counter("headgate_overload_shed_total", "Work refused because of overload, by load: extra (explanations and live views), connection or request.", "load")
+	limit := c.Gauge("headgate_connections_max", "Maximum number of open connections, by door.", "door")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		if d.load != nil {
 			level(out, float64(d.load.Level()))
@@ -188,9 +188,9 @@ func (d *Doors) Describe(c *metrics.Asked) {
 			limit(out, float64(part), name)
 		}
 	})
-	wrong := c.Counter("headgate_auth_failures_total", "Wrong tokens and passwords.", "door")
-	held := c.Gauge("headgate_room_bytes", "Bytes of large requests that are arriving; at api and admin also all that connections of HTTP/2 keep.", "door")
-	ended := c.Counter("headgate_room_evicted_total", "Large requests that were refused, or connections of HTTP/2 that were closed, since they had kept memory for long that others needed.", "door")
+	wrong := c.Counter("headgate_auth_failures_total", "Attempts with a wrong token or password, by door.", "door")
+	held := c.Gauge("headgate_room_bytes", "Memory held by large requests being received, in bytes, by door; for api and admin, by HTTP/2 connections too.", "door")
+	ended := c.Counter("headgate_room_evicted_total", "Large requests refused and HTTP/2 connections closed because they held memory for too long, by door.", "door")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		for _, k := range d.kinds {
 			if k.wrong != nil {
@@ -208,10 +208,10 @@ func (d *Doors) Describe(c *metrics.Asked) {
 // describeConnections tells of connections where the listener bounds and counts
 // them.
 func (d *Doors) describeConnections(c *metrics.Asked) {
-	open := c.Gauge("headgate_connections", "Connections that are open.", "door")
-	ever := c.Counter("headgate_connections_total", "Connections, by what became of them.", "door", "result")
-	failed := c.Counter("headgate_accept_errors_total", "Connections that could not be accepted, for want of file descriptors or so.", "door")
-	refused := c.Counter("headgate_client_connections_refused_total", "Connections that were closed since their client had too many.", "door")
+	open := c.Gauge("headgate_connections", "Open connections, by door.", "door")
+	ever := c.Counter("headgate_connections_total", "Connections, by door and result: accepted, evicted (closed to make room for another) or rejected (no capacity).", "door", "result")
+	failed := c.Counter("headgate_accept_errors_total", "Connections that could not be accepted, for example for lack of file descriptors, by door.", "door")
+	refused := c.Counter("headgate_client_connections_refused_total", "Connections closed because their client had too many, by door.", "door")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		for _, o := range d.open {
 			if o.watched != nil {

@@ -26,7 +26,7 @@ func (d *Doors) Listen(ctx context.Context) error {
 		}
 		err := d.listen(ctx, k, k.set.Address)
 		if k.Operators && d.OperatorsMayMove && k.set.Address == k.set.Default && errors.Is(err, syscall.EADDRINUSE) {
-			d.Logger.Warn("another process has the usual address of the admin door, so it is on a free port", "usual", k.set.Address)
+			d.Logger.Warn("default admin address is in use, using a free port", "usual", k.set.Address)
 			err = d.listen(ctx, k, "127.0.0.1:0")
 		}
 		if err != nil {
@@ -127,7 +127,7 @@ func (d *Doors) namesClients(name string, l net.Listener) net.Listener {
 				d.Logger.Debug("connection refused", "door", name, "peer", peer.String(), "err", err)
 				return
 			}
-			d.Logger.Warn("connection refused; others within a minute are told at level debug",
+			d.Logger.Warn("connection refused; further ones within a minute are logged at debug level",
 				"door", name, "peer", peer.String(), "err", err)
 		},
 	})
@@ -150,9 +150,9 @@ func (d *Doors) boundsClients(o *openDoor, l net.Listener) net.Listener {
 		Max: most, Client: d.countedClient,
 		Refused: func(client netip.Prefix) {
 			if told.Passes(d.Clock()) {
-				log.Warn("a client has too many connections, further ones are closed", "client", client.String(), "max", most,
-					"refused", o.clients.Refused(), "hint", "if many clients share this address, as behind a load balancer, "+
-						"name it in trusted_proxies, or raise "+o.Name+".max_connections_per_client")
+				log.Warn("too many connections from one client, further ones are closed", "client", client.String(), "max", most,
+					"refused", o.clients.Refused(), "hint", "if many clients share this address, for example behind a load balancer, "+
+						"add it to trusted_proxies or raise "+o.Name+".max_connections_per_client")
 			}
 		},
 	})
@@ -214,16 +214,16 @@ func (e *ListenError) Unwrap() error { return e.Err }
 func (e *ListenError) Hint() string {
 	var errno syscall.Errno
 	if !errors.As(e.Err, &errno) {
-		return "write host:port, such as 127.0.0.1:8080"
+		return "use host:port, such as 127.0.0.1:8080"
 	}
 	switch errno {
 	case syscall.EADDRINUSE:
 		if e.Other != "" {
-			return fmt.Sprintf("%s and %s are one address: give each its own, or let API, gRPC and the Redis protocol share listen.shared", e.Other, e.Setting)
+			return fmt.Sprintf("%s and %s are the same address: give each its own, or use listen.shared to serve the API, gRPC and the Redis protocol on one port", e.Other, e.Setting)
 		}
-		return "another process listens there: stop it, or choose another address"
+		return "another process is using this address: stop it or choose another address"
 	case syscall.EACCES, syscall.EPERM:
-		return "ports below 1024 need a privilege (CAP_NET_BIND_SERVICE); choose a higher one"
+		return "ports below 1024 require CAP_NET_BIND_SERVICE: choose a higher port"
 	case syscall.EADDRNOTAVAIL:
 		return "this machine does not have that address"
 	}

@@ -120,7 +120,7 @@ func New(o Options) (*Doors, error) {
 	if closed {
 		last := len(keys) - 1
 		return nil, &config.SourceError{
-			Source: "configuration", Message: "every door is closed", Hint: "set " + strings.Join(keys[:last], ", ") + " or " + keys[last],
+			Source: "configuration", Message: "every listener is off", Hint: "set " + strings.Join(keys[:last], ", ") + " or " + keys[last],
 		}
 	}
 	return d, d.loadCertificates()

@@ -94,7 +94,7 @@ func Refusal(v *engine.Verdict, policies []answer.Policy, dialect answer.Dialect
 func Refuse(w http.ResponseWriter, r *http.Request, v *engine.Verdict, told answer.Refusal) {
 	on := &v.Rule.OnLimit
 	if on.Action == rules.ShadowBan { // refused all the same, as the store did not answer
-		answer.Problem(w, http.StatusServiceUnavailable, "the service cannot answer at the moment")
+		answer.Problem(w, http.StatusServiceUnavailable, "the service is temporarily unavailable")
 		return
 	}
 	answer.Postpone(told.Policies, on.Jitter.Extra)
@@ -106,7 +106,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, v *engine.Verdict, told answ
 func (a *Asker) Lease(ctx context.Context, v *engine.Verdict) string {
 	token, err := a.Engine.LeaseToken(ctx, v)
 	if err != nil && a.Engine.WarnsOfToken(v) {
-		a.Logger.WarnContext(ctx, "no token for a lease: it ends by itself, which is told once a minute", "err", err)
+		a.Logger.WarnContext(ctx, "lease token not created, the lease will expire on its own (logged once a minute)", "err", err)
 	}
 	return token
 }
@@ -131,16 +131,16 @@ func (a *Asker) WhyUnsettled(ctx context.Context, err error) Unsettled {
 	case errors.Is(err, engine.ErrBadToken):
 		return NotOurs
 	case errors.Is(err, headgate.ErrUnavailable):
-		a.Logger.DebugContext(ctx, "token not settled", "err", err)
+		a.Logger.DebugContext(ctx, "lease or reservation not settled", "err", err)
 		return Unanswered
 	}
-	a.Logger.ErrorContext(ctx, "token not settled", "err", err)
+	a.Logger.ErrorContext(ctx, "lease or reservation not settled", "err", err)
 	return Broken
 }
 
 // Leave frees the place in the queue of a request whose caller has gone.
 func Leave(ctx context.Context, e *engine.Engine, log *slog.Logger, v *engine.Verdict, at int64) {
 	if err := e.Undo(context.WithoutCancel(ctx), v, at); err != nil {
-		log.DebugContext(ctx, "place in the queue was not freed", "err", err)
+		log.DebugContext(ctx, "queue slot not freed", "err", err)
 	}
 }

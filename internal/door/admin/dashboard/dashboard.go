@@ -149,7 +149,7 @@ func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if plain == nil {
 		var err error
 		if plain, err = unzip(a.zipped); err != nil {
-			http.Error(w, "the file is damaged", http.StatusInternalServerError)
+			http.Error(w, "the file is corrupt", http.StatusInternalServerError)
 			return
 		}
 	}
