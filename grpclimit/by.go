@@ -13,12 +13,11 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 
-// Call is a call to be limited.
+// Call is a call to a limited method.
 type Call struct {
-	// Context is that of the call: of a server the incoming, of a client the
-	// outgoing one.
+	// Context is the incoming context on a server, the outgoing one on a client.
 	Context context.Context
-	// Method is its full name, such as /package.Service/Method.
+	// Method is the full name, such as /package.Service/Method.
 	Method string
 	// Message is the request; nil for a stream, whose messages come later.
 	Message any
@@ -35,10 +34,10 @@ func (c *Call) Metadata(key string) []string {
 	return metadata.ValueFromIncomingContext(c.Context, key)
 }
 
-// By says who makes a call: the key to count by, and false if the call does not
-// say. A By is an [Option]. All calls for which it returns false are counted
-// together. What makes a By of something that cannot be returns nil, which the
-// interceptors and [Validate] refuse.
+// By returns the key to count a call by, or false if the call has none. A By is an
+// [Option]. Calls for which it returns false are counted together. Functions that
+// make a By return nil for invalid arguments, which the interceptors and [Validate]
+// reject.
 type By func(*Call) (key string, ok bool)
 
 func (b By) apply(c *config) {
@@ -46,13 +45,13 @@ func (b By) apply(c *config) {
 	c.one.Key = b
 }
 
-// ByPeer counts by the address of the peer, without its port, IPv6 by its /64.
-// That is the address of a proxy, if there is one. It is the default of servers.
+// ByPeer counts by the peer's address without the port, IPv6 by /64. Behind a proxy
+// this is the proxy's address. It is the default for servers.
 func ByPeer() By {
 	resolver, err := client.New(client.Config{})
 	return func(c *Call) (string, bool) {
 		p, ok := peer.FromContext(c.Context)
-		if !ok || p.Addr == nil || err != nil { // the last cannot be: nothing was configured
+		if !ok || p.Addr == nil || err != nil { // the error cannot happen: nothing was configured
 			return "", false
 		}
 		text := p.Addr.String()
@@ -64,11 +63,10 @@ func ByPeer() By {
 	}
 }
 
-// ByMetadata counts by the value of a key of the metadata, such as an API key.
-// Of several values the first counts: let the handler read the same one.
-// Authorization counts by the token, whatever the scheme before it; what is neither
-// a scheme and a token nor a list of parameters counts as missing. It is nil if no
-// metadata can have the key.
+// ByMetadata counts by a metadata value, such as an API key. If there are several, the
+// first counts: your handler must read the same one. Authorization counts by the
+// token, whatever the scheme; a value that is neither a scheme and a token nor a list
+// of parameters counts as missing. It is nil if key is not a valid metadata key.
 func ByMetadata(key string) By {
 	key = strings.ToLower(key)
 	if !isKey(key) {
@@ -86,7 +84,7 @@ func ByMetadata(key string) By {
 	}
 }
 
-// isKey reports whether key can be one of metadata, or a pseudo header such as
+// isKey reports whether key is a valid metadata key or a pseudo header such as
 // :authority.
 func isKey(key string) bool {
 	key = strings.TrimPrefix(key, ":")
@@ -95,13 +93,13 @@ func isKey(key string) bool {
 	}) < 0
 }
 
-// ByMethod counts by the full name of the method.
+// ByMethod counts by the full method name.
 func ByMethod() By { return func(c *Call) (string, bool) { return c.Method, true } }
 
-// All counts all calls together. It is the default of clients.
+// All counts all calls together. It is the default for clients.
 func All() By { return func(*Call) (string, bool) { return "", true } }
 
-// Join counts by all parts together, such as key and method. Different parts
-// never give the same key; one that is missing counts as empty. It reports
-// false if all are missing. It is nil without parts, or if one is.
+// Join counts by all parts together, such as key and method. Different parts never
+// give the same key. A missing part counts as empty; if all are missing, it returns
+// false. It is nil without parts, or if a part is nil.
 func Join(parts ...By) By { return checks.Join(parts) }

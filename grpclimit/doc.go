@@ -1,6 +1,6 @@
-// Package grpclimit puts limits into gRPC: [UnaryServer] and [StreamServer]
-// are interceptors that limit the calls of a server, [UnaryClient] and
-// [StreamClient] make a client keep to a limit.
+// Package grpclimit adds rate limits to gRPC: [UnaryServer] and [StreamServer] are
+// interceptors that limit the calls of a server; [UnaryClient] and [StreamClient]
+// keep a client within a limit.
 //
 //	limiter := headgate.New(memory.New())
 //	limit := headgate.PerSecond(100).Burst(500)
@@ -10,14 +10,13 @@
 //		grpc.ChainStreamInterceptor(grpclimit.StreamServer(limiter, limit, byKey)),
 //	)
 //
-// A refusal is RESOURCE_EXHAUSTED with google.rpc.RetryInfo, which says when
-// the same call would pass, and google.rpc.QuotaFailure, which names the
-// limits; [RetryAfter] reads it. One because the store could not answer
-// (headgate.FailureDeny) is UNAVAILABLE.
+// A refusal is RESOURCE_EXHAUSTED with google.rpc.RetryInfo, which [RetryAfter]
+// reads, and google.rpc.QuotaFailure, which names the limits. It is UNAVAILABLE if
+// the store could not answer (headgate.FailureDeny).
 //
-// Of limits of headgate.Concurrent a call holds its places until it is over, a
-// stream until it ends, however that is.
+// With headgate.Concurrent, a call holds its slots until it ends, and a stream until
+// it is closed.
 //
-// Calls that do not say who they are share one count: leaving out a key never
-// leaves out the limit.
+// Calls that do not identify themselves share one count, so leaving out a key does
+// not avoid the limit.
 package grpclimit

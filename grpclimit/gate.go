@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/decide/checks"
 )
 
-// admit takes what c needs, all or nothing, and waits if it may. What it holds
-// has to be ended with the call. The error is a status of gRPC.
+// admit takes everything that c needs or nothing, and waits if [Wait] allows it. The
+// slots have to be ended with the call. The error is a gRPC status.
 func (g *gate) admit(c *Call) (places, error) {
 	if len(g.only) > 0 && !slices.Contains(g.only, c.Method) {
 		return places{}, nil
@@ -45,9 +45,8 @@ func (g *gate) admit(c *Call) (places, error) {
 	}
 }
 
-// turn waits for the turn of a call that was admitted at a time, in the queue of a
-// leaky bucket, and gives back what it has taken if the caller goes away. Who waits is
-// not under way, so places are taken then.
+// turn waits for the turn of a call in a leaky bucket and then takes its slots. If the
+// caller leaves, everything is refunded.
 func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate.Decision, asked time.Time) (places, error) {
 	var delay time.Duration
 	for _, d := range decisions {
@@ -74,13 +73,13 @@ func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate
 	return g.hold(ctx, ops, decisions), nil
 }
 
-// tooLate reports whether the caller's deadline is before a wait ends.
+// tooLate reports whether the caller's deadline is before the end of wait.
 func tooLate(ctx context.Context, wait time.Duration) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && time.Until(deadline) < wait //nolint:forbidigo // a context's deadline is on the real clock
 }
 
-// refusal is the error of a call that its limits refuse.
+// refusal returns the error for a refused call.
 func (g *gate) refusal(ops []headgate.Op, decisions []headgate.Decision) error {
 	quota := &errdetails.QuotaFailure{}
 	code, message, after := codes.ResourceExhausted, "rate limit exceeded", time.Duration(0)
@@ -114,8 +113,8 @@ func (g *gate) refusal(ops []headgate.Op, decisions []headgate.Decision) error {
 	return s.Err()
 }
 
-// RetryAfter returns after how long a call may be tried again, from the
-// google.rpc.RetryInfo of its error. It reports false for any other error.
+// RetryAfter returns when a call may be tried again, from the google.rpc.RetryInfo of
+// its error. It reports false for any other error.
 func RetryAfter(err error) (time.Duration, bool) {
 	s, ok := status.FromError(err)
 	if !ok || err == nil {
@@ -129,7 +128,7 @@ func RetryAfter(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// places are the leases that a call has taken of limits of headgate.Concurrent.
+// places are the leases of a call under limits of headgate.Concurrent.
 type places struct {
 	gate   *gate
 	ctx    context.Context //nolint:containedctx // of the call, whose values the release keeps
@@ -141,7 +140,7 @@ func (g *gate) hold(ctx context.Context, ops []headgate.Op, decisions []headgate
 	return places{g, ctx, g.limits.Keep(ops, func(i int) *headgate.Decision { return &decisions[i] })}
 }
 
-// end gives them back. A second end does nothing.
+// end releases them. Further calls do nothing.
 func (p *places) end() {
 	checks.Release(p.ctx, p.leases, func(err error) {
 		if p.gate.onError != nil {

@@ -9,11 +9,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// UnaryServer returns an interceptor that lets calls pass as limit allows,
-// counted by [ByPeer] unless an option says otherwise.
+// UnaryServer returns an interceptor that limits the calls of a server, counted by
+// [ByPeer] unless an option says otherwise.
 //
-// It panics if it is given no limiter, or an invalid limit, as all interceptors
-// do; see [Validate].
+// Like all interceptors here, it panics if its arguments are invalid; see [Validate].
 func UnaryServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.UnaryServerInterceptor {
 	g := newGate(limiter, limit, ByPeer(), options)
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -26,7 +25,7 @@ func UnaryServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Opt
 	}
 }
 
-// StreamServer is UnaryServer for streams. A stream is one call, however many
+// StreamServer is UnaryServer for streams. A stream counts as one call, however many
 // messages it has.
 func StreamServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.StreamServerInterceptor {
 	g := newGate(limiter, limit, ByPeer(), options)
@@ -40,10 +39,9 @@ func StreamServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Op
 	}
 }
 
-// UnaryClient returns an interceptor that keeps a client to limit, so that it
-// need not be refused: calls wait if [Wait] says so, and fail otherwise before
-// they are sent, as if the server had refused them. All calls are counted
-// together unless an option says otherwise.
+// UnaryClient returns an interceptor that keeps a client within a limit. Calls over it
+// wait if [Wait] allows it; otherwise they fail before they are sent, as if the server
+// had refused them. All calls are counted together unless an option says otherwise.
 func UnaryClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.UnaryClientInterceptor {
 	g := newGate(limiter, limit, All(), options)
 	g.client = true
@@ -67,7 +65,7 @@ func StreamClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Op
 			return nil, err
 		}
 		if len(held.leases) > 0 {
-			// It has ended when it has, not when it is open.
+			// The call ends when the stream does.
 			o = append(slices.Clip(o), grpc.OnFinish(func(error) { held.end() }))
 		}
 		stream, err := open(ctx, d, c, method, o...)

@@ -21,7 +21,7 @@ type option func(*config)
 
 func (o option) apply(c *config) { o(c) }
 
-// single is an option of which a second would replace the first.
+// single returns an option that may be given only once.
 func single(name string, o option) Option {
 	return option(func(c *config) {
 		c.one.Once(name)
@@ -29,7 +29,7 @@ func single(name string, o option) Option {
 	})
 }
 
-// config collects what the options of one limit say.
+// config collects the options of one limit.
 type config struct {
 	one checks.Options[*Call]
 
@@ -44,33 +44,32 @@ type also struct {
 	options []Option
 }
 
-// Name sets the limit's name in refusals; if not given it is that of
-// [headgate.Limit.Named], or "default". Limits of one name that share a store count
-// the same keys together, and keep their counts when their numbers change. Limits
-// without a name count together only if they are the same.
+// Name sets the limit's name in refusals. The default is that of
+// [headgate.Limit.Named], or "default". Limits with the same name and store share
+// their counts, and keep them when their numbers change. Unnamed limits share counts
+// only if they are identical.
 func Name(name string) Option {
 	return single("Name", func(c *config) { c.one.Name, c.one.Scope = name, name })
 }
 
-// Cost sets what a call takes instead of 1. Of cost 0 it passes if anything
-// would; of a negative one it is refused.
+// Cost sets the cost of a call; the default is 1. Cost 0 passes if anything would. A
+// negative cost is refused.
 func Cost(cost func(*Call) int64) Option {
 	return single("Cost", func(c *config) { c.one.Cost = cost })
 }
 
-// LimitBy lets each call have its own limit, such as that of its user's plan or of
-// its method. Calls for which it returns false have the limit that the interceptor
-// or [Also] was given. Make the limits once, not for every call. With a [Name], or
-// one of their own ([headgate.Limit.Named]), limits of one algorithm share the
-// count of a key. An invalid limit, or two of one name for one call, refuses it with
-// UNAVAILABLE, and [OnError] is told why; for no limit at all there is [headgate.Unlimited].
+// LimitBy sets a limit for each call, such as that of the user's plan or the method.
+// If it returns false, the limit of the interceptor or [Also] applies. Make the limits
+// once, not for every call. With a [Name] or [headgate.Limit.Named], limits of one
+// algorithm share a key's count. An invalid limit, or two with the same name for one
+// call, refuses it with UNAVAILABLE and calls [OnError]. For no limit, return
+// [headgate.Unlimited].
 func LimitBy(choose func(*Call) (headgate.Limit, bool)) Option {
 	return single("LimitBy", func(c *config) { c.one.LimitBy = choose })
 }
 
-// Methods limits only these methods, by their full names, such as
-// /package.Service/Method; there are no patterns. It holds for all limits of the
-// interceptor.
+// Methods restricts all limits of the interceptor to these methods, given by full
+// name, such as /package.Service/Method. Patterns are not supported.
 func Methods(names ...string) Option {
 	return option(func(c *config) {
 		checks.Some(&c.one.Given, "Methods", names)
@@ -78,33 +77,30 @@ func Methods(names ...string) Option {
 	})
 }
 
-// Wait holds a call back for at most d until it fits, instead of refusing it:
-// to pace a client, or to smooth the load of a server. It fails at once if it
-// would be later, or later than its deadline. When there is room again whoever
-// asks first has it. It is not for [headgate.Concurrent]: nobody knows when one of
-// those under way will end.
+// Wait holds a call back for up to d until it fits, instead of refusing it. It fails
+// at once if it would have to wait longer than d or its deadline. Calls do not queue:
+// when there is capacity again, the first call takes it. It does not work with
+// [headgate.Concurrent], since nothing says when a slot becomes free.
 func Wait(d time.Duration) Option { return single("Wait", func(c *config) { c.maxWait = d }) }
 
-// OnError calls f with every error of the Limiter: a store that could not
-// answer, an invalid cost, an invalid limit of [LimitBy]. The Limiter's failure policy has decided
-// about the call by then. f must be safe for concurrent use.
+// OnError calls f with every error of the Limiter: store errors, invalid costs, and
+// invalid limits from [LimitBy]. The Limiter's failure policy has already decided
+// about the call. f must be safe for concurrent use.
 func OnError(f func(context.Context, error)) Option {
 	return single("OnError", func(c *config) { c.onError = f })
 }
 
-// Also adds a limit that the same calls have to keep, such as a daily one
-// beside one per second. They are charged all or none. options may be By, Cost,
-// Name and LimitBy. By and Cost are otherwise those of the first limit; without a
-// Name it is called after its place, default-2 for the second.
+// Also adds a further limit for the same calls, such as a daily one. A call is charged
+// to all limits or to none. options may be By, Cost, Name and LimitBy. By and Cost
+// default to those of the first limit, the name to default-2 and so on.
 func Also(limit headgate.Limit, options ...Option) Option {
 	return option(func(c *config) { c.also = append(c.also, also{limit, options}) })
 }
 
-// Validate returns what is wrong with the arguments of an interceptor, which
-// panics with it when it is made: a limiter that is nil or has no store
-// ([headgate.ErrNoStore]), a limit that cannot be enforced
-// ([headgate.ErrInvalidLimit]), an option that is nil. A program whose limits are
-// configured while it runs asks it before.
+// Validate returns the error that an interceptor with these arguments would panic
+// with: a nil limiter or one without a store ([headgate.ErrNoStore]), an invalid limit
+// ([headgate.ErrInvalidLimit]), or an invalid option. Call it first if limits come from
+// configuration.
 func Validate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) error {
 	_, err := build(limiter, limit, All(), options)
 	return err
@@ -125,7 +121,7 @@ func newGate(limiter *headgate.Limiter, limit headgate.Limit, by By, options []O
 	return g
 }
 
-// build returns a gate, or what is wrong with its arguments.
+// build returns a gate, or an error about its arguments.
 func build(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Option) (_ *gate, err error) {
 	defer func() {
 		if err != nil {
@@ -190,8 +186,7 @@ func (c *config) set(options []Option) error {
 	return nil
 }
 
-// whole returns the name of an option of c that is not of one limit; empty if there
-// is none.
+// whole returns the name of an option of c that applies to all limits, or "".
 func (c *config) whole() string {
 	switch {
 	case c.only != nil:
@@ -204,7 +199,7 @@ func (c *config) whole() string {
 	return ""
 }
 
-// notMethod returns why no call has a method of that name; empty if one may.
+// notMethod returns why name cannot be a method, or "".
 func notMethod(name string) string {
 	service, method := "", ""
 	if at := strings.LastIndexByte(name, '/'); at > 0 {

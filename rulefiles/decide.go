@@ -20,35 +20,35 @@ import (
 // Verdict is the answer to a request under all limits that apply to it. The zero
 // Verdict is a refusal.
 type Verdict struct {
-	// Decision is that of Rule: whether the request may pass, and when if not. Its
-	// Delay is the longest of all limits that apply; the caller waits for so long.
-	// It is {Allowed: true, Reason: headgate.NoLimit} if none applied.
+	// Decision is that of Rule: whether the request is allowed, and if not, when to
+	// retry. Delay is the longest of all limits that apply; the caller has to wait.
+	// It is {Allowed: true, Reason: headgate.NoLimit} if no limit applies.
 	Decision headgate.Decision
-	// Rule is the name of the rule that refused or, of an admission, constrains most.
+	// Rule is the name of the rule that refused or, if allowed, the tightest one.
 	Rule string
-	// Outcome is what the server's metrics call it: allowed, delayed,
-	// shadow_refused (of a rule that only observes), refused, queued, or
-	// shadow_banned, of which the client must not learn.
+	// Outcome is the name in the server's metrics: allowed, delayed, shadow_refused
+	// (by a rule in shadow mode), refused, queued, or shadow_banned, which clients
+	// must not find out.
 	Outcome string
 }
 
-// Decide decides about r and charges it. What rules see of it are its method, URL,
-// header fields, cookies and client, never its body. Neither r nor an answer is
-// written to: see [Rules.Middleware] for that.
+// Decide decides about r and charges it. Rules see its method, URL, header fields,
+// cookies and client, not its body. Decide does not answer the request: see
+// [Rules.Middleware] for that.
 //
 // An error that wraps headgate.ErrUnavailable means that the store could not answer;
-// the Verdict is then what the rules say about that (on_store_error).
+// the Verdict is then what on_store_error says.
 func (r *Rules) Decide(ctx context.Context, request *http.Request) (Verdict, error) {
 	var q httprequest.Request
 	q.Of(request, r.clients, client.Identity{})
 	return r.decide(ctx, &q, 1)
 }
 
-// DecideAttributes is Decide about something that is no HTTP request. Attributes are
+// DecideAttributes is Decide for anything that is not an HTTP request. Attributes are
 // named as in rules: method, path, host, client_ip, header:NAME, query:NAME,
-// cookie:NAME, jwt:CLAIM, or any other name. The rules multiply cost, which is usually
-// 1; with 0 nothing is charged. The error names an attribute or a cost that cannot
-// be, and then the Verdict is a refusal.
+// cookie:NAME, jwt:CLAIM, or any other name. Rules multiply cost, which is usually 1;
+// 0 charges nothing. The error names an invalid attribute or cost; the Verdict is a
+// refusal then.
 func (r *Rules) DecideAttributes(ctx context.Context, attributes map[string]string, cost int64) (Verdict, error) {
 	if len(attributes) > described.MaxAttributes {
 		return Verdict{}, fmt.Errorf("rulefiles: %d attributes, at most %d are allowed", len(attributes), described.MaxAttributes)
@@ -66,7 +66,7 @@ func (r *Rules) DecideAttributes(ctx context.Context, attributes map[string]stri
 	return r.decide(ctx, &q, min(cost, described.MaxCost))
 }
 
-// decide asks for callers who do not tell when the request has ended.
+// decide is for callers that do not say when the request ends.
 func (r *Rules) decide(ctx context.Context, request rules.Request, cost int64) (Verdict, error) {
 	v, err := r.engine.Decide(ctx, engine.Query{
 		Domain: r.domain, Request: request, Cost: cost, At: r.limiter.Now().UnixMicro(), Endless: true,
@@ -80,14 +80,13 @@ func (r *Rules) decide(ctx context.Context, request rules.Request, cost int64) (
 	return told, err
 }
 
-// Middleware lets requests pass to next as the rules allow, and answers the others as
-// the server's proxy does: 429 with Retry-After and a problem+json body, or whatever
-// on_limit says. Answers of next get the header fields about limits. A request that
-// has to wait for its turn waits here, and one whose client goes away before gives
-// its place back.
+// Middleware passes requests to next as the rules allow, and answers the others like
+// the server's proxy: 429 with Retry-After and a problem+json body, or what on_limit
+// says. Answers of next get the header fields about limits. Requests that have to
+// wait for their turn wait here; if the client leaves first, the slot is freed.
 //
-// Rules see the URL as it is here: put Middleware in front of what changes it, such
-// as http.StripPrefix. It panics if next is nil.
+// Rules see the URL as it is here: put Middleware in front of handlers that change
+// it, such as http.StripPrefix. It panics if next is nil.
 func (r *Rules) Middleware(next http.Handler) http.Handler {
 	if next == nil {
 		panic("rulefiles: the handler is nil") //nolint:forbidigo // as httplimit does: a program that is wrong as written
@@ -140,14 +139,14 @@ func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Ha
 
 // refuse answers a request over its limit as the rule that refused it says.
 func (r *Rules) refuse(w http.ResponseWriter, request *http.Request, v *engine.Verdict, told []answer.Policy, dialect answer.Dialect) {
-	if v.Rule == nil { // a mistake in the question, such as a clock that is before 1970
+	if v.Rule == nil { // for example a clock before 1970
 		answer.Problem(w, http.StatusServiceUnavailable, "rate limits cannot be checked")
 		return
 	}
 	as := verdict.Refusal(v, told, dialect)
 	if v.Outcome() == engine.ShadowBanned {
 		if latency := v.Rule.OnLimit.Latency.Pick(rand.Int64N); latency > 0 {
-			_ = r.limiter.Sleep(request.Context(), latency) // cut short, there is nobody to answer
+			_ = r.limiter.Sleep(request.Context(), latency) // if the client leaves, there is nothing to answer
 		}
 		answer.Pretend(w, request, as)
 		return
@@ -155,8 +154,7 @@ func (r *Rules) refuse(w http.ResponseWriter, request *http.Request, v *engine.V
 	verdict.Refuse(w, request, v, as)
 }
 
-// report logs an error of the store: as a warning once a minute, since it may be
-// about every request.
+// report logs an error of the store, as a warning at most once a minute.
 func (r *Rules) report(ctx context.Context, err error) {
 	if err == nil {
 		return

@@ -18,31 +18,31 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// poll is how often files are looked at where the file system reports nothing.
+// poll is the interval for checking files where the file system reports no changes.
 const poll = 30 * time.Second
 
-// Rules are the rules of some files. Make them with [Open]. They are safe for use by
-// any number of goroutines.
+// Rules are the rules of some files. Make them with [Open]. They are safe for
+// concurrent use.
 type Rules struct {
 	settings
 
 	files   follow.Files
 	engine  *engine.Engine
 	clients *client.Resolver
-	limiter *headgate.Limiter // whose clock it goes by
-	told    atomic.Int64      // when the log was told of a failing store, in seconds
+	limiter *headgate.Limiter
+	told    atomic.Int64 // when a failing store was last logged, in seconds
 
 	reading sync.Mutex // held while rules are read
-	seen    [32]byte   // the fingerprint of the files that were read last
+	seen    [32]byte   // fingerprint of the files last read
 	stop    func(wait func(done <-chan struct{}))
 }
 
-// Open reads the rules of files, and of folders and the folders in them all that end
-// in .yaml or .yml, as the server does, and follows them until [Rules.Close]. Counts
-// are kept in store, which stays the caller's to close.
+// Open reads the rules from files, and from all .yaml and .yml files in folders, as
+// the server does, and follows them until [Rules.Close]. Counts are kept in store,
+// which the caller closes.
 //
-// The error tells every mistake in the files, each in a line with its place. No rules
-// at all are an error too: a service without limits should not start by mistake.
+// The error lists every mistake in the files, one per line with its place. It is also
+// an error if there are no rules, so that no service starts unlimited by mistake.
 func Open(store headgate.Store, paths []string, options ...Option) (*Rules, error) {
 	r := &Rules{settings: settings{log: slog.Default()}}
 	for _, o := range options {
@@ -75,7 +75,7 @@ func Open(store headgate.Store, paths []string, options ...Option) (*Rules, erro
 	return r, nil
 }
 
-// load reads the files, and says what is odd about them.
+// load reads the files and logs warnings about them.
 func (r *Rules) load() (*rules.Ruleset, error) {
 	rs, err := r.files.Options.Load(r.files.Paths...)
 	if err != nil {
@@ -83,13 +83,12 @@ func (r *Rules) load() (*rules.Ruleset, error) {
 	}
 	switch domains := rs.Domains(); {
 	case len(domains) == 0:
-		// A volume that is not mounted looks like an empty folder, which is no
-		// reason to lift all limits.
+		// A volume that is not mounted looks like an empty folder.
 		return nil, errors.New(`rulefiles: no rules found: for no limits, use a file with a domain and "limits: []"`)
 	case r.domain == "" && len(domains) > 1:
 		return nil, fmt.Errorf("rulefiles: the rules have several domains, %q: choose one with WithDomain", domains)
 	case r.domain == "":
-		r.domain = domains[0] // when they are opened, and from then on
+		r.domain = domains[0] // on Open; fixed from then on
 	case !slices.Contains(domains, r.domain):
 		return nil, fmt.Errorf("rulefiles: no rules for the domain %q, only for %q", r.domain, domains)
 	}
@@ -99,7 +98,7 @@ func (r *Rules) load() (*rules.Ruleset, error) {
 	return rs, nil
 }
 
-// changed reloads if the files are not those of the last attempt.
+// changed reloads the files if they differ from the last attempt.
 func (r *Rules) changed() {
 	r.reading.Lock()
 	defer r.reading.Unlock()
@@ -109,8 +108,8 @@ func (r *Rules) changed() {
 	}
 }
 
-// Reload reads the files again now, as is done when they have changed. After an error
-// the old rules are in force. Counts survive, of rules that keep their names.
+// Reload reads the files now. After an error the old rules stay active. Rules keep
+// their counts by name.
 func (r *Rules) Reload() error {
 	r.reading.Lock()
 	defer r.reading.Unlock()
@@ -131,8 +130,8 @@ func (r *Rules) reload() error {
 	return nil
 }
 
-// Close stops following the files. The rules in force can be asked on. It is called
-// once, and waits for files that are just being read.
+// Close stops following the files and waits for a running reload. The rules can
+// still be used. Call it once.
 func (r *Rules) Close() error {
 	r.stop(func(done <-chan struct{}) { <-done })
 	return nil
@@ -150,31 +149,29 @@ type settings struct {
 	clock    func() time.Time
 }
 
-// WithDomain sets whose rules apply. It is needed if the files have several domains.
+// WithDomain sets the domain. It is required if the files have several.
 func WithDomain(name string) Option { return func(s *settings) { s.domain = name } }
 
-// WithTrustedProxies says which networks are proxies, whose word about the client is
-// believed: the client_ip of a request is else the address that it comes from. See
-// docs/client-ip.md.
+// WithTrustedProxies sets the proxies whose header fields about the client are
+// trusted. Otherwise client_ip is the peer's address. See docs/client-ip.md.
 func WithTrustedProxies(networks ...netip.Prefix) Option {
 	return func(s *settings) { s.trusted = networks }
 }
 
-// WithFallback makes store, usually store/memory, answer for rules with
-// on_store_error: local while the other store cannot. Without it they let pass.
+// WithFallback sets the store, usually store/memory, for rules with
+// on_store_error: local. Without it, they allow requests.
 func WithFallback(store headgate.Store) Option { return func(s *settings) { s.fallback = store } }
 
-// WithKeySecret is the secret of hashed parts of keys. Processes that count together
-// need the same one.
+// WithKeySecret sets the secret of hashed keys. Processes that share counts need the
+// same one.
 func WithKeySecret(secret string) Option {
 	return func(s *settings) { s.secret = rules.KeySecret(secret) }
 }
 
-// WithLogger sets who is told of rules that were reloaded, or not and why, of what is
-// odd about them, and once a minute of a store that cannot answer; slog.Default
-// without it.
+// WithLogger sets the log for reloads, warnings about rules, and store errors (at most
+// once a minute). The default is slog.Default.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
-// WithClock sets the clock that stamps requests and by which they wait; see
-// headgate.WithClock. Files are watched on the real clock.
+// WithClock sets the clock for requests and waiting; see headgate.WithClock. Files
+// are watched on the real clock.
 func WithClock(now func() time.Time) Option { return func(s *settings) { s.clock = now } }

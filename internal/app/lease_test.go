@@ -161,7 +161,7 @@ func TestBodiesOfTokens(t *testing.T) {
 		{"/v1/release", `{}`, `"lease" is missing`},
 		{"/v1/release", `{"lease":"AAAA"}`, "is unknown: it was not issued"},
 		{"/v1/release", `{"lease":1}`, "must be a string"},
-		{"/v1/release", `{"lease":"a","lease":"b"}`, "twice"},
+		{"/v1/release", `{"lease":"a","lease":"b"}`, "duplicate field"},
 		{"/v1/renew", `{"reservation":"a"}`, "unknown field"},
 		{"/v1/commit", `{"reservation":"a"}`, `"cost" is missing`},
 		{"/v1/commit", `{"reservation":"a","cost":-1}`, "must not be negative"},

@@ -295,8 +295,8 @@ func TestAddressOfTwoDoors(t *testing.T) {
 	f := newFixture(t, loginRules, hello)
 	address := redistest.FreeAddress(t)
 	for _, row := range []struct{ grpc, proxy, want string }{
-		{address, "127.0.0.1:0", "listen.api and listen.grpc are one address"},
-		{config.Off, address, "listen.api and proxy.listen are one address"},
+		{address, "127.0.0.1:0", "listen.api and listen.grpc are the same address"},
+		{config.Off, address, "listen.api and proxy.listen are the same address"},
 	} {
 		f.config.Door("api").Address, f.config.Door("grpc").Address, f.config.Door("proxy").Address = address, row.grpc, row.proxy
 		a, err := app.New(app.Options{Config: f.config, Logger: f.journal.logger()})
@@ -361,7 +361,7 @@ func TestProxyNeedsToKnowItsDomain(t *testing.T) {
 	f := newFixture(t, loginRules, hello)
 	writeFile(t, f.config.Rules[0], two)
 	rows := []struct{ domain, want string }{
-		{"", `the rules have the domains ["api" "other"]`},
+		{"", `the rules have several domains: ["api" "other"]`},
 		{"apii", `no rule has the domain "apii"`},
 		{"other", ""},
 	}

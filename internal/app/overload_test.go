@@ -260,7 +260,7 @@ func TestFewDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.start(t)
-		if n := strings.Count(f.journal.text.String(), "the file descriptor limit is too low"); n != row.warns {
+		if n := strings.Count(f.journal.text.String(), "file descriptor limit is too low"); n != row.warns {
 			t.Errorf("%d: warned %d times", row.limit, n)
 		}
 		if _, text := f.get(t, f.adminURL("/metrics")); !strings.Contains(text, row.metric+"\n") {

@@ -186,7 +186,7 @@ func (u *unknown) WriteHeader(status int) {
 	}
 	u.replaced = true
 	if !strings.Contains(u.request.Header.Get("Accept"), "text/html") {
-		answer.Problem(u.ResponseWriter, status, "not found: the pages are at /, the API is under /v1")
+		answer.Problem(u.ResponseWriter, status, "unknown path: the pages are at /, the API is under /v1")
 		return
 	}
 	h := u.Header()

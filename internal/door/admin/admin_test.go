@@ -143,7 +143,7 @@ func TestUnknownAddresses(t *testing.T) {
 	}{
 		{"GET", "/rules", "text/html", 200, "text/plain; charset=utf-8", "the rules"},
 		{"GET", "/ruels", "text/html,*/*;q=0.8", 404, "text/html; charset=utf-8", `<a href="/rules">`},
-		{"GET", "/v1/ruels", "*/*", 404, "application/problem+json", "not found: the pages"},
+		{"GET", "/v1/ruels", "*/*", 404, "application/problem+json", "unknown path: the pages"},
 		{"POST", "/rules", "text/html", 405, "text/plain; charset=utf-8", "Method Not Allowed"},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), row.method, row.path, nil)

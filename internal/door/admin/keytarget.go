@@ -165,7 +165,7 @@ func (k keys) groupOf(text string) (string, error) {
 	}
 	group := k.Clients.Group(network.Addr())
 	if network.Masked().String() != group {
-		return "", fmt.Errorf("clients in %[2]s are counted by %[1]s", group, text)
+		return "", fmt.Errorf("clients there are counted by %s, not by %s", group, text)
 	}
 	return group, nil
 }
