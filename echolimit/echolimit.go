@@ -1,13 +1,13 @@
-// Package echolimit puts the limits of package httplimit into echo, version 5,
+// Package echolimit provides the limits of package httplimit as middleware for echo 5,
 // with the same options, header fields and refusals:
 //
 //	limiter := headgate.New(memory.New())
 //	e.Use(echolimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-Api-Key")))
 //
-// Where an option needs what only echo knows, such as the user that another
-// middleware found, [By], [Cost], [LimitBy] and [OnLimit] make it.
+// [By], [Cost], [LimitBy] and [OnLimit] are options with echo's context, for example to
+// count by a user that earlier middleware found.
 //
-// It is a module of its own, so that nobody else depends on echo.
+// It is a separate module, so that other programs do not depend on echo.
 package echolimit
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// New returns middleware that does for echo what httplimit.New does for
-// net/http. Use it before the middleware whose work is to be limited.
+// New returns echo middleware that works like httplimit.New. Use it before the
+// middleware that it should protect.
 //
-// httplimit.RefundIf goes by the status that echo answers an error with.
+// httplimit.RefundIf uses the status that echo answers an error with.
 func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.Option) echo.MiddlewareFunc {
 	gate := httplimit.NewGate(limiter, limit, options...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -65,41 +65,41 @@ func exchangeOf(r *http.Request) (*exchange, bool) {
 	return x, ok
 }
 
-// By counts by what by finds in echo's context:
+// By counts by a value from echo's context:
 //
 //	echolimit.By(func(c *echo.Context) (string, bool) {
 //		user, ok := c.Get("user").(string)
 //		return user, ok
 //	})
 //
-// Requests for which it returns false, or an empty key, are counted together.
-// It may be a part of httplimit.Join and httplimit.FirstOf.
+// Requests for which it returns false, or an empty key, are counted together. It can be
+// used in httplimit.Join and httplimit.FirstOf.
 func By(by func(*echo.Context) (key string, ok bool)) httplimit.By {
 	if by == nil {
-		return nil // which New refuses
+		return nil // New rejects it
 	}
 	return func(r *http.Request) (string, bool) {
 		if x, ok := exchangeOf(r); ok {
 			return by(x.c)
 		}
-		return "", false // not under New
+		return "", false // used outside New
 	}
 }
 
-// Cost is httplimit.Cost by echo's context.
+// Cost is httplimit.Cost with echo's context.
 func Cost(cost func(*echo.Context) int64) httplimit.Option {
 	if cost == nil {
-		return httplimit.Cost(nil) // which New refuses
+		return httplimit.Cost(nil) // New rejects it
 	}
 	return httplimit.Cost(func(r *http.Request) int64 {
 		if x, ok := exchangeOf(r); ok {
 			return cost(x.c)
 		}
-		return 1 // not under New
+		return 1 // used outside New
 	})
 }
 
-// LimitBy is httplimit.LimitBy by echo's context.
+// LimitBy is httplimit.LimitBy with echo's context.
 func LimitBy(choose func(*echo.Context) (headgate.Limit, bool)) httplimit.Option {
 	if choose == nil {
 		return httplimit.LimitBy(nil)
@@ -108,13 +108,13 @@ func LimitBy(choose func(*echo.Context) (headgate.Limit, bool)) httplimit.Option
 		if x, ok := exchangeOf(r); ok {
 			return choose(x.c)
 		}
-		return headgate.Limit{}, false // not under New
+		return headgate.Limit{}, false // used outside New
 	})
 }
 
-// OnLimit lets h answer refused requests. The header fields are set before; in
-// h, httplimit.Refused(c.Request().Context()) tells more. h chooses the status;
-// its error is the middleware's.
+// OnLimit lets h answer refused requests. The header fields are already set; in h,
+// httplimit.Refused(c.Request().Context()) returns the decision. h chooses the status,
+// and its error is returned by the middleware.
 func OnLimit(h echo.HandlerFunc) httplimit.Option {
 	if h == nil {
 		return httplimit.OnLimit(nil)
@@ -122,15 +122,15 @@ func OnLimit(h echo.HandlerFunc) httplimit.Option {
 	return httplimit.OnLimit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x, ok := exchangeOf(r)
 		if !ok {
-			w.WriteHeader(http.StatusTooManyRequests) // not under New
+			w.WriteHeader(http.StatusTooManyRequests) // used outside New
 			return
 		}
-		x.c.SetRequest(r) // it knows the decision
+		x.c.SetRequest(r) // its context has the decision
 		x.err = h(x.c)
 	}))
 }
 
-// writer knows whether a handler has taken over the connection.
+// writer records whether a handler has taken over the connection.
 type writer struct {
 	http.ResponseWriter
 	hijacked bool
@@ -149,8 +149,8 @@ func (w *writer) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flus
 // Unwrap returns the writer below, for http.ResponseController and echo.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// final returns the status of the answer of a handler that returned err, or 0
-// if nobody knows it.
+// final returns the status of the answer of a handler that returned err, or 0 if it is
+// unknown.
 func (w *writer) final(err error) int {
 	if w.hijacked {
 		return 0

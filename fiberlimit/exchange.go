@@ -11,9 +11,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// exchange shows a request of fiber as an *http.Request, and its answer as an
-// http.ResponseWriter. Its memory is used again for the next one; all strings
-// of a request are one allocation, since they may be kept as keys.
+// exchange presents a fiber request as an *http.Request, and its answer as an
+// http.ResponseWriter. Its memory is reused. All strings of a request are one
+// allocation, since they may be kept as keys.
 type exchange struct {
 	c       fiber.Ctx
 	err     error // of OnLimit
@@ -35,8 +35,8 @@ func newExchange() *exchange {
 // exchangeKey finds the exchange in the context of its request.
 type exchangeKey struct{}
 
-// carrier is the context of the requests of an exchange. It never ends, so that
-// nobody watches it for longer than the request takes.
+// carrier is the context of an exchange's requests. It never ends, so nothing watches
+// it longer than the request takes.
 type carrier struct {
 	context.Context //nolint:containedctx // context.Background: all but Value
 	x               *exchange
@@ -58,7 +58,7 @@ func exchangeOf(r *http.Request) (*exchange, bool) {
 	return x, ok && x.c != nil
 }
 
-// The strings that come before the header fields.
+// The strings before the header fields.
 const (
 	method = iota
 	host
@@ -90,8 +90,7 @@ func (x *exchange) begin(c fiber.Ctx) {
 	x.fill(string(x.text))
 }
 
-// hostOf returns what net/http calls Host: of a request line with an absolute
-// URI, the host in that.
+// hostOf returns what net/http calls Host: that of an absolute URI if there is one.
 func hostOf(r *fasthttp.Request) []byte {
 	if uri := r.Header.RequestURI(); len(uri) > 0 && uri[0] != '/' && uri[0] != '*' {
 		return r.URI().Host()
@@ -104,7 +103,7 @@ func (x *exchange) add(part []byte) {
 	x.ends = append(x.ends, len(x.text))
 }
 
-// fill makes the request of what text has.
+// fill makes the request from text.
 func (x *exchange) fill(text string) {
 	at := func(i int) string {
 		if i == 0 {
@@ -124,7 +123,7 @@ func (x *exchange) fill(text string) {
 		x.values = append(x.values, at(i+1))
 		n := len(x.values)
 		if earlier, again := r.Header[name]; again {
-			r.Header[name] = append(earlier, at(i+1)) // seldom: to a copy, by its capacity
+			r.Header[name] = append(earlier, at(i+1)) // rare: a copy, because of its capacity
 			continue
 		}
 		r.Header[name] = x.values[n-1 : n : n]
@@ -143,7 +142,7 @@ func appendAddress(text []byte, a net.Addr) []byte {
 	return append(text, a.String()...)
 }
 
-// end lets go of the request.
+// end releases the request.
 func (x *exchange) end() {
 	const keep = 16 << 10
 	if cap(x.text) > keep {
@@ -159,9 +158,9 @@ func (x *exchange) end() {
 // Header implements http.ResponseWriter.
 func (x *exchange) Header() http.Header { return x.answer }
 
-// WriteHeader implements http.ResponseWriter, for an answer of the gate's own.
+// WriteHeader implements http.ResponseWriter, for answers of the gate.
 func (x *exchange) WriteHeader(status int) {
-	// What earlier middleware has said of another body.
+	// Remove what earlier middleware set for another body.
 	for _, name := range [...]string{fiber.HeaderContentEncoding, fiber.HeaderETag, fiber.HeaderLastModified} {
 		x.c.Response().Header.Del(name)
 	}

@@ -1,13 +1,13 @@
-// Package fiberlimit puts the limits of package httplimit into fiber, version
-// 3, with the same options, header fields and refusals:
+// Package fiberlimit provides the limits of package httplimit as middleware for fiber 3,
+// with the same options, header fields and refusals:
 //
 //	limiter := headgate.New(memory.New())
 //	app.Use(fiberlimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-Api-Key")))
 //
-// Where an option needs what only fiber knows, such as the user that another
-// middleware found, [By], [Cost], [LimitBy] and [OnLimit] make it.
+// [By], [Cost], [LimitBy] and [OnLimit] are options with fiber's context, for example to
+// count by a user that earlier middleware found.
 //
-// It is a module of its own, so that nobody else depends on fiber.
+// It is a separate module, so that other programs do not depend on fiber.
 package fiberlimit
 
 import (
@@ -22,30 +22,27 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// New returns middleware that does for fiber what httplimit.New does for
-// net/http. fiber is not built on net/http: options that take an *http.Request
-// get one with Method, Host, URL, RequestURI, Header, RemoteAddr and a context,
-// and must not keep it. Addresses are found by httplimit.ByIP, not by fiber's
-// own settings about proxies.
+// New returns fiber middleware that works like httplimit.New. fiber is not built on
+// net/http: options that take an *http.Request get one with Method, Host, URL,
+// RequestURI, Header, RemoteAddr and a context, and must not keep it. Addresses come
+// from httplimit.ByIP, not from fiber's proxy settings.
 //
-// A place of headgate.Concurrent is held until the handlers have returned and the
-// stream that they have set, as with SendStream and SendStreamWriter, has been
-// written or broken off.
+// A slot of headgate.Concurrent is held until the handlers have returned and their
+// stream, such as that of SendStream or SendStreamWriter, is written or aborted.
 //
-// httplimit.RefundIf goes by the status of what handlers answer, or of the
-// *fiber.Error that they return; any other error counts as a 500. fasthttp does
-// not tell when a client goes away, so a request that waits for its turn gives
-// it back, and one whose client hung up is not refunded, only if the context
-// that was set by SetContext ends.
+// httplimit.RefundIf uses the status of the answer, or of the returned *fiber.Error; any
+// other error counts as a 500. fasthttp does not report clients that leave: a waiting
+// request keeps its slot, and a client that hung up may get a refund, unless the
+// context set by SetContext ends.
 func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.Option) fiber.Handler {
 	gate := httplimit.NewGate(limiter, limit, options...)
 	exchanges := sync.Pool{New: func() any { return newExchange() }}
 	return func(c fiber.Ctx) error {
 		x, _ := exchanges.Get().(*exchange)
 		x.begin(c)
-		// Not deferred: what a panic leaves behind is not used again.
+		// Not deferred: what a panic leaves behind is not reused.
 		pass, ok := gate.Enter(c.Context(), x, x.request)
-		defer pass.End() // of a handler that panics
+		defer pass.End() // if a handler panics
 		err := x.err
 		if ok {
 			x.setHeader()
@@ -54,7 +51,7 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 			if pass.Holds() && c.Response().IsBodyStream() {
 				holdStream(c.Response(), pass)
 				pass = httplimit.Pass{}
-				x.c = nil // that of another request soon; the pass keeps the rest of x
+				x.c = nil // c is reused soon; the pass keeps the rest of x
 				return err
 			}
 			pass.End()
@@ -65,7 +62,7 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 	}
 }
 
-// status returns what c will be answered with, or 0 if nobody knows.
+// status returns the status that c will be answered with, or 0 if it is unknown.
 func status(c fiber.Ctx, err error) int {
 	if c.RequestCtx().Hijacked() {
 		return 0
@@ -79,41 +76,41 @@ func status(c fiber.Ctx, err error) int {
 	return http.StatusInternalServerError
 }
 
-// By counts by what by finds in fiber's context:
+// By counts by a value from fiber's context:
 //
 //	fiberlimit.By(func(c fiber.Ctx) (string, bool) { return fiber.Locals[string](c, "user"), true })
 //
-// Requests for which it returns false, or an empty key, are counted together.
-// It may be a part of httplimit.Join and httplimit.FirstOf. The key may be a
-// string that fiber uses again after the request.
+// Requests for which it returns false, or an empty key, are counted together. It can be
+// used in httplimit.Join and httplimit.FirstOf. The key may be a string that fiber
+// reuses after the request.
 func By(by func(fiber.Ctx) (key string, ok bool)) httplimit.By {
 	if by == nil {
-		return nil // which New refuses
+		return nil // New rejects it
 	}
 	return func(r *http.Request) (string, bool) {
 		x, ok := exchangeOf(r)
 		if !ok {
-			return "", false // not under New
+			return "", false // used outside New
 		}
 		key, ok := by(x.c)
-		return strings.Clone(key), ok // stores keep keys, and the memory of fiber's strings is not theirs
+		return strings.Clone(key), ok // stores keep keys, and fiber reuses the memory of its strings
 	}
 }
 
-// Cost is httplimit.Cost by fiber's context.
+// Cost is httplimit.Cost with fiber's context.
 func Cost(cost func(fiber.Ctx) int64) httplimit.Option {
 	if cost == nil {
-		return httplimit.Cost(nil) // which New refuses
+		return httplimit.Cost(nil) // New rejects it
 	}
 	return httplimit.Cost(func(r *http.Request) int64 {
 		if x, ok := exchangeOf(r); ok {
 			return cost(x.c)
 		}
-		return 1 // not under New
+		return 1 // used outside New
 	})
 }
 
-// LimitBy is httplimit.LimitBy by fiber's context.
+// LimitBy is httplimit.LimitBy with fiber's context.
 func LimitBy(choose func(fiber.Ctx) (headgate.Limit, bool)) httplimit.Option {
 	if choose == nil {
 		return httplimit.LimitBy(nil)
@@ -122,12 +119,13 @@ func LimitBy(choose func(fiber.Ctx) (headgate.Limit, bool)) httplimit.Option {
 		if x, ok := exchangeOf(r); ok {
 			return choose(x.c)
 		}
-		return headgate.Limit{}, false // not under New
+		return headgate.Limit{}, false // used outside New
 	})
 }
 
-// OnLimit lets h answer refused requests. The header fields are set before; in
-// h, [Refused] tells more. h chooses the status; its error is the middleware's.
+// OnLimit lets h answer refused requests. The header fields are already set; in h,
+// [Refused] returns the decision. h chooses the status, and its error is returned by the
+// middleware.
 func OnLimit(h fiber.Handler) httplimit.Option {
 	if h == nil {
 		return httplimit.OnLimit(nil)
@@ -135,7 +133,7 @@ func OnLimit(h fiber.Handler) httplimit.Option {
 	return httplimit.OnLimit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x, ok := exchangeOf(r)
 		if !ok {
-			w.WriteHeader(http.StatusTooManyRequests) // not under New
+			w.WriteHeader(http.StatusTooManyRequests) // used outside New
 			return
 		}
 		x.setHeader()

@@ -9,9 +9,8 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// stream is the body of an answer that fasthttp reads after the handler has
-// returned. What the request holds is free when it has been closed, which
-// fasthttp does whatever becomes of it.
+// stream is an answer's body that fasthttp reads after the handler has returned. The
+// request's slots are released when it is closed, which fasthttp always does.
 type stream struct {
 	io.Reader
 
@@ -27,8 +26,8 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// CloseWithError implements fasthttp.ReadCloserWithError, whose caller calls
-// Close as well, before.
+// CloseWithError implements fasthttp.ReadCloserWithError. Its caller has called Close
+// before.
 func (s *stream) CloseWithError(err error) error {
 	if c, ok := s.Reader.(fasthttp.ReadCloserWithError); ok {
 		return c.CloseWithError(err)
@@ -36,20 +35,19 @@ func (s *stream) CloseWithError(err error) error {
 	return nil
 }
 
-// holdStream makes pass last as long as the stream that is the body of res.
+// holdStream keeps pass until the stream that is the body of res is closed.
 func holdStream(res *fasthttp.Response, pass httplimit.Pass) {
 	body, size := res.BodyStream(), res.Header.ContentLength()
 	if limited, ok := body.(*io.LimitedReader); ok && size < 0 {
-		size = int(limited.N) // fasthttp looks for it too
+		size = int(limited.N) // fasthttp checks for it too
 	}
-	// SetBodyStream of res would close the stream, so the answer moves to a new
-	// one, of which nobody knows, and back: all but the stream is copied.
+	// SetBodyStream of res would close the stream, so the answer moves to a new response
+	// and back: all but the stream is copied.
 	var with fasthttp.Response
 	res.CopyTo(&with)
 	with.ImmediateHeaderFlush, with.StreamBody = res.ImmediateHeaderFlush, res.StreamBody
 	with.SetBodyStream(&stream{body, pass}, size)
-	// By reflection, since vet takes a copy for a mistake. It is none: with is not used
-	// any more.
+	// By reflection, since vet reports a copy. It is safe: with is not used any more.
 	reflect.ValueOf(res).Elem().Set(reflect.ValueOf(&with).Elem())
-	res.BodyWriter() // which again writes to res, for who has asked for it before
+	res.BodyWriter() // makes earlier body writers write to res again
 }

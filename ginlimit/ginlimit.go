@@ -1,13 +1,13 @@
-// Package ginlimit puts the limits of package httplimit into gin, with the
-// same options, header fields and refusals:
+// Package ginlimit provides the limits of package httplimit as middleware for gin, with
+// the same options, header fields and refusals:
 //
 //	limiter := headgate.New(memory.New())
 //	router.Use(ginlimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-Api-Key")))
 //
-// Where an option needs what only gin knows, such as the user that another
-// middleware found, [By], [Cost], [LimitBy] and [OnLimit] make it.
+// [By], [Cost], [LimitBy] and [OnLimit] are options with gin's context, for example to
+// count by a user that earlier middleware found.
 //
-// It is a module of its own, so that nobody else depends on gin.
+// It is a separate module, so that other programs do not depend on gin.
 package ginlimit
 
 import (
@@ -22,11 +22,11 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// New returns middleware that does for gin what httplimit.New does for
-// net/http. Handlers after it do not run for a request that it refuses.
+// New returns gin middleware that works like httplimit.New. Later handlers do not run
+// for refused requests.
 //
-// A status that is written only after the middleware has returned, as by an
-// error handler used before it, is not seen by httplimit.RefundIf.
+// httplimit.RefundIf does not see a status that is written after the middleware has
+// returned, for example by an error handler used before it.
 func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.Option) gin.HandlerFunc {
 	gate := httplimit.NewGate(limiter, limit, options...)
 	return func(c *gin.Context) {
@@ -56,38 +56,38 @@ func contextOf(r *http.Request) (*gin.Context, bool) {
 	return c, ok
 }
 
-// By counts by what by finds in gin's context:
+// By counts by a value from gin's context:
 //
 //	ginlimit.By(func(c *gin.Context) (string, bool) { return c.GetString("user"), true })
 //
-// Requests for which it returns false, or an empty key, are counted together.
-// It may be a part of httplimit.Join and httplimit.FirstOf.
+// Requests for which it returns false, or an empty key, are counted together. It can be
+// used in httplimit.Join and httplimit.FirstOf.
 func By(by func(*gin.Context) (key string, ok bool)) httplimit.By {
 	if by == nil {
-		return nil // which New refuses
+		return nil // New rejects it
 	}
 	return func(r *http.Request) (string, bool) {
 		if c, ok := contextOf(r); ok {
 			return by(c)
 		}
-		return "", false // not under New
+		return "", false // used outside New
 	}
 }
 
-// Cost is httplimit.Cost by gin's context.
+// Cost is httplimit.Cost with gin's context.
 func Cost(cost func(*gin.Context) int64) httplimit.Option {
 	if cost == nil {
-		return httplimit.Cost(nil) // which New refuses
+		return httplimit.Cost(nil) // New rejects it
 	}
 	return httplimit.Cost(func(r *http.Request) int64 {
 		if c, ok := contextOf(r); ok {
 			return cost(c)
 		}
-		return 1 // not under New
+		return 1 // used outside New
 	})
 }
 
-// LimitBy is httplimit.LimitBy by gin's context.
+// LimitBy is httplimit.LimitBy with gin's context.
 func LimitBy(choose func(*gin.Context) (headgate.Limit, bool)) httplimit.Option {
 	if choose == nil {
 		return httplimit.LimitBy(nil)
@@ -96,12 +96,12 @@ func LimitBy(choose func(*gin.Context) (headgate.Limit, bool)) httplimit.Option 
 		if c, ok := contextOf(r); ok {
 			return choose(c)
 		}
-		return headgate.Limit{}, false // not under New
+		return headgate.Limit{}, false // used outside New
 	})
 }
 
-// OnLimit lets h answer refused requests. The header fields are set before; in
-// h, httplimit.Refused(c.Request.Context()) tells more. h chooses the status.
+// OnLimit lets h answer refused requests. The header fields are already set; in h,
+// httplimit.Refused(c.Request.Context()) returns the decision. h chooses the status.
 func OnLimit(h gin.HandlerFunc) httplimit.Option {
 	if h == nil {
 		return httplimit.OnLimit(nil)
@@ -109,15 +109,15 @@ func OnLimit(h gin.HandlerFunc) httplimit.Option {
 	return httplimit.OnLimit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := contextOf(r)
 		if !ok {
-			w.WriteHeader(http.StatusTooManyRequests) // not under New
+			w.WriteHeader(http.StatusTooManyRequests) // used outside New
 			return
 		}
-		c.Request = r // it knows the decision
+		c.Request = r // its context has the decision
 		h(c)
 	}))
 }
 
-// writer knows whether a handler has taken over the connection.
+// writer records whether a handler has taken over the connection.
 type writer struct {
 	gin.ResponseWriter
 	hijacked bool
@@ -133,7 +133,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap returns the writer below, for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// final returns the status of the answer, or 0 if nobody knows it.
+// final returns the status of the answer, or 0 if it is unknown.
 func (w *writer) final() int {
 	if w.hijacked {
 		return 0

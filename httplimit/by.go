@@ -14,19 +14,18 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 
-// By says who made a request: the key to count by, and false if the request
-// does not say. A By is an [Option]:
+// By returns the key to count a request by, or false if the request has none. A By is
+// an [Option]:
 //
 //	httplimit.New(limiter, limit, httplimit.By(func(r *http.Request) (string, bool) {
 //		user, _, ok := r.BasicAuth()
 //		return user, ok
 //	}))
 //
-// All requests for which it returns false, or an empty key, are counted
-// together.
+// All requests for which it returns false, or an empty key, are counted together.
 //
-// What makes a By of something that cannot be, such as a header field without a
-// name, returns nil, which [New] and [Validate] refuse.
+// Functions that make a By return nil for invalid arguments, such as a header field
+// without a name. [New] and [Validate] reject it.
 type By func(*http.Request) (key string, ok bool)
 
 func (b By) apply(c *config) {
@@ -34,10 +33,10 @@ func (b By) apply(c *config) {
 	c.one.Key = b
 }
 
-// ByIP counts by the client's address, IPv6 by its /64. That is the address of
-// the peer, unless it is in one of the trusted networks: proxies whose
-// X-Forwarded-For or Forwarded is believed (see docs/client-ip.md). It is the
-// default, with no network trusted. It is nil if one of them is not valid.
+// ByIP counts by the client's address, IPv6 by /64. This is the peer's address unless
+// the peer is in one of the trusted networks: proxies whose X-Forwarded-For or
+// Forwarded is trusted (see docs/client-ip.md). It is the default, with no trusted
+// networks. It is nil if a network is invalid.
 func ByIP(trusted ...netip.Prefix) By {
 	resolver, err := client.New(client.Config{TrustedProxies: trusted})
 	if err != nil {
@@ -49,13 +48,12 @@ func ByIP(trusted ...netip.Prefix) By {
 	}
 }
 
-// ByHeader counts by the value of a header field, such as an API key. Values
-// are as the client sent them, so a limit on guessing keys must count by
-// something else. Of several values the first counts, which r.Header.Get returns:
-// let the handler read the same one. Authorization counts by the token, whatever the
-// scheme before it, or by the name and password of Basic; what is neither one of
-// these nor a list of parameters counts as missing. Host is the field that net/http
-// keeps apart. It is nil if no field can have the name.
+// ByHeader counts by the value of a header field, such as an API key. Values are
+// unverified, so a limit on guessing keys must count by something else. If there are
+// several, the first counts, as in r.Header.Get: your handler must read the same one.
+// Authorization counts by the token, whatever the scheme, or by the name and password
+// of Basic; other values count as missing, unless they are a list of parameters. Host
+// is the request's host. It is nil if name is not a valid field name.
 func ByHeader(name string) By {
 	if !spelling.IsToken(name) {
 		return nil
@@ -73,9 +71,9 @@ func ByHeader(name string) By {
 	}
 }
 
-// ByQuery counts by a parameter of the URL's query. Of several the first
-// counts, which r.URL.Query().Get returns; one that net/url cannot read counts as
-// missing. It is nil without a name.
+// ByQuery counts by a query parameter. If there are several, the first counts, as in
+// r.URL.Query().Get; one that net/url cannot parse counts as missing. It is nil if the
+// name is empty.
 func ByQuery(name string) By {
 	if name == "" {
 		return nil
@@ -83,9 +81,9 @@ func ByQuery(name string) By {
 	return func(r *http.Request) (string, bool) { return firstQuery(r.URL.RawQuery, name) }
 }
 
-// ByCookie counts by the value of a cookie, however it is encoded or quoted. Of
-// several the first counts, which r.Cookie returns. It is nil if no cookie can have
-// the name.
+// ByCookie counts by the value of a cookie, however it is encoded or quoted. If there
+// are several, the first counts, as in r.Cookie. It is nil if name is not a valid
+// cookie name.
 func ByCookie(name string) By {
 	if name == "" || strings.ContainsAny(name, "=;, \t\r\n") {
 		return nil
@@ -98,10 +96,9 @@ func ByCookie(name string) By {
 
 func isNil(b By) bool { return b == nil }
 
-// ByContext counts by the value of the request's context under key, such as the
-// user or the claims' subject that the middleware before this one has verified
-// and put there with [context.WithValue]. A value that is neither a string nor
-// a [fmt.Stringer] counts as missing.
+// ByContext counts by a value in the request's context, such as a user that earlier
+// middleware has verified and stored with [context.WithValue]. A value that is neither
+// a string nor a [fmt.Stringer] counts as missing.
 func ByContext(key any) By {
 	return func(r *http.Request) (string, bool) {
 		switch v := r.Context().Value(key).(type) {
@@ -114,16 +111,15 @@ func ByContext(key any) By {
 	}
 }
 
-// Join counts by all parts together, such as user and method. Different parts
-// never give the same key ([headgate.AppendKey]); one that is missing counts
-// as empty. It reports false if all are missing. It is nil without parts, or if one
-// is.
+// Join counts by all parts together, such as user and method. Different parts never
+// give the same key ([headgate.AppendKey]). A missing part counts as empty; if all are
+// missing, it returns false. It is nil without parts, or if a part is nil.
 func Join(parts ...By) By { return checks.Join(parts) }
 
-// FirstOf counts by the first choice that the request has, such as its API
-// key, else its address. Equal keys of different choices stay apart, so that
-// nobody can use up the limit of an address by sending it as a key. It is nil
-// without choices, or if one is.
+// FirstOf counts by the first choice that the request has, such as its API key, or
+// else its address. Equal keys of different choices are counted separately, so a client
+// cannot use up an address's limit by sending it as a key. It is nil without choices,
+// or if a choice is nil.
 func FirstOf(choices ...By) By {
 	if len(choices) == 0 || slices.ContainsFunc(choices, isNil) {
 		return nil
@@ -140,8 +136,8 @@ func FirstOf(choices ...By) By {
 	}
 }
 
-// firstQuery returns what url.Values.Get(name) gives of a raw query, for that is
-// what the handler goes by, and false if it finds nothing.
+// firstQuery returns what url.Values.Get(name) returns for a raw query, and false if
+// it has no such parameter.
 func firstQuery(raw, name string) (string, bool) {
 	for raw != "" {
 		var pair string
@@ -160,8 +156,8 @@ func firstQuery(raw, name string) (string, bool) {
 	return "", false
 }
 
-// firstCookie returns the value that http.Request.Cookie(name) finds, with its
-// quotes, and false if it finds none.
+// firstCookie returns the value that http.Request.Cookie(name) finds, with its quotes,
+// and false if there is none.
 func firstCookie(h http.Header, name string) (string, bool) {
 	for _, line := range h["Cookie"] {
 		for line != "" {
@@ -176,7 +172,7 @@ func firstCookie(h http.Header, name string) (string, bool) {
 	return "", false
 }
 
-// isCookieValue reports whether net/http takes s, perhaps in quotes, for a value.
+// isCookieValue reports whether net/http accepts s as a cookie value, with or without quotes.
 func isCookieValue(s string) bool {
 	if len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = s[1 : len(s)-1]

@@ -1,15 +1,15 @@
-// Package httplimit puts limits into net/http: [New] makes middleware that
-// limits the requests of a server, [Transport] makes a client keep to the
-// limits that servers tell it.
+// Package httplimit adds rate limits to net/http: [New] makes middleware that limits
+// the requests of a server, and [Transport] makes a client respect the limits of
+// servers.
 //
 //	limiter := headgate.New(memory.New())
 //	limit := httplimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-Api-Key"))
 //	http.Handle("/api/", limit(api))
 //
-// Every answer says where its client stands: X-RateLimit-Limit, -Remaining
-// and -Reset, and the IETF fields RateLimit and RateLimit-Policy. A refusal is
-// a 429 with Retry-After and an application/problem+json body.
+// Every answer reports the state of its limits in X-RateLimit-Limit, -Remaining and
+// -Reset and in the IETF fields RateLimit and RateLimit-Policy. A refusal is a 429
+// with Retry-After and an application/problem+json body.
 //
-// Requests that do not say who they are share one count: leaving out a key
-// never leaves out the limit.
+// Requests that do not identify themselves share one count, so leaving out a key
+// does not avoid the limit.
 package httplimit

@@ -12,16 +12,15 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
-// Gate is what the middleware of [New] is made of, for the middleware of
-// frameworks that have another form: they call [Gate.Enter] before their
-// handler and [Pass.Leave] after it; [Pass.End] they defer. ginlimit, echolimit and fiberlimit are
-// made so.
+// Gate is the core of the middleware of [New], for frameworks with another kind of
+// middleware, such as ginlimit, echolimit and fiberlimit. They call [Gate.Enter] before
+// the handler and [Pass.Leave] after it, and defer [Pass.End].
 type Gate struct {
 	config
 	limits checks.Limits[*http.Request]
 }
 
-// NewGate returns a gate for the same arguments as [New], and panics like it.
+// NewGate returns a gate. It takes the arguments of [New], and panics like it.
 func NewGate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) *Gate {
 	g, err := build(limiter, limit, options)
 	if err != nil {
@@ -30,7 +29,7 @@ func NewGate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option)
 	return g
 }
 
-// Pass is what a request that may go on has taken.
+// Pass is what an admitted request has taken.
 type Pass struct {
 	gate *Gate
 	ctx  context.Context //nolint:containedctx // it lives as long as the request
@@ -39,15 +38,14 @@ type Pass struct {
 	leases []*headgate.Lease // held until End
 }
 
-// Enter decides about r. If it may pass, Enter waits for its turn, sets the
-// header fields of w and reports true. If not, Enter answers it by w and
-// reports false.
+// Enter decides about r. If it is allowed, Enter waits for its turn, sets the header
+// fields of w and reports true. Otherwise it answers the request on w and reports
+// false.
 //
-// ctx, which is r.Context() for net/http, bounds what is asked of the store and
-// the waiting. Of r, options see Method, Host, URL, Header, RemoteAddr and
-// Context, so a gate before a framework that has no *http.Request needs no
-// more. r must stay as it is until Enter has reported false, or Leave was
-// called.
+// ctx, for net/http r.Context(), limits store calls and waiting. Options read Method,
+// Host, URL, Header, RemoteAddr and Context of r, so a framework without an
+// *http.Request only has to set these. r must not change until Enter has reported
+// false, or Leave was called.
 func (g *Gate) Enter(ctx context.Context, w http.ResponseWriter, r *http.Request) (Pass, bool) {
 	p := Pass{gate: g, ctx: ctx, r: r, ticket: g.take(ctx, r)}
 	if !p.decision.Allowed {
@@ -62,9 +60,8 @@ func (g *Gate) Enter(ctx context.Context, w http.ResponseWriter, r *http.Request
 	return p, true
 }
 
-// await waits for the turn of p, which takes places of limits of headgate.Concurrent
-// then. It reports false if the client gives up before or there are none, and has
-// answered.
+// await waits for the turn of p and then takes its slots of headgate.Concurrent. It
+// reports false, and has answered, if the client leaves first or there is no slot.
 func (p *Pass) await(w http.ResponseWriter) bool {
 	g := p.gate
 	if delay := p.delay(); delay > 0 && g.limits.Limiter.Sleep(p.ctx, delay) != nil {
@@ -83,29 +80,26 @@ func (p *Pass) await(w http.ResponseWriter) bool {
 
 func (t *ticket) decisionOf(i int) *headgate.Decision { return &t.policies[i].Decision }
 
-// Refunds reports whether the gate has a [RefundIf], without which Leave does
-// nothing.
+// Refunds reports whether the gate has a [RefundIf]. Without it, Leave does nothing.
 func (g *Gate) Refunds() bool { return len(g.refund) > 0 }
 
-// Leave gives back what the request has taken if [RefundIf] says so of the
-// status that it was answered with; 0 is one that nobody knows, as of a
-// connection that the handler took over. A request whose context was canceled
-// gets nothing back: its client hung up, and the status is of an answer that it
-// did not wait for. It is called at most once.
+// Leave refunds the cost of the request if [RefundIf] includes its status; 0 means that
+// the status is unknown, as for a hijacked connection. A request whose context was
+// canceled gets no refund, since its client hung up before the answer. Call Leave at
+// most once.
 func (p *Pass) Leave(status int) {
 	if slices.Contains(p.gate.refund, status) && !errors.Is(p.ctx.Err(), context.Canceled) {
 		p.giveBack()
 	}
 }
 
-// Holds reports whether the request has places of limits of headgate.Concurrent,
-// which are its own until End. For a framework that streams answers after its
-// handler has returned, it tells which of them have to call End when that is done.
+// Holds reports whether the request holds slots of headgate.Concurrent until End. A
+// framework that streams answers after its handler has returned must call End for
+// these when the stream is done.
 func (p *Pass) Holds() bool { return len(p.leases) > 0 }
 
-// End gives back what the request has taken of limits of headgate.Concurrent.
-// It has to be called when the request is over, also if its handler has
-// panicked: defer it. A second End does nothing.
+// End releases the slots of headgate.Concurrent. Call it when the request is over, also
+// if its handler panicked: defer it. Further calls do nothing.
 func (p *Pass) End() {
 	if len(p.leases) > 0 {
 		checks.Release(p.ctx, p.leases, func(err error) { p.gate.report(p.r, err) })
@@ -121,7 +115,7 @@ type ticket struct {
 	decision headgate.Decision // the tightest
 }
 
-// take asks for everything that r needs, all or nothing.
+// take takes everything that r needs, or nothing.
 func (g *Gate) take(ctx context.Context, r *http.Request) ticket {
 	t := ticket{at: g.limits.Limiter.Now(), ops: make([]headgate.Op, len(g.limits.Ops)), policies: make([]answer.Policy, len(g.limits.Ops))}
 	copy(t.ops, g.limits.Ops)
@@ -149,15 +143,14 @@ func (g *Gate) reject(w http.ResponseWriter, r *http.Request, t *ticket) {
 
 type refusedKey struct{}
 
-// Refused returns the decision about the request of an [OnLimit] handler, the
-// tightest if there are several limits. It reports false for the context of
-// any other request.
+// Refused returns the decision about the request of an [OnLimit] handler, the tightest
+// if there are several limits. It reports false for any other context.
 func Refused(ctx context.Context) (headgate.Decision, bool) {
 	d, ok := ctx.Value(refusedKey{}).(headgate.Decision)
 	return d, ok
 }
 
-// delay returns how long the ticket has to wait for its turn.
+// delay returns how long the request has to wait for its turn.
 func (t *ticket) delay() (longest time.Duration) {
 	for i := range t.policies {
 		longest = max(longest, t.policies[i].Decision.Delay)
@@ -165,13 +158,13 @@ func (t *ticket) delay() (longest time.Duration) {
 	return longest
 }
 
-// giveBack returns what p has taken, less what time has given back already.
+// giveBack refunds what p has taken, less what has been refilled since.
 func (p *Pass) giveBack() {
 	decisions := make([]headgate.Decision, len(p.ops))
 	for i := range decisions {
 		decisions[i] = p.policies[i].Decision
 	}
-	// The client may be gone; what it did not use has to be returned anyway.
+	// Refund also if the client is gone.
 	ctx := context.WithoutCancel(p.ctx)
 	p.gate.report(p.r, p.gate.limits.Limiter.GiveBack(ctx, p.ops, decisions, p.gate.limits.Limiter.Now().Sub(p.at)))
 }
@@ -182,16 +175,15 @@ func (g *Gate) report(r *http.Request, err error) {
 	}
 }
 
-// New returns middleware that lets requests pass as limit allows, counted by
-// [ByIP] unless an option says otherwise, and refuses the others with 429. A
-// refusal because the store could not answer (headgate.FailureDeny) is a 503.
+// New returns middleware that allows requests within limit, counted by [ByIP] unless an
+// option says otherwise, and refuses others with 429, or with 503 if the store could
+// not answer (headgate.FailureDeny).
 //
-// Requests to a leaky bucket wait for their turn. One whose client goes away
-// before gives its place back.
+// Requests to a leaky bucket wait for their turn. If the client leaves first, its slot
+// is freed.
 //
-// New panics if it is given no limiter, or an invalid limit: such a middleware
-// would refuse everything. The middleware panics if it is given no handler. For limits that are not known before the program runs,
-// ask [Validate] first.
+// New panics if its arguments are invalid, and the middleware if its handler is nil.
+// If limits come from configuration, call [Validate] first.
 func New(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) func(http.Handler) http.Handler {
 	gate := NewGate(limiter, limit, options...)
 	return func(next http.Handler) http.Handler {

@@ -10,9 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 )
 
-// hint returns for how long res says that there is nothing left, from at, and
-// false if it says nothing of the kind. It is never negative and never more
-// than headgate.MaxPeriod. Fields that break their grammar are passed over.
+// hint returns how long after at res reports that nothing is left, and false if it does
+// not. The result is from 0 to headgate.MaxPeriod. Malformed fields are ignored.
 func hint(res *http.Response, at time.Time) (time.Duration, bool) {
 	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable {
 		if d, ok := retryAfter(res.Header, at); ok {
@@ -32,8 +31,8 @@ func hint(res *http.Response, at time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// retryAfter reads Retry-After. A date is compared with the answer's own Date
-// if it has one, so that the clocks need not agree.
+// retryAfter reads Retry-After. A date is compared with the answer's Date if there is
+// one, so the clocks need not agree.
 func retryAfter(h http.Header, at time.Time) (time.Duration, bool) {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, ok := number(value); ok {
@@ -49,7 +48,7 @@ func retryAfter(h http.Header, at time.Time) (time.Duration, bool) {
 	return min(max(then.Sub(at), 0), headgate.MaxPeriod), true
 }
 
-// exhausted returns the longest t of those members of RateLimit whose r is 0.
+// exhausted returns the longest t of the members of RateLimit whose r is 0.
 func exhausted(lines []string) (longest time.Duration, found bool) {
 	for _, line := range lines {
 		for more := true; more; {
@@ -63,8 +62,8 @@ func exhausted(lines []string) (longest time.Duration, found bool) {
 	return longest, found
 }
 
-// state returns the t of a member such as "login";r=0;t=12, and false if its r
-// is not 0 or one of them is missing.
+// state returns the t of a member such as "login";r=0;t=12, and false if r is not 0 or
+// one of them is missing.
 func state(member string) (time.Duration, bool) {
 	_, parameters, more := client.CutUnquoted(member, ';')
 	remaining, until := int64(-1), int64(-1)
@@ -83,8 +82,8 @@ func state(member string) (time.Duration, bool) {
 	return duration(until), remaining == 0 && until >= 0
 }
 
-// fromReset tells apart what servers mean by Reset: seconds from now, a Unix time,
-// or one in milliseconds or finer.
+// fromReset tells apart the meanings of Reset: seconds from now, Unix seconds, or Unix
+// milliseconds or finer.
 func fromReset(reset int64, at time.Time) time.Duration {
 	const (
 		unix   = 1_000_000_000     // September 2001; as a delta, 31 years
@@ -94,13 +93,12 @@ func fromReset(reset int64, at time.Time) time.Duration {
 		return duration(reset)
 	}
 	for reset >= millis {
-		reset = reset/1000 + 1 // rather later than told
+		reset = reset/1000 + 1 // round up
 	}
 	return duration(max(reset-at.Unix(), 0))
 }
 
-// number reads a whole number that is not negative. One too large for an int64
-// is the largest.
+// number reads a whole number that is not negative, capped at the largest int64.
 func number(s string) (int64, bool) {
 	s = strings.TrimSpace(s)
 	for i := range len(s) {

@@ -21,7 +21,7 @@ type option func(*config)
 
 func (o option) apply(c *config) { o(c) }
 
-// single is an option of which a second would replace the first.
+// single returns an option that may be given only once.
 func single(name string, o option) Option {
 	return option(func(c *config) {
 		c.one.Once(name)
@@ -29,7 +29,7 @@ func single(name string, o option) Option {
 	})
 }
 
-// config collects what the options of one limit say.
+// config collects the options of one limit.
 type config struct {
 	one checks.Options[*http.Request]
 
@@ -45,48 +45,46 @@ type also struct {
 	options []Option
 }
 
-// Name sets the limit's name in header fields and refusals; if not given it is
-// that of [headgate.Limit.Named], or "default". Limits of one name that share a
-// store count the same keys together, and keep their counts when their numbers
-// change. Limits without a name count together only if they are the same: name
-// them where even the same limit is to count apart, as for /login and /register,
-// or by different things.
+// Name sets the limit's name in header fields and refusals. The default is that of
+// [headgate.Limit.Named], or "default". Limits with the same name and store share their
+// counts, and keep them when their numbers change. Unnamed limits share counts only if
+// they are identical: name limits that must count separately, such as those for /login
+// and /register, or that count by different things.
 func Name(name string) Option {
 	return single("Name", func(c *config) { c.one.Name, c.one.Scope = name, name })
 }
 
-// Cost sets what a request takes instead of 1. A request of cost 0 passes if
-// anything would; a negative one is refused.
+// Cost sets the cost of a request; the default is 1. Cost 0 passes if anything would. A
+// negative cost is refused.
 func Cost(cost func(*http.Request) int64) Option {
 	return single("Cost", func(c *config) { c.one.Cost = cost })
 }
 
-// LimitBy lets each request have its own limit, such as that of its user's plan:
+// LimitBy sets a limit for each request, such as that of the user's plan:
 //
 //	httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
 //		limit, ok := plans[planOf(r)]
 //		return limit, ok
 //	})
 //
-// Requests for which it returns false have the limit that [New] or [Also] was
-// given. Make the limits once, not for every request. With a [Name], or one of
-// their own ([headgate.Limit.Named]), limits of one algorithm share the count of a
-// key, so that a user who changes plans keeps what is used; without a name each
-// limit starts afresh. An invalid limit, or two of one name for one request, refuses
-// it with 503, and [OnError] is told why; for no limit at all there is [headgate.Unlimited].
+// If it returns false, the limit of [New] or [Also] applies. Make the limits once, not
+// for every request. With a [Name] or [headgate.Limit.Named], limits of one algorithm
+// share a key's count, so a user who changes plans keeps it; unnamed limits each start
+// at zero. An invalid limit, or two with the same name for one request, refuses it with
+// 503 and calls [OnError]. For no limit, return [headgate.Unlimited].
 func LimitBy(choose func(*http.Request) (headgate.Limit, bool)) Option {
 	return single("LimitBy", func(c *config) { c.one.LimitBy = choose })
 }
 
-// RefundIf gives a request's cost back if the handler answers with one of
-// these statuses, so that, say, only failed logins count:
+// RefundIf refunds a request's cost if the handler answers with one of these statuses,
+// for example to count only failed logins:
 //
 //	httplimit.RefundIf(http.StatusOK, http.StatusNoContent)
 //
-// The cost is held meanwhile, so no more requests than the limit are under way.
-// Header fields say what was left before the refund. A handler that panics or
-// takes over the connection gets nothing back, and neither does a client that
-// hung up before the handler returned, so that to hang up is never cheaper.
+// The cost is held until then, so requests in flight never exceed the limit. Header
+// fields show what was left before the refund. There is no refund if the handler
+// panics or takes over the connection, or if the client hung up before the handler
+// returned.
 func RefundIf(status ...int) Option {
 	return option(func(c *config) {
 		checks.Some(&c.one.Given, "RefundIf", status)
@@ -94,43 +92,41 @@ func RefundIf(status ...int) Option {
 	})
 }
 
-// OnLimit lets h answer refused requests. The header fields are set before;
-// [Refused] tells h more. h chooses the status.
+// OnLimit lets h answer refused requests. The header fields are already set; [Refused]
+// returns the decision. h chooses the status.
 func OnLimit(h http.Handler) Option {
 	return single("OnLimit", func(c *config) { c.onLimit = h })
 }
 
-// OnError calls f with every error of the Limiter: a store that could not
-// answer, an invalid cost, an invalid limit of [LimitBy]. The Limiter's failure policy has decided
-// about the request by then. f must be safe for concurrent use.
+// OnError calls f with every error of the Limiter: store errors, invalid costs, and
+// invalid limits from [LimitBy]. The Limiter's failure policy has already decided about
+// the request. f must be safe for concurrent use.
 func OnError(f func(*http.Request, error)) Option {
 	return single("OnError", func(c *config) { c.onError = f })
 }
 
-// Also adds a limit that the same requests have to keep, such as a daily one
-// beside one per second. They are charged all or none: what one refuses does
-// not use up the others. options may be By, Cost, Name and LimitBy. By and Cost
-// are otherwise those of the first limit; without a Name it is called after its
-// place, default-2 for the second.
+// Also adds a further limit for the same requests, such as a daily one. A request is
+// charged to all limits or to none. options may be By, Cost, Name and LimitBy. By and
+// Cost default to those of the first limit, the name to default-2 and so on.
 func Also(limit headgate.Limit, options ...Option) Option {
 	return option(func(c *config) { c.also = append(c.also, also{limit, options}) })
 }
 
-// Dialect chooses the header fields that tell clients about limits. It is an
-// [Option]. Every dialect says Retry-After in refusals.
+// Dialect chooses the header fields that report limits. It is an [Option]. Refusals
+// carry Retry-After in every dialect.
 type Dialect uint8
 
 const (
-	// AllHeaders is X-RateLimit-* and the IETF fields. It is the default.
+	// AllHeaders is X-RateLimit-* and the IETF fields, the default.
 	AllHeaders Dialect = iota
-	// IETF is RateLimit and RateLimit-Policy alone.
+	// IETF is RateLimit and RateLimit-Policy only.
 	IETF
-	// GitHub is the fields of api.github.com: X-RateLimit-* with the reset as
-	// a time of day, in seconds since the Unix epoch.
+	// GitHub is the fields of api.github.com: X-RateLimit-* with the reset in seconds
+	// since the Unix epoch.
 	GitHub
 	// OpenAI is the fields of api.openai.com: X-RateLimit-*-Requests, and
-	// X-RateLimit-*-Tokens of limits with the word tokens in their [Name], with
-	// the reset as a duration such as 6m0s.
+	// X-RateLimit-*-Tokens for limits with the word tokens in their [Name], with the
+	// reset as a duration such as 6m0s.
 	OpenAI
 	// Draft03 is RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset, as
 	// in draft-ietf-httpapi-ratelimit-headers-03.
@@ -147,19 +143,19 @@ func (d Dialect) apply(c *config) {
 // String returns the dialect's name, such as ietf.
 func (d Dialect) String() string { return d.answers().String() }
 
-// answers returns d as package answer knows it, which has the same in this order.
+// answers returns d as package answer's Dialect, which has the same constants.
 func (d Dialect) answers() answer.Dialect { return answer.Dialect(d) }
 
-// Validate returns what is wrong with the arguments of [New], which panics with
-// it: a limiter that is nil or has no store ([headgate.ErrNoStore]), a limit that
-// cannot be enforced ([headgate.ErrInvalidLimit]), an option that is nil. A
-// program whose limits are configured while it runs asks it before New.
+// Validate returns the error that [New] with these arguments would panic with: a nil
+// limiter or one without a store ([headgate.ErrNoStore]), an invalid limit
+// ([headgate.ErrInvalidLimit]), or an invalid option. Call it first if limits come from
+// configuration.
 func Validate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) error {
 	_, err := build(limiter, limit, options)
 	return err
 }
 
-// build returns a gate, or what is wrong with its arguments.
+// build returns a gate, or an error about its arguments.
 func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option) (_ *Gate, err error) {
 	defer func() {
 		if err != nil {
@@ -222,8 +218,8 @@ func (c *config) set(options []Option) error {
 	return nil
 }
 
-// isNilFunc reports whether h is a function or a pointer that is nil: each refusal
-// would panic.
+// isNilFunc reports whether h is a nil function or pointer, which would panic on each
+// refusal.
 func isNilFunc(h http.Handler) bool {
 	v := reflect.ValueOf(h)
 	return (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
@@ -233,8 +229,7 @@ func (c *config) lacks(option string) error {
 	return errors.New(option + " of the limit " + strconv.Quote(c.one.Name) + " is nil")
 }
 
-// whole returns the name of an option of c that is not of one limit; empty if there
-// is none.
+// whole returns the name of an option of c that applies to all limits, or "".
 func (c *config) whole() string {
 	switch {
 	case c.refund != nil:

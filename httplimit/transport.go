@@ -13,59 +13,55 @@ import (
 )
 
 const (
-	// DefaultMaxWait is the MaxWait of a Transport that has none.
+	// DefaultMaxWait is the default of Transport.MaxWait.
 	DefaultMaxWait = time.Minute
-	// DefaultMaxRetries is the MaxRetries of a Transport that has none.
+	// DefaultMaxRetries is the default of Transport.MaxRetries.
 	DefaultMaxRetries = 3
 
-	// longestHold is for how long a host is believed to have nothing left.
+	// longestHold is how long a host counts as exhausted at most.
 	longestHold  = time.Hour
 	firstBackoff = time.Second
 	maxHosts     = 4096
 	maxDrain     = 64 << 10
 )
 
-// Transport is an http.RoundTripper that keeps to the limits of servers. Its
-// zero value is ready for use:
+// Transport is an http.RoundTripper that respects the limits of servers. Its zero value
+// is ready for use:
 //
 //	client := &http.Client{Transport: &httplimit.Transport{}}
 //
-// When a server says that there is nothing left, later requests to the same
-// host wait until there is more, or fail at once with a *headgate.LimitedError
-// (use errors.As) if that is later than MaxWait or their context allow. A
-// server says so by Retry-After in a 429 or 503, in seconds or as a date; by
-// RateLimit: "name";r=0;t=30 (the IETF's field); or by X-RateLimit-Remaining: 0
-// (or RateLimit-Remaining) and a Reset, in seconds or as a Unix time, of seconds or
-// milliseconds. The first of these that is there counts.
+// When a server reports that nothing is left, later requests to the same host wait, or
+// fail at once with a *headgate.LimitedError (use errors.As) if the wait would exceed
+// MaxWait or their context's deadline. Servers report it by Retry-After in a 429 or 503,
+// in seconds or as a date; by the IETF field RateLimit: "name";r=0;t=30; or by
+// X-RateLimit-Remaining: 0 (or RateLimit-Remaining) and a Reset, in seconds or as a Unix
+// time in seconds or milliseconds. The first of these counts.
 //
-// A host is believed for an hour at most, or for MaxWait if that is longer. Then
-// it is asked again: a time that was wrong, or in a unit that nobody knows, does not
-// give the host up until the program is restarted.
+// A host counts as exhausted for at most an hour, or for MaxWait if that is longer, so
+// a wrong time does not block it until the program restarts.
 //
-// A 429 is tried again if the body can be sent again (http.Request.GetBody); a
-// 503 only if the method is idempotent too, for it may come from behind a
-// server that has already acted. Where no time was told, or again one of 0, the
-// wait doubles from one second. When retries or MaxWait are used up the caller gets the answer as
-// it came.
+// A 429 is retried if the body can be sent again (http.Request.GetBody). A 503 is
+// retried only if the method is idempotent too, since a server behind it may have acted
+// already. Without a time, or after another 0, the wait doubles from one second. When
+// retries or MaxWait are used up, the caller gets the last answer.
 //
-// Every wait is up to a tenth longer than told, at random, so that clients who
-// were told the same do not come back at the same time.
+// Every wait is up to a tenth longer than reported, at random, so that clients do not
+// return all at once.
 //
-// A Transport is safe for concurrent use and must not be copied after first
-// use.
+// A Transport is safe for concurrent use and must not be copied after first use.
 type Transport struct {
-	// Base sends the requests; http.DefaultTransport if nil.
+	// Base sends the requests. The default is http.DefaultTransport.
 	Base http.RoundTripper
-	// MaxWait is the longest that one request is held back, retries included;
-	// 0 means DefaultMaxWait, a negative one not at all.
+	// MaxWait limits how long one request is held back, including retries. 0 means
+	// DefaultMaxWait, negative not at all.
 	MaxWait time.Duration
-	// MaxRetries is how often a request is tried again; 0 means
-	// DefaultMaxRetries, a negative number never.
+	// MaxRetries limits how often a request is retried. 0 means DefaultMaxRetries,
+	// negative never.
 	MaxRetries int
 
-	clock headgate.Limiter // without a store: it knows the real time
+	clock headgate.Limiter // without a store: only for the real clock
 	mu    sync.Mutex
-	until map[string]time.Time // by scheme and host: nothing is left before
+	until map[string]time.Time // by scheme and host: exhausted before then
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -92,18 +88,18 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		switch {
 		case !told:
 			wait = firstBackoff << min(attempt, 16)
-		case wait <= 0 && attempt > 0: // it was not true
+		case wait <= 0 && attempt > 0: // the wait was too short
 			wait = firstBackoff << min(attempt-1, 16)
 		}
 		wait, err = t.next(r.Context(), host, t.clock.Now().Add(wait), limit)
 		if err != nil {
-			return res, nil // the answer says more than our error would
+			return res, nil // the answer says more than our error
 		}
 		drain(res)
 		if err := t.clock.Sleep(r.Context(), jittered(wait, limit.Sub(t.clock.Now()))); err != nil {
 			return nil, err
 		}
-		// Meanwhile another request may have been told to wait for longer.
+		// Another request may have learned of a longer wait in the meantime.
 		if err := t.pace(r.Context(), host, limit); err != nil {
 			return nil, err
 		}
@@ -126,8 +122,8 @@ func (t *Transport) pace(ctx context.Context, host string, limit time.Time) erro
 	}
 }
 
-// next returns how long to wait for host, and at least until at. If that is
-// past limit or the deadline of ctx, it returns a *headgate.LimitedError.
+// next returns how long to wait for host, at least until at. If that is after limit or
+// the deadline of ctx, it returns a *headgate.LimitedError.
 func (t *Transport) next(ctx context.Context, host string, at, limit time.Time) (time.Duration, error) {
 	t.mu.Lock()
 	until := t.until[host]
@@ -146,7 +142,7 @@ func (t *Transport) next(ctx context.Context, host string, at, limit time.Time) 
 	return wait, nil
 }
 
-// hold notes that host has nothing left before until.
+// hold notes that host is exhausted until then.
 func (t *Transport) hold(host string, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +150,7 @@ func (t *Transport) hold(host string, until time.Time) {
 		t.until = make(map[string]time.Time)
 	}
 	if t.until[host].After(until) {
-		return // the limit that lasts longer counts
+		return // the longer one counts
 	}
 	if _, ok := t.until[host]; !ok && len(t.until) >= maxHosts {
 		t.forget()
@@ -162,8 +158,8 @@ func (t *Transport) hold(host string, until time.Time) {
 	t.until[host] = until
 }
 
-// forget makes room in t.until, with t.mu held: hosts that need not be waited
-// for go first, and then any one.
+// forget removes a host from t.until to make space, preferably one that need not be
+// waited for. t.mu is held.
 func (t *Transport) forget() {
 	at := t.clock.Now()
 	for host, until := range t.until {
@@ -204,8 +200,8 @@ func retryable(r *http.Request, status int) bool {
 	return false
 }
 
-// idempotent reports whether doing r twice is as good as once. As in net/http,
-// a header field may say so.
+// idempotent reports whether r may be repeated safely. As in net/http, a header field
+// can say so.
 func idempotent(r *http.Request) bool {
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
@@ -214,8 +210,8 @@ func idempotent(r *http.Request) bool {
 	return r.Header.Get("Idempotency-Key") != "" || r.Header.Get("X-Idempotency-Key") != ""
 }
 
-// again returns r with its body from the start. A RoundTripper must not change
-// the request of its caller, so it is a copy.
+// again returns a copy of r with its body from the start. A RoundTripper must not
+// change the caller's request.
 func again(r *http.Request) (*http.Request, error) {
 	if r.GetBody == nil {
 		return r, nil
@@ -229,15 +225,14 @@ func again(r *http.Request) (*http.Request, error) {
 	return r, nil
 }
 
-// drain reads what is left of a small body, so that its connection can be used
-// again, and closes it.
+// drain reads the rest of a small body, so that its connection can be reused, and
+// closes it.
 func drain(res *http.Response) {
 	_, _ = io.CopyN(io.Discard, res.Body, maxDrain)
 	_ = res.Body.Close()
 }
 
-// closeBody closes the body of a request that is not sent, as a RoundTripper
-// has to.
+// closeBody closes the body of a request that is not sent, as a RoundTripper must.
 func closeBody(r *http.Request) {
 	if r.Body != nil {
 		_ = r.Body.Close()

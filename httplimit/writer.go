@@ -7,16 +7,16 @@ import (
 	"net/http"
 )
 
-// statusWriter remembers the status of an answer. It passes on what the writer
-// below it can do: by Unwrap to an http.ResponseController, and by methods to
-// those who ask for an http.Flusher, http.Hijacker or io.ReaderFrom.
+// statusWriter remembers the status of an answer. It keeps the features of the writer
+// below: through Unwrap for an http.ResponseController, and as an http.Flusher,
+// http.Hijacker and io.ReaderFrom.
 type statusWriter struct {
 	http.ResponseWriter
 	status   int
 	hijacked bool
 }
 
-// final returns the status that the client got, or 0 if that is not known.
+// final returns the status that the client got, or 0 if it is unknown.
 func (w *statusWriter) final() int {
 	switch {
 	case w.hijacked:
@@ -28,7 +28,7 @@ func (w *statusWriter) final() int {
 }
 
 func (w *statusWriter) note(status int) {
-	// Those below 200 come before the answer, but 101 is one.
+	// 1xx come before the answer, except 101, which is one.
 	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		w.status = status
 	}

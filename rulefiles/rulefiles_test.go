@@ -260,7 +260,7 @@ func TestOpenFails(t *testing.T) {
 		options []rulefiles.Option
 		want    string
 	}{
-		{nil, limited(1), nil, "no store"},
+		{nil, limited(1), nil, "without a store"},
 		{memory.New(), "domain: d\nlimts: []\n", nil, `rules.yaml:2:1: unknown key "limts"`},
 		{memory.New(), "", nil, "rules"},
 		{memory.New(), twoDomains, nil, `several domains, ["d" "e"]`},
