@@ -146,7 +146,7 @@ func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io
 	defer func() { _ = answer.Body.Close() }()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // as much as arrives
 	what := detail(text)
-	if what == "" || strings.HasPrefix(what, "there is nothing at") {
+	if what == "" || strings.HasPrefix(what, "unknown path") {
 		return nil, &hintedError{fmt.Errorf("%s is not an admin door: it returned %s", c.base.Host, answer.Status), "set the address of the admin door with --address or HEADGATE_ADDRESS"}
 	}
 	if answer.StatusCode == http.StatusUnauthorized {
