@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// mob opens connections to a door that never end, says the same on each, and
-// opens new ones for those that are closed.
+// mob keeps connections to a door open, sends the same text on each, and replaces
+// those that are closed.
 func mob(t *testing.T, address, text string, connections int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

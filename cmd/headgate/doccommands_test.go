@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Every command line that a page shows names commands and flags that there are.
+// Every command line on a page uses commands and flags that exist.
 func TestCommandsOfDocs(t *testing.T) {
 	root := newRoot(streams{})
 	shown := regexp.MustCompile("(?m)^ *(?:\\$ |RUN )?(headgate [a-z-].*)$|`(headgate [a-z-][^`\n]*)`")
@@ -39,15 +39,16 @@ func TestCommandsOfDocs(t *testing.T) {
 	if commands < 100 {
 		t.Errorf("only %d command lines were found", commands)
 	}
-	for _, c := range root.Commands() { // and every command has a page that shows it
+	for _, c := range root.Commands() { // every command is shown on a page
 		if !seen[c.CommandPath()] && c.Name() != "help" {
 			t.Errorf("no page shows %s", c.CommandPath())
 		}
 	}
 }
 
-// unknownWords returns what a command line has that the program has not. Brackets
-// and bars, as of a synopsis, are read as alternatives. What is known is noted.
+// unknownWords returns the unknown commands and flags of a command line. Brackets
+// and bars, as in a synopsis, are read as alternatives. Known commands are recorded
+// in seen.
 func unknownWords(root *cobra.Command, line string, seen map[string]bool) (unknown []string) {
 	words := strings.Fields(strings.NewReplacer("[", " ", "]", " ", "...", "", "…", "", "'", " ", `"`, " ").Replace(line))[1:]
 	at := []*cobra.Command{root}
@@ -62,7 +63,7 @@ func unknownWords(root *cobra.Command, line string, seen map[string]bool) (unkno
 			seen[below[len(below)-1].CommandPath()] = true
 		}
 		if len(below) == 0 {
-			if !strings.HasPrefix(words[0], "-") && !strings.Contains(line, ": ") { // which is a message
+			if !strings.HasPrefix(words[0], "-") && !strings.Contains(line, ": ") { // not a message
 				return []string{"no command " + words[0]}
 			}
 			break

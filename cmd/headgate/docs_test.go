@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The pages about access logs show what the commands really print: each
-// console block is run, in the folder of the example, and compared.
+// Each console block of the pages about access logs is run in the folder of the
+// example, and its output compared.
 func TestDocsOfAccessLogs(t *testing.T) {
 	docs, err := filepath.Abs("../../docs")
 	if err != nil {
@@ -21,7 +21,7 @@ func TestDocsOfAccessLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(folder)
-	// How many keys have been swept, and the memory of tables, differ from run to run.
+	// Swept keys and the memory of tables differ from run to run.
 	memory := regexp.MustCompile(`Peak store size: \d+ keys?, [\d.]+ KiB`)
 	blocks := regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
 	for _, page := range []string{"simulate.md", "suggest.md"} {
@@ -73,7 +73,7 @@ func runLine(t *testing.T, line string, out *bytes.Buffer) {
 	}
 }
 
-// same fails if a page shows other rules than a file has, but for comments.
+// same fails if the rules on a page differ from those of a file, except for comments.
 func same(t *testing.T, docs, page, file string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(docs, page))

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/replay/offline"
 )
 
-// A password in the address of a server is not told, whatever goes wrong.
+// Errors never show the password in the address of a server.
 func TestExplainServerTellsNoPassword(t *testing.T) {
 	for _, address := range []string{"http://u:hush@127.0.0.1:1", "htp://u:hush@h", "http://u:hu sh@h/hush", "u:hush@h"} {
 		_, err := explainServer(t.Context(), address, "", http.DefaultClient, offline.ExplainRequest{})

@@ -26,7 +26,7 @@ import (
 type issuer struct {
 	t       *testing.T
 	keys    map[string]*rsa.PrivateKey
-	set     atomic.Pointer[[]byte] // the JWKS; nil while it is out of order
+	set     atomic.Pointer[[]byte] // the JWKS; nil while it is broken
 	fetches atomic.Int64
 	file    string // empty if it publishes at a URL
 	server  *httptest.Server
@@ -35,7 +35,7 @@ type issuer struct {
 func newIssuer(t *testing.T, file string) *issuer {
 	t.Helper()
 	i := &issuer{t: t, keys: map[string]*rsa.PrivateKey{}, file: file}
-	for _, id := range []string{"one", "two", "three", "stranger"} {
+	for _, id := range []string{"one", "two", "three", "unknown"} {
 		key, err := rsa.GenerateKey(rand.Reader, 2048)
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func newIssuer(t *testing.T, file string) *issuer {
 	return i
 }
 
-// publish makes the keys with these names those that are good.
+// publish makes the keys with these names the valid ones.
 func (i *issuer) publish(names ...string) {
 	i.t.Helper()
 	var keys []map[string]string
@@ -80,7 +80,7 @@ func (i *issuer) publish(names ...string) {
 	}
 }
 
-// location is where its keys are.
+// location is the location of its keys.
 func (i *issuer) location() string {
 	if i.file != "" {
 		return i.file
@@ -88,14 +88,14 @@ func (i *issuer) location() string {
 	return i.server.URL
 }
 
-// signing is what is to be signed, and by what.
+// signing describes a token to sign, and the key.
 type signing struct {
 	key    string // by name; the kid too, unless that is given
 	kid    string
 	life   time.Duration // an hour if it is 0
 	aud    string        // api if empty
 	method jwt.SigningMethod
-	secret any // in place of the key
+	secret any // instead of the key
 }
 
 func (i *issuer) sign(sub string, k signing) string {
@@ -124,8 +124,7 @@ func (i *issuer) sign(sub string, k signing) string {
 	return signed
 }
 
-// publicPEM is a public key as text, which a verifier that goes by the token's
-// word would take for a secret.
+// publicPEM is a public key as text, which a naive verifier would use as a secret.
 func (i *issuer) publicPEM(name string) []byte {
 	i.t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(&i.keys[name].PublicKey)
@@ -135,16 +134,16 @@ func (i *issuer) publicPEM(name string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-// relying is a headgate that believes an issuer.
+// relying is a headgate process that trusts an issuer.
 type relying struct {
 	*process
-	api    string
-	refuse bool
-	nobody int // requests so far that counted as nobody's
-	subs   int // names so far
+	api       string
+	refuse    bool
+	anonymous int // requests so far without a valid token
+	subs      int // names used so far
 }
 
-// perHour is the limit of each name, and of all without one together.
+// perHour is the limit of each name, and of all requests without a name.
 const perHour = 1000
 
 func newRelying(t *testing.T, i *issuer, onInvalid string) *relying {
@@ -171,8 +170,8 @@ func (r *relying) name() string {
 	return "sub-" + strconv.Itoa(r.subs)
 }
 
-// ask asks at the proxy or /v1/auth, and returns the status and how much is
-// left of whatever the request counted by.
+// ask calls the proxy or /v1/auth, and returns the status and the remaining
+// requests of the key.
 func (r *relying) ask(door, token string) (status, left int) {
 	r.t.Helper()
 	address := "http://" + r.proxy + "/"
@@ -206,8 +205,7 @@ func (r *relying) ask(door, token string) (status, left int) {
 	return res.StatusCode, left
 }
 
-// believes checks that a token, of a name not heard of before, counts as that
-// name's.
+// believes checks that a token with a new name is counted under that name.
 func (r *relying) believes(about, token string) {
 	r.t.Helper()
 	for i, door := range []string{"proxy", "auth"} {
@@ -217,8 +215,7 @@ func (r *relying) believes(about, token string) {
 	}
 }
 
-// doubts checks that a token counts as nobody's, and is refused if that is how
-// it is set.
+// doubts checks that a token is counted as missing, and refused if so configured.
 func (r *relying) doubts(about, token string) {
 	r.t.Helper()
 	want := http.StatusOK
@@ -226,14 +223,14 @@ func (r *relying) doubts(about, token string) {
 		want = http.StatusUnauthorized
 	}
 	for _, door := range []string{"proxy", "auth"} {
-		r.nobody++
-		if status, left := r.ask(door, token); status != want || left != perHour-r.nobody {
-			r.t.Errorf("%s at %s: %d with %d left, want %d with %d", about, door, status, left, want, perHour-r.nobody)
+		r.anonymous++
+		if status, left := r.ask(door, token); status != want || left != perHour-r.anonymous {
+			r.t.Errorf("%s at %s: %d with %d left, want %d with %d", about, door, status, left, want, perHour-r.anonymous)
 		}
 	}
 }
 
-// comes waits until tokens signed by a key are believed.
+// comes waits until tokens signed by a key are trusted.
 func (r *relying) comes(i *issuer, key string) {
 	r.t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -242,18 +239,18 @@ func (r *relying) comes(i *issuer, key string) {
 		if status == http.StatusOK && left == perHour-1 {
 			return
 		}
-		if r.nobody++; left != perHour-r.nobody {
-			r.t.Fatalf("%d with %d left, want one of %d", status, left, perHour-r.nobody)
+		if r.anonymous++; left != perHour-r.anonymous {
+			r.t.Fatalf("%d with %d left, want one of %d", status, left, perHour-r.anonymous)
 		}
 		if time.Now().After(deadline) {
 			r.t.Fatalf("keys of %s are never believed", key)
 		}
-		time.Sleep(100 * time.Millisecond) // the process looks when it does
+		time.Sleep(100 * time.Millisecond) // the process polls on its own schedule
 	}
 }
 
-// Tokens are believed, doubted and refused by the program as docs/identity.md
-// says, with keys from a file and from a URL that change and vanish.
+// The program trusts, ignores and refuses tokens as docs/identity.md says, with
+// keys from a file and from a URL that change and vanish.
 func TestTokensOfTheProgram(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ where, onInvalid string }{
@@ -289,13 +286,13 @@ func (r *relying) tokens(i *issuer) {
 	r.doubts("none", "")
 	name := r.name()
 	for about, k := range map[string]signing{
-		"expired":                {key: "one", life: -time.Minute},
-		"for another audience":   {key: "one", aud: "web"},
-		"of a stranger":          {key: "stranger"},
-		"of a stranger as one":   {key: "stranger", kid: "one"},
-		"with an unknown kid":    {key: "one", kid: "nowhere"},
-		"unsigned":               {kid: "one", method: jwt.SigningMethodNone, secret: jwt.UnsafeAllowNoneSignatureType},
-		"with the key as secret": {kid: "one", method: jwt.SigningMethodHS256, secret: i.publicPEM("one")},
+		"expired":                  {key: "one", life: -time.Minute},
+		"for another audience":     {key: "one", aud: "web"},
+		"of an unknown key":        {key: "unknown"},
+		"of an unknown key as one": {key: "unknown", kid: "one"},
+		"with an unknown kid":      {key: "one", kid: "nowhere"},
+		"unsigned":                 {kid: "one", method: jwt.SigningMethodNone, secret: jwt.UnsafeAllowNoneSignatureType},
+		"with the key as secret":   {kid: "one", method: jwt.SigningMethodHS256, secret: i.publicPEM("one")},
 	} {
 		r.doubts(about, i.sign(name, k))
 	}
@@ -313,12 +310,12 @@ func (r *relying) rotation(i *issuer) {
 	r.believes("before", old)
 	i.publish("one", "two")
 	r.comes(i, "two")
-	r.believes("of the old key, beside the new", i.sign(r.name(), signing{key: "one"}))
+	r.believes("of the old key, next to the new", i.sign(r.name(), signing{key: "one"}))
 	i.publish("two", "three")
 	r.comes(i, "three")
 	r.doubts("of a key withdrawn", i.sign(r.name(), signing{key: "one"}))
 	r.doubts("remembered from before", old)
-	// Out of order: the keys of before stay.
+	// Broken: the previous keys stay.
 	if i.file != "" {
 		if err := os.Remove(i.file); err != nil {
 			r.t.Fatal(err)
@@ -328,16 +325,16 @@ func (r *relying) rotation(i *issuer) {
 	i.set.Store(nil)
 	for deadline := time.Now().Add(20 * time.Second); i.file == "" && i.fetches.Load() < before+2; {
 		if time.Now().After(deadline) {
-			r.t.Fatal("the keys are not fetched anew")
+			r.t.Fatal("the keys are not fetched again")
 		}
-		time.Sleep(50 * time.Millisecond) // the process fetches when it does
+		time.Sleep(50 * time.Millisecond) // the process fetches on its own schedule
 	}
 	r.believes("while the keys are out of order", i.sign(r.name(), signing{key: "three"}))
-	r.doubts("of a stranger meanwhile", i.sign(r.name(), signing{key: "stranger"}))
+	r.doubts("of an unknown key while broken", i.sign(r.name(), signing{key: "unknown"}))
 }
 
-// check asks the API, where the attributes are what the caller says and the
-// field Authorization is nobody's.
+// check calls the API, where the caller sends the attributes and the field
+// Authorization is not used.
 func (r *relying) check(i *issuer) {
 	r.t.Helper()
 	for about, row := range map[string]struct {
@@ -345,7 +342,7 @@ func (r *relying) check(i *issuer) {
 		left       int
 	}{
 		"said":     {`{"jwt:sub":"` + r.name() + `"}`, perHour - 1},
-		"not said": {`{}`, perHour - 1 - r.nobody},
+		"not said": {`{}`, perHour - 1 - r.anonymous},
 	} {
 		body := strings.NewReader(`{"domain":"api","attributes":` + row.attributes + `}`)
 		q, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, "http://"+r.api+"/v1/check", body)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Names of files and words in them reach no terminal as commands.
+// Control characters in file names and contents do not reach the terminal.
 func TestWhatOthersNameIsNotObeyed(t *testing.T) {
 	const evil = "\x1b]0;owned\x07\x1b[2J\u009b31m\u202e\x7f"
 	folder := t.TempDir()

@@ -25,7 +25,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// truthRules have a rule for each thing that may become of a request.
+// truthRules have a rule for each outcome of a request.
 const truthRules = `domain: api
 limits:
   - {name: login, match: {path: /login}, key: [client_ip], rate: 12/hour}
@@ -41,13 +41,13 @@ descriptors:
     rate_limit: {unit: day, requests_per_unit: 15}
 `
 
-// told is what one answer said, as its caller understood it.
+// told is the content of one response, as its caller understood it.
 type told struct {
 	door, domain, rule, key, outcome string
 	near                             bool
 }
 
-// tally is what the callers counted.
+// tally has the counts of the callers.
 type tally struct {
 	mu       sync.Mutex
 	sent     uint64
@@ -89,10 +89,10 @@ func (c *tally) add(a *told) {
 	}
 }
 
-// call is one request that somebody is to send.
+// call is one request to send.
 type call struct{ door, rule, path, key string }
 
-// truthCalls are all calls of the load, in any order.
+// truthCalls returns all calls of the load, in random order.
 func truthCalls() []call {
 	var list []call
 	add := func(n, keys int, rule, path string, doors ...string) {
@@ -114,7 +114,7 @@ func truthCalls() []call {
 	return list
 }
 
-// truth is a running process and what asks it.
+// truth is a running process and its clients.
 type truth struct {
 	*process
 	api, resp, mesh string
@@ -147,7 +147,7 @@ func newTruth(t *testing.T) *truth {
 	return f
 }
 
-// eventually asks until it is so.
+// eventually polls until a condition holds.
 func (f *truth) eventually(what string, is func() bool) {
 	f.t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); {
@@ -155,11 +155,11 @@ func (f *truth) eventually(what string, is func() bool) {
 			log, _ := os.ReadFile(f.log.Name())
 			f.t.Fatalf("waiting for %s\n%s", what, log)
 		}
-		time.Sleep(20 * time.Millisecond) // a process elsewhere has no channel
+		time.Sleep(20 * time.Millisecond) // other processes have no channel to wait for
 	}
 }
 
-// get asks the admin door.
+// get calls the admin door.
 func (f *truth) get(path string, into any) error {
 	r, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, "http://"+f.admin+path, http.NoBody)
 	if err != nil {
@@ -184,7 +184,7 @@ func (f *truth) get(path string, into any) error {
 	return err
 }
 
-// send makes a call and says what came of it.
+// send makes a call and returns its outcome.
 func (f *truth) send(c *call, resp *respConn) (a told, err error) {
 	a = told{door: c.door, domain: "api", rule: c.rule, key: c.key}
 	switch c.door {
@@ -200,12 +200,12 @@ func (f *truth) send(c *call, resp *respConn) (a told, err error) {
 	return a, err
 }
 
-// isNear is what metrics call near: passed with a fifth left, or less.
+// isNear reports what metrics call near: allowed with a fifth remaining, or less.
 func isNear(outcome string, remaining, limit int64) bool {
 	return (outcome == "allowed" || outcome == "delayed") && remaining*5 <= limit
 }
 
-// outcomeOf puts an answer in a word.
+// outcomeOf names the outcome of a response.
 func outcomeOf(allowed bool, action string, shadowed int) string {
 	switch {
 	case action == "delay":
@@ -284,7 +284,7 @@ func (f *truth) sendProxy(c *call, a *told) error {
 	default:
 		return fmt.Errorf("the proxy answers %s: %s", res.Status, text)
 	}
-	if c.rule == "trap" { // which shows its limit to nobody
+	if c.rule == "trap" { // does not show its limit
 		return nil
 	}
 	limit, err := strconv.ParseInt(res.Header.Get("X-RateLimit-Limit"), 10, 64)
@@ -323,7 +323,7 @@ func (f *truth) dialRESP() (*respConn, error) {
 	return &respConn{conn, bufio.NewReader(conn)}, nil
 }
 
-// send asks with HG.CHECK, whose answer is an array of numbers and texts.
+// send sends HG.CHECK, whose reply is an array of numbers and texts.
 func (r *respConn) send(c *call, a *told) error {
 	words := []string{"HG.CHECK", "api"}
 	for name, value := range c.attributes() {
@@ -367,7 +367,7 @@ func (r *respConn) send(c *call, a *told) error {
 	return nil
 }
 
-// load sends everything, several at a time, and returns what was counted.
+// load sends everything concurrently, and returns the counts.
 func (f *truth) load(calls []call) *tally {
 	f.t.Helper()
 	c, next := newTally(), atomic.Int64{}
@@ -391,8 +391,8 @@ func (f *truth) load(calls []call) *tally {
 		})
 	}
 	wg.Wait()
-	// The trap and the trial tell nobody what is left. Each key that went beyond
-	// has passed once with none of 3 left, and twice with one or none of 9.
+	// The trap and the trial do not show what remains. Each key over its limit was
+	// allowed once with 0 of 3 remaining, and twice with 1 or 0 of 9.
 	for rule, times := range map[string]int{"api trap": 1, "api trial": 2} {
 		if n := times * len(c.keys["refused"][rule]); n > 0 {
 			c.rules[rule]["near"] = uint64(n)

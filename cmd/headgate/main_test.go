@@ -49,7 +49,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// freePort sets each variable named to an address that nobody listens on.
+// freePort sets each named variable to a free address.
 func freePort(t *testing.T) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, _ bool, args []string) {
 		for _, name := range args {
@@ -58,7 +58,7 @@ func freePort(t *testing.T) func(*testscript.TestScript, bool, []string) {
 	}
 }
 
-// ready waits until something answers at each address.
+// ready waits until every address accepts connections.
 func ready(ts *testscript.TestScript, _ bool, args []string) {
 	deadline := time.Now().Add(20 * time.Second)
 	for _, address := range args {
@@ -71,13 +71,13 @@ func ready(ts *testscript.TestScript, _ bool, args []string) {
 			if time.Now().After(deadline) {
 				ts.Fatalf("nothing answers at %s: %v", address, err)
 			}
-			// A process elsewhere has no channel to wait for.
+			// Other processes have no channel to wait for.
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
 }
 
-// curl prints the status, the header and the body of an answer: curl URL
+// curl prints the status, the header and the body of a response: curl URL
 // [BODY].
 func curl(ts *testscript.TestScript, neg bool, args []string) {
 	method, body := http.MethodGet, ""
@@ -104,7 +104,7 @@ func curl(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// eventually asks a URL until the answer has a text: eventually URL TEXT.
+// eventually requests a URL until the response has a text: eventually URL TEXT.
 func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	deadline := time.Now().Add(20 * time.Second)
@@ -121,12 +121,12 @@ func eventually(ts *testscript.TestScript, _ bool, args []string) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("%s answers %s", args[0], text)
 		}
-		// A process elsewhere has no channel to wait for.
+		// Other processes have no channel to wait for.
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// Colour is for terminals alone.
+// Colour is only for terminals.
 func TestNoColourInFiles(t *testing.T) {
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// The proxy command, and check with a configuration that opens nothing else, refuse
-// an attribute that no HTTP request has, and a claim that nothing verifies; check
-// without one cannot know.
+// The proxy command, and check with a configuration that opens only the proxy,
+// refuse attributes that HTTP requests do not have, and claims that are never
+// verified. Without a configuration check cannot know.
 func TestTheProxyRefusesUnknownAttributes(t *testing.T) {
 	for attribute, want := range map[string]string{
 		"tenant":  "unknown attribute \"tenant\"",
@@ -43,7 +43,7 @@ func proxyRefuses(t *testing.T, attribute, want string) {
 		{false, []string{"check", file}},
 	} {
 		var out, err bytes.Buffer
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // of a proxy that serves after all
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // in case the proxy starts
 		code := run(ctx, row.args, streams{strings.NewReader(""), &out, &err})
 		cancel()
 		if refused := strings.Contains(err.String(), want); refused != row.refused || (code != 0) != row.refused {

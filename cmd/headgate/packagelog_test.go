@@ -15,8 +15,8 @@ import (
 )
 
 // oddUpstream listens and answers every request: oddupstream VARIABLE, which it
-// sets to its address. What is sent to that by blurt goes out to all who are
-// connected, though they have asked for nothing.
+// sets to its address. Texts sent there by blurt go out to all open connections,
+// unrequested.
 func oddUpstream(ts *testscript.TestScript, _ bool, args []string) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -42,8 +42,8 @@ func oddUpstream(ts *testscript.TestScript, _ bool, args []string) {
 	}()
 }
 
-// grpcNonsense sends a gRPC server a window update by nothing, and more pings than
-// it takes: grpcnonsense ADDRESS.
+// grpcNonsense sends a gRPC server a window update of zero, and too many pings:
+// grpcnonsense ADDRESS.
 func grpcNonsense(ts *testscript.TestScript, _ bool, args []string) {
 	conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", args[0])
 	ts.Check(err)
@@ -53,7 +53,7 @@ func grpcNonsense(ts *testscript.TestScript, _ bool, args []string) {
 	const ping = "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678"
 	_, err = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings+update+strings.Repeat(ping, 10))
 	ts.Check(err)
-	_, _ = io.Copy(io.Discard, conn) // until it is thrown out
+	_, _ = io.Copy(io.Discard, conn) // until it is disconnected
 }
 
 // logged waits until a file has a line that matches: logged FILE REGEXP.
@@ -68,7 +68,7 @@ func logged(ts *testscript.TestScript, _ bool, args []string) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("%s has no %s:\n%s", args[0], args[1], text)
 		}
-		// A process elsewhere has no channel to wait for.
+		// Other processes have no channel to wait for.
 		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// process is a headgate of its own, which can be killed.
+// process is a separate headgate that can be killed.
 type process struct {
 	t     *testing.T
 	dir   string
@@ -29,8 +29,8 @@ type process struct {
 	log   *os.File
 }
 
-// The binary under test is this one: testscript.Main runs main if it is called
-// by the name of a command.
+// The binary under test is this one: testscript.Main runs main when called by the
+// name of a command.
 func newProcess(t *testing.T, upstream, rules string) *process {
 	t.Helper()
 	p := &process{t: t, dir: t.TempDir()}
@@ -90,7 +90,7 @@ func (p *process) start() {
 			text, _ := os.ReadFile(p.log.Name())
 			p.t.Fatalf("it does not answer: %v\n%s", err, text)
 		}
-		time.Sleep(10 * time.Millisecond) // a process elsewhere has no channel
+		time.Sleep(10 * time.Millisecond) // other processes have no channel to wait for
 	}
 }
 
@@ -103,14 +103,14 @@ func (p *process) kill() {
 	}
 }
 
-// arrival is a request at the backend.
+// arrival is a request that reached the backend.
 type arrival struct {
 	tenant string
 	number int
 	at     time.Time
 }
 
-// tenants is a backend that notes what arrives.
+// tenants is a backend that records requests.
 type tenants struct {
 	mu      sync.Mutex
 	all     []arrival
@@ -121,7 +121,7 @@ type tenants struct {
 func (b *tenants) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := time.Now()
 	text, err := io.ReadAll(r.Body)
-	if err != nil { // the process was killed while it sent: nothing has arrived
+	if err != nil { // killed while sending: nothing arrived
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
@@ -161,7 +161,7 @@ limits:
 `, killRate))
 	p.start()
 	var mu sync.Mutex
-	known := map[string]bool{} // true: accepted; false: nobody knows
+	known := map[string]bool{} // true: accepted; false: unknown
 	refused := map[string]int{}
 	restarted := make(chan struct{})
 	killed := make(chan struct{})
@@ -229,7 +229,7 @@ func post(t *testing.T, client *http.Client, address, tenant, body string) int {
 		t.Error(err)
 		return 0
 	}
-	r.GetBody = nil // or the client would send it again by itself
+	r.GetBody = nil // otherwise the client retries
 	r.Header.Set("X-Tenant", tenant)
 	res, err := client.Do(r)
 	if err != nil {
@@ -256,7 +256,7 @@ func read(t *testing.T, url string, into any) {
 	}
 }
 
-// await waits until all that was accepted has arrived.
+// await waits until all accepted requests have arrived.
 func (b *tenants) await(t *testing.T, known map[string]bool) {
 	t.Helper()
 	timeout := time.After(90 * time.Second)
@@ -274,7 +274,7 @@ func (b *tenants) await(t *testing.T, known map[string]bool) {
 		}
 		select {
 		case <-b.changed:
-			time.Sleep(20 * time.Millisecond) // to look 10,000 up each time would keep the backend busy
+			time.Sleep(20 * time.Millisecond) // looking up 10,000 each time would keep the backend busy
 		case <-timeout:
 			t.Fatalf("%d accepted requests have not arrived", missing)
 		}
@@ -293,7 +293,7 @@ func (b *tenants) check(t *testing.T, known map[string]bool, refused map[string]
 	for _, a := range b.all {
 		body := fmt.Sprintf("%s/%d", a.tenant, a.number)
 		if _, sent := known[body]; !sent {
-			t.Errorf("nobody has sent %q", body)
+			t.Errorf("%q was never sent", body)
 		}
 		times[a.tenant] = append(times[a.tenant], a.at)
 		if first[body] {
@@ -311,7 +311,7 @@ func (b *tenants) check(t *testing.T, known map[string]bool, refused map[string]
 		last[a.tenant] = a.number
 	}
 	if again := len(b.all) - len(b.seen); again > 2*killTenants {
-		t.Errorf("%d requests arrived again, more than were under way", again)
+		t.Errorf("%d requests arrived again, more than were in flight", again)
 	}
 	// One at a time is under way for a tenant, so that all but the first of any
 	// window were taken from the limit within it; and each start begins with a

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a pseudo-terminal: what a program writes to it is kept.
+// terminal is a pseudo-terminal that keeps its output.
 type terminal struct {
 	t    *testing.T
 	ours *os.File
@@ -84,14 +84,14 @@ func (term *terminal) text() string {
 	return term.written.String()
 }
 
-// clear forgets what was written so far.
+// clear discards the output so far.
 func (term *terminal) clear() {
 	term.mu.Lock()
 	defer term.mu.Unlock()
 	term.written.Reset()
 }
 
-// await waits until what was written has a match.
+// await waits until the output matches.
 func (term *terminal) await(pattern string) string {
 	term.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -127,7 +127,7 @@ const (
 	wholePicture = `\x1b\[H[^\x00]*?\x1b\[J`
 )
 
-// picture is the lines of what was drawn last, without colours.
+// picture returns the lines drawn last, without colours.
 func picture(text string) []string {
 	i := strings.LastIndex(text, "\x1b[H")
 	text, _, _ = strings.Cut(text[i+len("\x1b[H"):], "\x1b[J")
@@ -135,8 +135,8 @@ func picture(text string) []string {
 	return strings.Split(strings.ReplaceAll(text, "\r", ""), "\n")
 }
 
-// TestTopOnATerminal: top fits a terminal, also one that becomes smaller, and
-// leaves it as it was.
+// TestTopOnATerminal: top fits a terminal, even one that shrinks, and restores
+// it.
 func TestTopOnATerminal(t *testing.T) {
 	p := newProcess(t, "http://127.0.0.1:1", truthRules)
 	p.start()
@@ -155,8 +155,8 @@ func TestTopOnATerminal(t *testing.T) {
 		}
 	}
 	headgate := filepath.Join(p.dir, "headgate")
-	// As soon as there is something to tell it is shown at once; and anew, in so
-	// long an interval, only because the size changes.
+	// The first data is shown at once. With such a long interval, it is redrawn
+	// only because the size changes.
 	if out, err := exec.CommandContext(t.Context(), headgate, "top", "--once", "--address", p.admin).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -192,8 +192,8 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
-// TestTopNeedsNoColourAndNoServer: NO_COLOR is obeyed, and where there is no
-// server, or no right to ask it, the terminal is not touched.
+// TestTopNeedsNoColourAndNoServer: NO_COLOR is respected, and without a server or
+// access to it the terminal is not touched.
 func TestTopNeedsNoColourAndNoServer(t *testing.T) {
 	p := newProcess(t, "http://127.0.0.1:1", truthRules)
 	config := fmt.Sprintf("rules: [rules.yaml]\nlisten: {api: \"off\", grpc: \"off\", resp: \"off\", admin: %q}\n"+

@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
-// TestTheTruth: under a mixed load, through every door, every place that tells
-// numbers tells those that the callers have counted.
+// TestTheTruth: under a mixed load through every door, all reported numbers match
+// those that the callers counted.
 func TestTheTruth(t *testing.T) {
 	f := newTruth(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -99,7 +99,7 @@ func (f *truth) checkTop(c *tally) {
 func checkKeys(t *testing.T, where string, want map[string]map[string]int64, list []admin.TopRule) {
 	t.Helper()
 	if len(list) != len(want) {
-		t.Errorf("%s tells of %d rules, want %d", where, len(list), len(want))
+		t.Errorf("%s reports %d rules, want %d", where, len(list), len(want))
 	}
 	for _, r := range list {
 		got := map[string]int64{}
@@ -112,15 +112,15 @@ func checkKeys(t *testing.T, where string, want map[string]map[string]int64, lis
 	}
 }
 
-// watchLive reads /v1/live. What it returns waits until so many requests have
-// been told of.
+// watchLive reads /v1/live. The function it returns waits until a number of
+// requests has been reported.
 func (f *truth) watchLive(ctx context.Context) func(sent uint64) <-chan []metrics.Tick {
 	f.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.admin+"/v1/live", http.NoBody)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	res, err := (&http.Client{}).Do(r) //nolint:bodyclose // by who reads it, below
+	res, err := (&http.Client{}).Do(r) //nolint:bodyclose // closed by the reader below
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func outcomesOf(n map[string]uint64) metrics.Outcomes {
 func checkRules(t *testing.T, where string, c *tally, list []metrics.RuleTick) {
 	t.Helper()
 	if len(list) != len(c.rules) {
-		t.Errorf("%s tells of %d rules, want %d", where, len(list), len(c.rules))
+		t.Errorf("%s reports %d rules, want %d", where, len(list), len(c.rules))
 	}
 	for _, got := range list {
 		counts := c.rules[got.Domain+" "+got.Rule]

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// An image from scratch has no time zones; rules with a timezone: work there
-// all the same. The machine that tests run on has them, so what can be tested
-// is that they are built in.
+// Rules with a timezone: work in an image from scratch, which has no time zones.
+// The machine that runs the tests has them, so this tests that they are built in.
 func TestTimeZonesAreBuiltIn(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "main.go", nil, parser.ImportsOnly)
 	if err != nil {

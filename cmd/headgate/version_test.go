@@ -20,7 +20,7 @@ func TestVersion(t *testing.T) {
 		{debug.BuildInfo{}, "", "headgate devel"},
 		{debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "v0.3.0-4-g29056e4 " + commit + " " + at, "headgate v0.3.0-4-g29056e4 29056e4abcde 2026-11-22"},
 		{debug.BuildInfo{}, "29056e4-dirty " + commit + " " + at, "headgate 29056e4-dirty 29056e4abcde 2026-11-22 modified"},
-		{debug.BuildInfo{}, "29056e4-dirty", "headgate devel"}, // without the rest something went wrong
+		{debug.BuildInfo{}, "29056e4-dirty", "headgate devel"}, // the stamp is incomplete
 		{debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "", "headgate v1.2.3"},
 		{debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: vcs}, "v1.2.2 " + commit + " " + at, "headgate v1.2.3 aaaabbbbcccc 2026-01-02"},
 	} {
@@ -30,7 +30,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// make build says what it builds, also where the toolchain is told not to look.
+// make build stamps the binary, even without version control in the toolchain.
 func TestBuildIsStamped(t *testing.T) {
 	describe := exec.CommandContext(t.Context(), "git", "-C", "../..", "log", "-1", "--format=%H %cI")
 	want, err := describe.Output()

@@ -152,7 +152,7 @@ func TestDefinedFormats(t *testing.T) {
 	}
 }
 
-// Formats are read out of the configurations of servers.
+// Formats are read from server configurations.
 func TestFormatsFromConfigurations(t *testing.T) {
 	rows := []struct{ format, line, want string }{
 		{
@@ -184,7 +184,7 @@ func TestFormatsFromConfigurations(t *testing.T) {
 	}
 }
 
-// What is wrong with a format is said.
+// Errors in formats are reported.
 func TestFormatsThatAreWrong(t *testing.T) {
 	rows := []struct{ format, want string }{
 		{"$remote_addr $request", "the format has no time"},
@@ -215,7 +215,7 @@ func TestFormatsThatAreWrong(t *testing.T) {
 	}
 }
 
-// JSON with names of its own is read by a mapping.
+// JSON with custom names is read with a mapping.
 func TestMapping(t *testing.T) {
 	f, err := accesslog.New("", map[string]string{
 		"client_ip": "who.ip", "path": "what", "time": "when", "header:x-api-key": "who.key", "tenant": "org", "method": "how",
@@ -230,7 +230,7 @@ func TestMapping(t *testing.T) {
 	}
 }
 
-// A log of another kind is refused, with the likeliest format and a reason.
+// An unknown log is refused, with the closest format and a reason.
 func TestDetectSaysWhy(t *testing.T) {
 	rows := []struct {
 		sample []string

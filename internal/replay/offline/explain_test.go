@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/replay/offline"
 )
 
-// What Set and its kin refuse, they refuse with words.
+// Set and the like explain refusals.
 func TestExplainRequestRefuses(t *testing.T) {
 	var q offline.ExplainRequest
 	if err := q.Set("header:x-plan", "free"); err != nil {
@@ -31,7 +31,7 @@ func TestExplainRequestRefuses(t *testing.T) {
 	}
 }
 
-// Of files that are wrong there are no names to complete.
+// Wrong files have no names to complete.
 func TestNamesOf(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	const right = "domain: a\nlimits: [{name: x, rate: 1/s}]\n---\ndomain: b\nlimits: [{name: y, rate: 1/s}]\n"

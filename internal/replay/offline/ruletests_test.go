@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/replay/ruletest"
 )
 
-// The worked examples of the documentation hold.
+// The worked examples pass.
 func TestExampleRuleTests(t *testing.T) {
 	r, err := offline.RuleTests{Paths: []string{"../../../examples/rule-tests"}}.Run(t.Context())
 	if err != nil || !r.OK || r.Passed < 20 {
@@ -38,8 +38,7 @@ func writeFiles(t *testing.T, files map[string]string) string {
 
 const oneRule = "domain: d\nlimits: [{name: login, rate: 2/minute, match: {path: /login}}]\n"
 
-// What is wrong with a file of tests is said with its place, and nothing is
-// called passed.
+// Errors in test files are reported with their position, and no test passes.
 func TestRuleTestsThatAreWrong(t *testing.T) {
 	for name, c := range map[string]struct{ rules, test, want string }{
 		"rules":   {"domain: d\nlimits: [{name: x}]\n", "tests: [{name: a, trace: [{request: {}, expect: any}]}]", `rules.yaml:1:1: warning`},
@@ -64,7 +63,7 @@ func TestRuleTestsThatAreWrong(t *testing.T) {
 	}
 }
 
-// A test that takes for ever can be ended.
+// A test can be cancelled.
 func TestRuleTestsEnd(t *testing.T) {
 	folder := writeFiles(t, map[string]string{
 		"rules.yaml":  oneRule,

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// parseTests reads a file of tests that must be right.
+// parseTests reads a valid file of tests.
 func parseTests(t *testing.T, src string) *File {
 	t.Helper()
 	file, problems := Parse(rulefile.Source{Name: "a_test.yaml", Data: []byte(src)})
@@ -24,7 +24,7 @@ func parseTests(t *testing.T, src string) *File {
 	return file
 }
 
-// The forms of at, each counted from where the trace has come to.
+// The forms of at, relative to the current time of the trace.
 func TestTimesOfATrace(t *testing.T) {
 	file := parseTests(t, `
 timezone: Europe/Berlin
@@ -81,7 +81,7 @@ tests:
 	}
 }
 
-// Each mistake is named, with its place and the nearest right word.
+// Each mistake is reported with its position and the nearest valid word.
 func TestParseTestsExplains(t *testing.T) {
 	const step = "tests: [{name: a, trace: [{request: {path: /}, expect: any, "
 	for src, want := range map[string]string{

@@ -44,8 +44,7 @@ func run(t *testing.T, src string, only *regexp.Regexp) []ruletest.Result {
 	return results
 }
 
-// TestUnknownDomain: a test of a domain that is not there passes only if it says
-// so.
+// TestUnknownDomain: a test of an unknown domain passes only if it expects one.
 func TestUnknownDomain(t *testing.T) {
 	rs, _ := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(testRules)})
 	for expect, want := range map[string]string{
@@ -71,7 +70,7 @@ func TestUnknownDomain(t *testing.T) {
 	}
 }
 
-// Every part of a verdict that is not as expected is named, with both values.
+// Every unexpected part of a verdict is reported with both values.
 func TestDifferences(t *testing.T) {
 	for expect, want := range map[string]string{
 		"refused":                   "expect: refused, not allowed",
@@ -102,7 +101,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// A failure says which request of which step it is, and when.
+// A failure has its step, request and time.
 func TestFailureTellsItsPlace(t *testing.T) {
 	r := run(t, `
 timezone: Asia/Tokyo
@@ -130,7 +129,7 @@ tests:
 	}
 }
 
-// Every test begins with nothing counted; Only leaves out the others.
+// Every test starts with an empty store; Only skips the others.
 func TestTestsStandAlone(t *testing.T) {
 	const one = "request: {path: /login}, trace: [{repeat: 5, expect: allowed}, {expect: {allowed: false, status: 503}}]}"
 	src := "tests: [{name: first, " + one + ", {name: second, " + one + "]"
@@ -142,7 +141,7 @@ func TestTestsStandAlone(t *testing.T) {
 	}
 }
 
-// The parts of a request make one verdict: of quotas one has to be left.
+// The parts of a request make one verdict: one quota must remain.
 func TestDescriptorsMakeOneVerdict(t *testing.T) {
 	r := run(t, `
 tests:
@@ -158,7 +157,7 @@ tests:
 	}
 }
 
-// Of many failures the first ten are told.
+// Only the first ten failures are reported.
 func TestFailuresAreBounded(t *testing.T) {
 	src := "tests: [{name: x, request: {path: /}, trace: [" + strings.Repeat("{expect: refused}, ", 25) + "]}]"
 	if r := run(t, src, nil)[0]; r.Passed || len(r.Failures) != 10 || r.More != 15 {
@@ -166,8 +165,8 @@ func TestFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// Which rule applies to a descriptor is decided by the order of its entries and
-// by how many there are, here as at the door of Envoy's service.
+// The order and number of the entries of a descriptor decide which rule applies,
+// as in Envoy's service.
 func TestDescriptorsAreOrdered(t *testing.T) {
 	for entries, want := range map[string]string{
 		"[{a: 1}]":       "allowed: true, rule: first",

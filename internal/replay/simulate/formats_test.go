@@ -24,8 +24,8 @@ func formatOf(t *testing.T, text string, mapping map[string]string) accesslog.Fo
 	return f
 }
 
-// written writes a log in which somebody asks for /login 7 times, every 10 seconds,
-// in one way to write a line, in which TIME stands for its time.
+// written writes a log with 7 requests for /login, every 10 seconds, from a line
+// in which TIME stands for the time.
 func written(layout string, zone *time.Location, format string) string {
 	var b strings.Builder
 	for i := range 7 {
@@ -139,7 +139,7 @@ func TestBrokenLines(t *testing.T) {
 	}
 }
 
-// Of many broken lines a few are shown, shortened, and all are counted.
+// All broken lines are counted; a few are shown, shortened.
 func TestManyBrokenLines(t *testing.T) {
 	good := line(noon, "192.0.2.1", "GET /")
 	bad := strings.Repeat("ä", 300) + "\n"
@@ -154,7 +154,7 @@ func TestManyBrokenLines(t *testing.T) {
 	}
 }
 
-// Lines may end as on Windows, begin with a byte order mark, and be comments.
+// Windows line ends, a byte order mark and comments are accepted.
 func TestLinesOfOtherSystems(t *testing.T) {
 	text := "\xef\xbb\xbf#Fields: nothing\r\n" + strings.ReplaceAll(at(0, 1, 2), "\n", "\r\n") + "\r\n" + strings.TrimSuffix(at(3), "\n")
 	r := run(t, options(t, fivePerMinute, bytesLog("a.log", []byte(text))))
@@ -163,7 +163,7 @@ func TestLinesOfOtherSystems(t *testing.T) {
 	}
 }
 
-// Each log is told of once its format is known, and progress never goes back: at
+// Each log is reported once its format is known, and progress never decreases: at
 // the end all bytes have been read.
 func TestToldAndProgress(t *testing.T) {
 	first, second := combined(20_000), []byte(at(86400))
@@ -188,7 +188,7 @@ func TestToldAndProgress(t *testing.T) {
 	}
 }
 
-// A size that is not known makes the whole unknown.
+// One unknown size makes the total unknown.
 func TestProgressWithoutSize(t *testing.T) {
 	unknown := bytesLog("pipe", []byte(at(0)))
 	unknown.Size, unknown.Once = 0, true
@@ -203,7 +203,7 @@ func TestProgressWithoutSize(t *testing.T) {
 	}
 }
 
-// Every log that cannot be read is told, not only the first.
+// Every log that cannot be read is reported, not only the first.
 func TestAllLogsThatAreWrongAreTold(t *testing.T) {
 	gone := simulate.Log{Name: "gone.log", Open: func() (io.ReadCloser, error) {
 		return os.Open(filepath.Join(t.TempDir(), "gone.log"))
@@ -238,7 +238,7 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 	}
 }
 
-// An error while reading ends that log, and the others go on.
+// A read error ends that log; the others continue.
 func TestALogThatBreaksOff(t *testing.T) {
 	broken := errors.New("the disk is gone")
 	log := simulate.Log{Name: "broken.log", Once: true, Open: func() (io.ReadCloser, error) {
@@ -255,7 +255,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// Of logs that overlap the earliest request comes first, whatever their order.
+// Overlapping logs are merged by time, whatever their order.
 func TestVisitIsInOrder(t *testing.T) {
 	o := options(t, fivePerMinute, bytesLog("b.log", []byte(at(1, 3, 5))), bytesLog("a.log", []byte(at(0, 2, 4, 6))), bytesLog("c.log", []byte(at(100))))
 	var got []int64

@@ -14,8 +14,8 @@ func drawn(start time.Time, step time.Duration, requests, refused []int64) Timel
 	return Timeline{Start: &start, Step: step.Seconds(), Requests: requests, Refused: refused}
 }
 
-// A chart draws each piece of time as high as its share of the scale, with what is
-// refused at the bottom, and marks begin, middle and end.
+// A chart draws each interval in proportion to the scale, with refused requests at
+// the bottom, and marks start, middle and end.
 func TestChart(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

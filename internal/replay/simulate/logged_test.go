@@ -24,8 +24,8 @@ limits:
   - {name: one-host, match: {host: a.example}, rate: 1/minute}
 `
 
-// What rules ask for and a log does not have is told, of each rule: a combined log
-// has neither fields of the request but two, nor claims, nor the host.
+// For each rule the attributes that the log lacks are reported: a combined log has
+// only two header fields, and neither claims nor the host.
 func TestWhatTheLogLacks(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

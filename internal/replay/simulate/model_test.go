@@ -55,7 +55,7 @@ func limitsOf(t *rapid.T) string {
 	return src
 }
 
-// count is what a test has counted by itself: of a log, of a rule or of a key.
+// count has the test's own counts of a log, a rule or a key.
 type count struct {
 	requests, allowed, refused, delayed, wouldRefuse int64
 	first, last                                      int64 // refusals, shadowed ones too
@@ -107,7 +107,7 @@ func (c *count) add(r simulate.Request, rules map[string]*count) {
 	}
 }
 
-// result counts what a rule said of a request.
+// result counts the decision of a rule.
 func (c *count) result(at int64, r *engine.Result) {
 	c.requests++
 	shadowed := r.Outcome() == engine.ShadowRefused
@@ -328,7 +328,7 @@ func checkReasons(t *rapid.T, c *simulate.Comparison) {
 	}
 }
 
-// A request that comes under several keys of a rule is told under that which refused.
+// A request with several keys of a rule is reported under the key that refused.
 func TestComparisonNamesTheKeyThatRefused(t *testing.T) {
 	t.Parallel()
 	log := strings.Repeat(line(noon, "192.0.2.1", "GET /x/b"), 2) + line(noon, "192.0.2.1", "GET /x/..%2fb")

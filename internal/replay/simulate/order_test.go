@@ -37,8 +37,8 @@ func ordered(window int64, seconds []int64) (out []string, late int64, dropped i
 	return out, o.late, len(o.dropped)
 }
 
-// Lines a little out of order are sorted; a clock that was set back goes on from the
-// newest line; one line far ahead is dropped, two are believed.
+// Lines slightly out of order are sorted; a clock that was set back continues from
+// the newest line; one line far ahead is dropped, two are accepted.
 func TestOrder(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -70,7 +70,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// However long it goes on, a timeline has every request in the piece of its time.
+// However long it is, a timeline has every request in the right interval.
 func TestTimelineIsACount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var line timeline
@@ -102,8 +102,7 @@ func TestTimelineIsACount(t *testing.T) {
 	})
 }
 
-// What a key asked for is told in steps that double, with the limit at the end of
-// one.
+// Demand is reported in steps that double, with the limit at the end of one.
 func TestPlace(t *testing.T) {
 	for _, row := range []struct {
 		asked float64

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/replay/simulate"
 )
 
-// reported is the traffic of the tests of reports: somebody who asks too often,
-// somebody who does not, and a page that no rule is about.
+// reported is the traffic for the tests of reports: a client over its limit, one
+// below it, and a page without a rule.
 func reported() []byte {
 	var b strings.Builder
 	for i := range 8 {
@@ -29,7 +29,7 @@ func reported() []byte {
 	return []byte(b.String())
 }
 
-// The report for people says all that there is to say, a thing a line.
+// The text report is complete.
 func TestText(t *testing.T) {
 	r := run(t, options(t, fivePerMinute, bytesLog("a.log", reported())))
 	var got bytes.Buffer
@@ -56,7 +56,7 @@ Peak store size: 3 keys, SIZE.
 	}
 }
 
-// With no requests there is nothing to say, and nothing to divide by.
+// Without requests nothing is divided by zero.
 func TestTextOfNothing(t *testing.T) {
 	r := run(t, options(t, fivePerMinute, bytesLog("a.log", nil)))
 	var text, page, table bytes.Buffer
@@ -141,7 +141,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// lookup returns what stands at a path of names and places.
+// lookup returns the value at a path of names and indexes.
 func lookup(v any, path string) (any, bool) {
 	for part := range strings.SplitSeq(path, ".") {
 		switch at := v.(type) {
@@ -164,8 +164,7 @@ func lookup(v any, path string) (any, bool) {
 	return v, true
 }
 
-// The table has a line for every key if all are asked for, and otherwise for those
-// at the top.
+// The CSV has a line for every key with AllKeys, and otherwise for the top keys.
 func TestCSV(t *testing.T) {
 	var log strings.Builder
 	for i := range 12 {
@@ -198,7 +197,7 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// The same rules change nothing, and each change is laid at the door of one rule.
+// The same rules change nothing, and each change is attributed to one rule.
 func TestCompareText(t *testing.T) {
 	rows := []struct{ name, rules, want string }{
 		{"the same rules", fivePerMinute, "With the new rules, 0 requests would newly be refused and 0 requests would newly be allowed.\n\nNew rules: 12 requests"},
@@ -255,7 +254,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// A store with room for few keys forgets some, and the report says so.
+// A store with capacity for few keys evicts some, and the report says so.
 func TestEvictedKeysAreTold(t *testing.T) {
 	var log strings.Builder
 	for i := range 3000 {

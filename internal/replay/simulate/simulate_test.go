@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// noon is when the logs of the tests begin.
+// noon is the start of the logs in the tests.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // line is a line of the combined format.
@@ -153,7 +153,7 @@ func TestTimesArePutRight(t *testing.T) {
 	}
 }
 
-// What cannot be read is counted and shown, and stops nothing.
+// Unreadable lines are counted and shown, and stop nothing.
 func TestBadInput(t *testing.T) {
 	good := line(noon, "198.51.100.7", "POST /login")
 	long := strings.Repeat("x", 10<<20) + "\n"
@@ -187,7 +187,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%d of %d requests without a client", r.NoClient, r.Requests)
 		}
 		if r := run(t, options(t, "domain: api\nlimits:\n  - {name: all, key: method, rate: 1/hour}\n", bytesLog("a.log", []byte(text)))); r.NoClient != 0 {
-			t.Errorf("%d requests without a client, which nobody asked for", r.NoClient)
+			t.Errorf("%d requests without a client, although no rule counts by it", r.NoClient)
 		}
 	})
 	t.Run("empty", func(t *testing.T) {
@@ -265,7 +265,7 @@ limits:
 	}
 }
 
-// Delays of a leaky bucket, and rules that only watch.
+// Delays of a leaky bucket, and rules in shadow mode.
 func TestDelaysAndShadow(t *testing.T) {
 	log := strings.Repeat(line(noon, "198.51.100.7", "GET /a"), 4)
 	r := run(t, options(t, `
@@ -305,7 +305,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Memory is for keys that are alive, not for all that ever were.
+// Memory depends on active keys, not on all keys of the log.
 func TestMemoryIsBoundedByLiveKeys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("replays 750,000 lines")
@@ -336,7 +336,7 @@ func TestMemoryIsBoundedByLiveKeys(t *testing.T) {
 	}
 }
 
-// A simulation ends when it is told to.
+// A simulation can be cancelled.
 func TestRunEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	o := options(t, fivePerMinute, bytesLog("a.log", combined(100_000)))
@@ -426,8 +426,8 @@ limits:
 	}
 }
 
-// What keys ask for is measured by what they may have: of a bucket that is its
-// burst, so that keys above it are the very ones that are refused.
+// Demand is relative to the limit: for a bucket to its burst, so that the keys
+// above it are exactly those that are refused.
 func TestDemand(t *testing.T) {
 	text := strings.Repeat(line(noon, "192.0.2.1", "GET /"), 10) + strings.Repeat(line(noon, "192.0.2.2", "GET /"), 11)
 	for at := range 60 { // far more than the burst, but never at once

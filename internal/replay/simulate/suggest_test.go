@@ -17,8 +17,8 @@ func suggested(t *testing.T, log string, unaffected float64, keys ...[]string) (
 	return simulate.Suggest(t.Context(), simulate.SuggestOptions{Reading: o.Reading, Domain: "d", Keys: keys, Unaffected: unaffected})
 }
 
-// steady is one client that asks every second for a minute, and nine that ask
-// twice.
+// steady is one client with a request every second for a minute, and nine with two
+// requests.
 func steady() string {
 	var b strings.Builder
 	for i := range 60 {
@@ -30,7 +30,7 @@ func steady() string {
 	return b.String()
 }
 
-// A proposal says where its numbers come from, and whom it would have refused.
+// A suggestion explains its numbers and lists the keys it would have refused.
 func TestSuggestion(t *testing.T) {
 	s, err := suggested(t, steady(), 0.9, []string{"client_ip"})
 	if err != nil {
@@ -58,7 +58,7 @@ func TestSuggestion(t *testing.T) {
 	}
 }
 
-// Who promises that nobody is refused gets a limit that refuses nobody.
+// With 100% unaffected, the limit refuses no key.
 func TestSuggestionForEverybody(t *testing.T) {
 	s, err := suggested(t, steady(), 1, []string{"client_ip"}, []string{"client_ip", "path"})
 	if err != nil {
@@ -74,7 +74,7 @@ func TestSuggestionForEverybody(t *testing.T) {
 	}
 }
 
-// What cannot be proposed is said, not made up.
+// Impossible suggestions are errors.
 func TestSuggestionsThatAreNone(t *testing.T) {
 	for name, row := range map[string]struct {
 		log  string

@@ -59,9 +59,9 @@ func busiest(list []hit) map[string]int64 {
 	return most
 }
 
-// What suggest proposes is what one finds who tries all bursts: for each rate the
-// smallest with which no more than the promised share of the clients is ever refused,
-// and the slowest rate that fills it within a minute.
+// Suggest finds the same as trying all bursts: for each rate the smallest one with
+// which the given share of the clients is never refused, and the slowest rate that
+// fills it within a minute.
 func TestSuggestionIsTheSmallest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -115,7 +115,7 @@ func valuesOf(m map[string]int64) (list []int64) {
 	return list
 }
 
-// Bursts are rounded up to numbers that people would write.
+// Bursts are rounded up to round numbers.
 func TestSuggestedBurstsAreRound(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ needed, want int64 }{
@@ -149,8 +149,7 @@ func asWritten(t *rapid.T, most int) []int {
 	return out
 }
 
-// Lines that are late by no more than the window are put in the order of their times,
-// and none of these is changed.
+// Lines late by at most the window are sorted by time, and no time is changed.
 func TestLateLinesAreSorted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -164,8 +163,8 @@ func TestLateLinesAreSorted(t *testing.T) {
 	})
 }
 
-// However the clocks of a log jump, time does not go backwards, and no line is lost
-// that is not told.
+// However the clocks of a log jump, time does not go backwards, and every dropped
+// line is reported.
 func TestTimeNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -183,12 +182,12 @@ func TestTimeNeverGoesBack(t *testing.T) {
 	})
 }
 
-// The same requests in several logs, each of its own server, are what they are in one.
+// The same requests in several logs, one per server, give the same result as in one.
 func TestLogsOfSeveralServers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		list, src := hits(rt, 60), limitsOf(rt)
-		for i := range list { // at different times: of the same nobody knows the order
+		for i := range list { // at different times: the order of equal ones is undefined
 			list[i].at = 3 * i
 		}
 		servers := make([][]hit, rapid.IntRange(1, 4).Draw(rt, "servers"))

@@ -42,7 +42,7 @@ func at(seconds ...float64) string {
 	return b.String()
 }
 
-// Every algorithm says of a log what its documentation says.
+// Every algorithm decides a log as documented.
 func TestVerdictsOfAlgorithms(t *testing.T) {
 	rows := []struct{ name, limit, log, want string }{
 		{
@@ -126,7 +126,7 @@ limits:
 	}
 }
 
-// What rules count by is read from where the log has it.
+// Keys are read from the fields of the log.
 func TestWhatIsCountedBy(t *testing.T) {
 	const format = `$remote_addr [$time_iso8601] "$request" $host "$http_x_api_key" "$http_cookie" "$http_x_forwarded_for" $tenant`
 	rows := []struct {
