@@ -21,7 +21,7 @@ func TestConcurrency(t *testing.T) {
 		}
 	}
 	if parse(t, "domain: d\nlimits:\n  - {name: r, rate: 5/s}\n").HasConcurrent() {
-		t.Error("a rate is taken for a limit of what is under way")
+		t.Error("a rate is taken for a concurrency limit")
 	}
 }
 

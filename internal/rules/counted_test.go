@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// What a response says that it took is a whole number that fits into a limit, or it is
-// not believed; a number does not begin anew when it is too long.
+// The cost in a response must be a whole number that fits into a limit; a number that is
+// too long does not overflow.
 func TestCostsOfResponses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{

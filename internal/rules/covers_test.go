@@ -16,8 +16,8 @@ type comparison struct {
 	strict, loose, repeats bool
 }
 
-// told is a field that does not matter: it is a name or a place, it is made of
-// others, or the signature, which both rules share, tells it.
+// told is a field that does not matter: a name or a position, derived from others, or
+// part of the signature that both rules share.
 func told() comparison { return comparison{func(*Rule) {}, true, true, true} }
 
 // apart is a field that neither a rule that repeats nor one that covers may have
@@ -63,8 +63,8 @@ func comparisons() map[string]comparison {
 	}
 }
 
-// Each field of a rule is known to the comparison: of a rule that does something
-// another does not, nobody is told that it can never refuse, or to remove it.
+// The comparison covers each field of a rule: there is no warning about a rule that does
+// something another does not.
 func TestEveryFieldIsCompared(t *testing.T) {
 	decided := comparisons()
 	plain := func() *Rule {

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// What the format says beside the limit arrives in the rule.
+// The keys next to the limit end up in the rule.
 func TestDescriptorRules(t *testing.T) {
 	set := parse(t, `
 domain: d
@@ -147,7 +147,7 @@ descriptors:
 	}
 }
 
-// Descriptors of one domain stand together, unless asked to be merged.
+// Descriptors of a domain must be in one document, unless they are merged.
 func TestDomainsOfDescriptors(t *testing.T) {
 	source := func(name, src string) rulefile.Source { return rulefile.Source{Name: name, Data: []byte(src)} }
 	const a = "domain: d\ndescriptors: [{key: a, rate_limit: {rate: 1/s}}]\n"

@@ -33,8 +33,8 @@ func hashedKey(t *testing.T, secret rules.KeySecret, text string, r rules.Reques
 	return m.Checks[0].Rule, strings.Clone(m.Checks[0].Key)
 }
 
-// Of a value that is hashed, from whatever attribute, nothing stands in the
-// key but what others can work out with the secret: openssl dgst -hmac.
+// The key of a hashed value, from any attribute, has only the digest that the secret
+// gives: openssl dgst -hmac.
 func TestHashedPartsOfKeys(t *testing.T) {
 	long := strings.Repeat("k", 5000)
 	for _, value := range []string{"sk-live-1", "", long, "x\x00\xff", "hash:" + strings.Repeat("0", 32)} {

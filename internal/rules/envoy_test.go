@@ -28,7 +28,7 @@ func both(t *testing.T, src string) (ours, theirs *rules.Ruleset) {
 	return ours, theirs
 }
 
-// There a wildcard wins that stands first in the file.
+// The first wildcard of the file wins there.
 func TestEnvoyDefect_WildcardFileOrder(t *testing.T) {
 	ours, theirs := both(t, `
 domain: d
@@ -160,7 +160,7 @@ descriptors:
 	}
 }
 
-// There a branch that leads nowhere hides the limit beside it.
+// A branch that leads nowhere hides its sibling there.
 func TestEnvoyDefect_NoSecondTry(t *testing.T) {
 	ours, theirs := both(t, `
 domain: d

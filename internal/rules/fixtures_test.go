@@ -14,10 +14,10 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-var update = flag.Bool("update", false, "write the golden files of testdata/bad anew")
+var update = flag.Bool("update", false, "rewrite the golden files of testdata/bad")
 
-// Each file in testdata/bad has one mistake. Beside it stands what is said of
-// it, with the excerpts.
+// Each file in testdata/bad has one mistake. The .txt file next to it has the expected
+// messages, with excerpts.
 func TestBadFilesAreExplained(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) < 60 {

@@ -142,7 +142,7 @@ func TestCandidatesDoNotGrowWithRules(t *testing.T) {
 	}
 }
 
-// Rules that share their path but not another value are told apart by that.
+// Rules that share their path are distinguished by another value.
 func TestIndexTakesTheMostTellingCondition(t *testing.T) {
 	for _, condition := range []string{
 		"host: t%d.example.com", "host: \"*.t%d.example.com\"", "headers: {X-Tenant: t%d}",

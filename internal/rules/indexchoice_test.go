@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Rules that share a path stand under it while they are few, and under a value of their
-// own when there are more: only then is every other request asked for that value.
+// A few rules that share a path are filed under it; more of them under a value of their
+// own, and only then is that value read from every other request.
 func TestOtherRequestsAreSparedValues(t *testing.T) {
 	t.Parallel()
 	for n, asked := range map[int]bool{1: false, 2: false, 5: false, 6: true, 20: true} {

@@ -10,9 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// TestShareThresholdUnderCompat: the values of an entry that are counted
-// together become what of the rule's composite key stands behind the entry's
-// key, wherever its own _ is.
+// TestShareThresholdUnderCompat: values that are counted together are replaced by the
+// part of the rule's composite key after the entry's key, wherever its own _ is.
 func TestShareThresholdUnderCompat(t *testing.T) {
 	set, diagnostics := rulefile.Parse(rulefile.Source{Name: "t.yaml", Data: []byte(`
 domain: d

@@ -293,7 +293,7 @@ func TestPercentIsStable(t *testing.T) {
 			t.Errorf("%.3f of the keys instead of %.1f", part, share)
 		}
 	}
-	// The very numbers: another process, version or machine must agree.
+	// Exact numbers: other processes, versions and machines must agree.
 	for key, want := range map[string]int{"\x01a": 46, "\x01b": 53} {
 		if got := rules.Share("d/r", key); got != want {
 			t.Errorf("Share(%q) = %d, want %d", key, got, want)
@@ -315,7 +315,7 @@ func TestScopesNeverCollide(t *testing.T) {
 	for _, pair := range [][2]string{{"a", "b"}, {"a/b", "c"}, {"a", "b/c"}, {"a%2Fb", "c"}, {"a/", "b"}, {"a", "/b"}} {
 		scope := rules.ScopeOf(pair[0], pair[1])
 		if seen[scope] {
-			t.Errorf("the scope %q is there twice", scope)
+			t.Errorf("duplicate scope %q", scope)
 		}
 		seen[scope] = true
 	}

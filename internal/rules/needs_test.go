@@ -17,8 +17,8 @@ func (h having) Attribute(a rules.Attribute) (string, bool) { v, ok := h[a.Strin
 
 func (having) ClientIP() netip.Addr { return netip.Addr{} }
 
-// TestMissing: which parts of a key were lacking is told by the key alone, however
-// long the others are.
+// TestMissing: the key alone shows which of its parts were missing, however long the
+// others are.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	long, hash := strings.Repeat("x", 200), strings.Repeat("y", 300)

@@ -139,7 +139,7 @@ func TestCostOfARequest(t *testing.T) {
 	const absent = "\x00"
 	for text, want := range map[string]int64{
 		absent: 10, "3": 3, "0": 2, "1": 2, "4000": 4000, "4001": 4000, "0007": 7,
-		// What is no number costs the most, so that nobody gains from it.
+		// What is not a number costs the maximum, so that clients gain nothing.
 		"": 4000, "-1": 4000, "+1": 4000, "1 1": 4000, " 1": 2, "1.5": 4000, "1e3": 4000, "x": 4000, "0x1": 4000, "١": 4000,
 		strings.Repeat("9", 5000): 4000, "18446744073709551617": 4000, strings.Repeat("0", 5000): 2,
 	} {

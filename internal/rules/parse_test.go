@@ -55,7 +55,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src []byte) {
 		set, diagnostics := rulefile.Parse(rulefile.Source{Name: "f", Data: src})
 		if (set == nil) != diagnostic.HasErrors(diagnostics) {
-			t.Fatalf("%v beside %v", set, diagnostics)
+			t.Fatalf("%v with %v", set, diagnostics)
 		}
 		for _, d := range diagnostics {
 			if d.Message == "" || d.Line < 0 || d.Column < 0 || strings.Contains(d.String(), "\n") {

@@ -149,7 +149,7 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 	}
 }
 
-// The schema knows the very keys that the loader knows.
+// The schema has exactly the keys of the loader.
 func TestSchemaKnowsAllKeys(t *testing.T) {
 	type object struct {
 		Properties map[string]json.RawMessage `json:"properties"`

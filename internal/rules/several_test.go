@@ -76,11 +76,11 @@ func TestSeveralValues(t *testing.T) {
 		{"cookies that are one", valued{"cookie:c": {"a%20b", `"a b"`, "a+b"}}, "one:- both:-,- cookie:a b"},
 		{"schemes that are one", valued{"header:Authorization": {"bearer  t", "Bearer t"}}, "one:- both:-,- auth:Bearer t"},
 		{"an unclear cookie", valued{"cookie:c": {`"r\145al"`}}, `one:- both:-,- cookie:r\145al cookie:real cookie:-`},
-		{"an unclear cookie beside another", valued{"cookie:c": {"junk", `"r\145al"`}}, `one:- both:-,- cookie:junk cookie:r\145al cookie:real cookie:-`},
+		{"an unclear cookie next to another", valued{"cookie:c": {"junk", `"r\145al"`}}, `one:- both:-,- cookie:junk cookie:r\145al cookie:real cookie:-`},
 		{"an unclear cookie that some drop", valued{"cookie:c": {none, "real\xa0"}}, "one:- both:-,- cookie:real\xa0 cookie:real cookie:-"},
 		{"unclear credentials", valued{"header:Authorization": {"Basic YWI6Yw==QUFB"}}, "one:- both:-,- auth:Basic YWI6Yw== auth:Basic YWI6YwQUFA== auth:-"},
 		{"an unclear cookie may be wanted", valued{"cookie:w": {`"w\141nted"`}}, "one:- both:-,- wanted:"},
-		{"and so may one beside another", valued{"cookie:w": {"x", `"w\141nted"`}}, "one:- both:-,- wanted:"},
+		{"and so may one next to another", valued{"cookie:w": {"x", `"w\141nted"`}}, "one:- both:-,- wanted:"},
 		{"an unclear cookie is no tier", valued{"cookie:t": {`"pr\157"`}}, "one:- both:-,- cookietier:"},
 		{"tokens, the first no good", valued{"jwt:sub": {none, "anna", "bert"}, "jwt:role": {none, "guest"}}, "one:- both:-,- sub:anna sub:bert guests:"},
 		{"the tenth is dear", valued{"header:T": append(slices.Clone(many), "70")}, "one:- both:-,- costly:*90"},
@@ -141,7 +141,7 @@ descriptors:
 		{"at two depths", valued{"cookie:c": {"x", "y"}, "header:A": {"a", "b"}}, "2:x 3:x,a 3:x,b 2:y 3:y,a 3:y,b"},
 		{"the other is known", valued{"cookie:c": {"x", "known"}}, "2:x 4:"},
 		{"unclear", valued{"cookie:c": {`"kn\157wn"`}}, `2:kn\157wn 4: 2:`},
-		{"unclear beside another", valued{"cookie:c": {"x", `"kn\157wn"`}}, `2:x 2:kn\157wn 4: 2:`},
+		{"unclear next to another", valued{"cookie:c": {"x", `"kn\157wn"`}}, `2:x 2:kn\157wn 4: 2:`},
 		{"too many", valued{"query:u": strings.Split("1 2 3 4 5 6 7 8 9", " ")}, "1:1! 1:!"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// leveled are descriptors whose keys tell their level, so that no key is there twice on
-// a path.
+// leveled are descriptors whose keys depend on their level, so that no key repeats on a
+// path.
 func leveled(r *rand.Rand, level, depth int, count *int) []*plainDescriptor {
 	var out []*plainDescriptor
 	taken := map[string]bool{}
@@ -40,7 +40,7 @@ func leveled(r *rand.Rand, level, depth int, count *int) []*plainDescriptor {
 
 // slowAttributes adds to hits the limits that a request with one value of each attribute
 // comes under, and the values that they count, and reports whether there is an answer.
-// With all, it goes on to the less specific ones where there is one.
+// With all, it continues with the less specific ones.
 func slowAttributes(list []*plainDescriptor, values map[string]string, counted string, hits map[string]bool, all bool) bool {
 	applied := false
 	byKey := map[string][]*plainDescriptor{}

@@ -153,8 +153,8 @@ descriptors:
 	}
 }
 
-// Of the descriptor form it is told which entry differs, or which other descriptor is
-// the better match, for descriptors and for requests that are none.
+// A descriptor rule shows which entry differs, or which other descriptor is the better
+// match, for descriptors and for other requests.
 func TestMismatchesOfDescriptors(t *testing.T) {
 	t.Parallel()
 	ours, theirs := both(t, `

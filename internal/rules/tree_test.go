@@ -97,8 +97,8 @@ descriptors:
         rate_limit: {name: any user, unit: hour, requests_per_unit: 9}
 `
 
-// Level by level the most specific descriptor applies, at the very depth of
-// the request's, and what leads nowhere gives way to the next.
+// At each level the most specific descriptor applies, at exactly the depth of the
+// request's; one that leads nowhere gives way to the next.
 func TestDescriptorsMatch(t *testing.T) {
 	lookups{
 		{"remote_address=192.0.2.1", "each: 192.0.2.1"},

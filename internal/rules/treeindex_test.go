@@ -179,8 +179,8 @@ func TestTreeFindsWhatAScanFinds(t *testing.T) {
 	}
 }
 
-// A wildcard that is said never to match does not, and one that is not said to
-// does so for some text of its own.
+// A wildcard with a warning that it never matches does not; any other matches some text
+// that no other takes.
 func TestUnreachableWildcardsNeverMatch(t *testing.T) {
 	values := []string{"a", "ab", "aab", "abab", "b", "", "aabb", "abb", "bab", "abzb", "zb", "zabz", "az", "zaz", "zazb", "z", "azab", "azbz", "azazb"}
 	r := rand.New(rand.NewPCG(5, 6))

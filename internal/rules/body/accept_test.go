@@ -16,8 +16,8 @@ type accepted struct {
 	weight int // in thousandths
 }
 
-// slowWeight is Weight of ranges that are told apart already: of those that fit, the
-// most specific counts, and of several such the one that is liked best.
+// slowWeight is Weight for parsed ranges: the most specific matching range counts, and of
+// several the one with the highest weight.
 func slowWeight(ranges []accepted, contentType string) int {
 	kind, _, _ := strings.Cut(contentType, "/")
 	for _, media := range []string{contentType, kind + "/*", "*/*"} {
@@ -88,7 +88,7 @@ func TestWeightsAreRounded(t *testing.T) {
 	}
 }
 
-// A time is rounded up: to come back a moment early is to be refused again.
+// Times are rounded up: a client that returns early would be refused again.
 func TestTimesInTemplates(t *testing.T) {
 	const text = "{{.RetryAfter}} {{.RetryAfterMS}} {{.ResetAfter}}"
 	for _, row := range []struct {

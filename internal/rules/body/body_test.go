@@ -96,7 +96,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// No value can end the string that it stands in, and no Accept can fail.
+// No value can end its string, and no Accept header can fail.
 func FuzzValues(f *testing.F) {
 	f.Add(`a"b`, "text/html;q=1")
 	f.Add("</script>\u2028\xff", ",;=")

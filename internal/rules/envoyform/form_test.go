@@ -81,8 +81,8 @@ func TestCountsInOtherNotations(t *testing.T) {
 	}
 }
 
-// Each mistake is told with its place, and what Envoy's service overlooks is a warning
-// where its answers are asked for.
+// Each mistake is reported with its position; what Envoy's service ignores is a warning
+// with compat: envoy.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -209,7 +209,7 @@ func TestDescriptorsThatNeverMatch(t *testing.T) {
 	}
 }
 
-// What stands beside a rate_limit goes into the rule.
+// The keys next to a rate_limit end up in the rule.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	_, set := read(rules.CompatNone,

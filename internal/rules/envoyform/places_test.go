@@ -56,7 +56,7 @@ func (p place) as(t *testing.T, compat rules.Compat, want string) {
 // both is the same for both ways.
 func both(text, said string) place { return place{text, said, said} }
 
-// under writes lines of one descriptor below a key, beside a limit unless they have one.
+// under writes lines of one descriptor below a key, with a limit unless they have one.
 func under(lines string) string {
 	text := "domain: d\ndescriptors:\n  - key: k\n"
 	if !strings.Contains(lines, "rate_limit") {

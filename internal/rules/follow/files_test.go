@@ -72,7 +72,7 @@ func TestPlaces(t *testing.T) {
 		{"rulesets/a.yaml", false, false, false},
 		{"far/b.conf", true, true, true}, // a link in the folder leads there
 		{"far/c.conf", false, false, false},
-		{"one.rules", true, true, true}, // named by itself
+		{"one.rules", true, true, true}, // named directly
 		{"two.rules", false, false, false},
 		{"later.yaml", true, true, true}, // named, and not there yet
 	} {
@@ -83,10 +83,10 @@ func TestPlaces(t *testing.T) {
 			}
 		}
 	}
-	beside := follow.Files{Paths: []string{filepath.Join(dir, "rules")}, Options: siblings}.Places()
+	nextTo := follow.Files{Paths: []string{filepath.Join(dir, "rules")}, Options: siblings}.Places()
 	for name, want := range map[string]bool{"rules.yaml": true, "rules.d/x.yaml": true, "rules2.yaml": false, "other.yaml": false} {
-		if got := beside(filepath.Join(dir, name)); got != want {
-			t.Errorf("beside the folder, %s: %v, want %v", name, got, want)
+		if got := nextTo(filepath.Join(dir, name)); got != want {
+			t.Errorf("next to the folder, %s: %v, want %v", name, got, want)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := filepath.Join(folder(t), "a.yaml")
 		put(t, name, "one")
-		begin, read := time.Now(), []string(nil)
+		start, read := time.Now(), []string(nil)
 		stop := follow.Start(follow.Options{
 			Files: follow.Files{Paths: []string{name}}, Settle: 2 * time.Second, Poll: 10 * time.Second, PollOnly: true, Log: slog.New(slog.DiscardHandler),
 			Changed: func() {
@@ -165,7 +165,7 @@ func TestPolling(t *testing.T) {
 					text = []byte("gone")
 				}
 				if len(read) == 0 || !strings.HasSuffix(read[len(read)-1], " "+string(text)) {
-					read = append(read, time.Since(begin).String()+" "+string(text))
+					read = append(read, time.Since(start).String()+" "+string(text))
 				}
 			},
 		})

@@ -71,7 +71,7 @@ func TestHalfWrittenFiles(t *testing.T) {
 		{"a rename, and a log in the folder", append([]written{{0, "log", "old"}, {0, "rename", "ab"}}, logs(600)...), []string{"ab"}, 100 * ms},
 		{"written, and a log in the folder", append([]written{{0, "write", "ab"}}, logs(600)...), []string{"ab"}, 2000 * ms},
 		{"nothing is reported but a log", append([]written{{1200 * ms, "", "ab"}}, logs(600)...), []string{"ab"}, 3300 * ms},
-		{"written beside, and put in place", []written{{0, "aside", "old"}, {10 * ms, "aside", "old"}, {10 * ms, "moved", "ab"}}, []string{"ab"}, 120 * ms},
+		{"written next to it, and moved into place", []written{{0, "aside", "old"}, {10 * ms, "aside", "old"}, {10 * ms, "moved", "ab"}}, []string{"ab"}, 120 * ms},
 		{"a rename, and a lock in the folder", append([]written{{0, "rename", "ab"}}, slices.Repeat([]written{{50 * ms, "lock", "ab"}}, 600)...), []string{"ab"}, 100 * ms},
 		{"nothing is reported but a lock", slices.Repeat([]written{{50 * ms, "lock", "ab"}}, 600), []string{"ab"}, 150 * ms},
 		{"never quiet", rewrites(40), []string{"abc", "abcd"}, 42 * time.Second},
@@ -81,7 +81,7 @@ func TestHalfWrittenFiles(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var mu sync.Mutex
-				text, read, at, begin := "old", []string{"old"}, time.Duration(0), time.Now()
+				text, read, at, start := "old", []string{"old"}, time.Duration(0), time.Now()
 				f := &follower{
 					isRule: func(name string) bool { return name != "access.log" && name != "access.log.lock" && name != "r.tmp" },
 					events: make(chan struct{}, 1), settle: DefaultSettle, poll: 30 * time.Second, log: slog.New(slog.DiscardHandler),
@@ -94,7 +94,7 @@ func TestHalfWrittenFiles(t *testing.T) {
 						mu.Lock()
 						defer mu.Unlock()
 						if text != read[len(read)-1] {
-							read, at = append(read, text), time.Since(begin)
+							read, at = append(read, text), time.Since(start)
 						}
 					},
 				}

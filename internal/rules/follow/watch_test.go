@@ -72,7 +72,7 @@ func TestWatching(t *testing.T) {
 	}
 }
 
-// Nothing is told once it is stopped, and to stop waits for nobody.
+// Nothing is reported after stop, and stop does not block.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	for _, poll := range []bool{true, false} {

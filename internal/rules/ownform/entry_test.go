@@ -163,8 +163,7 @@ func TestFieldsThatServersTakeOut(t *testing.T) {
 	}
 }
 
-// TestBrokenRatesRepeatNothing: of a rule whose rate is wrong nobody knows what it
-// would repeat.
+// TestBrokenRatesRepeatNothing: a rule with an invalid rate is not compared.
 func TestBrokenRatesRepeatNothing(t *testing.T) {
 	t.Parallel()
 	_, problems := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - {name: a, key: client_ip, rate: 5/minte}\n  - {name: b, key: client_ip, rate: 7/hur}\n")})

@@ -55,7 +55,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// Where all requests have one key, nobody else has to be left room.
+// Without a key, a share of the queue has no effect.
 func TestKeyShareWithoutAKey(t *testing.T) {
 	for key, warns := range map[string]bool{"": true, ", key: [client_ip]": false} {
 		set, diagnostics := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte(
@@ -96,8 +96,8 @@ func TestForwardedFieldsAsKeys(t *testing.T) {
 	}
 }
 
-// Of a rule whose match is wrong nobody knows which requests it counts, so that
-// nothing is said of what it has in common with others.
+// A rule with an invalid match is not compared with others, since the requests that it
+// counts are unknown.
 func TestWrongRulesAreNotCompared(t *testing.T) {
 	for _, wrong := range []string{"match: {path: /users/{id}}", "match: {method: PO ST}", "key: [\"header:\"]"} {
 		_, diagnostics := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte(

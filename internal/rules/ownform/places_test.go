@@ -257,7 +257,7 @@ func TestPlacesInTiers(t *testing.T) {
 	})
 }
 
-// A limit without tiers is told also behind another mistake in the file.
+// Missing tiers are reported also after another mistake in the file.
 func TestNoTiersBehindAMistake(t *testing.T) {
 	t.Parallel()
 	got, _ := readLimits("rate: 5", `rate: 5/hour, tiers: {by: "header:P"}`)
@@ -304,7 +304,7 @@ func TestPlacesInOutcomes(t *testing.T) {
 	}
 }
 
-// What nobody can send is pointed at, where the doors are known.
+// Attributes that no client can send are reported, if the doors are known.
 func TestPlacesOfWhatNobodySends(t *testing.T) {
 	t.Parallel()
 	http := rulefile.Options{OnlyHTTP: true, NoTokens: true, PlainFields: true}

@@ -41,7 +41,7 @@ func TestLimitsBehindOthers(t *testing.T) {
 		{"no limit on a part", ip + "5/minute", ip + "unlimited, match: {path: /a}", ""},
 		{"another length", ip + "5/minute", ip + "9/hour, match: {path: /a}", ""},
 		{"a long value", ip + "5/minute, match: {headers: {X: " + strings.Repeat("x", 300) + "}}", ip + "9/minute, match: {path: /a, headers: {X: " + strings.Repeat("x", 300) + "}}", "r1"},
-		{"the very same", ip + "5/minute", ip + "5/minute", `r1" repeats`},
+		{"the same", ip + "5/minute", ip + "5/minute", `r1" repeats`},
 		{"the same, and looser", ip + "5/minute", ip + "9/minute", `r1" can never refuse a request: "r0" (o.yaml:3:5) counts the same and is stricter`},
 		{"the same, and stricter", ip + "9/minute", ip + "5/minute", `r0" can never refuse a request: "r1" (o.yaml:4:5) counts the same and is stricter`},
 		{"the same, with another answer", ip + "5/minute", ip + "5/minute, on_limit: {status: 503}", `r1" can never refuse a request: "r0" (o.yaml:3:5) counts the same and is as strict`},
@@ -65,7 +65,7 @@ func TestLimitsBehindOthers(t *testing.T) {
 	}
 }
 
-// Of a limit whose rate is wrong nobody knows whether another is stricter.
+// A limit with an invalid rate is not compared with others.
 func TestWrongLimitsAreNotCompared(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range []string{"rate: 5/0s", "rate: 5/minute, burst: -1"} {

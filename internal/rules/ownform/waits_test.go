@@ -2,18 +2,18 @@ package ownform_test
 
 import "testing"
 
-// A max_wait is said to change nothing only where it does: where a queue of a length of
-// its own is full before anybody would wait that long, or nobody waits at all. A queue
-// behind a token bucket is as long as its max_wait says, whatever is left of it.
+// There is a warning about a max_wait only if it changes nothing: the queue is full
+// before a request would wait that long, or no request waits. The queue of a token
+// bucket is as long as its max_wait allows.
 func TestWaitsWithoutEffect(t *testing.T) {
 	t.Parallel()
-	const nobody, full = "no request ever waits: the first", "has no effect: the queue is full before a request would wait that long"
+	const none, full = "no request ever waits: the first", "has no effect: the queue is full before a request would wait that long"
 	sayings{
 		"rate: 5/s, on_limit: {action: delay, max_wait: 1s}":           "",
 		"rate: 5/s, on_limit: {action: delay, max_wait: 1100ms}":       "",
 		"rate: 100/minute, on_limit: {action: delay, max_wait: 2s}":    "",
 		"rate: 7/minute, on_limit: {action: delay, max_wait: 30s}":     "",
-		"rate: 5/s, on_limit: {action: delay, max_wait: 199ms}":        nobody + " 5 are",
+		"rate: 5/s, on_limit: {action: delay, max_wait: 199ms}":        none + " 5 are",
 		"rate: 1/s, on_limit: {action: delay, max_wait: 999ms}":        full,
 		"rate: 1/s, on_limit: {action: delay, max_wait: 1s}":           "",
 		"rate: 1/s, on_limit: {action: delay, max_wait: 1999ms}":       "",
@@ -22,13 +22,13 @@ func TestWaitsWithoutEffect(t *testing.T) {
 	sayings{
 		"on_limit: delay":                                              "",
 		"delay_after: 8, on_limit: delay":                              "",
-		"delay_after: 9, on_limit: delay":                              nobody + " 9 are",
+		"delay_after: 9, on_limit: delay":                              none + " 9 are",
 		"on_limit: {action: delay, max_wait: 1600ms}":                  "",
 		"on_limit: {action: delay, max_wait: 1601ms}":                  full,
 		"delay_after: 3, on_limit: {action: delay, max_wait: 1s}":      "",
 		"delay_after: 3, on_limit: {action: delay, max_wait: 1200ms}":  "",
 		"delay_after: 3, on_limit: {action: delay, max_wait: 1201ms}":  full,
-		"delay_after: 9, on_limit: {action: delay, max_wait: 1600ms}":  nobody + " 9 are",
+		"delay_after: 9, on_limit: {action: delay, max_wait: 1600ms}":  none + " 9 are",
 		"on_limit: {action: delay, max_wait: 200ms}":                   "",
 		"delay_after: 2, on_limit: {action: delay, max_wait: 1h}":      full,
 		"delay_after: 10, on_limit: {action: delay, max_wait: 1600ms}": "error",
@@ -36,7 +36,7 @@ func TestWaitsWithoutEffect(t *testing.T) {
 	sayings{
 		"burst: 1, on_limit: delay":                         "",
 		"burst: 1, delay_after: 1, on_limit: delay":         "",
-		"burst: 2, delay_after: 2, on_limit: delay":         nobody + " 2 are",
+		"burst: 2, delay_after: 2, on_limit: delay":         none + " 2 are",
 		"burst: 1, on_limit: {action: delay, max_wait: 1s}": full,
 	}.run(t, "rate: 5/s, algorithm: leaky_bucket, ", "")
 }

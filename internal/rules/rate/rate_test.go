@@ -102,7 +102,7 @@ func FuzzParseRate(f *testing.F) {
 		r, err := Parse(s)
 		if err != nil {
 			if r != (Rate{}) {
-				t.Errorf("%q: %+v beside %v", s, r, err)
+				t.Errorf("%q: %+v with %v", s, r, err)
 			}
 			return
 		}

@@ -40,8 +40,7 @@ func TestRatesAtTheirBounds(t *testing.T) {
 	}
 }
 
-// What a separator of thousands or decimals may have been is told to those who wrote
-// one, and to nobody else.
+// The hint about separators appears only if there is one.
 func TestCountsAreExplained(t *testing.T) {
 	const separators = ", such as 5 or 1_000"
 	for count, hint := range map[string]string{

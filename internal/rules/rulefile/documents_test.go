@@ -128,8 +128,8 @@ func TestLinksThatAreNoFiles(t *testing.T) {
 	}
 }
 
-// Of a file with the name of rule tests that has rules a warning tells, be it named
-// itself, unless it is larger than any file of rules.
+// There is a warning about a file with rules that is named like rule tests, even if it
+// is named directly, unless it is larger than any rule file.
 func TestTestsThatAreRules(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -176,7 +176,7 @@ func TestLoadAnyNameUnderCompat(t *testing.T) {
 	for _, tt := range []struct {
 		options rulefile.Options
 		want    int
-		left    int // what a warning tells of: .git, f_test.yaml
+		left    int // with a warning: .git, f_test.yaml
 	}{{rulefile.Options{Compat: rules.CompatEnvoy}, 6, 2}, {rulefile.Options{Compat: rules.CompatEnvoy, IgnoreDotFiles: true}, 5, 1}} {
 		if set, err := tt.options.Load(dir); err != nil || len(set.Rules()) != tt.want || len(set.Warnings()) != tt.left {
 			t.Errorf("%+v: %v, %v", tt.options, set, err)

@@ -63,12 +63,11 @@ func TestSiblings(t *testing.T) {
 		}
 	}
 	if _, err := (rulefile.Options{Siblings: true}).Load(filepath.Join(root, "nothing")); err == nil {
-		t.Error("a folder that is not there, and nothing beside it, is no error")
+		t.Error("a missing folder without siblings is no error")
 	}
 }
 
-// Of files that envoyproxy/ratelimit reads and Headgate leaves out, a warning
-// tells.
+// There is a warning about files that envoyproxy/ratelimit reads and Headgate ignores.
 func TestWarnsOfWhatTheOriginalReads(t *testing.T) {
 	files := map[string]string{
 		"a.yaml": "", ".s/c.yaml": "", ".git/HEAD": "ref: x\n", "..2026/d.yaml": "", "load_test.yaml": "",

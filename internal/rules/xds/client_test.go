@@ -103,7 +103,7 @@ func (p *plane) next(t *testing.T) *discovery.DiscoveryRequest {
 	}
 }
 
-// expect waits for the answer to a snapshot: the version in force, and a part
+// expect waits for the answer to a snapshot: the active version, and a part
 // of the reason if another was refused.
 func (p *plane) expect(t *testing.T, version, reason string) {
 	t.Helper()
@@ -156,7 +156,7 @@ func (r *ruler) apply(sources []rulefile.Source) error {
 	return nil
 }
 
-// limits lists the rules in force, as domain:limit.
+// limits lists the active rules, as domain:limit.
 func (r *ruler) limits() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,7 +232,7 @@ func TestClientFollowsAControlPlane(t *testing.T) {
 	p.set(t, "3", config("a", "first", 99), bad("b", "second"))
 	p.expect(t, "2", "xds:b")
 	if got := r.limits(); got != "first:11 second:20" {
-		t.Errorf("after a bad snapshot: %s, want what was in force", got)
+		t.Errorf("after a bad snapshot: %s, want the previous rules", got)
 	}
 	if log := r.log.String(); r.applied != 2 || strings.Count(log, "refused") != 1 || !strings.Contains(log, "version=3") {
 		t.Errorf("after a bad snapshot: %d were accepted; %s", r.applied, log)
@@ -254,8 +254,8 @@ func TestClientFollowsAControlPlane(t *testing.T) {
 	}
 }
 
-// A control plane that restarts counts its versions from one again; a client
-// that told it the last version would never hear of the changes.
+// A control plane that restarts counts its versions from one again; a client that sent
+// the last version would not receive changes.
 func TestControlPlaneRestarts(t *testing.T) {
 	p := startPlane(t, "")
 	r, _, _ := follow(t, xds.Options{Address: p.address})
@@ -269,7 +269,7 @@ func TestControlPlaneRestarts(t *testing.T) {
 	same.expect(t, "", "")
 	same.expect(t, "7", "")
 	if r.applied != 1 {
-		t.Errorf("%d times in force, want the same rules left alone", r.applied)
+		t.Errorf("%d times applied, want the same rules left alone", r.applied)
 	}
 	same.stop()
 
@@ -359,8 +359,8 @@ func TestRefusedSnapshotIsNotRefusedInALoop(t *testing.T) {
 	}
 }
 
-// A snapshot that was refused and that an operator has put in force is in force for the
-// control plane, too: it is told so, and the one from before is a change.
+// A refused snapshot that an operator has activated is accepted for the control plane
+// too, and the previous one is a change.
 func TestOverruledRefusals(t *testing.T) {
 	p := startPlane(t, "")
 	var inForce atomic.Value
@@ -385,7 +385,7 @@ func TestOverruledRefusals(t *testing.T) {
 	p.set(t, "3", config("a", "large", 1))
 	p.expect(t, "3", "")
 	if text, _ := inForce.Load().(string); !strings.Contains(text, "large") {
-		t.Errorf("in force is %q", text)
+		t.Errorf("active is %q", text)
 	}
 	p.set(t, "4", config("a", "small", 1))
 	p.expect(t, "3", "gone")

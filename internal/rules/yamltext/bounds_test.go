@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// What a text holds is counted before the reader of YAML spends memory on it, by what
-// has to stand before a value; the last that is taken is exactly the bound.
+// Values are counted before the YAML reader spends memory on them, by the characters
+// before a value; the limit is exact.
 func TestTextsAreBounded(t *testing.T) {
 	t.Parallel()
 	const tooMany = "the file has more than 1000000 values"
@@ -22,7 +22,7 @@ func TestTextsAreBounded(t *testing.T) {
 				continue // all of them count alike
 			}
 			report := yamltext.Report{File: "f"}
-			// What a remark has counts too: nobody has looked yet for remarks.
+			// Comments count too: they are not recognised yet.
 			src := remark + strings.Repeat("#"+unit, yamltext.MaxValues-6+extra)
 			docs := yamltext.Read([]byte(src), &report)
 			got := ""
@@ -43,7 +43,7 @@ func TestTextsAreBounded(t *testing.T) {
 	}
 }
 
-// A value that aliases stand for counts as often as it is used.
+// An aliased value counts as often as it is used.
 func TestAliasesAreCounted(t *testing.T) {
 	t.Parallel()
 	// The document: 1, two keys, a list of 1 and 997, and a list of 1 and 1001 aliases
@@ -61,8 +61,8 @@ func TestAliasesAreCounted(t *testing.T) {
 	}
 }
 
-// Letters that need several bytes, or that stand for one that is none, and a sign at
-// the very end are text like any other.
+// Multi-byte characters, replacement characters and a sign at the end are text like any
+// other.
 func TestOddTextsAreRead(t *testing.T) {
 	t.Parallel()
 	for src, want := range map[string]string{
@@ -86,9 +86,8 @@ func TestOddTextsAreRead(t *testing.T) {
 	}
 }
 
-// Of a rate_limit that is there twice, as Envoy's service has it, the later of two
-// values under a key counts, wherever it stands; of every other key the later counts
-// as a whole.
+// A repeated rate_limit is merged, as in Envoy's service: the later of two values under
+// a key counts. Of any other repeated key the later one counts as a whole.
 func TestRepeatedKeysAsEnvoy(t *testing.T) {
 	t.Parallel()
 	for src, want := range map[string]string{
@@ -112,8 +111,7 @@ func TestRepeatedKeysAsEnvoy(t *testing.T) {
 	}
 }
 
-// Metadata of a rule arrives as the values of Go that its YAML stands for; what no
-// number of Go's is remains text.
+// Metadata of a rule becomes Go values; numbers that Go cannot represent remain text.
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	const src = "{n: ~, t: true, f: False, i: -5, big: 9223372036854775807, more: 9223372036854775808, x: 1.5e3, inf: .inf, nan: .nan, huge: 1e999, hex: 0x10, s: '5', l: [1, [a]], m: {k: v}}"
@@ -131,7 +129,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// A mapping is asked for what stands under a key.
+// Values of a mapping are found by key.
 func TestValuesOfMappings(t *testing.T) {
 	t.Parallel()
 	report := yamltext.Report{File: "f"}
@@ -238,8 +236,8 @@ func TestFieldsAreExplained(t *testing.T) {
 	}
 }
 
-// Of many problems the first are kept, in the order of their places, and the number of
-// the others is told: as an error only if there is one among all of them.
+// The first problems are kept, sorted by position, and the number of the others is
+// reported: as an error only if any problem is one.
 func TestProblemsAreKept(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

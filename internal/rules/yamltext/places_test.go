@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// document writes random YAML in which every scalar is another word, so that a look
-// for the word tells where it stands.
+// document writes random YAML in which every scalar is a different word, so that the
+// word shows its position.
 type document struct {
 	*rand.Rand
 
@@ -124,8 +124,8 @@ func place(text, word string) string {
 	return fmt.Sprintf("%d:%d", strings.Count(before, "\n")+1, utf8.RuneCountInString(line)+1)
 }
 
-// Every scalar of a random document has the place at which it stands in the text, and
-// the document is what was written.
+// Every scalar of a random document has its position in the text, and the document is
+// what was written.
 func TestPlacesAreThoseOfTheText(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 3))
@@ -142,7 +142,7 @@ func TestPlacesAreThoseOfTheText(t *testing.T) {
 		scalars(docs[0], func(n *yamltext.Node) {
 			found++
 			if got, want := fmt.Sprintf("%d:%d", n.Line, n.Column), place(text, n.Text); got != want {
-				t.Errorf("%s stands at %s, not at %s:\n%s", n.Text, want, got, text)
+				t.Errorf("%s is at %s, not at %s:\n%s", n.Text, want, got, text)
 			}
 		})
 	}
@@ -183,8 +183,8 @@ func TestPlacesOfMistakes(t *testing.T) {
 	}
 }
 
-// No text is too odd to be read or refused; what is told of it lies in it, and is the
-// same the next time.
+// Any text is read or refused; reported positions are inside it, and the same every
+// time.
 func FuzzRead(f *testing.F) {
 	for _, src := range []string{
 		"a: &x {p: 1}\nb: {<<: *x, q: [2, ~]}\n---\nc: |\n  d\n", "a: 1\na: 2\n", "[a]: *b", "? a\n: {b", "- - - x\n  - \ty",
@@ -208,7 +208,7 @@ func FuzzRead(f *testing.F) {
 				_ = doc.Plain()
 				scalars(doc, func(n *yamltext.Node) {
 					if n.Line < 1 || n.Line > lines || n.Column < 1 {
-						t.Errorf("%q stands at %d:%d of %d lines", n.Text, n.Line, n.Column, lines)
+						t.Errorf("%q is at %d:%d of %d lines", n.Text, n.Line, n.Column, lines)
 					}
 				})
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// Where values may be secrets, what YAML makes of one by mistake is told without it.
+// If values may be secrets, errors do not repeat them.
 func TestSecretsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	for _, src := range []string{"token: *hunter2\n", "token: !hunter2 x\n", "token: @hunter2\n", "token: %hunter2\n", "token: a: hunter2\n", "token: [hunter2\n", "token: \"hunter2\n"} {
@@ -108,7 +108,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What is wrong is told with its line and column, and what to do about it.
+// Errors have their line and column, and a hint.
 func TestMistakesOfYAML(t *testing.T) {
 	t.Parallel()
 	for src, want := range map[string]string{
