@@ -22,7 +22,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Harness tells the suite how to get a store and how to set its time.
+// Harness says how the suite gets a store and sets its time.
 type Harness struct {
 	// Open returns an empty store with room for at least 10,000 keys. The
 	// suite closes it. It is called once per test, from the test's goroutine.
@@ -37,7 +37,7 @@ type Harness struct {
 	Advance func(d time.Duration)
 }
 
-// Run runs the whole suite, each case as a subtest with a store of its own.
+// Run runs the whole suite, each case as a subtest with its own store.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	for _, c := range cases() {

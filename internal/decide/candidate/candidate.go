@@ -208,7 +208,7 @@ func (c *Candidate) count(d *comparison, number uint32, change Change) {
 // one that only asks.
 func takes(kind headgate.Kind, cost int64) bool { return kind == headgate.Take && cost > 0 }
 
-// refusedUnderWay reports whether a limit of what is under way is why v refuses.
+// refusedUnderWay reports whether v is refused by a concurrency limit.
 func refusedUnderWay(v *engine.Verdict) bool {
 	return !v.Allowed && v.Rule != nil && v.Rule.Concurrent() && v.Decision.Reason != headgate.Banned
 }

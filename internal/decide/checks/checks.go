@@ -1,4 +1,4 @@
-// Package checks works out under what the limits of one middleware count.
+// Package checks works out under which scope each limit of a middleware counts.
 package checks
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Limiter returns what keeps a limiter from being asked.
+// Limiter returns why a limiter cannot be used, or nil.
 func Limiter(limiter *headgate.Limiter) error {
 	err := limiter.Validate()
 	switch {
@@ -32,21 +32,21 @@ type Check struct {
 	Varies bool           // says that requests may have limits of their own
 }
 
-// Scopes are the scopes of a middleware's checks. All checks are added before any
-// is asked about.
+// Scopes are the scopes of a middleware's checks. Add all checks before the first
+// request.
 //
-// A check without a name counts under what its limit means, as the limit does
-// anywhere else, unless a check before it in the middleware could count under the
-// same: they count by different things, so one key would be two. Then its place
-// is a part of the scope, whatever the other checks are for the request at hand.
+// A check without a name counts under its limit, as the limit does anywhere else,
+// unless an earlier check of the middleware could count under the same limit: the two
+// count by different things, so their keys must not mix. Then its position is part of
+// the scope, whatever the other checks are for the request at hand.
 type Scopes struct {
 	checks []Check
 	apart  []bool
 	varied bool
 }
 
-// Add adds the next check. It is an error if its name is taken: requests would be
-// charged twice under it.
+// Add adds the next check. A duplicate name is an error: requests would count twice
+// under it.
 func (s *Scopes) Add(c Check) error {
 	apart := false
 	for _, earlier := range s.checks {
@@ -60,8 +60,8 @@ func (s *Scopes) Add(c Check) error {
 	return nil
 }
 
-// Of returns the scope of the check in a place for a request that it holds to
-// limit. An empty one leaves the counts to the limit.
+// Of returns the scope of the check at place for a request with the given limit. An
+// empty scope leaves it to the limit.
 func (s *Scopes) Of(place int, limit headgate.Limit) string {
 	if c := &s.checks[place]; c.Name != "" || limit.Name() != "" || !s.apart[place] {
 		return c.Name
@@ -70,9 +70,9 @@ func (s *Scopes) Of(place int, limit headgate.Limit) string {
 	return string(strconv.AppendInt(append(op.AppendSpace(nil), '-'), int64(place)+1, 10))
 }
 
-// AllowAll asks limiter about all ops, those of the checks, at once. Should limits
-// that were chosen for the request have one name, it is refused as for an invalid
-// limit: that nobody can see when the middleware is built.
+// AllowAll asks limiter about all ops of the checks at once. If limits chosen for the
+// request share a name, it is refused as invalid: that cannot be detected when the
+// middleware is built.
 func (s *Scopes) AllowAll(ctx context.Context, limiter *headgate.Limiter, ops []headgate.Op, out []headgate.Decision) (headgate.Decision, error) {
 	if s.varied {
 		if name, twice := sameName(ops); twice {
@@ -132,14 +132,13 @@ func space(limit headgate.Limit) (scope string, mark uint64) {
 	return op.Space()
 }
 
-// Given are the options that one limit of a middleware has been given, as far as
-// each of them may be given once.
+// Given records which options of a limit were used, for options that may be used once.
 type Given struct {
 	once []string
 	err  error
 }
 
-// Once notes an option of which a second would replace the first.
+// Once records an option whose second use would replace the first.
 func (g *Given) Once(option string) {
 	if !slices.Contains(g.once, option) {
 		g.once = append(g.once, option)
@@ -152,12 +151,12 @@ func (g *Given) Once(option string) {
 	g.err = errors.Join(g.err, fmt.Errorf("%s is used twice, and the second would replace the first: %s", option, hint))
 }
 
-// Some notes an option that takes any number of values, but some.
+// Some records an option that needs at least one value.
 func Some[T any](g *Given, option string, values []T) {
 	if len(values) == 0 {
 		g.err = errors.Join(g.err, fmt.Errorf("%s has no values, so it has no effect", option))
 	}
 }
 
-// Err returns what is wrong with them.
+// Err returns the mistakes found.
 func (g *Given) Err() error { return g.err }

@@ -8,8 +8,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Options are what the options of one limit of a middleware say, for requests of
-// type R.
+// Options are the settings of one limit of a middleware, for requests of type R.
 type Options[R any] struct {
 	Given
 
@@ -20,16 +19,16 @@ type Options[R any] struct {
 	LimitBy func(R) (headgate.Limit, bool) // of a request, if not nil
 }
 
-// Limits are the limits of a middleware, and whom to ask about them.
+// Limits are the limits of a middleware and its limiter.
 type Limits[R any] struct {
 	Limiter *headgate.Limiter
-	// Ops are what is the same for every request.
+	// Ops are the parts of the ops that are the same for every request.
 	Ops    []headgate.Op
 	scopes Scopes
 	each   []Options[R]
 }
 
-// Add adds a limit, or says why it cannot be one.
+// Add adds a limit, or returns why it is invalid.
 func (l *Limits[R]) Add(o Options[R], limit headgate.Limit) error {
 	err := limit.Validate()
 	if err == nil {
@@ -43,7 +42,7 @@ func (l *Limits[R]) Add(o Options[R], limit headgate.Limit) error {
 	return nil
 }
 
-// NameOf returns what the limit in a place is called when it holds a request to limit.
+// NameOf returns the name of the limit at place for a request with the given limit.
 func (l *Limits[R]) NameOf(place int, limit headgate.Limit) string {
 	return l.each[place].nameOf(limit)
 }
@@ -55,10 +54,10 @@ func (o *Options[R]) nameOf(limit headgate.Limit) string {
 	return o.Name
 }
 
-// Vary reports whether requests may have limits of their own.
+// Vary reports whether requests may have their own limits.
 func (l *Limits[R]) Vary() bool { return l.scopes.varied }
 
-// About makes ops, a copy of l.Ops, the ones of r.
+// About turns ops, a copy of l.Ops, into those of r.
 func (l *Limits[R]) About(r R, ops []headgate.Op) {
 	for i := range l.each {
 		o, op := &l.each[i], &ops[i]
@@ -74,9 +73,9 @@ func (l *Limits[R]) About(r R, ops []headgate.Op) {
 	}
 }
 
-// AllowAll asks about all ops at once; see [Scopes.AllowAll]. If one of them may tell
-// the request to wait for its turn, places of limits of headgate.Concurrent are only
-// looked at, until Enter takes them: who waits is not under way.
+// AllowAll asks about all ops at once; see [Scopes.AllowAll]. If one of them may make
+// the request wait for its turn, slots of concurrency limits are only checked here and
+// taken by Enter, since a waiting request is not in progress.
 func (l *Limits[R]) AllowAll(ctx context.Context, ops []headgate.Op, out []headgate.Decision) (headgate.Decision, error) {
 	turns := false
 	for i := range ops {
@@ -90,7 +89,7 @@ func (l *Limits[R]) AllowAll(ctx context.Context, ops []headgate.Op, out []headg
 	return l.scopes.AllowAll(ctx, l.Limiter, ops, out)
 }
 
-// Keep keeps what was taken of limits of headgate.Concurrent until it is released.
+// Keep keeps the leases of concurrency limits until they are released.
 func (l *Limits[R]) Keep(ops []headgate.Op, decisions func(i int) *headgate.Decision) (kept []*headgate.Lease) {
 	for i := range ops {
 		if d := decisions(i); d.Lease != 0 {
@@ -102,9 +101,9 @@ func (l *Limits[R]) Keep(ops []headgate.Op, decisions func(i int) *headgate.Deci
 	return kept
 }
 
-// Enter takes, when the turn of what was admitted has come, the places that AllowAll
-// has only looked at. If there are none any more, that is the answer, and undo is
-// called before the decisions say so.
+// Enter takes the slots that AllowAll has only checked, when the request's turn has
+// come. If none is free any more, it is refused, and undo is called before the
+// decisions are updated.
 func (l *Limits[R]) Enter(ctx context.Context, ops []headgate.Op, decision func(i int) *headgate.Decision, undo func()) (headgate.Decision, error) {
 	var places []headgate.Op
 	var of []*headgate.Decision
@@ -128,7 +127,7 @@ func (l *Limits[R]) Enter(ctx context.Context, ops []headgate.Op, decision func(
 	return tightest, err
 }
 
-// Release gives leases back. Who asked may be gone; the places are free all the same.
+// Release releases leases, even if the client has gone.
 func Release(ctx context.Context, leases []*headgate.Lease, failed func(error)) {
 	for _, l := range leases {
 		if _, err := l.Release(context.WithoutCancel(ctx)); err != nil {
@@ -137,7 +136,8 @@ func Release(ctx context.Context, leases []*headgate.Lease, failed func(error)) 
 	}
 }
 
-// Join returns what counts by all parts together; nil without parts, or if one is.
+// Join returns a By that counts by all parts together; nil without parts, or if one is
+// nil.
 func Join[R any, By ~func(R) (key string, ok bool)](parts []By) By {
 	if len(parts) == 0 || slices.ContainsFunc(parts, func(b By) bool { return b == nil }) {
 		return nil

@@ -1,9 +1,8 @@
-// Package control keeps what operators say about single keys: bans, and other
-// limits for a while. It is one table for all processes that share a store,
-// and what each of them knows of it is put into its engine as a snapshot.
+// Package control keeps bans and overrides of single keys. There is one table for all
+// processes that share a store; each process puts a snapshot of it into its engine.
 //
-// A process looks at the table's version ten times a second, and reads what has
-// changed. While the table is out of reach, what was known last stays in force.
+// A process polls the table's version ten times a second and reads what has changed.
+// While the table is out of reach, the last known entries stay active.
 package control
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// Kind is what an Entry is.
+// Kind is the kind of an Entry.
 type Kind uint8
 
 // The kinds.
@@ -28,28 +27,27 @@ const (
 // String returns the word that operators see: ban or limit.
 func (k Kind) String() string { return enum.Name(k, "kind", "ban", "limit") }
 
-// Entry is a ban, or another limit, of one key of a rule.
+// Entry is a ban or an override of one key of a rule.
 type Entry struct {
 	Kind                Kind
 	Domain, Rule, Scope string // Domain and Rule name the rule, Scope is where it counts
 	Key                 string // the composed key
-	// Rate and Burst are, of a Limit, what is to apply; empty or 0 is the
-	// rule's own.
+	// Rate and Burst are the numbers of an override; empty or 0 means the rule's own.
 	Rate           string
 	Burst          int64
 	Until, Created time.Time // Until is when it ends, Created when it began
 	Reason, By     string    // Reason is why, and By is who, in the operators' own words
 }
 
-// name returns what tells e's place in the table from all others.
+// name identifies e in the table.
 func (e *Entry) name() string { return nameOf(e.Kind, e.Scope, e.Key) }
 
 func nameOf(kind Kind, scope, key string) string {
 	return string(headgate.AppendKey(nil, kind.String(), scope, key))
 }
 
-// stored is an Entry as it is written. What is added later must be such that
-// who does not know it may leave it out; else it is another Version.
+// stored is the written form of an Entry. Readers must be able to ignore fields that
+// are added; other changes need another Version.
 type stored struct {
 	Version int    `json:"v"`
 	Kind    string `json:"kind"`

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/base/atomicfile"
 )
 
-// Local is the table of a process that shares its store with nobody. It may
-// have a file, to which every change is written before it is answered.
+// Local is the table of a process that does not share its store. It may have a file, to
+// which every change is written before it is answered.
 type Local struct {
 	mu      sync.Mutex
 	clock   func() time.Time
@@ -36,10 +36,10 @@ type localRow struct {
 	until, deleted time.Time
 }
 
-// remembered is for how long it is told that a row was deleted.
+// remembered is for how long deletions are reported.
 const remembered = 10 * time.Minute
 
-// tidyEvery is how often it is looked for what has ended.
+// tidyEvery is how often expired rows are removed.
 const tidyEvery = time.Second
 
 // NewLocal returns an empty table that goes by clock.
@@ -51,8 +51,8 @@ func NewLocal(clock func() time.Time) *Local {
 // whole table.
 var ErrDamaged = errors.New("damaged table")
 
-// OpenLocal returns a table with what the file at path has, if there is one,
-// which is to be its file from now on.
+// OpenLocal returns a table with the content of the file at path, if it exists, and
+// saves changes to that file.
 func OpenLocal(path string, clock func() time.Time) (*Local, error) {
 	l := NewLocal(clock)
 	l.path = path
@@ -166,8 +166,8 @@ func (l *Local) live() (n int) {
 	return n
 }
 
-// tidy drops what has ended: some time later, so that nobody who has not looked
-// in between keeps what was there before it.
+// tidy removes expired rows, with a delay, so that readers that have not polled in
+// between notice.
 func (l *Local) tidy() {
 	now := l.clock()
 	if now.Sub(l.tidied).Abs() < tidyEvery {

@@ -128,7 +128,7 @@ func (m *Manager) index(rs *rules.Ruleset) {
 	}
 }
 
-// SetRules tells of rules that are about to be put in force.
+// SetRules announces rules that are about to become active.
 func (m *Manager) SetRules(rs *rules.Ruleset) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,8 +137,8 @@ func (m *Manager) SetRules(rs *rules.Ruleset) {
 	m.publish()
 }
 
-// Sync reads what has changed and puts it in force. While it cannot be read,
-// what was known stays in force, and the log says so once.
+// Sync reads changes and makes them active. While they cannot be read, the last known
+// entries stay active, and the log says so once.
 func (m *Manager) Sync(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

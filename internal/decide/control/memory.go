@@ -7,19 +7,17 @@ import (
 	"time"
 )
 
-// memory is what a Manager knows of a table that may lose its rows: all of
-// them, as they were read, and those that were deleted. So it can tell a row
-// that somebody deleted, of which the table says so, from one that the table has
-// lost, of which it says nothing or something older.
+// memory is a Manager's copy of a table that may lose rows: all rows as they were read,
+// including deleted ones. With it, a row that was deleted (the table says so) can be
+// told from a row that was lost (the table has nothing, or an older version).
 //
-// Two processes that write back at once do no harm: each row has the version of
-// its last change, and of two the newer one stays, whoever comes first.
+// Two processes may write back at the same time: each row has the version of its last
+// change, and the newer one wins.
 type memory struct {
 	table Forgetful // nil if it loses nothing
 	rows  map[string]Row
-	// touched is when the table was read last. A process that has not read it
-	// for as long as a table remembers what was deleted may have missed that,
-	// and writes nothing back.
+	// touched is when the table was read last. A process that has not read it for as
+	// long as deletions are remembered may have missed some, and writes nothing back.
 	touched time.Time
 	losing  bool // the last attempt to write back has failed
 	untold  bool // Options.Forgot has not succeeded since the last loss

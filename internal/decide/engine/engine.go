@@ -1,9 +1,8 @@
-// Package engine decides about a request: it matches the rules, asks the
-// store about every limit that applies, all or nothing, and says what the
-// answer is.
+// Package engine decides about requests: it matches the rules, asks the store about
+// every limit that applies, all or nothing, and returns the verdict.
 //
-// Every door translates its own protocol to a [Query] and a [Verdict] back;
-// nothing in here knows which door asked.
+// Every door translates its protocol to a [Query], and a [Verdict] back; this package
+// does not depend on the door.
 package engine
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Query is what a door asks: may this request pass now?
+// Query is the question of a door: may this request pass now?
 type Query struct {
 	Domain  string        // the namespace whose rules apply
 	Request rules.Request // has the attributes that rules match and count by
@@ -32,9 +31,9 @@ type Query struct {
 	At   int64
 	Kind headgate.Kind // headgate.Take, or headgate.Peek to write nothing.
 	Door Door          // where the request came in. It is for observers; the answer does not depend on it.
-	// Endless is for a caller who will not know when the request has ended.
-	// Rules that limit what is under way do not apply to it. Everybody else has
-	// to release the leases of the Verdict, see [Engine.Hold].
+	// Endless is for callers that will not know when the request ends. Concurrency
+	// rules do not apply to it. All other callers must release the leases of the
+	// Verdict; see [Engine.Hold].
 	Endless bool
 	Waits   bool // for a caller who holds requests back until their turn, and calls [Engine.Enter] then.
 }
@@ -58,48 +57,42 @@ func ParseUnknownDomain(s string) (UnknownDomain, bool) { return enum.Parse(s, U
 // Option configures an Engine.
 type Option func(*Engine)
 
-// WithObserver tells o of every decision.
+// WithObserver reports every decision to o.
 func WithObserver(o Observer) Option { return func(e *Engine) { e.observer = o } }
 
 // WithUnknownDomain sets what happens to requests in a domain without rules.
 func WithUnknownDomain(u UnknownDomain) Option { return func(e *Engine) { e.unknown = u } }
 
-// Engine decides about requests. It is safe for use by any number of goroutines.
+// Engine decides about requests. It is safe for concurrent use.
 //
-// Every decision takes the same way. A question has parts: a [Query] has one, and
-// a [MultiQuery] one for each descriptor of the request.
+// A [Query] has one part, a [MultiQuery] one for each descriptor of the request. Every
+// decision follows the same steps:
 //
-//   - Match: the rules that apply to each part, less those that others replace.
-//     Each becomes a [Result], and is assigned to a step.
-//   - Exceptions: what operators have said about single keys. A ban is an answer
-//     already; another limit takes the place of the rule's.
-//   - Steps: each is one question to the store, in one round trip. Refunds come
-//     first, then limits that count what is refused, then the limits that count,
-//     all or nothing, then those in quota mode, and last the rules that only
-//     observe. Once one has refused, what is asked later only looks.
-//   - Conclude: the refusal whose action is taken or, of an admission, the limit
-//     that constrains most. The observer is told, and the caller gets a [Verdict].
-//   - Settle: with the verdict, or a token that stands for it, the caller gives
-//     back, charges what the request has really cost, or frees its places.
+//   - Match: find the rules that apply to each part, without those that others replace.
+//     Each becomes a [Result] and is assigned to a step.
+//   - Exceptions: apply bans and overrides of single keys.
+//   - Steps: each asks the store once, in one round trip. First refunds, then limits
+//     that count refusals, then the limits that count, all or nothing, then those in
+//     quota mode, and last the rules in shadow mode. Once one has refused, later steps
+//     only look.
+//   - Conclude: choose the refusal whose action is taken or, if the request is allowed,
+//     the tightest limit. Report it to the observer and return a [Verdict].
+//   - Settle: with the verdict, or a token for it, the caller refunds, charges the real
+//     cost, or releases its slots.
 //
-// Differences are differences in the steps, not in the way. [Engine.Explain] has a
-// single step that looks at everything, and listens to the answers.
-// [Engine.DecideBatch] takes each step of all its queries in one pipeline.
-// [Engine.Again] begins behind the match. Only a Query knows two more things: a ban
-// is its whole answer, and a refusal that its client must not see is disguised, by a
-// step that charges the limits that the client does see.
+// [Engine.Explain] has a single step that looks at everything. [Engine.DecideBatch]
+// takes each step of all its queries in one pipeline. [Engine.Again] starts after the
+// match. Two things apply only to a Query: a ban is its whole answer, and a refusal
+// that the client must not see is disguised by charging the limits that it does see.
 //
-// Nothing is locked: rules and exceptions are swapped as a whole, and a decision
-// goes on with those that it began with. Nothing is allocated either, as long as
-// verdicts are released: the memory of a decision, its room, goes from one to the
-// next, and what a door gave is let go of with the answer. A request that is
-// allowed by enforced rules costs one round trip.
+// Nothing is locked: rules and exceptions are swapped as a whole, and a decision keeps
+// those that it started with. Nothing is allocated if verdicts are released, since
+// their memory is reused. An allowed request costs one round trip under enforced rules.
 //
-// What can fail is the store. After the first failure of a decision it is not asked
-// again: each rule answers by its on_store_error, from this process's own memory if
-// there is a fallback, and the error comes with the verdict. Rules that only observe
-// know nothing then. A question that makes no sense (a negative cost) is refused
-// with an error of its own.
+// After the first failure of the store, a decision does not ask it again: each rule
+// answers by its on_store_error, from this process's memory if there is a fallback, and
+// the error is returned with the verdict. Rules in shadow mode have no answer then. An
+// invalid query (a negative cost) is refused with its own error.
 type Engine struct {
 	store    headgate.Store
 	fallback headgate.Store // nil if rules have nothing to fall back to
@@ -131,8 +124,8 @@ func New(store headgate.Store, rs *rules.Ruleset, options ...Option) *Engine {
 	return e
 }
 
-// SetRules swaps the rules. Requests being decided go on with the old ones,
-// and the counts of rules that keep their name survive.
+// SetRules swaps the rules. Decisions in progress keep the old ones, and the counts of
+// rules that keep their name survive.
 func (e *Engine) SetRules(rs *rules.Ruleset) {
 	if rs == nil {
 		rs = new(rules.Ruleset)
@@ -141,23 +134,22 @@ func (e *Engine) SetRules(rs *rules.Ruleset) {
 	e.largest.keep(rs)
 }
 
-// Rules returns the rules in force; never nil.
+// Rules returns the active rules; never nil.
 func (e *Engine) Rules() *rules.Ruleset { return e.rules.Load() }
 
-// Decide answers q. All enforced limits that match are charged, or none is.
+// Decide answers q. All enforced limits that match are charged, or none.
 //
-// An error that wraps headgate.ErrUnavailable means that the store could not
-// answer; the Verdict is then what each rule's on_store_error says. With any
-// other error (a negative cost) the Verdict is a refusal.
+// An error that wraps headgate.ErrUnavailable means that the store could not answer;
+// the Verdict is then that of each rule's on_store_error. With any other error (a
+// negative cost) the Verdict is a refusal.
 //
-// The caller should Release the Verdict when done with its Results; that makes
-// the next decision free of allocations.
+// Release the Verdict when done with its Results, so that the next decision does not
+// allocate.
 func (e *Engine) Decide(ctx context.Context, q Query) (Verdict, error) {
 	return e.decide(ctx, &q, nil)
 }
 
-// Matched says which rules apply to a request: what [rules.Ruleset.Match] of
-// the rules in force has found.
+// Matched is the result of [rules.Ruleset.Match] with the active rules.
 type Matched struct {
 	Known  bool          // reports whether the domain is known
 	Checks []rules.Check // the rules. They are only read.
@@ -190,8 +182,8 @@ func (e *Engine) decide(ctx context.Context, q *Query, matched *Matched) (v Verd
 	return v, err
 }
 
-// Tell tells the observer of the answer to q that a door has made of a peek: v,
-// which the observer takes for that to a take.
+// Tell reports to the observer the answer to q that a door has derived from a peek: v
+// counts like the answer to a take.
 func (e *Engine) Tell(ctx context.Context, q Query, v Verdict) {
 	if e.observer != nil && v.deciding != nil {
 		q.Kind = headgate.Take
@@ -201,10 +193,10 @@ func (e *Engine) Tell(ctx context.Context, q Query, v Verdict) {
 	}
 }
 
-// Undo gives back what v took, less what time has given back already, for a
-// request that was admitted but will not be made: a client that went away
-// while it waited for its turn. at is now, in microseconds since the Unix
-// epoch. Undo must come before Release; a second Undo does nothing.
+// Undo refunds what v took, less what has refilled since, for a request that was
+// allowed but will not be made, such as one whose client went away while waiting for
+// its turn. at is now, in microseconds since the Unix epoch. Call Undo before Release;
+// a second Undo does nothing.
 func (e *Engine) Undo(ctx context.Context, v *Verdict, at int64) error {
 	d := v.deciding
 	if d == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// ExplainQuery is a request that somebody wants to understand.
+// ExplainQuery is a request to be explained.
 type ExplainQuery struct {
 	Domain string          // the namespace whose rules apply
 	Parts  []rules.Request // the request, or each of its descriptors
@@ -20,7 +20,7 @@ type ExplainQuery struct {
 	Most int    // how many rules that do not apply are listed for each part, of those the nearest; 0 means all
 }
 
-// Explained is what one rule makes of a part of a request.
+// Explained is the effect of one rule on a part of a request.
 type Explained struct {
 	rules.Explanation
 	// Decision is what the store would answer now, if the rule applies; of a
@@ -50,11 +50,11 @@ type ExplainedPart struct {
 	LeftOff int // how many rules that do not apply are not listed
 }
 
-// Explain answers q. It charges nothing, and no observer hears of it. It looks
-// at every rule of the domain: it is for people, not for traffic.
+// Explain answers q. It charges nothing and reports nothing to observers. It evaluates
+// every rule of the domain: it is for people, not for traffic.
 //
-// With an error that wraps headgate.ErrUnavailable the decisions are what each
-// rule's on_store_error says.
+// With an error that wraps headgate.ErrUnavailable, the decisions are those of each
+// rule's on_store_error.
 func (e *Engine) Explain(ctx context.Context, q ExplainQuery) (Explanation, error) {
 	var x Explanation
 	v := &x.Verdict

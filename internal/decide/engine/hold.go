@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Lease is a place under a rule that limits what is under way at the same time.
+// Lease is a slot under a concurrency rule.
 type Lease struct {
 	// Rule is the rule, Key what it counts by.
 	Rule        *rules.Rule
@@ -20,8 +20,8 @@ type Lease struct {
 	Local       bool  // it was taken in this process's own memory, as the store could not answer
 }
 
-// Leases appends to dst what v has taken under rules that limit what is under
-// way. They are good after Release too.
+// Leases appends to dst the leases that v has taken under concurrency rules. They stay
+// valid after Release.
 func (v *Verdict) Leases(dst []Lease) []Lease {
 	results := v.Results()
 	for i := range results {
@@ -57,8 +57,8 @@ func (l *Lease) op(kind headgate.Kind, at int64) headgate.Op {
 	return op
 }
 
-// ReleaseLeases ends leases. It reports how many of them had not ended before.
-// at is now, in microseconds since the Unix epoch.
+// ReleaseLeases releases leases, and reports how many of them had not ended before. at
+// is now, in microseconds since the Unix epoch.
 func (e *Engine) ReleaseLeases(ctx context.Context, leases []Lease, at int64) (ended int, err error) {
 	err = e.each(ctx, leases, headgate.Release, at, func(_ *Lease, d *headgate.Decision) {
 		if d.Granted > 0 {
@@ -68,8 +68,8 @@ func (e *Engine) ReleaseLeases(ctx context.Context, leases []Lease, at int64) (e
 	return ended, err
 }
 
-// RenewLeases makes leases last from now on, and gives them their new names. It
-// reports how many there were to renew: one that has ended is left as it is.
+// RenewLeases makes leases last their full time from now, and updates their names. It
+// reports how many were renewed; a lease that has ended stays as it is.
 func (e *Engine) RenewLeases(ctx context.Context, leases []Lease, at int64) (renewed int, err error) {
 	err = e.each(ctx, leases, headgate.Renew, at, func(l *Lease, d *headgate.Decision) {
 		if d.Allowed {
@@ -103,7 +103,7 @@ func (e *Engine) storeOf(l *Lease) headgate.Store {
 	return e.store
 }
 
-// Hold keeps the leases of one request until it has ended.
+// Hold keeps the leases of one request until it ends.
 type Hold struct {
 	engine *Engine
 	clock  func() time.Time
@@ -116,20 +116,19 @@ type Hold struct {
 	timer  *time.Timer // nil when it has ended
 }
 
-// HoldOptions say how a Hold is kept.
+// HoldOptions configure a Hold.
 type HoldOptions struct {
 	Clock func() time.Time // stamps what is asked. Required.
-	// Failed hears of leases that could not be renewed or released; they end by
-	// themselves. It may be nil.
+	// Failed is called if leases could not be renewed or released; they then end on
+	// their own. It may be nil.
 	Failed func(error)
 }
 
-// errLost says that a request goes on that has no place any more.
+// errLost means that a running request has lost its slot.
 var errLost = errors.New("a lease ended before its request, and its slot is taken")
 
-// Hold renews the leases of v, three times in the time that the shortest of
-// them lasts, until End. It returns nil, on which End may be called, if there
-// are none.
+// Hold renews the leases of v until End, three times within the shortest lease. If
+// there are none it returns nil, on which End may be called.
 func (e *Engine) Hold(ctx context.Context, v *Verdict, o HoldOptions) *Hold {
 	if !v.Allowed {
 		return nil
@@ -155,7 +154,7 @@ func (e *Engine) Hold(ctx context.Context, v *Verdict, o HoldOptions) *Hold {
 	return h
 }
 
-// renew renews the leases, and takes anew what was lost while the store could
+// renew renews the leases, and takes those again that were lost while the store could
 // not be reached.
 func (h *Hold) renew() {
 	h.mu.Lock()
@@ -185,8 +184,8 @@ func (h *Hold) renew() {
 	h.timer.Reset(h.every)
 }
 
-// Lapse lets the leases end by themselves: they are neither renewed nor released.
-// It is for requests that may still be under way, where nobody will know the end.
+// Lapse lets the leases end on their own: they are neither renewed nor released. It is
+// for requests that may still be running, with an end that cannot be observed.
 func (h *Hold) Lapse() {
 	if h == nil {
 		return

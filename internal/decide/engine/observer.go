@@ -6,29 +6,27 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// Observer is told of every decision, for metrics and events. Its methods are
-// called on the path of the request by any number of goroutines and must not
-// block. What they are given is good until they return.
+// Observer receives every decision, for metrics and events. Its methods are called
+// concurrently while requests wait, and must not block. Their arguments are valid until
+// they return.
 type Observer interface {
-	// Deciding is called before a decision about a request of the time at. Its
-	// result comes back as Mark.Start: when the decision began, in the
-	// Observer's own measure, or 0 if it does not want to know how long this
-	// one takes.
+	// Deciding is called before a decision about a request at time at. Its result is
+	// passed on as Mark.Start: when the decision started, in the Observer's own unit,
+	// or 0 not to measure this one.
 	Deciding(at int64, lane uint32) (start int64)
 	// Decided is called before Decide returns v and err.
 	Decided(ctx context.Context, m Mark, q Query, v Verdict, err error)
-	// DecidedAll is called before DecideAll returns v and err. Of the parts of
-	// v each belongs to that part of q.
+	// DecidedAll is called before DecideAll returns v and err. The parts of v
+	// correspond to those of q.
 	DecidedAll(ctx context.Context, m Mark, q MultiQuery, v MultiVerdict, err error)
 }
 
 // Mark belongs to one decision.
 type Mark struct {
 	Start int64 // what Observer.Deciding returned
-	// Lane is a number that decisions made at the same time on different
-	// cores rarely have in common, so that what an Observer counts by lane is
-	// rarely fought over. Lanes begin at 1; there are about as many as there
-	// are cores, but more are possible.
+	// Lane is a number that concurrent decisions on different cores rarely share, so
+	// that counters per lane are rarely contended. Lanes start at 1; there are about as
+	// many as cores.
 	Lane uint32
 }
 
@@ -52,9 +50,9 @@ func (d Door) String() string {
 	return enum.Name(d, "door", "none", "api", "grpc", "resp", "forward_auth", "proxy", "grpc_api")
 }
 
-// Both returns an Observer that tells first of every decision and then second.
-// How long decisions take is for first to measure: second is not asked by
-// Deciding, and the Mark that it gets has what first said.
+// Both returns an Observer that reports every decision to first and then to second.
+// first measures durations: second's Deciding is not called, and its Mark has the
+// result of first.
 func Both(first, second Observer) Observer { return &both{first, second} }
 
 type both struct{ first, second Observer }

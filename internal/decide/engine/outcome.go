@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Outcome is what became of a request under one rule, in a word for metrics
-// and events.
+// Outcome is what happened to a request under one rule, as a word for metrics and
+// events.
 type Outcome uint8
 
 // The outcomes.
@@ -45,9 +45,9 @@ func (r *Result) Outcome() Outcome {
 	return Allowed
 }
 
-// refusal returns what becomes of a request that a rule refused, so d. When
-// the store could not answer, nobody knows that it deserves a ban; and what
-// can never pass, or is not to, needs not be kept.
+// refusal returns what happens to a request that a rule refused with d. If the store
+// could not answer, it is unknown whether a ban is deserved, and a request that can
+// never pass is not kept.
 func refusal(rule *rules.Rule, d *headgate.Decision) Outcome {
 	switch action := rule.OnLimit.Action; {
 	case d.Reason == headgate.FailClosed:

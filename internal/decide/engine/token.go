@@ -17,27 +17,27 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// ErrBadToken says that a lease or a reservation from outside is none that an
-// Engine with the same secret has given.
+// ErrBadToken means that a lease or reservation token was not issued by an Engine with
+// the same secret.
 var ErrBadToken = errors.New("unknown or damaged token")
 
-// Secret returns what tokens are sealed with: at least 16 bytes that all nodes
-// have in common, and nobody else.
+// Secret returns the secret that tokens are sealed with: at least 16 bytes, shared by
+// all nodes.
 type Secret func(ctx context.Context) ([]byte, error)
 
-// Secrets are several of them: tokens are sealed with the first one, and those
-// sealed with any of them are good.
+// Secrets are several secrets: new tokens are sealed with the first, and tokens sealed
+// with any of them are valid.
 type Secrets interface {
-	// Known returns those that are known, and asks for them if there is none.
+	// Known returns the known secrets, and fetches them if there are none.
 	Known(ctx context.Context) ([][]byte, error)
-	// All asks for those that are good now. With an error it returns those that
-	// were known before. It has to bound how often that asks a server.
+	// All fetches the secrets that are valid now. With an error it returns the known
+	// ones. It must limit how often it asks a server.
 	All(ctx context.Context) ([][]byte, error)
 }
 
-// WithSecret lets the tokens of one Engine be good at all others that have the
-// same secret. It is asked for with the first token, and until it has been
-// known once. Without it tokens are good at this Engine only.
+// WithSecret makes the tokens of an Engine valid at all others with the same secret.
+// The secret is fetched with the first token, until it is known. Without it, tokens are
+// valid only at this Engine.
 func WithSecret(s Secret) Option {
 	return func(e *Engine) {
 		e.seal.source = func(ctx context.Context) ([][]byte, error) {
@@ -48,9 +48,8 @@ func WithSecret(s Secret) Option {
 	}
 }
 
-// WithSecrets is [WithSecret] for nodes of which each may have begun with a
-// secret of its own. They are asked for again with every token that none of
-// those known opens.
+// WithSecrets is [WithSecret] for nodes that may have started with different secrets.
+// They are fetched again for every token that none of the known ones opens.
 func WithSecrets(s Secrets) Option {
 	return func(e *Engine) { e.seal.source, e.seal.others = s.Known, s.All }
 }
@@ -61,8 +60,8 @@ const minSecret = 16
 // secrets returns some of them.
 type secrets func(ctx context.Context) ([][]byte, error)
 
-// seal encrypts and authenticates tokens: who holds one can neither read the
-// key that it counts by nor make another of it.
+// seal encrypts and authenticates tokens: clients can neither read the key in one nor
+// forge another.
 type seal struct {
 	source secrets // nil: random
 	others secrets // also those that source did not know; nil: there are none
@@ -73,8 +72,7 @@ type seal struct {
 	own   []cipher.AEAD // see owned; nil until it is needed
 }
 
-// ciphers returns those of the secrets known, or asks for the secrets if there
-// is none yet.
+// ciphers returns those of the known secrets, or fetches them if there are none.
 func (s *seal) ciphers(ctx context.Context) ([]cipher.AEAD, error) {
 	s.mu.Lock()
 	var err error
@@ -95,7 +93,7 @@ func randomSecret() []byte {
 	return secret
 }
 
-// errNoSecret is what a source is told that returns none.
+// errNoSecret is returned if a source has no secret.
 var errNoSecret = errors.New("no secret for lease and reservation tokens")
 
 // fetch asks for the secrets.
@@ -169,8 +167,8 @@ func newCipher(secret []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// owned are the ciphers for what is in this process's memory, which no other can
-// reach: where no secret is known yet it has one of its own, and nobody is asked.
+// owned are the ciphers for what is in this process's memory, which no other process
+// can reach. If no secret is known yet, the process uses its own.
 func (s *seal) owned(context.Context) ([]cipher.AEAD, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,8 +277,7 @@ func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendVarint(dst, int64(len(s))), s...)
 }
 
-// Ending is what became of a token that was to be released, renewed, committed
-// or cancelled.
+// Ending is the outcome of releasing, renewing, committing or cancelling a token.
 type Ending uint8
 
 // The endings.
@@ -370,9 +367,9 @@ func (x *Exceptions) orNow(at int64) int64 {
 	return x.at(at)
 }
 
-// ReleaseToken gives back what a lease token stands for: Done, or Gone if it was
-// given back before, has ended by itself, or its rules are no more. The error
-// is ErrBadToken, or wraps headgate.ErrUnavailable.
+// ReleaseToken releases the leases of a token: Done, or Gone if they were released
+// before, have ended, or their rules no longer exist. The error is ErrBadToken, or
+// wraps headgate.ErrUnavailable.
 func (e *Engine) ReleaseToken(ctx context.Context, token string, at int64) (Ending, error) {
 	leases, err := e.openLeases(ctx, token, at)
 	if err != nil {
@@ -385,9 +382,9 @@ func (e *Engine) ReleaseToken(ctx context.Context, token string, at int64) (Endi
 	return Done, err
 }
 
-// RenewToken makes what a lease token stands for last from now on, and returns
-// the token that stands for it then; the old one is Gone. With Gone, one of the
-// places at least was free already.
+// RenewToken makes the leases of a token last their full time from now, and returns a
+// new token for them; the old one is then Gone. Gone means that at least one of the
+// slots was free already.
 func (e *Engine) RenewToken(ctx context.Context, token string, at int64) (renewed string, ending Ending, err error) {
 	leases, err := e.openLeases(ctx, token, at)
 	if err != nil {

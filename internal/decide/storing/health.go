@@ -24,8 +24,8 @@ const (
 	wellAfter = 10 * time.Second
 )
 
-// health is what there is to know about a Redis that is there, but does not do
-// what it is asked: the circuit breaker stays closed, and tells nothing.
+// health is the state of a Redis that answers with errors. The circuit breaker stays
+// closed then and shows nothing.
 type health struct {
 	mu      sync.Mutex
 	full    trouble
@@ -37,15 +37,15 @@ type health struct {
 	known   bool      // its version
 }
 
-// trouble is a while during which Redis answers with errors of one kind.
+// trouble is a period in which Redis answers with errors of one kind.
 type trouble struct {
 	answers uint64    // as of the last look
 	at      time.Time // when that rose last
 	is      bool
 }
 
-// look takes note of the number of such answers now, and reports whether the
-// trouble has just begun, or ended.
+// look records the number of such answers, and reports whether the trouble has just
+// started or ended.
 func (t *trouble) look(answers uint64, now time.Time) (began, ended bool) {
 	switch {
 	case answers > t.answers:
@@ -57,8 +57,8 @@ func (t *trouble) look(answers uint64, now time.Time) (began, ended bool) {
 	return began, ended
 }
 
-// watch says once when Redis is full, writes nothing or refuses questions, and when
-// it is well again; and once if it evicts keys.
+// watch logs once when Redis is full, read-only or refuses requests, once when it has
+// recovered, and once if it evicts keys.
 func (s *Store) watch() {
 	look := func() { s.look(time.Time{}.Add(s.Elapsed())) }
 	look()
@@ -98,7 +98,7 @@ func (s *Store) look(now time.Time) {
 	}
 }
 
-// lookAtVersion says that Redis is too old, if it was not there at the start;
+// lookAtVersion logs that Redis is too old, if it could not be reached at the start;
 // health.mu is held.
 func (s *Store) lookAtVersion() {
 	h := &s.health
@@ -139,8 +139,7 @@ func (s *Store) lookAtPolicy() {
 	h.policy = policy
 }
 
-// trouble returns what has kept Redis from counting just now: that it is full, or
-// writes nothing; or nil.
+// trouble returns why Redis does not count now (it is full or read-only), or nil.
 func (h *health) trouble() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +152,7 @@ func (h *health) trouble() error {
 	return nil
 }
 
-// describe tells of a Redis that is full, or writes nothing.
+// describe adds the metrics of a Redis that is full or read-only.
 func (h *health) describe(c *metrics.Asked) {
 	full := c.Gauge("headgate_store_full", "1 while the store is out of memory and cannot count new keys.")
 	mute := c.Gauge("headgate_store_read_only", "1 while the store answers but accepts no writes.")

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// SweepInterval is how often memory of forgotten keys is given back.
+// SweepInterval is how often the memory of removed keys is released.
 const SweepInterval = time.Minute
 
 // openMemory opens the embedded store with the counts of the last run.
@@ -40,8 +40,7 @@ func (s *Store) openMemory() ([]engine.Option, error) {
 	return []engine.Option{sealed}, nil
 }
 
-// keep gives back the memory of forgotten keys at intervals, and of all of them
-// at the end.
+// keep sweeps the store at intervals, and closes it at the end.
 func (s *Store) keep(m *memory.Store) {
 	s.memory = m
 	s.Life.OnEnd(func() { _ = m.Close() })
@@ -60,9 +59,9 @@ func (s *Store) newMemory() *memory.Store {
 	return memory.New(options...)
 }
 
-// maxBytes returns what the embedded store may take; 0 means its default. A full
-// store stays full, so with a limit of memory it must not be what the process is
-// short of: nothing that is shed would make room.
+// maxBytes returns the memory limit of the embedded store; 0 means its default. A full
+// store stays full, so it must leave enough for the rest of the process: shedding
+// requests would not free its memory.
 func (s *Store) maxBytes() int64 {
 	chosen := s.Config.Memory.MaxBytes
 	limit, limited := overload.MemoryLimit(s.Memory)
@@ -80,7 +79,7 @@ func (s *Store) maxBytes() int64 {
 	return chosen
 }
 
-// restore reads the counts of the last run, and reports whether there were some.
+// restore reads the counts of the last run, and reports whether there were any.
 func (s *Store) restore(m *memory.Store) (restored bool, err error) {
 	file := s.snapshot.file
 	if file == "" {

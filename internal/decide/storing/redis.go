@@ -14,12 +14,12 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// connectFor is how long Start waits for Redis. If it is not there by then the
-// process starts all the same, each rule saying what happens without it.
+// connectFor is how long Start waits for Redis. The process then starts anyway, and
+// on_store_error of each rule applies.
 const connectFor = 2 * time.Second
 
-// openRedis opens the shared store behind a deadline and a circuit breaker,
-// with a memory store beside it for the rules that say on_store_error: local.
+// openRedis opens the shared store behind a deadline and a circuit breaker, with a
+// memory store for rules with on_store_error: local.
 func (s *Store) openRedis() ([]engine.Option, error) {
 	c := &s.Config.Redis
 	options, err := RedisOptions(c)
@@ -52,12 +52,11 @@ func (s *Store) openRedis() ([]engine.Option, error) {
 	}, nil
 }
 
-// returnSecrets fetches the secrets of tokens, and writes them back if the store
-// has lost them. An error is no news: the circuit breaker tells of a store that
-// does not answer.
+// returnSecrets fetches the secrets of tokens, and writes them back if the store has
+// lost them. Errors are ignored: the circuit breaker reports them.
 func (s *Store) returnSecrets() { _ = s.secrets.Return(context.Background()) }
 
-// greet says in the log whether the store is there.
+// greet logs whether the store can be reached.
 func (s *Store) greet(ctx context.Context, o *redis.Options) {
 	if err := s.shared.Ping(ctx); err != nil {
 		s.Logger.Warn("the store does not answer yet: on_store_error of each rule applies",
@@ -67,7 +66,7 @@ func (s *Store) greet(ctx context.Context, o *redis.Options) {
 	s.Logger.Info("store connected", "mode", o.Mode.String(), "addresses", o.Addresses, "timeout", o.Timeout.String())
 }
 
-// changed logs one line for every change of the circuit breaker.
+// changed logs changes of the circuit breaker.
 func (s *Store) changed(c failsafe.Change) {
 	if c.State == failsafe.Open {
 		text := c.Err.Error()
@@ -78,7 +77,7 @@ func (s *Store) changed(c failsafe.Change) {
 	s.Logger.Info("the store answers again", "after", c.After.String())
 }
 
-// wrongRedis names the setting that most likely is wrong.
+// wrongRedis names the setting that is most likely wrong.
 func wrongRedis(c *config.Redis, err error) error {
 	source := "store.redis"
 	if c.URL != "" && len(c.Addresses) == 0 {

@@ -12,22 +12,21 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 )
 
-// tokenSecretSize is how many bytes the file of a token secret has.
+// tokenSecretSize is the length of a token secret's file in bytes.
 const tokenSecretSize = 52
 
-// tokenSecret is what the tokens of leases and reservations are sealed with
-// where the counts are in memory. It outlives the process together with the
-// counts, and only with all of them: it is saved after a last snapshot that
-// nothing can follow, and taken away at the start. After a crash, when what
-// came since the last snapshot is forgotten, tokens of before are unknown: to
-// settle one could give back what is not counted any more.
+// tokenSecret seals the tokens of leases and reservations where the counts are in
+// memory. It survives the process only together with all of the counts: it is saved
+// after the last snapshot, and removed at the start. After a crash, counts since the
+// last snapshot are lost, so older tokens must be unknown: settling one could refund
+// what is no longer counted.
 type tokenSecret struct {
 	path string // empty without a snapshot
 	text []byte
 }
 
-// openTokenSecret returns that of the last run if its counts were restored, and
-// else a new one.
+// openTokenSecret returns the secret of the last run if its counts were restored, and
+// otherwise a new one.
 func (s *Store) openTokenSecret(restored bool) engine.Option { //nolint:revive // a fact, not a mode
 	t := &s.token
 	t.path = s.FileFor("secret")
@@ -47,7 +46,7 @@ var (
 	errDamagedSecret = fmt.Errorf("damaged: want %d bytes", tokenSecretSize)
 )
 
-// take reads the file, and takes it away.
+// take reads and removes the file.
 func (s *tokenSecret) take() ([]byte, error) {
 	if s.path == "" {
 		return nil, nil
@@ -70,8 +69,8 @@ func (s *tokenSecret) take() ([]byte, error) {
 	return text, errors.Join(err, os.Remove(s.path))
 }
 
-// SaveSecret saves the secret of tokens, if counts are saved. It comes after a last
-// [Store.SaveLast] that went well, when nothing is counted any more.
+// SaveSecret saves the secret of tokens, if counts are saved. Call it after a
+// successful [Store.SaveLast], when nothing is counted any more.
 func (s *Store) SaveSecret() error {
 	if s.token.path == "" {
 		return nil

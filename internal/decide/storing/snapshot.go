@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
-// snapshot is how saving counts goes.
+// snapshot is the state of saving counts.
 type snapshot struct {
 	file          string // where the configured name leads; empty without one
 	saving        sync.Mutex
@@ -27,9 +27,9 @@ type snapshot struct {
 // maxLinks is how many symbolic links are followed one after the other.
 const maxLinks = 32
 
-// linked returns where path leads through symbolic links, so that one file has
-// one name: for its lock, for what is kept beside it, and so that a save
-// replaces the file and not a link to it. The file need not be there yet.
+// linked resolves symbolic links in path, so that a file has one name for its lock and
+// its neighbors, and a save replaces the file and not a link to it. The file need not
+// exist.
 func linked(path string) string {
 	for range maxLinks {
 		folder, name := filepath.Split(path) // as it stands: what is before ".." may be a link
@@ -48,8 +48,8 @@ func linked(path string) string {
 	return path
 }
 
-// lockSnapshot makes sure that no other process saves its counts to the file that
-// is configured as path: each would overwrite what the other has.
+// lockSnapshot makes sure that no other process saves its counts to the file configured
+// as path: each would overwrite the other's.
 func (s *Store) lockSnapshot(path string) error {
 	f, ok, err := lockFile(s.snapshot.file + ".lock")
 	if wrong, is := errors.AsType[*fs.PathError](err); is {
@@ -72,7 +72,7 @@ func (s *Store) lockSnapshot(path string) error {
 	return nil
 }
 
-// Save saves the counts, if they are to be saved.
+// Save saves the counts, if a snapshot is configured.
 func (s *Store) Save() error {
 	n := &s.snapshot
 	if n.file == "" {
@@ -89,7 +89,7 @@ func (s *Store) Save() error {
 	return nil
 }
 
-// SaveLast saves the counts at the end, and says so.
+// SaveLast saves the counts at the end, and logs it.
 func (s *Store) SaveLast() error {
 	if s.snapshot.file == "" {
 		return nil
@@ -101,8 +101,7 @@ func (s *Store) SaveLast() error {
 	return nil
 }
 
-// FileFor returns the name of a file for something that is kept where counts are
-// saved; empty if they are not.
+// FileFor returns the name of a file next to the snapshot, or "" without one.
 func (s *Store) FileFor(what string) string {
 	if s.snapshot.file == "" {
 		return ""
@@ -110,7 +109,7 @@ func (s *Store) FileFor(what string) string {
 	return s.snapshot.file + "." + what
 }
 
-// describe tells how saving counts goes.
+// describe adds the metrics of saving counts.
 func (n *snapshot) describe(c *metrics.Asked) {
 	saves := c.Counter("headgate_snapshot_saves_total", "Attempts to save counts to disk, by result: success or failure.", "result")
 	last := c.Gauge("headgate_snapshot_last_success_timestamp_seconds", "Unix time of the last successful save of counts; 0 if none since the start.")

@@ -1,6 +1,6 @@
-// Package storing opens the store that the configuration names, and what belongs
-// to it: snapshots of counts, the secret of tokens, the table of bans and
-// overrides, and how the store is.
+// Package storing opens the configured store and what belongs to it: snapshots of
+// counts, the secret of tokens, and the table of bans and overrides. It also reports
+// the store's health.
 package storing
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// Options are what a Store is made from. All are required but Telemetry.
+// Options configure a Store. All are required except Telemetry.
 type Options struct {
 	Config *config.Store
 	// Memory is what the process may take, as the configuration says it; 0 if it
@@ -54,7 +54,7 @@ type Store struct {
 	token     tokenSecret
 }
 
-// Open opens the store and returns it with what an engine has to know about it.
+// Open opens the store and returns it with the options for an engine.
 func Open(o Options) (*Store, []engine.Option, error) {
 	s := &Store{Options: o}
 	var about []engine.Option
@@ -71,8 +71,8 @@ func Open(o Options) (*Store, []engine.Option, error) {
 	return s, about, nil
 }
 
-// Ready returns why the store does not count, or nil. It asks a question that
-// writes nothing.
+// Ready returns why the store does not count, or nil. It sends a request that writes
+// nothing.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.health.trouble(); err != nil {
 		return err // a question that writes nothing would be answered
@@ -81,13 +81,12 @@ func (s *Store) Ready(ctx context.Context) error {
 	return err
 }
 
-// Status is how a store is, for operators.
+// Status is the state of a store, for operators.
 type Status struct {
 	Kind    string `json:"kind"` // memory or redis
 	Healthy bool   `json:"healthy"`
 	Circuit string `json:"circuit"` // closed or open
-	// Keys and what follows are of the embedded store; with Redis, of the one
-	// that stands in for it.
+	// Keys to Evicted describe the embedded store; with Redis, the fallback.
 	Keys    int64 `json:"keys"`
 	MaxKeys int64 `json:"max_keys"`
 	Bytes   int64 `json:"bytes"`
@@ -97,13 +96,13 @@ type Status struct {
 	Error     string    `json:"error,omitempty"`
 }
 
-// DenyCache is how many refusals can be remembered, and how often one was.
+// DenyCache is the size of the deny cache and how often it answered.
 type DenyCache struct {
 	Entries int64  `json:"entries"`
 	Hits    uint64 `json:"hits"`
 }
 
-// Status returns how the store is now.
+// Status returns the current state of the store.
 func (s *Store) Status() Status {
 	m := s.memory.Stats()
 	is := Status{
@@ -125,12 +124,12 @@ func (s *Store) Status() Status {
 	return is
 }
 
-// DefaultMaxKeys is how many keys an embedded store may have if nobody says.
+// DefaultMaxKeys is the capacity of an embedded store by default.
 const DefaultMaxKeys = 1_000_000 // as in store/memory
 
 func (s *Store) maxKeys() int64 { return cmp.Or(s.Config.Memory.MaxKeys, DefaultMaxKeys) }
 
-// Describe adds what there is to tell about the store to the metrics.
+// Describe adds the store's metrics to c.
 func (s *Store) Describe(c *metrics.Asked) {
 	s.describeMemory(c)
 	s.snapshot.describe(c)
@@ -138,8 +137,7 @@ func (s *Store) Describe(c *metrics.Asked) {
 	s.health.describe(c)
 }
 
-// describeMemory tells about the embedded store; with Redis, about the one that
-// stands in for it.
+// describeMemory adds the metrics of the embedded store; with Redis, of the fallback.
 func (s *Store) describeMemory(c *metrics.Asked) {
 	keys := c.Gauge("headgate_memory_keys", "Keys in this process's memory store.")
 	most := c.Gauge("headgate_memory_max_keys", "Maximum number of keys in this process's memory store.")
@@ -157,8 +155,8 @@ func (s *Store) describeMemory(c *metrics.Asked) {
 	})
 }
 
-// describeShared tells about the shared store, as seen from here. Memory is
-// always there.
+// describeShared adds the metrics of the shared store. With the memory store they are
+// 0.
 func (s *Store) describeShared(c *metrics.Asked) {
 	circuit := c.Gauge("headgate_store_circuit_open", "1 while the circuit breaker of the store is open and the store is only probed.")
 	opened := c.Counter("headgate_store_circuit_opened_total", "Times that the circuit breaker of the store opened.")

@@ -14,12 +14,12 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// returnEvery is how often the secrets of tokens are looked after, besides
-// whenever the store is known to have lost its data.
+// returnEvery is how often the secrets of tokens are checked, in addition to whenever
+// the store has lost its data.
 const returnEvery = time.Second
 
-// Control reads the bans and overrides there are, and follows what other processes
-// say about them. What o says of the table is set here.
+// Control reads the bans and overrides, and follows changes by other processes. It sets
+// the table in o.
 func (s *Store) Control(o control.Options) (*control.Manager, error) {
 	// Alone, all there is to notice is that something ends.
 	interval := time.Second
@@ -46,8 +46,8 @@ func (s *Store) Control(o control.Options) (*control.Manager, error) {
 	return m, nil
 }
 
-// openTable returns the table of a process that is alone; with a snapshot of
-// its counts it has a file beside it.
+// openTable returns the table of a single process; with a snapshot, it has a file next
+// to it.
 func (s *Store) openTable() (*control.Local, error) {
 	path := s.FileFor("control")
 	if path == "" {
@@ -68,7 +68,7 @@ func (s *Store) openTable() (*control.Local, error) {
 	return control.OpenLocal(path, s.Clock)
 }
 
-// DescribeControl tells how many bans and overrides there are.
+// DescribeControl adds the metrics of bans and overrides.
 func DescribeControl(m *control.Manager, c *metrics.Asked) {
 	overrides := c.Gauge("headgate_overrides", "Active bans and overrides of keys, by kind: ban or limit.", "kind")
 	lost := c.Counter("headgate_store_lost_total", "Times that the store was found to have lost data (flushed, restarted without its data, evicted, or failed over to a lagging replica), which was then written back.")

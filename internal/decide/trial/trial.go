@@ -172,7 +172,7 @@ func noneExist(paths []string) bool {
 	})
 }
 
-// Collector tells what the candidate would change.
+// Collector returns the metrics of the candidate.
 func (t *Trial) Collector() prometheus.Collector {
 	c := &metrics.Asked{}
 	decisions := c.Counter("headgate_candidate_decisions_total",
