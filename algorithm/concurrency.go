@@ -2,7 +2,7 @@ package algorithm
 
 import "github.com/headgate/headgate"
 
-// The state of a limit of what is under way is that of a sliding log whose
+// The state of a concurrency limit is that of a sliding log whose
 // period is the length of a lease, and whose entries are leases: an entry's
 // time is when the lease began. That is also its name, so no two entries have
 // the same time: one that begins in the same microsecond as another is given

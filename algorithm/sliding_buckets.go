@@ -103,7 +103,7 @@ func bucketsAvailable(r *headgate.Rule, s *State, now int64) int64 {
 }
 
 // bucketsShape brings s to the rule's shape and to now's sub-window. After a
-// changed limit, what the old shape counts now goes on counting.
+// changed limit, what the old shape counts keeps counting.
 func bucketsShape(r *headgate.Rule, s *State, now int64) {
 	width, n := r.Tick, int64(r.Buckets)+1
 	current := now / width
@@ -171,8 +171,8 @@ func bucketsTaken(r *headgate.Rule, s *State, span bucketsSpan, until int64) int
 }
 
 // bucketsFits returns when n will fit, going from the oldest sub-window to the
-// newest: the one whose leaving makes the room. Until a take writes the state
-// anew, it fades in the shape it has.
+// newest: the one whose end makes enough available. Until a take rewrites the
+// state, it fades in its current shape.
 func bucketsFits(r *headgate.Rule, s *State, now, n int64) int64 {
 	width := s.V[1]
 	span := spanAt(s.V[2], width, max(now, s.V[0]*width))

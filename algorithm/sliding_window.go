@@ -28,7 +28,7 @@ func slidingAt(s *State, now, w int64) slidingCounts {
 	if old := s.V[2]; old != w {
 		c := slidingCounts{start: now / w * w}
 		if old != 0 {
-			// A changed period: what the old one counts now goes on counting.
+			// A changed period: what the old one counts keeps counting.
 			c.current = min(slidingAt(s, now, old).used(old), maxCount)
 		}
 		return c
@@ -48,8 +48,8 @@ func slidingAt(s *State, now, w int64) slidingCounts {
 	return c
 }
 
-// slidingPeriod returns the period s was written under. Until a take writes the
-// state anew, it fades as that one says.
+// slidingPeriod returns the period s was written under. Until a take rewrites the
+// state, it fades by that one.
 func slidingPeriod(r *headgate.Rule, s *State) int64 {
 	if s.V[2] != 0 {
 		return s.V[2]

@@ -180,7 +180,7 @@ func bucketAdd(r *headgate.Rule, s *State, now, n int64) {
 	s.V[0], s.V[1], s.V[2] = used, last, r.Token
 }
 
-// bucketSub gives back at most what of the take has not drained by itself.
+// bucketSub returns at most the part of the take that has not drained yet.
 func bucketSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	used, last := bucketUsed(r, s, now)
 	if used == 0 {

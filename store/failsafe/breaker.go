@@ -26,7 +26,7 @@ const (
 
 // starvedSilence is how many times as long as otherwise no call may have
 // succeeded before calls that were starved open the breaker: then the store is
-// as good as dead for this process, whoever is at fault.
+// dead for this process, whatever the cause.
 const starvedSilence = 4
 
 // ticket lets one call through the breaker. Its outcome must be reported once.
@@ -49,7 +49,7 @@ type breaker struct {
 	punctual atomic.Int64 // those of them that were not starved
 	lastGood atomic.Int64 // time of about the last success
 	probeAt  atomic.Int64 // while open: when to probe
-	probing  atomic.Bool  // while open: somebody does
+	probing  atomic.Bool  // while open: a caller is probing
 
 	failedFast, probes atomic.Uint64
 

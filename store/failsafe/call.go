@@ -29,7 +29,7 @@ const (
 	abandoned
 )
 
-// call is one question in a goroutine of its own. It has copies of everything,
+// call is one call in its own goroutine. It has copies of everything,
 // because its caller may be gone, with its memory, when the store reads them.
 type call struct {
 	ops  []headgate.Op
@@ -39,7 +39,7 @@ type call struct {
 	end  atomic.Int32
 }
 
-// isolate runs ask on copies of ops in a goroutine of its own, and waits for
+// isolate runs ask on copies of ops in its own goroutine, and waits for
 // it or for the end of ctx.
 func (s *Store) isolate(ctx context.Context, ops []headgate.Op, out []headgate.Decision, ask asker) error {
 	if s.stuck.Load() >= maxStuck {
@@ -98,7 +98,7 @@ const slotsPerTimeout = 8
 // not allocate for each of them, as context.WithTimeout does (five times).
 type slot struct {
 	deadline time.Time
-	until    int64 // calls that begin before share it
+	until    int64 // calls that start before then share it
 	done     chan struct{}
 	expired  atomic.Bool
 }
@@ -121,7 +121,7 @@ func (s *slot) expire() {
 
 // Calls whose deadline is noticed by more than lateness too late wait for about
 // as long again, at most longestGrace: then this process had no processor, their
-// answers may have come in time, and whoever reads them needs one.
+// answers may have come in time, and reading them needs CPU.
 const (
 	longestGrace = 25 * time.Millisecond
 	lateness     = 2 * time.Millisecond

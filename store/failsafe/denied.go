@@ -23,7 +23,7 @@ type refusal struct {
 	h1, h2 uint64
 	limit  uint64 // of the limit's numbers and the kind
 	zone   *time.Location
-	// beside says that it is no refusal: what the store said about a limit that
+	// beside means that it is not a refusal: what the store said about a limit that
 	// would have let the request pass, which another limit refused.
 	beside    bool
 	cost      int64
@@ -296,7 +296,7 @@ func (d *denied) learnAll(known []place, ops []headgate.Op, out []headgate.Decis
 			answer = out[i]
 		}
 		if !gives(&ops[i]) && again(known, i) {
-			continue // it was refused beside another op on the same key
+			continue // it was refused together with another op on the same key
 		}
 		d.learn(&known[i], &ops[i], answer, err, start)
 	}

@@ -89,7 +89,7 @@ func (p *picked) hand(groups []store.Group) {
 	}
 }
 
-// learn tells the deny cache of the answers, in order.
+// learn passes the answers to the deny cache, in order.
 func (p *picked) learn(d *denied, start int64) {
 	if d == nil {
 		return
@@ -105,7 +105,7 @@ func (p *picked) learn(d *denied, start int64) {
 	}
 }
 
-// ownPipeline asks on the caller's goroutine. After a panic nobody knows which
+// ownPipeline calls the store on the caller's goroutine. After a panic it is unknown which
 // groups have answers.
 func (s *Store) ownPipeline(ctx context.Context, p *picked) {
 	var err error
@@ -118,7 +118,7 @@ func (s *Store) ownPipeline(ctx context.Context, p *picked) {
 	store.Pipeline(ctx, s.inner, p.ops, p.out, p.groups)
 }
 
-// isolatedPipeline asks in a goroutine of its own. The inner store has a little
+// isolatedPipeline calls the store in its own goroutine. The inner store has a little
 // less time than its caller, who otherwise would leave with nothing where a part
 // has been answered.
 func (s *Store) isolatedPipeline(ctx context.Context, p *picked) {

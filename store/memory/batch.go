@@ -12,7 +12,7 @@ import (
 // fewOps is how many ops Do handles without allocating.
 const fewOps = 16
 
-// Do executes ops in order; see [headgate.Store]. With AllOrNothing nobody else
+// Do executes ops in order; see [headgate.Store]. With AllOrNothing no other caller
 // sees a state in between. All ops without a time of their own have the same.
 func (s *Store) Do(_ context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	if len(out) < len(ops) {

@@ -105,7 +105,7 @@ func (c *clock) itself() uintptr {
 // now returns the time in microseconds.
 func (c *clock) now() int64 { return c.nowFetching(c.itself()) }
 
-// nowFetching is now, and asks for the cache line at an address meanwhile: to read
+// nowFetching is now, and prefetches the cache line at an address: reading
 // the counter takes as long as a tenth of the way to memory. Nothing need be
 // there.
 func (c *clock) nowFetching(address uintptr) int64 {
@@ -122,7 +122,7 @@ func (c *clock) nowFetching(address uintptr) int64 {
 	return c.read()
 }
 
-// read reads the source and, if nobody else is at it, sets the anchor.
+// read reads the source and sets the anchor, unless another caller is doing so.
 func (c *clock) read() int64 {
 	if !c.steady.Load() {
 		return c.readSource()
@@ -155,7 +155,7 @@ func (c *clock) readSource() int64 {
 }
 
 // check counts how often the counter has missed the monotonic clock, which
-// stands elapsed nanoseconds after base at t, and gives the counter up when that
+// is elapsed nanoseconds after base at t, and stops using the counter when that
 // has become too often.
 func (c *clock) check(elapsed int64, t uint64) {
 	d := t - c.ticks.Load()

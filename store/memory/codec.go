@@ -10,7 +10,7 @@ import (
 
 // A slot is 32 bytes: the tag, and 128+64 bits of state, packed by one of four
 // codecs. What no codec holds (lists, credit, extreme numbers) goes to a record
-// beside the table. All have in common, in c:
+// outside the table. All have in common, in c:
 //
 //	bits 47..63  identity.extra
 //	bits 45..46  codec

@@ -16,7 +16,7 @@ type identity struct {
 
 const extraBits = 17
 
-// secret keys the hash, so that nobody outside can make two keys collide. It
+// secret keys the hash, so that clients cannot make two keys collide. It
 // is drawn once per store and saved with a snapshot.
 type secret [6]uint64
 

@@ -27,7 +27,7 @@ const rankedBytes = 16
 
 func (q *ranking) reset() { q.items, q.bound = q.items[:0], math.MinInt64 }
 
-// note adds a slot that was created or has sunk. Whoever calls has checked that
+// note adds a slot that was created or has sunk. The caller has checked that
 // the rank is below bound.
 func (q *ranking) note(rank int64, tag uint64) {
 	if len(q.items) >= 2*q.most {
@@ -114,7 +114,7 @@ func (q *ranking) down(i int) {
 	}
 }
 
-// collect starts anew from a pass over slots, and reports whether any of them is
+// collect restarts from a pass over slots, and reports whether any of them is
 // fresh at now.
 func (q *ranking) collect(slots []slot, now int64) (fresh bool) {
 	q.items, q.bound = q.items[:0], math.MaxInt64

@@ -105,7 +105,7 @@ func (l *loss) mayBe(op *headgate.Op, now int64) bool {
 	}
 	age, rule := micros(op.Age), op.Limit.Rule()
 	// As long as the take counted its key was not fresh: of a window until its
-	// end, of a bucket for as long as what is returned would take by itself, as
+	// end, of a bucket for as long as what is returned would take to refill, as
 	// what others had taken may have been returned, too.
 	counted := micros(op.Duration) + age
 	if rule.Algorithm <= headgate.LeakyBucket {

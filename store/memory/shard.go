@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/algorithm"
 )
 
-// shard is the part of a store behind one lock. Whoever calls a method holds mu.
+// shard is the part of a store behind one lock. Callers of its methods hold mu.
 // The lock and all that finding a key reads are one cache line, and the lines of
 // all shards lie together: with keys in plenty they are what stays in the cache.
 type shard struct {
@@ -16,7 +16,7 @@ type shard struct {
 	*beside
 }
 
-// beside is what else a shard has, which most requests do not touch.
+// beside holds the fields of a shard that most requests do not touch.
 type beside struct {
 	// waiting are newcomers that found the shard full of larger debts, the
 	// oldest at next once there is no place left.
@@ -24,7 +24,7 @@ type beside struct {
 	next    int
 	records records
 	ranking ranking
-	cursor  int // where sweepSome goes on
+	cursor  int // where sweepSome continues
 	created uint
 	index   int // of the shard
 	counts  counts
@@ -34,7 +34,7 @@ type beside struct {
 
 type counts struct{ evicted, evictedInDebt, swept int64 }
 
-// Beside a full shard waits a newcomer for every 32 keys, within these bounds.
+// Next to a full shard, one newcomer waits for every 32 keys, within these limits.
 const leastWaiting, mostWaiting = 4, 32
 
 // takeBucket is step for the commonest request, n ≥ 1 from a bucket. It does
@@ -60,7 +60,7 @@ func (h *shard) takeBucket(s *Store, id identity, r *headgate.Rule, now, n int64
 		st := algorithm.State{V: [4]int64{b.Used, b.Last, b.Token}}
 		h.write(s, p, r, &st, times{fresh, fresh}, now)
 	default:
-		p.setBucket(b, fresh) // taking makes no debt smaller, so the ranking stands
+		p.setBucket(b, fresh) // taking makes no debt smaller, so the ranking stays valid
 	}
 }
 

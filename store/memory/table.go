@@ -93,7 +93,7 @@ func resized(span int) table {
 }
 
 // larger returns the number of homes that comes after span. The sizes of the
-// shards are staggered, lest they all grow at once and the whole store swing
+// shards are staggered, so that they do not all grow at once and make the store swing
 // between emptiest and fullest.
 func (t *table) larger(shard, shards int) int {
 	switch span := int(t.span); {
@@ -140,7 +140,7 @@ func (t *table) fill(into *table, keep func(*slot) bool) bool {
 	return true
 }
 
-// hint says where a shard's table lies to whoever does not hold its lock. By the
+// hint is the address of a shard's table, for callers that do not hold its lock. By the
 // time that it is used it may be out of date, so it is good for fetching memory
 // into the cache and for nothing else. Hints lie side by side and change seldom,
 // so that they stay in the cache, where the shards with their locks do not.
@@ -149,7 +149,7 @@ type hint struct {
 	span atomic.Uint64
 }
 
-// set notes where t lies. Whoever calls holds the shard's lock.
+// set notes the address of t. The caller holds the shard's lock.
 func (x *hint) set(t *table) {
 	x.base.Store(uintptr(unsafe.Pointer(unsafe.SliceData(t.slots)))) //nolint:gosec // an address, never a pointer again
 	x.span.Store(t.span)

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// All or nothing in several slots: each takes by itself, and if one refuses or
+// All or nothing in several slots: each takes separately, and if one refuses or
 // fails, those that took give back; see pipeline.join.
 //
 // What a take has added, and what of that has drained by the time it is given
@@ -18,7 +18,7 @@ import (
 // that failed may have taken all the same; it is not given back.
 //
 // The caller waits for what is given back until the deadline that the takes had;
-// after that it goes on without him, for at most a Timeout of its own.
+// after that it continues without the caller, for at most another Timeout.
 
 // divisible returns why the ops cannot be taken in several slots.
 func (b *batch) divisible() error {

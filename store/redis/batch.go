@@ -131,7 +131,7 @@ func (b *batch) group(mode headgate.Mode) {
 	}
 }
 
-// isTake reports whether b is one op that says the same by itself, for which the
+// isTake reports whether b is a single op, for which the
 // scripts have a short way.
 func (b *batch) isTake() bool {
 	return len(b.ops) == 1 && (b.ops[0].Kind == headgate.Take || b.ops[0].Kind == headgate.Peek)

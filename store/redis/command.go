@@ -92,7 +92,7 @@ func clampDuration(kind headgate.Kind, d time.Duration) int64 {
 }
 
 // calendars remembers, for every unit and zone, the windows around the present:
-// the begin of the previous, of the current and of the next one, and its end.
+// the start of the previous, of the current and of the next one, and its end.
 type calendars struct{ windows sync.Map }
 
 type calendarID struct {

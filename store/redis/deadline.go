@@ -16,7 +16,7 @@ const (
 
 // graceFor returns how much longer a call waits whose deadline is noticed by so
 // much too late. Then this process had no processor, its answer may have come in
-// time, and whoever reads it needs one: on a busy machine about as long as it
+// time, and reading it needs CPU: on a busy machine about as long as it
 // has just been waited for.
 func graceFor(late time.Duration) time.Duration {
 	if late <= lateness {
@@ -88,7 +88,7 @@ func earlier(ctx context.Context, t time.Time) time.Time {
 	return t
 }
 
-// put takes c back, which nobody may use any more, unless it has ended.
+// put takes c back, which must not be used any more, unless it has ended.
 func (p *callContexts) put(c *callContext) {
 	if !c.timer.Stop() {
 		return // its channel is closed, or is about to be

@@ -64,7 +64,7 @@ func (d *dialer) dial(ctx context.Context, address string, nd *net.Dialer, confi
 	}
 }
 
-// forget makes the next dial of address connect anew.
+// forget makes the next dial of address connect again.
 func (d *dialer) forget(address string, ready chan dialed) {
 	d.mu.Lock()
 	if d.pending[address] == ready {
@@ -90,7 +90,7 @@ func connect(ready chan<- dialed, address string, nd net.Dialer, config *tls.Con
 	ready <- result
 }
 
-// close closes the connections that nobody has fetched.
+// close closes the connections that were never fetched.
 func (d *dialer) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,7 +108,7 @@ func (d *dialer) close() {
 //
 // Where the deadline of the call that connects has passed before its handshake
 // has begun, the client says good-bye to the server, and waits a second for an
-// answer, with everybody behind it who wants that connection. So a wire ends at
+// answer, with all callers behind it that want that connection. So a wire ends at
 // that call's deadline until the server has said its first word.
 //
 // And an answer that is there when the deadline is noticed late, because this

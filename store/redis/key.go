@@ -12,12 +12,12 @@ const (
 	// longestPart is how many bytes of an entity or scope stay readable in a
 	// key; of a longer one the key has a hash.
 	longestPart = 64
-	// hashed begins a part that is a hash. It cannot begin any other: there a
+	// hashed starts a part that is a hash. It cannot start any other: there a
 	// percent sign is escaped.
 	hashed = "%h"
 )
 
-// letters are how keys end, by algorithm: each has a state of its own.
+// letters are the suffixes of keys, by algorithm: each has its own state.
 const letters = "tqflwbc"
 
 // appendKey appends the name of op's key: prefix:{entity}:scope:letter. All

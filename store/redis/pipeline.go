@@ -159,7 +159,7 @@ func (p *pipeline) clone() {
 }
 
 // collect waits for so many answers, or until the time is over. What has come until
-// then counts, also where the time was over before anybody looked.
+// then counts, even if the time was over before it was read.
 func (p *pipeline) collect(answers <-chan leftBehind, n int) {
 	if n == 0 {
 		return
@@ -295,7 +295,7 @@ func (s *Store) sendAll(ctx context.Context, calls []*call) {
 		c.of.prepare(c)
 	}
 	s.send(callContext, client, calls, byName)
-	_ = s.end(ctx, callContext, worst(calls)) // each is told below
+	_ = s.end(ctx, callContext, worst(calls)) // each error is reported below
 	for _, c := range calls {
 		if c.err == nil {
 			s.trust.gain(c.slot, epoch)

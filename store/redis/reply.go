@@ -95,7 +95,7 @@ func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headg
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// unlimited is the answer of no limit at all, for which nobody is asked.
+// unlimited is the answer of an unlimited limit, for which the server is not asked.
 func unlimited(op *headgate.Op, kind headgate.Kind) headgate.Decision {
 	return algorithm.Step(op.Limit.Rule(), new(algorithm.State), 0, algorithm.Request{Kind: kind, Cost: op.Cost}).Decision
 }

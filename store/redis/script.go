@@ -35,7 +35,7 @@ func textScript(text string) *script {
 }
 
 // scripts are one script per algorithm and one for calls that mix them. A
-// script defines its functions anew for every call, so that the fewer it has
+// script defines its functions again for every call, so that the fewer it has
 // the faster it is; the commonest call is answered before any is defined.
 type scripts struct {
 	single [headgate.Concurrency + 1]*script

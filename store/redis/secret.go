@@ -89,7 +89,7 @@ func (k *Secrets) list() [][]byte {
 }
 
 // wait asks the servers, or waits while others do, until there is enough, or no
-// answer, and returns what came of it. k.mu is held, but not meanwhile.
+// answer, and returns the result. k.mu is held, but released while waiting.
 func (k *Secrets) wait(ctx context.Context, enough func() bool) error {
 	for !enough() {
 		if k.silent() {
@@ -110,7 +110,7 @@ func (k *Secrets) wait(ctx context.Context, enough func() bool) error {
 	return k.err
 }
 
-// silent reports whether the servers have not answered just now, nor anybody else
+// silent reports whether the servers have not answered just now, nor any other call
 // since.
 func (k *Secrets) silent() bool {
 	recent := time.Since(k.asked) < failureAge //nolint:forbidigo // how often a server is asked
@@ -168,7 +168,7 @@ func (k *Secrets) Return(ctx context.Context) error {
 	return err
 }
 
-// exchange tells the servers what is known here and returns what is good there.
+// exchange sends the secrets known here to the servers and returns those valid there.
 func (k *Secrets) exchange(ctx context.Context, known []string) ([]string, error) {
 	own := rand.Text() + rand.Text()
 	if len(known) > 0 {

@@ -64,7 +64,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 
 const (
 	// reconnectMin and reconnectMax bound the time between two attempts to
-	// connect for the first time. (Later the client does it by itself.)
+	// connect for the first time. (Later the client does it.)
 	reconnectMin = 100 * time.Millisecond
 	reconnectMax = 2 * time.Second
 )
@@ -127,7 +127,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	})
 }
 
-// call lets f ask the server, in a goroutine of its own and within the timeout. f
+// call lets f call the server, in its own goroutine and within the timeout. f
 // must not touch what belongs to the caller, who may have gone.
 func (s *Store) call(ctx context.Context, f func(ctx context.Context, client rueidis.Client) error) error {
 	return s.apart(ctx, func() error {
@@ -173,7 +173,7 @@ func (s *Store) Close() error {
 		}
 		s.dialer.close()
 	}()
-	// The client waits for the answers under way, which a stalled server may
+	// The client waits for pending answers, which a stalled server may
 	// never give.
 	select {
 	case <-finished:
@@ -182,7 +182,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// begin returns the client and the context for one call, to be given to end.
+// begin returns the client and the context for one call, to be passed to end.
 func (s *Store) begin(ctx context.Context) (rueidis.Client, *callContext, error) {
 	if s.closed.Load() {
 		return nil, nil, headgate.ErrClosed
@@ -297,14 +297,14 @@ func validate(op *headgate.Op) error {
 // it has no room (store.ErrFull), that it writes nothing for now
 // (store.ErrReadOnly), or that it does not want this question
 // (store.ErrRefused). It is nil for any other error, also for those of a
-// server that answers nobody, such as LOADING, BUSY and NOAUTH.
+// server that answers no client, such as LOADING, BUSY and NOAUTH.
 func answerOf(err error) error {
 	e, ok := rueidis.IsRedisErr(err)
 	if !ok {
 		return nil
 	}
 	text := e.Error()
-	// What a script ran into has a code of its own, up to Redis 6 in the middle.
+	// An error inside a script has its own code, up to Redis 6 in the middle.
 	script := strings.HasPrefix(text, "ERR ") && strings.Contains(text, "user_script:")
 	for _, known := range [...]struct {
 		code  string

@@ -55,7 +55,7 @@ func (t *trust) gain(slot uint16, epoch uint32) {
 	}
 }
 
-// apart runs a call in a goroutine of its own and waits for it, or until its
+// apart runs a call in its own goroutine and waits for it, or until its
 // time is over. f must not touch what belongs to the caller. How many calls can
 // be left behind is bounded by the gate, in which each is counted.
 func (s *Store) apart(ctx context.Context, f func() error) error {
@@ -76,7 +76,7 @@ func (s *Store) apart(ctx context.Context, f func() error) error {
 	return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, context.DeadlineExceeded)
 }
 
-// takeApart is take in a goroutine of its own.
+// takeApart is take in its own goroutine.
 func (s *Store) takeApart(ctx context.Context, op headgate.Op) (headgate.Decision, int64, error) {
 	type answer struct {
 		d       headgate.Decision
@@ -94,7 +94,7 @@ func (s *Store) takeApart(ctx context.Context, op headgate.Op) (headgate.Decisio
 	return a.d, a.freshAt, nil
 }
 
-// doApart is doHere in a goroutine of its own.
+// doApart is doHere in its own goroutine.
 func (s *Store) doApart(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	own, answers := cloneOps(ops), slices.Clone(out[:len(ops)])
 	if err := s.apart(ctx, func() error { return s.doHere(ctx, own, answers, mode) }); err != nil {

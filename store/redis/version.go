@@ -102,7 +102,7 @@ func (m *Memory) Evicts() bool { return m.Policy != "" && m.Policy != "noevictio
 
 // Memory queries every server with INFO, which the user may lack permission for.
 func (s *Store) Memory(ctx context.Context) ([]Memory, error) {
-	var list []Memory // of nobody else once call has no error
+	var list []Memory // not shared once call has no error
 	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		for address, node := range client.Nodes() {
 			text, err := node.Do(ctx, node.B().Info().Section("memory").Build()).ToString()

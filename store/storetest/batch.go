@@ -67,7 +67,7 @@ func refusalsCount(s *session) {
 	none := key(at(8*1000*ms, headgate.PerDay(0)), "none")
 	for range 5 {
 		if out := s.do(headgate.AllOrNothing, none, counting); !out[1].Allowed || out[1].Remaining != 3 {
-			s.Errorf("beside a refusal: %s", show(out[1]))
+			s.Errorf("with a refusal: %s", show(out[1]))
 		}
 	}
 }

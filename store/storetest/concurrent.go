@@ -45,7 +45,7 @@ func concurrentTakes(s *session) {
 	const limited = 1000
 	for i, limit := range everyAlgorithm(limited) {
 		if limit.Algorithm() <= headgate.LeakyBucket {
-			limit = headgate.PerDay(limited).Using(limit.Algorithm()) // refills nothing meanwhile
+			limit = headgate.PerDay(limited).Using(limit.Algorithm()) // refills nothing during the test
 		}
 		op := key(at(day/2, limit), string(rune('a'+i)))
 		s.stamp(&op)

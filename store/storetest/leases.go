@@ -57,7 +57,7 @@ func leasesEnd(s *session) {
 		s.Errorf("a renewed lease ended as if it were not: %s", show(d))
 	}
 	if d := s.take(cost(at(16*second, limit), 2)); !d.Allowed {
-		s.Errorf("a lease that nobody renews goes on: %s", show(d))
+		s.Errorf("a lease that is not renewed continues: %s", show(d))
 	}
 	if d := s.take(release(at(16*second, limit), renewed)); d.Granted != 0 || d.Remaining != 0 {
 		s.Errorf("release of what has ended: %s", show(d))
@@ -113,12 +113,12 @@ func leasesLookedAt(s *session) {
 	}
 	s.take(place)
 	if d := s.do(headgate.AllOrNothing, look, rate); d[0].Allowed || d[1].Granted != 0 || d[1].Remaining != 2 {
-		s.Errorf("beside a place that is taken: %s, %s", show(d[0]), show(d[1]))
+		s.Errorf("with a slot that is taken: %s, %s", show(d[0]), show(d[1]))
 	}
 }
 
-// concurrentHolders: whoever has a lease is counted from outside; they are never
-// more than the limit, and in the end nobody is left.
+// concurrentHolders: holders of a lease are counted from outside; they are never
+// more than the limit, and in the end none is left.
 func concurrentHolders(s *session) {
 	const most = 5
 	op := at(0, headgate.Concurrent(most).Lease(time.Hour))

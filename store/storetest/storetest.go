@@ -1,5 +1,5 @@
-// Package storetest is the conformance suite of [headgate.Store]. Whoever
-// writes a store runs it against theirs:
+// Package storetest is the conformance suite of [headgate.Store]. Authors of
+// stores run it:
 //
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, storetest.Harness{
@@ -7,7 +7,7 @@
 //		})
 //	}
 //
-// What a store answers is compared, field by field, with what
+// The answers of a store are compared, field by field, with what
 // [algorithm.Step] says on a map in memory: over random operations of every
 // kind on every algorithm, and over named cases, each of a bug that some
 // published rate limiter has had (TestT04 is trap T4 in docs/correctness.md).
@@ -69,7 +69,7 @@ func open(t *testing.T, h Harness) headgate.Store {
 	return store
 }
 
-// t0 is when the cases begin: 2026-01-01 00:00 UTC, in microseconds.
+// t0 is when the cases start: 2026-01-01 00:00 UTC, in microseconds.
 const t0 = 1_767_225_600_000_000
 
 const (

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// trapCases are mistakes of published limiters; docs/correctness.md tells each.
+// trapCases are mistakes of published limiters; docs/correctness.md describes each.
 func trapCases() []testCase {
 	return []testCase{
 		{"TestT04_HugeCostsAndLimitsDoNotOverflow", hugeNumbers},
@@ -96,7 +96,7 @@ func exactBurst(s *session) {
 		for want := limit.Capacity() - 1; want >= -1; want-- {
 			d := s.take(key(at(0, limit), string(rune('a'+i))))
 			if s.ownClock() {
-				break // the clock may go on between two ops
+				break // the clock may advance between two ops
 			}
 			if d.Allowed != (want >= 0) || d.Remaining != max(want, 0) {
 				s.Fatalf("%s: %s, want remaining %d", limit, show(d), want)
@@ -108,7 +108,7 @@ func exactBurst(s *session) {
 func exactRetry(s *session) {
 	for i, limit := range everyAlgorithm(5) {
 		if limit.Rule().CountDenied {
-			continue // what is refused starts the wait anew
+			continue // a refusal restarts the wait
 		}
 		k := string(rune('a' + i))
 		now := int64(i) * 2 * day
@@ -232,7 +232,7 @@ func peekIsDryRun(s *session) {
 
 func backwardClock(s *session) {
 	if s.ownClock() {
-		s.Skip("this store has a clock of its own")
+		s.Skip("this store has its own clock")
 	}
 	for i, limit := range everyAlgorithm(10) {
 		k := string(rune('a' + i))
@@ -251,7 +251,7 @@ func backwardClock(s *session) {
 
 func lateArrivals(s *session) {
 	if s.ownClock() {
-		s.Skip("this store has a clock of its own")
+		s.Skip("this store has its own clock")
 	}
 	for _, limit := range everyAlgorithm(5) {
 		s.take(key(cost(at(minute, limit), 5), "busy"))

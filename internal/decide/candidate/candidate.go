@@ -1,8 +1,8 @@
 // Package candidate decides about every request a second time, under rules that
-// are not in force, and counts where the answers differ.
+// are not active, and counts where the answers differ.
 //
-// The candidate has counts of its own and answers nobody. It decides where the
-// engine tells of a decision, so it sees the very requests that the live rules
+// The candidate has its own counts and its answers are discarded. It decides where the
+// engine reports a decision, so it sees exactly the requests that the live rules
 // see, in their order and with their time, all of them: a limit counts every
 // request of a key, and on a sample of them it would refuse too late.
 package candidate
@@ -32,7 +32,7 @@ const (
 	NewlyAllowed // refused, and would pass under the candidate
 	// NotCompared is a request that there is no comparison for: in a domain
 	// that the candidate has no rules for, answered without the store, or
-	// refused by a limit of what is under way, which a candidate leaves out.
+	// refused by a concurrency limit, which a candidate leaves out.
 	NotCompared
 	Changes // how many there are
 )
@@ -149,11 +149,11 @@ func (c *Candidate) Decided(_ context.Context, m engine.Mark, q engine.Query, v 
 	}
 	if refusedUnderWay(&v) {
 		c.count(d, m.Lane, NotCompared)
-		return // of what is under way the candidate knows nothing
+		return // the candidate ignores concurrency limits
 	}
 	c.follow()
 	// A caller who gave up has been counted by the live rules all the same.
-	q.Endless = true // nobody tells the candidate when a request has ended: it would take place after place
+	q.Endless = true // the candidate does not see the end of requests, so slots would never be released
 	after, failed := c.engine.Decide(context.Background(), q)
 	defer after.Release()
 	n := note{change: NotCompared, at: q.At, door: q.Door, domain: q.Domain, request: q.Request}

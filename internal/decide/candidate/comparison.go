@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxRules    = 1000      // how many rules are told apart in a comparison; the rest is counted under Other
+	maxRules    = 1000      // rules counted separately in a comparison; the rest is counted under Other
 	maxSamples  = 20        // how many differences are kept to be looked at
 	sampleEvery = 1_000_000 // how long in microseconds after one the next is kept, once there are maxSamples
 	maxText     = 256       // how long a path or method is in a sample, in bytes
@@ -38,7 +38,7 @@ type Report struct {
 type RuleChange struct {
 	Domain string
 	// Rule is the candidate's rule that refuses or, of what newly passes, the
-	// live one that does. It is empty if no rule stands behind the refusal.
+	// live one that does. It is empty if no rule caused the refusal.
 	Rule   string
 	Change Change
 	Keys   top.Top // has the number of requests, and the keys that are affected most
@@ -60,7 +60,7 @@ type comparison struct {
 	since time.Time
 	lanes []lane
 
-	// Differences are to be rare; if they are not, they wait for each other.
+	// Differences should be rare; if they are not, they wait for each other.
 	mu       sync.Mutex
 	rules    map[reason]*top.Counter
 	samples  []Sample
@@ -69,7 +69,7 @@ type comparison struct {
 	overflow [Changes]*top.Counter
 }
 
-// reason is a rule and what it does. Rules are told apart by their names, since
+// reason is a rule and what it does. Rules are identified by their names, since
 // some come with their request and are never the same.
 type reason struct {
 	domain, rule string

@@ -58,7 +58,7 @@ var (
 // The bounds of a table.
 const (
 	MaxEntries   = 100_000                // how many entries there may be, if Options do not say
-	PollInterval = 100 * time.Millisecond // how often Sync is to be called where others may change the table
+	PollInterval = 100 * time.Millisecond // how often to call Sync if others may change the table
 	// afresh is how often everything is read again, whatever the versions say:
 	// a replica that has become primary may have lost a part that its next
 	// changes hide.
@@ -75,7 +75,7 @@ type Options struct {
 	Rules   *rules.Ruleset
 	Clock   func() time.Time
 	Logger  *slog.Logger
-	Changed func() // Changed, if not nil, is called after every change that anybody made
+	Changed func() // Changed, if not nil, is called after every change, by any process
 	// Forgot, if not nil, is called when the table has lost something, and again
 	// with every Sync until it has succeeded.
 	Forgot func(ctx context.Context) error
@@ -108,8 +108,8 @@ type Manager struct {
 // place is where a ban and a limit may be.
 type place struct{ scope, key string }
 
-// mostPlaces is from how many changed places on all are put into a snapshot
-// anew.
+// mostPlaces is the number of changed places from which on the snapshot is
+// rebuilt as a whole.
 const mostPlaces = 1000
 
 // New returns a Manager that has read nothing yet; see [Manager.Sync].
@@ -347,7 +347,7 @@ func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engin
 }
 
 // Put writes an entry, in place of the one of its kind that the key has, and
-// puts it in force here. With an error that wraps ErrNotSaved it holds.
+// activates it here. It is active even with an error that wraps ErrNotSaved.
 func (m *Manager) Put(ctx context.Context, e *Entry) error {
 	stored := m.onTable(e)
 	text, err := stored.encode()
@@ -376,7 +376,7 @@ func (m *Manager) Delete(ctx context.Context, e *Entry) (bool, error) {
 	return was, err
 }
 
-// Touch tells all processes that keys were given budget, so that none goes on
+// Touch informs all processes that keys were given budget, so that none keeps
 // refusing them by what it remembers.
 func (m *Manager) Touch(ctx context.Context) error {
 	if err := m.options.Table.Touch(ctx); err != nil {

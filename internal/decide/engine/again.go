@@ -30,9 +30,9 @@ func (v *Verdict) Claims() []Claim {
 	return claims
 }
 
-// Again decides anew about a request that was refused, by its claims: it may
-// have gone by now. Rules of a domain that are not in force any more, or only
-// observe, do not count. No Observer is told, since the request has been
+// Again decides again about a request that was refused, by its claims: it may
+// have gone by now. Rules of a domain that are no longer active, or only
+// observe, do not count. No Observer is called, since the request has been
 // counted. For the errors see [Engine.Decide].
 func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at int64) (v Verdict, err error) {
 	d := e.begin(domain, at)
@@ -58,12 +58,12 @@ func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at in
 // on.
 func (v *Verdict) Defers() bool { return v.Allowed && v.deciding != nil && v.deciding.defers }
 
-// Enter takes, when the turn of an admitted request has come, its places of limits of
-// what is under way. The decision has only looked whether there was one: who waits is
-// not under way. If there is none any more, v becomes the refusal of those limits, and
-// what else it has taken is given back. It has to come before Release and does nothing
+// Enter takes, when the turn of an admitted request has come, its slots of limits of
+// concurrency. The decision has only checked whether one is free: a waiting request is
+// not in progress. If none is free any more, v becomes the refusal of those limits, and
+// the rest of what it has taken is refunded. Call it before Release; it does nothing
 // if v does not defer. at is now, in microseconds since the Unix epoch. No Observer is
-// told. For the errors see [Engine.Decide].
+// called. For the errors see [Engine.Decide].
 func (e *Engine) Enter(ctx context.Context, v *Verdict, at int64) error {
 	if !v.Defers() {
 		return nil

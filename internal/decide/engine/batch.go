@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// DecideBatch answers n queries as if each were decided by itself, in order,
+// DecideBatch answers n queries as if each were decided separately, in order,
 // and hands each verdict, with the error of Decide, to answer, which must not
 // keep it. A store that is a store.Pipeliner is asked about all of them at
 // once, within the time that one query may take; what of that must wait for an

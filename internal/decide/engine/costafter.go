@@ -22,7 +22,7 @@ const (
 	CostEstimated CostKnowledge = iota // the response came to its end and told nothing: the estimate stays
 	CostKnown                          // it told the cost
 	// CostAborted says that the response did not come to its end, so that
-	// nobody knows: the rule says what that costs.
+	// it is unknown: on_abort of the rule applies.
 	CostAborted
 )
 
@@ -81,7 +81,7 @@ func (v *Verdict) HasCostAfter() bool {
 
 // SettleCosts charges the difference between what v has taken and what costOf
 // says of each rule with a CostAfter, into debt if need be, or gives it back;
-// what nobody knows costs what the rule's on_abort says. at is now, in
+// an unknown cost is that of the rule's on_abort. at is now, in
 // microseconds since the Unix epoch. It must come before Release; a second call
 // does nothing.
 func (e *Engine) SettleCosts(
@@ -165,7 +165,7 @@ func settleWith(ctx context.Context, store headgate.Store, ops []headgate.Op) er
 	return store.Do(ctx, ops, make([]headgate.Decision, len(ops)), headgate.Independent)
 }
 
-// WithRecords says that the store may lose its data while this process goes on, as
+// WithRecords says that the store may lose its data while this process continues, as
 // a server elsewhere may. Then NoteCosts writes records.
 func WithRecords() Option { return func(e *Engine) { e.records = true } }
 

@@ -27,7 +27,7 @@ type deciding struct {
 	// alone says that it is about a Query: bans answer it, hidden refusals are
 	// disguised, and with only one part no other one could have quota left.
 	alone   bool
-	endless bool // rules that limit what is under way do not apply
+	endless bool // concurrency rules do not apply
 	waits   bool // the caller does so for the request's turn
 	watches bool // all rules are treated as if they only observed
 
@@ -35,10 +35,10 @@ type deciding struct {
 	known       bool
 	allowed     bool // nothing that was asked about so far has refused
 	hidden      bool // it is refused, and clients must not learn of that
-	defers      bool // places of what is under way are only looked at; see [Engine.Enter]
+	defers      bool // slots are only checked, not taken; see [Engine.Enter]
 	todo        steps
 	wouldRefuse int
-	ruleless    headgate.Reason // of a refusal that no rule stands behind; or OK
+	ruleless    headgate.Reason // of a refusal without a rule; or OK
 	failure     error           // the store's, the first time
 
 	matches  []rules.Matches // one for each part, since keys point into them
@@ -123,7 +123,7 @@ const (
 	charge               // charges the limits that count what is refused, too
 	explain              // looks at all limits at once
 	enforce              // takes from the limits that count, all or nothing
-	quota                // takes from the limits in quota mode, each by itself
+	quota                // takes from the limits in quota mode, each separately
 	handBack             // gives back what was taken if no part has any quota left
 	disguise             // charges what clients see of a request that hidden rules refused
 	// observe asks about the limits that only observe. They are charged for what
@@ -158,7 +158,7 @@ func (d *deciding) decide(ctx context.Context) error {
 // forget lets go of what the door gave.
 func (d *deciding) forget() { d.domain, d.parts, d.one[0].Request, d.given.Checks = "", nil, nil, nil }
 
-// prepare finds the limits that apply, and what is to be asked about them.
+// prepare finds the limits that apply and plans the store requests.
 func (d *deciding) prepare() error {
 	rs := d.engine.rules.Load()
 	for len(d.matches) < len(d.parts) {
@@ -204,7 +204,7 @@ func (p *Part) invalid() error {
 	return fmt.Errorf("unsupported kind of query: %s", p.Kind)
 }
 
-// plan finds out what is to be asked, and in which steps.
+// plan assigns the store requests to steps.
 func (d *deciding) plan() {
 	if d.list() && d.explains == nil {
 		rules.ApplyReplaces(d.matches[:len(d.parts)])
@@ -258,7 +258,7 @@ func (d *deciding) assign(r *Result, gives bool) {
 }
 
 // mayWait reports whether the request may be told to wait for its turn while a rule
-// limits what is under way.
+// limits concurrency.
 func (d *deciding) mayWait() bool {
 	places, turns := false, false
 	for i := range d.results {
@@ -306,7 +306,7 @@ func (d *deciding) take(ctx context.Context) {
 	d.answers(ctx, st, err)
 }
 
-// questions makes what is to be asked in a step, which is no more to be done then.
+// questions builds the store requests of a step, which is done then.
 func (d *deciding) questions(st step) {
 	d.todo &^= 1 << st
 	pending, asked := d.pending[:0], d.asked[:0]
@@ -380,14 +380,14 @@ func (d *deciding) put(ctx context.Context, store headgate.Store, mode headgate.
 	return store.Do(ctx, d.pending, d.out, mode)
 }
 
-// disguises reports whether a refusal by hidden rules is to be disguised: not if it
+// disguises reports whether to disguise a refusal by hidden rules: not if it
 // took nothing, nor if the store is not there to be charged.
 func (d *deciding) disguises() bool {
 	return d.alone && d.parts[0].Kind == headgate.Take && d.failure == nil
 }
 
-// hear takes the answer to r, which is the result i. Of a banned key nobody but who
-// explains wants to know.
+// hear takes the answer to r, which is the result i. For a banned key, only
+// explain needs it.
 func (d *deciding) hear(i int, r *Result, answer *headgate.Decision) {
 	if d.explains != nil {
 		d.explains.hear(i, answer)

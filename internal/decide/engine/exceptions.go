@@ -59,7 +59,7 @@ type Exceptions struct {
 type exceptionID struct{ scope, key string }
 
 // NewExceptions returns those of list, whose Scope and Key together have to be
-// different. now, in microseconds since the Unix epoch, stands for the time of
+// different. now, in microseconds since the Unix epoch, is the time of
 // requests that have none.
 func NewExceptions(list []Exception, now int64) *Exceptions {
 	if len(list) == 0 {
@@ -106,11 +106,11 @@ func (x *Exceptions) find(id exceptionID) *Exception {
 	return x.byID[id]
 }
 
-// SetExceptions swaps the exceptions. Requests being decided go on with the old
+// SetExceptions swaps the exceptions. Decisions in progress keep the old
 // ones.
 func (e *Engine) SetExceptions(x *Exceptions) { e.exceptions.Store(x) }
 
-// Exceptions returns those in force, perhaps nil.
+// Exceptions returns the active ones, perhaps nil.
 func (e *Engine) Exceptions() *Exceptions { return e.exceptions.Load() }
 
 // at returns the time to go by.
@@ -220,9 +220,9 @@ func (r *Result) visible() bool { return r.role == enforce && !r.Hidden() }
 
 // hides reports whether the request is refused by hidden rules only, of those with
 // this role: then it is charged to the limits that its client can see, all of them
-// or none. Otherwise what is left of those would stand still, which tells the client
-// of the ban. If one of them refuses, so does the verdict: the client meets that
-// limit as everybody does.
+// or none. Otherwise their remaining numbers would not change, which reveals the ban to the client.
+// If one of them refuses, so does the verdict: the client meets that
+// limit as all clients do.
 func (d *deciding) hides(role step) bool {
 	first := Allowed
 	for i := range d.results {
@@ -238,7 +238,7 @@ func (d *deciding) hides(role step) bool {
 }
 
 // pretend lets the places of a rule that limits concurrency look as if one had been
-// taken to disguise the request. It was not, since nobody would give it back.
+// taken to disguise the request. It was not, since it would not be refunded.
 func (d *deciding) pretend(r *Result) {
 	p := &d.parts[r.part]
 	if d.hidden && r.Decision.Allowed && r.Rule.Concurrent() && p.Kind == headgate.Take {

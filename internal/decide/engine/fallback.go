@@ -18,7 +18,7 @@ import (
 func WithFallback(store headgate.Store) Option { return func(e *Engine) { e.fallback = store } }
 
 // WithTimeout bounds what a request waits for the store in all. The store has
-// to bound each call by itself; but a request under rules that only observe
+// to limit each call; but a request under rules that only observe
 // makes two. 0, the default, leaves it at that.
 func WithTimeout(d time.Duration) Option { return func(e *Engine) { e.timeout = d } }
 
@@ -109,7 +109,7 @@ func (d *deciding) refunds(taken, now int64, from origin) {
 			})
 		case r.Rule.Concurrent():
 			// It was let in by credit, and holds no place: a refund would give
-			// back somebody else'd.
+			// back what another request took.
 		default:
 			if op, ok := r.correction(0, elapsed(taken, now)); ok {
 				op.At = now
@@ -121,7 +121,7 @@ func (d *deciding) refunds(taken, now int64, from origin) {
 	d.room()
 }
 
-// localLimit is what this process may give out by itself.
+// localLimit is what this process may admit alone.
 func localLimit(r *rules.Rule) headgate.Limit { return r.Limit.Share(r.LocalShare) }
 
 // failed is what rule answers when the store cannot, and memory does not.

@@ -8,7 +8,7 @@ import (
 )
 
 // Part is one of several questions about the same request, such as one
-// descriptor of an Envoy request. Each is matched by itself.
+// descriptor of an Envoy request. Each is matched separately.
 type Part struct {
 	Request rules.Request // has the attributes that rules match and count by
 	Cost    int64         // what the request takes of the limits of this part; 0 is a dry run
@@ -65,7 +65,7 @@ func (v *MultiVerdict) Release() {
 }
 
 // DecideAll answers q. All enforced limits of all parts are charged, or none
-// is. Three sorts of limits stand apart:
+// is. Three kinds of limits are separate:
 //
 //   - Refunds cannot be refused, so nothing holds them back.
 //   - Rules in quota mode refuse by themselves; see [MultiVerdict].

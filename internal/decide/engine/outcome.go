@@ -60,9 +60,9 @@ func refusal(rule *rules.Rule, d *headgate.Decision) Outcome {
 }
 
 // precedence orders what several rules want to become of one request. A
-// refusal that is told comes first: a client under a ban should meet the other
-// limits as everybody does. A ban comes before a queue, since nothing of it is
-// to reach the backend, not even later.
+// visible refusal comes first: a banned client should see the other
+// limits as all clients do. A ban comes before a queue, since none of it may
+// reach the backend, not even later.
 func (o Outcome) precedence() int {
 	switch o {
 	case Refused:

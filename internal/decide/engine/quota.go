@@ -72,7 +72,7 @@ func (d *deciding) handedBack(ctx context.Context, from origin) bool {
 }
 
 // charge makes op that of a limit that counts what is refused, too. Each is charged
-// by itself and in their order, before any other limit is asked: of
+// separately and in their order, before any other limit is asked: of
 // envoyproxy/ratelimit's descriptors each adds to its count first and looks at the
 // sum then. So they do not know of each other, not of a limit that refuses, and not
 // of a shadow. A fixed window has all of it, as what is too much ends with the window. Other algorithms would be in debt

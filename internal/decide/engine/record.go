@@ -12,10 +12,10 @@ import (
 // than it could be settled, for nodes whose clocks differ.
 const settledSlack = 5 * time.Minute
 
-// note writes the records of a reservation: beside each key that something was taken
+// note writes the records of a reservation: next to each key that something was taken
 // of, and in the same store, a lease that lasts as long as the reservation can be
 // settled. A store that has lost what was taken has lost it, too. Where nothing was
-// taken there is none: whoever reserves nothing is never refused, and would fill the
+// taken there is none: a client that reserves nothing is never refused, and would fill the
 // store with records.
 func (e *Engine) note(ctx context.Context, r *reservation) {
 	e.noteIn(ctx, e.store, r, fromStore)

@@ -50,7 +50,7 @@ type reservation struct {
 
 // Reserve is Decide for a request whose cost is known only afterwards: q.Cost is
 // an estimate. With the token, which is empty for a refusal, Commit or Cancel
-// settles it within ttl, on this or another node. If nobody does, what was
+// settles it within ttl, on this or another node. Otherwise, what was
 // estimated stays taken. q.At has to be given.
 func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Verdict, token string, err error) {
 	v, err = e.Decide(ctx, q)
@@ -88,8 +88,8 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 // A call that failed so may be made again. It is then done, or was done by the
 // call whose answer was lost, which Settled says as well. There is one
 // exception: a difference that does not fit takes two steps. If the store fails
-// between them, the estimate stays charged, the difference is lost, and whoever
-// tries again is told Settled: rather that than to charge twice. The same goes for
+// between them, the estimate stays charged, the difference is lost, and a caller that
+// tries again gets Settled: that is better than charging twice. The same goes for
 // keys in several slots of a Redis Cluster, which are settled one after the other.
 func (e *Engine) Commit(ctx context.Context, token string, cost, at int64) (Settlement, error) {
 	if cost < 0 {

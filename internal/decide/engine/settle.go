@@ -23,7 +23,7 @@ type settling struct {
 }
 
 // account is what a reservation has taken of one key, in one store: it has one
-// record, lies in one slot, and is settled by itself.
+// record, lies in one slot, and is settled separately.
 type account struct {
 	key    string
 	from   origin
@@ -60,7 +60,7 @@ func (s *settling) plan() {
 		switch {
 		case !ok:
 		case op.Kind == headgate.Refund && a.record == 0:
-			// Nobody knows whether it is still there to be given back.
+			// It is unknown whether it still exists to be refunded.
 			s.out.Lost = append(s.out.Lost, p.rule)
 		default:
 			a.ops = append(a.ops, op)
@@ -113,8 +113,8 @@ func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool)
 }
 
 // settle settles all accounts: at once if the store can and every one passes, or
-// else each by itself, so that what the others have lost is not given back. Who
-// passes the gate of the first settles them all; nobody else does.
+// else separately, so that what the others have lost is not given back. The caller that
+// passes the gate of the first settles them all, and no other does.
 func (s *settling) settle(ctx context.Context) (Settlement, error) {
 	if len(s.accounts) == 0 && s.at >= s.until {
 		s.out.Ending = Expired
@@ -209,7 +209,7 @@ func (a *account) isClosed(out []headgate.Decision) bool {
 	return !out[0].Allowed
 }
 
-// charge makes ops, each by itself, into debt if need be.
+// charge executes ops separately, into debt if needed.
 func (s *settling) charge(ctx context.Context, store headgate.Store, ops []headgate.Op) error {
 	for i := range ops {
 		if ops[i].Kind == headgate.Take {

@@ -114,7 +114,7 @@ func (s *seal) fetch(ctx context.Context) ([]cipher.AEAD, error) {
 }
 
 // more returns the ciphers of secrets that are not among the first n. With an
-// error there may be others that nobody has told.
+// error there may be others that are not known here.
 func (s *seal) more(ctx context.Context, n int) ([]cipher.AEAD, error) {
 	if s.others == nil {
 		return nil, nil
@@ -312,7 +312,7 @@ func (e *Engine) closeLeases(ctx context.Context, leases []Lease) (string, error
 	return e.seal.close(ctx, leaseToken, e.appendLeases(nil, leases), origin(!shared))
 }
 
-// warnEvery is how often somebody hears that there are no tokens.
+// warnEvery is how often a missing token is logged.
 const warnEvery = time.Minute
 
 // WarnsOfToken reports whether it is time to warn that v got no token, which may be
@@ -339,7 +339,7 @@ func (e *Engine) appendLeases(dst []byte, leases []Lease) []byte {
 }
 
 // leases reads those whose rules there still are. Of a rule that is no more, or
-// now counts something else, nobody asks about the places, and those in the memory
+// now counts something else, the slots are not looked up, and those in the memory
 // of another process are not to be reached.
 func (e *Engine) leases(r *tokenReader, at int64) []Lease {
 	rs, x := e.Rules(), e.exceptions.Load()

@@ -61,7 +61,7 @@ func (v *Verdict) Results() []Result {
 }
 
 // Headers returns the dialect of header fields that the domain has chosen for
-// its answers, or an empty string if it has not, or no limit applied. It has to
+// its answers, or "" if there is none or no limit applied. It must
 // come before Release.
 func (v *Verdict) Headers() string {
 	if results := v.Results(); len(results) > 0 {
@@ -130,7 +130,7 @@ func (v *Verdict) Refuser() (found *Result) {
 	return found
 }
 
-// refuse makes v a refusal that no rule stands behind.
+// refuse makes v a refusal without a rule.
 func (v *Verdict) refuse(why headgate.Reason) {
 	v.Allowed, v.Decision = false, headgate.Decision{Reason: why, RetryAfter: headgate.Never}
 }

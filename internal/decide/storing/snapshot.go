@@ -32,13 +32,13 @@ const maxLinks = 32
 // exist.
 func linked(path string) string {
 	for range maxLinks {
-		folder, name := filepath.Split(path) // as it stands: what is before ".." may be a link
+		folder, name := filepath.Split(path) // not cleaned: what is before ".." may be a link
 		if real, err := filepath.EvalSymlinks(cmp.Or(folder, ".")); err == nil {
 			path = filepath.Join(real, name)
 		}
 		to, err := os.Readlink(path)
 		if err != nil {
-			break // it is no link, or whoever opens it will say what is wrong
+			break // not a link, or opening it will return the error
 		}
 		if !filepath.IsAbs(to) {
 			to = filepath.Dir(path) + string(filepath.Separator) + to

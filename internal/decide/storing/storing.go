@@ -43,7 +43,7 @@ type Store struct {
 	Options
 	Counts headgate.Store // the store, behind its guards
 
-	memory  *memory.Store   // Counts, or what stands in for Redis
+	memory  *memory.Store   // Counts, or the fallback of Redis
 	safe    *failsafe.Store // what follows is nil without Redis
 	shared  *redis.Store
 	secrets *redis.Secrets

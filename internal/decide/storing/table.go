@@ -21,7 +21,7 @@ const returnEvery = time.Second
 // Control reads the bans and overrides, and follows changes by other processes. It sets
 // the table in o.
 func (s *Store) Control(o control.Options) (*control.Manager, error) {
-	// Alone, all there is to notice is that something ends.
+	// Without Redis, only expiry has to be noticed.
 	interval := time.Second
 	if s.shared != nil {
 		o.Table, o.Changed, interval = sharedTable{s.shared.Table("control")}, s.safe.Forget, control.PollInterval

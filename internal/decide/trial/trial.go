@@ -1,5 +1,5 @@
 // Package trial tries the rules of a candidate: it reads their files, has them
-// decide about what the live rules decide about, and tells the difference.
+// decide about what the live rules decide about, and reports the differences.
 package trial
 
 import (
@@ -60,7 +60,7 @@ type reading struct {
 // Open begins to compare. Mistakes in the files are no reason not to serve.
 func Open(o Options) *Trial {
 	// The counts of a candidate are in memory wherever the live ones are, and
-	// nobody restores them.
+	// they are not restored.
 	about := []memory.Option{memory.WithClock(o.Clock)}
 	if n := o.Config.Candidate.MaxKeys; n > 0 {
 		about = append(about, memory.WithMaxKeys(int(n)))
