@@ -64,7 +64,7 @@ func most(times []int64, length int64) (n int) {
 	return n
 }
 
-// bursts are times of a caller who asks for everything at some of them and is
+// bursts are times of a caller that requests everything at some of them and is
 // silent, or asks evenly, in between. Corners are the edges of sub-windows, a
 // microsecond before and after.
 func bursts(r *rand.Rand) (times []int64) {

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// corner is a trace of what seldom happens, with every verb: who asks what, when,
-// and what he is told. The twins run it too, as a vector.
+// corner is a trace of rare cases, with every verb: requests, their times
+// and the answers. The twins run it too, as a vector.
 type corner struct {
 	name  string
 	limit headgate.Limit

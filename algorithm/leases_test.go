@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// longCorners are traces of numbers that need no verdict beside the vectors.
+// longCorners are traces of numbers that need no verdict next to the vectors.
 func longCorners(t *testing.T, a headgate.Algorithm) []vector {
 	t.Helper()
 	switch a {

@@ -34,7 +34,7 @@ func (x *nginx) request(ms int64) (wait int64, ok bool) {
 
 // TestTwoStagesAsNginx: what limit_req rate=R burst=B delay=D lets pass, and
 // when, is what this limit does with one more of either: nginx counts what is
-// in excess of the request under way, and this the places in the queue.
+// in excess of the request in progress, and this the places in the queue.
 func TestTwoStagesAsNginx(t *testing.T) {
 	rng := newRand(t)
 	for range 300 {

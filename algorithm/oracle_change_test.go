@@ -246,7 +246,7 @@ func (o *oracle) subCounts(from, oldest, n int64) int64 {
 }
 
 // subLog takes n from the take's entry and those after it, the oldest first,
-// and then from those before it, the newest first. Where no entry is of the very
+// and then from those before it, the newest first. Where no entry is of exactly the
 // time of the take, those of shortly before are taken for it too.
 func (o *oracle) subLog(r *headgate.Rule, now, n, left int64) {
 	o.expire(r, now)

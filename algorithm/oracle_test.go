@@ -183,13 +183,13 @@ func (o *oracle) creditAt(t int64) int64 {
 	return 0
 }
 
-// waits is how many tokens have to drain before the turn of who comes at t.
+// waits is how many tokens have to drain before the turn of a request at t.
 func (o *oracle) waits(r *headgate.Rule, t int64) *big.Rat {
 	ahead := o.usedAt(r, t)
 	return ahead.Sub(ahead, big.NewRat(max(r.DelayAfter, 1)-1, 1))
 }
 
-// late reports whether the turn of who comes at t is later than MaxWait.
+// late reports whether the turn of a request at t is later than MaxWait.
 func (o *oracle) late(r *headgate.Rule, t int64) bool {
 	if r.Algorithm != headgate.LeakyBucket || r.MaxWait == 0 {
 		return false

@@ -185,7 +185,7 @@ func TestT02_ReturningATakeIsANoOp(t *testing.T) {
 }
 
 // TestT02_AReturnTakesOutItsOwnTake, also if its caller places it some
-// milliseconds off, as one does whose store has a clock of its own. To take out
+// milliseconds off, as one does whose store has its own clock. To take out
 // a newer one instead would admit that one's tokens twice in a period.
 func TestT02_AReturnTakesOutItsOwnTake(t *testing.T) {
 	r := headgate.Per(2, 2*time.Second).Using(headgate.SlidingLog).Rule()
@@ -235,7 +235,7 @@ func TestT02_AReturnTakesOutOfItsOwnWindow(t *testing.T) {
 }
 
 // TestT02_ALateReturnGivesBackOnlyWhatStillCounts: what time has given back already is not given back
-// twice, whatever else was taken meanwhile (trap T2).
+// twice, whatever else was taken in between (trap T2).
 func TestT02_ALateReturnGivesBackOnlyWhatStillCounts(t *testing.T) {
 	limit := headgate.PerMinute(60).Burst(10) // one a second
 	var s State

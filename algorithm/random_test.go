@@ -82,7 +82,7 @@ func randomLimit(rng *rand.Rand, a headgate.Algorithm) headgate.Limit {
 	}
 }
 
-// history is a key's state beside its oracle, driven at random.
+// history is a key's state next to its oracle, driven at random.
 type history struct {
 	*testing.T
 	rng    *rand.Rand
@@ -349,7 +349,7 @@ func outOfRange(r *headgate.Rule, s *State) string {
 }
 
 // everyAlgorithm returns those that count a rate, and the one that counts what
-// is under way.
+// is in progress.
 func everyAlgorithm() []headgate.Algorithm {
 	return append(headgate.Algorithms(), headgate.Concurrency)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-var update = flag.Bool("update", false, "write testdata/vectors anew")
+var update = flag.Bool("update", false, "rewrite testdata/vectors")
 
 // The format of testdata/vectors/*.json, which its README explains.
 type (
@@ -93,7 +93,7 @@ type (
 const vectorFolder = "testdata/vectors"
 
 // TestVectors runs the vectors that other implementations run too. With
-// -update it writes them anew; each answer is then also asked of the oracle.
+// -update it writes them again; each answer is then also asked of the oracle.
 func TestVectors(t *testing.T) {
 	for _, a := range everyAlgorithm() {
 		t.Run(a.String(), func(t *testing.T) {

@@ -264,7 +264,7 @@ func TestBreakerUnderRace(t *testing.T) {
 }
 
 // TestFullStoreIsThere: a store without room for new keys answers all the same,
-// and so goes on being asked.
+// and so keeps being asked.
 func TestFullStoreIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{answer: func(o headgate.Op) (headgate.Decision, error) {
@@ -290,7 +290,7 @@ func TestFullStoreIsThere(t *testing.T) {
 }
 
 // TestRefusingStoreIsThere: an error that answers one question says nothing of
-// the others, which go on being asked; and a probe that gets one closes the
+// the others, which keep being asked; and a probe that gets one closes the
 // breaker.
 func TestRefusingStoreIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

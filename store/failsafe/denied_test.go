@@ -276,7 +276,7 @@ func TestDenyCacheInDo(t *testing.T) {
 	}
 }
 
-// TestDenyCacheMakesNothingUp: beside a limit that is known to refuse, others
+// TestDenyCacheMakesNothingUp: next to a limit that is known to refuse, others
 // say what the store says about them, or what it said at most MaxAge ago about
 // the same cost; the limit is 20/minute, whose counts nobody else touches.
 func TestDenyCacheMakesNothingUp(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 // TestAcrossSlotsHasOneDeadline: all or nothing across slots answers within one
 // timeout, although it may take a second round trip to give back what one slot
-// has taken and another refused; that goes on without the caller. Who waited for
+// has taken and another refused; that continues without the caller. Who waited for
 // both would wait for two timeouts: the bound is between, with seconds to spare
 // for a machine that is busy.
 func TestAcrossSlotsHasOneDeadline(t *testing.T) {

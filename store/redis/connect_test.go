@@ -286,8 +286,8 @@ func TestServerComesLate(t *testing.T) {
 }
 
 // TestStalledServer: no call lasts longer than the timeout or its own deadline,
-// however many wait, without failsafe, and when the server goes on so does the
-// store. How late this machine is with so many goroutines is measured beside it.
+// however many wait, without failsafe, and when the server continues so does the
+// store. How late this machine is with so many goroutines is measured next to it.
 func TestStalledServer(t *testing.T) {
 	const (
 		callers = 6000 // more than a connection's queue holds
@@ -390,7 +390,7 @@ func await(t *testing.T, store *redis.Store, op headgate.Op) {
 	}
 }
 
-// TestForeignValue: a key that somebody else has written is an error, and is
+// TestForeignValue: a key that another client has written is an error, and is
 // left alone.
 func TestForeignValue(t *testing.T) {
 	server := redistest.Standalone(t)

@@ -24,7 +24,7 @@ var (
 
 // TestDifferential compares Lua with Go: random operations on random rules, of
 // which the decision and the time of freshness must agree to the last field.
-// Each key is a story of its own with a seed of its own, which a failure names.
+// Each key is its own story with its own seed, which a failure names.
 func TestDifferential(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})

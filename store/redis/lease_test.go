@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// places is an op about a limit of 3 that may be under way, whose leases outlive
+// places is an op about a limit of 3 that may be in progress, whose leases outlive
 // the test.
 func places(key string) headgate.Op {
 	return headgate.Op{Key: key, Scope: "places", Limit: headgate.Concurrent(3).Lease(time.Hour), Cost: 1}

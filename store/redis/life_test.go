@@ -148,7 +148,7 @@ func (s *slow) take(t *testing.T) (giveBack func() error) {
 	return nil
 }
 
-// Of a cluster nobody notices that a primary is emptied while it goes on running: then
+// In a cluster a primary that is flushed while it keeps running is not noticed: then
 // as much is given back as was taken, and no more.
 func TestRefundsToAClusterThatLostItsData(t *testing.T) {
 	set := redistest.Cluster(t)

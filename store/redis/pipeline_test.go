@@ -83,7 +83,7 @@ func (q *questions) each(f func(g *stores.Group, ops []headgate.Op)) {
 }
 
 // random makes n groups about a few keys, under every algorithm, at times that
-// go on now and then. Unless told so, a group has one key, with several limits.
+// continue now and then. Unless told so, a group has one key, with several limits.
 func random(r *rand.Rand, n int, together bool) *questions {
 	limits := []headgate.Limit{
 		headgate.Per(5, time.Minute),

@@ -92,7 +92,7 @@ func TestKeyIsForbidden(t *testing.T) {
 	}
 }
 
-// TestServerCannotSave: a server that writes nothing since it cannot save goes on
+// TestServerCannotSave: a server that writes nothing since it cannot save continues
 // refusing keys that are exhausted.
 func TestServerCannotSave(t *testing.T) {
 	server := redistest.Standalone(t)

@@ -147,7 +147,7 @@ func TestSecretsThatAreRefused(t *testing.T) {
 	}
 }
 
-// An answer of before the servers lost their data, which is still under way, is not
+// An answer of before the servers lost their data, which is still in progress, is not
 // taken for that to who writes the secrets back.
 func TestSecretsAreWrittenBackAfterTheLoss(t *testing.T) {
 	server := redistest.Standalone(t)

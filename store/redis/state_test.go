@@ -91,7 +91,7 @@ const day = 24 * 60 * 60 * 1_000_000
 
 func between(d, from, to time.Duration) bool { return d >= from && d <= to }
 
-// TestOlderStatesAreRead: what earlier versions wrote goes on counting.
+// TestOlderStatesAreRead: what earlier versions wrote keeps counting.
 func TestOlderStatesAreRead(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})

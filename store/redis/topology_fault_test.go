@@ -169,7 +169,7 @@ func onPrimary(primary int) func(name string) []string {
 }
 
 // TestClusterMovesASlot moves the slot of a busy key from one primary to
-// another and back, key by key, while its callers go on. Nothing is forgotten.
+// another and back, key by key, while its callers continue. Nothing is forgotten.
 func TestClusterMovesASlot(t *testing.T) {
 	set := redistest.Cluster(t)
 	s := prepare(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster})

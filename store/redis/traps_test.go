@@ -273,7 +273,7 @@ func TestT30_TheShortWayAnswersAsTheLongOne(t *testing.T) {
 	}
 }
 
-// TestT31_KeysAreOpaqueBytes: every key has a name of its own and a tag that no
+// TestT31_KeysAreOpaqueBytes: every key has its own name and a tag that no
 // byte of it can leave, and to reset one, whatever it looks like, spares others.
 func TestT31_KeysAreOpaqueBytes(t *testing.T) {
 	server := redistest.Standalone(t)

@@ -140,7 +140,7 @@ func TestHandshakeAfterItsDeadline(t *testing.T) {
 		}
 	}})
 	awaitTake(t, store)
-	server.Kill() // the connection ends, and the next call connects anew
+	server.Kill() // the connection ends, and the next call connects again
 	server.Restart()
 	server.Pause()
 	slowest := longest(10, func(int) {

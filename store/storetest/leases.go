@@ -101,7 +101,7 @@ func leasesWithRates(s *session) {
 }
 
 // leasesLookedAt: a place that is only looked at is not taken, and one that is not
-// there refuses the take beside it.
+// there refuses the take next to it.
 func leasesLookedAt(s *session) {
 	rate, place := at(0, headgate.PerHour(5).Using(headgate.FixedWindow)), at(0, headgate.Concurrent(1))
 	rate.Scope, place.Scope = "rate", "place"

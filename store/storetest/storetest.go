@@ -80,7 +80,7 @@ const (
 	day    = 24 * hour
 )
 
-// session is a store beside the model of what it should be.
+// session is a store next to the model of what it should be.
 type session struct {
 	*testing.T
 	h     Harness

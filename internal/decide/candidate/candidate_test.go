@@ -62,7 +62,7 @@ func limits(pairs ...string) string {
 	return b.String()
 }
 
-// fixture is live rules and a candidate beside them.
+// fixture is live rules and a candidate next to them.
 type fixture struct {
 	live      *engine.Engine
 	liveStore *memory.Store
@@ -314,7 +314,7 @@ func TestBansAndOverridesHold(t *testing.T) {
 }
 
 // Nobody tells a candidate that a request has ended, so it does not count those
-// under way.
+// in progress.
 func TestWhatIsUnderWayIsLeftOut(t *testing.T) {
 	busy := "  - {name: busy, match: {path: /a}, key: [user], concurrency: 1}\n"
 	for _, row := range []struct{ name, live, tried, asks, want string }{

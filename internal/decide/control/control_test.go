@@ -171,7 +171,7 @@ func TestAllNodesComeToTheSame(t *testing.T) {
 	}
 }
 
-// While the table is out of reach what was known stays in force, and the log
+// While the table is out of reach what was known stays active, and the log
 // says so once.
 func TestTableOutOfReach(t *testing.T) {
 	clock := newClock()

@@ -214,7 +214,7 @@ func TestShortenedBan(t *testing.T) {
 	}
 }
 
-// What cannot restore the bans and overrides stays in force, the log says so once, and it is
+// What cannot be written back stays active, the log says so once, and it is
 // written as soon as that can be.
 func TestLossThatCannotBeMended(t *testing.T) {
 	server := redistest.Standalone(t, "--maxmemory-policy", "noeviction")

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// A request that was refused may go when all its limits let it: those in force
+// A request that was refused may go when all its limits let it: those active
 // now, with what operators have said since.
 func TestAgain(t *testing.T) {
 	rs := parse(t, excepted)
@@ -62,7 +62,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// A rule that is in force for nobody does not count for a request that waits.
+// A rule that is not active does not count for a request that waits.
 func TestAgainUnderNoShare(t *testing.T) {
 	rs := parse(t, "domain: api\nlimits:\n  - {name: user, key: [user], rate: 0/hour, percent: 0}\n")
 	e := engine.New(memory.New(), rs)

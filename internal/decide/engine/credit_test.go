@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// What credit lets in under a limit of what is under way holds no place. When it
+// What credit lets in under a concurrency limit holds no slot. When it
 // is undone, or its reservation cancelled or committed, the places of others are
 // not given back for it.
 func TestCreditHoldsNoPlace(t *testing.T) {

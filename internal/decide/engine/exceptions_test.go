@@ -133,7 +133,7 @@ func TestBan(t *testing.T) {
 			t.Errorf("after the ban: %+v, want %d left", r, want)
 		}
 	}
-	// Without a time of its own a request goes by that of the exceptions.
+	// Without its own time a request goes by that of the exceptions.
 	if v := decide(t, e, engine.Query{Domain: "api", Request: user("ann"), Cost: 1}); v.Decision.RetryAfter != time.Minute {
 		t.Errorf("%+v", v.Decision)
 	}
@@ -324,7 +324,7 @@ func TestExceptionsEnd(t *testing.T) {
 	}
 }
 
-// After a reload a key's other limit goes on for the tier that it was given for.
+// After a reload a key's other limit continues for the tier that it was given for.
 func TestLimitOfOneKeyInTiersAfterAReload(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: user, key: [user], rate: 3/hour, tiers: {by: plan, pro: {rate: 30/hour}}}\n"
 	before, now := parse(t, text), parse(t, text)

@@ -95,7 +95,7 @@ func TestPeekAndRefundParts(t *testing.T) {
 	trace(t, e, engine.MultiQuery{}, []multiRow{
 		{[]engine.Part{part(user("ann"), 3, headgate.Take)}, true, []int64{0}, nil},
 		{[]engine.Part{part(user("ann"), 1, headgate.Peek)}, false, []int64{0}, []bool{true}},
-		// A refund beside a refusal is made all the same.
+		// A refund next to a refusal is made all the same.
 		{[]engine.Part{part(user("ann"), 2, headgate.Refund), part(team("red"), 9, headgate.Take)}, false, []int64{2, 2}, []bool{false, true}},
 		{[]engine.Part{part(user("ann"), 2, headgate.Peek)}, true, []int64{2}, nil},
 		{[]engine.Part{part(user("ann"), 9, headgate.Refund)}, true, []int64{3}, nil},
@@ -308,7 +308,7 @@ func TestWhichPartsMemoryAnswersFor(t *testing.T) {
 			left    int64           // of the first, of 3
 		}{
 			{[]engine.Part{take(user("ann"))}, true, headgate.Fallback, 2},
-			// Not charged beside a refusal; of quotas each counts for itself.
+			// Not charged next to a refusal; of quotas each counts for itself.
 			{[]engine.Part{take(user("ann")), take(team("red"))}, quota, headgate.Fallback, map[bool]int64{false: 2, true: 1}[quota]},
 			{[]engine.Part{take(user("ann"))}, true, headgate.Fallback, map[bool]int64{false: 1, true: 0}[quota]},
 		} {

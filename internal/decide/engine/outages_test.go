@@ -195,7 +195,7 @@ func askExplain(ctx context.Context, e *engine.Engine) error {
 	return err
 }
 
-// What hides from its client is looked at once more only where it was charged, and
+// What hides from its client is looked at again only where it was charged, and
 // the store answered.
 func TestHiddenRefusalsThatAreNotDisguised(t *testing.T) {
 	text := strings.ReplaceAll(waiting, "on_limit: shadow_ban", "on_limit: shadow_ban, on_store_error: {policy: local, share: 1}")
@@ -281,7 +281,7 @@ func (c *cut) Take(ctx context.Context, op headgate.Op) (headgate.Decision, erro
 }
 
 // A hold tells of renewals that fail and of a place that others have taken, and
-// takes a free one anew in silence; one that lapsed does nothing any more.
+// takes a free one again in silence; one that lapsed does nothing any more.
 func TestHoldInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const one = "domain: api\nlimits:\n  - {name: exports, match: {path: /exports}, key: [user], concurrency: 1, lease: 30s}\n"
@@ -318,7 +318,7 @@ func TestHoldInAnOutage(t *testing.T) {
 			t.Errorf("a place that is taken: %v", all)
 		}
 		silent.End()
-		if all := heard(10 * time.Second); len(all) != 0 || enter(nil) != nil { // taken anew
+		if all := heard(10 * time.Second); len(all) != 0 || enter(nil) != nil { // taken again
 			t.Errorf("a place that is free: %v", all)
 		}
 		first.Lapse()

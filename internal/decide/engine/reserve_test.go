@@ -51,7 +51,7 @@ func left(t *testing.T, e *engine.Engine, path, rule string, seconds float64) in
 }
 
 // TestLeaseTokens: a token ends its lease on either node, once, and a rate that
-// is charged beside it stays so.
+// is charged next to it stays so.
 func TestLeaseTokens(t *testing.T) {
 	nodes := twoNodes(t)
 	ctx := t.Context()
@@ -245,7 +245,7 @@ func settle(t *testing.T, node *engine.Engine, rng *rand.Rand, now float64, o *o
 }
 
 // TestHold: places are kept for as long as a request takes, and free when it
-// ends; what was lost meanwhile is taken anew if there is a place.
+// ends; what was lost is taken again if a slot is free.
 func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -281,7 +281,7 @@ func TestHold(t *testing.T) {
 		if _, err := store.Take(t.Context(), reset); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(11 * time.Second) // it has been renewed, that is, taken anew
+		time.Sleep(11 * time.Second) // it has been renewed, that is, taken again
 		if _, ok := enter("bob"); !ok {
 			t.Error("a second of two")
 		}

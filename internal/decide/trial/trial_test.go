@@ -148,7 +148,7 @@ func TestTimesOfReading(t *testing.T) {
 	}
 }
 
-// decisions has users ask n times each under live rules, beside a candidate if there
+// decisions has users ask n times each under live rules, next to a candidate if there
 // is one, and returns a letter for each answer and what is left.
 func decisions(t *testing.T, live string, at time.Time, n int, options ...engine.Option) string {
 	t.Helper()
@@ -169,7 +169,7 @@ func decisions(t *testing.T, live string, at time.Time, n int, options ...engine
 	return out.String()
 }
 
-// A candidate decides beside the live rules and takes nothing from them; what it would
+// A candidate decides next to the live rules and takes nothing from them; what it would
 // change is what two engines, each for itself, differ in.
 func TestCandidateTakesNothing(t *testing.T) {
 	t.Parallel()
@@ -207,7 +207,7 @@ func TestCandidateTakesNothing(t *testing.T) {
 	}
 }
 
-// A comparison begins anew with other live rules, or when somebody says so.
+// A comparison restarts with other live rules, or on request.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
