@@ -46,7 +46,7 @@ func inFile(t *testing.T) set {
 func TestQueueNeedsAPlace(t *testing.T) {
 	f := newFixture(t, queueRulesText, http.NotFoundHandler())
 	err := f.Start(context.Background())
-	if source, ok := errors.AsType[*config.SourceError](err); !ok || source.Source != "queue.path" || !strings.Contains(source.Message, `the rule "orders" queues requests`) {
+	if source, ok := errors.AsType[*config.SourceError](err); !ok || source.Source != "queue.path" || !strings.Contains(source.Message, `rule "orders" queues requests`) {
 		t.Errorf("%v", err)
 	}
 	f = run(t, "domain: api\nlimits: [{name: a, rate: 1/minute}]\n", http.NotFoundHandler())
