@@ -2,8 +2,8 @@
 //
 //	go run ./examples/backend
 //
-// It answers every request, says which it has had at /seen, and counts tokens at
-// /v1/chat as a language model's server does. An order of "bad" breaks it.
+// It answers every request, lists the requests at /seen, and counts tokens at
+// /v1/chat like a language model. A body of "bad" gets a 500.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	address := flag.String("listen", "127.0.0.1:9000", "where to listen")
+	address := flag.String("listen", "127.0.0.1:9000", "address to listen on")
 	flag.Parse()
 	if err := serve(*address); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -38,7 +38,7 @@ func serve(address string) error {
 	return server.Serve(listener)
 }
 
-// backend remembers what it was asked.
+// backend remembers its requests.
 type backend struct {
 	mu   sync.Mutex
 	seen []string
@@ -59,7 +59,7 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.mu.Unlock()
 	switch {
 	case r.URL.Path == "/v1/chat":
-		// A token for every byte of the question.
+		// One token per byte of the question.
 		w.Header().Set("X-Tokens-Used", strconv.Itoa(len(body)))
 		_, _ = fmt.Fprintln(w, `{"answer":"42"}`)
 	case string(body) == "bad":
@@ -70,7 +70,7 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tell answers what was asked, a request a line.
+// tell lists the requests, one per line.
 func (b *backend) tell(w io.Writer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,7 +4,7 @@
 //	go run . --listen 127.0.0.1:8090
 //	curl -i http://127.0.0.1:8090/articles/1
 //
-// It is a module of its own, so that nobody else depends on chi.
+// It is a separate module, so that other programs do not depend on chi.
 package main
 
 import (
@@ -35,8 +35,8 @@ func main() {
 	}
 }
 
-// routes limits everybody to 60 requests a minute, and each article to two a
-// second on top, which chi's own parameters tell apart.
+// routes limits each client to 60 requests a minute, and each article, by chi's URL
+// parameter, to two a second.
 func routes(limiter *headgate.Limiter) http.Handler {
 	router := chi.NewRouter()
 	router.Use(httplimit.New(limiter, headgate.PerMinute(60)))

@@ -1,5 +1,5 @@
-// Command grpc asks Headgate over gRPC: it reserves what a call of a language
-// model may take, makes the call, and commits what it took.
+// Command grpc uses Headgate over gRPC: it reserves the estimated cost of a call to a
+// language model, makes the call, and commits the actual cost.
 //
 //	headgate serve --config examples/grpc/headgate.yaml &
 //	go run ./examples/grpc
@@ -30,10 +30,10 @@ func main() {
 	}
 }
 
-// estimate is what a call takes at most.
+// estimate is the highest cost of a call.
 const estimate = 500
 
-// ask makes one call of the model, if it may be made.
+// ask calls the model once, if the limit allows it.
 func ask(ctx context.Context, limiter headgatev1.LimiterClient, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -56,7 +56,7 @@ func ask(ctx context.Context, limiter headgatev1.LimiterClient, out io.Writer) e
 		_, cancelErr := limiter.Cancel(ctx, &headgatev1.CancelRequest{Reservation: reserved.GetReservation()})
 		return errors.Join(err, cancelErr)
 	}
-	// However often this is tried, it counts once.
+	// Retries count once.
 	settled, err := limiter.Commit(ctx, &headgatev1.CommitRequest{Reservation: reserved.GetReservation(), Cost: &took})
 	if err != nil {
 		return err
@@ -65,5 +65,5 @@ func ask(ctx context.Context, limiter headgatev1.LimiterClient, out io.Writer) e
 	return nil
 }
 
-// callModel stands for the call, and returns how many tokens it has taken.
+// callModel stands for the call and returns its cost in tokens.
 func callModel() (int64, error) { return 312, nil }
