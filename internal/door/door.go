@@ -1,12 +1,11 @@
-// Package door is the kit of the doors: what the process knows of each, what
-// each gets from the process, and what they have in common.
+// Package door is what all doors have in common: what the process knows of each, what
+// each gets from the process, and shared helpers.
 //
-// A door is a protocol that callers ask in. Its folder has the protocol and a
-// function Door that returns what is here called a Door: facts that the process
-// goes by, such as whether it may be refused when memory is short, and how it is
-// opened. The process has a list of them and knows nothing else: it opens their
-// listeners, puts bounds and encryption around them, and serves, drains and
-// measures all alike.
+// A door is a protocol with its listener. Its package has a function Door that returns
+// a [Door]: facts that the process uses, such as whether it may be refused when memory
+// is short, and how it is opened. The process only knows their list: it opens their
+// listeners, limits and encrypts connections, and serves, drains and measures all doors
+// in the same way.
 package door
 
 import (
@@ -44,46 +43,44 @@ type Door struct {
 	Open   func(*Process) (Server, error) // returns what serves it. Its addresses have been opened by then.
 }
 
-// Claim is file descriptors that a door wants.
+// Claim is a number of file descriptors that a door wants.
 type Claim struct {
 	Name   string // what metrics and log call them
 	Chosen int64  // how many the operator has asked for; 0 for the default
 }
 
-// Server serves a door. If it is a prometheus.Collector its metrics are among
-// those of the process.
+// Server serves a door. If it is a prometheus.Collector, the process registers its
+// metrics.
 type Server interface {
-	// Serve answers at l until Shutdown, and returns nil then.
+	// Serve answers on l until Shutdown, and then returns nil.
 	Serve(l net.Listener) error
-	// Shutdown lets requests finish until ctx is done, cuts off the rest, and
-	// returns the error of ctx if there were some. It may be called without
-	// Serve.
+	// Shutdown lets requests finish until ctx is done, then ends the rest and
+	// returns the error of ctx. It may be called without Serve.
 	Shutdown(ctx context.Context) error
 }
 
-// Drainer is a Server that has to know that Shutdown comes soon. No more
-// connections are accepted by then.
+// Drainer is a Server that must know that Shutdown comes soon. No more connections
+// are accepted by then.
 type Drainer interface{ Drain(ctx context.Context) }
 
-// HealthTeller is a Server that tells its callers whether the process is well.
+// HealthTeller is a Server that reports to its callers whether the process is healthy.
 type HealthTeller interface{ SetServing(yes bool) }
 
-// DescriptorUser is a Server that has file descriptors open which nobody else
-// counts.
+// DescriptorUser is a Server with open file descriptors that nothing else counts.
 type DescriptorUser interface{ Descriptors() int64 }
 
-// Reloader is a Server that reads files anew when it is asked to.
+// Reloader is a Server that can read its files again.
 type Reloader interface{ Reload() }
 
-// QueueSender is a Server that sends what waited in the queue.
+// QueueSender is a Server that sends queued requests.
 type QueueSender interface {
 	SetQueue(q *queue.Queue)
 	Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.Answer, error)
 	SettleDelivery(ctx context.Context, v *engine.Verdict, told queue.Answer, err error)
 }
 
-// CertificateError names the key of the file that is wrong, in a section of the
-// configuration.
+// CertificateError returns an error that names the setting of the wrong file in a
+// section of the configuration.
 func CertificateError(section string, err error) error {
 	source := section
 	if wrong, ok := errors.AsType[*certs.Error](err); ok {

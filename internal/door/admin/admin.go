@@ -1,10 +1,9 @@
-// Package admin is the door for operators: its API below /v1, the pages, and
-// the profiler.
+// Package admin is the door for operators: its API under /v1, the pages, and the
+// profiler.
 //
-// It can do and tell more than the other doors. Without a token it answers only
-// those who speak to it by a loopback name, so that a web page which makes a
-// browser on the same machine call it under a name of its own gets nowhere;
-// with a token, only those who know it.
+// It can do and show more than the other doors. Without a token it only answers
+// requests to a loopback name, so that a web page cannot use a browser on the same
+// machine to call it under its own name. With a token it requires the token.
 package admin
 
 import (

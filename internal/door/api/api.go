@@ -1,5 +1,5 @@
-// Package api is the door over HTTP: the HTTP API, Envoy's rate limit service in
-// JSON, and forward-auth.
+// Package api is the HTTP door: the HTTP API, Envoy's rate limit service in JSON, and
+// forward-auth.
 //
 // The contract is in docs/http-api.md.
 package api
@@ -77,7 +77,7 @@ func route(path string) (name string, traced bool) {
 	return "", true
 }
 
-// DefaultAddress is where the API listens if nobody says otherwise.
+// DefaultAddress is the default listening address of the API.
 const DefaultAddress = "127.0.0.1:8080"
 
 // Settings are those that no other door has.

@@ -1,7 +1,6 @@
-// Package forwardauth is the door for proxies that ask before they forward a
-// request: nginx with auth_request, Traefik with ForwardAuth, Caddy with
-// forward_auth, and whatever else speaks like one of them. They tell in header
-// fields what they were asked for, forward on 2xx and answer with a refusal.
+// Package forwardauth is for proxies that ask before they forward a request: nginx with
+// auth_request, Traefik with ForwardAuth, Caddy with forward_auth, and compatible ones.
+// They describe the request in header fields, forward it on 2xx, and pass on a refusal.
 //
 // The contract is in docs/forward-auth.md.
 package forwardauth

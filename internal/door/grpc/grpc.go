@@ -1,5 +1,5 @@
-// Package grpc is the door over gRPC: Envoy's rate limit service, and the API as
-// headgate.v1.Limiter, by one server.
+// Package grpc is the gRPC door: Envoy's rate limit service, and the API as
+// headgate.v1.Limiter, on one server.
 //
 // The contract is in docs/grpc.md.
 package grpc
@@ -61,7 +61,7 @@ func open(p *door.Process) *server {
 	return s
 }
 
-// DefaultAddress is where the door listens if nobody says otherwise.
+// DefaultAddress is the default listening address of gRPC.
 const DefaultAddress = "127.0.0.1:8081"
 
 // Settings are those that no other door has. What is 0 has its default.

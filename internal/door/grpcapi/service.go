@@ -1,6 +1,5 @@
-// Package grpcapi is headgate.v1.Limiter, the service of the gRPC door for
-// callers who want what the HTTP API tells: checks, batches, reservations and
-// leases. It serves beside the service that Envoy asks.
+// Package grpcapi is headgate.v1.Limiter, the HTTP API as a gRPC service: checks,
+// batches, reservations and leases. It is served next to Envoy's service.
 //
 // The contract is in api/headgate/v1/limiter.proto and docs/grpc.md.
 package grpcapi

@@ -1,6 +1,6 @@
-// Package grpcserver serves services over gRPC within bounds: what requests and
-// answers keep in memory, how long they take, how long a connection lasts. Beside
-// them it has the services of health and reflection.
+// Package grpcserver serves gRPC services with limits on the memory of requests and
+// answers, their duration, and the age of connections. It adds the health and reflection
+// services.
 package grpcserver
 
 import (

@@ -1,5 +1,5 @@
-// Package httpapi is the HTTP API: POST /v1/check asks whether a request may
-// pass, POST /v1/explain why, and /healthz and /readyz say how the process is.
+// Package httpapi is the HTTP API: POST /v1/check decides about a request, POST
+// /v1/explain says why, and /healthz and /readyz report the state of the process.
 //
 // The contract is in docs/http-api.md.
 package httpapi

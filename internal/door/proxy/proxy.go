@@ -1,6 +1,6 @@
-// Package proxy is the reverse proxy: it limits the requests to an upstream
-// that knows nothing of limits. Bodies stream in both directions, upgrades
-// (WebSocket) and server-sent events pass.
+// Package proxy is the reverse proxy: it limits the requests to an upstream that does
+// not know about limits. Bodies stream in both directions; upgrades (WebSocket) and
+// server-sent events pass.
 //
 // The contract is in docs/proxy.md.
 package proxy

@@ -1,11 +1,10 @@
-// Package resp is the door for clients of Redis: CL.THROTTLE answers as
-// redis-cell does, HG.CHECK asks the rules, and what client libraries say to a
-// server on their own (HELLO, AUTH, CLIENT, COMMAND …) is answered as Redis
-// answers it.
+// Package resp is the door for Redis clients: CL.THROTTLE is compatible with redis-cell,
+// HG.CHECK applies the rules, and commands that client libraries send on their own
+// (HELLO, AUTH, CLIENT, COMMAND …) are answered as in Redis.
 //
-// It speaks RESP2 and RESP3, in binary and in lines, and any number of commands
-// may be under way. The contract is in docs/redis-protocol.md; why the server
-// is our own in docs/decisions.
+// It speaks RESP2 and RESP3, binary and inline, with any number of pipelined commands.
+// The contract is in docs/redis-protocol.md. docs/decisions says why the server is our
+// own.
 package resp
 
 import (

@@ -3,9 +3,9 @@
 // form in JSON. Proxies that speak it (Envoy, Istio, Envoy Gateway, Contour,
 // Emissary) use it in place of envoyproxy/ratelimit.
 //
-// Messages are read and written here, by hand and without allocating for each
-// field, since a decision takes less time than protobuf's reflection. Package
-// go-control-plane says what they mean: tests hold the two together.
+// Messages are read and written by hand, without allocating for each field, since a
+// decision takes less time than protobuf's reflection. Tests compare them with package
+// go-control-plane.
 //
 // The contract is in docs/grpc.md.
 package rls

@@ -1,7 +1,6 @@
-// Package serving opens the doors of a process: it divides connections and memory
-// among them, puts bounds and encryption around their listeners, serves them, and
-// closes them so that no request is lost. It has their list and knows none of
-// them.
+// Package serving opens the doors of a process: it divides connections and memory among
+// them, limits and encrypts their listeners, serves them, and closes them without losing
+// requests. It only depends on their list, not on single doors.
 package serving
 
 import (
@@ -34,8 +33,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
-// Options are what Doors are made from. What is not said to be optional is
-// required.
+// Options are what Doors are made from. Fields are required unless they say otherwise.
 type Options struct {
 	Config *config.Config
 	// List are the doors that there are, in the order in which they are opened.

@@ -1,5 +1,5 @@
-// Package verdict is what doors do with a verdict of the engine: what they tell of
-// limits, how they answer a refusal, what they log.
+// Package verdict is what doors do with a verdict of the engine: which limits they
+// report, how they answer a refusal, and what they log.
 package verdict
 
 import (
