@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
-// The bounds on requests over HTTP, where nobody says otherwise.
+// The bounds on requests over HTTP, by default.
 const (
 	maxHeaderBytes = 64 << 10
 	maxStreams     = 250
@@ -23,7 +23,7 @@ const (
 // HTTPOptions are what doors over HTTP differ in.
 type HTTPOptions struct {
 	Handler     http.Handler
-	Write       time.Duration   // how long an answer may take, where nobody says otherwise; 0 means 20 s
+	Write       time.Duration   // how long an answer may take, by default; 0 means 20 s
 	Endless     bool            // requests may last for hours: no time-outs for reading and writing but configured ones
 	Cleartext   bool            // has HTTP/2 also without TLS
 	PassOptions bool            // gives OPTIONS * to the Handler like other requests

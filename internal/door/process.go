@@ -78,7 +78,7 @@ type Process struct {
 
 	Store     headgate.Store                  // keeps the counts of what has no rules
 	Tokens    client.Tokens                   // says who a client says it is; nil if no token is good
-	Domain    func() string                   // returns what Door.Domain said of the rules in force.
+	Domain    func() string                   // returns what Door.Domain said of the active rules.
 	Ready     func(context.Context) Readiness // says how the process is
 	Queue     func() *queue.Queue             // returns the queue, or nil as long as there is none
 	Telemetry *telemetry.Telemetry            // Telemetry traces; nil does nothing
@@ -153,7 +153,7 @@ type RulesState struct {
 	Domains  int       `json:"domains"`
 	Rules    int       `json:"rules"`
 	Files    int       `json:"files"`
-	LoadedAt time.Time `json:"loaded_at"` // when the rules in force were read
+	LoadedAt time.Time `json:"loaded_at"` // when the active rules were read
 	// Succeeded and Failed count the times that rules were read.
 	Succeeded uint64 `json:"loads_succeeded,omitempty"`
 	Failed    uint64 `json:"loads_failed,omitempty"`

@@ -35,7 +35,7 @@ import (
 type Options struct {
 	// Settings are those of the door.
 	Settings
-	Failures *token.Failures // counts wrong tokens; nil for nobody
+	Failures *token.Failures // counts wrong tokens; nil for none
 
 	Health  http.Handler // answers /healthz and /readyz: without a token what IsProbe tells, not details
 	IsProbe func(r *http.Request) bool
@@ -58,7 +58,7 @@ type Options struct {
 	// Process returns what only the process knows of its Status: Version,
 	// Started, Ready, Store and Doors.
 	Process func(ctx context.Context) Status
-	// Rules says where the rules in force are from (files, xds or built_in) and how reading them went.
+	// Rules says where the active rules are from (files, xds or built_in) and how reading them went.
 	Rules func() (source string, read follow.Reading)
 	// RollBack puts the rules from before the last reload in force again, and
 	// Accept those that were refused for what they lack.

@@ -30,7 +30,7 @@ type CandidateStatus struct {
 	WarmAt *time.Time `json:"warm_at"`
 	// Requests were compared. NotCompared were not: in a domain that the
 	// candidate has no rules for, answered without the store, or refused by a
-	// limit of what is under way.
+	// limit of what is in flight.
 	Requests     uint64 `json:"requests"`
 	Same         uint64 `json:"same"`
 	SameAllowed  uint64 `json:"same_allowed"`

@@ -28,10 +28,10 @@ func Door(offer func(*door.Process) Options) door.Door {
 	}
 }
 
-// DefaultAddress is where the door listens if nobody says otherwise.
+// DefaultAddress is where the door listens by default.
 const DefaultAddress = "127.0.0.1:6070"
 
-// Settings are those that no other door has.
+// Settings are the settings of this door only.
 type Settings struct {
 	Token config.Secret // what callers have to know; empty for no question
 	Pprof bool          // opens the profiler

@@ -282,7 +282,7 @@ func (k keys) override(c *keyCall) error {
 	return k.putEntry(c, was, &control.Entry{Kind: control.Limit, Rate: c.body.Rate, Burst: c.body.Burst})
 }
 
-// putEntry completes e and puts it in force.
+// putEntry completes e and activates it.
 func (k keys) putEntry(c *keyCall, was, e *control.Entry) error {
 	e.Domain, e.Rule, e.Scope, e.Key = c.domain, c.rule, c.scope, c.key
 	e.Until, e.Created, e.Reason, e.By = c.body.Until.UTC().Truncate(time.Millisecond), c.now.UTC(), c.body.Reason, c.by

@@ -80,7 +80,7 @@ func route(path string) (name string, traced bool) {
 // DefaultAddress is the default listening address of the API.
 const DefaultAddress = "127.0.0.1:8080"
 
-// Settings are those that no other door has.
+// Settings are the settings of this door only.
 type Settings struct {
 	Hosts   []string // names, besides those of this machine, that callers may come by
 	Explain Explain  // opens or closes POST /v1/explain; see [Explains]

@@ -64,7 +64,7 @@ func open(p *door.Process) *server {
 // DefaultAddress is the default listening address of gRPC.
 const DefaultAddress = "127.0.0.1:8081"
 
-// Settings are those that no other door has. What is 0 has its default.
+// Settings are the settings of this door only. What is 0 has its default.
 type Settings struct {
 	// MaxMessage is the size of the largest request in bytes, MaxStreams how many
 	// requests a connection may have in flight.

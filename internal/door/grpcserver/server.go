@@ -39,7 +39,7 @@ type Options struct {
 	Room        *answer.Room // bounds what large requests of Services that are not Own take; required if there are any
 	TLS         *tls.Config  // TLS, if not nil, encrypts connections
 	MaxMessage  int          // the size of the largest request in bytes
-	MaxStreams  uint32       // how many requests a connection may have under way
+	MaxStreams  uint32       // how many requests a connection may have in flight
 	// MaxBuffers is how many bytes the requests and answers of all connections
 	// may take: two messages of the largest size at least. Where that is not
 	// enough, the connection is closed that has kept most for long.
@@ -49,7 +49,7 @@ type Options struct {
 	// with one that takes longer are closed. Streams of health and reflection
 	// last for as long as they like; a connection may have a few.
 	ReadTimeout, WriteTimeout time.Duration
-	Logger                    *slog.Logger // hears of connections that are closed for that; nil for nobody
+	Logger                    *slog.Logger // hears of connections that are closed for that; nil for none
 	// MaxConnectionAge is after how long a connection is asked to close, give
 	// or take a tenth, so that load balances anew; MaxConnectionAgeGrace is how
 	// long it then may take. A negative age is no limit.
@@ -173,7 +173,7 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Shutdown says that it is unhealthy, takes no more requests and lets those
-// under way finish until ctx is done, whose error it returns if that cut some
+// in flight finish until ctx is done, whose error it returns if that cut some
 // off.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()

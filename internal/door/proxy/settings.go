@@ -15,10 +15,10 @@ import (
 	"github.com/headgate/headgate/internal/transport/certs"
 )
 
-// DefaultAddress is where the proxy listens if nobody says otherwise.
+// DefaultAddress is where the proxy listens by default.
 const DefaultAddress = "127.0.0.1:8000"
 
-// Settings are those that no other door has.
+// Settings are the settings of this door only.
 type Settings struct {
 	Domain string // that of its rules; if empty, the only one there is
 	// Upstream is where requests go, an URL of http, https, h2c (HTTP/2 without

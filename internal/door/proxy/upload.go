@@ -31,7 +31,7 @@ type upload struct {
 	deadline time.Time     // of the connection, as it was last set
 	timer    *time.Timer   // of HTTP/2, see arm
 	talking  bool          // the upstream answers: the client may pause
-	reading  bool          // a read is under way
+	reading  bool          // a read is in flight
 	stopped  chan struct{} // is closed when it is not any more
 	done     bool          // the request is over, and the connection may be another's
 	ended    bool          // all of the body has been read
@@ -223,7 +223,7 @@ func (u *upload) finish() {
 	}
 }
 
-// stop ends a read that is under way. Otherwise net/http does, takes our
+// stop ends a read that is in flight. Otherwise net/http does, takes our
 // deadline back with its own, and waits for the rest for ever.
 func (u *upload) stop() {
 	if !u.http1 || !u.reading || u.control.SetReadDeadline(time.Unix(1, 0)) != nil {

@@ -84,7 +84,7 @@ func (r *waitingRoom) stay(ctx context.Context, d time.Duration, now func() time
 }
 
 // Drain tells those who wait that this process stops: at until whatever is
-// still under way is cut off. Requests whose turn comes later give it up at
+// still in flight is cut off. Requests whose turn comes later give it up at
 // once and are answered; the others go on waiting. Further calls do nothing.
 func (p *Proxy) Drain(until time.Time) {
 	p.room.once.Do(func() {

@@ -158,7 +158,7 @@ func (c *conn) attribute(q *verdict.Check, name, value string) error {
 
 // verdict appends what HG.CHECK answers: allowed, rule, limit, remaining,
 // retry_after_ms, reset_after_ms, reason, delay_ms, action. In RESP2 it is an array of
-// the values. Where the request holds places under a limit of what is under way
+// the values. Where the request holds places under a limit of what is in flight
 // there is a tenth, lease, for HG.RELEASE. Times are rounded up. What is not known is null, and
 // retry_after_ms is -1 if the request can never pass.
 func (c *conn) verdict(ctx context.Context, v *engine.Verdict) {

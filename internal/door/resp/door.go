@@ -77,10 +77,10 @@ func (s *served) describe() {
 	})
 }
 
-// DefaultAddress is where the door listens if nobody says otherwise.
+// DefaultAddress is where the door listens by default.
 const DefaultAddress = "127.0.0.1:6380"
 
-// Settings are those that no other door has.
+// Settings are the settings of this door only.
 type Settings struct {
 	Password    config.Secret // what AUTH must give; empty for no question
 	IdleTimeout time.Duration // how long a connection may be silent between commands; 0 for as long as it likes

@@ -27,7 +27,7 @@ type Options struct {
 	TLS      *tls.Config // TLS, if not nil, encrypts connections
 
 	MaxConnections int                   // how many may be open at once
-	Failures       *token.Failures       // counts wrong passwords; nil for nobody
+	Failures       *token.Failures       // counts wrong passwords; nil for none
 	Misled         func(remote net.Addr) // hears of each connection that speaks HTTP, and is closed, if not nil
 	// Full, if not nil, reports whether there are not to be more connections than
 	// there are, but for the first [netbound.Spare], however much room there is:

@@ -239,7 +239,7 @@ func (s *Service) collector() prometheus.Collector {
 	return c
 }
 
-// Dump returns the handler of GET /rlconfig: the rules in force, one a line, as
+// Dump returns the handler of GET /rlconfig: the active rules, one a line, as
 // domain, name, limit and what is special about them, for people.
 func Dump(current func() *rules.Ruleset) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -101,7 +101,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, v *engine.Verdict, told answ
 	answer.Refuse(w, r, told)
 }
 
-// Lease returns the token of what v holds while its request is under way; empty
+// Lease returns the token of what v holds while its request is in flight; empty
 // if it holds nothing.
 func (a *Asker) Lease(ctx context.Context, v *engine.Verdict) string {
 	token, err := a.Engine.LeaseToken(ctx, v)
