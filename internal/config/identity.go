@@ -113,7 +113,7 @@ func keySecret(v string) (rules.KeySecret, error) {
 func words(values, known []string) ([]string, error) {
 	for i, v := range values {
 		if slices.Contains(values[:i], v) {
-			return nil, fmt.Errorf("%q is there twice", v)
+			return nil, fmt.Errorf("duplicate %q", v)
 		}
 		if !slices.Contains(known, v) {
 			return nil, fmt.Errorf("%q is not one of %s%s", v, strings.Join(known, ", "), nearest.DidYouMean(v, known))

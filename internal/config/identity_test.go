@@ -16,7 +16,7 @@ func TestWrongIdentity(t *testing.T) {
 	const trusted = "trusted_proxies: [10.0.0.0/8]\n"
 	rows := []struct{ file, want string }{
 		{trusted + "proxy_protocol: [proxy, apis]\n", `headgate.yaml:2:17: proxy_protocol: "apis" is not one of api, grpc, resp, admin, proxy, shared, did you mean "api"?`},
-		{trusted + "proxy_protocol: [api, api]\n", `headgate.yaml:2:17: proxy_protocol: "api" is there twice`},
+		{trusted + "proxy_protocol: [api, api]\n", `headgate.yaml:2:17: proxy_protocol: duplicate "api"`},
 		{trusted + "proxy_protocol_untrusted: ignor\n", `headgate.yaml:2:27: proxy_protocol_untrusted: "ignor" is not one of refuse, ignore, did you mean "ignore"?`},
 		{"proxy_protocol: [api]\n", "proxy_protocol: no peer is trusted"},
 		{trusted + "proxy_protocol: [proxy, admin]\n", "proxy_protocol: it lets other machines use the admin door, but there is no token"},

@@ -156,7 +156,7 @@ func pairs(list []string) (map[string]string, error) {
 			return nil, &hinted{fmt.Sprintf("entry %d is not name=value", i+1), "write name=value, or use a mapping of names to values in the file"}
 		}
 		if _, twice := all[name]; twice {
-			return nil, fmt.Errorf("%q is there twice", name)
+			return nil, fmt.Errorf("duplicate %q", name)
 		}
 		all[name] = value
 	}
