@@ -1,6 +1,5 @@
-// Package app wires everything into one process and runs it: New, Start,
-// Reload, Stop. It is the only package that sees every other, and a test can
-// run it in process.
+// Package app wires all packages into one process and runs it: New, Start, Reload,
+// Stop. Tests run it in process.
 package app
 
 import (
@@ -36,28 +35,28 @@ import (
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
-// Options are what an App is made from.
+// Options configure an App.
 type Options struct {
-	Config   *config.Config    // how to run. Required.
-	BuiltIn  []rulefile.Source // rules that are part of the binary. If there are any, no files are read or watched.
-	Version  string            // that of the binary, for those who ask
-	Logger   *slog.Logger      // hears of everything an operator should know. Required.
-	LogLevel *slog.LevelVar    // what the Logger goes by, if that may be changed while the App runs
-	// Clock: read once per request; nil means one that follows the machine's clocks and never goes back
+	Config   *config.Config    // the settings. Required.
+	BuiltIn  []rulefile.Source // rules in the binary; if set, no files are read or watched
+	Version  string            // version of the binary, to be shown
+	Logger   *slog.Logger      // receives all log lines. Required.
+	LogLevel *slog.LevelVar    // the Logger's level, if it may be changed while the App runs
+	// Clock is read once per request. Nil is one that follows the machine's clocks and never goes back.
 	Clock func() time.Time
-	// System: what that clock goes by, if Clock is nil: for tests that set the wall clock; zero is the machine's
+	// System has the clocks to follow if Clock is nil, for tests that set the wall clock; zero is the machine's.
 	System       steady.System
-	PollInterval time.Duration       // how often rule files are looked at if no change is reported; 0 means 30 s
-	Settle       time.Duration       // how long a rule file has to be quiet before it is read; 0 means 2 s
-	PollOnly     bool                // does without what the file system reports, as if it reported nothing
-	Backoff      xds.Backoff         // how long to wait before connecting anew to a control plane
-	Timeouts     door.Timeouts       // Timeouts bound how slow callers over HTTP may be
-	AdminMayMove bool                // opens the admin door on any free port of this machine if its default is taken
-	Descriptors  int                 // how many file descriptors there may be; 0 asks the system
-	Resources    []overload.Resource // what may run short, besides memory and descriptors
-	// Backend: served by this process in place of the proxy's upstream, if not nil: the quickstart's demo
+	PollInterval time.Duration       // how often rule files are checked without a report of a change; 0 is 30 s
+	Settle       time.Duration       // how long rule files must be unchanged before they are read; 0 is 2 s
+	PollOnly     bool                // ignores change reports of the file system
+	Backoff      xds.Backoff         // waits between connection attempts to a control plane
+	Timeouts     door.Timeouts       // limits on slow callers over HTTP
+	AdminMayMove bool                // uses any free port for the admin door if its default is taken
+	Descriptors  int                 // limit of file descriptors; 0 is the system's
+	Resources    []overload.Resource // limited resources, besides memory and descriptors
+	// Backend replaces the proxy's upstream, if not nil: for the quickstart's demo.
 	Backend http.Handler
-	Doors   []door.Door // further doors, besides those that are part of every Headgate
+	Doors   []door.Door // doors besides the built-in ones
 }
 
 // App is a running Headgate.
@@ -65,32 +64,32 @@ type App struct {
 	options  Options
 	log      *slog.Logger
 	clients  *client.Resolver
-	verifier *jwt.Verifier // nil if no token is good
+	verifier *jwt.Verifier // nil without settings for tokens
 
-	// Long-lived components: there from Start to Stop.
+	// Components that live from Start to Stop.
 	life    lifetime.Lifetime
 	store   *storing.Store
 	engine  *engine.Engine
 	control *control.Manager
 	doors   *serving.Doors
 	queue   *dispatch.Dispatcher
-	trial   *trial.Trial  // nil if no rules are tried
+	trial   *trial.Trial  // nil without a candidate
 	plane   *xds.Client   // nil if rules come from files
-	clock   *steady.Clock // nil if the caller gave one of its own
+	clock   *steady.Clock // nil if Options.Clock is set
 
-	// What operators see.
-	started   time.Time // as the App's clock has it
+	// For operators.
+	started   time.Time // by Options.Clock
 	began     time.Time // on the monotonic clock
 	registry  *prometheus.Registry
 	metrics   *metrics.Observer
 	telemetry *telemetry.Telemetry // nil if nothing is sent
-	opened    atomic.Bool          // all that there are metrics of is there
+	opened    atomic.Bool          // all that the metrics are about exists
 	otlp      *telemetry.Options
 	events    *metrics.Stream
 	live      *metrics.Live
 	keys      *metrics.KeyView
 
-	// Swapped as a whole on every reload.
+	// Replaced as a whole by every reload.
 	state     atomic.Pointer[rulesState]
 	reloading sync.Mutex
 	seen      [32]byte // the fingerprint of the files of the last attempt
@@ -101,7 +100,7 @@ type App struct {
 }
 
 // New reads the rules and checks everything that can be checked before a door
-// is opened. The error is a diagnostic.Problems if a rule file is wrong.
+// opens. The error is a diagnostic.Problems if a rule file is wrong.
 func New(options Options) (_ *App, err error) {
 	defer func() { err = options.Config.Locate(err) }()
 	if options.PollInterval <= 0 {
@@ -111,7 +110,7 @@ func New(options Options) (_ *App, err error) {
 		options.Settle = follow.DefaultSettle
 	}
 	if options.LogLevel == nil {
-		options.LogLevel = new(slog.LevelVar) // that nobody reads
+		options.LogLevel = new(slog.LevelVar) // unused
 	}
 	a := &App{options: options, log: options.Logger}
 	if a.options.Clock == nil {
@@ -158,9 +157,9 @@ func New(options Options) (_ *App, err error) {
 	return a, nil
 }
 
-// Start opens the doors and begins to serve. The addresses come first, so that
-// one that is taken stops everything before anything has happened; the error
-// is then a *serving.ListenError. After an error there is nothing to stop.
+// Start opens the doors and serves. It listens first, so that an address that is
+// taken fails before anything else happens, with a *serving.ListenError. After an
+// error there is nothing to stop.
 func (a *App) Start(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -214,7 +213,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 	return nil
 }
 
-// process is what all doors get from the App.
+// process returns what all doors get from the App.
 func (a *App) process() door.Process {
 	return door.Process{
 		Version: a.options.Version, Timeouts: a.options.Timeouts, Asker: verdict.Asker{Engine: a.engine}, Store: a.store.Counts, Tokens: a.tokens(),
@@ -222,7 +221,7 @@ func (a *App) process() door.Process {
 	}
 }
 
-// warnOfConfig says what in the configuration somebody should look at.
+// warnOfConfig logs warnings about the configuration.
 func (a *App) warnOfConfig() {
 	c := a.options.Config
 	for _, exposed := range c.Exposed() {
@@ -236,8 +235,7 @@ func (a *App) warnOfConfig() {
 	}
 }
 
-// openEngine opens the engine, and what it needs: where counts are kept, and what
-// sees its decisions.
+// openEngine opens the engine with its store and observers.
 func (a *App) openEngine(ctx context.Context) error {
 	if err := a.openTelemetry(ctx); err != nil {
 		return err
@@ -264,15 +262,15 @@ func (a *App) openEngine(ctx context.Context) error {
 	return nil
 }
 
-// warnOfNone says so if there are no rules.
+// warnOfNone warns if there are no rules.
 func (a *App) warnOfNone(stats rules.Stats, hint string) {
 	if stats.Rules == 0 {
 		a.log.Warn("no rules: all requests are allowed", "hint", hint)
 	}
 }
 
-// Addr returns the address that a door listens on, such as api or proxy, or an
-// empty string if it is closed.
+// Addr returns the address of a door, such as api or proxy, or an empty string if
+// it is closed.
 func (a *App) Addr(door string) (address string) {
 	a.doors.Addresses(func(name, at string) {
 		if name == door {
@@ -282,32 +280,30 @@ func (a *App) Addr(door string) (address string) {
 	return address
 }
 
-// Failed is told when a door breaks down by itself. The App should then be
-// stopped.
+// Failed receives an error when a door fails. The App should then be stopped.
 func (a *App) Failed() <-chan error { return a.doors.Failed() }
 
-// Stop drains: /readyz says no, the doors close, requests in flight are
-// finished, as long as the configuration allows, and the counts are saved.
-// Requests that have not ended by then, and upgraded connections, are cut off.
-// The error is about what could not be saved or finished. When ctx is done the
-// delay before draining ends.
+// Stop drains: /readyz fails, the doors close, in-flight requests finish within
+// the configured time, and counts are saved. Requests that take longer and
+// upgraded connections are cut off. The error says what could not be saved or
+// finished. The delay before draining ends early when ctx is done.
 func (a *App) Stop(ctx context.Context) error {
 	a.stopOnce.Do(func() {
 		if !a.opened.Load() {
-			return // there is nothing to stop
+			return // nothing to stop
 		}
 		a.draining.Store(true)
 		a.log.Info("draining")
 		a.doors.SetServing(false)
 		a.linger(ctx)
-		a.live.Close() // else the admin door could not close
+		a.live.Close() // otherwise the admin door could not close
 		a.events.Close()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(a.options.Config.ShutdownTimeout, time.Millisecond))
 		defer cancel()
 		a.queue.Drain()
 		err := a.doors.Close(ctx)
 		a.stopErr = errors.Join(err, a.queue.Close(ctx), a.store.SaveLast())
-		if a.stopErr == nil { // else something may have been counted after the snapshot
+		if a.stopErr == nil { // otherwise requests may have been counted after the snapshot
 			a.stopErr = a.store.SaveSecret()
 		}
 		a.flushTelemetry(ctx)
@@ -317,7 +313,7 @@ func (a *App) Stop(ctx context.Context) error {
 	return a.stopErr
 }
 
-// linger goes on as before for a while, if so configured.
+// linger keeps serving for the configured delay.
 func (a *App) linger(ctx context.Context) {
 	if a.options.Config.ShutdownDelay <= 0 {
 		return

@@ -15,19 +15,19 @@ import (
 //go:embed quickstart.yaml
 var quickstartRules []byte
 
-// Quickstart makes o an App that needs nothing: rules from the binary, and a
-// small backend behind the proxy. It changes o.Config.
+// Quickstart adds to o rules from the binary and a demo backend behind the proxy. It
+// changes o.Config.
 func Quickstart(o Options) Options {
 	o.BuiltIn = []rulefile.Source{{Name: "quickstart.yaml", Data: quickstartRules}}
 	o.Backend = http.HandlerFunc(demo)
 	o.Config.Rules = nil
 	c := config.Own[proxy.Settings](o.Config)
-	c.Upstream = &url.URL{Scheme: "http", Host: "localhost"} // the backend in its place
+	c.Upstream = &url.URL{Scheme: "http", Host: "localhost"} // replaced by Backend
 	c.Domain = cmp.Or(c.Domain, "api")
 	return o
 }
 
-// QuickstartRules returns the rules of the quickstart, for people to read.
+// QuickstartRules returns the rule file of the quickstart.
 func QuickstartRules() string { return string(quickstartRules) }
 
 // demo is the backend of the quickstart.

@@ -21,8 +21,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
-// list are the doors that there are, in the order in which they are opened. A new
-// one is a line here.
+// list returns all doors, in the order in which they open. A new door is a line here.
 func (a *App) list() []door.Door {
 	return slices.Concat([]door.Door{
 		api.Door(),
@@ -34,7 +33,7 @@ func (a *App) list() []door.Door {
 	}, a.options.Doors)
 }
 
-// Sections are the settings that doors declare.
+// Sections returns the settings that doors declare.
 func Sections() []config.Section {
 	var sections []config.Section
 	for _, listed := range new(App).list() {
@@ -43,7 +42,7 @@ func Sections() []config.Section {
 	return sections
 }
 
-// adminOptions are what the admin door is made from.
+// adminOptions returns the options of the admin door.
 func (a *App) adminOptions(p *door.Process) admin.Options {
 	extra := func(h http.Handler) http.Handler { return door.Shedding(p.Sheds, overload.Extra, h) }
 	api := httpapi.New(httpapi.Options{
@@ -55,7 +54,7 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 		Others: map[string]http.Handler{
 			"GET /metrics":     a.metricsHandler(),
 			"GET /rlconfig":    rls.Dump(a.engine.Rules),
-			"POST /v1/explain": extra(api), // to operators, also where the API does not
+			"POST /v1/explain": extra(api), // for operators, even if the API does not serve it
 		},
 		Engine: a.engine, Store: p.Store, Control: a.control, Clients: a.clients, Keys: a.keys, Metrics: a.metrics, Live: a.live,
 		Events: a.events, Queue: a.queue.Queue, Candidate: a.trial, Process: a.status, Rules: a.loaded, RollBack: a.rollBack,
@@ -67,11 +66,11 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 	return o
 }
 
-// newVerifier returns what verifies tokens, or nil if nothing is to.
+// newVerifier returns the verifier of tokens, or nil without settings for it.
 func (a *App) newVerifier() (*jwt.Verifier, error) {
 	c := &a.options.Config.JWT
 	if !c.Enabled() {
-		return nil, nil //nolint:nilnil // nothing is to
+		return nil, nil //nolint:nilnil // nothing to verify
 	}
 	v, err := jwt.New(jwt.Options{
 		Keys: c.Keys, SecretFile: c.SecretFile, Issuer: c.Issuer, Audience: c.Audience, Algorithms: c.Algorithms,
@@ -91,10 +90,10 @@ func (a *App) newVerifier() (*jwt.Verifier, error) {
 	return v, nil
 }
 
-// tokens returns what doors ask about tokens; nil if there is nothing to ask.
+// tokens returns the verifier for the doors; nil without settings for it.
 func (a *App) tokens() client.Tokens {
 	if a.verifier == nil {
-		return nil // and not an interface that holds nil
+		return nil // not an interface that holds nil
 	}
 	if a.clock == nil {
 		return a.verifier
@@ -102,8 +101,8 @@ func (a *App) tokens() client.Tokens {
 	return wallTokens{a.verifier, a.clock}
 }
 
-// wallTokens holds tokens against the wall clock, whatever the time is that
-// limits go by: others have written what is in them.
+// wallTokens verifies tokens by the wall clock instead of the limits' clock: other
+// machines have written the times in them.
 type wallTokens struct {
 	verifier *jwt.Verifier
 	clock    *steady.Clock

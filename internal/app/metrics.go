@@ -23,7 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/follow"
 )
 
-// openMetrics begins to count and returns what the engine has to know.
+// openMetrics starts counting and returns the option for the engine.
 func (a *App) openMetrics() engine.Option {
 	a.keys = admin.KeyView(a.options.Config)
 	a.events = metrics.NewStream(a.keys)
@@ -42,8 +42,7 @@ func (a *App) openMetrics() engine.Option {
 	return engine.WithObserver(a.telemetry.Observer(a.metrics))
 }
 
-// warnOfLacking says that a rule counts everybody together, for want of what it
-// counts by.
+// warnOfLacking warns that all requests lack the rule's key and share one count.
 func (a *App) warnOfLacking(r *rules.Rule, parts uint64) {
 	var names []string
 	for i, k := range r.Key {
@@ -56,7 +55,7 @@ func (a *App) warnOfLacking(r *rules.Rule, parts uint64) {
 		"hint", "check the attribute's name, or skip requests without it: key_missing: skip")
 }
 
-// elapsed is a clock that never jumps, for durations.
+// elapsed is a monotonic clock, for durations.
 func (a *App) elapsed() time.Duration { return time.Since(a.began) }
 
 // metricsHandler serves GET /metrics.
@@ -66,8 +65,7 @@ func (a *App) metricsHandler() http.Handler {
 	})
 }
 
-// selfCollector tells about the process: what it is, its rules, its store and
-// its doors.
+// selfCollector returns the metrics of the process: version, rules, store and doors.
 func (a *App) selfCollector() prometheus.Collector {
 	c := &metrics.Asked{}
 	build := c.Gauge("headgate_build_info", "Always 1, labelled with the versions of Headgate and of Go.", "version", "goversion")
@@ -85,7 +83,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	return c
 }
 
-// openLive begins to tell live views what happens.
+// openLive starts feeding the live views.
 func (a *App) openLive() {
 	a.live = metrics.NewLive(a.metrics, a.options.Clock, func() metrics.StoreTick {
 		s := a.store.Status()
@@ -94,8 +92,7 @@ func (a *App) openLive() {
 	a.life.Every(metrics.TickEvery, a.live.Tick)
 }
 
-// reloadMetrics tells how reloading goes, and whether the rules in force are those
-// of the files.
+// reloadMetrics adds metrics about reloads and the active rules.
 func (a *App) reloadMetrics(c *metrics.Asked) {
 	reloads := c.Counter("headgate_reloads_total", "Times the rules were read, including the first time, by result.", "result")
 	at := c.Gauge("headgate_reload_last_success_timestamp_seconds", "Time when the active rules were read, in seconds since the Unix epoch.")
@@ -130,7 +127,7 @@ func (a *App) readiness(ctx context.Context) door.Readiness {
 	return r
 }
 
-// status is what only the process knows of its status.
+// status returns the part of the status that the process knows.
 func (a *App) status(ctx context.Context) admin.Status {
 	ready := a.readiness(ctx)
 	s := admin.Status{
@@ -143,7 +140,7 @@ func (a *App) status(ctx context.Context) admin.Status {
 	return s
 }
 
-// loaded says which rules are in force, for operators.
+// loaded returns the active rules and their source, for operators.
 func (a *App) loaded() (source string, read follow.Reading) {
 	source = string(cmp.Or(a.options.Config.RulesFrom, config.FromFiles))
 	if len(a.options.BuiltIn) > 0 {
@@ -154,14 +151,14 @@ func (a *App) loaded() (source string, read follow.Reading) {
 
 func versionOf(v string) string { return cmp.Or(v, "unknown") }
 
-// lookAtClock is how often the clock is held against the wall clock, which it
-// differs from noticeably by tellFrom.
+// lookAtClock is how often the clock is compared with the wall clock; differences
+// from tellFrom on are logged.
 const (
 	lookAtClock = time.Second
 	tellFrom    = time.Second
 )
 
-// watchClock logs when the wall clock is set, and what becomes of that.
+// watchClock logs changes of the wall clock, and how the clock follows them.
 func (a *App) watchClock() {
 	if a.clock == nil {
 		return
@@ -204,7 +201,7 @@ func (a *App) tellDifference(d time.Duration) {
 	}
 }
 
-// clockMetrics tells how the clock stands to the wall clock.
+// clockMetrics adds metrics about the difference to the wall clock.
 func (a *App) clockMetrics(c *metrics.Asked) {
 	difference := c.Gauge("headgate_clock_difference_seconds", "Wall clock minus the clock that limits use, in seconds.")
 	steps := c.Counter("headgate_clock_steps_total", "Times the clock that limits use jumped forward to a wall clock that stayed ahead.")

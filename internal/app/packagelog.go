@@ -10,17 +10,14 @@ import (
 	"google.golang.org/grpc/grpclog"
 )
 
-// LogPackages sends what the packages of gRPC say to the default logger of slog
-// instead of raw to standard error, at level debug, as those of HTTP: what
-// strangers send is mostly what it is about. It is for the main program, before
-// anything else.
+// LogPackages sends the log of gRPC to slog's default logger instead of standard
+// error, at level debug, since most of it is about what untrusted clients send. The
+// main program calls it first.
 //
-// Package log, by which net/http tells of odd upstreams, follows from
-// slog.SetDefault.
+// Package log, which net/http uses, is redirected by slog.SetDefault.
 func LogPackages() { grpclog.SetLoggerV2(packageLog{}) }
 
-// packageLog is a logger of gRPC. What is only of interest to those who debug
-// gRPC is left out.
+// packageLog is gRPC's logger. It drops messages at info level.
 type packageLog struct{}
 
 func (packageLog) say(text string) {
@@ -45,5 +42,5 @@ func (l packageLog) Fatal(args ...any)            { l.fail(fmt.Sprint(args...)) 
 func (l packageLog) Fatalln(args ...any)          { l.fail(fmt.Sprintln(args...)) }
 func (l packageLog) Fatalf(f string, args ...any) { l.fail(fmt.Sprintf(f, args...)) }
 
-// V reports whether what is this verbose is wanted.
+// V reports whether verbose messages are logged.
 func (packageLog) V(int) bool { return slog.Default().Enabled(context.Background(), slog.LevelDebug) }

@@ -13,15 +13,15 @@ import (
 	"github.com/headgate/headgate/internal/transport/certs"
 )
 
-// rulesState is which rules are in force and how the last reload went. It is
-// never changed, only replaced.
+// rulesState holds the active rules and the result of the last reload. It is never
+// changed, only replaced.
 type rulesState struct {
 	follow.Reading
 
-	domains map[string]string // of doors whose callers name none
-	waiting bool              // for the first rules of a control plane
+	domains map[string]string // by door, for callers that name none
+	waiting bool              // for the first rules from a control plane
 
-	before, held *rules.Ruleset // in force before these, and kept from it by the guard; nil if there is none
+	before, held *rules.Ruleset // the previous rules, and those refused by the guard; nil if none
 	rolledBack   bool
 }
 
@@ -37,14 +37,11 @@ func (a *App) load() (*rules.Ruleset, error) {
 	return rs, nil
 }
 
-// Reload reads the rule files again and puts them in force. Everything that
-// can fail comes before the one pointer that is swapped, so after an error the
-// running rules are what they were. Counts survive.
+// Reload reads the rule files again and activates them. After an error the running
+// rules are unchanged. Counts survive.
 //
-// Certificates and the candidate are read again too; one that is wrong leaves
-// the old one in use.
-//
-// Rules of a control plane come by themselves; for them it does nothing.
+// Certificates and the candidate are read again too; after an error the old ones
+// stay in use. With a control plane, rules are not read.
 func (a *App) Reload() error {
 	a.doors.Reload()
 	if a.trial != nil {
@@ -60,7 +57,7 @@ func (a *App) Reload() error {
 	return a.reload()
 }
 
-// reload needs a.reloading to be held.
+// reload reads the rule files. a.reloading must be held.
 func (a *App) reload() error {
 	rs, err := a.load()
 	if err == nil {
@@ -69,9 +66,9 @@ func (a *App) reload() error {
 	return a.swap(rs, err)
 }
 
-// vanished is the error that there are no rule files any more. A volume that
-// is not mounted looks like an empty folder, and a control plane that has just
-// been restarted may have nothing yet, which is no reason to lift all limits.
+// vanished returns an error if all rule files are gone. An unmounted volume looks
+// like an empty folder, and a control plane that was just restarted may have no
+// rules yet: neither may remove all limits.
 func (a *App) vanished(rs *rules.Ruleset) error {
 	if rs.Stats().Files > 0 || a.state.Load().Rules.Stats().Files == 0 {
 		return nil
@@ -88,8 +85,8 @@ func (a *App) vanished(rs *rules.Ruleset) error {
 	}
 }
 
-// swap puts rs in force, unless err says what is wrong with it. It needs
-// a.reloading to be held.
+// swap activates rs, unless err is set or the guard refuses it. a.reloading must be
+// held.
 func (a *App) swap(rs *rules.Ruleset, err error) error {
 	if err == nil {
 		err = a.guardRules(rs)
@@ -100,8 +97,8 @@ func (a *App) swap(rs *rules.Ruleset, err error) error {
 	return a.enforce(rs, err)
 }
 
-// keepRules leaves the rules in force as they are and says why. held are those
-// that somebody may still accept.
+// keepRules keeps the active rules and logs why. held are rules that an operator
+// may still accept, or nil.
 func (a *App) keepRules(err error, held *rules.Ruleset) error {
 	next := *a.state.Load()
 	next.FailedAt, next.Failure, next.held = a.options.Clock(), err, held
@@ -111,8 +108,7 @@ func (a *App) keepRules(err error, held *rules.Ruleset) error {
 	return err
 }
 
-// enforce puts rs in force, however much smaller it is. It needs a.reloading to
-// be held.
+// enforce activates rs without asking the guard. a.reloading must be held.
 func (a *App) enforce(rs *rules.Ruleset, err error) error {
 	var domains map[string]string
 	if err == nil {
@@ -147,7 +143,7 @@ func (a *App) enforce(rs *rules.Ruleset, err error) error {
 	return nil
 }
 
-// restartTrial begins a new comparison with the candidate since the live rules have
+// restartTrial starts a new comparison with the candidate, as the live rules have
 // changed.
 func (a *App) restartTrial() {
 	switch {
@@ -159,7 +155,7 @@ func (a *App) restartTrial() {
 	}
 }
 
-// warn logs what is odd about the rules.
+// warn logs warnings about the rules.
 func (a *App) warn(rs *rules.Ruleset) {
 	for _, d := range rs.Warnings() {
 		a.log.Warn("rule warning", "at", d.Position(), "message", d.Message, "hint", d.Hint)
@@ -170,8 +166,7 @@ func (a *App) warn(rs *rules.Ruleset) {
 	a.warnOfPlainDigests(rs)
 }
 
-// warnOfPlainDigests warns, once a reading, of keys that are hashed without a
-// secret.
+// warnOfPlainDigests warns once per load if keys are hashed without a secret.
 func (a *App) warnOfPlainDigests(rs *rules.Ruleset) {
 	if a.options.Config.RuleOptions.KeySecret != "" {
 		return
@@ -188,8 +183,8 @@ func (a *App) warnOfPlainDigests(rs *rules.Ruleset) {
 // lastReading is how long the stop waits for rules that are being read.
 const lastReading = time.Second
 
-// watch reloads the rules, and the candidate, whenever their files change, until
-// the App stops.
+// watch reloads the rules and the candidate when their files change, until the App
+// stops.
 func (a *App) watch() {
 	if len(a.options.BuiltIn) == 0 && a.plane == nil {
 		a.watchFiles(a.options.Config.Rules, a.reloadIfChanged)
@@ -209,16 +204,16 @@ func (a *App) watchFiles(paths []string, changed func()) {
 	a.life.OnEnd(func() { stop(a.awaitReading) })
 }
 
-// filesOf are the files of rules.
+// filesOf returns the rule files below paths.
 func (a *App) filesOf(paths []string) follow.Files {
 	return follow.Files{Paths: paths, Options: a.options.Config.RuleOptions}
 }
 
-// fingerprint is that of the live rules.
+// fingerprint returns the fingerprint of the live rules' files.
 func (a *App) fingerprint() [32]byte { return a.filesOf(a.options.Config.Rules).Fingerprint() }
 
-// awaitReading waits until rules that are just being read have been, within
-// bounds: a file system may hang, and the counts have to be saved all the same.
+// awaitReading waits until a running load of rules has ended, but not for long: a
+// file system may hang, and the counts must still be saved.
 func (a *App) awaitReading(done <-chan struct{}) {
 	timer := time.NewTimer(lastReading)
 	defer timer.Stop()
@@ -229,8 +224,8 @@ func (a *App) awaitReading(done <-chan struct{}) {
 	}
 }
 
-// reloadIfChanged reloads if the files are not those of the last attempt,
-// whether that went well or not.
+// reloadIfChanged reloads if the files have changed since the last attempt, failed
+// or not.
 func (a *App) reloadIfChanged() {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
@@ -239,7 +234,7 @@ func (a *App) reloadIfChanged() {
 		return
 	}
 	a.seen = now
-	_ = a.reload() // it has been logged, and /readyz tells
+	_ = a.reload() // already logged, and shown by /readyz
 }
 
 // followsPlane reports whether rules come from a control plane.
@@ -264,7 +259,7 @@ func (a *App) newPlane() (*xds.Client, error) {
 	return client, nil
 }
 
-// applyPlane puts a snapshot in force, or leaves everything as it was.
+// applyPlane activates a snapshot of the control plane, or changes nothing.
 func (a *App) applyPlane(sources []rulefile.Source) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
@@ -283,7 +278,7 @@ func (a *App) applyPlane(sources []rulefile.Source) error {
 	a.warnOfNone(rs.Stats(), "the control plane sent none")
 	if first {
 		a.doors.SetServing(true)
-		if a.draining.Load() { // perhaps since just now
+		if a.draining.Load() { // it may have started just now
 			a.doors.SetServing(false)
 		}
 	}

@@ -8,18 +8,17 @@ import (
 	"time"
 )
 
-// secondThought is how long after the first a signal is no second one. A process
-// manager may send the same to a process and to its group.
+// secondThought is how long a further signal is ignored: a process manager may
+// signal a process and its group.
 const secondThought = time.Second
 
-// ErrForced is returned by Run when a second signal cut the draining short.
+// ErrForced is returned by Run when a second signal ends the draining.
 var ErrForced = errors.New("stopped immediately by a second signal, without draining")
 
-// Run starts the App and stops it on the first SIGINT or SIGTERM from signals,
-// or when a door breaks down. SIGHUP reloads the rules. A second signal while
-// draining, a second or more after the first, makes Run return ErrForced at
-// once; the caller should then exit.
-// started, if not nil, is called once all doors are open.
+// Run starts the App, and stops it on the first SIGINT or SIGTERM from signals, when
+// a door fails or when ctx is done. SIGHUP reloads the rules. A second signal while
+// draining, a second or more after the first, makes Run return ErrForced at once;
+// the caller should then exit. started, if not nil, is called when all doors are open.
 func (a *App) Run(ctx context.Context, signals <-chan os.Signal, started func()) error {
 	if err := a.Start(ctx); err != nil {
 		return err
@@ -31,14 +30,13 @@ func (a *App) Run(ctx context.Context, signals <-chan os.Signal, started func())
 	stopped := make(chan error, 1)
 	delay := ctx
 	if ctx.Err() != nil {
-		delay = context.WithoutCancel(ctx) // it was the reason to stop
+		delay = context.WithoutCancel(ctx) // ctx was the reason to stop
 	}
 	go func() { stopped <- a.Stop(delay) }()
 	return errors.Join(failure, awaitStop(stopped, signals))
 }
 
-// awaitStop waits for the end of the draining that has begun now, or for a second
-// signal, which cuts it short.
+// awaitStop waits for the end of draining or for a second signal.
 func awaitStop(stopped <-chan error, signals <-chan os.Signal) error {
 	begun := time.Now()
 	for {
@@ -53,14 +51,14 @@ func awaitStop(stopped <-chan error, signals <-chan os.Signal) error {
 	}
 }
 
-// attend reloads until it is time to stop. The error is why, if a door broke.
-// Reading files may hang; signals are heard meanwhile.
+// attend handles signals until it is time to stop. The error is set if a door
+// failed. Reloads run in the background, since reading files may hang.
 func (a *App) attend(ctx context.Context, signals <-chan os.Signal) error {
 	reloads, done := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(done)
 		for range reloads {
-			_ = a.Reload() // it has been logged, and /readyz tells
+			_ = a.Reload() // already logged, and shown by /readyz
 		}
 	}()
 	defer func() {
@@ -76,7 +74,7 @@ func (a *App) attend(ctx context.Context, signals <-chan os.Signal) error {
 			}
 			select {
 			case reloads <- struct{}{}:
-			default: // the one that is waiting will read what is there then
+			default: // a waiting reload will read the current files
 			}
 		case err := <-a.doors.Failed():
 			a.log.Error("door failed", "err", err)

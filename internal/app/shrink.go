@@ -9,14 +9,14 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// shrunkError says what rules would lose that the guard does not let go.
+// shrunkError is the error that the guard refused a reload.
 type shrunkError struct{ lost lostRules }
 
 func (e *shrunkError) Error() string {
 	return fmt.Sprintf("%s; reload.guard refused the reload (to apply it anyway: headgate rules accept)", &e.lost)
 }
 
-// lostRules is what new rules no longer have.
+// lostRules describes what a reload removes.
 type lostRules struct {
 	domains   []string
 	rules, of int
@@ -55,9 +55,9 @@ func lostFrom(before, after *rules.Ruleset) (l lostRules) {
 	return l
 }
 
-// guardRules warns if rs lacks a domain, or more than a share of the rules, that
-// are in force, and returns an error if such rules are to be refused. A file that
-// was cut off between two rules is a good one that has fewer.
+// guardRules warns, or returns an error if so configured, if rs lacks a domain or
+// more than a share of the active rules. A file that was cut off between two rules
+// is valid, and just has fewer.
 func (a *App) guardRules(rs *rules.Ruleset) error {
 	state, c := a.state.Load(), &a.options.Config.Reload
 	if state.waiting || c.Guard == config.GuardOff {
@@ -74,9 +74,8 @@ func (a *App) guardRules(rs *rules.Ruleset) error {
 	return nil
 }
 
-// rollBack puts the rules in force again that were before these. Done twice, it
-// is undone. Files that have not changed since are not read again until somebody
-// asks for it.
+// rollBack activates the previous rules again; a second call undoes it. Unchanged
+// files are not read again unless a reload is requested.
 func (a *App) rollBack() error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
@@ -94,7 +93,7 @@ func (a *App) rollBack() error {
 	return nil
 }
 
-// acceptRules puts the rules in force that the guard has refused last.
+// acceptRules activates the rules that the guard refused last.
 func (a *App) acceptRules() error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()

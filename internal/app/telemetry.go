@@ -13,12 +13,11 @@ import (
 	"github.com/headgate/headgate/internal/transport/certs"
 )
 
-// flushFor is how much of the time to stop may go into sending what is left of
-// traces and metrics: nobody waits longer for a collector that is not there.
+// flushFor limits the time for sending the remaining traces and metrics on shutdown.
 const flushFor = 3 * time.Second
 
-// telemetryOptions returns what is sent where by OTLP; nil for nothing. The
-// error is a *config.SourceError.
+// telemetryOptions returns the options of OTLP export, or nil if it is off. The error
+// is a *config.SourceError.
 func (a *App) telemetryOptions() (*telemetry.Options, error) {
 	c := &a.options.Config.Telemetry.OTLP
 	if !c.Enabled() {
@@ -51,8 +50,8 @@ func (a *App) telemetryOptions() (*telemetry.Options, error) {
 	return o, nil
 }
 
-// gather returns the metrics; none while Start is still opening what they are
-// about, for which a store may take longer than the interval.
+// gather returns the metrics, or none until Start has finished, which may take
+// longer than an interval.
 func (a *App) gather() ([]*dto.MetricFamily, error) {
 	if !a.opened.Load() {
 		return nil, nil
@@ -60,7 +59,7 @@ func (a *App) gather() ([]*dto.MetricFamily, error) {
 	return a.registry.Gather()
 }
 
-// openTelemetry begins to send. It does not wait for a collector.
+// openTelemetry starts exporting. It does not wait for a collector.
 func (a *App) openTelemetry(ctx context.Context) error {
 	if a.otlp == nil {
 		return nil
@@ -83,7 +82,7 @@ func (a *App) openTelemetry(ctx context.Context) error {
 	return nil
 }
 
-// flushTelemetry sends what is left.
+// flushTelemetry sends the remaining traces and metrics.
 func (a *App) flushTelemetry(ctx context.Context) {
 	if a.telemetry == nil {
 		return

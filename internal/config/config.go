@@ -1,8 +1,6 @@
-// Package config reads the settings of the process: from flags, the
-// environment (HEADGATE_…), a YAML file and defaults, in that order. It is the
-// only package that reads the environment.
-//
-// The keys are in docs/configuration.md.
+// Package config reads the settings of the process from flags, the environment
+// (HEADGATE_…), a YAML file and defaults, in that order. It is the only package that
+// reads the environment. docs/configuration.md lists the keys.
 package config
 
 import (
@@ -23,66 +21,63 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// Off closes a door when it stands in place of an address.
+// Off, in place of an address, closes a door.
 const Off = "off"
 
-// DefaultFile is the file that is read if it is there and no other is named.
+// DefaultFile is read if it exists and no other file is named.
 const DefaultFile = "headgate.yaml"
 
-// DefaultRules is the folder whose rules are used if it is there and no other
-// rules are named.
+// DefaultRules is the folder with rules that is used if it exists and no other rules
+// are named.
 const DefaultRules = "rules"
 
-// Config is how the process is to run. It is complete: what nobody set has its
-// default.
+// Config has all settings of the process, with defaults filled in.
 type Config struct {
-	// File is the file that was read, or empty; see [Config.Locate] for what it
-	// says where.
+	// File is the file that was read, or empty. [Config.Locate] finds settings in it.
 	File    string
 	places  map[string]place
 	doors   []*Door
-	Ignored []Ignored // variables of envoyproxy/ratelimit that are set and change nothing
-	// RulesFrom is where rules come from; RuleOptions how they are read. They
-	// hold the secret that parts of keys are hashed with, which is not to be
-	// shown.
+	Ignored []Ignored // variables of envoyproxy/ratelimit that are set but have no effect
+	// RulesFrom is where rules come from, RuleOptions how they are read. RuleOptions
+	// contains a secret and must not be shown.
 	RulesFrom   Origin
 	RuleOptions rulefile.Options
-	// Rules are files and folders of rules, XDS the control plane: one of the
-	// two is used.
+	// Rules are files and folders of rules, XDS is the control plane; one of the two
+	// is used.
 	Rules     []string
 	XDS       XDS
-	Candidate Candidate // rules that are tried beside these
-	Reload    Reload    // what is done about rules that disappear
+	Candidate Candidate // rules to compare with these
+	Reload    Reload    // how reloads that remove rules are handled
 	Store     Store     // where counts are kept
-	// Tokens are those of which callers of the API have to know one, over HTTP and
-	// gRPC; with none nobody is asked.
+	// Tokens are the tokens for the API over HTTP and gRPC. Callers must send one of
+	// them, unless there are none.
 	Tokens         []Secret
-	Envoy          Envoy                // what Envoy's rate limit service does
-	Queue          Queue                // where requests are kept that are sent later
-	TrustedProxies []netip.Prefix       // the peers whose word about the client is believed
-	ProxyProtocol  ProxyProtocol        // where the PROXY protocol is spoken
-	JWT            JWT                  // says which tokens are good
-	UnknownDomain  engine.UnknownDomain // what happens to requests in a domain without rules
+	Envoy          Envoy                // settings of Envoy's rate limit service
+	Queue          Queue                // where queued requests are kept
+	TrustedProxies []netip.Prefix       // peers that are trusted to name the client's address
+	ProxyProtocol  ProxyProtocol        // doors with the PROXY protocol
+	JWT            JWT                  // how tokens are verified
+	UnknownDomain  engine.UnknownDomain // the answer to requests in a domain without rules
 	Headers        answer.Dialect       // the dialect of the header fields
-	DecisionTime   bool                 // has the proxy and forward-auth tell when they decided
-	Overload       Overload             // when the process has too much to do
-	// Log is how the process logs, Metrics what it tells about itself.
+	DecisionTime   bool                 // adds the time of the decision at the proxy and forward-auth
+	Overload       Overload             // when load is shed
+	// Log and Metrics configure logs and /metrics.
 	Log       Log
 	Metrics   Metrics
-	Telemetry Telemetry      // what it sends about itself
-	Warnings  []*SourceError // about settings that work, but hardly as they were meant
-	// ShutdownDelay is how long a stopping process goes on as before while
-	// /readyz says no, so that load balancers have time to look away.
+	Telemetry Telemetry      // traces and metrics by OTLP
+	Warnings  []*SourceError // about settings that work, but probably not as intended
+	// ShutdownDelay is how long a stopping process keeps serving while /readyz fails,
+	// so that load balancers stop sending requests.
 	ShutdownDelay   time.Duration
-	ShutdownTimeout time.Duration // how long a stopping process waits for requests
-	// ShutdownIdle is how long a connection over HTTP/1 has to be idle before a
-	// stopping process closes it; 0 for no time.
+	ShutdownTimeout time.Duration // how long a stopping process waits for in-flight requests
+	// ShutdownIdle is how long an HTTP/1 connection must be idle before a stopping
+	// process closes it.
 	ShutdownIdle time.Duration
 }
 
 // Store is where counts are kept.
 type Store struct {
-	// Kind is which of the two is used.
+	// Kind selects one of the two.
 	Kind   Kind
 	Memory Memory
 	Redis  Redis
@@ -90,11 +85,10 @@ type Store struct {
 
 // Memory is the embedded store.
 type Memory struct {
-	MaxKeys, MaxBytes int64 // bound it; 0 leaves the store's default
-	// Snapshot is the file that counts are saved to and restored from; empty
-	// for none.
+	MaxKeys, MaxBytes int64 // limits; 0 is the store's default
+	// Snapshot is the file for saved counts; empty for none.
 	Snapshot         string
-	SnapshotInterval time.Duration // how often, besides at the end
+	SnapshotInterval time.Duration // how often to save, besides on shutdown
 }
 
 // Log is how the process logs.
@@ -114,33 +108,32 @@ const (
 	JSON      Format = "json"
 )
 
-// Sources say where settings come from.
+// Sources are where settings come from.
 type Sources struct {
-	// File is the file to read. If empty, it is the one that HEADGATE_CONFIG
-	// names, or DefaultFile if that is there.
+	// File is the file to read. If empty, HEADGATE_CONFIG names it, or it is
+	// DefaultFile, if that exists.
 	File   string
 	NoFile bool // reads no file at all
-	// Flags are settings by their key, such as listen.api. They win over all
-	// others.
+	// Flags are settings by key, such as listen.api. They win over all other sources.
 	Flags     map[string]string
-	FlagNames map[string]string // the flags of settings, by key, that are not named after it
-	Doors     []Section         // the settings that doors declare themselves
-	// EnvoyEnvironment understands the variables of envoyproxy/ratelimit too,
-	// as the variable [EnvoyEnvironment] does.
+	FlagNames map[string]string // names of flags, by key, if not derived from the key
+	Doors     []Section         // settings that doors declare
+	// EnvoyEnvironment also reads the variables of envoyproxy/ratelimit, as the
+	// variable [EnvoyEnvironment] does.
 	EnvoyEnvironment bool
-	Environment      func(name string) (string, bool) // finds a variable. Nil means that of the process.
-	// Environ lists all variables as name=value. Nil means those of the process,
-	// or none if Environment is not nil.
+	Environment      func(name string) (string, bool) // looks up a variable; nil uses the process's
+	// Environ lists all variables as name=value. Nil uses the process's, or none if
+	// Environment is set.
 	Environ func() []string
 }
 
-// Errors are all that is wrong with the settings, source by source.
+// Errors are all errors in the settings, source by source.
 type Errors []error
 
-// Error returns one line for each.
+// Error returns one line per error.
 func (e Errors) Error() string { return errors.Join(e...).Error() }
 
-// Unwrap returns them.
+// Unwrap returns the errors.
 func (e Errors) Unwrap() []error { return e }
 
 // add adds err, if it is one.
@@ -160,7 +153,7 @@ func (c *Config) warn(source, message, hint string) {
 	c.Warnings = append(c.Warnings, &SourceError{Source: source, Message: message, Hint: hint})
 }
 
-// lookup returns what finds a variable.
+// lookup returns the function that looks up variables.
 func (s *Sources) lookup() func(name string) (string, bool) {
 	if s.Environment == nil {
 		return os.LookupEnv
@@ -168,8 +161,8 @@ func (s *Sources) lookup() func(name string) (string, bool) {
 	return s.Environment
 }
 
-// Load reads the settings. The error is Errors: a [diagnostic.Problems] about the
-// file, and a *SourceError for each flag or variable that is wrong.
+// Load reads the settings. The error is Errors: a [diagnostic.Problems] for the file,
+// and a *SourceError for each wrong flag or variable.
 func Load(from Sources) (*Config, error) {
 	c := defaults(from.Doors)
 	environment := from.lookup()
@@ -226,7 +219,7 @@ func defaults(doors []Section) *Config {
 	return c
 }
 
-// finish fills in what depends on the place the process runs in.
+// finish fills in defaults that depend on the current folder.
 func (c *Config) finish() {
 	c.Telemetry.OTLP.settle()
 	if len(c.Rules) == 0 && c.RulesFrom != FromXDS {
@@ -239,13 +232,13 @@ func (c *Config) finish() {
 // SourceError is a wrong setting.
 type SourceError struct {
 	Source string // the flag or variable, or the setting's key
-	// File, Line and Column are where the configuration file says it, or empty.
+	// File, Line and Column are the position in the configuration file, if it is there.
 	File          string
 	Line, Column  int
-	Message, Hint string // Message says what is wrong, Hint what to do about it; the hint may be empty
+	Message, Hint string // Message says what is wrong, Hint what to do, or is empty
 }
 
-// Error returns the message after its source, and where it stands.
+// Error returns the position, if known, the source and the message.
 func (e *SourceError) Error() string {
 	if e.Line > 0 {
 		return fmt.Sprintf("%s:%d:%d: %s: %s", e.File, e.Line, e.Column, e.Source, e.Message)
@@ -253,7 +246,7 @@ func (e *SourceError) Error() string {
 	return e.Source + ": " + e.Message
 }
 
-// readAny applies the file that is named, or the one that is just there.
+// readAny applies the named file, or the default file if it exists.
 func (c *Config) readAny(from Sources, environment func(string) (string, bool)) error {
 	if from.NoFile {
 		return nil
@@ -289,7 +282,7 @@ func (c *Config) readFile(name string) error {
 	return nil
 }
 
-// maxFile is the size of the largest file that is read, in bytes.
+// maxFile is the maximum size of the file, in bytes.
 const maxFile = 1 << 20
 
 func readBounded(name string) ([]byte, error) {

@@ -10,14 +10,13 @@ import (
 	"time"
 )
 
-// DoorShared is the name of the port that several doors share. Others have only
-// theirs in the list of doors.
+// DoorShared is the name of the port that several doors share.
 const DoorShared = "shared"
 
-// UnixPrefix begins the address of a unix socket.
+// UnixPrefix starts the address of a unix socket.
 const UnixPrefix = "unix:"
 
-// SplitAddress returns the network and the address to listen on.
+// SplitAddress returns the network and address to listen on.
 func SplitAddress(address string) (network, rest string) {
 	if socket, ok := strings.CutPrefix(address, UnixPrefix); ok {
 		return "unix", socket
@@ -25,8 +24,7 @@ func SplitAddress(address string) (network, rest string) {
 	return "tcp", address
 }
 
-// IsLoopback reports whether what listens at host:port is reached from this
-// machine only.
+// IsLoopback reports whether host:port can be reached from this machine only.
 func IsLoopback(hostPort string) bool {
 	host, _, err := net.SplitHostPort(hostPort)
 	return err == nil && isLoopbackHost(host)
@@ -37,83 +35,78 @@ func isLoopbackHost(host string) bool {
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// Section is what a door declares of its settings: those that all doors have,
-// below its name, and its own.
+// Section declares the settings of a door: those that all doors have, and its own.
 type Section struct {
-	// Name is that of the door. Its address is listen.NAME, its other settings are
+	// Name is the door's name. Its address is listen.NAME, its other settings are
 	// NAME.tls, NAME.max_connections and so on.
 	Name string
-	// Key is the setting of its address, if not listen.NAME. Sockets says that the
-	// address may be unix:PATH.
+	// Key is the setting of its address, if not listen.NAME. Sockets allows unix:PATH.
 	Key     string
 	Sockets bool
-	Default string // where it listens if nobody says otherwise; Off closes it
-	// Needs is another setting without which it is closed, and Has reports whether
-	// that is set. Empty if there is none.
+	Default string // default address; Off closes it
+	// Needs is a setting without which the door is closed, and Has reports whether it
+	// is set. Empty if there is none.
 	Needs  string
 	Has    func(own any) bool
-	Shares bool // lets it be on the shared port, if it has no address of its own
-	// OverHTTP has it bounded as doors over HTTP are, and OnlyHTTP says that callers
-	// have no attributes but those of HTTP requests.
+	Shares bool // the door may be on the shared port, if it has no address
+	// OverHTTP adds the limits of HTTP doors. OnlyHTTP says that requests have no other
+	// attributes than those of HTTP.
 	OverHTTP, OnlyHTTP bool
-	// Public says that it is made to be reached by everybody, Operators that no
-	// request comes by it.
+	// Public says that the door is meant for untrusted clients, Operators that it takes
+	// no requests to be limited.
 	Public, Operators bool
-	// Own returns a struct for its own settings, with their defaults, and Settings
-	// are the keys that set them.
+	// Own returns a struct with the defaults of its own settings, Settings their keys.
 	Own      func() any
 	Settings []Setting
-	// Asks is the key of a setting by which callers have to say who they are, and
-	// Asked reports whether it is set. Empty if there is none.
+	// Asks is the key of the setting that authenticates callers, and Asked reports
+	// whether it is set. Empty if there is none.
 	Asks  string
 	Asked func(*Config) bool
-	Guard *Guarded // keeps it from being reached by others if nobody is asked; nil for a door that may be
-	// Check finds settings that make no sense together. Settle comes when there are
-	// none: it says what doors know of requests, and warns. Both may be nil.
+	Guard *Guarded // requires authentication if other machines can reach the door; nil if not required
+	// Check finds conflicting settings. Settle is called if there are none: it adapts
+	// the reading of rules, and warns. Both may be nil.
 	Check  func(*Config) Errors
 	Settle func(*Config)
 }
 
-// Guarded is what is told to operators who open a door to others, where nobody is
-// asked.
+// Guarded has the words of the error about a door that other machines can reach
+// without authentication.
 type Guarded struct {
-	// Secret is what callers would be asked for, such as a password, and Use what
-	// others could do, such as "use the Redis protocol".
+	// Secret is what authenticates callers, such as a password, and Use what others
+	// could do without it, such as "use the Redis protocol".
 	Secret, Use  string
-	Certificates bool // those of clients would do
+	Certificates bool // client certificates are enough
 }
 
-// Door is what a door has set, and where it listens.
+// Door has the settings of a door and its address.
 type Door struct {
 	Section
-	// Address is host:port, unix:PATH or Off; empty if it has none of its own.
+	// Address is host:port, unix:PATH or Off; empty for a door on the shared port.
 	Address string
 	TLS     TLS
-	HTTP    HTTP // the bounds; of a door that is not over HTTP only those of its connections are set
+	HTTP    HTTP // limits; a door that is not over HTTP has only those of connections
 
 	own any
 }
 
-// HTTP bounds what callers of a door over HTTP may do. What is 0 has the
-// default of the door.
+// HTTP has the limits of a door over HTTP. 0 is the door's default.
 type HTTP struct {
-	// MaxConnections is how many may be open at once, MaxPerClient how many of
-	// one client (negative: any number), MaxStreams how many requests one of
-	// HTTP/2 may have in flight.
+	// MaxConnections limits open connections, MaxPerClient those of one client
+	// (negative: no limit), MaxStreams the in-flight requests of an HTTP/2 connection.
 	MaxConnections, MaxPerClient, MaxStreams int64
-	MaxHeader                                int64 // how large the header of a request may be, in bytes
-	// HeaderTimeout is how long the header may take, ReadTimeout the whole
-	// request, WriteTimeout everything from there to the end of the answer,
-	// and IdleTimeout the time until the next request.
+	MaxHeader                                int64 // maximum size of a request's header, in bytes
+	// HeaderTimeout limits reading the header, ReadTimeout the whole request,
+	// WriteTimeout the time from there to the end of the answer, and IdleTimeout the
+	// time until the next request.
 	HeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 }
 
-// Open reports whether it is to be opened at an address of its own.
+// Open reports whether the door opens at its own address.
 func (d *Door) Open() bool {
 	return d.Address != "" && d.Address != Off && (d.Has == nil || d.Has(d.own))
 }
 
-// asks reports whether callers of a door have to say who they are.
+// asks reports whether callers of a door must authenticate.
 func (c *Config) asks(d *Door) bool { return d.Asked != nil && d.Asked(c) }
 
 // Closed returns a Config without defaults whose doors are all closed.
@@ -141,7 +134,7 @@ func (c *Config) Door(name string) *Door {
 	return &Door{Section: Section{Name: name}}
 }
 
-// Own returns the settings that a door has declared as a *T of its own.
+// Own returns the settings of type T that a door has declared.
 func Own[T any](c *Config) *T {
 	for _, d := range c.doors {
 		if own, ok := d.own.(*T); ok {
@@ -151,7 +144,7 @@ func Own[T any](c *Config) *T {
 	return nil
 }
 
-// settings are those that there are always, and those of doors.
+// settings returns the general settings and those of the doors.
 func (c *Config) settings() []Setting {
 	all := settings()
 	for _, d := range c.doors {
@@ -173,7 +166,7 @@ func (c *Config) settings() []Setting {
 	return all
 }
 
-// boundSettings are the bounds of the connections of a door.
+// boundSettings returns the limits on a door's connections.
 func boundSettings(door string) []Setting {
 	of := func(c *Config) *HTTP { return &c.Door(door).HTTP }
 	return []Setting{
@@ -187,7 +180,7 @@ func boundSettings(door string) []Setting {
 	}
 }
 
-// httpSettings are the bounds of a door over HTTP.
+// httpSettings returns the limits of a door over HTTP.
 func httpSettings(door string) []Setting {
 	of := func(c *Config) *HTTP { return &c.Door(door).HTTP }
 	return []Setting{
@@ -200,15 +193,14 @@ func httpSettings(door string) []Setting {
 	}
 }
 
-// OnShared reports whether a door is on the shared port: there is one, the door
-// may be there and has no address of its own.
+// OnShared reports whether a door is on the shared port: there is one, the door may
+// use it and has no address.
 func (c *Config) OnShared(name string) bool {
 	d := c.Door(name)
 	return c.Door(DoorShared).Open() && d.Shares && d.Address == ""
 }
 
-// Reached returns where a door is reached: the door itself, or the shared port that
-// it is on.
+// Reached returns the door itself, or the shared port that it is on.
 func (c *Config) Reached(name string) *Door {
 	if c.OnShared(name) {
 		name = DoorShared
@@ -216,8 +208,8 @@ func (c *Config) Reached(name string) *Door {
 	return c.Door(name)
 }
 
-// placeDoors gives those doors their default address that have none and are not
-// on the shared port.
+// placeDoors gives doors without an address their default, unless they are on the
+// shared port.
 func (c *Config) placeDoors() {
 	for _, d := range c.doors {
 		if !c.OnShared(d.Name) {
@@ -226,7 +218,7 @@ func (c *Config) placeDoors() {
 	}
 }
 
-// doorNames are the doors as proxy_protocol names them.
+// doorNames returns the names that proxy_protocol accepts.
 func (c *Config) doorNames() []string {
 	var names []string
 	for _, d := range c.doors {
@@ -237,7 +229,7 @@ func (c *Config) doorNames() []string {
 	return append(names, DoorShared)
 }
 
-// checkDoors finds doors that nobody may open like that.
+// checkDoors finds doors that must not open with these settings.
 func (c *Config) checkDoors() (errs Errors) {
 	for _, d := range c.doors {
 		errs = append(errs, c.checkGuard(d)...)
@@ -248,9 +240,8 @@ func (c *Config) checkDoors() (errs Errors) {
 	return errs
 }
 
-// checkGuard refuses to open a door to others that asks nobody who he is, since
-// only this machine reaches it; and to those whose connections a load balancer
-// forwards to it: that is what the header of the PROXY protocol says.
+// checkGuard returns an error for a guarded door without authentication that other
+// machines can reach, directly or through a load balancer with the PROXY protocol.
 func (c *Config) checkGuard(d *Door) (errs Errors) {
 	at := c.Reached(d.Name)
 	if d.Guard == nil || !at.Open() || c.asks(d) || d.Guard.Certificates && at.TLS.ClientCA != "" {
@@ -270,7 +261,7 @@ func (c *Config) checkGuard(d *Door) (errs Errors) {
 	return errs
 }
 
-// checkTLS finds TLS that is not whole, or that would have no effect.
+// checkTLS finds incomplete TLS settings and those without effect.
 func (c *Config) checkTLS() (errs Errors) {
 	for _, d := range c.doors {
 		if err := d.TLS.check(d.Name); err != nil {
@@ -288,15 +279,14 @@ func (c *Config) checkTLS() (errs Errors) {
 	return errs
 }
 
-// Exposure is what an operator should know about a door that other machines can
-// reach.
+// Exposure is a warning about a door that other machines can reach.
 type Exposure struct {
-	Door, Why, Hint string // Door is its name, Why what is wrong, and Hint what helps
-	Anybody         bool   // set if that is that nobody is asked
+	Door, Why, Hint string // Door is the door's name, Why the problem, Hint the fix
+	Anybody         bool   // any client can use the door
 }
 
-// Exposed returns the doors that other machines can reach without TLS, or where
-// nobody is asked who he is.
+// Exposed returns the doors that other machines can reach without TLS or without
+// authentication.
 func (c *Config) Exposed() []Exposure {
 	var all []Exposure
 	for _, d := range c.doors {
@@ -318,10 +308,9 @@ func (c *Config) Exposed() []Exposure {
 	return all
 }
 
-// settleDoors tells those who read rules what the requests at the doors have: only
-// what HTTP requests have, if none comes by a door that has more. Claims are known
-// to the proxy and to forward-auth, which asks on behalf of a trusted proxy, if
-// tokens are verified; to other callers anyway.
+// settleDoors sets in RuleOptions which attributes requests can have: only those of
+// HTTP if all open doors are over HTTP. The proxy and forward-auth know claims only
+// if tokens are verified; other callers can always send them.
 func (c *Config) settleDoors() {
 	onlyHTTP := slices.ContainsFunc(c.doors, func(d *Door) bool { return d.OnlyHTTP && d.Open() })
 	others := slices.ContainsFunc(c.doors, func(d *Door) bool { return !d.OnlyHTTP && !d.Operators && d.Open() })

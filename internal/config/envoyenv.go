@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// EnvoyEnvironment is the variable that makes Load understand those of
-// envoyproxy/ratelimit too, so that its manifests go on working. They are
-// weaker than HEADGATE_… and stronger than the file. docs/envoy.md has them all.
+// EnvoyEnvironment is the variable that makes Load read those of
+// envoyproxy/ratelimit too, so that its manifests keep working. HEADGATE_… wins over
+// them, and they win over the file. docs/envoy.md lists them.
 const EnvoyEnvironment = "HEADGATE_ENVOY_ENV"
 
-// Ignored is a variable that is set and changes nothing.
+// Ignored is a variable that is set but has no effect.
 type Ignored struct{ Variable, Why string }
 
-// fromEnvoy translates the variables of envoyproxy/ratelimit to settings. Its
-// errs are about those that cannot be.
+// fromEnvoy translates the variables of envoyproxy/ratelimit to settings. Its errs
+// are about those without a counterpart.
 func fromEnvoy(environment func(string) (string, bool)) *envoyEnvironment {
 	e := &envoyEnvironment{look: environment, values: map[string]string{}}
 	for _, v := range envoyVariables() {
@@ -57,7 +57,7 @@ func (e *envoyEnvironment) get(name string) string {
 	return strings.TrimSpace(value)
 }
 
-// or returns a variable's value or, if it is not set, another.
+// or returns a variable's value, or otherwise if it is not set.
 func (e *envoyEnvironment) or(name, otherwise string) string {
 	return cmp.Or(e.get(name), otherwise)
 }
@@ -66,7 +66,7 @@ func (e *envoyEnvironment) refuse(name, message, hint string) {
 	e.errs.note(name, message, hint)
 }
 
-// boolean returns whether a variable is true, and reports any other word.
+// boolean returns whether a variable is true, and reports invalid values.
 func (e *envoyEnvironment) boolean(name string) bool {
 	value := e.get(name)
 	if value == "" {
@@ -79,9 +79,9 @@ func (e *envoyEnvironment) boolean(name string) bool {
 	return yes
 }
 
-// doors sets the addresses. Where nothing is said they are those of
-// envoyproxy/ratelimit, which listens on all interfaces; but the admin door,
-// which can do more than its debug port, stays on loopback.
+// doors sets the addresses. The defaults are those of envoyproxy/ratelimit, which
+// listens on all interfaces, except that the admin door stays on loopback: it can do
+// more than the original's debug port.
 func (e *envoyEnvironment) doors() {
 	e.values["listen.api"] = net.JoinHostPort(e.or("HOST", "0.0.0.0"), e.or("PORT", "8080"))
 	e.values["listen.grpc"] = net.JoinHostPort(e.or("GRPC_HOST", "0.0.0.0"), e.or("GRPC_PORT", "8081"))
@@ -91,7 +91,7 @@ func (e *envoyEnvironment) doors() {
 	}
 }
 
-// tls sets the files of the gRPC door.
+// tls sets the certificate files of the gRPC door.
 func (e *envoyEnvironment) tls() {
 	if !e.boolean("GRPC_SERVER_USE_TLS") {
 		return
@@ -107,7 +107,7 @@ func (e *envoyEnvironment) tls() {
 	}
 }
 
-// rest sets where the rules are and how to log.
+// rest sets the source of rules and the log.
 func (e *envoyEnvironment) rest() {
 	xds := false
 	switch kind := e.get("CONFIG_TYPE"); kind {
@@ -132,7 +132,7 @@ func (e *envoyEnvironment) rest() {
 	case "":
 	case "json":
 		e.values["log.format"] = format
-	default: // as the original takes any other word
+	default: // the original treats any other word as text
 		e.values["log.format"] = "text"
 	}
 	for name, key := range map[string]string{
@@ -144,10 +144,10 @@ func (e *envoyEnvironment) rest() {
 	}
 }
 
-// forever is what grpc-go makes of an age of 0: longer than any connection.
+// forever stands for an age of 0, which grpc-go treats as no limit.
 const forever = "87600h"
 
-// redis sets where the counts are. Without REDIS_URL they are in memory.
+// redis sets the Redis store. Without REDIS_URL counts are in memory.
 func (e *envoyEnvironment) redis() {
 	address, mode := e.get("REDIS_URL"), strings.ToLower(e.or("REDIS_TYPE", "single"))
 	switch {
@@ -190,8 +190,7 @@ func (e *envoyEnvironment) redis() {
 	}
 }
 
-// auth sets the two settings of a password, before which there may be a user and
-// a colon.
+// auth sets user and password from USER:PASSWORD or PASSWORD.
 func (e *envoyEnvironment) auth(name, prefix string) {
 	auth := e.get(name)
 	user, password, named := strings.Cut(auth, ":")
@@ -202,14 +201,14 @@ func (e *envoyEnvironment) auth(name, prefix string) {
 	e.optional(prefix+"password", password)
 }
 
-// optional sets a setting to a value if there is one.
+// optional sets a setting unless value is empty.
 func (e *envoyEnvironment) optional(key, value string) {
 	if value != "" {
 		e.values[key] = value
 	}
 }
 
-// applyEnvoy applies the variables of envoyproxy/ratelimit, if it is asked for.
+// applyEnvoy applies the variables of envoyproxy/ratelimit, if enabled.
 func (c *Config) applyEnvoy(from Sources, environment func(string) (string, bool)) (errs Errors) {
 	asked, err := asksForEnvoy(from, environment)
 	if err != nil {
@@ -229,14 +228,13 @@ func (c *Config) applyEnvoy(from Sources, environment func(string) (string, bool
 		delete(values, s.key)
 		errs.add(s.apply(c, sourceOf(s.key), value))
 	}
-	for _, key := range slices.Sorted(maps.Keys(values)) { // what no setting is for
+	for _, key := range slices.Sorted(maps.Keys(values)) { // without a setting
 		errs.note(sourceOf(key), "this version of headgate has no setting "+key, "")
 	}
 	return errs
 }
 
-// asksForEnvoy reports whether the variables of envoyproxy/ratelimit are to be
-// understood.
+// asksForEnvoy reports whether to read the variables of envoyproxy/ratelimit.
 func asksForEnvoy(from Sources, environment func(string) (string, bool)) (bool, error) {
 	word, _ := environment(EnvoyEnvironment)
 	if from.EnvoyEnvironment || word == "" {
@@ -249,7 +247,7 @@ func asksForEnvoy(from Sources, environment func(string) (string, bool)) (bool, 
 	return yes, nil
 }
 
-// sourceOf returns which variables a setting comes from.
+// sourceOf returns the variables that a setting comes from.
 func sourceOf(key string) string {
 	for _, v := range envoyVariables() {
 		if v.key == key {
@@ -270,27 +268,27 @@ func sourceOf(key string) string {
 	return "GRPC_SERVER_USE_TLS"
 }
 
-// effect is what comes of a variable of envoyproxy/ratelimit.
+// effect is how a variable of envoyproxy/ratelimit is handled.
 type effect uint8
 
 const (
-	mapped   effect = iota // it is one of our settings, or a part of one
-	needless               // what it is about does not exist here, or is always so. Who sets it is told so.
-	refused                // leaving it out would change what the operator wants
+	mapped   effect = iota // it is one of our settings, or part of one
+	needless               // it has no effect here, which is logged
+	refused                // an error: without it the server would behave differently
 )
 
 // envoyVariable is a variable of envoyproxy/ratelimit.
 type envoyVariable struct {
 	name   string
 	effect effect
-	// key is the setting of a variable that is mapped alone; those without are
-	// put together by their group.
+	// key is the setting of a mapped variable; empty if several variables make one
+	// setting.
 	key      string
-	harmless string // harmless, of one that is refused, is the value that changes nothing
-	hint     string // says what to do instead, or why it changes nothing
+	harmless string // the value of a refused variable that has no effect
+	hint     string // what to do instead, or why it has no effect
 }
 
-// isHarmless reports whether a value changes nothing. Switches have all the words
+// isHarmless reports whether a value has no effect. For switches that is every word
 // that the original reads as false.
 func (v *envoyVariable) isHarmless(value string) bool {
 	if yes, err := strconv.ParseBool(value); v.harmless == "false" && err == nil {
@@ -299,7 +297,7 @@ func (v *envoyVariable) isHarmless(value string) bool {
 	return strings.EqualFold(value, v.harmless)
 }
 
-// envoyVariables are all that it has. docs/envoy.md has them too.
+// envoyVariables returns all its variables, as docs/envoy.md lists them.
 func envoyVariables() []envoyVariable {
 	var list []envoyVariable
 	for _, name := range [...]string{
@@ -334,7 +332,7 @@ func envoyVariables() []envoyVariable {
 	return append(append(list, refusedVariables()...), needlessVariables()...)
 }
 
-// refusedVariables end the start unless they have their harmless value.
+// refusedVariables are errors unless they have their harmless value.
 func refusedVariables() []envoyVariable {
 	list := []envoyVariable{
 		{
@@ -355,8 +353,8 @@ func refusedVariables() []envoyVariable {
 	return list
 }
 
-// needlessVariables may be set and change nothing: they tune what is not here,
-// or ask for what is always so.
+// needlessVariables have no effect: they tune what does not exist here, or enable
+// what is always on.
 func needlessVariables() []envoyVariable {
 	var list []envoyVariable
 	for _, group := range [...]struct{ why, names string }{

@@ -14,43 +14,42 @@ import (
 	"github.com/headgate/headgate/internal/transport/proxyproto"
 )
 
-// ProxyProtocol says at which doors connections begin with a header of the
-// PROXY protocol.
+// ProxyProtocol says at which doors connections start with a PROXY header.
 type ProxyProtocol struct {
 	Doors     []string             // their names, such as proxy
-	Untrusted proxyproto.Untrusted // what becomes of headers from peers that are not in TrustedProxies
+	Untrusted proxyproto.Untrusted // what to do with headers from peers that are not in TrustedProxies
 }
 
-// InvalidToken says what becomes of a request whose token is no good.
+// InvalidToken says how requests with an invalid token are handled.
 type InvalidToken string
 
-// The ways. Empty is InvalidAnonymous.
+// The values. Empty is InvalidAnonymous.
 const (
-	InvalidAnonymous InvalidToken = "anonymous" // counts it as one without a token
+	InvalidAnonymous InvalidToken = "anonymous" // treats it as a request without a token
 	InvalidRefuse    InvalidToken = "refuse"    // answers 401
 )
 
-// The defaults of tokens.
+// Defaults of JWT.
 const (
 	DefaultTokenHeader = "Authorization"
 	DefaultLeeway      = 30 * time.Second
 	DefaultKeyRefresh  = 10 * time.Minute
 )
 
-// JWT says which tokens are good. Without Keys and SecretFile none is, and no
+// JWT says how tokens are verified. Without Keys and SecretFile they are not, and no
 // request has claims.
 type JWT struct {
 	// Keys is a file (JWKS or PEM) or the http or https URL of a JWKS, and
 	// SecretFile holds the secret of the HS algorithms.
 	Keys, SecretFile string
-	// Issuer and Audience, if set, are what a token must be from, and one of
-	// what it must be for.
+	// Issuer and Audience, if set, are the issuer and one of the audiences that a
+	// token must have.
 	Issuer         string
 	Audience       []string
-	Algorithms     []string      // those accepted; empty for all that the keys are for
-	Header, Cookie string        // where tokens are
-	Leeway         time.Duration // how far clocks may be apart
-	// Refresh is how often keys are read anew.
+	Algorithms     []string      // accepted algorithms; empty for all that the keys support
+	Header, Cookie string        // where tokens are sent
+	Leeway         time.Duration // allowed difference of clocks
+	// Refresh is how often keys are read again.
 	Refresh   time.Duration
 	OnInvalid InvalidToken
 }
@@ -58,14 +57,14 @@ type JWT struct {
 // Enabled reports whether tokens are verified at all.
 func (j *JWT) Enabled() bool { return j.Keys != "" || j.SecretFile != "" }
 
-// Algorithms are the names of the signatures that can be verified.
+// algorithms returns the supported signature algorithms.
 func algorithms() []string {
 	return []string{
 		"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512",
 	}
 }
 
-// identitySettings are the keys of who clients are.
+// identitySettings returns the settings about the identity of clients.
 func identitySettings() []Setting {
 	return []Setting{
 		List("proxy_protocol", func(c *Config, v []string) (err error) {
@@ -77,7 +76,7 @@ func identitySettings() []Setting {
 		Setting{key: "jwt.keys", path: true, set: func(c *Config, v []string) (err error) { c.JWT.Keys, err = keySource(v[0]); return err }}.ForRules(),
 		Setting{key: "jwt.secret_file", path: true, set: func(c *Config, v []string) error {
 			c.JWT.SecretFile = v[0]
-			// It is read when the process starts, and there is an error then.
+			// The process reads it at the start and reports errors then.
 			if info, err := os.Stat(v[0]); err == nil {
 				c.warnOfSecret("jwt.secret_file", v[0], info)
 			}
@@ -98,8 +97,8 @@ func identitySettings() []Setting {
 	}
 }
 
-// minKeySecret is the length of the shortest secret that keys are hashed with:
-// anybody with one key and its digest may try all that are shorter.
+// minKeySecret is the minimum length of the secret for hashed keys: whoever has a
+// key and its digest could find a shorter one by brute force.
 const minKeySecret = 32
 
 func keySecret(v string) (rules.KeySecret, error) {
@@ -109,7 +108,7 @@ func keySecret(v string) (rules.KeySecret, error) {
 	return rules.KeySecret(v), nil
 }
 
-// words checks that every value is one of those known, each at most once.
+// words checks that all values are known and none is duplicate.
 func words(values, known []string) ([]string, error) {
 	for i, v := range values {
 		if slices.Contains(values[:i], v) {
@@ -132,11 +131,11 @@ func tokenName(v string) (string, error) {
 	return v, nil
 }
 
-// isURL reports whether a source of keys is not a file.
+// isURL reports whether a source of keys is a URL, not a file.
 func isURL(v string) bool { return strings.Contains(v, "://") }
 
-// keySource checks where keys are from. Over plain HTTP anybody on the way
-// could give out keys.
+// keySource checks the source of keys. Plain HTTP is allowed on loopback only, since
+// keys could be replaced on the way.
 func keySource(v string) (string, error) {
 	if !isURL(v) {
 		return filepath.Clean(v), nil
@@ -154,7 +153,7 @@ func keySource(v string) (string, error) {
 	return "", &hinted{fmt.Sprintf("keys cannot be fetched over %s", u.Scheme), hint}
 }
 
-// checkIdentity finds settings of this kind that make no sense together.
+// checkIdentity finds conflicts between these settings.
 func (c *Config) checkIdentity() (errs Errors) {
 	if len(c.ProxyProtocol.Doors) > 0 && len(c.TrustedProxies) == 0 && !c.onlySockets() {
 		errs.note("proxy_protocol", "no peer is trusted, so no PROXY header would be accepted", "list the load balancers in trusted_proxies")
@@ -181,8 +180,8 @@ func (c *Config) checkIdentity() (errs Errors) {
 	return errs
 }
 
-// onlySockets reports whether the PROXY protocol is for Unix sockets alone,
-// whose peers are trusted without having an address.
+// onlySockets reports whether the PROXY protocol is used on Unix sockets only, whose
+// peers are always trusted.
 func (c *Config) onlySockets() bool {
 	return !slices.ContainsFunc(c.ProxyProtocol.Doors, func(door string) bool {
 		network, _ := SplitAddress(c.Door(door).Address)

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// reader applies a file to a Config and collects what is wrong with it.
+// reader applies a file to a Config and collects errors.
 type reader struct {
 	*yamltext.Report
 	config *Config
@@ -66,7 +66,7 @@ func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 	r.Unknown(key, "key", where, below(all, prefix), "")
 }
 
-// below returns the keys that may stand directly below prefix.
+// below returns the keys allowed directly below prefix.
 func below(all []Setting, prefix string) []string {
 	var known []string
 	for _, s := range all {
@@ -118,8 +118,8 @@ func (r *reader) setting(s *Setting, key, value *yamltext.Node) {
 	}
 }
 
-// pairs returns name=value for each pair of a mapping; nil if something in it is
-// wrong, or there is nothing in it.
+// pairs returns name=value for each pair of a mapping; nil if one is wrong or there
+// are none.
 func (r *reader) pairs(s *Setting, mapping *yamltext.Node) []*yamltext.Node {
 	var nodes []*yamltext.Node
 	for _, field := range mapping.Pairs {
@@ -134,19 +134,19 @@ func (r *reader) pairs(s *Setting, mapping *yamltext.Node) []*yamltext.Node {
 	return nodes
 }
 
-// isSection reports whether value has the keys below path, of those that may be
-// a plain value too.
+// isSection reports whether value is the section at path rather than a plain value,
+// for keys that can be both.
 func isSection(path string, value *yamltext.Node) bool {
 	return (path == "store" || path == "candidate") && (value.Kind == yamltext.Map || value.Kind == yamltext.Null)
 }
 
-// place is where in the file a setting, or a section of them, stands.
+// place is the position of a setting or section in the file.
 type place struct {
 	line, column int
-	section      bool // and not a value
+	section      bool // not a value
 }
 
-// note remembers where the value of a key stands.
+// note remembers the position of a key's value.
 func (c *Config) note(key string, at place) {
 	if c.places == nil {
 		c.places = map[string]place{}
@@ -154,8 +154,8 @@ func (c *Config) note(key string, at place) {
 	c.places[key] = at
 }
 
-// forget forgets what the file says of a key that somebody else has set, and of
-// those above and below it.
+// forget drops the positions of a key that another source has set, and of the keys
+// above and below it.
 func (c *Config) forget(key string) {
 	for known := range c.places {
 		if known == key || strings.HasPrefix(known, key+".") || strings.HasPrefix(key, known+".") {
@@ -164,11 +164,11 @@ func (c *Config) forget(key string) {
 	}
 }
 
-// Locate adds to a [SourceError] about a setting where in the file it stands, or
-// the section that it is missing in. Other errors, and those about settings that
-// the file does not have, it returns as they are.
+// Locate adds to a [SourceError] the setting's position in the file, or that of the
+// section where it is missing. It returns other errors, and those about settings
+// that are not in the file, unchanged.
 func (c *Config) Locate(err error) error {
-	e, ok := err.(*SourceError) //nolint:errorlint // itself, and not one of several
+	e, ok := err.(*SourceError) //nolint:errorlint // the error itself, not one of several
 	if !ok || e.Line > 0 {
 		return err
 	}
@@ -177,7 +177,7 @@ func (c *Config) Locate(err error) error {
 			located := *e
 			located.File, located.Line, located.Column = c.File, at.line, at.column
 			if !at.section {
-				located.Source = key // such as store, whose value is what store.redis.url may say
+				located.Source = key // such as store, whose value may be the URL of store.redis.url
 			}
 			return &located
 		}
@@ -187,7 +187,7 @@ func (c *Config) Locate(err error) error {
 	return err
 }
 
-// Diagnostic returns e as what is said of a file.
+// Diagnostic returns e as a Diagnostic.
 func (e *SourceError) Diagnostic() diagnostic.Diagnostic {
 	return diagnostic.Diagnostic{File: e.File, Line: e.Line, Column: e.Column, Message: e.Source + ": " + e.Message, Hint: e.Hint}
 }

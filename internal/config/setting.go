@@ -18,20 +18,20 @@ import (
 	"github.com/headgate/headgate/internal/base/nearest"
 )
 
-// Setting is one key, wherever its value comes from. [One] and its like make it
-// for a field of an S: the Config, a part of it, or what a door has of its own.
+// Setting is one key, from any source. [One] and the other constructors make it for a
+// field of an S: the Config, a part of it, or a door's own settings.
 type Setting struct {
 	key string // its path in the file, such as store.memory.max_keys
-	// list takes several values: a sequence in the file, elsewhere separated
-	// by commas.
+	// list allows several values: a sequence in the file, elsewhere separated by
+	// commas.
 	list  bool
-	pairs bool                                   // makes the values name=value, which in the file may be a mapping
-	path  bool                                   // holds names of files, which in the file are relative to it
-	rules bool                                   // has a say in how rules are read
-	set   func(c *Config, values []string) error // takes the values; one, unless it is a list
+	pairs bool                                   // values are name=value; in the file they may be a mapping
+	path  bool                                   // values are file names, relative to the file that they are in
+	rules bool                                   // affects how rules are read
+	set   func(c *Config, values []string) error // sets the values: one, unless list is set
 }
 
-// ForRules returns the setting as one that has a say in how rules are read.
+// ForRules marks the setting as one that affects how rules are read.
 func (s Setting) ForRules() Setting {
 	s.rules = true
 	return s
@@ -42,7 +42,7 @@ func (s *Setting) variable() string { return variable(s.key) }
 
 func variable(key string) string { return ours + strings.ToUpper(strings.ReplaceAll(key, ".", "_")) }
 
-// apply sets a value that came from outside of the file.
+// apply sets a value from outside the file.
 func (s *Setting) apply(c *Config, source, value string) error {
 	values := []string{value}
 	if s.list {
@@ -60,13 +60,12 @@ func (s *Setting) apply(c *Config, source, value string) error {
 	return nil
 }
 
-// hinted is an error that knows what to do about it.
+// hinted is an error with a hint.
 type hinted struct{ message, hint string }
 
 func (e *hinted) Error() string { return e.message }
 
-// Hinted returns an error that says what is wrong with a value, and what to do
-// about it.
+// Hinted returns an error about a value, with a hint on what to do.
 func Hinted(message, hint string) error { return &hinted{message, hint} }
 
 func sourceError(source string, err error) error {
@@ -86,7 +85,7 @@ func of[S any](c *Config) *S {
 	return Own[S](c)
 }
 
-// One is a setting with a single value, which set takes.
+// One is a setting with a single value.
 func One[S any](key string, set func(s *S, value string) error) Setting {
 	return Setting{key: key, set: func(c *Config, values []string) error { return set(of[S](c), values[0]) }}
 }
@@ -109,7 +108,7 @@ func Text[S any, T ~string](key string, field func(*S) *T) Setting {
 	return parsed(key, field, func(v string) (T, error) { return T(v), nil })
 }
 
-// Path is a setting with the name of a file.
+// Path is a setting with a file name.
 func Path[S any](key string, field func(*S) *string) Setting {
 	s := Text(key, field)
 	s.path = true
@@ -119,7 +118,7 @@ func Path[S any](key string, field func(*S) *string) Setting {
 // Flag is a setting that is true or false.
 func Flag[S any](key string, field func(*S) *bool) Setting { return parsed(key, field, boolean) }
 
-// Word is a setting with one of some words.
+// Word is a setting with one of the words.
 func Word[S any, T ~string](key string, field func(*S) *T, words ...T) Setting {
 	names := make([]string, len(words))
 	for i, w := range words {
@@ -128,7 +127,7 @@ func Word[S any, T ~string](key string, field func(*S) *T, words ...T) Setting {
 	return Choice(key, field, func(v string) (T, bool) { return T(v), slices.Contains(names, v) }, names...)
 }
 
-// Choice is a setting with what parse makes of one of some words.
+// Choice is a setting with one of the words, which parse converts.
 func Choice[S, T any](key string, field func(*S) *T, parse func(string) (T, bool), words ...string) Setting {
 	return parsed(key, field, func(v string) (T, error) { return choice(v, parse, words...) })
 }
@@ -146,13 +145,13 @@ func number[S any](key string, field func(*S) *int, most int64) Setting {
 	})
 }
 
-// Duration is a setting with a duration of at least that.
+// Duration is a setting with a duration of at least least.
 func Duration[S any](key string, field func(*S) *time.Duration, least time.Duration) Setting {
 	return parsed(key, field, func(v string) (time.Duration, error) { return duration(v, least) })
 }
 
-// DurationOrOff is a setting with a duration of at least a tenth of a second, or
-// off, which is negative.
+// DurationOrOff is a setting with a duration of at least 100 ms, or off, which
+// becomes negative.
 func DurationOrOff[S any](key string, field func(*S) *time.Duration) Setting {
 	return parsed(key, field, func(v string) (time.Duration, error) {
 		if v == Off {
@@ -162,10 +161,10 @@ func DurationOrOff[S any](key string, field func(*S) *time.Duration) Setting {
 	})
 }
 
-// leastPeriod is the shortest time that something may take.
+// leastPeriod is the minimum of timeouts.
 const leastPeriod = 100 * time.Millisecond
 
-// Period is a setting with a duration of at least a tenth of a second.
+// Period is a setting with a duration of at least 100 ms.
 func Period[S any](key string, field func(*S) *time.Duration) Setting {
 	return Duration(key, field, leastPeriod)
 }
@@ -173,30 +172,29 @@ func Period[S any](key string, field func(*S) *time.Duration) Setting {
 // Size is a setting with a number of bytes such as 512MiB.
 func Size[S any](key string, field func(*S) *int64) Setting { return parsed(key, field, size) }
 
-// MessageSize is a setting with the size of the largest message.
+// MessageSize is a setting with a maximum message size, at most 64 MiB.
 func MessageSize[S any](key string, field func(*S) *int64) Setting {
 	return parsed(key, field, messageSize)
 }
 
-// Token is a setting with a token, by itself and by a file, whose key has _file at
-// its end.
+// Token is two settings for a token: its value, and with the suffix _file a file.
 func Token[S any](key string, field func(*S) *Secret) []Setting {
 	set := func(s *S, v string) (err error) { *field(s), err = ParseToken(v); return err }
 	return []Setting{One(key, set), SecretFile(key+"_file", set)}
 }
 
-// maxSecret is the size of the largest file with a secret, in bytes.
+// maxSecret is the maximum size of a file with a secret, in bytes.
 const maxSecret = 64 << 10
 
-// SecretFile reads a secret from a file, as container platforms mount them. A line
-// break at its end is not part of it.
+// SecretFile is a setting with the file of a secret. Line breaks at its end are
+// dropped.
 func SecretFile[S any](key string, set func(s *S, value string) error) Setting {
 	return Setting{key: key, path: true, set: func(c *Config, v []string) error {
 		f, err := os.Open(v[0])
 		if err != nil {
 			return err
 		}
-		defer func() { _ = f.Close() }() // it was only read
+		defer func() { _ = f.Close() }() // read only
 		if info, err := f.Stat(); err == nil {
 			c.warnOfSecret(key, v[0], info)
 		}
@@ -223,7 +221,7 @@ func SecretFile[S any](key string, set func(s *S, value string) error) Setting {
 
 func choice[T any](v string, parse func(string) (T, bool), words ...string) (T, error) {
 	t, ok := parse(v)
-	if !ok && strings.ContainsAny(v, ":@") { // a URL, and perhaps a password
+	if !ok && strings.ContainsAny(v, ":@") { // a URL that may contain a password
 		return t, &hinted{"the value is not one of " + strings.Join(words, ", "), ""}
 	}
 	if !ok {
@@ -248,7 +246,7 @@ func boolean(v string) (bool, error) {
 	return yes, nil
 }
 
-// OnOff reads on or off, or true or false.
+// OnOff parses on, off, true or false.
 func OnOff(v string) (bool, error) {
 	switch v {
 	case "on":
@@ -262,7 +260,7 @@ func OnOff(v string) (bool, error) {
 	return false, &hinted{fmt.Sprintf("%q is neither on nor off", v), ""}
 }
 
-// size reads a number of bytes such as 512MiB.
+// size parses a number of bytes such as 512MiB.
 func size(v string) (int64, error) {
 	digits := strings.TrimRight(v, "KMGTiBkb ")
 	unit := strings.TrimSpace(v[len(digits):])
@@ -302,7 +300,7 @@ func address(v string) (string, error) {
 	}
 	const hint = `use host:port, such as 127.0.0.1:8080 or :8080, or "off"`
 	_, port, err := net.SplitHostPort(v)
-	if err != nil && strings.Contains(v, "@") { // perhaps behind a password
+	if err != nil && strings.Contains(v, "@") { // it may contain a password
 		return "", &hinted{"the value is not an address to listen on", hint}
 	}
 	if err != nil {
@@ -325,7 +323,7 @@ func addressOrSocket(v string) (string, error) {
 	return address(v)
 }
 
-// networks reads CIDR networks and single addresses.
+// networks parses CIDR networks and single addresses.
 func networks(values []string) ([]netip.Prefix, error) {
 	out := make([]netip.Prefix, 0, len(values))
 	for _, v := range values {
@@ -356,15 +354,15 @@ func HeaderName(v string) (string, error) {
 	return v, nil
 }
 
-// Shown quotes a URL or an address for an error, unless it may hold a password.
+// Shown quotes a URL or an address for an error, unless it may contain a password.
 func Shown(v string) string {
 	if strings.ContainsAny(v, "@?#") {
-		return "it"
+		return "the value"
 	}
 	return strconv.Quote(v)
 }
 
-// Lines returns those of a text that are not empty.
+// Lines returns the non-empty lines of a text.
 func Lines(text string) []string {
 	var all []string
 	for line := range strings.Lines(text) {
@@ -375,7 +373,7 @@ func Lines(text string) []string {
 	return all
 }
 
-// relativeTo resolves the names of files in a file.
+// relativeTo resolves file names relative to folder.
 func relativeTo(folder string, names []string) []string {
 	out := make([]string, len(names))
 	for i, name := range names {

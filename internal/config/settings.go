@@ -12,13 +12,13 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
-// setRules sets which files are rules. Siblings are those of the rules before.
+// setRules sets the rule files, and resets the siblings of an earlier source.
 func setRules(c *Config, v []string) error {
 	c.Rules, c.RuleOptions.Siblings = v, false
 	return nil
 }
 
-// settings are those of the process, in the order of the documentation.
+// settings returns the settings that are not of a door.
 func settings() []Setting {
 	return slices.Concat(storeSettings(), []Setting{
 		{key: "rules", list: true, path: true, set: setRules},
@@ -49,23 +49,23 @@ func parseLevel(v string) (level slog.Level, ok bool) {
 	return level, slices.Contains([]string{"debug", "info", "warn", "error"}, v) && level.UnmarshalText([]byte(v)) == nil
 }
 
-// Metrics is what the process tells about itself.
+// Metrics configures /metrics.
 type Metrics struct {
-	MaxRules int64 // how many rules have series of their own at /metrics; 0 leaves the default
+	MaxRules int64 // rules with their own series; 0 is the default
 }
 
-// Overload is when the process has too much to do.
+// Overload configures when load is shed.
 type Overload struct {
-	Memory int64 // the soft limit of the runtime in bytes, as GOMEMLIMIT sets it; 0 leaves it alone
+	Memory int64 // memory limit in bytes, as with GOMEMLIMIT; 0 keeps that
 }
 
-// leastMemory is the smallest overload.memory: with less the process cannot run.
+// leastMemory is the minimum of overload.memory.
 const leastMemory = 16 << 20
 
-// maxMetricRules is the largest metrics.max_rules: a million series or so.
+// maxMetricRules is the maximum of metrics.max_rules: about a million series.
 const maxMetricRules = 100_000
 
-// observeSettings are the keys of what operators see.
+// observeSettings returns the settings of metrics and overload.
 func observeSettings() []Setting {
 	return []Setting{
 		One("overload.memory", func(c *Config, v string) (err error) {
@@ -78,34 +78,34 @@ func observeSettings() []Setting {
 	}
 }
 
-// APIToken returns a token of the HTTP API, for those who ask it: the first if
-// there are several.
+// APIToken returns the token that clients of the HTTP API send, from the environment:
+// the first if there are several.
 func APIToken() string {
 	first, _, _ := strings.Cut(os.Getenv("HEADGATE_API_TOKEN"), ",")
 	return strings.TrimSpace(first)
 }
 
-// AdminAddress returns where an admin door is, for those who ask one, if the
-// environment says so.
+// AdminAddress returns the address of the admin door for clients, from the
+// environment, or an empty string.
 func AdminAddress() string { return os.Getenv("HEADGATE_ADDRESS") }
 
-// AdminToken returns the token of an admin door, for those who ask one.
+// AdminToken returns the token that clients of an admin door send, from the
+// environment.
 func AdminToken() string { return os.Getenv("HEADGATE_ADMIN_TOKEN") }
 
 // SourceDate returns SOURCE_DATE_EPOCH; see reproducible-builds.org.
 func SourceDate() string { return os.Getenv("SOURCE_DATE_EPOCH") }
 
-// Envoy is what only Envoy's rate limit service has.
+// Envoy has the settings of Envoy's rate limit service.
 type Envoy struct {
-	// LegacyHeaders sends the header fields of envoyproxy/ratelimit too, by
-	// these names.
+	// LegacyHeaders adds the header fields of envoyproxy/ratelimit, with these names.
 	LegacyHeaders                             bool
 	LimitHeader, RemainingHeader, ResetHeader string
 	DynamicMetadata                           bool // sends dynamic metadata
-	ShadowMode                                bool // lets every request pass
+	ShadowMode                                bool // allows every request
 }
 
-// envoySettings are the keys of Envoy's service.
+// envoySettings returns the settings of Envoy's rate limit service.
 func envoySettings() []Setting {
 	return []Setting{
 		Flag("envoy.legacy_headers", func(c *Config) *bool { return &c.Envoy.LegacyHeaders }),

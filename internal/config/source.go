@@ -11,14 +11,14 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// DefaultControlPlane is where a control plane is looked for, as
-// envoyproxy/ratelimit does.
+// DefaultControlPlane is the default address of the control plane, that of
+// envoyproxy/ratelimit.
 const DefaultControlPlane = "127.0.0.1:18000"
 
-// DefaultNodeID is who this process says it is to a control plane.
+// DefaultNodeID is the node ID that this process sends to a control plane.
 const DefaultNodeID = "headgate"
 
-// Origin is where rules come from.
+// Origin is the source of rules.
 type Origin string
 
 // The origins. Empty is FromFiles.
@@ -27,21 +27,19 @@ const (
 	FromXDS   Origin = "xds"   // receives them from a control plane
 )
 
-// XDS is the control plane that rules come from.
+// XDS has the settings of the control plane.
 type XDS struct {
-	Address, NodeID string // Address is host:port, NodeID who this process says it is
-	// TLS encrypts the connection, with these files; those that are empty have
-	// their defaults: the system's authorities, no certificate of our own, the
-	// host of Address.
+	Address, NodeID string // Address is host:port, NodeID is sent to the control plane
+	// TLS encrypts the connection. Empty files and name mean the system's authorities,
+	// no client certificate, and the host of Address.
 	TLS                       bool
 	CA, Cert, Key, ServerName string
 }
 
-// Secret is text that is not to be shown, and does not show itself when it is
-// printed or logged.
+// Secret is text that hides itself when it is printed or logged.
 type Secret = rules.KeySecret
 
-// minToken is the length of the shortest token.
+// minToken is the minimum length of a token.
 const minToken = 16
 
 // ParseToken checks that a token is long enough.
@@ -52,13 +50,14 @@ func ParseToken(v string) (Secret, error) {
 	return Secret(v), nil
 }
 
-// Candidate is rules that are tried beside the live ones.
+// Candidate has rules to compare with the live ones.
 type Candidate struct {
-	Rules   []string // its files and folders; none if there is no candidate
-	MaxKeys int64    // bounds the memory of its counts; 0 leaves the store's default
+	Rules   []string // files and folders; empty if there is no candidate
+	MaxKeys int64    // limits the memory of its counts; 0 is the store's default
 }
 
-// candidateSettings are its keys. The candidate may be just its files.
+// candidateSettings returns the settings of the candidate, whose value may be just
+// its files.
 func candidateSettings() []Setting {
 	files := func(c *Config, v []string) error { c.Candidate.Rules = v; return nil }
 	return []Setting{
@@ -68,23 +67,23 @@ func candidateSettings() []Setting {
 	}
 }
 
-// Reload says what is done about rules that disappear with a reload.
+// Reload says how reloads that remove rules are handled.
 type Reload struct {
 	Guard   Guard
-	MaxLost int64 // the share of the rules, in percent, that may disappear without a word; 0 leaves the default
+	MaxLost int64 // share of rules, in percent, that a reload may remove unnoticed; 0 is the default
 }
 
 // Share returns MaxLost, or its default.
 func (r *Reload) Share() int64 { return cmp.Or(r.MaxLost, 50) }
 
-// Guard is what happens to rules that lack a domain or many rules.
+// Guard says what happens if a reload removes a domain or many rules.
 type Guard string
 
-// The ways. Empty is GuardWarn.
+// The values. Empty is GuardWarn.
 const (
-	GuardWarn   Guard = "warn"   // puts them in force with a warning
-	GuardRefuse Guard = "refuse" // leaves the old ones in force until somebody accepts them
-	GuardOff    Guard = Off      // puts them in force
+	GuardWarn   Guard = "warn"   // activates them with a warning
+	GuardRefuse Guard = "refuse" // keeps the old rules until an operator accepts the new ones
+	GuardOff    Guard = Off      // activates them
 )
 
 func reloadSettings() []Setting {
@@ -100,7 +99,7 @@ func reloadSettings() []Setting {
 	}
 }
 
-// sourceSettings are the keys of where rules come from.
+// sourceSettings returns the settings of the source of rules.
 func sourceSettings() []Setting {
 	return []Setting{
 		Word("rules_from", func(c *Config) *Origin { return &c.RulesFrom }, FromFiles, FromXDS),
@@ -118,7 +117,7 @@ func sourceSettings() []Setting {
 	}
 }
 
-// remote checks the host:port of somebody else.
+// remote checks the host:port of another server.
 func remote(v string) (string, error) {
 	const hint = "write host:port, such as " + DefaultControlPlane
 	host, port, err := net.SplitHostPort(v)
@@ -131,7 +130,7 @@ func remote(v string) (string, error) {
 	return v, nil
 }
 
-// checkTogether finds settings that make no sense beside each other.
+// checkTogether finds settings that conflict.
 func (c *Config) checkTogether() (errs Errors) {
 	if c.RulesFrom == FromXDS && len(c.Rules) > 0 {
 		errs.note("rules_from", "rules come from the control plane, but \"rules\" lists files too", "remove one of the two")
@@ -140,11 +139,11 @@ func (c *Config) checkTogether() (errs Errors) {
 	return append(append(append(errs, c.checkDoors()...), c.checkIdentity()...), c.checkTLS()...)
 }
 
-// RuleOptions are how rules are read.
+// RuleOptions say how rules are read.
 type RuleOptions = rulefile.Options
 
-// LoadRules returns the rule files and folders that a configuration file names, or
-// the environment in its place.
+// LoadRules returns the rule files and folders of a configuration file, or those of
+// the environment, which win.
 func LoadRules(from Sources) ([]string, error) {
 	c := defaults(from.Doors)
 	if err := c.readFile(from.File); err != nil {
@@ -160,10 +159,10 @@ func LoadRules(from Sources) ([]string, error) {
 	return c.Rules, nil
 }
 
-// LoadRuleOptions reads only how rules are to be read, as Load does, and which
-// doors a configuration file that is given opens, since that has a say in it, for
-// commands that read rules and serve nothing. What else the environment says,
-// and may have wrong, is no concern of theirs. The warnings are about that file.
+// LoadRuleOptions reads only the settings that affect how rules are read, for commands
+// that do not serve. They include the doors that a given configuration file opens.
+// Other variables of the environment are ignored, even if wrong. The warnings are
+// about the file.
 func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 	c := defaults(from.Doors)
 	environment := from.lookup()
@@ -180,7 +179,7 @@ func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 	for _, s := range c.settings() {
 		switch {
 		case s.key == "compat", s.key == "merge_domains", s.key == "ignore_dot_files":
-		case s.rules && from.File != "": // else it is not known which doors there will be, nor what they know of requests
+		case s.rules && from.File != "": // otherwise the doors and their attributes are not known
 		default:
 			continue
 		}

@@ -9,53 +9,52 @@ import (
 	"github.com/headgate/headgate/internal/base/nearest"
 )
 
-// Kind is which store keeps the counts.
+// Kind selects the store.
 type Kind string
 
 // The kinds. Empty is InMemory.
 const (
 	InMemory Kind = "memory" // this process's own memory
-	InRedis  Kind = "redis"  // is Redis or Valkey, which many processes share
+	InRedis  Kind = "redis"  // Redis or Valkey, which processes can share
 )
 
-// Redis says where the servers are and how to use them. What is empty or 0 has
-// the default of store/redis.
+// Redis has the settings of the Redis store. Empty or 0 is the default of
+// store/redis.
 type Redis struct {
-	// URL says all of what follows that it can say; see store/redis.ParseURL.
-	// It excludes Addresses. It may hold a password.
+	// URL can replace most of what follows; see store/redis.ParseURL. It excludes
+	// Addresses and may contain a password.
 	URL        Secret
 	Addresses  []string // host:port of the server, the sentinels or the nodes
 	Mode       string   // standalone, sentinel or cluster
-	MasterName string   // the name by which the sentinels know the primary
+	MasterName string   // the sentinels' name of the primary
 	// Username and Password are those of the ACL user, SentinelUsername and
 	// SentinelPassword those of the sentinels.
 	Username, SentinelUsername string
 	Password, SentinelPassword Secret
 	DB                         int // the number of the database
-	// TLS encrypts. CA, Cert and Key are PEM files; without a CA the system's
-	// are believed. ServerName is whom to expect, if not the host.
+	// TLS encrypts. CA, Cert and Key are PEM files; without CA the system's authorities
+	// are trusted. ServerName is the expected name, if not the host.
 	TLS                   bool
 	CA, Cert, Key         string
 	ServerName, KeyPrefix string
-	Timeout               time.Duration // bounds what a request waits for the store
+	Timeout               time.Duration // how long a request waits for the store
 	StrictAtomic          bool          // refuses what cannot be charged atomically in a cluster
-	// DenyCache is how many refusals this process remembers, DenyMaxAge for
-	// how long at most. 0 entries are no cache.
+	// DenyCache is how many refusals this process remembers, DenyMaxAge for how long;
+	// 0 disables the cache.
 	DenyCache  int
 	DenyMaxAge time.Duration
-	// ProbeAfter is when a store that does not answer is tried again,
-	// ProbeEvery how often at most later on.
+	// ProbeAfter is when a failed store is first tried again, ProbeEvery the longest
+	// interval after that.
 	ProbeAfter, ProbeEvery time.Duration
 }
 
-// DefaultDenyCache is how many refusals are remembered if nobody says.
+// DefaultDenyCache is the default of Redis.DenyCache.
 const DefaultDenyCache = 16_384
 
-// leastStore is the smallest store.memory.max_bytes: with less hardly any limit would
-// be kept.
+// leastStore is the minimum of store.memory.max_bytes.
 const leastStore = 1 << 20
 
-// storeSettings are the keys of the store.
+// storeSettings returns the settings of the store.
 func storeSettings() []Setting {
 	return append([]Setting{
 		One("store", func(c *Config, v string) error { return c.Store.choose(v) }),
@@ -80,11 +79,10 @@ func (s *Store) choose(v string) error {
 	case v == "redis":
 		s.Kind = InRedis
 	case strings.Contains(v, "://"):
-		// It says where the server is, so it replaces what an earlier source
-		// (the file, of a flag) says about that.
+		// It names the server, so it replaces what an earlier source says about that.
 		s.Kind, s.Redis.URL = InRedis, Secret(v)
 		s.Redis.Addresses, s.Redis.Mode, s.Redis.MasterName = nil, "", ""
-	case strings.ContainsAny(v, ":@"): // a URL with a mistake, and perhaps a password
+	case strings.ContainsAny(v, ":@"): // an invalid URL that may contain a password
 		return &hinted{"the value is neither memory, nor redis, nor a URL", "write a URL such as redis://127.0.0.1:6379"}
 	default:
 		return &hinted{fmt.Sprintf("%q is not one of memory, redis%s", v, nearest.DidYouMean(v, []string{"memory", "redis"})), "a URL such as redis://127.0.0.1:6379 works too"}
@@ -92,7 +90,7 @@ func (s *Store) choose(v string) error {
 	return nil
 }
 
-// redisSettings are the keys of Redis; to set any of them chooses it.
+// redisSettings returns the settings of Redis; each of them selects Redis.
 func redisSettings() []Setting {
 	const at = "store.redis."
 	lasting := func(key string, field func(*Redis) *time.Duration) Setting {
@@ -139,22 +137,21 @@ func yesNo(v string) (bool, error) {
 	return v == "true", nil
 }
 
-// DefaultQueueStatus is where clients of the proxy ask what became of a request
-// that was queued.
+// DefaultQueueStatus is the path at the proxy for the status of queued requests.
 const DefaultQueueStatus = "/.headgate/queue/"
 
-// Queue is where requests are kept that are sent later.
+// Queue has the settings of queued requests.
 type Queue struct {
-	// Path is the file that they are kept in. If it is empty, they are kept in
-	// Redis, if that keeps the counts, or beside the snapshot, if there is one.
+	// Path is the file of the queue. If empty, the queue is in Redis, if that is the
+	// store, or next to the snapshot, if there is one.
 	Path string
-	// StatusPath is where clients of the proxy ask what became of them: this
-	// with an id. It begins and ends with a slash; empty for nowhere.
+	// StatusPath is the path prefix at the proxy for the status of queued requests. It
+	// starts and ends with a slash; empty for none.
 	StatusPath string
-	Replicas   int // how many replicas in Redis have to have a request before it counts as accepted
+	Replicas   int // Redis replicas that must have a request before it counts as accepted
 }
 
-// queueSettings are the keys of queues.
+// queueSettings returns the settings of the queue.
 func queueSettings() []Setting {
 	return []Setting{
 		Path("queue.path", func(c *Config) *string { return &c.Queue.Path }),

@@ -13,30 +13,30 @@ import (
 	"github.com/headgate/headgate/internal/transport/certs"
 )
 
-// Telemetry is what the process tells to others of its own accord.
+// Telemetry has the settings of what the process exports.
 type Telemetry struct {
-	OTLP OTLP // is OpenTelemetry's protocol
+	OTLP OTLP // OpenTelemetry's protocol
 }
 
-// OTLP is where traces and metrics go.
+// OTLP says where and how traces and metrics are exported.
 type OTLP struct {
-	// Endpoint is the base URL of the collector; https encrypts. Nil if nobody
-	// set one: then FromEnvironment says whether OpenTelemetry's own variables
-	// do, which its SDK reads by itself.
+	// Endpoint is the base URL of the collector; https encrypts. If it is nil,
+	// FromEnvironment says whether OpenTelemetry's variables set one; its SDK reads
+	// those itself.
 	Endpoint            *url.URL
 	FromEnvironment     bool
-	Off                 bool              // whether nothing is to be sent, whatever else is set
-	Protocol            OTLPProtocol      // how the collector is spoken to
-	Headers             map[string]Secret // go with every message, by name; they may be secret
-	TLS                 certs.ClientFiles // how the collector is called if its URL says https
-	NoTraces, NoMetrics bool              // leave one of the two out
-	// Sample is the share of traces that are recorded, from 0 to 1, of those
-	// that begin here; Callers whether it is that of all others too.
+	Off                 bool              // disables export, whatever else is set
+	Protocol            OTLPProtocol      // gRPC or HTTP
+	Headers             map[string]Secret // sent with every message, by name; may be secret
+	TLS                 certs.ClientFiles // used if the endpoint is https
+	NoTraces, NoMetrics bool              // disable one of the two
+	// Sample is the share of new traces that are recorded, from 0 to 1. Callers says
+	// whether it applies to traces of callers too.
 	Sample   float64
 	Callers  Callers
-	Interval time.Duration // how often metrics are sent; 0 means the default
-	// ServiceName is who this process says it is; empty means the default.
-	// Resource is what else it says about itself.
+	Interval time.Duration // how often metrics are sent; 0 is the default
+	// ServiceName is service.name; empty is the default. Resource has further
+	// attributes of the process.
 	ServiceName string
 	Resource    map[string]string
 }
@@ -46,7 +46,7 @@ func (o *OTLP) Enabled() bool {
 	return !o.Off && (o.Endpoint != nil || o.FromEnvironment) && (!o.NoTraces || !o.NoMetrics)
 }
 
-// DefaultSample is the share of traces that are recorded if nobody says.
+// DefaultSample is the default of OTLP.Sample.
 const DefaultSample = 0.01
 
 // OTLPProtocol is how OTLP is transported.
@@ -61,16 +61,16 @@ const (
 	OTLPHTTP OTLPProtocol = "http"
 )
 
-// Callers says whether those who call decide that their traces are recorded.
+// Callers says whether callers decide that their traces are recorded.
 type Callers string
 
-// The ways. Empty is FollowCallers.
+// The values. Empty is FollowCallers.
 const (
 	FollowCallers Callers = "follow" // records a trace if the caller does
 	SampleCallers Callers = "sample" // records a share of those that callers record
 )
 
-// telemetrySettings are the keys of what is sent by OTLP.
+// telemetrySettings returns the settings of OTLP.
 func telemetrySettings() []Setting {
 	const at = "telemetry.otlp."
 	all := []Setting{
@@ -96,12 +96,12 @@ func telemetrySettings() []Setting {
 	return append(all, ClientTLS("telemetry.otlp.tls", func(o *OTLP) *certs.ClientFiles { return &o.TLS })...)
 }
 
-// collector reads the URL of a collector.
+// collector parses the URL of a collector.
 func collector(v string) (*url.URL, error) {
 	const hint = `write http://127.0.0.1:4317, or https://… to encrypt, or "off"`
 	u, err := url.Parse(v)
 	switch {
-	case strings.Contains(v, "@"): // before v is told to anybody
+	case strings.Contains(v, "@"): // before v appears in an error
 		return nil, &hinted{"the URL must not contain a user or password", "send them in a header: set telemetry.otlp.headers_file"}
 	case err != nil || u.Scheme != "http" && u.Scheme != "https":
 		return nil, &hinted{fmt.Sprintf("%q does not start with http:// or https://", v), hint}
@@ -113,7 +113,7 @@ func collector(v string) (*url.URL, error) {
 	return u, nil
 }
 
-// choose reads which signals are sent.
+// choose sets which signals are sent.
 func (o *OTLP) choose(names []string) error {
 	if _, err := words(names, []string{"traces", "metrics"}); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (o *OTLP) choose(names []string) error {
 	return nil
 }
 
-// addHeaders reads name=value, whose values are told to nobody.
+// addHeaders parses name=value. Errors do not contain values.
 func (o *OTLP) addHeaders(list []string) error {
 	headers, err := pairs(list)
 	if err != nil {
@@ -146,7 +146,7 @@ func (o *OTLP) addHeaders(list []string) error {
 	return nil
 }
 
-// pairs reads name=value. Its errors do not tell values.
+// pairs parses name=value. Errors do not contain values.
 func pairs(list []string) (map[string]string, error) {
 	all := make(map[string]string, len(list))
 	for i, entry := range list {
@@ -163,7 +163,7 @@ func pairs(list []string) (map[string]string, error) {
 	return all, nil
 }
 
-// share reads a part of the whole, from 0 to 1.
+// share parses a share from 0 to 1.
 func share(v string) (float64, error) {
 	f, err := strconv.ParseFloat(v, 64)
 	if err != nil || !(f >= 0 && f <= 1) {
@@ -172,8 +172,8 @@ func share(v string) (float64, error) {
 	return f, nil
 }
 
-// adoptOTel lets OpenTelemetry's own variables switch OTLP on, if nothing of
-// ours does. What else they say is read by OpenTelemetry's SDK itself.
+// adoptOTel lets OpenTelemetry's variables enable export, if no setting does. The SDK
+// reads the rest of them itself.
 func (o *OTLP) adoptOTel(environment func(string) (string, bool)) error {
 	get := func(name string) string {
 		value, _ := environment(name)
@@ -216,8 +216,7 @@ func (o *OTLP) adoptOTel(environment func(string) (string, bool)) error {
 	return nil
 }
 
-// checkOTel finds what the SDK would not understand of its variables, and log
-// together with what is secret in it.
+// checkOTel finds invalid variables that the SDK would log, with the secrets in them.
 func checkOTel(prefix string, get func(string) string) error {
 	if _, err := url.Parse(get(prefix + "ENDPOINT")); err != nil {
 		return sourceError(prefix+"ENDPOINT", &hinted{"the value is not a URL", "write http://127.0.0.1:4318, or https://… to encrypt"})
@@ -232,7 +231,7 @@ func checkOTel(prefix string, get func(string) string) error {
 	return nil
 }
 
-// check finds what makes no sense together.
+// check finds conflicting settings.
 func (o *OTLP) check() error {
 	if !o.Enabled() {
 		return nil
@@ -249,7 +248,7 @@ func (o *OTLP) check() error {
 	return nil
 }
 
-// settle fills in the protocol.
+// settle sets the protocol from the port.
 func (o *OTLP) settle() {
 	if o.Protocol == OTLPAuto && o.Endpoint != nil {
 		o.Protocol = OTLPGRPC

@@ -7,21 +7,21 @@ import (
 	"github.com/headgate/headgate/internal/transport/certs"
 )
 
-// TLS has the files that encrypt a door, and what is asked of its clients.
+// TLS has the certificate files of a door, and its requirements for clients.
 type TLS struct {
-	// Cert and Key are the certificate and its key, in PEM; ClientCA has the
-	// authorities of clients' certificates.
+	// Cert and Key are PEM files with the certificate and its key. ClientCA is a file
+	// with the authorities of client certificates.
 	Cert, Key, ClientCA string
-	// ClientNames are the names of which a client's certificate must have one;
-	// any will do if there are none.
+	// ClientNames are names of which a client certificate must have one; empty allows
+	// any.
 	ClientNames []string
-	MinVersion  uint16 // the least version, as crypto/tls numbers them; 0 is the default, 1.2.
+	MinVersion  uint16 // minimum version, a constant of crypto/tls; 0 is 1.2
 }
 
 // Enabled reports whether there is a certificate.
 func (t *TLS) Enabled() bool { return t.Cert != "" }
 
-// check finds what is missing.
+// check finds missing settings.
 func (t *TLS) check(door string) error {
 	wrong := func(key, message, hint string) error {
 		return &SourceError{Source: door + ".tls." + key, Message: message, Hint: hint}
@@ -38,7 +38,7 @@ func (t *TLS) check(door string) error {
 	return nil
 }
 
-// tlsSettings are the keys of the TLS of a door.
+// tlsSettings returns the TLS settings of a door.
 func tlsSettings(door string) []Setting {
 	of := func(c *Config) *TLS { return &c.Door(door).TLS }
 	at := door + ".tls."
@@ -47,13 +47,13 @@ func tlsSettings(door string) []Setting {
 		Path(at+"key", func(c *Config) *string { return &of(c).Key }),
 		Path(at+"client_ca", func(c *Config) *string { return &of(c).ClientCA }),
 		List(at+"client_names", func(c *Config, v []string) error { of(c).ClientNames = v; return nil }),
-		// The same for a single one.
+		// The same for a single name.
 		One(at+"client_name", func(c *Config, v string) error { of(c).ClientNames = []string{v}; return nil }),
 		parsed(at+"min_version", func(c *Config) *uint16 { return &of(c).MinVersion }, tlsVersion),
 	}
 }
 
-// ClientTLS are the keys of how somebody else is called by TLS.
+// ClientTLS returns the settings for TLS connections to another server.
 func ClientTLS[S any](section string, of func(*S) *certs.ClientFiles) []Setting {
 	return []Setting{
 		Path(section+".ca", func(s *S) *string { return &of(s).CA }),
@@ -69,7 +69,7 @@ func tlsVersion(v string) (uint16, error) {
 	return choice(v, func(v string) (uint16, bool) { version, ok := versions[v]; return version, ok }, "1.2", "1.3")
 }
 
-// warnOfSecret warns of a file with a secret that everybody may read.
+// warnOfSecret warns if every user can read a file with a secret.
 func (c *Config) warnOfSecret(key, file string, info os.FileInfo) {
 	if info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
 		c.warn(key, "every user on this machine can read the secret in "+file, "run chmod o-r or chmod 600")

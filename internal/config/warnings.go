@@ -9,15 +9,15 @@ import (
 	"github.com/headgate/headgate/internal/base/nearest"
 )
 
-// ours begins the names of our variables.
+// ours is the prefix of our variables.
 const ours = "HEADGATE_"
 
-// otherVariables are those that are no settings.
+// otherVariables returns our variables that are not settings.
 func otherVariables() []string {
 	return []string{"HEADGATE_CONFIG", EnvoyEnvironment, "HEADGATE_ADDRESS", "HEADGATE_ADMIN_TOKEN", "HEADGATE_API_TOKEN"}
 }
 
-// warnOfVariables warns of variables that are called like ours and do nothing.
+// warnOfVariables warns about unknown variables with our prefix.
 func (c *Config) warnOfVariables(from Sources) {
 	if from.Environ == nil {
 		return
@@ -28,7 +28,7 @@ func (c *Config) warnOfVariables(from Sources) {
 	}
 	for _, pair := range from.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
-		// Those of our tests say what they must have.
+		// HEADGATE_REQUIRE_ is for our tests.
 		if !strings.HasPrefix(name, ours) || slices.Contains(known, name) || strings.HasPrefix(name, "HEADGATE_REQUIRE_") {
 			continue
 		}
@@ -36,7 +36,7 @@ func (c *Config) warnOfVariables(from Sources) {
 	}
 }
 
-// nearestVariable says which may have been meant.
+// nearestVariable returns a suggestion for a misspelled variable.
 func nearestVariable(name string, known []string) string {
 	var rest []string
 	for _, k := range known {
@@ -45,7 +45,7 @@ func nearestVariable(name string, known []string) string {
 	short := strings.TrimPrefix(name, ours)
 	near := nearest.Word(short, rest)
 	for _, k := range rest {
-		if near == "" && strings.HasSuffix(k, "_"+short) { // without its sections
+		if near == "" && strings.HasSuffix(k, "_"+short) { // name without sections
 			near = k
 		}
 	}
@@ -55,7 +55,7 @@ func nearestVariable(name string, known []string) string {
 	return fmt.Sprintf(", did you mean %s?", ours+strings.ToUpper(near))
 }
 
-// warnOfFile warns of a configuration that others may write.
+// warnOfFile warns if every user can write the configuration file.
 func (c *Config) warnOfFile() {
 	if c.File == "" {
 		return
@@ -65,7 +65,7 @@ func (c *Config) warnOfFile() {
 	}
 }
 
-// warnOfProxies warns of believing everybody.
+// warnOfProxies warns if all addresses are trusted.
 func (c *Config) warnOfProxies() {
 	for _, network := range c.TrustedProxies {
 		if network.Bits() == 0 {
