@@ -1,4 +1,4 @@
-// Package atomicfile replaces small files whole or not at all.
+// Package atomicfile replaces small files atomically.
 package atomicfile
 
 import (
@@ -9,10 +9,9 @@ import (
 	"path/filepath"
 )
 
-// Write replaces the file at path, so that at any time either the old one or the
-// new one is there, whole and on the disk. The new one can be read by its owner
-// only. After an error the old one is there. Not safe for two at a time with the
-// same path.
+// Write replaces the file at path: at any time either the old or the new content is
+// complete on disk. Only the owner can read the new file. After an error the old file
+// is unchanged. Concurrent calls for the same path are not safe.
 func Write(path string, text []byte) error {
 	return WriteBy(path, func(w io.Writer) error {
 		_, err := w.Write(text)
@@ -20,20 +19,20 @@ func Write(path string, text []byte) error {
 	})
 }
 
-// WriteBy is Write with what a function writes.
+// WriteBy is Write with the output of a function.
 func WriteBy(path string, write func(io.Writer) error) (err error) {
-	beside := path + ".new"
-	// What a crash has left, or somebody has put there, is not written through.
-	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	temporary := path + ".new"
+	// Do not write through a file or link that is already there.
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(beside)
+			_ = os.Remove(temporary)
 		}
 	}()
 	if err = write(f); err == nil {
@@ -43,13 +42,13 @@ func WriteBy(path string, write func(io.Writer) error) (err error) {
 		err = closing
 	}
 	if err == nil {
-		err = os.Rename(beside, path)
+		err = os.Rename(temporary, path)
 	}
 	if err != nil {
 		return err
 	}
 	if folder, err := os.Open(filepath.Dir(path)); err == nil {
-		_ = folder.Sync() // not every system can
+		_ = folder.Sync() // not supported on every system
 		_ = folder.Close()
 	}
 	return nil

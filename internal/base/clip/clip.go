@@ -1,4 +1,4 @@
-// Package clip shortens texts of others for messages and logs.
+// Package clip shortens untrusted text for messages and logs.
 package clip
 
 import (
@@ -8,9 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns text, or of one that is longer its first most bytes at most, at a
-// letter's end, and an ellipsis. Bytes that are no UTF-8 are taken out of a text
-// that is shortened, and left in others.
+// Text returns text, cut to at most most bytes, without splitting a character, and an
+// ellipsis. A text that is cut also loses invalid UTF-8.
 func Text(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -18,10 +17,9 @@ func Text(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// Append appends to b what one may show of text: no more than most bytes of it,
-// at a letter's end and then an ellipsis, and a replacement character in place of
-// each control character and of each byte that is no UTF-8. It allocates nothing
-// if there is room in b.
+// Append appends text to b, cut to at most most bytes, without splitting a character,
+// and an ellipsis. Control characters and invalid bytes become replacement characters.
+// It does not allocate if b has the capacity.
 func Append(b []byte, text string, most int) []byte {
 	for i := 0; i < len(text); {
 		letter, size := utf8.DecodeRuneInString(text[i:])

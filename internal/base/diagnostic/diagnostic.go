@@ -1,5 +1,5 @@
-// Package diagnostic is how this program tells what is wrong in a file: where, what,
-// and what to do about it, with the line itself.
+// Package diagnostic describes errors and warnings in a file: position, message, hint,
+// and the line itself.
 package diagnostic
 
 import (
@@ -14,8 +14,8 @@ import (
 // Severity is how bad a Diagnostic is.
 type Severity uint8
 
-// The severities. With an error there is no Ruleset; a warning is about a rule
-// that works, but hardly as it was meant.
+// The severities. An error prevents loading; a warning is about something that works,
+// but probably not as intended.
 const (
 	SeverityError Severity = iota
 	SeverityWarning
@@ -29,14 +29,14 @@ func (s Severity) String() string {
 	return "error"
 }
 
-// Diagnostic is one thing that is wrong in a rule file.
+// Diagnostic is one error or warning in a file.
 type Diagnostic struct {
 	Severity Severity
-	// File is the name of the Source. Line and Column count from 1, the
-	// column in characters; both are 0 where only the file is known.
+	// File is the name of the file. Line and Column count from 1, the column in
+	// characters; both are 0 if only the file is known.
 	File          string
 	Line, Column  int
-	Message, Hint string // Message says what is wrong, Hint what to do about it. Hint may be empty.
+	Message, Hint string // Message says what is wrong, Hint what to do, or is empty
 }
 
 // Position returns file:line:column, or the file alone if the line is unknown.
@@ -63,9 +63,8 @@ func (d Diagnostic) String() string {
 	return text
 }
 
-// Problems is the error that [Load] returns: all that is wrong, in the order
-// of files and lines.
-type Problems []Diagnostic //nolint:errname // a list for people to read, named for what is in it
+// Problems is an error with all diagnostics, in the order of files and lines.
+type Problems []Diagnostic //nolint:errname // a list for people to read
 
 // Error returns one line for each problem.
 func (p Problems) Error() string {
@@ -76,7 +75,7 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// HasErrors reports whether one of them is no mere warning.
+// HasErrors reports whether list has an error, not only warnings.
 func HasErrors(list []Diagnostic) bool {
 	return slices.ContainsFunc(list, func(d Diagnostic) bool { return d.Severity == SeverityError })
 }
@@ -87,8 +86,8 @@ func HasErrors(list []Diagnostic) bool {
 //	5 |     rate: 5/minuet
 //	  |           ^
 //
-// or an empty string if d has no line. Of a long line it shows the part around
-// the column; what a terminal could not print becomes a dot.
+// or an empty string if d has no line. Long lines are cut to the part around the
+// column; unprintable characters become dots.
 func Excerpt(src []byte, d Diagnostic) string {
 	line, ok := lineOf(src, d.Line)
 	if !ok {
@@ -108,8 +107,7 @@ func lineOf(src []byte, number int) ([]byte, bool) {
 	for ; number > 1; number-- {
 		i := bytes.IndexByte(src, '\n')
 		if i < 0 {
-			// A parser that runs into the end of the file may point at the
-			// line after the last.
+			// A parser may report an unexpected end of file on the line after the last.
 			return nil, number == 2
 		}
 		src = src[i+1:]
@@ -120,7 +118,7 @@ func lineOf(src []byte, number int) ([]byte, bool) {
 	return bytes.TrimSuffix(src, []byte("\r")), true
 }
 
-// printable decodes a line into characters that take one column each.
+// printable decodes a line into characters of one column each.
 func printable(line []byte) []rune {
 	out := make([]rune, 0, min(len(line), 4096))
 	for len(line) > 0 {
@@ -137,8 +135,7 @@ func printable(line []byte) []rune {
 	return out
 }
 
-// window cuts what is too long for one line of a terminal and returns where
-// column has moved to.
+// window cuts a long line for a terminal, and returns the new position of column.
 func window(text []rune, column int) ([]rune, int) {
 	const before, most = 60, 100
 	column = min(column, len(text))

@@ -1,4 +1,4 @@
-// Package lifetime ends what a process has begun, last to first.
+// Package lifetime stops what a process has started, in reverse order.
 package lifetime
 
 import (
@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// Lifetime is what has to be ended. The zero Lifetime has nothing to end. It is
-// safe for concurrent use.
+// Lifetime collects functions to call at the end. The zero Lifetime is ready to use.
+// It is safe for concurrent use.
 type Lifetime struct {
 	mu   sync.Mutex
 	ends []func()
 }
 
-// OnEnd has f called at the end, before all that was added earlier.
+// OnEnd adds f, to be called by End before functions that were added earlier.
 func (l *Lifetime) OnEnd(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ends = append(l.ends, f)
 }
 
-// Go calls run in the background. At the end its context is cancelled, and run is
-// waited for.
+// Go calls run in the background. End cancels its context and waits for it.
 func (l *Lifetime) Go(run func(context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -34,7 +33,7 @@ func (l *Lifetime) Go(run func(context.Context)) {
 	})
 }
 
-// Every calls f at intervals until the end.
+// Every calls f at intervals until End.
 func (l *Lifetime) Every(interval time.Duration, f func()) {
 	l.Go(func(ctx context.Context) {
 		ticker := time.NewTicker(interval)
@@ -50,7 +49,7 @@ func (l *Lifetime) Every(interval time.Duration, f func()) {
 	})
 }
 
-// End ends everything. What is added later is for the next End.
+// End calls all functions, the last added first. Later additions are for the next End.
 func (l *Lifetime) End() {
 	l.mu.Lock()
 	ends := l.ends

@@ -1,5 +1,4 @@
-// Package nearest finds the word that somebody has probably meant. It has the one
-// measure of how near two words are.
+// Package nearest suggests the word that was probably meant.
 package nearest
 
 import (
@@ -9,9 +8,8 @@ import (
 	"strings"
 )
 
-// Word returns the word of known that text was most likely meant to be, or
-// an empty string if none is near. Case and the difference between - and _ do
-// not count.
+// Word returns the word of known that is nearest to text, or an empty string if none is
+// near. Case, and - instead of _, do not count.
 func Word(text string, known []string) string {
 	text = Folded(text)
 	if text == "" || len(text) > 40 {
@@ -35,8 +33,7 @@ func DidYouMean(text string, known []string) string {
 	return ""
 }
 
-// synonym returns the word of known that goes by another one elsewhere, or an
-// empty string.
+// synonym returns the word of known that other programs call text, or an empty string.
 func synonym(text string, known []string) string {
 	text = Folded(text)
 	for _, row := range [...]struct{ word, others string }{
@@ -74,13 +71,13 @@ func synonym(text string, known []string) string {
 	return ""
 }
 
-// Folded returns a word as it is compared: without case, and with _ for -.
+// Folded returns a word in lower case, with _ for -, for comparison.
 func Folded(word string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(word)), "-", "_")
 }
 
-// Distance counts the insertions, deletions, replacements and swaps of
-// neighbours that make a into b (Damerau–Levenshtein, each place edited once).
+// Distance counts the insertions, deletions, replacements and swaps of neighbours that
+// turn a into b (Damerau–Levenshtein, each position edited once).
 func Distance(a, b string) int {
 	// Three rows of the usual table are enough: row i needs i-1 and, for
 	// swaps, i-2.

@@ -8,8 +8,7 @@ import (
 // clockBoottime is CLOCK_BOOTTIME of clock_gettime(2).
 const clockBoottime = 7
 
-// machineBoot returns the time since the machine was started, with the time that
-// it slept.
+// machineBoot returns the time since the machine started, including sleep.
 func machineBoot() (nanoseconds int64, ok bool) {
 	var t syscall.Timespec
 	//nolint:gosec // the call's own interface

@@ -1,23 +1,19 @@
-// Package steady has the clock that everything in a process goes by: it tells
-// the time of day, never goes back and never runs away.
+// Package steady has the clock of a process: time of day that never goes back and does
+// not follow a wrong wall clock.
 //
-// A [Clock] begins at the wall clock and goes on with the machine's monotonic
-// clock. When somebody sets the wall clock, it follows by the rules below, so
-// that a wall clock that is wrong for a while can neither refuse nor free
-// anybody:
+// A [Clock] starts at the wall clock and continues with the machine's monotonic clock.
+// When the wall clock is set, it follows slowly, so that a wall clock that is wrong for
+// a while affects no limits:
 //
-//   - A difference of at most [Small] is made good by running 1/[SlewSmall]
-//     faster or slower.
-//   - A wall clock further ahead is followed in one step once it has been ahead
-//     for [Patience], or for [LongPatience] if that is more than [Large].
-//   - A wall clock further behind, by at most [Large], is made good by running
-//     1/[SlewLarge] slower. One that is behind by more is not followed: the
-//     clock goes on, and only a restart puts it right.
-//   - Where the machine says how long it slept (Linux), sleep is time that has
-//     passed, at once.
+//   - A difference of at most [Small] is corrected by running 1/[SlewSmall] faster or
+//     slower.
+//   - A wall clock further ahead is followed in one step once it has been ahead for
+//     [Patience], or for [LongPatience] if it is ahead by more than [Large].
+//   - A wall clock further behind, by at most [Large], is followed by running
+//     1/[SlewLarge] slower. One that is behind by more is followed only by a restart.
+//   - Where the system reports sleep (Linux), the time slept passes at once.
 //
-// So between two steps, which need a wall clock that stays ahead, a second of
-// the clock is a second, to 1%.
+// Between two steps, a second of the clock is a second, to 1%.
 package steady
 
 import (
@@ -26,7 +22,7 @@ import (
 	"time"
 )
 
-// What a difference to the wall clock is made good by; see the package.
+// How differences to the wall clock are corrected; see the package.
 const (
 	Small        = time.Minute
 	Large        = 24 * time.Hour
@@ -37,83 +33,81 @@ const (
 )
 
 const (
-	// lookEvery is how long the wall clock may go unwatched while somebody asks
-	// for the time, noticeAt by how much it must have been set to be looked at
-	// before that.
+	// lookEvery is how often a clock in use compares itself with the wall clock. A
+	// change of the wall clock by noticeAt is noticed before that.
 	lookEvery  = time.Second
 	noticeAt   = 50 * time.Millisecond
-	negligible = time.Millisecond       // what two readings differ by anyhow
+	negligible = time.Millisecond       // normal difference of two readings
 	leastSleep = 100 * time.Millisecond // the least that counts as sleep of the machine
-	// same is by how much a wall clock that is ahead may waver and still count
-	// as the one that was ahead before.
+	// same is how far a wall clock that is ahead may vary and still count as ahead since
+	// the same time.
 	same   = time.Second
-	latest = 7258118400 * int64(time.Second) // the last wall time that is believed: 2200
+	latest = 7258118400 * int64(time.Second) // the latest wall time that is accepted: the year 2200
 )
 
-// System is what the clock goes by. The zero System is the machine's; tests
-// give another.
+// System has the clocks to follow. The zero System uses the machine's; tests use
+// others.
 type System struct {
-	// Read returns the wall clock in nanoseconds since 1970 and the monotonic
-	// one since any time, read together.
+	// Read returns the wall clock in nanoseconds since 1970 and a monotonic clock with
+	// any origin, read together.
 	Read func() (wall, monotonic int64)
-	// Boot returns a monotonic clock that goes on while the machine sleeps,
-	// since any time, and false if it could not be read; nil if there is none.
+	// Boot returns a monotonic clock with any origin that includes sleep, and false if
+	// it could not be read; nil if there is none.
 	Boot func() (nanoseconds int64, ok bool)
 }
 
-// Clock is the clock. Make it with [New], or call Start on the zero Clock; it is
-// safe for use by any number of goroutines.
+// Clock is the clock. Make it with [New], or call Start on the zero Clock. It is safe
+// for concurrent use.
 type Clock struct {
 	system System
-	base   time.Time // of the machine's monotonic clock
+	base   time.Time // origin of the machine's monotonic clock
 
-	segment atomic.Pointer[segment] // how the time passes now, nil while that is being changed
+	segment atomic.Pointer[segment] // how time passes now; nil while that changes
 
 	mu     sync.Mutex
 	last   *segment
-	boot   int64 // Boot, less the monotonic clock and what was slept
+	boot   int64 // Boot minus the monotonic clock, without sleep
 	ahead  ahead
 	status Status
 }
 
-// segment is a stretch of time: from when on, from what time on, and what is
-// still to be made good.
+// segment is a period of time: its start by both clocks, and the correction to make.
 type segment struct {
 	monotonic, at int64
-	skew          int64 // the wall clock less the monotonic one, at the begin
-	due           int64 // when the wall clock is to be looked at again
-	slew, per     int64 // to be made good, one part in per of the time that passes
+	skew          int64 // wall clock minus monotonic clock, at the start
+	due           int64 // when to compare with the wall clock again
+	slew, per     int64 // correction to make, as 1/per of the time that passes
 }
 
-// ahead is a wall clock that is too far ahead to be believed at once.
+// ahead is a wall clock that is too far ahead to be followed at once.
 type ahead struct {
 	is    bool
 	since int64 // by the monotonic clock
 	skew  int64
 }
 
-// Status says how a clock stands to the wall clock.
+// Status compares a clock with the wall clock.
 type Status struct {
-	Difference time.Duration // the wall clock less this one, when last looked at
-	// Steps counts how often it has followed in one step, and Stepped is how far
-	// it has gone so in all; Slept is for how long the machine was seen to sleep.
+	Difference time.Duration // wall clock minus this one, at the last comparison
+	// Steps counts jumps to the wall clock, Stepped is their sum. Slept is how long the
+	// machine has slept.
 	Steps          int
 	Stepped, Slept time.Duration
 }
 
-// New returns a clock that has begun.
+// New returns a started clock.
 func New(system System) *Clock {
 	c := new(Clock)
 	c.Start(system)
 	return c
 }
 
-// Start begins at the wall clock's time.
+// Start sets the clock to the wall clock.
 func (c *Clock) Start(system System) {
 	c.system, c.base = system, time.Now() //nolint:forbidigo // what a steady clock is made of
 	if system.Read == nil && system.Boot == nil && c.base.Year() >= 2020 {
-		// A clock before 2020 is a test's (testing/synctest starts in 2000),
-		// and the machine's sleep is none of its business.
+		// A clock before 2020 is a test's (testing/synctest starts in 2000), which does
+		// not sleep with the machine.
 		c.system.Boot = machineBoot
 	}
 	wall, monotonic := c.read()
@@ -133,18 +127,18 @@ func (c *Clock) Now() time.Time {
 	return time.Unix(0, at)
 }
 
-// Wall returns what the wall clock says: for times that others have written.
+// Wall returns the wall clock's time, to compare with times from other machines.
 func (c *Clock) Wall() time.Time {
 	wall, _ := c.read()
 	return time.Unix(0, wall)
 }
 
-// Read returns the time in nanoseconds since 1970, the monotonic clock that it
-// was made from, and whether it runs slower than that one at present.
+// Read returns the time in nanoseconds since 1970, the monotonic clock at that moment,
+// and whether the clock currently runs slower than that one.
 func (c *Clock) Read() (at, monotonic int64, slower bool) {
 	if s := c.segment.Load(); s != nil {
-		// In this order: who is done before a segment ends has read a time
-		// before its end.
+		// The order matters: a reader that finishes before a segment ends has read a
+		// time before its end.
 		if wall, monotonic := c.read(); s.holds(wall, monotonic) && c.segment.Load() == s {
 			return s.when(monotonic), monotonic, s.slew < 0
 		}
@@ -152,7 +146,7 @@ func (c *Clock) Read() (at, monotonic int64, slower bool) {
 	return c.look()
 }
 
-// Status returns how the clock stands to the wall clock.
+// Status compares the clock with the wall clock.
 func (c *Clock) Status() Status {
 	c.look()
 	c.mu.Lock()
@@ -171,23 +165,23 @@ func (c *Clock) read() (wall, monotonic int64) {
 	return seconds*int64(time.Second) + int64(now.Nanosecond()), int64(now.Sub(c.base))
 }
 
-// holds reports whether s says what the time is.
+// holds reports whether s is still valid.
 func (s *segment) holds(wall, monotonic int64) bool {
 	return monotonic < s.due && magnitude(wall-monotonic-s.skew) < int64(noticeAt)
 }
 
-// when returns the time.
+// when returns the time at a monotonic time.
 func (s *segment) when(monotonic int64) int64 {
 	passed := max(monotonic-s.monotonic, 0)
 	most := passed / s.per
 	return s.at + passed + min(max(s.slew, -most), most)
 }
 
-// look looks at the wall clock and begins another segment.
+// look compares with the wall clock and starts a new segment.
 func (c *Clock) look() (at, monotonic int64, slower bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.segment.Store(nil) // nobody is in the old one when its end is read
+	c.segment.Store(nil) // no reader uses the old one when its end is read
 	wall, monotonic := c.read()
 	monotonic = max(monotonic, c.last.monotonic)
 	next := &segment{
@@ -200,7 +194,7 @@ func (c *Clock) look() (at, monotonic int64, slower bool) {
 	return next.at, monotonic, next.slew < 0
 }
 
-// follow decides how s makes the difference to the wall clock good.
+// follow sets how s corrects the difference to the wall clock.
 func (c *Clock) follow(s *segment, wall int64) {
 	difference := wall - s.at
 	if difference > int64(Small) {
@@ -236,8 +230,8 @@ func (c *Clock) mayStep(s *segment, difference int64) bool {
 	return s.monotonic-c.ahead.since >= int64(patience)
 }
 
-// sleep returns for how long the machine has slept since it was asked last. A
-// thread that was interrupted between two readings is asked again later.
+// sleep returns how long the machine has slept since the last call. If the thread may
+// have been interrupted between the readings, it returns 0, and the next call decides.
 func (c *Clock) sleep(monotonic int64) int64 {
 	if c.system.Boot == nil {
 		return 0

@@ -2,8 +2,8 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Asked is a collector that asks functions at every scrape. Describe the metrics
-// with Gauge and Counter, and say with Ask what their values are.
+// Asked is a collector that calls functions at every scrape. Describe metrics with
+// Gauge and Counter, and report their values with Ask.
 type Asked struct {
 	list []*prometheus.Desc
 	asks []func(out chan<- prometheus.Metric)
@@ -47,7 +47,7 @@ func (c *Asked) metric(kind prometheus.ValueType, name, help string, labels []st
 // Ask calls f at every scrape.
 func (c *Asked) Ask(f func(out chan<- prometheus.Metric)) { c.asks = append(c.asks, f) }
 
-// OneIf is the value of a gauge that says yes or no.
+// OneIf returns 1 for true and 0 for false, as the value of a gauge.
 func OneIf(yes bool) float64 { //nolint:revive // a fact, not a mode
 	if yes {
 		return 1

@@ -8,18 +8,17 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 )
 
-// durations are histograms of how long decisions took, by door.
+// durations has histograms of decision latency, by door.
 type durations struct {
 	vec    *prometheus.HistogramVec
 	byDoor [engine.Doors]prometheus.Observer
 }
 
-// nativeFactor is how much a native bucket is wider than the one before: each
-// value is known to within a tenth.
+// nativeFactor is the growth of native buckets: values are exact to within a tenth.
 const nativeFactor = 1.1
 
-// Histogram returns the options of a histogram of durations in seconds, with
-// native buckets, and classic ones for those who cannot read these.
+// Histogram returns the options of a histogram of durations in seconds, with native
+// and classic buckets.
 func Histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,
@@ -47,14 +46,14 @@ func (d *durations) observe(door engine.Door, took time.Duration) {
 	}
 }
 
-// collector tells the counts of an Observer.
+// collector exports the counts of an Observer.
 type collector struct {
 	Asked
 	m                                                                                        *Observer
 	decisions, near, degraded, banned, missing, requests, inForce, overflow, descriptorCount Value
 }
 
-// Collector returns what tells the counts of m to Prometheus.
+// Collector returns a collector of m's counts for Prometheus.
 func (m *Observer) Collector() prometheus.Collector {
 	c := &collector{m: m}
 	c.decisions = c.Counter("headgate_decisions_total",
@@ -101,7 +100,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.m.timing.vec.Collect(out)
 }
 
-// values tells of descriptors, of those rules that ask for it.
+// values exports the counts by descriptor.
 func (c *collector) values(out chan<- prometheus.Metric) {
 	for _, r := range c.m.table.Load().all {
 		if v := r.values.Load(); v != nil {
@@ -112,8 +111,8 @@ func (c *collector) values(out chan<- prometheus.Metric) {
 	}
 }
 
-// rule tells of one rule. Allowed and refused are always there, so that the
-// first increase is one; other outcomes once they have occurred.
+// rule exports the counts of one rule. Allowed and refused always exist, so that the
+// first increase is visible; other outcomes appear when they first occur.
 func (c *collector) rule(out chan<- prometheus.Metric, s *series) {
 	for o, n := range s.outcomes() {
 		if o := engine.Outcome(o); n > 0 || s.own && (o == engine.Allowed || o == engine.Refused) {
@@ -136,7 +135,7 @@ func (c *collector) rule(out chan<- prometheus.Metric, s *series) {
 	}
 }
 
-// door tells of one door.
+// door exports the counts of one door.
 func (c *collector) door(out chan<- prometheus.Metric, d engine.Door, n *[engine.Outcomes]uint64) {
 	for o, count := range n {
 		if o := engine.Outcome(o); count > 0 || d != engine.DoorNone && (o == engine.Allowed || o == engine.Refused) {
@@ -145,22 +144,21 @@ func (c *collector) door(out chan<- prometheus.Metric, d engine.Door, n *[engine
 	}
 }
 
-// unknown tells of requests in domains without rules. Their names are what
-// callers send, so none is told.
+// unknown exports requests in domains without rules. Callers choose these names, so
+// they are not labels.
 func (c *collector) unknown(out chan<- prometheus.Metric, t *totals) {
 	c.decisions(out, float64(t.unknown[0]), unknownDomain, noRule, engine.Allowed.String())
 	c.decisions(out, float64(t.unknown[1]), unknownDomain, noRule, engine.Refused.String())
 }
 
-// series are the counts under one pair of labels.
+// series has the counts under one pair of labels.
 type series struct {
 	domain, rule string
 	own          bool // of a single rule
 	sums
 }
 
-// told returns the counts to tell, and how many of the rules in force have
-// none of their own.
+// told returns the counts to export, and how many active rules have no own series.
 func (m *Observer) told() (list []series, overflow int) {
 	t := m.table.Load()
 	at := map[[2]string]int{}

@@ -15,23 +15,22 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// The bounds on who watches events.
+// The limits on readers of events.
 const (
-	MaxReaders   = 32   // how many may watch at a time
-	MaxPerSecond = 500  // how many events each of them gets a second at most
-	buffer       = 1000 // how far a reader may be behind
+	MaxReaders   = 32   // concurrent readers
+	MaxPerSecond = 500  // events per second and reader
+	buffer       = 1000 // events that a reader may be behind
 )
 
-// Filter says what a reader wants to see. An empty field lets everything pass.
+// Filter selects events. An empty field matches all.
 type Filter struct {
 	Domain, Rule string
-	Outcome      string  // one of engine's
-	Key          string  // a text that stands in a part of the key, or in its hash
-	Sample       float64 // the share of events to be seen, in (0, 1]
+	Outcome      string  // an engine.Outcome
+	Key          string  // a substring of a part of the key, or of its hash
+	Sample       float64 // the share of events to send, in (0, 1]
 }
 
-// Key is a key as it may be seen: its parts, nil for one that the request does
-// not have; or a hash.
+// Key is a key as it may be shown: its parts, nil for missing ones, or a hash.
 type Key struct {
 	Parts []*string `json:"key"` // null if it is hashed
 	Hash  string    `json:"key_hash,omitempty"`
@@ -55,9 +54,9 @@ type Event struct {
 	Path       string `json:"path,omitempty"`
 }
 
-// Stream is a Watcher that shows decisions one by one to those who read it:
-// filtered, sampled, and never more than a bounded number a second. While nobody
-// does it costs one look at a pointer. Make it with NewStream.
+// Stream is a Watcher that sends decisions to readers one by one: filtered, sampled,
+// and up to MaxPerSecond. Without readers it costs one pointer read. Make it with
+// NewStream.
 type Stream struct {
 	hub  *sse.Hub[*watch]
 	keys *KeyView
@@ -65,14 +64,14 @@ type Stream struct {
 
 var _ Watcher = (*Stream)(nil)
 
-// watch is what belongs to one reader.
+// watch is the state of one reader.
 type watch struct {
 	Filter
 	second atomic.Int64 // of the last event
 	sent   atomic.Int64 // in that second
 }
 
-// NewStream returns a Stream, which shows keys as keys says.
+// NewStream returns a Stream that shows keys by keys.
 func NewStream(keys *KeyView) *Stream {
 	return &Stream{hub: sse.NewHub[*watch](MaxReaders, buffer), keys: keys}
 }
@@ -105,7 +104,8 @@ func (s *Stream) See(_ context.Context, seen *Seen) {
 	}
 }
 
-// show sends one result, nil if no rule applied, to those who want to see it.
+// show sends one result, nil if no rule applied, to the readers whose filter
+// matches.
 func (s *Stream) show(seen *Seen, p *Part, r *engine.Result) {
 	var e Event
 	var message []byte
@@ -130,7 +130,7 @@ func (s *Stream) show(seen *Seen, p *Part, r *engine.Result) {
 		if message == nil {
 			text, err := json.Marshal(&e)
 			if err != nil {
-				return // nothing in it can fail
+				return // cannot happen
 			}
 			message = sse.Message("decision", text)
 		}
@@ -138,7 +138,7 @@ func (s *Stream) show(seen *Seen, p *Part, r *engine.Result) {
 	}
 }
 
-// admit keeps to MaxPerSecond.
+// admit enforces MaxPerSecond.
 func (w *watch) admit(at int64) bool {
 	second := at / 1e6
 	if w.second.Swap(second) != second {
@@ -147,7 +147,7 @@ func (w *watch) admit(at int64) bool {
 	return w.sent.Add(1) <= MaxPerSecond
 }
 
-// event tells of one result.
+// event returns the event of one result.
 func (s *Stream) event(seen *Seen, p *Part, r *engine.Result) Event {
 	e := Event{
 		T: time.UnixMicro(seen.At).UTC(), Domain: seen.Domain, Outcome: seen.Outcome.String(), Reason: "no_limit",
@@ -171,7 +171,7 @@ func (s *Stream) event(seen *Seen, p *Part, r *engine.Result) Event {
 	return e
 }
 
-// has reports whether text stands in a part of the key, or in its hash.
+// has reports whether a part of the key, or its hash, contains text.
 func (e *Event) has(text string) bool {
 	for _, part := range e.Parts {
 		if part != nil && strings.Contains(*part, text) {

@@ -11,17 +11,16 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// KeyView says what operators see of keys: what they are, or hashes that tell
-// them apart and nothing else. A hash is the same for a key as long as the
-// process runs.
+// KeyView shows keys to operators: in plain text or as hashes. The hash of a key stays
+// the same while the process runs.
 type KeyView struct {
 	Hashes, LogHashes bool // Hashes is whether operators see hashes, and LogHashes whether the log does
 
 	once   sync.Once
-	secret [sha256.Size]byte // without it an address could be found by trying all of them
+	secret [sha256.Size]byte // without it, addresses could be found by brute force
 }
 
-// Of is a key as it may be seen: its parts, or a hash.
+// Of returns a key as it may be shown: its parts, or a hash.
 func (v *KeyView) Of(key string) Key {
 	parts, ok := rules.SplitKey(key)
 	if v.Hashes || !ok {
@@ -33,12 +32,12 @@ func (v *KeyView) Of(key string) Key {
 			k.Parts = append(k.Parts, nil)
 			continue
 		}
-		k.Parts = append(k.Parts, new(strings.Clone(parts[i].Text()))) // the key is good for a moment only
+		k.Parts = append(k.Parts, new(strings.Clone(parts[i].Text()))) // the key's memory is reused
 	}
 	return k
 }
 
-// Text is a key for the log.
+// Text returns a key for the log.
 func (v *KeyView) Text(key string) string {
 	if v.LogHashes {
 		return v.hash(key)

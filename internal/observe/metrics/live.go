@@ -14,25 +14,25 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// MaxTickRules is how many rules a Tick tells of; the rest are added up.
+// MaxTickRules is the maximum of rules in a Tick; the rest are added up.
 const MaxTickRules = 1000
 
 // Tick is what happened since the tick before.
 type Tick struct {
 	T        time.Time  `json:"t"`
-	Rules    []RuleTick `json:"rules"`    // those that had any requests, the busiest first
-	Totals   Totals     `json:"totals"`   // Totals count each request once, however many rules applied to it
-	Degraded uint64     `json:"degraded"` // how many answers of rules were given without the store
-	Store    StoreTick  `json:"store"`    // how the store is
+	Rules    []RuleTick `json:"rules"`    // rules with requests, the busiest first
+	Totals   Totals     `json:"totals"`   // each request counts once, however many rules applied
+	Degraded uint64     `json:"degraded"` // decisions without the store
+	Store    StoreTick  `json:"store"`    // state of the store
 }
 
-// StoreTick is how the store is.
+// StoreTick is the state of the store.
 type StoreTick struct {
 	Circuit string `json:"circuit"`
 	Keys    int64  `json:"keys"`
 }
 
-// RuleTick is what one rule said since the tick before.
+// RuleTick has the counts of one rule since the tick before.
 type RuleTick struct {
 	Domain string `json:"domain"`
 	Rule   string `json:"rule"`
@@ -40,11 +40,11 @@ type RuleTick struct {
 	Near uint64 `json:"near"`
 }
 
-// Totals are all requests since the tick before.
+// Totals counts all requests since the tick before.
 type Totals struct {
 	Requests uint64 `json:"requests"`
 	Outcomes
-	UnknownDomain uint64 `json:"unknown_domain"` // how many were in domains without rules
+	UnknownDomain uint64 `json:"unknown_domain"` // in domains without rules
 }
 
 // Outcomes are counts by outcome.
@@ -64,7 +64,7 @@ func outcomes(n *[engine.Outcomes]uint64) Outcomes {
 	}
 }
 
-// Sum adds up.
+// Sum returns the sum of all outcomes.
 func (o *Outcomes) Sum() uint64 {
 	return o.Allowed + o.Refused + o.Delayed + o.Queued + o.ShadowBanned + o.ShadowRefused
 }
@@ -77,7 +77,7 @@ func (o Outcomes) plus(p Outcomes) Outcomes {
 	}
 }
 
-// totals are the counts that are not of a rule.
+// totals has the counts that are not of a rule.
 type totals struct {
 	requests [engine.Doors][engine.Outcomes]uint64
 	unknown  [2]uint64
@@ -99,7 +99,7 @@ func (m *Observer) totals() totals {
 	return sum
 }
 
-// Tick tells what happened since the last Tick. There is one who ticks.
+// Tick returns what happened since the last call. Only one goroutine may call it.
 func (m *Observer) Tick(now time.Time) Tick {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,15 +166,15 @@ func (m *Observer) Top(r *rules.Rule, by top.By, now time.Time, n int) (top.Top,
 	return t.Top(by, now.UnixMicro(), n), true
 }
 
-// Add adds what other has.
+// Add adds other to t.
 func (t *Totals) Add(other *Totals) {
 	t.Requests += other.Requests
 	t.Outcomes = t.plus(other.Outcomes)
 	t.UnknownDomain += other.UnknownDomain
 }
 
-// AddTicks adds up what ticks tell of the rules of a domain with a name, of
-// which an empty one stands for all; the busiest come first.
+// AddTicks adds up the ticks of rules with this domain and name, the busiest first. An
+// empty domain or name matches all.
 func AddTicks(ticks []Tick, domain, name string) []RuleTick {
 	list, at := []RuleTick{}, map[[2]string]int{}
 	for i := range ticks {
@@ -194,19 +194,18 @@ func AddTicks(ticks []Tick, domain, name string) []RuleTick {
 	return busiest(list, len(list)+1)
 }
 
-// The bounds on live views.
+// The limits of live views.
 const (
-	TickEvery    = time.Second // how often live views hear of what happened
-	historyTicks = 300         // how many ticks a new one is told at once: five minutes
-	historyRules = 50          // how many rules each of these tells of
-	// maxLive is how many live views there may be, liveBuffer how many ticks
-	// they may be behind.
+	TickEvery    = time.Second // interval of ticks
+	historyTicks = 300         // ticks that a new view gets at once: five minutes
+	historyRules = 50          // rules in each of these
+	// maxLive is the maximum of live views, liveBuffer how many ticks they may be
+	// behind.
 	maxLive    = 64
 	liveBuffer = 30
 )
 
-// Live tells what happens, every second, to any number of views. Make it with
-// NewLive.
+// Live sends a tick every second to all live views. Make it with NewLive.
 type Live struct {
 	hub      *sse.Hub[struct{}]
 	observer *Observer
@@ -219,7 +218,7 @@ type Live struct {
 	history []Tick // the oldest first
 }
 
-// NewLive returns a Live of what m has seen. store says how the store is.
+// NewLive returns a Live for m. store returns the state of the store.
 func NewLive(m *Observer, clock func() time.Time, store func() StoreTick) *Live {
 	return &Live{hub: sse.NewHub[struct{}](maxLive, liveBuffer), observer: m, clock: clock, store: store}
 }
@@ -227,8 +226,8 @@ func NewLive(m *Observer, clock func() time.Time, store func() StoreTick) *Live 
 // Close ends all connections.
 func (l *Live) Close() { l.hub.Close() }
 
-// Tick tells what happened since the last call. It is to be called every
-// TickEvery, and keeps the observer tidy too.
+// Tick sends what happened since the last call. Call it every TickEvery; it also
+// prunes the observer.
 func (l *Live) Tick() {
 	now := l.clock()
 	t := l.observer.Tick(now)

@@ -1,12 +1,10 @@
-// Package metrics counts what the engine decides, by rule and by door, and
-// tells it to Prometheus, to live views and to whoever wants to see decisions
-// one by one.
+// Package metrics counts decisions by rule and by door, for Prometheus, live views and
+// streams of single decisions.
 //
-// Counting is on the path of every request. It allocates nothing and takes no
-// lock that all cores share: each rule has counters of its own, some of them for
-// different cores, which are resolved when the rules are loaded. What is told is
-// bounded by the rules, never by the traffic: also for the rules of Envoy's form
-// that ask for series by the values of descriptors.
+// Counting is on the path of every request. It allocates nothing and takes no global
+// lock: each rule has its own counters, several for different cores, which are
+// resolved when the rules are loaded. The number of series depends on the rules, not
+// on the traffic; series by descriptor values are limited.
 package metrics
 
 import (
@@ -24,17 +22,16 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// DefaultMaxRules is how many rules have series of their own in Prometheus if
-// Options do not say.
+// DefaultMaxRules is the default of Options.MaxRules.
 const DefaultMaxRules = 2000
 
 const (
-	maxTracked = 1000    // how many rules have their keys counted at a time: some 20 MB if all of them are busy
-	maxCells   = 1 << 16 // bounds the memory of the counters of all rules, 128 bytes each
-	maxShards  = 64      // how many counters a rule has at most
-	timeEvery  = 1000    // how often in microseconds, on each core, a decision is timed
-	// exactPerSlot is how many results in a slot of slotBits are added to the
-	// top keys one by one, on each core; of more, one in sampleOf.
+	maxTracked = 1000    // rules whose keys are counted at a time: about 20 MB if all are busy
+	maxCells   = 1 << 16 // limits the counters of all rules, 128 bytes each
+	maxShards  = 64      // counters per rule
+	timeEvery  = 1000    // microseconds between timed decisions on a core
+	// exactPerSlot is how many results in a slot of time are added to the top keys on
+	// each core; of further ones, one in sampleOf.
 	exactPerSlot = 64
 	slotBits     = 10 // 1.024 ms
 	sampleOf     = 16
@@ -42,37 +39,36 @@ const (
 
 // Options configure an Observer.
 type Options struct {
-	MaxRules int                  // how many rules have series of their own, others one a domain; 0 is DefaultMaxRules
-	Elapsed  func() time.Duration // a clock that never jumps. Required.
-	Watchers []Watcher            // Watchers see decisions one by one while they want to
-	// Lacking, if not nil, is told once of each rule, and again after each
-	// SetRules, if the first LackingAfter requests that it counts all lack the
-	// same parts of its key; the bit i stands for r.Key[i]. It is called on the
-	// path of a request.
+	MaxRules int                  // rules with their own series; others share one per domain; 0 is DefaultMaxRules
+	Elapsed  func() time.Duration // a monotonic clock. Required.
+	Watchers []Watcher            // see decisions one by one
+	// Lacking, if not nil, is called for a rule if the first LackingAfter requests that
+	// it counts after SetRules all lack the same parts of its key; bit i stands for
+	// r.Key[i]. It is called on the path of a request.
 	Lacking func(r *rules.Rule, parts uint64)
-	Log     *slog.Logger // told of rules that have met more values than they have series for, unless it is nil
+	Log     *slog.Logger // receives warnings, unless it is nil
 }
 
 // Watcher sees decisions one by one.
 type Watcher interface {
-	// Watching reports whether it wants to see any. It is asked at every
+	// Watching reports whether it wants to see decisions. It is called for every
 	// decision.
 	Watching() bool
 	// See is called on the path of the request and must not block.
 	See(ctx context.Context, s *Seen)
 }
 
-// Seen is one decision. It is good until See returns.
+// Seen is one decision. It is valid until See returns.
 type Seen struct {
 	Domain string
 	Door   engine.Door
-	// At is the time of the request in microseconds since the epoch; Elapsed
-	// how long the decision took, 0 if it was not timed.
+	// At is the time of the request in microseconds since the epoch, Elapsed the
+	// latency of the decision, 0 if it was not timed.
 	At      int64
 	Elapsed time.Duration
-	Outcome engine.Outcome // that of the request
-	Counted bool           // reports whether the request took something, rather than only asked or gave back
-	Parts   []Part         // one, or one for each descriptor of Envoy's
+	Outcome engine.Outcome // of the request
+	Counted bool           // the request took from a limit, rather than peeked or refunded
+	Parts   []Part         // one, or one for each Envoy descriptor
 	Err     error          // what went wrong
 }
 
@@ -89,27 +85,27 @@ type Observer struct {
 	lanes   []lane
 	table   atomic.Pointer[table]
 	tracked atomic.Int64
-	valued  atomic.Int64 // how many values have series, of all rules
+	valued  atomic.Int64 // values with series, of all rules
 	timing  durations
 
-	mu      sync.Mutex // of SetRules, Prune and what follows
+	mu      sync.Mutex // guards SetRules, Prune and what follows
 	retired map[ruleName]*retired
-	series  int // how many rules have series of their own
+	series  int // rules with their own series
 	was     totals
 }
 
 var _ engine.Observer = (*Observer)(nil)
 
-// lane is what decisions on one core count together, whatever the rule.
+// lane has the counters of one core that are not of a rule.
 type lane struct {
 	requests [engine.Doors][engine.Outcomes]atomic.Uint64
 	unknown  [2]atomic.Uint64 // requests in unknown domains: allowed, refused
-	budget   atomic.Uint64    // a slot of time and how much of it is used up
-	timed    atomic.Int64     // when a decision was timed last
-	_        [64]byte         // keeps the next lane off this one's cache lines
+	budget   atomic.Uint64    // a slot of time, and how much of it is used
+	timed    atomic.Int64     // when a decision was last timed
+	_        [64]byte         // padding to separate cache lines
 }
 
-// New returns an Observer that knows no rules yet.
+// New returns an Observer without rules.
 func New(o Options) *Observer {
 	if o.MaxRules <= 0 {
 		o.MaxRules = DefaultMaxRules
@@ -137,7 +133,7 @@ func (m *Observer) Deciding(at int64, number uint32) (start int64) {
 
 func (m *Observer) lane(number uint32) *lane { return &m.lanes[int(number)&(len(m.lanes)-1)] }
 
-// watched reports whether anybody wants to see decisions.
+// watched reports whether a Watcher wants to see decisions.
 func (m *Observer) watched() bool {
 	for _, w := range m.options.Watchers {
 		if w.Watching() {
@@ -195,11 +191,10 @@ func (m *Observer) show(ctx context.Context, s *Seen) {
 	}
 }
 
-// counts reports whether a request is one that takes. Who only asks, or gives
-// back, is not decided about.
+// counts reports whether a request takes from a limit, rather than peeks or refunds.
 func counts(kind headgate.Kind, cost int64) bool { return kind == headgate.Take && cost > 0 }
 
-// count counts a request. What has no rules is allowed or refused.
+// count counts a request.
 func (l *lane) count(d engine.Door, o engine.Outcome, known bool) {
 	if d < engine.Doors && o < engine.Outcomes {
 		l.requests[d][o].Add(1)
@@ -213,7 +208,7 @@ func (l *lane) count(d engine.Door, o engine.Outcome, known bool) {
 	}
 }
 
-// took notes how long a decision that was timed has taken.
+// took records the latency of a timed decision.
 func (m *Observer) took(mark engine.Mark, d engine.Door) time.Duration {
 	if mark.Start == 0 {
 		return 0
@@ -223,7 +218,7 @@ func (m *Observer) took(mark engine.Mark, d engine.Door) time.Duration {
 	return max(elapsed, 1)
 }
 
-// results counts what each rule said to a request.
+// results counts the results of all rules of a request.
 func (m *Observer) results(l *lane, number uint32, at int64, q rules.Request, results []engine.Result) {
 	t := m.table.Load()
 	for i := range results {
@@ -244,9 +239,9 @@ func (m *Observer) results(l *lane, number uint32, at int64, q rules.Request, re
 	}
 }
 
-// weight returns how many results the one at hand stands for among the top
-// keys: 1 while there are few, and of many, 0 or sampleOf by chance. So the
-// time spent on them is bounded, and the counts are right on average.
+// weight returns how often a result counts among the top keys: 1 while there are few
+// results, otherwise 0 or sampleOf at random. This limits the time spent, and counts
+// are right on average.
 func (l *lane) weight(at int64) int64 {
 	slot, used := uint64(at)>>slotBits<<16, l.budget.Load()
 	switch {
@@ -275,19 +270,18 @@ func (m *Observer) addTop(c *ruleCounts, key string, at, weight int64, o engine.
 		} else {
 			m.tracked.Add(1)
 		}
-		if t == nil { // taken away again in this very moment
+		if t == nil { // just removed
 			return
 		}
 	}
 	t.Add(key, at, weight, o != engine.Allowed && o != engine.Delayed)
 }
 
-// Debug is a Watcher that logs a line for each request while the level is debug
-// or below.
+// Debug is a Watcher that logs every request at level debug.
 type Debug struct {
 	Log   *slog.Logger
 	Level *slog.LevelVar
-	Key   func(key string) string // tells a key as it is to be seen
+	Key   func(key string) string // returns a key as it may be logged
 }
 
 // Watching implements Watcher.
@@ -299,8 +293,7 @@ func (d *Debug) See(ctx context.Context, s *Seen) {
 		slog.String("door", s.Door.String()), slog.String("domain", s.Domain), slog.String("outcome", s.Outcome.String()),
 		slog.Duration("duration", s.Elapsed),
 	}
-	// The rules that said what became of it, or else the first: a line is no
-	// place for all of them.
+	// Only the deciding rule, or else the first, to keep the line short.
 	if r := telling(s); r != nil {
 		attributes = append(attributes, slog.String("rule", r.Rule.Name), slog.String("key", d.Key(r.Key)),
 			slog.Int64("remaining", r.Decision.Remaining), slog.String("reason", r.Decision.Reason.String()))
@@ -308,7 +301,7 @@ func (d *Debug) See(ctx context.Context, s *Seen) {
 	d.Log.LogAttrs(ctx, slog.LevelDebug, "request", attributes...)
 }
 
-// telling returns the first result of s with its outcome, or else the first.
+// telling returns the first result with the outcome of s, or else the first.
 func telling(s *Seen) *engine.Result {
 	var first *engine.Result
 	for i := range s.Parts {

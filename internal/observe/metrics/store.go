@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// Store is a headgate.Store that measures how long another one takes. It is for
-// stores behind a network, beside which two looks at a clock are nothing.
+// Store is a headgate.Store that measures the latency of another one. It is for stores
+// behind a network, where reading a clock twice does not matter.
 type Store struct {
 	headgate.Store
 
@@ -20,7 +20,7 @@ type Store struct {
 	ok, fail prometheus.Observer
 }
 
-// NewStore returns inner, measured by a clock that never jumps.
+// NewStore returns inner, measured by a monotonic clock.
 func NewStore(inner headgate.Store, elapsed func() time.Duration) *Store {
 	s := &Store{Store: inner, elapsed: elapsed}
 	s.vec = prometheus.NewHistogramVec(Histogram(
@@ -31,7 +31,7 @@ func NewStore(inner headgate.Store, elapsed func() time.Duration) *Store {
 	return s
 }
 
-// Collector returns what tells the durations to Prometheus.
+// Collector returns a collector of the latencies for Prometheus.
 func (s *Store) Collector() prometheus.Collector { return s.vec }
 
 // Take implements headgate.Store.
@@ -58,8 +58,8 @@ func (s *Store) took(began time.Duration, err error) {
 	o.Observe((s.elapsed() - began).Seconds())
 }
 
-// Pipeline implements store.Pipeliner. It is measured as one question, which
-// failed if any of it did.
+// Pipeline implements store.Pipeliner. It is measured as one call, which failed if any
+// group did.
 func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	began := s.elapsed()
 	store.Pipeline(ctx, s.Store, ops, out, groups)

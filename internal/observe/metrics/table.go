@@ -11,47 +11,47 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Retention is how long the counts of a rule that a reload removed are told:
-// long enough for the last scrape, and for the rule to come back.
+// Retention is how long the counts of a removed rule are kept: enough for the last
+// scrape, and for the rule to come back.
 const Retention = 10 * time.Minute
 
-// The names under which is counted what has no rule of its own.
+// Labels of counts without a rule.
 const (
-	otherRules    = "(other)"    // those beyond Options.MaxRules, and of a domain that has just vanished.
-	overrides     = "(override)" // limits that came with a request of Envoy's
-	unknownDomain = "(unknown)"  // that of requests whose domain has no rules
-	noRule        = "(none)"     // what applies there
+	otherRules    = "(other)"    // rules beyond Options.MaxRules, and those of a domain that was just removed
+	overrides     = "(override)" // limits sent with an Envoy request
+	unknownDomain = "(unknown)"  // the domain of requests without rules
+	noRule        = "(none)"     // the rule of such requests
 )
 
-// What is counted of a rule, beside the engine's outcomes, which come first.
+// Counters of a rule, after the engine's outcomes.
 const (
-	near     = int(engine.Outcomes) + iota // passed with no more than a fifth of the limit left
-	banned                                 // refused because an operator has banned the key
-	missing                                // lacked a part of the key, and were counted with the others that did
-	degraded                               // decided without the store, one by one as policyNames has it
+	near     = int(engine.Outcomes) + iota // allowed with at most a fifth of the limit remaining
+	banned                                 // refused because an operator banned the key
+	missing                                // lacked a part of the key
+	degraded                               // decided without the store, in the order of policyNames
 	counters = degraded + policies
 )
 
 const policies = 3
 
-// policyNames are the values of the label policy, as on_store_error has them.
+// policyNames returns the values of the label policy: those of on_store_error.
 func policyNames() [policies]string { return [policies]string{"allow", "deny", "local"} }
 
-// cell is the counters of a rule for some of the cores.
+// cell has the counters of a rule for some of the cores.
 type cell struct {
 	counts [counters]atomic.Uint64
-	_      [32]byte // two cache lines in all, as they are fetched in pairs
+	_      [32]byte // two cache lines, as they are fetched in pairs
 }
 
-// ruleCounts are the counters of one rule.
+// ruleCounts has the counters of one rule.
 type ruleCounts struct {
 	domain, name string
-	shared       bool // by many rules: there are no keys to tell
-	named        bool // has series of its own
+	shared       bool // by several rules, so without keys
+	named        bool // has its own series
 	cells        []cell
 	top          atomic.Pointer[top.Tracker]
 	lacks        lacks
-	values       atomic.Pointer[values] // nil unless the rule asks for series by value
+	values       atomic.Pointer[values] // nil without series by value
 
 	was sums // at the last tick
 }
@@ -81,13 +81,13 @@ func (c *ruleCounts) count(lane uint32, r *engine.Result, o engine.Outcome) {
 	}
 }
 
-// sums are what a rule has said.
+// sums has the counts of a rule.
 type sums [counters]uint64
 
-// outcomes has one number for each engine.Outcome.
+// outcomes returns the counts by engine.Outcome.
 func (s *sums) outcomes() *[engine.Outcomes]uint64 { return (*[engine.Outcomes]uint64)(s[:]) }
 
-// read adds up.
+// read adds up the cells.
 func (c *ruleCounts) read() (sum sums) {
 	for i := range c.cells {
 		for j := range sum {
@@ -97,31 +97,29 @@ func (c *ruleCounts) read() (sum sums) {
 	return sum
 }
 
-// ruleName is what tells rules apart: several may share a scope, such as the
-// tiers of a limit.
+// ruleName identifies a rule. Several may share a scope, such as the tiers of a limit.
 type ruleName struct{ domain, rule string }
 
-// nameOf returns the name of r, good as long as r.
+// nameOf returns the name of r, valid as long as r.
 func nameOf(r *rules.Rule) ruleName { return ruleName{r.Domain, r.Name} }
 
 // table finds the counters of a rule. It is never changed, only replaced.
 type table struct {
 	rules   []*rules.Rule // by their Index
-	entries []*ruleCounts // at the same places
+	entries []*ruleCounts // in the same order
 	byName  map[ruleName]*ruleCounts
 	others  map[string]*ruleCounts // overrides and others, by domain
-	all     []*ruleCounts          // every one once
-	lost    *ruleCounts            // where nothing else fits
+	all     []*ruleCounts          // each once
+	lost    *ruleCounts            // for everything else
 }
 
-// of returns the counters of r. There always are some.
+// of returns the counters of r, never nil.
 func (t *table) of(r *rules.Rule) *ruleCounts {
 	if i := r.Index; i >= 0 {
 		if i < len(t.rules) && t.rules[i] == r {
 			return t.entries[i]
 		}
-		// It has another limit for this key, or is of the rules before the last
-		// reload.
+		// It has an override for this key, or is from before the last reload.
 		if c := t.byName[nameOf(r)]; c != nil {
 			return c
 		}
@@ -135,14 +133,14 @@ func (t *table) of(r *rules.Rule) *ruleCounts {
 	return t.lost
 }
 
-// retired are the counters of a rule that is no more.
+// retired has the counters of a removed rule.
 type retired struct {
 	counts *ruleCounts
 	since  time.Time
 }
 
-// SetRules makes counters for rs; those of rules that keep domain and name go
-// on. It is to be called before rs is put in force.
+// SetRules makes counters for rs. Rules that keep domain and name keep their counters.
+// Call it before rs becomes active.
 func (m *Observer) SetRules(rs *rules.Ruleset, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,7 +188,7 @@ func (m *Observer) SetRules(rs *rules.Ruleset, now time.Time) {
 	m.table.Store(t)
 }
 
-// newCounts returns counters of a rule. It needs m.mu to be held.
+// newCounts returns counters for a rule. m.mu must be held.
 func (m *Observer) newCounts(domain, name string, shards int) *ruleCounts {
 	c := &ruleCounts{domain: strings.Clone(domain), name: strings.Clone(name), cells: make([]cell, shards)}
 	if m.series < m.options.MaxRules {
@@ -200,12 +198,11 @@ func (m *Observer) newCounts(domain, name string, shards int) *ruleCounts {
 	return c
 }
 
-// Prune forgets rules that have been gone for the Retention, and the keys of
-// rules that are idle, and logs which rules have met more values than they have
-// series for. It is to be called at intervals.
+// Prune drops rules that were removed longer ago than Retention and the keys of idle
+// rules, and logs rules with more values than series. Call it regularly.
 func (m *Observer) Prune(now time.Time) { m.logFull(m.prune(now)) }
 
-// prune returns the rules that have newly met too many values.
+// prune returns the rules that have newly got too many values.
 func (m *Observer) prune(now time.Time) (full []*ruleCounts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,7 +218,7 @@ func (m *Observer) prune(now time.Time) (full []*ruleCounts) {
 	return full
 }
 
-// forget drops rules that have been gone for long. It needs m.mu to be held.
+// forget drops rules that were removed longer ago than Retention. m.mu must be held.
 func (m *Observer) forget(now time.Time) {
 	gone := map[*ruleCounts]bool{}
 	old := m.table.Load()
@@ -257,17 +254,17 @@ func (m *Observer) forget(now time.Time) {
 	m.table.Store(&t)
 }
 
-// LackingAfter is how many requests in a row, the first that a rule counts, have to
-// lack a part of its key before it is said that all do.
+// LackingAfter is how many requests, the first that a rule counts, must all lack a
+// part of its key before Options.Lacking is called.
 const LackingAfter = 100
 
-// lacks finds out whether all requests that a rule counts lack a part of its key.
+// lacks detects that all requests of a rule lack a part of its key.
 type lacks struct {
-	parts atomic.Uint64 // which all have lacked so far; 0 once that is answered
+	parts atomic.Uint64 // parts that all have lacked so far; 0 once decided
 	seen  atomic.Int64
 }
 
-// begin asks again, as rules have been read.
+// begin starts over, as rules have been read.
 func (l *lacks) begin(r *rules.Rule) {
 	l.seen.Store(0)
 	l.parts.Store(1<<len(r.Key) - 1)
@@ -283,7 +280,7 @@ func (m *Observer) missing(c *ruleCounts, number uint32, r *engine.Result) {
 		c.cells[int(number)&(len(c.cells)-1)].counts[missing].Add(1)
 	}
 	if c.lacks.parts.Load() == 0 {
-		return // as of all rules, but for their first requests
+		return // decided, as for nearly all requests
 	}
 	all := c.lacks.parts.And(lacking) & lacking
 	if all == 0 || c.lacks.seen.Add(1) != LackingAfter {

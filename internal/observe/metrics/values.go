@@ -13,34 +13,33 @@ import (
 )
 
 const (
-	// maxValues is how many descriptors, told apart by their values, have series
-	// of their own: of one rule, and of all rules.
+	// maxValues is how many descriptors of a rule have their own series, maxAllValues
+	// how many of all rules.
 	maxValues    = 100
 	maxAllValues = 10_000
-	otherValues  = "(other)" // the rest of a rule's
+	otherValues  = "(other)" // the rest of a rule
 	metricRoom   = 512       // enough for the name of nearly every descriptor
 )
 
-// values are the counters of a rule that asks for series by the values of
-// descriptors.
+// values has the counters of a rule by descriptor values.
 type values struct {
-	detailed bool // what the rule asks for
+	detailed bool // the rule's setting
 	places   []int
 
-	mu    sync.Mutex                             // of who adds one
+	mu    sync.Mutex                             // held to add a value
 	known atomic.Pointer[map[string]*valueCount] // by name; replaced, never changed
 	full  atomic.Bool
-	told  bool // it has been logged that it is; of m.mu
+	told  bool // full has been logged; guarded by m.mu
 	other valueCount
 }
 
-// valueCount counts what a rule said to descriptors of one name.
+// valueCount counts the outcomes of descriptors with one name.
 type valueCount struct {
 	outcomes [engine.Outcomes]atomic.Uint64
 }
 
-// split makes c ready to count by value if r asks for that; what has been
-// counted is kept if it asks for the same as before. It needs m.mu to be held.
+// split makes c count by value if r is configured so. Counts are kept if the
+// configuration is unchanged. m.mu must be held.
 func (m *Observer) split(c *ruleCounts, r *rules.Rule) {
 	if !c.named || !r.SplitsMetric() {
 		m.unsplit(c)
@@ -55,7 +54,7 @@ func (m *Observer) split(c *ruleCounts, r *rules.Rule) {
 	c.values.Store(v)
 }
 
-// unsplit drops what c has counted by value.
+// unsplit drops c's counts by value.
 func (m *Observer) unsplit(c *ruleCounts) {
 	v := c.values.Swap(nil)
 	if v == nil {
@@ -63,12 +62,12 @@ func (m *Observer) unsplit(c *ruleCounts) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.full.Store(true) // a decision at this moment adds none
+	v.full.Store(true) // a concurrent decision adds none
 	m.valued.Add(-int64(len(*v.known.Load())))
 }
 
-// countValue counts what r said to q by the values of its descriptor. Requests
-// that are no descriptors have none.
+// countValue counts an outcome of q by the values of its descriptor, if q is a
+// descriptor.
 func (m *Observer) countValue(v *values, r *rules.Rule, q rules.Request, o engine.Outcome) {
 	d, ok := q.(rules.OrderedRequest)
 	if !ok || o >= engine.Outcomes {
@@ -83,8 +82,7 @@ func (m *Observer) countValue(v *values, r *rules.Rule, q rules.Request, o engin
 	c.outcomes[o].Add(1)
 }
 
-// newValue returns the counter of a name that v did not know, or that of the
-// others.
+// newValue returns a counter for a new name, or the shared one.
 func (m *Observer) newValue(v *values, name []byte) *valueCount {
 	if v.full.Load() || string(name) == otherValues {
 		return &v.other
@@ -105,7 +103,7 @@ func (m *Observer) newValue(v *values, name []byte) *valueCount {
 	return c
 }
 
-// room reports whether one more value may have series, and counts it.
+// room reports whether another value may have series, and counts it.
 func (m *Observer) room() bool {
 	if m.valued.Add(1) <= maxAllValues {
 		return true
@@ -114,8 +112,7 @@ func (m *Observer) room() bool {
 	return false
 }
 
-// tellFull reports, once, that c has met more values than it has series for. It
-// needs m.mu to be held.
+// tellFull reports, once, that c has more values than series. m.mu must be held.
 func (c *ruleCounts) tellFull() bool {
 	v := c.values.Load()
 	if v == nil || v.told || !v.full.Load() {
@@ -125,7 +122,7 @@ func (c *ruleCounts) tellFull() bool {
 	return true
 }
 
-// logFull logs which rules have met more values than they have series for.
+// logFull logs rules with more values than series.
 func (m *Observer) logFull(full []*ruleCounts) {
 	if m.options.Log == nil {
 		return
@@ -136,7 +133,7 @@ func (m *Observer) logFull(full []*ruleCounts) {
 	}
 }
 
-// each calls tell with every count that is not 0.
+// each calls tell with every non-zero count.
 func (v *values) each(tell func(name string, o engine.Outcome, n uint64)) {
 	one := func(name string, c *valueCount) {
 		for o := range c.outcomes {

@@ -1,5 +1,5 @@
-// Package sse sends server-sent events: to any number of readers that it never
-// waits for. A reader that is too slow loses events and is told how many.
+// Package sse sends server-sent events to any number of readers without waiting for
+// them. A slow reader loses events and is notified how many.
 //
 // The format is that of the HTML standard, section "Server-sent events".
 package sse
@@ -14,20 +14,19 @@ import (
 )
 
 const (
-	// writeTimeout is how long a reader may take to read an event; keepAlive
-	// how long it hears nothing, so that both ends notice a broken connection.
+	// writeTimeout limits the write of one event. keepAlive is the interval of
+	// comments, by which both ends notice a broken connection.
 	writeTimeout = 10 * time.Second
 	keepAlive    = 15 * time.Second
 )
 
-// Message returns an event as it is sent. data must be a single line, as JSON
-// without indentation is.
+// Message returns an event in wire format. data must be a single line.
 func Message(event string, data []byte) []byte {
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, data)
 }
 
-// Hub knows who reads. Each reader comes with a value of T, such as what it
-// wants to see. The zero value is not ready; see NewHub.
+// Hub sends messages to readers. Each reader has a value of T, such as a filter. Make
+// it with NewHub.
 type Hub[T any] struct {
 	most   int
 	buffer int
@@ -37,26 +36,25 @@ type Hub[T any] struct {
 	readers atomic.Pointer[[]*Reader[T]] // replaced, never changed
 }
 
-// Reader is one connection that reads.
+// Reader is one connection.
 type Reader[T any] struct {
-	Value T // what the reader came with
+	Value T // given to Serve
 
 	messages chan []byte
 	lost     atomic.Uint64
 }
 
-// NewHub returns a Hub for that many readers, each of which may be that many
-// messages behind.
+// NewHub returns a Hub for up to readers readers, each up to buffer messages behind.
 func NewHub[T any](readers, buffer int) *Hub[T] {
 	h := &Hub[T]{most: readers, buffer: buffer, closed: make(chan struct{})}
 	h.readers.Store(new([]*Reader[T]))
 	return h
 }
 
-// Readers returns who reads now. The slice must not be changed.
+// Readers returns the current readers. The slice must not be changed.
 func (h *Hub[T]) Readers() []*Reader[T] { return *h.readers.Load() }
 
-// Close ends all connections. Nobody can join any more.
+// Close ends all connections and lets no reader join.
 func (h *Hub[T]) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,14 +65,14 @@ func (h *Hub[T]) Close() {
 	}
 }
 
-// Send gives a message to everyone.
+// Send sends a message to all readers.
 func (h *Hub[T]) Send(message []byte) {
 	for _, r := range h.Readers() {
 		r.Offer(message)
 	}
 }
 
-// Offer gives r a message, or lets it be lost if r is too far behind.
+// Offer sends r a message, or counts it as lost if r is too far behind.
 func (r *Reader[T]) Offer(message []byte) {
 	select {
 	case r.messages <- message:
@@ -83,7 +81,7 @@ func (r *Reader[T]) Offer(message []byte) {
 	}
 }
 
-// Lose tells r that one more event was not sent.
+// Lose counts one event as lost.
 func (r *Reader[T]) Lose() { r.lost.Add(1) }
 
 // join adds a reader, unless there are too many.
@@ -107,10 +105,9 @@ func (h *Hub[T]) leave(r *Reader[T]) {
 	h.readers.Store(&next)
 }
 
-// Serve sends to w what the Hub has for a reader with that value, until the
-// client goes away or the Hub closes. The first message is what hello returns,
-// if it is not nil; it is called when the reader has joined. Serve reports false,
-// and has written nothing, if there are too many readers.
+// Serve sends messages to w until the client goes away or the Hub closes. The first
+// message is that of hello, if not nil, which is called after the reader has joined.
+// Serve writes nothing and reports false if there are too many readers.
 func (h *Hub[T]) Serve(w http.ResponseWriter, req *http.Request, value T, hello func() []byte) bool {
 	r, ok := h.join(value)
 	if !ok {
@@ -119,7 +116,7 @@ func (h *Hub[T]) Serve(w http.ResponseWriter, req *http.Request, value T, hello 
 	defer h.leave(r)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
+	w.Header().Set("X-Accel-Buffering", "no") // otherwise nginx buffers events
 	w.WriteHeader(http.StatusOK)
 	first := []byte(": headgate\n\n")
 	if hello != nil {
@@ -132,7 +129,7 @@ func (h *Hub[T]) Serve(w http.ResponseWriter, req *http.Request, value T, hello 
 	return true
 }
 
-// pump sends until it is over.
+// pump sends messages until the connection ends.
 func (h *Hub[T]) pump(w http.ResponseWriter, req *http.Request, r *Reader[T]) {
 	alive := time.NewTicker(keepAlive) //nolint:forbidigo // proxies cut silent connections by the real clock
 	defer alive.Stop()
@@ -159,8 +156,8 @@ func (h *Hub[T]) pump(w http.ResponseWriter, req *http.Request, r *Reader[T]) {
 // write sends one message at once.
 func write(w http.ResponseWriter, message []byte) bool {
 	c := http.NewResponseController(w)
-	// The server's own deadline is for the whole answer, and this one has no
-	// end. Who cannot set one does without.
+	// The server's deadline is for the whole answer, but this one does not end. An
+	// error means that deadlines are not supported.
 	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout)) //nolint:forbidigo // deadlines are on the real clock
 	if _, err := w.Write(message); err != nil {
 		return false

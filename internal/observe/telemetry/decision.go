@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// What spans say about decisions.
+// Attributes of decisions.
 const (
 	doorKey    = attribute.Key("headgate.door")
 	domainKey  = attribute.Key("headgate.domain")
@@ -28,8 +28,7 @@ const (
 	opsKey     = attribute.Key("headgate.store.operations")
 )
 
-// Observer returns next, which also writes decisions into the span that they are
-// made in, if that is recorded.
+// Observer wraps next to write each decision into its span, if that is recorded.
 func (t *Telemetry) Observer(next engine.Observer) engine.Observer {
 	if t == nil || t.tracer == nil {
 		return next
@@ -64,8 +63,8 @@ func telling(parts []engine.Verdict) *engine.Verdict {
 	return nil
 }
 
-// note writes a decision into a span: the first as its attributes, the others of
-// a batch as events.
+// note writes a decision into a span: the first as attributes, further ones of a
+// batch as events.
 func note(span trace.Span, door engine.Door, domain string, outcome engine.Outcome, v *engine.Verdict) {
 	about := []attribute.KeyValue{
 		doorKey.String(door.String()), domainKey.String(strings.ToValidUTF8(domain, "\uFFFD")), outcomeKey.String(outcome.String()),
@@ -83,8 +82,8 @@ func note(span trace.Span, door engine.Door, domain string, outcome engine.Outco
 	span.SetAttributes(about...)
 }
 
-// Store returns next, whose calls are spans below that of the request, if that is
-// recorded. kind is what it is, such as redis.
+// Store wraps next so that its calls are child spans of the request, if that is
+// recorded. kind is the kind of store, such as redis.
 func (t *Telemetry) Store(next headgate.Store, kind string) headgate.Store {
 	if t == nil || t.tracer == nil {
 		return next
@@ -101,7 +100,7 @@ func (t *Telemetry) Store(next headgate.Store, kind string) headgate.Store {
 	return s
 }
 
-// pipeliner is spanned for a store.Pipeliner.
+// pipeliner is a spanned store.Pipeliner.
 type pipeliner struct {
 	*spanned
 
@@ -156,8 +155,8 @@ func (s *spanned) Do(ctx context.Context, ops []headgate.Op, out []headgate.Deci
 	return err
 }
 
-// end ends the span of a call to a store. The text of the error stays here, for
-// nobody knows whether a server repeats the key in it.
+// end ends the span of a call to a store. The text of the error is not sent, since a
+// server may repeat the key in it.
 func end(span trace.Span, err error) {
 	if err != nil {
 		kind := "error"

@@ -14,17 +14,17 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
-// delivery says once when a signal is not taken any more, and once when it is
-// again.
+// delivery counts messages of a signal, and logs once when they fail and once when
+// they work again.
 type delivery struct {
 	signal       string
-	life         context.Context // ends what outlives the contexts of the SDK
+	life         context.Context // cancels exports when the process gives up
 	log          *slog.Logger
 	failing      atomic.Bool
 	sent, failed atomic.Uint64
 }
 
-// note notes how a message went.
+// note records the result of a message.
 func (d *delivery) note(err error) {
 	if err == nil {
 		d.sent.Add(1)
@@ -39,10 +39,10 @@ func (d *delivery) note(err error) {
 	}
 }
 
-// maxWords is how much of what a collector says goes into the log, in bytes.
+// maxWords is how much of a collector's error is logged, in bytes.
 const maxWords = 512
 
-// within returns ctx, cancelled when the process gives up.
+// within returns ctx, also cancelled when the process gives up.
 func (d *delivery) within(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(d.life, cancel)
@@ -52,13 +52,13 @@ func (d *delivery) within(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// spanCounts are what becomes of spans.
+// spanCounts counts spans by result.
 type spanCounts struct {
 	pending    atomic.Int64
 	sent, lost atomic.Uint64
 }
 
-// bounded takes no more spans than may be pending.
+// bounded drops spans beyond MaxPending.
 type bounded struct {
 	sdktrace.SpanProcessor
 
@@ -75,7 +75,7 @@ func (b *bounded) OnEnd(s sdktrace.ReadOnlySpan) {
 	b.SpanProcessor.OnEnd(s)
 }
 
-// spanExporter notes how its messages went, in place of its caller.
+// spanExporter records the results of its messages and hides them from the SDK.
 type spanExporter struct {
 	sdktrace.SpanExporter
 
@@ -97,7 +97,7 @@ func (e *spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnl
 	return nil
 }
 
-// metricExporter notes how its messages went, in place of its caller.
+// metricExporter records the results of its messages and hides them from the SDK.
 type metricExporter struct {
 	sdkmetric.Exporter
 
@@ -111,7 +111,7 @@ func (e *metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetri
 	return nil
 }
 
-// Collector returns what tells how sending goes, or nil.
+// Collector returns the metrics of the export, or nil.
 func (t *Telemetry) Collector() prometheus.Collector {
 	if t == nil {
 		return nil

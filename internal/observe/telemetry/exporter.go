@@ -20,30 +20,28 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// What is not set here is read by the exporters themselves from OpenTelemetry's
-// variables, such as OTEL_EXPORTER_OTLP_COMPRESSION.
+// The exporters read everything else from OpenTelemetry's variables, such as
+// OTEL_EXPORTER_OTLP_COMPRESSION.
 
-// maxResponse is the largest answer of a collector that is read, in bytes: it
-// says in a few words what was not taken.
+// maxResponse is the maximum size of a collector's response, in bytes.
 const maxResponse = 64 << 10
 
-// reconnect has a collector that comes back found within seconds; gRPC's own
-// wait grows to two minutes.
+// reconnect finds a collector that is back within seconds; gRPC's default wait grows
+// to two minutes.
 func reconnect() grpc.DialOption {
 	b := backoff.DefaultConfig
 	b.MaxDelay = 5 * time.Second
 	return grpc.WithConnectParams(grpc.ConnectParams{Backoff: b, MinConnectTimeout: 5 * time.Second})
 }
 
-// settings make options of what is set, in the terms of one exporter, whose O are
-// its options.
+// settings makes the options O of one exporter.
 type settings[O any] struct {
 	endpoint func(string) O
 	headers  func(map[string]string) O
 	tls      func(*tls.Config) O
 }
 
-// of returns the options for a signal, whose path counts with HTTP only.
+// of returns the options for a signal. path is used with HTTP only.
 func (s settings[O]) of(o *Options, path string, always ...O) []O {
 	if o.Endpoint != nil {
 		u := *o.Endpoint
@@ -77,8 +75,8 @@ func newSpanExporter(ctx context.Context, o *Options) (sdktrace.SpanExporter, er
 	}))...)
 }
 
-// newMetricExporter returns one that does not try again: the next message says
-// all that the last one did.
+// newMetricExporter returns an exporter without retries: the next message has the same
+// metrics again.
 func newMetricExporter(ctx context.Context, o *Options) (sdkmetric.Exporter, error) {
 	const path = "v1/metrics"
 	if o.Protocol == HTTP {
@@ -91,14 +89,13 @@ func newMetricExporter(ctx context.Context, o *Options) (sdkmetric.Exporter, err
 	return otlpmetricgrpc.New(ctx, s.of(o, path, otlpmetricgrpc.WithDialOption(reconnect()), otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{}))...)
 }
 
-// newProducer returns what has the metrics of a gatherer for OpenTelemetry.
+// newProducer returns the metrics of a gatherer for OpenTelemetry.
 func newProducer(from prometheus.Gatherer) sdkmetric.Producer {
 	return bridge.NewMetricProducer(bridge.WithGatherer(classic{from}))
 }
 
-// classic gathers histograms without their native buckets, so that they have the
-// bounds that /metrics shows, and dashboards and alerts hold for both. The bridge
-// would otherwise take the native ones alone.
+// classic drops the native buckets of histograms, so that dashboards and alerts for
+// /metrics work with OTLP too. Otherwise the bridge would use the native ones only.
 type classic struct{ prometheus.Gatherer }
 
 func (g classic) Gather() ([]*dto.MetricFamily, error) {

@@ -14,9 +14,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// Interceptor returns what makes each call of a gRPC service a span that
-// continues the trace of its traceparent; nil without traces. Calls of health
-// and reflection are left alone.
+// Interceptor makes each gRPC call a span that continues the trace of its traceparent;
+// nil without traces. Calls of health and reflection have no span.
 func (t *Telemetry) Interceptor() grpc.UnaryServerInterceptor {
 	if t == nil || t.tracer == nil {
 		return nil
@@ -42,8 +41,7 @@ func (t *Telemetry) Interceptor() grpc.UnaryServerInterceptor {
 	}
 }
 
-// isFault reports whether a status is the fault of a server, by the conventions
-// for spans.
+// isFault reports whether a status is a server error, by the semantic conventions.
 func isFault(code grpccodes.Code) bool {
 	switch code {
 	case grpccodes.Unknown, grpccodes.DeadlineExceeded, grpccodes.Unimplemented, grpccodes.Internal,
@@ -54,7 +52,7 @@ func isFault(code grpccodes.Code) bool {
 	}
 }
 
-// incoming is the metadata of a call as a propagation.TextMapCarrier to read.
+// incoming is a read-only propagation.TextMapCarrier of a call's metadata.
 type incoming struct {
 	ctx context.Context // it lives as long as the call
 }
@@ -67,7 +65,7 @@ func (c incoming) Get(name string) string {
 	return ""
 }
 
-// Set implements propagation.TextMapCarrier; nobody writes to a caller's metadata.
+// Set implements propagation.TextMapCarrier; it does nothing.
 func (incoming) Set(string, string) {}
 
 // Keys implements propagation.TextMapCarrier.

@@ -18,8 +18,8 @@ import (
 // requests for it are traced. A route may be empty.
 type Router func(path string) (route string, traced bool)
 
-// Handler returns next, each request of which is a span that continues the trace
-// of its traceparent.
+// Handler wraps next so that each request is a span that continues the trace of its
+// traceparent.
 func (t *Telemetry) Handler(next http.Handler, route Router) http.Handler {
 	if t == nil || t.tracer == nil {
 		return next
@@ -60,7 +60,7 @@ func (t *Telemetry) serve(w http.ResponseWriter, r *http.Request, next http.Hand
 	span.SetAttributes(about...)
 	answer := &recorder{ResponseWriter: w}
 	aborted := true
-	defer func() { // httputil panics when an upstream breaks off its answer
+	defer func() { // httputil panics when an upstream aborts its response
 		answered(span, answer.status, http.StatusInternalServerError)
 		if aborted {
 			span.SetAttributes(semconv.ErrorTypeKey.String("aborted"))
@@ -72,10 +72,10 @@ func (t *Telemetry) serve(w http.ResponseWriter, r *http.Request, next http.Hand
 	aborted = false
 }
 
-// answered writes a status into a span; from bad on it is an error.
+// answered writes a status into a span. Statuses from bad on are errors.
 func answered(span trace.Span, status, bad int) {
 	if status == 0 {
-		status = http.StatusOK // as net/http has it
+		status = http.StatusOK // the default of net/http
 	}
 	span.SetAttributes(semconv.HTTPResponseStatusCode(status))
 	if status >= bad {
@@ -84,8 +84,7 @@ func answered(span trace.Span, status, bad int) {
 	}
 }
 
-// method returns a method if it is one of those that are known, since anybody
-// can make up another.
+// method returns a known method, or _OTHER, since clients can send any.
 func method(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
@@ -102,7 +101,8 @@ func version(r *http.Request) string {
 	return strconv.Itoa(r.ProtoMajor)
 }
 
-// recorder notes the status. http.ResponseController finds all else by Unwrap.
+// recorder records the status. http.ResponseController finds everything else by
+// Unwrap.
 type recorder struct {
 	http.ResponseWriter
 
@@ -116,8 +116,8 @@ func (r *recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Hijack implements http.Hijacker. Who takes over a connection writes the status,
-// which is then 101, by himself.
+// Hijack implements http.Hijacker. The hijacker writes the status itself, which is
+// assumed to be 101.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	nc, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	if err == nil && r.status == 0 {
@@ -129,9 +129,8 @@ func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// Transport returns next, whose requests within a trace are spans of their own,
-// until the header of the answer, and tell the trace to the server. Others are
-// left as they are.
+// Transport wraps next so that requests within a trace are spans until the header of
+// the response, and carry a traceparent. Other requests are unchanged.
 func (t *Telemetry) Transport(next http.RoundTripper) http.RoundTripper {
 	if t == nil || t.tracer == nil {
 		return next
@@ -154,7 +153,7 @@ func (c *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer span.End()
 	out := r.WithContext(ctx)
 	out.Header = maps.Clone(r.Header)
-	out.Header.Del("Tracestate") // that of a trace that was not continued
+	out.Header.Del("Tracestate") // the client's, of a trace that was not continued
 	c.t.propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
 	if !span.IsRecording() {
 		return c.next.RoundTrip(out)

@@ -1,12 +1,11 @@
 // Package telemetry sends traces and metrics by OTLP, OpenTelemetry's protocol.
 //
-// It is the only package that knows OpenTelemetry's SDK. Doors, engine and store
-// know nothing of it: their handlers, their observer, their store are wrapped by
-// whoever wires them. Without telemetry there is no *Telemetry, and each method
-// of a nil one returns what it was given, so that it costs nothing.
+// It is the only package that imports OpenTelemetry's SDK. Doors, engine and store do
+// not depend on it: package app wraps their handlers, observer and store. Without
+// telemetry, *Telemetry is nil, and its methods return their argument unchanged.
 //
-// Nothing that is sent holds a key, or anything that a key may be made of: no
-// path, query, host or address of a client.
+// Nothing that is sent contains a key or parts of one: no path, query, host or client
+// address.
 package telemetry
 
 import (
@@ -37,21 +36,20 @@ const (
 	DefaultServiceName = "headgate"
 )
 
-// The bounds on what trouble with the collector costs.
+// Limits that apply when the collector fails.
 const (
-	MaxPending = 2048 // how many spans wait to be sent at most, some 2 kB each; further ones are lost, and counted
-	// batch is how many are sent together, and batchDelay for how long the
-	// first of them waits.
+	MaxPending = 2048 // spans that wait to be sent, about 2 kB each; further ones are lost and counted
+	// batch is how many spans are sent together, batchDelay how long the first of them
+	// waits.
 	batch      = 512
 	batchDelay = time.Second
-	// exportTimeout bounds one message; retryFor how long spans are tried again
-	// within it.
+	// exportTimeout limits one message, retryFor the retries of spans within it.
 	exportTimeout = 10 * time.Second
 	retryFor      = 5 * time.Second
 	maxText       = 256 // the length of the longest attribute in characters
 )
 
-// scope is the name of what makes the spans.
+// scope is the instrumentation scope.
 const scope = "github.com/headgate/headgate"
 
 // Protocol is how OTLP is transported.
@@ -63,7 +61,7 @@ const (
 	HTTP
 )
 
-// Signals are what is sent.
+// Signals are the kinds of data to send.
 type Signals uint8
 
 // The signals.
@@ -72,26 +70,25 @@ const (
 	Metrics
 )
 
-// Options say what is sent where.
+// Options configure Telemetry.
 type Options struct {
 	Endpoint *url.URL // the base URL of the collector; nil leaves it to OpenTelemetry's own variables
 	Protocol Protocol
-	Headers  map[string]string // Headers go with every message
-	// TLS encrypts, if the endpoint says https; nil means the defaults.
+	Headers  map[string]string // sent with every message
+	// TLS is used if the endpoint is https; nil is the default.
 	TLS     *tls.Config
 	Signals Signals
-	// Sample is the share of traces that are recorded, from 0 to 1. A caller's
-	// trace is recorded if the caller says so; with SampleCallers it is such a
-	// share of those.
+	// Sample is the share of new traces to record, from 0 to 1. Traces that callers
+	// record are recorded too, or with SampleCallers this share of them.
 	Sample        float64
 	SampleCallers bool
-	Interval      time.Duration       // how often metrics are sent; 0 means DefaultInterval
-	Gatherer      prometheus.Gatherer // has the metrics
-	// ServiceName, Version and Resource say who sends. An empty name leaves it
-	// to the environment, or else to DefaultServiceName.
+	Interval      time.Duration       // how often metrics are sent; 0 is DefaultInterval
+	Gatherer      prometheus.Gatherer // source of the metrics
+	// ServiceName, Version and Resource describe the process. An empty name is that of
+	// the environment, or else DefaultServiceName.
 	ServiceName, Version string
 	Resource             map[string]string
-	// Logger: hears when the collector stops taking what is sent, and when it does again. Required.
+	// Logger receives a line when export fails, and when it works again. Required.
 	Logger *slog.Logger
 }
 
@@ -106,13 +103,13 @@ type Telemetry struct {
 	once       sync.Once
 }
 
-// New begins to send. It needs no collector: what is sent before there is one is
-// lost. The caller has to Shutdown.
+// New starts sending. It does not wait for a collector; data sent before there is one
+// is lost. The caller must call Shutdown.
 func New(ctx context.Context, o Options) (*Telemetry, error) {
 	t := &Telemetry{}
 	var life context.Context
 	life, t.giveUp = context.WithCancel(context.WithoutCancel(ctx))
-	// The SDK has one place for all that it cannot tell to a caller.
+	// The SDK has one global handler for errors.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Logger.Debug("telemetry", "err", err) }))
 	otel.SetLogger(logr.New(internals{o.Logger}))
 	about, err := describe(ctx, &o)
@@ -132,7 +129,8 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// describe returns who sends. An error does not make the rest of it wrong.
+// describe returns the attributes of the process. After an error the rest of them is
+// still valid.
 func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
 	given := make([]attribute.KeyValue, 0, len(o.Resource)+1)
 	for name, value := range o.Resource {
@@ -143,7 +141,7 @@ func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
 	}
 	return resource.New(ctx,
 		resource.WithTelemetrySDK(), resource.WithHost(),
-		resource.WithService(), // a random instance, by which processes of the same name are told apart
+		resource.WithService(), // a random instance ID, to distinguish processes
 		resource.WithAttributes(semconv.ServiceName(DefaultServiceName), semconv.ServiceVersion(o.Version)),
 		resource.WithFromEnv(), resource.WithAttributes(given...),
 	)
@@ -201,8 +199,8 @@ func (t *Telemetry) deliver(life context.Context, signal string, log *slog.Logge
 	return d
 }
 
-// Shutdown sends what there is and stops, at the latest when ctx is done; what
-// was not sent by then is lost. A second one does nothing.
+// Shutdown sends the remaining data and stops, at the latest when ctx is done. Data
+// not sent by then is lost. A second call does nothing.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -218,20 +216,19 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 			wg.Go(func() { errs[i] = closer(ctx) })
 		}
 		wg.Wait()
-		errs = append(errs, ctx.Err()) // whoever was cut off may not say so
+		errs = append(errs, ctx.Err()) // an exporter that was cut off may not report it
 	})
 	return errors.Join(errs...)
 }
 
-// internals is where the SDK logs what it would otherwise write to standard
-// error by itself. What it says beside the message is dropped: of a header that
-// it cannot read that is the header, with whatever secret is in it.
+// internals logs the SDK's own messages, which would otherwise go to standard error.
+// Attributes are dropped: they may contain a header with a secret.
 type internals struct{ log *slog.Logger }
 
 // Init implements logr.LogSink.
 func (internals) Init(logr.RuntimeInfo) {}
 
-// Enabled implements logr.LogSink: for warnings. The rest is for authors of the SDK.
+// Enabled implements logr.LogSink, for warnings only.
 func (internals) Enabled(level int) bool { return level <= 1 }
 
 // Info implements logr.LogSink.

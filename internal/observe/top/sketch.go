@@ -1,38 +1,35 @@
 // Package top finds the keys that occur most often, in a fixed amount of
 // memory, however many keys there are.
 //
-// It is the Space-Saving algorithm of A. Metwally, D. Agrawal and A. El Abbadi,
+// It uses the Space-Saving algorithm of A. Metwally, D. Agrawal and A. El Abbadi,
 // "Efficient Computation of Frequent and Top-k Elements in Data Streams" (ICDT
-// 2005), over two windows of time. With k counters and N counted, no count is
-// wrong by more than N/k, every count says how wrong it may be, and every key
-// that occurred more often than N/k is there. While there are at most k keys,
-// counts are exact.
+// 2005), over two windows of time. With k counters and N counted, no count is off by
+// more than N/k, each count has its maximum error, and every key that occurred more
+// often than N/k is found. Up to k keys, counts are exact.
 package top
 
 import "hash/maphash"
 
-// MaxKey is the longest key, in bytes, that is kept; of a longer one only the
-// beginning is, so that a client cannot make the process keep whatever it
-// likes to send.
+// MaxKey is how many bytes of a key are kept, which limits the memory that clients can
+// use.
 const MaxKey = 1024
 
 // Count is how often a key occurred.
 type Count struct {
 	Key          string
-	Count, Error int64 // Count is never less than the truth, and more by at most Error
+	Count, Error int64 // the true count is between Count-Error and Count
 }
 
-// sketch counts keys in a bounded number of slots. Its zero value is not
-// ready: see newSketch.
+// sketch counts keys in a fixed number of slots. Make it with newSketch.
 type sketch struct {
 	seed    maphash.Seed
 	total   int64
-	sampled int64 // how much of total came by weight
-	// slots are those in use; they come as keys do, up to most.
+	sampled int64 // the part of total that was counted by weight
+	// slots are those in use, up to most.
 	slots []slot
 	most  int
-	// index finds a slot by its key's hash: linear probing over twice as many
-	// places as there are slots; 0 is none, otherwise the slot's place and one.
+	// index finds a slot by its key's hash, with linear probing over twice as many
+	// entries as slots. 0 is empty, otherwise the entry is the slot's index plus one.
 	index      []uint16
 	mask       uint64
 	least      int // a slot with the smallest count, if leastCount is its count
@@ -42,7 +39,7 @@ type sketch struct {
 type slot struct {
 	hash         uint64
 	count, error int64
-	key          []byte // its memory is used again
+	key          []byte // its memory is reused
 }
 
 // newSketch returns a sketch of at most k counters, 1 ≤ k ≤ 16384.
@@ -60,7 +57,7 @@ func (s *sketch) reset() {
 	s.slots, s.total, s.sampled, s.least, s.leastCount = s.slots[:0], 0, 0, 0, 0
 }
 
-// add counts key n times. hash is that of the key.
+// add counts key n times. hash is the key's hash.
 func (s *sketch) add(key string, hash uint64, n int64) {
 	s.total += n
 	place, found := s.find(key, hash)
@@ -76,8 +73,8 @@ func (s *sketch) add(key string, hash uint64, n int64) {
 	i := s.smallest()
 	v := &s.slots[i]
 	s.remove(v.hash, i)
-	// The newcomer may have occurred before, as often as the one whose place
-	// it takes at most.
+	// The new key may have occurred before, at most as often as the one that it
+	// replaces.
 	v.error = v.count
 	v.count += n
 	v.hash, v.key = hash, append(v.key[:0], key...)
@@ -85,7 +82,7 @@ func (s *sketch) add(key string, hash uint64, n int64) {
 	s.index[place] = uint16(i + 1)
 }
 
-// append takes a slot that nobody has yet.
+// append uses a new slot.
 func (s *sketch) append(key string, hash uint64, n int64) {
 	if len(s.slots) < cap(s.slots) {
 		s.slots = s.slots[:len(s.slots)+1]
@@ -96,7 +93,7 @@ func (s *sketch) append(key string, hash uint64, n int64) {
 	v.hash, v.count, v.error, v.key = hash, n, 0, append(v.key[:0], key...)
 }
 
-// find returns the place in the index of key, or the one where it belongs.
+// find returns the position of key in the index, or where to insert it.
 func (s *sketch) find(key string, hash uint64) (place uint64, found bool) {
 	for place = hash & s.mask; s.index[place] != 0; place = (place + 1) & s.mask {
 		if v := &s.slots[s.index[place]-1]; v.hash == hash && string(v.key) == key {
@@ -106,8 +103,8 @@ func (s *sketch) find(key string, hash uint64) (place uint64, found bool) {
 	return place, false
 }
 
-// remove takes slot i, whose key has that hash, out of the index, and moves
-// those behind it up, so that every search still finds them.
+// remove removes slot i from the index and moves later entries up, so that searches
+// still find them. hash is the hash of the slot's key.
 func (s *sketch) remove(hash uint64, i int) {
 	place := hash & s.mask
 	for int(s.index[place]) != i+1 {
@@ -124,8 +121,8 @@ func (s *sketch) remove(hash uint64, i int) {
 
 // smallest returns a slot with the smallest count. There is at least one.
 func (s *sketch) smallest() int {
-	// Counts only grow, so a slot that still has what was the smallest count
-	// has it now.
+	// Counts only grow, so a slot that still has the last smallest count is a smallest
+	// one.
 	for i := s.least; i < len(s.slots); i++ {
 		if s.slots[i].count == s.leastCount {
 			s.least = i

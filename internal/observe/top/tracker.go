@@ -10,13 +10,13 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// By is what keys are ranked by.
+// By is the ranking of keys.
 type By uint8
 
 // The rankings.
 const (
-	Refused By = iota // how often a key was refused, or would have been
-	Active            // how often it asked
+	Refused By = iota // refused requests, including those of shadow mode
+	Active            // all requests
 )
 
 // String returns the name that the API uses: refused or active.
@@ -25,22 +25,21 @@ func (b By) String() string { return enum.Name(b, "by", "refused", "active") }
 // ParseBy is the inverse of [By.String]. It reports false for any other text.
 func ParseBy(s string) (By, bool) { return enum.Parse(s, Active) }
 
-// What is kept of a rule.
+// What is kept per rule.
 const (
-	Counters = 64 // how many keys of a rule are counted at a time
-	// Window is how long counts are added to before they are set aside; they
-	// are told for as long again, and then forgotten. So what is told covers
-	// the last one to two windows, and yesterday's offender is gone.
+	Counters = 64 // keys counted at a time
+	// Window is the length of a window of counts. Results cover the current window and
+	// the one before.
 	Window = 5 * time.Minute
 )
 
-// Tracker counts the keys of one rule. Any number of goroutines may use it;
-// they hold its lock for well below a microsecond.
+// Tracker counts the keys of one rule. It is safe for concurrent use; its lock is held
+// for less than a microsecond.
 type Tracker struct {
 	mu          sync.Mutex
 	seed        maphash.Seed
-	window      int64      // which one it is, counted from the epoch
-	now, before [2]*sketch // now and before are the counts of this window and of the one before, by ranking
+	window      int64      // number of the current window since the epoch
+	now, before [2]*sketch // this window and the one before, by ranking
 }
 
 // NewTracker returns a Tracker of Counters keys by each ranking.
@@ -52,10 +51,9 @@ func NewTracker() *Tracker {
 	return t
 }
 
-// Add counts a request of key at a time in microseconds since the epoch.
-// weight is how many requests it stands for. Time that runs backwards counts
-// as the latest there was.
-func (t *Tracker) Add(key string, at, weight int64, refused bool) { //nolint:revive // what became of it, not how to do it
+// Add counts a request of key at a time in microseconds since the epoch. weight is how
+// many requests it represents. An earlier time counts as the latest one.
+func (t *Tracker) Add(key string, at, weight int64, refused bool) { //nolint:revive // a fact, not a mode
 	key = key[:min(len(key), MaxKey)]
 	hash := maphash.String(t.seed, key)
 	t.mu.Lock()
@@ -70,7 +68,7 @@ func (t *Tracker) Add(key string, at, weight int64, refused bool) { //nolint:rev
 	t.mu.Unlock()
 }
 
-// turn begins a new window if it is time. It needs t.mu to be held.
+// turn starts a new window if it is time. t.mu must be held.
 func (t *Tracker) turn(at int64) {
 	w := at / int64(Window/time.Microsecond)
 	if w <= t.window {
@@ -86,7 +84,7 @@ func (t *Tracker) turn(at int64) {
 	t.window = w
 }
 
-// Idle reports whether nothing is left to tell at a time in microseconds.
+// Idle reports whether there are no counts at a time in microseconds.
 func (t *Tracker) Idle(at int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,10 +94,10 @@ func (t *Tracker) Idle(at int64) bool {
 
 // Top is the most frequent keys of a rule.
 type Top struct {
-	Total int64 // how much was counted, of all keys
-	Bound int64 // how often a key that is not among Keys, were they all asked for, may have occurred at most
-	// Sampled is how much of Total, of both rankings, was not counted one by
-	// one but by weight: while there were too many requests to look at each.
+	Total int64 // requests of all keys
+	Bound int64 // maximum count of a key that is not tracked
+	// Sampled is the part of all requests that was counted by weight instead of one by
+	// one, because there were too many.
 	Sampled int64
 	Keys    []Count // in descending order
 }
@@ -114,9 +112,9 @@ func (t *Tracker) Top(by By, at int64, n int) Top {
 	return out
 }
 
-// merge returns the n most frequent keys of both. A key that only one of the two
-// has may have occurred in the other as often as its bound: see P. K. Agarwal et
-// al., "Mergeable Summaries" (PODS 2012).
+// merge returns the n most frequent keys of both. A key that only one of them has may
+// have occurred in the other up to its bound: see P. K. Agarwal et al., "Mergeable
+// Summaries" (PODS 2012).
 func merge(now, before *sketch, n int) Top {
 	out := Top{Total: now.total + before.total, Bound: now.bound() + before.bound()}
 	for i := range now.slots {
@@ -146,14 +144,13 @@ func first(list []Count, n int) []Count {
 	return list[:min(n, len(list))]
 }
 
-// Counter counts keys since it was made, without windows. It is not safe for
-// use by several goroutines at a time.
+// Counter counts keys without windows. It is not safe for concurrent use.
 type Counter struct{ sketch *sketch }
 
 // NewCounter returns a Counter of at most [Counters] keys.
 func NewCounter() *Counter { return &Counter{newSketch(Counters, maphash.MakeSeed())} }
 
-// Add counts a key, which may change afterwards.
+// Add counts a key. Its memory may be reused afterwards.
 func (c *Counter) Add(key string) {
 	key = key[:min(len(key), MaxKey)]
 	c.sketch.add(key, maphash.String(c.sketch.seed, key), 1)
