@@ -1,0 +1,124 @@
+package headgate_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// texts returns the files that people read, by their names, of those extensions.
+func texts(t *testing.T, extensions ...string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && (name == "node_modules" || name == "dist" || name == "bin" || name == "fuzz" || len(name) > 1 && name[0] == '.') {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !slices.Contains(extensions, filepath.Ext(name)) || strings.HasSuffix(name, ".pb.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		files[filepath.ToSlash(path)] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// TestWords: nothing that people read has a phrase of the word list in
+// CONTRIBUTING.md, apart from that list.
+func TestWords(t *testing.T) {
+	guide, err := os.ReadFile("CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(guide), "| not | but |\n| --- | --- |\n")
+	list, _, found := strings.Cut(list, "\n\n")
+	if !found {
+		t.Fatal("CONTRIBUTING.md has no word list")
+	}
+	var phrases []string
+	for row := range strings.SplitSeq(list, "\n") {
+		for phrase := range strings.SplitSeq(strings.Split(row, "|")[1], ",") {
+			phrases = append(phrases, strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(phrase)), " ", `[\s/]+`))
+		}
+	}
+	if len(phrases) < 10 {
+		t.Fatalf("the word list has %d phrases", len(phrases))
+	}
+	// A phrase may be broken over two lines of a comment.
+	words := regexp.MustCompile(`(?i)\b(` + strings.Join(phrases, "|") + `)\b`)
+	for name, text := range texts(t, ".go", ".md", ".ts", ".tsx", ".css", ".html", ".sh", ".yaml", ".yml", ".txt", ".txtar", ".proto", ".lua") {
+		if name == "CONTRIBUTING.md" {
+			text = strings.Replace(text, list, "", 1)
+		}
+		for _, at := range words.FindAllStringIndex(text, -1) {
+			t.Errorf("%s:%d: %q is on the word list in CONTRIBUTING.md", name, 1+strings.Count(text[:at[0]], "\n"), text[at[0]:at[1]])
+		}
+	}
+}
+
+// TestLinks: every link in a page leads to a file, and to a heading, that is there;
+// and docs/README.md leads to every page of docs/.
+func TestLinks(t *testing.T) {
+	pages := texts(t, ".md")
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	linked := map[string]bool{}
+	for page, text := range pages {
+		for _, found := range link.FindAllStringSubmatch(prose(text), -1) {
+			target, heading, _ := strings.Cut(found[1], "#")
+			if strings.Contains(target, ":") { // another site
+				continue
+			}
+			file := page
+			if target != "" {
+				file = filepath.ToSlash(filepath.Join(filepath.Dir(page), target))
+			}
+			if page == "docs/README.md" {
+				linked[file] = true
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: %s: no such file", page, found[1])
+			} else if heading != "" && !slices.Contains(headings(pages[file]), heading) {
+				t.Errorf("%s: %s: no such heading", page, found[1])
+			}
+		}
+	}
+	for page := range pages {
+		if folder := filepath.Dir(page); (folder == "docs" || folder == "docs/tutorials") && page != "docs/README.md" && !linked[page] {
+			t.Errorf("docs/README.md does not link to %s", page)
+		}
+	}
+}
+
+// prose is text without its blocks and spans of code.
+func prose(text string) string {
+	text = regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllString(text, "")
+	return regexp.MustCompile("`[^`\n]*`").ReplaceAllString(text, "code")
+}
+
+// headings returns the anchors of a page's headings, as GitHub makes them.
+func headings(text string) (anchors []string) {
+	text = regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllString(text, "")
+	for _, found := range regexp.MustCompile(`(?m)^#+ +(.*)$`).FindAllStringSubmatch(text, -1) {
+		anchor := regexp.MustCompile(`\]\([^)]*\)`).ReplaceAllString(strings.ToLower(found[1]), "")
+		anchor = strings.ReplaceAll(regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(anchor, ""), " ", "-")
+		unique := anchor
+		for n := 1; slices.Contains(anchors, unique); n++ {
+			unique = fmt.Sprint(anchor, "-", n)
+		}
+		anchors = append(anchors, unique)
+	}
+	return anchors
+}
