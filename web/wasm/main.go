@@ -1,14 +1,13 @@
 //go:build wasip1
 
-// Command wasm is Headgate's arithmetic for the browser: lanes of
+// Command wasm runs Headgate's algorithms in the browser: lanes of
 // internal/replay/playground behind functions that take and return plain numbers.
-// scripts/web.sh compiles it; web/src/playground/wasm.ts is the other side.
+// scripts/web.sh compiles it; web/src/playground/wasm.ts calls it.
 //
-// It is a WASI reactor and not a program for GOOS=js, because exported
-// functions are then called directly: no reflection, no wasm_exec.js whose
-// version has to be that of the compiler, and a millisecond for thousands of
-// requests. Numbers that do not fit into 32 bits travel as float64, exact below
-// 2^53; longer lists lie in one buffer of them.
+// It is a WASI reactor and not a program for GOOS=js, so that exported functions
+// are called directly: no reflection, no wasm_exec.js that must match the
+// compiler, and one millisecond for thousands of requests. Numbers above 32 bits
+// are passed as float64, exact below 2^53; lists are passed in one buffer of them.
 package main
 
 import (
@@ -23,15 +22,15 @@ import (
 
 const (
 	lanes = 8
-	// numbers is the length of the buffer.
+	// numbers is the length of the buffer, in float64s.
 	numbers = 1 << 14
-	// shown is how many spans of a state are handed over at most: the newest.
+	// shown is the most spans of a state that are returned, the newest ones.
 	shown = 2048
 )
 
-// The memory that both sides see. WebAssembly has one thread.
+// Memory shared with the page. WebAssembly has one thread.
 //
-//nolint:gochecknoglobals // exported functions have nowhere else to keep it
+//nolint:gochecknoglobals // exported functions have no receiver to keep it in
 var (
 	table  [lanes]playground.Lane
 	buffer [numbers]float64
@@ -40,31 +39,31 @@ var (
 
 func main() {}
 
-// bufferAt returns where the buffer is.
+// bufferAt returns the address of the buffer.
 //
 //go:wasmexport buffer
 func bufferAt() unsafe.Pointer { return unsafe.Pointer(&buffer) }
 
-// textAt returns where the text of an error is.
+// textAt returns the address of the error text.
 //
 //go:wasmexport text
 func textAt() unsafe.Pointer { return unsafe.Pointer(&text) }
 
-// set gives a lane the limit that is in the buffer: algorithm, limit, period in
+// set sets the limit of a lane from the buffer: algorithm, limit, period in
 // microseconds, burst, anchor, buckets, edge, count denied, delay after, max wait
-// in microseconds. It returns 0, or the length of the text that says what is wrong.
+// in microseconds. It returns 0, or the length of the error text.
 //
 //go:wasmexport set
 func set(lane int32) int32 {
 	b := buffer[:10]
 	for _, v := range b {
-		// What is no integer, or none that the arithmetic knows, fits nothing.
+		// Only integers below 2^53 are exact.
 		if v != math.Trunc(v) || math.Abs(v) >= 1<<53 {
-			return int32(copy(text[:], "invalid limit: whole numbers below 2^53 only"))
+			return int32(copy(text[:], "invalid limit: only whole numbers below 2^53 are allowed"))
 		}
 	}
 	if b[0] < 0 || int(b[0]) >= len(headgate.Algorithms()) || math.Abs(b[2]) > 1<<52 {
-		return int32(copy(text[:], "invalid limit: unknown algorithm, or a period that is too long"))
+		return int32(copy(text[:], "invalid limit: unknown algorithm, or period too long"))
 	}
 	limit := playground.Spec{
 		Algorithm: headgate.Algorithm(b[0]), N: int64(b[1]), Period: period(b[2]), Burst: int64(b[3]),
@@ -77,7 +76,7 @@ func set(lane int32) int32 {
 	return 0
 }
 
-// period converts microseconds, and makes what no Duration can hold too long.
+// period converts microseconds. Values above MaxPeriod become an invalid period.
 func period(us float64) time.Duration {
 	if us > float64(headgate.MaxPeriod/time.Microsecond) {
 		return headgate.MaxPeriod + time.Microsecond
@@ -85,15 +84,14 @@ func period(us float64) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// reset forgets everything about a lane but its limit.
+// reset clears a lane, except for its limit.
 //
 //go:wasmexport reset
 func reset(lane int32) { table[lane].Reset() }
 
-// hits answers n requests. Request i is at buffer[3i], a time, and
-// buffer[3i+1], a cost. The answer takes their place: how long until it would
-// pass in microseconds, 0 if it passed, -1 for never; how long it has to wait
-// for its turn; and the verdict.
+// hits answers n requests. Request i has its time at buffer[3i] and its cost at
+// buffer[3i+1]. The answer replaces them: retry after in microseconds, 0 if
+// allowed, -1 for never; the delay; and the verdict.
 //
 //go:wasmexport hits
 func hits(lane, n int32) {
@@ -107,7 +105,7 @@ func hits(lane, n int32) {
 	}
 }
 
-// used writes how much of a lane's limit is in use at the n times in the buffer.
+// used replaces the n times in the buffer by the usage of a lane at each.
 //
 //go:wasmexport used
 func used(lane, n int32) {
@@ -116,9 +114,9 @@ func used(lane, n int32) {
 	}
 }
 
-// look writes what a lane shows at a time, asked for a request of some cost:
-// retry after, remaining, reset after, delay, used, capacity, bytes, the five
-// counts; then 4 numbers for each span, of which it returns how many there are.
+// look writes the state of a lane at a time, for a request with a cost: retry
+// after, remaining, reset after, delay, used, capacity, bytes, the five counts;
+// then 4 numbers for each span. It returns the number of spans.
 //
 //go:wasmexport look
 func look(lane int32, at, cost float64) int32 {
@@ -141,8 +139,8 @@ func look(lane int32, at, cost float64) int32 {
 	return int32(len(spans))
 }
 
-// do answers a request of any kind, as the shared vectors have them: kind, cost
-// and duration in microseconds. It writes allowed, reason, limit, remaining,
+// do answers a request of any kind, as in the shared vectors: kind, cost and
+// duration in microseconds. It writes allowed, reason, limit, remaining,
 // granted, retry after, reset after, delay, fresh at, wrote.
 //
 //go:wasmexport do
