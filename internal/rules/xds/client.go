@@ -11,6 +11,7 @@ package xds
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,11 +99,20 @@ type refusal struct {
 	again     waiter
 }
 
-// is reports whether resources are those that were refused.
+// is reports whether resources are those that were refused, in any order:
+// go-control-plane sends the same snapshot in a different order each time.
 func (r *refusal) is(resources []*anypb.Any) bool {
-	return r.reason != nil && slices.EqualFunc(r.resources, resources, func(a, b *anypb.Any) bool {
-		return a.GetTypeUrl() == b.GetTypeUrl() && bytes.Equal(a.GetValue(), b.GetValue())
+	return r.reason != nil && slices.EqualFunc(sorted(r.resources), sorted(resources), func(a, b *anypb.Any) bool {
+		return byContent(a, b) == 0
 	})
+}
+
+func sorted(resources []*anypb.Any) []*anypb.Any {
+	return slices.SortedFunc(slices.Values(resources), byContent)
+}
+
+func byContent(a, b *anypb.Any) int {
+	return cmp.Or(cmp.Compare(a.GetTypeUrl(), b.GetTypeUrl()), bytes.Compare(a.GetValue(), b.GetValue()))
 }
 
 // Overrule reports that an operator has activated the snapshot that was refused last.
