@@ -302,7 +302,16 @@ func (l Limit) String() string {
 		b.WriteString(r.Calendar.String() + " " + r.Algorithm.String() + " in " + r.Zone.String())
 		return b.String()
 	}
-	b.WriteString(unitOf(l.Period()) + " " + r.Algorithm.String())
+	const day = 24 * time.Hour
+	switch days := l.Period() / day; {
+	case days == 7 && l.Period()%day == 0:
+		b.WriteString("week ")
+	case days > 1 && l.Period()%day == 0:
+		b.WriteString(strconv.FormatInt(int64(days), 10) + "d ")
+	default:
+		b.WriteString(unitOf(l.Period()) + " ")
+	}
+	b.WriteString(r.Algorithm.String())
 	switch {
 	case r.Algorithm == SlidingBuckets:
 		b.WriteString(" of " + strconv.Itoa(int(r.Buckets)) + ", " + r.Edge.String())

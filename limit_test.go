@@ -117,6 +117,9 @@ func TestLimitString(t *testing.T) {
 	}{
 		{headgate.PerSecond(100).Burst(500), "100/second token_bucket burst 500"},
 		{headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).DelayAfter(8).MaxWait(time.Second), "5/second leaky_bucket burst 12 delay after 8 wait at most 1s"},
+		{headgate.Per(5, 7*24*time.Hour), "5/week token_bucket"},
+		{headgate.Per(5, 30*24*time.Hour).Burst(9), "5/30d token_bucket burst 9"},
+		{headgate.Per(5, 36*time.Hour), "5/36h token_bucket"},
 		{headgate.PerMinute(5).Using(headgate.SlidingLog).CountingDenied(), "5/minute sliding_log counting refusals"},
 		{headgate.PerHour(5).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict), "5/hour sliding_buckets of 6, strict"},
 		{headgate.PerHour(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), "5/hour fixed_window from the first request"},

@@ -15,6 +15,7 @@ func TestRateText(t *testing.T) {
 		"5/minute":         headgate.Per(5, time.Minute).Using(headgate.SlidingLog),
 		"7/day":            headgate.Per(7, 24*hour).Burst(9),
 		"7/week":           headgate.Per(7, 7*24*hour).Using(headgate.FixedWindow),
+		"6/30d":            headgate.Per(6, 30*24*hour),
 		"300/3h":           headgate.Per(300, 3*hour),
 		"300/1h30m":        headgate.Per(300, 3*hour/2),
 		"2/1m1s":           headgate.Per(2, 61*time.Second),

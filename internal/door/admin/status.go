@@ -326,9 +326,6 @@ func rateText(l headgate.Limit) string {
 		l = headgate.Per(l.N(), l.Period())
 	}
 	rate, _, _ := strings.Cut(l.String(), " ")
-	if count, ok := strings.CutSuffix(rate, "/168h"); ok {
-		return count + "/week"
-	}
 	return rate
 }
 
