@@ -9,7 +9,7 @@ import (
 
 // TestAnUnknownCallHoldsTheClock: a call without an answer may have been done just before the
 // clock went back. Time then stops where it was done, so that a bucket has drained until
-// there. Without such a call it has not.
+// there. Without such a call it does not.
 func TestAnUnknownCallHoldsTheClock(t *testing.T) {
 	const from, second = int64(1_700_000_000_000_000), int64(1_000_000)
 	bucket := history.Limit{Name: "token", Algorithm: history.TokenBucket, Count: 4, Period: second, Burst: 6}

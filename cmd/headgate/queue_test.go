@@ -313,7 +313,7 @@ func (b *tenants) check(t *testing.T, known map[string]bool, refused map[string]
 	if again := len(b.all) - len(b.seen); again > 2*killTenants {
 		t.Errorf("%d requests arrived again, more than were in flight", again)
 	}
-	// One at a time is under way for a tenant, so that all but the first of any
+	// One request of a tenant is sent at a time, so that all but the first of any
 	// window were taken from the limit within it; and each start begins with a
 	// full bucket, of one.
 	for tenant, at := range times {

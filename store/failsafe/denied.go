@@ -23,9 +23,9 @@ type refusal struct {
 	h1, h2 uint64
 	limit  uint64 // of the limit's numbers and the kind
 	zone   *time.Location
-	// beside means that it is not a refusal: what the store said about a limit that
-	// would have let the request pass, which another limit refused.
-	beside    bool
+	// passed means that it is not a refusal: this limit would have allowed the
+	// request, which another limit refused.
+	passed    bool
 	cost      int64
 	remaining int64 // what the store said
 	// Times in nanoseconds since the Store's beginning: when the answer is no
@@ -121,7 +121,7 @@ func (d *denied) lookup(p *place, op *headgate.Op, now int64) (headgate.Decision
 	set := d.set(p)
 	for i := range set {
 		e := &set[i]
-		if e.beside || !e.is(p, op) || now >= e.until || !e.answers(op) {
+		if e.passed || !e.is(p, op) || now >= e.until || !e.answers(op) {
 			continue
 		}
 		if op.Cost > op.Limit.Capacity() && e.cost <= op.Limit.Capacity() {
@@ -140,7 +140,7 @@ func (d *denied) lookupBeside(p *place, op *headgate.Op, now int64) (headgate.De
 	defer s.mu.Unlock()
 	set := d.set(p)
 	for i := range set {
-		if e := &set[i]; e.beside && e.is(p, op) && now < e.until && op.Cost == e.cost {
+		if e := &set[i]; e.passed && e.is(p, op) && now < e.until && op.Cost == e.cost {
 			return e.decision(op, now), true
 		}
 	}
@@ -161,10 +161,10 @@ func (e *refusal) answers(op *headgate.Op) bool {
 
 func (e *refusal) decision(op *headgate.Op, now int64) headgate.Decision {
 	d := headgate.Decision{
-		Allowed: e.beside, Reason: headgate.Cached, Limit: op.Limit.Capacity(), Remaining: e.remaining,
+		Allowed: e.passed, Reason: headgate.Cached, Limit: op.Limit.Capacity(), Remaining: e.remaining,
 		ResetAfter: time.Duration(max(e.resetAt-now, 0)),
 	}
-	if e.beside {
+	if e.passed {
 		return d
 	}
 	d.RetryAfter = headgate.Never
@@ -207,10 +207,10 @@ func (d *denied) remember(p *place, op *headgate.Op, answer headgate.Decision, s
 		h1: p.h1, h2: p.h2, limit: p.limit, zone: op.Limit.Rule().Zone,
 		cost: op.Cost, remaining: answer.Remaining,
 		retryAt: after(start, answer.RetryAfter), resetAt: after(start, answer.ResetAfter),
-		beside: answer.Allowed,
+		passed: answer.Allowed,
 	}
 	e.until = min(e.retryAt, start+d.maxAge)
-	if e.beside {
+	if e.passed {
 		e.until = start + d.maxAge
 		if e.resetAt > start { // of an unused key it is now, and stays so
 			e.until = min(e.until, e.resetAt)
@@ -226,8 +226,8 @@ func (d *denied) remember(p *place, op *headgate.Op, answer headgate.Decision, s
 	worst := &set[0]
 	for i := range set {
 		old := &set[i]
-		if old.beside == e.beside && old.is(p, op) && (e.beside || old.answers(op)) {
-			if !e.beside && old.until > start && old.cost < e.cost {
+		if old.passed == e.passed && old.is(p, op) && (e.passed || old.answers(op)) {
+			if !e.passed && old.until > start && old.cost < e.cost {
 				return // what is known says more
 			}
 			worst = old

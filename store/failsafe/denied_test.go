@@ -458,7 +458,7 @@ func TestForget(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = s.Take(t.Context(), op("under way"))
+			_, _ = s.Take(t.Context(), op("in flight"))
 		}()
 		synctest.Wait()
 		s.Forget()
@@ -466,7 +466,7 @@ func TestForget(t *testing.T) {
 		<-done
 		f.set(func(f *fake) { f.stall = nil })
 		f.works()
-		for _, key := range append(keys, "under way") {
+		for _, key := range append(keys, "in flight") {
 			if d, err := s.Take(t.Context(), op(key)); err != nil || !d.Allowed {
 				t.Fatalf("%s: %+v, %v", key, d, err)
 			}

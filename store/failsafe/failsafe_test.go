@@ -196,7 +196,7 @@ func TestContextValuesAndCancellation(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		cancel() // what is asked now is still worth an answer to whoever logs it
+		cancel() // the caller has gone, but its log wants an answer
 		if err, _ := take(s, ctx); err != nil {
 			t.Errorf("after cancel: %v", err)
 		}

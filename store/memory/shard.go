@@ -13,11 +13,11 @@ import (
 type shard struct {
 	mu sync.Mutex
 	table
-	*beside
+	*rest
 }
 
-// beside holds the fields of a shard that most requests do not touch.
-type beside struct {
+// rest holds the fields of a shard that most requests do not touch.
+type rest struct {
 	// waiting are newcomers that found the shard full of larger debts, the
 	// oldest at next once there is no place left.
 	waiting []slot

@@ -279,7 +279,7 @@ func FuzzLoad(f *testing.F) {
 		into := New(at(t0), WithMaxKeys(50), WithMaxBytes(1<<16))
 		if err := into.Load(bytes.NewReader(resealed(b))); err != nil {
 			if n := into.Stats(); n.Keys != 0 {
-				t.Errorf("left %+v beside %v", n, err)
+				t.Errorf("left %+v with error %v", n, err)
 			}
 			return
 		}

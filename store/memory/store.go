@@ -50,10 +50,10 @@ func New(options ...Option) *Store {
 func (s *Store) prepare() {
 	each := int(s.maxKeys / int64(len(s.shards)))
 	s.hints = make([]hint, len(s.shards))
-	besides := make([]beside, len(s.shards))
+	rests := make([]rest, len(s.shards))
 	s.mostWaiting = min(max(each/32, leastWaiting), mostWaiting)
 	for i := range s.shards {
-		s.shards[i].beside = &besides[i]
+		s.shards[i].rest = &rests[i]
 		s.shards[i].index = i
 		s.shards[i].ranking.most = min(max(each/8, leastRanked), mostRanked)
 		s.shards[i].ranking.reset()

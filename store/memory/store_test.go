@@ -231,7 +231,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	if n := s.Stats().Keys; n != 0 {
-		t.Errorf("%d keys written beside an error", n)
+		t.Errorf("%d keys written in spite of an error", n)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -310,7 +310,7 @@ func TestTimesOutOfRange(t *testing.T) {
 			}
 			op.Cost = 1
 			if d, err := s.Take(t.Context(), op); err != nil || d.Allowed {
-				t.Errorf("%s at %d: allowed once more", limit, now)
+				t.Errorf("%s at %d: allowed again", limit, now)
 			}
 			checkShards(t, s)
 		}

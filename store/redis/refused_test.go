@@ -53,7 +53,7 @@ func TestErrorRepliesAreAnswers(t *testing.T) {
 			server.Do(command...)
 			refused(fmt.Sprint(command), "bad", stores.ErrRefused)
 			if d, err := take(fmt.Sprint("other", command)); err != nil || !d.Allowed {
-				t.Errorf("another key beside %q: %+v %v", command, d, err)
+				t.Errorf("another key than %q: %+v %v", command, d, err)
 			}
 		}
 		server.Do("CONFIG", "SET", "min-replicas-to-write", "1")

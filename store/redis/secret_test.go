@@ -19,9 +19,8 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// While the servers are silent, whoever wants the secrets waits for one answer at
-// most, and all together; then nobody waits for a while. Those that were known stay
-// known.
+// While the servers are silent, callers that need the secrets wait together for at most
+// one answer; then no caller waits for a while. Known secrets stay known.
 func TestSecretsOfSilentServers(t *testing.T) {
 	const callers = 50
 	server := redistest.Standalone(t)
@@ -80,9 +79,8 @@ func TestSecretsOfSilentServers(t *testing.T) {
 	}
 }
 
-// Whoever asks for the secrets knows those that somebody has written back before,
-// also if the servers had been asked just before that; and those known are told
-// without a question.
+// A caller that asks for the secrets gets those that were written back before, even if
+// the servers were asked just before that; known secrets need no call.
 func TestSecretsWrittenBackJustNow(t *testing.T) {
 	server := redistest.Standalone(t)
 	o := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}

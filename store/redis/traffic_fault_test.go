@@ -120,7 +120,7 @@ func (c *crowd) ask(key string) {
 	}
 	degraded := d.Reason == headgate.FailOpen || d.Reason == headgate.FailClosed || d.Reason == headgate.Fallback
 	if degraded != (err != nil) {
-		c.t.Errorf("%s: reason %s beside error %v", c.name, d.Reason, err)
+		c.t.Errorf("%s: reason %s with error %v", c.name, d.Reason, err)
 	}
 }
 

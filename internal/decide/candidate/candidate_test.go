@@ -319,8 +319,8 @@ func TestWhatIsUnderWayIsLeftOut(t *testing.T) {
 	busy := "  - {name: busy, match: {path: /a}, key: [user], concurrency: 1}\n"
 	for _, row := range []struct{ name, live, tried, asks, want string }{
 		{"alone", limits("a=9/minute"), "domain: api\nlimits:\n" + busy, "xxx", "same_allowed 3"},
-		{"beside one", limits("a=9/minute"), limits("a=2/minute") + busy, "xxx", "same_allowed 2, newly_refused 1"},
-		{"beside two", limits("a=9/minute"), limits("a=9/minute", "b=2/minute") + busy, "xxxx", "same_allowed 2, newly_refused 2"},
+		{"with one", limits("a=9/minute"), limits("a=2/minute") + busy, "xxx", "same_allowed 2, newly_refused 1"},
+		{"with two", limits("a=9/minute"), limits("a=9/minute", "b=2/minute") + busy, "xxxx", "same_allowed 2, newly_refused 2"},
 		{"live", limits("a=9/minute") + busy, limits("a=1/minute"), "xxxy", "same_allowed 2, not_compared 2"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -45,8 +45,8 @@ func plainAndFull(t testing.TB) (plain, full, excepted func()) {
 	return decide(before), decide(text), decide(text, banned(parse(t, text), "plain", "another", 1e9))
 }
 
-// TestFeaturesOfOthersAllocateNothing: whoever is not asked for it pays nothing
-// for what other rules can do.
+// TestFeaturesOfOthersAllocateNothing: a rule pays nothing
+// for features that only other rules use.
 func TestFeaturesOfOthersAllocateNothing(t *testing.T) {
 	plain, full, excepted := plainAndFull(t)
 	for name, f := range map[string]func(){"without the features": plain, "with them": full, "with bans of others": excepted} {

@@ -168,7 +168,7 @@ func TestChargeDenied(t *testing.T) {
 		{[]engine.Part{peek(user("bob"))}, true, []int64{0}, nil}, // just at the limit
 		// The same count twice, of which the first refuses.
 		{[]engine.Part{part(user("cid"), 5, headgate.Take), take(user("cid"))}, false, []int64{0, 0}, []bool{true, true}},
-		// Beside a limit that refuses it is charged; that one is not, if it refuses.
+		// Charged next to a limit that refuses; the one that refuses is not.
 		{[]engine.Part{take(user("dan")), part(team("red"), 9, headgate.Take)}, false, []int64{2, 2}, []bool{false, true}},
 		{[]engine.Part{part(user("dan"), 9, headgate.Take), take(team("red"))}, false, []int64{0, 2}, []bool{true, false}},
 		{[]engine.Part{take(user("dan"))}, false, []int64{0}, []bool{true}},

@@ -139,8 +139,8 @@ limits:
   - {name: watched, match: {path: /two}, key: [user], rate: 9/hour, mode: shadow}
 `
 
-// Whoever asks the store twice for one request waits once; without a time-out he
-// waits as long as the store does.
+// A request that calls the store twice waits once; without a timeout it waits as long
+// as the store takes.
 func TestNobodyWaitsTwice(t *testing.T) {
 	const timeout, slow = 50 * time.Millisecond, 30 * time.Millisecond
 	two := engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{take(request{"path": "/two", "user": "ann"})}}

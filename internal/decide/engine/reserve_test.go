@@ -286,7 +286,7 @@ func TestHold(t *testing.T) {
 			t.Error("a second of two")
 		}
 		if _, ok := enter("bob"); ok {
-			t.Error("a third: the lost place was not taken anew")
+			t.Error("a third: the lost slot was not taken again")
 		}
 		c.End()
 		if err := store.Close(); err != nil {

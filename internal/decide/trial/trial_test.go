@@ -181,8 +181,8 @@ func TestCandidateTakesNothing(t *testing.T) {
 		b.open()
 		const n = 40
 		alone, other := decisions(t, limited(row.live), start, n), decisions(t, limited(row.tried), start, n)
-		if beside := decisions(t, limited(row.live), start, n, engine.WithObserver(b.Comparing)); beside != alone {
-			t.Errorf("%+v: beside the candidate %s, alone %s", row, beside, alone)
+		if both := decisions(t, limited(row.live), start, n, engine.WithObserver(b.Comparing)); both != alone {
+			t.Errorf("%+v: with the candidate %s, alone %s", row, both, alone)
 		}
 		var want [candidate.Changes]uint64
 		before, after := strings.Fields(alone), strings.Fields(other)

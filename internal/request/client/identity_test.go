@@ -18,7 +18,7 @@ func TestClaimText(t *testing.T) {
 		"sub": "anna", "empty": "", "admin": true, "guest": false, "id": 12345678901234567890, "ratio": 0.5,
 		"none": null, "aud": ["a", "b"], "realm": {"role": "gold", "deep": {"er": "x"}, "roles": ["r"]},
 		"https://example.com/plan": "pro", "a.b": {"c": "dotted"}, "a": {"b.d": "inner", "b": {"c": "plain"}},
-		"s": "text", "s.t": {"u": "beside text"}
+		"s": "text", "s.t": {"u": "next to text"}
 	}`))
 	decoder.UseNumber()
 	if err := decoder.Decode(&values); err != nil {
@@ -47,9 +47,9 @@ func TestClaimText(t *testing.T) {
 		{".realm", "", false},
 		{"sub.name", "", false},
 		{"https://example.com/plan", "pro", true},
-		{"a.b.c", "plain", true}, // a.b stands beside a; the shortest way in wins
+		{"a.b.c", "plain", true}, // both a.b and a exist; the shortest path wins
 		{"a.b.d", "inner", true},
-		{"s.t.u", "beside text", true},
+		{"s.t.u", "next to text", true},
 		{"missing", "", false},
 		{strings.Repeat(".", 256), "", false},
 		{"", "", false},

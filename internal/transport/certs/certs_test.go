@@ -32,7 +32,7 @@ func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error
 		s := tls.Server(far, server)
 		err := s.Handshake()
 		if err == nil {
-			_, err = s.Write([]byte("x")) // a client of TLS 1.3 hears of a refusal only after its handshake
+			_, err = s.Write([]byte("x")) // a client of TLS 1.3 learns of a refusal only after its handshake
 		}
 		if err != nil {
 			_ = far.Close()
