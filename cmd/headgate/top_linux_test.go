@@ -205,7 +205,7 @@ func TestTopNeedsNoColourAndNoServer(t *testing.T) {
 	headgate := filepath.Join(p.dir, "headgate")
 
 	for name, args := range map[string][]string{
-		"no admin door at": {"top", "--address", unused(t)},
+		"no admin door at":                {"top", "--address", unused(t)},
 		"admin token is missing or wrong": {"top", "--address", p.admin, "--token", "another-token-another"},
 	} {
 		term := newTerminal(t, 100, 30)

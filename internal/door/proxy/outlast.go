@@ -284,4 +284,6 @@ func (p *Proxy) hold(ctx context.Context, v *engine.Verdict) *engine.Hold {
 }
 
 // leaseFailed is told of places that could not be kept or given back.
-func (p *Proxy) leaseFailed(err error) { p.options.Logger.Debug("lease not renewed or released", "err", err) }
+func (p *Proxy) leaseFailed(err error) {
+	p.options.Logger.Debug("lease not renewed or released", "err", err)
+}
