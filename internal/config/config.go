@@ -21,7 +21,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// Off, in place of an address, closes a door.
+// Off stands for no address and closes a door.
 const Off = "off"
 
 // DefaultFile is read if it exists and no other file is named.
