@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	maxNames   = 64 // how many names of attributes a connection remembers
-	keptChecks = 16 // how many checks of room are kept between commands
+	maxNames   = 64 // attribute names that a connection remembers
+	keptChecks = 16 // capacity for checks that is kept between commands
 )
 
-// checkOne answers HG.CHECK and HG.PEEK domain [cost] [attribute value …]. Where
-// to ask is a round trip, those that arrived together are asked together.
+// checkOne answers HG.CHECK and HG.PEEK domain [cost] [attribute value …]. If the
+// store is remote, commands that arrived together are decided together.
 func (c *conn) checkOne(ctx context.Context, kind headgate.Kind) {
 	text := string(c.in[c.start : c.start+c.parser.args[len(c.parser.args)-1].end()])
 	q := c.add()
@@ -34,7 +34,7 @@ func (c *conn) checkOne(ctx context.Context, kind headgate.Kind) {
 	}
 }
 
-// decideAll answers the checks.
+// decideAll decides and answers the collected checks.
 func (c *conn) decideAll(ctx context.Context) {
 	defer c.forget()
 	if len(c.checks) == 1 {
@@ -52,7 +52,7 @@ func (c *conn) decideAll(ctx context.Context) {
 }
 
 // checkMany answers HG.MCHECK (count domain [cost] [attribute value …])…, where
-// count is the number of arguments that follow it and belong to one check.
+// count is the number of arguments of the check that follows it.
 func (c *conn) checkMany(ctx context.Context) {
 	args := c.parser.args
 	text := string(c.in[c.start : c.start+args[len(args)-1].end()])
@@ -77,7 +77,7 @@ func (c *conn) checkMany(ctx context.Context) {
 	c.decideAll(ctx)
 }
 
-// failChecks forgets the checks of a command that is malformed.
+// failChecks answers a malformed command with an error and drops its checks.
 func (c *conn) failChecks(message string) {
 	c.forget()
 	c.fail(message)
@@ -96,7 +96,7 @@ func (c *conn) add() *verdict.Check {
 	return q
 }
 
-// forget lets go of the text of the checks, and of the room of many.
+// forget drops the checks, and their memory if there were many.
 func (c *conn) forget() {
 	if cap(c.checks) > keptChecks {
 		c.checks = nil
@@ -108,13 +108,13 @@ func (c *conn) forget() {
 	c.checks = c.checks[:0]
 }
 
-// read makes q of its arguments in text, a copy of the command that strings may
-// be cut from.
+// read fills q from its arguments in text, a copy of the command: strings in q are
+// slices of it.
 func (c *conn) read(q *verdict.Check, text string, args []span) error {
 	at := func(i int) string { return text[args[i].from:args[i].to] }
 	q.Domain = at(0)
 	next := 1
-	if len(args)%2 == 0 { // the pairs have something before them
+	if len(args)%2 == 0 { // there is a cost before the pairs
 		cost, ok := integer([]byte(at(1)))
 		if !ok || cost < 0 || cost > described.MaxCost {
 			return fmt.Errorf("'%s' is not a cost from 0 to %d; attributes come in pairs of name and value", clipped([]byte(at(1))), described.MaxCost)
@@ -132,7 +132,7 @@ func (c *conn) read(q *verdict.Check, text string, args []span) error {
 	return nil
 }
 
-// attribute adds one to q.
+// attribute adds an attribute to q.
 func (c *conn) attribute(q *verdict.Check, name, value string) error {
 	a, ok := c.names[name]
 	if !ok {
@@ -144,7 +144,7 @@ func (c *conn) attribute(q *verdict.Check, name, value string) error {
 			c.names = map[string]rules.Attribute{}
 		}
 		if len(c.names) < maxNames {
-			c.names[string([]byte(name))] = a // not with all of the command
+			c.names[string([]byte(name))] = a // a copy, so that it does not keep the whole command
 		}
 	}
 	if _, twice := q.Attribute(a); twice {
@@ -156,16 +156,16 @@ func (c *conn) attribute(q *verdict.Check, name, value string) error {
 	return nil
 }
 
-// verdict appends what HG.CHECK answers: allowed, rule, limit, remaining,
+// verdict appends the answer of HG.CHECK: allowed, rule, limit, remaining,
 // retry_after_ms, reset_after_ms, reason, delay_ms, action. In RESP2 it is an array of
-// the values. Where the request holds places under a limit of what is in flight
-// there is a tenth, lease, for HG.RELEASE. Times are rounded up. What is not known is null, and
-// retry_after_ms is -1 if the request can never pass.
+// the values. A request that holds concurrency slots gets a tenth, lease, for
+// HG.RELEASE. Times are rounded up. Unknown values are null, and retry_after_ms is -1
+// if the request can never pass.
 func (c *conn) verdict(ctx context.Context, v *engine.Verdict) {
 	c.answer(v, "lease", c.server.options.Lease(ctx, v))
 }
 
-// answer appends v and, if there is one, a token called name.
+// answer appends v and, if token is not empty, the token under name.
 func (c *conn) answer(v *engine.Verdict, name, token string) {
 	d := &v.Decision
 	limited := v.Rule != nil && d.Reason != headgate.NoLimit
@@ -216,7 +216,7 @@ func (c *conn) answer(v *engine.Verdict, name, token string) {
 	}
 }
 
-// field appends the name of what comes next, where there are names.
+// field appends the name of the next value, except in RESP2.
 func (r *reply) field(name string) {
 	if r.proto != resp2 {
 		r.bulk(name)
@@ -237,7 +237,7 @@ func (r *reply) boolean(yes bool) {
 }
 
 // numberIf appends n, or null if it is not known.
-func (r *reply) numberIf(known bool, n int64) { //nolint:revive // it is what is said, not how
+func (r *reply) numberIf(known bool, n int64) { //nolint:revive // known is data, not a mode
 	if known {
 		r.integer(n)
 	} else {

@@ -7,15 +7,15 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// command is what clients may call.
+// command is a command that clients can call.
 type command struct {
-	name           string // in lower case; that of a subcommand is without its parent's
-	arity          int    // the number of arguments, the name included; negative for at least as many
+	name           string // in lower case; for a subcommand without the parent's name
+	arity          int    // the number of arguments, with the name; -n means at least n
 	run            func(c *conn, ctx context.Context)
-	stranger       bool // it does without AUTH
-	keyed, writing bool // keyed commands have a key as their first argument, writing ones count something
-	// decides is set for those that ask the engine, gathers for those of them
-	// that put off their answer until others have come that were sent together.
+	stranger       bool // allowed before AUTH
+	keyed, writing bool // keyed: the first argument is a key; writing: it changes counts
+	// decides: the engine decides it. gathers: it may be collected, to be decided
+	// together with the commands that arrived with it.
 	decides, gathers bool
 	summary, since   string
 	subs             []*command
@@ -23,7 +23,7 @@ type command struct {
 
 func (m *command) upper() string { return strings.ToUpper(m.name) }
 
-// takes reports whether m can have n arguments.
+// takes reports whether m accepts n arguments.
 func (m *command) takes(n int) bool {
 	return n == m.arity || m.arity < 0 && n >= -m.arity
 }
@@ -44,7 +44,7 @@ func table() []*command {
 // dispatch answers the command that the parser has completed.
 func (c *conn) dispatch(ctx context.Context) {
 	name := c.arg(0)
-	// What nearly all commands are is told without a look into the table.
+	// Nearly all commands are CL.THROTTLE: recognize it without the table.
 	if len(name) == len("cl.throttle") && c.authed && isThrottle(name) {
 		if c.busy() {
 			c.settle(ctx)
@@ -60,8 +60,8 @@ func (c *conn) dispatch(ctx context.Context) {
 	}
 	switch {
 	case m == nil && isHTTP(name):
-		// A browser that was made to send a form here, perhaps with commands
-		// in its body, must not be listened to.
+		// A browser may have been tricked into sending a form here with commands
+		// in its body: ignore the rest.
 		c.closing = true
 		c.server.stats.misled.Add(1)
 		if f := c.server.options.Misled; f != nil {
@@ -82,11 +82,11 @@ func (c *conn) dispatch(ctx context.Context) {
 	}
 }
 
-// overloaded is the answer of a process that is short of memory. Clients of Redis
-// know BUSY as an error that passes.
+// overloaded is the answer when memory is short. Redis clients treat BUSY as a
+// temporary error.
 const overloaded = "BUSY overloaded, this server is short of memory"
 
-// busy reports whether commands that decide are to be refused.
+// busy reports whether commands that decide must be refused.
 func (c *conn) busy() bool {
 	busy := c.server.options.Busy
 	return busy != nil && busy()
@@ -108,7 +108,7 @@ func (c *conn) dispatchSub(ctx context.Context, m *command) {
 	c.fail("ERR unknown subcommand '" + clipped(name) + "'. Try " + m.upper() + " HELP.")
 }
 
-// find returns the command of a name in any case, or nil.
+// find returns the command with a name in any case, or nil.
 func (s *Server) find(name []byte) *command {
 	var upper [16]byte
 	if len(name) > len(upper) {
@@ -123,7 +123,7 @@ func (s *Server) find(name []byte) *command {
 	return s.commands[string(upper[:len(name)])]
 }
 
-// folded reports whether text is the lower-case name in any case.
+// folded reports whether text is name, ignoring case. name is lower case.
 func folded(text []byte, name string) bool {
 	if len(text) != len(name) {
 		return false
@@ -145,7 +145,7 @@ func isThrottle(name []byte) bool {
 
 func isHTTP(name []byte) bool { return folded(name, "post") || folded(name, "host:") }
 
-// unknown says what Redis says of a command that does not exist.
+// unknown returns Redis's error for a command that does not exist.
 func (c *conn) unknown() string {
 	const most = 128
 	var b strings.Builder
@@ -161,7 +161,7 @@ func (c *conn) unknown() string {
 	return b.String()
 }
 
-// commandCommand returns COMMAND, by which clients ask what there is.
+// commandCommand returns COMMAND, which lists the commands for clients.
 func commandCommand() *command {
 	return &command{
 		name: "command", arity: -1, since: "0.1.0", summary: "Describes the commands",
@@ -193,8 +193,8 @@ func (c *conn) commandInfo(context.Context) {
 	c.describe(asked)
 }
 
-// describe appends, for each command, its name, arity, flags, the places of its
-// keys, and the rest that Redis 7 tells, or null for none.
+// describe appends, for each command, its name, arity, flags, key positions and the
+// other fields of Redis 7, or null for a nil command.
 func (c *conn) describe(list []*command) {
 	c.array(len(list))
 	for _, m := range list {

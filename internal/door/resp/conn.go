@@ -16,45 +16,45 @@ import (
 )
 
 const (
-	// firstInput is the size of a connection's buffer at first, fullInput what
-	// it grows to if the client sends faster than is answered. Only a command
-	// that is larger takes more, out of Options.Buffers.
+	// firstInput is the initial size of a connection's buffer. It grows to fullInput
+	// if the client sends faster than it is answered. Only a larger command takes
+	// more, out of Options.Buffers.
 	firstInput = 4 << 10
 	fullInput  = 16 << 10
-	fullOutput = 8 << 10 // when answers are sent though there are more to come
-	keptArgs   = 256     // how many arguments of room are kept between commands
-	// maxLinger is how much is read from a client that is to be told of its
-	// mistake: to close with input unread would take the answer away from it.
+	fullOutput = 8 << 10 // answers are sent at this size, even if more follow
+	keptArgs   = 256     // capacity for arguments that is kept between commands
+	// maxLinger is how much input is read and dropped after a final error. Closing
+	// with unread input would reset the connection and lose the error.
 	maxLinger = 1 << 20
 )
 
-// conn is one connection. All but waits, heard, draining and name belongs to the
-// goroutine that runs it.
+// conn is one connection. Only the goroutine that runs it may use the fields, except
+// waits, heard, draining, evicted and name.
 type conn struct {
 	server *Server
 	net    net.Conn
-	raw    net.Conn // net, or what is below its encryption
+	raw    net.Conn // net, or the connection under its TLS
 	id     int64
 	since  time.Time
 	waits  atomic.Int64 // see wait
-	heard  atomic.Int64 // how many connections there had been when it last sent something; 0 before
+	heard  atomic.Int64 // Server.lastID when the client last sent something; 0 before
 
 	draining atomic.Bool
-	evicted  atomic.Pointer[large] // what others need
+	evicted  atomic.Pointer[large] // set if its memory is needed for others
 	name     string                // guarded by server.mu
 
 	in         []byte
-	large      *large // what it takes of Options.Buffers; nil for nothing
-	start, end int    // of what has been read and not been done with
+	large      *large // its share of Options.Buffers, or nil
+	start, end int    // of the input that is not processed yet
 	parser     parser
 	reply
 	at      int64 // the time of the commands that arrived together
 	authed  bool
 	closing bool
-	until   time.Time // when it is to end, once it has seen drain
-	said    bool      // whether something came since
-	wrong   int       // passwords
-	first   int64     // the tick at which it began to owe the rest of something
+	until   time.Time // when to close; set once it has noticed drain
+	said    bool      // whether something arrived since
+	wrong   int       // wrong passwords so far
+	first   int64     // the tick when the current command, handshake or login started
 
 	commands, throttled, allowed int64 // since the last flush
 
@@ -77,9 +77,8 @@ func newConn(s *Server, nc net.Conn, id int64) *conn {
 	return c
 }
 
-// belowTLS returns what an encrypted connection is made of, also if the
-// encryption is below something else; or nc itself if it is not encrypted. To
-// close that does not wait for anybody.
+// belowTLS returns the connection under the TLS of nc, also if the TLS itself is
+// wrapped, or nc if it is not encrypted. Closing it never waits for the peer.
 func belowTLS(nc net.Conn) net.Conn {
 	for at := nc; ; {
 		below, ok := at.(interface{ NetConn() net.Conn })
@@ -110,7 +109,7 @@ func (c *conn) run(ctx context.Context) {
 		} else {
 			c.wait(forRest, c.first)
 		}
-		// After wait: either drain sees that this reads, or this sees drain.
+		// drain sets draining before it interrupts the read, so one of them is noticed.
 		if c.draining.Load() && !c.hearsOut(between) {
 			return
 		}
@@ -132,15 +131,15 @@ func (c *conn) run(ctx context.Context) {
 	}
 }
 
-// lastWords is how long a connection that is to end is listened to: commands
-// that were sent before may have arrived, or be about to, and a client whose
-// command is met by the end cannot know whether it has counted.
+// lastWords is how long a draining connection is still read. Commands sent before may
+// be about to arrive, and a client that gets no answer cannot know whether its command
+// was counted.
 const lastWords = 50 * time.Millisecond
 
-// hearsOut reports whether a connection that is to end reads on: until it has
-// answered what had been sent, or nothing comes.
+// hearsOut reports whether a draining connection continues to read. It stops when it
+// has answered what was sent, or when nothing arrives for lastWords.
 func (c *conn) hearsOut(between bool) bool {
-	now := time.Now() //nolint:forbidigo // a deadline of a connection is of the real clock
+	now := time.Now() //nolint:forbidigo // connection deadlines use the real clock
 	switch {
 	case c.until.IsZero():
 		c.until = now.Add(lastWords)
@@ -155,20 +154,20 @@ func (c *conn) hearsOut(between bool) bool {
 	return true
 }
 
-// interrupted reports whether err only says that drain has woken a read up.
+// interrupted reports whether err means that drain interrupted a read.
 func (c *conn) interrupted(err error) bool {
 	return c.draining.Load() && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// drain makes the connection end when it has answered.
+// drain makes the connection close once it has answered.
 func (c *conn) drain() {
 	c.draining.Store(true)
-	// Wake it up if it is reading. The time is any that has passed.
+	// Interrupt a read: any time in the past will do.
 	_ = c.net.SetReadDeadline(time.Unix(1, 0))
 }
 
-// process answers all commands that have arrived, and reports whether the
-// connection goes on.
+// process answers all commands that have arrived, and reports whether the connection
+// stays open.
 func (c *conn) process(ctx context.Context) bool {
 	c.wait(forNothing, 0)
 	c.at = 0
@@ -182,7 +181,7 @@ func (c *conn) process(ctx context.Context) bool {
 			c.start += n
 			c.settle(ctx)
 			if c.parser.left == 0 && cap(c.parser.args) > keptArgs {
-				c.parser.args = nil // before it waits for a reader
+				c.parser.args = nil // before flush may wait for the client
 			}
 			if !c.count(c.takes(len(c.in))) {
 				return c.tooMuch(ctx)
@@ -194,13 +193,13 @@ func (c *conn) process(ctx context.Context) bool {
 			c.settle(ctx)
 			c.fail(c.parser.complaint)
 			c.closing = s == broken
-		case len(c.parser.args) > 0: // an empty one has no answer
+		case len(c.parser.args) > 0: // an empty command gets no answer
 			c.dispatch(ctx)
 			c.commands++
 		}
 		c.start += n
 		if !stranger || c.authed {
-			// What may follow is another command, which begins now.
+			// The time of the next command starts now.
 			c.first = c.server.clock.Now()
 		}
 		if len(c.out) >= fullOutput && !c.flush() {
@@ -214,7 +213,7 @@ func (c *conn) process(ctx context.Context) bool {
 	return false
 }
 
-// flush sends what has been answered so far.
+// flush sends the answers so far. It reports false if the connection is broken.
 func (c *conn) flush() bool {
 	stats := &c.server.stats
 	stats.commands.Add(c.commands)
@@ -233,7 +232,7 @@ func (c *conn) flush() bool {
 	return err == nil
 }
 
-// linger lets the client read the last answer before the connection goes.
+// linger lets the client read the last answer before the connection is closed.
 func (c *conn) linger() {
 	half, ok := c.raw.(interface{ CloseWrite() error })
 	if !ok {
@@ -255,8 +254,9 @@ func (c *conn) linger() {
 	}
 }
 
-// room makes room for the next read after one of n bytes, and lets go of what a
-// giant took. It reports false if the connection ends for want of room.
+// room makes space in the buffer for the next read, after one of n bytes, and frees
+// the memory of a large command. It reports false if the connection has to close
+// because there is no memory.
 func (c *conn) room(ctx context.Context, n int) bool {
 	filled := n > 0 && c.end == len(c.in)
 	if c.start > 0 {
@@ -264,7 +264,7 @@ func (c *conn) room(ctx context.Context, n int) bool {
 		c.start, c.end = 0, c.end-c.start
 	}
 	switch {
-	case c.end == len(c.in): // one command has filled it, and goes on
+	case c.end == len(c.in): // one command fills it and is not complete
 		size := 2 * len(c.in)
 		if !c.count(c.takes(size)) {
 			return c.tooMuch(ctx)
@@ -293,31 +293,30 @@ func (c *conn) resize(size int) {
 	c.in = grown
 }
 
-// arg returns an argument of the command. It is good until the command has been
-// answered.
+// arg returns an argument of the command. It is valid until the command is answered.
 func (c *conn) arg(i int) []byte {
 	s := c.parser.args[i]
 	return c.in[c.start+int(s.from) : c.start+int(s.to)]
 }
 
-// text returns an argument as a string of its own.
+// text returns a copy of an argument.
 func (c *conn) text(i int) string { return string(c.arg(i)) }
 
-// batch are questions of CL.THROTTLE that a store elsewhere is yet to be asked.
+// batch collects CL.THROTTLE operations for one call to a remote store.
 type batch struct {
 	ops []headgate.Op
 	out []headgate.Decision
 }
 
-// noMemory is what is answered to a command that there is no room for.
+// noMemory is the answer to a command that does not fit in Options.Buffers.
 const noMemory = "ERR too many large commands are being received; try again"
 
-// large is what a large command takes of Options.Buffers while it arrives.
+// large is the share of Options.Buffers that a large command takes while it arrives.
 type large struct {
 	conn    *conn
 	account *membound.Account
 	since   time.Time
-	held    int64 // of the goroutine of the connection
+	held    int64 // used by the connection's goroutine only
 }
 
 // Slow implements [membound.Holder].
@@ -328,26 +327,26 @@ func (l *large) Slow(now time.Time, held int64) int64 {
 	return held * now.Sub(l.since).Milliseconds()
 }
 
-// Evict implements [membound.Holder]. The connection refuses the command when it
-// wakes up.
+// Evict implements [membound.Holder]. It interrupts the connection's read, and the
+// connection then refuses the command.
 func (l *large) Evict() {
 	l.conn.evicted.Store(l)
 	_ = l.conn.net.SetReadDeadline(time.Unix(1, 0))
 }
 
-// makesRoom lets go of a command in favour of others, if err only says that it is
-// to, and reports whether the connection goes on.
+// makesRoom drops the current command if err comes from Evict. It reports whether the
+// connection stays open.
 func (c *conn) makesRoom(ctx context.Context, err error) bool {
 	l := c.evicted.Swap(nil)
 	if l == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	_ = c.net.SetReadDeadline(time.Time{}) // before the next look at draining, which sets its own
+	_ = c.net.SetReadDeadline(time.Time{}) // before draining is checked, which sets its own
 	return l != c.large || c.tooMuch(ctx)
 }
 
-// takes is how much of Options.Buffers the connection takes with a buffer of that
-// size: the buffer if it is large, and the places of arguments if they are many.
+// takes returns how much of Options.Buffers the connection needs with a buffer of size
+// bytes: the buffer if it is large, and the argument list if it is long.
 func (c *conn) takes(size int) int64 {
 	total := 0
 	if size > fullInput {
@@ -359,8 +358,8 @@ func (c *conn) takes(size int) int64 {
 	return int64(total)
 }
 
-// count makes that what is counted of Options.Buffers. It reports false if that is
-// more than there is.
+// count sets the connection's share of Options.Buffers to total. It reports false if
+// that does not fit.
 func (c *conn) count(total int64) bool {
 	switch {
 	case total == 0:
@@ -370,7 +369,7 @@ func (c *conn) count(total int64) bool {
 		}
 		return true
 	case c.large == nil:
-		c.large = &large{conn: c, since: time.Now()} //nolint:forbidigo // clients are slow on the real clock
+		c.large = &large{conn: c, since: time.Now()} //nolint:forbidigo // slow clients are measured on the real clock
 		c.large.account = c.server.options.Buffers.Open(c.large, membound.AddrOf(c.net.RemoteAddr()))
 	}
 	more := total - c.large.held
@@ -384,9 +383,9 @@ func (c *conn) count(total int64) bool {
 	return true
 }
 
-// tooMuch refuses the command that is arriving, since there is no room for it,
-// and forgets it as it comes. The connection ends if it cannot be told where the
-// next one begins.
+// tooMuch refuses the command that is arriving, since there is no memory for it, and
+// drops the rest as it arrives. The connection closes if the start of the next command
+// cannot be found. It reports whether the connection stays open.
 func (c *conn) tooMuch(ctx context.Context) bool {
 	if !c.parser.refuse(noMemory) {
 		c.in, c.start, c.end = make([]byte, firstInput), 0, 0
@@ -398,7 +397,7 @@ func (c *conn) tooMuch(ctx context.Context) bool {
 		}
 		return false
 	}
-	n, _ := c.parser.next(c.in[c.start:c.end]) // what has come of it
+	n, _ := c.parser.next(c.in[c.start:c.end]) // skip what has arrived of it
 	rest := c.in[c.start+n : c.end]
 	c.in = make([]byte, max(firstInput, len(rest)))
 	c.start, c.end = 0, copy(c.in, rest)

@@ -23,7 +23,7 @@ func Door() door.Door {
 	}
 }
 
-// served is a server of a process, and its metrics.
+// served is the server of a process with its metrics.
 type served struct {
 	*Server
 	metrics.Asked
@@ -38,7 +38,7 @@ func open(p *door.Process) *served {
 		Asker: p.Asker, Store: p.Store, Password: string(c.Password), IdleTimeout: c.IdleTimeout,
 		MaxConnections: cmp.Or(p.Part(p.Name), int(p.Settings.HTTP.MaxConnections)),
 		Version:        p.Version, TLS: p.TLS, Buffers: p.Room(), Failures: p.Failures, Full: p.TooBusy, Busy: p.Busy,
-		// A health check that is set up wrong, or a page in a browser.
+		// A misconfigured health check, or a web page in a browser.
 		Misled: func(remote net.Addr) {
 			if told.Passes(p.Clock()) {
 				p.Logger.Warn("HTTP request on the Redis protocol port: connection closed (logged once a minute)",
@@ -58,7 +58,7 @@ func (s *served) Descriptors() int64 {
 	return s.Stats().Connections
 }
 
-// describe has the metrics tell what the server counts.
+// describe registers the server's metrics.
 func (s *served) describe() {
 	open := s.Gauge("headgate_resp_connections", "Open Redis protocol connections.")
 	ever := s.Counter("headgate_resp_connections_total", "Redis protocol connections, by result: accepted, evicted (closed to make room for another), rejected (no capacity) or http (spoke HTTP and was closed).", "result")
@@ -80,10 +80,10 @@ func (s *served) describe() {
 // DefaultAddress is where the door listens by default.
 const DefaultAddress = "127.0.0.1:6380"
 
-// Settings are the settings of this door only.
+// Settings are the door's own settings.
 type Settings struct {
-	Password    config.Secret // what AUTH must give; empty for no question
-	IdleTimeout time.Duration // how long a connection may be silent between commands; 0 for as long as it likes
+	Password    config.Secret // the password for AUTH; empty for none
+	IdleTimeout time.Duration // how long a connection may be idle between commands; 0 for no limit
 }
 
 // section declares the settings.

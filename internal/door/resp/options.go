@@ -15,39 +15,37 @@ import (
 // DefaultMaxBulk is the default of Options.MaxBulk.
 const DefaultMaxBulk = 64 << 10
 
-// Options are what the door needs, and the bounds of what callers may do. Zero
-// values of the bounds mean the defaults.
+// Options configures a [Server]. Zero limits mean the defaults.
 type Options struct {
-	// Asker decides about HG.CHECK and its kin. With no Clock the store's decides.
+	// Asker decides the HG commands. Without a Clock, the store's clock is used.
 	verdict.Asker
-	Store   headgate.Store // keeps the counts of CL.THROTTLE, in a scope of their own. Required.
-	Version string         // that of Headgate, for HELLO and INFO
+	Store   headgate.Store // keeps the counts of CL.THROTTLE, in a separate scope; required
+	Version string         // Headgate's version, for HELLO and INFO
 
-	Password string      // Password, if there is one, is what AUTH must give
-	TLS      *tls.Config // TLS, if not nil, encrypts connections
+	Password string      // for AUTH; empty for none
+	TLS      *tls.Config // encrypts connections if not nil
 
-	MaxConnections int                   // how many may be open at once
+	MaxConnections int                   // open at once
 	Failures       *token.Failures       // counts wrong passwords; nil for none
-	Misled         func(remote net.Addr) // hears of each connection that speaks HTTP, and is closed, if not nil
-	// Full, if not nil, reports whether there are not to be more connections than
-	// there are, but for the first [netbound.Spare], however much room there is:
-	// newcomers then take the places of silent ones. Busy reports whether commands that decide are to be refused.
+	Misled         func(remote net.Addr) // called for each connection that speaks HTTP, which is closed; may be nil
+	// Full, if not nil, reports whether the process can take no more connections: a
+	// new one then replaces an idle one. The first [netbound.Spare] are always
+	// accepted. Busy, if not nil, reports whether commands that decide must be refused.
 	Full, Busy func() bool
-	// MaxArgs, MaxBulk and MaxCommand are how many arguments a command may
-	// have, and how many bytes an argument and the command as a whole. A
-	// command that exceeds them is refused; the connection goes on.
+	// MaxArgs limits the arguments of a command, MaxBulk the bytes of an argument and
+	// MaxCommand the bytes of a command. A command that exceeds them is refused; the
+	// connection stays open.
 	MaxArgs, MaxBulk, MaxCommand int
-	// Buffers bounds how many bytes all commands together may take that are
-	// larger than 16 KiB and have not yet arrived whole; nil is
-	// 64 MiB. Where there is no room, the command that has taken most
-	// for long is refused.
+	// Buffers limits the memory of all commands larger than 16 KiB that are still
+	// arriving; nil means 64 MiB. When it is used up, the command that has taken the
+	// most for the longest is refused.
 	Buffers *membound.Bound
-	// ReadTimeout is how long a command may take from its first byte to its
-	// last, a client to give the password and a TLS handshake to end;
-	// WriteTimeout how long a client may take to read its answers. Connections
-	// that take longer are closed.
+	// ReadTimeout limits the time for a command to arrive, for a client to give the
+	// password and for a TLS handshake; WriteTimeout the time for a client to read its
+	// answers. Connections that take longer are closed.
 	ReadTimeout, WriteTimeout time.Duration
-	// IdleTimeout: how long a connection may be silent between commands, as in pools; 0 for ever
+	// IdleTimeout is how long a connection may be idle between commands, as connections
+	// of a pool are; 0 means no limit.
 	IdleTimeout time.Duration
 }
 

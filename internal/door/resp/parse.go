@@ -7,54 +7,54 @@ import (
 	"strconv"
 )
 
-// The bounds of the protocol itself: what exceeds them is no Redis protocol,
-// and the connection ends. They are those of Redis.
+// The limits of the protocol, the same as in Redis. Input that exceeds them ends the
+// connection.
 const (
 	protocolArgs   = 1 << 20
 	protocolBulk   = 512 << 20
 	protocolInline = 64 << 10
-	// A stranger's command needs no more to say who he is.
+	// Before AUTH, commands need no more than this.
 	strangerArgs    = 10
 	strangerCommand = 4 << 10
-	// longestHeader is the longest line that tells a length, with its end:
-	// a type, a sign, 19 digits and some zeros before them.
+	// longestHeader is the longest line with a length, including CRLF: a type, a sign,
+	// 19 digits and some leading zeros.
 	longestHeader = 32
 )
 
-// span is where an argument lies, counted from the first byte of its command.
+// span is the position of an argument, counted from the first byte of its command.
 type span struct{ from, to uint32 }
 
 func (s span) end() int { return int(s.to) }
 
-// spanSize is what a span takes, in bytes.
+// spanSize is the size of a span in bytes.
 const spanSize = 8
 
-// cut returns the span from one byte to another. No command is longer than
-// protocolBulk allows by far, so that they fit.
+// cut returns the span from one byte to another. Positions always fit in 32 bits:
+// commands are limited to far less.
 func cut(from, to int) span { return span{uint32(from), uint32(to)} }
 
-// bounds are the limits on a command of a well-behaved client. One that exceeds
-// them is read to its end, forgotten and refused, and the connection goes on.
+// bounds are the configured limits. A command that exceeds them is skipped and refused,
+// and the connection stays open.
 type bounds struct{ args, bulk, command int }
 
-// status is what parser.next has found.
+// status is the result of parser.next.
 type status uint8
 
 const (
-	partial   status = iota // the command goes on beyond the input
-	complete                // args has the command, or nothing if it is empty
-	excessive               // the command has ended, but exceeds the bounds; complaint says how
-	broken                  // this is no command, nor can be told where one would begin; complaint says why
+	partial   status = iota // the input ends inside the command
+	complete                // args has the command; it is empty for an empty command
+	excessive               // the command is complete but exceeds the bounds, as complaint says
+	broken                  // not a command, as complaint says; the start of the next one is unknown
 )
 
-// parser cuts the input of one connection into commands. It keeps its place
-// inside of a command, so that input that arrives byte by byte is read once.
+// parser cuts the input of one connection into commands. It keeps its position inside
+// a command, so input that arrives byte by byte is read only once.
 type parser struct {
 	bounds   bounds
 	stranger bool // true before AUTH, if there is a password
 
-	args      []span // the arguments of the command that has just been completed
-	complaint string // for the client, if there is something to complain of
+	args      []span // of the last complete command
+	complaint string // the error for the client, if any
 
 	pos  int // next byte to read, from the first of the command
 	left int // arguments still to come; 0 between commands
@@ -62,12 +62,12 @@ type parser struct {
 	over bool
 }
 
-// noBulk means that the next thing to come is the header of an argument.
+// noBulk means that the header of an argument comes next.
 const noBulk = -1
 
-// next looks for a command at the beginning of in and returns how many bytes
-// are done with: the whole command or, of a partial one, what need not be kept
-// and must not be shown again.
+// next reads a command at the start of in. It returns how many bytes to drop: the
+// whole command, or the part of a partial one that is not needed any more and must not
+// be passed again.
 func (p *parser) next(in []byte) (int, status) {
 	if p.left > 0 {
 		return p.bulks(in)
@@ -92,13 +92,13 @@ func (p *parser) next(in []byte) (int, status) {
 	return p.inline(in)
 }
 
-// fail ends the connection with a complaint.
+// fail sets the complaint about input that ends the connection.
 func (p *parser) fail(format string, a ...any) status {
 	p.complaint = "ERR Protocol error: " + fmt.Sprintf(format, a...)
 	return broken
 }
 
-// exceed notes that the command will be refused, and forgets it.
+// exceed marks the command as refused and drops its arguments.
 func (p *parser) exceed(format string, a ...any) {
 	if !p.over {
 		p.over, p.complaint = true, "ERR "+fmt.Sprintf(format, a...)
@@ -106,8 +106,8 @@ func (p *parser) exceed(format string, a ...any) {
 	p.args = p.args[:0]
 }
 
-// refuse lets the command that is arriving be refused at its end, and its bytes be
-// let go of. It reports false if it is not known where that will be.
+// refuse marks the command that is arriving as refused, and its bytes to be dropped.
+// It reports false if the end of the command cannot be found.
 func (p *parser) refuse(complaint string) bool {
 	if p.left == 0 {
 		return false // inline
@@ -128,7 +128,7 @@ func (p *parser) finish(n int) (int, status) {
 	return n, complete
 }
 
-// header reads how many arguments there are.
+// header reads the number of arguments.
 func (p *parser) header(in []byte) (int, status) {
 	count, n, s := length(in)
 	switch {
@@ -155,7 +155,7 @@ func (p *parser) bulks(in []byte) (int, status) {
 				return p.kept(s)
 			}
 		}
-		if p.over { // do away with what there is of it
+		if p.over { // skip what has arrived of it
 			n := min(p.bulk, len(in)-p.pos)
 			p.pos, p.bulk = p.pos+n, p.bulk-n
 		}
@@ -175,8 +175,8 @@ func (p *parser) bulks(in []byte) (int, status) {
 	return p.finish(p.pos)
 }
 
-// kept returns how much of a command that is not complete can be let go: of one
-// that is being forgotten, all that was read.
+// kept returns how much of an incomplete command can be dropped: everything read so
+// far if it will be refused, otherwise nothing.
 func (p *parser) kept(s status) (int, status) {
 	if !p.over {
 		return 0, s
@@ -216,9 +216,9 @@ func (p *parser) bulkHeader(in []byte) status {
 	return complete
 }
 
-// length reads a line of a type, a number and CRLF, and returns the number and
-// the length of the line. The status is excessive for a line that is too long
-// to hold a number, and broken for one that holds none.
+// length reads a line of a type, a number and CRLF, and returns the number and the
+// length of the line. The status is excessive for a line that is too long for a number,
+// and broken for one without a number.
 func length(in []byte) (value int64, n int, s status) {
 	// The common case: one to three digits.
 	var v int64
@@ -239,7 +239,7 @@ func length(in []byte) (value int64, n int, s status) {
 		return 0, 0, excessive
 	case end < 0:
 		return 0, 0, partial
-	case in[end-1] != '\r': // there is a type before it
+	case in[end-1] != '\r': // end is at least 1, after the type
 		return 0, 0, broken
 	}
 	value, ok := integer(in[1 : end-1])
@@ -249,15 +249,14 @@ func length(in []byte) (value int64, n int, s status) {
 	return value, end + 1, complete
 }
 
-// integer reads a signed decimal number: an optional sign and digits, and
-// nothing else.
+// integer reads a decimal number: an optional sign and digits, and nothing else.
 func integer(text []byte) (int64, bool) {
 	v, err := strconv.ParseInt(string(text), 10, 64)
 	return v, err == nil
 }
 
-// inline reads a command in one line, as people type it. p.pos is how much is
-// known to have no end of line.
+// inline reads a command in one line, as people type it. The bytes before p.pos are
+// known to have no line end.
 func (p *parser) inline(in []byte) (int, status) {
 	most := protocolInline
 	if p.stranger {
@@ -295,9 +294,8 @@ func (p *parser) inline(in []byte) (int, status) {
 	}
 }
 
-// word finds the next word of line from i on, quoted or not, and unescapes it
-// in place, where it only gets shorter. next is behind it, or -1 if there is
-// none.
+// word finds the next word of line from i on, quoted or not, and unescapes it in place,
+// where it only gets shorter. next is the position after it, or -1 without a word.
 func (p *parser) word(line []byte, i int) (arg span, next int, ok bool) {
 	for i < len(line) && isSpace(line[i]) {
 		i++
@@ -318,11 +316,11 @@ func (p *parser) word(line []byte, i int) (arg span, next int, ok bool) {
 	return cut(from, i), i, true
 }
 
-// quoted is word for one that begins with the quote at i.
+// quoted is word for one that starts with the quote at i.
 func quoted(line []byte, i int) (arg span, next int, ok bool) {
 	quote := line[i]
 	from := i + 1
-	to := from // of what is unescaped
+	to := from // end of the unescaped text
 	for i = from; i < len(line); to++ {
 		c := line[i]
 		switch {
@@ -343,8 +341,7 @@ func quoted(line []byte, i int) (arg span, next int, ok bool) {
 	return span{}, 0, false
 }
 
-// unescape returns what the escape with its letter at i stands for, and where
-// it ends.
+// unescape returns the byte for the escape with its letter at i, and where it ends.
 func unescape(line []byte, i int) (byte, int) {
 	switch c := line[i]; c {
 	case 'n':

@@ -2,17 +2,17 @@ package resp
 
 import "strconv"
 
-// protocol is the version of the protocol that a connection speaks.
+// protocol is the protocol version of a connection.
 type protocol uint8
 
-// The versions. A connection begins with resp2 and changes by HELLO.
+// The versions. A connection starts with resp2; HELLO changes it.
 const (
 	resp2 protocol = 2
 	resp3 protocol = 3
 )
 
-// reply appends answers to what goes out. In RESP2 a map is an array of names
-// and values, and true and false are 1 and 0.
+// reply appends answers to the output. In RESP2 a map is an array of names and values,
+// and true and false are 1 and 0.
 type reply struct {
 	out   []byte
 	proto protocol
@@ -32,12 +32,12 @@ func (r *reply) simple(text string) {
 
 func (r *reply) ok() { r.simple("OK") }
 
-// fail appends an error. Its first word tells clients what kind it is.
+// fail appends an error. Its first word is its kind, for clients.
 func (r *reply) fail(message string) {
 	r.out = append(r.out, '-')
 	for i := range len(message) {
 		c := message[i]
-		if c == '\r' || c == '\n' { // what a client sent must not end the line
+		if c == '\r' || c == '\n' { // quoted client input must not end the line
 			c = ' '
 		}
 		r.out = append(r.out, c)
@@ -67,7 +67,7 @@ func (r *reply) lines(lines string) {
 
 func (r *reply) array(n int) { r.head('*', int64(n)) }
 
-// mapping begins n pairs of a name and a value.
+// mapping starts n pairs of name and value.
 func (r *reply) mapping(n int) {
 	if r.proto == resp2 {
 		r.array(2 * n)

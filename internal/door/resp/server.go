@@ -3,8 +3,8 @@
 // (HELLO, AUTH, CLIENT, COMMAND …) are answered as in Redis.
 //
 // It speaks RESP2 and RESP3, binary and inline, with any number of pipelined commands.
-// The contract is in docs/redis-protocol.md. docs/decisions says why the server is our
-// own.
+// The contract is in docs/redis-protocol.md; docs/decisions says why this is not a
+// library.
 package resp
 
 import (
@@ -27,46 +27,46 @@ type Server struct {
 	options  Options
 	password [sha256.Size]byte
 	commands map[string]*command // by upper-case name
-	listed   []*command          // in the order of COMMAND
+	listed   []*command          // in the order of COMMAND's answer
 	local    bool                // the store is in this process
-	base     context.Context     // that of all connections: done when they are cut off
+	base     context.Context     // of all connections; canceled to cut them off
 	cut      context.CancelFunc
-	accepts  context.Context // done when no more are accepted
+	accepts  context.Context // canceled when no more are accepted
 	refuse   context.CancelFunc
 
-	clock ticks.Clock // at which connections note that they begin to wait
+	clock ticks.Clock // for when connections started to wait
 	stats counters
 
 	mu        sync.Mutex
 	draining  bool
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
-	empty     chan struct{} // closed when draining and the last connection has gone
+	empty     chan struct{} // closed when the last connection ends while draining
 
 	lastID atomic.Int64 // written under mu
 }
 
-// counters are what Stats tells.
+// counters are the counts of Stats.
 type counters struct{ accepted, rejected, evicted, commands, throttled, allowed, misled atomic.Int64 }
 
-// Stats are what has happened so far.
+// Stats are a server's counts since it started.
 type Stats struct {
-	Connections, Accepted, Evicted, Rejected int64 // open now, ever, closed in favour of others, and without room
-	Misled                                   int64 // Misled spoke HTTP, and were closed
-	Commands                                 int64 // Commands were answered, of whatever kind
-	ThrottleAllowed, ThrottleRefused         int64 // ThrottleAllowed and ThrottleRefused were answered by CL.THROTTLE.
+	Connections, Accepted, Evicted, Rejected int64 // open now; accepted; closed to make space; turned away
+	Misled                                   int64 // closed because they spoke HTTP
+	Commands                                 int64 // commands answered, of any kind
+	ThrottleAllowed, ThrottleRefused         int64 // answers of CL.THROTTLE
 }
 
-// New returns a server. Call [Server.Shutdown] when done with it, also if it
-// has not served.
+// New returns a server. Call [Server.Shutdown] when done with it, even if it never
+// served.
 func New(options Options) *Server {
 	options.complete()
 	s := &Server{
 		options: options, password: sha256.Sum256([]byte(options.Password)),
 		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{}, empty: make(chan struct{}),
 	}
-	// A store in this process is asked one question at a time, since each is
-	// answered at once; any other about all that have arrived together.
+	// A store in this process is called for each command. A remote store is called
+	// once for all commands that arrived together.
 	_, s.local = options.Store.(store.Direct)
 	s.base, s.cut = context.WithCancel(context.Background())
 	s.accepts, s.refuse = context.WithCancel(s.base)
@@ -79,7 +79,7 @@ func New(options Options) *Server {
 	return s
 }
 
-// Stats returns what has happened so far.
+// Stats returns the current counts.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	open := len(s.conns)
@@ -92,7 +92,7 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// Serve answers at l until Shutdown, and closes it. It returns nil after that.
+// Serve serves connections of l until Shutdown, then closes l and returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	if !s.listens(l) {
 		return l.Close()
@@ -101,10 +101,10 @@ func (s *Server) Serve(l net.Listener) error {
 		s.mu.Lock()
 		delete(s.listeners, l)
 		s.mu.Unlock()
-		_ = l.Close() // Shutdown may have done so
+		_ = l.Close() // Shutdown may have closed it
 	}()
 	return netbound.AcceptAll(s.accepts, l, func(nc net.Conn) {
-		if c := s.admit(nc); c != nil { // before the next, so that Shutdown knows of it
+		if c := s.admit(nc); c != nil { // before the next Accept, so that Shutdown sees it
 			go s.serve(c)
 		}
 	})
@@ -120,23 +120,23 @@ func (s *Server) listens(l net.Listener) bool {
 	return true
 }
 
-// ServeConn answers on nc until it ends, and closes it. It is for connections
-// that something else has accepted; Serve does it by itself.
+// ServeConn serves nc until it ends, and closes it. Use it for connections that were
+// not accepted by Serve.
 func (s *Server) ServeConn(nc net.Conn) {
 	if c := s.admit(nc); c != nil {
 		s.serve(c)
 	}
 }
 
-// serve answers on c until it ends.
+// serve answers on c until the connection ends.
 func (s *Server) serve(c *conn) {
 	defer s.leave(c)
 	c.run(s.base)
 }
 
-// admit returns a connection for nc, or turns it away and returns nil. If there
-// is no room, that of the connection which has been silent for long is taken:
-// whoever opens connections and says nothing is in nobody's way.
+// admit returns a connection for nc, or closes nc and returns nil. If the server is
+// full, nc replaces a connection that has long been silent, so a client that opens
+// connections and sends nothing cannot block others.
 func (s *Server) admit(nc net.Conn) *conn {
 	if s.options.TLS != nil {
 		nc = tls.Server(nc, s.options.TLS)
@@ -172,24 +172,23 @@ func (s *Server) admit(nc net.Conn) *conn {
 	return c
 }
 
-// turnAway closes nc, and says that it is for want of room.
+// turnAway closes nc with an error: too many connections.
 func (s *Server) turnAway(nc net.Conn) {
 	if s.options.TLS == nil {
-		// It fits into the buffer of a new connection; but that may wait until it is
-		// known who is there.
+		// The text fits in a new connection's send buffer, but the write may first wait
+		// for the peer's address, for example in a PROXY header.
 		_, _ = io.WriteString(nc, "-ERR max number of clients reached\r\n")
 	}
 	_ = nc.Close()
 }
 
-// sample is how many connections are looked at to find one that has been silent
-// for long. A map is walked in a random order, so they are a fair choice, and a
-// flood costs the same however many there are.
+// sample is how many connections are examined to find a silent one. Map order is
+// random, so the sample is fair, and the cost does not grow with their number.
 const sample = 64
 
-// mostSilent returns, of a sample, the connection that has been silent for
-// longest, or nil if all are being answered. One that has just come goes last. It
-// needs s.mu to be held.
+// mostSilent returns the connection of a sample that has been silent for longest, or
+// nil if all are being answered. One that has never sent anything is the last choice.
+// s.mu is held.
 func (s *Server) mostSilent() *conn {
 	choice := netbound.Among[*conn](len(s.conns))
 	looked := 0
@@ -218,7 +217,7 @@ func (s *Server) leave(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, counts := s.conns[c]; !counts {
-		return // its place has been taken
+		return // another connection has replaced it
 	}
 	delete(s.conns, c)
 	if s.draining && len(s.conns) == 0 {
@@ -235,8 +234,8 @@ func (s *Server) each(f func(*conn)) {
 	}
 }
 
-// Shutdown accepts no more connections, lets each answer the commands that have
-// arrived, and closes it. When ctx is done it cuts off the rest and returns the
+// Shutdown stops accepting connections, answers the commands that have arrived, and
+// closes the connections. When ctx is done, it closes the rest at once and returns the
 // error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
@@ -265,25 +264,25 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// waiting is what a connection is waiting for.
+// waiting is a reason why a connection waits.
 type waiting int64
 
 const (
-	forNothing waiting = iota // it is at work
-	forCommand                // it is between commands
-	forRest                   // of a command, a handshake or a password
-	forReader                 // the client is to read its answers
-	forEnd                    // all is said; the client is to close
+	forNothing waiting = iota // it is answering
+	forCommand                // the next command
+	forRest                   // the rest of a command, handshake or login
+	forReader                 // the client has to read its answers
+	forEnd                    // the last answer is sent; the client has to close
 
 	waitingBits = 3
 )
 
-// wait notes what c waits for from the tick given on.
+// wait notes what c waits for, since the given tick.
 func (c *conn) wait(what waiting, since int64) {
 	c.waits.Store(since<<waitingBits | int64(what))
 }
 
-// expire closes the connections that have waited for too long.
+// expire closes connections that have waited too long.
 func (s *Server) expire() {
 	now, o := s.clock.Now(), &s.options
 	limits := [...]int64{
@@ -297,7 +296,7 @@ func (s *Server) expire() {
 		noted := c.waits.Load()
 		limit := limits[noted&(1<<waitingBits-1)]
 		if limit > 0 && now-noted>>waitingBits >= limit {
-			_ = c.raw.Close() // not that of TLS, which would wait to say goodbye
+			_ = c.raw.Close() // not TLS's Close, which would wait to send an alert
 		}
 	})
 }

@@ -18,7 +18,7 @@ const (
 	noHello    = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
 )
 
-// sessionCommands returns what client libraries call on their own.
+// sessionCommands returns the commands that client libraries send on their own.
 func sessionCommands() []*command {
 	const since = "0.1.0"
 	return []*command{
@@ -73,12 +73,11 @@ func (c *conn) auth(context.Context) {
 
 const defaultUser = "default"
 
-// maxWrong is how many wrong passwords end a connection.
+// maxWrong is how many wrong passwords close a connection.
 const maxWrong = 10
 
-// login reports whether the client may go on. It takes the same time whichever
-// byte is wrong; a password is compared by its hash, so as not to tell its
-// length.
+// login reports whether user and password are right. It takes the same time whichever
+// byte is wrong. Passwords are compared by hash, so the time does not reveal the length.
 func (c *conn) login(user, password []byte) bool {
 	sum := sha256.Sum256(password)
 	right := subtle.ConstantTimeCompare(user, []byte(defaultUser))
@@ -90,17 +89,17 @@ func (c *conn) login(user, password []byte) bool {
 		return true
 	}
 	if c.server.options.Password == "" {
-		return false // there is nothing to guess
+		return false // without a password, nobody is guessing one
 	}
 	c.server.options.Failures.Note(c.net.RemoteAddr().String())
 	if c.wrong++; c.wrong >= maxWrong {
-		c.closing = true // it guesses
+		c.closing = true // it is guessing
 	}
 	return false
 }
 
-// hello answers HELLO [version [AUTH user password] [SETNAME name]]. It changes
-// all or nothing, but for a password that was right.
+// hello answers HELLO [version [AUTH user password] [SETNAME name]]. After an error
+// nothing has changed, except that a correct password still counts.
 func (c *conn) hello(context.Context) {
 	proto := c.proto
 	n := len(c.parser.args)
@@ -148,7 +147,7 @@ func (c *conn) hello(context.Context) {
 	c.greet()
 }
 
-// greet answers HELLO: who is here, and what was agreed on.
+// greet appends HELLO's answer: the server, its version and the protocol in use.
 func (c *conn) greet() {
 	c.mapping(7)
 	c.bulk("server")
@@ -189,7 +188,7 @@ func (c *conn) reset(context.Context) {
 	c.simple("RESET")
 }
 
-// info answers INFO, whatever the sections asked for. Clients look for loading
+// info answers INFO with all sections, whichever were requested. Clients check loading
 // before they use a server.
 func (c *conn) info(context.Context) {
 	s := c.server.Stats()
@@ -202,15 +201,13 @@ func (c *conn) info(context.Context) {
 		s.Accepted, s.Commands, s.Rejected, s.ThrottleAllowed, s.ThrottleRefused))
 }
 
-// compatible is the version of Redis whose manners these are, for clients that
-// look.
+// compatible is the Redis version that clients see and that this server behaves like.
 const compatible = "7.4.0"
 
-// maxName is how long the name of a client may be: it is kept for as long as the
-// connection.
+// maxName limits the length of a client's name, which is kept as long as the connection.
 const maxName = 128
 
-// nameComplaint returns why a client may not be called so, or nothing.
+// nameComplaint returns the error for an invalid client name, or "".
 func nameComplaint(name []byte) string {
 	if len(name) > maxName {
 		return longName
@@ -247,7 +244,7 @@ func clientCommand() *command {
 				c.rename(c.text(2))
 				c.ok()
 			}},
-			// What the library is called helps nobody here.
+			// The name of the client library is not used.
 			{name: "setinfo", arity: 4, run: answerOK},
 			{name: "info", arity: 2, run: func(c *conn, _ context.Context) {
 				c.server.mu.Lock()
@@ -258,8 +255,8 @@ func clientCommand() *command {
 			{name: "list", arity: -2, run: (*conn).clientList},
 			{name: "no-evict", arity: 3, run: (*conn).clientSwitch},
 			{name: "no-touch", arity: 3, run: (*conn).clientSwitch},
-			// Nothing that can be read here ever changes, so there is nothing
-			// to tell a client that tracks it.
+			// No value that clients can read ever changes, so there are no
+			// invalidations to send.
 			{name: "tracking", arity: -3, run: (*conn).clientSwitch},
 		},
 	}
@@ -287,7 +284,7 @@ func (c *conn) clientList(context.Context) {
 	c.lines(b.String())
 }
 
-// line tells about c as CLIENT LIST does. server.mu is held.
+// line returns c's line of CLIENT LIST. server.mu is held.
 func (c *conn) line() string {
 	age := int64(0)
 	if clock := c.server.options.Clock; clock != nil {

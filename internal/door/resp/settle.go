@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/request/described"
 )
 
-// settleCommands returns those that end leases and settle reservations.
+// settleCommands returns the commands for leases and reservations.
 func settleCommands() []*command {
 	const since = "0.2.0"
 	return []*command{
@@ -22,7 +22,7 @@ func settleCommands() []*command {
 	}
 }
 
-// release answers HG.RELEASE: 1, or 0 if there was nothing left to give back.
+// release answers HG.RELEASE: 1, or 0 if nothing was left to release.
 func (c *conn) release(ctx context.Context) {
 	ending, err := c.server.options.Engine.ReleaseToken(ctx, c.text(1), c.at)
 	if c.tokenFailed(ctx, err) {
@@ -35,7 +35,7 @@ func (c *conn) release(ctx context.Context) {
 	}
 }
 
-// renew answers HG.RENEW: the new name of the lease, or null if it has ended.
+// renew answers HG.RENEW: the lease's new token, or null if it has ended.
 func (c *conn) renew(ctx context.Context) {
 	token, _, err := c.server.options.Engine.RenewToken(ctx, c.text(1), c.at)
 	switch {
@@ -47,8 +47,7 @@ func (c *conn) renew(ctx context.Context) {
 	}
 }
 
-// reserve answers HG.RESERVE as HG.CHECK is answered, with the reservation as
-// its tenth value.
+// reserve answers HG.RESERVE like HG.CHECK, with the reservation as the tenth value.
 func (c *conn) reserve(ctx context.Context) {
 	defer c.forget()
 	most := engine.MaxReservation.Milliseconds()
@@ -69,8 +68,7 @@ func (c *conn) reserve(ctx context.Context) {
 	c.answer(&v, "reservation", token)
 }
 
-// commit answers HG.COMMIT: done, settled or expired, and whether the key is in
-// debt.
+// commit answers HG.COMMIT: done, settled or expired, and whether the key is in debt.
 func (c *conn) commit(ctx context.Context) {
 	cost, ok := integer(c.arg(2))
 	if !ok || cost < 0 || cost > described.MaxCost {
@@ -81,7 +79,7 @@ func (c *conn) commit(ctx context.Context) {
 	c.settlement(ctx, &s, err)
 }
 
-// cancel answers HG.CANCEL as HG.COMMIT is answered.
+// cancel answers HG.CANCEL like HG.COMMIT.
 func (c *conn) cancel(ctx context.Context) {
 	s, err := c.server.options.Engine.Cancel(ctx, c.text(1), c.at)
 	c.settlement(ctx, &s, err)
@@ -102,8 +100,7 @@ func (c *conn) settlement(ctx context.Context, s *engine.Settlement, err error) 
 	c.boolean(s.InDebt)
 }
 
-// tokenFailed answers a command whose token is bad or which the store did not
-// answer.
+// tokenFailed answers a command whose token is invalid or whose store call failed.
 func (c *conn) tokenFailed(ctx context.Context, err error) bool {
 	switch c.server.options.WhyUnsettled(ctx, err) {
 	case verdict.Settled:

@@ -11,16 +11,15 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
-// throttleScope is the scope of the keys of CL.THROTTLE. The scope of a rule
-// begins with the length of its domain or with a word and a colon, so that the
-// two cannot meet.
+// throttleScope is the scope of CL.THROTTLE's keys. A rule's scope starts with the
+// length of its domain or with a word and a colon, so the two never collide.
 const throttleScope = "\xffCL.THROTTLE"
 
-// cellError is how redis-cell 0.3 and later begin their errors.
+// cellError is the prefix of errors since redis-cell 0.3.
 const cellError = "Cell error: Store error: "
 
-// throttle answers CL.THROTTLE key max_burst count period [quantity]: a token
-// bucket of max_burst + 1 that is refilled at count per period.
+// throttle answers CL.THROTTLE key max_burst count period [quantity]: a token bucket of
+// max_burst + 1 tokens, refilled at count per period.
 func (c *conn) throttle(ctx context.Context) {
 	if len(c.checks) > 0 {
 		c.settle(ctx)
@@ -64,19 +63,17 @@ func (c *conn) throttle(ctx context.Context) {
 	c.fiveIntegers(&d)
 }
 
-// maxBatch is the largest number of questions in one round trip.
+// maxBatch is the largest number of operations in one round trip.
 const maxBatch = 512
 
-// view returns b as a string without a copy. A store reads the key of an op
-// during the call only, and b, in the input buffer, is neither moved nor
-// written to before the answers to all that has arrived. The safe line is
-// string(b), at the price of garbage for each decision.
+// view returns b as a string without a copy. A store reads the key of an op only during
+// the call, and b, in the input buffer, is not moved or overwritten until everything
+// that has arrived is answered. string(b) would be safe but allocates for each decision.
 func view(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // for the reason above
 }
 
-// settle answers what has been put off, so that what is answered next stands
-// behind it.
+// settle answers the collected commands, so that the next answer comes after theirs.
 func (c *conn) settle(ctx context.Context) {
 	if len(c.checks) > 0 {
 		c.decideAll(ctx)
@@ -98,13 +95,12 @@ func (c *conn) settle(ctx context.Context) {
 			c.fiveIntegers(&out[i])
 		}
 	}
-	clear(b.ops) // let go of the buffer
+	clear(b.ops) // drop references to the buffer
 	b.ops = b.ops[:0]
 }
 
-// storeFailed answers that the store did not. There are no rules here that
-// would say what to do instead, and the five integers cannot say that they were
-// made up; the client decides.
+// storeFailed answers with the store's error and leaves the decision to the client:
+// there is no rule with a failure policy here, and made-up integers would look real.
 func (c *conn) storeFailed(err error) {
 	if errors.Is(err, headgate.ErrUnavailable) {
 		c.fail(cellError + "the store did not answer")
@@ -113,8 +109,8 @@ func (c *conn) storeFailed(err error) {
 	c.fail(cellError + err.Error())
 }
 
-// fiveIntegers answers as redis-cell does: limited or not, limit, remaining,
-// seconds until retry or -1, seconds until full. Seconds are rounded up.
+// fiveIntegers answers like redis-cell: limited (0 or 1), limit, remaining, seconds
+// until retry or -1, seconds until full. Seconds are rounded up.
 func (c *conn) fiveIntegers(d *headgate.Decision) {
 	limited, retry := int64(1), int64(-1)
 	c.throttled++
@@ -132,14 +128,13 @@ func (c *conn) fiveIntegers(d *headgate.Decision) {
 	c.integer(answer.Seconds(d.ResetAfter))
 }
 
-// refuse answers with an error, behind what has been put off.
+// refuse answers with an error, after the collected commands.
 func (c *conn) refuse(ctx context.Context, message string) {
 	c.settle(ctx)
 	c.fail(message)
 }
 
-// limitCache has the limits that a connection has used lately. The place of
-// each is given by its numbers.
+// limitCache holds a connection's recent limits, indexed by a hash of their numbers.
 type limitCache [16]struct {
 	burst, count, period int64
 	limit                headgate.Limit
@@ -162,9 +157,9 @@ func (c *conn) limit(burst, count, period int64) (headgate.Limit, error) {
 	return limit, err
 }
 
-var errZeroRate = errors.New("Zero rates are not supported") //nolint:staticcheck // the very text of redis-cell
+var errZeroRate = errors.New("Zero rates are not supported") //nolint:staticcheck // the exact text of redis-cell
 
-// makeLimit compiles CL.THROTTLE's numbers, whatever they are.
+// makeLimit returns the limit of CL.THROTTLE's numbers, which may be any.
 func makeLimit(burst, count, period int64) (headgate.Limit, error) {
 	const longest = int64(headgate.MaxPeriod / time.Second)
 	var none headgate.Limit
@@ -176,7 +171,7 @@ func makeLimit(burst, count, period int64) (headgate.Limit, error) {
 	case count < 0 || period < 0:
 		return none, errors.New("count per period and period must not be negative")
 	}
-	// 10 in 1000 days is 1 in 100, which is not too long.
+	// Reduce the fraction: 10 in 1000 days is too long, 1 in 100 days is not.
 	a, b := count, period
 	for b != 0 {
 		a, b = b, a%b
@@ -192,7 +187,7 @@ func makeLimit(burst, count, period int64) (headgate.Limit, error) {
 	return l, l.Validate()
 }
 
-// clipped returns what a client sent for an error message: not all of a giant.
+// clipped returns client input for an error message, shortened if it is long.
 func clipped(b []byte) string {
 	const most = 128
 	return string(b[:min(len(b), most)])
