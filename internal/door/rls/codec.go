@@ -16,10 +16,9 @@ import (
 // Receive implements [grpcserver.Message].
 func (c *call) Receive(wire mem.BufferSlice) { c.wire = wire }
 
-// Send implements [grpcserver.Message]. The memory of a call is free again when
-// gRPC has sent it.
+// Send implements [grpcserver.Message]. The call is reused once gRPC has sent it.
 func (c *call) Send() mem.BufferSlice {
-	c.tidy() // the answer may be kept for longer than its request
+	c.tidy() // the answer may live longer than its request
 	if c.conn != nil {
 		c.owes = cap(c.out)
 		c.conn.Owes(c.owes)
@@ -27,16 +26,16 @@ func (c *call) Send() mem.BufferSlice {
 	return mem.BufferSlice{mem.NewBuffer(&c.out, (*pool)(c))}
 }
 
-// pool is a call as the mem.BufferPool that its own answer goes back to.
+// pool is a call as the mem.BufferPool to which its answer is returned.
 type pool call
 
-// Get is never called: gRPC takes no buffers from here.
+// Get implements mem.BufferPool. gRPC never calls it.
 func (p *pool) Get(length int) *[]byte {
 	b := make([]byte, length)
 	return &b
 }
 
-// Put implements mem.BufferPool.
+// Put implements mem.BufferPool. gRPC calls it once the answer is sent.
 func (p *pool) Put(*[]byte) {
 	if p.conn != nil {
 		p.conn.Owes(-p.owes)
@@ -49,12 +48,12 @@ const (
 	methodName  = "ShouldRateLimit"
 )
 
-// HealthName is by which name, besides that of the service, clients of
-// envoyproxy/ratelimit ask for its health.
+// HealthName is the name that clients of envoyproxy/ratelimit use in health checks,
+// besides the service's name.
 const HealthName = "ratelimit"
 
-// Description returns what gRPC has to know of the service, whose messages are
-// its own.
+// Description returns the service's description for gRPC. Its messages are *call, not
+// generated types.
 func Description() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: serviceName,
@@ -88,7 +87,7 @@ func shouldRateLimit(server any, ctx context.Context, read func(any) error, arou
 	return c.reply(s.answer(ctx, c))
 }
 
-// reply returns what gRPC sends: c, which is released when it has been sent, or
+// reply returns c, which is released once gRPC has sent it, or releases it and returns
 // the error.
 func (c *call) reply(err error) (any, error) {
 	if err != nil {
@@ -98,32 +97,32 @@ func (c *call) reply(err error) (any, error) {
 	return c, nil
 }
 
-// What a request takes while it is answered, about. A descriptor of two bytes on
-// the wire becomes one that rules are matched against, with their verdicts.
+// Rough memory costs of a request in bytes. A descriptor may take two bytes on the
+// wire; decoded, with its verdicts, it takes far more.
 const (
 	descriptorCost = 2 << 10
 	byteCost       = 16
 	jsonByteCost   = 48
 )
 
-// load reads the request off the wire when there is room for it. What is wrong
-// with it is in c.wrong, and the error that of waiting.
+// load waits for memory and decodes the request. A decoding error is in c.wrong; the
+// returned error is about the wait.
 func (c *call) load(ctx context.Context) (err error) {
 	if c.took, err = grpcserver.Enter(ctx, &c.service.room, weigh(grpcserver.Whole(c.wire), c.wire.Len())); err != nil {
 		return err
 	}
-	c.wrong = c.request.decode(c.wire.Materialize()) // a copy of its own, for texts to point into
+	c.wrong = c.request.decode(c.wire.Materialize()) // one copy, which the strings point into
 	c.unwire()
 	return nil
 }
 
-// unwire lets go of what came on the wire.
+// unwire releases the encoded request.
 func (c *call) unwire() {
 	c.wire.Free()
 	c.wire = nil
 }
 
-// weigh tells what a RateLimitRequest takes; see [grpcserver.Reader].
+// weigh estimates the memory of a RateLimitRequest; see [grpcserver.Reader].
 func weigh(data []byte, size int) int64 {
 	descriptors := min(size/2, maxDescriptors)
 	if data != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// How much a request may hold. Envoy sends a handful.
+// Limits on a request. Envoy sends a handful.
 const (
 	maxDescriptors = 1024
 	maxEntries     = 8192 // of all descriptors
@@ -24,8 +24,8 @@ var (
 	errNumber = errors.New("invalid field number")
 )
 
-// field is one field of a message as it stands on the wire: a number for
-// scalars, bytes for texts and messages.
+// field is one field of an encoded message: a number for scalars, bytes for strings and
+// messages.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
@@ -33,7 +33,7 @@ type field struct {
 	bytes  []byte
 }
 
-// next takes the first field off b.
+// next splits b after its first field.
 func next(b []byte) (f field, rest []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(b)
 	if n < 0 {
@@ -59,8 +59,8 @@ func next(b []byte) (f field, rest []byte, err error) {
 	return f, b[n:], nil
 }
 
-// isMessage and isScalar report whether f is field number of that type. As in
-// protobuf, a field of another type is one that is not known.
+// isMessage and isScalar report whether f has this number and type. As in protobuf, a
+// field of another type is unknown and skipped.
 func (f *field) isMessage(number protowire.Number) bool {
 	return f.number == number && f.kind == protowire.BytesType
 }
@@ -69,7 +69,7 @@ func (f *field) isScalar(number protowire.Number) bool {
 	return f.number == number && f.kind == protowire.VarintType
 }
 
-// text returns the value of a string, a view of what decode was given.
+// text returns the value of a string field, without a copy.
 func (f *field) text() (string, error) {
 	if !utf8.Valid(f.bytes) {
 		return "", errText
@@ -77,13 +77,13 @@ func (f *field) text() (string, error) {
 	return f.raw(), nil
 }
 
-// raw is text for what may be any bytes.
+// raw is text for a value that may be any bytes.
 func (f *field) raw() string {
-	return unsafe.String(unsafe.SliceData(f.bytes), len(f.bytes)) //nolint:gosec // string(f.bytes); nobody writes to them, as decode says
+	return unsafe.String(unsafe.SliceData(f.bytes), len(f.bytes)) //nolint:gosec // string(f.bytes); they are never written to, see decode
 }
 
-// decode reads a RateLimitRequest into r, which is empty. b must not be written
-// to any more: texts of r point into it.
+// decode reads a RateLimitRequest into r, which must be empty. b must not change while
+// r is used: strings of r point into it.
 func (r *request) decode(b []byte) error {
 	entries := 0
 	for len(b) > 0 {
@@ -161,8 +161,8 @@ func decodeEntry(b []byte) (e rules.Entry, err error) {
 		case f.isMessage(1):
 			e.Key, err = f.text()
 		case f.isMessage(2):
-			// Envoy copies what a client sends: to refuse it would be a failure of ours,
-			// and let the client pass all limits of the request.
+			// Envoy copies client input. If an invalid string were an error, Envoy would let
+			// the request pass, and the client would evade all its limits.
 			e.Value = f.raw()
 		}
 	}
@@ -194,8 +194,8 @@ func (o *override) decode(b []byte) error {
 	return nil
 }
 
-// wrapped reads a wrapper such as google.protobuf.UInt64Value, which before
-// held v: a message that comes twice is merged.
+// wrapped reads a wrapper such as google.protobuf.UInt64Value. v is its earlier value:
+// a field that occurs twice is merged.
 func wrapped(b []byte, v uint64) (uint64, error) {
 	for len(b) > 0 {
 		var f field
@@ -210,26 +210,26 @@ func wrapped(b []byte, v uint64) (uint64, error) {
 	return v, nil
 }
 
-// request is a RateLimitRequest. Its texts are good as long as it is.
+// request is a RateLimitRequest. Its strings are valid until it is reset.
 type request struct {
 	domain      string
 	descriptors []descriptor
 	hits        uint32
 }
 
-// descriptor is one of a request's descriptors, and the rules.Request that its
-// rules are matched against.
+// descriptor is one descriptor of a request. It is the rules.Request to match rules
+// against.
 type descriptor struct {
 	described.Ordered
 
 	override override
-	// hits, if hasHits, takes the place of the request's.
+	// hits replaces the request's if hasHits is set.
 	hits     uint64
 	hasHits  bool
-	negative bool // gives the hits back
+	negative bool // refunds the hits
 }
 
-// override is a limit that came with the descriptor.
+// override is a limit in a descriptor.
 type override struct {
 	there         bool
 	requests      uint32
@@ -238,7 +238,7 @@ type override struct {
 	multiplier    uint32
 }
 
-// reset makes r an empty request, keeping its memory.
+// reset empties r and keeps its memory.
 func (r *request) reset() {
 	for i := range r.descriptors {
 		r.descriptors[i].reset()
@@ -248,12 +248,12 @@ func (r *request) reset() {
 
 func (d *descriptor) reset() {
 	entries := d.Told.Entries
-	clear(entries) // let go of the texts
+	clear(entries) // drop references to the strings
 	*d = descriptor{}
 	d.Told.Entries = entries[:0]
 }
 
-// add returns a fresh descriptor at the end of r.
+// add appends an empty descriptor to r and returns it.
 func (r *request) add() *descriptor {
 	if n := len(r.descriptors); n < cap(r.descriptors) {
 		r.descriptors = r.descriptors[:n+1]

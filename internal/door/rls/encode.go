@@ -27,15 +27,15 @@ type currentLimit struct {
 	multiplier uint32
 }
 
-// open begins a message that is field number of another, with one byte for its
-// length, and returns where its content begins.
+// open starts an embedded message with one byte for its length, and returns where its
+// content starts.
 func open(b []byte, number protowire.Number) (out []byte, start int) {
 	b = protowire.AppendTag(b, number, protowire.BytesType)
 	b = append(b, 0)
 	return b, len(b)
 }
 
-// shut ends the message whose content begins at start.
+// shut ends the message whose content starts at start.
 func shut(b []byte, start int) []byte {
 	size := len(b) - start
 	if size < 0x80 {
@@ -51,7 +51,7 @@ func shut(b []byte, start int) []byte {
 	return b
 }
 
-// appendScalar appends a field unless it has its default.
+// appendScalar appends a field unless it is 0.
 func appendScalar(b []byte, number protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return b
@@ -69,7 +69,7 @@ func appendText[T string | []byte](b []byte, number protowire.Number, v T) []byt
 	return append(b, v...)
 }
 
-// append appends s as statuses of a RateLimitResponse.
+// append appends s to the statuses of a RateLimitResponse.
 func (s *status) append(b []byte) []byte {
 	b, start := open(b, 2)
 	b = appendScalar(b, 1, s.code)
@@ -103,7 +103,7 @@ func appendHeader[T string | []byte](b []byte, name string, value T) []byte {
 	return appendHeaderTo(b, 3, name, value)
 }
 
-// appendHeaderTo appends a header field to one of the lists of them, of which
+// appendHeaderTo appends a header field to the list with a field number;
 // request_headers_to_add is 4.
 func appendHeaderTo[T string | []byte](b []byte, list protowire.Number, name string, value T) []byte {
 	b, start := open(b, list)

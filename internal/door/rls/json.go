@@ -17,14 +17,13 @@ import (
 // maxJSON is the largest body of POST /json in bytes.
 const maxJSON = 1 << 20
 
-// JSON returns the handler of POST /json, for callers without gRPC: a
-// RateLimitRequest in JSON as protobuf has it, answered by a RateLimitResponse.
-// The status is 200, or 429 over the limit, 400 if the request is wrong, 413 if
-// it is too large, 408 if it does not arrive in time. The header fields that
-// Envoy would be told to add are those of the answer as well.
+// JSON returns the handler of POST /json, for callers without gRPC. It takes a
+// RateLimitRequest in protobuf's JSON form and answers with a RateLimitResponse. The
+// status is 200, 429 over the limit, 400 for an invalid request, 413 for one that is
+// too large, and 408 for one that does not arrive in time. The response_headers_to_add
+// are also set on the answer.
 //
-// room bounds what bodies together may take that are larger than 16 KiB; nil is
-// 64 MiB.
+// room limits the memory of all bodies larger than 16 KiB; nil means 64 MiB.
 func (s *Service) JSON(room *membound.Bound) http.Handler {
 	bodies := answer.NewBodies(room)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveJSON(w, r, bodies) })
@@ -34,7 +33,7 @@ func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request, bodies *answ
 	var in answer.Body
 	defer in.Release()
 	if err := bodies.Read(&in, w, r, maxJSON); err != nil {
-		in.Release() // not only when the refusal has been read
+		in.Release() // now, not after the refusal has been read
 		answer.Unread(w, r, err)
 		return
 	}
@@ -88,5 +87,5 @@ func (c *call) writeJSON(w http.ResponseWriter) {
 	if c.over {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	_, _ = w.Write(append(body, '\n')) // a caller that went away has no use for the error
+	_, _ = w.Write(append(body, '\n')) // an error means that the caller has left
 }

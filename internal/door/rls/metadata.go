@@ -12,10 +12,9 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
-// encodeMetadata writes dynamic_metadata: the request as it was read, which
-// quotas have run out, and the metadata of the rules of those descriptors that
-// are not over their limit. It is as envoyproxy/ratelimit has it, for filters
-// that read it.
+// encodeMetadata writes dynamic_metadata: the request, the exhausted quotas, and the
+// metadata of the rules of descriptors that are within their limit. The format is that
+// of envoyproxy/ratelimit.
 func (c *call) encodeMetadata(v *engine.MultiVerdict) {
 	r := &c.request
 	descriptors := make([]any, len(r.descriptors))
@@ -37,21 +36,21 @@ func (c *call) encodeMetadata(v *engine.MultiVerdict) {
 	quotaFields(fields, v.Parts())
 	told, err := structpb.NewStruct(fields)
 	if err != nil {
-		return // as below
+		return // see below
 	}
 	if merged := passedMetadata(v); len(merged.GetFields()) > 0 {
 		told.Fields["metadata"] = structpb.NewStructValue(merged)
 	}
 	b, err := proto.Marshal(told)
 	if err != nil {
-		return // metadata that cannot be told is none; the rule's loader has checked it
+		return // cannot happen: loading the rules checked their metadata
 	}
 	c.out = protowire.AppendTag(c.out, 6, protowire.BytesType)
 	c.out = protowire.AppendBytes(c.out, b)
 }
 
-// quotaFields adds whether any limit that applies is in quota mode, and the
-// descriptors, counted from 0, whose quotas have run out.
+// quotaFields adds whether any limit that applies is in quota mode, and the indexes of
+// the descriptors whose quotas have run out.
 func quotaFields(fields map[string]any, parts []engine.Verdict) {
 	enabled := false
 	var violations []any
@@ -87,11 +86,10 @@ func (d *descriptor) metadata() map[string]any {
 	return fields
 }
 
-// String describes a limit that came with a descriptor, such as
-// requests_per_unit:5 unit:MINUTE.
+// String returns o in protobuf's text form, such as requests_per_unit:5 unit:MINUTE.
 func (o *override) String() string {
 	var b strings.Builder
-	if o.requests != 0 { // 0 is what protobuf leaves out
+	if o.requests != 0 { // protobuf leaves out 0
 		fmt.Fprintf(&b, "requests_per_unit:%d ", o.requests)
 	}
 	b.WriteString("unit:" + unitOf(o.unit).name)
@@ -101,8 +99,8 @@ func (o *override) String() string {
 	return b.String()
 }
 
-// passedMetadata merges the metadata of the rules of all descriptors that
-// passed. Where two say different things the first one counts.
+// passedMetadata merges the metadata of the rules of all allowed descriptors. If they
+// contradict each other, the first counts.
 func passedMetadata(v *engine.MultiVerdict) *structpb.Struct {
 	merged := &structpb.Struct{}
 	parts := v.Parts()
@@ -122,7 +120,7 @@ func passedMetadata(v *engine.MultiVerdict) *structpb.Struct {
 	return merged
 }
 
-// merge adds to dst what of src it does not have.
+// merge adds the fields of src that dst does not have.
 func merge(dst, src *structpb.Struct) {
 	for key, value := range src.GetFields() {
 		have, ok := dst.GetFields()[key]

@@ -41,9 +41,9 @@ func (c *call) encode(v *engine.MultiVerdict) {
 	}
 }
 
-// statusOf returns the status of a descriptor: that of its tightest limit, or
-// of one that only observes if there is no other. With shadow all observe, and
-// the code says what would have been.
+// statusOf returns the status of a descriptor: that of its tightest limit, or of one in
+// shadow mode if there is no other. In global shadow mode, the code is that of the
+// decision that would have been made.
 func (c *call) statusOf(v *engine.Verdict) status {
 	shadow := c.service.options.Shadow
 	s := status{code: codeOK}
@@ -77,7 +77,7 @@ func (c *call) statusOf(v *engine.Verdict) status {
 		s.remaining = math.MaxUint32
 		return s
 	case headgate.FailOpen:
-		return s // nobody knows what is left
+		return s // what remains is unknown
 	case headgate.OK, headgate.Limited, headgate.TooLarge, headgate.FailClosed,
 		headgate.Fallback, headgate.Cached, headgate.Shadow, headgate.Banned, headgate.Expired:
 	}
@@ -90,8 +90,8 @@ func (c *call) statusOf(v *engine.Verdict) status {
 	return s
 }
 
-// tightestShown returns what constrains most among the limits that clients may
-// learn of, or nil without one: of the status Envoy makes header fields.
+// tightestShown returns the tightest limit that clients may see, or nil. Envoy turns the
+// status into header fields, so hidden limits must not appear in it.
 func tightestShown(results []engine.Result) (rule *rules.Rule, d headgate.Decision) {
 	for i := range results {
 		if r := &results[i]; r.Enforced && !r.Hidden() && (rule == nil || r.Decision.Tighter(d)) {
@@ -101,9 +101,9 @@ func tightestShown(results []engine.Result) (rule *rules.Rule, d headgate.Decisi
 	return rule, d
 }
 
-// untilReset is what Envoy makes a reset time of, and of a refusal a
-// Retry-After. Of a cost that can never fit it is when all is back; that of an
-// unused limit is there already, and 0, which is left out.
+// untilReset returns the time from which Envoy makes the reset field and, for refusals,
+// Retry-After. For a cost that can never fit, it is when the limit is full again. It is
+// 0, which is not encoded, for an unused limit.
 func (c *call) untilReset(rule *rules.Rule, d headgate.Decision) time.Duration {
 	if after, ok := answer.RetryAfter(d); ok {
 		return max(after, time.Second)
@@ -114,8 +114,8 @@ func (c *call) untilReset(rule *rules.Rule, d headgate.Decision) time.Duration {
 	return d.ResetAfter
 }
 
-// windowLeft returns how much is left at a time of the fixed window that a
-// limit is in, as far as it begins by the clock.
+// windowLeft returns how much of the current fixed window is left at a time, or 0 if
+// the windows of l are not aligned to the clock.
 func windowLeft(l headgate.Limit, at int64) time.Duration {
 	r := l.Rule()
 	switch {
@@ -129,7 +129,7 @@ func windowLeft(l headgate.Limit, at int64) time.Duration {
 	return 0
 }
 
-// nameOf returns what the clients of the proxy are told a limit is called.
+// nameOf returns the name of a limit that the proxy's clients see.
 func nameOf(r *rules.Rule) string {
 	if r.LimitName != "" {
 		return r.LimitName
@@ -137,8 +137,8 @@ func nameOf(r *rules.Rule) string {
 	return r.Name
 }
 
-// collect fills c.policies with what the enforced limits said. Quotas that have
-// run out are left out while another admits the request.
+// collect fills c.policies from the enforced limits. Exhausted quotas are left out of an
+// allowed request.
 func (c *call) collect(v *engine.MultiVerdict) {
 	parts := v.Parts()
 	for i := range parts {
@@ -153,7 +153,7 @@ func (c *call) collect(v *engine.MultiVerdict) {
 	}
 }
 
-// dialect returns that of the domain, which all parts share, or the process's.
+// dialect returns the dialect of the domain, which all parts share, or the process's.
 func (c *call) dialect(parts []engine.Verdict) answer.Dialect {
 	for i := range parts {
 		if own := parts[i].Headers(); own != "" {
@@ -163,8 +163,8 @@ func (c *call) dialect(parts []engine.Verdict) answer.Dialect {
 	return c.service.options.Dialect
 }
 
-// encodeHeaders writes response_headers_to_add. Of a name that the dialect and
-// the fields of envoyproxy/ratelimit share, the latter say the value.
+// encodeHeaders writes response_headers_to_add. If the dialect and the fields of
+// envoyproxy/ratelimit share a name, the latter give the value.
 func (c *call) encodeHeaders(parts []engine.Verdict) {
 	legacy := c.service.options.Legacy
 	var least status
@@ -181,14 +181,14 @@ func (c *call) encodeHeaders(parts []engine.Verdict) {
 	}
 }
 
-// has reports whether one of the fields has the name.
+// has reports whether name is one of h, ignoring case.
 func (h *LegacyHeaders) has(name string) bool {
 	return strings.EqualFold(name, h.Limit) || strings.EqualFold(name, h.Remaining) || strings.EqualFold(name, h.Reset)
 }
 
-// least returns the status that the fields of envoyproxy/ratelimit are about:
-// that of the descriptor with the least left; of several that refuse the
-// tightest, or under compat: envoy the last, as the original does.
+// least returns the status for the fields of envoyproxy/ratelimit: that of the
+// descriptor with the least remaining. If several refuse, it is the tightest or, with
+// compat: envoy, the last, like the original.
 func (c *call) least(parts []engine.Verdict) status {
 	least := status{remaining: math.MaxUint32}
 	for i := range parts {
@@ -221,15 +221,15 @@ func (c *call) encodeLegacy(names *LegacyHeaders, least status) {
 	}
 }
 
-// encodeRefusal writes what the client of a refused request gets: the rule's
-// own header fields and body, or a problem+json body.
+// encodeRefusal writes the answer to a refused client: the rule's header fields and
+// body, or a problem+json body.
 func (c *call) encodeRefusal(parts []engine.Verdict) {
 	refusal := answer.Refusal{Policies: c.policies}
 	if first := engine.First(parts); first != nil {
 		o := &first.Rule.OnLimit
 		refusal.Body, refusal.ContentType, refusal.Bodies = o.Body, o.ContentType, o.Bodies
 		if first.Outcome() == engine.ShadowBanned && o.Body == "" && len(o.Bodies) == 0 {
-			return // a problem+json body would tell
+			return // a problem+json body would reveal the ban
 		}
 		for name, value := range o.Headers {
 			c.out = appendHeader(c.out, name, value)

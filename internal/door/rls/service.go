@@ -3,8 +3,8 @@
 // form in JSON. Proxies that speak it (Envoy, Istio, Envoy Gateway, Contour,
 // Emissary) use it in place of envoyproxy/ratelimit.
 //
-// Messages are read and written by hand, without allocating for each field, since a
-// decision takes less time than protobuf's reflection. Tests compare them with package
+// Messages are read and written by hand, without allocating for each field: protobuf's
+// reflection would take longer than the decision. Tests compare with package
 // go-control-plane.
 //
 // The contract is in docs/grpc.md.
@@ -34,23 +34,23 @@ import (
 	"github.com/headgate/headgate/internal/transport/h2bound"
 )
 
-// Options are what the service needs.
+// Options configures a [Service].
 type Options struct {
-	// Asker decides. With no Clock the store's decides. The header fields are
-	// those that Envoy is to add.
+	// Asker decides. Without a Clock, the store's clock is used. Dialect chooses the
+	// header fields that Envoy adds.
 	verdict.Asker
-	Legacy          *LegacyHeaders // the names of three more fields, those of envoyproxy/ratelimit; nil for none
-	DynamicMetadata bool           // sends dynamic metadata: the request, and the metadata of the rules that it passed
-	Shadow          bool           // lets every request pass; the statuses say what would have been
-	// MaxAnswering is how many bytes large requests may take together while they
-	// are answered, those of /json and of the services beside this one included;
-	// 0 is [answer.DefaultMostAnswering].
+	Legacy          *LegacyHeaders // names of the fields of envoyproxy/ratelimit; nil for none
+	DynamicMetadata bool           // sends the request and the metadata of rules that allowed it
+	Shadow          bool           // allows every request; statuses show what would have been decided
+	// MaxAnswering limits the memory in bytes of all large requests in progress,
+	// including those of /json and of other services on the same server; 0 means
+	// [answer.DefaultMostAnswering].
 	MaxAnswering int64
 }
 
-// LegacyHeaders are the names of fields about the tightest limit.
+// LegacyHeaders are the names of the header fields about the tightest limit.
 type LegacyHeaders struct {
-	Limit, Remaining, Reset string // how much per unit, how much is left, in how many seconds it is all back
+	Limit, Remaining, Reset string // limit per unit, what remains, seconds until the limit is full again
 }
 
 // Service answers rate limit requests, over gRPC and as JSON.
@@ -68,33 +68,33 @@ func New(options Options) *Service {
 	return s
 }
 
-// Answering bounds, and tells, what large requests take while they are answered.
+// Answering returns the memory limit for large requests in progress.
 func (s *Service) Answering() *answer.Room { return &s.room }
 
-// call is the memory of one request, used again for the next.
+// call is the state of one request. It is reused.
 type call struct {
 	service  *Service
 	request  request
-	wrong    error // what is wrong with the request, if it could not be read
+	wrong    error // why the request could not be decoded
 	parts    []engine.Part
 	keys     []byte
 	policies []answer.Policy
 	text     []byte // of header fields
 	out      []byte // a RateLimitResponse
 	over     bool   // its overall code
-	at       int64  // when it was decided; 0 if only the store knows
+	at       int64  // time of the decision; 0 if only the store knows it
 	compat   rules.Compat
-	conn     *h2bound.Conn // what it came by; nil if it does not count
-	owes     int           // of which, bytes of the answer
+	conn     *h2bound.Conn // its connection; nil if memory is not counted there
+	owes     int           // bytes of the answer that are counted for conn
 	wire     mem.BufferSlice
-	took     int64 // of the service's room
+	took     int64 // from the service's room
 }
 
 const (
-	maxKept = 64 << 10 // the most memory in bytes that a call keeps in any one place
+	maxKept = 64 << 10 // limit in bytes for each buffer that a call keeps for reuse
 )
 
-// release lets go of the request and hands c back for the next one.
+// release drops the request and returns c to the pool.
 func (c *call) release() {
 	c.tidy()
 	c.conn = nil
@@ -104,7 +104,7 @@ func (c *call) release() {
 	c.service.calls.Put(c)
 }
 
-// tidy lets go of all but the answer.
+// tidy drops everything but the answer.
 func (c *call) tidy() {
 	c.unwire()
 	if cap(c.request.descriptors) > 64 {
@@ -132,12 +132,11 @@ func (c *call) tidy() {
 	c.took = 0
 }
 
-// answer decides about c.request and writes the response to c.out. The error is
-// a status of gRPC.
+// answer decides about c.request and writes the response to c.out. The error is a gRPC
+// status.
 func (s *Service) answer(ctx context.Context, c *call) (err error) {
 	defer func() {
-		// As net/http does: one request that goes wrong must not end the
-		// process.
+		// As in net/http, a panic in one request must not end the process.
 		if p := recover(); p != nil {
 			s.options.Logger.ErrorContext(ctx, "rate limit request failed", "panic", p)
 			err = grpcstatus.Error(codes.Internal, "internal error")
@@ -163,14 +162,13 @@ func (s *Service) answer(ctx context.Context, c *call) (err error) {
 	return nil
 }
 
-// The errors of a request that cannot be decided, in the words of
-// envoyproxy/ratelimit.
+// Errors about invalid requests, with the texts of envoyproxy/ratelimit.
 var (
 	errNoDomain      = errors.New("rate limit domain must not be empty")
 	errNoDescriptors = errors.New("rate limit descriptor list must not be empty")
 )
 
-// prepare makes c.parts of c.request.
+// prepare fills c.parts from c.request.
 func (c *call) prepare() error {
 	r := &c.request
 	switch {
@@ -193,7 +191,7 @@ func (c *call) prepare() error {
 		case d.negative:
 			p.Kind = headgate.Refund
 		case p.Cost == 0:
-			// To know whether anything is left, ask for the least.
+			// Cost 0 passes if a cost of 1 would.
 			p.Kind, p.Cost = headgate.Peek, 1
 		}
 		if d.override.there {
@@ -208,8 +206,7 @@ func (c *call) prepare() error {
 	return nil
 }
 
-// Of returns the service of a process, which its doors over gRPC and HTTP have in
-// common.
+// Of returns the service of a process. Its gRPC and HTTP doors share it.
 func Of(p *door.Process) *Service {
 	return door.Once(p, func() *Service {
 		c := p.Config
@@ -227,7 +224,7 @@ func Of(p *door.Process) *Service {
 	})
 }
 
-// collector tells what large requests take.
+// collector reports the memory of large requests.
 func (s *Service) collector() prometheus.Collector {
 	c := &metrics.Asked{}
 	answering := c.Gauge("headgate_grpc_answering_bytes", "Estimated memory used by large gRPC and POST /json requests in progress, in bytes.")
@@ -239,8 +236,8 @@ func (s *Service) collector() prometheus.Collector {
 	return c
 }
 
-// Dump returns the handler of GET /rlconfig: the active rules, one a line, as
-// domain, name, limit and what is special about them, for people.
+// Dump returns the handler of GET /rlconfig, a list of the active rules for people. Each
+// line has the domain, name, limit and special options of a rule.
 func Dump(current func() *rules.Ruleset) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -249,7 +246,7 @@ func Dump(current func() *rules.Ruleset) http.Handler {
 		for _, r := range current().Rules() {
 			b = appendRule(b, r)
 		}
-		_, _ = w.Write(b) // a caller that went away has no use for the error
+		_, _ = w.Write(b) // an error means that the caller has left
 	})
 }
 

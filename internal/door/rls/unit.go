@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// unit is one of Envoy's, by its number in envoy.type.v3.RateLimitUnit; in answers
-// there is also the week.
+// unit is a unit of Envoy, with its number in envoy.type.v3.RateLimitUnit. WEEK exists
+// only in RateLimitResponse.
 type unit struct {
 	number   int32
 	name     string
@@ -22,7 +22,7 @@ type unit struct {
 
 const day = 24 * time.Hour
 
-// units are all there are, the longest first.
+// units are all units, the longest first.
 //
 //nolint:gochecknoglobals // an immutable table
 var units = [...]unit{
@@ -35,7 +35,7 @@ var units = [...]unit{
 	{1, "SECOND", time.Second, headgate.NoCalendar},
 }
 
-// unitOf returns the unit of a number; the zero unit for one that is not known.
+// unitOf returns the unit with a number, or the zero unit.
 func unitOf(number int32) unit {
 	for _, u := range units {
 		if u.number == number {
@@ -45,8 +45,8 @@ func unitOf(number int32) unit {
 	return unit{}
 }
 
-// describe returns l in Envoy's words. A period that is no whole number of
-// seconds is told as what it comes to in whole ones.
+// describe returns l in Envoy's terms. A period is rounded up to whole seconds; if it
+// is shorter than one, the limit is converted to requests per second.
 func describe(l headgate.Limit) currentLimit {
 	c := currentLimit{requests: clamp(l.N()), multiplier: 1}
 	calendar := l.Rule().Calendar
@@ -68,14 +68,13 @@ func describe(l headgate.Limit) currentLimit {
 	return c
 }
 
-// clamp returns n as an uint32, which is what Envoy counts in.
+// clamp returns n as a uint32, Envoy's type for counts.
 func clamp(n int64) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
 
 var errNoUnit = errors.New("limit.unit is not set")
 
-// rule returns the rule of a limit that came with a descriptor: a fixed window,
-// of the calendar in UTC for a week, month or year unless the domain's rules
-// are to give the answers of envoyproxy/ratelimit.
+// rule returns the rule for a limit in a descriptor: a fixed window. Weeks, months and
+// years are those of the calendar in UTC, except with compat: envoy.
 func (o *override) rule(domain string, compat rules.Compat) (*rules.Rule, error) {
 	u := unitOf(o.unit)
 	switch {
@@ -98,9 +97,9 @@ func (o *override) rule(domain string, compat rules.Compat) (*rules.Rule, error)
 	if u.length >= 7*day && times == 1 {
 		limit = headgate.PerCalendar(n, u.calendar, time.UTC)
 	}
-	// The count survives a change of the number, and belongs to the period: a
-	// descriptor may come with a limit a second and one a day. In the scope of
-	// a rule a percent sign is part of an escape, so none begins like this.
+	// The scope has the period but not the number: the count survives a change of the
+	// number, and a descriptor's limits per second and per day count separately. No
+	// rule's scope starts like this, since % in it is part of an escape.
 	scope := "%override:" + strconv.FormatInt(int64(period/time.Second), 10) + ":" + domain
 	return &rules.Rule{
 		Domain: domain, Name: "override", Scope: scope, Limit: limit, Index: -1,
@@ -109,7 +108,7 @@ func (o *override) rule(domain string, compat rules.Compat) (*rules.Rule, error)
 	}, limit.Validate()
 }
 
-// appendKey appends all entries, which are what such a limit counts by.
+// appendKey appends all entries, the key of a limit in a descriptor.
 func (d *descriptor) appendKey(key []byte, domain string, compat rules.Compat) []byte {
 	if compat == rules.CompatEnvoy {
 		return rules.AppendJoined(key, domain, d.Told.Entries)
