@@ -1,6 +1,6 @@
 //go:build !race
 
-// With the race detector sync.Pool drops things on purpose.
+// Under the race detector, sync.Pool drops items on purpose.
 
 package resp
 
@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// sink is a connection that takes everything.
+// sink is a connection that accepts every write.
 type sink struct{ net.Conn }
 
 func (sink) Write(b []byte) (int, error) { return len(b), nil }

@@ -63,7 +63,7 @@ func TestCheckInRESP3(t *testing.T) {
 	}
 }
 
-// Of a batch with a mistake in it, nothing is charged.
+// A batch with a mistake charges nothing.
 func TestCheckErrors(t *testing.T) {
 	t.Parallel()
 	w := open(t).dial(t)
@@ -101,7 +101,7 @@ func TestCheckErrors(t *testing.T) {
 	}
 }
 
-// The store is down: the verdict is what the rule says, and says so.
+// If the store is down, the rule's failure policy decides, and the reason says so.
 func TestCheckWithoutStore(t *testing.T) {
 	t.Parallel()
 	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(ruleText)})
@@ -116,8 +116,8 @@ func TestCheckWithoutStore(t *testing.T) {
 	}
 }
 
-// TestAnswersToWhatArrivesTogether: where to ask is a round trip, checks that
-// arrive together are asked together; every answer is the same, in its place.
+// With a remote store, checks that arrive together are decided together. The answers and
+// their order are the same as one by one.
 func TestAnswersToWhatArrivesTogether(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

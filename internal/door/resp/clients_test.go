@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/door/resp"
 )
 
-// tool returns the path of a program, or skips the test; where
-// HEADGATE_REQUIRE_REDIS is set, as make test does, it has to be there.
+// tool returns the path of a program. Without it, the test is skipped, or fails if
+// HEADGATE_REQUIRE_REDIS is 1, as in make test.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -69,13 +69,13 @@ func TestRedisBenchmark(t *testing.T) {
 	if err != nil || strings.Contains(string(out), "Error from server") || !strings.Contains(string(out), "requests per second") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	// Exactly the capacity of the one key was admitted.
+	// All requests have one key: exactly its capacity was allowed.
 	if s := d.Stats(); s.ThrottleAllowed != 100 || s.ThrottleAllowed+s.ThrottleRefused < 20_000 {
 		t.Errorf("%+v", s)
 	}
 }
 
-// rueidis pipelines by itself and asks for RESP3 and tracking before all.
+// rueidis pipelines automatically, and starts with RESP3 and tracking.
 func TestRueidis(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*rueidis.ClientOption){
@@ -136,7 +136,7 @@ const redis = new Redis({port: Number(process.argv[2]), password: 'secret', conn
 })().catch((err) => { console.error(err); process.exit(1); });
 `
 
-// Skipped unless HEADGATE_IOREDIS names a folder with ioredis, such as that of
+// It is skipped unless HEADGATE_IOREDIS names a folder with ioredis, for example after
 // npm install --prefix /tmp/ioredis ioredis@5.
 func TestIoredis(t *testing.T) {
 	t.Parallel()
@@ -183,7 +183,7 @@ print(r.ping(), r.client_getname())
 
 func TestRedisPy(t *testing.T) {
 	t.Parallel()
-	python, err := exec.LookPath("/usr/bin/python3") // where Debian's python3-redis is found
+	python, err := exec.LookPath("/usr/bin/python3") // it finds Debian's python3-redis
 	if err == nil {
 		err = exec.Command(python, "-c", "import redis").Run()
 	}

@@ -41,7 +41,7 @@ type door struct {
 	*resp.Server
 	addr  string
 	clock *fakeClock
-	tls   *tls.Config // of its clients
+	tls   *tls.Config // for its clients
 }
 
 // open starts a server on loopback.
@@ -93,7 +93,7 @@ type wire struct {
 	r *bufio.Reader
 }
 
-// patience is how long a test waits for what should come at once.
+// patience is how long a test waits for something that should happen at once.
 const patience = 10 * time.Second
 
 func (d *door) dial(t testing.TB) *wire {
@@ -110,7 +110,7 @@ func (d *door) dial(t testing.TB) *wire {
 	return &wire{c, t, bufio.NewReader(c)}
 }
 
-// send writes text, in which a line ends with LF alone for legibility.
+// send writes text.
 func (w *wire) send(text string) {
 	w.t.Helper()
 	if _, err := io.WriteString(w, text); err != nil {
@@ -125,7 +125,7 @@ func (w *wire) do(line string) string {
 	return w.answer()
 }
 
-// command returns args as an array of strings.
+// command returns args encoded as an array of bulk strings.
 func command(args ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
@@ -135,9 +135,8 @@ func command(args ...string) string {
 	return b.String()
 }
 
-// answer reads one answer and returns it in a short form: simple strings,
-// numbers and errors with their mark, strings in quotes, lists in brackets and
-// maps in braces.
+// answer reads one answer and returns it in a short form: simple strings, numbers and
+// errors with their type byte, strings in quotes, lists in brackets, maps in braces.
 func (w *wire) answer() string {
 	w.t.Helper()
 	text, err := readAnswer(w.r)
@@ -194,7 +193,7 @@ func readAnswer(r *bufio.Reader) (string, error) {
 // ends checks that the server closes the connection.
 func (w *wire) ends() {
 	w.t.Helper()
-	// A server that closes with bytes unread resets the connection.
+	// A server that closes with unread input resets the connection.
 	if rest, err := io.ReadAll(w.r); err != nil && !errors.Is(err, syscall.ECONNRESET) || len(rest) > 0 {
 		w.t.Errorf("the connection does not end: %.60q, %v", rest, err)
 	}

@@ -30,7 +30,7 @@ func hasty(o *resp.Options) {
 	o.ReadTimeout, o.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
 }
 
-// A command that comes drop by drop is not waited for, however steadily.
+// A command that arrives byte by byte has to be complete in time.
 func TestSlowLoris(t *testing.T) {
 	t.Parallel()
 	w := open(t, hasty).dial(t)
@@ -47,15 +47,15 @@ func TestSlowLoris(t *testing.T) {
 	<-ended
 }
 
-// A client may be silent between commands for as long as it likes, if nothing
-// else is set; but a command that it then begins has its own time.
+// By default a client may be idle between commands for any time. The read timeout starts
+// with the next command.
 func TestSilenceBetweenCommands(t *testing.T) {
 	t.Parallel()
 	d := open(t, hasty)
 	w, busy := d.dial(t), d.dial(t)
 	w.do("PING")
-	// Of two connections, one waits for the rest of a command until it is
-	// closed. That shows that time has passed for the other as well.
+	// busy is closed each time for an incomplete command, so the timeout has passed
+	// for w as well.
 	for range 3 {
 		busy.send("PIN")
 		busy.ends()
@@ -73,7 +73,7 @@ func TestIdleTimeout(t *testing.T) {
 	w.ends()
 }
 
-// Who has a password to give has to give it soon.
+// A client has to give the password in time.
 func TestStrangersMayNotStay(t *testing.T) {
 	t.Parallel()
 	d := open(t, hasty, func(o *resp.Options) { o.Password = "secret" })
@@ -92,8 +92,8 @@ func TestStrangersMayNotStay(t *testing.T) {
 	silent.ends()
 }
 
-// A client that asks and does not read is cut off, and what is kept for it is
-// bounded.
+// A client that sends commands and does not read the answers is disconnected, and the
+// memory for it is bounded.
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	w := open(t, hasty).dial(t)
@@ -107,7 +107,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// TestLargeCommandsShareMemory holds many large commands half-way.
+// Many large commands that are half sent share a bounded memory.
 func TestLargeCommandsShareMemory(t *testing.T) {
 	t.Parallel()
 	d := open(t, func(o *resp.Options) { o.Buffers, o.MaxBulk = membound.New(membound.Options{Most: 1 << 20}), 1<<20 })
@@ -117,7 +117,7 @@ func TestLargeCommandsShareMemory(t *testing.T) {
 	for range 10 {
 		w := d.dial(t)
 		conns = append(conns, w)
-		// It may be refused, and gone, before all is written.
+		// It may be refused and closed before all is written.
 		_, _ = io.WriteString(w, half)
 	}
 	for _, w := range conns {
@@ -134,7 +134,7 @@ func TestLargeCommandsShareMemory(t *testing.T) {
 	if refused == 0 || refused == 10 {
 		t.Errorf("%d of 10 were refused", refused)
 	}
-	// What they took is given back.
+	// Their memory is free again.
 	for _, w := range conns {
 		_ = w.Close()
 	}
@@ -148,7 +148,7 @@ func TestLargeCommandsShareMemory(t *testing.T) {
 	}
 }
 
-// An argument of half a gigabyte passes by and leaves nothing behind.
+// A huge argument is skipped without being kept in memory.
 func TestHugeArgumentIsNotKept(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -178,8 +178,8 @@ func TestHugeArgumentIsNotKept(t *testing.T) {
 	}
 }
 
-// A flood of silent connections fills the room there is, and no more; those who
-// ask are answered meanwhile, newcomers too.
+// Many silent connections fill the server to its limit. Active clients are answered all
+// the time, and so are new ones.
 func TestFloodOfConnections(t *testing.T) {
 	t.Parallel()
 	d := open(t, func(o *resp.Options) { o.MaxConnections = 20 })
@@ -200,7 +200,7 @@ func TestFloodOfConnections(t *testing.T) {
 			t.Fatalf("%d connections are open", s.Connections)
 		}
 	}
-	for _, w := range silent[:150] { // in favour of those who came later
+	for _, w := range silent[:150] { // closed to make space for later ones
 		w.ends()
 	}
 	if s := d.Stats(); s.Rejected > 0 || s.Evicted < 180 {
@@ -208,7 +208,7 @@ func TestFloodOfConnections(t *testing.T) {
 	}
 }
 
-// stuck is a store whose answers have to be waited for.
+// stuck is a store that blocks until it is released.
 type stuck struct {
 	headgate.Store
 	asked, answer chan struct{}
@@ -220,7 +220,7 @@ func (s stuck) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.
 	return headgate.ErrUnavailable
 }
 
-// Who is being answered is not sent away; if all are, newcomers are.
+// Connections that are being answered are not closed; if all are, new ones are refused.
 func TestNoRoomAmongThoseAtWork(t *testing.T) {
 	t.Parallel()
 	store := stuck{memory.New(), make(chan struct{}), make(chan struct{})}
@@ -239,7 +239,7 @@ func TestNoRoomAmongThoseAtWork(t *testing.T) {
 	}
 }
 
-// Every way to vanish leaves nothing behind.
+// Connections that end in any way leave nothing behind.
 func TestConnectionsVanish(t *testing.T) {
 	t.Parallel()
 	d := open(t)
@@ -255,7 +255,7 @@ func TestConnectionsVanish(t *testing.T) {
 			_ = w.Close()
 		}
 	}
-	for d.Stats().Connections > 0 { // up to the limit of the test itself
+	for d.Stats().Connections > 0 { // until the test's own timeout
 		runtime.Gosched()
 	}
 }
@@ -279,8 +279,7 @@ func TestShutdownAnswersWhatHasArrived(t *testing.T) {
 	}
 }
 
-// A command that was sent before the end has its answer, also if the server has
-// not read it yet.
+// A command sent before Shutdown is answered, even if the server has not read it yet.
 func TestShutdownAnswersWhatWasSent(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -320,7 +319,7 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	w.ends()
-	// Who does not shake hands is not waited for, nor listened to.
+	// A client without a TLS handshake is disconnected, and its commands are ignored.
 	_, _ = io.Copy(io.Discard, plain.r)
 	plain = (&door{addr: d.addr}).dial(t)
 	plain.send("CL.THROTTLE k 1 1 60\r\n")
@@ -348,7 +347,7 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
-// certificate returns one for localhost, signed by itself.
+// certificate returns a self-signed certificate for localhost.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -373,10 +372,9 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-// letter is a connection on which a client sends all that it ever will, in
-// pieces, and that takes every answer. It is served by the goroutine that
-// calls ServeConn: with sockets, fuzzing ran out of ports, and took the
-// scheduler's moods for new ground.
+// letter is a connection whose input is fixed and arrives in pieces, and that accepts
+// every answer. ServeConn serves it in the caller's goroutine: with sockets, fuzzing ran
+// out of ports and mistook scheduling for new coverage.
 type letter struct {
 	input  []byte
 	piece  int
@@ -402,8 +400,8 @@ func (*letter) SetDeadline(time.Time) error      { return nil }
 func (*letter) SetReadDeadline(time.Time) error  { return nil }
 func (*letter) SetWriteDeadline(time.Time) error { return nil }
 
-// Whatever a client sends, and in whatever pieces, it gets whole answers, and
-// the server answers the next one.
+// Whatever a client sends, in whatever pieces, it gets complete answers, and the server
+// still answers the next client.
 func FuzzServer(f *testing.F) {
 	d := open(f, func(o *resp.Options) { o.MaxBulk, o.MaxCommand, o.MaxArgs = 64, 256, 16 })
 	for _, input := range asRedis {
@@ -428,8 +426,8 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// What is only announced costs nothing, and who announces it and falls silent
-// is hung up on.
+// Announced lengths take no memory before the data arrives, and clients that send
+// nothing more are disconnected.
 func TestAnnouncementsCostNothing(t *testing.T) {
 	d := open(t, hasty, func(o *resp.Options) { o.ReadTimeout = 2 * time.Second })
 	var before, after runtime.MemStats
@@ -453,14 +451,14 @@ func TestAnnouncementsCostNothing(t *testing.T) {
 		t.Errorf("beside them: %s", got)
 	}
 	for _, w := range all {
-		// Some have been told why.
+		// Some get an error first.
 		if rest, err := io.ReadAll(w.r); err != nil && !errors.Is(err, syscall.ECONNRESET) || len(rest) > 200 {
 			t.Errorf("%d bytes, %v", len(rest), err)
 		}
 	}
 }
 
-// A pipeline is answered in order up to QUIT, whatever follows it.
+// A pipeline is answered in order up to QUIT; what follows is ignored.
 func TestQuitInThePipeline(t *testing.T) {
 	t.Parallel()
 	w := open(t).dial(t)
@@ -469,7 +467,7 @@ func TestQuitInThePipeline(t *testing.T) {
 		many.WriteString(command("ECHO", fmt.Sprint(i)))
 	}
 	go func() {
-		_, _ = io.WriteString(w, many.String()+command("QUIT")+many.String()) // it may be cut off behind QUIT
+		_, _ = io.WriteString(w, many.String()+command("QUIT")+many.String()) // it may fail after QUIT
 	}()
 	for i := range 10_000 {
 		if got, want := w.answer(), fmt.Sprintf("%q", fmt.Sprint(i)); got != want {

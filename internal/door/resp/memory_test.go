@@ -10,14 +10,14 @@ import (
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
-// The places of many small arguments count as the buffers of large ones do, and
-// are given back.
+// The argument lists of many small arguments count towards the limit, like buffers, and
+// are released.
 func TestManyArgumentsShareMemory(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20
 	bound := membound.New(membound.Options{Most: most})
 	d := open(t, func(o *resp.Options) { o.Buffers = bound })
-	half := "*3000\r\n" + strings.Repeat("$1\r\nx\r\n", 2000) // fits into a buffer that is not counted
+	half := "*3000\r\n" + strings.Repeat("$1\r\nx\r\n", 2000) // fits in a buffer that is not counted
 	rest := strings.Repeat("$1\r\nx\r\n", 1000)
 	conns := make([]*wire, 200)
 	for i := range conns {
@@ -41,7 +41,7 @@ func TestManyArgumentsShareMemory(t *testing.T) {
 		t.Error("none was refused")
 	}
 	waitHeld(t, bound, func(bytes int64) bool { return bytes == 0 })
-	for range 100 { // each gives back what it took
+	for range 100 { // each releases its memory
 		conns[0].send(half + rest)
 		if got := conns[0].answer(); !strings.HasPrefix(got, "-ERR unknown command") {
 			t.Fatalf("%.60s", got)
@@ -49,7 +49,7 @@ func TestManyArgumentsShareMemory(t *testing.T) {
 	}
 }
 
-// waitHeld waits until enough is kept of what bound bounds.
+// waitHeld waits until enough reports true for the bytes that bound counts.
 func waitHeld(t *testing.T, bound *membound.Bound, enough func(bytes int64) bool) {
 	t.Helper()
 	for begun := time.Now(); !enough(bound.Held()); runtime.Gosched() {
@@ -59,8 +59,8 @@ func waitHeld(t *testing.T, bound *membound.Bound, enough func(bytes int64) bool
 	}
 }
 
-// Commands that do not end make room for the large ones of others, and are
-// refused: their connections, with what follows, stay.
+// Commands that do not end are refused if other large commands need the memory. Their
+// connections stay open and later commands are answered.
 func TestSlowCommandsMakeRoom(t *testing.T) {
 	t.Parallel()
 	bound := membound.New(membound.Options{Most: 1 << 20})

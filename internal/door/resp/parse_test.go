@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// transcript feeds input to a parser in pieces of the sizes that cuts give, and
-// returns what it finds. It fails if the parser keeps more than its bounds say.
+// transcript feeds input to a parser in pieces whose sizes come from cuts, and returns
+// the results. It fails if the parser keeps more than its bounds allow.
 func transcript(t *testing.T, input []byte, stranger bool, cuts []byte) string {
 	t.Helper()
 	p := parser{bounds: bounds{args: 8, bulk: 64, command: 256}, stranger: stranger}
@@ -65,13 +65,13 @@ func TestParse(t *testing.T) {
 		{"*0\r\n*-7\r\n\r\n\nPING\n", ".\n.\n.\n.\n\"PING\" .\n"},
 		{"*+1\r\n$+1\r\na\r\n", "\"a\" .\n"},
 		{"*00000000001\r\n$0000000001\r\na\r\n", "\"a\" .\n"},
-		// They exceed our bounds, but what follows is understood.
+		// These exceed the configured limits, but the next command is found.
 		{"*2\r\n$65\r\n" + long + "\r\n$1\r\na\r\nPING\r\n", "ERR an argument has 65 bytes, at most 64 are allowed.\n\"PING\" .\n"},
 		{"*9\r\n" + many + "PING\r\n", "ERR the command has 9 arguments, at most 8 are allowed.\n\"PING\" .\n"},
 		{"*5\r\n" + strings.Repeat("$64\r\n"+long[1:]+"\r\n", 5) + "PING\r\n", "ERR the command has more than 256 bytes.\n\"PING\" .\n"},
 		{long + "\r\nPING\r\n", "ERR an argument has 65 bytes, at most 64 are allowed.\n\"PING\" .\n"},
 		{strings.Repeat("a ", 9) + "\r\nPING\r\n", "ERR the command has more than 8 arguments.\n\"PING\" .\n"},
-		// After these nobody knows where a command begins.
+		// After these the start of the next command is unknown.
 		{"*1000000000\r\n", "ERR Protocol error: invalid multibulk length"},
 		{"*1048577\r\n", "ERR Protocol error: invalid multibulk length"},
 		{"*1\n$1\r\na\r\n", "ERR Protocol error: invalid multibulk length"},
@@ -139,7 +139,7 @@ func FuzzInteger(f *testing.F) {
 	})
 }
 
-// Whatever the input, and wherever it is cut, what the parser finds is the same.
+// The parser finds the same commands wherever the input is cut.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"*2\r\n$4\r\nPING\r\n$1\r\na\r\n", "PING \"a\\x41\\n\" 'b'\r\n", "*1000000000\r\n", "*1\r\n$536870912\r\naaaa",
@@ -159,8 +159,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// The limit that is compiled has exactly the rate that was asked for, or there
-// is an error.
+// The limit has exactly the requested rate, or there is an error.
 func FuzzMakeLimit(f *testing.F) {
 	f.Add(int64(15), int64(30), int64(60))
 	f.Add(int64(math.MaxInt64), int64(1), int64(math.MaxInt64))

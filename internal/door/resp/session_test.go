@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
-// asRedis are inputs that a real Redis answers with the very same bytes, and
-// closes or keeps the connection alike.
+// asRedis are inputs for which a real Redis sends the same bytes, and also closes or
+// keeps the connection.
 var asRedis = []string{
 	"PING\r\n", "ping\n", "PING a\r\n", "PING a b\r\n", "ECHO\r\n", "ECHO hi\r\n", "\r\n\r\nPING\r\n",
 	"FOO a \"b c\" d\r\n", "FOO " + strings.Repeat("x", 300) + " y\r\n", "FOO " + strings.Repeat("x ", 200) + "\r\n",
@@ -37,8 +37,8 @@ var asRedis = []string{
 	"HELLO 3\r\nCLIENT GETNAME\r\nFOO\r\nCOMMAND INFO nope\r\n",
 }
 
-// exchange sends input and a QUIT, and returns all of the answer. What a HELLO
-// says of the server is left out, and what Redis has added to a text since 7.2.
+// exchange sends input and QUIT, and returns the answers, without HELLO's details of the
+// server and without text that Redis has added since 7.2.
 func exchange(t *testing.T, addr, input string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -60,7 +60,7 @@ func exchange(t *testing.T, addr, input string) string {
 
 var hellos = regexp.MustCompile(`([%*]\d+)\r\n\$6\r\nserver\r\n(?s:.*)modules\r\n\*0`)
 
-// Real Redis 7.0 or later is asked the same.
+// The answers are compared with those of a real Redis, 7.0 or later.
 func TestAnswersAsRedis(t *testing.T) {
 	t.Parallel()
 	real := redistest.Standalone(t)
@@ -153,7 +153,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// Who guesses is hung up on, and counted.
+// Clients that guess passwords are counted and disconnected.
 func TestGuessing(t *testing.T) {
 	failures := guesses.NewFailures(slog.New(slog.DiscardHandler), time.Now)
 	d := open(t, func(o *resp.Options) { o.Password, o.Failures = "hush", failures })
@@ -172,7 +172,7 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
-// A name is kept for as long as its connection, so it is short.
+// Client names are kept as long as the connection, so their length is limited.
 func TestNamesAreShort(t *testing.T) {
 	d := open(t)
 	w := d.dial(t)
@@ -187,8 +187,7 @@ func TestNamesAreShort(t *testing.T) {
 	}
 }
 
-// While the process is short of memory, newcomers take the places of those that
-// are silent.
+// While the process is full, new connections replace silent ones.
 func TestNewcomersWhileFull(t *testing.T) {
 	d := open(t, func(o *resp.Options) { o.Full = func() bool { return true } })
 	for range netbound.Spare + 5 {
@@ -201,8 +200,8 @@ func TestNewcomersWhileFull(t *testing.T) {
 	}
 }
 
-// One that has just connected is not closed before it has been read, however many
-// others come and speak meanwhile.
+// A new connection is not closed before it has been read, however many others connect
+// and send commands.
 func TestNewcomersAreHeardFirst(t *testing.T) {
 	d := open(t, func(o *resp.Options) { o.Full = func() bool { return true } })
 	var others []*wire
@@ -216,7 +215,7 @@ func TestNewcomersAreHeardFirst(t *testing.T) {
 		runtime.Gosched()
 	}
 	d.dial(t).do("PING")
-	for _, w := range others { // two have made room
+	for _, w := range others { // two were closed to make space
 		_, _ = io.WriteString(w, "PING\r\n")
 		_, _ = readAnswer(w.r)
 	}

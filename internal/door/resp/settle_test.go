@@ -18,7 +18,7 @@ limits:
   - {name: tokens, match: {path: /chat}, key: [user], rate: 100/hour, algorithm: fixed_window, anchor: first_request}
 `
 
-// token is the last element of an answer, whose rest it checks.
+// token returns the last element of an answer and checks the rest.
 func token(t *testing.T, answer, rest string) string {
 	t.Helper()
 	m := regexp.MustCompile(`^\[(.*) "([-_A-Za-z0-9]{30,})"\]$`).FindStringSubmatch(answer)
@@ -28,8 +28,8 @@ func token(t *testing.T, answer, rest string) string {
 	return m[2]
 }
 
-// Places are given back once, renewed by new names, and free by themselves when
-// their lease is over, on whichever connection.
+// Slots are released once, renewed under a new token, and freed when their lease ends,
+// from any connection.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	d := open(t, withRules(t, exportsRules))
@@ -50,7 +50,7 @@ func TestLeases(t *testing.T) {
 			t.Errorf("row %d, %s\n got %s\nwant %s", i, row[0], got, row[1])
 		}
 	}
-	// A client that breaks off leaks its place for the lease and no longer.
+	// A client that disconnects keeps its slot only until the lease ends.
 	token(t, w.do(ask), `1 "exports" 2 0 0 10001 "ok" 0 "allow"`)
 	_ = w.Close()
 	d.clock.advance(10*time.Second - time.Millisecond)
@@ -66,7 +66,7 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// Reservations are settled once, at what it was.
+// Reservations are settled once, at the actual cost.
 func TestReservations(t *testing.T) {
 	t.Parallel()
 	d := open(t, withRules(t, exportsRules))
@@ -81,7 +81,7 @@ func TestReservations(t *testing.T) {
 		{"HG.COMMIT " + first + " 10", `["settled" 0]`},
 		{"HG.CANCEL " + first, `["settled" 0]`},
 		{left, `[1 "tokens" 100 45 `},
-		{"HG.COMMIT " + second + " 90", `["done" 1]`}, // more than there is
+		{"HG.COMMIT " + second + " 90", `["done" 1]`}, // more than remains
 		{left, `[0 "tokens" 100 0 `},
 		{"HG.RELEASE " + third, "-ERR unknown lease"},
 		{"HG.COMMIT " + third + " -1", "-ERR '-1' is not a cost"},
@@ -101,7 +101,7 @@ func TestReservations(t *testing.T) {
 	}
 }
 
-// withRules gives a server other rules, on the memory store.
+// withRules replaces the rules of a server.
 func withRules(t *testing.T, text string) func(*resp.Options) {
 	t.Helper()
 	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(text)})

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// The trace of redis-cell's own test, in the order of its numbers; times in
-// milliseconds after the first.
+// The trace and numbers are from redis-cell's own test. Times are in milliseconds after
+// the first request.
 func TestThrottleAnswersAsRedisCell(t *testing.T) {
 	t.Parallel()
 	rows := []struct{ ms, quantity, limited, remaining, retry, reset int }{
@@ -52,10 +52,10 @@ func TestThrottleAnswersAsRedisCell(t *testing.T) {
 	}
 }
 
-// remote hides that the store is in this process.
+// remote makes the store look remote.
 func remote(o *resp.Options) { o.Store = &elsewhere{Store: o.Store} }
 
-// elsewhere is a store of which nothing is known but that it is one.
+// elsewhere is a store that looks remote: it does not implement store.Direct.
 type elsewhere struct {
 	headgate.Store
 	calls int
@@ -103,9 +103,8 @@ func TestThrottleErrors(t *testing.T) {
 
 const maxed = "9223372036854775807"
 
-// Trap T4: a product of quantity and interval that overflows lets huge costs
-// pass. No numbers whatever may admit more than the capacity, or break the
-// answer.
+// Trap T4: if quantity times interval overflows, huge costs pass. No numbers may admit
+// more than the capacity or break the answer.
 func TestThrottleNeverOverflows(t *testing.T) {
 	t.Parallel()
 	w := open(t).dial(t)
@@ -143,8 +142,8 @@ func TestThrottleNeverOverflows(t *testing.T) {
 	}
 }
 
-// A key keeps what it has used when its limit changes; redis-cell #54 refuses
-// for a while when the rate is raised.
+// A key keeps its use when its limit changes. redis-cell refuses for a while when the
+// rate is raised (#54).
 func TestThrottleKeepsUseOverAChange(t *testing.T) {
 	t.Parallel()
 	w := open(t).dial(t)
@@ -159,7 +158,7 @@ func TestThrottleKeepsUseOverAChange(t *testing.T) {
 	}
 }
 
-// Keys of CL.THROTTLE are bytes, and have nothing to do with those of rules.
+// Keys of CL.THROTTLE are any bytes, and independent of the keys of rules.
 func TestThrottleKeys(t *testing.T) {
 	t.Parallel()
 	w := open(t).dial(t)
@@ -171,7 +170,7 @@ func TestThrottleKeys(t *testing.T) {
 	}
 }
 
-// More limits than a connection remembers.
+// There are more limits than a connection remembers.
 func TestManyLimits(t *testing.T) {
 	t.Parallel()
 	w := open(t).dial(t)
@@ -185,8 +184,8 @@ func TestManyLimits(t *testing.T) {
 	}
 }
 
-// What arrives together is one question to a store elsewhere, and answers keep
-// their order among those of other commands.
+// Commands that arrive together take one call of a remote store, and all answers keep
+// their order.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	var far *elsewhere
@@ -205,7 +204,7 @@ func TestBatch(t *testing.T) {
 		}
 	}
 	w.ends()
-	if far.calls > 2 { // how TCP cuts it is not ours to say, but it is one segment
+	if far.calls > 2 { // TCP may split it, though it fits in one segment
 		t.Errorf("the store was asked %d times", far.calls)
 	}
 }

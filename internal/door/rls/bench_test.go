@@ -31,8 +31,8 @@ import (
 	"github.com/headgate/headgate/internal/door/verdict"
 )
 
-// benchServer names the environment variable that makes this test binary a
-// server, so that its CPU time is its own.
+// benchServer is the environment variable that makes this test binary a server, so that
+// its CPU time can be measured separately.
 const benchServer = "HEADGATE_RLS_BENCH_SERVER"
 
 func TestMain(m *testing.M) {
@@ -48,11 +48,10 @@ func TestMain(m *testing.M) {
 
 const benchRules = "domain: api\nlimits: [{name: user, match: {attributes: {user: {present: true}}}, key: [user], rate: 1000000/minute}]"
 
-// benchmarked serves until its standard input ends. It prints its address and
-// then, for every line that it reads, the CPU time it has used, in
-// microseconds.
+// benchmarked serves until its standard input ends. It prints its address and then, for
+// every line it reads, its CPU time so far in microseconds.
 func benchmarked(kind string) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a process of its own
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a separate process
 	if err != nil {
 		return err
 	}
@@ -98,7 +97,7 @@ func server(kind string) (func(net.Listener) error, error) {
 	return nil, fmt.Errorf("no such server: %s", kind)
 }
 
-// alwaysOK is the least that a rate limit service can do.
+// alwaysOK allows every request.
 type alwaysOK struct {
 	envoy.UnimplementedRateLimitServiceServer
 }
@@ -110,7 +109,7 @@ func (alwaysOK) ShouldRateLimit(_ context.Context, r *envoy.RateLimitRequest) (*
 	return &envoy.RateLimitResponse{OverallCode: envoy.RateLimitResponse_OK}, nil
 }
 
-// raw is a codec of bytes, so that the load costs little.
+// raw is a codec for encoded messages, so that the load generator uses little CPU.
 type raw struct{}
 
 func (raw) Name() string { return "proto" }
@@ -127,10 +126,9 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// BenchmarkServer asks each server in a process of its own over loopback, from
-// 64 callers on 2 connections, and reports the server's CPU seconds for a
-// million answers. empty decodes and encodes no messages at all, always_ok
-// those of the service and decides nothing.
+// BenchmarkServer calls each server, a separate process, over loopback with 64 callers on
+// 2 connections, and reports the server's CPU seconds per million answers. empty does
+// not decode or encode messages; always_ok does but decides nothing.
 func BenchmarkServer(b *testing.B) {
 	for _, kind := range []string{"empty", "always_ok", "headgate", "headgate_no_headers"} {
 		b.Run(kind, func(b *testing.B) { benchmarkServer(b, kind) })
@@ -180,7 +178,7 @@ func benchmarkServer(b *testing.B, kind string) {
 	b.ReportMetric((used(b, in, lines)-before)/float64(b.N), "cpu-s/1M")
 }
 
-// encoded returns requests of a thousand users.
+// encoded returns encoded requests of a thousand users.
 func encoded(b *testing.B, kind string) [][]byte {
 	if kind == "empty" {
 		return [][]byte{{}}
@@ -196,7 +194,7 @@ func encoded(b *testing.B, kind string) [][]byte {
 	return all
 }
 
-// used asks the server for its CPU time in microseconds.
+// used returns the server's CPU time in microseconds.
 func used(b *testing.B, in io.Writer, lines *bufio.Reader) float64 {
 	if _, err := io.WriteString(in, "\n"); err != nil {
 		b.Fatal(err)
@@ -212,7 +210,7 @@ func used(b *testing.B, in io.Writer, lines *bufio.Reader) float64 {
 	return v
 }
 
-// load sends n requests and checks that each is answered as it should.
+// load sends n requests and checks the answers.
 func load(b *testing.B, connections []*grpc.ClientConn, requests [][]byte, n int, kind string) {
 	const callers = 64
 	var next atomic.Int64

@@ -29,14 +29,14 @@ const (
 	healthCheck = "/grpc.health.v1.Health/Check"
 )
 
-// rude is a client of HTTP/2 that sends what it likes.
+// rude is an HTTP/2 client that can break the rules.
 type rude struct {
 	t      *testing.T
 	nc     net.Conn
 	frames *http2.Framer
 	fields bytes.Buffer
 	encode *hpack.Encoder
-	last   uint32 // stream
+	last   uint32 // stream ID
 }
 
 func (f *fixture) rude(t *testing.T, settings ...http2.Setting) *rude {
@@ -58,7 +58,7 @@ func (f *fixture) rude(t *testing.T, settings ...http2.Setting) *rude {
 	return r
 }
 
-// open begins a call, and reports false if the connection is closed.
+// open starts a call. It reports false if the connection is closed.
 func (r *rude) open(path string) bool {
 	r.fields.Reset()
 	for _, f := range [][2]string{
@@ -75,7 +75,7 @@ func (r *rude) open(path string) bool {
 	return r.frames.WriteHeaders(http2.HeadersFrameParam{StreamID: r.last, BlockFragment: r.fields.Bytes(), EndHeaders: true}) == nil
 }
 
-// begins sends the beginning of a message of a size, and reports false if the
+// begins sends the first bytes of a message of a given size. It reports false if the
 // connection is closed.
 func (r *rude) begins(size, sent int) bool {
 	message := make([]byte, 5+sent)
@@ -90,7 +90,7 @@ func (r *rude) begins(size, sent int) bool {
 	return true
 }
 
-// asks sends a message whole.
+// asks starts a call and sends a complete message.
 func (r *rude) asks(path string, m proto.Message) bool {
 	body, err := proto.Marshal(m)
 	if err != nil {
@@ -119,8 +119,8 @@ func (r *rude) closed() {
 	}
 }
 
-// Messages that do not end take a bounded amount, whatever the method and
-// however many connections send them, and calls of others are answered.
+// Unfinished messages take a bounded amount of memory, whatever the method and however
+// many connections send them, and other calls are answered.
 func TestUnfinishedMessagesAreBounded(t *testing.T) {
 	for _, path := range []string{rateLimit, healthCheck} {
 		t.Run(path, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 			for range 10 {
 				r := f.rude(t)
 				flood = append(flood, r)
-				for range 50 { // 60 KB each is within the windows
+				for range 50 { // 60 KB each fits in the flow-control windows
 					if !r.open(path) || !r.begins(200<<10, 1200) {
 						break
 					}
@@ -143,7 +143,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 			for f.server.Bounded().Evicted == 0 {
 				f.ask(request(descriptor("none", "x")))
 			}
-			// What has arrived meanwhile is closed next.
+			// The limit may be exceeded until the next connection is closed.
 			for held := f.server.Bounded().Held; held > most; held = f.server.Bounded().Held {
 				if held > 2*most {
 					t.Fatalf("%d bytes are kept, want at most %d", held, most)
@@ -161,7 +161,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// A message that is sent drop by drop ends with its connection.
+// The connection of a message that arrives too slowly is closed.
 func TestMessagesHaveToArriveInTime(t *testing.T) {
 	for _, path := range []string{rateLimit, healthCheck} {
 		f := start1(t, setup{rules: threeLimits, server: grpcserver.Options{ReadTimeout: 50 * time.Millisecond}})
@@ -176,8 +176,8 @@ func TestMessagesHaveToArriveInTime(t *testing.T) {
 	}
 }
 
-// An answer that is not read ends with its connection, and so does one whose
-// client lets single bytes through.
+// The connection of an answer that is not read is closed, also if the client reads
+// single bytes.
 func TestAnswersHaveToBeReadInTime(t *testing.T) {
 	f := start1(t, setup{rules: threeLimits, server: grpcserver.Options{WriteTimeout: 50 * time.Millisecond}})
 	r := f.rude(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
@@ -190,7 +190,7 @@ func TestAnswersHaveToBeReadInTime(t *testing.T) {
 	}
 }
 
-// batches answers with a large message.
+// batches is a service with large answers.
 type batches struct {
 	headgatev1.UnimplementedLimiterServer
 }
@@ -199,7 +199,7 @@ func (batches) CheckBatch(context.Context, *headgatev1.CheckBatchRequest) (*head
 	return &headgatev1.CheckBatchResponse{Results: []*headgatev1.CheckResponse{{Lease: strings.Repeat("x", 100<<10)}}}, nil
 }
 
-// Answers that nobody reads take a bounded amount.
+// Unread answers take a bounded amount of memory.
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	const most = 1 << 20
 	f := start1(t, setup{rules: threeLimits, server: grpcserver.Options{
@@ -216,7 +216,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 	if s := f.server.Bounded(); s.Evicted != 1 || s.Held != 0 {
 		t.Errorf("%+v", s)
 	}
-	// Those that are read do not count for longer than they take.
+	// Answers that are read are no longer counted.
 	limiter := headgatev1.NewLimiterClient(f.connection)
 	for range 30 {
 		if _, err := limiter.CheckBatch(context.Background(), &headgatev1.CheckBatchRequest{}); err != nil {
@@ -228,7 +228,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// A watch of health may last, but not many on one connection.
+// Health watches may last, but their number per connection is limited.
 func TestWatchesLastAndAreBounded(t *testing.T) {
 	f := start1(t, setup{rules: threeLimits, server: grpcserver.Options{
 		ReadTimeout: 50 * time.Millisecond, WriteTimeout: 50 * time.Millisecond,
@@ -254,7 +254,7 @@ func TestWatchesLastAndAreBounded(t *testing.T) {
 	if grpcstatus.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one more: %v", err)
 	}
-	slow := f.rude(t) // when it is closed, the time of the others is over too
+	slow := f.rude(t) // once it is closed, the timeout has passed for the others too
 	if !slow.open(rateLimit) {
 		t.Fatal("not sent")
 	}
@@ -273,7 +273,7 @@ func TestWatchesLastAndAreBounded(t *testing.T) {
 	cancel()
 }
 
-// A connection has a bounded number of calls under way.
+// The number of concurrent calls per connection is limited.
 func TestStreamsAreBounded(t *testing.T) {
 	f := start1(t, setup{rules: threeLimits})
 	r := f.rude(t)

@@ -29,7 +29,7 @@ descriptors:
   - {key: paid, rate_limit: {unit: minute, requests_per_unit: 50, replaces: [{name: free}, {name: plain}]}}
 `
 
-// TestCompatEnvoy has what envoyproxy/ratelimit answers, request by request.
+// The expected answers are those of envoyproxy/ratelimit, request by request.
 func TestCompatEnvoy(t *testing.T) {
 	one := func(key string, cost uint64) *envoy.RateLimitRequest {
 		return request(hits(cost, descriptor(key, "x")))
@@ -85,8 +85,8 @@ func TestCompatEnvoy(t *testing.T) {
 	}
 }
 
-// TestCompatEnvoyChargesEveryAlgorithm: what is refused takes what is left, also
-// of limits that the original does not have, and when another limit refuses.
+// A refused request takes what remains, also with algorithms that the original does not
+// have, and if another limit refuses it.
 func TestCompatEnvoyChargesEveryAlgorithm(t *testing.T) {
 	for _, algorithm := range []string{
 		"fixed_window", "token_bucket", "leaky_bucket", "sliding_log", "sliding_window", "sliding_buckets",
@@ -127,8 +127,7 @@ descriptors:
 	}
 }
 
-// TestCompatEnvoyReset: the time is always that of the window's end; it is
-// 12:00:15 on a Saturday.
+// The reset is always the end of the window. It is 12:00:15 on a Saturday.
 func TestCompatEnvoyReset(t *testing.T) {
 	f := start1(t, setup{rules: compatRules, rls: rls.Options{
 		Asker:  verdict.Asker{Dialect: answer.None},
@@ -180,7 +179,7 @@ func TestCompatEnvoyReset(t *testing.T) {
 	}
 }
 
-// gone is a store that does not answer.
+// gone is a store that cannot answer.
 type gone struct{ headgate.Store }
 
 func (gone) Take(context.Context, headgate.Op) (headgate.Decision, error) {
@@ -191,8 +190,8 @@ func (gone) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mod
 	return headgate.ErrUnavailable
 }
 
-// TestResetWithoutAStore: nobody knows how full the window is, so clients are to
-// try again soon, not when it ends.
+// Without a store the state of the window is unknown, so clients should retry soon, not
+// when it ends.
 func TestResetWithoutAStore(t *testing.T) {
 	for _, compat := range []string{"envoy", "none"} {
 		f := start1(t, setup{store: gone{}, rules: `
@@ -210,7 +209,7 @@ descriptors: [{key: k, rate_limit: {unit: month, requests_per_unit: 3, on_store_
 	}
 }
 
-// TestLocalStoreChargesEveryAlgorithm: without the store too.
+// Refused requests also take what remains in the fallback store.
 func TestLocalStoreChargesEveryAlgorithm(t *testing.T) {
 	for _, algorithm := range []string{"fixed_window", "token_bucket", "sliding_log"} {
 		f := start1(t, setup{store: gone{}, engine: []engine.Option{engine.WithFallback(memory.New())}, rules: `
@@ -226,8 +225,7 @@ descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 20, on_store_
 	}
 }
 
-// TestQuotaModeInMetadata: filters that choose an upstream by its quota read
-// there which have run out.
+// Filters that choose an upstream by quota read the exhausted quotas from the metadata.
 func TestQuotaModeInMetadata(t *testing.T) {
 	f := start1(t, setup{rules: compatRules, rls: rls.Options{DynamicMetadata: true}})
 	for _, tt := range []struct {
@@ -250,7 +248,7 @@ func TestQuotaModeInMetadata(t *testing.T) {
 	}
 }
 
-// TestNoResetOfWhatNeverPasses: 0s would read as now.
+// A request that can never pass has no reset: 0s would mean now.
 func TestNoResetOfWhatNeverPasses(t *testing.T) {
 	f := start1(t, setup{rules: compatRules[:12] + compatRules[26:]})
 	for _, r := range []*envoy.RateLimitRequest{

@@ -61,14 +61,14 @@ func TestEnvoyRules(t *testing.T) {
 	}
 }
 
-// envoyproxy/ratelimit: metadata is lost where value_to_metric changes the key.
+// envoyproxy/ratelimit loses metadata if value_to_metric changes the key.
 func TestMetadataIsNotLostWithValueToMetric(t *testing.T) {
 	f := start1(t, setup{rules: envoyRules, rls: rls.Options{DynamicMetadata: true}})
 	got := f.ask(request(descriptor("tenant", "a"))).GetDynamicMetadata().AsMap()["metadata"]
 	equal(t, got, any(map[string]any{"plan": "free", "nested": map[string]any{"tenant": "yes"}}))
 }
 
-// Tokens of a language model are told when they have been used.
+// Costs such as tokens of a language model are reported after their use.
 func TestCostsAfterTheWorkCountUnderCompat(t *testing.T) {
 	f := start1(t, setup{rules: "compat: envoy\n" + envoyRules[1:]})
 	peek := request(hits(0, descriptor("tenant", "a")))

@@ -26,7 +26,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// fixture is a service over TCP, on a clock that stands still.
+// fixture is a service over TCP with a manual clock.
 type fixture struct {
 	t          testing.TB
 	service    *rls.Service
@@ -42,7 +42,7 @@ const start = 1_795_262_415_000_000
 
 type setup struct {
 	rules  string
-	mark   func(*rules.Rule) // changes what the file cannot say
+	mark   func(*rules.Rule) // sets what rule files cannot
 	rls    rls.Options
 	server grpcserver.Options
 	engine []engine.Option
@@ -87,7 +87,7 @@ func newService(t testing.TB, s setup) *fixture {
 	return f
 }
 
-// serve answers at a listener until the test ends, and connects to it.
+// serve serves at l until the test ends, and returns a connection to it.
 func (f *fixture) serve(l net.Listener, options ...grpc.DialOption) *grpc.ClientConn {
 	f.t.Helper()
 	done := make(chan error, 1)
@@ -137,7 +137,7 @@ func start1(t testing.TB, s setup) *fixture {
 	return f
 }
 
-// descriptor makes one of pairs of keys and values.
+// descriptor returns a descriptor with pairs of key and value.
 func descriptor(pairs ...string) *common.RateLimitDescriptor {
 	d := &common.RateLimitDescriptor{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -191,8 +191,8 @@ const (
 	over = envoy.RateLimitResponse_OVER_LIMIT
 )
 
-// step is one request of a trace: the overall code, and of each descriptor its
-// code and what is left.
+// step is one request of a trace, with the expected overall code and each descriptor's
+// code and remaining.
 type step struct {
 	request   *envoy.RateLimitRequest
 	overall   envoy.RateLimitResponse_Code

@@ -76,8 +76,8 @@ func seeds(f *testing.F) (wire, text [][]byte) {
 	return wire, text
 }
 
-// FuzzDecode holds the reader of requests and protobuf together: they accept
-// the same messages, with the same values. Ours knows bounds besides.
+// FuzzDecode compares decode with protobuf: both accept the same messages with the same
+// values, except that decode has limits.
 func FuzzDecode(f *testing.F) {
 	wire, _ := seeds(f)
 	for _, b := range wire {
@@ -113,8 +113,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// holdsBytes reports whether a value is no text, which protobuf refuses in Go and only
-// warns of in Envoy.
+// holdsBytes reports whether a value is not valid UTF-8, which protobuf rejects in Go and
+// only warns about in Envoy.
 func holdsBytes(r *request) bool {
 	for i := range r.descriptors {
 		for _, e := range r.descriptors[i].Told.Entries {
@@ -126,8 +126,8 @@ func holdsBytes(r *request) bool {
 	return false
 }
 
-// TestValuesOfAnyBytes: Envoy sends the bytes of a client's header field as they are.
-// They are counted like any others, and limits of other descriptors hold beside them.
+// Envoy passes on the bytes of a client's header field unchanged. Invalid UTF-8 is counted
+// like any other value, and the limits of other descriptors apply.
 func TestValuesOfAnyBytes(t *testing.T) {
 	s := fuzzed(t)
 	ask := func(value string) (string, bool) {
@@ -180,8 +180,8 @@ func compareDescriptor(t *testing.T, got *descriptor, want *common.RateLimitDesc
 	}
 }
 
-// FuzzDoor asks the service anything: it answers each descriptor, or says what
-// is wrong, and its answer is a message.
+// FuzzDoor sends anything to the service: it answers each descriptor or returns an error,
+// and the answer is a valid message.
 func FuzzDoor(f *testing.F) {
 	wire, _ := seeds(f)
 	for _, b := range wire {
@@ -202,7 +202,7 @@ func FuzzDoor(f *testing.F) {
 		if len(response.GetStatuses()) != len(c.request.descriptors) || response.GetOverallCode() == envoy.RateLimitResponse_UNKNOWN {
 			t.Fatalf("%v for %d descriptors", &response, len(c.request.descriptors))
 		}
-		// Fields are in their order, and none is there without need.
+		// Fields are in order, and defaults are not encoded.
 		again, err := proto.MarshalOptions{Deterministic: true}.Marshal(&response)
 		if err != nil || len(again) != len(c.out) {
 			t.Fatalf("%x, want %x (%v)", c.out, again, err)

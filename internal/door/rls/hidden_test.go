@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/door/rls"
 )
 
-// Envoy makes header fields of the statuses, so these do not tell of a rule that
-// bans in secret either, whether it lets pass or not.
+// Envoy turns statuses into header fields, so they do not reveal a shadow_ban rule,
+// whether it allows or refuses.
 func TestHiddenRule(t *testing.T) {
 	f := start1(t, setup{rules: `
 domain: api

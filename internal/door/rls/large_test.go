@@ -22,8 +22,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// gate is a store that answers one question for each that it is let, and tells
-// how many it has been asked at most at once.
+// gate is a store that answers one call for each value from open, and records the most
+// concurrent calls.
 type gate struct {
 	headgate.Store
 	open        chan struct{}
@@ -45,8 +45,7 @@ func (g *gate) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisio
 	return g.Store.Do(ctx, ops, out, mode)
 }
 
-// many is a request of n descriptors, which take many times what they take on
-// the wire.
+// many is a request of n descriptors, which take far more memory than their encoding.
 func many(n int) *envoy.RateLimitRequest {
 	r := request()
 	for range n {
@@ -55,7 +54,7 @@ func many(n int) *envoy.RateLimitRequest {
 	return r
 }
 
-// lists is a service whose calls are large.
+// lists is a service with large requests.
 type lists struct{ gate *gate }
 
 func (l lists) description() *grpc.ServiceDesc {
@@ -77,8 +76,7 @@ type heavy struct{}
 func (*heavy) Weigh([]byte, int) int64 { return 40 << 10 }
 func (*heavy) ReadWire([]byte)         {}
 
-// However many large requests come, no more are read and answered at once than
-// have room, and all are.
+// Large requests are decoded and answered only as memory allows, and all are answered.
 func TestLargeRequestsAreAnsweredInTurns(t *testing.T) {
 	const calls = 20
 	for name, ask := range map[string]func(*fixture) error{
@@ -114,7 +112,7 @@ func TestLargeRequestsAreAnsweredInTurns(t *testing.T) {
 				go func() { done <- ask(f) }()
 			}
 			for range calls {
-				g.open <- struct{}{} // if they were not held back, all would wait here by now
+				g.open <- struct{}{} // if requests were not held back, all would be in the store by now
 				if err := <-done; err != nil {
 					t.Error(err)
 				}
@@ -129,7 +127,7 @@ func TestLargeRequestsAreAnsweredInTurns(t *testing.T) {
 	}
 }
 
-// An answer that nobody reads does not keep its request too.
+// An unread answer does not keep its request in memory.
 func TestUnreadAnswersLetGoOfTheirRequests(t *testing.T) {
 	f := start1(t, setup{rules: threeLimits, rls: rls.Options{MaxAnswering: 100 << 10}})
 	r := f.rude(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
@@ -138,7 +136,7 @@ func TestUnreadAnswersLetGoOfTheirRequests(t *testing.T) {
 			t.Fatal("not sent")
 		}
 	}
-	// Nothing is read of those: more than have room at once are decided.
+	// The client reads no answers, yet more are decided than fit in memory at once.
 	if _, err := f.client.ShouldRateLimit(context.Background(), many(20)); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +145,7 @@ func TestUnreadAnswersLetGoOfTheirRequests(t *testing.T) {
 	}
 }
 
-// A caller that goes away while its request waits takes no room.
+// A caller that leaves while its request waits takes no memory.
 func TestWaitingRequestsEndWithTheirCaller(t *testing.T) {
 	g := newGate()
 	f := start1(t, setup{rules: threeLimits, store: g, rls: rls.Options{MaxAnswering: 50 << 10}})

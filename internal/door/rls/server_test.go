@@ -47,7 +47,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// grpcurl needs it.
+// grpcurl needs reflection.
 func TestReflection(t *testing.T) {
 	f := newService(t, setup{rules: threeLimits})
 	connection := f.serve(listen(t))
@@ -73,7 +73,7 @@ func TestReflection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	//nolint:staticcheck // what older tools ask
+	//nolint:staticcheck // older tools use it
 	if err := old.Send(&reflectionalpha.ServerReflectionRequest{MessageRequest: &reflectionalpha.ServerReflectionRequest_ListServices{}}); err != nil {
 		t.Fatal(err)
 	}
@@ -103,14 +103,13 @@ func TestLargeRequestsAreRefused(t *testing.T) {
 	f.trace([]step{{request(descriptor("user", strings.Repeat("x", 3000))), ok, codesOf{ok}, left{2}}})
 }
 
-// A connection is asked to close in time, so that load balances anew; nobody
-// notices.
+// Old connections are closed so that load is rebalanced, and no call fails.
 func TestConnectionsAge(t *testing.T) {
 	accepted := make(chan struct{}, 64)
 	f := newService(t, setup{rules: threeLimits, server: grpcserver.Options{MaxConnectionAge: 20 * time.Millisecond}})
 	f.serve(&counting{listen(t), accepted})
 	for range 3 {
-		// The channel connects again by itself when it has something to send.
+		// The channel reconnects when it has something to send.
 		for again := false; !again; {
 			f.ask(request(descriptor("none", "x")))
 			select {
@@ -149,7 +148,7 @@ func TestShutdownCutsOffWhatDoesNotEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- f.server.Shutdown(ctx) }()
-	// Whoever watches is told first.
+	// Health watchers are notified first.
 	if r, err := watch.Recv(); err != nil || r.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("%v, %v", r, err)
 	}
@@ -192,7 +191,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Many callers at once, on one connection.
+// Many callers share one connection.
 func TestConcurrentRequests(t *testing.T) {
 	f := start1(t, setup{rules: "domain: api\nlimits: [{name: all, rate: 500/day, algorithm: fixed_window}]"})
 	const callers, each = 16, 50

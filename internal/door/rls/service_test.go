@@ -40,7 +40,7 @@ func TestStatusesAreInTheOrderOfTheRequest(t *testing.T) {
 		{request(descriptor("user", "ann"), descriptor("none", "x"), descriptor("team", "red")), ok, codesOf{ok, ok, ok}, left{2, 0, 1}},
 		{request(descriptor("team", "red"), descriptor("plan", "free"), descriptor("user", "ann")), ok, codesOf{ok, ok, ok}, left{0, 4294967295, 1}},
 		{request(descriptor("user", "ann"), descriptor("team", "red")), over, codesOf{ok, over}, left{1, 0}},
-		{request(descriptor("user", "ann")), ok, codesOf{ok}, left{0}}, // what was refused did not use up hers
+		{request(descriptor("user", "ann")), ok, codesOf{ok}, left{0}}, // the refused request was not charged
 		{request(descriptor("user", "ann")), over, codesOf{over}, left{0}},
 	})
 }
@@ -93,8 +93,7 @@ limits:
 	}
 }
 
-// Envoy makes a Retry-After of a refusal's reset time, in whole seconds; it
-// must not be early.
+// Envoy turns a refusal's reset into Retry-After, in whole seconds. It must not be early.
 func TestResetOfARefusalIsWhenItWouldPass(t *testing.T) {
 	f := start1(t, setup{rules: "domain: api\nlimits: [{name: b, rate: 4/minute}]"})
 	f.ask(&envoy.RateLimitRequest{Domain: "api", HitsAddend: 4, Descriptors: []*common.RateLimitDescriptor{descriptor("a", "b")}})
@@ -117,7 +116,7 @@ func TestHits(t *testing.T) {
 		{ann(2, descriptor("user", "ann")), ok, codesOf{ok}, left{0}},
 		{ann(2, descriptor("user", "bob"), hits(1, descriptor("team", "red"))), ok, codesOf{ok, ok}, left{1, 1}},
 		{ann(9, hits(1, descriptor("user", "bob"))), ok, codesOf{ok}, left{0}},
-		{ann(1, hits(1<<63, descriptor("user", "eve"))), over, codesOf{over}, left{0}}, // more than fits into an int64
+		{ann(1, hits(1<<63, descriptor("user", "eve"))), over, codesOf{over}, left{0}}, // exceeds an int64
 		{ann(4294967295, descriptor("user", "eve")), over, codesOf{over}, left{0}},
 		{ann(3, descriptor("user", "eve")), ok, codesOf{ok}, left{0}},
 	})
@@ -132,7 +131,7 @@ func TestExplicitZeroHitsPeek(t *testing.T) {
 		{request(hits(2, descriptor("user", "ann"))), ok, codesOf{ok}, left{1}},
 		{peek, ok, codesOf{ok}, left{1}},
 		{request(descriptor("user", "ann")), ok, codesOf{ok}, left{0}},
-		{peek, over, codesOf{over}, left{0}}, // nothing is left
+		{peek, over, codesOf{over}, left{0}}, // nothing remains
 	})
 }
 
@@ -142,12 +141,12 @@ func TestNegativeHitsGiveBack(t *testing.T) {
 		{request(hits(3, descriptor("user", "ann"))), ok, codesOf{ok}, left{0}},
 		{request(refund(2, descriptor("user", "ann"))), ok, codesOf{ok}, left{2}},
 		{request(hits(2, descriptor("user", "ann"))), ok, codesOf{ok}, left{0}},
-		{request(refund(99, descriptor("user", "ann"))), ok, codesOf{ok}, left{3}}, // and not more
+		{request(refund(99, descriptor("user", "ann"))), ok, codesOf{ok}, left{3}}, // not more than the limit
 		{request(refund(1, descriptor("user", "bob"))), ok, codesOf{ok}, left{3}},
 	})
 }
 
-// envoyproxy/ratelimit: asking for 10 of 3 burns the whole window.
+// In envoyproxy/ratelimit, a request for 10 of 3 uses up the whole window.
 func TestRefusedHitsDoNotBurnTheWindow(t *testing.T) {
 	f := start1(t, setup{rules: threeLimits})
 	f.trace([]step{
@@ -156,7 +155,7 @@ func TestRefusedHitsDoNotBurnTheWindow(t *testing.T) {
 	})
 }
 
-// envoyproxy/ratelimit: a limit without a unit ends the process.
+// In envoyproxy/ratelimit, a limit without a unit crashes the process.
 func TestLimitWithoutUnitIsAnError(t *testing.T) {
 	f := start1(t, setup{rules: threeLimits})
 	rows := []struct {
@@ -200,7 +199,7 @@ func TestLimitOfTheDescriptorReplacesTheRules(t *testing.T) {
 		{day(2), over, codesOf{over}, left{0}},
 		{request(limited(1, typev3.RateLimitUnit_SECOND, descriptor("user", "ann"))), ok, codesOf{ok}, left{0}},
 		{request(limited(0, typev3.RateLimitUnit_DAY, descriptor("none", "x"))), over, codesOf{over}, left{0}},
-		{request(descriptor("user", "ann")), ok, codesOf{ok}, left{2}}, // the rule knows nothing of it
+		{request(descriptor("user", "ann")), ok, codesOf{ok}, left{2}}, // the rule has a separate count
 	})
 	status := f.ask(day(9)).GetStatuses()[0]
 	if l := status.GetCurrentLimit(); l.GetRequestsPerUnit() != 9 || l.GetUnit() != envoy.RateLimitResponse_RateLimit_DAY {
@@ -215,8 +214,8 @@ func TestLimitOfTheDescriptorReplacesTheRules(t *testing.T) {
 	}
 }
 
-// envoyproxy/ratelimit: the counters of (u, x_1) and (u_x, 1) are the same, so
-// that one tenant gets another's refusals.
+// In envoyproxy/ratelimit, (u, x_1) and (u_x, 1) share a counter, so a tenant can be
+// refused because of another.
 func TestEntriesDoNotRunTogether(t *testing.T) {
 	f := start1(t, setup{rules: `
 domain: api
@@ -235,7 +234,7 @@ limits:
 		{request(descriptor("a", "1_2", "b", "3")), ok, codesOf{ok}, left{0}},
 		{request(descriptor("a", "1", "b", "2_3")), ok, codesOf{ok}, left{0}},
 		{request(descriptor("a", "1", "b", "2_3")), over, codesOf{over}, left{0}},
-		{request(descriptor("x_y", "z")), ok, codesOf{ok}, left{0}}, // is no (x, y_z)
+		{request(descriptor("x_y", "z")), ok, codesOf{ok}, left{0}}, // not (x, y_z)
 	})
 }
 
@@ -308,8 +307,7 @@ func TestLegacyHeaders(t *testing.T) {
 	compare(t, headers(f.ask(request(descriptor("none", "x")))), map[string]string{})
 }
 
-// Names of header fields have no case, so what the dialect says under the same
-// name would be there twice.
+// Header names ignore case, so a name that the dialect uses too must not be sent twice.
 func TestLegacyHeadersAreThereOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -384,7 +382,7 @@ func TestShadow(t *testing.T) {
 		}
 	}
 	both := request(descriptor("user", "ann"), descriptor("team", "red"))
-	// A rule in shadow mode says OK itself.
+	// A rule in shadow mode has the status OK.
 	f := start1(t, setup{rules: threeLimits, mark: shadow})
 	f.trace([]step{
 		{request(hits(2, descriptor("user", "ann"))), ok, codesOf{ok}, left{1}},
@@ -392,7 +390,7 @@ func TestShadow(t *testing.T) {
 		{both, ok, codesOf{ok, ok}, left{0, 0}},
 		{both, over, codesOf{ok, over}, left{0, 0}},
 	})
-	// In global shadow mode the statuses say what would have been.
+	// In global shadow mode, statuses show what would have been decided.
 	f = start1(t, setup{rules: threeLimits, rls: rls.Options{Shadow: true}})
 	f.trace([]step{
 		{both, ok, codesOf{ok, ok}, left{2, 1}},
@@ -478,10 +476,10 @@ func TestDynamicMetadata(t *testing.T) {
 		"metadata": map[string]any{"rule": "user", "nested": map[string]any{"first": "user", "user": 1.0, "team": 1.0}},
 	}
 	equal(t, got, want)
-	// A limit of 0 is written as protobuf does.
+	// A limit of 0 is left out, as in protobuf's text form.
 	got = f.ask(request(limited(0, typev3.RateLimitUnit_DAY, descriptor("x", "y")))).GetDynamicMetadata().AsMap()
 	equal(t, got["descriptors"], any([]any{map[string]any{"entries": []any{"x=y"}, "limit": "unit:DAY"}}))
-	// A rule that refuses gives no metadata.
+	// A rule that refuses adds no metadata.
 	got = f.ask(request(descriptor("team", "red"))).GetDynamicMetadata().AsMap()
 	equal(t, got, map[string]any{
 		"domain": "api", "quotaModeEnabled": false, "descriptors": []any{map[string]any{"entries": []any{"team=red"}}},
