@@ -146,7 +146,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Flush implements http.Flusher.
 func (w *writer) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
-// Unwrap returns the writer below, for http.ResponseController and echo.
+// Unwrap returns the wrapped writer, for http.ResponseController and echo.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // final returns the status of the answer of a handler that returned err, or 0 if it is

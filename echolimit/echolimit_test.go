@@ -21,7 +21,7 @@ func newLimiter(clock func() time.Time) *headgate.Limiter {
 	return headgate.New(memory.New(), headgate.WithClock(clock))
 }
 
-// router returns an echo that answers /status/N with N.
+// router returns an echo application that answers /status/N with N.
 func router(before ...echo.MiddlewareFunc) *echo.Echo {
 	e := echo.New()
 	e.Use(before...)
@@ -59,7 +59,7 @@ func TestAnswersAsHTTPLimit(t *testing.T) {
 	}
 }
 
-// user is a middleware of echo that finds out who asks.
+// user is echo middleware that sets the user.
 func user(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		c.Set("user", c.Request().Header.Get("X-User"))
@@ -100,7 +100,7 @@ func TestOptionsByContext(t *testing.T) {
 	}
 }
 
-// TestErrorOfOnLimit: echo answers with the error of the handler of refusals.
+// echo answers with the error of the OnLimit handler.
 func TestErrorOfOnLimit(t *testing.T) {
 	h := router(echolimit.New(headgate.New(memory.New()), headgate.PerHour(0),
 		echolimit.OnLimit(func(*echo.Context) error { return echo.NewHTTPError(http.StatusTeapot, "no") })))
@@ -109,8 +109,7 @@ func TestErrorOfOnLimit(t *testing.T) {
 	}
 }
 
-// TestRefundOfErrors: the status of an error counts, which echo answers with
-// after the middleware.
+// The status of an error counts, although echo writes it after the middleware.
 func TestRefundOfErrors(t *testing.T) {
 	h := router(echolimit.New(headgate.New(memory.New()), headgate.PerHour(2), httplimit.RefundIf(401)))
 	var got []int
@@ -122,8 +121,7 @@ func TestRefundOfErrors(t *testing.T) {
 	}
 }
 
-// TestHijackedIsNotRefunded: of a connection that was taken over, nobody knows
-// the status.
+// The status of a hijacked connection is unknown.
 func TestHijackedIsNotRefunded(t *testing.T) {
 	e := echo.New()
 	limit := echolimit.New(headgate.New(memory.New()), headgate.PerHour(2), httplimit.RefundIf(http.StatusOK))
@@ -176,8 +174,7 @@ func BenchmarkEcho(b *testing.B) {
 	}
 }
 
-// TestHangingUpIsNotRefunded: what is answered because the client has gone gives
-// nothing back.
+// A client that hangs up before the answer gets no refund.
 func TestHangingUpIsNotRefunded(t *testing.T) {
 	e := echo.New()
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -190,7 +187,7 @@ func TestHangingUpIsNotRefunded(t *testing.T) {
 	}
 }
 
-// TestHandlersReadWhatCounts: of several values, echo and the limits take the same.
+// If there are several values, echo reads the one that limits count by.
 func TestHandlersReadWhatCounts(t *testing.T) {
 	e := echo.New()
 	e.GET("/", func(c *echo.Context) error {

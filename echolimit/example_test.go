@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// Two a minute for each API key or, without one, each address.
+// Two requests a minute for each API key or, without one, each address.
 func Example() {
 	limiter := headgate.New(memory.New())
 
@@ -39,7 +39,7 @@ func Example() {
 	// 429 "per-key";q=2;w=60 left: 0
 }
 
-// A limit for each user that the middleware before has found.
+// A limit for each user that earlier middleware found.
 func ExampleBy() {
 	limiter := headgate.New(memory.New())
 	login := func(next echo.HandlerFunc) echo.HandlerFunc {

@@ -69,7 +69,7 @@ const (
 	fixed
 )
 
-// begin makes x the exchange of c.
+// begin fills x from c.
 func (x *exchange) begin(c fiber.Ctx) {
 	x.c, x.err = c, nil
 	x.text, x.ends, x.values = x.text[:0], x.ends[:0], x.values[:0]
@@ -118,7 +118,7 @@ func (x *exchange) fill(text string) {
 	for i := fixed; i < len(x.ends); i += 2 {
 		name := http.CanonicalHeaderKey(at(i))
 		if name == "Host" {
-			continue // net/http keeps it apart
+			continue // net/http has it in Request.Host
 		}
 		x.values = append(x.values, at(i+1))
 		n := len(x.values)

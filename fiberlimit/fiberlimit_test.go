@@ -25,7 +25,7 @@ func newLimiter(clock func() time.Time) *headgate.Limiter {
 	return headgate.New(memory.New(), headgate.WithClock(clock))
 }
 
-// router returns a fiber that answers /status/N with N.
+// router returns a fiber application that answers /status/N with N.
 func router(before ...fiber.Handler) *fiber.App {
 	app := fiber.New()
 	for _, h := range before {
@@ -75,7 +75,7 @@ func TestAnswersAsHTTPLimit(t *testing.T) {
 	}
 }
 
-// user is a middleware of fiber that finds out who asks.
+// user is fiber middleware that sets the user.
 func user(c fiber.Ctx) error {
 	fiber.Locals(c, "user", strings.Clone(c.Get("X-User")))
 	return c.Next()
@@ -105,8 +105,8 @@ func TestOptionsByContext(t *testing.T) {
 	}
 }
 
-// TestErrors: the status of a *fiber.Error counts, which fiber answers with
-// after the middleware, and that of a handler of refusals is answered with.
+// The status of a *fiber.Error counts, although fiber writes it after the middleware.
+// fiber also answers with the error of the OnLimit handler.
 func TestErrors(t *testing.T) {
 	app := router(fiberlimit.New(headgate.New(memory.New()), headgate.PerHour(2), httplimit.RefundIf(401),
 		fiberlimit.OnLimit(func(fiber.Ctx) error { return fiber.ErrTeapot })))
@@ -120,8 +120,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestRefusedStopsHere: no handler after the gate runs for a refused request,
-// and no earlier word about another body stays.
+// Later handlers do not run for a refused request, and header fields about an earlier
+// body are removed.
 func TestRefusedStopsHere(t *testing.T) {
 	ran := 0
 	app := router(
@@ -140,8 +140,7 @@ func TestRefusedStopsHere(t *testing.T) {
 	}
 }
 
-// TestKeysOutliveTheRequest: fiber uses the memory of its strings again, and a
-// store keeps keys.
+// Keys are copied: a store keeps them, and fiber reuses the memory of its strings.
 func TestKeysOutliveTheRequest(t *testing.T) {
 	var kept []string
 	remember := httplimit.By(func(r *http.Request) (string, bool) {
@@ -157,7 +156,7 @@ func TestKeysOutliveTheRequest(t *testing.T) {
 	}
 }
 
-// TestGivenUp: a request whose context has ended gives back its place.
+// A waiting request whose context ends frees its place in the queue.
 func TestGivenUp(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -230,8 +229,7 @@ func BenchmarkFiber(b *testing.B) {
 	}
 }
 
-// TestHangingUpIsNotRefunded: what is answered because the client has gone, as
-// the context says, gives nothing back.
+// A request whose context ends before the answer gets no refund.
 func TestHangingUpIsNotRefunded(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	first := true
@@ -254,7 +252,7 @@ func TestHangingUpIsNotRefunded(t *testing.T) {
 	}
 }
 
-// TestHandlersReadWhatCounts: of several values, fiber and the limits take the same.
+// If there are several values, fiber reads the one that limits count by.
 func TestHandlersReadWhatCounts(t *testing.T) {
 	app := fiber.New()
 	app.Get("/", func(c fiber.Ctx) error {

@@ -37,8 +37,7 @@ func serve(t *testing.T, app *fiber.App) string {
 	return "http://" + listener.Addr().String()
 }
 
-// gated is a body that says when it is read, and is "firstlast" once the gate is
-// open.
+// gated is the body "firstlast". It signals the first read and waits for the gate.
 type gated struct {
 	started, gate chan struct{}
 	done          bool
@@ -54,7 +53,7 @@ func (g *gated) Read(b []byte) (int, error) {
 	return copy(b, "firstlast"), nil
 }
 
-// streams are the ways in which a handler of fiber streams "firstlast".
+// streams are the ways in which fiber handlers stream "firstlast".
 func streams(g *gated) map[string]fiber.Handler {
 	return map[string]fiber.Handler{
 		"SendStreamWriter": func(c fiber.Ctx) error {
@@ -76,7 +75,7 @@ func streams(g *gated) map[string]fiber.Handler {
 	}
 }
 
-// answer is what a request got, with a body that is still to be read.
+// answer is a response whose body is not read yet.
 type answer struct {
 	status int
 	length int64
@@ -84,7 +83,7 @@ type answer struct {
 	body   io.Reader
 }
 
-// get asks for a URL. An answer that is not there has the status 0.
+// get requests a URL. Without an answer, the status is 0.
 func get(ctx context.Context, t *testing.T, url string) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -102,7 +101,7 @@ func get(ctx context.Context, t *testing.T, url string) answer {
 	return answer{res.StatusCode, res.ContentLength, res.Header, res.Body}
 }
 
-// becomesFree waits until the one place is free.
+// becomesFree waits until the only slot is free.
 func becomesFree(t *testing.T, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -114,8 +113,8 @@ func becomesFree(t *testing.T, url string) {
 	}
 }
 
-// TestStreamsHoldTheirPlace: fiber streams after the handler has returned, and the
-// place is held until then; the answer is the same as without a limit.
+// fiber streams after the handler has returned. The slot is held until the stream ends,
+// and the answer is the same as without a limit.
 func TestStreamsHoldTheirPlace(t *testing.T) {
 	for name := range streams(nil) {
 		t.Run(name, func(t *testing.T) {
@@ -158,9 +157,8 @@ func TestStreamsHoldTheirPlace(t *testing.T) {
 	}
 }
 
-// TestStreamsThatEndEarly: the place is free when the client breaks off, when an
-// error's answer takes the stream's place, when other middleware packs it, and when
-// nobody wants the body.
+// The slot is freed if the client disconnects, an error's answer replaces the stream,
+// other middleware compresses it, or the body is not sent.
 func TestStreamsThatEndEarly(t *testing.T) {
 	endless := func(c fiber.Ctx) error {
 		return c.SendStreamWriter(func(w *bufio.Writer) {
@@ -201,7 +199,7 @@ func TestStreamsThatEndEarly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := http.DefaultClient.Do(r) // which asks for gzip
+	res, err := http.DefaultClient.Do(r) // it requests gzip
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,8 +214,8 @@ func TestStreamsThatEndEarly(t *testing.T) {
 	}
 	becomesFree(t, url)
 
-	// On a connection of its own: after the header of a chunked answer to HEAD, fasthttp
-	// writes the empty line that ends a trailer, which is nobody's answer.
+	// Use a separate connection: after the header of a chunked answer to HEAD, fasthttp
+	// writes an extra empty line, which belongs to no answer.
 	r, err = http.NewRequestWithContext(t.Context(), http.MethodHead, url+"/endless", http.NoBody)
 	if err != nil {
 		t.Fatal(err)

@@ -130,7 +130,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// Unwrap returns the writer below, for http.ResponseController.
+// Unwrap returns the wrapped writer, for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // final returns the status of the answer, or 0 if it is unknown.

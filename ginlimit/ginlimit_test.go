@@ -21,7 +21,7 @@ func newLimiter(clock func() time.Time) *headgate.Limiter {
 	return headgate.New(memory.New(), headgate.WithClock(clock))
 }
 
-// router returns a gin that answers /status/N with N.
+// router returns a gin application that answers /status/N with N.
 func router(before ...gin.HandlerFunc) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
@@ -54,7 +54,7 @@ func TestAnswersAsHTTPLimit(t *testing.T) {
 	}
 }
 
-// user is a middleware of gin that finds out who asks.
+// user is gin middleware that sets the user.
 func user(c *gin.Context) { c.Set("user", c.GetHeader("X-User")) }
 
 func TestOptionsByContext(t *testing.T) {
@@ -81,8 +81,8 @@ func TestOptionsByContext(t *testing.T) {
 	}
 }
 
-// TestRefusedStopsHere: no handler after the gate runs for a refused request,
-// and the middleware before it sees the refusal.
+// Later handlers do not run for a refused request, and earlier middleware sees the
+// refusal.
 func TestRefusedStopsHere(t *testing.T) {
 	ran, seen := 0, 0
 	h := router(func(c *gin.Context) { c.Next(); seen = c.Writer.Status() },
@@ -92,8 +92,7 @@ func TestRefusedStopsHere(t *testing.T) {
 	}
 }
 
-// TestHijackedIsNotRefunded: of a connection that was taken over, nobody knows
-// the status.
+// The status of a hijacked connection is unknown.
 func TestHijackedIsNotRefunded(t *testing.T) {
 	limiter := headgate.New(memory.New())
 	e := gin.New()
@@ -147,8 +146,7 @@ func BenchmarkGin(b *testing.B) {
 	}
 }
 
-// TestHangingUpIsNotRefunded: what is answered because the client has gone gives
-// nothing back.
+// A client that hangs up before the answer gets no refund.
 func TestHangingUpIsNotRefunded(t *testing.T) {
 	e := gin.New()
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -160,7 +158,7 @@ func TestHangingUpIsNotRefunded(t *testing.T) {
 	}
 }
 
-// TestHandlersReadWhatCounts: of several values, gin and the limits take the same.
+// If there are several values, gin reads the one that limits count by.
 func TestHandlersReadWhatCounts(t *testing.T) {
 	e := gin.New()
 	e.GET("/", func(c *gin.Context) {

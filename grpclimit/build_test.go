@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/grpclimit"
 )
 
-// TestMistakesShowWhenBuilt: an interceptor that would refuse everything is not made.
+// Invalid arguments are found when the interceptor is built, not by each call.
 func TestMistakesShowWhenBuilt(t *testing.T) {
 	limiter, _ := newLimiter()
 	fine, wrong := headgate.PerMinute(5), headgate.PerMinute(5).Using(headgate.FixedWindow).Burst(3)
@@ -23,7 +23,7 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		limiter *headgate.Limiter
 		limit   headgate.Limit
 		options []grpclimit.Option
-		want    string // how the error begins; empty without one
+		want    string // start of the error; empty for none
 	}{
 		{limiter, fine, []grpclimit.Option{grpclimit.LimitBy(nil), grpclimit.Also(fine)}, ""},
 		{nil, fine, nil, "grpclimit: no limiter: "},
@@ -82,14 +82,14 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 	}
 }
 
-// panicOf returns the error that f panics with.
+// panicOf returns the error that f panics with, or nil.
 func panicOf(f func()) (err error) {
 	defer func() { err, _ = recover().(error) }()
 	f()
 	return nil
 }
 
-// TestLimitBy: each call has the limit of its plan, and its refusal names that.
+// Each call has the limit of its plan, which refusals name.
 func TestLimitBy(t *testing.T) {
 	limiter, _ := newLimiter()
 	plans := map[string]headgate.Limit{
@@ -132,8 +132,7 @@ func TestLimitBy(t *testing.T) {
 	}
 }
 
-// TestEachLimitOfACallHasItsCount: what LimitBy chooses never counts under what
-// another limit of the interceptor does.
+// A limit from LimitBy never shares a count with another limit of the interceptor.
 func TestEachLimitOfACallHasItsCount(t *testing.T) {
 	limiter, _ := newLimiter()
 	i := grpclimit.UnaryServer(limiter, headgate.PerMinute(100), grpclimit.ByMetadata("key"),
@@ -158,7 +157,7 @@ func TestEachLimitOfACallHasItsCount(t *testing.T) {
 	}
 }
 
-// TestFirstValueCounts: of several values, the one that handlers read first.
+// If there are several values, the first counts, as read by handlers.
 func TestFirstValueCounts(t *testing.T) {
 	ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs("K", "real", "k", "junk", "k", ""))
 	key, _ := grpclimit.ByMetadata("K")(&grpclimit.Call{Context: ctx})

@@ -55,7 +55,7 @@ func ExampleUnaryServer() {
 	// ResourceExhausted true 30m0s
 }
 
-// A client that keeps to its server's limit is not refused.
+// A client that keeps within its server's limit is not refused.
 func ExampleUnaryClient() {
 	limiter := headgate.New(memory.New())
 	pace := grpclimit.UnaryClient(limiter, headgate.PerSecond(100).Burst(1), grpclimit.Wait(time.Second))
@@ -87,11 +87,10 @@ func ExampleAlso() {
 	// ResourceExhausted
 }
 
-// Each user has the limit of a plan, and those without one that of the
-// interceptor.
+// Each user has the limit of a plan; without a plan, the interceptor's limit applies.
 func ExampleLimitBy() {
 	plans := map[string]headgate.Limit{"pro": headgate.PerHour(600), "staff": headgate.Unlimited()} // made once
-	users := map[string]string{"alice": "pro"}                                                      // of a database
+	users := map[string]string{"alice": "pro"}                                                      // such as from a database
 	user := func(c *grpclimit.Call) string {
 		if names := c.Metadata("x-user"); len(names) > 0 {
 			return names[0]

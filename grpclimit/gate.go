@@ -128,7 +128,7 @@ func RetryAfter(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// places are the leases of a call under limits of headgate.Concurrent.
+// places holds the leases of a call for headgate.Concurrent.
 type places struct {
 	gate   *gate
 	ctx    context.Context //nolint:containedctx // of the call, whose values the release keeps
@@ -140,7 +140,7 @@ func (g *gate) hold(ctx context.Context, ops []headgate.Op, decisions []headgate
 	return places{g, ctx, g.limits.Keep(ops, func(i int) *headgate.Decision { return &decisions[i] })}
 }
 
-// end releases them. Further calls do nothing.
+// end releases the leases. Further calls do nothing.
 func (p *places) end() {
 	checks.Release(p.ctx, p.leases, func(err error) {
 		if p.gate.onError != nil {

@@ -27,7 +27,7 @@ import (
 
 const method = "/grpc.health.v1.Health/Check"
 
-// clock stands still until it is moved.
+// clock is a manual clock.
 type clock struct{ at atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.UnixMicro(1_800_000_000_000_000 + c.at.Load()) }
@@ -88,7 +88,7 @@ func TestUnaryServer(t *testing.T) {
 		{time.Microsecond, "ann", 0},
 		{0, "", 0},
 		{0, "", 0},
-		{0, "", 30 * time.Second}, // nobody in particular
+		{0, "", 30 * time.Second}, // no identity
 	}
 	for i, row := range rows {
 		now.add(row.after)
@@ -108,7 +108,7 @@ func TestUnaryServer(t *testing.T) {
 	}
 }
 
-// details returns one of the details of an error.
+// details returns the detail of type T of an error.
 func details[T any](t *testing.T, err error) T {
 	t.Helper()
 	for _, d := range status.Convert(err).Details() {
@@ -157,7 +157,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// call calls an interceptor without a network.
+// call calls an interceptor directly, without a network.
 func call(ctx context.Context, i grpc.UnaryServerInterceptor, name string) error {
 	_, err := i(ctx, &healthpb.HealthCheckRequest{Service: name}, &grpc.UnaryServerInfo{FullMethod: method},
 		func(context.Context, any) (any, error) { return nil, nil })
@@ -276,14 +276,14 @@ func TestWait(t *testing.T) {
 				t.Errorf("call %d after %s", n, waited)
 			}
 		}
-		// Not by its deadline: at once.
+		// The wait would exceed the deadline: refused at once.
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
 		began = time.Now()
 		if err := call(ctx, i, ""); status.Code(err) != codes.ResourceExhausted || time.Since(began) != 0 {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
-		// Its caller goes away.
+		// The caller leaves.
 		ctx, cancel = context.WithCancel(context.Background())
 		time.AfterFunc(300*time.Millisecond, cancel)
 		if err := call(ctx, i, ""); status.Code(err) != codes.Canceled {
@@ -303,7 +303,7 @@ func TestQueue(t *testing.T) {
 				t.Errorf("call %d after %s: %v", n, time.Since(began), err)
 			}
 		}
-		// A place that is not used is given back.
+		// A caller that leaves frees its place in the queue.
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(time.Millisecond, cancel)
 		if err := call(ctx, i, ""); status.Code(err) != codes.Canceled {

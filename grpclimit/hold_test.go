@@ -17,11 +17,11 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// one is a limit of one call at the same time.
+// one is a limit of one concurrent call.
 func one() headgate.Limit { return headgate.Concurrent(1).Lease(time.Second) }
 
-// TestPlacesOfUnaryCalls: a call holds its place until its handler is done,
-// however short the lease and whatever ends it.
+// A call holds its slot until its handler is done, however short the lease, and however
+// the handler ends.
 func TestPlacesOfUnaryCalls(t *testing.T) {
 	for name, end := range map[string]func() error{
 		"answered": func() error { return nil },
@@ -60,8 +60,8 @@ func TestPlacesOfUnaryCalls(t *testing.T) {
 	}
 }
 
-// TestPlacesOfStreams: a stream holds its place until it ends, at the server and
-// at the client, also if the client goes away.
+// A stream holds its slot until it ends, on the server and on the client, also if the
+// client leaves.
 func TestPlacesOfStreams(t *testing.T) {
 	atServer, atClient := headgate.New(memory.New()), headgate.New(memory.New())
 	limit := headgate.Concurrent(1).Lease(time.Hour)

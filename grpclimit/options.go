@@ -116,7 +116,7 @@ type gate struct {
 func newGate(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Option) *gate {
 	g, err := build(limiter, limit, by, options)
 	if err != nil {
-		panic(err) //nolint:forbidigo // like http.ServeMux.Handle: a program that is wrong as written; see Validate
+		panic(err) //nolint:forbidigo // like http.ServeMux.Handle: a bug in the program; see Validate
 	}
 	return g
 }

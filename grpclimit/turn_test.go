@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// A call that is given up while it waits for its turn gets back what time has not
-// given back already: else it would come off what others have taken.
+// A call that is canceled while it waits is refunded what has not been refilled since.
+// A full refund would give others' tokens back too.
 func TestGivenUpAfterSomeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := headgate.New(memory.New(), headgate.WithClock(time.Now))
@@ -41,7 +41,7 @@ func TestGivenUpAfterSomeTime(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		time.Sleep(4 * time.Second) // of the bubble: 4 of the 5 are back
+		time.Sleep(4 * time.Second) // of the bubble: 4 of the 5 are refilled
 		if d, err := limiter.AllowN(t.Context(), "one", bucket, 5); err != nil || d.Remaining != 4 {
 			t.Fatalf("%+v, %v", d, err)
 		}
@@ -53,8 +53,7 @@ func TestGivenUpAfterSomeTime(t *testing.T) {
 	})
 }
 
-// TestWaitGoesByTheClock: a call is held back by the clock of its limiter, however
-// little real time that takes.
+// Waiting uses the limiter's clock, not real time.
 func TestWaitGoesByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var passed atomic.Int64
@@ -78,8 +77,8 @@ func TestWaitGoesByTheClock(t *testing.T) {
 	})
 }
 
-// A call that waits for its turn has no place; one that finds none when its turn has
-// come is refused, and has taken nothing.
+// A call that waits for its turn holds no slot. If no slot is free at its turn, it is
+// refused and charged nothing.
 func TestWhoWaitsHoldsNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := headgate.New(memory.New(), headgate.WithClock(time.Now))

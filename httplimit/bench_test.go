@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// discard is an http.ResponseWriter that keeps only its header.
+// discard is an http.ResponseWriter that keeps only the header.
 type discard struct{ h http.Header }
 
 func (d discard) Header() http.Header         { return d.h }

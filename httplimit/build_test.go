@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// TestMistakesShowWhenBuilt: a middleware that would refuse everything is not made.
+// Invalid arguments are found when the middleware is built, not by each request.
 func TestMistakesShowWhenBuilt(t *testing.T) {
 	t.Parallel()
 	limiter := headgate.New(memory.New())
@@ -22,7 +22,7 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		limiter *headgate.Limiter
 		limit   headgate.Limit
 		options []httplimit.Option
-		want    string // how the error begins; empty without one
+		want    string // start of the error; empty for none
 		is      error
 	}{
 		{limiter, fine, nil, "", nil},
@@ -73,8 +73,8 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 	}
 }
 
-// TestByOfNothing: what no request could have, and what was left out, shows when
-// the middleware is built, and not as one count for everybody.
+// A By with invalid or missing arguments is found when the middleware is built. Otherwise
+// all requests would share one count.
 func TestByOfNothing(t *testing.T) {
 	t.Parallel()
 	limiter, ip := headgate.New(memory.New()), httplimit.ByIP()
@@ -109,8 +109,7 @@ func TestByOfNothing(t *testing.T) {
 	}
 }
 
-// TestNoHandler: a middleware without a handler panics when it is built, not at the
-// first request.
+// Middleware with a nil handler panics when it is built, not at the first request.
 func TestNoHandler(t *testing.T) {
 	defer func() {
 		if recover() == nil {
@@ -120,7 +119,7 @@ func TestNoHandler(t *testing.T) {
 	httplimit.New(headgate.New(memory.New()), headgate.PerHour(1))(nil)
 }
 
-// panicOf returns the text of the error that f panics with; empty if it does not.
+// panicOf returns the text of the error that f panics with, or "".
 func panicOf(f func()) (text string) {
 	defer func() {
 		if err, ok := recover().(error); ok {
@@ -138,14 +137,14 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-// TestLimitBy: each request has the limit of its user's plan, is told of it by
-// its name, and counts under it.
+// Each request has the limit of its user's plan, which is reported and counted under its
+// own name.
 func TestLimitBy(t *testing.T) {
 	t.Parallel()
 	limiter, _ := frozen()
 	plans := map[string]headgate.Limit{
 		"pro":     headgate.PerMinute(100).Named("pro"),
-		"five":    headgate.PerMinute(5), // the limit of those without a plan
+		"five":    headgate.PerMinute(5), // also the limit without a plan
 		"ten":     headgate.PerMinute(10),
 		"staff":   headgate.Unlimited(),
 		"none":    headgate.PerMinute(0),
@@ -205,8 +204,7 @@ func TestLimitBy(t *testing.T) {
 	}
 }
 
-// TestLimitByAllocatesNothing: a request with a limit of its own costs no more
-// memory than one without.
+// LimitBy does not allocate.
 func TestLimitByAllocatesNothing(t *testing.T) {
 	limiter, pro := headgate.New(memory.New()), headgate.PerSecond(headgate.MaxLimit).Burst(1)
 	allocs := func(options ...httplimit.Option) float64 {

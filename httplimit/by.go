@@ -90,7 +90,7 @@ func ByCookie(name string) By {
 	}
 	return func(r *http.Request) (string, bool) {
 		value, ok := firstCookie(r.Header, name)
-		return strings.ReplaceAll(spelling.InCookie.Read(value).Text, "+", " "), ok // gin reads a + so
+		return strings.ReplaceAll(spelling.InCookie.Read(value).Text, "+", " "), ok // gin decodes + as a space
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// userKey is where an application keeps whom it has verified.
+// userKey is the context key of the verified user.
 type userKey struct{}
 
-// said makes a request of a URL and header fields; user, if not nil, is what
-// the application has verified.
+// said returns a request with a URL and header fields. user, if not nil, is the verified
+// user.
 func said(url string, user any, header ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, url, nil)
 	for i := 0; i+1 < len(header); i += 2 {
@@ -28,8 +28,8 @@ func said(url string, user any, header ...string) *http.Request {
 	return r
 }
 
-// Each value has a count of its own; requests without one, and those with an
-// empty one, are counted together, and nobody goes uncounted.
+// Each value has a separate count. Requests without a value or with an empty one are
+// counted together, so no request is uncounted.
 func TestWhoRequestsAreCountedAs(t *testing.T) {
 	t.Parallel()
 	alice := netip.MustParseAddr("192.0.2.1") // a fmt.Stringer
@@ -95,7 +95,7 @@ func TestWhoRequestsAreCountedAs(t *testing.T) {
 	}
 }
 
-// TestSpellingsShareOneCount: what handlers read as one value is one.
+// Spellings that handlers read as the same value share one count.
 func TestSpellingsShareOneCount(t *testing.T) {
 	t.Parallel()
 	for name, spelled := range map[string][]string{
@@ -118,8 +118,7 @@ func TestSpellingsShareOneCount(t *testing.T) {
 	}
 }
 
-// TestFirstValueCounts: what is counted by is what the handler reads, whatever
-// else the client sends.
+// Limits count by the value that handlers read, whatever else the client sends.
 func TestFirstValueCounts(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat("U=1&u[]=2&u.=3&u%5b4]=4&u;=5&u[6]=6&u[7]=7&u[8]=8&u[9]=9&u[10]=10&", 120)

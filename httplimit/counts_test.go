@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// TestLimitsCountApart: different limits of one limiter never share a count.
+// Different limits of one limiter never share a count.
 func TestLimitsCountApart(t *testing.T) {
 	t.Parallel()
 	limiter, _ := frozen()
@@ -41,8 +41,8 @@ func TestLimitsCountApart(t *testing.T) {
 	}
 }
 
-// passes makes n requests of a key and a plan from an address, and counts those that
-// pass.
+// passes sends n requests with a key and a plan from an address, and returns how many
+// are allowed.
 func passes(h http.Handler, address, key, plan string, n int) (passed int) {
 	for range n {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -57,8 +57,8 @@ func passes(h http.Handler, address, key, plan string, n int) (passed int) {
 	return passed
 }
 
-// TestEachLimitOfARequestHasItsCount: two limits of one middleware never count
-// under the same, whatever limit LimitBy chooses and however they are written.
+// Two limits of one middleware never share a count, whatever LimitBy returns and however
+// they are written.
 func TestEachLimitOfARequestHasItsCount(t *testing.T) {
 	t.Parallel()
 	byKey, byPlan := httplimit.ByHeader("X-Api-Key"), httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
@@ -92,8 +92,8 @@ func TestEachLimitOfARequestHasItsCount(t *testing.T) {
 	}
 }
 
-// TestHangingUpIsNotRefunded: what a handler answers because its client has gone
-// gives nothing back, else to hang up would be cheaper than to stay.
+// A client that hangs up before the answer gets no refund. Otherwise hanging up would
+// cost less than waiting.
 func TestHangingUpIsNotRefunded(t *testing.T) {
 	t.Parallel()
 	for name, answers := range map[string]http.HandlerFunc{
@@ -132,7 +132,7 @@ func TestHangingUpIsNotRefunded(t *testing.T) {
 				t.Fatal("answered a client that hung up")
 			}
 			<-left
-			for range 2 { // one that stays gets it back
+			for range 2 { // a client that stays gets a refund
 				res, err := server.Client().Get(server.URL)
 				if err != nil {
 					t.Fatal(err)
@@ -146,7 +146,7 @@ func TestHangingUpIsNotRefunded(t *testing.T) {
 	}
 }
 
-// cut is a store that can be cut off.
+// cut is a store that can become unavailable.
 type cut struct {
 	headgate.Store
 	down bool
@@ -159,14 +159,14 @@ func (c *cut) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision
 	return c.Store.Do(ctx, ops, out, mode)
 }
 
-// TestRefundsGoWhereTheyCameFrom: what the fallback has taken during an outage is not
-// given back to the store that is there again, where another request has it.
+// A cost that the fallback store charged during an outage is not refunded to the store
+// after it, where it would give back the cost of another request.
 func TestRefundsGoWhereTheyCameFrom(t *testing.T) {
 	store, status := &cut{Store: memory.New()}, http.StatusUnauthorized
 	limiter := headgate.New(store, headgate.WithFallback(memory.New(), 1))
 	h := httplimit.New(limiter, headgate.PerDay(2).Using(headgate.FixedWindow), httplimit.RefundIf(http.StatusOK))(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			store.down = false // the outage ends while the request is under way
+			store.down = false // the outage ends during the request
 			w.WriteHeader(status)
 		}))
 	ask := func() int {

@@ -34,8 +34,8 @@ func Example() {
 	// 429 "per-key";q=2;w=60 left: 0
 }
 
-// A thousand a day and ten a second, for each API key or, without one, each
-// address. A request that one of them refuses does not use up the other.
+// A thousand requests a day and ten a second, for each API key or, without one, each
+// address. A request that one limit refuses is not charged to the other.
 func ExampleAlso() {
 	limiter := headgate.New(memory.New())
 	limit := httplimit.New(limiter, headgate.PerSecond(10), httplimit.Name("second"),
@@ -49,13 +49,13 @@ func ExampleAlso() {
 	// "second";r=9;t=1, "day";r=999;t=87
 }
 
-// Each user has the limit of a plan, and those without one that of New.
+// Each user has the limit of a plan; without a plan, the limit of New applies.
 func ExampleLimitBy() {
 	plans := map[string]headgate.Limit{ // made once
 		"pro":   headgate.PerMinute(600),
 		"staff": headgate.Unlimited(),
 	}
-	users := map[string]string{"alice": "pro", "bob": "free"} // of a database
+	users := map[string]string{"alice": "pro", "bob": "free"} // such as from a database
 
 	limiter := headgate.New(memory.New())
 	limit := httplimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-User"), httplimit.Name("requests"),
@@ -76,7 +76,7 @@ func ExampleLimitBy() {
 	// bob "requests";q=60;w=60
 }
 
-// Five wrong passwords a minute: requests that log in do not count.
+// Five wrong passwords a minute: successful logins do not count.
 func ExampleRefundIf() {
 	limiter := headgate.New(memory.New())
 	limit := httplimit.New(limiter, headgate.PerMinute(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
@@ -103,7 +103,7 @@ func ExampleRefundIf() {
 
 func ExampleTransport() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("RateLimit", `"hourly";r=0;t=3600`) // this was the last one
+		w.Header().Set("RateLimit", `"hourly";r=0;t=3600`) // that was the last allowed request
 	}))
 	defer server.Close()
 

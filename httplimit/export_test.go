@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Hosts returns for how many hosts t remembers when to ask again.
+// Hosts returns how many hosts t remembers as exhausted.
 func (t *Transport) Hosts() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.until)
 }
 
-// Hint is hint, for the fuzz test.
+// Hint exports hint for the fuzz test.
 func Hint(res *http.Response, at time.Time) (time.Duration, bool) { return hint(res, at) }

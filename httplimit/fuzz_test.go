@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// FuzzHint reads whatever a server may send: it never fails, and never makes
-// the client wait for a negative time or one past the longest period.
+// FuzzHint reads any header fields. The wait is never negative or longer than the
+// longest period.
 func FuzzHint(f *testing.F) {
 	f.Add("12", `"a";r=0;t=12`, "0", "12", "")
 	f.Add("Sat, 01 Jan 2000 00:00:09 GMT", `"a\";r=0;t=12`, " 0 ", "99999999999999999999", "Fri, 31 Dec 1999 00:00:00 GMT")

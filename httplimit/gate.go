@@ -24,7 +24,7 @@ type Gate struct {
 func NewGate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) *Gate {
 	g, err := build(limiter, limit, options)
 	if err != nil {
-		panic(err) //nolint:forbidigo // like http.ServeMux.Handle: a program that is wrong as written; see Validate
+		panic(err) //nolint:forbidigo // like http.ServeMux.Handle: a bug in the program; see Validate
 	}
 	return g
 }

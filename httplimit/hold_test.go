@@ -14,13 +14,13 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// onRealTime returns a Limiter in a bubble of synctest.
+// onRealTime returns a Limiter that uses time.Now, for synctest bubbles.
 func onRealTime() *headgate.Limiter {
 	return headgate.New(memory.New(memory.WithClock(time.Now)), headgate.WithClock(time.Now))
 }
 
-// TestPlacesAreHeldUntilTheHandlerIsDone: whatever ends a request frees its
-// place at once, and nothing does so before, however short the lease.
+// A request holds its slot until it ends, however short the lease, and frees it at once,
+// however it ends.
 func TestPlacesAreHeldUntilTheHandlerIsDone(t *testing.T) {
 	t.Parallel()
 	for name, handle := range map[string]http.HandlerFunc{
@@ -51,7 +51,7 @@ func TestPlacesAreHeldUntilTheHandlerIsDone(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					defer func() { _ = recover() }() // net/http does so
+					defer func() { _ = recover() }() // as net/http does
 					ask(h, func(r *http.Request) { *r = *r.WithContext(ctx) })
 				}()
 				for range 59 {
@@ -72,8 +72,8 @@ func TestPlacesAreHeldUntilTheHandlerIsDone(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsHoldsNoPlace: a place is for who is under way. Who waits for a turn has
-// none, and whose turn comes when there is none is refused and has taken nothing.
+// A request that waits for its turn holds no slot. If no slot is free at its turn, it is
+// refused and charged nothing.
 func TestWhoWaitsHoldsNoPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestWhoWaitsHoldsNoPlace(t *testing.T) {
 		}
 		want(later(from("192.0.2.1")), "200 at 0s")
 		waits := later(from("192.0.2.1"))
-		want(later(from("192.0.2.2")), "200 at 0s") // the place is free
+		want(later(from("192.0.2.2")), "200 at 0s") // the slot is free
 		want(waits, "200 at 1s")
 		waits = later(from("192.0.2.1"))
 		slow := later(from("192.0.2.3"), to("/slow"))
@@ -122,8 +122,7 @@ func TestWhoWaitsHoldsNoPlace(t *testing.T) {
 	})
 }
 
-// TestWhoGivesUpWaitingHoldsNoPlace: a place and a queue are taken together, and who
-// goes away while it waits leaves nothing behind.
+// A client that leaves while its request waits in the queue holds no slot.
 func TestWhoGivesUpWaitingHoldsNoPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,8 +154,7 @@ func TestWhoGivesUpWaitingHoldsNoPlace(t *testing.T) {
 	})
 }
 
-// TestPlacesOverARealConnection: a client that breaks off in the middle of a
-// stream frees its place, on a real server.
+// On a real server, a client that disconnects during a stream frees its slot.
 func TestPlacesOverARealConnection(t *testing.T) {
 	t.Parallel()
 	limiter := headgate.New(memory.New())

@@ -20,12 +20,12 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// clock is a clock that stands until it is moved.
+// clock is a manual clock.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
-// frozen returns a Limiter on a store of its own, and its clock.
+// frozen returns a Limiter with a new store, and its clock.
 func frozen(options ...headgate.Option) (*headgate.Limiter, *clock) {
 	c := &clock{time.Unix(1_700_000_000, 0)}
 	return headgate.New(memory.New(), append(options, headgate.WithClock(c.now))...), c
@@ -33,7 +33,7 @@ func frozen(options ...headgate.Option) (*headgate.Limiter, *clock) {
 
 func ok(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }
 
-// ask sends a request to h. Each edit changes it before.
+// ask sends a request to h, after the edits.
 func ask(h http.Handler, edits ...func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "198.51.100.7:1234"
@@ -187,7 +187,7 @@ func TestSeveralLimitsAllOrNothing(t *testing.T) {
 	if want := `"second";r=0;t=1, "hour";r=2;t=1200, "second-3";r=99;t=864`; rec.Header().Get("RateLimit") != want {
 		t.Errorf("RateLimit: %s, want %s", rec.Header().Get("RateLimit"), want)
 	}
-	// Refused by the first limit ten times, the others are not charged.
+	// The first limit refuses ten requests; the others are not charged.
 	for range 10 {
 		if rec = ask(h, key); rec.Code != 429 || rec.Header().Get("Retry-After") != "1" {
 			t.Fatalf("%d, Retry-After %q", rec.Code, rec.Header().Get("Retry-After"))
@@ -214,7 +214,7 @@ func TestSeveralLimitsAllOrNothing(t *testing.T) {
 	if problem.Status != 429 || !strings.HasSuffix(problem.Type, "#quota-exceeded") || len(problem.Violated) != 1 || problem.Violated[0] != "hour" {
 		t.Errorf("problem %+v", problem)
 	}
-	// The daily limit is by address, so that of another key's requests too.
+	// The daily limit counts by address, so it includes requests with another key.
 	if got := ask(h, with("X-Api-Key", "other")).Header().Get("RateLimit"); !strings.Contains(got, `"second-3";r=96`) {
 		t.Errorf("RateLimit: %s, want 96 of the day left", got)
 	}
@@ -337,7 +337,7 @@ func TestStoreFailure(t *testing.T) {
 		if rec.Code != want || rec.Header().Get("X-RateLimit-Remaining") != "" {
 			t.Errorf("policy %d: %d %v, want %d", policy, rec.Code, rec.Header(), want)
 		}
-		// One error only: what was not taken is not given back.
+		// One error only: nothing was taken, so there is no refund to fail.
 		if len(errs) != 1 || !errors.Is(errs[0], headgate.ErrUnavailable) {
 			t.Errorf("policy %d: OnError got %v", policy, errs)
 		}
@@ -365,8 +365,8 @@ func TestLeakyBucketQueues(t *testing.T) {
 		h := httplimit.New(limiter, limit)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, time.Since(start))
 		}))
-		// The second of three in the queue goes away, and its place is free
-		// for another.
+		// The second of three in the queue leaves, which frees its place for
+		// another.
 		answers := make([]*httptest.ResponseRecorder, 3)
 		gone, leave := context.WithCancel(t.Context())
 		for i := range answers {
@@ -400,8 +400,8 @@ func TestLeakyBucketQueues(t *testing.T) {
 	})
 }
 
-// TestWriterKeepsAbilities runs on a real server, whose writer can flush, be
-// taken over and read from files.
+// The writer of a real server can flush, hijack and read from files, and still can
+// behind the middleware.
 func TestWriterKeepsAbilities(t *testing.T) {
 	t.Parallel()
 	limiter, _ := frozen()
@@ -464,8 +464,7 @@ func TestWriterKeepsAbilities(t *testing.T) {
 	}
 }
 
-// TestTurnGoesByTheClock: a request waits for its turn by the clock of its limiter,
-// however little real time that takes.
+// Waiting for a turn uses the limiter's clock, not real time.
 func TestTurnGoesByTheClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

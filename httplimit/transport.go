@@ -18,7 +18,7 @@ const (
 	// DefaultMaxRetries is the default of Transport.MaxRetries.
 	DefaultMaxRetries = 3
 
-	// longestHold is how long a host counts as exhausted at most.
+	// longestHold limits how long a host counts as exhausted.
 	longestHold  = time.Hour
 	firstBackoff = time.Second
 	maxHosts     = 4096
@@ -59,7 +59,7 @@ type Transport struct {
 	// negative never.
 	MaxRetries int
 
-	clock headgate.Limiter // without a store: only for the real clock
+	clock headgate.Limiter // without a store, for its real clock only
 	mu    sync.Mutex
 	until map[string]time.Time // by scheme and host: exhausted before then
 }
@@ -242,7 +242,7 @@ func closeBody(r *http.Request) {
 // jittered returns wait and up to a tenth more, but not more than most.
 func jittered(wait, most time.Duration) time.Duration {
 	if tenth := wait / 10; tenth > 0 {
-		wait += rand.N(tenth) //nolint:gosec // no secret: it keeps clients apart
+		wait += rand.N(tenth) //nolint:gosec // not a secret: it spreads clients out
 	}
 	return min(wait, most)
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// script is a server that gives one answer after the other, the last for ever.
+// script is a server that gives its answers in order and then repeats the last.
 type script struct {
 	start   time.Time
 	answers []reply
-	asked   []time.Duration // when each request came
+	asked   []time.Duration // when each request arrived
 	bodies  []string
 	open    int // response bodies not closed
 }
@@ -55,7 +55,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.status, Header: h, Request: r, Body: &closing{strings.NewReader("body"), s}}, nil
 }
 
-// closing is a body that knows whether it was closed.
+// closing is a body that records whether it was closed.
 type closing struct {
 	io.Reader
 	s *script
@@ -69,7 +69,7 @@ func (c *closing) Close() error {
 	return nil
 }
 
-// bubble runs f in a synctest bubble with a Transport before a script.
+// bubble runs f in a synctest bubble, with a Transport that sends to a script.
 func bubble(t *testing.T, answers []reply, f func(*testing.T, *script, *httplimit.Transport)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestTransportHints(t *testing.T) {
 
 func TestTransportRetries(t *testing.T) {
 	t.Parallel()
-	// The bubble's time begins at 2000-01-01 00:00:00 UTC.
+	// A bubble starts at 2000-01-01 00:00:00 UTC.
 	tests := []struct {
 		name    string
 		answers []reply
@@ -190,7 +190,7 @@ func TestTransportRetries(t *testing.T) {
 
 func TestTransportUnixReset(t *testing.T) {
 	t.Parallel()
-	// The bubble begins in 2000, where a Unix time still looks like a delta.
+	// A bubble starts in 2000, when Unix times still look like seconds from now.
 	const in2001 = 1_000_000_000 - 946_684_800
 	for name, reset := range map[string]string{
 		"seconds": "1000000035", "milliseconds": "1000000034500", "nanoseconds": "1000000034000000000",
@@ -211,15 +211,14 @@ func TestTransportUnixReset(t *testing.T) {
 	}
 }
 
-// TestTransportAsksAgain: what a host says is believed for an hour, or for as long
-// as the caller would wait anyway; then it is asked again.
+// A host counts as exhausted for at most an hour, or for MaxWait if that is longer.
 func TestTransportAsksAgain(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		first   reply
 		maxWait time.Duration
-		after   time.Duration // when it is asked again
+		after   time.Duration // when the next request is sent
 	}{
 		{"Retry-After beyond all", reply{429, "Retry-After: 999999999999"}, 0, time.Hour},
 		{"a date far away", reply{429, "Retry-After: Sat, 01 Jan 2033 00:00:09 GMT"}, 0, time.Hour},
@@ -233,7 +232,7 @@ func TestTransportAsksAgain(t *testing.T) {
 			if status, err := get(t.Context(), t, rt, "http://a/"); status != tt.first.status || err != nil {
 				t.Fatal(tt.name, status, err)
 			}
-			rt.MaxWait = -1 // from now on nobody waits
+			rt.MaxWait = -1 // no request waits any more
 			time.Sleep(tt.after - time.Second)
 			var limited *headgate.LimitedError
 			if _, err := get(t.Context(), t, rt, "http://a/"); !errors.As(err, &limited) || limited.Decision.RetryAfter != time.Second {
@@ -254,7 +253,7 @@ func TestTransportBodies(t *testing.T) {
 		method string
 		edit   func(*http.Request)
 		status int // of the first answer
-		bodies int // how often the body was sent
+		bodies int // how often the body is sent
 	}{
 		{"a POST refused by a limit", "POST", nil, 429, 2},
 		{"a PUT", "PUT", nil, 503, 2},
@@ -309,13 +308,13 @@ func TestTransportPacesHosts(t *testing.T) {
 	})
 }
 
-// tripper is a function as an http.RoundTripper.
+// tripper makes a function an http.RoundTripper.
 type tripper func(*http.Request) (*http.Response, error)
 
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Of two requests under way, the one that hears of the shorter wait comes back
-// last. The longer one still counts.
+// Of two concurrent requests, the one answered last reports the shorter wait. The longer
+// wait still counts.
 func TestTransportKeepsTheLongerWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -435,7 +434,7 @@ func TestTransportForgetsHosts(t *testing.T) {
 	})
 }
 
-// TestTransportMeetsMiddleware has both ends keep to a limit, over a socket.
+// Transport and middleware keep to a limit over a real connection.
 func TestTransportMeetsMiddleware(t *testing.T) {
 	t.Parallel()
 	limiter := headgate.New(memory.New())

@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// statusWriter remembers the status of an answer. It keeps the features of the writer
-// below: through Unwrap for an http.ResponseController, and as an http.Flusher,
+// statusWriter records the status of an answer. It keeps the features of the wrapped
+// writer: through Unwrap for an http.ResponseController, and as an http.Flusher,
 // http.Hijacker and io.ReaderFrom.
 type statusWriter struct {
 	http.ResponseWriter
@@ -28,7 +28,7 @@ func (w *statusWriter) final() int {
 }
 
 func (w *statusWriter) note(status int) {
-	// 1xx come before the answer, except 101, which is one.
+	// 1xx answers come before the final one, except 101.
 	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		w.status = status
 	}
@@ -71,5 +71,5 @@ func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// Unwrap returns the writer below, for http.ResponseController.
+// Unwrap returns the wrapped writer, for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

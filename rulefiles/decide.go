@@ -89,7 +89,7 @@ func (r *Rules) decide(ctx context.Context, request rules.Request, cost int64) (
 // it, such as http.StripPrefix. It panics if next is nil.
 func (r *Rules) Middleware(next http.Handler) http.Handler {
 	if next == nil {
-		panic("rulefiles: the handler is nil") //nolint:forbidigo // as httplimit does: a program that is wrong as written
+		panic("rulefiles: the handler is nil") //nolint:forbidigo // like httplimit: a bug in the program
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if client.TooManyFields(request.Header) {
@@ -100,7 +100,7 @@ func (r *Rules) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-// serve decides about a request, and has it answered by next or by its limits.
+// serve decides about a request and passes it to next or refuses it.
 func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Handler) {
 	var q httprequest.Request
 	q.Of(request, r.clients, client.Identity{})

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// A service that keeps to the rules of a file, which it follows while it runs.
+// A service with the rules of a file, which it follows while it runs.
 func Example() {
 	folder, err := os.MkdirTemp("", "rules")
 	if err != nil {
@@ -38,7 +38,7 @@ limits:
 
 	rules, err := rulefiles.Open(memory.New(), []string{file})
 	if err != nil {
-		panic(err) // every mistake, with its place
+		panic(err) // every mistake, with file:line:column
 	}
 	defer func() { _ = rules.Close() }()
 
@@ -53,7 +53,7 @@ limits:
 		fmt.Printf("%s, retry after %q\n", answer.Status, answer.Header.Get("Retry-After"))
 	}
 
-	// What is no request is decided by its attributes.
+	// Anything that is not an HTTP request is described by attributes.
 	verdict, err := rules.DecideAttributes(context.Background(), map[string]string{"action": "mail", "customer": "c-42"}, 1)
 	fmt.Println(verdict.Decision.Allowed, verdict.Rule, verdict.Decision.Remaining, err)
 

@@ -104,7 +104,7 @@ func (r *Rules) changed() {
 	defer r.reading.Unlock()
 	if now := r.files.Fingerprint(); now != r.seen {
 		r.seen = now
-		_ = r.reload() // which has logged it
+		_ = r.reload() // it logs the error
 	}
 }
 

@@ -30,7 +30,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// lines is a logger's output, line by line.
+// lines receives a logger's output, line by line.
 type lines chan string
 
 func (l lines) Write(b []byte) (int, error) {
@@ -38,7 +38,7 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// await returns the first line with some words in it.
+// await returns the first line that contains the words.
 func (l lines) await(t *testing.T, words string) string {
 	t.Helper()
 	late := time.After(30 * time.Second)
@@ -54,7 +54,7 @@ func (l lines) await(t *testing.T, words string) string {
 	}
 }
 
-// clock is moved by hand.
+// clock is a manual clock.
 type clock struct{ passed atomic.Int64 }
 
 func (c *clock) now() time.Time {
@@ -70,7 +70,7 @@ func write(t *testing.T, text string) (file string) {
 	return file
 }
 
-// replace puts a file in place whole.
+// replace writes a file atomically.
 func replace(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
@@ -81,7 +81,7 @@ func replace(t *testing.T, file, text string) {
 	}
 }
 
-// open opens the rules of a text, by a clock, with a log that has room.
+// open opens rules from text, with a manual clock and a buffered log.
 func open(t *testing.T, store headgate.Store, text string, options ...rulefiles.Option) (r *rulefiles.Rules, c *clock, log lines, file string) {
 	t.Helper()
 	c, log, file = new(clock), make(lines, 100), write(t, text)
@@ -103,8 +103,7 @@ func serve(t *testing.T, h http.Handler) (address string) {
 	return s.URL
 }
 
-// get returns the status, what of the header is not about the connection, and the
-// body.
+// get returns the status, the header without fields about the connection, and the body.
 func get(t *testing.T, address string, header ...string) (status int, fields http.Header, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
@@ -140,8 +139,7 @@ limits:
   - {name: jobs, match: {path: /jobs}, rate: 1/minute, on_limit: queue}
 `
 
-// TestAnswersAsTheServer: the same requests get the same answers as through the
-// server's proxy: status, header fields and body.
+// Requests get the same status, header fields and body as from the server's proxy.
 func TestAnswersAsTheServer(t *testing.T) {
 	r, c, log, file := open(t, memory.New(), shop)
 	ours := serve(t, r.Middleware(http.HandlerFunc(handler)))
@@ -181,8 +179,8 @@ func TestAnswersAsTheServer(t *testing.T) {
 	}
 }
 
-// TestRefusal: 429 with Retry-After, and allowed again when that is over. What the
-// server would queue is refused.
+// A refusal is a 429 with Retry-After, after which requests are allowed again. Requests
+// that the server would queue are refused.
 func TestRefusal(t *testing.T) {
 	r, c, _, _ := open(t, memory.New(), shop)
 	address := serve(t, r.Middleware(http.HandlerFunc(handler)))
@@ -206,8 +204,8 @@ func limited(n int) string {
 	return fmt.Sprintf("domain: d\nlimits:\n  - {name: a, rate: %d/hour}\n", n)
 }
 
-// TestReload: a changed file comes into force, with the counts that there were; a
-// broken one, and one that has gone, leave the rules as they are and tell the logger.
+// A changed file becomes active and keeps the counts. If a file is broken or missing,
+// the old rules stay active and the error is logged.
 func TestReload(t *testing.T) {
 	r, _, log, file := open(t, memory.New(), limited(2))
 	remaining := func() int64 {
@@ -283,7 +281,7 @@ func TestOpenFails(t *testing.T) {
 	_ = r.Close()
 }
 
-// TestDecide: about a request, and about attributes, on one count.
+// Decide and DecideAttributes share counts.
 func TestDecide(t *testing.T) {
 	store := memory.New()
 	r, _, _, file := open(t, store, shop, rulefiles.WithTrustedProxies(netip.MustParsePrefix("192.0.2.0/24")))
@@ -300,7 +298,7 @@ func TestDecide(t *testing.T) {
 		t.Errorf("the second: %+v, %v", v, err)
 	}
 
-	// A server with the same rules and store counts with them.
+	// A server with the same rules and store shares them too.
 	set, err := rulefile.Load(file)
 	if err != nil {
 		t.Fatal(err)
@@ -331,7 +329,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// broken is a store that never answers.
+// broken is a store that cannot answer.
 type broken struct{ headgate.Store }
 
 func (broken) Take(context.Context, headgate.Op) (headgate.Decision, error) {
@@ -342,8 +340,8 @@ func (broken) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.M
 	return headgate.ErrUnavailable
 }
 
-// TestStoreFails: the rules say what holds, the caller gets the error, and the
-// middleware tells the logger, once a minute.
+// If the store fails, on_store_error decides, the caller gets the error, and the
+// middleware logs it once a minute.
 func TestStoreFails(t *testing.T) {
 	const text = `
 domain: d
@@ -375,8 +373,7 @@ limits:
 	}
 }
 
-// TestConcurrency: a place is held until the handler returns, and by the middleware
-// alone.
+// A slot is held until the handler returns. Only Middleware applies concurrency.
 func TestConcurrency(t *testing.T) {
 	r, _, _, _ := open(t, memory.New(), "domain: d\nlimits:\n  - {name: one, concurrency: 1}\n")
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -406,8 +403,8 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// TestTurns: a request waits for its turn by the clock, and one that is given up
-// gives its place back.
+// Waiting for a turn uses the clock. A request that is canceled frees its place in the
+// queue.
 func TestTurns(t *testing.T) {
 	r, c, _, _ := open(t, memory.New(), "domain: d\nlimits:\n  - {name: turns, rate: 1/hour, algorithm: leaky_bucket, burst: 2}\n")
 	h := r.Middleware(http.HandlerFunc(handler))
@@ -421,7 +418,7 @@ func TestTurns(t *testing.T) {
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	for range 3 { // each has the place of the one before
+	for range 3 { // each gets the place that the one before freed
 		if code := ask(gone); code != http.StatusServiceUnavailable {
 			t.Errorf("who has gone: %d", code)
 		}
@@ -441,7 +438,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// login returns a request to /login, as a door of the server has it.
+// login returns a request to /login, as a door of the server describes it.
 func login(t *testing.T, from string) *described.Request {
 	t.Helper()
 	clients, err := client.New(client.Config{})

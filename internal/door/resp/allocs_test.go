@@ -39,7 +39,7 @@ func TestAllocations(t *testing.T) {
 		"*5\r\n$11\r\nCL.THROTTLE\r\n$1\r\nk\r\n$7\r\n1000000\r\n$1\r\n1\r\n$2\r\n60\r\n": 0,
 		"CL.THROTTLE k 0 1 60\r\n": 0,
 		"PING\r\n":                 0,
-		"*4\r\n$8\r\nHG.CHECK\r\n$3\r\napi\r\n$4\r\nuser\r\n$3\r\nann\r\n": 1, // the copy of its text
+		"*4\r\n$8\r\nHG.CHECK\r\n$3\r\napi\r\n$4\r\nuser\r\n$3\r\nann\r\n": 1, // the copy of its arguments
 	} {
 		c := newConn(s, sink{}, 1)
 		input := strings.Repeat(request, 16)

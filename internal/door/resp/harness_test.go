@@ -110,7 +110,6 @@ func (d *door) dial(t testing.TB) *wire {
 	return &wire{c, t, bufio.NewReader(c)}
 }
 
-// send writes text.
 func (w *wire) send(text string) {
 	w.t.Helper()
 	if _, err := io.WriteString(w, text); err != nil {

@@ -89,7 +89,7 @@ func (c *conn) login(user, password []byte) bool {
 		return true
 	}
 	if c.server.options.Password == "" {
-		return false // without a password, nobody is guessing one
+		return false // no password is set, so this is no guess
 	}
 	c.server.options.Failures.Note(c.net.RemoteAddr().String())
 	if c.wrong++; c.wrong >= maxWrong {
