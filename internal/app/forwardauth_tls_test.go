@@ -107,7 +107,7 @@ func certificates(t *testing.T, a *certtest.Authority, folder string) {
 }
 
 // A proxy that has a certificate and the token may call. One that does not lets no
-// request pass, and neither clients nor the backend see the token.
+// request pass. The backend never sees the token.
 func TestForwardAuthFromAnotherMachine(t *testing.T) {
 	for _, s := range securedProxies() {
 		t.Run(s.name, func(t *testing.T) {
