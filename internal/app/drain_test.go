@@ -146,8 +146,8 @@ func TestStopAnswersBusyCallers(t *testing.T) {
 	}
 }
 
-// A connection that is idle when the process stops is answered once more, and asked to
-// close. New connections are refused.
+// A connection that is idle when the process stops gets one more answer, which asks to
+// close it. New connections are refused.
 func TestStopAnswersIdleConnections(t *testing.T) {
 	const question = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	f := run(t, loginRules, hello, func(c *config.Config) { c.ShutdownTimeout, c.ShutdownIdle = time.Minute, 20*time.Second })

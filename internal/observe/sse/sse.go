@@ -1,5 +1,5 @@
 // Package sse sends server-sent events to any number of readers without waiting for
-// them. A slow reader loses events and is notified how many.
+// them. A slow reader loses events and receives their number.
 //
 // The format is that of the HTML standard, section "Server-sent events".
 package sse
