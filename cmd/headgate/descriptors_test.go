@@ -50,9 +50,9 @@ func mob(t *testing.T, address, text string, connections int) {
 	})
 }
 
-// Every door for data is flooded, by more connections than there are file
-// descriptors; health, metrics and reload still answer, and the soft limit has
-// been raised to the hard one.
+// All doors for requests are flooded with more connections than there are file
+// descriptors. Health, metrics and reload still answer, and the soft limit has been
+// raised to the hard one.
 func TestFloodedBeyondTheDescriptors(t *testing.T) {
 	block := make(chan struct{})
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-block }))

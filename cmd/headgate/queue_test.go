@@ -300,8 +300,8 @@ func (b *tenants) check(t *testing.T, known map[string]bool, refused map[string]
 			continue
 		}
 		first[body] = true
-		// One that nobody was told of may have been passed straight on, and be
-		// at the backend's end of a connection whose other end was killed.
+		// A request without an answer may have been forwarded directly, and still be on
+		// its way to the backend on a connection whose other end was killed.
 		if !known[body] {
 			continue
 		}
@@ -313,9 +313,8 @@ func (b *tenants) check(t *testing.T, known map[string]bool, refused map[string]
 	if again := len(b.all) - len(b.seen); again > 2*killTenants {
 		t.Errorf("%d requests arrived again, more than were in flight", again)
 	}
-	// One request of a tenant is sent at a time, so that all but the first of any
-	// window were taken from the limit within it; and each start begins with a
-	// full bucket, of one.
+	// Each tenant's requests are sent one at a time, so all but the first in any window
+	// took from the limit within it. Each start begins with a full bucket of one.
 	for tenant, at := range times {
 		slices.SortFunc(at, time.Time.Compare)
 		for i, j := 0, 0; j < len(at); j++ {

@@ -2,6 +2,6 @@
 
 package main
 
-// killEach is how many requests each tenant sends: fewer, since the process that
-// is killed has the race detector too, and is ten times as slow.
+// killEach is how many requests each tenant sends: fewer, since the killed process is
+// ten times slower with the race detector too.
 const killEach = 40

@@ -114,7 +114,7 @@ func newTutorial(t *testing.T, ports []string, servers map[string][]string) *tut
 		t.Fatal(err)
 	}
 	r.environment = append(os.Environ(), "no_proxy=*", "NO_PROXY=*", "GOWORK=off", "GOFLAGS=-mod=mod", "GOSUMDB=off", "SOURCE_OF_HEADGATE="+root)
-	if out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output(); err == nil { // what this module needs is there
+	if out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output(); err == nil { // modules that this one needs are there
 		r.environment = append(r.environment, "GOPROXY=file://"+strings.TrimSpace(string(out))+"/cache/download")
 	}
 	for door, page := range map[string]string{"API": "8080", "GRPC": "", "RESP": "", "ADMIN": "6070"} {
@@ -159,7 +159,7 @@ func (r *tutorial) save(name, text string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		r.t.Fatal(err)
 	}
-	if name == "nginx.conf" && os.Geteuid() != 0 { // whose folders are root's
+	if name == "nginx.conf" && os.Geteuid() != 0 { // whose folders belong to root
 		home := "http {\n"
 		for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 			home += kind + "_temp_path " + r.folder + "/" + kind + ";\n"

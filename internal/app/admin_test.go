@@ -55,7 +55,7 @@ func TestAdminDoor(t *testing.T) {
 	}
 }
 
-// Operators have rules explained also where the API does not do it.
+// Operators can explain rules even if the API does not allow it.
 func TestAdminDoorExplains(t *testing.T) {
 	f := run(t, loginRules, hello, func(c *config.Config) {
 		c.Door("admin").Address, apiOf(c).Explain = "127.0.0.1:0", api.ExplainOff

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// Whatever a rule counts by, and at whichever door: requests that do not say it
-// share one count, however else they differ. None goes uncounted.
+// Whatever a rule counts by, and at every door, requests without that value share one
+// count, however else they differ. None goes uncounted.
 func TestNobodyEscapesByBeingUnknown(t *testing.T) {
 	sources := map[string]string{
 		"header": "header:X-Api-Key", "cookie": "cookie:session", "query": "query:user", "jwt": "jwt:sub", "client": "client_ip",
@@ -33,15 +33,15 @@ func TestNobodyEscapesByBeingUnknown(t *testing.T) {
 		c.JWT = config.JWT{SecretFile: secret, Header: config.DefaultTokenHeader, Refresh: config.DefaultKeyRefresh}
 	})
 	mesh := envoy.NewRateLimitServiceClient(dialGRPC(t, f.Addr(app.DoorGRPC)))
-	// What request i has beside what it is counted by, in HTTP: other names, a
-	// token that is no good, an address that is none.
+	// The parts of request i in HTTP that are not counted: other names, an invalid
+	// token, an invalid address.
 	noise := func(i int) []string {
 		return []string{
 			"X-Other", fmt.Sprint(i), "Cookie", fmt.Sprintf("other=%d", i), "Authorization", fmt.Sprintf("Bearer guess-%d", i),
 			"X-Forwarded-For", []string{"unknown", "_hidden", "198.51.100.7, nobody"}[i],
 		}
 	}
-	// Each asks for request i of three, and reports whether it passes.
+	// Each sends request i of three, and reports whether it is allowed.
 	doors := map[string]func(t *testing.T, path string, i int) bool{
 		"proxy": func(t *testing.T, path string, i int) bool {
 			res, _ := f.get(t, f.proxyURL(fmt.Sprintf("%s?other=%d", path, i)), noise(i)...)

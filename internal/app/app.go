@@ -42,9 +42,9 @@ type Options struct {
 	Version  string            // version of the binary, to be shown
 	Logger   *slog.Logger      // receives all log lines. Required.
 	LogLevel *slog.LevelVar    // the Logger's level, if it may be changed while the App runs
-	// Clock is read once per request. Nil is one that follows the machine's clocks and never goes back.
+	// Clock is read once per request. Nil means the clock of package steady.
 	Clock func() time.Time
-	// System has the clocks to follow if Clock is nil, for tests that set the wall clock; zero is the machine's.
+	// System has the clocks to follow if Clock is nil; zero is the machine's.
 	System       steady.System
 	PollInterval time.Duration       // how often rule files are checked without a report of a change; 0 is 30 s
 	Settle       time.Duration       // how long rule files must be unchanged before they are read; 0 is 2 s

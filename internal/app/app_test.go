@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock is a clock that stands still unless told otherwise.
+// clock is a clock that only moves when told to.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -89,7 +89,7 @@ type tee struct {
 }
 
 func (t tee) Handle(ctx context.Context, r slog.Record) error {
-	err := t.Handler.Handle(ctx, r) // the text first: whoever waits may read it
+	err := t.Handler.Handle(ctx, r) // first, so that a waiting test can read the text
 	select {
 	case t.messages <- r.Message:
 	default:
@@ -113,7 +113,7 @@ func (j *journal) await(t *testing.T, message string) {
 	}
 }
 
-// await waits until something is true.
+// await waits until a condition holds.
 func (f *fixture) await(t *testing.T, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -140,10 +140,10 @@ type fixture struct {
 // set changes the configuration of a fixture before it starts.
 type set func(*config.Config)
 
-// addresses are where doors listen, by their names.
+// addresses are the addresses that doors listen on, by name.
 type addresses map[string]string
 
-// listenAt closes all doors but the proxy, and opens those.
+// listenAt opens these doors and the proxy, and closes all others.
 func listenAt(c *config.Config, open addresses) {
 	for _, section := range app.Sections() {
 		if section.Name != app.DoorProxy {
@@ -157,7 +157,7 @@ func respOf(c *config.Config) *resp.Settings   { return config.Own[resp.Settings
 func adminOf(c *config.Config) *admin.Settings { return config.Own[admin.Settings](c) }
 func proxyOf(c *config.Config) *proxy.Settings { return config.Own[proxy.Settings](c) }
 
-// newFixture returns an App that has not been started.
+// newFixture returns an App that is not started.
 func newFixture(t *testing.T, rulesText string, upstream http.Handler, change ...set) *fixture {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.yaml")
@@ -180,7 +180,7 @@ func newFixture(t *testing.T, rulesText string, upstream http.Handler, change ..
 	return f
 }
 
-// renew makes a new App of the same configuration, as a restart would.
+// renew makes a new App with the same configuration, like a restart.
 func (f *fixture) renew(t *testing.T) {
 	t.Helper()
 	var err error
@@ -198,7 +198,7 @@ func (f *fixture) start(t *testing.T) {
 	t.Cleanup(func() { _ = f.Stop(context.Background()) })
 }
 
-// run returns an App that has been started.
+// run returns a started App.
 func run(t *testing.T, rulesText string, upstream http.Handler, change ...set) *fixture {
 	t.Helper()
 	f := newFixture(t, rulesText, upstream, change...)
@@ -209,13 +209,13 @@ func run(t *testing.T, rulesText string, upstream http.Handler, change ...set) *
 func (f *fixture) proxyURL(path string) string { return "http://" + f.Addr(app.DoorProxy) + path }
 func (f *fixture) apiURL(path string) string   { return "http://" + f.Addr(app.DoorAPI) + path }
 
-// reply is an answer whose body has been read.
+// reply is an answer with its body already read.
 type reply struct {
 	StatusCode int
 	Header     http.Header
 }
 
-// get asks, and returns the answer and its body.
+// get sends a GET request and returns the answer and its body.
 func (f *fixture) get(t *testing.T, url string, header ...string) (reply, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -278,12 +278,12 @@ limits:
 `
 
 var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("X-Ratelimit-Limit", "999") // an upstream with limits of its own
+	w.Header().Set("X-Ratelimit-Limit", "999") // an upstream with its own limits
 	_, _ = io.WriteString(w, "hello\n")
 })
 
-// The trace that the project is accepted by: five answers of the backend and
-// then a 429 with exact headers. It is 12 s into the window of a minute.
+// The acceptance trace of the project: five answers of the backend, then a 429 with
+// exact headers. It starts 12 s into a one-minute window.
 func TestAcceptanceTrace(t *testing.T) {
 	f := run(t, loginRules, hello)
 	for _, remaining := range []string{"4", "3", "2", "1", "0"} {
@@ -301,7 +301,7 @@ func TestAcceptanceTrace(t *testing.T) {
 	}
 	want := map[string]string{
 		"Content-Type":            "application/problem+json",
-		"Retry-After":             "49", // 48 s to the next window, and one tick: 5 × less than 1 is 4
+		"Retry-After":             "49", // 48 s to the next window, plus one tick: 5 × less than 1 is 4
 		"X-Ratelimit-Retry-After": "49",
 		"X-Ratelimit-Limit":       "5",
 		"X-Ratelimit-Remaining":   "0",
@@ -321,7 +321,7 @@ func TestAcceptanceTrace(t *testing.T) {
 	if problem["type"] != "https://iana.org/assignments/http-problem-types#quota-exceeded" || problem["status"] != 429.0 {
 		t.Errorf("problem %v", problem)
 	}
-	f.clock.advance(48*time.Second + 12*time.Second) // past a fifth of the next window: 5 × 0.8 = 4
+	f.clock.advance(48*time.Second + 12*time.Second) // more than a fifth into the next window: 5 × 0.8 = 4
 	if res, _ := f.get(t, f.proxyURL("/login")); res.StatusCode != http.StatusOK {
 		t.Errorf("after Retry-After: %d", res.StatusCode)
 	}
@@ -340,7 +340,7 @@ func TestOtherPathsAreNotLimited(t *testing.T) {
 	}
 }
 
-// All doors share the counts.
+// All doors use the same counts.
 func TestAPIAndProxyShareTheStore(t *testing.T) {
 	f := run(t, loginRules, hello)
 	for range 3 {
@@ -370,8 +370,8 @@ limits:
 	}
 }
 
-// Counted at the backend: many clients and keys at once, and exactly what the
-// limits say passes.
+// With many concurrent clients and keys, exactly as many requests as the limits allow
+// reach the backend.
 func TestConcurrentRequestsPassExactlyToTheLimits(t *testing.T) {
 	var mu sync.Mutex
 	passed := map[string]int{}
@@ -397,8 +397,8 @@ limits:
 		})
 	}
 	wg.Wait()
-	// Of five keys with 20 each, 100 pass; the 110 of all are not used up,
-	// since what per-key refuses is not charged to all.
+	// Five keys with 20 each make 100. The 110 of all are not used up, since requests
+	// refused by per-key are not charged to it.
 	for _, key := range []string{"a", "b", "c", "d", "e"} {
 		if got := passed["/v1/x"+key]; got != 20 {
 			t.Errorf("key %s: %d passed, want 20", key, got)

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// A batch asks a Redis that is far away about all of its checks at once, keeps
-// their order, and charges all or nothing for each.
+// With a distant Redis, a batch sends all of its checks at once. It keeps their order,
+// and charges each entirely or not at all.
 func TestBatchAsksOnce(t *testing.T) {
 	server := redistest.Standalone(t)
 	wire := redistest.NewProxy(t, server.Addr)
@@ -34,7 +34,7 @@ limits:
 	wire.Delay(away)
 	began := time.Now()
 	status, out := f.ask(t, "/v1/check", `{"checks":[`+body.String()+`]}`)
-	// Two round trips. One after the other they wait for 400, 40 s.
+	// Two round trips. One after the other, 400 would take 40 s.
 	if took := time.Since(began); took > 15*away {
 		t.Errorf("the batch took %s", took)
 	}
@@ -56,10 +56,10 @@ limits:
 	}
 }
 
-// away is how long Redis is away from here, one way.
+// away is the one-way delay to Redis.
 const away = 50 * time.Millisecond
 
-// So do commands of the Redis protocol that arrive together, and HG.MCHECK.
+// The same for pipelined commands of the Redis protocol, and for HG.MCHECK.
 func TestCommandsAskOnce(t *testing.T) {
 	server := redistest.Standalone(t)
 	wire := redistest.NewProxy(t, server.Addr)
@@ -109,8 +109,8 @@ limits:
 	}
 }
 
-// A batch waits no longer than one question may, and what Redis did not answer
-// in time is answered by the rule's policy.
+// A batch waits no longer than a single request may. The rule's policy decides what
+// Redis did not answer in time.
 func TestBatchHasOneDeadline(t *testing.T) {
 	server := redistest.Standalone(t)
 	wire := redistest.NewProxy(t, server.Addr)
@@ -125,7 +125,7 @@ limits:
 	status, out := f.ask(t, "/v1/check", `{"checks":[`+
 		strings.Repeat(`{"domain":"api","attributes":{"path":"/shut","client_ip":"192.0.2.1"}},`, 4)+
 		`{"domain":"api","attributes":{"path":"/open","client_ip":"192.0.2.1"}}]}`)
-	if took := time.Since(began); took > 3*time.Second { // of which the deadline is 2
+	if took := time.Since(began); took > 3*time.Second { // the deadline is 2 s of that
 		t.Errorf("it took %s", took)
 	}
 	results, _ := out["results"].([]any)

@@ -18,14 +18,14 @@ import (
 	"github.com/headgate/headgate/internal/replay/simulate"
 )
 
-// A bomb is unpacked to bombSize; whatever is done with it may take bombMemory at
-// a time. The same holds of larger ones: nothing in between depends on the size.
+// A bomb unpacks to bombSize, and processing it may take up to bombMemory at a time.
+// That also covers larger ones: no step depends on the size.
 const (
 	bombSize   = 256 << 20
 	bombMemory = 64 << 20
 )
 
-// bomb returns a gzip file of text again and again.
+// bomb returns a gzip file that repeats text.
 func bomb(t *testing.T, text string) []byte {
 	t.Helper()
 	const member = 16 << 20
@@ -43,8 +43,8 @@ func bomb(t *testing.T, text string) []byte {
 	return bytes.Repeat(b.Bytes(), bombSize/member)
 }
 
-// allocated returns how many bytes f takes at a time at most: what it allocates in
-// all, or by how much the largest size that the heap ever had has grown.
+// allocated returns an upper limit for the memory that f uses at a time, in bytes: its
+// total allocations, or the growth of the maximum heap size.
 func allocated(f func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -53,8 +53,8 @@ func allocated(f func()) int64 {
 	return min(int64(after.TotalAlloc-before.TotalAlloc), max(int64(after.HeapSys)-int64(before.HeapSys), 0))
 }
 
-// A log that is small on disk and huge when it is unpacked, in one line or in
-// millions, takes simulate no more memory than a small one.
+// A log that is small on disk and huge when unpacked, in one line or in millions, takes
+// simulate no more memory than a small one.
 func TestSimulateABomb(t *testing.T) {
 	folder := t.TempDir()
 	rules := filepath.Join(folder, "rules.yaml")
@@ -95,8 +95,8 @@ func TestSimulateABomb(t *testing.T) {
 	}
 }
 
-// A request that is small on the wire and huge when it is unpacked is refused by
-// every door that unpacks, and not unpacked by the others.
+// A request that is small on the wire and huge when unpacked is refused by every door
+// that unpacks; the others do not unpack it.
 func TestDoorsAreSentABomb(t *testing.T) {
 	f := run(t, loginRules, http.NotFoundHandler(), func(c *config.Config) { c.Door("grpc").Address = "127.0.0.1:0" })
 	packed := bomb(t, strings.Repeat("\x00", 1<<20))
@@ -109,7 +109,7 @@ func TestDoorsAreSentABomb(t *testing.T) {
 	for _, row := range []struct {
 		name, url, kind string
 		body            []byte
-		// want is the status over gRPC, or over HTTP.
+		// want is the status over gRPC or HTTP.
 		want string
 	}{
 		{"Envoy", "http://" + f.Addr(app.DoorGRPC) + "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", "application/grpc", message, "8 12"},

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// machine is one whose clocks a test moves.
+// machine is a machine whose clocks the test moves.
 type machine struct {
 	mu                        sync.Mutex
 	monotonic, offset, asleep int64
@@ -37,7 +37,7 @@ func (m *machine) system() steady.System {
 	}
 }
 
-// move lets time pass, and sets the wall clock besides.
+// move lets time pass, and also sets the wall clock.
 func (m *machine) move(passes, set time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,8 +70,8 @@ func (f *fixture) allowed(t *testing.T, key string) bool {
 
 const clockRules = "domain: d\nlimits: [{name: ten, key: [k], rate: 10/second, burst: 10}]\n"
 
-// TestWallClockIsSet: 25 callers a second under 10 a second. What is done to the
-// wall clock at the end of the third second changes nothing.
+// TestWallClockIsSet: 25 requests a second with a limit of 10. Changes to the wall
+// clock at the end of the third second have no effect.
 func TestWallClockIsSet(t *testing.T) {
 	for _, set := range []time.Duration{0, -5 * time.Second, -time.Hour, 59 * time.Minute, 10 * 365 * 24 * time.Hour, -400 * 24 * time.Hour} {
 		t.Run(set.String(), func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestWallClockIsSet(t *testing.T) {
 					m.move(0, set)
 				}
 			}
-			// The first second has the burst; a token of which the time runs 1%
-			// slower may come one caller later.
+			// The first second has the burst. If time runs 1% slower, a token may come
+			// one request later.
 			for i, n := range perSecond[1:] {
 				if n < 9 || n > 11 {
 					t.Errorf("second %d: %d", i+2, n)
@@ -110,9 +110,9 @@ func TestWallClockIsSet(t *testing.T) {
 	}
 }
 
-// TestTenYearsAhead: keys that are exhausted while the wall clock is ten years
-// ahead are free when they would have been, also after a restart with the
-// snapshot of that time.
+// TestTenYearsAhead: keys exhausted while the wall clock is ten years ahead are free
+// again at the same time as otherwise, also after a restart with the snapshot of that
+// time.
 func TestTenYearsAhead(t *testing.T) {
 	const decade = 10 * 365 * 24 * time.Hour
 	m := newMachine()
@@ -141,8 +141,8 @@ func TestTenYearsAhead(t *testing.T) {
 	}
 }
 
-// TestTokensGoByTheWallClock: a token that was written after the wall clock was
-// set back by an hour is good, one that has ended by it is not.
+// TestTokensGoByTheWallClock: after the wall clock is set back by an hour, a token
+// issued then is valid, and one that has expired by it is not.
 func TestTokensGoByTheWallClock(t *testing.T) {
 	m := newMachine()
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -167,7 +167,7 @@ func TestTokensGoByTheWallClock(t *testing.T) {
 	}
 }
 
-// TestClockIsTold: the log and the metrics say when the wall clock is set.
+// TestClockIsTold: the log and the metrics show that the wall clock was set.
 func TestClockIsTold(t *testing.T) {
 	m := newMachine()
 	f := newFixture(t, clockRules, nil, func(c *config.Config) { c.Door("admin").Address = "127.0.0.1:0" })

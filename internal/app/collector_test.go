@@ -33,13 +33,13 @@ type receiver struct {
 
 	mu      sync.Mutex
 	spans   []*spanpb.Span
-	metrics *metricspb.ExportMetricsServiceRequest // the last
-	raw     bytes.Buffer                           // all that came
+	metrics *metricspb.ExportMetricsServiceRequest // the last message
+	raw     bytes.Buffer                           // everything received
 	header  http.Header
-	stuck   chan struct{} // if not nil, nothing is answered until it is closed
+	stuck   chan struct{} // if not nil, answers wait until it is closed
 }
 
-// metricsReceiver is that part of it: both have a method Export.
+// metricsReceiver is the part for metrics, separate since both have a method Export.
 type metricsReceiver struct {
 	metricspb.UnimplementedMetricsServiceServer
 
@@ -66,7 +66,7 @@ func (r metricsReceiver) Export(ctx context.Context, q *metricspb.ExportMetricsS
 	return &metricspb.ExportMetricsServiceResponse{}, nil
 }
 
-// note keeps a message as it came.
+// note records a message as received.
 func (r *receiver) note(ctx context.Context, m proto.Message) {
 	if r.stuck != nil {
 		select {
@@ -121,7 +121,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// listen serves at an address by a protocol.
+// listen serves a protocol at an address.
 func (r *receiver) listen(t *testing.T, p config.OTLPProtocol, address string) *url.URL {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
@@ -144,7 +144,7 @@ func (r *receiver) listen(t *testing.T, p config.OTLPProtocol, address string) *
 	return parseURL(t, "http://"+l.Addr().String())
 }
 
-// of returns the spans of a trace that have arrived.
+// of returns the received spans of a trace.
 func (r *receiver) of(trace string) (found []*spanpb.Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +156,7 @@ func (r *receiver) of(trace string) (found []*spanpb.Span) {
 	return found
 }
 
-// awaitSpans waits for so many spans of a trace.
+// awaitSpans waits for a number of spans of a trace.
 func (f *fixture) awaitSpans(t *testing.T, r *receiver, trace string, n int) []*spanpb.Span {
 	t.Helper()
 	f.await(t, func() bool { return len(r.of(trace)) >= n })
@@ -176,7 +176,7 @@ func named(t *testing.T, spans []*spanpb.Span, name string) *spanpb.Span {
 	return spans[i]
 }
 
-// attributes are those of a span, as text.
+// attributes returns the attributes of a span, as text.
 func attributes(list []*commonpb.KeyValue) map[string]string {
 	all := map[string]string{}
 	for _, kv := range list {
@@ -200,7 +200,7 @@ func hasAttributes(t *testing.T, s *spanpb.Span, want ...string) {
 	}
 }
 
-// sending has an App send to a collector.
+// sending makes an App export to a collector.
 func sending(endpoint *url.URL, p config.OTLPProtocol, change ...func(*config.OTLP)) set {
 	return func(c *config.Config) {
 		o := &c.Telemetry.OTLP
@@ -217,7 +217,7 @@ func everyTrace(o *config.OTLP) { o.Sample = 1 }
 
 func onlyMetrics(o *config.OTLP) { o.NoTraces = true }
 
-// lines tells metrics as /metrics does: one line a value.
+// lines formats metrics like /metrics: one line per value.
 func (r *receiver) lines() (lines []string, resource map[string]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -262,7 +262,7 @@ func histogram(line func(string, []*commonpb.KeyValue, float64, ...string), name
 	line(name+"_bucket", p.GetAttributes(), float64(p.GetCount()), `le="+Inf"`)
 }
 
-// ours returns the lines of /metrics that are about decisions.
+// ours returns the lines of /metrics about decisions.
 func ours(lines []string) (kept []string) {
 	for _, l := range lines {
 		for _, name := range []string{"headgate_decisions_total", "headgate_requests_total", "headgate_near_limit_total", "headgate_decision_duration_seconds", "headgate_memory_keys", "headgate_rules"} {

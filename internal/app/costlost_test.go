@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// A slow request that turns out to have cost nothing gives its estimate back to the
-// Redis that has counted it, but not to one that has lost its data since: there it
-// would come off what others have taken.
+// A slow request that turns out to cost nothing refunds its estimate to the Redis that
+// counted it, but not if Redis has lost its data since: the refund would reduce what
+// others have taken.
 func TestCostsOfARedisThatLostItsData(t *testing.T) {
 	const text = `
 domain: api
@@ -38,7 +38,7 @@ limits:
 					w.Header().Set("X-Cost", "0")
 				}
 			}), onRedis(server.Addr), func(c *config.Config) {
-				c.Store.Redis.Timeout = 20 * time.Second // a question without an answer settles nothing
+				c.Store.Redis.Timeout = 20 * time.Second // no refund without an answer
 			})
 			f.start(t)
 			get := func(path, key string) int {
@@ -62,7 +62,7 @@ limits:
 				done := make(chan int)
 				go func() { done <- get("/slow", key) }()
 				<-entered
-				// Its record is written beside it, and not waited for.
+				// Its record is written in parallel; nothing waits for it.
 				record, name := regexp.MustCompile(`\S*`+key+`}:taken\S*`), ""
 				f.await(t, func() bool {
 					name = record.FindString(server.Do("KEYS", "*"))
@@ -82,7 +82,7 @@ limits:
 				if status := <-done; status != http.StatusOK {
 					t.Errorf("%s: %d", key, status)
 				}
-				// The settlement asks about the record.
+				// The refund looks up the record.
 				f.await(t, func() bool { return strings.Contains(server.Do("SLOWLOG", "GET", "-1"), name) })
 				want := http.StatusOK
 				if lost {

@@ -18,7 +18,7 @@ var (
 	typeLine   = regexp.MustCompile(`(?m)^# TYPE (\S+)`)
 )
 
-// scraped returns the names of all metrics that a process has.
+// scraped returns the names of all metrics of a process.
 func scraped(t *testing.T, f *fixture) map[string]bool {
 	t.Helper()
 	f.login(t, "198.51.100.7")
@@ -30,7 +30,7 @@ func scraped(t *testing.T, f *fixture) map[string]bool {
 	return names
 }
 
-// The alerts and the dashboard of deploy/ ask only for metrics that there are.
+// The alerts and the dashboard of deploy/ only use metrics that exist.
 func TestDeployNamesRealMetrics(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: login, key: [client_ip], rate: 1/minute, on_limit: {action: queue}}\n"
 	admin := func(c *config.Config) { c.Door("admin").Address, c.Door("resp").Address = "127.0.0.1:0", "127.0.0.1:0" }
@@ -68,8 +68,8 @@ func TestDeployNamesRealMetrics(t *testing.T) {
 	}
 }
 
-// TestAlerts runs the tests of the alerts with Prometheus' own tool, from PATH
-// or as scripts/ensure-promtool.sh has fetched it.
+// TestAlerts runs the tests of the alerts with Prometheus' own tool, from PATH or as
+// installed by scripts/ensure-promtool.sh.
 func TestAlerts(t *testing.T) {
 	tool, err := exec.LookPath("promtool")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/replay/offline"
 )
 
-// TestDiagnosesTellNoSecret: the line of a mistake is shown, unless something in it
-// may be secret.
+// TestDiagnosesTellNoSecret: errors show the line they are about, unless it may contain
+// a secret.
 func TestDiagnosesTellNoSecret(t *testing.T) {
 	for text, shown := range map[string]bool{
 		"listne: {api: off}":                                      true,
@@ -54,7 +54,7 @@ func TestDiagnosesTellNoSecret(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "headgate.yaml")
 		writeFile(t, file, text+"\n")
 		c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: func(string) (string, bool) { return "", false }})
-		if err == nil { // it is found when the store is opened
+		if err == nil { // only found when the store is opened
 			err = startAlone(t, c)
 		}
 		if err == nil {
@@ -69,7 +69,7 @@ func TestDiagnosesTellNoSecret(t *testing.T) {
 	}
 }
 
-// startAlone returns the error of an App that has but an API.
+// startAlone returns the error of starting an App that only has the API.
 func startAlone(t *testing.T, c *config.Config) error {
 	t.Helper()
 	listenAt(c, addresses{"api": "127.0.0.1:0"})

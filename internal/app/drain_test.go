@@ -21,15 +21,15 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// asker asks one thing after the other, on a connection that it keeps as long as
-// it is let, until it cannot connect.
+// asker sends one request after another until it cannot connect. It keeps its
+// connection as long as the server lets it.
 type asker struct {
 	address, question string
-	keep              bool         // connections, for as long as it is let
-	answered, lost    atomic.Int64 // sent and not answered
+	keep              bool         // reuse connections while the server allows it
+	answered, lost    atomic.Int64 // lost requests were sent and not answered
 }
 
-// run asks until the door is closed.
+// run sends requests until the door is closed.
 func (c *asker) run() {
 	for {
 		nc, err := net.Dial("tcp", c.address)
@@ -41,7 +41,7 @@ func (c *asker) run() {
 	}
 }
 
-// use asks on nc until it ends.
+// use sends requests on nc until it ends.
 func (c *asker) use(nc net.Conn) {
 	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
 	from := bufio.NewReader(nc)
@@ -82,8 +82,8 @@ func (c *asker) reads(from *bufio.Reader) (closes bool, err error) {
 	return res.Close, err
 }
 
-// busy starts many callers of a door, waits until all are in full swing, stops the
-// process and returns what became of their requests.
+// busy starts many clients of a door, waits until all are sending, stops the process
+// and returns how many of their requests were answered and lost.
 func (f *fixture) busy(t *testing.T, door, question string, keep bool) (answered, lost int64) {
 	t.Helper()
 	all := make([]*asker, 24)
@@ -106,9 +106,8 @@ func (f *fixture) busy(t *testing.T, door, question string, keep bool) (answered
 	return answered, lost
 }
 
-// A process that stops answers every request that it was sent: those on
-// connections that are kept, while their clients are asked to close them, and
-// those on connections that were made before the door closed.
+// A stopping process answers every request it was sent: on kept connections, whose
+// clients are asked to close them, and on connections made before the door closed.
 func TestStopAnswersBusyCallers(t *testing.T) {
 	const (
 		stops  = 4
@@ -130,7 +129,7 @@ func TestStopAnswersBusyCallers(t *testing.T) {
 			}
 			for range stops {
 				f := newFixture(t, "domain: api\nlimits: []\n", hello, func(c *config.Config) {
-					// Far longer than busy callers wait, however busy the machine.
+					// Much longer than busy clients wait, even on a slow machine.
 					c.Door("resp").Address, c.ShutdownTimeout, c.ShutdownIdle = "127.0.0.1:0", time.Minute, 10*time.Second
 					if row.door == app.DoorShared {
 						listenAt(c, addresses{"shared": "127.0.0.1:0", "admin": "127.0.0.1:0"})
@@ -147,8 +146,8 @@ func TestStopAnswersBusyCallers(t *testing.T) {
 	}
 }
 
-// A connection that is idle when the process stops is answered once more, and
-// asked to close; no others are accepted meanwhile.
+// A connection that is idle when the process stops gets one more answer, which asks to
+// close it. New connections are refused.
 func TestStopAnswersIdleConnections(t *testing.T) {
 	const question = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	f := run(t, loginRules, hello, func(c *config.Config) { c.ShutdownTimeout, c.ShutdownIdle = time.Minute, 20*time.Second })
@@ -175,7 +174,7 @@ func TestStopAnswersIdleConnections(t *testing.T) {
 	for i, c := range conns {
 		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 		from := bufio.NewReader(c)
-		for closes := false; !closes; { // another door may not have got so far
+		for closes := false; !closes; { // this door may not be draining yet
 			_, _ = io.WriteString(c, question)
 			res, err := http.ReadResponse(from, nil)
 			if err != nil {
@@ -192,8 +191,8 @@ func TestStopAnswersIdleConnections(t *testing.T) {
 	}
 }
 
-// A process that stops waits no longer than it must for connections on which
-// nothing more comes, and cuts short what takes too long.
+// A stopping process waits no longer than necessary for idle connections, and cuts off
+// requests that take too long.
 func TestStopWaitsForIdleConnections(t *testing.T) {
 	const question = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	f := run(t, loginRules, nil, func(c *config.Config) { c.ShutdownIdle = 200 * time.Millisecond })
@@ -210,8 +209,8 @@ func TestStopWaitsForIdleConnections(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 clients are told to open no more streams, and none that they have
-// opened is lost.
+// HTTP/2 clients are told to open no more streams, and no stream that they have opened
+// is lost.
 func TestStopAnswersBusyCallersOverHTTP2(t *testing.T) {
 	f := newFixture(t, "domain: api\nlimits: []\n", hello, func(c *config.Config) {
 		c.ShutdownTimeout, c.ShutdownIdle = time.Minute, 10*time.Second
@@ -228,7 +227,7 @@ func TestStopAnswersBusyCallersOverHTTP2(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for {
-				// Not repeated by the client unless it knows that it was not served.
+				// The client only repeats it if it knows that it was not served.
 				res, err := client.Post(f.proxyURL("/"), "text/plain", strings.NewReader("x"))
 				if err != nil {
 					if !errors.Is(err, syscall.ECONNREFUSED) {

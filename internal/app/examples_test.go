@@ -16,16 +16,16 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// example is a folder of examples/ that runs: its configuration, the backend of
-// the examples, and the blocks of its README.
+// example is a running example from examples/: its configuration, the backend of the
+// examples, and the code blocks of its README.
 type example struct {
 	*fixture
 	shell, backend string
 	blocks         []string
 }
 
-// runExample runs an example as its README says, on other ports and on a clock
-// that stands still.
+// runExample runs an example as its README says, on other ports and with a clock that
+// the test moves.
 func runExample(t *testing.T, name, backend string) *example {
 	t.Helper()
 	program(t, "curl")
@@ -74,12 +74,11 @@ func startBackend(t *testing.T, file string) (address string) {
 	return strings.TrimPrefix(strings.TrimSpace(line), "listening on http://")
 }
 
-// endOfOutput divides what the commands of a block print.
+// endOfOutput separates the output of the commands of a block.
 const endOfOutput = "=== the end of a command ==="
 
-// play runs the commands of blocks in one shell and compares what they print. An
-// ellipsis stands for any text; of an answer with its header not every line
-// has to be shown.
+// play runs the commands of blocks in one shell and compares their output. An ellipsis
+// stands for any text, and the header of an answer may have more lines than shown.
 func (e *example) play(t *testing.T, blocks ...string) {
 	t.Helper()
 	var script strings.Builder
@@ -107,7 +106,7 @@ func (e *example) play(t *testing.T, blocks ...string) {
 	}
 }
 
-// shows reports whether got is what a page says, or has its lines in their order.
+// shows reports whether got is what a page shows, or contains its lines in order.
 func shows(want, got string, mayHaveMore bool) bool {
 	between, parts := "\n", []string{}
 	if mayHaveMore {
@@ -120,7 +119,7 @@ func shows(want, got string, mayHaveMore bool) bool {
 	return regexp.MustCompile(`^(?:` + strings.Join(parts, between) + `)$`).MatchString(got)
 }
 
-// TestExamples: what the READMEs of examples show is what one sees.
+// TestExamples: the examples produce the output that their READMEs show.
 func TestExamples(t *testing.T) {
 	backend := filepath.Join(t.TempDir(), "backend")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", backend, examples+"backend").CombinedOutput(); err != nil {
@@ -137,7 +136,7 @@ func TestExamples(t *testing.T) {
 				e.play(t, e.blocks...)
 				return
 			}
-			// The queue sends when time goes on: what the last block shows.
+			// The queue only sends when the clock moves, as the last block shows.
 			last := len(e.blocks) - 1
 			e.play(t, e.blocks[:last]...)
 			e.await(t, func() bool {
@@ -150,7 +149,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestShownTextIsCompared: the comparison of the examples can fail.
+// TestShownTextIsCompared: comparing the output of examples can fail.
 func TestShownTextIsCompared(t *testing.T) {
 	answer := "HTTP/1.1 200 OK\r\nA: 1\r\nB: 2\r\n\r\nbody\r\n\n"
 	for _, row := range []struct {

@@ -23,7 +23,7 @@ const (
 	DoorShared = "shared"
 )
 
-// Timeouts are those of the doors.
+// Timeouts are the timeouts of the doors.
 type Timeouts = door.Timeouts
 
 // AwaitStop is awaitStop.
@@ -31,10 +31,10 @@ func AwaitStop(stopped <-chan error, signals <-chan os.Signal) error {
 	return awaitStop(stopped, signals)
 }
 
-// SaveCounts saves as the ticker does.
+// SaveCounts saves the counts, like the ticker.
 func (a *App) SaveCounts() error { return a.store.Save() }
 
-// AdminRoutes are the patterns of the admin door.
+// AdminRoutes returns the patterns of the admin door.
 func (a *App) AdminRoutes() ([]string, error) {
 	p := a.process()
 	p.Config, p.Room = a.options.Config, func() *membound.Bound { return nil }
@@ -43,31 +43,30 @@ func (a *App) AdminRoutes() ([]string, error) {
 	return slices.Sorted(maps.Keys(routes)), err
 }
 
-// CountLoopback takes this machine for a client like others. It is to be called
-// before Start.
+// CountLoopback treats this machine as a client like others. Call it before Start.
 func (a *App) CountLoopback() { a.doors.Local = func(netip.Addr) bool { return false } }
 
-// Engine returns what decides.
+// Engine returns the engine.
 func (a *App) Engine() *engine.Engine { return a.engine }
 
-// HoldReloading keeps reloads waiting until the result is called.
+// HoldReloading delays reloads until release is called.
 func (a *App) HoldReloading() (release func()) {
 	a.reloading.Lock()
 	return a.reloading.Unlock
 }
 
-// Reloads says how often rules were read and how that went.
+// Reloads counts how often rules were read, by result.
 type Reloads struct {
-	// Succeeded counts rules that were put in force, the first included;
-	// Failed those that were not, because something was wrong with them.
+	// Succeeded counts rules that became active, including the first ones, and Failed
+	// those that did not because of an error.
 	Succeeded, Failed uint64
-	// LastSuccess and LastFailure say when; zero if never.
+	// LastSuccess and LastFailure are the last times; zero if never.
 	LastSuccess, LastFailure time.Time
-	// LastError is what was wrong the last time, nil if that went well.
+	// LastError is the last error, or nil if the last reload succeeded.
 	LastError error
 }
 
-// Reloads returns how reloading has gone so far.
+// Reloads returns the results of reloading so far.
 func (a *App) Reloads() Reloads {
 	s := a.state.Load()
 	return Reloads{

@@ -23,9 +23,9 @@ func (login) Attribute(a rules.Attribute) (string, bool) {
 
 func (login) ClientIP() netip.Addr { return netip.MustParseAddr("198.51.100.7") }
 
-// The login rule that people meet first lets five a minute pass, in any minute:
-// also across the edge of one, where counters that know only whole minutes
-// admitted six in two seconds.
+// The login rule that readers see first allows five requests in any minute, also across
+// the boundary between two clock minutes, where counters of whole minutes allowed six
+// in two seconds.
 func TestFirstExampleKeepsItsWord(t *testing.T) {
 	readme := readFile(t, "../../README.md")
 	_, readme, _ = strings.Cut(readme, "```yaml\n")

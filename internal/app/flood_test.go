@@ -23,7 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/testkit/certtest"
 )
 
-// What hostile callers say, and no more.
+// What hostile clients send.
 const (
 	halfLine    = "GET /heal"
 	halfHeader  = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A"
@@ -35,7 +35,7 @@ const (
 	halfHello   = "\x16\x03\x01\x02\x00\x01\x00\x01"
 )
 
-// room is how many connections a door has room for in these tests.
+// room is the number of connections that a door accepts in these tests.
 const room = 12
 
 func bounded(t config.TLS) set {
@@ -46,14 +46,14 @@ func bounded(t config.TLS) set {
 	}
 }
 
-// mob opens connections to a door, and knows how many of them the door keeps.
+// mob opens connections to a door, and counts those that stay open.
 type mob struct {
 	t       *testing.T
 	address string
 	open    atomic.Int64
 }
 
-// join opens one more, says something and waits for the end of it.
+// join opens a connection, sends text and waits for its end.
 func (m *mob) join(text string) {
 	m.t.Helper()
 	nc, err := net.Dial("tcp", m.address)
@@ -69,8 +69,7 @@ func (m *mob) join(text string) {
 	}()
 }
 
-// honest asks something on a connection of its own. The error is about not
-// being served.
+// honest sends a request on a new connection. It returns an error if it is not served.
 func honest(door, address string, client *tls.Config) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -115,9 +114,8 @@ func honest(door, address string, client *tls.Config) error {
 	return nil
 }
 
-// Connections that say nothing, stop in the middle of a word, or come in
-// floods keep nobody out of any door, and no door keeps more of them than it
-// has room for.
+// Connections that send nothing, stop in the middle of a request, or arrive in floods
+// keep no client out of any door. No door keeps more of them than its limit.
 func TestFloods(t *testing.T) {
 	http1 := []string{"", halfLine, halfHeader}
 	short := append([]string{halfBody}, http1...)
@@ -126,7 +124,7 @@ func TestFloods(t *testing.T) {
 	rows := []struct {
 		door string
 		say  []string
-		asks []string // as which doors honest callers come
+		asks []string // doors that honest clients use
 	}{
 		{app.DoorAPI, short, []string{app.DoorAPI}},
 		{app.DoorAdmin, short, []string{app.DoorAdmin}},
@@ -175,7 +173,7 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// A body that comes drop by drop at all places of a door keeps nobody out.
+// Slow bodies on all connections of a door keep no client out.
 func TestSlowBodiesInAllPlaces(t *testing.T) {
 	f := run(t, loginRules, nil, bounded(config.TLS{}))
 	var drips []net.Conn

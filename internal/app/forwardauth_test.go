@@ -25,19 +25,19 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// examples is the folder with what people copy.
+// examples is the folder with configurations for users to copy.
 const examples = "../../examples/"
 
-// forwardProxy is a real proxy before a backend, which asks a real Headgate.
+// forwardProxy is a real proxy in front of a backend that calls a real Headgate.
 type forwardProxy struct {
 	*fixture
 	address string
-	passed  atomic.Int64 // requests that the backend has seen
-	told    string       // prefix of the fields that tell of the limits if a request passes
+	passed  atomic.Int64 // requests that reached the backend
+	told    string       // prefix of the fields that show the limits of allowed requests
 }
 
-// toldBackend is the prefix of fields by which the backend says what it was
-// told, for a proxy that tells nobody else.
+// toldBackend is the prefix of the fields in which the backend repeats what it
+// received, for proxies that do not pass it on to clients.
 const toldBackend = "Backend-Told-"
 
 // runForwardAuth runs Headgate with the rules of an example, and a backend.
@@ -84,9 +84,8 @@ func program(t *testing.T, name string) string {
 	return ""
 }
 
-// startProxy starts a program with the example's configuration, in which the
-// addresses are those of this test. Everything it writes is in a folder of the
-// test.
+// startProxy starts a program with the example's configuration, with the addresses of
+// this test. It writes all its files to a folder of the test.
 func (p *forwardProxy) startProxy(t *testing.T, backend *httptest.Server, example, file string, edit func(text, folder string) string, path string, args ...string) {
 	t.Helper()
 	p.address = redistest.FreeAddress(t)
@@ -132,7 +131,7 @@ func (p *forwardProxy) startProxy(t *testing.T, backend *httptest.Server, exampl
 	})
 }
 
-// clientAt returns a client at an address of its own.
+// clientAt returns a client with a separate address.
 func clientAt(t *testing.T, address string) *http.Client {
 	t.Helper()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
@@ -160,17 +159,18 @@ func (p *forwardProxy) ask(t *testing.T, c *http.Client, method, uri, body strin
 	return reply{res.StatusCode, res.Header}, text
 }
 
-// limits sends what every proxy has to treat alike.
+// limits sends requests that all proxies must treat alike.
 func (p *forwardProxy) limits(t *testing.T) {
 	t.Helper()
 	ann, ben := clientAt(t, "127.0.0.2"), clientAt(t, "127.0.0.3")
 	for i := range 5 {
-		// Whatever a client says about himself, he is who he is.
+		// Headers that a client forges do not change its identity.
 		forged := "10.0.0." + strconv.Itoa(i)
 		res, body := p.ask(t, ann, "POST", "/login?a=1&i="+strconv.Itoa(i), "name=ann",
 			"X-Forwarded-For: "+forged, "Forwarded: for="+forged, "X-Real-Ip: "+forged, "X-Forwarded-Uri: /free", "X-Forwarded-Method: GET",
 			"X-RateLimit-Remaining: 999", "RateLimit: forged",
-			// As a page of another origin does, which is between it and the backend.
+			// As sent by a page of another origin, which concerns only the page and the
+			// backend.
 			"Origin: http://other.example", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors")
 		if res.StatusCode != http.StatusOK || !strings.HasPrefix(body, "POST /login?a=1&i=") {
 			t.Fatalf("login %d: %v %v", i, res.StatusCode, body)
@@ -228,7 +228,7 @@ func told(t *testing.T, res reply, want map[string]string) {
 	}
 }
 
-// nginxHome keeps all that nginx writes in the folder.
+// nginxHome makes nginx write all its files to the folder.
 func nginxHome(text, folder string) string {
 	home := "http {\n    access_log off;\n"
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
@@ -249,7 +249,8 @@ func TestForwardAuthOfNginx(t *testing.T) {
 	p.limits(t)
 }
 
-// What nginx itself forbids is no 429, and an outage of Headgate no free pass.
+// A request that nginx itself forbids does not get a 429, and during an outage of
+// Headgate none is allowed.
 func TestForwardAuthOfNginxKeepsItsOwnStatuses(t *testing.T) {
 	p, backend := runForwardAuth(t, "nginx-forward-auth")
 	p.startNginx(t, backend, func(text, folder string) string {
@@ -266,8 +267,8 @@ func TestForwardAuthOfNginxKeepsItsOwnStatuses(t *testing.T) {
 	}
 }
 
-// With the lines of the page nginx lets requests pass while Headgate is down, and
-// refuses again when it is back.
+// With the lines of the page, nginx allows requests while Headgate is down, and refuses
+// them again when it is back.
 func TestNginxFailsOpenIfTold(t *testing.T) {
 	_, after, _ := strings.Cut(readFile(t, "../../docs/forward-auth.md"), "### When Headgate is down")
 	after, _, _ = strings.Cut(after, "\n### ")
@@ -302,13 +303,13 @@ func TestNginxFailsOpenIfTold(t *testing.T) {
 	p.renew(t)
 	p.start(t)
 	for range 5 {
-		status(http.StatusOK, "below the limit again") // nothing was kept
+		status(http.StatusOK, "below the limit again") // no state was kept
 	}
 	status(http.StatusTooManyRequests, "over the limit again")
 }
 
-// A shadow ban behind nginx, with the lines of the page: its client sees what
-// others see, and the backend nothing.
+// A shadow ban behind nginx, with the lines of the page: the client sees the same as
+// others, and the backend gets nothing.
 func TestForwardAuthOfNginxWithShadowBans(t *testing.T) {
 	page := readFile(t, "../../docs/forward-auth.md")
 	_, after, _ := strings.Cut(page, "### Shadow bans")
@@ -346,8 +347,8 @@ func TestForwardAuthOfNginxWithShadowBans(t *testing.T) {
 	}
 }
 
-// The status that the rule wants is one line away, as the page says; without
-// it, it is a 429.
+// One line, shown on the page, passes on the status of the rule. Without it the status
+// is 429.
 func TestForwardAuthOfNginxWithOtherStatuses(t *testing.T) {
 	const line = "if ($limited = 410) { return 410; }"
 	if !strings.Contains(readFile(t, "../../docs/forward-auth.md"), "`"+line+"`") {
@@ -371,7 +372,7 @@ func TestForwardAuthOfNginxWithOtherStatuses(t *testing.T) {
 	}
 }
 
-// What a service takes is its own business: nginx asks whatever the size of the body.
+// The size of the body does not matter to forward-auth: nginx always sends the request.
 func TestForwardAuthOfNginxWithUploads(t *testing.T) {
 	p, backend := runForwardAuth(t, "nginx-forward-auth")
 	p.startNginx(t, backend, func(text, folder string) string {
@@ -389,8 +390,8 @@ func TestForwardAuthOfCaddy(t *testing.T) {
 	p.limits(t)
 }
 
-// Where no limit applies, nobody is told of one: Caddy 2.6 copies the placeholders of
-// fields that are not there.
+// Where no limit applies, no header shows one: Caddy 2.6 copies the placeholders of
+// missing fields.
 func TestForwardAuthOfCaddyWithoutALimit(t *testing.T) {
 	p, backend := runForwardAuth(t, "caddy-forward-auth", func(c *config.Config) {
 		writeFile(t, c.Rules[0], "domain: site\nlimits: [{name: login, match: {path: /login}, rate: 5/minute}]\n")
@@ -415,8 +416,8 @@ func TestForwardAuthOfCaddyWithoutALimit(t *testing.T) {
 	}
 }
 
-// Caddy without a query in uri lets its clients write ours: they must get
-// nothing for it.
+// Without a query in Caddy's uri, clients control the query of our request: that must
+// not help them.
 func TestForwardAuthOfCaddyWithoutAQuery(t *testing.T) {
 	p, backend := runForwardAuth(t, "caddy-forward-auth")
 	p.startProxy(t, backend, "caddy-forward-auth", "Caddyfile", func(text, _ string) string { return strings.Replace(text, "?domain=site", "", 1) },
@@ -436,9 +437,8 @@ func TestForwardAuthOfCaddyWithoutAQuery(t *testing.T) {
 	}
 }
 
-// traefikAsks is what Traefik v3.6.12 sent with the example's configuration
-// when 127.0.0.2 asked it for POST /login?a=1 and sent X-Forwarded-* and
-// Forwarded of its own.
+// traefikAsks is what Traefik v3.6.12 sent with the example's configuration for a POST
+// /login?a=1 from 127.0.0.2 that had its own X-Forwarded-* and Forwarded.
 const traefikAsks = `GET /v1/auth?domain=site HTTP/1.1
 Host: 127.0.0.1:8080
 User-Agent: curl/7.88.1
@@ -483,7 +483,7 @@ func TestForwardAuthOfTraefik(t *testing.T) {
 		return reply{res.StatusCode, res.Header}
 	}
 	for i := range 6 {
-		// Only Forwarded is the client's own word by now.
+		// By now only Forwarded still comes from the client.
 		res := ask(strings.Replace(traefikAsks, "for=6.6.6.6", "for=6.6.6."+strconv.Itoa(i), 1))
 		if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 5]; res.StatusCode != want {
 			t.Errorf("request %d: %v, want %d", i, res.StatusCode, want)
@@ -500,7 +500,7 @@ func TestForwardAuthOfTraefik(t *testing.T) {
 	}
 }
 
-// What the page shows is what is in examples/.
+// The page shows the files in examples/.
 func TestForwardAuthPageShowsTheExamples(t *testing.T) {
 	page := readFile(t, "../../docs/forward-auth.md")
 	for _, file := range []string{

@@ -15,8 +15,8 @@ import (
 // proxyToken is the token in docs/forward-auth.md.
 const proxyToken = "token-of-your-own"
 
-// shown returns the block of code in docs/forward-auth.md that begins with a
-// line, indented by tabs or spaces to stand in an example.
+// shown returns the code block in docs/forward-auth.md that starts with a line,
+// indented to fit into an example.
 func shown(t *testing.T, begin, indent string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(readFile(t, "../../docs/forward-auth.md"), "\n"+begin)
@@ -27,13 +27,13 @@ func shown(t *testing.T, begin, indent string) string {
 	return indent + strings.ReplaceAll(block, "\n", "\n"+indent) + "\n"
 }
 
-// securely is a proxy as the page sets it up to ask from another machine.
+// securely is a proxy set up to call from another machine, as on the page.
 type securely struct {
 	name, example string
 	start         func(t *testing.T, p *forwardProxy, backend *httptest.Server, edit func(text, folder string) string)
 	edit          func(t *testing.T, text string) string
-	cert          string // what shows its certificate
-	refused       [2]int // statuses for everybody without that, and with a wrong token
+	cert          string // the lines that send its certificate
+	refused       [2]int // statuses without a certificate, and with a wrong token
 }
 
 func replaced(t *testing.T, text string, pairs ...string) string {
@@ -95,7 +95,7 @@ func securedProxies() []securely {
 	}
 }
 
-// certificates puts those of the page into a folder.
+// certificates writes the certificates of the page to a folder.
 func certificates(t *testing.T, a *certtest.Authority, folder string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(folder, "certs"), 0o700); err != nil {
@@ -106,8 +106,8 @@ func certificates(t *testing.T, a *certtest.Authority, folder string) {
 	}
 }
 
-// A proxy that shows its certificate and knows the token may ask; one that does
-// not lets nobody pass, and nobody behind it hears of the token.
+// A proxy that has a certificate and the token may call. One that does not lets no
+// request pass. The backend never sees the token.
 func TestForwardAuthFromAnotherMachine(t *testing.T) {
 	for _, s := range securedProxies() {
 		t.Run(s.name, func(t *testing.T) {

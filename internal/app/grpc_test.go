@@ -93,7 +93,7 @@ func TestEnvoyAsks(t *testing.T) {
 	}
 }
 
-// Reloaded rules count on where the old ones were.
+// Reloaded rules keep the counts of the old ones.
 func TestEnvoyAsksAfterAReload(t *testing.T) {
 	f := run(t, envoyRules, nil, func(c *config.Config) { c.Door("grpc").Address = "127.0.0.1:0" })
 	c := dialGRPC(t, f.Addr(app.DoorGRPC))
@@ -109,7 +109,7 @@ func TestEnvoyAsksAfterAReload(t *testing.T) {
 
 func TestUnixSocketOfEnvoy(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "rls.sock")
-	// What a process that was killed leaves behind.
+	// A socket left by a killed process.
 	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestUnixSocketOfEnvoy(t *testing.T) {
 	if r := askEnvoy(t, dialGRPC(t, "unix:"+socket)); r.GetOverallCode() != envoy.RateLimitResponse_OK {
 		t.Error(r)
 	}
-	// But not from a process that is alive.
+	// But not the socket of a running process.
 	if err := newFixture(t, envoyRules, nil, there).Start(context.Background()); err == nil {
 		t.Error("took the socket of another process")
 	}

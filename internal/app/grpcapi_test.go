@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // the codec that raw stands in for
+	_ "google.golang.org/grpc/encoding/proto" // the codec that raw replaces
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
@@ -31,7 +31,7 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// raw sends bytes as they are, as a client with a bug would.
+// raw sends bytes unchanged, like a client with a bug.
 type raw struct{}
 
 func (raw) Name() string { return "proto" }
@@ -45,7 +45,8 @@ func (raw) Unmarshal(mem.BufferSlice, any) error { return nil }
 
 var _ encoding.CodecV2 = raw{}
 
-// What cannot be read is told to the caller as his mistake, and ends nothing.
+// Unreadable messages are reported as the caller's error, and the connection stays
+// open.
 func TestLimiterIsSentRubbish(t *testing.T) {
 	f := run(t, twoDoorsRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) { c.Door("grpc").Address = "127.0.0.1:0" })
 	conn := dialGRPC(t, f.Addr(app.DoorGRPC))
@@ -71,7 +72,7 @@ func TestLimiterIsSentRubbish(t *testing.T) {
 	}
 }
 
-// The API's tokens are asked for over gRPC as well; health and Envoy have none.
+// gRPC requires the API's tokens as well; health and Envoy do not have any.
 func TestLimiterAsksForAToken(t *testing.T) {
 	f := run(t, twoDoorsRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) {
 		c.Door("grpc").Address, c.Tokens = "127.0.0.1:0", []config.Secret{"first-0123456789", "second-012345678"}
@@ -100,8 +101,8 @@ func TestLimiterAsksForAToken(t *testing.T) {
 	}
 }
 
-// The service is found by reflection, on a port of its own or on a shared one,
-// and its requests are counted apart from Envoy's.
+// The service is found by reflection, on its own port or a shared one, and its requests
+// are counted separately from Envoy's.
 func TestLimiterIsFoundAndCounted(t *testing.T) {
 	for name, listen := range map[string]addresses{
 		"a port of its own": {"grpc": "127.0.0.1:0", "admin": "127.0.0.1:0"},
@@ -148,8 +149,7 @@ func TestLimiterIsFoundAndCounted(t *testing.T) {
 	}
 }
 
-// The calls that docs/grpc.md shows are understood, and its rules those of the
-// example.
+// The calls in docs/grpc.md work, and its rules are those of the example.
 func TestLimiterAsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/grpc.md")
 	if err != nil {
@@ -190,8 +190,8 @@ func messageNamed(t *testing.T, name string) proto.Message {
 	return kind.New().Interface()
 }
 
-// What one node has reserved, another commits, over whichever door, and once.
-// When the store is gone the rules say what holds, and tokens keep.
+// A reservation of one node is committed at another, at any door, once. Without the
+// store, the rules' policies apply and tokens stay valid.
 func TestLimiterOfTwoNodes(t *testing.T) {
 	server := redistest.Standalone(t)
 	open := func(c *config.Config) { c.Door("grpc").Address = "127.0.0.1:0" }
@@ -209,7 +209,7 @@ func TestLimiterOfTwoNodes(t *testing.T) {
 	commit := &headgatev1.CommitRequest{Reservation: reserved.GetReservation(), Cost: new(int64(150))}
 	var done atomic.Int64
 	var wg sync.WaitGroup
-	for i := range 16 { // a client that tries again, everywhere
+	for i := range 16 { // a client that retries everywhere
 		wg.Go(func() {
 			if i < 4 {
 				_, out := nodes[i%2].ask(t, "/v1/commit", fmt.Sprintf(`{"reservation":%q,"cost":150}`, reserved.GetReservation()))

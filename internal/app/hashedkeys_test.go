@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/door/admin"
 )
 
-// fromIdentityPage writes the files of a section of docs/identity.md, and returns its
+// fromIdentityPage writes the files of a section of docs/identity.md, and returns their
 // folder.
 func fromIdentityPage(t *testing.T, section string, names ...string) string {
 	t.Helper()
@@ -38,8 +38,8 @@ func fromIdentityPage(t *testing.T, section string, names ...string) string {
 	return folder
 }
 
-// hg sends lines to the door of the Redis protocol, and returns all that it
-// answers until it closes.
+// hg sends lines to the Redis protocol door, and returns all answers until the
+// connection closes.
 func (f *fixture) hg(t *testing.T, lines ...string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", f.Addr(app.DoorRESP))
@@ -58,9 +58,9 @@ func (f *fixture) hg(t *testing.T, lines ...string) string {
 	return out.String()
 }
 
-// The API keys of docs/identity.md are counted at every door, together, and are
-// nowhere to be found: not in the store, in logs or in what operators see. An
-// operator may name them all the same.
+// The API keys of docs/identity.md are counted together at all doors. They appear
+// nowhere in plain text: not in the store, in logs or in what operators see. Operators
+// can still enter them.
 func TestHashedKeysAreNowhereInPlain(t *testing.T) {
 	folder := fromIdentityPage(t, "API keys", "headgate.yaml", "rules.yaml")
 	writeFile(t, filepath.Join(folder, "keys.secret"), "0123456789abcdef0123456789abcdef\n")

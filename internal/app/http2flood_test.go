@@ -23,7 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/testkit/certtest"
 )
 
-// speaker is a client of HTTP/2 that says what it likes.
+// speaker is an HTTP/2 client that sends arbitrary frames.
 type speaker struct {
 	*http2.Framer
 	conn  net.Conn
@@ -55,7 +55,7 @@ func newSpeaker(t *testing.T, address string, client *tls.Config) *speaker {
 	return s
 }
 
-// request begins a request on a stream; its header block ends or goes on.
+// request starts a request on a stream. Its header block ends, or is to be continued.
 func (s *speaker) request(stream uint32, ends bool) error {
 	s.block.Reset()
 	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":path", "/flood"}, {":authority", "localhost"}, {"content-type", "application/grpc"}} {
@@ -64,8 +64,8 @@ func (s *speaker) request(stream uint32, ends bool) error {
 	return s.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: s.block.Bytes(), EndHeaders: ends})
 }
 
-// ended finds out what became of the connection: it is over, or the server has
-// read all of it and answers a last ping.
+// ended reports whether the connection is over. If not, the server has read everything
+// and answered a final ping.
 func (s *speaker) ended() (bool, error) {
 	last := [8]byte{'l', 'a', 's', 't'}
 	_ = s.WritePing(false, last)
@@ -88,9 +88,9 @@ func (s *speaker) ended() (bool, error) {
 	}
 }
 
-// What costs the client a frame costs the server little: each flood ends its
-// connection, or is read to its end, while others are served; what all of them
-// take is bounded. No request of it that is over its limit reaches the upstream.
+// Frames that cost a client little cost the server little too: each flood ends its
+// connection, or is read to its end while others are served, and all of them use
+// limited memory. None of its requests over the limit reaches the upstream.
 func TestHTTP2Floods(t *testing.T) {
 	const frames, most = 1_000, 32 << 20
 	kilobyte := make([]byte, 1<<10)
@@ -98,7 +98,7 @@ func TestHTTP2Floods(t *testing.T) {
 	_ = hpack.NewEncoder(&field).WriteField(hpack.HeaderField{Name: "x", Value: strings.Repeat("x", 1<<10), Sensitive: true})
 	floods := []struct {
 		name string
-		ends bool // the connection in any case; others may be read to their end
+		ends bool // the connection must end; others may be read to their end
 		say  func(s *speaker, i int) error
 	}{
 		{"resets", false, func(s *speaker, i int) error {
@@ -189,7 +189,7 @@ func TestHTTP2Floods(t *testing.T) {
 	}
 }
 
-// inUse is the memory that no garbage collection gives back.
+// inUse returns the memory that garbage collection does not free.
 func inUse() int64 {
 	runtime.GC()
 	var m runtime.MemStats

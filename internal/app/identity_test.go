@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// The files of docs/identity.md work, and do what the page says.
+// The files of docs/identity.md work as the page says.
 func TestTokensAsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/identity.md")
 	if err != nil {
@@ -75,7 +75,7 @@ func TestTokensAsDocumented(t *testing.T) {
 			{f.proxyURL("/"), ann, 429},
 			{f.apiURL("/v1/auth"), ann, 429},
 			{f.proxyURL("/"), bob, 404},
-			// All without a valid token together.
+			// All requests without a valid token share one count.
 			{f.proxyURL("/"), "", 404},
 			{f.proxyURL("/"), late, bad},
 			{f.proxyURL("/"), "Bearer x.y.z", bad},
@@ -108,8 +108,8 @@ func TestTokensWithoutTheirKeys(t *testing.T) {
 	}
 }
 
-// Requests that lack what a rule counts by share one count, whatever the way
-// in which they lack it.
+// Requests without the value that a rule counts by share one count, however they lack
+// it.
 func TestUnknownClientsShareOneCount(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: each, key: [\"header:X-Api-Key\", \"cookie:session\", \"query:user\"], rate: 2/minute}\n"
 	f := run(t, text, http.NotFoundHandler())
@@ -127,7 +127,7 @@ func TestUnknownClientsShareOneCount(t *testing.T) {
 		{"/?user=u&user=v", []string{"X-Api-Key", "k", "X-Api-Key", "l", "Cookie", "session=s"}, 404},
 		{"/?user=u&user=v", []string{"X-Api-Key", "k", "X-Api-Key", "l", "Cookie", "session=s; session=t"}, 429}, // 18 keys
 		{"/?user=%75", []string{"X-Api-Key", "k", "Cookie", "a=b; session=s"}, 429},
-		{"/", []string{"X-Api-Key", ""}, 404}, // empty: a value, which all who send it share
+		{"/", []string{"X-Api-Key", ""}, 404}, // empty: a value, shared by all who send it
 		{"/", []string{"X-Api-Key", ""}, 404},
 		{"/", []string{"X-Api-Key", " "}, 429},
 	} {

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// Cookies of the name that the token has are neither a second budget nor a way
-// past for a client who has used up its own: the upstream may take any of them.
+// More cookies with the name of the token's cookie give a client that has used up its
+// budget neither a second one nor a way around it: the upstream may read any of them.
 func TestTokenBehindOtherCookies(t *testing.T) {
 	key := strings.Repeat("k", 64)
 	secret := filepath.Join(t.TempDir(), "secret")

@@ -27,7 +27,7 @@ limits:
   - {name: free, match: {path: /free}, key: [user], rate: unlimited}
 `
 
-// keys does something to a key and returns the status and the answer.
+// keys performs an action on a key and returns the status and the answer.
 func (f *fixture) keys(t *testing.T, action, body string) (int, admin.KeyAnswer, string) {
 	t.Helper()
 	res, err := f.client.Post(f.adminURL("/v1/keys/"+action), "application/json", strings.NewReader(body))
@@ -53,7 +53,7 @@ func (f *fixture) mustKeys(t *testing.T, action, body string) admin.KeyAnswer {
 	return out
 }
 
-// checked is the part of an answer of /v1/check that tests look at.
+// checked is the part of an answer of /v1/check that tests read.
 type checked struct {
 	Allowed    bool
 	Rule       string
@@ -63,7 +63,7 @@ type checked struct {
 	RetryAfter int64 `json:"retry_after_ms"`
 }
 
-// check asks the API.
+// check calls the API.
 func (f *fixture) check(t *testing.T, path, ip string) (out checked) {
 	t.Helper()
 	body := fmt.Sprintf(`{"domain":"api","attributes":{"path":%q,"client_ip":%q}}`, path, ip)
@@ -88,7 +88,7 @@ func TestKeys(t *testing.T) {
 		action, body string
 		changed      bool
 		remaining    int64
-		then         string // what a request gets: allowed or the reason, and what is left
+		then         string // the result of a request: allowed or the reason, and the remaining amount
 	}{
 		{"peek", `{` + ann + `}`, false, 0, "limited 0 of 5"},
 		{"grant", `{` + ann + `,"amount":2,"for":"10m","reason":"paid"}`, true, 2, "ok 1 of 5"},
@@ -100,7 +100,7 @@ func TestKeys(t *testing.T) {
 		{"unban", `{` + ann + `}`, true, 3, "ok 2 of 5"},
 		{"unban", `{` + ann + `}`, false, 2, "ok 1 of 5"},
 		{"override", `{` + ann + `,"rate":"0/hour","for":"1h"}`, true, 0, "too_large 0 of 0"},
-		{"override", `{` + ann + `,"rate":"unlimited","for":"1h"}`, true, 0, "ok 989 of 1000"}, // by the rule all
+		{"override", `{` + ann + `,"rate":"unlimited","for":"1h"}`, true, 0, "ok 989 of 1000"}, // by the rule for all
 		{"clear", `{` + ann + `}`, true, 1, "ok 0 of 5"},
 	}
 	for i, row := range rows {
@@ -134,7 +134,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Bans are told as numbers, by rule and never by key.
+// Metrics count bans by rule and never by key.
 func TestBansAreCounted(t *testing.T) {
 	f := run(t, keyRules, nil, withAdmin)
 	f.mustKeys(t, "ban", `{"rule":"quiet","key":"198.51.100.7","for":"10s"}`)
@@ -161,8 +161,8 @@ func TestBansAreCounted(t *testing.T) {
 	}
 }
 
-// A ban ends by itself, and an override too; a rule that only observes bans
-// all the same; explain says so.
+// Bans and overrides end automatically. Bans also apply to rules in shadow mode. Explain
+// shows both.
 func TestEndsByItself(t *testing.T) {
 	f := run(t, keyRules, nil, withAdmin)
 	f.mustKeys(t, "ban", `{"rule":"quiet","key":"198.51.100.7","for":"10s"}`)
@@ -177,7 +177,7 @@ func TestEndsByItself(t *testing.T) {
 	if !strings.Contains(text, `"overridden":true`) || !strings.Contains(text, `"limit":"50/hour fixed_window from the first request"`) {
 		t.Error(text)
 	}
-	// How much is used, and until when it is of no use.
+	// The amount used, and until when the ban lasts.
 	_, text = f.post(t, "/v1/explain", `{"domain":"api","attributes":{"path":"/quiet","client_ip":"198.51.100.7"}}`)
 	if !strings.Contains(text, `"banned_until":"2026-11-21T11:00:22Z"`) || !strings.Contains(text, `"count":{"allowed":false,"reason":"banned"`) ||
 		!strings.Contains(text, `"used":0`) || !strings.Contains(text, `"retry_after_ms":10000`) {
@@ -208,7 +208,7 @@ func (f *fixture) post(t *testing.T, path, body string) (int, string) {
 	return res.StatusCode, read(t, res)
 }
 
-// Keys are named as requests are counted.
+// Operators name keys the way requests are counted.
 func TestNamesOfKeys(t *testing.T) {
 	f := run(t, keyRules, nil, withAdmin)
 	long := strings.Repeat("k", 300)
@@ -232,7 +232,7 @@ func TestNamesOfKeys(t *testing.T) {
 			t.Errorf("%s: %+v", row.key, got)
 		}
 	}
-	// As the list shows a key, it may be typed in.
+	// A key can be entered as the list shows it.
 	f.mustKeys(t, "ban", `{"rule":"pair","key":["ann","`+long+`"],"for":"1m"}`)
 	shown, err := json.Marshal(answerOf[admin.Overrides](t, f, "/v1/overrides").Overrides[0].Parts)
 	if err != nil || !strings.Contains(string(shown), "sha256:") {
@@ -241,7 +241,7 @@ func TestNamesOfKeys(t *testing.T) {
 	if got := f.mustKeys(t, "unban", `{"rule":"pair","key":`+string(shown)+`}`); !got.Changed {
 		t.Errorf("%+v", got)
 	}
-	// Without a rule it is every rule that counts by just that.
+	// Without a rule, it means every rule that counts by exactly these parts.
 	res, err := f.client.Post(f.adminURL("/v1/keys/ban"), "application/json", strings.NewReader(`{"key":{"client_ip":"198.51.100.7"},"for":"1m"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestNamesOfKeys(t *testing.T) {
 	}
 }
 
-// What is wrong is said, with what may have been meant, and nothing is done.
+// Errors say what is wrong, with a suggestion, and nothing is changed.
 func TestWrongKeyBodies(t *testing.T) {
 	f := run(t, keyRules, nil, withAdmin)
 	rows := []struct {
@@ -317,7 +317,7 @@ func TestWrongKeyBodies(t *testing.T) {
 	}
 }
 
-// Without the token nothing is done, and a web page cannot do it either.
+// Without the token nothing is changed, and web pages cannot change anything either.
 func TestKeysAreGuarded(t *testing.T) {
 	f := run(t, keyRules, nil, withAdmin, func(c *config.Config) { adminOf(c).Token = "0123456789abcdef" })
 	if status, _, _ := f.keys(t, "ban", `{`+ann+`,"for":"1m"}`); status != http.StatusUnauthorized {
@@ -353,7 +353,7 @@ func TestKeysHashed(t *testing.T) {
 	}
 }
 
-// What operators said survives a restart, if counts do.
+// Operators' actions survive a restart if counts do.
 func TestBansSurviveARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	f := newFixture(t, keyRules, nil, withAdmin, snapshot(file))
@@ -376,7 +376,7 @@ func TestBansSurviveARestart(t *testing.T) {
 	if d := f.check(t, "/login", "198.51.100.8"); d.Limit != 50 {
 		t.Errorf("%+v", d)
 	}
-	// A rule that is gone leaves its bans, which can be ended.
+	// The bans of a removed rule stay, and can be ended.
 	writeFile(t, f.config.Rules[0], strings.ReplaceAll(keyRules, "name: login", "name: signin"))
 	if err := f.Reload(); err != nil {
 		t.Fatal(err)
@@ -409,12 +409,12 @@ func TestBansSurviveARestart(t *testing.T) {
 	}
 }
 
-// quarter is within what time all nodes are to see a change.
+// quarter is the time within which all nodes must see a change.
 const quarter = 250 * time.Millisecond
 
-// TestAllNodesSeeChanges: what an operator says to one process holds on another
-// within a quarter of a second, although that one remembers refusals; after a
-// restart; and while there is no Redis.
+// TestAllNodesSeeChanges: an operator's action at one process takes effect at another
+// within a quarter of a second, although that one caches refusals; also after a
+// restart, and without Redis.
 func TestAllNodesSeeChanges(t *testing.T) {
 	server := redistest.Standalone(t)
 	shared := func(c *config.Config) {
@@ -426,13 +426,12 @@ func TestAllNodesSeeChanges(t *testing.T) {
 	var nodes [2]*fixture
 	for i := range nodes {
 		nodes[i] = newFixture(t, keyRules, nil, withAdmin, shared)
-		nodes[i].clock.now = time.Now() // as the server has it
+		nodes[i].clock.now = time.Now() // the server's clock
 		nodes[i].start(t)
 	}
 	one, two := nodes[0], nodes[1]
-	// within does something on one node and measures how long it takes until
-	// it shows on the other. On a busy machine it takes longer now and then;
-	// were it slower than promised it always would.
+	// within acts on one node and measures the time until the other shows it. On a busy
+	// machine it is sometimes longer; if the promise were broken, it always would be.
 	within := func(what string, do func(i int), shows func(i int) bool) {
 		t.Helper()
 		best := time.Hour

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestKeysAsDocumented: the rules of docs/keys.md are those of the example, and
-// every call that its table shows does something.
+// TestKeysAsDocumented: the rules of docs/keys.md are those of the example, and every
+// call in its table has an effect.
 func TestKeysAsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/keys.md")
 	if err != nil {
@@ -29,7 +29,7 @@ func TestKeysAsDocumented(t *testing.T) {
 			t.Errorf("%s: %d %s", c[0], status, text)
 		}
 	}
-	// The table ends what it begins.
+	// The table also ends the overrides and bans that it starts.
 	if res, text := f.get(t, f.adminURL("/v1/overrides")); text != `{"overrides":[],"total":0}`+"\n" {
 		t.Errorf("%d %s", res.StatusCode, text)
 	}

@@ -22,14 +22,14 @@ const (
 	exportOfAnn = `{"domain":"api","attributes":{"path":"/exports","user":"ann"}}`
 )
 
-// Keys of a rule that limits what is under way: what operators do to them, and
-// what becomes of the requests under way.
+// Keys of a concurrency rule: operators' actions on them, and the effect on in-flight
+// requests.
 func TestKeysOfPlaces(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { testKeysOfPlaces(t, run(t, placeRules, nil, withAdmin)) })
 	t.Run("redis", func(t *testing.T) {
 		f := run(t, placeRules, nil, withAdmin, onRedis(redistest.Standalone(t).Addr), func(c *config.Config) { c.Store.Redis.DenyCache = 0 })
 		f.journal.await(t, "store connected")
-		f.clock.advance(time.Since(f.clock.Now())) // Redis forgets what has ended by its own clock
+		f.clock.advance(time.Since(f.clock.Now())) // Redis drops ended leases by its own clock
 		testKeysOfPlaces(t, f)
 	})
 }
@@ -72,12 +72,12 @@ func testKeysOfPlaces(t *testing.T, f *fixture) {
 	}
 	take(http.StatusTooManyRequests, false)
 
-	// Credit lets one in, who holds nothing.
+	// Credit admits one request, which holds no slot.
 	left("grant", `{"rule":"exports","key":["ann"],"amount":1}`, 1)
 	take(http.StatusOK, false)
 	take(http.StatusTooManyRequests, false)
 
-	// Nor does a reservation that credit let in give back others' places.
+	// Nor does cancelling a reservation made with credit free a slot of others.
 	left("grant", `{"rule":"exports","key":["ann"],"amount":1}`, 1)
 	_, reserved := f.ask(t, "/v1/reserve", exportOfAnn)
 	if _, out := f.ask(t, "/v1/cancel", fmt.Sprintf(`{"reservation":%q}`, reserved["reservation"])); out["cancelled"] != true {
@@ -88,7 +88,7 @@ func testKeysOfPlaces(t *testing.T, f *fixture) {
 	release(0, false)
 	left("peek", placesOfAnn, 1)
 
-	// A reset frees all places. Those who held them free nobody else's.
+	// A reset frees all slots. Their previous holders free no slots of others.
 	f.clock.advance(time.Second)
 	left("reset", placesOfAnn, 2)
 	take(http.StatusOK, true)

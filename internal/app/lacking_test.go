@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
-// TestAKeyThatNobodySends: the log names the rule and the part, once, whichever
-// doors its requests came in at.
+// TestAKeyThatNobodySends: the log names the rule and the missing part once, whichever
+// doors the requests used.
 func TestAKeyThatNobodySends(t *testing.T) {
 	f := newFixture(t, "domain: d\nlimits:\n  - {name: per-tenant, key: [client_ip, tenant], rate: 1000/minute}\n", hello)
 	f.start(t)

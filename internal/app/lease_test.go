@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// exportRules let two exports run at the same time.
+// exportRules allow two concurrent exports.
 const exportRules = `domain: api
 limits:
   - {name: exports, match: {path: /exports/**}, concurrency: 2, lease: 2s}
@@ -25,7 +25,7 @@ limits:
 `
 
 const (
-	holderEnv  = "HEADGATE_TEST_LEASE_HOLDER" // the Redis to hold leases in
+	holderEnv  = "HEADGATE_TEST_LEASE_HOLDER" // the Redis for the leases
 	anExport   = `{"domain":"api","attributes":{"path":"/exports/a"}}`
 	aLanguage  = `{"domain":"api","attributes":{"path":"/llm","header:X-Api-Key":"k"},"cost":400}`
 	holderSays = "holding"
@@ -55,8 +55,8 @@ func (f *fixture) ask(t *testing.T, path, body string) (status int, out map[stri
 	return res.StatusCode, out
 }
 
-// TestLeaseHolder is the process that TestKilledHolder kills: two requests are
-// on their way through its proxy and never end.
+// TestLeaseHolder is the process that TestKilledHolder kills, with two requests in its
+// proxy that never end.
 func TestLeaseHolder(t *testing.T) {
 	address := os.Getenv(holderEnv)
 	if address == "" {
@@ -72,12 +72,12 @@ func TestLeaseHolder(t *testing.T) {
 		<-arrived
 	}
 	fmt.Println(holderSays)
-	_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed, or its parent has gone
+	_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed, or its parent ends
 	os.Exit(1)
 }
 
-// TestKilledHolder: kill -9 of a process that holds all places leaks none of
-// them. They are free when the leases end, and not before.
+// TestKilledHolder: kill -9 of a process that holds all slots leaks none of them. They
+// are free when the leases end, and not before.
 func TestKilledHolder(t *testing.T) {
 	server := redistest.Standalone(t)
 	f := run(t, exportRules, nil, onRedis(server.Addr))
@@ -119,7 +119,7 @@ func TestKilledHolder(t *testing.T) {
 	}
 }
 
-// TestTokensOfTwoProcesses: what one has given, the other ends and settles.
+// TestTokensOfTwoProcesses: a process releases and commits what another one issued.
 func TestTokensOfTwoProcesses(t *testing.T) {
 	server := redistest.Standalone(t)
 	nodes := [2]*fixture{run(t, exportRules, nil, onRedis(server.Addr)), run(t, exportRules, nil, onRedis(server.Addr))}
@@ -138,7 +138,7 @@ func TestTokensOfTwoProcesses(t *testing.T) {
 	var mu sync.Mutex
 	done := 0
 	var wg sync.WaitGroup
-	for i := range 16 { // a client that tries again, at both
+	for i := range 16 { // a client that retries at both
 		wg.Go(func() {
 			if _, out := nodes[i%2].ask(t, "/v1/commit", commit); out["committed"] == true {
 				mu.Lock()
@@ -154,7 +154,7 @@ func TestTokensOfTwoProcesses(t *testing.T) {
 	}
 }
 
-// TestBodiesOfTokens: what is wrong with a body is told, and harms nobody.
+// TestBodiesOfTokens: errors in a body are reported, and affect no other request.
 func TestBodiesOfTokens(t *testing.T) {
 	f := run(t, exportRules, nil)
 	for _, c := range []struct{ path, body, detail string }{

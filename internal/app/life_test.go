@@ -26,7 +26,7 @@ const (
 	badRules = "domain: api\nlimits:\n  - {name: login, mach: {path: /login}, rate: 10/minute}\n"
 )
 
-// left returns what /login has left, by asking.
+// left returns the remaining requests of /login.
 func (f *fixture) left(t *testing.T) string {
 	t.Helper()
 	res, _ := f.get(t, f.proxyURL("/login"))
@@ -88,7 +88,7 @@ func TestReloadOnFileChange(t *testing.T) {
 	if got := f.left(t); got != "8/10" {
 		t.Errorf("after a bad file %s, want 8/10", got)
 	}
-	// As editors save: another file, renamed over the old one.
+	// Editors save like this: a new file is renamed over the old one.
 	writeFile(t, file+"~", loginRules)
 	if err := os.Rename(file+"~", file); err != nil {
 		t.Fatal(err)
@@ -290,7 +290,7 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
-// Two doors on one address are no other process.
+// Two doors with the same address are not mistaken for another process.
 func TestAddressOfTwoDoors(t *testing.T) {
 	f := newFixture(t, loginRules, hello)
 	address := redistest.FreeAddress(t)
@@ -310,7 +310,7 @@ func TestAddressOfTwoDoors(t *testing.T) {
 	}
 }
 
-// What is wrong with a setting of the file is shown at its place.
+// An error about a setting shows its position in the file.
 func TestSettingsAreShownInTheirFile(t *testing.T) {
 	folder := t.TempDir()
 	writeFile(t, filepath.Join(folder, "rules.yaml"), loginRules)
@@ -399,9 +399,9 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	go func() { done <- f.Run(ctx, signals, nil) }()
 	signals <- os.Interrupt
 	f.journal.await(t, "draining")
-	signals <- syscall.SIGHUP // no reason to hurry
+	signals <- syscall.SIGHUP // a reload does not count as a second signal
 	var err error
-	for again := true; again; { // until it is a second thought
+	for again := true; again; { // until it counts as a second signal
 		select {
 		case signals <- os.Interrupt:
 		case err = <-done:

@@ -18,10 +18,10 @@ import (
 	"github.com/headgate/headgate/internal/request/reading"
 )
 
-// lingerSize is that of a body which no buffer on the way holds.
+// lingerSize is the size of a body that exceeds all buffers on the way.
 const lingerSize = 8 << 20
 
-// longBodies are the ways to say that one comes.
+// longBodies are the ways to announce a body.
 func longBodies() []string {
 	return []string{
 		fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", lingerSize),
@@ -29,8 +29,8 @@ func longBodies() []string {
 	}
 }
 
-// sendsAll sends a request with a long body on nc, all of it before it reads, and
-// fails unless it gets that answer and then a connection that ends in order.
+// sendsAll sends a request with a long body on nc before it reads anything. It fails
+// unless it gets that status and the connection then ends cleanly.
 func sendsAll(t *testing.T, nc net.Conn, head string, status int) {
 	t.Helper()
 	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
@@ -60,8 +60,8 @@ func sendsAll(t *testing.T, nc net.Conn, head string, status int) {
 	}
 }
 
-// TestLongBodiesGetTheirAnswer: a client that sends all of a long body before it
-// reads sees why it was refused, not a connection that was reset.
+// TestLongBodiesGetTheirAnswer: a client that sends a whole long body before it reads
+// gets the refusal, not a connection reset.
 func TestLongBodiesGetTheirAnswer(t *testing.T) {
 	const (
 		host    = " HTTP/1.1\r\nHost: 127.0.0.1"
@@ -114,12 +114,12 @@ func TestLongBodiesGetTheirAnswer(t *testing.T) {
 	}
 }
 
-// So it is while load is shed.
+// The same while load is shed.
 func TestLongBodiesWhileLoadIsShed(t *testing.T) {
 	p := newPressed(t)
 	p.press(0.99, "3")
 	for _, body := range longBodies() {
-		// A few connections are accepted all the same.
+		// Some connections are still accepted.
 		sendsAll(t, p.dial(t, app.DoorAPI), "POST /v1/check HTTP/1.1\r\nHost: 127.0.0.1"+body, http.StatusServiceUnavailable)
 		sendsAll(t, p.dial(t, app.DoorProxy), "POST /upload HTTP/1.1\r\nHost: 127.0.0.1"+body, http.StatusServiceUnavailable)
 	}

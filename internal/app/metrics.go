@@ -151,8 +151,8 @@ func (a *App) loaded() (source string, read follow.Reading) {
 
 func versionOf(v string) string { return cmp.Or(v, "unknown") }
 
-// lookAtClock is how often the clock is compared with the wall clock; differences
-// from tellFrom on are logged.
+// lookAtClock is how often the clock is compared with the wall clock. Differences of at
+// least tellFrom are logged.
 const (
 	lookAtClock = time.Second
 	tellFrom    = time.Second

@@ -26,7 +26,7 @@ func hashing(c *config.Config) { adminOf(c).Keys = admin.HashedKeys }
 
 func (f *fixture) adminURL(path string) string { return "http://" + f.Addr(app.DoorAdmin) + path }
 
-// login asks the API about a login and returns the status.
+// login checks a login with the API and returns the status.
 func (f *fixture) login(t *testing.T, ip string) int {
 	t.Helper()
 	res, err := f.client.Post(f.apiURL("/v1/check"), "application/json", strings.NewReader(
@@ -49,7 +49,7 @@ func (f *fixture) metric(t *testing.T, series string) string {
 	return m[1]
 }
 
-// answer reads JSON of the admin door.
+// answerOf reads JSON from the admin door.
 func answerOf[T any](t *testing.T, f *fixture, path string) (out T) {
 	t.Helper()
 	res, body := f.get(t, f.adminURL(path))
@@ -62,7 +62,7 @@ func answerOf[T any](t *testing.T, f *fixture, path string) (out T) {
 	return out
 }
 
-// events are what comes in of a stream.
+// events reads the events of a stream.
 type events struct{ lines *bufio.Scanner }
 
 func (f *fixture) stream(t *testing.T, path string) *events {
@@ -98,7 +98,7 @@ func (e *events) next(t *testing.T, name string) string {
 	return ""
 }
 
-// any returns the next event, whatever it is.
+// any returns the next event, with any name.
 func (e *events) any(t *testing.T) (name, data string) {
 	t.Helper()
 	for e.lines.Scan() {
@@ -110,15 +110,15 @@ func (e *events) any(t *testing.T) (name, data string) {
 	return "", ""
 }
 
-// ended reports whether the stream has come to its end.
+// ended reports whether the stream has ended.
 func (e *events) ended() bool {
 	for e.lines.Scan() {
 	}
 	return e.lines.Err() == nil
 }
 
-// TestNumbersAreThoseOfTheLoad: what many callers count together is what every
-// page shows, to the last request.
+// TestNumbersAreThoseOfTheLoad: every page shows exactly what concurrent clients have
+// counted, to the last request.
 func TestNumbersAreThoseOfTheLoad(t *testing.T) {
 	f := run(t, loginRules, nil, withAdmin)
 	live := f.stream(t, "/v1/live")
@@ -169,7 +169,7 @@ func TestNumbersAreThoseOfTheLoad(t *testing.T) {
 	}
 	for by, want := range map[string]int64{"refused": int64(count[429]), "active": callers * each} {
 		got := answerOf[admin.TopRules](t, f, "/v1/top?rule=login&by="+by)
-		// The fixture's clock stands still, so all of it falls in one instant, of
+		// The fixture's clock does not move, so everything happens at one time, for
 		// which each core counts the first 64 one by one.
 		if len(got.Rules) != 1 || len(got.Rules[0].Keys) != 3 || got.Rules[0].Sampled == 0 && got.Rules[0].Total != want {
 			t.Errorf("%s: %+v, want %d", by, got, want)
@@ -217,7 +217,7 @@ limits:
 	if err := f.Reload(); err == nil {
 		t.Fatal("the rules are wrong")
 	}
-	// The watcher may have tried as well.
+	// The watcher may have tried too.
 	if s = answerOf[admin.Status](t, f, "/v1/status"); s.Rules.ReloadsFailed < 1 || !strings.Contains(s.Rules.LastError, "nam") {
 		t.Errorf("%+v", s.Rules)
 	}
@@ -230,7 +230,7 @@ func TestEventsAreFiltered(t *testing.T) {
 	f := run(t, loginRules, nil, withAdmin)
 	refused := f.stream(t, "/v1/events?outcome=refused&rule=login")
 	mine := f.stream(t, "/v1/events?domain=api&key=100.8")
-	refused.lines.Scan() // both are there
+	refused.lines.Scan() // both have joined
 	mine.lines.Scan()
 	for range 6 {
 		f.login(t, "198.51.100.7")
@@ -250,8 +250,8 @@ func TestEventsAreFiltered(t *testing.T) {
 	}
 }
 
-// What is more than promised is lost, and told with the next event that is sent:
-// how far the sender is by then depends on the machine, the sums do not.
+// Events above the limit are lost, and the next event that is sent reports how many.
+// When that is depends on the machine, but the sums do not.
 func TestNoMoreEventsASecondThanPromised(t *testing.T) {
 	f := run(t, loginRules, nil, withAdmin)
 	s := f.stream(t, "/v1/events")

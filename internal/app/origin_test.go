@@ -15,9 +15,9 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// A web page of somebody else, in the browser of a machine that reaches the API,
-// uses up no budget and reads no rules: neither from its own origin, nor by a
-// name of its own that it made lead here.
+// An untrusted web page, in the browser of a machine that can reach the API, uses up no
+// budget and reads no rules: neither from its own origin, nor with its own name pointed
+// here.
 func TestWebPagesGetNowhereAtTheAPI(t *testing.T) {
 	const (
 		check = `{"domain":"api","attributes":{"path":"/login","method":"POST"}}`
@@ -92,8 +92,8 @@ func TestWebPagesGetNowhereAtTheAPI(t *testing.T) {
 	}
 }
 
-// A page uses up no budget by GET of forward-auth, as an image does, while a
-// trusted proxy passes on what the browser said of the original request.
+// A page uses up no budget with a GET of forward-auth, as for an image. A trusted proxy
+// can still pass on the browser's fields of the original request.
 func TestWebPagesGetNowhereAtForwardAuth(t *testing.T) {
 	const evil = "http://evil.example"
 	trusting := func(c *config.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} }
@@ -132,8 +132,8 @@ func TestWebPagesGetNowhereAtForwardAuth(t *testing.T) {
 	}
 }
 
-// Wrong tokens are counted and logged, and never shown; a question without one is
-// no guess.
+// Wrong tokens are counted and logged, and never shown. A request without a token does
+// not count.
 func TestWrongTokensAreCounted(t *testing.T) {
 	f := run(t, loginRules, nil, func(c *config.Config) {
 		c.Door("admin").Address, c.Door("grpc").Address = "127.0.0.1:0", "127.0.0.1:0"
@@ -148,7 +148,7 @@ func TestWrongTokensAreCounted(t *testing.T) {
 	f.get(t, f.apiURL("/v1/auth"))
 	f.get(t, f.apiURL("/v1/check"), "X-Headgate-Token", "not-the-token")
 	f.get(t, f.apiURL("/v1/check"))
-	f.get(t, f.apiURL("/healthz"), "Authorization", "Bearer not-the-token") // which nobody guesses there
+	f.get(t, f.apiURL("/healthz"), "Authorization", "Bearer not-the-token") // does not check tokens
 	limiter := headgatev1.NewLimiterClient(dialGRPC(t, f.Addr(app.DoorGRPC)))
 	for _, pair := range [][]string{
 		nil, {"authorization", "Bearer not-the-token"}, {"x-headgate-token", "not-the-token"}, {"authorization", "Bearer 0123456789abcdef"},

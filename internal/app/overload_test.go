@@ -26,7 +26,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
-// pressed is an App with all doors and a resource whose pressure is a test's.
+// pressed is an App with all doors and a resource whose pressure the test sets.
 type pressed struct {
 	*fixture
 	t        *testing.T
@@ -54,7 +54,7 @@ func newPressed(t *testing.T) *pressed {
 	return p
 }
 
-// press sets the pressure and waits until the level is as wanted.
+// press sets the pressure and waits for a level.
 func (p *pressed) press(to float64, level string) {
 	p.t.Helper()
 	p.pressure.Store(math.Float64bits(to))
@@ -79,16 +79,15 @@ func (p *pressed) eventually(line string) {
 	}
 }
 
-// ask returns what a request at each door came to, over connections that are
-// there already.
+// ask returns the result of a request at each door, over existing connections.
 func (p *pressed) ask(calls *grpc.ClientConn, redis func(string) string) map[string]string {
 	p.t.Helper()
 	got := map[string]string{}
 	for name, url := range map[string]string{
 		"api health": p.apiURL("/healthz"), "proxy": p.proxyURL("/other"), "forward-auth": p.apiURL("/v1/auth"),
-		"admin health": p.adminURL("/healthz"), "admin rules": p.adminURL("/v1/rules"), "live": p.adminURL("/v1/live?x=1"), "renew": p.apiURL("/v1/renew"), // with GET it is not allowed
+		"admin health": p.adminURL("/healthz"), "admin rules": p.adminURL("/v1/rules"), "live": p.adminURL("/v1/live?x=1"), "renew": p.apiURL("/v1/renew"), // GET is not allowed
 	} {
-		res, _ := p.get(p.t, url, "X-Forwarded-Uri", "/") // or forward-auth takes it for an image
+		res, _ := p.get(p.t, url, "X-Forwarded-Uri", "/") // otherwise forward-auth takes it for an image
 		got[name] = http.StatusText(res.StatusCode)
 		if res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") != "1" {
 			p.t.Errorf("%s: no Retry-After", name)
@@ -106,7 +105,7 @@ func (p *pressed) ask(calls *grpc.ClientConn, redis func(string) string) map[str
 	return got
 }
 
-// The less important goes first; health, rules and reload are always answered.
+// The least important load is shed first; health, rules and reload are always answered.
 func TestOverloadShedsTheLeastImportantFirst(t *testing.T) {
 	p := newPressed(t)
 	calls, err := grpc.NewClient(p.Addr(app.DoorGRPC), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -175,8 +174,8 @@ func TestOverloadShedsTheLeastImportantFirst(t *testing.T) {
 	p.eventually(`headgate_overload_shed_total{load="request"}`)
 }
 
-// Probes make a connection each. They are answered however short memory is, also
-// while others are silent on many connections; and of those there are no more.
+// Probes open a connection each. They are answered however little memory is left, even
+// while many connections are silent, whose number does not grow.
 func TestProbesAreAnsweredWhileOverloaded(t *testing.T) {
 	p := newPressed(t)
 	doors := []string{app.DoorAPI, app.DoorGRPC, app.DoorRESP}
@@ -217,12 +216,12 @@ func TestProbesAreAnsweredWhileOverloaded(t *testing.T) {
 	p.eventually(`headgate_overload_shed_total{load="connection"}`)
 }
 
-// newcomer reports whether a connection of its own is served.
+// newcomer reports whether a new connection is served.
 func newcomer(ctx context.Context, address string) bool {
 	return newcomerAt(ctx, "http://"+address+"/healthz")
 }
 
-// newcomerAt reports whether one that asks for a URL is.
+// newcomerAt reports whether a new connection that requests a URL is served.
 func newcomerAt(ctx context.Context, url string) bool {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -236,7 +235,7 @@ func newcomerAt(ctx context.Context, url string) bool {
 	return true
 }
 
-// With few file descriptors every door has few connections, and the log says so.
+// With few file descriptors every door gets few connections, and the log says so.
 func TestFewDescriptors(t *testing.T) {
 	for _, row := range []struct {
 		limit  int
@@ -270,11 +269,11 @@ func TestFewDescriptors(t *testing.T) {
 	}
 }
 
-// The admin door goes elsewhere if its usual address is taken, where nobody said
-// that it must be there.
+// If its default address is taken and was not configured, the admin door uses another
+// port.
 func TestAdminDoorMoves(t *testing.T) {
 	if l, err := net.Listen("tcp", admin.DefaultAddress); err == nil {
-		defer func() { _ = l.Close() }() // else somebody else has it
+		defer func() { _ = l.Close() }() // otherwise another process has it
 	}
 	f := newFixture(t, loginRules, nil, func(c *config.Config) { c.Door("admin").Address = admin.DefaultAddress })
 	if err := f.Start(t.Context()); err == nil {

@@ -14,14 +14,14 @@ import (
 
 const perClientMax = 10
 
-// atMost bounds the connections of a client at all doors.
+// atMost limits the connections per client at all doors.
 func atMost(c *config.Config) {
 	c.Door("api").HTTP.MaxPerClient, c.Door("proxy").HTTP.MaxPerClient, c.Door("admin").HTTP.MaxPerClient = perClientMax, perClientMax, perClientMax
 	c.Door("grpc").HTTP.MaxPerClient, c.Door("resp").HTTP.MaxPerClient, c.Door("shared").HTTP.MaxPerClient = perClientMax, perClientMax, perClientMax
 }
 
-// stays opens a connection that says header first and then asks something; it
-// returns nil if that is not answered.
+// stays opens a connection, sends header and then a request, and returns nil if that is
+// not answered.
 func stays(t *testing.T, address, header, question string) net.Conn {
 	t.Helper()
 	c, err := behind(header+question)(t.Context(), "tcp", address)
@@ -39,9 +39,9 @@ func stays(t *testing.T, address, header, question string) net.Conn {
 	return c
 }
 
-// At every door a client has so many connections and no more, whatever address
-// of its network it comes from; others are served meanwhile, and what it closes
-// it may open again.
+// At every door a client has a limited number of connections, whichever address of its
+// network it uses. Other clients are still served, and a closed connection can be
+// opened again.
 func TestConnectionsPerClient(t *testing.T) {
 	const (
 		http = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -54,7 +54,7 @@ func TestConnectionsPerClient(t *testing.T) {
 	})
 	for _, row := range []struct {
 		f              *fixture
-		door, question string // gRPC speaks first
+		door, question string // the gRPC server sends first
 	}{
 		{apart, app.DoorAPI, http},
 		{apart, app.DoorGRPC, ""},
@@ -65,7 +65,7 @@ func TestConnectionsPerClient(t *testing.T) {
 	} {
 		t.Run(row.door, func(t *testing.T) {
 			address := row.f.Addr(row.door)
-			client := func(n int) string { // all of one /64
+			client := func(n int) string { // all in one /64
 				return fmt.Sprintf("PROXY TCP6 2001:db8::%x 2001:db8:1::1 4711 80\r\n", n)
 			}
 			var conns []net.Conn
@@ -97,14 +97,13 @@ func TestConnectionsPerClient(t *testing.T) {
 	}
 }
 
-// An address in trusted_proxies has the connections of many clients, and those of
-// this machine are its own programs: they have any number. So has everybody, if
-// so configured.
+// There is no limit for addresses in trusted_proxies, which have the connections of
+// many clients, for programs on this machine, or for any client if so configured.
 func TestConnectionsPerClientExempt(t *testing.T) {
 	for name, row := range map[string]struct {
 		change   set
-		loopback bool // is a client like others
-		served   int  // of two more than may be
+		loopback bool // loopback is a client like others
+		served   int  // served connections of perClientMax+2
 	}{
 		"a client":         {atMost, true, perClientMax},
 		"half of the door": {func(c *config.Config) { c.Door("api").HTTP.MaxConnections = 2*perClientMax + 1 }, true, perClientMax},

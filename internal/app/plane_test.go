@@ -24,7 +24,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/xds"
 )
 
-// controlPlane serves snapshots at address, or anywhere if that is empty.
+// controlPlane serves snapshots at address, or at a free one if that is empty.
 func controlPlane(t *testing.T, address string) (at string, set func(version string, c ...types.Resource), stop func()) {
 	t.Helper()
 	var lc net.ListenConfig
@@ -60,14 +60,14 @@ func controlPlane(t *testing.T, address string) (at string, set func(version str
 	return l.Addr().String(), set, stop
 }
 
-// loginLimit is a resource that limits logins.
+// loginLimit is a resource with a limit for logins.
 func loginLimit(limit uint32, unit conf.RateLimitUnit) types.Resource {
 	return &conf.RateLimitConfig{Name: "shop", Domain: "shop", Descriptors: []*conf.RateLimitDescriptor{{
 		Key: "path", Value: "/login", RateLimit: &conf.RateLimitPolicy{Unit: unit, RequestsPerUnit: limit},
 	}}}
 }
 
-// followingPlane runs a process that follows a control plane.
+// followingPlane runs a process that uses a control plane.
 func followingPlane(t *testing.T, address string, guard config.Guard) *fixture {
 	t.Helper()
 	f := newFixture(t, loginRules, nil, func(c *config.Config) {
@@ -92,7 +92,7 @@ func TestRulesFromAControlPlane(t *testing.T) {
 	f := followingPlane(t, address, config.GuardWarn)
 	serving := healthOf(t, f.Addr(app.DoorGRPC))
 
-	// Nothing has come yet: nobody should send requests here.
+	// There are no rules yet, so the process must not get requests.
 	if res, body := f.get(t, f.apiURL("/readyz")); res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "waiting") {
 		t.Errorf("before: %d %q", res.StatusCode, body)
 	}
@@ -141,7 +141,7 @@ func TestRulesFromAControlPlane(t *testing.T) {
 		t.Errorf("bad update: %+v", r)
 	}
 
-	stop() // the rules stay
+	stop() // the rules stay active
 	f.journal.await(t, "no connection to the control plane")
 	if got := left(); got != "6/10" {
 		t.Errorf("control plane gone: %s, want 6/10", got)
@@ -153,7 +153,7 @@ func TestRulesFromAControlPlane(t *testing.T) {
 		t.Errorf("control plane back: %s, want 15/20", got)
 	}
 
-	set("2") // as after a restart, with nothing in its cache yet
+	set("2") // like after a restart, with nothing in its cache yet
 	f.journal.await(t, "rules from the control plane refused")
 	if got := left(); got != "14/20" {
 		t.Errorf("all removed: %s, want 14/20", got)
@@ -165,8 +165,8 @@ func TestRulesFromAControlPlane(t *testing.T) {
 	}
 }
 
-// Rules that somebody has accepted are in force for the control plane, too: those from
-// before, which it sends to repair them, are a change.
+// Once an operator has accepted rules of a control plane, the previous rules are a
+// change if it sends them again.
 func TestAcceptedRulesOfAControlPlane(t *testing.T) {
 	address, set, _ := controlPlane(t, "127.0.0.1:0")
 	f := followingPlane(t, address, config.GuardRefuse)
@@ -187,7 +187,7 @@ func TestAcceptedRulesOfAControlPlane(t *testing.T) {
 	f.expectRules(t, 2)
 }
 
-// healthOf returns a question to the health service of a gRPC door.
+// healthOf returns a function that calls the health service of a gRPC door.
 func healthOf(t *testing.T, address string) func() bool {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))

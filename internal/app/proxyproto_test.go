@@ -25,15 +25,15 @@ import (
 	"github.com/headgate/headgate/internal/transport/proxyproto"
 )
 
-// perClient is one request a minute for each address.
+// perClient allows one request a minute per address.
 const perClient = "domain: api\nlimits:\n  - {name: each, key: [client_ip], rate: 1/minute}\n"
 
-// speaks makes doors speak the PROXY protocol.
+// speaks enables the PROXY protocol at doors.
 func speaks(doors ...string) set {
 	return func(c *config.Config) { c.ProxyProtocol.Doors = doors }
 }
 
-// behind returns a dialer that says header first.
+// behind returns a dialer that sends header first.
 func behind(header string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -45,7 +45,7 @@ func behind(header string) func(ctx context.Context, network, address string) (n
 	}
 }
 
-// through makes a client whose every connection begins with header.
+// through makes a client whose connections all start with header.
 func (f *fixture) through(t *testing.T, header string) {
 	t.Helper()
 	transport := &http.Transport{DialContext: behind(header)}
@@ -68,9 +68,9 @@ func TestProxyProtocolAtTheProxy(t *testing.T) {
 		{line("198.51.100.7"), "", 429},
 		{line("198.51.100.8"), "", 200},
 		{line("198.51.100.8"), "203.0.113.1", 429}, // a client is not a proxy
-		{line("127.0.0.9"), "203.0.113.1", 200},    // a proxy behind the balancer is
+		{line("127.0.0.9"), "203.0.113.1", 200},    // but a proxy behind the load balancer is one
 		{line("127.0.0.9"), "203.0.113.1", 429},
-		{"PROXY UNKNOWN\r\n", "203.0.113.2", 200}, // nobody knows who; all of these together
+		{"PROXY UNKNOWN\r\n", "203.0.113.2", 200}, // unknown clients share one count
 		{"PROXY UNKNOWN\r\n", "203.0.113.3", 429},
 	}
 	for i, row := range rows {
@@ -93,7 +93,7 @@ func TestProxyProtocolOfStrangers(t *testing.T) {
 		f := run(t, perClient, http.NotFoundHandler(), trust("10.0.0.0/8"), speaks("proxy", "api"), func(c *config.Config) {
 			c.ProxyProtocol.Untrusted = policy
 		})
-		// Without a header, a stranger is served as himself.
+		// Without a header, an untrusted peer is the client.
 		if res, _ := f.get(t, f.proxyURL("/")); res.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d without a header", policy, res.StatusCode)
 		}
@@ -150,8 +150,8 @@ func TestProxyProtocolAtOtherDoors(t *testing.T) {
 	}
 }
 
-// Connections that never say who they are keep nobody else waiting, and end
-// when the process does.
+// Connections that never send a header do not block others, and end when the process
+// stops.
 func TestProxyProtocolSilence(t *testing.T) {
 	f := run(t, perClient, http.NotFoundHandler(), trust("127.0.0.0/8"), speaks("proxy"))
 	for i := range 200 {
@@ -174,7 +174,7 @@ func background(t *testing.T, path string, arguments ...string) {
 	cmd := exec.Command(path, arguments...)
 	var output lockedBuffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	cmd.WaitDelay = 10 * time.Second // should a child of it hold the pipe
+	cmd.WaitDelay = 10 * time.Second // in case a child of it keeps the pipe open
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -187,14 +187,14 @@ func background(t *testing.T, path string, arguments ...string) {
 	})
 }
 
-// echoXFF answers with the client's address as the upstream is told it.
+// echoXFF answers with the client's address that the upstream receives.
 func echoXFF() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Header.Get("X-Forwarded-For"))
 	})
 }
 
-// answersBehind asks until the balancer is up, and says who the client was.
+// answersBehind waits until the load balancer is up, and returns the client's address.
 func answersBehind(t *testing.T, f *fixture, address, client string) string {
 	t.Helper()
 	local := &net.TCPAddr{IP: net.ParseIP(client)}
@@ -212,9 +212,9 @@ func answersBehind(t *testing.T, f *fixture, address, client string) string {
 	return body
 }
 
-// TestHAProxy has the real thing in front, in every way it has to say who the
-// client is. On Linux all of 127.0.0.0/8 is this machine, so clients can have
-// addresses of their own.
+// TestHAProxy runs a real HAProxy in front, with every way to send the client's
+// address. On Linux all of 127.0.0.0/8 is this machine, so each client can have a
+// separate address.
 func TestHAProxy(t *testing.T) {
 	haproxy := program(t, "haproxy")
 	for _, send := range []string{"send-proxy", "send-proxy-v2", "send-proxy-v2 proxy-v2-options crc32c,unique-id", "check inter 50ms send-proxy-v2 check-send-proxy"} {
@@ -243,7 +243,7 @@ backend headgate
 	}
 }
 
-// TestNginxStream is the same with nginx, which speaks version 1.
+// TestNginxStream does the same with nginx, which sends version 1.
 func TestNginxStream(t *testing.T) {
 	const module = "/usr/lib/nginx/modules/ngx_stream_module.so"
 	nginx := program(t, "nginx")

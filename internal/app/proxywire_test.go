@@ -25,8 +25,8 @@ import (
 
 const anyRules = "domain: api\nlimits:\n  - {name: any, key: [client_ip], rate: 5/hour}\n"
 
-// wire sends text to the proxy as it is, and returns the statuses of all answers
-// until the connection closes or nothing comes for a moment.
+// wire sends text to the proxy unchanged, and returns the statuses of all answers until
+// the connection closes or nothing arrives for a moment.
 func (f *fixture) wire(t *testing.T, text string) (statuses []int, closed bool) {
 	t.Helper()
 	var d net.Dialer
@@ -51,7 +51,7 @@ func (f *fixture) wire(t *testing.T, text string) (statuses []int, closed bool) 
 	}
 }
 
-// What is no request of HTTP/1.1, or may be read in two ways, goes no further.
+// Invalid and ambiguous HTTP/1.1 requests are not forwarded.
 func TestOddRequestsOnTheWire(t *testing.T) {
 	for _, row := range []struct {
 		name, text string
@@ -91,7 +91,7 @@ func TestOddRequestsOnTheWire(t *testing.T) {
 	}
 }
 
-// The upstream's silence about a type is passed on: nothing is guessed.
+// If the upstream sends no type, the proxy does not guess one.
 func TestNoTypeIsInvented(t *testing.T) {
 	const page = "<html><script>alert(1)</script></html>"
 	f := run(t, "domain: api\nlimits:\n  - {name: any, rate: 1000/second}\n", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -130,11 +130,11 @@ func TestNoTypeIsInvented(t *testing.T) {
 	}
 }
 
-// An upstream that leads back to the proxy gets one request, and an answer.
+// An upstream that leads back to the proxy gets one request, and the client an answer.
 func TestLoopsAreFound(t *testing.T) {
 	for _, row := range []struct {
 		name  string
-		via   string // what the request has passed already
+		via   string // Via of the request
 		loops bool
 		want  int
 	}{
@@ -161,8 +161,8 @@ func TestLoopsAreFound(t *testing.T) {
 	}
 }
 
-// Fields that only a proxy in front of us could know are not a stranger's to
-// send, in whatever spelling, header or trailer.
+// Untrusted clients cannot send fields that only a proxy in front can know, in any
+// spelling, as a header or trailer.
 func TestWhatStrangersMayNotSay(t *testing.T) {
 	sent := []string{
 		"X-Original-Url", "/admin", "X-Rewrite-Url", "/admin", "True-Client-Ip", "6.6.6.6", "X-Client-Ip", "6.6.6.6", "Client-Ip", "6.6.6.6", "X_forwarded_for", "6.6.6.6",
@@ -200,8 +200,8 @@ func TestWhatStrangersMayNotSay(t *testing.T) {
 	}
 }
 
-// No rule sees what comes behind a body, and PHP's own server takes it for header
-// fields; so it ends here.
+// Trailers of requests are dropped: no rule sees them, and PHP's built-in server takes
+// them for header fields.
 func TestTrailersOfRequestsEndHere(t *testing.T) {
 	trailers := make(chan http.Header, 1)
 	f := run(t, anyRules, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -225,7 +225,7 @@ func TestTrailersOfRequestsEndHere(t *testing.T) {
 	}
 }
 
-// HTTP/2 without TLS, as gRPC without TLS speaks it, in and out, and a socket.
+// HTTP/2 without TLS, as in gRPC without TLS, in both directions, and a socket.
 func TestUpstreamsByOtherWays(t *testing.T) {
 	const rpc = "application/grpc"
 	serve := func(t *testing.T, network, address string) net.Listener {
@@ -295,8 +295,8 @@ func TestUpstreamsByOtherWays(t *testing.T) {
 	}
 }
 
-// Pages of an origin that is listed can read refusals; what they may read of the
-// upstream's answers is the upstream's to say.
+// Pages of a listed origin can read refusals. The upstream decides what they may read
+// of its own answers.
 func TestPagesReadRefusals(t *testing.T) {
 	const page, other = "https://app.example", "https://evil.example"
 	cors := func(c *config.Config) { proxyOf(c).CORS = proxy.CORS{Origins: []string{page}, PassPreflights: true} }

@@ -41,8 +41,8 @@ func inFile(t *testing.T) set {
 	}
 }
 
-// Rules that queue need somewhere to keep what they queue. Without, nothing
-// starts, and a reload leaves the old rules in force.
+// Rules that queue need a place for their queue. Without one, the process does not
+// start, and a reload keeps the old rules.
 func TestQueueNeedsAPlace(t *testing.T) {
 	f := newFixture(t, queueRulesText, http.NotFoundHandler())
 	err := f.Start(context.Background())
@@ -56,8 +56,8 @@ func TestQueueNeedsAPlace(t *testing.T) {
 	}
 }
 
-// A request over the limit is kept, outlives the process, is sent in its turn,
-// and operators see it.
+// A request over the limit is stored, survives a restart, is sent in its turn, and is
+// visible to operators.
 func TestQueueThroughARestart(t *testing.T) {
 	var arrived, status atomic.Int64
 	status.Store(http.StatusInternalServerError)
@@ -158,14 +158,14 @@ func TestWrongQuestionsAboutTheQueue(t *testing.T) {
 	}
 }
 
-// What is dropped at once is one line of the audit for each rule, and one of the
-// log for each request. What was not there is in neither.
+// Dropping several requests at once makes one audit line per rule, and one log line per
+// request. Both leave out requests that do not exist.
 func TestDroppingIsAudited(t *testing.T) {
 	f := run(t, queueRulesText, http.NotFoundHandler(), inFile(t))
 	ids := []string{"nobody"}
 	for i := range 23 {
 		res, _ := f.get(t, f.proxyURL("/orders"))
-		if i > 0 { // the first one passed
+		if i > 0 { // the first one was allowed
 			ids = append(ids, strings.TrimPrefix(res.Header.Get("Location"), "/later/"))
 		}
 	}
@@ -173,7 +173,7 @@ func TestDroppingIsAudited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time there is nothing left
+	for range 2 { // the second time nothing is left
 		res, err := f.client.Post(f.adminURL("/v1/queue/drop"), "application/json", bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func TestDroppingIsAudited(t *testing.T) {
 	}
 }
 
-// The defaults that rules document are those of an entry whose rule has gone.
+// The documented defaults of rules are those of an entry whose rule was removed.
 func TestQueueDefaultsAgree(t *testing.T) {
 	p, want := queue.DefaultPolicy(), queue.Policy(rules.DefaultQueueing())
 	if p != want {
@@ -198,9 +198,8 @@ func TestQueueDefaultsAgree(t *testing.T) {
 	}
 }
 
-// What a queued request has cost is charged when its answer is there: sixty
-// thousand at sixty per minute are waited out for hours, an estimate of sixty for
-// a minute.
+// The actual cost of a queued request is charged when its answer arrives: 60,000 at 60
+// a minute take hours, the estimate of 60 only a minute.
 func TestQueuedRequestsAreChargedWhatTheyCost(t *testing.T) {
 	f := run(t, strings.Replace(queueRulesText, "rate: 1/minute", "rate: 60/minute\n    cost: {estimate: 60, from_response: X-Cost}", 1),
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -232,7 +231,8 @@ limits:
     on_limit: {action: queue, max_entries: 30, key_share: 20%}
 `
 
-// ordered sends n requests of a shop, or of several in as many lines, and returns how they were answered.
+// ordered sends n requests for each shop in shop, one per line, and returns their
+// statuses.
 func (f *fixture) ordered(t *testing.T, shop string, n int) (statuses []int) {
 	t.Helper()
 	for range n {
@@ -251,8 +251,8 @@ func (f *fixture) ordered(t *testing.T, shop string, n int) (statuses []int) {
 	return statuses
 }
 
-// A shop that sends too much does not take the places of others, and what it has
-// sent can be dropped by its key.
+// A shop that sends too much does not use up the space of others, and its requests can
+// be dropped by key.
 func TestOneKeyDoesNotFillTheQueue(t *testing.T) {
 	f := run(t, keyedQueueRules, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), inFile(t))
 	if diff := cmp.Diff([]int{200, 202, 202, 202, 202, 202, 202, 429, 429}, f.ordered(t, "greedy", 9)); diff != "" {
@@ -291,8 +291,8 @@ func TestOneKeyDoesNotFillTheQueue(t *testing.T) {
 	}
 }
 
-// A request with two keys waits with those of the key that refused it, and holds
-// up nothing of the other.
+// A request with two keys waits behind the key that refused it, and does not block the
+// other one.
 func TestOneRequestDoesNotHoldAnothersKey(t *testing.T) {
 	f := run(t, strings.Replace(keyedQueueRules, "1/minute", "3/day", 1), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), inFile(t))
 	if diff := cmp.Diff([]int{200, 200, 200}, f.ordered(t, "attacker", 3)); diff != "" {
@@ -308,8 +308,8 @@ func TestOneRequestDoesNotHoldAnothersKey(t *testing.T) {
 	}
 }
 
-// Where both keys of a request refuse it, it waits for the one that does so for
-// longer, and those of the other go when they may.
+// If both keys refuse a request, it waits for the one with the longer wait, and
+// requests of the other key are sent in the meantime.
 func TestALongerRefusalHoldsItsOwnKey(t *testing.T) {
 	f := run(t, strings.Replace(keyedQueueRules, "rate: 1/minute", "rate: 2/30s\n    algorithm: fixed_window\n    anchor: first_request", 1),
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), inFile(t))
@@ -325,8 +325,8 @@ func TestALongerRefusalHoldsItsOwnKey(t *testing.T) {
 	}
 }
 
-// What waits of a key that is banned is given up when its turn comes; it keeps no
-// places until its time is over.
+// Queued requests of a banned key are given up when their turn comes, and do not take
+// up space until they expire.
 func TestBannedKeysDoNotWait(t *testing.T) {
 	f := run(t, keyedQueueRules, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), inFile(t))
 	f.ordered(t, "greedy", 7)

@@ -17,8 +17,8 @@ limits:
   - {name: by-path, match: {path: "/c/*"}, key: ["hash:path", "hash:host"], rate: 1/minute, on_limit: queue}
 `
 
-// Operators do not see of a queued request what a rule hashes and, while keys are
-// hashed for them, nothing that a rule counts by.
+// In queued requests, operators do not see values that a rule hashes or, while keys are
+// hashed for operators, any value that a rule counts by.
 func TestQueuedRequestsAreVeiled(t *testing.T) {
 	const secret = "SECRET"
 	for _, row := range []struct {

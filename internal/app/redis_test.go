@@ -15,8 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// sharedRules are one rule for each algorithm, each with its path, and one for
-// each policy.
+// sharedRules have a rule for each algorithm and each policy, with separate paths.
 const sharedRules = `domain: api
 limits:
   - {name: token_bucket, match: {path: /token_bucket}, key: [client_ip], rate: 100/day, on_store_error: deny}
@@ -27,8 +26,8 @@ limits:
   - {name: sliding_buckets, match: {path: /sliding_buckets}, key: [client_ip], rate: 100/day, algorithm: sliding_buckets, on_store_error: {policy: local, share: 0.5}}
 `
 
-// hammer sends n requests to each App from each of 8 callers and returns how
-// many were allowed.
+// hammer sends n requests to each App from each of 8 clients and returns how many were
+// allowed.
 func hammer(t *testing.T, apps []*fixture, path string, n int) (allowed int64) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -59,16 +58,15 @@ func hammer(t *testing.T, apps []*fixture, path string, n int) (allowed int64) {
 	return count.Load()
 }
 
-// Two processes on one Redis admit exactly the limit under every algorithm;
-// without the Redis each rule's policy answers; when it is back, so are the
-// counts.
+// Two processes on one Redis allow exactly the limit under every algorithm. Without
+// Redis, each rule's policy decides; when it is back, so are the counts.
 func TestTwoProcessesOneCount(t *testing.T) {
 	server := redistest.Standalone(t)
 	shared := func(c *config.Config) {
 		c.Store.Kind = config.InRedis
 		c.Store.Redis = config.Redis{
 			URL: config.Secret("redis://" + server.Addr), Timeout: 2 * time.Second,
-			// What was refused is forgotten before the server is gone.
+			// Refusals are no longer cached when the server is stopped.
 			DenyCache: config.DefaultDenyCache, DenyMaxAge: time.Millisecond,
 		}
 	}
@@ -107,8 +105,7 @@ func TestTwoProcessesOneCount(t *testing.T) {
 	}
 }
 
-// A Redis that is not there does not keep the process from starting; one that
-// turns it away does.
+// A process starts without Redis if it is unreachable, but not if it refuses access.
 func TestStartWithoutRedis(t *testing.T) {
 	t.Run("absent", func(t *testing.T) {
 		f := run(t, sharedRules, nil, func(c *config.Config) {
@@ -127,7 +124,7 @@ func TestStartWithoutRedis(t *testing.T) {
 		if source, ok := errors.AsType[*config.SourceError](err); !ok || source.Source != "store.redis" || !strings.Contains(source.Message, "headgate needs Redis 6.2 or later") {
 			t.Errorf("Start = %v", err)
 		}
-		server.Kill() // it comes later
+		server.Kill() // it starts later
 		f := run(t, sharedRules, nil, set)
 		f.journal.await(t, "the store does not answer yet")
 		server.Restart()

@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// twoRules are two rules that apply to the same requests, with the same limit.
+// twoRules are two rules for the same requests, with the same limit.
 func twoRules(limit int) string {
 	return fmt.Sprintf(`
 domain: api
@@ -28,9 +28,8 @@ limits:
 `, limit, limit)
 }
 
-// A thousand reloads, some of them of bad rules, under traffic: no request
-// fails or sees a part of the old rules and a part of the new, every request is
-// counted exactly once, and nothing is left behind.
+// A thousand reloads, some with bad rules, under traffic: no request fails or sees a
+// mix of old and new rules, every request is counted exactly once, and nothing leaks.
 func TestThousandReloadsUnderLoad(t *testing.T) {
 	const reloads, callers = 1000, 4
 	f := newFixture(t, twoRules(1_000_000), hello)
@@ -71,7 +70,7 @@ func TestThousandReloadsUnderLoad(t *testing.T) {
 	var before resources
 	bad := 0
 	for i := range reloads {
-		if i == reloads/5 { // by now pools and tables have their size
+		if i == reloads/5 { // pools and tables have reached their size
 			before = measure()
 		}
 		text := twoRules(1_000_000 * (1 + i%2))
@@ -117,7 +116,7 @@ func number(t *testing.T, r reply, header string) (n int64) {
 	return n
 }
 
-// resources are what a leak would show in.
+// resources are the resources in which a leak would show.
 type resources struct {
 	goroutines, files int
 	heap              int64
@@ -125,7 +124,7 @@ type resources struct {
 
 func measure() resources {
 	runtime.GC()
-	runtime.GC() // also what finalizers and pools have let go
+	runtime.GC() // runs finalizers and empties pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	open, err := os.ReadDir("/proc/self/fd")
@@ -135,7 +134,7 @@ func measure() resources {
 	return resources{runtime.NumGoroutine(), len(open), int64(m.HeapAlloc)}
 }
 
-// replaceFile replaces a file as editors do: another one, renamed over it.
+// replaceFile replaces a file like an editor: a new one is renamed over it.
 func replaceFile(t *testing.T, name, text string) {
 	t.Helper()
 	writeFile(t, name+"~", text)
@@ -144,8 +143,8 @@ func replaceFile(t *testing.T, name, text string) {
 	}
 }
 
-// A request goes by the rules that were in force when it came, however long
-// its answer takes.
+// A request uses the rules that were active when it arrived, however long its answer
+// takes.
 func TestRequestsUnderWayKeepTheirRules(t *testing.T) {
 	inside, finish := make(chan struct{}), make(chan struct{})
 	f := run(t, loginRules, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -171,8 +170,8 @@ func TestRequestsUnderWayKeepTheirRules(t *testing.T) {
 	}
 }
 
-// polling returns an App that only compares files now and then, as on a
-// network file system that reports nothing.
+// polling returns an App that compares files at intervals, as for a network file system
+// that reports no changes.
 func polling(t *testing.T, only bool, paths ...string) *fixture {
 	t.Helper()
 	return following(t, only, func(c *config.Config) { c.Rules = paths })
@@ -205,8 +204,7 @@ func mkdir(t *testing.T, parts ...string) string {
 	return name
 }
 
-// What happens to folders of rules, with and without a file system that
-// reports it.
+// Changes to folders of rules are noticed, with and without reports of the file system.
 func TestFoldersOfRulesChange(t *testing.T) {
 	for _, only := range []bool{false, true} {
 		t.Run(fmt.Sprintf("only polled %v", only), func(t *testing.T) {
@@ -218,7 +216,7 @@ func TestFoldersOfRulesChange(t *testing.T) {
 			}
 			const other = "domain: other\nlimits:\n  - {name: x, rate: 1/second}\n"
 
-			// A folder appears, and then a file in it.
+			// A folder is created, then a file in it.
 			below := mkdir(t, folder, "team", "deep")
 			writeFile(t, filepath.Join(below, "b.yaml"), other)
 			f.journal.await(t, "rules reloaded")
@@ -228,14 +226,14 @@ func TestFoldersOfRulesChange(t *testing.T) {
 			f.journal.await(t, "rules not reloaded")
 			f.expectRules(t, 2)
 
-			// The bad file is deleted, and its folder.
+			// The bad file and its folder are deleted.
 			if err := os.RemoveAll(filepath.Join(folder, "team")); err != nil {
 				t.Fatal(err)
 			}
 			f.journal.await(t, "rules reloaded")
 			f.expectRules(t, 1)
 
-			// The last file goes: perhaps a volume that is not mounted.
+			// The last file is deleted, perhaps because a volume is not mounted.
 			if err := os.RemoveAll(folder); err != nil {
 				t.Fatal(err)
 			}
@@ -246,7 +244,7 @@ func TestFoldersOfRulesChange(t *testing.T) {
 			mkdir(t, folder)
 			f.await(t, func() bool { return strings.Contains(f.Reloads().LastError.Error(), "no rule files are left") })
 
-			// And comes back, in the new folder of that name.
+			// It is created again, in a new folder with that name.
 			writeFile(t, filepath.Join(folder, "a.yaml"), tenRules)
 			f.journal.await(t, "rules reloaded")
 			if got := f.left(t); got != "7/10" {
@@ -258,7 +256,7 @@ func TestFoldersOfRulesChange(t *testing.T) {
 	}
 }
 
-// expectRules checks how many rules are in force.
+// expectRules checks the number of active rules.
 func (f *fixture) expectRules(t *testing.T, want int) {
 	t.Helper()
 	_, body := f.get(t, f.apiURL("/readyz?verbose"))
@@ -267,8 +265,8 @@ func (f *fixture) expectRules(t *testing.T, want int) {
 	}
 }
 
-// As envoyproxy/ratelimit is deployed: the folder that a symlink on the way to
-// the rules leads to is swapped, and nothing changes in any other.
+// As when envoyproxy/ratelimit is deployed: a symlink on the path to the rules is
+// changed to another folder, and nothing else changes.
 func TestSymlinkOnTheWayIsSwapped(t *testing.T) {
 	root := t.TempDir()
 	for version, text := range map[string]string{"v1": loginRules, "v2": tenRules} {
@@ -293,12 +291,12 @@ func TestSymlinkOnTheWayIsSwapped(t *testing.T) {
 			t.Errorf("swap %d: %s, want %s", i+1, got, want)
 		}
 	}
-	// What the link leads to now is watched too.
+	// The new target of the link is watched too.
 	writeFile(t, filepath.Join(root, "v2", "ratelimit", "config", "a.yaml"), badRules)
 	f.journal.await(t, "rules not reloaded")
 }
 
-// What lies beside the folder of rules is followed like what lies in it.
+// Files next to the folder of rules are followed like those in it.
 func TestSiblingsAreFollowed(t *testing.T) {
 	root := t.TempDir()
 	folder := mkdir(t, root, "config")
@@ -318,7 +316,8 @@ func TestSiblingsAreFollowed(t *testing.T) {
 	f.expectRules(t, 2)
 }
 
-// A single file that is deleted, and one that is a link to another folder.
+// A single file is followed when it is deleted, and when it is a link into another
+// folder.
 func TestSingleFilesAreFollowed(t *testing.T) {
 	folder, elsewhere := t.TempDir(), t.TempDir()
 	target, link := filepath.Join(elsewhere, "real.yaml"), filepath.Join(folder, "rules.yaml")

@@ -23,8 +23,8 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// replayRules refill many times while the test runs, so that decisions hang on
-// the time to the microsecond. Even clients that are slow to ask exceed them.
+// replayRules refill many times during the test, so decisions depend on the time to the
+// microsecond. Even slow clients exceed the limits.
 const replayRules = `
 domain: site
 limits:
@@ -34,16 +34,15 @@ limits:
   - {name: queue, match: {path: /window/deep/**}, key: client_ip, rate: 4/second, burst: 1, algorithm: leaky_bucket}
 `
 
-// What nginx has logged of traffic under load replays to the very decisions
-// that were made about it: the same requests are refused, and of those that
-// pass the same is left. The log has the time of each decision, and no two
-// requests of a key were under way at once, so that their order is known.
+// A log of nginx under load replays to the same decisions: the same requests are
+// refused, and allowed ones have the same amount remaining. The log has the time of
+// each decision, and no two requests of a key overlap, so their order is known.
 func TestLogOfNginxReplaysToTheSameDecisions(t *testing.T) {
 	const clients, each = 16, 60
 	run := func(t *testing.T) (*fixture, *httptest.Server) {
 		t.Helper()
 		backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("X-Headgate-Time", "1") // must not pass for ours
+			w.Header().Set("X-Headgate-Time", "1") // must not be mistaken for ours
 			_, _ = io.WriteString(w, "hello\n")
 		}))
 		t.Cleanup(backend.Close)
@@ -93,14 +92,14 @@ func TestLogOfNginxReplaysToTheSameDecisions(t *testing.T) {
 	})
 }
 
-// loggingNginx is nginx before Headgate, which keeps a log.
+// loggingNginx is nginx in front of Headgate, with a log.
 type loggingNginx struct {
 	*fixture
 	address, folder string
 }
 
-// startLogging starts nginx with these locations. Beside what a combined log
-// has, it logs the time of the decision, what was left, and whose line it is.
+// startLogging starts nginx with these locations. In addition to the combined format it
+// logs the time of the decision, the remaining amount, and the client.
 func startLogging(t *testing.T, f *fixture, locations, at, left string) *loggingNginx {
 	t.Helper()
 	p := &loggingNginx{fixture: f, address: redistest.FreeAddress(t), folder: t.TempDir()}
@@ -135,7 +134,7 @@ http {
 	return p
 }
 
-// load has clients ask at once, each of them one thing after another.
+// load sends requests from concurrent clients, each one after another.
 func (p *loggingNginx) load(t *testing.T, clients, each int) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -166,14 +165,14 @@ func (p *loggingNginx) load(t *testing.T, clients, each int) {
 	group.Wait()
 }
 
-// logged is what a line says of a decision.
+// logged is the decision in a line of the log.
 type logged struct{ status, left string }
 
-// replay simulates the log and holds each decision to what was made live.
+// replay simulates the log and compares each decision with the live one.
 func (p *loggingNginx) replay(t *testing.T, requests int) {
 	t.Helper()
 	name := filepath.Join(p.folder, "access.log")
-	// nginx writes a line when it is done with a request, after its answer.
+	// nginx writes a line after its answer, when the request is done.
 	p.await(t, func() bool { return strings.Count(readFile(t, name), "\n") >= requests+1 })
 	live, refusals := map[string]logged{}, 0
 	for line := range strings.Lines(readFile(t, name)) {
@@ -187,7 +186,7 @@ func (p *loggingNginx) replay(t *testing.T, requests int) {
 	if refusals < requests/20 || refusals > requests*19/20 {
 		t.Errorf("the premise: %d of %d were refused", refusals, requests)
 	}
-	// A new user has the format read out of the configuration.
+	// A new user reads the format from the configuration.
 	format, err := accesslog.New(filepath.Join(p.folder, "nginx.conf"), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// The Redis protocol counts in the same store and by the same rules as the
-// other doors, and drains with them.
+// The Redis protocol uses the same store and rules as the other doors, and drains with
+// them.
 func TestRedisProtocol(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: user, key: [user], rate: 2/minute}\n"
 	f := run(t, text, nil, func(c *config.Config) { c.Door("resp").Address, respOf(c).Password = "127.0.0.1:0", "secret" })
@@ -49,7 +49,7 @@ func TestRedisProtocol(t *testing.T) {
 	}
 }
 
-// Who speaks HTTP is told of once a minute, however often he does, and counted.
+// HTTP at the Redis protocol door is counted, and logged at most once a minute.
 func TestHTTPAtTheRedisProtocol(t *testing.T) {
 	f := run(t, "domain: api\nlimits: []\n", nil, func(c *config.Config) { c.Door("resp").Address, c.Door("admin").Address = "127.0.0.1:0", "127.0.0.1:0" })
 	speak := func() {
@@ -83,7 +83,7 @@ func TestHTTPAtTheRedisProtocol(t *testing.T) {
 	}
 }
 
-// The example works, and answers what its transcript says.
+// The example works, and answers as its transcript shows.
 func TestRedisProtocolExample(t *testing.T) {
 	cli, err := exec.LookPath("redis-cli")
 	if err != nil && os.Getenv("HEADGATE_REQUIRE_REDIS") == "1" {

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/door/admin"
 )
 
-// perKey is a rule that lets each key pass once.
+// perKey is a rule that allows each key once.
 func perKey(how string) string {
 	return fmt.Sprintf(`
 domain: api
@@ -26,7 +26,7 @@ limits:
 
 const rolloutKeys = 150
 
-// enforced asks twice for each key, through the proxy, and returns those whose
+// enforced sends two requests per key through the proxy, and returns the keys whose
 // second request is refused.
 func (f *fixture) enforced(t *testing.T) map[string]bool {
 	t.Helper()
@@ -46,7 +46,7 @@ func (f *fixture) enforced(t *testing.T) map[string]bool {
 	return out
 }
 
-// outcomes returns what the rule said, from /metrics.
+// outcomes returns the outcomes of the rule in /metrics.
 func (f *fixture) outcomes(t *testing.T) string {
 	t.Helper()
 	var words []string
@@ -56,7 +56,7 @@ func (f *fixture) outcomes(t *testing.T) string {
 	return strings.Join(words, ", ")
 }
 
-// Shadow mode refuses nobody and counts whom it would refuse.
+// Shadow mode refuses no request and counts those it would refuse.
 func TestShadowThroughTheProxy(t *testing.T) {
 	f := run(t, perKey("mode: shadow"), hello, withAdmin)
 	if got := f.enforced(t); len(got) != 0 {
@@ -70,8 +70,8 @@ func TestShadowThroughTheProxy(t *testing.T) {
 	}
 }
 
-// Which keys a percentage is enforced for is the same after a restart and on
-// another node, and one that grows takes in more keys and leaves out none.
+// The keys for which a percentage is enforced are the same after a restart and on
+// another node. A growing percentage adds keys and drops none.
 func TestPercentThroughTheProxy(t *testing.T) {
 	f := run(t, perKey("percent: 10"), hello, withAdmin)
 	ten := f.enforced(t)
@@ -85,7 +85,7 @@ func TestPercentThroughTheProxy(t *testing.T) {
 	if err := f.Stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	f.renew(t) // without a snapshot its counts are new
+	f.renew(t) // without a snapshot counts start over
 	f.start(t)
 	if got := f.enforced(t); !maps.Equal(got, ten) {
 		t.Errorf("after a restart: %d keys, not the same %d", len(got), len(ten))
@@ -117,7 +117,7 @@ func TestPercentThroughTheProxy(t *testing.T) {
 	}
 }
 
-// trying makes rules of a folder the candidate, and returns its only file.
+// trying makes rules in a folder the candidate, and returns its only file.
 func trying(t *testing.T, text string) (file string, change set) {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "rules-new")
@@ -136,12 +136,12 @@ func (f *fixture) candidate(t *testing.T) admin.CandidateStatus {
 	return answerOf[admin.CandidateStatus](t, f, "/v1/candidate")
 }
 
-// compared is a comparison in a line.
+// compared formats a comparison in one line.
 func compared(s *admin.CandidateStatus) string {
 	return fmt.Sprintf("%s %d: %d same, %d newly refused, %d newly allowed", s.State, s.Requests, s.Same, s.NewlyRefused, s.NewlyAllowed)
 }
 
-// From a candidate to the rules in force, through the proxy.
+// A candidate becomes the active rules, through the proxy.
 func TestCandidateThroughTheProxy(t *testing.T) {
 	file, with := trying(t, loginRate("3/minute"))
 	f := run(t, loginRules, hello, withAdmin, with)
@@ -174,7 +174,7 @@ func TestCandidateThroughTheProxy(t *testing.T) {
 		t.Errorf("%s keys in the live store", got)
 	}
 
-	// The promotion: the file moves to where the live rules are.
+	// The promotion: the file is moved to the live rules.
 	f.journal.await(t, "rules loaded")
 	if err := os.Rename(file, f.config.Rules[0]); err != nil {
 		t.Fatal(err)
@@ -222,7 +222,7 @@ func TestCandidateReload(t *testing.T) {
 	if s = f.candidate(t); s.NewlyRefused != 2 {
 		t.Errorf("the same rules again begin a new comparison: %s", compared(&s))
 	}
-	// Other live rules are another comparison; the same ones read again are not.
+	// Changed live rules start a new comparison; the same rules read again do not.
 	if err := f.Reload(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// TestPipesAmongRules: a FIFO among the rules is not opened, which would wait for
-// a writer. Rules are reloaded next to it, and the counts are saved at the stop.
+// TestPipesAmongRules: a FIFO next to rules is not opened, since that would wait for a
+// writer. Reloads still work, and counts are saved on shutdown.
 func TestPipesAmongRules(t *testing.T) {
 	folder, counts := t.TempDir(), filepath.Join(t.TempDir(), "counts")
 	writeFile(t, filepath.Join(folder, "r.yaml"), loginRules)
@@ -33,13 +33,13 @@ func TestPipesAmongRules(t *testing.T) {
 		}
 	}
 	signals <- syscall.SIGHUP
-	f.journal.await(t, "rules not reloaded: the previous rules stay active") // pipe.yaml; pipe is none of ours
+	f.journal.await(t, "rules not reloaded: the previous rules stay active") // pipe.yaml; pipe is not a rule file
 	signals <- syscall.SIGTERM
 	stopsAndSaves(t, done, counts)
 }
 
-// TestStopWhileRulesAreRead: signals are obeyed, and counts saved, also while
-// reading the rules hangs.
+// TestStopWhileRulesAreRead: signals are handled, and counts saved, even if reading the
+// rules hangs.
 func TestStopWhileRulesAreRead(t *testing.T) {
 	counts := filepath.Join(t.TempDir(), "counts")
 	f := newFixture(t, loginRules, hello, func(c *config.Config) { c.Store.Memory.Snapshot = counts })
@@ -53,7 +53,7 @@ func TestStopWhileRulesAreRead(t *testing.T) {
 	stopsAndSaves(t, done, counts)
 }
 
-// stopsAndSaves waits for the end of a Run, and wants its counts in a file.
+// stopsAndSaves waits until Run returns, and checks that its counts are in a file.
 func stopsAndSaves(t *testing.T, done <-chan error, counts string) {
 	t.Helper()
 	select {
@@ -69,7 +69,7 @@ func stopsAndSaves(t *testing.T, done <-chan error, counts string) {
 	}
 }
 
-// TestWhichFilesAreRules: what is written to others puts no reload off.
+// TestWhichFilesAreRules: changes to other files do not delay a reload.
 func TestWhichFilesAreRules(t *testing.T) {
 	folder, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

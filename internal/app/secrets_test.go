@@ -26,8 +26,8 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// secrets are all that a process can be told, by what each is for, and what
-// callers may say by mistake.
+// secrets are all secrets in settings, by purpose, and those that callers may send by
+// mistake.
 func secrets() map[string]string {
 	all := map[string]string{}
 	for _, name := range []string{"api", "admin", "resp", "redis", "keys", "jwt", "otlp", "guess"} {
@@ -44,8 +44,8 @@ limits:
   - {name: claim, match: {path: /claim/**}, key: ["jwt:sub"], rate: 2/hour}
 `
 
-// configWithSecrets writes a configuration with every secret there is, and
-// returns it with the lines of the private key.
+// configWithSecrets writes a configuration with all secrets, and returns it with the
+// lines of the private key.
 func configWithSecrets(t *testing.T, secret map[string]string, redisAddress, upstream string) (c *config.Config, authority *certtest.Authority) {
 	t.Helper()
 	folder, authority := t.TempDir(), certtest.New(t)
@@ -77,9 +77,9 @@ log: {level: debug}
 	return c, authority
 }
 
-// TestNoSecretIsTold: nothing that the admin door answers, and no line of the log
-// at level debug, has a secret in it: while all is well, when callers say wrong
-// ones, and while the store does not answer.
+// TestNoSecretIsTold: no answer of the admin door and no line of the log at level debug
+// contains a secret: not in normal operation, not when callers send wrong ones, and not
+// while the store is down.
 func TestNoSecretIsTold(t *testing.T) {
 	secret := secrets()
 	server := redistest.Standalone(t)
@@ -123,7 +123,7 @@ func TestNoSecretIsTold(t *testing.T) {
 	}
 }
 
-// sayAll asks at every door, with the secrets that it wants and with others.
+// sayAll sends requests to every door, with the right secrets and wrong ones.
 func (f *fixture) sayAll(t *testing.T, secret map[string]string, authority *certtest.Authority, told *strings.Builder) {
 	t.Helper()
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
@@ -152,7 +152,7 @@ func (f *fixture) sayAll(t *testing.T, secret map[string]string, authority *cert
 	}
 	defer func() { _ = conn.Close() }()
 	_, _ = fmt.Fprintf(conn, "AUTH %s\r\nAUTH default %s\r\nNOSUCH\r\nHG.CHECK api 1 path /plain/b\r\nQUIT\r\n", secret["guess"], secret["resp"])
-	answers, _ := io.ReadAll(conn) // what they are is of no matter, only what is in them
+	answers, _ := io.ReadAll(conn) // only searched for secrets
 	told.Write(answers)
 	mesh, err := grpc.NewClient("dns:///"+f.Addr(app.DoorGRPC), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
 		RootCAs: authority.Client("").RootCAs, ServerName: "localhost", MinVersion: tls.VersionTLS13,
@@ -168,8 +168,8 @@ func (f *fixture) sayAll(t *testing.T, secret map[string]string, authority *cert
 	}
 }
 
-// askAll asks the admin door all it can be asked, rightly and wrongly. What goes
-// on for ever is heard for a while.
+// askAll sends all possible requests to the admin door, valid and invalid. Streams are
+// read for a while.
 func (f *fixture) askAll(t *testing.T, token string, told *strings.Builder) {
 	t.Helper()
 	routes, err := f.AdminRoutes()

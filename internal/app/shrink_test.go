@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/door/admin"
 )
 
-// manyRules are n rules, one a line, that refuse.
+// manyRules are n refusing rules, one per line.
 func manyRules(n int) string {
 	var b strings.Builder
 	b.WriteString("domain: api\nlimits:\n")
@@ -26,11 +26,11 @@ func guarded(t *testing.T, guard config.Guard) *fixture {
 	return run(t, manyRules(10), nil, withAdmin, func(c *config.Config) { c.Reload.Guard = guard })
 }
 
-// TestEmptiedFiles: a rules file that shrinks to nothing lifts no limit.
+// TestEmptiedFiles: a rules file that becomes empty removes no limit.
 func TestEmptiedFiles(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing\n", "---\n", "domain: api\n", "domain: api\nlimits:\n", "domain: api\ndescriptors:\n", "x-a: 1\n", "nul"} {
 		f := guarded(t, config.GuardOff)
-		if text == "nul" { // what is left by some file systems after a crash
+		if text == "nul" { // some file systems leave this after a crash
 			text = strings.Repeat("\x00", 100)
 		}
 		writeFile(t, f.config.Rules[0], text)
@@ -48,7 +48,7 @@ func TestEmptiedFiles(t *testing.T) {
 	}
 }
 
-// TestShrunkRules: rules cut off after every line, under each guard.
+// TestShrunkRules: rules cut off after each line, with each guard.
 func TestShrunkRules(t *testing.T) {
 	for _, row := range []struct {
 		guard       config.Guard
@@ -95,7 +95,7 @@ func (f *fixture) change(t *testing.T, what string, want int) (out admin.RulesCh
 	return out
 }
 
-// TestRollBack: what an operator can do about rules that have shrunk.
+// TestRollBack: operators can accept or undo a reload that removes rules.
 func TestRollBack(t *testing.T) {
 	f := guarded(t, config.GuardRefuse)
 	f.change(t, "rollback", http.StatusConflict)

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/app"
 )
 
-// TestSecondThought: of two signals in the same moment, as a process manager
-// sends to a process and to its group, the second does not cut the draining
-// short; one that comes a second later does.
+// TestSecondThought: of two signals at the same moment, which a process manager sends
+// to a process and its group, the second does not end draining; one a second later
+// does.
 func TestSecondThought(t *testing.T) {
 	t.Parallel()
 	errDrained := errors.New("drained")
@@ -39,7 +39,7 @@ func TestSecondThought(t *testing.T) {
 			if err := app.AwaitStop(stopped, signals); !errors.Is(err, c.want) {
 				t.Errorf("%v: %v, want %v", c.after, err, c.want)
 			}
-			time.Sleep(time.Minute) // the sender ends too
+			time.Sleep(time.Minute) // the sender also ends
 		})
 	}
 }

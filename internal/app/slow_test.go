@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// impatient returns an App whose HTTP doors wait for nobody.
+// impatient returns an App whose HTTP doors have short timeouts.
 func impatient(t *testing.T, change ...set) *fixture {
 	t.Helper()
 	f := newFixture(t, loginRules, hello, append([]set{func(c *config.Config) { c.Door("admin").Address = "127.0.0.1:0" }}, change...)...)
@@ -36,8 +36,8 @@ func impatient(t *testing.T, change ...set) *fixture {
 	return f
 }
 
-// speak opens a connection to a door, says something and nothing more, and
-// returns what comes until the door hangs up. It fails if that does not happen.
+// speak connects to a door, sends text and nothing more, and returns the answer once
+// the door disconnects. It fails if that does not happen.
 func (f *fixture) speak(t *testing.T, door, text string) string {
 	t.Helper()
 	conn := f.dial(t, door)
@@ -48,7 +48,7 @@ func (f *fixture) speak(t *testing.T, door, text string) string {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%s keeps a connection on which %q was sent and nothing more", door, text)
 	}
-	return string(got) // a reset is a way to hang up too
+	return string(got) // a reset also disconnects
 }
 
 func (f *fixture) dial(t *testing.T, door string) net.Conn {
@@ -65,8 +65,8 @@ func (f *fixture) dial(t *testing.T, door string) net.Conn {
 	return conn
 }
 
-// Callers who stop in the middle are hung up on, at every door, and are never
-// answered as if all were well.
+// Clients that stop in the middle of a request are disconnected at every door, and
+// never get a success answer.
 func TestSlowCallersAreHungUpOn(t *testing.T) {
 	f := impatient(t)
 	const half = "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"domain\":"
@@ -98,8 +98,8 @@ func TestSlowCallersAreHungUpOn(t *testing.T) {
 	}
 }
 
-// Peers that have vanished without a word, and those that closed their side,
-// hold no place: others are served, and stopping does not wait for them.
+// Connections whose clients have vanished or closed their side take no slot: others are
+// served, and stopping does not wait for them.
 func TestHalfOpenConnectionsAreInNobodysWay(t *testing.T) {
 	f := run(t, loginRules, hello, func(c *config.Config) { c.ShutdownTimeout = 200 * time.Millisecond })
 	for range 50 {
@@ -113,8 +113,8 @@ func TestHalfOpenConnectionsAreInNobodysWay(t *testing.T) {
 		if err := half.CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
-		// Whether it still gets an answer depends on who is faster, but it is
-		// not left waiting.
+		// It may or may not get an answer, depending on timing, but it is not kept
+		// waiting.
 		if _, err := io.ReadAll(half); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal("a caller that closed its side is kept")
 		}
@@ -125,18 +125,18 @@ func TestHalfOpenConnectionsAreInNobodysWay(t *testing.T) {
 	f.client.CloseIdleConnections()
 	begin := time.Now()
 	if err := f.Stop(context.Background()); err != nil {
-		t.Logf("stopped with %v", err) // the halves of requests were cut off
+		t.Logf("stopped with %v", err) // incomplete requests were cut off
 	}
 	if d := time.Since(begin); d > 15*time.Second {
 		t.Errorf("stopping took %s", d)
 	}
 }
 
-// A proxy's bodies may take their time, in both directions.
+// Bodies may take long at the proxy, in both directions.
 func TestProxyWaitsForBodies(t *testing.T) {
 	f := impatient(t)
-	// A machine that is busy may hold this test up for longer than the proxy waits
-	// for a header, which is no fault of the proxy.
+	// On a busy machine the test may be slower than the proxy's header timeout, which
+	// is not the proxy's fault.
 	var err error
 	for range 5 {
 		if err = f.sendSlowly(t); err == nil {
@@ -146,13 +146,12 @@ func TestProxyWaitsForBodies(t *testing.T) {
 	t.Error(err)
 }
 
-// sendSlowly sends a request to the proxy whose body takes longer than other doors
-// wait.
+// sendSlowly sends the proxy a request whose body takes longer than other doors allow.
 func (f *fixture) sendSlowly(t *testing.T) error {
 	conn := f.dial(t, app.DoorProxy)
 	_, _ = io.WriteString(conn, "POST /other HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\n")
 	for _, letter := range []string{"a", "b", "c"} {
-		timer := time.NewTimer(120 * time.Millisecond) // longer than Read of the other doors
+		timer := time.NewTimer(120 * time.Millisecond) // longer than Read at other doors
 		<-timer.C
 		if _, err := io.WriteString(conn, letter); err != nil {
 			return err
@@ -168,8 +167,8 @@ func (f *fixture) sendSlowly(t *testing.T) error {
 	return nil
 }
 
-// Bodies that come drop by drop keep nobody out: who waits for his client makes
-// room, whoever has waited longest. Those that are answered stay.
+// Slow bodies keep no client out: of the connections that wait for their client, the
+// one that has waited longest is replaced. Those at work stay.
 func TestSlowBodiesMakeRoom(t *testing.T) {
 	answering := make(chan struct{})
 	f := run(t, loginRules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -196,7 +195,7 @@ func TestSlowBodiesMakeRoom(t *testing.T) {
 	const slow = "POST /other HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n"
 	for range 10 {
 		conn, in := open(slow)
-		// Having asked for it, the proxy waits for the body.
+		// It has sent 100 Continue, so the proxy waits for the body.
 		if line, err := in.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100") {
 			t.Fatalf("%q, %v", line, err)
 		}

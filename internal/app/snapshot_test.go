@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// TestOneSnapshotOneProcess: a second process on the same snapshot is refused,
-// until the first has stopped.
+// TestOneSnapshotOneProcess: a second process with the same snapshot is refused until
+// the first has stopped.
 func TestOneSnapshotOneProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	snapshot := func(c *config.Config) { c.Store.Memory.Snapshot = path }
@@ -27,8 +27,8 @@ func TestOneSnapshotOneProcess(t *testing.T) {
 	second.start(t)
 }
 
-// TestOneSnapshotUnderTwoNames: so is one that comes by a symbolic link, also
-// before the file is there; and a save replaces the file, not the link.
+// TestOneSnapshotUnderTwoNames: the same through a symbolic link, even before the file
+// exists. Saving replaces the file, not the link.
 func TestOneSnapshotUnderTwoNames(t *testing.T) {
 	folder := t.TempDir()
 	mkdir(t, folder, "data", "deep")
@@ -68,8 +68,7 @@ func TestOneSnapshotUnderTwoNames(t *testing.T) {
 	}
 }
 
-// TestSnapshotToNowhere: a file that nobody can write stops the start, with the
-// reason.
+// TestSnapshotToNowhere: an unwritable file prevents the start, and the error says why.
 func TestSnapshotToNowhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nodir", "counts")
 	f := newFixture(t, loginRules, hello, func(c *config.Config) { c.Store.Memory.Snapshot = path })
@@ -79,7 +78,7 @@ func TestSnapshotToNowhere(t *testing.T) {
 	}
 }
 
-// TestSavesThatFail: the metrics tell.
+// TestSavesThatFail: the metrics show failed saves.
 func TestSavesThatFail(t *testing.T) {
 	folder := mkdir(t, t.TempDir(), "state")
 	f := run(t, loginRules, hello, withAdmin, func(c *config.Config) { c.Store.Memory.Snapshot = filepath.Join(folder, "counts") })

@@ -24,8 +24,8 @@ limits:
   - {name: auth, match: {path: /auth}, key: ["header:Authorization"], rate: 1/day}
 `
 
-// otherSpellings are one value each, as callers hand it on who do not take it
-// apart, by the path and the attribute.
+// otherSpellings are different spellings of one value each, as callers that do not
+// parse it pass it on, by path and attribute.
 func otherSpellings() map[string][]string {
 	return map[string][]string{
 		"/cookie cookie:session":     {"real", " real ", `"real"`, "r%65al", "%72%65%61%6C", `j:"real"`},
@@ -35,8 +35,8 @@ func otherSpellings() map[string][]string {
 	}
 }
 
-// A value that is spelled otherwise is no second budget at the doors that are
-// told what a request has, as it is none at the proxy.
+// A different spelling of a value has no second budget at the doors that receive
+// attributes, as at the proxy.
 func TestSpellingsOfValuesAtEveryDoor(t *testing.T) {
 	doors := map[string]func(t *testing.T, f *fixture, path, name, value string) bool{
 		"check": func(t *testing.T, f *fixture, path, name, value string) bool {
@@ -103,7 +103,7 @@ func TestSpellingsOfValuesAtEveryDoor(t *testing.T) {
 	}
 }
 
-// Nor is it in a log that is replayed.
+// The same for a replayed log.
 func TestSpellingsOfValuesInALog(t *testing.T) {
 	folder := t.TempDir()
 	rules, log := filepath.Join(folder, "rules.yaml"), filepath.Join(folder, "access.json")

@@ -13,11 +13,11 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// lossRules have something to ban, and something that hands out tokens.
+// lossRules have rules to ban keys of, and rules that issue leases and reservations.
 const lossRules = exportRules + `  - {name: login, match: {path: /login}, key: [client_ip], rate: 100000/hour, algorithm: fixed_window, on_store_error: local}
 `
 
-// today runs a process whose clock is that of Redis, and not a day behind it.
+// today runs a process whose clock is that of Redis, less than a day behind.
 func today(t *testing.T, rules, address string) *fixture {
 	t.Helper()
 	f := newFixture(t, rules, nil, onRedis(address), withAdmin)
@@ -28,9 +28,9 @@ func today(t *testing.T, rules, address string) *fixture {
 
 const banMallory = `{"key":{"client_ip":"192.0.2.66"},"for":"1h"}`
 
-// A Redis that is emptied, or restarted without its data, lifts no ban: those
-// that know it write it back, with the secret of tokens. A process that starts
-// afterwards has both; one that has just started with a secret of its own too.
+// A Redis that was emptied, or restarted without its data, keeps all bans: processes
+// that know them write them back, with the secret of tokens. Processes that start
+// afterwards, or just before with a new secret, get both.
 func TestRedisLosesEverything(t *testing.T) {
 	for _, how := range []string{"FLUSHALL", "restart"} {
 		t.Run(how, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestRedisLosesEverything(t *testing.T) {
 			} else {
 				server.Do("FLUSHALL")
 			}
-			early := today(t, lossRules, server.Addr) // perhaps before it was noticed
+			early := today(t, lossRules, server.Addr) // perhaps before the loss was noticed
 			for _, f := range nodes {
 				f.journal.await(t, "the store has lost its data")
 				f.await(t, func() bool { return f.metric(t, "headgate_store_lost_total") == "1" })
@@ -59,13 +59,13 @@ func TestRedisLosesEverything(t *testing.T) {
 				if how == "FLUSHALL" && i == 0 {
 					continue
 				}
-				// What was taken before comes to be known to all, though not counted any more.
+				// All accept what was taken before, although it no longer counts.
 				f.await(t, func() bool {
 					status, _ := f.ask(t, "/v1/release", fmt.Sprintf(`{"lease":%q}`, taken["lease"]))
 					return status == http.StatusOK
 				})
 			}
-			// And what any of them hands out now, all others take.
+			// All accept what any of them issues now.
 			all := append(nodes, early, late)
 			for i, f := range all {
 				_, reserved := f.ask(t, "/v1/reserve", aLanguage)
@@ -83,8 +83,8 @@ func TestRedisLosesEverything(t *testing.T) {
 	}
 }
 
-// Under a policy that evicts, a flood of new keys lifts no ban, on no process,
-// also not on one that starts in the middle of it; and every start warns.
+// With an eviction policy, a flood of new keys removes no ban at any process, not even
+// at one that starts during the flood. Every start warns.
 func TestEvictionLiftsNoBan(t *testing.T) {
 	for _, policy := range []string{"allkeys-lru", "allkeys-random", "volatile-lru"} {
 		t.Run(policy, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestEvictionLiftsNoBan(t *testing.T) {
 			}
 			late := today(t, lossRules, server.Addr)
 			late.await(t, func() bool { return late.check(t, "/login", "192.0.2.66").Reason == "banned" })
-			// Lifted is lifted, though.
+			// A ban that was ended stays ended.
 			late.mustKeys(t, "unban", `{"key":{"client_ip":"192.0.2.66"}}`)
 			for _, f := range []*fixture{f, late} {
 				f.await(t, func() bool { return f.check(t, "/login", "192.0.2.66").Allowed })
@@ -114,9 +114,9 @@ func TestEvictionLiftsNoBan(t *testing.T) {
 	}
 }
 
-// A Redis without memory is said once, with a metric and in the status; rules
-// that say local go on limiting; keys that Redis has refused stay refused, and
-// when there is room again that is said too.
+// A Redis without memory is logged once and shown in a metric and the status. Rules
+// with local continue to limit, and keys that Redis refused stay refused. When there is
+// memory again, that is logged too.
 func TestRedisIsFull(t *testing.T) {
 	server := redistest.Standalone(t, "--maxmemory-policy", "noeviction")
 	f := run(t, `domain: api
@@ -172,8 +172,8 @@ limits:
 	})
 }
 
-// One key that Redis refuses to deal with is said once, and is no reason to
-// answer other keys by the policy: the circuit stays closed.
+// If Redis fails for a single key, that is logged once, and other keys are not affected
+// by the policy: the circuit stays closed.
 func TestRedisRefusesOneKey(t *testing.T) {
 	server := redistest.Standalone(t)
 	f := run(t, `domain: api
@@ -205,8 +205,8 @@ limits:
 	}
 }
 
-// A Redis that writes nothing, such as a replica, goes on refusing keys that are
-// exhausted; that it does not count is said once, with a metric and in the status.
+// A read-only Redis, such as a replica, still refuses exhausted keys. That it does not
+// count is logged once and shown in a metric and the status.
 func TestRedisWritesNothing(t *testing.T) {
 	server := redistest.Standalone(t)
 	f := run(t, `domain: api

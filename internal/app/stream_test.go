@@ -56,7 +56,7 @@ func dialUpgrade(t *testing.T, f *fixture) (net.Conn, *bufio.Reader, reply) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = res.Body.Close() // what follows an upgrade is not in it
+	_ = res.Body.Close() // does not include the data after an upgrade
 	return conn, in, reply{res.StatusCode, res.Header}
 }
 
@@ -80,7 +80,7 @@ func TestWebSocketUpgradePasses(t *testing.T) {
 	if _, _, res := dialUpgrade(t, f); res.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("the sixth upgrade got %d", res.StatusCode)
 	}
-	// A server loses sight of upgraded connections; stopping ends them all the same.
+	// The server no longer tracks upgraded connections, but stopping ends them too.
 	if err := f.Stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestServerSentEventsPassAtOnce(t *testing.T) {
 		for i := range 3 {
 			_, _ = fmt.Fprintf(w, "data: %d\n\n", i)
 			_ = http.NewResponseController(w).Flush()
-			<-seen // not a byte more before the client has this one
+			<-seen // no more until the client has this one
 		}
 	}))
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.proxyURL("/login"), nil)
@@ -119,8 +119,7 @@ func TestServerSentEventsPassAtOnce(t *testing.T) {
 	}
 }
 
-// slowBody is a body of which the second half is sent when the upstream has
-// the first.
+// slowBody is a body whose second half is sent once the upstream has the first.
 type slowBody struct {
 	left int
 	half int
@@ -153,7 +152,7 @@ func TestLargeBodiesStream(t *testing.T) {
 		if _, err := io.CopyN(h, r.Body, half); err != nil {
 			t.Error(err)
 		}
-		close(arrived) // a proxy that buffered would never come to this
+		close(arrived) // a proxy that buffers would never get here
 		n, err := io.Copy(h, r.Body)
 		_, _ = fmt.Fprintf(w, "%x %d %v", h.Sum(nil), n+half, err)
 	}))
@@ -176,8 +175,8 @@ func TestLargeBodiesStream(t *testing.T) {
 	}
 }
 
-// An upstream that answers while it still reads (a conversion, a chat) is heard
-// before the client has sent all.
+// The client receives an upstream's early answer (a conversion, a chat) before it has
+// sent the whole request.
 func TestAnswerStreamsBeforeTheRequestEnds(t *testing.T) {
 	f := run(t, loginRules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -195,7 +194,7 @@ func TestAnswerStreamsBeforeTheRequestEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	body, out := io.Pipe()
-	// A client waits for its body's end even if it has given up.
+	// A client waits for the end of its body even after it has given up.
 	context.AfterFunc(ctx, func() { _ = out.CloseWithError(ctx.Err()) })
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.proxyURL("/login"), body)
 	if err != nil {
@@ -230,8 +229,8 @@ func TestAnswerStreamsBeforeTheRequestEnds(t *testing.T) {
 	}
 }
 
-// An upstream that answers without reading what it is sent leaves nothing
-// behind: the client hears it, and so does the next request.
+// An upstream that answers without reading the body leaves nothing behind: the client
+// gets the answer, and the next request works.
 func TestUpstreamThatDoesNotRead(t *testing.T) {
 	f := run(t, loginRules, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
@@ -300,7 +299,7 @@ func TestUpstreamBreaksOff(t *testing.T) {
 	}
 }
 
-// echoForwarded answers with what it was told about the client.
+// echoForwarded answers with the information it received about the client.
 var echoForwarded = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "Forwarded", "X-Real-Ip"} {
 		_, _ = fmt.Fprintf(w, "%s=%s|", name, strings.Join(r.Header.Values(name), "&"))
@@ -343,7 +342,7 @@ func TestSpoofedAddressDoesNotEscapeTheLimit(t *testing.T) {
 	}
 }
 
-// What most upstreams take for one path is one path.
+// Different spellings of a path that most upstreams treat as the same are the same.
 func TestPathTricksDoNotEscapeTheLimit(t *testing.T) {
 	f := run(t, loginRules, hello)
 	for i, path := range []string{"/login", "//login", "/x/../login", "/./login", "/%6cogin", "/login/"} {

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/testkit/certtest"
 )
 
-// closedPort is an address where nobody listens, for now.
+// closedPort is an address where currently no process listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -28,8 +28,8 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// Without a collector requests are served all the same; when it comes, it gets
-// what comes from then on. Both are logged once.
+// Requests are served without a collector. When it starts, it gets the data from then
+// on. Both changes are logged once.
 func TestCollectorComesLater(t *testing.T) {
 	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
 		t.Run(string(p), func(t *testing.T) {
@@ -63,20 +63,20 @@ func TestCollectorComesLater(t *testing.T) {
 	}
 }
 
-// A collector that does not answer holds up nobody, neither requests nor the end
-// of the process, and costs no more memory than its bound.
+// A collector that does not answer delays neither requests nor shutdown, and costs
+// limited memory.
 func TestCollectorThatHangs(t *testing.T) {
 	r := receiver{stuck: make(chan struct{})}
 	defer close(r.stuck)
 	f := run(t, loginRules, nil, withAdmin, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, everyTrace), func(c *config.Config) {
 		c.ShutdownTimeout = time.Second
 	})
-	for range 1100 { // of two spans each
+	for range 1100 { // with two spans each
 		if status := f.login(t, "198.51.100.7"); status != http.StatusOK && status != http.StatusTooManyRequests {
 			t.Fatal(status)
 		}
 	}
-	f.await(t, func() bool { // 2200 less 2048, and more if the first of them have been given up meanwhile
+	f.await(t, func() bool { // 2200 less 2048, or more if some have been given up
 		lost, err := strconv.Atoi(f.metric(t, `headgate_otlp_spans_total{result="lost"}`))
 		return err == nil && lost >= 152
 	})
@@ -90,7 +90,7 @@ func TestCollectorThatHangs(t *testing.T) {
 	f.journal.await(t, "some traces and metrics were not sent")
 }
 
-// What is left is sent before the process ends.
+// The remaining data is sent before the process ends.
 func TestStopSendsTheRest(t *testing.T) {
 	var r receiver
 	f := run(t, loginRules, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, func(o *config.OTLP) { o.Interval = time.Hour }))
@@ -107,8 +107,8 @@ func TestStopSendsTheRest(t *testing.T) {
 	}
 }
 
-// A collector that is called by TLS hears the header fields that it asks for,
-// and nothing is sent to one that is not who it should be.
+// With TLS, a collector gets the header fields it requires, and nothing is sent to one
+// with a wrong certificate.
 func TestTelemetryByTLS(t *testing.T) {
 	a := certtest.New(t)
 	a.Issue("server", 2, "localhost", "127.0.0.1")
@@ -143,7 +143,7 @@ func TestTelemetryByTLS(t *testing.T) {
 	stranger.journal.await(t, "telemetry export failed")
 }
 
-// A certificate that cannot be read stops the start, by its key.
+// An unreadable certificate prevents the start; the error names its key.
 func TestTelemetryCertificates(t *testing.T) {
 	f := newFixture(t, loginRules, nil)
 	sending(parseURL(t, "https://localhost:1"), config.OTLPGRPC, func(o *config.OTLP) { o.TLS.CA = "nowhere.pem" })(f.config)
@@ -153,8 +153,7 @@ func TestTelemetryCertificates(t *testing.T) {
 	}
 }
 
-// What OpenTelemetry has to say about a header that it cannot read goes to the
-// log, without the header.
+// OpenTelemetry's message about an invalid header is logged, without the header.
 func TestTelemetryLogsNoHeaders(t *testing.T) {
 	var r receiver
 	endpoint := r.listen(t, config.OTLPHTTP, "127.0.0.1:0")
@@ -165,7 +164,7 @@ func TestTelemetryLogsNoHeaders(t *testing.T) {
 	}
 }
 
-// OpenTelemetry's own variables do, without any setting of ours.
+// OpenTelemetry's own variables are enough, without settings of ours.
 func TestTelemetryByTheEnvironment(t *testing.T) {
 	var r receiver
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", r.listen(t, config.OTLPHTTP, "127.0.0.1:0").String())

@@ -39,14 +39,14 @@ limits:
 `
 )
 
-// parent is the traceparent of a caller, of the nth trace.
+// parent is the traceparent of a caller, for the nth trace.
 func parent(n int, flags string) (header, trace string) {
 	trace = fmt.Sprintf("4bf92f3577b34da6a3ce929d0e0e%04x", n)
 	return "00-" + trace + "-" + caller + "-" + flags, trace
 }
 
-// A proxied request is a span below that of the caller, with the call of the
-// store and the call of the backend below it, and the backend continues it.
+// A proxied request is a child span of the caller's, with the calls of the store and
+// the backend as its children. The backend continues the trace.
 func TestTraceOfTheProxy(t *testing.T) {
 	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
 		t.Run(string(p), func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestTraceOfTheProxy(t *testing.T) {
 					"X-Forwarded-For", "198.51.100.7", "Traceparent", traceparent, "Tracestate", "vendor=x")
 				return res.StatusCode
 			}
-			// What callers do not record is not recorded, but continued.
+			// Traces that callers do not record are not recorded, but continued.
 			header, unrecorded := parent(1, "00")
 			if status := ask(header); status != http.StatusOK {
 				t.Fatal(status)
@@ -115,7 +115,7 @@ func TestTraceOfTheProxy(t *testing.T) {
 	}
 }
 
-// Each door that a trace can come through continues it.
+// Every door that can receive a trace continues it.
 func TestTraceOfEachDoor(t *testing.T) {
 	var r receiver
 	f := run(t, tracing, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, onlyTraces), func(c *config.Config) {
@@ -169,7 +169,7 @@ func TestTraceOfEachDoor(t *testing.T) {
 	post("/json", `{"domain":"mesh","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`, header)
 	hasAttributes(t, named(t, f.awaitSpans(t, &r, trace, 1), "POST /json"), "headgate.door", "grpc", "headgate.domain", "mesh")
 
-	// Neither probes nor what is not there say more than they have to.
+	// Probes have no span, and that of an unknown path does not contain the path.
 	header, quiet := parent(6, "01")
 	f.get(t, f.apiURL("/healthz"), "Traceparent", header)
 	header, trace = parent(7, "01")
@@ -185,8 +185,7 @@ func TestTraceOfEachDoor(t *testing.T) {
 	}
 }
 
-// A share of the traces that begin here is recorded, and of those of callers if
-// so configured.
+// A share of new traces is recorded, and of callers' traces if so configured.
 func TestSampling(t *testing.T) {
 	var r receiver
 	endpoint := r.listen(t, config.OTLPGRPC, "127.0.0.1:0")
@@ -214,7 +213,7 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// What is sent is what /metrics says, by the same names.
+// The exported metrics are those of /metrics, with the same names.
 func TestMetricsAreThoseOfPrometheus(t *testing.T) {
 	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
 		t.Run(string(p), func(t *testing.T) {
@@ -254,7 +253,7 @@ func TestMetricsAreThoseOfPrometheus(t *testing.T) {
 	}
 }
 
-// The configuration of docs/tracing.md sends what it says, with what it says.
+// The configuration of docs/tracing.md sends what the page says.
 func TestTracingAsDocumented(t *testing.T) {
 	page := readFile(t, "../../docs/tracing.md")
 	_, yaml, found := strings.Cut(page, "```yaml\n")
@@ -309,7 +308,7 @@ func TestTracingAsDocumented(t *testing.T) {
 	if resource["service.name"] != "headgate" || resource["deployment.environment.name"] != "production" {
 		t.Errorf("sent by %v", resource)
 	}
-	// Every key that there is has its line on the page.
+	// Every key has a line on the page.
 	for _, key := range []string{
 		"endpoint", "protocol", "headers", "headers_file", "tls.ca", "tls.cert", "tls.key", "tls.server_name", "tls.min_version", "signals",
 		"traces.sample", "traces.callers", "metrics.interval", "service_name", "resource",
@@ -320,8 +319,8 @@ func TestTracingAsDocumented(t *testing.T) {
 	}
 }
 
-// A store that does not answer is an error of its own span, whose text may hold a
-// key and is not sent; the request is what its rule says.
+// A failed call of the store is an error of its own span. Its text may contain a key
+// and is not sent. The rule decides about the request.
 func TestTraceOfAStoreThatFails(t *testing.T) {
 	var r receiver
 	f := run(t, tracing, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, func(o *config.OTLP) {
@@ -345,8 +344,7 @@ func TestTraceOfAStoreThatFails(t *testing.T) {
 	}
 }
 
-// Whoever streams or changes the protocol through the proxy notices nothing of
-// the span around it.
+// Spans do not affect streams and protocol upgrades through the proxy.
 func TestTraceOfAStream(t *testing.T) {
 	var r receiver
 	heard := make(chan struct{})

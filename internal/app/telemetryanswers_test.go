@@ -11,13 +11,13 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// TestTalkativeCollector: of what a collector answers little is read, and less is
+// TestTalkativeCollector: only a little of a collector's answer is read, and less is
 // logged.
 func TestTalkativeCollector(t *testing.T) {
 	for name, status := range map[string]int{"refuses": http.StatusBadRequest, "takes": http.StatusOK} {
 		for of, size := range map[string]int{"much": 32 << 10, "without end": 8 << 20} {
 			if status == http.StatusOK && of == "much" {
-				continue // that is read, and all is well
+				continue // that is read without problems
 			}
 			t.Run(name+" "+of, func(t *testing.T) {
 				chatter := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -27,7 +27,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/certs"
 )
 
-// everywhere opens all doors, with the TLS given.
+// everywhere opens all doors with these TLS settings.
 func everywhere(t config.TLS) set {
 	return func(c *config.Config) {
 		const here = "127.0.0.1:0"
@@ -36,8 +36,8 @@ func everywhere(t config.TLS) set {
 	}
 }
 
-// asks opens a connection to a door, shakes hands and asks something that every
-// door has an answer to.
+// asks connects to a door, does the handshake and sends a request that every door
+// answers.
 func asks(f *fixture, door string, client *tls.Config) (tls.ConnectionState, error) {
 	client = client.Clone()
 	client.NextProtos = nil
@@ -56,7 +56,7 @@ func asks(f *fixture, door string, client *tls.Config) (tls.ConnectionState, err
 	}
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	switch door {
-	case app.DoorGRPC: // its server speaks first
+	case app.DoorGRPC: // its server sends first
 	case app.DoorRESP:
 		_, err = io.WriteString(c, "PING\r\n")
 	default:
@@ -68,9 +68,8 @@ func asks(f *fixture, door string, client *tls.Config) (tls.ConnectionState, err
 	return c.ConnectionState(), err
 }
 
-// Every door asks clients for a certificate, takes a renewed one of its own
-// without closing connections, and goes on with the old one if the new one is
-// wrong.
+// Every door requires a client certificate, uses a renewed certificate without closing
+// connections, and keeps the old one if the new one is invalid.
 func TestTLSEverywhere(t *testing.T) {
 	a := certtest.New(t)
 	cert, key := a.Issue("server", 2)
@@ -106,7 +105,7 @@ func TestTLSEverywhere(t *testing.T) {
 	a.Issue("server", 9)
 	serials(9)
 	a.Write("server.pem", "CERTIFICATE", []byte("half"))
-	if err := f.Reload(); err != nil { // the rules are right
+	if err := f.Reload(); err != nil { // the rules are valid
 		t.Error(err)
 	}
 	serials(9)
@@ -122,9 +121,8 @@ func TestTLSEverywhere(t *testing.T) {
 	}
 }
 
-// converse says something on a new connection, encrypted if there is a
-// configuration for that, and returns what comes until the other side has ended
-// it properly.
+// converse sends text on a new connection, encrypted if client is not nil, and returns
+// the answer until the other side ends the connection properly.
 func converse(address string, client *tls.Config, text string) (string, error) {
 	nc, err := net.Dial("tcp", address)
 	if err != nil {
@@ -144,7 +142,7 @@ func converse(address string, client *tls.Config, text string) (string, error) {
 	return string(got), err
 }
 
-// HTTP/2 is agreed on where net/http does so.
+// HTTP/2 is negotiated where net/http does so.
 func TestHTTP2(t *testing.T) {
 	a := certtest.New(t)
 	cert, key := a.Issue("server", 2)
@@ -195,7 +193,7 @@ func TestWrongCertificates(t *testing.T) {
 	}
 }
 
-// The proxy calls an upstream by https, says who it is and expects a name.
+// The proxy calls an upstream by https, sends its certificate and checks the name.
 func TestUpstreamTLS(t *testing.T) {
 	a, other := certtest.New(t), certtest.New(t)
 	a.Issue("upstream", 2, "upstream.internal")
@@ -208,7 +206,7 @@ func TestUpstreamTLS(t *testing.T) {
 	upstream.EnableHTTP2 = true
 	upstream.TLS = a.Client("upstream")
 	upstream.TLS.ClientCAs, upstream.TLS.ClientAuth = upstream.TLS.RootCAs, tls.RequireAndVerifyClientCert
-	upstream.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // the strangers are expected
+	upstream.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // failed handshakes are expected
 	upstream.StartTLS()
 	defer upstream.Close()
 	right := certs.ClientFiles{CA: a.CA(), Cert: cert, Key: key, ServerName: "upstream.internal"}
@@ -241,8 +239,8 @@ func TestTokenOfTheAPI(t *testing.T) {
 	}{
 		{"/v1/check", "X-Other", "", 401},
 		{"/v1/auth", "X-Other", "", 403},
-		{"/v1/auth", "Authorization", "Bearer new-0123456789abc", 403}, // it is the client's, not the caller's
-		{"/v1/auth", "X-Headgate-Token", "new-0123456789abc", 200},     // there is one domain
+		{"/v1/auth", "Authorization", "Bearer new-0123456789abc", 403}, // that field is the client's, not the caller's
+		{"/v1/auth", "X-Headgate-Token", "new-0123456789abc", 200},     // there is only one domain
 		{"/json", "Authorization", "Bearer other-0123456789", 401},
 		{"/readyz?verbose", "X-Other", "", 401},
 		{"/healthz", "X-Other", "", 200},
@@ -264,7 +262,7 @@ func TestTokenOfTheAPI(t *testing.T) {
 	}
 }
 
-// Three doors on one port, each asked by a real client.
+// Three doors on one port, each used by a real client.
 func TestSharedPort(t *testing.T) {
 	a := certtest.New(t)
 	cert, key := a.Issue("server", 2)
@@ -280,7 +278,7 @@ func TestSharedPort(t *testing.T) {
 			if certificate.Enabled() {
 				client, scheme = a.Client(""), "https"
 			}
-			silent := f.dial(t, app.DoorShared) // keeps nobody waiting
+			silent := f.dial(t, app.DoorShared) // does not block others
 			asker := dialGRPC(t, address)
 			if client != nil {
 				var err error

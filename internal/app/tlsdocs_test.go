@@ -17,8 +17,8 @@ import (
 
 const adminToken, apiToken, redisPassword = "admin-0123456789", "api-0123456789ab", "resp-0123456789a"
 
-// documented loads the first configuration of a page, in a folder with the
-// certificates and secrets that it names.
+// documented loads the first configuration of a page, in a folder with the certificates
+// and secrets it names.
 func documented(t *testing.T, page string) (*config.Config, *certtest.Authority) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/" + page)
@@ -54,7 +54,7 @@ func documented(t *testing.T, page string) (*config.Config, *certtest.Authority)
 	return c, a
 }
 
-// use makes an App of a documented configuration, at ports that are free.
+// use runs an App with a documented configuration, on free ports.
 func use(documented *config.Config) set {
 	return func(c *config.Config) {
 		store, upstream := c.Store, proxyOf(c).Upstream
@@ -69,7 +69,7 @@ func use(documented *config.Config) set {
 	}
 }
 
-// The configuration of docs/tls.md does what the page says.
+// The configuration of docs/tls.md works as the page says.
 func TestTLSAsDocumented(t *testing.T) {
 	c, a := documented(t, "tls.md")
 	upstream := httptest.NewUnstartedServer(hello)

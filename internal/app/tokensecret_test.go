@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestTokensOutliveARestart: what was given before is ended and settled after,
-// once, as the counts that it is about are there too.
+// TestTokensOutliveARestart: leases and reservations from before a restart can be
+// released and committed afterwards, once, since their counts are kept too.
 func TestTokensOutliveARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "counts")
 	f := run(t, exportRules, nil, snapshot(file))
@@ -48,7 +48,7 @@ func TestTokensOutliveARestart(t *testing.T) {
 	}
 
 	// A process that is killed now leaves the counts of the last snapshot and no
-	// secret: what would settle by them is unknown.
+	// secret: later changes are not known, so tokens from before must be invalid.
 	if _, err := os.Stat(file + ".secret"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the secret is there while the counts change: %v", err)
 	}
@@ -60,8 +60,8 @@ func TestTokensOutliveARestart(t *testing.T) {
 	}
 }
 
-// TestSecretWithoutItsCounts: a secret whose counts are gone, or that is none,
-// is not used.
+// TestSecretWithoutItsCounts: a secret that is invalid or whose counts are gone is not
+// used.
 func TestSecretWithoutItsCounts(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, file string){
 		"no counts": func(t *testing.T, file string) {

@@ -25,11 +25,11 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
-// toySettings are the settings of the toy door that no other door has.
+// toySettings are the toy door's own settings.
 type toySettings struct{ domain string }
 
-// toyDoor is a door as CONTRIBUTING says that one is made: a line with a user is
-// answered by ok or no.
+// toyDoor is a door made as CONTRIBUTING describes: it answers a line with a user with
+// ok or no.
 func toyDoor() door.Door {
 	return door.Door{
 		Policy: netbound.ByRead,
@@ -93,8 +93,8 @@ func (t *toy) answer(c net.Conn) {
 	}
 }
 
-// A door that this package does not know is opened, bounded, served, measured and
-// drained as its own are, and has settings like them.
+// A door that this package does not know is opened, limited, served, measured and
+// drained like its own doors, and has settings like them.
 func TestDoorOfAnother(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// traefik finds Traefik, or skips the test: it is HEADGATE_TRAEFIK, or in PATH.
-// Nothing installs it, since Debian does not have it and go install cannot
-// build it.
+// traefik finds Traefik, from HEADGATE_TRAEFIK or PATH, or skips the test. Nothing
+// installs it: Debian does not have it and go install cannot build it.
 func traefik(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("HEADGATE_TRAEFIK"); path != "" {
@@ -25,8 +24,8 @@ func traefik(t *testing.T) string {
 	return path
 }
 
-// startTraefik starts Traefik with the example's two files, and waits until it
-// has read the second.
+// startTraefik starts Traefik with the example's two files, and waits until it has read
+// the second one.
 func (p *forwardProxy) startTraefik(t *testing.T, backend *httptest.Server, edit func(text, folder string) string) {
 	t.Helper()
 	const example = "traefik-forward-auth"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
-	_ "google.golang.org/grpc/encoding/proto" // the codec that raw stands in for
+	_ "google.golang.org/grpc/encoding/proto" // the codec that raw replaces
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -21,7 +21,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// twoDoorsRules have a rule of each sort.
+// twoDoorsRules have a rule of each kind.
 const twoDoorsRules = `domain: api
 limits:
   - {name: login, match: {method: POST, path: /login}, key: [client_ip], rate: 2/minute}
@@ -34,11 +34,11 @@ limits:
   - {name: closed, match: {path: /closed}, rate: 0/minute}
 `
 
-// callers ask the same over HTTP and over gRPC.
+// callers send the same requests over HTTP and gRPC.
 type callers struct {
 	http, grpc *fixture
 	limiter    headgatev1.LimiterClient
-	// What the last lease and reservation are called, at each of the two.
+	// The names of the last lease and reservation, at each of the two.
 	named [2]map[string]string
 }
 
@@ -53,14 +53,14 @@ func newCallers(t *testing.T) *callers {
 	return c
 }
 
-// said is an answer, in the words of the HTTP API.
+// said is an answer, in terms of the HTTP API.
 type said struct {
 	Code    codes.Code
 	Body    map[string]any
 	Headers map[string]string
 }
 
-// name replaces what is called otherwise at each of the two, and remembers it.
+// name replaces the names that differ between the two, and remembers them.
 func (c *callers) name(which int, body map[string]any) map[string]any {
 	for _, what := range []string{"lease", "reservation"} {
 		if text, ok := body[what].(string); ok {
@@ -74,12 +74,12 @@ func (c *callers) name(which int, body map[string]any) map[string]any {
 	return body
 }
 
-// asked is body with LEASE and RESERVATION as they are called there.
+// asked returns body with the names at that door for LEASE and RESERVATION.
 func (c *callers) asked(which int, body string) string {
 	return strings.NewReplacer("LEASE", c.named[which]["lease"], "RESERVATION", c.named[which]["reservation"]).Replace(body)
 }
 
-// byHTTP asks over HTTP.
+// byHTTP sends a request over HTTP.
 func (c *callers) byHTTP(t *testing.T, path, body string) said {
 	t.Helper()
 	res, err := c.http.client.Post(c.http.apiURL(path), "application/json", strings.NewReader(c.asked(0, body)))
@@ -105,7 +105,7 @@ func (c *callers) byHTTP(t *testing.T, path, body string) said {
 	return out
 }
 
-// byGRPC asks the same over gRPC.
+// byGRPC sends the same request over gRPC.
 func (c *callers) byGRPC(t *testing.T, path, body string) said {
 	t.Helper()
 	body = c.asked(1, body)
@@ -165,7 +165,7 @@ func (s *said) add(list []*headgatev1.Header) {
 	}
 }
 
-// message reads a body of the HTTP API as a message of the protocol.
+// message converts a body of the HTTP API to a protobuf message.
 func message[M any, P interface {
 	*M
 	proto.Message
@@ -178,7 +178,7 @@ func message[M any, P interface {
 	return m
 }
 
-// toldOf is what the HTTP API says of such a verdict.
+// toldOf returns a verdict as the HTTP API shows it.
 func toldOf(v *headgatev1.Verdict, name, token string) map[string]any {
 	if v == nil {
 		return nil
@@ -211,7 +211,7 @@ func toldOf(v *headgatev1.Verdict, name, token string) map[string]any {
 	return out
 }
 
-// word is the word that the other doors have for REASON_TOO_LARGE: too_large.
+// word returns the HTTP API's name of a constant: too_large for REASON_TOO_LARGE.
 func word(constant fmt.Stringer) string {
 	_, rest, _ := strings.Cut(constant.String(), "_")
 	return strings.ToLower(rest)
@@ -237,9 +237,9 @@ func settledOf(verb string, s *headgatev1.Settlement) map[string]any {
 	return out
 }
 
-// TestTwoDoorsAgree asks the same of the HTTP API and of headgate.v1.Limiter, in
-// this order, and compares whole answers. want is a part of them, so that they
-// are not both wrong.
+// TestTwoDoorsAgree sends the same requests to the HTTP API and headgate.v1.Limiter, in
+// this order, and compares whole answers. want is part of them, so both cannot be wrong
+// in the same way.
 func TestTwoDoorsAgree(t *testing.T) {
 	const login = `{"domain":"api","attributes":{"method":"POST","path":"/login","client_ip":"198.51.100.7"}}`
 	at := func(path, more string) string {
@@ -279,7 +279,7 @@ func TestTwoDoorsAgree(t *testing.T) {
 		{0, "/v1/check", `{"checks":[` + login + `,` + at("/llm", `,"cost":10`) + `,` + at("/llm", "") + `]}`, `remaining:990`},
 		{0, "/v1/check", `{"checks":[]}`, `results:[]`},
 
-		// Places.
+		// Slots.
 		{0, "/v1/check", at("/exports", ""), `allowed:true lease:(some)`},
 		{0, "/v1/check", at("/exports", ""), `allowed:false`},
 		{20 * time.Second, "/v1/renew", `{"lease":"LEASE"}`, `lease:(some) renewed:true`},
@@ -304,7 +304,7 @@ func TestTwoDoorsAgree(t *testing.T) {
 		{0, "/v1/cancel", `{"reservation":"RESERVATION"}`, `cancelled:true`},
 		{0, "/v1/check", at("/exports", ""), `allowed:true`},
 
-		// What is wrong.
+		// Errors.
 		{0, "/v1/check", `{}`, wrong},
 		{0, "/v1/check", `{"domain":""}`, wrong},
 		{0, "/v1/check", `{"domain":"api","cost":-1}`, wrong},

@@ -26,8 +26,8 @@ import (
 
 var spellings = flag.Int("spellings", 300, "how many spellings of paths, and of values, each server gets")
 
-// What is protected is refused in whatever spelling; but each path of its own
-// may be asked for once.
+// Protected paths are refused in every spelling. In the second set, each path is
+// allowed once.
 const (
 	protected = `
 domain: site
@@ -42,9 +42,9 @@ limits:
 `
 )
 
-// Real servers get many spellings of paths, bare and behind Headgate. Of those
-// that reach a protected handler none does so behind Headgate, and a handler
-// that is admitted once is reached once.
+// Real servers get many spellings of paths, directly and behind Headgate. No spelling
+// that reaches a protected handler does so behind Headgate, and a handler that may be
+// reached once is reached once.
 func TestNoSpellingSlipsPastTheProxy(t *testing.T) {
 	for name, start := range upstreams() {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestNoSpellingSlipsPastTheProxy(t *testing.T) {
 	}
 }
 
-// The same by forward-auth, with proxies as the page configures them.
+// The same with forward-auth, with proxies configured as on the page.
 func TestNoSpellingSlipsPastForwardAuthOfNginx(t *testing.T) {
 	noSpellingSlipsPast(t, func(t *testing.T, p *forwardProxy, backend *httptest.Server, upstream string) {
 		p.startNginx(t, backend, func(text, folder string) string {
@@ -73,7 +73,7 @@ func TestNoSpellingSlipsPastForwardAuthOfCaddy(t *testing.T) {
 	caddy := program(t, "caddy")
 	noSpellingSlipsPast(t, func(t *testing.T, p *forwardProxy, backend *httptest.Server, upstream string) {
 		p.startProxy(t, backend, "caddy-forward-auth", "Caddyfile", func(text, _ string) string {
-			// The site of any name, as the client's requests have another.
+			// A site for any name, as the requests have a different one.
 			_, port, _ := strings.Cut(p.address, ":")
 			text = replaced(t, text, "http://"+p.address, "http://:"+port)
 			return replaced(t, text, backend.Listener.Addr().String(), upstream)
@@ -90,7 +90,7 @@ func TestNoSpellingSlipsPastForwardAuthOfTraefik(t *testing.T) {
 	})
 }
 
-// noSpellingSlipsPast starts a proxy that asks Headgate before upstreams.
+// noSpellingSlipsPast starts a proxy with forward-auth in front of upstreams.
 func noSpellingSlipsPast(t *testing.T, start func(t *testing.T, p *forwardProxy, backend *httptest.Server, upstream string)) {
 	t.Helper()
 	for _, name := range []string{"express", "url"} {
@@ -110,7 +110,7 @@ func noSpellingSlipsPast(t *testing.T, start func(t *testing.T, p *forwardProxy,
 	}
 }
 
-// comparison is one server, bare and behind rules.
+// comparison is one server, direct and behind rules.
 type comparison struct{ bare, strict, once *rawClient }
 
 func (c comparison) run(t *testing.T) {
@@ -126,7 +126,7 @@ func (c comparison) run(t *testing.T) {
 			odd++
 		}
 		behind := c.strict.get(t, path)
-		// These are escaped on the way, and may be another path to the server.
+		// These are escaped on the way, and may then be another path for the server.
 		escaped := strings.ContainsAny(path, `#\`)
 		if behind == "login" || behind == "v1" || guarded && !escaped && behind != "" {
 			t.Errorf("%s reaches %q, and behind the rules %q", path, handler, behind)
@@ -165,7 +165,7 @@ func spelling(r *rand.Rand) string {
 	return path
 }
 
-// respelled changes the characters of a path, but not what they are.
+// respelled writes the characters of a path in another way.
 func respelled(r *rand.Rand, path string) string {
 	at := 1 + r.IntN(len(path)-1)
 	escape := fmt.Sprintf("%%%02x", path[at])
@@ -184,21 +184,21 @@ func respelled(r *rand.Rand, path string) string {
 	return path
 }
 
-// rawClient sends request lines as they are, one after another.
+// rawClient sends request lines unchanged, one after another.
 type rawClient struct {
 	address string
 	conn    net.Conn
 	in      *bufio.Reader
 }
 
-// get returns the handler that says it was reached; empty for none.
+// get returns the name of the handler that was reached, or "".
 func (c *rawClient) get(t *testing.T, path string) string {
 	t.Helper()
 	res, _ := c.ask(t, "GET "+path+" HTTP/1.1\r\nHost: site.example\r\n\r\n")
 	return res.Header.Get("X-Handler")
 }
 
-// ask sends a request as it is. A server that closes without an answer gives none.
+// ask sends a request unchanged. The reply is empty if the server just closes.
 func (c *rawClient) ask(t *testing.T, request string) (reply, string) {
 	t.Helper()
 	for try := 0; ; try++ {
@@ -218,12 +218,12 @@ func (c *rawClient) ask(t *testing.T, request string) (reply, string) {
 		if err != nil {
 			_ = c.conn.Close()
 			if c.conn = nil; try < 2 {
-				continue // the server has closed it since
+				continue // the server has closed it since the last request
 			}
 			return reply{}, ""
 		}
 		body, err := io.ReadAll(res.Body)
-		if res.Close || err != nil { // of a request that is too large it may not read all
+		if res.Close || err != nil { // it may not read all of a request that is too large
 			_ = c.conn.Close()
 			c.conn = nil
 		}
@@ -240,7 +240,7 @@ func upstreams() map[string]func(t *testing.T) string {
 	return all
 }
 
-// optional finds a program that is no part of what tests need, or skips.
+// optional finds a program that the tests do not require, or skips the test.
 func optional(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -262,8 +262,8 @@ func startServeMux(t *testing.T) string {
 	return server.Listener.Addr().String()
 }
 
-// startNode starts a server of testdata/upstreams, whose modules are in the
-// user's cache folder.
+// startNode starts a server of testdata/upstreams. Its modules are in the user's cache
+// folder.
 func startNode(t *testing.T, kind string) string {
 	t.Helper()
 	node := optional(t, "node")
@@ -292,7 +292,7 @@ func startNode(t *testing.T, kind string) string {
 	return "127.0.0.1:" + strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 }
 
-// startPHP starts PHP's own server with a front controller.
+// startPHP starts PHP's built-in server with a front controller.
 func startPHP(t *testing.T) string {
 	t.Helper()
 	router, err := filepath.Abs("testdata/upstreams/router.php")
@@ -302,7 +302,7 @@ func startPHP(t *testing.T) string {
 	return servePHP(t, t.TempDir(), router)
 }
 
-// startPHPFiles starts it with a file for each handler.
+// startPHPFiles starts it with one file per handler.
 func startPHPFiles(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -326,7 +326,7 @@ func servePHP(t *testing.T, root, router string) string {
 	return serveAt(t, address, command)
 }
 
-// serveAt starts a server, and returns its address when it listens there.
+// serveAt starts a server, and returns its address once it listens.
 func serveAt(t *testing.T, address string, command *exec.Cmd) string {
 	t.Helper()
 	if err := command.Start(); err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// The parts of a request that a value may be in, and the attribute of each.
+// The parts of a request that can contain a value, with their attributes.
 func valueParts() map[string]string {
 	return map[string]string{
 		"query": "query:user_id", "cookie": "cookie:session", "field": "header:X-Api-Key",
@@ -30,13 +30,13 @@ func valueParts() map[string]string {
 	}
 }
 
-// The values that are known to the rules, and another one.
+// A value known to the rules, and another one.
 const (
 	realValue  = "real"
 	otherValue = "other"
 )
 
-// asAttribute returns a value as a part has it that is written plainly.
+// asAttribute returns a plainly written value as the attribute of a part.
 func asAttribute(part, value string) string {
 	switch part {
 	case "bearer":
@@ -47,7 +47,7 @@ func asAttribute(part, value string) string {
 	return value
 }
 
-// conditionsOfValues are those of a rule without a key.
+// conditionsOfValues are the conditions of rules without a key.
 func conditionsOfValues(part string) map[string]string {
 	known := asAttribute(part, realValue)
 	return map[string]string{
@@ -55,8 +55,8 @@ func conditionsOfValues(part string) map[string]string {
 	}
 }
 
-// rulesOfValues count each part by its value, and the requests that each sort of
-// condition holds for.
+// rulesOfValues count each part by its value, and the requests that meet each kind of
+// condition.
 func rulesOfValues() string {
 	var b strings.Builder
 	b.WriteString("domain: site\nlimits:\n")
@@ -73,12 +73,12 @@ func rulesOfValues() string {
 }
 
 // However the known value is spelled, the request is charged to its budget if the
-// server reads it; and to that of requests without one if the server finds none.
+// server reads it, and to that of requests without a value if the server finds none.
 // Conditions hold for what the server reads.
 func TestNoSpellingGivesASecondBudget(t *testing.T) {
 	servers := upstreams()
 	delete(servers, "php files")
-	delete(servers, "fastify4") // its query begins at the first semicolon: docs/rules.md
+	delete(servers, "fastify4") // reads queries from the first semicolon on: docs/rules.md
 	servers["nginx"] = startNginxOfValues
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
@@ -91,11 +91,11 @@ func TestNoSpellingGivesASecondBudget(t *testing.T) {
 	}
 }
 
-// valueDoor is a proxy before a server.
+// valueDoor is a proxy in front of a server.
 type valueDoor struct {
 	*fixture
 	client *rawClient
-	left   map[string]int64 // of each budget, when it was last asked about
+	left   map[string]int64 // remaining, by budget, at the last check
 }
 
 func newValueDoor(t *testing.T, change ...set) *valueDoor {
@@ -104,7 +104,7 @@ func newValueDoor(t *testing.T, change ...set) *valueDoor {
 	d := &valueDoor{fixture: f, client: &rawClient{address: f.Addr(app.DoorProxy)}, left: map[string]int64{}}
 	for part := range valueParts() {
 		d.charged(t, part)
-		// What is written plainly has one budget.
+		// Plainly written values have one budget.
 		plainly := spelled{part, []string{map[string]string{"query": "user_id=", "cookie": "Cookie: session=", "field": "X-Api-Key: "}[part], asAttribute(part, realValue)}}
 		if part == "bearer" || part == "basic" {
 			plainly.pieces[0] = "Authorization: "
@@ -118,8 +118,8 @@ func newValueDoor(t *testing.T, change ...set) *valueDoor {
 	return d
 }
 
-// charged returns which budgets of a part have less left than the last time: for
-// each value, the empty one and none (missing), and for each condition.
+// charged returns the budgets of a part that have less remaining than last time: for
+// each value, for the empty one, for none (missing), and for each condition.
 func (d *valueDoor) charged(t *testing.T, part string) []string {
 	t.Helper()
 	var charged []string
@@ -158,14 +158,14 @@ func (d *valueDoor) charged(t *testing.T, part string) []string {
 	return charged
 }
 
-// outcome is what comes of one request.
+// outcome is the result of one request.
 type outcome struct {
 	reached bool
 	real    bool // some reader reads the known value
 	wrong   string
 }
 
-// ask asks once.
+// ask sends one request.
 func (d *valueDoor) ask(t *testing.T, s spelled) (o outcome) {
 	t.Helper()
 	_, body := d.client.ask(t, s.request())
@@ -181,7 +181,7 @@ func (d *valueDoor) ask(t *testing.T, s spelled) (o outcome) {
 }
 
 // heard is what one of a server's readers reads in a part of a request, nil for
-// nothing, and which budgets were charged.
+// nothing, and the budgets that were charged.
 type heard struct {
 	part    string
 	value   any
@@ -197,16 +197,16 @@ func (r *heard) has(value string) bool {
 	return slices.Contains(r.seen, value)
 }
 
-// pays reports whether a budget was charged: of a value, or of a condition.
+// pays reports whether the budget of a value or of a condition was charged.
 func (r *heard) pays(budget string) bool { return slices.Contains(r.charged, budget) }
 
-// wrong says what is; empty if nothing is.
+// wrong describes what is wrong, or returns "".
 func (r *heard) wrong() string {
-	// Of credentials a reader may find nothing though the field is there, and nobody
-	// is excluded by a token that he does not have.
+	// A reader may find no credentials although the field is present, and a condition
+	// that excludes a token need not hold then.
 	whole := r.part != "bearer" && r.part != "basic"
 	isReal, none := r.has(realValue), r.value == nil
-	_, alone := r.value.(string) // a list is none of its values
+	_, alone := r.value.(string) // a list is not one of its values
 	switch {
 	case isReal && !r.pays(asBudget(realValue)):
 		return "its budget is not charged"
@@ -228,7 +228,7 @@ func (r *heard) wrong() string {
 
 func asBudget(value string) string { return fmt.Sprintf("of %q", value) }
 
-// textsOf returns all the texts in what a server has read.
+// textsOf returns all texts that a server has read.
 func textsOf(v any) []string {
 	switch v := v.(type) {
 	case string:
@@ -251,7 +251,7 @@ func textsOf(v any) []string {
 	return []string{fmt.Sprint(v)}
 }
 
-// spellValues asks the doors before one server.
+// spellValues sends requests to the doors of one server.
 func spellValues(t *testing.T, doors ...*valueDoor) {
 	t.Helper()
 	const seed = 16
@@ -281,8 +281,8 @@ func spellValues(t *testing.T, doors ...*valueDoor) {
 	}
 }
 
-// answerValues says what net/http reads in a request, as testdata/upstreams/server.js
-// does.
+// answerValues answers with what net/http reads in a request, like
+// testdata/upstreams/server.js.
 func answerValues(w http.ResponseWriter, r *http.Request) {
 	each := func(values []string) map[string]any {
 		said := map[string]any{"first": nil}
@@ -314,7 +314,7 @@ func answerValues(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(said)
 }
 
-// startNginxOfValues starts nginx, which says what its own variables have.
+// startNginxOfValues starts nginx, which answers with the values of its variables.
 func startNginxOfValues(t *testing.T) string {
 	t.Helper()
 	nginx, address, folder := program(t, "nginx"), redistest.FreeAddress(t), t.TempDir()
@@ -323,13 +323,13 @@ func startNginxOfValues(t *testing.T) string {
 	return serveAt(t, address, exec.CommandContext(context.Background(), nginx, "-p", folder, "-c", "nginx.conf", "-e", "stderr"))
 }
 
-// saidBy returns what each reader of each part has read, nil for nothing; none if the
-// request has not reached the server.
+// saidBy returns what each reader read in each part, nil for nothing. It is empty if
+// the request did not reach the server.
 func saidBy(body string) (said map[string]map[string]any) {
 	if err := json.Unmarshal([]byte(body), &said); err == nil || !strings.HasPrefix(body, "query ") {
 		return said
 	}
-	said = map[string]map[string]any{} // by nginx, to which what is empty and what is not there are one
+	said = map[string]map[string]any{} // nginx does not distinguish empty from missing values
 	for line := range strings.Lines(body) {
 		if part, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); text != "" {
 			said[part] = map[string]any{"own": strings.TrimPrefix(text, "Bearer ")}

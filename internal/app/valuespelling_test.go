@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// spelled is a spelling of values in one part of a request, in pieces, each of which
-// may be left out.
+// spelled is a spelling of values in one part of a request, in pieces that can each be
+// omitted.
 type spelled struct {
 	part   string
 	pieces []string
@@ -27,7 +27,7 @@ func (s spelled) request() string {
 	return "GET /values/" + s.part + " HTTP/1.1\r\nHost: site.example\r\n" + text + "\r\n"
 }
 
-// String is the request, or of a long one its beginning and its end.
+// String returns the request, or the start and end of a long one.
 func (s spelled) String() string {
 	text := s.request()
 	if len(text) > 600 {
@@ -36,7 +36,7 @@ func (s spelled) String() string {
 	return strconv.Quote(text)
 }
 
-// shrunk leaves out pieces for as long as it is wrong.
+// shrunk omits pieces as long as the result is still wrong.
 func (s spelled) shrunk(wrong func(spelled) bool) spelled {
 	for again := true; again; {
 		again = false
@@ -51,12 +51,12 @@ func (s spelled) shrunk(wrong func(spelled) bool) spelled {
 	return s
 }
 
-// speller makes spellings at random.
+// speller makes random spellings.
 type speller struct{ *rand.Rand }
 
 func (r speller) pick(from ...string) string { return from[r.IntN(len(from))] }
 
-// often returns text three times of four, and else one of the others.
+// often returns text three times out of four, otherwise one of the others.
 func (r speller) often(text string, others []string) string {
 	if r.IntN(4) > 0 {
 		return text
@@ -81,7 +81,7 @@ func spelledValue(random *rand.Rand) spelled {
 	}
 }
 
-// odd are bytes that parsers are known to disagree about.
+// odd returns bytes that parsers are known to disagree about.
 func odd() []string {
 	return []string{
 		" ", "\t", "+", "%20", "%", "%z", "%zz", "%0", "%00", "%0a", "%0d", "%2500", "%25", "%u0072", ";", "%3b", ",", "%2c", "=", "==", "%3d", "&", "%26", `"`, "%22", "'", `\`, "%5c", `\"`,
@@ -90,7 +90,7 @@ func odd() []string {
 	}
 }
 
-// value respells a value that is known, or returns another.
+// value respells the known value, or returns another one.
 func (r speller) value() []string {
 	text := r.often(realValue, []string{otherValue, otherValue, "", "Real", "REAL", realValue + realValue, fmt.Sprint(r.IntN(100))})
 	var pieces []string
@@ -116,8 +116,8 @@ func (r speller) value() []string {
 	return pieces
 }
 
-// strewn puts odd bytes between the pieces or, more often, around them: none in one
-// of so many.
+// strewn inserts odd bytes between the pieces or, more often, around them, with
+// probability 1/one.
 func (r speller) strewn(pieces []string, one int) []string {
 	for r.IntN(one) == 0 {
 		at := []int{0, len(pieces), r.IntN(len(pieces) + 1)}[r.IntN(3)]
@@ -126,7 +126,7 @@ func (r speller) strewn(pieces []string, one int) []string {
 	return pieces
 }
 
-// name respells a name: in one of four as one of those, in some with odd bytes.
+// name respells a name: one in four is one of the others, and some have odd bytes.
 func (r speller) name(name string, others ...string) []string {
 	text := r.often(name, others)
 	pieces := []string{text[:min(1, len(text))], text[min(1, len(text)):]}
@@ -140,8 +140,7 @@ func (r speller) name(name string, others ...string) []string {
 	return r.strewn(pieces, 10)
 }
 
-// list joins up to four of what one makes, between two of which stands the separator
-// or something like it.
+// list joins up to four results of one with the separator or something like it.
 func (r speller) list(separator string, like []string, one func() []string) []string {
 	pieces := one()
 	for range []int{0, 0, 1, 1, 2, 3}[r.IntN(6)] {
@@ -204,8 +203,8 @@ func (r speller) field() []string {
 	return lines
 }
 
-// credentials respells a field of a scheme and one of two words, the first of which is
-// the known one.
+// credentials respells a field with a scheme and one of two words, the first being the
+// known one.
 func (r speller) credentials(scheme, known, other string) []string {
 	one := func() []string {
 		word := r.often(known, []string{other, other, "x", "", strings.ToUpper(known), strings.TrimRight(known, "="), known + "=", strings.NewReplacer("/", "_", "+", "-").Replace(known), "eyJ." + known + ".x", "token=" + known, `token="` + known + `"`, "a=" + known})

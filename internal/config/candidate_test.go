@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// The candidate is a file, a list of files or a mapping.
+// The candidate can be a file, a list of files or a mapping.
 func TestCandidate(t *testing.T) {
 	dir := t.TempDir()
 	at := func(names ...string) (paths []string) {

@@ -136,7 +136,7 @@ func (e Errors) Error() string { return errors.Join(e...).Error() }
 // Unwrap returns the errors.
 func (e Errors) Unwrap() []error { return e }
 
-// add adds err, if it is one.
+// add adds err unless it is nil.
 func (e *Errors) add(err error) {
 	if err != nil {
 		*e = append(*e, err)

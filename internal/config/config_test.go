@@ -36,7 +36,7 @@ func respOf(c *config.Config) *resp.Settings   { return config.Own[resp.Settings
 func adminOf(c *config.Config) *admin.Settings { return config.Own[admin.Settings](c) }
 func proxyOf(c *config.Config) *proxy.Settings { return config.Own[proxy.Settings](c) }
 
-// listening returns the addresses of doors, by their names.
+// listening returns the addresses of doors by name.
 func listening(c *config.Config) map[string]string {
 	at := map[string]string{}
 	for _, s := range app.Sections() {
@@ -45,7 +45,7 @@ func listening(c *config.Config) map[string]string {
 	return at
 }
 
-// none is an environment without variables.
+// none is an empty environment.
 func none(string) (string, bool) { return "", false }
 
 func environment(list map[string]string) func(string) (string, bool) {
@@ -97,7 +97,7 @@ func TestFullFile(t *testing.T) {
 		Log:           config.Log{Level: slog.LevelDebug, Format: config.TextLines},
 		ShutdownDelay: 2 * time.Second, ShutdownTimeout: time.Minute, ShutdownIdle: 3 * time.Second,
 	}
-	got.Warnings = nil // they depend on the modes that a clone gives its files
+	got.Warnings = nil // they depend on the file modes that git sets
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
 		t.Error(diff)
 	}
@@ -125,7 +125,7 @@ func TestFullFile(t *testing.T) {
 	}
 }
 
-// Every mistake is found at once, each at its place.
+// All errors are reported together, each with its position.
 func TestWrongFile(t *testing.T) {
 	_, err := config.Load(config.Sources{Doors: app.Sections(), File: "testdata/wrong.yaml", Environment: none})
 	var problems diagnostic.Problems
@@ -146,7 +146,7 @@ func load(t *testing.T, text string) (*config.Config, error) {
 	return config.Load(config.Sources{Doors: app.Sections(), File: write(t, text), Environment: none})
 }
 
-// write returns the name of a file with a text.
+// write writes a text to a file and returns its name.
 func write(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "headgate.yaml")
@@ -234,7 +234,7 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
-// With nothing at all: the memory store and the rules in ./rules, if any.
+// Without any settings: the memory store, and the rules in ./rules, if any.
 func TestNothingAtAll(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, err := config.Load(config.Sources{Environment: none})
@@ -260,7 +260,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Add("a: &a [*a]\n")
 	f.Add("<<: {rules: x}\n")
-	file := filepath.Join(f.TempDir(), "headgate.yaml") // one for each would take longer than the rest
+	file := filepath.Join(f.TempDir(), "headgate.yaml") // a folder for each would take longer than the rest
 	f.Fuzz(func(t *testing.T, text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/request/reading"
 )
 
-// loadFlags loads the settings given by flags.
+// loadFlags loads settings from flags.
 func loadFlags(flags map[string]string) (*config.Config, error) {
 	return config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: flags})
 }
@@ -24,7 +24,7 @@ func loadFlags(flags map[string]string) (*config.Config, error) {
 func TestDoors(t *testing.T) {
 	for _, row := range []struct {
 		flags map[string]string
-		says  string // empty if all is well
+		says  string // the error; empty if there is none
 	}{
 		{map[string]string{"api.tls.cert": "c"}, "api.tls.key: no key is set"},
 		{map[string]string{"admin.tls.key": "k"}, "admin.tls.cert: no certificate is set"},
@@ -142,7 +142,7 @@ func TestSharedPortTakesWhatHasNoAddress(t *testing.T) {
 	}
 }
 
-// One shape of TLS for all doors, in a file.
+// TLS settings in a file have the same form for all doors.
 func TestTLSOfAFile(t *testing.T) {
 	folder := t.TempDir()
 	var text strings.Builder
@@ -168,7 +168,7 @@ func TestTLSOfAFile(t *testing.T) {
 	}
 }
 
-// Secrets come from files too, and are not shown, however one tries.
+// Secrets can also come from files, and are never shown.
 func TestSecretsOfFiles(t *testing.T) {
 	file := func(text string) string {
 		t.Helper()

@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// manifest returns the environment of an operator of envoyproxy/ratelimit.
+// manifest returns the environment of an envoyproxy/ratelimit deployment.
 func manifest(pairs ...string) config.Sources {
 	list := map[string]string{config.EnvoyEnvironment: "1"}
 	for i := 0; i < len(pairs); i += 2 {
@@ -72,8 +72,8 @@ func TestEnvoyEnvironment(t *testing.T) {
 	}
 }
 
-// By default the original watches its root, and then reads what lies beside
-// config too; that goes for its own rules, not for those that Headgate is given.
+// By default envoyproxy/ratelimit watches its root, and so reads files next to config
+// too. That applies to its own rules, not to those in Headgate's settings.
 func TestEnvoyWatchesItsRoot(t *testing.T) {
 	for _, row := range []struct {
 		pairs []string
@@ -165,7 +165,7 @@ func TestEnvoyVariablesThatCannotBeMapped(t *testing.T) {
 	}
 }
 
-// What the original reads as false, as no bound or as text does not end the start.
+// What envoyproxy/ratelimit reads as false, no limit or text does not prevent the start.
 func TestEnvoyVariablesInOtherWords(t *testing.T) {
 	for _, word := range []string{"0", "f", "F", "FALSE", "False"} {
 		for _, name := range []string{"USE_STATSD", "USE_DOG_STATSD", "QUOTA_MODE", "REDIS_PERSECOND", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"} {
@@ -229,9 +229,9 @@ func TestRedisOfEnvoy(t *testing.T) {
 	}
 }
 
-// TestEnvoyVariablesAreDocumented: whatever the original reads is honored,
-// refused or ignored here, and docs/envoy.md says which. The list comes from the
-// original itself: see differential/envoy.
+// TestEnvoyVariablesAreDocumented: whatever the original reads is used, refused or
+// ignored, and docs/envoy.md says which. The list comes from the original: see
+// differential/envoy.
 func TestEnvoyVariablesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/envoy.md")
 	if err != nil {
@@ -267,7 +267,7 @@ func TestEnvoyVariablesAreDocumented(t *testing.T) {
 	}
 }
 
-// TestEnvoyVariablesThatChangeNothing: who sets one is told why.
+// TestEnvoyVariablesThatChangeNothing: setting one logs why it has no effect.
 func TestEnvoyVariablesThatChangeNothing(t *testing.T) {
 	c, err := config.Load(manifest(
 		"USE_PROMETHEUS", "true", "PROMETHEUS_ADDR", ":9090", "TRACING_ENABLED", "true", "REDIS_URL", "a:1",
@@ -304,8 +304,8 @@ func TestEnvoyNodeAndSentinel(t *testing.T) {
 	}
 }
 
-// TestLoadRuleOptions: check reads rules as serve does, and does not mind what
-// else the environment has wrong.
+// TestLoadRuleOptions: check reads rules like serve, and ignores other wrong variables
+// in the environment.
 func TestLoadRuleOptions(t *testing.T) {
 	envoy := rulefile.Options{Compat: rules.CompatEnvoy}
 	for _, tt := range []struct {

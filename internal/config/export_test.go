@@ -1,7 +1,6 @@
 package config
 
-// EnvoyVariables returns the names of all variables of envoyproxy/ratelimit
-// that have a place here.
+// EnvoyVariables returns the names of all supported variables of envoyproxy/ratelimit.
 func EnvoyVariables() []string {
 	var names []string
 	for _, v := range envoyVariables() {

@@ -97,8 +97,8 @@ func identitySettings() []Setting {
 	}
 }
 
-// minKeySecret is the minimum length of the secret for hashed keys: whoever has a
-// key and its digest could find a shorter one by brute force.
+// minKeySecret is the minimum length of the secret for hashed keys. A shorter one could
+// be found by brute force from a key and its digest.
 const minKeySecret = 32
 
 func keySecret(v string) (rules.KeySecret, error) {

@@ -70,7 +70,7 @@ func TestIdentityThatIsRight(t *testing.T) {
 	}
 }
 
-// The secret is read as it stands, but for newlines at the end, and is not shown.
+// The secret is read unchanged, except for newlines at its end, and is not shown.
 func TestKeySecret(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/door/admin"
 )
 
-// What operators see: how many rules have series, and callers' keys.
+// What operators see: the number of rules with series, and the keys of callers.
 func TestObserving(t *testing.T) {
 	for _, tt := range []struct {
 		text, variable string

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// TestOnlyTheProxy: where all requests come by the proxy, no rule may ask for other
-// attributes than theirs, for serve and for check alike.
+// TestOnlyTheProxy: if all requests come through the proxy, rules may only use
+// attributes of HTTP, for serve and check alike.
 func TestOnlyTheProxy(t *testing.T) {
 	const proxy = "proxy: {upstream: http://127.0.0.1:9000}\n"
 	for _, row := range []struct {
@@ -35,8 +35,8 @@ func TestOnlyTheProxy(t *testing.T) {
 	}
 }
 
-// ruleOptions returns how serve and check read rules, with a file and a variable of
-// the environment.
+// ruleOptions returns how serve and check read rules, with a file and an environment
+// variable.
 func ruleOptions(t *testing.T, text, variable, value string) (served, checked rulefile.Options) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "headgate.yaml")
@@ -60,8 +60,8 @@ func ruleOptions(t *testing.T, text, variable, value string) (served, checked ru
 	return c.RuleOptions, checked
 }
 
-// TestFieldsThatTheProxyKeepsOut: the proxy keeps odd fields out unless it is told
-// to pass them, and serve and check know.
+// TestFieldsThatTheProxyKeepsOut: the proxy drops fields with underscores unless it is
+// set to allow them, for serve and check alike.
 func TestFieldsThatTheProxyKeepsOut(t *testing.T) {
 	const proxy = "proxy: {upstream: http://127.0.0.1:9000}\n"
 	for _, row := range []struct {
@@ -80,8 +80,8 @@ func TestFieldsThatTheProxyKeepsOut(t *testing.T) {
 	}
 }
 
-// TestTokensThatNothingVerifies: where HTTP requests come, their claims are known
-// only with keys, for serve and for check alike.
+// TestTokensThatNothingVerifies: HTTP requests only have claims if there are keys, for
+// serve and check alike.
 func TestTokensThatNothingVerifies(t *testing.T) {
 	const proxy = "proxy: {upstream: http://127.0.0.1:9000}\n"
 	for _, row := range []struct {
@@ -93,7 +93,7 @@ func TestTokensThatNothingVerifies(t *testing.T) {
 		{proxy, "HEADGATE_JWT_KEYS", "https://login.example.com/keys.json", false},
 		{proxy + "jwt: {secret_file: secret}\n", "", "", false},
 		{proxy, "HEADGATE_PROXY_LISTEN", "off", false},
-		{"log: {level: info}\n", "", "", false}, // whoever asks may know
+		{"log: {level: info}\n", "", "", false}, // callers may send claims
 		{"trusted_proxies: [10.0.0.0/8]\n", "", "", true},
 		{"log: {level: info}\n", "HEADGATE_TRUSTED_PROXIES", "10.0.0.0/8", true},
 		{"trusted_proxies: [10.0.0.0/8]\njwt: {secret_file: secret}\n", "", "", false},

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// What is wrong with settings of the file is said with their place in it, also if
-// it is found after all have been read; with what came from elsewhere it is not.
+// An error about a setting in the file has its position, even if it is found after the
+// file was read. An error about a setting from elsewhere has none.
 func TestPlaces(t *testing.T) {
 	for _, row := range []struct{ text, variable, source, want string }{
 		{"log: {level: info}\nproxy: {domain: apii}\n", "", "proxy.domain", "headgate.yaml:2:17: proxy.domain: wrong"},
@@ -45,7 +45,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// The upstream is not the proxy itself, which is said where its address stands.
+// The upstream must not be the proxy itself; the error has the position of the address.
 func TestUpstreamThatIsTheProxy(t *testing.T) {
 	for _, row := range []struct {
 		upstream, listen string
@@ -78,7 +78,7 @@ func TestUpstreamThatIsTheProxy(t *testing.T) {
 	}
 }
 
-// Words of other programs are answered by ours.
+// Words that other programs use get a suggestion.
 func TestWordsOfOthers(t *testing.T) {
 	for text, want := range map[string]string{
 		"log: {level: warning}": `did you mean "warn"?`,
@@ -97,7 +97,7 @@ func TestWordsOfOthers(t *testing.T) {
 	}
 }
 
-// check --config tells what serve warns of.
+// check --config reports the warnings of serve.
 func TestWarningsForCheck(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "headgate.yaml")
 	if err := os.WriteFile(file, []byte("proxy: {listen: ':1'}\ntrusted_proxies: [0.0.0.0/0]\n"), 0o600); err != nil {

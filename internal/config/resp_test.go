@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// The Redis protocol is not opened to other machines without a question.
+// The Redis protocol is not opened to other machines without authentication.
 func TestRedisProtocolExposed(t *testing.T) {
 	for _, test := range []struct {
 		set     map[string]string

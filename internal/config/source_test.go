@@ -17,7 +17,7 @@ func TestSettingsThatExcludeEachOther(t *testing.T) {
 	rows := []struct {
 		name  string
 		flags map[string]string
-		want  string // of the error
+		want  string // part of the error
 	}{
 		{"files and xds", map[string]string{"rules_from": "xds", "rules": "a.yaml"}, `"rules" lists files too`},
 		{"xds alone", map[string]string{"rules_from": "xds"}, ""},
@@ -45,7 +45,7 @@ func TestSettingsThatExcludeEachOther(t *testing.T) {
 	}
 }
 
-// The folder that is used if none is named has nothing to do with xDS.
+// The default folder of rules has no effect with xDS.
 func TestXDSTakesNoNoticeOfTheDefaultFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir(config.DefaultRules, 0o700); err != nil {
@@ -102,8 +102,8 @@ func TestSecretsDoNotShowThemselves(t *testing.T) {
 	}
 }
 
-// A wrong line in a file is shown with an excerpt elsewhere; its message does
-// not repeat the secret.
+// The message about a wrong line does not repeat a secret; the excerpt is shown
+// elsewhere.
 func TestSecretInTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "headgate.yaml")
 	if err := os.WriteFile(file, []byte("admin: {token: hunter2}\n"), 0o600); err != nil {
@@ -115,7 +115,7 @@ func TestSecretInTheFile(t *testing.T) {
 	}
 }
 
-// What YAML does not take is answered by what to do.
+// Invalid YAML gets a hint on what to do.
 func TestSyntaxHints(t *testing.T) {
 	for text, want := range map[string]string{
 		"listen:\n\tapi: 127.0.0.1:1\n":               "2:1: not valid YAML: found character that cannot start any token; indent with spaces, not tabs",

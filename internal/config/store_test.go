@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// The store is a word, a URL or a mapping, in the file as elsewhere.
+// The store can be a word, a URL or a mapping, in the file and elsewhere.
 func TestStore(t *testing.T) {
 	dir := t.TempDir()
 	secret := filepath.Join(dir, "password")

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// What is wrong with the keys of OTLP is said at its place.
+// Errors about the keys of OTLP have their position.
 func TestWrongTelemetry(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"telemetri: {}", `:1:1: unknown key "telemetri", did you mean "telemetry"?`},
@@ -47,13 +47,13 @@ func TestWrongTelemetry(t *testing.T) {
 		{"telemetry: {otlp: {endpoint: 'https://h:1', tls: {cert: x}}}", "telemetry.otlp.tls: cert and key must be set together"},
 	} {
 		_, err := load(t, tt.text+"\n")
-		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush") { // which is secret
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush") { // the secret
 			t.Errorf("%s\ngot  %v\nwant %s", tt.text, err, tt.want)
 		}
 	}
 }
 
-// OTLP is switched on by an endpoint, ours or that of OpenTelemetry's variables.
+// OTLP is enabled by an endpoint, from our settings or OpenTelemetry's variables.
 func TestTelemetry(t *testing.T) {
 	at := func(o config.OTLP) string {
 		if !o.Enabled() {

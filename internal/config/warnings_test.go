@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// What works, but hardly as it was meant, is said.
+// Settings that work, but probably not as intended, cause warnings.
 func TestWarnings(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
@@ -20,7 +20,7 @@ func TestWarnings(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(path, mode); err != nil { // whatever the umask
+		if err := os.Chmod(path, mode); err != nil { // regardless of the umask
 			t.Fatal(err)
 		}
 		return path

@@ -22,7 +22,7 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"first", "second", ""} {
-		// What lies where the new file is made, even if it leads elsewhere.
+		// A link already at the name of the temporary file.
 		if err := os.Symlink(other, path+".new"); err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/base/atomicfile"
 )
 
-// What cannot be synced takes nothing's place. A pipe cannot be, and is closed
-// without an error: here it lies where the file was.
+// A file that cannot be synced replaces nothing. Here that is a pipe in place of the
+// new file: it fails to sync, and closes without an error.
 func TestUnsyncedFileReplacesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")

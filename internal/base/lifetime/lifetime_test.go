@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/base/lifetime"
 )
 
-// What was begun last ends first, once, and nothing goes on behind its back.
+// What was added last ends first, once, and no task continues after End.
 func TestLastToFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Word returns the word of known that is nearest to text, or an empty string if none is
-// near. Case, and - instead of _, do not count.
+// near. Case is ignored, and - counts as _.
 func Word(text string, known []string) string {
 	text = Folded(text)
 	if text == "" || len(text) > 40 {

@@ -10,13 +10,13 @@ func TestWord(t *testing.T) {
 	t.Parallel()
 	known := []string{"client_ip", "method", "path", "host", "on_limit"}
 	for text, want := range map[string]string{
-		"pahT":      "path", // a swap is one mistake, and case is none
+		"pahT":      "path", // a swap is one mistake, case does not count
 		"Client-IP": "client_ip",
 		"onlimit":   "on_limit",
 		"methods":   "method",
 		" host ":    "host",
 		"hsot":      "host",
-		"ptha":      "", // of four letters two are wrong
+		"ptha":      "", // two of four letters are wrong
 		"ip":        "",
 		"":          "",
 		"a text that nobody can have meant for a key": "",
@@ -35,9 +35,9 @@ func TestDidYouMean(t *testing.T) {
 	known := []string{"rate", "match", "key"}
 	for text, want := range map[string]string{
 		"rules":    "",
-		"limit":    `, did you mean "rate"?`, // by its meaning
+		"limit":    `, did you mean "rate"?`, // a synonym
 		"Count-By": `, did you mean "key"?`,
-		"matsh":    `, did you mean "match"?`, // by its letters
+		"matsh":    `, did you mean "match"?`, // a misspelling
 	} {
 		if got := nearest.DidYouMean(text, known); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
@@ -45,7 +45,7 @@ func TestDidYouMean(t *testing.T) {
 	}
 }
 
-// A swap of neighbours is one edit, as an insertion, a deletion and a replacement are.
+// A swap of neighbours is one edit, like an insertion, deletion or replacement.
 func TestDistance(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/base/steady"
 )
 
-// machine is one whose clocks a test moves.
+// machine is a machine whose clocks the test moves.
 type machine struct {
 	monotonic, offset, asleep int64
 	*steady.Clock
@@ -32,10 +32,10 @@ func newMachine() *machine {
 func (m *machine) pass(d time.Duration) { m.monotonic += int64(d) }
 func (m *machine) set(d time.Duration)  { m.offset += int64(d) }
 
-// sleep is a suspend: the wall clock and the one of the boot go on.
+// sleep suspends the machine: the wall clock and the boot clock continue.
 func (m *machine) sleep(d time.Duration) { m.offset += int64(d); m.asleep += int64(d) }
 
-// run passes time, with somebody asking now and then.
+// run lets time pass, and reads the clock at intervals.
 func (m *machine) run(d, each time.Duration) {
 	for ; d > 0; d -= each {
 		m.pass(min(d, each))
@@ -43,7 +43,7 @@ func (m *machine) run(d, each time.Duration) {
 	}
 }
 
-// TestTraces: what happens to the wall clock, and what the time then is.
+// TestTraces: changes to the wall clock, and the resulting time.
 func TestTraces(t *testing.T) {
 	const ms, s, minute, hour, day, year = time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour, 8766 * time.Hour
 	tests := []struct {
@@ -100,10 +100,9 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// TestHistories: whatever is done to the wall clock, the time does not go back,
-// a second of it is a second to 1%, it steps only to a wall clock that has been
-// ahead for a minute, and it ends at the wall clock unless that is more than a
-// day behind.
+// TestHistories: whatever happens to the wall clock, the time never goes back, a second
+// of it is a second to 1%, it only steps to a wall clock that has been ahead for a
+// minute, and it ends at the wall clock unless that is more than a day behind.
 func TestHistories(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { history(t, rand.New(rand.NewPCG(seed, 1))) })
@@ -122,7 +121,7 @@ func history(t *testing.T, r *rand.Rand) {
 		case 2:
 			m.set(random(r, 20*365*24*time.Hour))
 		case 3:
-			m.offset = noon.Add(-time.Hour).UnixNano() + m.asleep // put right
+			m.offset = noon.Add(-time.Hour).UnixNano() + m.asleep // corrected
 		case 4:
 			m.sleep(random(r, 12*time.Hour).Abs() + time.Second)
 		default:
@@ -132,7 +131,7 @@ func history(t *testing.T, r *rand.Rand) {
 	w.converges()
 }
 
-// random returns a duration of any magnitude up to most, either way.
+// random returns a positive or negative duration of any magnitude up to most.
 func random(r *rand.Rand, most time.Duration) time.Duration {
 	d := time.Duration(r.Int64N(int64(most))) >> r.IntN(20)
 	if r.IntN(2) == 0 {
@@ -141,7 +140,7 @@ func random(r *rand.Rand, most time.Duration) time.Duration {
 	return d
 }
 
-// watch holds a machine's clock against its promises.
+// watch checks the promises about a machine's clock.
 type watch struct {
 	t             *testing.T
 	m             *machine
@@ -175,7 +174,8 @@ func (w *watch) ask() {
 			w.t.Fatalf("it followed by %s after %s", off, time.Duration(m.monotonic-w.since))
 		}
 	}
-	// Since when the wall clock has been ahead, where it stands to a second.
+	// The time since when the wall clock has been ahead by the same amount, to a
+	// second.
 	switch was := w.ahead; {
 	case m.monotonic+m.offset-now.UnixNano() <= int64(steady.Small):
 		w.ahead = false
@@ -205,8 +205,8 @@ func (w *watch) converges() {
 	}
 }
 
-// TestNeverBackBetweenGoroutines: what one has read, no other reads less than
-// afterwards, while the wall clock is set to and fro.
+// TestNeverBackBetweenGoroutines: no goroutine reads an earlier time than another has
+// read before, while the wall clock is set back and forth.
 func TestNeverBackBetweenGoroutines(t *testing.T) {
 	var offset, latest atomic.Int64
 	base := time.Now()
@@ -238,7 +238,7 @@ func TestNeverBackBetweenGoroutines(t *testing.T) {
 	readers.Wait()
 }
 
-// TestMachine: the machine's own clocks.
+// TestMachine uses the machine's own clocks.
 func TestMachine(t *testing.T) {
 	c := steady.New(steady.System{})
 	for range 1000 {
@@ -253,8 +253,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// TestBubble: under testing/synctest the clock is the bubble's, to the
-// nanosecond.
+// TestBubble: in testing/synctest the clock is exactly that of the bubble.
 func TestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := steady.New(steady.System{})

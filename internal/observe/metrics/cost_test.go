@@ -1,6 +1,6 @@
 //go:build !race
 
-// With the race detector sync.Pool drops things on purpose.
+// With the race detector sync.Pool drops items on purpose.
 
 package metrics_test
 
@@ -17,11 +17,10 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// raceDetector is whether this test was built with it, and takes ten times as
-// long.
+// raceDetector reports whether the race detector is on, which is ten times slower.
 const raceDetector = false
 
-// real makes an Observer measure time as the server does.
+// real makes an Observer measure time like the server.
 func real(o *metrics.Options) {
 	began := time.Now()
 	o.Elapsed = func() time.Duration { return time.Since(began) }
@@ -59,7 +58,7 @@ func TestObservingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A value that is known costs no allocation, and neither does one too many.
+// Neither a known value nor one beyond the maximum costs an allocation.
 func TestCountingByValueAllocatesNothing(t *testing.T) {
 	f := newFixture(t, split, real)
 	parts := make([][]engine.Part, 200)
@@ -86,9 +85,9 @@ func TestCountingByValueAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkCost compares decisions with and without metrics, in turns of a few
-// milliseconds, of which the fastest count: so what else the machine does
-// falls on both alike. The time of requests is the real one, as at a door.
+// BenchmarkCost compares decisions with and without metrics. It alternates every few
+// milliseconds and uses the fastest, so other load on the machine affects both alike.
+// Requests have the real time, as at a door.
 func BenchmarkCost(b *testing.B) {
 	requests := make([]*request, 10_000)
 	for i := range requests {

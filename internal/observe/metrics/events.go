@@ -79,8 +79,8 @@ func NewStream(keys *KeyView) *Stream {
 // Close ends all connections.
 func (s *Stream) Close() { s.hub.Close() }
 
-// Serve sends events to w until the client goes away or the Stream closes. It
-// reports false, and has written nothing, if there are too many readers.
+// Serve sends events to w until the client disconnects or the Stream closes. It returns
+// false, having written nothing, if there are too many readers.
 func (s *Stream) Serve(w http.ResponseWriter, r *http.Request, f Filter) bool {
 	return s.hub.Serve(w, r, &watch{Filter: f}, nil)
 }

@@ -2,8 +2,8 @@ package metrics
 
 import "github.com/headgate/headgate/internal/rules"
 
-// Counts are what a rule has said, by engine.Outcome and then as the table has it.
+// Counts are the counts of a rule by engine.Outcome, followed by the table's own.
 type Counts = sums
 
-// Counts returns what a rule has said so far.
+// Counts returns the counts of a rule.
 func (m *Observer) Counts(r *rules.Rule) Counts { return m.table.Load().of(r).read() }

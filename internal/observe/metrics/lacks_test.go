@@ -18,8 +18,8 @@ limits:
   - {name: skip, match: {path: /a}, key: [user_id], key_missing: skip, rate: 1000000/minute}
 `
 
-// TestKeysThatNobodyHas: requests without a part of the key are counted, and that
-// all lack it is said once after each reading of the rules, at every door.
+// TestKeysThatNobodyHas: requests without a part of the key are counted. If all lack
+// it, at any door, that is reported once per load of the rules.
 func TestKeysThatNobodyHas(t *testing.T) {
 	var told []string
 	f := newFixture(t, wrongName, func(o *metrics.Options) {
@@ -29,7 +29,7 @@ func TestKeysThatNobodyHas(t *testing.T) {
 	for i := range metrics.LackingAfter - 1 {
 		f.ask(t, "/a", fmt.Sprint("user-", i), func(q *engine.Query) { q.Door = engine.Door(i) % engine.Doors })
 	}
-	f.ask(t, "/a", "") // the last to be counted: of user not the first, which had it
+	f.ask(t, "/a", "") // the last one that counts; the first ones had a user
 	f.ask(t, "/b", "")
 	if fmt.Sprint(told) != "[wrong 1 both 10]" {
 		t.Errorf("told of %v", told)

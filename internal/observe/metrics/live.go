@@ -249,8 +249,8 @@ func (l *Live) Tick() {
 	}
 }
 
-// Serve sends ticks to w until the client goes away or the Live closes. It
-// reports false, and has written nothing, if there are too many views.
+// Serve sends ticks to w until the client disconnects or the Live closes. It returns
+// false, having written nothing, if there are too many views.
 func (l *Live) Serve(w http.ResponseWriter, r *http.Request) bool {
 	l.mu.Lock() // no tick comes between the history and the first one sent
 	unlock := sync.OnceFunc(l.mu.Unlock)

@@ -47,7 +47,7 @@ func parse(t testing.TB, text string) *rules.Ruleset {
 	return rs
 }
 
-// fixture is an engine that is observed.
+// fixture is an engine with an observer.
 type fixture struct {
 	*engine.Engine
 	observer *metrics.Observer
@@ -77,7 +77,7 @@ func (f *fixture) reload(t *testing.T, text string) {
 	f.SetRules(rs)
 }
 
-// ask decides about one request and returns what became of it.
+// ask decides about one request and returns the result.
 func (f *fixture) ask(t testing.TB, path, user string, change ...func(*engine.Query)) engine.Outcome {
 	t.Helper()
 	q := engine.Query{Domain: "api", Request: &request{path, user}, Cost: 1, At: f.now.UnixMicro(), Door: engine.DoorAPI}
@@ -92,7 +92,7 @@ func (f *fixture) ask(t testing.TB, path, user string, change ...func(*engine.Qu
 	return v.Outcome()
 }
 
-// gathered returns the counters and gauges of f, by name and labels.
+// gathered returns the counters and gauges of f by name and labels.
 func (f *fixture) gathered(t testing.TB) map[string]float64 {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -129,7 +129,7 @@ func TestEachRuleIsCounted(t *testing.T) {
 	}
 	f.ask(t, "/b", "ann")                                                                   // no rule
 	f.ask(t, "/a", "ann", func(q *engine.Query) { q.Domain = "other" })                     // unknown
-	f.ask(t, "/a", "ann", func(q *engine.Query) { q.Kind = headgate.Peek })                 // only asks
+	f.ask(t, "/a", "ann", func(q *engine.Query) { q.Kind = headgate.Peek })                 // a peek
 	f.ask(t, "/a", "ann", func(q *engine.Query) { q.Cost = 0 })                             // a dry run
 	f.ask(t, "/b", "ann", func(q *engine.Query) { q.Door = engine.DoorProxy })              // another door
 	f.ask(t, "/a", "bob", func(q *engine.Query) { q.At += int64(time.Millisecond) / 1000 }) // later
@@ -138,7 +138,7 @@ func TestEachRuleIsCounted(t *testing.T) {
 		"decisions_total api allowed real":         4,
 		"decisions_total api refused real":         2,
 		"decisions_total api allowed trial":        2,
-		"decisions_total api shadow_refused trial": 4, // also of those that real refused
+		"decisions_total api shadow_refused trial": 4, // including those that real refused
 		"decisions_total (unknown) allowed (none)": 1,
 		"decisions_total (unknown) refused (none)": 0,
 		"near_limit_total api real":                1,
@@ -155,7 +155,7 @@ func TestEachRuleIsCounted(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, is, want)
 		}
 	}
-	// On each core one each millisecond.
+	// One per core and millisecond.
 	if n := got["decision_duration_seconds api"]; n < 2 || n > 10 {
 		t.Errorf("%v decisions were timed", n)
 	}
@@ -181,7 +181,7 @@ func TestAMillionKeysMakeNoMoreSeries(t *testing.T) {
 		f.ask(t, "/a", fmt.Sprint("user-", i), func(q *engine.Query) { q.Domain = domain })
 	}
 	got := f.gathered(t)
-	if len(got) > before+1 { // shadow_refused may have come
+	if len(got) > before+1 { // shadow_refused may be new
 		t.Errorf("%d series before, %d after", before, len(got))
 	}
 	if got["decisions_total api allowed real"] != float64(n-n/10+1) || got["decisions_total (unknown) allowed (none)"] != float64(n/10) {
@@ -223,7 +223,7 @@ func TestCountsSurviveAReloadAndFadeWithTheirRule(t *testing.T) {
 		f.ask(t, "/0", "ann")
 		f.ask(t, "/1", "ann")
 	}
-	f.reload(t, many(1)) // limit-1 and limit-2 go
+	f.reload(t, many(1)) // removes limit-1 and limit-2
 	f.ask(t, "/0", "ann")
 	if got := f.gathered(t); got["decisions_total api allowed limit-0"] != 3 || got["decisions_total api allowed limit-1"] != 2 {
 		t.Error("after the reload:", got)
@@ -279,7 +279,7 @@ func TestTopKeysAreExactWhileThereAreFewAndRightOnAverageBeyond(t *testing.T) {
 	f := newFixture(t, twoRules)
 	rule := f.Rules().Rule("api", "real")
 	for i := range 300 {
-		f.now = f.now.Add(100 * time.Microsecond) // ten a millisecond
+		f.now = f.now.Add(100 * time.Microsecond) // ten per millisecond
 		f.ask(t, "/a", fmt.Sprint("user-", i%3))
 	}
 	got, _ := f.observer.Top(rule, top.Active, f.now, 10)
@@ -291,7 +291,7 @@ func TestTopKeysAreExactWhileThereAreFewAndRightOnAverageBeyond(t *testing.T) {
 		t.Errorf("%+v", refused)
 	}
 	for range 64_000 {
-		f.ask(t, "/a", "flood") // all in one instant
+		f.ask(t, "/a", "flood") // all at the same time
 	}
 	got, _ = f.observer.Top(rule, top.Active, f.now, 10)
 	if off := got.Keys[0].Count - 64_000; got.Sampled == 0 || off < -8_000 || off > 8_000 { // eight sigma

@@ -2,6 +2,5 @@
 
 package metrics_test
 
-// raceDetector is whether this test was built with it, and takes ten times as
-// long.
+// raceDetector reports whether the race detector is on, which is ten times slower.
 const raceDetector = true

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// flat are two rules of one scope: compat: envoy counts by unit.
+// flat has two rules with one scope: compat: envoy counts by unit.
 const flat = `
 domain: api
 compat: envoy
@@ -19,7 +19,7 @@ descriptors:
   - {key: user, value: bob, rate_limit: {unit: minute, requests_per_unit: 3}}
 `
 
-// tiered is one limit of three rules, which share their scope.
+// tiered is one limit with three rules, which share their scope.
 const tiered = `
 domain: api
 limits:
@@ -32,8 +32,8 @@ limits:
       paid: {rate: 50/minute}
 `
 
-// Envoy's rules share their scope, yet each is counted under its own name:
-// also after a reload, and when a key has another limit.
+// Envoy's rules share their scope, but each is counted under its own name, also after a
+// reload and when a key has an override.
 func TestRulesOfOneScopeAreCountedApart(t *testing.T) {
 	f := newFixture(t, flat)
 	if list := f.Rules().Rules(); len(list) != 2 || list[0].Scope != list[1].Scope {
@@ -77,7 +77,7 @@ func TestRulesOfOneScopeAreCountedApart(t *testing.T) {
 	}
 }
 
-// The tiers of a limit are counted apart, also after a reload.
+// The tiers of a limit are counted separately, also after a reload.
 func TestTiersAreCountedApart(t *testing.T) {
 	f := newFixture(t, tiered)
 	for range 3 {
@@ -97,7 +97,7 @@ func TestTiersAreCountedApart(t *testing.T) {
 	}
 }
 
-// A limit that came with its request is none of the rules, whatever its name.
+// A limit sent with a request is counted as no rule, whatever its name.
 func TestAnOverrideIsNotTheRuleOfItsName(t *testing.T) {
 	f := newFixture(t, "domain: api\nlimits: [{name: override, rate: 3/minute}]\n")
 	if c := f.observer.Counts(&rules.Rule{Domain: "api", Name: "override", Scope: "%override:60:api", Index: -1}); c != (metrics.Counts{}) {

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// split are rules that ask for series by value, each in its way, and one that
-// does not.
+// split has rules with series by value, configured in different ways, and one rule
+// without.
 const split = `
 domain: api
 descriptors:
@@ -27,7 +27,7 @@ descriptors:
   - {key: plain, rate_limit: {unit: minute, requests_per_unit: 2}}
 `
 
-// tell decides about one descriptor, of keys and values in turns.
+// tell decides about one descriptor, given as alternating keys and values.
 func (f *fixture) tell(t testing.TB, pairs ...string) {
 	t.Helper()
 	d := &rules.Descriptor{}
@@ -43,7 +43,7 @@ func (f *fixture) tell(t testing.TB, pairs ...string) {
 	v.Release()
 }
 
-// byValue returns the series by value of f: DESCRIPTOR DOMAIN OUTCOME RULE.
+// byValue returns the series by value: DESCRIPTOR DOMAIN OUTCOME RULE.
 func (f *fixture) byValue(t testing.TB) map[string]float64 {
 	t.Helper()
 	out := map[string]float64{}
@@ -71,7 +71,7 @@ func TestBobAndAnnHaveSeriesOfTheirOwn(t *testing.T) {
 	f.tell(t, "tenant", "a", "agent", "curl")
 	f.tell(t, "tenant", "b", "agent", "curl")
 	f.tell(t, "plain", "bob")
-	f.ask(t, "/", "ann") // is no descriptor, though the rule for users applies
+	f.ask(t, "/", "ann") // not a descriptor, though the rule for users applies
 	same(t, "by value", f.byValue(t), map[string]float64{
 		"user_bob api allowed user": 2, "user_bob api refused user": 1, "user_ann api allowed user": 1,
 		"tenant.agent_curl api allowed tenant.agent": 2,
@@ -81,7 +81,7 @@ func TestBobAndAnnHaveSeriesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// logged makes an Observer log into the buffer that it returns.
+// logged returns a buffer, and an option that makes an Observer log into it.
 func logged() (*bytes.Buffer, func(*metrics.Options)) {
 	b := new(bytes.Buffer)
 	return b, func(o *metrics.Options) { o.Log = slog.New(slog.NewTextHandler(b, nil)) }
@@ -110,7 +110,7 @@ func TestOneValueTooManyIsCountedWithTheOthers(t *testing.T) {
 	}
 }
 
-// However many rules ask, there are no more than 10,000 values.
+// However many rules have series by value, there are at most 10,000 values.
 func TestAllRulesTogetherHaveBoundedValues(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("domain: api\ndescriptors:\n")
@@ -130,7 +130,7 @@ func TestAllRulesTogetherHaveBoundedValues(t *testing.T) {
 	if len(got) != 10_002 || got["(other) api allowed k100"] != 100 || got["(other) api allowed k101"] != 100 {
 		t.Errorf("%d series, of the last rules %v and %v", len(got), got["(other) api allowed k100"], got["(other) api allowed k101"])
 	}
-	// Rules that are gone leave room.
+	// Removed rules free their values.
 	f.reload(t, split)
 	f.now = f.now.Add(metrics.Retention)
 	f.observer.Prune(f.now)
@@ -164,7 +164,7 @@ func TestValuesAfterAReload(t *testing.T) {
 	same(t, "of rules that are gone", f.byValue(t), map[string]float64{})
 }
 
-// Rules without series of their own have none by value.
+// Rules without their own series have none by value.
 func TestRulesBeyondTheMostHaveNoValues(t *testing.T) {
 	f := newFixture(t, split, func(o *metrics.Options) { o.MaxRules = 1 })
 	f.tell(t, "user", "bob")
@@ -172,8 +172,8 @@ func TestRulesBeyondTheMostHaveNoValues(t *testing.T) {
 	same(t, "by value", f.byValue(t), map[string]float64{"user_bob api allowed user": 1})
 }
 
-// Whatever callers send, what is told is short, of one line, valid, and never
-// twice under one name, which Prometheus would refuse.
+// Whatever callers send, names are short, valid and on one line, and no name occurs
+// twice, which Prometheus would refuse.
 func TestHostileValues(t *testing.T) {
 	f := newFixture(t, split+"  - {key: (other), value_to_metric: true, rate_limit: {unit: minute, requests_per_unit: 200}}\n")
 	long := strings.Repeat("x", 100_000)
@@ -203,8 +203,8 @@ func TestHostileValues(t *testing.T) {
 	}
 }
 
-// Every decision is counted once, whoever adds values, scrapes, prunes and
-// reloads at the same time.
+// Every decision is counted once, with values added, scraped, pruned and reloaded
+// concurrently.
 func TestValuesFromManySides(t *testing.T) {
 	_, change := logged()
 	f := newFixture(t, split, change)

@@ -1,5 +1,5 @@
 // Package sse sends server-sent events to any number of readers without waiting for
-// them. A slow reader loses events and is notified how many.
+// them. A slow reader loses events and receives their number.
 //
 // The format is that of the HTML standard, section "Server-sent events".
 package sse
@@ -105,9 +105,9 @@ func (h *Hub[T]) leave(r *Reader[T]) {
 	h.readers.Store(&next)
 }
 
-// Serve sends messages to w until the client goes away or the Hub closes. The first
+// Serve sends messages to w until the client disconnects or the Hub closes. The first
 // message is that of hello, if not nil, which is called after the reader has joined.
-// Serve writes nothing and reports false if there are too many readers.
+// Serve returns false, having written nothing, if there are too many readers.
 func (h *Hub[T]) Serve(w http.ResponseWriter, req *http.Request, value T, hello func() []byte) bool {
 	r, ok := h.join(value)
 	if !ok {

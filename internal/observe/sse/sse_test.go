@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve returns a server of a Hub, and reads the stream of one reader.
+// serve returns a server for a Hub.
 func serve(t *testing.T, h *sse.Hub[string]) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +34,7 @@ func serve(t *testing.T, h *sse.Hub[string]) *httptest.Server {
 	return s
 }
 
-// stream is a connection that reads.
+// stream is the connection of a reader.
 type stream struct {
 	*http.Response
 	lines *bufio.Scanner
@@ -56,7 +56,7 @@ func open(t *testing.T, s *httptest.Server, query string) *stream {
 	return &stream{answer, bufio.NewScanner(answer.Body)}
 }
 
-// next returns the next event in one line.
+// next returns the next event as one line.
 func (s *stream) next() string {
 	var lines []string
 	for s.lines.Scan() {
@@ -97,7 +97,7 @@ func TestEveryReaderHearsEverything(t *testing.T) {
 	}
 }
 
-// slowWriter is a client that reads when the test lets it.
+// slowWriter is a client that only reads when the test lets it.
 type slowWriter struct {
 	*httptest.ResponseRecorder
 	writes chan string
@@ -123,12 +123,12 @@ func TestASlowReaderIsToldWhatItLost(t *testing.T) {
 		t.Errorf("first came %q", first)
 	}
 	h.Send([]byte("0"))
-	// It may have taken the first out of the buffer, and waits to write it.
+	// The Hub may have taken the first one out of the buffer, to write it.
 	for range 9 {
 		h.Send([]byte("x"))
 	}
 	h.Readers()[0].Lose()
-	// Of the eleven each has come or is told of.
+	// Each of the eleven has arrived or is reported as lost.
 	for heard := 0; heard < 11; {
 		select {
 		case text := <-w.writes:

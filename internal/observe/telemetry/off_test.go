@@ -1,6 +1,6 @@
 //go:build !race
 
-// With the race detector sync.Pool drops things on purpose.
+// With the race detector sync.Pool drops items on purpose.
 
 package telemetry_test
 
@@ -31,7 +31,7 @@ limits:
   - {name: per-path, key: [path], rate: 1000000/minute}
 `
 
-// request has the path /a and nothing else.
+// request only has the path /a.
 type request struct{}
 
 func (request) Attribute(a rules.Attribute) (string, bool) { return "/a", a.Kind == rules.Path }
@@ -39,7 +39,7 @@ func (request) ClientIP() netip.Addr                       { return netip.Addr{}
 
 func everything(string) (string, bool) { return "", true }
 
-// unsampled sends to nobody and records nothing.
+// unsampled records nothing, and has no collector.
 func unsampled(t testing.TB) *telemetry.Telemetry {
 	t.Helper()
 	tel, err := telemetry.New(context.Background(), telemetry.Options{
@@ -51,13 +51,13 @@ func unsampled(t testing.TB) *telemetry.Telemetry {
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // nobody is there
+		cancel() // there is no collector
 		_ = tel.Shutdown(ctx)
 	})
 	return tel
 }
 
-// newEngine returns one as the server has it.
+// newEngine returns an engine set up like the server's.
 func newEngine(t testing.TB, tel *telemetry.Telemetry) *engine.Engine {
 	t.Helper()
 	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(text)})
@@ -70,8 +70,8 @@ func newEngine(t testing.TB, tel *telemetry.Telemetry) *engine.Engine {
 	return engine.New(tel.Store(memory.New(), "memory"), rs, engine.WithObserver(tel.Observer(m)))
 }
 
-// Without telemetry nothing stands between a door, the engine and the store;
-// there is nothing that could take time.
+// Without telemetry nothing is wrapped between a door, the engine and the store, so it
+// cannot cost any time.
 func TestOffIsNotThere(t *testing.T) {
 	var off *telemetry.Telemetry
 	observer, store, transport := metrics.New(metrics.Options{}), memory.New(), &http.Transport{}
@@ -89,8 +89,7 @@ func TestOffIsNotThere(t *testing.T) {
 	}
 }
 
-// Nor does a decision allocate when telemetry is on and its trace is not
-// recorded.
+// A decision allocates nothing either if telemetry is on and its trace is not recorded.
 func TestDecisionsAllocateNothing(t *testing.T) {
 	var off *telemetry.Telemetry
 	for name, tel := range map[string]*telemetry.Telemetry{"off": off, "not recorded": unsampled(t)} {
@@ -109,8 +108,8 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkDoor is a request through a door of HTTP to a decision: off, on and
-// not recorded, on and recorded.
+// BenchmarkDoor measures a request through an HTTP door to a decision: without
+// telemetry, with an unrecorded trace, and with a recorded one.
 func BenchmarkDoor(b *testing.B) {
 	const recorded = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	on := unsampled(b)

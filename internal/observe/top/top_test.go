@@ -21,7 +21,7 @@ func feed(s *sketch, stream func(yield func(string) bool)) truth {
 	return exact
 }
 
-// streams are what a sketch has to endure.
+// streams are difficult inputs for a sketch.
 func streams(k int) map[string]func(yield func(string) bool) {
 	const n = 50_000
 	rotating := func(keys int) func(func(string) bool) {
@@ -132,7 +132,7 @@ func TestFewKeysAreCountedExactly(t *testing.T) {
 	}
 }
 
-// start is the beginning of a window.
+// start is the start of a window.
 const start = 5_000_000 * int64(Window/time.Microsecond)
 
 func TestYesterdaysOffenderFades(t *testing.T) {

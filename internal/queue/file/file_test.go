@@ -174,7 +174,7 @@ func TestDamagedFilesAreSetAside(t *testing.T) {
 				t.Errorf("%d were saved", len(items))
 			}
 			t.Logf("saved %d: %v", repair.Saved, repair.Err)
-			put(t, s, 10, 10) // it works
+			put(t, s, 10, 10) // the new file works
 		})
 	}
 }

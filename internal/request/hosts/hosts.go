@@ -50,7 +50,7 @@ type Options struct {
 	Strict bool
 }
 
-// New returns the names.
+// New returns the Names for o.
 func New(o Options) *Names {
 	n := &Names{strict: o.Strict || len(o.Known) > 0}
 	for _, k := range o.Known {

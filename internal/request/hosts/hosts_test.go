@@ -44,7 +44,7 @@ func TestNames(t *testing.T) {
 		{hosts.Options{}, "headgate.prod.svc.cluster.local", "", true},
 		{hosts.Options{}, "evil.example", "", true},
 		{hosts.Options{}, "evil.example", page, false},
-		{hosts.Options{}, "192.0.2.1:8080", page, true}, // whether it may is for another check
+		{hosts.Options{}, "192.0.2.1:8080", page, true}, // another check decides about the page
 		// Only the configured names.
 		{hosts.Options{Known: known}, "API.example.ORG.", "", true},
 		{hosts.Options{Known: known}, "api.example.org:443", page, true},

@@ -15,8 +15,8 @@ import (
 // next request.
 type Request struct {
 	Method string // the HTTP method
-	// Path is the path that the upstream gets, percent-encoded. Rules know how it can be
-	// read.
+	// Path is the path that the upstream gets, percent-encoded. Rules consider all ways
+	// to read it.
 	Path     string
 	RawQuery string      // the raw query, without the question mark
 	Host     string      // the requested host, may be empty

@@ -1,5 +1,5 @@
-// Package adaptertest compares middleware of a framework with that of
-// httplimit: what one answers, the other has to answer too. Only tests use it.
+// Package adaptertest compares a framework's middleware with httplimit: both must give
+// the same answers. Only tests use it.
 package adaptertest
 
 import (
@@ -17,20 +17,20 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// Status is the path below which a request is answered with the status that it
-// names, /status/404, and with no body.
+// Status is the prefix of paths that are answered with the status they name, such as
+// /status/404, and no body.
 const Status = "/status/"
 
-// Server is a framework with the middleware to test: it answers one request.
-// Below [Status] it answers as that says.
+// Server is a framework with the middleware under test. It answers one request; paths
+// below [Status] get the status they name.
 type Server func(*http.Request) (*http.Response, error)
 
 // Build returns a server with a limit.
 type Build func(*headgate.Limiter, headgate.Limit, ...httplimit.Option) Server
 
-// Differences puts the same requests to the server of build and to one of
-// net/http, and returns in which answers they differ. newLimiter returns a
-// limiter of its own for each, that goes by the clock.
+// Differences sends the same requests to the server of build and to a net/http one, and
+// returns the answers that differ. newLimiter returns a separate limiter for each,
+// which uses the given clock.
 func Differences(build Build, newLimiter func(clock func() time.Time) *headgate.Limiter) []string {
 	var found []string
 	for _, c := range cases() {
@@ -47,7 +47,7 @@ func Differences(build Build, newLimiter func(clock func() time.Time) *headgate.
 	return found
 }
 
-// request makes a request; each server gets its own.
+// request makes a request: each server gets a new one.
 type request func() *http.Request
 
 type scenario struct {
@@ -59,11 +59,11 @@ type scenario struct {
 
 func get(target string, header ...string) request { return send(http.MethodGet, target, header...) }
 
-// send returns a request with header fields, name and value in turn.
+// send returns a request with header fields, given as alternating names and values.
 func send(method, target string, header ...string) request {
 	return func() *http.Request {
 		r := httptest.NewRequest(method, target, http.NoBody)
-		r.RemoteAddr = "0.0.0.0:0" // what fiber's own test connection has
+		r.RemoteAddr = "0.0.0.0:0" // as in fiber's own test connection
 		for i := 0; i+1 < len(header); i += 2 {
 			r.Header.Add(header[i], header[i+1])
 		}
@@ -71,8 +71,8 @@ func send(method, target string, header ...string) request {
 	}
 }
 
-// cases are the scenarios. Each has requests that pass and, but for the refunds,
-// one that is refused.
+// cases are the scenarios. Except for the refunds, each has allowed requests and a
+// refused one.
 func cases() []scenario {
 	ok := Status + "200"
 	two := headgate.PerMinute(2).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
@@ -125,7 +125,7 @@ func cases() []scenario {
 	return append(list, scenario{"answer of one's own", two, []httplimit.Option{onLimit}, []request{get(ok), get(ok), get(ok)}})
 }
 
-// planned is a httplimit.LimitBy that goes by a header field.
+// planned is an httplimit.LimitBy that reads a header field.
 func planned(r *http.Request) (headgate.Limit, bool) {
 	switch r.Header.Get("X-Plan") {
 	case "five":
@@ -138,8 +138,8 @@ func planned(r *http.Request) (headgate.Limit, bool) {
 	return headgate.Limit{}, false
 }
 
-// Mistakes returns the arguments that the middleware of build is made of although
-// httplimit.Validate refuses them.
+// Mistakes returns the invalid arguments, by httplimit.Validate, that the middleware of
+// build accepts or reports differently.
 func Mistakes(build Build) []string {
 	var found []string
 	for _, c := range []struct {
@@ -163,14 +163,14 @@ func Mistakes(build Build) []string {
 	return found
 }
 
-// Nils are what an adapter's options make of a nil function.
+// Nils are the results of an adapter's options for nil functions.
 type Nils struct {
 	By                     httplimit.By
 	Cost, LimitBy, OnLimit httplimit.Option
 }
 
-// NilFunctions returns which of nils are not what httplimit makes of nil: a mistake
-// that shows when the middleware is built, or no option. No request panics of them.
+// NilFunctions returns which of nils differ from what httplimit makes of nil: an error
+// when the middleware is built, or no option. No request panics because of them.
 func NilFunctions(build Build, newLimiter func(clock func() time.Time) *headgate.Limiter, nils Nils) []string {
 	limiter, limit := newLimiter(func() time.Time { return time.Unix(1_700_000_000, 0) }), headgate.PerMinute(0)
 	var found []string
@@ -202,9 +202,9 @@ func NilFunctions(build Build, newLimiter func(clock func() time.Time) *headgate
 	return found
 }
 
-// Misread returns the requests with several values of which a framework's handler
-// reads another than httplimit counts by. The server answers with the header field
-// X-Api-Key, the parameter key and the cookie session, with | between them.
+// Misread returns the requests with repeated values for which a framework's handler
+// reads another value than httplimit counts by. The server answers with the header
+// field X-Api-Key, the parameter key and the cookie session, separated by |.
 func Misread(server Server) []string {
 	var found []string
 	for _, make := range []request{
@@ -229,7 +229,7 @@ func Misread(server Server) []string {
 	return found
 }
 
-// nowhere is a store that nobody asks.
+// nowhere is a store that is never called.
 type nowhere struct{ headgate.Store }
 
 // mistake returns the error that f panics with, or "".
@@ -243,7 +243,7 @@ func mistake(f func()) (text string) {
 	return ""
 }
 
-// reference returns the server that others are compared with.
+// reference returns the server to compare with.
 func reference(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.Option) Server {
 	h := httplimit.New(limiter, limit, options...)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(StatusOf(r.URL.Path))
@@ -251,7 +251,7 @@ func reference(limiter *headgate.Limiter, limit headgate.Limit, options ...httpl
 	return Serve(h)
 }
 
-// Serve returns the server that h is.
+// Serve returns h as a Server.
 func Serve(h http.Handler) Server {
 	return func(r *http.Request) (*http.Response, error) {
 		rec := httptest.NewRecorder()
@@ -260,7 +260,7 @@ func Serve(h http.Handler) Server {
 	}
 }
 
-// StatusOf returns the status that path asks for: 404 if none.
+// StatusOf returns the status that path names, or 404 if it names none.
 func StatusOf(path string) int {
 	var status int
 	if _, err := fmt.Sscanf(strings.TrimPrefix(path, Status), "%d", &status); err != nil {
@@ -269,7 +269,7 @@ func StatusOf(path string) int {
 	return status
 }
 
-// compare returns in what the answers to a request differ, or "".
+// compare returns how the answers to a request differ, or "".
 func compare(make request, got, want Server) string {
 	g, err := read(got, make())
 	if err != nil {
@@ -285,8 +285,8 @@ func compare(make request, got, want Server) string {
 	return ""
 }
 
-// read returns the answer to r as text: what the limits are about, not what a
-// framework or its test connection says beside, such as Date.
+// read returns the answer to r as text: the parts that limits affect, without those of
+// a framework or its test connection, such as Date.
 func read(server Server, r *http.Request) (string, error) {
 	res, err := server(r)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package certtest makes certificates for tests, in the folder of the test.
+// Package certtest makes certificates for tests, in the test's folder.
 package certtest
 
 import (
@@ -27,7 +27,7 @@ type Authority struct {
 	writes      int
 }
 
-// New returns an authority that nobody has heard of before.
+// New returns a new authority.
 func New(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, folder: t.TempDir(), key: newKey(t)}
@@ -62,8 +62,8 @@ func (a *Authority) sign(template, parent *x509.Certificate, public *ecdsa.Publi
 	return c
 }
 
-// Write writes a file of PEM with one block, which always looks newer than what
-// was there before.
+// Write writes a PEM file with one block. Its modification time is always later than
+// before.
 func (a *Authority) Write(name, kind string, der []byte) {
 	a.t.Helper()
 	if err := os.WriteFile(a.Path(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
@@ -76,14 +76,14 @@ func (a *Authority) Write(name, kind string, der []byte) {
 	}
 }
 
-// Path returns where a file is.
+// Path returns the path of a file.
 func (a *Authority) Path(name string) string { return filepath.Join(a.folder, name) }
 
-// CA returns the file of the authority's own certificate.
+// CA returns the file with the authority's own certificate.
 func (a *Authority) CA() string { return a.Path("ca.pem") }
 
-// Issue writes NAME.pem and NAME.key, for 127.0.0.1 and for names, which are
-// DNS names and URIs, and returns their paths.
+// Issue writes NAME.pem and NAME.key, for 127.0.0.1 and for names, which are DNS names
+// or URIs, and returns their paths.
 func (a *Authority) Issue(name string, serial int64, names ...string) (cert, key string) {
 	a.t.Helper()
 	template := &x509.Certificate{
@@ -108,8 +108,8 @@ func (a *Authority) Issue(name string, serial int64, names ...string) (cert, key
 	return a.Path(name + ".pem"), a.Path(name + ".key")
 }
 
-// Client returns the configuration of a client that believes the authority, and
-// has the certificate that was issued by a name, or none if it is empty.
+// Client returns the configuration of a client that trusts the authority and has the
+// certificate issued under a name, or none if the name is empty.
 func (a *Authority) Client(name string) *tls.Config {
 	a.t.Helper()
 	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}

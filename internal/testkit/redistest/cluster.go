@@ -14,18 +14,17 @@ const Slots = 16384
 // primaries is how many nodes of a ClusterSet have slots.
 const primaries = 3
 
-// ClusterSet is a cluster of three primaries and a replica of each.
+// ClusterSet is a cluster of three primaries, each with one replica.
 type ClusterSet struct {
-	Primaries []*Server // have, in order, a third of the slots each
+	Primaries []*Server // each has a third of the slots, in order
 	Replicas  []*Server // Replicas[i] follows Primaries[i]
 
 	t testing.TB
 }
 
-// Cluster starts a ClusterSet and returns when every node finds the cluster
-// good and every replica is linked: before that a failover may never come. A
-// second without an answer is a failure to the nodes. args are further options
-// of every node.
+// Cluster starts a ClusterSet and returns when every node reports the cluster healthy
+// and every replica is linked: before that, a failover may never happen. Nodes count as
+// failed after a second without an answer. args are extra options for every node.
 func Cluster(t testing.TB, args ...string) *ClusterSet {
 	t.Helper()
 	set := &ClusterSet{t: t}
@@ -45,7 +44,7 @@ func Cluster(t testing.TB, args ...string) *ClusterSet {
 	return set
 }
 
-// assemble makes a cluster of the nodes.
+// assemble joins the nodes into a cluster.
 func (set *ClusterSet) assemble() {
 	set.t.Helper()
 	all := set.all()
@@ -61,7 +60,7 @@ func (set *ClusterSet) assemble() {
 	}
 	for i, r := range set.Replicas {
 		id := set.Primaries[i].Do("CLUSTER", "MYID")
-		settle(set.t, "cluster", func() error { // until gossip has told r of its primary
+		settle(set.t, "cluster", func() error { // until r has heard of its primary by gossip
 			_, err := r.Command("CLUSTER", "REPLICATE", id)
 			return err
 		})
@@ -76,8 +75,8 @@ func (set *ClusterSet) all() []*Server {
 // Addrs returns the addresses of all nodes, primaries first.
 func (set *ClusterSet) Addrs() []string { return addrs(set.all()) }
 
-// AwaitHealthy waits until every node that runs finds the cluster good and
-// complete, and every replica has a link.
+// AwaitHealthy waits until every running node reports the cluster healthy and complete,
+// and every replica is linked.
 func (set *ClusterSet) AwaitHealthy() {
 	set.t.Helper()
 	settle(set.t, "cluster", func() error {
@@ -109,8 +108,8 @@ func nodeHealthy(node *Server, known int) error {
 // KillPrimary kills the node that was primary i at the start.
 func (set *ClusterSet) KillPrimary(i int) { set.Primaries[i].Kill() }
 
-// AwaitFailover waits until the replica of primary i, which has been killed,
-// has taken over and all that run find the cluster good again.
+// AwaitFailover waits until the replica of primary i, which was killed, has taken over
+// and all running nodes report the cluster healthy.
 func (set *ClusterSet) AwaitFailover(i int) *Server {
 	set.t.Helper()
 	next := set.Replicas[i]
@@ -145,10 +144,9 @@ func (set *ClusterSet) Slot(key string) int {
 	return slot
 }
 
-// MoveSlot moves a slot with its keys from one primary to another, key by key,
-// as resharding does, so that clients meet ASK and then MOVED. during, if not
-// nil, is called when the slot is open on both sides and before a key has
-// moved.
+// MoveSlot moves a slot with its keys from one primary to another, key by key, as
+// resharding does, so that clients get ASK and then MOVED. during, if not nil, is
+// called when the slot is open on both sides and no key has been moved yet.
 func (set *ClusterSet) MoveSlot(slot int, from, to *Server, during func()) {
 	set.t.Helper()
 	number := strconv.Itoa(slot)
@@ -163,7 +161,7 @@ func (set *ClusterSet) MoveSlot(slot int, from, to *Server, during func()) {
 		if err != nil {
 			set.t.Fatalf("redistest: %v", err)
 		}
-		keys, _ := reply.([]any) // opaque bytes, newlines included
+		keys, _ := reply.([]any) // opaque bytes, may contain newlines
 		if len(keys) == 0 {
 			break
 		}

@@ -2,8 +2,8 @@ package redistest
 
 import "syscall"
 
-// dieWithParent makes a child end when the test binary does, however it ends:
-// a panic in another goroutine and go test's timeout run no cleanups.
+// dieWithParent ends a child process when the test binary ends for any reason. After a
+// panic in another goroutine or go test's timeout, cleanups do not run.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

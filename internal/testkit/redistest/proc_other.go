@@ -4,5 +4,5 @@ package redistest
 
 import "syscall"
 
-// dieWithParent has no portable form: elsewhere only cleanups end a child.
+// dieWithParent is not portable: elsewhere only cleanups end a child process.
 func dieWithParent() *syscall.SysProcAttr { return nil }

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Proxy is a TCP proxy on loopback that breaks the wire to a server. All of its
-// methods may be called at any time, by any goroutine.
+// Proxy is a TCP proxy on loopback that simulates network failures. Its methods are
+// safe for concurrent use.
 type Proxy struct {
-	Addr string // where clients connect, the same for the Proxy's whole life
+	Addr string // where clients connect; does not change
 
 	t      testing.TB
 	target string
@@ -23,26 +23,26 @@ type Proxy struct {
 	wires    map[*wire]bool
 	delay    time.Duration
 	stalled  bool
-	// own is replaced by other, which is as long, in what passes. Answers are
-	// short, and come in one piece.
+	// own is replaced by other, of the same length, in all data. Answers are short and
+	// arrive in one piece.
 	own, other []byte
 	changed    chan struct{} // closed on every change of delay and stalled
 	pumps      sync.WaitGroup
 }
 
-// wire is one connection with its two ends.
+// wire is a connection of a client and the one to the server.
 type wire struct {
 	client, server *net.TCPConn
-	deaf           bool // swallows whatever comes; guarded by the Proxy's mu
+	deaf           bool // discards all data; guarded by the Proxy's mu
 }
 
-// chunk is what was read at once, and when.
+// chunk is the result of one read, and its time.
 type chunk struct {
 	data []byte
 	at   time.Time
 }
 
-// NewProxy starts a proxy to target that does no harm yet.
+// NewProxy starts a proxy to target. At first it only forwards.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p := &Proxy{t: t, target: target, wires: make(map[*wire]bool), changed: make(chan struct{})}
@@ -59,16 +59,15 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Delay makes every byte arrive so much later, in each direction.
+// Delay delays every byte by d, in each direction.
 func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 
-// Stall lets nothing through, and keeps connections open and accepts new ones,
-// as a host does that hangs. What was sent meanwhile arrives after Heal.
+// Stall forwards nothing, but keeps connections open and accepts new ones, like a host
+// that hangs. Data sent until then arrives after Heal.
 func (p *Proxy) Stall() { p.change(func() { p.stalled = true }) }
 
-// HalfOpen loses the present connections without a word to the client, as a
-// firewall does that forgot them: what the client sends on them vanishes. New
-// ones work.
+// HalfOpen drops the current connections without telling the client, like a firewall
+// that lost their state: what the client sends on them is lost. New connections work.
 func (p *Proxy) HalfOpen() {
 	p.change(func() {
 		for w := range p.wires {
@@ -78,7 +77,7 @@ func (p *Proxy) HalfOpen() {
 	})
 }
 
-// Reset ends the present connections with a TCP reset. New ones work.
+// Reset ends the current connections with a TCP reset. New connections work.
 func (p *Proxy) Reset() {
 	p.change(func() {
 		for w := range p.wires {
@@ -88,7 +87,7 @@ func (p *Proxy) Reset() {
 	})
 }
 
-// Cut ends the present connections and refuses new ones.
+// Cut ends the current connections and refuses new ones.
 func (p *Proxy) Cut() {
 	p.change(func() {
 		if p.listener != nil {
@@ -150,7 +149,7 @@ func (p *Proxy) connect(client *net.TCPConn) {
 	conn, err := net.DialTimeout("tcp", p.target, commandTimeout)
 	server, ok := conn.(*net.TCPConn)
 	if err != nil || !ok {
-		_ = client.SetLinger(0) // as the target refuses, so do we
+		_ = client.SetLinger(0) // refuse the client, as the target refuses us
 		_ = client.Close()
 		return
 	}
@@ -166,7 +165,7 @@ func (p *Proxy) connect(client *net.TCPConn) {
 	p.pumps.Go(func() { p.pump(w, server, client) })
 }
 
-// pump carries one direction until an end closes.
+// pump forwards one direction until an end closes.
 func (p *Proxy) pump(w *wire, from, to *net.TCPConn) {
 	chunks := make(chan chunk, 1024)
 	p.pumps.Go(func() {
@@ -184,13 +183,13 @@ func (p *Proxy) pump(w *wire, from, to *net.TCPConn) {
 	})
 	for c := range chunks {
 		if p.hold(c.at) {
-			_, _ = to.Write(p.posing(c.data)) // an end that has closed shows in Read
+			_, _ = to.Write(p.posing(c.data)) // Read reports an end that has closed
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w.deaf && from == w.server {
-		return // the client is not to notice
+		return // the client must not notice
 	}
 	w.close()
 	delete(p.wires, w)
@@ -206,8 +205,8 @@ func (p *Proxy) posing(b []byte) []byte {
 	return bytes.ReplaceAll(b, p.own, p.other)
 }
 
-// hold waits until what was read at that time may arrive, and reports false if
-// the proxy has been cut.
+// hold waits until data read at that time may be forwarded. It returns false if the
+// proxy has been cut.
 func (p *Proxy) hold(at time.Time) bool {
 	for {
 		p.mu.Lock()
@@ -230,14 +229,14 @@ func (p *Proxy) hold(at time.Time) bool {
 	}
 }
 
-// Posing returns the address of a way to a server that says it is of another version.
+// Posing returns the address of a proxy to a server that reports another version.
 func Posing(t testing.TB, server *Server, version string) string {
 	t.Helper()
 	found := regexp.MustCompile(`redis_version:([0-9.]+)`).FindStringSubmatch(server.Do("INFO", "server"))
 	if found == nil {
 		t.Fatal("the server does not tell its version")
 	}
-	// Lengths stand in the protocol.
+	// The protocol contains lengths, so the length must not change.
 	own := []byte(found[1])
 	other := []byte(version + strings.Repeat("1", max(len(own)-len(version), 0)))[:len(own)]
 	p := NewProxy(t, server.Addr)

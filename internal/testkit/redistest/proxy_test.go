@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// echo starts a server that sends lines back.
+// echo starts a server that echoes lines.
 func echo(t *testing.T) string {
 	t.Helper()
 	return accept(t, func(conn net.Conn) { _, _ = io.Copy(conn, conn) })
@@ -32,7 +32,7 @@ func dial(t *testing.T, p *Proxy) *line {
 	return &line{conn, bufio.NewReader(conn)}
 }
 
-// ask sends a line and waits so long for it to come back.
+// ask sends a line and waits up to wait for the echo.
 func (l *line) ask(wait time.Duration) error {
 	_ = l.SetDeadline(time.Now().Add(wait))
 	if _, err := io.WriteString(l, "ping\n"); err != nil {
@@ -102,8 +102,8 @@ func TestProxyFaults(t *testing.T) {
 	}
 }
 
-// accept listens until the test ends, handles each connection in a goroutine of its
-// own, and returns where.
+// accept listens until the test ends, handles each connection in a separate goroutine,
+// and returns the address.
 func accept(t testing.TB, handle func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,14 +10,13 @@ import (
 	"time"
 )
 
-// settleTimeout is how long a set of servers may take to agree.
+// settleTimeout is how long servers may take to agree.
 const settleTimeout = 30 * time.Second
 
 // MasterName is the name under which a SentinelSet watches its primary.
 const MasterName = "headgate"
 
-// SentinelSet is a primary with two replicas and the three sentinels that
-// watch them.
+// SentinelSet is a primary with two replicas, and three sentinels that watch them.
 type SentinelSet struct {
 	// Primary is the primary at the start; after a failover see PrimaryAddr.
 	Primary   *Server
@@ -27,9 +26,9 @@ type SentinelSet struct {
 	t testing.TB
 }
 
-// Sentinel starts a SentinelSet and returns when all are linked and agree.
-// Half a second without an answer is a failure to its sentinels. args are
-// further options of the primary and the replicas.
+// Sentinel starts a SentinelSet and returns when all are linked and agree. Its
+// sentinels count a server as failed after half a second without an answer. args are
+// extra options for the primary and the replicas.
 func Sentinel(t testing.TB, args ...string) *SentinelSet {
 	t.Helper()
 	set := &SentinelSet{t: t, Primary: Standalone(t, args...)}
@@ -44,7 +43,7 @@ func Sentinel(t testing.TB, args ...string) *SentinelSet {
 	return set
 }
 
-// sentinelOptions writes a sentinel's file, which the sentinel itself rewrites.
+// sentinelOptions writes a sentinel's file, which the sentinel later rewrites.
 func (set *SentinelSet) sentinelOptions(s *Server) []string {
 	set.t.Helper()
 	file := filepath.Join(s.Dir, "sentinel.conf")
@@ -61,7 +60,7 @@ func (set *SentinelSet) sentinelOptions(s *Server) []string {
 	return []string{file, "--sentinel"}
 }
 
-// healthy returns nil if replicas are linked and every sentinel sees all.
+// healthy returns nil if the replicas are linked and every sentinel sees all servers.
 func (set *SentinelSet) healthy() error {
 	if err := linked(set.Replicas); err != nil {
 		return err
@@ -83,14 +82,14 @@ func (set *SentinelSet) healthy() error {
 // Addrs returns the addresses of the sentinels.
 func (set *SentinelSet) Addrs() []string { return addrs(set.Sentinels) }
 
-// PrimaryAddr returns the address of the present primary, in the opinion of
-// the first sentinel.
+// PrimaryAddr returns the address of the current primary according to the first
+// sentinel.
 func (set *SentinelSet) PrimaryAddr() string {
 	set.t.Helper()
 	return strings.ReplaceAll(set.Sentinels[0].Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName), "\n", ":")
 }
 
-// KillPrimary kills the first primary. AwaitFailover waits for the next.
+// KillPrimary kills the first primary. AwaitFailover waits for the new one.
 func (set *SentinelSet) KillPrimary() { set.Primary.Kill() }
 
 // AwaitFailover returns the new primary once every sentinel knows it and it
@@ -121,8 +120,7 @@ func (set *SentinelSet) AwaitFailover() *Server {
 	return next
 }
 
-// linked returns nil if every replica has a link to its primary. Killed ones
-// do not matter.
+// linked returns nil if every running replica is linked to its primary.
 func linked(replicas []*Server) error {
 	for _, r := range replicas {
 		info, err := r.Command("INFO", "replication")

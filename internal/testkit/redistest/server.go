@@ -1,16 +1,15 @@
-// Package redistest starts real Redis or Valkey servers on loopback for tests:
-// one alone, a Sentinel set and a Cluster, which a test may kill, pause,
-// restart, fail over and reshard, and a TCP [Proxy] that breaks the wire in
-// between.
+// Package redistest starts real Redis or Valkey servers on loopback for tests: one
+// alone, a Sentinel set and a Cluster, which tests can kill, pause, restart, fail over
+// and reshard, and a TCP [Proxy] that simulates network failures.
 //
-// The server is the one named by the environment variable HEADGATE_REDIS_BIN,
-// else redis-server or valkey-server from PATH. Without one the test is
-// skipped, or fails if HEADGATE_REQUIRE_REDIS=1, which make test sets. What runs
-// on [Each] server runs on Valkey besides, if HEADGATE_VALKEY_BIN names one, one
-// is in PATH, or scripts/ensure-valkey.sh has fetched one.
+// The server binary is named by the environment variable HEADGATE_REDIS_BIN, or else is
+// redis-server or valkey-server from PATH. Without one the test is skipped, or fails if
+// HEADGATE_REQUIRE_REDIS=1, which make test sets. Tests that use [Each] also run on
+// Valkey, if HEADGATE_VALKEY_BIN names one, one is in PATH, or scripts/ensure-valkey.sh
+// has fetched one.
 //
-// Every process is killed when its test ends, also by a panic, and on Linux
-// also when the test binary dies. Data lives in the test's temporary folder.
+// Every process is killed when its test ends, even by a panic, and on Linux also when
+// the test binary dies. Data is in the test's temporary folder.
 package redistest
 
 import (
@@ -26,15 +25,15 @@ import (
 	"time"
 )
 
-// startTimeout is how long a server may take to answer, on a machine that is
-// busy with other tests.
+// startTimeout is how long a server may take to answer while the machine runs other
+// tests.
 const startTimeout = 20 * time.Second
 
-// Server is one running server. Its methods are for the goroutine of the test,
-// except that Command may be called by any.
+// Server is one running server. Its methods must be called from the test's goroutine,
+// except for Command.
 type Server struct {
-	Addr string // host:port, the same for the Server's whole life
-	Port int    // is Addr's port
+	Addr string // host:port; does not change
+	Port int    // the port of Addr
 	Dir  string // the server's working folder
 
 	t    testing.TB
@@ -46,8 +45,7 @@ type Server struct {
 	exited chan struct{}
 }
 
-// Bin returns the server binary, or skips or fails the test; see the package
-// comment.
+// Bin returns the server binary, or skips or fails the test; see the package comment.
 func Bin(t testing.TB) string {
 	t.Helper()
 	if path := find(t, "HEADGATE_REDIS_BIN", "redis-server", "valkey-server"); path != "" {
@@ -61,8 +59,8 @@ func Bin(t testing.TB) string {
 	return ""
 }
 
-// find returns the program that an environment variable names, else the first of
-// names that there is, or "".
+// find returns the program named by an environment variable, or else the first of names
+// that exists, or "".
 func find(t testing.TB, variable string, names ...string) string {
 	t.Helper()
 	if named := os.Getenv(variable); named != "" {
@@ -80,8 +78,8 @@ func find(t testing.TB, variable string, names ...string) string {
 	return ""
 }
 
-// Each runs f on a server like that of Standalone, and again on a Valkey if
-// there is one, as subtests of t.
+// Each runs f on a server like Standalone's, and on Valkey if there is one, as subtests
+// of t.
 func Each(t *testing.T, f func(t *testing.T, server *Server)) {
 	t.Helper()
 	t.Run("redis", func(t *testing.T) { f(t, Standalone(t)) })
@@ -98,9 +96,9 @@ func Each(t *testing.T, f func(t *testing.T, server *Server)) {
 	})
 }
 
-// Standalone starts one server without persistence and waits until it answers.
-// args are further command-line options, such as "--requirepass", "secret",
-// and win over ours.
+// Standalone starts one server without persistence and waits until it answers. args are
+// extra command-line options, such as "--requirepass", "secret"; they override the
+// defaults.
 func Standalone(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return start(t, Bin(t), func(s *Server) []string { return append(s.defaults(), args...) })
@@ -115,7 +113,8 @@ func (s *Server) defaults() []string {
 	}
 }
 
-// start runs bin with the arguments that options gives for its port and folder. A port that somebody else takes in between is tried again elsewhere.
+// start runs bin with the arguments that options returns for its port and folder. If
+// another process takes the port first, it tries another one.
 func start(t testing.TB, bin string, options func(*Server) []string) *Server {
 	t.Helper()
 	var err error
@@ -151,7 +150,7 @@ func (s *Server) run() error {
 	}
 	exited := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // how it ended shows in the log
+		_ = cmd.Wait() // the log shows how it ended
 		close(exited)
 	}()
 	s.mu.Lock()
@@ -167,8 +166,7 @@ func (s *Server) run() error {
 	})
 }
 
-// answers returns nil once the server is up; a refusal for want of a password
-// will do.
+// answers returns nil once the server is up, even if it requires a password.
 func (s *Server) answers() error {
 	_, err := s.Command("PING")
 	if _, refused := err.(ReplyError); refused { //nolint:errorlint // Command returns it unwrapped
@@ -180,7 +178,7 @@ func (s *Server) answers() error {
 	return err
 }
 
-// Kill ends the process at once, as a crash would. It may be called again.
+// Kill ends the process at once, like a crash. It may be called more than once.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	cmd, exited := s.cmd, s.exited
@@ -189,18 +187,17 @@ func (s *Server) Kill() {
 	if cmd == nil {
 		return
 	}
-	_ = cmd.Process.Kill() // it may have ended by itself
+	_ = cmd.Process.Kill() // it may have ended already
 	<-exited
 }
 
-// Restart starts the server again on the same port after Kill, with the same
-// options; without persistence it comes back empty. It returns when the server
-// answers.
+// Restart starts the server again after Kill, on the same port with the same options,
+// and waits until it answers. Without persistence it is empty.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
 	var err error
-	for range 5 { // the port may be in use for a moment as some client's end
+	for range 5 { // a client may be using the port for a moment
 		if err = s.run(); err == nil {
 			return
 		}
@@ -222,9 +219,9 @@ func (s *Server) signal(sig os.Signal) {
 	}
 }
 
-// Do runs a command on a connection of its own and fails the test on an error.
-// A string is returned as it is, a number in decimal, nil as "", and an array
-// one element a line.
+// Do runs a command on a new connection and fails the test on an error. It returns
+// strings unchanged, numbers in decimal, nil as "", and arrays with one element per
+// line.
 func (s *Server) Do(args ...string) string {
 	s.t.Helper()
 	reply, err := s.Command(args...)
@@ -234,7 +231,7 @@ func (s *Server) Do(args ...string) string {
 	return text(reply)
 }
 
-// logBuffer keeps what a process writes.
+// logBuffer keeps the output of a process.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

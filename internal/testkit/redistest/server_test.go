@@ -52,12 +52,12 @@ func TestServerPasswordAndOptions(t *testing.T) {
 	}
 }
 
-// TestNoProcessIsLeft starts servers in a subtest and looks for them after it.
+// TestNoProcessIsLeft starts servers in a subtest and looks for them afterwards.
 func TestNoProcessIsLeft(t *testing.T) {
 	var pids []int
 	t.Run("inner", func(t *testing.T) {
 		a, b := Standalone(t), Standalone(t)
-		b.Pause() // a stopped process must go too
+		b.Pause() // a stopped process must be killed too
 		pids = append(pids, a.cmd.Process.Pid, b.cmd.Process.Pid)
 	})
 	for _, pid := range pids {

@@ -22,7 +22,7 @@ func TestSentinelFailsOver(t *testing.T) {
 
 func TestClusterFailsOverAndMovesSlots(t *testing.T) {
 	set := Cluster(t)
-	slot := set.Slot("{moved}") // 16384 slots over three: find its owner
+	slot := set.Slot("{moved}") // one of 16384; find its owner of three
 	from := set.Primaries[slot*primaries/Slots]
 	to := set.Primaries[(slot*primaries/Slots+1)%primaries]
 	from.Do("SET", "{moved}", "v")

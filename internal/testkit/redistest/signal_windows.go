@@ -1,6 +1,6 @@
 package redistest
 
-// Pause skips the test: nothing here stops a process.
+// Pause skips the test: Windows has no SIGSTOP.
 func (s *Server) Pause() { s.t.Skip("redistest: no SIGSTOP on this system") }
 
 // Resume does nothing.

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// commandTimeout bounds one Command; the servers are on loopback.
+// commandTimeout limits one Command; the servers are on loopback.
 const commandTimeout = 5 * time.Second
 
-// ReplyError is an error that the server answered.
+// ReplyError is an error reply of the server.
 type ReplyError string
 
 // Error returns the server's text.
 func (e ReplyError) Error() string { return string(e) }
 
-// Command runs a command on a connection of its own. The reply is a string, an
-// int64, nil or a []any of these; an error reply is a ReplyError.
+// Command runs a command on a new connection. The reply is a string, an int64, nil or a
+// []any of these; an error reply is a ReplyError.
 func (s *Server) Command(args ...string) (any, error) {
 	conn, err := net.DialTimeout("tcp", s.Addr, commandTimeout)
 	if err != nil {
@@ -87,7 +87,7 @@ func readReply(r *bufio.Reader) (any, error) {
 	return nil, fmt.Errorf("unknown reply %q", line)
 }
 
-// text is a reply for people; see Server.Do.
+// text formats a reply; see Server.Do.
 func text(reply any) string {
 	switch v := reply.(type) {
 	case string:
@@ -104,12 +104,11 @@ func text(reply any) string {
 	return ""
 }
 
-// final is an error that waiting does not cure.
+// final is an error that retrying does not fix.
 type final struct{ error }
 
-// await asks until there is no error, and returns the last one when time is up.
-// The other side is a process of its own, so that there is nothing to wait on
-// but the next try.
+// await calls try until it returns nil, and returns the last error after the time
+// limit. The server is another process, so polling is the only way to wait.
 func await(limit time.Duration, try func() error) error {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
@@ -131,8 +130,8 @@ func await(limit time.Duration, try func() error) error {
 	}
 }
 
-// settle is await for a set of servers that has to agree. It fails the test if that
-// takes too long; what says on what.
+// settle is await for servers that have to agree on what. It fails the test if that
+// takes too long.
 func settle(t testing.TB, what string, try func() error) {
 	t.Helper()
 	if err := await(settleTimeout, try); err != nil {
@@ -140,23 +139,21 @@ func settle(t testing.TB, what string, try func() error) {
 	}
 }
 
-// Ports below the range from which the kernel picks the local ends of
-// connections, with room for a cluster's bus 10000 above.
+// Ports below the range that the kernel uses for outgoing connections, with space for a
+// cluster's bus 10000 above.
 const (
 	lowestPort  = 10000
 	highestPort = 22767
 )
 
-// FreeAddress returns an address that nobody listens on, for a program that cannot
-// be asked where it listens. The kernel gives its port to nobody who asks for any, as
-// tests beside this one do all the time.
+// FreeAddress returns an unused address for a program that cannot report its own. The
+// kernel does not give this port to tests that ask for any free one.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
 }
 
-// freePort returns a port that is free, as is the one 10000 above, at the time
-// of asking.
+// freePort returns a port that is free now, as is the one 10000 above.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 200 {

@@ -130,7 +130,7 @@ func TestReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := s.Config() // a server has it for good
+	config := s.Config() // servers keep it
 	old, stranger := a.Client("client"), withRoots(other.Client("client"), a.Client(""))
 	expect := func(step string, want int64, client *tls.Config) {
 		t.Helper()
@@ -156,10 +156,10 @@ func TestReload(t *testing.T) {
 	if err := s.Reload(); err == nil {
 		t.Error("Reload of broken files says nothing")
 	}
-	if n := strings.Count(l.String(), "not reloaded"); n != 2 { // of each of the two troubles
+	if n := strings.Count(l.String(), "not reloaded"); n != 2 { // one for each of the two errors
 		t.Errorf("complained %d times, want 2:\n%s", n, &l)
 	}
-	if err := os.WriteFile(cert, good, 0o600); err != nil { // that of another key
+	if err := os.WriteFile(cert, good, 0o600); err != nil { // does not match the key
 		t.Fatal(err)
 	}
 	a.Issue("server", 8)
@@ -192,7 +192,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, client := s.Config(), a.Client("") // a server has it for good
+	config, client := s.Config(), a.Client("") // servers keep it
 	shaken, renewed := make(chan struct{}), make(chan struct{})
 	var shakers sync.WaitGroup
 	for range 3 {

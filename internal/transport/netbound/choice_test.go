@@ -75,7 +75,7 @@ func TestNewcomersAreHeardFirst(t *testing.T) {
 			others = append(others, s)
 		}
 		probe, s := connect()
-		for _, other := range others { // they are heard of later than the probe came
+		for _, other := range others { // offered after the probe
 			l.ConnState(other, state)
 		}
 		for range 10 {

@@ -39,7 +39,7 @@ func bound(t *testing.T, nc net.Conn) net.Conn {
 	return c
 }
 
-// A happening is an action on a connection at a time in milliseconds.
+// happening is an action on a connection at a time in milliseconds.
 type happening struct {
 	at    int
 	write bool // of which direction the deadline is, or what the peer does

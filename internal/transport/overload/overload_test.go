@@ -24,7 +24,7 @@ func TestDivide(t *testing.T) {
 		{100, []overload.Claim{{Want: 1000}, {Want: 10}, {Want: 1000}}, []int{45, 10, 45}},
 		// Chosen claims come first.
 		{100, []overload.Claim{{Want: 1000}, {Want: 60, Chosen: true}}, []int{40, 60}},
-		// But the others get some too.
+		// But the others get some as well.
 		{100, []overload.Claim{{Want: 1000}, {Want: 600, Chosen: true}}, []int{8, 92}},
 		{100, []overload.Claim{{Want: 600, Chosen: true}, {Want: 1000}, {Want: 30, Chosen: true}}, []int{62, 8, 30}},
 		{-50, []overload.Claim{{Want: 1000}, {Want: 1000, Chosen: true}, {Want: 3}}, []int{8, 8, 3}},
@@ -54,7 +54,7 @@ func TestWhatIsShed(t *testing.T) {
 		{0.80, 0.10, "elevated true false false", 1},
 		{0.76, 0.10, "elevated true false false", 1},
 		{0.74, 0.10, "calm false false false", 2},
-		{0.10, 1.00, "elevated true false false", 3}, // never more, for want of descriptors
+		{0.10, 1.00, "elevated true false false", 3}, // file descriptors never cause a higher level
 		{0.91, 1.00, "high true true false", 4},
 		{0.99, 0.10, "critical true true true", 6},
 		{0.91, 0.10, "critical true true true", 6},

@@ -210,7 +210,7 @@ func reason(err error) error {
 	return err
 }
 
-// believe sets the addresses of the connection to those of h.
+// believe adopts the addresses in h as those of the connection.
 func (c *conn) believe(h Header) {
 	if h.Local {
 		return

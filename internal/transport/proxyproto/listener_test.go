@@ -76,7 +76,7 @@ func TestConnection(t *testing.T) {
 		trusts  func(netip.Addr) bool
 		policy  proxyproto.Untrusted
 		parts   []string
-		remote  string // "peer" for the real one
+		remote  string // "peer" for the actual one
 		read    string
 		refused bool
 	}{
@@ -142,7 +142,7 @@ func TestAcceptWaitsForNobody(t *testing.T) {
 	}
 	var silent []net.Conn
 	for range 50 {
-		dial() // and never says a word
+		dial() // sends nothing
 		nc, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -163,7 +163,7 @@ func TestAcceptWaitsForNobody(t *testing.T) {
 	}
 	_ = nc.Close()
 	for _, nc := range silent {
-		_ = nc.Close() // ends the wait for the header, as a server that stops does
+		_ = nc.Close() // ends the wait for the header, like a server that stops
 	}
 	for range silent {
 		<-waiting
