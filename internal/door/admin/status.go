@@ -185,7 +185,7 @@ type TopRule struct {
 	Rule       string `json:"rule"`
 	By         string `json:"by"`
 	ErrorBound int64  `json:"error_bound"` // how often a key not listed may have occurred
-	// Total counts all requests, Sampled how many of them are estimated.
+	// Total is the count of all keys, Sampled the estimated part of it.
 	Total   int64    `json:"total"`
 	Sampled int64    `json:"sampled"`
 	Keys    []TopKey `json:"keys"` // in descending order
