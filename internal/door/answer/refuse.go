@@ -33,9 +33,9 @@ type Refusal struct {
 	Status      int
 	Body        string // replaces the problem+json body if not empty
 	ContentType string // belongs to Body; empty means plain text
-	// Bodies replace the problem+json body if Body is empty. The one preferred by
-	// Accept, the header fields of that name, is sent. Clients that prefer JSON still
-	// get problem+json.
+	// Bodies replace the problem+json body if Body is empty. The client gets the one
+	// that Accept, the header fields of that name, prefers; or problem+json if it
+	// prefers JSON and no body is JSON.
 	Bodies    []body.Variant
 	Accept    []string
 	RequestID string            // the request's own id, for Bodies
