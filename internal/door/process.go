@@ -188,7 +188,7 @@ func Shedding(sheds func(overload.Load) bool, l overload.Load, h http.Handler) h
 // Seldom limits a log line to once a minute, so that it cannot flood the log.
 type Seldom struct{ last atomic.Int64 }
 
-// Passes reports whether the line may be logged again.
+// Passes reports whether the line may be logged at this time.
 func (s *Seldom) Passes(at time.Time) bool {
 	now, before := at.UnixNano(), s.last.Load()
 	return (before == 0 || now-before >= int64(time.Minute)) && s.last.CompareAndSwap(before, now)

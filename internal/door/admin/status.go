@@ -194,8 +194,7 @@ type TopRule struct {
 // TopKey is one key.
 type TopKey struct {
 	metrics.Key
-	// Count is never too low and at most Error too high. If part of it is estimated,
-	// it is only right on average.
+	// Count is at most Error too high, never too low; if estimated, right on average.
 	Count int64   `json:"count"`
 	Error int64   `json:"error"`
 	Share float64 `json:"share"` // of Total, from 0 to 1

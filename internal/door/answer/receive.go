@@ -155,8 +155,7 @@ func remote(r *http.Request) netip.Addr {
 	return from.Addr()
 }
 
-// Release returns the memory that Read took. It keeps a small buffer for the next
-// Read.
+// Release returns the memory that Read took, but keeps a small buffer for the next.
 func (b *Body) Release() {
 	if b.large != nil {
 		b.large.account.Close()

@@ -261,8 +261,8 @@ func (r *Refusal) values() body.Values {
 	return v
 }
 
-// Postpone increases the retry times of refusals by extra, a function of the longest
-// of them. It leaves refusals that can never pass unchanged.
+// Postpone adds to the retry times of refusals what extra returns for the longest of
+// them. It leaves refusals that can never pass unchanged.
 func Postpone(list []Policy, extra func(exact time.Duration, random func(n int64) int64) time.Duration) {
 	i := refusing(list)
 	if i < 0 || list[i].Decision.RetryAfter == headgate.Never {

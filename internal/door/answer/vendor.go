@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// github appends the fields of api.github.com about the tightest limit. In addition to
-// the usual numbers they have the amount used and the rule's name, and the reset is in
-// seconds since the Unix epoch.
+// github appends the fields of api.github.com about the tightest limit. They add the
+// amount used and the rule's name; the reset is in seconds since the Unix epoch.
 func (f *fields) github(text []byte, list []Policy) []byte {
 	i := tightest(list)
 	if i < 0 {

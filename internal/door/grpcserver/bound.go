@@ -18,7 +18,7 @@ import (
 // no other hook between encryption and HTTP/2.
 type bounding struct {
 	bound *h2bound.Bound
-	tls   credentials.TransportCredentials // nil without
+	tls   credentials.TransportCredentials // nil without TLS
 }
 
 func newBounding(b *h2bound.Bound, config *tls.Config) *bounding {

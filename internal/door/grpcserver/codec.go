@@ -45,7 +45,7 @@ type codec struct{ others encoding.CodecV2 }
 // Name implements encoding.CodecV2.
 func (c codec) Name() string { return "proto" }
 
-// Unmarshal implements encoding.CodecV2. It only stores the bytes of Message and
+// Unmarshal implements encoding.CodecV2. It only passes on the bytes of Message and
 // unread: the service reports invalid messages as the caller's mistake, and a large
 // message waits for its turn before it is decoded.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
