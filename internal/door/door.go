@@ -1,11 +1,10 @@
-// Package door is what all doors have in common: what the process knows of each, what
-// each gets from the process, and shared helpers.
+// Package door defines what all doors share: their description, what the process
+// provides to them, and helpers.
 //
 // A door is a protocol with its listener. Its package has a function Door that returns
-// a [Door]: facts that the process uses, such as whether it may be refused when memory
-// is short, and how it is opened. The process only knows their list: it opens their
-// listeners, limits and encrypts connections, and serves, drains and measures all doors
-// in the same way.
+// a [Door], which describes the door to the process and says how to open it. The process
+// only knows the list of doors: it opens their listeners, limits and encrypts
+// connections, and serves, drains and measures all doors in the same way.
 package door
 
 import (
@@ -22,54 +21,55 @@ import (
 	"github.com/headgate/headgate/internal/transport/oneport"
 )
 
-// Door is what the process knows of a door.
+// Door describes a door to the process.
 type Door struct {
-	// Section declares its settings, and its name: what configuration, metrics, logs
-	// and documentation call it. A door that is for operators takes connections
-	// however short of memory or descriptors the process is.
+	// Section declares its settings and its name in configuration, metrics, logs and
+	// documentation. A door for operators accepts connections even when the process
+	// is short of memory or descriptors.
 	config.Section
-	Speaks oneport.Protocol // what it is told by on the shared port, if the configuration puts it there
-	ALPN   []string         // the protocols that it offers over TLS
-	Tokens bool             // says that callers may have to know a token or a password, so that wrong ones are counted
-	Keeps  bool             // says that what callers keep in memory is bounded by Process.Room.
-	Policy netbound.Policy  // finds the connections that make room for others
-	Counts bool             // says that it bounds and counts its connections itself
-	Sends  bool             // says that it sends requests that waited in the queue: its Server is a QueueSender
-	// Claims: the file descriptors that it wants besides those of its connections; nil for none
+	Speaks oneport.Protocol // how the shared port recognises its connections
+	ALPN   []string         // the protocols it offers over TLS
+	Tokens bool             // callers may need a token or a password; wrong ones are counted
+	Keeps  bool             // Process.Room bounds the memory its callers hold
+	Policy netbound.Policy  // decides which connections to close to make space for others
+	Counts bool             // it limits and counts its connections itself
+	Sends  bool             // it sends queued requests: its Server is a QueueSender
+	// Claims returns the file descriptors it needs besides its connections; nil means none.
 	Claims     func(*config.Config) []Claim
-	CheckFiles func(*config.Config) error // finds files that would keep it from being opened; nil for none
-	// Domain returns the domain of callers who name none, anew for every set of rules; nil if all name one.
+	CheckFiles func(*config.Config) error // checks the files it needs to open; nil means none
+	// Domain returns the domain of callers that name none, and is called for every new
+	// rule set. It is nil if all callers name one.
 	Domain func(*config.Config, *rules.Ruleset) (string, error)
-	Open   func(*Process) (Server, error) // returns what serves it. Its addresses have been opened by then.
+	Open   func(*Process) (Server, error) // returns its server; its addresses are open by then
 }
 
-// Claim is a number of file descriptors that a door wants.
+// Claim is a number of file descriptors that a door needs.
 type Claim struct {
-	Name   string // what metrics and log call them
-	Chosen int64  // how many the operator has asked for; 0 for the default
+	Name   string // their name in metrics and logs
+	Chosen int64  // the configured number; 0 means the default
 }
 
 // Server serves a door. If it is a prometheus.Collector, the process registers its
 // metrics.
 type Server interface {
-	// Serve answers on l until Shutdown, and then returns nil.
+	// Serve accepts connections on l until Shutdown, then returns nil.
 	Serve(l net.Listener) error
 	// Shutdown lets requests finish until ctx is done, then ends the rest and
 	// returns the error of ctx. It may be called without Serve.
 	Shutdown(ctx context.Context) error
 }
 
-// Drainer is a Server that must know that Shutdown comes soon. No more connections
-// are accepted by then.
+// Drainer is a Server that is notified before Shutdown, when no more connections are
+// accepted.
 type Drainer interface{ Drain(ctx context.Context) }
 
 // HealthTeller is a Server that reports to its callers whether the process is healthy.
 type HealthTeller interface{ SetServing(yes bool) }
 
-// DescriptorUser is a Server with open file descriptors that nothing else counts.
+// DescriptorUser is a Server that reports open file descriptors not counted elsewhere.
 type DescriptorUser interface{ Descriptors() int64 }
 
-// Reloader is a Server that can read its files again.
+// Reloader is a Server that can reload its files.
 type Reloader interface{ Reload() }
 
 // QueueSender is a Server that sends queued requests.
@@ -79,8 +79,8 @@ type QueueSender interface {
 	SettleDelivery(ctx context.Context, v *engine.Verdict, told queue.Answer, err error)
 }
 
-// CertificateError returns an error that names the setting of the wrong file in a
-// section of the configuration.
+// CertificateError returns an error that names the setting of the faulty file in the
+// given section of the configuration.
 func CertificateError(section string, err error) error {
 	source := section
 	if wrong, ok := errors.AsType[*certs.Error](err); ok {

@@ -14,24 +14,24 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
-// The bounds on requests over HTTP, by default.
+// The default limits of requests over HTTP.
 const (
 	maxHeaderBytes = 64 << 10
 	maxStreams     = 250
 )
 
-// HTTPOptions are what doors over HTTP differ in.
+// HTTPOptions configure a door over HTTP.
 type HTTPOptions struct {
 	Handler     http.Handler
-	Write       time.Duration   // how long an answer may take, by default; 0 means 20 s
-	Endless     bool            // requests may last for hours: no time-outs for reading and writing but configured ones
-	Cleartext   bool            // has HTTP/2 also without TLS
-	PassOptions bool            // gives OPTIONS * to the Handler like other requests
-	Room        *membound.Bound // bounds what connections of HTTP/2 keep; nil for no bound
+	Write       time.Duration   // the default write timeout; 0 means 20 s
+	Endless     bool            // requests may last for hours: only configured read and write timeouts apply
+	Cleartext   bool            // offers HTTP/2 without TLS as well
+	PassOptions bool            // passes OPTIONS * to the Handler
+	Room        *membound.Bound // bounds the memory of HTTP/2 connections; nil means no bound
 }
 
-// Timeouts returns those of the door p: by what the process was made with, by
-// the configuration, by default.
+// Timeouts returns the timeouts of the door p. Those the process was created with
+// come first, then the configuration, then the defaults.
 func (o *HTTPOptions) Timeouts(p *Process) Timeouts {
 	given, h := &p.Timeouts, &p.Settings.HTTP
 	t := Timeouts{
@@ -48,13 +48,13 @@ func (o *HTTPOptions) Timeouts(p *Process) Timeouts {
 // HTTP serves a door over HTTP.
 type HTTP struct {
 	server  *http.Server
-	bound   *netbound.Listener // of its connections; nil if nobody bounds them
-	idle    time.Duration      // how long connections have to be idle at the end
-	closing atomic.Bool        // answers ask clients to close their connections
-	cut     context.CancelFunc // ends what is still going on
+	bound   *netbound.Listener // limits its connections; nil means no limit
+	idle    time.Duration      // how long connections must be idle before shutdown closes them
+	closing atomic.Bool        // responses ask clients to close their connections
+	cut     context.CancelFunc // ends requests in progress
 }
 
-// NewHTTP returns what serves the door p, encrypted if there is a certificate.
+// NewHTTP returns the server of the door p, encrypted if there is a certificate.
 func NewHTTP(p *Process, o HTTPOptions) (*HTTP, error) {
 	base, cut := context.WithCancel(context.Background())
 	h := &HTTP{cut: cut, bound: cmp.Or(p.Bound, p.Over), idle: p.Config.ShutdownIdle}
@@ -69,7 +69,7 @@ func NewHTTP(p *Process, o HTTPOptions) (*HTTP, error) {
 		TLSConfig:         p.TLS,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: int(cmp.Or(p.Settings.HTTP.MaxStreams, maxStreams)),
-			// Peers that are gone without a word, or read nothing.
+			// Against peers that vanished or read nothing.
 			SendPingTimeout: time.Minute, PingTimeout: 20 * time.Second, WriteByteTimeout: 30 * time.Second,
 		},
 		BaseContext: func(net.Listener) context.Context { return base },
@@ -110,14 +110,14 @@ func (h *HTTP) Serve(l net.Listener) error {
 }
 
 // Shutdown implements [Server]. A connection over HTTP/1 is closed when it has
-// been idle for as long as the configuration says.
+// been idle for the configured time.
 func (h *HTTP) Shutdown(ctx context.Context) error {
 	h.closing.Store(true)
 	if h.bound != nil && h.idle > 0 {
 		h.bound.Quiet(ctx, h.idle)
 	}
 	err := h.server.Shutdown(ctx)
-	h.cut() // also ends upgraded connections, which the server has lost sight of
+	h.cut() // also ends upgraded connections, which the server no longer tracks
 	if err != nil {
 		_ = h.server.Close()
 	}
@@ -127,9 +127,9 @@ func (h *HTTP) Shutdown(ctx context.Context) error {
 //nolint:gochecknoglobals // an immutable header value
 var connectionClose = []string{"close"}
 
-// parting asks clients to close their connections once the door is closing: over
-// HTTP/2, to open no more streams on them. What becomes another protocol is not
-// asked, since its connection is no longer one of HTTP.
+// parting asks clients to close their connections once the door is closing; over
+// HTTP/2, to open no more streams. Upgrade requests are left alone, since their
+// connection will no longer be HTTP.
 func (h *HTTP) parting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.closing.Load() && len(r.Header["Upgrade"]) == 0 {
@@ -139,16 +139,16 @@ func (h *HTTP) parting(next http.Handler) http.Handler {
 	})
 }
 
-// Timeouts bound how slow callers over HTTP may be, so that those who send a
-// letter a minute, or nothing, do not keep connections for ever. Zero values
-// mean the defaults: 10 s, 10 s, 20 s (2 minutes at the admin door, for
-// profiles) and 2 minutes.
+// Timeouts limit how slow callers over HTTP may be, so that a client that sends
+// next to nothing does not hold a connection forever. Zero values mean the
+// defaults: 10 s, 10 s, 20 s (2 minutes at the admin door, for profiles) and
+// 2 minutes.
 type Timeouts struct {
-	// Header is how long the header of a request may take to arrive, Read the
-	// whole request, and Write everything from there to the end of the answer.
-	// Read and Write are not for the proxy, whose bodies may last for hours.
+	// Header limits the time until the header of a request has arrived, Read until
+	// the whole request has, and Write from there to the end of the response.
+	// Read and Write do not apply to the proxy, whose bodies may last for hours.
 	Header, Read, Write time.Duration
-	Idle                time.Duration // how long a connection may be without a request
-	// Body: how long a client of the proxy may be silent in a body; 0 leaves it to the configuration
+	Idle                time.Duration // how long a connection may have no request
+	// Body is how long a client of the proxy may pause within a body; 0 uses the configuration.
 	Body time.Duration
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
-// bounded is a door over TLS whose connections of HTTP/2 have little room. It
-// answers what it has read of the body with 100 KB, or, at /small, with little.
+// bounded is a door over TLS whose HTTP/2 connections have little memory. It answers
+// after reading the body, with 100 KB or, at /small, with little.
 type bounded struct {
 	address string
 	room    *membound.Bound
@@ -71,8 +71,8 @@ func newBounded(t *testing.T, most int64) *bounded {
 	return b
 }
 
-// flood opens that many requests, which send the body or a part of it, and reads
-// no answers. It ends when the connection does.
+// flood opens that many requests, whose bodies end only if whole is set, and reads no
+// answers. It returns when they are sent, or the connection closes.
 func (b *bounded) flood(t *testing.T, streams int, path string, body []byte, whole bool) {
 	t.Helper()
 	nc, err := (&tls.Dialer{Config: b.client}).DialContext(t.Context(), "tcp", b.address)
@@ -100,7 +100,7 @@ func (b *bounded) flood(t *testing.T, streams int, path string, body []byte, who
 	}
 }
 
-// ask asks as clients should, and reports whether it was answered.
+// ask sends a well-behaved request and reports whether it was answered.
 func (b *bounded) ask(ctx context.Context) bool {
 	transport := &http.Transport{TLSClientConfig: b.client.Clone(), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
@@ -117,9 +117,9 @@ func (b *bounded) ask(ctx context.Context) bool {
 	return err == nil && n == 100_000 && res.ProtoMajor == 2 && res.TLS != nil
 }
 
-// Over HTTP/2 a connection has many requests. What they take is bounded all the
-// same, be it bodies that do not end or answers that nobody reads, large or small;
-// and others are answered.
+// The memory of the many requests of an HTTP/2 connection is bounded, whether their
+// bodies do not end or their answers, large or small, are not read. Other requests
+// are still answered.
 func TestStreamsAreBoundedTogether(t *testing.T) {
 	t.Parallel()
 	const most = 4 << 20
@@ -152,7 +152,7 @@ func TestStreamsAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// What is answered, and read, is held no more.
+// Requests no longer count once their answer has been read.
 func TestAnsweredStreamsAreNotHeld(t *testing.T) {
 	t.Parallel()
 	b := newBounded(t, 4<<20)
@@ -161,7 +161,7 @@ func TestAnsweredStreamsAreNotHeld(t *testing.T) {
 			t.Fatal("not answered")
 		}
 	}
-	for b.room.Held() != 0 { // until the server has seen the last one end
+	for b.room.Held() != 0 { // until the server notices the end of the last one
 		if !b.ask(t.Context()) {
 			t.Fatal("not answered")
 		}
@@ -171,8 +171,8 @@ func TestAnsweredStreamsAreNotHeld(t *testing.T) {
 	}
 }
 
-// What is counted of a request is about what it takes: its goroutine, its header, its
-// body and its answer. (Both ends of its connection are in this process.)
+// The counted memory of a request is about what it takes: goroutine, header, body and
+// answer. (Both ends of its connection are in this process.)
 func TestStreamsTakeWhatIsCounted(t *testing.T) {
 	const conns, streams = 5, 200
 	for _, row := range []struct {
@@ -200,7 +200,7 @@ func TestStreamsTakeWhatIsCounted(t *testing.T) {
 	}
 }
 
-// inUse is the memory that no garbage collection gives back.
+// inUse returns the memory in use after a garbage collection.
 func inUse() int64 {
 	runtime.GC()
 	var m runtime.MemStats

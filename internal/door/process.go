@@ -24,88 +24,87 @@ import (
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
-// Process is what a door gets from the process: everything that it needs to answer a
-// request, and nothing that it could break for others. A door reads no file of rules,
-// opens no store and no listener, and knows no other door.
+// Process is what the process provides to a door: everything it needs to answer a
+// request, and nothing with which it could break other doors. A door reads no rule
+// files, opens no store and no listener, and does not know the other doors.
 //
-// Each door gets a Process of its own, a copy whose Name, Settings and bounds are the
-// door's. It may keep the pointer; nobody writes to it afterwards.
+// Each door gets its own copy of the Process, with its own Name, Settings and limits.
+// It may keep the pointer; the copy does not change afterwards.
 //
-// A door lives like this.
+// The life of a door:
 //
-//  1. New of package serving goes through the list and asks each door that is open in
-//     the configuration for what can be wrong before anything happens: CheckFiles.
-//  2. Listen divides file descriptors among the doors, by their connections and by
-//     their Claims, and opens all addresses. A claim is for what a door opens besides
-//     the connections of its callers, such as those to its upstreams. Part says later
-//     how many it got.
+//  1. New of package serving calls CheckFiles of each configured door, to find errors
+//     before anything starts.
+//  2. Listen divides file descriptors among the doors, according to their connections
+//     and Claims, and opens all addresses. A claim is for descriptors other than the
+//     connections of callers, such as connections to upstreams. Part then returns how
+//     many the door got.
 //  3. Door.Open makes the Server. Doors are opened one after another in the order of
-//     the list, before any of them serves. By then the rules are loaded and the Engine
-//     works, so Open may decide, but it must not wait for requests. What Open begins,
-//     Shutdown has to end: after an error of a later door, Shutdown is called without
-//     Serve.
-//  4. Serve runs in a goroutine of its own and gets a listener that bounds and encrypts
-//     connections already. An error that Serve returns stops the process. On the
-//     shared port the listener is a part of another.
-//  5. Drain, for a Server that has it, says that Shutdown comes soon: no more
-//     connections are accepted, and requests still are. Shutdown ends the requests, in
-//     the time that its context leaves them. Close, for a Server that has it, comes
-//     last, when Serve has returned. All doors are drained at once, then all are shut
-//     down at once.
+//     the list, before any of them serves. The rules are loaded and the Engine works,
+//     so Open may decide, but it must not wait for requests. Shutdown must end
+//     whatever Open starts: if a later door fails, Shutdown is called without Serve.
+//  4. Serve runs in its own goroutine, on a listener that already limits and encrypts
+//     connections. On the shared port, that listener is part of another. An error from
+//     Serve stops the process.
+//  5. Drain, if the Server has it, is called shortly before Shutdown: connections are
+//     no longer accepted, requests still are. Shutdown ends the requests within the
+//     time of its context. Close, if the Server has it, is called last, after Serve
+//     has returned. All doors are drained together, then shut down together.
 //
-// All functions and fields of a Process may be used by any number of goroutines at any
-// time, from Open to the end of Shutdown: the requests of a door run side by side, and
-// the other doors too. Rules change meanwhile, so a door asks for what depends on them
-// each time and keeps no answer: Domain, Queue (nil until a rule queues) and
-// Engine.Rules. In the same way the process calls Collect, SetServing, Descriptors and
-// Reload of a Server while it serves, from goroutines of its own.
+// All functions and fields of a Process may be used concurrently, from Open to the end
+// of Shutdown. Rules change during that time, so a door must not keep the results of
+// Domain, Queue (nil until a rule queues) and Engine.Rules. In turn, the process calls
+// Collect, SetServing, Descriptors and Reload of a Server from other goroutines while
+// it serves.
 //
-// Some things belong to several doors: Envoy's service answers over gRPC and over HTTP,
-// and both have to share one bound of memory and one set of metrics. Neither door knows
-// the other, so each asks for the service by [Once], and the first that does builds it.
-// Once holds a lock while it builds; what builds must not ask Once again. Metrics of
-// one door need nothing of this: a Server that is a prometheus.Collector is registered
-// by the process. Register is for metrics of what is shared. It panics if they are
-// there already, so it belongs into the function that Once calls.
+// Some things belong to several doors: Envoy's service answers over gRPC and HTTP, and
+// both share one memory bound and one set of metrics. Neither door knows the other, so
+// each gets the service from [Once], and the first call builds it. Once holds a lock
+// while building, so build must not call Once. The metrics of one door need none of
+// this: the process registers a Server that is a prometheus.Collector. Register is for
+// metrics of shared things. It panics if they are already registered, so call it in the
+// function passed to Once.
 type Process struct {
-	Name     string // the door's own; Settings are what it has like all others, Config all there is
+	Name     string // of the door; Settings are those common to all doors, Config is the whole
 	Settings *config.Door
 	Config   *config.Config
-	Version  string // that of the binary
-	// Asker is what it asks the engine by.
+	Version  string // of the binary
+	// Asker gives access to the engine.
 	verdict.Asker
-	Timeouts Timeouts // those of the process, stronger than the configuration; what is 0 is left to it
+	Timeouts Timeouts // override the configuration where not 0
 
-	Store     headgate.Store                  // keeps the counts of what has no rules
-	Tokens    client.Tokens                   // says who a client says it is; nil if no token is good
-	Domain    func() string                   // returns what Door.Domain said of the active rules.
-	Ready     func(context.Context) Readiness // says how the process is
-	Queue     func() *queue.Queue             // returns the queue, or nil as long as there is none
-	Telemetry *telemetry.Telemetry            // Telemetry traces; nil does nothing
-	Failures  *token.Failures                 // counts wrong tokens; nil at a door that does not ask
+	Store     headgate.Store                  // keeps counts that belong to no rule
+	Tokens    client.Tokens                   // verifies the tokens of clients; nil if none is accepted
+	Domain    func() string                   // returns Door.Domain's result for the active rules
+	Ready     func(context.Context) Readiness // reports the state of the process
+	Queue     func() *queue.Queue             // returns the queue; nil while there is none
+	Telemetry *telemetry.Telemetry            // traces requests; nil does nothing
+	Failures  *token.Failures                 // counts wrong tokens; nil at a door that requires none
 
-	TLS *tls.Config // encrypts the door; nil if it is not, or the shared port is
-	// Bound: its listener, if that bounds connections; that of the shared port, if it is behind it
+	TLS *tls.Config // nil if the door is not encrypted, or the shared port is
+	// Bound is the door's listener if it limits connections; Over is that of the
+	// shared port if the door is behind it.
 	Bound, Over *netbound.Listener
-	Part        func(name string) int    // the file descriptors of a door or a claim; 0 behind the shared port
-	Sheds       func(overload.Load) bool // reports whether some load is to be refused now
-	// Room: bounds what callers keep together: MaxRoom bytes, for doors which bound it themselves
+	Part        func(name string) int    // returns the file descriptors of a door or claim; 0 behind the shared port
+	Sheds       func(overload.Load) bool // reports whether this load must be refused now
+	// Room bounds the memory that all callers hold together. MaxRoom is that bound in
+	// bytes, for doors that enforce it themselves.
 	Room    func() *membound.Bound
 	MaxRoom int64
-	// Counted returns the network of a client, and false for who is not bounded: trusted proxies, this machine.
+	// Counted returns the network of a client, and false for clients without a limit:
+	// trusted proxies and this machine.
 	Counted  func(netip.Addr) (netip.Prefix, bool)
-	Register func(...prometheus.Collector) // adds metrics of what several doors have in common
-	Common   *Common                       // what Once keeps; it is the same for all doors
+	Register func(...prometheus.Collector) // adds metrics that several doors share
+	Common   *Common                       // what Once has built, for all doors
 }
 
-// Common is what doors of one process have in common. The zero Common has
-// nothing.
+// Common holds what the doors of one process share. The zero value is empty.
 type Common struct {
 	mu   sync.Mutex
-	made map[any]any // by the pointer type of it
+	made map[any]any // by pointer type
 }
 
-// Once returns what doors have in common: the first that asks for a T builds it.
+// Once returns the T that doors share. The first call builds it.
 func Once[T any](p *Process, build func() T) T {
 	p.Common.mu.Lock()
 	defer p.Common.mu.Unlock()
@@ -121,13 +120,13 @@ func Once[T any](p *Process, build func() T) T {
 	return made
 }
 
-// TooBusy reports whether there are to be no more connections than there are.
+// TooBusy reports whether new connections must be refused.
 func (p *Process) TooBusy() bool { return p.Sheds(overload.Connection) }
 
-// Busy reports whether requests are to be refused.
+// Busy reports whether requests must be refused.
 func (p *Process) Busy() bool { return p.Sheds(overload.Request) }
 
-// APITokens are those of the API, which asks for them over HTTP and gRPC.
+// APITokens returns the tokens of the API, which HTTP and gRPC require.
 func (p *Process) APITokens() *token.Set {
 	tokens := make([]string, len(p.Config.Tokens))
 	for i, s := range p.Config.Tokens {
@@ -136,45 +135,44 @@ func (p *Process) APITokens() *token.Set {
 	return token.New(tokens...)
 }
 
-// Readiness is what GET /readyz tells. The process is ready if it is not
-// draining, has its rules and reaches its store, where it cannot do without.
+// Readiness is what GET /readyz reports. The process is ready if it is not draining,
+// has its rules and, unless StoreMayFail, reaches its store.
 type Readiness struct {
 	Draining bool  // true once the process has been asked to stop
 	Store    error // nil if the store answers
-	// StoreMayFail is true for a store that many processes share. When it is
-	// gone each rule says what happens, which is no reason to take this
-	// process, and with it all others, away from its callers.
+	// StoreMayFail is true for a store that many processes share. If it fails, each
+	// rule says what happens; taking this process, and with it all the others, out
+	// of service would not help.
 	StoreMayFail bool
-	Rules        RulesState // those in force
+	Rules        RulesState // of the active rules
 }
 
-// RulesState says which rules are in force and how the last reload went.
+// RulesState describes the active rules and how the last reload went.
 type RulesState struct {
 	Domains  int       `json:"domains"`
 	Rules    int       `json:"rules"`
 	Files    int       `json:"files"`
 	LoadedAt time.Time `json:"loaded_at"` // when the active rules were read
-	// Succeeded and Failed count the times that rules were read.
+	// Succeeded and Failed count how often rules were read.
 	Succeeded uint64 `json:"loads_succeeded,omitempty"`
 	Failed    uint64 `json:"loads_failed,omitempty"`
-	Waiting   bool   `json:"waiting,omitempty"` // true as long as the first rules of a control plane have not come
-	// LastFailed: if the last reload failed, and older rules are in force
+	Waiting   bool   `json:"waiting,omitempty"` // until the first rules of a control plane arrive
+	// LastFailed is set if the last reload failed and older rules are active.
 	LastFailed *FailedReload `json:"last_failed_reload,omitempty"`
 }
 
-// FailedReload is what was wrong with rules, and when they were read.
+// FailedReload says why a reload failed, and when.
 type FailedReload struct {
 	At    time.Time `json:"at"`
 	Error string    `json:"error"`
 }
 
-// Ready reports whether requests should be sent here.
+// Ready reports whether this process should receive requests.
 func (r *Readiness) Ready() bool {
 	return !r.Draining && !r.Rules.Waiting && (r.Store == nil || r.StoreMayFail)
 }
 
-// Shedding refuses what h serves while the process has too much to do, which
-// sheds reports.
+// Shedding serves h, and refuses requests while sheds reports an overload.
 func Shedding(sheds func(overload.Load) bool, l overload.Load, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if sheds(l) {
@@ -187,11 +185,10 @@ func Shedding(sheds func(overload.Load) bool, l overload.Load, h http.Handler) h
 	})
 }
 
-// Seldom is for lines in the log that come no more than once a minute, so that
-// a flood does not fill it.
+// Seldom limits a log line to once a minute, so that it cannot flood the log.
 type Seldom struct{ last atomic.Int64 }
 
-// Passes reports whether it is time for a line again.
+// Passes reports whether the line may be logged at this time.
 func (s *Seldom) Passes(at time.Time) bool {
 	now, before := at.UnixNano(), s.last.Load()
 	return (before == 0 || now-before >= int64(time.Minute)) && s.last.CompareAndSwap(before, now)

@@ -36,7 +36,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// failing is a store that fails with err, once it is set.
+// failing is a store that fails with err if it is set.
 type failing struct {
 	headgate.Store
 	err error
@@ -56,7 +56,7 @@ func (f *failing) Do(ctx context.Context, ops []headgate.Op, out []headgate.Deci
 	return f.Store.Do(ctx, ops, out, mode)
 }
 
-// bench is services of several protocols with one engine.
+// bench has services of several protocols with one engine.
 type bench struct {
 	store *failing
 	log   bytes.Buffer
@@ -109,9 +109,9 @@ func (b *bench) post(path, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestUnsettled: what a caller is told of a token that was not settled is the same
-// at every door, in the words of its protocol. A 503 says to try again, and only of
-// a store that may answer then.
+// TestUnsettled: if a token was not settled, every door gives the same answer in the
+// terms of its protocol. Only a store that may answer later gets a 503 with the advice
+// to try again.
 func TestUnsettled(t *testing.T) {
 	for _, row := range []struct {
 		name, http, redis, log string
@@ -157,9 +157,8 @@ func TestUnsettled(t *testing.T) {
 	}
 }
 
-// TestUnsettledForNoReason: an error that neither the caller nor the store is to
-// blame for is told as such, and logged for somebody to look at. The engine has
-// none now.
+// TestUnsettledForNoReason: an error caused by neither the caller nor the store is
+// reported as internal, and logged as an error. The engine has none at present.
 func TestUnsettledForNoReason(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -169,8 +168,7 @@ func TestUnsettledForNoReason(t *testing.T) {
 	}
 }
 
-// TestHiddenAtEveryDoor: the limit of a ban of which clients must not learn is in
-// no header field, whichever door is asked.
+// TestHiddenAtEveryDoor: no door shows the limit of a secret ban in header fields.
 func TestHiddenAtEveryDoor(t *testing.T) {
 	b := newBench(t, `
 domain: api
@@ -200,14 +198,14 @@ limits:
 	}
 }
 
-// TestPoliciesTellTheTightest: of one limit that was asked about several keys
-// clients hear once, whichever door they ask.
+// TestPoliciesTellTheTightest: clients see a limit once, even if it decided about
+// several keys.
 func TestPoliciesTellTheTightest(t *testing.T) {
 	rule := &rules.Rule{Name: "user", Limit: headgate.PerHour(10)}
 	results := []engine.Result{
 		{Rule: rule, Enforced: true, Decision: headgate.Decision{Allowed: true, Remaining: 5}},
 		{Rule: rule, Enforced: true, Decision: headgate.Decision{Allowed: true, Remaining: 2}},
-		{Rule: rule, Decision: headgate.Decision{Allowed: true, Remaining: 1}}, // does not hold
+		{Rule: rule, Decision: headgate.Decision{Allowed: true, Remaining: 1}}, // not enforced
 	}
 	told := verdict.Policies([]answer.Policy(nil), results, 1)
 	if len(told) != 1 || told[0].Decision.Remaining != 2 || told[0].At != 1 {

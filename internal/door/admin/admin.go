@@ -2,8 +2,8 @@
 // profiler.
 //
 // It can do and show more than the other doors. Without a token it only answers
-// requests to a loopback name, so that a web page cannot use a browser on the same
-// machine to call it under its own name. With a token it requires the token.
+// requests to a loopback name, so that a web page cannot reach it under its own name
+// through a browser on the same machine. With a token, it requires the token.
 package admin
 
 import (
@@ -30,38 +30,36 @@ import (
 	"github.com/headgate/headgate/internal/rules/follow"
 )
 
-// Options are what the door has to offer. What is not said to be optional is
-// required.
+// Options configure the door. Fields are required unless they say otherwise.
 type Options struct {
-	// Settings are those of the door.
 	Settings
-	Failures *token.Failures // counts wrong tokens; nil for none
+	Failures *token.Failures // counts wrong tokens; optional
 
-	Health  http.Handler // answers /healthz and /readyz: without a token what IsProbe tells, not details
+	Health  http.Handler // answers /healthz and /readyz; requests that IsProbe accepts need no token
 	IsProbe func(r *http.Request) bool
-	Others  map[string]http.Handler         // answered by other parts of the process, by patterns of http.ServeMux
-	Extra   func(http.Handler) http.Handler // refuses what a handler serves while the process has too much to do
+	Others  map[string]http.Handler         // routes of other parts of the process, by http.ServeMux pattern
+	Extra   func(http.Handler) http.Handler // wraps a handler to refuse requests during overload
 
 	Engine  *engine.Engine
-	Store   headgate.Store // that the engine asks
+	Store   headgate.Store // the engine's
 	Control *control.Manager
 	Clients *client.Resolver
-	// Keys says what operators see of keys.
+	// Keys says how operators see keys.
 	Keys      *metrics.KeyView
 	Metrics   *metrics.Observer
 	Live      *metrics.Live
 	Events    *metrics.Stream
 	Queue     func() *queue.Queue // returns nil while no rule queues requests
-	Secrets   []string            // further fields of queued requests that nobody is shown
-	Candidate *trial.Trial        // nil if no rules are tried
+	Secrets   []string            // further header fields of queued requests to hide from operators
+	Candidate *trial.Trial        // nil if no candidate is configured
 
-	// Process returns what only the process knows of its Status: Version,
+	// Process returns the part of Status that only the process knows: Version,
 	// Started, Ready, Store and Doors.
 	Process func(ctx context.Context) Status
-	// Rules says where the active rules are from (files, xds or built_in) and how reading them went.
+	// Rules returns the source of the active rules (files, xds or built_in) and how reading them went.
 	Rules func() (source string, read follow.Reading)
-	// RollBack puts the rules from before the last reload in force again, and
-	// Accept those that were refused for what they lack.
+	// RollBack activates the rules from before the last reload. Accept activates
+	// rules that were refused because others disappeared.
 	RollBack, Accept func() error
 
 	Clock    func() time.Time
@@ -78,8 +76,8 @@ func New(o Options) (http.Handler, error) {
 	return guarded(&o, routes), nil
 }
 
-// Routes returns what the door answers to those who may ask, by patterns of
-// http.ServeMux.
+// Routes returns the handlers of the door, without access checks, by http.ServeMux
+// pattern.
 func Routes(o *Options) (map[string]http.Handler, error) {
 	pages, err := dashboard.Routes()
 	if err != nil {
@@ -94,14 +92,14 @@ func Routes(o *Options) (map[string]http.Handler, error) {
 	return pages, nil
 }
 
-// guarded lets those reach routes who may.
+// guarded serves routes with access checks.
 func guarded(o *Options, routes map[string]http.Handler) http.Handler {
 	inner := http.NewServeMux()
 	for pattern, h := range routes {
 		inner.Handle(pattern, h)
 	}
 	if o.Pprof {
-		// Without cmdline, which has passwords that were given as flags.
+		// Without cmdline, which shows passwords given as flags.
 		inner.HandleFunc("GET /debug/pprof/", pprof.Index)
 		inner.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 		inner.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
@@ -124,7 +122,7 @@ func guarded(o *Options, routes map[string]http.Handler) http.Handler {
 	return outer
 }
 
-// guard lets through those who may.
+// guard passes authorized requests to next.
 type guard struct {
 	next   http.Handler
 	tokens *token.Set
@@ -146,8 +144,8 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// notFoundPage is what a browser gets for an address without a page. It needs
-// nothing but itself.
+// notFoundPage is the page a browser gets for an unknown address. It is
+// self-contained.
 const notFoundPage = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -159,9 +157,8 @@ the <a href="/rules">rules</a>, the <a href="/keys">keys</a> or the <a href="/pl
 </html>
 `
 
-// withNotFound answers what mux does not know: a browser with a page that leads
-// on, everybody else with a problem. A method that an address does not take
-// stays mux's own 405.
+// withNotFound answers paths unknown to mux: browsers get notFoundPage, other
+// clients problem+json. A method that is not allowed still gets mux's 405.
 func withNotFound(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mux.Handler(r); pattern == "" {
@@ -171,7 +168,7 @@ func withNotFound(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// unknown replaces a 404 and its body.
+// unknown replaces the body of a 404.
 type unknown struct {
 	http.ResponseWriter
 	request  *http.Request

@@ -45,13 +45,13 @@ func TestWithoutAToken(t *testing.T) {
 		{"GET", "/rlconfig", "[::1]:6070", "", 200},
 		{"GET", "/rlconfig", "[::1]", "", 200},
 		{"GET", "/rlconfig", "[::ffff:127.0.0.1]:6070", "", 200},
-		{"GET", "/rlconfig", "evil.example:6070", "", 403}, // a name that was pointed at loopback
+		{"GET", "/rlconfig", "evil.example:6070", "", 403}, // a name that resolves to loopback
 		{"GET", "/rlconfig", "127.0.0.1.evil.example", "", 403},
 		{"GET", "/rlconfig", "10.0.0.1:6070", "", 403},
 		{"GET", "/rlconfig", "", "", 403},
 		{"POST", "/v1/keys", "localhost", "cross-site", 403},
 		{"POST", "/v1/keys", "localhost", "same-origin", 200},
-		{"POST", "/v1/keys", "localhost", "", 200}, // no browser
+		{"POST", "/v1/keys", "localhost", "", 200}, // not a browser
 		{"POST", "/rlconfig", "localhost", "", 405},
 		{"GET", "/nothing", "localhost", "", 404},
 		{"GET", "/debug/pprof/", "localhost", "", 404},
@@ -93,7 +93,7 @@ func TestWithAToken(t *testing.T) {
 	h := door(token, true)
 	for _, row := range rows {
 		got := ask(h, "GET", row.path, func(r *http.Request) {
-			r.Host = "headgate.internal:6070" // with a token any name will do
+			r.Host = "headgate.internal:6070" // with a token, any name is allowed
 			if row.authorization != "" {
 				r.Header.Set("Authorization", row.authorization)
 			}
@@ -110,7 +110,7 @@ func TestWithAToken(t *testing.T) {
 	}
 }
 
-// What was given on the command line may be a password.
+// The command line may contain passwords.
 func TestProfilerDoesNotTellTheCommandLine(t *testing.T) {
 	h := door("", true)
 	for _, path := range []string{"/debug/pprof/cmdline", "/debug/pprof/cmdline?debug=1", "/debug/pprof/"} {
@@ -130,8 +130,8 @@ func TestProfilerHasToBeAskedFor(t *testing.T) {
 	}
 }
 
-// An address without a page leads a browser on, and tells programs what is
-// wrong; a wrong method stays one.
+// For an unknown address, a browser gets a page with links, and programs an error. A
+// wrong method stays a 405.
 func TestUnknownAddresses(t *testing.T) {
 	door := admin.Guarded(admin.Options{Health: says("healthy")}, map[string]http.Handler{"GET /rules": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "the rules")

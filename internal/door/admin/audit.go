@@ -9,10 +9,10 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
-// maxAudit is how many changes are remembered.
+// maxAudit is the number of changes kept.
 const maxAudit = 1000
 
-// AuditEntry is a change that an operator made.
+// AuditEntry is a change made by an operator.
 type AuditEntry struct {
 	T      time.Time `json:"t"`
 	Action string    `json:"action"`
@@ -23,13 +23,13 @@ type AuditEntry struct {
 	Reason string `json:"reason,omitempty"`
 	Before string `json:"before"`
 	After  string `json:"after"`
-	// Of what was done to queued requests, how many there were, and the first of
-	// them. The log has them all, with their keys.
+	// Count and IDs are set for queued requests: how many were changed, and the ids
+	// of the first ones. The log has all of them, with their keys.
 	Count int      `json:"count,omitempty"`
 	IDs   []string `json:"ids,omitempty"`
 }
 
-// audit remembers the last changes made through this process.
+// audit keeps the last changes made through this process.
 type audit struct {
 	mu   sync.Mutex
 	ring []AuditEntry
@@ -47,7 +47,7 @@ func (l *audit) add(e *AuditEntry) {
 	l.next = (l.next + 1) % maxAudit
 }
 
-// last returns the last n, the newest first.
+// last returns the last n changes, newest first.
 func (l *audit) last(n int) []AuditEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *audit) last(n int) []AuditEntry {
 	return out
 }
 
-// note takes a change down, in the log and in memory.
+// note records a change in the log and in memory.
 func (k keys) note(c *keyCall, before, after string) {
 	k.audit.add(&AuditEntry{
 		T: c.now.UTC(), Action: c.action, By: c.by, Domain: c.domain, Rule: c.rule,
@@ -79,12 +79,12 @@ func (k keys) listAudit(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 // Overrides is the answer of GET /v1/overrides.
 type Overrides struct {
-	// Overrides are the newest bans and overrides, Total how many there are.
+	// Overrides are the newest bans and overrides. Total counts all of them.
 	Overrides []Override `json:"overrides"`
 	Total     int        `json:"total"`
 }
 
-// Override is a ban, or a limit in place of a rule's.
+// Override is a ban, or a limit that replaces a rule's.
 type Override struct {
 	Domain string `json:"domain"`
 	Rule   string `json:"rule"`
@@ -96,7 +96,7 @@ type Override struct {
 	Reason  string    `json:"reason"`
 	By      string    `json:"by"`
 	Created time.Time `json:"created"`
-	NoRule  bool      `json:"no_rule,omitempty"` // says that there is no such rule any more
+	NoRule  bool      `json:"no_rule,omitempty"` // the rule no longer exists
 }
 
 // listOverrides answers GET /v1/overrides.

@@ -13,24 +13,24 @@ import (
 
 // The states of a candidate.
 const (
-	CandidateComparing = "comparing" // decides beside the live rules
-	CandidateAbsent    = "absent"    // has no files, or none any more
-	CandidateFailed    = "failed"    // has never been read without a mistake
+	CandidateComparing = "comparing" // runs alongside the live rules
+	CandidateAbsent    = "absent"    // has no files (any more)
+	CandidateFailed    = "failed"    // has never been read without errors
 )
 
 // CandidateStatus is the answer of GET /v1/candidate.
 type CandidateStatus struct {
-	// State is one of those above; Paths are the candidate's files and folders.
+	// State is one of the states above. Paths are the candidate's files and folders.
 	State string   `json:"state"`
 	Paths []string `json:"paths"`
-	// Since is when the comparison began; null if there is none. From WarmAt on
-	// the candidate's counts cover as long as any of its limits looks back;
-	// before, it refuses too little. Null if that is never.
+	// Since is when the comparison started; null if there is none. Before WarmAt the
+	// candidate refuses too little, because its counts do not yet reach back as far
+	// as its longest limit; null means that they never will.
 	Since  *time.Time `json:"since"`
 	WarmAt *time.Time `json:"warm_at"`
-	// Requests were compared. NotCompared were not: in a domain that the
-	// candidate has no rules for, answered without the store, or refused by a
-	// limit of what is in flight.
+	// Requests counts compared requests. NotCompared counts the others: in a domain
+	// that the candidate has no rules for, answered without the store, or refused by
+	// a concurrency limit.
 	Requests     uint64 `json:"requests"`
 	Same         uint64 `json:"same"`
 	SameAllowed  uint64 `json:"same_allowed"`
@@ -38,20 +38,20 @@ type CandidateStatus struct {
 	NewlyRefused uint64 `json:"newly_refused"`
 	NewlyAllowed uint64 `json:"newly_allowed"`
 	NotCompared  uint64 `json:"not_compared"`
-	// By has the rules that are the reason, Samples some of the differences.
+	// By lists the rules that cause differences, Samples some of the differences.
 	By      []CandidateRule   `json:"by"`
 	Samples []CandidateSample `json:"samples"`
 	Rules   RulesStatus       `json:"rules"`
 	Store   CandidateStore    `json:"store"`
 }
 
-// CandidateRule is what one rule changes.
+// CandidateRule counts the differences that one rule causes.
 type CandidateRule struct {
 	Domain       string `json:"domain"`
-	Rule         string `json:"rule"` // the candidate's that refuses or, of what newly passes, the live one that does
+	Rule         string `json:"rule"` // the candidate's if newly refused, the live one if newly allowed
 	NewlyRefused int64  `json:"newly_refused"`
 	NewlyAllowed int64  `json:"newly_allowed"`
-	// ErrorBound is how often a key that is not told may have occurred.
+	// ErrorBound is how often a key not in Keys may have occurred.
 	ErrorBound int64    `json:"error_bound"`
 	Keys       []TopKey `json:"keys"`
 }
@@ -64,22 +64,22 @@ type CandidateSample struct {
 	Rule   string    `json:"rule"`
 	metrics.Key
 	Limit int64 `json:"limit"`
-	// RetryAfter is that of the refusal; null means never.
+	// RetryAfter belongs to the refusal; null means never.
 	RetryAfter *int64 `json:"retry_after_ms"`
 	Door       string `json:"door,omitempty"`
 	Method     string `json:"method,omitempty"`
 	Path       string `json:"path,omitempty"`
 }
 
-// CandidateStore is the memory of its counts.
+// CandidateStore describes the store of the candidate's counts.
 type CandidateStore struct {
 	Keys    int64 `json:"keys"`
 	MaxKeys int64 `json:"max_keys"`
 	Bytes   int64 `json:"bytes"`
-	Evicted int64 `json:"evicted"` // Evicted keys still counted, and were forgotten to make room
+	Evicted int64 `json:"evicted"` // keys forgotten to free memory although they still counted
 }
 
-// candidates says what a candidate would change.
+// candidates reports what the candidate rules would change.
 type candidates struct{ *Options }
 
 func (c candidates) routes() map[string]http.Handler {
@@ -140,7 +140,7 @@ func (c candidates) status(n int) *CandidateStatus {
 	return s
 }
 
-// tellComparison adds what the comparison has found.
+// tellComparison adds the results of the comparison to s.
 func (c candidates) tellComparison(s *CandidateStatus, r *candidate.Report) {
 	s.Since = new(r.Since.UTC())
 	s.SameAllowed, s.SameRefused = r.Counts[candidate.SameAllowed], r.Counts[candidate.SameRefused]
@@ -174,8 +174,8 @@ func (c candidates) candidateSample(s *candidate.Sample) CandidateSample {
 	return out
 }
 
-// memoryOf returns how long the limit that looks back furthest does. It reports
-// false if that is longer than a duration can be.
+// memoryOf returns how far back the limits of rs look at most. It reports false if
+// that does not fit into a duration.
 func memoryOf(rs *rules.Ruleset) (time.Duration, bool) {
 	var longest time.Duration
 	for _, r := range rs.Rules() {

@@ -12,8 +12,7 @@ import (
 
 const name = "admin"
 
-// Door returns the door for operators. What it has to offer is made when it is
-// opened.
+// Door returns the door for operators. It calls offer when it is opened.
 func Door(offer func(*door.Process) Options) door.Door {
 	return door.Door{
 		Section: section(), ALPN: []string{"h2", "http/1.1"}, Tokens: true, Keeps: true, Policy: netbound.ByStateThenRead,
@@ -22,32 +21,32 @@ func Door(offer func(*door.Process) Options) door.Door {
 			if err != nil {
 				return nil, err
 			}
-			// Profiles take their time.
+			// Profiles take long to write.
 			return door.NewHTTP(p, door.HTTPOptions{Handler: answer.Lingering(h), Write: 2 * time.Minute, Room: p.Room()})
 		},
 	}
 }
 
-// DefaultAddress is where the door listens by default.
+// DefaultAddress is the default listening address of the door.
 const DefaultAddress = "127.0.0.1:6070"
 
 // Settings are the settings of this door only.
 type Settings struct {
-	Token config.Secret // what callers have to know; empty for no question
-	Pprof bool          // opens the profiler
-	Keys  Keys          // says how operators see the keys of callers
+	Token config.Secret // required from callers; empty means none
+	Pprof bool          // serves the profiler
+	Keys  Keys          // how operators see the keys of callers
 }
 
 // Keys says how operators see the keys of callers.
 type Keys string
 
-// The ways. Empty is AutoKeys.
+// The values of Keys. Empty means AutoKeys.
 const (
-	// AutoKeys is PlainKeys if the door can be reached from this machine only,
-	// else HashedKeys. In the log keys are hashed.
+	// AutoKeys is PlainKeys if the door can only be reached from this machine, else
+	// HashedKeys. In the log, keys are hashed.
 	AutoKeys   Keys = "auto"
-	PlainKeys  Keys = "plain"  // shows them as they are
-	HashedKeys Keys = "hashed" // shows what tells them apart and nothing else
+	PlainKeys  Keys = "plain"  // shows keys as they are
+	HashedKeys Keys = "hashed" // shows only hashes, which distinguish keys
 )
 
 // section declares the settings.
@@ -64,7 +63,7 @@ func section() config.Section {
 	}
 }
 
-// KeyView is how operators see keys.
+// KeyView returns how operators see keys.
 func KeyView(c *config.Config) *metrics.KeyView {
 	keys := config.Own[Settings](c).Keys
 	hashes := keys == HashedKeys || keys != PlainKeys && !config.IsLoopback(c.Door(name).Address)

@@ -15,12 +15,12 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// keyBody is the body of POST /v1/keys/{action}. What is not given is zero.
+// keyBody is the body of POST /v1/keys/{action}. Missing fields are zero.
 type keyBody struct {
 	Domain, Rule string
 	Key          keyText
 	Amount       int64
-	// Until is when it ends, also if the body says for how long it is.
+	// Until is the end, also if the body gives a duration.
 	Until  time.Time
 	Rate   string
 	Burst  int64
@@ -29,22 +29,22 @@ type keyBody struct {
 	lasting time.Duration
 }
 
-// keyText is a key as operators write it: its parts in order, or by the names of
-// their attributes. A nil part is one that requests lack.
+// keyText is a key as operators write it: its parts in order, or by attribute name.
+// A nil part stands for requests without that attribute.
 type keyText struct {
 	Parts  []*string
 	ByName map[string]*string
-	Names  []string // of ByName, in their order
+	Names  []string // of ByName, in order
 }
 
 const (
-	maxLasting  = 10 * 366 * 24 * time.Hour // for how long a ban, an override or a grant may be
-	maxReason   = 500                       // how long a reason may be, in bytes
-	maxKeyParts = 64                        // how many parts a key may have
+	maxLasting  = 10 * 366 * 24 * time.Hour // the longest ban, override or grant
+	maxReason   = 500                       // the longest reason, in bytes
+	maxKeyParts = 64                        // the most parts of a key
 )
 
-// parseKeyBody reads the body of an action. now is what times are measured by.
-// The error is what is wrong, for whoever wrote it.
+// parseKeyBody reads the body of an action. Durations start at now. Its errors are
+// shown to the caller.
 func parseKeyBody(action *KeyAction, text []byte, now time.Time) (*keyBody, error) {
 	b := &keyBody{}
 	known := append([]string{"domain", "rule", "key"}, action.Fields...)
@@ -109,7 +109,7 @@ func readObject(text []byte, f func(name string, value json.RawMessage) error) e
 	return nil
 }
 
-// set sets a field.
+// set parses value into the field called name.
 func (b *keyBody) set(name string, value json.RawMessage, now time.Time) (err error) {
 	switch name {
 	case "domain":
@@ -174,13 +174,13 @@ func (b *keyBody) readFor(value json.RawMessage) error {
 	return err
 }
 
-// parseLasting reads a duration: Go's, or whole days as 30d.
+// parseLasting reads a duration in Go's format, or in days such as 30d.
 func parseLasting(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if days, ok := strings.CutSuffix(s, "d"); err != nil && ok {
 		d, err = time.ParseDuration(days + "h")
 		if d > maxLasting {
-			d = maxLasting // times 24 it is too long anyway
+			d = maxLasting // still too long after the multiplication, which cannot overflow
 		}
 		d *= 24
 	}
@@ -211,8 +211,8 @@ func (b *keyBody) readUntil(value json.RawMessage, now time.Time) error {
 	return nil
 }
 
-// read reads a key: a list of texts and nulls, an object of them, or a text in
-// place of a list of one.
+// read reads a key: a list of strings and nulls, an object of them, or a single
+// string for a list of one.
 func (k *keyText) read(value json.RawMessage) error {
 	if bytes.HasPrefix(value, []byte("{")) {
 		k.ByName = map[string]*string{}
@@ -246,7 +246,7 @@ func (k *keyText) read(value json.RawMessage) error {
 	return nil
 }
 
-// check returns what is missing, or does not go together.
+// check returns an error if fields are missing or contradict each other.
 func (b *keyBody) check(action *KeyAction, now time.Time) error {
 	switch {
 	case b.lasting > 0 && !b.Until.IsZero():

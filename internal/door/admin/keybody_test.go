@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// FuzzKeyBody: no body makes the parser crash, and what it lets through is
-// within its bounds.
+// FuzzKeyBody: no body crashes the parser, and what it accepts is within its limits.
 func FuzzKeyBody(f *testing.F) {
 	for _, body := range []string{
 		`{"rule":"login","key":["198.51.100.7",null],"for":"10m","reason":"x"}`,
@@ -33,8 +32,8 @@ func FuzzKeyBody(f *testing.F) {
 	})
 }
 
-// TestActionsKnowTheirFields: a field of another action is told apart from one
-// that there is not.
+// TestActionsKnowTheirFields: a field of another action gets a different message than
+// an unknown field.
 func TestActionsKnowTheirFields(t *testing.T) {
 	now := time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)
 	for _, row := range []struct{ action, body, want string }{

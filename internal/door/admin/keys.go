@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// keys lets operators deal with single keys.
+// keys lets operators inspect and change single keys.
 type keys struct {
 	*Options
 	audit *audit
@@ -37,18 +37,18 @@ func (k keys) routes() map[string]http.Handler {
 	return routes
 }
 
-// KeyAction is what may be done to a key.
+// KeyAction is an action of POST /v1/keys/{action}.
 type KeyAction struct {
 	Name, Summary string
-	Fields        []string // Fields of the body that the action knows besides domain, rule and key
+	Fields        []string // of the body, besides domain, rule and key
 
 	do func(keys, *keyCall) error
 }
 
-// KeyActions are those of POST /v1/keys/{action}.
+// KeyActions returns all key actions.
 func KeyActions() []KeyAction {
 	return []KeyAction{
-		{"peek", "show how much of its limit a key has left", nil, func(keys, *keyCall) error { return nil }}, // describe does all
+		{"peek", "show how much of its limit a key has left", nil, func(keys, *keyCall) error { return nil }}, // describe does the work
 		{"reset", "forget what a key has used", []string{"reason"}, keys.reset},
 		{"grant", "give a key extra credit above its limit", []string{"amount", "for", "until", "reason"}, keys.grant},
 		{"ban", "refuse a key for a while", []string{"for", "until", "reason"}, keys.ban},
@@ -58,7 +58,7 @@ func KeyActions() []KeyAction {
 	}
 }
 
-// nearestAction is a hint about an action that there is not.
+// nearestAction returns the message for an unknown action, with a suggestion.
 func nearestAction(name string) string {
 	var known []string
 	for _, a := range KeyActions() {
@@ -71,12 +71,12 @@ func nearestAction(name string) string {
 type KeyAnswer struct {
 	Domain string `json:"domain"`
 	Rule   string `json:"rule"`
-	// Tier is set if the rule has several.
+	// Tier is set if the rule has several tiers.
 	Tier string `json:"tier,omitempty"`
 	metrics.Key
-	Changed bool `json:"changed"` // whether there was something to end, or to do
-	// Allowed is whether a request of cost 1 would pass now, as far as this
-	// rule goes; what follows is what the rule would answer.
+	Changed bool `json:"changed"` // whether the action had any effect
+	// Allowed is whether this rule would allow a request of cost 1 now. The next
+	// fields are what the rule would answer.
 	Allowed    bool   `json:"allowed"`
 	Unlimited  bool   `json:"unlimited,omitempty"`
 	Limit      int64  `json:"limit"`
@@ -87,10 +87,10 @@ type KeyAnswer struct {
 	LimitText   string        `json:"limit_text"`
 	BannedUntil *time.Time    `json:"banned_until,omitempty"`
 	Override    *OverrideView `json:"override,omitempty"`
-	Warning     string        `json:"warning,omitempty"` // Warning is set if something was done, but not as it should
+	Warning     string        `json:"warning,omitempty"` // set if the action was only partly successful
 }
 
-// OverrideView is a limit in place of a rule's.
+// OverrideView is a limit that replaces a rule's.
 type OverrideView struct {
 	Rate   string    `json:"rate,omitempty"`
 	Burst  int64     `json:"burst,omitempty"`
@@ -99,7 +99,7 @@ type OverrideView struct {
 	By     string    `json:"by,omitempty"`
 }
 
-// KeyAnswers is the answer if no rule is named.
+// KeyAnswers is the answer of POST /v1/keys/{action} if the request names no rule.
 type KeyAnswers struct {
 	Keys []KeyAnswer `json:"keys"`
 }
@@ -147,7 +147,7 @@ func (k keys) serve(w http.ResponseWriter, r *http.Request, action *KeyAction) (
 	return out.Keys[0], nil
 }
 
-// do does it and says how the key is then.
+// do performs the action and describes the resulting state of the key.
 func (k keys) do(c *keyCall, action *KeyAction) error {
 	c.answer = KeyAnswer{Domain: c.domain, Rule: c.rule, Key: k.Keys.Of(c.key)}
 	if err := action.do(k, c); err != nil {
@@ -157,8 +157,8 @@ func (k keys) do(c *keyCall, action *KeyAction) error {
 	return k.describe(c)
 }
 
-// whoAsks returns who is at the other end, as far as that is known: the user
-// of Basic authentication, which proves nothing but the token, and the address.
+// whoAsks returns the caller's address, prefixed with the user of Basic
+// authentication if given. The user is not verified; only the token is.
 func whoAsks(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -178,7 +178,7 @@ func whoAsks(r *http.Request) string {
 	return user + "@" + host
 }
 
-// describe fills in how the key is now.
+// describe fills in the current state of the key.
 func (k keys) describe(c *keyCall) error {
 	ban, limit := k.Control.Of(c.scope, c.key)
 	if limit != nil {
@@ -206,8 +206,7 @@ func (k keys) describe(c *keyCall) error {
 	return nil
 }
 
-// ask puts an op to the store about the key, under the limit that applies
-// to it now.
+// ask runs op in the store for the key, under the limit that applies to it now.
 func (k keys) ask(c *keyCall, op headgate.Op) (headgate.Decision, *rules.Rule, error) {
 	rule, _ := k.Engine.Applies(c.ruled, c.key, c.now)
 	op.Key, op.Scope, op.Limit, op.At = c.key, c.scope, rule.Limit, c.now.UnixMicro()
@@ -215,7 +214,7 @@ func (k keys) ask(c *keyCall, op headgate.Op) (headgate.Decision, *rules.Rule, e
 	return d, rule, err
 }
 
-// reset forgets what was counted, under each algorithm that a tier has.
+// reset clears the key's counts, for each algorithm of the rule's tiers.
 func (k keys) reset(c *keyCall) error {
 	for _, r := range c.tiers {
 		if r.Limit.Algorithm() == c.ruled.Limit.Algorithm() {
@@ -229,8 +228,7 @@ func (k keys) reset(c *keyCall) error {
 	return k.giveBudget(c, headgate.Op{Kind: headgate.Reset})
 }
 
-// grant grants credit above the limit, if nothing else is said for one
-// period of the limit.
+// grant grants credit above the limit, by default for one period of the limit.
 func (k keys) grant(c *keyCall) error {
 	lasting := c.body.Until.Sub(c.now)
 	if c.body.Until.IsZero() {
@@ -243,8 +241,8 @@ func (k keys) grant(c *keyCall) error {
 	return k.giveBudget(c, headgate.Op{Kind: headgate.Grant, Cost: c.body.Amount, Duration: lasting})
 }
 
-// giveBudget does op, and tells all processes, so that none goes on refusing
-// the key by what it remembers.
+// giveBudget runs op and notifies all processes, so that none keeps refusing the key
+// from its cache.
 func (k keys) giveBudget(c *keyCall, op headgate.Op) error {
 	before, _, err := k.ask(c, headgate.Op{Kind: headgate.Peek, Cost: 1})
 	if err != nil {
@@ -265,7 +263,7 @@ func (k keys) giveBudget(c *keyCall, op headgate.Op) error {
 	return nil
 }
 
-// ban refuses the key from now on.
+// ban refuses the key until the given time.
 func (k keys) ban(c *keyCall) error {
 	was, _ := k.Control.Of(c.scope, c.key)
 	return k.putEntry(c, was, &control.Entry{Kind: control.Ban})
@@ -304,14 +302,14 @@ func (k keys) unban(c *keyCall) error {
 	return k.endEntry(c, was, control.Ban)
 }
 
-// clear ends another limit.
+// clear ends an override.
 func (k keys) clear(c *keyCall) error {
 	_, was := k.Control.Of(c.scope, c.key)
 	return k.endEntry(c, was, control.Limit)
 }
 
-// endEntry ends what the key has of a kind, if it has, also if this process has
-// not heard of it yet.
+// endEntry ends the key's entry of a kind, if there is one, even if this process has
+// not received it yet.
 func (k keys) endEntry(c *keyCall, was *control.Entry, kind control.Kind) error {
 	changed, err := k.Control.Delete(c.ctx, &control.Entry{Kind: kind, Scope: c.scope, Key: c.key})
 	if errors.Is(err, control.ErrNotSaved) {
@@ -325,7 +323,7 @@ func (k keys) endEntry(c *keyCall, was *control.Entry, kind control.Kind) error 
 	return err
 }
 
-// entryText is an entry for the log.
+// entryText describes an entry for the log.
 func entryText(e *control.Entry) string {
 	if e == nil {
 		return "none"

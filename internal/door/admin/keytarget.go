@@ -16,13 +16,13 @@ import (
 type keyTarget struct {
 	domain, rule string // names
 	scope, key   string
-	ruled        *rules.Rule   // nil if there is no such rule any more
-	tiers        []*rules.Rule // all that share the scope and the name
+	ruled        *rules.Rule   // nil if the rule no longer exists
+	tiers        []*rules.Rule // all rules with the same scope and name
 	warning      string
 }
 
-// targets returns what b names: a key of a rule or, without a rule, of every
-// rule of the domain that counts by just these attributes.
+// targets returns the keys that b names: a key of one rule or, if b names no rule, of
+// every rule of the domain that counts by exactly these attributes.
 func (k keys) targets(action *KeyAction, b *keyBody) ([]keyTarget, error) {
 	list, err := rulesNamed(k.Engine.Rules(), b.Domain, b.Rule)
 	if err != nil {
@@ -55,7 +55,7 @@ func (k keys) targets(action *KeyAction, b *keyBody) ([]keyTarget, error) {
 	return targets, nil
 }
 
-// countsBy reports whether the key of r has just the attributes of these names.
+// countsBy reports whether the key of r has exactly these attributes.
 func countsBy(r *rules.Rule, names []string) bool {
 	if len(names) != len(r.Key) || len(names) != r.KeyParts() || len(names) == 0 {
 		return false
@@ -69,15 +69,15 @@ func countsBy(r *rules.Rule, names []string) bool {
 	return true
 }
 
-// placeInKey returns where in the key of r the attribute is, or -1. A hashed one
-// goes by the name of what is hashed as well.
+// placeInKey returns the index of the attribute in the key of r, or -1. A hashed
+// attribute is also found by its plain name.
 func placeInKey(r *rules.Rule, named rules.KeyAttribute) int {
 	return slices.IndexFunc(r.Key, func(a rules.KeyAttribute) bool {
 		return a.Attribute == named.Attribute && (a.Hashed || !named.Hashed)
 	})
 }
 
-// compose returns the key of r that text names.
+// compose returns the key of r that text describes.
 func (k keys) compose(r *rules.Rule, text *keyText) (string, error) {
 	texts := text.Parts
 	if text.ByName != nil {
@@ -88,7 +88,7 @@ func (k keys) compose(r *rules.Rule, text *keyText) (string, error) {
 	}
 	var parts []rules.KeyPart
 	for i, text := range texts {
-		var attribute rules.KeyAttribute // of a rule whose key is one text
+		var attribute rules.KeyAttribute // zero for a rule whose key is a single text
 		if i < len(r.Key) {
 			attribute = r.Key[i]
 		}
@@ -101,8 +101,8 @@ func (k keys) compose(r *rules.Rule, text *keyText) (string, error) {
 	return r.ComposeKey(parts)
 }
 
-// keyPart reads one part of a key; nil is missing. Of what is hashed it is the
-// value, or the digest as lists of keys show it.
+// keyPart reads one part of a key; nil means missing. For a hashed attribute, text is
+// the value, or the digest as lists of keys show it.
 func (k keys) keyPart(attribute rules.KeyAttribute, text *string) (rules.KeyPart, error) {
 	if text == nil {
 		return rules.KeyPart{Missing: true}, nil
@@ -118,13 +118,13 @@ func (k keys) keyPart(attribute rules.KeyAttribute, text *string) (rules.KeyPart
 	return rules.KeyPart{Value: group}, err
 }
 
-// partsByName returns the parts of k in the order of the key of r.
+// partsByName returns the parts of k in the order of r's key.
 func partsByName(r *rules.Rule, k *keyText) ([]*string, error) {
 	var known []string
 	for _, attribute := range r.Key {
 		known = append(known, attribute.String())
 	}
-	given := map[int]*string{} // by the place in the key
+	given := map[int]*string{} // by index in the key
 	for _, name := range k.Names {
 		named, err := rules.ParseKeyAttribute(name)
 		place := placeInKey(r, named)
@@ -150,8 +150,8 @@ func partsByName(r *rules.Rule, k *keyText) ([]*string, error) {
 	return parts, nil
 }
 
-// groupOf returns the text that doors count a client by: of its address, or of
-// a network as they write it.
+// groupOf returns the address or network that doors count a client by, given its
+// address or that network.
 func (k keys) groupOf(text string) (string, error) {
 	if text == client.Unknown {
 		return text, nil
@@ -170,8 +170,7 @@ func (k keys) groupOf(text string) (string, error) {
 	return group, nil
 }
 
-// orphan finds an entry whose rule is no more, by the names and the texts of
-// its key.
+// orphan finds an entry whose rule no longer exists, by names and key parts.
 func (k keys) orphan(b *keyBody) *keyTarget {
 	if b.Key.Parts == nil {
 		return nil

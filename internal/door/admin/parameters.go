@@ -15,10 +15,10 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
-// maxBody is how large the body of a request may be.
+// maxBody is the largest body of a request, in bytes.
 const maxBody = 64 << 10
 
-// problem is an error with the status of its answer.
+// problem is an error with its HTTP status.
 type problem struct {
 	status int
 	text   string
@@ -32,8 +32,8 @@ func problemf(status int, format string, args ...any) error {
 
 func wrong(format string, args ...any) error { return problemf(http.StatusBadRequest, format, args...) }
 
-// reply returns what is answered to a request, in JSON; nil if it has been
-// answered. An error that is no problem means that a store does not answer.
+// reply returns the value to send as JSON, or nil if it has already answered. An
+// error that is not a problem means that a store does not answer.
 type reply func(w http.ResponseWriter, r *http.Request) (any, error)
 
 // ServeHTTP implements [http.Handler].
@@ -48,7 +48,7 @@ func (f reply) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asked is f for requests that have no query parameters but known.
+// asked serves f, and refuses query parameters other than known.
 func asked(f reply, known ...string) http.Handler {
 	return reply(func(w http.ResponseWriter, r *http.Request) (any, error) {
 		for name, values := range r.URL.Query() {
@@ -63,12 +63,12 @@ func asked(f reply, known ...string) http.Handler {
 	})
 }
 
-// wrongParameter is about a parameter that has none of the known values.
+// wrongParameter returns an error for a parameter whose value is not known.
 func wrongParameter(name, value string, known []string) error {
 	return wrong("%s is %q%s", name, value, nearestOf(value, known))
 }
 
-// nearestOf says what may have been meant, or what there is.
+// nearestOf suggests the known word closest to text, or lists the known ones.
 func nearestOf(text string, known []string) string {
 	if near := nearest.Word(text, known); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
@@ -84,7 +84,7 @@ func nearestOf(text string, known []string) string {
 	return "; known are " + list
 }
 
-// numberParameter returns the parameter n, or usual if it is not there.
+// numberParameter returns the parameter n, or usual if it is missing.
 func numberParameter(r *http.Request, usual, least, most int) (int, error) {
 	text := r.URL.Query().Get("n")
 	n, err := strconv.Atoi(cmp.Or(text, strconv.Itoa(usual)))
@@ -103,14 +103,14 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// decode reads a JSON object that has no other fields than out.
+// decode reads a JSON object into out and refuses unknown fields.
 func decode(body io.Reader, out any) error {
 	decoder := json.NewDecoder(body)
 	decoder.DisallowUnknownFields()
 	return decoder.Decode(out)
 }
 
-// emptyBody refuses a request with contents.
+// emptyBody refuses a request whose body is neither empty nor {}.
 func emptyBody(w http.ResponseWriter, r *http.Request) error {
 	err := decode(http.MaxBytesReader(w, r.Body, maxBody), &struct{}{})
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -119,7 +119,7 @@ func emptyBody(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// writeJSON answers with v.
+// writeJSON answers with v as JSON.
 func writeJSON(w http.ResponseWriter, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {

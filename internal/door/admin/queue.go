@@ -21,8 +21,9 @@ type QueueList struct {
 	Queues []QueueStats `json:"queues"`
 }
 
-// QueueStats are how the queue of one rule does. What is pending and dead is
-// that of all processes that share it; the rest this one counted since it began.
+// QueueStats describes the queue of one rule. Pending and dead requests are those of
+// all processes that share the queue; the rest is counted by this process since it
+// started.
 type QueueStats struct {
 	Domain      string `json:"domain"`
 	Rule        string `json:"rule"`
@@ -44,7 +45,7 @@ type QueueItems struct {
 	Items []QueueItem `json:"items"`
 }
 
-// QueueItem is one entry.
+// QueueItem is one queued request.
 type QueueItem struct {
 	ID     string `json:"id"`
 	State  string `json:"state"`
@@ -69,20 +70,20 @@ type QueueItem struct {
 	LastError      string      `json:"last_error,omitempty"`
 }
 
-// QueueChange is the body of POST /v1/queue/retry and /v1/queue/drop, and with
-// those ids that were found the answer.
+// QueueChange is the body of POST /v1/queue/retry and /v1/queue/drop. It is also their
+// answer, with the ids that were found.
 type QueueChange struct {
 	IDs []string `json:"ids"`
 }
 
 const (
-	// defaultItems and maxItems are how many entries are listed.
+	// defaultItems and maxItems limit how many entries are listed.
 	defaultItems = 50
 	maxItems     = 1000
-	statsTimeout = 2 * time.Second // how long a store may take to say how much it has
+	statsTimeout = 2 * time.Second // how long a store may take to return statistics
 )
 
-// queues lets operators deal with queued requests.
+// queues lets operators inspect, retry and drop queued requests.
 type queues struct {
 	*Options
 	audit *audit
@@ -161,7 +162,7 @@ func (d queues) items(_ http.ResponseWriter, r *http.Request, q *queue.Queue) (a
 	return &list, nil
 }
 
-// item answers GET /v1/queue/items/ID; with ?body=true the body is in it.
+// item answers GET /v1/queue/items/ID. With ?body=true it includes the body.
 func (d queues) item(_ http.ResponseWriter, r *http.Request, q *queue.Queue) (any, error) {
 	id := r.PathValue("id")
 	item, err := q.Find(r.Context(), id)
@@ -184,7 +185,7 @@ func (d queues) item(_ http.ResponseWriter, r *http.Request, q *queue.Queue) (an
 	return &told, nil
 }
 
-// itemOf is an entry without its header and body, and without a veil.
+// itemOf returns an entry without its header and body, and with nothing hidden.
 func (d queues) itemOf(id string, item *queue.Item) QueueItem {
 	told := QueueItem{ID: id, State: item.State.String()}
 	if item.State == queue.Delivered {
@@ -203,10 +204,10 @@ func (d queues) itemOf(id string, item *queue.Item) QueueItem {
 	return told
 }
 
-// queueAction is what may be done to queued requests.
+// queueAction is a change that operators may make to queued requests.
 type queueAction struct {
 	name  string // for the audit
-	after string // what they are then
+	after string // the state of the requests afterwards
 	do    func(*queue.Queue, context.Context, []string) ([]string, error)
 	// named returns the ids that the body of a request names.
 	named func(ctx context.Context, q *queue.Queue, body []byte) ([]string, error)
@@ -239,12 +240,11 @@ func (d queues) change(change *queueAction) func(http.ResponseWriter, *http.Requ
 // maxAuditIDs is how many queued requests an AuditEntry names.
 const maxAuditIDs = 20
 
-// queueSubject is what the audit says of queued requests to which the same was
-// done.
+// queueSubject groups changed requests in the audit.
 type queueSubject struct{ domain, rule, before string }
 
-// queueSubjects looks up what is to be changed: afterwards it may be gone. Of
-// what cannot be found nothing is known.
+// queueSubjects looks up the requests before the change, since they may be gone
+// afterwards. It skips those it cannot find.
 func queueSubjects(r *http.Request, q *queue.Queue, ids []string) (about map[string]queueSubject, keys map[string]string) {
 	about, keys = map[string]queueSubject{}, map[string]string{}
 	for _, id := range ids {
@@ -261,9 +261,9 @@ func queueSubjects(r *http.Request, q *queue.Queue, ids []string) (about map[str
 	return about, keys
 }
 
-// note takes down what was done to queued requests: a line of the log for
-// each, and in memory one for each rule, so that a thousand of them do not push
-// everything else out.
+// note records a change of queued requests: a log line for each request, but only
+// one audit entry for each rule, so that a thousand requests do not push out
+// everything else.
 func (d queues) note(r *http.Request, change *queueAction, ids []string, about map[string]queueSubject, keys map[string]string) {
 	by := whoAsks(r)
 	entries := map[queueSubject]*AuditEntry{}
@@ -288,8 +288,8 @@ func (d queues) note(r *http.Request, change *queueAction, ids []string, about m
 	}
 }
 
-// QueueDropKey is the body of POST /v1/queue/drop in place of ids: the names of a
-// rule and its key, as of POST /v1/keys/{action}.
+// QueueDropKey is the body of POST /v1/queue/drop without ids: a rule and a key, as in
+// POST /v1/keys/{action}.
 type QueueDropKey struct {
 	Domain string `json:"domain,omitempty"`
 	Rule   string `json:"rule,omitempty"`
@@ -305,8 +305,8 @@ func (d queues) ids(_ context.Context, _ *queue.Queue, body []byte) ([]string, e
 	return ids, nil
 }
 
-// idsOrKey reads a QueueChange or a QueueDropKey, of which it returns what is
-// kept of the key: at most maxItems, those that are pending first.
+// idsOrKey reads a QueueChange or a QueueDropKey. For a key, it returns the ids of its
+// requests: at most maxItems, pending ones first.
 func (d queues) idsOrKey(ctx context.Context, q *queue.Queue, body []byte) ([]string, error) {
 	var keyed struct{ Key json.RawMessage }
 	if json.Unmarshal(body, &keyed) != nil || keyed.Key == nil {

@@ -11,29 +11,27 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// hidden stands for what operators do not see of queued requests.
+// hidden replaces parts of queued requests that operators must not see.
 const hidden = "(hidden)"
 
-// idempotencyField is where senders name their requests.
+// idempotencyField is the header field with the sender's name for a request.
 const idempotencyField = "Idempotency-Key"
 
-// veils say what operators do not see of queued requests. They are good for one
-// answer.
+// veils say which parts of queued requests to hide from operators, for one answer.
 type veils struct {
 	options *Options
 	domains map[string]*domainVeil
 }
 
-// domainVeil is what they do not see of any of a domain.
+// domainVeil says what to hide in every request of a domain.
 type domainVeil struct {
 	veil
 
 	rules map[string]*rules.Rule // by name
 }
 
-// veil is what operators do not see of a queued request: what lets somebody in,
-// what a rule hashes, and what a rule counts by while keys are hashed for
-// operators.
+// veil says what to hide in a queued request: credentials, attributes that a rule
+// hashes and, if operators see hashed keys, all attributes that a rule counts by.
 type veil struct {
 	header     map[string]bool // by canonical names
 	query      []string        // names of parameters
@@ -43,8 +41,8 @@ type veil struct {
 
 func newVeils(o *Options) *veils { return &veils{options: o, domains: map[string]*domainVeil{}} }
 
-// of returns what is not seen of an entry: the fields and parameters that any
-// rule of its domain hides, and what else its own rules do.
+// of returns what to hide in an entry: the header fields and parameters that any rule
+// of its domain hides, and whatever else its own rules hide.
 func (v *veils) of(e *queue.Entry) *veil {
 	d := v.domains[e.Domain]
 	if d == nil {
@@ -71,7 +69,7 @@ func (v *veils) of(e *queue.Entry) *veil {
 	return &own
 }
 
-// domainVeil returns that of a domain, by the rules that are in force.
+// domainVeil returns the veil of a domain under the active rules.
 func (o *Options) domainVeil(domain string) *domainVeil {
 	d := &domainVeil{rules: map[string]*rules.Rule{}, veil: veil{header: map[string]bool{
 		"Authorization": true, "Cookie": true, "X-Api-Key": true, "Proxy-Authorization": true,
@@ -93,7 +91,7 @@ func (o *Options) domainVeil(domain string) *domainVeil {
 	return d
 }
 
-// covers hides an attribute.
+// covers adds an attribute to hide.
 func (v *veil) covers(a rules.Attribute) {
 	switch a.Kind {
 	case rules.Header:
@@ -108,13 +106,13 @@ func (v *veil) covers(a rules.Attribute) {
 		for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip"} {
 			v.header[name] = true
 		}
-	case rules.Cookie, rules.JWT: // hidden in any case
-	case rules.Method, rules.Other: // no secret, and nothing that a request of HTTP has
+	case rules.Cookie, rules.JWT: // always hidden
+	case rules.Method, rules.Other: // not secret, or not part of an HTTP request
 	}
 }
 
-// coversGone hides all that a rule may have counted by that is no longer there,
-// if it was hashed: nobody knows what that was.
+// coversGone hides everything that a deleted rule may have counted by, if it hashed
+// its key: it is unknown which attributes those were.
 func (v *veil) coversGone(e *queue.Entry, hashed bool) { //nolint:revive // a fact, not a mode
 	parts, ok := rules.SplitKey(e.Key)
 	for i := range parts {
@@ -129,7 +127,7 @@ func (v *veil) coversGone(e *queue.Entry, hashed bool) { //nolint:revive // a fa
 	}
 }
 
-// over hides what told has of an entry; its header comes with seeHeader.
+// over hides parts of told, except its header: see seenHeader.
 func (v *veil) over(told *QueueItem) {
 	if v.host {
 		told.Host = hidden
@@ -146,8 +144,8 @@ func (v *veil) over(told *QueueItem) {
 	}
 }
 
-// overQuery hides parameters: those that are named, in any case of letters, and
-// those whose names are written in a way that servers read differently.
+// overQuery hides parameters named in v.query, in upper or lower case, and those whose
+// names different servers may read differently.
 func (v *veil) overQuery(query string) string {
 	switch {
 	case v.allQuery:
@@ -176,7 +174,7 @@ func isPlainName(name string) bool {
 	})
 }
 
-// seenHeader is the header of an entry as operators see it.
+// seenHeader returns the header of an entry as operators see it.
 func (v *veil) seenHeader(e *queue.Entry) http.Header {
 	seen := e.Header.Clone()
 	for name := range seen {

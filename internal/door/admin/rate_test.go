@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Rates are written as rules write them.
+// Rates are written as in rules.
 func TestRateText(t *testing.T) {
 	const hour = time.Hour
 	for want, limit := range map[string]headgate.Limit{

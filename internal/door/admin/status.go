@@ -30,11 +30,11 @@ type Status struct {
 	Ready     bool           `json:"ready"`
 	Store     storing.Status `json:"store"`
 	Rules     RulesStatus    `json:"rules"`
-	Candidate bool           `json:"candidate"` // rules are tried beside the live ones: see GET /v1/candidate
+	Candidate bool           `json:"candidate"` // whether a candidate is configured: see GET /v1/candidate
 	Doors     []DoorStatus   `json:"doors"`
 }
 
-// RulesStatus says which rules are in force.
+// RulesStatus describes the active rules.
 type RulesStatus struct {
 	Source        string    `json:"source"` // files, xds or built_in
 	Rules         int       `json:"rules"`
@@ -43,10 +43,10 @@ type RulesStatus struct {
 	LoadedAt      time.Time `json:"loaded_at"`
 	ReloadsOK     uint64    `json:"reloads_ok"`
 	ReloadsFailed uint64    `json:"reloads_failed"`
-	LastError     string    `json:"last_error,omitempty"` // what was wrong the last time, if it was
+	LastError     string    `json:"last_error,omitempty"` // of the last reload, if it failed
 }
 
-// DoorStatus is where a door listens.
+// DoorStatus is the address of a door.
 type DoorStatus struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
@@ -61,7 +61,7 @@ func statusOf(source string, r *follow.Reading) RulesStatus {
 	return s
 }
 
-// reports says how the process is and what it does.
+// reports serves the state and activity of the process.
 type reports struct{ *Options }
 
 func (d reports) routes() map[string]http.Handler {
@@ -154,7 +154,7 @@ func (d reports) setLogLevel(w http.ResponseWriter, r *http.Request) (any, error
 	return nil, wrongParameter("level", want.Level, names)
 }
 
-// levelName is the name that the configuration uses.
+// levelName returns the level's name in configuration.
 func levelName(l slog.Level) string {
 	switch {
 	case l < slog.LevelInfo:
@@ -169,24 +169,23 @@ func levelName(l slog.Level) string {
 
 const (
 	defaultTop = 20
-	// maxTop is how many keys of a rule are told at most, maxTopRules of how
-	// many rules.
+	// maxTop limits the keys listed for each rule, maxTopRules the rules.
 	maxTop      = 2 * top.Counters
 	maxTopRules = 100
 )
 
 // TopRules is the answer of GET /v1/top.
 type TopRules struct {
-	Rules []TopRule `json:"rules"` // those with the most requests first
+	Rules []TopRule `json:"rules"` // most requests first
 }
 
-// TopRule is the most frequent keys of one rule.
+// TopRule lists the most frequent keys of one rule.
 type TopRule struct {
 	Domain     string `json:"domain"`
 	Rule       string `json:"rule"`
 	By         string `json:"by"`
-	ErrorBound int64  `json:"error_bound"` // how often a key that is not told may have occurred
-	// Total is all there were, Sampled how much of it was estimated.
+	ErrorBound int64  `json:"error_bound"` // how often a key not listed may have occurred
+	// Total is the count of all keys, Sampled the estimated part of it.
 	Total   int64    `json:"total"`
 	Sampled int64    `json:"sampled"`
 	Keys    []TopKey `json:"keys"` // in descending order
@@ -195,11 +194,10 @@ type TopRule struct {
 // TopKey is one key.
 type TopKey struct {
 	metrics.Key
-	// Count is at most Error too high, and never too low, unless some of it was
-	// estimated: then it is right on average.
+	// Count is at most Error too high, never too low; if estimated, right on average.
 	Count int64   `json:"count"`
 	Error int64   `json:"error"`
-	Share float64 `json:"share"` // that of Total, from 0 to 1
+	Share float64 `json:"share"` // of Total, from 0 to 1
 }
 
 // top answers GET /v1/top.
@@ -220,8 +218,8 @@ func (d reports) top(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return d.topOf(list, by, n), nil
 }
 
-// rulesNamed returns the rules of a domain with a name; an empty one stands for
-// any. The error is a problem: there is no such domain or rule.
+// rulesNamed returns the rules with this domain and name. An empty string matches
+// any. It returns a problem if there is no such domain or rule.
 func rulesNamed(rs *rules.Ruleset, domain, name string) (list []*rules.Rule, err error) {
 	if domain != "" && !slices.Contains(rs.Domains(), domain) {
 		return nil, problemf(http.StatusNotFound, "unknown domain %q%s", domain, nearestOf(domain, rs.Domains()))
@@ -260,7 +258,7 @@ func (d reports) topOf(list []*rules.Rule, by top.By, n int) *TopRules {
 	return out
 }
 
-// topKeys tells keys, of which there were so many in all.
+// topKeys converts keys. total is the count that their shares refer to.
 func (o *Options) topKeys(list []top.Count, total int64) []TopKey {
 	told := []TopKey{}
 	for _, k := range list {
@@ -269,7 +267,7 @@ func (o *Options) topKeys(list []top.Count, total int64) []TopKey {
 	return told
 }
 
-// RuleStatus is one of the answer of GET /v1/rules.
+// RuleStatus is one rule in the answer of GET /v1/rules.
 type RuleStatus struct {
 	Domain       string   `json:"domain"`
 	Name         string   `json:"name"`
@@ -335,8 +333,7 @@ type RulesChange struct {
 	Domains int `json:"domains"`
 }
 
-// changeRules answers a request without contents, by which operators overrule
-// what the files say.
+// changeRules answers a request with an empty body that overrides the rule files.
 func (d reports) changeRules(change func() error) reply {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
 		if err := emptyBody(w, r); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/body"
 )
 
-// variants are bodies whose text is that of their content type.
+// variants returns bodies whose text is their content type.
 func variants(t *testing.T, texts map[string]string, order ...string) (all []body.Variant) {
 	t.Helper()
 	for _, contentType := range order {
@@ -35,8 +35,8 @@ func plainAndPage(t *testing.T) []body.Variant {
 	}, "text/plain", "text/html")
 }
 
-// A client gets the body that it likes best, and problem+json where it would
-// rather have JSON than any of them.
+// A client gets the body that it prefers, or problem+json if it prefers JSON to all of
+// them.
 func TestBodiesByAccept(t *testing.T) {
 	t.Parallel()
 	const plain, html, problem = "text/plain", "text/html", "application/problem+json"
@@ -52,7 +52,7 @@ func TestBodiesByAccept(t *testing.T) {
 		{"application/json, text/plain;q=0.9", problem},
 		{"text/plain;q=0.5, application/json;q=0.5", plain},
 		{"text/html;q=0.5, application/json;q=0.6", problem},
-		{"image/png", plain}, // nothing fits: the first
+		{"image/png", plain}, // none is accepted: the first
 		{"image/png, application/json;q=0", plain},
 	} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
@@ -64,7 +64,7 @@ func TestBodiesByAccept(t *testing.T) {
 			t.Errorf("Accept: %s: %s (Vary: %s), want %s", row.accept, got, w.Header().Get("Vary"), row.want)
 		}
 	}
-	// Without a request nothing is known of what is accepted, and nothing varies.
+	// Without a request, Accept is unknown and the answer does not vary.
 	w := httptest.NewRecorder()
 	answer.Refuse(w, nil, answer.Refusal{Bodies: plainAndPage(t)})
 	if w.Header().Get("Content-Type") != plain || w.Header().Get("Vary") != "" {
@@ -109,8 +109,8 @@ func TestBodyValues(t *testing.T) {
 	}
 }
 
-// Every refusal waits longer by the same, admissions and those that can never
-// pass do not.
+// All refusals wait longer by the same time; decisions that allow, and requests that
+// can never pass, are unchanged.
 func TestPostpone(t *testing.T) {
 	t.Parallel()
 	soon := with(login, headgate.Decision{Reason: headgate.Limited, Limit: 9, RetryAfter: time.Second})
@@ -144,8 +144,8 @@ func TestPostpone(t *testing.T) {
 	}
 }
 
-// A pretended answer has what the backend's might: a body with its type and
-// length, to HEAD the same without the body, and none of them where there is none.
+// A pretended answer looks like the backend's: a body with its type and length, for
+// HEAD the same without the body, and no type if no body is set.
 func TestPretend(t *testing.T) {
 	t.Parallel()
 	own := map[string]string{"Server": "backend"}

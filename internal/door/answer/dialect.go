@@ -2,7 +2,7 @@ package answer
 
 import "github.com/headgate/headgate/internal/base/enum"
 
-// Dialect is a way to tell clients about limits in header fields.
+// Dialect is a set of header fields that describe limits to clients.
 type Dialect uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 	// Draft03 is RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset as in
 	// draft-ietf-httpapi-ratelimit-headers-03.
 	Draft03
-	// None tells nothing. A refusal still says Retry-After, which is plain HTTP (RFC 9110).
+	// None sends no limit fields. A refusal still has Retry-After, which is plain HTTP (RFC 9110).
 	None
 )
 
@@ -32,12 +32,12 @@ func (d Dialect) String() string {
 	return enum.Name(d, "dialect", "default", "ietf", "github", "openai", "draft-03", "none")
 }
 
-// ParseDialect is the inverse of [Dialect.String]. It reports false for a name
-// that no dialect has.
+// ParseDialect is the inverse of [Dialect.String]. It reports false for an unknown
+// name.
 func ParseDialect(name string) (Dialect, bool) { return enum.Parse(name, None) }
 
-// Or returns the dialect of that name, and d if the name is empty or unknown:
-// the choice of a domain, where it has made one, over that of the process.
+// Or returns the dialect of that name, or d if the name is empty or unknown. A
+// domain's choice thereby overrides that of the process.
 func (d Dialect) Or(name string) Dialect {
 	if name == "" {
 		return d
@@ -48,7 +48,7 @@ func (d Dialect) Or(name string) Dialect {
 	return d
 }
 
-// field is one of the header fields that we write.
+// field is a header field that some dialect writes.
 type field uint8
 
 const (
@@ -74,7 +74,7 @@ const (
 )
 
 // FieldNames returns the names of all header fields that some dialect writes, for
-// those who have to name them, as CORS does.
+// example for CORS.
 func FieldNames() []string {
 	names := make([]string, 0, fieldCount+1)
 	for f := range fieldCount {
@@ -83,7 +83,7 @@ func FieldNames() []string {
 	return append(names, TimeField)
 }
 
-// maxFields is how many fields a dialect has at most.
+// maxFields is the largest number of fields in a dialect.
 const maxFields = 7
 
 //nolint:gochecknoglobals // an immutable table, for the hot path
@@ -95,6 +95,6 @@ var fieldNames = [fieldCount]string{
 	"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset",
 }
 
-// name returns the field's name as net/http spells it. Names of header fields
-// are not case sensitive, and [http.Header.Get] finds these by any spelling.
+// name returns the field's name in the canonical spelling of net/http, so that
+// [http.Header.Get] finds it.
 func (f field) name() string { return fieldNames[f] }

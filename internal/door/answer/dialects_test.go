@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// noon is the time of the decisions: half a second after a whole one.
+// noon is the time of the decisions: half a second after a whole second.
 const noon = 1_700_000_000_500_000
 
 func TestVendorHeaders(t *testing.T) {
@@ -90,7 +90,7 @@ func TestVendorHeaders(t *testing.T) {
 	}
 }
 
-// number returns that of a field, or -1 if it is not a plain whole one.
+// number returns the number in a field, or -1 if it is not a plain whole number.
 func number(h http.Header, name string) int64 {
 	values := h.Values(name)
 	if len(values) != 1 || !regexp.MustCompile(`^(0|[1-9][0-9]*)$`).MatchString(values[0]) {
@@ -103,7 +103,7 @@ func number(h http.Header, name string) int64 {
 	return n
 }
 
-// names are those in h but Retry-After, in lower case.
+// names returns the field names in h except Retry-After, in lower case.
 func names(h http.Header) map[string]bool {
 	out := map[string]bool{}
 	for name := range h {
@@ -121,8 +121,8 @@ func set(list ...string) map[string]bool {
 	return out
 }
 
-// A strict reader of each dialect finds in the fields what the decisions were,
-// for random decisions, and nothing beside it.
+// A strict reader of each dialect finds the values of random decisions in the fields,
+// and nothing else.
 func TestDialectsReadBack(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 1))
@@ -157,7 +157,7 @@ func anyPolicy(random *rand.Rand) answer.Policy {
 	return p
 }
 
-// tightest is what the fields of one limit are about.
+// tightest returns the policy that fields for a single limit describe.
 func tightest(list []answer.Policy) answer.Policy {
 	best := list[0]
 	for _, p := range list[1:] {
@@ -254,7 +254,7 @@ func readDraft03(t *testing.T, list []answer.Policy) {
 	}
 }
 
-// A domain may choose every dialect that there is, and no other.
+// A domain may choose any existing dialect, and no other.
 func TestRulesKnowTheDialects(t *testing.T) {
 	t.Parallel()
 	for _, d := range append(answer.Dialects(), answer.Dialect(99)) {

@@ -1,6 +1,6 @@
-// Package answer turns decisions into what an HTTP client sees: the header fields of rate
-// limits, in several dialects, and the answer to a refused request. All HTTP doors and
-// the httplimit middleware use it, so a limit looks the same everywhere.
+// Package answer turns decisions into HTTP: the header fields of rate limits, in several
+// dialects, and the answer to a refused request. All HTTP doors and the httplimit
+// middleware use it, so a limit looks the same everywhere.
 package answer
 
 import (
@@ -11,22 +11,22 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Headers sets in h what dialect d says about the limits of a request, in
-// place of earlier values. If one of them refused, that includes Retry-After:
-// whole seconds, rounded up, at least 1, and left out when the request can
-// never pass. Limits that are unlimited or only observed are not mentioned.
+// Headers sets the fields of dialect d about the limits of a request, replacing
+// earlier values. If a limit refused, they include Retry-After: whole seconds,
+// rounded up, at least 1, left out if the request can never pass. Unlimited and
+// observed limits are not mentioned.
 //
-// It makes two allocations beside those of the map.
+// It makes two allocations besides those of the map.
 func Headers(h http.Header, d Dialect, list ...Policy) {
 	var f fields
-	var space [384]byte // beside f: a slice kept in f would escape
+	var space [384]byte // not in f, where the slice would escape
 	f.set(h, f.fill(space[:0], d, list))
 }
 
-// Each calls add for every field that [Headers] would set, in a fixed order,
-// for doors that have no http.Header. The value is good until add returns. The
-// values are appended to text, which is returned to be used again; with room in
-// it, Each allocates nothing.
+// Each calls add for every field that [Headers] would set, in a fixed order, for
+// doors that have no http.Header. The value is valid until add returns. Each appends
+// the values to text and returns it for reuse; with enough capacity it allocates
+// nothing.
 func Each(text []byte, d Dialect, list []Policy, add func(name string, value []byte)) []byte {
 	var f fields
 	start := len(text)
@@ -38,8 +38,8 @@ func Each(text []byte, d Dialect, list []Policy, add func(name string, value []b
 	return text
 }
 
-// fields says which part of one text is the value of which field, so that
-// setting them all costs one string and one slice.
+// fields records which part of one text is the value of which field, so that setting
+// all of them costs one string and one slice.
 type fields struct {
 	names [maxFields]field
 	ends  [maxFields]int
@@ -65,7 +65,7 @@ func (f *fields) fill(text []byte, d Dialect, list []Policy) []byte {
 	return f.retry(text, d, list)
 }
 
-// end closes a field whose value ends at offset end of the text.
+// end records a field whose value ends at offset end of the text.
 func (f *fields) end(name field, end int) {
 	f.names[f.count] = name
 	f.ends[f.count] = end
@@ -92,7 +92,7 @@ func (f *fields) set(h http.Header, text []byte) {
 	}
 }
 
-// legacy appends X-RateLimit-*, which has room for one limit: the tightest.
+// legacy appends X-RateLimit-*, which describes only the tightest limit.
 func (f *fields) legacy(text []byte, list []Policy) []byte {
 	i := tightest(list)
 	if i < 0 {
@@ -104,8 +104,8 @@ func (f *fields) legacy(text []byte, list []Policy) []byte {
 	return f.number(text, fieldReset, Seconds(d.ResetAfter))
 }
 
-// ietf appends RateLimit-Policy, what the limits are, and RateLimit, where the
-// client stands with each.
+// ietf appends RateLimit-Policy with the limits, and RateLimit with the client's
+// state for each.
 func (f *fields) ietf(text []byte, list []Policy) []byte {
 	start := len(text)
 	for i := range list {
@@ -172,9 +172,9 @@ func appendState(dst []byte, p *Policy) []byte {
 	return appendParameter(dst, ";t=", untilMore(p))
 }
 
-// untilMore returns the seconds until there is more of p's quota: of a
-// refusal, its Retry-After; else, of a bucket, at most the time of one token,
-// and of a window when it is all back, which is not before more of it is.
+// untilMore returns the seconds until more of p's quota is available: Retry-After
+// for a refusal; otherwise, for a bucket, at most the time of one token and, for a
+// window, the time until all of it is available, which is never too early.
 func untilMore(p *Policy) int64 {
 	if after, ok := RetryAfter(p.Decision); ok {
 		return max(Seconds(after), 1)
@@ -193,10 +193,9 @@ func appendParameter(dst []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(dst, name...), min(max(n, 0), maxInteger), 10)
 }
 
-// perSeconds returns l as a quota per whole seconds, for RateLimit-Policy
-// knows no shorter window. A period of less than a second is scaled to one
-// second; any other is rounded up, so that the rate told is never above the
-// true one.
+// perSeconds returns l as a quota per whole seconds, the shortest window of
+// RateLimit-Policy. A period under a second is scaled to one second; any other is
+// rounded up, so that the reported rate is never above the true one.
 func perSeconds(l headgate.Limit) (quota, window int64) {
 	const second = 1_000_000
 	micros := l.Period().Microseconds()
@@ -208,9 +207,9 @@ func perSeconds(l headgate.Limit) (quota, window int64) {
 
 const hexDigits = "0123456789ABCDEF"
 
-// appendName appends name as a String of RFC 9651, quoted. Those know only
-// printable ASCII; any other byte, and the percent sign itself, is
-// percent-encoded, so that different names stay different.
+// appendName appends name as a quoted String of RFC 9651, which allows only printable
+// ASCII. Other bytes and the percent sign are percent-encoded, so that different
+// names stay different.
 func appendName(dst []byte, name string) []byte {
 	if name == "" {
 		name = "default"
@@ -229,13 +228,12 @@ func appendName(dst []byte, name string) []byte {
 	return append(dst, '"')
 }
 
-// TimeField names the header field in which a door tells when it decided about
-// the request, for access logs: a replay of those decides at the very same
-// times.
+// TimeField is the header field with the time of the decision, for access logs: a
+// replay of them decides at exactly the same times.
 const TimeField = "X-Headgate-Time"
 
-// TellTime sets [TimeField]: seconds since the Unix epoch, with six digits
-// after the point, which is as fine as limits count.
+// TellTime sets [TimeField]: seconds since the Unix epoch with six decimals, the
+// precision of limits.
 func TellTime(h http.Header, at time.Time) {
 	const second = 1_000_000
 	micros := at.UnixMicro()

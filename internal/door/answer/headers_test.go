@@ -126,8 +126,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// Traps T25 and T33: Retry-After is a whole number of seconds, never 0, never
-// early, and no date in a time zone.
+// Traps T25 and T33: Retry-After is a whole number of seconds, never 0, never too
+// early, and not a date in a time zone.
 func TestRetryAfterGrammar(t *testing.T) {
 	t.Parallel()
 	grammar := regexp.MustCompile(`^[1-9][0-9]*$`)
@@ -162,7 +162,7 @@ func TestRetryAfterGrammar(t *testing.T) {
 
 func TestPolicyWindow(t *testing.T) {
 	t.Parallel()
-	// The rate that is told is never above the true one.
+	// The reported rate is never above the true one.
 	for _, tt := range []struct {
 		limit headgate.Limit
 		want  string
@@ -173,7 +173,7 @@ func TestPolicyWindow(t *testing.T) {
 		{headgate.Per(3, 1500*time.Millisecond), `"x";q=3;w=2`},
 		{headgate.PerCalendar(200, headgate.Month, nil), `"x";q=200;w=2592000`},
 		{headgate.Per(headgate.MaxLimit, time.Microsecond), `"x";q=999999999999999;w=1`},
-		{headgate.Limit{}, `"x";q=0;w=1`}, // of a limit that was not told
+		{headgate.Limit{}, `"x";q=0;w=1`}, // a missing limit
 	} {
 		h := http.Header{}
 		answer.Headers(h, answer.IETF, answer.Policy{Name: "x", Limit: tt.limit, Decision: headgate.Decision{Allowed: true}})
@@ -204,7 +204,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// parsed writes p and reads it back as a client would; it returns the name.
+// parsed writes p, reads it back as a client would and returns the name.
 func parsed(t *testing.T, p answer.Policy) string {
 	t.Helper()
 	h := http.Header{}
@@ -263,7 +263,7 @@ func parameter(t *testing.T, item httpsfv.Item, name string) int64 {
 	return n
 }
 
-// FuzzHeaders reads back whatever a rule and a decision may hold.
+// FuzzHeaders: any values of a rule and a decision can be read back.
 func FuzzHeaders(f *testing.F) {
 	f.Add("login", int64(5), int64(60_000_000), int64(0), int64(1), int64(0))
 	f.Add("gr\xffe\"\\", int64(1<<40), int64(1), int64(-1), int64(-5), int64(1<<62))
@@ -315,7 +315,7 @@ func BenchmarkHeaders(b *testing.B) {
 	}
 }
 
-// Each is Headers for doors without an http.Header.
+// Each gives the same fields as Headers.
 func TestEachSaysWhatHeadersSays(t *testing.T) {
 	text := []byte("kept")
 	for _, d := range answer.Dialects() {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// The bounds on what is read of a body only to throw it away.
+// The limits on reading a body only to discard it.
 const (
 	lingerBytes = 64 << 20
 	lingerTime  = 5 * time.Second
-	shortBody   = 256 << 10 // what net/http reads by itself, to use the connection again
+	shortBody   = 256 << 10 // what net/http reads itself, to reuse the connection
 )
 
-// Linger prepares the answer to a request over HTTP/1 of whose body the rest is
-// not wanted, though its client may send it all before it reads: to close the
-// connection then would reset it, and the answer would be lost. So rest, which is
-// to be called when the answer is written, sends it and then reads body and
-// throws it away, within bounds. The connection closes after that.
+// Linger prepares the answer to an HTTP/1 request when the rest of its body is not
+// needed. A client may send all of the body before it reads; closing the connection
+// would reset it and lose the answer. Call rest after writing the answer: it flushes
+// the answer, then reads and discards body up to a limit. After that the connection
+// closes.
 func Linger(w http.ResponseWriter, r *http.Request, body io.Reader) (rest func()) {
 	to := http.NewResponseController(w)
 	if r.ProtoMajor != 1 || to.EnableFullDuplex() != nil {
@@ -26,29 +26,29 @@ func Linger(w http.ResponseWriter, r *http.Request, body io.Reader) (rest func()
 	}
 	w.Header().Set("Connection", "close")
 	return func() {
-		if to.Flush() != nil || to.SetReadDeadline(time.Now().Add(lingerTime)) != nil { //nolint:forbidigo // sockets go by the real clock
+		if to.Flush() != nil || to.SetReadDeadline(time.Now().Add(lingerTime)) != nil { //nolint:forbidigo // sockets use the real clock
 			return
 		}
 		_, _ = io.CopyN(io.Discard, body, lingerBytes)
 	}
 }
 
-// Unwanted is [Linger] for a request whose body nobody has asked for, if it is
-// long enough to matter. A client that waits for 100 (Continue) sends nothing.
+// Unwanted is [Linger] for a request whose body is not needed, if it is long enough
+// to matter. A client that waits for 100 (Continue) sends nothing.
 func Unwanted(w http.ResponseWriter, r *http.Request, body io.Reader) (rest func()) {
 	switch {
 	case r.ProtoMajor != 1 || r.ContentLength >= 0 && r.ContentLength <= shortBody || r.Header["Expect"] != nil:
 		return func() {}
-	case r.ContentLength < 0: // in chunks: short ones leave the connection open
+	case r.ContentLength < 0: // chunked: after a short body the connection stays open
 		if n, _ := io.CopyN(io.Discard, body, shortBody); n < shortBody {
-			return func() {} // it has ended, or broken off
+			return func() {} // it ended, or was cut off
 		}
 	}
 	return Linger(w, r, body)
 }
 
-// Lingering serves by h, and is [Unwanted] for every request that h refuses, with
-// 400 or above, without reading all of its long body.
+// Lingering serves h and applies [Unwanted] when h answers with 400 or above without
+// reading all of a long body.
 func Lingering(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 1 || r.ContentLength >= 0 && r.ContentLength <= shortBody {
@@ -62,27 +62,27 @@ func Lingering(h http.Handler) http.Handler {
 	})
 }
 
-// lingering is a writer that lingers if need be.
+// lingering is a ResponseWriter that lingers if needed.
 type lingering struct {
 	http.ResponseWriter
 	request *http.Request
-	body    io.Reader // as it was at first
+	body    io.Reader // the original one
 	closes  bool      // the connection, whatever the handler does
 	rest    func()
 }
 
 func (l *lingering) WriteHeader(status int) {
-	if status >= http.StatusBadRequest && (l.closes || len(l.Header()["Connection"]) == 0) { // else h sees to it
+	if status >= http.StatusBadRequest && (l.closes || len(l.Header()["Connection"]) == 0) { // else h closes it itself
 		l.rest = Unwanted(l.ResponseWriter, l.request, l.body)
 	}
 	l.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (l *lingering) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
-// measured says how long an answer is behind which the connection lingers, or its
-// end would be seen only when that is over.
+// measured sets the length of an answer after which the connection may linger.
+// Otherwise the client would see its end only when the connection closes.
 func measured(h http.Header, text []byte) {
 	if closes := h["Connection"]; len(closes) == 1 && closes[0] == "close" {
 		h.Set("Content-Length", strconv.Itoa(len(text)))

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
-// socket is a writer of HTTP/1 that notes what it is asked for.
+// socket is an HTTP/1 ResponseWriter that records calls.
 type socket struct {
 	*httptest.ResponseRecorder
 	deadline time.Duration
@@ -31,7 +31,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Nobody keeps a connection by a body without an end.
+// A body without an end does not hold a connection forever.
 func TestLingeringEnds(t *testing.T) {
 	t.Parallel()
 	w, body := &socket{ResponseRecorder: httptest.NewRecorder()}, &endless{}
@@ -49,8 +49,8 @@ func TestLingeringEnds(t *testing.T) {
 	}
 }
 
-// A handler that lets a request with a long body pass, or reads all of the body,
-// or sees to the connection itself, is left alone; and so are short bodies.
+// Lingering does nothing if the handler accepts the request, reads the whole body or
+// closes the connection itself, or if the body is short.
 func TestLingeringIsForRefusals(t *testing.T) {
 	t.Parallel()
 	const long = 1 << 20
@@ -85,7 +85,7 @@ func TestLingeringIsForRefusals(t *testing.T) {
 	}
 }
 
-// HTTP/2 resets a stream, not the connection: nothing is read there.
+// HTTP/2 resets a stream, not the connection, so nothing needs to be read.
 func TestLingeringIsForHTTP1(t *testing.T) {
 	t.Parallel()
 	w, body := &socket{ResponseRecorder: httptest.NewRecorder()}, &endless{}
@@ -99,9 +99,9 @@ func TestLingeringIsForHTTP1(t *testing.T) {
 	}
 }
 
-// Who has sent a body that nobody asked for gets his answer: the rest of a long
-// one is read, a short one is left to net/http, and of a client that waits to be
-// asked nothing comes.
+// A client that sends an unneeded body gets its answer: the rest of a long body is
+// read, a short one is left to net/http, and a client that waits for 100 (Continue)
+// sends nothing.
 func TestUnwanted(t *testing.T) {
 	t.Parallel()
 	const short, all = 256 << 10, 64 << 20

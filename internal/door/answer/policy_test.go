@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
-// Of one limit that was asked about several keys clients hear once, the tightest
-// answer; limits that differ in name or size stay apart.
+// Clients see a limit that decided about several keys once, with the tightest decision;
+// limits that differ in name or size stay separate.
 func TestAppend(t *testing.T) {
 	t.Parallel()
 	left := func(p answer.Policy, n int64) answer.Policy {
@@ -23,7 +23,7 @@ func TestAppend(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		list []answer.Policy
-		want []int64 // what each says is left
+		want []int64 // the remaining amount of each
 	}{
 		{"one", []answer.Policy{left(login, 3)}, []int64{3}},
 		{"a tighter one after it", []answer.Policy{left(login, 3), left(login, 2)}, []int64{2}},

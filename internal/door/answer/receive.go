@@ -14,24 +14,24 @@ import (
 
 // The sizes of Bodies, in bytes.
 const (
-	DefaultMostBodies = 64 << 20 // what large bodies may take together
-	// SmallBody is up to which size a body does not count: about as much as a
-	// connection takes in any case.
+	DefaultMostBodies = 64 << 20 // the memory of all large bodies together
+	// SmallBody is the largest body that does not count: about as much as a
+	// connection takes anyway.
 	SmallBody = 16 << 10
-	firstBody = 4 << 10 // what is made before any of the body has come
+	firstBody = 4 << 10 // allocated before any of the body has arrived
 )
 
-// ErrManyBodies says that large bodies take too much memory already.
+// ErrManyBodies says that large bodies already take too much memory.
 var ErrManyBodies = errors.New("too many large bodies are being received; try again")
 
-// Bodies bounds what the bodies that are being read take together: a bound on
-// one says nothing of thousands that never end. Where there is no room, the one
-// that has kept most for long is ended. Those over HTTP/2 count with their
-// connection, in package h2bound.
+// Bodies bounds the memory of all bodies being read: a limit on each one does not
+// stop thousands that never end. If memory runs out, the body that has held the most
+// for the longest is ended. Bodies over HTTP/2 count with their connection, in
+// package h2bound.
 type Bodies struct{ bound *membound.Bound }
 
-// NewBodies returns bodies in the room of bound; nil for [DefaultMostBodies] of
-// their own.
+// NewBodies returns Bodies within bound. If bound is nil they get their own
+// [DefaultMostBodies].
 func NewBodies(bound *membound.Bound) *Bodies {
 	if bound == nil {
 		bound = membound.New(membound.Options{Most: DefaultMostBodies})
@@ -39,16 +39,16 @@ func NewBodies(bound *membound.Bound) *Bodies {
 	return &Bodies{bound: bound}
 }
 
-// Body is what has been read of one. The zero value is ready.
+// Body holds what has been read of one body. The zero value is ready to use.
 type Body struct {
 	Bytes []byte
-	large *large // nil while it is not counted
+	large *large // nil while it does not count
 }
 
 // large is a body that counts.
 type large struct {
 	account *membound.Account
-	since   time.Time // it is read
+	since   time.Time // the start of reading
 	control *http.ResponseController
 	waits   atomic.Bool // for the client
 	ended   atomic.Bool
@@ -65,11 +65,11 @@ func (l *large) Slow(now time.Time, held int64) int64 {
 // Evict implements [membound.Holder].
 func (l *large) Evict() {
 	l.ended.Store(true)
-	_ = l.control.SetReadDeadline(time.Unix(1, 0)) // whoever reads returns
+	_ = l.control.SetReadDeadline(time.Unix(1, 0)) // makes the reader return
 }
 
-// Read reads the body of r, of at most limit bytes, into the memory of in. What it
-// takes counts until it is given back by [Body.Release], also with an error.
+// Read reads the body of r, at most limit bytes, into the memory of in. The memory
+// counts until [Body.Release], also after an error.
 func (b *Bodies) Read(in *Body, w http.ResponseWriter, r *http.Request, limit int64) error {
 	in.Bytes = in.Bytes[:0]
 	length := r.ContentLength
@@ -85,7 +85,7 @@ func (b *Bodies) Read(in *Body, w http.ResponseWriter, r *http.Request, limit in
 		if length >= 0 && int64(n) >= length {
 			return nil // net/http reads no further
 		}
-		full := length < 0 && int64(n) == limit // one read more tells whether that was all
+		full := length < 0 && int64(n) == limit // one more read shows whether the body has ended
 		if n == cap(in.Bytes) && !full && !b.grow(in, w, r, limit) {
 			return ErrManyBodies
 		}
@@ -121,8 +121,8 @@ func (b *Body) read(from io.Reader, to []byte) (int, error) {
 	return from.Read(to)
 }
 
-// grow gives in room for twice as much, or for the length that is known, or for
-// limit. It reports false if there is none.
+// grow doubles the memory of in, up to the known length of the body or limit. It
+// reports false if there is not enough memory.
 func (b *Bodies) grow(in *Body, w http.ResponseWriter, r *http.Request, limit int64) bool {
 	most := limit
 	if r.ContentLength >= 0 {
@@ -132,7 +132,7 @@ func (b *Bodies) grow(in *Body, w http.ResponseWriter, r *http.Request, limit in
 	if size > SmallBody && h2bound.From(r.Context()) == nil {
 		more := int64(size - cap(in.Bytes))
 		if in.large == nil {
-			in.large = &large{since: time.Now(), control: http.NewResponseController(w)} //nolint:forbidigo // clients are slow on the real clock
+			in.large = &large{since: time.Now(), control: http.NewResponseController(w)} //nolint:forbidigo // slow clients are measured by the real clock
 			in.large.account = b.bound.Open(in.large, remote(r))
 			more = int64(size)
 		}
@@ -146,16 +146,16 @@ func (b *Bodies) grow(in *Body, w http.ResponseWriter, r *http.Request, limit in
 	return true
 }
 
-// remote returns the address that r comes from.
+// remote returns the address of r's client.
 func remote(r *http.Request) netip.Addr {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return netip.Addr{} // such as of a Unix socket
+		return netip.Addr{} // a Unix socket, for example
 	}
 	return from.Addr()
 }
 
-// Release gives back what Read took. Small memory is kept for the next Read.
+// Release returns the memory that Read took, but keeps a small buffer for the next.
 func (b *Body) Release() {
 	if b.large != nil {
 		b.large.account.Close()

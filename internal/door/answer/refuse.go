@@ -27,28 +27,27 @@ const problemType = "application/problem+json"
 
 // Refusal is the answer to a request over its limit.
 type Refusal struct {
-	// Status is the answer's status; 0 means 429. If the store could not
-	// answer and the policy refuses (FailClosed), 0 and 429 become 503, since
-	// the client did nothing wrong. A status that could not end an HTTP
-	// exchange (below 200, above 999) counts as 0.
+	// Status is the answer's status; 0 means 429. If the store could not answer
+	// (FailClosed), 0 and 429 become 503, since the client did nothing wrong. A
+	// status that cannot be final in HTTP (below 200, above 999) counts as 0.
 	Status      int
 	Body        string // replaces the problem+json body if not empty
 	ContentType string // belongs to Body; empty means plain text
-	// Bodies replace the problem+json body if there are any and Body is empty:
-	// the one that Accept, the header fields of that name, likes best. Who
-	// would rather have JSON, where none is, gets problem+json.
+	// Bodies replace the problem+json body if Body is empty. The client gets the one
+	// that Accept, the header fields of that name, prefers; or problem+json if it
+	// prefers JSON and no body is JSON.
 	Bodies    []body.Variant
 	Accept    []string
-	RequestID string            // what the request says that it is called, for Bodies
-	Headers   map[string]string // Headers are set in the answer, over what it has otherwise
+	RequestID string            // the request's own id, for Bodies
+	Headers   map[string]string // set in the answer last, replacing other values
 	// Policies are the limits that refused. Others of the same request may be
-	// among them: they show in the headers, not in the body.
+	// included: they appear in the headers, not in the body.
 	Policies []Policy
-	Dialect  Dialect // that of the headers
+	Dialect  Dialect // of the headers
 }
 
-// Refuse answers r, which its limits refused: with the header fields of
-// [Headers], the status and the body. Answers to HEAD have no body.
+// Refuse answers a refused request r with the header fields of [Headers], the status
+// and the body. Answers to HEAD have no body.
 //
 // The problem+json body has type, title, status, detail, violated-policies
 // (named as in RateLimit-Policy) and, if waiting helps, retry_after_ms.
@@ -74,8 +73,8 @@ func Refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 	_, _ = w.Write(text) // a client that went away has no use for the error
 }
 
-// Content returns the body that [Refuse] would send, and its type, for doors
-// that have no http.ResponseWriter.
+// Content returns the body that [Refuse] would send and its type, for doors that have
+// no http.ResponseWriter.
 func (r *Refusal) Content() (text []byte, contentType string) {
 	if r.Body != "" {
 		return []byte(r.Body), cmp.Or(r.ContentType, "text/plain; charset=utf-8")
@@ -86,11 +85,11 @@ func (r *Refusal) Content() (text []byte, contentType string) {
 	return r.problem(r.status()), problemType
 }
 
-// Problem answers with a problem+json body (RFC 9457) of no special type, for
-// requests that are wrong. detail is for people; it may hold any text.
+// Problem answers an invalid request with a problem+json body (RFC 9457) of no special
+// type. detail is for people and may be any text.
 func Problem(w http.ResponseWriter, status int, detail string) {
 	clean(w.Header(), problemType)
-	// A struct of strings and an int can be encoded; only writing can fail.
+	// Encoding strings and an int cannot fail.
 	var text bytes.Buffer
 	_ = json.NewEncoder(&text).Encode(struct {
 		Type   string `json:"type"`
@@ -103,10 +102,10 @@ func Problem(w http.ResponseWriter, status int, detail string) {
 	_, _ = w.Write(text.Bytes())
 }
 
-// clean prepares h for an answer of our own, of a content type: nothing about
-// another body, and no cache may keep it, whatever the status. It makes one
-// allocation beside those of the map, and looks no name up in its canonical
-// form, since refusals are many when they come.
+// clean prepares h for our own answer with this content type: it removes fields about
+// another body and forbids caching, whatever the status. Refusals come in large
+// numbers, so it makes only one allocation besides those of the map and canonicalizes
+// no names.
 func clean(h http.Header, contentType string) {
 	for _, name := range [...]string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
 		delete(h, name)
@@ -125,7 +124,7 @@ func (r *Refusal) status() int {
 	return http.StatusTooManyRequests
 }
 
-// reason returns that of the tightest refusal.
+// reason returns the reason of the tightest refusal.
 func (r *Refusal) reason() headgate.Reason {
 	if i := refusing(r.Policies); i >= 0 {
 		return r.Policies[i].Decision.Reason
@@ -133,8 +132,8 @@ func (r *Refusal) reason() headgate.Reason {
 	return headgate.Limited
 }
 
-// problem returns the problem+json body. Only names are not ours, and those
-// are escaped by appendName in a way that suits JSON too.
+// problem returns the problem+json body. Rule names are the only foreign text in it;
+// the escaping of appendName is also valid JSON.
 func (r *Refusal) problem(status int) []byte {
 	kind, title, detail := QuotaExceeded, "Request quota exceeded", "Try again later."
 	decision := headgate.Decision{Allowed: true}
@@ -177,15 +176,15 @@ func (r *Refusal) problem(status int) []byte {
 	return append(b, "}\n"...)
 }
 
-// Unauthorized answers 401 to a request with a token that is no good. err says
-// why in words that the client may read.
+// Unauthorized answers 401 to a request with an invalid token. err says why; the
+// client sees it.
 func Unauthorized(w http.ResponseWriter, err error) {
 	w.Header().Set("Www-Authenticate", `Bearer error="invalid_token", error_description="`+quotable(err.Error())+`"`)
 	Problem(w, http.StatusUnauthorized, err.Error())
 }
 
-// quotable keeps of text what may stand in error_description (RFC 6750, 3):
-// printable ASCII without quotes and backslashes.
+// quotable keeps the characters allowed in error_description (RFC 6750, 3): printable
+// ASCII without quotes and backslashes.
 func quotable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r > 0x7e || r == '"' || r == '\\' {
@@ -195,13 +194,13 @@ func quotable(text string) string {
 	}, text)
 }
 
-// Unread answers a request whose body could not be read, for err: with 413 if it
-// is an http.MaxBytesError, 408 if the body did not arrive in time, else 400. A
-// client that sends all of a large body before it reads gets the answer too.
+// Unread answers a request whose body could not be read because of err: with 413 for
+// an http.MaxBytesError, 503 if memory ran out, 408 if the body did not arrive in
+// time, else 400. Clients that send a large body before reading get the answer too.
 func Unread(w http.ResponseWriter, r *http.Request, err error) {
 	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		w.Header().Set("Connection", "close")
-		if r.ContentLength < 0 || r.Header["Expect"] == nil { // else it waits to be asked for more
+		if r.ContentLength < 0 || r.Header["Expect"] == nil { // else the client waits for 100 (Continue)
 			defer Linger(w, r, r.Body)()
 		}
 		Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", big.Limit))
@@ -220,17 +219,16 @@ func Unread(w http.ResponseWriter, r *http.Request, err error) {
 	Problem(w, http.StatusBadRequest, "the body could not be read")
 }
 
-// maxRequestID is how much of a request's own name is told back, in bytes.
+// maxRequestID limits how much of a request's id is sent back, in bytes.
 const maxRequestID = 128
 
-// requestID returns what r says that it is called.
+// requestID returns the id that r gives itself.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	return id[:min(len(id), maxRequestID)]
 }
 
-// variant returns the body that the client likes best, or false if that is
-// problem+json.
+// variant returns the body that the client prefers, or false if that is problem+json.
 func (r *Refusal) variant() (text []byte, contentType string, ok bool) {
 	if len(r.Bodies) == 0 {
 		return nil, "", false
@@ -242,12 +240,12 @@ func (r *Refusal) variant() (text []byte, contentType string, ok bool) {
 			return nil, "", false
 		}
 	}
-	v := &r.Bodies[max(best, 0)] // of several that nobody wants, the first
+	v := &r.Bodies[max(best, 0)] // the first if the client accepts none
 	values := r.values()
 	return v.Template.Append(nil, &values), v.ContentType, true
 }
 
-// values are those of the limit that refused.
+// values returns the template values of the limit that refused.
 func (r *Refusal) values() body.Values {
 	v := body.Values{Status: r.status(), RequestID: r.RequestID, RetryAfterMS: -1}
 	i := refusing(r.Policies)
@@ -263,9 +261,8 @@ func (r *Refusal) values() body.Values {
 	return v
 }
 
-// Postpone tells the clients of refusals to try again later than they could:
-// extra says by how much, given how long they have to wait at least. Those that
-// can never pass are left alone.
+// Postpone adds to the retry times of refusals what extra returns for the longest of
+// them. It leaves refusals that can never pass unchanged.
 func Postpone(list []Policy, extra func(exact time.Duration, random func(n int64) int64) time.Duration) {
 	i := refusing(list)
 	if i < 0 || list[i].Decision.RetryAfter == headgate.Never {
@@ -279,10 +276,9 @@ func Postpone(list []Policy, extra func(exact time.Duration, random func(n int64
 	}
 }
 
-// Pretend answers r as its backend might: nothing in the answer tells of a
-// limit but what the policies say of others. body and bodies are those of
-// [Refusal]; without either the answer has no body. One to HEAD has the header
-// of one to GET.
+// Pretend answers r as its backend might. Nothing in the answer reveals the limit that
+// refused; as.Policies may describe others. Without Body and Bodies the answer has no
+// body. HEAD gets the same header as GET.
 func Pretend(w http.ResponseWriter, r *http.Request, as Refusal) {
 	h := w.Header()
 	Headers(h, as.Dialect, as.Policies...)
@@ -299,7 +295,7 @@ func Pretend(w http.ResponseWriter, r *http.Request, as Refusal) {
 	}
 	bodiless := as.Status == http.StatusNoContent || as.Status == http.StatusNotModified
 	if !bodiless {
-		h.Set("Content-Length", strconv.Itoa(len(text))) // net/http sets none to HEAD
+		h.Set("Content-Length", strconv.Itoa(len(text))) // net/http sets none for HEAD
 	}
 	for name, value := range as.Headers {
 		h.Set(name, value)

@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-// DefaultMostAnswering is what large requests may take while they are answered,
-// all together, in bytes.
+// DefaultMostAnswering is the default memory of all large requests being answered, in
+// bytes.
 const DefaultMostAnswering = 64 << 20
 
-// ErrManyLarge says that large requests have taken all of their memory for long.
+// ErrManyLarge says that large requests have used all of their memory for too long.
 var ErrManyLarge = errors.New("too many large requests are in progress; try again")
 
-// Room bounds what requests take in memory from when they are read until their
-// answer is written: many times what they took on the wire, if they are lists of
-// very little. Those that find no room wait for it in the order in which they
-// came. The zero value is ready.
+// Room bounds the memory of requests, from reading them until their answer is written.
+// Lists of many small elements take many times their size on the wire. Requests wait
+// for memory in the order of arrival. The zero value is ready to use.
 type Room struct {
-	Most int64 // how many bytes they may take; 0 is DefaultMostAnswering
+	Most int64 // in bytes; 0 means DefaultMostAnswering
 
 	refused atomic.Int64
 
@@ -31,19 +30,18 @@ type Room struct {
 
 type waiter struct {
 	size  int64
-	ready chan struct{} // closed when it has its room
+	ready chan struct{} // closed when its memory is granted
 }
 
-// Enter waits until there is room for about n bytes, and returns what to give to
-// [Room.Leave] later. Small requests, up to [SmallBody], need none. It returns
-// ErrManyLarge if there is no room for as long as patience, and the error of ctx
-// if that is done before.
+// Enter waits for about n bytes of memory and returns the amount to pass to
+// [Room.Leave] later. Requests up to [SmallBody] take none. It returns ErrManyLarge
+// if it has waited for patience, or the error of ctx if that is done first.
 func (r *Room) Enter(ctx context.Context, n int64, patience time.Duration) (taken int64, err error) {
 	if n <= SmallBody {
 		return 0, nil
 	}
 	most := r.most()
-	n = min(n, most) // a giant alone
+	n = min(n, most) // a larger request runs alone
 	r.mu.Lock()
 	if len(r.waiting) == 0 && r.held+n <= most {
 		r.held += n
@@ -63,13 +61,13 @@ func (r *Room) Enter(ctx context.Context, n int64, patience time.Duration) (take
 		err = context.Cause(ctx)
 	}
 	if !r.leaves(w) {
-		return n, nil // it has had its room since
+		return n, nil // it was admitted just now
 	}
 	r.refused.Add(1)
 	return 0, err
 }
 
-// Leave gives back what Enter returned.
+// Leave returns the memory that Enter took.
 func (r *Room) Leave(taken int64) {
 	if taken == 0 {
 		return
@@ -80,22 +78,21 @@ func (r *Room) Leave(taken int64) {
 	r.admit()
 }
 
-// leaves takes w off those who wait, and reports whether it still did.
+// leaves removes w from the waiting ones and reports whether it was still waiting.
 func (r *Room) leaves(w *waiter) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.waiting {
 		if r.waiting[i] == w {
 			r.waiting = append(r.waiting[:i], r.waiting[i+1:]...)
-			r.admit() // perhaps there is room for the next one
+			r.admit() // the next one may be smaller
 			return true
 		}
 	}
 	return false
 }
 
-// admit lets those in for whom there is room, in their order. It is called with
-// mu held.
+// admit admits waiting requests in order while there is memory. The caller holds mu.
 func (r *Room) admit() {
 	for len(r.waiting) > 0 && r.held+r.waiting[0].size <= r.most() {
 		w := r.waiting[0]
@@ -120,5 +117,5 @@ func (r *Room) Held() int64 {
 	return r.held
 }
 
-// Refused returns how many requests found no room in time.
+// Refused returns how many requests got no memory in time.
 func (r *Room) Refused() int64 { return r.refused.Load() }

@@ -11,8 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
-// Large requests wait for each other, in the order in which they came, and small
-// ones for nobody.
+// Large requests wait in order of arrival; small ones do not wait.
 func TestLargeRequestsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const mib = 1 << 20
@@ -21,7 +20,7 @@ func TestLargeRequestsWaitForRoom(t *testing.T) {
 		first := entered(ctx, t, &r, 8*mib)
 		var mu sync.Mutex
 		var order []int
-		for i, size := range []int64{6 * mib, 1 * mib, 100 * mib} { // the last takes all of it
+		for i, size := range []int64{6 * mib, 1 * mib, 100 * mib} { // the last takes all memory
 			go func() {
 				taken, err := r.Enter(ctx, size, time.Hour)
 				if err != nil {
@@ -30,7 +29,7 @@ func TestLargeRequestsWaitForRoom(t *testing.T) {
 				mu.Lock()
 				order = append(order, i)
 				mu.Unlock()
-				time.Sleep(time.Second) // of the bubble
+				time.Sleep(time.Second) // in the bubble's clock
 				r.Leave(taken)
 			}()
 			synctest.Wait()
@@ -57,7 +56,7 @@ func TestLargeRequestsWaitForRoom(t *testing.T) {
 	})
 }
 
-// Whoever waits for too long, or has gone, is told so and stands in nobody's way.
+// A request that waits too long, or is cancelled, gets an error and blocks no others.
 func TestWaitingForRoomEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const mib = 1 << 20
@@ -73,7 +72,7 @@ func TestWaitingForRoomEnds(t *testing.T) {
 		synctest.Wait()
 		third := make(chan int64, 1)
 		go func() {
-			taken, _ := r.Enter(ctx, 1*mib, time.Hour) // there would be room
+			taken, _ := r.Enter(ctx, 1*mib, time.Hour) // there is enough memory for it
 			third <- taken
 		}()
 		synctest.Wait()

@@ -31,15 +31,15 @@ func TestUnread(t *testing.T) {
 		if w.Code != row.status || !strings.Contains(body, row.says) || strings.Contains(body, "secret") {
 			t.Errorf("%v: %d %s, want %d …%s…", row.err, w.Code, body, row.status, row.says)
 		}
-		// What is left of a body that is too large is not waited for.
+		// The rest of a body that is too large is not awaited.
 		if closes := w.Header().Get("Connection") == "close"; closes != (row.status == http.StatusRequestEntityTooLarge) {
 			t.Errorf("%v: connection closed: %v", row.err, closes)
 		}
 	}
 }
 
-// A client that sends all of a body that is too large before it reads gets the
-// answer; one that waits to be asked is not waited for.
+// A client that sends all of a too large body before it reads gets the answer. There
+// is no waiting for a client that itself waits for 100 (Continue).
 func TestUnreadLingers(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -50,7 +50,7 @@ func TestUnreadLingers(t *testing.T) {
 		{1 << 20, "", true},
 		{1 << 20, "100-continue", false},
 		{-1, "", true},
-		{-1, "100-continue", true}, // it has been asked, or nobody would know that it is too large
+		{-1, "100-continue", true}, // reading sent 100 (Continue); otherwise the size would be unknown
 	} {
 		w, body := &socket{ResponseRecorder: httptest.NewRecorder()}, &endless{}
 		r := httptest.NewRequest(http.MethodPost, "/", io.LimitReader(body, 1<<20))

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// github appends the fields of api.github.com about the tightest limit: what
-// was used beside what is left, the end as a time of day in seconds since the
-// Unix epoch, and which limit it is.
+// github appends the fields of api.github.com about the tightest limit. They add the
+// amount used and the rule's name; the reset is in seconds since the Unix epoch.
 func (f *fields) github(text []byte, list []Policy) []byte {
 	i := tightest(list)
 	if i < 0 {
@@ -27,15 +26,16 @@ func (f *fields) github(text []byte, list []Policy) []byte {
 	return text
 }
 
-// epoch returns the second in which d after at is over, rounded up.
+// epoch returns at plus d in seconds since the Unix epoch, rounded up. at is in
+// microseconds.
 func epoch(at int64, d time.Duration) int64 {
 	const second = 1_000_000
 	micros := at%second + ceil(d, time.Microsecond)
 	return at/second + (micros+second-1)/second
 }
 
-// openAI appends the fields of api.openai.com: about the tightest limit of
-// requests, and the tightest of tokens.
+// openAI appends the fields of api.openai.com about the tightest limit of requests and
+// the tightest limit of tokens.
 func (f *fields) openAI(text []byte, list []Policy) []byte {
 	requests, tokens := -1, -1
 	for i := range list {
@@ -67,8 +67,8 @@ func (f *fields) group(text []byte, p *Policy, limit, remaining, reset field) []
 	return text
 }
 
-// countsTokens reports whether a limit of that name is about tokens, not
-// requests: whether one of its words is "token" or "tokens".
+// countsTokens reports whether a limit of that name counts tokens instead of requests:
+// whether one of its words is "token" or "tokens".
 func countsTokens(name string) bool {
 	for rest, more := name, true; more; {
 		word := rest
@@ -83,8 +83,8 @@ func countsTokens(name string) bool {
 	return false
 }
 
-// appendDuration appends d as Go spells it, such as 6m0s, in whole
-// milliseconds, rounded up. It is [time.Duration.String] without the string.
+// appendDuration appends d in Go's format, such as 6m0s, in whole milliseconds,
+// rounded up. It is [time.Duration.String] without allocating a string.
 func appendDuration(dst []byte, d time.Duration) []byte {
 	millis := Milliseconds(d)
 	if millis < 1000 {
@@ -110,9 +110,9 @@ func appendDuration(dst []byte, d time.Duration) []byte {
 	return append(dst, 's')
 }
 
-// draft03 appends the fields of draft-ietf-httpapi-ratelimit-headers-03: of
-// the tightest limit, and in RateLimit-Limit the policies of all, a burst
-// where it is not the quota.
+// draft03 appends the fields of draft-ietf-httpapi-ratelimit-headers-03 about the
+// tightest limit. RateLimit-Limit also has the policies of all limits, with a burst
+// where it differs from the quota.
 func (f *fields) draft03(text []byte, list []Policy) []byte {
 	i := tightest(list)
 	if i < 0 {
@@ -136,8 +136,8 @@ func (f *fields) draft03(text []byte, list []Policy) []byte {
 	return f.number(text, fieldPlainReset, Seconds(d.ResetAfter))
 }
 
-// appendToken appends name as it may stand bare in a field: any byte that is
-// not printable ASCII, and the percent sign, is percent-encoded.
+// appendToken appends name unquoted: space, percent sign and any byte that is not
+// printable ASCII are percent-encoded.
 func appendToken(dst []byte, name string) []byte {
 	if name == "" {
 		name = "default"

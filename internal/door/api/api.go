@@ -45,8 +45,8 @@ func open(p *door.Process) (door.Server, error) {
 	return door.NewHTTP(p, door.HTTPOptions{Handler: answer.Lingering(p.Telemetry.Handler(guarded, route)), Room: p.Room()})
 }
 
-// shedding refuses requests while the process has too much to do, but for probes
-// and what ends something.
+// shedding refuses requests during overload, except for probes and calls that settle
+// or renew something.
 func shedding(p *door.Process, h http.Handler) http.Handler {
 	extra, request := door.Shedding(p.Sheds, overload.Extra, h), door.Shedding(p.Sheds, overload.Request, h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -61,9 +61,9 @@ func shedding(p *door.Process, h http.Handler) http.Handler {
 	})
 }
 
-// route names the routes that are traced: all but the probes of health, of which
-// there are many and which tell nothing. Of the path of an answer that waits in a
-// queue its secret id is left out, and of a wrong one all.
+// route returns the name of a traced route. Health probes are not traced: there are
+// many of them, and they say nothing. The name omits the secret id of a queued
+// request, and is empty for an unknown path.
 func route(path string) (name string, traced bool) {
 	switch path {
 	case "/healthz", "/readyz", "/healthcheck":
@@ -82,21 +82,20 @@ const DefaultAddress = "127.0.0.1:8080"
 
 // Settings are the settings of this door only.
 type Settings struct {
-	Hosts   []string // names, besides those of this machine, that callers may come by
-	Explain Explain  // opens or closes POST /v1/explain; see [Explains]
+	Hosts   []string // host names to answer, besides those of this machine
+	Explain Explain  // enables POST /v1/explain; see [Explains]
 }
 
 // Explain says whether the API explains rules to its callers.
 type Explain string
 
-// The choices.
+// The values of Explain.
 const (
-	// ExplainAuto is ExplainOn unless strangers may use the API: it can be
-	// reached from other machines and asks neither for a token nor for a
-	// certificate.
+	// ExplainAuto is ExplainOn unless untrusted clients can use the API: it can be
+	// reached from other machines and requires neither a token nor a certificate.
 	ExplainAuto Explain = ""
-	ExplainOn   Explain = "on"       // ExplainOn does, for everybody who may use the API
-	ExplainOff  Explain = config.Off // does not
+	ExplainOn   Explain = "on"       // explains rules to all callers of the API
+	ExplainOff  Explain = config.Off // explains nothing
 )
 
 // section declares the settings.

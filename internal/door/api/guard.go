@@ -15,17 +15,17 @@ import (
 	"github.com/headgate/headgate/internal/request/token"
 )
 
-// guard keeps callers out who may not ask.
+// guard refuses callers that may not use the API.
 type guard struct {
 	*door.Process
 	known *token.Set // the tokens of the API
 }
 
-// around asks the guard about each request before api answers it.
+// around checks each request before api answers it.
 func (g *guard) around(api http.Handler) http.Handler { return g.named(g.guarded(api)) }
 
-// guarded asks callers of the API for a token, if one is set. Probes of health
-// need none, as long as they want no details.
+// guarded requires a token from callers of the API, if one is set. Health probes need
+// none unless they ask for details.
 func (g *guard) guarded(api http.Handler) http.Handler {
 	known := g.known
 	if known.Empty() {
@@ -33,8 +33,8 @@ func (g *guard) guarded(api http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isForwardAuth(r) {
-			// Its Authorization is that of the client who is being judged, and
-			// a challenge would ask that client for our token.
+			// Its Authorization belongs to the client being checked, and a
+			// challenge would ask that client for our token.
 			given := r.Header.Get(token.Header) != ""
 			if known.KnowsByField(r) {
 				api.ServeHTTP(w, r)
@@ -55,10 +55,9 @@ func (g *guard) guarded(api http.Handler) http.Handler {
 	})
 }
 
-// named refuses callers of the API that a web page of somebody else may have
-// sent: those that come from another origin, or by a name that is not ours. Of
-// forward-auth both are the client's, whose request a proxy tells of; and probes
-// come by any name.
+// named refuses requests that a foreign web page may have sent: from another origin,
+// or to a host name that is not ours. In forward-auth, both belong to the client whose
+// request a proxy describes. Probes may use any name.
 func (g *guard) named(api http.Handler) http.Handler {
 	c := g.Config
 	names := hosts.New(hosts.Options{Known: config.Own[Settings](c).Hosts, Strict: config.IsLoopback(c.Reached(name).Address) && g.known.Empty()})
@@ -68,8 +67,8 @@ func (g *guard) named(api http.Handler) http.Handler {
 		switch {
 		case httpapi.IsProbe(r):
 		case isForwardAuth(r):
-			// A page that is open where a trusted proxy runs cannot say what the
-			// request was: the door refuses what does not.
+			// A page open on the machine of a trusted proxy cannot describe the
+			// original request: the door refuses requests that do not.
 			if byToken || g.Clients.Trusts(r.RemoteAddr) || names.Allows(r) && !isCrossSite(r) && origins.Check(r) == nil && !mayBeImage(r) {
 				api.ServeHTTP(w, r)
 				return
@@ -91,8 +90,8 @@ func (g *guard) named(api http.Handler) http.Handler {
 func isForwardAuth(r *http.Request) bool { return r.URL.Path == "/v1/auth" }
 
 // isCrossSite reports whether a browser says that a page of another origin sent r,
-// whatever its method: http.CrossOriginProtection lets GET pass, as a GET should
-// change nothing, but forward-auth charges for it.
+// whatever its method. http.CrossOriginProtection allows GET, which should change
+// nothing, but forward-auth charges for it.
 func isCrossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
@@ -107,9 +106,9 @@ func isCrossSite(r *http.Request) bool {
 	return err != nil || u.Host != r.Host
 }
 
-// mayBeImage reports whether r may be what a page makes a browser load. It sends a
-// GET then and, to an address without TLS that is not its own machine, nothing that
-// tells of the page; but the page can add none of the fields that proxies do.
+// mayBeImage reports whether r may be a resource that a page makes a browser load. The
+// browser then sends a GET and, to another machine without TLS, nothing that identifies
+// the page. But the page cannot add the fields that proxies add.
 func mayBeImage(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false

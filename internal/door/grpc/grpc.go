@@ -21,7 +21,7 @@ import (
 
 const name = "grpc"
 
-// Door returns the door. It asks for the tokens of the API, but not Envoy.
+// Door returns the door. It requires the API's tokens, but not for Envoy's service.
 func Door() door.Door {
 	return door.Door{
 		Section: section(), Speaks: oneport.GRPC, ALPN: []string{"h2"}, Tokens: true, Policy: netbound.ByRead,
@@ -29,7 +29,7 @@ func Door() door.Door {
 	}
 }
 
-// server is what serves the door, and its metrics.
+// server serves the door and has its metrics.
 type server struct {
 	*grpcserver.Server
 	metrics.Asked
@@ -64,18 +64,18 @@ func open(p *door.Process) *server {
 // DefaultAddress is the default listening address of gRPC.
 const DefaultAddress = "127.0.0.1:8081"
 
-// Settings are the settings of this door only. What is 0 has its default.
+// Settings are the settings of this door only. 0 means the default.
 type Settings struct {
-	// MaxMessage is the size of the largest request in bytes, MaxStreams how many
-	// requests a connection may have in flight.
+	// MaxMessage is the largest request in bytes, MaxStreams how many requests a
+	// connection may have in flight.
 	MaxMessage, MaxStreams int64
-	// MaxConnectionAge is after how long a connection is asked to close;
-	// MaxConnectionAgeGrace is how long it then may take.
+	// MaxConnectionAge is the age at which a connection is asked to close.
+	// MaxConnectionAgeGrace is how long that may take.
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
-	// HandshakeTimeout is how long a connection may take to be set up,
-	// IdleTimeout how long it may be without a request; negative for ever.
+	// HandshakeTimeout is how long a connection may take to be set up, IdleTimeout
+	// how long it may have no request; negative means no limit.
 	HandshakeTimeout, IdleTimeout time.Duration
-	KeepaliveMin                  time.Duration // how often a client may ask whether we are there; others are sent away
+	KeepaliveMin                  time.Duration // the shortest interval of pings; more frequent ones close the connection
 }
 
 // section declares the settings.

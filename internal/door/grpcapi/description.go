@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/internal/request/token"
 )
 
-// Description is what a gRPC server has to know to serve s. Its codec has to let
-// what has a ReadWire read itself, as that of package rls does.
+// Description returns the service description for a gRPC server. The server's codec
+// must let messages with ReadWire read themselves, as that of package grpcserver does.
 func (s *Service) Description() *grpc.ServiceDesc {
 	d := headgatev1.Limiter_ServiceDesc
 	d.Methods = slices.Clone(d.Methods)
@@ -29,8 +29,8 @@ func (s *Service) Description() *grpc.ServiceDesc {
 	return &d
 }
 
-// guarded lets next answer callers who may ask. As with net/http, one request that
-// goes wrong does not end the process.
+// guarded calls next for callers with a valid token. As in net/http, a panic in one
+// request does not end the process.
 func (s *Service) guarded(next grpc.MethodHandler) grpc.MethodHandler {
 	return func(server any, ctx context.Context, read func(any) error, interceptor grpc.UnaryServerInterceptor) (out any, err error) {
 		defer func() {
@@ -46,8 +46,8 @@ func (s *Service) guarded(next grpc.MethodHandler) grpc.MethodHandler {
 	}
 }
 
-// readWith reads a message. One that cannot be read is the caller's mistake,
-// which gRPC would take for the server's.
+// readWith reads a message. If it cannot be read, that is the caller's mistake; gRPC
+// itself would blame the server.
 func readWith(read func(any) error, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -55,7 +55,7 @@ func readWith(read func(any) error, message any) error {
 	}
 	r := reader{message: m}
 	if err := read(&r); err != nil {
-		return err // too large, say
+		return err // such as a message that is too large
 	}
 	if errors.Is(r.err, errManyChecks) {
 		return wrong(r.err)
@@ -66,14 +66,14 @@ func readWith(read func(any) error, message any) error {
 	return nil
 }
 
-// reader reads a message, and keeps what is wrong with it.
+// reader reads a message and keeps the error.
 type reader struct {
 	message proto.Message
 	err     error
 }
 
-// What a call takes while it is answered, about: a check of two bytes on the wire
-// becomes one that rules are matched against, with its verdict and its answer.
+// The approximate memory of a call while it is answered: a check of two bytes on the
+// wire becomes a check to match rules against, with its verdict and answer.
 const (
 	checkCost = 2 << 10
 	byteCost  = 16
@@ -96,8 +96,7 @@ func (r *reader) Weigh(data []byte, size int) int64 {
 
 // ReadWire implements grpcserver.Reader.
 func (r *reader) ReadWire(data []byte) {
-	// Of more checks than there may be, each would take many times what it took
-	// on the wire.
+	// Do not decode too many checks: each takes many times its size on the wire.
 	if r.isBatch() && described.Elements(data, checksField, described.MaxChecks+1) > described.MaxChecks {
 		r.err = errManyChecks
 		return
@@ -110,8 +109,7 @@ func (r *reader) isBatch() bool {
 	return yes
 }
 
-// knows reports whether the caller may ask, and notes one that said a wrong
-// token.
+// knows reports whether the caller has a valid token, and counts wrong tokens.
 func (s *Service) knows(ctx context.Context) bool {
 	if s.options.Tokens.Empty() {
 		return true
@@ -136,9 +134,8 @@ func first(list []string) string {
 	return list[0]
 }
 
-// Spared reports whether a method is answered however busy the process is. What
-// ends something, or keeps it, makes room, or saves who has a place from losing
-// it.
+// Spared reports whether a method is answered even during overload. Ending a lease or
+// reservation frees resources, and renewing a lease keeps its slot from being lost.
 func Spared(method string) bool {
 	switch method {
 	case headgatev1.Limiter_Commit_FullMethodName, headgatev1.Limiter_Cancel_FullMethodName,

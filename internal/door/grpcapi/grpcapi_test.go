@@ -43,7 +43,7 @@ limits:
   - {name: shown, match: {path: /quiet}, rate: 9/minute, algorithm: fixed_window}
 `
 
-// now is when all requests happen.
+// now is the time of all requests.
 func now() time.Time { return time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC) }
 
 func newService(t testing.TB, store headgate.Store) *Service {
@@ -62,7 +62,7 @@ func newService(t testing.TB, store headgate.Store) *Service {
 	})
 }
 
-// Every word of the core has its constant, of the same name.
+// Every value in the core has a constant with the same name.
 func TestWords(t *testing.T) {
 	for r := headgate.OK; r <= headgate.Banned; r++ {
 		if want := "REASON_" + strings.ToUpper(r.String()); r != headgate.Shadow && reasonOf(r).String() != want {
@@ -81,8 +81,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A batch is weighed before it is read, and one of too many checks never is: a
-// check of two bytes takes some hundred in memory.
+// A batch is weighed before it is decoded, and one with too many checks never is: a
+// check of two bytes takes hundreds in memory.
 func TestBatchesAreWeighed(t *testing.T) {
 	batch := func(n int) []byte { return bytes.Repeat([]byte{0x0a, 3, 0x0a, 1, 'd'}, n) }
 	full := batch(described.MaxChecks)
@@ -113,9 +113,8 @@ func TestBatchesAreWeighed(t *testing.T) {
 	}
 }
 
-// Without a store the rules say what holds; what was taken cannot be settled.
-// The header fields are for the client, who must not learn of a rule that bans
-// in secret; the verdict is for the caller, who has to know.
+// The header fields are for the client, which must not learn of a secret ban; the
+// verdict is for the caller, which must know.
 func TestHiddenRuleIsInNoHeaderField(t *testing.T) {
 	s := newService(t, memory.New())
 	for i, want := range []headgatev1.Action{headgatev1.Action_ACTION_ALLOW, headgatev1.Action_ACTION_SHADOW_BAN} {
@@ -133,6 +132,7 @@ func TestHiddenRuleIsInNoHeaderField(t *testing.T) {
 	}
 }
 
+// Without a store the rules decide, and nothing can be settled.
 func TestStoreFailureIsTold(t *testing.T) {
 	store := memory.New()
 	s := newService(t, store)
@@ -175,7 +175,7 @@ func TestStoreFailureIsTold(t *testing.T) {
 	}
 }
 
-// A call that goes wrong is told to nobody but its caller.
+// A panic fails only its own call.
 func TestPanicEndsTheCall(t *testing.T) {
 	s := newService(t, memory.New())
 	_, err := s.guarded(func(any, context.Context, func(any) error, grpc.UnaryServerInterceptor) (any, error) {
@@ -186,7 +186,7 @@ func TestPanicEndsTheCall(t *testing.T) {
 	}
 }
 
-// What is wrong is told in words that fit into a header field.
+// Error messages fit into a header field.
 func TestWordsAreBounded(t *testing.T) {
 	s := newService(t, memory.New())
 	for _, text := range []string{strings.Repeat("x", 1<<20), strings.Repeat("ü", 1<<19), strings.Repeat("\x00", 1<<20)} {
@@ -200,8 +200,7 @@ func TestWordsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzRead holds this door and the HTTP API together: what the one takes for a
-// check the other does too.
+// FuzzRead compares this door with the HTTP API: both accept the same checks.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []*headgatev1.CheckRequest{
 		{Domain: "api", Attributes: map[string]string{"path": "/llm", "client_ip": "198.51.100.7"}},
@@ -226,7 +225,7 @@ func FuzzRead(f *testing.F) {
 		if proto.Unmarshal(wire, in) != nil {
 			return
 		}
-		in.Peek = true // so that both are told the same
+		in.Peek = true // so that both give the same answer
 		told, err := s.Check(t.Context(), in)
 		if err != nil && grpcstatus.Code(err) != codes.InvalidArgument {
 			t.Fatalf("%v", err)

@@ -19,8 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// maxWords is the length of the longest error message in bytes: it travels in a
-// header field.
+// maxWords is the longest error message in bytes: it is sent in a header field.
 const maxWords = 512
 
 var (
@@ -31,13 +30,13 @@ var (
 	errNoCost        = errors.New("cost is missing: the actual cost of the request")
 )
 
-// wrong is the status of a request that its caller has to mend.
+// wrong returns the status of an invalid request.
 func wrong(err error) error {
 	words := strings.ToValidUTF8(err.Error(), string(utf8.RuneError))
 	return grpcstatus.Error(codes.InvalidArgument, clip.Text(words, maxWords))
 }
 
-// readCheck makes a check of in.
+// readCheck converts in to a check.
 func (s *Service) readCheck(in *headgatev1.CheckRequest) (*verdict.Check, error) {
 	c, err := s.read(in.GetDomain(), in.GetAttributes(), in.Cost)
 	if err == nil && in.GetPeek() {
@@ -46,7 +45,7 @@ func (s *Service) readCheck(in *headgatev1.CheckRequest) (*verdict.Check, error)
 	return c, err
 }
 
-// readReserve makes a check of in, and says in what time it is to be settled.
+// readReserve converts in to a check, and returns the time in which to settle it.
 func (s *Service) readReserve(in *headgatev1.ReserveRequest) (c *verdict.Check, ttl time.Duration, err error) {
 	ttl = engine.DefaultReservation
 	if most := engine.MaxReservation.Milliseconds(); in.TtlMs != nil {
@@ -59,7 +58,7 @@ func (s *Service) readReserve(in *headgatev1.ReserveRequest) (c *verdict.Check, 
 	return c, ttl, err
 }
 
-// read makes a check of what all requests have.
+// read makes a check from the fields that all requests have.
 func (s *Service) read(domain string, attributes map[string]string, cost *int64) (*verdict.Check, error) {
 	if domain == "" {
 		return nil, errNoDomain
@@ -83,14 +82,14 @@ func (s *Service) read(domain string, attributes map[string]string, cost *int64)
 	return c, nil
 }
 
-// attribute adds one to c.
+// attribute adds an attribute to c.
 func (s *Service) attribute(c *verdict.Check, name, value string) error {
 	a, err := rules.ParseAttribute(name)
 	if err != nil {
 		return fmt.Errorf("attribute %.64q: %w", name, err)
 	}
 	if _, twice := c.Attribute(a); twice {
-		// As they come in no order, it does not say which was the other one.
+		// The order is random, so the message cannot name the other one.
 		return fmt.Errorf("duplicate attribute %.64q: names differ only in case", strings.ToLower(name))
 	}
 	if must := c.Add(a, value, s.options.Clients); must != "" {
@@ -99,7 +98,7 @@ func (s *Service) attribute(c *verdict.Check, name, value string) error {
 	return nil
 }
 
-// costOf checks a cost.
+// costOf validates and returns a cost.
 func costOf(cost *int64) (int64, error) {
 	switch {
 	case *cost < 0:

@@ -18,12 +18,12 @@ import (
 	"github.com/headgate/headgate/internal/request/token"
 )
 
-// Options are what the service needs.
+// Options configure the service.
 type Options struct {
-	// Asker decides.
+	// Asker decides about requests.
 	verdict.Asker
-	Tokens   *token.Set      // Tokens, if there are any, are those of which a caller has to know one. Required.
-	Failures *token.Failures // Failures, if not nil, counts callers that said a wrong one
+	Tokens   *token.Set      // of which a caller needs one; required, but may be empty
+	Failures *token.Failures // counts wrong tokens; optional
 }
 
 // Service answers the calls of headgate.v1.Limiter.
@@ -69,7 +69,7 @@ func (s *Service) CheckBatch(ctx context.Context, in *headgatev1.CheckBatchReque
 		func(i int) engine.Query { return checks[i].Query(at, engine.DoorGRPCAPI) },
 		func(i int, v *engine.Verdict, err error) {
 			s.options.Report(ctx, checks[i].Domain, err)
-			own := *v // of which the answer has parts
+			own := *v // a copy, since the answer refers to it
 			out.Results[i] = s.answer(ctx, &own)
 		})
 	return out, nil
@@ -147,16 +147,16 @@ func (s *Service) Renew(ctx context.Context, in *headgatev1.RenewRequest) (*head
 	return &headgatev1.RenewResponse{Ending: endingOf(ending), Lease: lease}, nil
 }
 
-// now reads the clock.
+// now returns the time in microseconds since the Unix epoch.
 func (s *Service) now() int64 { return s.options.Clock().UnixMicro() }
 
-// answer is what the caller is told of v, without header fields.
+// answer returns the response for v, without header fields.
 func (s *Service) answer(ctx context.Context, v *engine.Verdict) *headgatev1.CheckResponse {
 	return &headgatev1.CheckResponse{Verdict: verdictOf(v), Lease: s.options.Lease(ctx, v)}
 }
 
-// unsettled returns the status for a lease or a reservation about which the
-// engine said err.
+// unsettled returns the status for a lease or reservation that the engine refused
+// with err.
 func (s *Service) unsettled(ctx context.Context, what string, err error) error {
 	switch s.options.WhyUnsettled(ctx, err) {
 	case verdict.Settled:

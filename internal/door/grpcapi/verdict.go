@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/door/verdict"
 )
 
-// verdictOf is v in the words of the protocol.
+// verdictOf converts v to the protocol.
 func verdictOf(v *engine.Verdict) *headgatev1.Verdict {
 	d := &v.Decision
 	out := &headgatev1.Verdict{
@@ -44,8 +44,8 @@ func verdictOf(v *engine.Verdict) *headgatev1.Verdict {
 	return out
 }
 
-// headers are the fields that the client of the request should be told. It has
-// to come before Release.
+// headers returns the header fields for the client of the request. It must be called
+// before v is released.
 func (s *Service) headers(v *engine.Verdict, at int64) []*headgatev1.Header {
 	results := v.Results()
 	policies := verdict.Policies(make([]answer.Policy, 0, len(results)), results, at)
@@ -72,7 +72,7 @@ func reasonOf(r headgate.Reason) headgatev1.Reason {
 		headgate.FailClosed: headgatev1.Reason_REASON_FAIL_CLOSED, headgate.Fallback: headgatev1.Reason_REASON_FALLBACK,
 		headgate.Cached: headgatev1.Reason_REASON_CACHED, headgate.NoLimit: headgatev1.Reason_REASON_UNLIMITED,
 		headgate.Banned: headgatev1.Reason_REASON_BANNED,
-		// Never of a verdict.
+		// Never in a verdict.
 		headgate.Shadow: headgatev1.Reason_REASON_UNSPECIFIED, headgate.Expired: headgatev1.Reason_REASON_UNSPECIFIED,
 	}[r]
 }

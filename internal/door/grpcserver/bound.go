@@ -14,11 +14,11 @@ import (
 	"github.com/headgate/headgate/internal/transport/h2bound"
 )
 
-// bounding is the credentials of a server whose connections are bounded: gRPC
-// has no other place between encryption and HTTP/2.
+// bounding bounds the connections of a server. It acts as credentials because gRPC has
+// no other hook between encryption and HTTP/2.
 type bounding struct {
 	bound *h2bound.Bound
-	tls   credentials.TransportCredentials // nil without
+	tls   credentials.TransportCredentials // nil without TLS
 }
 
 func newBounding(b *h2bound.Bound, config *tls.Config) *bounding {
@@ -43,7 +43,7 @@ func (b *bounding) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo
 	return c, bounded{AuthInfo: info, conn: c}, nil
 }
 
-// ClientHandshake implements credentials.TransportCredentials. Nobody calls it.
+// ClientHandshake implements credentials.TransportCredentials. It is never called.
 func (*bounding) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errServerOnly
 }
@@ -67,7 +67,7 @@ func (b *bounding) Clone() credentials.TransportCredentials {
 // OverrideServerName implements credentials.TransportCredentials.
 func (*bounding) OverrideServerName(string) error { return nil }
 
-// bounded is what calls know of their connection.
+// bounded gives calls access to their connection.
 type bounded struct {
 	credentials.AuthInfo // nil without TLS
 	conn                 *h2bound.Conn
@@ -90,8 +90,8 @@ func ConnOf(ctx context.Context) *h2bound.Conn {
 	return nil
 }
 
-// lasting lets the streams of health and reflection last, as many as a
-// connection may have.
+// lasting lets health and reflection streams last, up to the limit of their
+// connection.
 func lasting(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if c := ConnOf(stream.Context()); c != nil {
 		done, ok := c.Lasts()

@@ -19,36 +19,35 @@ import (
 	"github.com/headgate/headgate/internal/transport/h2bound"
 )
 
-// Message is a request, and its answer, that a service reads and writes itself
-// rather than by protobuf.
+// Message is a request and its answer that a service reads and writes itself, without
+// protobuf.
 type Message interface {
-	// Receive takes the bytes of the request, which it has to free.
+	// Receive takes the bytes of the request and must free them.
 	Receive(wire mem.BufferSlice)
 	// Send returns the bytes of the answer.
 	Send() mem.BufferSlice
 }
 
-// Reader is what calls are read by, if their service wants to tell itself what is wrong with a message: gRPC takes one that cannot be read
-// for the server's mistake.
+// Reader reads the messages of a service that reports invalid messages itself. gRPC
+// would report them as the server's mistake.
 type Reader interface {
-	// Weigh tells, about, how many bytes the call takes while it is answered,
-	// besides the message. Of a message that is in pieces, data is nil, and only
-	// its size is known.
+	// Weigh estimates how many bytes the call takes while it is answered, besides the
+	// message. If the message is in pieces, data is nil and only its size is known.
 	Weigh(data []byte, size int) int64
-	// ReadWire takes the bytes of the message, which are its own.
+	// ReadWire reads the bytes of the message, which it may keep.
 	ReadWire(data []byte)
 }
 
-// codec lets services read and write what they want to, and leaves the messages
-// of others, health and reflection, to protobuf.
+// codec lets services read and write their own messages, and leaves those of health
+// and reflection to protobuf.
 type codec struct{ others encoding.CodecV2 }
 
 // Name implements encoding.CodecV2.
 func (c codec) Name() string { return "proto" }
 
-// Unmarshal implements encoding.CodecV2. What is wrong with a message is for the
-// service to tell, as its caller's mistake, and a large one waits for its turn
-// before it is read.
+// Unmarshal implements encoding.CodecV2. It only passes on the bytes of Message and
+// unread: the service reports invalid messages as the caller's mistake, and a large
+// message waits for its turn before it is decoded.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch r := v.(type) {
 	case Message:
@@ -74,11 +73,11 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.others.Marshal(v)
 }
 
-// DefaultPatience is how long a large request waits for its turn: no more than
-// half the time that its answer has.
+// DefaultPatience is how long a large request waits for its turn: at most half the
+// time allowed for its answer.
 const DefaultPatience = 5 * time.Second
 
-// Enter waits until there is room for a request that takes about n bytes.
+// Enter waits until room has space for a request that takes about n bytes.
 func Enter(ctx context.Context, room *answer.Room, n int64) (taken int64, err error) {
 	taken, err = room.Enter(ctx, n, DefaultPatience)
 	if errors.Is(err, answer.ErrManyLarge) {
@@ -89,8 +88,8 @@ func Enter(ctx context.Context, room *answer.Room, n int64) (taken int64, err er
 	return taken, err
 }
 
-// Whole returns a message that is in one piece, for as long as that is not freed;
-// else nil.
+// Whole returns the bytes of a message in one piece, valid until it is freed; nil if
+// it is in several.
 func Whole(wire mem.BufferSlice) []byte {
 	if len(wire) == 1 {
 		return wire[0].ReadOnlyData()
@@ -98,25 +97,23 @@ func Whole(wire mem.BufferSlice) []byte {
 	return nil
 }
 
-// The sizes of buffers that answers are written into.
+// The sizes of answer buffers, in bytes.
 const (
-	MinOut  = 1280     // from which size on gRPC hands buffers back: more than 1024
-	maxKept = 64 << 10 // the most memory in bytes that an answer keeps for the next
+	MinOut  = 1280     // gRPC only returns buffers of more than 1024
+	maxKept = 64 << 10 // the largest buffer kept for the next answer
 )
 
-// unread is a message that is not read yet.
+// unread is a message that is not decoded yet.
 type unread struct{ wire mem.BufferSlice }
 
-// owed is an answer, whose bytes are counted until they have
-// been sent.
+// owed is an answer whose bytes count until they have been sent.
 type owed struct {
 	conn *h2bound.Conn
 	of   *sync.Pool
 	out  []byte
 }
 
-// owing lets the calls of a service wait for their turn if they are large, and
-// their answers be counted.
+// owing makes large calls of a service wait for their turn, and counts their answers.
 func owing(from *grpc.ServiceDesc, room *answer.Room) *grpc.ServiceDesc {
 	d := *from
 	d.Methods = make([]grpc.MethodDesc, len(from.Methods))
@@ -148,8 +145,8 @@ func owing(from *grpc.ServiceDesc, room *answer.Room) *grpc.ServiceDesc {
 	return &d
 }
 
-// readInto reads a message into r when there is room for it, and returns how much
-// of that it took.
+// readInto reads a message into r once room has space for it, and returns how much it
+// took.
 func readInto(ctx context.Context, r Reader, read func(any) error, room *answer.Room) (taken int64, err error) {
 	var u unread
 	defer func() { u.wire.Free() }()
@@ -163,7 +160,7 @@ func readInto(ctx context.Context, r Reader, read func(any) error, room *answer.
 	return taken, nil
 }
 
-// marshal makes o the answer in the form of protobuf.
+// marshal encodes message into o.
 func (o *owed) marshal(message proto.Message, conn *h2bound.Conn) error {
 	out, err := proto.MarshalOptions{}.MarshalAppend(o.out[:0], message)
 	if err != nil {
@@ -173,7 +170,7 @@ func (o *owed) marshal(message proto.Message, conn *h2bound.Conn) error {
 	return nil
 }
 
-// buffer returns the answer, which counts until gRPC has sent it.
+// buffer returns the encoded answer, which counts until gRPC has sent it.
 func (o *owed) buffer() mem.Buffer {
 	if o.conn != nil {
 		o.conn.Owes(cap(o.out))
@@ -181,13 +178,13 @@ func (o *owed) buffer() mem.Buffer {
 	return mem.NewBuffer(&o.out, o)
 }
 
-// Get is never called: gRPC takes no buffers from here.
+// Get implements mem.BufferPool. It is never called: gRPC takes no buffers from here.
 func (*owed) Get(length int) *[]byte {
 	b := make([]byte, length)
 	return &b
 }
 
-// Put implements mem.BufferPool.
+// Put implements mem.BufferPool. gRPC calls it when the answer has been sent.
 func (o *owed) Put(*[]byte) {
 	if o.conn != nil {
 		o.conn.Owes(-cap(o.out))

@@ -31,45 +31,44 @@ import (
 // DefaultMaxStreams is the default of Options.MaxStreams.
 const DefaultMaxStreams = 250
 
-// Options are the services, and the bounds of what callers may do. Zero values of
-// the bounds mean the defaults.
+// Options are the services and limits of a server. A limit of zero means its default.
 type Options struct {
-	Services    []Service    // those that callers ask
-	HealthNames []string     // further names by which clients ask for the health of the server
-	Room        *answer.Room // bounds what large requests of Services that are not Own take; required if there are any
-	TLS         *tls.Config  // TLS, if not nil, encrypts connections
-	MaxMessage  int          // the size of the largest request in bytes
+	Services    []Service
+	HealthNames []string     // further service names that health checks may use
+	Room        *answer.Room // bounds large requests of Services that are not Own; required if there are any
+	TLS         *tls.Config  // encrypts connections, if not nil
+	MaxMessage  int          // the largest request in bytes
 	MaxStreams  uint32       // how many requests a connection may have in flight
-	// MaxBuffers is how many bytes the requests and answers of all connections
-	// may take: two messages of the largest size at least. Where that is not
-	// enough, the connection is closed that has kept most for long.
+	// MaxBuffers is how many bytes the requests and answers of all connections may
+	// take, at least two messages of the largest size. If that is not enough, the
+	// connection that has held the most for the longest is closed.
 	MaxBuffers int64
-	// ReadTimeout is how long a request may take to arrive whole, WriteTimeout
-	// how long it then may be until the client has read its answer. Connections
-	// with one that takes longer are closed. Streams of health and reflection
-	// last for as long as they like; a connection may have a few.
+	// ReadTimeout is how long a request may take to arrive completely, WriteTimeout
+	// how long it may then take until the client has read the answer. Connections
+	// that exceed them are closed. Health and reflection streams may last; a
+	// connection may have a few.
 	ReadTimeout, WriteTimeout time.Duration
-	Logger                    *slog.Logger // hears of connections that are closed for that; nil for none
-	// MaxConnectionAge is after how long a connection is asked to close, give
-	// or take a tenth, so that load balances anew; MaxConnectionAgeGrace is how
-	// long it then may take. A negative age is no limit.
+	Logger                    *slog.Logger // logs connections closed for these reasons; optional
+	// MaxConnectionAge is the age at which a connection is asked to close, give or
+	// take a tenth, so that load is balanced again. MaxConnectionAgeGrace is how long
+	// that may take. A negative age means no limit.
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
-	// MaxConnectionIdle: after how long without a request a connection is closed; 0 is never
+	// MaxConnectionIdle closes connections without a request for this long; 0 means never.
 	MaxConnectionIdle time.Duration
 	HandshakeTimeout  time.Duration // how long a connection may take to be set up
-	KeepaliveMin      time.Duration // how often a client may send pings; who sends more is closed
-	// Interceptor, if not nil, is around every call; of Own ones it sees neither requests nor responses.
+	KeepaliveMin      time.Duration // the shortest interval of pings; more frequent ones close the connection
+	// Interceptor, if not nil, wraps every call. It does not see the messages of Own services.
 	Interceptor grpc.UnaryServerInterceptor
-	// Busy: whether calls are refused, but for health and the methods that Spared reports; nil for never
+	// Busy reports whether to refuse calls other than health and Spared methods; nil means never.
 	Busy   func() bool
 	Spared func(method string) bool
 }
 
-// Service is a service of the server.
+// Service is a gRPC service of the server.
 type Service struct {
-	Description *grpc.ServiceDesc // what gRPC has to know of it
-	Server      any               // what its handlers are given
-	// Own: its messages are [Message]s, which wait for room and count what they keep themselves
+	Description *grpc.ServiceDesc
+	Server      any // passed to its handlers
+	// Own says that its messages are [Message]s, which wait for memory and count it themselves.
 	Own bool
 }
 
@@ -78,11 +77,11 @@ type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
 	bound  *h2bound.Bound
-	names  []string // of the services whose health is told
+	names  []string // of the services with a health status
 }
 
-// New returns a server. Call [Server.Shutdown] when done with it, also if it has
-// not served.
+// New returns a server. Call [Server.Shutdown] when done with it, even if it never
+// served.
 func New(o Options) *Server {
 	o.MaxMessage = cmp.Or(o.MaxMessage, 1<<20)
 	o.MaxStreams = cmp.Or(o.MaxStreams, DefaultMaxStreams)
@@ -96,8 +95,7 @@ func New(o Options) *Server {
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 10*time.Second)
 	o.KeepaliveMin = cmp.Or(o.KeepaliveMin, 10*time.Second)
 	age := keepalive.ServerParameters{
-		// Peers that have vanished are noticed, as their load balancers may
-		// forget idle connections.
+		// Detects vanished peers: load balancers may forget idle connections.
 		Time: time.Minute, Timeout: 20 * time.Second, MaxConnectionIdle: o.MaxConnectionIdle,
 	}
 	if o.MaxConnectionAge > 0 {
@@ -139,7 +137,7 @@ func New(o Options) *Server {
 	return server
 }
 
-// shedding refuses calls while the process is busy, before anything is read.
+// shedding refuses calls while the process is busy, before reading them.
 func shedding(busy func() bool, spared func(method string) bool) tap.ServerInHandle {
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
 		method := info.FullMethodName
@@ -150,10 +148,10 @@ func shedding(busy func() bool, spared func(method string) bool) tap.ServerInHan
 	}
 }
 
-// Bounded tells what the streams of all connections keep.
+// Bounded returns statistics of the memory that all connections hold.
 func (s *Server) Bounded() h2bound.Stats { return s.bound.Stats() }
 
-// SetServing says whether the health service reports that all is well.
+// SetServing sets whether the health service reports the server as healthy.
 func (s *Server) SetServing(yes bool) { //nolint:revive // the state itself, not a choice of what to do
 	state := healthpb.HealthCheckResponse_NOT_SERVING
 	if yes {
@@ -164,7 +162,7 @@ func (s *Server) SetServing(yes bool) { //nolint:revive // the state itself, not
 	}
 }
 
-// Serve answers at l until Shutdown. It returns nil after that.
+// Serve accepts connections on l until Shutdown, then returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.grpc.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
@@ -172,9 +170,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown says that it is unhealthy, takes no more requests and lets those
-// in flight finish until ctx is done, whose error it returns if that cut some
-// off.
+// Shutdown reports the server as unhealthy, accepts no more requests and lets those in
+// flight finish until ctx is done. It returns the error of ctx if it ended any.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()
 	defer s.bound.Stop()

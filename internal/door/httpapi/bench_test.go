@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// sink is a ResponseWriter that costs nothing, so that the figures are ours.
+// sink is a ResponseWriter without cost, so that only our code is measured.
 type sink struct {
 	header http.Header
 	status int

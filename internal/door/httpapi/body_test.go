@@ -23,7 +23,7 @@ func TestSizeIsBounded(t *testing.T) {
 		t.Errorf("announced: %d %s", w.Code, w.Body)
 	}
 	r := httptest.NewRequest(http.MethodPost, "/v1/check", io.MultiReader(strings.NewReader(body)))
-	r.ContentLength = -1 // chunked: the size shows only on the way
+	r.ContentLength = -1 // chunked: the size is not known in advance
 	w := httptest.NewRecorder()
 	a.handler.ServeHTTP(w, r)
 	if w.Code != http.StatusRequestEntityTooLarge {
@@ -31,7 +31,7 @@ func TestSizeIsBounded(t *testing.T) {
 	}
 }
 
-// What keeps a body from being read is the client's doing, and told apart.
+// If the client fails to send the body, the status says how.
 func TestBodyThatDoesNotCome(t *testing.T) {
 	a := newAPI(t, memory.New())
 	for _, row := range []struct {
@@ -53,8 +53,8 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	}
 }
 
-// Large bodies that do not end take a bounded amount together; small ones are
-// answered, and what has been taken is given back.
+// The memory of large bodies that do not end is bounded, and returned later; small
+// bodies are still answered.
 func TestLargeBodiesAreBoundedTogether(t *testing.T) {
 	const most = 1 << 20
 	a := newBoundedAPI(t, memory.New(), most)
@@ -73,7 +73,7 @@ func TestLargeBodiesAreBoundedTogether(t *testing.T) {
 				_ = body.Close()
 				answers <- w
 			}()
-			_, _ = io.WriteString(w, begun) // until it is read, or refused
+			_, _ = io.WriteString(w, begun) // returns when it is read or refused
 		}
 		if w := a.check(loginBody); w.Code != http.StatusOK {
 			t.Errorf("a small body: %d %s", w.Code, w.Body)
@@ -100,7 +100,7 @@ func TestLargeBodiesAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// Bodies that do not end make room for those of others, and are answered.
+// Bodies that do not end give way to others, and are answered.
 func TestSlowBodiesMakeRoomForLargeOnes(t *testing.T) {
 	t.Parallel()
 	a := newBoundedAPI(t, memory.New(), 1<<20)
@@ -117,7 +117,7 @@ func TestSlowBodiesMakeRoomForLargeOnes(t *testing.T) {
 		slow = append(slow, nc)
 	}
 	large := loginBody + strings.Repeat(" ", 500_000)
-	for begun := time.Now(); ; { // until they are slow
+	for begun := time.Now(); ; { // until they count as slow
 		answer, err := http.Post(server.URL+"/v1/check", "application/json", strings.NewReader(large))
 		if err != nil {
 			t.Fatal(err)
@@ -150,8 +150,8 @@ func TestSlowBodiesMakeRoomForLargeOnes(t *testing.T) {
 	}
 }
 
-// Bodies of a known length are read into one buffer that is made for them, up
-// to a size; all lengths must be taken or refused alike.
+// Bodies of a known length are read into a buffer of that size, up to a limit. All
+// lengths must be accepted or refused alike.
 func TestBodyOfAnyLength(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, memory.New())
@@ -178,7 +178,7 @@ func TestBodyOfAnyLength(t *testing.T) {
 	}
 }
 
-// failing is the end of a connection that was cut.
+// failing is the reading end of a cut connection.
 type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

@@ -11,22 +11,22 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// keptAttributes is for how many attributes a check keeps its memory.
+// keptAttributes is the number of attributes for which a check keeps its memory.
 const keptAttributes = 32
 
-// reset makes c an unread check, keeping its memory.
+// reset clears c for the next check, keeping its memory.
 func reset(c *verdict.Check) {
-	c.Reset(keptAttributes) // lets go of the body's text
+	c.Reset(keptAttributes) // releases the body's text
 	c.Domain, c.Cost, c.Kind = "", 1, headgate.Take
 }
 
-// body is what POST /v1/check was given: one check, or a batch of them.
+// body is the body of POST /v1/check: one check, or a batch of them.
 type body struct {
 	batch  bool
 	checks []verdict.Check
 }
 
-// add returns a fresh check at the end of b.checks.
+// add appends an empty check to b.checks and returns it.
 func (b *body) add() *verdict.Check {
 	if n := len(b.checks); n < cap(b.checks) {
 		b.checks = b.checks[:n+1]
@@ -40,8 +40,7 @@ func (b *body) add() *verdict.Check {
 
 var errAlone = errors.New(`"checks" must be the only field: put domain, attributes, cost and peek into each check`)
 
-// parse reads text into b, whatever b held before. Clients' addresses are
-// grouped by clients.
+// parse reads text into b, replacing its content. clients groups client addresses.
 func (b *body) parse(text string, clients *client.Resolver) error {
 	b.batch, b.checks = false, b.checks[:0]
 	p := &parser{text: text, clients: clients}
@@ -74,14 +73,14 @@ func (b *body) parse(text string, clients *client.Resolver) error {
 	case b.batch && s != seenChecks:
 		return errAlone
 	case b.batch:
-		// Only now, since growing may have moved them.
+		// Only now, since appending may have moved them.
 		b.checks = rotate(b.checks)
 		return nil
 	}
 	return finish(single, s)
 }
 
-// rotate moves the unused first check behind the end, keeping its memory.
+// rotate moves the unused first check past the end, keeping its memory.
 func rotate(checks []verdict.Check) []verdict.Check {
 	first := checks[0]
 	copy(checks, checks[1:])
@@ -98,7 +97,7 @@ func (p *parser) check(c *verdict.Check) error {
 	return finish(c, s)
 }
 
-// seen is the set of names that an object has had.
+// seen is the set of names already read in an object.
 type seen uint8
 
 const (
@@ -117,8 +116,8 @@ func (s *seen) add(p *parser, name seen, text string) error {
 	return nil
 }
 
-// member reads the member name of a check. more is what else the caller would
-// have accepted, for the message.
+// member reads one member of a check. more lists further accepted names, for the
+// error message.
 func (p *parser) member(c *verdict.Check, name string, s *seen, more string) (err error) {
 	switch name {
 	case "domain":
@@ -172,7 +171,7 @@ func (p *parser) attribute(c *verdict.Check, name string) error {
 	return nil
 }
 
-// finish checks that c has what it must have.
+// finish checks that c is complete.
 func finish(c *verdict.Check, s seen) error {
 	if s&seenDomain == 0 {
 		return errors.New(`"domain" is missing`)
@@ -183,7 +182,7 @@ func finish(c *verdict.Check, s seen) error {
 	return nil
 }
 
-// release lets go of what a giant body took.
+// release frees the memory of a very large body.
 func (b *body) release() {
 	if cap(b.checks) > 16 {
 		b.checks = nil

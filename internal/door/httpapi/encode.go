@@ -13,11 +13,10 @@ import (
 //
 //	{"allowed":false,"rule":"login","limit":5,"remaining":0,"retry_after_ms":11250,"reset_after_ms":60000,"reason":"limited"}
 //
-// Times are in milliseconds, rounded up. retry_after_ms is 0 when allowed and
-// null when the request can never pass. What is not known is left out: all
-// numbers where no limit applied, remaining and reset_after_ms where the store
-// could not answer. action is there where allowed does not say it all: delay,
-// shadow_ban, queue.
+// Times are in milliseconds, rounded up. retry_after_ms is 0 if allowed and null if
+// the request can never pass. Unknown fields are left out: all numbers if no limit
+// applied, remaining and reset_after_ms if the store could not answer. action is
+// included where allowed is not enough: delay, shadow_ban, queue.
 func appendVerdict(dst []byte, v *engine.Verdict) []byte {
 	d := &v.Decision
 	dst = append(dst, `{"allowed":`...)
@@ -87,8 +86,7 @@ func appendShadow(dst []byte, results []engine.Result) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends s as a JSON string. What is not valid UTF-8 becomes
-// U+FFFD.
+// appendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for i := 0; i < len(s); {

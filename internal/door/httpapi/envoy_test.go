@@ -34,7 +34,7 @@ func TestHealthcheck(t *testing.T) {
 	if w := get(a.handler, "HEAD", "/healthcheck"); w.Code != 503 {
 		t.Errorf("%d", w.Code)
 	}
-	a.ready = door.Readiness{Store: errors.New("gone"), StoreMayFail: true} // the rules say what then
+	a.ready = door.Readiness{Store: errors.New("gone"), StoreMayFail: true} // the rules decide then
 	if w := get(a.handler, "GET", "/healthcheck"); w.Code != 200 {
 		t.Errorf("with rules that do without the store: %d %q", w.Code, w.Body)
 	}
@@ -48,7 +48,7 @@ func TestJSONGoesToTheRateLimitService(t *testing.T) {
 		Asker: verdict.Asker{Logger: slog.New(slog.DiscardHandler)},
 		Ready: func(context.Context) door.Readiness { return door.Readiness{} }, RateLimit: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }),
 	})
-	for _, method := range []string{"POST", "GET", "PUT", "DELETE"} { // as the original
+	for _, method := range []string{"POST", "GET", "PUT", "DELETE"} { // as in the original
 		if w := get(h, method, "/json"); w.Code != 429 {
 			t.Errorf("%s: %d", method, w.Code)
 		}

@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	maxDescriptors = 32   // how many descriptors may be explained at once
-	maxExplained   = 1000 // how many rules that do not apply are told for each part of a request
-	maxExplaining  = 16   // how many explanations may be made or waited for
+	maxDescriptors = 32   // descriptors in one request
+	maxExplained   = 1000 // listed rules that do not apply, for each part of a request
+	maxExplaining  = 16   // explanations in progress or waiting
 )
 
-// ErrBusy is returned by [Handler.Explain] if too many wait for their
-// explanation, or the caller has given up waiting.
+// ErrBusy is returned by [Handler.Explain] if too many callers wait for an
+// explanation, or the caller has stopped waiting.
 var ErrBusy = errors.New("too many explain requests at once")
 
-// explaining makes explanations one at a time: each looks at every rule, and
-// people can wait.
+// explaining allows one explanation at a time: each looks at every rule, and people
+// can wait.
 type explaining struct {
-	turn    chan struct{} // has room for the one whose turn it is
-	waiting atomic.Int64  // and that one
+	turn    chan struct{} // holds one element while an explanation is made
+	waiting atomic.Int64  // callers waiting, or having their turn
 }
 
-// enter waits for the turn of a caller, who calls leave at its end. So few may
-// wait that no caller does so for long.
+// enter waits for the caller's turn. The caller must call leave afterwards. So few may
+// wait that none waits for long.
 func (e *explaining) enter(ctx context.Context) (leave func(), err error) {
 	if e.waiting.Add(1) <= maxExplaining {
 		select {
@@ -51,10 +51,10 @@ func (e *explaining) enter(ctx context.Context) (leave func(), err error) {
 	return nil, ErrBusy
 }
 
-// Question is what is to be explained: a request, or descriptors of Envoy.
+// Question is a request, or descriptors of Envoy, to explain.
 type Question struct {
 	Domain string
-	// Rule, if not empty, is the only one to be told of.
+	// Rule, if not empty, is the only rule to explain.
 	Rule     string
 	Cost, At int64
 
@@ -62,7 +62,7 @@ type Question struct {
 	Descriptors []*described.Ordered
 }
 
-// Explain says what the rules of e make of q. It charges nothing.
+// Explain says how the rules of e apply to q. It charges nothing.
 func (q *Question) Explain(ctx context.Context, e *engine.Engine) (*Explanation, error) {
 	parts := []rules.Request{&q.Request}
 	if q.Descriptors != nil {
@@ -81,9 +81,8 @@ func (q *Question) Explain(ctx context.Context, e *engine.Engine) (*Explanation,
 	return view, nil
 }
 
-// Explain answers the body of POST /v1/explain. The error is about the body, or
-// [ErrBusy].
-// It charges nothing.
+// Explain answers the body of POST /v1/explain. It charges nothing. The error is about
+// the body, or is [ErrBusy].
 func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error) {
 	q, err := parseExplain(string(body), h.options.Clients)
 	if err != nil {
@@ -217,26 +216,26 @@ func (p *parser) entry(d *described.Ordered) error {
 // Explanation is the answer of POST /v1/explain.
 type Explanation struct {
 	Domain string `json:"domain"`
-	Known  bool   `json:"known"` // reports whether the domain has rules
+	Known  bool   `json:"known"` // whether the domain has rules
 	// Allowed, Rule, Reason and RetryAfter are what /v1/check would answer.
 	Allowed    bool   `json:"allowed"`
 	Rule       string `json:"rule,omitempty"`
 	Reason     string `json:"reason"`
 	RetryAfter *int64 `json:"retry_after_ms"` // nil means never
-	// StoreError: set if the store could not answer; counts are not known then
+	// StoreError is set if the store could not answer; counts are unknown then.
 	StoreError string          `json:"store_error,omitempty"`
 	Parts      []ExplainedPart `json:"parts"` // one for attributes, or one for each descriptor
 }
 
-// ExplainedPart is what the rules of the domain make of one part.
+// ExplainedPart says how the rules of the domain apply to one part.
 type ExplainedPart struct {
 	// Descriptor is key=value,key=value, or empty.
 	Descriptor string          `json:"descriptor,omitempty"`
 	Rules      []ExplainedRule `json:"rules"`
-	LeftOff    int             `json:"left_off,omitempty"` // how many more rules do not apply
+	LeftOff    int             `json:"left_off,omitempty"` // number of unlisted rules that do not apply
 }
 
-// ExplainedRule is what one rule makes of it.
+// ExplainedRule says how one rule applies to a part.
 type ExplainedRule struct {
 	Rule      string           `json:"rule"`
 	LimitName string           `json:"limit_name,omitempty"`
@@ -247,26 +246,27 @@ type ExplainedRule struct {
 	Percent   int              `json:"percent"`
 	QuotaMode bool             `json:"quota_mode,omitempty"`
 	Applies   bool             `json:"applies"`
-	Why       []rules.Mismatch `json:"why,omitempty"` // says what keeps it from applying
-	// Enforced: this and the rest of a rule that applies; false if it only observes
+	Why       []rules.Mismatch `json:"why,omitempty"` // why it does not apply
+	// Enforced is false if the rule only observes. It and the fields below are set
+	// only for a rule that applies.
 	Enforced   bool `json:"enforced,omitempty"`
-	Overridden bool `json:"overridden,omitempty"` // says that Limit is one that an operator has set for this key
-	// BannedUntil is when a ban of this key ends; nil without one. Count then
-	// says how much is used all the same, and when the ban is over.
+	Overridden bool `json:"overridden,omitempty"` // an operator set Limit for this key
+	// BannedUntil is when a ban of this key ends; nil without a ban. During a ban,
+	// Count still says how much is used, and when the ban ends.
 	BannedUntil *time.Time  `json:"banned_until,omitempty"`
 	Key         []KeyPart   `json:"key,omitempty"`
-	Count       *LimitCount `json:"count,omitempty"` // nil of a rule without a limit
+	Count       *LimitCount `json:"count,omitempty"` // nil for a rule without a limit
 }
 
-// KeyPart is one part of what a rule counts by.
+// KeyPart is one part of a rule's key.
 type KeyPart struct {
 	Attribute string `json:"attribute,omitempty"`
-	Value     string `json:"value"` // the attribute's value; of one that the rule has hashed hash: and its digest
+	Value     string `json:"value"` // the attribute's value, or hash: and its digest if the rule hashes it
 	Missing   bool   `json:"missing,omitempty"`
-	Hashed    bool   `json:"hashed,omitempty"` // says that the value was too long, and Value is its SHA-256
+	Hashed    bool   `json:"hashed,omitempty"` // the value was too long: Value is its SHA-256
 }
 
-// LimitCount is how much of a limit is used now, and what it says to the
+// LimitCount says how much of a limit is used now, and what it decides about the
 // request.
 type LimitCount struct {
 	Allowed    bool   `json:"allowed"`
@@ -279,7 +279,7 @@ type LimitCount struct {
 	Delay      int64  `json:"delay_ms,omitempty"`
 }
 
-// view turns what the engine says into what is told.
+// view converts the engine's explanation into the answer.
 func (q *Question) view(x *engine.Explanation) *Explanation {
 	v := &x.Verdict
 	out := &Explanation{
@@ -332,7 +332,7 @@ func explainedRule(x *engine.Explained) ExplainedRule {
 	}
 	if d, now := &x.Decision, x.Unbanned; d.Reason != headgate.NoLimit {
 		if now.Reason == headgate.NoLimit {
-			now = headgate.Decision{} // a ban where there is nothing to count
+			now = headgate.Decision{} // a ban on a rule that counts nothing
 		}
 		out.Count = &LimitCount{
 			Allowed: d.Allowed, Reason: d.Reason.String(), Limit: now.Limit,
@@ -344,7 +344,7 @@ func explainedRule(x *engine.Explained) ExplainedRule {
 	return out
 }
 
-// keyParts takes a key apart, with the attributes that its parts are of.
+// keyParts splits a key into its parts and adds their attributes.
 func keyParts(r *rules.Rule, key string) []KeyPart {
 	var out []KeyPart
 	parts, _ := rules.SplitKey(key)
@@ -364,7 +364,7 @@ func keyParts(r *rules.Rule, key string) []KeyPart {
 	return out
 }
 
-// retryAfter is in milliseconds, rounded up; nil means never.
+// retryAfter returns milliseconds, rounded up; nil means never.
 func retryAfter(d *headgate.Decision) *int64 {
 	after, ok := answer.RetryAfter(*d)
 	if !ok && !d.Allowed {

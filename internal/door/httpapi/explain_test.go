@@ -50,7 +50,7 @@ func TestExplainTrace(t *testing.T) {
 	if diff := cmp.Diff([]rules.Mismatch{{Condition: "path", Want: "/v1/**", Got: "/login"}}, next.Why); diff != "" || next.Applies {
 		t.Errorf("%+v, -want +got:\n%s", next, diff)
 	}
-	// Nothing has been charged: a refusal that is explained stays as it was.
+	// Nothing was charged: explaining a refusal changes nothing.
 	if again := a.explain(t, who); *again.RetryAfter != wait {
 		t.Errorf("%+v", again)
 	}
@@ -106,8 +106,8 @@ func TestMalformedExplain(t *testing.T) {
 	}
 }
 
-// FuzzExplain: whatever is sent is explained or refused with words, and never
-// charges anything.
+// FuzzExplain: any body is explained or refused with an error, and never charges
+// anything.
 func FuzzExplain(f *testing.F) {
 	for _, seed := range []string{
 		`{"domain":"api","attributes":{"method":"POST","path":"/login","client_ip":"198.51.100.7"},"cost":1}`,
@@ -133,7 +133,7 @@ func FuzzExplain(f *testing.F) {
 	})
 }
 
-// stuck is a store that answers when it is let go.
+// stuck is a store that answers only when freed.
 type stuck struct {
 	headgate.Store
 	asked, free chan struct{}
@@ -151,8 +151,8 @@ func (s *stuck) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 	return s.Store.Do(ctx, ops, out, mode)
 }
 
-// Explanations are made one at a time; so many may wait, and whoever goes away
-// makes room.
+// Explanations are made one at a time. A limited number may wait, and a caller that
+// goes away frees its slot.
 func TestManyExplanations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &stuck{memory.New(), make(chan struct{}, 100), make(chan struct{})}

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// FuzzParse holds the hand-written reader and encoding/json together: what the
-// one accepts the other does too, with the same values.
+// FuzzParse compares the hand-written parser with encoding/json: what the parser
+// accepts, encoding/json accepts too, with the same values.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"domain":"api","attributes":{"method":"POST","path":"/login","client_ip":"198.51.100.7"},"cost":1}`,
@@ -93,7 +93,7 @@ func compareAttribute(t *testing.T, c *verdict.Check, name, value string) {
 	}
 }
 
-// FuzzString holds the writer of strings and encoding/json together.
+// FuzzString compares the writing of strings with encoding/json.
 func FuzzString(f *testing.F) {
 	f.Add("login")
 	f.Add("a\"b\\c\n\x00\xff\u2028😀")

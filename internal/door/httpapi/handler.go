@@ -23,18 +23,18 @@ import (
 // MaxBody is the largest body of a request, in bytes.
 const MaxBody = 1 << 20
 
-// Options are what the API needs.
+// Options configure the API.
 type Options struct {
-	// Asker decides. With no Clock the store's decides.
+	// Asker decides about requests. Without a Clock, the store's clock is used.
 	verdict.Asker
-	Ready func(context.Context) door.Readiness // says whether the process can serve. It is required.
-	// RateLimit: answers POST /json, Envoy's rate limit service in JSON, if not nil
+	Ready func(context.Context) door.Readiness // says whether the process can serve; required
+	// RateLimit, if not nil, answers POST /json: Envoy's rate limit service in JSON.
 	RateLimit      http.Handler
-	WithoutExplain bool // closes POST /v1/explain, which tells much about the rules
-	// ForwardAuth: answers /v1/auth, by any method, for proxies that ask, if not nil
+	WithoutExplain bool // disables POST /v1/explain, which reveals much about the rules
+	// ForwardAuth, if not nil, answers /v1/auth for proxies, with any method.
 	ForwardAuth http.Handler
-	Bodies      *membound.Bound // bounds what bodies together may take that are larger than 16 KiB; nil is 64 MiB
-	Queue       http.Handler    // Queue, if not nil, answers GET /v1/queue/ID: what became of a request that was queued
+	Bodies      *membound.Bound // bounds the memory of all bodies above 16 KiB together; nil means 64 MiB
+	Queue       http.Handler    // if not nil, answers GET /v1/queue/ID: the state of a queued request
 }
 
 // Handler serves the API.
@@ -52,17 +52,17 @@ func New(options Options) *Handler {
 	return h
 }
 
-// call is the memory of one request, used again for the next.
+// call is the memory of one request, reused for the next.
 type call struct {
 	in       answer.Body
 	body     body
 	out      []byte
 	policies []answer.Policy
-	at       int64 // when it came; 0 if only the store knows
+	at       int64 // the time of arrival; 0 if only the store knows
 }
 
-// ServeHTTP routes by hand: the mux of net/http answers in plain text where
-// this API promises problem+json.
+// ServeHTTP implements [http.Handler]. It routes by hand, because the mux of net/http
+// answers errors in plain text, and this API promises problem+json.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/v1/check":
@@ -100,7 +100,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// only reports whether r has one of methods, and answers it if not.
+// only reports whether r has one of methods, and answers with 405 if not.
 func only(w http.ResponseWriter, r *http.Request, methods ...string) bool {
 	if slices.Contains(methods, r.Method) {
 		return true
@@ -111,7 +111,7 @@ func only(w http.ResponseWriter, r *http.Request, methods ...string) bool {
 	return false
 }
 
-// posted reads the body of a POST and answers it by serve.
+// posted reads the body of a POST and calls serve.
 func (h *Handler) posted(w http.ResponseWriter, r *http.Request, serve func(*Handler, http.ResponseWriter, *http.Request, *call)) {
 	if !only(w, r, http.MethodPost) {
 		return
@@ -126,7 +126,7 @@ func (h *Handler) posted(w http.ResponseWriter, r *http.Request, serve func(*Han
 		c.at = h.options.Clock().UnixMicro()
 	}
 	if err := h.bodies.Read(&c.in, w, r, MaxBody); err != nil {
-		c.in.Release() // not only when the refusal has been read
+		c.in.Release() // before the client has read the refusal
 		answer.Unread(w, r, err)
 		return
 	}
@@ -155,7 +155,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request, c *call) {
 	h.answer(w, c, &v, later{"lease", h.options.Lease(r.Context(), &v)})
 }
 
-// later is a token that a caller needs later, and what it is called.
+// later is a token that a caller needs later, with its name.
 type later struct{ name, token string }
 
 // answer answers with v and, if there is one, a token.
@@ -170,7 +170,7 @@ func (h *Handler) answer(w http.ResponseWriter, c *call, v *engine.Verdict, t la
 	write(w, status, c.out)
 }
 
-// batch answers each check by itself, in order.
+// batch answers each check separately, in order.
 func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call) {
 	c.out = append(c.out[:0], `{"results":[`...)
 	checks := c.body.checks
@@ -184,16 +184,16 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call) {
 			c.out = appendToken(appendVerdict(c.out, v), later{"lease", h.options.Lease(r.Context(), v)})
 		})
 	c.out = append(c.out, "]}\n"...)
-	c.in.Release() // the client may take long to read
+	c.in.Release() // the client may be slow to read
 	c.body.release()
 	write(w, http.StatusOK, c.out)
 }
 
-//nolint:gochecknoglobals // an immutable header value, so that the hot path makes none
+//nolint:gochecknoglobals // an immutable header value, allocated once
 var contentTypeJSON = []string{"application/json"}
 
-// write answers in JSON. It says nothing of caches: without leave they keep no
-// answer to a POST (RFC 9110, 9.3.3), and every field has its price.
+// write answers in JSON. It sets no Cache-Control, since caches keep no answer to a
+// POST without permission (RFC 9110, 9.3.3), and every field has a cost.
 func write(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = contentTypeJSON
@@ -201,11 +201,10 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body) // a caller that went away has no use for the error
 }
 
-// keptMemory is how large an answer may be whose memory is kept for the next
-// request.
+// keptMemory is the largest answer whose memory is kept for the next request.
 const keptMemory = 64 << 10
 
-// release lets go of what a giant request took.
+// release frees the memory of a very large request.
 func (h *Handler) release(c *call) {
 	c.in.Release()
 	if cap(c.out) > keptMemory {

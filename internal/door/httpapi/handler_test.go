@@ -55,7 +55,7 @@ limits:
   - {name: shown, match: {path: /quiet}, rate: 9/minute, algorithm: fixed_window}
 `
 
-// at is when all requests happen.
+// at is the time of all requests.
 var at = time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)
 
 type api struct {
@@ -69,7 +69,7 @@ func newAPI(t testing.TB, store headgate.Store, options ...engine.Option) *api {
 	return newBoundedAPI(t, store, answer.DefaultMostBodies, options...)
 }
 
-// newBoundedAPI is one whose large bodies may take that many bytes together.
+// newBoundedAPI returns an API whose large bodies may take most bytes together.
 func newBoundedAPI(t testing.TB, store headgate.Store, bodies int64, options ...engine.Option) *api {
 	t.Helper()
 	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(testRules)})
@@ -98,7 +98,7 @@ func (a *api) check(body string) *httptest.ResponseRecorder { return a.do("POST"
 
 const loginBody = `{"domain":"api","attributes":{"method":"POST","path":"/login","client_ip":"198.51.100.7"},"cost":1}`
 
-// The trace of the contract: design §7, word for word.
+// The trace in the contract, design §7, word for word.
 func TestCheckTrace(t *testing.T) {
 	a := newAPI(t, memory.New())
 	rows := []struct {
@@ -209,8 +209,8 @@ func TestShadowIsTold(t *testing.T) {
 	}
 }
 
-// The header fields are for the client, who must not learn of a rule that bans
-// in secret; the body is for the caller, who has to know.
+// The header fields are for the client, which must not learn of a secret ban; the body
+// is for the caller, which must know.
 func TestHiddenRuleIsInNoHeaderField(t *testing.T) {
 	a := newAPI(t, memory.New())
 	for i, want := range []string{`"allowed":true,"rule":"secret"`, `"allowed":false,"rule":"secret","limit":1,"remaining":0,"retry_after_ms":60000,"reset_after_ms":60000,"action":"shadow_ban"`} {
@@ -284,7 +284,7 @@ func TestIPv6ClientsAreGrouped(t *testing.T) {
 	}
 }
 
-// Every mistake gets 400, problem+json and words of its own, and charges nothing.
+// Every mistake gets 400 and problem+json with a specific message, and charges nothing.
 func TestMalformed(t *testing.T) {
 	deep := strings.Repeat(`{"checks":[`, 100)
 	rows := []struct{ name, body, want string }{

@@ -11,12 +11,12 @@ import (
 	"github.com/headgate/headgate/internal/request/described"
 )
 
-// The body of a check is read by hand: the shape is small and fixed, it is the
-// hot path, and a caller's mistake deserves its own words. What is accepted is
-// a subset of what encoding/json accepts (a fuzz test holds the two together):
-// no unknown or repeated names, no null, no lone surrogates, only valid UTF-8.
+// The body of a check is parsed by hand: its shape is small and fixed, it is on the
+// hot path, and mistakes deserve specific messages. The parser accepts a subset of
+// what encoding/json accepts (a fuzz test compares them): no unknown or repeated
+// names, no null, no lone surrogates, only valid UTF-8.
 
-// syntaxError is a body that is not JSON at all, or not JSON of this shape.
+// syntaxError says that a body is not JSON, or not JSON of this shape.
 type syntaxError struct {
 	offset  int
 	message string
@@ -26,8 +26,7 @@ func (e *syntaxError) Error() string {
 	return fmt.Sprintf("%s (at byte %d)", e.message, e.offset+1)
 }
 
-// parser reads one JSON text. The strings it returns point into text where
-// they can.
+// parser reads one JSON text. The strings it returns point into text if possible.
 type parser struct {
 	text    string
 	pos     int
@@ -59,7 +58,7 @@ func (p *parser) next() byte {
 	return 0
 }
 
-// found says what stands at the position, for messages.
+// found describes what is at the current position, for messages.
 func (p *parser) found() string {
 	switch c := p.next(); {
 	case p.pos >= len(p.text):
@@ -82,7 +81,7 @@ func (p *parser) found() string {
 	}
 }
 
-// take steps over c, which must come next.
+// take skips c, which must come next.
 func (p *parser) take(c byte, what string) error {
 	if p.next() != c || p.pos >= len(p.text) {
 		return p.fail("expected %s, found %s", what, p.found())
@@ -91,8 +90,7 @@ func (p *parser) take(c byte, what string) error {
 	return nil
 }
 
-// object reads an object and calls member for each name, with the position at
-// the value, which member has to read.
+// object reads an object and calls member for each name, which must read the value.
 func (p *parser) object(what string, member func(name string) error) error {
 	if p.next() != '{' {
 		return p.fail("%s must be a JSON object, found %s", what, p.found())
@@ -126,7 +124,7 @@ func (p *parser) object(what string, member func(name string) error) error {
 	}
 }
 
-// array reads an array and calls element for each of its elements.
+// array reads an array and calls element to read each element.
 func (p *parser) array(what string, element func(i int) error) error {
 	if p.next() != '[' {
 		return p.fail("%s must be a JSON array, found %s", what, p.found())
@@ -176,8 +174,8 @@ func (p *parser) string(what string) (string, error) {
 	return "", p.fail("%s has no closing quote", what)
 }
 
-// escaped reads the rest of a string that began at start and has its first
-// backslash at i.
+// escaped reads the rest of a string that starts at start and has its first backslash
+// at i.
 func (p *parser) escaped(what string, start, i int) (string, error) {
 	var b strings.Builder
 	b.WriteString(p.text[start:i])
@@ -209,7 +207,7 @@ func (p *parser) escaped(what string, start, i int) (string, error) {
 	return "", p.fail("%s has no closing quote", what)
 }
 
-// unescape reads the escape that s begins with. The size is 0 if it is wrong.
+// unescape reads the escape at the start of s. The size is 0 if it is invalid.
 func unescape(s string) (r rune, size int) {
 	if len(s) < 2 {
 		return 0, 0
@@ -237,14 +235,14 @@ func unescape(s string) (r rune, size int) {
 		}
 		r = utf16.DecodeRune(r, hex4(s[6:]))
 		if r == utf8.RuneError {
-			return 0, 0 // half a character
+			return 0, 0 // a lone surrogate
 		}
 		return r, 12
 	}
 	return 0, 0
 }
 
-// hex4 reads \uXXXX at the beginning of s; -1 if there is none.
+// hex4 reads \uXXXX at the start of s; -1 if there is none.
 func hex4(s string) rune {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return -1

@@ -23,9 +23,9 @@ func reason(r *door.Readiness) string {
 	return "ok"
 }
 
-// health answers GET /healthz, GET /readyz, with ?verbose in JSON, and GET
-// /healthcheck in the words of envoyproxy/ratelimit, by which its deployments probe
-// both life and readiness.
+// health answers GET /healthz, GET /readyz (as JSON with ?verbose) and GET
+// /healthcheck. The last answers as envoyproxy/ratelimit does, whose deployments use
+// it to probe both liveness and readiness.
 func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthz" {
 		text(w, http.StatusOK, "ok\n")
@@ -70,8 +70,8 @@ func view(r *door.Readiness) readyView {
 	return v
 }
 
-// IsProbe reports whether r asks only whether this process is well: of /readyz a
-// query asks for details.
+// IsProbe reports whether r is a health probe that asks for no details. A query on
+// /readyz asks for details.
 func IsProbe(r *http.Request) bool {
 	switch r.URL.Path {
 	case "/healthz", "/healthcheck":
@@ -82,8 +82,8 @@ func IsProbe(r *http.Request) bool {
 	return false
 }
 
-// rateLimit answers /json as envoyproxy/ratelimit does, which takes every method:
-// what counts is the body.
+// rateLimit answers /json with any method, as envoyproxy/ratelimit does: only the body
+// matters.
 func (h *Handler) rateLimit(w http.ResponseWriter, r *http.Request) {
 	if h.options.RateLimit == nil {
 		answer.Problem(w, http.StatusNotFound, "Envoy's rate limit service is not enabled")

@@ -12,13 +12,13 @@ import (
 	"github.com/headgate/headgate/internal/door/verdict"
 )
 
-// tokenBody is a body that has a lease or a reservation, and with some a cost.
+// tokenBody is a body with a lease or a reservation, and possibly a cost.
 type tokenBody struct {
 	token string
 	cost  int64
 }
 
-// parseToken reads a body of the member name and, if wanted, a cost.
+// parseToken reads a body with the member name and, if withCost, a cost.
 func parseToken(text, name string, withCost bool) (b tokenBody, err error) {
 	p := &parser{text: text}
 	hasCost := false
@@ -51,7 +51,7 @@ func parseToken(text, name string, withCost bool) (b tokenBody, err error) {
 	return b, err
 }
 
-// settle answers the posts that have a token: release, renew, commit, cancel.
+// settle answers the calls that have a token: release, renew, commit, cancel.
 func (h *Handler) settle(w http.ResponseWriter, r *http.Request, c *call) {
 	name := "lease"
 	if r.URL.Path == "/v1/commit" || r.URL.Path == "/v1/cancel" {
@@ -75,7 +75,7 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 }
 
-// settled does what the path says, and returns the body of the answer.
+// settled performs the call that the path names and returns the answer's body.
 func (h *Handler) settled(r *http.Request, b tokenBody, at int64) ([]byte, error) {
 	ctx, e := r.Context(), h.options.Engine
 	switch r.URL.Path {
@@ -107,7 +107,7 @@ func appendEnding(dst []byte, verb string, ending engine.Ending) []byte {
 	return append(dst, '}')
 }
 
-// appendSettlement appends what became of a reservation.
+// appendSettlement appends the result of settling a reservation.
 func appendSettlement(dst []byte, verb string, s *engine.Settlement) []byte {
 	dst = appendEnding(dst, verb, s.Ending)
 	dst = dst[:len(dst)-1]
@@ -126,7 +126,7 @@ func appendSettlement(dst []byte, verb string, s *engine.Settlement) []byte {
 	return append(dst, '}')
 }
 
-// now is when the call came, also where only the store knows: tokens carry the time.
+// now returns the time of arrival, also without a Clock: tokens contain the time.
 func (c *call) now() int64 {
 	if c.at == 0 {
 		c.at = time.Now().UnixMicro() //nolint:forbidigo // as above
@@ -183,8 +183,7 @@ func (b *body) parseReserve(text string, h *Handler) (ttl time.Duration, err err
 	return ttl, finish(c, s)
 }
 
-// appendToken adds a member to the object at the end of dst, if there is a
-// token.
+// appendToken adds the token, if any, to the JSON object at the end of dst.
 func appendToken(dst []byte, t later) []byte {
 	if t.token == "" {
 		return dst

@@ -1,10 +1,9 @@
-// Package dashboard serves the pages of the admin door: what runs, the rules,
-// and the playground.
+// Package dashboard serves the pages of the admin door, such as the dashboard, the
+// rules and the playground.
 //
-// Their source is in web/. The files of dist are what `make web` makes of it;
-// they are committed, so that building Headgate needs no Node, and `make
-// web-check` holds them to their source. Nothing in them is asked of another
-// host, and the policy that is sent with them would not let it.
+// Their source is in web/. `make web` builds the files in dist. They are committed so
+// that building Headgate needs no Node, and `make web-check` checks them against their
+// source. The pages load nothing from other hosts; their policy forbids it.
 package dashboard
 
 import (
@@ -25,14 +24,13 @@ import (
 //go:embed all:dist
 var dist embed.FS
 
-// policy is the Content-Security-Policy of every page: everything from here,
-// nothing inline, in nobody's frame. WebAssembly is what the playground runs.
+// policy is the Content-Security-Policy of every page: everything from this host,
+// nothing inline, no framing. The playground runs WebAssembly.
 const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; " +
 	"connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// types are the media types of what dist holds, by extension. The operating
-// system's table is not asked, because it may say text/plain of a script, which
-// no browser then runs.
+// typeOf returns the media type of a file in dist. It does not use the operating
+// system's table, which may say text/plain for a script: browsers would not run it.
 func typeOf(name string) string {
 	switch path.Ext(name) {
 	case ".html":
@@ -51,8 +49,8 @@ func typeOf(name string) string {
 	return "application/octet-stream"
 }
 
-// Routes returns what serves the pages, by the patterns of [http.ServeMux]. A
-// page's address is its file's name without the extension, and / for index.
+// Routes returns the handlers of the pages, by [http.ServeMux] pattern. A page's
+// address is its file name without the extension, and / for index.
 func Routes() (map[string]http.Handler, error) {
 	routes := make(map[string]http.Handler)
 	err := fs.WalkDir(dist, "dist", func(file string, d fs.DirEntry, err error) error {
@@ -74,7 +72,7 @@ func Routes() (map[string]http.Handler, error) {
 	return routes, err
 }
 
-// address returns the pattern of the path under which a file is served.
+// address returns the pattern under which a file is served.
 func address(name string) string {
 	page, isPage := strings.CutSuffix(name, ".html")
 	switch {
@@ -86,10 +84,10 @@ func address(name string) string {
 	return "/" + name
 }
 
-// asset is one file of dist, ready to be sent.
+// asset is one file of dist, ready to send.
 type asset struct {
 	kind string // media type
-	// plain is nil where the file is committed compressed.
+	// plain is nil if the file is committed compressed.
 	plain, zipped []byte
 	etag, cache   string
 	isPage        bool
@@ -98,7 +96,7 @@ type asset struct {
 func newAsset(name string, data []byte) (*asset, error) {
 	a := &asset{isPage: path.Ext(name) == ".html", cache: "no-cache"}
 	if strings.HasPrefix(name, "assets/") {
-		// Their names have a hash of what they hold.
+		// Their names contain a hash of their content.
 		a.cache = "max-age=31536000, immutable"
 	}
 	sum := sha256.Sum256(data)
@@ -156,7 +154,7 @@ func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(plain))
 }
 
-// unzip is for clients that do not take gzip, of which there are few.
+// unzip serves the few clients that do not accept gzip.
 func unzip(data []byte) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -165,8 +163,8 @@ func unzip(data []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// takesGzip reports whether the values of Accept-Encoding allow gzip: by name,
-// or by *, and not with a weight of 0 (RFC 9110 §12.5.3).
+// takesGzip reports whether these values of Accept-Encoding allow gzip: by name or
+// by *, with a weight other than 0 (RFC 9110 §12.5.3).
 func takesGzip(values []string) bool {
 	any := false
 	for _, value := range values {

@@ -59,8 +59,8 @@ var (
 	inline   = regexp.MustCompile(`<script>|<style|style="|\son[a-z]+="`)
 )
 
-// A page that asks for a file that is not there, or does what its own policy
-// forbids, is broken in the browser only; so its text is read here.
+// A page that loads a missing file, or violates its own policy, breaks only in the
+// browser, so this test reads its text.
 func TestPagesAskForNothingThatIsMissing(t *testing.T) {
 	h := site(t)
 	for _, target := range pages() {
@@ -85,7 +85,7 @@ func TestPagesAskForNothingThatIsMissing(t *testing.T) {
 	}
 }
 
-// pages are the addresses of all of them.
+// pages returns the addresses of all pages.
 func pages() []string {
 	return []string{"/", "/rules", "/keys", "/queue", "/events", "/playground"}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// TestRulesOfThePlayground: what the playground offers to copy is a rule file.
-// That these files are what it offers is tested in web/src/playground.
+// TestRulesOfThePlayground: the texts that the playground offers for copying are valid
+// rule files. web/src/playground tests that it offers these files.
 func TestRulesOfThePlayground(t *testing.T) {
 	files, err := filepath.Glob("../../../../web/src/playground/testdata/*.yaml")
 	if err != nil {
