@@ -136,7 +136,7 @@ func TestStreamsHoldTheirPlace(t *testing.T) {
 			go func() { answered <- get(t.Context(), t, url+"/stream") }()
 			<-started
 			if second := get(t.Context(), t, url+"/plain"); second.status != http.StatusTooManyRequests {
-				t.Errorf("beside the stream a request is answered %d", second.status)
+				t.Errorf("during the stream a request is answered %d", second.status)
 			}
 			close(gate)
 			got := <-answered
@@ -190,7 +190,7 @@ func TestStreamsThatEndEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if plain := get(t.Context(), t, url+"/plain"); plain.status != http.StatusTooManyRequests {
-		t.Errorf("beside the stream: answered %d", plain.status)
+		t.Errorf("during the stream: answered %d", plain.status)
 	}
 	breakOff()
 	becomesFree(t, url)

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// TestAsk runs the program against a server with the configuration beside it.
+// TestAsk runs the program against a server with the configuration in its folder.
 func TestAsk(t *testing.T) {
 	c, err := config.Load(config.Sources{Doors: app.Sections(), File: "headgate.yaml", Environment: func(string) (string, bool) { return "", false }})
 	if err != nil {

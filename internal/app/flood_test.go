@@ -163,7 +163,7 @@ func TestFloods(t *testing.T) {
 					}
 					for _, as := range row.asks {
 						if err := honest(as, m.address, client); err != nil {
-							t.Fatalf("%s, beside %d others: %v", as, i+1, err)
+							t.Fatalf("%s, with %d others: %v", as, i+1, err)
 						}
 					}
 				}

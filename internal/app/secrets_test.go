@@ -119,7 +119,7 @@ func TestNoSecretIsTold(t *testing.T) {
 		}
 	}
 	if !strings.Contains(told.String(), "level=DEBUG") || !strings.Contains(told.String(), "headgate_auth_failures_total") {
-		t.Error("it has not been asked, or not logged")
+		t.Error("not called, or not logged")
 	}
 }
 

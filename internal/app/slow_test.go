@@ -120,7 +120,7 @@ func TestHalfOpenConnectionsAreInNobodysWay(t *testing.T) {
 		}
 	}
 	if res, _ := f.get(t, f.proxyURL("/login")); res.StatusCode != http.StatusOK {
-		t.Errorf("beside them: %d", res.StatusCode)
+		t.Errorf("with them: %d", res.StatusCode)
 	}
 	f.client.CloseIdleConnections()
 	begin := time.Now()
@@ -202,7 +202,7 @@ func TestSlowBodiesMakeRoom(t *testing.T) {
 		_, _ = io.WriteString(conn, "x")
 	}
 	if res, body := f.get(t, f.proxyURL("/other")); res.StatusCode != http.StatusOK || body != "hello\n" {
-		t.Errorf("beside slow bodies: %d %q", res.StatusCode, body)
+		t.Errorf("with slow bodies: %d %q", res.StatusCode, body)
 	}
 	close(answering)
 	if body := read(t, download); body != "hello\n" {

@@ -48,7 +48,7 @@ func TestOneSnapshotUnderTwoNames(t *testing.T) {
 		for _, other := range []string{file, filepath.Join(folder, "relative")} {
 			second := newFixture(t, loginRules, hello, func(c *config.Config) { c.Store.Memory.Snapshot = other })
 			if err := second.Start(context.Background()); err == nil || !strings.Contains(err.Error(), "another process saves its counts to "+other) {
-				t.Errorf("a second process at %s, beside %s: %v", other, name, err)
+				t.Errorf("a second process at %s, the first at %s: %v", other, name, err)
 			}
 		}
 		if err := first.Stop(context.Background()); err != nil {

@@ -248,7 +248,7 @@ func TestEnvoyVariablesAreDocumented(t *testing.T) {
 			t.Errorf("docs/envoy.md does not mention %s", name)
 		}
 		if seen[name] {
-			t.Errorf("%s is there twice", name)
+			t.Errorf("duplicate %s", name)
 		}
 		seen[name] = true
 	}

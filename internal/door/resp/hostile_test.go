@@ -188,12 +188,12 @@ func TestFloodOfConnections(t *testing.T) {
 	for i := range silent {
 		silent[i] = d.dial(t)
 		if got := regular.do("PING"); got != "+PONG" {
-			t.Fatalf("the regular, beside %d silent ones: %s", i, got)
+			t.Fatalf("the active client, with %d silent ones: %s", i, got)
 		}
 		if i%10 == 0 {
 			newcomer := d.dial(t)
 			if got := newcomer.do("PING"); got != "+PONG" {
-				t.Fatalf("a newcomer, beside %d silent ones: %s", i, got)
+				t.Fatalf("a new client, with %d silent ones: %s", i, got)
 			}
 		}
 		if s := d.Stats(); s.Connections > 20 {
@@ -448,7 +448,7 @@ func TestAnnouncementsCostNothing(t *testing.T) {
 		t.Errorf("%d connections take %d MiB", len(all), grown>>20)
 	}
 	if got := d.dial(t).do("PING"); got != "+PONG" {
-		t.Errorf("beside them: %s", got)
+		t.Errorf("with them: %s", got)
 	}
 	for _, w := range all {
 		// Some get an error first.

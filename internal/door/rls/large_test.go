@@ -102,10 +102,10 @@ func TestLargeRequestsAreAnsweredInTurns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate()
-			beside := lists{g}
+			other := lists{g}
 			f := start1(t, setup{
 				rules: threeLimits, store: g, rls: rls.Options{MaxAnswering: 100 << 10},
-				server: grpcserver.Options{Services: []grpcserver.Service{{Description: beside.description(), Server: beside}}},
+				server: grpcserver.Options{Services: []grpcserver.Service{{Description: other.description(), Server: other}}},
 			})
 			done := make(chan error, calls)
 			for range calls {
