@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// BenchmarkStep measures one take that is allowed, per algorithm, on a state
-// that stays about half full.
+// BenchmarkStep measures one allowed take per algorithm, on a state that stays about
+// half full.
 func BenchmarkStep(b *testing.B) {
 	for _, a := range headgate.Algorithms() {
 		b.Run(a.String(), func(b *testing.B) {
@@ -26,7 +26,7 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// BenchmarkTake measures what BenchmarkStep/token_bucket does, by Take.
+// BenchmarkTake measures the same as BenchmarkStep/token_bucket, with Take.
 func BenchmarkTake(b *testing.B) {
 	limit := headgate.Per(1000, time.Second)
 	var state Bucket

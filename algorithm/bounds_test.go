@@ -9,9 +9,9 @@ import (
 	"github.com/headgate/headgate/algorithm"
 )
 
-// The worst that a caller can do who knows the algorithm: what each lets through
-// in a window of the period at most, as a multiple of the limit of 50, and in
-// one that is a sub-window shorter. Both are proved in docs/algorithms.md.
+// The worst case of a caller who knows the algorithm: the most that passes in a window
+// of the period, as a multiple of the limit of 50, and in one that is a sub-window
+// shorter. docs/algorithms.md proves both.
 const (
 	boundLimit  = 50
 	boundPeriod = 60_000_000
@@ -40,8 +40,7 @@ func boundCases() []struct {
 	}
 }
 
-// hammer asks at all times and returns when something was admitted, a time for
-// each.
+// hammer sends requests at all times and returns the times of the admitted ones.
 func hammer(r *headgate.Rule, times []int64) (admitted []int64) {
 	var st algorithm.State
 	for _, now := range times {
@@ -52,7 +51,7 @@ func hammer(r *headgate.Rule, times []int64) (admitted []int64) {
 	return admitted
 }
 
-// most returns how many of the times lie in any window of a length at most.
+// most returns the largest number of times in any window of a length.
 func most(times []int64, length int64) (n int) {
 	first := 0
 	for i, t := range times {
@@ -64,8 +63,8 @@ func most(times []int64, length int64) (n int) {
 	return n
 }
 
-// bursts are times of a caller that requests everything at some of them and is
-// silent, or asks evenly, in between. Corners are the edges of sub-windows, a
+// bursts returns the times of a caller that requests everything at some times, and is
+// silent or sends requests evenly in between. Corners are the edges of sub-windows, a
 // microsecond before and after.
 func bursts(r *rand.Rand) (times []int64) {
 	const begin = 100 * boundPeriod
@@ -86,8 +85,8 @@ func bursts(r *rand.Rand) (times []int64) {
 	return times
 }
 
-// TestBoundsHold searches for traffic that gets more through than promised, and
-// has an example for each that gets all of it.
+// TestBoundsHold searches for traffic that passes more than promised, and has an
+// example of each limit being reached.
 func TestBoundsHold(t *testing.T) {
 	for _, c := range boundCases() {
 		rule := c.limit.Rule()
@@ -96,7 +95,7 @@ func TestBoundsHold(t *testing.T) {
 			admitted := hammer(rule, bursts(rand.New(rand.NewPCG(seed, 7))))
 			best, nearly = max(best, most(admitted, boundPeriod)), max(nearly, most(admitted, boundPeriod-boundWidth))
 		}
-		// All at the end of a sub-window, and then as it comes.
+		// All at the end of a sub-window, then as soon as possible.
 		times := slices.Repeat([]int64{101*boundPeriod - 1}, boundLimit)
 		for at := int64(101 * boundPeriod); at < 102*boundPeriod+boundWidth; at += boundWidth / 200 {
 			times = append(times, at)
@@ -104,7 +103,7 @@ func TestBoundsHold(t *testing.T) {
 				times = append(times, slices.Repeat([]int64{at}, boundLimit)...)
 			}
 		}
-		// And all at the beginning and the end of one.
+		// And all at the start and the end of one.
 		example := max(most(hammer(rule, times), boundPeriod), most(hammer(rule, times[:2*boundLimit+1]), boundPeriod), best)
 		if best > c.period || example > c.period {
 			t.Errorf("%s: %d and %d in a period, promised %d", c.limit, best, example, c.period)
@@ -118,8 +117,8 @@ func TestBoundsHold(t *testing.T) {
 	}
 }
 
-// TestSlidingWindowBetween: in any stretch of w the two counters admit at most
-// limit × (1 + w/period) + 1.
+// TestSlidingWindowBetween: in any stretch of w the two counters admit at most limit ×
+// (1 + w/period) + 1.
 func TestSlidingWindowBetween(t *testing.T) {
 	rule := headgate.PerMinute(boundLimit).Using(headgate.SlidingWindow).Rule()
 	for seed := range uint64(200) {

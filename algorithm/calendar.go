@@ -6,11 +6,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// CalendarWindow returns the window of the calendar in zone that contains now:
-// from start up to but not including end, in microseconds since the epoch. A
-// day begins at the first instant of its date, also where clocks skip midnight;
-// minutes and hours that a clock change cuts short end at the change. Windows
-// follow each other without a gap.
+// CalendarWindow returns the calendar window in zone that contains now: from start up
+// to, but not including, end, in microseconds since the epoch. A day starts at the
+// first instant of its date, even where clocks skip midnight. A minute or hour that a
+// clock change cuts short ends at the change. Windows follow each other without gaps.
 func CalendarWindow(unit headgate.CalendarUnit, zone *time.Location, now int64) (start, end int64) {
 	local := time.UnixMicro(now).In(zone)
 	year, month, day := local.Date()
@@ -33,8 +32,8 @@ func CalendarWindow(unit headgate.CalendarUnit, zone *time.Location, now int64) 
 	return now, now + 1
 }
 
-// clockWindow is the window of so many seconds on the local clock, cut at the
-// changes of the zone's offset.
+// clockWindow returns the window of the given length on the local clock, cut at changes
+// of the zone's offset.
 func clockWindow(local time.Time, now, seconds int64) (start, end int64) {
 	const second = int64(time.Second / time.Microsecond)
 	_, offset := local.Zone()
@@ -54,9 +53,9 @@ func clockWindow(local time.Time, now, seconds int64) (start, end int64) {
 	return start, end
 }
 
-// dayStart returns the first instant of a date, which time.Date normalises.
-// Where a clock change repeats midnight it is the first of the two; where one
-// skips midnight, or the whole day, it is the change.
+// dayStart returns the first instant of a date, which time.Date normalises. If a clock
+// change repeats midnight, that is the first one; if it skips midnight or the whole
+// day, it is the change.
 func dayStart(year int, month time.Month, day int, zone *time.Location) int64 {
 	utc := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 	year, month, day = utc.Date()

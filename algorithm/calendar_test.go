@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestCalendarWindows names windows that are easily got wrong.
+// TestCalendarWindows lists windows that are easy to get wrong.
 func TestCalendarWindows(t *testing.T) {
 	tests := []struct {
 		unit       headgate.CalendarUnit
@@ -66,15 +66,15 @@ func TestCalendarWindows(t *testing.T) {
 	}
 }
 
-// TestNoCalendar: without a calendar a window is the instant itself, and no less.
+// TestNoCalendar: without a calendar, a window is just the instant.
 func TestNoCalendar(t *testing.T) {
 	if start, end := CalendarWindow(headgate.NoCalendar, time.UTC, t0); start != t0 || end != t0+1 {
 		t.Errorf("%d to %d", start-t0, end-t0)
 	}
 }
 
-// label returns what the calendar on the wall shows of a window: two instants
-// are in one window if it is the same for both, for the units from a day up.
+// label returns what a wall calendar shows for a window: for units from a day up, two
+// instants are in one window if their labels are equal.
 func label(unit headgate.CalendarUnit, at time.Time) [3]int {
 	year, month, day := at.Date()
 	switch unit {
@@ -92,10 +92,9 @@ func label(unit headgate.CalendarUnit, at time.Time) [3]int {
 	return [3]int{}
 }
 
-// TestCalendarAgainstScan walks through years in steps of half an hour and
-// compares with the date on the wall.
-// The date must not turn back, as it does at 24:00 in a few zones; there a
-// window is left once and for all.
+// TestCalendarAgainstScan walks through years in steps of half an hour and compares
+// with the local date. The date must not turn back, as it does at 24:00 in a few zones;
+// there, a window is left only once.
 func TestCalendarAgainstScan(t *testing.T) {
 	zones := []string{
 		"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "America/Sao_Paulo",
@@ -110,8 +109,7 @@ func TestCalendarAgainstScan(t *testing.T) {
 			if name == "America/Sao_Paulo" || name == "Africa/Cairo" {
 				last = first + 5*year/2
 			}
-			// Every change of a clock is at a full or half hour. Longer windows
-			// begin where days do.
+			// Clocks change at full or half hours. Longer windows start with days.
 			step := halfHour
 			if unit != headgate.Day {
 				step *= 5
@@ -142,8 +140,8 @@ func TestCalendarAgainstScan(t *testing.T) {
 	}
 }
 
-// turnsBack reports whether the clock on the wall is about to show, or has just
-// shown, this hour of another date again.
+// turnsBack reports whether the local clock is about to show, or has just shown, this
+// hour of another date again.
 func turnsBack(z *time.Location, at int64) bool {
 	now := time.UnixMicro(at).In(z)
 	return now.Add(-2*time.Hour).In(z).Day() != now.Add(2*time.Hour).In(z).Day() && offset(now.Add(-2*time.Hour)) > offset(now.Add(2*time.Hour))
@@ -184,8 +182,8 @@ func nominalHour(unit headgate.CalendarUnit) int64 {
 	return int64(time.Hour / time.Microsecond)
 }
 
-// TestCalendarLimit counts over the night on which clocks go back: the day has
-// 25 hours, and one budget.
+// TestCalendarLimit counts over the night on which clocks go back: the day has 25 hours
+// and one budget.
 func TestCalendarLimit(t *testing.T) {
 	limit := headgate.PerCalendar(10, headgate.Day, zone("Europe/Berlin"))
 	start := time.Date(2026, 10, 25, 0, 0, 0, 0, zone("Europe/Berlin")).UnixMicro()

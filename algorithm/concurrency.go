@@ -2,20 +2,18 @@ package algorithm
 
 import "github.com/headgate/headgate"
 
-// The state of a concurrency limit is that of a sliding log whose
-// period is the length of a lease, and whose entries are leases: an entry's
-// time is when the lease began. That is also its name, so no two entries have
-// the same time: one that begins in the same microsecond as another is given
-// the next, and so ends that much later.
+// A concurrency limit has the state of a sliding log whose period is the length of a
+// lease. Each entry is a lease. Its time is when the lease started, and also its name,
+// so no two entries have the same time: a lease that starts in the same microsecond as
+// another gets the next microsecond and ends that much later.
 //
-//	V[0], V[1]  total and head, as of a sliding log
-//	V[2]        the newest name that was given, also if it has been released
+//	V[0], V[1]  total and head, as in a sliding log
+//	V[2]        the newest name issued, even if it has been released
 //	V[3]        the index in Words of the newest entry
 //
-// A lease that is renewed becomes a new entry, so that the entries stay in the
-// order in which they end.
+// A renewed lease becomes a new entry, so entries stay in the order in which they end.
 
-// leased returns the name of the lease that was added last, if any of it was.
+// leased returns the name of the newest lease, or 0 if nothing was taken.
 func leased(r *headgate.Rule, s *State, n int64) int64 {
 	if r.Algorithm != headgate.Concurrency || n <= 0 || s.V[3] >= int64(len(s.Words)) {
 		return 0
@@ -46,8 +44,8 @@ func lease(r *headgate.Rule, s *State, now int64, req Request) Result {
 	return res
 }
 
-// leaseHeld returns how much of the lease a request means is still held: at
-// most its cost, or at least 1 for a dry run.
+// leaseHeld returns how much of the requested lease is still held: at most the cost, or
+// at least 1 for a dry run.
 func leaseHeld(r *headgate.Rule, s *State, now int64, req Request) int64 {
 	if r.Algorithm != headgate.Concurrency {
 		return 0
@@ -66,12 +64,12 @@ func leaseHeld(r *headgate.Rule, s *State, now int64, req Request) int64 {
 	return 0
 }
 
-// leaseAdd begins a lease of n. Where debts have made the list longer than its
-// limit explains, they are added to the newest lease instead.
+// leaseAdd starts a lease of n. If debts have made the list longer than the limit
+// explains, n is added to the newest lease instead.
 func leaseAdd(r *headgate.Rule, s *State, now, n int64) {
 	s.V[0], s.V[1] = logAt(r, s, now)
 	if n = min(n, maxCount-s.V[0]); n == 0 {
-		return // a debt can grow no further
+		return // the debt cannot grow further
 	}
 	live := int64(len(s.Words)) - s.V[1]
 	if live > 2*r.Limit+64 {
@@ -83,7 +81,7 @@ func leaseAdd(r *headgate.Rule, s *State, now, n int64) {
 	leasePut(s, max(now, s.V[2]+1), n)
 }
 
-// leasePut begins the lease named at. The head is that of now.
+// leasePut starts the lease named at. The head must be current.
 func leasePut(s *State, at, n int64) {
 	if s.V[1] == int64(len(s.Words)) {
 		s.Words, s.V[1] = s.Words[:0], 0
@@ -94,8 +92,8 @@ func leasePut(s *State, at, n int64) {
 	logAppend(s, at, n)
 }
 
-// leaseEnd takes n out of the entry of that time, which is there and holds at
-// least as much.
+// leaseEnd takes n out of the entry with that time, which must exist and hold at least
+// n.
 func leaseEnd(r *headgate.Rule, s *State, now, name, n int64) {
 	s.V[0], s.V[1] = logAt(r, s, now)
 	s.V[0] -= n
@@ -123,7 +121,7 @@ func leaseEnd(r *headgate.Rule, s *State, now, name, n int64) {
 	}
 }
 
-// leaseSub gives n back as a sliding log does, whosever leases they are.
+// leaseSub returns n as a sliding log does, no matter whose leases they are.
 func leaseSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	newest := s.V[2]
 	changed := logSub(r, s, now, n, left)
@@ -133,8 +131,8 @@ func leaseSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	return changed
 }
 
-// leaseFresh returns when all leases have ended. A key without any is like an
-// unused one when the names that it has given are in the past.
+// leaseFresh returns when all leases have ended. A key without leases is like an unused
+// one once all names it has issued are in the past.
 func leaseFresh(r *headgate.Rule, s *State, now int64) int64 {
 	fresh := now
 	if total, _ := logAt(r, s, now); total > 0 {

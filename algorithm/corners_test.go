@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// corner is a trace of rare cases, with every verb: requests, their times
-// and the answers. The twins run it too, as a vector.
+// corner is a trace of rare cases, with every verb: requests, their times and the
+// answers. The twins run it too, as a vector.
 type corner struct {
 	name  string
 	limit headgate.Limit
@@ -23,7 +23,7 @@ type ask struct {
 	want string // as in row
 }
 
-// request is a Request, and a limit if it is another one from now on.
+// request is a Request, with a limit if that changes from now on.
 type request struct {
 	Request
 	limit *headgate.Limit
@@ -34,7 +34,7 @@ func peeks(n int64) request   { return request{Request: Request{Kind: headgate.P
 func charges(n int64) request { return request{Request: Request{Kind: headgate.Charge, Cost: n}} }
 func gives(n int64) request   { return request{Request: Request{Kind: headgate.Refund, Cost: n}} }
 
-// returns is gives of a take that would have counted for so much longer.
+// returns is gives for a take that would have counted for this much longer.
 func returns(n int64, left time.Duration) request {
 	return request{Request: Request{Kind: headgate.Refund, Cost: n, Duration: left}}
 }
@@ -52,7 +52,7 @@ func (r request) under(l headgate.Limit) request {
 	return r
 }
 
-// record makes the vector of a corner.
+// record returns the vector of a corner.
 func (c *corner) record(t *testing.T) vector {
 	t.Helper()
 	r := record(t, "corner: "+c.name, c.limit)
@@ -91,7 +91,7 @@ func corners() []corner {
 	)
 }
 
-// many is a charge in each microsecond from one of 11:00:00 on.
+// many returns n charges, one per microsecond, starting after 11:00:00.
 func many(from, n int, cost int64) (all []ask) {
 	for i := range n {
 		at := time.Date(2026, 1, 1, 11, 0, 0, (from+i)*1000, time.UTC)
@@ -245,8 +245,8 @@ func logCorners() []corner {
 	eighty := headgate.Per(2, 80*time.Millisecond).Using(headgate.SlidingLog)
 	full := slices.Concat(many(0, 36, 2000), many(36, 2, 2000))
 	return []corner{
-		// A debt of 2000 is two words; there is room for 2·3 + 64 before it counts
-		// with the newest, and for as many more as have ended.
+		// A debt of 2000 is two words; there is space for 2·3 + 64 before it is added
+		// to the newest, and for as many more as have ended.
 		{"debts of more entries than the limit explains are one", minute, slices.Concat(full, []ask{
 			{"11:01:00.000029", peeks(0), "refused, retry 8µs"},
 			{"11:01:00.000029", charges(2000), "refused, retry 1m0s"},
@@ -256,7 +256,7 @@ func logCorners() []corner {
 		{"a return in a short period is not looked for long before", eighty, []ask{
 			{"11:00:00", takes(1), "pass, left 1"},
 			{"11:00:00.02", takes(1), "pass, left 0"},
-			{"11:00:00.04", returns(1, 75*time.Millisecond), "pass, left 1"}, // as if of 35 ms
+			{"11:00:00.04", returns(1, 75*time.Millisecond), "pass, left 1"}, // as if for 35 ms
 			{"11:00:00.04", takes(1), "pass, left 0"},
 			{"11:00:00.08", takes(1), "pass, left 0"},
 		}},
@@ -273,15 +273,15 @@ func bucketCorners() []corner {
 			{"11:00:00", takes(5), "pass, left 5"},
 			{"11:02:10", takes(10), "pass, left 0"},
 		}},
-		// Seven sub-windows are 3 µs longer than a minute: the one of 11:00:00 ends
-		// at 11:00:02.648970, the seventh after it begins at 11:00:54.077544.
+		// Seven sub-windows are 3 µs longer than a minute: the one of 11:00:00 ends at
+		// 11:00:02.648970, the seventh after it starts at 11:00:54.077544.
 		{"a clock that goes back does not bring back what has faded", per.Buckets(7, headgate.EdgeLenient), []ask{
 			{"11:00:00", takes(5), "pass, left 5"},
 			{"11:00:55", takes(1), "pass, left 9"},
 			{"11:00:40", takes(1), "pass, left 8"},
 		}},
-		// What has faded is not looked for either: a return placed 2 µs after the
-		// takes of 11:00:00 end is of the next sub-window, which is there.
+		// Faded takes are not considered either: a return placed 2 µs after the takes
+		// of 11:00:00 end is for the next sub-window, which exists.
 		{"a clock that goes back does not return what has faded", per.Buckets(7, headgate.EdgeWeighted), []ask{
 			{"11:00:00", takes(1), "pass, left 9"},
 			{"11:00:05", takes(2), "pass, left 7"},

@@ -2,8 +2,7 @@ package algorithm
 
 import "github.com/headgate/headgate"
 
-// available returns how many tokens would pass at once; negative is debt, of a
-// window how much.
+// available returns how many tokens would pass at once. A negative number is debt.
 func available(r *headgate.Rule, s *State, now int64) int64 {
 	switch r.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:
@@ -20,7 +19,7 @@ func available(r *headgate.Rule, s *State, now int64) int64 {
 	return 0
 }
 
-// remaining returns how many requests of cost 1 would pass one after another.
+// remaining returns how many requests of cost 1 would pass in a row.
 func remaining(r *headgate.Rule, s *State, now int64) int64 {
 	if r.Algorithm == headgate.LeakyBucket {
 		used, _ := bucketUsed(r, s, now)
@@ -29,7 +28,7 @@ func remaining(r *headgate.Rule, s *State, now int64) int64 {
 	return max(available(r, s, now), 0)
 }
 
-// add uses up n tokens at now, whether they are available or not.
+// add uses n tokens at now, whether they are available or not.
 func add(r *headgate.Rule, s *State, now, n int64) {
 	switch r.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:
@@ -47,8 +46,8 @@ func add(r *headgate.Rule, s *State, now, n int64) {
 	}
 }
 
-// sub gives n tokens back and reports whether that changed anything. left is
-// for how much longer the take would have counted, or 0 for one of just now.
+// sub returns n tokens and reports whether that changed the state. left is how much
+// longer the take would have counted, or 0 for a take made just now.
 func sub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	switch r.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:
@@ -67,8 +66,8 @@ func sub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	return false
 }
 
-// fits returns the first time from now on at which n will be available. n must
-// not exceed the most that ever is.
+// fits returns the earliest time, from now on, at which n will be available. n must not
+// exceed the most that can ever be available.
 func fits(r *headgate.Rule, s *State, now, n int64) int64 {
 	if available(r, s, now) >= n {
 		return now

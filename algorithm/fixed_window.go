@@ -5,11 +5,10 @@ import "github.com/headgate/headgate"
 // A fixed window's state:
 //
 //	V[0]  count
-//	V[1]  the window's end, at which the next one begins
-//	V[2]  the period, or for a calendar its unit, so that a changed limit is
-//	      noticed
+//	V[1]  the end of the window, where the next one starts
+//	V[2]  the period, or for a calendar its unit, to detect a changed limit
 //
-// A state with a count of 0 is a fresh one.
+// A state with a count of 0 is fresh.
 
 // fixedCode returns V[2] for the rule.
 func fixedCode(r *headgate.Rule) int64 {
@@ -19,9 +18,9 @@ func fixedCode(r *headgate.Rule) int64 {
 	return r.Period
 }
 
-// fixedWindow returns the count and the end of the window that now is in. A
-// window that is still running under a period that has changed hands its count
-// to the new one. A clock that has gone back stays in the window it was in.
+// fixedWindow returns the count and the end of the window that contains now. If the
+// period has changed, a window that is still running passes its count to the new one.
+// If the clock has gone back, the window stays the same.
 func fixedWindow(r *headgate.Rule, s *State, now int64) (count, end int64) {
 	running := s.V[0] > 0 && now < s.V[1]
 	if running && s.V[2] == fixedCode(r) {
@@ -54,8 +53,8 @@ func fixedAdd(r *headgate.Rule, s *State, now, n int64) {
 	s.V[1], s.V[2] = end, fixedCode(r)
 }
 
-// fixedSub gives back into the window of the take only: with a window's time
-// left that ends when this one does.
+// fixedSub returns n only into the window of the take: if left is known, the take must
+// end with this window.
 func fixedSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	count, end := fixedWindow(r, s, now)
 	if count == 0 || left > 0 && now+left < end-r.Period/2 {
@@ -65,8 +64,8 @@ func fixedSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	return true
 }
 
-// fixedFits returns when the window of the state ends, also if the period has
-// changed since: a refusal does not write the new one.
+// fixedFits returns the end of the state's window, even if the period has changed
+// since: a refusal does not write the new one.
 func fixedFits(s *State) int64 { return s.V[1] }
 
 func fixedFresh(s *State, now int64) int64 {

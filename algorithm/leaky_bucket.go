@@ -2,10 +2,10 @@ package algorithm
 
 import "github.com/headgate/headgate"
 
-// The leaky bucket as a queue has the state of the token bucket: what is used
-// is what waits. A request is admitted if it finds a place among the Burst
-// ones, and its turn comes when all before it but Free has drained: plain, all
-// of it. Where more than Late is before it, it would wait too long.
+// The leaky bucket as a queue has the state of the token bucket: the used units are the
+// waiting requests. A request is admitted if Burst has space for it. Its turn comes
+// when all but Free of the requests before it have drained (all if Free is 0). If
+// more than Late is before it, it would wait too long.
 
 // leakyTurn returns how long a request admitted now has to wait.
 func leakyTurn(r *headgate.Rule, s *State, now int64) int64 {
@@ -16,7 +16,7 @@ func leakyTurn(r *headgate.Rule, s *State, now int64) int64 {
 	return drained(r, last, used-r.Free) - now
 }
 
-// leakyRemaining is how many requests of cost 1 would still find a place and
+// leakyRemaining returns how many requests of cost 1 would still fit in the queue and
 // not wait too long.
 func leakyRemaining(r *headgate.Rule, used int64) int64 {
 	free := max(r.Capacity-used, 0) / r.Token

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// longCorners are traces of numbers that need no verdict next to the vectors.
+// longCorners are traces of numbers, stored with the vectors, that need no verdict.
 func longCorners(t *testing.T, a headgate.Algorithm) []vector {
 	t.Helper()
 	switch a {
@@ -59,8 +59,8 @@ func longCorners(t *testing.T, a headgate.Algorithm) []vector {
 	return nil
 }
 
-// leases is a life of leases: three in one microsecond, renewed and released in
-// another order, twice, too late, and after the length of a lease has changed.
+// leases is a history of leases: three in one microsecond, renewed and released in
+// another order, twice, too late, and after the lease length has changed.
 func leases(t *testing.T) vector {
 	t.Helper()
 	r := record(t, "corner: leases end in any order, once each", headgate.Concurrent(3).Lease(time.Second))
@@ -85,7 +85,7 @@ func leases(t *testing.T) vector {
 	return r.vector
 }
 
-// longLeases has leases of more than an entry's word holds.
+// longLeases has leases larger than one word of an entry can hold.
 func longLeases(t *testing.T) vector {
 	t.Helper()
 	r := record(t, "corner: leases of 1023 and more, in part", headgate.Concurrent(5000))

@@ -7,16 +7,15 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// nginx is the arithmetic of ngx_http_limit_req_lookup and _account: an excess
-// in thousandths of a request, times in milliseconds.
+// nginx is the arithmetic of ngx_http_limit_req_lookup and _account: an excess in
+// thousandths of a request, times in milliseconds.
 type nginx struct {
-	rate, burst, delay int64 // thousandths a second, thousandths, thousandths
+	rate, burst, delay int64 // thousandths per second, thousandths, thousandths
 	excess, last       int64
 	known              bool
 }
 
-// request returns how long a request at ms has to wait, and false if it is
-// refused.
+// request returns how long a request at ms has to wait, or false if it is refused.
 func (x *nginx) request(ms int64) (wait int64, ok bool) {
 	excess := int64(0)
 	if x.known {
@@ -32,13 +31,13 @@ func (x *nginx) request(ms int64) (wait int64, ok bool) {
 	return (excess - x.delay) * 1000 / x.rate, true
 }
 
-// TestTwoStagesAsNginx: what limit_req rate=R burst=B delay=D lets pass, and
-// when, is what this limit does with one more of either: nginx counts what is
-// in excess of the request in progress, and this the places in the queue.
+// TestTwoStagesAsNginx: limit_req rate=R burst=B delay=D admits the same requests at
+// the same times as this limit with one more of each: nginx counts the excess over the
+// request in progress, this limit counts the places in the queue.
 func TestTwoStagesAsNginx(t *testing.T) {
 	rng := newRand(t)
 	for range 300 {
-		// Rates of which a request takes whole milliseconds, for nginx rounds.
+		// Rates at which a request takes whole milliseconds, because nginx rounds.
 		rate := pick[int64](rng, 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100)
 		burst := rng.Int64N(30)
 		delay := rng.Int64N(burst + 1)

@@ -35,8 +35,8 @@ func (o *oracle) add(r *headgate.Rule, now, n int64) {
 
 func saturated(a, b int64) int64 { return min(a+min(b, maxCount), maxCount) }
 
-// reshape makes the window that now is in the newest. After a changed limit,
-// what counts now becomes a count of that window.
+// reshape makes the window of now the newest. After a change of the limit, everything
+// that counts now counts in that window.
 func (o *oracle) reshape(r *headgate.Rule, now, width, buckets int64) {
 	if o.period == r.Period && o.width == width && o.buckets == buckets {
 		o.newest = max(o.newest, now/width)
@@ -50,7 +50,7 @@ func (o *oracle) reshape(r *headgate.Rule, now, width, buckets int64) {
 	o.newest, o.period, o.width, o.buckets = now/width, r.Period, width, buckets
 }
 
-// words is how long the list of the log is.
+// words returns the length of the log's list.
 func (o *oracle) words() (n int64) {
 	for _, e := range o.log {
 		if n++; e.count >= logLong {
@@ -72,7 +72,7 @@ func (o *oracle) addLog(r *headgate.Rule, now, n int64) {
 	o.log = append(o.log, logged{now, n})
 }
 
-// addLease gives out a name that no lease had before.
+// addLease issues a name that no lease had before.
 func (o *oracle) addLease(r *headgate.Rule, now, n int64) {
 	o.expire(r, now)
 	if n = min(n, maxCount-o.logAt(r, now)); n == 0 {
@@ -86,8 +86,8 @@ func (o *oracle) addLease(r *headgate.Rule, now, n int64) {
 	o.log = append(o.log, logged{o.newest, n})
 }
 
-// release takes from a lease and returns how much of it there was, or, for a dry
-// run, 0.
+// release releases part of a lease and returns how much of it was held, or 0 for a dry
+// run.
 func (o *oracle) release(r *headgate.Rule, now int64, req Request) int64 {
 	if r.Algorithm != headgate.Concurrency || req.Cost == 0 {
 		return 0
@@ -132,7 +132,7 @@ func (o *oracle) renew(r *headgate.Rule, now int64, req Request) Result {
 	return res
 }
 
-// leased returns the name of the lease that was added last.
+// leased returns the name of the newest lease.
 func (o *oracle) leased(r *headgate.Rule, n int64) int64 {
 	if r.Algorithm != headgate.Concurrency || n == 0 || len(o.log) == 0 {
 		return 0
@@ -144,8 +144,8 @@ func (o *oracle) expire(r *headgate.Rule, now int64) {
 	o.log = slices.DeleteFunc(o.log, func(e logged) bool { return now >= e.at+r.Period })
 }
 
-// denied logs a refused request, and forgets what no longer matters because
-// the newer entries fill the limit.
+// denied logs a refused request, and drops entries that no longer matter because the
+// newer ones fill the limit.
 func (o *oracle) denied(r *headgate.Rule, now, n int64) {
 	if r.Limit == 0 {
 		return
@@ -156,8 +156,8 @@ func (o *oracle) denied(r *headgate.Rule, now, n int64) {
 	}
 }
 
-// sub gives n back; left is how much longer it would have counted, or 0. What
-// is then unused is forgotten.
+// sub returns n; left is how much longer it would have counted, or 0. A state that is
+// unused afterwards is forgotten.
 func (o *oracle) sub(r *headgate.Rule, now, n, left int64) {
 	held := r.Algorithm != headgate.Concurrency || o.logAt(r, now) > 0
 	if !held || o.unused(r, now) || !o.giveBack(r, now, n, left) {
@@ -215,9 +215,9 @@ func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
 	return true
 }
 
-// takenIn is the window of a take that counts until t: the one whose takes end
-// then. Where it is not exactly when one ends, and too soon for another by less
-// than a caller may be late, it is the one before, if that still counts.
+// takenIn returns the window of a take that counts until t: the one whose takes end
+// then. If t is not exactly such an end, and is later than the end of the one before by
+// no more than a caller's error, it is that one, if it still counts.
 func (o *oracle) takenIn(r *headgate.Rule, now, t int64) int64 {
 	j := floorDiv(t-r.Period-1, o.width)
 	soonest, last := j*o.width+r.Period+1, (j+1)*o.width+r.Period
@@ -234,8 +234,8 @@ func (o *oracle) takenIn(r *headgate.Rule, now, t int64) int64 {
 	return j
 }
 
-// subCounts takes n from window from and then from older ones, the newest
-// first, and returns what is then left of n.
+// subCounts takes n from window from, then from older ones, newest first, and returns
+// the rest of n.
 func (o *oracle) subCounts(from, oldest, n int64) int64 {
 	for j := from; j >= oldest && n > 0; j-- {
 		gone := min(n, o.counts[j])
@@ -245,9 +245,9 @@ func (o *oracle) subCounts(from, oldest, n int64) int64 {
 	return n
 }
 
-// subLog takes n from the take's entry and those after it, the oldest first,
-// and then from those before it, the newest first. Where no entry is of exactly the
-// time of the take, those of shortly before are taken for it too.
+// subLog takes n from the take's entry and those after it, oldest first, then from
+// those before it, newest first. If no entry has exactly the time of the take, entries
+// shortly before it also count as the take.
 func (o *oracle) subLog(r *headgate.Rule, now, n, left int64) {
 	o.expire(r, now)
 	split := len(o.log)

@@ -7,9 +7,9 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// oracle is what Step should say, written for clarity instead of speed: the
-// buckets in rational numbers of any size, the windows by counting again, and
-// every time that is asked for found by search rather than by a formula.
+// oracle computes what Step should return, written for clarity instead of speed:
+// buckets in exact rational numbers, windows by counting again, and all times by search
+// rather than by a formula.
 type oracle struct {
 	// Buckets: used tokens at last, under a token size of token units.
 	used  *big.Rat
@@ -24,7 +24,7 @@ type oracle struct {
 	buckets               int64
 	// SlidingLog.
 	log []logged
-	// Credit is good before until.
+	// Credit is valid before until.
 	credit, until int64
 }
 
@@ -32,8 +32,8 @@ type logged struct{ at, count int64 }
 
 func newOracle() *oracle { return &oracle{used: new(big.Rat), counts: make(map[int64]int64)} }
 
-// first returns the first time from lo up to but not including hi at which a
-// condition that stays true once it is true holds, or hi.
+// first returns the first time from lo up to, but not including, hi at which a
+// condition holds that stays true once it is true, or hi.
 func first(lo, hi int64, holds func(t int64) bool) int64 {
 	for lo < hi {
 		if mid := lo + (hi-lo)/2; holds(mid) {
@@ -57,7 +57,7 @@ func floor(x *big.Rat) *big.Int {
 	return new(big.Int).Div(x.Num(), x.Denom())
 }
 
-// usedAt is the bucket's use at t, in tokens.
+// usedAt returns the bucket's usage at t, in tokens.
 func (o *oracle) usedAt(r *headgate.Rule, t int64) *big.Rat {
 	used := new(big.Rat).Set(o.used)
 	if used.Sign() > 0 && o.token != r.Token {
@@ -81,7 +81,7 @@ func atMost(x, most *big.Rat) *big.Rat {
 	return x
 }
 
-// fixedAt is the window that t is in.
+// fixedAt returns the window that contains t.
 func (o *oracle) fixedAt(r *headgate.Rule, t int64) (count, end int64) {
 	live := o.count > 0 && t < o.end
 	if live && o.code == fixedCode(r) {
@@ -109,14 +109,14 @@ func (o *oracle) logAt(r *headgate.Rule, t int64) (total int64) {
 	return total
 }
 
-// share is floor(count·part/whole).
+// share returns floor(count·part/whole).
 func share(count, part, whole int64) int64 {
 	x := new(big.Int).Mul(big.NewInt(count), big.NewInt(part))
 	return x.Div(x, big.NewInt(whole)).Int64()
 }
 
-// slidingUsed is what two windows of the period they were written under count
-// at t.
+// slidingUsed returns the count at t of two windows of the period under which they were
+// written.
 func (o *oracle) slidingUsed(t int64) int64 {
 	if o.period == 0 {
 		return 0
@@ -131,7 +131,7 @@ func (o *oracle) bucketsUsed(e headgate.Edge, t int64) (used int64) {
 		return 0
 	}
 	t = max(t, o.newest*o.width)
-	from := t - o.period // the window is what comes after from, up to t
+	from := t - o.period // the window is (from, t]
 	for j, count := range o.counts {
 		start, end := j*o.width, (j+1)*o.width
 		switch {
@@ -145,7 +145,7 @@ func (o *oracle) bucketsUsed(e headgate.Edge, t int64) (used int64) {
 	return used
 }
 
-// free is what the limit alone has left at t; negative is debt.
+// free returns what the limit alone has left at t; negative is debt.
 func (o *oracle) free(r *headgate.Rule, t int64) int64 {
 	switch r.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:
@@ -183,7 +183,7 @@ func (o *oracle) creditAt(t int64) int64 {
 	return 0
 }
 
-// waits is how many tokens have to drain before the turn of a request at t.
+// waits returns how many tokens must drain before the turn of a request at t.
 func (o *oracle) waits(r *headgate.Rule, t int64) *big.Rat {
 	ahead := o.usedAt(r, t)
 	return ahead.Sub(ahead, big.NewRat(max(r.DelayAfter, 1)-1, 1))
@@ -198,7 +198,7 @@ func (o *oracle) late(r *headgate.Rule, t int64) bool {
 	return o.waits(r, t).Cmp(new(big.Rat).SetFrac(drains, big.NewInt(r.Token))) > 0
 }
 
-// open is free, but nothing to those who would wait too long.
+// open is free, but 0 for requests that would wait too long.
 func (o *oracle) open(r *headgate.Rule, t int64) int64 {
 	if o.late(r, t) {
 		return min(o.free(r, t), 0)
@@ -206,7 +206,7 @@ func (o *oracle) open(r *headgate.Rule, t int64) int64 {
 	return o.free(r, t)
 }
 
-// remaining counts requests of cost 1 that would pass one after another.
+// remaining counts requests of cost 1 that would pass in a row.
 func (o *oracle) remaining(r *headgate.Rule, now int64) int64 {
 	free := max(o.open(r, now), 0)
 	if r.Algorithm != headgate.LeakyBucket || r.MaxWait == 0 || free == 0 {
@@ -221,7 +221,7 @@ func (o *oracle) remaining(r *headgate.Rule, now int64) int64 {
 	return free
 }
 
-// passes says whether n would be taken at t.
+// passes reports whether n would be taken at t.
 func (o *oracle) passes(r *headgate.Rule, t, n int64) bool {
 	free, credit := o.open(r, t), o.creditAt(t)
 	if credit == 0 && (r.Limit == 0 || free < 0) {
@@ -230,7 +230,7 @@ func (o *oracle) passes(r *headgate.Rule, t, n int64) bool {
 	return n <= max(free, 0)+credit
 }
 
-// firstPass searches before the credit ends and then after.
+// firstPass searches before the credit ends, then after it.
 func (o *oracle) firstPass(now int64, holds func(t int64) bool) int64 {
 	if o.creditAt(now) > 0 {
 		if t := first(now, o.until, holds); t < o.until {
@@ -241,7 +241,7 @@ func (o *oracle) firstPass(now int64, holds func(t int64) bool) int64 {
 	return first(now, maxInteger, holds)
 }
 
-// turn is when the bucket as it is now will have drained.
+// turn returns when the bucket will have drained.
 func (o *oracle) turn(r *headgate.Rule, now int64) int64 {
 	if r.Algorithm != headgate.LeakyBucket {
 		return now
@@ -303,7 +303,7 @@ func (o *oracle) step(r *headgate.Rule, now int64, req Request) Result {
 	panic("unknown kind")
 }
 
-// pay takes n, which fits, from the limit and what it lacks from the credit.
+// pay takes n, which must fit, from the limit and the rest from the credit.
 func (o *oracle) pay(r *headgate.Rule, now, n int64) (regular int64) {
 	regular = min(n, max(o.open(r, now), 0))
 	o.credit = o.creditAt(now) - (n - regular)
@@ -335,8 +335,7 @@ func (o *oracle) reserve(r *headgate.Rule, now, n, wait int64) Result {
 	if r.Algorithm > headgate.LeakyBucket || n == 0 {
 		return o.take(r, now, n, n)
 	}
-	// ready returns when the reserved request may go ahead, if it can be
-	// reserved at t.
+	// ready returns when the reserved request may proceed, if it can be reserved at t.
 	ready := func(t int64) (int64, bool) {
 		if o.passes(r, t, n) {
 			at := o.turn(r, t)
@@ -403,7 +402,7 @@ func (o *oracle) charge(r *headgate.Rule, now, n int64) Result {
 	return res
 }
 
-// answer is the allowed one, from the state as it is.
+// answer returns the allowed answer for the current state.
 func (o *oracle) answer(r *headgate.Rule, now, granted int64) Result {
 	fresh := first(now, maxInteger, func(t int64) bool { return o.unused(r, t) })
 	if o.creditAt(now) > 0 {

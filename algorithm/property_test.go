@@ -13,9 +13,9 @@ import (
 // admission is a take that passed.
 type admission struct{ at, count int64 }
 
-// admissions drives a limit at random with takes only and returns what passed.
-// Where skew is positive the clock jumps back by up to it; an admission's time
-// is then the latest one that any admitted request has said so far.
+// admissions sends random takes to a limit and returns those that passed. With a
+// positive skew, the clock jumps back by up to skew; the time of an admission is then
+// the latest time of any admitted request so far.
 func admissions(rng *rand.Rand, limit headgate.Limit, takes int, skew int64) []admission {
 	var s State
 	var passed []admission
@@ -46,8 +46,8 @@ func admissions(rng *rand.Rand, limit headgate.Limit, takes int, skew int64) []a
 	return passed
 }
 
-// TestBucketBound: in any window of length w a bucket admits at most
-// burst + rate·w, exactly (traps T1, T23), also where time runs backwards.
+// TestBucketBound: in any window of length w a bucket admits at most burst + rate·w,
+// exactly (traps T1, T23), even if time runs backwards.
 func TestBucketBound(t *testing.T) {
 	rng := newRand(t)
 	for run := range 300 {
@@ -106,8 +106,8 @@ func TestWindowBound(t *testing.T) {
 	}
 }
 
-// TestLeakyQueueIsFirstInFirstOut: the turns of admitted requests come in their
-// order and one after the other at the rate.
+// TestLeakyQueueIsFirstInFirstOut: the turns of admitted requests come in order, one
+// after another at the rate.
 func TestLeakyQueueIsFirstInFirstOut(t *testing.T) {
 	rng := newRand(t)
 	limit := headgate.PerSecond(10).Using(headgate.LeakyBucket).Burst(7)
@@ -127,7 +127,7 @@ func TestLeakyQueueIsFirstInFirstOut(t *testing.T) {
 	}
 }
 
-// TestLongRunRate: over a long time not one token is lost or won (trap T29).
+// TestLongRunRate: over a long time no token is lost or gained (trap T29).
 func TestLongRunRate(t *testing.T) {
 	for _, limit := range []headgate.Limit{
 		headgate.Per(3, 7*time.Millisecond).Burst(9), headgate.Per(7, 11*time.Second).Burst(20), headgate.PerSecond(999_983),
@@ -151,7 +151,7 @@ func TestLongRunRate(t *testing.T) {
 	}
 }
 
-// TestT01_PermutedTimesMintNothing is trap T1 itself: 10/s, burst 10, requests of one
+// TestT01_PermutedTimesMintNothing is trap T1: 10/s, burst 10, the requests of one
 // second in random order of time.
 func TestT01_PermutedTimesMintNothing(t *testing.T) {
 	rng := newRand(t)
@@ -184,9 +184,9 @@ func TestT02_ReturningATakeIsANoOp(t *testing.T) {
 	}
 }
 
-// TestT02_AReturnTakesOutItsOwnTake, also if its caller places it some
-// milliseconds off, as one does whose store has its own clock. To take out
-// a newer one instead would admit that one's tokens twice in a period.
+// TestT02_AReturnTakesOutItsOwnTake, even if its caller is some milliseconds off, for
+// example because the store has its own clock. Taking out a newer take instead would
+// admit that one's tokens twice in a period.
 func TestT02_AReturnTakesOutItsOwnTake(t *testing.T) {
 	r := headgate.Per(2, 2*time.Second).Using(headgate.SlidingLog).Rule()
 	for _, off := range []time.Duration{0, 1, time.Microsecond, 3 * time.Millisecond, 60 * time.Millisecond, -time.Microsecond, -60 * time.Millisecond} {
@@ -204,10 +204,9 @@ func TestT02_AReturnTakesOutItsOwnTake(t *testing.T) {
 	}
 }
 
-// TestT02_AReturnTakesOutOfItsOwnWindow, also if its caller places it some
-// milliseconds late, where that is in the next one: of 600 taken at 0.5 s and 300
-// at 1.2 s the 600 are returned, and what is left counts as long as it would
-// without them.
+// TestT02_AReturnTakesOutOfItsOwnWindow, even if its caller is some milliseconds late
+// and the time is in the next one: of 600 taken at 0.5 s and 300 at 1.2 s, the 600 are
+// returned, and the rest counts as long as it would without them.
 func TestT02_AReturnTakesOutOfItsOwnWindow(t *testing.T) {
 	per := headgate.PerSecond(1000)
 	buckets := per.Using(headgate.SlidingBuckets)
@@ -234,8 +233,8 @@ func TestT02_AReturnTakesOutOfItsOwnWindow(t *testing.T) {
 	}
 }
 
-// TestT02_ALateReturnGivesBackOnlyWhatStillCounts: what time has given back already is not given back
-// twice, whatever else was taken in between (trap T2).
+// TestT02_ALateReturnGivesBackOnlyWhatStillCounts: what time has already returned is
+// not returned again, whatever else was taken in between (trap T2).
 func TestT02_ALateReturnGivesBackOnlyWhatStillCounts(t *testing.T) {
 	limit := headgate.PerMinute(60).Burst(10) // one a second
 	var s State
@@ -253,7 +252,7 @@ func TestT03_T13_ALimitOfZeroRefusesAll(t *testing.T) {
 		limit := headgate.PerSecond(0).Using(a)
 		var s State
 		for _, k := range []headgate.Kind{headgate.Take, headgate.TakeUpTo, headgate.Reserve, headgate.Peek, headgate.Charge} {
-			for cost := range int64(2) { // a dry run is refused too
+			for cost := range int64(2) { // also refuses a dry run
 				got := Step(limit.Rule(), &s, t0, Request{Kind: k, Cost: cost, Duration: math.MaxInt64})
 				if got.Allowed || got.Reason != headgate.TooLarge || got.RetryAfter != headgate.Never || got.Wrote {
 					t.Errorf("%s %d of %s: %s", k, cost, limit, show(got))
@@ -287,9 +286,8 @@ func TestUnlimited(t *testing.T) {
 	}
 }
 
-// TestTakeAgrees: Take and what it falls back on give the answers of the step
-// that is made for any algorithm, also after a change of the limit and under a
-// clock that goes back.
+// TestTakeAgrees: Take and its slower path give the same answers as the generic step,
+// even after a change of the limit and with a clock that goes back.
 func TestTakeAgrees(t *testing.T) {
 	rng := newRand(t)
 	outcomes := make(map[headgate.Reason]int)
@@ -313,7 +311,7 @@ func TestTakeAgrees(t *testing.T) {
 			for name, f := range map[string]func(*headgate.Rule, Bucket, int64, int64, *headgate.Decision) (Bucket, int64, bool){
 				"Take": Take, "takeAnyBucket": takeAnyBucket,
 			} {
-				d := headgate.Decision{Delay: 7, Reason: headgate.Cached, RetryAfter: 9, Granted: 3} // as a caller's last one
+				d := headgate.Decision{Delay: 7, Reason: headgate.Cached, RetryAfter: 9, Granted: 3} // like a caller's last one
 				after, fresh, wrote := f(limit.Rule(), before, now, n, &d)
 				if d != want.Decision || fresh != want.FreshAt || wrote != want.Wrote || wrote && after != (Bucket{s.V[0], s.V[1], s.V[2]}) {
 					t.Fatalf("%s, %d of %+v: %s says %+v, the step %s", limit, n, before, name, d, show(want))
@@ -326,8 +324,8 @@ func TestTakeAgrees(t *testing.T) {
 	}
 }
 
-// TestMemoryOfAlgorithms measures docs/algorithms.md's comparison: 500 a day
-// for one user, as a log and as buckets.
+// TestMemoryOfAlgorithms measures the comparison in docs/algorithms.md: 500 a day for
+// one user, as a log and as buckets.
 func TestMemoryOfAlgorithms(t *testing.T) {
 	words := func(limit headgate.Limit) int {
 		var s State
@@ -344,8 +342,7 @@ func TestMemoryOfAlgorithms(t *testing.T) {
 	}
 }
 
-// TestAtTheBeginningOfTime: an unused key is fresh at every time, also at the
-// first one.
+// TestAtTheBeginningOfTime: an unused key is fresh at every time, including the first.
 func TestAtTheBeginningOfTime(t *testing.T) {
 	for _, a := range everyAlgorithm() {
 		limit := headgate.PerMinute(10).Using(a)
@@ -355,8 +352,8 @@ func TestAtTheBeginningOfTime(t *testing.T) {
 	}
 }
 
-// TestLogsForgetWhatHasEnded: at least half of the words of a log are entries
-// that count, where many have ended at once and where one does after the other.
+// TestLogsForgetWhatHasEnded: at least half of a log's words are entries that count,
+// whether many end at once or one after another.
 func TestLogsForgetWhatHasEnded(t *testing.T) {
 	for _, limit := range []headgate.Limit{headgate.PerSecond(100).Using(headgate.SlidingLog), headgate.Concurrent(100).Lease(time.Second)} {
 		var s State
@@ -375,7 +372,7 @@ func TestLogsForgetWhatHasEnded(t *testing.T) {
 	}
 }
 
-// TestAStateIsUsedAgain: a key that has been given back whole needs no new memory.
+// TestAStateIsUsedAgain: a fully refunded key needs no new memory.
 func TestAStateIsUsedAgain(t *testing.T) {
 	for _, a := range everyAlgorithm() {
 		r := headgate.PerMinute(10).Using(a).Rule()

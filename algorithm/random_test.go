@@ -28,8 +28,8 @@ func newRand(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(len(t.Name()))))
 }
 
-// near returns a number from lo to hi, small ones as likely as large, and the
-// ends now and then.
+// near returns a number from lo to hi, small ones as often as large ones, and sometimes
+// lo or hi itself.
 func near(rng *rand.Rand, lo, hi int64) int64 {
 	switch rng.IntN(16) {
 	case 0:
@@ -45,7 +45,7 @@ func pick[T any](rng *rand.Rand, choices ...T) T { return choices[rng.IntN(len(c
 
 const year = int64(365 * 24 * time.Hour / time.Microsecond)
 
-// randomLimit returns a valid limit of the algorithm, of any size allowed.
+// randomLimit returns a random valid limit of the algorithm.
 func randomLimit(rng *rand.Rand, a headgate.Algorithm) headgate.Limit {
 	for {
 		n := near(rng, 0, headgate.MaxLimit)
@@ -82,7 +82,7 @@ func randomLimit(rng *rand.Rand, a headgate.Algorithm) headgate.Limit {
 	}
 }
 
-// history is a key's state next to its oracle, driven at random.
+// history is a key's state and its oracle under random requests.
 type history struct {
 	*testing.T
 	rng    *rand.Rand
@@ -92,9 +92,9 @@ type history struct {
 	oracle *oracle
 	prior  Result
 	trace  strings.Builder
-	// leases are some that were given.
+	// leases are some of those issued.
 	leases []int64
-	// changed is set by a new limit until the state is written under it.
+	// changed is set from a new limit until the state is written under it.
 	changed bool
 }
 
@@ -144,7 +144,7 @@ func (h *history) randomRequest() Request {
 	return req
 }
 
-// noteLease remembers the lease that the prior step has given.
+// noteLease records the lease issued by the previous step.
 func (h *history) noteLease() {
 	if h.prior.Lease == 0 {
 		return
@@ -154,7 +154,7 @@ func (h *history) noteLease() {
 	}
 }
 
-// tick moves the clock: not at all, a little, to what was promised, far, back.
+// tick moves the clock: not at all, a little, to a promised time, far, or back.
 func (h *history) tick() {
 	period := h.limit.Rule().Period
 	switch h.rng.IntN(12) {
@@ -181,7 +181,7 @@ func (h *history) tick() {
 	h.now = min(max(h.now, 0), maxTime)
 }
 
-// run makes steps at random, checks each against the oracle and the contract.
+// run makes random steps and checks each against the oracle and the contract.
 func (h *history) run(steps int) {
 	for range steps {
 		h.tick()
@@ -211,7 +211,7 @@ func (h *history) fatalf(format string, args ...any) {
 	h.Fatalf("%s\n…\n%s\n%s", lines[0], strings.Join(lines[max(1, len(lines)-12):], "\n"), fmt.Sprintf(format, args...))
 }
 
-// checkContract checks what holds for every step, whatever the oracle says.
+// checkContract checks what must hold for every step, whatever the oracle says.
 func (h *history) checkContract(before State, req Request, got Result) {
 	r := h.limit.Rule()
 	if !got.Wrote && !same(&before, &h.state) {
@@ -245,7 +245,7 @@ func (h *history) checkContract(before State, req Request, got Result) {
 	h.checkFresh(got)
 }
 
-// checkPeek: Peek says what Take says, from the untouched state.
+// checkPeek: Peek gives the answer of Take without changing the state.
 func (h *history) checkPeek(before State, req Request, got Result) {
 	req.Kind = headgate.Peek
 	state := clone(&before)
@@ -255,7 +255,7 @@ func (h *history) checkPeek(before State, req Request, got Result) {
 	}
 }
 
-// checkRefund: a take and its return at the same instant leave what was there.
+// checkRefund: a take and its return at the same instant restore the state.
 func (h *history) checkRefund(before State, req Request) {
 	r, state := h.limit.Rule(), clone(&h.state)
 	Step(r, &state, h.now, Request{Kind: headgate.Refund, Cost: req.Cost})
@@ -264,7 +264,7 @@ func (h *history) checkRefund(before State, req Request) {
 		q := Request{Kind: headgate.Peek, Cost: cost}
 		a, b := Step(r, &was, h.now, q), Step(r, &is, h.now, q)
 		if r.Algorithm == headgate.Concurrency {
-			b.ResetAfter, b.FreshAt = a.ResetAfter, a.FreshAt // names are not given twice
+			b.ResetAfter, b.FreshAt = a.ResetAfter, a.FreshAt // names are not issued twice
 		}
 		if a != b {
 			h.fatalf("take and refund are not a no-op: before %s, after %s", show(a), show(b))
@@ -291,7 +291,7 @@ func (h *history) checkRetry(req Request, got Result) {
 	}
 }
 
-// checkFresh: at FreshAt and later the state answers as an unused one does.
+// checkFresh: from FreshAt on, the state gives the answers of an unused one.
 func (h *history) checkFresh(got Result) {
 	if got.ResetAfter != micros(got.FreshAt-h.now) {
 		h.fatalf("ResetAfter %v is not FreshAt %d less now", got.ResetAfter, got.FreshAt)
@@ -327,8 +327,8 @@ func same(a, b *State) bool {
 	return a.V == b.V && a.Credit == b.Credit && a.Until == b.Until && slices.Equal(a.Words, b.Words)
 }
 
-// outOfRange names a number of the state that is not from 0 to 2^53-1. An entry
-// of a log packs two such numbers into one word.
+// outOfRange returns a number in the state that is not from 0 to 2^53-1. A log entry
+// packs two such numbers into one word.
 func outOfRange(r *headgate.Rule, s *State) string {
 	numbers := append(s.V[:], s.Credit, s.Until)
 	if r.Algorithm == headgate.SlidingLog || r.Algorithm == headgate.Concurrency {
@@ -348,8 +348,8 @@ func outOfRange(r *headgate.Rule, s *State) string {
 	return ""
 }
 
-// everyAlgorithm returns those that count a rate, and the one that counts what
-// is in progress.
+// everyAlgorithm returns the algorithms that count a rate, and the one that counts
+// requests in progress.
 func everyAlgorithm() []headgate.Algorithm {
 	return append(headgate.Algorithms(), headgate.Concurrency)
 }
@@ -399,5 +399,5 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// t0 is when the tests begin: 2026-01-01 00:00 UTC.
+// t0 is the time at which the tests start: 2026-01-01 00:00 UTC.
 const t0 = 1_767_225_600_000_000

@@ -7,15 +7,15 @@ import "github.com/headgate/headgate"
 //	V[0]   newest: the number of the newest sub-window with a count
 //	V[1]   the width of a sub-window in microseconds
 //	V[2]   the period
-//	Words  a ring of counters, that of sub-window j at j mod len(Words)
+//	Words  a ring of counters; sub-window j is at j mod len(Words)
 //
-// Sub-window j begins at j·width since the epoch. The window up to now overlaps
-// at most Buckets + 1 of them, of which the oldest is counted as Edge says.
+// Sub-window j starts at j·width since the epoch. The window up to now overlaps at most
+// Buckets + 1 of them; Edge decides how the oldest is counted.
 
-// bucketsSpan is from which sub-window on they count at some time.
+// bucketsSpan says which sub-windows count at some time.
 type bucketsSpan struct {
 	oldest  int64
-	overlap int64 // how much of the oldest lies in the window, at most width
+	overlap int64 // how much of the oldest is inside the window, at most width
 }
 
 func spanAt(period, width, now int64) bucketsSpan {
@@ -45,7 +45,7 @@ func (s *State) count(j int64) int64 {
 	return 0
 }
 
-// edge returns what a count of the oldest sub-window adds.
+// edge returns how much of the oldest sub-window's count is used.
 func edge(e headgate.Edge, count, overlap, width int64) int64 {
 	switch {
 	case overlap == width || e == headgate.EdgeStrict:
@@ -56,7 +56,7 @@ func edge(e headgate.Edge, count, overlap, width int64) int64 {
 	return mulDiv(count, overlap, width)
 }
 
-// counting returns what sub-window j adds in span.
+// counting returns how much sub-window j contributes to span.
 func (s *State) counting(e headgate.Edge, span bucketsSpan, j int64) int64 {
 	switch {
 	case j < span.oldest:
@@ -67,7 +67,7 @@ func (s *State) counting(e headgate.Edge, span bucketsSpan, j int64) int64 {
 	return s.count(j)
 }
 
-// bucketsUsed returns what counts at now, under the shape s was written in.
+// bucketsUsed returns the count at now, under the shape in which s was written.
 func bucketsUsed(e headgate.Edge, s *State, now int64) int64 {
 	width := s.V[1]
 	if width == 0 || len(s.Words) == 0 {
@@ -78,7 +78,7 @@ func bucketsUsed(e headgate.Edge, s *State, now int64) int64 {
 	return used + s.sum(span.oldest+1)
 }
 
-// sum returns what sub-windows from on have counted.
+// sum returns the total of all sub-windows from the given one on.
 func (s *State) sum(from int64) (total int64) {
 	n := int64(len(s.Words))
 	from = max(from, s.V[0]-n+1, 0)
@@ -102,8 +102,8 @@ func bucketsAvailable(r *headgate.Rule, s *State, now int64) int64 {
 	return r.Limit - bucketsUsed(r.Edge, s, now)
 }
 
-// bucketsShape brings s to the rule's shape and to now's sub-window. After a
-// changed limit, what the old shape counts keeps counting.
+// bucketsShape converts s to the rule's shape and moves it to now's sub-window. After a
+// change of the limit, the old counts keep counting.
 func bucketsShape(r *headgate.Rule, s *State, now int64) {
 	width, n := r.Tick, int64(r.Buckets)+1
 	current := now / width
@@ -131,8 +131,8 @@ func bucketsAdd(r *headgate.Rule, s *State, now, n int64) {
 	s.Words[i] = min(s.Words[i]+min(n, maxCount), maxCount)
 }
 
-// bucketsSub takes n out of the sub-window of the take, then of older ones, the
-// newest first.
+// bucketsSub takes n out of the sub-window of the take, then out of older ones, newest
+// first.
 func bucketsSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	if bucketsUsed(r.Edge, s, now) == 0 {
 		return false
@@ -151,18 +151,18 @@ func bucketsSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	return true // if only because of the new shape
 }
 
-// bucketsTaken returns the sub-window of the take that counts until then: the one
-// in which takes end then, or, where that is somewhat later than the takes of the
-// one before do and sooner than its own, the one before, if that still counts. To
-// take out of a newer one, whose own takes then are admitted again before their
-// period is over, would give back more than was taken.
+// bucketsTaken returns the sub-window of a take that counts until the given time: the
+// one whose takes end then, or the one before it if the time is only slightly later
+// than its takes end and it still counts. Choosing a newer one would return more than
+// was taken, because that sub-window's own takes would be admitted again before their
+// period is over.
 func bucketsTaken(r *headgate.Rule, s *State, span bucketsSpan, until int64) int64 {
 	j := floorDiv(until-r.Period-1, r.Tick)
 	late := until - r.Period - j*r.Tick // from 1 to a width
 	switch {
 	case r.Edge == headgate.EdgeLenient || late > min(maxLate, r.Tick/8):
 		return j
-	case r.Edge == headgate.EdgeWeighted && late == 1: // as a take of 1 alone
+	case r.Edge == headgate.EdgeWeighted && late == 1: // as for a single take of 1
 		return j
 	case s.counting(r.Edge, span, j-1) == 0:
 		return j
@@ -170,9 +170,9 @@ func bucketsTaken(r *headgate.Rule, s *State, span bucketsSpan, until int64) int
 	return j - 1
 }
 
-// bucketsFits returns when n will fit, going from the oldest sub-window to the
-// newest: the one whose end makes enough available. Until a take rewrites the
-// state, it fades in its current shape.
+// bucketsFits returns when n will fit. It goes from the oldest sub-window to the
+// newest, to the one whose end makes enough available. Until a take rewrites the state,
+// it fades in its current shape.
 func bucketsFits(r *headgate.Rule, s *State, now, n int64) int64 {
 	width := s.V[1]
 	span := spanAt(s.V[2], width, max(now, s.V[0]*width))
@@ -188,8 +188,8 @@ func bucketsFits(r *headgate.Rule, s *State, now, n int64) int64 {
 	return now
 }
 
-// leaves returns when sub-window j, holding count, adds at most spare, which is
-// less than count, under the shape s was written in.
+// leaves returns when sub-window j, which holds count, contributes at most spare (less
+// than count), under the shape in which s was written.
 func leaves(e headgate.Edge, s *State, j, count, spare int64) int64 {
 	width, period := s.V[1], s.V[2]
 	switch e {
@@ -207,7 +207,7 @@ func bucketsFresh(r *headgate.Rule, s *State, now int64) int64 {
 		if count := s.count(j); count > 0 {
 			at := leaves(r.Edge, s, j, count, 0)
 			if at <= s.V[0]*s.V[1] {
-				return now // a clock that has gone back is held at V[0]
+				return now // if the clock has gone back, now stays at V[0]
 			}
 			return max(at, now)
 		}

@@ -9,16 +9,16 @@ import "github.com/headgate/headgate"
 //	V[2]  the time of the newest entry
 //	V[3]  the index in Words of the newest entry
 //
-// An entry is the time and the count of an admitted request: one word
-// time·1024 + count, or for counts of 1023 and more time·1024 + 1023 and the
-// count in a second word. It counts for one period: at time + period no more.
+// An entry is the time and count of an admitted request: one word time·1024 + count. A
+// count of 1023 or more is stored as time·1024 + 1023, with the count in a second word.
+// An entry counts for one period: at time + period it no longer does.
 
 const (
 	logShift = 10
-	logLong  = 1<<logShift - 1 // the count that means: see the next word
+	logLong  = 1<<logShift - 1 // this count means: see the next word
 
-	// maxLate is how much too late a caller may place a take that he returns,
-	// because his clock is not the store's, or half of what a call takes.
+	// maxLate is by how much a caller may misjudge the time of a take that it returns,
+	// because its clock is not the store's, or because of half the duration of a call.
 	maxLate = 1 << 16
 )
 
@@ -31,8 +31,8 @@ func logEntry(words []int64, i int64) (at, count, next int64) {
 	return at, count, i + 1
 }
 
-// logPut writes an entry at i, for which there must be room, and returns the
-// index after it.
+// logPut writes an entry at i, where there must be space, and returns the index after
+// it.
 func logPut(words []int64, i, at, count int64) int64 {
 	if count >= logLong {
 		words[i], words[i+1] = at<<logShift|logLong, count
@@ -42,8 +42,7 @@ func logPut(words []int64, i, at, count int64) int64 {
 	return i + 1
 }
 
-// logAt returns the total that counts at now, and the index of the first entry
-// that does.
+// logAt returns the total at now, and the index of the first entry that counts.
 func logAt(r *headgate.Rule, s *State, now int64) (total, head int64) {
 	total, head = s.V[0], s.V[1]
 	for head < int64(len(s.Words)) {
@@ -62,13 +61,12 @@ func logAvailable(r *headgate.Rule, s *State, now int64) int64 {
 	return r.Limit - total
 }
 
-// logAdd appends an entry, or adds to the newest one: where both are of the
-// same microsecond, and where debts have made the log longer than its limit
-// explains.
+// logAdd appends an entry, or adds to the newest one if both are in the same
+// microsecond or debts have made the log longer than its limit explains.
 func logAdd(r *headgate.Rule, s *State, now, n int64) {
 	s.V[0], s.V[1] = logAt(r, s, now)
 	if n = min(n, maxCount-s.V[0]); n == 0 {
-		return // a debt can grow no further
+		return // the debt cannot grow further
 	}
 	at := now
 	live := int64(len(s.Words)) - s.V[1]
@@ -89,7 +87,7 @@ func logAdd(r *headgate.Rule, s *State, now, n int64) {
 	logAppend(s, at, n)
 }
 
-// logAppend adds an entry, which is the newest.
+// logAppend appends an entry as the newest.
 func logAppend(s *State, at, n int64) {
 	s.V[0] += n
 	s.V[3] = int64(len(s.Words))
@@ -100,8 +98,8 @@ func logAppend(s *State, at, n int64) {
 	}
 }
 
-// logCompact moves the entries to the front when more than half of the words
-// lie before the head, so that each word is moved about once.
+// logCompact moves the entries to the front when more than half of the words are before
+// the head, so each word is moved about once.
 func logCompact(s *State) {
 	head := s.V[1]
 	if head*2 < int64(len(s.Words)) {
@@ -112,8 +110,8 @@ func logCompact(s *State) {
 	s.V[3] -= head
 }
 
-// logDenied keeps a refused request in the log, and drops the oldest entries
-// that make no difference because the newer ones fill the limit by themselves.
+// logDenied keeps a refused request in the log, and drops the oldest entries once the
+// newer ones fill the limit without them.
 func logDenied(r *headgate.Rule, s *State, now, n int64) {
 	if r.Limit == 0 {
 		return
@@ -129,8 +127,8 @@ func logDenied(r *headgate.Rule, s *State, now, n int64) {
 	}
 }
 
-// logSub takes n out of the log: from the entry of the returned take on, and
-// then from older ones, the newest first; without left, from the newest.
+// logSub takes n out of the log: from the entry of the returned take, then from older
+// ones, newest first. Without left, it starts at the newest.
 func logSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	total, head := logAt(r, s, now)
 	if total == 0 {
@@ -140,7 +138,7 @@ func logSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	if left > 0 {
 		taken = logTaken(r, s, head, now+left-r.Period)
 	}
-	var since int64 // the counts of the entries not older than the take
+	var since int64 // the total of the entries not older than the take
 	for i := head; i < int64(len(s.Words)); {
 		at, count, next := logEntry(s.Words, i)
 		if at >= taken {
@@ -163,10 +161,10 @@ func logSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	return true
 }
 
-// logTaken returns from when on the take of about that time may be found: from
-// that very time if there is an entry, else from somewhat before. To take out an
-// older entry gives back less than was taken; to take out a newer one, which
-// then is admitted again before its period is over, would give back more.
+// logTaken returns the earliest time at which the take made at about that time may be
+// found: that exact time if there is an entry, otherwise slightly earlier. Taking out
+// an older entry returns less than was taken. Taking out a newer one would return more,
+// because it would be admitted again before its period is over.
 func logTaken(r *headgate.Rule, s *State, head, about int64) int64 {
 	for i := head; i < int64(len(s.Words)); {
 		at, _, next := logEntry(s.Words, i)
@@ -181,8 +179,8 @@ func logTaken(r *headgate.Rule, s *State, head, about int64) int64 {
 	return about - min(maxLate, r.Period/8)
 }
 
-// logRewrite rewrites the entries from head on with new counts, none of them
-// larger, at the front of the words.
+// logRewrite rewrites the entries from head on at the front of the words with new
+// counts, none of them larger than before.
 func logRewrite(s *State, head int64, keep func(at, count int64) int64) {
 	s.V = [4]int64{}
 	end, length := int64(0), int64(len(s.Words))

@@ -8,27 +8,27 @@ import (
 
 // A sliding window's state:
 //
-//	V[0]  current: the count of the window that begins at V[1]
+//	V[0]  current: the count of the window that starts at V[1]
 //	V[1]  start, a whole multiple of the period since the epoch
-//	V[2]  the period, so that a changed limit is noticed
+//	V[2]  the period, to detect a changed limit
 //	V[3]  previous: the count of the window before
 //
-// The previous window is taken for even: what it adds is its count times the
-// part of it that the window up to now still overlaps, rounded down.
+// The previous window is assumed to be evenly filled: it contributes its count times
+// the part of it that the window up to now still overlaps, rounded down.
 
-// slidingCounts is the state brought up to now.
+// slidingCounts is the state advanced to now.
 type slidingCounts struct {
 	current, previous int64
 	start             int64
 	overlap           int64 // how many microseconds of the previous window still count
 }
 
-// slidingAt brings s up to now in windows of w.
+// slidingAt advances s to now in windows of w.
 func slidingAt(s *State, now, w int64) slidingCounts {
 	if old := s.V[2]; old != w {
 		c := slidingCounts{start: now / w * w}
 		if old != 0 {
-			// A changed period: what the old one counts keeps counting.
+			// After a change of the period, the old counts keep counting.
 			c.current = min(slidingAt(s, now, old).used(old), maxCount)
 		}
 		return c
@@ -48,8 +48,8 @@ func slidingAt(s *State, now, w int64) slidingCounts {
 	return c
 }
 
-// slidingPeriod returns the period s was written under. Until a take rewrites the
-// state, it fades by that one.
+// slidingPeriod returns the period under which s was written. Until a take rewrites the
+// state, it fades with that period.
 func slidingPeriod(r *headgate.Rule, s *State) int64 {
 	if s.V[2] != 0 {
 		return s.V[2]
@@ -57,7 +57,7 @@ func slidingPeriod(r *headgate.Rule, s *State) int64 {
 	return r.Period
 }
 
-// used returns what counts at the time of c in windows of w.
+// used returns the count at the time of c in windows of w.
 func (c slidingCounts) used(w int64) int64 {
 	if c.previous == 0 {
 		return c.current
@@ -98,9 +98,8 @@ func slidingAdd(r *headgate.Rule, s *State, now, n int64) {
 	c.store(r, s)
 }
 
-// slidingSub gives back into the window of the take. A take of this window
-// counts until some time in the next one, a take of the previous window until
-// some time in this one.
+// slidingSub returns n into the window of the take. A take of this window counts until
+// some time in the next one, a take of the previous window until some time in this one.
 func slidingSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	c := slidingAt(s, now, r.Period)
 	if c.used(r.Period) == 0 {
@@ -120,10 +119,10 @@ func slidingSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	return true
 }
 
-// tookCurrent reports whether a take that counts until then is one of the current
-// window. Where that is somewhat after the end of this one it is one of the previous
-// window, if that still counts, placed too late: of the current one a single token
-// ends 1 µs after, and two when half of the next one is over.
+// tookCurrent reports whether a take that counts until the given time belongs to the
+// current window. If that is shortly after the end of this window, the take belongs to
+// the previous one (if that still counts) and its time is off: of the current window, a
+// single token ends 1 µs after the end, and two end halfway through the next window.
 func (c slidingCounts) tookCurrent(r *headgate.Rule, until int64) bool {
 	after := until - c.start - r.Period
 	if after > 1 && after <= min(maxLate, r.Period/8) {
@@ -136,10 +135,10 @@ func slidingFits(r *headgate.Rule, s *State, now, n int64) int64 {
 	w := slidingPeriod(r, s)
 	c := slidingAt(s, now, w)
 	if spare := r.Limit - n - c.current; spare >= 0 {
-		// The current window leaves room once the previous one has faded.
+		// The current window has space once the previous one has faded.
 		return c.start + w - overlapFor(c.previous, spare, w)
 	}
-	// Not before the current window is the previous one and has faded.
+	// Not before the current window has become the previous one and faded.
 	return c.start + 2*w - overlapFor(c.current, r.Limit-n, w)
 }
 

@@ -2,19 +2,18 @@ package algorithm
 
 import "github.com/headgate/headgate"
 
-// Span is a part of a state: Count was taken between Start and End, in
-// microseconds since the epoch, and Counts of it still count.
+// Span is part of a state: Count was taken between Start and End, in microseconds since
+// the epoch, and Counts of it still count.
 type Span struct {
 	Start, End    int64
 	Count, Counts int64
 }
 
-// Spans appends to dst what the state of a window consists of at now, the
-// oldest first, for people to look at: the window, the two windows, the entries
-// of the log (each with the period in which it counts) or the sub-windows that
-// hold something. The sum of Counts is what the limit has in use, credit left
-// aside. The state of a bucket has no such parts: what is used there drains
-// evenly until ResetAfter.
+// Spans appends to dst the parts of a window's state at now, oldest first, for display:
+// the window, the two windows, the log entries (each with the period in which it
+// counts), or the sub-windows that are not empty. The sum of Counts is the usage of the
+// limit, without credit. A bucket's state has no such parts: its usage drains evenly
+// until ResetAfter.
 func Spans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
 	switch r.Algorithm {
 	case headgate.FixedWindow:

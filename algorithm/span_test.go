@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestSpansAddUp: what Spans shows is what the limit has in use, whatever has
-// been done to the state, also where the limit has changed.
+// TestSpansAddUp: the spans add up to the usage of the limit, whatever was done to the
+// state, even after a change of the limit.
 func TestSpansAddUp(t *testing.T) {
 	rng := newRand(t)
 	windows := []headgate.Algorithm{headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets}

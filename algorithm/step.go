@@ -1,14 +1,13 @@
-// Package algorithm holds the arithmetic of the algorithms: pure steps
-// from a state, a time and a request to a new state and a decision. There is
-// no clock, no lock and no floating point in it, and it imports neither fmt nor
-// net, so that it compiles small to WebAssembly.
+// Package algorithm implements the algorithms as pure steps from a state, a time and a
+// request to a new state and a decision. It has no clock, no locks and no floating
+// point, and imports neither fmt nor net, so that it compiles to small WebAssembly.
 //
-// Each algorithm has a file with five functions: how much is available, take,
-// refund, when a cost will fit, and when the state is fresh again. [Step] puts
-// them together in one way for all, credit included.
+// Each algorithm has a file with five functions: how much is available, take, refund,
+// when a cost will fit, and when the state is fresh again. [Step] combines them in the
+// same way for all, including credit.
 //
-// The Lua scripts of store/redis are twins of these files; the vectors in
-// testdata/vectors/ are run by both.
+// The Lua scripts of store/redis are twins of these files; both run the vectors in
+// testdata/vectors/.
 package algorithm
 
 import (
@@ -19,53 +18,52 @@ import (
 )
 
 const (
-	// maxInteger is the largest number in a state: 2^53-1, up to which Lua's
-	// numbers are exact.
+	// maxInteger is the largest number in a state, 2^53-1. Up to it Lua's numbers are
+	// exact.
 	maxInteger = 1<<53 - 1
-	// maxCount is the largest count of a window. It leaves room for debt
-	// above the largest limit, 2^40, and for the sum of all sub-windows.
+	// maxCount is the largest count of a window. It leaves space for debt above the
+	// largest limit, 2^40, and for the sum of all sub-windows.
 	maxCount = 1<<43 - 1
-	// maxTime is the latest time a step accepts, in the year 2112; later ones
-	// are taken for it.
+	// maxTime is the latest time that a step accepts, in the year 2112. Later times
+	// count as maxTime.
 	maxTime = 1 << 52
-	// never is a time that does not come.
+	// never is later than any time.
 	never = math.MaxInt64
 )
 
-// State is what a store keeps for one key under one algorithm. The zero value
-// is that of an unused key. What the numbers mean is said in each algorithm's
-// file; every one is from 0 to 2^53-1.
+// State is what a store keeps for one key under one algorithm. The zero value is the
+// state of an unused key. Each algorithm's file documents its numbers; all are from 0
+// to 2^53-1.
 type State struct {
-	V [4]int64 // the numbers of all algorithms
-	// Words are the list of SlidingLog, SlidingBuckets and Concurrency; nil for
-	// the others.
+	V [4]int64 // their meaning depends on the algorithm
+	// Words is the list of SlidingLog, SlidingBuckets and Concurrency; nil for the
+	// others.
 	Words []int64
-	// Credit is what Grant added above the limit, in tokens, good before
-	// Until, in microseconds since the epoch.
+	// Credit is what Grant added above the limit, in tokens. It is valid before Until,
+	// in microseconds since the epoch.
 	Credit, Until int64
 }
 
-// Request is one question to a step.
+// Request is a request to a step.
 type Request struct {
 	Kind     headgate.Kind
 	Cost     int64         // at least 0
-	Duration time.Duration // that of headgate.Op
-	Lease    int64         // that of headgate.Op
+	Duration time.Duration // as in headgate.Op
+	Lease    int64         // as in headgate.Op
 }
 
 // Result is a step's answer.
 type Result struct {
 	headgate.Decision
-	// FreshAt is when the state equals that of an unused key, in microseconds
-	// since the epoch. A store may forget the key then and never before.
+	// FreshAt is when the state equals that of an unused key, in microseconds since the
+	// epoch. A store may forget the key then, but never earlier.
 	FreshAt int64
 	Wrote   bool // reports whether the state was changed
 }
 
-// Step answers req at now, in microseconds since the epoch, under a valid rule.
-// It changes s only if Result.Wrote says so, and never on a refusal, unless the
-// rule counts refusals. Time may run backwards from one call to the next; that
-// never gives anything back.
+// Step answers req at now, in microseconds since the epoch, under a valid rule. It
+// changes s only if Result.Wrote is true, and never on a refusal, unless the rule
+// counts refusals. Time may run backwards between calls; that never returns tokens.
 func Step(r *headgate.Rule, s *State, now int64, req Request) Result {
 	now = min(max(now, 0), maxTime)
 	if r.Unlimited {
@@ -138,8 +136,8 @@ func take(r *headgate.Rule, s *State, now int64, req Request) Result {
 	return res
 }
 
-// split says how much of n the limit itself covers, the rest being credit, and
-// whether both together cover it all. free is -1 for a key in debt.
+// split returns how much of n the limit itself covers, with credit covering the rest,
+// and whether both together are enough. free is -1 for a key in debt.
 func split(r *headgate.Rule, n, free, credit int64) (regular int64, ok bool) {
 	if n <= free && (r.Limit > 0 || credit > 0) {
 		return n, true
@@ -178,7 +176,7 @@ func takeUpTo(r *headgate.Rule, s *State, now, n int64) Result {
 	return res
 }
 
-// reserve takes now or books what a bucket will have refilled by Duration.
+// reserve takes now, or books what a bucket will have refilled within Duration.
 func reserve(r *headgate.Rule, s *State, now int64, req Request) Result {
 	if r.Algorithm > headgate.LeakyBucket || req.Cost == 0 {
 		return take(r, s, now, Request{Kind: headgate.Take, Cost: req.Cost})
@@ -189,7 +187,7 @@ func reserve(r *headgate.Rule, s *State, now int64, req Request) Result {
 	delay := turn(r, s, now)
 	late := delay - wait
 	if !ok && r.Algorithm == headgate.TokenBucket && n <= r.Burst {
-		// Book: the tokens are taken now and refilled by the time of use.
+		// Book: take the tokens now; they will be refilled by the time of use.
 		delay = bucketFits(r, s, now, n) - now
 		regular, ok, late = n, true, delay-wait
 		used, last := bucketUsed(r, s, now)
@@ -206,14 +204,14 @@ func reserve(r *headgate.Rule, s *State, now int64, req Request) Result {
 	return res
 }
 
-// refuseBooking is refuse for a request whose turn comes late too late.
+// refuseBooking is refuse for a request whose turn would come too late, by late.
 func refuseBooking(r *headgate.Rule, s *State, now, n, late int64) Result {
 	res := refuse(r, s, now, n)
 	switch {
 	case res.Reason == headgate.TooLarge:
 	case r.Algorithm == headgate.LeakyBucket:
-		// It needs both a place in the queue and a turn that is near enough,
-		// and credit that lasts until then.
+		// It needs space in the queue, a turn that is soon enough, and credit that
+		// lasts until then.
 		if creditAt(s, now) > 0 && now+late >= s.Until {
 			bare := *s
 			bare.Credit, bare.Until = 0, 0
@@ -227,13 +225,13 @@ func refuseBooking(r *headgate.Rule, s *State, now, n, late int64) Result {
 	return res
 }
 
-// charge takes n, first from the limit, then from the credit, the rest as debt.
+// charge takes n: first from the limit, then from the credit, the rest as debt.
 func charge(r *headgate.Rule, s *State, now, n int64) Result {
 	free, credit := max(available(r, s, now), 0), creditAt(s, now)
 	extra := min(max(n-free, 0), credit)
-	regular := min(n, maxInteger) - extra // as Lua, which cannot hold more
+	regular := min(n, maxInteger) - extra // as in Lua, which cannot hold more
 	if r.Limit == 0 {
-		regular = 0 // a limit of nothing has nothing to pay a debt back with
+		regular = 0 // a limit of 0 never pays a debt back
 	}
 	wrote := regular > 0 || extra > 0
 	if wrote {
@@ -241,7 +239,7 @@ func charge(r *headgate.Rule, s *State, now, n int64) Result {
 	}
 	res := done(r, s, now, n, wrote)
 	res.Lease = leased(r, s, regular)
-	beyond := r.Limit == 0 && (n > extra || n == 0 && credit == 0) // a dry run too, as for Take
+	beyond := r.Limit == 0 && (n > extra || n == 0 && credit == 0) // also for a dry run, as for Take
 	if available(r, s, now) < 0 || beyond {
 		res.Allowed, res.Reason = false, headgate.Limited
 		if res.RetryAfter = micros(fits(r, s, now, 0) - now); r.Limit == 0 {
@@ -266,9 +264,8 @@ func giveBack(r *headgate.Rule, s *State, now int64, req Request) Result {
 	return done(r, s, now, 0, wrote)
 }
 
-// forgetUnused makes a state from which everything has been given back the
-// zero state, because a store may forget it: its times would otherwise still
-// hold a clock that goes back.
+// forgetUnused resets a state that has been fully refunded to zero, because a store may
+// forget it. Otherwise its times would still hold back a clock that goes backwards.
 func forgetUnused(r *headgate.Rule, s *State, now int64) {
 	bare := *s
 	bare.Credit, bare.Until = 0, 0
@@ -290,7 +287,7 @@ func grant(r *headgate.Rule, s *State, now int64, req Request) Result {
 	return done(r, s, now, req.Cost, true)
 }
 
-// done is the answer that allows, from the state as it is after the request.
+// done returns the answer that allows, from the state after the request.
 func done(r *headgate.Rule, s *State, now, granted int64, wrote bool) Result {
 	fresh := freshAt(r, s, now)
 	return Result{
@@ -303,7 +300,7 @@ func done(r *headgate.Rule, s *State, now, granted int64, wrote bool) Result {
 	}
 }
 
-// refused is refuse for Take and Peek, and keeps what a log has to count.
+// refused is refuse for Take and Peek; a log that counts refusals records it.
 func refused(r *headgate.Rule, s *State, now int64, req Request) Result {
 	logged := r.CountDenied && req.Kind == headgate.Take && req.Cost > 0
 	if logged {
@@ -314,7 +311,7 @@ func refused(r *headgate.Rule, s *State, now int64, req Request) Result {
 	return res
 }
 
-// refuse is the answer that says when n will fit.
+// refuse returns the answer that says when n will fit.
 func refuse(r *headgate.Rule, s *State, now, n int64) Result {
 	res := done(r, s, now, 0, false)
 	res.Allowed, res.Reason = false, headgate.Limited
@@ -327,12 +324,12 @@ func refuse(r *headgate.Rule, s *State, now, n int64) Result {
 	return res
 }
 
-// fitsWithCredit returns when n will fit into limit and credit together, while
-// the credit lasts, or else into the limit alone.
+// fitsWithCredit returns when n will fit into the limit and the credit together while
+// the credit lasts, or otherwise into the limit alone.
 func fitsWithCredit(r *headgate.Rule, s *State, now, n int64) int64 {
 	if credit := creditAt(s, now); credit > 0 && n-credit <= r.Most() {
 		if n <= credit {
-			return now // also for a key in debt
+			return now // even for a key in debt
 		}
 		if at := fits(r, s, now, n-credit); at < s.Until {
 			return at

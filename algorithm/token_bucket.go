@@ -8,24 +8,23 @@ import (
 
 // A bucket's state:
 //
-//	V[0]  used: units in the bucket at V[1]; 0 is a bucket with all its tokens
+//	V[0]  used: units in the bucket at V[1]; 0 means that all tokens are available
 //	V[1]  last: when that was, in microseconds
-//	V[2]  the size of a token in units, so that a changed limit is noticed
+//	V[2]  the size of a token in units, to detect a changed limit
 //
-// It drains Leak units a tick. A request of n tokens passes if used + n·Token
-// is at most Capacity. This is the "leaky bucket as a meter" of ITU-T I.371,
-// which decides as a token bucket does.
+// It drains Leak units per tick. A request for n tokens passes if used + n·Token is at
+// most Capacity. This is the "leaky bucket as a meter" of ITU-T I.371, which decides
+// the same way as a token bucket.
 
-// Bucket is V[0], V[1] and V[2] of a bucket without credit. Unlike a State it
-// stays in registers.
+// Bucket is V[0], V[1] and V[2] of a bucket without credit. Unlike a State, it stays in
+// registers.
 type Bucket struct{ Used, Last, Token int64 }
 
-// Take is Step for the commonest request, a Take of n ≥ 1 from a bucket
-// without credit, and gives the same answer. It is what a store should call
-// where nanoseconds matter: it writes the decision where the caller wants it,
-// because to return and copy one costs as much as to make it. It returns the
-// bucket afterwards, when that will be fresh, and whether it was changed, which
-// it is if the request is allowed.
+// Take is Step for the most common request, a Take of n ≥ 1 from a bucket without
+// credit, and gives the same answer. Stores should call it where nanoseconds matter: it
+// writes the decision where the caller wants it, because returning and copying one
+// costs as much as making it. It returns the new bucket, when that will be fresh, and
+// whether it was changed, which it is if the request is allowed.
 func Take(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decision) (after Bucket, fresh int64, wrote bool) {
 	if r.Algorithm != headgate.TokenBucket || r.Tick != 1 || r.Leak == 0 || b.Token != r.Token {
 		return takeAnyBucket(r, b, now, n, d)
@@ -49,8 +48,8 @@ func Take(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decision) (after
 	return Bucket{used, last, r.Token}, fresh, true
 }
 
-// takeAnyBucket is Take for what is less common: a queue, a tick that is not a
-// microsecond, a limit that was changed.
+// takeAnyBucket is Take for less common cases: a queue, a tick that is not a
+// microsecond, a changed limit.
 func takeAnyBucket(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decision) (after Bucket, fresh int64, wrote bool) {
 	used, last := bucketUsed(r, &State{V: [4]int64{b.Used, b.Last, b.Token}}, now)
 	if n > r.Burst || used > r.Capacity-n*r.Token {
@@ -76,7 +75,7 @@ func takeAnyBucket(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decisio
 	return Bucket{used, last, r.Token}, fresh, true
 }
 
-// bucketRefuse is refuse for Take, and returns when the state is fresh.
+// bucketRefuse is refuse for Take. It returns when the state is fresh.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
 func bucketRefuse(r *headgate.Rule, used, last, now, n int64, d *headgate.Decision) int64 {
@@ -100,8 +99,8 @@ func bucketRefuse(r *headgate.Rule, used, last, now, n int64, d *headgate.Decisi
 	return fresh
 }
 
-// bucketUsed returns the units in the bucket at now, and the time from which
-// it drains on: now, or the state's own time if the clock has gone backwards.
+// bucketUsed returns the units in the bucket at now, and the time from which it
+// continues to drain: now, or the state's time if the clock has gone backwards.
 func bucketUsed(r *headgate.Rule, s *State, now int64) (used, last int64) {
 	used, last = s.V[0], s.V[1]
 	if used == 0 {
@@ -124,8 +123,8 @@ func bucketUsed(r *headgate.Rule, s *State, now int64) (used, last int64) {
 	return used - int64(leaked), now
 }
 
-// rescaled converts units of one token size to another, whole tokens at a
-// time and rounded up, so that a changed limit keeps its usage.
+// rescaled converts units to another token size, in whole tokens and rounded up, so
+// that a changed limit keeps its usage.
 func rescaled(used, from, to int64) int64 {
 	if from == 0 {
 		return used
@@ -137,8 +136,8 @@ func rescaled(used, from, to int64) int64 {
 	return tokens * to
 }
 
-// drained returns when used units, counted from last, will have drained: the
-// first tick at which nothing is left.
+// drained returns when the used units, counted from last, will have drained: the first
+// tick at which nothing is left.
 func drained(r *headgate.Rule, last, used int64) int64 {
 	switch {
 	case used == 0:
@@ -162,7 +161,7 @@ func bucketAvailable(r *headgate.Rule, s *State, now int64) int64 {
 	used, _ := bucketUsed(r, s, now)
 	free := r.Capacity - used
 	if free < 0 {
-		return -1 // how much it is makes no difference
+		return -1 // the amount does not matter
 	}
 	if r.Algorithm == headgate.LeakyBucket && used > r.Late {
 		return 0

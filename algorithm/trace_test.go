@@ -10,24 +10,24 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// example is a documented trace: what a limit says to requests on one key.
+// example is a documented trace: the answers of a limit to requests on one key.
 type example struct {
 	name  string
 	limit headgate.Limit
 	rows  []row
 }
 
-// row is a request and its answer. What is "" is not compared.
+// row is a request and its answer. Empty fields are not compared.
 type row struct {
 	at   string // hh:mm:ss[.fraction] of 2026-01-01 UTC
 	cost int64
 	kind headgate.Kind
-	// want is "pass" or "refused", then what else is promised: "left 3",
-	// "retry 15s", "delay 1s", "granted 2".
+	// want is "pass" or "refused", followed by other promises: "left 3", "retry 15s",
+	// "delay 1s", "granted 2".
 	want string
 }
 
-// examples are the worked examples of docs/algorithms.md, with its numbers.
+// examples returns the worked examples of docs/algorithms.md, with its numbers.
 func examples() []example {
 	take, peek, charge := headgate.Take, headgate.Peek, headgate.Charge
 	edge := []row{{"11:00:59", 5, take, "pass, left 0"}}
@@ -70,8 +70,8 @@ func examples() []example {
 			{"11:00:01", 1, take, "pass, delay 2s"},
 			{"11:00:02.5", 1, take, "pass, delay 1.5s"},
 		}},
-		// nginx's own example of two stages, rate=5r/s burst=12 delay=8: of 15
-		// requests 8 pass at once, 4 are delayed and 3 are refused.
+		// The example of two stages in nginx's documentation, rate=5r/s burst=12
+		// delay=8: of 15 requests 8 pass at once, 4 are delayed and 3 are refused.
 		{"two stages: of 15 together 8 pass, 4 wait and 3 are refused", headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).DelayAfter(8), slices.Concat(
 			slices.Repeat([]row{{"11:00:00", 1, take, "pass, delay 0s"}}, 8),
 			[]row{

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// recorder makes a vector.
+// recorder records a vector.
 type recorder struct {
 	*testing.T
 	vector vector
@@ -48,8 +48,8 @@ func (r *recorder) step(at int64, req Request) Result {
 	return got
 }
 
-// makeVectors makes those of one algorithm: the worked examples, a walk through
-// every verb, each special limit, and random histories from a fixed seed.
+// makeVectors returns those of one algorithm: the worked examples, a walk through every
+// verb, each special limit, and random histories from a fixed seed.
 func makeVectors(t *testing.T, a headgate.Algorithm) []vector {
 	t.Helper()
 	var all []vector
@@ -108,7 +108,7 @@ func vectorLimits(a headgate.Algorithm) []headgate.Limit {
 
 const huge = maxInteger // the largest cost that every language can read
 
-// walk goes through every verb, in and out of debt, with refusals.
+// walk uses every verb, in and out of debt, with refusals.
 func walk(t *testing.T, limit headgate.Limit) vector {
 	t.Helper()
 	r := record(t, "every verb: "+limit.String(), limit)
@@ -160,7 +160,7 @@ func walk(t *testing.T, limit headgate.Limit) vector {
 	return r.vector
 }
 
-// randomVector keeps to numbers that every language can read.
+// randomVector only uses numbers that every language can read.
 func randomVector(t *testing.T, rng *rand.Rand, a headgate.Algorithm, name string) vector {
 	t.Helper()
 	h := &history{T: t, rng: rng, limit: randomLimit(rng, a), now: pick[int64](rng, t0, t0, 1000, maxTime)}
@@ -180,7 +180,7 @@ func randomVector(t *testing.T, rng *rand.Rand, a headgate.Algorithm, name strin
 	return r.vector
 }
 
-// writeVectors writes a step a line, so that changes can be read.
+// writeVectors writes one step per line, for readable diffs.
 func writeVectors(t *testing.T, name string, vectors []vector) {
 	t.Helper()
 	var b bytes.Buffer

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/vectors")
 
-// The format of testdata/vectors/*.json, which its README explains.
+// The format of testdata/vectors/*.json; the README there explains it.
 type (
 	vectorFile struct {
 		Algorithm string   `json:"algorithm"`
@@ -26,7 +26,7 @@ type (
 		Steps []vectorStep `json:"steps"`
 	}
 	vectorStep struct {
-		// Limit and Rule are those of this step and the ones after it.
+		// Limit and Rule apply to this step and the following ones.
 		Limit      *vectorLimit `json:"limit,omitempty"`
 		Rule       *vectorRule  `json:"rule,omitempty"`
 		AtUS       int64        `json:"at_us"`
@@ -92,8 +92,8 @@ type (
 
 const vectorFolder = "testdata/vectors"
 
-// TestVectors runs the vectors that other implementations run too. With
-// -update it writes them again; each answer is then also asked of the oracle.
+// TestVectors runs the vectors that other implementations also run. With -update it
+// writes them again, and also checks each answer with the oracle.
 func TestVectors(t *testing.T) {
 	for _, a := range everyAlgorithm() {
 		t.Run(a.String(), func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// runVector reads a vector as another implementation would: nothing but its
-// JSON says what the limit is and what is wanted.
+// runVector reads a vector as another implementation would: the limit and the expected
+// answers come only from its JSON.
 func runVector(t *testing.T, v *vector) {
 	t.Helper()
 	var s State

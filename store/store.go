@@ -1,6 +1,6 @@
-// Package store has what authors of stores need, and code that wraps stores: optional
-// interfaces of a [headgate.Store], and the errors that say what is wrong with one. The
-// folders below it are stores.
+// Package store is for authors of stores and of code that wraps stores. It defines
+// optional interfaces of a [headgate.Store] and errors that describe a store's
+// condition. The stores themselves are in the folders below.
 //
 // A store implements headgate.Store, which documents the contract, and passes the tests
 // of package store/storetest. [Direct] and [Pipeliner] make it faster.
@@ -43,8 +43,8 @@ type Direct interface {
 // Group is a run of ops in a Pipeline. They belong together like the ops of one
 // headgate.Store.Do.
 type Group struct {
-	Ops  int           // how many there are
-	Mode headgate.Mode // says how they belong together
+	Ops  int           // number of ops
+	Mode headgate.Mode // how they belong together
 	Err  error         // what Do would return
 }
 
@@ -59,8 +59,8 @@ type Pipeliner interface {
 	Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []Group)
 }
 
-// Pipeline calls the Pipeline method of s if it is a [Pipeliner], and Do for one group
-// after the other if not.
+// Pipeline calls the Pipeline method of s if it is a [Pipeliner], and otherwise Do for
+// each group.
 func Pipeline(ctx context.Context, s headgate.Store, ops []headgate.Op, out []headgate.Decision, groups []Group) {
 	if p, ok := s.(Pipeliner); ok {
 		p.Pipeline(ctx, ops, out, groups)

@@ -21,7 +21,7 @@ func (i instant) Do(context.Context, []headgate.Op, []headgate.Decision, headgat
 }
 func (i instant) Close() error { return nil }
 
-// refused is long enough ago for ever.
+// refused lasts longer than any test.
 var refused = headgate.Decision{Reason: headgate.Limited, RetryAfter: time.Hour}
 
 func newRefusing() *failsafe.Store {
@@ -54,7 +54,7 @@ func TestAllocations(t *testing.T) {
 	} {
 		o := op("k")
 		got := testing.AllocsPerRun(1000, func() { _, _ = tt.store.Take(tt.ctx, o) })
-		if got > tt.most+0.2 { // a timer now and then
+		if got > tt.most+0.2 { // sometimes a timer
 			t.Errorf("%s: %v allocations, want at most %v", tt.name, got, tt.most)
 		}
 	}

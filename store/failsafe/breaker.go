@@ -7,26 +7,25 @@ import (
 	"time"
 )
 
-// outcome is what a call says about the store.
+// outcome is what the result of a call shows about the store.
 type outcome uint8
 
 const (
 	// succeeded: the store answered.
 	succeeded outcome = iota
-	// failed: it did not.
+	// failed: the store did not answer.
 	failed
-	// silent: nothing is known, for example because the caller had less time
-	// than the store may take, or because the question was wrong.
+	// silent: the call shows nothing, for example because the caller allowed less time
+	// than the store may take, or because the request was invalid.
 	silent
-	// starved: it did not in time, but that was noticed so late that this
-	// process must have waited for a processor, and the answer may have waited
-	// with it.
+	// starved: there was no answer in time, but this was noticed so late that this
+	// process must have waited for a CPU, and the answer may have waited too.
 	starved
 )
 
-// starvedSilence is how many times as long as otherwise no call may have
-// succeeded before calls that were starved open the breaker: then the store is
-// dead for this process, whatever the cause.
+// starvedSilence is how many times the usual period must pass without a success before
+// starved calls open the breaker: by then the store is dead for this process, whatever
+// the cause.
 const starvedSilence = 4
 
 // ticket lets one call through the breaker. Its outcome must be reported once.
@@ -35,25 +34,25 @@ type ticket struct {
 	probe bool
 }
 
-// breaker decides whether the store is asked. Times are monotonic, in
-// nanoseconds from the Store's beginning.
+// breaker decides whether the store is called. Times are monotonic, in nanoseconds
+// since the Store was created.
 type breaker struct {
 	options  Breaker
 	silence  time.Duration
 	onChange func(Change)
 
-	// turn counts the changes: even while closed, odd while open. The outcome
-	// of a call from an earlier turn says nothing about this one.
+	// turn counts the changes: even while closed, odd while open. The outcome of a call
+	// from an earlier turn is ignored.
 	turn     atomic.Uint64
 	failures atomic.Int64 // in a row
-	punctual atomic.Int64 // those of them that were not starved
-	lastGood atomic.Int64 // time of about the last success
-	probeAt  atomic.Int64 // while open: when to probe
+	punctual atomic.Int64 // failures that were not starved
+	lastGood atomic.Int64 // approximate time of the last success
+	probeAt  atomic.Int64 // while open: time of the next probe
 	probing  atomic.Bool  // while open: a caller is probing
 
 	failedFast, probes atomic.Uint64
 
-	mu    sync.Mutex // for changes
+	mu    sync.Mutex // guards changes
 	wait  time.Duration
 	since int64
 }
@@ -67,7 +66,7 @@ func (b *breaker) admit(now int64) (ticket, bool) {
 		return ticket{turn: turn}, true
 	}
 	if now >= b.probeAt.Load() && b.probing.CompareAndSwap(false, true) {
-		// Another probe may have ended in between, and settled the matter.
+		// Another probe may have ended in between and settled the state.
 		if b.turn.Load() == turn && now >= b.probeAt.Load() {
 			b.probes.Add(1)
 			return ticket{turn: turn, probe: true}, true
@@ -79,8 +78,7 @@ func (b *breaker) admit(now int64) (ticket, bool) {
 	return ticket{}, false
 }
 
-// trusted reports whether the store has just answered and nothing speaks
-// against it.
+// trusted reports whether the store has just answered and there is no sign of trouble.
 func (b *breaker) trusted(t ticket, now int64) bool {
 	return !t.probe && b.failures.Load() == 0 && now-b.lastGood.Load() < int64(b.silence)
 }
@@ -92,8 +90,8 @@ func (b *breaker) done(t ticket, o outcome, err error, now int64) {
 		b.probed(o, now)
 	case b.turn.Load() != t.turn:
 	case o == succeeded:
-		// Written only when it matters, so that callers on many cores do not
-		// fight for the cache line.
+		// Written only if needed, so that callers on many cores do not contend for the
+		// cache line.
 		if b.failures.Load() != 0 {
 			b.forgive()
 		}
@@ -113,7 +111,7 @@ func (b *breaker) done(t ticket, o outcome, err error, now int64) {
 	}
 }
 
-// forgive forgets the failures.
+// forgive resets the failures.
 func (b *breaker) forgive() {
 	b.failures.Store(0)
 	b.punctual.Store(0)
@@ -130,7 +128,7 @@ func (b *breaker) open(turn uint64, err error, now int64) {
 	b.change(Change{State: Open, Err: err}, now)
 }
 
-// probed settles a probe: its success closes the breaker.
+// probed handles the end of a probe; a success closes the breaker.
 func (b *breaker) probed(o outcome, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,7 +147,7 @@ func (b *breaker) probed(o outcome, now int64) {
 	b.probing.Store(false)
 }
 
-// change must be called with mu held, so that OnChange sees changes in order.
+// change requires mu to be held, so that OnChange sees changes in order.
 func (b *breaker) change(c Change, now int64) {
 	c.After = time.Duration(now - b.since)
 	b.since = now

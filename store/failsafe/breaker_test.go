@@ -29,16 +29,16 @@ func TestBreakerTrace(t *testing.T) {
 		}
 		f.fails()
 		for _, step := range []struct {
-			at    time.Duration // since the beginning
+			at    time.Duration // since the start
 			calls int
-			asked int64 // how many of them reach the store
+			asked int64 // how many calls reach the store
 			state failsafe.State
 		}{
 			{0, 4, 4, failsafe.Closed},
-			{0, 9, 9, failsafe.Closed}, // it has just answered somebody
+			{0, 9, 9, failsafe.Closed}, // it has just answered a call
 			{100 * time.Millisecond, 9, 1, failsafe.Open},
 			{149 * time.Millisecond, 9, 0, failsafe.Open},
-			{150 * time.Millisecond, 9, 1, failsafe.Open}, // a probe, in vain; the next wait is 100 ms
+			{150 * time.Millisecond, 9, 1, failsafe.Open}, // a failed probe; the next wait is 100 ms
 			{249 * time.Millisecond, 9, 0, failsafe.Open},
 			{250 * time.Millisecond, 9, 1, failsafe.Open}, // 200 ms
 			{450 * time.Millisecond, 9, 1, failsafe.Open}, // 250 ms, not 400
@@ -77,8 +77,8 @@ func TestBreakerTrace(t *testing.T) {
 	})
 }
 
-// TestOneProbesOthersFailFast: while a probe waits for a stalled store, nobody
-// else does.
+// TestOneProbesOthersFailFast: while a probe waits for a stalled store, no other call
+// does.
 func TestOneProbesOthersFailFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{stall: make(chan struct{})}
@@ -133,8 +133,8 @@ func TestPartOfTheStoreIsLost(t *testing.T) {
 	})
 }
 
-// TestLateOutcomeOfAnEarlierTurn: a call that began before the breaker opened
-// neither closes it nor counts twice.
+// TestLateOutcomeOfAnEarlierTurn: a call that started before the breaker opened neither
+// closes it nor counts twice.
 func TestLateOutcomeOfAnEarlierTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stall := make(chan struct{})
@@ -162,8 +162,8 @@ func TestLateOutcomeOfAnEarlierTurn(t *testing.T) {
 	})
 }
 
-// TestAfterRecoveryTheCountBeginsAnew: neither failures from before the outage
-// nor calls that began in it are held against the store.
+// TestAfterRecoveryTheCountBeginsAnew: failures from before the outage, and calls
+// started during it, do not count against the store.
 func TestAfterRecoveryTheCountBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{stall: make(chan struct{})}
@@ -200,8 +200,8 @@ func TestAfterRecoveryTheCountBeginsAnew(t *testing.T) {
 	})
 }
 
-// TestProbesAreSpread: processes that lost their store together do not come
-// back together, and none later than the wait and a quarter.
+// TestProbesAreSpread: processes that lost their store together do not come back
+// together, and none later than 1.25 times the wait.
 func TestProbesAreSpread(t *testing.T) {
 	var at []time.Duration
 	for range 40 {
@@ -230,7 +230,7 @@ func TestProbesAreSpread(t *testing.T) {
 	}
 }
 
-// TestBreakerUnderRace flips the store under load. Run it with -race.
+// TestBreakerUnderRace switches the store on and off under load. Run it with -race.
 func TestBreakerUnderRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
@@ -263,8 +263,8 @@ func TestBreakerUnderRace(t *testing.T) {
 	})
 }
 
-// TestFullStoreIsThere: a store without room for new keys answers all the same,
-// and so keeps being asked.
+// TestFullStoreIsThere: a store without memory for new keys still answers, so it is
+// still called.
 func TestFullStoreIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{answer: func(o headgate.Op) (headgate.Decision, error) {
@@ -289,9 +289,8 @@ func TestFullStoreIsThere(t *testing.T) {
 	})
 }
 
-// TestRefusingStoreIsThere: an error that answers one question says nothing of
-// the others, which keep being asked; and a probe that gets one closes the
-// breaker.
+// TestRefusingStoreIsThere: an error about one request says nothing about others, which
+// still reach the store; a probe that gets one closes the breaker.
 func TestRefusingStoreIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("connection refused")

@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// maxInline is how many calls at once run on their callers' goroutines. A
-	// client's queue to its server is bounded (rueidis: 1024 a connection)
-	// and waits for room without looking at the context; this many fit.
+	// maxInline is how many concurrent calls run on their callers' goroutines. A
+	// client's queue to its server is limited (rueidis: 1024 per connection), and
+	// waiting for space in it ignores the context; this many calls fit.
 	maxInline = 512
-	// maxStuck bounds the goroutines that a store can keep which returns
-	// neither an answer nor at the end of its context.
+	// maxStuck limits the goroutines that are lost in a store that neither answers nor
+	// returns when its context ends.
 	maxStuck = 1024
 )
 
-// The ends of a call, whichever comes first.
+// How a call ended.
 const (
 	running int32 = iota
 	answered
 	abandoned
 )
 
-// call is one call in its own goroutine. It has copies of everything,
-// because its caller may be gone, with its memory, when the store reads them.
+// call is one call in its own goroutine. It holds copies of everything, because its
+// caller may be gone, with its memory, when the store reads them.
 type call struct {
 	ops  []headgate.Op
 	out  []headgate.Decision
@@ -39,8 +39,8 @@ type call struct {
 	end  atomic.Int32
 }
 
-// isolate runs ask on copies of ops in its own goroutine, and waits for
-// it or for the end of ctx.
+// isolate runs ask on copies of ops in its own goroutine, and waits until it or ctx
+// ends.
 func (s *Store) isolate(ctx context.Context, ops []headgate.Op, out []headgate.Decision, ask asker) error {
 	if s.stuck.Load() >= maxStuck {
 		return errStuck
@@ -66,20 +66,20 @@ func (s *Store) isolate(ctx context.Context, ops []headgate.Op, out []headgate.D
 			return ErrTimeout
 		}
 		s.stuck.Add(-1)
-		<-c.done // it has answered in this very moment
+		<-c.done // it answered at this moment
 	}
 	copy(out, c.out)
 	return c.err
 }
 
-// guarded is ask, and its panic as an error: in a goroutine of ours, where no caller
-// could recover from it, it would end the process.
+// guarded is ask, but returns a panic as an error: in our own goroutine, where no
+// caller can recover from it, a panic would end the process.
 func guarded(ctx context.Context, ops []headgate.Op, out []headgate.Decision, ask asker) (err error) {
 	defer recovered(&err)
 	return ask(ctx, ops, out)
 }
 
-// recovered makes an error of a panic. It has to be deferred.
+// recovered turns a panic into an error. It must be deferred.
 func recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%w: panic: %v", headgate.ErrUnavailable, p)
@@ -89,13 +89,13 @@ func recovered(err *error) {
 // asker calls a method of the inner store.
 type asker func(ctx context.Context, ops []headgate.Op, out []headgate.Decision) error
 
-// slotsPerTimeout is how many timers a Timeout is cut into. A call waits for
-// up to 1/8 of the Timeout less than all of it, and 160 timers a second serve
-// any number of calls.
+// slotsPerTimeout is how many timers a Timeout is divided into. A call waits up to 1/8
+// less than the Timeout, and 160 timers a second serve any number of calls.
 const slotsPerTimeout = 8
 
-// slot is the context of all calls that began within a short while. It does
-// not allocate for each of them, as context.WithTimeout does (five times).
+// slot is the context shared by all calls that start within a short time. Unlike
+// context.WithTimeout, which allocates five times per call, it does not allocate for
+// each.
 type slot struct {
 	deadline time.Time
 	until    int64 // calls that start before then share it
@@ -119,15 +119,15 @@ func (s *slot) expire() {
 	close(s.done)
 }
 
-// Calls whose deadline is noticed by more than lateness too late wait for about
-// as long again, at most longestGrace: then this process had no processor, their
-// answers may have come in time, and reading them needs CPU.
+// If a deadline is noticed late, by more than lateness, the calls wait for about as
+// long again, but at most longestGrace: this process had no CPU, their answers may have
+// come in time, and reading them needs CPU.
 const (
 	longestGrace = 25 * time.Millisecond
 	lateness     = 2 * time.Millisecond
 )
 
-// fire is called when the timer fires.
+// fire is called by the timer.
 func (s *slot) fire(now time.Time) {
 	if late := now.Sub(s.deadline); late > lateness {
 		time.AfterFunc(min(late, longestGrace), s.expire)
@@ -151,7 +151,7 @@ type slots struct {
 	current atomic.Pointer[slot]
 }
 
-// at returns the slot of a call that begins now.
+// at returns the slot of a call that starts now.
 func (s *slots) at(now int64, clock time.Time) *slot {
 	if c := s.current.Load(); c != nil && now < c.until {
 		return c
@@ -171,8 +171,8 @@ func (s *slots) at(now int64, clock time.Time) *slot {
 	return c
 }
 
-// context returns the context for a call that begins now. own is false if the
-// caller's deadline is the earlier one.
+// context returns the context for a call that starts now. own is false if the caller's
+// deadline is earlier.
 func (s *slots) context(ctx context.Context, now int64, clock time.Time) (bounded context.Context, own bool) {
 	c := s.at(now, clock)
 	if d, ok := ctx.Deadline(); ok && d.Before(c.deadline) {

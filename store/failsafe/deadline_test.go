@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestLateTimerLeavesTimeForAnswers: where the timer itself fires late, answers
-// that have come meanwhile get a moment to be read; otherwise there is none.
+// TestLateTimerLeavesTimeForAnswers: if the timer fires late, answers that have arrived
+// get a moment to be read; otherwise they do not.
 func TestLateTimerLeavesTimeForAnswers(t *testing.T) {
 	for _, tt := range []struct{ late, want time.Duration }{
 		{0, 0},

@@ -14,35 +14,34 @@ import (
 const (
 	ways         = 4  // how many entries one place in the table has
 	stripes      = 64 // how many locks the table has, a power of two
-	maxCachedOps = 8  // the largest Do that the cache looks at
+	maxCachedOps = 8  // the largest Do that uses the cache
 )
 
-// refusal is one entry. The key is kept as 128 bits of a hash with random seeds, so
+// refusal is one entry. It stores 128 bits of a hash of the key with random seeds, so
 // that clients cannot produce collisions.
 type refusal struct {
 	h1, h2 uint64
-	limit  uint64 // of the limit's numbers and the kind
+	limit  uint64 // hash of the limit's numbers and the kind
 	zone   *time.Location
-	// passed means that it is not a refusal: this limit would have allowed the
-	// request, which another limit refused.
+	// passed means that this is not a refusal, but the store's answer about a limit
+	// that would have let the request pass when another limit refused it.
 	passed    bool
 	cost      int64
-	remaining int64 // what the store said
-	// Times in nanoseconds since the Store's beginning: when the answer is no
-	// longer believed, when it may pass, when the state is that of an unused
-	// key.
+	remaining int64 // as answered by the store
+	// Times in nanoseconds since the Store was created: when the answer expires, when
+	// the request may pass, and when the state is that of an unused key.
 	until, retryAt, resetAt int64
 }
 
 // stripe guards every 64th place.
 type stripe struct {
 	mu      sync.Mutex
-	changes uint64 // how often a key of it was given budget
+	changes uint64 // how often one of its keys was given budget
 	hits    atomic.Uint64
-	_       [64 - 24]byte // a cache line each
+	_       [64 - 24]byte // one cache line each
 }
 
-// place is where an op belongs, and the stripe's changes when it was asked.
+// place is the position of an op, and its stripe's changes at the time of the call.
 type place struct {
 	h1, h2  uint64
 	limit   uint64
@@ -83,7 +82,7 @@ func (d *denied) place(op *headgate.Op) place {
 	}
 }
 
-// mix joins two numbers; it is not symmetric.
+// mix combines two numbers; it is not symmetric.
 func mix(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a^0x9e3779b97f4a7c15, b+0xd6e8feb86659fd93)
 	return hi ^ lo ^ bits.RotateLeft64(a, 17)
@@ -96,8 +95,8 @@ func (d *denied) set(p *place) []refusal {
 	return d.entries[i : i+ways]
 }
 
-// remembers reports whether a refusal of op says something about the next. A request in
-// progress may end at any time.
+// remembers reports whether a refusal of op allows conclusions about the next. A slot
+// may become free at any time.
 func remembers(op *headgate.Op) bool {
 	return op.Cost > 0 && (op.Kind == headgate.Take || op.Kind == headgate.TakeUpTo) &&
 		!op.Limit.Rule().CountDenied && op.Limit.Algorithm() != headgate.Concurrency
@@ -108,8 +107,8 @@ func gives(op *headgate.Op) bool {
 	return op.Kind == headgate.Refund || op.Kind == headgate.Grant || op.Kind == headgate.Reset || op.Kind == headgate.Charge
 }
 
-// lookup answers op if it is known to be refused. It must be called before the
-// store is asked, because it notes in p what learn needs.
+// lookup answers op if it is known to be refused. It must be called before the store,
+// because it stores in p what learn needs.
 func (d *denied) lookup(p *place, op *headgate.Op, now int64) (headgate.Decision, bool) {
 	if !remembers(op) {
 		return headgate.Decision{}, false
@@ -125,15 +124,15 @@ func (d *denied) lookup(p *place, op *headgate.Op, now int64) (headgate.Decision
 			continue
 		}
 		if op.Cost > op.Limit.Capacity() && e.cost <= op.Limit.Capacity() {
-			continue // refused for good: only the store says so
+			continue // refused forever: only the store may say so
 		}
 		return e.decision(op, now), true
 	}
 	return headgate.Decision{}, false
 }
 
-// lookupBeside returns what the store said about op, which has no refusal, when
-// it was last asked about it together with a limit that refused.
+// lookupBeside returns the store's last answer about op, which was allowed when another
+// limit in the same call refused.
 func (d *denied) lookupBeside(p *place, op *headgate.Op, now int64) (headgate.Decision, bool) {
 	s := d.stripe(p)
 	s.mu.Lock()
@@ -152,9 +151,9 @@ func (e *refusal) is(p *place, op *headgate.Op) bool {
 	return e.h1 == p.h1 && e.h2 == p.h2 && e.limit == p.limit && e.zone == op.Limit.Rule().Zone
 }
 
-// answers reports whether e says when op may pass, which is of the same key and
-// limit: that of the same cost. Where a whole window ends at once, a larger cost may
-// pass no later.
+// answers reports whether e says when op may pass. It must be for the same key and
+// limit, and the same cost. If a whole window ends at once, a larger cost passes no
+// earlier.
 func (e *refusal) answers(op *headgate.Op) bool {
 	return op.Cost == e.cost || op.Cost > e.cost && op.Limit.Algorithm() == headgate.FixedWindow
 }
@@ -174,19 +173,19 @@ func (e *refusal) decision(op *headgate.Op, now int64) headgate.Decision {
 	return d
 }
 
-// learn takes note of the store's answer to op, asked at start.
+// learn records the store's answer to op, requested at start.
 func (d *denied) learn(p *place, op *headgate.Op, answer headgate.Decision, err error, start int64) {
 	switch {
 	case gives(op):
-		// Also after an error: it may have been applied.
+		// Even after an error: the op may have been applied.
 		d.forget(p)
 	case err == nil && !answer.Allowed && answer.RetryAfter > 0 && remembers(op):
 		d.remember(p, op, answer, start)
 	}
 }
 
-// forget drops every refusal of a key. A refusal that was asked for earlier
-// and arrives later is not remembered either.
+// forget drops all refusals of a key. Refusals from calls that are still in progress
+// are not remembered either.
 func (d *denied) forget(p *place) {
 	s := d.stripe(p)
 	s.mu.Lock()
@@ -200,8 +199,8 @@ func (d *denied) forget(p *place) {
 	}
 }
 
-// remember keeps an answer. Its times count from when the store was asked, not
-// from when it answered, so that nothing is refused for longer than it should.
+// remember keeps an answer. Its times count from the start of the call, not from the
+// answer, so that nothing is refused for longer than it should be.
 func (d *denied) remember(p *place, op *headgate.Op, answer headgate.Decision, start int64) {
 	e := refusal{
 		h1: p.h1, h2: p.h2, limit: p.limit, zone: op.Limit.Rule().Zone,
@@ -212,7 +211,7 @@ func (d *denied) remember(p *place, op *headgate.Op, answer headgate.Decision, s
 	e.until = min(e.retryAt, start+d.maxAge)
 	if e.passed {
 		e.until = start + d.maxAge
-		if e.resetAt > start { // of an unused key it is now, and stays so
+		if e.resetAt > start { // otherwise the key is unused, and stays so
 			e.until = min(e.until, e.resetAt)
 		}
 	}
@@ -228,7 +227,7 @@ func (d *denied) remember(p *place, op *headgate.Op, answer headgate.Decision, s
 		old := &set[i]
 		if old.passed == e.passed && old.is(p, op) && (e.passed || old.answers(op)) {
 			if !e.passed && old.until > start && old.cost < e.cost {
-				return // what is known says more
+				return // the existing entry covers smaller costs too
 			}
 			worst = old
 			break
@@ -240,7 +239,7 @@ func (d *denied) remember(p *place, op *headgate.Op, answer headgate.Decision, s
 	*worst = e
 }
 
-// after returns start + d, and the end of time rather than too much.
+// after returns start + d, without overflow.
 func after(start int64, d time.Duration) int64 {
 	if int64(d) > math.MaxInt64-start {
 		return math.MaxInt64
@@ -248,8 +247,8 @@ func after(start int64, d time.Duration) int64 {
 	return start + int64(d)
 }
 
-// answer fills in known and, if the cache alone can answer a Do, out. Where one
-// limit of several refuses, it can if the others are known as well.
+// answer fills in known and, if the cache alone can answer a Do, out. If one of several
+// limits refuses, it can answer if the others are known as well.
 func (d *denied) answer(known []place, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode, now int64) bool {
 	refused, answered := 0, 0
 	cacheable := len(ops) > 0
@@ -278,8 +277,7 @@ func (d *denied) answer(known []place, ops []headgate.Op, out []headgate.Decisio
 	return true
 }
 
-// learnAll takes note of the answers to a Do. known is empty if the Do was too
-// large to look at.
+// learnAll records the answers to a Do. known is empty if the Do was too large.
 func (d *denied) learnAll(known []place, ops []headgate.Op, out []headgate.Decision, err error, start int64) {
 	if len(known) == 0 {
 		for i := range ops {
@@ -296,14 +294,14 @@ func (d *denied) learnAll(known []place, ops []headgate.Op, out []headgate.Decis
 			answer = out[i]
 		}
 		if !gives(&ops[i]) && again(known, i) {
-			continue // it was refused together with another op on the same key
+			continue // refused because of another op on the same key
 		}
 		d.learn(&known[i], &ops[i], answer, err, start)
 	}
 }
 
-// learnBeside takes note of what the store said about the other ops of a Do, all
-// or nothing, that it refused.
+// learnBeside records the store's answers about the other ops of an all-or-nothing Do
+// that it refused.
 func (d *denied) learnBeside(known []place, ops []headgate.Op, out []headgate.Decision, start int64) {
 	refused := false
 	for i := range known {
@@ -316,7 +314,7 @@ func (d *denied) learnBeside(known []place, ops []headgate.Op, out []headgate.De
 	}
 }
 
-// again reports whether another op has the key of op i.
+// again reports whether another op has the same key as op i.
 func again(known []place, i int) bool {
 	for j := range known {
 		if j != i && known[j].h1 == known[i].h1 && known[j].h2 == known[i].h2 {
@@ -336,8 +334,8 @@ func (d *denied) hits() uint64 {
 	return n
 }
 
-// Forget drops every refusal that the deny cache remembers, also those of calls in
-// progress. Call it when another process has given keys budget.
+// Forget drops all refusals in the deny cache, including those of calls in progress.
+// Call it when another process has given keys budget.
 func (s *Store) Forget() {
 	if s.denied != nil {
 		s.denied.forgetAll()

@@ -34,14 +34,14 @@ func TestDenyCacheTrace(t *testing.T) {
 			{0, 3, headgate.Limited, 100 * time.Millisecond},
 			{0, 3, headgate.Cached, 100 * time.Millisecond},
 			{30 * time.Millisecond, 3, headgate.Cached, 70 * time.Millisecond},
-			{30 * time.Millisecond, 5, headgate.Limited, 100 * time.Millisecond}, // a larger cost might have to wait for longer
+			{30 * time.Millisecond, 5, headgate.Limited, 100 * time.Millisecond}, // a larger cost might have to wait longer
 			{30 * time.Millisecond, 2, headgate.Limited, 100 * time.Millisecond}, // a smaller one might pass
 			{40 * time.Millisecond, 3, headgate.Cached, 60 * time.Millisecond},
 			{40 * time.Millisecond, 5, headgate.Cached, 90 * time.Millisecond},
 			{40 * time.Millisecond, 2, headgate.Cached, 90 * time.Millisecond},
 			{40 * time.Millisecond, 6, headgate.Limited, 100 * time.Millisecond}, // more than could ever fit
 			{99*time.Millisecond + 999*time.Microsecond, 3, headgate.Cached, time.Microsecond},
-			{100 * time.Millisecond, 3, headgate.Limited, 100 * time.Millisecond}, // it may pass again: ask
+			{100 * time.Millisecond, 3, headgate.Limited, 100 * time.Millisecond}, // it may pass again: call the store
 		} {
 			time.Sleep(step.at - time.Since(begin))
 			o := op("k")
@@ -57,8 +57,8 @@ func TestDenyCacheTrace(t *testing.T) {
 	})
 }
 
-// TestDenyCacheOfLargerCosts: what is said of when a larger cost may pass is what the
-// store says. All of a window is there at once, so that it need not be asked.
+// TestDenyCacheOfLargerCosts: only the store says when a larger cost may pass, except
+// for a window that is available all at once.
 func TestDenyCacheOfLargerCosts(t *testing.T) {
 	for _, limit := range []headgate.Limit{
 		headgate.PerMinute(5), headgate.PerMinute(5).Using(headgate.FixedWindow), headgate.PerMinute(5).Using(headgate.SlidingLog),
@@ -76,7 +76,7 @@ func TestDenyCacheOfLargerCosts(t *testing.T) {
 				take(1)
 				time.Sleep(time.Second)
 			}
-			take(1) // and is refused
+			take(1) // also refused
 			d := take(3)
 			if is := d.Reason == headgate.Cached; is != (limit.Algorithm() == headgate.FixedWindow) {
 				t.Errorf("%s: %s", limit, d.Reason)
@@ -93,7 +93,7 @@ func TestDenyCacheOfLargerCosts(t *testing.T) {
 	}
 }
 
-// TestDenyCacheIsBelievedFor250ms: the cap, also for a cost that can never fit.
+// TestDenyCacheIsBelievedFor250ms: the maximum age, even for a cost that can never fit.
 func TestDenyCacheIsBelievedFor250ms(t *testing.T) {
 	for _, retry := range []time.Duration{time.Hour, headgate.Never} {
 		synctest.Test(t, func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestDenyCacheIsBelievedFor250ms(t *testing.T) {
 	}
 }
 
-// TestDenyCacheKeepsApart: a refusal answers for nothing but its own key,
-// scope, limit and kind, and only kinds that take.
+// TestDenyCacheKeepsApart: a refusal is only used for its own key, scope, limit and
+// kind, and only for kinds that take.
 func TestDenyCacheKeepsApart(t *testing.T) {
 	denying := headgate.Per(5, time.Minute).Using(headgate.SlidingLog).CountingDenied()
 	for _, tt := range []struct {
@@ -159,7 +159,7 @@ func TestDenyCacheKeepsApart(t *testing.T) {
 		}
 	}
 	f.asked.Store(0)
-	for range 3 { // every refused request has to reach the log
+	for range 3 { // every refused request must reach the log
 		o := op("k")
 		o.Limit = denying
 		_, _ = s.Take(t.Context(), o)
@@ -169,8 +169,8 @@ func TestDenyCacheKeepsApart(t *testing.T) {
 	}
 }
 
-// TestDenyCacheForgets: what gives budget is seen at once, in Take and in Do,
-// and even if it seems to have failed.
+// TestDenyCacheForgets: new budget takes effect at once, in Take and in Do, even if
+// giving it seems to have failed.
 func TestDenyCacheForgets(t *testing.T) {
 	for _, kind := range []headgate.Kind{headgate.Refund, headgate.Grant, headgate.Reset, headgate.Charge} {
 		for _, how := range []string{"take", "do", "large do", "failing"} {
@@ -205,8 +205,8 @@ func TestDenyCacheForgets(t *testing.T) {
 	}
 }
 
-// TestDenyCacheOvertaken: a refusal that is on its way while the key is given
-// budget is not remembered.
+// TestDenyCacheOvertaken: a refusal in progress while the key gets budget is not
+// remembered.
 func TestDenyCacheOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
@@ -229,8 +229,8 @@ func TestDenyCacheOvertaken(t *testing.T) {
 	})
 }
 
-// TestDenyCacheInDo: all or nothing is refused if one op is known to be; else
-// every op must be known.
+// TestDenyCacheInDo: an all-or-nothing Do is refused if one op is known to be;
+// otherwise every op must be known.
 func TestDenyCacheInDo(t *testing.T) {
 	f := &fake{answer: func(o headgate.Op) (headgate.Decision, error) {
 		if o.Key == "full" {
@@ -276,9 +276,9 @@ func TestDenyCacheInDo(t *testing.T) {
 	}
 }
 
-// TestDenyCacheMakesNothingUp: next to a limit that is known to refuse, others
-// say what the store says about them, or what it said at most MaxAge ago about
-// the same cost; the limit is 20/minute, whose counts nobody else touches.
+// TestDenyCacheMakesNothingUp: next to a limit that is known to refuse, other ops get
+// the store's answer, or its answer from at most MaxAge ago about the same cost. The
+// limit is 20/minute; no other caller changes its counts.
 func TestDenyCacheMakesNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &counting{Store: memory.New()}
@@ -303,11 +303,11 @@ func TestDenyCacheMakesNothingUp(t *testing.T) {
 		}{
 			{0, "fresh", 1, true, true, 20},
 			{1 * time.Millisecond, "fresh", 1, false, true, 20},
-			{1 * time.Millisecond, "fresh", 2, true, true, 20},   // another cost: ask
+			{1 * time.Millisecond, "fresh", 2, true, true, 20},   // another cost: call the store
 			{1 * time.Millisecond, "fresh", 50, true, false, 20}, // would be refused too
 			{1 * time.Millisecond, "other", 1, true, true, 20},
 			{250 * time.Millisecond, "other", 1, false, true, 20},
-			{251 * time.Millisecond, "other", 1, true, true, 20}, // both are to be asked about again
+			{251 * time.Millisecond, "other", 1, true, true, 20}, // both must be checked again
 			{260 * time.Millisecond, "other", 1, false, true, 20},
 		} {
 			time.Sleep(step.at - time.Since(begin))
@@ -327,7 +327,7 @@ func TestDenyCacheMakesNothingUp(t *testing.T) {
 	})
 }
 
-// counting counts the calls of a store.
+// counting counts the calls to a store.
 type counting struct {
 	headgate.Store
 	asked int
@@ -338,8 +338,8 @@ func (c *counting) Do(ctx context.Context, ops []headgate.Op, out []headgate.Dec
 	return c.Store.Do(ctx, ops, out, mode)
 }
 
-// TestDenyCacheSameKeyTwice: an op refused because of the one before it says
-// nothing about the next request.
+// TestDenyCacheSameKeyTwice: an op refused because of the previous one says nothing
+// about the next request.
 func TestDenyCacheSameKeyTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := cached(memory.New())
@@ -355,9 +355,9 @@ func TestDenyCacheSameKeyTwice(t *testing.T) {
 	})
 }
 
-// TestDenyCacheNeverRefusesTooMuch compares a cached store with a bare one
-// under the same random traffic: with no other process about, the answers are
-// the same, except for their Reason.
+// TestDenyCacheNeverRefusesTooMuch compares a cached store with a bare one under the
+// same random traffic: without other processes, the answers are the same, except for
+// their Reason.
 func TestDenyCacheNeverRefusesTooMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := func() time.Time { return time.Now() }
@@ -392,7 +392,7 @@ func TestDenyCacheNeverRefusesTooMuch(t *testing.T) {
 	})
 }
 
-// TestDenyCacheIsBounded: more refused keys than entries, under -race.
+// TestDenyCacheIsBounded: more refused keys than entries; run it with -race.
 func TestDenyCacheIsBounded(t *testing.T) {
 	f := &fake{}
 	f.refuses(time.Hour)
@@ -419,8 +419,8 @@ func TestDenyCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestDenyCacheWhileOpen: what is known to be refused stays refused during an
-// outage, whatever the policy would say.
+// TestDenyCacheWhileOpen: known refusals stay refused during an outage, whatever the
+// policy.
 func TestDenyCacheWhileOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
@@ -441,8 +441,8 @@ func TestDenyCacheWhileOpen(t *testing.T) {
 	})
 }
 
-// TestForget: nothing is remembered after Forget, nor is a refusal that was on
-// its way.
+// TestForget: after Forget nothing is remembered, not even a refusal from a call in
+// progress.
 func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}

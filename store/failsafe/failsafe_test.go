@@ -24,7 +24,7 @@ func op(key string) headgate.Op {
 	return headgate.Op{Key: key, Scope: "s", Limit: headgate.PerMinute(5), Cost: 1}
 }
 
-// take asks once and returns what it said and how long it took.
+// take makes one call and returns its error and duration.
 func take(s headgate.Store, ctx context.Context) (error, time.Duration) { //nolint:staticcheck // the error is what is asked for, the time comes along
 	begin := time.Now()
 	_, err := s.Take(ctx, op("k"))
@@ -43,8 +43,8 @@ func TestConformanceInGoroutines(t *testing.T) {
 	}})
 }
 
-// TestDeadline: no call waits longer than the Timeout, however the store
-// stalls: the first, one after a success, one after a pause, in Take and Do.
+// TestDeadline: no call waits longer than the Timeout, however the store stalls: the
+// first call, one after a success, one after a pause, in Take and Do.
 func TestDeadline(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		for _, trusted := range []bool{false, true} {
@@ -95,8 +95,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestAbandonedCallOwnsItsMemory: the caller may use its key and slices again
-// while the store still has the question.
+// TestAbandonedCallOwnsItsMemory: the caller may reuse its key and slices while the
+// store still has the request.
 func TestAbandonedCallOwnsItsMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stall, seen := make(chan struct{}), make(chan headgate.Op, 2)
@@ -106,7 +106,7 @@ func TestAbandonedCallOwnsItsMemory(t *testing.T) {
 			return headgate.Decision{Allowed: true, Granted: 7}, nil
 		}}
 		s := failsafe.New(f, failsafe.Options{})
-		// Keys as the engine composes them: in a buffer that is used again.
+		// Keys as the engine builds them: in a reused buffer.
 		buffer := []byte("ab")
 		ops, out := []headgate.Op{op(""), op("")}, make([]headgate.Decision, 2)
 		ops[0].Key, ops[1].Key = unsafe.String(&buffer[0], 1), unsafe.String(&buffer[1], 1)
@@ -126,8 +126,8 @@ func TestAbandonedCallOwnsItsMemory(t *testing.T) {
 	})
 }
 
-// TestStuckCallsAreBounded: a store that returns nothing at all does not
-// collect goroutines without end, and all is well when it comes back.
+// TestStuckCallsAreBounded: the number of goroutines is limited if the store never
+// returns, and everything works when it is back.
 func TestStuckCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stall := make(chan struct{})
@@ -156,8 +156,8 @@ func TestStuckCallsAreBounded(t *testing.T) {
 	})
 }
 
-// TestCallersDeadline: an earlier deadline is honored. A hurried caller does
-// not make the store look dead, but one who gave it a fair chance does.
+// TestCallersDeadline: an earlier deadline is honored. A caller with a short deadline
+// does not make the store look dead, but one that gave it enough time does.
 func TestCallersDeadline(t *testing.T) {
 	for _, tt := range []struct {
 		patience time.Duration
@@ -220,7 +220,7 @@ func (s *seer) Take(ctx context.Context, _ headgate.Op) (headgate.Decision, erro
 	return headgate.Decision{Allowed: true}, nil
 }
 
-// TestErrors: what reaches the caller, and what the breaker makes of it.
+// TestErrors: the errors that callers get, and their effect on the breaker.
 func TestErrors(t *testing.T) {
 	unset := op("k")
 	unset.Limit = headgate.Limit{}

@@ -12,13 +12,13 @@ import (
 
 var errBroken = errors.New("connection refused")
 
-// fake is an inner store that does as it is told.
+// fake is a scriptable inner store.
 type fake struct {
 	mu     sync.Mutex
 	answer func(headgate.Op) (headgate.Decision, error)
 	// stall makes calls wait until it is closed.
 	stall chan struct{}
-	// deaf makes them wait although their context is done.
+	// deaf makes them wait even if their context is done.
 	deaf   bool
 	asked  atomic.Int64
 	closed bool
@@ -86,7 +86,7 @@ func (f *fake) works() {
 	f.set(func(f *fake) { f.answer, f.stall = nil, nil })
 }
 
-// refuses makes every take be refused for so long.
+// refuses makes every take be refused until retry is over.
 func (f *fake) refuses(retry time.Duration) {
 	f.set(func(f *fake) {
 		f.answer = func(op headgate.Op) (headgate.Decision, error) {

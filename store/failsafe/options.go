@@ -24,8 +24,7 @@ var ErrOpen = fmt.Errorf("%w: circuit breaker open", headgate.ErrUnavailable)
 // ErrTimeout is returned when the store has not answered within the Timeout.
 var ErrTimeout = fmt.Errorf("%w: no answer in time", headgate.ErrUnavailable)
 
-// errStuck is returned when so many calls are stuck in the store that no more
-// are started.
+// errStuck is returned when too many calls are stuck in the store to start another.
 var errStuck = fmt.Errorf("%w: too many calls are stuck in the store", headgate.ErrUnavailable)
 
 // State is the state of the circuit breaker.
@@ -77,13 +76,13 @@ type DenyCache struct {
 	// Entries limits the number of remembered refusals, about 100 bytes each. It is
 	// rounded up to a power of two. With 0 there is no cache.
 	Entries int
-	MaxAge  time.Duration // how long a refusal is believed, 250 ms by default
+	MaxAge  time.Duration // how long a refusal is kept, 250 ms by default
 }
 
 // Options configure a Store. The zero Options are good defaults, without a deny cache.
 type Options struct {
 	Timeout   time.Duration // how long a call may wait, 100 ms by default
-	Breaker   Breaker       // says when the store is taken for dead
+	Breaker   Breaker       // when the store is considered dead
 	DenyCache DenyCache     // remembers refusals
 	// OnChange, if set, is called on every change of the breaker's state, in order,
 	// during a request: it must not block.
@@ -121,7 +120,7 @@ func positive[T ~int | ~int64](d, otherwise T) T {
 
 // Stats are counters since New, and the current state.
 type Stats struct {
-	State State // the breaker's
+	State State // state of the circuit breaker
 	// Failures is how many calls failed. Of these, Timeouts got no answer in time, Full
 	// found the store out of memory, ReadOnly found it read-only, and Refused got an
 	// error about their own request. The last three show that the store is alive.

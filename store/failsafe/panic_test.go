@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// TestPanicIsAFailure: a store that panics has failed, wherever it runs; it ends
-// neither the process nor the breaker's counting.
+// TestPanicIsAFailure: a panic of the store is a failure, in whatever goroutine; it
+// ends neither the process nor the breaker's counting.
 func TestPanicIsAFailure(t *testing.T) {
 	t.Parallel()
 	for name, deaf := range map[string]bool{"on the caller's goroutine": false, "on one of ours": true} {
@@ -47,8 +47,8 @@ func TestPanicIsAFailure(t *testing.T) {
 	}
 }
 
-// TestNoInnerStore: a Store around nothing refuses under every policy, and says so
-// when something is built of it.
+// TestNoInnerStore: a Store without an inner store refuses under every policy, and
+// whatever is built on it reports that.
 func TestNoInnerStore(t *testing.T) {
 	t.Parallel()
 	var none *memory.Store

@@ -10,8 +10,8 @@ import (
 
 var _ store.Pipeliner = (*Store)(nil)
 
-// Pipeline implements store.Pipeliner. What the deny cache does not answer is
-// one call to the breaker, and has one Timeout.
+// Pipeline implements store.Pipeliner. What the deny cache does not answer counts as
+// one call for the breaker, with one Timeout.
 func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	if s.flaw != nil {
 		failAll(groups, s.flaw)
@@ -24,7 +24,7 @@ func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.
 	}
 	t, ok := s.breaker.admit(start)
 	if !ok {
-		s.breaker.failedFast.Add(uint64(len(p.groups) - 1)) // besides the one that admit has counted
+		s.breaker.failedFast.Add(uint64(len(p.groups) - 1)) // admit has counted one
 		failAll(p.groups, ErrOpen)
 		p.hand(groups)
 		return
@@ -41,7 +41,7 @@ func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.
 	p.hand(groups)
 }
 
-// picked are the groups that the inner store is asked about.
+// picked holds the groups that are sent to the inner store.
 type picked struct {
 	ops    []headgate.Op
 	out    []headgate.Decision
@@ -49,17 +49,17 @@ type picked struct {
 	from   []origin // of each group
 }
 
-// origin is where a group comes from.
+// origin is the source of a group.
 type origin struct {
 	group int
 	out   []headgate.Decision // the caller's
-	known []place             // of its ops, if the deny cache looks at it
+	known []place             // for its ops, if the deny cache looks at it
 }
 
-// pick answers what is wrong and what the deny cache knows, and returns the rest.
+// pick answers invalid and cached groups, and returns the rest.
 func (s *Store) pick(ops []headgate.Op, out []headgate.Decision, groups []store.Group, now int64) *picked {
 	p := &picked{ops: make([]headgate.Op, 0, len(ops)), groups: make([]store.Group, 0, len(groups)), from: make([]origin, 0, len(groups))}
-	asks := slices.ContainsFunc(ops, func(op headgate.Op) bool { return gives(&op) }) // which a refusal of before may end
+	asks := slices.ContainsFunc(ops, func(op headgate.Op) bool { return gives(&op) }) // this may end an earlier refusal
 	for i := range groups {
 		g := &groups[i]
 		o := origin{group: i, out: out[:g.Ops]}
@@ -80,7 +80,7 @@ func (s *Store) pick(ops []headgate.Op, out []headgate.Decision, groups []store.
 	return p
 }
 
-// hand hands the answers to the caller.
+// hand copies the answers to the caller.
 func (p *picked) hand(groups []store.Group) {
 	out := p.out
 	for i, o := range p.from {
@@ -105,8 +105,8 @@ func (p *picked) learn(d *denied, start int64) {
 	}
 }
 
-// ownPipeline calls the store on the caller's goroutine. After a panic it is unknown which
-// groups have answers.
+// ownPipeline calls the store on the caller's goroutine. After a panic it is unknown
+// which groups have answers.
 func (s *Store) ownPipeline(ctx context.Context, p *picked) {
 	var err error
 	defer func() {
@@ -118,9 +118,9 @@ func (s *Store) ownPipeline(ctx context.Context, p *picked) {
 	store.Pipeline(ctx, s.inner, p.ops, p.out, p.groups)
 }
 
-// isolatedPipeline calls the store in its own goroutine. The inner store has a little
-// less time than its caller, who otherwise would leave with nothing where a part
-// has been answered.
+// isolatedPipeline calls the store in its own goroutine. The inner store gets slightly
+// less time than its caller, who would otherwise leave without the answers that did
+// arrive.
 func (s *Store) isolatedPipeline(ctx context.Context, p *picked) {
 	groups := slices.Clone(p.groups)
 	err := s.isolate(ctx, p.ops, p.out, func(ctx context.Context, ops []headgate.Op, out []headgate.Decision) error {
@@ -145,8 +145,8 @@ func failAll(groups []store.Group, err error) {
 	}
 }
 
-// settleAll is settle for many groups: one that was answered shows that the
-// store is there.
+// settleAll is settle for many groups: one answer is enough to show that the store is
+// alive.
 func (s *Store) settleAll(t ticket, a asked, groups []store.Group) {
 	clock, now := s.now()
 	said, why := silent, error(nil)

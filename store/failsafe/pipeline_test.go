@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/store/failsafe"
 )
 
-// many are groups of one op each.
+// many returns groups of one op each.
 func many(keys ...string) (ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	for _, key := range keys {
 		ops, groups = append(ops, op(key)), append(groups, store.Group{Ops: 1})
@@ -22,8 +22,8 @@ func many(keys ...string) (ops []headgate.Op, out []headgate.Decision, groups []
 	return ops, make([]headgate.Decision, len(keys)), groups
 }
 
-// TestPipelineIsOneCall: for the breaker a pipeline is one call, that failed if
-// no group was answered; each group that has no answer is counted.
+// TestPipelineIsOneCall: for the breaker a pipeline is one call, which failed if no
+// group was answered; each group without an answer is counted.
 func TestPipelineIsOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{answer: func(o headgate.Op) (headgate.Decision, error) {
@@ -33,7 +33,7 @@ func TestPipelineIsOneCall(t *testing.T) {
 			return headgate.Decision{Allowed: true}, nil
 		}}
 		s := failsafe.New(f, failsafe.Options{})
-		for range 10 { // one that was answered shows that the store is there
+		for range 10 { // one answer shows that the store is alive
 			time.Sleep(timeout)
 			ops, out, groups := many("bad", "good", "bad")
 			ops[2].Cost = -1
@@ -73,8 +73,8 @@ func TestPipelineIsOneCall(t *testing.T) {
 	})
 }
 
-// TestPipelineKnowsRefusals: the deny cache answers for groups of a pipeline, also
-// when the store does not, and learns from them.
+// TestPipelineKnowsRefusals: the deny cache answers groups of a pipeline, even when the
+// store does not, and learns from them.
 func TestPipelineKnowsRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := new(fake)
@@ -113,7 +113,7 @@ func TestPipelineKnowsRefusals(t *testing.T) {
 	})
 }
 
-// inPart is a store that has answered the first group of each pipeline when the
+// inPart is a store that has only answered the first group of each pipeline when the
 // time is over.
 type inPart struct{ *fake }
 
@@ -125,8 +125,8 @@ func (p inPart) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.
 	}
 }
 
-// TestPipelineInPart: what has been answered within the time is kept, whether the
-// store is trusted or not, and a pipeline has one Timeout.
+// TestPipelineInPart: answers within the time are kept, whether or not the store is
+// trusted, and a pipeline has one Timeout.
 func TestPipelineInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ignores := range []bool{false, true} {
@@ -152,7 +152,7 @@ func TestPipelineInPart(t *testing.T) {
 }
 
 // TestPipelineLeavesTheDeaf: a store that does not return at its deadline does not
-// hold the caller of a pipeline.
+// block the caller of a pipeline.
 func TestPipelineLeavesTheDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{stall: make(chan struct{}), deaf: true}

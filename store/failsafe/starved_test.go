@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/store/failsafe"
 )
 
-// drowsy is a healthy store in a process that gets no processor after the first
-// call: that the time of the others is over shows so much too late.
+// drowsy is a healthy store in a process that gets no CPU after the first call: the
+// timeouts of the others are noticed this much too late.
 type drowsy struct {
 	fake
 	late time.Duration
@@ -28,8 +28,8 @@ func (d *drowsy) Take(ctx context.Context, _ headgate.Op) (headgate.Decision, er
 	return headgate.Decision{}, ctx.Err()
 }
 
-// TestStarvedCallsAreNotTheStoresFault: what is noticed late is held against
-// the store only when nothing has been heard of it for four timeouts.
+// TestStarvedCallsAreNotTheStoresFault: timeouts that are noticed late count against
+// the store only if no call has succeeded for four timeouts.
 func TestStarvedCallsAreNotTheStoresFault(t *testing.T) {
 	for _, tt := range []struct {
 		late time.Duration

@@ -12,15 +12,15 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// fairShare is the part of the Timeout that a caller must have given the store
-// for its impatience to count as the store's failure: a quarter.
+// fairShare: a caller must have given the store at least this fraction of the Timeout,
+// a quarter, for a timeout to count as the store's failure.
 const fairShare = 4
 
-// Store is a headgate.Store that never makes its caller wait for long. It is safe for
+// Store is a headgate.Store that limits how long its caller waits. It is safe for
 // concurrent use.
 type Store struct {
 	inner    headgate.Store
-	flaw     error // of inner, which then is not asked
+	flaw     error // of inner, which is then not called
 	options  Options
 	began    time.Time
 	breaker  breaker
@@ -43,7 +43,7 @@ func New(inner headgate.Store, options Options) *Store {
 	s := &Store{inner: inner, options: o, began: time.Now()} //nolint:forbidigo // deadlines are on the real clock
 	s.flaw = headgate.New(inner).Validate()
 	s.breaker.options, s.breaker.silence, s.breaker.onChange = o.Breaker, o.Timeout, o.OnChange
-	s.breaker.lastGood.Store(-int64(o.Timeout)) // nothing is known of it yet
+	s.breaker.lastGood.Store(-int64(o.Timeout)) // nothing is known about the store yet
 	s.slots.timeout = o.Timeout
 	if o.DenyCache.Entries > 0 {
 		s.denied = newDenied(o.DenyCache)
@@ -83,7 +83,7 @@ func (s *Store) Close() error {
 	return s.inner.Close()
 }
 
-// now returns the time, and the same as nanoseconds since New.
+// now returns the time, also as nanoseconds since New.
 func (s *Store) now() (time.Time, int64) {
 	t := time.Now() //nolint:forbidigo // deadlines are on the real clock
 	return t, int64(t.Sub(s.began))
@@ -193,8 +193,8 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 	return err
 }
 
-// enter counts a call, and reports whether it may run on its caller's goroutine,
-// because the store is trusted to respect the context.
+// enter counts a call, and reports whether it may run on its caller's goroutine because
+// the store is trusted to respect the context.
 func (s *Store) enter(t ticket, now int64) (inline bool) {
 	n := s.inFlight.Add(1)
 	return n <= maxInline && !s.options.IgnoresContext && s.breaker.trusted(t, now)
@@ -208,8 +208,8 @@ type asked struct {
 	own   bool
 }
 
-// settle reports the end of a call to the breaker, and returns its error as the
-// contract promises it.
+// settle reports the end of a call to the breaker, and returns the error that the
+// contract of headgate.Store requires.
 func (s *Store) settle(t ticket, a asked, err error) error {
 	clock, now := s.now()
 	if err == nil {
@@ -221,8 +221,8 @@ func (s *Store) settle(t ticket, a asked, err error) error {
 	return err
 }
 
-// judge counts the error of a call, and returns what it says about the store and the
-// error as the contract promises it.
+// judge counts the error of a call, and returns what it shows about the store, and the
+// error that the contract requires.
 func (s *Store) judge(a asked, err error, clock time.Time, now int64) (outcome, error) {
 	if isWrongQuestion(err) {
 		return silent, err
@@ -259,8 +259,8 @@ func (s *Store) blame(ctx context.Context, now time.Time) outcome {
 	return failed
 }
 
-// check refuses an invalid op before the breaker sees it: it is invalid under every
-// policy, so it must not look like a failure.
+// check refuses an invalid op before it reaches the breaker: it is invalid under every
+// policy, so it must not count as a failure.
 func check(op *headgate.Op) error {
 	if op.Cost < 0 {
 		return headgate.ErrInvalidCost
@@ -276,8 +276,8 @@ func isWrongQuestion(err error) bool {
 		errors.Is(err, store.ErrCrossSlot)
 }
 
-// answers counts errors of one kind that show that the store is alive. It still refuses
-// exhausted keys, since that needs no write.
+// answers counts errors of one kind that show that the store is alive. It can still
+// refuse exhausted keys, which needs no write.
 type answers struct {
 	count atomic.Uint64
 	last  atomic.Pointer[error]
@@ -294,7 +294,7 @@ func (s *Store) isAnswer(err error) bool {
 	return true
 }
 
-// answersOf returns those of the kind of err; nil if it is no answer.
+// answersOf returns the answers of err's kind, or nil if it is another error.
 func (s *Store) answersOf(err error) *answers {
 	switch {
 	case errors.Is(err, store.ErrFull):

@@ -13,7 +13,7 @@ import (
 const fewOps = 16
 
 // Do executes ops in order; see [headgate.Store]. With AllOrNothing no other caller
-// sees a state in between. All ops without a time of their own have the same.
+// sees an intermediate state. All ops without a time use the same time.
 func (s *Store) Do(_ context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	if len(out) < len(ops) {
 		return fmt.Errorf("memory: %d ops, but room for %d decisions", len(ops), len(out))
@@ -56,23 +56,23 @@ func (s *Store) Do(_ context.Context, ops []headgate.Op, out []headgate.Decision
 	return nil
 }
 
-// part is an op on its way through Do.
+// part is an op being executed by Do.
 type part struct {
 	id   identity
 	now  int64
 	rule *headgate.Rule
-	// same is the index of the first op on the same state. What follows is
-	// of that first op only: the state as the ops so far have left it.
+	// same is the index of the first op on the same state. The following fields are
+	// only used in that first op: the state after the ops so far.
 	same   int
 	state  algorithm.State
 	times  times
 	wrote  bool
-	last   int  // the op that wrote it
+	last   int  // the op that wrote it last
 	denied bool // set for a refusal that counts
 }
 
-// doAll executes all ops on copies of the states, and writes these back only if
-// every op was allowed; otherwise only what limits count of their own refusals.
+// doAll executes all ops on copies of the states. It writes them back only if every op
+// was allowed; otherwise it only writes refusals that count.
 func (s *Store) doAll(ops []headgate.Op, parts []part, out []headgate.Decision) {
 	var few [fewOps]uint64
 	locked := s.lock(parts, few[:0])
@@ -123,15 +123,15 @@ func (s *Store) first(parts []part, i int) *part {
 	return p
 }
 
-// peekAllowed answers the ops that were allowed, though not all were, with what
-// Peek says.
+// peekAllowed replaces the answers of allowed ops with those of Peek, because the whole
+// was refused.
 func (s *Store) peekAllowed(ops []headgate.Op, parts []part, out []headgate.Decision) {
 	for i := range parts {
 		if !out[i].Allowed {
 			continue
 		}
 		var st algorithm.State
-		if !parts[i].rule.Unlimited { // whose shard is not locked
+		if !parts[i].rule.Unlimited { // its shard is not locked
 			s.shard(parts[i].id).load(parts[i].id, &st)
 		}
 		req := request(&ops[i])
@@ -140,7 +140,7 @@ func (s *Store) peekAllowed(ops []headgate.Op, parts []part, out []headgate.Deci
 	}
 }
 
-// countDenied writes the refusals that count, on the states as they were before.
+// countDenied writes the refusals that count, based on the original states.
 func (s *Store) countDenied(ops []headgate.Op, parts []part) {
 	for i := range parts {
 		p := &parts[i]
@@ -157,8 +157,8 @@ func (s *Store) countDenied(ops []headgate.Op, parts []part) {
 	}
 }
 
-// lock locks the shards of all parts in the order of their indices, so that two
-// calls cannot wait for each other, and appends these to into.
+// lock locks the shards of all parts in the order of their indices, so that two calls
+// cannot deadlock, and appends these indices to into.
 func (s *Store) lock(parts []part, into []uint64) []uint64 {
 	for i := range parts {
 		if !parts[i].rule.Unlimited {
@@ -191,7 +191,7 @@ func (h *shard) load(id identity, st *algorithm.State) {
 	}
 }
 
-// commit stores the state that c holds and by wrote last.
+// commit stores the state in c, which by was the last to write.
 func (h *shard) commit(s *Store, c, by *part) {
 	p := h.lookup(c.id)
 	switch {
@@ -210,7 +210,7 @@ func (h *shard) commit(s *Store, c, by *part) {
 	}
 }
 
-// isUnused reports whether st is that of an unused key, which is not kept.
+// isUnused reports whether st is the state of an unused key, which is not stored.
 func isUnused(st *algorithm.State) bool {
 	return st.V == [4]int64{} && len(st.Words) == 0 && st.Credit == 0
 }

@@ -12,8 +12,7 @@ import (
 
 const million = 1_000_000
 
-// key renders a 12-byte key into buf, as a parsed request would have it in
-// some buffer of its own.
+// key writes a 12-byte key into buf, like a parsed request with its own buffer.
 func key(buf []byte, n uint64) []byte {
 	buf = append(buf[:0], "user"...)
 	return strconv.AppendUint(buf, 10_000_000+n, 10)
@@ -32,7 +31,7 @@ func BenchmarkHot(b *testing.B) {
 	}
 }
 
-// BenchmarkHotDenied is one key that is refused but for 100 times a second.
+// BenchmarkHotDenied is one key that is refused except 100 times a second.
 func BenchmarkHotDenied(b *testing.B) {
 	limiter := headgate.New(New())
 	limit := headgate.PerSecond(100)
@@ -103,8 +102,8 @@ func BenchmarkUniform(b *testing.B)         { benchKeys(b, uniform, false) }
 func BenchmarkUniformParallel(b *testing.B) { benchKeys(b, uniform, true) }
 func BenchmarkZipf(b *testing.B)            { benchKeys(b, zipf, false) }
 
-// BenchmarkFirstSeen is the cost of a key that the store does not know, while
-// it fills up to a million.
+// BenchmarkFirstSeen is the cost of an unknown key while the store fills up to a
+// million.
 func BenchmarkFirstSeen(b *testing.B) {
 	limit := headgate.PerHour(100)
 	ctx := context.Background()
@@ -128,7 +127,7 @@ func BenchmarkFirstSeen(b *testing.B) {
 	}
 }
 
-// BenchmarkFlood is a new key in a store that is full of larger debts but one.
+// BenchmarkFlood is a new key in a store full of larger debts, except for one.
 func BenchmarkFlood(b *testing.B) {
 	s := New(WithMaxKeys(100_000))
 	limiter := headgate.New(s)
@@ -161,13 +160,12 @@ func BenchmarkIdentify(b *testing.B) {
 	}
 }
 
-// view returns the string that lies in b, which must not be written to while
-// the string is in use. It is string(b) without the allocation, as a parser
-// that owns its buffer would do it.
+// view returns the content of b as a string without allocating. b must not be changed
+// while the string is in use. A parser that owns its buffer would do the same.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// BenchmarkHotTake is BenchmarkHot without the Limiter, BenchmarkHotAt without
-// the clock too.
+// BenchmarkHotTake is BenchmarkHot without the Limiter; BenchmarkHotAt is also without
+// the clock.
 func BenchmarkHotTake(b *testing.B) { benchTake(b, 0) }
 
 // BenchmarkHotTakeN is BenchmarkHotTake without the Op.

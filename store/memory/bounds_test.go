@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// TestBoundsThatNobodySet: a field of a configuration that is not set, or lacks its
-// unit, does not make a store that lets everything pass.
+// TestBoundsThatNobodySet: a configuration field that is not set, or lacks its unit,
+// does not lead to a store that lets everything pass.
 func TestBoundsThatNobodySet(t *testing.T) {
 	for name, option := range map[string]memory.Option{
 		"WithMaxKeys(0)": memory.WithMaxKeys(0), "WithMaxKeys(-1)": memory.WithMaxKeys(-1),

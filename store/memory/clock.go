@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate/internal/base/steady"
 )
 
-// clock gives the time in microseconds since the Unix epoch. It is a
-// [steady.Clock], which says what becomes of a wall clock that is set.
+// clock returns the time in microseconds since the Unix epoch. It is a [steady.Clock],
+// which documents what happens when the wall clock is set.
 //
-// Reading the system's clock costs more than a whole decision, so that between
-// two readings, for at most a millisecond, the time is interpolated by the
-// processor's counter, where that is steady. A reading is published as an
-// anchor under a sequence lock: odd while it is being written.
+// Reading the system's clock costs more than a whole decision. So between two readings,
+// for at most a millisecond, the time is interpolated with the processor's counter, if
+// that is steady. A reading is published as an anchor under a sequence lock: odd while
+// it is being written.
 type clock struct {
-	// injected replaces all else.
+	// injected replaces everything else.
 	injected func() time.Time
 	source   steady.Clock
 
@@ -24,39 +24,39 @@ type clock struct {
 	ticks atomic.Uint64 // the counter at the anchor
 	at    atomic.Int64  // the time at the anchor, in 2^-fraction microseconds
 	scale atomic.Uint64 // 2^-scaleBits microseconds per tick; 0 if unknown
-	span  atomic.Uint64 // ticks for which the anchor is good
+	span  atomic.Uint64 // how many ticks the anchor is valid
 
 	steady      atomic.Bool
 	base        int64  // the monotonic clock at the start, in nanoseconds
 	first       uint64 // the counter at base
-	narrowest   uint64 // the ticks that it took to read both at the start
+	narrowest   uint64 // the ticks that reading both took at the start
 	calibrated  int64  // microseconds after base of the last calibration
-	exact       uint64 // the scale, as far as it is known
+	exact       uint64 // the scale, as exactly as it is known
 	anchored    int64  // nanoseconds after base of the anchor
-	differences int    // how often counter and clock disagreed
+	differences int    // how often the counter and the clock disagreed
 }
 
 const (
 	fraction  = 11
 	scaleBits = 40
-	// anchorFor is how long an anchor is good, in microseconds.
+	// anchorFor is how long an anchor is valid, in microseconds.
 	anchorFor = 1000
-	// calibrateAfter is how long counter and clock are compared before the
-	// counter is used, in microseconds. Each reading is good to about 0.1 µs.
+	// calibrateAfter is how long the counter and the clock are compared before the
+	// counter is used, in microseconds. Each reading is accurate to about 0.1 µs.
 	calibrateAfter = 10_000
-	// mostDifferences is how often they may disagree by more than tolerance
-	// before the counter is given up.
+	// mostDifferences is how often they may disagree by more than tolerance before the
+	// counter is no longer used.
 	mostDifferences = 16
 	tolerance       = 200_000 // nanoseconds
-	// slack and slewSlack say by what part the scale is slow (60 and 16,000
-	// ppm), so that the next anchor is not behind what has been interpolated:
-	// the second is for when the time runs 1% slower than the counter.
+	// slack and slewSlack are how much too slow the scale is on purpose (60 and 16,000
+	// ppm), so that the next anchor is not behind an interpolated time. slewSlack is
+	// used when the time runs 1% slower than the counter.
 	slack, slewSlack = 14, 6
-	// startReadings is how often the clock is read at the start, for one that
-	// is not interrupted; before the counter is calibrated a reading counts
-	// that took at most tooWide times as long as that one.
+	// startReadings is how often the clock is read at the start, to get a reading that
+	// was not interrupted. Until the counter is calibrated, a reading counts if it took
+	// at most tooWide times as long as that one.
 	startReadings, tooWide = 5, 8
-	// oldest is the first time that is not a test's, at the start of 2020
+	// oldest is the earliest time that is not a test's: the start of 2020
 	// (testing/synctest starts in 2000).
 	oldest = 1577836800e9
 )
@@ -72,13 +72,13 @@ func (c *clock) start(system steady.System) {
 	}
 }
 
-// reading is the source and the counter, read together.
+// reading is a reading of the source and the counter together.
 type reading struct {
 	at, monotonic int64
 	slower        bool
 	tick          uint64
-	// width is how many ticks it took. Where the thread was interrupted in
-	// between, the two do not belong together.
+	// width is how many ticks it took. If the thread was interrupted in between, the
+	// two do not match.
 	width uint64
 }
 
@@ -97,7 +97,8 @@ func (c *clock) together(r reading) bool {
 	return r.width <= c.narrowest*tooWide
 }
 
-// itself is the address for reading the counter when there is nothing to fetch.
+// itself returns the address to use for reading the counter when there is nothing to
+// prefetch.
 func (c *clock) itself() uintptr {
 	return uintptr(unsafe.Pointer(c)) //nolint:gosec // an address, never a pointer again
 }
@@ -105,17 +106,16 @@ func (c *clock) itself() uintptr {
 // now returns the time in microseconds.
 func (c *clock) now() int64 { return c.nowFetching(c.itself()) }
 
-// nowFetching is now, and prefetches the cache line at an address: reading
-// the counter takes as long as a tenth of the way to memory. Nothing need be
-// there.
+// nowFetching is now, but also prefetches the cache line at address: reading the
+// counter takes as long as a tenth of a memory access. The address need not be valid.
 func (c *clock) nowFetching(address uintptr) int64 {
 	if c.injected != nil {
 		return c.injected().UnixMicro()
 	}
 	seq := c.seq.Load()
 	at, scale, span := c.at.Load(), c.scale.Load(), c.span.Load()
-	// A counter behind the anchor (another core's, say) gives a huge
-	// difference.
+	// If the counter is behind the anchor (on another core, for example), the
+	// difference is huge.
 	if d := ticks(address) - c.ticks.Load(); d < span && seq&1 == 0 && c.seq.Load() == seq {
 		return (at + int64(d*scale>>(scaleBits-fraction))) >> fraction
 	}
@@ -154,9 +154,9 @@ func (c *clock) readSource() int64 {
 	return at / 1000
 }
 
-// check counts how often the counter has missed the monotonic clock, which
-// is elapsed nanoseconds after base at t, and stops using the counter when that
-// has become too often.
+// check counts how often the counter deviates from the monotonic clock, which is
+// elapsed nanoseconds after base at t, and stops using the counter if that happens too
+// often.
 func (c *clock) check(elapsed int64, t uint64) {
 	d := t - c.ticks.Load()
 	if c.exact == 0 || d > c.span.Load()*100 {
@@ -172,8 +172,8 @@ func (c *clock) check(elapsed int64, t uint64) {
 	}
 }
 
-// calibrate finds the scale from all the time since base, again whenever that
-// has become ten times as long.
+// calibrate computes the scale from the whole time since base, again each time that has
+// grown tenfold.
 func (c *clock) calibrate(elapsed int64, t uint64) {
 	micros := elapsed / 1000
 	if !c.steady.Load() || micros < calibrateAfter || micros < c.calibrated*10 || t <= c.first {

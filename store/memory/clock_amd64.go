@@ -2,9 +2,9 @@
 
 package memory
 
-// ticks prefetches the cache line at an address and reads the processor's
-// time-stamp counter. It has to be a prefetch: the counter is not read before
-// earlier loads have come to their end.
+// ticks prefetches the cache line at an address and reads the processor's time-stamp
+// counter. It must be a prefetch: the counter is only read after earlier loads have
+// completed.
 //
 //go:noescape
 func ticks(address uintptr) uint64

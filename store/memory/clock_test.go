@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate/internal/base/steady"
 )
 
-// patience is for a machine that is busy with something else.
+// patience is long enough for a busy machine.
 const patience = 30 * time.Second
 
-// TestClockFollowsTheSystem compares the interpolated time with the system's
-// over some tens of milliseconds: before, during and after calibration.
+// TestClockFollowsTheSystem compares the interpolated time with the system's for some
+// tens of milliseconds: before, during and after calibration.
 func TestClockFollowsTheSystem(t *testing.T) {
 	var c clock
 	c.start(steady.System{})
-	calibrated := 0 // how many readings since
+	calibrated := 0 // readings since calibration
 	last := int64(0)
 	begin := time.Now()
 	for readings := 0; time.Since(begin) < 50*time.Millisecond || readings < 100 || c.steady.Load() && calibrated < 100; readings++ {
@@ -29,8 +29,8 @@ func TestClockFollowsTheSystem(t *testing.T) {
 		before := time.Now()
 		now := c.now()
 		after := time.Now()
-		// 50 µs for a wall clock that is being slewed, and for an
-		// interruption between the two halves of an anchor.
+		// 50 µs for a wall clock that is being slewed, and for an interruption between
+		// the two readings of an anchor.
 		if now < before.UnixMicro()-50 || now > after.UnixMicro()+50 {
 			t.Fatalf("reading %d: %d is not from %d to %d", readings, now, before.UnixMicro(), after.UnixMicro())
 		}
@@ -41,10 +41,9 @@ func TestClockFollowsTheSystem(t *testing.T) {
 	}
 }
 
-// TestClockIsNotMisledByInterruptions: a thread that loses its processor between
-// the clock and the counter, at the start or when the counter is calibrated, has
-// not read them together. The counter is not calibrated by such a pair: the time
-// would run a fifth too fast or too slow.
+// TestClockIsNotMisledByInterruptions: if a thread loses its CPU between reading the
+// clock and the counter, at the start or during calibration, the two do not match. Such
+// a pair is not used for calibration: the time would be a fifth too fast or too slow.
 func TestClockIsNotMisledByInterruptions(t *testing.T) {
 	if !ticksAreSteady() {
 		t.Skip("no counter that is steady")
@@ -90,8 +89,8 @@ func TestClockIsNotMisledByInterruptions(t *testing.T) {
 	}
 }
 
-// perMicrosecond returns how many ticks a microsecond has, from two readings with
-// nothing in between and far apart.
+// perMicrosecond returns the number of ticks per microsecond, from two uninterrupted
+// readings that are far apart.
 func perMicrosecond(t *testing.T, c *clock, read func() (wall, monotonic int64)) float64 {
 	t.Helper()
 	pair := func() (at int64, tick uint64) {
@@ -127,8 +126,8 @@ func TestClockInABubble(t *testing.T) {
 	})
 }
 
-// TestClockGivesUpTheCounter: a counter that disagrees with the system's clock
-// again and again is not used any more.
+// TestClockGivesUpTheCounter: a counter that repeatedly disagrees with the system's
+// clock is no longer used.
 func TestClockGivesUpTheCounter(t *testing.T) {
 	var c clock
 	c.steady.Store(true)

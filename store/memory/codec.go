@@ -8,16 +8,16 @@ import (
 	"github.com/headgate/headgate/algorithm"
 )
 
-// A slot is 32 bytes: the tag, and 128+64 bits of state, packed by one of four
-// codecs. What no codec holds (lists, credit, extreme numbers) goes to a record
-// outside the table. All have in common, in c:
+// A slot is 32 bytes: the tag, and 128+64 bits of state, packed by one of four codecs.
+// What no codec can hold (lists, credit, extreme numbers) goes to a record outside the
+// table. All codecs have in common, in c:
 //
 //	bits 47..63  identity.extra
 //	bits 45..46  codec
 //
-// Two times are kept with each state. FreshAt is when the key may be forgotten,
-// rounded up. The rank, at most FreshAt, is what eviction goes by; it is stored
-// as its distance before FreshAt. Distances are floating-point, see squeezeDown.
+// Two times are kept with each state. FreshAt is when the key may be forgotten, rounded
+// up. The rank, at most FreshAt, determines the order of eviction; it is stored as its
+// distance before FreshAt. Distances are floating-point, see squeezeDown.
 type slot struct {
 	tag     uint64
 	a, b, c uint64
@@ -32,11 +32,11 @@ const (
 
 // The codecs.
 const (
-	// codecBucket: V[0] and V[1] 52 bits each, with the lowest and the next 12
-	// of V[2] above them; in c the other 21 of V[2] and below them the distance
-	// of FreshAt after V[1] in 24 bits, see shorten. The rank is FreshAt. What a
-	// request for a hot key computes last, the distance, is not in a word with
-	// what the next one needs first.
+	// codecBucket: V[0] and V[1] have 52 bits each, with the lowest 12 bits of V[2] and
+	// the next 12 above them. c has the other 21 bits of V[2] and below them, in 24
+	// bits, the distance of FreshAt after V[1]; see shorten. The rank is FreshAt. The
+	// distance, which a request for a hot key computes last, is not in a word that the
+	// next request needs first.
 	codecBucket = iota
 	// codecWindow: V[0] 43 bits, V[1] 52 bits, V[2] 45 bits, and the distance of
 	// the rank in 33 bits (5+28). FreshAt is V[1].
@@ -57,7 +57,7 @@ const (
 	countMask = 1<<countBits - 1
 	freshBits = 24
 	freshMask = 1<<freshBits - 1
-	// cutBits of a 64-bit number's mantissa of 52 are left out by shorten.
+	// cutBits of the 52 bits of a 64-bit number's mantissa are dropped by shorten.
 	cutBits  = 52 - 18
 	ieeeBias = 1023 << 52
 )
@@ -68,7 +68,7 @@ func (s *slot) is(id identity) bool { return s.tag == id.tag && s.c>>extraShift 
 
 func (s *slot) identity() identity { return identity{s.tag, s.c >> extraShift} }
 
-// state unpacks what every codec but codecRecord holds.
+// state unpacks a state of any codec but codecRecord.
 func (s *slot) state(st *algorithm.State) {
 	switch s.codec() {
 	case codecBucket:
@@ -88,7 +88,7 @@ func (s *slot) state(st *algorithm.State) {
 	}
 }
 
-// bucket unpacks what codecBucket holds.
+// bucket unpacks a state of codecBucket.
 func (s *slot) bucket() algorithm.Bucket {
 	return algorithm.Bucket{
 		Used: int64(s.a & timeMask), Last: int64(s.b & timeMask),
@@ -96,8 +96,8 @@ func (s *slot) bucket() algorithm.Bucket {
 	}
 }
 
-// setBucket packs what codecBucket holds, with when that is fresh, at Last or
-// later. Used and Last must be at most timeMask and Token at most stateMask.
+// setBucket packs a state of codecBucket, which is fresh at fresh, at Last or later.
+// Used and Last must be at most timeMask and Token at most stateMask.
 func (s *slot) setBucket(b algorithm.Bucket, fresh int64) {
 	token := uint64(b.Token)
 	s.a = uint64(b.Used) | token<<timeBits
@@ -122,7 +122,7 @@ func (s *slot) freshAt() int64 {
 	return int64(s.b)
 }
 
-// rank returns the time that eviction goes by.
+// rank returns the time that determines the order of eviction.
 func (s *slot) rank() int64 {
 	fresh := s.freshAt()
 	switch s.codec() {
@@ -136,14 +136,13 @@ func (s *slot) rank() int64 {
 	return fresh
 }
 
-// times are what a store keeps with a state besides the state.
+// times are what a store keeps in addition to the state.
 type times struct{ fresh, rank int64 }
 
-// timesOf returns the times of the state that res has left. The debt of a
-// bucket is the time until it is fresh. That of a window does not show there:
-// all keys of one window become fresh together. It is the part of the limit
-// that is used, times the time it stays used, so that a key which is exhausted
-// until FreshAt ranks after one that has hardly begun.
+// timesOf returns the times of the state after res. The debt of a bucket is the time
+// until it is fresh. The debt of a window is the used part of the limit times the time
+// it stays used: since all keys of one window become fresh together, an exhausted key
+// would otherwise rank the same as a hardly used one.
 func timesOf(r *headgate.Rule, res *algorithm.Result, now int64) times {
 	t := times{res.FreshAt, res.FreshAt}
 	if r.Algorithm <= headgate.LeakyBucket || res.Limit <= 0 || res.Remaining <= 0 || t.fresh <= now {
@@ -156,7 +155,8 @@ func timesOf(r *headgate.Rule, res *algorithm.Result, now int64) times {
 	return t
 }
 
-// pack makes the slot of a state, if a codec holds it: none holds a list or credit.
+// pack returns the slot of a state, if a codec can hold it: none holds a list or
+// credit.
 func pack(a headgate.Algorithm, id identity, st *algorithm.State, t times) (slot, bool) {
 	if st.Words != nil || st.Credit != 0 {
 		return slot{}, false
@@ -202,7 +202,7 @@ func pack(a headgate.Algorithm, id identity, st *algorithm.State, t times) (slot
 	return s, false
 }
 
-// packRecord makes the slot of the record at index.
+// packRecord returns the slot for the record at index.
 func packRecord(id identity, index int, t times) slot {
 	d := squeezeDown(uint64(max(t.fresh-t.rank, 0)), 39)
 	return slot{
@@ -212,26 +212,26 @@ func packRecord(id identity, index int, t times) slot {
 }
 
 // shorten returns d, from 0 to 2^53-1, as a floating-point number of 24 bits (6
-// exponent, 18 mantissa), rounded up. It is d+1 as IEEE 754 has it in 64 bits,
-// without the sign and most of the exponent's bias, and cut.
+// exponent, 18 mantissa), rounded up. It is d+1 in IEEE 754's 64-bit format, without
+// the sign and most of the exponent's bias, and truncated.
 func shorten(d int64) uint64 {
 	const cut = 1<<cutBits - 1
 	return (math.Float64bits(float64(d+1)) - ieeeBias + cut) >> cutBits
 }
 
-// lengthen is the inverse.
+// lengthen is the inverse of shorten.
 func lengthen(f uint64) int64 {
 	return int64(math.Float64frombits(f<<cutBits+ieeeBias)) - 1
 }
 
-// squeezeDown returns d as a floating-point number with the given bits of
-// mantissa and the exponent above them, rounded down.
+// squeezeDown returns d as a floating-point number with the given number of mantissa
+// bits, and the exponent above them, rounded down.
 func squeezeDown(d uint64, mantissa int) uint64 {
 	e := bits.Len64(d >> mantissa)
 	return uint64(e)<<mantissa | d>>e
 }
 
-// stretch is the inverse.
+// stretch is the inverse of squeezeDown.
 func stretch(f uint64, mantissa int) int64 {
 	return int64(f & (1<<mantissa - 1) << (f >> mantissa))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestFloodFreesNobody (trap T37): new keys, a hundred times as many as fit,
-// each used once, must not free the keys that are exhausted.
+// TestFloodFreesNobody (trap T37): new keys, each used once and a hundred times as many
+// as fit, must not free exhausted keys.
 func TestFloodFreesNobody(t *testing.T) {
 	for _, maxKeys := range []int{100, 10_000} {
 		for _, limit := range everyLimit() {
@@ -61,8 +61,8 @@ func TestFloodFreesNobody(t *testing.T) {
 	}
 }
 
-// TestNewcomerAmongDebtors fills a store with keys in debt. A newcomer with less
-// debt than any must not displace one, and must not have unlimited use either.
+// TestNewcomerAmongDebtors fills a store with keys in debt. A newcomer with less debt
+// than all of them must not evict one, and must not have unlimited use either.
 func TestNewcomerAmongDebtors(t *testing.T) {
 	const maxKeys = 200
 	s := New(WithMaxKeys(maxKeys))
@@ -87,7 +87,7 @@ func TestNewcomerAmongDebtors(t *testing.T) {
 	if n := s.Stats(); n.Evicted != 0 || n.Waiting != 1 || n.Keys != maxKeys {
 		t.Errorf("%+v", n)
 	}
-	// With the largest debt of all it takes the place of a smaller one.
+	// With the largest debt of all it replaces a smaller one.
 	op.Kind, op.Cost = headgate.Charge, 50
 	if _, err := s.Take(t.Context(), op); err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestEvictsTheSmallestDebt(t *testing.T) {
 				}
 			}
 			if lowest == op.Key {
-				// It waits; for the model it is a key like any other.
+				// It waits; for the model it is an ordinary key.
 				skipped++
 				if _, err := s.Take(t.Context(), headgate.Op{Key: op.Key, Limit: limit, At: now, Kind: headgate.Reset}); err != nil {
 					t.Fatal(err)
@@ -177,7 +177,7 @@ func forgotten(t *testing.T, s *Store, key string, limit headgate.Limit, now int
 	return d.ResetAfter == 0
 }
 
-// TestMaxBytes (trap T27): lists under random keys stay within the bound.
+// TestMaxBytes (trap T27): lists under random keys stay within the limit.
 func TestMaxBytes(t *testing.T) {
 	const maxBytes = 1 << 20
 	s := New(WithMaxBytes(maxBytes))
@@ -189,7 +189,7 @@ func TestMaxBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%1000 == 0 {
-			// Half as much again for the shards' fixed part.
+			// 50% more for the shards' fixed part.
 			if n := s.Stats(); n.Bytes > maxBytes*3/2 {
 				t.Fatalf("%+v", n)
 			}
@@ -232,7 +232,7 @@ func TestSweep(t *testing.T) {
 	checkShards(t, s)
 }
 
-// TestSweptInPassing: without Sweep, what is fresh makes room for what is new.
+// TestSweptInPassing: even without Sweep, fresh keys make space for new ones.
 func TestSweptInPassing(t *testing.T) {
 	s := New()
 	limit := headgate.PerSecond(1000)

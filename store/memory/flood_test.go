@@ -8,13 +8,13 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestExhaustedFlood: new keys that are exhausted themselves, each by one
-// request, free an exhausted key only once as many of them have come as the
-// store has keys; so a debt that is shorter than that takes is never cut.
+// TestExhaustedFlood: new keys, each exhausted by one request, free an exhausted key
+// only once their number reaches the store's capacity. So debts that end before that
+// are never cut short.
 func TestExhaustedFlood(t *testing.T) {
 	for _, row := range []struct {
 		keys  int
-		rate  int64 // new keys a second
+		rate  int64 // new keys per second
 		freed bool
 	}{
 		{1000, 90, false}, // 11 s for 1000 keys: the debt of 10 s is over before
@@ -34,7 +34,7 @@ func TestExhaustedFlood(t *testing.T) {
 				}
 			}
 			first := 0
-			// For 9.9 s: a tenth of a second before the victims are free.
+			// For 9.9 s, until a tenth of a second before the victims are free.
 			for i := range int(row.rate * 99 / 10) {
 				op.Key, op.Cost, op.At = fmt.Sprint("new", i), 10, t0+int64(i)*1_000_000/row.rate
 				if _, err := s.Take(t.Context(), op); err != nil {

@@ -9,27 +9,27 @@ import (
 	"unsafe"
 )
 
-// In a store of a million keys nearly every request finds its table's page
-// missing from the processor's translation buffer. Pages of 2 MiB instead of
-// 4 KiB save a tenth of a decision's time, so where the operating system can be
-// asked for them, we do, once for each piece of memory in which a table lies.
+// In a store with a million keys, nearly every request misses the processor's
+// translation buffer. Pages of 2 MiB instead of 4 KiB save a tenth of a decision's
+// time. So if the system supports them, we request them, once for each piece of memory
+// that holds a table.
 const (
 	hugePage = 2 << 20
-	// hugeTable is the smallest table and hugeStore the smallest store, in
-	// bytes, that ask: below it the buffer suffices.
+	// hugeTable is the smallest table, and hugeStore the smallest store, in bytes, that
+	// requests huge pages: below that the buffer suffices.
 	hugeTable = 4 << 10
 	hugeStore = 4 << 20
 )
 
-// hugePages are the pieces of memory that have been asked for. It has a lock of
-// its own, which may be taken under a shard's.
+// hugePages are the pieces of memory for which huge pages were requested. Its lock may
+// be taken while a shard's is held.
 type hugePages struct {
 	mu    sync.Mutex
 	asked map[uintptr]bool
 }
 
-// ask notes the pieces from the byte at first to that at last and returns those
-// that are new.
+// ask records the pieces from the byte at first to the one at last, and returns the new
+// ones.
 func (h *hugePages) ask(first, last uintptr) []uintptr {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,7 +46,7 @@ func (h *hugePages) ask(first, last uintptr) []uintptr {
 	return pieces
 }
 
-// forget makes that piece new again.
+// forget makes the piece at an address new again.
 func (h *hugePages) forget(at uintptr) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,8 +59,8 @@ const (
 	madvCollapse = 25 // since Linux 6.1
 )
 
-// hugePagesWanted reports whether the system has huge pages of our size and its
-// administrator has not turned them off, which madvCollapse would not heed.
+// hugePagesWanted reports whether the system has huge pages of our size and the
+// administrator has not turned them off, which madvCollapse would ignore.
 func hugePagesWanted() bool {
 	const dir = "/sys/kernel/mm/transparent_hugepage/"
 	enabled, err := os.ReadFile(dir + "enabled")
@@ -71,14 +71,14 @@ func hugePagesWanted() bool {
 	return err == nil && strings.TrimSpace(string(size)) == "2097152"
 }
 
-// under asks for huge pages where the slots of a new table lie, without waiting
-// for them, if the table and the store, of so many bytes, are large enough.
+// under requests huge pages for the slots of a new table, in the background, if the
+// table and the store (stored bytes) are large enough.
 func (h *hugePages) under(slots []slot, stored int64) {
 	if len(slots)*slotBytes < hugeTable || stored < hugeStore {
 		return
 	}
-	// Addresses as numbers only: the memory may be another's by the time that
-	// the system is asked, and is no worse for it.
+	// Addresses as numbers only: the memory may belong to something else by the time of
+	// the request, which does no harm.
 	first := uintptr(unsafe.Pointer(unsafe.SliceData(slots))) //nolint:gosec // see above
 	pieces := h.ask(first, first+uintptr(len(slots)-1)*slotBytes)
 	if len(pieces) == 0 {
@@ -96,9 +96,9 @@ func (h *hugePages) under(slots []slot, stored int64) {
 	}()
 }
 
-// collapse makes a huge page of the piece of memory at that address, which
-// takes microseconds to some milliseconds and changes nothing of what is in it. Where
-// the system is too old for that, it is asked to do so in its own time.
+// collapse turns the piece of memory at an address into a huge page, which takes
+// microseconds to a few milliseconds and does not change its content. Older
+// systems are only advised to do so later.
 func collapse(at uintptr) error {
 	_, _, errno := syscall.Syscall(syscall.SYS_MADVISE, at, hugePage, madvCollapse)
 	if errno == syscall.EINVAL {

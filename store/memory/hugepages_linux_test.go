@@ -35,13 +35,13 @@ func TestHugePagesAreAskedForOnce(t *testing.T) {
 	}
 }
 
-// TestCollapse asks for a huge page under a table and lets the system say
-// whether it is there, and the table whether it is as it was.
+// TestCollapse requests a huge page under a table and checks with the system that it
+// exists, and that the table is unchanged.
 func TestCollapse(t *testing.T) {
 	if !hugePagesWanted() {
 		t.Skip("no huge pages here")
 	}
-	slots := make([]slot, 3*hugePage/slotBytes) // so that one whole piece lies within
+	slots := make([]slot, 3*hugePage/slotBytes) // contains one whole piece
 	for i := range slots {
 		slots[i].tag = uint64(i)
 	}

@@ -2,7 +2,7 @@
 
 package memory
 
-// hugePages are not asked for: this system gives them unasked, or not at all.
+// hugePages does nothing: this system uses huge pages automatically or not at all.
 type hugePages struct{}
 
 func (hugePages) under([]slot, int64) {}

@@ -6,18 +6,17 @@ import (
 	"math/bits"
 )
 
-// identity is what a store remembers of (scope, key, mark) instead of the
-// text: 81 bits of a keyed 128-bit hash. tag is never 0. The low bits of extra
-// choose the shard.
+// identity is what a store keeps of (scope, key, mark) instead of the text: 81 bits of
+// a keyed 128-bit hash. tag is never 0. The low bits of extra choose the shard.
 type identity struct {
 	tag   uint64
-	extra uint64 // extraBits wide
+	extra uint64 // has extraBits bits
 }
 
 const extraBits = 17
 
-// secret keys the hash, so that clients cannot make two keys collide. It
-// is drawn once per store and saved with a snapshot.
+// secret is the key of the hash, so that clients cannot make two keys collide. It is
+// generated once per store and saved with snapshots.
 type secret [6]uint64
 
 func newSecret() secret {
@@ -31,16 +30,16 @@ func newSecret() secret {
 	return k
 }
 
-// identify hashes scope, key and mark; see headgate.Op.Space. It folds words into two lanes by
-// 64×64→128 bit multiplication, as wyhash does into one, so that 128 bits and
-// not 64 are carried from word to word. The scope goes through first, closed by
-// its length, and the key's length and the mark close the whole, so that
-// no two triples are the same input.
+// identify hashes scope, key and mark; see headgate.Op.Space. It folds words into two
+// lanes with 64×64→128-bit multiplication, as wyhash does into one lane, so that 128
+// bits instead of 64 are carried from word to word. The scope comes first, followed by
+// its length; the key's length and the mark come last, so that no two triples are the
+// same input.
 func (k *secret) identify(scope, key string, mark uint64) identity {
 	s, t := k[0], k[1]
 	n := uint64(len(key))
 	if scope == "" && n-8 <= 8 {
-		// absorb, inlined for the commonest lengths.
+		// absorb, inlined for the most common lengths.
 		a, b := word(key[:8]), word(key[n-8:])
 		s, t = mix(a^k[2], b^s^n), mix(b^k[4], a^t^k[5])
 	} else {
@@ -55,7 +54,7 @@ func (k *secret) identify(scope, key string, mark uint64) identity {
 	return identity{tag: tag | isZero(tag), extra: low >> (64 - extraBits)}
 }
 
-// isZero returns 1 for 0 and else 0.
+// isZero returns 1 for 0, otherwise 0.
 func isZero(x uint64) uint64 {
 	if x == 0 {
 		return 1
@@ -75,8 +74,8 @@ func (k *secret) absorb(s, t uint64, text string) (uint64, uint64) {
 			s, t = mix(a^k[2], b^s), mix(b^k[4], a^t)
 			rest = rest[16:]
 		}
-		// The last 16 bytes, of which some may have been seen already: with
-		// the length known that is still one text only.
+		// The last 16 bytes, some of which may already have been used: with the length
+		// known, the text is still unique.
 		a, b = word(text[n-16:n-8]), word(text[n-8:])
 	case n >= 8:
 		a, b = word(text[:8]), word(text[n-8:])
@@ -93,7 +92,7 @@ func mix(a, b uint64) uint64 {
 	return hi ^ lo
 }
 
-// word and half read little-endian; the compiler makes one load of each.
+// word and half read little-endian; the compiler turns each into one load.
 func word(s string) uint64 {
 	_ = s[7]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |

@@ -43,8 +43,8 @@ func TestIdentitiesDiffer(t *testing.T) {
 	}
 }
 
-// TestIdentityAvalanche flips each bit of a key: about half of the hash's bits
-// must follow, each of them about equally often.
+// TestIdentityAvalanche flips each bit of a key: about half of the hash's bits must
+// change, each about equally often.
 func TestIdentityAvalanche(t *testing.T) {
 	k := newSecret()
 	for _, size := range []int{3, 7, 12, 16, 17, 40} {
@@ -93,7 +93,7 @@ func TestShardsFillEvenly(t *testing.T) {
 			d := float64(n) - keys/cells
 			chi += d * d / (keys / cells)
 		}
-		// 255 degrees of freedom: mean 255, deviation 22.6; five of them.
+		// 255 degrees of freedom: mean 255, deviation 22.6; five of these.
 		if chi > 255+5*22.6 {
 			t.Errorf("%s: chi² = %.0f", name, chi)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// returning is a test of what is given back to a store that holds 500 keys.
+// returning tests refunds to a store that holds 500 keys.
 type returning struct {
 	t     *testing.T
 	store *memory.Store
@@ -27,7 +27,7 @@ func (r *returning) do(op headgate.Op) headgate.Decision {
 	return d
 }
 
-// take takes all there is of the key, and returns the last decision.
+// take takes everything the key has, and returns the last decision.
 func (r *returning) take() (last headgate.Decision, n int) {
 	r.t.Helper()
 	for {
@@ -39,7 +39,7 @@ func (r *returning) take() (last headgate.Decision, n int) {
 	}
 }
 
-// flood comes with new keys that are in debt for so long.
+// flood adds new keys that are in debt for the given time.
 func (r *returning) flood(debt time.Duration) {
 	r.t.Helper()
 	for i := range 2000 {
@@ -47,8 +47,8 @@ func (r *returning) flood(debt time.Duration) {
 	}
 }
 
-// giveBack gives n of a take back that is so old, at once or together with others,
-// and returns how many more pass then.
+// giveBack refunds n of a take with the given age, alone or together with others, and
+// returns how many more requests then pass.
 func (r *returning) giveBack(n int64, d headgate.Decision, age time.Duration, together bool) int {
 	r.t.Helper()
 	op := headgate.Op{Key: "k", Limit: r.limit, Cost: n, Kind: headgate.Refund, Duration: d.ResetAfter - age, Age: age}
@@ -64,8 +64,8 @@ func (r *returning) giveBack(n int64, d headgate.Decision, age time.Duration, to
 	return passed
 }
 
-// What was taken of a key that a full store had to forget is not given back: it
-// would come off what others have taken of it since.
+// A take of a key that a full store had to evict is not refunded: the refund would come
+// off what others have taken since.
 func TestGivenBackAfterAFlood(t *testing.T) {
 	ten := headgate.Per(10, 10*time.Minute)
 	for _, limit := range []headgate.Limit{
@@ -73,7 +73,7 @@ func TestGivenBackAfterAFlood(t *testing.T) {
 		ten.Using(headgate.SlidingWindow), ten.Using(headgate.SlidingBuckets),
 	} {
 		for _, row := range []struct {
-			debt     time.Duration // of the flood's keys; 0: there is none
+			debt     time.Duration // of the flood's keys; 0: no flood
 			together bool
 			want     int
 		}{{0, false, 10}, {time.Minute, false, 10}, {2 * time.Hour, false, 0}, {2 * time.Hour, true, 0}} {
@@ -95,7 +95,7 @@ func TestGivenBackAfterAFlood(t *testing.T) {
 			if want := row.want; got != want && got != want-1 { // a bucket has drained a little
 				t.Errorf("%s, %s: %d passed after 10 were given back, want %d", limit, row.debt, got, want)
 			}
-			// What was taken after it is given back as ever.
+			// Takes made after the loss are refunded as usual.
 			r.now += 30 * time.Minute
 			taken, _ = r.take()
 			r.now += 2 * time.Second
@@ -106,7 +106,7 @@ func TestGivenBackAfterAFlood(t *testing.T) {
 	}
 }
 
-// A key is known to be forgotten, too, if a part of it was given back before.
+// A key is also known to be evicted if a part of it was refunded before.
 func TestGivenBackInPartsAfterAFlood(t *testing.T) {
 	r := &returning{t: t, store: memory.New(memory.WithMaxKeys(500)), limit: headgate.PerHour(10)}
 	first := r.do(headgate.Op{Key: "k", Limit: r.limit, Cost: 5})

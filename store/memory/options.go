@@ -35,7 +35,7 @@ type settings struct {
 	maxKeys  int64
 	maxBytes int64
 	clock    func() time.Time
-	system   steady.System // what the store's own clock goes by
+	system   steady.System // what the store's own clock uses
 }
 
 // WithMaxKeys limits the number of keys that the store remembers. The default, also if

@@ -2,19 +2,18 @@ package memory
 
 import "math"
 
-// A shard collects an eighth of its keys as candidates for eviction at a time,
-// within these bounds.
+// A shard collects an eighth of its keys as candidates for eviction at a time, within
+// these limits.
 const leastRanked, mostRanked = 16, 128
 
-// ranking finds the slot of lowest rank in a shard again and again. One pass
-// over the table collects the lowest ones into a heap; every slot below bound
-// has an item there whose rank is at most the slot's. Ranks mostly rise, which
-// leaves an item behind that is put right when it comes up; a slot that
-// sinks or is created below bound is added. Only when the heap is empty is
-// another pass due, so that the exact minimum costs little on average.
+// ranking repeatedly finds the slot of lowest rank in a shard. One pass over the table
+// collects the lowest ones into a heap; every slot below bound has an item there whose
+// rank is at most the slot's. Ranks mostly rise; the outdated item is corrected when it
+// reaches the top. A slot that sinks or is created below bound is added. Only an empty
+// heap needs another pass, so the exact minimum costs little on average.
 type ranking struct {
-	items []ranked // a heap, the lowest first
-	bound int64    // math.MinInt64: nothing is collected
+	items []ranked // a heap, lowest first
+	bound int64    // math.MinInt64: nothing was collected
 	most  int      // how many are collected at a time
 }
 
@@ -27,8 +26,8 @@ const rankedBytes = 16
 
 func (q *ranking) reset() { q.items, q.bound = q.items[:0], math.MinInt64 }
 
-// note adds a slot that was created or has sunk. The caller has checked that
-// the rank is below bound.
+// note adds a slot that was created or has sunk. The caller must have checked that the
+// rank is below bound.
 func (q *ranking) note(rank int64, tag uint64) {
 	if len(q.items) >= 2*q.most {
 		q.trim()
@@ -44,7 +43,7 @@ func (q *ranking) note(rank int64, tag uint64) {
 // trim keeps the lower half, in any order.
 func (q *ranking) trim() {
 	items := q.items
-	// Hoare's selection: narrow down to the part in which the median lies.
+	// Hoare's selection: narrow down to the part that contains the median.
 	for low, high := 0, len(items)-1; low < high; {
 		pivot, i, j := items[(low+high)/2].rank, low, high
 		for i <= j {
@@ -66,7 +65,7 @@ func (q *ranking) trim() {
 		case q.most >= i:
 			low = i
 		default:
-			low = high // between the two all are equal
+			low = high // all elements between the two are equal
 		}
 	}
 	q.bound = items[q.most].rank
@@ -114,8 +113,8 @@ func (q *ranking) down(i int) {
 	}
 }
 
-// collect restarts from a pass over slots, and reports whether any of them is
-// fresh at now.
+// collect starts over with a pass over slots, and reports whether any of them is fresh
+// at now.
 func (q *ranking) collect(slots []slot, now int64) (fresh bool) {
 	q.items, q.bound = q.items[:0], math.MaxInt64
 	for i := range slots {

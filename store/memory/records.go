@@ -9,10 +9,10 @@ import (
 	"github.com/headgate/headgate/algorithm"
 )
 
-// records are the states of a shard that no slot holds.
+// records are the states of a shard that do not fit in slots.
 type records struct {
 	all  []record
-	gaps []uint32 // free places in all
+	gaps []uint32 // unused indexes of all
 }
 
 type record struct {
@@ -20,8 +20,7 @@ type record struct {
 	algorithm headgate.Algorithm
 }
 
-// recordBytes is the size of a record and its place among the gaps, on 64-bit
-// machines.
+// recordBytes is the size of a record and its entry in gaps, on 64-bit machines.
 const recordBytes = 80 + 4
 
 // bytes returns the size of the record's list.
@@ -29,7 +28,7 @@ func (r *record) bytes() int64 { return 8 * int64(cap(r.state.Words)) }
 
 func (rs *records) at(p *slot) *record { return &rs.all[p.a] }
 
-// add keeps st and returns its index and how many bytes more there are now.
+// add stores st and returns its index and the number of bytes added.
 func (rs *records) add(a headgate.Algorithm, st *algorithm.State) (index int, bytes int64) {
 	if n := len(rs.gaps); n > 0 {
 		index = int(rs.gaps[n-1])
@@ -46,8 +45,7 @@ func (rs *records) add(a headgate.Algorithm, st *algorithm.State) (index int, by
 	return index, bytes + rs.all[index].bytes()
 }
 
-// free forgets p's record and returns the bytes of its list. Its place is kept
-// for another.
+// free removes p's record and returns the bytes of its list. Its index is reused.
 func (rs *records) free(p *slot) int64 {
 	rec := rs.at(p)
 	bytes := rec.bytes()
@@ -56,8 +54,8 @@ func (rs *records) free(p *slot) int64 {
 	return bytes
 }
 
-// reclaim forgets lists until the store is within its bytes again. It goes round
-// the shards; from each it takes those of the smallest debt.
+// reclaim removes lists until the store is within its memory limit again. It goes round
+// the shards and removes the lists with the smallest debt from each.
 func (s *Store) reclaim(now int64) {
 	for range s.shards {
 		if s.bytes.Load() <= s.maxBytes {
@@ -70,9 +68,8 @@ func (s *Store) reclaim(now int64) {
 	}
 }
 
-// reclaim forgets the eighth of the shard's records that has the smallest debt,
-// or fewer if that is enough. An eighth, so that the pass over the table is
-// paid for by many evictions.
+// reclaim removes the eighth of the shard's records with the smallest debt, or fewer if
+// that is enough. An eighth, so that many evictions pay for one pass over the table.
 func (h *shard) reclaim(s *Store, now int64) {
 	h.sweep(s, now)
 	var all []ranked
@@ -92,26 +89,25 @@ func (h *shard) reclaim(s *Store, now int64) {
 	}
 }
 
-// loss is what a shard knows of the keys that it had to forget although they were
-// in debt: when that was last, and until when the last of them would have been. It
-// keeps no list of them, so it may take a key for one of them that is not.
+// loss is what a shard knows about keys that it evicted although they were in debt:
+// when that last happened, and until when the last of them would have been in debt. It
+// does not list them, so it may mistake another key for one of them.
 type loss struct{ at, until int64 }
 
-// mayBe reports whether what the take that op returns has counted may have been
-// forgotten since.
+// mayBe reports whether the take that op refunds may have been lost since.
 func (l *loss) mayBe(op *headgate.Op, now int64) bool {
 	if op.Kind != headgate.Refund || l.at == 0 {
 		return false
 	}
 	age, rule := micros(op.Age), op.Limit.Rule()
-	// As long as the take counted its key was not fresh: of a window until its
-	// end, of a bucket for as long as what is returned would take to refill, as
-	// what others had taken may have been returned, too.
+	// While the take counted, its key was not fresh: for a window until its end, for a
+	// bucket as long as the refunded amount takes to refill, because other takes may
+	// have been refunded too.
 	counted := micros(op.Duration) + age
 	if rule.Algorithm <= headgate.LeakyBucket {
 		counted = min(counted, int64(float64(op.Cost)*float64(rule.Period)/float64(max(rule.Limit, 1))))
 	}
-	// Slack is for times that were rounded, or measured by another clock.
+	// Slack allows for times that were rounded or measured by another clock.
 	slack := min(age/8, micros(time.Second))
 	return l.at >= now-age-slack && l.until >= now-age+counted-slack
 }

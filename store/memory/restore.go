@@ -7,10 +7,9 @@ import (
 	"github.com/headgate/headgate/algorithm"
 )
 
-// What a snapshot needs to know of the states, which otherwise are package
-// algorithm's own: whether one is possible, so that a file with the right
-// checksums and the wrong contents cannot make a step fail, and how to move it
-// in time.
+// What a snapshot must know about states, which otherwise only package algorithm knows:
+// whether a state is possible, so that a file with correct checksums but wrong content
+// cannot make a step fail, and how to move it in time.
 
 func readRecord(b []byte) record {
 	r := record{algorithm: headgate.Algorithm(b[0])}
@@ -66,8 +65,8 @@ const (
 	logLong  = 1<<logShift - 1
 )
 
-// possibleLog walks over the entries of a log, which must lead from its head to
-// its end by way of its newest, and add up to its total.
+// possibleLog checks the entries of a log, which must lead from its head through its
+// newest entry to its end, and add up to its total.
 func (r *record) possibleLog() bool {
 	st := &r.state
 	words, n := st.Words, int64(len(st.Words))
@@ -96,8 +95,8 @@ func (r *record) possibleLog() bool {
 	return total == st.V[0] && newest == st.V[3]
 }
 
-// begins returns a time at or before which s, which holds its state itself, was
-// written first: for a window, its start.
+// begins returns a time at or before the first write of s, which must hold its state
+// itself: for a window, its start.
 func (s *slot) begins() int64 {
 	var st algorithm.State
 	s.state(&st)
@@ -124,8 +123,8 @@ func begins(a headgate.Algorithm, st *algorithm.State) int64 {
 	return st.V[1]
 }
 
-// windowLength returns the length of a fixed window, or for a calendar's unit the
-// most that it may be.
+// windowLength returns the length of a fixed window, or the maximum for a calendar
+// unit.
 func windowLength(code int64) int64 {
 	const hour = 3_600_000_000
 	most := [...]int64{
@@ -138,8 +137,8 @@ func windowLength(code int64) int64 {
 	return code
 }
 
-// moveBack makes everything in p happen earlier by some microseconds. A record
-// has to be moved besides.
+// moveBack moves everything in s back by some microseconds. A record must be moved
+// separately.
 func (s *slot) moveBack(by int64) {
 	if by == 0 {
 		return
@@ -174,8 +173,8 @@ func (r *record) moveBack(by int64) {
 	}
 }
 
-// turnBack moves the counters of sliding buckets by whole sub-windows, at least
-// as far as asked.
+// turnBack moves the counters of sliding buckets by whole sub-windows, at least as far
+// as requested.
 func (r *record) turnBack(by int64) {
 	st := &r.state
 	n := int64(len(st.Words))

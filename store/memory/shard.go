@@ -7,9 +7,9 @@ import (
 	"github.com/headgate/headgate/algorithm"
 )
 
-// shard is the part of a store behind one lock. Callers of its methods hold mu.
-// The lock and all that finding a key reads are one cache line, and the lines of
-// all shards lie together: with keys in plenty they are what stays in the cache.
+// shard is the part of a store behind one lock. Callers of its methods must hold mu.
+// The lock and everything needed to find a key are in one cache line, and the lines of
+// all shards are adjacent: with many keys, these stay in the cache.
 type shard struct {
 	mu sync.Mutex
 	table
@@ -18,8 +18,8 @@ type shard struct {
 
 // rest holds the fields of a shard that most requests do not touch.
 type rest struct {
-	// waiting are newcomers that found the shard full of larger debts, the
-	// oldest at next once there is no place left.
+	// waiting holds newcomers that found the shard full of larger debts, the oldest at
+	// next once it is full.
 	waiting []slot
 	next    int
 	records records
@@ -29,7 +29,7 @@ type rest struct {
 	index   int // of the shard
 	counts  counts
 	lost    loss
-	_       [64]byte // keeps neighbours off each other's cache lines
+	_       [64]byte // keeps neighbours on separate cache lines
 }
 
 type counts struct{ evicted, evictedInDebt, swept int64 }
@@ -37,9 +37,9 @@ type counts struct{ evicted, evictedInDebt, swept int64 }
 // Next to a full shard, one newcomer waits for every 32 keys, within these limits.
 const leastWaiting, mostWaiting = 4, 32
 
-// takeBucket is step for the commonest request, n ≥ 1 from a bucket. It does
-// without what step has to be ready for, and writes the decision to d. The loop
-// is find's, here for the sake of two nanoseconds.
+// takeBucket is step for the most common request, n ≥ 1 from a bucket. It skips what
+// step must handle, and writes the decision to d. The loop is a copy of find's, which
+// saves two nanoseconds.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (h *shard) takeBucket(s *Store, id identity, r *headgate.Rule, now, n int64, d *headgate.Decision) {
@@ -60,11 +60,11 @@ func (h *shard) takeBucket(s *Store, id identity, r *headgate.Rule, now, n int64
 		st := algorithm.State{V: [4]int64{b.Used, b.Last, b.Token}}
 		h.write(s, p, r, &st, times{fresh, fresh}, now)
 	default:
-		p.setBucket(b, fresh) // taking makes no debt smaller, so the ranking stays valid
+		p.setBucket(b, fresh) // a take never reduces the debt, so the ranking stays valid
 	}
 }
 
-// step executes one request for id: the whole of Take but for the lock.
+// step executes one request for id: all of Take except the lock.
 func (h *shard) step(s *Store, id identity, r *headgate.Rule, now int64, req algorithm.Request) headgate.Decision {
 	i, found := h.find(id)
 	var p *slot
@@ -90,7 +90,7 @@ func (h *shard) step(s *Store, id identity, r *headgate.Rule, now int64, req alg
 	return res.Decision
 }
 
-// stepRecord is step for a state in a record, which is changed where it is.
+// stepRecord is step for a state in a record, which is changed in place.
 func (h *shard) stepRecord(s *Store, p *slot, r *headgate.Rule, now int64, req algorithm.Request) headgate.Decision {
 	rec := h.records.at(p)
 	before := rec.bytes()
@@ -102,7 +102,7 @@ func (h *shard) stepRecord(s *Store, p *slot, r *headgate.Rule, now int64, req a
 	return res.Decision
 }
 
-// write puts a changed state back to p, its slot or waiting place.
+// write writes a changed state back to p, its slot or waiting place.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, t times, now int64) {
@@ -134,7 +134,7 @@ func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, 
 	}
 }
 
-// create stores the state of an identity that has none.
+// create stores the state of a new identity.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (h *shard) create(s *Store, id identity, r *headgate.Rule, st *algorithm.State, t times, now int64) {
@@ -150,8 +150,8 @@ func (h *shard) create(s *Store, id identity, r *headgate.Rule, st *algorithm.St
 	}
 }
 
-// place puts a new slot into the table, at the cost of one with a smaller debt
-// if the store is full, and reports false if there is none.
+// place puts a new slot into the table. If the store is full, it evicts a slot with a
+// smaller debt, or returns false if there is none.
 func (h *shard) place(s *Store, packed slot, now int64) bool {
 	for !s.takeKey() {
 		if !h.makeRoom(s, packed.rank(), now) {
@@ -178,7 +178,7 @@ func (h *shard) place(s *Store, packed slot, now int64) bool {
 	return true
 }
 
-// drop forgets p, a slot or waiting place.
+// drop removes p, a slot or waiting place.
 func (h *shard) drop(s *Store, p *slot) {
 	if p.codec() == codecRecord {
 		s.bytes.Add(-h.records.free(p))
@@ -192,8 +192,8 @@ func (h *shard) drop(s *Store, p *slot) {
 	s.keys.Add(-1)
 }
 
-// grow makes the table larger, or sweeps it if that gives enough room. It
-// reports false if the store may not use more bytes.
+// grow enlarges the table, or sweeps it if that frees enough space. It returns false if
+// the store may not use more bytes.
 func (h *shard) grow(s *Store, now int64) bool {
 	span := h.larger(h.index, len(s.shards))
 	if h.span > 0 && s.bytes.Load()+int64(span-int(h.span))*slotBytes > s.maxBytes {
@@ -214,7 +214,7 @@ func (h *shard) grow(s *Store, now int64) bool {
 	return true
 }
 
-// shrink gives back most of a table that has become nearly empty.
+// shrink releases most of a table that has become nearly empty.
 func (h *shard) shrink(s *Store) {
 	if h.span > firstSpan && h.count < int(h.span)/4 {
 		h.resize(s, max(h.count*3/2, firstSpan))
@@ -238,7 +238,7 @@ func (h *shard) setTable(s *Store, t table) {
 	s.hints[h.index].set(&t)
 }
 
-// stretchTail makes room behind the last home.
+// stretchTail adds space after the last home.
 func (h *shard) stretchTail(s *Store) {
 	const more = 8
 	into := h.table
@@ -248,7 +248,7 @@ func (h *shard) stretchTail(s *Store) {
 	s.bytes.Add(more * slotBytes)
 }
 
-// sweep forgets everything that is fresh at now and returns how many that were.
+// sweep removes everything that is fresh at now and returns how much that was.
 func (h *shard) sweep(s *Store, now int64) int {
 	before := h.count
 	h.fill(&h.table, func(p *slot) bool {
@@ -272,10 +272,9 @@ func (h *shard) sweep(s *Store, now int64) int {
 	return gone
 }
 
-// sweepSome looks at a few slots and forgets those that are fresh. Called for
-// every new key, it goes round the table more than once while that fills. It
-// looks at neighbours every few calls, because each look elsewhere costs a cache
-// miss.
+// sweepSome looks at a few slots and removes those that are fresh. It is called for
+// every new key, so it goes round the table more than once while that fills. It looks
+// at adjacent slots every few calls, because each separate look costs a cache miss.
 func (h *shard) sweepSome(s *Store, now int64) {
 	const every, some = 2, 5
 	if h.created++; h.created%every != 0 {
@@ -296,8 +295,8 @@ func (h *shard) sweepSome(s *Store, now int64) {
 	}
 }
 
-// makeRoom forgets the slot of the lowest rank, unless that is at least rank,
-// or what is fresh, and reports whether there was any.
+// makeRoom removes the slot with the lowest rank, if that is less than rank, or
+// whatever is fresh, and reports whether it removed any.
 func (h *shard) makeRoom(s *Store, rank, now int64) bool {
 	p, swept := h.lowest(s, now)
 	switch {
@@ -319,9 +318,8 @@ func (h *shard) evict(s *Store, p *slot, now int64) {
 	h.drop(s, p)
 }
 
-// lowest returns the slot of the lowest rank, nil if there is none. If it had
-// to go through the table and could forget something on the way, it says so
-// instead.
+// lowest returns the slot with the lowest rank, or nil if there is none. If it had to
+// scan the table and could remove something on the way, it reports that instead.
 func (h *shard) lowest(s *Store, now int64) (lowest *slot, swept bool) {
 	q := &h.ranking
 	if q.items == nil {
@@ -349,7 +347,7 @@ func (h *shard) lowest(s *Store, now int64) (lowest *slot, swept bool) {
 	return nil, false
 }
 
-// byTag returns a slot that has the tag, or nil.
+// byTag returns a slot with the tag, or nil.
 func (h *shard) byTag(tag uint64) *slot {
 	for i := h.home(tag); i < len(h.slots) && h.slots[i].tag-1 <= tag-1; i++ {
 		if h.slots[i].tag == tag {
@@ -404,8 +402,7 @@ func (h *shard) wait(s *Store, packed slot, now int64) {
 	*p = packed
 }
 
-// promote moves a waiting place into the table if that has a smaller debt by
-// now.
+// promote moves a waiting key into the table if a key there now has a smaller debt.
 func (h *shard) promote(s *Store, p *slot, now int64) {
 	packed := *p
 	if packed.freshAt() <= now {

@@ -13,20 +13,20 @@ import (
 	"github.com/headgate/headgate/internal/base/atomicfile"
 )
 
-// A snapshot is a magic and then frames, all numbers little-endian:
+// A snapshot is a magic number followed by frames. All numbers are little-endian:
 //
 //	8 bytes   "HGMEM", 0, 0 and the version, 2
 //	frames    uint32 length, uint32 CRC-32C of the payload, payload
 //
-// The payload begins with its kind:
+// The payload starts with its kind:
 //
 //	'H'  the first: int64 time of saving, the 6 words of the secret
 //	'S'  slots, 4 words each
 //	'R'  a record: slot, algorithm (1 byte), V, credit, until, the list
 //	'E'  the last: uint64 number of keys
 //
-// Every frame of slots is a shard's, written under its lock. Nothing in it says
-// how many shards there were: identity.extra knows where a slot belongs.
+// Every frame of slots belongs to one shard and is written under its lock. A snapshot
+// does not depend on the number of shards: identity.extra says where a slot belongs.
 const (
 	magic       = "HGMEM\x00\x00\x02"
 	frameHeader = 'H'
@@ -37,8 +37,8 @@ const (
 	recordHead = 1 + slotBytes + 1 + 8*6
 )
 
-// ErrDamagedSnapshot is wrapped by the errors of Load and LoadFile for anything but a
-// whole snapshot.
+// ErrDamagedSnapshot is wrapped by the errors of Load and LoadFile if the data is not a
+// complete snapshot.
 var ErrDamagedSnapshot = errors.New("damaged snapshot")
 
 // errInUse is returned by Load for a store that has been used.
@@ -80,14 +80,14 @@ func (s *Store) Save(w io.Writer) error {
 	return out.Flush()
 }
 
-// copied is the payload of one shard. Its buffers are used again for the next.
+// copied is the payload of one shard. Its buffers are reused for the next.
 type copied struct {
 	slots   []byte
 	records []byte
 	ends    []int // of each record in records
 }
 
-// take copies what is not fresh and returns how many keys that are.
+// take copies everything that is not fresh and returns the number of keys.
 func (c *copied) take(h *shard, now int64) (keys uint64) {
 	c.slots = append(c.slots[:0], frameSlots)
 	c.records, c.ends = c.records[:0], c.ends[:0]
@@ -169,7 +169,7 @@ func (s *Store) Load(r io.Reader) error {
 	if s.keys.Load() != 0 {
 		return errInUse
 	}
-	// Into another store, so that a damaged end undoes the beginning.
+	// Into another store, so that nothing is loaded if the end is damaged.
 	into := &Store{
 		shards: make([]shard, len(s.shards)), maxKeys: s.maxKeys, maxBytes: s.maxBytes,
 	}
@@ -253,8 +253,8 @@ func (l *loader) load() error {
 	}
 }
 
-// next reads a frame. Its memory grows with what arrives, not with the length
-// that the frame claims.
+// next reads a frame. Its memory grows with the data received, not with the claimed
+// length.
 func (l *loader) next() (kind byte, payload []byte, err error) {
 	var head [8]byte
 	if _, err := io.ReadFull(l.in, head[:]); err != nil {
@@ -275,7 +275,7 @@ func (l *loader) next() (kind byte, payload []byte, err error) {
 	return payload[0], payload[1:], nil
 }
 
-// ended distinguishes a snapshot that is too short from one that cannot be read.
+// ended distinguishes a truncated snapshot from one that cannot be read.
 func ended(err error, what string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return damaged("%s", what)
@@ -299,12 +299,12 @@ func (l *loader) slots(payload []byte) error {
 	return nil
 }
 
-// mostAhead is by how much a count may start after the time of saving, in microseconds:
+// mostAhead is how long after the time of saving a count may start, in microseconds:
 // counting continues while a snapshot is written.
 const mostAhead = 60_000_000
 
-// backFor returns by how much to move back what begins at a time. What begins in
-// the future was counted by a clock that was wrong.
+// backFor returns by how much to move back a count that starts at begins. A count that
+// starts in the future was made with a wrong clock.
 func (l *loader) backFor(begins int64) int64 {
 	if begins <= l.saved+mostAhead {
 		return l.back
@@ -346,7 +346,7 @@ func (l *loader) put(p slot) {
 	}
 	h := l.store.shard(p.identity())
 	if h.lookup(p.identity()) != nil {
-		return // a snapshot has no key twice, but may have been made up
+		return // only a forged snapshot has a key twice
 	}
 	if !h.place(l.store, p, l.now) {
 		h.wait(l.store, p, l.now)
@@ -361,10 +361,10 @@ func readSlot(b []byte) (p slot, ok bool) {
 	return p, p.tag != 0 && (p.codec() != codecRecord || p.b <= 1<<53)
 }
 
-// SaveFile writes a snapshot to path. It writes path.new first, readable by its
-// owner only, and renames that, so that path has at any time either the old
-// snapshot or the new one, whole and on the disk. A symbolic link at path is
-// replaced, not followed, and so is whatever is at path.new.
+// SaveFile writes a snapshot to path. It first writes path.new, readable only by its
+// owner, and then renames it, so that path always has either the complete old or the
+// complete new snapshot. A symbolic link at path is replaced, not followed, and so is
+// anything at path.new.
 func (s *Store) SaveFile(path string) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -374,29 +374,28 @@ func (s *Store) SaveFile(path string) error {
 	return nil
 }
 
-// LoadFile reads the snapshot at path; see [Store.Load]. If there is none, the
-// error wraps fs.ErrNotExist. If it is damaged, the error wraps
-// [ErrDamagedSnapshot], and [SetAside] moves it out of the way.
+// LoadFile reads the snapshot at path; see [Store.Load]. If it does not exist, the
+// error wraps fs.ErrNotExist. If it is damaged, the error wraps [ErrDamagedSnapshot],
+// and [SetAside] moves it out of the way.
 func (s *Store) LoadFile(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("memory: loading a snapshot: %w", err)
 	}
-	defer func() { _ = f.Close() }() // it was only read from
+	defer func() { _ = f.Close() }() // it was only read
 	if err := s.Load(f); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
 
-// SetAside renames the snapshot at path, so that the next SaveFile does not
-// overwrite it, and returns its new name: path.damaged, or path.damaged-2 and so
-// on.
+// SetAside renames the snapshot at path, so that the next SaveFile does not overwrite
+// it, and returns its new name: path.damaged, path.damaged-2 and so on.
 func SetAside(path string) (string, error) {
 	to := path + ".damaged"
 	for i := 2; ; i++ {
 		if _, err := os.Lstat(to); err != nil {
-			break // no such file; whatever else it may be, Rename will say
+			break // it does not exist; other errors are left to Rename
 		}
 		to = fmt.Sprintf("%s.damaged-%d", path, i)
 	}

@@ -17,11 +17,11 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// at is a clock that stands still.
+// at returns a clock that stands still.
 func at(now int64) Option { return WithClock(func() time.Time { return time.UnixMicro(now) }) }
 
-// used returns a store in which n keys are used up under each limit, and the
-// peeks that show it.
+// used returns a store in which n keys are exhausted under each limit, and the peeks
+// that show it.
 func used(t testing.TB, n int, options ...Option) (*Store, []headgate.Op) {
 	t.Helper()
 	s := New(append([]Option{at(t0)}, options...)...)
@@ -88,8 +88,8 @@ func TestSnapshotKeepsAnswers(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsPrivate: nobody but the owner can read a snapshot, nor lead it
-// elsewhere by what is put where the new one is made.
+// TestSnapshotIsPrivate: only the owner can read a snapshot, and an existing file at
+// the name of the new one cannot redirect it.
 func TestSnapshotIsPrivate(t *testing.T) {
 	folder := t.TempDir()
 	path, other := filepath.Join(folder, "state"), filepath.Join(folder, "other")
@@ -113,7 +113,7 @@ func TestSnapshotIsPrivate(t *testing.T) {
 	}
 }
 
-// TestRestartRefillsNothing is a restart right after a bucket has been emptied.
+// TestRestartRefillsNothing restarts right after a bucket has been emptied.
 func TestRestartRefillsNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	limit := headgate.PerHour(5)
@@ -155,16 +155,16 @@ func TestClockSetBack(t *testing.T) {
 		if got.Allowed != want[i].Allowed && peeks[i].Limit.Algorithm() != headgate.SlidingBuckets {
 			t.Errorf("%s: allowed %t, was %t", peeks[i].Limit, got.Allowed, want[i].Allowed)
 		}
-		// A calendar's window is where it was in the year.
+		// A calendar window is where it was in the year.
 		if got.ResetAfter > 2*want[i].ResetAfter+time.Minute {
 			t.Errorf("%s: reset after %s, was %s", peeks[i].Limit, got.ResetAfter, want[i].ResetAfter)
 		}
 	}
 }
 
-// TestCountsOfTheFuture: keys that were counted ten years ahead, by a clock that
-// had been put right when the snapshot was written, are free when they would be
-// had they been counted then; those of an hour ago are not touched.
+// TestCountsOfTheFuture: keys counted ten years ahead, by a clock that was corrected
+// before the snapshot, become free as if they had been counted at the time of saving;
+// keys counted an hour ago do not change.
 func TestCountsOfTheFuture(t *testing.T) {
 	const year = int64(366 * 24 * time.Hour / time.Microsecond)
 	for _, kind := range []headgate.Kind{headgate.Take, headgate.Charge} {
@@ -259,8 +259,8 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-// FuzzLoad gives the loader frames with right checksums and any contents, and
-// then uses what it has loaded.
+// FuzzLoad gives the loader frames with correct checksums and arbitrary content, and
+// then uses the loaded store.
 func FuzzLoad(f *testing.F) {
 	s, peeks := used(f, 2)
 	var file bytes.Buffer
@@ -288,7 +288,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// resealed returns b as a snapshot with the checksums put right.
+// resealed returns b as a snapshot with corrected checksums.
 func resealed(b []byte) []byte {
 	out := []byte(magic)
 	for len(b) >= 8 {

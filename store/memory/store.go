@@ -25,10 +25,10 @@ type Store struct {
 	clock       clock
 	saving      sync.Mutex // held by SaveFile
 	huge        hugePages
-	_           [64]byte // keeps what follows, which changes, off these cache lines
+	_           [64]byte // keeps the following fields, which change, off these cache lines
 	keys        atomic.Int64
 	bytes       atomic.Int64
-	hand        atomic.Uint32 // the shard at which the next search for bytes begins
+	hand        atomic.Uint32 // the shard at which the next search for memory starts
 }
 
 // New returns an empty store.
@@ -97,8 +97,8 @@ func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int
 	return d, nil
 }
 
-// takeAnyN is TakeN for every limit and cost. It is not inlined, which would
-// make room on the stack for what TakeN seldom needs.
+// takeAnyN is TakeN for every limit and cost. It is not inlined, which would reserve
+// stack space that TakeN rarely needs.
 //
 //go:noinline
 func (s *Store) takeAnyN(key string, limit headgate.Limit, n int64) (headgate.Decision, error) {
@@ -131,7 +131,7 @@ func (s *Store) takeAny(op *headgate.Op) (headgate.Decision, error) {
 	return d, nil
 }
 
-// execute executes one op that check has passed.
+// execute executes one op that check has accepted.
 func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decision {
 	r := op.Limit.Rule()
 	if r.Unlimited {
@@ -149,8 +149,8 @@ func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decisi
 	return d
 }
 
-// inRange returns the nearest time that a step accepts and a slot holds: from
-// 1970 to 2112.
+// inRange returns the nearest time that a step accepts and a slot can hold: from 1970
+// to 2112.
 func inRange(now int64) int64 { return min(max(now, 0), timeMask) }
 
 func request(op *headgate.Op) algorithm.Request {
@@ -172,7 +172,7 @@ func (s *Store) check(op *headgate.Op) error {
 	return nil
 }
 
-// shardIndex returns which shard is id's.
+// shardIndex returns the index of id's shard.
 func (s *Store) shardIndex(id identity) uint64 { return id.extra & uint64(len(s.shards)-1) }
 
 func (s *Store) shard(id identity) *shard { return &s.shards[s.shardIndex(id)] }
@@ -182,7 +182,7 @@ func (s *Store) now(id identity) int64 {
 	return s.clock.nowFetching(s.hints[s.shardIndex(id)].home(id.tag))
 }
 
-// takeKey counts one more key, unless the store is full.
+// takeKey counts one more key; it returns false if the store is full.
 func (s *Store) takeKey() bool {
 	if s.keys.Add(1) <= s.maxKeys {
 		return true
@@ -225,13 +225,13 @@ func (s *Store) Sweep(now time.Time) int {
 
 // Stats are counters of a Store.
 type Stats struct {
-	Keys    int64 // those in the tables, at most those of WithMaxKeys
-	Waiting int64 // newcomers that found no place among them
+	Keys    int64 // keys in the tables, at most WithMaxKeys
+	Waiting int64 // newcomers without space in the tables
 	Bytes   int64 // the memory of tables and lists
 	// Evicted is how many keys were evicted to make space, and EvictedInDebt how many
 	// of these still counted.
 	Evicted, EvictedInDebt int64
-	Swept                  int64 // how many were forgotten because they were fresh
+	Swept                  int64 // how many were removed because they were fresh
 }
 
 // Stats returns the counters. It takes each shard's lock in turn.

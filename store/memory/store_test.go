@@ -17,9 +17,9 @@ import (
 	"github.com/headgate/headgate/algorithm"
 )
 
-const t0 = 1_700_000_000_000_000 // some time, in microseconds
+const t0 = 1_700_000_000_000_000 // an arbitrary time, in microseconds
 
-// everyLimit is one limit of each kind of state.
+// everyLimit returns one limit for each kind of state.
 func everyLimit() []headgate.Limit {
 	return []headgate.Limit{
 		headgate.PerMinute(10),
@@ -37,8 +37,8 @@ func everyLimit() []headgate.Limit {
 	}
 }
 
-// TestAgreesWithStep compares a long random run with the steps on a map that
-// forgets nothing.
+// TestAgreesWithStep compares a long random run with the steps on a map that never
+// forgets.
 func TestAgreesWithStep(t *testing.T) {
 	s := New(WithMaxKeys(1 << 20))
 	defer s.Close()
@@ -67,7 +67,7 @@ func TestAgreesWithStep(t *testing.T) {
 			continue
 		}
 		if rng.IntN(50) == 0 {
-			op.Cost <<= rng.IntN(40) // debts that no slot holds
+			op.Cost <<= rng.IntN(40) // debts that do not fit in a slot
 		}
 		n := name{op.Key, limit.Algorithm()}
 		st := model[n]
@@ -152,7 +152,7 @@ func checkShards(t *testing.T, s *Store) {
 	}
 }
 
-// checkRanking fails if a slot that ranks below the bound could be overlooked.
+// checkRanking fails if a slot that ranks below bound could be missed.
 func checkRanking(t *testing.T, h *shard) {
 	t.Helper()
 	noted := make(map[uint64]int64)
@@ -172,7 +172,7 @@ func checkRanking(t *testing.T, h *shard) {
 	}
 }
 
-// TestConcurrent asks for one key from many goroutines, while others churn.
+// TestConcurrent uses one key from many goroutines, while others add and evict keys.
 func TestConcurrent(t *testing.T) {
 	for _, limit := range everyLimit() {
 		t.Run(limit.String(), func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// TestTimesOutOfRange: no time makes a store forget what was used at it.
+// TestTimesOutOfRange: no time makes a store forget usage recorded at it.
 func TestTimesOutOfRange(t *testing.T) {
 	for _, limit := range everyLimit() {
 		if limit.N() > 10 {

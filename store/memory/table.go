@@ -7,12 +7,12 @@ import (
 	"unsafe"
 )
 
-// table is an open-addressing hash table of slots in the order of their tags.
-// The home of a tag is tag·span/2^64, which rises with the tag, and a slot lies
-// at its home or, if that is taken, after it, with no gap in between ("ordered
-// linear probing", Amble and Knuth 1974). So a lookup ends at the first larger
-// tag, and a larger table is written by one pass from front to back. Behind the
-// last home is room for what was pushed past it, so that nothing wraps around.
+// table is an open-addressing hash table of slots in the order of their tags. The home
+// of a tag is tag·span/2^64, which rises with the tag, and a slot is at its home or, if
+// that is taken, after it without a gap ("ordered linear probing", Amble and Knuth
+// 1974). So a lookup ends at the first larger tag, and one pass from front to back
+// writes a larger table. Slots pushed past the last home have extra space there, so
+// nothing wraps around.
 type table struct {
 	slots []slot
 	span  uint64 // homes; fewer than slots
@@ -43,8 +43,8 @@ func (t *table) find(id identity) (int, bool) {
 	return i, false
 }
 
-// insert puts s at i, where find has said that it belongs. It reports false if
-// there is no gap behind i to push the rest into.
+// insert puts s at i, the position returned by find. It returns false if there is no
+// gap after i to push the rest into.
 func (t *table) insert(i int, s slot) bool {
 	gap := i
 	for ; ; gap++ {
@@ -61,7 +61,7 @@ func (t *table) insert(i int, s slot) bool {
 	return true
 }
 
-// remove closes the gap at i with those behind it that are not at home.
+// remove closes the gap at i with the following slots that are not at home.
 func (t *table) remove(i int) {
 	end := i + 1
 	for end < len(t.slots) && t.slots[end].tag != 0 && t.home(t.slots[end].tag) < end {
@@ -73,8 +73,8 @@ func (t *table) remove(i int) {
 }
 
 // Sizes. A table doubles up to smallSpan homes, then grows by a fifth, and from
-// largeSpan on by an eleventh, so that it is between 0.84 and 0.92 full: each
-// step copies the table once, front to back.
+// largeSpan on by an eleventh, so that it is 0.84 to 0.92 full. Each step copies the
+// table once, front to back.
 const (
 	firstSpan = 8
 	smallSpan = 64
@@ -84,7 +84,7 @@ const (
 // resized returns an empty table with at least span homes.
 func resized(span int) table {
 	pad := min(span/2, 12+span/64)
-	// What the allocator gives beyond that is used up.
+	// Use all that the allocator provides.
 	slots := slices.Grow([]slot(nil), span+pad)
 	slots = slots[:cap(slots)]
 	t := table{slots: slots, span: uint64(len(slots) - pad)}
@@ -92,8 +92,8 @@ func resized(span int) table {
 	return t
 }
 
-// larger returns the number of homes that comes after span. The sizes of the
-// shards are staggered, so that they do not all grow at once and make the store swing
+// larger returns the next number of homes after span. The sizes of the shards are
+// staggered, so that they do not all grow at once, which would make the store alternate
 // between emptiest and fullest.
 func (t *table) larger(shard, shards int) int {
 	switch span := int(t.span); {
@@ -110,10 +110,9 @@ func (t *table) larger(shard, shards int) int {
 	}
 }
 
-// fill moves the slots of t that keep says to, or all if it is nil, into an
-// empty table and reports
-// whether they fitted. t itself may be that table: its slots then move forward
-// only.
+// fill moves the slots of t for which keep is true (all if it is nil) into an empty
+// table, and reports whether they fit. into may be t itself: its slots then only move
+// forward.
 func (t *table) fill(into *table, keep func(*slot) bool) bool {
 	next, count := 0, 0
 	for i := range t.slots {
@@ -140,16 +139,15 @@ func (t *table) fill(into *table, keep func(*slot) bool) bool {
 	return true
 }
 
-// hint is the address of a shard's table, for callers that do not hold its lock. By the
-// time that it is used it may be out of date, so it is good for fetching memory
-// into the cache and for nothing else. Hints lie side by side and change seldom,
-// so that they stay in the cache, where the shards with their locks do not.
+// hint is the address of a shard's table, for callers without its lock. It may be out
+// of date when it is used, so it is only good for prefetching. Hints are adjacent and
+// rarely change, so they stay in the cache, unlike the shards with their locks.
 type hint struct {
 	base atomic.Uintptr
 	span atomic.Uint64
 }
 
-// set notes the address of t. The caller holds the shard's lock.
+// set stores the address of t. The caller must hold the shard's lock.
 func (x *hint) set(t *table) {
 	x.base.Store(uintptr(unsafe.Pointer(unsafe.SliceData(t.slots)))) //nolint:gosec // an address, never a pointer again
 	x.span.Store(t.span)

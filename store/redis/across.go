@@ -10,17 +10,17 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// All or nothing in several slots: each takes separately, and if one refuses or
-// fails, those that took give back; see pipeline.join.
+// All or nothing in several slots: each slot takes separately. If one refuses or fails,
+// the takes of the others are undone; see pipeline.join.
 //
-// What a take has added, and what of that has drained by the time it is given
-// back, the server knows by its own clock: nothing is returned twice. A call
-// that failed may have taken all the same; it is not given back.
+// The server knows by its own clock how much a take added and how much of that has
+// drained when it is undone, so nothing is returned twice. A failed call may have taken
+// something; it is not undone.
 //
-// The caller waits for what is given back until the deadline that the takes had;
-// after that it continues without the caller, for at most another Timeout.
+// The caller waits for undoing until the deadline of the takes; after that, undoing
+// continues without the caller for at most another Timeout.
 
-// divisible returns why the ops cannot be taken in several slots.
+// divisible returns why the ops cannot be split between slots.
 func (b *batch) divisible() error {
 	if b.store.options.StrictAtomic {
 		return fmt.Errorf("redis: %d slots: %w", len(b.calls), store.ErrCrossSlot)
@@ -35,8 +35,7 @@ func (b *batch) divisible() error {
 	return nil
 }
 
-// taken returns the calls to other slots that took although the whole is
-// refused, or has failed.
+// taken returns the calls to slots that took although the batch was refused or failed.
 func (b *batch) taken() (taken []*call, refused bool) {
 	for _, c := range b.calls {
 		switch {
@@ -54,7 +53,7 @@ func (b *batch) taken() (taken []*call, refused bool) {
 	return taken, true
 }
 
-// unwanted is what a batch has taken and has to give back.
+// unwanted is what a batch took and must return.
 type unwanted struct {
 	*batch
 
@@ -62,9 +61,8 @@ type unwanted struct {
 	err   error
 }
 
-// giveBack gives back what all of list have taken, in one round trip, and waits
-// for it until deadline. Who has taken gives back even if its own caller has gone
-// by now.
+// giveBack undoes the takes of all of list in one round trip, and waits for it until
+// deadline. It runs even if the callers have gone.
 func (s *Store) giveBack(ctx context.Context, list []*unwanted, deadline time.Time) {
 	owns, calls := make([]*batch, len(list)), []*call(nil)
 	for i, u := range list {
@@ -95,8 +93,8 @@ func (s *Store) giveBack(ctx context.Context, list []*unwanted, deadline time.Ti
 	}
 }
 
-// untake makes the decisions of taken those of Peek, as far as one can say
-// without asking.
+// untake changes the decisions of taken to those of Peek, as far as possible without
+// asking the server.
 func (b *batch) untake(taken []*call) {
 	for _, t := range taken {
 		for _, c := range t.checks {
@@ -106,8 +104,7 @@ func (b *batch) untake(taken []*call) {
 	}
 }
 
-// undo returns the calls that give back what those took and then say what Peek
-// says.
+// undo returns the calls that undo those takes and then answer like Peek.
 func (b *batch) undo(taken []*call) []*call {
 	calls := make([]*call, 0, len(taken))
 	for _, t := range taken {

@@ -12,10 +12,10 @@ import (
 )
 
 // TestAcrossSlotsHasOneDeadline: all or nothing across slots answers within one
-// timeout, although it may take a second round trip to give back what one slot
-// has taken and another refused; that continues without the caller. Who waited for
-// both would wait for two timeouts: the bound is between, with seconds to spare
-// for a machine that is busy.
+// timeout, although undoing the take of one slot after the refusal of another may need
+// a second round trip; undoing continues without the caller. Waiting for both would
+// take two timeouts: the limit is between the two, with seconds to spare for a busy
+// machine.
 func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 	const timeout, most = 2 * time.Second, 3500 * time.Millisecond
 	set := redistest.Cluster(t, "--cluster-node-timeout", "20000")
@@ -24,14 +24,14 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 	taker, other := set.Primaries[0], set.Primaries[1]
 	for _, tt := range []struct {
 		name string
-		// cost of the op in the slot that answers late or not at all.
+		// cost of the op in the slot that answers late or never.
 		cost int64
 		// then is called when the first slot has taken.
 		then   func()
 		failed bool
 	}{
-		// Until the end of the test: a late answer would make of it a call that
-		// failed and has taken, of which nothing is given back.
+		// Until the end of the test: a late answer would make it a failed call that
+		// took something, and such calls are not undone.
 		{"the second slot never answers", 1, func() {}, true},
 		{"the second refuses late, the first then stalls", 6, func() {
 			taker.Pause()
@@ -43,7 +43,7 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 				{Key: onPrimary(0)(tt.name)[0], Limit: limit, Cost: 1},
 				{Key: onPrimary(1)(tt.name)[0], Limit: limit, Cost: tt.cost},
 			}
-			for i := range ops { // the connections are there
+			for i := range ops { // makes the connections
 				warm := ops[i]
 				warm.Kind, warm.Cost = headgate.Peek, 1
 				await(t, store, warm)
@@ -64,8 +64,8 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 					t.Fatal("the first slot has not taken")
 				}
 			}
-			// Redis may write this answer before that of the take; a round later
-			// both are out.
+			// Redis may send this answer before that of the take; one round trip later
+			// both have been sent.
 			taker.Do("PING")
 			tt.then()
 			err := <-done

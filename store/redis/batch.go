@@ -11,11 +11,11 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// maxChecks is how many independent checks go into one script call: a server
-// does nothing else while it runs one.
+// maxChecks is how many independent checks go into one script call: a server does
+// nothing else while it runs a script.
 const maxChecks = 64
 
-// Do executes ops. All ops in one cluster slot, and without a cluster all ops, are one
+// Do executes ops. All ops in one cluster slot (without a cluster: all ops) are one
 // script call; calls to several slots, or of many independent ops, go out together.
 //
 // AllOrNothing is atomic within one slot. Across slots each slot takes separately, and
@@ -59,7 +59,7 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 	return s.doHere(ctx, ops, out, mode)
 }
 
-// doHere is Do on this goroutine, for ops of which at least one has a limit.
+// doHere is Do on this goroutine. At least one of ops must have a limit.
 func (s *Store) doHere(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	b := batch{store: s, ops: ops, out: out}
 	b.group(mode)
@@ -78,16 +78,16 @@ func (s *Store) doHere(ctx context.Context, ops []headgate.Op, out []headgate.De
 
 // call is one script call: some of a batch's ops.
 type call struct {
-	// checks are the ops, by their index, and what to do with each.
+	// checks lists the ops and what to do with each.
 	checks []check
 	slot   uint16
-	of     *batch // the batch that it belongs to
-	all    bool   // asks for all or nothing
-	guess  int64  // about the server's time
-	// allowed reports whether every check was.
+	of     *batch // the batch it belongs to
+	all    bool   // all or nothing
+	guess  int64  // of the server's time
+	// allowed reports whether every check was allowed.
 	allowed bool
 	err     error
-	freshAt []int64 // says, by check, when the state is fresh, if the call asked
+	freshAt []int64 // for each check, when the state is fresh, if requested
 
 	script *script
 	keys   []string
@@ -98,10 +98,10 @@ type call struct {
 type check struct {
 	index int
 	kind  headgate.Kind
-	op    *headgate.Op // nil for that of the batch
+	op    *headgate.Op // nil for the batch's op
 }
 
-// batch is one Do.
+// batch is one call of Do.
 type batch struct {
 	store *Store
 	ops   []headgate.Op
@@ -131,8 +131,7 @@ func (b *batch) group(mode headgate.Mode) {
 	}
 }
 
-// isTake reports whether b is a single op, for which the
-// scripts have a short way.
+// isTake reports whether b is a single op, for which the scripts have a fast path.
 func (b *batch) isTake() bool {
 	return len(b.ops) == 1 && (b.ops[0].Kind == headgate.Take || b.ops[0].Kind == headgate.Peek)
 }
@@ -147,7 +146,7 @@ func (b *batch) last(slot uint16) *call {
 	return nil
 }
 
-// prepare renders the keys and arguments of c.
+// prepare encodes the keys and arguments of c.
 func (b *batch) prepare(c *call) {
 	n := len(c.checks)
 	c.keys, c.args = make([]string, 0, n), make([]string, 0, n+1)
@@ -178,19 +177,19 @@ func (b *batch) op(c check) *headgate.Op {
 	return &b.ops[c.index]
 }
 
-// naming is what is sent of scripts.
+// naming is how scripts are sent.
 type naming int
 
 const (
 	byName naming = iota
-	// byFirst sends the text with the first call to a slot, and then the name:
-	// texts are long, and what the server has read once it knows.
+	// byFirst sends the text with the first call to a slot, and then only the name:
+	// texts are long, and the server knows a script once it has read it.
 	byFirst
 	byText
 )
 
-// send sends calls and reads the answers. What the server does not know by name,
-// and what it could not find a calendar window for, is sent again.
+// send sends calls and reads the answers. It resends scripts that the server does not
+// know by name, and calls whose calendar windows do not contain the server's time.
 func (s *Store) send(ctx *callContext, client rueidis.Client, calls []*call, how naming) {
 	var unknown []*call
 	for try := 0; len(calls) > 0; try++ {
@@ -268,8 +267,8 @@ func (b *batch) decide(c *call, r *reply) error {
 	return nil
 }
 
-// peekUnlimited makes the answers of unlimited ops those of Peek, after another
-// op has been refused.
+// peekUnlimited changes the answers of unlimited ops to those of Peek, after another op
+// was refused.
 func (b *batch) peekUnlimited() {
 	for i := range b.ops {
 		if b.ops[i].Limit.IsUnlimited() {

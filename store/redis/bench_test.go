@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// BenchmarkTake measures one caller; benchmarks/redis has many, and rivals.
+// BenchmarkTake measures one caller; benchmarks/redis has many, and competitors.
 func BenchmarkTake(b *testing.B) {
 	server := redistest.Standalone(b)
 	store, err := redis.New(context.Background(), redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
@@ -35,14 +35,14 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// TestTakeAllocates at most four times, client included.
+// TestTakeAllocates: a take allocates at most four times, including the client.
 func TestTakeAllocates(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	for _, a := range headgate.Algorithms() {
 		op := headgate.Op{Key: "user:12345678", Scope: "api", Limit: headgate.PerMinute(1_000_000).Using(a), Cost: 1}
 		got := math.Inf(1)
-		for range 5 { // what other tests have left behind allocates too
+		for range 5 { // leftovers of other tests also allocate
 			got = min(got, testing.AllocsPerRun(200, func() {
 				if _, err := store.Take(context.Background(), op); err != nil {
 					t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/store/storetest"
 )
 
-// TestCluster runs what concerns a cluster on one: starting it takes seconds.
+// TestCluster runs all cluster tests on one cluster: starting it takes seconds.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
@@ -51,8 +51,8 @@ func TestCluster(t *testing.T) {
 	t.Run("PipelineOfPart", func(t *testing.T) { pipelineOfPart(t, set, options) }) // last: a primary is stopped
 }
 
-// oneEntity moves the key into the scope, so that all is in one slot: across
-// slots, all or nothing is not exact to the last field.
+// oneEntity moves the key into the scope, so that everything is in one slot: across
+// slots, all or nothing does not give exactly the same fields.
 type oneEntity struct{ *redis.Store }
 
 func (e oneEntity) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
@@ -88,7 +88,7 @@ func clusterSlots(t *testing.T, set *redistest.ClusterSet) {
 	}
 }
 
-// everyScriptInOneSlot: no script touches a key of another slot than its own.
+// everyScriptInOneSlot: no script uses keys of another slot.
 func everyScriptInOneSlot(t *testing.T, store *redis.Store) {
 	limits := eachLimit(5, time.Hour)
 	for _, kind := range []headgate.Kind{
@@ -111,7 +111,7 @@ func everyScriptInOneSlot(t *testing.T, store *redis.Store) {
 	}
 }
 
-// acrossSlots: nothing is left taken when one of many slots refuses.
+// acrossSlots: if one of many slots refuses, nothing stays taken.
 func acrossSlots(t *testing.T, store *redis.Store) {
 	ctx := context.Background()
 	for i, limit := range eachLimit(5, time.Hour) {
@@ -141,7 +141,7 @@ func acrossSlots(t *testing.T, store *redis.Store) {
 			}
 			peek := ops[j]
 			peek.Kind = headgate.Peek
-			// A refund may return too little, by what drained meanwhile.
+			// A refund may return too little, by what has drained until then.
 			if left := take(t, store, peek).Remaining; left > 3 && limit.Algorithm() > headgate.LeakyBucket || left < 2 {
 				t.Errorf("%s: op %d has %d left, want 3", limit, j, left)
 			}
@@ -149,8 +149,8 @@ func acrossSlots(t *testing.T, store *redis.Store) {
 	}
 }
 
-// neverTooMuch: many callers that take all or nothing of keys in many slots,
-// most of them refused, admit at most the limit of each.
+// neverTooMuch: many concurrent all-or-nothing takes on keys in many slots, most of
+// them refused, admit at most the limit of each.
 func neverTooMuch(t *testing.T, store *redis.Store) {
 	const limit, callers, keys = 40, 16, 4
 	for _, l := range eachLimit(limit, 24*time.Hour) {
@@ -163,7 +163,7 @@ func neverTooMuch(t *testing.T, store *redis.Store) {
 					for k := range keys {
 						cost := int64(1)
 						if (caller+i)%3 == 0 && k == keys-1 {
-							cost = limit // is refused, mostly after the others were taken
+							cost = limit // refused, mostly after the others have taken
 						}
 						ops = append(ops, headgate.Op{Key: fmt.Sprint("much", k), Scope: l.String(), Limit: l, Cost: cost})
 					}
@@ -208,7 +208,7 @@ func strictAtomic(t *testing.T, store *redis.Store) {
 	}
 }
 
-// scriptsLost: each node learns the scripts by itself.
+// scriptsLost: each node learns the scripts separately.
 func scriptsLost(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
 	set.Primaries[1].Do("SCRIPT", "FLUSH")
 	var ops []headgate.Op
@@ -226,7 +226,7 @@ func scriptsLost(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
 	}
 }
 
-// resharding: a slot that moves while its keys are asked for loses no count.
+// resharding: a slot that moves while its keys are in use loses no count.
 func resharding(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
 	const limit = 300
 	op := headgate.Op{Key: "moving", Limit: headgate.Per(limit, 24*time.Hour).Using(headgate.FixedWindow), Cost: 1}

@@ -11,13 +11,13 @@ import (
 
 const (
 	maxInteger = 1<<53 - 1 // the largest number in a script: 2^53-1
-	maxTime    = 1 << 52   // the latest time and the longest duration of a step
+	maxTime    = 1 << 52   // the latest time and the longest duration in a step
 )
 
-// appendCheck appends op as lua/main.lua reads it: algorithm, kind, a flag and
-// the calendar unit, a byte each; then the caller's time plus one, or 0, the
-// cost, the duration in microseconds, and six integers of the rule. guess is
-// about the present, by which the calendar windows to choose from are found.
+// appendCheck appends op in the format of lua/main.lua: algorithm, kind, a flag and the
+// calendar unit, a byte each; then the caller's time plus one, or 0, the cost, the
+// duration in microseconds, and six integers of the rule. guess is the approximate
+// time, which determines the calendar windows to choose from.
 func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, guess int64) []byte {
 	r := op.Limit.Rule()
 	cost, duration := min(op.Cost, maxInteger), clampDuration(kind, op.Duration)
@@ -28,7 +28,7 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 		duration = min(max(op.Lease, 0), maxInteger)
 	}
 	if kind == headgate.Refund && op.Duration < 0 {
-		cost = 0 // the take has lapsed: nothing to give back
+		cost = 0 // the take has expired: nothing to refund
 	}
 	given := int64(0)
 	if s.callerTime(op) {
@@ -52,11 +52,11 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 	return dst
 }
 
-// undo is a Refund of a take whose FreshAt is known: it is what Op.Duration
-// holds, and the server works out how much of the take has not drained yet.
+// undo is a Refund of a take whose FreshAt is known: Op.Duration holds it, and the
+// server computes how much of the take has not drained yet.
 const undo = headgate.Renew + 1
 
-// callerTime reports whether op says what time it is.
+// callerTime reports whether the time of op is used.
 func (s *Store) callerTime(op *headgate.Op) bool { return s.options.CallerTime && op.At != 0 }
 
 // parameters returns the integers that the Lua twin of the rule's algorithm
@@ -91,8 +91,8 @@ func clampDuration(kind headgate.Kind, d time.Duration) int64 {
 	return min(us, maxInteger)
 }
 
-// calendars remembers, for every unit and zone, the windows around the present:
-// the start of the previous, of the current and of the next one, and its end.
+// calendars caches, for every unit and zone, the windows around the present: the starts
+// of the previous, current and next ones, and the end of the next.
 type calendars struct{ windows sync.Map }
 
 type calendarID struct {

@@ -30,8 +30,8 @@ import (
 
 var one = headgate.Op{Key: "k", Limit: headgate.PerHour(3), Cost: 1}
 
-// documented are the permissions that docs/redis.md names for an ACL user: what
-// the store needs, and what headgate serve needs besides.
+// documented returns the permissions of an ACL user in docs/redis.md: those of the
+// store, and those that headgate serve needs in addition.
 func documented(t *testing.T) (store, serve []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/redis.md")
@@ -45,8 +45,8 @@ func documented(t *testing.T) (store, serve []string) {
 	return strings.Fields(line[1]), strings.Fields(line[2] + " " + line[3])
 }
 
-// TestUsersAndPrefixes: an ACL user with nothing but what the documentation says,
-// on keys of its own prefix.
+// TestUsersAndPrefixes: an ACL user with only the documented permissions, on keys of
+// its own prefix.
 func TestUsersAndPrefixes(t *testing.T) {
 	server := redistest.Standalone(t)
 	needs, besides := documented(t)
@@ -95,8 +95,8 @@ func TestUsersAndPrefixes(t *testing.T) {
 	if _, err := store.Memory(context.Background()); !errors.Is(err, headgate.ErrUnavailable) {
 		t.Errorf("without +info: %v", err)
 	}
-	take(t, store, one) // nothing else suffers
-	// A window is read without PEXPIRETIME, too: there is none before Redis 7.0.
+	take(t, store, one) // everything else works
+	// A window also works without PEXPIRETIME, which does not exist before Redis 7.0.
 	server.Do("ACL", "SETUSER", "gate", "-pexpiretime")
 	window := headgate.Op{Key: "window", Limit: headgate.Per(3, 7*24*time.Hour).Using(headgate.FixedWindow), Cost: 1}
 	for _, left := range []int64{2, 1} {
@@ -133,8 +133,8 @@ func TestSentinel(t *testing.T) {
 	}
 }
 
-// encrypted returns a server that also speaks TLS, the address where it does,
-// and what a client has to trust. A server built without TLS skips the test.
+// encrypted returns a server that also speaks TLS, its TLS address, and what a client
+// must trust. It skips the test if the server was built without TLS.
 func encrypted(t *testing.T) (server *redistest.Server, address string, pool *x509.CertPool) {
 	t.Helper()
 	server = redistest.Standalone(t)
@@ -162,7 +162,8 @@ func encrypted(t *testing.T) (server *redistest.Server, address string, pool *x5
 	return server, address, pool
 }
 
-// TestTLS speaks TLS with a server whose certificate only the options trust.
+// TestTLS speaks TLS with a server whose certificate is trusted only through the
+// options.
 func TestTLS(t *testing.T) {
 	_, secure, pool := encrypted(t)
 	store := open(t, redis.Options{Addresses: []string{secure}, TLS: &tls.Config{RootCAs: pool}, Timeout: patient})
@@ -175,9 +176,9 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestTLSUnderFaults breaks an encrypted wire in every way, also in the middle
-// of handshakes: calls end at their deadline, the store finds its way back, and
-// no count is lost or made twice.
+// TestTLSUnderFaults breaks an encrypted connection in every way, including during
+// handshakes: calls end at their deadline, the store recovers, and no count is lost or
+// doubled.
 func TestTLSUnderFaults(t *testing.T) {
 	_, secure, pool := encrypted(t)
 	proxy := redistest.NewProxy(t, secure)
@@ -185,7 +186,7 @@ func TestTLSUnderFaults(t *testing.T) {
 	op := headgate.Op{Key: "k", Limit: headgate.PerDay(1_000_000).Using(headgate.FixedWindow), Cost: 1}
 	ctx := context.Background()
 	await(t, store, headgate.Op{Key: "first", Limit: headgate.PerHour(1000), Cost: 1})
-	sent, unknown := int64(0), int64(0) // an answer that did not come may have been a count
+	sent, unknown := int64(0), int64(0) // a call without an answer may have counted
 	ask := func() error {
 		_, err := store.Take(ctx, op)
 		if err == nil {
@@ -257,8 +258,8 @@ func selfSigned(t *testing.T, dir string) *x509.CertPool {
 	return pool
 }
 
-// TestServerComesLate: a store made before its server is there answers
-// ErrUnavailable at once, and works when the server has come.
+// TestServerComesLate: a store created before its server returns ErrUnavailable at
+// once, and works when the server is up.
 func TestServerComesLate(t *testing.T) {
 	for _, mode := range []redis.Mode{redis.Standalone, redis.Sentinel, redis.Cluster} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -285,12 +286,12 @@ func TestServerComesLate(t *testing.T) {
 	}
 }
 
-// TestStalledServer: no call lasts longer than the timeout or its own deadline,
-// however many wait, without failsafe, and when the server continues so does the
-// store. How late this machine is with so many goroutines is measured next to it.
+// TestStalledServer: without failsafe, no call lasts longer than the timeout or its own
+// deadline, however many are waiting, and the store works again when the server
+// continues. The test also measures how late this machine is with so many goroutines.
 func TestStalledServer(t *testing.T) {
 	const (
-		callers = 6000 // more than a connection's queue holds
+		callers = 6000 // more than the slots in a connection's queue
 		timeout = 100 * time.Millisecond
 	)
 	server := redistest.Standalone(t)
@@ -308,7 +309,7 @@ func TestStalledServer(t *testing.T) {
 	if _, err := store.Take(short, one); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, headgate.ErrUnavailable) {
 		t.Errorf("at its own deadline: error %v", err)
 	}
-	// Other processes may hold the processors for one round, not for each of three.
+	// Other processes may use up the CPU for one round, but not for three.
 	for round := 1; ; round++ {
 		err := stall(t, store, &machine, callers, timeout)
 		if err == nil {
@@ -323,11 +324,11 @@ func TestStalledServer(t *testing.T) {
 	awaitTake(t, store)
 }
 
-// stall makes many calls at once of a store whose server is paused, and returns
-// what is wrong with the time that they took.
+// stall makes many concurrent calls to a store whose server is paused, and returns what
+// is wrong with their durations.
 func stall(t *testing.T, store *redis.Store, machine *lag, callers int, timeout time.Duration) error {
 	t.Helper()
-	// What as many goroutines wait longer than asked with nothing in between.
+	// How late the same number of goroutines are that only sleep.
 	idle := longest(callers, func(int) {
 		timer := time.NewTimer(timeout)
 		<-timer.C
@@ -372,13 +373,13 @@ func longest(n int, f func(i int)) (worst time.Duration) {
 	return worst
 }
 
-// awaitTake asks until the store answers.
+// awaitTake calls the store until it answers.
 func awaitTake(t *testing.T, store *redis.Store) {
 	t.Helper()
 	await(t, store, one)
 }
 
-// await asks until the store answers: a connection is there.
+// await calls the store until it answers: then there is a connection.
 func await(t *testing.T, store *redis.Store, op headgate.Op) {
 	t.Helper()
 	for deadline := time.Now().Add(comeback); ; {
@@ -390,8 +391,7 @@ func await(t *testing.T, store *redis.Store, op headgate.Op) {
 	}
 }
 
-// TestForeignValue: a key that another client has written is an error, and is
-// left alone.
+// TestForeignValue: a key written by another client is an error and is not changed.
 func TestForeignValue(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
@@ -415,8 +415,8 @@ func TestForeignValue(t *testing.T) {
 	}
 }
 
-// TestCalendarSkew: a client that is months off learns the server's time and
-// asks again.
+// TestCalendarSkew: a client whose clock is months off learns the server's time and
+// tries again.
 func TestCalendarSkew(t *testing.T) {
 	server := redistest.Standalone(t)
 	asked := 0
@@ -439,8 +439,8 @@ func TestCalendarSkew(t *testing.T) {
 	}
 }
 
-// TestSecrets: one secret for all; what the server loses comes back from those
-// that know it, and a secret made meanwhile is good besides.
+// TestSecrets: all processes share one secret; if the server loses it, those that know
+// it write it back, and a secret created in the meantime is also valid.
 func TestSecrets(t *testing.T) {
 	server := redistest.Standalone(t)
 	secrets := func() *redis.Secrets {

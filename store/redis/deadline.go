@@ -7,17 +7,16 @@ import (
 )
 
 const (
-	// longestGrace bounds how much longer a call waits whose deadline has been
-	// noticed late.
+	// longestGrace limits how much longer a call waits if its deadline was noticed
+	// late.
 	longestGrace = 25 * time.Millisecond
-	// lateness is how late that has to be.
+	// lateness is the delay from which on a deadline counts as late.
 	lateness = 2 * time.Millisecond
 )
 
-// graceFor returns how much longer a call waits whose deadline is noticed by so
-// much too late. Then this process had no processor, its answer may have come in
-// time, and reading it needs CPU: on a busy machine about as long as it
-// has just been waited for.
+// graceFor returns how much longer a call waits if its deadline is noticed late. This
+// process had no CPU then, the answer may have arrived in time, and reading it needs
+// CPU: on a busy machine, about as long as the process has just waited for it.
 func graceFor(late time.Duration) time.Duration {
 	if late <= lateness {
 		return 0
@@ -25,11 +24,10 @@ func graceFor(late time.Duration) time.Duration {
 	return min(late, longestGrace)
 }
 
-// callContext is the context of one call to the server: it ends at the call's
-// deadline and is used again for another call, because a fresh one costs
-// several allocations. It does not end when the caller's context is cancelled
-// in the middle: what the server was asked it may have done already, and its
-// answer is at most one deadline away.
+// callContext is the context of one call to the server. It ends at the call's deadline
+// and is reused, because a new one costs several allocations. It does not end when the
+// caller's context is cancelled during the call: the server may already have acted on
+// the request, and its answer is at most one deadline away.
 type callContext struct {
 	context.Context // for Value only
 	deadline        time.Time
@@ -53,7 +51,7 @@ func (c *callContext) Err() error {
 	}
 }
 
-// end is called when the timer fires.
+// end is called by the timer.
 func (c *callContext) end(now time.Time) {
 	if grace := graceFor(now.Sub(c.deadline)); grace > 0 {
 		time.Sleep(grace) //nolint:forbidigo // deadlines are on the real clock
@@ -64,8 +62,8 @@ func (c *callContext) end(now time.Time) {
 // callContexts hands out callContexts.
 type callContexts struct{ pool sync.Pool }
 
-// get returns a context that ends after timeout, or with parent's deadline if
-// that is earlier.
+// get returns a context that ends after timeout, or at parent's deadline if that is
+// earlier.
 func (p *callContexts) get(parent context.Context, now time.Time, timeout time.Duration) *callContext {
 	deadline := earlier(parent, now.Add(timeout))
 	c, _ := p.pool.Get().(*callContext)
@@ -88,10 +86,10 @@ func earlier(ctx context.Context, t time.Time) time.Time {
 	return t
 }
 
-// put takes c back, which must not be used any more, unless it has ended.
+// put takes c back for reuse, unless it has ended. c must not be used afterwards.
 func (p *callContexts) put(c *callContext) {
 	if !c.timer.Stop() {
-		return // its channel is closed, or is about to be
+		return // its channel is closed or about to be
 	}
 	c.Context = context.Background()
 	p.pool.Put(c)

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// dialer connects in the background, so that a connection that takes longer to
-// make than a decision may wait is made all the same: the call that asked for
-// it fails at its deadline, and a later one finds it ready.
+// dialer connects in the background, so that a connection that takes longer than a
+// decision may wait is still made: the call that requested it fails at its deadline,
+// and a later one finds the connection ready.
 type dialer struct {
-	opened, closed func() // opened and closed, if not nil, are called when a connection begins or ends
+	opened, closed func() // if not nil, called when a connection is made or ends
 
 	mu      sync.Mutex
 	pending map[string]chan dialed
@@ -90,7 +90,7 @@ func connect(ready chan<- dialed, address string, nd net.Dialer, config *tls.Con
 	ready <- result
 }
 
-// close closes the connections that were never fetched.
+// close closes the connections that were never used.
 func (d *dialer) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,22 +104,22 @@ func (d *dialer) close() {
 	}
 }
 
-// wire is a connection that mends two things in how the client uses one.
+// wire is a connection that corrects two problems in how the client uses connections.
 //
-// Where the deadline of the call that connects has passed before its handshake
-// has begun, the client says good-bye to the server, and waits a second for an
-// answer, with all callers behind it that want that connection. So a wire ends at
-// that call's deadline until the server has said its first word.
+// If the deadline of the connecting call passes before its handshake starts, the client
+// sends a last command and waits a second for the answer, and all callers that want
+// that connection wait too. So a wire ends at that call's deadline until the server has
+// sent something.
 //
-// And an answer that is there when the deadline is noticed late, because this
-// process had no processor, is read all the same.
+// If the deadline is noticed late because this process had no CPU, an answer that has
+// already arrived is still read.
 type wire struct {
 	net.Conn
 	limit  time.Time
 	closed func()
 
 	heard    atomic.Bool
-	deadline atomic.Int64 // the one that is set, in nanoseconds since the epoch; 0 for none
+	deadline atomic.Int64 // in nanoseconds since the epoch; 0 for none
 	once     sync.Once
 }
 
@@ -145,7 +145,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
-	deadline := w.deadline.Swap(0) // once for every deadline
+	deadline := w.deadline.Swap(0) // once per deadline
 	now := time.Now()              //nolint:forbidigo // deadlines are on the real clock
 	grace := graceFor(now.Sub(time.Unix(0, deadline)))
 	if deadline == 0 || !w.heard.Load() || grace == 0 {

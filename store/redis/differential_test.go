@@ -22,9 +22,9 @@ var (
 	differentialSeed = flag.Uint64("differential.seed", 0, "seed of TestDifferential; random if 0")
 )
 
-// TestDifferential compares Lua with Go: random operations on random rules, of
-// which the decision and the time of freshness must agree to the last field.
-// Each key is its own story with its own seed, which a failure names.
+// TestDifferential compares Lua with Go: for random operations on random rules, all
+// fields of the decision and the time of freshness must agree. Each key has its own
+// history with its own seed, which a failure reports.
 func TestDifferential(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
@@ -53,18 +53,18 @@ func TestDifferential(t *testing.T) {
 	t.Logf("%d operations on %d keys", done.Load(), number.Load())
 }
 
-// story is what happens to one key.
+// story is the history of one key.
 type story struct {
 	rng   *rand.Rand
 	store *redis.Store
 	key   string
-	// leases are some that were given.
+	// leases are some of those issued.
 	leases []int64
 	now    int64
 	ops    int64
 }
 
-// run makes up a few limits of one algorithm, and ops under them.
+// run creates a few limits of one algorithm, and random ops under them.
 func (s *story) run() error {
 	a := headgate.Algorithm(s.rng.IntN(int(headgate.Concurrency) + 1))
 	s.leases = s.leases[:0]
@@ -74,7 +74,7 @@ func (s *story) run() error {
 	}
 	length := 20 + s.rng.IntN(100)
 	if s.rng.IntN(40) == 0 {
-		length = 1500 // long logs are stored in another way
+		length = 1500 // long logs are stored differently
 	}
 	s.now = s.begin()
 	var state algorithm.State
@@ -113,7 +113,7 @@ func (s *story) begin() int64 {
 	return 1_767_225_600_000_000 + s.rng.Int64N(1e15)/1_000_000*s.rng.Int64N(1_000_000)
 }
 
-// magnitude returns a number from 0 to 2^bits, small ones as often as large.
+// magnitude returns a number from 0 to 2^bits, small ones as often as large ones.
 func (s *story) magnitude(bits int) int64 {
 	return s.rng.Int64N(1 << (1 + s.rng.IntN(bits)))
 }
@@ -184,7 +184,7 @@ func (s *story) anchored(l headgate.Limit) headgate.Limit {
 	return l
 }
 
-// tick moves time by nothing, a little, a part of the period or backwards.
+// tick moves the time: not at all, a little, by a part of the period, or backwards.
 func (s *story) tick(l *headgate.Limit) {
 	period := l.Period().Microseconds()
 	switch s.rng.IntN(9) {

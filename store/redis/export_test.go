@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TakeFreshAt is Take, which also returns when the state is fresh.
+// TakeFreshAt is Take, but also returns when the state is fresh.
 func (s *Store) TakeFreshAt(ctx context.Context, op headgate.Op) (headgate.Decision, int64, error) {
 	return s.take(ctx, &op)
 }
@@ -19,16 +19,16 @@ func SlotOf(key string) uint16 { return slotOf(key) }
 // KeyOf returns the name of op's key under prefix.
 func KeyOf(prefix string, op *headgate.Op) string { return string(appendKey(nil, prefix, op)) }
 
-// NewWire returns a connection as the store gives it to its client.
+// NewWire returns a connection like those that the store gives its client.
 func NewWire(conn net.Conn, limit time.Time, closed func()) net.Conn {
 	return &wire{Conn: conn, limit: limit, closed: closed}
 }
 
-// Prelude puts Lua before each of the store's scripts.
+// Prelude prepends Lua code to each of the store's scripts.
 func (s *Store) Prelude(lua string) {
 	changed := map[*script]*script{}
 	with := func(was *script) *script {
-		if was != nil && changed[was] == nil { // some share one
+		if was != nil && changed[was] == nil { // some are shared
 			changed[was] = textScript(lua + "\n" + was.text)
 		}
 		return changed[was]

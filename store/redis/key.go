@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// longestPart is how many bytes of an entity or scope stay readable in a
-	// key; of a longer one the key has a hash.
+	// longestPart is how many bytes of an entity or scope stay readable in a key; a
+	// longer one is replaced by a hash.
 	longestPart = 64
-	// hashed starts a part that is a hash. It cannot start any other: there a
-	// percent sign is escaped.
+	// hashed is the prefix of a part that is a hash. No other part can start with it,
+	// because percent signs are escaped there.
 	hashed = "%h"
 )
 
-// letters are the suffixes of keys, by algorithm: each has its own state.
+// letters are the suffixes of keys, by algorithm: each algorithm has its own state.
 const letters = "tqflwbc"
 
-// appendKey appends the name of op's key: prefix:{entity}:scope:letter. All
-// keys of one Op.Key have the same tag, and so the same slot, and no two of
-// (Key, Space, algorithm) have the same name.
+// appendKey appends the name of op's key: prefix:{entity}:scope:letter. All keys of one
+// Op.Key have the same tag, and so the same slot. Different (Key, Space, algorithm)
+// have different names.
 func appendKey(dst []byte, prefix string, op *headgate.Op) []byte {
 	dst = append(dst, prefix...)
 	dst = append(dst, ":{"...)
@@ -32,8 +32,8 @@ func appendKey(dst []byte, prefix string, op *headgate.Op) []byte {
 	return append(dst, ':', letters[op.Limit.Rule().Algorithm])
 }
 
-// appendSpace appends the scope of op, or what its limit means, which begins with
-// a tilde as no scope does.
+// appendSpace appends the scope of op or, without one, the meaning of its limit, which
+// starts with a tilde, as no scope does.
 func appendSpace(dst []byte, op *headgate.Op) []byte {
 	switch scope, _ := op.Space(); {
 	case scope == "":
@@ -45,8 +45,8 @@ func appendSpace(dst []byte, op *headgate.Op) []byte {
 	}
 }
 
-// appendEntity appends the tag, which is never empty: the slot of a key with an
-// empty tag is that of the whole key.
+// appendEntity appends the tag, which is never empty: with an empty tag, the slot would
+// depend on the whole key.
 func appendEntity(dst []byte, key string) []byte {
 	switch {
 	case key == "":
@@ -63,8 +63,8 @@ func appendHash(dst []byte, part string) []byte {
 	return base64.RawURLEncoding.AppendEncode(append(dst, hashed...), sum[:])
 }
 
-// appendEscaped appends part with each of the bytes in special as a percent
-// sign and two hexadecimal digits.
+// appendEscaped appends part, with each byte in special replaced by a percent sign and
+// two hexadecimal digits.
 func appendEscaped(dst []byte, part, special string) []byte {
 	if !strings.ContainsAny(part, special) {
 		return append(dst, part...)
@@ -81,11 +81,11 @@ func appendEscaped(dst []byte, part, special string) []byte {
 	return dst
 }
 
-// slots is how many a cluster has.
+// slots is the number of slots in a cluster.
 const slots = 1 << 14
 
-// slotOf returns the cluster slot of an entity: CRC-16/XMODEM of the tag, in 14
-// bits, as the Redis Cluster specification has it.
+// slotOf returns the cluster slot of an entity: CRC-16/XMODEM of the tag in 14 bits, as
+// specified by Redis Cluster.
 func slotOf(key string) uint16 {
 	var buffer [3 * longestPart]byte
 	var crc uint16

@@ -13,20 +13,20 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// places is an op about a limit of 3 that may be in progress, whose leases outlive
-// the test.
+// places returns an op on a limit of 3 requests in progress, whose leases outlive the
+// test.
 func places(key string) headgate.Op {
 	return headgate.Op{Key: key, Scope: "places", Limit: headgate.Concurrent(3).Lease(time.Hour), Cost: 1}
 }
 
-// about is an op about the lease of d.
+// about returns an op about the lease of d.
 func about(op headgate.Op, kind headgate.Kind, d headgate.Decision) headgate.Op {
 	op.Kind, op.Lease = kind, d.Lease
 	return op
 }
 
-// clusterLeases: in a cluster a lease is held by nobody if one of many slots
-// refuses, and it goes with its slot when that moves to another node.
+// clusterLeases: in a cluster no lease is held if one of many slots refuses, and a
+// lease moves with its slot to another node.
 func clusterLeases(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
 	t.Run("AcrossSlots", func(t *testing.T) { leasesAcrossSlots(t, store) })
 	t.Run("Resharding", func(t *testing.T) {
@@ -85,8 +85,8 @@ func leasesAcrossSlots(t *testing.T, store *redis.Store) {
 	}
 }
 
-// heldOnce: of three places of op all but free are held, one of them by lease,
-// which can be renewed and released once.
+// heldOnce: of the three slots of op, all but free are held, one of them by lease,
+// which can be renewed, and released once.
 func heldOnce(t *testing.T, store *redis.Store, op headgate.Op, lease headgate.Decision, free int64) {
 	t.Helper()
 	peek := op
@@ -113,8 +113,8 @@ func heldOnce(t *testing.T, store *redis.Store, op headgate.Op, lease headgate.D
 	}
 }
 
-// TestLeasesOverAFailover: places that are held when a primary dies are held at
-// the one that takes over, by the same names.
+// TestLeasesOverAFailover: leases held when a primary dies are held on its successor,
+// with the same names.
 func TestLeasesOverAFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers, twice")
@@ -148,7 +148,7 @@ func leasesOver(t *testing.T, store *redis.Store, op headgate.Op, failover func(
 	first, second := take(t, store, op), take(t, store, op)
 	failover()
 	deadline := time.Now().Add(time.Minute)
-	for { // a call that fails changes nothing when it only looks
+	for { // a failed call that only looks changes nothing
 		if _, err := store.Take(context.Background(), peek); err == nil {
 			break
 		} else if !errors.Is(err, headgate.ErrUnavailable) || time.Now().After(deadline) {
@@ -161,8 +161,8 @@ func leasesOver(t *testing.T, store *redis.Store, op headgate.Op, failover func(
 	heldOnce(t, store, op, second, 2)
 }
 
-// caughtUp waits until replicas have what their primary has now: what they lack
-// when it dies is forgotten.
+// caughtUp waits until replicas have all the data of their primary: anything they lack
+// when it dies is lost.
 func caughtUp(t *testing.T, primary *redistest.Server, replicas ...*redistest.Server) {
 	t.Helper()
 	offset := func(s *redistest.Server, field string) int64 {

@@ -10,26 +10,25 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// life is what this process knows of the servers' data: since when they have
-// certainly not been lost. They may have been where their name, under prefix:life, is
-// another one, or a connection has been made since: then a server may have restarted,
-// or another have taken its place, perhaps with older data and the old name. (Who
-// answers on a connection that is older is the same server still.) In a cluster,
-// whose primaries lose their data one by one, there is no name.
+// life records since when the servers have certainly not lost their data. They may have
+// lost it if its name, stored under prefix:life, has changed, or if a connection was
+// made since: a server may have restarted or been replaced, perhaps with older data and
+// the old name. (An older connection still leads to the same server.) In a cluster,
+// whose primaries lose their data separately, there is no name.
 type life struct {
 	mu    sync.Mutex
 	name  string
 	since time.Time
 }
 
-// other is called when a connection has been made, perhaps to another server.
+// other is called when a connection was made, perhaps to another server.
 func (l *life) other() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.since = time.Now() //nolint:forbidigo // how long a server has been there
 }
 
-// is is called with the name that the data had after a time.
+// is is called with the name of the data, read after asked.
 func (l *life) is(name string, asked time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,14 +40,14 @@ func (l *life) is(name string, asked time.Time) {
 	}
 }
 
-// began returns since when the data have certainly not been lost.
+// began returns since when the data has certainly not been lost.
 func (l *life) began() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.since
 }
 
-// look asks for the name of the data.
+// look reads the name of the data.
 func (s *Store) look(ctx context.Context) error {
 	if s.options.Mode == Cluster {
 		return nil
@@ -65,9 +64,9 @@ func (s *Store) look(ctx context.Context) error {
 	return err
 }
 
-// returns reports whether op gives back what was taken some time ago. Where that was
-// is to be asked first: a server that has lost its data has not taken it, and it
-// would come off what others have taken since.
+// returns reports whether op refunds something taken some time ago. Then the name of
+// the data must be checked first: if a server has lost its data, the refund would come
+// off what others have taken since.
 func (s *Store) returns(op *headgate.Op) bool {
 	return op.Kind == headgate.Refund && op.Age > 0 && op.Cost > 0 && !s.options.CallerTime
 }
@@ -82,7 +81,7 @@ func (s *Store) returnsAny(ops []headgate.Op) bool {
 	return false
 }
 
-// known returns ops without refunds of what the servers may have lost: they become
+// known returns ops, with refunds of takes that the servers may have lost turned into
 // dry runs.
 func (s *Store) known(ctx context.Context, ops []headgate.Op) ([]headgate.Op, error) {
 	now := time.Now() //nolint:forbidigo // how long ago something was taken

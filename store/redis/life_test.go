@@ -19,9 +19,9 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// What a library gives back some time after it was taken goes to the Redis that has
-// counted it, and to none that has lost its data since: there it would come off what
-// others have taken, and more than the limit would pass.
+// A delayed refund of the library goes only to the Redis that has counted the take, not
+// to one that has lost its data since: there it would come off what others have taken,
+// and more than the limit would pass.
 func TestRefundsToARedisThatLostItsData(t *testing.T) {
 	server := redistest.Standalone(t)
 	o := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}
@@ -51,7 +51,7 @@ func TestRefundsToARedisThatLostItsData(t *testing.T) {
 					refund := s.take(t)
 					loss.do()
 					if loss.lost {
-						s.take(t) // or else the data is not lost
+						s.take(t) // otherwise the data is not lost
 					}
 					if err := refund(); err != nil {
 						t.Logf("%s: %v", path, err) // a connection may have ended
@@ -60,8 +60,8 @@ func TestRefundsToARedisThatLostItsData(t *testing.T) {
 					if s.passes(t) == loss.lost {
 						t.Errorf("%s: lost %t, and then another 9 pass or not", path, loss.lost)
 					}
-					// What is taken from now on is given back again, when the last
-					// connection to the old server has ended.
+					// Takes from now on are refunded again, once the last connection to
+					// the old server has ended.
 					for began, given := time.Now(), !loss.lost; !given; given = s.passes(t) {
 						if time.Since(began) > patient {
 							t.Fatalf("%s: not given back any more", path)
@@ -81,7 +81,7 @@ func warm(t *testing.T, o redis.Options) headgate.Store {
 	t.Helper()
 	store := open(t, o)
 	op := headgate.Op{Key: "warm", Limit: headgate.PerHour(1), Kind: headgate.Peek}
-	for began, n := time.Now(), 0; n < 200; n++ { // each goes over one of a few, by chance
+	for began, n := time.Now(), 0; n < 200; n++ { // each uses one of a few, at random
 		if _, err := store.Take(t.Context(), op); err != nil {
 			if n = 0; time.Since(began) > 3*patient {
 				t.Fatal(err)
@@ -91,14 +91,14 @@ func warm(t *testing.T, o redis.Options) headgate.Store {
 	return store
 }
 
-// slow are requests that take 10 and give it back some time later.
+// slow makes requests that take 10 and return it some time later.
 type slow struct {
 	limiter   *headgate.Limiter
 	limit     headgate.Limit
 	key, path string
 }
 
-// passes reports whether 9 more would.
+// passes reports whether 9 more would pass.
 func (s *slow) passes(t *testing.T) bool {
 	t.Helper()
 	for {
@@ -111,7 +111,7 @@ func (s *slow) passes(t *testing.T) bool {
 	}
 }
 
-// take makes a request and returns what gives back what it has taken.
+// take makes a request and returns a function that refunds it.
 func (s *slow) take(t *testing.T) (giveBack func() error) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < patient; {
@@ -148,8 +148,8 @@ func (s *slow) take(t *testing.T) (giveBack func() error) {
 	return nil
 }
 
-// In a cluster a primary that is flushed while it keeps running is not noticed: then
-// as much is given back as was taken, and no more.
+// In a cluster, a primary that is flushed while it keeps running goes unnoticed:
+// refunds then return as much as was taken, and no more.
 func TestRefundsToAClusterThatLostItsData(t *testing.T) {
 	set := redistest.Cluster(t)
 	limiter := headgate.New(warm(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster, Timeout: patient}))
@@ -174,8 +174,8 @@ func TestRefundsToAClusterThatLostItsData(t *testing.T) {
 	}
 }
 
-// A request that is given up while it waits for its turn gives its place back to the
-// Redis that has it, and to none that has lost its data since.
+// A request that gives up waiting for its turn releases its slot in the Redis that has
+// it, but not in one that has lost its data since.
 func TestPlacesInARedisThatLostItsData(t *testing.T) {
 	server := redistest.Standalone(t)
 	o := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}
@@ -214,8 +214,8 @@ func TestPlacesInARedisThatLostItsData(t *testing.T) {
 	}
 }
 
-// waitInGRPC makes a call that takes 1, and one that takes 4 and waits, and returns
-// what gives that up.
+// waitInGRPC makes a call that takes 1, and one that takes 4 and waits, and returns a
+// function that gives that one up.
 func waitInGRPC(t *testing.T, limiter *headgate.Limiter, limit headgate.Limit) (giveUp func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -236,7 +236,7 @@ func waitInGRPC(t *testing.T, limiter *headgate.Limiter, limit headgate.Limit) (
 			_, _ = call(ctx, nil, &grpc.UnaryServerInfo{}, next)
 		}()
 	}
-	for left := int64(10); left > 5; { // it waits as soon as it has taken its place
+	for left := int64(10); left > 5; { // it waits once it has taken its slot
 		d, err := limiter.Peek(t.Context(), "one", limit, 1)
 		if left = d.Remaining; err != nil {
 			t.Fatal(err)
@@ -248,7 +248,7 @@ func waitInGRPC(t *testing.T, limiter *headgate.Limiter, limit headgate.Limit) (
 	}
 }
 
-// waitInEngine does the same under a rule, and returns its scope besides.
+// waitInEngine does the same under a rule, and also returns its scope.
 func waitInEngine(t *testing.T, store headgate.Store) (scope string, giveUp func()) {
 	t.Helper()
 	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(`

@@ -17,16 +17,16 @@ import (
 type memoryCase struct {
 	name  string
 	limit headgate.Limit
-	// takes of cost 1, pause apart; without a pause by the server's clock.
+	// takes of cost 1, pause apart; without a pause, on the server's clock.
 	takes int
 	pause time.Duration
-	// goal is the most bytes a key may take.
+	// goal is the most bytes per key.
 	goal int64
 }
 
-// TestMemoryPerKey measures what docs/redis.md publishes: the growth of the
-// server's used memory per key, its time to live and its share of the tables
-// included, for keys whose names have 37 bytes.
+// TestMemoryPerKey measures the numbers in docs/redis.md: the growth of the server's
+// used memory per key, including its time to live and its share of the tables, for keys
+// with names of 37 bytes.
 func TestMemoryPerKey(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills a server")
@@ -45,7 +45,7 @@ func TestMemoryPerKey(t *testing.T) {
 		{"sliding_log, 100 entries", headgate.Per(100, hour).Using(headgate.SlidingLog), 100, time.Second, 1229},
 	}
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true}) // where Op.At says so
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true}) // uses Op.At
 	fill := func(c *memoryCase, keys int) {
 		takes, cost := c.takes, int64(1)
 		if c.pause == 0 {
@@ -68,13 +68,14 @@ func TestMemoryPerKey(t *testing.T) {
 		}
 	}
 	for _, c := range cases {
-		// The tables are as full as with 100,000 keys: neither just grown nor
-		// about to.
+		// The tables are as full as with 100,000 keys: neither just grown nor about to
+		// grow.
 		keys := 6_250
 		if c.pause > 0 {
 			keys = 1_562
 		}
-		// What the server does on the side only adds: the least of a few counts.
+		// Background work of the server only adds memory, so use the minimum of a few
+		// measurements.
 		each := int64(math.MaxInt64)
 		for round := 0; round < 3 && each > c.goal; round++ {
 			fill(&c, keys)
@@ -89,8 +90,7 @@ func TestMemoryPerKey(t *testing.T) {
 	}
 }
 
-// usedMemory is the server's used memory less what clients' buffers take, which
-// comes and goes.
+// usedMemory returns the server's used memory without the clients' buffers, which vary.
 func usedMemory(t *testing.T, server *redistest.Server) int64 {
 	t.Helper()
 	values := map[string]int64{}

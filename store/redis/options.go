@@ -50,12 +50,12 @@ type Options struct {
 	// Addresses are host:port of the server, of the sentinels, or of some nodes of the
 	// cluster.
 	Addresses                          []string
-	Mode                               Mode        // how they are arranged
-	MasterName                         string      // the name by which the sentinels know the primary
-	Username, Password                 string      // those of the ACL user, or Password alone
-	SentinelUsername, SentinelPassword string      // those of the sentinels
-	DB                                 int         // the number of the database; a cluster only has 0
-	TLS                                *tls.Config // TLS, if not nil, encrypts the connections, also to sentinels
+	Mode                               Mode        // the topology of the servers
+	MasterName                         string      // the sentinels' name for the primary
+	Username, Password                 string      // of the ACL user; or only Password
+	SentinelUsername, SentinelPassword string      // used for the sentinels
+	DB                                 int         // the database number; a cluster only has 0
+	TLS                                *tls.Config // if not nil, encrypts the connections, including those to sentinels
 	// Prefix is the prefix of every key. Processes with the same prefix share counts.
 	// It must not contain braces. The default is DefaultPrefix.
 	Prefix string
@@ -77,7 +77,7 @@ type Options struct {
 	Client func(*rueidis.ClientOption)
 }
 
-// validate fills in defaults and returns an error for what cannot work.
+// validate sets defaults and returns an error for invalid options.
 func (o *Options) validate() error {
 	if len(o.Addresses) == 0 {
 		o.Addresses = []string{DefaultAddress}
@@ -88,7 +88,7 @@ func (o *Options) validate() error {
 	}
 	for _, address := range o.Addresses {
 		if _, _, err := net.SplitHostPort(address); err != nil {
-			if strings.Contains(address, "@") { // there is a password in front of it
+			if strings.Contains(address, "@") { // it is preceded by a password
 				return errors.New("redis: an address contains a user name or password: want host:port, or use a URL")
 			}
 			return fmt.Errorf("redis: address %q: want host:port", address)
@@ -116,7 +116,7 @@ func (o *Options) validate() error {
 }
 
 const (
-	// ringScale gives a connection's queue 2^ringScale places.
+	// ringScale gives a connection's queue 2^ringScale slots.
 	ringScale = 12
 	// stallTimeout is how long a connection may be silent while a PING is pending
 	// before it is closed and replaced.
@@ -133,8 +133,8 @@ func (o *Options) clientOption(d *dialer) rueidis.ClientOption {
 		TLSConfig:    o.TLS,
 		DialCtxFn:    d.dial,
 		DisableCache: true,
-		// Both sides of a failed call may have written: nothing is sent twice.
-		// (Redirections in a cluster are followed all the same.)
+		// Nothing is sent twice: both attempts might write. (Redirections in a cluster
+		// are still followed.)
 		DisableRetry:      false,
 		RingScaleEachConn: ringScale,
 		ConnWriteTimeout:  max(stallTimeout, 4*o.Timeout),

@@ -21,7 +21,7 @@ var _ store.Pipeliner = (*Store)(nil)
 // Groups that share a key are executed in order, with two exceptions: the server has
 // just lost some of its scripts, or one of them spans slots and must be undone. A group
 // across slots that is refused is undone as in [Store.Do]; groups after it that were
-// refused only because of it are asked again.
+// refused only because of it are sent again.
 func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	deadline := earlier(ctx, time.Now().Add(s.options.Timeout)) //nolint:forbidigo // deadlines are on the real clock
 	p := pipeline{store: s, deadline: deadline, batches: make([]batch, len(groups))}
@@ -41,9 +41,8 @@ func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.
 	}
 }
 
-// maxOps is about how many ops go out together. The client has the answers to
-// all of them at once or to none, so that of too many none would have one when
-// the time is over.
+// maxOps is about how many ops go out together. The client gets either all their
+// answers or none, so with too many, none would be answered in time.
 const maxOps = 512
 
 // share returns how many of todo go out next.
@@ -57,7 +56,7 @@ func (p *pipeline) share(todo []int) int {
 	return len(todo)
 }
 
-// answer asks about groups and sets their errors.
+// answer sends groups and sets their errors.
 func (p *pipeline) answer(ctx context.Context, todo []int, groups []store.Group) {
 	for len(todo) > 0 {
 		p.ask(ctx, todo)
@@ -76,7 +75,7 @@ func (p *pipeline) isLate() bool {
 	return !time.Now().Before(p.deadline) //nolint:forbidigo // deadlines are on the real clock
 }
 
-// open divides b into calls, and returns why that cannot be.
+// open divides b into calls, or returns why that is impossible.
 func (b *batch) open(mode headgate.Mode) error {
 	for i := range b.ops {
 		op := &b.ops[i]
@@ -97,20 +96,20 @@ func (b *batch) open(mode headgate.Mode) error {
 	return nil
 }
 
-// pipeline is one Pipeline.
+// pipeline is one call of Pipeline.
 type pipeline struct {
 	store    *Store
 	deadline time.Time
 	batches  []batch // by group
-	cloned   bool    // whether the ops are no more the caller's
+	cloned   bool    // whether the ops are copies
 }
 
-// errLate is of a call that was left behind, or was not sent any more.
+// errLate is the error of a call that was abandoned or not sent in time.
 var errLate = fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, context.DeadlineExceeded)
 
-// ask sends the calls of groups and sets their errors. Those to servers that are
-// trusted go out together from this goroutine; those to each other slot from one
-// of their own, so that a server that is gone keeps back no other's answers.
+// ask sends the calls of groups and sets their errors. Calls to trusted servers go out
+// together from this goroutine. Calls to each other slot go out from their own
+// goroutine, so that an unreachable server does not delay the answers of others.
 func (p *pipeline) ask(ctx context.Context, groups []int) {
 	if d, ok := ctx.Deadline(); !ok || d.After(p.deadline) {
 		bounded, cancel := context.WithDeadline(ctx, p.deadline)
@@ -147,7 +146,7 @@ func (p *pipeline) ask(ctx context.Context, groups []int) {
 	p.collect(answers, len(apart))
 }
 
-// clone copies the ops for calls that may be left behind.
+// clone copies the ops for calls that may be abandoned.
 func (p *pipeline) clone() {
 	if p.cloned {
 		return
@@ -158,8 +157,8 @@ func (p *pipeline) clone() {
 	}
 }
 
-// collect waits for so many answers, or until the time is over. What has come until
-// then counts, even if the time was over before it was read.
+// collect waits for n answers or until the time is over. Answers that arrived in time
+// count, even if they are read later.
 func (p *pipeline) collect(answers <-chan leftBehind, n int) {
 	if n == 0 {
 		return
@@ -186,8 +185,8 @@ func (p *pipeline) collect(answers <-chan leftBehind, n int) {
 	}
 }
 
-// leftBehind are calls, and copies of them that another goroutine makes, which
-// may have to be left behind.
+// leftBehind holds calls, and copies of them that run in another goroutine and may have
+// to be abandoned.
 type leftBehind struct{ calls, own []*call }
 
 // leave makes the copies.
@@ -202,7 +201,7 @@ func leave(calls []*call) leftBehind {
 	return part
 }
 
-// take takes over what the copies say.
+// take copies the results back.
 func (l leftBehind) take() {
 	for i, c := range l.calls {
 		of := c.of
@@ -214,12 +213,12 @@ func (l leftBehind) take() {
 	}
 }
 
-// join sets the errors of groups, makes one answer of those of several slots,
-// and gives back what groups that were refused have taken. It returns the groups
-// that were refused only for want of what others before them give back.
+// join sets the errors of groups, combines the answers of groups in several slots, and
+// undoes the takes of refused groups. It returns the groups that were refused only
+// because of takes that are now undone.
 func (p *pipeline) join(ctx context.Context, todo []int, groups []store.Group) (again []int) {
 	var back []*unwanted
-	var of []int // the group of each
+	var of []int // the group of each call
 	given := map[string]bool{}
 	for _, i := range todo {
 		b, g := &p.batches[i], &groups[i]
@@ -252,7 +251,7 @@ func (p *pipeline) join(ctx context.Context, todo []int, groups []store.Group) (
 	return slices.DeleteFunc(again, func(i int) bool { return groups[i].Err != nil })
 }
 
-// note adds the keys that taken has taken something of.
+// note adds the keys from which taken took something.
 func (b *batch) note(taken []*call, given map[string]bool) {
 	for _, c := range taken {
 		for i, check := range c.checks {
@@ -263,7 +262,7 @@ func (b *batch) note(taken []*call, given map[string]bool) {
 	}
 }
 
-// wants reports whether b was refused only under keys of given.
+// wants reports whether b was refused only under keys in given.
 func (b *batch) wants(given map[string]bool) bool {
 	if len(given) == 0 {
 		return false
@@ -305,8 +304,8 @@ func (s *Store) sendAll(ctx context.Context, calls []*call) {
 	}
 }
 
-// worst returns the error that says most about the servers: that one did not
-// answer, then any other that is no answer, then any.
+// worst returns the error that says most about the servers: first that one did not
+// answer, then any other error that is not an answer, then any.
 func worst(calls []*call) error {
 	var found error
 	for _, c := range calls {
@@ -321,7 +320,7 @@ func worst(calls []*call) error {
 	return found
 }
 
-// firstError returns the first error of calls, if any has one.
+// firstError returns the first error in calls, or nil.
 func firstError(calls []*call) error {
 	for _, c := range calls {
 		if c.err != nil {

@@ -14,9 +14,8 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// TestPipelineIsManyDos: groups are answered in order, each all or nothing, and
-// an error concerns its own group only; also when the server has forgotten the
-// scripts.
+// TestPipelineIsManyDos: groups are answered in order, each all or nothing, and an
+// error affects only its own group, even when the server has forgotten the scripts.
 func TestPipelineIsManyDos(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
@@ -35,7 +34,7 @@ func TestPipelineIsManyDos(t *testing.T) {
 			for range 5 {
 				q.add(headgate.AllOrNothing, one("a"), one("b"))
 			}
-			q.add(headgate.AllOrNothing, one("b")) // of which the refused took none
+			q.add(headgate.AllOrNothing, one("b")) // the refused groups took none of it
 			q.add(headgate.AllOrNothing, bad)
 			q.add(headgate.AllOrNothing, wrong)
 			q.add(headgate.AllOrNothing, free)
@@ -61,7 +60,7 @@ func TestPipelineIsManyDos(t *testing.T) {
 	})
 }
 
-// questions are those of a Pipeline.
+// questions are the requests of a Pipeline.
 type questions struct {
 	ops    []headgate.Op
 	groups []stores.Group
@@ -83,7 +82,7 @@ func (q *questions) each(f func(g *stores.Group, ops []headgate.Op)) {
 }
 
 // random makes n groups about a few keys, under every algorithm, at times that
-// continue now and then. Unless told so, a group has one key, with several limits.
+// sometimes advance. Unless together is set, a group has one key, with several limits.
 func random(r *rand.Rand, n int, together bool) *questions {
 	limits := []headgate.Limit{
 		headgate.Per(5, time.Minute),
@@ -117,8 +116,8 @@ func random(r *rand.Rand, n int, together bool) *questions {
 	return q
 }
 
-// sameAsDo asks one store about all at once and another one by one, which has to
-// say the same.
+// sameAsDo sends everything to one store together and to another one by one; both must
+// give the same answers.
 func sameAsDo(t *testing.T, together, single *redis.Store, q *questions) {
 	t.Helper()
 	out := make([]headgate.Decision, len(q.ops))
@@ -140,8 +139,8 @@ func sameAsDo(t *testing.T, together, single *redis.Store, q *questions) {
 	})
 }
 
-// TestPipelineSaysWhatDoSays: whatever is asked, the answers are those of one
-// question after the other.
+// TestPipelineSaysWhatDoSays: whatever is requested, the answers are those of single
+// calls in order.
 func TestPipelineSaysWhatDoSays(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		o := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}
@@ -149,7 +148,7 @@ func TestPipelineSaysWhatDoSays(t *testing.T) {
 	})
 }
 
-// saysWhatDoSays compares stores that know no script of these and that know all.
+// saysWhatDoSays compares stores whose servers know none or all of the scripts.
 func saysWhatDoSays(t *testing.T, o redis.Options, servers []*redistest.Server, together bool) {
 	o.CallerTime = true
 	stores := map[string]*redis.Store{}
@@ -170,9 +169,9 @@ func saysWhatDoSays(t *testing.T, o redis.Options, servers []*redistest.Server, 
 	}
 }
 
-// pipelineAcrossSlots: groups across slots that are refused hold nothing back
-// from those behind them. In the end each key has what the admitted groups have
-// left, and none was refused that would fit.
+// pipelineAcrossSlots: refused groups across slots do not affect groups after them. In
+// the end each key has what the admitted groups have left, and no group that would fit
+// was refused.
 func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
 	limit := headgate.Per(9, 24*time.Hour).Using(headgate.FixedWindow)
 	op := func(key string, cost int64) headgate.Op {
@@ -239,8 +238,8 @@ func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.S
 	}
 }
 
-// pipelineOfPart: of a cluster of which one primary does not answer, the others'
-// groups are answered all the same.
+// pipelineOfPart: if one primary of a cluster does not answer, the groups of the others
+// are still answered.
 func pipelineOfPart(t *testing.T, set *redistest.ClusterSet, o redis.Options) {
 	o.Timeout = 300 * time.Millisecond
 	store := open(t, o)
@@ -250,7 +249,7 @@ func pipelineOfPart(t *testing.T, set *redistest.ClusterSet, o redis.Options) {
 	for i := range 60 {
 		key := fmt.Sprint("part", i)
 		q.add(headgate.AllOrNothing, headgate.Op{Key: key, Scope: "s", Limit: limit, Cost: 1})
-		away = append(away, set.Slot("{"+key+"}") < 5461) // those of the first primary
+		away = append(away, set.Slot("{"+key+"}") < 5461) // on the first primary
 	}
 	out := make([]headgate.Decision, len(q.ops))
 	set.Primaries[0].Pause()

@@ -22,7 +22,7 @@ import (
 // child process of TestProcessesShareOneLimit, and holds the server's address.
 const childVariable = "HEADGATE_FAULT_TEST_SERVER"
 
-// everyAlgorithm returns a limit of 500 for each, of which nothing comes back
+// everyAlgorithm returns a limit of 500 for each algorithm, with nothing refilled
 // during a test.
 func everyAlgorithm() map[string]headgate.Limit {
 	limits := make(map[string]headgate.Limit)
@@ -35,14 +35,14 @@ func everyAlgorithm() map[string]headgate.Limit {
 	return limits
 }
 
-// report is what a child counted, by algorithm.
+// report contains the counts of a child, by algorithm.
 type report struct {
 	Admitted map[string]int
 	Errors   int
 }
 
-// TestProcessesShareOneLimit: two processes hammer one server and are admitted
-// exactly the limit together, for every algorithm, counted by the callers.
+// TestProcessesShareOneLimit: two processes send many requests to one server and are
+// together admitted exactly the limit, for every algorithm, as counted by the callers.
 func TestProcessesShareOneLimit(t *testing.T) {
 	server := redistest.Standalone(t)
 	self, err := os.Executable()
@@ -85,7 +85,7 @@ func TestProcessesShareOneLimit(t *testing.T) {
 	}
 }
 
-// child is a process with the ends of its pipes.
+// child is a process and its pipes.
 type child struct {
 	in  io.Writer
 	out *bufio.Reader
@@ -111,7 +111,7 @@ func startChild(t *testing.T, self, address string) *child {
 	return &child{in, bufio.NewReader(out)}
 }
 
-// line returns the next line that the child says.
+// line returns the next line of the child's output.
 func (c *child) line(t *testing.T) []byte {
 	t.Helper()
 	line, err := c.out.ReadBytes('\n')
@@ -170,10 +170,10 @@ func TestChildOfProcessesShareOneLimit(t *testing.T) {
 	}
 }
 
-// TestKilledInTheMiddle: two pools hammer one server together under every
-// algorithm; it is killed in the middle and comes back. The answers follow the
-// policies, nobody waits, and at the end exactly the limit has been admitted,
-// less what was lost with failed calls.
+// TestKilledInTheMiddle: two pools send many requests to one server under every
+// algorithm; it is killed in between and comes back. The answers follow the policies,
+// no caller is held up, and in the end exactly the limit has been admitted, minus what
+// was lost with failed calls.
 func TestKilledInTheMiddle(t *testing.T) {
 	server := redistest.Standalone(t, "--appendonly", "yes", "--appendfsync", "no")
 	type pool struct {

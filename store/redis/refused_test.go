@@ -16,9 +16,8 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// TestErrorRepliesAreAnswers: an error with which the server answers one
-// question is no sign that it is gone, so the circuit stays closed, and other
-// keys and those that are exhausted get their answers.
+// TestErrorRepliesAreAnswers: a server that answers one request with an error is alive,
+// so the circuit stays closed, and other keys and exhausted ones get their answers.
 func TestErrorRepliesAreAnswers(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		limit := headgate.Per(1, time.Hour)
@@ -71,7 +70,7 @@ func TestErrorRepliesAreAnswers(t *testing.T) {
 	})
 }
 
-// TestKeyIsForbidden: so is the answer that the user may not have a key.
+// TestKeyIsForbidden: the same for the answer that the user may not use a key.
 func TestKeyIsForbidden(t *testing.T) {
 	server := redistest.Standalone(t)
 	server.Do("ACL", "SETUSER", "some", "on", ">p", "+@all", "~hg:*mine*")
@@ -92,8 +91,8 @@ func TestKeyIsForbidden(t *testing.T) {
 	}
 }
 
-// TestServerCannotSave: a server that writes nothing since it cannot save continues
-// refusing keys that are exhausted.
+// TestServerCannotSave: a server that accepts no writes because it cannot save still
+// refuses exhausted keys.
 func TestServerCannotSave(t *testing.T) {
 	server := redistest.Standalone(t)
 	inner := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})

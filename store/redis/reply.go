@@ -11,17 +11,16 @@ import (
 	"github.com/headgate/headgate/algorithm"
 )
 
-// errSkew means that no calendar window sent along holds the server's time.
+// errSkew means that none of the calendar windows sent contains the server's time.
 var errSkew = errors.New("redis: the clocks of the server and of this process differ too much to find the calendar window")
 
-// reply reads the integers that a script answered.
+// reply reads the integers of a script's answer.
 type reply struct {
 	values []rueidis.RedisMessage
 	next   int
 }
 
-// serverTime returns the time that the script found outside of every calendar
-// window.
+// serverTime returns the server's time if it is outside all calendar windows sent.
 func (r *reply) serverTime() (int64, bool) {
 	if len(r.values) != 2 {
 		return 0, false
@@ -49,9 +48,9 @@ func (r *reply) integers(dst []int64) error {
 	return nil
 }
 
-// decide reads the answer to op: two values from a take that is allowed at
-// once, three from one that is refused for now, else the six of lua/main.lua
-// and, if dated, when the state is fresh, and of a limit with leases the lease.
+// decide reads the answer to op: two values for a take that is allowed at once, three
+// for one that is refused for now, otherwise the six of lua/main.lua, plus the time
+// when the state is fresh if dated, and the lease for a limit with leases.
 func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headgate.Decision) (freshAt int64, err error) { //nolint:revive // a fact about the reply
 	d.Limit = op.Limit.Capacity()
 	var v [6]int64
@@ -75,7 +74,7 @@ func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headg
 	d.Allowed, d.Reason = v[0]&1 == 1, headgate.Reason(v[0]>>1)
 	d.Remaining, d.Granted = v[1], v[2]
 	if d.Granted == maxInteger && (kind == headgate.Charge || kind == headgate.Grant) {
-		d.Granted = op.Cost // which was cut to what a script can hold
+		d.Granted = op.Cost // it was cut to what a script can hold
 	}
 	d.RetryAfter = headgate.Never
 	if v[3] >= 0 {
@@ -95,7 +94,7 @@ func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headg
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// unlimited is the answer of an unlimited limit, for which the server is not asked.
+// unlimited returns the answer of an unlimited limit, which does not need the server.
 func unlimited(op *headgate.Op, kind headgate.Kind) headgate.Decision {
 	return algorithm.Step(op.Limit.Rule(), new(algorithm.State), 0, algorithm.Request{Kind: kind, Cost: op.Cost}).Decision
 }

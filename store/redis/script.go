@@ -13,17 +13,17 @@ import (
 //go:embed lua
 var lua embed.FS
 
-// script is one Lua script. Its name on the server is its SHA-1, so that a
-// change of the text is another script and versions can live side by side.
+// script is one Lua script. Its name on the server is its SHA-1, so a changed text is
+// another script, and versions can coexist.
 type script struct {
 	text, sha string
 }
 
-// newScript joins files of lua/, named without their extension.
+// newScript joins files of lua/, given without extension.
 func newScript(files ...string) *script {
 	parts := make([]string, len(files))
 	for i, name := range files {
-		part, _ := lua.ReadFile("lua/" + name + ".lua") // they are all embedded
+		part, _ := lua.ReadFile("lua/" + name + ".lua") // all files are embedded
 		parts[i] = string(part)
 	}
 	return textScript(strings.Join(parts, "\n"))
@@ -34,21 +34,20 @@ func textScript(text string) *script {
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// scripts are one script per algorithm and one for calls that mix them. A
-// script defines its functions again for every call, so that the fewer it has
-// the faster it is; the commonest call is answered before any is defined.
+// scripts holds one script per algorithm and one for calls that mix them. A script
+// defines its functions again for every call, so the fewer it has, the faster it is;
+// the most common call is answered before any are defined.
 type scripts struct {
 	single [headgate.Concurrency + 1]*script
 	mixed  *script
-	// leases is mixed with Concurrency among them, which would make the others
-	// slower.
+	// leases is mixed including Concurrency, which would make the others slower.
 	leases *script
 }
 
 func newScripts() *scripts {
 	compose := func(files ...string) *script { return newScript(append(files, "step", "main")...) }
 	bucket := compose("token_bucket_take", "common", "token_bucket")
-	// The takes say how these algorithms write their states.
+	// The takes contain how these algorithms write their states.
 	mixed := []string{
 		"fixed_window_take", "sliding_window_take", "common", "token_bucket", "fixed_window", "sliding_log", "sliding_window", "sliding_buckets",
 	}

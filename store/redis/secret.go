@@ -11,13 +11,12 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// secretLua returns the text under a key, which is the one given if there was none:
-// the secret, or the name of the data ([life]).
+// secretLua returns the text under a key, after setting it to the given text if there
+// was none: the secret, or the name of the data ([life]).
 const secretLua = `redis.call('SET', KEYS[1], ARGV[1], 'NX') return redis.call('GET', KEYS[1])` //nolint:gosec // no secret in it
 
-// ringLua adds secrets to those that are good and returns all of them, the
-// newest first: the latest 16. (Each time the servers lose their data there may
-// be one more.)
+// ringLua adds secrets to the valid ones and returns the latest 16, newest first. (Each
+// loss of the servers' data may add one.)
 const ringLua = `local time = redis.call('TIME')
 for i = 1, #ARGV do
   redis.call('ZADD', KEYS[1], 'NX', time[1], ARGV[i])
@@ -25,12 +24,11 @@ end
 redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -17)
 return redis.call('ZREVRANGE', KEYS[1], 0, -1)`
 
-// secretsPause is how long after servers were asked for the secrets they are
-// asked again.
+// secretsPause is the least time between two requests for the secrets.
 const secretsPause = 100 * time.Millisecond
 
-// failureAge is how long servers that have not answered are not asked again,
-// unless they have answered something else since.
+// failureAge is how long servers that did not answer are not asked again, unless they
+// have answered another call since.
 const failureAge = 2 * time.Second
 
 // Secrets are random texts shared by all processes with the same servers and Prefix.
@@ -43,12 +41,12 @@ type Secrets struct {
 
 	mu    sync.Mutex
 	known []string // the first is this process's own
-	// begun counts the exchanges with the servers; ended is the last of them that
-	// is over, when that was, and what came of it.
+	// begun counts the exchanges with the servers. ended is the last completed one,
+	// followed by its time and result.
 	begun, ended uint64
 	asked        time.Time
 	err          error
-	asking       chan struct{} // closed when the one for all who wait is over; nil if there is none
+	asking       chan struct{} // closed when the exchange that others wait for ends; nil without one
 }
 
 // Secrets returns the secrets of s.
@@ -79,7 +77,7 @@ func (k *Secrets) All(ctx context.Context) ([][]byte, error) {
 	return k.list(), err
 }
 
-// list returns those known; k.mu is held.
+// list returns the known secrets; k.mu must be held.
 func (k *Secrets) list() [][]byte {
 	good := make([][]byte, len(k.known))
 	for i, secret := range k.known {
@@ -88,8 +86,8 @@ func (k *Secrets) list() [][]byte {
 	return good
 }
 
-// wait asks the servers, or waits while others do, until there is enough, or no
-// answer, and returns the result. k.mu is held, but released while waiting.
+// wait asks the servers, or waits while another caller does, until enough is true or
+// there is no answer. k.mu must be held; it is released while waiting.
 func (k *Secrets) wait(ctx context.Context, enough func() bool) error {
 	for !enough() {
 		if k.silent() {
@@ -110,14 +108,14 @@ func (k *Secrets) wait(ctx context.Context, enough func() bool) error {
 	return k.err
 }
 
-// silent reports whether the servers have not answered just now, nor any other call
-// since.
+// silent reports whether the servers failed to answer recently and have not answered
+// any other call since.
 func (k *Secrets) silent() bool {
 	recent := time.Since(k.asked) < failureAge //nolint:forbidigo // how often a server is asked
 	return k.err != nil && recent && !k.store.trust.in(k.store.trust.slotOf(k.store.options.Prefix+":secret"))
 }
 
-// ask asks the servers for all who wait.
+// ask asks the servers on behalf of all waiting callers.
 func (k *Secrets) ask(ctx context.Context) {
 	done := make(chan struct{})
 	k.asking = done
@@ -128,7 +126,7 @@ func (k *Secrets) ask(ctx context.Context) {
 	close(done)
 }
 
-// pause waits for another's answer, or if there is none to come for so long.
+// pause waits for another caller's exchange or, if there is none, for a fixed time.
 func (k *Secrets) pause(ctx context.Context, under <-chan struct{}, length time.Duration) error {
 	k.mu.Unlock()
 	defer k.mu.Lock()
@@ -147,15 +145,15 @@ func (k *Secrets) pause(ctx context.Context, under <-chan struct{}, length time.
 	return nil
 }
 
-// Return writes what is known of the secrets back to the servers, where they
-// have lost it, and learns those that others have made. It waits for nobody else's
-// answer, which may be of before the loss.
+// Return writes the known secrets back to servers that have lost them, and learns
+// secrets created by other processes. It does not reuse another caller's answer, which
+// may be from before the loss.
 func (k *Secrets) Return(ctx context.Context) error {
 	k.mu.Lock()
 	k.begun++
 	number, known := k.begun, slices.Clone(k.known)
 	k.mu.Unlock()
-	// What comes of it is for others, too, whose contexts are not this one.
+	// The result is also for other callers, who have other contexts.
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.store.options.Timeout)
 	defer cancel()
 	good, err := k.exchange(bounded, known)
@@ -192,7 +190,7 @@ func (k *Secrets) exchange(ctx context.Context, known []string) ([]string, error
 	return add(known, all...), err
 }
 
-// add adds those that are not in list yet.
+// add appends those of more that are not in list yet.
 func add(list []string, more ...string) []string {
 	for _, secret := range more {
 		if !slices.Contains(list, secret) {

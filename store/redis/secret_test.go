@@ -115,7 +115,7 @@ func TestSecretsWrittenBackJustNow(t *testing.T) {
 	}
 }
 
-// first returns what must be the only secret.
+// first returns the secret, which must be the only one.
 func first(t *testing.T, ask func(context.Context) ([][]byte, error)) string {
 	t.Helper()
 	all, err := ask(t.Context())
@@ -125,8 +125,8 @@ func first(t *testing.T, ask func(context.Context) ([][]byte, error)) string {
 	return string(all[0])
 }
 
-// Where nobody is answered but by an error that is no sign of a silent server, all who
-// want the secrets have it, and wait for no better one.
+// If the servers answer with an error that does not mean that they are silent, all
+// callers that want the secrets get it, and none waits for a better answer.
 func TestSecretsThatAreRefused(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
@@ -145,8 +145,8 @@ func TestSecretsThatAreRefused(t *testing.T) {
 	}
 }
 
-// An answer of before the servers lost their data, which is still in progress, is not
-// taken for that to who writes the secrets back.
+// An answer from before the servers lost their data that is still in progress is not
+// used by a caller that writes the secrets back.
 func TestSecretsAreWrittenBackAfterTheLoss(t *testing.T) {
 	server := redistest.Standalone(t)
 	w := &lateAnswer{came: make(chan struct{}), release: make(chan struct{})}
@@ -171,7 +171,7 @@ func TestSecretsAreWrittenBackAfterTheLoss(t *testing.T) {
 	}
 }
 
-// lateAnswer keeps back an answer that has come: the first to a command about
+// lateAnswer holds back an answer that has arrived: the first to a command about
 // prefix:secrets after it was armed.
 type lateAnswer struct {
 	armed         atomic.Bool
@@ -179,7 +179,7 @@ type lateAnswer struct {
 }
 
 func (l *lateAnswer) install(o *rueidis.ClientOption) {
-	o.DisableAutoPipelining = true // a connection for each call
+	o.DisableAutoPipelining = true // one connection per call
 	dial := o.DialCtxFn
 	o.DialCtxFn = func(ctx context.Context, address string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
 		conn, err := dial(ctx, address, d, c)

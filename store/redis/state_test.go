@@ -17,7 +17,7 @@ import (
 
 var shared = regexp.MustCompile(`^[0-9]{1,4}$`)
 
-// fixedLimits are windows of lengths that the smallest state has, and others.
+// fixedLimits returns windows of lengths that the smallest state can hold, and others.
 func fixedLimits() []headgate.Limit {
 	fixed := func(n int64, period time.Duration) headgate.Limit {
 		return headgate.Per(n, period).Using(headgate.FixedWindow)
@@ -29,9 +29,9 @@ func fixedLimits() []headgate.Limit {
 	}
 }
 
-// TestFixedWindowOnTheServersClock compares Lua with Go where the key's own end
-// is the window's: random operations under limits that change. What the Go step
-// says just before and just after must enclose what Lua says.
+// TestFixedWindowOnTheServersClock compares Lua with Go if the key's own end is that of
+// the window: random operations under changing limits. The answers of the Go step just
+// before and just after must enclose the answer of Lua.
 func TestFixedWindowOnTheServersClock(t *testing.T) { redistest.Each(t, fixedOnTheServersClock) }
 
 func fixedOnTheServersClock(t *testing.T, server *redistest.Server) {
@@ -75,7 +75,7 @@ func fixedOnTheServersClock(t *testing.T, server *redistest.Server) {
 				t.Fatalf("key %d, step %d: %s %d of %s\n got %+v\nwant %+v", n, step, op.Kind, op.Cost, limit, got, last)
 			}
 			if limit.Rule().Anchor == headgate.AnchorFirstRequest {
-				break // the window has begun at about this time: Go does not know when
+				break // the window started at about this time: Go does not know when
 			}
 			if shared.MatchString(server.Do("GET", redis.KeyOf("hg", &op))) {
 				small++
@@ -91,7 +91,7 @@ const day = 24 * 60 * 60 * 1_000_000
 
 func between(d, from, to time.Duration) bool { return d >= from && d <= to }
 
-// TestOlderStatesAreRead: what earlier versions wrote keeps counting.
+// TestOlderStatesAreRead: states written by earlier versions keep counting.
 func TestOlderStatesAreRead(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
@@ -120,7 +120,7 @@ func TestOlderStatesAreRead(t *testing.T) {
 	}
 }
 
-// bytesOf returns the last n bytes of v, the highest first.
+// bytesOf returns the lowest n bytes of v, highest first.
 func bytesOf(n int, v int64) string {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(v))

@@ -17,9 +17,8 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// Store keeps states in Redis or Valkey. Make one with [New]; it is safe for
-// use by any number of goroutines, and their calls share connections and
-// round trips.
+// Store keeps states in Redis or Valkey. Create it with [New]. It is safe for
+// concurrent use; calls share connections and round trips.
 type Store struct {
 	options   Options
 	scripts   *scripts
@@ -63,14 +62,14 @@ func New(ctx context.Context, o Options) (*Store, error) {
 }
 
 const (
-	// reconnectMin and reconnectMax bound the time between two attempts to
-	// connect for the first time. (Later the client does it.)
+	// reconnectMin and reconnectMax limit the time between two attempts to connect for
+	// the first time. (Later the client reconnects.)
 	reconnectMin = 100 * time.Millisecond
 	reconnectMax = 2 * time.Second
 )
 
-// connect makes the client, however often that takes, and reports the first
-// attempt to first.
+// connect creates the client, with as many attempts as that takes, and reports the
+// first attempt to first.
 func (s *Store) connect(first chan<- error) {
 	for wait := reconnectMin; ; wait = min(2*wait, reconnectMax) {
 		client, err := rueidis.NewClient(s.options.clientOption(s.dialer))
@@ -82,7 +81,7 @@ func (s *Store) connect(first chan<- error) {
 			if s.closed.Load() {
 				client.Close()
 			}
-			_ = s.look(context.Background()) // else the first refund does
+			_ = s.look(context.Background()) // otherwise the first refund does
 			first <- err
 			return
 		}
@@ -101,17 +100,15 @@ func (s *Store) connect(first chan<- error) {
 	}
 }
 
-// greet returns why a server that is there will not do, as far as it says so in
-// time.
+// greet returns why a reachable server cannot be used, as far as it says so in time.
 func greet(client rueidis.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stallTimeout)
 	defer cancel()
-	old, _ := tooOld(ctx, client) // with an error, a call will find out
+	old, _ := tooOld(ctx, client) // if it failed, a call will find out
 	return old
 }
 
-// isRefusal reports whether err is a server's answer that waiting does not
-// mend.
+// isRefusal reports whether err is a server's answer that will not change with time.
 func isRefusal(err error) bool {
 	e, ok := rueidis.IsRedisErr(err)
 	return errors.Is(err, ErrTooOld) || ok && slices.ContainsFunc([]string{
@@ -127,8 +124,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	})
 }
 
-// call lets f call the server, in its own goroutine and within the timeout. f
-// must not touch what belongs to the caller, who may have gone.
+// call lets f call the server, in its own goroutine and within the timeout. f must not
+// use memory of the caller, which may have left.
 func (s *Store) call(ctx context.Context, f func(ctx context.Context, client rueidis.Client) error) error {
 	return s.apart(ctx, func() error {
 		client, call, err := s.begin(ctx)
@@ -139,10 +136,10 @@ func (s *Store) call(ctx context.Context, f func(ctx context.Context, client rue
 	})
 }
 
-// evaluate runs a script, by its name if the server knows it, as call does. The
-// result is an answer.
+// evaluate runs a script as call does, by its name if the server knows it. The result
+// is an answer.
 func (s *Store) evaluate(ctx context.Context, script *script, keys []string, arguments ...string) (rueidis.RedisResult, error) {
-	answer := new(rueidis.RedisResult) // which a call that is late may still write
+	answer := new(rueidis.RedisResult) // a late call may still write it
 	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		n := int64(len(keys))
 		*answer = client.Do(ctx, client.B().Evalsha().Sha1(script.sha).Numkeys(n).Key(keys...).Arg(arguments...).Build())
@@ -173,8 +170,7 @@ func (s *Store) Close() error {
 		}
 		s.dialer.close()
 	}()
-	// The client waits for pending answers, which a stalled server may
-	// never give.
+	// The client waits for pending answers, which a stalled server may never send.
 	select {
 	case <-finished:
 	case <-time.After(stallTimeout): //nolint:forbidigo // waiting for a server
@@ -182,7 +178,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// begin returns the client and the context for one call, to be passed to end.
+// begin returns the client and the context for one call. Pass the context to end.
 func (s *Store) begin(ctx context.Context) (rueidis.Client, *callContext, error) {
 	if s.closed.Load() {
 		return nil, nil, headgate.ErrClosed
@@ -201,7 +197,7 @@ func (s *Store) begin(ctx context.Context) (rueidis.Client, *callContext, error)
 	return *client, s.contexts.get(ctx, now, s.options.Timeout), nil
 }
 
-// end takes call back and returns err, if any, as callers expect it.
+// end takes call back and returns err, if any, in the form that callers expect.
 func (s *Store) end(ctx context.Context, call *callContext, err error) error {
 	if err == nil {
 		s.gate.leave()
@@ -209,14 +205,14 @@ func (s *Store) end(ctx context.Context, call *callContext, err error) error {
 		return nil
 	}
 	if answerOf(err) != nil {
-		// The server is there.
+		// The server is alive.
 		s.gate.leave()
 		call.timer.Stop()
 		return s.told(ctx, err)
 	}
 	s.trust.lose()
 	if errors.Is(err, context.DeadlineExceeded) {
-		// What was asked may still be in the queue of the connection.
+		// The request may still be in the connection's queue.
 		s.gate.abandon()
 	} else {
 		s.gate.leave()
@@ -225,7 +221,7 @@ func (s *Store) end(ctx context.Context, call *callContext, err error) error {
 	return s.told(ctx, err)
 }
 
-// told returns the error of a call as callers expect it.
+// told returns the error of a call in the form that callers expect.
 func (s *Store) told(ctx context.Context, err error) error {
 	answer := answerOf(err)
 	switch {
@@ -239,22 +235,20 @@ func (s *Store) told(ctx context.Context, err error) error {
 	return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
 }
 
-// gateSize is how many calls may wait for an answer: a little fewer than the
-// places in a connection's queue, because to wait for a place is not bounded by
-// the call's deadline.
+// gateSize is how many calls may wait for an answer: slightly fewer than a connection's
+// queue has slots, because waiting for a slot ignores the call's deadline.
 const gateSize = 1<<ringScale - 96
 
-// probeInterval is how often a call may try although the places are taken. In
-// the time that a silent connection lives on, fewer than are kept free.
+// probeInterval is how often a call may try although the queue is full. Before a silent
+// connection is closed, fewer calls try than slots are kept free.
 const probeInterval = 50 * time.Millisecond
 
-// gate counts the calls that wait for an answer, those included whose callers
-// have gone: their places are taken until the server answers again or the
-// connection is closed. Whether that has happened, a call now and then finds
-// out.
+// gate counts the calls that wait for an answer, including those whose callers have
+// gone: they stay in the queue until the server answers again or the connection is
+// closed. From time to time, a call tries whether that has happened.
 type gate struct {
 	waiting, abandoned atomic.Int64
-	probed             atomic.Int64 // when, in nanoseconds
+	probed             atomic.Int64 // in nanoseconds
 }
 
 func (g *gate) enter(now time.Time) bool {
@@ -269,7 +263,7 @@ func (g *gate) enter(now time.Time) bool {
 	return false
 }
 
-// leave is called with an answer, before which all older ones have come.
+// leave is called with an answer; all older answers have then arrived.
 func (g *gate) leave() {
 	g.waiting.Add(-1)
 	if g.abandoned.Load() != 0 {
@@ -293,18 +287,17 @@ func validate(op *headgate.Op) error {
 	return nil
 }
 
-// answerOf returns what a server that is up and answers others says by err: that
-// it has no room (store.ErrFull), that it writes nothing for now
-// (store.ErrReadOnly), or that it does not want this question
-// (store.ErrRefused). It is nil for any other error, also for those of a
-// server that answers no client, such as LOADING, BUSY and NOAUTH.
+// answerOf returns the meaning of an error from a server that is alive and answers
+// other requests: no memory (store.ErrFull), no writes for now (store.ErrReadOnly), or
+// this request is refused (store.ErrRefused). It returns nil for any other error,
+// including those of a server that serves no client, such as LOADING, BUSY and NOAUTH.
 func answerOf(err error) error {
 	e, ok := rueidis.IsRedisErr(err)
 	if !ok {
 		return nil
 	}
 	text := e.Error()
-	// An error inside a script has its own code, up to Redis 6 in the middle.
+	// An error inside a script has its own code, which is in the middle up to Redis 6.
 	script := strings.HasPrefix(text, "ERR ") && strings.Contains(text, "user_script:")
 	for _, known := range [...]struct {
 		code  string
@@ -316,13 +309,13 @@ func answerOf(err error) error {
 		{"NOREPLICAS ", store.ErrReadOnly},
 		{"WRONGTYPE ", store.ErrRefused},
 		{"HEADGATE ", store.ErrRefused},
-		{"TRYAGAIN ", store.ErrRefused}, // of a slot that is being moved
+		{"TRYAGAIN ", store.ErrRefused}, // for a slot that is being moved
 	} {
 		if strings.HasPrefix(text, known.code) || script && strings.Contains(text, known.code) {
 			return known.means
 		}
 	}
-	// A user may be allowed some keys, or none of the commands.
+	// A user may be allowed only some keys, or none of the commands.
 	if script || strings.HasPrefix(text, "NOPERM ") && strings.Contains(text, " to access ") {
 		return store.ErrRefused
 	}

@@ -24,8 +24,8 @@ func open(t *testing.T, o redis.Options) *redis.Store {
 	return store
 }
 
-// TestConformance runs the suite that every store passes on a real server,
-// each case on an empty one.
+// TestConformance runs the conformance suite of stores on a real server, each case on
+// an empty one.
 func TestConformance(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		storetest.Run(t, storetest.Harness{Open: func(t *testing.T) headgate.Store {

@@ -25,7 +25,7 @@ type Table struct {
 
 // Table returns the table with the given name, which consists of letters.
 func (s *Store) Table(name string) *Table {
-	// No entity's name begins with a percent sign and a letter like these.
+	// No entity's name starts with a percent sign and such a letter.
 	tag := s.options.Prefix + ":{%t" + name + "}:"
 	return &Table{
 		store: s, keys: []string{tag + "rows", tag + "changes", tag + "ends", tag + "version", tag + "store"},
@@ -38,19 +38,18 @@ func (s *Store) Table(name string) *Table {
 type TableRow struct {
 	Name, Value string
 	Deleted     bool
-	Version     int64 // that of its last change
-	// Until is when the row expires; for a deleted row, until when that is remembered.
+	Version     int64 // of its last change
+	// Until is when the row expires; for a deleted row, when the deletion is forgotten.
 	Until time.Time
 }
 
 // TableState identifies a table and its version.
 type TableState struct {
-	Identity   string // a random text. It is another one after the table was lost.
-	Generation int64  // how often something has been written back into it
-	// Version is another one, usually a larger one, after every change; 0 is
-	// that of a table without any.
+	Identity   string // a random text, which changes if the table is lost
+	Generation int64  // how often something was written back
+	// Version changes, and usually grows, with every change; 0 means no changes.
 	Version int64
-	Now     time.Time // the time on the clock by which rows end: the server's
+	Now     time.Time // on the clock by which rows end: the server's
 }
 
 // Look returns the state of the table. If a part of the table is missing, it is reset:
@@ -134,15 +133,14 @@ func (t *Table) Touch(ctx context.Context) error {
 }
 
 const (
-	// mostRestored and mostRestoredBytes are how much is written back in one
-	// call.
+	// mostRestored and mostRestoredBytes limit how much is written back in one call.
 	mostRestored      = 200
 	mostRestoredBytes = 128 << 10
 )
 
-// Restore writes back rows that the servers have lost, with their versions.
-// Where the table knows something newer of a row, that stays. It returns how
-// many were taken, also if not all could be tried.
+// Restore writes back rows that the servers have lost, with their versions. If the
+// table has something newer, that stays. It returns how many rows were accepted, even
+// if not all could be tried.
 func (t *Table) Restore(ctx context.Context, rows []TableRow) (taken int, err error) {
 	for len(rows) > 0 {
 		arguments, size, n := []string{"0"}, 0, 0
@@ -164,7 +162,7 @@ func (t *Table) Restore(ctx context.Context, rows []TableRow) (taken int, err er
 		rows = rows[n:]
 	}
 	if taken > 0 {
-		_, err = t.give(ctx, []string{"1"}) // for the others to read all again
+		_, err = t.give(ctx, []string{"1"}) // makes other processes read everything again
 	}
 	return taken, err
 }

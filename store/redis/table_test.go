@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// rows returns what has changed since a version, and the version now.
+// rows returns the changes since a version, and the current version.
 func rows(t *testing.T, table *redis.Table, since int64) (string, int64) {
 	t.Helper()
 	var text string
@@ -64,7 +64,7 @@ func TestTable(t *testing.T) {
 		if err := one.Put(ctx, redis.TableRow{Name: "d", Value: "4", Until: later}, 3); !errors.Is(err, redis.ErrTableFull) {
 			t.Errorf("a fourth row of three: %v", err)
 		}
-		put(two, "b", "5", 3) // in its place
+		put(two, "b", "5", 3) // replaces it
 		if ok, err := two.Delete(ctx, redis.TableRow{Name: "c"}, 3); !ok || err != nil {
 			t.Errorf("%v, %v", ok, err)
 		}
@@ -82,7 +82,7 @@ func TestTable(t *testing.T) {
 		if text, touched := rows(t, one, now); text != "" || touched <= now {
 			t.Errorf("after a touch: %q, %d, before %d", text, touched, now)
 		}
-		// What has ended long ago makes room.
+		// Rows that ended long ago free space.
 		if err := one.Put(ctx, redis.TableRow{Name: "f", Value: "4", Until: time.Now().Add(-2 * time.Minute)}, 4); err != nil {
 			t.Error(err)
 		}
@@ -90,8 +90,8 @@ func TestTable(t *testing.T) {
 		if text, _ := rows(t, one, now); text != `"e"=6 ` {
 			t.Errorf("after the end: %s", text)
 		}
-		// Nothing of it is what a server may evict that only evicts keys with an
-		// end.
+		// No key of it has an end, so a server that only evicts keys with one does not
+		// evict it.
 		for _, key := range []string{"rows", "changes", "ends", "version", "store"} {
 			if ttl := server.Do("PTTL", "hg:{%ttest}:"+key); ttl != "-1" {
 				t.Errorf("%s lives for %s ms", key, ttl)
@@ -106,8 +106,8 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// TestTableRestored: lost rows go back with their versions, and change nothing
-// that is newer. A table of which the server has lost a part begins again.
+// TestTableRestored: lost rows are written back with their versions, and change nothing
+// that is newer. A table of which the server has lost a part is reset.
 func TestTableRestored(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		server.Do("FLUSHALL")
@@ -158,7 +158,7 @@ func TestTableRestored(t *testing.T) {
 			if lost.Identity == before.Identity {
 				t.Errorf("without %s: %+v as before", part, lost)
 			}
-			if part != "store" { // without it, the rest is whole
+			if part != "store" { // without it, the rest is complete
 				if text, _ := rows(t, table, 0); text != "" {
 					t.Errorf("without %s there is still %s", part, text)
 				}
@@ -172,7 +172,7 @@ func TestTableRestored(t *testing.T) {
 				t.Errorf("without %s: %s", part, text)
 			}
 		}
-		// That a row was deleted is not forgotten because no row is left.
+		// A deletion is remembered even if no row is left.
 		server.Do("FLUSHALL")
 		put("a", "a1", 0)
 		if _, err := table.Delete(ctx, redis.TableRow{Name: "a"}, 9); err != nil {
@@ -183,7 +183,7 @@ func TestTableRestored(t *testing.T) {
 		if lost := look(); lost.Identity == before.Identity {
 			t.Errorf("without changes and ends: %+v as before", lost)
 		}
-		// What is newer stays, whether it was put or deleted.
+		// Newer rows and deletions stay.
 		known := fill()
 		put("b", "b2", 0)
 		if _, err := table.Delete(ctx, redis.TableRow{Name: "a"}, 9); err != nil {
@@ -193,7 +193,7 @@ func TestTableRestored(t *testing.T) {
 		if text, _ := rows(t, table, known[2].Version); text != `"b"=b2 -"a" ` {
 			t.Error(text)
 		}
-		// What was lost can be deleted by who knows it, and does not come back.
+		// A caller that knows a lost row can delete it, and it does not come back.
 		server.Do("FLUSHALL")
 		if ok, err := table.Delete(ctx, redis.TableRow{Name: "a", Value: "a1", Version: known[2].Version}, 9); !ok || err != nil {
 			t.Errorf("%v, %v", ok, err)
@@ -202,26 +202,26 @@ func TestTableRestored(t *testing.T) {
 		if text, _ := rows(t, table, 0); text != `"b"=b1 -"c" -"a" ` {
 			t.Error(text)
 		}
-		// A change of one who knows later ones is later than those, whatever the
-		// server's clock says.
+		// A change by a caller that knows a later version gets an even later one,
+		// whatever the server's clock says.
 		ahead := look().Version + int64(time.Hour/time.Microsecond)
 		put("d", "d1", ahead)
 		if now := look().Version; now <= ahead {
 			t.Errorf("version %d after %d", now, ahead)
 		}
-		// What has ended is not brought back.
+		// Expired rows are not restored.
 		restore([]redis.TableRow{{Name: "e", Value: "e1", Version: ahead * 2, Until: time.Now().Add(-time.Second)}}, 0)
 	})
 }
 
-// TestTableOnAFullServer: what has ended may go while nothing else can be
-// written, and that is not taken for a loss.
+// TestTableOnAFullServer: expired rows may be removed while nothing else can be
+// written, and that does not count as a loss.
 func TestTableOnAFullServer(t *testing.T) {
 	server := redistest.Standalone(t, "--maxmemory-policy", "noeviction")
 	ctx := context.Background()
 	table := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient}).Table("test")
-	// The second change takes away what has ended; with that left to the third,
-	// there would be room for it.
+	// The second change removes expired rows; if the third had to do that, there would
+	// be space for it.
 	for i, end := range []time.Duration{-2 * time.Minute, time.Hour} {
 		if err := table.Put(ctx, redis.TableRow{Name: string(rune('a' + i)), Value: "1", Until: time.Now().Add(end)}, 9); err != nil {
 			t.Fatal(err)

@@ -18,8 +18,7 @@ func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 	return d, err
 }
 
-// take is Take, which also returns when the state is fresh if the caller gave
-// the time.
+// take is Take, but also returns when the state is fresh if the caller gave the time.
 func (s *Store) take(ctx context.Context, op *headgate.Op) (d headgate.Decision, freshAt int64, err error) {
 	if err := validate(op); err != nil {
 		return d, 0, err
@@ -92,7 +91,7 @@ func (s *Store) ask(call *callContext, client rueidis.Client, op *headgate.Op, d
 	}
 }
 
-// guess returns about what the server's clock says, for op's calendar window.
+// guess returns the approximate time on the server's clock, for op's calendar window.
 func (s *Store) guess(op *headgate.Op) int64 {
 	if op.Limit.Rule().Calendar == headgate.NoCalendar {
 		return 0

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// scene is traffic under all three policies with faults in the middle.
+// scene is traffic under all three policies with faults in between.
 type scene struct {
 	t       *testing.T
 	crowds  []*crowd
@@ -25,7 +25,7 @@ type scene struct {
 	stop    func()
 	group   sync.WaitGroup
 
-	// total is what each crowd was answered in all.
+	// total is the sum of the answers to each crowd.
 	total []tally
 }
 
@@ -37,7 +37,7 @@ func prepare(t *testing.T, o redis.Options) *scene {
 	return s
 }
 
-// begin starts the traffic and returns when it flows.
+// begin starts the traffic and returns once it flows.
 func (s *scene) begin(crowds ...*crowd) {
 	t := s.t
 	t.Helper()
@@ -76,9 +76,9 @@ func (s *scene) look() []tally {
 	return seen
 }
 
-// finish stops the traffic when all is well, takes what is left, and checks
-// that the store admitted no more than the limit and forgotten, and no less
-// than the limit without the calls that failed.
+// finish stops the traffic when everything has recovered, takes what is left, and
+// checks that the store admitted at most the limit plus forgotten, and at least the
+// limit minus the failed calls.
 func (s *scene) finish(forgotten int) {
 	t := s.t
 	t.Helper()
@@ -105,8 +105,8 @@ func (s *scene) finish(forgotten int) {
 	t.Logf("well %s after the end, machine %s late", took, s.machine.late())
 }
 
-// TestSentinelFailover kills the primary in the middle of traffic. What it had
-// not sent to the replicas yet is forgotten: replication is asynchronous.
+// TestSentinelFailover kills the primary during traffic. Anything it had not yet sent
+// to the replicas is lost: replication is asynchronous.
 func TestSentinelFailover(t *testing.T) {
 	set := redistest.Sentinel(t)
 	s := prepare(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Sentinel, MasterName: redistest.MasterName})
@@ -126,8 +126,8 @@ func TestSentinelFailover(t *testing.T) {
 	s.finish(12)
 }
 
-// TestClusterLosesAPrimary kills one of three primaries in the middle of
-// traffic. Keys of the others are answered all the while.
+// TestClusterLosesAPrimary kills one of three primaries during traffic. Keys on the
+// others are answered throughout.
 func TestClusterLosesAPrimary(t *testing.T) {
 	set := redistest.Cluster(t, "--cluster-require-full-coverage", "no")
 	s := prepare(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster})
@@ -154,7 +154,7 @@ func TestClusterLosesAPrimary(t *testing.T) {
 	s.finish(12)
 }
 
-// onPrimary returns keys that belong to one of the first primaries.
+// onPrimary returns keys on one of the first primaries.
 func onPrimary(primary int) func(name string) []string {
 	return func(name string) []string {
 		var keys []string
@@ -168,8 +168,8 @@ func onPrimary(primary int) func(name string) []string {
 	}
 }
 
-// TestClusterMovesASlot moves the slot of a busy key from one primary to
-// another and back, key by key, while its callers continue. Nothing is forgotten.
+// TestClusterMovesASlot moves the slot of a busy key from one primary to another and
+// back, key by key, while its callers continue. Nothing is lost.
 func TestClusterMovesASlot(t *testing.T) {
 	set := redistest.Cluster(t)
 	s := prepare(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster})
@@ -192,7 +192,7 @@ func TestClusterMovesASlot(t *testing.T) {
 	s.finish(0)
 }
 
-// ownerOf returns which of the first primaries has a slot now.
+// ownerOf returns which of the first primaries currently owns a slot.
 func ownerOf(t *testing.T, set *redistest.ClusterSet, slot int) int {
 	t.Helper()
 	for i, p := range set.Primaries {
@@ -205,9 +205,9 @@ func ownerOf(t *testing.T, set *redistest.ClusterSet, slot int) int {
 	return 0
 }
 
-// TestClusterAcrossSlots asks all or nothing of keys on three primaries while
-// one of them stalls: no call waits longer than the deadline, although to give
-// back takes a second round trip.
+// TestClusterAcrossSlots makes all-or-nothing requests for keys on three primaries
+// while one of them stalls: no call waits longer than the deadline, although undoing
+// takes a second round trip.
 func TestClusterAcrossSlots(t *testing.T) {
 	set := redistest.Cluster(t)
 	options := redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster}
@@ -268,7 +268,7 @@ func TestClusterAcrossSlots(t *testing.T) {
 	group.Wait()
 	for _, op := range ops {
 		used := int(limit.N()) - drain(t, options, op.Key, limit)
-		// A failed call may have taken in some slots and not given back.
+		// A failed call may have taken in some slots without being undone.
 		if used < admitted || used > admitted+failed {
 			t.Errorf("%s: %d used, %d admitted, %d calls failed", op.Key, used, admitted, failed)
 		}

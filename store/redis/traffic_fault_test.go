@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// deadline is what the stores under fault are given.
+	// deadline is the timeout of the stores under test.
 	deadline = failsafe.DefaultTimeout
-	// never is a period in which nothing comes back during a test.
+	// never is a period in which nothing refills during a test.
 	never = 400 * 24 * time.Hour
-	// comeback is how long after the fault all must be well again.
+	// comeback is how soon after the fault everything must have recovered.
 	comeback = 15 * time.Second
 )
 
-// openFailsafe returns a store on redis that is safe to fail, with the deadline
-// and the probes that it has by default: docs/failure.md tells what comes out.
+// openFailsafe returns a store on redis wrapped in failsafe, with the default deadline
+// and probes: docs/failure.md describes the results.
 func openFailsafe(t *testing.T, o redis.Options, changed func(failsafe.Change)) *failsafe.Store {
 	t.Helper()
 	o.Timeout = deadline
@@ -41,17 +41,17 @@ func openFailsafe(t *testing.T, o redis.Options, changed func(failsafe.Change)) 
 	return s
 }
 
-// tally is what callers were answered.
+// tally counts the answers to callers.
 type tally struct {
 	allowed, refused map[headgate.Reason]int
-	// errs is how many answers came with an error.
+	// errs is the number of answers with an error.
 	errs int
-	// inRow is how many came without one since the last error.
+	// inRow is the number of answers without an error since the last one with.
 	inRow int
-	// slowest is the longest that anyone waited.
+	// slowest is the longest wait of any caller.
 	slowest time.Duration
-	// earlier is how many were allowed by the store that had asked before the
-	// tally began, of which it says nothing else.
+	// earlier is how many calls were allowed by the store that had started before the
+	// tally; it says nothing else about them.
 	earlier int
 }
 
@@ -63,7 +63,7 @@ func (a tally) String() string {
 	return fmt.Sprintf("allowed %v, refused %v, %d errors, slowest %s", a.allowed, a.refused, a.errs, a.slowest)
 }
 
-// crowd asks one limit again and again, from several goroutines.
+// crowd sends requests for one limit repeatedly from several goroutines.
 type crowd struct {
 	t       *testing.T
 	name    string
@@ -73,10 +73,10 @@ type crowd struct {
 
 	mu    sync.Mutex
 	tally tally
-	since time.Time // when the tally began
+	since time.Time // when the tally started
 }
 
-// run asks until ctx is done, each worker every two milliseconds.
+// run sends requests until ctx is done, each worker every two milliseconds.
 func (c *crowd) run(ctx context.Context, group *sync.WaitGroup) {
 	c.seen()
 	for w := range 4 {
@@ -124,7 +124,7 @@ func (c *crowd) ask(key string) {
 	}
 }
 
-// seen returns the tally so far and begins a new one.
+// seen returns the tally so far and starts a new one.
 func (c *crowd) seen() tally {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +156,7 @@ func (c *crowd) well(n int) bool {
 	return c.tally.inRow >= n
 }
 
-// drain takes what is left of every key, and returns how much it was.
+// drain takes what is left of every key and returns how much it was.
 func (c *crowd) drain(o redis.Options) int {
 	c.t.Helper()
 	total := 0
@@ -166,8 +166,8 @@ func (c *crowd) drain(o redis.Options) int {
 	return total
 }
 
-// drain takes what is left of a key, with the patience of one who must not lose
-// what a call has taken, and returns how much it was.
+// drain takes what is left of a key and returns how much it was. It has a long timeout,
+// so as not to lose what a call has taken.
 func drain(t *testing.T, o redis.Options, key string, limit headgate.Limit) int {
 	t.Helper()
 	o.Timeout = patient
@@ -186,8 +186,8 @@ func drain(t *testing.T, o redis.Options, key string, limit headgate.Limit) int 
 	}
 }
 
-// policies returns a crowd for each failure policy, all on one store. keys
-// returns those of one crowd.
+// policies returns a crowd for each failure policy, all on one store. keys returns the
+// keys of one crowd.
 func policies(t *testing.T, store headgate.Store, keys func(name string) []string) (allow, deny, local *crowd) {
 	t.Helper()
 	limit := headgate.Per(4000, never)
@@ -203,8 +203,7 @@ func named(key string) func(string) []string {
 	return func(name string) []string { return []string{key + " " + name} }
 }
 
-// lag measures how late this machine lets goroutines run, which no deadline
-// can make up for.
+// lag measures how late this machine runs goroutines, which no deadline can compensate.
 type lag struct {
 	mu    sync.Mutex
 	worst time.Duration
@@ -224,39 +223,38 @@ func (l *lag) run(ctx context.Context, group *sync.WaitGroup) {
 	})
 }
 
-// latest is the longest that a call may have taken: its deadline and what the
-// machine was late. One goroutine's sample says that only roughly: another
-// thread may have fared worse, and an answer passes through several. What a call
-// must not wait for, a server that is silent or a connection that ends, takes a
-// second and more.
+// latest returns the longest that a call may have taken: its deadline plus the lag of
+// the machine. The sample of one goroutine is only an estimate: another thread may have
+// been slower, and an answer passes through several. Anything a call must not wait for,
+// such as a silent server or a closing connection, takes a second or more.
 func (l *lag) latest() time.Duration {
 	return deadline + 250*time.Millisecond + 6*l.late()
 }
 
-// late is the latest that a goroutine has run so far.
+// late returns the largest lag so far.
 func (l *lag) late() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.worst
 }
 
-// busy reports whether the machine has been so late that a healthy server may
-// have missed the deadline.
+// busy reports whether the lag is so large that a healthy server may have missed the
+// deadline.
 func (l *lag) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.worst > deadline/5
 }
 
-// wait lets traffic flow for a while, on the real clock as the servers do.
+// wait lets traffic run for a while, on the real clock, like the servers.
 func wait(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	<-timer.C
 }
 
-// recovered waits until all crowds are answered by the store again, and returns
-// how long that took.
+// recovered waits until the store answers all crowds again, and returns how long that
+// took.
 func recovered(t *testing.T, crowds ...*crowd) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -271,7 +269,7 @@ func recovered(t *testing.T, crowds ...*crowd) time.Duration {
 	return time.Since(begin)
 }
 
-// changes collects the breaker's.
+// changes collects the changes of the breaker.
 type changes struct {
 	mu   sync.Mutex
 	list []failsafe.State
@@ -285,18 +283,18 @@ func (c *changes) add(change failsafe.Change) {
 	c.errs = append(c.errs, change.Err)
 }
 
-// open reports whether the breaker is.
+// open reports whether the breaker is open.
 func (c *changes) open() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.list) > 0 && c.list[len(c.list)-1] != failsafe.Closed
 }
 
-// check wants each change to be one, and the breaker to close if store is asked.
-// It returns how many there were.
+// check requires that each change differs from the previous one, and that the breaker
+// closes if the store is called. It returns the number of changes.
 func (c *changes) check(t *testing.T, store headgate.Store) int {
 	t.Helper()
-	// A busy machine may have opened it again in the last moment.
+	// A busy machine may have opened it again at the last moment.
 	for began := time.Now(); c.open() && time.Since(began) < comeback; wait(time.Millisecond) {
 		_, _ = store.Take(t.Context(), one)
 	}

@@ -16,11 +16,10 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// The traps are those of docs/correctness.md. Those that need a frozen clock
-// (T7 to T12, T19, T21) run in storetest, by TestConformance; here are those of
-// a real server.
+// These are traps of docs/correctness.md that concern a real server. Those that need a
+// frozen clock (T7 to T12, T19, T21) run in storetest, by TestConformance.
 
-// eachLimit returns limits of n a period by every algorithm and shape.
+// eachLimit returns limits of n per period, one for every algorithm and shape.
 func eachLimit(n int64, period time.Duration) []headgate.Limit {
 	var limits []headgate.Limit
 	for _, a := range headgate.Algorithms() {
@@ -60,8 +59,8 @@ func TestT06_T18_T19_T20_T35_EveryKeyLivesUntilItIsFresh(t *testing.T) {
 	everyKeyLives(t, server, store, 0)
 }
 
-// everyKeyLives goes by what TIME tells the store's scripts, which is ahead of
-// the server's clock by some microseconds.
+// everyKeyLives uses the TIME seen by the store's scripts, which is ahead of the
+// server's clock by some microseconds.
 func everyKeyLives(t *testing.T, server *redistest.Server, store *redis.Store, ahead int64) {
 	t.Helper()
 	limits := append(eachLimit(3, 1900*time.Millisecond), eachLimit(10, 100*time.Millisecond)...)
@@ -87,8 +86,8 @@ func everyKeyLives(t *testing.T, server *redistest.Server, store *redis.Store, a
 	}
 }
 
-// livesUntilFresh looks at when the key ends that op has written, and reports
-// whether it was there to be looked at.
+// livesUntilFresh checks when the key written by op expires, and reports whether the
+// key still existed.
 func livesUntilFresh(t *testing.T, server *redistest.Server, store *redis.Store, op headgate.Op, ahead int64) bool {
 	t.Helper()
 	before := microsOf(t, server) + ahead
@@ -98,7 +97,7 @@ func livesUntilFresh(t *testing.T, server *redistest.Server, store *redis.Store,
 	resetUS := d.ResetAfter.Microseconds()
 	switch {
 	case end == -2 && after > before+resetUS:
-		return false // it was over before we looked
+		return false // it expired before the check
 	case end == -2:
 		t.Errorf("%s %s: no key, but it is fresh only in %s", op.Kind, op.Limit, d.ResetAfter)
 	case end == -1:
@@ -111,20 +110,19 @@ func livesUntilFresh(t *testing.T, server *redistest.Server, store *redis.Store,
 	return true
 }
 
-// clockSet makes TIME say an hour more than the clock by which the server
-// reckons the ends of keys. That is how it is when the clock is set between the
-// two: back, in Redis 7.0, which reads it for either; ahead, in later ones, which
-// read it for the ends when the script begins.
+// clockSet makes TIME return an hour more than the clock used for the expiry of keys.
+// This happens when the clock is set between the two readings: back in Redis 7.0, which
+// reads it for each; ahead in later versions, which read it for the expiry when the
+// script starts.
 const clockSet = `local redis = setmetatable({call = function(command, ...)
   local answer = redis.call(command, ...)
   if command == 'TIME' then answer[1] = answer[1] + 3600 end
   return answer
 end}, {__index = redis})`
 
-// TestT06_EveryKeyLivesUntilItIsFreshIfTheClockIsSetMeanwhile: a key's end is on
-// the clock that its state is on, even if the server's clock is set in the middle
-// of a script. Otherwise it would end by so much too early, and be a fresh
-// budget.
+// TestT06_EveryKeyLivesUntilItIsFreshIfTheClockIsSetMeanwhile: a key's expiry uses the
+// same clock as its state, even if the server's clock is set during a script. Otherwise
+// it would expire that much too early and give a fresh budget.
 func TestT06_EveryKeyLivesUntilItIsFreshIfTheClockIsSetMeanwhile(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
@@ -142,9 +140,9 @@ func TestT06_EveryKeyLivesUntilItIsFreshIfTheClockIsSetMeanwhile(t *testing.T) {
 	})
 }
 
-// TestT06_AWindowEndsWithItsKeyIfTheClockIsSetMeanwhile: the smallest state of a
-// window has its end from the key, and reads it as a time, with no other reading
-// of the clock in between.
+// TestT06_AWindowEndsWithItsKeyIfTheClockIsSetMeanwhile: the smallest state of a window
+// takes its end from the key, and reads it as a time, without another reading of the
+// clock in between.
 func TestT06_AWindowEndsWithItsKeyIfTheClockIsSetMeanwhile(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		options := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}
@@ -214,8 +212,8 @@ func TestT15_ARefusalWritesNothing(t *testing.T) {
 	}
 }
 
-// TestT22_SkewedClientsChangeNothing: processes whose clocks are five seconds
-// fast and slow admit together exactly the limit, by the server's clock.
+// TestT22_SkewedClientsChangeNothing: processes whose clocks are five seconds fast and
+// slow are together admitted exactly the limit, by the server's clock.
 func TestT22_SkewedClientsChangeNothing(t *testing.T) {
 	server := redistest.Standalone(t)
 	var stores []*redis.Store
@@ -249,8 +247,8 @@ func TestT22_SkewedClientsChangeNothing(t *testing.T) {
 	}
 }
 
-// TestT30_TheShortWayAnswersAsTheLongOne: the take that a script answers before
-// it defines anything, and the one that goes all the way, agree.
+// TestT30_TheShortWayAnswersAsTheLongOne: the fast path for a take, which a script
+// answers before it defines anything, agrees with the full path.
 func TestT30_TheShortWayAnswersAsTheLongOne(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true})
@@ -260,7 +258,7 @@ func TestT30_TheShortWayAnswersAsTheLongOne(t *testing.T) {
 			long := short
 			long.Key = fmt.Sprint("long", i)
 			want := take(t, store, short)
-			// A second op takes the call off the short way.
+			// A second op forces the full path.
 			got := make([]headgate.Decision, 2)
 			peek := headgate.Op{Key: "another", Limit: limit, Cost: 1, At: long.At, Kind: headgate.Peek}
 			if err := store.Do(context.Background(), []headgate.Op{long, peek}, got, headgate.Independent); err != nil {
@@ -273,8 +271,8 @@ func TestT30_TheShortWayAnswersAsTheLongOne(t *testing.T) {
 	}
 }
 
-// TestT31_KeysAreOpaqueBytes: every key has its own name and a tag that no
-// byte of it can leave, and to reset one, whatever it looks like, spares others.
+// TestT31_KeysAreOpaqueBytes: every key has its own name and a tag that none of its
+// bytes can end, and resetting one key never affects another, whatever it looks like.
 func TestT31_KeysAreOpaqueBytes(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
@@ -314,13 +312,13 @@ func TestT31_KeysAreOpaqueBytes(t *testing.T) {
 			t.Errorf("after the reset of *, %.20q has %d left, want %d", key, d.Remaining, want)
 		}
 	}
-	if got := number(t, server.Do("DBSIZE")); got != int64(len(names)) { // with that of the data's name
+	if got := number(t, server.Do("DBSIZE")); got != int64(len(names)) { // including the key with the data's name
 		t.Errorf("%d keys on the server, want %d", got, len(names))
 	}
 }
 
-// TestScriptsAreKnownByName: a script that the server has lost, by SCRIPT FLUSH
-// or a restart, is sent again, also in the middle of a pipeline, and only once.
+// TestScriptsAreKnownByName: a script that the server has lost, by SCRIPT FLUSH or a
+// restart, is sent again, only once, even during a pipeline.
 func TestScriptsAreKnownByName(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
@@ -370,8 +368,8 @@ func TestScriptsAreKnownByName(t *testing.T) {
 	}
 }
 
-// TestBatchOrder: more ops than fit into one script call still see those before
-// them, and mixed algorithms share a call.
+// TestBatchOrder: if there are more ops than fit into one script call, they still see
+// the earlier ones, and mixed algorithms share a call.
 func TestBatchOrder(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})

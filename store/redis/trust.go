@@ -11,15 +11,14 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// trust says whether a call may run on its caller's own goroutine. The client
-// heeds a call's deadline while it waits for an answer, but not while another
-// call connects, nor while it looks for the owner of a slot. It does neither
-// where the last call succeeded and since then none has failed and no
-// connection has ended.
+// trust decides whether a call may run on its caller's goroutine. The client respects a
+// call's deadline while it waits for an answer, but not while another call connects or
+// while it looks for the owner of a slot. It does neither if the last call succeeded
+// and since then no call has failed and no connection has ended.
 type trust struct {
-	epoch atomic.Uint32 // counts what speaks against the servers
-	// marks holds, by cluster slot, the epoch in which a call succeeded last;
-	// without a cluster there is one.
+	epoch atomic.Uint32 // incremented by every sign of trouble
+	// marks holds, by cluster slot, the epoch of the last successful call; without a
+	// cluster there is one.
 	marks []atomic.Uint32
 }
 
@@ -35,7 +34,7 @@ func newTrust(mode Mode) *trust {
 // lose is called when a call has failed or a connection has ended.
 func (t *trust) lose() { t.epoch.Add(1) }
 
-// slotOf returns the slot of a key as far as trust goes.
+// slotOf returns the slot of a key for trust.
 func (t *trust) slotOf(key string) uint16 {
 	if len(t.marks) == 1 {
 		return 0
@@ -46,18 +45,18 @@ func (t *trust) slotOf(key string) uint16 {
 // in reports whether the owner of slot is trusted.
 func (t *trust) in(slot uint16) bool { return t.marks[slot].Load() == t.epoch.Load() }
 
-// gain is called when a call to slot has succeeded that began in epoch.
+// gain is called when a call to slot that started in epoch has succeeded.
 func (t *trust) gain(slot uint16, epoch uint32) {
-	// Written only when it matters, so that callers on many cores do not fight
-	// for the cache line.
+	// Written only if needed, so that callers on many cores do not contend for the
+	// cache line.
 	if mark := &t.marks[slot]; mark.Load() != epoch {
 		mark.Store(epoch)
 	}
 }
 
-// apart runs a call in its own goroutine and waits for it, or until its
-// time is over. f must not touch what belongs to the caller. How many calls can
-// be left behind is bounded by the gate, in which each is counted.
+// apart runs a call in its own goroutine and waits until it ends or its time is over. f
+// must not use memory of the caller. The gate counts every call, which limits how many
+// can be left behind.
 func (s *Store) apart(ctx context.Context, f func() error) error {
 	now := time.Now() //nolint:forbidigo // deadlines are on the real clock
 	deadline := earlier(ctx, now.Add(s.options.Timeout))
@@ -82,7 +81,7 @@ func (s *Store) takeApart(ctx context.Context, op headgate.Op) (headgate.Decisio
 		d       headgate.Decision
 		freshAt int64
 	}
-	op.Key = strings.Clone(op.Key) // which may be the caller's buffer
+	op.Key = strings.Clone(op.Key) // it may be in the caller's buffer
 	a := new(answer)
 	err := s.apart(ctx, func() (err error) {
 		a.d, a.freshAt, err = s.takeHere(ctx, &op)
@@ -104,7 +103,7 @@ func (s *Store) doApart(ctx context.Context, ops []headgate.Op, out []headgate.D
 	return nil
 }
 
-// cloneOps copies ops with their keys, which may be the caller's buffer.
+// cloneOps copies ops and their keys, which may be in the caller's buffer.
 func cloneOps(ops []headgate.Op) []headgate.Op {
 	own := slices.Clone(ops)
 	for i := range own {
@@ -113,7 +112,7 @@ func cloneOps(ops []headgate.Op) []headgate.Op {
 	return own
 }
 
-// trusts reports whether all that ops ask is trusted.
+// trusts reports whether all servers for ops are trusted.
 func (s *Store) trusts(ops []headgate.Op) bool {
 	if len(s.trust.marks) == 1 {
 		return s.trust.in(0)

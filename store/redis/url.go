@@ -21,7 +21,7 @@ import (
 // prefix, timeout (such as 100ms), strict_atomic, sentinel_username, sentinel_password
 // and insecure_skip_verify; others are errors. Errors never contain the password.
 func ParseURL(text string) (Options, error) {
-	if cutsPassword(text) { // what is quoted below would be a piece of it
+	if cutsPassword(text) { // the errors below would quote a part of it
 		return Options{}, errors.New("redis: @ after the first /, ? or #: in a user name or password, write these as %2F, %3F and %23")
 	}
 	text, list := cutHosts(text)
@@ -54,8 +54,8 @@ func ParseURL(text string) (Options, error) {
 	return o, o.validate()
 }
 
-// cutsPassword reports whether the part before an @ has characters that end it. An
-// @ in the value of a parameter is none of that.
+// cutsPassword reports whether the part before an @ contains characters that end it. An
+// @ in the value of a parameter does not count.
 func cutsPassword(text string) bool {
 	_, after, _ := strings.Cut(text, "://")
 	end := strings.IndexAny(after, "/?#")
@@ -67,7 +67,7 @@ func cutsPassword(text string) bool {
 	return ok && !strings.Contains(query, "=")
 }
 
-// cutHosts takes the list of hosts out of a URL: package url knows one only.
+// cutHosts removes the list of hosts from a URL, because package url supports only one.
 func cutHosts(text string) (rest, list string) {
 	scheme, after, ok := strings.Cut(text, "://")
 	if !ok {
@@ -114,7 +114,7 @@ func hosts(list, port string) ([]string, error) {
 		h, p, err := net.SplitHostPort(host)
 		n, bad := strconv.ParseUint(p, 10, 16)
 		switch {
-		case err == nil && h == "": // perhaps a password alone
+		case err == nil && h == "": // perhaps only a password
 			return nil, errors.New("redis: an address has no host: want host:port, and a password as in :password@host:port")
 		case err != nil || strings.ContainsAny(h, "@% "):
 			return nil, fmt.Errorf("redis: address %q: want host:port", host)

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// vectorLimit is a limit as the vectors write it.
+// vectorLimit is a limit in the format of the vectors.
 type vectorLimit struct {
 	Algorithm   string `json:"algorithm"`
 	Limit       int64  `json:"limit"`
@@ -62,8 +62,8 @@ type vectorFile struct {
 	} `json:"vectors"`
 }
 
-// TestVectors runs the vectors of the Go steps through the scripts: every field
-// of every decision, and when the state is fresh.
+// TestVectors runs the vectors of the Go steps through the scripts: all fields of every
+// decision, and when the state is fresh.
 func TestVectors(t *testing.T) { redistest.Each(t, vectors) }
 
 func vectors(t *testing.T, server *redistest.Server) {
@@ -83,7 +83,7 @@ func vectors(t *testing.T, server *redistest.Server) {
 						Lease: step.Lease,
 					}
 					if op.At == 0 {
-						op.At = -1 // 0 is the server's clock, less is the epoch
+						op.At = -1 // 0 is the server's clock, a negative time the epoch
 					}
 					d, freshAt, err := store.TakeFreshAt(context.Background(), op)
 					if err != nil {

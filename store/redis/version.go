@@ -15,7 +15,7 @@ import (
 // too old for the scripts.
 var ErrTooOld = errors.New("headgate needs Redis 6.2 or later, or Valkey")
 
-// The oldest Redis that will do.
+// The oldest supported versions.
 const (
 	leastMajor = 6
 	leastMinor = 2
@@ -25,7 +25,7 @@ const (
 // whose version cannot be determined is accepted. Any other error means that a server
 // did not answer. New checks the servers that it can reach.
 func (s *Store) CheckVersion(ctx context.Context) error {
-	old := new(error) // which a call that is late may still write
+	old := new(error) // a late call may still write it
 	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
 		*old, err = tooOld(ctx, client)
 		return err
@@ -36,7 +36,7 @@ func (s *Store) CheckVersion(ctx context.Context) error {
 	return *old
 }
 
-// tooOld returns in old why the server will not do, if it does not.
+// tooOld returns in old why the server is too old, or nil.
 func tooOld(ctx context.Context, client rueidis.Client) (old, err error) {
 	version, err := versionOf(ctx, client)
 	if err != nil || version == "" {
@@ -52,8 +52,8 @@ func tooOld(ctx context.Context, client rueidis.Client) (old, err error) {
 	return fmt.Errorf("%w: this is Redis %.20s", ErrTooOld, version), nil
 }
 
-// versionOf asks a server for the version of Redis that it is, and returns an
-// empty text if it is something else, or does not tell.
+// versionOf returns the Redis version that a server reports, or "" if it is something
+// else or does not report one.
 func versionOf(ctx context.Context, client rueidis.Client) (string, error) {
 	hello, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsStrMap()
 	switch {
@@ -70,20 +70,20 @@ func versionOf(ctx context.Context, client rueidis.Client) (string, error) {
 	case err != nil && !isAnswer(err):
 		return "", err
 	case err != nil:
-		return "", nil // it may not be asked
+		return "", nil // no permission
 	}
 	return fieldOf(text, "redis_version"), nil
 }
 
-// fieldOf returns what an answer to INFO says under a name.
+// fieldOf returns the value of a field in an answer to INFO.
 func fieldOf(info, name string) string {
 	_, after, _ := strings.Cut("\n"+info, "\n"+name+":")
 	value, _, _ := strings.Cut(after, "\n")
 	return strings.TrimSpace(value)
 }
 
-// isAnswer reports whether err is what the server said, or what it said is not
-// what was expected.
+// isAnswer reports whether err is the server's answer, or means that its answer was not
+// as expected.
 func isAnswer(err error) bool {
 	_, ok := rueidis.IsRedisErr(err)
 	return ok || rueidis.IsParseErr(err)
@@ -92,8 +92,8 @@ func isAnswer(err error) bool {
 // Memory describes the memory settings of a server.
 type Memory struct {
 	Address   string
-	Policy    string // its maxmemory-policy, such as noeviction
-	Max, Used int64  // Max is its maxmemory in bytes, 0 for none; Used is what it uses
+	Policy    string // maxmemory-policy, such as noeviction
+	Max, Used int64  // Max is maxmemory in bytes, 0 for none; Used is the current use
 }
 
 // Evicts reports whether the server evicts keys before they expire, which gives
@@ -102,7 +102,7 @@ func (m *Memory) Evicts() bool { return m.Policy != "" && m.Policy != "noevictio
 
 // Memory queries every server with INFO, which the user may lack permission for.
 func (s *Store) Memory(ctx context.Context) ([]Memory, error) {
-	var list []Memory // not shared once call has no error
+	var list []Memory // not shared once call returns without an error
 	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		for address, node := range client.Nodes() {
 			text, err := node.Do(ctx, node.B().Info().Section("memory").Build()).ToString()
@@ -120,7 +120,7 @@ func (s *Store) Memory(ctx context.Context) ([]Memory, error) {
 	return list, nil
 }
 
-// memoryOf reads what INFO says.
+// memoryOf parses an answer to INFO.
 func memoryOf(address, info string) Memory {
 	m := Memory{Address: address, Policy: fieldOf(info, "maxmemory_policy")}
 	m.Max, _ = strconv.ParseInt(fieldOf(info, "maxmemory"), 10, 64)

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// A server that lacks what the scripts need is told of when it is connected, not
-// by a syntax error for each request.
+// A server that lacks what the scripts need is reported when it is connected, not by a
+// syntax error for each request.
 func TestOldServers(t *testing.T) {
 	modern := redistest.Standalone(t)
 	ancient := redistest.Standalone(t, "--rename-command", "HELLO", "")
@@ -48,14 +48,14 @@ func TestOldServers(t *testing.T) {
 			_ = store.Close()
 		}
 	}
-	// A user that may not ask is believed.
+	// A user without the permission to ask is accepted.
 	ancient.Do("ACL", "SETUSER", "shy", "on", ">secret", "~hg:*", "-@all", "+eval", "+evalsha", "+ping", "+auth", "+client",
 		"+get", "+set", "+pttl", "+time", "+del", "+getrange", "+setrange", "+pexpire", "+pexpireat", "+pexpiretime")
 	shy := open(t, redis.Options{Addresses: []string{redistest.Posing(t, ancient, "5.0.1")}, Username: "shy", Password: "secret", Timeout: patient})
 	take(t, shy, one)
 }
 
-// A server that comes later is told of when it is asked.
+// A server that starts later is reported by the first call.
 func TestOldServerThatComesLate(t *testing.T) {
 	server := redistest.Standalone(t)
 	address := redistest.Posing(t, server, "6.0.1")

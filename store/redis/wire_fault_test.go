@@ -12,11 +12,11 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// TestFaults breaks one server, and the wire to it, in the middle of traffic
-// under all three policies.
+// TestFaults breaks one server, and the connection to it, during traffic under all
+// three policies.
 func TestFaults(t *testing.T) {
-	// What the server has acknowledged survives its death: it has been handed
-	// to the kernel by then.
+	// Data that the server has acknowledged survives its death: it has been passed to
+	// the kernel by then.
 	server := redistest.Standalone(t, "--appendonly", "yes", "--appendfsync", "no")
 	for _, tt := range []struct {
 		name   string
@@ -62,7 +62,7 @@ func TestFaults(t *testing.T) {
 			}
 			tt.begin(proxy)
 			wait(3 * deadline)
-			for i, c := range crowds { // a deadline and the breaker's opening
+			for i, c := range crowds { // a deadline and the opening of the breaker
 				note(i, c.seen())
 			}
 			wait(350 * time.Millisecond)
@@ -80,7 +80,7 @@ func TestFaults(t *testing.T) {
 			for i, c := range crowds {
 				note(i, c.seen())
 				admitted[i] += c.drain(redis.Options{Addresses: []string{server.Addr}})
-				// What a failed call took is lost; nothing is taken twice.
+				// Takes of failed calls are lost; nothing is taken twice.
 				limit := int(c.limit.N())
 				if admitted[i] > limit || admitted[i] < limit-failed[i] {
 					t.Errorf("%s: the store admitted %d of %d, and %d calls failed", c.name, admitted[i], limit, failed[i])
@@ -99,19 +99,19 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// effect is what a fault does to callers.
+// effect is the effect of a fault on callers.
 type effect int
 
 const (
 	harmless effect = iota
-	// hiccup: some calls fail, then it mends itself.
+	// hiccup: some calls fail, then the fault ends without help.
 	hiccup
 	// outage: every call fails until the fault ends.
 	outage
 )
 
-// await waits until an outage is one for everybody: the breaker is open, and
-// the local share is used up, which takes a busy machine longer.
+// await waits until an outage affects all callers: the breaker is open, and the local
+// share is used up, which takes longer on a busy machine.
 func (e effect) await(log *changes, crowds []*crowd) {
 	if e != outage {
 		return
@@ -124,8 +124,8 @@ func (e effect) await(log *changes, crowds []*crowd) {
 	}
 }
 
-// check looks at what callers were answered in the middle of the fault. A busy
-// machine misses deadlines of which nothing else is at fault.
+// check checks the answers to callers during the fault. A busy machine misses deadlines
+// for no other reason.
 func (e effect) check(t *testing.T, c *crowd, during tally, busy bool) {
 	t.Helper()
 	switch e {
@@ -157,9 +157,9 @@ func (e effect) check(t *testing.T, c *crowd, during tally, busy bool) {
 	}
 }
 
-// TestServerThatMayNotWrite: a primary that has been made a replica refuses
-// every write; that is a failure like any other, and over when it may write
-// again. Nothing is counted in between.
+// TestServerThatMayNotWrite: a primary that was made a replica refuses every write;
+// this is a failure like any other, and ends when it may write again. Nothing is
+// counted in between.
 func TestServerThatMayNotWrite(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
@@ -177,7 +177,7 @@ func TestServerThatMayNotWrite(t *testing.T) {
 	}
 }
 
-// TestFlappingWire: a wire that comes and goes costs some answers, and no count.
+// TestFlappingWire: a connection that comes and goes loses some answers, but no counts.
 func TestFlappingWire(t *testing.T) {
 	server := redistest.Standalone(t)
 	proxy := redistest.NewProxy(t, server.Addr)

@@ -19,9 +19,9 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// TestSilentConnectionEndsWithItsCall: until a server has said a word, its
-// connection has the deadline of the call that made it, whatever the client
-// sets; afterwards the client's.
+// TestSilentConnectionEndsWithItsCall: until a server has sent something, its
+// connection has the deadline of the call that made it, whatever the client sets;
+// afterwards that of the client.
 func TestSilentConnectionEndsWithItsCall(t *testing.T) {
 	const patience = 100 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
@@ -66,8 +66,8 @@ func TestSilentConnectionEndsWithItsCall(t *testing.T) {
 	})
 }
 
-// lateConn is a connection of a process that gets no processor: what its Read
-// says is noticed so much too late.
+// lateConn is a connection of a process without CPU: the result of Read is noticed this
+// much too late.
 type lateConn struct {
 	net.Conn
 	late time.Duration
@@ -82,8 +82,8 @@ func (c *lateConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestAnswerThatHasComeIsRead although the deadline has passed, if it was
-// noticed late; a deadline that is noticed in time ends the call.
+// TestAnswerThatHasComeIsRead even though the deadline has passed, if that was noticed
+// late; a deadline that is noticed in time ends the call.
 func TestAnswerThatHasComeIsRead(t *testing.T) {
 	for _, tt := range []struct {
 		late time.Duration
@@ -113,9 +113,9 @@ func TestAnswerThatHasComeIsRead(t *testing.T) {
 	}
 }
 
-// TestHandshakeAfterItsDeadline: a call that has connected too late to say
-// hello does not hold the ones behind it. The client, left alone, would say
-// good-bye to the silent server and wait a second for its answer.
+// TestHandshakeAfterItsDeadline: a call that connects too late for its handshake does
+// not block those behind it. Without our help, the client would send a last command to
+// the silent server and wait a second for the answer.
 func TestHandshakeAfterItsDeadline(t *testing.T) {
 	server := redistest.Standalone(t)
 	var machine lag
@@ -159,7 +159,7 @@ func TestHandshakeAfterItsDeadline(t *testing.T) {
 	}
 }
 
-// endConn says when it is closed.
+// endConn reports when it is closed.
 type endConn struct {
 	net.Conn
 	once sync.Once

@@ -18,12 +18,12 @@ func batchCases() []testCase {
 	}
 }
 
-// allOrNothing: where the last of three refuses, the first two are not charged.
+// allOrNothing: if the last of three ops refuses, the first two are not charged.
 func allOrNothing(s *session) {
 	for _, limit := range everyAlgorithm(5) {
 		ops := []headgate.Op{key(at(0, limit), "a"), key(at(0, limit), "b"), key(cost(at(0, limit), 6), "c")}
 		if limit.Rule().Calendar != headgate.NoCalendar || limit.Rule().CountDenied || limit.Rule().Anchor != headgate.AnchorClock {
-			continue // the same states as another limit's here
+			continue // same states as for another limit here
 		}
 		for i := range ops {
 			ops[i].Scope = limit.String()
@@ -43,8 +43,8 @@ func allOrNothing(s *session) {
 	}
 }
 
-// refusalsCount: a limit that counts its refusals does so where others were allowed,
-// and counts none of theirs.
+// refusalsCount: a limit that counts refusals counts its own, even if other limits
+// allowed the request, but not those of other limits.
 func refusalsCount(s *session) {
 	three := headgate.Per(3, 2*time.Second).Using(headgate.SlidingLog)
 	var verdicts [2]string
@@ -61,7 +61,7 @@ func refusalsCount(s *session) {
 	if want := [2]string{"1110000011100000", "1110000000000000"}; verdicts != want {
 		s.Errorf("%s, want %s", verdicts, want)
 	}
-	// What another limit refuses is no refusal of this one.
+	// A refusal by another limit does not count for this one.
 	counting := at(8*1000*ms, three.CountingDenied())
 	counting.Scope = "other"
 	none := key(at(8*1000*ms, headgate.PerDay(0)), "none")
@@ -107,7 +107,7 @@ func emptyBatch(s *session) {
 	}
 }
 
-// lengthOfOut: what lies behind the answers is not touched; too little room is
+// lengthOfOut: elements after the answers are not changed; a slice that is too short is
 // an error, and nothing is written.
 func lengthOfOut(s *session) {
 	op := at(0, headgate.PerMinute(5))

@@ -38,14 +38,14 @@ func together(f func(worker int) error) error {
 	return <-errs
 }
 
-// concurrentTakes: of 16 goroutines that ask for one key 1,600 times in all,
-// exactly the limit is admitted, and each admission has seen another number
-// remain: they can be put in an order.
+// concurrentTakes: if 16 goroutines request one key 1,600 times in total, exactly the
+// limit is admitted, and each admission has a different remaining number: they have an
+// order.
 func concurrentTakes(s *session) {
 	const limited = 1000
 	for i, limit := range everyAlgorithm(limited) {
 		if limit.Algorithm() <= headgate.LeakyBucket {
-			limit = headgate.PerDay(limited).Using(limit.Algorithm()) // refills nothing during the test
+			limit = headgate.PerDay(limited).Using(limit.Algorithm()) // nothing refills during the test
 		}
 		op := key(at(day/2, limit), string(rune('a'+i)))
 		s.stamp(&op)
@@ -76,8 +76,8 @@ func concurrentTakes(s *session) {
 	}
 }
 
-// concurrentBatches takes two keys at once, in two orders, so that a store
-// which locks them one by one would block for ever or take one alone.
+// concurrentBatches takes two keys at once, in both orders, so that a store that locks
+// them one by one would deadlock or take only one.
 func concurrentBatches(s *session) {
 	const limited = 300
 	for _, a := range headgate.Algorithms() {
@@ -111,8 +111,8 @@ func concurrentBatches(s *session) {
 	}
 }
 
-// noLostUpdates charges and refunds a few keys from all goroutines: the sums
-// have to be right in the end.
+// noLostUpdates charges and refunds a few keys from all goroutines: the sums must be
+// right in the end.
 func noLostUpdates(s *session) {
 	const keys, rounds = 10, 20
 	for _, a := range headgate.Algorithms() {

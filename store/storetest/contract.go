@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// everyAlgorithm returns one limit of n per minute for each algorithm and each
-// of its options that changes how it counts.
+// everyAlgorithm returns one limit of n per minute for each algorithm and each of its
+// options that changes how it counts.
 func everyAlgorithm(n int64) []headgate.Limit {
 	per := headgate.PerMinute(n)
 	return []headgate.Limit{
@@ -41,7 +41,7 @@ func contractCases() []testCase {
 	}
 }
 
-// everyVerb walks one key per limit through all kinds, in and out of debt.
+// everyVerb uses all kinds on one key per limit, in and out of debt.
 func everyVerb(s *session) {
 	script := []struct {
 		kind headgate.Kind
@@ -84,7 +84,7 @@ func everyVerb(s *session) {
 			}
 		}
 		if s.ownClock() {
-			return // its clock does not go back for the next pause
+			return // its clock cannot go back for the next pause
 		}
 	}
 }
@@ -98,7 +98,7 @@ func unlimited(s *session) {
 	}
 }
 
-// invalidOps puts a wrong op between right ones: none of them may be executed.
+// invalidOps mixes an invalid op with valid ones: none of them may be executed.
 func invalidOps(s *session) {
 	limit := headgate.PerMinute(3)
 	good := at(0, limit)
@@ -133,7 +133,7 @@ func invalidOps(s *session) {
 	}
 }
 
-// ownStates: one key under six algorithms is counted six times.
+// ownStates: one key under six algorithms has six separate counts.
 func ownStates(s *session) {
 	for _, a := range headgate.Algorithms() {
 		if d := s.take(cost(at(0, headgate.PerMinute(4).Using(a)), 4)); !d.Allowed {
@@ -142,8 +142,8 @@ func ownStates(s *session) {
 	}
 }
 
-// cancelledContext: a store may ignore the context or give up, but then says
-// so as an outage, because the caller's failure policy has to decide.
+// cancelledContext: a store may ignore the context or give up, but must then return an
+// outage, because the caller's failure policy decides.
 func cancelledContext(s *session) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -179,7 +179,7 @@ func keyCases() []testCase {
 	}
 }
 
-// awkward are keys that some store takes for more than bytes.
+// awkward returns keys that a store might not treat as plain bytes.
 func awkward() []string {
 	long := strings.Repeat("k", 10<<10)
 	return []string{
@@ -189,7 +189,7 @@ func awkward() []string {
 	}
 }
 
-// opaqueKeys uses each key up, and resets one that would be a pattern.
+// opaqueKeys exhausts each key, and resets one that could be a pattern.
 func opaqueKeys(s *session) {
 	for _, a := range headgate.Algorithms() {
 		limit := headgate.PerDay(1).Using(a)
@@ -207,8 +207,8 @@ func opaqueKeys(s *session) {
 	}
 }
 
-// scopesApart: the same key in two scopes, and pairs that read the same when
-// they are joined, have states of their own.
+// scopesApart: the same key in two scopes, and pairs that are equal when joined, have
+// separate states.
 func scopesApart(s *session) {
 	pairs := [][2]string{
 		{"", ""},

@@ -15,19 +15,18 @@ func differentialCases() []testCase {
 	}
 }
 
-// world drives a session at random.
+// world drives a session with random requests.
 type world struct {
 	*session
 	rng    *rand.Rand
 	limits []headgate.Limit
 	now    int64
-	leases []int64 // some that were given
-	latest int64   // the latest time any op had
+	leases []int64 // some of those issued
+	latest int64   // the latest time of any op
 }
 
-// differential runs random ops of every kind on a few keys, scopes and limits
-// and compares every field with the model's. batch is the share of Do in
-// thirds.
+// differential runs random ops of every kind on a few keys, scopes and limits and
+// compares every field with the model's. batch is the share of Do in thirds.
 func differential(s *session, steps, batch int) {
 	seed := rand.Uint64()
 	s.Logf("seed %d", seed)
@@ -40,7 +39,7 @@ func differential(s *session, steps, batch int) {
 			w.note(w.take(w.op()))
 			continue
 		}
-		w.now = max(w.now, w.latest) // so that all of a batch have one time
+		w.now = max(w.now, w.latest) // all of a batch have one time
 		ops := make([]headgate.Op, 1+w.rng.IntN(6))
 		for i := range ops {
 			ops[i] = w.op()
@@ -53,7 +52,7 @@ func differential(s *session, steps, batch int) {
 	}
 }
 
-// note remembers the leases that were given.
+// note stores the leases that were issued.
 func (w *world) note(decisions ...headgate.Decision) {
 	for _, d := range decisions {
 		if d.Lease != 0 {
@@ -119,9 +118,9 @@ func (w *world) op() headgate.Op {
 	return op
 }
 
-// keepDefined changes an op whose answer would depend on whether the store has
-// already forgotten a state that it may forget: it must not go back to before
-// that, and another limit must not revive the state, nor a grant keep it alive.
+// keepDefined changes an op whose answer would depend on whether the store has already
+// forgotten a state that it may forget: the op must not go back to before that, nor may
+// another limit revive the state or a grant keep it alive.
 func (w *world) keepDefined(op *headgate.Op) {
 	e := w.model.states[idOf(op)]
 	if e != nil && !e.unused() && !op.Limit.IsUnlimited() && e.freshAt <= max(w.latest, op.At) {

@@ -19,7 +19,7 @@ func leaseCases() []testCase {
 	}
 }
 
-// release and renew are ops about the lease of d.
+// release and renew return ops about the lease of d.
 func release(op headgate.Op, d headgate.Decision) headgate.Op {
 	op.Kind, op.Lease = headgate.Release, d.Lease
 	return op
@@ -30,8 +30,8 @@ func renew(op headgate.Op, d headgate.Decision) headgate.Op {
 	return op
 }
 
-// leasesEnd: what is released is free at once and once only, what is renewed
-// lasts, what is left alone ends when its time is over and not before.
+// leasesEnd: a released lease is free at once and only once, a renewed one lasts, and
+// one left alone ends when its time is over, not before.
 func leasesEnd(s *session) {
 	limit := headgate.Concurrent(2).Lease(10 * time.Second)
 	first, other := s.take(at(0, limit)), s.take(at(0, limit))
@@ -72,7 +72,7 @@ func leasesEnd(s *session) {
 	}
 }
 
-// leasesWithRates: where one of the two refuses, the other has taken nothing.
+// leasesWithRates: if one of the two refuses, the other has taken nothing.
 func leasesWithRates(s *session) {
 	rate, places := headgate.PerHour(3).Using(headgate.FixedWindow), headgate.Concurrent(2)
 	both := func(after int64) []headgate.Op {
@@ -100,8 +100,8 @@ func leasesWithRates(s *session) {
 	}
 }
 
-// leasesLookedAt: a place that is only looked at is not taken, and one that is not
-// there refuses the take next to it.
+// leasesLookedAt: peeking at a slot does not take it, and if no slot is free, the peek
+// refuses the take next to it.
 func leasesLookedAt(s *session) {
 	rate, place := at(0, headgate.PerHour(5).Using(headgate.FixedWindow)), at(0, headgate.Concurrent(1))
 	rate.Scope, place.Scope = "rate", "place"
@@ -117,8 +117,8 @@ func leasesLookedAt(s *session) {
 	}
 }
 
-// concurrentHolders: holders of a lease are counted from outside; they are never
-// more than the limit, and in the end none is left.
+// concurrentHolders: the holders of a lease, counted by the test, never exceed the
+// limit, and in the end there are none.
 func concurrentHolders(s *session) {
 	const most = 5
 	op := at(0, headgate.Concurrent(most).Lease(time.Hour))

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/algorithm"
 )
 
-// id is what a state belongs to.
+// id identifies a state.
 type id struct {
 	scope, key string
 	mark       uint64
@@ -20,15 +20,15 @@ func idOf(op *headgate.Op) id {
 	return id{scope, op.Key, mark, op.Limit.Algorithm()}
 }
 
-// model is the simplest store there is: a map that forgets nothing.
+// model is the simplest possible store: a map that never forgets.
 type model struct {
 	states map[id]*entry
 }
 
 type entry struct {
 	state algorithm.State
-	// freshAt is when a store may forget the state, and limit the limit under
-	// which that is so: the one that wrote it last.
+	// freshAt is when a store may forget the state, and limit the limit that determined
+	// it: the one that wrote last.
 	freshAt int64
 	limit   headgate.Limit
 }
@@ -59,9 +59,9 @@ func (m *model) take(op *headgate.Op, now int64) headgate.Decision {
 	return r.Decision
 }
 
-// do follows the contract of headgate.AllOrNothing literally: on a refusal
-// everything is put back, the allowed ops are asked again as Peek, and refusals
-// that count are counted.
+// do implements the contract of headgate.AllOrNothing literally: on a refusal
+// everything is restored, the allowed ops are repeated as Peek, and refusals that count
+// are counted.
 func (m *model) do(ops []headgate.Op, nows []int64, out []headgate.Decision, mode headgate.Mode) {
 	if mode == headgate.Independent {
 		for i := range ops {

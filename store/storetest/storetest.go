@@ -1,5 +1,4 @@
-// Package storetest is the conformance suite of [headgate.Store]. Authors of
-// stores run it:
+// Package storetest is the conformance suite of [headgate.Store] for authors of stores:
 //
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, storetest.Harness{
@@ -7,11 +6,10 @@
 //		})
 //	}
 //
-// The answers of a store are compared, field by field, with what
-// [algorithm.Step] says on a map in memory: over random operations of every
-// kind on every algorithm, and over named cases, each of a bug that some
-// published rate limiter has had (TestT04 is trap T4 in docs/correctness.md).
-// Run it with -race.
+// It compares the answers of a store, field by field, with those of [algorithm.Step] on
+// a map in memory: for random operations of every kind on every algorithm, and for
+// named cases, each a bug of some published rate limiter (TestT04 is trap T4 in
+// docs/correctness.md). Run it with -race.
 package storetest
 
 import (
@@ -22,17 +20,16 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Harness says how the suite gets a store and sets its time.
+// Harness gives the suite a store and control over its time.
 type Harness struct {
-	// Open returns an empty store with room for at least 10,000 keys. The
-	// suite closes it. It is called once per test, from the test's goroutine.
+	// Open returns an empty store with space for at least 10,000 keys. The suite closes
+	// it. It is called once per test, from the test's goroutine.
 	Open func(t *testing.T) headgate.Store
 
-	// Now and Advance are for a store that cannot be told the time by Op.At,
-	// even in tests. Advance moves its clock forward, Now reads it in
-	// microseconds since the Unix epoch. Every op then has At 0, and cases
-	// with a clock that runs backwards are skipped. Both are nil for a store
-	// that honours Op.At.
+	// Now and Advance are for a store that ignores Op.At even in tests. Advance moves
+	// its clock forward; Now returns its time in microseconds since the Unix epoch.
+	// Every op then has At 0, and cases with a clock that runs backwards are skipped.
+	// Both are nil for a store that honours Op.At.
 	Now     func() int64
 	Advance func(d time.Duration)
 }
@@ -69,7 +66,7 @@ func open(t *testing.T, h Harness) headgate.Store {
 	return store
 }
 
-// t0 is when the cases start: 2026-01-01 00:00 UTC, in microseconds.
+// t0 is the time at which the cases start: 2026-01-01 00:00 UTC, in microseconds.
 const t0 = 1_767_225_600_000_000
 
 const (
@@ -80,7 +77,7 @@ const (
 	day    = 24 * hour
 )
 
-// session is a store next to the model of what it should be.
+// session is a store together with the model it is compared with.
 type session struct {
 	*testing.T
 	h     Harness
@@ -88,10 +85,10 @@ type session struct {
 	model *model
 }
 
-// ownClock reports whether the store cannot be told the time.
+// ownClock reports whether the store ignores Op.At.
 func (s *session) ownClock() bool { return s.h.Advance != nil }
 
-// stamp prepares op for the store and returns the time at which it happens.
+// stamp prepares op for the store and returns its time.
 func (s *session) stamp(op *headgate.Op) int64 {
 	if !s.ownClock() {
 		return op.At
@@ -103,8 +100,8 @@ func (s *session) stamp(op *headgate.Op) int64 {
 	return s.h.Now()
 }
 
-// take executes op on the store and on the model, fails if they differ and
-// returns the decision.
+// take executes op on the store and the model, fails if they differ, and returns the
+// decision.
 func (s *session) take(op headgate.Op) headgate.Decision {
 	s.Helper()
 	now := s.stamp(&op)
@@ -119,7 +116,7 @@ func (s *session) take(op headgate.Op) headgate.Decision {
 	return got
 }
 
-// do executes ops as one batch on both. The ops share the time of the first.
+// do executes ops as one batch on both. All ops have the time of the first.
 func (s *session) do(mode headgate.Mode, ops ...headgate.Op) []headgate.Decision {
 	s.Helper()
 	nows := make([]int64, len(ops))

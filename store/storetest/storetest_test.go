@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// reference is the model behind a lock: the simplest store that conforms.
+// reference is the model behind a lock: the simplest conforming store.
 type reference struct {
 	mu     sync.Mutex
 	model  *model
@@ -61,7 +61,7 @@ func TestReference(t *testing.T) {
 	Run(t, Harness{Open: func(*testing.T) headgate.Store { return &reference{model: newModel()} }})
 }
 
-// TestReferenceWithItsOwnClock: also one that cannot be told the time.
+// TestReferenceWithItsOwnClock: the suite also accepts one that ignores Op.At.
 func TestReferenceWithItsOwnClock(t *testing.T) {
 	var now int64
 	clock := func() int64 { return now }

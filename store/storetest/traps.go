@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// trapCases are mistakes of published limiters; docs/correctness.md describes each.
+// trapCases returns mistakes of published limiters; docs/correctness.md describes each.
 func trapCases() []testCase {
 	return []testCase{
 		{"TestT04_HugeCostsAndLimitsDoNotOverflow", hugeNumbers},
@@ -58,8 +58,8 @@ func refusalReports(s *session) {
 	}
 }
 
-// livesUntilFresh asks just before the state is fresh, when a store whose
-// lifetimes are rounded down, or are one refill only, has forgotten it.
+// livesUntilFresh sends a request just before the state is fresh. A store whose
+// lifetimes are rounded down, or last for one refill only, has already forgotten it.
 func livesUntilFresh(s *session) {
 	slow := headgate.Per(1, 1900*time.Millisecond)
 	admitted := 0
@@ -133,7 +133,7 @@ func exactRetry(s *session) {
 func wholeGrants(s *session) {
 	limit := headgate.Per(10, 10*time.Second)
 	s.take(cost(at(0, limit), 10))
-	d := s.take(cost(kind(at(2700*ms, limit), headgate.TakeUpTo), 9)) // 2.7 tokens are there
+	d := s.take(cost(kind(at(2700*ms, limit), headgate.TakeUpTo), 9)) // 2.7 tokens are available
 	if d.Granted != 2 {
 		s.Errorf("of 2.7 tokens: %s", show(d))
 	}
@@ -279,9 +279,9 @@ func changedLimit(s *session) {
 	}
 }
 
-// limitsCountApart: of limits that differ in anything, each counts the same key for
-// itself; those that mean the same count together, and so do those of one name or
-// scope, of one algorithm.
+// limitsCountApart: limits that differ in anything count the same key separately.
+// Limits with the same meaning count together, as do those of one name or scope and one
+// algorithm.
 func limitsCountApart(s *session) {
 	berlin := time.FixedZone("Berlin", 3600)
 	apart := append(everyAlgorithm(1), headgate.PerHour(1), headgate.PerMinute(2), headgate.PerMinute(1).Burst(2),
@@ -298,7 +298,7 @@ func limitsCountApart(s *session) {
 		at(0, headgate.Per(4, time.Minute).Using(headgate.SlidingLog).Using(headgate.TokenBucket)), at(0, headgate.PerHour(4)),
 	}
 	together[3].Scope = "b"
-	for i, want := range []int64{3, 2, 1, 2} { // of the last, b has taken one
+	for i, want := range []int64{3, 2, 1, 2} { // one was already taken in scope b
 		if d := s.take(together[i]); d.Remaining != want {
 			s.Errorf("together %d: %s, want %d left", i, show(d), want)
 		}

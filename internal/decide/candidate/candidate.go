@@ -1,10 +1,10 @@
-// Package candidate decides about every request a second time, under rules that
-// are not active, and counts where the answers differ.
+// Package candidate decides every request a second time, under rules that are not
+// active, and counts where the answers differ.
 //
-// The candidate has its own counts and its answers are discarded. It decides where the
-// engine reports a decision, so it sees exactly the requests that the live rules
-// see, in their order and with their time, all of them: a limit counts every
-// request of a key, and on a sample of them it would refuse too late.
+// The candidate has its own counts, and its answers are discarded. It decides where the
+// engine reports a decision, so it sees the same requests as the live rules, in the
+// same order and with the same times. It needs all of them: a limit counts every
+// request of a key, so with a sample it would refuse too late.
 package candidate
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Change is what a request would notice of the candidate.
+// Change is how the candidate would change the answer to a request.
 type Change uint8
 
 // The changes.
@@ -28,13 +28,13 @@ const (
 	// SameAllowed passes under both rules, SameRefused under neither.
 	SameAllowed Change = iota
 	SameRefused
-	NewlyRefused // NewlyRefused passes, and would not under the candidate
-	NewlyAllowed // refused, and would pass under the candidate
-	// NotCompared is a request that there is no comparison for: in a domain
-	// that the candidate has no rules for, answered without the store, or
-	// refused by a concurrency limit, which a candidate leaves out.
+	NewlyRefused // NewlyRefused passes now, but the candidate would refuse it
+	NewlyAllowed // NewlyAllowed is refused now, but would pass under the candidate
+	// NotCompared is a request without a comparison: its domain has no candidate rules,
+	// it was answered without the store, or it was refused by a concurrency limit,
+	// which candidates ignore.
 	NotCompared
-	Changes // how many there are
+	Changes // number of Changes
 )
 
 // String returns the name that metrics and the API use, such as newly_refused.
@@ -45,22 +45,22 @@ func (c Change) String() string {
 // Candidate is an engine.Observer that compares. Make it with New.
 type Candidate struct {
 	engine  *engine.Engine
-	live    *engine.Engine             // whose exceptions hold, or nil
+	live    *engine.Engine             // provides the exceptions; may be nil
 	current atomic.Pointer[comparison] // nil while there are no rules
-	lanes   []lane                     // counts since the process began
+	lanes   []lane                     // counts since the process started
 
-	mu sync.Mutex // of what swaps current
+	mu sync.Mutex // guards changes of current
 }
 
 var _ engine.Observer = (*Candidate)(nil)
 
-// lane is what decisions on one core count together.
+// lane holds the counts of decisions on one core.
 type lane struct {
 	counts [Changes]atomic.Uint64
 	_      [128 - 8*Changes]byte // keeps the next lane off this one's cache lines
 }
 
-// maxLanes is how many lanes there are at most.
+// maxLanes is the largest number of lanes.
 const maxLanes = 64
 
 func newLanes() []lane {
@@ -80,17 +80,17 @@ func sum(lanes []lane) (counts [Changes]uint64) {
 	return counts
 }
 
-// New returns a Candidate without rules, which compares nothing. Store keeps
-// its counts and must be used for nothing else.
+// New returns a Candidate without rules, which compares nothing. store keeps its counts
+// and must not be used for anything else.
 func New(store headgate.Store) *Candidate {
 	return &Candidate{engine: engine.New(store, nil), lanes: newLanes()}
 }
 
-// Follow makes the bans and overrides of live hold for the candidate too, where
-// it has rules of the same name. It has to come before the first decision.
+// Follow applies the bans and overrides of live to the candidate's rules of the same
+// name. Call it before the first decision.
 func (c *Candidate) Follow(live *engine.Engine) { c.live = live }
 
-// follow takes over what has changed. Two callers at once do the same.
+// follow takes over changed exceptions. It is safe to call concurrently.
 func (c *Candidate) follow() {
 	if c.live == nil {
 		return
@@ -100,8 +100,8 @@ func (c *Candidate) follow() {
 	}
 }
 
-// SetRules compares by rs from now on, and begins a new comparison. Counts of
-// rules that keep their name survive. Without a domain in it nothing is compared.
+// SetRules compares with rs from now on and starts a new comparison. Counts of rules
+// that keep their name survive. If rs has no domain, nothing is compared.
 func (c *Candidate) SetRules(rs *rules.Ruleset, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,8 +116,7 @@ func (c *Candidate) SetRules(rs *rules.Ruleset, now time.Time) {
 // Rules returns the candidate's rules; never nil.
 func (c *Candidate) Rules() *rules.Ruleset { return c.engine.Rules() }
 
-// Reset begins a new comparison. Neither the candidate's counts nor Totals
-// change.
+// Reset starts a new comparison. The candidate's counts and Totals do not change.
 func (c *Candidate) Reset(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,11 +125,11 @@ func (c *Candidate) Reset(now time.Time) {
 	}
 }
 
-// Totals returns how many requests there have been of each Change since New.
+// Totals returns the number of requests with each Change since New.
 func (c *Candidate) Totals() [Changes]uint64 { return sum(c.lanes) }
 
-// Report returns what the comparison has found, with at most n keys of each
-// rule. It reports false if there is nothing to compare by.
+// Report returns the results of the comparison, with at most n keys per rule. It
+// returns false if there are no candidate rules.
 func (c *Candidate) Report(n int) (Report, bool) {
 	if d := c.current.Load(); d != nil {
 		return d.report(n), true
@@ -152,7 +151,7 @@ func (c *Candidate) Decided(_ context.Context, m engine.Mark, q engine.Query, v 
 		return // the candidate ignores concurrency limits
 	}
 	c.follow()
-	// A caller who gave up has been counted by the live rules all the same.
+	// A request whose caller gave up was still counted by the live rules.
 	q.Endless = true // the candidate does not see the end of requests, so slots would never be released
 	after, failed := c.engine.Decide(context.Background(), q)
 	defer after.Release()
@@ -188,7 +187,7 @@ func (c *Candidate) DecidedAll(_ context.Context, m engine.Mark, q engine.MultiQ
 	after, failed := c.engine.DecideAll(context.Background(), q)
 	defer after.Release()
 	if !took {
-		return // it gave back, which nothing refuses
+		return // a refund, which is never refused
 	}
 	n := note{change: NotCompared, at: q.At, door: q.Door, domain: q.Domain, request: q.Parts[0].Request}
 	if err == nil && failed == nil && after.Known {
@@ -204,11 +203,10 @@ func (c *Candidate) count(d *comparison, number uint32, change Change) {
 	d.lanes[i].counts[change].Add(1)
 }
 
-// takes reports whether a request is one that is decided about, rather than
-// one that only asks.
+// takes reports whether a request needs a decision, rather than only looking.
 func takes(kind headgate.Kind, cost int64) bool { return kind == headgate.Take && cost > 0 }
 
-// refusedUnderWay reports whether v is refused by a concurrency limit.
+// refusedUnderWay reports whether v was refused by a concurrency limit.
 func refusedUnderWay(v *engine.Verdict) bool {
 	return !v.Allowed && v.Rule != nil && v.Rule.Concurrent() && v.Decision.Reason != headgate.Banned
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// start is when all tests begin.
+// start is when all tests start.
 var start = time.Date(2026, 11, 21, 11, 0, 12, 0, time.UTC)
 
 // request is a rules.Request of plain attributes.
@@ -50,8 +50,8 @@ func parse(t testing.TB, text string) *rules.Ruleset {
 	return rs
 }
 
-// limits returns rules of one window for each of the pairs name=rate, all of
-// which apply to /a.
+// limits returns rules of one window for each of the pairs name=rate, all of which
+// apply to /a.
 func limits(pairs ...string) string {
 	var b strings.Builder
 	b.WriteString("domain: api\nlimits:\n")
@@ -62,7 +62,7 @@ func limits(pairs ...string) string {
 	return b.String()
 }
 
-// fixture is live rules and a candidate next to them.
+// fixture is a set of live rules and a candidate.
 type fixture struct {
 	live      *engine.Engine
 	liveStore *memory.Store
@@ -78,7 +78,7 @@ func newFixture(t testing.TB, live, tried string) *fixture {
 	return f
 }
 
-// ask decides about a request and reports whether it passed.
+// ask decides a request and reports whether it passed.
 func (f *fixture) ask(t testing.TB, path, user string, change ...func(*engine.Query)) bool {
 	t.Helper()
 	q := engine.Query{Domain: "api", Request: &request{path, user}, Cost: 1, At: f.now.UnixMicro(), Door: engine.DoorProxy}
@@ -93,7 +93,7 @@ func (f *fixture) ask(t testing.TB, path, user string, change ...func(*engine.Qu
 	return v.Allowed
 }
 
-// counted returns the counts of the report in a line.
+// counted returns the counts of the report in one line.
 func (f *fixture) counted(t testing.TB) string {
 	t.Helper()
 	r, ok := f.Report(10)
@@ -113,7 +113,7 @@ func line(counts [candidate.Changes]uint64) string {
 	return strings.Join(words, ", ")
 }
 
-// because returns the reasons of a report, one a line.
+// because returns the reasons in a report, one per line.
 func because(r *candidate.Report) (lines []string) {
 	for _, by := range r.By {
 		text := fmt.Sprintf("%s %s.%s %d:", by.Change, by.Domain, by.Rule, by.Keys.Total)
@@ -131,7 +131,7 @@ func because(r *candidate.Report) (lines []string) {
 func TestWhatChanges(t *testing.T) {
 	rows := []struct {
 		name, live, tried string
-		asks              string // users, one a letter
+		asks              string // users, one letter each
 		want              string
 		because           []string
 	}{
@@ -175,8 +175,8 @@ func TestWhatChanges(t *testing.T) {
 	}
 }
 
-// The live counts are what they would be without a candidate, and the
-// candidate's what they would be without live rules.
+// The live counts are the same as without a candidate, and the candidate's the same as
+// without live rules.
 func TestCountsAreApart(t *testing.T) {
 	const live, tried = 7, 3
 	f := newFixture(t, limits(fmt.Sprintf("a=%d/minute", live)), limits(fmt.Sprintf("a=%d/minute", tried)))
@@ -221,7 +221,7 @@ func TestCountsAreApart(t *testing.T) {
 	}
 }
 
-// What asks and does not take is none of the traffic that would change.
+// A request that only peeks is not compared: a candidate would not change it.
 func TestWhoOnlyAsksIsNotCompared(t *testing.T) {
 	f := newFixture(t, limits("a=4/minute"), limits("a=1/minute"))
 	f.ask(t, "/a", "x", func(q *engine.Query) { q.Kind = headgate.Peek })
@@ -235,15 +235,15 @@ func TestWhoOnlyAsksIsNotCompared(t *testing.T) {
 	}
 }
 
-// broken is a store that is out of reach.
+// broken is a store that is unreachable.
 type broken struct{ headgate.Store }
 
 func (broken) Take(context.Context, headgate.Op) (headgate.Decision, error) {
 	return headgate.Decision{}, headgate.ErrUnavailable
 }
 
-// An answer without the store says nothing about the rules; the candidate
-// counts the request all the same.
+// An answer without the store says nothing about the rules, but the candidate still
+// counts the request.
 func TestAnswersWithoutTheStoreAreNotCompared(t *testing.T) {
 	f := newFixture(t, limits("a=4/minute"), limits("a=1/minute"))
 	working := f.live
@@ -287,8 +287,8 @@ func TestRequestsOfSeveralParts(t *testing.T) {
 	}
 }
 
-// Who is banned stays banned after a promotion, by rules that keep their name,
-// and an override holds on.
+// A banned client stays banned after a promotion, by rules that keep their name, and an
+// override stays active.
 func TestBansAndOverridesHold(t *testing.T) {
 	f := newFixture(t, limits("a=4/minute"), limits("a=2/minute"))
 	f.Follow(f.live)
@@ -313,8 +313,8 @@ func TestBansAndOverridesHold(t *testing.T) {
 	}
 }
 
-// Nobody tells a candidate that a request has ended, so it does not count those
-// in progress.
+// A candidate does not learn when a request ends, so it does not count requests in
+// progress.
 func TestWhatIsUnderWayIsLeftOut(t *testing.T) {
 	busy := "  - {name: busy, match: {path: /a}, key: [user], concurrency: 1}\n"
 	for _, row := range []struct{ name, live, tried, asks, want string }{
@@ -389,7 +389,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// However many rules and keys there are, what is kept is bounded.
+// However many rules and keys there are, memory is bounded.
 func TestMemoryIsBounded(t *testing.T) {
 	f := newFixture(t, limits("r=9/minute"), limits("r=0/minute"))
 	for i := range 2000 {
@@ -414,7 +414,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Many at once, with resets and reloads between: nothing is lost of the totals.
+// Concurrent requests, with resets and reloads in between: no total is lost.
 func TestManyAtOnce(t *testing.T) {
 	f := newFixture(t, limits("a=50/minute"), limits("a=20/minute"))
 	const callers, each = 4, 500

@@ -14,34 +14,33 @@ import (
 )
 
 const (
-	maxRules    = 1000      // rules counted separately in a comparison; the rest is counted under Other
-	maxSamples  = 20        // how many differences are kept to be looked at
-	sampleEvery = 1_000_000 // how long in microseconds after one the next is kept, once there are maxSamples
-	maxText     = 256       // how long a path or method is in a sample, in bytes
+	maxRules    = 1000      // rules counted separately in a comparison; the rest count as Other
+	maxSamples  = 20        // how many differences are kept as samples
+	sampleEvery = 1_000_000 // once there are maxSamples, the pause in microseconds before the next is kept
+	maxText     = 256       // the longest path or method in a sample, in bytes
 )
 
-// Other is the rule that differences are counted under when there are too many
-// rules to tell apart.
+// Other is the rule name for differences when there are too many rules to count
+// separately.
 const Other = "(other)"
 
-// Report is what a comparison has found.
+// Report is the result of a comparison.
 type Report struct {
-	Since  time.Time       // when it began
+	Since  time.Time       // when it started
 	Counts [Changes]uint64 // the requests of each Change
-	// By has the rules that are the reason, those with the most differences
-	// first.
+	// By lists the rules that cause the differences, most differences first.
 	By      []RuleChange
-	Samples []Sample // some of the differences, the oldest first
+	Samples []Sample // some of the differences, oldest first
 }
 
 // RuleChange is what one rule changes.
 type RuleChange struct {
 	Domain string
-	// Rule is the candidate's rule that refuses or, of what newly passes, the
-	// live one that does. It is empty if no rule caused the refusal.
+	// Rule is the candidate's rule that refuses or, for a newly allowed request, the
+	// live rule that does. It is empty if no rule caused the refusal.
 	Rule   string
 	Change Change
-	Keys   top.Top // has the number of requests, and the keys that are affected most
+	Keys   top.Top // the number of requests, and the most affected keys
 }
 
 // Sample is one difference.
@@ -50,27 +49,27 @@ type Sample struct {
 	Door         engine.Door
 	Domain       string
 	Change       Change
-	Rule, Key    string            // Rule is as in RuleChange, Key what it counted by
-	Method, Path string            // those of the request, if it has any, shortened
+	Rule, Key    string            // Rule is as in RuleChange, Key is the key it counted
+	Method, Path string            // from the request, if present, shortened
 	Decision     headgate.Decision // that of Rule
 }
 
-// comparison counts differences from one moment on.
+// comparison counts differences from its start on.
 type comparison struct {
 	since time.Time
 	lanes []lane
 
-	// Differences should be rare; if they are not, they wait for each other.
+	// Differences should be rare, so one lock is enough.
 	mu       sync.Mutex
 	rules    map[reason]*top.Counter
 	samples  []Sample
 	next     int   // the oldest sample, once there are maxSamples
-	sampled  int64 // when the last was kept
+	sampled  int64 // when the last one was kept
 	overflow [Changes]*top.Counter
 }
 
-// reason is a rule and what it does. Rules are identified by their names, since
-// some come with their request and are never the same.
+// reason is a rule and its effect. Rules are identified by name, since rules that come
+// with their request are never the same object.
 type reason struct {
 	domain, rule string
 	change       Change
@@ -92,7 +91,7 @@ type note struct {
 	decision headgate.Decision
 }
 
-// differ adds n if it is a difference, by the rule that refuses: the old one or the
+// differ adds n if the verdicts differ, under the rule that refuses: the old one or the
 // new one. Either verdict may be nil.
 func (c *comparison) differ(n *note, before, after *engine.Verdict) {
 	v := before
@@ -133,8 +132,7 @@ func (c *comparison) add(n *note) {
 	c.next = (c.next + 1) % maxSamples
 }
 
-// counter returns where differences for a reason are counted. It needs c.mu to
-// be held.
+// counter returns the counter of differences for a reason. c.mu must be held.
 func (c *comparison) counter(r reason) *top.Counter {
 	t := c.rules[r]
 	switch {

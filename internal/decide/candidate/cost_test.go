@@ -1,6 +1,6 @@
 //go:build !race
 
-// With the race detector sync.Pool drops things on purpose.
+// With the race detector, sync.Pool drops objects on purpose.
 
 package candidate_test
 
@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// A request that the candidate answers alike costs no memory.
+// A request that the candidate answers alike allocates no memory.
 func TestComparingAllocatesNothing(t *testing.T) {
 	f := newFixture(t, limits("a=1000000/minute"), limits("a=2000000/minute", "b=3000000/minute"))
 	q := engine.Query{Domain: "api", Request: &request{"/a", "x"}, Cost: 1, At: f.now.UnixMicro()}
@@ -36,10 +36,10 @@ func TestComparingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkCost compares decisions without a candidate, with one that has no
-// rules (any more), with one that agrees and with one that never does, in turns
-// of half a millisecond, short enough for a busy machine to leave some of them
-// alone, of which the fastest count.
+// BenchmarkCost compares decisions without a candidate, with one without rules, with
+// one that always agrees and with one that never does. They take turns of half a
+// millisecond, short enough that a busy machine leaves some of them undisturbed; the
+// fastest count.
 func BenchmarkCost(b *testing.B) {
 	requests := make([]*request, 10_000)
 	for i := range requests {

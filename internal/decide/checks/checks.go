@@ -1,4 +1,4 @@
-// Package checks works out under which scope each limit of a middleware counts.
+// Package checks determines the scope under which each limit of a middleware counts.
 package checks
 
 import (
@@ -25,28 +25,27 @@ func Limiter(limiter *headgate.Limiter) error {
 
 // Check is one limit of a middleware.
 type Check struct {
-	// Name is what an option calls it, and then the scope of its counts; empty
-	// without one.
+	// Name is the name set by an option, which is also the scope of the counts; it may
+	// be empty.
 	Name   string
-	Limit  headgate.Limit // that of requests for which no other is chosen
-	Varies bool           // says that requests may have limits of their own
+	Limit  headgate.Limit // used for requests without a limit of their own
+	Varies bool           // true if requests may have their own limits
 }
 
 // Scopes are the scopes of a middleware's checks. Add all checks before the first
 // request.
 //
-// A check without a name counts under its limit, as the limit does anywhere else,
-// unless an earlier check of the middleware could count under the same limit: the two
-// count by different things, so their keys must not mix. Then its position is part of
-// the scope, whatever the other checks are for the request at hand.
+// A check without a name counts under its limit, as the limit does anywhere else. If an
+// earlier check of the middleware could count under the same limit, the two count by
+// different things and their keys must not mix. Then the position of the check is part
+// of the scope, no matter which other checks apply to the request.
 type Scopes struct {
 	checks []Check
 	apart  []bool
 	varied bool
 }
 
-// Add adds the next check. A duplicate name is an error: requests would count twice
-// under it.
+// Add adds the next check. A duplicate name is an error: requests would count twice.
 func (s *Scopes) Add(c Check) error {
 	apart := false
 	for _, earlier := range s.checks {
@@ -61,7 +60,7 @@ func (s *Scopes) Add(c Check) error {
 }
 
 // Of returns the scope of the check at place for a request with the given limit. An
-// empty scope leaves it to the limit.
+// empty scope means that the limit determines it.
 func (s *Scopes) Of(place int, limit headgate.Limit) string {
 	if c := &s.checks[place]; c.Name != "" || limit.Name() != "" || !s.apart[place] {
 		return c.Name
@@ -70,9 +69,8 @@ func (s *Scopes) Of(place int, limit headgate.Limit) string {
 	return string(strconv.AppendInt(append(op.AppendSpace(nil), '-'), int64(place)+1, 10))
 }
 
-// AllowAll asks limiter about all ops of the checks at once. If limits chosen for the
-// request share a name, it is refused as invalid: that cannot be detected when the
-// middleware is built.
+// AllowAll checks all ops together. If limits chosen for the request share a name, the
+// request is invalid: this cannot be detected when the middleware is built.
 func (s *Scopes) AllowAll(ctx context.Context, limiter *headgate.Limiter, ops []headgate.Op, out []headgate.Decision) (headgate.Decision, error) {
 	if s.varied {
 		if name, twice := sameName(ops); twice {
@@ -85,7 +83,7 @@ func (s *Scopes) AllowAll(ctx context.Context, limiter *headgate.Limiter, ops []
 	return limiter.AllowAll(ctx, ops, out)
 }
 
-// sameName returns the name under which two of ops would count.
+// sameName returns the name that two of ops have in common.
 func sameName(ops []headgate.Op) (name string, twice bool) {
 	for i := range ops {
 		scope, mark := ops[i].Space()
@@ -111,7 +109,7 @@ func (c *Check) name() string {
 	return c.Limit.Name()
 }
 
-// meet reports whether two checks could count under what one limit means.
+// meet reports whether two checks could count under the same limit.
 func meet(a, b *Check) bool {
 	if a.Name != "" || b.Name != "" {
 		return false
@@ -132,13 +130,13 @@ func space(limit headgate.Limit) (scope string, mark uint64) {
 	return op.Space()
 }
 
-// Given records which options of a limit were used, for options that may be used once.
+// Given records the options used for a limit, to detect those used more than once.
 type Given struct {
 	once []string
 	err  error
 }
 
-// Once records an option whose second use would replace the first.
+// Once records an option. Using it a second time is an error.
 func (g *Given) Once(option string) {
 	if !slices.Contains(g.once, option) {
 		g.once = append(g.once, option)

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/checks"
 )
 
-// TestScopes: a check counts apart if an earlier one could count under the same.
+// TestScopes: a check counts separately if an earlier one could count under the same.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	six, seven, named := headgate.PerMinute(6), headgate.PerMinute(7), headgate.PerMinute(6).Named("six")
@@ -16,7 +16,7 @@ func TestScopes(t *testing.T) {
 		name   string
 		checks []checks.Check
 		limit  headgate.Limit
-		want   string // the ends of the scopes that they have for it
+		want   string // the ends of the resulting scopes
 	}{
 		{"alone", []checks.Check{{Limit: six}}, six, "-"},
 		{"different limits", []checks.Check{{Limit: six}, {Limit: seven}}, seven, "- -"},
@@ -57,7 +57,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestNamesDiffer: one name is for one limit of a middleware.
+// TestNamesDiffer: a middleware uses each name for one limit only.
 func TestNamesDiffer(t *testing.T) {
 	t.Parallel()
 	six := headgate.PerMinute(6)

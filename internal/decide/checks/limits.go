@@ -13,16 +13,16 @@ type Options[R any] struct {
 	Given
 
 	Name    string                         // in answers
-	Scope   string                         // the name, if an option has given it
-	Key     func(R) (key string, ok bool)  // who makes the request
+	Scope   string                         // the name, if set by an option
+	Key     func(R) (key string, ok bool)  // identifies the caller
 	Cost    func(R) int64                  // of a request
-	LimitBy func(R) (headgate.Limit, bool) // of a request, if not nil
+	LimitBy func(R) (headgate.Limit, bool) // may be nil
 }
 
 // Limits are the limits of a middleware and its limiter.
 type Limits[R any] struct {
 	Limiter *headgate.Limiter
-	// Ops are the parts of the ops that are the same for every request.
+	// Ops holds the fields of the ops that are the same for every request.
 	Ops    []headgate.Op
 	scopes Scopes
 	each   []Options[R]
@@ -57,7 +57,7 @@ func (o *Options[R]) nameOf(limit headgate.Limit) string {
 // Vary reports whether requests may have their own limits.
 func (l *Limits[R]) Vary() bool { return l.scopes.varied }
 
-// About turns ops, a copy of l.Ops, into those of r.
+// About completes ops, a copy of l.Ops, for r.
 func (l *Limits[R]) About(r R, ops []headgate.Op) {
 	for i := range l.each {
 		o, op := &l.each[i], &ops[i]
@@ -67,15 +67,15 @@ func (l *Limits[R]) About(r R, ops []headgate.Op) {
 			}
 		}
 		if key, ok := o.Key(r); ok {
-			op.Key = key // else empty, which is no key of a request that says who it is
+			op.Key = key // otherwise empty, which no identified request uses
 		}
 		op.Cost = o.Cost(r)
 	}
 }
 
-// AllowAll asks about all ops at once; see [Scopes.AllowAll]. If one of them may make
-// the request wait for its turn, slots of concurrency limits are only checked here and
-// taken by Enter, since a waiting request is not in progress.
+// AllowAll checks all ops together; see [Scopes.AllowAll]. If one of them may make the
+// request wait for its turn, slots of concurrency limits are only checked here and
+// taken by Enter, because a waiting request is not in progress.
 func (l *Limits[R]) AllowAll(ctx context.Context, ops []headgate.Op, out []headgate.Decision) (headgate.Decision, error) {
 	turns := false
 	for i := range ops {
@@ -89,7 +89,7 @@ func (l *Limits[R]) AllowAll(ctx context.Context, ops []headgate.Op, out []headg
 	return l.scopes.AllowAll(ctx, l.Limiter, ops, out)
 }
 
-// Keep keeps the leases of concurrency limits until they are released.
+// Keep holds the leases of concurrency limits until they are released.
 func (l *Limits[R]) Keep(ops []headgate.Op, decisions func(i int) *headgate.Decision) (kept []*headgate.Lease) {
 	for i := range ops {
 		if d := decisions(i); d.Lease != 0 {
@@ -101,8 +101,8 @@ func (l *Limits[R]) Keep(ops []headgate.Op, decisions func(i int) *headgate.Deci
 	return kept
 }
 
-// Enter takes the slots that AllowAll has only checked, when the request's turn has
-// come. If none is free any more, it is refused, and undo is called before the
+// Enter takes the slots that AllowAll only checked, once it is the request's turn. If
+// none is free any more, the request is refused, and undo is called before the
 // decisions are updated.
 func (l *Limits[R]) Enter(ctx context.Context, ops []headgate.Op, decision func(i int) *headgate.Decision, undo func()) (headgate.Decision, error) {
 	var places []headgate.Op
@@ -136,8 +136,8 @@ func Release(ctx context.Context, leases []*headgate.Lease, failed func(error)) 
 	}
 }
 
-// Join returns a By that counts by all parts together; nil without parts, or if one is
-// nil.
+// Join returns a By that counts by all parts together. It is nil if there are no parts
+// or one of them is nil.
 func Join[R any, By ~func(R) (key string, ok bool)](parts []By) By {
 	if len(parts) == 0 || slices.ContainsFunc(parts, func(b By) bool { return b == nil }) {
 		return nil

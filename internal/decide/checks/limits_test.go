@@ -11,7 +11,7 @@ import (
 )
 
 // TestPlacesAreTakenInTurn: any number of requests may wait for their turn, whatever
-// the number of places. Each takes one when its turn has come.
+// the number of slots. Each takes a slot when its turn has come.
 func TestPlacesAreTakenInTurn(t *testing.T) {
 	t.Parallel()
 	limits := checks.Limits[string]{Limiter: headgate.New(memory.New(), headgate.WithClock(func() time.Time { return time.Unix(1_700_000_000, 0) }))}

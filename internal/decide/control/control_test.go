@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/internal/decide/control"
 )
 
-// What one node is told holds on the other from its next look at the table on,
-// until it ends.
+// An entry put on one node is active on the other from its next look at the table,
+// until the entry ends.
 func TestTwoNodes(t *testing.T) {
 	clock := newClock()
 	table := control.NewLocal(clock.Now)
@@ -69,8 +69,8 @@ func TestTwoNodes(t *testing.T) {
 	}
 }
 
-// However many there are, and however they change, a node that has seen every
-// change has what one has that reads it all at once.
+// However many entries there are and however they change, a node that has seen every
+// change agrees with one that reads everything at once.
 func TestManyEntries(t *testing.T) {
 	clock := newClock()
 	table := control.NewLocal(clock.Now)
@@ -94,8 +94,8 @@ func TestManyEntries(t *testing.T) {
 	}
 }
 
-// Rules that are read again keep the entries, also through a time without the
-// rule; a limit that the rule cannot have any more has no effect.
+// Reloaded rules keep the entries, even after a time without the rule. A limit that the
+// rule can no longer have has no effect.
 func TestRulesReadAgain(t *testing.T) {
 	clock := newClock()
 	n := newNode(t, control.NewLocal(clock.Now), clock, 0)
@@ -125,8 +125,8 @@ func TestRulesReadAgain(t *testing.T) {
 	}
 }
 
-// After any operations on any nodes, with a table that fails now and then, all
-// nodes have the same entries once they have looked, and those are the table's.
+// After any operations on any nodes, with a table that sometimes fails, all nodes have
+// the entries of the table once they have looked.
 func TestAllNodesComeToTheSame(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -141,7 +141,7 @@ func TestAllNodesComeToTheSame(t *testing.T) {
 			e := n.entry([]string{"a", "b"}[r.IntN(2)], fmt.Sprint(r.IntN(20)), rate, clock.Now().Add(time.Duration(1+r.IntN(300))*time.Second))
 			switch r.IntN(4) {
 			case 0:
-				_ = n.Put(ctx, e) // may fail, done or not
+				_ = n.Put(ctx, e) // may fail, with or without an effect
 			case 1:
 				_, _ = n.Delete(ctx, e)
 			case 2:
@@ -151,7 +151,7 @@ func TestAllNodesComeToTheSame(t *testing.T) {
 			}
 		}
 		f.often = 0
-		fresh := newNode(t, local, clock, 0) // has seen nothing of all that
+		fresh := newNode(t, local, clock, 0) // has not seen any of this
 		for _, n := range append(nodes, fresh) {
 			n.sync(t)
 		}
@@ -171,8 +171,8 @@ func TestAllNodesComeToTheSame(t *testing.T) {
 	}
 }
 
-// While the table is out of reach what was known stays active, and the log
-// says so once.
+// While the table is unreachable, the known entries stay active, and the log says so
+// once.
 func TestTableOutOfReach(t *testing.T) {
 	clock := newClock()
 	f := &flaky{control.NewLocal(clock.Now), rand.New(rand.NewPCG(1, 1)), 0}
@@ -200,8 +200,7 @@ func TestTableOutOfReach(t *testing.T) {
 	}
 }
 
-// A table that cannot lose anything, such as a file that somebody put in the
-// place of another, is believed.
+// A table that cannot lose anything, such as a replaced file, is trusted.
 func TestTableThatIsAnother(t *testing.T) {
 	clock := newClock()
 	old := control.NewLocal(clock.Now)
@@ -218,7 +217,7 @@ func TestTableThatIsAnother(t *testing.T) {
 	if got := len(n.Entries()); got != 1 {
 		t.Errorf("an older version: %d entries, want 1", got)
 	}
-	// Of one that is newer by accident it is noticed after a minute.
+	// If it has a newer version by chance, this is noticed after a minute.
 	lost := control.NewLocal(clock.Now)
 	another := newNode(t, lost, clock, 0)
 	for i := range 9 {
@@ -241,9 +240,9 @@ func TestBounded(t *testing.T) {
 	if err := n.Put(context.Background(), n.entry("a", "3", "", later)); !errors.Is(err, control.ErrFull) {
 		t.Errorf("a third of two: %v", err)
 	}
-	n.put(t, n.entry("a", "2", "", clock.Now().Add(2*time.Minute))) // in its place
+	n.put(t, n.entry("a", "2", "", clock.Now().Add(2*time.Minute))) // replaces it
 	clock.advance(2 * time.Minute)
-	n.put(t, n.entry("a", "3", "", later)) // the second is over
+	n.put(t, n.entry("a", "3", "", later)) // the second has expired
 	e := n.entry("a", "1", "", later)
 	e.Reason = strings.Repeat("x", 10_000)
 	if err := n.Put(context.Background(), e); err == nil {
@@ -251,7 +250,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// A file has what its table had, or is damaged, and nothing in between.
+// A file has exactly the content of its table, or is damaged.
 func TestFile(t *testing.T) {
 	clock := newClock()
 	path := filepath.Join(t.TempDir(), "control")
@@ -297,8 +296,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// A change that cannot be written holds, and the error says that it is not
-// saved.
+// A change that cannot be written is active, and the error says that it is not saved.
 func TestFileThatCannotBeWritten(t *testing.T) {
 	clock := newClock()
 	folder := filepath.Join(t.TempDir(), "folder")
@@ -327,7 +325,7 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// While nodes are replaced one by one, older ones read what newer ones write.
+// While nodes are replaced one by one, older ones read rows written by newer ones.
 func TestRowsOfNewerNodes(t *testing.T) {
 	clock := newClock()
 	table := control.NewLocal(clock.Now)
@@ -348,7 +346,7 @@ func TestRowsOfNewerNodes(t *testing.T) {
 	}
 }
 
-// What others write is not believed blindly.
+// Rows written by other processes are not trusted blindly.
 func TestStrangeRows(t *testing.T) {
 	clock := newClock()
 	table := control.NewLocal(clock.Now)
@@ -383,8 +381,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// FuzzRow: no row makes a node crash, and what it understands it writes the
-// same.
+// FuzzRow: no row crashes a node, and a row that it understands is written back
+// unchanged.
 func FuzzRow(f *testing.F) {
 	f.Add(`{"v":1,"kind":"ban","domain":"api","rule":"a","scope":"api/a","key":"A2Fubg==","until":1800000000000,"created":1700000000000}`)
 	f.Add(`{"v":1,"kind":"limit","domain":"api","rule":"a","scope":"api/a","key":"","rate":"50/minute","burst":7,"until":1800000000000,"created":0}`)
@@ -400,7 +398,7 @@ func FuzzRow(f *testing.F) {
 		}
 		n := newNode(t, control.NewLocal(clock.Now), clock, 0)
 		if err := n.Put(context.Background(), e); err != nil {
-			t.Skip(err) // with everything escaped it may be too long
+			t.Skip(err) // with everything escaped, it may be too long
 		}
 		if got := n.Entries(); len(got) != 1 || !cmp.Equal(got[0], *e) {
 			t.Errorf("%+v, want %+v", got, e)

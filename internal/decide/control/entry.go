@@ -1,8 +1,8 @@
-// Package control keeps bans and overrides of single keys. There is one table for all
-// processes that share a store; each process puts a snapshot of it into its engine.
+// Package control keeps bans and overrides of single keys. All processes that share a
+// store share one table; each process puts a snapshot of it into its engine.
 //
-// A process polls the table's version ten times a second and reads what has changed.
-// While the table is out of reach, the last known entries stay active.
+// A process polls the version of the table ten times a second and reads the changes.
+// While the table is unreachable, the last known entries stay active.
 package control
 
 import (
@@ -21,7 +21,7 @@ type Kind uint8
 // The kinds.
 const (
 	Ban   Kind = iota // refuses the key
-	Limit             // gives it another limit
+	Limit             // overrides its limit
 )
 
 // String returns the word that operators see: ban or limit.
@@ -30,42 +30,42 @@ func (k Kind) String() string { return enum.Name(k, "kind", "ban", "limit") }
 // Entry is a ban or an override of one key of a rule.
 type Entry struct {
 	Kind                Kind
-	Domain, Rule, Scope string // Domain and Rule name the rule, Scope is where it counts
+	Domain, Rule, Scope string // Domain and Rule name the rule; Scope is the scope of its counts
 	Key                 string // the composed key
 	// Rate and Burst are the numbers of an override; empty or 0 means the rule's own.
 	Rate           string
 	Burst          int64
-	Until, Created time.Time // Until is when it ends, Created when it began
-	Reason, By     string    // Reason is why, and By is who, in the operators' own words
+	Until, Created time.Time // the end and the start
+	Reason, By     string    // the reason and the operator, as free text
 }
 
-// name identifies e in the table.
+// name is the key of e in the table.
 func (e *Entry) name() string { return nameOf(e.Kind, e.Scope, e.Key) }
 
 func nameOf(kind Kind, scope, key string) string {
 	return string(headgate.AppendKey(nil, kind.String(), scope, key))
 }
 
-// stored is the written form of an Entry. Readers must be able to ignore fields that
-// are added; other changes need another Version.
+// stored is the written form of an Entry. Readers must ignore unknown fields; any other
+// change needs a new Version.
 type stored struct {
 	Version int    `json:"v"`
 	Kind    string `json:"kind"`
 	Domain  string `json:"domain"`
 	Rule    string `json:"rule"`
 	Scope   string `json:"scope"`
-	Key     []byte `json:"key"` // any bytes
+	Key     []byte `json:"key"` // arbitrary bytes
 	Rate    string `json:"rate,omitempty"`
 	Burst   int64  `json:"burst,omitempty"`
 	Until   int64  `json:"until"`   // in ms since the Unix epoch
-	Created int64  `json:"created"` // the same
+	Created int64  `json:"created"` // in ms since the Unix epoch
 	Reason  string `json:"reason,omitempty"`
 	By      string `json:"by,omitempty"`
 }
 
 const version = 1
 
-// maxEntry is the most bytes of an Entry that is written.
+// maxEntry is the largest size of an Entry in bytes.
 const maxEntry = 8 << 10
 
 // encode is the inverse of decode. Times are rounded down to milliseconds.
@@ -80,8 +80,7 @@ func (e *Entry) encode() (string, error) {
 	return string(text), err
 }
 
-// decode reads an Entry that another process has written, perhaps of another
-// version.
+// decode reads an Entry written by another process, possibly of another version.
 func decode(text string) (*Entry, error) {
 	if len(text) > maxEntry {
 		return nil, fmt.Errorf("it is %d bytes long, at most %d are allowed", len(text), maxEntry)
@@ -113,15 +112,15 @@ func decode(text string) (*Entry, error) {
 const maxMilli = 100_000_000_000_000
 
 const (
-	// apart is by how much the table's clock and ours may differ from what was
-	// noted before that is noted again.
+	// apart is the smallest change of the difference between the table's clock and ours
+	// that is noted.
 	apart  = 250 * time.Millisecond
-	prompt = 200 * time.Millisecond // how long an answer may take that is believed about the time
+	prompt = 200 * time.Millisecond // slower answers are not trusted about the time
 )
 
-// tick notes how far the table's clock is ahead of ours, of which it said now
-// between two times of ours. Rows end by the table's clock: so they end at the
-// same time for all who share it, whatever their own clocks say.
+// tick notes how far the table's clock is ahead of ours: now was read between two times
+// of ours. Rows end by the table's clock, so they end at the same time in all
+// processes, whatever their own clocks say.
 func (m *Manager) tick(before, now, after time.Time) {
 	took := after.Sub(before)
 	if now.IsZero() || m.ticked && (took > prompt || took < 0) {
@@ -135,10 +134,10 @@ func (m *Manager) tick(before, now, after time.Time) {
 	if ahead.Abs() <= apart {
 		ahead = 0
 	}
-	m.ahead, m.known = ahead, false // all is read again
+	m.ahead, m.known = ahead, false // everything is read again
 }
 
-// onTable returns e with times of the table's clock.
+// onTable returns e with times on the table's clock.
 func (m *Manager) onTable(e *Entry) Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/base/atomicfile"
 )
 
-// Local is the table of a process that does not share its store. It may have a file, to
-// which every change is written before it is answered.
+// Local is the table of a process that does not share its store. With a file, every
+// change is written to it before the call returns.
 type Local struct {
 	mu      sync.Mutex
 	clock   func() time.Time
@@ -30,25 +30,25 @@ type Local struct {
 	saved  int64
 }
 
-// localRow is a row, and when it ends or was deleted.
+// localRow is a row and when it ends or was deleted.
 type localRow struct {
 	Row
 	until, deleted time.Time
 }
 
-// remembered is for how long deletions are reported.
+// remembered is how long deletions are reported.
 const remembered = 10 * time.Minute
 
 // tidyEvery is how often expired rows are removed.
 const tidyEvery = time.Second
 
-// NewLocal returns an empty table that goes by clock.
+// NewLocal returns an empty table that uses clock.
 func NewLocal(clock func() time.Time) *Local {
 	return &Local{clock: clock, rows: map[string]localRow{}}
 }
 
-// ErrDamaged is wrapped by the error of [OpenLocal] about a file that is not a
-// whole table.
+// ErrDamaged is wrapped by the error of [OpenLocal] if the file is not a complete
+// table.
 var ErrDamaged = errors.New("damaged table")
 
 // OpenLocal returns a table with the content of the file at path, if it exists, and
@@ -69,11 +69,11 @@ func OpenLocal(path string, clock func() time.Time) (*Local, error) {
 	return l, nil
 }
 
-// A file is a line with its version and the CRC-32C of the rest, and the rest:
-// the entries as JSON, one a line.
+// A file has a header line with its version and the CRC-32C of the rest, followed by
+// the entries as JSON, one per line.
 const header = "headgate control 1 %08x\n"
 
-// checksum is that of the header.
+// checksum returns the CRC-32C for the header.
 func checksum(text []byte) uint32 { return crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)) }
 
 func (l *Local) load(text []byte) error {
@@ -149,7 +149,7 @@ func (l *Local) Touch(context.Context) error {
 	return nil
 }
 
-// set, tidy and live need l.mu to be held.
+// set, tidy and live require l.mu to be held.
 func (l *Local) set(r localRow) {
 	l.version++
 	r.Version = l.version
@@ -166,8 +166,7 @@ func (l *Local) live() (n int) {
 	return n
 }
 
-// tidy removes expired rows, with a delay, so that readers that have not polled in
-// between notice.
+// tidy removes expired rows after a delay, so that readers notice that they expired.
 func (l *Local) tidy() {
 	now := l.clock()
 	if now.Sub(l.tidied).Abs() < tidyEvery {
@@ -181,7 +180,7 @@ func (l *Local) tidy() {
 	}
 }
 
-// save writes the file. Of several callers one writes for all.
+// save writes the file. One of several concurrent callers writes for all.
 func (l *Local) save() error {
 	if l.path == "" {
 		return nil

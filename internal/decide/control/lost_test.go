@@ -15,10 +15,10 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// inRedis is a table in Redis, from which a node may be cut off.
+// inRedis is a table in Redis from which a node may be cut off.
 type inRedis struct {
 	table *redis.Table
-	clock func() time.Time // if not nil, what the server's is taken for
+	clock func() time.Time // if not nil, replaces the server's clock
 	off   bool
 	// reading, if not nil, is called before rows are read.
 	reading func()
@@ -81,9 +81,9 @@ func connect(t *testing.T, server *redistest.Server, clock func() time.Time, n i
 	return nodes, tables
 }
 
-// What the server loses, and however nodes are cut off from it, in the end the
-// last thing that was said about each key holds on all of them: nothing that was
-// said is lost while one of them lives, and nothing that was lifted comes back.
+// Whatever the server loses, and however nodes are cut off from it, in the end the last
+// change of each key is active on all of them: no change is lost while a node that
+// knows it lives, and nothing that was lifted comes back.
 func TestWhatTheServerLosesNodesReturn(t *testing.T) {
 	server := redistest.Standalone(t)
 	for seed := range uint64(15) {
@@ -136,7 +136,7 @@ func TestWhatTheServerLosesNodesReturn(t *testing.T) {
 				trace = append(trace, "lost "+part)
 			}
 		}
-		for range 2 { // the first look returns what is missing, the second sees it
+		for range 2 { // the first look returns missing rows, the second sees them
 			for i, n := range nodes {
 				tables[i].off = false
 				n.sync(t)
@@ -158,8 +158,8 @@ func TestWhatTheServerLosesNodesReturn(t *testing.T) {
 	}
 }
 
-// A node that has been away for longer than it is remembered what was lifted
-// writes nothing back; one that was away for a shorter time does.
+// A node that was away longer than deletions are remembered writes nothing back; one
+// that was away for less does.
 func TestWhoWasAwayForTooLongReturnsNothing(t *testing.T) {
 	for _, row := range []struct {
 		away time.Duration
@@ -190,8 +190,8 @@ func TestWhoWasAwayForTooLongReturnsNothing(t *testing.T) {
 	}
 }
 
-// A ban that was replaced by a shorter one does not come back when that is over,
-// from a node that knows only the longer one.
+// A ban that was replaced by a shorter one does not come back, after that has expired,
+// from a node that only knows the longer one.
 func TestShortenedBan(t *testing.T) {
 	server, clock := redistest.Standalone(t), newClock()
 	clock.now = time.Now()
@@ -214,15 +214,15 @@ func TestShortenedBan(t *testing.T) {
 	}
 }
 
-// What cannot be written back stays active, the log says so once, and it is
-// written as soon as that can be.
+// Rows that cannot be written back stay active, the log says so once, and they are
+// written as soon as possible.
 func TestLossThatCannotBeMended(t *testing.T) {
 	server := redistest.Standalone(t, "--maxmemory-policy", "noeviction")
 	nodes, _ := connect(t, server, time.Now, 2)
 	n := nodes[0]
 	n.put(t, n.entry("a", "ann", "", time.Now().Add(time.Hour)))
 	server.Do("FLUSHALL")
-	// The table begins again before there is no room left for rows.
+	// The table is reset before there is no memory left for rows.
 	if _, err := n.table.Look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -252,8 +252,8 @@ func TestLossThatCannotBeMended(t *testing.T) {
 	}
 }
 
-// Who is told of a loss, so as to write back something else, is told again until that
-// has succeeded: of the connections of before the loss each may fail once.
+// After a loss, Forgot is called until it has succeeded: each connection from before
+// the loss may fail once.
 func TestLossIsToldUntilItIsHeard(t *testing.T) {
 	server := redistest.Standalone(t)
 	nodes, _ := connect(t, server, time.Now, 1)
@@ -287,7 +287,7 @@ func TestLossIsToldUntilItIsHeard(t *testing.T) {
 	}
 }
 
-// A table that is lost while it is read was lost once.
+// A table that is lost while it is read counts as lost once.
 func TestLossWhileReading(t *testing.T) {
 	server := redistest.Standalone(t)
 	nodes, tables := connect(t, server, time.Now, 2)
@@ -296,7 +296,7 @@ func TestLossWhileReading(t *testing.T) {
 	told := 0
 	n.forgot = func() error { told++; return nil }
 	tables[0].off = true
-	if n.Sync(t.Context()) == nil { // after which it reads all
+	if n.Sync(t.Context()) == nil { // afterwards everything is read
 		t.Fatal("not cut off")
 	}
 	tables[0].off, tables[0].reading = false, func() { server.Do("FLUSHALL") }
@@ -314,8 +314,8 @@ func TestLossWhileReading(t *testing.T) {
 	}
 }
 
-// TestClocksApart: bans and limits end at the same time at all nodes that share a
-// Redis, by its clock, whatever theirs say, and while those are put right.
+// TestClocksApart: bans and limits end at the same time on all nodes that share a
+// Redis, by its clock, whatever their own clocks say and while those are corrected.
 func TestClocksApart(t *testing.T) {
 	server := redistest.Standalone(t)
 	store, err := redis.New(t.Context(), redis.Options{Addresses: []string{server.Addr}, Timeout: 5 * time.Second})

@@ -15,104 +15,101 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// Row is one row of a Table, as store/redis has it. The rows are in the order of
-// their versions, no two of which are the same.
+// Row is one row of a Table, as in store/redis. Rows are ordered by version, and
+// versions are unique.
 type Row = redis.TableRow
 
-// State says which Table there is, and how new. Now is zero for one that goes by the
-// clock of its Manager.
+// State identifies a Table and its version. Now is zero if the table uses the clock of
+// its Manager.
 type State = redis.TableState
 
-// Table is where the entries are, for all processes that share it.
+// Table holds the entries for all processes that share it.
 type Table interface {
 	// Look returns the state.
 	Look(ctx context.Context) (State, error)
-	// Since returns at most so many rows that have changed after a version,
-	// the oldest change first, and the version now.
+	// Since returns up to most rows changed after version, oldest change first, and the
+	// current version.
 	Since(ctx context.Context, version int64, most int) (rows []Row, now int64, err error)
-	// Put writes a row; ErrFull if there are most rows already. Its Version is
-	// the latest that the caller has seen of the table.
+	// Put writes a row. It returns ErrFull if there are already most rows. The row's
+	// Version is the latest version of the table that the caller has seen.
 	Put(ctx context.Context, r Row, most int) error
-	// Delete deletes a row and reports whether there was one. Its Version is as
-	// for Put; a Value says that the caller knows there is one.
+	// Delete deletes a row and reports whether it existed. Version is as in Put; a
+	// non-empty Value means that the caller knows that the row exists.
 	Delete(ctx context.Context, r Row, most int) (bool, error)
-	// Touch changes the version alone.
+	// Touch only changes the version.
 	Touch(ctx context.Context) error
 }
 
-// Forgetful is a Table that may lose what it was told.
+// Forgetful is a Table that may lose data.
 type Forgetful interface {
 	Table
-	// Restore writes back rows that were lost, with their versions, where the
-	// table knows nothing newer of them, and returns how many it took.
+	// Restore writes back lost rows with their versions, unless the table has something
+	// newer, and returns how many it accepted.
 	Restore(ctx context.Context, rows []Row) (taken int, err error)
 }
 
 var (
-	// ErrFull is returned by Put when there are MaxEntries already.
+	// ErrFull is returned by Put when there are already MaxEntries entries.
 	ErrFull = errors.New("too many bans and overrides")
-	// ErrNotSaved says that a change holds, but will not outlive the process.
+	// ErrNotSaved means that a change is active, but will not survive the process.
 	ErrNotSaved = errors.New("not saved")
 )
 
-// The bounds of a table.
+// Limits of a table.
 const (
-	MaxEntries   = 100_000                // how many entries there may be, if Options do not say
-	PollInterval = 100 * time.Millisecond // how often to call Sync if others may change the table
-	// afresh is how often everything is read again, whatever the versions say:
-	// a replica that has become primary may have lost a part that its next
-	// changes hide.
+	MaxEntries   = 100_000                // the largest number of entries, unless set in Options
+	PollInterval = 100 * time.Millisecond // how often to call Sync if other processes may change the table
+	// afresh is how often everything is read again, whatever the versions say: a
+	// replica that has become primary may have lost changes, and newer changes may hide
+	// that.
 	afresh = time.Minute
-	page   = 1000 // how many rows are asked for at a time
+	page   = 1000 // rows per request
 )
 
-// Options are what a Manager is made from. All but Most and Changed are
-// required.
+// Options configure a Manager. All but Most, Changed and Forgot are required.
 type Options struct {
 	Table Table
-	// Engine gets the snapshots. Rules are those that it has.
+	// Engine receives the snapshots. Rules are its rules.
 	Engine  *engine.Engine
 	Rules   *rules.Ruleset
 	Clock   func() time.Time
 	Logger  *slog.Logger
-	Changed func() // Changed, if not nil, is called after every change, by any process
-	// Forgot, if not nil, is called when the table has lost something, and again
-	// with every Sync until it has succeeded.
+	Changed func() // called after every change by any process; may be nil
+	// Forgot, if not nil, is called when the table has lost data, and again with every
+	// Sync until it succeeds.
 	Forgot func(ctx context.Context) error
-	Most   int // how many entries there may be
+	Most   int // the largest number of entries; 0 means MaxEntries
 }
 
-// Manager is one process's view of the table. It is safe for use by any number
-// of goroutines.
+// Manager is one process's view of the table. It is safe for concurrent use.
 type Manager struct {
 	options Options
 
 	mu      sync.Mutex
 	entries map[string]*Entry // by name
 	byScope map[string][]*rules.Rule
-	seen    State         // that of entries
-	ahead   time.Duration // how far the table's clock is ahead of ours, see tick
-	ticked  bool          // whether they were compared
-	known   bool          // whether seen means anything
+	seen    State         // the state of the table that entries corresponds to
+	ahead   time.Duration // how far the table's clock is ahead of ours; see tick
+	ticked  bool          // whether ahead has been measured
+	known   bool          // whether seen is valid
 	full    time.Time
 	memory  memory
-	// What the engine has, and where entries have changed since: in these
+	// The snapshot in the engine, and where entries have changed since: at these
 	// places, or anywhere.
 	snapshot *engine.Exceptions
 	changed  map[place]bool
 	anywhere bool
 	failing  bool
-	odd      map[string]bool // rows that were complained about
+	odd      map[string]bool // rows that a warning was logged about
 }
 
-// place is where a ban and a limit may be.
+// place is the position of a ban and a limit.
 type place struct{ scope, key string }
 
-// mostPlaces is the number of changed places from which on the snapshot is
-// rebuilt as a whole.
+// mostPlaces is the number of changed places at which the whole snapshot is rebuilt.
 const mostPlaces = 1000
 
-// New returns a Manager that has read nothing yet; see [Manager.Sync].
+// New returns a Manager that has not read anything yet; see [Manager.Sync].
 func New(o Options) *Manager {
 	o.Most = cmp.Or(o.Most, MaxEntries)
 	m := &Manager{options: o, entries: map[string]*Entry{}, odd: map[string]bool{}, changed: map[place]bool{}}
@@ -137,8 +134,8 @@ func (m *Manager) SetRules(rs *rules.Ruleset) {
 	m.publish()
 }
 
-// Sync reads changes and makes them active. While they cannot be read, the last known
-// entries stay active, and the log says so once.
+// Sync reads changes and activates them. If that fails, the last known entries stay
+// active, and the failure is logged once.
 func (m *Manager) Sync(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,7 +144,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 		m.tellLoss(ctx)
 	}
 	switch {
-	case errors.Is(err, errNotGiven): // has been said
+	case errors.Is(err, errNotGiven): // already logged
 	case err != nil && !m.failing && ctx.Err() == nil:
 		m.options.Logger.Warn("cannot read bans and overrides, the last known ones stay active", "err", err)
 	case err == nil && m.failing:
@@ -163,7 +160,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 	return err
 }
 
-// read reads the table, if its state says that it has changed.
+// read reads the table if its state has changed.
 func (m *Manager) read(ctx context.Context) (changed bool, err error) {
 	before := m.options.Clock()
 	state, err := m.options.Table.Look(ctx)
@@ -184,7 +181,7 @@ func (m *Manager) read(ctx context.Context) (changed bool, err error) {
 	return m.readOn(ctx, state, now)
 }
 
-// readOn reads what has changed since.
+// readOn reads the changes since the last read.
 func (m *Manager) readOn(ctx context.Context, state State, now time.Time) (changed bool, err error) {
 	state.Version, err = m.pages(ctx, m.seen.Version, func(r *Row) {
 		m.take(m.entries, r, now)
@@ -192,7 +189,7 @@ func (m *Manager) readOn(ctx context.Context, state State, now time.Time) (chang
 		changed = true
 	})
 	if err != nil {
-		// What has been read of a part is true as well, but not up to date.
+		// The part that was read is valid, but not up to date.
 		m.known = false
 		return changed, err
 	}
@@ -201,7 +198,7 @@ func (m *Manager) readOn(ctx context.Context, state State, now time.Time) (chang
 	return changed, nil
 }
 
-// readAll reads all there is, and writes back what is missing.
+// readAll reads everything, and writes back missing rows.
 func (m *Manager) readAll(ctx context.Context, state State, now time.Time) (changed bool, err error) {
 	into, rows := map[string]*Entry{}, map[string]Row{}
 	state.Version, err = m.pages(ctx, 0, func(r *Row) {
@@ -222,7 +219,7 @@ func (m *Manager) readAll(ctx context.Context, state State, now time.Time) (chan
 	return changed, err
 }
 
-// pages calls each with all rows after a version, and returns the table's.
+// pages calls each for all rows after a version, and returns the table's version.
 func (m *Manager) pages(ctx context.Context, since int64, each func(*Row)) (version int64, err error) {
 	for {
 		rows, at, err := m.options.Table.Since(ctx, since, page)
@@ -239,7 +236,7 @@ func (m *Manager) pages(ctx context.Context, since int64, each func(*Row)) (vers
 	}
 }
 
-// take takes a row into entries, unless it has ended.
+// take adds a row to entries, unless it has ended.
 func (m *Manager) take(into map[string]*Entry, r *Row, now time.Time) {
 	if old := into[r.Name]; old != nil {
 		m.changed[place{old.Scope, old.Key}] = true
@@ -269,7 +266,7 @@ func (m *Manager) take(into map[string]*Entry, r *Row, now time.Time) {
 	m.changed[place{e.Scope, e.Key}] = true
 }
 
-// publish puts what has changed into the engine.
+// publish puts changes into the engine.
 func (m *Manager) publish() {
 	now := m.options.Clock()
 	places, all := m.changed, m.anywhere || m.snapshot.Newer()+len(m.changed) > mostPlaces
@@ -292,7 +289,7 @@ func (m *Manager) publish() {
 	m.anywhere = false
 }
 
-// allPlaces drops what has ended and returns where the rest is.
+// allPlaces drops ended entries and returns the places of the rest.
 func (m *Manager) allPlaces(now time.Time) map[place]bool {
 	places := make(map[place]bool, len(m.entries))
 	for name, e := range m.entries {
@@ -305,7 +302,7 @@ func (m *Manager) allPlaces(now time.Time) map[place]bool {
 	return places
 }
 
-// exception returns what holds at a place.
+// exception returns the exception at a place.
 func (m *Manager) exception(memo map[insteadID][]engine.Instead, p place) engine.Exception {
 	x := engine.Exception{Scope: p.scope, Key: p.key}
 	if e := m.entries[nameOf(Ban, p.scope, p.key)]; e != nil {
@@ -322,8 +319,7 @@ type insteadID struct {
 	burst              int64
 }
 
-// instead returns what applies in place of the rules of an entry. Many entries
-// have the same.
+// instead returns the replacements of the rules of an entry. Many entries share them.
 func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engine.Instead {
 	id := insteadID{e.Domain, e.Rule, e.Rate, e.Burst}
 	list, ok := memo[id]
@@ -346,8 +342,8 @@ func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engin
 	return list
 }
 
-// Put writes an entry, in place of the one of its kind that the key has, and
-// activates it here. It is active even with an error that wraps ErrNotSaved.
+// Put writes an entry, replacing the key's entry of the same kind, and activates it
+// here. It is active even if the error wraps ErrNotSaved.
 func (m *Manager) Put(ctx context.Context, e *Entry) error {
 	stored := m.onTable(e)
 	text, err := stored.encode()
@@ -362,8 +358,8 @@ func (m *Manager) Put(ctx context.Context, e *Entry) error {
 	return err
 }
 
-// look is Sync after a change of our own, which has been made in any case: what
-// fails here is done by the next Sync.
+// look is Sync after a change made here. The change was already made, so errors are
+// left to the next Sync.
 func (m *Manager) look(ctx context.Context) { _ = m.Sync(ctx) }
 
 // Delete ends an entry and reports whether there was one.
@@ -376,8 +372,8 @@ func (m *Manager) Delete(ctx context.Context, e *Entry) (bool, error) {
 	return was, err
 }
 
-// Touch informs all processes that keys were given budget, so that none keeps
-// refusing them by what it remembers.
+// Touch tells all processes that keys were given budget, so that they drop remembered
+// refusals.
 func (m *Manager) Touch(ctx context.Context) error {
 	if err := m.options.Table.Touch(ctx); err != nil {
 		return err
@@ -386,7 +382,7 @@ func (m *Manager) Touch(ctx context.Context) error {
 	return nil
 }
 
-// Of returns the ban and the limit of a key, nil if it has none.
+// Of returns the ban and the limit of a key; nil means none.
 func (m *Manager) Of(scope, key string) (ban, limit *Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -403,7 +399,7 @@ func (m *Manager) active(name string) *Entry {
 	return &out
 }
 
-// Count returns how many bans and limits there are that have not ended.
+// Count returns the number of active bans and limits.
 func (m *Manager) Count() (bans, limits int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -420,7 +416,7 @@ func (m *Manager) Count() (bans, limits int) {
 	return bans, limits
 }
 
-// Entries returns all entries that have not ended, the newest first.
+// Entries returns all active entries, newest first.
 func (m *Manager) Entries() []Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()

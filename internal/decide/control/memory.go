@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// memory is a Manager's copy of a table that may lose rows: all rows as they were read,
-// including deleted ones. With it, a row that was deleted (the table says so) can be
-// told from a row that was lost (the table has nothing, or an older version).
+// memory is a Manager's copy of a table that may lose rows. It holds all rows as they
+// were read, including deleted ones, to distinguish deleted rows (the table says so)
+// from lost rows (the table has nothing, or an older version).
 //
 // Two processes may write back at the same time: each row has the version of its last
 // change, and the newer one wins.
 type memory struct {
-	table Forgetful // nil if it loses nothing
+	table Forgetful // nil if it cannot lose rows
 	rows  map[string]Row
-	// touched is when the table was read last. A process that has not read it for as
+	// touched is when the table was last read. A process that has not read it for as
 	// long as deletions are remembered may have missed some, and writes nothing back.
 	touched time.Time
-	losing  bool // the last attempt to write back has failed
+	losing  bool // the last attempt to write back failed
 	untold  bool // Options.Forgot has not succeeded since the last loss
 	lost    int64
 }
 
-// inTouch is how long a process may have been away to write anything back: a
-// little less than Redis remembers what was deleted.
+// inTouch is how long a process may have been out of touch and still write back: a
+// little less than Redis remembers deletions.
 const inTouch = 7*24*time.Hour - time.Hour
 
 var errNotGiven = errors.New("cannot restore bans and overrides")
 
-// hear keeps a row as it was read.
+// hear stores a row as read.
 func (m *Manager) hear(rows map[string]Row, r *Row) {
 	if m.memory.table == nil {
 		return
@@ -38,10 +38,9 @@ func (m *Manager) hear(rows map[string]Row, r *Row) {
 	rows[r.Name] = *r
 }
 
-// giveBack writes back what the table has lost: of what this process knows,
-// the rows that are not among those just read, or only an older version of
-// them. What was lost holds here in any case: it is added to rows and given to
-// each.
+// giveBack writes back the rows that the table has lost: those known here that are
+// missing from rows, or have an older version there. They stay active here in any case:
+// they are added to rows and passed to each.
 func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Row, now time.Time, each func(*Row)) error {
 	if m.memory.table == nil || m.memory.rows == nil {
 		return nil
@@ -58,7 +57,7 @@ func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Ro
 	}
 	another := m.isAnother(state)
 	if !another && len(lost) > 0 {
-		// It may have been lost while it was read.
+		// Rows may have been lost during the read.
 		if now, err := m.memory.table.Look(ctx); err == nil {
 			state.Identity, state.Generation = now.Identity, now.Generation
 			another = m.isAnother(state)
@@ -98,40 +97,40 @@ func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Ro
 	return nil
 }
 
-// isAnother reports whether a table is not the one that was read last.
+// isAnother reports whether this is not the table that was last read.
 func (m *Manager) isAnother(state *State) bool {
 	return m.seen.Identity != "" && state.Identity != m.seen.Identity
 }
 
-// tellLoss calls Options.Forgot after a loss, until it has succeeded: each connection
-// of before the loss may fail once.
+// tellLoss calls Options.Forgot after a loss until it succeeds: each connection opened
+// before the loss may fail once.
 func (m *Manager) tellLoss(ctx context.Context) {
 	if m.memory.untold {
 		m.memory.untold = m.options.Forgot(ctx) != nil
 	}
 }
 
-// newer reports whether r is a later change than o; of the same change the one
-// that still has its value.
+// newer reports whether r is a later change than o, or the same change but still has
+// its value.
 func newer(r, o *Row) bool {
 	return r.Version > o.Version || r.Version == o.Version && o.Deleted && !r.Deleted
 }
 
-// version returns the latest version seen.
+// version returns the latest known version.
 func (m *Manager) version() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.seen.Version
 }
 
-// knows returns the row of that name, empty if there is none.
+// knows returns the value of the named row, or "" if there is none.
 func (m *Manager) knows(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.memory.rows[name].Value
 }
 
-// Lost returns how often the table had lost something.
+// Lost returns how often the table has lost data.
 func (m *Manager) Lost() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

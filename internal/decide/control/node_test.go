@@ -35,7 +35,7 @@ func parse(t testing.TB, text string) *rules.Ruleset {
 	return rs
 }
 
-// clock is a time that tests move.
+// clock is a time that tests set.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -62,7 +62,7 @@ type node struct {
 	rules   *rules.Ruleset
 	table   control.Table
 	changed int
-	forgot  func() error // what is to be done about a loss, if not nil
+	forgot  func() error // handles a loss, if not nil
 	log     bytes.Buffer
 }
 
@@ -102,7 +102,7 @@ func (n *node) entry(rule, user, rate string, until time.Time) *control.Entry {
 	return e
 }
 
-// state is what the engine of n applies to a key.
+// state returns what the engine of n applies to a key.
 func (n *node) state(rule, user string, now time.Time) string {
 	applies, banned := n.engine.Applies(n.rules.Rule("api", rule), key(user), now)
 	text := fmt.Sprint(applies.Limit.N())
@@ -126,8 +126,7 @@ func (n *node) put(t testing.TB, e *control.Entry) {
 	}
 }
 
-// flaky is a table that sometimes fails, before or after it has done what was
-// asked.
+// flaky is a table that sometimes fails, before or after it has executed a call.
 type flaky struct {
 	control.Table
 	r     *rand.Rand

@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Claim is what a request takes of one limit, kept for a later decision about
+// Claim is the share of one limit that a request takes, kept for a later decision about
 // the same request.
 type Claim struct {
-	Rule, Key string // the name of the rule, and what it counts by
-	Cost      int64  // what is taken
+	Rule, Key string // the name of the rule, and its key
+	Cost      int64  // the amount taken
 }
 
-// Claims returns those of the limits that count, for [Engine.Again]. It has to
-// come before Release; the claims are good after it.
+// Claims returns the claims on enforced limits, for [Engine.Again]. Call it before
+// Release; the claims stay valid afterwards.
 func (v *Verdict) Claims() []Claim {
 	if v.deciding == nil {
 		return nil
@@ -30,10 +30,10 @@ func (v *Verdict) Claims() []Claim {
 	return claims
 }
 
-// Again decides again about a request that was refused, by its claims: it may
-// have gone by now. Rules of a domain that are no longer active, or only
-// observe, do not count. No Observer is called, since the request has been
-// counted. For the errors see [Engine.Decide].
+// Again decides again about a refused request, by its claims: the request itself may no
+// longer exist. Rules of a domain that are no longer active, or only observe, do not
+// count. No Observer is called, because the request has already been counted. For the
+// errors see [Engine.Decide].
 func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at int64) (v Verdict, err error) {
 	d := e.begin(domain, at)
 	d.about(&Query{Cost: 1, Waits: true})
@@ -54,16 +54,16 @@ func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at in
 	return v, d.failure
 }
 
-// Defers reports whether [Engine.Enter] has to be called before the request of v goes
-// on.
+// Defers reports whether [Engine.Enter] must be called before the request of v
+// continues.
 func (v *Verdict) Defers() bool { return v.Allowed && v.deciding != nil && v.deciding.defers }
 
-// Enter takes, when the turn of an admitted request has come, its slots of limits of
-// concurrency. The decision has only checked whether one is free: a waiting request is
-// not in progress. If none is free any more, v becomes the refusal of those limits, and
-// the rest of what it has taken is refunded. Call it before Release; it does nothing
-// if v does not defer. at is now, in microseconds since the Unix epoch. No Observer is
-// called. For the errors see [Engine.Decide].
+// Enter takes the concurrency slots of an admitted request when its turn has come. The
+// decision has only checked whether one is free: a waiting request is not in progress.
+// If none is free any more, v becomes the refusal of those limits, and the rest of what
+// v has taken is refunded. Call it before Release; it does nothing if v does not defer.
+// at is now, in microseconds since the Unix epoch. No Observer is called. For the
+// errors see [Engine.Decide].
 func (e *Engine) Enter(ctx context.Context, v *Verdict, at int64) error {
 	if !v.Defers() {
 		return nil

@@ -11,15 +11,15 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// A request that was refused may go when all its limits let it: those active
-// now, with what operators have said since.
+// A refused request may pass later, when all its limits allow it: those active now,
+// with the current bans and overrides.
 func TestAgain(t *testing.T) {
 	rs := parse(t, excepted)
 	e := engine.New(memory.New(), rs)
 	claims := []engine.Claim{{Rule: "user", Key: key("ann"), Cost: 2}, {Rule: "team", Key: key("red"), Cost: 1}, {Rule: "gone", Key: key("x"), Cost: 1}, {Rule: "seen", Key: key("x"), Cost: 1}}
 	for _, row := range []struct {
 		second  float64
-		ban     float64 // of the team, until
+		ban     float64 // of the team, end time
 		allowed bool
 		retry   time.Duration
 	}{
@@ -45,7 +45,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// Claims are of limits that count, and of none after Release.
+// Claims covers enforced limits, and is empty after Release.
 func TestClaims(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, excepted))
 	q := ask(request{"user": "ann", "team": "red", "seen": "x"}, 0)
@@ -62,7 +62,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// A rule that is not active does not count for a request that waits.
+// A rule that is not active does not count for a waiting request.
 func TestAgainUnderNoShare(t *testing.T) {
 	rs := parse(t, "domain: api\nlimits:\n  - {name: user, key: [user], rate: 0/hour, percent: 0}\n")
 	e := engine.New(memory.New(), rs)

@@ -1,6 +1,6 @@
 //go:build !race
 
-// With the race detector sync.Pool drops things on purpose.
+// With the race detector, sync.Pool drops objects on purpose.
 
 package engine_test
 

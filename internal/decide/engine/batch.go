@@ -7,13 +7,12 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// DecideBatch answers n queries as if each were decided separately, in order,
-// and hands each verdict, with the error of Decide, to answer, which must not
-// keep it. A store that is a store.Pipeliner is asked about all of them at
-// once, within the time that one query may take; what of that must wait for an
-// answer, which is what rules that only observe are charged, and what disguises
-// a hidden refusal, follows for all of them at once. query is called once for
-// each before the first answer, or right before its own answer.
+// DecideBatch answers n queries as if each were decided separately, in order. It passes
+// each verdict, with the error of Decide, to answer, which must not keep it. A
+// store.Pipeliner receives all queries together, within the time that one query may
+// take. Later steps that depend on an answer (charging rules that only observe,
+// disguising a hidden refusal) also run for all queries together. query is called once
+// for each, before the first answer or right before its own.
 func (e *Engine) DecideBatch(ctx context.Context, n int, query func(i int) Query, answer func(i int, v *Verdict, err error)) {
 	store, ok := e.store.(store.Pipeliner)
 	if !ok || n < 2 {
@@ -56,8 +55,8 @@ type asking struct {
 	err  error
 }
 
-// batch are queries that are decided together: each takes its own steps, and all
-// that take the same one ask together.
+// batch holds queries that are decided together. Each takes its own steps; those with
+// the same step call the store together.
 type batch struct {
 	store store.Pipeliner
 	items []asking
@@ -65,7 +64,7 @@ type batch struct {
 	ops    []headgate.Op
 	out    []headgate.Decision
 	groups []store.Group
-	owners []*asking // of each group
+	owners []*asking // for each group
 }
 
 func (x *asking) begin(e *Engine, q Query) {
@@ -88,7 +87,7 @@ func (x *asking) end(ctx context.Context) {
 	}
 }
 
-// take takes one step of all queries that have it.
+// take runs one step for all queries that have it.
 func (b *batch) take(ctx context.Context, st step) {
 	for i := range b.items {
 		x := &b.items[i]
@@ -101,7 +100,7 @@ func (b *batch) take(ctx context.Context, st step) {
 		}
 		mode := st.mode()
 		if len(x.pending) == 1 {
-			mode = headgate.Independent // as put does, so that a refusal counts where it is to
+			mode = headgate.Independent // as put does, so that a refusal counts if it should
 		}
 		b.ops = append(b.ops, x.pending...)
 		b.groups = append(b.groups, store.Group{Ops: len(x.pending), Mode: mode})

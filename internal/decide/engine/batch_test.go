@@ -13,12 +13,12 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// pipelined is a store that counts how often it is asked.
+// pipelined is a store that counts its calls.
 type pipelined struct {
 	headgate.Store
 
 	asked int
-	fail  error // of every second group
+	fail  error // for every second group
 }
 
 func (p *pipelined) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
@@ -48,7 +48,7 @@ limits:
   - {name: slow, match: {path: /q}, key: [user], rate: 3/day, algorithm: leaky_bucket, burst: 3}
 `
 
-// described returns all that a verdict says.
+// described returns everything in a verdict.
 func described(v *engine.Verdict, err error) string {
 	text := fmt.Sprint(v.Allowed, v.Known, v.WouldRefuse, v.Outcome(), v.Delay, v.Decision, err)
 	for _, r := range v.Results() {
@@ -58,9 +58,9 @@ func described(v *engine.Verdict, err error) string {
 	return text
 }
 
-// A batch answers as its queries would one by one, in three questions to the
-// store at most: about what counts, about what disguises hidden refusals, and
-// about what only observes.
+// A batch gives the answers that its queries would get one by one, with at most three
+// calls to the store: for enforced limits, for disguising hidden refusals, and for
+// rules that only observe.
 func TestBatchIsEachByItself(t *testing.T) {
 	rs := parse(t, batchRules)
 	except := engine.NewExceptions([]engine.Exception{
@@ -76,7 +76,7 @@ func TestBatchIsEachByItself(t *testing.T) {
 			path := [...]string{"/a", "/a", "/b", "/c", "/h", "/q", "/d", "/none"}[r.IntN(8)]
 			q := ask(request{"path": path, "user": [...]string{"ann", "bob", "cat"}[r.IntN(3)]}, 0)
 			if path != "/h" {
-				q.Cost = r.Int64N(4) - 1 // of which -1 is an error
+				q.Cost = r.Int64N(4) - 1 // -1 is an error
 				q.Kind = [...]headgate.Kind{headgate.Take, headgate.Take, headgate.Peek}[r.IntN(3)]
 			}
 			q.Endless = r.IntN(5) == 0
@@ -109,7 +109,7 @@ func TestBatchIsEachByItself(t *testing.T) {
 	}
 }
 
-// What the store has not answered is answered by the policy; the rest stays.
+// Queries that the store did not answer are answered by the policy.
 func TestBatchInPart(t *testing.T) {
 	store := &pipelined{Store: memory.New(), fail: headgate.ErrUnavailable}
 	e := engine.New(store, parse(t, batchRules))

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// witness notes what it is told.
+// witness records its calls.
 type witness struct {
 	name string
 	said *[]string

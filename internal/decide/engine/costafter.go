@@ -13,22 +13,22 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// CostKnowledge is what a door knows, when a request has ended, of its cost
-// under a rule with a CostAfter.
+// CostKnowledge is what a door knows, after a request, about its cost under a rule with
+// a CostAfter.
 type CostKnowledge uint8
 
-// The kinds of knowledge.
+// The values of CostKnowledge.
 const (
-	CostEstimated CostKnowledge = iota // the response came to its end and told nothing: the estimate stays
-	CostKnown                          // it told the cost
-	// CostAborted says that the response did not come to its end, so that
-	// it is unknown: on_abort of the rule applies.
+	CostEstimated CostKnowledge = iota // the response ended without giving a cost: the estimate stays
+	CostKnown                          // the response gave the cost
+	// CostAborted means that the response did not end normally, so the cost is unknown:
+	// the rule's on_abort applies.
 	CostAborted
 )
 
-// largestCosts are the most that a request has cost so far, by scope of rule.
+// largestCosts holds the highest cost of a request so far, by scope of rule.
 type largestCosts struct {
-	rules sync.Map // of *atomic.Int64
+	rules sync.Map // values are *atomic.Int64
 }
 
 func (l *largestCosts) of(scope string) *atomic.Int64 {
@@ -40,7 +40,7 @@ func (l *largestCosts) of(scope string) *atomic.Int64 {
 	return n
 }
 
-// note takes a cost into account.
+// note records a cost.
 func (l *largestCosts) note(scope string, cost int64) {
 	most := l.of(scope)
 	for {
@@ -51,7 +51,7 @@ func (l *largestCosts) note(scope string, cost int64) {
 	}
 }
 
-// keep forgets rules that are not in rs.
+// keep removes rules that are not in rs.
 func (l *largestCosts) keep(rs *rules.Ruleset) {
 	in := map[string]bool{}
 	for _, r := range rs.Rules() {
@@ -67,8 +67,8 @@ func (l *largestCosts) keep(rs *rules.Ruleset) {
 	})
 }
 
-// HasCostAfter reports whether the response will tell what the request of v has
-// taken under a rule that has charged it with an estimate.
+// HasCostAfter reports whether the response will show the cost of a request that a rule
+// has charged with an estimate.
 func (v *Verdict) HasCostAfter() bool {
 	results := v.Results()
 	for i := range results {
@@ -79,11 +79,10 @@ func (v *Verdict) HasCostAfter() bool {
 	return false
 }
 
-// SettleCosts charges the difference between what v has taken and what costOf
-// says of each rule with a CostAfter, into debt if need be, or gives it back;
-// an unknown cost is that of the rule's on_abort. at is now, in
-// microseconds since the Unix epoch. It must come before Release; a second call
-// does nothing.
+// SettleCosts charges or refunds, for each rule with a CostAfter, the difference
+// between what v has taken and what costOf returns. A charge may lead to debt. For an
+// unknown cost, the rule's on_abort applies. at is now, in microseconds since the Unix
+// epoch. Call it before Release; a second call does nothing.
 func (e *Engine) SettleCosts(
 	ctx context.Context, v *Verdict, at int64, costOf func(*rules.CostAfter) (int64, CostKnowledge),
 ) error {
@@ -122,8 +121,8 @@ func (e *Engine) SettleCosts(
 	return nil
 }
 
-// settlement returns what to ask the store for so that r has cost what is known
-// of it, after some time, and false if there is nothing to ask for.
+// settlement returns the op that corrects r to the known cost after some time. It
+// returns false if there is nothing to correct.
 func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after time.Duration) (headgate.Op, bool) {
 	switch known {
 	case CostEstimated:
@@ -138,17 +137,17 @@ func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after ti
 	return op, ok
 }
 
-// correction is the op that turns what r has taken, some time ago, into what it has
-// cost; see [corrected].
+// correction returns the op that changes what r took, some time ago, to the real cost;
+// see [corrected].
 func (r *Result) correction(cost int64, ago time.Duration) (headgate.Op, bool) {
 	op := headgate.Op{Key: r.Key, Scope: r.Rule.Scope, Limit: r.limit()}
 	return corrected(op, cost, r.Decision.Granted, r.Decision.ResetAfter, ago)
 }
 
-// corrected is op to charge, into debt if need be, what a cost is more than what was
-// taken, or to give back what it is less; and false if there is nothing to do, as time
-// has given all of it back. freshIn is when what was taken no longer counted, from the
-// take on, and ago how long that is.
+// corrected changes op to charge the part of cost above taken, into debt if need be, or
+// to refund the part below. It returns false if there is nothing to do because time has
+// already returned all of it. freshIn is how long the take counts, from the take on,
+// and ago how long ago it was.
 func corrected(op headgate.Op, cost, taken int64, freshIn, ago time.Duration) (headgate.Op, bool) {
 	if cost > taken {
 		op.Kind, op.Cost = headgate.Charge, cost-taken
@@ -165,25 +164,25 @@ func settleWith(ctx context.Context, store headgate.Store, ops []headgate.Op) er
 	return store.Do(ctx, ops, make([]headgate.Decision, len(ops)), headgate.Independent)
 }
 
-// WithRecords says that the store may lose its data while this process continues, as
-// a server elsewhere may. Then NoteCosts writes records.
+// WithRecords says that the store may lose its data while this process continues, as a
+// remote server may. NoteCosts then writes records.
 func WithRecords() Option { return func(e *Engine) { e.records = true } }
 
-// costRecords are those of what a request has taken under rules with a CostAfter.
-// Such a record is stored next to the count, in the same slot, and lasts as long: if it
-// is gone, what the count now holds may have been taken by others.
+// costRecords are the records of what a request took under rules with a CostAfter. A
+// record is stored next to the count, in the same slot, and lasts as long. If it is
+// gone, what the count now holds may have been taken by other requests.
 type costRecords struct {
-	written chan struct{} // closed when they are, or could not be
-	places  []int         // of the results that they belong to
+	written chan struct{} // closed when they are written or failed to be
+	places  []int         // the indexes of their results
 	ops     []headgate.Op
 	out     []headgate.Decision
 	err     error
 }
 
-// NoteCosts writes to the store that SettleCosts, or Undo, will perhaps give back
-// what v has taken of rules with a CostAfter, unless the store cannot lose it
-// unnoticed; see [WithRecords]. The caller does not wait for it, nor does the
-// decision. It has to come before Release, at most once.
+// NoteCosts writes records to the store for what v took under rules with a CostAfter,
+// so that SettleCosts or Undo can refund it safely later. It does nothing if the store
+// cannot lose data unnoticed; see [WithRecords]. Neither the caller nor the decision
+// waits for it. Call it before Release, at most once.
 func (e *Engine) NoteCosts(ctx context.Context, v *Verdict) {
 	s := v.deciding
 	if s == nil || !e.records || !v.HasCostAfter() {
@@ -213,13 +212,12 @@ func (e *Engine) NoteCosts(ctx context.Context, v *Verdict) {
 	}()
 }
 
-// recordName is a scope that no other record has.
+// recordName returns a scope that no other record has.
 func (e *Engine) recordName() string {
 	return "taken/" + strconv.FormatInt(e.home, 36) + "-" + strconv.FormatInt(e.noted.Add(1), 36)
 }
 
-// costs returns the records of v, once they are written, and that there are none
-// any more.
+// costs waits for the records of v to be written, and returns and removes them.
 func (v *Verdict) costs() *costRecords {
 	n := v.deciding.costs
 	if v.deciding.costs = nil; n != nil {
@@ -228,8 +226,8 @@ func (v *Verdict) costs() *costRecords {
 	return n
 }
 
-// of returns what ends the record of a result, and whether there is any; or false
-// if it could not be written.
+// of returns the ops that end the record of a result, if it has one; false means that it
+// could not be written.
 func (n *costRecords) of(result int, at int64) (end []headgate.Op, known bool) {
 	if n == nil {
 		return nil, true
@@ -246,14 +244,14 @@ func (n *costRecords) of(result int, at int64) (end []headgate.Op, known bool) {
 	return nil, true
 }
 
-// settled is what becomes of takes: what is charged, or given back as it is, and
-// what is given back where the store knows it.
+// settled collects the ops that settle what was taken: charges and unconditional refunds, and
+// refunds that depend on a record in the store.
 type settled struct {
 	ops     []headgate.Op
 	guarded [][]headgate.Op
 }
 
-// add adds an op about a take that end is the record of.
+// add adds an op about a take whose record end ends.
 func (s *settled) add(op headgate.Op, end []headgate.Op, known bool) {
 	switch {
 	case op.Kind != headgate.Refund || known && end == nil:
@@ -264,14 +262,14 @@ func (s *settled) add(op headgate.Op, end []headgate.Op, known bool) {
 	}
 }
 
-// drop ends a record that nothing depends on.
+// drop ends a record that is not needed.
 func (s *settled) drop(end []headgate.Op) {
 	if len(end) > 0 {
 		s.ops = append(s.ops, end[len(end)-1])
 	}
 }
 
-// with asks store.
+// with sends the ops to store.
 func (s *settled) with(ctx context.Context, store headgate.Store) error {
 	err := settleWith(ctx, store, s.ops)
 	for _, ops := range s.guarded {
@@ -280,8 +278,7 @@ func (s *settled) with(ctx context.Context, store headgate.Store) error {
 	return err
 }
 
-// undoCosts gives back what v has taken that there are records of, and leaves
-// nothing of it to be given back.
+// undoCosts refunds what v took as far as there are records, and marks it as refunded.
 func (d *deciding) undoCosts(v *Verdict, at int64) *settled {
 	n, of := v.costs(), new(settled)
 	if n == nil {

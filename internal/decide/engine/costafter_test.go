@@ -36,7 +36,7 @@ limits:
   - {name: plain, match: {path: /plain}, key: [user], rate: 5/day}
 `
 
-// counted is a store that counts its calls, and can be cut off.
+// counted is a store that counts its calls and can be cut off.
 type counted struct {
 	headgate.Store
 	calls int
@@ -65,23 +65,23 @@ func query1(path string, seconds float64) engine.Query {
 	return ask(request{"path": path, "user": "ann"}, seconds)
 }
 
-// A request costs in the end what its response says, whatever was estimated: the
-// rest is charged, into debt too, or given back, and the store is not asked where
-// there is nothing to say.
+// In the end a request costs what its response says, whatever was estimated: the
+// difference is charged, even into debt, or refunded, and the store is not called if
+// there is none.
 func TestCostsAreSettled(t *testing.T) {
 	store := &counted{Store: memory.New()}
 	e := engine.New(store, parse(t, costRules))
 	for i, row := range []struct {
 		cost  int64
 		known engine.CostKnowledge
-		left  int64 // of 100, less 10 of the estimate of the request that asks
+		left  int64 // of 100, less the estimate of 10 of the request that checks
 		calls int
 	}{
 		{25, engine.CostKnown, 75, 1},
 		{3, engine.CostKnown, 72, 1},
 		{10, engine.CostKnown, 62, 0},
 		{7, engine.CostEstimated, 52, 0},
-		{7, engine.CostAborted, 27, 1}, // as the largest so far
+		{7, engine.CostAborted, 27, 1}, // the largest so far
 		{60, engine.CostKnown, 0, 1},   // into debt
 	} {
 		v := decide(t, e, query1("/llm", 0))
@@ -109,20 +109,20 @@ func TestCostsAreSettled(t *testing.T) {
 	}
 }
 
-// What time has given back is not given back again.
+// What time has already returned is not refunded again.
 func TestCostsAreSettledLate(t *testing.T) {
 	store := &counted{Store: memory.New()}
 	e := engine.New(store, parse(t, costRules))
 	for _, row := range []struct {
 		name          string
 		after         float64
-		meanwhile     int64 // that others take
-		left          int64 // of 60 then, of which the 10 were back after 10 s
+		meanwhile     int64 // taken by others
+		left          int64 // of 60 then; 10 of them were back after 10 s
 		calls         int
 		cost, without int64
 	}{
 		{"at once", 0, 0, 57, 1, 3, 0},
-		{"8 s later", 8, 20, 40, 1, 3, 0}, // of 22 only 2 are given back
+		{"8 s later", 8, 20, 40, 1, 3, 0}, // of 22 only 2 are refunded
 		{"10 s later", 10, 20, 40, 0, 3, 0},
 		{"by a clock that has gone back", -1, 20, 37, 1, 3, 0},
 	} {
@@ -153,8 +153,8 @@ func TestCostsAreSettledLate(t *testing.T) {
 	}
 }
 
-// Nothing is settled of a rule that only observes and would have refused, nor of
-// a verdict that was released.
+// Nothing is settled for a rule that only observes and would have refused, or for a
+// released verdict.
 func TestCostsThatAreNotSettled(t *testing.T) {
 	store := &counted{Store: memory.New()}
 	e := engine.New(store, parse(t, costRules))
@@ -176,8 +176,8 @@ func TestCostsThatAreNotSettled(t *testing.T) {
 	}
 }
 
-// What memory gave out while the store was down is settled with memory, under
-// this process's share; a store that is down says so.
+// What memory admitted while the store was down is settled in memory, under this
+// process's share; a store that is down returns an error.
 func TestCostsOfTheFallback(t *testing.T) {
 	store, local := &counted{Store: memory.New()}, &counted{Store: memory.New()}
 	e := engine.New(store, parse(t, costRules), engine.WithFallback(local))
@@ -201,7 +201,7 @@ func TestCostsOfTheFallback(t *testing.T) {
 	if n := left(t, e, "/llm", "tokens", 0); n != 90 {
 		t.Errorf("the store has %d left, want 90: it was not charged for what memory gave", n)
 	}
-	// Without a fallback everything is the store's.
+	// Without a fallback everything is in the store.
 	alone := engine.New(store, parse(t, costRules))
 	v := decide(t, alone, query1("/llm", 0))
 	if err := alone.SettleCosts(t.Context(), &v, start, told(30, engine.CostKnown)); err != nil {
@@ -212,7 +212,7 @@ func TestCostsOfTheFallback(t *testing.T) {
 	}
 }
 
-// The largest cost of a rule is forgotten when the rule goes, and only then.
+// The largest cost of a rule is forgotten only when the rule is removed.
 func TestLargestCostOfARuleThatGoes(t *testing.T) {
 	for name, during := range map[string]string{"goes": excepted, "stays": costRules} {
 		e := engine.New(memory.New(), parse(t, costRules))

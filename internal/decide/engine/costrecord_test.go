@@ -9,9 +9,9 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// What a response turns out to have cost less than the estimate is given back to a
-// store that has counted the estimate, and to no other: not to one that has lost its
-// data since, where it would come off what others have taken.
+// If a response cost less than the estimate, the difference is refunded only to a store
+// that has counted the estimate, not to one that has lost its data since: there, the
+// refund would come off what others have taken.
 func TestCostsOfLostData(t *testing.T) {
 	const text = `
 domain: api
@@ -23,7 +23,7 @@ limits:
 		for _, row := range []struct {
 			lost, down bool
 			undo       bool
-			passes     bool // another that is estimated at as much
+			passes     bool // whether another with the same estimate passes
 		}{
 			{passes: true},
 			{lost: true},
@@ -65,7 +65,7 @@ limits:
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			// A bucket refills by 10 in the hour, and the take was 2 s ago.
+			// A bucket refills by 10 per hour, and the take was 2 s ago.
 			v, ok := take(20)
 			if row.passes && strings.HasSuffix(algorithm, "_bucket") {
 				ok = ok || v.Decision.Remaining == 9
@@ -80,8 +80,8 @@ limits:
 	}
 }
 
-// A cost as estimated, or a larger one, needs no record any more: it is charged
-// whatever the store has lost, and nothing is left.
+// A cost equal to the estimate or larger needs no record any more: it is charged
+// whatever the store has lost, and no record remains.
 func TestCostRecordsLeaveNothing(t *testing.T) {
 	for _, row := range []struct {
 		cost  int64
@@ -105,7 +105,7 @@ func TestCostRecordsLeaveNothing(t *testing.T) {
 	}
 }
 
-// Where nothing can be lost unnoticed, or nothing is told later, nothing is written.
+// If nothing can be lost unnoticed or settled later, no record is written.
 func TestCostsWithoutRecords(t *testing.T) {
 	store := &counted{Store: memory.New()}
 	for _, e := range []*engine.Engine{

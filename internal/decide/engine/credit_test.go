@@ -11,9 +11,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// What credit lets in under a concurrency limit holds no slot. When it
-// is undone, or its reservation cancelled or committed, the places of others are
-// not given back for it.
+// A request admitted by credit under a concurrency limit holds no slot. Undoing it, or
+// cancelling or committing its reservation, releases no slots of others.
 func TestCreditHoldsNoPlace(t *testing.T) {
 	store, rs := memory.New(), parse(t, leaseRules)
 	e, ctx := engine.New(store, rs), t.Context()
@@ -61,7 +60,7 @@ func TestCreditHoldsNoPlace(t *testing.T) {
 	}
 }
 
-// outage is a store that answers the first so many calls.
+// outage is a store that answers only the first calls.
 type outage struct {
 	headgate.Store
 	calls int
@@ -85,16 +84,15 @@ func (f *outage) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decis
 	return f.Store.Do(ctx, ops, out, mode)
 }
 
-// A commit that the store did not answer may be made again, and counts at most
-// once. Only a difference that does not fit is lost if the store fails just
-// between the mark and the charge.
+// A commit without an answer may be retried, and counts at most once. Only a difference
+// that does not fit is lost if the store fails between the mark and the charge.
 func TestCommitAgainAfterAFailure(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		cost  int64
-		calls int // that the store answers before it fails
+		calls int // answered before the store fails
 		again engine.Ending
-		left  int64 // of 1000, of which 400 were reserved
+		left  int64 // of 1000, with 400 reserved
 	}{
 		{"fits, nothing was done", 500, 0, engine.Done, 500},
 		{"does not fit, nothing was done", 2000, 0, engine.Done, 0},

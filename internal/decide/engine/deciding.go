@@ -9,49 +9,49 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// deciding is a decision on its way: the one path that every question takes, see
-// [Engine]. Its memory is used again for the next one.
+// deciding is a decision in progress: the one path for all queries, see [Engine]. Its
+// memory is reused for the next one.
 type deciding struct {
 	engine *Engine
 	lane   uint32 // for observers; see [Mark]
 
-	// What is asked. Of it only at is kept when the answer is there.
+	// The request. Of it, only at is kept once there is an answer.
 	domain   string
 	at       int64
 	parts    []Part
-	one      [1]Part // the parts of a Query
-	given    Matched // what applies to it, if matched says that it is known already
+	one      [1]Part // holds the part of a Query
+	given    Matched // the rules that apply, if matched is set
 	matched  bool
 	explains *explaining
 
-	// alone says that it is about a Query: bans answer it, hidden refusals are
-	// disguised, and with only one part no other one could have quota left.
+	// alone means that this is a Query: bans answer it, hidden refusals are disguised,
+	// and there are no other parts that could have quota left.
 	alone   bool
 	endless bool // concurrency rules do not apply
-	waits   bool // the caller does so for the request's turn
-	watches bool // all rules are treated as if they only observed
+	waits   bool // the caller waits for the request's turn
+	watches bool // all rules are treated as if they only observe
 
-	// How far it is.
+	// The state of the decision.
 	known       bool
-	allowed     bool // nothing that was asked about so far has refused
-	hidden      bool // it is refused, and clients must not learn of that
+	allowed     bool // nothing has refused so far
+	hidden      bool // refused, but clients must not learn of it
 	defers      bool // slots are only checked, not taken; see [Engine.Enter]
 	todo        steps
 	wouldRefuse int
-	ruleless    headgate.Reason // of a refusal without a rule; or OK
-	failure     error           // the store's, the first time
+	ruleless    headgate.Reason // the reason of a refusal without a rule; or OK
+	failure     error           // the first error of the store
 
-	matches  []rules.Matches // one for each part, since keys point into them
+	matches  []rules.Matches // one for each part, because keys point into them
 	results  []Result        // one for each check, part by part
 	verdicts []Verdict       // one for each part of a MultiQuery
 	pending  []headgate.Op
 	out      []headgate.Decision
-	asked    []int // the result that each pending op is about
+	asked    []int // the result for each pending op
 
-	costs *costRecords // or nil
+	costs *costRecords // may be nil
 }
 
-// begin returns a decision with memory that was used before, or not.
+// begin returns a decision, with reused memory if there is any.
 func (e *Engine) begin(domain string, at int64) *deciding {
 	d, _ := e.free.Get().(*deciding)
 	d.domain, d.at = domain, at
@@ -70,13 +70,13 @@ func (d *deciding) about(q *Query) {
 }
 
 const (
-	// maxKept is the number of results up to which the memory of a decision is kept
-	// as it is; that of a rare giant is not held on to for ever.
+	// maxKept is the largest number of results for which a decision's memory is kept
+	// unchanged, so that a rare huge decision does not hold memory forever.
 	maxKept  = 64
-	maxParts = 32 // the same of parts
+	maxParts = 32 // the same for parts
 )
 
-// release keeps d for the next decision, without what is too large.
+// release keeps d for the next decision, without lists that are too large.
 func (d *deciding) release() {
 	d.costs = nil
 	if len(d.matches) > maxParts || cap(d.results) > maxKept {
@@ -85,8 +85,8 @@ func (d *deciding) release() {
 	d.engine.free.Put(d)
 }
 
-// extended returns list with one more element, which has what was left there: to
-// build the next one in its place takes half as long as to append it.
+// extended returns list with one more element, which keeps its old content. Building
+// the next element in place takes half as long as appending it.
 func extended[T any](list []T) []T {
 	if len(list) < cap(list) {
 		return list[:len(list)+1]
@@ -94,7 +94,7 @@ func extended[T any](list []T) []T {
 	return append(list, *new(T))
 }
 
-// keep leaves out the results of which f reports false.
+// keep removes the results for which f returns false.
 func (d *deciding) keep(f func(*Result) bool) {
 	n := 0
 	for i := range d.results {
@@ -114,29 +114,29 @@ func (d *deciding) room() {
 	d.out = d.out[:len(d.pending)]
 }
 
-// step is one question to the store about some of the limits. The steps of a
-// decision are taken in this order.
+// step is one call to the store about some of the limits. The steps of a decision are
+// taken in this order.
 type step uint8
 
 const (
-	refund   step = iota // gives back, which nothing can refuse
-	charge               // charges the limits that count what is refused, too
-	explain              // looks at all limits at once
-	enforce              // takes from the limits that count, all or nothing
+	refund   step = iota // refunds, which no limit refuses
+	charge               // charges the limits that count refusals
+	explain              // peeks at all limits together
+	enforce              // takes from the enforced limits, all or nothing
 	quota                // takes from the limits in quota mode, each separately
-	handBack             // gives back what was taken if no part has any quota left
-	disguise             // charges what clients see of a request that hidden rules refused
-	// observe asks about the limits that only observe. They are charged for what
-	// really passes: of a request that another rule refuses they see nothing, as
-	// would be so if they were enforced.
+	handBack             // refunds everything if no part has any quota left
+	disguise             // charges the visible limits for a request that hidden rules refused
+	// observe calls the store for the limits that only observe. They are charged for
+	// requests that really pass: a request that another rule refuses does not reach
+	// them, as if they were enforced.
 	observe
-	none // that of a banned key: its answer is known already
+	none // for a banned key: its answer is already known
 )
 
-// steps is a set of them.
+// steps is a set of steps.
 type steps uint16
 
-// mode says how the questions of one step belong together.
+// mode returns how the ops of a step belong together.
 func (st step) mode() headgate.Mode {
 	if st == enforce || st == disguise {
 		return headgate.AllOrNothing
@@ -144,7 +144,7 @@ func (st step) mode() headgate.Mode {
 	return headgate.Independent
 }
 
-// decide goes all the way.
+// decide runs the whole decision.
 func (d *deciding) decide(ctx context.Context) error {
 	err := d.prepare()
 	if d.todo != 0 {
@@ -155,7 +155,7 @@ func (d *deciding) decide(ctx context.Context) error {
 	return err
 }
 
-// forget lets go of what the door gave.
+// forget drops what belongs to the door.
 func (d *deciding) forget() { d.domain, d.parts, d.one[0].Request, d.given.Checks = "", nil, nil, nil }
 
 // prepare finds the limits that apply and plans the store requests.
@@ -196,7 +196,7 @@ func (d *deciding) prepare() error {
 	return nil
 }
 
-// invalid says what is wrong with p.
+// invalid returns what is wrong with p.
 func (p *Part) invalid() error {
 	if p.Cost < 0 {
 		return headgate.ErrInvalidCost
@@ -216,7 +216,7 @@ func (d *deciding) plan() {
 	}
 }
 
-// list makes a result of each check, and reports whether any replaces others.
+// list makes a result for each check, and reports whether any of them replaces others.
 func (d *deciding) list() (replaces bool) {
 	list, todo := d.results[:0], steps(0)
 	for i := range d.parts {
@@ -235,7 +235,7 @@ func (d *deciding) list() (replaces bool) {
 	return replaces
 }
 
-// assign says in which step a limit is asked.
+// assign chooses the step in which a limit is checked.
 func (d *deciding) assign(r *Result, gives bool) {
 	switch {
 	case gives:
@@ -269,9 +269,8 @@ func (d *deciding) mayWait() bool {
 	return places && turns
 }
 
-// run takes the steps, one after the other. What waits for several of them, or may
-// have to, has the Engine's timeout for them together; a single one is bounded by
-// the store.
+// run takes the steps in order. If it has to wait for more than one, the Engine's
+// timeout covers them together; a single one is limited by the store.
 func (d *deciding) run(ctx context.Context) {
 	for d.todo != 0 {
 		if usual := d.todo == 1<<enforce || d.todo == 1<<charge; usual && !d.hidden || d.engine.timeout == 0 {
@@ -282,8 +281,8 @@ func (d *deciding) run(ctx context.Context) {
 	}
 }
 
-// bounded takes all steps within the timeout. To disguise the request there is as
-// much time again.
+// bounded takes all steps within the timeout. Disguising the request gets the same time
+// again.
 func (d *deciding) bounded(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.engine.timeout)
 	defer cancel()
@@ -299,14 +298,14 @@ func (d *deciding) take(ctx context.Context) {
 		d.handBack(ctx)
 		return
 	}
-	err := d.failure // a store that has failed once is not waited for again
+	err := d.failure // after a failure, the store is not called again
 	if err == nil {
 		err = d.put(ctx, d.engine.store, st.mode())
 	}
 	d.answers(ctx, st, err)
 }
 
-// questions builds the store requests of a step, which is done then.
+// questions builds the store requests of a step and marks the step as done.
 func (d *deciding) questions(st step) {
 	d.todo &^= 1 << st
 	pending, asked := d.pending[:0], d.asked[:0]
@@ -322,8 +321,8 @@ func (d *deciding) questions(st step) {
 	d.room()
 }
 
-// ask makes op what to ask about one limit in a step. Once a limit that counts has
-// refused, the others are only looked at, unless they disguise that.
+// ask sets op to the request for one limit in a step. Once an enforced limit has
+// refused, the others are only peeked at, unless they disguise that.
 func (d *deciding) ask(op *headgate.Op, r *Result, st step) {
 	p, rule := &d.parts[r.part], r.Rule
 	op.Key, op.Scope, op.Limit = r.Key, rule.Scope, rule.Limit
@@ -338,7 +337,7 @@ func (d *deciding) ask(op *headgate.Op, r *Result, st step) {
 	}
 }
 
-// answers takes the store's answers, or its failure, into account.
+// answers processes the store's answers, or its failure.
 func (d *deciding) answers(ctx context.Context, st step, err error) {
 	if err != nil {
 		if d.failure == nil {
@@ -367,7 +366,7 @@ func (d *deciding) answers(ctx context.Context, st step, err error) {
 	}
 }
 
-// put puts what is pending to store, and has the answers in d.out.
+// put sends the pending ops to store and stores the answers in d.out.
 func (d *deciding) put(ctx context.Context, store headgate.Store, mode headgate.Mode) error {
 	switch len(d.pending) {
 	case 0:
@@ -380,14 +379,14 @@ func (d *deciding) put(ctx context.Context, store headgate.Store, mode headgate.
 	return store.Do(ctx, d.pending, d.out, mode)
 }
 
-// disguises reports whether to disguise a refusal by hidden rules: not if it
-// took nothing, nor if the store is not there to be charged.
+// disguises reports whether to disguise a refusal by hidden rules: not if the request
+// takes nothing, nor if the store is unavailable.
 func (d *deciding) disguises() bool {
 	return d.alone && d.parts[0].Kind == headgate.Take && d.failure == nil
 }
 
-// hear takes the answer to r, which is the result i. For a banned key, only
-// explain needs it.
+// hear records the answer to r, which is result i. For a banned key, only explain needs
+// it.
 func (d *deciding) hear(i int, r *Result, answer *headgate.Decision) {
 	if d.explains != nil {
 		d.explains.hear(i, answer)
@@ -397,7 +396,7 @@ func (d *deciding) hear(i int, r *Result, answer *headgate.Decision) {
 	}
 }
 
-// count takes a limit that has its answer into account.
+// count takes the answer for a limit into account.
 func (d *deciding) count(r *Result) {
 	if r.step == charge {
 		r.charged(&d.parts[r.part])
@@ -412,7 +411,7 @@ func (d *deciding) count(r *Result) {
 	}
 }
 
-// shadow makes the answer of a rule that only observes one that lets pass.
+// shadow turns the answer of a rule that only observes into one that allows.
 func (d *deciding) shadow(r *Result) {
 	r.Decision.Delay = 0
 	if !r.Decision.Allowed {
@@ -421,8 +420,8 @@ func (d *deciding) shadow(r *Result) {
 	}
 }
 
-// conclude makes v the verdict on a part, whose first result is the one given, and
-// returns which is the first of the next part.
+// conclude makes v the verdict on a part that starts at result first, and returns the
+// first result of the next part.
 func (d *deciding) conclude(v *Verdict, part, first int) (next int) {
 	v.Known, v.at = d.known, d.at
 	if v.Allowed, v.Decision.Allowed, v.Decision.Reason = true, true, headgate.NoLimit; d.ruleless != headgate.OK {

@@ -21,21 +21,21 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Query is the question of a door: may this request pass now?
+// Query is a request from a door: may this request pass now?
 type Query struct {
-	Domain  string        // the namespace whose rules apply
-	Request rules.Request // has the attributes that rules match and count by
+	Domain  string        // the namespace of the rules
+	Request rules.Request // the attributes that rules match and count by
 	Cost    int64         // what the request takes, usually 1; each rule multiplies it by its own cost. 0 is a dry run.
 	// At is the time of the request in microseconds since the Unix epoch,
 	// read once by the door. With 0 the store uses its own clock.
 	At   int64
-	Kind headgate.Kind // headgate.Take, or headgate.Peek to write nothing.
-	Door Door          // where the request came in. It is for observers; the answer does not depend on it.
+	Kind headgate.Kind // headgate.Take, or headgate.Peek to write nothing
+	Door Door          // where the request came in; only for observers
 	// Endless is for callers that will not know when the request ends. Concurrency
 	// rules do not apply to it. All other callers must release the leases of the
 	// Verdict; see [Engine.Hold].
 	Endless bool
-	Waits   bool // for a caller who holds requests back until their turn, and calls [Engine.Enter] then.
+	Waits   bool // the caller holds requests back until their turn, and then calls [Engine.Enter]
 }
 
 // UnknownDomain says what happens to a request in a domain without rules.
@@ -43,7 +43,7 @@ type UnknownDomain uint8
 
 // The policies.
 const (
-	UnknownDomainAllow  UnknownDomain = iota // lets the request pass. It is the default.
+	UnknownDomainAllow  UnknownDomain = iota // lets the request pass; the default
 	UnknownDomainRefuse                      // refuses it
 )
 
@@ -85,17 +85,17 @@ func WithUnknownDomain(u UnknownDomain) Option { return func(e *Engine) { e.unkn
 // match. Two things apply only to a Query: a ban is its whole answer, and a refusal
 // that the client must not see is disguised by charging the limits that it does see.
 //
-// Nothing is locked: rules and exceptions are swapped as a whole, and a decision keeps
-// those that it started with. Nothing is allocated if verdicts are released, since
+// There are no locks: rules and exceptions are swapped as a whole, and a decision keeps
+// those that it started with. Nothing is allocated if verdicts are released, because
 // their memory is reused. An allowed request costs one round trip under enforced rules.
 //
-// After the first failure of the store, a decision does not ask it again: each rule
+// After the first failure of the store, a decision does not call it again: each rule
 // answers by its on_store_error, from this process's memory if there is a fallback, and
 // the error is returned with the verdict. Rules in shadow mode have no answer then. An
 // invalid query (a negative cost) is refused with its own error.
 type Engine struct {
 	store    headgate.Store
-	fallback headgate.Store // nil if rules have nothing to fall back to
+	fallback headgate.Store // may be nil
 	timeout  time.Duration
 	observer Observer
 	unknown  UnknownDomain
@@ -103,13 +103,13 @@ type Engine struct {
 	lanes    atomic.Uint32
 	seal     seal
 	largest  largestCosts
-	home     int64 // names this process in tokens for what is in its memory; not 0
-	records  bool  // NoteCosts writes them
+	home     int64 // identifies this process in tokens for data in its memory; not 0
+	records  bool  // NoteCosts writes records
 	noted    atomic.Int64
 	warned   atomic.Int64 // see WarnsOfToken
 
 	rules      atomic.Pointer[rules.Ruleset] // swapped as a whole on every reload; a request reads it once
-	exceptions atomic.Pointer[Exceptions]    // nil as long as there are none
+	exceptions atomic.Pointer[Exceptions]    // nil if there are none
 }
 
 // New returns an Engine that applies rs and keeps its counts in store. With a
@@ -143,7 +143,7 @@ func (e *Engine) Rules() *rules.Ruleset { return e.rules.Load() }
 // the Verdict is then that of each rule's on_store_error. With any other error (a
 // negative cost) the Verdict is a refusal.
 //
-// Release the Verdict when done with its Results, so that the next decision does not
+// Release the Verdict after using its Results, so that the next decision does not
 // allocate.
 func (e *Engine) Decide(ctx context.Context, q Query) (Verdict, error) {
 	return e.decide(ctx, &q, nil)
@@ -155,14 +155,14 @@ type Matched struct {
 	Checks []rules.Check // the rules. They are only read.
 }
 
-// DecideMatched is Decide for a request that has been matched before, perhaps
-// by another goroutine: a replay matches many requests at once, and decides
-// about them one after another. q.Request is not looked at.
+// DecideMatched is Decide for a request that has already been matched, for example by
+// another goroutine: a replay matches many requests in parallel, but decides them one
+// after another. q.Request is ignored.
 func (e *Engine) DecideMatched(ctx context.Context, q Query, m Matched) (Verdict, error) {
 	return e.decide(ctx, &q, &m)
 }
 
-// decide answers q, with the rules that apply if they are known already.
+// decide answers q. matched holds the rules that apply, if they are already known.
 func (e *Engine) decide(ctx context.Context, q *Query, matched *Matched) (v Verdict, err error) {
 	d := e.begin(q.Domain, q.At)
 	d.about(q)
@@ -182,7 +182,7 @@ func (e *Engine) decide(ctx context.Context, q *Query, matched *Matched) (v Verd
 	return v, err
 }
 
-// Tell reports to the observer the answer to q that a door has derived from a peek: v
+// Tell reports an answer to q to the observer that a door has derived from a peek: v
 // counts like the answer to a take.
 func (e *Engine) Tell(ctx context.Context, q Query, v Verdict) {
 	if e.observer != nil && v.deciding != nil {
@@ -194,9 +194,9 @@ func (e *Engine) Tell(ctx context.Context, q Query, v Verdict) {
 }
 
 // Undo refunds what v took, less what has refilled since, for a request that was
-// allowed but will not be made, such as one whose client went away while waiting for
-// its turn. at is now, in microseconds since the Unix epoch. Call Undo before Release;
-// a second Undo does nothing.
+// allowed but will not run, for example because its client left while waiting for its
+// turn. at is now, in microseconds since the Unix epoch. Call Undo before Release; a
+// second Undo does nothing.
 func (e *Engine) Undo(ctx context.Context, v *Verdict, at int64) error {
 	d := v.deciding
 	if d == nil {
@@ -215,7 +215,7 @@ func (e *Engine) Undo(ctx context.Context, v *Verdict, at int64) error {
 	return nil
 }
 
-// unavailable returns err as a headgate.ErrUnavailable.
+// unavailable wraps err in headgate.ErrUnavailable if it does not wrap it yet.
 func unavailable(err error) error {
 	if errors.Is(err, headgate.ErrUnavailable) {
 		return err
@@ -223,7 +223,7 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
 }
 
-// times multiplies two costs, neither of them negative, and saturates.
+// times multiplies two non-negative costs and saturates.
 func times(a, b int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi != 0 || lo > math.MaxInt64 {

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// request is a rules.Request of a few entries.
+// request is a rules.Request with a few entries.
 type request map[string]string
 
 func (r request) Attribute(a rules.Attribute) (string, bool) {
@@ -36,7 +36,7 @@ func parse(t testing.TB, text string) *rules.Ruleset {
 	return rs
 }
 
-// start is when all tests happen, in microseconds.
+// start is the time of all tests, in microseconds.
 const start = 1_800_000_000_000_000
 
 func ask(r request, seconds float64) engine.Query {
@@ -123,7 +123,7 @@ func TestShadowNeverRefusesAndNeverStandsInTheWay(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, shadowed))
 	rows := []struct {
 		allowed     bool
-		remaining   int64 // of real
+		remaining   int64 // of the rule real
 		wouldRefuse int
 	}{{true, 2, 0}, {true, 1, 1}, {true, 0, 1}, {false, 0, 1}}
 	for i, row := range rows {
@@ -139,8 +139,8 @@ func TestShadowNeverRefusesAndNeverStandsInTheWay(t *testing.T) {
 	}
 }
 
-// What an enforced rule refuses does not reach an observed one, or its numbers
-// would not be those it had if it were enforced.
+// A request that an enforced rule refuses does not reach an observing one; otherwise
+// its numbers would differ from those it would have if enforced.
 func TestShadowIsNotChargedForRefusedRequests(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, `
 domain: api
@@ -394,7 +394,7 @@ func TestVerdictAfterRelease(t *testing.T) {
 	}
 }
 
-// What has been matched ahead of time is decided as it is otherwise.
+// Requests that were matched before get the same decisions.
 func TestDecideMatched(t *testing.T) {
 	rs := parse(t, twoLimits)
 	plain, ahead := engine.New(memory.New(), rs), engine.New(memory.New(), rs)
@@ -422,7 +422,7 @@ func TestDecideMatched(t *testing.T) {
 	}
 }
 
-// A domain chooses the dialect of its answers, where a limit applies.
+// A domain chooses the dialect of its answers if a limit applies.
 func TestHeadersOfADomain(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, "domain: api\nheaders: github\nlimits:\n  - {name: user, match: {path: /a}, key: [user], rate: 3/hour}\n"))
 	for path, want := range map[string]string{"/a": "github", "/b": ""} {

@@ -20,16 +20,16 @@ limits:
   - {name: steady, match: {path: /rates}, key: [user], rate: 100/second}
 `
 
-// inTurn is a question of a door that holds requests back itself.
+// inTurn is a query from a door that holds requests back itself.
 func inTurn(path string, seconds float64) engine.Query {
 	q := query1(path, seconds)
 	q.Waits = true
 	return q
 }
 
-// Requests that wait for their turn take no place, not even for a moment, so any
-// number of them may arrive together. Each takes it when its turn has come, or is
-// refused and has taken nothing.
+// Requests that wait for their turn hold no slot, not even for a moment, so any number
+// of them may arrive together. Each takes one when its turn has come, or is refused and
+// has taken nothing.
 func TestPlacesAreTakenInTurn(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, turnsAndPlaces))
 	together := make([]engine.Verdict, 12)
@@ -76,8 +76,8 @@ func TestPlacesAreTakenInTurn(t *testing.T) {
 	}
 }
 
-// Places are taken with the decision where no limit makes requests wait, or where
-// the door does not hold them back.
+// Slots are taken with the decision if no limit makes requests wait, or if the door
+// does not hold them back.
 func TestPlacesAreTakenAtOnce(t *testing.T) {
 	for name, q := range map[string]engine.Query{"no turns": inTurn("/rates", 0), "a door that lets its caller wait": query1("/turns", 0)} {
 		e := engine.New(memory.New(), parse(t, turnsAndPlaces))
@@ -94,7 +94,7 @@ func TestPlacesAreTakenAtOnce(t *testing.T) {
 	}
 }
 
-// A request that finds all places taken when it arrives takes no turn.
+// A request that finds all slots taken on arrival takes no turn.
 func TestNoTurnWithoutAPlace(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, turnsAndPlaces))
 	for range 3 {
@@ -108,8 +108,8 @@ func TestNoTurnWithoutAPlace(t *testing.T) {
 	}
 }
 
-// When its turn comes and the store cannot be asked, the rule says whether a request
-// passes, and what it has taken is given back if not.
+// If the store is down when its turn comes, the rule decides whether a request passes;
+// if it does not, what it took is refunded.
 func TestEnterWithoutTheStore(t *testing.T) {
 	for policy, want := range map[string]bool{"allow": true, "deny": false} {
 		store := &counted{Store: memory.New()}
@@ -129,7 +129,7 @@ limits:
 	}
 }
 
-// Entries of a queue go the same way: their turns are told by Again.
+// Queued requests work the same way: Again gives them their turns.
 func TestAgainTakesPlacesInTurn(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, turnsAndPlaces))
 	claims := []engine.Claim{{Rule: "places", Cost: 1}, {Rule: "turns", Key: key("ann"), Cost: 1}}

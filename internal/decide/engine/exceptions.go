@@ -8,26 +8,26 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Exception is what an operator has said about one key of a rule: a ban,
-// another limit, or both.
+// Exception is an operator's setting for one key of a rule: a ban, another limit, or
+// both.
 type Exception struct {
-	Scope, Key string // those of the rule's checks
-	// BannedUntil is when a ban ends, in microseconds since the Unix epoch; 0
-	// without one. A banned key is refused with the Reason headgate.Banned, also
-	// by a rule that otherwise only observes. Of the limits that apply to such a
-	// request none is charged, and the store is not asked; if the rule's action
-	// is ShadowBan the others are, as clients can see them.
+	Scope, Key string // as in the rule's checks
+	// BannedUntil is when a ban ends, in microseconds since the Unix epoch; 0 without
+	// one. A banned key is refused with the Reason headgate.Banned, even by a rule that
+	// only observes. The store is not called for such a request, and no limit is
+	// charged. If the rule's action is ShadowBan, the other limits are charged, because
+	// clients can see them.
 	BannedUntil int64
-	LimitUntil  int64 // until when Instead holds; 0 if it does not
-	// Instead are rules of the Scope and what applies in their place: the same
-	// with another limit. The counts stay those of the key.
+	LimitUntil  int64 // when Instead ends; 0 without one
+	// Instead lists rules of the Scope and their replacements: the same rules with
+	// another limit. The key keeps its counts.
 	Instead []Instead
 }
 
-// Instead is a rule and what applies in its place.
+// Instead is a rule and its replacement.
 type Instead struct{ Of, Rule *rules.Rule }
 
-// instead returns what applies in place of r.
+// instead returns the replacement of r.
 func (e *Exception) instead(r *rules.Rule) *rules.Rule {
 	var same *rules.Rule
 	for i := range e.Instead {
@@ -41,26 +41,24 @@ func (e *Exception) instead(r *rules.Rule) *rules.Rule {
 	if same == nil {
 		return r
 	}
-	// Of a ruleset that has been replaced, or will be in a moment.
+	// r is from a ruleset that has been replaced, or is about to be.
 	changed := *r
 	changed.Limit = same.Limit
 	return &changed
 }
 
-// Exceptions are any number of them, and never change. A nil *Exceptions is
-// none.
+// Exceptions is an immutable set of exceptions. A nil *Exceptions is empty.
 type Exceptions struct {
 	byID map[exceptionID]*Exception
-	// newer are looked at first: those of With.
+	// newer, set by With, is looked at first.
 	newer map[exceptionID]*Exception
 	now   int64
 }
 
 type exceptionID struct{ scope, key string }
 
-// NewExceptions returns those of list, whose Scope and Key together have to be
-// different. now, in microseconds since the Unix epoch, is the time of
-// requests that have none.
+// NewExceptions returns a set of the exceptions in list, which must differ in Scope or
+// Key. now, in microseconds since the Unix epoch, is used for requests without a time.
 func NewExceptions(list []Exception, now int64) *Exceptions {
 	if len(list) == 0 {
 		return nil
@@ -72,9 +70,9 @@ func NewExceptions(list []Exception, now int64) *Exceptions {
 	return x
 }
 
-// With returns x with those of list in place of what it has of their Scope and
-// Key; one without a ban and a limit takes that away. It copies what earlier
-// Withs have added and shares the rest, so it is for few; see
+// With returns x with the exceptions in list replacing those with the same Scope and
+// Key. An exception without a ban and a limit removes the old one. With copies what
+// earlier calls added and shares the rest, so use it for few changes; see
 // [Exceptions.Newer]. x may be nil.
 func (x *Exceptions) With(list []Exception, now int64) *Exceptions {
 	out := &Exceptions{now: now, newer: make(map[exceptionID]*Exception, x.Newer()+len(list))}
@@ -88,7 +86,7 @@ func (x *Exceptions) With(list []Exception, now int64) *Exceptions {
 	return out
 }
 
-// Newer is how many were added by With.
+// Newer returns the number of exceptions added by With.
 func (x *Exceptions) Newer() int {
 	if x == nil {
 		return 0
@@ -106,14 +104,13 @@ func (x *Exceptions) find(id exceptionID) *Exception {
 	return x.byID[id]
 }
 
-// SetExceptions swaps the exceptions. Decisions in progress keep the old
-// ones.
+// SetExceptions swaps the exceptions. Decisions in progress keep the old ones.
 func (e *Engine) SetExceptions(x *Exceptions) { e.exceptions.Store(x) }
 
-// Exceptions returns the active ones, perhaps nil.
+// Exceptions returns the active exceptions, or nil.
 func (e *Engine) Exceptions() *Exceptions { return e.exceptions.Load() }
 
-// at returns the time to go by.
+// at returns the time to use.
 func (x *Exceptions) at(at int64) int64 {
 	if at == 0 {
 		return x.now
@@ -121,8 +118,8 @@ func (x *Exceptions) at(at int64) int64 {
 	return at
 }
 
-// of returns what holds for a key at a time: until when it is banned, if it is,
-// and the rule that applies. x may be nil.
+// of returns until when a key is banned, if it is, and the rule that applies to it. x
+// may be nil.
 func (x *Exceptions) of(rule *rules.Rule, key string, at int64) (bannedUntil int64, applies *rules.Rule) {
 	if x == nil {
 		return 0, rule
@@ -140,8 +137,8 @@ func (x *Exceptions) of(rule *rules.Rule, key string, at int64) (bannedUntil int
 	return 0, rule
 }
 
-// Applies returns what applies now in place of a rule for a key, usually the
-// rule itself, and until when the key is banned, or the zero time.
+// Applies returns the rule that applies to a key now in place of rule (usually rule
+// itself), and until when the key is banned, or the zero time.
 func (e *Engine) Applies(rule *rules.Rule, key string, now time.Time) (applies *rules.Rule, bannedUntil time.Time) {
 	until, applies := e.exceptions.Load().of(rule, key, now.UnixMicro())
 	if until > 0 {
@@ -150,15 +147,14 @@ func (e *Engine) Applies(rule *rules.Rule, key string, now time.Time) (applies *
 	return applies, bannedUntil
 }
 
-// ban is the decision about a key that is banned.
+// ban returns the decision about a banned key.
 func ban(rule *rules.Rule, until, at int64) headgate.Decision {
 	left := time.Duration(until-at) * time.Microsecond
 	return headgate.Decision{Reason: headgate.Banned, Limit: rule.Limit.Capacity(), RetryAfter: left, ResetAfter: left}
 }
 
 // except applies x to the results, and reports whether it has refused the request.
-// What has to be given back is given back all the same, and what only observes goes
-// on observing.
+// Refunds are still made, and rules that only observe still observe.
 func (d *deciding) except(x *Exceptions) (refused bool) {
 	at := x.at(d.at)
 	for i := range d.results {
@@ -185,7 +181,7 @@ func (d *deciding) except(x *Exceptions) (refused bool) {
 	return refused
 }
 
-// bannedAs returns until when one of those is banned who may have sent the request.
+// bannedAs returns until when any of the possible senders of the request is banned.
 func (d *deciding) bannedAs(x *Exceptions, r *Result, at int64) (until int64) {
 	q, ok := d.parts[r.part].Request.(rules.DisputedRequest)
 	if !ok {
@@ -200,8 +196,8 @@ func (d *deciding) bannedAs(x *Exceptions, r *Result, at int64) (until int64) {
 	return until
 }
 
-// keepBans leaves of the results the bans, since the other limits do not matter any
-// more, and those that are to hide them.
+// keepBans removes all results except the bans and those that hide them, because the
+// other limits no longer matter.
 func (d *deciding) keepBans() {
 	if d.todo = 0; d.hidden {
 		d.todo = 1 << enforce
@@ -209,20 +205,18 @@ func (d *deciding) keepBans() {
 	d.keep(func(r *Result) bool { return r.role == none || d.hidden && r.visible() })
 }
 
-// Hidden reports whether clients must not learn of the rule: its action is
-// ShadowBan, so its limit belongs in no header field, not even of a request
-// that passes.
+// Hidden reports whether clients must not learn of the rule: its action is ShadowBan,
+// so no header field may show its limit, even for a request that passes.
 func (r *Result) Hidden() bool { return r.Rule.OnLimit.Action == rules.ShadowBan }
 
-// visible reports whether a request that only hidden rules have refused is
-// charged to the rule of r, as it would be if it had passed.
+// visible reports whether a request that only hidden rules refused is charged to the
+// rule of r, as it would be if it had passed.
 func (r *Result) visible() bool { return r.role == enforce && !r.Hidden() }
 
-// hides reports whether the request is refused by hidden rules only, of those with
-// this role: then it is charged to the limits that its client can see, all of them
-// or none. Otherwise their remaining numbers would not change, which reveals the ban to the client.
-// If one of them refuses, so does the verdict: the client meets that
-// limit as all clients do.
+// hides reports whether the request is refused only by hidden rules with this role. It
+// is then charged to the limits that its client can see, all or nothing. Otherwise
+// their remaining numbers would not change, which would reveal the ban. If one of these
+// limits refuses, so does the verdict: the client meets it like any other client.
 func (d *deciding) hides(role step) bool {
 	first := Allowed
 	for i := range d.results {
@@ -237,8 +231,8 @@ func (d *deciding) hides(role step) bool {
 	return first == ShadowBanned
 }
 
-// pretend lets the places of a rule that limits concurrency look as if one had been
-// taken to disguise the request. It was not, since it would not be refunded.
+// pretend makes the slots of a concurrency rule look as if one had been taken to
+// disguise the request. None was, because it would never be released.
 func (d *deciding) pretend(r *Result) {
 	p := &d.parts[r.part]
 	if d.hidden && r.Decision.Allowed && r.Rule.Concurrent() && p.Kind == headgate.Take {

@@ -20,10 +20,10 @@ limits:
   - {name: seen, key: [seen], rate: 1/hour, algorithm: fixed_window, anchor: first_request, mode: shadow}
 `
 
-// key is that of a single part.
+// key returns a key with a single part.
 func key(part string) string { return string(headgate.AppendKey(nil, part)) }
 
-// at is a time in microseconds.
+// at returns a time in microseconds.
 func at(seconds float64) int64 { return start + int64(seconds*1e6) }
 
 // with returns another limit for a key until a time.
@@ -55,14 +55,14 @@ func TestLimitOfOneKey(t *testing.T) {
 	}{
 		{0, "ann", true, 2},
 		{0, "bob", true, 2},
-		// From second 1 ann has 5 an hour, of which one is used.
+		// From second 1, ann has 5 an hour, of which one is used.
 		{1, "ann", true, 3},
 		{2, "ann", true, 2},
 		{2, "bob", true, 1},
 		{3, "ann", true, 1},
 		{4, "ann", true, 0},
 		{5, "ann", false, 0},
-		// From second 10 on the rule's own limit holds, whose use is the same.
+		// From second 10, the rule's own limit applies, with the same usage.
 		{10, "ann", false, 0},
 		{10, "bob", true, 0},
 		{3600, "ann", true, 2},
@@ -77,7 +77,7 @@ func TestLimitOfOneKey(t *testing.T) {
 		}
 		v.Release()
 	}
-	// Rules that were read again have the limit at once.
+	// Reloaded rules have the limit at once.
 	e.SetExceptions(engine.NewExceptions([]engine.Exception{with(t, rs, "user", "cay", "5/hour", 1e6)}, at(1)))
 	e.SetRules(parse(t, excepted))
 	if v := decide(t, e, ask(user("cay"), 5000)); v.Decision.Limit != 5 {
@@ -89,8 +89,8 @@ func TestLimitOfOneKey(t *testing.T) {
 	}
 }
 
-// A banned key is refused without a charge to anybody, though the store be
-// down, and though the rule only observes.
+// A banned key is refused without any charge, even if the store is down or the rule
+// only observes.
 func TestBan(t *testing.T) {
 	rs := parse(t, excepted)
 	store := &downable{Store: memory.New()}
@@ -101,7 +101,7 @@ func TestBan(t *testing.T) {
 	rows := []struct {
 		second  float64
 		request request
-		rule    string // that refuses
+		rule    string // the one that refuses
 		retry   time.Duration
 	}{
 		{0, request{"user": "ann", "team": "red"}, "user", time.Minute},
@@ -133,7 +133,7 @@ func TestBan(t *testing.T) {
 			t.Errorf("after the ban: %+v, want %d left", r, want)
 		}
 	}
-	// Without its own time a request goes by that of the exceptions.
+	// A request without a time uses the time of the exceptions.
 	if v := decide(t, e, engine.Query{Domain: "api", Request: user("ann"), Cost: 1}); v.Decision.RetryAfter != time.Minute {
 		t.Errorf("%+v", v.Decision)
 	}
@@ -159,8 +159,7 @@ func (f *downable) Do(ctx context.Context, ops []headgate.Op, out []headgate.Dec
 	return f.Store.Do(ctx, ops, out, mode)
 }
 
-// A rule's action answers to a ban too, except that nothing of it is kept to be
-// sent later.
+// A rule's action also applies to a ban, except that no request is queued.
 func TestBanAndActions(t *testing.T) {
 	for action, want := range map[rules.Action]engine.Outcome{
 		rules.Reject: engine.Refused, rules.ShadowBan: engine.ShadowBanned, rules.Queue: engine.Refused, rules.Delay: engine.Refused,
@@ -220,14 +219,14 @@ func TestExplainShowsExceptions(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		case "seen":
-			// What is used is what is used, ban or no ban.
+			// The usage does not depend on the ban.
 			if r.Overridden || !r.Enforced || r.Decision.RetryAfter != time.Minute || r.BannedUntil != at(60) ||
 				r.Unbanned.Allowed || r.Unbanned.Reason != headgate.Limited || r.Unbanned.ResetAfter != time.Hour {
 				t.Errorf("%+v", r)
 			}
 		}
 	}
-	x, err = e.Explain(context.Background(), query(request{"seen": "z"})) // nobody has said anything about z
+	x, err = e.Explain(context.Background(), query(request{"seen": "z"})) // z has no exception
 	for _, r := range x.Parts[0].Rules {
 		if r.Rule.Name == "seen" && (err != nil || r.Enforced || r.BannedUntil != 0 || !r.Decision.Allowed) {
 			t.Errorf("%+v, %v", r, err)
@@ -239,8 +238,8 @@ func TestExplainShowsExceptions(t *testing.T) {
 	}
 }
 
-// Exceptions are looked up without allocation, and cost nothing where there are
-// none: compare the sub-benchmarks.
+// Looking up exceptions does not allocate, and costs nothing if there are none: compare
+// the sub-benchmarks.
 func BenchmarkExceptions(b *testing.B) {
 	rs := parse(b, "domain: api\nlimits: [{name: user, key: [user], rate: 1000000000/minute}]")
 	var many []engine.Exception
@@ -265,8 +264,8 @@ func BenchmarkExceptions(b *testing.B) {
 	}
 }
 
-// An exception of With comes before those that there were; one that says nothing
-// takes that away; the old ones stay as they are.
+// An exception of With replaces existing ones; an empty one removes them; the old set
+// does not change.
 func TestExceptionsWith(t *testing.T) {
 	rs := parse(t, excepted)
 	e := engine.New(memory.New(), rs)
@@ -302,7 +301,7 @@ func TestExceptionsWith(t *testing.T) {
 	}
 }
 
-// An exception holds until its time and not in the microsecond that it ends.
+// An exception is active until its time, but not in the microsecond in which it ends.
 func TestExceptionsEnd(t *testing.T) {
 	rs := parse(t, excepted)
 	e := engine.New(memory.New(), rs)
@@ -324,7 +323,7 @@ func TestExceptionsEnd(t *testing.T) {
 	}
 }
 
-// After a reload a key's other limit continues for the tier that it was given for.
+// After a reload, a key's override stays active for the tier for which it was set.
 func TestLimitOfOneKeyInTiersAfterAReload(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: user, key: [user], rate: 3/hour, tiers: {by: plan, pro: {rate: 30/hour}}}\n"
 	before, now := parse(t, text), parse(t, text)

@@ -10,44 +10,44 @@ import (
 
 // ExplainQuery is a request to be explained.
 type ExplainQuery struct {
-	Domain string          // the namespace whose rules apply
+	Domain string          // the namespace of the rules
 	Parts  []rules.Request // the request, or each of its descriptors
-	Cost   int64           // what the request takes, of the limits of each part
+	Cost   int64           // the cost for the limits of each part
 	// At is the time of the request in microseconds since the Unix epoch. With
 	// 0 the store uses its own clock.
 	At   int64
-	Rule string // Rule, if not empty, is the name of the only rule to be listed
-	Most int    // how many rules that do not apply are listed for each part, of those the nearest; 0 means all
+	Rule string // if not empty, only the rule of this name is listed
+	Most int    // how many rules that do not apply to list for each part, nearest first; 0 means all
 }
 
 // Explained is the effect of one rule on a part of a request.
 type Explained struct {
 	rules.Explanation
-	// Decision is what the store would answer now, if the rule applies; of a
-	// rule that only observes, as if it were enforced.
+	// Decision is what the store would answer now, if the rule applies. For a rule that
+	// only observes, it is the answer as if it were enforced.
 	Decision headgate.Decision
-	// BannedUntil is when a ban of this key ends, in microseconds since the Unix
-	// epoch; 0 without one. Decision is then the ban, and Unbanned what the store
-	// would answer without it; else the two are the same.
+	// BannedUntil is when a ban of this key ends, in microseconds since the Unix epoch;
+	// 0 without one. With a ban, Decision is the ban, and Unbanned what the store would
+	// answer without it; otherwise the two are equal.
 	BannedUntil int64
 	Unbanned    headgate.Decision
-	Overridden  bool // the limit, that of Rule, is one that an operator has set for this key
+	Overridden  bool // the limit of Rule was set by an operator for this key
 }
 
 // Explanation is the answer to an ExplainQuery.
 type Explanation struct {
-	// Verdict is what Decide would answer to the request, if it had a single
-	// part, or DecideAll. It has no Results.
+	// Verdict is what Decide (for a single part) or DecideAll would answer. It has no
+	// Results.
 	Verdict Verdict
 	Parts   []ExplainedPart // those of the query
 }
 
-// ExplainedPart is what the rules of the domain make of a part of a request.
+// ExplainedPart is how the rules of the domain apply to a part of a request.
 type ExplainedPart struct {
-	// Rules are first those that apply, then the others, of which the fewest
-	// conditions fail first; otherwise in the order of the files.
+	// Rules lists the rules that apply, then the others, those with the fewest failing
+	// conditions first; otherwise they are in the order of the files.
 	Rules   []Explained
-	LeftOff int // how many rules that do not apply are not listed
+	LeftOff int // the number of rules that were not listed because they do not apply
 }
 
 // Explain answers q. It charges nothing and reports nothing to observers. It evaluates
@@ -90,12 +90,12 @@ func (e *Engine) Explain(ctx context.Context, q ExplainQuery) (Explanation, erro
 	return x, err
 }
 
-// explaining listens to a decision and notes what each rule makes of it.
+// explaining observes a decision and records the effect of each rule.
 type explaining struct {
 	rules []*Explained // of each result
 }
 
-// explain decides about a request that only looks, and fills in x what comes of it.
+// explain decides about a request without taking anything, and fills in x.
 func (e *Engine) explain(ctx context.Context, q ExplainQuery, parts [][]rules.Explanation, x *Explanation) error {
 	d := deciding{engine: e, at: q.At, parts: make([]Part, len(parts)), known: true, allowed: true, explains: new(explaining)}
 	for i, list := range parts {
@@ -117,8 +117,7 @@ func (e *Engine) explain(ctx context.Context, q ExplainQuery, parts [][]rules.Ex
 	return d.failure
 }
 
-// nearest sorts explanations and leaves all but so many of those off that do
-// not apply.
+// nearest sorts explanations and keeps at most most of those that do not apply.
 func nearest(list []rules.Explanation, most int) ([]rules.Explanation, int) {
 	rules.SortNearest(list)
 	applying := 0
@@ -126,13 +125,13 @@ func nearest(list []rules.Explanation, most int) ([]rules.Explanation, int) {
 		applying++
 	}
 	if left := len(list) - applying - most; most > 0 && left > 0 {
-		// A copy, so that the rest can go.
+		// A copy, so that the rest can be freed.
 		return slices.Clone(list[:applying+most]), left
 	}
 	return list, 0
 }
 
-// only leaves off all rules but those of that name, if there is one.
+// only keeps the rules with the given name, if it is not empty.
 func (x *Explanation) only(name string) {
 	if name == "" {
 		return
@@ -144,7 +143,7 @@ func (x *Explanation) only(name string) {
 	}
 }
 
-// except notes which rule applies in place of another, and a ban.
+// except records which rule replaces another, and a ban.
 func (x *explaining) except(i int, rule *rules.Rule, until, at int64) {
 	to := x.rules[i]
 	to.Overridden, to.Rule = rule != to.Rule, rule
@@ -153,7 +152,7 @@ func (x *explaining) except(i int, rule *rules.Rule, until, at int64) {
 	}
 }
 
-// hear notes an answer.
+// hear records an answer.
 func (x *explaining) hear(i int, answer *headgate.Decision) {
 	to := x.rules[i]
 	if to.Unbanned = *answer; to.BannedUntil == 0 {
@@ -161,8 +160,8 @@ func (x *explaining) hear(i int, answer *headgate.Decision) {
 	}
 }
 
-// conclude sets the verdict: that of all parts together. Parts without quota do not
-// matter if another has some left.
+// conclude sets the verdict on all parts together. Parts without quota do not matter if
+// another part has some left.
 func (x *Explanation) conclude(d *deciding) {
 	left := d.quotaLeft()
 	x.Verdict.WouldRefuse = d.wouldRefuse

@@ -56,7 +56,7 @@ func TestExplainChargesNothingAndTellsTheCounts(t *testing.T) {
 	}
 }
 
-// A limit that another replaces does not apply, whichever way one asks.
+// A limit that another replaces does not apply, whichever method is used.
 func TestReplacedRulesDoNotApplyToOneRequest(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, explained))
 	vip := request{"user": "u", "vip": "yes"}
@@ -76,7 +76,7 @@ func TestReplacedRulesDoNotApplyToOneRequest(t *testing.T) {
 	}
 }
 
-// Of many rules those come first that apply, then those that nearly do.
+// Rules that apply come first, then those that nearly do.
 func TestExplainListsTheNearest(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, explained))
 	q := query(request{"team": "red"})
@@ -128,7 +128,7 @@ func TestExplainWithoutAStore(t *testing.T) {
 	}
 }
 
-// Explain says what a peek by DecideAll would, whatever has been charged.
+// Explain agrees with a peek by DecideAll, whatever has been charged.
 func TestExplainAgreesWithDecideAll(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	e := engine.New(memory.New(), parse(t, explained))

@@ -1,6 +1,6 @@
 package engine
 
-// AwaitNotes waits until what NoteCosts writes is written.
+// AwaitNotes waits until NoteCosts has written its records.
 func (e *Engine) AwaitNotes(v *Verdict) {
 	if n := v.deciding.costs; n != nil {
 		<-n.written

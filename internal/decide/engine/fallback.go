@@ -8,24 +8,24 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// WithFallback makes store, usually this process's own memory, answer for rules
-// that say on_store_error: local when the Engine's store cannot. It enforces
-// the rule's local share of the limit; its decisions have the Reason
-// headgate.Fallback. Without it such rules let requests pass, as allow does.
+// WithFallback makes store, usually this process's memory, answer for rules with
+// on_store_error: local when the Engine's store cannot. It enforces the rule's local
+// share of the limit; its decisions have the Reason headgate.Fallback. Without it, such
+// rules let requests pass, as with allow.
 //
-// The two stores know nothing of each other: after an outage the counts of the
-// Engine's store hold again, without what passed in the meantime.
+// The two stores are independent: after an outage the counts of the Engine's store
+// apply again, without the requests that passed during it.
 func WithFallback(store headgate.Store) Option { return func(e *Engine) { e.fallback = store } }
 
-// WithTimeout bounds what a request waits for the store in all. The store has
-// to limit each call; but a request under rules that only observe
-// makes two. 0, the default, leaves it at that.
+// WithTimeout limits how long a request waits for the store in total. The store must
+// limit each call, but a request under rules that only observe makes two. 0, the
+// default, adds no limit.
 func WithTimeout(d time.Duration) Option { return func(e *Engine) { e.timeout = d } }
 
-// fail answers what was asked in a step when the store could not: each limit as its
-// on_store_error says. What memory answers for is still charged all or nothing, and
-// not at all if another rule refuses. A refund cannot be refused, and of a rule that
-// only observes nothing is known.
+// fail answers the requests of a step when the store could not: each limit as its
+// on_store_error says. Memory still charges all or nothing, and not at all if another
+// rule refuses. A refund cannot be refused, and nothing is known about rules that only
+// observe.
 func (d *deciding) fail(ctx context.Context, st step) {
 	refuses := false
 	for _, i := range d.asked {
@@ -52,9 +52,9 @@ func (d *deciding) fail(ctx context.Context, st step) {
 		}
 	}
 	d.room()
-	// The caller's deadline may have passed; memory needs no time.
+	// The caller's deadline may have passed, but memory answers at once.
 	if err := d.put(context.WithoutCancel(ctx), d.engine.fallback, st.mode()); err != nil {
-		return // then they are as allow
+		return // then they answer as with allow
 	}
 	next := 0
 	for _, i := range d.asked {
@@ -68,12 +68,12 @@ func (d *deciding) fail(ctx context.Context, st step) {
 	}
 }
 
-// local reports whether memory answers for r when the store failed in a step.
+// local reports whether memory answers for r when the store fails in a step.
 func (r *Result) local(st step) bool {
 	return r.Rule.OnStoreError == rules.StoreErrorLocal && (r.role != observe || st == charge)
 }
 
-// origin is the store that something was taken from.
+// origin is the store from which something was taken.
 type origin bool
 
 const (
@@ -81,10 +81,10 @@ const (
 	fromFallback origin = true
 )
 
-// origin is the store that the answer of r came from.
+// origin returns the store that answered r.
 func (r *Result) origin() origin { return origin(r.Decision.Reason == headgate.Fallback) }
 
-// limit is that which was asked about there.
+// limit returns the limit that was checked in that store.
 func (r *Result) limit() headgate.Limit {
 	if r.origin() == fromFallback {
 		return localLimit(r.Rule)
@@ -92,8 +92,8 @@ func (r *Result) limit() headgate.Limit {
 	return r.Rule.Limit
 }
 
-// refunds fills s.pending with what gives back what was taken at one time from
-// one store, and now is another.
+// refunds fills d.pending with the ops that refund at now what was taken from one store
+// at another time.
 func (d *deciding) refunds(taken, now int64, from origin) {
 	d.pending = d.pending[:0]
 	for i := range d.results {
@@ -108,8 +108,8 @@ func (d *deciding) refunds(taken, now int64, from origin) {
 				Cost: r.Decision.Granted, At: now, Lease: r.Decision.Lease, Kind: headgate.Release,
 			})
 		case r.Rule.Concurrent():
-			// It was let in by credit, and holds no place: a refund would give
-			// back what another request took.
+			// It was admitted by credit and holds no slot: a refund would return
+			// another request's slot.
 		default:
 			if op, ok := r.correction(0, elapsed(taken, now)); ok {
 				op.At = now
@@ -121,10 +121,10 @@ func (d *deciding) refunds(taken, now int64, from origin) {
 	d.room()
 }
 
-// localLimit is what this process may admit alone.
+// localLimit returns this process's share of the limit.
 func localLimit(r *rules.Rule) headgate.Limit { return r.Limit.Share(r.LocalShare) }
 
-// failed is what rule answers when the store cannot, and memory does not.
+// failed returns the answer of rule when neither the store nor memory answers.
 func failed(rule *rules.Rule) headgate.Decision {
 	if rule.OnStoreError == rules.StoreErrorDeny {
 		return headgate.Decision{Reason: headgate.FailClosed, Limit: rule.Limit.Capacity()}

@@ -12,8 +12,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// flaky is a memory store that can be cut off, and then takes its time to say
-// so.
+// flaky is a memory store that can be cut off, and then takes time to fail.
 type flaky struct {
 	headgate.Store
 	down bool
@@ -56,7 +55,7 @@ limits:
   - {name: watched, match: {path: [/local]}, key: [user], rate: 1/hour, mode: shadow}
 `
 
-// TestFallbackTrace asks one rule after the other while the store is down.
+// TestFallbackTrace checks one rule after another while the store is down.
 func TestFallbackTrace(t *testing.T) {
 	store := &flaky{Store: memory.New()}
 	e := engine.New(store, parse(t, policyRules), engine.WithFallback(memory.New()))
@@ -73,10 +72,10 @@ func TestFallbackTrace(t *testing.T) {
 		{true, "/deny", false, "deny", headgate.FailClosed, 0},
 		{true, "/mixed", false, "deny", headgate.FailClosed, 0}, // the local rule is not charged
 		{true, "/both", true, "whole", headgate.Fallback, 0},    // 1 of 2, and 1 of 1
-		{true, "/both", false, "whole", headgate.Fallback, 0},   // which refuses: the other is not charged
+		{true, "/both", false, "whole", headgate.Fallback, 0},   // refuses: the other is not charged
 		{true, "/local", true, "local", headgate.Fallback, 0},   // 2 of 2
 		{true, "/local", false, "local", headgate.Fallback, 0},
-		{false, "/local", true, "local", headgate.OK, 6}, // the store's own counts hold
+		{false, "/local", true, "local", headgate.OK, 6}, // the store's own counts apply
 	} {
 		store.down = row.down
 		v, err := e.Decide(context.Background(), ask(request{"path": row.path, "user": "ann"}, 0))
@@ -90,8 +89,7 @@ func TestFallbackTrace(t *testing.T) {
 	}
 }
 
-// TestFallbackMissingOrBroken: a local rule that has no memory to ask lets
-// requests pass.
+// TestFallbackMissingOrBroken: a local rule without a memory store lets requests pass.
 func TestFallbackMissingOrBroken(t *testing.T) {
 	for name, options := range map[string][]engine.Option{
 		"missing": nil,
@@ -105,7 +103,7 @@ func TestFallbackMissingOrBroken(t *testing.T) {
 	}
 }
 
-// TestUndoAfterOutage: what memory gave out goes back to memory.
+// TestUndoAfterOutage: what was taken from memory is returned to memory.
 func TestUndoAfterOutage(t *testing.T) {
 	store, local := &flaky{Store: memory.New()}, memory.New()
 	e := engine.New(store, parse(t, policyRules), engine.WithFallback(local))
@@ -133,8 +131,8 @@ func TestUndoAfterOutage(t *testing.T) {
 	}
 }
 
-// TestOneRequestWaitsOnce: rules that only observe are a second question, but
-// not a second deadline.
+// TestOneRequestWaitsOnce: rules that only observe need a second call, but do not get a
+// second deadline.
 func TestOneRequestWaitsOnce(t *testing.T) {
 	const timeout = 50 * time.Millisecond
 	for _, tt := range []struct {

@@ -1,6 +1,6 @@
 //go:build !race
 
-// With the race detector sync.Pool drops things on purpose.
+// With the race detector, sync.Pool drops objects on purpose.
 
 package engine_test
 
@@ -16,16 +16,16 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// plainAndFull returns a decision about a request that no feature is asked of:
-// by rules that have none, by rules with all of them, and by these with bans and
-// overrides of other keys.
+// plainAndFull returns decisions about a request that uses no features: under rules
+// without any, under rules with all of them, and under these with bans and overrides of
+// other keys.
 func plainAndFull(t testing.TB) (plain, full, excepted func()) {
 	t.Helper()
 	file, err := os.ReadFile("testdata/features.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The requests of these tests put the names of header fields together.
+	// The requests of these tests join the names of header fields.
 	text := strings.ReplaceAll(string(file), `"header:X-Api-Key"`, "user")
 	before, _, _ := strings.Cut(text, "  - name: rejected")
 	decide := func(rulesText string, exceptions ...engine.Exception) func() {
@@ -56,9 +56,8 @@ func TestFeaturesOfOthersAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkFeaturesOfOthers reports what the same request takes with them, as a
-// multiple of what it takes without: the median of rounds in which both take
-// turns.
+// BenchmarkFeaturesOfOthers reports the time of the same request with features as a
+// multiple of the time without: the median of rounds in which both take turns.
 func BenchmarkFeaturesOfOthers(b *testing.B) {
 	plain, full, excepted := plainAndFull(b)
 	b.Run("rules", func(b *testing.B) { inTurns(b, plain, full) })

@@ -20,13 +20,13 @@ limits:
   - {name: seen, key: [user], rate: 1/minute, algorithm: fixed_window, anchor: first_request, mode: shadow}
 `
 
-// step is one request and what its client can see of it.
+// step is one request and what its client sees of the answer.
 type step struct {
 	user    string
 	kind    headgate.Kind
 	outcome engine.Outcome
-	rule    string // that refused; empty if none has
-	all     int64  // left of the limit that counts everybody
+	rule    string // the one that refused; empty if none
+	all     int64  // left of the limit shared by all users
 	own     int64  // left of the limit that counts the user
 }
 
@@ -58,8 +58,8 @@ func (s step) check(t *testing.T, e *engine.Engine, i int) {
 	}
 }
 
-// A client that only a hidden rule has refused sees its other limits count, and
-// meets them, as if the request had passed.
+// A client that only a hidden rule has refused sees its other limits count, and is
+// refused by them, as if the request had passed.
 func TestHiddenRefusalCountsWhereItShows(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, hidden))
 	for i, s := range []step{
@@ -68,7 +68,7 @@ func TestHiddenRefusalCountsWhereItShows(t *testing.T) {
 		{"ann", headgate.Peek, engine.ShadowBanned, "secret", 3, 2}, // takes nothing
 		{"ann", headgate.Take, engine.ShadowBanned, "secret", 2, 1},
 		{"ann", headgate.Take, engine.ShadowBanned, "secret", 1, 0},
-		{"ann", headgate.Take, engine.Refused, "user", 1, 0}, // refused by what shows: nothing is charged
+		{"ann", headgate.Take, engine.Refused, "user", 1, 0}, // refused by a visible rule: nothing is charged
 		{"bob", headgate.Take, engine.Allowed, "", 0, 3},
 		{"bob", headgate.Take, engine.Refused, "all", 0, 3},
 	} {
@@ -76,8 +76,7 @@ func TestHiddenRefusalCountsWhereItShows(t *testing.T) {
 	}
 }
 
-// The same for a key that an operator has banned, in whose case the store was
-// not asked about the other limits before.
+// The same for a key banned by an operator, where the ban itself needs no store call.
 func TestHiddenBanCountsWhereItShows(t *testing.T) {
 	rs := parse(t, hidden)
 	store := &downable{Store: memory.New()}
@@ -93,7 +92,7 @@ func TestHiddenBanCountsWhereItShows(t *testing.T) {
 	} {
 		s.check(t, e, i)
 	}
-	// The results stand in the order of the rules, as those of other requests.
+	// The results are in the order of the rules, as for other requests.
 	v := decide(t, e, ask(user("ann"), 61))
 	var names []string
 	for _, r := range v.Results() {
@@ -111,7 +110,7 @@ func TestHiddenBanCountsWhereItShows(t *testing.T) {
 	if want := []string{"all", "secret", "user", "busy"}; !slices.Equal(names, want) {
 		t.Errorf("under the ban: %v, want %v", names, want)
 	}
-	// Though the store be down, the ban holds and does not show.
+	// Even if the store is down, the ban is active and hidden.
 	store.fails = true
 	v, err := e.Decide(t.Context(), ask(user("ann"), 1))
 	if err == nil || v.Outcome() != engine.ShadowBanned {
@@ -119,8 +118,7 @@ func TestHiddenBanCountsWhereItShows(t *testing.T) {
 	}
 }
 
-// A ban that is told leaves the other limits alone, also if there is a hidden
-// one as well.
+// A visible ban charges no other limits, even if there is a hidden one as well.
 func TestToldBanChargesNobody(t *testing.T) {
 	rs := parse(t, hidden)
 	e := engine.New(memory.New(), rs)

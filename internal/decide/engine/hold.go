@@ -13,11 +13,11 @@ import (
 
 // Lease is a slot under a concurrency rule.
 type Lease struct {
-	// Rule is the rule, Key what it counts by.
+	// Rule is the rule, Key its key for the request.
 	Rule        *rules.Rule
 	Key         string
-	Name, Count int64 // Name is headgate.Decision.Lease, Count how many places it is
-	Local       bool  // it was taken in this process's own memory, as the store could not answer
+	Name, Count int64 // Name is headgate.Decision.Lease, Count the number of slots
+	Local       bool  // taken in this process's memory, because the store could not answer
 }
 
 // Leases appends to dst the leases that v has taken under concurrency rules. They stay
@@ -35,7 +35,7 @@ func (v *Verdict) Leases(dst []Lease) []Lease {
 	return dst
 }
 
-// HasLeases reports whether there are any.
+// HasLeases reports whether v has taken any leases.
 func (v *Verdict) HasLeases() bool {
 	results := v.Results()
 	for i := range results {
@@ -46,7 +46,7 @@ func (v *Verdict) HasLeases() bool {
 	return false
 }
 
-// op is what to ask a store about l.
+// op returns a store request about l.
 func (l *Lease) op(kind headgate.Kind, at int64) headgate.Op {
 	op := headgate.Op{
 		Key: l.Key, Scope: l.Rule.Scope, Limit: l.Rule.Limit, Cost: l.Count, At: at, Lease: l.Name, Kind: kind,
@@ -57,7 +57,7 @@ func (l *Lease) op(kind headgate.Kind, at int64) headgate.Op {
 	return op
 }
 
-// ReleaseLeases releases leases, and reports how many of them had not ended before. at
+// ReleaseLeases releases leases and returns how many of them had not already ended. at
 // is now, in microseconds since the Unix epoch.
 func (e *Engine) ReleaseLeases(ctx context.Context, leases []Lease, at int64) (ended int, err error) {
 	err = e.each(ctx, leases, headgate.Release, at, func(_ *Lease, d *headgate.Decision) {
@@ -68,8 +68,8 @@ func (e *Engine) ReleaseLeases(ctx context.Context, leases []Lease, at int64) (e
 	return ended, err
 }
 
-// RenewLeases makes leases last their full time from now, and updates their names. It
-// reports how many were renewed; a lease that has ended stays as it is.
+// RenewLeases makes leases last their full time from now, updates their names, and
+// returns how many were renewed. A lease that has ended is not renewed.
 func (e *Engine) RenewLeases(ctx context.Context, leases []Lease, at int64) (renewed int, err error) {
 	err = e.each(ctx, leases, headgate.Renew, at, func(l *Lease, d *headgate.Decision) {
 		if d.Allowed {
@@ -80,7 +80,7 @@ func (e *Engine) RenewLeases(ctx context.Context, leases []Lease, at int64) (ren
 	return renewed, err
 }
 
-// each asks about leases, each in the store that it was taken from.
+// each sends a request about each lease to the store it was taken from.
 func (e *Engine) each(ctx context.Context, leases []Lease, kind headgate.Kind, at int64, answer func(*Lease, *headgate.Decision)) error {
 	var errs []error
 	for i := range leases {
@@ -95,7 +95,7 @@ func (e *Engine) each(ctx context.Context, leases []Lease, kind headgate.Kind, a
 	return errors.Join(errs...)
 }
 
-// storeOf returns the store that l was taken from.
+// storeOf returns the store from which l was taken.
 func (e *Engine) storeOf(l *Lease) headgate.Store {
 	if l.Local && e.fallback != nil {
 		return e.fallback
@@ -113,14 +113,14 @@ type Hold struct {
 
 	mu     sync.Mutex
 	leases []Lease
-	timer  *time.Timer // nil when it has ended
+	timer  *time.Timer // nil once ended
 }
 
 // HoldOptions configure a Hold.
 type HoldOptions struct {
-	Clock func() time.Time // stamps what is asked. Required.
-	// Failed is called if leases could not be renewed or released; they then end on
-	// their own. It may be nil.
+	Clock func() time.Time // the time of store requests; required
+	// Failed is called if leases could not be renewed or released; they then expire. It
+	// may be nil.
 	Failed func(error)
 }
 
@@ -128,7 +128,7 @@ type HoldOptions struct {
 var errLost = errors.New("a lease ended before its request, and its slot is taken")
 
 // Hold renews the leases of v until End, three times within the shortest lease. If
-// there are none it returns nil, on which End may be called.
+// there are none, it returns nil, on which End may be called.
 func (e *Engine) Hold(ctx context.Context, v *Verdict, o HoldOptions) *Hold {
 	if !v.Allowed {
 		return nil
@@ -154,8 +154,8 @@ func (e *Engine) Hold(ctx context.Context, v *Verdict, o HoldOptions) *Hold {
 	return h
 }
 
-// renew renews the leases, and takes those again that were lost while the store could
-// not be reached.
+// renew renews the leases, and retakes those that were lost while the store was
+// unreachable.
 func (h *Hold) renew() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,8 +184,8 @@ func (h *Hold) renew() {
 	h.timer.Reset(h.every)
 }
 
-// Lapse lets the leases end on their own: they are neither renewed nor released. It is
-// for requests that may still be running, with an end that cannot be observed.
+// Lapse lets the leases expire: they are neither renewed nor released. It is for
+// requests that may still be running and whose end cannot be observed.
 func (h *Hold) Lapse() {
 	if h == nil {
 		return

@@ -7,46 +7,43 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Part is one of several questions about the same request, such as one
-// descriptor of an Envoy request. Each is matched separately.
+// Part is one of several checks of the same request, such as one descriptor of an Envoy
+// request. Each is matched separately.
 type Part struct {
-	Request rules.Request // has the attributes that rules match and count by
-	Cost    int64         // what the request takes of the limits of this part; 0 is a dry run
-	Kind    headgate.Kind // headgate.Take, headgate.Peek, or headgate.Refund to give Cost back.
-	// Rule, if not nil, is asked about in place of those that match Request,
-	// and counts by Key: a limit that came with the request. In an unknown
-	// domain it does not apply.
+	Request rules.Request // the attributes that rules match and count by
+	Cost    int64         // the cost for the limits of this part; 0 is a dry run
+	Kind    headgate.Kind // headgate.Take, headgate.Peek, or headgate.Refund to return Cost
+	// Rule, if not nil, is used instead of the rules that match Request, and counts by
+	// Key: a limit that came with the request. In an unknown domain it does not apply.
 	Rule *rules.Rule
 	Key  string
 }
 
-// MultiQuery is what a door asks if a request has several parts.
+// MultiQuery is a request with several parts.
 type MultiQuery struct {
-	Domain string // the namespace whose rules apply
+	Domain string // the namespace of the rules
 	Parts  []Part // decided together
-	At     int64  // the time of the request in microseconds since the Unix epoch
+	At     int64  // in microseconds since the Unix epoch
 	Door   Door   // where the request came in; see [Query]
-	// Observe lets every request pass and treats all rules as if they only
-	// observed: WouldRefuse says what they would have done.
+	// Observe lets every request pass and treats all rules as if they only observed:
+	// WouldRefuse shows what they would have refused.
 	Observe bool
 }
 
 // MultiVerdict is the answer to a MultiQuery.
 type MultiVerdict struct {
-	// Allowed reports whether the request may pass: no rule refuses it, and if
-	// there are rules in quota mode, one of the parts they apply to has quota
-	// left.
+	// Allowed reports whether the request may pass: no rule refuses it, and if there
+	// are rules in quota mode, at least one of their parts has quota left.
 	Allowed     bool
 	Known       bool // reports whether the domain has rules
-	WouldRefuse int  // how many rules that only observe would have refused
+	WouldRefuse int  // the number of rules that only observe and would have refused
 
 	deciding *deciding
 }
 
-// Parts returns one verdict for each part, in their order. They are good until
-// Release of the MultiVerdict, and must not be released or undone themselves.
-// A part that is refused only by rules in quota mode may belong to a request
-// that is allowed.
+// Parts returns one verdict for each part, in order. They are valid until Release of
+// the MultiVerdict, and must not be released or undone themselves. A part that is
+// refused only by rules in quota mode may belong to a request that is allowed.
 func (v *MultiVerdict) Parts() []Verdict {
 	if v.deciding == nil {
 		return nil
@@ -54,8 +51,7 @@ func (v *MultiVerdict) Parts() []Verdict {
 	return v.deciding.verdicts
 }
 
-// Release hands the memory behind Parts back for the next decision; see
-// [Verdict.Release].
+// Release returns the memory of Parts for the next decision; see [Verdict.Release].
 func (v *MultiVerdict) Release() {
 	if v.deciding == nil {
 		return
@@ -64,15 +60,15 @@ func (v *MultiVerdict) Release() {
 	v.deciding = nil
 }
 
-// DecideAll answers q. All enforced limits of all parts are charged, or none
-// is. Three kinds of limits are separate:
+// DecideAll answers q. All enforced limits of all parts are charged, or none. Some
+// limits are separate:
 //
-//   - Refunds cannot be refused, so nothing holds them back.
-//   - Rules in quota mode refuse by themselves; see [MultiVerdict].
+//   - Refunds are always made.
+//   - Rules in quota mode refuse separately; see [MultiVerdict].
 //   - Rules that only observe are charged if the request passes.
-//   - Rules with ChargeDenied are charged whatever becomes of the request.
+//   - Rules with ChargeDenied are charged whether or not the request passes.
 //
-// Errors are as of [Engine.Decide].
+// For the errors see [Engine.Decide].
 func (e *Engine) DecideAll(ctx context.Context, q MultiQuery) (MultiVerdict, error) {
 	d := e.begin(q.Domain, q.At)
 	d.parts, d.watches = q.Parts, q.Observe

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// marked returns the rules of text, changed by name in ways that their files
-// cannot say yet.
+// marked returns the rules of text, changed by name in ways that rule files do not
+// support yet.
 func marked(t testing.TB, text string, marks map[string]func(*rules.Rule)) *rules.Ruleset {
 	t.Helper()
 	rs := parse(t, text)
@@ -41,8 +41,8 @@ func part(r request, cost int64, kind headgate.Kind) engine.Part {
 	return engine.Part{Request: r, Cost: cost, Kind: kind}
 }
 
-// multiRow is one request: its parts, and whether it passes with which
-// remainders and which parts refused.
+// multiRow is one request: its parts, whether it passes, the remaining numbers, and
+// which parts are refused.
 type multiRow struct {
 	parts     []engine.Part
 	allowed   bool
@@ -95,7 +95,7 @@ func TestPeekAndRefundParts(t *testing.T) {
 	trace(t, e, engine.MultiQuery{}, []multiRow{
 		{[]engine.Part{part(user("ann"), 3, headgate.Take)}, true, []int64{0}, nil},
 		{[]engine.Part{part(user("ann"), 1, headgate.Peek)}, false, []int64{0}, []bool{true}},
-		// A refund next to a refusal is made all the same.
+		// A refund next to a refusal is still made.
 		{[]engine.Part{part(user("ann"), 2, headgate.Refund), part(team("red"), 9, headgate.Take)}, false, []int64{2, 2}, []bool{false, true}},
 		{[]engine.Part{part(user("ann"), 2, headgate.Peek)}, true, []int64{2}, nil},
 		{[]engine.Part{part(user("ann"), 9, headgate.Refund)}, true, []int64{3}, nil},
@@ -116,8 +116,7 @@ func TestQuotaModeRefusesWhenNoneIsLeft(t *testing.T) {
 	})
 }
 
-// When quotas refuse a request, limits that do not stand in quota mode are as
-// they were.
+// When quotas refuse a request, limits that are not in quota mode do not change.
 func TestQuotaModeGivesBack(t *testing.T) {
 	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){
 		"team": func(r *rules.Rule) { r.QuotaMode = true },
@@ -129,7 +128,7 @@ func TestQuotaModeGivesBack(t *testing.T) {
 		{both, false, []int64{1, 0}, []bool{false, true}},
 		{both, false, []int64{1, 0}, []bool{false, true}},
 		{[]engine.Part{take(user("ann"))}, true, []int64{0}, nil},
-		// Refused by the other one: the quota is not asked for anything.
+		// Refused by the other one: the quota is not checked.
 		{[]engine.Part{take(user("ann")), take(team("blue"))}, false, []int64{0, 2}, []bool{true, false}},
 		{[]engine.Part{part(team("blue"), 2, headgate.Take)}, true, []int64{0}, nil},
 	})
@@ -147,15 +146,14 @@ func TestReplacedRulesDoNotApply(t *testing.T) {
 		e = engine.New(memory.New(), e.Rules())
 	}
 	trace(t, e, engine.MultiQuery{}, []multiRow{
-		{[]engine.Part{take(team("red"))}, true, []int64{1}, nil}, // alone it applies
+		{[]engine.Part{take(team("red"))}, true, []int64{1}, nil}, // alone, it applies
 	})
 }
 
-// A cost that is told when the work is done has to be charged, also if it does
-// not fit: tokens of a language model, for example.
-// Limits that count what is refused too add first and compare then, whatever
-// the rest of the request comes to. What peeks adds nothing, and is over when
-// the count is.
+// A cost that is only known afterwards must be charged even if it does not fit: tokens
+// of a language model, for example. Limits that count refusals add first and compare
+// then, whatever the rest of the request does. A peek adds nothing, and is refused when
+// the count is above the limit.
 func TestChargeDenied(t *testing.T) {
 	charge := func(r *rules.Rule) { r.ChargeDenied = true }
 	peek := func(r request) engine.Part { return part(r, 1, headgate.Peek) }
@@ -165,8 +163,8 @@ func TestChargeDenied(t *testing.T) {
 		{[]engine.Part{part(user("ann"), 50, headgate.Take)}, false, []int64{0}, []bool{true}},
 		{[]engine.Part{peek(user("ann"))}, false, []int64{0}, []bool{true}},
 		{[]engine.Part{part(user("bob"), 3, headgate.Take)}, true, []int64{0}, nil},
-		{[]engine.Part{peek(user("bob"))}, true, []int64{0}, nil}, // just at the limit
-		// The same count twice, of which the first refuses.
+		{[]engine.Part{peek(user("bob"))}, true, []int64{0}, nil}, // exactly at the limit
+		// The same count twice; the first refuses.
 		{[]engine.Part{part(user("cid"), 5, headgate.Take), take(user("cid"))}, false, []int64{0, 0}, []bool{true, true}},
 		// Charged next to a limit that refuses; the one that refuses is not.
 		{[]engine.Part{take(user("dan")), part(team("red"), 9, headgate.Take)}, false, []int64{2, 2}, []bool{false, true}},
@@ -175,8 +173,7 @@ func TestChargeDenied(t *testing.T) {
 	})
 }
 
-// The modes of a limit that counts what is refused too change what is answered,
-// and not what is counted.
+// The modes of a limit that counts refusals change the answer, but not the count.
 func TestChargeDeniedInItsModes(t *testing.T) {
 	mode := func(more func(*rules.Rule)) func(*rules.Rule) {
 		return func(r *rules.Rule) { r.ChargeDenied = true; more(r) }
@@ -288,9 +285,9 @@ func TestStoreFailsForParts(t *testing.T) {
 	}
 }
 
-// Without the store, what memory answers for is charged to memory, unless a part
-// refuses that memory does not answer for; what only observes is not known at
-// all, and without memory nothing is.
+// Without the store, memory charges what it answers for, unless a part that it does not
+// answer for is refused. Rules that only observe have no answer; without memory, no
+// rules do.
 func TestWhichPartsMemoryAnswersFor(t *testing.T) {
 	local := func(r *rules.Rule) { r.OnStoreError, r.LocalShare = rules.StoreErrorLocal, 1 }
 	deny := func(r *rules.Rule) { r.OnStoreError = rules.StoreErrorDeny }
@@ -305,10 +302,10 @@ func TestWhichPartsMemoryAnswersFor(t *testing.T) {
 			parts   []engine.Part
 			allowed bool
 			reason  headgate.Reason // of the first part
-			left    int64           // of the first, of 3
+			left    int64           // of the first part, of 3
 		}{
 			{[]engine.Part{take(user("ann"))}, true, headgate.Fallback, 2},
-			// Not charged next to a refusal; of quotas each counts for itself.
+			// Not charged next to a refusal; quotas count separately.
 			{[]engine.Part{take(user("ann")), take(team("red"))}, quota, headgate.Fallback, map[bool]int64{false: 2, true: 1}[quota]},
 			{[]engine.Part{take(user("ann"))}, true, headgate.Fallback, map[bool]int64{false: 1, true: 0}[quota]},
 		} {
@@ -331,8 +328,8 @@ func TestWhichPartsMemoryAnswersFor(t *testing.T) {
 	}
 }
 
-// A limit that counts what is refused too says that it was the limit, or memory
-// in place of it.
+// A limit that counts refusals gives as reason that the limit was exceeded, or that
+// memory answered instead.
 func TestReasonOfChargeDenied(t *testing.T) {
 	rs := marked(t, byEntry, map[string]func(*rules.Rule){"user": func(r *rules.Rule) {
 		r.ChargeDenied, r.OnStoreError, r.LocalShare = true, rules.StoreErrorLocal, 1
@@ -375,7 +372,7 @@ func TestPartsFallBackToMemory(t *testing.T) {
 	}
 }
 
-// A request waits for a failing store once, not for each sort of limits.
+// A request waits for a failing store once, not once for each type of limit.
 func TestFailingStoreIsAskedOnce(t *testing.T) {
 	store := &failing{}
 	e := engine.New(store, marked(t, byEntry, map[string]func(*rules.Rule){

@@ -21,9 +21,9 @@ type Observer interface {
 	DecidedAll(ctx context.Context, m Mark, q MultiQuery, v MultiVerdict, err error)
 }
 
-// Mark belongs to one decision.
+// Mark identifies one decision.
 type Mark struct {
-	Start int64 // what Observer.Deciding returned
+	Start int64 // the result of Observer.Deciding
 	// Lane is a number that concurrent decisions on different cores rarely share, so
 	// that counters per lane are rarely contended. Lanes start at 1; there are about as
 	// many as cores.
@@ -35,14 +35,14 @@ type Door uint8
 
 // The doors.
 const (
-	DoorNone        Door = iota // that of a caller who does not say
-	DoorAPI                     // is POST /v1/check
-	DoorGRPC                    // is Envoy's rate limit service, over gRPC or as JSON
+	DoorNone        Door = iota // the caller did not say
+	DoorAPI                     // POST /v1/check
+	DoorGRPC                    // Envoy's rate limit service, over gRPC or as JSON
 	DoorRESP                    // the Redis protocol
-	DoorForwardAuth             // is /v1/auth, for proxies that ask before they forward
+	DoorForwardAuth             // /v1/auth, for proxies that check before they forward
 	DoorProxy                   // the reverse proxy
 	DoorGRPCAPI                 // headgate.v1.Limiter, the API over gRPC
-	Doors                       // how many there are
+	Doors                       // number of doors
 )
 
 // String returns the name that metrics use, such as forward_auth.

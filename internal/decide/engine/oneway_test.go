@@ -20,8 +20,8 @@ limits:
   - {name: seen, match: {path: /a}, key: [user], rate: 7/hour, mode: shadow, on_store_error: deny}
 `
 
-// A banned request takes no place, not even of memory when the store is down:
-// nobody would give it back.
+// A banned request takes no slot, not even in memory when the store is down: it would
+// never be released.
 func TestHiddenBanTakesNoPlaceOfMemory(t *testing.T) {
 	rs := parse(t, oneWay)
 	store := &downable{Store: memory.New(), fails: true}
@@ -36,7 +36,7 @@ func TestHiddenBanTakesNoPlaceOfMemory(t *testing.T) {
 	}
 }
 
-// What Explain says while the store is down is what Decide does: memory answers.
+// While the store is down, Explain agrees with Decide: memory answers.
 func TestExplainInAnOutage(t *testing.T) {
 	store := &downable{Store: memory.New(), fails: true}
 	e := engine.New(store, parse(t, oneWay), engine.WithFallback(memory.New()))
@@ -64,8 +64,8 @@ func TestExplainInAnOutage(t *testing.T) {
 	}
 }
 
-// A queued request whose key has been banned since waits for the end of the ban,
-// whatever the action of the other rules, which are not asked.
+// A queued request whose key has since been banned waits until the ban ends, whatever
+// the action of the other rules, which are not checked.
 func TestAgainUnderAHiddenBan(t *testing.T) {
 	rs := parse(t, oneWay)
 	store := &counted{Store: memory.New()}
@@ -78,8 +78,8 @@ func TestAgainUnderAHiddenBan(t *testing.T) {
 	}
 }
 
-// What makes no sense is refused in a domain without rules as well, however it is
-// asked.
+// Invalid queries are refused in a domain without rules as well, whichever method is
+// used.
 func TestWrongQueriesOfUnknownDomains(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, oneWay))
 	one, err := e.Decide(t.Context(), engine.Query{Domain: "nobody's", Request: user("ann"), Cost: -1})

@@ -22,8 +22,8 @@ limits:
   - {name: tokens, match: {path: /llm}, key: [user], rate: 100/day, algorithm: fixed_window, on_store_error: {policy: local, share: 0.5}}
 `
 
-// Places that memory gave out while the store was down are memory's: they are
-// renewed and given back there, when the store answers again too.
+// Slots taken from memory while the store was down stay in memory: they are renewed and
+// released there, even when the store answers again.
 func TestLeasesOfTheFallback(t *testing.T) {
 	store, local := &counted{Store: memory.New()}, memory.New()
 	e := engine.New(store, parse(t, localLeases), engine.WithFallback(local), engine.WithSecret(shared))
@@ -69,14 +69,14 @@ func TestLeasesOfTheFallback(t *testing.T) {
 			t.Errorf("place %d of memory's two is not free again", i+1)
 		}
 	}
-	// Another process cannot reach them.
+	// They are unreachable for another process.
 	alone := engine.New(store, parse(t, localLeases), engine.WithSecret(shared))
 	if ending, err := alone.ReleaseToken(t.Context(), first, at(2)); ending != engine.Gone || err != nil {
 		t.Errorf("without a fallback: %s, %v", ending, err)
 	}
 }
 
-// ReleaseLeases says how many there were, RenewLeases as well.
+// ReleaseLeases and RenewLeases return how many leases there were.
 func TestLeasesAreCounted(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, localLeases))
 	var leases []engine.Lease
@@ -95,8 +95,8 @@ func TestLeasesAreCounted(t *testing.T) {
 	}
 }
 
-// What a reservation took of memory while the store was down is settled with
-// memory, once.
+// What a reservation took from memory while the store was down is settled in memory,
+// once.
 func TestReservationsOfTheFallback(t *testing.T) {
 	for _, row := range []struct {
 		cost   int64
@@ -156,7 +156,7 @@ func TestNobodyWaitsTwice(t *testing.T) {
 		{"one question about parts", 20 * time.Millisecond, func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.DecideAll(ctx, engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{take(request{"path": "/hidden", "user": "bob"})}})
 			return err
-		}, slow, false}, // the store bounds it by itself
+		}, slow, false}, // the store limits it itself
 		{"a request, no time-out", 0, func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.Decide(ctx, query1("/two", 0))
 			return err
@@ -195,8 +195,8 @@ func askExplain(ctx context.Context, e *engine.Engine) error {
 	return err
 }
 
-// What hides from its client is looked at again only where it was charged, and
-// the store answered.
+// A request refused by hidden rules is disguised only if something was charged and the
+// store answered.
 func TestHiddenRefusalsThatAreNotDisguised(t *testing.T) {
 	text := strings.ReplaceAll(waiting, "on_limit: shadow_ban", "on_limit: shadow_ban, on_store_error: {policy: local, share: 1}")
 	store := &counted{Store: memory.New()}
@@ -224,11 +224,11 @@ func TestHiddenRefusalsThatAreNotDisguised(t *testing.T) {
 	}
 }
 
-// Of rules that only observe nothing is known when the store has failed.
+// Rules that only observe have no answer when the store has failed.
 func TestObservingWithoutAStore(t *testing.T) {
 	store := &counted{Store: memory.New()}
 	e := engine.New(store, parse(t, waiting))
-	for range 2 { // the second finds the memory of the first
+	for range 2 { // the second reuses the memory of the first
 		store.down = !store.down
 		v, _ := e.Decide(t.Context(), query1("/two", 0))
 		want := map[bool]headgate.Reason{true: headgate.FailOpen, false: headgate.OK}[store.down]
@@ -241,8 +241,8 @@ func TestObservingWithoutAStore(t *testing.T) {
 	}
 }
 
-// Tokens of places whose rules have gone, or do not count places any more, are
-// spent; nobody is asked about them.
+// Tokens of slots whose rules are gone, or no longer limit concurrency, are used up; no
+// store is called for them.
 func TestTokensOfRulesThatAreGone(t *testing.T) {
 	store := &counted{Store: memory.New()}
 	for name, text := range map[string]string{
@@ -267,7 +267,7 @@ func TestTokensOfRulesThatAreGone(t *testing.T) {
 	}
 }
 
-// cut is a store that can be cut off while others ask it.
+// cut is a store that can be cut off while it is in use.
 type cut struct {
 	headgate.Store
 	off atomic.Bool
@@ -280,8 +280,8 @@ func (c *cut) Take(ctx context.Context, op headgate.Op) (headgate.Decision, erro
 	return c.Store.Take(ctx, op)
 }
 
-// A hold tells of renewals that fail and of a place that others have taken, and
-// takes a free one again in silence; one that lapsed does nothing any more.
+// A hold reports renewals that fail and slots taken by others, and silently takes a
+// free one again; after Lapse it does nothing any more.
 func TestHoldInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const one = "domain: api\nlimits:\n  - {name: exports, match: {path: /exports}, key: [user], concurrency: 1, lease: 30s}\n"
@@ -289,7 +289,7 @@ func TestHoldInAnOutage(t *testing.T) {
 		e := engine.New(store, parse(t, one))
 		failures := make(chan error, 9)
 		note := func(err error) { failures <- err }
-		// heard waits and returns what the hold has told since.
+		// heard waits and returns what the hold has reported since the last call.
 		heard := func(wait time.Duration) (all []error) {
 			time.Sleep(wait)
 			for synctest.Wait(); len(failures) > 0; {
@@ -310,7 +310,7 @@ func TestHoldInAnOutage(t *testing.T) {
 			t.Fatalf("three renewals fail before the lease ends: %v", all)
 		}
 		store.off.Store(false)
-		silent := enter(nil) // takes the place
+		silent := enter(nil) // takes the slot
 		if silent == nil {
 			t.Fatal("the lease has not ended")
 		}
@@ -333,7 +333,7 @@ func TestHoldInAnOutage(t *testing.T) {
 			t.Error("the lease of a lapsed hold has not ended")
 		}
 		store.off.Store(true)
-		heard(11 * time.Second) // fails, and there is nobody to tell
+		heard(11 * time.Second) // fails without a callback
 		last.Lapse()
 		var none *engine.Hold
 		none.Lapse()

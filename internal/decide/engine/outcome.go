@@ -14,15 +14,14 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Allowed      Outcome = iota // Allowed passed at once
-	Refused                     // was over the limit and is answered with a refusal
-	Delayed                     // Delayed passes, but has to wait for its turn
-	Queued                      // was over the limit and is kept to be sent later
-	ShadowBanned                // was over the limit and is answered as if it had passed
-	// ShadowRefused passed, but would have been over the limit of a rule that
-	// only observes.
+	Allowed      Outcome = iota // passed at once
+	Refused                     // over the limit, answered with a refusal
+	Delayed                     // passes, but has to wait for its turn
+	Queued                      // over the limit, kept to be sent later
+	ShadowBanned                // over the limit, answered as if it had passed
+	// ShadowRefused passed, but would have been refused by a rule that only observes.
 	ShadowRefused
-	Outcomes // how many there are
+	Outcomes // number of outcomes
 )
 
 // String returns the word, such as shadow_banned.
@@ -30,8 +29,8 @@ func (o Outcome) String() string {
 	return enum.Name(o, "outcome", "allowed", "refused", "delayed", "queued", "shadow_banned", "shadow_refused")
 }
 
-// Outcome says what the rule of r made of the request, had no other rule
-// refused it.
+// Outcome returns what r's rule did with the request, as if no other rule had refused
+// it.
 func (r *Result) Outcome() Outcome {
 	d := &r.Decision
 	switch {
@@ -46,8 +45,8 @@ func (r *Result) Outcome() Outcome {
 }
 
 // refusal returns what happens to a request that a rule refused with d. If the store
-// could not answer, it is unknown whether a ban is deserved, and a request that can
-// never pass is not kept.
+// could not answer, it is unknown whether a ban is justified. A request that can never
+// pass is not kept.
 func refusal(rule *rules.Rule, d *headgate.Decision) Outcome {
 	switch action := rule.OnLimit.Action; {
 	case d.Reason == headgate.FailClosed:
@@ -59,10 +58,9 @@ func refusal(rule *rules.Rule, d *headgate.Decision) Outcome {
 	return Refused
 }
 
-// precedence orders what several rules want to become of one request. A
-// visible refusal comes first: a banned client should see the other
-// limits as all clients do. A ban comes before a queue, since none of it may
-// reach the backend, not even later.
+// precedence orders the outcomes of several rules for one request. A visible refusal
+// comes first: a banned client should see the other limits as all clients do. A ban
+// comes before a queue, because the request must never reach the backend.
 func (o Outcome) precedence() int {
 	switch o {
 	case Refused:
@@ -76,8 +74,8 @@ func (o Outcome) precedence() int {
 	return 0
 }
 
-// Action returns what a caller has to do with the request, in the words of
-// rules: allow, reject, delay, queue or shadow_ban.
+// Action returns what a caller has to do with the request, as named in rules: allow,
+// reject, delay, queue or shadow_ban.
 func (o Outcome) Action() string {
 	switch o {
 	case Refused:
@@ -93,8 +91,8 @@ func (o Outcome) Action() string {
 	return "allow"
 }
 
-// Delay returns how long a request that may pass has to wait for its turn.
-// Parts without quota do not matter.
+// Delay returns how long an allowed request has to wait for its turn. Parts without
+// quota do not matter.
 func (v *MultiVerdict) Delay() time.Duration {
 	var longest time.Duration
 	parts := v.Parts()
@@ -106,7 +104,7 @@ func (v *MultiVerdict) Delay() time.Duration {
 	return longest
 }
 
-// Outcome says what became of the request, under all rules together.
+// Outcome returns what happened to the request under all rules together.
 func (v *Verdict) Outcome() Outcome {
 	switch {
 	case !v.Allowed && v.Rule != nil:
@@ -121,8 +119,8 @@ func (v *Verdict) Outcome() Outcome {
 	return Allowed
 }
 
-// Outcome says what became of the request: of a refusal what comes first among
-// the parts that were refused, as it does among rules; see [Verdict.Rule].
+// Outcome returns what happened to the request. For a refusal, it is the first by
+// precedence among the refused parts, as among rules; see [Verdict.Rule].
 func (v *MultiVerdict) Outcome() Outcome {
 	parts := v.Parts()
 	if !v.Allowed {
@@ -140,8 +138,8 @@ func (v *MultiVerdict) Outcome() Outcome {
 	return Allowed
 }
 
-// First returns the refused part whose rule's action is taken, as it is among
-// rules; see [Verdict.Rule]. It is nil if no rule refused any.
+// First returns the refused part whose rule's action is taken, chosen as among rules;
+// see [Verdict.Rule]. It is nil if no rule refused.
 func First(parts []Verdict) *Verdict {
 	var first *Verdict
 	for i := range parts {

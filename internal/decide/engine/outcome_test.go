@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// What one rule made of a request, in a word.
+// The outcome of one rule as a word.
 func TestOutcome(t *testing.T) {
 	rows := []struct {
 		action   rules.Action
@@ -43,7 +43,7 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// A result names the key that its rule counts by.
+// A result contains the key that its rule counts by.
 func TestResultsNameTheirKeys(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, twoLimits))
 	r := request{"path": "/a", "user": "ann", "team": "red"}
@@ -61,8 +61,8 @@ func TestResultsNameTheirKeys(t *testing.T) {
 	}
 }
 
-// Whose action is taken when several rules refuse: what is told comes first,
-// and nothing that is banned is kept to be sent later.
+// Which action is taken when several rules refuse: visible refusals come first, and
+// banned requests are never queued.
 func TestWhichActionIsTaken(t *testing.T) {
 	const two = `
 domain: d
@@ -72,7 +72,7 @@ limits:
 `
 	rows := []struct {
 		first, second string
-		rate          string // of both
+		rate          string // of both rules
 		want          engine.Outcome
 		rule, action  string
 	}{
@@ -102,7 +102,7 @@ limits:
 	}
 }
 
-// A store that cannot answer bans nobody.
+// A store that cannot answer does not lead to a ban.
 func TestNoBanWithoutKnowing(t *testing.T) {
 	rs, problems := rulefile.Parse(rulefile.Source{Name: "t.yaml", Data: []byte("domain: d\nlimits:\n  - {name: r, rate: 1/s, on_limit: shadow_ban, on_store_error: deny}\n")})
 	if rs == nil {
@@ -116,8 +116,8 @@ func TestNoBanWithoutKnowing(t *testing.T) {
 	}
 }
 
-// Of several refused parts that one's action is taken which comes first among
-// rules, and of equals that one which refuses for longest.
+// Among several refused parts, the action of the first by precedence is taken, and
+// among equals of the one that refuses for longest.
 func TestFirstOfTheRefusedParts(t *testing.T) {
 	refused := func(action rules.Action, retry time.Duration) engine.Verdict {
 		return engine.Verdict{
@@ -154,7 +154,7 @@ func TestFirstOfTheRefusedParts(t *testing.T) {
 	}
 }
 
-// What becomes of a request with several parts, and how long it waits.
+// The outcome of a request with several parts, and how long it waits.
 func TestOutcomeOfParts(t *testing.T) {
 	rs := marked(t, `
 domain: api
@@ -186,7 +186,7 @@ limits:
 		{[]engine.Part{empty, fresh}, engine.Allowed, 0, 0}, // the first has none left
 		{[]engine.Part{empty, fresh}, engine.Refused, 0, 0},
 		{[]engine.Part{take(request{"line": "c"})}, engine.Allowed, 0, 0},
-		{[]engine.Part{take(request{"line": "c"}), empty}, engine.Refused, 0, 0}, // a turn, but no quota
+		{[]engine.Part{take(request{"line": "c"}), empty}, engine.Refused, 0, 0}, // has a turn, but no quota
 	} {
 		v, err := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: row.parts})
 		if err != nil {

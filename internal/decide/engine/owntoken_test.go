@@ -11,15 +11,15 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// secrets are those that it returns.
+// secrets is a fixed source of secrets.
 type secrets func(ctx context.Context) ([][]byte, error)
 
 func (s secrets) Known(ctx context.Context) ([][]byte, error) { return s(ctx) }
 func (s secrets) All(ctx context.Context) ([][]byte, error)   { return s(ctx) }
 
-// A node that has never known the secret, since the store that keeps it was down all
-// the time, gives out tokens for what is in its own memory, and asks nobody for that.
-// They are good there, also when the secret is known, and nowhere else.
+// A node that has never known the secret, because the store was always down, issues
+// tokens for what is in its own memory without calling the store. They are valid only
+// there, even after the secret becomes known.
 func TestTokensWithoutTheSecret(t *testing.T) {
 	store := &counted{Store: memory.New(), down: true}
 	asked, known := 0, false
@@ -78,7 +78,7 @@ func TestTokensWithoutTheSecret(t *testing.T) {
 	}
 }
 
-// That requests get no token is told once a minute, however many they are.
+// However many requests get no token, one warning a minute is logged.
 func TestWarningsOfTokens(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, leaseRules))
 	told := ""

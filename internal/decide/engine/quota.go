@@ -6,8 +6,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// quotaLeft reports whether a part that rules in quota mode apply to is refused
-// by none of them, or if there is no such part.
+// quotaLeft reports whether any part with rules in quota mode is not refused by them,
+// or no such part exists.
 func (d *deciding) quotaLeft() bool {
 	quotas := false
 	for i := 0; i < len(d.results); {
@@ -25,9 +25,9 @@ func (d *deciding) quotaLeft() bool {
 	return !quotas
 }
 
-// handBack refuses the request if no part in quota mode has any left, and then
-// gives back what the limits that can refuse have taken, each in the store that its
-// answer came from. These say what is left after that.
+// handBack refuses the request if no part in quota mode has any quota left. It then
+// refunds what the limits that can refuse have taken, each in the store that answered.
+// Their answers show what remains after that.
 func (d *deciding) handBack(ctx context.Context) {
 	if !d.allowed || d.quotaLeft() {
 		return
@@ -71,13 +71,13 @@ func (d *deciding) handedBack(ctx context.Context, from origin) bool {
 	return d.failure == nil
 }
 
-// charge makes op that of a limit that counts what is refused, too. Each is charged
-// separately and in their order, before any other limit is asked: of
-// envoyproxy/ratelimit's descriptors each adds to its count first and looks at the
-// sum then. So they do not know of each other, not of a limit that refuses, and not
-// of a shadow. A fixed window has all of it, as what is too much ends with the window. Other algorithms would be in debt
-// for far longer than their period, so of them it takes what is left. A part that
-// peeks adds nothing to the count.
+// charge sets op for a limit that counts refusals. Each is charged separately, in
+// order, before any other limit: in envoyproxy/ratelimit, each descriptor adds to its
+// count first and then looks at the sum. So these limits are independent of each other,
+// of limits that refuse, and of shadow mode. A fixed window takes the full cost,
+// because the excess ends with the window. Other algorithms would be in debt for much
+// longer than their period, so they take only what is left. A part that peeks adds
+// nothing.
 func (r *Result) charge(op *headgate.Op) {
 	op.Limit = r.Rule.Counted()
 	if op.Kind == headgate.Peek {
@@ -91,9 +91,9 @@ func (r *Result) charge(op *headgate.Op) {
 	}
 }
 
-// charged makes the answer to a charge for p one of a limit: over it is who came
-// over it by this request, or was before. It passes again in the next window,
-// even if the cost is larger than the limit.
+// charged turns the answer to a charge for p into that of a limit: it refuses if the
+// limit is exceeded after this request. Requests pass again in the next window, even if
+// the cost is larger than the limit.
 func (r *Result) charged(p *Part) {
 	d := &r.Decision
 	switch d.Reason {
@@ -117,8 +117,8 @@ func (r *Result) charged(p *Part) {
 	}
 }
 
-// drained is charged for what a limit had left: it refuses if that was less than
-// the cost. All of a larger cost fits when all is back.
+// drained is charged for what a limit had left: it refuses if that was less than the
+// cost. A cost above the limit fits once everything is available again.
 func (r *Result) drained(p *Part) {
 	d, cost := &r.Decision, int64(0)
 	if p.Kind == headgate.Take {

@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// settledSlack is how much longer it is remembered that a reservation is settled
-// than it could be settled, for nodes whose clocks differ.
+// settledSlack is how much longer a settled reservation is remembered than it could be
+// settled, to allow for nodes with different clocks.
 const settledSlack = 5 * time.Minute
 
-// note writes the records of a reservation: next to each key that something was taken
-// of, and in the same store, a lease that lasts as long as the reservation can be
-// settled. A store that has lost what was taken has lost it, too. Where nothing was
-// taken there is none: a client that reserves nothing is never refused, and would fill the
-// store with records.
+// note writes the records of a reservation. A record is a lease next to each key that
+// something was taken from, in the same store, which lasts as long as the reservation
+// can be settled. A store that has lost the take has lost the record too. If nothing
+// was taken, there is no record: a client that reserves nothing is never refused, and
+// would fill the store with records.
 func (e *Engine) note(ctx context.Context, r *reservation) {
 	e.noteIn(ctx, e.store, r, fromStore)
 	if e.fallback != nil {
@@ -43,7 +43,7 @@ func (e *Engine) noteIn(ctx context.Context, store headgate.Store, r *reservatio
 	}
 	out := make([]headgate.Decision, len(ops))
 	if err := store.Do(ctx, ops, out, headgate.Independent); err != nil {
-		return // and nothing can be given back
+		return // nothing can be refunded
 	}
 	for i := range ops {
 		for j := range r.parts {
@@ -54,10 +54,9 @@ func (e *Engine) noteIn(ctx context.Context, store headgate.Store, r *reservatio
 	}
 }
 
-// record is the op that writes a record. It takes one of so many places that its
-// debt, by which a full store chooses what it forgets, is at most that of what was
-// taken, or a second and a third: it lasts longer, but pushes out nothing that this
-// would not.
+// record returns the op that writes a record. It takes one of many slots, so that its
+// debt, by which a full store chooses what to evict, is at most that of the take, or 1⅓
+// seconds. So although it lasts longer, it evicts nothing that the take would not.
 func (r *reservation) record(key string, debt time.Duration) headgate.Op {
 	lasting := time.Duration(r.until-r.made) * time.Microsecond
 	return headgate.Op{
@@ -66,8 +65,8 @@ func (r *reservation) record(key string, debt time.Duration) headgate.Op {
 	}
 }
 
-// ending are the ops that only the first one passes who ends a record, and only
-// while there is one.
+// ending returns the ops that end a record. They succeed only once, and only while the
+// record exists.
 func ending(record headgate.Op, name, at int64) []headgate.Op {
 	record.At, record.Lease = at, name
 	end := record
@@ -75,9 +74,9 @@ func ending(record headgate.Op, name, at int64) []headgate.Op {
 	return []headgate.Op{record, end}
 }
 
-// mark are the ops that only the first settlement passes of what has no record,
-// as nothing was taken: all of a window is taken, and all but one given back, so
-// that the mark is a debt of at most debt; see record.
+// mark returns the ops that replace a record if nothing was taken. They succeed only
+// for the first settlement: they take a whole window and refund all but one, so that
+// the mark is a debt of at most debt; see record.
 func (r *reservation) mark(key string, debt time.Duration, at int64) []headgate.Op {
 	lasting := max(time.Duration(r.until-at)*time.Microsecond, 0) + settledSlack
 	n := dilution(lasting, debt)
@@ -90,14 +89,14 @@ func (r *reservation) mark(key string, debt time.Duration, at int64) []headgate.
 	return []headgate.Op{op, rest}
 }
 
-// dilution is of how many places one has to be taken for so long to be a debt of at
-// most debt.
+// dilution returns the number of slots of which one must be taken for so long to be a
+// debt of at most debt.
 func dilution(lasting, debt time.Duration) int64 {
 	debt = max(debt, time.Microsecond)
 	return min(int64((lasting+debt-1)/debt), headgate.MaxLimit)
 }
 
-// debtOf is for how long n, taken of a key that was unused, makes it one that is not.
+// debtOf returns the debt of n taken from an unused key.
 func debtOf(limit headgate.Limit, n int64) time.Duration {
 	rule := limit.Rule()
 	if rule.Limit <= 0 {

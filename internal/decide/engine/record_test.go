@@ -23,14 +23,14 @@ limits:
   - {name: watched, match: {path: /watched}, key: [user], rate: 10/hour, mode: shadow}
 `
 
-// However many reservations are open that have taken nothing, or next to nothing,
-// a full store forgets no key for them that is exhausted; nor for their settlements.
+// However many open reservations have taken nothing, or almost nothing, a full store
+// evicts no exhausted key because of them or their settlements.
 func TestOpenReservationsPushOutNothing(t *testing.T) {
 	for _, row := range []struct {
 		path string
 		cost int64
-		pays int64 // when it is committed; -1: it stays open
-		keys int64 // that there may be at most
+		pays int64 // cost at the commit; -1: it stays open
+		keys int64 // the most keys allowed
 	}{
 		{"/hourly", 0, -1, 11},
 		{"/hourly", 0, 0, 11},
@@ -83,7 +83,7 @@ func TestOpenReservationsPushOutNothing(t *testing.T) {
 	}
 }
 
-// A reservation that took nothing is charged once, what it really cost.
+// A reservation that took nothing is charged once, with its real cost.
 func TestReservationsOfNothingAreChargedOnce(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, freeRules))
 	q := query1("/hourly", 0)
@@ -106,7 +106,7 @@ func TestReservationsOfNothingAreChargedOnce(t *testing.T) {
 	}
 }
 
-// parts is a store of two parts, each with keys of its own, as a cluster is.
+// parts is a store of two parts with separate keys, like a cluster.
 type parts struct{ a, b headgate.Store }
 
 func (p *parts) of(op *headgate.Op) headgate.Store {
@@ -130,7 +130,7 @@ func (p *parts) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 		if p.of(&ops[i]) == p.of(&ops[0]) {
 			continue
 		}
-		for i := range ops { // each by itself: no test here is refused in one part only
+		for i := range ops { // separately: no test here is refused in one part only
 			var err error
 			if out[i], err = p.Take(ctx, ops[i]); err != nil {
 				return err
@@ -143,8 +143,8 @@ func (p *parts) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 
 func (p *parts) Close() error { return errors.Join(p.a.Close(), p.b.Close()) }
 
-// Where one part of a store has lost its data, what it had taken is not given back,
-// and what the other had is.
+// If one part of a store has lost its data, its takes are not refunded; those of the
+// other part are.
 func TestReservationsOfDataLostInPart(t *testing.T) {
 	const text = `
 domain: api
@@ -174,7 +174,7 @@ limits:
 			return v.Allowed
 		}
 		count := func(attribute string) (passed int) {
-			// Of a key that the other rule has not seen.
+			// For a key that the other rule has not seen.
 			for i := range 20 {
 				r := request{"user": "ann", "team": "team-red"}
 				r[attribute] += string(rune('a' + i))
@@ -192,7 +192,7 @@ limits:
 			t.Fatal(err)
 		}
 		row.lose(store)
-		// What was lost others take.
+		// Others take what was lost.
 		for take(request{"user": "ann", "team": "team-other"}, 1, 1) {
 		}
 		for take(request{"user": "other", "team": "team-red"}, 1, 1) {
@@ -208,8 +208,8 @@ limits:
 	}
 }
 
-// Of many who settle a reservation at the same time, at different costs, one does so
-// with all of its keys, wherever these are.
+// If many callers settle a reservation at the same time with different costs, one of
+// them does so for all keys, wherever they are.
 func TestReservationsAreSettledByOne(t *testing.T) {
 	const text = `
 domain: api
@@ -256,8 +256,8 @@ limits:
 	}
 }
 
-// What a process has taken in its own memory is settled there, in the outage too,
-// and nowhere else.
+// What a process has taken in its own memory is settled only there, even during the
+// outage.
 func TestReservationsOfAnotherMemory(t *testing.T) {
 	store := &counted{Store: memory.New()}
 	node := func() *engine.Engine {
@@ -271,7 +271,7 @@ func TestReservationsOfAnotherMemory(t *testing.T) {
 		defer v.Release()
 		return token, v.Allowed
 	}
-	reserve(a, 1) // and learns the secret, as b does
+	reserve(a, 1) // also learns the secret, as b does
 	reserve(b, 1)
 	store.down = true
 	token, _ := reserve(a, 50)

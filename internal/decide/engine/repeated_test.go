@@ -15,7 +15,7 @@ import (
 
 var unneeded = regexp.MustCompile(`the rule "(\w+)" (?:can never refuse|repeats)`)
 
-// twoRules returns rules by one key of which some are needless.
+// twoRules returns two rules with the same key; sometimes one is redundant.
 func twoRules(r *rand.Rand) string {
 	var src strings.Builder
 	src.WriteString("domain: api\nlimits:\n")
@@ -33,9 +33,9 @@ func twoRules(r *rand.Rand) string {
 	return src.String()
 }
 
-// Without a rule of which it is said that it can never refuse, or that it repeats
-// another, every request is answered the same: whatever the requests cost, before
-// or after, and while the store is away too.
+// Without a rule that is reported as never refusing or as repeating another, every
+// request gets the same answer: whatever its cost, before or after, and while the store
+// is down.
 func TestRulesThatAreSaidToBeNeedless(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
 	said, refusals := 0, 0
@@ -83,7 +83,7 @@ func dropped(src, name string) string {
 	return kept
 }
 
-// replay decides under one set of rules, whose store can be away.
+// replay decides under one set of rules; its store can be down.
 type replay struct {
 	store  *counted
 	engine *engine.Engine
@@ -106,7 +106,7 @@ func (p replay) decide(t *testing.T, q engine.Query, down bool, tokens int64) an
 	v, _ := p.engine.Decide(t.Context(), q)
 	defer v.Release()
 	a := answered{outcome: v.Outcome()}
-	if !v.Allowed && v.Decision.Reason != headgate.FailClosed { // that is answered 503
+	if !v.Allowed && v.Decision.Reason != headgate.FailClosed { // answered with 503
 		a.status = v.Rule.OnLimit.Status
 	}
 	if v.Allowed {

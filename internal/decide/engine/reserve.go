@@ -11,47 +11,46 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// In what time a reservation has to be settled.
+// How long a reservation can be settled.
 const (
-	DefaultReservation = 10 * time.Minute // that of one that does not say
-	MaxReservation     = 24 * time.Hour   // the longest
+	DefaultReservation = 10 * time.Minute // if the caller gives no time
+	MaxReservation     = 24 * time.Hour   // the maximum
 )
 
-// Settlement is what became of a reservation.
+// Settlement is the result of settling a reservation.
 type Settlement struct {
-	Ending Ending // is Done, Settled or Expired
-	InDebt bool   // says that the real cost did not fit: later requests wait it out
-	// Lost are the names of rules that are no more, count otherwise than before,
-	// or had taken in the memory of another process. What they had taken stays
-	// as it was.
+	Ending Ending // Done, Settled or Expired
+	InDebt bool   // the real cost did not fit: later requests wait until it is paid back
+	// Lost names rules that no longer exist, count differently now, or took from the
+	// memory of another process. What they took is not corrected.
 	Lost []string
 }
 
-// reserved is what a reservation has taken under one rule.
+// reserved is what a reservation took under one rule.
 type reserved struct {
 	domain, rule, key string
 	algorithm         headgate.Algorithm
-	each              int64 // what a request of cost 1 takes
+	each              int64 // the amount taken by a request of cost 1
 	granted           int64
-	freshIn           time.Duration // when that no longer counted, from then on
-	record            int64         // the name of the lease that notes it; 0 for none
-	debt              time.Duration // of what was taken; not in the token
+	freshIn           time.Duration // how long the take counts
+	record            int64         // the name of the lease that records it; 0 for none
+	debt              time.Duration // debt of the take; not in the token
 	from              origin
 }
 
-// reservation is what a token of that kind holds.
+// reservation is the content of a reservation token.
 type reservation struct {
 	id          string
 	made, until int64
-	home        int64 // the process in whose memory the local parts are
+	home        int64 // the process whose memory holds the local parts
 	parts       []reserved
-	leases      []byte // as appendLeases has them
+	leases      []byte // in the form of appendLeases
 }
 
-// Reserve is Decide for a request whose cost is known only afterwards: q.Cost is
-// an estimate. With the token, which is empty for a refusal, Commit or Cancel
-// settles it within ttl, on this or another node. Otherwise, what was
-// estimated stays taken. q.At has to be given.
+// Reserve is Decide for a request whose cost is only known afterwards: q.Cost is an
+// estimate. The returned token is empty for a refusal. Commit or Cancel settles it
+// within ttl, on this or another node; otherwise the estimate stays charged. q.At is
+// required.
 func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Verdict, token string, err error) {
 	v, err = e.Decide(ctx, q)
 	if !v.Allowed || q.Kind != headgate.Take {
@@ -64,7 +63,7 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 		d := &results[i].Decision
 		rule := results[i].Rule
 		if d.Reason == headgate.NoLimit || d.Reason == headgate.Shadow || rule.Concurrent() {
-			continue // a place is no cost, and is among the leases if it was not granted besides
+			continue // a slot is no cost; unless admitted by credit, it is among the leases
 		}
 		r.parts = append(r.parts, reserved{
 			domain: rule.Domain, rule: rule.Name, key: results[i].Key, algorithm: rule.Limit.Algorithm(), each: results[i].cost,
@@ -78,19 +77,18 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 	return v, token, errors.Join(err, sealErr)
 }
 
-// Commit settles a reservation at what the request has really cost: it charges
-// the difference, into debt if need be, or gives it back, less what time has
-// given back already. However often and wherever it is called, it counts at most
-// once. at is now, in microseconds since the Unix epoch, and must be given. The
-// error is ErrBadToken, headgate.ErrInvalidCost, or wraps
-// headgate.ErrUnavailable.
+// Commit settles a reservation with the real cost: it charges the difference, into debt
+// if need be, or refunds it, less what time has already returned. It counts at most
+// once, however often and wherever it is called. at is now, in microseconds since the
+// Unix epoch, and is required. The error is ErrBadToken, headgate.ErrInvalidCost, or
+// wraps headgate.ErrUnavailable.
 //
-// A call that failed so may be made again. It is then done, or was done by the
-// call whose answer was lost, which Settled says as well. There is one
-// exception: a difference that does not fit takes two steps. If the store fails
-// between them, the estimate stays charged, the difference is lost, and a caller that
-// tries again gets Settled: that is better than charging twice. The same goes for
-// keys in several slots of a Redis Cluster, which are settled one after the other.
+// A failed call may be retried. The retry settles the reservation, or returns Settled
+// if the call whose answer was lost already did. There is one exception: a difference
+// that does not fit takes two steps. If the store fails between them, the estimate
+// stays charged, the difference is lost, and a retry returns Settled: that is better
+// than charging twice. The same applies to keys in several slots of a Redis Cluster,
+// which are settled one after the other.
 func (e *Engine) Commit(ctx context.Context, token string, cost, at int64) (Settlement, error) {
 	if cost < 0 {
 		return Settlement{}, headgate.ErrInvalidCost
@@ -98,8 +96,8 @@ func (e *Engine) Commit(ctx context.Context, token string, cost, at int64) (Sett
 	return e.settleReservation(ctx, token, cost, at)
 }
 
-// Cancel settles a reservation for a request that was not made: all that it took
-// is given back; see [Engine.Commit].
+// Cancel settles a reservation for a request that was not made: everything it took is
+// refunded; see [Engine.Commit].
 func (e *Engine) Cancel(ctx context.Context, token string, at int64) (Settlement, error) {
 	return e.settleReservation(ctx, token, 0, at)
 }
@@ -123,7 +121,7 @@ func (e *Engine) settleReservation(ctx context.Context, token string, cost, at i
 	leases := e.leases(reader, at)
 	ended, err := e.ReleaseLeases(ctx, leases, at)
 	if err == nil && ended == 0 && len(leases) > 0 && len(s.accounts) == 0 {
-		out.Ending = Settled // nothing but places, which are free
+		out.Ending = Settled // only slots, which are released
 	}
 	return out, err
 }

@@ -21,10 +21,10 @@ limits:
   - {name: tokens, match: {path: /llm}, key: [user], rate: 1000/day, algorithm: fixed_window}
 `
 
-// shared is a secret that engines have in common.
+// shared is a secret shared by engines.
 func shared(context.Context) ([]byte, error) { return []byte("a secret of sufficient length"), nil }
 
-// twoNodes are engines that share a store and a secret.
+// twoNodes returns engines that share a store and a secret.
 func twoNodes(t *testing.T) [2]*engine.Engine {
 	t.Helper()
 	store := memory.New()
@@ -50,8 +50,8 @@ func left(t *testing.T, e *engine.Engine, path, rule string, seconds float64) in
 	return 0
 }
 
-// TestLeaseTokens: a token ends its lease on either node, once, and a rate that
-// is charged next to it stays so.
+// TestLeaseTokens: a token ends its lease on either node, once, and a rate charged with
+// it stays charged.
 func TestLeaseTokens(t *testing.T) {
 	nodes := twoNodes(t)
 	ctx := t.Context()
@@ -102,8 +102,8 @@ func TestLeaseTokens(t *testing.T) {
 	}
 }
 
-// TestTokensFromElsewhere: what was not sealed with the same secret for the same
-// purpose is refused and changes nothing.
+// TestTokensFromElsewhere: a token that was not sealed with the same secret for the
+// same purpose is refused and changes nothing.
 func TestTokensFromElsewhere(t *testing.T) {
 	nodes := twoNodes(t)
 	ctx := t.Context()
@@ -145,7 +145,7 @@ func TestTokensFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestReservationsOfRulesThatAreGone: what a reload has taken away is named, the
+// TestReservationsOfRulesThatAreGone: rules that a reload has removed are named, the
 // rest is settled.
 func TestReservationsOfRulesThatAreGone(t *testing.T) {
 	nodes := twoNodes(t)
@@ -166,7 +166,7 @@ limits:
 	}
 }
 
-// open is a reservation that the oracle knows of.
+// open is a reservation known to the oracle.
 type open struct {
 	token          string
 	at, until      float64
@@ -174,8 +174,8 @@ type open struct {
 	settled        bool
 }
 
-// TestReservationsAgainstAnOracle: whatever is reserved, committed, cancelled
-// and tried again on two nodes, in or out of time, each request counts once.
+// TestReservationsAgainstAnOracle: whatever is reserved, committed, cancelled and
+// retried on two nodes, in time or not, each request counts once.
 func TestReservationsAgainstAnOracle(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -244,8 +244,8 @@ func settle(t *testing.T, node *engine.Engine, rng *rand.Rand, now float64, o *o
 	return cost - o.estimate
 }
 
-// TestHold: places are kept for as long as a request takes, and free when it
-// ends; what was lost is taken again if a slot is free.
+// TestHold: slots are held as long as a request runs, and are free when it ends; a lost
+// slot is taken again if one is free.
 func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

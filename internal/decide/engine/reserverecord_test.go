@@ -31,7 +31,7 @@ func endAs(t *testing.T, e *engine.Engine, token string, want engine.Ending) {
 	}
 }
 
-// takeAs sends so many requests of a user and returns how many passed.
+// takeAs sends n requests of a user and returns how many passed.
 func takeAs(t *testing.T, e *engine.Engine, user string, n int) (passed int) {
 	t.Helper()
 	for range n {
@@ -44,8 +44,8 @@ func takeAs(t *testing.T, e *engine.Engine, user string, n int) (passed int) {
 	return passed
 }
 
-// Reservations that are cancelled cost nothing, so nothing may be left of them in a
-// store that is full: it would push out keys that count.
+// Cancelled reservations cost nothing, so they must leave nothing in a full store,
+// where it would evict keys that count.
 func TestReservationsLeaveNothing(t *testing.T) {
 	e := engine.New(memory.New(memory.WithMaxKeys(1000)), parse(t, recordRules))
 	if n := takeAs(t, e, "victim", 20); n != 10 {
@@ -68,8 +68,8 @@ func TestReservationsLeaveNothing(t *testing.T) {
 // replaced is a store whose data can be lost.
 type replaced struct{ headgate.Store }
 
-// What a store has lost with its data nobody can give back: it would be taken from
-// the counts that came after.
+// What was lost with a store's data cannot be refunded: the refund would come off later
+// counts.
 func TestReservationsOfLostData(t *testing.T) {
 	store := &replaced{memory.New()}
 	e := engine.New(store, parse(t, recordRules))
@@ -89,7 +89,7 @@ func TestReservationsOfLostData(t *testing.T) {
 	}
 }
 
-// forgetful is a store that cannot be reached when a record is to be written.
+// forgetful is a store that is unreachable when a record is to be written.
 type forgetful struct {
 	headgate.Store
 	away bool
@@ -102,8 +102,8 @@ func (f *forgetful) Do(ctx context.Context, ops []headgate.Op, out []headgate.De
 	return f.Store.Do(ctx, ops, out, mode)
 }
 
-// A reservation whose record could not be written is settled once, whatever it cost.
-// What it took is not given back, since nobody knows whether it is still there.
+// A reservation whose record could not be written is settled once, whatever its cost.
+// What it took is not refunded, because it may no longer be there.
 func TestReservationsWithoutARecord(t *testing.T) {
 	for cost, charged := range map[int64]int{0: 1, 1: 1, 3: 3} {
 		store := &forgetful{memory.New(), true}

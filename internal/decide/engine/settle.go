@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// settling is a reservation on its way to be settled.
+// settling is a reservation that is being settled.
 type settling struct {
 	*reservation
 
@@ -22,20 +22,20 @@ type settling struct {
 	accounts []*account
 }
 
-// account is what a reservation has taken of one key, in one store: it has one
-// record, lies in one slot, and is settled separately.
+// account is what a reservation took from one key in one store. It has one record, is
+// in one slot, and is settled separately.
 type account struct {
 	key    string
 	from   origin
 	record int64
-	debt   time.Duration // of what is charged
+	debt   time.Duration // debt of the charges
 	ops    []headgate.Op // the differences
-	gate   []headgate.Op // what passes only the first time
+	gate   []headgate.Op // succeeds only the first time
 	closed bool
-	bare   bool // something was taken, of which the record could not be written
+	bare   bool // something was taken, but its record could not be written
 }
 
-// plan works out what to charge and what to give back.
+// plan determines the charges and refunds.
 func (s *settling) plan() {
 	rs, x := s.engine.Rules(), s.engine.exceptions.Load()
 	for i := range s.parts {
@@ -67,9 +67,9 @@ func (s *settling) plan() {
 			a.debt = max(a.debt, debtOf(op.Limit, op.Cost))
 		}
 	}
-	// Where nothing was taken, no difference needs nothing.
+	// Nothing was taken and there is no difference, so there is nothing to do.
 	s.accounts = slices.DeleteFunc(s.accounts, func(a *account) bool { return a.record == 0 && len(a.ops) == 0 && !a.bare })
-	// The first is the same one whatever the cost.
+	// The first account must not depend on the cost.
 	slices.SortStableFunc(s.accounts, func(a, b *account) int { return cmp.Compare(isZero(a.record), isZero(b.record)) })
 	for _, a := range s.accounts {
 		if a.record != 0 {
@@ -87,7 +87,7 @@ func isZero(record int64) int {
 	return 0
 }
 
-// account returns the one that p belongs to.
+// account returns the account of p, which it adds if needed.
 func (s *settling) account(p *reserved) *account {
 	for _, a := range s.accounts {
 		if a.key == p.key && a.from == p.from && a.record == p.record {
@@ -99,7 +99,7 @@ func (s *settling) account(p *reserved) *account {
 	return a
 }
 
-// difference is the op that turns what p has taken into what the request cost.
+// difference returns the op that changes what p took to the cost of the request.
 func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool) {
 	op := headgate.Op{Key: p.key, Scope: rule.Scope, Limit: rule.Limit, At: s.at}
 	if p.from == fromFallback {
@@ -107,14 +107,14 @@ func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool)
 	}
 	op, ok := corrected(op, times(s.cost, p.each), p.granted, p.freshIn, elapsed(s.made, s.at))
 	if op.Kind == headgate.Charge {
-		op.Kind = headgate.Take // at first; see alone
+		op.Kind = headgate.Take // for now; see alone
 	}
 	return op, ok
 }
 
-// settle settles all accounts: at once if the store can and every one passes, or
-// else separately, so that what the others have lost is not given back. The caller that
-// passes the gate of the first settles them all, and no other does.
+// settle settles all accounts: together if the store can do that and every account
+// passes, otherwise separately, so that lost takes are not refunded. The caller that
+// passes the gate of the first account settles them all; no other caller does.
 func (s *settling) settle(ctx context.Context) (Settlement, error) {
 	if len(s.accounts) == 0 && s.at >= s.until {
 		s.out.Ending = Expired
@@ -134,7 +134,7 @@ func (s *settling) settle(ctx context.Context) (Settlement, error) {
 			errs = append(errs, unavailable(err))
 		}
 		if i == 0 && (len(errs) > 0 || a.closed) {
-			break // it has been settled, or perhaps not yet
+			break // already settled, or perhaps not yet
 		}
 	}
 	if len(s.accounts) > 0 && s.accounts[0].closed {
@@ -146,8 +146,8 @@ func (s *settling) settle(ctx context.Context) (Settlement, error) {
 	return s.out, errors.Join(errs...)
 }
 
-// together settles all accounts in one question, and reports false if that cannot
-// be done: they are in several stores or slots, one has been settled or lost, or a
+// together settles all accounts in one store call. It returns false if that is
+// impossible: they are in several stores or slots, one has been settled or lost, or a
 // difference does not fit.
 func (s *settling) together(ctx context.Context) (bool, error) {
 	var ops []headgate.Op
@@ -172,10 +172,10 @@ func (s *settling) together(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// alone passes the gate of one account and makes its differences.
+// alone passes the gate of one account and applies its differences.
 func (s *settling) alone(ctx context.Context, a *account) error {
 	store := s.engine.of(a.from)
-	if a.record == 0 && s.at >= s.until { // otherwise the store's clock says so
+	if a.record == 0 && s.at >= s.until { // otherwise the store's clock decides
 		a.closed = true
 		return nil
 	}
@@ -188,7 +188,7 @@ func (s *settling) alone(ctx context.Context, a *account) error {
 		if a.closed = a.isClosed(out); a.closed {
 			return nil
 		}
-		// What does not fit becomes a debt.
+		// A difference that does not fit becomes a debt.
 		if err := store.Do(ctx, a.gate, out[:len(a.gate)], headgate.AllOrNothing); err != nil {
 			return err
 		}
@@ -200,8 +200,8 @@ func (s *settling) alone(ctx context.Context, a *account) error {
 	return nil
 }
 
-// isClosed reports whether the gate is what has refused: another op may have, and
-// then its answers are those of a Peek.
+// isClosed reports whether the gate refused. If another op did, the gate's answers are
+// those of a Peek.
 func (a *account) isClosed(out []headgate.Decision) bool {
 	if a.record != 0 {
 		return out[0].Reason == headgate.Expired
@@ -224,7 +224,7 @@ func (s *settling) charge(ctx context.Context, store headgate.Store, ops []headg
 	return nil
 }
 
-// of returns the store that something was taken from.
+// of returns the store from which something was taken.
 func (e *Engine) of(from origin) headgate.Store {
 	if from == fromFallback {
 		return e.fallback

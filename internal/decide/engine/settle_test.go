@@ -22,8 +22,8 @@ limits:
   - {name: large, match: {path: /two}, key: [user], concurrency: 5}
 `
 
-// A reservation gives back what time has not: of a bucket of one a second 10 are
-// reserved, and others take 20 when it is settled.
+// A reservation refunds what time has not: 10 are reserved from a bucket of one per
+// second, and others have taken 20 when it is settled.
 func TestReservationsAreSettledLate(t *testing.T) {
 	for _, row := range []struct {
 		after      float64
@@ -46,7 +46,7 @@ func TestReservationsAreSettledLate(t *testing.T) {
 		}
 		want := row.left
 		if row.after == 11 {
-			want = 40 // nothing of it counts any more, whatever it cost less
+			want = 40 // nothing of it counts any more, whatever the real cost
 		}
 		if n := left(t, e, "/bucket", "refilled", 100+row.after); n != want {
 			t.Errorf("after %v s at %d: %d left, want %d", row.after, row.cost, n, want)
@@ -54,8 +54,8 @@ func TestReservationsAreSettledLate(t *testing.T) {
 	}
 }
 
-// A reservation is settled once in all its time, is in no debt if it cost what was
-// estimated, and may be of nothing but places, or of nothing at all.
+// A reservation is settled only once, is not in debt if it cost what was estimated, and
+// may consist only of slots, or of nothing.
 func TestReservationsAreSettledOnce(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, settleRules))
 	reserve := func(path string, cost int64) string {
@@ -85,7 +85,7 @@ func TestReservationsAreSettledOnce(t *testing.T) {
 		{places, 1, 0.5, engine.Settlement{}},
 		{places, 1, 0.5, engine.Settlement{Ending: engine.Settled}},
 		{nothing, 7, 3, engine.Settlement{}},
-		{nothing, 7, 4, engine.Settlement{}}, // there is nothing to do a second time either
+		{nothing, 7, 4, engine.Settlement{}}, // nothing to do a second time either
 		{nothing, 7, 60, engine.Settlement{Ending: engine.Expired}},
 	} {
 		got, err := e.Commit(t.Context(), row.token, row.cost, at(60*row.minute))
@@ -98,8 +98,8 @@ func TestReservationsAreSettledOnce(t *testing.T) {
 	}
 }
 
-// A rule that only observes and would have refused has nothing reserved, so
-// nothing of it is settled.
+// A rule that only observes and would have refused has nothing reserved, so nothing is
+// settled.
 func TestReservationsOfRulesThatObserve(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, `
 domain: api
@@ -124,7 +124,7 @@ limits:
 	}
 }
 
-// What the door could not date is undone whole.
+// A take without a time is undone completely.
 func TestUndoWithoutATime(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, settleRules))
 	q := query1("/llm", 0)
@@ -139,7 +139,7 @@ func TestUndoWithoutATime(t *testing.T) {
 	}
 }
 
-// A rule without a key, and a caller without a clock, have tokens too.
+// Tokens also work for a rule without a key and a caller without a clock.
 func TestTokensWithoutKeyAndTime(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, settleRules))
 	q := query1("/places", 0)
@@ -156,8 +156,8 @@ func TestTokensWithoutKeyAndTime(t *testing.T) {
 	}
 }
 
-// A renewal that the store answered in part says so, and has a token for what
-// was renewed.
+// A renewal that was only partly answered returns an error, and a token for the renewed
+// leases.
 func TestRenewalInPart(t *testing.T) {
 	store := &outage{Store: memory.New(), calls: 1 << 20}
 	e := engine.New(store, parse(t, settleRules))
@@ -177,9 +177,8 @@ func TestRenewalInPart(t *testing.T) {
 	}
 }
 
-// Tokens are good that are sealed with a secret which comes to be known only
-// when it is asked for again, and until that has been answered nobody knows whether
-// they are; a secret has 16 bytes at least.
+// Tokens may be sealed with a secret that becomes known only after a new request; until
+// that is answered, their validity is unknown. A secret has at least 16 bytes.
 func TestSecretsOfOtherNodes(t *testing.T) {
 	own, others := []byte("sixteen bytes..."), []byte("another sixteen.")
 	store, rs := memory.New(), parse(t, settleRules)
@@ -217,8 +216,8 @@ func TestSecretsOfOtherNodes(t *testing.T) {
 	}
 }
 
-// Of two that refuse the one counts that refuses for longest, also as the first;
-// and a request that is refused in secret has no turn to wait for.
+// If two rules refuse, the one that refuses for longest counts, even if it is the
+// first. A secretly refused request has no turn to wait for.
 func TestWhoRefusesLongest(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, `
 domain: api
@@ -238,8 +237,8 @@ limits:
 	}
 }
 
-// When quotas refuse, each of a part's quotas has back what it gave, and a limit
-// that counts what is refused too keeps it.
+// When quotas refuse, each quota of a part gets back what was taken, and a limit that
+// counts refusals keeps it.
 func TestWhatQuotasGiveBack(t *testing.T) {
 	quota := func(r *rules.Rule) { r.QuotaMode = true }
 	both := take(request{"user": "ann", "team": "red"})

@@ -25,19 +25,19 @@ var ErrBadToken = errors.New("unknown or damaged token")
 // all nodes.
 type Secret func(ctx context.Context) ([]byte, error)
 
-// Secrets are several secrets: new tokens are sealed with the first, and tokens sealed
-// with any of them are valid.
+// Secrets provides several secrets: new tokens are sealed with the first, and tokens
+// sealed with any of them are valid.
 type Secrets interface {
 	// Known returns the known secrets, and fetches them if there are none.
 	Known(ctx context.Context) ([][]byte, error)
-	// All fetches the secrets that are valid now. With an error it returns the known
-	// ones. It must limit how often it asks a server.
+	// All fetches the currently valid secrets. With an error, it returns the known
+	// ones. It must limit how often it calls a server.
 	All(ctx context.Context) ([][]byte, error)
 }
 
-// WithSecret makes the tokens of an Engine valid at all others with the same secret.
-// The secret is fetched with the first token, until it is known. Without it, tokens are
-// valid only at this Engine.
+// WithSecret makes the tokens of an Engine valid in all others with the same secret.
+// The secret is fetched for the first token, until it is known. Without it, tokens are
+// valid only in this Engine.
 func WithSecret(s Secret) Option {
 	return func(e *Engine) {
 		e.seal.source = func(ctx context.Context) ([][]byte, error) {
@@ -49,7 +49,7 @@ func WithSecret(s Secret) Option {
 }
 
 // WithSecrets is [WithSecret] for nodes that may have started with different secrets.
-// They are fetched again for every token that none of the known ones opens.
+// They are fetched again for every token that no known secret opens.
 func WithSecrets(s Secrets) Option {
 	return func(e *Engine) { e.seal.source, e.seal.others = s.Known, s.All }
 }
@@ -57,22 +57,22 @@ func WithSecrets(s Secrets) Option {
 // minSecret is the length of the shortest secret, in bytes.
 const minSecret = 16
 
-// secrets returns some of them.
+// secrets is a function that returns secrets.
 type secrets func(ctx context.Context) ([][]byte, error)
 
-// seal encrypts and authenticates tokens: clients can neither read the key in one nor
-// forge another.
+// seal encrypts and authenticates tokens, so that clients can neither read the key in
+// one nor forge another.
 type seal struct {
-	source secrets // nil: random
-	others secrets // also those that source did not know; nil: there are none
+	source secrets // nil for a random secret
+	others secrets // also fetches secrets that source did not know; may be nil
 
 	mu    sync.Mutex
-	aeads []cipher.AEAD // of the secrets in this order; the first never changes
+	aeads []cipher.AEAD // for the secrets, in order; the first never changes
 	known map[string]bool
-	own   []cipher.AEAD // see owned; nil until it is needed
+	own   []cipher.AEAD // see owned; nil until needed
 }
 
-// ciphers returns those of the known secrets, or fetches them if there are none.
+// ciphers returns the ciphers of the known secrets; if there are none, it fetches some.
 func (s *seal) ciphers(ctx context.Context) ([]cipher.AEAD, error) {
 	s.mu.Lock()
 	var err error
@@ -96,7 +96,7 @@ func randomSecret() []byte {
 // errNoSecret is returned if a source has no secret.
 var errNoSecret = errors.New("no secret for lease and reservation tokens")
 
-// fetch asks for the secrets.
+// fetch fetches the secrets.
 func (s *seal) fetch(ctx context.Context) ([]cipher.AEAD, error) {
 	secrets, err := s.source(ctx)
 	if err != nil {
@@ -113,8 +113,8 @@ func (s *seal) fetch(ctx context.Context) ([]cipher.AEAD, error) {
 	return s.aeads, nil
 }
 
-// more returns the ciphers of secrets that are not among the first n. With an
-// error there may be others that are not known here.
+// more returns the ciphers of secrets that are not among the first n. With an error
+// there may be others that are not known here.
 func (s *seal) more(ctx context.Context, n int) ([]cipher.AEAD, error) {
 	if s.others == nil {
 		return nil, nil
@@ -129,7 +129,7 @@ func (s *seal) more(ctx context.Context, n int) ([]cipher.AEAD, error) {
 	return s.aeads[n:], err
 }
 
-// addAll needs s.mu to be held.
+// addAll requires s.mu to be held.
 func (s *seal) addAll(secrets [][]byte) error {
 	for _, secret := range secrets {
 		if err := s.add(secret); err != nil {
@@ -139,7 +139,7 @@ func (s *seal) addAll(secrets [][]byte) error {
 	return nil
 }
 
-// add needs s.mu to be held.
+// add requires s.mu to be held.
 func (s *seal) add(secret []byte) error {
 	if s.known[string(secret)] {
 		return nil
@@ -167,8 +167,8 @@ func newCipher(secret []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// owned are the ciphers for what is in this process's memory, which no other process
-// can reach. If no secret is known yet, the process uses its own.
+// owned returns the ciphers for tokens about this process's memory, which no other
+// process can reach. If no secret is known yet, the process uses its own.
 func (s *seal) owned(context.Context) ([]cipher.AEAD, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,8 +185,8 @@ func (s *seal) owned(context.Context) ([]cipher.AEAD, error) {
 	return s.own, nil
 }
 
-// close makes a token of plain, which is about what is in that store. Tokens of
-// different kinds are not mistaken for each other.
+// close makes a token of plain, which is about data in the given store. Tokens of
+// different kinds cannot be confused.
 func (s *seal) close(ctx context.Context, kind tokenKind, plain []byte, in origin) (string, error) {
 	find := s.ciphers
 	if in == fromFallback {
@@ -199,7 +199,7 @@ func (s *seal) close(ctx context.Context, kind tokenKind, plain []byte, in origi
 	return base64.RawURLEncoding.EncodeToString(aeads[0].Seal(nil, nil, plain, []byte{byte(kind)})), nil //nolint:gosec // it draws the nonce itself
 }
 
-// open returns what a token holds.
+// open returns the content of a token.
 func (s *seal) open(ctx context.Context, kind tokenKind, token string) ([]byte, error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
@@ -237,16 +237,15 @@ func openAny(aeads []cipher.AEAD, kind tokenKind, sealed []byte) ([]byte, bool) 
 	return nil, false
 }
 
-// tokenKind is what a token is for, and its version.
+// tokenKind is the purpose of a token and its version.
 type tokenKind byte
 
 const (
 	leaseToken       tokenKind = 'l'
-	reservationToken tokenKind = 's' // 'r' was one with a single record
+	reservationToken tokenKind = 's' // 'r' was a version with a single record
 )
 
-// tokenReader reads what a token holds. What is missing reads as zero, and bad
-// says so.
+// tokenReader reads the content of a token. Missing values read as zero and set bad.
 type tokenReader struct {
 	in  []byte
 	bad bool
@@ -280,21 +279,20 @@ func appendText(dst []byte, s string) []byte {
 // Ending is the outcome of releasing, renewing, committing or cancelling a token.
 type Ending uint8
 
-// The endings.
+// The values of Ending.
 const (
-	Done    Ending = iota // it was done
-	Gone                  // it had been done before, or its time was over. Nothing was changed.
-	Expired               // the time of a reservation is over. What it took stays taken.
-	Settled               // a reservation was committed or cancelled before. Nothing was changed.
+	Done    Ending = iota // the call had an effect
+	Gone                  // it was done before or has expired; nothing was changed
+	Expired               // the reservation has expired; what it took stays charged
+	Settled               // the reservation was already committed or cancelled; nothing was changed
 )
 
-// String returns the word that the doors answer, such as settled.
+// String returns the word used in answers, such as settled.
 func (e Ending) String() string { return enum.Name(e, "ending", "done", "gone", "expired", "settled") }
 
-// LeaseToken returns a token for what v has taken under rules that limit requests in
-// progress, for an outside caller to report when the request has ended; it is empty
-// if there is nothing. It has to come before Release. If the error is not
-// nil there is no secret to make one with; the leases end by themselves.
+// LeaseToken returns a token for the slots that v has taken, with which an external
+// caller reports the end of the request. It is empty if there are none. Call it before
+// Release. An error means that no secret is available; the leases then expire.
 func (e *Engine) LeaseToken(ctx context.Context, v *Verdict) (string, error) {
 	if !v.Allowed {
 		return "", nil
@@ -315,14 +313,14 @@ func (e *Engine) closeLeases(ctx context.Context, leases []Lease) (string, error
 // warnEvery is how often a missing token is logged.
 const warnEvery = time.Minute
 
-// WarnsOfToken reports whether it is time to warn that v got no token, which may be
-// so of every request: once a minute for all doors.
+// WarnsOfToken reports whether to log a warning that v got no token. As this may affect
+// every request, it is true at most once a minute for all doors.
 func (e *Engine) WarnsOfToken(v *Verdict) bool {
 	last := e.warned.Load()
 	return (last == 0 || elapsed(last, v.at) >= warnEvery) && e.warned.CompareAndSwap(last, max(v.at, 1))
 }
 
-// appendLeases says of what is in this process's memory whose that is.
+// appendLeases encodes leases; local ones are marked with this process's identity.
 func (e *Engine) appendLeases(dst []byte, leases []Lease) []byte {
 	dst = binary.AppendVarint(dst, int64(len(leases)))
 	for i := range leases {
@@ -338,9 +336,9 @@ func (e *Engine) appendLeases(dst []byte, leases []Lease) []byte {
 	return dst
 }
 
-// leases reads those whose rules there still are. Of a rule that is no more, or
-// now counts something else, the slots are not looked up, and those in the memory
-// of another process are not to be reached.
+// leases reads the leases whose rules still exist. If a rule is gone or no longer
+// limits concurrency, its leases are skipped, as are those in the memory of another
+// process.
 func (e *Engine) leases(r *tokenReader, at int64) []Lease {
 	rs, x := e.Rules(), e.exceptions.Load()
 	var list []Lease
@@ -367,9 +365,9 @@ func (x *Exceptions) orNow(at int64) int64 {
 	return x.at(at)
 }
 
-// ReleaseToken releases the leases of a token: Done, or Gone if they were released
-// before, have ended, or their rules no longer exist. The error is ErrBadToken, or
-// wraps headgate.ErrUnavailable.
+// ReleaseToken releases the leases of a token. It returns Done, or Gone if they were
+// already released, have ended, or their rules no longer exist. The error is
+// ErrBadToken, or wraps headgate.ErrUnavailable.
 func (e *Engine) ReleaseToken(ctx context.Context, token string, at int64) (Ending, error) {
 	leases, err := e.openLeases(ctx, token, at)
 	if err != nil {
@@ -384,7 +382,7 @@ func (e *Engine) ReleaseToken(ctx context.Context, token string, at int64) (Endi
 
 // RenewToken makes the leases of a token last their full time from now, and returns a
 // new token for them; the old one is then Gone. Gone means that at least one of the
-// slots was free already.
+// slots was already free.
 func (e *Engine) RenewToken(ctx context.Context, token string, at int64) (renewed string, ending Ending, err error) {
 	leases, err := e.openLeases(ctx, token, at)
 	if err != nil {
@@ -394,7 +392,7 @@ func (e *Engine) RenewToken(ctx context.Context, token string, at int64) (renewe
 	if n == 0 {
 		return "", Gone, err
 	}
-	// Also after an error, and if some had ended: the others have new names.
+	// Even after an error, or if some had ended: the others have new names.
 	renewed, sealErr := e.closeLeases(ctx, leases)
 	if n < len(leases) {
 		ending = Gone

@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// What is undone gives back what time has not: of a bucket of one a second, 10
-// are taken and others take 20 when it is undone.
+// Undo refunds what time has not: 10 are taken from a bucket of one per second, and
+// others have taken 20 when it is undone.
 func TestUndoGivesBackWhatTimeHasNot(t *testing.T) {
 	const rate = `
 domain: api
@@ -22,7 +22,7 @@ limits:
 		calls int
 	}{
 		{"at once", 0, 40, 1},
-		{"4 s later", 4, 40, 1}, // of 26 are 6 given back
+		{"4 s later", 4, 40, 1}, // of 26, 6 are refunded
 		{"10 s later", 10, 40, 0},
 		{"by a clock that has gone back", -1, 40, 1},
 	} {
@@ -41,7 +41,7 @@ limits:
 			}
 		}
 		v.Release()
-		if err := e.Undo(t.Context(), &v, at(100+row.after)); err != nil { // nor one after Release
+		if err := e.Undo(t.Context(), &v, at(100+row.after)); err != nil { // nor does one after Release
 			t.Error(err)
 		}
 		if store.calls != row.calls {

@@ -7,52 +7,52 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Result is what one limit that applied to a request said.
+// Result is the answer of one limit that applied to a request.
 type Result struct {
 	Rule *rules.Rule // the rule whose limit it is
-	// Key is what it counts by, for rules.SplitKey. It is good until Release;
-	// who keeps it longer has to clone it.
+	// Key is the key it counts by, for rules.SplitKey. It is valid until Release; clone
+	// it to keep it longer.
 	Key string
-	// Decision is its answer. A rule that only observes and would have
-	// refused answers {Allowed: true, Reason: Shadow}.
+	// Decision is the limit's answer. For a rule that only observes and would have
+	// refused it is {Allowed: true, Reason: Shadow}.
 	Decision headgate.Decision
 	Enforced bool // false for a rule that only observes
 
-	role step  // which step asks about limits of its sort
-	step step  // which one asks about it, or none
-	part int32 // of the question
-	cost int64 // of a request of cost 1
+	role step  // the step for limits of this type
+	step step  // the step in which the limit is checked, or none
+	part int32 // index in the query
+	cost int64 // for a request of cost 1
 }
 
-// Cost is what a request of cost 1 takes of the limit, as the request itself says it
-// where the rule has it so.
+// Cost returns what a request of cost 1 takes of the limit. It may be set by the
+// request, if the rule says so.
 func (r *Result) Cost() int64 { return r.cost }
 
 // Verdict is the answer to a Query under all limits that apply.
 type Verdict struct {
 	Allowed     bool // reports whether the request may pass
 	Known       bool // reports whether the domain has rules
-	WouldRefuse int  // how many rules that only observe would have refused
-	// Rule is the rule that refused or, of an admission, the one that
-	// constrains most. It is nil if no enforced limit applied. If several
-	// refused, it is the one whose action is taken: Reject before ShadowBan
-	// before Queue, and of equals the one that refuses for longest.
+	WouldRefuse int  // the number of rules that only observe and would have refused
+	// Rule is the rule that refused or, if the request is allowed, the most restrictive
+	// one. It is nil if no enforced limit applied. If several refused, it is the one
+	// whose action is taken: Reject before ShadowBan before Queue, and among equals the
+	// one that refuses for longest.
 	Rule *rules.Rule
-	// Decision is that rule's. Where Rule is nil it is {Allowed: true, Reason:
-	// NoLimit}, or a refusal with RetryAfter Never in an unknown domain that
-	// is refused.
+	// Decision is the decision of Rule. If Rule is nil, it is {Allowed: true, Reason:
+	// NoLimit}, or a refusal with RetryAfter Never in an unknown domain that is
+	// refused.
 	Decision headgate.Decision
-	// Delay is how long an admitted request has to wait for its turn: the
-	// longest of all limits that apply.
+	// Delay is how long an allowed request has to wait for its turn: the longest delay
+	// of all limits that apply.
 	Delay time.Duration
 
 	at       int64
 	deciding *deciding
-	results  []Result // of a part of a MultiVerdict, which has no deciding
+	results  []Result // for a part of a MultiVerdict, which has no deciding
 }
 
-// Results returns what every limit that applied said, in the order of the
-// rule files. The slice is good until Release.
+// Results returns the answers of all limits that applied, in the order of the rule
+// files. The slice is valid until Release.
 func (v *Verdict) Results() []Result {
 	if v.deciding == nil {
 		return v.results
@@ -60,9 +60,8 @@ func (v *Verdict) Results() []Result {
 	return v.deciding.results
 }
 
-// Headers returns the dialect of header fields that the domain has chosen for
-// its answers, or "" if there is none or no limit applied. It must
-// come before Release.
+// Headers returns the dialect of header fields that the domain has chosen, or "" if
+// there is none or no limit applied. Call it before Release.
 func (v *Verdict) Headers() string {
 	if results := v.Results(); len(results) > 0 {
 		return results[0].Rule.Headers
@@ -70,10 +69,9 @@ func (v *Verdict) Headers() string {
 	return ""
 }
 
-// Release hands the memory behind Results back for the next decision. The
-// other fields stay good. To forget it costs an allocation and nothing else; a
-// second Release of the same Verdict does nothing, but a copy of a released
-// Verdict must not be asked for its Results.
+// Release returns the memory of Results for the next decision. The other fields stay
+// valid. Forgetting it only costs an allocation. A second Release of the same Verdict
+// does nothing, but do not call Results on a copy of a released Verdict.
 func (v *Verdict) Release() {
 	if v.deciding == nil {
 		return
@@ -103,8 +101,7 @@ func (v *Verdict) consider(r *Result) {
 	v.Rule, v.Decision = r.Rule, *d
 }
 
-// considerRefusal takes the result of an enforced rule that refused into
-// account.
+// considerRefusal takes the result of an enforced rule that refused into account.
 func (v *Verdict) considerRefusal(r *Result) {
 	if !v.Allowed && v.Rule != nil {
 		was, is := refusal(v.Rule, &v.Decision).precedence(), refusal(r.Rule, &r.Decision).precedence()
@@ -116,9 +113,9 @@ func (v *Verdict) considerRefusal(r *Result) {
 	v.Rule, v.Decision = r.Rule, r.Decision
 }
 
-// Refuser returns the result of Rule that refused, of several that which does so for
-// longest: the request waits for its key. It is nil if Rule did not refuse. It has to
-// come before Release.
+// Refuser returns the result of Rule that refused: the request waits for its key. Of
+// several, it is the one that refuses for longest; it is nil if Rule did not refuse.
+// Call it before Release.
 func (v *Verdict) Refuser() (found *Result) {
 	results := v.Results()
 	for i := range results {
@@ -135,8 +132,8 @@ func (v *Verdict) refuse(why headgate.Reason) {
 	v.Allowed, v.Decision = false, headgate.Decision{Reason: why, RetryAfter: headgate.Never}
 }
 
-// elapsed is the time between two readings in microseconds; 0 if either is
-// unknown or the clock went backwards.
+// elapsed returns the time between two readings in microseconds; 0 if either is unknown
+// or the clock went backwards.
 func elapsed(from, to int64) time.Duration {
 	if from == 0 || to <= from {
 		return 0

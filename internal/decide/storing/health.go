@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// healthEvery is how often it is looked whether Redis is full, policyEvery
-	// how often whether it evicts.
+	// healthEvery is how often to check whether Redis is full, policyEvery how often to
+	// check whether it evicts.
 	healthEvery = time.Second
 	policyEvery = time.Minute
-	// wellAfter is how long Redis must not have been full, say, to be well again:
-	// longer than the circuit breaker waits between two probes.
+	// wellAfter is how long Redis must have had no errors of a kind to count as
+	// recovered: longer than the circuit breaker waits between two probes.
 	wellAfter = 10 * time.Second
 )
 
 // health is the state of a Redis that answers with errors. The circuit breaker stays
-// closed then and shows nothing.
+// closed then and does not show them.
 type health struct {
 	mu      sync.Mutex
 	full    trouble
-	mute    trouble   // it writes nothing
-	refuses trouble   // some questions
-	asked   time.Time // about the policy
-	policy  string    // that was warned of
-	denied  bool      // whether it was said that it may not be asked
-	known   bool      // its version
+	mute    trouble   // Redis accepts no writes
+	refuses trouble   // Redis refuses some requests
+	asked   time.Time // when the policy was last requested
+	policy  string    // the policy last warned about
+	denied  bool      // whether the missing permission was logged
+	known   bool      // whether its version is known
 }
 
 // trouble is a period in which Redis answers with errors of one kind.
 type trouble struct {
-	answers uint64    // as of the last look
-	at      time.Time // when that rose last
+	answers uint64    // at the last look
+	at      time.Time // when answers last rose
 	is      bool
 }
 
@@ -98,8 +98,8 @@ func (s *Store) look(now time.Time) {
 	}
 }
 
-// lookAtVersion logs that Redis is too old, if it could not be reached at the start;
-// health.mu is held.
+// lookAtVersion logs that Redis is too old, if it was unreachable at the start;
+// health.mu must be held.
 func (s *Store) lookAtVersion() {
 	h := &s.health
 	if h.known || s.safe.Stats().State != failsafe.Closed {
@@ -114,7 +114,7 @@ func (s *Store) lookAtVersion() {
 	}
 }
 
-// lookAtPolicy warns of a Redis that evicts; health.mu is held.
+// lookAtPolicy warns if Redis evicts keys; health.mu must be held.
 func (s *Store) lookAtPolicy() {
 	h := &s.health
 	servers, err := s.shared.Memory(context.Background())
@@ -123,7 +123,7 @@ func (s *Store) lookAtPolicy() {
 			h.denied = true
 			s.Logger.Info("cannot check whether the store evicts keys", "err", err, "hint", "grant the user +info, or make sure that maxmemory-policy is noeviction")
 		}
-		h.asked = time.Time{} // soon again
+		h.asked = time.Time{} // retry soon
 		return
 	}
 	policy := ""

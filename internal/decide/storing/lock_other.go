@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// lockFile is not to be had here.
+// lockFile is not supported on this system.
 func lockFile(string) (*os.File, bool, error) {
 	return nil, false, errors.New("file locks are not supported on this system")
 }

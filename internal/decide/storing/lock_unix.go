@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lockFile takes the lock on a file, which it makes, and reports false if
-// another process has it. The lock ends with the process, however that ends.
+// lockFile creates a file and locks it, or returns false if another process holds the
+// lock. The lock ends with the process, however that ends.
 func lockFile(name string) (f *os.File, ok bool, err error) {
 	if f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, false, err

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// SweepInterval is how often the memory of removed keys is released.
+// SweepInterval is how often the memory of expired keys is released.
 const SweepInterval = time.Minute
 
 // openMemory opens the embedded store with the counts of the last run.
@@ -40,7 +40,7 @@ func (s *Store) openMemory() ([]engine.Option, error) {
 	return []engine.Option{sealed}, nil
 }
 
-// keep sweeps the store at intervals, and closes it at the end.
+// keep sweeps the store at intervals and closes it at the end.
 func (s *Store) keep(m *memory.Store) {
 	s.memory = m
 	s.Life.OnEnd(func() { _ = m.Close() })
@@ -60,7 +60,7 @@ func (s *Store) newMemory() *memory.Store {
 }
 
 // maxBytes returns the memory limit of the embedded store; 0 means its default. A full
-// store stays full, so it must leave enough for the rest of the process: shedding
+// store stays full, so it must leave enough for the rest of the process: refusing
 // requests would not free its memory.
 func (s *Store) maxBytes() int64 {
 	chosen := s.Config.Memory.MaxBytes
@@ -94,8 +94,8 @@ func (s *Store) restore(m *memory.Store) (restored bool, err error) {
 		s.Logger.Info("no saved counts yet", "file", file)
 		return false, nil
 	case !errors.Is(err, memory.ErrDamagedSnapshot):
-		// Out of reach. To start with fresh budgets, and to fail to save them
-		// later, is not what was asked for.
+		// The file is unreachable. The operator did not ask to start with fresh budgets
+		// and to fail to save them later.
 		return false, fmt.Errorf("counts not restored: %w", err)
 	}
 	aside, asideErr := memory.SetAside(file)

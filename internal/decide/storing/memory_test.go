@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// A store that is full stays full: it must not be what the process is short of.
+// A full store stays full, so it must not use up the memory of the process.
 func TestTheStoreTakesHalfOfTheMemory(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20

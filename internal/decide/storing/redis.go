@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// connectFor is how long Start waits for Redis. The process then starts anyway, and
-// on_store_error of each rule applies.
+// connectFor is how long Start waits for Redis. After that the process starts anyway,
+// and each rule's on_store_error applies.
 const connectFor = 2 * time.Second
 
 // openRedis opens the shared store behind a deadline and a circuit breaker, with a
@@ -52,8 +52,8 @@ func (s *Store) openRedis() ([]engine.Option, error) {
 	}, nil
 }
 
-// returnSecrets fetches the secrets of tokens, and writes them back if the store has
-// lost them. Errors are ignored: the circuit breaker reports them.
+// returnSecrets fetches the token secrets, and writes them back if the store has lost
+// them. Errors are ignored: the circuit breaker reports them.
 func (s *Store) returnSecrets() { _ = s.secrets.Return(context.Background()) }
 
 // greet logs whether the store can be reached.
@@ -118,7 +118,7 @@ func redisOptions(c *config.Redis) (o redis.Options, err error) {
 		o.Mode, _ = redis.ParseMode(c.Mode)
 	}
 	if len(o.Addresses) == 0 {
-		o.Addresses = []string{redis.DefaultAddress} // for the log to name it
+		o.Addresses = []string{redis.DefaultAddress} // so that the log shows it
 	}
 	return o, addTLS(&o, c)
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 )
 
-// tokenSecretSize is the length of a token secret's file in bytes.
+// tokenSecretSize is the size of a token secret file in bytes.
 const tokenSecretSize = 52
 
-// tokenSecret seals the tokens of leases and reservations where the counts are in
-// memory. It survives the process only together with all of the counts: it is saved
-// after the last snapshot, and removed at the start. After a crash, counts since the
-// last snapshot are lost, so older tokens must be unknown: settling one could refund
-// what is no longer counted.
+// tokenSecret is the secret for lease and reservation tokens when counts are in memory.
+// It may outlive the process only together with all counts: it is saved after the last
+// snapshot and removed at the start. After a crash, counts since the last snapshot are
+// lost, so older tokens must be invalid: settling one could refund something that is no
+// longer counted.
 type tokenSecret struct {
 	path string // empty without a snapshot
 	text []byte
@@ -57,7 +57,7 @@ func (s *tokenSecret) take() ([]byte, error) {
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case !info.Mode().IsRegular(): // it would be waited for, or be without end
+	case !info.Mode().IsRegular(): // reading it could block or never end
 		return nil, errors.Join(errNoSecret, os.Remove(s.path))
 	case info.Size() != tokenSecretSize:
 		return nil, errors.Join(errDamagedSecret, os.Remove(s.path))
@@ -69,8 +69,8 @@ func (s *tokenSecret) take() ([]byte, error) {
 	return text, errors.Join(err, os.Remove(s.path))
 }
 
-// SaveSecret saves the secret of tokens, if counts are saved. Call it after a
-// successful [Store.SaveLast], when nothing is counted any more.
+// SaveSecret saves the token secret, if counts are saved. Call it after a successful
+// [Store.SaveLast], when nothing is counted any more.
 func (s *Store) SaveSecret() error {
 	if s.token.path == "" {
 		return nil

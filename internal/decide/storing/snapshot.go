@@ -18,21 +18,21 @@ import (
 
 // snapshot is the state of saving counts.
 type snapshot struct {
-	file          string // where the configured name leads; empty without one
+	file          string // the configured name with links resolved; empty without one
 	saving        sync.Mutex
 	saved, failed atomic.Uint64
-	last          atomic.Int64 // when it went well, in microseconds; 0 if never
+	last          atomic.Int64 // the last success, in microseconds; 0 if never
 }
 
-// maxLinks is how many symbolic links are followed one after the other.
+// maxLinks is the longest chain of symbolic links that is followed.
 const maxLinks = 32
 
-// linked resolves symbolic links in path, so that a file has one name for its lock and
-// its neighbors, and a save replaces the file and not a link to it. The file need not
-// exist.
+// linked resolves symbolic links in path. This gives a file one name for its lock and
+// its neighbours, and a save replaces the file rather than a link to it. The file need
+// not exist.
 func linked(path string) string {
 	for range maxLinks {
-		folder, name := filepath.Split(path) // not cleaned: what is before ".." may be a link
+		folder, name := filepath.Split(path) // not cleaned: the part before ".." may be a link
 		if real, err := filepath.EvalSymlinks(cmp.Or(folder, ".")); err == nil {
 			path = filepath.Join(real, name)
 		}
@@ -68,7 +68,7 @@ func (s *Store) lockSnapshot(path string) error {
 			Hint: "stop that process, or give each process its own file",
 		}
 	}
-	s.Life.OnEnd(func() { _ = f.Close() }) // which unlocks it
+	s.Life.OnEnd(func() { _ = f.Close() }) // also unlocks it
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (s *Store) Save() error {
 	if n.file == "" {
 		return nil
 	}
-	n.saving.Lock() // the last save may meet one of the ticker's
+	n.saving.Lock() // the last save may coincide with one of the ticker's
 	defer n.saving.Unlock()
 	if err := s.memory.SaveFile(n.file); err != nil {
 		n.failed.Add(1)
@@ -89,7 +89,7 @@ func (s *Store) Save() error {
 	return nil
 }
 
-// SaveLast saves the counts at the end, and logs it.
+// SaveLast saves the counts at shutdown and logs the result.
 func (s *Store) SaveLast() error {
 	if s.snapshot.file == "" {
 		return nil

@@ -1,6 +1,6 @@
-// Package storing opens the configured store and what belongs to it: snapshots of
-// counts, the secret of tokens, and the table of bans and overrides. It also reports
-// the store's health.
+// Package storing opens the configured store and everything that belongs to it:
+// snapshots of counts, the secret for tokens, and the table of bans and overrides. It
+// also reports the store's health.
 package storing
 
 import (
@@ -26,8 +26,7 @@ import (
 // Options configure a Store. All are required except Telemetry.
 type Options struct {
 	Config *config.Store
-	// Memory is what the process may take, as the configuration says it; 0 if it
-	// does not.
+	// Memory is the configured memory limit of the process; 0 means none.
 	Memory int64
 	Clock  func() time.Time
 	// Elapsed is a clock that never jumps, for durations.
@@ -35,21 +34,21 @@ type Options struct {
 	Logger    *slog.Logger
 	Telemetry *telemetry.Telemetry
 	Register  func(...prometheus.Collector)
-	Life      *lifetime.Lifetime // ends the store, and what it does at intervals
+	Life      *lifetime.Lifetime // ends the store and its periodic tasks
 }
 
 // Store is where a process keeps its counts.
 type Store struct {
 	Options
-	Counts headgate.Store // the store, behind its guards
+	Counts headgate.Store // the store with its protective wrappers
 
 	memory  *memory.Store   // Counts, or the fallback of Redis
-	safe    *failsafe.Store // what follows is nil without Redis
+	safe    *failsafe.Store // nil without Redis, as are the following fields
 	shared  *redis.Store
 	secrets *redis.Secrets
 
 	health    health
-	lastError atomic.Pointer[string] // the last time the circuit opened
+	lastError atomic.Pointer[string] // from when the circuit last opened
 	snapshot  snapshot
 	token     tokenSecret
 }
@@ -71,11 +70,11 @@ func Open(o Options) (*Store, []engine.Option, error) {
 	return s, about, nil
 }
 
-// Ready returns why the store does not count, or nil. It sends a request that writes
-// nothing.
+// Ready returns nil if the store counts, or the reason why it does not. It sends a
+// request that writes nothing.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.health.trouble(); err != nil {
-		return err // a question that writes nothing would be answered
+		return err // otherwise a request that writes nothing would succeed
 	}
 	_, err := s.Counts.Take(ctx, headgate.Op{Scope: "readyz", Limit: headgate.PerSecond(1), Cost: 1, Kind: headgate.Peek})
 	return err
@@ -91,7 +90,7 @@ type Status struct {
 	MaxKeys int64 `json:"max_keys"`
 	Bytes   int64 `json:"bytes"`
 	Evicted int64 `json:"evicted"`
-	// DenyCache is of Redis.
+	// DenyCache is only used with Redis.
 	DenyCache DenyCache `json:"deny_cache"`
 	Error     string    `json:"error,omitempty"`
 }
@@ -124,7 +123,7 @@ func (s *Store) Status() Status {
 	return is
 }
 
-// DefaultMaxKeys is the capacity of an embedded store by default.
+// DefaultMaxKeys is the default capacity of an embedded store.
 const DefaultMaxKeys = 1_000_000 // as in store/memory
 
 func (s *Store) maxKeys() int64 { return cmp.Or(s.Config.Memory.MaxKeys, DefaultMaxKeys) }

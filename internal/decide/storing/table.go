@@ -14,14 +14,14 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// returnEvery is how often the secrets of tokens are checked, in addition to whenever
-// the store has lost its data.
+// returnEvery is how often the token secrets are checked, in addition to when the store
+// has lost its data.
 const returnEvery = time.Second
 
 // Control reads the bans and overrides, and follows changes by other processes. It sets
 // the table in o.
 func (s *Store) Control(o control.Options) (*control.Manager, error) {
-	// Without Redis, only expiry has to be noticed.
+	// Without Redis, only expiry must be noticed.
 	interval := time.Second
 	if s.shared != nil {
 		o.Table, o.Changed, interval = sharedTable{s.shared.Table("control")}, s.safe.Forget, control.PollInterval
@@ -37,7 +37,7 @@ func (s *Store) Control(o control.Options) (*control.Manager, error) {
 		o.Table = table
 	}
 	m := control.New(o)
-	// Without the store it is read later, and the log says so.
+	// If the store is down, the table is read later; the failure is logged.
 	_ = m.Sync(context.Background())
 	if n := len(m.Entries()); n > 0 {
 		s.Logger.Info("active bans and overrides", "entries", n)
@@ -46,8 +46,8 @@ func (s *Store) Control(o control.Options) (*control.Manager, error) {
 	return m, nil
 }
 
-// openTable returns the table of a single process; with a snapshot, it has a file next
-// to it.
+// openTable returns the table of a single process; with a snapshot, it is saved in a
+// file next to it.
 func (s *Store) openTable() (*control.Local, error) {
 	path := s.FileFor("control")
 	if path == "" {

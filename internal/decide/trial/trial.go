@@ -1,5 +1,5 @@
-// Package trial tries the rules of a candidate: it reads their files, has them
-// decide about what the live rules decide about, and reports the differences.
+// Package trial tries candidate rules: it reads their files, decides the same requests
+// as the live rules, and reports the differences.
 package trial
 
 import (
@@ -25,13 +25,13 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// Options are what a Trial is made from. All are required.
+// Options configure a Trial. All are required.
 type Options struct {
 	Config *config.Config
 	Clock  func() time.Time
 	Logger *slog.Logger
 	Life   *lifetime.Lifetime
-	Warn   func(*rules.Ruleset) // logs what is odd about rules
+	Warn   func(*rules.Ruleset) // logs warnings about rules
 	Live   [32]byte             // the fingerprint of the live rules
 }
 
@@ -43,24 +43,23 @@ type Trial struct {
 	store   *memory.Store
 	reading atomic.Pointer[reading]
 
-	mu   sync.Mutex // of what reads the files
-	seen [32]byte   // the fingerprint of those of the last attempt
-	// loaded is the fingerprint of those in use, live that of the live rules that
-	// they are compared with.
+	mu   sync.Mutex // guards reading the files
+	seen [32]byte   // the fingerprint at the last attempt
+	// loaded is the fingerprint of the candidate rules in use, live of the live rules
+	// that they are compared with.
 	loaded, live [32]byte
 }
 
-// reading says how reading them went. It is never changed, only replaced.
+// reading is the result of reading the files. It is replaced, never changed.
 type reading struct {
 	follow.Reading
 
-	absent bool // there are no files, or no more
+	absent bool // the files do not exist
 }
 
-// Open begins to compare. Mistakes in the files are no reason not to serve.
+// Open starts a comparison. Errors in the files do not prevent serving.
 func Open(o Options) *Trial {
-	// The counts of a candidate are in memory wherever the live ones are, and
-	// they are not restored.
+	// A candidate's counts are always in memory and are not restored.
 	about := []memory.Option{memory.WithClock(o.Clock)}
 	if n := o.Config.Candidate.MaxKeys; n > 0 {
 		about = append(about, memory.WithMaxKeys(int(n)))
@@ -74,29 +73,29 @@ func Open(o Options) *Trial {
 	return t
 }
 
-// Files are those of the candidate.
+// Files returns the candidate's files.
 func (t *Trial) Files() follow.Files {
 	return follow.Files{Paths: t.options.Config.Candidate.Rules, Options: t.options.Config.RuleOptions}
 }
 
-// Reading says which rules are tried and how reading them went. Rules without a
-// domain are none.
+// Reading returns which rules are tried and the result of reading them. Rules without a
+// domain count as none.
 func (t *Trial) Reading() follow.Reading { return t.reading.Load().Reading }
 
-// Store returns how many keys there are, and how many there may be.
+// Store returns the number of keys and the largest possible number.
 func (t *Trial) Store() (stats memory.Stats, maxKeys int64) {
 	return t.store.Stats(), cmp.Or(t.options.Config.Candidate.MaxKeys, storing.DefaultMaxKeys)
 }
 
-// Reload reads the files and compares by them. If anything is wrong with them the
-// old ones stay.
+// Reload reads the files and compares with them. If they have errors, the old rules
+// stay.
 func (t *Trial) Reload() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.read()
 }
 
-// ReloadIfChanged reloads if the files are not those of the last attempt.
+// ReloadIfChanged reloads if the files have changed since the last attempt.
 func (t *Trial) ReloadIfChanged() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,21 +104,21 @@ func (t *Trial) ReloadIfChanged() {
 	}
 }
 
-// Restart begins a new comparison unless the live rules are those that it began
-// with, which their fingerprint tells; without one they are not.
+// Restart starts a new comparison unless the fingerprint of the live rules is
+// unchanged. Without a fingerprint they count as changed.
 func (t *Trial) Restart(live *[32]byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if live != nil {
 		if *live == t.live {
-			return // they were only read again
+			return // the same rules were read again
 		}
 		t.live = *live
 	}
 	t.Comparing.Reset(t.options.Clock())
 }
 
-// read needs t.mu to be held.
+// read requires t.mu to be held.
 func (t *Trial) read() {
 	log, files := t.options.Logger, t.Files()
 	now, next := t.options.Clock(), *t.reading.Load()
@@ -153,7 +152,7 @@ func (t *Trial) read() {
 	t.reading.Store(&next)
 	if next.absent {
 		if was.absent && was.Failure == nil {
-			return // it has been said
+			return // already logged
 		}
 		log.Warn("no candidate: nothing is compared", "candidate", files.Paths)
 		return
@@ -163,8 +162,8 @@ func (t *Trial) read() {
 	log.Info("candidate loaded: comparing requests", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)
 }
 
-// noneExist reports whether none of the files and folders is there, as after
-// they have been moved to where the live rules are.
+// noneExist reports whether none of the files and folders exist, for example because
+// they were moved to the live rules.
 func noneExist(paths []string) bool {
 	return !slices.ContainsFunc(paths, func(path string) bool {
 		_, err := os.Stat(path)

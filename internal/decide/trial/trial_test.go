@@ -23,17 +23,17 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// start is when all tests begin.
+// start is when all tests start.
 var start = time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)
 
-// user is a rules.Request that has a user and nothing else.
+// user is a rules.Request that only has a user.
 type user string
 
 func (u user) Attribute(a rules.Attribute) (string, bool) { return string(u), a.Name == "user" }
 
 func (user) ClientIP() netip.Addr { return netip.Addr{} }
 
-// limited are the rules of a domain with one limit for each user.
+// limited returns the rules of a domain with one limit for each user.
 func limited(rate string) string {
 	return "domain: d\nlimits:\n  - {name: each, key: [user], algorithm: fixed_window, rate: " + rate + "}\n"
 }
@@ -54,7 +54,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// open begins to compare with what is in the file.
+// open starts to compare with the content of the file.
 func (b *bench) open() {
 	b.t.Helper()
 	life := &lifetime.Lifetime{}
@@ -73,8 +73,8 @@ func (b *bench) write(text string) {
 	}
 }
 
-// state says how reading went: how often it did and did not, the rules that are tried,
-// whether the last attempt failed, and the lines of the log since the last time.
+// state returns how reading went: successes, failures, the rules that are tried,
+// whether the last attempt failed, and the log lines since the last call.
 func (b *bench) state() string {
 	r := b.Reading()
 	n := 0
@@ -86,8 +86,8 @@ func (b *bench) state() string {
 	return fmt.Sprintf("read %d, failed %d, %d rules, now wrong: %v, logged %d", r.Succeeded, r.Failed, n, r.Failure != nil, logged)
 }
 
-// What has happened to the files is told once, and what is wrong with them leaves the
-// old rules where they are.
+// Each change of the files is logged once, and errors in them leave the old rules in
+// place.
 func TestCandidateIsRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -124,8 +124,8 @@ func TestCandidateIsRead(t *testing.T) {
 	}
 }
 
-// LoadedAt is when the rules in use were read first, FailedAt when the last attempt
-// that failed was made.
+// LoadedAt is when the current rules were first read, FailedAt when the last failed
+// attempt was made.
 func TestTimesOfReading(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -148,7 +148,7 @@ func TestTimesOfReading(t *testing.T) {
 	}
 }
 
-// decisions has users ask n times each under live rules, next to a candidate if there
+// decisions sends n requests for each user under live rules, with a candidate if there
 // is one, and returns a letter for each answer and what is left.
 func decisions(t *testing.T, live string, at time.Time, n int, options ...engine.Option) string {
 	t.Helper()
@@ -169,8 +169,8 @@ func decisions(t *testing.T, live string, at time.Time, n int, options ...engine
 	return out.String()
 }
 
-// A candidate decides next to the live rules and takes nothing from them; what it would
-// change is what two engines, each for itself, differ in.
+// A candidate decides alongside the live rules and takes nothing from them; the
+// reported changes are those between two separate engines.
 func TestCandidateTakesNothing(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ live, tried string }{
@@ -207,7 +207,7 @@ func TestCandidateTakesNothing(t *testing.T) {
 	}
 }
 
-// A comparison restarts with other live rules, or on request.
+// A comparison restarts when the live rules change, or on request.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -234,7 +234,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// The metrics tell of the candidate what its reading and its comparison do.
+// The metrics report how reading and comparing the candidate go.
 func TestCollector(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
