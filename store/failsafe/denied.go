@@ -131,9 +131,9 @@ func (d *denied) lookup(p *place, op *headgate.Op, now int64) (headgate.Decision
 	return headgate.Decision{}, false
 }
 
-// lookupBeside returns the store's last answer about op, which was allowed when another
+// lookupPassed returns the store's last answer about op, which was allowed when another
 // limit in the same call refused.
-func (d *denied) lookupBeside(p *place, op *headgate.Op, now int64) (headgate.Decision, bool) {
+func (d *denied) lookupPassed(p *place, op *headgate.Op, now int64) (headgate.Decision, bool) {
 	s := d.stripe(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +259,7 @@ func (d *denied) answer(known []place, ops []headgate.Op, out []headgate.Decisio
 		if ok {
 			refused++
 		} else if cacheable && mode == headgate.AllOrNothing {
-			answer, ok = d.lookupBeside(&known[i], &ops[i], now)
+			answer, ok = d.lookupPassed(&known[i], &ops[i], now)
 		}
 		if ok {
 			answered++
@@ -300,9 +300,9 @@ func (d *denied) learnAll(known []place, ops []headgate.Op, out []headgate.Decis
 	}
 }
 
-// learnBeside records the store's answers about the other ops of an all-or-nothing Do
+// learnPassed records the store's answers about the other ops of an all-or-nothing Do
 // that it refused.
-func (d *denied) learnBeside(known []place, ops []headgate.Op, out []headgate.Decision, start int64) {
+func (d *denied) learnPassed(known []place, ops []headgate.Op, out []headgate.Decision, start int64) {
 	refused := false
 	for i := range known {
 		refused = refused || !out[i].Allowed

@@ -99,7 +99,7 @@ func (p *picked) learn(d *denied, start int64) {
 		g, n := &p.groups[i], len(o.out)
 		d.learnAll(o.known, ops[:n], out[:n], g.Err, start)
 		if g.Err == nil && g.Mode == headgate.AllOrNothing {
-			d.learnBeside(o.known, ops[:n], out[:n], start)
+			d.learnPassed(o.known, ops[:n], out[:n], start)
 		}
 		ops, out = ops[n:], out[n:]
 	}

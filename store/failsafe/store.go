@@ -187,7 +187,7 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 	if s.denied != nil {
 		s.denied.learnAll(known, ops, out, err, start)
 		if err == nil && mode == headgate.AllOrNothing {
-			s.denied.learnBeside(known, ops, out, start)
+			s.denied.learnPassed(known, ops, out, start)
 		}
 	}
 	return err
