@@ -81,7 +81,7 @@ func settings() []config.Setting {
 	}, config.ClientTLS("proxy.upstream_tls", func(s *Settings) *certs.ClientFiles { return &s.UpstreamTLS })...)
 }
 
-// settle tells rules which header fields the proxy drops, and warns if a file
+// settle sets which header fields rules can match, and warns if a file
 // configures a proxy without an upstream.
 func settle(c *config.Config) {
 	s, d := config.Own[Settings](c), c.Door(name)
