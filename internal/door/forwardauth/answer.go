@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/door/verdict"
 )
 
-// answer turns the verdict into what the proxy goes by.
+// answer turns the verdict into an answer to the proxy.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdict) {
 	dialect := h.options.Dialect.Or(v.Headers())
 	if !v.Allowed {
@@ -45,18 +45,17 @@ func refuse(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdi
 	verdict.Refuse(w, r, v, told)
 }
 
-// pretend answers a request over the limit of a rule of which clients must
-// not learn. The answer is what its client should see; a proxy that knows how,
-// as nginx does, sends it with the status that X-Headgate-Status tells.
+// pretend answers a request that is shadow banned. The answer is the one that the
+// client should see; a proxy that is configured to, such as nginx, sends it with the
+// status in X-Headgate-Status.
 func pretend(w http.ResponseWriter, r *http.Request, v *engine.Verdict, told answer.Refusal) {
 	if latency := v.Rule.OnLimit.Latency.Pick(rand.Int64N); latency > 0 {
-		_ = stay(w, r, latency) // cut short, there is nobody to answer
+		_ = stay(w, r, latency) // if it is cut short, the proxy has gone
 	}
 	answer.Pretend(w, r, told)
 }
 
-// allow lets the request pass; warning, if there is one, is for the eyes of
-// whoever tries the address by hand.
+// allow allows the request. warning, if any, is for people who try the URL by hand.
 func allow(w http.ResponseWriter, warning string) {
 	w.Header().Set("Cache-Control", "no-store")
 	if warning == "" {
@@ -68,16 +67,15 @@ func allow(w http.ResponseWriter, warning string) {
 	_, _ = io.WriteString(w, "allowed, but: "+warning+"\n")
 }
 
-// refusal writes an answer that a proxy takes for a refusal, whatever status
-// it should have had.
+// refusal writes an answer that proxies treat as a refusal, whatever its own status.
 type refusal struct {
 	http.ResponseWriter
-	deny int // 0 for the status itself
+	deny int // the status to send; 0 for the answer's own
 }
 
-// statusField tells a proxy that has asked for another status which one a
-// refusal should have. Others pass the field on to their clients, whom a status
-// of 200 would tell of a ban.
+// statusField contains the status that a refusal should have, for a proxy that asked
+// for another one. Other proxies do not get the field: they would pass it on, and a 200
+// in it would reveal a ban to the client.
 const statusField = "X-Headgate-Status"
 
 func (w *refusal) WriteHeader(status int) {
@@ -94,8 +92,8 @@ func (w *refusal) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(sent)
 }
 
-// misused answers a request that cannot be decided. The statuses are none that
-// a proxy takes for a yes.
+// misused answers a request that cannot be decided. No proxy treats its statuses as
+// permission.
 func (h *Handler) misused(w http.ResponseWriter, r *http.Request, q *question, err error) {
 	if h.heard[aboutRequest].Passes(q.at) {
 		h.options.Logger.WarnContext(r.Context(), "forward-auth request could not be checked", "peer", r.RemoteAddr, "err", err)
@@ -107,7 +105,7 @@ func (h *Handler) misused(w http.ResponseWriter, r *http.Request, q *question, e
 	answer.Problem(w, status, err.Error())
 }
 
-// unbelieved notes that a peer that is not trusted tells of a request.
+// unbelieved notes that an untrusted peer describes a request.
 func (h *Handler) unbelieved(q *question, r *http.Request) {
 	for _, name := range [...]string{"X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url"} {
 		if len(r.Header[name]) > 0 {
@@ -121,8 +119,7 @@ func (h *Handler) unbelieved(q *question, r *http.Request) {
 	}
 }
 
-// topic is something to warn of, once a minute: it is about every request, or
-// about none.
+// topic is something to warn about once a minute, since it often concerns every request.
 type topic uint8
 
 const (

@@ -23,16 +23,15 @@ import (
 	"github.com/headgate/headgate/internal/request/reading"
 )
 
-// Options are what the door needs.
+// Options configure a Handler.
 type Options struct {
-	// Asker decides. Its Logger hears too of proxies that are not set up as they
-	// should be.
+	// Asker decides. Its Logger receives warnings about misconfigured proxies too.
 	verdict.Asker
-	Tokens   client.Tokens // verifies the tokens that rules ask for the claims of; nil if there are none
+	Tokens   client.Tokens // verifies the tokens whose claims rules use; nil if none do
 	TellTime bool          // adds the time of the decision to every answer
 }
 
-// Handler answers whether the request that a proxy tells of may pass.
+// Handler decides whether the request that a proxy describes is allowed.
 type Handler struct {
 	options Options
 	clients *client.Resolver
@@ -43,14 +42,14 @@ type Handler struct {
 
 // New returns the door.
 func New(options Options) *Handler {
-	// These proxies write X-Forwarded-For, and let pass the Forwarded that a
-	// client has made up.
+	// These proxies write X-Forwarded-For, but pass on a Forwarded that the client
+	// has made up.
 	h := &Handler{options: options, clients: options.Clients.Reading(client.XForwardedFor)}
 	h.asked.New = func() any { return new(question) }
 	return h
 }
 
-// question is one request that a proxy tells of, and what its limits said.
+// question is a request that a proxy describes and the results of its limits.
 type question struct {
 	httprequest.Request
 	settings
@@ -58,7 +57,7 @@ type question struct {
 	at       time.Time
 	policies []answer.Policy
 	paths    reading.Set
-	warning  string // what is wrong with the answer, although it is one
+	warning  string // why an allowed request may not have been checked as intended
 }
 
 // ServeHTTP answers r, whatever its method. Its body is not read.
@@ -82,7 +81,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, r, q, &v)
 }
 
-// read fills q with what r asks.
+// read fills q from r.
 func (h *Handler) read(q *question, r *http.Request) error {
 	if client.TooManyFields(r.Header) {
 		return errTooManyFields
@@ -114,11 +113,11 @@ func (h *Handler) read(q *question, r *http.Request) error {
 
 var errTooManyFields = fmt.Errorf("the request has more than %d header fields", client.MaxFields)
 
-// errCost is about somebody who could be a web page: it would use up a whole
-// budget by a single image.
+// errCost protects against untrusted peers such as the browser of a web page, which
+// could use up a budget with a single image.
 var errCost = errors.New("the peer is not in trusted_proxies, so cost in the forward-auth URL must be 0 or 1")
 
-// decide asks the engine and notes what the limits said.
+// decide asks the engine and notes its results.
 func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 	at := q.at.UnixMicro()
 	v, err := h.options.Engine.Decide(ctx, engine.Query{
@@ -136,8 +135,8 @@ func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 	return v
 }
 
-// wait waits for the turn of an admitted request. If the proxy gives up
-// before, its place is freed and wait reports false.
+// wait waits for the turn of an admitted request. If the proxy gives up before then,
+// wait frees the request's place in line and reports false.
 func (h *Handler) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict) bool {
 	if stay(w, r, v.Delay) {
 		return true
@@ -146,13 +145,13 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict
 	return false
 }
 
-// stay waits for d, and reports false if the proxy gives up before.
+// stay waits for d. It reports false if the proxy gives up before then.
 func stay(w http.ResponseWriter, r *http.Request, d time.Duration) bool {
-	// The time-outs of a server are for slow callers; here it is us who wait.
+	// A server's timeouts are for slow callers; here the delay is ours.
 	control := http.NewResponseController(w)
 	_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
 	select {
-	case <-time.After(d): //nolint:forbidigo // a queue has to wait
+	case <-time.After(d): //nolint:forbidigo // real waiting
 		return true
 	case <-r.Context().Done():
 		return false

@@ -22,13 +22,13 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// proxyPeer is a proxy that is trusted, stranger one that is not.
+// proxyPeer is a trusted proxy, stranger an untrusted peer.
 const (
 	proxyPeer = "127.0.0.1:4711"
 	stranger  = "192.0.2.66:4711"
 )
 
-// door is a door under test, with what it has logged.
+// door is a door under test, with its log.
 type door struct {
 	*forwardauth.Handler
 	log *bytes.Buffer
@@ -55,7 +55,8 @@ func open(t testing.TB, store headgate.Store, options []engine.Option, rulesText
 	return d
 }
 
-// ask asks at target, such as /v1/auth?deny=403, with lines such as "X-A: b".
+// ask sends a request to target, such as /v1/auth?deny=403, with header lines such as
+// "X-A: b".
 func (d door) ask(ctx context.Context, peer, method, target string, lines ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(ctx, method, target, nil)
 	r.RemoteAddr, r.Host = peer, "auth.example"
@@ -72,15 +73,15 @@ func (d door) ask(ctx context.Context, peer, method, target string, lines ...str
 	return w
 }
 
-// The three ways to tell of the same request.
+// dialects are the three ways to describe the same request.
 var dialects = map[string][]string{
 	"traefik, caddy": {"X-Forwarded-Method: POST", "X-Forwarded-Uri: /a%20b/%2e/login?q=1+2&x=y", "X-Forwarded-Host: shop.example:8443", "X-Forwarded-Proto: https"},
 	"nginx":          {"X-Original-Method: POST", "X-Original-URI: /a%20b//login?q=1+2&x=y", "Host: shop.example"},
 	"ingress-nginx":  {"X-Original-Method: POST", "X-Original-URL: https://shop.example/a%20b/login/?q=1+2&x=y", "X-Forwarded-Host: forged.example"},
 }
 
-// However the client spells the path, the rule applies and the exclusion does
-// not; what could be anything is no answer at all.
+// However the client spells the path, the rule applies and the exclusion does not; a
+// path that can be read in too many ways is an error.
 func TestSpellingsOfTheOriginalPath(t *testing.T) {
 	t.Parallel()
 	d := open(t, memory.New(), nil, "domain: api\nlimits: [{name: none, match: {path: [/v1/**, \"!/v1/health\"]}, rate: 0/s}]\n")
@@ -152,7 +153,7 @@ limits:
   - {name: login, match: {path: /login}, key: [client_ip], rate: 2/minute}
 `
 
-// trusted asks about a request to /login from a client at address.
+// trusted returns the header lines for a request to /login from a client at address.
 func trusted(address string) []string {
 	return []string{"X-Forwarded-Method: POST", "X-Forwarded-Uri: /login", "X-Forwarded-For: " + address}
 }
@@ -195,7 +196,7 @@ func testAnswers(t *testing.T) {
 	}
 }
 
-// A refusal is never of a status that lets the request pass.
+// A refusal never has a status that allows the request.
 func TestStatusOfTheRule(t *testing.T) {
 	t.Parallel()
 	d := open(t, memory.New(), nil, `
@@ -240,8 +241,8 @@ func TestStoreFailure(t *testing.T) {
 	}
 }
 
-// A stranger cannot choose who he is: he is counted by his own address, and
-// the log says that he is not believed, once.
+// An untrusted peer cannot choose its identity: it is counted by its own address, and
+// the log warns once that its fields were ignored.
 func TestStrangersAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	d := open(t, memory.New(), nil, "domain: api\nlimits:\n  - {name: all, key: [client_ip], rate: 2/minute}\n")
@@ -254,13 +255,14 @@ func TestStrangersAreNotBelieved(t *testing.T) {
 	if n := strings.Count(d.log.String(), "trusted_proxies"); n != 1 {
 		t.Errorf("said %d times, want once: %s", n, d.log)
 	}
-	// Nor does he use up what belongs to somebody else.
+	// Nor does it use up another client's budget.
 	if w := d.ask(t.Context(), proxyPeer, "GET", "/v1/auth", trusted("198.51.100.1")...); w.Code != 200 || w.Body.Len() > 0 {
 		t.Errorf("the client he named: %d %s", w.Code, w.Body)
 	}
 }
 
-// A client behind the proxy is who the proxy says, whatever it sends itself.
+// A client behind the proxy has the identity that the proxy sends, whatever it sends
+// itself.
 func TestClientsAreWhoTheProxySays(t *testing.T) {
 	t.Parallel()
 	d := open(t, memory.New(), nil, loginRules)
@@ -273,8 +275,8 @@ func TestClientsAreWhoTheProxySays(t *testing.T) {
 	}
 }
 
-// What cannot be decided is never a yes, nor a 401 or 403, which nginx would
-// take for a plain refusal.
+// A request that cannot be decided is never allowed, nor answered with 401 or 403, which
+// nginx would treat as a plain refusal.
 func TestMisuse(t *testing.T) {
 	t.Parallel()
 	const method, uri = "X-Forwarded-Method: GET", "X-Forwarded-Uri: /x"
@@ -369,7 +371,7 @@ func TestDomains(t *testing.T) {
 	}
 }
 
-// A dialect of the domain wins.
+// The dialect of the domain takes precedence.
 func TestDialectOfTheDomain(t *testing.T) {
 	t.Parallel()
 	d := open(t, memory.New(), nil, "domain: api\nheaders: github\nlimits: [{name: core, rate: 5000/hour}]\n")
@@ -389,7 +391,7 @@ func TestQueue(t *testing.T) {
 				t.Errorf("request %d: %d after %s, want 200 after %s", i, w.Code, time.Since(begin), want)
 			}
 		}
-		// A proxy that gives up frees the place.
+		// A proxy that gives up frees its place in line.
 		gone, leave := context.WithCancel(t.Context())
 		done := make(chan int)
 		go func() { done <- d.ask(gone, proxyPeer, "GET", "/v1/auth", about...).Code }()
@@ -404,7 +406,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// untouched is a body that nobody may read.
+// untouched is a body that must not be read.
 type untouched struct{ t *testing.T }
 
 func (u untouched) Read([]byte) (int, error) {
@@ -425,14 +427,14 @@ func TestBodiesAreNotRead(t *testing.T) {
 	}
 }
 
-// FuzzTold: whatever a proxy sends along from its client, there is a clear
-// answer, and with a limit of 0 it is never a yes.
+// FuzzTold checks that whatever a proxy passes on from its client, there is a clear
+// answer, which with a limit of 0 is never permission.
 func FuzzTold(f *testing.F) {
 	f.Add("X-Forwarded-Uri", "/login", "POST", "shop.example", "198.51.100.7", "")
 	f.Add("X-Original-Uri", "//%2e%2e/login?a=%zz", "GET", "a, b", "::1", "deny=403")
 	f.Add("X-Original-Url", "https://h?x#y", "\xff", "\x00", "unknown", "domain=api&cost=0")
 	f.Add("X-Forwarded-Uri", "http://evil//x/\xff\xfe%ff", "OPTIONS", "[::1]:80", ",,,", "cost=1")
-	// What is refused leaves nothing behind, so one door will do.
+	// Refused requests change nothing, so one door is enough.
 	d := open(f, memory.New(), nil, "domain: api\nlimits: [{name: none, key: [client_ip, path, method, host, \"query:a\"], rate: 0/s}]\n")
 	f.Fuzz(func(t *testing.T, field, uri, method, host, forwardedFor, query string) {
 		r := httptest.NewRequest(http.MethodGet, "/v1/auth", nil)
@@ -450,8 +452,8 @@ func FuzzTold(f *testing.F) {
 				t.Errorf("403 without a status")
 			}
 		case 200:
-			// A dry run of cost 0, or a domain that has no rules: both are the
-			// settings of the proxy, and the second says so.
+			// A dry run of cost 0, or a domain without rules: the proxy's own settings,
+			// and the second warns.
 			if !strings.Contains(query, "domain") && !strings.Contains(query, "cost") {
 				t.Errorf("passed: %q", []string{field, uri, method, host, forwardedFor, query})
 			}

@@ -22,9 +22,9 @@ limits:
   - {name: shown, key: [client_ip], rate: 9/minute, algorithm: fixed_window}
 `
 
-// No answer tells of a rule that bans in secret: not of a request that passes,
-// nor of one that does not. A proxy that asks for another status learns from
-// X-Headgate-Status what its client should see; others would pass that on.
+// No answer reveals a shadow ban rule, whether its request is allowed or not. A proxy
+// that asks for another status receives the client's in X-Headgate-Status; others do
+// not, since they would pass it on.
 func TestHiddenRule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, memory.New(memory.WithClock(time.Now)), nil, secretly)
@@ -56,7 +56,7 @@ func TestHiddenRule(t *testing.T) {
 	})
 }
 
-// A hidden rule that denies because the store cannot answer is not named either.
+// A hidden rule that refuses because the store cannot answer is not named either.
 func TestHiddenRuleWithoutItsStore(t *testing.T) {
 	store := memory.New()
 	_ = store.Close()

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 
-// The bounds on what a proxy may tell, in bytes. A server's bound on headers
-// comes before them.
+// The longest values that a proxy may send, in bytes. A server's limit on headers
+// applies first.
 const (
 	maxURI    = 32 << 10
 	maxHost   = 512
@@ -24,9 +24,9 @@ const (
 var errPassed = errors.New("the client's query was appended to the forward-auth URL, where it would be read as settings; " +
 	"in the proxy's configuration, end the URL with its own query, even an empty one: /v1/auth?")
 
-// told fills q with the request that a trusted proxy tells of in the header
-// fields of r. The proxy has to say where it goes in exactly one of three
-// fields, since any other of them was sent along by the client:
+// told fills q with the request that a trusted proxy describes in the header fields of
+// r. The proxy must send the target in exactly one of three fields, since a second one
+// comes from the client:
 //
 //   - X-Forwarded-Uri, with X-Forwarded-Method and X-Forwarded-Host: Traefik
 //     and Caddy
@@ -77,7 +77,7 @@ func (q *question) told(r *http.Request) error {
 	return nil
 }
 
-// target returns the one field that says where the request goes.
+// target returns the one field that has the target of the request.
 func target(h http.Header) (field, uri string, err error) {
 	for _, name := range [...]string{"X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url"} {
 		value, err := single(h, name)
@@ -97,8 +97,7 @@ func target(h http.Header) (field, uri string, err error) {
 	return field, uri, nil
 }
 
-// single returns the value of a field that must not be there twice; empty if
-// it is not there.
+// single returns the value of a field that may be set only once; empty if it is not set.
 func single(h http.Header, name string) (string, error) {
 	switch values := h[name]; len(values) {
 	case 0:
@@ -123,15 +122,15 @@ func splitURL(text string) (host, uri string, err error) {
 	case end < 0:
 		return rest, "/", nil
 	case rest[end] == '?':
-		// The proxy puts the request's target behind the host, and a target begins with /,
-		// so the client has sent this as its Host, to hide the path.
+		// The proxy appends the target, which starts with /, to the host. So the
+		// client has sent this ? in its Host, to hide the path.
 		return "", "", errors.New("it has a ? before its path")
 	}
 	return rest[:end], rest[end:], nil
 }
 
-// splitURI splits what stood in the request line into the path and the query,
-// both as they are. The errors read on after the name of a field.
+// splitURI splits the target in a request line into path and query, both unchanged. Its
+// errors continue a sentence that starts with the name of a field.
 func splitURI(uri, method string) (path, query string, err error) {
 	switch {
 	case len(uri) > maxURI:

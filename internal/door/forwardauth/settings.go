@@ -11,15 +11,15 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// settings are what the query of the address says, which is the proxy's.
+// settings are the settings in the query of the forward-auth URL, which the proxy sets.
 type settings struct {
-	domain string // empty for the only one there is
+	domain string // empty for the only one
 	deny   int    // the status of every refusal; 0 for the rule's own
 	cost   int64
 }
 
-// parse reads a raw query. Unlike elsewhere on the web an unknown parameter is
-// an error: it would be a setting that somebody relies on.
+// parse reads a raw query. An unknown parameter is an error, since an operator may rely
+// on it.
 func (s *settings) parse(raw string) error {
 	*s = settings{cost: 1}
 	if raw == "" {
@@ -55,17 +55,16 @@ func (s *settings) parse(raw string) error {
 	return nil
 }
 
-// domains are the names in a set of rules, so that they are not copied for
-// every request.
+// domains caches the names of the domains of a ruleset.
 type domains struct {
 	of    *rules.Ruleset
 	names []string
 }
 
-// errNoRules is about a process that has nothing to go by.
+// errNoRules is the error of a process without rules.
 var errNoRules = errors.New("no rules are loaded")
 
-// onlyDomain returns the only domain that there is.
+// onlyDomain returns the only domain.
 func (h *Handler) onlyDomain() (string, error) {
 	now, d := h.options.Engine.Rules(), h.domains.Load()
 	if d == nil || d.of != now {

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// CORS says which pages of other origins may read our refusals and header
-// fields. What they may read of the upstream's answers is the upstream's to say.
+// CORS says which pages of other origins may read our refusals and header fields.
+// The upstream decides what they may read of its own answers.
 type CORS struct {
-	Origins        []string // the pages, such as https://app.example, or "*".
-	PassPreflights bool     // lets their preflights pass without counting them
+	Origins        []string // origins of the pages, such as https://app.example, or "*"
+	PassPreflights bool     // lets their preflight requests pass uncounted
 
 	fields []string // the value of Access-Control-Expose-Headers
 }
@@ -19,7 +19,7 @@ const (
 	exposeHeaders    = "Access-Control-Expose-Headers"
 )
 
-// origin returns that of r, or an empty string if it is not among them.
+// origin returns the value to allow for the origin of r, or "" if it may read nothing.
 func (c *CORS) origin(r *http.Request) string {
 	if len(c.Origins) == 0 {
 		return ""
@@ -35,12 +35,12 @@ func (c *CORS) origin(r *http.Request) string {
 	return ""
 }
 
-// free reports whether r, of origin, is a preflight that is not counted.
+// free reports whether r is a preflight request that is not counted.
 func (c *CORS) free(r *http.Request, origin string) bool {
 	return origin != "" && c.PassPreflights && r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// admit lets pages of origin read an answer of our own.
+// admit lets pages of origin read our own answer.
 func (c *CORS) admit(h http.Header, origin string) {
 	h[allowOrigin] = []string{origin}
 	if origin != "*" {
@@ -50,14 +50,14 @@ func (c *CORS) admit(h http.Header, origin string) {
 	h.Add("Vary", "Origin")
 }
 
-// withdraw takes that back, for an answer that is not ours.
+// withdraw reverts admit, for an answer that is not ours.
 func (c *CORS) withdraw(h http.Header) {
 	for _, name := range []string{allowOrigin, allowCredentials, exposeHeaders, "Vary"} {
 		delete(h, name)
 	}
 }
 
-// expose lets those read our fields whom the upstream lets read its answer.
+// expose lets pages that may read the upstream's answer read our fields too.
 func (c *CORS) expose(upstream http.Header) {
 	if upstream.Get(allowOrigin) != "" {
 		upstream.Add(exposeHeaders, c.fields[0])

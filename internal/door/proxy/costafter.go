@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// costText returns what an answer says that a request took, of which trailers
-// are there only at its end.
+// costText returns the cost that an answer reports, from its header or its trailer,
+// which only arrives at its end.
 func costText(res *http.Response, field string) string {
 	if text := res.Header.Get(field); text != "" {
 		return text
@@ -20,7 +20,7 @@ func costText(res *http.Response, field string) string {
 	return res.Trailer.Get(field)
 }
 
-// tellsAll reports whether the header of res tells all costs of v.
+// tellsAll reports whether the header of res contains all costs of v.
 func tellsAll(v *engine.Verdict, res *http.Response) bool {
 	results := v.Results()
 	for i := range results {
@@ -33,8 +33,8 @@ func tellsAll(v *engine.Verdict, res *http.Response) bool {
 	return true
 }
 
-// unknownCost reports whether a rule of e wants a cost that the header of res does
-// not tell, so that it may be at the end of the body.
+// unknownCost reports whether a rule of e needs a cost that is not in the header of
+// res, but may be in its trailer.
 func (p *Proxy) unknownCost(e *queue.Entry, res *http.Response) bool {
 	rs := p.options.Engine.Rules()
 	for _, claim := range e.Claims {
@@ -47,17 +47,17 @@ func (p *Proxy) unknownCost(e *queue.Entry, res *http.Response) bool {
 	return false
 }
 
-// settleCosts charges what the upstream has said that the request took, in
-// place of the estimate, now that the response is done. What cannot be known any
-// more costs what the rule says, so that a client gains nothing by hanging up,
-// by reading slowly, or by breaking off its body.
+// settleCosts charges the cost that the upstream reported instead of the estimate,
+// after the response has ended. A cost that can no longer be known is what the rule
+// says, so a client gains nothing by hanging up, reading slowly or not finishing its
+// body.
 func (p *Proxy) settleCosts(ctx context.Context, x *exchange, v *engine.Verdict) {
 	o := outcome{answer: x.answer, fault: x.fault, broken: x.upload.broken() != nil, ended: x.outlast.ended}
 	o.gone = o.answer == nil && x.outlast.isGone()
 	p.settleOutcome(ctx, v, &o)
 }
 
-// SettleDelivery does so for what [Proxy.Deliver] has returned.
+// SettleDelivery charges the cost of a request that [Proxy.Deliver] sent.
 func (p *Proxy) SettleDelivery(ctx context.Context, v *engine.Verdict, told queue.Answer, err error) {
 	if v.HasCostAfter() {
 		p.settleOutcome(ctx, v, &outcome{answer: told.Response, fault: err, ended: told.Ended, gone: errors.Is(err, context.Canceled)})
@@ -72,22 +72,22 @@ func (p *Proxy) settleOutcome(ctx context.Context, v *engine.Verdict, o *outcome
 		}
 		return cost, known
 	}
-	// The client may be gone; what it has used is used.
+	// The cost is charged even if the client is gone.
 	if err := p.options.Engine.SettleCosts(context.WithoutCancel(ctx), v, p.options.Clock().UnixMicro(), costOf); err != nil {
 		p.options.Logger.DebugContext(ctx, "cost not settled, estimate kept", "err", err)
 	}
 }
 
-// outcome is what came of a request at the upstream.
+// outcome is the result of a request to the upstream.
 type outcome struct {
-	answer *http.Response // nil if there was none
-	fault  error          // why
-	broken bool           // the client broke off the body
-	gone   bool           // the request was called off before there was an answer
-	ended  bool           // the answer came to its end
+	answer *http.Response // nil if there is none
+	fault  error          // why there is none
+	broken bool           // the client did not send all of the body
+	gone   bool           // the request was cancelled before there was an answer
+	ended  bool           // the answer was complete
 }
 
-// costOf returns what is known of the cost.
+// costOf returns the cost, if it is known, and how well.
 func (o *outcome) costOf(c *rules.CostAfter) (int64, engine.CostKnowledge) {
 	if res := o.answer; res != nil {
 		if res.StatusCode >= http.StatusInternalServerError && c.CancelErrors && !o.broken {
@@ -103,14 +103,14 @@ func (o *outcome) costOf(c *rules.CostAfter) (int64, engine.CostKnowledge) {
 	}
 	switch {
 	case !isDial(o.fault) && (o.broken || o.gone || o.fault == nil || isTimeout(o.fault)):
-		return 0, engine.CostAborted // it had the work, or may have had it
+		return 0, engine.CostAborted // the upstream worked on it, or may have
 	case c.CancelErrors:
 		return 0, engine.CostKnown
 	}
 	return 0, engine.CostEstimated
 }
 
-// isDial reports whether err says that the upstream was not reached.
+// isDial reports whether err means that the upstream was not reached.
 func isDial(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial" || errors.Is(err, ErrUpstreamFull)

@@ -21,8 +21,8 @@ limits:
   - {name: cancel, match: {path: /cancel}, rate: 1000/day, algorithm: fixed_window, cost: {estimate: 300, from_response: X-Tokens-Used, on_error: cancel}}
 `
 
-// TestTheResponseTellsTheCost: the estimate is charged before, the difference
-// after, whatever becomes of the request.
+// The estimate is charged before the request and the difference after it, whatever its
+// outcome.
 func TestTheResponseTellsTheCost(t *testing.T) {
 	answers := func(status int, header, trailer string) upstream {
 		return func(r *http.Request) (*http.Response, error) {
@@ -86,7 +86,7 @@ func TestTheResponseTellsTheCost(t *testing.T) {
 	}
 }
 
-// announced is a body after which there are trailers.
+// announced is a body followed by trailers.
 type announced struct {
 	io.Reader
 	end func()

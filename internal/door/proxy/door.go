@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
-// toUpstream is the claim of the connections to the upstream, and toBackend that
-// of those to a backend of this process.
+// The names of the claims on file descriptors: for connections to the upstream, and to
+// a backend in this process.
 const (
 	toUpstream = "upstream"
 	toBackend  = "backend"
@@ -24,13 +24,13 @@ const (
 
 const name = "proxy"
 
-// queuedShare is how many times the room of a door the bodies may take that are on
-// their way into queues: a client, which has a quarter of it, can send the largest
-// that there is.
+// queuedShare is the memory for bodies that are being received for a queue, as a
+// multiple of a door's memory. A client may use a quarter of it: enough for the largest
+// body.
 const queuedShare = 4
 
-// Door returns the reverse proxy. If backend is not nil this process serves it
-// itself, in place of the upstream.
+// Door returns the reverse proxy. If backend is not nil, this process serves it in
+// place of the upstream.
 func Door(backend http.Handler) door.Door {
 	return door.Door{
 		Section: section(), ALPN: []string{"h2", "http/1.1"}, Sends: true, CheckFiles: checkFiles, Domain: domain,
@@ -70,13 +70,13 @@ func open(p *door.Process, backend http.Handler) (door.Server, error) {
 	})}
 	o.Handler = p.Telemetry.Handler(door.Shedding(p.Sheds, overload.Request, s.Proxy), route)
 	if s.HTTP, err = door.NewHTTP(p, o); err != nil {
-		_ = to.close(context.Background()) // nothing has gone by it
+		_ = to.close(context.Background()) // it has not been used
 		return nil, err
 	}
 	return s, nil
 }
 
-// route has no names: the paths are those of the upstream.
+// route names no routes: the paths are the upstream's.
 func route(string) (name string, traced bool) { return "", true }
 
 // Drain implements [door.Drainer].
@@ -84,7 +84,7 @@ func (s *served) Drain(context.Context) {
 	s.Proxy.Drain(s.process.Clock().Add(s.process.Config.ShutdownTimeout))
 }
 
-// Shutdown implements [door.Server]. What the proxy calls comes last.
+// Shutdown implements [door.Server]. The connections to the upstream are closed last.
 func (s *served) Shutdown(ctx context.Context) error {
 	err := s.HTTP.Shutdown(ctx)
 	s.Finish(ctx)
@@ -97,12 +97,12 @@ func (s *served) Descriptors() int64 { return s.to.open.Load() }
 // Reload implements [door.Reloader].
 func (s *served) Reload() {
 	if s.to.certificates != nil {
-		_ = s.to.certificates.Reload() // it has been logged, and the old ones stay in use
+		_ = s.to.certificates.Reload() // logs its error and keeps the old certificates
 	}
 }
 
-// domain returns the domain whose rules the proxy goes by: the one that is
-// configured, or the only one there is.
+// domain returns the domain whose rules the proxy enforces: the configured one, or the
+// only one.
 func domain(c *config.Config, rs *rules.Ruleset) (string, error) {
 	domain, domains := config.Own[Settings](c).Domain, rs.Domains()
 	switch {

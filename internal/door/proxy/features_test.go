@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// plainAndFull returns a request through a proxy of which no feature is asked:
-// by rules that have none, and by rules with all of them.
+// plainAndFull returns functions that send a request which uses no features, to rules
+// without any features and to rules with all of them.
 func plainAndFull(t testing.TB) (plain, full func()) {
 	t.Helper()
 	text, err := os.ReadFile("../../decide/engine/testdata/features.yaml")
@@ -39,8 +39,7 @@ func plainAndFull(t testing.TB) (plain, full func()) {
 	return serve(before), serve(string(text))
 }
 
-// TestFeaturesOfOthersAllocateNothing: whoever is not asked for it pays nothing
-// for what other rules can do.
+// A request allocates nothing for features that only other rules use.
 func TestFeaturesOfOthersAllocateNothing(t *testing.T) {
 	plain, full := plainAndFull(t)
 	a, b := testing.AllocsPerRun(2000, plain), testing.AllocsPerRun(2000, full)
@@ -49,9 +48,8 @@ func TestFeaturesOfOthersAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkFeaturesOfOthers reports what the same request takes with them, as a
-// multiple of what it takes without: the median of rounds in which both take
-// turns.
+// BenchmarkFeaturesOfOthers reports the time of a request with features in other rules
+// as a multiple of the time without: the median of alternating rounds.
 func BenchmarkFeaturesOfOthers(b *testing.B) {
 	plain, full := plainAndFull(b)
 	var ratios, took []float64

@@ -10,9 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 
-// The fields by which proxies tell an upstream about the client. Each is what
-// anybody may write into a request, so those of a peer that is no trusted
-// proxy are dropped.
+// The fields in which proxies describe the client to an upstream. Any client can send
+// them, so they are dropped unless the peer is a trusted proxy.
 const (
 	xForwardedFor   = "X-Forwarded-For"
 	xForwardedHost  = "X-Forwarded-Host"
@@ -21,23 +20,23 @@ const (
 	xRealIP         = "X-Real-Ip"
 )
 
-// otherForwarded are fields of that kind that this proxy does not write.
+// otherForwarded returns the fields of that kind that this proxy does not write.
 func otherForwarded() []string {
 	return []string{"X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Server", "X-Forwarded-Ssl", "X-Forwarded-Scheme"}
 }
 
-// rewrite makes the request that goes to the upstream. httputil has dropped
-// Forwarded and X-Forwarded-{For,Host,Proto} from pr.Out already.
+// rewrite makes the request to the upstream. httputil has already dropped Forwarded
+// and X-Forwarded-{For,Host,Proto} from pr.Out.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	in, out := pr.In, pr.Out
 	pr.SetURL(p.options.Upstream)
 	out.URL.RawQuery = readable(in.URL.RawQuery)
 	p.via.add(out.Header, in.ProtoMajor)
-	out.Trailer = nil // what comes behind a body no rule has seen, and PHP takes it for header fields
+	out.Trailer = nil // no rule has seen it, and PHP treats it as header fields
 	if x, ok := in.Context().Value(exchangeKey{}).(*exchange); ok && x.outlast != nil && x.outlast.costs != nil {
-		out.Header.Set("Te", "trailers") // which may tell the cost, whether the client wants them or not
+		out.Header.Set("Te", "trailers") // may contain the cost, even if the client did not ask for them
 	}
-	out.Host = in.Host // what the client asked for, as if there were no proxy
+	out.Host = in.Host // the client's, as if there were no proxy
 	trusted := p.trusts(in.RemoteAddr)
 	if trusted {
 		keep(out.Header, in.Header, xForwardedFor)
@@ -57,9 +56,9 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	delete(out.Header, xRealIP)
 }
 
-// readable returns a query without the parameters that Go cannot parse, so that no
-// upstream reads what others do not. The rest stays as it is and where it is, for
-// servers read the first thousand; httputil would sort them.
+// readable returns a query without the parameters that Go cannot parse, so that the
+// upstream reads nothing that rules do not see. The rest keeps its spelling and order,
+// since servers read the first thousand; httputil would sort it.
 func readable(query string) string {
 	if isReadable(query) {
 		return query
@@ -73,8 +72,8 @@ func readable(query string) string {
 	return strings.Join(kept, "&")
 }
 
-// isReadable reports whether every % in text begins an escape, and there is no
-// semicolon: what url.ParseQuery takes, without the cost of parsing.
+// isReadable reports whether url.ParseQuery accepts text, without parsing it: every %
+// starts an escape, and there is no semicolon.
 func isReadable(text string) bool {
 	return strings.IndexByte(text, ';') < 0 && spelling.IsEscaped(text)
 }
@@ -86,7 +85,7 @@ func keep(out, in http.Header, name string) {
 	}
 }
 
-// element is this hop as an element of Forwarded (RFC 7239).
+// element returns this hop as an element of Forwarded (RFC 7239).
 func element(in *http.Request) string {
 	host, _, err := net.SplitHostPort(in.RemoteAddr)
 	if err != nil {

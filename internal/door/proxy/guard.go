@@ -17,16 +17,16 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 
-// Underscores says what becomes of header fields with anything but letters, digits
-// and hyphens in their name: to many upstreams (CGI, PHP, WSGI, Rack)
-// X_Forwarded_For and to PHP X.Forwarded.For are X-Forwarded-For.
+// Underscores says what to do with header fields whose names contain anything but
+// letters, digits and hyphens: many upstreams (CGI, PHP, WSGI, Rack) read
+// X_Forwarded_For, and PHP X.Forwarded.For too, as X-Forwarded-For.
 type Underscores uint8
 
-// The choices.
+// The values of Underscores.
 const (
-	UnderscoresDrop   Underscores = iota // leaves them out, as nginx does
+	UnderscoresDrop   Underscores = iota // drops them, as nginx does
 	UnderscoresAllow                     // passes them on
-	UnderscoresRefuse                    // refuses requests that have some
+	UnderscoresRefuse                    // refuses requests that have any
 )
 
 // String returns the name that the configuration uses.
@@ -35,9 +35,8 @@ func (u Underscores) String() string { return enum.Name(u, "underscores", "drop"
 // ParseUnderscores is the inverse of [Underscores.String].
 func ParseUnderscores(s string) (Underscores, bool) { return enum.Parse(s, UnderscoresRefuse) }
 
-// Strangers returns the fields that only a trusted proxy may send, unless the
-// options say otherwise: upstreams and frameworks take them for the client's
-// address, or for the path that was asked for.
+// Strangers returns the fields that by default only a trusted proxy may send: upstreams
+// and frameworks read the client's address or the requested path from them.
 func Strangers() []string {
 	return []string{
 		"Cf-Connecting-Ip", "Client-Ip", "Fastly-Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
@@ -45,8 +44,8 @@ func Strangers() []string {
 	}
 }
 
-// pseudonym begins the name of a process in Via; maxVia is how many processes
-// of ours a request may have passed.
+// pseudonym starts the name of a process in Via. maxVia is the number of Headgate
+// processes from which on a request counts as a loop.
 const (
 	pseudonym = "headgate-"
 	maxVia    = 16
@@ -54,8 +53,8 @@ const (
 
 // via is the name of this process in the Via field.
 type via struct {
-	name     string   // empty for none
-	one, two []string // the whole field, of a request by HTTP/1 and 2 that has none
+	name     string   // empty: no Via field
+	one, two []string // the whole field, for HTTP/1 and 2, if the request has none
 }
 
 func newVia() via {
@@ -63,7 +62,7 @@ func newVia() via {
 	return via{name, []string{"1.1 " + name}, []string{"2.0 " + name}}
 }
 
-// add says in out that a request passed here.
+// add appends this process to the Via field of out.
 func (v *via) add(out http.Header, major int) {
 	if v.name == "" {
 		return
@@ -78,8 +77,8 @@ func (v *via) add(out http.Header, major int) {
 	out["Via"] = ours
 }
 
-// loops reports whether a request has been here before, or at so many of our
-// kind that it must be going in circles.
+// loops reports whether a request has been here before, or has passed so many Headgate
+// processes that it must be in a loop.
 func (v *via) loops(h http.Header) bool {
 	if v.name == "" {
 		return false
@@ -94,8 +93,8 @@ func (v *via) loops(h http.Header) bool {
 	return passed >= maxVia
 }
 
-// admissible answers requests that must go no further and reports false, and
-// takes out of others what a stranger has no right to say.
+// admissible answers an invalid request and reports false. From other requests it
+// removes the fields that untrusted clients must not send.
 func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 	status, detail := http.StatusBadRequest, ""
 	switch {
@@ -108,7 +107,7 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 	case r.URL.Path == "*" && r.Method != http.MethodOptions:
 		detail = "the target * is only allowed with OPTIONS"
 	case r.URL.Opaque != "" || r.URL.Scheme != "" && r.URL.Scheme != "http" && r.URL.Scheme != "https":
-		// The transport would write what rules have not seen.
+		// The transport would send what rules have not seen.
 		detail = "the target is neither a path nor an http or https URL"
 	case p.via.loops(r.Header):
 		status, detail = http.StatusLoopDetected, "request loop: the upstream leads back to this proxy"
@@ -124,11 +123,11 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 		detail = "header field names may only contain letters, digits and hyphens"
 	default:
 		if r.Host == "" && p.options.Upstream != nil {
-			r.Host = p.options.Upstream.Host // which the upstream will be told, so rules go by it
+			r.Host = p.options.Upstream.Host // the upstream receives this one, so rules use it too
 		}
 		if !r.ProtoAtLeast(1, 1) {
-			// A Transfer-Encoding would have been passed over by net/http, and what
-			// it frames be taken for the next request.
+			// net/http ignores a Transfer-Encoding here, and would read the body as
+			// the next request.
 			w.Header().Set("Connection", "close")
 		}
 		return true
@@ -138,8 +137,8 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// clean takes out of r what a stranger has no right to say, so that rules do not
-// see it either. It reports false if r is to be refused.
+// clean removes from r the fields that untrusted clients must not send, so that rules
+// do not see them either. It reports false if r must be refused.
 func (p *Proxy) clean(r *http.Request) bool {
 	if p.options.Underscores != UnderscoresAllow {
 		for name := range r.Header {
@@ -163,7 +162,7 @@ func (p *Proxy) clean(r *http.Request) bool {
 	return true
 }
 
-// peer is who a connection comes from.
+// peer says what kind of client a connection comes from.
 type peer bool
 
 const (
@@ -173,13 +172,13 @@ const (
 
 func (p *Proxy) peerOf(r *http.Request) peer { return peer(p.trusts(r.RemoteAddr)) }
 
-// dropHopByHop removes what Connection names: those fields are for us, and the
-// upstream does not get them (RFC 9110, 7.6.1). Upgrade and TE mean something to us,
-// and the others of the kind go later.
+// dropHopByHop removes the fields that Connection names: they are for us, not for the
+// upstream (RFC 9110, 7.6.1). Upgrade and TE are still needed; the other hop-by-hop
+// fields are removed later.
 //
-// What a trusted proxy sends stays, and Connection names it no more: HAProxy passes
-// on what its client writes there, and so a client could have the proxy's word taken
-// away, who it is (X-Forwarded-For) above all.
+// The fields of a trusted proxy stay, and Connection no longer names them: HAProxy
+// passes its client's Connection on, with which the client could otherwise remove what
+// the proxy says, above all its address (X-Forwarded-For).
 func dropHopByHop(h http.Header, from peer) {
 	fields, ok := h["Connection"]
 	if !ok {
@@ -204,10 +203,9 @@ func dropHopByHop(h http.Header, from peer) {
 	}
 }
 
-// dropHTTP removes from Upgrade the protocols that are HTTP again. Through such a
-// tunnel a client could send any number of requests, and rules would see only the
-// first. With h2c, which RFC 9113 (3.1) has made obsolete, this is known as h2c
-// smuggling.
+// dropHTTP removes protocols that are HTTP themselves from Upgrade. Through such a
+// tunnel a client could send any number of requests, of which rules would see only the
+// first. With h2c (obsolete since RFC 9113, 3.1) this is known as h2c smuggling.
 func dropHTTP(h http.Header) {
 	delete(h, "Http2-Settings")
 	fields, ok := h["Upgrade"]
@@ -233,8 +231,8 @@ func dropHTTP(h http.Header) {
 	h["Upgrade"] = []string{strings.Join(kept, ", ")}
 }
 
-// isUsual reports whether the name of a header field has letters, digits and
-// hyphens only, so that no upstream takes it for another.
+// isUsual reports whether the name of a header field has only letters, digits and
+// hyphens, so that no upstream mistakes it for another field.
 func isUsual(name string) bool {
 	for i := range len(name) {
 		switch c := name[i]; {
@@ -246,15 +244,15 @@ func isUsual(name string) bool {
 	return true
 }
 
-// aboutAll answers OPTIONS *, which is about the server as a whole (RFC 9110,
-// 9.3.7): about us, and not about any one resource of the upstream.
+// aboutAll answers OPTIONS *, which is about the server as a whole (RFC 9110, 9.3.7):
+// about us, not about a resource of the upstream.
 func (p *Proxy) aboutAll(w http.ResponseWriter, x *exchange) {
 	answer.Headers(w.Header(), x.dialect, x.policies...)
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
 }
 
-// admitPath returns r with the path that it goes on with, or why it does not.
+// admitPath returns r with the path to forward, or why r is refused.
 func (p *Proxy) admitPath(r *http.Request) (admitted *http.Request, refusal string) {
 	r = withItsEscapes(r)
 	path := r.URL.EscapedPath()
@@ -280,15 +278,15 @@ func (p *Proxy) admitPath(r *http.Request) (admitted *http.Request, refusal stri
 	case s.Beyond():
 		return nil, "the path can be read in too many ways"
 	case s.Climbs() && len(p.options.Upstream.Path) > 1:
-		// Behind the upstream's own path it would lead out of that.
+		// It would lead out of the upstream's own path.
 		return nil, "the path leads above the root"
 	}
 	return r, ""
 }
 
-// withItsEscapes returns r with the escapes that its path came with. Where one
-// character may not stand in a path as it is, net/url escapes all of it again, and
-// makes a slash of each %2f.
+// withItsEscapes returns r with the original escapes of its path. If a path has one
+// character that must be escaped, net/url escapes all of it again and turns each %2f
+// into a slash.
 func withItsEscapes(r *http.Request) *http.Request {
 	raw := r.URL.RawPath
 	if raw == "" || raw == r.URL.EscapedPath() {
@@ -300,7 +298,7 @@ func withItsEscapes(r *http.Request) *http.Request {
 	return r
 }
 
-// withPath returns r with another path, percent-encoded, or nil if it is none.
+// withPath returns r with another percent-encoded path, or nil if that is not valid.
 func withPath(r *http.Request, path string) *http.Request {
 	decoded, err := url.PathUnescape(path)
 	if err != nil {

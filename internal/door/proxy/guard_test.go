@@ -25,8 +25,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// In a tunnel that speaks HTTP again any number of requests would pass, uncounted:
-// what leads to one is not for the upstream to accept.
+// A tunnel that speaks HTTP would pass any number of uncounted requests, so the
+// upstream never receives a request for one.
 func TestNoTunnelSpeaksHTTP(t *testing.T) {
 	for _, row := range []struct{ sent, want string }{
 		{"websocket", "websocket"},
@@ -56,8 +56,8 @@ func TestNoTunnelSpeaksHTTP(t *testing.T) {
 	}
 }
 
-// net/http would write a host beyond ASCII in ASCII, under which no rule has seen it.
-// What else is none, and spaces behind a query, each upstream reads in its own way.
+// net/http would convert a non-ASCII host to ASCII, a form that no rule has seen.
+// Upstreams differ in how they read other invalid hosts and spaces after a query.
 func TestHostsAndQueries(t *testing.T) {
 	for _, row := range []struct {
 		host, query string
@@ -92,8 +92,8 @@ func TestHostsAndQueries(t *testing.T) {
 	}
 }
 
-// Of a target such as x:http://h/login rules would see no path, and the upstream the
-// one behind the colon.
+// In a target such as x:http://h/login rules would see no path, but the upstream would
+// see the one after the colon.
 func TestTargetsAreOfHTTP(t *testing.T) {
 	for target, want := range map[string]int{
 		"/x": 200, "http://h/x": 200, "HTTPS://h/x": 200,
@@ -114,8 +114,8 @@ func TestTargetsAreOfHTTP(t *testing.T) {
 	}
 }
 
-// What Connection names the upstream does not get, so that rules do not see it, and
-// neither gets more fields than all upstreams read.
+// The upstream does not receive the fields that Connection names, so rules do not see
+// them either. Neither gets more fields than all upstreams read.
 func TestRulesSeeWhatTheUpstreamGets(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: key, match: {path: /key}, key: [\"header:X-Api-Key\"], rate: 1/day}\n" +
 		"  - {name: host, match: {host: upstream.example}, rate: 2/day}\n"
@@ -130,7 +130,7 @@ func TestRulesSeeWhatTheUpstreamGets(t *testing.T) {
 		return w.Code
 	}
 	for i, named := range []string{"X-Api-Key", "close, x-api-key", "keep-alive,\tX-API-KEY ,x"} {
-		want := map[bool]int{true: 200, false: 429}[i == 0] // as one without a key
+		want := map[bool]int{true: 200, false: 429}[i == 0] // counted as a request without a key
 		if code := ask(request(t.Context(), "GET", "/key", "X-Api-Key", strconv.Itoa(i), "Connection", named)); code != want {
 			t.Errorf("Connection: %s: %d, want %d", named, code, want)
 		}
@@ -138,7 +138,7 @@ func TestRulesSeeWhatTheUpstreamGets(t *testing.T) {
 	if seen.Header.Get("X-Api-Key") != "" {
 		t.Error("the upstream has the key")
 	}
-	for i, want := range []int{200, 200, 429} { // of the upstream's own name
+	for i, want := range []int{200, 200, 429} { // the Host is the upstream's own
 		r := request(t.Context(), "GET", "/")
 		if r.Host = ""; i == 1 {
 			r.Host = "upstream.example"
@@ -154,9 +154,9 @@ func TestRulesSeeWhatTheUpstreamGets(t *testing.T) {
 	}
 }
 
-// A client that is banned does not lift the ban by a second field that names somebody
-// else: then nobody knows which of them it is, and a ban of either holds. It does not
-// get others banned, nor is their budget used.
+// A banned client cannot lift its ban by sending a second field that names another
+// client: then the client is ambiguous, and a ban of either applies. Nor can it get
+// others banned or use their budget.
 func TestNobodyLiftsItsBan(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: address, key: [client_ip, path], rate: 2/day}\n"
 	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(text)})
@@ -202,8 +202,8 @@ func TestNobodyLiftsItsBan(t *testing.T) {
 	}
 }
 
-// HAProxy passes on what its client writes into Connection: no client may have the
-// word of a trusted proxy taken away with it.
+// HAProxy passes its client's Connection on: with it a client must not be able to remove
+// the fields of a trusted proxy.
 func TestConnectionTakesNothingFromATrustedProxy(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: address, match: {path: /address, client_ip: [0.0.0.0/0, \"!10.0.0.0/8\"]}, key: [client_ip], rate: 1/day}\n" +
 		"  - {name: free, match: {path: /plan}, key: [\"header:X-Plan\"], rate: 1/day}\n"
@@ -243,8 +243,8 @@ func TestConnectionTakesNothingFromATrustedProxy(t *testing.T) {
 	}
 }
 
-// Servers read the first thousand parameters: those stay the first, whatever else is
-// in the query that Go cannot read.
+// Servers read the first thousand parameters, so parameters keep their order even if
+// the query has some that Go cannot parse.
 func TestParametersStayInOrder(t *testing.T) {
 	for query, want := range map[string]string{
 		"z=1&a=2": "z=1&a=2", "z=1&b;c&a=2": "z=1&a=2", "z=%zz&y=1&a=%41&;": "y=1&a=%41", ";": "", "z&&=1&%": "z&&=1",
@@ -261,7 +261,7 @@ func TestParametersStayInOrder(t *testing.T) {
 	}
 }
 
-// HTTP/2 brings fields with the spaces around them, which HTTP/1 leaves out.
+// HTTP/2 keeps spaces around the values of fields, which HTTP/1 removes.
 func TestSpacesAroundFieldsAreNoSecondBudget(t *testing.T) {
 	p := newProxy(t, spellingRules, memory.New(), ok)
 	for i, value := range []string{"real", " real", "real\t", "\xa0real", "real\x85", "\xe2\x80\x83real"} {
@@ -273,8 +273,8 @@ func TestSpacesAroundFieldsAreNoSecondBudget(t *testing.T) {
 	}
 }
 
-// An upstream that takes too long goes on, though its client is told so: its place
-// is free when the lease ends.
+// An upstream that times out may still be working, so the slot is only free when its
+// lease expires.
 func TestTimeoutsFreeNoPlace(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: two, match: {path: /two}, concurrency: 2, lease: 10s}\n"
 	synctest.Test(t, func(t *testing.T) {
@@ -298,15 +298,15 @@ func TestTimeoutsFreeNoPlace(t *testing.T) {
 	})
 }
 
-// A client that breaks off in the middle of the body frees no place: the upstream
-// has begun and may go on.
+// A client that disconnects in the middle of the body frees no slot: the upstream has
+// started and may continue.
 func TestBreakingOffTheBodyFreesNoPlace(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: two, match: {path: /two}, concurrency: 2, lease: 10s}\n"
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int64
 		p := newProxy(t, text, memory.New(memory.WithClock(time.Now)), func(r *http.Request) (*http.Response, error) {
 			most.Store(max(most.Load(), now.Add(1)))
-			time.AfterFunc(8*time.Second, func() { now.Add(-1) }) // it ignores what becomes of the request
+			time.AfterFunc(8*time.Second, func() { now.Add(-1) }) // it ignores the end of the request
 			if r.Body != nil {
 				if _, err := io.Copy(io.Discard, r.Body); err != nil {
 					return nil, err
@@ -336,7 +336,7 @@ func TestBreakingOffTheBodyFreesNoPlace(t *testing.T) {
 	})
 }
 
-// The fields of an answer come in the same order from a ban as from the upstream.
+// The answer of a shadow ban has its fields in the same order as the upstream's.
 func TestShadowBansHaveTheOrderOfFields(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Powered-By", "Express")
@@ -365,7 +365,7 @@ func TestShadowBansHaveTheOrderOfFields(t *testing.T) {
 	}
 }
 
-// fieldsOf returns the names of an answer's fields, in their order.
+// fieldsOf returns the names of an answer's fields, in order.
 func fieldsOf(t *testing.T, address string) []string {
 	t.Helper()
 	var d net.Dialer

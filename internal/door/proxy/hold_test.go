@@ -20,7 +20,7 @@ limits:
   - {name: exports, match: {path: /exports}, concurrency: 1, lease: 10s}
 `
 
-// body is one of an upstream that says when it is read and when it ends.
+// body is the body of an upstream's answer, which reports its reads and its end.
 type body struct {
 	read func() error
 	sent bool
@@ -36,8 +36,7 @@ func (b *body) Read(p []byte) (int, error) {
 
 func (b *body) Close() error { return nil }
 
-// TestPlacesAreHeldUntilTheResponseIsDone: whatever ends a request frees its
-// place, and nothing does so before.
+// A slot is freed when its request ends, in whatever way, and not before.
 func TestPlacesAreHeldUntilTheResponseIsDone(t *testing.T) {
 	stream := func(read func() error) upstream {
 		return func(r *http.Request) (*http.Response, error) {
@@ -73,7 +72,7 @@ func TestPlacesAreHeldUntilTheResponseIsDone(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					defer func() { _ = recover() }() // net/http does so
+					defer func() { _ = recover() }() // as net/http does
 					p.ServeHTTP(httptest.NewRecorder(), request(ctx, "GET", "/exports"))
 				}()
 				<-entered
@@ -86,7 +85,7 @@ func TestPlacesAreHeldUntilTheResponseIsDone(t *testing.T) {
 					t.Errorf("a second of one: %d", got)
 				}
 				ended := false
-				for range 6 { // past the end of the lease, if nobody renewed it
+				for range 6 { // longer than a lease without renewal
 					time.Sleep(9 * time.Second)
 					select {
 					case <-done:
@@ -117,8 +116,7 @@ func TestPlacesAreHeldUntilTheResponseIsDone(t *testing.T) {
 	}
 }
 
-// TestTunnelsHoldTheirPlaces: an upgraded connection is under way until both
-// ends are closed.
+// An upgraded connection is in progress until both ends are closed.
 func TestTunnelsHoldTheirPlaces(t *testing.T) {
 	server, wire := newPipe()
 	p := newProxy(t, holdRules, memory.New(), func(r *http.Request) (*http.Response, error) {

@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	keptTimes = 64 // of how many answers a lookalike knows the time
-	// agreeing is how many answers must have the same value of a field before
-	// it counts as the upstream's habit.
+	keptTimes = 64 // how many response times a lookalike remembers
+	// agreeing is how many answers must have the same value of a field before the
+	// field counts as a habit of the upstream.
 	agreeing   = 2
-	maxOptions = 1 << 10 // the longest body of an answer to OPTIONS that is kept
+	maxOptions = 1 << 10 // longest body of an answer to OPTIONS to keep, in bytes
 
 	allowOrigin = "Access-Control-Allow-Origin"
 )
 
-// lookalikes know, for each rule that bans in secret, how the upstream answers
-// the requests that it lets pass.
+// lookalikes know, for each shadow ban rule, how the upstream answers the requests
+// that the rule allows.
 type lookalikes struct {
-	byScope sync.Map // of *lookalike, by rules.Rule.Scope
+	byScope sync.Map // *lookalike by rules.Rule.Scope
 }
 
-// of returns what is known for a rule.
+// of returns the lookalike of a rule.
 func (l *lookalikes) of(scope string) *lookalike {
 	known, ok := l.byScope.Load(scope)
 	if !ok {
@@ -40,39 +40,38 @@ func (l *lookalikes) of(scope string) *lookalike {
 	return look
 }
 
-// lookalike is how an upstream answers, by method.
+// lookalike describes how an upstream answers, by method.
 type lookalike struct {
 	mu      sync.Mutex
 	methods map[string]*manner
 }
 
-// manner is how an upstream answers requests of one method: how long it takes,
-// and the fields that are the same in all its answers.
+// manner describes how an upstream answers requests of one method: how long it takes,
+// and which fields are the same in all its answers.
 type manner struct {
 	times   [keptTimes]time.Duration
 	count   int
 	habits  http.Header
-	broken  map[string]bool // the fields of which answers differ
+	broken  map[string]bool // the fields that differ between answers
 	origin  string          // the last Access-Control-Allow-Origin
-	options *optionsAnswer  // of the method OPTIONS only
+	options *optionsAnswer  // nil unless the method is OPTIONS
 }
 
-// optionsAnswer is what an upstream has answered to OPTIONS.
+// optionsAnswer is an upstream's answer to OPTIONS.
 type optionsAnswer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// methodsKept are those that have a manner of their own.
+// methodsKept returns the methods that have their own manner.
 func methodsKept() []string {
 	return []string{
 		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
 	}
 }
 
-// habitual are the fields that say something about the server and nothing
-// about who asks.
+// habitual returns the fields that describe the server and do not depend on the client.
 func habitual() []string {
 	return []string{
 		"Accept-Ranges", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers", "Access-Control-Allow-Methods",
@@ -84,7 +83,7 @@ func habitual() []string {
 	}
 }
 
-// learn notes an answer of the upstream that came after took.
+// learn notes an answer of the upstream, which took that long.
 func (l *lookalike) learn(method string, took time.Duration, res *http.Response) {
 	if res.StatusCode < 200 || res.StatusCode > 299 || !slices.Contains(methodsKept(), method) {
 		return
@@ -117,8 +116,8 @@ func (l *lookalike) learn(method string, took time.Duration, res *http.Response)
 	}
 }
 
-// optionsOf returns what res answers to OPTIONS, or nil if that is too long or
-// not for everybody.
+// optionsOf returns the answer to OPTIONS, or nil if it is too long or meant for one
+// client only.
 func optionsOf(res *http.Response) *optionsAnswer {
 	if res.ContentLength < 0 || res.ContentLength > maxOptions || res.Header["Set-Cookie"] != nil {
 		return nil
@@ -134,9 +133,9 @@ func optionsOf(res *http.Response) *optionsAnswer {
 	return &optionsAnswer{res.StatusCode, http.Header{"Content-Type": res.Header["Content-Type"]}, body}
 }
 
-// latency returns how long an answer may take to look like one of the upstream:
-// the time of one that was seen, of the same method if there is any; 0 if
-// nothing is known. random returns a number from 0 to below n.
+// latency returns how long an answer must take to look like the upstream's: the time
+// of one of its answers, of the same method if possible; 0 if it is unknown. random
+// returns a number from 0 to below n.
 func (l *lookalike) latency(method string, random func(n int) int) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,9 +152,8 @@ func (l *lookalike) latency(method string, random func(n int) int) time.Duration
 	return m.times[random(min(m.count, keptTimes))]
 }
 
-// dress adds the upstream's habits to the header of an answer to r, and returns
-// what the upstream has answered to OPTIONS, if that is the method and it is
-// known.
+// dress adds the upstream's habits to the header of an answer to r. If r is an OPTIONS
+// request it returns the upstream's answer to those, if it is known.
 func (l *lookalike) dress(h http.Header, r *http.Request) *optionsAnswer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,8 +175,8 @@ func (l *lookalike) dress(h http.Header, r *http.Request) *optionsAnswer {
 	return m.options
 }
 
-// known returns the manner of a method, or of the next best of which there have been
-// answers enough; nil if there is none. The caller holds mu.
+// known returns the manner of a method, or else of the first method with enough
+// answers; nil if there is none. The caller holds mu.
 func (l *lookalike) known(method string) *manner {
 	if m := l.methods[method]; m != nil && (m.count >= agreeing || m.options != nil) {
 		return m
@@ -191,13 +189,13 @@ func (l *lookalike) known(method string) *manner {
 	return nil
 }
 
-// maxDrained is how much of the body of a banned request is read, in bytes. The
-// connection of one with more closes behind the answer.
+// maxDrained is how much of the body of a banned request is read, in bytes. If there is
+// more, the connection closes after the answer.
 const maxDrained = 64 << 20
 
-// pretend answers a banned request as if it had reached the upstream. Its body
-// is read, as an upstream would, and it takes as long: as the rule says or else
-// as requests take that it lets pass, and as other limits make it wait.
+// pretend answers a banned request as if it had reached the upstream. It reads the
+// body, and takes as long as the rule says, or else as allowed requests take, plus the
+// time for which other limits delay the request.
 func (p *Proxy) pretend(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 	r, on := x.in, &v.Rule.OnLimit
 	look := p.lookalikes.of(v.Rule.Scope)
@@ -208,7 +206,7 @@ func (p *Proxy) pretend(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 	}
 	latency += turn(v)
 	if left := latency - p.options.Clock().Sub(x.at); left > 0 && p.room.pretend() {
-		// Cut short, the answer is all the same: nothing else would be like it.
+		// If the wait is cut short the answer is still the same.
 		_ = p.room.stay(r.Context(), left, p.options.Clock)
 		p.room.pretended()
 	}
@@ -217,14 +215,13 @@ func (p *Proxy) pretend(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 		as.Status, as.Body, as.Bodies = options.status, string(options.body), nil
 		as.ContentType = options.header.Get("Content-Type")
 	}
-	// The upstream's own date would stand here, before what comes after it in the
-	// alphabet: net/http writes the one that it adds at the end.
+	// An upstream's date comes here, in alphabetical order: net/http would add its own
+	// at the end.
 	w.Header().Set("Date", p.options.Clock().UTC().Format(http.TimeFormat))
 	answer.Pretend(w, r, as)
 }
 
-// turn returns how long the request would have to wait for its turn under the
-// limits that its client can see.
+// turn returns how long the limits that the client can see would delay the request.
 func turn(v *engine.Verdict) time.Duration {
 	var longest time.Duration
 	for i, results := 0, v.Results(); i < len(results); i++ {
@@ -235,8 +232,7 @@ func turn(v *engine.Verdict) time.Duration {
 	return longest
 }
 
-// learn notes how the upstream answers a request that a rule which bans in
-// secret lets pass.
+// learn notes how the upstream answers a request that a shadow ban rule allows.
 func (p *Proxy) learn(x *exchange, res *http.Response) {
 	if x.hidden == "" {
 		return

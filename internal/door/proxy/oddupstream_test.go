@@ -26,12 +26,12 @@ limits:
   - {name: count, rate: 100/day, algorithm: fixed_window}
 `
 
-// odd is an upstream that answers /odd with text as it stands, and anything else
-// as it should.
+// odd is an upstream that answers /odd with text, byte for byte, and anything else
+// properly.
 type odd struct {
 	text  string
-	stays bool   // it does not close the connection behind the text
-	again string // is said over and over behind it, until the connection is gone
+	stays bool   // it does not close the connection after text
+	again string // repeated after text until the connection is closed
 	early bool   // it answers before it has read the body
 	conns sync.WaitGroup
 }
@@ -73,7 +73,7 @@ func (o *odd) converse(nc net.Conn) {
 	}
 }
 
-// caller is a client that keeps to one connection as long as that lasts.
+// caller is a client that uses one connection for as long as that stays open.
 type caller struct {
 	t       *testing.T
 	address string
@@ -91,10 +91,11 @@ func (c *caller) send(text string) {
 		_ = c.conn.SetDeadline(time.Now().Add(5 * time.Minute))
 		c.in = bufio.NewReader(c.conn)
 	}
-	_, _ = io.WriteString(c.conn, text) // it may have been closed meanwhile
+	_, _ = io.WriteString(c.conn, text) // it may be closed already
 }
 
-// receive says what came: hints, status, body, trailer, and "..." where it breaks off.
+// receive returns what arrived: hints, status, body, trailer, and "..." where it is cut
+// off.
 func (c *caller) receive(method string) string {
 	c.t.Helper()
 	got, hints := "", 0
@@ -144,9 +145,9 @@ func (c *caller) hangUp() {
 	}
 }
 
-// Whatever an upstream says, its client gets a defined answer, or one that breaks
-// off where the upstream's did, and nothing of it is taken for the answer to another
-// request. It is charged, its place becomes free, and no connection is kept.
+// Whatever an upstream sends, the client gets a defined answer, or one that is cut off
+// where the upstream's was, and no part of it becomes the answer to another request. The
+// request is charged, its slot becomes free, and no connection is kept.
 func TestOddAnswersOnTheWire(t *testing.T) {
 	const ok, length = "HTTP/1.1 200 OK\r\n", "Content-Length: 5\r\n"
 	const chunked = "Transfer-Encoding: chunked\r\n"
@@ -189,7 +190,7 @@ func TestOddAnswersOnTheWire(t *testing.T) {
 		{"it closes before the last chunk", "", &odd{text: ok + chunked + "\r\n5\r\nhello\r\n"}, "200 hello..."},
 		{"a chunk that is none", "", &odd{text: ok + chunked + "\r\n3\r\nhel\r\nzz\r\nlo"}, "200 hel..."},
 		{"a chunk longer than it says", "", &odd{text: ok + chunked + "\r\n3\r\nhello\r\n0\r\n\r\n", stays: true}, "200 hel..."},
-		{"a chunk of a negative length", "", &odd{text: ok + chunked + "\r\n-3\r\nhel\r\n0\r\n\r\n"}, "nothing or 200..."}, // as far as the header was sent
+		{"a chunk of a negative length", "", &odd{text: ok + chunked + "\r\n-3\r\nhel\r\n0\r\n\r\n"}, "nothing or 200..."}, // depends on whether the header was sent
 		{"a body until it closes", "", &odd{text: "HTTP/1.0 200 OK\r\n\r\nhello"}, "200 hello"},
 		{"trailers", "", &odd{text: ok + chunked + "Trailer: X-Sum\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 7\r\n\r\n", stays: true}, "200 hello X-Sum=7"},
 		{"trailers that nobody announced", "", &odd{text: ok + chunked + "\r\n5\r\nhello\r\n0\r\nX-Sum: 7\r\n\r\n", stays: true}, "200 hello X-Sum=7"},
@@ -215,7 +216,7 @@ func TestOddAnswersOnTheWire(t *testing.T) {
 			accepting.Go(func() { row.odd.serve(l) })
 			transport := proxy.NewTransport()
 			if row.odd.text == "" && row.odd.again != "" {
-				transport.ResponseHeaderTimeout = 400 * time.Millisecond // which hints do not prolong
+				transport.ResponseHeaderTimeout = 400 * time.Millisecond // hints do not extend it
 			}
 			front := httptest.NewServer(newProxy(t, oddRules, memory.New(), nil, func(o *proxy.Options) {
 				o.Upstream, o.Transport = &url.URL{Scheme: "http", Host: l.Addr().String()}, transport
@@ -237,7 +238,7 @@ func TestOddAnswersOnTheWire(t *testing.T) {
 	}
 }
 
-// ask sends a request to /odd, and looks at what comes.
+// ask sends a request to /odd and checks the answer.
 func (c *caller) ask(method string, pending bool, want string) {
 	c.t.Helper()
 	if method == "" {
@@ -245,7 +246,7 @@ func (c *caller) ask(method string, pending bool, want string) {
 	}
 	head := method + " /odd HTTP/1.1\r\nHost: x\r\n"
 	if pending {
-		head += "Content-Length: 1000000\r\n" // which never come
+		head += "Content-Length: 1000000\r\n" // which it never sends
 	}
 	c.send(head + "\r\n")
 	if want == "" {
@@ -260,10 +261,9 @@ func (c *caller) ask(method string, pending bool, want string) {
 	}
 }
 
-// next asks for something else until the place of /odd is free, which it becomes a
-// moment after the last byte. What is refused until then counts nowhere. Of an
-// upstream that is late, or has half a request, nobody knows whether it has ended:
-// the place stays taken.
+// next sends other requests until the slot of /odd is free, a moment after the last
+// byte. Those refused until then are not counted. An upstream that is late or has half a
+// request may still be working, so the slot stays taken.
 func (c *caller) next(taken bool) {
 	c.t.Helper()
 	next, want := "429", "200 next r=98"
@@ -273,8 +273,8 @@ func (c *caller) next(taken bool) {
 		case taken:
 			want = "429"
 		case next == "502" && want != "200 next r=97":
-			// What came behind the answer met it on the same connection, before
-			// net/http saw that it is no good: charged, and refused.
+			// The bytes after the answer arrived on the same connection before net/http
+			// noticed that it is unusable: charged, and refused.
 			next, want = "429", "200 next r=97"
 			continue
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// A banned client gets what the rule says and nothing else: no header field of
-// ours, the body and the latency of the backend, which hears nothing.
+// A banned client gets what the rule says: the body and the latency of the backend, and
+// none of our header fields. The backend does not receive the request.
 func TestShadowBanLooksReal(t *testing.T) {
 	const banned = `
 domain: api
@@ -83,7 +83,7 @@ limits:
 	})
 }
 
-// endless is a body without end.
+// endless is a body that never ends.
 type endless struct{ read int }
 
 func (e *endless) Read(b []byte) (int, error) { e.read += len(b); return len(b), nil }
@@ -109,7 +109,7 @@ func TestBanOfAStoreThatCannotAnswer(t *testing.T) {
 	}
 }
 
-// Two stages: some at once, the next in turn, and what is too late is refused.
+// Two stages: some requests pass at once, the next wait, and the rest are refused.
 func TestTwoStages(t *testing.T) {
 	for name, limit := range map[string]string{
 		"leaky bucket": "algorithm: leaky_bucket, burst: 12, delay_after: 8, on_limit: delay",
@@ -149,8 +149,8 @@ func TestTwoStages(t *testing.T) {
 	}
 }
 
-// Who waits for its turn is not under way: it has no place of a limit of what is, and
-// one that finds none when its turn has come is refused and has taken nothing.
+// A request that waits for its turn holds no concurrency slot. If none is free when its
+// turn comes, it is refused and has taken nothing.
 func TestWhoWaitsHoldsNoPlace(t *testing.T) {
 	const text = `
 domain: api
@@ -185,7 +185,7 @@ limits:
 		}
 		want(ask("/", "a"), `200 at 0s "daily";r=99`)
 		waits := ask("/", "a")
-		want(ask("/", "b"), `200 at 0s "daily";r=99`) // the place is free
+		want(ask("/", "b"), `200 at 0s "daily";r=99`) // the slot is free
 		want(waits, `200 at 1s "daily";r=98`)
 		waits = ask("/", "a")
 		slow := ask("/slow", "c")
@@ -195,7 +195,7 @@ limits:
 	})
 }
 
-// farAway is a store whose answers take a round trip.
+// farAway is a store with a network round trip.
 type farAway struct{ headgate.Store }
 
 func (f farAway) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
@@ -208,7 +208,7 @@ func (f farAway) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decis
 	return f.Store.Do(ctx, ops, out, mode)
 }
 
-// refusals counts those that an engine tells of.
+// refusals counts the refusals that an engine reports.
 type refusals struct{ atomic.Int64 }
 
 func (*refusals) Deciding(int64, uint32) int64 { return 0 }
@@ -222,9 +222,9 @@ func (n *refusals) Decided(_ context.Context, _ engine.Mark, _ engine.Query, v e
 	}
 }
 
-// Requests that arrive together and wait for their turns take no places from each
-// other nor from others, however far the store is. Who finds none in its turn is
-// refused, and seen to be.
+// Requests that arrive together and wait for their turns take no slots from each other
+// or from others, however slow the store is. One that finds no free slot when its turn
+// comes is refused, and reported as refused.
 func TestWhoArrivesTogetherWaits(t *testing.T) {
 	const text = `
 domain: api
@@ -266,7 +266,7 @@ limits:
 			t.Errorf("%d refusals were told of", n)
 		}
 		for _, client := range []string{"d", "e", "f", "a", "a"} {
-			ask("/slow", client) // those of a find no place in their turn
+			ask("/slow", client) // those of a find no free slot when their turn comes
 			time.Sleep(time.Millisecond)
 		}
 		for range 2 {
@@ -283,7 +283,7 @@ limits:
 	})
 }
 
-// The room is bounded: who finds it full is told to come back, and takes
+// The waiting room is limited: a request that finds it full is told to retry, and takes
 // nothing.
 func TestWaitingRoomIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestWaitingRoomIsBounded(t *testing.T) {
 	})
 }
 
-// Who is banned in secret and waits for its answer takes half of the room at most.
+// Shadow-banned requests that wait for their answers take at most half of the room.
 func TestBannedLeaveRoomToWait(t *testing.T) {
 	const text = `
 domain: api
@@ -344,8 +344,8 @@ limits:
 	})
 }
 
-// A process that stops lets those wait whose turn comes in time, and tells the
-// others at once.
+// When a process stops, requests whose turn comes in time keep waiting; the others are
+// answered at once.
 func TestStopWhileRequestsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxy(t, "domain: api\nlimits:\n  - {name: x, rate: 1/second, burst: 9, algorithm: leaky_bucket}\n", memory.New(memory.WithClock(time.Now)), ok)
@@ -371,7 +371,7 @@ func TestStopWhileRequestsWait(t *testing.T) {
 	})
 }
 
-// The bodies of a refusal: what the client would rather have.
+// The body of a refusal is the one that the client prefers.
 func TestRefusalByAccept(t *testing.T) {
 	const told = `
 domain: api

@@ -11,17 +11,17 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 )
 
-// Abandoned bounds what the proxy does for requests whose client has gone, where
-// a rule wants to know how they end: what they cost, or when their place is free.
+// Abandoned limits what the proxy does for requests whose client has gone, if a rule
+// must know how they end: their cost, or when their slot is free.
 type Abandoned struct {
-	// Time is how long it goes on reading the upstream's answer; 0 means a
-	// minute, and less than that not at all.
+	// Time is how long it continues to read the upstream's answer; 0 means a minute,
+	// and below 0 not at all.
 	Time     time.Duration
-	Bytes    int64 // how much of it; 0 means 16 MiB
-	Requests int64 // of how many at once; 0 means 1,000
+	Bytes    int64 // how much of the answer it reads; 0 means 16 MiB
+	Requests int64 // for how many requests at once; 0 means 1,000
 }
 
-// orDefault returns the bounds with defaults where they say nothing.
+// orDefault returns a with defaults in place of zeros.
 func (a Abandoned) orDefault() Abandoned {
 	if a.Time == 0 {
 		a.Time = time.Minute
@@ -35,28 +35,27 @@ func (a Abandoned) orDefault() Abandoned {
 	return a
 }
 
-// lastWord is how long Finish waits for what it has cut off, until it has been
-// charged.
+// lastWord is how long Finish waits until the requests that it cut off are charged.
 const lastWord = time.Second
 
-// outlast is a request that goes on at the upstream when its client has gone. It
-// is the client's http.ResponseWriter, and swallows the answer then.
+// outlast is a request that continues at the upstream when its client has gone. It is
+// the client's http.ResponseWriter, and then discards the answer.
 type outlast struct {
 	http.ResponseWriter
 	proxy  *Proxy
 	upload *upload            // nil without a body
-	left   func() error       // of the client's context
+	left   func() error       // Err of the client's context
 	cancel context.CancelFunc // ends the upstream's work
-	hold   *engine.Hold       // nil if no place has to be kept to the end
+	hold   *engine.Hold       // nil if it holds no slot
 	costs  *engine.Verdict    // nil if no cost has to be learned
-	ended  bool               // the answer has come to its end; of the handler alone
+	ended  bool               // the answer is complete; used by the handler alone
 
 	mu      sync.Mutex
 	gone    bool  // the client
-	counted bool  // among the abandoned
+	counted bool  // in outlasting.abandoned
 	over    bool  // the handler returns
 	nothing bool  // nothing is left to learn from the answer
-	room    int64 // bytes of the answer
+	room    int64 // bytes of the answer that may still be read
 	timer   *time.Timer
 }
 
@@ -65,11 +64,11 @@ type outlasting struct {
 	mu        sync.Mutex
 	all       map[*outlast]struct{}
 	abandoned int64
-	empty     chan struct{} // closed when there are none, if somebody waits for that
+	empty     chan struct{} // closed when there are none; nil if nothing waits for that
 }
 
-// outlast lets r pass to the upstream, whose work goes on within bounds if the
-// client goes away: v has rules that want to know how it ends.
+// outlast forwards r to the upstream. If the client goes away the request continues,
+// within limits: v has rules that must know how it ends.
 func (p *Proxy) outlast(w http.ResponseWriter, r *http.Request, x *exchange, v *engine.Verdict, hold *engine.Hold) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	o := &outlast{ResponseWriter: w, proxy: p, upload: x.upload, cancel: cancel, hold: hold, left: r.Context().Err, room: p.options.Abandoned.Bytes}
@@ -86,19 +85,19 @@ func (p *Proxy) outlast(w http.ResponseWriter, r *http.Request, x *exchange, v *
 			p.settleCosts(r.Context(), x, v)
 		}
 		if !o.ended && !isDial(x.fault) && (x.upload.broken() != nil || isTimeout(x.fault)) {
-			hold.Lapse() // the upstream may go on with what it has of the request
+			hold.Lapse() // the upstream may continue with the part that it has
 		}
 		hold.End()
 		p.outlasting.exit(o)
 	}()
 	p.reverse.ServeHTTP(o, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 	if o.isGone() && r.Context().Value(http.ServerContextKey) != nil {
-		panic(http.ErrAbortHandler) //nolint:forbidigo // as httputil does: what was swallowed must not look as if it were all
+		panic(http.ErrAbortHandler) //nolint:forbidigo // as httputil does: a discarded answer must not look complete
 	}
 }
 
-// leave notes that the client has gone. The upstream's work goes on if there is
-// something to learn from it, and room.
+// leave notes that the client has gone. The upstream's work continues if there is
+// something to learn from it, up to Abandoned.Requests.
 func (o *outlast) leave() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,16 +111,16 @@ func (o *outlast) leave() {
 		return
 	}
 	if o.counted = o.proxy.outlasting.abandon(o.proxy.options.Abandoned.Requests); !o.counted {
-		o.hold.Lapse() // the upstream may work on: the place is free when its lease ends
+		o.hold.Lapse() // the upstream may continue: its lease frees the slot when it expires
 		o.cancel()
 		return
 	}
-	// A write that waits for the client ends.
+	// Ends a write that waits for the client.
 	_ = http.NewResponseController(o.ResponseWriter).SetWriteDeadline(time.Unix(1, 0))
 	o.timer = time.AfterFunc(most, o.cancel)
 }
 
-// patience is how long an abandoned request may go on from now.
+// patience returns how long an abandoned request may continue from now on.
 func (p *Proxy) patience() time.Duration {
 	most := p.options.Abandoned.Time
 	select {
@@ -132,8 +131,8 @@ func (p *Proxy) patience() time.Duration {
 	}
 }
 
-// answers notes that the header of the answer is there. It returns the body to
-// read in place of its own.
+// answers notes that the header of the answer has arrived. It returns the body to read
+// in place of its own.
 func (o *outlast) answers(res *http.Response) io.ReadCloser {
 	tunnel := res.StatusCode == http.StatusSwitchingProtocols
 	o.mu.Lock()
@@ -143,13 +142,13 @@ func (o *outlast) answers(res *http.Response) io.ReadCloser {
 		o.cancel()
 	}
 	if tunnel {
-		o.ended = true // it ends when either side has had enough
+		o.ended = true // a tunnel is complete whenever either side ends it
 		return res.Body
 	}
 	return &watched{res.Body, o}
 }
 
-// watched is the body of an answer whose end is noted.
+// watched is the body of an answer. It notes its end.
 type watched struct {
 	io.ReadCloser
 	outlast *outlast
@@ -164,7 +163,7 @@ func (b *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errAbandoned ends the copying of an answer that nobody will get.
+// errAbandoned ends the copying of an answer that no client will receive.
 var errAbandoned = errors.New("the client has gone, and the rest of the answer is too long")
 
 // Write implements io.Writer.
@@ -194,7 +193,7 @@ func (o *outlast) isGone() bool {
 	return o.gone || o.left() != nil && !o.upload.late()
 }
 
-// end is called when nothing more comes of the request.
+// end is called when the request is over.
 func (o *outlast) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -214,8 +213,8 @@ func (s *outlasting) enter(o *outlast) {
 	s.all[o] = struct{}{}
 }
 
-// abandon counts a request that goes on without its client, and reports false
-// if there are most of them already.
+// abandon counts a request that continues without its client. It reports false if
+// there are most of them already.
 func (s *outlasting) abandon(most int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +237,7 @@ func (s *outlasting) exit(o *outlast) {
 	}
 }
 
-// none returns a channel that is closed when there are none.
+// none returns a channel that is closed when there are no requests.
 func (s *outlasting) none() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,9 +252,9 @@ func (s *outlasting) none() <-chan struct{} {
 	return s.empty
 }
 
-// Finish waits for requests that go on without their clients, and cuts them off
-// when ctx is done. On return they have been charged: a server does not wait for
-// requests whose connection has gone.
+// Finish waits for requests that continue without their clients, and cuts them off when
+// ctx is done. A server's Shutdown does not wait for them. They are charged when Finish
+// returns.
 func (p *Proxy) Finish(ctx context.Context) {
 	none := p.outlasting.none()
 	select {
@@ -270,20 +269,20 @@ func (p *Proxy) Finish(ctx context.Context) {
 	p.outlasting.mu.Unlock()
 	select {
 	case <-none:
-	case <-time.After(lastWord): //nolint:forbidigo // a bound on stopping
+	case <-time.After(lastWord): //nolint:forbidigo // limits the time to stop
 	}
 }
 
-// hold keeps the places that v has taken under rules that limit what is under
-// way, until End of what it returns.
+// hold keeps the slots that v has taken under concurrency rules, until End of the
+// result.
 func (p *Proxy) hold(ctx context.Context, v *engine.Verdict) *engine.Hold {
 	if !v.HasLeases() {
-		return nil // without making anything
+		return nil
 	}
 	return p.options.Engine.Hold(ctx, v, engine.HoldOptions{Clock: p.options.Clock, Failed: p.leaseFailed})
 }
 
-// leaseFailed is told of places that could not be kept or given back.
+// leaseFailed logs a slot that could not be kept or released.
 func (p *Proxy) leaseFailed(err error) {
 	p.options.Logger.Debug("lease not renewed or released", "err", err)
 }

@@ -29,7 +29,7 @@ limits:
   - {name: estimate, match: {path: /estimate}, key: "header:X-Key", rate: 100000/day, algorithm: fixed_window, cost: {estimate: 10, from_response: X-Cost, on_abort: estimate}}
 `
 
-// pieces is a body that takes its time over each of its pieces.
+// pieces is a body that pauses before each of its pieces.
 type pieces struct {
 	ctx   context.Context //nolint:containedctx // of the request, as in a transport
 	each  time.Duration
@@ -55,8 +55,8 @@ func (b *pieces) Read(p []byte) (int, error) {
 
 func (b *pieces) Close() error { return nil }
 
-// works answers after a second, in so many pieces of a second, and tells a cost
-// of 500 in the trailer.
+// works answers after a second with count pieces, one each second, and a cost of 500 in
+// the trailer.
 func works(count int, piece string) upstream { return worksUntil(count, piece, io.EOF) }
 
 func worksUntil(count int, piece string, err error) upstream {
@@ -78,7 +78,7 @@ func worksUntil(count int, piece string, err error) upstream {
 	}
 }
 
-// used is what key has used of the rule of a path.
+// used returns how much key has used of a path's rule.
 func used(t *testing.T, store headgate.Store, path, key string) int64 {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -94,8 +94,8 @@ func used(t *testing.T, store headgate.Store, path, key string) int64 {
 	return 100_000 - left - 10
 }
 
-// Nobody gets anything cheaper by going away, whenever that is. The dearest so
-// far has cost 300; who stays pays 500.
+// A client never pays less by hanging up, at any time. The most expensive request so
+// far has cost 300; a client that stays pays 500.
 func TestHangingUpIsNeverCheaper(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
 	fails := func(err error) upstream { return func(*http.Request) (*http.Response, error) { return nil, err } }
@@ -163,7 +163,7 @@ func TestHangingUpIsNeverCheaper(t *testing.T) {
 	}
 }
 
-// A body that the client breaks off is no error of the upstream.
+// A body that the client does not finish is not an upstream error.
 func TestBreakingOffTheBodyIsNotCheaper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New(memory.WithClock(time.Now))
@@ -188,7 +188,7 @@ func TestBreakingOffTheBodyIsNotCheaper(t *testing.T) {
 	})
 }
 
-// Many at once, more than there is room for, and at the end of the process.
+// Many clients hang up at once: more than Abandoned allows, and when the process stops.
 func TestManyHangUpAtOnce(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -242,14 +242,14 @@ func TestManyHangUpAtOnce(t *testing.T) {
 	}
 }
 
-// A place is free when the upstream's work has ended, not when its client has
-// gone: an upstream that does not notice is never asked for more than the limit.
+// A slot is free when the upstream's work has ended, not when the client has gone: an
+// upstream that does not notice never gets more requests than the limit.
 func TestPlacesOutlastTheirClients(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: two, match: {path: /two}, concurrency: 2, lease: 10s}\n"
 	for _, row := range []struct {
 		name  string
 		about proxy.Abandoned
-		free  time.Duration // when a place is
+		free  time.Duration // when a slot is
 	}{
 		{"until the answer is done", proxy.Abandoned{}, 5 * time.Second},
 		{"for as long as we read", proxy.Abandoned{Time: 2 * time.Second}, 2 * time.Second},
@@ -263,7 +263,7 @@ func TestPlacesOutlastTheirClients(t *testing.T) {
 					if n := now.Add(1); n > most.Load() {
 						most.Store(n)
 					}
-					go func() { // whatever becomes of the request
+					go func() { // whatever happens to the request
 						time.Sleep(5 * time.Second)
 						now.Add(-1)
 					}()

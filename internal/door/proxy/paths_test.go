@@ -20,7 +20,7 @@ limits:
   - {name: login, match: {path: /login}, rate: 1/day}
 `
 
-// What the upstream gets, or the status, under each policy.
+// Each row is what the upstream gets, or the status, under each policy.
 func TestPathPolicies(t *testing.T) {
 	var sent string
 	p := map[reading.Policy]*proxy.Proxy{}
@@ -62,7 +62,7 @@ func TestPathPolicies(t *testing.T) {
 	}
 }
 
-// Cleaned paths are those that rules see: nothing but them reaches the upstream.
+// Rules see the cleaned paths, and only those reach the upstream.
 func TestRulesSeeCleanedPaths(t *testing.T) {
 	p := newProxy(t, pathRules, memory.New(memory.WithClock(time.Now)), ok, func(o *proxy.Options) { o.Paths = reading.CleanUp })
 	for _, row := range []struct {
@@ -84,8 +84,8 @@ func TestRulesSeeCleanedPaths(t *testing.T) {
 	}
 }
 
-// The spellings that were tried as an attacker: each is the same request to some
-// server, so that only the first passes.
+// Spellings that an attacker may try: some server reads each as the same request, so
+// only the first is allowed.
 func TestSpellingsShareABudget(t *testing.T) {
 	for rule, spellings := range map[string][]string{
 		"login": {
@@ -116,7 +116,7 @@ func TestSpellingsShareABudget(t *testing.T) {
 	}
 }
 
-// Twelve ways to write a host come under the same rule.
+// Twelve spellings of a host match the same rule.
 func TestHostSpellingsShareABudget(t *testing.T) {
 	p := newProxy(t, "domain: api\nlimits:\n  - {name: host, match: {host: api.example.com}, key: host, rate: 1/day}\n", memory.New(memory.WithClock(time.Now)), ok)
 	for i, host := range []string{
@@ -136,7 +136,7 @@ func TestHostSpellingsShareABudget(t *testing.T) {
 	}
 }
 
-// Behind an upstream's own path nothing leads out of it.
+// No path leads out of the upstream's own path.
 func TestPathsStayBelowTheUpstreams(t *testing.T) {
 	for base, want := range map[string]int{"": 200, "/": 200, "/app": 400} {
 		p := newProxy(t, pathRules, memory.New(memory.WithClock(time.Now)), ok, func(o *proxy.Options) {

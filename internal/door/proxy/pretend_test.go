@@ -24,11 +24,10 @@ import (
 type seen struct {
 	status int
 	body   string
-	header http.Header // without what counts or tells the time
+	header http.Header // without counts and times
 }
 
-// asks sends requests of user over one connection, and fails if it does not
-// stay open.
+// asks sends requests of user over one connection, and fails if that does not stay open.
 func asks(t *testing.T, address, user, method string, size, times int) (last seen) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -62,9 +61,9 @@ func asks(t *testing.T, address, user, method string, size, times int) (last see
 	return last
 }
 
-// Nothing in the answers to a banned client is different from those to another:
-// with HEAD, with OPTIONS, with large bodies, in the fields that the upstream
-// sends, and in what is left of the limits that show.
+// The answers to a banned client do not differ from those to another client: for HEAD,
+// for OPTIONS, for large bodies, in the upstream's fields, and in what remains of the
+// visible limits.
 func TestShadowBanCannotBeTold(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -72,7 +71,7 @@ func TestShadowBanCannotBeTold(t *testing.T) {
 		h.Set("X-Powered-By", "Express")
 		h.Set("Vary", "Origin")
 		h.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
-		h.Set("X-Account", r.Header.Get("X-User")) // is for one client only
+		h.Set("X-Account", r.Header.Get("X-User")) // for one client only
 		if r.Method == http.MethodOptions {
 			h.Set("Allow", "GET,HEAD,POST")
 			h.Set("Content-Type", "text/html; charset=utf-8")
@@ -108,9 +107,9 @@ limits:
 		size   int
 	}{{"GET", 0}, {"HEAD", 0}, {"OPTIONS", 0}, {"POST", 3 << 20}}
 
-	asks(t, address, "mallory", "GET", 0, 8) // all that the rule lets pass
+	asks(t, address, "mallory", "GET", 0, 8) // all that the rule allows
 	for i, row := range rows {
-		// As many before, by either, so that what is left is the same.
+		// Both send as many before, so that the same is left.
 		free := "user " + row.method
 		real := asks(t, address, free, row.method, row.size, 8)
 		fake := asks(t, address, "mallory", row.method, row.size, 8)
@@ -118,7 +117,7 @@ limits:
 			t.Errorf("%s: what is one client's own was told to another: %q", row.method, fake.header.Get("X-Account"))
 		}
 		real.header.Del("X-Account")
-		// The window is the same, but not the moment.
+		// The window is the same, but the time in it is not.
 		for _, h := range []http.Header{real.header, fake.header} {
 			for _, name := range []string{"Ratelimit", "X-Ratelimit-Reset"} {
 				h.Del(name)
@@ -135,7 +134,7 @@ limits:
 	}
 }
 
-// A method that the upstream has not been seen to answer looks like others do.
+// A method that the upstream has not answered yet is answered like others.
 func TestShadowBanOfAnotherMethod(t *testing.T) {
 	const secretly = "domain: api\nlimits:\n  - {name: secret, rate: 3/hour, algorithm: fixed_window, on_limit: shadow_ban}\n"
 	p := newProxy(t, secretly, memory.New(), func(r *http.Request) (*http.Response, error) {
@@ -155,8 +154,8 @@ func equalHeaders(a, b http.Header) bool {
 	return maps.EqualFunc(a, b, func(x, y []string) bool { return slices.Equal(x, y) })
 }
 
-// Without a latency of its own a ban takes as long as what the rule lets pass,
-// for each method; a large body does not add to it.
+// Without its own latency a ban takes as long as the requests that the rule allows, by
+// method; a large body does not add to it.
 func TestShadowBanTakesItsTime(t *testing.T) {
 	const secretly = `
 domain: api

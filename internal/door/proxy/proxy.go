@@ -1,6 +1,6 @@
-// Package proxy is the reverse proxy: it limits the requests to an upstream that does
-// not know about limits. Bodies stream in both directions; upgrades (WebSocket) and
-// server-sent events pass.
+// Package proxy is the reverse proxy. It limits the requests to an upstream that is
+// unaware of limits. It streams bodies in both directions, and passes upgrades
+// (WebSocket) and server-sent events.
 //
 // The contract is in docs/proxy.md.
 package proxy
@@ -30,37 +30,36 @@ import (
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
-// Options are what the proxy needs.
+// Options configure a Proxy.
 type Options struct {
-	// Asker decides. Its Logger hears of the upstream's troubles.
+	// Asker decides. Its Logger receives the upstream's failures too.
 	verdict.Asker
-	Domain func() string // returns the namespace of the rules, which may change when they are reloaded. Required.
-	// Upstream is where requests go; an http or https URL without user,
-	// query or fragment. Required.
+	Domain func() string // returns the domain of the rules, which may change on reload. Required.
+	// Upstream is where requests go: an http or https URL without user, query or
+	// fragment. Required.
 	Upstream       *url.URL
-	Tokens         client.Tokens     // verifies the tokens that rules ask for the claims of; nil if there are none
-	TrustedProxies []netip.Prefix    // the peers whose X-Forwarded-* and Forwarded go on to the upstream
+	Tokens         client.Tokens     // verifies the tokens whose claims rules use; nil if none do
+	TrustedProxies []netip.Prefix    // the peers whose X-Forwarded-* and Forwarded are passed on
 	Transport      http.RoundTripper // reaches the upstream. Required; see NewTransport.
 	TellTime       bool              // adds the time of the decision to every answer
-	// MaxWaiting is how many requests may wait here at once, for their turn or
-	// to be answered as slowly as their rule says; 0 means 10,000. Further ones
-	// are refused.
+	// MaxWaiting is how many requests may wait at once, for their turn or for the
+	// latency of their shadow ban; 0 means 10,000. Further ones are refused.
 	MaxWaiting int64
-	Paths      reading.Policy // what becomes of paths that servers may read differently
-	// BodyTimeout is how long a client may be silent in the middle of a body
-	// that the upstream has not begun to answer; 0 means a minute, and less
-	// than that forever. ReadTimeout is that of the server; 0 for none.
+	Paths      reading.Policy // what to do with paths that servers may read differently
+	// BodyTimeout is how long a client may be silent in the middle of a body, until
+	// the upstream starts to answer; 0 means a minute, and below 0 forever.
+	// ReadTimeout is that of the server; 0 for none.
 	BodyTimeout, ReadTimeout time.Duration
-	Abandoned                Abandoned   // bounds what is done for requests whose client has gone
-	Underscores              Underscores // what becomes of header fields with one in their name
+	Abandoned                Abandoned   // limits the work for requests whose client has gone
+	Underscores              Underscores // what to do with header fields with an underscore in their name
 	// Strangers are the canonical names of fields that only TrustedProxies may
 	// send; nil means those of [Strangers].
 	Strangers []string
 	CORS      CORS            // for pages of other origins
-	Bodies    *membound.Bound // bounds the bodies that are on their way into queues; nil for 64 MiB
-	NoVia     bool            // leaves out the Via field, by which loops are found
-	// StatusPath is where clients ask what became of a request that was queued:
-	// this with its id. It begins and ends with a slash. Empty for nowhere.
+	Bodies    *membound.Bound // limits the memory of bodies being received for queues; nil for 64 MiB
+	NoVia     bool            // leaves out the Via field, which detects loops
+	// StatusPath is where clients read the status of a queued request: this path plus
+	// the request's id. It starts and ends with a slash. Empty for nowhere.
 	StatusPath string
 }
 
@@ -95,7 +94,7 @@ func New(options Options) *Proxy {
 	p.reverse = httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      options.Transport,
-		FlushInterval:  -1, // every write at once: the other end may wait for it
+		FlushInterval:  -1, // after every write: the other end may wait for it
 		BufferPool:     new(buffers),
 		ModifyResponse: p.answered,
 		ErrorHandler:   p.failed,
@@ -104,16 +103,17 @@ func New(options Options) *Proxy {
 	return p
 }
 
-// ErrUpstreamFull is the error of a Transport that has as many connections to the
-// upstream as it may.
+// ErrUpstreamFull is the error of a Transport that already has the maximum number of
+// connections to the upstream.
 var ErrUpstreamFull = errors.New("too many connections to the upstream")
 
 // exchangeKey finds the exchange in the context of a request.
 type exchangeKey struct{}
 
-// ServeHTTP decides about r and lets it pass, now or in its turn, or answers it.
+// ServeHTTP decides about r, and then forwards it, now or when its turn comes, or
+// answers it.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Before anything is answered: net/http reads a little of each body then.
+	// Before any answer: net/http then reads a little of each body.
 	r, upload := p.receive(w, r)
 	defer upload.finish()
 	if !p.admissible(w, r) {
@@ -143,7 +143,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.begin(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
 	x.upload, x.at, x.header = upload, at, w.Header()
 	x.origin = origin
-	// Deferred, for httputil panics when an upstream breaks off its answer.
+	// Deferred, since httputil panics when an upstream's answer is cut off.
 	defer func() {
 		x.end()
 		p.exchanges.Put(x)
@@ -155,11 +155,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.limit(w, r, x)
 }
 
-// limit asks the limits, and does with the request what they say.
+// limit checks the limits, and forwards or answers the request accordingly.
 func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 	v, behind := p.decide(r.Context(), x, x.at)
 	defer v.Release()
-	// Ended also when httputil panics, and held while a tunnel is open.
+	// Ends also when httputil panics, and lasts while a tunnel is open.
 	hold := p.hold(r.Context(), &v)
 	defer func() { hold.End() }()
 	if behind != nil {
@@ -189,8 +189,7 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 		hold = p.hold(r.Context(), &v)
 	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
-		// Otherwise net/http waits for the end of the request before it sends
-		// the first byte of the answer.
+		// Otherwise net/http sends no byte of the answer before the request has ended.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
 	if hold != nil || v.HasCostAfter() {
@@ -200,8 +199,8 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 	p.forward(w, r, x)
 }
 
-// enter takes the places of a request whose turn has come. If there are none, it is
-// answered as that limit says, and enter reports false.
+// enter takes the slots of a request whose turn has come. If none is free, it answers
+// the request as the limit says and reports false.
 func (p *Proxy) enter(w http.ResponseWriter, x *exchange, v *engine.Verdict) bool {
 	ctx, q := x.in.Context(), p.query(x, p.options.Clock())
 	p.options.Report(ctx, q.Domain, p.options.Engine.Enter(ctx, v, q.At))
@@ -214,19 +213,18 @@ func (p *Proxy) enter(w http.ResponseWriter, x *exchange, v *engine.Verdict) boo
 	return false
 }
 
-// query is what the engine is asked about x.
+// query returns the query about x for the engine.
 func (p *Proxy) query(x *exchange, at time.Time) engine.Query {
 	return engine.Query{Domain: p.options.Domain(), Request: x, Cost: 1, At: at.UnixMicro(), Door: engine.DoorProxy, Waits: true}
 }
 
-// forward passes r on, and its answer back.
+// forward sends r to the upstream and its answer to the client.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange) {
 	p.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
-// decide asks the engine and notes what the limits said. If the request has to line
-// up behind others of a key, it has taken nothing, and behind is the result of that
-// key.
+// decide asks the engine and notes its results. If the request has to queue behind
+// others of a key, it has taken nothing, and behind is the result of that key.
 func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) (v engine.Verdict, behind *engine.Result) {
 	query := p.query(x, at)
 	v, behind, err := p.ask(ctx, x, query)
@@ -243,14 +241,14 @@ func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) (v engine
 	return v, behind
 }
 
-// unauthorized answers a request whose token is refused.
+// unauthorized answers a request with a refused token.
 func (p *Proxy) unauthorized(w http.ResponseWriter, x *exchange, err error) {
 	defer answer.Unwanted(w, x.in, whole(x.in.Body))()
 	answer.Headers(w.Header(), x.dialect, x.policies...)
 	answer.Unauthorized(w, err)
 }
 
-// overLimit does with a refused request what its rule wants.
+// overLimit handles a refused request as its rule says.
 func (p *Proxy) overLimit(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 	switch v.Outcome() {
 	case engine.ShadowBanned:
@@ -258,7 +256,7 @@ func (p *Proxy) overLimit(w http.ResponseWriter, x *exchange, v *engine.Verdict)
 			p.options.CORS.withdraw(w.Header())
 		}
 		if err := x.Refusal(); err != nil {
-			p.unauthorized(w, x, err) // as without the ban
+			p.unauthorized(w, x, err) // the same as without the ban
 			return
 		}
 		p.pretend(w, x, v)
@@ -279,10 +277,10 @@ func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 	verdict.Refuse(w, x.in, v, verdict.Refusal(v, x.policies, x.dialect))
 }
 
-// answered adds our header fields to an upstream's answer. They replace its
-// own of the same name: two limits under one name would mislead.
+// answered adds our header fields to an upstream's answer. They replace its own fields
+// of the same name: two limits under one name would be misleading.
 func (p *Proxy) answered(res *http.Response) error {
-	if res.StatusCode < 100 { // net/http reads it and panics when it is to write it
+	if res.StatusCode < 100 { // net/http reads such a status, but panics on writing it
 		return fmt.Errorf("the upstream answered with status %03d", res.StatusCode)
 	}
 	if p.down.Load() && p.down.CompareAndSwap(true, false) {
@@ -291,10 +289,10 @@ func (p *Proxy) answered(res *http.Response) error {
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.answer = res
 		if _, ok := res.Header["Content-Type"]; !ok {
-			x.header["Content-Type"] = nil // or net/http guesses one
+			x.header["Content-Type"] = nil // otherwise net/http guesses one
 		}
 		if len(res.Trailer) > 0 && x.in.ProtoMajor == 1 {
-			delete(res.Header, "Content-Length") // HTTP/1 has trailers only behind chunks
+			delete(res.Header, "Content-Length") // HTTP/1 has trailers only after chunks
 		}
 		if x.origin != "" {
 			p.options.CORS.withdraw(x.header)
@@ -310,7 +308,7 @@ func (p *Proxy) answered(res *http.Response) error {
 			res.Body = x.outlast.answers(res)
 		}
 		if x.told != nil {
-			x.header[answer.TimeField] = x.told // httputil clears the header behind a hint (103)
+			x.header[answer.TimeField] = x.told // httputil clears the header after an early hint (103)
 			delete(res.Header, answer.TimeField)
 		}
 	}
@@ -320,12 +318,12 @@ func (p *Proxy) answered(res *http.Response) error {
 	return nil
 }
 
-// failed answers a request whose upstream did not.
+// failed answers a request that the upstream did not.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.fault = err
 		if x.answer != nil {
-			_ = x.answer.Body.Close() // httputil leaves the connection of an upgrade open that nobody asked for
+			_ = x.answer.Body.Close() // httputil does not close the connection of an unrequested upgrade
 		}
 		if x.told != nil {
 			w.Header()[answer.TimeField] = x.told // as above
@@ -337,19 +335,18 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		answer.Headers(w.Header(), x.dialect, x.policies...)
 		x.upload.leaves(w.Header())
 		if broken := x.upload.broken(); broken != nil {
-			// Nor is it if the client did not send what it had announced.
+			// The client did not send all of its body; the upstream is not to blame.
 			status, detail := brokenOff(broken)
 			answer.Problem(w, status, detail)
 			return
 		}
 	}
 	if r.Context().Err() != nil {
-		// The client went away, or this process stops; the upstream is not
-		// to blame.
+		// The client went away, or this process stops.
 		answer.Problem(w, http.StatusServiceUnavailable, "interrupted before the upstream answered")
 		return
 	}
-	if errors.Is(err, ErrUpstreamFull) { // nor here
+	if errors.Is(err, ErrUpstreamFull) {
 		w.Header().Set("Retry-After", "1")
 		answer.Problem(w, http.StatusServiceUnavailable, "overloaded: too many connections to the upstream")
 		return
@@ -366,31 +363,30 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	answer.Problem(w, http.StatusBadGateway, "the upstream cannot be reached")
 }
 
-// exchange is one request on its way through the proxy, and what its limits
-// said.
+// exchange is a request in the proxy and the results of its limits.
 type exchange struct {
 	httprequest.Request
 
 	in       *http.Request
-	header   http.Header // of the answer, as it leaves
-	origin   string      // of the page that asks, if its origin is one of ours
-	at       time.Time   // when it came, or its turn
-	told     []string    // when it was decided, as its answer says; nil if that says nothing
+	header   http.Header // of the answer to the client
+	origin   string      // result of CORS.origin
+	at       time.Time   // when it arrived, or its turn
+	told     []string    // the time of the decision for the answer; nil if it has none
 	policies []answer.Policy
-	dialect  answer.Dialect // of the header fields about them
-	hidden   string         // the scope of a rule that bans in secret; empty without one
+	dialect  answer.Dialect // of the header fields of policies
+	hidden   string         // scope of its shadow ban rule; empty without one
 	matches  rules.Matches  // the rules that apply to it, if one of them may queue
 	upload   *upload        // the request's body; nil without one
-	answer   *http.Response // the upstream's, of which the header and trailer are good
+	answer   *http.Response // the upstream's; use only its header and trailer
 	outlast  *outlast       // nil if it ends with its client
 	fault    error          // why the upstream did not answer
 }
 
-// begin makes x the exchange of r.
+// begin sets x to the exchange of r.
 func (x *exchange) begin(r *http.Request, clients *client.Resolver, identity client.Identity) {
 	x.in, x.policies, x.hidden = r, x.policies[:0], ""
 	x.Of(r, clients, identity)
 }
 
-// end lets go of the request.
+// end releases the request.
 func (x *exchange) end() { *x = exchange{policies: x.policies[:0]} }

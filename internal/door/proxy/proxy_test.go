@@ -22,8 +22,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// upstream is a transport that answers by itself: no sockets, so that a test
-// can run on a fake clock.
+// upstream is a transport that answers without sockets, so that a test can run on a
+// fake clock.
 type upstream func(*http.Request) (*http.Response, error)
 
 func (u upstream) RoundTrip(r *http.Request) (*http.Response, error) { return u(r) }
@@ -193,7 +193,7 @@ func TestConnectIsRefused(t *testing.T) {
 	}
 }
 
-// A method of HTTP/2 may be any text, and of HTTP/1 it would be the request line.
+// HTTP/2 allows any text as a method. In HTTP/1 it would become the request line.
 func TestMethodsThatAreNone(t *testing.T) {
 	p := newProxy(t, queueRules, memory.New(), func(*http.Request) (*http.Response, error) {
 		t.Error("it reached the upstream")
@@ -216,7 +216,7 @@ func TestTheRequestGoesToTheUpstreamAlone(t *testing.T) {
 		return ok(r)
 	})
 	w := httptest.NewRecorder()
-	// The absolute form, as sent to a forward proxy, must not choose where it goes.
+	// The absolute form, as sent to a forward proxy, must not choose the destination.
 	p.ServeHTTP(w, request(t.Context(), "GET", "http://evil.example/x%2Fy?a=1&b=%20", "Connection", "X-Hop", "X-Hop", "1"))
 	if seen.URL.String() != "http://upstream.example/x%2Fy?a=1&b=%20" || seen.Host != "evil.example" {
 		t.Errorf("went to %s with Host %s", seen.URL, seen.Host)
@@ -226,7 +226,7 @@ func TestTheRequestGoesToTheUpstreamAlone(t *testing.T) {
 	}
 }
 
-// timeout is an error of a transport that waited in vain.
+// timeout is a transport's timeout error.
 type timeout struct{}
 
 func (timeout) Error() string   { return "timeout" }

@@ -16,8 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
-// beginBody sends the beginning of a body in chunks, of n bytes, from an address of
-// loopback, and not its end.
+// beginBody sends n bytes of a chunked body, but not its end, from a loopback address.
 func beginBody(t *testing.T, server *httptest.Server, from string, n int) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -51,19 +50,19 @@ func queues(t *testing.T, server *httptest.Server, body io.Reader) string {
 	return res.Status[:3]
 }
 
-// Bodies on their way into a queue take the room of what has arrived, one client
-// has a share of it, and who is slow makes room for others.
+// Bodies that are being received for a queue take as much memory as has arrived. A
+// client may use a share of it, and slow clients make room for others.
 func TestSlowBodiesKeepNobodyOut(t *testing.T) {
 	const mib = 1 << 20
 	each := func(a netip.Addr) (netip.Prefix, bool) { return netip.PrefixFrom(a, a.BitLen()), true }
 	for _, row := range []struct {
 		name   string
 		client func(netip.Addr) (netip.Prefix, bool)
-		sent   int   // by each of the slow
-		held   int64 // then
-		size   int   // of another's body
+		sent   int   // by each slow client
+		held   int64 // after that
+		size   int   // of another client's body
 		chunks bool
-		want   string // after "no room", where there is none at first
+		want   string // after "no room", if there is none at first
 	}{
 		{name: "next to nothing", sent: 10, size: mib, want: "202"},
 		{name: "a client's share", client: each, sent: mib, held: 2 * mib, size: mib, want: "202"},
@@ -79,7 +78,7 @@ func TestSlowBodiesKeepNobodyOut(t *testing.T) {
 			server := httptest.NewServer(l)
 			t.Cleanup(server.Close)
 			if got := queues(t, server, http.NoBody); got != "201" {
-				t.Fatal(got) // the only one that passes
+				t.Fatal(got) // the only one that is allowed at once
 			}
 			for range 20 {
 				beginBody(t, server, "127.0.0.2", row.sent)

@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// TestQueuedRequestsCostWhatTheyTell: a hundred are there at first and ten more
-// each second. Two requests take fifty each, the third goes out after five
-// seconds, and when the fourth does says what the third has cost.
+// The limit starts with 100 and refills 10 a second. Two requests take 50 each, the
+// third is sent after five seconds, and the time of the fourth shows the third's cost.
 func TestQueuedRequestsCostWhatTheyTell(t *testing.T) {
 	const text = `
 domain: api
@@ -92,7 +91,7 @@ limits:
 	}
 }
 
-// atEnd is an empty reader that is asked at the end of what comes before.
+// atEnd is an empty reader that is called when the reader before it has ended.
 type atEnd func()
 
 // Read implements io.Reader.

@@ -25,29 +25,29 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// idempotencyKey is the field by which a backend knows a request that it has
-// seen (draft-ietf-httpapi-idempotency-key-header).
+// idempotencyKey is the field by which a backend recognizes a repeated request
+// (draft-ietf-httpapi-idempotency-key-header).
 const idempotencyKey = "Idempotency-Key"
 
 const (
-	maxIdempotencyKey = 512              // the longest such key, in bytes
+	maxIdempotencyKey = 512              // in bytes
 	bodyTimeout       = 30 * time.Second // how long a body may take to arrive
-	putTimeout        = 5 * time.Second  // how long the answer to a request may wait until it is kept
-	maxDrainedAnswer  = 256 << 10        // how much of an upstream's answer is read only to use its connection again
+	putTimeout        = 5 * time.Second  // how long it may take to store a request
+	maxDrainedAnswer  = 256 << 10        // how much of an answer is read only to reuse its connection
 )
 
-// queues are what the proxy has to do with queues.
+// queues is the part of a Proxy that queues requests.
 type queues struct {
 	current  atomic.Pointer[queue.Queue]
 	arriving *answer.Bodies
 }
 
-// SetQueue gives requests that their rule wants to be queued a place to go to.
-// Until then they are refused.
+// SetQueue sets the queue for requests whose rule queues them. Until then they are
+// refused.
 func (p *Proxy) SetQueue(q *queue.Queue) { p.queues.current.Store(q) }
 
-// enqueue keeps a request that a limit has refused, or that lines up behind others of
-// its key, and answers 202, or refuses it.
+// enqueue queues a request that a limit refused, or that has to queue behind others of
+// its key, and answers 202. If that fails it refuses the request.
 func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v *engine.Verdict) {
 	q, r := p.queues.current.Load(), x.in
 	if err := x.Refusal(); err != nil {
@@ -81,7 +81,7 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v
 	}
 	e := p.entry(x, by, v, body)
 	e.Expires = e.Accepted.Add(policy.TTL)
-	// The client may go away; what it asked for is kept all the same.
+	// The request is queued even if the client goes away.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), putTimeout)
 	defer cancel()
 	receipt, err := q.Accept(ctx, e)
@@ -98,36 +98,35 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v
 	}
 }
 
-// unavailable answers that this process has no room.
+// unavailable answers 503: this process cannot take the request now.
 func (p *Proxy) unavailable(w http.ResponseWriter, detail string) {
 	w.Header().Set("Retry-After", "1")
 	answer.Problem(w, http.StatusServiceUnavailable, detail)
 }
 
-// readBody reads a body that is to be kept. What has arrived of it counts until
-// done is called.
+// readBody reads the body of a request to queue. Its memory counts until done is called.
 func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), err error) {
 	in, control, bare := new(answer.Body), http.NewResponseController(w), *r
 	bare.Body = whole(r.Body)
-	// Not all writers have deadlines; in a test there is nobody to be slow.
-	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) //nolint:forbidigo // sockets go by the real clock
+	// Writers in tests may not support deadlines, nor need them.
+	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) //nolint:forbidigo // sockets use the real clock
 	err = p.queues.arriving.Read(in, w, &bare, most)
 	_ = control.SetReadDeadline(time.Time{})
 	return in.Bytes, func() {
 		in.Release()
-		_ = control.SetReadDeadline(time.Time{}) // which it may have had to make room until now
+		_ = control.SetReadDeadline(time.Time{}) // an eviction sets one until Release
 	}, err
 }
 
-// uriOf returns the target of a request as it goes on: without the parameters that Go
-// cannot read, as the proxy leaves them out of requests that pass at once.
+// uriOf returns the target of a request without the parameters that Go cannot read, the
+// same as for requests that are forwarded at once.
 func uriOf(r *http.Request) string {
 	u := *r.URL
 	u.RawQuery = readable(u.RawQuery)
 	return u.RequestURI()
 }
 
-// entry is what is kept of a request: what the upstream would have been sent.
+// entry returns the entry of a request: what the upstream would have received.
 func (p *Proxy) entry(x *exchange, by *engine.Result, v *engine.Verdict, body []byte) *queue.Entry {
 	r, rule := x.in, by.Rule
 	pr := &httputil.ProxyRequest{In: r, Out: r.Clone(context.Background())}
@@ -150,7 +149,7 @@ func (p *Proxy) entry(x *exchange, by *engine.Result, v *engine.Verdict, body []
 	return e
 }
 
-// stripHop removes what is between two neighbours only (RFC 9110, 7.6.1).
+// stripHop removes the hop-by-hop fields (RFC 9110, 7.6.1).
 func stripHop(h http.Header) {
 	for _, field := range h["Connection"] {
 		for name := range strings.SplitSeq(field, ",") {
@@ -165,11 +164,11 @@ func stripHop(h http.Header) {
 	}
 }
 
-// accepted answers 202 with the place to ask at.
+// accepted answers 202 with the URL of the request's status.
 func (p *Proxy) accepted(w http.ResponseWriter, x *exchange, receipt queue.Receipt) {
 	told := x.policies[:0]
 	for _, policy := range x.policies {
-		// To come back later is what the client need not do.
+		// The client need not retry.
 		policy.Decision.Allowed, policy.Decision.RetryAfter = true, 0
 		told = append(told, policy)
 	}
@@ -190,9 +189,9 @@ func (p *Proxy) accepted(w http.ResponseWriter, x *exchange, receipt queue.Recei
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// ask asks the limits. While others of its key wait in a queue, a request takes
-// nothing, not even for a moment: it could take just what they wait for. Behind is
-// then the result of that key, unless the limits refuse the request anyway.
+// ask checks the limits. While other requests of its key wait in a queue, a request
+// takes nothing, not even for a moment, since it could take just what they wait for.
+// behind is then the result of that key, unless the limits refuse the request anyway.
 func (p *Proxy) ask(ctx context.Context, x *exchange, query engine.Query) (v engine.Verdict, behind *engine.Result, err error) {
 	e, q := p.options.Engine, p.queues.current.Load()
 	rs := e.Rules()
@@ -209,7 +208,7 @@ func (p *Proxy) ask(ctx context.Context, x *exchange, query engine.Query) (v eng
 		}
 	}
 	v, err = e.DecideMatched(ctx, query, matched)
-	if waiting >= 0 && v.Allowed { // what refused it at the look does no more
+	if waiting >= 0 && v.Allowed { // the limit that refused it in look no longer does
 		if behind = resultOf(&v, &matched.Checks[waiting]); behind != nil {
 			verdict.Leave(ctx, e, p.options.Logger, &v, query.At)
 		}
@@ -217,7 +216,7 @@ func (p *Proxy) ask(ctx context.Context, x *exchange, query engine.Query) (v eng
 	return v, behind, err
 }
 
-// resultOf returns what v says of a check; nil if nothing.
+// resultOf returns the result of a check in v, or nil.
 func resultOf(v *engine.Verdict, c *rules.Check) *engine.Result {
 	results := v.Results()
 	if i := slices.IndexFunc(results, func(r engine.Result) bool { return r.Rule.Scope == c.Rule.Scope && r.Key == c.Key }); i >= 0 {
@@ -226,8 +225,8 @@ func resultOf(v *engine.Verdict, c *rules.Check) *engine.Result {
 	return nil
 }
 
-// look looks what the limits would say to a request that has to line up. The zero
-// Verdict says that it cannot, and that they have to be asked.
+// look peeks at the limits for a request that has to queue behind others. It returns
+// the zero Verdict if it cannot, and the limits must then be asked.
 func (p *Proxy) look(ctx context.Context, query engine.Query, matched engine.Matched, waiting int) (v engine.Verdict, behind *engine.Result) {
 	looking := query
 	looking.Kind = headgate.Peek
@@ -239,7 +238,7 @@ func (p *Proxy) look(ctx context.Context, query engine.Query, matched engine.Mat
 	}
 	if by := v.Refuser(); queued && (by == nil || behind == nil || by.Rule.KeyParts() > 0 || behind.Rule.KeyParts() == 0) {
 		p.options.Engine.Tell(ctx, query, v)
-		return v, nil // it waits for what refuses it, unless that is a limit of all
+		return v, nil // it waits for the limit that refuses it, unless that one has no key
 	}
 	refused := v
 	refused.Allowed, refused.Rule = false, behind.Rule
@@ -248,8 +247,8 @@ func (p *Proxy) look(ctx context.Context, query engine.Query, matched engine.Mat
 	return v, behind
 }
 
-// waits returns the first of the checks, those by keys before those of all, under
-// whose key others wait in a queue; -1 if there is none.
+// waits returns the index of the first check for whose key other requests wait in a
+// queue, or -1. Rules with a key come before those without.
 func waits(ctx context.Context, q *queue.Queue, checks []rules.Check) int {
 	for _, keyed := range []bool{true, false} {
 		i := slices.IndexFunc(checks, func(c rules.Check) bool {
@@ -263,19 +262,19 @@ func waits(ctx context.Context, q *queue.Queue, checks []rules.Check) int {
 	return -1
 }
 
-// lineUp puts an admitted request, which has taken nothing, behind others of a key.
+// lineUp queues an admitted request, which has taken nothing, behind others of a key.
 func (p *Proxy) lineUp(w http.ResponseWriter, x *exchange, behind *engine.Result, v *engine.Verdict) {
 	rule := behind.Rule
 	v.Rule = rule
 	for i := range x.policies {
-		if d := &x.policies[i].Decision; x.policies[i].Name == rule.Name { // in case there is no room
+		if d := &x.policies[i].Decision; x.policies[i].Name == rule.Name { // in case the queue is full
 			d.Allowed, d.Reason, d.Remaining, d.RetryAfter = false, headgate.Limited, 0, max(d.ResetAfter, time.Second)
 		}
 	}
 	p.enqueue(w, x, behind, v)
 }
 
-// status answers GET of the status path with an id.
+// status answers a request for the status of the queued request id.
 func (p *Proxy) status(w http.ResponseWriter, r *http.Request, id string) {
 	w.Header().Set("Cache-Control", "no-store")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -311,7 +310,7 @@ func (p *Proxy) Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.
 		out.Header.Set(idempotencyKey, e.IdempotencyKey)
 	}
 	if _, ok := out.Header["User-Agent"]; !ok {
-		out.Header.Set("User-Agent", "") // or Go names itself
+		out.Header.Set("User-Agent", "") // otherwise Go sends its own
 	}
 	res, err := p.options.Transport.RoundTrip(out)
 	if err != nil {
@@ -323,7 +322,7 @@ func (p *Proxy) Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.
 		RetryAfter: retryAfter(res.Header.Get("Retry-After"), p.options.Clock()),
 	}
 	if keep > 0 {
-		a.Body, _ = io.ReadAll(io.LimitReader(res.Body, keep+1)) // what came of it will do
+		a.Body, _ = io.ReadAll(io.LimitReader(res.Body, keep+1)) // a partial body is enough
 		if int64(len(a.Body)) > keep {
 			a.Body, a.Cut = a.Body[:keep], true
 		}
@@ -337,7 +336,7 @@ func (p *Proxy) Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.
 	return a, nil
 }
 
-// retryAfter reads the field of that name; 0 if there is none.
+// retryAfter parses a Retry-After field; 0 if it has no valid value.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
 		return time.Duration(max(seconds, 0)) * time.Second

@@ -38,8 +38,8 @@ limits:
   - {name: all, rate: 100/second, match: {path: /all}, on_limit: {action: reject}}
 `
 
-// later is a proxy with a queue on a file. What reaches the upstream is noted
-// as time, method, URI and body.
+// later is a proxy with a queue in a file. It notes the time, method, URI and body of
+// each request that reaches the upstream.
 type later struct {
 	*proxy.Proxy
 	t       *testing.T
@@ -60,7 +60,7 @@ func newLater(t *testing.T, change ...func(*proxy.Options)) *later {
 	}, change...)
 }
 
-// newLaterOf has rules of its own, and an upstream that answers as it is told.
+// newLaterOf returns a later with the given rules and upstream.
 func newLaterOf(t *testing.T, rulesText string, answer upstream, change ...func(*proxy.Options)) *later {
 	t.Helper()
 	l := &later{t: t, policy: queue.DefaultPolicy()}
@@ -171,8 +171,8 @@ func TestQueuedRequestsArriveLater(t *testing.T) {
 	})
 }
 
-// New requests of a key line up behind those that wait, even when the limit has
-// room; those of other keys do not.
+// New requests of a key queue behind those that wait, even if the limit allows them;
+// those of other keys do not.
 func TestNobodyOvertakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLater(t)
@@ -191,11 +191,11 @@ func TestNobodyOvertakes(t *testing.T) {
 	})
 }
 
-// takes counts what is taken.
+// takes is a store that counts takes.
 type takes struct {
 	headgate.Store
 	n      atomic.Int64
-	looked func() // is called after a look at several limits; nil for nothing
+	looked func() // called after a peek at several limits; may be nil
 }
 
 func (s *takes) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
@@ -218,7 +218,7 @@ func (s *takes) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 	return err
 }
 
-// told is told of what counts.
+// told is an observer of decisions.
 type told func(engine.Verdict)
 
 func (told) Deciding(int64, uint32) int64 { return 0 }
@@ -230,8 +230,8 @@ func (f told) Decided(_ context.Context, _ engine.Mark, q engine.Query, v engine
 
 func (told) DecidedAll(context.Context, engine.Mark, engine.MultiQuery, engine.MultiVerdict, error) {}
 
-// While requests wait, new ones take nothing of what those wait for, not even to
-// give it back: a flood of them could have it whenever the limit has something.
+// While requests wait, new ones take nothing that those wait for, not even to refund
+// it: otherwise a flood of them could take everything that refills.
 func TestNewRequestsRobNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &takes{Store: memory.New(memory.WithClock(time.Now))}
@@ -245,9 +245,9 @@ func TestNewRequestsRobNobody(t *testing.T) {
 		l.ask("POST", "/1", "")
 		idOf(t, l.ask("POST", "/2", ""))
 		before := store.n.Load()
-		idOf(t, l.ask("POST", "/3", "")) // the limit has nothing
+		idOf(t, l.ask("POST", "/3", "")) // the limit is used up
 		time.Sleep(10 * time.Second)
-		idOf(t, l.ask("POST", "/4", "")) // it has
+		idOf(t, l.ask("POST", "/4", "")) // it has refilled
 		idOf(t, l.ask("POST", "/all/5", ""))
 		if got := store.n.Load() - before; got != 0 {
 			t.Errorf("what waits was robbed %d times", got)
@@ -264,8 +264,8 @@ func TestNewRequestsRobNobody(t *testing.T) {
 	})
 }
 
-// A request that another limit refuses at the look lines up all the same if that
-// limit has something a moment later: those who wait come first.
+// A request that another limit refuses in the peek still queues if that limit would
+// allow it a moment later: waiting requests come first.
 func TestNobodyOvertakesBetweenTwoQuestions(t *testing.T) {
 	const text = `
 domain: api
@@ -284,7 +284,7 @@ limits:
 		l.queue.Drain()
 		l.ask("POST", "/1", "", "X-Tenant", "a")
 		idOf(t, l.ask("POST", "/2", "", "X-Tenant", "a"))
-		time.Sleep(10 * time.Second) // the limit has something again
+		time.Sleep(10 * time.Second) // the limit has refilled
 		slow := make(chan int, 1)
 		go func() { slow <- l.ask("POST", "/slow", "", "X-Tenant", "b").Code }()
 		synctest.Wait()
@@ -303,8 +303,8 @@ limits:
 	})
 }
 
-// While requests of a key wait, a new one of it lines up behind them, too, if a limit
-// of all is what refuses it: in that one's queue it would come before them.
+// While requests of a key wait, a new one of that key queues behind them even if a limit
+// without a key refuses it: in that limit's queue it would overtake them.
 func TestNobodyOvertakesByTheQueueOfAll(t *testing.T) {
 	const text = `
 domain: api
@@ -319,7 +319,7 @@ limits:
 			uri := "/" + strconv.Itoa(i)
 			l.ask("POST", uri, "", "X-Tenant", "a")
 			want = append(want, uri)
-			for other := range 4 { // who keep the limit of all busy
+			for other := range 4 { // these use up the limit without a key
 				l.ask("POST", "/other", "", "X-Tenant", strconv.Itoa(other))
 			}
 			time.Sleep(250 * time.Millisecond)
@@ -388,7 +388,7 @@ func TestWhatCannotBeQueuedIsRefused(t *testing.T) {
 	})
 }
 
-// A store that cannot write: the sender is told, and nothing is sent.
+// brokenStore cannot write: the client receives an error, and nothing is sent.
 type brokenStore struct{ queue.Store }
 
 func (brokenStore) Put(context.Context, *queue.Entry, *queue.Policy) (queue.Receipt, error) {
@@ -417,7 +417,7 @@ func TestAQueueThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Without a queue such requests are refused as the rule says.
+// Without a queue, requests that would be queued are refused as the rule says.
 func TestNoQueue(t *testing.T) {
 	p := newProxy(t, laterRules, memory.New(), ok)
 	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {

@@ -18,26 +18,26 @@ import (
 // DefaultAddress is where the proxy listens by default.
 const DefaultAddress = "127.0.0.1:8000"
 
-// Settings are the settings of this door only.
+// Settings are the settings that only this door has.
 type Settings struct {
-	Domain string // that of its rules; if empty, the only one there is
-	// Upstream is where requests go, an URL of http, https, h2c (HTTP/2 without
-	// TLS) or unix (whose path is that of a socket); nil for no proxy.
+	Domain string // domain of its rules; if empty, the only one
+	// Upstream is where requests go: an http, https, h2c (HTTP/2 without TLS) or unix
+	// URL (with the path of a socket); nil for no proxy.
 	Upstream    *url.URL
-	UpstreamTLS certs.ClientFiles // how it is called if its URL says https
-	Paths       reading.Policy    // what becomes of paths that servers may read differently
-	// MaxWaiting is how many requests may wait in it at once, MaxUpstream how many
+	UpstreamTLS certs.ClientFiles // for an https Upstream
+	Paths       reading.Policy    // what to do with paths that servers may read differently
+	// MaxWaiting is how many requests may wait at once, MaxUpstream how many
 	// connections to the upstream may be open; 0 is the default.
 	MaxWaiting, MaxUpstream int64
-	// BodyTimeout is how long a client may be silent in the middle of a body;
-	// 0 is its default, and less than that forever.
+	// BodyTimeout is how long a client may be silent in the middle of a body; 0 is the
+	// default, and below 0 forever.
 	BodyTimeout time.Duration
-	Abandoned   Abandoned // what is done for requests whose client has gone. A Time below 0 is nothing at all.
-	// Underscores is what becomes of header fields with one in their name: drop,
-	// allow or refuse; empty for its default.
+	Abandoned   Abandoned // limits the work for requests whose client has gone
+	// Underscores is what to do with header fields with an underscore in their name:
+	// drop, allow or refuse; empty for the default.
 	Underscores             string
-	Strangers               []string // the fields that only trusted proxies may send; nil for its default
-	NoVia, NoCleartextHTTP2 bool     // NoVia leaves out the Via field, NoCleartextHTTP2 HTTP/2 without TLS
+	Strangers               []string // the fields that only trusted proxies may send; nil for the default
+	NoVia, NoCleartextHTTP2 bool     // turn off the Via field and HTTP/2 without TLS
 	CORS                    CORS     // for pages of other origins
 }
 
@@ -81,8 +81,8 @@ func settings() []config.Setting {
 	}, config.ClientTLS("proxy.upstream_tls", func(s *Settings) *certs.ClientFiles { return &s.UpstreamTLS })...)
 }
 
-// settle says what the proxy knows of requests, and warns if a file means to have
-// one and there is none.
+// settle sets which header fields rules can match, and warns if a file
+// configures a proxy without an upstream.
 func settle(c *config.Config) {
 	s, d := config.Own[Settings](c), c.Door(name)
 	c.RuleOptions.PlainFields = d.Open() && s.Underscores != "allow"
@@ -93,7 +93,7 @@ func settle(c *config.Config) {
 	}
 }
 
-// checkSettings finds settings that make no sense together.
+// checkSettings finds settings that contradict each other.
 func checkSettings(c *config.Config) (errs config.Errors) {
 	s := config.Own[Settings](c)
 	if err := checkUpstream(c.Door(name), s.Upstream); err != nil {
@@ -109,7 +109,7 @@ func checkSettings(c *config.Config) (errs config.Errors) {
 	return errs
 }
 
-// fieldNames reads names of header fields; off alone is none.
+// fieldNames parses names of header fields; a single "off" means none.
 func fieldNames(values []string) ([]string, error) {
 	names := []string{}
 	if len(values) == 1 && values[0] == config.Off {
@@ -125,7 +125,7 @@ func fieldNames(values []string) ([]string, error) {
 	return names, nil
 }
 
-// origins reads origins of pages.
+// origins parses origins of pages.
 func origins(values []string) ([]string, error) {
 	for _, v := range values {
 		if v == "*" {
@@ -139,7 +139,7 @@ func origins(values []string) ([]string, error) {
 	return values, nil
 }
 
-// parseUpstream reads where requests go.
+// parseUpstream parses the URL of the upstream.
 func parseUpstream(v string) (*url.URL, error) {
 	const hint = "write a URL such as http://127.0.0.1:9000"
 	u, err := url.Parse(v)
@@ -164,8 +164,8 @@ func parseUpstream(v string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkUpstream finds an upstream that is the proxy itself, as far as addresses
-// tell: each request would come back.
+// checkUpstream reports an upstream whose address is the proxy's own: requests would
+// loop.
 func checkUpstream(d *config.Door, u *url.URL) error {
 	if !d.Open() || u.Scheme == "unix" {
 		return nil
@@ -185,7 +185,7 @@ func checkUpstream(d *config.Door, u *url.URL) error {
 	}
 }
 
-// reaches reports whether a connection to host arrives at what listens at own.
+// reaches reports whether a connection to host reaches a listener on own.
 func reaches(host, own string) bool {
 	to, here := hostAddress(host), hostAddress(own)
 	switch {
@@ -199,7 +199,7 @@ func reaches(host, own string) bool {
 	return to == here
 }
 
-// hostAddress returns the address that a host is without asking anybody.
+// hostAddress returns the address of a host if it is known without DNS.
 func hostAddress(host string) netip.Addr {
 	if strings.EqualFold(host, "localhost") {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})

@@ -20,8 +20,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// identities is what an upstream takes a request's cookie, parameter and header
-// field for. Of a list it says the first and the last.
+// identities is who an upstream takes the client for, by cookie, query parameter, header
+// field and Authorization. For a list it has the first and the last value.
 type identities struct{ Cookie, Query, Header, Auth []string }
 
 const spellingRules = `
@@ -35,8 +35,8 @@ limits:
 
 const nobody = "(nobody)"
 
-// attempts are requests by which one client, whose value is real, tries to be
-// another each time.
+// attempts returns requests in which one client, whose value is real, tries to look like
+// a different client each time.
 func attempts() []string {
 	var list []string
 	add := func(path string, lines ...string) {
@@ -84,7 +84,7 @@ func attempts() []string {
 			add("/header", "X-Api-Key: "+junk, name+": real", "X-API-KEY: "+junk)
 		}
 	}
-	// Some servers find nobody in these, who has one count.
+	// Some servers find no client in these, which share one count.
 	for i := range 3 {
 		for _, form := range []string{"USER_ID=%d", "user.id=%d", "user_id=%%zz%d", "user_id=%d;x", "user_id[x]=%d", "x;user_id=%d"} {
 			add("/query?" + fmt.Sprintf(form, i))
@@ -101,8 +101,8 @@ func attempts() []string {
 	return list
 }
 
-// addUnclear adds attempts with values that servers read in ways of their own, each
-// next to another junk cookie.
+// addUnclear adds attempts with values that servers read differently, each next to a
+// different junk cookie.
 func addUnclear(add func(path string, lines ...string)) {
 	for i, value := range []string{`"r\145al"`, `"\162eal"`, `"re\141\154"`, `"\r\e\a\l"`, `"r\eal"`, "\xa0real", "real\xa0\xa0", "\xa0\xa0real\xa0"} {
 		add("/cookie", "Cookie: session="+value)
@@ -137,8 +137,8 @@ func addUnclear(add func(path string, lines ...string)) {
 	}
 }
 
-// TestSpellingsShareOneBudget runs before real upstreams: of all requests that an
-// upstream takes for those of one client, one passes a limit of one.
+// TestSpellingsShareOneBudget runs in front of real upstreams: of all requests that an
+// upstream attributes to one client, a limit of one allows one.
 func TestSpellingsShareOneBudget(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) string{
@@ -175,8 +175,8 @@ func TestSpellingsShareOneBudget(t *testing.T) {
 	}
 }
 
-// exchangeRaw sends one request and returns whom the upstream took its client
-// for, or nothing if it was refused.
+// exchangeRaw sends one request and returns the clients that the upstream read from it,
+// or nothing if it was refused.
 func exchangeRaw(t *testing.T, address, raw, path string) []string {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -286,8 +286,8 @@ const auth = text => /^basic\s/i.test(text) ? [Buffer.from(text.slice(6).trim(),
 app.listen(process.argv[2], '127.0.0.1');
 `
 
-// startExpress needs the modules express and cookie-parser where node finds them,
-// as in NODE_PATH.
+// startExpress needs the modules express and cookie-parser where node finds them, for
+// example in NODE_PATH.
 func startExpress(t *testing.T) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
@@ -311,7 +311,8 @@ func startExpress(t *testing.T) string {
 	return "http://" + address
 }
 
-// pythonUpstream reads cookies as Django does and as http.cookies does, and the rest as most do in Python.
+// pythonUpstream reads cookies like Django and http.cookies, and the rest like most
+// Python servers.
 const pythonUpstream = `
 import base64, http.server, http.cookies, json, sys, urllib.parse
 ends = lambda v: [v[0], v[-1]] if len(v) > 1 and v[0] != v[-1] else v[:1]

@@ -12,11 +12,11 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// Whoever stops in the middle of a body that nobody wants is let go of, together
-// with the place that the request has under a limit on concurrency.
+// A client that stalls in the middle of an unwanted body is disconnected, and the
+// concurrency slot of its request is freed.
 func TestBodiesThatNobodyWants(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: one, match: {path: /early}, concurrency: 1, lease: 2h}\n"
-	// As the transport of net/http does, it goes on reading behind the answer.
+	// Like net/http's transport, it keeps reading after the answer.
 	early := func(r *http.Request) (*http.Response, error) {
 		res, err := ok(r)
 		if r.Body != nil && r.Body != http.NoBody {
@@ -62,7 +62,7 @@ func TestBodiesThatNobodyWants(t *testing.T) {
 	}
 }
 
-// status returns that of an answer, 0 if there is none.
+// status returns the status of an answer, or 0 if there is none.
 func status(in *bufio.Reader) int {
 	for {
 		res, err := http.ReadResponse(in, nil)

@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// switching is an upstream that takes every upgrade, sends the connection to got
-// and ends it at nothing that the other side does.
+// switching is an upstream that accepts every upgrade, sends the connection to the
+// channel and does not end it, whatever the other side does.
 func switching(t *testing.T) (*url.URL, <-chan net.Conn) {
 	t.Helper()
 	got := make(chan net.Conn, 1)
@@ -36,8 +36,8 @@ func switching(t *testing.T) (*url.URL, <-chan net.Conn) {
 	return u, got
 }
 
-// TestTunnelsEndAtEitherSide: whichever side ends, the other is ended, whether a
-// rule applies or not, and what was sent before arrives.
+// When either side of a tunnel ends, the other is closed, with or without a rule, and
+// data sent before that arrives.
 func TestTunnelsEndAtEitherSide(t *testing.T) {
 	for name, limits := range map[string]string{
 		"no rule": "domain: api\nlimits: []\n",
@@ -68,7 +68,7 @@ func TestTunnelsEndAtEitherSide(t *testing.T) {
 				if got, err := io.ReadAll(other); err != nil || string(got) != "the last word" {
 					t.Errorf("the other side reads %q, %v", got, err)
 				}
-				select { // other is still open
+				select { // the other side is still open
 				case <-done:
 				case <-time.After(20 * time.Second):
 					t.Error("the tunnel outlives the side that has ended it")
@@ -90,7 +90,7 @@ func upgrade(t *testing.T, address string) net.Conn {
 	if _, err := io.WriteString(nc, "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	in := bufio.NewReaderSize(nc, 16) // never more than the header: it ends before anything is sent
+	in := bufio.NewReaderSize(nc, 16) // small, so that it reads no more than the header: nothing is sent before
 	res, err := http.ReadResponse(in, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -11,38 +11,38 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
-// defaultBodyTimeout is how long a client may leave us waiting in the middle of
-// a body if the options do not say. nginx has the same (client_body_timeout).
+// defaultBodyTimeout is the default of Options.BodyTimeout, the same as nginx's
+// client_body_timeout.
 const defaultBodyTimeout = time.Minute
 
-// upload is the body of a request. It bounds how long each single read may wait
-// for the client, so that a body may take hours, but not stand still, and says
-// so to the bound on connections while it waits. Only the client's silence
-// counts: an upstream that takes its time is waited for.
+// upload is the body of a request. It limits how long each read may wait for the
+// client, so a body may take hours but must not stall. While it waits, its connection
+// may be closed to make room for a new one. Only the client's silence counts, not the
+// time that the upstream takes.
 type upload struct {
 	io.ReadCloser
 	control *http.ResponseController
 	http1   bool
-	conn    netbound.Handle // of HTTP/1, whose connection is this request's alone
+	conn    netbound.Handle // of HTTP/1, where the request has the connection to itself
 	timeout time.Duration   // none if not positive
-	until   time.Time       // by when all of it has to be there; zero for never
+	until   time.Time       // when all of it must have arrived; zero for no limit
 
 	mu       sync.Mutex
-	deadline time.Time     // of the connection, as it was last set
+	deadline time.Time     // of the connection, as last set
 	timer    *time.Timer   // of HTTP/2, see arm
 	talking  bool          // the upstream answers: the client may pause
-	reading  bool          // a read is in flight
-	stopped  chan struct{} // is closed when it is not any more
-	done     bool          // the request is over, and the connection may be another's
+	reading  bool          // a read is in progress
+	stopped  chan struct{} // closed when that read has ended
+	done     bool          // the request is over; the connection may serve another
 	ended    bool          // all of the body has been read
-	closed   bool          // nobody wants the rest
+	closed   bool          // the rest is not wanted
 	err      error         // why it ended too early
 }
 
-// receive returns r with a body that does not stand still, or r itself and nil
-// if it has none. The caller calls finish at the end of the request. The
-// request that net/http knows keeps its body, by whose type net/http finds out
-// whether there is a rest of it before the next request.
+// receive returns r with a body that cannot stall, or r itself and nil if it has none.
+// The caller calls finish at the end of the request. net/http's own request keeps its
+// body: net/http uses its type to find out whether any of it is left before the next
+// request.
 func (p *Proxy) receive(w http.ResponseWriter, r *http.Request) (*http.Request, *upload) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, nil
@@ -52,7 +52,7 @@ func (p *Proxy) receive(w http.ResponseWriter, r *http.Request) (*http.Request, 
 		u.timeout = defaultBodyTimeout
 	}
 	if total := p.options.ReadTimeout; total > 0 {
-		u.until = time.Now().Add(total) //nolint:forbidigo // a deadline of a connection is of the real clock
+		u.until = time.Now().Add(total) //nolint:forbidigo // connections use the real clock
 	}
 	if u.http1 {
 		u.conn = netbound.From(r.Context())
@@ -92,7 +92,8 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// arm begins to wait for the client. It needs u.mu, as all below do.
+// arm starts to wait for the client. The caller holds u.mu, as for disarm, postpone,
+// forever and stop.
 func (u *upload) arm() {
 	if u.done {
 		return
@@ -107,8 +108,8 @@ func (u *upload) arm() {
 	}
 }
 
-// postpone gives the client another while. It is not done every time, as
-// bodies come in small pieces; so the while may be an eighth longer.
+// postpone moves the deadline. Since bodies arrive in small pieces it does not do so
+// every time; the client may therefore have up to an eighth more than the timeout.
 func (u *upload) postpone() {
 	if u.timeout <= 0 {
 		return
@@ -139,7 +140,7 @@ func (u *upload) disarm(err error) {
 	case errors.Is(err, io.EOF):
 		u.ended = true
 		u.forever()
-	case !u.closed: // otherwise it is not the client who broke off
+	case !u.closed: // otherwise the client is not to blame
 		u.err = err
 	}
 }
@@ -152,7 +153,7 @@ func (u *upload) Close() error {
 	return u.ReadCloser.Close()
 }
 
-// forever takes back the deadline.
+// forever removes the deadline, except until.
 func (u *upload) forever() {
 	if u.timer == nil && !u.deadline.IsZero() {
 		u.deadline = time.Time{}
@@ -160,20 +161,19 @@ func (u *upload) forever() {
 	}
 }
 
-// interrupt ends a read of HTTP/2. There a deadline would end the body also
-// while nobody reads.
+// interrupt ends a read of HTTP/2, where a deadline would end the body even when no
+// read is in progress.
 func (u *upload) interrupt() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !u.done && !u.talking && !u.ended {
-		_ = u.control.SetReadDeadline(time.Unix(1, 0)) // any that has passed
+		_ = u.control.SetReadDeadline(time.Unix(1, 0)) // any time in the past
 	}
 }
 
-// leaves tells the client that its connection closes behind the answer, if the
-// body has not ended before it. net/http reads what is left of the body, but
-// where both go on at once it would take what comes after a time-out for the
-// next request.
+// leaves tells the client that its connection closes after the answer, if the body has
+// not ended by then. net/http reads the rest of the body, but in full duplex it would
+// read anything that arrives after a timeout as the next request.
 func (u *upload) leaves(h http.Header) {
 	if u == nil || !u.http1 {
 		return
@@ -185,8 +185,8 @@ func (u *upload) leaves(h http.Header) {
 	}
 }
 
-// talk notes that the upstream answers while the body is still coming, if it
-// is: they converse, and pauses are theirs to make.
+// talk notes that the upstream answers. If the body is still arriving, the two are in a
+// dialogue, and the client may pause for any time.
 func (u *upload) talk() {
 	if u == nil {
 		return
@@ -203,9 +203,8 @@ func (u *upload) talk() {
 	u.forever()
 }
 
-// finish lets go of the connection, once the request has been answered. What is
-// left of the body net/http reads, a little of it, and for that the client has
-// as long as for any other piece.
+// finish releases the connection after the answer. net/http then reads a little of the
+// rest of the body, for which the client has the usual timeout.
 func (u *upload) finish() {
 	if u == nil {
 		return
@@ -218,13 +217,13 @@ func (u *upload) finish() {
 	} else if !u.ended && u.err == nil {
 		u.stop()
 		u.conn.Waits()
-		u.deadline = time.Time{} // whatever others have made of it
+		u.deadline = time.Time{} // others may have changed it
 		u.postpone()
 	}
 }
 
-// stop ends a read that is in flight. Otherwise net/http does, takes our
-// deadline back with its own, and waits for the rest for ever.
+// stop ends a read that is in progress. Otherwise net/http would, but replace our
+// deadline with its own and wait for the rest forever.
 func (u *upload) stop() {
 	if !u.http1 || !u.reading || u.control.SetReadDeadline(time.Unix(1, 0)) != nil {
 		return
@@ -246,7 +245,7 @@ func (u *upload) broken() error {
 	return u.err
 }
 
-// whole returns the body without bounds on time, for who has other ones.
+// whole returns the body without time limits, for callers that set their own.
 func whole(body io.ReadCloser) io.ReadCloser {
 	if u, ok := body.(*upload); ok {
 		return u.ReadCloser
@@ -254,7 +253,8 @@ func whole(body io.ReadCloser) io.ReadCloser {
 	return body
 }
 
-// brokenOff returns the status and the words for a body that err has ended.
+// brokenOff returns the status and the detail of the answer for a body that failed
+// with err.
 func brokenOff(err error) (status int, detail string) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return http.StatusRequestTimeout, "the request body did not arrive in time"
@@ -263,8 +263,8 @@ func brokenOff(err error) (status int, detail string) {
 }
 
 // late reports whether the client was silent for too long in the middle of the body.
-// net/http ends the request's context then, as if the client had gone, which waits
-// for its answer.
+// net/http then ends the request's context as if the client had gone, but it still
+// waits for its answer.
 func (u *upload) late() bool {
 	if u == nil || !u.http1 {
 		return false

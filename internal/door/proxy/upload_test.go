@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// pipes is a listener in memory, so that time-outs pass on a fake clock.
+// pipes is an in-memory listener, so that timeouts use a fake clock.
 type pipes struct {
 	conns chan net.Conn
 	ended chan struct{}
@@ -64,7 +64,7 @@ func serveInMemory(t *testing.T, p http.Handler, total time.Duration) *pipes {
 	return l
 }
 
-// reads is an upstream that reads the body, and says how much there was.
+// reads is an upstream that reads the body and reports its length.
 func reads(r *http.Request) (*http.Response, error) {
 	n, err := io.Copy(io.Discard, r.Body)
 	if err != nil {
@@ -75,13 +75,13 @@ func reads(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// slowly takes an hour before it reads.
+// slowly waits an hour before it reads.
 func slowly(r *http.Request) (*http.Response, error) {
 	time.Sleep(time.Hour)
 	return reads(r)
 }
 
-// converses answers before it reads, and ends its answer when the body ends.
+// converses starts to answer before it reads, and ends its answer when the body ends.
 func converses(r *http.Request) (*http.Response, error) {
 	res, _ := ok(r)
 	out, in := io.Pipe()
@@ -94,14 +94,14 @@ func converses(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// breaksOff reads a little and fails, as an upstream does that dies.
+// breaksOff reads a little and fails, like an upstream that crashes.
 func breaksOff(r *http.Request) (*http.Response, error) {
 	_, _ = io.ReadFull(r.Body, make([]byte, 1))
 	_ = r.Body.Close()
 	return nil, errors.New("connection reset by peer")
 }
 
-// A body may take as long as it likes, but not stand still.
+// A body may take any time, but must not stall.
 func TestBodiesThatStandStill(t *testing.T) {
 	const pass, refused = "domain: api\nlimits: []\n", "domain: api\nlimits:\n  - {name: none, rate: 1/hour, match: {method: PUT}, key: [path]}\n"
 	const banned = "domain: api\nlimits:\n  - {name: ban, rate: 1/hour, match: {method: PUT}, on_limit: {action: shadow_ban, status: 200}}\n"
@@ -114,7 +114,7 @@ func TestBodiesThatStandStill(t *testing.T) {
 		every    time.Duration
 		stops    bool // after the pieces, with the body unfinished
 		want     string
-		from, to time.Duration // when the answer comes
+		from, to time.Duration // when the answer arrives
 	}{
 		{name: "a piece now and then", upstream: reads, pieces: 600, every: 59 * time.Second, want: "200 600", from: 600 * 59 * time.Second, to: 600 * 59 * time.Second},
 		{name: "nothing more", upstream: reads, pieces: 3, every: time.Second, stops: true, want: "408", from: 60 * time.Second, to: 71 * time.Second},
@@ -176,8 +176,8 @@ func TestBodiesThatStandStill(t *testing.T) {
 	}
 }
 
-// send sends a body in pieces, and returns the status and field Got of the
-// answer, its body if it is an error, and how long the answer took.
+// send sends a body in pieces. It returns the status and field Got of the answer, its
+// body if it is an error, and how long it took.
 func send(t *testing.T, l *pipes, protocol string, pieces int, every time.Duration, stops bool) (status, text string, took time.Duration) {
 	t.Helper()
 	transport := &http.Transport{
@@ -225,7 +225,7 @@ func send(t *testing.T, l *pipes, protocol string, pieces int, every time.Durati
 	return strings.TrimSpace(fmt.Sprint(res.StatusCode, " ", res.Header.Get("Got"))), text, took
 }
 
-// Who converses gets all of the answer, and a tunnel may be silent for ever.
+// A client in a dialogue gets all of the answer, and a tunnel may be silent forever.
 func TestPausesOfConversations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxy(t, "domain: api\nlimits: []\n", memory.New(memory.WithClock(time.Now)), func(r *http.Request) (*http.Response, error) {
@@ -272,8 +272,8 @@ func TestPausesOfConversations(t *testing.T) {
 	})
 }
 
-// What is left of a body that was not waited for is never taken for another
-// request, whoever answered and however early.
+// The rest of a body is never read as another request, whoever answered and however
+// early.
 func TestRestsOfBodiesAreNoRequests(t *testing.T) {
 	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 	const text = "domain: api\nlimits:\n" +

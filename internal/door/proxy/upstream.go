@@ -16,20 +16,20 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
-// upstream is how the proxy calls its upstream.
+// upstream is the proxy's way to its upstream.
 type upstream struct {
-	url          *url.URL // of http or https
+	url          *url.URL // http or https
 	transport    *http.Transport
-	certificates *certs.Client // nil if there is nothing particular about it
+	certificates *certs.Client // nil without proxy.upstream_tls
 	open         atomic.Int64  // connections
-	backend      *door.HTTP    // of this process, in place of an upstream; nil without
-	served       chan error    // has what became of it
+	backend      *door.HTTP    // in this process, in place of an upstream; nil without
+	served       chan error    // receives its result
 }
 
-// upstreamTimeout is how long it may take to reach an upstream by TLS.
+// upstreamTimeout is how long it may take to connect to an upstream with TLS.
 const upstreamTimeout = 10 * time.Second
 
-// checkFiles finds out whether the certificates are good.
+// checkFiles checks the certificate files.
 func checkFiles(c *config.Config) error {
 	own := config.Own[Settings](c)
 	if own.UpstreamTLS == (certs.ClientFiles{}) {
@@ -41,7 +41,7 @@ func checkFiles(c *config.Config) error {
 	return nil
 }
 
-// newUpstream returns that of the process p, or the backend that it serves itself.
+// newUpstream returns the configured upstream, or backend if it is not nil.
 func newUpstream(p *door.Process, backend http.Handler) (*upstream, error) {
 	u := &upstream{transport: NewTransport()}
 	if backend != nil {
@@ -62,7 +62,7 @@ func newUpstream(p *door.Process, backend http.Handler) (*upstream, error) {
 	return u, nil
 }
 
-// reach goes to where the configuration says.
+// reach sets how to get to the configured URL.
 func (u *upstream) reach(to *url.URL) {
 	there := *to
 	var by Reach
@@ -76,7 +76,7 @@ func (u *upstream) reach(to *url.URL) {
 	u.url = &there
 }
 
-// serve serves the backend on a free port that only this machine reaches.
+// serve serves the backend on a free loopback port.
 func (u *upstream) serve(p *door.Process, backend http.Handler) error {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -92,7 +92,7 @@ func (u *upstream) serve(p *door.Process, backend http.Handler) error {
 	return nil
 }
 
-// close lets go of all connections.
+// close closes the backend and idle connections.
 func (u *upstream) close(ctx context.Context) (err error) {
 	if u.backend != nil {
 		err = errors.Join(u.backend.Shutdown(ctx), <-u.served)
@@ -103,7 +103,7 @@ func (u *upstream) close(ctx context.Context) (err error) {
 
 type dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// dialTLS returns call, which encrypts, within a bound on its time.
+// dialTLS returns call, which does a TLS handshake, with a timeout.
 func dialTLS(call dial) dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, upstreamTimeout)
@@ -112,7 +112,7 @@ func dialTLS(call dial) dial {
 	}
 }
 
-// bounded returns call for at most that many connections at once.
+// bounded returns call, limited to most open connections.
 func (u *upstream) bounded(most int, call dial) dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if u.open.Add(1) > int64(most) {
@@ -139,8 +139,8 @@ func (c *upstreamConn) Close() error {
 	return c.Conn.Close()
 }
 
-// NetConn returns the connection below.
+// NetConn returns the underlying connection.
 func (c *upstreamConn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite closes the sending side, as a tunnel does whose other end has.
+// CloseWrite closes the sending side, for tunnels.
 func (c *upstreamConn) CloseWrite() error { return netbound.CloseWrite(c.Conn) }

@@ -13,19 +13,19 @@ import (
 	"github.com/headgate/headgate/internal/door/verdict"
 )
 
-// defaultWaiting is how many requests may wait if the options do not say.
+// defaultWaiting is the default of Options.MaxWaiting.
 const defaultWaiting = 10_000
 
-// waitingRoom holds the requests that wait. It has so many places, since each
-// costs memory, and keys there may be without number.
+// waitingRoom holds the requests that wait. It is limited, since each costs memory and
+// there may be any number of keys.
 type waitingRoom struct {
 	most    int64
 	waiting atomic.Int64
-	banned  atomic.Int64 // of these
+	banned  atomic.Int64 // those of waiting that are banned
 
 	once    sync.Once
 	closing chan struct{} // closed when this process stops
-	until   time.Time     // by when all have to be gone; set before closing
+	until   time.Time     // when all must be gone; set before closing
 }
 
 func newWaitingRoom(most int64) waitingRoom {
@@ -35,7 +35,7 @@ func newWaitingRoom(most int64) waitingRoom {
 	return waitingRoom{most: most, closing: make(chan struct{})}
 }
 
-// enter takes a place, and reports false if there is none.
+// enter adds a request. It reports false if the room is full.
 func (r *waitingRoom) enter() bool {
 	if r.waiting.Add(1) > r.most {
 		r.waiting.Add(-1)
@@ -46,7 +46,7 @@ func (r *waitingRoom) enter() bool {
 
 func (r *waitingRoom) leave() { r.waiting.Add(-1) }
 
-// pretend is enter for an answer to somebody banned. They have half of the room.
+// pretend is enter for a banned request. They may take half of the room.
 func (r *waitingRoom) pretend() bool {
 	if r.banned.Add(1) > r.most/2 || !r.enter() {
 		r.banned.Add(-1)
@@ -61,11 +61,11 @@ func (r *waitingRoom) pretended() {
 	r.leave()
 }
 
-// stay waits for d. It reports false, at once when that is known, if the client
-// goes away before or this process stops.
+// stay waits for d. It reports false, as soon as that is known, if the client goes away
+// or this process stops before then.
 func (r *waitingRoom) stay(ctx context.Context, d time.Duration, now func() time.Time) bool {
 	turn := now().Add(d)
-	timer := time.NewTimer(d) //nolint:forbidigo // a queue has to wait
+	timer := time.NewTimer(d) //nolint:forbidigo // real waiting
 	defer timer.Stop()
 	closing := r.closing
 	for {
@@ -78,14 +78,14 @@ func (r *waitingRoom) stay(ctx context.Context, d time.Duration, now func() time
 			if turn.After(r.until) {
 				return false
 			}
-			closing = nil // its turn comes in time
+			closing = nil // there is enough time
 		}
 	}
 }
 
-// Drain tells those who wait that this process stops: at until whatever is
-// still in flight is cut off. Requests whose turn comes later give it up at
-// once and are answered; the others go on waiting. Further calls do nothing.
+// Drain prepares for the end of this process: at until, requests still in progress are
+// cut off. Waiting requests whose turn comes later are answered at once; the others
+// keep waiting. Further calls do nothing.
 func (p *Proxy) Drain(until time.Time) {
 	p.room.once.Do(func() {
 		p.room.until = until
@@ -93,11 +93,11 @@ func (p *Proxy) Drain(until time.Time) {
 	})
 }
 
-// Waiting returns how many requests wait now.
+// Waiting returns how many requests are waiting.
 func (p *Proxy) Waiting() int { return int(p.room.waiting.Load()) }
 
-// wait waits for the turn of an admitted request. If it has to give up, its
-// place is freed, the request is answered and wait reports false.
+// wait waits for the turn of an admitted request. If it has to give up, it frees the
+// request's place in line, answers the request and reports false.
 func (p *Proxy) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict) bool {
 	ctx := r.Context()
 	detail, retry := "interrupted while waiting for its turn", time.Second

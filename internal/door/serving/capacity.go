@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// ownDescriptors are what the process opens itself: rules, snapshot, queue,
-	// certificates, listeners, Redis, a control plane, a collector.
+	// ownDescriptors are for the process itself: rules, snapshot, queue, certificates,
+	// listeners, Redis, a control plane, a collector.
 	ownDescriptors = 128
-	wellOff        = 1000                   // how many connections a door should have room for; with less the log warns
-	sampleEvery    = 250 * time.Millisecond // how often it is seen what runs short
+	wellOff        = 1000                   // connections of a door below which the log warns
+	sampleEvery    = 250 * time.Millisecond // how often resources are sampled
 
-	// The bounds on connections that are open at once.
+	// The default limits on open connections, by door.
 	maxConnections         = 10_000
 	maxReservedConnections = 1000
 
-	// mostRoom is what the callers of a door may keep in memory together, in
-	// bytes, where there is enough of it; leastRoom is what they may in any case.
+	// mostRoom is how much memory the callers of a door may use together if there is
+	// enough, in bytes; leastRoom is what they may always use.
 	mostRoom  = 64 << 20
 	leastRoom = 2 << 20
-	// roomShare is the part of the limit of memory that this takes at most: no
-	// door may bring the process to where it refuses requests at all others.
+	// roomShare divides the memory limit: a door gets at most that part, so that no
+	// door alone can make the process refuse requests at the others.
 	roomShare = 8
 )
 
-// roomOfADoor is how many bytes the callers of a door may keep in memory together.
+// roomOfADoor returns how many bytes of memory the callers of a door may use together.
 func (d *Doors) roomOfADoor() int64 {
 	limit, limited := overload.MemoryLimit(d.Config.Overload.Memory)
 	if !limited {
@@ -43,7 +43,7 @@ func (d *Doors) roomOfADoor() int64 {
 	return min(mostRoom, max(limit/roomShare, leastRoom))
 }
 
-// claims are what the doors want of the file descriptors.
+// claims returns how many file descriptors the doors want.
 func (d *Doors) claims() (names []string, list []overload.Claim) {
 	claim := func(name string, chosen int64) {
 		names = append(names, name)
@@ -64,8 +64,8 @@ func (d *Doors) claims() (names []string, list []overload.Claim) {
 	return names, list
 }
 
-// reserve sets aside what the doors for operators want, which is no more than
-// most of them.
+// reserve sets aside the file descriptors of the doors for operators, at most most of
+// them for each.
 func (d *Doors) reserve(most int) (sum int) {
 	for _, k := range d.kinds {
 		if k.Operators {
@@ -109,8 +109,8 @@ func (d *Doors) divide() {
 	d.Logger.Info("file descriptors", said...)
 }
 
-// Watch begins to see what runs short. Until ready reports true the doors are not
-// all there yet.
+// Watch starts to sample resources. It skips samples until ready reports true, when
+// all doors are open.
 func (d *Doors) Watch(ready func() bool) {
 	resources := d.Resources
 	if memory := d.Config.Overload.Memory; memory > 0 {
@@ -120,7 +120,7 @@ func (d *Doors) Watch(ready func() bool) {
 		resources = append(resources, memory)
 	}
 	if d.limit > 0 {
-		// More than elevated it never is: a door that is full makes room itself.
+		// At most elevated: a full door makes room itself.
 		resources = append(resources, overload.Resource{
 			Name: "descriptors", At: [3]float64{0.95}, Pressure: d.descriptorPressure(),
 		})
@@ -133,8 +133,8 @@ func (d *Doors) Watch(ready func() bool) {
 	})
 }
 
-// descriptorPressure returns what tells how many of the descriptors for
-// connections are in use; all, while some could not be accepted.
+// descriptorPressure returns a function that returns the share of the connections' file
+// descriptors in use; 1 while connections cannot be accepted.
 func (d *Doors) descriptorPressure() func() float64 {
 	var failedBefore atomic.Int64
 	total := d.limit - d.reserved
@@ -162,15 +162,15 @@ func (d *Doors) descriptorPressure() func() float64 {
 	}
 }
 
-// Sheds reports whether some load is to be refused now.
+// Sheds reports whether load of this kind must be refused now.
 func (d *Doors) Sheds(l overload.Load) bool { return d.load != nil && d.load.Sheds(l) }
 
-// tooBusy reports whether the doors for data are to have no more connections than
-// they have.
+// tooBusy reports whether doors other than those for operators must not accept more
+// connections.
 func (d *Doors) tooBusy() bool { return d.Sheds(overload.Connection) }
 
-// Describe adds what there is to tell of the doors to the metrics: connections,
-// memory that callers keep, what runs short, and what was shed.
+// Describe adds the metrics of the doors: connections, memory that callers use,
+// overload, and refused load.
 func (d *Doors) Describe(c *metrics.Asked) {
 	level := c.Gauge("headgate_overload_level", "Overload level: 0 nothing is refused, 1 explanations and live views are, 2 new connections too, 3 requests too.")
 	pressure := c.Gauge("headgate_overload_pressure", "Share of a resource in use, from 0 to 1, by resource.", "resource")
@@ -205,8 +205,7 @@ func (d *Doors) Describe(c *metrics.Asked) {
 	d.describeConnections(c)
 }
 
-// describeConnections tells of connections where the listener bounds and counts
-// them.
+// describeConnections adds the metrics of connections that listeners limit and count.
 func (d *Doors) describeConnections(c *metrics.Asked) {
 	open := c.Gauge("headgate_connections", "Open connections, by door.", "door")
 	ever := c.Counter("headgate_connections_total", "Connections, by door and result: accepted, evicted (closed to make room for another) or rejected (no capacity).", "door", "result")

@@ -54,8 +54,7 @@ func (d *Doors) listen(ctx context.Context, k *kind, address string) error {
 	return nil
 }
 
-// whoseIs returns the setting of the open door that is reached at an address, or
-// an empty string.
+// whoseIs returns the setting of the open door that listens at an address, or "".
 func (d *Doors) whoseIs(address string) string {
 	wanted, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -70,8 +69,8 @@ func (d *Doors) whoseIs(address string) string {
 	return ""
 }
 
-// listenAt listens at host:port or unix:PATH. A socket that a process left
-// behind without closing it is in nobody's way.
+// listenAt listens at host:port or unix:PATH. It replaces a socket that a process left
+// behind.
 func listenAt(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	network, address := config.SplitAddress(address)
@@ -82,7 +81,7 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 	var dialer net.Dialer
 	if c, dialErr := dialer.DialContext(ctx, network, address); dialErr == nil {
 		_ = c.Close()
-		return nil, err // somebody answers there
+		return nil, err // it is in use
 	}
 	if info, statErr := os.Lstat(address); statErr != nil || info.Mode()&os.ModeSocket == 0 {
 		return nil, err
@@ -93,10 +92,9 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 	return lc.Listen(ctx, network, address)
 }
 
-// wrap puts around the listener of a door what lies between the network and the
-// protocol. From the outside in: the PROXY protocol, which says who is at the other
-// end; the bound on the connections of one client; that on all; and then, at the
-// server of the door, TLS.
+// wrap adds the layers between network and protocol to the listener of a door. From the
+// outside in: the PROXY protocol, which identifies the client; the limit on connections
+// of one client; the limit on all connections. TLS follows, in the door's server.
 func (d *Doors) wrap(o *openDoor, l net.Listener) net.Listener {
 	log := d.Logger.With("door", o.Name)
 	o.watched = netbound.Watch(l, log)
@@ -112,8 +110,7 @@ func (d *Doors) wrap(o *openDoor, l net.Listener) net.Listener {
 	return o.bound
 }
 
-// namesClients puts the PROXY protocol around the listener of a door, if the door
-// is to speak it.
+// namesClients wraps the listener of a door in the PROXY protocol, if it is configured.
 func (d *Doors) namesClients(name string, l net.Listener) net.Listener {
 	c := &d.Config.ProxyProtocol
 	if !slices.Contains(c.Doors, name) {
@@ -133,9 +130,8 @@ func (d *Doors) namesClients(name string, l net.Listener) net.Listener {
 	})
 }
 
-// boundsClients puts around the listener of a door the bound on the connections of
-// a single client, unless there is none: what is configured, else half of what
-// there is room for.
+// boundsClients wraps the listener of a door in the limit on connections of a single
+// client, unless that is off. The default is half of the door's connections.
 func (d *Doors) boundsClients(o *openDoor, l net.Listener) net.Listener {
 	most := int(o.set.HTTP.MaxPerClient)
 	switch {
@@ -159,9 +155,9 @@ func (d *Doors) boundsClients(o *openDoor, l net.Listener) net.Listener {
 	return o.clients
 }
 
-// countedClient returns what counts as one client with addr. Trusted proxies have
-// the connections of many clients, and this machine those of its own programs:
-// neither is bounded.
+// countedClient returns the network that counts as one client with addr. It reports
+// false for trusted proxies, which connect for many clients, and for this machine's own
+// programs: neither is limited.
 func (d *Doors) countedClient(addr netip.Addr) (netip.Prefix, bool) {
 	if d.Local(addr) || d.Clients.TrustsAddr(addr) {
 		return netip.Prefix{}, false
@@ -169,7 +165,7 @@ func (d *Doors) countedClient(addr netip.Addr) (netip.Prefix, bool) {
 	return d.Clients.Network(addr), true
 }
 
-// openShared adds the doors that are behind the port.
+// openShared adds the doors on the shared port.
 func (d *Doors) openShared(root *openDoor) {
 	d.port = oneport.New(root.listener, oneport.Options{TLS: root.encryption(), Timeout: config.Own[settings](d.Config).handshake})
 	for _, k := range d.kinds {
@@ -179,7 +175,7 @@ func (d *Doors) openShared(root *openDoor) {
 	}
 }
 
-// sharedPort tells the connections of the port apart.
+// sharedPort is the server of the shared port. It gives connections to their doors.
 type sharedPort struct{ port *oneport.Port }
 
 // Serve implements [door.Server].
@@ -191,18 +187,18 @@ func (s sharedPort) Drain(ctx context.Context) { s.port.Drain(ctx) }
 // Shutdown implements [door.Server].
 func (s sharedPort) Shutdown(context.Context) error { return s.port.Close() }
 
-// ListenError says that a door could not be opened.
+// ListenError reports that a door could not be opened.
 type ListenError struct {
-	Door, Address, Setting string // Door is its name, Address where it should have been, by Setting
-	Other                  string // the setting of another door of this process that has the address, or empty
+	Door, Address, Setting string // the door's name, its address, and the setting of that
+	Other                  string // setting of the door of this process that already has the address, or empty
 	Err                    error
 }
 
-// Error names the door, the address and the reason.
+// Error returns a message with the door, the address and the reason.
 func (e *ListenError) Error() string {
 	err := e.Err
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		err = op.Err // without "listen tcp" and the address again
+		err = op.Err // drops "listen tcp" and the repeated address
 	}
 	return fmt.Sprintf("cannot open %s on %s: %v", e.Door, e.Address, err)
 }
@@ -210,7 +206,7 @@ func (e *ListenError) Error() string {
 // Unwrap returns the reason.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// Hint says what to do about it.
+// Hint returns advice on what to do, or "".
 func (e *ListenError) Hint() string {
 	var errno syscall.Errno
 	if !errors.As(e.Err, &errno) {

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// No door takes so much of a small memory that others have to refuse.
+// With little memory no door uses so much that the others must refuse requests.
 func TestDoorsTakeAnEighthOfTheMemory(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20

@@ -1,6 +1,6 @@
-// Package serving opens the doors of a process: it divides connections and memory among
+// Package serving opens the doors of a process. It divides connections and memory among
 // them, limits and encrypts their listeners, serves them, and closes them without losing
-// requests. It only depends on their list, not on single doors.
+// requests. It depends only on a list of doors, not on any particular door.
 package serving
 
 import (
@@ -33,64 +33,65 @@ import (
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
-// Options are what Doors are made from. Fields are required unless they say otherwise.
+// Options configure Doors. Fields are required unless they say otherwise.
 type Options struct {
 	Config *config.Config
-	// List are the doors that there are, in the order in which they are opened.
+	// List is all doors, in the order in which they are opened.
 	List    []door.Door
 	Logger  *slog.Logger
 	Clock   func() time.Time
 	Clients *client.Resolver
 	Life    *lifetime.Lifetime // closes the doors at the end
-	// OperatorsMayMove: opens a door for operators on any free port of this machine if its default is taken
+	// OperatorsMayMove opens a door for operators on any free port of this machine if
+	// its default port is taken.
 	OperatorsMayMove bool
-	Descriptors      int                 // how many file descriptors there may be; 0 asks the system
-	Resources        []overload.Resource // what may run short, besides memory and descriptors; optional
+	Descriptors      int                 // limit of file descriptors; 0 asks the system
+	Resources        []overload.Resource // to watch besides memory and descriptors; optional
 }
 
-// Doors are those of one process.
+// Doors are the doors of one process.
 type Doors struct {
 	Options
-	Local func(netip.Addr) bool // whether an address is this machine's own, with any number of connections
+	Local func(netip.Addr) bool // reports whether an address is this machine's own, and so not limited
 
-	kinds    []*kind // all that there are
+	kinds    []*kind // all doors
 	open     []*openDoor
-	port     *oneport.Port // that several of them share; nil without
+	port     *oneport.Port // shared by several doors; nil without
 	common   door.Common
 	failures chan error
 	sender   door.QueueSender // nil if no door sends
 
-	limit    int            // of file descriptors; 0 if it is not known
-	reserved int            // of those, for the process and for operators
-	parts    map[string]int // of the others, by door or claim
+	limit    int            // of file descriptors; 0 if unknown
+	reserved int            // part of it, for the process and for operators
+	parts    map[string]int // parts of limit, by door or claim
 	load     *overload.Manager
 }
 
-// kind is a door, open or not, and what it has.
+// kind is a door, open or not, with its settings and resources.
 type kind struct {
 	door.Door
 	set         *config.Door
-	certificate *certs.Server          // nil if it has none
-	wrong       *token.Failures        // nil if it asks nobody
-	room        func() *membound.Bound // nil if callers keep nothing
+	certificate *certs.Server          // nil without
+	wrong       *token.Failures        // nil if it never asks for a token or password
+	room        func() *membound.Bound // nil if callers use no memory
 }
 
 // openDoor is a door, its listener and the server behind it.
 type openDoor struct {
 	*kind
 	listener  net.Listener
-	bound     *netbound.Listener  // listener too, if this bounds it
-	encrypted bool                // callers speak TLS, be it to the port that it shares
-	over      *netbound.Listener  // that of the shared port which this is behind, if it is
-	watched   *netbound.Watched   // what is below it; nil behind a shared port
-	clients   *netbound.PerClient // likewise; nil if clients may have any number
-	server    door.Server         // nil before it is opened
-	done      chan struct{}       // closed when the server has returned; nil before it serves
+	bound     *netbound.Listener  // the same as listener; nil if that does not limit connections
+	encrypted bool                // with TLS, its own or the shared port's
+	over      *netbound.Listener  // of the shared port, if the door is on it
+	watched   *netbound.Watched   // innermost layer; nil on the shared port
+	clients   *netbound.PerClient // limits each client; nil if none is limited
+	server    door.Server         // nil before Open
+	done      chan struct{}       // closed when Serve of server has returned; nil before that
 }
 
-// New finds out whether any door is to be opened for callers, and what would keep
-// one from it, such as a certificate that cannot be read. The error is a
-// *config.SourceError.
+// New returns the doors, after checking for what would keep them from being opened: a
+// configuration with every listener off, or a certificate that cannot be read, for
+// example. The error is a *config.SourceError.
 func New(o Options) (*Doors, error) {
 	d := &Doors{Options: o, Local: netip.Addr.IsLoopback, failures: make(chan error, 16), parts: map[string]int{}}
 	closed, keys := true, []string{}
@@ -100,7 +101,7 @@ func New(o Options) (*Doors, error) {
 		if k.Tokens {
 			k.wrong = token.NewFailures(o.Logger.With("door", k.Name), o.Clock)
 		}
-		if k.Keeps { // made when it is asked for
+		if k.Keeps { // made on first use
 			k.room = sync.OnceValue(func() *membound.Bound {
 				return membound.New(membound.Options{Most: d.roomOfADoor(), Client: d.countedClient})
 			})
@@ -124,8 +125,8 @@ func New(o Options) (*Doors, error) {
 	return d, d.loadCertificates()
 }
 
-// Open returns what serves the doors that listen; Serve begins. each is told what
-// all doors get from the process, and completed with what they get from here.
+// Open makes the servers of the doors that listen, which Serve starts. each is what all
+// doors get from the process; Open adds what is different for each door.
 func (d *Doors) Open(each door.Process, domain func(door string) string) error {
 	for _, o := range d.open {
 		if o.Name == config.DoorShared {
@@ -146,7 +147,7 @@ func (d *Doors) Open(each door.Process, domain func(door string) string) error {
 	return nil
 }
 
-// given is what a door gets.
+// given returns the door.Process of a door.
 func (d *Doors) given(o *openDoor, p door.Process, domain func(door string) string) *door.Process {
 	p.Name, p.Settings, p.Config, p.Clock, p.Logger, p.Clients, p.Dialect = o.Name, o.set, d.Config, d.Clock, d.Logger, d.Clients, d.Config.Headers
 	p.Domain = func() string { return domain(o.Name) }
@@ -156,7 +157,7 @@ func (d *Doors) given(o *openDoor, p door.Process, domain func(door string) stri
 	return &p
 }
 
-// Serve answers at all doors in the background.
+// Serve serves all doors in the background.
 func (d *Doors) Serve() {
 	for _, o := range d.open {
 		d.Logger.Info("listening", "door", o.Name, "address", o.listener.Addr().String(), "tls", o.encrypted)
@@ -170,10 +171,10 @@ func (d *Doors) Serve() {
 	}
 }
 
-// Failed is told when a door breaks down by itself.
+// Failed returns a channel that receives the error of a door that stops on its own.
 func (d *Doors) Failed() <-chan error { return d.failures }
 
-// add notes a door, which is closed in the end.
+// add adds an open door, and closes it at the end of d.Life.
 func (d *Doors) add(o *openDoor) {
 	d.open = append(d.open, o)
 	d.Life.OnEnd(func() {
@@ -201,7 +202,7 @@ func (d *Doors) Addresses(f func(door, address string)) {
 	}
 }
 
-// SetServing tells callers who watch whether the process is well.
+// SetServing tells callers that watch the health of the process whether it is healthy.
 func (d *Doors) SetServing(yes bool) {
 	for _, o := range d.open {
 		if t, ok := o.server.(door.HealthTeller); ok {
@@ -210,7 +211,7 @@ func (d *Doors) SetServing(yes bool) {
 	}
 }
 
-// Domains returns the domains whose rules doors go by whose callers name none.
+// Domains returns the domains, by door, of the doors whose callers name none.
 func (d *Doors) Domains(rs *rules.Ruleset) (map[string]string, error) {
 	domains := map[string]string{}
 	for _, k := range d.kinds {
@@ -225,18 +226,17 @@ func (d *Doors) Domains(rs *rules.Ruleset) (map[string]string, error) {
 	return domains, nil
 }
 
-// Sends reports whether a door that is to be opened sends what is queued; Sender
-// returns what does, and nil as long as it is not open.
+// Sends reports whether a door that will be opened sends queued requests.
 func (d *Doors) Sends() bool {
 	return slices.ContainsFunc(d.kinds, func(k *kind) bool { return k.Sends && k.set.Open() })
 }
 
-// Sender returns what sends what is queued; see Sends.
+// Sender returns what sends queued requests, or nil if that is not open.
 func (d *Doors) Sender() door.QueueSender { return d.sender }
 
-// Close closes all doors at once, so that no request is lost that could be
-// answered. First no door accepts more connections than there are already; then
-// each asks its clients to close theirs, and closes those that say nothing more.
+// Close closes all doors concurrently, without losing requests that can be answered.
+// First all doors stop accepting connections. Then each asks its clients to close
+// theirs, and closes idle ones.
 func (d *Doors) Close(ctx context.Context) error {
 	_ = d.each(func(o *openDoor) error { o.drain(ctx); return nil })
 	return d.each(func(o *openDoor) error {
@@ -247,7 +247,7 @@ func (d *Doors) Close(ctx context.Context) error {
 	})
 }
 
-// each calls f for all doors at once.
+// each calls f for all doors concurrently.
 func (d *Doors) each(f func(*openDoor) error) error {
 	errs := make([]error, len(d.open))
 	var wg sync.WaitGroup
@@ -258,7 +258,7 @@ func (d *Doors) each(f func(*openDoor) error) error {
 	return errors.Join(errs...)
 }
 
-// drain accepts no more connections but those that clients have made already.
+// drain stops accepting connections, except those that clients have already made.
 func (o *openDoor) drain(ctx context.Context) {
 	if o.watched != nil {
 		o.watched.Drain(ctx)
@@ -268,8 +268,8 @@ func (o *openDoor) drain(ctx context.Context) {
 	}
 }
 
-// loadCertificates reads those of the doors, so that what is wrong is known
-// before a door is opened. The error is a *config.SourceError.
+// loadCertificates reads the certificates of the doors, so that errors are found before
+// a door is opened. The error is a *config.SourceError.
 func (d *Doors) loadCertificates() error {
 	for _, k := range d.kinds {
 		t := &k.set.TLS
@@ -288,7 +288,7 @@ func (d *Doors) loadCertificates() error {
 	return nil
 }
 
-// encryption returns what encrypts a door, or nil.
+// encryption returns the TLS configuration of a door, or nil.
 func (k *kind) encryption() *tls.Config {
 	if k.certificate == nil {
 		return nil
@@ -296,8 +296,8 @@ func (k *kind) encryption() *tls.Config {
 	return k.certificate.Config()
 }
 
-// Reload reads all certificates now, and what else doors follow. What is wrong has
-// been logged, and the old ones stay in use.
+// Reload reads all certificates and other files of the doors again. Errors are logged,
+// and the old files stay in use.
 func (d *Doors) Reload() {
 	for _, k := range d.kinds {
 		if k.certificate != nil {
@@ -311,12 +311,12 @@ func (d *Doors) Reload() {
 	}
 }
 
-// settings are those of the shared port that no door has.
+// settings are the settings that only the shared port has.
 type settings struct {
-	handshake time.Duration // how long a connection may take until it is known what it speaks; 0 leaves the default
+	handshake time.Duration // how long a connection may take to reveal its protocol; 0 is the default
 }
 
-// Shared is the port that several doors share. In the list it comes after those
+// Shared returns the port that several doors share. In the list it comes after the doors
 // that may be on it.
 func Shared() door.Door {
 	const name = config.DoorShared

@@ -1,5 +1,4 @@
-// Package verdict is what doors do with a verdict of the engine: which limits they
-// report, how they answer a refusal, and what they log.
+// Package verdict turns a verdict of the engine into what doors report, answer and log.
 package verdict
 
 import (
@@ -17,18 +16,18 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Asker is what a door asks the engine by, and what it tells of that.
+// Asker asks the engine for a door, and reports what went wrong.
 type Asker struct {
-	Engine  *engine.Engine   // Engine decides. Required.
-	Clients *client.Resolver // says who a client is, and how addresses are grouped to be counted. Required.
-	// Clock is read once per request, or for all that arrive together. Required,
-	// unless a door says that the store's clock decides without one.
+	Engine  *engine.Engine   // decides. Required.
+	Clients *client.Resolver // identifies clients and groups their addresses for counting. Required.
+	// Clock is read once per request, or once for all that arrive together. Required,
+	// unless a door says that without it the store's clock decides.
 	Clock   func() time.Time
-	Logger  *slog.Logger   // hears of what callers cannot be told. Required.
-	Dialect answer.Dialect // that of the header fields
+	Logger  *slog.Logger   // receives what callers cannot be told. Required.
+	Dialect answer.Dialect // of the header fields
 }
 
-// Check is one question of a caller who names attributes, and its rules.Request.
+// Check is one check by a caller that sends attributes; it is their rules.Request.
 type Check struct {
 	described.Request
 
@@ -37,33 +36,33 @@ type Check struct {
 	Kind   headgate.Kind
 }
 
-// Query is what c asks the engine.
+// Query returns the query for the engine.
 func (c *Check) Query(at int64, door engine.Door) engine.Query {
 	return engine.Query{Domain: c.Domain, Request: c, Cost: c.Cost, At: at, Kind: c.Kind, Door: door}
 }
 
-// Decide asks the engine. Its error does not concern the caller, who gets what
-// the policy says; the verdict's reason tells.
+// Decide asks the engine, and logs its error: the caller receives the verdict of the
+// failure policy, whose reason says so.
 func (a *Asker) Decide(ctx context.Context, q engine.Query) engine.Verdict {
 	v, err := a.Engine.Decide(ctx, q)
 	a.Report(ctx, q.Domain, err)
 	return v
 }
 
-// Report logs an error of the engine about a request in a domain, if it is one.
+// Report logs err, an error of the engine about a request in a domain, unless it is nil.
 func (a *Asker) Report(ctx context.Context, domain string, err error) {
 	if err == nil {
 		return
 	}
 	level := slog.LevelError
 	if errors.Is(err, headgate.ErrUnavailable) {
-		level = slog.LevelDebug // whoever watches the store says so once
+		level = slog.LevelDebug // logged once by what watches the store
 	}
 	a.Logger.Log(ctx, level, "check failed", "domain", domain, "err", err)
 }
 
-// Policy returns what r says of its limit, for header fields, and false if the
-// client must not learn of it or it does not hold.
+// Policy returns the state of the limit of r for header fields. It reports false if the
+// limit is hidden from clients or not enforced.
 func Policy(r *engine.Result, at int64) (answer.Policy, bool) {
 	if !r.Enforced || r.Hidden() {
 		return answer.Policy{}, false
@@ -71,7 +70,7 @@ func Policy(r *engine.Result, at int64) (answer.Policy, bool) {
 	return answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at}, true
 }
 
-// Policies appends what results say, each as [Policy] does.
+// Policies appends the [Policy] of each of results to dst.
 func Policies(dst []answer.Policy, results []engine.Result, at int64) []answer.Policy {
 	for i := range results {
 		if p, ok := Policy(&results[i], at); ok {
@@ -81,7 +80,7 @@ func Policies(dst []answer.Policy, results []engine.Result, at int64) []answer.P
 	return dst
 }
 
-// Refusal returns what the rule that refused v answers.
+// Refusal returns the answer of the rule that refused v.
 func Refusal(v *engine.Verdict, policies []answer.Policy, dialect answer.Dialect) answer.Refusal {
 	on := &v.Rule.OnLimit
 	return answer.Refusal{
@@ -93,7 +92,7 @@ func Refusal(v *engine.Verdict, policies []answer.Policy, dialect answer.Dialect
 // Refuse answers a request over its limit as the rule that refused v says.
 func Refuse(w http.ResponseWriter, r *http.Request, v *engine.Verdict, told answer.Refusal) {
 	on := &v.Rule.OnLimit
-	if on.Action == rules.ShadowBan { // refused all the same, as the store did not answer
+	if on.Action == rules.ShadowBan { // refused, since the store did not answer
 		answer.Problem(w, http.StatusServiceUnavailable, "the service is temporarily unavailable")
 		return
 	}
@@ -101,8 +100,8 @@ func Refuse(w http.ResponseWriter, r *http.Request, v *engine.Verdict, told answ
 	answer.Refuse(w, r, told)
 }
 
-// Lease returns the token of what v holds while its request is in flight; empty
-// if it holds nothing.
+// Lease returns the token of the slots that v holds while its request is in progress;
+// empty if it holds none.
 func (a *Asker) Lease(ctx context.Context, v *engine.Verdict) string {
 	token, err := a.Engine.LeaseToken(ctx, v)
 	if err != nil && a.Engine.WarnsOfToken(v) {
@@ -114,16 +113,16 @@ func (a *Asker) Lease(ctx context.Context, v *engine.Verdict) string {
 // Unsettled is why a lease or a reservation was not settled.
 type Unsettled uint8
 
-// The reasons.
+// The values of Unsettled.
 const (
-	Settled    Unsettled = iota // there is none
-	NotOurs                     // the token was not given here, or is damaged
-	Unanswered                  // the store did not answer, and may when it is tried again
-	Broken                      // something that must not happen did
+	Settled    Unsettled = iota // it was settled
+	NotOurs                     // the token was not issued here, or is damaged
+	Unanswered                  // the store did not answer; a retry may succeed
+	Broken                      // an internal error
 )
 
-// WhyUnsettled returns the reason in err, which it logs if the caller cannot be
-// told all of it.
+// WhyUnsettled returns the reason for err. It logs errors whose details callers do not
+// receive.
 func (a *Asker) WhyUnsettled(ctx context.Context, err error) Unsettled {
 	switch {
 	case err == nil:
@@ -138,7 +137,7 @@ func (a *Asker) WhyUnsettled(ctx context.Context, err error) Unsettled {
 	return Broken
 }
 
-// Leave frees the place in the queue of a request whose caller has gone.
+// Leave refunds a waiting request whose caller has gone, and frees its place in line.
 func Leave(ctx context.Context, e *engine.Engine, log *slog.Logger, v *engine.Verdict, at int64) {
 	if err := e.Undo(context.WithoutCancel(ctx), v, at); err != nil {
 		log.DebugContext(ctx, "queue slot not freed", "err", err)
