@@ -70,7 +70,7 @@ func open(p *door.Process, backend http.Handler) (door.Server, error) {
 	})}
 	o.Handler = p.Telemetry.Handler(door.Shedding(p.Sheds, overload.Request, s.Proxy), route)
 	if s.HTTP, err = door.NewHTTP(p, o); err != nil {
-		_ = to.close(context.Background()) // it has not been used
+		_ = to.close(context.Background()) // never used
 		return nil, err
 	}
 	return s, nil

@@ -271,7 +271,7 @@ limits:
 		}
 		for range 2 {
 			if code := <-answers; code != http.StatusTooManyRequests {
-				t.Errorf("answered %d beside three that are slow", code)
+				t.Errorf("status %d next to three slow requests", code)
 			}
 		}
 		if n := seen.Load(); n != 2 {

@@ -272,7 +272,7 @@ func TestPausesOfConversations(t *testing.T) {
 	})
 }
 
-// The rest of a body is never read as another request, whoever answered and however
+// The rest of a body is never read as another request, no matter who answered or how
 // early.
 func TestRestsOfBodiesAreNoRequests(t *testing.T) {
 	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
