@@ -169,13 +169,22 @@ func (r *tutorial) save(name, text string) {
 	if err := os.WriteFile(path, []byte(r.here.Replace(text)), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	if err == nil && before != "" {
-		r.await("the new rules", func() bool { return r.reloads() != before })
+	if err == nil {
+		r.await("the new rules", func() bool {
+			for page, now := range r.reloads() {
+				if now == before[page] {
+					return false
+				}
+			}
+			return true
+		})
 	}
 }
 
-// reloads returns how often the servers have read their rules, or "" without any.
-func (r *tutorial) reloads() (text string) {
+// reloads returns how often each running server has loaded its rules, by the port of
+// its admin door on the page. A file that is still being written does not count.
+func (r *tutorial) reloads() map[string]string {
+	loaded := map[string]string{}
 	for _, page := range []string{"6070", "6071"} {
 		request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://127.0.0.1:"+r.ports[page]+"/metrics", http.NoBody)
 		if err != nil {
@@ -187,9 +196,9 @@ func (r *tutorial) reloads() (text string) {
 		}
 		all, _ := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
-		text += strings.Join(regexp.MustCompile(`(?m)^headgate_reloads_total.*$`).FindAllString(string(all), -1), "\n")
+		loaded[page] = regexp.MustCompile(`(?m)^headgate_reloads_total\{result="success"\}.*$`).FindString(string(all))
 	}
-	return text
+	return loaded
 }
 
 // play runs the commands of a console block and compares what they print. Where
