@@ -138,7 +138,8 @@ func (s *Store) survey(ctx context.Context) ([]string, error) {
 	}
 	s.mu.Unlock()
 	tags := slices.Collect(maps.Keys(all))
-	if s.share.CompareAndSwap(0, partitions); unread != nil { // its own partitions stay; the number of other processes is unknown
+	s.share.CompareAndSwap(0, partitions)
+	if unread != nil { // its own partitions stay; the number of other processes is unknown
 		return tags, unread
 	}
 	for _, tag := range missing {

@@ -44,10 +44,11 @@ func (r *Report) Fields(n *Node, what string, known []string) Fields {
 func (r *Report) Unknown(n *Node, kind, where string, known []string, more string) {
 	near, hint := nearest.DidYouMean(n.Text, known), ""
 	if near == "" {
-		hint = "use " + strings.Join(known, ", ") + more
+		use := "use "
 		if len(known) > 1 {
-			hint = "use one of " + strings.TrimPrefix(hint, "use ")
+			use = "use one of "
 		}
+		hint = use + strings.Join(known, ", ") + more
 	}
 	r.Errorf(n, hint, "unknown %s %s%s%s", kind, clip.Quote(n.Text), where, near)
 }
