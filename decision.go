@@ -72,7 +72,8 @@ type Decision struct {
 	// end if none is released earlier.
 	RetryAfter time.Duration
 	// ResetAfter is how long it takes until the state equals that of an unused key if
-	// no other request takes in between.
+	// no other request takes in between. For a limit in the caller's own zone
+	// ([Limit.InZone]) it is how long it takes until the whole limit is available.
 	ResetAfter time.Duration
 	// Delay is how long an allowed request must wait for its turn: in the queue of a
 	// leaky bucket, or for what Reserve has booked.
@@ -80,6 +81,10 @@ type Decision struct {
 	// Lease names what was taken of a limit of [Concurrent], for Release and Renew; 0
 	// if nothing was taken. All leases of a key have different names.
 	Lease int64
+	// CountsUntil is when what was taken no longer counts against the limit, in
+	// microseconds since the Unix epoch by the store's clock; 0 if nothing was taken. A
+	// Refund finds the take by it; see [Op.CountsUntil].
+	CountsUntil int64
 }
 
 // Tighter reports whether d is stricter than other. A refusal is stricter than an

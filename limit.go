@@ -88,6 +88,24 @@ func PerCalendar(n int64, unit CalendarUnit, zone *time.Location) Limit {
 	})
 }
 
+// InZone returns l, which must be a limit of [PerCalendar], for a caller whose own time
+// zone is zone (UTC if nil) and may change:
+//
+//	daily := headgate.PerCalendar(200, headgate.Day, nil)
+//	limiter.Allow(ctx, user.ID, daily.InZone(user.Zone))
+//
+// It counts the same in every zone. A new zone takes effect at the next window, which
+// ends at the first midnight there that is at least 24 hours after the end of the last
+// window, so that a caller who changes zones gains nothing: of two consecutive windows
+// of a day, the second ends 24 hours after the first or later. See
+// docs/time-zones.md for all units. Create the limit of a zone once, and keep it.
+func (l Limit) InZone(zone *time.Location) Limit {
+	if zone == nil {
+		zone = time.UTC
+	}
+	return l.with(func(r *Rule) { r.Zone, r.OwnZone = zone, true })
+}
+
 // Concurrent returns a limit of n requests in progress at the same time. What is taken
 // is held as a lease, named by [Decision.Lease], until it is released. If its holder
 // crashes, the lease ends by itself after a minute, or after the time set with
@@ -175,8 +193,11 @@ func (l Limit) Buckets(n int, edge Edge) Limit {
 	return l.with(func(r *Rule) { r.Buckets, r.Edge, r.bucketsSet = uint16(n), edge, true })
 }
 
-// CountingDenied returns l, which must use SlidingLog, so that refused requests are
-// logged too, and hammering prolongs the refusal.
+// CountingDenied returns l, which must use a window or SlidingLog, so that requests that
+// it refuses count too: a client that keeps hammering stays out. A refused request
+// counts as at most the limit. RetryAfter is when the next one passes if the client
+// stops until then. A fixed window still ends at its end; there it only matters that a
+// refused request uses up what was left for smaller ones.
 func (l Limit) CountingDenied() Limit { return l.with(func(r *Rule) { r.CountDenied = true }) }
 
 // Share returns l with the fraction f of its limit and burst, for one of several
@@ -249,7 +270,7 @@ func (l Limit) Equal(other Limit) bool {
 	if a == b || a.Unlimited && b.Unlimited {
 		return true
 	}
-	return a.meaning(0) == b.meaning(0) && a.problem == b.problem && a.Unlimited == b.Unlimited
+	return a.meaning(0) == b.meaning(0) && a.zoneMark() == b.zoneMark() && a.problem == b.problem && a.Unlimited == b.Unlimited
 }
 
 // N returns the limit per period.
@@ -300,6 +321,10 @@ func (l Limit) String() string {
 	b.WriteByte('/')
 	if r.Calendar != NoCalendar {
 		b.WriteString(r.Calendar.String() + " " + r.Algorithm.String() + " in " + r.Zone.String())
+		if r.OwnZone {
+			b.WriteString(", the caller's own zone")
+		}
+		b.WriteString(r.counting())
 		return b.String()
 	}
 	const day = 24 * time.Hour
@@ -317,11 +342,10 @@ func (l Limit) String() string {
 		b.WriteString(" of " + strconv.Itoa(int(r.Buckets)) + ", " + r.Edge.String())
 	case r.Anchor == AnchorFirstRequest:
 		b.WriteString(" from the first request")
-	case r.CountDenied:
-		b.WriteString(" counting refusals")
 	case r.Burst != r.Limit:
 		b.WriteString(" burst " + strconv.FormatInt(r.Burst, 10))
 	}
+	b.WriteString(r.counting())
 	if r.DelayAfter > 0 {
 		b.WriteString(" delay after " + strconv.FormatInt(r.DelayAfter, 10))
 	}
@@ -329,6 +353,14 @@ func (l Limit) String() string {
 		b.WriteString(" wait at most " + shortDuration(time.Duration(r.MaxWait)*time.Microsecond))
 	}
 	return b.String()
+}
+
+// counting says in a limit's text whether it counts refusals.
+func (r *Rule) counting() string {
+	if r.CountDenied {
+		return " counting refusals"
+	}
+	return ""
 }
 
 // unitOf names a period as rates do: second, minute, hour, day, or otherwise a duration

@@ -91,3 +91,56 @@ func TestOpsCostNoMemory(t *testing.T) { //nolint:paralleltest // it counts allo
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestRefundAfterTheStoresClockWasSet: a refund finds its take although the store's clock
+// was set in between and that of this process was not.
+func TestRefundAfterTheStoresClockWasSet(t *testing.T) {
+	t.Parallel()
+	jumps := []time.Duration{
+		time.Second, 7 * time.Second, 30 * time.Second, 59 * time.Second, time.Minute, 90 * time.Second, -time.Second, -30 * time.Second, -time.Hour,
+	}
+	for _, a := range headgate.Algorithms() {
+		for _, by := range jumps {
+			for _, settle := range []string{"cancel", "commit 1", "give back"} {
+				got, want := leftAfter(t, a, by, settle, false), leftAfter(t, a, by, settle, true)
+				if got != want {
+					t.Errorf("%s: %s, the clock set by %s: %d left, want %d", a, settle, by, got, want)
+				}
+			}
+		}
+	}
+}
+
+// leftAfter returns what is left of 12 per minute after two takes of 2, a clock that is
+// set, another's take of 3, and the end of one of the first two. own says whether the
+// Limiter uses the clock too, and so knows by how much.
+func leftAfter(t *testing.T, a headgate.Algorithm, by time.Duration, settle string, own bool) int64 { //nolint:revive // a row of the table
+	t.Helper()
+	ctx, c, limit, since := t.Context(), newClock(), headgate.PerMinute(12).Using(a), time.Duration(0)
+	l := headgate.New(memory.New(memory.WithClock(c.Now)))
+	if own {
+		l, since = headgate.New(memory.New(), headgate.WithClock(c.Now)), by
+	}
+	r, err := l.Reserve(ctx, "k", limit, 2, 0)
+	ops, out := []headgate.Op{{Key: "k", Limit: limit, Cost: 2}}, make([]headgate.Decision, 1)
+	_, err2 := l.AllowAll(ctx, ops, out)
+	c.now = c.now.Add(by)
+	_, err3 := l.AllowN(ctx, "k", limit, 3)
+	if err = errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	switch settle {
+	case "cancel":
+		err = r.Cancel(ctx)
+	case "commit 1":
+		err = r.Commit(ctx, 1)
+	default:
+		err = l.GiveBack(ctx, ops, out, since)
+	}
+	c.now = c.now.Add(100 * time.Millisecond)
+	d, err2 := l.Peek(ctx, "k", limit, 1)
+	if err = errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	return d.Remaining
+}

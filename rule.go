@@ -20,7 +20,8 @@ type Rule struct {
 	Anchor      Anchor
 	Edge        Edge
 	Calendar    CalendarUnit
-	CountDenied bool // keeps refused requests in a sliding log
+	CountDenied bool // refused requests count in a window
+	OwnZone     bool // Zone is the caller's own, which may change; see Limit.InZone
 	// Unlimited allows everything; all other fields are then zero.
 	Unlimited bool
 	burstSet  bool
@@ -81,7 +82,7 @@ const (
 	strayBurst     problem = "only token_bucket and leaky_bucket have a burst"
 	strayAnchor    problem = "only fixed_window has an anchor"
 	strayBuckets   problem = "only sliding_buckets has sub-windows"
-	strayDenied    problem = "only sliding_log can count refused requests"
+	strayDenied    problem = "only fixed_window, sliding_log, sliding_window and sliding_buckets can count refused requests"
 	badShare       problem = "a share must be more than 0 and at most 1"
 	badDelayAfter  problem = "the number of requests served without delay must be from 1 to the burst"
 	badMaxWait     problem = "the maximum wait must be a whole number of microseconds, more than 0 and at most 407 days"
@@ -158,7 +159,7 @@ func (r *Rule) check() problem {
 		return strayBuckets
 	case r.Buckets > MaxBuckets || int64(r.Buckets) > r.Period:
 		return badBuckets
-	case r.CountDenied && r.Algorithm != SlidingLog:
+	case r.CountDenied && (isBucket || r.Algorithm == Concurrency):
 		return strayDenied
 	}
 	return valid

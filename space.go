@@ -61,15 +61,19 @@ func (r *Rule) setMark() {
 }
 
 // meaning is everything that decides what a limit allows, however it was written, and
-// the mark of the limit that it is a share of.
+// the mark of the limit that it is a share of. The caller's own zone is no part of it.
 func (r *Rule) meaning(share uint64) [8]int64 {
 	countDenied := int64(0)
 	if r.CountDenied {
 		countDenied = 1
 	}
+	zone, own := r.zoneMark(), int64(0)
+	if r.OwnZone {
+		zone, own = 0, 1 // counts the same in every zone
+	}
 	return [...]int64{
-		int64(r.Algorithm) | int64(r.Anchor)<<8 | int64(r.Edge)<<16 | int64(r.Calendar)<<24 | int64(r.Buckets)<<32 | countDenied<<48,
-		r.Limit, r.Period, r.Burst, r.delayAfter(), r.MaxWait, int64(share), r.zoneMark(),
+		int64(r.Algorithm) | int64(r.Anchor)<<8 | int64(r.Edge)<<16 | int64(r.Calendar)<<24 | int64(r.Buckets)<<32 | countDenied<<48 | own<<49,
+		r.Limit, r.Period, r.Burst, r.delayAfter(), r.MaxWait, int64(share), zone,
 	}
 }
 

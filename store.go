@@ -67,10 +67,15 @@ type Op struct {
 	// store uses its own clock, as shared stores always do.
 	At int64
 	// Duration is, for Reserve, the longest acceptable wait; for Grant, how long the
-	// credit lasts; for Refund, how long the take would still have counted (its
-	// ResetAfter less its age), or 0 for a take of just now.
+	// credit lasts; for Refund without CountsUntil, how long the take would still have
+	// counted (its ResetAfter less its age), or 0 for a take of just now.
 	Duration time.Duration
-	Lease    int64 // is, for Release and Renew, the Decision.Lease of the take
+	// CountsUntil is, for Refund, the Decision.CountsUntil of the take, or 0 if it is
+	// unknown. With it the store finds the take by its own clock, even if that was set
+	// in the meantime, and refunds nothing once the take no longer counts. Duration is
+	// then ignored.
+	CountsUntil int64
+	Lease       int64 // is, for Release and Renew, the Decision.Lease of the take
 	// Age is, for Refund, the age of the take, or 0 if it is unknown. A store that has
 	// since removed counts to save memory, possibly this one, then refunds nothing,
 	// because the refund would reduce the counts of other takes. Stores that cannot
@@ -112,7 +117,8 @@ const (
 // [FailurePolicy], not by the store.
 //
 // Time is the store's own unless Op.At is set. A store that many processes share uses
-// its own clock and ignores Op.At. A state must be kept until its ResetAfter is over;
+// its own clock and ignores Op.At. A state must be kept until its ResetAfter is over
+// (in a caller's own zone, longer: until the FreshAt of the step);
 // then it equals that of an unused key and may be removed. Removing it earlier gives
 // the key its whole limit back, so a full store removes the keys that lose least.
 //

@@ -44,13 +44,21 @@ func clockWindow(local time.Time, now, seconds int64) (start, end int64) {
 	start = now - into
 	end = start + seconds*second
 	from, to := local.ZoneBounds()
-	if !from.IsZero() {
-		start = max(start, from.UnixMicro())
+	if at := from.UnixMicro(); !from.IsZero() && at > start && offsetOf(from.Add(-time.Microsecond)) != offset {
+		start = at
 	}
-	if !to.IsZero() {
-		end = min(end, to.UnixMicro())
+	if at := to.UnixMicro(); !to.IsZero() && at < end && offsetOf(to) != offset {
+		end = at
 	}
 	return start, end
+}
+
+// offsetOf returns the offset of a time's zone. It may be the same on both sides of a
+// bound: that of another name, or the end of a leap year after 2037, which ZoneBounds
+// reports a day early.
+func offsetOf(t time.Time) int {
+	_, offset := t.Zone()
+	return offset
 }
 
 // dayStart returns the first instant of a date, which time.Date normalises. If a clock

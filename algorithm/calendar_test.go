@@ -49,6 +49,10 @@ func TestCalendarWindows(t *testing.T) {
 		{headgate.Year, "Asia/Kolkata", "2025-12-31 18:30", "2026-01-01 00:00 +0530", "2027-01-01 00:00 +0530", 365 * 24},
 		{headgate.Hour, "Asia/Kolkata", "2026-01-01 00:00", "2026-01-01 05:00 +0530", "2026-01-01 06:00 +0530", 1},
 		{headgate.Hour, "Australia/Lord_Howe", "2026-04-04 15:10", "2026-04-05 01:30 +1030", "2026-04-05 02:00 +1030", 0.5},
+		// The last day of a leap year after the last one in the zone's table.
+		{headgate.Hour, "America/St_Johns", "2040-12-30 23:50", "2040-12-30 20:00 -0330", "2040-12-30 21:00 -0330", 1},
+		{headgate.Hour, "America/St_Johns", "2040-12-31 00:00", "2040-12-30 20:00 -0330", "2040-12-30 21:00 -0330", 1},
+		{headgate.Hour, "Europe/Berlin", "2040-12-31 12:00", "2040-12-31 13:00 +0100", "2040-12-31 14:00 +0100", 1},
 		{headgate.Hour, "America/St_Johns", "1970-01-01 00:10", "1969-12-31 20:00 -0330", "1969-12-31 21:00 -0330", 1}, // before 1970 there
 	}
 	const layout = "2006-01-02 15:04 -0700"

@@ -87,7 +87,7 @@ func TestCorners(t *testing.T) {
 
 func corners() []corner {
 	return slices.Concat(
-		tokenCorners(), creditCorners(), leakyCorners(), windowCorners(), logCorners(), bucketCorners(), bucketReturns(), leaseCorners(),
+		tokenCorners(), creditCorners(), leakyCorners(), windowCorners(), logCorners(), bucketCorners(), bucketReturns(), leaseCorners(), deniedCorners(),
 	)
 }
 

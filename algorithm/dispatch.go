@@ -89,12 +89,21 @@ func fits(r *headgate.Rule, s *State, now, n int64) int64 {
 
 // freshAt returns when the state equals that of an unused key.
 func freshAt(r *headgate.Rule, s *State, now int64) int64 {
+	at := limitFreshAt(r, s, now)
+	if creditAt(s, now) > 0 {
+		at = min(max(at, s.Until), maxInteger)
+	}
+	return at
+}
+
+// limitFreshAt is freshAt without credit.
+func limitFreshAt(r *headgate.Rule, s *State, now int64) int64 {
 	at := now
 	switch r.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		at = bucketFresh(r, s, now)
 	case headgate.FixedWindow:
-		at = fixedFresh(s, now)
+		at = fixedFresh(r, s, now)
 	case headgate.SlidingLog:
 		at = logFresh(r, s, now)
 	case headgate.SlidingWindow:
@@ -103,9 +112,6 @@ func freshAt(r *headgate.Rule, s *State, now int64) int64 {
 		at = bucketsFresh(r, s, now)
 	case headgate.Concurrency:
 		at = leaseFresh(r, s, now)
-	}
-	if creditAt(s, now) > 0 {
-		at = max(at, s.Until)
 	}
 	return min(max(at, now), maxInteger)
 }

@@ -8,12 +8,13 @@ import "github.com/headgate/headgate"
 //	V[1]  the end of the window, where the next one starts
 //	V[2]  the period, or for a calendar its unit, to detect a changed limit
 //
-// A state with a count of 0 is fresh.
+// A state with a count of 0 is fresh. own_zone.go says what differs for a limit in the
+// caller's own time zone.
 
 // fixedCode returns V[2] for the rule.
 func fixedCode(r *headgate.Rule) int64 {
 	if r.Calendar != headgate.NoCalendar {
-		return int64(r.Calendar)
+		return int64(r.Calendar) + ownCode(r)
 	}
 	return r.Period
 }
@@ -22,13 +23,15 @@ func fixedCode(r *headgate.Rule) int64 {
 // period has changed, a window that is still running passes its count to the new one.
 // If the clock has gone back, the window stays the same.
 func fixedWindow(r *headgate.Rule, s *State, now int64) (count, end int64) {
-	running := s.V[0] > 0 && now < s.V[1]
+	running := (s.V[0] > 0 || r.OwnZone) && now < s.V[1]
 	if running && s.V[2] == fixedCode(r) {
 		return s.V[0], s.V[1]
 	}
 	switch {
 	case r.Anchor == headgate.AnchorFirstRequest:
 		end = now + r.Period
+	case r.OwnZone:
+		end = ownEnd(r, s, now)
 	case r.Calendar != headgate.NoCalendar:
 		_, end = CalendarWindow(r.Calendar, r.Zone, now)
 	default:
@@ -68,8 +71,11 @@ func fixedSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 // since: a refusal does not write the new one.
 func fixedFits(s *State) int64 { return s.V[1] }
 
-func fixedFresh(s *State, now int64) int64 {
-	if s.V[0] == 0 {
+func fixedFresh(r *headgate.Rule, s *State, now int64) int64 {
+	switch {
+	case r.OwnZone:
+		return ownFresh(s, now)
+	case s.V[0] == 0:
 		return now
 	}
 	return s.V[1]

@@ -18,6 +18,9 @@ func (o *oracle) add(r *headgate.Rule, now, n int64) {
 		used.Add(used, new(big.Rat).SetInt64(n))
 		o.used, o.last, o.token = atMost(used, big.NewRat(maxInteger, r.Token)), max(now, o.last), r.Token
 	case headgate.FixedWindow:
+		if r.OwnZone && n == 0 {
+			return
+		}
 		o.count, o.end = o.fixedAt(r, now)
 		o.count, o.code = saturated(o.count, n), fixedCode(r)
 	case headgate.SlidingLog:
@@ -144,13 +147,10 @@ func (o *oracle) expire(r *headgate.Rule, now int64) {
 	o.log = slices.DeleteFunc(o.log, func(e logged) bool { return now >= e.at+r.Period })
 }
 
-// denied logs a refused request, and drops entries that no longer matter because the
-// newer ones fill the limit.
+// denied counts a refused request. A log drops entries that no longer matter because
+// the newer ones fill the limit.
 func (o *oracle) denied(r *headgate.Rule, now, n int64) {
-	if r.Limit == 0 {
-		return
-	}
-	o.addLog(r, now, min(n, r.Limit))
+	o.add(r, now, n)
 	for len(o.log) > 1 && o.logAt(r, now)-o.log[0].count >= r.Limit {
 		o.log = o.log[1:]
 	}
@@ -186,7 +186,7 @@ func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
 		o.used, o.last, o.token = used.Sub(used, atMost(back, used)), max(now, o.last), r.Token
 	case headgate.FixedWindow:
 		count, end := o.fixedAt(r, now)
-		if left > 0 && now+left < end-r.Period/2 {
+		if left > 0 && now+left < end-r.Period/2 || r.OwnZone && count == 0 {
 			return false
 		}
 		o.count, o.end, o.code = max(count-n, 0), end, fixedCode(r)
@@ -245,6 +245,18 @@ func (o *oracle) subCounts(from, oldest, n int64) int64 {
 	return n
 }
 
+// subNear takes n from the entries at most slack from a time, oldest first.
+func (o *oracle) subNear(about, slack, n int64) {
+	for i := range o.log {
+		if e := &o.log[i]; e.at >= about-slack && e.at <= about+slack {
+			gone := min(n, e.count)
+			e.count -= gone
+			n -= gone
+		}
+	}
+	o.log = slices.DeleteFunc(o.log, func(e logged) bool { return e.count == 0 })
+}
+
 // subLog takes n from the take's entry and those after it, oldest first, then from
 // those before it, newest first. If no entry has exactly the time of the take, entries
 // shortly before it also count as the take.
@@ -253,9 +265,15 @@ func (o *oracle) subLog(r *headgate.Rule, now, n, left int64) {
 	split := len(o.log)
 	if left > 0 {
 		about := now + left - r.Period
-		if !slices.ContainsFunc(o.log, func(e logged) bool { return e.at == about }) {
-			about -= min(65_536, r.Period/8)
+		slack := min(65_536, r.Period/8)
+		if slices.ContainsFunc(o.log, func(e logged) bool { return e.at == about }) {
+			slack = 0
 		}
+		if r.CountDenied {
+			o.subNear(about, slack, n)
+			return
+		}
+		about -= slack
 		split = slices.IndexFunc(o.log, func(e logged) bool { return e.at >= about })
 		if split < 0 {
 			split = len(o.log)

@@ -83,7 +83,7 @@ func atMost(x, most *big.Rat) *big.Rat {
 
 // fixedAt returns the window that contains t.
 func (o *oracle) fixedAt(r *headgate.Rule, t int64) (count, end int64) {
-	live := o.count > 0 && t < o.end
+	live := (o.count > 0 || r.OwnZone) && t < o.end
 	if live && o.code == fixedCode(r) {
 		return o.count, o.end
 	}
@@ -93,11 +93,29 @@ func (o *oracle) fixedAt(r *headgate.Rule, t int64) (count, end int64) {
 	switch {
 	case r.Anchor == headgate.AnchorFirstRequest:
 		return count, t + r.Period
+	case r.OwnZone && o.code == fixedCode(r):
+		return count, o.ownEnd(r, t)
 	case r.Calendar != headgate.NoCalendar:
 		_, end = CalendarWindow(r.Calendar, r.Zone, t)
 		return count, end
 	}
 	return count, t - t%r.Period + r.Period
+}
+
+// ownEnd walks through the windows of the zone from the last end. A caller who has
+// stayed gets the first that ends after t, one who has moved the first that also ends
+// long enough after the last end.
+func (o *oracle) ownEnd(r *headgate.Rule, t int64) int64 {
+	earliest := t + 1
+	if start, _ := CalendarWindow(r.Calendar, r.Zone, o.end); start != o.end {
+		earliest = max(earliest, o.end+min(r.Period, 48*hour))
+	}
+	// A state from long ago would take too many steps.
+	end := max(o.end, t-2*year)
+	for end < earliest {
+		_, end = CalendarWindow(r.Calendar, r.Zone, end)
+	}
+	return end
 }
 
 func (o *oracle) logAt(r *headgate.Rule, t int64) (total int64) {
@@ -172,6 +190,9 @@ func (o *oracle) unused(r *headgate.Rule, t int64) bool {
 	}
 	if r.Algorithm == headgate.Concurrency && o.newest > 0 && t <= o.newest {
 		return false // its names are not free yet
+	}
+	if r.OwnZone && o.end > 0 && t < o.end+WindowKept(o.code) {
+		return false // a window of another zone would be too short
 	}
 	return o.free(r, t) == r.Limit
 }
@@ -272,8 +293,11 @@ func (o *oracle) step(r *headgate.Rule, now int64, req Request) Result {
 	case headgate.Charge:
 		return o.charge(r, now, n)
 	case headgate.Refund:
-		if n > 0 && req.Duration >= 0 {
-			if req.Duration > 0 {
+		if n > 0 && (req.Duration >= 0 || req.CountsUntil > 0) && (req.CountsUntil == 0 || req.CountsUntil > now) {
+			switch {
+			case req.CountsUntil > 0:
+				wait = min(req.CountsUntil, maxInteger) - now
+			case req.Duration > 0:
 				wait = min(max(wait, 1), maxTime)
 			}
 			o.sub(r, now, n, wait)
@@ -316,8 +340,8 @@ func (o *oracle) pay(r *headgate.Rule, now, n int64) (regular int64) {
 
 func (o *oracle) take(r *headgate.Rule, now, n, _ int64) Result {
 	if !o.passes(r, now, n) {
-		if r.CountDenied && n > 0 {
-			o.denied(r, now, n)
+		if r.CountDenied && n > 0 && r.Limit > 0 {
+			o.denied(r, now, min(n, r.Limit))
 		}
 		return o.refuse(r, now, n)
 	}
@@ -326,7 +350,7 @@ func (o *oracle) take(r *headgate.Rule, now, n, _ int64) Result {
 	}
 	delay := o.turn(r, now) - now
 	regular := o.pay(r, now, n)
-	res := o.answer(r, now, n)
+	res := o.took(r, now, n)
 	res.Delay, res.Lease = micros(delay), o.leased(r, regular)
 	return res
 }
@@ -372,7 +396,7 @@ func (o *oracle) reserve(r *headgate.Rule, now, n, wait int64) Result {
 		}
 		o.add(r, now, n)
 	}
-	res := o.answer(r, now, n)
+	res := o.took(r, now, n)
 	res.Delay = micros(at - now)
 	return res
 }
@@ -391,6 +415,9 @@ func (o *oracle) charge(r *headgate.Rule, now, n int64) Result {
 		lease = o.leased(r, n-extra)
 	}
 	res := o.answer(r, now, n)
+	if extra > 0 || r.Limit > 0 && n > 0 {
+		res = o.took(r, now, n)
+	}
 	res.Lease = lease
 	switch {
 	case r.Limit == 0 && (n > extra || o.free(r, now) < 0 || n == 0 && had == 0):
@@ -402,11 +429,24 @@ func (o *oracle) charge(r *headgate.Rule, now, n int64) Result {
 	return res
 }
 
+// took is answer for a request that has taken n.
+func (o *oracle) took(r *headgate.Rule, now, n int64) Result {
+	res := o.answer(r, now, n)
+	res.CountsUntil = first(now, maxInteger, func(t int64) bool {
+		return o.unused(r, t) || r.OwnZone && o.free(r, t) == r.Limit
+	})
+	return res
+}
+
 // answer returns the allowed answer for the current state.
 func (o *oracle) answer(r *headgate.Rule, now, granted int64) Result {
 	fresh := first(now, maxInteger, func(t int64) bool { return o.unused(r, t) })
 	if o.creditAt(now) > 0 {
 		fresh = max(fresh, o.until)
+	}
+	reset := fresh
+	if r.OwnZone {
+		reset = first(now, maxInteger, func(t int64) bool { return o.free(r, t) == r.Limit && o.creditAt(t) == 0 })
 	}
 	limit := r.Limit
 	if r.Algorithm <= headgate.LeakyBucket {
@@ -415,7 +455,7 @@ func (o *oracle) answer(r *headgate.Rule, now, granted int64) Result {
 	return Result{FreshAt: fresh, Decision: headgate.Decision{
 		Allowed: true, Limit: limit, Granted: granted,
 		Remaining:  o.remaining(r, now) + o.creditAt(now),
-		ResetAfter: micros(fresh - now),
+		ResetAfter: micros(reset - now),
 	}}
 }
 

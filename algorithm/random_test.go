@@ -71,10 +71,14 @@ func randomLimit(rng *rand.Rand, a headgate.Algorithm) headgate.Limit {
 		case a == headgate.FixedWindow && rng.IntN(3) == 0:
 			unit := headgate.Minute + headgate.CalendarUnit(rng.IntN(6))
 			l = headgate.PerCalendar(n, unit, pick(rng, zone("Europe/Berlin"), zone("Australia/Lord_Howe"), time.UTC))
-		case a == headgate.SlidingLog && rng.IntN(2) == 0:
-			l = l.CountingDenied()
+			if rng.IntN(2) == 0 {
+				l = l.InZone(pick(rng, travelled()...))
+			}
 		case a == headgate.SlidingBuckets && rng.IntN(4) != 0:
 			l = l.Buckets(1+rng.IntN(pick(rng, 5, 100, 512)), pick(rng, headgate.EdgeWeighted, headgate.EdgeLenient, headgate.EdgeStrict))
+		}
+		if a >= headgate.FixedWindow && a <= headgate.SlidingBuckets && rng.IntN(3) == 0 {
+			l = l.CountingDenied()
 		}
 		if l.Valid() {
 			return l
@@ -94,6 +98,7 @@ type history struct {
 	trace  strings.Builder
 	// leases are some of those issued.
 	leases []int64
+	taken  []int64 // until when some takes count
 	// changed is set from a new limit until the state is written under it.
 	changed bool
 }
@@ -141,11 +146,19 @@ func (h *history) randomRequest() Request {
 	if len(h.leases) > 0 && h.rng.IntN(2) == 0 {
 		req.Kind, req.Lease = pick(h.rng, headgate.Release, headgate.Renew), pick(h.rng, h.leases...)+h.rng.Int64N(9)/8
 	}
+	if len(h.taken) > 0 && req.Kind == headgate.Refund && h.rng.IntN(3) > 0 {
+		if req.CountsUntil = pick(h.rng, h.taken...); h.rng.IntN(8) == 0 {
+			req.CountsUntil = near(h.rng, 0, 2*req.CountsUntil)
+		}
+	}
 	return req
 }
 
-// noteLease records the lease issued by the previous step.
-func (h *history) noteLease() {
+// note records what the previous step took.
+func (h *history) note() {
+	if h.prior.CountsUntil != 0 {
+		h.taken = append(h.taken[max(len(h.taken)-6, 0):], h.prior.CountsUntil)
+	}
 	if h.prior.Lease == 0 {
 		return
 	}
@@ -185,13 +198,14 @@ func (h *history) tick() {
 func (h *history) run(steps int) {
 	for range steps {
 		h.tick()
+		h.travel()
 		if h.rng.IntN(20) == 0 {
 			h.limit, h.changed = randomLimit(h.rng, h.limit.Algorithm()), true
 			fmt.Fprintf(&h.trace, "now %s %+v\n", h.limit, *h.limit.Rule())
 		}
 		req := h.randomRequest()
 		before := clone(&h.state)
-		fmt.Fprintf(&h.trace, "%d %s %d %v", h.now, req.Kind, req.Cost, req.Duration)
+		fmt.Fprintf(&h.trace, "%d %s %d %v %d", h.now, req.Kind, req.Cost, req.Duration, req.CountsUntil)
 		got := Step(h.limit.Rule(), &h.state, h.now, req)
 		fmt.Fprintf(&h.trace, " -> %s; %s\n", show(got), showState(&h.state))
 		want := h.oracle.step(h.limit.Rule(), h.now, req)
@@ -201,8 +215,29 @@ func (h *history) run(steps int) {
 		}
 		h.checkContract(before, req, got)
 		h.prior, h.changed = got, h.changed && h.state.V == before.V
-		h.noteLease()
+		h.note()
 	}
+}
+
+// travel moves the caller of a limit in the caller's own zone.
+func (h *history) travel() bool {
+	if !h.limit.Rule().OwnZone || h.rng.IntN(4) > 0 {
+		return false
+	}
+	h.limit = h.limit.InZone(pick(h.rng, travelled()...))
+	return true
+}
+
+// travelled returns zones that are far apart, at half hours, and with rare clock changes.
+func travelled() []*time.Location {
+	var zones []*time.Location
+	for _, name := range []string{
+		"UTC", "Europe/Berlin", "America/New_York", "Pacific/Kiritimati", "Etc/GMT+12", "Asia/Kolkata", "Asia/Kathmandu",
+		"Australia/Lord_Howe", "America/St_Johns", "Pacific/Chatham", "Pacific/Apia", "Antarctica/Casey", "Africa/Cairo",
+	} {
+		zones = append(zones, zone(name))
+	}
+	return zones
 }
 
 func (h *history) fatalf(format string, args ...any) {
@@ -266,6 +301,9 @@ func (h *history) checkRefund(before State, req Request) {
 		if r.Algorithm == headgate.Concurrency {
 			b.ResetAfter, b.FreshAt = a.ResetAfter, a.FreshAt // names are not issued twice
 		}
+		if r.OwnZone {
+			b.FreshAt = a.FreshAt // the window is kept
+		}
 		if a != b {
 			h.fatalf("take and refund are not a no-op: before %s, after %s", show(a), show(b))
 		}
@@ -293,10 +331,10 @@ func (h *history) checkRetry(req Request, got Result) {
 
 // checkFresh: from FreshAt on, the state gives the answers of an unused one.
 func (h *history) checkFresh(got Result) {
-	if got.ResetAfter != micros(got.FreshAt-h.now) {
+	r := h.limit.Rule()
+	if reset := micros(got.FreshAt - h.now); got.ResetAfter != reset && (!r.OwnZone || got.ResetAfter > reset) {
 		h.fatalf("ResetAfter %v is not FreshAt %d less now", got.ResetAfter, got.FreshAt)
 	}
-	r := h.limit.Rule()
 	for _, at := range []int64{got.FreshAt, got.FreshAt + h.rng.Int64N(r.Period)} {
 		if at > maxTime {
 			return
@@ -331,14 +369,19 @@ func same(a, b *State) bool {
 // packs two such numbers into one word.
 func outOfRange(r *headgate.Rule, s *State) string {
 	numbers := append(s.V[:], s.Credit, s.Until)
-	if r.Algorithm == headgate.SlidingLog || r.Algorithm == headgate.Concurrency {
-		for i := s.V[1]; i < int64(len(s.Words)); {
-			at, count, next := logEntry(s.Words, i)
-			numbers = append(numbers, at, count)
-			i = next
+	switch r.Algorithm {
+	case headgate.SlidingLog, headgate.Concurrency:
+		for c, end := s.first(r.Algorithm), s.end(r.Algorithm); c.i < end; {
+			count, next := s.entry(r.Algorithm, c)
+			numbers = append(numbers, c.at, count)
+			c = next
 		}
-	} else {
-		numbers = append(numbers, s.Words...)
+	case headgate.SlidingBuckets:
+		g := s.ring()
+		for i := range g.n {
+			numbers = append(numbers, g.at(i))
+		}
+	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow:
 	}
 	for _, n := range numbers {
 		if n < 0 || n > maxInteger {
@@ -364,8 +407,8 @@ func show(r Result) string {
 	if d.RetryAfter == headgate.Never {
 		retry = "never"
 	}
-	return fmt.Sprintf("%s (%s) limit %d remaining %d granted %d retry %s reset %s delay %s lease %d fresh at %d",
-		verdict, d.Reason, d.Limit, d.Remaining, d.Granted, retry, d.ResetAfter, d.Delay, d.Lease, r.FreshAt)
+	return fmt.Sprintf("%s (%s) limit %d remaining %d granted %d retry %s reset %s delay %s lease %d counts until %d fresh at %d",
+		verdict, d.Reason, d.Limit, d.Remaining, d.Granted, retry, d.ResetAfter, d.Delay, d.Lease, d.CountsUntil, r.FreshAt)
 }
 
 func showState(s *State) string {

@@ -7,7 +7,8 @@ import "github.com/headgate/headgate"
 //	V[0]   newest: the number of the newest sub-window with a count
 //	V[1]   the width of a sub-window in microseconds
 //	V[2]   the period
-//	Words  a ring of counters; sub-window j is at j mod len(Words)
+//	V[3]   how many counters Words holds, how wide they are, and which is the newest
+//	Words  the counters of the newest sub-windows; see ring
 //
 // Sub-window j starts at j·width since the epoch. The window up to now overlaps at most
 // Buckets + 1 of them; Edge decides how the oldest is counted.
@@ -34,13 +35,14 @@ func floorDiv(a, b int64) int64 {
 
 // sameShape reports whether s was written under the rule's period and width.
 func sameShape(r *headgate.Rule, s *State) bool {
-	return s.V[1] == r.Tick && s.V[2] == r.Period && len(s.Words) == int(r.Buckets)+1
+	return s.V[1] == r.Tick && s.V[2] == r.Period && s.counters() == int64(r.Buckets)+1
 }
 
 // count returns the counter of sub-window j, 0 if the ring does not hold it.
 func (s *State) count(j int64) int64 {
-	if n := int64(len(s.Words)); j > s.V[0]-n && j <= s.V[0] && j >= 0 {
-		return s.Words[j%n]
+	if age := s.V[0] - j; age >= 0 && age < s.counters() && j >= 0 {
+		g := s.ring()
+		return g.at(g.index(age))
 	}
 	return 0
 }
@@ -69,33 +71,26 @@ func (s *State) counting(e headgate.Edge, span bucketsSpan, j int64) int64 {
 
 // bucketsUsed returns the count at now, under the shape in which s was written.
 func bucketsUsed(e headgate.Edge, s *State, now int64) int64 {
-	width := s.V[1]
-	if width == 0 || len(s.Words) == 0 {
+	g, width := s.ring(), s.V[1]
+	if width == 0 || g.n == 0 {
 		return 0
 	}
 	span := spanAt(s.V[2], width, max(now, s.V[0]*width))
-	used := edge(e, s.count(span.oldest), span.overlap, width)
-	return used + s.sum(span.oldest+1)
+	age := min(s.V[0]-span.oldest, g.n)
+	if age < 0 {
+		return 0
+	}
+	used := g.sum(age)
+	if age < g.n {
+		used += edge(e, g.at(g.index(age)), span.overlap, width)
+	}
+	return used
 }
 
 // sum returns the total of all sub-windows from the given one on.
-func (s *State) sum(from int64) (total int64) {
-	n := int64(len(s.Words))
-	from = max(from, s.V[0]-n+1, 0)
-	if from > s.V[0] {
-		return 0
-	}
-	first, last := from%n, s.V[0]%n
-	if first > last { // the ring wraps
-		for _, count := range s.Words[first:] {
-			total += count
-		}
-		first = 0
-	}
-	for _, count := range s.Words[first : last+1] {
-		total += count
-	}
-	return total
+func (s *State) sum(from int64) int64 {
+	g := s.ring()
+	return g.sum(min(s.V[0]-from+1, g.n))
 }
 
 func bucketsAvailable(r *headgate.Rule, s *State, now int64) int64 {
@@ -105,30 +100,26 @@ func bucketsAvailable(r *headgate.Rule, s *State, now int64) int64 {
 // bucketsShape converts s to the rule's shape and moves it to now's sub-window. After a
 // change of the limit, the old counts keep counting.
 func bucketsShape(r *headgate.Rule, s *State, now int64) {
-	width, n := r.Tick, int64(r.Buckets)+1
-	current := now / width
-	if !sameShape(r, s) {
-		used := bucketsUsed(r.Edge, s, now)
-		if int64(cap(s.Words)) >= n {
-			s.Words = s.Words[:n]
-			clear(s.Words)
-		} else {
-			s.Words = make([]int64, n)
+	g, current := s.ring(), now/r.Tick
+	if sameShape(r, s) {
+		if by := current - s.V[0]; by > 0 {
+			g.advance(by)
+			s.V[0] = current
 		}
-		s.V = [4]int64{current, width, r.Period}
-		s.Words[current%n] = min(used, maxCount)
-		return
+	} else {
+		used := min(bucketsUsed(r.Edge, s, now), maxCount)
+		g.renew(int64(r.Buckets)+1, used)
+		g.put(0, used)
+		s.V = [4]int64{current, r.Tick, r.Period}
 	}
-	for j := max(s.V[0]+1, current-n+1); j <= current; j++ {
-		s.Words[j%n] = 0
-	}
-	s.V[0] = max(s.V[0], current)
+	g.keep(s)
 }
 
 func bucketsAdd(r *headgate.Rule, s *State, now, n int64) {
 	bucketsShape(r, s, now)
-	i := s.V[0] % int64(len(s.Words))
-	s.Words[i] = min(s.Words[i]+min(n, maxCount), maxCount)
+	g := s.ring()
+	g.put(g.newest, min(g.at(g.newest)+min(n, maxCount), maxCount))
+	g.keep(s)
 }
 
 // bucketsSub takes n out of the sub-window of the take, then out of older ones, newest
@@ -143,9 +134,11 @@ func bucketsSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	if left > 0 {
 		from = min(from, bucketsTaken(r, s, span, now+left))
 	}
-	for j := from; j >= max(span.oldest, 0) && n > 0; j-- {
-		gone := min(n, s.count(j))
-		s.Words[j%int64(len(s.Words))] -= gone
+	g := s.ring()
+	for j := from; j >= max(span.oldest, s.V[0]-g.n+1, 0) && n > 0; j-- {
+		i := g.index(s.V[0] - j)
+		gone := min(n, g.at(i))
+		g.put(i, g.at(i)-gone)
 		n -= gone
 	}
 	return true // if only because of the new shape
@@ -176,10 +169,11 @@ func bucketsTaken(r *headgate.Rule, s *State, span bucketsSpan, until int64) int
 func bucketsFits(r *headgate.Rule, s *State, now, n int64) int64 {
 	width := s.V[1]
 	span := spanAt(s.V[2], width, max(now, s.V[0]*width))
-	first := max(span.oldest, s.V[0]-int64(len(s.Words))+1, 0)
+	g := s.ring()
+	first := max(span.oldest, s.V[0]-g.n+1, 0)
 	rest := s.sum(first)
 	for j := first; j <= s.V[0]; j++ {
-		count := s.count(j)
+		count := g.at(g.index(s.V[0] - j))
 		rest -= count
 		if spare := r.Limit - n - rest; spare >= 0 && count > spare {
 			return max(leaves(r.Edge, s, j, count, spare), now)
@@ -203,7 +197,7 @@ func leaves(e headgate.Edge, s *State, j, count, spare int64) int64 {
 }
 
 func bucketsFresh(r *headgate.Rule, s *State, now int64) int64 {
-	for j := s.V[0]; j > s.V[0]-int64(len(s.Words)) && j >= 0; j-- {
+	for j := s.V[0]; j > s.V[0]-s.counters() && j >= 0; j-- {
 		if count := s.count(j); count > 0 {
 			at := leaves(r.Edge, s, j, count, 0)
 			if at <= s.V[0]*s.V[1] {

@@ -36,6 +36,7 @@ func fixedSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
 	}
 	start := end - s.V[2]
 	if r.Calendar != headgate.NoCalendar {
+		// After a change of the caller's zone the window may have begun earlier.
 		start, _ = CalendarWindow(r.Calendar, r.Zone, end-1)
 	}
 	return append(dst, Span{start, end, count, count})
@@ -43,9 +44,9 @@ func fixedSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
 
 func logSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
 	_, head := logAt(r, s, now)
-	for head < int64(len(s.Words)) {
-		at, count, next := logEntry(s.Words, head)
-		dst = append(dst, Span{at, at + r.Period, count, count})
+	for end := s.end(r.Algorithm); head.i < end; {
+		count, next := s.entry(r.Algorithm, head)
+		dst = append(dst, Span{head.at, head.at + r.Period, count, count})
 		head = next
 	}
 	return dst

@@ -36,9 +36,9 @@ const (
 // to 2^53-1.
 type State struct {
 	V [4]int64 // their meaning depends on the algorithm
-	// Words is the list of SlidingLog, SlidingBuckets and Concurrency; nil for the
-	// others.
-	Words []int64
+	// Words is the packed list of SlidingLog, SlidingBuckets and Concurrency; nil for
+	// the others.
+	Words []uint64
 	// Credit is what Grant added above the limit, in tokens. It is valid before Until,
 	// in microseconds since the epoch.
 	Credit, Until int64
@@ -50,6 +50,13 @@ type Request struct {
 	Cost     int64         // at least 0
 	Duration time.Duration // as in headgate.Op
 	Lease    int64         // as in headgate.Op
+	// CountsUntil is as in headgate.Op.
+	CountsUntil int64
+}
+
+// RequestOf returns the request that op makes.
+func RequestOf(op *headgate.Op) Request {
+	return Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease, CountsUntil: op.CountsUntil}
 }
 
 // Result is a step's answer.
@@ -131,7 +138,7 @@ func take(r *headgate.Rule, s *State, now int64, req Request) Result {
 	}
 	delay := turn(r, s, now)
 	spend(r, s, now, regular, n-regular)
-	res := done(r, s, now, n, true)
+	res := took(r, s, now, n)
 	res.Delay, res.Lease = micros(delay), leased(r, s, regular)
 	return res
 }
@@ -171,7 +178,7 @@ func takeUpTo(r *headgate.Rule, s *State, now, n int64) Result {
 	delay := turn(r, s, now)
 	regular := min(granted, free)
 	spend(r, s, now, regular, granted-regular)
-	res := done(r, s, now, granted, true)
+	res := took(r, s, now, granted)
 	res.Delay, res.Lease = micros(delay), leased(r, s, regular)
 	return res
 }
@@ -199,7 +206,7 @@ func reserve(r *headgate.Rule, s *State, now int64, req Request) Result {
 		return refuseBooking(r, s, now, n, late)
 	}
 	spend(r, s, now, regular, n-regular)
-	res := done(r, s, now, n, true)
+	res := took(r, s, now, n)
 	res.Delay = micros(delay)
 	return res
 }
@@ -226,18 +233,19 @@ func refuseBooking(r *headgate.Rule, s *State, now, n, late int64) Result {
 }
 
 // charge takes n: first from the limit, then from the credit, the rest as debt.
-func charge(r *headgate.Rule, s *State, now, n int64) Result {
+func charge(r *headgate.Rule, s *State, now, n int64) (res Result) {
 	free, credit := max(available(r, s, now), 0), creditAt(s, now)
 	extra := min(max(n-free, 0), credit)
 	regular := min(n, maxInteger) - extra // as in Lua, which cannot hold more
 	if r.Limit == 0 {
 		regular = 0 // a limit of 0 never pays a debt back
 	}
-	wrote := regular > 0 || extra > 0
-	if wrote {
+	if regular > 0 || extra > 0 {
 		spend(r, s, now, regular, extra)
+		res = took(r, s, now, n)
+	} else {
+		res = done(r, s, now, n, false)
 	}
-	res := done(r, s, now, n, wrote)
 	res.Lease = leased(r, s, regular)
 	beyond := r.Limit == 0 && (n > extra || n == 0 && credit == 0) // also for a dry run, as for Take
 	if available(r, s, now) < 0 || beyond {
@@ -250,12 +258,16 @@ func charge(r *headgate.Rule, s *State, now, n int64) Result {
 }
 
 func giveBack(r *headgate.Rule, s *State, now int64, req Request) Result {
-	left := int64(0)
-	if req.Duration > 0 {
+	left, over := int64(0), req.Duration < 0
+	switch {
+	case req.CountsUntil > 0:
+		left = min(req.CountsUntil, maxInteger) - now
+		over = left <= 0
+	case req.Duration > 0:
 		left = min(max(int64(req.Duration/time.Microsecond), 1), maxTime)
 	}
 	wrote := false
-	if req.Cost > 0 && req.Duration >= 0 {
+	if req.Cost > 0 && !over {
 		wrote = sub(r, s, now, req.Cost, left)
 	}
 	if wrote {
@@ -290,24 +302,47 @@ func grant(r *headgate.Rule, s *State, now int64, req Request) Result {
 // done returns the answer that allows, from the state after the request.
 func done(r *headgate.Rule, s *State, now, granted int64, wrote bool) Result {
 	fresh := freshAt(r, s, now)
+	reset := fresh
+	if r.OwnZone {
+		reset = ownReset(s, now)
+	}
 	return Result{
 		Decision: headgate.Decision{
 			Allowed: true, Limit: r.Most(), Granted: granted,
 			Remaining:  remaining(r, s, now) + creditAt(s, now),
-			ResetAfter: micros(fresh - now),
+			ResetAfter: micros(reset - now),
 		},
 		FreshAt: fresh, Wrote: wrote,
 	}
 }
 
-// refused is refuse for Take and Peek; a log that counts refusals records it.
+// took is done for a request that has taken granted. What was taken counts until the
+// limit is reset, apart from credit that is left, which a refund does not return.
+func took(r *headgate.Rule, s *State, now, granted int64) Result {
+	res := done(r, s, now, granted, true)
+	switch {
+	case r.OwnZone:
+		res.CountsUntil = ownLimitReset(s, now)
+	case creditAt(s, now) > 0:
+		res.CountsUntil = limitFreshAt(r, s, now)
+	default:
+		res.CountsUntil = res.FreshAt
+	}
+	return res
+}
+
+// refused is refuse for Take and Peek. A window that counts refusals adds it, as no
+// more than its limit, so the answer says when the request passes if no other follows.
 func refused(r *headgate.Rule, s *State, now int64, req Request) Result {
-	logged := r.CountDenied && req.Kind == headgate.Take && req.Cost > 0
-	if logged {
-		logDenied(r, s, now, req.Cost)
+	counts := r.CountDenied && r.Limit > 0 && req.Kind == headgate.Take && req.Cost > 0
+	if counts {
+		add(r, s, now, min(req.Cost, r.Limit))
+		if r.Algorithm == headgate.SlidingLog {
+			logExcess(r, s)
+		}
 	}
 	res := refuse(r, s, now, req.Cost)
-	res.Wrote = logged
+	res.Wrote = counts
 	return res
 }
 

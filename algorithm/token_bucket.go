@@ -44,7 +44,7 @@ func Take(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decision) (after
 	d.Allowed, d.Reason = true, headgate.OK
 	d.Limit, d.Granted = r.Burst, n
 	d.Remaining = int64(uint64(r.Capacity-used) / uint64(r.Token))
-	d.RetryAfter, d.ResetAfter, d.Delay = 0, micros(fresh-now), 0
+	d.RetryAfter, d.ResetAfter, d.Delay, d.CountsUntil = 0, micros(fresh-now), 0, fresh
 	return Bucket{used, last, r.Token}, fresh, true
 }
 
@@ -71,7 +71,7 @@ func takeAnyBucket(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decisio
 	if leaky {
 		d.Remaining = leakyRemaining(r, used)
 	}
-	d.RetryAfter, d.ResetAfter = 0, micros(fresh-now)
+	d.RetryAfter, d.ResetAfter, d.CountsUntil = 0, micros(fresh-now), fresh
 	return Bucket{used, last, r.Token}, fresh, true
 }
 
@@ -83,7 +83,7 @@ func bucketRefuse(r *headgate.Rule, used, last, now, n int64, d *headgate.Decisi
 	if used > 0 {
 		fresh = drained(r, last, used)
 	}
-	d.Allowed, d.Limit, d.Granted, d.Delay = false, r.Burst, 0, 0
+	d.Allowed, d.Limit, d.Granted, d.Delay, d.CountsUntil = false, r.Burst, 0, 0, 0
 	d.Remaining = max(r.Capacity-used, 0) / r.Token
 	late := int64(0)
 	if r.Algorithm == headgate.LeakyBucket {

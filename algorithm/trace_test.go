@@ -199,7 +199,7 @@ func hourly(e headgate.Edge) headgate.Limit {
 }
 
 func TestExamples(t *testing.T) {
-	for _, e := range examples() {
+	for _, e := range append(examples(), deniedExamples()...) {
 		t.Run(e.name, func(t *testing.T) {
 			var s State
 			for _, r := range e.rows {

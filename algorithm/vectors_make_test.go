@@ -32,7 +32,7 @@ func (r *recorder) step(at int64, req Request) Result {
 	r.Helper()
 	v := vectorStep{
 		AtUS: at, Kind: req.Kind.String(), Cost: req.Cost, DurationUS: int64(req.Duration / time.Microsecond),
-		Lease: req.Lease, Window: windowOf(&r.limit, at),
+		Lease: req.Lease, CountsUntilUS: req.CountsUntil, Window: windowOf(&r.limit, at),
 	}
 	if r.fresh {
 		rule := ruleOf(&r.limit)
@@ -53,7 +53,7 @@ func (r *recorder) step(at int64, req Request) Result {
 func makeVectors(t *testing.T, a headgate.Algorithm) []vector {
 	t.Helper()
 	var all []vector
-	for _, e := range examples() {
+	for _, e := range append(examples(), deniedExamples()...) {
 		if e.limit.Algorithm() != a {
 			continue
 		}
@@ -66,6 +66,7 @@ func makeVectors(t *testing.T, a headgate.Algorithm) []vector {
 	for _, limit := range vectorLimits(a) {
 		all = append(all, walk(t, limit))
 	}
+	all = append(all, clockIsSet(t, headgate.PerMinute(8).Using(a)))
 	for _, c := range corners() {
 		if c.limit.Algorithm() == a {
 			all = append(all, c.record(t))
@@ -75,6 +76,9 @@ func makeVectors(t *testing.T, a headgate.Algorithm) []vector {
 	rng := rand.New(rand.NewPCG(20260101, uint64(a)))
 	for i := range 16 {
 		all = append(all, randomVector(t, rng, a, fmt.Sprintf("random history %d", i+1)))
+	}
+	if a == headgate.FixedWindow {
+		all = append(all, journeys(t)...)
 	}
 	return all
 }
@@ -92,14 +96,16 @@ func vectorLimits(a headgate.Algorithm) []headgate.Limit {
 	case headgate.FixedWindow:
 		limits = append(
 			limits, per.Anchored(headgate.AnchorFirstRequest), headgate.PerCalendar(8, headgate.Day, zone("Europe/Berlin")),
-			headgate.PerCalendar(8, headgate.Month, time.UTC),
+			headgate.PerCalendar(8, headgate.Month, time.UTC), headgate.PerCalendar(8, headgate.Day, nil).InZone(zone("Asia/Kolkata")),
+			per.CountingDenied(), headgate.PerSecond(0).Using(a).CountingDenied(),
 		)
 	case headgate.SlidingLog:
 		limits = append(limits, per.CountingDenied(), headgate.PerDay(5000).Using(a))
 	case headgate.SlidingBuckets:
 		limits = append(limits, per.Buckets(6, headgate.EdgeStrict), per.Buckets(7, headgate.EdgeLenient), per.Buckets(1, headgate.EdgeWeighted))
+		limits = append(limits, per.CountingDenied(), per.Buckets(6, headgate.EdgeStrict).CountingDenied())
 	case headgate.SlidingWindow:
-		limits = append(limits, headgate.Per(headgate.MaxLimit, 365*24*time.Hour).Using(a))
+		limits = append(limits, headgate.Per(headgate.MaxLimit, 365*24*time.Hour).Using(a), per.CountingDenied())
 	case headgate.Concurrency:
 		limits = append(limits, headgate.Concurrent(1).Lease(time.Microsecond))
 	}
@@ -116,37 +122,37 @@ func walk(t *testing.T, limit headgate.Limit) vector {
 	now := int64(t0) + 59*1_000_000
 	pauses := []int64{0, 1, period / 8, 0, period / 2, period, 3 * period}
 	for i, req := range []Request{
-		{headgate.Peek, 1, 0, 0},
-		{headgate.Take, 0, 0, 0},
-		{headgate.Take, 1, 0, 0},
-		{headgate.Take, most, 0, 0},
-		{headgate.Take, most + 1, 0, 0},
-		{headgate.TakeUpTo, most, 0, 0},
-		{headgate.TakeUpTo, 1, 0, 0},
-		{headgate.Take, 1, 0, 0},
-		{headgate.Reserve, 1, micros(period), 0},
-		{headgate.Reserve, 1, time.Microsecond, 0},
-		{headgate.Refund, 1, micros(period / 2), 0},
-		{headgate.Refund, most, time.Microsecond, 0},
-		{headgate.Refund, 2, 0, 0},
-		{headgate.Charge, 3, 0, 0},
-		{headgate.Charge, most, 0, 0},
-		{headgate.Take, 0, 0, 0},
-		{headgate.Charge, 0, 0, 0},
-		{headgate.Grant, 4, micros(2 * period), 0},
-		{headgate.Grant, 1, micros(period), 0},
-		{headgate.Grant, 1, 0, 0},
-		{headgate.Take, 3, 0, 0},
-		{headgate.Peek, most + 1, 0, 0},
-		{headgate.Reserve, 2, micros(5 * period), 0},
-		{headgate.TakeUpTo, huge, 0, 0},
-		{headgate.Charge, huge, 0, 0},
-		{headgate.Refund, huge, 0, 0},
-		{headgate.Grant, huge, time.Hour, 0},
-		{headgate.Take, huge, 0, 0},
-		{headgate.Reset, 0, 0, 0},
-		{headgate.Reset, 0, 0, 0},
-		{headgate.Take, most, 0, 0},
+		{headgate.Peek, 1, 0, 0, 0},
+		{headgate.Take, 0, 0, 0, 0},
+		{headgate.Take, 1, 0, 0, 0},
+		{headgate.Take, most, 0, 0, 0},
+		{headgate.Take, most + 1, 0, 0, 0},
+		{headgate.TakeUpTo, most, 0, 0, 0},
+		{headgate.TakeUpTo, 1, 0, 0, 0},
+		{headgate.Take, 1, 0, 0, 0},
+		{headgate.Reserve, 1, micros(period), 0, 0},
+		{headgate.Reserve, 1, time.Microsecond, 0, 0},
+		{headgate.Refund, 1, micros(period / 2), 0, 0},
+		{headgate.Refund, most, time.Microsecond, 0, 0},
+		{headgate.Refund, 2, 0, 0, 0},
+		{headgate.Charge, 3, 0, 0, 0},
+		{headgate.Charge, most, 0, 0, 0},
+		{headgate.Take, 0, 0, 0, 0},
+		{headgate.Charge, 0, 0, 0, 0},
+		{headgate.Grant, 4, micros(2 * period), 0, 0},
+		{headgate.Grant, 1, micros(period), 0, 0},
+		{headgate.Grant, 1, 0, 0, 0},
+		{headgate.Take, 3, 0, 0, 0},
+		{headgate.Peek, most + 1, 0, 0, 0},
+		{headgate.Reserve, 2, micros(5 * period), 0, 0},
+		{headgate.TakeUpTo, huge, 0, 0, 0},
+		{headgate.Charge, huge, 0, 0, 0},
+		{headgate.Refund, huge, 0, 0, 0},
+		{headgate.Grant, huge, time.Hour, 0, 0},
+		{headgate.Take, huge, 0, 0, 0},
+		{headgate.Reset, 0, 0, 0, 0},
+		{headgate.Reset, 0, 0, 0, 0},
+		{headgate.Take, most, 0, 0, 0},
 	} {
 		now += pauses[i%len(pauses)]
 		res := r.step(now, req)
@@ -157,6 +163,52 @@ func walk(t *testing.T, limit headgate.Limit) vector {
 		}
 	}
 	r.step(now-period/3, Request{Kind: headgate.Take, Cost: 1}) // the clock goes back
+	return r.vector
+}
+
+// journeys are random histories of callers whose time zone changes.
+func journeys(t *testing.T) (all []vector) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(20260101, 7))
+	for unit := headgate.Minute; unit <= headgate.Year; unit++ {
+		limit := headgate.PerCalendar(1+rng.Int64N(9), unit, nil).InZone(pick(rng, travelled()...))
+		h := &history{T: t, rng: rng, limit: limit, now: t0}
+		r := record(t, "journey by "+unit.String(), limit)
+		for range 40 {
+			h.tick()
+			if h.travel() {
+				r.change(h.limit)
+			}
+			req := h.randomRequest()
+			req.Cost, req.Duration = min(req.Cost, huge), min(req.Duration, micros(huge))/time.Microsecond*time.Microsecond
+			h.prior = r.step(h.now, req)
+			h.note()
+		}
+		all = append(all, r.vector)
+	}
+	return all
+}
+
+// clockIsSet returns takes after each of which the clock is set, another's take, and the
+// refund of the first.
+func clockIsSet(t *testing.T, limit headgate.Limit) vector {
+	t.Helper()
+	r, period := record(t, "the clock is set: "+limit.String(), limit), limit.Rule().Period
+	now := int64(t0) + 20*period
+	for _, by := range []int64{period / 8, period / 2, period - 1, period, 5 * period, -1, -period / 3, -5 * period} {
+		first := r.step(now, Request{Kind: headgate.Take, Cost: 2})
+		now += by
+		r.step(now, Request{Kind: headgate.Take, Cost: 3})
+		r.step(now+1, Request{Kind: headgate.Refund, Cost: 2, Duration: first.ResetAfter, CountsUntil: first.CountsUntil})
+		r.step(now+2, Request{Kind: headgate.Peek, Cost: 8})
+		r.step(now+2, Request{Kind: headgate.Reset})
+	}
+	r.step(now, Request{Kind: headgate.Take, Cost: 2})
+	r.step(now, Request{Kind: headgate.Grant, Cost: 9, Duration: time.Hour})
+	more := r.step(now+1, Request{Kind: headgate.Take, Cost: 4})
+	r.step(now+2, Request{Kind: headgate.Take, Cost: 3})
+	r.step(now+3, Request{Kind: headgate.Refund, Cost: 4, CountsUntil: more.CountsUntil})
+	r.step(now+3, Request{Kind: headgate.Peek, Cost: 1})
 	return r.vector
 }
 
@@ -175,7 +227,7 @@ func randomVector(t *testing.T, rng *rand.Rand, a headgate.Algorithm, name strin
 		req.Cost = min(req.Cost, huge)
 		req.Duration = min(req.Duration, micros(huge)) / time.Microsecond * time.Microsecond
 		h.prior = r.step(h.now, req)
-		h.noteLease()
+		h.note()
 	}
 	return r.vector
 }

@@ -34,7 +34,10 @@ type (
 		Cost       int64        `json:"cost"`
 		DurationUS int64        `json:"duration_us,omitempty"`
 		Lease      int64        `json:"lease,omitempty"`
-		// Window is the calendar window of at_us.
+		// CountsUntilUS is that of the take that a refund returns.
+		CountsUntilUS int64 `json:"counts_until_us,omitempty"`
+		// Window is the calendar window of at_us. In the caller's own zone the ends of
+		// the next two follow.
 		Window  []int64     `json:"window,omitempty"`
 		Want    vectorWant  `json:"want"`
 		FreshAt int64       `json:"fresh_at_us"`
@@ -57,6 +60,7 @@ type (
 	vectorCalendar struct {
 		Unit string `json:"unit"`
 		Zone string `json:"zone"`
+		Own  bool   `json:"own,omitempty"`
 	}
 	vectorRule struct {
 		Limit    int64 `json:"limit"`
@@ -80,6 +84,8 @@ type (
 		ResetAfterUS int64  `json:"reset_after_us"`
 		DelayUS      int64  `json:"delay_us"`
 		Lease        int64  `json:"lease,omitempty"`
+
+		CountsUntilUS int64 `json:"counts_until_us,omitempty"`
 	}
 	vectorState struct {
 		V      []int64    `json:"v"`
@@ -134,10 +140,12 @@ func runVector(t *testing.T, v *vector) {
 				t.Fatalf("%s, step %d: %s compiles to %+v, want %+v", v.Name, i, limit, rule, *step.Rule)
 			}
 		}
-		req := Request{Kind: kindOf(t, step.Kind), Cost: step.Cost, Duration: micros(step.DurationUS), Lease: step.Lease}
+		req := Request{
+			Kind: kindOf(t, step.Kind), Cost: step.Cost, Duration: micros(step.DurationUS), Lease: step.Lease, CountsUntil: step.CountsUntilUS,
+		}
 		got := vectorStep{
 			Limit: step.Limit, Rule: step.Rule, AtUS: step.AtUS, Kind: step.Kind, Cost: step.Cost,
-			DurationUS: step.DurationUS, Lease: step.Lease, Window: windowOf(&limit, step.AtUS),
+			DurationUS: step.DurationUS, Lease: step.Lease, CountsUntilUS: step.CountsUntilUS, Window: windowOf(&limit, step.AtUS),
 		}
 		got.fill(limit.Rule(), Step(limit.Rule(), &s, step.AtUS, req), &s)
 		if g, w := encode(t, got), encode(t, step); g != w {
@@ -163,23 +171,24 @@ func (v *vectorStep) fill(r *headgate.Rule, res Result, s *State) {
 	v.Want = vectorWant{
 		Allowed: res.Allowed, Reason: res.Reason.String(), Limit: res.Limit, Remaining: res.Remaining, Granted: res.Granted,
 		RetryAfterUS: retry, ResetAfterUS: int64(res.ResetAfter / time.Microsecond), DelayUS: int64(res.Delay / time.Microsecond),
-		Lease: res.Lease,
+		Lease: res.Lease, CountsUntilUS: res.CountsUntil,
 	}
 	v.FreshAt, v.Wrote = res.FreshAt, res.Wrote
-	v.State = vectorState{V: s.V[:], Credit: s.Credit, Until: s.Until}
+	v.State = vectorState{V: slices.Clone(s.V[:]), Credit: s.Credit, Until: s.Until}
 	switch r.Algorithm {
 	case headgate.SlidingLog, headgate.Concurrency:
 		v.State.V = nil
 		if r.Algorithm == headgate.Concurrency {
 			v.State.V = []int64{s.V[2]}
 		}
-		for i := s.V[1]; i < int64(len(s.Words)); {
-			at, count, next := logEntry(s.Words, i)
-			v.State.Log = append(v.State.Log, [2]int64{at, count})
-			i = next
+		for c, end := s.first(r.Algorithm), s.end(r.Algorithm); c.i < end; {
+			count, next := s.entry(r.Algorithm, c)
+			v.State.Log = append(v.State.Log, [2]int64{c.at, count})
+			c = next
 		}
 	case headgate.SlidingBuckets:
-		for j := max(s.V[0]-int64(len(s.Words))+1, 0); j <= s.V[0] && len(s.Words) > 0; j++ {
+		v.State.V[3] = 0 // how the counters are packed is not part of the state
+		for j := max(s.V[0]-s.counters()+1, 0); j <= s.V[0]; j++ {
 			if count := s.count(j); count > 0 {
 				v.State.Counts = append(v.State.Counts, [2]int64{j, count})
 			}
@@ -215,6 +224,9 @@ func limitOf(t *testing.T, v *vectorLimit) headgate.Limit {
 		for u := headgate.Minute; u <= headgate.Year; u++ {
 			if u.String() == c.Unit {
 				l = headgate.PerCalendar(v.Limit, u, zone(c.Zone))
+				if c.Own {
+					l = l.InZone(zone(c.Zone))
+				}
 			}
 		}
 	}
@@ -244,7 +256,7 @@ func specOf(l *headgate.Limit) *vectorLimit {
 	case headgate.FixedWindow:
 		v.Anchor = r.Anchor.String()
 		if r.Calendar != headgate.NoCalendar {
-			v.Calendar = &vectorCalendar{r.Calendar.String(), r.Zone.String()}
+			v.Calendar = &vectorCalendar{r.Calendar.String(), r.Zone.String(), r.OwnZone}
 		}
 	case headgate.SlidingBuckets:
 		v.Buckets, v.Edge = int(r.Buckets), r.Edge.String()
@@ -268,7 +280,12 @@ func windowOf(l *headgate.Limit, at int64) []int64 {
 		return nil
 	}
 	start, end := CalendarWindow(r.Calendar, r.Zone, at)
-	return []int64{start, end}
+	if !r.OwnZone {
+		return []int64{start, end}
+	}
+	_, second := CalendarWindow(r.Calendar, r.Zone, end)
+	_, third := CalendarWindow(r.Calendar, r.Zone, second)
+	return []int64{start, end, second, third}
 }
 
 func kindOf(t *testing.T, name string) headgate.Kind {

@@ -60,7 +60,7 @@ func Open(store headgate.Store, paths []string, options ...Option) (*Rules, erro
 	if r.clients, err = client.New(client.Config{TrustedProxies: r.trusted}); err != nil {
 		return nil, fmt.Errorf("rulefiles: %w", err)
 	}
-	r.files = follow.Files{Paths: slices.Clone(paths), Options: rulefile.Options{NoTokens: true, KeySecret: r.secret}}
+	r.files = follow.Files{Paths: slices.Clone(paths), Options: rulefile.Options{NoTokens: true, KeySecret: r.secret, Tables: new(rulefile.Tables)}}
 	r.seen = r.files.Fingerprint()
 	rs, err := r.load()
 	if err != nil {
@@ -102,8 +102,8 @@ func (r *Rules) load() (*rules.Ruleset, error) {
 func (r *Rules) changed() {
 	r.reading.Lock()
 	defer r.reading.Unlock()
-	if now := r.files.Fingerprint(); now != r.seen {
-		r.seen = now
+	if r.files.Changed(r.seen) {
+		r.seen = r.files.Fingerprint()
 		_ = r.reload() // it logs the error
 	}
 }

@@ -81,7 +81,7 @@ func (s *Store) doAll(ops []headgate.Op, parts []part, out []headgate.Decision) 
 	for i := range parts {
 		p := &parts[i]
 		first := s.first(parts, i)
-		req := request(&ops[i])
+		req := algorithm.RequestOf(&ops[i])
 		if ops[i].Age > 0 && !p.rule.Unlimited && s.shard(p.id).lost.mayBe(&ops[i], p.now) {
 			req.Cost = 0
 		}
@@ -134,7 +134,7 @@ func (s *Store) peekAllowed(ops []headgate.Op, parts []part, out []headgate.Deci
 		if !parts[i].rule.Unlimited { // its shard is not locked
 			s.shard(parts[i].id).load(parts[i].id, &st)
 		}
-		req := request(&ops[i])
+		req := algorithm.RequestOf(&ops[i])
 		req.Kind = headgate.Peek
 		out[i] = algorithm.Step(parts[i].rule, &st, parts[i].now, req).Decision
 	}
@@ -151,7 +151,7 @@ func (s *Store) countDenied(ops []headgate.Op, parts []part) {
 		p.state = algorithm.State{}
 		h.load(p.id, &p.state)
 		p.state.Words = slices.Clone(p.state.Words)
-		res := algorithm.Step(p.rule, &p.state, p.now, request(&ops[i]))
+		res := algorithm.Step(p.rule, &p.state, p.now, algorithm.RequestOf(&ops[i]))
 		p.times = timesOf(p.rule, &res, p.now)
 		h.commit(s, p, p)
 	}

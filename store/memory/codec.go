@@ -39,7 +39,7 @@ const (
 	// next request needs first.
 	codecBucket = iota
 	// codecWindow: V[0] 43 bits, V[1] 52 bits, V[2] 45 bits, and the distance of
-	// the rank in 33 bits (5+28). FreshAt is V[1].
+	// the rank in 33 bits (5+28). FreshAt is V[1], plus algorithm.WindowKept.
 	codecWindow
 	// codecSliding: V[0] and V[3] 36 bits, V[1] 52 bits, V[2] 36 bits in
 	// microseconds or, if bit 36 is set, milliseconds, and the distance of the
@@ -111,7 +111,7 @@ func (s *slot) freshAt() int64 {
 	case codecBucket:
 		return int64(s.b&timeMask) + lengthen(s.c&freshMask)
 	case codecWindow:
-		return int64(s.b & timeMask)
+		return int64(s.b&timeMask) + algorithm.WindowKept(int64(s.c&stateMask))
 	case codecSliding:
 		period := int64(s.c & countMask)
 		if s.c>>countBits&1 != 0 {
@@ -175,10 +175,11 @@ func pack(a headgate.Algorithm, id identity, st *algorithm.State, t times) (slot
 		s.setBucket(algorithm.Bucket{Used: v[0], Last: v[1], Token: v[2]}, max(t.fresh, v[1]))
 		return s, true
 	case headgate.FixedWindow:
-		if v0 >= 1<<43 || v2 > stateMask || t.fresh > v[1] {
+		fresh := v[1] + algorithm.WindowKept(v[2])
+		if v0 >= 1<<43 || v2 > stateMask || t.fresh > fresh {
 			return s, false
 		}
-		d := squeezeDown(uint64(max(v[1]-t.rank, 0)), 28)
+		d := squeezeDown(uint64(max(fresh-t.rank, 0)), 28)
 		s.a, s.b, s.c = v0|d<<43, v1|d>>21<<timeBits, s.c|codecWindow<<codecShift|v2
 		return s, true
 	case headgate.SlidingWindow:

@@ -104,6 +104,9 @@ func (l *loss) mayBe(op *headgate.Op, now int64) bool {
 	// bucket as long as the refunded amount takes to refill, because other takes may
 	// have been refunded too.
 	counted := micros(op.Duration) + age
+	if op.CountsUntil > 0 {
+		counted = op.CountsUntil - now + age
+	}
 	if rule.Algorithm <= headgate.LeakyBucket {
 		counted = min(counted, int64(float64(op.Cost)*float64(rule.Period)/float64(max(rule.Limit, 1))))
 	}

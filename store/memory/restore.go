@@ -11,29 +11,34 @@ import (
 // whether a state is possible, so that a file with correct checksums but wrong content
 // cannot make a step fail, and how to move it in time.
 
-func readRecord(b []byte) record {
-	r := record{algorithm: headgate.Algorithm(b[0])}
+// saved is a state as a snapshot has it.
+type saved struct {
+	algorithm.Unpacked
+	algorithm headgate.Algorithm
+}
+
+func readRecord(b []byte) saved {
+	r := saved{algorithm: headgate.Algorithm(b[0])}
 	b = b[1:]
-	for i := range r.state.V {
-		r.state.V[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
+	for i := range r.V {
+		r.V[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
 	}
-	r.state.Credit = int64(binary.LittleEndian.Uint64(b[32:]))
-	r.state.Until = int64(binary.LittleEndian.Uint64(b[40:]))
+	r.Credit = int64(binary.LittleEndian.Uint64(b[32:]))
+	r.Until = int64(binary.LittleEndian.Uint64(b[40:]))
 	b = b[48:]
 	if n := len(b) / 8; n > 0 {
-		r.state.Words = make([]int64, n)
-		for i := range r.state.Words {
-			r.state.Words[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
+		r.List = make([]int64, n)
+		for i := range r.List {
+			r.List[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
 		}
 	}
 	return r
 }
 
 // possible reports whether a step could have written r.
-func (r *record) possible() bool {
+func (r *saved) possible() bool {
 	const most = 1 << 53
-	st := &r.state
-	for _, v := range [...]int64{st.V[0], st.V[1], st.V[2], st.V[3], st.Credit, st.Until} {
+	for _, v := range [...]int64{r.V[0], r.V[1], r.V[2], r.V[3], r.Credit, r.Until} {
 		if v < 0 || v >= most {
 			return false
 		}
@@ -43,7 +48,7 @@ func (r *record) possible() bool {
 		return r.possibleLog()
 	case headgate.SlidingBuckets:
 		var sum int64
-		for _, n := range st.Words {
+		for _, n := range r.List {
 			if n < 0 || n >= most {
 				return false
 			}
@@ -51,10 +56,10 @@ func (r *record) possible() bool {
 				return false
 			}
 		}
-		return len(st.Words) <= headgate.MaxBuckets+1 && (len(st.Words) == 0) == (st.V[1] == 0) &&
-			(st.V[1] == 0 || st.V[0] < most/st.V[1])
+		return len(r.List) <= headgate.MaxBuckets+1 && (len(r.List) == 0) == (r.V[1] == 0) &&
+			(r.V[1] == 0 || r.V[0] < most/r.V[1])
 	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow:
-		return len(st.Words) == 0
+		return len(r.List) == 0
 	}
 	return false
 }
@@ -66,13 +71,16 @@ const (
 )
 
 // possibleLog checks the entries of a log, which must lead from its head through its
-// newest entry to its end, and add up to its total.
-func (r *record) possibleLog() bool {
-	st := &r.state
-	words, n := st.Words, int64(len(st.Words))
-	total, newest, i := int64(0), int64(0), st.V[1]
+// newest entry to its end, in the order of their times, and add up to its total.
+func (r *saved) possibleLog() bool {
+	words, n := r.List, int64(len(r.List))
+	total, newest, i, last := int64(0), int64(0), r.V[1], int64(0)
 	for i < n {
 		newest = i
+		if words[i]>>logShift < last {
+			return false
+		}
+		last = words[i] >> logShift
 		count := words[i] & logLong
 		if i++; count == logLong {
 			if i >= n {
@@ -89,10 +97,10 @@ func (r *record) possibleLog() bool {
 			return false
 		}
 	}
-	if st.V[1] >= n {
-		return st.V[1] == n && n == 0 || st.V[0] == 0
+	if r.V[1] >= n {
+		return r.V[1] == n && n == 0 || r.V[0] == 0
 	}
-	return total == st.V[0] && newest == st.V[3]
+	return total == r.V[0] && newest == r.V[3] && (r.algorithm == headgate.Concurrency || last == r.V[2])
 }
 
 // begins returns a time at or before the first write of s, which must hold its state
@@ -107,26 +115,32 @@ func (s *slot) begins() int64 {
 	case codecSliding:
 		a = headgate.SlidingWindow
 	}
-	return begins(a, &st)
+	return begins(a, &st.V)
 }
 
-func begins(a headgate.Algorithm, st *algorithm.State) int64 {
+func begins(a headgate.Algorithm, v *[4]int64) int64 {
 	switch a {
 	case headgate.FixedWindow:
-		return st.V[1] - windowLength(st.V[2])
+		return v[1] - windowLength(v[2])
 	case headgate.SlidingLog, headgate.Concurrency:
-		return st.V[2]
+		return v[2]
 	case headgate.SlidingBuckets:
-		return st.V[0] * st.V[1]
+		return v[0] * v[1]
 	case headgate.TokenBucket, headgate.LeakyBucket, headgate.SlidingWindow:
 	}
-	return st.V[1]
+	return v[1]
 }
 
 // windowLength returns the length of a fixed window, or the maximum for a calendar
 // unit.
 func windowLength(code int64) int64 {
-	const hour = 3_600_000_000
+	const (
+		hour = 3_600_000_000
+		own  = int64(headgate.Year) // more than the unit: in the caller's own zone
+	)
+	if code > own && code <= 2*own {
+		return windowLength(code-own) + 48*hour // a change of zone may add that much
+	}
 	most := [...]int64{
 		headgate.Minute: hour, headgate.Hour: hour, headgate.Day: 25 * hour, headgate.Week: (7*24 + 1) * hour,
 		headgate.Month: (31*24 + 1) * hour, headgate.Year: 366 * 24 * hour,
@@ -151,17 +165,16 @@ func (s *slot) moveBack(by int64) {
 	s.b = s.b&^timeMask | uint64(at)
 }
 
-func (r *record) moveBack(by int64) {
-	st := &r.state
-	st.Until = max(st.Until-by, 0)
+func (r *saved) moveBack(by int64) {
+	r.Until = max(r.Until-by, 0)
 	switch {
 	case by == 0:
 	case r.algorithm == headgate.SlidingLog || r.algorithm == headgate.Concurrency:
-		st.V[2] = max(st.V[2]-by, 0)
-		for i := 0; i < len(st.Words); i++ {
-			count := st.Words[i] & logLong
-			at := max(st.Words[i]>>logShift-by, 0)
-			st.Words[i] = at<<logShift | count
+		r.V[2] = max(r.V[2]-by, 0)
+		for i := 0; i < len(r.List); i++ {
+			count := r.List[i] & logLong
+			at := max(r.List[i]>>logShift-by, 0)
+			r.List[i] = at<<logShift | count
 			if count == logLong {
 				i++
 			}
@@ -169,23 +182,22 @@ func (r *record) moveBack(by int64) {
 	case r.algorithm == headgate.SlidingBuckets:
 		r.turnBack(by)
 	default:
-		st.V[1] = max(st.V[1]-by, 0)
+		r.V[1] = max(r.V[1]-by, 0)
 	}
 }
 
 // turnBack moves the counters of sliding buckets by whole sub-windows, at least as far
 // as requested.
-func (r *record) turnBack(by int64) {
-	st := &r.state
-	n := int64(len(st.Words))
+func (r *saved) turnBack(by int64) {
+	n := int64(len(r.List))
 	if n == 0 {
 		return
 	}
-	steps := by/st.V[1] + 1
+	steps := by/r.V[1] + 1
 	turned := make([]int64, n)
-	for j := max(st.V[0]-n+1, steps, 0); j <= st.V[0]; j++ {
-		turned[(j-steps)%n] = st.Words[j%n]
+	for j := max(r.V[0]-n+1, steps, 0); j <= r.V[0]; j++ {
+		turned[(j-steps)%n] = r.List[j%n]
 	}
-	st.V[0] = max(st.V[0]-steps, 0)
-	st.Words = turned
+	r.V[0] = max(r.V[0]-steps, 0)
+	r.List = turned
 }

@@ -22,7 +22,8 @@ import (
 //
 //	'H'  the first: int64 time of saving, the 6 words of the secret
 //	'S'  slots, 4 words each
-//	'R'  a record: slot, algorithm (1 byte), V, credit, until, the list
+//	'R'  a record: slot, algorithm (1 byte), and of algorithm.Unpacked: V, credit,
+//	     until, the list
 //	'E'  the last: uint64 number of keys
 //
 // Every frame of slots belongs to one shard and is written under its lock. A snapshot
@@ -134,12 +135,13 @@ func appendSlot(b []byte, p *slot) []byte {
 
 func appendRecord(b []byte, p *slot, r *record) []byte {
 	b = append(appendSlot(b, p), byte(r.algorithm))
-	for _, v := range r.state.V {
+	u := r.state.Unpack(r.algorithm, nil)
+	for _, v := range u.V {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
-	b = binary.LittleEndian.AppendUint64(b, uint64(r.state.Credit))
-	b = binary.LittleEndian.AppendUint64(b, uint64(r.state.Until))
-	for _, v := range r.state.Words {
+	b = binary.LittleEndian.AppendUint64(b, uint64(u.Credit))
+	b = binary.LittleEndian.AppendUint64(b, uint64(u.Until))
+	for _, v := range u.List {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	return b
@@ -322,14 +324,15 @@ func (l *loader) record(payload []byte) error {
 		return damaged("a key is invalid")
 	}
 	l.keys++
-	back := l.backFor(begins(rec.algorithm, &rec.state))
+	back := l.backFor(begins(rec.algorithm, &rec.V))
 	rec.moveBack(back)
 	p.moveBack(back)
 	h := l.store.shard(p.identity())
 	if p.freshAt() <= l.now || h.lookup(p.identity()) != nil {
 		return nil
 	}
-	index, bytes := h.records.add(rec.algorithm, &rec.state)
+	st := rec.Pack(rec.algorithm)
+	index, bytes := h.records.add(rec.algorithm, &st)
 	l.store.bytes.Add(bytes)
 	p.a = uint64(index)
 	l.put(p)

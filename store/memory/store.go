@@ -136,11 +136,11 @@ func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decisi
 	r := op.Limit.Rule()
 	if r.Unlimited {
 		var st algorithm.State
-		return algorithm.Step(r, &st, now, request(op)).Decision
+		return algorithm.Step(r, &st, now, algorithm.RequestOf(op)).Decision
 	}
 	h := s.shard(id)
 	h.mu.Lock()
-	req := request(op)
+	req := algorithm.RequestOf(op)
 	if op.Age > 0 && h.lost.mayBe(op, now) {
 		req.Cost = 0
 	}
@@ -152,10 +152,6 @@ func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decisi
 // inRange returns the nearest time that a step accepts and a slot can hold: from 1970
 // to 2112.
 func inRange(now int64) int64 { return min(max(now, 0), timeMask) }
-
-func request(op *headgate.Op) algorithm.Request {
-	return algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease}
-}
 
 // check returns why op cannot be executed.
 func (s *Store) check(op *headgate.Op) error {

@@ -28,6 +28,7 @@ func everyLimit() []headgate.Limit {
 		headgate.PerMinute(10).Using(headgate.FixedWindow),
 		headgate.PerMinute(10).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
 		headgate.PerCalendar(10, headgate.Month, nil),
+		headgate.PerCalendar(10, headgate.Minute, nil).InZone(time.FixedZone("UTC+14", 14*60*60)),
 		headgate.PerMinute(10).Using(headgate.SlidingWindow),
 		headgate.Per(10, 40*24*time.Hour).Using(headgate.SlidingWindow),
 		headgate.Per(1<<40, 7*time.Microsecond).Using(headgate.SlidingWindow),
@@ -75,7 +76,7 @@ func TestAgreesWithStep(t *testing.T) {
 			st = new(algorithm.State)
 			model[n] = st
 		}
-		want := algorithm.Step(limit.Rule(), st, now, request(&op)).Decision
+		want := algorithm.Step(limit.Rule(), st, now, algorithm.RequestOf(&op)).Decision
 		got, err := s.Take(context.Background(), op)
 		if err != nil {
 			t.Fatal(err)

@@ -99,7 +99,7 @@ func (b *batch) untake(taken []*call) {
 	for _, t := range taken {
 		for _, c := range t.checks {
 			d := &b.out[c.index]
-			d.Remaining, d.Granted, d.Delay, d.Lease = d.Remaining+d.Granted, 0, 0, 0
+			d.Remaining, d.Granted, d.Delay, d.Lease, d.CountsUntil = d.Remaining+d.Granted, 0, 0, 0, 0
 		}
 	}
 }
@@ -109,11 +109,11 @@ func (b *batch) undo(taken []*call) []*call {
 	calls := make([]*call, 0, len(taken))
 	for _, t := range taken {
 		u := &call{slot: t.slot, of: b}
-		for i, c := range t.checks {
+		for _, c := range t.checks {
 			if granted := b.out[c.index].Granted; granted > 0 {
 				op := b.ops[c.index]
-				op.Cost, op.Duration = granted, time.Duration(t.freshAt[i])
-				kind := undo
+				op.Cost, op.CountsUntil = granted, b.out[c.index].CountsUntil
+				kind := headgate.Refund
 				if op.Limit.Algorithm() == headgate.Concurrency {
 					kind, op.Lease = headgate.Release, b.out[c.index].Lease
 				}

@@ -87,7 +87,6 @@ type call struct {
 	// allowed reports whether every check was allowed.
 	allowed bool
 	err     error
-	freshAt []int64 // for each check, when the state is fresh, if requested
 
 	script *script
 	keys   []string
@@ -254,15 +253,13 @@ func (b *batch) decide(c *call, r *reply) error {
 	for _, check := range c.checks {
 		var d headgate.Decision
 		op := b.op(check)
-		freshAt, err := r.decide(op, check.kind, c.all || b.store.callerTime(op), &d)
-		if err != nil {
+		if _, err := r.decide(op, check.kind, b.store.callerTime(op), &d); err != nil {
 			return err
 		}
 		c.allowed = c.allowed && d.Allowed
 		if check.index >= 0 {
 			b.out[check.index] = d
 		}
-		c.freshAt = append(c.freshAt, freshAt)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package redis
 import (
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -15,19 +16,18 @@ const (
 )
 
 // appendCheck appends op in the format of lua/main.lua: algorithm, kind, a flag and the
-// calendar unit, a byte each; then the caller's time plus one, or 0, the cost, the
+// calendar unit (plus 6 in the caller's own zone), a byte each; then the caller's time plus one, or 0, the cost, the
 // duration in microseconds, and six integers of the rule. guess is the approximate
 // time, which determines the calendar windows to choose from.
 func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, guess int64) []byte {
 	r := op.Limit.Rule()
 	cost, duration := min(op.Cost, maxInteger), clampDuration(kind, op.Duration)
-	if kind == undo {
-		duration = int64(op.Duration)
-	}
-	if kind == headgate.Release || kind == headgate.Renew {
+	switch {
+	case kind == headgate.Release || kind == headgate.Renew:
 		duration = min(max(op.Lease, 0), maxInteger)
-	}
-	if kind == headgate.Refund && op.Duration < 0 {
+	case kind == headgate.Refund && op.CountsUntil > 0:
+		kind, duration = undo, min(op.CountsUntil, maxInteger)
+	case kind == headgate.Refund && op.Duration < 0:
 		cost = 0 // the take has expired: nothing to refund
 	}
 	given := int64(0)
@@ -35,16 +35,15 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 		given = min(max(op.At, 0), maxTime) + 1
 		guess = given - 1
 	}
-	flag := byte(0)
-	switch {
-	case r.Algorithm == headgate.FixedWindow:
-		flag = byte(r.Anchor)
-	case r.Algorithm == headgate.SlidingBuckets:
-		flag = byte(r.Edge)
-	case r.CountDenied:
-		flag = 1
+	flag := byte(r.Anchor) | byte(r.Edge) // of which an algorithm has at most one
+	if r.CountDenied {
+		flag |= countsDenied
 	}
-	dst = append(dst, byte(r.Algorithm), byte(kind), flag, byte(r.Calendar))
+	unit := byte(r.Calendar)
+	if r.OwnZone {
+		unit += byte(headgate.Year)
+	}
+	dst = append(dst, byte(r.Algorithm), byte(kind), flag, unit)
 	p := s.parameters(r, guess)
 	for _, v := range [...]int64{given, cost, duration, p[0], p[1], p[2], p[3], p[4], p[5]} {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(v))
@@ -52,8 +51,10 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 	return dst
 }
 
-// undo is a Refund of a take whose FreshAt is known: Op.Duration holds it, and the
-// server computes how much of the take has not drained yet.
+// countsDenied in the flag means that refused requests count.
+const countsDenied = 128
+
+// undo is, in a script, a Refund with Op.CountsUntil.
 const undo = headgate.Renew + 1
 
 // callerTime reports whether the time of op is used.
@@ -71,7 +72,7 @@ func (s *Store) parameters(r *headgate.Rule, guess int64) [6]int64 {
 		return [6]int64{r.Limit, r.Period, r.Tick, int64(r.Buckets)}
 	case headgate.FixedWindow:
 		if r.Calendar != headgate.NoCalendar {
-			b := s.calendars.around(r.Calendar, r.Zone, guess)
+			b := s.calendars.around(r, guess)
 			return [6]int64{r.Limit, r.Period, b[0], b[1], b[2], b[3]}
 		}
 	case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency:
@@ -91,26 +92,51 @@ func clampDuration(kind headgate.Kind, d time.Duration) int64 {
 	return min(us, maxInteger)
 }
 
-// calendars caches, for every unit and zone, the windows around the present: the starts
-// of the previous, current and next ones, and the end of the next.
-type calendars struct{ windows sync.Map }
+// calendars caches, for every unit and zone, the windows around the present.
+type calendars struct {
+	windows sync.Map
+	size    atomic.Int64
+}
+
+// mostCalendars bounds the cache: there are about 600 zones, but a program may load
+// each many times.
+const mostCalendars = 8192
 
 type calendarID struct {
 	unit headgate.CalendarUnit
+	own  bool
 	zone *time.Location
 }
 
-func (c *calendars) around(unit headgate.CalendarUnit, zone *time.Location, now int64) [4]int64 {
-	id := calendarID{unit, zone}
-	if known, ok := c.windows.Load(id); ok {
-		if b, _ := known.(*[4]int64); now >= b[1] && now < b[2] {
+// around returns the starts of the previous, current and next windows, and the end of
+// the next. In the caller's own zone, after a change of which a window may be longer,
+// it returns the start of the current window, its end, and the next two ends.
+func (c *calendars) around(r *headgate.Rule, now int64) [4]int64 {
+	id := calendarID{r.Calendar, r.OwnZone, r.Zone}
+	current := 1 // the index of the current window's start
+	if id.own {
+		current = 0
+	}
+	known, ok := c.windows.Load(id)
+	if ok {
+		if b, _ := known.(*[4]int64); now >= b[current] && now < b[current+1] {
 			return *b
 		}
 	}
-	start, end := algorithm.CalendarWindow(unit, zone, now)
-	previous, _ := algorithm.CalendarWindow(unit, zone, start-1)
-	_, after := algorithm.CalendarWindow(unit, zone, end)
-	b := &[4]int64{max(previous, 0), max(start, 0), end, after}
-	c.windows.Store(id, b)
-	return *b
+	start, end := algorithm.CalendarWindow(id.unit, id.zone, now)
+	_, second := algorithm.CalendarWindow(id.unit, id.zone, end)
+	var b [4]int64
+	if id.own {
+		_, third := algorithm.CalendarWindow(id.unit, id.zone, second)
+		b = [4]int64{max(start, 0), end, second, third}
+	} else {
+		previous, _ := algorithm.CalendarWindow(id.unit, id.zone, start-1)
+		b = [4]int64{max(previous, 0), max(start, 0), end, second}
+	}
+	if !ok && c.size.Add(1) > mostCalendars {
+		c.windows.Clear()
+		c.size.Store(1)
+	}
+	c.windows.Store(id, &b)
+	return b
 }

@@ -60,6 +60,7 @@ type story struct {
 	key   string
 	// leases are some of those issued.
 	leases []int64
+	taken  []int64 // until when some takes count
 	now    int64
 	ops    int64
 }
@@ -67,7 +68,7 @@ type story struct {
 // run creates a few limits of one algorithm, and random ops under them.
 func (s *story) run() error {
 	a := headgate.Algorithm(s.rng.IntN(int(headgate.Concurrency) + 1))
-	s.leases = s.leases[:0]
+	s.leases, s.taken = s.leases[:0], s.taken[:0]
 	limits := make([]headgate.Limit, 1+s.rng.IntN(3))
 	for i := range limits {
 		limits[i] = s.limit(a)
@@ -84,16 +85,22 @@ func (s *story) run() error {
 			limit = limits[s.rng.IntN(len(limits))]
 		}
 		s.tick(&limit)
+		if limit.Rule().OwnZone && s.rng.IntN(3) == 0 {
+			limit = limit.InZone(s.zone())
+		}
 		op := s.op(limit, length > 1000)
-		want := algorithm.Step(limit.Rule(), &state, op.At, algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease})
+		want := algorithm.Step(limit.Rule(), &state, op.At, algorithm.RequestOf(&op))
 		got, freshAt, err := s.store.TakeFreshAt(context.Background(), op)
 		s.ops++
 		switch {
 		case err != nil:
-			return fmt.Errorf("op %d: %w", s.ops, err)
+			return fmt.Errorf("op %d: %s at %d of %s: %w", s.ops, op.Kind, op.At, limit, err)
 		case got != want.Decision || freshAt != want.FreshAt:
-			return fmt.Errorf("op %d: %s %d for %s at %d of %s, now %+v\n got %+v fresh at %d\nwant %+v fresh at %d",
-				s.ops, op.Kind, op.Cost, op.Duration, op.At, limit, state, got, freshAt, want.Decision, want.FreshAt)
+			return fmt.Errorf("op %d: %s %d for %s, counted until %d, at %d of %s, now %+v\n got %+v fresh at %d\nwant %+v fresh at %d",
+				s.ops, op.Kind, op.Cost, op.Duration, op.CountsUntil, op.At, limit, state, got, freshAt, want.Decision, want.FreshAt)
+		}
+		if got.CountsUntil != 0 {
+			s.taken = append(s.taken[max(len(s.taken)-20, 0):], got.CountsUntil)
 		}
 		if got.Lease != 0 {
 			s.leases = append(s.leases[max(len(s.leases)-200, 0):], got.Lease)
@@ -153,15 +160,14 @@ func (s *story) limit(a headgate.Algorithm) headgate.Limit {
 			}
 		case headgate.FixedWindow:
 			l = s.anchored(l)
-		case headgate.SlidingLog:
-			if s.rng.IntN(3) == 0 {
-				l = l.CountingDenied()
-			}
 		case headgate.SlidingBuckets:
 			if s.rng.IntN(3) > 0 {
 				l = l.Buckets(1+int(s.magnitude(9)), headgate.Edge(s.rng.IntN(3)))
 			}
-		case headgate.SlidingWindow, headgate.Concurrency:
+		case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency:
+		}
+		if a >= headgate.FixedWindow && a <= headgate.SlidingBuckets && s.rng.IntN(3) == 0 {
+			l = l.CountingDenied()
 		}
 		if l.Valid() {
 			return l
@@ -174,15 +180,33 @@ func (s *story) anchored(l headgate.Limit) headgate.Limit {
 	case 0:
 		return l.Anchored(headgate.AnchorFirstRequest)
 	case 1:
-		zones := []string{"UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"}
-		zone, err := time.LoadLocation(zones[s.rng.IntN(len(zones))])
-		if err != nil {
-			return l
+		l = headgate.PerCalendar(l.N(), headgate.CalendarUnit(1+s.rng.IntN(int(headgate.Year))), s.zone())
+		if s.rng.IntN(2) == 0 {
+			l = l.InZone(s.zone())
 		}
-		return headgate.PerCalendar(l.N(), headgate.CalendarUnit(1+s.rng.IntN(int(headgate.Year))), zone)
 	}
 	return l
 }
+
+// zone returns one of a few zones: far apart, at half hours, with rare clock changes.
+func (s *story) zone() *time.Location {
+	zones := zones()
+	return zones[s.rng.IntN(len(zones))]
+}
+
+var zones = sync.OnceValue(func() (zones []*time.Location) {
+	for _, name := range []string{
+		"UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Pacific/Kiritimati", "Etc/GMT+12",
+		"Asia/Kathmandu", "Pacific/Apia", "Antarctica/Casey", "Africa/Cairo", "America/Los_Angeles",
+	} {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			panic(err)
+		}
+		zones = append(zones, zone)
+	}
+	return zones
+})
 
 // tick moves the time: not at all, a little, by a part of the period, or backwards.
 func (s *story) tick(l *headgate.Limit) {
@@ -244,6 +268,12 @@ func (s *story) op(l headgate.Limit, long bool) headgate.Op {
 		op.Duration = time.Duration(s.rng.Int64N(int64(l.Period())*2 + 1))
 	case 2:
 		op.Duration = -time.Duration(s.magnitude(30))
+	}
+	if n := len(s.taken); n > 0 && op.Kind == headgate.Refund && s.rng.IntN(3) > 0 {
+		op.CountsUntil = s.taken[s.rng.IntN(n)]
+		if s.rng.IntN(8) == 0 {
+			op.CountsUntil = max(op.CountsUntil+s.magnitude(40)-s.magnitude(40), 0)
+		}
 	}
 	return op
 }

@@ -48,24 +48,21 @@ func (r *reply) integers(dst []int64) error {
 	return nil
 }
 
-// decide reads the answer to op: two values for a take that is allowed at once, three
-// for one that is refused for now, otherwise the six of lua/main.lua, plus the time
-// when the state is fresh if dated, and the lease for a limit with leases.
+// decide reads the answer to op: three values for a take that is allowed at once or
+// refused for now, otherwise the seven of lua/main.lua, plus the time when the state is
+// fresh if dated, and the lease for a limit with leases.
 func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headgate.Decision) (freshAt int64, err error) { //nolint:revive // a fact about the reply
 	d.Limit = op.Limit.Capacity()
-	var v [6]int64
-	switch len(r.values) {
-	case 2:
-		if err := r.integers(v[:2]); err != nil {
+	var v [7]int64
+	if len(r.values) == 3 {
+		switch err := r.integers(v[:3]); {
+		case err != nil:
 			return 0, err
+		case v[0] < 0:
+			d.Reason, d.Remaining, d.RetryAfter, d.ResetAfter = headgate.Limited, -1-v[0], micros(v[1]), micros(v[2])
+		default:
+			d.Allowed, d.Remaining, d.Granted, d.ResetAfter, d.CountsUntil = true, v[0], op.Cost, micros(v[1]), v[2]
 		}
-		d.Allowed, d.Remaining, d.Granted, d.ResetAfter = true, v[0], op.Cost, micros(v[1])
-		return 0, nil
-	case 3:
-		if err := r.integers(v[:3]); err != nil {
-			return 0, err
-		}
-		d.Reason, d.Remaining, d.RetryAfter, d.ResetAfter = headgate.Limited, v[0], micros(v[1]), micros(v[2])
 		return 0, nil
 	}
 	if err := r.integers(v[:]); err != nil {
@@ -80,7 +77,7 @@ func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headg
 	if v[3] >= 0 {
 		d.RetryAfter = micros(v[3])
 	}
-	d.ResetAfter, d.Delay = micros(v[4]), micros(v[5])
+	d.ResetAfter, d.Delay, d.CountsUntil = micros(v[4]), micros(v[5]), v[6]
 	if dated {
 		err = r.integers(v[:1])
 		freshAt = v[0]

@@ -28,6 +28,7 @@ func eachLimit(n int64, period time.Duration) []headgate.Limit {
 	return append(limits,
 		headgate.Per(n, period).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
 		headgate.PerCalendar(n, headgate.Month, time.UTC),
+		headgate.PerCalendar(n, headgate.Month, nil).InZone(time.FixedZone("UTC+14", 14*60*60)),
 		headgate.Per(n, period).Using(headgate.SlidingLog).CountingDenied(),
 		headgate.Per(n, period).Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeStrict),
 		headgate.Per(n, period).Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeLenient),

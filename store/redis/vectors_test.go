@@ -30,6 +30,7 @@ type vectorLimit struct {
 	Calendar    *struct {
 		Unit string `json:"unit"`
 		Zone string `json:"zone"`
+		Own  bool   `json:"own"`
 	} `json:"calendar"`
 }
 
@@ -44,6 +45,8 @@ type vectorWant struct {
 	DelayUS      int64  `json:"delay_us"`
 	Lease        int64  `json:"lease"`
 	FreshAtUS    int64  `json:"-"`
+
+	CountsUntilUS int64 `json:"counts_until_us"`
 }
 
 type vectorFile struct {
@@ -58,6 +61,8 @@ type vectorFile struct {
 			Lease      int64        `json:"lease"`
 			Want       vectorWant   `json:"want"`
 			FreshAtUS  int64        `json:"fresh_at_us"`
+
+			CountsUntilUS int64 `json:"counts_until_us"`
 		} `json:"steps"`
 	} `json:"vectors"`
 }
@@ -80,7 +85,7 @@ func vectors(t *testing.T, server *redistest.Server) {
 					op := headgate.Op{
 						Key: v.Name, Scope: a.String(), Limit: limit, Cost: step.Cost, At: step.AtUS,
 						Duration: time.Duration(step.DurationUS) * time.Microsecond, Kind: kindOf(t, step.Kind),
-						Lease: step.Lease,
+						Lease: step.Lease, CountsUntil: step.CountsUntilUS,
 					}
 					if op.At == 0 {
 						op.At = -1 // 0 is the server's clock, a negative time the epoch
@@ -123,7 +128,7 @@ func wantOf(d headgate.Decision, freshAt int64) vectorWant {
 	}
 	return vectorWant{
 		d.Allowed, d.Reason.String(), d.Limit, d.Remaining, d.Granted,
-		retry, d.ResetAfter.Microseconds(), d.Delay.Microseconds(), d.Lease, freshAt,
+		retry, d.ResetAfter.Microseconds(), d.Delay.Microseconds(), d.Lease, freshAt, d.CountsUntil,
 	}
 }
 
@@ -146,13 +151,17 @@ func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 		for u := headgate.Minute; u <= headgate.Year; u++ {
 			if u.String() == v.Calendar.Unit {
 				l = headgate.PerCalendar(v.Limit, u, zone)
+				if v.Calendar.Own {
+					l = l.InZone(zone)
+				}
 			}
 		}
 	case v.Burst > 0:
 		l = l.Burst(v.Burst)
 	case v.Anchor == "first_request":
 		l = l.Anchored(headgate.AnchorFirstRequest)
-	case v.CountDenied:
+	}
+	if v.CountDenied {
 		l = l.CountingDenied()
 	}
 	if v.DelayAfter > 0 {

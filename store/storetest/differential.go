@@ -22,6 +22,7 @@ type world struct {
 	limits []headgate.Limit
 	now    int64
 	leases []int64 // some of those issued
+	taken  []int64 // until when some takes count
 	latest int64   // the latest time of any op
 }
 
@@ -52,11 +53,14 @@ func differential(s *session, steps, batch int) {
 	}
 }
 
-// note stores the leases that were issued.
+// note stores what was taken.
 func (w *world) note(decisions ...headgate.Decision) {
 	for _, d := range decisions {
 		if d.Lease != 0 {
 			w.leases = append(w.leases[max(len(w.leases)-30, 0):], d.Lease)
+		}
+		if d.CountsUntil != 0 {
+			w.taken = append(w.taken[max(len(w.taken)-30, 0):], d.CountsUntil)
 		}
 	}
 }
@@ -113,6 +117,9 @@ func (w *world) op() headgate.Op {
 	}
 	if n := len(w.leases); n > 0 && (op.Kind == headgate.Release || op.Kind == headgate.Renew) {
 		op.Lease = w.leases[w.rng.IntN(n)]
+	}
+	if len(w.taken) > 0 && op.Kind == headgate.Refund && w.rng.IntN(2) == 0 {
+		op.CountsUntil = pick(w.rng, w.taken...)
 	}
 	w.keepDefined(&op)
 	return op

@@ -52,7 +52,7 @@ func (m *model) entry(op *headgate.Op) *entry {
 
 func (m *model) take(op *headgate.Op, now int64) headgate.Decision {
 	e := m.entry(op)
-	r := algorithm.Step(op.Limit.Rule(), &e.state, now, request(op))
+	r := algorithm.Step(op.Limit.Rule(), &e.state, now, algorithm.RequestOf(op))
 	if r.Wrote {
 		e.freshAt, e.limit = r.FreshAt, op.Limit
 	}
@@ -105,14 +105,13 @@ func (m *model) do(ops []headgate.Op, nows []int64, out []headgate.Decision, mod
 	}
 }
 
-func request(op *headgate.Op) algorithm.Request {
-	return algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease}
-}
-
 func describe(op *headgate.Op, now int64) string {
 	s := fmt.Sprintf("t0%+dµs %s %d of %s", now-t0, op.Kind, op.Cost, op.Limit)
 	if op.Duration != 0 {
 		s += fmt.Sprintf(" for %s", op.Duration)
+	}
+	if op.CountsUntil != 0 {
+		s += fmt.Sprintf(", counted until t0%+dµs", op.CountsUntil-t0)
 	}
 	if op.Lease != 0 {
 		s += fmt.Sprintf(", lease %d", op.Lease)
@@ -133,8 +132,8 @@ func show(d headgate.Decision) string {
 	if d.RetryAfter == headgate.Never {
 		retry = "never"
 	}
-	return fmt.Sprintf("%s (%s) limit %d remaining %d granted %d retry %s reset %s delay %s lease %d",
-		verdict, d.Reason, d.Limit, d.Remaining, d.Granted, retry, d.ResetAfter, d.Delay, d.Lease)
+	return fmt.Sprintf("%s (%s) limit %d remaining %d granted %d retry %s reset %s delay %s lease %d counts until t0%+dµs",
+		verdict, d.Reason, d.Limit, d.Remaining, d.Granted, retry, d.ResetAfter, d.Delay, d.Lease, d.CountsUntil-t0)
 }
 
 func modeName(m headgate.Mode) string {

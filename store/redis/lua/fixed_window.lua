@@ -18,12 +18,41 @@ local function calendarEnd(r, now)
   return r.fourth
 end
 
+-- fixedKept says, by code, how long a window in the caller's own zone is kept
+-- after its end.
+local fixedKept = {
+  [7] = 60000000, [8] = 3600000000, [9] = 86400000000,
+  [10] = 172800000000, [11] = 172800000000, [12] = 172800000000,
+}
+
+-- ownEnd returns the end of a new window in the caller's own zone; see
+-- algorithm/own_zone.go. What came with the request is the start of the present
+-- window, its end, and the next two ends.
+local function ownEnd(r, s)
+  local finish = r.second
+  if s.code ~= r.unit or s.finish == r.first then return finish end
+  local earliest = s.finish + r.kept
+  if finish < earliest then finish = r.third end
+  if finish < earliest then finish = r.fourth end
+  return finish
+end
+
+-- ownReset returns when the whole limit and no credit will be available again.
+local function ownReset(s, now, credit)
+  local at = now
+  if s.count > 0 then at = max(at, s.finish) end
+  if credit > 0 then at = max(at, s.till) end
+  return min(at, maxInteger)
+end
+
 local function fixedWindow(r, s, now)
-  local running = s.count > 0 and now < s.finish
+  local running = (s.count > 0 or r.kept) and now < s.finish
   if running and s.code == fixedCode(r) then return s.count, s.finish end
   local finish
   if r.flag == 1 then
     finish = now + r.period
+  elseif r.kept then
+    finish = ownEnd(r, s)
   elseif r.unit ~= 0 then
     finish = calendarEnd(r, now)
   else
@@ -56,6 +85,10 @@ local function fixedFits(r, s)
 end
 
 local function fixedFresh(r, s, now)
+  if r.kept then
+    if s.finish == 0 then return now end
+    return s.finish + (fixedKept[s.code] or 0)
+  end
   if s.count == 0 then return now end
   return s.finish
 end
@@ -63,10 +96,11 @@ end
 local function fixedRule(r, a, b, c, d, e, f)
   r.limit, r.most, r.period = a, a, b
   r.first, r.second, r.third, r.fourth = c, d, e, f
+  r.kept = fixedKept[r.unit]
 end
 
 algorithms[2] = {
   rule = fixedRule, clear = fixedClear, decode = fixedDecode, encode = fixedEncode,
   available = fixedAvailable, add = fixedAdd, sub = fixedSub,
-  fits = fixedFits, fresh = fixedFresh,
+  fits = fixedFits, fresh = fixedFresh, reset = ownReset,
 }

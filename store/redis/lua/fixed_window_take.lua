@@ -2,7 +2,8 @@
 -- defined; see token_bucket_take.lua.
 --
 -- State: count, finish (the window's end) and code (the period, or for a
--- calendar its unit). It is written in the smallest of three forms.
+-- calendar its unit, plus 6 in the caller's own zone). It is written in the
+-- smallest of three forms.
 --
 -- Up to 832 requests in a window of a usual length are a number below 10000,
 -- which Redis shares among all keys that have it: 12 times the count, plus the
@@ -16,7 +17,7 @@
 -- memory of their own; otherwise it is 19 bytes and a zero.
 --
 --   digits of the period in seconds, the period, the window's number, 7 digits of count
---   8, the calendar's unit, 10 digits of the end in seconds, 7 digits of count
+--   8, the code of a calendar, 10 digits of the end in seconds, 7 digits of count
 
 local fixedFormat = '>I6I7I6B'
 local fixedCodes = {1, 2, 3, 4, 5, 6, 1000000, 10000000, 60000000, 3600000000, 86400000000, 604800000000}
@@ -84,7 +85,7 @@ local function fixedEncode(s, ends)
 end
 
 if #ARGV == 1 then
-  local _, kind, anchor, unit, given, n, _, limit, period, first, second, third, fourth =
+  local _, kind, flag, unit, given, n, _, limit, period, first, second, third, fourth =
     struct.unpack('>BBBBI8I8I8I8I8I8I8I8I8', ARGV[1])
   if kind == 0 and n > 0 and n <= limit then
     local key = KEYS[1]
@@ -97,12 +98,12 @@ if #ARGV == 1 then
     local code = unit > 0 and unit or period
     local s = {count = 0, finish = 0, code = code}
     local known = not v or fixedDecode(s, v, key)
-    if unit > 0 and (now < first or now >= fourth) then known = false end
+    if unit > 0 and (now < first or now >= fourth or unit > 6) then known = false end
     if known and (s.code == code or s.count == 0) then
       s.code = code
       if s.count == 0 or now >= s.finish then
         s.count = 0
-        if anchor == 1 then
+        if flag % 128 == 1 then
           s.finish = now + period
         elseif unit == 0 then
           s.finish = (math.floor(now / period) + 1) * period
@@ -112,17 +113,21 @@ if #ARGV == 1 then
       end
       local reset = s.finish - now
       local free = limit - s.count
-      if n <= free then
-        s.count = s.count + n
+      local passes = n <= free
+      if passes or flag >= 128 then
+        s.count = math.min(s.count + n, 8796093022207)
+        free = free - n
         local how, ends = 'PX', 3600000
         if given == 0 then how, ends = 'PXAT', math.ceil(s.finish / 1000) end
         redis.call('SET', key, fixedEncode(s, given == 0), how, ends)
-        if given == 0 then return {free - n, reset} end
-        return {1, free - n, n, 0, reset, 0, s.finish}
+      end
+      if passes then
+        if given == 0 then return {free, reset, s.finish} end
+        return {1, free, n, 0, reset, 0, s.finish, s.finish}
       end
       if free < 0 then free = 0 end
-      if given == 0 then return {free, reset, reset} end
-      return {2, free, 0, reset, reset, 0, s.finish}
+      if given == 0 then return {-1 - free, reset, reset} end
+      return {2, free, 0, reset, reset, 0, 0, s.finish}
     end
   end
 end

@@ -1,9 +1,10 @@
 -- Executes the checks of one call: check i is on KEYS[i] and says in ARGV[i]
 -- what to do, packed by command.go. One more argument, 'all', asks for all or
--- nothing. The answer is six integers a check: outcome, remaining, granted,
--- retry (-1: never), reset, delay; with 'all', and if the caller gave the time,
--- a seventh says when the state is fresh. Where the algorithm has leases, one
--- more is the name of the lease that was given, or 0.
+-- nothing. The answer is seven integers a check: outcome, remaining, granted,
+-- retry (-1: never), reset, delay, and until when what was taken counts (0:
+-- nothing was taken). If the caller gave the time, one more says when the state
+-- is fresh; where the algorithm has leases, one more is the name of the lease
+-- that was given, or 0.
 
 local checkFormat = '>BBBBI8I8I8I8I8I8I8I8I8'
 local count = #KEYS
@@ -59,9 +60,9 @@ local function run(i, as)
   local now = given
   if given == 0 then now = readClock() else now = given - 1 end
   now = min(now, maxTime)
-  local r = {flag = flag, unit = unit}
+  local r = {flag = flag % 128, denied = flag >= 128, unit = unit}
   a.rule(r, p1, p2, p3, p4, p5, p6)
-  if unit > 0 and (now < p3 or now >= p6) then return nil, now end
+  if unit > 0 and (now < p3 or now >= (unit > 6 and p4 or p6)) then return nil, now end
   local state = states[key]
   if not state then
     local s = load(a, key)
@@ -87,7 +88,7 @@ local function run(i, as)
   if given == 0 then
     state.how, state.ends = 'PXAT', ceilDiv(serverTime + max(res.fresh - now, 1), 1000)
   end
-  res.dated = all or given ~= 0
+  res.dated = given ~= 0
   if a.newest then res.lease = res.lease or 0 end
   return res
 end
@@ -134,7 +135,8 @@ for i = 1, count do
   if res.allowed then outcome = outcome + 1 end
   out[at + 1], out[at + 2], out[at + 3] = outcome, res.remaining, res.granted
   out[at + 4], out[at + 5], out[at + 6] = retry, res.reset, res.delay
-  at = at + 6
+  out[at + 7] = res.counts
+  at = at + 7
   if res.dated then
     out[at + 1] = res.fresh
     at = at + 1

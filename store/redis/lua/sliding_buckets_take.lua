@@ -5,8 +5,9 @@
 -- rare (another shape, counts above 65535, products past 2^53) is left to the
 -- script below.
 if #ARGV == 1 then
-  local _, kind, edge, _, given, n, _, limit, period, width, buckets =
+  local _, kind, flag, _, given, n, _, limit, period, width, buckets =
     struct.unpack('>BBBBI8I8I8I8I8I8I8', ARGV[1])
+  local edge = flag % 128
   if kind == 0 and n > 0 and n <= limit then
     local key = KEYS[1]
     local v = redis.call('GET', key)
@@ -76,8 +77,8 @@ if #ARGV == 1 then
         return at - floor((share - 1) / c)
       end
       local free = limit - used
+      local i = newest % size * 2
       if product <= exact and n <= free then
-        local i = newest % size * 2
         local c = count(newest) + n
         local at = leaves(newest, c, 0)
         if c <= 65535 and at and at <= exact then
@@ -86,10 +87,14 @@ if #ARGV == 1 then
           if given == 0 then how, ends = 'PXAT', math.ceil(at / 1000) end
           redis.call('SET', key, struct.pack('>I7I6I6I2BI7', newest, width, period, size, 3, total + n)
             .. sub(words, 1, i) .. struct.pack('>I2', c) .. sub(words, i + 3), how, ends)
-          if given == 0 then return {free - n, reset} end
-          return {1, free - n, n, 0, reset, 0, at}
+          if given == 0 then return {free - n, reset, at} end
+          return {1, free - n, n, 0, reset, 0, at, at}
         end
-      elseif product <= exact then
+      elseif product <= exact and (flag < 128 or count(newest) + n <= 65535) then
+        if flag >= 128 then
+          total, rest, free = total + n, rest + n, free - n
+          words = sub(words, 1, i) .. struct.pack('>I2', count(newest) + n) .. sub(words, i + 3)
+        end
         local j, retry = oldest > newest - size and oldest or newest - size + 1, nil
         while j <= newest and not retry do
           local c = count(j)
@@ -104,9 +109,14 @@ if #ARGV == 1 then
         if retry and fresh and retry <= exact and fresh <= exact then
           if retry < now then retry = now end
           if fresh <= held or fresh < now then fresh = now end
+          if flag >= 128 then
+            local how, ends = 'PX', 3600000
+            if given == 0 then how, ends = 'PXAT', math.ceil(fresh / 1000) end
+            redis.call('SET', key, struct.pack('>I7I6I6I2BI7', newest, width, period, size, 3, total) .. words, how, ends)
+          end
           if free < 0 then free = 0 end
-          if given == 0 then return {free, retry - now, fresh - now} end
-          return {2, free, 0, retry - now, fresh - now, 0, fresh}
+          if given == 0 then return {-1 - free, retry - now, fresh - now} end
+          return {2, free, 0, retry - now, fresh - now, 0, 0, fresh}
         end
       end
     end

@@ -135,9 +135,7 @@ local function logAdd(r, s, now, n)
   s.length = s.length + length
 end
 
-local function logDenied(r, s, now, n)
-  if r.limit == 0 then return end
-  logAdd(r, s, now, min(n, r.limit))
+local function logForget(r, s)
   while s.head < s.newestAt do
     local _, count, following = logEntry(s, s.head)
     if s.total - count < r.limit then break end
@@ -163,21 +161,33 @@ end
 local function logSub(r, s, now, n, left)
   local total, head = logAt(r, s, now)
   if total == 0 then return false end
-  local taken = never
-  if left > 0 then taken = logTaken(r, s, head, now + left - r.period) end
-  local since, i = 0, head
+  local taken, last, alone = never, never, r.denied and left > 0
+  if left > 0 then
+    local about = now + left - r.period
+    taken = logTaken(r, s, head, about)
+    if alone then last = about + (about - taken) end
+  end
+  local since, newer, i = 0, 0, head
   while i < s.length do
     local at, count, following = logEntry(s, i)
-    if at >= taken then since = since + count end
+    if at > last then
+      newer = newer + count
+    elseif at >= taken then
+      since = since + count
+    end
     i = following
   end
   local fromSince = min(n, since)
-  local keepOlder = max(total - since - (n - fromSince), 0)
+  local older = total - since - newer
+  local keepOlder = alone and older or max(older - (n - fromSince), 0)
+  if alone and fromSince == 0 then return false end
   local parts, words, sum, newest, newestAt = {}, 0, 0, 0, 0
   i = head
   while i < s.length do
     local at, count, following = logEntry(s, i)
-    if at >= taken then
+    if at > last then
+      -- it stays
+    elseif at >= taken then
       local gone = min(count, fromSince)
       fromSince = fromSince - gone
       count = count - gone
@@ -240,5 +250,5 @@ end
 algorithms[3] = {
   rule = logRule, clear = logClear, load = logLoad, save = logSave,
   available = logAvailable, add = logAdd, sub = logSub,
-  fits = logFits, fresh = logFresh, denied = logDenied,
+  fits = logFits, fresh = logFresh, forget = logForget,
 }

@@ -3,7 +3,7 @@
 -- log is written. What is rare (counts of 1023 and more, two requests in one
 -- microsecond, a clock that has gone back) is left to the script below.
 if #ARGV == 1 then
-  local _, kind, denied, _, given, n, _, limit, period = struct.unpack('>BBBBI8I8I8I8I8', ARGV[1])
+  local _, kind, flag, _, given, n, _, limit, period = struct.unpack('>BBBBI8I8I8I8I8', ARGV[1])
   if kind == 0 and n > 0 and n < 1023 and n <= limit then
     local key = KEYS[1]
     local v = redis.call('GETRANGE', key, 0, 4095)
@@ -41,10 +41,10 @@ if #ARGV == 1 then
         redis.call('SET', key,
           struct.pack('>I6I4I4I7I4I6I7', total, 0, live + 1, now, live, 0, 0) .. string.sub(v, 39 + head * 8)
           .. struct.pack('>I4I4', hi, (now - hi * 4194304) * 1024 + n), how, ends)
-        if given == 0 then return {limit - total, period} end
-        return {1, limit - total, n, 0, period, 0, now + period}
+        if given == 0 then return {limit - total, period, now + period} end
+        return {1, limit - total, n, 0, period, 0, now + period, now + period}
       end
-    elseif known and denied == 0 then
+    elseif known and flag < 128 then
       local left, i = total, head
       while known and i < length do
         local at, count = entry(i)
@@ -52,8 +52,8 @@ if #ARGV == 1 then
         if known and left + n <= limit then
           local free = total < limit and limit - total or 0
           local retry, reset = at + period - now, newest + period - now
-          if given == 0 then return {free, retry, reset} end
-          return {2, free, 0, retry, reset, 0, newest + period}
+          if given == 0 then return {-1 - free, retry, reset} end
+          return {2, free, 0, retry, reset, 0, 0, newest + period}
         end
         i = i + 1
       end

@@ -29,7 +29,7 @@ local function slidingEncode(s)
 end
 
 if #ARGV == 1 then
-  local _, kind, _, _, given, n, _, limit, w = struct.unpack('>BBBBI8I8I8I8I8', ARGV[1])
+  local _, kind, flag, _, given, n, _, limit, w = struct.unpack('>BBBBI8I8I8I8I8', ARGV[1])
   if kind == 0 and n > 0 and n <= limit then
     local key = KEYS[1]
     local v = redis.call('GET', key)
@@ -61,14 +61,15 @@ if #ARGV == 1 then
         if given == 0 then how, ends = 'PXAT', math.ceil((now + reset) / 1000) end
         s.current, s.start, s.previous = current, start, previous
         redis.call('SET', key, slidingEncode(s), how, ends)
-        if given == 0 then return {limit - used - n, reset} end
-        return {1, limit - used - n, n, 0, reset, 0, now + reset}
+        if given == 0 then return {limit - used - n, reset, now + reset} end
+        return {1, limit - used - n, n, 0, reset, 0, now + reset, now + reset}
       end
+      if flag >= 128 then current, used = current + n, used + n end
       -- The counter that has to fade, and to what, for n to fit.
       local count, spare, retry = previous, limit - n - current, start + w - now
       if spare < 0 then count, spare, retry = current, limit - n, retry + w end
       local share = (spare + 1) * w
-      if product <= exact and share <= exact then
+      if product <= exact and share <= exact and current <= 8796093022207 then
         retry = retry - floor((share - 1) / count)
         local reset = start + w - now
         if current > 0 then
@@ -76,9 +77,15 @@ if #ARGV == 1 then
         else
           reset = reset - floor((w - 1) / previous)
         end
+        if flag >= 128 then
+          local how, ends = 'PX', 3600000
+          if given == 0 then how, ends = 'PXAT', math.ceil((now + reset) / 1000) end
+          s.current, s.start, s.previous = current, start, previous
+          redis.call('SET', key, slidingEncode(s), how, ends)
+        end
         local free = used < limit and limit - used or 0
-        if given == 0 then return {free, retry, reset} end
-        return {2, free, 0, retry, reset, 0, now + reset}
+        if given == 0 then return {-1 - free, retry, reset} end
+        return {2, free, 0, retry, reset, 0, 0, now + reset}
       end
     end
   end

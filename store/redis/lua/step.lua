@@ -4,8 +4,8 @@
 local TAKE, TAKE_UP_TO, PEEK, CHARGE, REFUND, GRANT, RESET, RESERVE = 0, 1, 2, 3, 4, 5, 6, 7
 -- Of these the duration is the name of a lease.
 local RELEASE, RENEW = 8, 9
--- UNDO is a REFUND whose duration is the time at which the take that it returns
--- was to be forgotten, by this server's clock.
+-- UNDO is a REFUND whose duration is when the take no longer counts: a time, on
+-- the clock that the take was made on.
 local UNDO = 10
 local OK, LIMITED, TOO_LARGE, EXPIRED = 0, 1, 2, 10
 
@@ -14,10 +14,14 @@ local function creditAt(s, now)
   return 0
 end
 
+local function limitFreshAt(a, r, s, now)
+  return min(max(a.fresh(r, s, now), now), maxInteger)
+end
+
 local function freshAt(a, r, s, now)
-  local at = a.fresh(r, s, now)
-  if creditAt(s, now) > 0 then at = max(at, s.till) end
-  return min(max(at, now), maxInteger)
+  local at = limitFreshAt(a, r, s, now)
+  if creditAt(s, now) > 0 then at = min(max(at, s.till), maxInteger) end
+  return at
 end
 
 local function turn(a, r, s, now)
@@ -58,11 +62,24 @@ end
 
 local function done(a, r, s, now, granted, wrote)
   local fresh = freshAt(a, r, s, now)
+  local reset = r.kept and a.reset(s, now, creditAt(s, now)) or fresh
   return {
     allowed = true, reason = OK, granted = granted, retry = 0, delay = 0,
     remaining = remaining(a, r, s, now) + creditAt(s, now),
-    reset = fresh - now, fresh = fresh, wrote = wrote,
+    reset = reset - now, fresh = fresh, wrote = wrote, counts = 0,
   }
+end
+
+-- took is done for a request that has taken granted. counts is when that no
+-- longer counts: when the limit is reset, apart from credit that is left, which
+-- a refund does not return.
+local function took(a, r, s, now, granted)
+  local res = done(a, r, s, now, granted, true)
+  res.counts = now + res.reset
+  if creditAt(s, now) > 0 then
+    res.counts = r.kept and a.reset(s, now, 0) or limitFreshAt(a, r, s, now)
+  end
+  return res
 end
 
 local function fitsWithCredit(a, r, s, now, n)
@@ -93,16 +110,19 @@ local function take(a, r, s, now, kind, n)
   local free, credit = max(a.available(r, s, now), -1), creditAt(s, now)
   local regular = split(r, n, free, credit)
   if not regular then
-    local logged = a.denied and r.flag == 1 and kind == TAKE and n > 0
-    if logged then a.denied(r, s, now, n) end
+    local counts = r.denied and r.limit > 0 and kind == TAKE and n > 0
+    if counts then
+      a.add(r, s, now, min(n, r.limit))
+      if a.forget then a.forget(r, s) end
+    end
     local res = refuse(a, r, s, now, n)
-    res.wrote = logged
+    res.wrote = counts
     return res
   end
   if n == 0 or kind == PEEK then return done(a, r, s, now, 0, false) end
   local delay = turn(a, r, s, now)
   spend(a, r, s, now, regular, n - regular)
-  local res = done(a, r, s, now, n, true)
+  local res = took(a, r, s, now, n)
   res.delay = delay
   leased(a, s, res, regular)
   return res
@@ -118,7 +138,7 @@ local function others(a, r, s, now, kind, n, duration)
     local delay = turn(a, r, s, now)
     local regular = min(granted, free)
     spend(a, r, s, now, regular, granted - regular)
-    local res = done(a, r, s, now, granted, true)
+    local res = took(a, r, s, now, granted)
     res.delay = delay
     leased(a, s, res, regular)
     return res
@@ -162,7 +182,7 @@ local function others(a, r, s, now, kind, n, duration)
     end
     if not ok or late > 0 then return refuseBooking(a, r, s, now, n, late) end
     spend(a, r, s, now, regular, n - regular)
-    local res = done(a, r, s, now, n, true)
+    local res = took(a, r, s, now, n)
     res.delay = delay
     return res
   end
@@ -173,9 +193,13 @@ local function others(a, r, s, now, kind, n, duration)
     local extra = min(max(n - free, 0), credit)
     local regular = n - extra
     if r.limit == 0 then regular = 0 end
-    local wrote = regular > 0 or extra > 0
-    if wrote then spend(a, r, s, now, regular, extra) end
-    local res = done(a, r, s, now, n, wrote)
+    local res
+    if regular > 0 or extra > 0 then
+      spend(a, r, s, now, regular, extra)
+      res = took(a, r, s, now, n)
+    else
+      res = done(a, r, s, now, n, false)
+    end
     leased(a, s, res, regular)
     local beyond = r.limit == 0 and (n > extra or n == 0 and credit == 0)
     if a.available(r, s, now) < 0 or beyond then

@@ -1,8 +1,8 @@
 -- Twin of Take in algorithm/token_bucket.go: one TAKE from a bucket without
 -- credit, answered before anything else is defined, because to define functions
--- takes as long as to decide. The answer is remaining and reset if the request
--- may pass at once, or remaining, retry and reset if it may not. What is rare
--- is left to the script below. When the key ends is written as a time (PXAT),
+-- takes as long as to decide. The answer is remaining, reset and until when the
+-- take counts if the request may pass at once, or -1-remaining, retry and reset
+-- if it may not. What is rare is left to the script below. When the key ends is written as a time (PXAT),
 -- not as one from now on: see main.lua.
 if #ARGV == 1 then
   local alg, kind, _, _, given, n, _, late, burst, token, leak, unwaited, tick =
@@ -42,8 +42,8 @@ if #ARGV == 1 then
         end
         local retry, reset = behind + ceil(over / leak), behind + ceil(used / leak)
         if now + reset <= 9007199254740991 then
-          if given == 0 then return {free, retry, reset} end
-          return {2, free, 0, retry, reset, 0, now + reset}
+          if given == 0 then return {-1 - free, retry, reset} end
+          return {2, free, 0, retry, reset, 0, 0, now + reset}
         end
       else
         local after = used + n * token
@@ -58,9 +58,8 @@ if #ARGV == 1 then
           local inTime = after > late and 0 or math.floor((late - after) / token) + 1
           if inTime < free then free = inTime end
         end
-        if given == 0 and delay == 0 then return {free, reset} end
-        if given == 0 then return {1, free, n, 0, reset, delay} end
-        return {1, free, n, 0, reset, delay, now + reset}
+        if given == 0 and delay == 0 then return {free, reset, now + reset} end
+        return {1, free, n, 0, reset, delay, now + reset, given > 0 and now + reset or nil}
       end
     end
   end
