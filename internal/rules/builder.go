@@ -101,6 +101,10 @@ func (b *Builder) Ruleset(files int, warnings []diagnostic.Diagnostic) *Ruleset 
 		r.Index, r.Headers = i, s.domains[r.Domain].headers.dialect
 		s.concurrent = s.concurrent || r.Concurrent()
 		s.queues = s.queues || r.OnLimit.Action == Queue
+		if r.table != nil {
+			r.table.make(r)
+			s.tables = append(s.tables, r.table)
+		}
 	}
 	slices.Sort(s.names)
 	s.stats.Domains, s.stats.Rules, s.stats.Files = len(s.names), len(s.rules), files

@@ -53,6 +53,9 @@ func (m *Matches) addKeys(r *Rule, f *facts) {
 // addCheck adds the check of a rule under a key, unless it exists: several readings of
 // a request may lead to it.
 func (m *Matches) addCheck(r *Rule, key string, f *facts) {
+	if r.table != nil {
+		r = r.ForKey(key)
+	}
 	if f.several &&
 		slices.ContainsFunc(m.Checks, func(c Check) bool { return c.Rule == r && c.Key == key }) {
 		return

@@ -55,9 +55,13 @@ func (r *Rule) costOf(f *facts) int64 {
 	return cost
 }
 
-// CostAfter says where the upstream's response has the cost of a request, for doors
+// CostAfter says how the upstream's response gives the cost of a request, for doors
 // that see the response.
 type CostAfter struct {
+	// On, if not nil, says which answers count: the cost is that charged before the
+	// request, or 0. Abort is then AbortEstimate or AbortFixed with a cost of 0, and
+	// the other fields are not used.
+	On *ChargeOn
 	// Header is the header field or, of a stream, the trailer, in its canonical
 	// form. It holds a whole number.
 	Header string

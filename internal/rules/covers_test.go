@@ -59,6 +59,8 @@ func comparisons() map[string]comparison {
 		"Metadata":       harmless(func(r *Rule) { r.Metadata = map[string]any{"a": "b"} }),
 		"DetailedMetric": harmless(func(r *Rule) { r.DetailedMetric = true }),
 		"MetricValues":   harmless(func(r *Rule) { r.MetricValues = []int{1} }),
+		"table":          apart(func(r *Rule) { r.table = &Table{} }), // limits that the comparison does not see
+		"base":           told(), // for single keys
 		"flat":           harmless(func(r *Rule) { r.flat = true }),
 	}
 }

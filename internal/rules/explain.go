@@ -19,6 +19,9 @@ type Explanation struct {
 	Key      string
 	Cost     int64 // the charge for a request of cost 1
 	Enforced bool  // false in shadow mode and for a key outside Percent
+	// LimitFrom says where the limit comes from if not from the rule itself, such as
+	// "customers.csv:812"; see [Rule.LimitFrom].
+	LimitFrom string
 	// Mismatches are the conditions that do not hold, in the order of the
 	// documentation. There is at least one if the rule does not apply.
 	Mismatches []Mismatch
@@ -53,7 +56,7 @@ func (s *Ruleset) Explain(domain string, req Request) (list []Explanation, known
 	}
 	checks := make(map[*Rule][]*Check, len(m.Checks))
 	for i := range m.Checks {
-		r := m.Checks[i].Rule
+		r := m.Checks[i].Rule.Base()
 		checks[r] = append(checks[r], &m.Checks[i])
 	}
 	var own Matches // since the keys are in m
@@ -63,7 +66,9 @@ func (s *Ruleset) Explain(domain string, req Request) (list []Explanation, known
 			continue
 		}
 		for _, c := range checks[r] {
-			list = append(list, Explanation{Rule: r, Applies: true, Key: strings.Clone(c.Key), Cost: c.Cost, Enforced: c.Enforced})
+			list = append(list, Explanation{
+				Rule: c.Rule, Applies: true, Key: strings.Clone(c.Key), Cost: c.Cost, Enforced: c.Enforced, LimitFrom: c.Rule.LimitFrom(c.Key),
+			})
 		}
 		switch {
 		case len(checks[r]) > 0:
@@ -395,16 +400,21 @@ func (r *Rule) Conditions() string {
 	out = r.match.notAddresses.summary(out, "client_ip is not ")
 	for i := range r.match.values {
 		v := &r.match.values[i]
-		switch name := v.attribute.String(); v.presence {
-		case Present:
-			out = append(out, name+" is present")
-		case Absent:
-			out = append(out, name+" is absent")
-		case AnyPresence:
-			out = v.summary(out, name)
-		}
+		out = append(out, v.sentence(v.attribute.String()))
 	}
 	return strings.Join(out, ", ")
+}
+
+// sentence says what c asks of an attribute with this name.
+func (c *valueMatch) sentence(name string) string {
+	switch c.presence {
+	case Present:
+		return name + " is present"
+	case Absent:
+		return name + " is absent"
+	case AnyPresence:
+	}
+	return strings.Join(c.summary(nil, name), ", ")
 }
 
 // summary appends what c says about an attribute, if it says anything.

@@ -46,7 +46,7 @@ func (s *Ruleset) CompatOf(domain string) Compat {
 // under, if the periods are the same.
 func Override(domain string, limit headgate.Limit) *Rule {
 	r := &Rule{
-		Domain: domain, Name: "override", Limit: limit, Index: -1,
+		Domain: domain, Name: "override", Limit: limit, Index: IndexOverride,
 		Cost: 1, Percent: 100, LocalShare: 1,
 		OnLimit: OnLimit{Action: Reject, Status: 429},
 	}

@@ -15,16 +15,26 @@ import (
 // of 0 keep the rule's own. The algorithm and its options, and so the counts, stay.
 // The error says which values cannot be combined.
 func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
-	limit, err := changed(r.Limit, rate, burst)
+	was := r.Limit
+	if was.IsUnlimited() && rate != "" && r.table != nil {
+		was = r.table.Shape
+	}
+	limit, err := changed(was, rate, burst)
 	if err != nil {
 		return nil, err
 	}
 	if err := limit.Validate(); err != nil {
 		return nil, err
 	}
-	out := *r
-	out.Limit = limit
-	return &out, nil
+	return r.Limited(limit), nil
+}
+
+// Limited returns a copy of r with another limit for all keys, also for those with a row
+// in its table.
+func (r *Rule) Limited(limit headgate.Limit) *Rule {
+	out := r.variant(limit)
+	out.table = nil
+	return out
 }
 
 // changed returns l with another rate or burst.
@@ -61,7 +71,7 @@ func changed(l headgate.Limit, other string, burst int64) (headgate.Limit, error
 // rated returns the limit of was with another rate.
 func rated(was *headgate.Rule, to rate.Rate) headgate.Limit {
 	if was.Calendar != headgate.NoCalendar && to.Unit != headgate.NoCalendar {
-		return headgate.PerCalendar(to.N, to.Unit, was.Zone)
+		return counting(headgate.PerCalendar(to.N, to.Unit, was.Zone), was)
 	}
 	l := headgate.Per(to.N, to.Period).Using(was.Algorithm)
 	switch was.Algorithm {
@@ -71,13 +81,17 @@ func rated(was *headgate.Rule, to rate.Rate) headgate.Limit {
 		}
 	case headgate.SlidingBuckets:
 		l = l.Buckets(int(was.Buckets), was.Edge)
-	case headgate.SlidingLog:
-		if was.CountDenied {
-			l = l.CountingDenied()
-		}
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		l = bucketed(l, was)
-	case headgate.SlidingWindow, headgate.Concurrency:
+	case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency:
+	}
+	return counting(l, was)
+}
+
+// counting makes l count refusals if was does.
+func counting(l headgate.Limit, was *headgate.Rule) headgate.Limit {
+	if was.CountDenied {
+		return l.CountingDenied()
 	}
 	return l
 }

@@ -41,6 +41,8 @@ func TestWithLimit(t *testing.T) {
 		{"rate: 5/minute, algorithm: leaky_bucket, burst: 12, delay_after: 8", "9/minute", 0, "9/minute leaky_bucket burst 12 delay after 8"},
 		{"rate: 5/minute, algorithm: sliding_window", "50/minute", 0, "50/minute sliding_window"},
 		{"rate: 5/minute, algorithm: sliding_log, count_denied: true", "50/minute", 0, "50/minute sliding_log counting refusals"},
+		{"rate: 5/hour, algorithm: sliding_buckets, buckets: 6, count_denied: true", "50/hour", 0, "50/hour sliding_buckets of 6, weighted counting refusals"},
+		{"rate: 5/day, algorithm: fixed_window, count_denied: true", "50/month", 0, "50/month fixed_window in UTC counting refusals"},
 		{"rate: 5/hour, algorithm: sliding_buckets, buckets: 6, edge: strict", "50/hour", 0, "50/hour sliding_buckets of 6, strict"},
 		{"rate: 5/minute, algorithm: fixed_window, anchor: first_request", "50/minute", 0, "50/minute fixed_window from the first request"},
 		{"rate: 5/day, algorithm: fixed_window, timezone: Europe/Berlin", "50/month", 0, "50/month fixed_window in Europe/Berlin"},

@@ -157,7 +157,8 @@ type Rule struct {
 	MetricValues []int
 	Description  string // for people
 	// Index is the rule's index in [Ruleset.Rules], for callers that keep data per
-	// rule. It is negative for a rule outside a Ruleset.
+	// rule. It is negative for a rule outside a Ruleset: [IndexOverride] or
+	// [IndexInline].
 	Index int
 	// File, Line and Column are the rule's position.
 	File         string
@@ -167,6 +168,9 @@ type Rule struct {
 	digester *digester
 	Disabled bool
 	byPath   bool // the path is part of Key
+
+	table *Table // the limits of single keys; nil for none
+	base  *Rule  // of a variant; see Base
 
 	// Of a descriptor: the path to it, and whether its keys are joined as
 	// Envoy's service joins them.
@@ -213,6 +217,12 @@ type Stats struct {
 	Domains, Rules, Files int
 	Disabled              int // the number of rules with disabled: true
 }
+
+// The values of Rule.Index for rules outside a Ruleset.
+const (
+	IndexOverride = -1 // a limit that came with an Envoy request, in place of the domain's rules
+	IndexInline   = -2 // a limit that came with a check; it belongs to no domain
+)
 
 // MaxName is the longest name of a rule, in bytes.
 const MaxName = 128
@@ -277,7 +287,7 @@ func (r *Rule) Needs() []Attribute {
 // signature. Everything that manner keeps must be equal. A percentage never repeats
 // another, since it covers different keys for each rule.
 func (r *Rule) Repeats(other *Rule) bool {
-	if !r.Limit.Equal(other.Limit) || r.Mode == Enforce && r.Percent < 100 {
+	if !r.Limit.Equal(other.Limit) || r.Mode == Enforce && r.Percent < 100 || !r.table.repeats(other.table) {
 		return false
 	}
 	return reflect.DeepEqual(r.manner(), other.manner())
@@ -291,7 +301,7 @@ func (r *Rule) manner() Rule {
 	m.Index, m.File, m.Line, m.Column = 0, "", 0, 0
 	m.Key, m.KeyMissing, m.Tier, m.TierBy = nil, 0, "", Attribute{}
 	m.match, m.byPath, m.steps = matcher{}, false, nil
-	m.Limit, m.one, m.digester = headgate.Limit{}, headgate.Limit{}, nil
+	m.Limit, m.one, m.digester, m.table, m.base = headgate.Limit{}, headgate.Limit{}, nil, nil, nil
 	return m
 }
 
@@ -306,7 +316,7 @@ func (r *Rule) Covers(other *Rule) bool {
 		return false
 	case r.ChargeDenied || other.ChargeDenied || !r.costsAs(other) || !r.coversOutage(other):
 		return false
-	case r.Limit.IsUnlimited() || other.Limit.IsUnlimited():
+	case r.Limit.IsUnlimited() || other.Limit.IsUnlimited() || r.table != nil || other.table != nil:
 		return false
 	}
 	a, b := r.Limit.Rule(), other.Limit.Rule()

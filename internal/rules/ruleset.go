@@ -53,6 +53,7 @@ type Ruleset struct {
 
 	concurrent bool // there is a rule that is
 	queues     bool // there is a rule that does
+	tables     []*Table
 	computed   map[string]func(Request) (string, bool)
 }
 

@@ -118,7 +118,7 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 	if err != nil || len(files) < 100 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	files = append(files, "../app/quickstart.yaml", "../../examples/quickstart/rules.yaml", "../../examples/rule-tests/rules.yaml")
+	files = append(files, "../app/quickstart.yaml", "../../examples/quickstart/rules.yaml", "../../examples/rule-tests/rules.yaml", "../../examples/figma/rules.yaml")
 	unused := maps.Clone(beyondSchema)
 	for _, file := range files {
 		src, err := os.ReadFile(file)
@@ -224,7 +224,7 @@ func TestPublishedSchemasAreCurrent(t *testing.T) {
 // The schema of tests takes the tests that there are.
 func TestSchemaTakesTheExampleTests(t *testing.T) {
 	s := compileSchema(t, schema.RuleTests())
-	files, err := filepath.Glob("../../examples/rule-tests/*_test.yaml")
+	files, err := filepath.Glob("../../examples/*/*_test.yaml")
 	if err != nil || len(files) < 2 {
 		t.Fatalf("%v, %v", files, err)
 	}
@@ -242,6 +242,7 @@ func TestSchemaTakesTheExampleTests(t *testing.T) {
 		"tests: []", "test: []", "tests: [{name: a}]", "tests: [{name: a, trace: [{request: {}}]}]",
 		"tests: [{name: a, trace: [{request: {}, expect: allowwed}]}]", "tests: [{name: a, trace: [{request: {}, expect: {remaning: 1}}]}]",
 		"tests: [{name: a, trace: [{request: {}, descriptor: {a: b}, expect: any}]}]", "tests: [{name: a, trace: [{request: {path: []}, expect: any}]}]",
+		"tests: [{name: a, trace: [{request: {}, answer: 401, expect: any}]}]", "tests: [{name: a, trace: [{request: {}, answer: {grpc: 16}, expect: any}]}]",
 	} {
 		docs, _ := asJSON(t, []byte(src))
 		if accepts(s, docs) == nil {

@@ -31,7 +31,7 @@ type Files struct {
 // may be a rule file.
 func (r Files) subscribe(watcher *fsnotify.Watcher) func(name string) bool {
 	wanted := folders{}
-	for _, path := range slices.Concat(r.Options.Expand(r.Paths...), r.Paths) {
+	for _, path := range slices.Concat(r.Options.Expand(r.Paths...), r.Paths, r.Options.Tables.Paths()) {
 		wanted.addPath(path)
 	}
 	for _, name := range watcher.WatchList() {
@@ -50,7 +50,7 @@ func (r Files) subscribe(watcher *fsnotify.Watcher) func(name string) bool {
 func (r Files) Places() func(name string) bool {
 	files, trees := map[string]bool{}, []string{}
 	var siblings []string
-	for _, path := range slices.Concat(r.Options.Expand(r.Paths...), r.Paths) {
+	for _, path := range slices.Concat(r.Options.Expand(r.Paths...), r.Paths, r.Options.Tables.Paths()) {
 		path, err := filepath.Abs(path)
 		if err != nil {
 			continue
@@ -171,7 +171,27 @@ func (f folders) addLink(name string) {
 	f.add(filepath.Dir(target))
 }
 
-// Fingerprint is a hash of the names and contents of all rule files.
+// Changed reports whether the rule files have another fingerprint than seen, or a table is
+// not as it was when the rules were read.
+func (r Files) Changed(seen [32]byte) bool {
+	return r.Fingerprint() != seen || r.Options.Tables.Changed()
+}
+
+// Loaded is a fingerprint of what was read: of rule files with the fingerprint seen, and
+// their tables.
+func (r Files) Loaded(seen [32]byte) [32]byte {
+	tables := r.Options.Tables.Loaded()
+	return sha256.Sum256(append(seen[:], tables[:]...))
+}
+
+// current is a fingerprint of the rule files and their tables, as they are now.
+func (r Files) current() [32]byte {
+	files, tables := r.Fingerprint(), r.Options.Tables.Fingerprint()
+	return sha256.Sum256(append(files[:], tables[:]...))
+}
+
+// Fingerprint is a hash of the names and contents of all rule files, without the tables
+// that they name.
 func (r Files) Fingerprint() [32]byte {
 	h := sha256.New()
 	for _, path := range r.Options.Expand(r.Paths...) {

@@ -63,7 +63,7 @@ func Start(o Options) (stop func(wait func(done <-chan struct{}))) {
 			// what changes after the comparison is reported.
 			f.expect(o.subscribe(watcher))
 		}
-		return o.Fingerprint()
+		return o.current()
 	}
 	f.last = f.fingerprint()
 	if watcher != nil {

@@ -177,7 +177,10 @@ func (l *LimitForm) refuseStray() {
 	owner("timezone", "add algorithm: fixed_window", headgate.FixedWindow)
 	owner("buckets", "add algorithm: sliding_buckets", headgate.SlidingBuckets)
 	owner("edge", "add algorithm: sliding_buckets", headgate.SlidingBuckets)
-	owner("count_denied", "add algorithm: sliding_log", headgate.SlidingLog)
+	owner(
+		"count_denied", "add algorithm: sliding_window, or another window",
+		headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets,
+	)
 	if l.Algorithm == headgate.FixedWindow && l.anchor == headgate.AnchorFirstRequest {
 		l.RefuseBeside("anchor: first_request", "timezone")
 	}

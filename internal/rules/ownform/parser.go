@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
@@ -24,6 +25,12 @@ type Parser struct {
 	// rulefile.Options.
 	OnlyHTTP, NoTokens, PlainFields bool
 
+	// OpenTable opens the tables that rules name; nil if there can be none. TableProblems is
+	// what Finish finds wrong with them; the files with such rules have an error each.
+	OpenTable     OpenTable
+	TableProblems []diagnostic.Diagnostic
+
+	tables   []*tableForm
 	zones    map[string]*time.Location // loaded once each, so that equal limits compare equal
 	parsed   []parsedRule
 	replaced map[LimitName]bool
@@ -41,8 +48,9 @@ type LimitName struct{ Domain, Name string }
 // Replace notes that another rule replaces a limit for some requests.
 func (p *Parser) Replace(name LimitName) { p.replaced[name] = true }
 
-// Finish compares the rules of all files with each other.
+// Finish reads the tables and compares the rules of all files with each other.
 func (p *Parser) Finish() {
+	p.readTables()
 	p.warnRepeated()
 	p.warnShadowed()
 }

@@ -13,7 +13,7 @@ import (
 // RuleKeys returns the keys of a rule.
 func RuleKeys() []string {
 	return append([]string{
-		"name", "description", "disabled", "match", "key", "key_missing", "cost",
+		"name", "description", "disabled", "match", "key", "key_missing", "cost", "charge_on",
 		"on_limit", "mode", "percent", "on_store_error", "tiers", "concurrency", "lease",
 	}, LimitKeys()...)
 }
@@ -71,7 +71,10 @@ func (p *Parser) parseRule(form ruleForm) {
 		r.Name, _ = p.ruleName(name)
 	}
 	r.Scope, r.LimitName = rules.ScopeOf(form.domain, r.Name), r.Name
-	r.Limit = p.parseLimitOf(f, n)
+	table := p.tabled(f, r)
+	if table == nil {
+		r.Limit = p.parseLimitOf(f, n)
+	}
 	var match rules.Match
 	asked := p.parseMatch(f.Get("match"), &match)
 	p.parseKey(f, r)
@@ -80,6 +83,7 @@ func (p *Parser) parseRule(form ruleForm) {
 		p.Warnf(f.Get("match"), "", "\"path_case\" has no effect: the rule neither matches nor counts by path")
 	}
 	p.ParseShared(f, r)
+	p.parseChargeOn(f, r, form.form)
 	if form.form != nil {
 		form.form.apply(r, &match, asked, form.tier, form.standard)
 		if form.tier != "" && r.Name != "" {
@@ -89,14 +93,22 @@ func (p *Parser) parseRule(form ruleForm) {
 			}
 		}
 	}
+	if table != nil {
+		table.check()
+	}
 	if p.Errors == form.before && !r.Disabled {
-		p.WarnOfAll(f, r, "rate", "concurrency")
+		if table == nil {
+			p.WarnOfAll(f, r, "rate", "concurrency")
+		}
 		p.WarnOfNone(f, r)
 	}
 	if p.Errors > form.before {
 		asked = nil
 	}
 	p.addRule(r, match, name, asked)
+	if table != nil && p.Errors == form.before && !r.Disabled {
+		p.tables = append(p.tables, table)
+	}
 }
 
 // parseKey reads key and key_missing.

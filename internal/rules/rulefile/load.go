@@ -44,7 +44,9 @@ func (o Options) Load(paths ...string) (*rules.Ruleset, error) {
 	for _, path := range o.Expand(paths...) {
 		c.collect(path)
 	}
-	set, diagnostics := o.parse(c.problems, c.sources)
+	o.Tables.begin()
+	set, diagnostics := o.parse(c.problems, c.sources, o.Tables.open)
+	o.Tables.end(set != nil)
 	if set == nil {
 		return nil, diagnostic.Problems(diagnostics)
 	}

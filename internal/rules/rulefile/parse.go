@@ -22,13 +22,15 @@ func Parse(sources ...Source) (*rules.Ruleset, []diagnostic.Diagnostic) {
 
 // Parse is [Parse] with these options.
 func (o Options) Parse(sources ...Source) (*rules.Ruleset, []diagnostic.Diagnostic) {
-	return o.parse(nil, sources)
+	return o.parse(nil, sources, nil)
 }
 
-// parse is Parse with the diagnostics of finding the files.
-func (o Options) parse(diagnostics []diagnostic.Diagnostic, sources []Source) (*rules.Ruleset, []diagnostic.Diagnostic) {
+// parse is Parse with the diagnostics of finding the files, and a function that opens
+// tables, which may be nil.
+func (o Options) parse(diagnostics []diagnostic.Diagnostic, sources []Source, open ownform.OpenTable) (*rules.Ruleset, []diagnostic.Diagnostic) {
 	b := rules.NewBuilder(o.KeySecret, rules.ComputedAttributes()...)
 	own := ownform.NewParser(b)
+	own.OpenTable = open
 	own.OnlyHTTP, own.NoTokens, own.PlainFields = o.OnlyHTTP, o.NoTokens, o.PlainFields
 	p := fileParser{Parser: own, tree: envoyform.NewParser(own, o.Compat, o.MergeDomains), compat: o.Compat}
 	reports := make([]yamltext.Report, len(sources))
@@ -43,14 +45,20 @@ func (o Options) parse(diagnostics []diagnostic.Diagnostic, sources []Source) (*
 	if diagnostic.HasErrors(diagnostics) {
 		errors++
 	}
+	files := 0
 	for i := range reports {
+		if own.IsTable(sources[i].Name) {
+			continue // a table in YAML, in a folder of rules
+		}
+		files++
 		errors += reports[i].Errors
 		diagnostics = append(diagnostics, reports[i].Sorted()...)
 	}
+	diagnostics = append(diagnostics, own.TableProblems...)
 	if errors > 0 {
 		return nil, diagnostics
 	}
-	return b.Ruleset(len(sources), diagnostics), diagnostics
+	return b.Ruleset(files, diagnostics), diagnostics
 }
 
 // fileParser parses the documents of files, each with the parsers of its forms.
@@ -157,6 +165,8 @@ type Options struct {
 	// of the value's HMAC-SHA-256. Processes must have the same secret to share
 	// counts. Without a secret SHA-256 is used, with which guesses can be verified.
 	KeySecret rules.KeySecret
+	// Tables, if not nil, learns which tables the files use, so that they can be followed.
+	Tables *Tables
 }
 
 // Expand returns the paths that Load reads for these. With Siblings it adds those next

@@ -1,0 +1,93 @@
+package rulefile_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/rules/rulefile"
+)
+
+// writeAll writes files into a folder.
+func writeAll(t testing.TB, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const tabledRule = "domain: d\nlimits:\n  - {name: a, key: user, rate: {table: %s, default: 5/s}}\n"
+
+// Tables know which tables were read, also in vain, and whether they have changed since.
+func TestTablesKnowWhatHasChanged(t *testing.T) {
+	t.Parallel()
+	dir, tables := t.TempDir(), new(rulefile.Tables)
+	o := rulefile.Options{Tables: tables}
+	load := func(wantOK, wantChanged bool) {
+		t.Helper()
+		if changed := tables.Changed(); changed != wantChanged {
+			t.Errorf("before: changed %t, want %t", changed, wantChanged)
+		}
+		if _, err := o.Load(filepath.Join(dir, "rules.yaml")); (err == nil) != wantOK {
+			t.Errorf("load: %v", err)
+		}
+		if tables.Changed() {
+			t.Error("changed just after reading")
+		}
+	}
+	writeAll(t, dir, map[string]string{"rules.yaml": fmt.Sprintf(tabledRule, "t.csv")})
+	load(false, false) // there is no table
+	first := tables.Loaded()
+	writeAll(t, dir, map[string]string{"t.csv": "key,rate\nann,5/s\n"})
+	load(true, true)
+	if tables.Loaded() == first {
+		t.Error("another table has the same fingerprint")
+	}
+	writeAll(t, dir, map[string]string{"t.csv": "key,rate\nann,5/x\n"})
+	load(false, true)
+	writeAll(t, dir, map[string]string{"t.csv": "key,rate\nann,6/s\n"})
+	load(true, true)
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(filepath.Join(dir, "t.csv"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	if tables.Changed() || tables.Changed() {
+		t.Error("only the time has changed")
+	}
+	writeAll(t, dir, map[string]string{"rules.yaml": fmt.Sprintf(tabledRule, "u.csv"), "u.csv": "key,rate\n"})
+	load(true, false)
+	if got := tables.Paths(); len(got) != 1 || filepath.Base(got[0]) != "u.csv" {
+		t.Errorf("the tables are %v", got)
+	}
+}
+
+// A million rows are read in less than two seconds of an idle machine; the test allows for
+// a busy one and for the race detector. The figure is in docs/limits-by-customer.md.
+func TestMillionRows(t *testing.T) {
+	t.Parallel()
+	const rows = 1_000_000
+	var table strings.Builder
+	table.WriteString("key,rate,burst\n")
+	for i := range rows {
+		fmt.Fprintf(&table, "customer-%027d,%d/minute,%d\n", i, i%50+1, i%3*100+100)
+	}
+	dir := t.TempDir()
+	writeAll(t, dir, map[string]string{"rules.yaml": fmt.Sprintf(tabledRule, "t.csv"), "t.csv": table.String()})
+	start := time.Now()
+	rs, err := rulefile.Load(filepath.Join(dir, "rules.yaml"))
+	took := time.Since(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := rs.Tables()[0]
+	each := float64(got.Rows.Size()) / rows
+	t.Logf("%d rows, %d limits: %v, %.1f bytes a row", got.Rows.Len(), len(got.Limits), took, each)
+	if got.Rows.Len() != rows || each > 100 || took > 60*time.Second {
+		t.Error("this is too much")
+	}
+}
