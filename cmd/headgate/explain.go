@@ -257,8 +257,15 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 	if r.Cost != 1 {
 		cost = fmt.Sprintf(", this request costs %d", r.Cost)
 	}
-	e.printf("    limit       %s%s\n", r.Limit, cost)
+	from := ""
+	if r.LimitFrom != "" {
+		from = " from " + inert(r.LimitFrom)
+	}
+	e.printf("    limit       %s%s%s\n", r.Limit, from, cost)
 	e.printf("    counted by  %s\n", keyText(r.Key))
+	if r.ChargeOn != "" {
+		e.printf("    counts      only if the answer has %s\n", inert(r.ChargeOn))
+	}
 	if c := r.Count; c != nil {
 		e.printf("    now         %d of %d used, %d remaining%s\n", c.Used, c.Limit, c.Remaining, fullAgain(c))
 		e.printf("    decision    %s\n", e.decision(r))

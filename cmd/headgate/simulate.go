@@ -257,6 +257,10 @@ func (f *simulateFlags) complain(s streams, r *simulate.Report) bool {
 		p.line("warning", fmt.Sprintf("the client address is not logged for %s: rules that count by client_ip treat them as one client", simulate.Plural(n, "request")))
 		p.line("hint", "log it, for example with $remote_addr or %h; for JSON lines name its key: --map client_ip=KEY")
 	}
+	if n := r.NoStatus; n > 0 {
+		p.line("warning", fmt.Sprintf("the status is not logged for %s: rules with charge_on count them", simulate.Plural(n, "request")))
+		p.line("hint", "log it, for example with $status or %>s; for JSON lines name its key: --map status=KEY")
+	}
 	warnOfLacking(p, "", r.LackingText())
 	if r.Compare != nil {
 		warnOfLacking(p, "new rules: ", r.Compare.New.LackingText())

@@ -93,6 +93,7 @@ type App struct {
 	state     atomic.Pointer[rulesState]
 	reloading sync.Mutex
 	seen      [32]byte // the fingerprint of the files of the last attempt
+	tables    rulefile.Tables
 
 	draining atomic.Bool
 	stopOnce sync.Once
@@ -251,7 +252,7 @@ func (a *App) openEngine(ctx context.Context) error {
 	a.store = store
 	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), a.openMetrics())
 	if len(c.Candidate.Rules) > 0 {
-		a.trial = trial.Open(trial.Options{Config: c, Clock: a.options.Clock, Logger: a.log, Life: &a.life, Warn: a.warn, Live: a.seen})
+		a.trial = trial.Open(trial.Options{Config: c, Clock: a.options.Clock, Logger: a.log, Life: &a.life, Warn: a.warn, Live: a.liveFiles().Loaded(a.seen)})
 		a.registry.MustRegister(a.trial.Collector())
 		about = append(about, engine.WithObserver(engine.Both(a.metrics, a.trial.Comparing)))
 	}

@@ -91,7 +91,7 @@ func (e *example) play(t *testing.T, blocks ...string) {
 		}
 		want[len(want)-1] += line
 	}
-	addresses := []string{"127.0.0.1:8000", e.Addr(app.DoorProxy), "127.0.0.1:8080", e.Addr(app.DoorAPI), "127.0.0.1:9000", e.backend}
+	addresses := []string{"127.0.0.1:8000", e.Addr(app.DoorProxy), "127.0.0.1:8080", e.Addr(app.DoorAPI), "127.0.0.1:9000", e.backend, "127.0.0.1:6070", e.Addr(app.DoorAdmin)}
 	command := exec.CommandContext(t.Context(), e.shell, "-c", strings.NewReplacer(addresses...).Replace(script.String()))
 	command.Env = append(os.Environ(), "no_proxy=*", "NO_PROXY=*")
 	text, err := command.CombinedOutput()
@@ -125,7 +125,7 @@ func TestExamples(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", backend, examples+"backend").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for name, blocks := range map[string]int{"queue": 2, "outcomes": 5, "concurrency": 3, "reserve": 3, "tiers": 3} {
+	for name, blocks := range map[string]int{"queue": 2, "outcomes": 5, "concurrency": 3, "reserve": 3, "tiers": 3, "failed-logins": 3, "customers": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := runExample(t, name, backend)

@@ -28,7 +28,8 @@ type rulesState struct {
 // load reads the rules, from files or from the binary.
 func (a *App) load() (*rules.Ruleset, error) {
 	if len(a.options.BuiltIn) == 0 {
-		return a.options.Config.RuleOptions.Load(a.options.Config.Rules...)
+		files := a.liveFiles()
+		return files.Options.Load(files.Paths...)
 	}
 	rs, diagnostics := rulefile.Parse(a.options.BuiltIn...)
 	if rs == nil {
@@ -151,12 +152,16 @@ func (a *App) restartTrial() {
 	case a.plane != nil:
 		a.trial.Restart(nil)
 	default:
-		a.trial.Restart(&a.seen)
+		loaded := a.liveFiles().Loaded(a.seen)
+		a.trial.Restart(&loaded)
 	}
 }
 
-// warn logs warnings about the rules.
+// warn logs warnings about the rules, and which tables they have.
 func (a *App) warn(rs *rules.Ruleset) {
+	for _, t := range rs.Tables() {
+		a.log.Info("table read", "file", t.File, "rows", t.Rows.Len(), "limits", len(t.Limits), "bytes", t.Rows.Size(), "took", t.Took)
+	}
 	for _, d := range rs.Warnings() {
 		a.log.Warn("rule warning", "at", d.Position(), "message", d.Message, "hint", d.Hint)
 	}
@@ -187,30 +192,32 @@ const lastReading = time.Second
 // stops.
 func (a *App) watch() {
 	if len(a.options.BuiltIn) == 0 && a.plane == nil {
-		a.watchFiles(a.options.Config.Rules, a.reloadIfChanged)
+		a.watchFiles(a.liveFiles(), a.reloadIfChanged)
 	}
 	if a.trial != nil {
-		a.watchFiles(a.options.Config.Candidate.Rules, a.trial.ReloadIfChanged)
+		a.watchFiles(a.trial.Files(), a.trial.ReloadIfChanged)
 	}
 }
 
-func (a *App) watchFiles(paths []string, changed func()) {
-	if len(paths) == 0 {
+func (a *App) watchFiles(files follow.Files, changed func()) {
+	if len(files.Paths) == 0 {
 		return
 	}
 	stop := follow.Start(follow.Options{
-		Files: a.filesOf(paths), Changed: changed, Settle: a.options.Settle, Poll: a.options.PollInterval, PollOnly: a.options.PollOnly, Log: a.log,
+		Files: files, Changed: changed, Settle: a.options.Settle, Poll: a.options.PollInterval, PollOnly: a.options.PollOnly, Log: a.log,
 	})
 	a.life.OnEnd(func() { stop(a.awaitReading) })
 }
 
-// filesOf returns the rule files below paths.
-func (a *App) filesOf(paths []string) follow.Files {
-	return follow.Files{Paths: paths, Options: a.options.Config.RuleOptions}
+// liveFiles returns the files of the live rules.
+func (a *App) liveFiles() follow.Files {
+	options := a.options.Config.RuleOptions
+	options.Tables = &a.tables
+	return follow.Files{Paths: a.options.Config.Rules, Options: options}
 }
 
 // fingerprint returns the fingerprint of the live rules' files.
-func (a *App) fingerprint() [32]byte { return a.filesOf(a.options.Config.Rules).Fingerprint() }
+func (a *App) fingerprint() [32]byte { return a.liveFiles().Fingerprint() }
 
 // awaitReading waits until a running load of rules has ended, but not for long: a
 // file system may hang, and the counts must still be saved.
@@ -229,11 +236,10 @@ func (a *App) awaitReading(done <-chan struct{}) {
 func (a *App) reloadIfChanged() {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
-	now := a.fingerprint()
-	if now == a.seen {
+	if !a.liveFiles().Changed(a.seen) {
 		return
 	}
-	a.seen = now
+	a.seen = a.fingerprint()
 	_ = a.reload() // already logged, and shown by /readyz
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
@@ -52,6 +53,7 @@ type Config struct {
 	// Tokens are the tokens for the API over HTTP and gRPC. Callers must send one of
 	// them, unless there are none.
 	Tokens         []Secret
+	Inline         inline.Bounds        // what limits callers of the API may send
 	Envoy          Envoy                // settings of Envoy's rate limit service
 	Queue          Queue                // where queued requests are kept
 	TrustedProxies []netip.Prefix       // peers that are trusted to name the client's address
@@ -202,6 +204,7 @@ func Load(from Sources) (*Config, error) {
 	c.warnOfFile()
 	c.settleDoors()
 	c.warnOfProxies()
+	c.warnOfInline()
 	c.locateWarnings()
 	return c, nil
 }
@@ -210,7 +213,7 @@ func defaults(doors []Section) *Config {
 	c := Closed(doors)
 	c.XDS = XDS{Address: DefaultControlPlane, NodeID: DefaultNodeID}
 	c.Envoy = Envoy{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset"}
-	c.Queue.StatusPath = DefaultQueueStatus
+	c.Queue.StatusPath, c.Inline = DefaultQueueStatus, inline.Default()
 	c.JWT = JWT{Header: DefaultTokenHeader, Leeway: DefaultLeeway, Refresh: DefaultKeyRefresh, OnInvalid: InvalidAnonymous}
 	c.Telemetry.OTLP.Sample = DefaultSample
 	c.ShutdownTimeout, c.ShutdownIdle = 10*time.Second, time.Second

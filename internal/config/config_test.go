@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/transport/certs"
 	"github.com/headgate/headgate/internal/transport/proxyproto"
@@ -76,7 +77,8 @@ func TestFullFile(t *testing.T) {
 		Envoy: config.Envoy{
 			LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset",
 		},
-		Queue: config.Queue{Path: "testdata/state/queue", StatusPath: "/later/", Replicas: 1},
+		Queue:  config.Queue{Path: "testdata/state/queue", StatusPath: "/later/", Replicas: 1},
+		Inline: inline.Default(),
 		TrustedProxies: []netip.Prefix{
 			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::/32"),
 		},

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/token"
+	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/internal/transport/netbound"
 	"github.com/headgate/headgate/internal/transport/overload"
@@ -125,6 +126,11 @@ func (p *Process) TooBusy() bool { return p.Sheds(overload.Connection) }
 
 // Busy reports whether requests must be refused.
 func (p *Process) Busy() bool { return p.Sheds(overload.Request) }
+
+// Inline returns what makes rules of limits in checks. Doors share it.
+func (p *Process) Inline() *inline.Limits {
+	return Once(p, func() *inline.Limits { return inline.New(p.Config.Inline) })
+}
 
 // APITokens returns the tokens of the API, which HTTP and gRPC require.
 func (p *Process) APITokens() *token.Set {

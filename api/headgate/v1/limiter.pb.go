@@ -236,7 +236,7 @@ func (Ending) EnumDescriptor() ([]byte, []int) {
 // CheckRequest describes a request to decide about.
 type CheckRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The namespace whose rules apply. Required.
+	// The namespace whose rules apply. Required, except with id.
 	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
 	// The attributes that rules match and count by: method, path, host, client_ip,
 	// header:NAME, query:NAME, cookie:NAME, jwt:CLAIM, or any other name. At most
@@ -245,7 +245,12 @@ type CheckRequest struct {
 	// The cost of the request, from 0 to 2^53-1; 1 if not set. 0 is a dry run.
 	Cost *int64 `protobuf:"varint,3,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
 	// Decide, but charge nothing.
-	Peek          bool `protobuf:"varint,4,opt,name=peek,proto3" json:"peek,omitempty"`
+	Peek bool `protobuf:"varint,4,opt,name=peek,proto3" json:"peek,omitempty"`
+	// Who is counted, under inline_limit: any text of at most 256 bytes. Instead of
+	// domain and attributes, and only if the server allows it (inline_limits.enabled).
+	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	// The limit of id.
+	InlineLimit   *InlineLimit `protobuf:"bytes,6,opt,name=inline_limit,json=inlineLimit,proto3" json:"inline_limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -308,6 +313,137 @@ func (x *CheckRequest) GetPeek() bool {
 	return false
 }
 
+func (x *CheckRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CheckRequest) GetInlineLimit() *InlineLimit {
+	if x != nil {
+		return x.InlineLimit
+	}
+	return nil
+}
+
+// InlineLimit is a limit that comes with the request. Its fields mean the same as the
+// keys of a rule. Counts belong to the id and the algorithm: changed numbers keep them.
+type InlineLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// N/unit, such as 5/minute. Required.
+	Limit string `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Such as sliding_window; token_bucket if not set.
+	Algorithm string `protobuf:"bytes,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
+	// Of token_bucket and leaky_bucket.
+	Burst *int64 `protobuf:"varint,3,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
+	// Of leaky_bucket.
+	DelayAfter *int64 `protobuf:"varint,4,opt,name=delay_after,json=delayAfter,proto3,oneof" json:"delay_after,omitempty"`
+	// Of fixed_window: clock or first_request, and a time zone such as Europe/Berlin.
+	Anchor   string `protobuf:"bytes,5,opt,name=anchor,proto3" json:"anchor,omitempty"`
+	Timezone string `protobuf:"bytes,6,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	// Of sliding_buckets: the number of sub-windows, and weighted, lenient or strict.
+	Buckets *int64 `protobuf:"varint,7,opt,name=buckets,proto3,oneof" json:"buckets,omitempty"`
+	Edge    string `protobuf:"bytes,8,opt,name=edge,proto3" json:"edge,omitempty"`
+	// Refused requests count too.
+	CountDenied   bool `protobuf:"varint,9,opt,name=count_denied,json=countDenied,proto3" json:"count_denied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InlineLimit) Reset() {
+	*x = InlineLimit{}
+	mi := &file_headgate_v1_limiter_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InlineLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InlineLimit) ProtoMessage() {}
+
+func (x *InlineLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_headgate_v1_limiter_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InlineLimit.ProtoReflect.Descriptor instead.
+func (*InlineLimit) Descriptor() ([]byte, []int) {
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *InlineLimit) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *InlineLimit) GetAlgorithm() string {
+	if x != nil {
+		return x.Algorithm
+	}
+	return ""
+}
+
+func (x *InlineLimit) GetBurst() int64 {
+	if x != nil && x.Burst != nil {
+		return *x.Burst
+	}
+	return 0
+}
+
+func (x *InlineLimit) GetDelayAfter() int64 {
+	if x != nil && x.DelayAfter != nil {
+		return *x.DelayAfter
+	}
+	return 0
+}
+
+func (x *InlineLimit) GetAnchor() string {
+	if x != nil {
+		return x.Anchor
+	}
+	return ""
+}
+
+func (x *InlineLimit) GetTimezone() string {
+	if x != nil {
+		return x.Timezone
+	}
+	return ""
+}
+
+func (x *InlineLimit) GetBuckets() int64 {
+	if x != nil && x.Buckets != nil {
+		return *x.Buckets
+	}
+	return 0
+}
+
+func (x *InlineLimit) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *InlineLimit) GetCountDenied() bool {
+	if x != nil {
+		return x.CountDenied
+	}
+	return false
+}
+
 // CheckResponse is the answer to a CheckRequest.
 type CheckResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -315,14 +451,17 @@ type CheckResponse struct {
 	// If the request holds a slot under a concurrency rule: for Release and Renew.
 	Lease string `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
 	// Rate-limit headers for the client, in the configured dialect. Not in a batch.
-	Headers       []*Header `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty"`
+	Headers []*Header `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty"`
+	// If a rule counts only certain answers (charge_on): for Report, within 10 minutes.
+	// Without a report the request counts.
+	Report        string `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[1]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +473,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[1]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +486,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{1}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CheckResponse) GetVerdict() *Verdict {
@@ -371,6 +510,13 @@ func (x *CheckResponse) GetHeaders() []*Header {
 	return nil
 }
 
+func (x *CheckResponse) GetReport() string {
+	if x != nil {
+		return x.Report
+	}
+	return ""
+}
+
 // CheckBatchRequest is several checks.
 type CheckBatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -382,7 +528,7 @@ type CheckBatchRequest struct {
 
 func (x *CheckBatchRequest) Reset() {
 	*x = CheckBatchRequest{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[2]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -394,7 +540,7 @@ func (x *CheckBatchRequest) String() string {
 func (*CheckBatchRequest) ProtoMessage() {}
 
 func (x *CheckBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[2]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -407,7 +553,7 @@ func (x *CheckBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckBatchRequest.ProtoReflect.Descriptor instead.
 func (*CheckBatchRequest) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{2}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CheckBatchRequest) GetChecks() []*CheckRequest {
@@ -427,7 +573,7 @@ type CheckBatchResponse struct {
 
 func (x *CheckBatchResponse) Reset() {
 	*x = CheckBatchResponse{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[3]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +585,7 @@ func (x *CheckBatchResponse) String() string {
 func (*CheckBatchResponse) ProtoMessage() {}
 
 func (x *CheckBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[3]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +598,7 @@ func (x *CheckBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckBatchResponse.ProtoReflect.Descriptor instead.
 func (*CheckBatchResponse) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{3}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CheckBatchResponse) GetResults() []*CheckResponse {
@@ -480,7 +626,7 @@ type ReserveRequest struct {
 
 func (x *ReserveRequest) Reset() {
 	*x = ReserveRequest{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[4]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +638,7 @@ func (x *ReserveRequest) String() string {
 func (*ReserveRequest) ProtoMessage() {}
 
 func (x *ReserveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[4]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +651,7 @@ func (x *ReserveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveRequest.ProtoReflect.Descriptor instead.
 func (*ReserveRequest) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{4}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReserveRequest) GetDomain() string {
@@ -551,7 +697,7 @@ type ReserveResponse struct {
 
 func (x *ReserveResponse) Reset() {
 	*x = ReserveResponse{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[5]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -563,7 +709,7 @@ func (x *ReserveResponse) String() string {
 func (*ReserveResponse) ProtoMessage() {}
 
 func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[5]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -576,7 +722,7 @@ func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveResponse.ProtoReflect.Descriptor instead.
 func (*ReserveResponse) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{5}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReserveResponse) GetVerdict() *Verdict {
@@ -613,7 +759,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[6]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +771,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[6]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +784,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{6}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CommitRequest) GetReservation() string {
@@ -665,7 +811,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[7]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +823,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[7]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +836,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{7}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CommitResponse) GetSettlement() *Settlement {
@@ -711,7 +857,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[8]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +869,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[8]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +882,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{8}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CancelRequest) GetReservation() string {
@@ -756,7 +902,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[9]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +914,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[9]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +927,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{9}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CancelResponse) GetSettlement() *Settlement {
@@ -789,6 +935,134 @@ func (x *CancelResponse) GetSettlement() *Settlement {
 		return x.Settlement
 	}
 	return nil
+}
+
+// ReportRequest tells the answer to a request. At least one of status, code and headers
+// is required.
+type ReportRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As returned by Check. Required.
+	Report string `protobuf:"bytes,1,opt,name=report,proto3" json:"report,omitempty"`
+	// The HTTP status, from 100 to 999.
+	Status *int32 `protobuf:"varint,2,opt,name=status,proto3,oneof" json:"status,omitempty"`
+	// The number of the gRPC code, such as 16 for UNAUTHENTICATED.
+	Code *int32 `protobuf:"varint,3,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// Header fields of the answer. At most 128.
+	Headers       map[string]string `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRequest) Reset() {
+	*x = ReportRequest{}
+	mi := &file_headgate_v1_limiter_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRequest) ProtoMessage() {}
+
+func (x *ReportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headgate_v1_limiter_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
+func (*ReportRequest) Descriptor() ([]byte, []int) {
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReportRequest) GetReport() string {
+	if x != nil {
+		return x.Report
+	}
+	return ""
+}
+
+func (x *ReportRequest) GetStatus() int32 {
+	if x != nil && x.Status != nil {
+		return *x.Status
+	}
+	return 0
+}
+
+func (x *ReportRequest) GetCode() int32 {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return 0
+}
+
+func (x *ReportRequest) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+// ReportResponse says whether the request counts.
+type ReportResponse struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Settlement *Settlement            `protobuf:"bytes,1,opt,name=settlement,proto3" json:"settlement,omitempty"`
+	// A rule with charge_on counts the answer. Only with ENDING_DONE.
+	Counted       bool `protobuf:"varint,2,opt,name=counted,proto3" json:"counted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportResponse) Reset() {
+	*x = ReportResponse{}
+	mi := &file_headgate_v1_limiter_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportResponse) ProtoMessage() {}
+
+func (x *ReportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headgate_v1_limiter_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
+func (*ReportResponse) Descriptor() ([]byte, []int) {
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReportResponse) GetSettlement() *Settlement {
+	if x != nil {
+		return x.Settlement
+	}
+	return nil
+}
+
+func (x *ReportResponse) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
 }
 
 // ReleaseRequest ends a lease.
@@ -802,7 +1076,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[10]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +1088,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[10]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +1101,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{10}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReleaseRequest) GetLease() string {
@@ -848,7 +1122,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[11]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +1134,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[11]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +1147,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{11}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReleaseResponse) GetEnding() Ending {
@@ -894,7 +1168,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[12]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +1180,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[12]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +1193,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{12}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RenewRequest) GetLease() string {
@@ -942,7 +1216,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[13]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1228,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[13]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1241,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{13}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RenewResponse) GetEnding() Ending {
@@ -1021,7 +1295,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[14]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1307,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[14]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1320,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{14}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Verdict) GetAllowed() bool {
@@ -1137,7 +1411,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[15]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1423,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[15]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1436,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{15}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Header) GetName() string {
@@ -1195,7 +1469,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_headgate_v1_limiter_proto_msgTypes[16]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1481,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_v1_limiter_proto_msgTypes[16]
+	mi := &file_headgate_v1_limiter_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1494,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{16}
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Settlement) GetEnding() Ending {
@@ -1248,22 +1522,40 @@ var File_headgate_v1_limiter_proto protoreflect.FileDescriptor
 
 const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\n" +
-	"\x19headgate/v1/limiter.proto\x12\vheadgate.v1\"\xe6\x01\n" +
+	"\x19headgate/v1/limiter.proto\x12\vheadgate.v1\"\xb3\x02\n" +
 	"\fCheckRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12I\n" +
 	"\n" +
 	"attributes\x18\x02 \x03(\v2).headgate.v1.CheckRequest.AttributesEntryR\n" +
 	"attributes\x12\x17\n" +
 	"\x04cost\x18\x03 \x01(\x03H\x00R\x04cost\x88\x01\x01\x12\x12\n" +
-	"\x04peek\x18\x04 \x01(\bR\x04peek\x1a=\n" +
+	"\x04peek\x18\x04 \x01(\bR\x04peek\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\x12;\n" +
+	"\finline_limit\x18\x06 \x01(\v2\x18.headgate.v1.InlineLimitR\vinlineLimit\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
-	"\x05_cost\"\x84\x01\n" +
+	"\x05_cost\"\xb2\x02\n" +
+	"\vInlineLimit\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x1c\n" +
+	"\talgorithm\x18\x02 \x01(\tR\talgorithm\x12\x19\n" +
+	"\x05burst\x18\x03 \x01(\x03H\x00R\x05burst\x88\x01\x01\x12$\n" +
+	"\vdelay_after\x18\x04 \x01(\x03H\x01R\n" +
+	"delayAfter\x88\x01\x01\x12\x16\n" +
+	"\x06anchor\x18\x05 \x01(\tR\x06anchor\x12\x1a\n" +
+	"\btimezone\x18\x06 \x01(\tR\btimezone\x12\x1d\n" +
+	"\abuckets\x18\a \x01(\x03H\x02R\abuckets\x88\x01\x01\x12\x12\n" +
+	"\x04edge\x18\b \x01(\tR\x04edge\x12!\n" +
+	"\fcount_denied\x18\t \x01(\bR\vcountDeniedB\b\n" +
+	"\x06_burstB\x0e\n" +
+	"\f_delay_afterB\n" +
+	"\n" +
+	"\b_buckets\"\x9c\x01\n" +
 	"\rCheckResponse\x12.\n" +
 	"\averdict\x18\x01 \x01(\v2\x14.headgate.v1.VerdictR\averdict\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12-\n" +
-	"\aheaders\x18\x03 \x03(\v2\x13.headgate.v1.HeaderR\aheaders\"F\n" +
+	"\aheaders\x18\x03 \x03(\v2\x13.headgate.v1.HeaderR\aheaders\x12\x16\n" +
+	"\x06report\x18\x04 \x01(\tR\x06report\"F\n" +
 	"\x11CheckBatchRequest\x121\n" +
 	"\x06checks\x18\x01 \x03(\v2\x19.headgate.v1.CheckRequestR\x06checks\"J\n" +
 	"\x12CheckBatchResponse\x124\n" +
@@ -1297,7 +1589,22 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\x0eCancelResponse\x127\n" +
 	"\n" +
 	"settlement\x18\x01 \x01(\v2\x17.headgate.v1.SettlementR\n" +
-	"settlement\"&\n" +
+	"settlement\"\xf0\x01\n" +
+	"\rReportRequest\x12\x16\n" +
+	"\x06report\x18\x01 \x01(\tR\x06report\x12\x1b\n" +
+	"\x06status\x18\x02 \x01(\x05H\x00R\x06status\x88\x01\x01\x12\x17\n" +
+	"\x04code\x18\x03 \x01(\x05H\x01R\x04code\x88\x01\x01\x12A\n" +
+	"\aheaders\x18\x04 \x03(\v2'.headgate.v1.ReportRequest.HeadersEntryR\aheaders\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
+	"\a_statusB\a\n" +
+	"\x05_code\"c\n" +
+	"\x0eReportResponse\x127\n" +
+	"\n" +
+	"settlement\x18\x01 \x01(\v2\x17.headgate.v1.SettlementR\n" +
+	"settlement\x12\x18\n" +
+	"\acounted\x18\x02 \x01(\bR\acounted\"&\n" +
 	"\x0eReleaseRequest\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\">\n" +
 	"\x0fReleaseResponse\x12+\n" +
@@ -1359,14 +1666,15 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\vENDING_DONE\x10\x01\x12\x0f\n" +
 	"\vENDING_GONE\x10\x02\x12\x12\n" +
 	"\x0eENDING_EXPIRED\x10\x03\x12\x12\n" +
-	"\x0eENDING_SETTLED\x10\x042\xea\x03\n" +
+	"\x0eENDING_SETTLED\x10\x042\xad\x04\n" +
 	"\aLimiter\x12>\n" +
 	"\x05Check\x12\x19.headgate.v1.CheckRequest\x1a\x1a.headgate.v1.CheckResponse\x12M\n" +
 	"\n" +
 	"CheckBatch\x12\x1e.headgate.v1.CheckBatchRequest\x1a\x1f.headgate.v1.CheckBatchResponse\x12D\n" +
 	"\aReserve\x12\x1b.headgate.v1.ReserveRequest\x1a\x1c.headgate.v1.ReserveResponse\x12A\n" +
 	"\x06Commit\x12\x1a.headgate.v1.CommitRequest\x1a\x1b.headgate.v1.CommitResponse\x12A\n" +
-	"\x06Cancel\x12\x1a.headgate.v1.CancelRequest\x1a\x1b.headgate.v1.CancelResponse\x12D\n" +
+	"\x06Cancel\x12\x1a.headgate.v1.CancelRequest\x1a\x1b.headgate.v1.CancelResponse\x12A\n" +
+	"\x06Report\x12\x1a.headgate.v1.ReportRequest\x1a\x1b.headgate.v1.ReportResponse\x12D\n" +
 	"\aRelease\x12\x1b.headgate.v1.ReleaseRequest\x1a\x1c.headgate.v1.ReleaseResponse\x12>\n" +
 	"\x05Renew\x12\x19.headgate.v1.RenewRequest\x1a\x1a.headgate.v1.RenewResponseB9Z7github.com/headgate/headgate/api/headgate/v1;headgatev1b\x06proto3"
 
@@ -1383,66 +1691,75 @@ func file_headgate_v1_limiter_proto_rawDescGZIP() []byte {
 }
 
 var file_headgate_v1_limiter_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headgate_v1_limiter_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_headgate_v1_limiter_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_headgate_v1_limiter_proto_goTypes = []any{
 	(Action)(0),                // 0: headgate.v1.Action
 	(Reason)(0),                // 1: headgate.v1.Reason
 	(Ending)(0),                // 2: headgate.v1.Ending
 	(*CheckRequest)(nil),       // 3: headgate.v1.CheckRequest
-	(*CheckResponse)(nil),      // 4: headgate.v1.CheckResponse
-	(*CheckBatchRequest)(nil),  // 5: headgate.v1.CheckBatchRequest
-	(*CheckBatchResponse)(nil), // 6: headgate.v1.CheckBatchResponse
-	(*ReserveRequest)(nil),     // 7: headgate.v1.ReserveRequest
-	(*ReserveResponse)(nil),    // 8: headgate.v1.ReserveResponse
-	(*CommitRequest)(nil),      // 9: headgate.v1.CommitRequest
-	(*CommitResponse)(nil),     // 10: headgate.v1.CommitResponse
-	(*CancelRequest)(nil),      // 11: headgate.v1.CancelRequest
-	(*CancelResponse)(nil),     // 12: headgate.v1.CancelResponse
-	(*ReleaseRequest)(nil),     // 13: headgate.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),    // 14: headgate.v1.ReleaseResponse
-	(*RenewRequest)(nil),       // 15: headgate.v1.RenewRequest
-	(*RenewResponse)(nil),      // 16: headgate.v1.RenewResponse
-	(*Verdict)(nil),            // 17: headgate.v1.Verdict
-	(*Header)(nil),             // 18: headgate.v1.Header
-	(*Settlement)(nil),         // 19: headgate.v1.Settlement
-	nil,                        // 20: headgate.v1.CheckRequest.AttributesEntry
-	nil,                        // 21: headgate.v1.ReserveRequest.AttributesEntry
+	(*InlineLimit)(nil),        // 4: headgate.v1.InlineLimit
+	(*CheckResponse)(nil),      // 5: headgate.v1.CheckResponse
+	(*CheckBatchRequest)(nil),  // 6: headgate.v1.CheckBatchRequest
+	(*CheckBatchResponse)(nil), // 7: headgate.v1.CheckBatchResponse
+	(*ReserveRequest)(nil),     // 8: headgate.v1.ReserveRequest
+	(*ReserveResponse)(nil),    // 9: headgate.v1.ReserveResponse
+	(*CommitRequest)(nil),      // 10: headgate.v1.CommitRequest
+	(*CommitResponse)(nil),     // 11: headgate.v1.CommitResponse
+	(*CancelRequest)(nil),      // 12: headgate.v1.CancelRequest
+	(*CancelResponse)(nil),     // 13: headgate.v1.CancelResponse
+	(*ReportRequest)(nil),      // 14: headgate.v1.ReportRequest
+	(*ReportResponse)(nil),     // 15: headgate.v1.ReportResponse
+	(*ReleaseRequest)(nil),     // 16: headgate.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),    // 17: headgate.v1.ReleaseResponse
+	(*RenewRequest)(nil),       // 18: headgate.v1.RenewRequest
+	(*RenewResponse)(nil),      // 19: headgate.v1.RenewResponse
+	(*Verdict)(nil),            // 20: headgate.v1.Verdict
+	(*Header)(nil),             // 21: headgate.v1.Header
+	(*Settlement)(nil),         // 22: headgate.v1.Settlement
+	nil,                        // 23: headgate.v1.CheckRequest.AttributesEntry
+	nil,                        // 24: headgate.v1.ReserveRequest.AttributesEntry
+	nil,                        // 25: headgate.v1.ReportRequest.HeadersEntry
 }
 var file_headgate_v1_limiter_proto_depIdxs = []int32{
-	20, // 0: headgate.v1.CheckRequest.attributes:type_name -> headgate.v1.CheckRequest.AttributesEntry
-	17, // 1: headgate.v1.CheckResponse.verdict:type_name -> headgate.v1.Verdict
-	18, // 2: headgate.v1.CheckResponse.headers:type_name -> headgate.v1.Header
-	3,  // 3: headgate.v1.CheckBatchRequest.checks:type_name -> headgate.v1.CheckRequest
-	4,  // 4: headgate.v1.CheckBatchResponse.results:type_name -> headgate.v1.CheckResponse
-	21, // 5: headgate.v1.ReserveRequest.attributes:type_name -> headgate.v1.ReserveRequest.AttributesEntry
-	17, // 6: headgate.v1.ReserveResponse.verdict:type_name -> headgate.v1.Verdict
-	18, // 7: headgate.v1.ReserveResponse.headers:type_name -> headgate.v1.Header
-	19, // 8: headgate.v1.CommitResponse.settlement:type_name -> headgate.v1.Settlement
-	19, // 9: headgate.v1.CancelResponse.settlement:type_name -> headgate.v1.Settlement
-	2,  // 10: headgate.v1.ReleaseResponse.ending:type_name -> headgate.v1.Ending
-	2,  // 11: headgate.v1.RenewResponse.ending:type_name -> headgate.v1.Ending
-	0,  // 12: headgate.v1.Verdict.action:type_name -> headgate.v1.Action
-	1,  // 13: headgate.v1.Verdict.reason:type_name -> headgate.v1.Reason
-	2,  // 14: headgate.v1.Settlement.ending:type_name -> headgate.v1.Ending
-	3,  // 15: headgate.v1.Limiter.Check:input_type -> headgate.v1.CheckRequest
-	5,  // 16: headgate.v1.Limiter.CheckBatch:input_type -> headgate.v1.CheckBatchRequest
-	7,  // 17: headgate.v1.Limiter.Reserve:input_type -> headgate.v1.ReserveRequest
-	9,  // 18: headgate.v1.Limiter.Commit:input_type -> headgate.v1.CommitRequest
-	11, // 19: headgate.v1.Limiter.Cancel:input_type -> headgate.v1.CancelRequest
-	13, // 20: headgate.v1.Limiter.Release:input_type -> headgate.v1.ReleaseRequest
-	15, // 21: headgate.v1.Limiter.Renew:input_type -> headgate.v1.RenewRequest
-	4,  // 22: headgate.v1.Limiter.Check:output_type -> headgate.v1.CheckResponse
-	6,  // 23: headgate.v1.Limiter.CheckBatch:output_type -> headgate.v1.CheckBatchResponse
-	8,  // 24: headgate.v1.Limiter.Reserve:output_type -> headgate.v1.ReserveResponse
-	10, // 25: headgate.v1.Limiter.Commit:output_type -> headgate.v1.CommitResponse
-	12, // 26: headgate.v1.Limiter.Cancel:output_type -> headgate.v1.CancelResponse
-	14, // 27: headgate.v1.Limiter.Release:output_type -> headgate.v1.ReleaseResponse
-	16, // 28: headgate.v1.Limiter.Renew:output_type -> headgate.v1.RenewResponse
-	22, // [22:29] is the sub-list for method output_type
-	15, // [15:22] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	23, // 0: headgate.v1.CheckRequest.attributes:type_name -> headgate.v1.CheckRequest.AttributesEntry
+	4,  // 1: headgate.v1.CheckRequest.inline_limit:type_name -> headgate.v1.InlineLimit
+	20, // 2: headgate.v1.CheckResponse.verdict:type_name -> headgate.v1.Verdict
+	21, // 3: headgate.v1.CheckResponse.headers:type_name -> headgate.v1.Header
+	3,  // 4: headgate.v1.CheckBatchRequest.checks:type_name -> headgate.v1.CheckRequest
+	5,  // 5: headgate.v1.CheckBatchResponse.results:type_name -> headgate.v1.CheckResponse
+	24, // 6: headgate.v1.ReserveRequest.attributes:type_name -> headgate.v1.ReserveRequest.AttributesEntry
+	20, // 7: headgate.v1.ReserveResponse.verdict:type_name -> headgate.v1.Verdict
+	21, // 8: headgate.v1.ReserveResponse.headers:type_name -> headgate.v1.Header
+	22, // 9: headgate.v1.CommitResponse.settlement:type_name -> headgate.v1.Settlement
+	22, // 10: headgate.v1.CancelResponse.settlement:type_name -> headgate.v1.Settlement
+	25, // 11: headgate.v1.ReportRequest.headers:type_name -> headgate.v1.ReportRequest.HeadersEntry
+	22, // 12: headgate.v1.ReportResponse.settlement:type_name -> headgate.v1.Settlement
+	2,  // 13: headgate.v1.ReleaseResponse.ending:type_name -> headgate.v1.Ending
+	2,  // 14: headgate.v1.RenewResponse.ending:type_name -> headgate.v1.Ending
+	0,  // 15: headgate.v1.Verdict.action:type_name -> headgate.v1.Action
+	1,  // 16: headgate.v1.Verdict.reason:type_name -> headgate.v1.Reason
+	2,  // 17: headgate.v1.Settlement.ending:type_name -> headgate.v1.Ending
+	3,  // 18: headgate.v1.Limiter.Check:input_type -> headgate.v1.CheckRequest
+	6,  // 19: headgate.v1.Limiter.CheckBatch:input_type -> headgate.v1.CheckBatchRequest
+	8,  // 20: headgate.v1.Limiter.Reserve:input_type -> headgate.v1.ReserveRequest
+	10, // 21: headgate.v1.Limiter.Commit:input_type -> headgate.v1.CommitRequest
+	12, // 22: headgate.v1.Limiter.Cancel:input_type -> headgate.v1.CancelRequest
+	14, // 23: headgate.v1.Limiter.Report:input_type -> headgate.v1.ReportRequest
+	16, // 24: headgate.v1.Limiter.Release:input_type -> headgate.v1.ReleaseRequest
+	18, // 25: headgate.v1.Limiter.Renew:input_type -> headgate.v1.RenewRequest
+	5,  // 26: headgate.v1.Limiter.Check:output_type -> headgate.v1.CheckResponse
+	7,  // 27: headgate.v1.Limiter.CheckBatch:output_type -> headgate.v1.CheckBatchResponse
+	9,  // 28: headgate.v1.Limiter.Reserve:output_type -> headgate.v1.ReserveResponse
+	11, // 29: headgate.v1.Limiter.Commit:output_type -> headgate.v1.CommitResponse
+	13, // 30: headgate.v1.Limiter.Cancel:output_type -> headgate.v1.CancelResponse
+	15, // 31: headgate.v1.Limiter.Report:output_type -> headgate.v1.ReportResponse
+	17, // 32: headgate.v1.Limiter.Release:output_type -> headgate.v1.ReleaseResponse
+	19, // 33: headgate.v1.Limiter.Renew:output_type -> headgate.v1.RenewResponse
+	26, // [26:34] is the sub-list for method output_type
+	18, // [18:26] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_headgate_v1_limiter_proto_init() }
@@ -1451,16 +1768,18 @@ func file_headgate_v1_limiter_proto_init() {
 		return
 	}
 	file_headgate_v1_limiter_proto_msgTypes[0].OneofWrappers = []any{}
-	file_headgate_v1_limiter_proto_msgTypes[4].OneofWrappers = []any{}
-	file_headgate_v1_limiter_proto_msgTypes[6].OneofWrappers = []any{}
-	file_headgate_v1_limiter_proto_msgTypes[14].OneofWrappers = []any{}
+	file_headgate_v1_limiter_proto_msgTypes[1].OneofWrappers = []any{}
+	file_headgate_v1_limiter_proto_msgTypes[5].OneofWrappers = []any{}
+	file_headgate_v1_limiter_proto_msgTypes[7].OneofWrappers = []any{}
+	file_headgate_v1_limiter_proto_msgTypes[11].OneofWrappers = []any{}
+	file_headgate_v1_limiter_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headgate_v1_limiter_proto_rawDesc), len(file_headgate_v1_limiter_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   19,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

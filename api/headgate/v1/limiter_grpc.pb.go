@@ -28,6 +28,7 @@ const (
 	Limiter_Reserve_FullMethodName    = "/headgate.v1.Limiter/Reserve"
 	Limiter_Commit_FullMethodName     = "/headgate.v1.Limiter/Commit"
 	Limiter_Cancel_FullMethodName     = "/headgate.v1.Limiter/Cancel"
+	Limiter_Report_FullMethodName     = "/headgate.v1.Limiter/Report"
 	Limiter_Release_FullMethodName    = "/headgate.v1.Limiter/Release"
 	Limiter_Renew_FullMethodName      = "/headgate.v1.Limiter/Renew"
 )
@@ -43,6 +44,7 @@ const (
 //   - INVALID_ARGUMENT: the request is wrong; nothing was charged.
 //   - NOT_FOUND: a lease or a reservation that this server did not issue, or that is damaged.
 //   - UNAUTHENTICATED: the API token is missing or wrong.
+//   - PERMISSION_DENIED: the server's settings do not allow this inline_limit.
 //   - UNAVAILABLE: the store did not answer about a lease or a reservation; the
 //     call may be repeated. For a check, on_store_error of each rule applies.
 //   - RESOURCE_EXHAUSTED: the request is larger than the server allows.
@@ -59,6 +61,9 @@ type LimiterClient interface {
 	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (*CommitResponse, error)
 	// Cancel settles a reservation for a request that was not made.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
+	// Report tells the answer to a request whose check has a report. Repeated calls count
+	// once.
+	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
 	// Release frees the slots that a lease holds, when its request has ended.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 	// Renew extends a lease from now, and returns its new name.
@@ -123,6 +128,16 @@ func (c *limiterClient) Cancel(ctx context.Context, in *CancelRequest, opts ...g
 	return out, nil
 }
 
+func (c *limiterClient) Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportResponse)
+	err := c.cc.Invoke(ctx, Limiter_Report_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *limiterClient) Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReleaseResponse)
@@ -154,6 +169,7 @@ func (c *limiterClient) Renew(ctx context.Context, in *RenewRequest, opts ...grp
 //   - INVALID_ARGUMENT: the request is wrong; nothing was charged.
 //   - NOT_FOUND: a lease or a reservation that this server did not issue, or that is damaged.
 //   - UNAUTHENTICATED: the API token is missing or wrong.
+//   - PERMISSION_DENIED: the server's settings do not allow this inline_limit.
 //   - UNAVAILABLE: the store did not answer about a lease or a reservation; the
 //     call may be repeated. For a check, on_store_error of each rule applies.
 //   - RESOURCE_EXHAUSTED: the request is larger than the server allows.
@@ -170,6 +186,9 @@ type LimiterServer interface {
 	Commit(context.Context, *CommitRequest) (*CommitResponse, error)
 	// Cancel settles a reservation for a request that was not made.
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
+	// Report tells the answer to a request whose check has a report. Repeated calls count
+	// once.
+	Report(context.Context, *ReportRequest) (*ReportResponse, error)
 	// Release frees the slots that a lease holds, when its request has ended.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	// Renew extends a lease from now, and returns its new name.
@@ -198,6 +217,9 @@ func (UnimplementedLimiterServer) Commit(context.Context, *CommitRequest) (*Comm
 }
 func (UnimplementedLimiterServer) Cancel(context.Context, *CancelRequest) (*CancelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Cancel not implemented")
+}
+func (UnimplementedLimiterServer) Report(context.Context, *ReportRequest) (*ReportResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
 }
 func (UnimplementedLimiterServer) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
@@ -316,6 +338,24 @@ func _Limiter_Cancel_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Limiter_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LimiterServer).Report(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Limiter_Report_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LimiterServer).Report(ctx, req.(*ReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Limiter_Release_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReleaseRequest)
 	if err := dec(in); err != nil {
@@ -378,6 +418,10 @@ var Limiter_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Cancel",
 			Handler:    _Limiter_Cancel_Handler,
+		},
+		{
+			MethodName: "Report",
+			Handler:    _Limiter_Report_Handler,
 		},
 		{
 			MethodName: "Release",

@@ -143,8 +143,8 @@ func (c *Candidate) Deciding(int64, uint32) int64 { return 0 }
 // Decided implements engine.Observer.
 func (c *Candidate) Decided(_ context.Context, m engine.Mark, q engine.Query, v engine.Verdict, err error) {
 	d := c.current.Load()
-	if d == nil || !takes(q.Kind, q.Cost) {
-		return
+	if d == nil || !takes(q.Kind, q.Cost) || q.Rule != nil {
+		return // candidate rules do not change a limit that comes with a request
 	}
 	if refusedUnderWay(&v) {
 		c.count(d, m.Lane, NotCompared)

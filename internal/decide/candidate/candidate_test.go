@@ -441,3 +441,19 @@ func TestManyAtOnce(t *testing.T) {
 		t.Errorf("%s", line(totals))
 	}
 }
+
+// A limit that came with the request is not compared: candidate rules do not change it.
+func TestLimitsInRequestsAreNotCompared(t *testing.T) {
+	f := newFixture(t, limits("a=1/minute"), limits("a=5/minute"))
+	rule := &rules.Rule{Domain: "(inline)", Name: "inline", Scope: "%inline", Limit: headgate.PerMinute(1), Index: rules.IndexInline, Cost: 1, Percent: 100}
+	for i := range 2 {
+		v, err := f.live.Decide(t.Context(), engine.Query{Request: &request{}, Cost: 1, At: start.UnixMicro(), Rule: rule, Key: "\x03ann"})
+		if err != nil || v.Allowed != (i == 0) || !v.Known || v.Rule != rule {
+			t.Errorf("%d: %+v, %v", i, v, err)
+		}
+		v.Release()
+	}
+	if got := f.Totals(); got != [candidate.Changes]uint64{} {
+		t.Errorf("%v", got)
+	}
+}

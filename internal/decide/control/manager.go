@@ -315,13 +315,18 @@ func (m *Manager) exception(memo map[insteadID][]engine.Instead, p place) engine
 }
 
 type insteadID struct {
-	domain, rule, rate string
-	burst              int64
+	domain, rule, rate, key string
+	burst                   int64
 }
 
 // instead returns the replacements of the rules of an entry. Many entries share them.
 func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engine.Instead {
-	id := insteadID{e.Domain, e.Rule, e.Rate, e.Burst}
+	id := insteadID{domain: e.Domain, rule: e.Rule, rate: e.Rate, burst: e.Burst}
+	for _, r := range m.byScope[e.Scope] {
+		if r.HasTable() && e.Rate == "" {
+			id.key = e.Key // it keeps the rate of its row
+		}
+	}
 	list, ok := memo[id]
 	if ok {
 		return list
@@ -330,7 +335,7 @@ func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engin
 		if r.Domain != e.Domain || r.Name != e.Rule {
 			continue // rules under compat: envoy share their scope
 		}
-		other, err := r.WithLimit(e.Rate, e.Burst)
+		other, err := r.ForKey(e.Key).WithLimit(e.Rate, e.Burst)
 		if err != nil {
 			m.options.Logger.Warn("ignored an override that does not fit its rule",
 				"domain", e.Domain, "rule", e.Rule, "at", r.Position(), "err", err)

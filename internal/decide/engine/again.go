@@ -41,7 +41,7 @@ func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at in
 	rs := e.rules.Load()
 	for _, c := range claims {
 		if rule := rs.Rule(domain, c.Rule); rule != nil && rule.Mode == rules.Enforce && rule.Percent > 0 {
-			d.results = append(d.results, Result{Rule: rule, Key: c.Key, Enforced: true, role: enforce, step: enforce, cost: c.Cost})
+			d.results = append(d.results, Result{Rule: rule.ForKey(c.Key), Key: c.Key, Enforced: true, role: enforce, step: enforce, cost: c.Cost})
 			d.todo = 1 << enforce
 		}
 	}

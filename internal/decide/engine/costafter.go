@@ -24,6 +24,7 @@ const (
 	// CostAborted means that the response did not end normally, so the cost is unknown:
 	// the rule's on_abort applies.
 	CostAborted
+	CostPending // the rest of the response may give the cost: a later call settles it
 )
 
 // largestCosts holds the highest cost of a request so far, by scope of rule.
@@ -82,7 +83,8 @@ func (v *Verdict) HasCostAfter() bool {
 // SettleCosts charges or refunds, for each rule with a CostAfter, the difference
 // between what v has taken and what costOf returns. A charge may lead to debt. For an
 // unknown cost, the rule's on_abort applies. at is now, in microseconds since the Unix
-// epoch. Call it before Release; a second call does nothing.
+// epoch. Call it before Release. Each rule is settled once: a further call settles
+// those whose cost was CostPending. After a refund, Results have what remains now.
 func (e *Engine) SettleCosts(
 	ctx context.Context, v *Verdict, at int64, costOf func(*rules.CostAfter) (int64, CostKnowledge),
 ) error {
@@ -90,15 +92,22 @@ func (e *Engine) SettleCosts(
 	if s == nil {
 		return nil
 	}
-	var local []headgate.Op
-	var of settled
-	records := v.costs()
+	var of, local settled
+	var records *costRecords
 	for i := range s.results {
 		r := &s.results[i]
-		if r.Rule.CostAfter == nil || r.Decision.Reason == headgate.NoLimit || r.Decision.Reason == headgate.Shadow {
+		if !r.unsettled() {
 			continue
 		}
 		cost, known := costOf(r.Rule.CostAfter)
+		if known == CostPending {
+			continue
+		}
+		if s.costs != nil && records == nil {
+			records = s.costs
+			<-records.written
+		}
+		r.settled = true
 		op, ok := e.settlement(r, cost, known, elapsed(v.at, at))
 		end, noted := records.of(i, at)
 		if !ok {
@@ -106,14 +115,14 @@ func (e *Engine) SettleCosts(
 			continue
 		}
 		if op.At = at; r.origin() == fromFallback {
-			local = append(local, op)
+			local.add(op, nil, true, r)
 		} else {
-			of.add(op, end, noted)
+			of.add(op, end, noted, r)
 		}
 	}
-	err := of.with(ctx, e.store)
+	err := of.with(ctx, e, e.store)
 	if e.fallback != nil {
-		err = errors.Join(err, settleWith(ctx, e.fallback, local))
+		err = errors.Join(err, local.with(ctx, e, e.fallback))
 	}
 	if err != nil {
 		return unavailable(err)
@@ -121,11 +130,16 @@ func (e *Engine) SettleCosts(
 	return nil
 }
 
+// unsettled reports whether the response of the request has yet to settle r.
+func (r *Result) unsettled() bool {
+	return r.Rule.CostAfter != nil && !r.settled && r.Decision.Reason != headgate.NoLimit && r.Decision.Reason != headgate.Shadow
+}
+
 // settlement returns the op that corrects r to the known cost after some time. It
 // returns false if there is nothing to correct.
 func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after time.Duration) (headgate.Op, bool) {
 	switch known {
-	case CostEstimated:
+	case CostEstimated, CostPending:
 		return headgate.Op{}, false
 	case CostKnown:
 		e.largest.note(r.Rule.Scope, cost)
@@ -140,14 +154,14 @@ func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after ti
 // correction returns the op that changes what r took, some time ago, to the real cost;
 // see [corrected].
 func (r *Result) correction(cost int64, ago time.Duration) (headgate.Op, bool) {
-	op := headgate.Op{Key: r.Key, Scope: r.Rule.Scope, Limit: r.limit()}
+	op := headgate.Op{Key: r.Key, Scope: r.Rule.Scope, Limit: r.limit(), CountsUntil: r.Decision.CountsUntil}
 	return corrected(op, cost, r.Decision.Granted, r.Decision.ResetAfter, ago)
 }
 
 // corrected changes op to charge the part of cost above taken, into debt if need be, or
 // to refund the part below. It returns false if there is nothing to do because time has
 // already returned all of it. freshIn is how long the take counts, from the take on,
-// and ago how long ago it was.
+// and ago how long ago it was, both by this process; op.CountsUntil, by the store, or 0.
 func corrected(op headgate.Op, cost, taken int64, freshIn, ago time.Duration) (headgate.Op, bool) {
 	if cost > taken {
 		op.Kind, op.Cost = headgate.Charge, cost-taken
@@ -155,13 +169,6 @@ func corrected(op headgate.Op, cost, taken int64, freshIn, ago time.Duration) (h
 	}
 	op.Kind, op.Cost, op.Duration, op.Age = headgate.Refund, taken-cost, freshIn-ago, ago
 	return op, op.Cost > 0 && op.Duration > 0
-}
-
-func settleWith(ctx context.Context, store headgate.Store, ops []headgate.Op) error {
-	if len(ops) == 0 {
-		return nil
-	}
-	return store.Do(ctx, ops, make([]headgate.Decision, len(ops)), headgate.Independent)
 }
 
 // WithRecords says that the store may lose its data while this process continues, as a
@@ -185,15 +192,18 @@ type costRecords struct {
 // waits for it. Call it before Release, at most once.
 func (e *Engine) NoteCosts(ctx context.Context, v *Verdict) {
 	s := v.deciding
-	if s == nil || !e.records || !v.HasCostAfter() {
+	if s == nil || !e.records {
 		return
 	}
-	n := &costRecords{written: make(chan struct{})}
+	var n *costRecords
 	for i := range s.results {
 		r := &s.results[i]
 		d := &r.Decision
-		if r.Rule.CostAfter == nil || d.Granted == 0 || d.Lease != 0 || d.Reason == headgate.NoLimit || d.Reason == headgate.Fallback {
+		if !v.Allowed && r.Rule.ChargeOn() == nil || !r.unsettled() || d.Granted == 0 || d.Lease != 0 || d.Reason == headgate.Fallback {
 			continue
+		}
+		if n == nil {
+			n = &costRecords{written: make(chan struct{})}
 		}
 		lasting := min(max(d.ResetAfter, time.Second), MaxReservation)
 		n.places = append(n.places, i)
@@ -202,7 +212,7 @@ func (e *Engine) NoteCosts(ctx context.Context, v *Verdict) {
 			Limit: headgate.Concurrent(1).Lease(lasting.Truncate(time.Microsecond)),
 		})
 	}
-	if len(n.ops) == 0 {
+	if n == nil {
 		return
 	}
 	s.costs, n.out = n, make([]headgate.Decision, len(n.ops))
@@ -248,34 +258,65 @@ func (n *costRecords) of(result int, at int64) (end []headgate.Op, known bool) {
 // refunds that depend on a record in the store.
 type settled struct {
 	ops     []headgate.Op
-	guarded [][]headgate.Op
+	owners  []*Result // for each of ops, whose take it corrects; nil if it ends a record
+	guarded []guarded
 }
 
-// add adds an op about a take whose record end ends.
-func (s *settled) add(op headgate.Op, end []headgate.Op, known bool) {
+// guarded are the ops that end the record of a take and refund it, both or none.
+type guarded struct {
+	ops   []headgate.Op
+	owner *Result
+}
+
+// add adds an op about the take of r, whose record end ends.
+func (s *settled) add(op headgate.Op, end []headgate.Op, known bool, r *Result) {
 	switch {
 	case op.Kind != headgate.Refund || known && end == nil:
-		s.ops = append(s.ops, op)
+		s.ops, s.owners = append(s.ops, op), append(s.owners, r)
 		s.drop(end)
 	case known:
-		s.guarded = append(s.guarded, append(end, op))
+		s.guarded = append(s.guarded, guarded{append(end, op), r})
 	}
 }
 
 // drop ends a record that is not needed.
 func (s *settled) drop(end []headgate.Op) {
 	if len(end) > 0 {
-		s.ops = append(s.ops, end[len(end)-1])
+		s.ops, s.owners = append(s.ops, end[len(end)-1]), append(s.owners, nil)
 	}
 }
 
 // with sends the ops to store.
-func (s *settled) with(ctx context.Context, store headgate.Store) error {
-	err := settleWith(ctx, store, s.ops)
-	for _, ops := range s.guarded {
-		err = errors.Join(err, store.Do(ctx, ops, make([]headgate.Decision, len(ops)), headgate.AllOrNothing))
+func (s *settled) with(ctx context.Context, e *Engine, store headgate.Store) error {
+	var err error
+	if len(s.ops) > 0 {
+		out := make([]headgate.Decision, len(s.ops))
+		if err = store.Do(ctx, s.ops, out, headgate.Independent); err == nil {
+			for i, r := range s.owners {
+				e.refunded(r, s.ops[i].Kind, &out[i])
+			}
+		}
+	}
+	for _, g := range s.guarded {
+		out := make([]headgate.Decision, len(g.ops))
+		one := store.Do(ctx, g.ops, out, headgate.AllOrNothing)
+		if err = errors.Join(err, one); one == nil && allAllowed(out) {
+			e.refunded(g.owner, headgate.Refund, &out[len(out)-1])
+		}
 	}
 	return err
+}
+
+// refunded notes the answer to a refund for r: what remains, and that an answer did not
+// count.
+func (e *Engine) refunded(r *Result, kind headgate.Kind, answer *headgate.Decision) {
+	if r == nil || kind != headgate.Refund {
+		return
+	}
+	r.Decision.Remaining, r.Decision.ResetAfter = max(answer.Remaining, 0), answer.ResetAfter
+	if r.Rule.ChargeOn() != nil {
+		e.tellGivenBack(r.Rule)
+	}
 }
 
 // undoCosts refunds what v took as far as there are records, and marks it as refunded.
@@ -289,7 +330,7 @@ func (d *deciding) undoCosts(v *Verdict, at int64) *settled {
 		end, known := n.of(i, at)
 		if op, ok := r.correction(0, elapsed(v.at, at)); ok {
 			op.At = at
-			of.add(op, end, known)
+			of.add(op, end, known, r)
 		} else {
 			of.drop(end)
 		}

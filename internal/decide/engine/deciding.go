@@ -65,7 +65,7 @@ func (e *Engine) begin(domain string, at int64) *deciding {
 func (d *deciding) about(q *Query) {
 	d.alone, d.endless, d.waits = true, q.Endless, q.Waits && q.Kind == headgate.Take
 	p := &d.one[0]
-	p.Request, p.Cost, p.Kind = q.Request, q.Cost, q.Kind
+	p.Request, p.Cost, p.Kind, p.Rule, p.Key = q.Request, q.Cost, q.Kind, q.Rule, q.Key
 	d.parts = d.one[:]
 }
 
@@ -156,7 +156,10 @@ func (d *deciding) decide(ctx context.Context) error {
 }
 
 // forget drops what belongs to the door.
-func (d *deciding) forget() { d.domain, d.parts, d.one[0].Request, d.given.Checks = "", nil, nil, nil }
+func (d *deciding) forget() {
+	d.domain, d.parts, d.given.Checks = "", nil, nil
+	d.one[0].Request, d.one[0].Rule, d.one[0].Key = nil, nil, ""
+}
 
 // prepare finds the limits that apply and plans the store requests.
 func (d *deciding) prepare() error {
@@ -171,9 +174,12 @@ func (d *deciding) prepare() error {
 		if p.Cost < 0 || p.Kind != headgate.Take && p.Kind != headgate.Peek && (p.Kind != headgate.Refund || d.alone) {
 			wrong = p
 		}
-		if d.matched {
+		switch {
+		case d.matched:
 			d.known, m.Checks = d.given.Known, append(m.Checks[:0], d.given.Checks...)
-		} else {
+		case d.alone && p.Rule != nil:
+			d.known = true
+		default:
 			d.known = rs.Match(d.domain, p.Request, m)
 		}
 		if p.Rule != nil && d.known {

@@ -36,6 +36,10 @@ type Query struct {
 	// Verdict; see [Engine.Hold].
 	Endless bool
 	Waits   bool // the caller holds requests back until their turn, and then calls [Engine.Enter]
+	// Rule, if not nil, is the only rule that applies, and counts by Key: a limit that
+	// came with the request. Domain is then only for observers and logs.
+	Rule *rules.Rule
+	Key  string
 }
 
 // UnknownDomain says what happens to a request in a domain without rules.
@@ -202,7 +206,7 @@ func (e *Engine) Undo(ctx context.Context, v *Verdict, at int64) error {
 	if d == nil {
 		return nil
 	}
-	err := d.undoCosts(v, at).with(ctx, e.store)
+	err := d.undoCosts(v, at).with(ctx, e, e.store)
 	d.refunds(v.at, at, fromStore)
 	err = errors.Join(err, d.put(ctx, e.store, headgate.Independent))
 	if e.fallback != nil {

@@ -30,11 +30,12 @@ type Instead struct{ Of, Rule *rules.Rule }
 // instead returns the replacement of r.
 func (e *Exception) instead(r *rules.Rule) *rules.Rule {
 	var same *rules.Rule
+	base := r.Base()
 	for i := range e.Instead {
 		switch in := &e.Instead[i]; {
-		case in.Of == r:
+		case in.Of == base:
 			return in.Rule
-		case in.Of.Tier == r.Tier && in.Of.Limit.Algorithm() == r.Limit.Algorithm():
+		case in.Of.Tier == r.Tier && in.Rule.Limit.Algorithm() == r.Limit.Algorithm():
 			same = in.Rule
 		}
 	}
@@ -42,9 +43,7 @@ func (e *Exception) instead(r *rules.Rule) *rules.Rule {
 		return r
 	}
 	// r is from a ruleset that has been replaced, or is about to be.
-	changed := *r
-	changed.Limit = same.Limit
-	return &changed
+	return r.Limited(same.Limit)
 }
 
 // Exceptions is an immutable set of exceptions. A nil *Exceptions is empty.
@@ -138,9 +137,9 @@ func (x *Exceptions) of(rule *rules.Rule, key string, at int64) (bannedUntil int
 }
 
 // Applies returns the rule that applies to a key now in place of rule (usually rule
-// itself), and until when the key is banned, or the zero time.
+// itself, or its variant for the key), and until when the key is banned, or the zero time.
 func (e *Engine) Applies(rule *rules.Rule, key string, now time.Time) (applies *rules.Rule, bannedUntil time.Time) {
-	until, applies := e.exceptions.Load().of(rule, key, now.UnixMicro())
+	until, applies := e.exceptions.Load().of(rule.ForKey(key), key, now.UnixMicro())
 	if until > 0 {
 		bannedUntil = time.UnixMicro(until)
 	}

@@ -43,7 +43,7 @@ func (d *deciding) handBack(ctx context.Context) {
 			}
 			d.pending = append(d.pending, headgate.Op{
 				Key: r.Key, Scope: r.Rule.Scope, Limit: r.limit(),
-				Cost: has.Granted, At: d.at, Duration: has.ResetAfter, Kind: headgate.Refund,
+				Cost: has.Granted, At: d.at, Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: headgate.Refund,
 			})
 			d.asked = append(d.asked, i)
 		}

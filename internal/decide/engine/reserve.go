@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // How long a reservation can be settled.
@@ -33,6 +34,7 @@ type reserved struct {
 	each              int64 // the amount taken by a request of cost 1
 	granted           int64
 	freshIn           time.Duration // how long the take counts
+	countsUntil       int64         // until when, by the store's clock; 0 in old tokens
 	record            int64         // the name of the lease that records it; 0 for none
 	debt              time.Duration // debt of the take; not in the token
 	from              origin
@@ -65,10 +67,7 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 		if d.Reason == headgate.NoLimit || d.Reason == headgate.Shadow || rule.Concurrent() {
 			continue // a slot is no cost; unless admitted by credit, it is among the leases
 		}
-		r.parts = append(r.parts, reserved{
-			domain: rule.Domain, rule: rule.Name, key: results[i].Key, algorithm: rule.Limit.Algorithm(), each: results[i].cost,
-			granted: d.Granted, freshIn: d.ResetAfter, debt: debtOf(rule.Limit, d.Granted), from: results[i].origin(),
-		})
+		r.parts = append(r.parts, results[i].reserved())
 	}
 	r.leases = e.appendLeases(nil, v.Leases(nil))
 	e.note(ctx, &r)
@@ -103,15 +102,11 @@ func (e *Engine) Cancel(ctx context.Context, token string, at int64) (Settlement
 }
 
 func (e *Engine) settleReservation(ctx context.Context, token string, cost, at int64) (Settlement, error) {
-	plain, err := e.seal.open(ctx, reservationToken, token)
+	r, err := e.openReservation(ctx, reservationToken, token)
 	if err != nil {
 		return Settlement{}, err
 	}
-	r, ok := readReservation(plain)
-	if !ok {
-		return Settlement{}, ErrBadToken
-	}
-	s := settling{engine: e, reservation: r, at: at, cost: cost}
+	s := settling{engine: e, reservation: r, at: at, costOf: func(p *reserved, _ *rules.Rule) int64 { return times(cost, p.each) }}
 	s.plan()
 	out, err := s.settle(ctx)
 	if err != nil || out.Ending != Done {
@@ -126,6 +121,13 @@ func (e *Engine) settleReservation(ctx context.Context, token string, cost, at i
 	return out, err
 }
 
+// What the last number of a part says. Parts without partCounts come from nodes that did
+// not write countsUntil.
+const (
+	partLocal  = 1 << iota // it was taken from a process's memory
+	partCounts             // countsUntil follows
+)
+
 func (r *reservation) append(dst []byte) []byte {
 	dst = appendText(dst, r.id)
 	for _, n := range [...]int64{r.made, r.until, r.home, int64(len(r.parts))} {
@@ -134,11 +136,11 @@ func (r *reservation) append(dst []byte) []byte {
 	for i := range r.parts {
 		p := &r.parts[i]
 		dst = appendText(appendText(appendText(dst, p.domain), p.rule), p.key)
-		local := int64(0)
+		flags := int64(partCounts)
 		if p.from == fromFallback {
-			local = 1
+			flags |= partLocal
 		}
-		for _, n := range [...]int64{int64(p.algorithm), p.each, p.granted, int64(p.freshIn), p.record, local} {
+		for _, n := range [...]int64{int64(p.algorithm), p.each, p.granted, int64(p.freshIn), p.record, flags, p.countsUntil} {
 			dst = binary.AppendVarint(dst, n)
 		}
 	}
@@ -149,11 +151,16 @@ func readReservation(plain []byte) (*reservation, bool) {
 	in := &tokenReader{in: plain}
 	r := &reservation{id: in.text(), made: in.number(), until: in.number(), home: in.number()}
 	for n := in.number(); n > 0 && !in.bad; n-- {
-		r.parts = append(r.parts, reserved{
+		p := reserved{
 			domain: in.text(), rule: in.text(), key: in.text(),
 			algorithm: headgate.Algorithm(in.number()), each: in.number(), granted: in.number(),
-			freshIn: time.Duration(in.number()), record: in.number(), from: origin(in.number() == 1),
-		})
+			freshIn: time.Duration(in.number()), record: in.number(),
+		}
+		flags := in.number()
+		if p.from = origin(flags&partLocal != 0); flags&partCounts != 0 {
+			p.countsUntil = in.number()
+		}
+		r.parts = append(r.parts, p)
 	}
 	r.leases = in.in
 	return r, !in.bad

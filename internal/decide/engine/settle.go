@@ -17,7 +17,8 @@ type settling struct {
 	*reservation
 
 	engine   *Engine
-	at, cost int64
+	at       int64
+	costOf   func(*reserved, *rules.Rule) int64 // the real cost under a rule
 	out      Settlement
 	accounts []*account
 }
@@ -41,6 +42,9 @@ func (s *settling) plan() {
 	for i := range s.parts {
 		p := &s.parts[i]
 		rule := rs.Rule(p.domain, p.rule)
+		if rule != nil {
+			rule = rule.ForKey(p.key)
+		}
 		foreign := p.from == fromFallback && (s.home != s.engine.home || s.engine.fallback == nil)
 		if foreign || rule == nil || rule.Limit.Algorithm() != p.algorithm {
 			s.out.Lost = append(s.out.Lost, p.rule)
@@ -101,11 +105,11 @@ func (s *settling) account(p *reserved) *account {
 
 // difference returns the op that changes what p took to the cost of the request.
 func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool) {
-	op := headgate.Op{Key: p.key, Scope: rule.Scope, Limit: rule.Limit, At: s.at}
+	op := headgate.Op{Key: p.key, Scope: rule.Scope, Limit: rule.Limit, At: s.at, CountsUntil: p.countsUntil}
 	if p.from == fromFallback {
 		op.Limit = localLimit(rule)
 	}
-	op, ok := corrected(op, times(s.cost, p.each), p.granted, p.freshIn, elapsed(s.made, s.at))
+	op, ok := corrected(op, s.costOf(p, rule), p.granted, p.freshIn, elapsed(s.made, s.at))
 	if op.Kind == headgate.Charge {
 		op.Kind = headgate.Take // for now; see alone
 	}

@@ -243,6 +243,7 @@ type tokenKind byte
 const (
 	leaseToken       tokenKind = 'l'
 	reservationToken tokenKind = 's' // 'r' was a version with a single record
+	reportToken      tokenKind = 'a'
 )
 
 // tokenReader reads the content of a token. Missing values read as zero and set bad.

@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -48,6 +49,7 @@ type Trial struct {
 	// loaded is the fingerprint of the candidate rules in use, live of the live rules
 	// that they are compared with.
 	loaded, live [32]byte
+	tables       rulefile.Tables
 }
 
 // reading is the result of reading the files. It is replaced, never changed.
@@ -75,7 +77,9 @@ func Open(o Options) *Trial {
 
 // Files returns the candidate's files.
 func (t *Trial) Files() follow.Files {
-	return follow.Files{Paths: t.options.Config.Candidate.Rules, Options: t.options.Config.RuleOptions}
+	options := t.options.Config.RuleOptions
+	options.Tables = &t.tables
+	return follow.Files{Paths: t.options.Config.Candidate.Rules, Options: options}
 }
 
 // Reading returns which rules are tried and the result of reading them. Rules without a
@@ -99,7 +103,7 @@ func (t *Trial) Reload() {
 func (t *Trial) ReloadIfChanged() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.seen != t.Files().Fingerprint() {
+	if t.Files().Changed(t.seen) {
 		t.read()
 	}
 }
@@ -141,10 +145,11 @@ func (t *Trial) read() {
 		}
 		return
 	}
-	again, was := next.Succeeded > 0 && t.seen == t.loaded, next
+	loaded := files.Loaded(t.seen)
+	again, was := next.Succeeded > 0 && loaded == t.loaded, next
 	next.Rules, next.absent, next.Failure = rs, len(rs.Domains()) == 0, nil
 	next.Succeeded++
-	t.loaded = t.seen
+	t.loaded = loaded
 	if !again {
 		next.LoadedAt = now
 		t.Comparing.SetRules(rs, now)

@@ -272,7 +272,7 @@ func (k keys) ban(c *keyCall) error {
 // override gives the key another limit.
 func (k keys) override(c *keyCall) error {
 	for _, r := range c.tiers {
-		if _, err := r.WithLimit(c.body.Rate, c.body.Burst); err != nil {
+		if _, err := r.ForKey(c.key).WithLimit(c.body.Rate, c.body.Burst); err != nil {
 			return wrong("this limit does not fit the rule %s: %v", c.rule, err)
 		}
 	}

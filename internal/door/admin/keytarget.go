@@ -47,7 +47,7 @@ func (k keys) targets(action *KeyAction, b *keyBody) ([]keyTarget, error) {
 		if err != nil {
 			return nil, wrong("the key does not fit the rule %q: %v", r.Name, err)
 		}
-		targets = append(targets, keyTarget{domain: r.Domain, rule: r.Name, scope: r.Scope, key: key, ruled: r, tiers: []*rules.Rule{r}})
+		targets = append(targets, keyTarget{domain: r.Domain, rule: r.Name, scope: r.Scope, key: key, ruled: r.ForKey(key), tiers: []*rules.Rule{r}})
 	}
 	if len(targets) == 0 {
 		return nil, problemf(http.StatusNotFound, "no rule counts by exactly %s", strings.Join(b.Key.Names, " and "))

@@ -35,7 +35,7 @@ func open(p *door.Process) (door.Server, error) {
 	c := p.Config
 	auth := forwardauth.New(forwardauth.Options{Asker: p.Asker, Tokens: p.Tokens, TellTime: c.DecisionTime})
 	handler := httpapi.New(httpapi.Options{
-		Asker: p.Asker, Ready: p.Ready,
+		Asker: p.Asker, Ready: p.Ready, Inline: p.Inline(),
 		RateLimit: rls.Of(p).JSON(p.Room()), ForwardAuth: auth, WithoutExplain: !Explains(c), Bodies: p.Room(),
 		Queue: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			queue.ServeStatus(w, r, p.Queue(), strings.TrimPrefix(r.URL.Path, "/v1/queue/"))
@@ -51,7 +51,7 @@ func shedding(p *door.Process, h http.Handler) http.Handler {
 	extra, request := door.Shedding(p.Sheds, overload.Extra, h), door.Shedding(p.Sheds, overload.Request, h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/healthz", "/readyz", "/healthcheck", "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel":
+		case "/healthz", "/readyz", "/healthcheck", "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel", "/v1/report":
 			h.ServeHTTP(w, r)
 		case "/v1/explain":
 			extra.ServeHTTP(w, r)
@@ -68,7 +68,7 @@ func route(path string) (name string, traced bool) {
 	switch path {
 	case "/healthz", "/readyz", "/healthcheck":
 		return "", false
-	case "/v1/check", "/v1/explain", "/v1/reserve", "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel", "/v1/auth", "/json":
+	case "/v1/check", "/v1/explain", "/v1/reserve", "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel", "/v1/report", "/v1/auth", "/json":
 		return path, true
 	}
 	if strings.HasPrefix(path, "/v1/queue/") {

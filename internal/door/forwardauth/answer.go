@@ -1,6 +1,7 @@
 package forwardauth
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -10,32 +11,59 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // answer turns the verdict into an answer to the proxy.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdict) {
 	dialect := h.options.Dialect.Or(v.Headers())
 	if !v.Allowed {
-		refuse(&refusal{ResponseWriter: w, deny: q.deny}, r, q, v, dialect)
+		h.refuse(&refusal{ResponseWriter: w, deny: q.deny}, r, q, v, dialect)
 		return
 	}
-	answer.Headers(w.Header(), dialect, q.policies...)
 	if err := q.Refusal(); err != nil {
+		h.settleOwn(r, q, v, http.StatusUnauthorized)
+		answer.Headers(w.Header(), dialect, q.policies...)
 		answer.Unauthorized(w, err)
 		return
 	}
+	answer.Headers(w.Header(), dialect, q.policies...)
 	if v.Delay > 0 && !h.wait(w, r, v) {
 		answer.Problem(w, http.StatusServiceUnavailable, "interrupted while waiting for its turn")
 		return
 	}
+	if q.trusted {
+		if token := h.options.ReportToken(r.Context(), v, q.at.UnixMicro()); token != "" {
+			w.Header().Set(reportField, token)
+		}
+	}
 	allow(w, q.warning)
 }
 
+// reportField contains the token with which the upstream reports its answer, for rules
+// with charge_on. The proxy passes it to the upstream, and never to the client.
+const reportField = "X-Headgate-Report"
+
+// settleOwn settles rules with charge_on for a request that we answer ourselves.
+func (h *Handler) settleOwn(r *http.Request, q *question, v *engine.Verdict, status int) {
+	if !v.HasChargeOn() {
+		return
+	}
+	ctx := context.WithoutCancel(r.Context())
+	if err := h.options.Engine.SettleAnswer(ctx, v, h.options.Clock().UnixMicro(), rules.Answer{Status: status}); err != nil {
+		h.options.Logger.DebugContext(ctx, "request not given back", "err", err)
+	}
+	q.policies = verdict.Policies(q.policies[:0], v.Results(), q.at.UnixMicro())
+}
+
 // refuse answers a request over its limit as the rule that refused it says.
-func refuse(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdict, dialect answer.Dialect) {
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdict, dialect answer.Dialect) {
 	if v.Rule == nil {
 		answer.Problem(w, http.StatusServiceUnavailable, q.warning)
 		return
+	}
+	if v.Outcome() == engine.ShadowBanned {
+		h.settleOwn(r, q, v, v.Rule.OnLimit.Status)
 	}
 	told := verdict.Refusal(v, q.policies, dialect)
 	if v.Outcome() == engine.ShadowBanned {

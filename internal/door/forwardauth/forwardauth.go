@@ -57,6 +57,7 @@ type question struct {
 	at       time.Time
 	policies []answer.Policy
 	paths    reading.Set
+	trusted  bool   // described by a trusted proxy
 	warning  string // why an allowed request may not have been checked as intended
 }
 
@@ -88,7 +89,7 @@ func (h *Handler) read(q *question, r *http.Request) error {
 	}
 	identity := client.Identify(h.options.Tokens, r.Header, q.at)
 	trusted := h.clients.Trusts(r.RemoteAddr)
-	if trusted {
+	if q.trusted = trusted; trusted {
 		if err := q.told(r); err != nil {
 			return err
 		}

@@ -139,7 +139,7 @@ func first(list []string) string {
 func Spared(method string) bool {
 	switch method {
 	case headgatev1.Limiter_Commit_FullMethodName, headgatev1.Limiter_Cancel_FullMethodName,
-		headgatev1.Limiter_Release_FullMethodName, headgatev1.Limiter_Renew_FullMethodName:
+		headgatev1.Limiter_Report_FullMethodName, headgatev1.Limiter_Release_FullMethodName, headgatev1.Limiter_Renew_FullMethodName:
 		return true
 	}
 	return false

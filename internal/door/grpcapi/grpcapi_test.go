@@ -39,6 +39,7 @@ limits:
   - {name: tokens, match: {path: /llm}, rate: 100/day, algorithm: fixed_window}
   - {name: exports, match: {path: /exports}, concurrency: 5}
   - {name: strict, match: {path: /strict}, rate: 100/day, on_store_error: deny}
+  - {name: failed, match: {path: /failed}, rate: 5/day, algorithm: fixed_window, charge_on: {status: 401, grpc: UNAUTHENTICATED, headers: {X-Login: failed}}}
   - {name: secret, match: {path: /quiet}, rate: 1/minute, algorithm: fixed_window, on_limit: shadow_ban}
   - {name: shown, match: {path: /quiet}, rate: 9/minute, algorithm: fixed_window}
 `
@@ -252,4 +253,53 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%v, %v; HTTP: %d %s", told, err, w.Code, w.Body)
 		}
 	})
+}
+
+// A check under a rule with charge_on has a report, which settles it once.
+func TestReports(t *testing.T) {
+	s, ctx := newService(t, memory.New()), t.Context()
+	check := func() *headgatev1.CheckResponse {
+		out, err := s.Check(ctx, &headgatev1.CheckRequest{Domain: "api", Attributes: map[string]string{"path": "/failed"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for i, row := range []struct {
+		in      *headgatev1.ReportRequest
+		counted bool
+		left    int64
+	}{
+		{&headgatev1.ReportRequest{Status: new(int32(200))}, false, 4},
+		{&headgatev1.ReportRequest{Status: new(int32(401))}, true, 4},
+		{&headgatev1.ReportRequest{Code: new(int32(16))}, true, 3},
+		{&headgatev1.ReportRequest{Code: new(int32(0))}, false, 2},
+		{&headgatev1.ReportRequest{Headers: map[string]string{"x-login": "failed"}}, true, 2},
+	} {
+		one := check()
+		if row.in.Report = one.GetReport(); one.GetVerdict().GetRemaining() != row.left {
+			t.Errorf("%d: %d left, want %d", i, one.GetVerdict().GetRemaining(), row.left)
+		}
+		out, err := s.Report(ctx, row.in)
+		if err != nil || out.GetCounted() != row.counted || out.GetSettlement().GetEnding() != headgatev1.Ending_ENDING_DONE {
+			t.Errorf("%d: %v, %v", i, out, err)
+		}
+		if out, err := s.Report(ctx, row.in); err != nil || out.GetCounted() || out.GetSettlement().GetEnding() != headgatev1.Ending_ENDING_SETTLED {
+			t.Errorf("%d again: %v, %v", i, out, err)
+		}
+	}
+	batch, err := s.CheckBatch(ctx, &headgatev1.CheckBatchRequest{Checks: []*headgatev1.CheckRequest{{Domain: "api", Attributes: map[string]string{"path": "/failed"}}}})
+	if err != nil || batch.GetResults()[0].GetReport() == "" {
+		t.Errorf("in a batch: %v, %v", batch, err)
+	}
+	for _, in := range []*headgatev1.ReportRequest{
+		{}, {Report: "x"}, {Report: "x", Status: new(int32(99))}, {Report: "x", Headers: map[string]string{"X Y": ""}},
+	} {
+		if _, err := s.Report(ctx, in); grpcstatus.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v", in, err)
+		}
+	}
+	if _, err := s.Report(ctx, &headgatev1.ReportRequest{Report: "x", Status: new(int32(200))}); grpcstatus.Code(err) != codes.NotFound {
+		t.Errorf("a token that nobody issued: %v", err)
+	}
 }

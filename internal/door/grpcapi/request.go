@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/inline"
 )
 
 // maxWords is the longest error message in bytes: it is sent in a header field.
@@ -26,19 +27,30 @@ var (
 	errNoDomain      = errors.New("domain is missing")
 	errNoReservation = errors.New("reservation is missing")
 	errNoLease       = errors.New("lease is missing")
+	errNoReport      = errors.New("report is missing")
+	errNoAnswer      = errors.New("the answer is missing: give its status, code or headers")
 	errManyChecks    = fmt.Errorf("checks must have at most %d elements", described.MaxChecks)
 	errNoCost        = errors.New("cost is missing: the actual cost of the request")
 )
 
 // wrong returns the status of an invalid request.
 func wrong(err error) error {
-	words := strings.ToValidUTF8(err.Error(), string(utf8.RuneError))
-	return grpcstatus.Error(codes.InvalidArgument, clip.Text(words, maxWords))
+	words, code := strings.ToValidUTF8(err.Error(), string(utf8.RuneError)), codes.InvalidArgument
+	if errors.Is(err, inline.ErrDenied) {
+		code = codes.PermissionDenied
+	}
+	return grpcstatus.Error(code, clip.Text(words, maxWords))
 }
 
 // readCheck converts in to a check.
 func (s *Service) readCheck(in *headgatev1.CheckRequest) (*verdict.Check, error) {
-	c, err := s.read(in.GetDomain(), in.GetAttributes(), in.Cost)
+	var c *verdict.Check
+	var err error
+	if in.GetId() != "" || in.GetInlineLimit() != nil {
+		c, err = s.readInline(in)
+	} else {
+		c, err = s.read(in.GetDomain(), in.GetAttributes(), in.Cost)
+	}
 	if err == nil && in.GetPeek() {
 		c.Kind = headgate.Peek
 	}
@@ -58,17 +70,40 @@ func (s *Service) readReserve(in *headgatev1.ReserveRequest) (c *verdict.Check, 
 	return c, ttl, err
 }
 
+// readReport returns the answer that in tells.
+func readReport(in *headgatev1.ReportRequest) (a rules.Answer, err error) {
+	switch {
+	case in.GetReport() == "":
+		return a, errNoReport
+	case in.Status == nil && in.Code == nil && len(in.GetHeaders()) == 0:
+		return a, errNoAnswer
+	case in.Status != nil && (in.GetStatus() < 100 || in.GetStatus() > 999):
+		return a, errors.New("status must be an HTTP status, such as 401")
+	case len(in.GetHeaders()) > described.MaxAttributes:
+		return a, fmt.Errorf("an answer must have at most %d headers", described.MaxAttributes)
+	}
+	a = rules.Answer{Status: int(in.GetStatus()), Header: map[string][]string{}}
+	if in.Code != nil {
+		a.Code = rules.CodeOf(int64(in.GetCode()))
+	}
+	for name, value := range in.GetHeaders() {
+		canonical, ok := rules.CanonicalHeader(name)
+		if !ok {
+			return a, fmt.Errorf("invalid header name %.64q", name)
+		}
+		a.Header[canonical] = append(a.Header[canonical], value)
+	}
+	return a, nil
+}
+
 // read makes a check from the fields that all requests have.
 func (s *Service) read(domain string, attributes map[string]string, cost *int64) (*verdict.Check, error) {
 	if domain == "" {
 		return nil, errNoDomain
 	}
-	c := &verdict.Check{Domain: domain, Cost: 1}
-	if cost != nil {
-		var err error
-		if c.Cost, err = costOf(cost); err != nil {
-			return nil, err
-		}
+	c, err := newCheck(domain, cost)
+	if err != nil {
+		return nil, err
 	}
 	if len(attributes) > described.MaxAttributes {
 		return nil, fmt.Errorf("a check must have at most %d attributes", described.MaxAttributes)
@@ -80,6 +115,15 @@ func (s *Service) read(domain string, attributes map[string]string, cost *int64)
 		}
 	}
 	return c, nil
+}
+
+// newCheck makes a check without attributes.
+func newCheck(domain string, cost *int64) (c *verdict.Check, err error) {
+	c = &verdict.Check{Domain: domain, Cost: 1}
+	if cost != nil {
+		c.Cost, err = costOf(cost)
+	}
+	return c, err
 }
 
 // attribute adds an attribute to c.

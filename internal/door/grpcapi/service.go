@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/request/token"
+	"github.com/headgate/headgate/internal/rules/inline"
 )
 
 // Options configure the service.
@@ -24,6 +25,7 @@ type Options struct {
 	verdict.Asker
 	Tokens   *token.Set      // of which a caller needs one; required, but may be empty
 	Failures *token.Failures // counts wrong tokens; optional
+	Inline   *inline.Limits  // makes rules of limits in checks; nil allows none
 }
 
 // Service answers the calls of headgate.v1.Limiter.
@@ -46,7 +48,7 @@ func (s *Service) Check(ctx context.Context, in *headgatev1.CheckRequest) (*head
 	}
 	v := s.options.Decide(ctx, c.Query(at, engine.DoorGRPCAPI))
 	defer v.Release()
-	out := s.answer(ctx, &v)
+	out := s.answer(ctx, &v, at)
 	out.Headers = s.headers(&v, at)
 	return out, nil
 }
@@ -70,7 +72,7 @@ func (s *Service) CheckBatch(ctx context.Context, in *headgatev1.CheckBatchReque
 		func(i int, v *engine.Verdict, err error) {
 			s.options.Report(ctx, checks[i].Domain, err)
 			own := *v // a copy, since the answer refers to it
-			out.Results[i] = s.answer(ctx, &own)
+			out.Results[i] = s.answer(ctx, &own, at)
 		})
 	return out, nil
 }
@@ -121,6 +123,21 @@ func (s *Service) Cancel(ctx context.Context, in *headgatev1.CancelRequest) (*he
 	return &headgatev1.CancelResponse{Settlement: settlementOf(&out)}, nil
 }
 
+// Report implements headgatev1.LimiterServer.
+func (s *Service) Report(ctx context.Context, in *headgatev1.ReportRequest) (*headgatev1.ReportResponse, error) {
+	at := s.now()
+	told, err := readReport(in)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	out, err := s.options.Engine.Report(ctx, in.GetReport(), told, at)
+	if err != nil {
+		return nil, s.unsettled(ctx, "report", err)
+	}
+	counted := out.Counts && out.Ending == engine.Done
+	return &headgatev1.ReportResponse{Settlement: settlementOf(&out.Settlement), Counted: counted}, nil
+}
+
 // Release implements headgatev1.LimiterServer.
 func (s *Service) Release(ctx context.Context, in *headgatev1.ReleaseRequest) (*headgatev1.ReleaseResponse, error) {
 	at := s.now()
@@ -151,8 +168,10 @@ func (s *Service) Renew(ctx context.Context, in *headgatev1.RenewRequest) (*head
 func (s *Service) now() int64 { return s.options.Clock().UnixMicro() }
 
 // answer returns the response for v, without header fields.
-func (s *Service) answer(ctx context.Context, v *engine.Verdict) *headgatev1.CheckResponse {
-	return &headgatev1.CheckResponse{Verdict: verdictOf(v), Lease: s.options.Lease(ctx, v)}
+func (s *Service) answer(ctx context.Context, v *engine.Verdict, at int64) *headgatev1.CheckResponse {
+	return &headgatev1.CheckResponse{
+		Verdict: verdictOf(v), Lease: s.options.Lease(ctx, v), Report: s.options.ReportToken(ctx, v, at),
+	}
 }
 
 // unsettled returns the status for a lease or reservation that the engine refused

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/inline"
 )
 
 // keptAttributes is the number of attributes for which a check keeps its memory.
@@ -17,13 +18,14 @@ const keptAttributes = 32
 // reset clears c for the next check, keeping its memory.
 func reset(c *verdict.Check) {
 	c.Reset(keptAttributes) // releases the body's text
-	c.Domain, c.Cost, c.Kind = "", 1, headgate.Take
+	c.Domain, c.Cost, c.Kind, c.Rule, c.Key = "", 1, headgate.Take, nil, ""
 }
 
 // body is the body of POST /v1/check: one check, or a batch of them.
 type body struct {
 	batch  bool
 	checks []verdict.Check
+	asks   asks // of the check that is being read
 }
 
 // add appends an empty check to b.checks and returns it.
@@ -40,10 +42,13 @@ func (b *body) add() *verdict.Check {
 
 var errAlone = errors.New(`"checks" must be the only field: put domain, attributes, cost and peek into each check`)
 
-// parse reads text into b, replacing its content. clients groups client addresses.
-func (b *body) parse(text string, clients *client.Resolver) error {
+// parse reads text into b, replacing its content. clients groups client addresses;
+// limits makes rules of limits in checks.
+func (b *body) parse(text string, clients *client.Resolver, limits *inline.Limits) error {
 	b.batch, b.checks = false, b.checks[:0]
-	p := &parser{text: text, clients: clients}
+	p := &parser{text: text, clients: clients, asks: &b.asks}
+	p.asks.limits = limits
+	p.asks.begin()
 	var s seen
 	single := b.add()
 	err := p.object("the body", func(name string) error {
@@ -77,7 +82,7 @@ func (b *body) parse(text string, clients *client.Resolver) error {
 		b.checks = rotate(b.checks)
 		return nil
 	}
-	return finish(single, s)
+	return p.finish(single, s)
 }
 
 // rotate moves the unused first check past the end, keeping its memory.
@@ -91,10 +96,11 @@ func rotate(checks []verdict.Check) []verdict.Check {
 // check reads one element of a batch.
 func (p *parser) check(c *verdict.Check) error {
 	var s seen
+	p.asks.begin()
 	if err := p.object("a check", func(name string) error { return p.member(c, name, &s, "") }); err != nil {
 		return err
 	}
-	return finish(c, s)
+	return p.finish(c, s)
 }
 
 // seen is the set of names already read in an object.
@@ -106,6 +112,7 @@ const (
 	seenCost
 	seenPeek
 	seenChecks
+	seenInline // the id, or a field of its limit
 )
 
 func (s *seen) add(p *parser, name seen, text string) error {
@@ -141,7 +148,7 @@ func (p *parser) member(c *verdict.Check, name string, s *seen, more string) (er
 			c.Kind = headgate.Peek
 		}
 	default:
-		err = p.fail(`unknown field %q; known are "domain", "attributes", "cost", "peek"%s`, name, more)
+		err = p.unknown(name, s, more)
 	}
 	return err
 }
@@ -172,7 +179,10 @@ func (p *parser) attribute(c *verdict.Check, name string) error {
 }
 
 // finish checks that c is complete.
-func finish(c *verdict.Check, s seen) error {
+func (p *parser) finish(c *verdict.Check, s seen) error {
+	if s&seenInline != 0 {
+		return p.finishInline(c, s)
+	}
 	if s&seenDomain == 0 {
 		return errors.New(`"domain" is missing`)
 	}
@@ -190,4 +200,5 @@ func (b *body) release() {
 	for i := range b.checks {
 		reset(&b.checks[i])
 	}
+	b.asks.begin()
 }

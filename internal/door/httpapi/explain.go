@@ -120,8 +120,8 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request, c *call) {
 }
 
 const (
-	seenDescriptors = seenChecks << 1
-	seenRule        = seenChecks << 2
+	seenDescriptors = seenInline << 1
+	seenRule        = seenInline << 2
 )
 
 // parseExplain reads the body of POST /v1/explain.
@@ -160,7 +160,7 @@ func parseExplain(text string, clients *client.Resolver) (*Question, error) {
 		return nil, errors.New(`"descriptors" must not be empty`)
 	}
 	q.Domain, q.Cost, q.Request = c.Domain, c.Cost, c.Request
-	return q, finish(&c, s)
+	return q, p.finish(&c, s)
 }
 
 // descriptor reads {"entries":[{"key":"…","value":"…"}]}.
@@ -237,13 +237,17 @@ type ExplainedPart struct {
 
 // ExplainedRule says how one rule applies to a part.
 type ExplainedRule struct {
-	Rule      string           `json:"rule"`
-	LimitName string           `json:"limit_name,omitempty"`
-	At        string           `json:"at"` // file:line:column
-	Limit     string           `json:"limit"`
+	Rule      string `json:"rule"`
+	LimitName string `json:"limit_name,omitempty"`
+	At        string `json:"at"` // file:line:column
+	Limit     string `json:"limit"`
+	// LimitFrom says where the limit of this key comes from, if not from the rule itself:
+	// a line of a table, or its default.
+	LimitFrom string           `json:"limit_from,omitempty"`
 	Cost      int64            `json:"cost"`
 	Mode      string           `json:"mode"`
 	Percent   int              `json:"percent"`
+	ChargeOn  string           `json:"charge_on,omitempty"` // which answers count; empty for all requests
 	QuotaMode bool             `json:"quota_mode,omitempty"`
 	Applies   bool             `json:"applies"`
 	Why       []rules.Mismatch `json:"why,omitempty"` // why it does not apply
@@ -323,8 +327,15 @@ func explainedRule(x *engine.Explained) ExplainedRule {
 	if r.LimitName != r.Name {
 		out.LimitName = r.LimitName
 	}
+	if on := r.ChargeOn(); on != nil {
+		out.ChargeOn = on.String()
+	}
 	if !x.Applies {
+		out.Limit = r.LimitText()
 		return out
+	}
+	if !x.Overridden {
+		out.LimitFrom = x.LimitFrom
 	}
 	out.Key = keyParts(r, x.Key)
 	if x.BannedUntil > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/inline"
 )
 
 // FuzzParse compares the hand-written parser with encoding/json: what the parser
@@ -26,9 +27,21 @@ func FuzzParse(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	for _, seed := range []string{
+		`{"id":"user:7","limit":"5/minute","algorithm":"sliding_window","cost":1,"peek":true}`,
+		`{"checks":[{"id":"\u00e9","limit":"5/minute","burst":9},{"domain":"api"}]}`,
+		`{"limit":"5/day","algorithm":"fixed_window","timezone":"Europe/Berlin","id":"a"}`,
+		`{"id":"a","limit":"9/hour","algorithm":"sliding_log","count_denied":true}`,
+		`{"id":"a","limit":"9/hour","burst":-}`, `{"id":"a","limit":"9/hour","burst":1e1}`, `{"id":"a","domain":"b","limit":null}`,
+	} {
+		f.Add(seed)
+	}
+	bounds := inline.Default()
+	bounds.Enabled = true
+	limits := inline.New(bounds)
 	var b body
 	f.Fuzz(func(t *testing.T, text string) {
-		if err := b.parse(text, clients); err != nil {
+		if err := b.parse(text, clients, limits); err != nil {
 			if err.Error() == "" {
 				t.Error("an error without words")
 			}
@@ -41,6 +54,8 @@ func FuzzParse(f *testing.F) {
 			Attributes map[string]string
 			Cost       *int64
 			Peek       bool
+			ID         *string
+			Limit      any
 		}
 		var want struct {
 			oracle
@@ -65,6 +80,10 @@ func FuzzParse(f *testing.F) {
 			if w.Peek {
 				kind = headgate.Peek
 			}
+			if w.Limit != nil {
+				compareInline(t, got, w.ID)
+				w.Domain = &got.Domain
+			}
 			if got.Domain != *w.Domain || got.Cost != cost || got.Kind != kind || got.Len() != len(w.Attributes) {
 				t.Errorf("check %d: %+v, want %+v", i, got, w)
 			}
@@ -73,6 +92,17 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func compareInline(t *testing.T, c *verdict.Check, id *string) {
+	t.Helper()
+	parts, ok := rules.SplitKey(c.Key)
+	if id == nil || !ok || len(parts) != 1 || parts[0].Value != *id {
+		t.Fatalf("the key is %q", c.Key)
+	}
+	if c.Rule == nil || !c.Rule.Limit.Valid() || c.Rule.Limit.IsUnlimited() || c.Rule.Scope != inline.Scope || c.Rule.Limit.Rule().Most() > inline.DefaultMaxBurst {
+		t.Errorf("the rule is %+v", c.Rule)
+	}
 }
 
 func compareAttribute(t *testing.T, c *verdict.Check, name, value string) {
@@ -105,6 +135,51 @@ func FuzzString(f *testing.F) {
 		}
 		if want := string([]rune(s)); got != want {
 			t.Errorf("%q became %q", s, got)
+		}
+	})
+}
+
+// FuzzParseReport compares the parser of reports with encoding/json.
+func FuzzParseReport(f *testing.F) {
+	for _, seed := range []string{
+		`{"report":"x","status":401}`, `{"report":"x","grpc":"UNAUTHENTICATED"}`, `{"report":"x","grpc":16,"headers":{"X-A":["b","c"],"x-a":"d"}}`,
+		`{"report":"x","headers":{"X-A":[]}}`, `{"report":"x","status":1e2}`, `{"report":"x"`, `{"report":"x","headers":{"X-A":"\ud800"}}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := parseReport(text)
+		if err != nil {
+			if err.Error() == "" {
+				t.Error("an error without words")
+			}
+			return
+		}
+		var want struct {
+			Report  string
+			Status  int
+			GRPC    any
+			Headers map[string]any
+		}
+		if err := json.Unmarshal([]byte(text), &want); err != nil {
+			t.Fatalf("accepted what encoding/json refuses: %v", err)
+		}
+		if got.token != want.Report || got.answer.Status != want.Status || (got.answer.Code != rules.NoCode) != (want.GRPC != nil) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		values, wanted := 0, 0
+		for _, list := range got.answer.Header {
+			values += len(list)
+		}
+		for _, value := range want.Headers {
+			if list, ok := value.([]any); ok {
+				wanted += len(list)
+			} else {
+				wanted++
+			}
+		}
+		if values < wanted { // a field given twice has the values of both
+			t.Errorf("%d values of headers, want %d", values, wanted)
 		}
 	})
 }

@@ -6,6 +6,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
@@ -34,6 +36,7 @@ type Options struct {
 	// ForwardAuth, if not nil, answers /v1/auth for proxies, with any method.
 	ForwardAuth http.Handler
 	Bodies      *membound.Bound // bounds the memory of all bodies above 16 KiB together; nil means 64 MiB
+	Inline      *inline.Limits  // makes rules of limits in checks; nil allows none
 	Queue       http.Handler    // if not nil, answers GET /v1/queue/ID: the state of a queued request
 }
 
@@ -77,6 +80,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.posted(w, r, (*Handler).settle)
 	case "/v1/reserve":
 		h.posted(w, r, (*Handler).reserve)
+	case "/v1/report":
+		h.posted(w, r, (*Handler).report)
 	case "/healthz", "/readyz", "/healthcheck":
 		if only(w, r, http.MethodGet, http.MethodHead) {
 			h.health(w, r)
@@ -142,8 +147,12 @@ func text(w http.ResponseWriter, status int, body string) {
 
 // check answers POST /v1/check.
 func (h *Handler) check(w http.ResponseWriter, r *http.Request, c *call) {
-	if err := c.body.parse(string(c.in.Bytes), h.options.Clients); err != nil {
-		answer.Problem(w, http.StatusBadRequest, err.Error())
+	if err := c.body.parse(string(c.in.Bytes), h.options.Clients, h.options.Inline); err != nil {
+		status := http.StatusBadRequest
+		if errors.Is(err, inline.ErrDenied) {
+			status = http.StatusForbidden
+		}
+		answer.Problem(w, status, err.Error())
 		return
 	}
 	if c.body.batch {
@@ -152,21 +161,30 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 	v := h.options.Decide(r.Context(), c.body.checks[0].Query(c.at, engine.DoorAPI))
 	defer v.Release()
-	h.answer(w, c, &v, later{"lease", h.options.Lease(r.Context(), &v)})
+	h.answer(w, c, &v, h.tokens(r.Context(), c, &v))
+}
+
+// tokens returns the tokens that a caller needs after a check.
+func (h *Handler) tokens(ctx context.Context, c *call, v *engine.Verdict) [2]later {
+	tokens := [2]later{{name: "lease", token: h.options.Lease(ctx, v)}}
+	if v.HasChargeOn() {
+		tokens[1] = later{"report", h.options.ReportToken(ctx, v, c.now())}
+	}
+	return tokens
 }
 
 // later is a token that a caller needs later, with its name.
 type later struct{ name, token string }
 
-// answer answers with v and, if there is one, a token.
-func (h *Handler) answer(w http.ResponseWriter, c *call, v *engine.Verdict, t later) {
+// answer answers with v and the tokens that there are.
+func (h *Handler) answer(w http.ResponseWriter, c *call, v *engine.Verdict, t [2]later) {
 	c.policies = verdict.Policies(c.policies[:0], v.Results(), c.at)
 	answer.Headers(w.Header(), h.options.Dialect.Or(v.Headers()), c.policies...)
 	status := http.StatusOK
 	if !v.Allowed {
 		status = http.StatusTooManyRequests
 	}
-	c.out = append(appendToken(appendVerdict(c.out[:0], v), t), '\n')
+	c.out = append(appendTokens(appendVerdict(c.out[:0], v), t), '\n')
 	write(w, status, c.out)
 }
 
@@ -181,7 +199,7 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call) {
 			if i > 0 {
 				c.out = append(c.out, ',')
 			}
-			c.out = appendToken(appendVerdict(c.out, v), later{"lease", h.options.Lease(r.Context(), v)})
+			c.out = appendTokens(appendVerdict(c.out, v), h.tokens(r.Context(), c, v))
 		})
 	c.out = append(c.out, "]}\n"...)
 	c.in.Release() // the client may be slow to read

@@ -22,6 +22,8 @@ import (
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/store/memory"
@@ -51,6 +53,7 @@ limits:
   - name: nothing
     match: {path: /nothing}
     rate: 0/minute
+  - {name: failed, match: {path: /failed}, rate: 5/minute, algorithm: fixed_window, charge_on: {status: 401, grpc: UNAUTHENTICATED, headers: {X-Login: failed}}}
   - {name: secret, match: {path: /quiet}, rate: 1/minute, algorithm: fixed_window, on_limit: shadow_ban}
   - {name: shown, match: {path: /quiet}, rate: 9/minute, algorithm: fixed_window}
 `
@@ -83,9 +86,16 @@ func newBoundedAPI(t testing.TB, store headgate.Store, bodies int64, options ...
 	a := &api{now: at}
 	a.handler = httpapi.New(httpapi.Options{
 		Asker: verdict.Asker{Engine: engine.New(store, rs, options...), Clock: func() time.Time { return a.now }, Logger: slog.New(slog.DiscardHandler), Clients: clients},
-		Ready: func(context.Context) door.Readiness { return a.ready }, Bodies: membound.New(membound.Options{Most: bodies}),
+		Ready: func(context.Context) door.Readiness { return a.ready }, Inline: inlineLimits(), Bodies: membound.New(membound.Options{Most: bodies}),
 	})
 	return a
+}
+
+// inlineLimits allows limits in requests, within the default bounds.
+func inlineLimits() *inline.Limits {
+	b := inline.Default()
+	b.Enabled, b.OnStoreError = true, rules.StoreErrorDeny
+	return inline.New(b)
 }
 
 func (a *api) do(method, target, body string) *httptest.ResponseRecorder {
@@ -295,8 +305,8 @@ func TestMalformed(t *testing.T) {
 		{"trailing", `{"domain":"api"} x`, `expected the end of the body, found 'x'`},
 		{"no domain", `{"attributes":{}}`, `"domain" is missing`},
 		{"empty domain", `{"domain":""}`, `"domain" must not be empty`},
-		{"unknown field", `{"domain":"api","atributes":{}}`, `unknown field "atributes"; known are "domain", "attributes", "cost", "peek", "checks"`},
-		{"unknown field in a batch", `{"checks":[{"domain":"api"},{"doman":"api"}]}`, `checks[1]: unknown field "doman"; known are "domain", "attributes", "cost", "peek" (at byte`},
+		{"unknown field", `{"domain":"api","atributes":{}}`, `unknown field "atributes", did you mean "attributes"? (at byte 29)`},
+		{"unknown field in a batch", `{"checks":[{"domain":"api"},{"doman":"api"}]}`, `checks[1]: unknown field "doman", did you mean "domain"? (at byte 38)`},
 		{"twice", `{"domain":"api","domain":"b"}`, `duplicate field "domain"`},
 		{"domain type", `{"domain":5}`, `"domain" must be a string, found a number`},
 		{"negative cost", `{"domain":"api","cost":-1}`, `"cost" must not be negative`},

@@ -20,17 +20,21 @@ import (
 type syntaxError struct {
 	offset  int
 	message string
+	cause   error // if it has one
 }
 
 func (e *syntaxError) Error() string {
 	return fmt.Sprintf("%s (at byte %d)", e.message, e.offset+1)
 }
 
+func (e *syntaxError) Unwrap() error { return e.cause }
+
 // parser reads one JSON text. The strings it returns point into text if possible.
 type parser struct {
 	text    string
 	pos     int
 	clients *client.Resolver
+	asks    *asks // reads limits in checks; nil where there are none
 }
 
 func (p *parser) fail(format string, args ...any) error {

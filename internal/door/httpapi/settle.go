@@ -63,6 +63,12 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request, c *call) {
 		return
 	}
 	out, err := h.settled(r, b, c.now())
+	h.writeSettled(w, r, name, out, err)
+}
+
+// writeSettled answers a call that settled something by a token with this name, or
+// failed with err.
+func (h *Handler) writeSettled(w http.ResponseWriter, r *http.Request, name string, out []byte, err error) {
 	switch h.options.WhyUnsettled(r.Context(), err) {
 	case verdict.Settled:
 		write(w, http.StatusOK, append(out, '\n'))
@@ -145,7 +151,7 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, c *call) {
 	v, token, err := h.options.Engine.Reserve(r.Context(), q, ttl)
 	h.options.Report(r.Context(), q.Domain, err)
 	defer v.Release()
-	h.answer(w, c, &v, later{"reservation", token})
+	h.answer(w, c, &v, [2]later{{"reservation", token}})
 }
 
 // parseReserve reads the body of POST /v1/reserve.
@@ -180,14 +186,16 @@ func (b *body) parseReserve(text string, h *Handler) (ttl time.Duration, err err
 	default:
 		ttl = time.Duration(milliseconds) * time.Millisecond
 	}
-	return ttl, finish(c, s)
+	return ttl, p.finish(c, s)
 }
 
-// appendToken adds the token, if any, to the JSON object at the end of dst.
-func appendToken(dst []byte, t later) []byte {
-	if t.token == "" {
-		return dst
+// appendTokens adds the tokens, if any, to the JSON object at the end of dst.
+func appendTokens(dst []byte, tokens [2]later) []byte {
+	for _, t := range tokens {
+		if t.token != "" {
+			dst = append(append(append(dst[:len(dst)-1], `,"`...), t.name...), `":"`...)
+			dst = append(append(dst, t.token...), `"}`...)
+		}
 	}
-	dst = append(append(append(dst[:len(dst)-1], `,"`...), t.name...), `":"`...)
-	return append(append(dst, t.token...), `"}`...)
+	return dst
 }

@@ -24,13 +24,21 @@ func costText(res *http.Response, field string) string {
 func tellsAll(v *engine.Verdict, res *http.Response) bool {
 	results := v.Results()
 	for i := range results {
-		if c := results[i].Rule.CostAfter; c != nil {
-			if _, ok := c.Cost(res.Header.Get(c.Header)); !ok {
-				return false
-			}
+		if c := results[i].Rule.CostAfter; c != nil && !inHeader(c, res) {
+			return false
 		}
 	}
 	return true
+}
+
+// inHeader reports whether the header of res contains the cost.
+func inHeader(c *rules.CostAfter, res *http.Response) bool {
+	if c.On != nil {
+		_, known := (&outcome{answer: res}).charge(c.On)
+		return known != engine.CostPending
+	}
+	_, ok := c.Cost(res.Header.Get(c.Header))
+	return ok
 }
 
 // unknownCost reports whether a rule of e needs a cost that is not in the header of
@@ -38,10 +46,8 @@ func tellsAll(v *engine.Verdict, res *http.Response) bool {
 func (p *Proxy) unknownCost(e *queue.Entry, res *http.Response) bool {
 	rs := p.options.Engine.Rules()
 	for _, claim := range e.Claims {
-		if rule := rs.Rule(e.Domain, claim.Rule); rule != nil && rule.CostAfter != nil {
-			if _, ok := rule.CostAfter.Cost(res.Header.Get(rule.CostAfter.Header)); !ok {
-				return true
-			}
+		if rule := rs.Rule(e.Domain, claim.Rule); rule != nil && rule.CostAfter != nil && !inHeader(rule.CostAfter, res) {
+			return true
 		}
 	}
 	return false
@@ -65,15 +71,26 @@ func (p *Proxy) SettleDelivery(ctx context.Context, v *engine.Verdict, told queu
 }
 
 func (p *Proxy) settleOutcome(ctx context.Context, v *engine.Verdict, o *outcome) {
-	costOf := func(c *rules.CostAfter) (int64, engine.CostKnowledge) {
+	o.over = true
+	p.settled(ctx, v, func(c *rules.CostAfter) (int64, engine.CostKnowledge) {
+		if c.On != nil {
+			return o.charge(c.On)
+		}
 		cost, known := o.costOf(c)
 		if known == engine.CostEstimated && o.answer != nil && costText(o.answer, c.Header) != "" {
 			p.options.Logger.DebugContext(ctx, "upstream cost is not a whole number", "header", c.Header, "value", costText(o.answer, c.Header))
 		}
 		return cost, known
-	}
-	// The cost is charged even if the client is gone.
-	if err := p.options.Engine.SettleCosts(context.WithoutCancel(ctx), v, p.options.Clock().UnixMicro(), costOf); err != nil {
+	})
+}
+
+// settled settles the costs of v, even if the client is gone.
+func (p *Proxy) settled(ctx context.Context, v *engine.Verdict, costOf func(*rules.CostAfter) (int64, engine.CostKnowledge)) {
+	p.logUnsettled(ctx, p.options.Engine.SettleCosts(context.WithoutCancel(ctx), v, p.options.Clock().UnixMicro(), costOf))
+}
+
+func (p *Proxy) logUnsettled(ctx context.Context, err error) {
+	if err != nil {
 		p.options.Logger.DebugContext(ctx, "cost not settled, estimate kept", "err", err)
 	}
 }
@@ -85,6 +102,7 @@ type outcome struct {
 	broken bool           // the client did not send all of the body
 	gone   bool           // the request was cancelled before there was an answer
 	ended  bool           // the answer was complete
+	over   bool           // nothing more of the answer will come
 }
 
 // costOf returns the cost, if it is known, and how well.

@@ -215,6 +215,8 @@ func (p *Proxy) pretend(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 		as.Status, as.Body, as.Bodies = options.status, string(options.body), nil
 		as.ContentType = options.header.Get("Content-Type")
 	}
+	p.settleOwn(r.Context(), x, v, as.Status)
+	as.Policies = x.policies
 	// An upstream's date comes here, in alphabetical order: net/http would add its own
 	// at the end.
 	w.Header().Set("Date", p.options.Clock().UTC().Format(http.TimeFormat))

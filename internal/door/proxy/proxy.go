@@ -171,10 +171,12 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 		return
 	}
 	if err := x.Refusal(); err != nil {
+		p.settleOwn(r.Context(), x, &v, http.StatusUnauthorized)
 		p.unauthorized(w, x, err)
 		return
 	}
 	if r.URL.Path == "*" {
+		p.settleOwn(r.Context(), x, &v, http.StatusOK)
 		p.aboutAll(w, x)
 		return
 	}
@@ -303,6 +305,7 @@ func (p *Proxy) answered(res *http.Response) error {
 			x.upload.leaves(res.Header)
 		}
 		p.learn(x, res)
+		p.settleHeader(res.Request.Context(), x)
 		answer.Headers(res.Header, x.dialect, x.policies...)
 		if x.outlast != nil {
 			res.Body = x.outlast.answers(res)
@@ -332,6 +335,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 			p.options.CORS.withdraw(w.Header())
 			p.options.CORS.admit(w.Header(), x.origin)
 		}
+		p.settleHeader(r.Context(), x)
 		answer.Headers(w.Header(), x.dialect, x.policies...)
 		x.upload.leaves(w.Header())
 		if broken := x.upload.broken(); broken != nil {
@@ -346,9 +350,10 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		answer.Problem(w, http.StatusServiceUnavailable, "interrupted before the upstream answered")
 		return
 	}
+	status, detail := failure(err)
 	if errors.Is(err, ErrUpstreamFull) {
 		w.Header().Set("Retry-After", "1")
-		answer.Problem(w, http.StatusServiceUnavailable, "overloaded: too many connections to the upstream")
+		answer.Problem(w, status, detail)
 		return
 	}
 	level := slog.LevelDebug
@@ -356,11 +361,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		level = slog.LevelWarn // once per outage, not per request
 	}
 	p.options.Logger.Log(r.Context(), level, "upstream request failed", "upstream", p.options.Upstream.Redacted(), "err", err)
-	if isTimeout(err) {
-		answer.Problem(w, http.StatusGatewayTimeout, "the upstream did not answer in time")
-		return
-	}
-	answer.Problem(w, http.StatusBadGateway, "the upstream cannot be reached")
+	answer.Problem(w, status, detail)
 }
 
 // exchange is a request in the proxy and the results of its limits.

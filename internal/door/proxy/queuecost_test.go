@@ -99,3 +99,36 @@ func (f atEnd) Read([]byte) (int, error) {
 	f()
 	return 0, io.EOF
 }
+
+// A queued request counts by its own answer. The limit refills one a second: the time of
+// the fourth request shows what the third counted.
+func TestQueuedRequestsCountByTheirAnswer(t *testing.T) {
+	const text = `
+domain: api
+limits:
+  - {name: failed, rate: 1/second, burst: 2, charge_on: {status: 401}, on_limit: queue}
+`
+	for status, fourth := range map[int]string{http.StatusOK: "1s", http.StatusUnauthorized: "2s"} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLaterOf(t, text, func(r *http.Request) (*http.Response, error) {
+				res, err := ok(r)
+				if res.StatusCode = http.StatusUnauthorized; r.URL.Path == "/3" {
+					res.StatusCode = status
+				}
+				return res, err
+			})
+			l.policy.Retries = 0
+			for _, path := range []string{"/1", "/2"} {
+				l.ask("GET", path, "")
+			}
+			idOf(t, l.ask("GET", "/3", ""))
+			idOf(t, l.ask("GET", "/4", ""))
+			time.Sleep(time.Minute)
+			up := " GET http://upstream.example/"
+			l.want("0s"+up+"1 ", "0s"+up+"2 ", "1s"+up+"3 ", fourth+up+"4 ")
+			if err := l.queue.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

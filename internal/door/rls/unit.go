@@ -102,7 +102,7 @@ func (o *override) rule(domain string, compat rules.Compat) (*rules.Rule, error)
 	// rule's scope starts like this, since % in it is part of an escape.
 	scope := "%override:" + strconv.FormatInt(int64(period/time.Second), 10) + ":" + domain
 	return &rules.Rule{
-		Domain: domain, Name: "override", Scope: scope, Limit: limit, Index: -1,
+		Domain: domain, Name: "override", Scope: scope, Limit: limit, Index: rules.IndexOverride,
 		Cost: 1, Percent: 100, LocalShare: 1,
 		OnLimit: rules.OnLimit{Action: rules.Reject, Status: 429},
 	}, limit.Validate()

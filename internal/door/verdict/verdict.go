@@ -34,11 +34,14 @@ type Check struct {
 	Domain string
 	Cost   int64
 	Kind   headgate.Kind
+	// Rule, if not nil, is a limit that came with the check, which counts by Key.
+	Rule *rules.Rule
+	Key  string
 }
 
 // Query returns the query for the engine.
 func (c *Check) Query(at int64, door engine.Door) engine.Query {
-	return engine.Query{Domain: c.Domain, Request: c, Cost: c.Cost, At: at, Kind: c.Kind, Door: door}
+	return engine.Query{Domain: c.Domain, Request: c, Cost: c.Cost, At: at, Kind: c.Kind, Door: door, Rule: c.Rule, Key: c.Key}
 }
 
 // Decide asks the engine, and logs its error: the caller receives the verdict of the
@@ -106,6 +109,16 @@ func (a *Asker) Lease(ctx context.Context, v *engine.Verdict) string {
 	token, err := a.Engine.LeaseToken(ctx, v)
 	if err != nil && a.Engine.WarnsOfToken(v) {
 		a.Logger.WarnContext(ctx, "lease token not created, the lease will expire on its own (logged once a minute)", "err", err)
+	}
+	return token
+}
+
+// ReportToken returns the token with which a caller reports the answer to the request of
+// v, under rules with charge_on; empty if none applies. at is the time of the decision.
+func (a *Asker) ReportToken(ctx context.Context, v *engine.Verdict, at int64) string {
+	token, err := a.Engine.ReportToken(ctx, v, at)
+	if err != nil && a.Engine.WarnsOfToken(v) {
+		a.Logger.WarnContext(ctx, "report token not created, the request will stay charged (logged once a minute)", "err", err)
 	}
 	return token
 }

@@ -49,8 +49,8 @@ func (d *durations) observe(door engine.Door, took time.Duration) {
 // collector exports the counts of an Observer.
 type collector struct {
 	Asked
-	m                                                                                        *Observer
-	decisions, near, degraded, banned, missing, requests, inForce, overflow, descriptorCount Value
+	m                                                                                                   *Observer
+	decisions, near, degraded, banned, missing, givenBack, requests, inForce, overflow, descriptorCount Value
 }
 
 // Collector returns a collector of m's counts for Prometheus.
@@ -66,6 +66,8 @@ func (m *Observer) Collector() prometheus.Collector {
 		"Requests refused because an operator banned the key, by rule.", "domain", "rule")
 	c.missing = c.Counter("headgate_key_missing_total",
 		"Requests that lacked a part of the rule's key and were counted together, by rule.", "domain", "rule")
+	c.givenBack = c.Counter("headgate_given_back_total",
+		"Requests that a rule with charge_on gave back, because it does not count their answer.", "domain", "rule")
 	c.requests = c.Counter("headgate_requests_total",
 		"Requests, each counted once, by door and outcome.", "door", "outcome")
 	c.inForce = c.Gauge("headgate_rules", "Active rules.")
@@ -127,6 +129,9 @@ func (c *collector) rule(out chan<- prometheus.Metric, s *series) {
 	}
 	if n := s.sums[missing]; n > 0 {
 		c.missing(out, float64(n), s.domain, s.rule)
+	}
+	if n := s.sums[givenBack]; n > 0 {
+		c.givenBack(out, float64(n), s.domain, s.rule)
 	}
 	for p, name := range policyNames() {
 		if n := s.sums[degraded+p]; n > 0 {

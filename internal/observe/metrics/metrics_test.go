@@ -358,3 +358,21 @@ limits:
 		}
 	}
 }
+
+// Requests that an answer gave back are counted by rule.
+func TestRequestsGivenBack(t *testing.T) {
+	f := newFixture(t, "domain: api\nlimits: [{name: failed, rate: 5/minute, charge_on: {status: 401}}]\n")
+	for _, status := range []int{200, 401, 200} {
+		v, err := f.Decide(t.Context(), engine.Query{Domain: "api", Request: &request{path: "/"}, Cost: 1, At: start.UnixMicro()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.SettleAnswer(t.Context(), &v, start.UnixMicro(), rules.Answer{Status: status}); err != nil {
+			t.Fatal(err)
+		}
+		v.Release()
+	}
+	if got := f.gathered(t); got["given_back_total api failed"] != 2 || got["decisions_total api allowed failed"] != 3 {
+		t.Error(got)
+	}
+}

@@ -94,7 +94,10 @@ type Observer struct {
 	was     totals
 }
 
-var _ engine.Observer = (*Observer)(nil)
+var (
+	_ engine.Observer       = (*Observer)(nil)
+	_ engine.AnswerObserver = (*Observer)(nil)
+)
 
 // lane has the counters of one core that are not of a rule.
 type lane struct {
@@ -181,6 +184,12 @@ func (m *Observer) DecidedAll(ctx context.Context, mark engine.Mark, q engine.Mu
 		s.Parts = append(s.Parts, Part{q.Parts[i].Request, parts[i].Results()})
 	}
 	m.show(ctx, &s)
+}
+
+// GaveBack implements engine.AnswerObserver.
+func (m *Observer) GaveBack(rule *rules.Rule) {
+	cells := m.table.Load().of(rule).cells
+	cells[rand.IntN(len(cells))].counts[givenBack].Add(1) //nolint:gosec // spreads the load, no secret
 }
 
 func (m *Observer) show(ctx context.Context, s *Seen) {

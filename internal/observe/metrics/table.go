@@ -19,17 +19,19 @@ const Retention = 10 * time.Minute
 const (
 	otherRules    = "(other)"    // rules beyond Options.MaxRules, and those of a domain that was just removed
 	overrides     = "(override)" // limits sent with an Envoy request
+	inlined       = "(inline)"   // domain and rule of limits sent with a check
 	unknownDomain = "(unknown)"  // the domain of requests without rules
 	noRule        = "(none)"     // the rule of such requests
 )
 
 // Counters of a rule, after the engine's outcomes.
 const (
-	near     = int(engine.Outcomes) + iota // allowed with at most a fifth of the limit remaining
-	banned                                 // refused because an operator banned the key
-	missing                                // lacked a part of the key
-	degraded                               // decided without the store, in the order of policyNames
-	counters = degraded + policies
+	near      = int(engine.Outcomes) + iota // allowed with at most a fifth of the limit remaining
+	banned                                  // refused because an operator banned the key
+	missing                                 // lacked a part of the key
+	givenBack                               // the answer did not count; see charge_on
+	degraded                                // decided without the store, in the order of policyNames
+	counters  = degraded + policies
 )
 
 const policies = 3
@@ -40,7 +42,7 @@ func policyNames() [policies]string { return [policies]string{"allow", "deny", "
 // cell has the counters of a rule for some of the cores.
 type cell struct {
 	counts [counters]atomic.Uint64
-	_      [32]byte // two cache lines, as they are fetched in pairs
+	_      [24]byte // two cache lines, as they are fetched in pairs
 }
 
 // ruleCounts has the counters of one rule.
@@ -110,19 +112,23 @@ type table struct {
 	byName  map[ruleName]*ruleCounts
 	others  map[string]*ruleCounts // overrides and others, by domain
 	all     []*ruleCounts          // each once
+	inline  *ruleCounts            // for limits sent with a check
 	lost    *ruleCounts            // for everything else
 }
 
 // of returns the counters of r, never nil.
 func (t *table) of(r *rules.Rule) *ruleCounts {
 	if i := r.Index; i >= 0 {
-		if i < len(t.rules) && t.rules[i] == r {
+		if i < len(t.rules) && t.rules[i] == r.Base() {
 			return t.entries[i]
 		}
-		// It has an override for this key, or is from before the last reload.
+		// It is from before the last reload.
 		if c := t.byName[nameOf(r)]; c != nil {
 			return c
 		}
+	}
+	if r.Index == rules.IndexInline && t.inline != nil {
+		return t.inline
 	}
 	if c := t.others[r.Domain]; c != nil {
 		return c
@@ -181,10 +187,11 @@ func (m *Observer) SetRules(rs *rules.Ruleset, now time.Time) {
 		}
 		t.others[domain], t.all = c, append(t.all, c)
 	}
-	if t.lost = old.lost; t.lost == nil {
+	if t.inline, t.lost = old.inline, old.lost; t.lost == nil {
+		t.inline = &ruleCounts{domain: inlined, name: inlined, shared: true, cells: make([]cell, m.shards)}
 		t.lost = &ruleCounts{domain: otherRules, name: otherRules, shared: true, cells: make([]cell, m.shards)}
 	}
-	t.all = append(t.all, t.lost)
+	t.all = append(t.all, t.inline, t.lost)
 	m.table.Store(t)
 }
 

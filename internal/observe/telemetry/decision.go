@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store"
 )
 
@@ -51,6 +52,9 @@ func (o *observer) DecidedAll(ctx context.Context, m engine.Mark, q engine.Multi
 	}
 	o.Observer.DecidedAll(ctx, m, q, v, err)
 }
+
+// GaveBack implements engine.AnswerObserver.
+func (o *observer) GaveBack(rule *rules.Rule) { engine.TellGivenBack(o.Observer, rule) }
 
 // telling returns the part whose rule decided, or the first that has one.
 func telling(parts []engine.Verdict) *engine.Verdict {

@@ -14,13 +14,15 @@ import (
 
 // The worked examples pass.
 func TestExampleRuleTests(t *testing.T) {
-	r, err := offline.RuleTests{Paths: []string{"../../../examples/rule-tests"}}.Run(t.Context())
-	if err != nil || !r.OK || r.Passed < 20 {
-		t.Errorf("%d passed, %d failed, %v, %v", r.Passed, r.Failed, r.Diagnoses, err)
-	}
-	for _, test := range r.Tests {
-		if !test.Passed {
-			t.Errorf("%+v", test)
+	for folder, atLeast := range map[string]int{"rule-tests": 20, "figma": 5, "failed-logins": 2} {
+		r, err := offline.RuleTests{Paths: []string{"../../../examples/" + folder}}.Run(t.Context())
+		if err != nil || !r.OK || r.Passed < atLeast {
+			t.Errorf("%s: %d passed, %d failed, %v, %v", folder, r.Passed, r.Failed, r.Diagnoses, err)
+		}
+		for _, test := range r.Tests {
+			if !test.Passed {
+				t.Errorf("%s: %+v", folder, test)
+			}
 		}
 	}
 }

@@ -145,7 +145,7 @@ type Spec struct {
 	Anchor      headgate.Anchor
 	Buckets     int // of sliding buckets; 0 is the default
 	Edge        headgate.Edge
-	CountDenied bool // for a sliding log
+	CountDenied bool // for windows and the sliding log
 	// DelayAfter is how many requests a leaky bucket allows without delay, and
 	// MaxWait the longest delay; 0 is the algorithm's default.
 	DelayAfter int64
@@ -169,15 +169,14 @@ func (s Spec) Limit() headgate.Limit {
 		}
 	case headgate.FixedWindow:
 		l = l.Anchored(s.Anchor)
-	case headgate.SlidingLog:
-		if s.CountDenied {
-			l = l.CountingDenied()
-		}
 	case headgate.SlidingBuckets:
 		if s.Buckets != 0 {
 			l = l.Buckets(s.Buckets, s.Edge)
 		}
-	case headgate.SlidingWindow, headgate.Concurrency:
+	case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency:
+	}
+	if s.CountDenied && s.Algorithm > headgate.LeakyBucket {
+		l = l.CountingDenied()
 	}
 	return l
 }

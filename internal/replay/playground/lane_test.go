@@ -159,7 +159,7 @@ func TestUsed(t *testing.T) {
 func TestBytes(t *testing.T) {
 	want := map[headgate.Algorithm]int64{
 		headgate.TokenBucket: 24, headgate.LeakyBucket: 24, headgate.FixedWindow: 24,
-		headgate.SlidingLog: 8 * (4 + 50), headgate.SlidingWindow: 32, headgate.SlidingBuckets: 8 * (3 + 61),
+		headgate.SlidingLog: 8 * (4 + 2 + 18), headgate.SlidingWindow: 32, headgate.SlidingBuckets: 8 * (3 + 8),
 	}
 	for _, a := range headgate.Algorithms() {
 		l := lane(t, headgate.PerMinute(50).Using(a))

@@ -47,6 +47,7 @@ type Step struct {
 	Attributes  []Attribute
 	Descriptors [][]rules.Entry
 	Cost        int64
+	Answer      *rules.Answer // the answer to each request that passes; nil if nobody sees it
 	// Expect has one element for all requests, or one for each.
 	Expect       []Expectation
 	File         string
@@ -103,7 +104,7 @@ func TestKeys() []string {
 
 // StepKeys returns the keys of a step of a trace.
 func StepKeys() []string {
-	return []string{"at", "every", "repeat", "cost", "request", "descriptor", "descriptors", "expect"}
+	return []string{"at", "every", "repeat", "cost", "request", "descriptor", "descriptors", "answer", "expect"}
 }
 
 func expectKeys() []string {
@@ -235,6 +236,9 @@ func (p *testParser) step(n *yamltext.Node, what string, like Step, clock *testC
 	}
 	if n := f.Get("cost"); n != nil {
 		s.Cost, _ = p.Integer(n, "cost", 0, 1<<53-1)
+	}
+	if n := f.Get("answer"); n != nil {
+		s.Answer = p.answer(n)
 	}
 	repeat := f.Get("repeat")
 	if repeat != nil {

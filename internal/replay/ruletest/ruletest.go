@@ -245,7 +245,11 @@ func (r *run) ask(ctx context.Context, s *Step, request *described.Request, at t
 			Domain: r.test.Domain, Request: request, Cost: s.Cost, At: now,
 		})
 		defer v.Release()
-		return gotOf(&v), err
+		got := gotOf(&v)
+		if err == nil && s.Answer != nil {
+			err = r.engine.SettleAnswer(ctx, &v, now, *s.Answer)
+		}
+		return got, err
 	}
 	q := engine.MultiQuery{Domain: r.test.Domain, At: now}
 	for _, entries := range s.Descriptors {

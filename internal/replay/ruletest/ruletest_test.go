@@ -179,3 +179,33 @@ func TestDescriptorsAreOrdered(t *testing.T) {
 		}
 	}
 }
+
+// An answer gives back what it does not count, and a wrong one is reported.
+func TestAnswers(t *testing.T) {
+	rs, _ := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(
+		"domain: d\nlimits: [{name: a, rate: 2/day, algorithm: fixed_window, charge_on: {status: 401, grpc: UNAUTHENTICATED, headers: {X-Login: failed}}}]")})
+	for answer, want := range map[string]string{
+		"{status: 200}": "2", "{status: 401}": "0", "{grpc: OK}": "2", "{grpc: UNAUTHENTICATED}": "0",
+		"{status: 200, headers: {x-login: failed}}": "0", "{headers: {X-Login: [ok]}}": "2",
+		"{status: 40}": `"status" must be from 100 to 599, not 40`, "{grpc: UNAUTHENTICATE}": "unknown grpc",
+		"{}": "the answer is empty", "401": "answer must be a mapping", "{code: 3}": "unknown key", "{headers: {\"X Y\": z}}": "invalid header name",
+		"{headers: 5}": `"headers" must be a mapping`,
+	} {
+		src := "tests:\n  - name: a\n    request: {path: /}\n    trace: [{repeat: 2, expect: allowed, answer: " + answer + "}, {expect: {remaining: " + strings.Trim(want[:1], "\"") + "}, cost: 0}]"
+		file, problems := ruletest.Parse(rulefile.Source{Name: "a_test.yaml", Data: []byte(src)})
+		if file == nil {
+			if !strings.HasPrefix(problems[0].Message, want) {
+				t.Errorf("%s: %v, want %s", answer, problems, want)
+			}
+			continue
+		}
+		clients, err := client.New(client.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, problems, err := ruletest.Run(t.Context(), file, rs, ruletest.Options{Clients: clients})
+		if err != nil || problems != nil || !results[0].Passed {
+			t.Errorf("%s: %v %v %+v", answer, err, problems, results)
+		}
+	}
+}

@@ -60,3 +60,24 @@ func TestWhatTheLogLacks(t *testing.T) {
 		t.Errorf("%v: %d warnings in the page", err, strings.Count(page.String(), "not in the log"))
 	}
 }
+
+// The logged status says whether a request counts under charge_on. Without one it does.
+func TestLoggedAnswers(t *testing.T) {
+	const rules = "domain: d\nlimits: [{name: failed, rate: 5/day, algorithm: fixed_window, charge_on: {status: 401}}]\n"
+	var log strings.Builder
+	for i := range 40 {
+		status := "200"
+		if i%4 == 3 {
+			status = "401"
+		}
+		log.WriteString(strings.Replace(line(noon.Add(time.Duration(i)*time.Second), "198.51.100.7", "POST /login"), " 200 ", " "+status+" ", 1))
+	}
+	r := run(t, options(t, rules, bytesLog("a.log", []byte(log.String()))))
+	if r.Allowed != 20 || r.Refused != 20 || r.NoStatus != 0 {
+		t.Errorf("%d allowed, %d refused, %d without a status", r.Allowed, r.Refused, r.NoStatus)
+	}
+	unknown := options(t, rules, bytesLog("a.log", []byte(strings.NewReplacer(" 200 ", " - ", " 401 ", " - ").Replace(log.String()))))
+	if r := run(t, unknown); r.Allowed != 5 || r.Refused != 35 || r.NoStatus != 5 {
+		t.Errorf("%d allowed, %d refused, %d without a status", r.Allowed, r.Refused, r.NoStatus)
+	}
+}

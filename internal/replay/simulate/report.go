@@ -24,7 +24,10 @@ type Report struct {
 	WouldRefuse int64 `json:"would_refuse"` // requests that rules in shadow mode would have refused
 	// NoClient are requests without a client address, although a rule counts by
 	// it: they were treated as one client.
-	NoClient int64        `json:"no_client,omitempty"`
+	NoClient int64 `json:"no_client,omitempty"`
+	// NoStatus are requests without a logged status, although a rule counts only
+	// certain answers: they were counted.
+	NoStatus int64        `json:"no_status,omitempty"`
 	Domain   string       `json:"domain"`
 	From     *time.Time   `json:"from"`
 	To       *time.Time   `json:"to"`
@@ -127,6 +130,7 @@ func newReport(s *side, o *Options, read outcome, first, last int64) *Report {
 	s.books.close()
 	t := s.tally
 	r := t.Report
+	r.NoStatus = s.noStatus
 	r.NoClient, r.Logs, r.Samples, r.Timeline = s.noClient, read.logs, read.samples, t.total.report()
 	r.Memory = Memory{s.peakKeys, s.peakBytes, s.store.Stats().EvictedInDebt}
 	if r.Requests > 0 {

@@ -58,6 +58,7 @@ type side struct {
 	decided             int64
 	peakKeys, peakBytes int64
 	noClient            int64 // requests counted by an unknown client
+	noStatus            int64 // requests whose answer decides what they count, but is unknown
 }
 
 func newSide(s Side, o *Options) *side {
@@ -90,6 +91,18 @@ func (s *side) decide(ctx context.Context, at int64, m engine.Matched) (engine.V
 		s.store.Sweep(time.UnixMicro(at))
 	}
 	return v, nil
+}
+
+// answered settles rules that count only certain answers, by the logged status.
+func (s *side) answered(ctx context.Context, at int64, v *engine.Verdict, status int) error {
+	switch {
+	case !v.HasChargeOn():
+		return nil
+	case status == 0:
+		s.noStatus++
+		return nil
+	}
+	return s.engine.SettleAnswer(ctx, v, at, rules.Answer{Status: status})
 }
 
 // unknownClient counts a request whose client is unknown, if a rule counts by
@@ -146,10 +159,12 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 				return err
 			}
 			compared.add(&v, &w)
+			err = candidate.answered(ctx, at, &w, it.entry.Status)
 			w.Release()
 		}
+		err = errors.Join(err, old.answered(ctx, at, &v, it.entry.Status))
 		v.Release()
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, err

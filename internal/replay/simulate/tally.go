@@ -94,11 +94,12 @@ func newTally(s Side, all bool) *tally { //nolint:revive // all is a user's opti
 
 // of returns the tally of a rule.
 func (t *tally) of(r *rules.Rule) *ruleTally {
+	r = r.Base()
 	rt := t.rules[r]
 	if rt == nil {
 		rt = &ruleTally{rule: r, first: never, last: never, keys: map[string]*keyTally{}, capacity: r.Limit.N(), lacking: make([]int64, len(r.Key))}
-		rt.Name, rt.Limit, rt.Mode, rt.DemandOf = r.Name, r.Limit.String(), r.Mode.String(), "period"
-		if a := r.Limit.Algorithm(); (a == headgate.TokenBucket || a == headgate.LeakyBucket) && r.Limit.N() > 0 {
+		rt.Name, rt.Limit, rt.Mode, rt.DemandOf = r.Name, r.LimitText(), r.Mode.String(), "period"
+		if a := r.Limit.Algorithm(); (a == headgate.TokenBucket || a == headgate.LeakyBucket) && r.Limit.N() > 0 && !r.HasTable() {
 			rt.tick, rt.capacity, rt.DemandOf = float64(r.Limit.Period().Microseconds())/float64(r.Limit.N()), r.Limit.Capacity(), "bucket"
 		}
 		t.rules[r] = rt
@@ -257,6 +258,9 @@ func (rt *ruleTally) forget(key string) {
 func (rt *ruleTally) place(k *keyTally) int {
 	if rt.tick > 0 {
 		return place(k.deepest/rt.tick, rt.capacity)
+	}
+	if rt.rule.HasTable() {
+		return place(float64(k.busiest), k.limit)
 	}
 	return place(float64(k.busiest), rt.capacity)
 }

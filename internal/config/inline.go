@@ -1,0 +1,75 @@
+package config
+
+import (
+	"errors"
+	"reflect"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/inline"
+	"github.com/headgate/headgate/internal/rules/rate"
+)
+
+// inlineSettings returns the settings of limits that callers of the API send.
+func inlineSettings() []Setting {
+	const at = "inline_limits."
+	count := func(key string, field func(*Config) *int64, most int64) Setting { return Count(at+key, field, most) }
+	return []Setting{
+		Flag(at+"enabled", func(c *Config) *bool { return &c.Inline.Enabled }),
+		List(at+"algorithms", func(c *Config, names []string) (err error) {
+			c.Inline.Algorithms, err = parseAlgorithms(names)
+			return err
+		}),
+		parsed(at+"max_rate", func(c *Config) *rate.Rate { return &c.Inline.MaxRate }, func(v string) (rate.Rate, error) {
+			r, err := rate.Parse(v)
+			if err == nil && (r.Unlimited || r.N == 0) {
+				err = errors.New("want a rate, such as 1000/second")
+			}
+			return r, err
+		}),
+		parsed(at+"max_period", func(c *Config) *time.Duration { return &c.Inline.MaxPeriod }, func(v string) (time.Duration, error) {
+			d, _, err := rate.ParsePeriod(v)
+			return d, err
+		}),
+		count("max_burst", func(c *Config) *int64 { return &c.Inline.MaxBurst }, headgate.MaxLimit),
+		count("max_log", func(c *Config) *int64 { return &c.Inline.MaxLog }, headgate.MaxLog),
+		count("max_id", func(c *Config) *int64 { return &c.Inline.MaxID }, inline.MaxID),
+		Choice(at+"on_store_error", func(c *Config) *rules.StoreError { return &c.Inline.OnStoreError }, parseStoreError,
+			rules.StoreErrorAllow.String(), rules.StoreErrorDeny.String(), rules.StoreErrorLocal.String()),
+	}
+}
+
+func parseAlgorithms(names []string) (list []headgate.Algorithm, err error) {
+	var known []string
+	for _, a := range headgate.Algorithms() {
+		known = append(known, a.String())
+	}
+	for _, name := range names {
+		a, err := choice(name, headgate.ParseAlgorithm, known...)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, a)
+	}
+	if len(list) == 0 {
+		return nil, Hinted("the list is empty", "to allow no limits in requests, remove inline_limits.enabled")
+	}
+	return list, nil
+}
+
+func parseStoreError(v string) (rules.StoreError, bool) {
+	for e := range rules.StoreErrorLocal + 1 {
+		if e.String() == v {
+			return e, true
+		}
+	}
+	return 0, false
+}
+
+// warnOfInline warns about bounds of limits in requests, while these are off.
+func (c *Config) warnOfInline() {
+	if !c.Inline.Enabled && !reflect.DeepEqual(c.Inline, inline.Default()) {
+		c.warn("inline_limits", "it has no effect: limits in requests are off", "set inline_limits.enabled: true")
+	}
+}
