@@ -3,7 +3,8 @@
 //	go run ./examples/backend
 //
 // It answers every request, lists the requests at /seen, and counts tokens at
-// /v1/chat like a language model. A body of "bad" gets a 500.
+// /v1/chat like a language model. At /login only the body "open sesame" gets a 200; others
+// get a 401. A body of "bad" gets a 500.
 package main
 
 import (
@@ -62,6 +63,8 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// One token per byte of the question.
 		w.Header().Set("X-Tokens-Used", strconv.Itoa(len(body)))
 		_, _ = fmt.Fprintln(w, `{"answer":"42"}`)
+	case r.URL.Path == "/login" && string(body) != "open sesame":
+		http.Error(w, "wrong password", http.StatusUnauthorized)
 	case string(body) == "bad":
 		http.Error(w, "the backend is broken", http.StatusInternalServerError)
 	default:

@@ -139,18 +139,21 @@ func look(lane int32, at, cost float64) int32 {
 	return int32(len(spans))
 }
 
-// do answers a request of any kind, as in the shared vectors: kind, cost and
-// duration in microseconds. It writes allowed, reason, limit, remaining,
-// granted, retry after, reset after, delay, fresh at, wrote.
+// do answers a request of any kind, as in the shared vectors: kind, cost,
+// duration in microseconds and counts until. It writes allowed, reason, limit,
+// remaining, granted, retry after, reset after, delay, fresh at, wrote, counts
+// until.
 //
 //go:wasmexport do
-func do(lane, kind int32, at, cost, duration float64) {
+func do(lane, kind int32, at, cost, duration, countsUntil float64) {
 	res := table[lane].Do(int64(at), algorithm.Request{
 		Kind: headgate.Kind(kind), Cost: int64(cost), Duration: time.Duration(duration) * time.Microsecond,
+		CountsUntil: int64(countsUntil),
 	})
-	copy(buffer[:10], []float64{
+	copy(buffer[:11], []float64{
 		truth(res.Allowed), float64(res.Reason), float64(res.Limit), float64(res.Remaining), float64(res.Granted),
 		micros(res.RetryAfter), micros(res.ResetAfter), micros(res.Delay), float64(res.FreshAt), truth(res.Wrote),
+		float64(res.CountsUntil),
 	})
 }
 

@@ -25,6 +25,7 @@ interface Step {
   kind: string;
   cost: number;
   duration_us?: number;
+  counts_until_us?: number;
   want: {
     allowed: boolean;
     reason: string;
@@ -34,6 +35,7 @@ interface Step {
     retry_after_us: number;
     reset_after_us: number;
     delay_us: number;
+    counts_until_us?: number;
   };
   fresh_at_us: number;
   wrote: boolean;
@@ -78,7 +80,7 @@ describe("the WebAssembly answers like the shared vectors", () => {
       go.set(0, { ...first, algorithm: other, limit: 1, period: 1_000_000 });
       vector.steps.forEach((step, i) => {
         if (step.limit) expect(go.set(0, specOf(step.limit)), vector.name).toBe("");
-        const got = go.do(0, kinds.indexOf(step.kind), step.at_us, step.cost, step.duration_us ?? 0);
+        const got = go.do(0, kinds.indexOf(step.kind), step.at_us, step.cost, step.duration_us ?? 0, step.counts_until_us ?? 0);
         const { want } = step;
         const same =
           got.allowed === want.allowed &&
@@ -89,7 +91,8 @@ describe("the WebAssembly answers like the shared vectors", () => {
           got.resetAfter === want.reset_after_us &&
           got.delay === want.delay_us &&
           got.freshAt === step.fresh_at_us &&
-          got.wrote === step.wrote;
+          got.wrote === step.wrote &&
+          got.countsUntil === (want.counts_until_us ?? 0);
         if (!same) expect(got, `${vector.name}, step ${i}`).toEqual(step);
         if (reasons.includes(want.reason)) seen.add(`${want.reason}=${got.reason}`);
         steps++;

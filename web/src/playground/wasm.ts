@@ -69,6 +69,7 @@ export interface Result {
   delay: number;
   freshAt: number;
   wrote: boolean;
+  countsUntil: number;
 }
 
 interface Exports {
@@ -81,7 +82,7 @@ interface Exports {
   hits(lane: number, n: number): void;
   used(lane: number, n: number): void;
   look(lane: number, at: number, cost: number): number;
-  do(lane: number, kind: number, at: number, cost: number, duration: number): void;
+  do(lane: number, kind: number, at: number, cost: number, duration: number, countsUntil: number): void;
 }
 
 const numbers = 1 << 14;
@@ -191,8 +192,8 @@ export class Core {
   }
 
   /** Answers a request of any kind without counting it in the results, for the shared vectors. */
-  do(lane: number, kind: number, at: number, cost: number, duration: number): Result {
-    this.#go.do(lane, kind, at, cost, duration);
+  do(lane: number, kind: number, at: number, cost: number, duration: number, countsUntil: number): Result {
+    this.#go.do(lane, kind, at, cost, duration, countsUntil);
     const b = this.#numbers();
     return {
       allowed: b[0] === 1,
@@ -205,6 +206,7 @@ export class Core {
       delay: b[7]!,
       freshAt: b[8]!,
       wrote: b[9] === 1,
+      countsUntil: b[10]!,
     };
   }
 }
