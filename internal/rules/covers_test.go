@@ -60,7 +60,7 @@ func comparisons() map[string]comparison {
 		"DetailedMetric": harmless(func(r *Rule) { r.DetailedMetric = true }),
 		"MetricValues":   harmless(func(r *Rule) { r.MetricValues = []int{1} }),
 		"table":          apart(func(r *Rule) { r.table = &Table{} }), // limits that the comparison does not see
-		"base":           told(), // for single keys
+		"base":           told(),                                      // for single keys
 		"flat":           harmless(func(r *Rule) { r.flat = true }),
 	}
 }
