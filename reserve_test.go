@@ -114,7 +114,7 @@ func TestRefundAfterTheStoresClockWasSet(t *testing.T) {
 // leftAfter returns what is left of 12 per minute after two takes of 2, a clock that is
 // set, another's take of 3, and the end of one of the first two. own says whether the
 // Limiter uses the clock too, and so knows by how much.
-func leftAfter(t *testing.T, a headgate.Algorithm, by time.Duration, settle string, own bool) int64 { //nolint:revive // a row of the table
+func leftAfter(t *testing.T, a headgate.Algorithm, by time.Duration, settle string, own bool) int64 {
 	t.Helper()
 	ctx, c, limit, since := t.Context(), newClock(), headgate.PerMinute(12).Using(a), time.Duration(0)
 	l := headgate.New(memory.New(memory.WithClock(c.Now)))

@@ -21,11 +21,11 @@ const day = 24 * hour
 
 // everyZone returns all zones of the IANA database, as Go has it.
 var everyZone = sync.OnceValue(func() (zones []*time.Location) {
-	r, err := zip.OpenReader(filepath.Join(runtime.GOROOT(), "lib", "time", "zoneinfo.zip"))
+	r, err := zip.OpenReader(filepath.Join(runtime.GOROOT(), "lib", "time", "zoneinfo.zip")) //nolint:staticcheck // the tests run where they are built
 	if err != nil {
 		panic(err)
 	}
-	defer r.Close()
+	defer r.Close() //nolint:errcheck // it was only read
 	for _, f := range r.File {
 		if !strings.HasSuffix(f.Name, "/") {
 			zones = append(zones, zone(f.Name))

@@ -146,7 +146,7 @@ func windowLength(code int64) int64 {
 		headgate.Month: (31*24 + 1) * hour, headgate.Year: 366 * 24 * hour,
 	}
 	if code > 0 && code < int64(len(most)) {
-		return most[code]
+		return most[code] //nolint:gosec // code is below the length
 	}
 	return code
 }

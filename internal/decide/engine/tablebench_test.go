@@ -78,7 +78,7 @@ func BenchmarkTable(b *testing.B) {
 			random := rand.New(rand.NewPCG(1, 2))
 			order := make([]string, 1<<12)
 			done := 0
-			round := func(count bool) { //nolint:revive // whether it is the warm-up
+			round := func(count bool) {
 				for i := range order {
 					order[i] = users[random.IntN(keys)]
 				}

@@ -25,7 +25,7 @@ func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Lim
 		if field, ok := f["lease"]; ok {
 			p.Errorf(field.Key, "add concurrency, such as concurrency: 20", "\"lease\" does not apply to a rate")
 		}
-		limit, _ := p.parseRateAndOptions(f, at)
+		limit := p.parseRateAndOptions(f, at)
 		return limit
 	}
 	l := LimitForm{Parser: p, Keys: f, At: at}
@@ -82,17 +82,17 @@ type LimitForm struct {
 	Epoch     bool // counts days and longer units from the Unix epoch
 }
 
-// parseRateAndOptions returns the limit, and false if it has reported errors.
-func (p *Parser) parseRateAndOptions(f yamltext.Fields, at *yamltext.Node) (headgate.Limit, bool) {
+// parseRateAndOptions returns the limit, or reports errors.
+func (p *Parser) parseRateAndOptions(f yamltext.Fields, at *yamltext.Node) headgate.Limit {
 	l := LimitForm{Parser: p, Keys: f, At: at}
 	before := p.Errors
 	l.ReadRate()
 	l.ReadAlgorithm()
 	if l.Rate.Unlimited {
 		l.RefuseBeside("rate: unlimited", LimitKeys()[1:]...)
-		return headgate.Unlimited(), p.Errors == before
+		return headgate.Unlimited()
 	}
-	return l.Finish(before), p.Errors == before
+	return l.Finish(before)
 }
 
 // Finish returns the limit of what has been read. The limit's own check comes last, so

@@ -95,12 +95,12 @@ func (t *tableForm) readDefault(at, n *yamltext.Node) {
 		// As many as any delay_after needs. A sliding log cannot have more.
 		delete(keys, "period")
 		keys["rate"] = yamltext.Pair{Key: t.f["rate"].Key, Value: &yamltext.Node{Kind: yamltext.Text, Text: fmt.Sprintf("%d/minute", headgate.MaxLog), Line: n.Line, Column: n.Column}}
-		t.table.Shape, _ = t.parseRateAndOptions(keys, at)
+		t.table.Shape = t.parseRateAndOptions(keys, at)
 		if t.others = headgate.Unlimited(); isWord(n.Text, deny) {
 			t.others = headgate.Per(0, time.Minute).Using(t.table.Shape.Algorithm())
 		}
 	default:
-		t.table.Shape, _ = t.parseRateAndOptions(keys, at)
+		t.table.Shape = t.parseRateAndOptions(keys, at)
 		t.others = t.table.Shape
 	}
 	if t.Errors == before {
@@ -154,7 +154,7 @@ func (t *tableForm) limit(rateText, burst string) (headgate.Limit, error) {
 	}
 	p := &Parser{Report: &yamltext.Report{}, zones: t.zones}
 	r := &rules.Rule{OnLimit: t.rule.OnLimit}
-	r.Limit, _ = p.parseRateAndOptions(keys, t.at)
+	r.Limit = p.parseRateAndOptions(keys, t.at)
 	if n := t.f.Get("on_limit"); n != nil && p.Errors == 0 && r.OnLimit.Action == rules.Delay {
 		p.parseOnLimit(n, r)
 	}
@@ -192,7 +192,7 @@ func (p *Parser) readTables() {
 
 // read reads the table of a rule.
 func (t *tableForm) read() {
-	start := time.Now()
+	start := time.Now() //nolint:forbidigo // measures this process
 	file, err := t.OpenTable(t.table.File)
 	if err != nil {
 		t.report.Errorf(t.at, "the path is relative to the folder of this rule file", "the table %s cannot be read: %v", clip.Quote(t.table.Name), err)
@@ -218,7 +218,7 @@ func (t *tableForm) read() {
 	if t.table.Rows.Len() == 0 {
 		t.report.Warnf(t.at, "", "the table %s has no rows: every key has the default", clip.Quote(t.table.Name))
 	}
-	t.table.Took = time.Since(start)
+	t.table.Took = time.Since(start) //nolint:forbidigo // as above
 	t.Rules.SetTable(t.rule, t.table, t.others)
 	t.places = nil
 }

@@ -56,8 +56,10 @@ func TestTablesKnowWhatHasChanged(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(dir, "t.csv"), old, old); err != nil {
 		t.Fatal(err)
 	}
-	if tables.Changed() || tables.Changed() {
-		t.Error("only the time has changed")
+	for range 2 { // the second call knows the new time
+		if tables.Changed() {
+			t.Error("only the time has changed")
+		}
 	}
 	writeAll(t, dir, map[string]string{"rules.yaml": fmt.Sprintf(tabledRule, "u.csv"), "u.csv": "key,rate\n"})
 	load(true, false)

@@ -43,7 +43,7 @@ func readCSV(t *reading) {
 		return
 	}
 	if err != nil && !errors.Is(err, csv.ErrFieldCount) {
-		t.badRow(r, err)
+		t.badRow(err)
 		return
 	}
 	places, ok := t.header(r, header)
@@ -60,7 +60,7 @@ func readCSV(t *reading) {
 			}
 			return
 		case err != nil:
-			if !t.badRow(r, err) {
+			if !t.badRow(err) {
 				return
 			}
 			continue
@@ -124,7 +124,7 @@ func (t *reading) header(r *csv.Reader, header []string) (places []int, ok bool)
 }
 
 // badRow says what is wrong with a row and reports whether the next can be read.
-func (t *reading) badRow(r *csv.Reader, err error) bool {
+func (t *reading) badRow(err error) bool {
 	var e *csv.ParseError
 	if !errors.As(err, &e) {
 		line, column := 1, 1
