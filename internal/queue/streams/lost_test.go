@@ -1,8 +1,12 @@
 package streams_test
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/queue/streams"
@@ -42,4 +46,35 @@ func TestQueuesOfARedisThatLostItsData(t *testing.T) {
 	defer closing(t, late)
 	accept(puts, 2, 2)
 	b.await(t, 3)
+}
+
+// A Redis that has no memory left refuses an entry. The caller is told at once and does not
+// wait until their time is up; once there is memory, entries are accepted again.
+func TestRefusedByAFullRedis(t *testing.T) {
+	server := redistest.Standalone(t)
+	s := streams.New(streams.Options{Options: redis.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)})
+	p := policy("", "")
+	put := func(number int) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err := s.Put(ctx, entry(1, number), &p)
+		if ctx.Err() != nil {
+			t.Fatalf("waited to the end: %v", err)
+		}
+		return err
+	}
+	if err := put(1); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	if err := put(2); !errors.Is(err, queue.ErrUnavailable) || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("without memory: %v", err)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	if err := put(3); err != nil {
+		t.Errorf("with memory again: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
 }

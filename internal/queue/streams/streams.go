@@ -301,16 +301,18 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 				s.confirm(s.base(tag), receipt.ID)
 				return receipt, nil
 			}
-			if errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrConflict) || isDefinite(err) {
+			if errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrConflict) {
 				return queue.Receipt{}, err
 			}
-			tried = tried || !isTryAgain(err)
+			tried = tried || !isTryAgain(err) && !isDefinite(err)
 		}
-		select {
-		case <-time.After(wait): //nolint:forbidigo // waiting for Redis
-			continue
-		case <-ctx.Done():
-		case <-s.stop.Done():
+		if !isDefinite(err) {
+			select {
+			case <-time.After(wait): //nolint:forbidigo // waiting for Redis
+				continue
+			case <-ctx.Done():
+			case <-s.stop.Done():
+			}
 		}
 		if tried {
 			s.withdraw(s.base(tag), args[0], e.ID, args[8])
@@ -322,8 +324,8 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 // isDefinite reports whether Redis has refused the write and a retry is pointless: it is out
 // of memory or disk, or lacks our permission.
 func isDefinite(err error) bool {
-	e, ok := rueidis.IsRedisErr(err)
-	return ok && slices.ContainsFunc([]string{"OOM", "MISCONF", "NOPERM", "NOAUTH", "WRONGPASS"},
+	var e *rueidis.RedisError // which IsRedisErr does not find in an error that wraps it
+	return errors.As(err, &e) && slices.ContainsFunc([]string{"OOM", "MISCONF", "NOPERM", "NOAUTH", "WRONGPASS"},
 		func(code string) bool { return strings.HasPrefix(e.Error(), code) })
 }
 

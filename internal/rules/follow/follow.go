@@ -185,18 +185,27 @@ func (f *follower) follow(ctx context.Context) {
 		case <-f.events:
 			f.schedule(quiet)
 		case <-quiet.C:
-			if f.waiting && !f.take() {
-				f.look(quiet)
-				continue
-			}
-			f.take()
-			f.last = f.fingerprint()
-			f.read()
+			f.check(quiet)
 		case <-poll.C:
 			if f.due.IsZero() {
 				f.look(quiet)
 			}
 		}
+	}
+}
+
+// check compares or reads the files now that they have been quiet, unless an event came
+// meanwhile that has not been handled: the select of follow may take the timer first.
+func (f *follower) check(quiet *time.Timer) {
+	wrote, meanwhile := f.take()
+	switch {
+	case meanwhile:
+		f.schedule(quiet)
+	case !wrote && f.waiting:
+		f.look(quiet)
+	default:
+		f.last = f.fingerprint()
+		f.read()
 	}
 }
 
@@ -235,13 +244,17 @@ func (f *follower) postpone(quiet *time.Timer, d time.Duration) {
 }
 
 // take reports whether a rule file was written in place since the last check, and
-// forgets it.
-func (f *follower) take() bool {
+// forgets it. If something has happened meanwhile it forgets nothing, unless the check has
+// been postponed for long enough.
+func (f *follower) take() (wrote, meanwhile bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	wrote := len(f.writing) > 0
+	if f.happened >= replaced && time.Since(f.since) < mostPostponed {
+		return false, true
+	}
+	wrote = len(f.writing) > 0
 	clear(f.writing)
-	return wrote
+	return wrote, false
 }
 
 // look compares contents without knowing what happened. A change counts once it has

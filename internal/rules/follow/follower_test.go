@@ -129,3 +129,43 @@ func TestHalfWrittenFiles(t *testing.T) {
 		})
 	}
 }
+
+// A file that begins to be written just as a check is due is not read half written,
+// whichever of the two the follower hears of first.
+func TestWrittenAsACheckIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read := 0
+		f := &follower{
+			events: make(chan struct{}, 1), settle: DefaultSettle, poll: time.Hour, log: slog.New(slog.DiscardHandler),
+			fingerprint: func() [32]byte { return [32]byte{} },
+			changed:     func() { read++ },
+		}
+		quiet := time.NewTimer(time.Hour)
+		f.nudge(fsnotify.Event{Name: "a.yaml", Op: fsnotify.Create})
+		f.schedule(quiet)
+		<-quiet.C // after debounce
+		begun := time.Now()
+		f.nudge(fsnotify.Event{Name: "b.yaml", Op: fsnotify.Write})
+		f.check(quiet)
+		if read != 0 {
+			t.Fatal("read while b.yaml was being written")
+		}
+		<-quiet.C
+		f.check(quiet)
+		if took := time.Since(begun); read != 1 || took != DefaultSettle {
+			t.Errorf("read %d times, after %s, want once, after %s", read, took, DefaultSettle)
+		}
+		for range 100 { // without end, but read in the end
+			f.nudge(fsnotify.Event{Name: "b.yaml", Op: fsnotify.Write})
+			if f.schedule(quiet); read == 2 {
+				break
+			}
+			time.Sleep(time.Second)
+			f.nudge(fsnotify.Event{Name: "b.yaml", Op: fsnotify.Write})
+			f.check(quiet)
+		}
+		if read != 2 {
+			t.Errorf("read %d times, want once more after %s", read, mostPostponed)
+		}
+	})
+}
