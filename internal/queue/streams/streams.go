@@ -340,7 +340,7 @@ func (s *Store) put(ctx context.Context, script *script, base string, args []str
 	word, rest, err := words(s.safely(ctx, script, base, args...))
 	switch {
 	case err != nil:
-		return queue.Receipt{}, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+		return queue.Receipt{}, err
 	case word == "full":
 		return queue.Receipt{}, queue.ErrFull
 	case word == "again" && len(rest) == 1:
