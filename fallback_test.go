@@ -261,7 +261,16 @@ func TestGiveBack(t *testing.T) {
 			t.Errorf("after %d: %d and %d left, want %v", i, own, got, want)
 		}
 	}
-	if err := l.GiveBack(t.Context(), ops, decisions, 0); !errors.Is(err, headgate.ErrUnavailable) {
+	if d := decisions[0]; d.Granted != 0 || d.Remaining != 4 || d.ResetAfter != 0 {
+		t.Errorf("after its refund: %+v", d)
+	}
+	store.down = false
+	if err := l.GiveBack(t.Context(), ops, decisions, 0); err != nil || left() != 4 {
+		t.Errorf("a second time: %v, %d left", err, left())
+	}
+	d, _ := l.Do(t.Context(), op)
+	store.down = true
+	if err := l.GiveBack(t.Context(), ops[:1], []headgate.Decision{d}, 0); !errors.Is(err, headgate.ErrUnavailable) {
 		t.Errorf("to a store that is down: %v", err)
 	}
 }

@@ -107,13 +107,14 @@ func (l *Limiter) origin(op *Op, d *Decision) Store {
 // answers to ops, and since is how long ago they were taken. Each refund goes to the
 // store that answered, the Limiter's own or its fallback. Leases are not released; see
 // [Lease.Release]. It is for code that builds on a Limiter, such as middleware whose
-// request turns out not to count.
+// request turns out not to count. Decisions whose take was refunded then have Granted 0,
+// and the Remaining and ResetAfter after the refund.
 func (l *Limiter) GiveBack(ctx context.Context, ops []Op, decisions []Decision, since time.Duration) error {
 	now, err := l.stamp()
 	if err != nil {
 		return err
 	}
-	var own, local []Op
+	var own, local refunds
 	for i, op := range ops {
 		d := &decisions[i]
 		if d.Lease != 0 || d.Reason == Fallback && l.fallback == nil {
@@ -123,19 +124,37 @@ func (l *Limiter) GiveBack(ctx context.Context, ops []Op, decisions []Decision, 
 		switch store := l.settlement(&op, d, 0, since); {
 		case store == nil:
 		case d.Reason == Fallback:
-			local = append(local, op)
+			local.add(op, d)
 		default:
-			own = append(own, op)
+			own.add(op, d)
 		}
 	}
-	return errors.Join(giveBack(ctx, l.store, own), giveBack(ctx, l.fallback, local))
+	return errors.Join(own.do(ctx, l.store), local.do(ctx, l.fallback))
 }
 
-func giveBack(ctx context.Context, store Store, refunds []Op) error {
-	if len(refunds) == 0 {
+// refunds are ops that refund takes, and what those were answered with.
+type refunds struct {
+	ops  []Op
+	took []*Decision
+}
+
+func (r *refunds) add(op Op, took *Decision) {
+	r.ops, r.took = append(r.ops, op), append(r.took, took)
+}
+
+// do sends r to store and notes what is left.
+func (r *refunds) do(ctx context.Context, store Store) error {
+	if len(r.ops) == 0 {
 		return nil
 	}
-	return store.Do(ctx, refunds, make([]Decision, len(refunds)), Independent)
+	out := make([]Decision, len(r.ops))
+	if err := store.Do(ctx, r.ops, out, Independent); err != nil {
+		return err
+	}
+	for i, d := range r.took {
+		d.Granted, d.Remaining, d.ResetAfter = 0, max(out[i].Remaining, 0), out[i].ResetAfter
+	}
+	return nil
 }
 
 // Reserve takes n now or, from a bucket, books it for at most maxWait from now. The

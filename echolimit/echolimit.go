@@ -25,7 +25,8 @@ import (
 // New returns echo middleware that works like httplimit.New. Use it before the
 // middleware that it should protect.
 //
-// httplimit.RefundIf uses the status that echo answers an error with.
+// httplimit.ChargeOn and httplimit.RefundIf use the status that echo answers an error
+// with. ChargeOn does not see header fields that the error handler sets.
 func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.Option) echo.MiddlewareFunc {
 	gate := httplimit.NewGate(limiter, limit, options...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -41,11 +42,13 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 				return next(c)
 			}
 			original := c.Response()
-			watched := &writer{ResponseWriter: original}
+			watched := &writer{ResponseWriter: original, pass: &pass}
 			c.SetResponse(watched)
 			err := next(c)
 			c.SetResponse(original)
-			pass.Leave(watched.final(err))
+			status := watched.final(err)
+			pass.Answered(status, original.Header())
+			pass.Leave(status)
 			return err
 		}
 	}
@@ -130,10 +133,29 @@ func OnLimit(h echo.HandlerFunc) httplimit.Option {
 	}))
 }
 
-// writer records whether a handler has taken over the connection.
+// writer settles a request when the header of its answer is written, and records whether
+// a handler has taken over the connection.
 type writer struct {
 	http.ResponseWriter
+	pass     *httplimit.Pass
 	hijacked bool
+	began    bool // the answer
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *writer) WriteHeader(status int) {
+	// 1xx answers come before the final one, except 101.
+	if !w.hijacked && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		w.began = true
+		w.pass.Answered(status, w.Header())
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *writer) Write(b []byte) (int, error) {
+	w.answered()
+	return w.ResponseWriter.Write(b)
 }
 
 // Hijack implements http.Hijacker.
@@ -144,7 +166,24 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 // Flush implements http.Flusher.
-func (w *writer) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+func (w *writer) Flush() { _ = w.FlushError() }
+
+// FlushError is what http.ResponseController calls.
+func (w *writer) FlushError() error {
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	if err == nil { // otherwise nothing was sent
+		w.answered()
+	}
+	return err
+}
+
+// answered says that an answer without WriteHeader has begun.
+func (w *writer) answered() {
+	if !w.began {
+		w.began = true
+		w.pass.Answered(w.final(nil), w.Header())
+	}
+}
 
 // Unwrap returns the wrapped writer, for http.ResponseController and echo.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }

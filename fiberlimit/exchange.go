@@ -9,6 +9,8 @@ import (
 
 	"github.com/gofiber/fiber/v3"
 	"github.com/valyala/fasthttp"
+
+	"github.com/headgate/headgate/httplimit"
 )
 
 // exchange presents a fiber request as an *http.Request, and its answer as an
@@ -173,6 +175,21 @@ func (x *exchange) WriteHeader(status int) {
 func (x *exchange) Write(b []byte) (int, error) {
 	x.c.Response().AppendBody(b)
 	return len(b), nil
+}
+
+// answered settles the request of pass by its answer, and updates the header fields of
+// the limits.
+func (x *exchange) answered(pass *httplimit.Pass, status int) {
+	header := http.Header{}
+	for name, value := range x.c.Response().Header.All() {
+		header.Add(string(name), string(value))
+	}
+	pass.Answered(status, header)
+	pass.Leave(status)
+	for name := range x.answer {
+		x.answer[name] = header[name]
+	}
+	x.setHeader()
 }
 
 // setHeader sets the header fields in fiber's answer.

@@ -30,8 +30,9 @@ import (
 // A slot of headgate.Concurrent is held until the handlers have returned and their
 // stream, such as that of SendStream or SendStreamWriter, is written or aborted.
 //
-// httplimit.RefundIf uses the status of the answer, or of the returned *fiber.Error; any
-// other error counts as a 500. fasthttp does not report clients that leave: a waiting
+// httplimit.ChargeOn and httplimit.RefundIf use the status of the answer, or of the
+// returned *fiber.Error; any other error counts as a 500. ChargeOn does not see header
+// fields that the error handler sets. fasthttp does not report clients that leave: a waiting
 // request keeps its slot, and a client that hung up may get a refund, unless the
 // context set by SetContext ends.
 func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.Option) fiber.Handler {
@@ -47,7 +48,9 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 		if ok {
 			x.setHeader()
 			err = c.Next()
-			pass.Leave(status(c, err))
+			if gate.Refunds() {
+				x.answered(&pass, status(c, err))
+			}
 			if pass.Holds() && c.Response().IsBodyStream() {
 				holdStream(c.Response(), pass)
 				pass = httplimit.Pass{}

@@ -25,8 +25,8 @@ import (
 // New returns gin middleware that works like httplimit.New. Later handlers do not run
 // for refused requests.
 //
-// httplimit.RefundIf does not see a status that is written after the middleware has
-// returned, for example by an error handler used before it.
+// httplimit.ChargeOn and httplimit.RefundIf do not see a status that is written after the
+// middleware has returned, for example by an error handler used before it.
 func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.Option) gin.HandlerFunc {
 	gate := httplimit.NewGate(limiter, limit, options...)
 	return func(c *gin.Context) {
@@ -41,9 +41,10 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 			c.Next()
 			return
 		}
-		watched := &writer{ResponseWriter: c.Writer}
+		watched := &writer{ResponseWriter: c.Writer, pass: &pass}
 		c.Writer = watched
 		c.Next()
+		watched.answered()
 		pass.Leave(watched.final())
 	}
 }
@@ -117,10 +118,39 @@ func OnLimit(h gin.HandlerFunc) httplimit.Option {
 	}))
 }
 
-// writer records whether a handler has taken over the connection.
+// writer settles a request when the header of its answer is written, and records whether
+// a handler has taken over the connection.
 type writer struct {
 	gin.ResponseWriter
+	pass     *httplimit.Pass
 	hijacked bool
+}
+
+// answered says that the status and the header are final.
+func (w *writer) answered() { w.pass.Answered(w.final(), w.Header()) }
+
+// WriteHeaderNow implements gin.ResponseWriter.
+func (w *writer) WriteHeaderNow() {
+	w.answered()
+	w.ResponseWriter.WriteHeaderNow()
+}
+
+// Write implements http.ResponseWriter.
+func (w *writer) Write(b []byte) (int, error) {
+	w.answered()
+	return w.ResponseWriter.Write(b)
+}
+
+// WriteString implements io.StringWriter.
+func (w *writer) WriteString(s string) (int, error) {
+	w.answered()
+	return w.ResponseWriter.WriteString(s)
+}
+
+// Flush implements http.Flusher.
+func (w *writer) Flush() {
+	w.answered()
+	w.ResponseWriter.Flush()
 }
 
 // Hijack implements http.Hijacker.

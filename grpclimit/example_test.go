@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -114,4 +115,29 @@ func ExampleLimitBy() {
 	// alice OK
 	// bob OK
 	// bob ResourceExhausted
+}
+
+// Two failed logins an hour. Calls that end with another code cost nothing.
+func ExampleChargeOn() {
+	limit := grpclimit.UnaryServer(headgate.New(memory.New()), headgate.PerHour(2).Using(headgate.SlidingLog),
+		grpclimit.ChargeOn(codes.Unauthenticated, codes.PermissionDenied))
+	login := func(password string) error {
+		_, err := limit(context.Background(), password, &grpc.UnaryServerInfo{FullMethod: "/users.Login/Login"},
+			func(_ context.Context, request any) (any, error) {
+				if request != "right" {
+					return nil, status.Error(codes.Unauthenticated, "wrong password")
+				}
+				return "welcome", nil
+			})
+		return err
+	}
+	for _, password := range []string{"right", "wrong", "right", "wrong", "wrong"} {
+		fmt.Println(status.Code(login(password)))
+	}
+	// Output:
+	// OK
+	// Unauthenticated
+	// OK
+	// Unauthenticated
+	// ResourceExhausted
 }

@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -53,7 +54,9 @@ func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate
 		delay = max(delay, d.Delay)
 	}
 	undo := func() {
-		if e := g.limits.Limiter.GiveBack(context.WithoutCancel(ctx), ops, decisions, g.limits.Limiter.Now().Sub(asked)); e != nil && g.onError != nil {
+		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.RefundTimeout)
+		defer cancel()
+		if e := g.limits.Limiter.GiveBack(own, ops, decisions, g.limits.Limiter.Now().Sub(asked)); e != nil && g.onError != nil {
 			g.onError(ctx, e)
 		}
 	}
@@ -70,7 +73,11 @@ func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate
 	if !tightest.Allowed {
 		return places{}, g.refusal(ops, decisions)
 	}
-	return g.hold(ctx, ops, decisions), nil
+	held := g.hold(ctx, ops, decisions)
+	if len(g.chargeOn) > 0 {
+		held.charge = &charge{undo: undo}
+	}
+	return held, nil
 }
 
 // tooLate reports whether the caller's deadline is before the end of wait.
@@ -128,16 +135,45 @@ func RetryAfter(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// places holds the leases of a call for headgate.Concurrent.
+// places is what a call has taken: the leases for headgate.Concurrent, which it holds
+// until its end, and what it is charged until its status is known.
 type places struct {
 	gate   *gate
 	ctx    context.Context //nolint:containedctx // of the call, whose values the release keeps
 	leases []*headgate.Lease
+	charge *charge // nil without ChargeOn
+}
+
+// charge is what a call has taken, until its status settles it.
+type charge struct {
+	once sync.Once // a stream of a client may end twice
+	undo func()
+}
+
+// answered refunds the call if [ChargeOn] does not count the status that err stands for.
+func (p *places) answered(err error) {
+	if p.charge == nil {
+		return
+	}
+	p.charge.once.Do(func() {
+		// What the caller has not waited for counts, at a server.
+		if (p.gate.client || p.ctx.Err() == nil) && !slices.Contains(p.gate.chargeOn, codeOf(err)) {
+			p.charge.undo()
+		}
+	})
+}
+
+// codeOf returns the status that grpc answers a call with whose handler returned err.
+func codeOf(err error) codes.Code {
+	if s, ok := status.FromError(err); ok {
+		return s.Code()
+	}
+	return status.FromContextError(err).Code()
 }
 
 // hold keeps the leases among decisions.
 func (g *gate) hold(ctx context.Context, ops []headgate.Op, decisions []headgate.Decision) places {
-	return places{g, ctx, g.limits.Keep(ops, func(i int) *headgate.Decision { return &decisions[i] })}
+	return places{gate: g, ctx: ctx, leases: g.limits.Keep(ops, func(i int) *headgate.Decision { return &decisions[i] })}
 }
 
 // end releases the leases. Further calls do nothing.

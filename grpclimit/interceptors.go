@@ -21,7 +21,9 @@ func UnaryServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Opt
 			return nil, err
 		}
 		defer held.end()
-		return handler(ctx, request)
+		reply, err := handler(ctx, request)
+		held.answered(err)
+		return reply, err
 	}
 }
 
@@ -35,7 +37,9 @@ func StreamServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Op
 			return err
 		}
 		defer held.end()
-		return handler(server, stream)
+		err = handler(server, stream)
+		held.answered(err)
+		return err
 	}
 }
 
@@ -51,7 +55,9 @@ func UnaryClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Opt
 			return err
 		}
 		defer held.end()
-		return invoke(ctx, method, request, reply, c, o...)
+		err = invoke(ctx, method, request, reply, c, o...)
+		held.answered(err)
+		return err
 	}
 }
 
@@ -64,12 +70,16 @@ func StreamClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Op
 		if err != nil {
 			return nil, err
 		}
-		if len(held.leases) > 0 {
+		if len(held.leases) > 0 || held.charge != nil {
 			// The call ends when the stream does.
-			o = append(slices.Clip(o), grpc.OnFinish(func(error) { held.end() }))
+			o = append(slices.Clip(o), grpc.OnFinish(func(err error) {
+				held.answered(err)
+				held.end()
+			}))
 		}
 		stream, err := open(ctx, d, c, method, o...)
 		if err != nil {
+			held.answered(err)
 			held.end()
 		}
 		return stream, err

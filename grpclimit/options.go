@@ -3,10 +3,11 @@ package grpclimit
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/checks"
@@ -33,10 +34,11 @@ func single(name string, o option) Option {
 type config struct {
 	one checks.Options[*Call]
 
-	only    []string
-	maxWait time.Duration
-	onError func(context.Context, error)
-	also    []also
+	only     []string
+	chargeOn []codes.Code
+	maxWait  time.Duration
+	onError  func(context.Context, error)
+	also     []also
 }
 
 type also struct {
@@ -74,6 +76,26 @@ func Methods(names ...string) Option {
 	return option(func(c *config) {
 		checks.Some(&c.one.Given, "Methods", names)
 		c.only = append(c.only, names...)
+	})
+}
+
+// ChargeOn counts only calls that end with one of these codes, such as failed logins:
+//
+//	grpclimit.ChargeOn(codes.Unauthenticated, codes.PermissionDenied)
+//
+// A call is charged before it starts, and refunded when it ends with another code, for a
+// stream when the stream ends. So calls in progress never exceed the limit.
+//
+// At a server, a call counts if nobody saw its status: the handler panics, or the caller
+// has canceled it or its deadline has passed. At a client, CANCELED and
+// DEADLINE_EXCEEDED are codes like others, and a stream that is never read to its end
+// counts. A call also counts if the store cannot refund it within a second, and calls
+// [OnError], or if a Redis has been flushed or reconnected to since. ChargeOn does not
+// work for [headgate.Concurrent] alone.
+func ChargeOn(code ...codes.Code) Option {
+	return option(func(c *config) {
+		checks.Some(&c.one.Given, "ChargeOn", code)
+		c.chargeOn = append(c.chargeOn, code...)
 	})
 }
 
@@ -152,8 +174,10 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Opt
 			return nil, err
 		}
 	}
-	if g.maxWait > 0 && !g.limits.Vary() &&
-		!slices.ContainsFunc(g.limits.Ops, func(op headgate.Op) bool { return op.Limit.Algorithm() != headgate.Concurrency }) {
+	if len(g.chargeOn) > 0 && !g.limits.Charges() {
+		return nil, fmt.Errorf("ChargeOn of the limit %q has no effect on Concurrent: its slots are always given back", g.one.Name)
+	}
+	if g.maxWait > 0 && !g.limits.Charges() {
 		return nil, fmt.Errorf("Wait of the limit %q has no effect on Concurrent: nothing says when a slot will become free", g.one.Name)
 	}
 	return g, nil
@@ -175,6 +199,11 @@ func (c *config) set(options []Option) error {
 			return fmt.Errorf("Methods of the limit %q: %q is not a full method name such as /package.Service/Method: %s", c.one.Name, method, why)
 		}
 	}
+	for _, code := range c.chargeOn {
+		if code > codes.Unauthenticated {
+			return fmt.Errorf("ChargeOn of the limit %q: gRPC has no code %d", c.one.Name, code)
+		}
+	}
 	switch {
 	case c.maxWait < 0:
 		return fmt.Errorf("Wait of the limit %q is negative", c.one.Name)
@@ -191,6 +220,8 @@ func (c *config) whole() string {
 	switch {
 	case c.only != nil:
 		return "Methods"
+	case c.chargeOn != nil:
+		return "ChargeOn"
 	case c.maxWait != 0:
 		return "Wait"
 	case c.onError != nil:

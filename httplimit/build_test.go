@@ -60,6 +60,12 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, fine, []httplimit.Option{httplimit.IETF, httplimit.GitHub}, `httplimit: the limit "default": a Dialect is used twice`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.RefundIf()}, `httplimit: the limit "default": RefundIf has no values`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.RefundIf(200), httplimit.RefundIf(204), httplimit.Also(fine, httplimit.ByHeader("A")), httplimit.Also(headgate.PerDay(9), httplimit.ByHeader("A"))}, "", nil},
+		{limiter, fine, []httplimit.Option{httplimit.ChargeOn(nil)}, `httplimit: ChargeOn of the limit "default" is nil`, nil},
+		{limiter, fine, []httplimit.Option{failed(), failed()}, `httplimit: the limit "default": ChargeOn is used twice`, nil},
+		{limiter, fine, []httplimit.Option{failed(), httplimit.RefundIf(200)}, `httplimit: the limit "default": use ChargeOn or RefundIf, not both`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Also(fine, failed(), httplimit.ByHeader("A"))}, `httplimit: ChargeOn inside Also has no effect`, nil},
+		{limiter, headgate.Concurrent(5), []httplimit.Option{failed()}, `httplimit: ChargeOn of the limit "default" has no effect on Concurrent`, nil},
+		{limiter, headgate.Concurrent(5), []httplimit.Option{failed(), httplimit.Also(fine)}, "", nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.ByIP(), httplimit.ByHeader("A"))}, `httplimit: the limit "default-2": By is used twice`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.By(nil))}, `httplimit: By of the limit "default-2" is nil`, nil},
 	} {

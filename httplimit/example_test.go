@@ -49,6 +49,31 @@ func ExampleAlso() {
 	// "second";r=9;t=1, "day";r=999;t=87
 }
 
+// Five failed logins an hour for each user. Right ones cost nothing.
+func ExampleChargeOn() {
+	limiter := headgate.New(memory.New())
+	limit := httplimit.New(limiter, headgate.PerHour(5).Using(headgate.SlidingLog), httplimit.Name("failed-logins"),
+		httplimit.ByQuery("user"),
+		httplimit.ChargeOn(func(status int, _ http.Header) bool {
+			return status == http.StatusUnauthorized || status == http.StatusForbidden
+		}))
+	login := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("password") != "right" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	for _, password := range []string{"right", "wrong", "right", "wrong"} {
+		rec := httptest.NewRecorder()
+		login.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/login?user=ann&password="+password, nil))
+		fmt.Println(rec.Code, "left:", rec.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 left: 5
+	// 401 left: 4
+	// 200 left: 4
+	// 401 left: 3
+}
+
 // Each user has the limit of a plan; without a plan, the limit of New applies.
 func ExampleLimitBy() {
 	plans := map[string]headgate.Limit{ // made once

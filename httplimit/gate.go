@@ -14,7 +14,8 @@ import (
 
 // Gate is the core of the middleware of [New], for frameworks with another kind of
 // middleware, such as ginlimit, echolimit and fiberlimit. They call [Gate.Enter] before
-// the handler and [Pass.Leave] after it, and defer [Pass.End].
+// the handler, [Pass.Answered] when its answer has a header, [Pass.Leave] after it, and
+// defer [Pass.End].
 type Gate struct {
 	config
 	limits checks.Limits[*http.Request]
@@ -35,7 +36,8 @@ type Pass struct {
 	ctx  context.Context //nolint:containedctx // it lives as long as the request
 	r    *http.Request
 	ticket
-	leases []*headgate.Lease // held until End
+	leases  []*headgate.Lease // held until End
+	settled bool              // by Answered
 }
 
 // Enter decides about r. If it is allowed, Enter waits for its turn, sets the header
@@ -80,8 +82,27 @@ func (p *Pass) await(w http.ResponseWriter) bool {
 
 func (t *ticket) decisionOf(i int) *headgate.Decision { return &t.policies[i].Decision }
 
-// Refunds reports whether the gate has a [RefundIf]. Without it, Leave does nothing.
-func (g *Gate) Refunds() bool { return len(g.refund) > 0 }
+// Refunds reports whether the gate has a [RefundIf] or a [ChargeOn]. Without them, Leave
+// and Answered do nothing.
+func (g *Gate) Refunds() bool { return len(g.refund) > 0 || g.chargeOn != nil }
+
+// Answered says which answer the handler gives: its status, or 0 if it is unknown, and
+// its header. If [ChargeOn] does not count it, the cost of the request is refunded, and
+// the fields about limits in header are brought up to date. Call it before the header
+// is sent, or as soon as possible after. Only the first call has an effect. If there is
+// none, or the context of the request was canceled before, the request counts.
+func (p *Pass) Answered(status int, header http.Header) {
+	g := p.gate
+	if g == nil || g.chargeOn == nil || p.settled {
+		return
+	}
+	p.settled = true
+	if status == 0 || errors.Is(p.ctx.Err(), context.Canceled) || g.chargeOn(status, header) {
+		return
+	}
+	p.giveBack()
+	answer.Headers(header, g.dialect.answers(), p.policies...)
+}
 
 // Leave refunds the cost of the request if [RefundIf] includes its status; 0 means that
 // the status is unknown, as for a hijacked connection. A request whose context was
@@ -99,8 +120,10 @@ func (p *Pass) Leave(status int) {
 func (p *Pass) Holds() bool { return len(p.leases) > 0 }
 
 // End releases the slots of headgate.Concurrent. Call it when the request is over, also
-// if its handler panicked: defer it. Further calls do nothing.
+// if its handler panicked: defer it. Further calls do nothing. After it, Answered has no
+// effect.
 func (p *Pass) End() {
+	p.settled = true
 	if len(p.leases) > 0 {
 		checks.Release(p.ctx, p.leases, func(err error) { p.gate.report(p.r, err) })
 		p.leases = nil
@@ -164,9 +187,13 @@ func (p *Pass) giveBack() {
 	for i := range decisions {
 		decisions[i] = p.policies[i].Decision
 	}
-	// Refund also if the client is gone.
-	ctx := context.WithoutCancel(p.ctx)
+	// Refund also if the client is gone, but do not delay the answer for long.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), checks.RefundTimeout)
+	defer cancel()
 	p.gate.report(p.r, p.gate.limits.Limiter.GiveBack(ctx, p.ops, decisions, p.gate.limits.Limiter.Now().Sub(p.at)))
+	for i := range decisions {
+		p.policies[i].Decision = decisions[i]
+	}
 }
 
 func (g *Gate) report(r *http.Request, err error) {
@@ -200,9 +227,9 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) fun
 				next.ServeHTTP(w, r)
 				return
 			}
-			watched := &statusWriter{ResponseWriter: w}
+			watched := answer.Watch(w, func(status int) { pass.Answered(status, w.Header()) })
 			next.ServeHTTP(watched, r)
-			pass.Leave(watched.final())
+			pass.Leave(watched.End())
 		})
 	}
 }

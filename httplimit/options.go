@@ -33,11 +33,13 @@ func single(name string, o option) Option {
 type config struct {
 	one checks.Options[*http.Request]
 
-	refund  []int
-	dialect Dialect
-	onLimit http.Handler
-	onError func(*http.Request, error)
-	also    []also
+	refund   []int
+	chargeOn func(status int, header http.Header) bool
+	charges  bool // whether there was a ChargeOn
+	dialect  Dialect
+	onLimit  http.Handler
+	onError  func(*http.Request, error)
+	also     []also
 }
 
 type also struct {
@@ -76,12 +78,32 @@ func LimitBy(choose func(*http.Request) (headgate.Limit, bool)) Option {
 	return single("LimitBy", func(c *config) { c.one.LimitBy = choose })
 }
 
-// RefundIf refunds a request's cost if the handler answers with one of these statuses,
-// for example to count only failed logins:
+// ChargeOn counts only requests whose answer counts says so, such as failed logins:
 //
-//	httplimit.RefundIf(http.StatusOK, http.StatusNoContent)
+//	httplimit.ChargeOn(func(status int, _ http.Header) bool {
+//		return status == http.StatusUnauthorized || status == http.StatusForbidden
+//	})
 //
-// The cost is held until then, so requests in flight never exceed the limit. Header
+// A request is charged before the handler runs, and refunded when the handler gives an
+// answer that does not count, before its header is sent. So requests in flight never
+// exceed the limit, and header fields show what is left after the refund.
+//
+// An answer that nobody saw counts: that of a handler that panics or takes over the
+// connection, and every answer to a client that hung up before. A request also counts if
+// the store cannot refund it within a second, and calls [OnError], or if a Redis has been
+// flushed or reconnected to since.
+//
+// counts must be safe for concurrent use and must not change the header. ChargeOn does
+// not work with [RefundIf], and not for [headgate.Concurrent] alone.
+func ChargeOn(counts func(status int, header http.Header) bool) Option {
+	return single("ChargeOn", func(c *config) { c.chargeOn, c.charges = counts, true })
+}
+
+// RefundIf refunds a request's cost if the handler answers with one of these statuses:
+//
+//	httplimit.RefundIf(http.StatusNotModified)
+//
+// To count only some answers, use [ChargeOn]. The cost is held until then, so requests in flight never exceed the limit. Header
 // fields show what was left before the refund. There is no refund if the handler
 // panics or takes over the connection, or if the client hung up before the handler
 // returned.
@@ -186,6 +208,9 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option) (_
 			return nil, err
 		}
 	}
+	if g.charges && !g.limits.Charges() {
+		return nil, fmt.Errorf("ChargeOn of the limit %q has no effect on Concurrent: its slots are always given back", g.one.Name)
+	}
 	return g, nil
 }
 
@@ -206,6 +231,10 @@ func (c *config) set(options []Option) error {
 		}
 	}
 	switch {
+	case c.charges && c.chargeOn == nil:
+		return c.lacks("ChargeOn")
+	case c.charges && c.refund != nil:
+		return fmt.Errorf("the limit %q: use ChargeOn or RefundIf, not both", c.one.Name)
 	case c.dialect > NoHeaders:
 		return fmt.Errorf("the limit %q: unknown %s", c.one.Name, c.dialect)
 	case c.one.Key == nil:
@@ -234,6 +263,8 @@ func (c *config) whole() string {
 	switch {
 	case c.refund != nil:
 		return "RefundIf"
+	case c.charges:
+		return "ChargeOn"
 	case c.dialect != AllHeaders:
 		return "a Dialect"
 	case c.onLimit != nil:

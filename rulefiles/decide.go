@@ -85,6 +85,10 @@ func (r *Rules) decide(ctx context.Context, request rules.Request, cost int64) (
 // says. Answers of next get the header fields about limits. Requests that have to
 // wait for their turn wait here; if the client leaves first, the slot is freed.
 //
+// Rules with charge_on count by the answer of next. An answer that nobody saw counts,
+// unless on_abort says otherwise: that of a handler that panics or takes over the
+// connection, and every answer to a client that hung up before.
+//
 // Rules see the URL as it is here: put Middleware in front of handlers that change
 // it, such as http.StripPrefix. It panics if next is nil.
 func (r *Rules) Middleware(next http.Handler) http.Handler {
@@ -134,6 +138,12 @@ func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Ha
 		hold = r.engine.Hold(ctx, &v, options)
 	}
 	answer.Headers(w.Header(), dialect, told...)
+	if v.HasChargeOn() {
+		own := v // on the heap, unlike v
+		c := charged{rules: r, ctx: ctx, verdict: &own, w: w, dialect: dialect, at: at}
+		c.serve(request, next)
+		return
+	}
 	next.ServeHTTP(w, request)
 }
 
@@ -148,6 +158,7 @@ func (r *Rules) refuse(w http.ResponseWriter, request *http.Request, v *engine.V
 		if latency := v.Rule.OnLimit.Latency.Pick(rand.Int64N); latency > 0 {
 			_ = r.limiter.Sleep(request.Context(), latency) // if the client leaves, there is nothing to answer
 		}
+		as.Policies = r.settlePretended(request.Context(), v, as)
 		answer.Pretend(w, request, as)
 		return
 	}

@@ -24,5 +24,6 @@
 // Tokens are not verified: a rule that counts by jwt:… logs a warning, but
 // DecideAttributes accepts such attributes. on_limit: queue refuses. cost_after
 // charges its estimate. Rules with concurrency only apply in [Rules.Middleware], since
-// nothing else says when a request ends. There are no bans or overrides.
+// nothing else says when a request ends. Rules with charge_on count the answer there, and
+// every request in Decide and DecideAttributes. There are no bans or overrides.
 package rulefiles

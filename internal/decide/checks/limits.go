@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -56,6 +57,15 @@ func (o *Options[R]) nameOf(limit headgate.Limit) string {
 
 // Vary reports whether requests may have their own limits.
 func (l *Limits[R]) Vary() bool { return l.scopes.varied }
+
+// Charges reports whether requests may be charged, and not only take slots of
+// concurrency limits.
+func (l *Limits[R]) Charges() bool {
+	return l.Vary() || slices.ContainsFunc(l.Ops, func(op headgate.Op) bool { return op.Limit.Algorithm() != headgate.Concurrency })
+}
+
+// RefundTimeout is how long the answer to a request may wait for its refund.
+const RefundTimeout = time.Second
 
 // About completes ops, a copy of l.Ops, for r.
 func (l *Limits[R]) About(r R, ops []headgate.Op) {

@@ -71,7 +71,7 @@ func send(method, target string, header ...string) request {
 	}
 }
 
-// cases are the scenarios. Except for the refunds, each has allowed requests and a
+// cases are the scenarios. Except for RefundIf, each has allowed requests and a
 // refused one.
 func cases() []scenario {
 	ok := Status + "200"
@@ -109,6 +109,11 @@ func cases() []scenario {
 		},
 		{"refund", two, []httplimit.Option{httplimit.RefundIf(http.StatusOK, http.StatusTeapot, http.StatusInternalServerError)}, []request{
 			get(ok), get(Status + "418"), get(ok), get(Status + "404"), get(Status + "500"), get(Status + "401"), get(ok),
+		}},
+		{"charge on", two, []httplimit.Option{httplimit.ChargeOn(func(status int, h http.Header) bool {
+			return status/100 == 4 || h.Get("X-Ratelimit-Limit") == ""
+		})}, []request{
+			get(ok), get(Status + "418"), get(ok), get(Status + "500"), get(Status + "404"), get(ok),
 		}},
 	}
 	for _, d := range []httplimit.Dialect{httplimit.AllHeaders, httplimit.IETF, httplimit.NoHeaders, httplimit.GitHub, httplimit.OpenAI, httplimit.Draft03} {
