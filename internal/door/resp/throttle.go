@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
-// throttleScope is the scope of CL.THROTTLE's keys. A rule's scope starts with the
-// length of its domain or with a word and a colon, so the two never collide.
+// throttleScope is the scope of CL.THROTTLE's keys. The scope of a rule is UTF-8, so it
+// never has the byte 0xFF.
 const throttleScope = "\xffCL.THROTTLE"
 
 // cellError is the prefix of errors since redis-cell 0.3.

@@ -149,7 +149,6 @@ func TestEachRuleIsCounted(t *testing.T) {
 		"requests_total proxy allowed":             1,
 		"rules ":                                   2,
 		"rules_without_series ":                    0,
-		"decision_duration_seconds proxy":          0,
 	} {
 		if is, ok := got[name]; !ok || is != want {
 			t.Errorf("%s: %v, want %v", name, is, want)
@@ -158,6 +157,9 @@ func TestEachRuleIsCounted(t *testing.T) {
 	// One per core and millisecond.
 	if n := got["decision_duration_seconds api"]; n < 2 || n > 10 {
 		t.Errorf("%v decisions were timed", n)
+	}
+	if n, ok := got["decision_duration_seconds proxy"]; !ok || n > 1 { // 1 if the scheduler has moved the test to another core
+		t.Errorf("%v of the proxy's one decision were timed", n)
 	}
 	if t.Failed() {
 		t.Log(got)
