@@ -41,6 +41,7 @@ var layers = map[string]int{
 	"internal/rules/rate":      1, // how much of a limit
 	"internal/rules/yamltext":  1, // YAML with positions
 	"internal/rules/keytable":  1, // millions of keys, each with a small number
+	"internal/rules/zone":      1, // the time zones that requests may name
 	"internal/rules/tablefile": 2, // CSV, JSON and YAML, row by row
 	"internal/rules/ownform":   3, // Headgate's own form of rules
 	"internal/rules/envoyform": 4, // descriptors

@@ -262,6 +262,9 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 		from = " from " + inert(r.LimitFrom)
 	}
 	e.printf("    limit       %s%s%s\n", r.Limit, from, cost)
+	if r.ZoneFrom != "" {
+		e.printf("    time zone   %s\n", inert(r.ZoneFrom))
+	}
 	e.printf("    counted by  %s\n", keyText(r.Key))
 	if r.ChargeOn != "" {
 		e.printf("    counts      only if the answer has %s\n", inert(r.ChargeOn))

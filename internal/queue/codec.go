@@ -12,8 +12,12 @@ import (
 
 // A record is "HGQ", the version, the fields with their lengths (as varints), and a CRC-32C of
 // all that. The checksum keeps partly written and corrupt records from being sent.
+//
+// Version 2 has what the request gave of each limit. It is written only if there is any, so
+// that older servers can read the other records.
 const (
 	magic     = "HGQ\x01"
+	magic2    = "HGQ\x02"
 	crcSize   = 4
 	maxFields = 1 << 16 // limits the claims, and the header fields, of a record
 )
@@ -21,10 +25,14 @@ const (
 // Marshal returns the record of e.
 func (e *Entry) Marshal() []byte {
 	size := len(magic) + int(e.Size()) + 256
+	version := magic
 	for _, c := range e.Claims {
-		size += len(c.Rule) + len(c.Key) + 16
+		size += len(c.Rule) + len(c.Key) + len(c.Given) + 16
+		if c.Given != "" {
+			version = magic2
+		}
 	}
-	w := writer{b: append(make([]byte, 0, size), magic...)}
+	w := writer{b: append(make([]byte, 0, size), version...)}
 	for _, text := range [...]string{e.ID, e.Domain, e.Rule, e.Scope, e.Key, e.Method, e.URI, e.Host, e.IdempotencyKey} {
 		w.text(text)
 	}
@@ -35,6 +43,9 @@ func (e *Entry) Marshal() []byte {
 		w.text(c.Rule)
 		w.text(c.Key)
 		w.number(uint64(max(c.Cost, 0)))
+		if version == magic2 {
+			w.text(c.Given)
+		}
 	}
 	fields := 0
 	for _, values := range e.Header {
@@ -58,7 +69,7 @@ func sum(b []byte) []byte {
 
 // Unmarshal parses a record. Its errors wrap ErrDamaged. The entry does not refer to b.
 func Unmarshal(b []byte) (*Entry, error) {
-	if len(b) < len(magic)+crcSize || string(b[:len(magic)]) != magic {
+	if len(b) < len(magic)+crcSize || string(b[:len(magic)]) != magic && string(b[:len(magic)]) != magic2 {
 		return nil, fmt.Errorf("%w: unknown record version", ErrDamaged)
 	}
 	body, want := b[:len(b)-crcSize], binary.BigEndian.Uint32(b[len(b)-crcSize:])
@@ -72,7 +83,11 @@ func Unmarshal(b []byte) (*Entry, error) {
 	}
 	e.Accepted, e.Expires = r.time(), r.time()
 	for range r.count() {
-		e.Claims = append(e.Claims, Claim{Rule: r.text(), Key: r.text(), Cost: int64(r.number())})
+		c := Claim{Rule: r.text(), Key: r.text(), Cost: int64(r.number())}
+		if string(b[:len(magic)]) == magic2 {
+			c.Given = r.text()
+		}
+		e.Claims = append(e.Claims, c)
 	}
 	e.Header = http.Header{}
 	for range r.count() {

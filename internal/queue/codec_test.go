@@ -13,7 +13,7 @@ import (
 func sample() *Entry {
 	return &Entry{
 		ID: "5K2J0B8H3M4Q6R1T9V7P2C4D", Domain: "api", Rule: "orders", Scope: "\x03api\x06orders", Key: "\x01a",
-		Claims: []Claim{{Rule: "orders", Key: "\x01a", Cost: 1}, {Rule: "all", Cost: 20}},
+		Claims: []Claim{{Rule: "orders", Key: "\x01a", Cost: 1}, {Rule: "all", Cost: 20, Given: "@Asia/Tokyo"}},
 		Method: "POST", URI: "/orders?x=1", Host: "api.example",
 		Header: http.Header{"Content-Type": {"application/json"}, "X-Many": {"a", "b"}}, Body: []byte(`{"n":1}`),
 		IdempotencyKey: "mine", Accepted: time.UnixMicro(1_700_000_000_123_456).UTC(), Expires: time.UnixMicro(1_700_086_400_000_000).UTC(),
@@ -29,6 +29,20 @@ func TestRecordsKeepEverything(t *testing.T) {
 		if diff := cmp.Diff(e, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// A record without anything that a request gave is one that older servers can read.
+func TestRecordsOfTheFirstVersion(t *testing.T) {
+	e := sample()
+	e.Claims[1].Given = ""
+	record := e.Marshal()
+	if !bytes.HasPrefix(record, []byte(magic)) {
+		t.Errorf("it begins with %q", record[:4])
+	}
+	got, err := Unmarshal(record)
+	if diff := cmp.Diff(e, got); err != nil || diff != "" {
+		t.Error(err, diff)
 	}
 }
 

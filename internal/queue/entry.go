@@ -45,6 +45,7 @@ type Entry struct {
 type Claim struct {
 	Rule, Key string
 	Cost      int64
+	Given     string // what the request gave of the limit, if anything
 }
 
 // NewID returns a random id. It cannot be guessed, since anyone who knows it may read the

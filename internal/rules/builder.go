@@ -76,7 +76,7 @@ func (b *Builder) Add(r *Rule, match Match) error {
 		b.set.stats.Disabled++
 		return nil
 	}
-	r.match, r.digester = match.compile(), b.digester
+	r.match, r.digester, r.zone = match.compile(), b.digester, noZone
 	r.byPath = slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.Kind == Path })
 	d.rules = append(d.rules, r)
 	b.set.rules = append(b.set.rules, r)
@@ -101,6 +101,9 @@ func (b *Builder) Ruleset(files int, warnings []diagnostic.Diagnostic) *Ruleset 
 		r.Index, r.Headers = i, s.domains[r.Domain].headers.dialect
 		s.concurrent = s.concurrent || r.Concurrent()
 		s.queues = s.queues || r.OnLimit.Action == Queue
+		if r.given != nil {
+			r.given.begin(r)
+		}
 		if r.table != nil {
 			r.table.make(r)
 			s.tables = append(s.tables, r.table)

@@ -53,12 +53,12 @@ func (m *Matches) addKeys(r *Rule, f *facts) {
 // addCheck adds the check of a rule under a key, unless it exists: several readings of
 // a request may lead to it.
 func (m *Matches) addCheck(r *Rule, key string, f *facts) {
-	if r.table != nil {
-		r = r.ForKey(key)
-	}
 	if f.several &&
-		slices.ContainsFunc(m.Checks, func(c Check) bool { return c.Rule == r && c.Key == key }) {
+		slices.ContainsFunc(m.Checks, func(c Check) bool { return c.Rule.Base() == r && c.Key == key }) {
 		return
+	}
+	if r.varies() {
+		r = r.forRequest(key, f)
 	}
 	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Cost: r.costOf(f), Enforced: r.Enforces(key)})
 }

@@ -60,7 +60,10 @@ func comparisons() map[string]comparison {
 		"DetailedMetric": harmless(func(r *Rule) { r.DetailedMetric = true }),
 		"MetricValues":   harmless(func(r *Rule) { r.MetricValues = []int{1} }),
 		"table":          apart(func(r *Rule) { r.table = &Table{} }), // limits that the comparison does not see
-		"base":           told(),                                      // for single keys
+		"given":          apart(func(r *Rule) { r.given = &Given{Zone: &GivenZone{}} }),
+		"base":           told(), // for single keys
+		"row":            told(),
+		"zone":           told(), // for single requests
 		"flat":           harmless(func(r *Rule) { r.flat = true }),
 	}
 }

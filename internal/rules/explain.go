@@ -22,6 +22,9 @@ type Explanation struct {
 	// LimitFrom says where the limit comes from if not from the rule itself, such as
 	// "customers.csv:812"; see [Rule.LimitFrom].
 	LimitFrom string
+	// ZoneFrom says which time zone the limit has and where that comes from, if not from
+	// the rule itself, such as "Europe/Berlin, from jwt:zoneinfo".
+	ZoneFrom string
 	// Mismatches are the conditions that do not hold, in the order of the
 	// documentation. There is at least one if the rule does not apply.
 	Mismatches []Mismatch
@@ -67,7 +70,8 @@ func (s *Ruleset) Explain(domain string, req Request) (list []Explanation, known
 		}
 		for _, c := range checks[r] {
 			list = append(list, Explanation{
-				Rule: c.Rule, Applies: true, Key: strings.Clone(c.Key), Cost: c.Cost, Enforced: c.Enforced, LimitFrom: c.Rule.LimitFrom(c.Key),
+				Rule: c.Rule, Applies: true, Key: strings.Clone(c.Key), Cost: c.Cost, Enforced: c.Enforced,
+				LimitFrom: c.Rule.LimitFrom(c.Key), ZoneFrom: c.Rule.zoneFrom(&f),
 			})
 		}
 		switch {

@@ -33,7 +33,7 @@ func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
 // in its table.
 func (r *Rule) Limited(limit headgate.Limit) *Rule {
 	out := r.variant(limit)
-	out.table = nil
+	out.table, out.given, out.row, out.zone = nil, r.given.like(), 0, noZone
 	return out
 }
 
@@ -71,7 +71,11 @@ func changed(l headgate.Limit, other string, burst int64) (headgate.Limit, error
 // rated returns the limit of was with another rate.
 func rated(was *headgate.Rule, to rate.Rate) headgate.Limit {
 	if was.Calendar != headgate.NoCalendar && to.Unit != headgate.NoCalendar {
-		return counting(headgate.PerCalendar(to.N, to.Unit, was.Zone), was)
+		l := headgate.PerCalendar(to.N, to.Unit, was.Zone)
+		if was.OwnZone {
+			l = l.InZone(was.Zone)
+		}
+		return counting(l, was)
 	}
 	l := headgate.Per(to.N, to.Period).Using(was.Algorithm)
 	switch was.Algorithm {

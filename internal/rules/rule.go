@@ -170,7 +170,10 @@ type Rule struct {
 	byPath   bool // the path is part of Key
 
 	table *Table // the limits of single keys; nil for none
+	given *Given // what requests give of the limit; nil for nothing
 	base  *Rule  // of a variant; see Base
+	row   int    // of a variant for rows of table, its place from 1 on; otherwise 0
+	zone  int    // the number of the zone that a request has given, or noZone
 
 	// Of a descriptor: the path to it, and whether its keys are joined as
 	// Envoy's service joins them.
@@ -287,7 +290,7 @@ func (r *Rule) Needs() []Attribute {
 // signature. Everything that manner keeps must be equal. A percentage never repeats
 // another, since it covers different keys for each rule.
 func (r *Rule) Repeats(other *Rule) bool {
-	if !r.Limit.Equal(other.Limit) || r.Mode == Enforce && r.Percent < 100 || !r.table.repeats(other.table) {
+	if !r.Limit.Equal(other.Limit) || r.Mode == Enforce && r.Percent < 100 || !r.table.repeats(other.table) || !r.given.repeats(other.given) {
 		return false
 	}
 	return reflect.DeepEqual(r.manner(), other.manner())
@@ -301,7 +304,8 @@ func (r *Rule) manner() Rule {
 	m.Index, m.File, m.Line, m.Column = 0, "", 0, 0
 	m.Key, m.KeyMissing, m.Tier, m.TierBy = nil, 0, "", Attribute{}
 	m.match, m.byPath, m.steps = matcher{}, false, nil
-	m.Limit, m.one, m.digester, m.table, m.base = headgate.Limit{}, headgate.Limit{}, nil, nil, nil
+	m.Limit, m.one, m.digester, m.table, m.given, m.base = headgate.Limit{}, headgate.Limit{}, nil, nil, nil, nil
+	m.row, m.zone = 0, 0
 	return m
 }
 
@@ -316,7 +320,7 @@ func (r *Rule) Covers(other *Rule) bool {
 		return false
 	case r.ChargeDenied || other.ChargeDenied || !r.costsAs(other) || !r.coversOutage(other):
 		return false
-	case r.Limit.IsUnlimited() || other.Limit.IsUnlimited() || r.table != nil || other.table != nil:
+	case r.Limit.IsUnlimited() || other.Limit.IsUnlimited() || r.varies() || other.varies():
 		return false
 	}
 	a, b := r.Limit.Rule(), other.Limit.Rule()

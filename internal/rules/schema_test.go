@@ -33,6 +33,8 @@ var beyondSchema = map[string]string{
 	"rate-period-too-long":        "arithmetic",
 	"client-ip-host-bits":         "arithmetic on addresses",
 	"timezone-unknown":            "the IANA database",
+	"timezone-source-default":     "the IANA database",
+	"timezone-source-prefix":      "a word that is nearly another",
 	"name-twice":                  "two places of the file",
 	"header-twice":                "names that differ in case only",
 	"envoy-duplicate":             "two places of the file",
@@ -118,7 +120,7 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 	if err != nil || len(files) < 100 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	files = append(files, "../app/quickstart.yaml", "../../examples/quickstart/rules.yaml", "../../examples/rule-tests/rules.yaml", "../../examples/figma/rules.yaml")
+	files = append(files, "../app/quickstart.yaml", "../../examples/quickstart/rules.yaml", "../../examples/rule-tests/rules.yaml", "../../examples/figma/rules.yaml", "../../examples/time-zones/rules.yaml")
 	unused := maps.Clone(beyondSchema)
 	for _, file := range files {
 		src, err := os.ReadFile(file)

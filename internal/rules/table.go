@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -41,6 +42,7 @@ func (t *Table) make(r *Rule) {
 	t.variants = make([]*Rule, len(t.Limits))
 	for i, limit := range t.Limits {
 		t.variants[i] = r.variant(limit)
+		t.variants[i].row = i + 1
 	}
 }
 
@@ -75,6 +77,12 @@ func (r *Rule) ForKey(key string) *Rule {
 	return r.Base()
 }
 
+// ownZone is what the text of a limit has after the caller's own zone.
+const ownZone = ", the caller's own zone"
+
+// varies reports whether the limit of r depends on the key or the request.
+func (r *Rule) varies() bool { return r.table != nil || r.given != nil }
+
 // HasTable reports whether the limit of r depends on the key.
 func (r *Rule) HasTable() bool { return r.table != nil }
 
@@ -93,10 +101,14 @@ func (r *Rule) LimitFrom(key string) string {
 // LimitText describes the limit of r for people, such as "10/minute", or "by
 // customers.csv, else 10/minute".
 func (r *Rule) LimitText() string {
-	if r.table == nil {
-		return r.Limit.String()
+	text := r.Base().Limit.String()
+	if g := r.given; g != nil && g.Zone != nil {
+		text = strings.Replace(text, " in "+g.Zone.Default.String()+ownZone, " in the zone of "+g.Zone.From.String()+", else "+g.Zone.Default.String(), 1)
 	}
-	return "by " + r.table.Name + ", else " + r.Base().Limit.String()
+	if r.table == nil {
+		return text
+	}
+	return "by " + r.table.Name + ", else " + text
 }
 
 // Tables returns the tables of the rules, in the order of the rules.

@@ -323,8 +323,8 @@ type insteadID struct {
 func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engine.Instead {
 	id := insteadID{domain: e.Domain, rule: e.Rule, rate: e.Rate, burst: e.Burst}
 	for _, r := range m.byScope[e.Scope] {
-		if r.HasTable() && e.Rate == "" {
-			id.key = e.Key // it keeps the rate of its row
+		if r.HasTable() && (e.Rate == "" || r.Limit.Rule().OwnZone) {
+			id.key = e.Key // it keeps the rate, or the time zone, of its row
 		}
 	}
 	list, ok := memo[id]

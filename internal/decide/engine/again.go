@@ -13,6 +13,7 @@ import (
 type Claim struct {
 	Rule, Key string // the name of the rule, and its key
 	Cost      int64  // the amount taken
+	Given     string // what the request gave of the limit; see rules.Rule.GivenText
 }
 
 // Claims returns the claims on enforced limits, for [Engine.Again]. Call it before
@@ -24,7 +25,7 @@ func (v *Verdict) Claims() []Claim {
 	claims := make([]Claim, 0, len(v.deciding.results))
 	for i := range v.deciding.results {
 		if r := &v.deciding.results[i]; r.Enforced {
-			claims = append(claims, Claim{Rule: r.Rule.Name, Key: strings.Clone(r.Key), Cost: r.cost})
+			claims = append(claims, Claim{Rule: r.Rule.Name, Key: strings.Clone(r.Key), Cost: r.cost, Given: r.Rule.GivenText()})
 		}
 	}
 	return claims
@@ -41,7 +42,7 @@ func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at in
 	rs := e.rules.Load()
 	for _, c := range claims {
 		if rule := rs.Rule(domain, c.Rule); rule != nil && rule.Mode == rules.Enforce && rule.Percent > 0 {
-			d.results = append(d.results, Result{Rule: rule.ForKey(c.Key), Key: c.Key, Enforced: true, role: enforce, step: enforce, cost: c.Cost})
+			d.results = append(d.results, Result{Rule: rule.ForKey(c.Key).WithGiven(c.Given), Key: c.Key, Enforced: true, role: enforce, step: enforce, cost: c.Cost})
 			d.todo = 1 << enforce
 		}
 	}

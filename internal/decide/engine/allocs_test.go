@@ -165,3 +165,20 @@ descriptors:
 		t.Errorf("%v allocations, want 0", got)
 	}
 }
+
+// Neither a zone that the request names, nor one that does not exist, costs an allocation.
+func TestZonesAllocateNothing(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, ownZones))
+	for _, zone := range []string{"Asia/Tokyo", "Europe/Berlin", "nowhere", strings.Repeat("Europe/", 1000)} {
+		q := engine.Query{Domain: "api", Request: request{"user": zone, "zone": zone}, Cost: 0, At: noon}
+		if got := testing.AllocsPerRun(1000, func() {
+			v, err := e.Decide(context.Background(), q)
+			if err != nil || len(v.Results()) != 1 {
+				t.Fatal(v.Decision, err)
+			}
+			v.Release()
+		}); got != 0 {
+			t.Errorf("%.20q: %v allocations", zone, got)
+		}
+	}
+}

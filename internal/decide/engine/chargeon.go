@@ -85,7 +85,7 @@ func (r *Result) reserved() reserved {
 	return reserved{
 		domain: rule.Domain, rule: rule.Name, key: r.Key, algorithm: rule.Limit.Algorithm(), each: r.cost,
 		granted: d.Granted, freshIn: d.ResetAfter, countsUntil: d.CountsUntil,
-		debt: debtOf(rule.Limit, d.Granted), from: r.origin(),
+		debt: debtOf(rule.Limit, d.Granted), from: r.origin(), given: rule.GivenText(),
 	}
 }
 

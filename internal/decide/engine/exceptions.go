@@ -34,7 +34,7 @@ func (e *Exception) instead(r *rules.Rule) *rules.Rule {
 	for i := range e.Instead {
 		switch in := &e.Instead[i]; {
 		case in.Of == base:
-			return in.Rule
+			return in.Rule.WithGiven(r.GivenText())
 		case in.Of.Tier == r.Tier && in.Rule.Limit.Algorithm() == r.Limit.Algorithm():
 			same = in.Rule
 		}
@@ -43,7 +43,7 @@ func (e *Exception) instead(r *rules.Rule) *rules.Rule {
 		return r
 	}
 	// r is from a ruleset that has been replaced, or is about to be.
-	return r.Limited(same.Limit)
+	return r.Limited(same.Limit).WithGiven(r.GivenText())
 }
 
 // Exceptions is an immutable set of exceptions. A nil *Exceptions is empty.

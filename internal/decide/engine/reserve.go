@@ -38,6 +38,7 @@ type reserved struct {
 	record            int64         // the name of the lease that records it; 0 for none
 	debt              time.Duration // debt of the take; not in the token
 	from              origin
+	given             string // what the request gave of the limit; see rules.Rule.GivenText
 }
 
 // reservation is the content of a reservation token.
@@ -126,6 +127,7 @@ func (e *Engine) settleReservation(ctx context.Context, token string, cost, at i
 const (
 	partLocal  = 1 << iota // it was taken from a process's memory
 	partCounts             // countsUntil follows
+	partGiven              // given follows
 )
 
 func (r *reservation) append(dst []byte) []byte {
@@ -140,8 +142,14 @@ func (r *reservation) append(dst []byte) []byte {
 		if p.from == fromFallback {
 			flags |= partLocal
 		}
+		if p.given != "" {
+			flags |= partGiven
+		}
 		for _, n := range [...]int64{int64(p.algorithm), p.each, p.granted, int64(p.freshIn), p.record, flags, p.countsUntil} {
 			dst = binary.AppendVarint(dst, n)
+		}
+		if p.given != "" {
+			dst = appendText(dst, p.given)
 		}
 	}
 	return append(dst, r.leases...)
@@ -159,6 +167,9 @@ func readReservation(plain []byte) (*reservation, bool) {
 		flags := in.number()
 		if p.from = origin(flags&partLocal != 0); flags&partCounts != 0 {
 			p.countsUntil = in.number()
+		}
+		if flags&partGiven != 0 {
+			p.given = in.text()
 		}
 		r.parts = append(r.parts, p)
 	}

@@ -43,7 +43,7 @@ func (s *settling) plan() {
 		p := &s.parts[i]
 		rule := rs.Rule(p.domain, p.rule)
 		if rule != nil {
-			rule = rule.ForKey(p.key)
+			rule = rule.ForKey(p.key).WithGiven(p.given)
 		}
 		foreign := p.from == fromFallback && (s.home != s.engine.home || s.engine.fallback == nil)
 		if foreign || rule == nil || rule.Limit.Algorithm() != p.algorithm {

@@ -243,7 +243,10 @@ type ExplainedRule struct {
 	Limit     string `json:"limit"`
 	// LimitFrom says where the limit of this key comes from, if not from the rule itself:
 	// a line of a table, or its default.
-	LimitFrom string           `json:"limit_from,omitempty"`
+	LimitFrom string `json:"limit_from,omitempty"`
+	// ZoneFrom says which time zone the limit has, if not that of the rule, and where it
+	// comes from: "Europe/Berlin, from jwt:zoneinfo".
+	ZoneFrom  string           `json:"zone_from,omitempty"`
 	Cost      int64            `json:"cost"`
 	Mode      string           `json:"mode"`
 	Percent   int              `json:"percent"`
@@ -337,6 +340,7 @@ func explainedRule(x *engine.Explained) ExplainedRule {
 	if !x.Overridden {
 		out.LimitFrom = x.LimitFrom
 	}
+	out.ZoneFrom = x.ZoneFrom
 	out.Key = keyParts(r, x.Key)
 	if x.BannedUntil > 0 {
 		out.BannedUntil = new(time.UnixMicro(x.BannedUntil).UTC())

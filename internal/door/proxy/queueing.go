@@ -144,7 +144,7 @@ func (p *Proxy) entry(x *exchange, by *engine.Result, v *engine.Verdict, body []
 		IdempotencyKey: r.Header.Get(idempotencyKey), Accepted: p.options.Clock(),
 	}
 	for _, c := range v.Claims() {
-		e.Claims = append(e.Claims, queue.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost})
+		e.Claims = append(e.Claims, queue.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost, Given: c.Given})
 	}
 	return e
 }

@@ -53,3 +53,19 @@ func TestKeysThatNobodyHas(t *testing.T) {
 		t.Errorf("after a reload: %v", told[2:])
 	}
 }
+
+// Requests that name a time zone that does not exist are counted, those that name none are
+// not.
+func TestUnknownTimeZones(t *testing.T) {
+	f := newFixture(t, `
+domain: api
+limits:
+  - {name: daily, match: {path: /a}, key: [user], rate: 9/day, algorithm: fixed_window, timezone: {from: user}}
+`)
+	for _, user := range []string{"Asia/Tokyo", "Asia/Atlantis", "", "UTC", "Local"} {
+		f.ask(t, "/a", user)
+	}
+	if n := f.gathered(t)["unknown_timezone_total api daily"]; n != 2 {
+		t.Errorf("%v requests with an unknown time zone, want 2", n)
+	}
+}

@@ -187,7 +187,7 @@ func (d *Dispatcher) policy(domain, rule string) queue.Policy {
 func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queue.Permit, error) {
 	claims := make([]engine.Claim, len(r.Claims))
 	for i, c := range r.Claims {
-		claims[i] = engine.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost}
+		claims[i] = engine.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost, Given: c.Given}
 	}
 	v, err := d.Engine.Again(ctx, r.Domain, claims, at.UnixMicro())
 	undo := func() {

@@ -275,6 +275,9 @@ func (r *Request) parse() (headgate.Limit, error) {
 		f := r.fields[min(max(d.Line, 0), len(r.fields)-1)]
 		return headgate.Limit{}, &Error{At: f.At, message: f.says(d.Message, d.Hint)}
 	}
+	if zone := limit.Rule().Zone; zone != nil && r.Has("timezone") {
+		limit = limit.InZone(zone) // it may be the user's own
+	}
 	return limit, nil
 }
 

@@ -65,7 +65,7 @@ func TestLimits(t *testing.T) {
 		{[]string{"limit=5/minute", "algorithm=sliding_log", "count_denied=true"}, headgate.Per(5, time.Minute).Using(headgate.SlidingLog).CountingDenied()},
 		{[]string{"limit=5/minute", "algorithm=sliding_buckets", "buckets=6", "edge=strict"}, headgate.Per(5, time.Minute).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict)},
 		{[]string{"limit=5/minute", "algorithm=fixed_window", "anchor=first_request"}, headgate.Per(5, time.Minute).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)},
-		{[]string{"limit=5/day", "algorithm=fixed_window", "timezone=Europe/Berlin"}, headgate.PerCalendar(5, headgate.Day, berlin)},
+		{[]string{"limit=5/day", "algorithm=fixed_window", "timezone=Europe/Berlin"}, headgate.PerCalendar(5, headgate.Day, berlin).InZone(berlin)},
 	} {
 		rule, err := l.Rule(asked(t, row.fields...))
 		if err != nil {
@@ -99,7 +99,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"limit=5/minute", "burst=-1"}, 2, `"burst" must be from 0 to 1099511627776, not -1`},
 		{[]string{"limit=5/minute", "burst=1e3"}, 2, `"burst" must be a whole number in decimal digits, not "1e3"`},
 		{[]string{"limit=5/minute", "burst=ten"}, 2, `"burst" must be a whole number, not text`},
-		{[]string{"limit=5/day", "algorithm=fixed_window", "timezone=Europe/Berlon"}, 3, `unknown timezone "Europe/Berlon"; use an IANA time zone name, such as Europe/Berlin`},
+		{[]string{"limit=5/day", "algorithm=fixed_window", "timezone=Europe/Berlon"}, 3, `unknown timezone "Europe/Berlon", did you mean "Europe/Berlin"?`},
 		{[]string{"limit=5/minute", "count_denied=yes"}, 2, `"count_denied" `},
 	} {
 		_, err := l.Rule(asked(t, row.fields...))

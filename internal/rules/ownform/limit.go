@@ -8,8 +8,10 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/internal/rules/zone"
 )
 
 // The shortest and the longest lease.
@@ -80,11 +82,12 @@ type LimitForm struct {
 	Algorithm headgate.Algorithm
 	anchor    headgate.Anchor
 	Epoch     bool // counts days and longer units from the Unix epoch
+	Own       bool // the zone may be the client's own
 }
 
 // parseRateAndOptions returns the limit, or reports errors.
 func (p *Parser) parseRateAndOptions(f yamltext.Fields, at *yamltext.Node) headgate.Limit {
-	l := LimitForm{Parser: p, Keys: f, At: at}
+	l := LimitForm{Parser: p, Keys: f, At: at, Own: true}
 	before := p.Errors
 	l.ReadRate()
 	l.ReadAlgorithm()
@@ -232,7 +235,11 @@ func (l *LimitForm) validate(limit headgate.Limit) {
 func (l *LimitForm) fixedWindow() headgate.Limit {
 	zone := time.UTC
 	n := l.Keys.Get("timezone")
-	if n != nil {
+	own := isOwnZone(n)
+	switch {
+	case own:
+		zone = l.ownZoneOf(n)
+	case n != nil:
 		zone = l.Zone(n)
 	}
 	unit := l.Rate.Unit
@@ -240,7 +247,11 @@ func (l *LimitForm) fixedWindow() headgate.Limit {
 	case l.anchor == headgate.AnchorFirstRequest:
 		return headgate.Per(l.Rate.N, l.Rate.Period).Using(headgate.FixedWindow).Anchored(l.anchor)
 	case unit >= headgate.Day && !l.Epoch || n != nil && unit != headgate.NoCalendar:
-		return headgate.PerCalendar(l.Rate.N, unit, zone)
+		limit := headgate.PerCalendar(l.Rate.N, unit, zone)
+		if own {
+			return limit.InZone(zone)
+		}
+		return limit
 	case n != nil && l.Rate.Period > 0:
 		l.Errorf(n, "", "\"timezone\" needs a rate per minute, hour, day, week, month or year")
 	}
@@ -253,19 +264,23 @@ func (p *Parser) Zone(n *yamltext.Node) *time.Location {
 	if !ok {
 		return time.UTC
 	}
-	if zone := p.zones[name]; zone != nil {
-		return zone
+	if at := p.zones[name]; at != nil {
+		return at
 	}
-	zone, err := time.LoadLocation(name)
+	at, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {
-		p.Errorf(n, "use an IANA time zone name, such as Europe/Berlin", "unknown timezone %s", clip.Quote(name))
+		near, hint := nearest.DidYouMean(name, zone.Names()), ""
+		if near == "" {
+			hint = "use an IANA time zone name, such as Europe/Berlin"
+		}
+		p.Errorf(n, hint, "unknown timezone %s%s", clip.Quote(name), near)
 		return time.UTC
 	}
 	if name == "UTC" {
-		zone = time.UTC
+		at = time.UTC
 	}
-	p.zones[name] = zone
-	return zone
+	p.zones[name] = at
+	return at
 }
 
 // withBuckets applies buckets and edge.

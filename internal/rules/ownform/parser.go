@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/internal/rules/zone"
 )
 
 // Parser parses Headgate's own rules and the keys that other forms share with them. The
@@ -30,10 +31,12 @@ type Parser struct {
 	OpenTable     OpenTable
 	TableProblems []diagnostic.Diagnostic
 
-	tables   []*tableForm
-	zones    map[string]*time.Location // loaded once each, so that equal limits compare equal
-	parsed   []parsedRule
-	replaced map[LimitName]bool
+	tables []*tableForm
+	zones  map[string]*time.Location // loaded once each, so that equal limits compare equal
+	// zoneTable has the zones that requests may name; nil until a rule needs it.
+	zoneTable *zone.Table
+	parsed    []parsedRule
+	replaced  map[LimitName]bool
 }
 
 // NewParser returns a parser that adds to rules, which may be nil for parsing single

@@ -71,7 +71,7 @@ func (p *Parser) parseRule(form ruleForm) {
 		r.Name, _ = p.ruleName(name)
 	}
 	r.Scope, r.LimitName = rules.ScopeOf(form.domain, r.Name), r.Name
-	table := p.tabled(f, r)
+	zone, table := p.ownZone(f, r), p.tabled(f, r)
 	if table == nil {
 		r.Limit = p.parseLimitOf(f, n)
 	}
@@ -92,6 +92,9 @@ func (p *Parser) parseRule(form ruleForm) {
 				p.Errorf(name, "", "the name %s, including its tier, is longer than %d bytes", clip.Quote(r.Name), rules.MaxName)
 			}
 		}
+	}
+	if zone != nil {
+		zone.check(p, r, table)
 	}
 	if table != nil {
 		table.check()

@@ -47,7 +47,8 @@ type tableForm struct {
 
 	parts    []tablefile.Column // first those of the key, then rate and burst
 	report   *yamltext.Report   // of the rule file
-	places   map[[2]string]int  // of rate and burst among the limits
+	places   map[[3]string]int  // of rate, burst and zone among the limits
+	zone     string             // the column of the client's own time zone; empty if there is none
 	clients  *client.Resolver
 	composed []byte
 }
@@ -59,7 +60,7 @@ func (p *Parser) tabled(f yamltext.Fields, r *rules.Rule) *tableForm {
 	if n == nil || n.Kind != yamltext.Map || f.Get("concurrency") != nil { // of which parseLimitOf tells
 		return nil
 	}
-	t := &tableForm{Parser: p, f: f, rule: r, report: p.Report, places: map[[2]string]int{}, table: &rules.Table{}}
+	t := &tableForm{Parser: p, f: f, rule: r, report: p.Report, places: map[[3]string]int{}, table: &rules.Table{}}
 	inner := p.Fields(n, "rate", RateKeys())
 	if t.at = inner.Get("table"); t.at == nil {
 		if !yamltext.HasKey(n, "table") {
@@ -112,26 +113,43 @@ func (t *tableForm) readDefault(at, n *yamltext.Node) {
 func isWord(text, word string) bool { return strings.EqualFold(strings.TrimSpace(text), word) }
 
 // place returns where the limit of a row is among the limits of the table.
-func (t *tableForm) place(rateText, burst string) (int, error) {
-	id := [2]string{rateText, burst}
+func (t *tableForm) place(rateText, burst, zone string, wrong *tablefile.Mistakes) (int, error) {
+	id := [3]string{rateText, burst, zone}
 	if i, ok := t.places[id]; ok {
 		return i, nil
 	}
-	limit, err := t.limit(strings.TrimSpace(rateText), strings.TrimSpace(burst))
+	keys := maps.Clone(t.f)
+	if zone != "" {
+		pair, err := t.zoneOfRow(zone, !wrong.Full())
+		if err != nil {
+			return 0, err
+		}
+		keys["timezone"] = pair
+	}
+	limit, err := t.limit(keys, strings.TrimSpace(rateText), strings.TrimSpace(burst))
 	if err != nil {
 		return 0, err
 	}
 	i := len(t.table.Limits)
 	if i == mostLimits {
-		return 0, fmt.Errorf("the table has more than %d combinations of rate and burst", mostLimits)
+		return 0, fmt.Errorf("the table has more than %d combinations of %s", mostLimits, t.combined())
 	}
 	t.table.Limits = append(t.table.Limits, limit)
-	t.places[[2]string{strings.Clone(rateText), strings.Clone(burst)}] = i
+	t.places[[3]string{strings.Clone(rateText), strings.Clone(burst), strings.Clone(zone)}] = i
 	return i, nil
 }
 
-// limit returns the limit of the rule with another rate and, if not empty, another burst.
-func (t *tableForm) limit(rateText, burst string) (headgate.Limit, error) {
+// combined says of what rows have combinations.
+func (t *tableForm) combined() string {
+	if t.zone != "" {
+		return "rate, burst and " + t.zone
+	}
+	return "rate and burst"
+}
+
+// limit returns the limit of the rule, by its keys, with another rate and, if not empty,
+// another burst.
+func (t *tableForm) limit(keys yamltext.Fields, rateText, burst string) (headgate.Limit, error) {
 	switch {
 	case (isWord(rateText, unlimited) || isWord(rateText, deny)) && burst != "":
 		return headgate.Limit{}, fmt.Errorf("%s has no burst", rateText)
@@ -143,7 +161,6 @@ func (t *tableForm) limit(rateText, burst string) (headgate.Limit, error) {
 	node := func(kind yamltext.Kind, text string) *yamltext.Node {
 		return &yamltext.Node{Kind: kind, Text: text, Line: t.at.Line, Column: t.at.Column}
 	}
-	keys := maps.Clone(t.f)
 	keys["rate"] = yamltext.Pair{Key: t.f["rate"].Key, Value: node(yamltext.Text, rateText)}
 	if burst != "" {
 		n, err := rate.ParseCount(burst)
@@ -237,6 +254,9 @@ func (t *tableForm) columns() {
 		t.parts = append(t.parts, c)
 	}
 	t.parts = append(t.parts, tablefile.Column{Name: "rate"}, tablefile.Column{Name: "burst", Optional: true})
+	if t.zone != "" {
+		t.parts = append(t.parts, tablefile.Column{Name: t.zone, Optional: true, Header: true})
+	}
 }
 
 // row adds a row.
@@ -257,10 +277,17 @@ func (t *tableForm) row(row tablefile.Row, rows *keytable.Builder, wrong *tablef
 		return
 	}
 	rateCell, burst := &row.Cells[n], &row.Cells[n+1]
-	place, err := t.place(rateCell.Text, burst.Text)
+	var zone tablefile.Cell
+	if t.zone != "" {
+		zone = row.Cells[n+2]
+	}
+	place, err := t.place(rateCell.Text, burst.Text, zone.Text, wrong)
 	if err != nil {
 		at := rateCell
-		if burst.Given && strings.Contains(err.Error(), "burst") {
+		switch {
+		case zone.Given && strings.HasPrefix(err.Error(), "unknown timezone"):
+			at = &zone
+		case burst.Given && strings.Contains(err.Error(), "burst"):
 			at = burst
 		}
 		wrong.Addf(at.Line, at.Column, "", "%v", err)

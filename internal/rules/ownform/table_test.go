@@ -111,6 +111,7 @@ func TestKeysOfRows(t *testing.T) {
 func TestMistakesOfTables(t *testing.T) {
 	t.Parallel()
 	const rate = "key: user\n    rate: {table: t.csv, default: 9/minute}"
+	const zoned = rate + "\n    algorithm: fixed_window\n    timezone: {column: zone}"
 	for _, row := range []struct{ keys, table, want string }{
 		{"key: user\n    rate: {table: t.csv}", "", `rules.yaml:5:11: rate has no "default", the rate of keys that are not in the table; for example default: 100/minute`},
 		{"key: user\n    rate: {default: 5/s}", "", `rules.yaml:5:11: rate has no "table"`},
@@ -132,6 +133,12 @@ func TestMistakesOfTables(t *testing.T) {
 		{"key: client_ip\n    rate: {table: t.csv, default: 5/s}", "key,rate\nann,5/s\n", `t.csv:2:1: key: "ann" is not an IP address`},
 		{"key: client_ip\n    rate: {table: t.csv, default: 5/s}", "key,rate\n10.0.0.0/8,5/s\n", `t.csv:2:1: key: clients there are counted by 10.0.0.0, not by 10.0.0.0/8`},
 		{"key: [user, team]\n    rate: {table: t.csv, default: 5/s}", "user,taem,rate\n", `t.csv:1:6: unknown column "taem", did you mean "team"?`},
+		{zoned, "key,rate,zone\nk,5/day,Europe/Berlim\n", `t.csv:2:9: unknown timezone "Europe/Berlim", did you mean "Europe/Berlin"?`},
+		{zoned, "key,rate,zone\nk,5/day,../etc/localtime\n", `t.csv:2:9: unknown timezone "../etc/localtime"`},
+		{zoned, "key,rate,zone\nk,5/day,Local\n", `t.csv:2:9: unknown timezone "Local"`},
+		{zoned, "key,rate,zone\nk,5/90s,UTC\n", `t.csv:2:3: "timezone" needs a rate per minute, hour, day, week, month or year`},
+		{zoned, "key,rate,zoen\nk,5/day,UTC\n", `t.csv:1:10: unknown column "zoen", did you mean "zone"?`},
+		{zoned, "key,rate\nk,5/day\n", `t.csv:1:1: the table has no column "zone"`},
 	} {
 		r, problems := loadTabled(t, row.keys, "t.csv", row.table)
 		if r != nil || !strings.Contains(problems, row.want) {

@@ -115,7 +115,7 @@ func (t *reading) header(r *csv.Reader, header []string) (places []int, ok bool)
 			line, column := r.FieldPos(at)
 			t.Addf(line, column, "", "unknown column %s, did you mean %q?", clip.Quote(near), c.Name)
 			ok = false
-		case !c.Optional:
+		case !c.Optional || c.Header:
 			t.Addf(1, 1, "the first row names the columns: "+list(t.columns), "the table has no column %s", clip.Quote(c.Name))
 			ok = false
 		}

@@ -32,6 +32,7 @@ type Column struct {
 	Name     string
 	Others   []string // what it may be called instead
 	Optional bool     // rows and tables may do without it
+	Header   bool     // an optional one must be among the columns of a CSV file
 }
 
 // Cell is a value in a row.
@@ -56,12 +57,15 @@ type Mistakes struct {
 
 // Addf adds a mistake. The hint may be empty.
 func (m *Mistakes) Addf(line, column int, hint, format string, args ...any) {
-	if len(m.list) >= mostMistakes {
+	if m.Full() {
 		m.more++
 		return
 	}
 	m.list = append(m.list, diagnostic.Diagnostic{File: m.File, Line: line, Column: column, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
+
+// Full reports whether further mistakes are only counted.
+func (m *Mistakes) Full() bool { return len(m.list) >= mostMistakes }
 
 // Any reports whether there are mistakes.
 func (m *Mistakes) Any() bool { return len(m.list) > 0 }
