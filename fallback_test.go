@@ -61,11 +61,18 @@ func TestShare(t *testing.T) {
 			headgate.PerHour(9).Using(headgate.SlidingLog).CountingDenied(), 0.5,
 			headgate.PerHour(4).Using(headgate.SlidingLog).CountingDenied(),
 		},
+		{headgate.PerSecond(100).Burst(900).RefillEvery(5 * time.Second), 0.1, headgate.PerSecond(10).Burst(90).RefillEvery(5 * time.Second)},
+		{headgate.PerMinute(2).RefillEvery(time.Minute), 0.1, headgate.PerMinute(1).RefillEvery(time.Minute)},
 		{headgate.Unlimited(), 0.5, headgate.Unlimited()},
 	} {
 		if got := tt.limit.Share(tt.share); !got.Equal(tt.want) || !got.Valid() {
 			t.Errorf("%v of %s is %s, want %s", tt.share, tt.limit, got, tt.want)
 		}
+	}
+	// A share's step of 1.5 tokens for a burst of 1 is valid: it loses half a token, which
+	// is less than the limit, not more.
+	if part := headgate.PerMinute(2).Burst(3).RefillEvery(90 * time.Second).Share(0.5); !part.Valid() || part.Capacity() != 1 {
+		t.Errorf("half of 3 tokens every 90 s: %s", part)
 	}
 	for _, bad := range []float64{0, -0.5, 1.01, math.NaN(), math.Inf(1)} {
 		limit := headgate.PerMinute(5).Share(bad)

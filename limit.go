@@ -175,6 +175,24 @@ func (l Limit) MaxWait(d time.Duration) Limit {
 	return l.with(func(r *Rule) { r.MaxWait = whole(d) })
 }
 
+// RefillEvery returns l, which must use TokenBucket, so that its tokens arrive in steps
+// instead of continuously: at every multiple of d since the Unix epoch, the bucket gains
+// what its rate yields in d. Parts of tokens are kept exactly. RetryAfter and ResetAfter
+// are the time until the step that brings enough:
+//
+//	headgate.PerMinute(60).RefillEvery(10 * time.Second) // 10 tokens every 10 seconds
+//
+// With a d of one period and no Burst of its own it allows what a FixedWindow allows.
+// Steps are at the same times for all keys and processes, so clients that wait for one
+// return together. d must be a whole number of microseconds, and the burst large enough
+// for the tokens of a step.
+func (l Limit) RefillEvery(d time.Duration) Limit {
+	if d <= 0 {
+		d = -time.Microsecond // remembered as out of range
+	}
+	return l.with(func(r *Rule) { r.RefillEvery = whole(d) })
+}
+
 // Lease returns l, which must be a limit of [Concurrent], with leases that last d
 // unless they are renewed. d must be a whole number of microseconds.
 func (l Limit) Lease(d time.Duration) Limit {
@@ -210,6 +228,7 @@ func (l Limit) CountingDenied() Limit { return l.with(func(r *Rule) { r.CountDen
 // burst is too large to count its rate exactly.
 func (l Limit) Share(f float64) Limit {
 	r := *l.Rule()
+	r.part = true
 	if !(f > 0 && f <= 1) {
 		r.Limit, r.problem = -1, badShare
 		return Limit{rule: &r}
@@ -346,6 +365,9 @@ func (l Limit) String() string {
 		b.WriteString(" burst " + strconv.FormatInt(r.Burst, 10))
 	}
 	b.WriteString(r.counting())
+	if r.RefillEvery > 0 {
+		b.WriteString(" refilled every " + shortDuration(time.Duration(r.RefillEvery)*time.Microsecond))
+	}
 	if r.DelayAfter > 0 {
 		b.WriteString(" delay after " + strconv.FormatInt(r.DelayAfter, 10))
 	}

@@ -68,6 +68,20 @@ func TestLimitValidate(t *testing.T) {
 		{"too long a period", headgate.Per(5, 408*24*time.Hour), "the period must be a whole number of microseconds, more than 0 and at most 407 days"},
 		{"407 days", headgate.Per(5, 407*24*time.Hour), ok},
 		{"a longest wait of a window", perMinute.Using(headgate.SlidingLog).MaxWait(time.Second), "only leaky_bucket"},
+		{"steps", perMinute.RefillEvery(time.Second), ok},
+		{"steps of nothing", perMinute.RefillEvery(0), "the time between two refills"},
+		{"steps back", perMinute.RefillEvery(-time.Second), "the time between two refills"},
+		{"steps of half a microsecond", perMinute.RefillEvery(500), "the time between two refills"},
+		{"steps of 408 days", perMinute.Burst(headgate.MaxLimit).RefillEvery(408 * 24 * time.Hour), "the time between two refills must be a whole number of microseconds, more than 0 and at most 407 days"},
+		{"the longest steps", headgate.Per(3, headgate.MaxPeriod).RefillEvery(headgate.MaxPeriod), ok},
+		{"steps of a window", perMinute.Using(headgate.FixedWindow).RefillEvery(time.Second), "only token_bucket refills in steps"},
+		{"steps of a queue", perMinute.RefillEvery(time.Second).Using(headgate.LeakyBucket), "only token_bucket refills in steps"},
+		{"steps of two periods", perMinute.RefillEvery(2 * time.Minute), "a refill adds more tokens than the burst"},
+		{"a microsecond more than a period", perMinute.RefillEvery(time.Minute + time.Microsecond), "a refill adds more tokens than the burst"},
+		{"steps of two periods, and a burst for them", perMinute.Burst(10).RefillEvery(2 * time.Minute), ok},
+		{"steps of a period, and a smaller burst", perMinute.Burst(4).RefillEvery(time.Minute), "a refill adds more tokens than the burst"},
+		{"a limit of 0 in steps", headgate.PerSecond(0).RefillEvery(time.Hour), ok},
+		{"steps that nothing divides", headgate.Per(headgate.MaxLimit-1, 407*24*time.Hour-time.Microsecond).RefillEvery(9999999967 * time.Microsecond), rounding},
 		{"unknown algorithm", perMinute.Using(headgate.Concurrency + 1), unknown},
 		{"unknown anchor", perMinute.Using(headgate.FixedWindow).Anchored(7), unknown},
 		{"unknown edge", perMinute.Using(headgate.SlidingBuckets).Buckets(6, 7), unknown},
@@ -122,6 +136,7 @@ func TestLimitString(t *testing.T) {
 	}{
 		{headgate.PerSecond(100).Burst(500), "100/second token_bucket burst 500"},
 		{headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).DelayAfter(8).MaxWait(time.Second), "5/second leaky_bucket burst 12 delay after 8 wait at most 1s"},
+		{headgate.PerMinute(60).Burst(100).RefillEvery(10 * time.Second), "60/minute token_bucket burst 100 refilled every 10s"},
 		{headgate.Per(5, 7*24*time.Hour), "5/week token_bucket"},
 		{headgate.Per(5, 30*24*time.Hour).Burst(9), "5/30d token_bucket burst 9"},
 		{headgate.Per(5, 36*time.Hour), "5/36h token_bucket"},
@@ -168,6 +183,8 @@ func TestEqualIsOneCount(t *testing.T) {
 	classes := [][]headgate.Limit{
 		{headgate.PerMinute(6), headgate.PerMinute(6).Burst(6), headgate.Per(6, time.Minute)},
 		{headgate.PerMinute(6).Burst(7)},
+		{headgate.PerMinute(6).RefillEvery(time.Minute), headgate.PerMinute(6).Burst(6).RefillEvery(time.Second).RefillEvery(time.Minute)},
+		{headgate.PerMinute(6).RefillEvery(time.Second)},
 		{headgate.PerHour(360)},
 		{headgate.PerMinute(0), headgate.PerMinute(0).Burst(3)},
 		{buckets, buckets.Buckets(60, headgate.EdgeWeighted)},
@@ -225,6 +242,11 @@ func TestCompileExactly(t *testing.T) {
 		{headgate.Per(3, time.Millisecond), 1000, 3, 3000, 1},
 		{headgate.Per(1<<40, time.Millisecond), 125, 1 << 37, 125 << 40, 1},
 		{headgate.PerSecond(0), 1, 0, 0, 1},
+		{headgate.PerSecond(0).RefillEvery(time.Minute), 1, 0, 0, 1},
+		// A step is a tick: 5 tokens in 5 s, 7/6 in 7 s, 300 in a minute.
+		{headgate.PerMinute(60).RefillEvery(5 * time.Second), 1, 5, 60, 5_000_000},
+		{headgate.PerMinute(10).RefillEvery(7 * time.Second), 6, 7, 60, 7_000_000},
+		{headgate.PerSecond(5).Burst(400).RefillEvery(time.Minute), 1, 300, 400, 60_000_000},
 		// Too large for the exact 2·P': the leak in ms, and the token for it.
 		{headgate.Per(2, headgate.MaxPeriod).Burst(259), 17_381_079_811_883, 988, 259 * 17_381_079_811_883, 1000},
 	}
@@ -246,7 +268,7 @@ func TestCompileInvariants(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	year := int64(365 * 24 * time.Hour / time.Microsecond)
-	refused := 0
+	refused, unevenSteps := 0, 0
 	const limits = 50_000
 	for range limits {
 		n, period, burst := logUniform(rng, 0, headgate.MaxLimit), logUniform(rng, 1000, year), logUniform(rng, 1, headgate.MaxLimit)
@@ -255,12 +277,20 @@ func TestCompileInvariants(t *testing.T) {
 			t.Fatalf("%d per %dµs: %v", n, period, err)
 		}
 		checkBucketRule(t, plain)
+		if steps := plain.RefillEvery(time.Duration(logUniform(rng, 1, period)) * time.Microsecond); steps.Valid() {
+			checkBucketRule(t, steps)
+		} else {
+			unevenSteps++
+		}
 		bursting := plain.Burst(burst)
 		if !bursting.Valid() {
 			refused++
 			continue
 		}
 		checkBucketRule(t, bursting)
+	}
+	if unevenSteps > limits/5 {
+		t.Errorf("%d of %d random steps were refused", unevenSteps, limits)
 	}
 	t.Logf("%d of %d random bursts were too large for their rate", refused, limits)
 }
@@ -277,6 +307,9 @@ func checkBucketRule(t *testing.T, l headgate.Limit) {
 	}
 	if r.Limit == 0 {
 		return
+	}
+	if r.RefillEvery > 0 && r.Tick != r.RefillEvery {
+		t.Fatalf("%v: a tick of %dµs, not of a step", l, r.Tick)
 	}
 	// asked = Limit/Period tokens a µs, got = Leak/(Token·Tick).
 	asked := big.NewRat(r.Limit, r.Period)

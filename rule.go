@@ -13,7 +13,7 @@ import (
 // Token = P' units, and Capacity = Burst·P' units, so the state needs no division. If
 // Capacity would exceed 2^52, the tick is coarser (a millisecond, a second), or the
 // rate is rounded down by at most one part in a million; a limit that fits neither way
-// is invalid.
+// is invalid. If the bucket refills in steps, a step is a tick.
 type Rule struct {
 	// Algorithm, Anchor, Edge and Calendar are those of the Limit.
 	Algorithm   Algorithm
@@ -29,6 +29,7 @@ type Rule struct {
 	// bucketsSet is false if Buckets is the default.
 	bucketsSet bool
 	leaseSet   bool
+	part       bool // made by Share: a step may be larger than its rounded burst
 
 	Limit, Period int64 // Limit is N, Period its length in microseconds
 	Burst         int64 // the capacity of a bucket in tokens; Limit if none was given
@@ -36,9 +37,12 @@ type Rule struct {
 	// means unset, which is the same as 1. MaxWait is the longest wait for a turn in
 	// microseconds; 0 means no limit.
 	DelayAfter, MaxWait int64
-	Token               int64 // the size of one token in units
-	Leak                int64 // how many units a bucket drains in one tick
-	Capacity            int64 // is Burst in units
+	// RefillEvery is the length of a step in microseconds if a token bucket refills in
+	// steps, otherwise 0.
+	RefillEvery int64
+	Token       int64 // the size of one token in units
+	Leak        int64 // how many units a bucket drains in one tick
+	Capacity    int64 // is Burst in units
 	// Free is, for a leaky bucket, how many units may be used before a request without
 	// making it wait. Late is how many before it waits too long.
 	Free, Late int64
@@ -86,6 +90,9 @@ const (
 	badShare       problem = "a share must be more than 0 and at most 1"
 	badDelayAfter  problem = "the number of requests served without delay must be from 1 to the burst"
 	badMaxWait     problem = "the maximum wait must be a whole number of microseconds, more than 0 and at most 407 days"
+	badRefill      problem = "the time between two refills must be a whole number of microseconds, more than 0 and at most 407 days"
+	badStep        problem = "a refill adds more tokens than the burst, so the rate is never reached: set a larger burst or refill more often"
+	strayRefill    problem = "only token_bucket refills in steps"
 	strayDelay     problem = "only leaky_bucket makes requests wait"
 	badConcurrency problem = "a concurrency limit must be at most 65536"
 	strayLease     problem = "only concurrency has leases"
@@ -110,7 +117,9 @@ func compile(r Rule) Limit {
 	}
 	switch r.Algorithm {
 	case TokenBucket, LeakyBucket:
-		if r.bucket = r.compileBucket(); !r.bucket {
+		if r.overflows() && !r.part {
+			r.problem = badStep
+		} else if r.bucket = r.compileBucket(); !r.bucket {
 			r.problem = badRounding
 		} else if r.Algorithm == LeakyBucket {
 			r.compileQueue()
@@ -153,6 +162,10 @@ func (r *Rule) check() problem {
 		return strayDelay
 	case r.MaxWait < 0 || r.MaxWait > int64(MaxPeriod/time.Microsecond):
 		return badMaxWait
+	case r.RefillEvery != 0 && r.Algorithm != TokenBucket:
+		return strayRefill
+	case r.RefillEvery < 0 || r.RefillEvery > int64(MaxPeriod/time.Microsecond):
+		return badRefill
 	case r.Anchor != AnchorClock && r.Algorithm != FixedWindow:
 		return strayAnchor
 	case r.Buckets != 0 && r.Algorithm != SlidingBuckets:
@@ -165,10 +178,16 @@ func (r *Rule) check() problem {
 	return valid
 }
 
+// overflows reports whether a step refills more than the burst.
+func (r *Rule) overflows() bool {
+	gainHi, gainLo := bits.Mul64(uint64(r.Limit), uint64(r.RefillEvery))
+	roomHi, roomLo := bits.Mul64(uint64(r.Burst), uint64(r.Period))
+	return r.Limit > 0 && (gainHi > roomHi || gainHi == roomHi && gainLo > roomLo)
+}
+
 // compileBucket fills in Token, Leak, Capacity and Tick, and reports whether
 // the limit can be counted within one part in a million.
 func (r *Rule) compileBucket() bool {
-	const most = 1 << 52
 	r.Tick, r.Token, r.Leak, r.Capacity = 1, 1, 0, 0
 	if r.Limit == 0 {
 		// Nothing ever refills. With a burst but no rate, a bucket would be full once
@@ -176,36 +195,49 @@ func (r *Rule) compileBucket() bool {
 		r.Burst = 0
 		return true
 	}
-	for _, tick := range [...]int64{1, 1_000, 1_000_000} {
-		n := r.Limit * tick // at most 2^40 · 10^6 < 2^60
-		g := gcd(n, r.Period)
-		leak, token := n/g, r.Period/g
-		if hi, size := bits.Mul64(uint64(r.Burst), uint64(token)); hi == 0 && size <= most && leak <= most {
-			r.Tick, r.Token, r.Leak, r.Capacity = tick, token, leak, int64(size)
-			return true
-		}
-		// The leak of the largest token that fits, rounded down, and then the smallest
-		// token that is not faster than the requested rate.
-		hi, lo := bits.Mul64(uint64(most/r.Burst), uint64(n))
-		if hi >= uint64(r.Period) {
-			continue
-		}
-		quo, _ := bits.Div64(hi, lo, uint64(r.Period))
-		if quo == 0 || quo > most {
-			continue
-		}
-		hi, lo = bits.Mul64(quo, uint64(r.Period))
-		size, rest := bits.Div64(hi, lo, uint64(n))
-		if rest > 0 {
-			size, rest = size+1, uint64(n)-rest
-		}
-		if coarse(rest, quo, uint64(r.Period)) {
-			continue
-		}
-		r.Tick, r.Token, r.Leak, r.Capacity = tick, int64(size), int64(quo), r.Burst*int64(size)
+	if r.RefillEvery > 0 {
+		return r.compileTick(r.RefillEvery)
+	}
+	return r.compileTick(1) || r.compileTick(1_000) || r.compileTick(1_000_000)
+}
+
+// compileTick is compileBucket for a given tick.
+func (r *Rule) compileTick(tick int64) bool {
+	const most = 1 << 52
+	// n tokens are gained in period ticks.
+	g := gcd(r.Limit, r.Period)
+	period := r.Period / g
+	common := gcd(tick, period)
+	period /= common
+	hi, product := bits.Mul64(uint64(r.Limit/g), uint64(tick/common))
+	if hi != 0 || product > 1<<60 {
+		return false
+	}
+	n := int64(product)
+	if hi, size := bits.Mul64(uint64(r.Burst), uint64(period)); hi == 0 && size <= most && n <= most {
+		r.Tick, r.Token, r.Leak, r.Capacity = tick, period, n, int64(size)
 		return true
 	}
-	return false
+	// The leak of the largest token that fits, rounded down, and then the smallest
+	// token that is not faster than the requested rate.
+	hi, lo := bits.Mul64(uint64(most/r.Burst), product)
+	if hi >= uint64(period) {
+		return false
+	}
+	quo, _ := bits.Div64(hi, lo, uint64(period))
+	if quo == 0 || quo > most {
+		return false
+	}
+	hi, lo = bits.Mul64(quo, uint64(period))
+	size, rest := bits.Div64(hi, lo, product)
+	if rest > 0 {
+		size, rest = size+1, product-rest
+	}
+	if coarse(rest, quo, uint64(period)) {
+		return false
+	}
+	r.Tick, r.Token, r.Leak, r.Capacity = tick, int64(size), int64(quo), r.Burst*int64(size)
+	return true
 }
 
 // compileQueue fills in Free and Late. MaxWait is rounded down to whole ticks, so that

@@ -73,7 +73,7 @@ func (r *Rule) meaning(share uint64) [8]int64 {
 	}
 	return [...]int64{
 		int64(r.Algorithm) | int64(r.Anchor)<<8 | int64(r.Edge)<<16 | int64(r.Calendar)<<24 | int64(r.Buckets)<<32 | countDenied<<48 | own<<49,
-		r.Limit, r.Period, r.Burst, r.delayAfter(), r.MaxWait, int64(share), zone,
+		r.Limit, r.Period, r.Burst, r.delayAfter(), r.MaxWait | r.RefillEvery, int64(share), zone, // no algorithm has both
 	}
 }
 

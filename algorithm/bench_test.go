@@ -26,6 +26,20 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
+// BenchmarkSteps measures the same for a bucket that refills in steps.
+func BenchmarkSteps(b *testing.B) {
+	limit := headgate.Per(1000, time.Second).RefillEvery(100 * time.Millisecond)
+	var s State
+	now := int64(1_700_000_000_000_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		now += 2000
+		if res := Step(limit.Rule(), &s, now, Request{Cost: 1}); !res.Allowed {
+			b.Fatal("refused")
+		}
+	}
+}
+
 // BenchmarkTake measures the same as BenchmarkStep/token_bucket, with Take.
 func BenchmarkTake(b *testing.B) {
 	limit := headgate.Per(1000, time.Second)

@@ -132,6 +132,7 @@ func TestLongRunRate(t *testing.T) {
 	for _, limit := range []headgate.Limit{
 		headgate.Per(3, 7*time.Millisecond).Burst(9), headgate.Per(7, 11*time.Second).Burst(20), headgate.PerSecond(999_983),
 		headgate.PerDay(1).Burst(3), headgate.Per(1<<40-1, 365*24*time.Hour),
+		headgate.PerMinute(10).Burst(20).RefillEvery(7 * time.Second), headgate.PerSecond(3).Burst(40).RefillEvery(11 * time.Second),
 	} {
 		r := limit.Rule()
 		var s State

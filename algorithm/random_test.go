@@ -60,12 +60,17 @@ func randomLimit(rng *rand.Rand, a headgate.Algorithm) headgate.Limit {
 		switch {
 		case a <= headgate.LeakyBucket && rng.IntN(2) == 0:
 			l = l.Burst(near(rng, 1, pick[int64](rng, 50, headgate.MaxLimit)))
+			if a == headgate.TokenBucket && rng.IntN(3) == 0 {
+				l = l.RefillEvery(micros(near(rng, 1, min(3*period, year))))
+			}
 			if a == headgate.LeakyBucket && rng.IntN(2) == 0 {
 				l = l.DelayAfter(near(rng, 1, l.Capacity()))
 			}
 			if a == headgate.LeakyBucket && rng.IntN(2) == 0 {
 				l = l.MaxWait(micros(near(rng, 1, pick(rng, 10*period, year))))
 			}
+		case a == headgate.TokenBucket && rng.IntN(2) == 0:
+			l = l.RefillEvery(micros(near(rng, 1, period)))
 		case a == headgate.FixedWindow && rng.IntN(3) == 0:
 			l = l.Anchored(headgate.AnchorFirstRequest)
 		case a == headgate.FixedWindow && rng.IntN(3) == 0:

@@ -12,8 +12,8 @@ type Span struct {
 // Spans appends to dst the parts of a window's state at now, oldest first, for display:
 // the window, the two windows, the log entries (each with the period in which it
 // counts), or the sub-windows that are not empty. The sum of Counts is the usage of the
-// limit, without credit. A bucket's state has no such parts: its usage drains evenly
-// until ResetAfter.
+// limit, without credit. A bucket's state has no such parts: its usage drains until
+// ResetAfter, evenly or in steps.
 func Spans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
 	switch r.Algorithm {
 	case headgate.FixedWindow:

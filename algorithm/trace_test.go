@@ -62,6 +62,29 @@ func examples() []example {
 			{"12:07:12", 100, take, "pass, left 0"},
 			{"12:07:12", 1, take, "refused, retry 7m12s"},
 		}},
+		{"60 per minute in steps of 10s, burst 20", headgate.PerMinute(60).Burst(20).RefillEvery(10 * time.Second), []row{
+			{"11:00:04", 20, take, "pass, left 0, reset 16s"},
+			{"11:00:04", 1, take, "refused, left 0, retry 6s"},
+			{"11:00:09.999999", 1, take, "refused, left 0, retry 1µs"},
+			{"11:00:10", 0, peek, "pass, left 10"},
+			{"11:00:10", 4, take, "pass, left 6"},
+			{"11:00:19.999999", 7, take, "refused, left 6, retry 1µs"},
+			{"11:00:20", 1, take, "pass, left 15"},
+			{"11:00:30", 0, peek, "pass, left 20, reset 0s"},
+		}},
+		{"10 per minute in steps of 7s: 7/6 of a token each", headgate.PerMinute(10).RefillEvery(7 * time.Second), []row{
+			{"11:00:00", 10, take, "pass, left 0"}, // 6 s before a multiple of 7 s since the epoch
+			{"11:00:05.999999", 1, take, "refused, left 0, retry 1µs"},
+			{"11:00:06", 0, peek, "pass, left 1"},
+			{"11:00:34", 0, peek, "pass, left 5"},
+			{"11:00:41", 0, peek, "pass, left 7"}, // the sixth: 6 × 7/6
+		}},
+		{"5 per minute in a step of a minute is a fixed window", headgate.PerMinute(5).RefillEvery(time.Minute), []row{
+			{"11:00:59", 5, take, "pass, left 0, reset 1s"},
+			{"11:00:59", 1, take, "refused, retry 1s"},
+			{"11:01:00", 5, take, "pass, left 0, reset 1m0s"},
+			{"11:01:00", 1, take, "refused, retry 1m0s"},
+		}},
 		{"leaky bucket with 3 places, one leaves a second", headgate.PerSecond(1).Using(headgate.LeakyBucket).Burst(3), []row{
 			{"11:00:00", 1, take, "pass, delay 0s"},
 			{"11:00:00", 1, take, "pass, delay 1s"},

@@ -67,6 +67,9 @@ func makeVectors(t *testing.T, a headgate.Algorithm) []vector {
 		all = append(all, walk(t, limit))
 	}
 	all = append(all, clockIsSet(t, headgate.PerMinute(8).Using(a)))
+	if a == headgate.TokenBucket {
+		all = append(all, clockIsSet(t, headgate.PerMinute(8).RefillEvery(15*time.Second)))
+	}
 	for _, c := range corners() {
 		if c.limit.Algorithm() == a {
 			all = append(all, c.record(t))
@@ -90,6 +93,12 @@ func vectorLimits(a headgate.Algorithm) []headgate.Limit {
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		year := 365 * 24 * time.Hour
 		limits = append(limits, headgate.Per(3, 7*time.Millisecond).Using(a).Burst(2), headgate.Per(headgate.MaxLimit-1, year).Using(a))
+		if a == headgate.TokenBucket {
+			limits = append(
+				limits, per.RefillEvery(time.Minute), per.Burst(20).RefillEvery(15*time.Second), headgate.PerSecond(0).RefillEvery(time.Second),
+				headgate.Per(10, time.Second).RefillEvery(7*time.Millisecond), headgate.PerSecond(5).Burst(400).RefillEvery(time.Minute),
+			)
+		}
 		if a == headgate.LeakyBucket {
 			limits = append(limits, per.DelayAfter(3), per.MaxWait(20*time.Second), per.Burst(12).DelayAfter(4).MaxWait(45*time.Second))
 		}

@@ -51,6 +51,7 @@ type (
 		Burst       int64           `json:"burst,omitempty"`
 		DelayAfter  int64           `json:"delay_after,omitempty"`
 		MaxWaitUS   int64           `json:"max_wait_us,omitempty"`
+		RefillUS    int64           `json:"refill_every_us,omitempty"`
 		Anchor      string          `json:"anchor,omitempty"`
 		Calendar    *vectorCalendar `json:"calendar,omitempty"`
 		Buckets     int             `json:"buckets,omitempty"`
@@ -217,6 +218,9 @@ func limitOf(t *testing.T, v *vectorLimit) headgate.Limit {
 	if v.MaxWaitUS > 0 {
 		l = l.MaxWait(micros(v.MaxWaitUS))
 	}
+	if v.RefillUS > 0 {
+		l = l.RefillEvery(micros(v.RefillUS))
+	}
 	if v.Anchor == headgate.AnchorFirstRequest.String() {
 		l = l.Anchored(headgate.AnchorFirstRequest)
 	}
@@ -252,7 +256,7 @@ func specOf(l *headgate.Limit) *vectorLimit {
 	v := &vectorLimit{Algorithm: r.Algorithm.String(), Limit: r.Limit, PeriodUS: r.Period, CountDenied: r.CountDenied}
 	switch r.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:
-		v.Burst, v.DelayAfter, v.MaxWaitUS = r.Burst, r.DelayAfter, r.MaxWait
+		v.Burst, v.DelayAfter, v.MaxWaitUS, v.RefillUS = r.Burst, r.DelayAfter, r.MaxWait, r.RefillEvery
 	case headgate.FixedWindow:
 		v.Anchor = r.Anchor.String()
 		if r.Calendar != headgate.NoCalendar {

@@ -158,6 +158,9 @@ func (s *story) limit(a headgate.Algorithm) headgate.Limit {
 			if a == headgate.LeakyBucket && s.rng.IntN(2) == 0 {
 				l = l.MaxWait(time.Duration(1+s.magnitude(40)) * time.Microsecond)
 			}
+			if a == headgate.TokenBucket && s.rng.IntN(2) == 0 {
+				l = l.RefillEvery(l.Period()/time.Duration(1+s.magnitude(8))/time.Microsecond*time.Microsecond + time.Duration(s.rng.IntN(2))*time.Microsecond)
+			}
 		case headgate.FixedWindow:
 			l = s.anchored(l)
 		case headgate.SlidingBuckets:

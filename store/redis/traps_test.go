@@ -26,6 +26,7 @@ func eachLimit(n int64, period time.Duration) []headgate.Limit {
 		limits = append(limits, headgate.Per(n, period).Using(a))
 	}
 	return append(limits,
+		headgate.Per(n, period).RefillEvery(period/2),
 		headgate.Per(n, period).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
 		headgate.PerCalendar(n, headgate.Month, time.UTC),
 		headgate.PerCalendar(n, headgate.Month, nil).InZone(time.FixedZone("UTC+14", 14*60*60)),

@@ -23,6 +23,7 @@ type vectorLimit struct {
 	Burst       int64  `json:"burst"`
 	DelayAfter  int64  `json:"delay_after"`
 	MaxWaitUS   int64  `json:"max_wait_us"`
+	RefillUS    int64  `json:"refill_every_us"`
 	Anchor      string `json:"anchor"`
 	Buckets     int    `json:"buckets"`
 	Edge        string `json:"edge"`
@@ -169,6 +170,9 @@ func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 	}
 	if v.MaxWaitUS > 0 {
 		l = l.MaxWait(time.Duration(v.MaxWaitUS) * time.Microsecond)
+	}
+	if v.RefillUS > 0 {
+		l = l.RefillEvery(time.Duration(v.RefillUS) * time.Microsecond)
 	}
 	for _, e := range []headgate.Edge{headgate.EdgeWeighted, headgate.EdgeLenient, headgate.EdgeStrict} {
 		if v.Buckets > 0 && e.String() == v.Edge {

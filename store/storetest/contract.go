@@ -16,6 +16,7 @@ func everyAlgorithm(n int64) []headgate.Limit {
 	per := headgate.PerMinute(n)
 	return []headgate.Limit{
 		per,
+		per.RefillEvery(20 * time.Second),
 		per.Using(headgate.LeakyBucket),
 		per.Using(headgate.FixedWindow),
 		per.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),

@@ -69,7 +69,7 @@ func randomLimits() []headgate.Limit {
 	limits := append(everyAlgorithm(5), everyAlgorithm(100)...)
 	limits = append(
 		limits,
-		headgate.PerSecond(100).Burst(500), headgate.Per(3, 7*time.Millisecond).Burst(2), headgate.PerSecond(0),
+		headgate.PerSecond(100).Burst(500), headgate.PerSecond(8).RefillEvery(250*time.Millisecond), headgate.PerMinute(7).Burst(20).RefillEvery(11*time.Second), headgate.Per(3, 7*time.Millisecond).Burst(2), headgate.PerSecond(0),
 		headgate.Per(headgate.MaxLimit, 24*time.Hour), headgate.Per(7, 13*time.Second).Using(headgate.LeakyBucket).Burst(3),
 		headgate.Per(7, 13*time.Second).Using(headgate.LeakyBucket).Burst(9).DelayAfter(4), headgate.PerSecond(10).Using(headgate.LeakyBucket).Burst(20).DelayAfter(5).MaxWait(900*time.Millisecond),
 		headgate.PerSecond(3).Using(headgate.FixedWindow), headgate.PerHour(3).Using(headgate.SlidingWindow),

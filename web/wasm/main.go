@@ -51,11 +51,11 @@ func textAt() unsafe.Pointer { return unsafe.Pointer(&text) }
 
 // set sets the limit of a lane from the buffer: algorithm, limit, period in
 // microseconds, burst, anchor, buckets, edge, count denied, delay after, max wait
-// in microseconds. It returns 0, or the length of the error text.
+// and refill every in microseconds. It returns 0, or the length of the error text.
 //
 //go:wasmexport set
 func set(lane int32) int32 {
-	b := buffer[:10]
+	b := buffer[:11]
 	for _, v := range b {
 		// Only integers below 2^53 are exact.
 		if v != math.Trunc(v) || math.Abs(v) >= 1<<53 {
@@ -68,7 +68,7 @@ func set(lane int32) int32 {
 	limit := playground.Spec{
 		Algorithm: headgate.Algorithm(b[0]), N: int64(b[1]), Period: period(b[2]), Burst: int64(b[3]),
 		Anchor: headgate.Anchor(b[4]), Buckets: int(b[5]), Edge: headgate.Edge(b[6]), CountDenied: b[7] != 0,
-		DelayAfter: int64(b[8]), MaxWait: period(b[9]),
+		DelayAfter: int64(b[8]), MaxWait: period(b[9]), RefillEvery: period(b[10]),
 	}.Limit()
 	if err := table[lane].Set(limit); err != nil {
 		return int32(copy(text[:], err.Error()))

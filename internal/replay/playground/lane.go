@@ -103,7 +103,11 @@ func (l *Lane) Peek(at, cost int64) headgate.Decision {
 // in a bucket, whole requests in a window.
 func (l *Lane) Used(at int64) float64 {
 	if l.limit.Algorithm() <= headgate.LeakyBucket {
-		reset := l.Peek(at, 0).ResetAfter
+		d := l.Peek(at, 0)
+		if l.limit.Rule().RefillEvery > 0 {
+			return float64(d.Limit - d.Remaining) // ResetAfter counts down between two steps
+		}
+		reset := d.ResetAfter
 		return float64(reset) / float64(l.limit.Period()) * float64(l.limit.N())
 	}
 	used := int64(0)
@@ -150,6 +154,8 @@ type Spec struct {
 	// MaxWait the longest delay; 0 is the algorithm's default.
 	DelayAfter int64
 	MaxWait    time.Duration
+	// RefillEvery is the length of a token bucket's steps; 0 refills continuously.
+	RefillEvery time.Duration
 }
 
 // Limit returns the limit, which may be invalid. It ignores options of other
@@ -160,6 +166,9 @@ func (s Spec) Limit() headgate.Limit {
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		if s.Burst != 0 {
 			l = l.Burst(s.Burst)
+		}
+		if s.Algorithm == headgate.TokenBucket && s.RefillEvery != 0 {
+			l = l.RefillEvery(s.RefillEvery)
 		}
 		if s.Algorithm == headgate.LeakyBucket && s.DelayAfter != 0 {
 			l = l.DelayAfter(s.DelayAfter)

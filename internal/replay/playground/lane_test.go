@@ -156,6 +156,20 @@ func TestUsed(t *testing.T) {
 	}
 }
 
+// TestUsedFallsInSteps: between two steps nothing changes.
+func TestUsedFallsInSteps(t *testing.T) {
+	l := lane(t, headgate.PerMinute(4).RefillEvery(15*time.Second))
+	l.Hit(t0, 4)
+	for _, row := range []struct {
+		after time.Duration
+		want  float64
+	}{{0, 4}, {15*time.Second - time.Microsecond, 4}, {15 * time.Second, 3}, {29 * time.Second, 3}, {time.Minute, 0}} {
+		if got := l.Used(t0 + row.after.Microseconds()); got != row.want {
+			t.Errorf("after %s: %v, want %v", row.after, got, row.want)
+		}
+	}
+}
+
 func TestBytes(t *testing.T) {
 	want := map[headgate.Algorithm]int64{
 		headgate.TokenBucket: 24, headgate.LeakyBucket: 24, headgate.FixedWindow: 24,
@@ -187,10 +201,13 @@ func TestSpecLeavesOutWhatIsNotTheAlgorithms(t *testing.T) {
 	for _, a := range headgate.Algorithms() {
 		limit := playground.Spec{
 			Algorithm: a, N: 5, Period: time.Minute, Burst: 9, Anchor: headgate.AnchorFirstRequest,
-			Buckets: 12, Edge: headgate.EdgeStrict, CountDenied: true,
+			Buckets: 12, Edge: headgate.EdgeStrict, CountDenied: true, RefillEvery: 15 * time.Second,
 		}.Limit()
 		if err := limit.Validate(); err != nil {
 			t.Errorf("%s: %v", a, err)
+		}
+		if (limit.Rule().RefillEvery != 0) != (a == headgate.TokenBucket) {
+			t.Errorf("%s in steps of %dµs", a, limit.Rule().RefillEvery)
 		}
 		want := int64(5)
 		if a <= headgate.LeakyBucket {

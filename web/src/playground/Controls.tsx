@@ -56,10 +56,15 @@ function Field<K extends keyof Settings>(props: {
   );
 }
 
-const durations = new Set<keyof Settings>(["period", "every", "spread", "maxWait"]);
+const durations = new Set<keyof Settings>(["period", "every", "spread", "maxWait", "refillEvery"]);
 
 // Fields that may be empty, and the value of an empty field.
-const empty: Partial<Record<keyof Settings, string>> = { burst: "0", delayAfter: "0", maxWait: "0s" };
+const empty: Partial<Record<keyof Settings, string>> = {
+  burst: "0",
+  delayAfter: "0",
+  maxWait: "0s",
+  refillEvery: "0s",
+};
 
 function read<K extends keyof Settings>(name: K, text: string): Settings[K] | undefined {
   return fields[name].read(text.trim() || (empty[name] ?? ""));
@@ -132,6 +137,17 @@ export function Controls(props: { player: Player }) {
             hint="Enter a whole number up to 10,000; empty: same as the limit"
             text={settings.burst === 0 ? "" : String(settings.burst)}
             placeholder={`${settings.limit} (same as the limit)`}
+            wide
+            {...same}
+          />
+        )}
+        {has("token_bucket") && (
+          <Field
+            name="refillEvery"
+            label="Refill every (token bucket)"
+            hint="Such as 1s or 10s; empty: continuously"
+            text={settings.refillEvery === 0 ? "" : formatDuration(settings.refillEvery)}
+            placeholder="continuously"
             wide
             {...same}
           />

@@ -26,6 +26,7 @@ const unusual: Settings = {
   countDenied: true,
   delayAfter: 3,
   maxWait: 30 * second,
+  refillEvery: 15 * second,
   kind: "bursts",
   rate: 2.5,
   size: 3,

@@ -14,6 +14,8 @@ export interface Settings extends Traffic {
   countDenied: boolean;
   delayAfter: number;
   maxWait: number;
+  /** 0 means that a token bucket refills continuously. */
+  refillEvery: number;
   /** The lanes to show, in the order of {@link algorithms}. */
   shown: readonly Algorithm[];
   speed: number;
@@ -35,6 +37,7 @@ export const defaults: Settings = {
   countDenied: false,
   delayAfter: 0,
   maxWait: 0,
+  refillEvery: 0,
   kind: "poisson",
   rate: 1.5,
   size: 15,
@@ -110,8 +113,20 @@ export function sceneSettings(scene: Scene): Settings {
 
 /** The limit of one algorithm under the settings. */
 export function specOf(s: Settings, algorithm: Algorithm): LimitSpec {
-  const { limit, period, burst, anchor, buckets, edge, countDenied, delayAfter, maxWait } = s;
-  return { algorithm, limit, period, burst, anchor, buckets, edge, countDenied, delayAfter, maxWait };
+  const { limit, period, burst, anchor, buckets, edge, countDenied, delayAfter, maxWait, refillEvery } = s;
+  return {
+    algorithm,
+    limit,
+    period,
+    burst,
+    anchor,
+    buckets,
+    edge,
+    countDenied,
+    delayAfter,
+    maxWait,
+    refillEvery,
+  };
 }
 
 /** Formats a time as in rule files: 10s, 1m, 1h30m, 250ms. */
@@ -179,6 +194,7 @@ export const fields: { [K in keyof Settings]: Field<Settings[K]> } = {
   },
   delayAfter: number(0, 10_000, true),
   maxWait: duration(0, 24 * 3600 * second),
+  refillEvery: duration(0, 24 * 3600 * second),
   kind: oneOf<Kind>(kinds),
   rate: number(0.01, 1000, false),
   size: number(1, 1000, true),

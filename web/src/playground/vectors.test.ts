@@ -20,6 +20,7 @@ interface Step {
     calendar?: unknown;
     delay_after?: number;
     max_wait_us?: number;
+    refill_every_us?: number;
   };
   at_us: number;
   kind: string;
@@ -61,6 +62,7 @@ function specOf(l: NonNullable<Step["limit"]>): LimitSpec {
     countDenied: l.count_denied ?? false,
     delayAfter: l.delay_after ?? 0,
     maxWait: l.max_wait_us ?? 0,
+    refillEvery: l.refill_every_us ?? 0,
   };
 }
 
@@ -80,7 +82,14 @@ describe("the WebAssembly answers like the shared vectors", () => {
       go.set(0, { ...first, algorithm: other, limit: 1, period: 1_000_000 });
       vector.steps.forEach((step, i) => {
         if (step.limit) expect(go.set(0, specOf(step.limit)), vector.name).toBe("");
-        const got = go.do(0, kinds.indexOf(step.kind), step.at_us, step.cost, step.duration_us ?? 0, step.counts_until_us ?? 0);
+        const got = go.do(
+          0,
+          kinds.indexOf(step.kind),
+          step.at_us,
+          step.cost,
+          step.duration_us ?? 0,
+          step.counts_until_us ?? 0,
+        );
         const { want } = step;
         const same =
           got.allowed === want.allowed &&

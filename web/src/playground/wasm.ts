@@ -15,6 +15,8 @@ export interface LimitSpec {
   delayAfter: number;
   /** The longest delay of a leaky bucket; 0 means the full queue. */
   maxWait: number;
+  /** The length of a token bucket's steps; 0 means that it refills continuously. */
+  refillEvery: number;
 }
 
 /** A decision compared with an exact log of the lane's own history. */
@@ -124,6 +126,7 @@ export class Core {
       spec.countDenied ? 1 : 0,
       spec.delayAfter,
       spec.maxWait,
+      spec.refillEvery,
     ]);
     const length = this.#go.set(lane);
     return new TextDecoder().decode(new Uint8Array(this.#go.memory.buffer, this.#go.text(), length));
