@@ -145,8 +145,6 @@ func (f *explainFlags) explain(cmd *cobra.Command, q offline.ExplainRequest) (*o
 		return nil, &usageError{"--rules cannot be combined with --server", "a server uses its own rules"}
 	case f.server != "" && f.reading.given():
 		return nil, &usageError{"--server cannot be combined with --compat, --envoy-env, --merge-domains or --config", "a server uses its own rules"}
-	case f.server != "" && f.domain == "":
-		return nil, &usageError{"--domain is missing", "--server needs the domain whose rules apply"}
 	case f.server != "":
 		token, err := f.tokens.read(config.APIToken())
 		if err != nil {

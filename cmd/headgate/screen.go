@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/top"
 )
 
 // screen shows updates: it redraws on a terminal, and otherwise prints one block
@@ -229,7 +230,11 @@ func fitted(text string, columns, rows int) string {
 
 // keys lists the keys of one rule.
 func (s *screen) keys(b *bytes.Buffer, r *admin.TopRule, by string) {
-	fmt.Fprintf(b, "\nKEYS of %s %s by %s, out of %d in the last 5 to 10 minutes\n", printable(r.Domain), printable(r.Rule), by, r.Total)
+	which := "of"
+	if by == top.Refused.String() {
+		which = "over the limit of"
+	}
+	fmt.Fprintf(b, "\nKEYS %s %s %s: %s in the last 5 to 10 minutes\n", which, printable(r.Domain), printable(r.Rule), count(int(r.Total), "request"))
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	for i := range r.Keys {
 		k := &r.Keys[i]
@@ -246,7 +251,7 @@ func (s *screen) keys(b *bytes.Buffer, r *admin.TopRule, by string) {
 func (s *screen) headings(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "DOMAIN ") || strings.HasPrefix(line, "CHANGE ") || strings.HasPrefix(line, "KEYS of ") {
+		if strings.HasPrefix(line, "DOMAIN ") || strings.HasPrefix(line, "CHANGE ") || strings.HasPrefix(line, "KEYS ") {
 			heading, ends := strings.CutSuffix(line, "\n")
 			if line = s.paint("1", heading); ends {
 				line += "\n"

@@ -31,7 +31,7 @@ func TestScreen(t *testing.T) {
 		"11:00:12  last 2s  requests/s: 200 allowed, 50.0 refused, 0 delayed,",
 		"store: circuit breaker closed (healthy), 7 keys\n",
 		"api     login  1.5        50.0       0          0         0         0         0.5\n",
-		"KEYS of api login by refused, out of 100 in the last 5 to 10 minutes\n",
+		"KEYS over the limit of api login: 100 requests in the last 5 to 10 minutes\n",
 		"  60 (at most 2 too many)  60.0%  a\uFFFD[2Jb\uFFFDxxx",
 		"…  (absent)\n",
 		"  40                       40.0%  #0123456789abcdef\n",

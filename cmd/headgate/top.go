@@ -50,7 +50,7 @@ prints one block per interval. With --once it prints the last interval and exits
 	f.add(flags)
 	flags.StringVar(&f.domain, "domain", "", "only this domain")
 	flags.StringVar(&f.rule, "rule", "", "only this rule")
-	flags.StringVar(&f.by, "by", top.Refused.String(), "rank keys by refused requests, or by all requests: refused or active")
+	flags.StringVar(&f.by, "by", top.Refused.String(), "rank keys by requests over the limit, or by all requests: refused or active")
 	flags.IntVarP(&f.keys, "keys", "n", 5, "how many keys to list for each rule")
 	flags.DurationVar(&f.interval, "interval", 2*time.Second, "how often to update, in whole seconds")
 	flags.BoolVar(&f.once, "once", false, "print once and exit")

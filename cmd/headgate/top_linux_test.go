@@ -138,6 +138,7 @@ func picture(text string) []string {
 // TestTopOnATerminal: top fits a terminal, even one that shrinks, and restores
 // it.
 func TestTopOnATerminal(t *testing.T) {
+	t.Setenv("NO_COLOR", "") // it looks at colours
 	p := newProcess(t, "http://127.0.0.1:1", truthRules)
 	p.start()
 	client := &http.Client{Timeout: time.Minute}

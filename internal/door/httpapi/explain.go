@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -81,12 +82,20 @@ func (q *Question) Explain(ctx context.Context, e *engine.Engine) (*Explanation,
 	return view, nil
 }
 
-// Explain answers the body of POST /v1/explain. It charges nothing. The error is about
+// Explain answers the body of POST /v1/explain. It charges nothing. A body without a
+// domain is about the only one. The error is about
 // the body, or is [ErrBusy].
 func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error) {
 	q, err := parseExplain(string(body), h.options.Clients)
 	if err != nil {
 		return nil, err
+	}
+	if q.Domain == "" {
+		domains := h.options.Engine.Rules().Domains()
+		if len(domains) != 1 {
+			return nil, fmt.Errorf(`"domain" is missing, and the rules have %d domains`, len(domains))
+		}
+		q.Domain = domains[0]
 	}
 	if h.options.Clock != nil {
 		q.At = h.options.Clock().UnixMicro()
@@ -160,6 +169,9 @@ func parseExplain(text string, clients *client.Resolver) (*Question, error) {
 		return nil, errors.New(`"descriptors" must not be empty`)
 	}
 	q.Domain, q.Cost, q.Request = c.Domain, c.Cost, c.Request
+	if s&seenDomain == 0 {
+		return q, nil
+	}
 	return q, p.finish(&c, s)
 }
 

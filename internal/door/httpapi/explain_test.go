@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,8 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -71,6 +75,22 @@ func TestExplainOneRuleDescriptorsAndNever(t *testing.T) {
 	}
 }
 
+// Without a domain it is about the only one, as at the command line.
+func TestExplainOfTheOnlyDomain(t *testing.T) {
+	if x := newAPI(t, memory.New()).explain(t, `{"attributes":{"path":"/nothing"}}`); x.Domain != "api" || x.Allowed {
+		t.Errorf("%+v", x)
+	}
+	const two = "domain: a\nlimits: [{name: x, rate: 1/s}]\n---\ndomain: b\nlimits: [{name: x, rate: 1/s}]\n"
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "two.yaml", Data: []byte(two)})
+	if rs == nil {
+		t.Fatal(problems)
+	}
+	h := httpapi.New(httpapi.Options{Asker: verdict.Asker{Engine: engine.New(memory.New(), rs), Logger: slog.New(slog.DiscardHandler)}})
+	if _, err := h.Explain(t.Context(), []byte(`{}`)); err == nil || err.Error() != `"domain" is missing, and the rules have 2 domains` {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestExplainWithoutAStore(t *testing.T) {
 	a := newAPI(t, closed(t))
 	if x := a.explain(t, `{"domain":"api","attributes":{"path":"/nothing"}}`); x.StoreError == "" || !x.Allowed || x.Reason != "fail_open" {
@@ -82,14 +102,14 @@ func TestMalformedExplain(t *testing.T) {
 	a := newAPI(t, memory.New())
 	entry := `{"entries":[{"key":"a","value":"b"}]}`
 	for body, want := range map[string]string{
-		``:                                       "the body must be a JSON object",
-		`{}`:                                     `\"domain\" is missing`,
-		`{"domain":"api","peek":true}`:           `unknown field \"peek\"; known are \"domain\", \"attributes\", \"descriptors\", \"cost\", \"rule\"`,
-		`{"domain":"api","cost":-1}`:             "must not be negative",
-		`{"domain":"api","rule":"a","rule":"b"}`: "duplicate field",
-		`{"domain":"api","descriptors":[]}`:      "must not be empty",
-		`{"domain":"api","descriptors":[{}]}`:    "no entries",
-		`{"domain":"api","descriptors":[{"entries":[]}]}`:                                "no entries",
+		``:                                                "the body must be a JSON object",
+		`{"domain":""}`:                                   `\"domain\" must not be empty`,
+		`{"domain":"api","peek":true}`:                    `unknown field \"peek\"; known are \"domain\", \"attributes\", \"descriptors\", \"cost\", \"rule\"`,
+		`{"domain":"api","cost":-1}`:                      "must not be negative",
+		`{"domain":"api","rule":"a","rule":"b"}`:          "duplicate field",
+		`{"domain":"api","descriptors":[]}`:               "must not be empty",
+		`{"domain":"api","descriptors":[{}]}`:             "no entries",
+		`{"domain":"api","descriptors":[{"entries":[]}]}`: "no entries",
 		`{"domain":"api","descriptors":[{"entries":[{"value":"x"}]}]}`:                   "no key",
 		`{"domain":"api","descriptors":[{"entries":[{"key":"x","key":"y"}]}]}`:           "duplicate field",
 		`{"domain":"api","descriptors":[{"entries":[{"kee":"x"}]}]}`:                     "unknown field",

@@ -213,7 +213,7 @@ func (q *ExplainRequest) Body() ([]byte, error) {
 		Entries []entry `json:"entries"`
 	}
 	body := struct {
-		Domain      string            `json:"domain"`
+		Domain      string            `json:"domain,omitempty"`
 		Cost        int64             `json:"cost"`
 		Rule        string            `json:"rule,omitempty"`
 		Attributes  map[string]string `json:"attributes,omitempty"`

@@ -131,7 +131,7 @@ func TestHalfWrittenFiles(t *testing.T) {
 }
 
 // A file that begins to be written just as a check is due is not read half written,
-// whichever of the two the follower hears of first.
+// whichever of the two the follower sees first.
 func TestWrittenAsACheckIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read := 0
@@ -165,7 +165,7 @@ func TestWrittenAsACheckIsDue(t *testing.T) {
 			f.check(quiet)
 		}
 		if read != 2 {
-			t.Errorf("read %d times, want once more after %s", read, mostPostponed)
+			t.Errorf("read %d times, want again after %s", read, mostPostponed)
 		}
 	})
 }
