@@ -64,12 +64,11 @@ func examples() []example {
 		}},
 		{"60 per minute in steps of 10s, burst 20", headgate.PerMinute(60).Burst(20).RefillEvery(10 * time.Second), []row{
 			{"11:00:04", 20, take, "pass, left 0, reset 16s"},
-			{"11:00:04", 1, take, "refused, left 0, retry 6s"},
-			{"11:00:09.999999", 1, take, "refused, left 0, retry 1µs"},
-			{"11:00:10", 0, peek, "pass, left 10"},
-			{"11:00:10", 4, take, "pass, left 6"},
-			{"11:00:19.999999", 7, take, "refused, left 6, retry 1µs"},
-			{"11:00:20", 1, take, "pass, left 15"},
+			{"11:00:04", 1, take, "refused, left 0, retry 6s, reset 16s"},
+			{"11:00:09.999999", 1, take, "refused, left 0, retry 1µs, reset 10.000001s"},
+			{"11:00:10", 4, take, "pass, left 6, reset 20s"},
+			{"11:00:19.999999", 7, take, "refused, left 6, retry 1µs, reset 10.000001s"},
+			{"11:00:20", 1, take, "pass, left 15, reset 10s"},
 			{"11:00:30", 0, peek, "pass, left 20, reset 0s"},
 		}},
 		{"10 per minute in steps of 7s: 7/6 of a token each", headgate.PerMinute(10).RefillEvery(7 * time.Second), []row{

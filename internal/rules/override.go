@@ -100,10 +100,13 @@ func counting(l headgate.Limit, was *headgate.Rule) headgate.Limit {
 	return l
 }
 
-// bucketed gives l the burst of was, if it is set separately, and its queue options.
+// bucketed gives l the burst of was, if it is set separately, and its other options.
 func bucketed(l headgate.Limit, was *headgate.Rule) headgate.Limit {
 	if was.Burst != was.Limit && was.Burst > 0 && l.N() > 0 {
 		l = l.Burst(was.Burst)
+	}
+	if was.RefillEvery > 0 {
+		l = l.RefillEvery(time.Duration(was.RefillEvery) * time.Microsecond)
 	}
 	if was.DelayAfter > 0 {
 		l = l.DelayAfter(was.DelayAfter)

@@ -325,7 +325,7 @@ func (r *Rule) Covers(other *Rule) bool {
 	}
 	a, b := r.Limit.Rule(), other.Limit.Rule()
 	same := a.Algorithm == b.Algorithm && a.Anchor == b.Anchor && a.Calendar == b.Calendar && a.Zone == b.Zone &&
-		a.Edge == b.Edge && a.Buckets == b.Buckets && a.Period == b.Period && a.CountDenied == b.CountDenied
+		a.Edge == b.Edge && a.Buckets == b.Buckets && a.Period == b.Period && a.CountDenied == b.CountDenied && a.RefillEvery == b.RefillEvery
 	return same && a.Limit <= b.Limit && a.Most() <= b.Most() && a.Algorithm != headgate.LeakyBucket
 }
 

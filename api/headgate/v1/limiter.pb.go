@@ -346,7 +346,9 @@ type InlineLimit struct {
 	Buckets *int64 `protobuf:"varint,7,opt,name=buckets,proto3,oneof" json:"buckets,omitempty"`
 	Edge    string `protobuf:"bytes,8,opt,name=edge,proto3" json:"edge,omitempty"`
 	// Refused requests count too.
-	CountDenied   bool `protobuf:"varint,9,opt,name=count_denied,json=countDenied,proto3" json:"count_denied,omitempty"`
+	CountDenied bool `protobuf:"varint,9,opt,name=count_denied,json=countDenied,proto3" json:"count_denied,omitempty"`
+	// Of token_bucket: refill in steps of this time, such as 1s, instead of continuously.
+	RefillEvery   string `protobuf:"bytes,10,opt,name=refill_every,json=refillEvery,proto3" json:"refill_every,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,6 +444,13 @@ func (x *InlineLimit) GetCountDenied() bool {
 		return x.CountDenied
 	}
 	return false
+}
+
+func (x *InlineLimit) GetRefillEvery() string {
+	if x != nil {
+		return x.RefillEvery
+	}
+	return ""
 }
 
 // CheckResponse is the answer to a CheckRequest.
@@ -1535,7 +1544,7 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
-	"\x05_cost\"\xb2\x02\n" +
+	"\x05_cost\"\xd5\x02\n" +
 	"\vInlineLimit\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x1c\n" +
 	"\talgorithm\x18\x02 \x01(\tR\talgorithm\x12\x19\n" +
@@ -1546,7 +1555,9 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\btimezone\x18\x06 \x01(\tR\btimezone\x12\x1d\n" +
 	"\abuckets\x18\a \x01(\x03H\x02R\abuckets\x88\x01\x01\x12\x12\n" +
 	"\x04edge\x18\b \x01(\tR\x04edge\x12!\n" +
-	"\fcount_denied\x18\t \x01(\bR\vcountDeniedB\b\n" +
+	"\fcount_denied\x18\t \x01(\bR\vcountDenied\x12!\n" +
+	"\frefill_every\x18\n" +
+	" \x01(\tR\vrefillEveryB\b\n" +
 	"\x06_burstB\x0e\n" +
 	"\f_delay_afterB\n" +
 	"\n" +

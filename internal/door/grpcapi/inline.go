@@ -56,6 +56,7 @@ func requestOf(in *headgatev1.InlineLimit) (*inline.Request, error) {
 		{"anchor", in.GetAnchor()},
 		{"timezone", in.GetTimezone()},
 		{"edge", in.GetEdge()},
+		{"refill_every", in.GetRefillEvery()},
 	}
 	for _, w := range words {
 		if w.text != "" {

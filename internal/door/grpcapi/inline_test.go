@@ -32,6 +32,8 @@ func TestInlineLimit(t *testing.T) {
 		{in: &headgatev1.CheckRequest{Id: "a", InlineLimit: &headgatev1.InlineLimit{Limit: "5/day", Algorithm: "fixed_window", Anchor: "clock", Timezone: "Europe/Berlin"}}, limit: 5},
 		{in: &headgatev1.CheckRequest{Id: "a", InlineLimit: &headgatev1.InlineLimit{Limit: "5/day", Algorithm: "sliding_buckets", Buckets: n(24), Edge: "strict"}}, limit: 5},
 		{in: &headgatev1.CheckRequest{Id: "a", InlineLimit: &headgatev1.InlineLimit{Limit: "5/minute", Algorithm: "sliding_log", CountDenied: true}}, limit: 5},
+		{in: &headgatev1.CheckRequest{Id: "a", InlineLimit: &headgatev1.InlineLimit{Limit: "6/minute", RefillEvery: "10s"}}, limit: 6},
+		{in: &headgatev1.CheckRequest{Id: "a", InlineLimit: &headgatev1.InlineLimit{Limit: "6/minute", RefillEvery: "10"}}, code: codes.InvalidArgument, message: `"refill_every": invalid duration`},
 		{in: &headgatev1.CheckRequest{Id: "a"}, code: codes.InvalidArgument, message: "inline_limit is missing"},
 		{in: &headgatev1.CheckRequest{InlineLimit: &headgatev1.InlineLimit{}}, code: codes.InvalidArgument, message: "id is missing"},
 		{in: &headgatev1.CheckRequest{Id: "a", InlineLimit: &headgatev1.InlineLimit{}}, code: codes.InvalidArgument, message: `"limit" is missing`},

@@ -32,6 +32,7 @@ func FuzzParse(f *testing.F) {
 		`{"checks":[{"id":"\u00e9","limit":"5/minute","burst":9},{"domain":"api"}]}`,
 		`{"limit":"5/day","algorithm":"fixed_window","timezone":"Europe/Berlin","id":"a"}`,
 		`{"id":"a","limit":"9/hour","algorithm":"sliding_log","count_denied":true}`,
+		`{"id":"a","limit":"60/minute","refill_every":"10s"}`,
 		`{"id":"a","limit":"9/hour","burst":-}`, `{"id":"a","limit":"9/hour","burst":1e1}`, `{"id":"a","domain":"b","limit":null}`,
 	} {
 		f.Add(seed)

@@ -199,6 +199,10 @@ func (t *tally) result(at int64, r *engine.Result) {
 // asked records the demand of a key, allowed or not.
 func (rt *ruleTally) asked(k *keyTally, at, cost int64) {
 	if rt.tick > 0 {
+		at := at
+		if every := rt.rule.Limit.Rule().RefillEvery; every > 0 {
+			at -= at % every
+		}
 		k.full = max(k.full, float64(at)) + rt.tick*float64(cost)
 		k.deepest = max(k.deepest, k.full-float64(at))
 	}

@@ -69,12 +69,19 @@ func Default() Bounds {
 	}
 }
 
+// refillField is the field with what rules call every, under refill.
+const refillField = "refill_every"
+
 // Fields returns the names of the fields of a limit: the keys of a rule's limit, with
-// "limit" for the rate.
+// "limit" for the rate and "refill_every" for refill.
 func Fields() []string {
 	names := []string{LimitField}
 	for _, key := range ownform.LimitKeys() {
-		if key != "rate" && key != "period" {
+		switch key {
+		case "rate", "period":
+		case "refill":
+			names = append(names, refillField)
+		default:
 			names = append(names, key)
 		}
 	}
@@ -253,14 +260,16 @@ func (r *Request) parse() (headgate.Limit, error) {
 	keys := yamltext.Fields{}
 	for i, f := range r.fields {
 		name := f.Name
-		if name == LimitField {
+		// The cache must not keep the body of a request.
+		value := &yamltext.Node{Kind: f.Kind, Text: strings.Clone(f.Text), Line: i}
+		switch name {
+		case LimitField:
 			name = "rate"
+		case refillField:
+			every := yamltext.Pair{Key: &yamltext.Node{Kind: yamltext.Text, Text: "every", Line: i}, Value: value}
+			name, value = "refill", &yamltext.Node{Kind: yamltext.Map, Pairs: []yamltext.Pair{every}, Line: i}
 		}
-		p := yamltext.Pair{
-			Key: &yamltext.Node{Kind: yamltext.Text, Text: name, Line: i},
-			// The cache must not keep the body of a request.
-			Value: &yamltext.Node{Kind: f.Kind, Text: strings.Clone(f.Text), Line: i},
-		}
+		p := yamltext.Pair{Key: &yamltext.Node{Kind: yamltext.Text, Text: name, Line: i}, Value: value}
 		keys[name], at.Pairs = p, append(at.Pairs, p)
 	}
 	form := ownform.LimitForm{Parser: ownform.NewParser(nil), Keys: keys, At: at}
@@ -284,6 +293,9 @@ func (r *Request) parse() (headgate.Limit, error) {
 // says returns a message about f that names it, as the caller does.
 func (f *Field) says(message, hint string) string {
 	message = strings.ReplaceAll(message, `"rate"`, `"limit"`)
+	if f.Name == refillField {
+		message = strings.NewReplacer(`"every"`, `"refill_every"`, `"refill"`, `"refill_every"`).Replace(message)
+	}
 	if quoted := fmt.Sprintf("%q", f.Name); !strings.Contains(message, quoted) && !strings.Contains(message, "unknown "+f.Name) {
 		message = quoted + ": " + message
 	}

@@ -20,6 +20,12 @@ const (
 	maxLease = 24 * time.Hour
 )
 
+// The shortest and the longest time between two refills.
+const (
+	minRefill = time.Millisecond
+	maxRefill = 24 * time.Hour
+)
+
 // parseLimitOf returns the limit of a rule: a concurrency or a rate.
 func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Limit {
 	n := f.Get("concurrency")
@@ -69,7 +75,7 @@ func inheritLimit(f, own yamltext.Fields) {
 // LimitKeys returns the keys of a headgate.Limit. Descriptors have them under
 // rate_limit.
 func LimitKeys() []string {
-	return []string{"rate", "period", "algorithm", "burst", "delay_after", "anchor", "timezone", "buckets", "edge", "count_denied"}
+	return []string{"rate", "period", "algorithm", "burst", "refill", "delay_after", "anchor", "timezone", "buckets", "edge", "count_denied"}
 }
 
 // LimitForm reads those keys.
@@ -175,6 +181,7 @@ func (l *LimitForm) refuseStray() {
 		}
 	}
 	owner("burst", "only token_bucket and leaky_bucket have a burst", headgate.TokenBucket, headgate.LeakyBucket)
+	owner("refill", "only token_bucket refills in steps", headgate.TokenBucket)
 	owner("delay_after", "add algorithm: leaky_bucket", headgate.LeakyBucket)
 	owner("anchor", "add algorithm: fixed_window", headgate.FixedWindow)
 	owner("timezone", "add algorithm: fixed_window", headgate.FixedWindow)
@@ -201,6 +208,7 @@ func (l *LimitForm) build() headgate.Limit {
 	if l.IntegerOf(l.Keys, "burst", 0, headgate.MaxLimit, &n) {
 		limit = limit.Burst(n)
 	}
+	limit = l.withRefill(limit)
 	if l.IntegerOf(l.Keys, "delay_after", 1, headgate.MaxLimit, &n) && l.Algorithm == headgate.LeakyBucket {
 		limit = limit.DelayAfter(n)
 	}
@@ -218,7 +226,7 @@ func (l *LimitForm) validate(limit headgate.Limit) {
 		return
 	}
 	at := l.At
-	for _, key := range []string{"requests_per_unit", "rate", "burst", "delay_after", "buckets"} {
+	for _, key := range []string{"requests_per_unit", "rate", "refill", "burst", "delay_after", "buckets"} {
 		if n := l.Keys.Get(key); n != nil {
 			at = n
 		}
@@ -281,6 +289,34 @@ func (p *Parser) Zone(n *yamltext.Node) *time.Location {
 	}
 	p.zones[name] = at
 	return at
+}
+
+// RefillKeys returns the keys of refill.
+func RefillKeys() []string { return []string{"every"} }
+
+// withRefill applies refill.
+func (l *LimitForm) withRefill(limit headgate.Limit) headgate.Limit {
+	n := l.Keys.Get("refill")
+	if n == nil {
+		return limit
+	}
+	const hint = "for example refill: {every: 1s}"
+	if n.Kind != yamltext.Map {
+		l.Errorf(n, hint, "\"refill\" must be a mapping, not %s", n.Kind)
+		return limit
+	}
+	before := l.Errors
+	f := l.Fields(n, "refill", RefillKeys())
+	var every time.Duration
+	switch {
+	case !l.durationOf(f, "every", minRefill, maxRefill, &every):
+		if l.Errors == before {
+			l.Errorf(n, hint, "refill has no \"every\", the time between two refills")
+		}
+	case l.Algorithm == headgate.TokenBucket:
+		return limit.RefillEvery(every)
+	}
+	return limit
 }
 
 // withBuckets applies buckets and edge.

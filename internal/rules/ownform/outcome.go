@@ -348,6 +348,9 @@ func (p *Parser) makeWait(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
 	case limit.Algorithm() != headgate.TokenBucket:
 		p.Errorf(at, "use algorithm: leaky_bucket, or token_bucket with a max_wait", "action: delay does not work with algorithm: %s", limit.Algorithm())
 		return
+	case limit.Rule().RefillEvery > 0:
+		p.Errorf(at, "remove one of them", "action: delay does not work with refill: a queue drains continuously, not in steps")
+		return
 	case n == nil:
 		p.Errorf(at, "for example on_limit: {action: delay, max_wait: 2s}", "\"max_wait\" is missing, the longest time a request may wait")
 		return

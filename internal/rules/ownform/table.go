@@ -93,9 +93,8 @@ func (t *tableForm) readDefault(at, n *yamltext.Node) {
 	before := t.Errors
 	switch {
 	case isWord(n.Text, unlimited) || isWord(n.Text, deny):
-		// As many as any delay_after needs. A sliding log cannot have more.
 		delete(keys, "period")
-		keys["rate"] = yamltext.Pair{Key: t.f["rate"].Key, Value: &yamltext.Node{Kind: yamltext.Text, Text: fmt.Sprintf("%d/minute", headgate.MaxLog), Line: n.Line, Column: n.Column}}
+		keys["rate"] = yamltext.Pair{Key: t.f["rate"].Key, Value: &yamltext.Node{Kind: yamltext.Text, Text: t.someRate(), Line: n.Line, Column: n.Column}}
 		t.table.Shape = t.parseRateAndOptions(keys, at)
 		if t.others = headgate.Unlimited(); isWord(n.Text, deny) {
 			t.others = headgate.Per(0, time.Minute).Using(t.table.Shape.Algorithm())
@@ -107,6 +106,20 @@ func (t *tableForm) readDefault(at, n *yamltext.Node) {
 	if t.Errors == before {
 		t.rule.Limit = t.table.Shape
 	}
+}
+
+// someRate returns a rate that every option of a rule goes with: as many as any
+// delay_after needs, though a sliding log cannot have more, and in steps no more than
+// the burst holds.
+func (t *tableForm) someRate() string {
+	count, unit := int64(headgate.MaxLog), "minute"
+	if t.f.Get("refill") != nil {
+		unit = "day" // the longest step
+		if t.f.Get("burst") != nil {
+			count = 1
+		}
+	}
+	return fmt.Sprintf("%d/%s", count, unit)
 }
 
 // isWord reports whether a rate is a word, in any case.

@@ -50,9 +50,11 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for keys, want := range map[string]headgate.Limit{
-		"rate: 5/minute":                                                              headgate.PerMinute(5),
-		"rate: 5, period: 90s":                                                        headgate.Per(5, 90*time.Second),
-		"rate: 5/minute, burst: 9":                                                    headgate.PerMinute(5).Burst(9),
+		"rate: 5/minute":                         headgate.PerMinute(5),
+		"rate: 5, period: 90s":                   headgate.Per(5, 90*time.Second),
+		"rate: 5/minute, burst: 9":               headgate.PerMinute(5).Burst(9),
+		"rate: 5/minute, refill: {every: 500ms}": headgate.PerMinute(5).RefillEvery(500 * time.Millisecond),
+		"rate: 5/s, burst: 99, refill: {every: 10s}, algorithm: token_bucket": headgate.PerSecond(5).Burst(99).RefillEvery(10 * time.Second),
 		"rate: unlimited":                                                             headgate.Unlimited(),
 		"rate: 5/day, algorithm: fixed_window":                                        headgate.PerCalendar(5, headgate.Day, time.UTC),
 		"rate: 5/minute, algorithm: fixed_window":                                     headgate.PerMinute(5).Using(headgate.FixedWindow),

@@ -110,5 +110,5 @@ test.each(algorithms)("the rule of %s", (algorithm) => {
 
 test("a rule leaves defaults out", () => {
   expect(toYAML({ ...defaults, period: 60 * second }, "fixed_window")).toContain("rate: 10/minute\n");
-  expect(toYAML(defaults, "token_bucket")).not.toContain("burst");
+  expect(toYAML(defaults, "token_bucket")).not.toMatch(/burst|refill/);
 });

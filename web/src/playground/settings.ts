@@ -266,6 +266,8 @@ export function toYAML(s: Settings, algorithm: Algorithm): string {
     case "token_bucket":
     case "leaky_bucket":
       if (s.burst > 0) lines.push(`    burst: ${s.burst}`);
+      if (algorithm === "token_bucket" && s.refillEvery > 0)
+        lines.push(`    refill: {every: ${formatDuration(s.refillEvery)}}`);
       if (algorithm === "leaky_bucket") lines.push(...queueLines(s));
       break;
     case "fixed_window":
