@@ -205,15 +205,15 @@ func (s *State) addToNewest(r *headgate.Rule, at, n int64) {
 // startLog makes s a log with one entry, and with space for a stream of some bits.
 func (s *State) startLog(k uint, at, size int64) {
 	if n := wordsFor(entryFirst + size); n > cap(s.Words) {
-		s.Words = slices.Grow([]uint64(nil), n)
+		s.Words = make([]uint64, 0, n) // no more: a store may keep as many
 	}
 	s.Words = append(s.Words[:0], uint64(at)<<widthBits|uint64(k), entryFirst<<sizeBits, 0)
 	s.V[1] = entryFirst
 }
 
 // Moving the entries to the front is worth while once leastGone words, and one part in
-// partGone, are before them.
-const leastGone, partGone = 4, 64
+// partGone, are before them. Where there is no space, it grows by one part in partMore.
+const leastGone, partGone, partMore = 4, 64, 16
 
 // makeSpace moves the entries to the front, where those were that no longer count, or
 // into more memory.
@@ -226,13 +226,17 @@ func (s *State) makeSpace(r *headgate.Rule) {
 		return
 	}
 	old, k := *s, widthFor(r.Period/max(r.Limit, 1))
-	live := old.streamEnd() - old.V[1]
-	if k != old.width() {
-		live = old.sizeIn(k)
+	if k == old.width() {
+		live := len(s.Words) - int(gone)
+		s.Words = append(make([]uint64, 0, live+max(live/partMore, leastGone)+wordsFor(entryMost)), s.Words[:entryHead]...)
+		s.Words = append(s.Words, old.Words[entryHead+gone:]...)
+		s.V[1] -= gone << 6
+		s.Words[1] -= uint64(gone<<6) << sizeBits
+		return
 	}
-	c := old.first(r.Algorithm)
+	live, c := old.sizeIn(k), old.first(r.Algorithm)
 	s.Words = nil
-	s.startLog(k, c.at, live+live/16+entryMost)
+	s.startLog(k, c.at, live+max(live/partMore, leastGone*64)+entryMost)
 	s.rewrite(&old, c, func(_, count int64) int64 { return count })
 }
 

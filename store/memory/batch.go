@@ -119,8 +119,15 @@ func (s *Store) first(parts []part, i int) *part {
 		}
 	}
 	s.shard(p.id).load(p.id, &p.state)
-	p.state.Words = slices.Clone(p.state.Words)
+	p.copyList()
 	return p
+}
+
+// copyList gives the state a list of its own, with as much space.
+func (p *part) copyList() {
+	if list := p.state.Words; list != nil {
+		p.state.Words = append(make([]uint64, 0, cap(list)), list...)
+	}
 }
 
 // peekAllowed replaces the answers of allowed ops with those of Peek, because the whole
@@ -150,7 +157,7 @@ func (s *Store) countDenied(ops []headgate.Op, parts []part) {
 		h := s.shard(p.id)
 		p.state = algorithm.State{}
 		h.load(p.id, &p.state)
-		p.state.Words = slices.Clone(p.state.Words)
+		p.copyList()
 		res := algorithm.Step(p.rule, &p.state, p.now, algorithm.RequestOf(&ops[i]))
 		p.times = timesOf(p.rule, &res, p.now)
 		h.commit(s, p, p)
@@ -185,7 +192,7 @@ func (h *shard) load(id identity, st *algorithm.State) {
 	switch {
 	case p == nil:
 	case p.codec() == codecRecord:
-		*st = h.records.at(p).state
+		h.lists.state(place(p.a), st)
 	default:
 		p.state(st)
 	}
@@ -199,12 +206,6 @@ func (h *shard) commit(s *Store, c, by *part) {
 		if c.times.fresh > by.now && !isUnused(&c.state) {
 			h.create(s, c.id, by.rule, &c.state, c.times, by.now)
 		}
-	case p.codec() == codecRecord:
-		rec := h.records.at(p)
-		before := rec.bytes()
-		rec.state = c.state
-		s.bytes.Add(rec.bytes() - before)
-		h.write(s, p, by.rule, &rec.state, c.times, by.now)
 	default:
 		h.write(s, p, by.rule, &c.state, c.times, by.now)
 	}

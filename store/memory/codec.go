@@ -9,8 +9,8 @@ import (
 )
 
 // A slot is 32 bytes: the tag, and 128+64 bits of state, packed by one of four codecs.
-// What no codec can hold (lists, credit, extreme numbers) goes to a record outside the
-// table. All codecs have in common, in c:
+// What no codec can hold (lists, credit, extreme numbers) goes to a block outside the
+// table; see lists. All codecs have in common, in c:
 //
 //	bits 47..63  identity.extra
 //	bits 45..46  codec
@@ -45,7 +45,7 @@ const (
 	// microseconds or, if bit 36 is set, milliseconds, and the distance of the
 	// rank in 12 bits (6+6). FreshAt is V[1] + 2·V[2].
 	codecSliding
-	// codecRecord: a is the index of the record, b FreshAt, and c has the
+	// codecRecord: a is the place of the block, b FreshAt, and c has the
 	// distance of the rank (6+39).
 	codecRecord
 )
@@ -203,11 +203,11 @@ func pack(a headgate.Algorithm, id identity, st *algorithm.State, t times) (slot
 	return s, false
 }
 
-// packRecord returns the slot for the record at index.
-func packRecord(id identity, index int, t times) slot {
+// packRecord returns the slot for the block at a place.
+func packRecord(id identity, at place, t times) slot {
 	d := squeezeDown(uint64(max(t.fresh-t.rank, 0)), 39)
 	return slot{
-		tag: id.tag, a: uint64(index), b: uint64(t.fresh),
+		tag: id.tag, a: uint64(at), b: uint64(t.fresh),
 		c: id.extra<<extraShift | codecRecord<<codecShift | d,
 	}
 }

@@ -18,18 +18,18 @@ type shard struct {
 
 // rest holds the fields of a shard that most requests do not touch.
 type rest struct {
+	lists lists // one line
 	// waiting holds newcomers that found the shard full of larger debts, the oldest at
 	// next once it is full.
 	waiting []slot
 	next    int
-	records records
 	ranking ranking
 	cursor  int // where sweepSome continues
 	created uint
 	index   int // of the shard
 	counts  counts
 	lost    loss
-	_       [64]byte // keeps neighbours on separate cache lines
+	_       [56]byte // to whole cache lines
 }
 
 type counts struct{ evicted, evictedInDebt, swept int64 }
@@ -90,14 +90,13 @@ func (h *shard) step(s *Store, id identity, r *headgate.Rule, now int64, req alg
 	return res.Decision
 }
 
-// stepRecord is step for a state in a record, which is changed in place.
+// stepRecord is step for a state in a block, whose list is changed in place.
 func (h *shard) stepRecord(s *Store, p *slot, r *headgate.Rule, now int64, req algorithm.Request) headgate.Decision {
-	rec := h.records.at(p)
-	before := rec.bytes()
-	res := algorithm.Step(r, &rec.state, now, req)
-	s.bytes.Add(rec.bytes() - before)
-	if res.Wrote || isUnused(&rec.state) {
-		h.write(s, p, r, &rec.state, timesOf(r, &res, now), now)
+	var st algorithm.State
+	h.lists.state(place(p.a), &st)
+	res := algorithm.Step(r, &st, now, req)
+	if res.Wrote || isUnused(&st) {
+		h.write(s, p, r, &st, timesOf(r, &res, now), now)
 	}
 	return res.Decision
 }
@@ -114,16 +113,16 @@ func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, 
 	packed, ok := pack(r.Algorithm, id, st, t)
 	switch {
 	case ok && p.codec() == codecRecord:
-		s.bytes.Add(-h.records.free(p))
+		h.free(s, p)
 		*p = packed
 	case ok:
 		*p = packed
-	case p.codec() == codecRecord:
-		*p = packRecord(id, int(p.a), t)
+	case p.codec() != codecRecord:
+		*p = packRecord(id, h.add(s, r.Algorithm, st), t)
+	case h.lists.rewrite(place(p.a), st):
+		*p = packRecord(id, place(p.a), t)
 	default:
-		index, bytes := h.records.add(r.Algorithm, st)
-		s.bytes.Add(bytes)
-		*p = packRecord(id, index, t)
+		*p = packRecord(id, h.move(s, p, r.Algorithm, st), t)
 	}
 	if h.isWaiting(p) {
 		h.promote(s, p, now)
@@ -140,9 +139,7 @@ func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, 
 func (h *shard) create(s *Store, id identity, r *headgate.Rule, st *algorithm.State, t times, now int64) {
 	packed, ok := pack(r.Algorithm, id, st, t)
 	if !ok {
-		index, bytes := h.records.add(r.Algorithm, st)
-		s.bytes.Add(bytes)
-		packed = packRecord(id, index, t)
+		packed = packRecord(id, h.add(s, r.Algorithm, st), t)
 	}
 	h.sweepSome(s, now)
 	if !h.place(s, packed, now) {
@@ -181,7 +178,7 @@ func (h *shard) place(s *Store, packed slot, now int64) bool {
 // drop removes p, a slot or waiting place.
 func (h *shard) drop(s *Store, p *slot) {
 	if p.codec() == codecRecord {
-		s.bytes.Add(-h.records.free(p))
+		h.free(s, p)
 	}
 	if h.isWaiting(p) {
 		*p = slot{}
@@ -256,7 +253,7 @@ func (h *shard) sweep(s *Store, now int64) int {
 			return true
 		}
 		if p.codec() == codecRecord {
-			s.bytes.Add(-h.records.free(p))
+			h.free(s, p)
 		}
 		return false
 	})
@@ -409,7 +406,7 @@ func (h *shard) promote(s *Store, p *slot, now int64) {
 		return
 	}
 	if h.place(s, packed, now) {
-		// Not drop: a record now belongs to the table's slot.
+		// Not drop: a list now belongs to the table's slot.
 		*p = slot{}
 	}
 }

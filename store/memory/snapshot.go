@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/internal/base/atomicfile"
 )
 
@@ -103,7 +104,7 @@ func (c *copied) take(h *shard, now int64) (keys uint64) {
 				c.slots = appendSlot(c.slots, p)
 				continue
 			}
-			c.records = appendRecord(append(c.records, frameRecord), p, h.records.at(p))
+			c.records = h.lists.appendRecord(append(c.records, frameRecord), p)
 			c.ends = append(c.ends, len(c.records))
 		}
 	}
@@ -133,9 +134,13 @@ func appendSlot(b []byte, p *slot) []byte {
 	return b
 }
 
-func appendRecord(b []byte, p *slot, r *record) []byte {
-	b = append(appendSlot(b, p), byte(r.algorithm))
-	u := r.state.Unpack(r.algorithm, nil)
+func (l *lists) appendRecord(b []byte, p *slot) []byte {
+	at, saved := place(p.a), *p
+	saved.a = 0
+	b = append(appendSlot(b, &saved), byte(at.algorithm()))
+	var st algorithm.State
+	l.state(at, &st)
+	u := st.Unpack(at.algorithm(), nil)
 	for _, v := range u.V {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
@@ -188,7 +193,7 @@ func (s *Store) Load(r io.Reader) error {
 		h.mu.Lock()
 		h.setTable(s, from.table)
 		h.waiting, h.next = from.waiting, from.next
-		h.records, h.ranking, h.counts = from.records, from.ranking, from.counts
+		h.lists, h.ranking, h.counts = from.lists, from.ranking, from.counts
 		h.mu.Unlock()
 	}
 	return nil
@@ -332,9 +337,7 @@ func (l *loader) record(payload []byte) error {
 		return nil
 	}
 	st := rec.Pack(rec.algorithm)
-	index, bytes := h.records.add(rec.algorithm, &st)
-	l.store.bytes.Add(bytes)
-	p.a = uint64(index)
+	p.a = uint64(h.add(l.store, rec.algorithm, &st))
 	l.put(p)
 	if l.store.bytes.Load() > l.store.maxBytes {
 		l.store.reclaim(l.now)

@@ -196,7 +196,7 @@ func (s *Store) Close() error {
 		h := &s.shards[i]
 		h.mu.Lock()
 		h.setTable(s, table{})
-		h.records, h.waiting = records{}, nil
+		h.lists, h.waiting = lists{}, nil
 		h.ranking.reset()
 		h.mu.Unlock()
 	}
@@ -214,6 +214,7 @@ func (s *Store) Sweep(now time.Time) int {
 		h.mu.Lock()
 		swept += h.sweep(s, now.UnixMicro())
 		h.shrink(s)
+		h.tidy(s)
 		h.mu.Unlock()
 	}
 	return swept

@@ -40,8 +40,9 @@ func TestMemoryPerKey(t *testing.T) {
 		{"fixed_window, calendar day", headgate.PerCalendar(100, headgate.Day, time.UTC), 3, 0, 133},
 		{"fixed_window, first request", headgate.Per(100, hour).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), 1, 0, 181},
 		{"sliding_window", headgate.Per(100, hour).Using(headgate.SlidingWindow), 1, 0, 165},
-		{"sliding_buckets of 60", headgate.Per(500, hour).Using(headgate.SlidingBuckets), 90, time.Minute, 600},
+		{"sliding_buckets of 60", headgate.Per(500, hour).Using(headgate.SlidingBuckets), 90, time.Minute, 330},
 		{"sliding_log, 1 entry", headgate.Per(100, hour).Using(headgate.SlidingLog), 1, 0, 260},
+		{"sliding_log, 500 entries", headgate.Per(500, hour).Using(headgate.SlidingLog), 500, 7 * time.Second, 4300},
 		{"sliding_log, 100 entries", headgate.Per(100, hour).Using(headgate.SlidingLog), 100, time.Second, 1229},
 	}
 	server := redistest.Standalone(t)

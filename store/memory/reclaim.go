@@ -6,53 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/algorithm"
 )
-
-// records are the states of a shard that do not fit in slots.
-type records struct {
-	all  []record
-	gaps []uint32 // unused indexes of all
-}
-
-type record struct {
-	state     algorithm.State
-	algorithm headgate.Algorithm
-}
-
-// recordBytes is the size of a record and its entry in gaps, on 64-bit machines.
-const recordBytes = 80 + 4
-
-// bytes returns the size of the record's list.
-func (r *record) bytes() int64 { return 8 * int64(cap(r.state.Words)) }
-
-func (rs *records) at(p *slot) *record { return &rs.all[p.a] }
-
-// add stores st and returns its index and the number of bytes added.
-func (rs *records) add(a headgate.Algorithm, st *algorithm.State) (index int, bytes int64) {
-	if n := len(rs.gaps); n > 0 {
-		index = int(rs.gaps[n-1])
-		rs.gaps = rs.gaps[:n-1]
-	} else {
-		index = len(rs.all)
-		if index == cap(rs.all) {
-			rs.all = slices.Grow(rs.all, index/8+4)
-			bytes = int64(cap(rs.all)-index) * recordBytes
-		}
-		rs.all = rs.all[:index+1]
-	}
-	rs.all[index] = record{*st, a}
-	return index, bytes + rs.all[index].bytes()
-}
-
-// free removes p's record and returns the bytes of its list. Its index is reused.
-func (rs *records) free(p *slot) int64 {
-	rec := rs.at(p)
-	bytes := rec.bytes()
-	*rec = record{}
-	rs.gaps = append(rs.gaps, uint32(p.a))
-	return bytes
-}
 
 // reclaim removes lists until the store is within its memory limit again. It goes round
 // the shards and removes the lists with the smallest debt from each.
@@ -68,10 +22,11 @@ func (s *Store) reclaim(now int64) {
 	}
 }
 
-// reclaim removes the eighth of the shard's records with the smallest debt, or fewer if
+// reclaim removes the eighth of the shard's lists with the smallest debt, or fewer if
 // that is enough. An eighth, so that many evictions pay for one pass over the table.
 func (h *shard) reclaim(s *Store, now int64) {
 	h.sweep(s, now)
+	defer h.tidy(s)
 	var all []ranked
 	for i := range h.slots {
 		if p := &h.slots[i]; p.tag != 0 && p.codec() == codecRecord {
@@ -80,7 +35,7 @@ func (h *shard) reclaim(s *Store, now int64) {
 	}
 	slices.SortFunc(all, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
 	for _, r := range all[:(len(all)+7)/8] {
-		if s.bytes.Load() <= s.maxBytes {
+		if s.bytes.Load()-8*int64(h.lists.dead) <= s.maxBytes {
 			return
 		}
 		if p := h.byTag(r.tag); p != nil {
