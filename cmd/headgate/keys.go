@@ -52,7 +52,7 @@ every rule that counts by exactly these attributes.`,
 	for _, action := range admin.KeyActions() {
 		cmd.AddCommand(newKeyAction(s, &action))
 	}
-	cmd.AddCommand(newKeysList(s))
+	cmd.AddCommand(newKeysList(s), newKeysImport(s), newKeysExport(s))
 	for _, sub := range cmd.Commands() {
 		completeFlags(sub)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -18,6 +19,10 @@ func TestKeysAsDocumented(t *testing.T) {
 	example, err := os.ReadFile("../../examples/keys/rules.yaml")
 	if err != nil || shown == nil || string(shown[1]) != string(example) {
 		t.Fatalf("the page shows other rules than the example has: %v", err)
+	}
+	file, err := os.ReadFile("../../examples/keys/keys.csv")
+	if err != nil || !strings.Contains(string(page), "```csv\n"+string(file)+"```") {
+		t.Errorf("the page shows another file than the example has: %v", err)
 	}
 	f := run(t, string(example), nil, withAdmin)
 	calls := regexp.MustCompile("`POST /v1/keys/([a-z]+)` `({.*?})` \\|").FindAllSubmatch(page, -1)

@@ -22,12 +22,13 @@ type Kind uint8
 const (
 	Ban   Kind = iota // refuses the key
 	Limit             // overrides its limit
+	Grant             // records credit that the key was given; the credit itself is in the store
 )
 
-// String returns the word that operators see: ban or limit.
-func (k Kind) String() string { return enum.Name(k, "kind", "ban", "limit") }
+// String returns the word that operators see: ban, limit or grant.
+func (k Kind) String() string { return enum.Name(k, "kind", "ban", "limit", "grant") }
 
-// Entry is a ban or an override of one key of a rule.
+// Entry is a ban or an override of one key of a rule, or the record of a grant.
 type Entry struct {
 	Kind                Kind
 	Domain, Rule, Scope string // Domain and Rule name the rule; Scope is the scope of its counts
@@ -35,12 +36,19 @@ type Entry struct {
 	// Rate and Burst are the numbers of an override; empty or 0 means the rule's own.
 	Rate           string
 	Burst          int64
+	Amount         int64     // of a grant
+	ID             string    // of a grant: a key may have several
 	Until, Created time.Time // the end and the start
 	Reason, By     string    // the reason and the operator, as free text
 }
 
 // name is the key of e in the table.
-func (e *Entry) name() string { return nameOf(e.Kind, e.Scope, e.Key) }
+func (e *Entry) name() string {
+	if e.Kind == Grant {
+		return string(headgate.AppendKey(nil, e.Kind.String(), e.Scope, e.Key, e.ID))
+	}
+	return nameOf(e.Kind, e.Scope, e.Key)
+}
 
 func nameOf(kind Kind, scope, key string) string {
 	return string(headgate.AppendKey(nil, kind.String(), scope, key))
@@ -57,6 +65,8 @@ type stored struct {
 	Key     []byte `json:"key"` // arbitrary bytes
 	Rate    string `json:"rate,omitempty"`
 	Burst   int64  `json:"burst,omitempty"`
+	Amount  int64  `json:"amount,omitempty"`
+	ID      string `json:"id,omitempty"`
 	Until   int64  `json:"until"`   // in ms since the Unix epoch
 	Created int64  `json:"created"` // in ms since the Unix epoch
 	Reason  string `json:"reason,omitempty"`
@@ -72,7 +82,7 @@ const maxEntry = 8 << 10
 func (e *Entry) encode() (string, error) {
 	text, err := json.Marshal(stored{
 		Version: version, Kind: e.Kind.String(), Domain: e.Domain, Rule: e.Rule, Scope: e.Scope, Key: []byte(e.Key),
-		Rate: e.Rate, Burst: e.Burst, Until: e.Until.UnixMilli(), Created: e.Created.UnixMilli(), Reason: e.Reason, By: e.By,
+		Rate: e.Rate, Burst: e.Burst, Amount: e.Amount, ID: e.ID, Until: e.Until.UnixMilli(), Created: e.Created.UnixMilli(), Reason: e.Reason, By: e.By,
 	})
 	if err == nil && len(text) > maxEntry {
 		err = fmt.Errorf("the entry is %d bytes long, at most %d are allowed", len(text), maxEntry)
@@ -89,7 +99,7 @@ func decode(text string) (*Entry, error) {
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return nil, err
 	}
-	kind, ok := enum.Parse(s.Kind, Limit)
+	kind, ok := enum.Parse(s.Kind, Grant)
 	switch {
 	case s.Version != version:
 		return nil, fmt.Errorf("unsupported version %d, want %d", s.Version, version)
@@ -101,9 +111,11 @@ func decode(text string) (*Entry, error) {
 		return nil, errors.New("a time is out of range")
 	case s.Burst < 0 || s.Burst > headgate.MaxLimit:
 		return nil, errors.New("the burst is out of range")
+	case (kind == Grant) != (s.Amount > 0) || s.Amount > headgate.MaxLimit:
+		return nil, errors.New("the amount is out of range")
 	}
 	return &Entry{
-		Kind: kind, Domain: s.Domain, Rule: s.Rule, Scope: s.Scope, Key: string(s.Key), Rate: s.Rate, Burst: s.Burst,
+		Kind: kind, Domain: s.Domain, Rule: s.Rule, Scope: s.Scope, Key: string(s.Key), Rate: s.Rate, Burst: s.Burst, Amount: s.Amount, ID: s.ID,
 		Until: time.UnixMilli(s.Until).UTC(), Created: time.UnixMilli(s.Created).UTC(), Reason: s.Reason, By: s.By,
 	}, nil
 }
@@ -127,7 +139,7 @@ func (m *Manager) tick(before, now, after time.Time) {
 		return
 	}
 	m.ticked = true
-	ahead := now.Sub(before.Add(took / 2))
+	ahead := now.Sub(before.Add(took / 2)).Round(time.Millisecond) // like the times of entries
 	if (ahead - m.ahead).Abs() <= apart {
 		return
 	}

@@ -128,6 +128,27 @@ func (l *Local) Put(_ context.Context, r Row, most int) error {
 	return l.save()
 }
 
+// PutAll implements [Bulk].
+func (l *Local) PutAll(_ context.Context, rows []Row, most int) error {
+	l.mu.Lock()
+	l.tidy()
+	added, now := 0, l.clock()
+	for _, r := range rows {
+		if old, was := l.rows[r.Name]; !was || old.Deleted || !old.until.After(now) {
+			added++
+		}
+	}
+	if l.live()+added > most {
+		l.mu.Unlock()
+		return ErrFull
+	}
+	for _, r := range rows {
+		l.set(localRow{Row: Row{Name: r.Name, Value: r.Value}, until: r.Until})
+	}
+	l.mu.Unlock()
+	return l.save()
+}
+
 // Delete implements [Table].
 func (l *Local) Delete(_ context.Context, r Row, _ int) (bool, error) {
 	l.mu.Lock()

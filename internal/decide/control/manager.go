@@ -238,7 +238,7 @@ func (m *Manager) pages(ctx context.Context, since int64, each func(*Row)) (vers
 
 // take adds a row to entries, unless it has ended.
 func (m *Manager) take(into map[string]*Entry, r *Row, now time.Time) {
-	if old := into[r.Name]; old != nil {
+	if old := into[r.Name]; old != nil && old.Kind != Grant {
 		m.changed[place{old.Scope, old.Key}] = true
 	}
 	if r.Deleted {
@@ -263,7 +263,9 @@ func (m *Manager) take(into map[string]*Entry, r *Row, now time.Time) {
 		return
 	}
 	into[r.Name] = e
-	m.changed[place{e.Scope, e.Key}] = true
+	if e.Kind != Grant {
+		m.changed[place{e.Scope, e.Key}] = true
+	}
 }
 
 // publish puts changes into the engine.
@@ -293,10 +295,11 @@ func (m *Manager) publish() {
 func (m *Manager) allPlaces(now time.Time) map[place]bool {
 	places := make(map[place]bool, len(m.entries))
 	for name, e := range m.entries {
-		if e.Until.After(now) {
-			places[place{e.Scope, e.Key}] = true
-		} else {
+		switch {
+		case !e.Until.After(now):
 			delete(m.entries, name)
+		case e.Kind != Grant:
+			places[place{e.Scope, e.Key}] = true
 		}
 	}
 	return places
@@ -414,15 +417,20 @@ func (m *Manager) Count() (bans, limits int) {
 		case !e.Until.After(now):
 		case e.Kind == Ban:
 			bans++
-		default:
+		case e.Kind == Limit:
 			limits++
 		}
 	}
 	return bans, limits
 }
 
-// Entries returns all active entries, newest first.
+// Entries returns all active bans and limits, newest first.
 func (m *Manager) Entries() []Entry {
+	return slices.DeleteFunc(m.All(), func(e Entry) bool { return e.Kind == Grant })
+}
+
+// All returns all active entries, newest first, including the records of grants.
+func (m *Manager) All() []Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.options.Clock()
@@ -433,7 +441,8 @@ func (m *Manager) Entries() []Entry {
 		}
 	}
 	slices.SortFunc(out, func(a, b Entry) int {
-		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Kind, b.Kind))
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
 	})
 	return out
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -27,6 +28,9 @@ func (k keys) routes() map[string]http.Handler {
 	routes := map[string]http.Handler{
 		"GET /v1/overrides": asked(k.listOverrides, "domain", "rule", "n"),
 		"GET /v1/audit":     asked(k.listAudit, "n"),
+
+		"GET /v1/keys/export":  asked(k.exportKeys, "domain", "rule"),
+		"POST /v1/keys/import": asked(k.importKeys),
 		"POST /v1/keys/{action}": reply(func(_ http.ResponseWriter, r *http.Request) (any, error) {
 			return nil, &problem{http.StatusNotFound, nearestAction(r.PathValue("action"))}
 		}),
@@ -225,7 +229,10 @@ func (k keys) reset(c *keyCall) error {
 			return err
 		}
 	}
-	return k.giveBudget(c, headgate.Op{Kind: headgate.Reset})
+	if err := k.giveBudget(c, headgate.Op{Kind: headgate.Reset}); err != nil {
+		return err
+	}
+	return k.Control.ForgetGrants(c.ctx, c.scope, c.key) // they are gone as well
 }
 
 // grant grants credit above the limit, by default for one period of the limit.
@@ -238,7 +245,25 @@ func (k keys) grant(c *keyCall) error {
 	if rule.Limit.IsUnlimited() {
 		return wrong("the key is unlimited in %s: there is nothing to grant", c.rule)
 	}
-	return k.giveBudget(c, headgate.Op{Kind: headgate.Grant, Cost: c.body.Amount, Duration: lasting})
+	if err := k.giveBudget(c, headgate.Op{Kind: headgate.Grant, Cost: c.body.Amount, Duration: lasting}); err != nil {
+		return err
+	}
+	k.recordGrant(c, lasting)
+	return nil
+}
+
+// recordGrant notes a grant for exports.
+func (k keys) recordGrant(c *keyCall, lasting time.Duration) {
+	err := error(control.ErrFull)
+	if k.Control.Room() > control.MaxEntries-mostGrants {
+		err = k.Control.Put(c.ctx, &control.Entry{
+			Kind: control.Grant, Domain: c.domain, Rule: c.rule, Scope: c.scope, Key: c.key, Amount: c.body.Amount, ID: rand.Text(),
+			Until: c.now.Add(lasting).UTC().Truncate(time.Millisecond), Created: c.now.UTC(), Reason: c.body.Reason, By: c.by,
+		})
+	}
+	if err != nil && c.warning == "" {
+		c.warning = fmt.Sprintf("done, but an export will not list this grant: %v", err)
+	}
 }
 
 // giveBudget runs op and notifies all processes, so that none keeps refusing the key
@@ -329,7 +354,11 @@ func entryText(e *control.Entry) string {
 		return "none"
 	}
 	text := "banned"
-	if e.Kind == control.Limit {
+	switch e.Kind {
+	case control.Ban:
+	case control.Grant:
+		text = fmt.Sprintf("granted %d", e.Amount)
+	case control.Limit:
 		text = strings.TrimSpace(e.Rate)
 		if e.Burst > 0 {
 			text = strings.TrimSpace(fmt.Sprintf("%s burst %d", text, e.Burst))

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/door/admin"
+)
+
+// An import checks everything before the first change, and says what was done if the
+// server stops in between.
+func TestImportThatIsInterrupted(t *testing.T) {
+	var calls []string
+	var refuse int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var request admin.ImportRequest
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+			t.Error(err)
+		}
+		calls = append(calls, fmt.Sprint(request.DryRun, " ", len(request.Rows)))
+		switch {
+		case request.DryRun || len(calls) == 4:
+			_ = json.NewEncoder(w).Encode(admin.ImportAnswer{Rows: len(request.Rows), Changed: len(request.Rows), New: len(request.Rows), Room: 20_000})
+		case refuse > 0:
+			w.WriteHeader(refuse)
+			_, _ = fmt.Fprint(w, `{"detail":"refused"}`)
+		default:
+			panic(http.ErrAbortHandler) // the server dies
+		}
+	}))
+	defer server.Close()
+	var text strings.Builder
+	text.WriteString("kind,key\n")
+	for i := range 12_000 {
+		_, _ = fmt.Fprintf(&text, "ban,k-%d\n", i)
+	}
+	file := filepath.Join(t.TempDir(), "keys.csv")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for status, want := range map[int]string{
+		0:   "EOF; the lines up to 5001 are done, lines 5002 to 10001 may be done in part",
+		400: "refused; the lines up to 5001 are done, line 5002 and those after it are not",
+		503: "refused; the lines up to 5001 are done, lines 5002 to 10001 may be done in part",
+	} {
+		calls, refuse = nil, status
+		var out bytes.Buffer
+		cmd := newKeysImport(streams{in: strings.NewReader(""), out: &out, err: &out})
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs([]string{"--address", server.URL, file})
+		err := cmd.ExecuteContext(t.Context())
+		if err == nil || !strings.HasSuffix(err.Error(), want) || out.Len() > 0 {
+			t.Errorf("%v, want %s; printed %s", err, want, out.String())
+		}
+		if got := strings.Join(calls, ", "); got != "true 5000, true 5000, true 2000, false 5000, false 5000" {
+			t.Errorf("called %s", got)
+		}
+	}
+	// More than there is space for.
+	var full strings.Builder
+	for i := range 20_001 {
+		_, _ = fmt.Fprintf(&full, "{\"kind\":\"ban\",\"key\":\"%d\"}\n", i)
+	}
+	calls = nil
+	cmd := newKeysImport(streams{in: strings.NewReader(full.String()), out: &bytes.Buffer{}, err: &bytes.Buffer{}})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs([]string{"--address", server.URL, "-"})
+	if err := cmd.ExecuteContext(t.Context()); err == nil || err.Error() != "the file adds 20001 bans, overrides and grants, and there is space for 20000" || len(calls) != 5 {
+		t.Errorf("%v after %d calls", err, len(calls))
+	}
+}
