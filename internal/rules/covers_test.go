@@ -64,6 +64,8 @@ func comparisons() map[string]comparison {
 		"base":           told(), // for single keys
 		"row":            told(),
 		"zone":           told(), // for single requests
+		"rate":           told(),
+		"used":           told(),
 		"flat":           harmless(func(r *Rule) { r.flat = true }),
 	}
 }

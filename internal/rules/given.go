@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,11 +15,12 @@ import (
 // what it remembers of requests, and safe for concurrent use.
 //
 // A request is limited by a variant of the rule, as with a [Table]. There may be one for
-// each row and each zone, so they are made when a request needs them, and only some are
-// kept: a variant has a place by what it is made of, and gives way to another one with the
-// same place. While it has its place, finding it allocates nothing.
+// each row, each zone and each rate, so they are made when a request needs them, and only
+// some are kept: a variant has a place by what it is made of, and gives way to another one
+// with the same place. While it has its place, finding it allocates nothing.
 type Given struct {
-	Zone *GivenZone
+	Zone *GivenZone // nil if requests give no zone
+	Rate *GivenRate // nil if they give no rate
 
 	variants []atomic.Pointer[Rule] // a power of two
 }
@@ -30,8 +32,8 @@ type GivenZone struct {
 	Default *time.Location // for requests without one; the zone of the rule's own Limit
 }
 
-// How many variants a rule keeps: one for each zone, and with a table some thousand. A
-// variant takes about a kilobyte.
+// How many variants a rule keeps: one for each zone, and with a table or rates some
+// thousand. A variant takes about 1.5 KB.
 const (
 	fewVariants  = 1 << 10
 	manyVariants = 1 << 12
@@ -50,10 +52,13 @@ func (b *Builder) SetGiven(r *Rule, g *Given) { r.given = g }
 // begin makes room for variants of r.
 func (g *Given) begin(r *Rule) {
 	size := fewVariants
-	if r.table != nil {
+	if r.table != nil || g.Rate != nil {
 		size = manyVariants
 	}
 	g.variants = make([]atomic.Pointer[Rule], size)
+	if g.Rate != nil {
+		g.Rate.seed = maphash.MakeSeed()
+	}
 }
 
 // GivenBy returns what requests give of the limit of r, or nil.
@@ -65,72 +70,101 @@ func (r *Rule) UnknownZone() bool { return r.zone == unknownZone }
 
 // forRequest returns the variant of r that limits a request under a key, or r.
 func (r *Rule) forRequest(key string, f *facts) *Rule {
-	row := r.ForKey(key)
-	if r.given == nil || r.given.Zone == nil || !row.Limit.Rule().OwnZone {
+	row, g := r.ForKey(key), r.given
+	if g == nil {
 		return row
 	}
-	z := r.given.Zone
-	v := f.get(z.From)
-	if !v.ok {
-		return row
+	zone, rate := noZone, ""
+	if g.Rate != nil {
+		rate = g.Rate.claimed(f)
 	}
-	i, ok := z.Zones.Find(v.text)
-	if !ok {
-		i = unknownZone
+	if g.Zone != nil && (g.Rate != nil || row.Limit.Rule().OwnZone) {
+		zone = g.Zone.number(f)
 	}
-	return r.given.variant(row, i)
+	return g.variant(row, zone, rate)
 }
 
-// variant returns the variant of a row, or of the rule itself, for a zone.
-func (g *Given) variant(row *Rule, zone int) *Rule {
-	limit := row.Limit
-	if zone >= 0 && g.Zone.Zones.At(zone).String() == limit.Rule().Zone.String() {
+// number returns the number of the zone that a request names.
+func (z *GivenZone) number(f *facts) int {
+	v := f.get(z.From)
+	if !v.ok {
+		return noZone
+	}
+	if i, ok := z.Zones.Find(v.text); ok {
+		return i
+	}
+	return unknownZone
+}
+
+// variant returns the variant of a row, or of the rule itself, for a zone and a rate.
+func (g *Given) variant(row *Rule, zone int, rate string) *Rule {
+	if zone >= 0 && g.Zone.Zones.At(zone).String() == g.Zone.Default.String() {
+		zone = noZone
+	}
+	if zone == noZone && rate == "" {
 		return row
 	}
-	slot := &g.variants[(uint(zone)+uint(row.row)*0x9e3779b1)&uint(len(g.variants)-1)]
-	if v := slot.Load(); v != nil && v.row == row.row && v.zone == zone {
+	place := uint(zone) + uint(row.row)*0x9e3779b1
+	if g.Rate != nil {
+		place += g.Rate.place(rate)
+	}
+	slot := &g.variants[place&uint(len(g.variants)-1)]
+	if v := slot.Load(); v != nil && v.row == row.row && v.zone == zone && v.rate == rate {
 		return v
 	}
-	if zone >= 0 {
+	limit, used := row.Limit, rateTaken
+	if rate != "" {
+		rate = strings.Clone(rate) // it belongs to the request
+		limit, used = g.Rate.limit(rate, limit)
+	}
+	if zone >= 0 && limit.Rule().OwnZone {
 		limit = limit.InZone(g.Zone.Zones.At(zone))
 	}
 	v := row.variant(limit)
-	v.zone = zone
+	v.zone, v.rate, v.used = zone, rate, used
 	slot.Store(v)
 	return v
 }
 
 // GivenText returns what a request has given of the limit of r, for [Rule.WithGiven].
 func (r *Rule) GivenText() string {
+	rate := r.givenRate()
 	if r.zone < 0 || r.given == nil || r.given.Zone == nil {
-		return ""
+		return rate
 	}
-	return "@" + r.given.Zone.Zones.At(r.zone).String()
+	return rate + "@" + r.given.Zone.Zones.At(r.zone).String()
 }
 
 // WithGiven returns the variant of r for what an earlier request gave, as far as the rule
 // still takes it from requests.
 func (r *Rule) WithGiven(text string) *Rule {
-	_, name, _ := strings.Cut(text, "@")
-	if name == "" || r.given == nil || r.given.Zone == nil || !r.Limit.Rule().OwnZone {
+	g := r.given
+	if text == "" || g == nil {
 		return r
 	}
-	if i, ok := r.given.Zone.Zones.Find(name); ok {
-		return r.given.variant(r, i)
+	number := noZone
+	rate, name := splitGiven(text)
+	if g.Rate == nil || len(rate) > longestRate {
+		rate = ""
 	}
-	return r
+	if name != "" && g.Zone != nil && (rate != "" || r.Limit.Rule().OwnZone) {
+		if i, ok := g.Zone.Zones.Find(name); ok {
+			number = i
+		}
+	}
+	return g.variant(r, number, rate)
 }
 
-// like returns a copy of g for a rule that replaces another for a few keys.
+// like returns a copy of g for a rule that replaces another for a few keys, with a rate of
+// its own.
 func (g *Given) like() *Given {
-	if g == nil {
+	if g == nil || g.Zone == nil {
 		return nil
 	}
 	return &Given{Zone: g.Zone, variants: make([]atomic.Pointer[Rule], 1)}
 }
 
-// ZoneFrom says where the time zone of a limit comes from, if requests give it. It is for
-// people, such as "jwt:zoneinfo".
+// zoneFrom says which time zone a limit has and where that comes from, if requests give it.
 func (r *Rule) zoneFrom(f *facts) string {
 	if r.given == nil || r.given.Zone == nil || !r.Limit.Rule().OwnZone {
 		return ""
@@ -149,8 +183,15 @@ func (r *Rule) zoneFrom(f *facts) string {
 // repeats reports whether two rules, of which requests may give nothing, take the same
 // from them.
 func (g *Given) repeats(other *Given) bool {
-	if g == nil || other == nil || g.Zone == nil || other.Zone == nil {
+	if g == nil || other == nil {
 		return g == other
 	}
-	return g.Zone.From == other.Zone.From
+	zone, rate := g.Zone == other.Zone, g.Rate == other.Rate
+	if g.Zone != nil && other.Zone != nil {
+		zone = g.Zone.From == other.Zone.From
+	}
+	if g.Rate != nil && other.Rate != nil {
+		rate = g.Rate.From == other.Rate.From && g.Rate.Max.Equal(other.Rate.Max) && g.Rate.Shape.Equal(other.Rate.Shape)
+	}
+	return zone && rate
 }

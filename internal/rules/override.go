@@ -16,7 +16,13 @@ import (
 // The error says which values cannot be combined.
 func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
 	was := r.Limit
-	if was.IsUnlimited() && rate != "" && r.table != nil {
+	switch {
+	case r.given != nil && r.given.Rate != nil:
+		if rate == "" {
+			return nil, fmt.Errorf("the rule takes its rate from %s: the override needs a rate", r.given.Rate.From)
+		}
+		was = r.given.Rate.Shape
+	case was.IsUnlimited() && rate != "" && r.table != nil:
 		was = r.table.Shape
 	}
 	limit, err := changed(was, rate, burst)
@@ -33,7 +39,7 @@ func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
 // in its table.
 func (r *Rule) Limited(limit headgate.Limit) *Rule {
 	out := r.variant(limit)
-	out.table, out.given, out.row, out.zone = nil, r.given.like(), 0, noZone
+	out.table, out.given, out.row, out.zone, out.rate, out.used = nil, r.given.like(), 0, noZone, "", rateTaken
 	return out
 }
 

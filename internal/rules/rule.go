@@ -173,7 +173,11 @@ type Rule struct {
 	given *Given // what requests give of the limit; nil for nothing
 	base  *Rule  // of a variant; see Base
 	row   int    // of a variant for rows of table, its place from 1 on; otherwise 0
-	zone  int    // the number of the zone that a request has given, or noZone
+	// Of a variant for single requests: the number of the zone that they give, or noZone;
+	// the rate that they give, and what became of it.
+	zone int
+	rate string
+	used rateUse
 
 	// Of a descriptor: the path to it, and whether its keys are joined as
 	// Envoy's service joins them.
@@ -305,7 +309,7 @@ func (r *Rule) manner() Rule {
 	m.Key, m.KeyMissing, m.Tier, m.TierBy = nil, 0, "", Attribute{}
 	m.match, m.byPath, m.steps = matcher{}, false, nil
 	m.Limit, m.one, m.digester, m.table, m.given, m.base = headgate.Limit{}, headgate.Limit{}, nil, nil, nil, nil
-	m.row, m.zone = 0, 0
+	m.row, m.zone, m.rate, m.used = 0, 0, "", rateTaken
 	return m
 }
 

@@ -32,6 +32,7 @@ var beyondSchema = map[string]string{
 	"key-hash-twice":               "two values that mean the same",
 	"rate-period-too-long":         "arithmetic",
 	"client-ip-host-bits":          "arithmetic on addresses",
+	"claim-rate-default-above":     "arithmetic",
 	"timezone-unknown":             "the IANA database",
 	"timezone-source-default":      "the IANA database",
 	"timezone-source-prefix":       "a word that is nearly another",
@@ -125,7 +126,7 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 	if err != nil || len(files) < 100 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	files = append(files, "../app/quickstart.yaml", "../../examples/quickstart/rules.yaml", "../../examples/rule-tests/rules.yaml", "../../examples/figma/rules.yaml", "../../examples/steps/rules.yaml", "../../examples/time-zones/rules.yaml")
+	files = append(files, "../app/quickstart.yaml", "../../examples/quickstart/rules.yaml", "../../examples/rule-tests/rules.yaml", "../../examples/figma/rules.yaml", "../../examples/steps/rules.yaml", "../../examples/time-zones/rules.yaml", "../../examples/claims/rules.yaml")
 	unused := maps.Clone(beyondSchema)
 	for _, file := range files {
 		src, err := os.ReadFile(file)

@@ -83,12 +83,18 @@ const ownZone = ", the caller's own zone"
 // varies reports whether the limit of r depends on the key or the request.
 func (r *Rule) varies() bool { return r.table != nil || r.given != nil }
 
+// HasRates reports whether the rate of r depends on the key or the request.
+func (r *Rule) HasRates() bool { return r.table != nil || r.given != nil && r.given.Rate != nil }
+
 // HasTable reports whether the limit of r depends on the key.
 func (r *Rule) HasTable() bool { return r.table != nil }
 
 // LimitFrom says where the limit of a key comes from, if not from the rule itself: from
-// which line of a table, or from its default.
+// which line of a table, which claim, or from the default.
 func (r *Rule) LimitFrom(key string) string {
+	if r.given != nil && r.given.Rate != nil {
+		return r.rateFrom()
+	}
 	if r.table == nil {
 		return ""
 	}
@@ -104,6 +110,9 @@ func (r *Rule) LimitText() string {
 	text := r.Base().Limit.String()
 	if g := r.given; g != nil && g.Zone != nil {
 		text = strings.Replace(text, " in "+g.Zone.Default.String()+ownZone, " in the zone of "+g.Zone.From.String()+", else "+g.Zone.Default.String(), 1)
+	}
+	if g := r.given; g != nil && g.Rate != nil {
+		return "by " + g.Rate.From.String() + " up to " + g.Rate.Max.String() + ", else " + text
 	}
 	if r.table == nil {
 		return text

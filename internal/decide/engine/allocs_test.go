@@ -7,6 +7,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -179,6 +180,35 @@ func TestZonesAllocateNothing(t *testing.T) {
 			v.Release()
 		}); got != 0 {
 			t.Errorf("%.20q: %v allocations", zone, got)
+		}
+	}
+}
+
+// withRate is a request whose token has a rate.
+type withRate struct{ rate string }
+
+func (r *withRate) Attribute(a rules.Attribute) (string, bool) {
+	if a.Name == "sub" {
+		return "ann", true
+	}
+	return r.rate, a.Name == "rate"
+}
+
+func (r *withRate) ClientIP() netip.Addr { return netip.Addr{} }
+
+// A rate that has been seen before costs no allocation, nor does one that is none.
+func TestClaimedRatesAllocateNothing(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, withClaim("")))
+	for _, rate := range []string{"500/minute", "5000/minute", "fast", strings.Repeat("9", 1000)} {
+		q := engine.Query{Domain: "api", Request: &withRate{rate}, Cost: 0, At: start}
+		if got := testing.AllocsPerRun(1000, func() {
+			v, err := e.Decide(context.Background(), q)
+			if err != nil || len(v.Results()) != 1 {
+				t.Fatal(v.Decision, err)
+			}
+			v.Release()
+		}); got != 0 {
+			t.Errorf("%.20q: %v allocations", rate, got)
 		}
 	}
 }

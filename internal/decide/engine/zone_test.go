@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	_ "time/tzdata" // the tests do not depend on the machine's zones
@@ -252,6 +253,36 @@ limits:
 		}
 		v.Release()
 	}
+}
+
+// Many clients with other zones and rates at once never get each other's.
+func TestGivenAtOnce(t *testing.T) {
+	t.Parallel()
+	const text = `
+domain: api
+limits:
+  - {name: a, key: ["jwt:sub"], rate: {from: "jwt:rate", max: 100000/day, default: 1/day}, algorithm: fixed_window, timezone: "header:X-Zone"}
+`
+	e := engine.New(memory.New(), parse(t, text))
+	zones := zone.Names()
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(worker), 4))
+			for range 3000 {
+				n, name := 1+rng.Int64N(90_000), zones[rng.IntN(len(zones))]
+				v, err := e.Decide(context.Background(), engine.Query{
+					Domain: "api", Request: request{"jwt:sub": "ann", "jwt:rate": fmt.Sprint(n, "/day"), "header:X-Zone": name},
+					Cost: 1, At: noon, Kind: headgate.Peek,
+				})
+				if got := v.Rule.Limit.Rule(); err != nil || got.Limit != n || got.Zone.String() != name {
+					t.Errorf("%d/day in %s: %v %v", n, name, v.Rule.Limit, err)
+				}
+				v.Release()
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // Explain says which zone a request has, and why.

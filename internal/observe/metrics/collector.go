@@ -49,8 +49,8 @@ func (d *durations) observe(door engine.Door, took time.Duration) {
 // collector exports the counts of an Observer.
 type collector struct {
 	Asked
-	m                                                                                                             *Observer
-	decisions, near, degraded, banned, missing, givenBack, zoneless, requests, inForce, overflow, descriptorCount Value
+	m                                                                                                                       *Observer
+	decisions, near, degraded, banned, missing, givenBack, zoneless, rateless, requests, inForce, overflow, descriptorCount Value
 }
 
 // Collector returns a collector of m's counts for Prometheus.
@@ -70,6 +70,8 @@ func (m *Observer) Collector() prometheus.Collector {
 		"Requests that a rule with charge_on gave back, because it does not count their answer.", "domain", "rule")
 	c.zoneless = c.Counter("headgate_unknown_timezone_total",
 		"Requests whose time zone does not exist, so that the rule's default applied, by rule.", "domain", "rule")
+	c.rateless = c.Counter("headgate_invalid_rate_total",
+		"Requests whose token has a rate that is none, so that the rule's default applied, by rule.", "domain", "rule")
 	c.requests = c.Counter("headgate_requests_total",
 		"Requests, each counted once, by door and outcome.", "door", "outcome")
 	c.inForce = c.Gauge("headgate_rules", "Active rules.")
@@ -137,6 +139,9 @@ func (c *collector) rule(out chan<- prometheus.Metric, s *series) {
 	}
 	if n := s.sums[zoneless]; n > 0 {
 		c.zoneless(out, float64(n), s.domain, s.rule)
+	}
+	if n := s.sums[rateless]; n > 0 {
+		c.rateless(out, float64(n), s.domain, s.rule)
 	}
 	for p, name := range policyNames() {
 		if n := s.sums[degraded+p]; n > 0 {

@@ -54,6 +54,21 @@ func TestKeysThatNobodyHas(t *testing.T) {
 	}
 }
 
+// Requests with a rate that is none are counted, those without one are not.
+func TestInvalidRates(t *testing.T) {
+	f := newFixture(t, `
+domain: api
+limits:
+  - {name: each, match: {path: /a}, key: ["jwt:user"], rate: {from: "jwt:user", max: 9/day, default: 1/day}}
+`)
+	for _, user := range []string{"5/day", "5/dya", "", "50/day", "unlimited"} {
+		f.ask(t, "/a", user)
+	}
+	if n := f.gathered(t)["invalid_rate_total api each"]; n != 2 {
+		t.Errorf("%v requests with an invalid rate, want 2", n)
+	}
+}
+
 // Requests that name a time zone that does not exist are counted, those that name none are
 // not.
 func TestUnknownTimeZones(t *testing.T) {

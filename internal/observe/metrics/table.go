@@ -31,6 +31,7 @@ const (
 	missing                                 // lacked a part of the key
 	givenBack                               // the answer did not count; see charge_on
 	zoneless                                // named a time zone that does not exist
+	rateless                                // had a rate that is none
 	degraded                                // decided without the store, in the order of policyNames
 	counters  = degraded + policies
 )
@@ -43,7 +44,7 @@ func policyNames() [policies]string { return [policies]string{"allow", "deny", "
 // cell has the counters of a rule for some of the cores.
 type cell struct {
 	counts [counters]atomic.Uint64
-	_      [16]byte // two cache lines, as they are fetched in pairs
+	_      [8]byte // two cache lines, as they are fetched in pairs
 }
 
 // ruleCounts has the counters of one rule.
@@ -278,10 +279,14 @@ func (l *lacks) begin(r *rules.Rule) {
 	l.parts.Store(1<<len(r.Key) - 1)
 }
 
-// missing counts a result whose request lacks a part of the rule's key, or the time zone.
+// missing counts a result whose request lacks a part of the rule's key, or has a time zone
+// or a rate that is none.
 func (m *Observer) missing(c *ruleCounts, number uint32, r *engine.Result) {
 	if r.Rule.UnknownZone() {
 		c.cells[int(number)&(len(c.cells)-1)].counts[zoneless].Add(1)
+	}
+	if r.Rule.WrongRate() {
+		c.cells[int(number)&(len(c.cells)-1)].counts[rateless].Add(1)
 	}
 	if len(r.Rule.Key) == 0 {
 		return

@@ -14,7 +14,7 @@ import (
 
 // The worked examples pass.
 func TestExampleRuleTests(t *testing.T) {
-	for folder, atLeast := range map[string]int{"rule-tests": 20, "figma": 5, "steps": 4, "failed-logins": 2, "time-zones": 4} {
+	for folder, atLeast := range map[string]int{"rule-tests": 20, "figma": 5, "steps": 4, "failed-logins": 2, "time-zones": 4, "claims": 4} {
 		r, err := offline.RuleTests{Paths: []string{"../../../examples/" + folder}}.Run(t.Context())
 		if err != nil || !r.OK || r.Passed < atLeast {
 			t.Errorf("%s: %d passed, %d failed, %v, %v", folder, r.Passed, r.Failed, r.Diagnoses, err)

@@ -99,7 +99,7 @@ func (t *tally) of(r *rules.Rule) *ruleTally {
 	if rt == nil {
 		rt = &ruleTally{rule: r, first: never, last: never, keys: map[string]*keyTally{}, capacity: r.Limit.N(), lacking: make([]int64, len(r.Key))}
 		rt.Name, rt.Limit, rt.Mode, rt.DemandOf = r.Name, r.LimitText(), r.Mode.String(), "period"
-		if a := r.Limit.Algorithm(); (a == headgate.TokenBucket || a == headgate.LeakyBucket) && r.Limit.N() > 0 && !r.HasTable() {
+		if a := r.Limit.Algorithm(); (a == headgate.TokenBucket || a == headgate.LeakyBucket) && r.Limit.N() > 0 && !r.HasRates() {
 			rt.tick, rt.capacity, rt.DemandOf = float64(r.Limit.Period().Microseconds())/float64(r.Limit.N()), r.Limit.Capacity(), "bucket"
 		}
 		t.rules[r] = rt
@@ -263,7 +263,7 @@ func (rt *ruleTally) place(k *keyTally) int {
 	if rt.tick > 0 {
 		return place(k.deepest/rt.tick, rt.capacity)
 	}
-	if rt.rule.HasTable() {
+	if rt.rule.HasRates() {
 		return place(float64(k.busiest), k.limit)
 	}
 	return place(float64(k.busiest), rt.capacity)

@@ -110,7 +110,11 @@ func (p *Parser) parseRule(form ruleForm) {
 	}
 	p.addRule(r, match, name, asked)
 	if table != nil && p.Errors == form.before && !r.Disabled {
-		p.tables = append(p.tables, table)
+		if table.claim != nil {
+			table.claim.finish()
+		} else {
+			p.tables = append(p.tables, table)
+		}
 	}
 }
 

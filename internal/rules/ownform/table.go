@@ -31,7 +31,7 @@ const (
 )
 
 // RateKeys returns the keys of a rate that is a mapping.
-func RateKeys() []string { return []string{"table", "default"} }
+func RateKeys() []string { return []string{"table", "from", "max", "default"} }
 
 // OpenTable opens a table file. It returns an error for anything but a regular file.
 type OpenTable func(path string) (io.ReadCloser, error)
@@ -44,6 +44,7 @@ type tableForm struct {
 	rule   *rules.Rule
 	others headgate.Limit // for keys that are not in the table
 	table  *rules.Table
+	claim  *claimForm // if the rate is not in a table but in a claim
 
 	parts    []tablefile.Column // first those of the key, then rate and burst
 	report   *yamltext.Report   // of the rule file
@@ -61,22 +62,48 @@ func (p *Parser) tabled(f yamltext.Fields, r *rules.Rule) *tableForm {
 		return nil
 	}
 	t := &tableForm{Parser: p, f: f, rule: r, report: p.Report, places: map[[3]string]int{}, table: &rules.Table{}}
+	before := p.Errors
 	inner := p.Fields(n, "rate", RateKeys())
-	if t.at = inner.Get("table"); t.at == nil {
-		if !yamltext.HasKey(n, "table") {
-			p.Errorf(n, "for example rate: {table: customers.csv, default: 100/minute}", "rate has no \"table\"")
-		}
-	} else if name, ok := p.Word(t.at, "table"); ok {
-		t.table.Name, t.table.File = name, name
-		if !filepath.IsAbs(name) {
-			t.table.File = filepath.Join(filepath.Dir(p.File), name)
-		}
-		if !tablefile.Known(name) {
-			p.Errorf(t.at, "", "the name of a table ends in .csv, .json, .yaml or .yml, not %s", clip.Quote(cmp.Or(filepath.Ext(name), name)))
-		}
+	switch {
+	case inner.Get("from") != nil:
+		t.readClaim(n, inner)
+	case p.Errors == before || inner.Get("table") != nil:
+		t.readName(n, inner)
 	}
 	t.readDefault(n, inner.Get("default"))
 	return t
+}
+
+// readName reads which file the table is in.
+func (t *tableForm) readName(n *yamltext.Node, inner yamltext.Fields) {
+	if most, ok := inner["max"]; ok {
+		t.Errorf(most.Key, exampleClaim, "\"max\" applies only to a rate from a claim")
+	}
+	if t.at = inner.Get("table"); t.at == nil {
+		if !yamltext.HasKey(n, "table") && !yamltext.HasKey(n, "from") {
+			t.Errorf(n, "for example rate: {table: customers.csv, default: 100/minute}", "rate has neither \"table\" nor \"from\"")
+		}
+		return
+	}
+	name, ok := t.Word(t.at, "table")
+	if !ok {
+		return
+	}
+	t.table.Name, t.table.File = name, name
+	if !filepath.IsAbs(name) {
+		t.table.File = filepath.Join(filepath.Dir(t.File), name)
+	}
+	if !tablefile.Known(name) {
+		t.Errorf(t.at, "", "the name of a table ends in .csv, .json, .yaml or .yml, not %s", clip.Quote(cmp.Or(filepath.Ext(name), name)))
+	}
+}
+
+// defaulted says what has the default.
+func (t *tableForm) defaulted() string {
+	if t.claim != nil {
+		return "requests without the claim"
+	}
+	return "keys that are not in the table"
 }
 
 // readDefault reads the limit for keys that are not in the table, and the shape of the
@@ -84,7 +111,7 @@ func (p *Parser) tabled(f yamltext.Fields, r *rules.Rule) *tableForm {
 func (t *tableForm) readDefault(at, n *yamltext.Node) {
 	if n == nil {
 		if !yamltext.HasKey(at, "default") {
-			t.Errorf(at, "for example default: 100/minute, default: unlimited or default: deny", "rate has no \"default\", the rate of keys that are not in the table")
+			t.Errorf(at, "for example default: 100/minute, default: unlimited or default: deny", "rate has no \"default\", the rate of %s", t.defaulted())
 		}
 		return
 	}
@@ -200,7 +227,10 @@ func (t *tableForm) limit(keys yamltext.Fields, rateText, burst string) (headgat
 
 // check makes sure that the rule can have a table, once everything else is known.
 func (t *tableForm) check() {
-	if t.rule.KeyParts() == 0 {
+	switch {
+	case t.claim != nil:
+		t.claim.check()
+	case t.rule.KeyParts() == 0:
 		t.Errorf(t.at, "add a key, such as key: header:X-Api-Key", "a table needs a key: its rows are for single keys")
 	}
 	if c := t.rule.CostFrom; c != nil {
@@ -208,7 +238,7 @@ func (t *tableForm) check() {
 			c.Max = headgate.MaxLimit // and not what fits into the default
 		}
 	}
-	if t.OpenTable == nil && t.at != nil {
+	if t.OpenTable == nil && t.at != nil && t.claim == nil {
 		t.Errorf(t.at, "", "tables can be read only for rules that are in a file")
 	}
 }

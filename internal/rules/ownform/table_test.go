@@ -117,7 +117,7 @@ func TestMistakesOfTables(t *testing.T) {
 	const zoned = rate + "\n    algorithm: fixed_window\n    timezone: {column: zone}"
 	for _, row := range []struct{ keys, table, want string }{
 		{"key: user\n    rate: {table: t.csv}", "", `rules.yaml:5:11: rate has no "default", the rate of keys that are not in the table; for example default: 100/minute`},
-		{"key: user\n    rate: {default: 5/s}", "", `rules.yaml:5:11: rate has no "table"`},
+		{"key: user\n    rate: {default: 5/s}", "", `rules.yaml:5:11: rate has neither "table" nor "from"`},
 		{"key: user\n    rate: {tabel: t.csv, default: 5/s}", "", `rules.yaml:5:12: unknown key "tabel" in rate, did you mean "table"?`},
 		{"key: user\n    rate: {table: t.txt, default: 5/s}", "", `the name of a table ends in .csv, .json, .yaml or .yml, not ".txt"`},
 		{"key: user\n    rate: {table: other.csv, default: 5/s}", "", `the table "other.csv" cannot be read: no such file or directory; the path is relative`},

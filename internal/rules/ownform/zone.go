@@ -113,7 +113,7 @@ func (z *zoneForm) check(p *Parser, r *rules.Rule, table *tableForm) {
 	}
 	switch {
 	case z.column == "":
-	case table == nil:
+	case table == nil || table.claim != nil:
 		p.Errorf(z.at, "add rate: {table: customers.csv, default: 200/day}, or write from: with a part of the request", "\"column\" needs a table: the rate of this rule is not in one")
 	default:
 		table.zone = z.column
