@@ -28,7 +28,7 @@ func randomSteps(rng *rand.Rand) headgate.Limit {
 // and ResetAfter end at the first edge that has brought enough.
 func TestStepsFillAtTheEdges(t *testing.T) {
 	rng := newRand(t)
-	for range 400 {
+	for range 50 {
 		limit := randomSteps(rng)
 		r, every := limit.Rule(), limit.Rule().RefillEvery
 		burst, gain := big.NewRat(r.Burst, 1), big.NewRat(r.Limit*every, r.Period)

@@ -436,6 +436,7 @@ func TestDemand(t *testing.T) {
 	text += strings.Repeat(line(noon.Add(time.Minute), "192.0.2.4", "GET /"), 80)
 	for _, row := range []struct{ rule, of, want string }{
 		{"rate: 1/second, burst: 10", "bucket", "0.125:1 1:1 2:1 8:1"},
+		{"rate: 1/second, burst: 10, refill: {every: 5s}", "bucket", "0.5:1 1:1 2:1 8:1"},
 		{"rate: 10/minute, algorithm: fixed_window", "period", "1:1 2:1 8:2"},
 	} {
 		r := run(t, options(t, "domain: d\nlimits:\n  - {name: a, key: client_ip, "+row.rule+"}\n", bytesLog("a.log", []byte(text)))).Rules[0]
