@@ -2,6 +2,7 @@ package memory
 
 import (
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/headgate/headgate"
@@ -49,8 +50,11 @@ const (
 	// mostFull is how full a piece may be to hand out blocks again.
 	mostFull = pieceWords / 4 * 3
 	// mostMoved is how full it may be for all its blocks to move when one grows.
-	mostMoved  = pieceWords / 8 * 7
-	spare      = 16 // one part in spare of a piece is for what comes next
+	mostMoved = pieceWords / 8 * 7
+	spare     = 16 // one part in spare of a piece is for what comes next
+	// In a large shard, mostMoving pieces move together once mostDead words are unused.
+	mostMoving = 32
+	mostDead   = mostMoving * pieceWords / 4
 	pieceBytes = 32
 	lineWords  = 8
 	leastWhole = 2 * lineWords
@@ -184,7 +188,7 @@ func (h *shard) enlarge(s *Store, slot *slot, a headgate.Algorithm, st *algorith
 	l, at := &h.lists, place(slot.a)
 	to, size := placeOf(a, st)
 	more := size - at.size()
-	if at.size() == 0 || more < 0 || size > largestShared || to.credit() != at.credit() || l.hasSpace(size) {
+	if h.isLarge() || at.size() == 0 || more < 0 || size > largestShared || to.credit() != at.credit() || l.hasSpace(size) {
 		return false
 	}
 	p := l.piece(at.piece())
@@ -248,10 +252,16 @@ func (h *shard) roomy(s *Store, size int) *piece {
 	if l.hasSpace(size) {
 		return l.piece(int(l.current))
 	}
-	least := mostFull - size + 1
-	emptiest := -1
+	large := h.isLarge()
+	if large && l.dead >= mostDead {
+		h.compact(s, mostFull/(pieceWords-mostFull), mostMoving)
+	}
+	least, emptiest := mostFull-size+1, -1
 	for i := range l.count() {
 		p := l.piece(i)
+		if large && p.dead > 0 {
+			continue
+		}
 		if live := int(p.used - p.dead); !p.alone && p.words != nil && live < least {
 			emptiest, least = i, live
 		}
@@ -260,9 +270,17 @@ func (h *shard) roomy(s *Store, size int) *piece {
 		emptiest, least = h.vacant(s), 0
 	}
 	l.current = uint32(emptiest)
-	h.renew(s, emptiest, least+size, move{})
+	need := least + size
+	if large && l.count() > mostMoving {
+		need = pieceWords
+	}
+	h.renew(s, emptiest, need, move{})
 	return l.piece(emptiest)
 }
+
+// isLarge reports whether a pass over the slots takes so long that many blocks should
+// move in each. Only the one shard of a small store is.
+func (h *shard) isLarge() bool { return len(h.slots) > 2*keysPerShard }
 
 // hasSpace reports whether the current piece has space for size words.
 func (l *lists) hasSpace(size int) bool {
@@ -349,23 +367,28 @@ func (h *shard) listed() iter.Seq[*slot] {
 }
 
 // tidy gives the unused memory of the pieces back.
-func (h *shard) tidy(s *Store) {
+func (h *shard) tidy(s *Store) { h.compact(s, spare, math.MaxInt) }
+
+// compact gives back what is unused in up to most pieces of which more than one part in
+// part is.
+func (h *shard) compact(s *Store, part, most int) {
 	l := &h.lists
-	to, moved := make([]piece, l.count()), false
+	to, moved := make([]piece, l.count()), 0
 	for i := range to {
 		p := l.piece(i)
 		live := int(p.used - p.dead)
 		switch {
-		case p.alone || p.words == nil || len(p.words)-live <= live/spare:
+		case p.alone || p.words == nil || len(p.words)-live <= live/part || moved >= most:
 		case live == 0:
 			h.release(s, i)
 		default:
 			if words := spacious(live); len(words) < len(p.words) {
-				to[i].words, moved = words, true
+				to[i].words = words
+				moved++
 			}
 		}
 	}
-	if moved {
+	if moved > 0 {
 		h.relocate(0, to, move{})
 	}
 	more := 0 // how many of l.more are in use

@@ -17,11 +17,20 @@ func TestChurnOfLists(t *testing.T) {
 		headgate.PerMinute(5000).Using(headgate.Concurrency),
 		headgate.PerHour(10),
 	}
-	for _, maxKeys := range []int{100, 1_000_000} {
+	for _, maxKeys := range []int{100, 8000, 1_000_000} {
 		s := New(WithMaxKeys(maxKeys))
 		rng := rand.New(rand.NewPCG(3, 4))
 		now, most := int64(t0), int64(0)
 		for round := range 40 {
+			for i := range min(maxKeys, 8000) - 200 { // a large table
+				op := headgate.Op{Key: "other" + string(key(nil, uint64(i))), Limit: limits[len(limits)-1], Cost: 1, At: now}
+				if _, err := s.Take(t.Context(), op); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if large := s.shards[0].isLarge(); large != (maxKeys == 8000) {
+				t.Fatalf("%d keys: large is %t", maxKeys, large)
+			}
 			for range 5000 {
 				now += rng.Int64N(1000)
 				limit := limits[rng.IntN(len(limits))]
@@ -46,7 +55,7 @@ func TestChurnOfLists(t *testing.T) {
 				}
 			}
 			held := heldByLists(s)
-			if most = max(most, held); held > 2*live+int64(len(s.shards))*pieceWords/4 {
+			if most = max(most, held); held > 2*live+int64(len(s.shards))*pieceWords/4+8*(mostDead+pieceWords) {
 				t.Fatalf("round %d: %d bytes for %d in blocks", round, held, live)
 			}
 			if round%10 == 9 {
