@@ -11,11 +11,10 @@ import (
 var ErrNoKeyTimes = errors.New("the store does not record key times")
 
 // KeyTimes tell when the state of a key was created and last changed, by the clock of the
-// store. Both are zero if the key has no state: nothing counts, as for a key that was
-// never used.
+// store. Both are zero if the key has no state, like one that was never used.
 type KeyTimes struct {
-	// Created is when the first request was counted since nothing counted any more. It
-	// is zero if the store did not record it then, for example before a restart.
+	// Created is when the first request was counted since the key had no state. It is
+	// zero if the store did not record it then, for example before a restart.
 	Created time.Time
 	// Changed is when the state was last changed. A refusal changes nothing unless
 	// refusals count; see [Limit.CountingDenied].
@@ -26,7 +25,7 @@ type KeyTimes struct {
 // and time, so it must be turned on when the store is opened.
 type KeyTimer interface {
 	// KeyTimes returns the times of the state that the Key of op has under its Scope and
-	// Limit; its other fields are not used. It writes nothing. The error is
+	// Limit, At its At. Other fields are not used. It writes nothing. The error is
 	// [ErrNoKeyTimes], or one of [Store].
 	KeyTimes(ctx context.Context, op Op) (KeyTimes, error)
 }

@@ -36,6 +36,7 @@ type settings struct {
 	maxBytes int64
 	clock    func() time.Time
 	system   steady.System // what the store's own clock uses
+	keyTimes bool
 }
 
 // WithMaxKeys limits the number of keys that the store remembers. The default, also if
@@ -67,6 +68,11 @@ func WithMaxBytes(n int64) Option {
 func WithClock(now func() time.Time) Option {
 	return func(o *settings) { o.clock = now }
 }
+
+// WithKeyTimes lets the store record when each key is created and changed, for
+// [Store.KeyTimes]. It takes 64 bytes more per key, which count towards WithMaxBytes, and
+// some time for each request that changes a key. Snapshots do not contain the times.
+func WithKeyTimes() Option { return func(o *settings) { o.keyTimes = true } }
 
 // shards returns the number of shards, a power of two.
 func (o *settings) shards() int {

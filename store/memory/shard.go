@@ -29,7 +29,8 @@ type rest struct {
 	index   int // of the shard
 	counts  counts
 	lost    loss
-	_       [56]byte // to whole cache lines
+	times   map[identity]keyTimes // nil if they are not recorded
+	_       [48]byte              // to whole cache lines
 }
 
 type counts struct{ evicted, evictedInDebt, swept int64 }
@@ -110,6 +111,9 @@ func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, 
 		return
 	}
 	was, id := p.rank(), p.identity()
+	if h.times != nil {
+		h.changed(s, id, p.freshAt() <= now, now)
+	}
 	packed, ok := pack(r.Algorithm, id, st, t)
 	switch {
 	case ok && p.codec() == codecRecord:
@@ -142,6 +146,9 @@ func (h *shard) create(s *Store, id identity, r *headgate.Rule, st *algorithm.St
 		packed = packRecord(id, h.add(s, r.Algorithm, st), t)
 	}
 	h.sweepSome(s, now)
+	if h.times != nil {
+		h.changed(s, id, true, now)
+	}
 	if !h.place(s, packed, now) {
 		h.wait(s, packed, now)
 	}
@@ -179,6 +186,9 @@ func (h *shard) place(s *Store, packed slot, now int64) bool {
 func (h *shard) drop(s *Store, p *slot) {
 	if p.codec() == codecRecord {
 		h.free(s, p)
+	}
+	if h.times != nil {
+		h.forget(s, p.identity())
 	}
 	if h.isWaiting(p) {
 		*p = slot{}
@@ -254,6 +264,9 @@ func (h *shard) sweep(s *Store, now int64) int {
 		}
 		if p.codec() == codecRecord {
 			h.free(s, p)
+		}
+		if h.times != nil {
+			h.forget(s, p.identity())
 		}
 		return false
 	})

@@ -22,13 +22,15 @@ type Store struct {
 	// mostWaiting is how many new keys wait next to a full shard.
 	mostWaiting int
 	closed      atomic.Bool
-	clock       clock
-	saving      sync.Mutex // held by SaveFile
-	huge        hugePages
-	_           [64]byte // keeps the following fields, which change, off these cache lines
-	keys        atomic.Int64
-	bytes       atomic.Int64
-	hand        atomic.Uint32 // the shard at which the next search for memory starts
+	// slow keeps requests off the fast path: the store is closed or records key times.
+	slow   atomic.Bool
+	clock  clock
+	saving sync.Mutex // held by SaveFile
+	huge   hugePages
+	_      [64]byte // keeps the following fields, which change, off these cache lines
+	keys   atomic.Int64
+	bytes  atomic.Int64
+	hand   atomic.Uint32 // the shard at which the next search for memory starts
 }
 
 // New returns an empty store.
@@ -43,7 +45,11 @@ func New(options ...Option) *Store {
 	}
 	s.clock.injected = o.clock
 	s.clock.start(o.system)
+	s.slow.Store(o.keyTimes)
 	s.prepare()
+	if o.keyTimes {
+		s.recordTimes()
+	}
 	return s
 }
 
@@ -63,7 +69,7 @@ func (s *Store) prepare() {
 // Take executes one op; see [headgate.Store].
 func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, err error) {
 	r := op.Limit.AsBucket()
-	if r == nil || op.Kind != headgate.Take || op.Cost <= 0 || s.closed.Load() {
+	if r == nil || op.Kind != headgate.Take || op.Cost <= 0 || s.slow.Load() {
 		return s.takeAny(&op)
 	}
 	scope, mark := op.Space()
@@ -84,7 +90,7 @@ func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, er
 // costs as much as the decision; see [store.Direct].
 func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int64) (d headgate.Decision, err error) {
 	r := limit.AsBucket()
-	if r == nil || n <= 0 || s.closed.Load() {
+	if r == nil || n <= 0 || s.slow.Load() {
 		return s.takeAnyN(key, limit, n)
 	}
 	scope, mark := r.Space()
@@ -192,10 +198,12 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return headgate.ErrClosed
 	}
+	s.slow.Store(true)
 	for i := range s.shards {
 		h := &s.shards[i]
 		h.mu.Lock()
 		h.setTable(s, table{})
+		h.times = nil
 		h.lists, h.waiting = lists{}, nil
 		h.ranking.reset()
 		h.mu.Unlock()
