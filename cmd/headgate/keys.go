@@ -243,10 +243,31 @@ func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 	if o := k.Override; o != nil {
 		fmt.Fprintf(&b, "\n  override until %s (%s)", o.Until.Format(time.RFC3339), o.Until.Sub(now).Round(time.Second))
 	}
+	if action == "peek" && k.LimitText != "" && !k.Unlimited {
+		b.WriteString("\n  " + keyTimes(k, now))
+	}
 	if k.Warning != "" {
 		b.WriteString("\n  warning: " + k.Warning)
 	}
 	_, _ = fmt.Fprintln(w, b.String())
+}
+
+// keyTimes says when a key was created and last changed.
+func keyTimes(k *admin.KeyAnswer, now time.Time) string {
+	ago := func(at time.Time) string {
+		return fmt.Sprintf("%s (%s ago)", at.Format(time.RFC3339), max(now.Sub(at), 0).Round(time.Second))
+	}
+	switch {
+	case !k.KeyTimes:
+		return "created and changed: not recorded; set store.key_times: true"
+	case k.ChangedAt == nil && k.CreatedAt == nil && k.ResetAfter == 0:
+		return "nothing is counted for this key"
+	case k.ChangedAt == nil:
+		return "created and changed: before the server started to record it"
+	case k.CreatedAt == nil:
+		return "changed " + ago(*k.ChangedAt) + ", created before the server started to record it"
+	}
+	return "created " + ago(*k.CreatedAt) + ", changed " + ago(*k.ChangedAt)
 }
 
 func newKeysList(s streams) *cobra.Command {

@@ -83,6 +83,8 @@ type Store struct {
 	Kind   Kind
 	Memory Memory
 	Redis  Redis
+	// KeyTimes records when keys are created and changed.
+	KeyTimes bool
 }
 
 // Memory is the embedded store.

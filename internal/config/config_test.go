@@ -71,7 +71,7 @@ func TestFullFile(t *testing.T) {
 			Address: "gateway:18001", NodeID: "n", TLS: true,
 			CA: "testdata/tls/ca", Cert: "testdata/tls/cert", Key: "testdata/tls/key", ServerName: "s",
 		},
-		Store: config.Store{Kind: config.InMemory, Memory: config.Memory{
+		Store: config.Store{Kind: config.InMemory, KeyTimes: true, Memory: config.Memory{
 			MaxKeys: 1000, MaxBytes: 64 << 20, Snapshot: "testdata/state/counts", SnapshotInterval: 30 * time.Second,
 		}, Redis: config.Redis{DenyCache: config.DefaultDenyCache}},
 		Envoy: config.Envoy{

@@ -58,6 +58,7 @@ const leastStore = 1 << 20
 func storeSettings() []Setting {
 	return append([]Setting{
 		One("store", func(c *Config, v string) error { return c.Store.choose(v) }),
+		Flag("store.key_times", func(c *Config) *bool { return &c.Store.KeyTimes }),
 		Count("store.memory.max_keys", func(c *Config) *int64 { return &c.Store.Memory.MaxKeys }, math.MaxInt32),
 		parsed("store.memory.max_bytes", func(c *Config) *int64 { return &c.Store.Memory.MaxBytes }, func(v string) (int64, error) {
 			n, err := size(v)

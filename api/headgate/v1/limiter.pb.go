@@ -463,7 +463,12 @@ type CheckResponse struct {
 	Headers []*Header `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty"`
 	// If a rule counts only certain answers (charge_on): for Report, within 10 minutes.
 	// Without a report the request counts.
-	Report        string `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
+	Report string `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
+	// For a peek that is not in a batch, if the server has store.key_times: when the key
+	// was created and when it last changed, in milliseconds since the Unix epoch. Not set
+	// if nothing is counted, or it happened before the server started to record it.
+	CreatedAtMs   *int64 `protobuf:"varint,5,opt,name=created_at_ms,json=createdAtMs,proto3,oneof" json:"created_at_ms,omitempty"`
+	ChangedAtMs   *int64 `protobuf:"varint,6,opt,name=changed_at_ms,json=changedAtMs,proto3,oneof" json:"changed_at_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -524,6 +529,20 @@ func (x *CheckResponse) GetReport() string {
 		return x.Report
 	}
 	return ""
+}
+
+func (x *CheckResponse) GetCreatedAtMs() int64 {
+	if x != nil && x.CreatedAtMs != nil {
+		return *x.CreatedAtMs
+	}
+	return 0
+}
+
+func (x *CheckResponse) GetChangedAtMs() int64 {
+	if x != nil && x.ChangedAtMs != nil {
+		return *x.ChangedAtMs
+	}
+	return 0
 }
 
 // CheckBatchRequest is several checks.
@@ -1561,12 +1580,16 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\x06_burstB\x0e\n" +
 	"\f_delay_afterB\n" +
 	"\n" +
-	"\b_buckets\"\x9c\x01\n" +
+	"\b_buckets\"\x92\x02\n" +
 	"\rCheckResponse\x12.\n" +
 	"\averdict\x18\x01 \x01(\v2\x14.headgate.v1.VerdictR\averdict\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12-\n" +
 	"\aheaders\x18\x03 \x03(\v2\x13.headgate.v1.HeaderR\aheaders\x12\x16\n" +
-	"\x06report\x18\x04 \x01(\tR\x06report\"F\n" +
+	"\x06report\x18\x04 \x01(\tR\x06report\x12'\n" +
+	"\rcreated_at_ms\x18\x05 \x01(\x03H\x00R\vcreatedAtMs\x88\x01\x01\x12'\n" +
+	"\rchanged_at_ms\x18\x06 \x01(\x03H\x01R\vchangedAtMs\x88\x01\x01B\x10\n" +
+	"\x0e_created_at_msB\x10\n" +
+	"\x0e_changed_at_ms\"F\n" +
 	"\x11CheckBatchRequest\x121\n" +
 	"\x06checks\x18\x01 \x03(\v2\x19.headgate.v1.CheckRequestR\x06checks\"J\n" +
 	"\x12CheckBatchResponse\x124\n" +
@@ -1780,6 +1803,7 @@ func file_headgate_v1_limiter_proto_init() {
 	}
 	file_headgate_v1_limiter_proto_msgTypes[0].OneofWrappers = []any{}
 	file_headgate_v1_limiter_proto_msgTypes[1].OneofWrappers = []any{}
+	file_headgate_v1_limiter_proto_msgTypes[2].OneofWrappers = []any{}
 	file_headgate_v1_limiter_proto_msgTypes[5].OneofWrappers = []any{}
 	file_headgate_v1_limiter_proto_msgTypes[7].OneofWrappers = []any{}
 	file_headgate_v1_limiter_proto_msgTypes[11].OneofWrappers = []any{}

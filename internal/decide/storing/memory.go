@@ -56,6 +56,9 @@ func (s *Store) newMemory() *memory.Store {
 	if most := s.maxBytes(); most > 0 {
 		options = append(options, memory.WithMaxBytes(most))
 	}
+	if s.Config.KeyTimes {
+		options = append(options, memory.WithKeyTimes())
+	}
 	return memory.New(options...)
 }
 

@@ -88,7 +88,12 @@ type KeyAnswer struct {
 	RetryAfter *int64 `json:"retry_after_ms"` // null means never
 	ResetAfter int64  `json:"reset_after_ms"`
 	// LimitText describes the limit that applies.
-	LimitText   string        `json:"limit_text"`
+	LimitText string `json:"limit_text"`
+	// CreatedAt is when the key was created, ChangedAt when it last changed, if that is
+	// known. KeyTimes is whether the store records it.
+	CreatedAt   *time.Time    `json:"created_at,omitempty"`
+	ChangedAt   *time.Time    `json:"changed_at,omitempty"`
+	KeyTimes    bool          `json:"key_times"`
 	BannedUntil *time.Time    `json:"banned_until,omitempty"`
 	Override    *OverrideView `json:"override,omitempty"`
 	Warning     string        `json:"warning,omitempty"` // set if the action was only partly successful
@@ -200,6 +205,9 @@ func (k keys) describe(c *keyCall) error {
 			c.answer.RetryAfter = new(answer.Milliseconds(d.RetryAfter))
 		}
 		c.answer.Tier = rule.Tier
+		if err := k.times(c, rule); err != nil {
+			return err
+		}
 	}
 	if ban != nil {
 		c.answer.Allowed, c.answer.BannedUntil = false, &ban.Until
@@ -208,6 +216,25 @@ func (k keys) describe(c *keyCall) error {
 		}
 	}
 	return nil
+}
+
+// times fills in when the key was created and changed, if the store records it.
+func (k keys) times(c *keyCall, rule *rules.Rule) error {
+	timer, ok := k.Store.(headgate.KeyTimer)
+	if !ok || rule.Limit.IsUnlimited() {
+		return nil
+	}
+	t, err := timer.KeyTimes(c.ctx, headgate.Op{Key: c.key, Scope: c.scope, Limit: rule.Limit, At: c.now.UnixMicro()})
+	if errors.Is(err, headgate.ErrNoKeyTimes) {
+		return nil
+	}
+	if c.answer.KeyTimes = err == nil; !t.Created.IsZero() {
+		c.answer.CreatedAt = new(t.Created.UTC().Truncate(time.Millisecond))
+	}
+	if !t.Changed.IsZero() {
+		c.answer.ChangedAt = new(t.Changed.UTC().Truncate(time.Millisecond))
+	}
+	return err
 }
 
 // ask runs op in the store for the key, under the limit that applies to it now.

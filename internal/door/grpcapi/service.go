@@ -7,10 +7,12 @@ package grpcapi
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/verdict"
@@ -50,7 +52,19 @@ func (s *Service) Check(ctx context.Context, in *headgatev1.CheckRequest) (*head
 	defer v.Release()
 	out := s.answer(ctx, &v, at)
 	out.Headers = s.headers(&v, at)
+	if c.Kind == headgate.Peek {
+		t, _ := s.options.Engine.KeyTimes(ctx, &v, at) // without them the answer is still right
+		out.CreatedAtMs, out.ChangedAtMs = milliseconds(t.Created), milliseconds(t.Changed)
+	}
 	return out, nil
+}
+
+// milliseconds returns at since the Unix epoch, or nil for the zero time.
+func milliseconds(at time.Time) *int64 {
+	if at.IsZero() {
+		return nil
+	}
+	return new(at.UnixMilli())
 }
 
 // CheckBatch implements headgatev1.LimiterServer.

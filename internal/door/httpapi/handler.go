@@ -13,7 +13,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
@@ -161,7 +163,24 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 	v := h.options.Decide(r.Context(), c.body.checks[0].Query(c.at, engine.DoorAPI))
 	defer v.Release()
-	h.answer(w, c, &v, h.tokens(r.Context(), c, &v))
+	more := h.tokens(r.Context(), c, &v)
+	if c.body.checks[0].Kind == headgate.Peek {
+		more = h.keyTimes(r.Context(), c, &v)
+	}
+	h.answer(w, c, &v, more)
+}
+
+// keyTimes returns when the key of a peek was created and last changed, as far as the
+// store records it.
+func (h *Handler) keyTimes(ctx context.Context, c *call, v *engine.Verdict) [2]later {
+	text := func(at time.Time) string {
+		if at.IsZero() {
+			return ""
+		}
+		return at.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	}
+	t, _ := h.options.Engine.KeyTimes(ctx, v, c.at) // without them the answer is still right
+	return [2]later{{"created_at", text(t.Created)}, {"changed_at", text(t.Changed)}}
 }
 
 // tokens returns the tokens that a caller needs after a check.
@@ -173,7 +192,7 @@ func (h *Handler) tokens(ctx context.Context, c *call, v *engine.Verdict) [2]lat
 	return tokens
 }
 
-// later is a token that a caller needs later, with its name.
+// later is a token that a caller needs later, or another text in an answer, with its name.
 type later struct{ name, token string }
 
 // answer answers with v and the tokens that there are.

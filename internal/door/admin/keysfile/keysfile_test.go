@@ -134,8 +134,12 @@ func TestPlaces(t *testing.T) {
 		field  string
 		want   string
 	}{
-		{lines.Rows[0], "reason", "2:11: x"}, {lines.Rows[0], "rule", "2:25: x"}, {lines.Rows[0], "until", "2:1: x"},
-		{table.Rows[0], "reason", "2:1: x"}, {table.Rows[0], "rule", "3:8: x"}, {table.Rows[0], "", "2:1: x"},
+		{lines.Rows[0], "reason", "2:11: x"},
+		{lines.Rows[0], "rule", "2:25: x"},
+		{lines.Rows[0], "until", "2:1: x"},
+		{table.Rows[0], "reason", "2:1: x"},
+		{table.Rows[0], "rule", "3:8: x"},
+		{table.Rows[0], "", "2:1: x"},
 	} {
 		if got := row.parsed.Problem(row.field, "x").String(); got != row.want {
 			t.Errorf("%s: %s, want %s", row.field, got, row.want)
