@@ -26,6 +26,12 @@ func TestCluster(t *testing.T) {
 	options := redis.Options{Addresses: set.Addrs()[:2], Mode: redis.Cluster, Timeout: patient}
 	t.Run("Slots", func(t *testing.T) { clusterSlots(t, set) })
 	t.Run("T36_EveryScriptInOneSlot", func(t *testing.T) { everyScriptInOneSlot(t, open(t, options)) })
+	t.Run("KeyTimes", func(t *testing.T) {
+		timed := options
+		timed.KeyTimes = true
+		everyScriptInOneSlot(t, open(t, timed))
+		timesAcrossSlots(t, open(t, timed))
+	})
 	t.Run("AcrossSlots", func(t *testing.T) { acrossSlots(t, open(t, options)) })
 	t.Run("AcrossSlotsNeverTooMuch", func(t *testing.T) { neverTooMuch(t, open(t, options)) })
 	t.Run("Strict", func(t *testing.T) {

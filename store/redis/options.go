@@ -70,6 +70,11 @@ type Options struct {
 	// CallerTime makes Op.At the time of an op if it is not 0. It is for tests and for
 	// replaying logs; its keys expire an hour after their last use.
 	CallerTime bool
+	// KeyTimes records when keys are created and changed, for Store.KeyTimes. Each key
+	// then takes a second Redis key, and each change two more commands in its script.
+	// All processes with the same prefix should set it: what others change is not
+	// recorded.
+	KeyTimes bool
 	// Clock chooses the calendar windows to send; the server's clock picks one of them.
 	// The default is time.Now.
 	Clock func() time.Time

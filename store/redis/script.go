@@ -42,10 +42,18 @@ type scripts struct {
 	mixed  *script
 	// leases is mixed including Concurrency, which would make the others slower.
 	leases *script
+	times  *script // reads the times of a key; nil if they are not recorded
 }
 
-func newScripts() *scripts {
-	compose := func(files ...string) *script { return newScript(append(files, "step", "main")...) }
+func newScripts(o *Options) *scripts {
+	var first []string
+	var times *script
+	if o.KeyTimes {
+		first, times = []string{"key_times"}, newScript("key_times_read")
+	}
+	compose := func(files ...string) *script {
+		return newScript(slices.Concat(first, files, []string{"step", "main"})...)
+	}
 	bucket := compose("token_bucket_take", "common", "token_bucket")
 	// The takes contain how these algorithms write their states.
 	mixed := []string{
@@ -61,8 +69,9 @@ func newScripts() *scripts {
 			headgate.SlidingBuckets: compose("sliding_buckets_take", "common", "sliding_buckets"),
 			headgate.Concurrency:    compose("common", "sliding_log", "concurrency"),
 		},
-		mixed:  compose(slices.Clone(mixed)...),
+		mixed:  compose(mixed...),
 		leases: compose(append(mixed, "concurrency")...),
+		times:  times,
 	}
 }
 

@@ -46,7 +46,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{options: o, scripts: newScripts(), trust: newTrust(o.Mode), stop: make(chan struct{})}
+	s := &Store{options: o, scripts: newScripts(&o), trust: newTrust(o.Mode), stop: make(chan struct{})}
 	s.dialer = newDialer(s.life.other, s.trust.lose)
 	first := make(chan error, 1)
 	s.loop.Go(func() { s.connect(first) })

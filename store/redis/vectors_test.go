@@ -70,10 +70,24 @@ type vectorFile struct {
 
 // TestVectors runs the vectors of the Go steps through the scripts: all fields of every
 // decision, and when the state is fresh.
-func TestVectors(t *testing.T) { redistest.Each(t, vectors) }
+func TestVectors(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		vectors(t, redis.Options{Addresses: []string{server.Addr}})
+	})
+}
 
-func vectors(t *testing.T, server *redistest.Server) {
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
+// TestVectorsWithKeyTimes: recording times changes no decision.
+func TestVectorsWithKeyTimes(t *testing.T) {
+	server := redistest.Standalone(t)
+	vectors(t, redis.Options{Addresses: []string{server.Addr}, KeyTimes: true})
+	if !timesMatchStates(t, server) {
+		t.Error("no times were recorded")
+	}
+}
+
+func vectors(t *testing.T, o redis.Options) {
+	o.CallerTime, o.Timeout = true, patient
+	store := open(t, o)
 	for _, a := range append(headgate.Algorithms(), headgate.Concurrency) {
 		t.Run(a.String(), func(t *testing.T) {
 			steps := 0

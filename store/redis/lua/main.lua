@@ -119,11 +119,8 @@ end
 for i = 1, #order do
   local key = order[i]
   local state = states[key]
-  if state.wrote then
-    save(state.a, key, state.s, state.how, state.ends)
-  elseif state.gone then
-    redis.call('DEL', key)
-  end
+  if state.gone then redis.call('DEL', key) end
+  if state.wrote then save(state.a, key, state.s, state.how, state.ends) end
 end
 
 local out, at = {}, 0

@@ -1,0 +1,295 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// watched is a key whose times are read after each step.
+type watched struct {
+	t      *testing.T
+	server *redistest.Server
+	store  *redis.Store
+	op     headgate.Op
+	last   headgate.KeyTimes
+}
+
+func (w *watched) times() headgate.KeyTimes {
+	w.t.Helper()
+	times, err := w.store.KeyTimes(context.Background(), w.op)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return times
+}
+
+// do executes the op as kind and reads the times. They must be as before, or changed
+// meanwhile if change is wanted.
+func (w *watched) do(kind headgate.Kind, change bool) headgate.Decision { //nolint:revive // what is wanted
+	w.t.Helper()
+	op := w.op
+	op.Kind = kind
+	before := microsOf(w.t, w.server)
+	d := take(w.t, w.store, op)
+	after := microsOf(w.t, w.server)
+	times := w.times()
+	if change && (times.Changed.UnixMicro() < before || times.Changed.UnixMicro() > after) || !change && times != w.last {
+		w.t.Fatalf("%s %s at %d to %d: %+v; times %v, before %v", kind, op.Limit, before, after, d, times, w.last)
+	}
+	w.last = times
+	return d
+}
+
+// created takes for the first time, or again after what should have ended the key.
+func (w *watched) created() {
+	w.t.Helper()
+	w.last = headgate.KeyTimes{}
+	if times := w.times(); times != w.last {
+		w.t.Fatalf("%s: times %v of a key that does not exist", w.op.Limit, times)
+	}
+	if w.do(headgate.Take, true); w.last.Created != w.last.Changed {
+		w.t.Errorf("%s: created at %v, changed at %v", w.op.Limit, w.last.Created, w.last.Changed)
+	}
+}
+
+// kept fails unless the key was created at the time given.
+func (w *watched) kept(created time.Time) {
+	w.t.Helper()
+	if w.last.Created != created {
+		w.t.Errorf("%s: created at %v, was %v", w.op.Limit, w.last.Created, created)
+	}
+}
+
+func TestKeyTimes(t *testing.T) { redistest.Each(t, keyTimes) }
+
+func keyTimes(t *testing.T, server *redistest.Server) {
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
+	for i, limit := range append(eachLimit(3, time.Hour), headgate.Concurrent(3)) {
+		op := headgate.Op{Key: strconv.Itoa(i), Scope: "s", Limit: limit, Cost: 1}
+		w := &watched{t: t, server: server, store: store, op: op}
+		w.created()
+		created := w.last.Created
+		for range 2 {
+			w.do(headgate.Take, true)
+			w.kept(created)
+		}
+		if d := w.do(headgate.Take, limit.Rule().CountDenied); d.Allowed {
+			t.Errorf("%s: the fourth take is allowed", limit)
+		}
+		w.do(headgate.Peek, false)
+		if limit.Algorithm() != headgate.Concurrency {
+			w.do(headgate.Charge, true)
+		}
+		w.kept(created)
+
+		op.Kind = headgate.Reset
+		take(t, store, op)
+		w.created()
+
+		state := redis.KeyOf("hg", &op)
+		server.Do("DEL", state) // as if evicted
+		w.created()
+
+		server.Do("DEL", state+":@")
+		w.last = headgate.KeyTimes{}
+		w.do(headgate.Peek, false)
+		w.do(headgate.Take, true)
+		w.kept(time.Time{})
+	}
+	if !timesMatchStates(t, server) {
+		t.Error("no key has times")
+	}
+}
+
+// A key that has ended has no times, and is created again.
+func TestKeyTimesOfAnEndedKey(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
+	limit := headgate.Per(10, time.Second).Using(headgate.SlidingLog)
+	w := &watched{t: t, server: server, store: store, op: headgate.Op{Key: "k", Scope: "s", Limit: limit, Cost: 1}}
+	w.created()
+	first := w.last.Created
+	for w.times().Created.Equal(first) {
+	}
+	w.created()
+	if !w.last.Created.After(first.Add(time.Second)) {
+		t.Errorf("created at %v, and again at %v", first, w.last.Created)
+	}
+}
+
+// A long log is written in place.
+func TestKeyTimesOfALongLog(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
+	limit := headgate.PerHour(10_000).Using(headgate.SlidingLog)
+	w := &watched{t: t, server: server, store: store, op: headgate.Op{Key: "k", Scope: "s", Limit: limit, Cost: 1}}
+	w.created()
+	created := w.last.Created
+	for range 600 {
+		w.do(headgate.Take, true)
+	}
+	w.kept(created)
+	if n := number(t, server.Do("STRLEN", redis.KeyOf("hg", &w.op))); n < 4200 {
+		t.Errorf("the log has only %d bytes", n)
+	}
+	timesMatchStates(t, server)
+}
+
+// Several keys in one script have times of their own.
+func TestKeyTimesOfABatch(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
+	var ops []headgate.Op
+	var keys []*watched
+	for i, limit := range eachLimit(3, time.Hour) {
+		op := headgate.Op{Key: strconv.Itoa(i), Scope: "s", Limit: limit, Cost: 1}
+		w := &watched{t: t, server: server, store: store, op: op}
+		if i%2 == 0 {
+			w.created()
+		}
+		ops, keys = append(ops, op), append(keys, w)
+	}
+	do := func(mode headgate.Mode, ops ...headgate.Op) {
+		t.Helper()
+		if err := store.Do(t.Context(), ops, make([]headgate.Decision, len(ops)), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := microsOf(t, server)
+	do(headgate.AllOrNothing, ops...)
+	for i, w := range keys {
+		was := w.last
+		w.last = w.times()
+		if i%2 == 0 {
+			w.kept(was.Created)
+		} else {
+			w.kept(w.last.Changed)
+		}
+		if w.last.Changed.UnixMicro() < before {
+			t.Errorf("%s: changed at %v", w.op.Limit, w.last.Changed)
+		}
+	}
+	refused := ops[0]
+	refused.Cost = 3
+	do(headgate.AllOrNothing, append(ops[1:len(ops):len(ops)], refused)...)
+	for _, w := range keys {
+		if times := w.times(); times != w.last {
+			t.Errorf("%s: a refused batch changed %v to %v", w.op.Limit, w.last, times)
+		}
+	}
+	reset := ops[0]
+	reset.Kind = headgate.Reset
+	do(headgate.Independent, reset, ops[0])
+	if times := keys[0].times(); !times.Created.Equal(times.Changed) || !times.Created.After(keys[0].last.Changed) {
+		t.Errorf("reset and taken again: %v, before %v", times, keys[0].last)
+	}
+	timesMatchStates(t, server)
+}
+
+// TestT06_TimesEndWithTheirKeys: whatever writes a state, its times end with it, and the
+// state ends as it does without them.
+func TestT06_TimesEndWithTheirKeys(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
+	everyKeyLives(t, server, store, 0)
+	if !timesMatchStates(t, server) {
+		t.Error("no key has times")
+	}
+}
+
+// timesMatchStates checks that each state has times that end with it, and the other way
+// round, and reports whether there are any.
+func timesMatchStates(t *testing.T, server *redistest.Server) bool {
+	t.Helper()
+	text := server.Do("EVAL", `local found = 0
+for _, key in ipairs(redis.call('KEYS', '*{*')) do
+  local other = string.sub(key, -2) == ':@' and string.sub(key, 1, -3) or key .. ':@'
+  local left = redis.call('PTTL', key)
+  if left < 0 or left ~= redis.call('PTTL', other) then return key .. ' ends after ' .. left end
+  found = found + 1
+end
+return tostring(found)`, "0")
+	n, err := strconv.Atoi(text)
+	if err != nil || n%2 != 0 {
+		t.Error(text)
+	}
+	return n > 0
+}
+
+func TestNoKeyTimes(t *testing.T) {
+	server := redistest.Standalone(t)
+	o := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}
+	off := open(t, o)
+	op := headgate.Op{Key: "k", Scope: "s", Limit: headgate.PerHour(10), Cost: 1}
+	take(t, off, op)
+	if times, err := off.KeyTimes(t.Context(), op); !errors.Is(err, headgate.ErrNoKeyTimes) || times != (headgate.KeyTimes{}) {
+		t.Errorf("%v, %v", times, err)
+	}
+	if got := server.Do("KEYS", "*:@"); got != "" {
+		t.Errorf("keys %q", got)
+	}
+
+	o.KeyTimes = true
+	on := open(t, o)
+	w := &watched{t: t, server: server, store: on, op: op}
+	w.do(headgate.Peek, false) // it exists, but nobody knows since when
+	w.do(headgate.Take, true)
+	w.kept(time.Time{})
+	op.Limit = headgate.Unlimited()
+	if times, err := on.KeyTimes(t.Context(), op); err != nil || times != (headgate.KeyTimes{}) {
+		t.Errorf("unlimited: %v, %v", times, err)
+	}
+	op.Limit = headgate.PerHour(-1)
+	if _, err := on.KeyTimes(t.Context(), op); !errors.Is(err, headgate.ErrInvalidLimit) {
+		t.Errorf("invalid: %v", err)
+	}
+	if err := on.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []headgate.Limit{headgate.PerHour(1), headgate.Unlimited()} {
+		op.Limit = limit
+		if _, err := on.KeyTimes(t.Context(), op); !errors.Is(err, headgate.ErrClosed) {
+			t.Errorf("%s on a closed store: %v", limit, err)
+		}
+	}
+}
+
+// timesAcrossSlots: a take that was undone leaves no times that a later one would keep.
+func timesAcrossSlots(t *testing.T, store *redis.Store) {
+	limit := headgate.PerHour(1).Using(headgate.SlidingLog)
+	var ops []headgate.Op
+	for i := range 20 {
+		ops = append(ops, headgate.Op{Key: fmt.Sprint("timed", i), Scope: "s", Limit: limit, Cost: 1})
+	}
+	full := ops[19]
+	take(t, store, full)
+	out := make([]headgate.Decision, len(ops))
+	if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil || out[19].Allowed {
+		t.Fatalf("%+v, %v", out[19], err)
+	}
+	for i, op := range ops {
+		undone := i < 19
+		for undone { // it ends within a millisecond
+			times, err := store.KeyTimes(t.Context(), op)
+			if err != nil {
+				t.Fatal(err)
+			}
+			undone = times != (headgate.KeyTimes{})
+		}
+		if d := take(t, store, op); d.Allowed != (i < 19) {
+			t.Errorf("%s: %+v", op.Key, d)
+		}
+		times, err := store.KeyTimes(t.Context(), op)
+		if err != nil || times.Created.IsZero() || !times.Created.Equal(times.Changed) {
+			t.Errorf("%s: %v, %v", op.Key, times, err)
+		}
+	}
+}
