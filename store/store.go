@@ -73,3 +73,12 @@ func Pipeline(ctx context.Context, s headgate.Store, ops []headgate.Op, out []he
 		from = to
 	}
 }
+
+// KeyTimes calls the KeyTimes method of s if it is a [headgate.KeyTimer]; otherwise the
+// error is headgate.ErrNoKeyTimes.
+func KeyTimes(ctx context.Context, s headgate.Store, op headgate.Op) (headgate.KeyTimes, error) {
+	if timer, ok := s.(headgate.KeyTimer); ok {
+		return timer.KeyTimes(ctx, op)
+	}
+	return headgate.KeyTimes{}, headgate.ErrNoKeyTimes
+}

@@ -273,7 +273,7 @@ func check(op *headgate.Op) error {
 
 func isWrongQuestion(err error) bool {
 	return errors.Is(err, headgate.ErrInvalidCost) || errors.Is(err, headgate.ErrInvalidLimit) ||
-		errors.Is(err, store.ErrCrossSlot)
+		errors.Is(err, store.ErrCrossSlot) || errors.Is(err, headgate.ErrNoKeyTimes)
 }
 
 // answers counts errors of one kind that show that the store is alive. It can still

@@ -71,3 +71,8 @@ func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.
 	}
 	s.took(began, err)
 }
+
+// KeyTimes implements headgate.KeyTimer. It is not measured.
+func (s *Store) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
+	return store.KeyTimes(ctx, s.Store, op)
+}

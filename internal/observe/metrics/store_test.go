@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -44,4 +45,22 @@ func TestStoreAnswersAsTheOneItMeasures(t *testing.T) {
 	storetest.Run(t, storetest.Harness{Open: func(*testing.T) headgate.Store {
 		return metrics.NewStore(memory.New(), func() time.Duration { return 0 })
 	}})
+}
+
+// timer is a store that records key times.
+type timer struct{ headgate.Store }
+
+func (timer) KeyTimes(_ context.Context, op headgate.Op) (headgate.KeyTimes, error) {
+	return headgate.KeyTimes{Created: time.UnixMicro(op.Cost)}, nil
+}
+
+func TestStorePassesKeyTimesThrough(t *testing.T) {
+	s := metrics.NewStore(timer{memory.New()}, func() time.Duration { return 0 })
+	if times, err := s.KeyTimes(t.Context(), headgate.Op{Cost: 7}); err != nil || times.Created != time.UnixMicro(7) {
+		t.Errorf("%v, %v", times, err)
+	}
+	s = metrics.NewStore(unavailable{}, func() time.Duration { return 0 })
+	if _, err := s.KeyTimes(t.Context(), headgate.Op{}); !errors.Is(err, headgate.ErrNoKeyTimes) {
+		t.Errorf("a store without times: %v", err)
+	}
 }

@@ -138,6 +138,11 @@ type spanned struct {
 	about  trace.SpanStartEventOption
 }
 
+// KeyTimes implements headgate.KeyTimer, without a span.
+func (s *spanned) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
+	return store.KeyTimes(ctx, s.Store, op)
+}
+
 func (s *spanned) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return s.Store.Take(ctx, op)

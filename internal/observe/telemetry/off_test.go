@@ -6,6 +6,7 @@ package telemetry_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -17,11 +18,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/telemetry"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -74,11 +78,11 @@ func newEngine(t testing.TB, tel *telemetry.Telemetry) *engine.Engine {
 // cannot cost any time.
 func TestOffIsNotThere(t *testing.T) {
 	var off *telemetry.Telemetry
-	observer, store, transport := metrics.New(metrics.Options{}), memory.New(), &http.Transport{}
+	observer, counts, transport := metrics.New(metrics.Options{}), memory.New(), &http.Transport{}
 	if off.Observer(observer) != engine.Observer(observer) || off.Transport(transport) != http.RoundTripper(transport) {
 		t.Error("something is wrapped")
 	}
-	if s, ok := off.Store(store, "memory").(*memory.Store); !ok || s != store {
+	if s, ok := off.Store(counts, "memory").(*memory.Store); !ok || s != counts {
 		t.Error("the store is wrapped")
 	}
 	if _, ok := off.Handler(http.NewServeMux(), everything).(*http.ServeMux); !ok {
@@ -86,6 +90,28 @@ func TestOffIsNotThere(t *testing.T) {
 	}
 	if off.Interceptor() != nil || off.Collector() != nil || off.Shutdown(context.Background()) != nil {
 		t.Error("something is there")
+	}
+}
+
+// timer is a store that records key times.
+type timer struct{ headgate.Store }
+
+func (timer) KeyTimes(_ context.Context, op headgate.Op) (headgate.KeyTimes, error) {
+	return headgate.KeyTimes{Created: time.UnixMicro(op.Cost)}, nil
+}
+
+// A store with spans has the key times of the one inside, whether it pipelines or not.
+func TestKeyTimesPassThrough(t *testing.T) {
+	tel := unsampled(t)
+	for _, inner := range []headgate.Store{timer{memory.New()}, failsafe.New(timer{memory.New()}, failsafe.Options{})} {
+		times, err := store.KeyTimes(t.Context(), tel.Store(inner, "redis"), headgate.Op{Cost: 7, Limit: headgate.PerHour(1)})
+		if err != nil || times.Created != time.UnixMicro(7) {
+			t.Errorf("%T: %v, %v", inner, times, err)
+		}
+	}
+	without := struct{ headgate.Store }{memory.New()}
+	if _, err := store.KeyTimes(t.Context(), tel.Store(without, "memory"), headgate.Op{}); !errors.Is(err, headgate.ErrNoKeyTimes) {
+		t.Errorf("a store without times: %v", err)
 	}
 }
 

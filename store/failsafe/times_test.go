@@ -1,0 +1,85 @@
+package failsafe_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/failsafe"
+)
+
+// timer is a store that records key times.
+type timer struct {
+	fake
+
+	times func(context.Context, headgate.Op) (headgate.KeyTimes, error)
+}
+
+func (s *timer) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
+	return s.times(ctx, op)
+}
+
+var timed = headgate.Op{Key: "k", Scope: "s", Limit: headgate.PerHour(1)}
+
+func TestKeyTimes(t *testing.T) {
+	want := headgate.KeyTimes{Created: time.UnixMicro(1), Changed: time.UnixMicro(2)}
+	inner := &timer{times: func(_ context.Context, op headgate.Op) (headgate.KeyTimes, error) {
+		if op.Key != timed.Key || op.Scope != timed.Scope || op.Limit.N() != 1 {
+			t.Errorf("asked for %+v", op)
+		}
+		return want, nil
+	}}
+	store := failsafe.New(inner, failsafe.Options{})
+	if got, err := store.KeyTimes(t.Context(), timed); got != want || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := store.KeyTimes(t.Context(), headgate.Op{Limit: headgate.PerHour(-1)}); !errors.Is(err, headgate.ErrInvalidLimit) {
+		t.Errorf("invalid limit: %v", err)
+	}
+	if _, err := failsafe.New(nil, failsafe.Options{}).KeyTimes(t.Context(), timed); !errors.Is(err, headgate.ErrNoStore) {
+		t.Errorf("no store: %v", err)
+	}
+}
+
+// A store without times is no failing store.
+func TestNoKeyTimes(t *testing.T) {
+	without := &timer{times: func(context.Context, headgate.Op) (headgate.KeyTimes, error) {
+		return headgate.KeyTimes{}, headgate.ErrNoKeyTimes
+	}}
+	for _, inner := range []headgate.Store{new(fake), without} {
+		store := failsafe.New(inner, failsafe.Options{Breaker: failsafe.Breaker{Failures: 1}})
+		for range 5 {
+			if _, err := store.KeyTimes(t.Context(), timed); !errors.Is(err, headgate.ErrNoKeyTimes) || errors.Is(err, headgate.ErrUnavailable) {
+				t.Errorf("%T: %v", inner, err)
+			}
+		}
+		if stats := store.Stats(); stats.State != failsafe.Closed || stats.Failures != 0 {
+			t.Errorf("%T: %+v", inner, stats)
+		}
+	}
+}
+
+// A store that does not answer is given up, and then not asked.
+func TestKeyTimesOfAStalledStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		inner := &timer{times: func(ctx context.Context, _ headgate.Op) (headgate.KeyTimes, error) {
+			calls++
+			<-ctx.Done()
+			return headgate.KeyTimes{Created: time.UnixMicro(1)}, ctx.Err()
+		}}
+		store := failsafe.New(inner, failsafe.Options{Timeout: 50 * time.Millisecond, Breaker: failsafe.Breaker{Failures: 1}})
+		began := time.Now()
+		got, err := store.KeyTimes(t.Context(), timed)
+		if !errors.Is(err, failsafe.ErrTimeout) || got != (headgate.KeyTimes{}) || time.Since(began) > 50*time.Millisecond {
+			t.Errorf("%v, %v after %s", got, err, time.Since(began))
+		}
+		synctest.Wait()
+		if _, err := store.KeyTimes(t.Context(), timed); !errors.Is(err, failsafe.ErrOpen) || calls != 1 {
+			t.Errorf("%v after %d calls", err, calls)
+		}
+	})
+}
