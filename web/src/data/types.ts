@@ -109,6 +109,9 @@ export interface KeyState {
   remaining: number;
   retry_after_ms: number | null;
   reset_after_ms: number;
+  /** Set if the server records it (store.key_times) and anything is counted. */
+  created_at?: string;
+  changed_at?: string;
   banned_until?: string;
   /** Set if the action succeeded only in part. */
   warning?: string;

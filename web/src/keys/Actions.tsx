@@ -179,6 +179,22 @@ function Facts(props: { state: KeyState }) {
           <dt>Fully available again in</dt>
           <dd class="num">{duration(state.reset_after_ms)}</dd>
         </div>
+        {state.changed_at && (
+          <div>
+            <dt>Last changed</dt>
+            <dd>
+              <Time at={state.changed_at} />
+            </dd>
+          </div>
+        )}
+        {state.created_at && (
+          <div>
+            <dt>Created</dt>
+            <dd>
+              <Time at={state.created_at} />
+            </dd>
+          </div>
+        )}
         {state.banned_until && (
           <div>
             <dt>Banned until</dt>
