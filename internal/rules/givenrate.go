@@ -20,6 +20,9 @@ type GivenRate struct {
 	// Limit returns the limit of the rule with the rate in a text, such as 5/minute. It is
 	// safe for concurrent use.
 	Limit func(text string) (headgate.Limit, error)
+	// More reports whether a text that makes no limit of the rule is a rate above Max, which
+	// the rule's other options cannot hold. It is safe for concurrent use.
+	More func(text string) bool
 
 	seed maphash.Seed
 }
@@ -67,6 +70,9 @@ func (g *GivenRate) place(text string) uint {
 // than Max. A bucket that refills more slowly but is larger is as large as that of Max.
 func (g *GivenRate) limit(text string, standard headgate.Limit) (headgate.Limit, rateUse) {
 	l, err := g.Limit(text)
+	if err != nil && g.More(text) {
+		return g.Max, rateCapped
+	}
 	if err != nil || l.IsUnlimited() {
 		return standard, rateWrong
 	}
@@ -108,7 +114,7 @@ func (r *Rule) rateFrom() string {
 	case r.used == rateWrong && r.rate == wrongRate:
 		return fmt.Sprintf("the default: %s is not a rate", from)
 	case r.used == rateWrong:
-		return fmt.Sprintf("the default: %s in %s is not a rate", clip.Quote(r.rate), from)
+		return fmt.Sprintf("the default: %s in %s is not a rate for this rule", clip.Quote(r.rate), from)
 	case r.used == rateCapped:
 		return fmt.Sprintf("the max of the rule: %s is %s", from, clip.Quote(r.rate))
 	}

@@ -33,15 +33,20 @@ func TestRatesOfClaims(t *testing.T) {
 		{"", "10000/hour", "10000/hour token_bucket burst 1000", "jwt:rate"}, // less, but not as much at once
 		{"", "1099511627776/us", "1000/minute token_bucket", `the max of the rule: jwt:rate is "1099511627776/us"`},
 		{"", "", "100/minute token_bucket", "the default: jwt:rate is not a rate"},
-		{"", "500", "100/minute token_bucket", `the default: "500" in jwt:rate is not a rate`},
-		{"", "-5/minute", "100/minute token_bucket", `the default: "-5/minute" in jwt:rate is not a rate`},
-		{"", "unlimited", "100/minute token_bucket", `the default: "unlimited" in jwt:rate is not a rate`},
-		{"", "deny", "100/minute token_bucket", `the default: "deny" in jwt:rate is not a rate`},
+		{"", "500", "100/minute token_bucket", `the default: "500" in jwt:rate is not a rate for this rule`},
+		{"", "-5/minute", "100/minute token_bucket", `the default: "-5/minute" in jwt:rate is not a rate for this rule`},
+		{"", "unlimited", "100/minute token_bucket", `the default: "unlimited" in jwt:rate is not a rate for this rule`},
+		{"", "deny", "100/minute token_bucket", `the default: "deny" in jwt:rate is not a rate for this rule`},
 		{"", strings.Repeat("9", 65), "100/minute token_bucket", "the default: jwt:rate is not a rate"},
 		{", burst: 70", "500/minute", "500/minute token_bucket burst 70", "jwt:rate"},
 		{", algorithm: sliding_window", "500/minute", "500/minute sliding_window", "jwt:rate"},
 		{", algorithm: sliding_window", "10000/hour", "1000/minute sliding_window", `the max of the rule: jwt:rate is "10000/hour"`},
 		{", algorithm: fixed_window, timezone: Europe/Berlin", "900/day", "900/day fixed_window in Europe/Berlin", "jwt:rate"},
+		// More than the rule's other options can hold is more than the max all the same.
+		{", burst: 300, refill: {every: 10s}", "5000/minute", "1000/minute token_bucket burst 300 refilled every 10s", `the max of the rule: jwt:rate is "5000/minute"`},
+		{", algorithm: sliding_log", "2000000/minute", "1000/minute sliding_log", `the max of the rule: jwt:rate is "2000000/minute"`},
+		{", algorithm: sliding_log", "1048577/year", "1000/minute sliding_log", `the max of the rule: jwt:rate is "1048577/year"`},
+		{", refill: {every: 1m}", "1/second", "100/minute token_bucket refilled every 1m", `the default: "1/second" in jwt:rate is not a rate for this rule`},
 		{", on_limit: {action: delay, max_wait: 1s}", "60/minute", "60/minute leaky_bucket burst 61 delay after 60 wait at most 1s", "jwt:rate"},
 	} {
 		e := engine.New(memory.New(), parse(t, withClaim(row.also)))
@@ -128,7 +133,7 @@ func FuzzClaimedRate(f *testing.F) {
 		f.Add(text)
 	}
 	var engines []*engine.Engine
-	for _, also := range []string{"", ", burst: 1500", ", algorithm: sliding_log", ", algorithm: fixed_window, timezone: \"jwt:zoneinfo\"", ", on_limit: {action: delay, max_wait: 9s}"} {
+	for _, also := range []string{"", ", burst: 1500", ", algorithm: sliding_log", ", algorithm: fixed_window, timezone: \"jwt:zoneinfo\"", ", on_limit: {action: delay, max_wait: 9s}", ", burst: 300, refill: {every: 10s}"} {
 		engines = append(engines, engine.New(memory.New(), parse(f, withClaim(also))))
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -80,7 +80,7 @@ func (c *claimForm) finish() {
 		g = &rules.Given{}
 		report.Rules.SetGiven(c.rule, g)
 	}
-	g.Rate = &rules.GivenRate{From: c.from, Max: most, Shape: c.table.Shape, Limit: c.of}
+	g.Rate = &rules.GivenRate{From: c.from, Max: most, Shape: c.table.Shape, Limit: c.of, More: c.isMoreThan(most)}
 	c.rule.Limit = c.others
 }
 
@@ -91,4 +91,24 @@ func (c *claimForm) of(text string) (headgate.Limit, error) {
 		return headgate.Limit{}, fmt.Errorf("%s is not a rate: write 0/minute", clip.Quote(text))
 	}
 	return c.limit(maps.Clone(c.f), text, "")
+}
+
+// isMoreThan returns whether a text is a rate that allows more than a limit of the rule,
+// whether or not the rule's other options fit it. The burst of a bucket is the rule's.
+func (c *claimForm) isMoreThan(most headgate.Limit) func(text string) bool {
+	period := yamltext.Fields{}
+	if p, ok := c.f["period"]; ok {
+		period["period"] = p
+	}
+	return func(text string) bool {
+		text = strings.TrimSpace(text)
+		if isWord(text, unlimited) || isWord(text, deny) {
+			return false
+		}
+		l, err := c.limit(maps.Clone(period), text, "")
+		if most.AsBucket() != nil {
+			l = l.Burst(1)
+		}
+		return err == nil && rules.IsMore(l, most)
+	}
 }
