@@ -3,6 +3,7 @@
 package keysfile
 
 import (
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -202,6 +203,7 @@ func Read(in io.Reader, format Format) (*File, error) {
 		f.wrong(Problem{1, 1, fmt.Sprintf("the file is larger than %d MiB", MaxSize>>20)})
 		return f, nil
 	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // spreadsheets and Windows begin files with it
 	if format == CSV {
 		f.readCSV(text)
 	} else {

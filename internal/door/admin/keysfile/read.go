@@ -164,7 +164,6 @@ func (f *File) readCSV(text []byte) {
 
 // header checks the names of the columns.
 func (f *File) header(r *csv.Reader, columns []string) bool {
-	columns[0] = strings.TrimPrefix(columns[0], "\ufeff") // spreadsheets begin files with it
 	for i, name := range columns {
 		line, at := r.FieldPos(i)
 		switch {
