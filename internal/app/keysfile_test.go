@@ -197,7 +197,7 @@ func TestImportsThatAreWrong(t *testing.T) {
 		{`{"kind":"grant","rule":"free","key":["ann"],"amount":5,"until":"2100-01-01T00:00:00Z"}`, "rule", `unlimited`},
 		{`{"kind":"grant","rule":"login","key":["192.0.2.2"],"amount":5,"id":"","until":"2100-01-01T00:00:00Z"}`, "id", `1 to 100 bytes`},
 		{`{"kind":"ban","rule":"login","key":["192.0.2.2"],"by":"a\nb","until":"2100-01-01T00:00:00Z"}`, "by", `control characters`},
-		{good, "key", `the row 1 lines before is about the same key`},
+		{good, "key", `an earlier row, 1 before, is about the same key`},
 	} {
 		_, out, text := f.importRows(t, true, good, row.row)
 		if out.WrongTotal != 1 || out.Wrong[0].Row != 1 || out.Wrong[0].Field != row.field || !strings.Contains(out.Wrong[0].Detail, row.detail) {

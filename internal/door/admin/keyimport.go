@@ -269,7 +269,11 @@ func (i *importing) read(n int, text []byte) error {
 		}
 		name := row.entry.ID + "\x00" + f.kind + "\x00" + t.scope + "\x00" + t.rule + "\x00" + t.key
 		if first, twice := i.seen[name]; twice {
-			return inField("key", fmt.Errorf("the row %d lines before is about the same key; for a second grant, give it another id", n-first))
+			again := fmt.Errorf("an earlier row, %d before, is about the same key", n-first)
+			if f.kind == "grant" {
+				again = fmt.Errorf("%w; for a second grant, give it another id", again)
+			}
+			return inField("key", again)
 		}
 		i.seen[name] = n
 		unchanged += i.plan(row)
