@@ -45,8 +45,8 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 		"right, from a file": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.Copy(w, strings.NewReader("file"))
 		}, "5", 5},
-		"wrong":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, "4", 4},
-		"error":     {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", 500) }, "5", 5},
+		"wrong":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "4", 4},
+		"error":     {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", http.StatusInternalServerError) }, "5", 5},
 		"by header": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Login", "failed") }, "4", 4},
 		"by header, flushed": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Login", "failed")
@@ -57,7 +57,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 		},
 		"after 1xx": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusEarlyHints)
-			w.WriteHeader(401)
+			w.WriteHeader(http.StatusUnauthorized)
 		}, "4", 4},
 		"trailer": {func(w http.ResponseWriter, r *http.Request) {
 			ok(w, r)
@@ -65,7 +65,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 			w.Header().Set("X-Login", "failed")
 		}, "5", 5},
 		"panic":                  {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "", 4},
-		"panic after the header": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(403); panic(http.ErrAbortHandler) }, "", 5},
+		"panic after the header": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusForbidden); panic(http.ErrAbortHandler) }, "", 5},
 		"hijacked": {func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {

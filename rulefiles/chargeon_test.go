@@ -31,7 +31,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 	grpc := func(field, code string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc+proto")
-			w.WriteHeader(200)
+			w.WriteHeader(http.StatusOK)
 			_, _ = io.WriteString(w, "message")
 			if code != "" {
 				w.Header().Set(field, code)
@@ -57,7 +57,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 		"a class":                {"/login", status(418), "4", 4},
 		"an error":               {"/login", status(500), "5", 5},
 		"a field":                {"/login", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Login", "failed") }, "4", 4},
-		"after 1xx":              {"/login", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(401) }, "4", 4},
+		"after 1xx":              {"/login", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints); w.WriteHeader(http.StatusUnauthorized) }, "4", 4},
 		"a panic":                {"/login", broken, "4", 4},
 		"a panic, cancelled":     {"/cancel", broken, "4", 5},
 		"gone, right":            {"/login", gone(handler), "4", 4},

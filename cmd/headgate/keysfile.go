@@ -221,7 +221,7 @@ func (i *keysImport) send(rows []keysfile.Parsed, dryRun bool) (out admin.Import
 }
 
 // run checks all rows and then, without dryRun, makes the changes.
-func (i *keysImport) run(dryRun bool) error {
+func (i *keysImport) run(dryRun bool) error { //nolint:revive // the flag --dry-run
 	const shown = 10
 	var problems []keysfile.Problem
 	var checked admin.ImportAnswer

@@ -3,6 +3,7 @@ package app_test
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // peeked is what a peek tells about a key, by each door.
@@ -106,5 +108,29 @@ func TestPeekTellsKeyTimes(t *testing.T) {
 	}
 	if k := off.mustKeys(t, "peek", `{`+ann+`}`); k.KeyTimes {
 		t.Errorf("off: %+v", k)
+	}
+}
+
+// In Redis all servers see the same times, by Redis' clock.
+func TestPeekTellsKeyTimesOfRedis(t *testing.T) {
+	server := redistest.Standalone(t)
+	const onlyLogin = `{domain: api, limits: [{name: login, match: {path: /login}, key: [client_ip], rate: 3/hour}]}`
+	change := func(c *config.Config) {
+		c.Store.KeyTimes = true
+		c.Door("admin").Address, c.Door("grpc").Address = "127.0.0.1:0", "127.0.0.1:0"
+	}
+	one, other := run(t, onlyLogin, nil, onRedis(server.Addr), change), run(t, onlyLogin, nil, onRedis(server.Addr), change)
+	before := time.Now().Truncate(time.Millisecond)
+	one.check(t, "/login", "198.51.100.7")
+	first := one.peeks(t)["admin"]
+	other.check(t, "/login", "198.51.100.7")
+	after := time.Now()
+	for door, got := range one.peeks(t) {
+		if !got.CreatedAt.Equal(first.CreatedAt) || got.CreatedAt.Before(before) || got.ChangedAt.Before(got.CreatedAt) || got.ChangedAt.After(after) {
+			t.Errorf("%s: %+v, first %+v, from %s to %s", door, got, first, before, after)
+		}
+	}
+	if got, same := other.peeks(t), one.peeks(t); !reflect.DeepEqual(got, same) {
+		t.Errorf("%+v at the other, %+v here", got, same)
 	}
 }

@@ -200,14 +200,10 @@ func (h *shard) load(id identity, st *algorithm.State) {
 
 // commit stores the state in c, which by was the last to write.
 func (h *shard) commit(s *Store, c, by *part) {
-	p := h.lookup(c.id)
-	switch {
-	case p == nil:
-		if c.times.fresh > by.now && !isUnused(&c.state) {
-			h.create(s, c.id, by.rule, &c.state, c.times, by.now)
-		}
-	default:
+	if p := h.lookup(c.id); p != nil {
 		h.write(s, p, by.rule, &c.state, c.times, by.now)
+	} else if c.times.fresh > by.now && !isUnused(&c.state) {
+		h.create(s, c.id, by.rule, &c.state, c.times, by.now)
 	}
 }
 

@@ -57,6 +57,7 @@ func TestBytesOfLists(t *testing.T) {
 // fill lets each key use its whole limit at random times within the period, and returns
 // the time of the last.
 func fill(t testing.TB, s *Store, limit headgate.Limit, keys []string) int64 {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	period, now := limit.Rule().Period, int64(0)
 	for step := range limit.N() {

@@ -33,7 +33,7 @@ func (w *watched) times() headgate.KeyTimes {
 
 // do executes the op as kind and reads the times. They must be as before, or changed
 // meanwhile if change is wanted.
-func (w *watched) do(kind headgate.Kind, change bool) headgate.Decision { //nolint:revive // what is wanted
+func (w *watched) do(kind headgate.Kind, change bool) headgate.Decision {
 	w.t.Helper()
 	op := w.op
 	op.Kind = kind

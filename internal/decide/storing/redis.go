@@ -26,7 +26,7 @@ func (s *Store) openRedis() ([]engine.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.Clock = s.Clock
+	options.Clock, options.KeyTimes = s.Clock, s.Config.KeyTimes
 	ctx, cancel := context.WithTimeout(context.Background(), connectFor)
 	defer cancel()
 	if s.shared, err = redis.New(ctx, options); err != nil {

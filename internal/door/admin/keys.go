@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // keys lets operators inspect and change single keys.
@@ -220,11 +221,10 @@ func (k keys) describe(c *keyCall) error {
 
 // times fills in when the key was created and changed, if the store records it.
 func (k keys) times(c *keyCall, rule *rules.Rule) error {
-	timer, ok := k.Store.(headgate.KeyTimer)
-	if !ok || rule.Limit.IsUnlimited() {
+	if rule.Limit.IsUnlimited() {
 		return nil
 	}
-	t, err := timer.KeyTimes(c.ctx, headgate.Op{Key: c.key, Scope: c.scope, Limit: rule.Limit, At: c.now.UnixMicro()})
+	t, err := store.KeyTimes(c.ctx, k.Store, headgate.Op{Key: c.key, Scope: c.scope, Limit: rule.Limit, At: c.now.UnixMicro()})
 	if errors.Is(err, headgate.ErrNoKeyTimes) {
 		return nil
 	}
@@ -281,7 +281,7 @@ func (k keys) grant(c *keyCall) error {
 
 // recordGrant notes a grant for exports.
 func (k keys) recordGrant(c *keyCall, lasting time.Duration) {
-	err := error(control.ErrFull)
+	var err error = control.ErrFull
 	if k.Control.Room() > control.MaxEntries-mostGrants {
 		err = k.Control.Put(c.ctx, &control.Entry{
 			Kind: control.Grant, Domain: c.domain, Rule: c.rule, Scope: c.scope, Key: c.key, Amount: c.body.Amount, ID: rand.Text(),
