@@ -80,7 +80,7 @@ func TestVectors(t *testing.T) {
 func TestVectorsWithKeyTimes(t *testing.T) {
 	server := redistest.Standalone(t)
 	vectors(t, redis.Options{Addresses: []string{server.Addr}, KeyTimes: true})
-	if !timesMatchStates(t, server) {
+	if !timesMatchStates(t, server, time.Minute) {
 		t.Error("no times were recorded")
 	}
 }
