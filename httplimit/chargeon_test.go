@@ -50,10 +50,10 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 		"by header": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Login", "failed") }, "4", 4},
 		"by header, flushed": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Login", "failed")
-			w.(http.Flusher).Flush()
+			_ = http.NewResponseController(w).Flush()
 		}, "4", 4},
 		"flushed": { // the header is sent before the refund
-			func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, "4", 5,
+			func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() }, "4", 5,
 		},
 		"after 1xx": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusEarlyHints)
@@ -64,10 +64,13 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 			w.Header().Set(http.TrailerPrefix+"X-Login", "failed")
 			w.Header().Set("X-Login", "failed")
 		}, "5", 5},
-		"panic":                  {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "", 4},
-		"panic after the header": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusForbidden); panic(http.ErrAbortHandler) }, "", 5},
+		"panic": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "", 4},
+		"panic after the header": {func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			panic(http.ErrAbortHandler)
+		}, "", 5},
 		"hijacked": {func(w http.ResponseWriter, _ *http.Request) {
-			conn, _, err := w.(http.Hijacker).Hijack()
+			conn, _, err := http.NewResponseController(w).Hijack()
 			if err != nil {
 				panic(err)
 			}

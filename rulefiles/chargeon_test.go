@@ -40,7 +40,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 	}
 	gone := func(h http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			r.Context().Value(leaving{}).(context.CancelFunc)()
+			r.Context().Value(leaving{}).(context.CancelFunc)() //nolint:errcheck // the test put it there
 			h(w, r)
 		}
 	}
@@ -51,13 +51,16 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 		header string // what is left by the header
 		left   int64
 	}{
-		"nothing":                {"/login", func(http.ResponseWriter, *http.Request) {}, "5", 5},
-		"right":                  {"/login", handler, "5", 5},
-		"wrong":                  {"/login", status(401), "4", 4},
-		"a class":                {"/login", status(418), "4", 4},
-		"an error":               {"/login", status(500), "5", 5},
-		"a field":                {"/login", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Login", "failed") }, "4", 4},
-		"after 1xx":              {"/login", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints); w.WriteHeader(http.StatusUnauthorized) }, "4", 4},
+		"nothing":  {"/login", func(http.ResponseWriter, *http.Request) {}, "5", 5},
+		"right":    {"/login", handler, "5", 5},
+		"wrong":    {"/login", status(401), "4", 4},
+		"a class":  {"/login", status(418), "4", 4},
+		"an error": {"/login", status(500), "5", 5},
+		"a field":  {"/login", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Login", "failed") }, "4", 4},
+		"after 1xx": {"/login", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, "4", 4},
 		"a panic":                {"/login", broken, "4", 4},
 		"a panic, cancelled":     {"/cancel", broken, "4", 5},
 		"gone, right":            {"/login", gone(handler), "4", 4},

@@ -281,14 +281,16 @@ func (k keys) grant(c *keyCall) error {
 
 // recordGrant notes a grant for exports.
 func (k keys) recordGrant(c *keyCall, lasting time.Duration) {
-	var err error = control.ErrFull
-	if k.Control.Room() > control.MaxEntries-mostGrants {
-		err = k.Control.Put(c.ctx, &control.Entry{
+	put := func() error {
+		if k.Control.Room() <= control.MaxEntries-mostGrants {
+			return control.ErrFull
+		}
+		return k.Control.Put(c.ctx, &control.Entry{
 			Kind: control.Grant, Domain: c.domain, Rule: c.rule, Scope: c.scope, Key: c.key, Amount: c.body.Amount, ID: rand.Text(),
 			Until: c.now.Add(lasting).UTC().Truncate(time.Millisecond), Created: c.now.UTC(), Reason: c.body.Reason, By: c.by,
 		})
 	}
-	if err != nil && c.warning == "" {
+	if err := put(); err != nil && c.warning == "" {
 		c.warning = fmt.Sprintf("done, but an export will not list this grant: %v", err)
 	}
 }

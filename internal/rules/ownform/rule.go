@@ -110,11 +110,7 @@ func (p *Parser) parseRule(form ruleForm) {
 	}
 	p.addRule(r, match, name, asked)
 	if table != nil && p.Errors == form.before && !r.Disabled {
-		if table.claim != nil {
-			table.claim.finish()
-		} else {
-			p.tables = append(p.tables, table)
-		}
+		table.enlist()
 	}
 }
 

@@ -243,6 +243,15 @@ func (t *tableForm) check() {
 	}
 }
 
+// enlist completes a claim, or has the table read with those of other rules.
+func (t *tableForm) enlist() {
+	if t.claim != nil {
+		t.claim.finish()
+	} else {
+		t.tables = append(t.tables, t)
+	}
+}
+
 // readTables reads the tables of all rules.
 func (p *Parser) readTables() {
 	for _, t := range p.tables {

@@ -21,7 +21,6 @@ local redis = (function(redis)
       created = v and #v == 14 and struct.unpack(timesFormat, v) or 0
     end
     call('SET', name, struct.pack(timesFormat, created, now), how, ends)
-    existed[key] = true
   end
 
   return setmetatable({call = function(command, ...)
