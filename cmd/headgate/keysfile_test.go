@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/headgate/headgate/internal/door/admin"
@@ -17,6 +18,7 @@ import (
 // An import checks everything before the first change, and says what was done if the
 // server stops in between.
 func TestImportThatIsInterrupted(t *testing.T) {
+	var mu sync.Mutex // of the next two: the client does not wait for a server that dies
 	var calls []string
 	var refuse int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -24,6 +26,8 @@ func TestImportThatIsInterrupted(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 			t.Error(err)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		calls = append(calls, fmt.Sprint(request.DryRun, " ", len(request.Rows)))
 		switch {
 		case request.DryRun || len(calls) == 4:
@@ -50,7 +54,9 @@ func TestImportThatIsInterrupted(t *testing.T) {
 		400: "refused; the lines up to 5001 are done, line 5002 and those after it are not",
 		503: "refused; the lines up to 5001 are done, lines 5002 to 10001 may be done in part",
 	} {
+		mu.Lock()
 		calls, refuse = nil, status
+		mu.Unlock()
 		var out bytes.Buffer
 		cmd := newKeysImport(streams{in: strings.NewReader(""), out: &out, err: &out})
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -59,7 +65,10 @@ func TestImportThatIsInterrupted(t *testing.T) {
 		if err == nil || !strings.HasSuffix(err.Error(), want) || out.Len() > 0 {
 			t.Errorf("%v, want %s; printed %s", err, want, out.String())
 		}
-		if got := strings.Join(calls, ", "); got != "true 5000, true 5000, true 2000, false 5000, false 5000" {
+		mu.Lock()
+		got := strings.Join(calls, ", ")
+		mu.Unlock()
+		if got != "true 5000, true 5000, true 2000, false 5000, false 5000" {
 			t.Errorf("called %s", got)
 		}
 	}
@@ -68,11 +77,16 @@ func TestImportThatIsInterrupted(t *testing.T) {
 	for i := range 20_001 {
 		_, _ = fmt.Fprintf(&full, "{\"kind\":\"ban\",\"key\":\"%d\"}\n", i)
 	}
+	mu.Lock()
 	calls = nil
+	mu.Unlock()
 	cmd := newKeysImport(streams{in: strings.NewReader(full.String()), out: &bytes.Buffer{}, err: &bytes.Buffer{}})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs([]string{"--address", server.URL, "-"})
-	if err := cmd.ExecuteContext(t.Context()); err == nil || err.Error() != "the file adds 20001 bans, overrides and grants, and there is space for 20000" || len(calls) != 5 {
+	err := cmd.ExecuteContext(t.Context())
+	mu.Lock()
+	defer mu.Unlock()
+	if err == nil || err.Error() != "the file adds 20001 bans, overrides and grants, and there is space for 20000" || len(calls) != 5 {
 		t.Errorf("%v after %d calls", err, len(calls))
 	}
 }

@@ -14,7 +14,7 @@ func BenchmarkFind(b *testing.B) {
 	keys := make([]string, rows)
 	for i := range rows {
 		keys[i] = fmt.Sprintf("\x24customer-%027d", i)
-		_ = t.Add([]byte(keys[i]), keytable.Row{Line: uint32(i)})
+		t.Add([]byte(keys[i]), keytable.Row{Line: uint32(i)})
 	}
 	table := t.Table(nil)
 	random := rand.New(rand.NewPCG(1, 2))

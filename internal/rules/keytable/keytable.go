@@ -2,25 +2,24 @@
 package keytable
 
 import (
-	"encoding/binary"
-	"errors"
 	"hash/maphash"
-	"math"
+	"math/bits"
 	"unsafe"
 )
 
 // Table maps keys to rows. It is immutable and safe for concurrent use. A nil *Table is
 // empty.
 //
-// The rows lie in one byte slice, sorted by the hash of their key, and so in buckets of
-// a few. The only other data is where each bucket starts: about two bytes a row. A row is one
-// byte of hash, the value, the line, the length of the key, and the key.
+// It is an open-addressing hash table without the keys themselves: a row has 80 bits of
+// two hashes with secrets of this table, and the first hash also says where it lies. So a
+// search reads one place in memory, whatever the length of the key, and nobody can choose
+// a key that is taken for another. That a key without a row is taken for one with a row has
+// a probability of less than 1 in 10^23, for each such key.
 type Table struct {
-	seed   maphash.Seed
-	shift  uint     // a hash's bucket is its highest bits
-	starts []uint32 // where each bucket starts, and the last one ends
-	rows   []byte
-	len    int
+	seeds seeds
+	homes uint64 // of rows; fewer than slots
+	slots []slot
+	len   int
 }
 
 // Row is what a table knows of a key.
@@ -29,17 +28,27 @@ type Row struct {
 	Line  uint32 // where the row was read
 }
 
-const (
-	// rowsPerBucket is the least average number of rows in a bucket; there are up to twice as
-	// many. They are next to each other.
-	rowsPerBucket = 2
-	fixed         = 1 + 2 + 4 // bytes of a row before the length of its key
-	// MaxKey is the longest key, in bytes.
-	MaxKey = 1<<16 - 1
-)
+// slot is a row, or empty if tag is 0.
+type slot struct {
+	tag  uint64 // the second hash
+	line uint32
+	// value is Row.Value, more the lowest bits of the first hash.
+	value, more uint16
+}
 
-// ErrTooLarge means that a table has more rows or longer keys than it can hold.
-var ErrTooLarge = errors.New("the table is too large")
+func (s *slot) row() Row { return Row{s.value, s.line} }
+
+// slotsPerTwoRows leaves a third of the slots empty, so that a search looks at two on
+// average if the key has a row, and at five if it has none.
+const slotsPerTwoRows = 3
+
+// seeds are the secrets of a table.
+type seeds [2]maphash.Seed
+
+// identify returns the first hash of a key, and the second, which is never 0.
+func (s *seeds) identify(key string) (first, tag uint64) {
+	return maphash.String(s[0], key), max(maphash.String(s[1], key), 1)
+}
 
 // Len returns the number of rows.
 func (t *Table) Len() int {
@@ -54,7 +63,7 @@ func (t *Table) Size() int64 {
 	if t == nil {
 		return 0
 	}
-	return int64(cap(t.rows)) + 4*int64(cap(t.starts)) + int64(unsafe.Sizeof(*t))
+	return int64(cap(t.slots))*int64(unsafe.Sizeof(slot{})) + int64(unsafe.Sizeof(*t))
 }
 
 // Find returns the row of a key. It allocates nothing.
@@ -62,137 +71,72 @@ func (t *Table) Find(key string) (Row, bool) {
 	if t == nil {
 		return Row{}, false
 	}
-	hash := maphash.String(t.seed, key)
-	bucket := hash >> t.shift
-	return find(t.rows[t.starts[bucket]:t.starts[bucket+1]], byte(hash), key)
+	i, ok := t.find(t.seeds.identify(key))
+	if !ok {
+		return Row{}, false
+	}
+	return t.slots[i].row(), true
+}
+
+// find returns where the row of a key is or, if there is none, would be. There is always
+// an empty slot at the end.
+func (t *Table) find(first, tag uint64) (int, bool) {
+	home, _ := bits.Mul64(first, t.homes)
+	for i := int(home); ; i++ {
+		switch s := &t.slots[i]; {
+		case s.tag == tag && s.more == uint16(first):
+			return i, true
+		case s.tag == 0:
+			return i, false
+		}
+	}
 }
 
 // Builder collects the rows of a Table.
 type Builder struct {
-	seed  maphash.Seed
-	keys  []byte
+	seeds seeds
 	rows  []pending
-	bytes uint64 // of the finished rows
 }
 
-// pending is a row that has been added.
+// pending is a row that has been added, with the hashes of its key.
 type pending struct {
-	hash uint64
-	from uint32 // its key among keys, up to that of the next row
+	first, tag uint64
 	Row
 }
 
 // NewBuilder returns an empty Builder.
-func NewBuilder() *Builder { return &Builder{seed: maphash.MakeSeed()} }
-
-// Add adds a row. The caller may reuse key. Keys may repeat; see [Builder.Table].
-func (b *Builder) Add(key []byte, row Row) error {
-	size := uint64(fixed + 1 + len(key))
-	if len(key) >= 0x80 {
-		size += 2
-	}
-	if len(key) > MaxKey || len(b.rows) == math.MaxInt32 || b.bytes+size > math.MaxUint32 {
-		return ErrTooLarge
-	}
-	b.bytes += size
-	b.rows = append(b.rows, pending{maphash.Bytes(b.seed, key), uint32(len(b.keys)), row})
-	b.keys = append(b.keys, key...)
-	return nil
+func NewBuilder() *Builder {
+	return &Builder{seeds: seeds{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
-// key returns the key of row i.
-func (b *Builder) key(i int) []byte {
-	to := len(b.keys)
-	if i+1 < len(b.rows) {
-		to = int(b.rows[i+1].from)
-	}
-	return b.keys[b.rows[i].from:to]
+// Add adds a row. The caller may reuse key. Keys may repeat; see [Builder.Table].
+func (b *Builder) Add(key []byte, row Row) {
+	first, tag := b.seeds.identify(view(key))
+	b.rows = append(b.rows, pending{first, tag, row})
+}
+
+// view returns b as a string without a copy, for as long as b does not change.
+func view(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // audited: it is only hashed
 }
 
 // Table returns the table. It calls repeated for every row whose key an earlier row has,
 // which is left out. The Builder must not be used afterwards.
 func (b *Builder) Table(repeated func(first, again Row)) *Table {
-	t := &Table{seed: b.seed, shift: 63}
-	for buckets := len(b.rows) / rowsPerBucket; 1<<(64-t.shift) < buckets; {
-		t.shift--
-	}
-	next := make([]uint32, 1<<(64-t.shift)+1)
+	homes := len(b.rows)*slotsPerTwoRows/2 + 1
+	t := &Table{seeds: b.seeds, homes: uint64(homes), slots: make([]slot, homes+1, homes+homes/64+16)}
 	for i := range b.rows {
-		next[b.rows[i].hash>>t.shift+1] += uint32(size(b.key(i)))
-	}
-	for i := 1; i < len(next); i++ {
-		next[i] += next[i-1]
-	}
-	t.starts, t.rows = next, make([]byte, b.bytes)
-	ends := make([]uint32, len(next)-1) // of what is in each bucket so far
-	copy(ends, next)
-	gaps := false
-	for i := range b.rows {
-		r, key := &b.rows[i], b.key(i)
-		bucket := r.hash >> t.shift
-		if first, ok := find(t.rows[next[bucket]:ends[bucket]], byte(r.hash), view(key)); ok {
-			repeated(first, r.Row)
-			gaps = true
+		row := &b.rows[i]
+		at, found := t.find(row.first, row.tag)
+		if found {
+			repeated(t.slots[at].row(), row.Row)
 			continue
 		}
-		ends[bucket] += uint32(put(t.rows[ends[bucket]:], r, key))
+		t.slots[at] = slot{row.tag, row.Line, row.Value, uint16(row.first)}
 		t.len++
-	}
-	if gaps {
-		t.close(ends)
+		if at == len(t.slots)-1 {
+			t.slots = append(t.slots, slot{})
+		}
 	}
 	return t
-}
-
-// close moves the rows together, where repeated ones have left gaps.
-func (t *Table) close(ends []uint32) {
-	to := uint32(0)
-	for i, end := range ends {
-		from := t.starts[i]
-		t.starts[i] = to
-		to += uint32(copy(t.rows[to:], t.rows[from:end]))
-	}
-	t.starts[len(ends)] = to
-	t.rows = append([]byte(nil), t.rows[:to]...)
-}
-
-// size returns the size of a row.
-func size(key []byte) int {
-	if len(key) >= 0x80 {
-		return fixed + 3 + len(key)
-	}
-	return fixed + 1 + len(key)
-}
-
-// put writes a row and returns its size.
-func put(dst []byte, r *pending, key []byte) int {
-	dst[0] = byte(r.hash)
-	binary.LittleEndian.PutUint16(dst[1:], r.Value)
-	binary.LittleEndian.PutUint32(dst[3:], r.Line)
-	wide := fixed + 1
-	if dst[fixed] = byte(len(key)); len(key) >= 0x80 {
-		dst[fixed], dst[fixed+1], dst[fixed+2] = byte(len(key))|0x80, byte(len(key)>>7), byte(len(key)>>15)
-		wide += 2
-	}
-	return wide + copy(dst[wide:], key)
-}
-
-// find looks for a key in the rows of a bucket.
-func find(rows []byte, tag byte, key string) (Row, bool) {
-	for len(rows) > fixed {
-		n, wide := int(rows[fixed]), fixed+1
-		if n >= 0x80 {
-			n, wide = n&0x7f|int(rows[fixed+1])<<7|int(rows[fixed+2])<<15, fixed+3
-		}
-		if rows[0] == tag && n == len(key) && string(rows[wide:wide+n]) == key {
-			return Row{binary.LittleEndian.Uint16(rows[1:]), binary.LittleEndian.Uint32(rows[3:])}, true
-		}
-		rows = rows[wide+n:]
-	}
-	return Row{}, false
-}
-
-// view returns b as a string without a copy, for as long as b does not change.
-func view(b []byte) string {
-	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // audited: rows never change once they are made
 }

@@ -346,9 +346,7 @@ func (t *tableForm) row(row tablefile.Row, rows *keytable.Builder, wrong *tablef
 		return
 	}
 	t.composed = append(t.composed[:0], key...)
-	if err := rows.Add(t.composed, keytable.Row{Value: uint16(place), Line: uint32(row.Line)}); err != nil {
-		wrong.Addf(row.Line, 1, "", "%v", err)
-	}
+	rows.Add(t.composed, keytable.Row{Value: uint16(place), Line: uint32(row.Line)})
 }
 
 // keyPart reads a part of a key as people write it, in a table as with headgate keys: a
