@@ -198,16 +198,17 @@ func (a *App) Start(ctx context.Context) (err error) {
 	if err := a.doors.Open(a.process(), func(door string) string { return a.state.Load().domains[door] }); err != nil {
 		return err
 	}
+	a.queue.Attach()
 	a.watch()
 	a.doors.Serve()
 	a.opened.Store(true)
-	a.queue.Start()
 	if a.plane != nil {
 		a.doors.SetServing(false) // until there are rules
 		a.life.Go(a.plane.Run)
 		a.log.Info("waiting for rules from the control plane", "address", a.options.Config.XDS.Address)
 		return nil
 	}
+	a.queue.Start()
 	stats := a.state.Load().Rules.Stats()
 	a.log.Info("rules loaded", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)
 	a.warnOfNone(stats, "pass --rules, or put rule files into ./rules")

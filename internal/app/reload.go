@@ -135,6 +135,7 @@ func (a *App) enforce(rs *rules.Ruleset, err error) error {
 		if a.control != nil {
 			a.control.SetRules(rs)
 		}
+		a.queue.Attach()
 		a.engine.SetRules(rs)
 		a.queue.Start()
 		a.restartTrial()

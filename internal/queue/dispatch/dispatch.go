@@ -140,14 +140,22 @@ func (d *Dispatcher) openStreams() (queue.Store, error) {
 	return streams.New(streams.Options{Options: o, Replicas: d.Config.Queue.Replicas, Logger: d.Logger}), nil
 }
 
-// Start starts sending. It may be called more than once.
-func (d *Dispatcher) Start() {
-	q, sender := d.Queue(), d.Sender()
-	if q == nil || sender == nil || !d.started.CompareAndSwap(false, true) {
-		return
+// Attach gives the door its queue, so that requests join what is waiting. Call it before the
+// door serves, and before rules that queue are in force: until then a request passes those that
+// wait, or is refused. Nothing is sent before Start. It may be called more than once.
+func (d *Dispatcher) Attach() {
+	if q, sender := d.Queue(), d.Sender(); q != nil && sender != nil {
+		sender.SetQueue(q)
 	}
-	sender.SetQueue(q)
-	q.Start()
+}
+
+// Start attaches the queue and starts sending. Call it when the rules are in force: an entry
+// whose rule is unknown is sent without a limit. It may be called more than once.
+func (d *Dispatcher) Start() {
+	d.Attach()
+	if q := d.Queue(); q != nil && d.Sender() != nil && d.started.CompareAndSwap(false, true) {
+		q.Start()
+	}
 }
 
 // Drain stops sending new requests; those in flight continue.
