@@ -117,7 +117,7 @@ var only = map[string][]string{
 
 // stdOnly lists packages that a library user builds with nothing but the
 // standard library: they may import that, and each other.
-var stdOnly = []string{".", "algorithm", "store", "store/memory", "internal/base/steady", "internal/base/atomicfile"}
+var stdOnly = []string{".", "algorithm", "store", "store/memory", "internal/base/steady", "internal/base/atomicfile", "internal/base/hugepage"}
 
 // forbidden lists, for a folder and all below it, imports that it must do
 // without, and why.

@@ -100,17 +100,39 @@ func (k KeyMissing) String() string { return enum.Name(k, "key_missing", "share"
 // Rule is one limit with its match, its key and its answer to requests over the
 // limit. It is immutable once its Ruleset has been built.
 type Rule struct {
-	// Domain and Name identify the rule. Scope joins them uniquely; it is the
-	// headgate.Op.Scope of the rule's checks.
-	Domain, Name, Scope string
-	Limit               headgate.Limit // how much
-	Cost                int64          // the cost of a request, multiplied by the request's own cost
+	// What every decision reads comes first, so that it shares two cache lines: with a
+	// table, requests go through many variants of a rule.
+
+	Limit headgate.Limit // how much
+	// Scope joins Domain and Name uniquely; it is the headgate.Op.Scope of the rule's
+	// checks.
+	Scope string
+	Cost  int64 // the cost of a request, multiplied by the request's own cost
 	// CostFrom, if not nil, says where a request gives its cost; Cost is then the
 	// default.
 	CostFrom *CostFrom
 	// CostAfter, if not nil, says where the upstream's response gives the cost;
 	// Cost is then the estimate.
 	CostAfter *CostAfter
+	base      *Rule // of a variant; see Base
+	// Replaces are the LimitNames of rules that do not apply to a request that
+	// this one applies to; see [ApplyReplaces].
+	Replaces []string
+	// Percent is the share of the keys (0 to 100) that the rule is enforced for;
+	// for the others it is in shadow mode.
+	Percent int
+	Mode    Mode
+	// QuotaMode allows a request over this limit as long as another rule in quota
+	// mode allows it.
+	QuotaMode bool
+	// ChargeDenied charges refused requests too, whatever other limits say, as
+	// envoyproxy/ratelimit does: a fixed window in full, other limits up to what
+	// remains. See [Rule.Counted].
+	ChargeDenied bool
+	OnLimit      OnLimit // the answer to requests over the limit
+
+	// Domain and Name identify the rule.
+	Domain, Name string
 	// Tier is the name of the rule's tier, if its limit has tiers, and TierBy the
 	// attribute that chooses the tier. Tier is empty for the limit's own rate,
 	// for requests without a tier. All rules of a limit have the same Scope, and
@@ -119,14 +141,9 @@ type Rule struct {
 	TierBy     Attribute
 	Key        []KeyAttribute // what the limit counts by; empty means one count for all
 	KeyMissing KeyMissing     // for requests that lack a part of Key
-	OnLimit    OnLimit        // the answer to requests over the limit
 	// Headers is the dialect of the rate-limit headers of the rule's domain, such
 	// as github; empty for the server's default.
-	Headers string
-	Mode    Mode
-	// Percent is the share of the keys (0 to 100) that the rule is enforced for;
-	// for the others it is in shadow mode.
-	Percent      int
+	Headers      string
 	OnStoreError StoreError // what happens when the store cannot answer
 	// LocalShare is, for StoreErrorLocal, the share of the limit that this
 	// process enforces on its own, in (0, 1].
@@ -135,16 +152,6 @@ type Rule struct {
 	// rules: the rule's name, or rate_limit.name of a descriptor, which may be
 	// empty.
 	LimitName string
-	// Replaces are the LimitNames of rules that do not apply to a request that
-	// this one applies to; see [ApplyReplaces].
-	Replaces []string
-	// QuotaMode allows a request over this limit as long as another rule in quota
-	// mode allows it.
-	QuotaMode bool
-	// ChargeDenied charges refused requests too, whatever other limits say, as
-	// envoyproxy/ratelimit does: a fixed window in full, other limits up to what
-	// remains. See [Rule.Counted].
-	ChargeDenied bool
 	// Metadata goes to Envoy as dynamic metadata with allowed requests. Its
 	// values are nil, bool, int64, float64, string, []any and map[string]any.
 	// It must not be modified.
@@ -171,7 +178,6 @@ type Rule struct {
 
 	table *Table // the limits of single keys; nil for none
 	given *Given // what requests give of the limit; nil for nothing
-	base  *Rule  // of a variant; see Base
 	row   int    // of a variant for rows of table, its place from 1 on; otherwise 0
 	// Of a variant for single requests: the number of the zone that they give, or noZone;
 	// the rate that they give, and what became of it.

@@ -2,11 +2,11 @@ package memory
 
 import (
 	"errors"
-	"os"
-	"strings"
 	"sync"
 	"syscall"
 	"unsafe"
+
+	"github.com/headgate/headgate/internal/base/hugepage"
 )
 
 // In a store with a million keys, nearly every request misses the processor's
@@ -14,7 +14,6 @@ import (
 // time. So if the system supports them, we request them, once for each piece of memory
 // that holds a table.
 const (
-	hugePage = 2 << 20
 	// hugeTable is the smallest table, and hugeStore the smallest store, in bytes, that
 	// requests huge pages: below that the buffer suffices.
 	hugeTable = 4 << 10
@@ -34,7 +33,7 @@ func (h *hugePages) ask(first, last uintptr) []uintptr {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var pieces []uintptr
-	for at := first &^ (hugePage - 1); at <= last; at += hugePage {
+	for at := first &^ (hugepage.Size - 1); at <= last; at += hugepage.Size {
 		if !h.asked[at] {
 			if h.asked == nil {
 				h.asked = make(map[uintptr]bool)
@@ -53,24 +52,6 @@ func (h *hugePages) forget(at uintptr) {
 	delete(h.asked, at)
 }
 
-// Advice to madvise(2), which package syscall does not know.
-const (
-	madvHugePage = 14
-	madvCollapse = 25 // since Linux 6.1
-)
-
-// hugePagesWanted reports whether the system has huge pages of our size and the
-// administrator has not turned them off, which madvCollapse would ignore.
-func hugePagesWanted() bool {
-	const dir = "/sys/kernel/mm/transparent_hugepage/"
-	enabled, err := os.ReadFile(dir + "enabled")
-	if err != nil || strings.Contains(string(enabled), "[never]") {
-		return false
-	}
-	size, err := os.ReadFile(dir + "hpage_pmd_size")
-	return err == nil && strings.TrimSpace(string(size)) == "2097152"
-}
-
 // under requests huge pages for the slots of a new table, in the background, if the
 // table and the store (stored bytes) are large enough.
 func (h *hugePages) under(slots []slot, stored int64) {
@@ -85,27 +66,13 @@ func (h *hugePages) under(slots []slot, stored int64) {
 		return
 	}
 	go func() {
-		if !hugePagesWanted() {
+		if !hugepage.Wanted() {
 			return
 		}
 		for _, at := range pieces {
-			if errors.Is(collapse(at), syscall.EAGAIN) {
+			if errors.Is(hugepage.Collapse(at), syscall.EAGAIN) {
 				h.forget(at)
 			}
 		}
 	}()
-}
-
-// collapse turns the piece of memory at an address into a huge page, which takes
-// microseconds to a few milliseconds and does not change its content. Older
-// systems are only advised to do so later.
-func collapse(at uintptr) error {
-	_, _, errno := syscall.Syscall(syscall.SYS_MADVISE, at, hugePage, madvCollapse)
-	if errno == syscall.EINVAL {
-		_, _, errno = syscall.Syscall(syscall.SYS_MADVISE, at, hugePage, madvHugePage)
-	}
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"unsafe"
+
+	"github.com/headgate/headgate/internal/base/hugepage"
 )
 
 // Table maps keys to rows. It is immutable and safe for concurrent use. A nil *Table is
@@ -138,5 +140,22 @@ func (b *Builder) Table(repeated func(first, again Row)) *Table {
 			t.slots = append(t.slots, slot{})
 		}
 	}
+	t.gather()
 	return t
+}
+
+// hugeTable is the smallest table, in bytes, that asks for huge pages.
+const hugeTable = 4 << 20
+
+// gather asks the system for huge pages under a large table, since a search reads a random
+// place of it.
+func (t *Table) gather() {
+	size := len(t.slots) * int(unsafe.Sizeof(slot{}))
+	if size < hugeTable || !hugepage.Wanted() {
+		return
+	}
+	first := uintptr(unsafe.Pointer(unsafe.SliceData(t.slots))) //nolint:gosec // only asked about, not read
+	for at := first &^ (hugepage.Size - 1); at < first+uintptr(size); at += hugepage.Size {
+		_ = hugepage.Collapse(at) // without them it is only slower
+	}
 }
