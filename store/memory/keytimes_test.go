@@ -108,11 +108,13 @@ func TestKeyTimesAreBounded(t *testing.T) {
 		}
 	}
 	stats, base := s.Stats(), plain.Stats()
-	if stats.Keys != base.Keys || stats.Waiting != base.Waiting || stats.Bytes != base.Bytes+64*(stats.Keys+stats.Waiting) {
+	const tables = 1 << 10 // by which their tables may differ: each store has its own hash
+	times := stats.Bytes - base.Bytes - 64*(stats.Keys+stats.Waiting)
+	if stats.Keys != base.Keys || stats.Waiting != base.Waiting || max(times, -times) > tables {
 		t.Errorf("%+v with times, %+v without", stats, base)
 	}
 	s.Sweep(at0.Add(24 * time.Hour))
-	if stats := s.Stats(); stats.Keys+stats.Waiting != 0 || stats.Bytes > plain.Stats().Bytes {
+	if stats := s.Stats(); stats.Keys+stats.Waiting != 0 || stats.Bytes > plain.Stats().Bytes+tables {
 		t.Errorf("%+v is left", stats)
 	}
 }
