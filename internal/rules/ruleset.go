@@ -81,6 +81,14 @@ func (s *Ruleset) Rule(domain, name string) *Rule {
 	return nil
 }
 
+// Headers returns the dialect of header fields that a domain has chosen, or "".
+func (s *Ruleset) Headers(domain string) string {
+	if d := s.domains[domain]; d != nil {
+		return d.headers.dialect
+	}
+	return ""
+}
+
 // Stats returns how much was read.
 func (s *Ruleset) Stats() Stats { return s.stats }
 

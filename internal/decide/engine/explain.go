@@ -99,7 +99,7 @@ type explaining struct {
 func (e *Engine) explain(ctx context.Context, q ExplainQuery, parts [][]rules.Explanation, x *Explanation) error {
 	d := deciding{engine: e, at: q.At, parts: make([]Part, len(parts)), known: true, allowed: true, explains: new(explaining)}
 	for i, list := range parts {
-		d.parts[i] = Part{Cost: q.Cost, Kind: headgate.Peek}
+		d.parts[i] = Part{Request: q.Parts[i], Cost: q.Cost, Kind: headgate.Peek}
 		x.Parts[i].Rules = make([]Explained, len(list))
 		var checks []rules.Check
 		for j := range list {

@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// maxCallerLimits is how many limits [Engine.CallerLimits] asks the store about.
+const maxCallerLimits = 100
+
+// CallerLimits are the limits of one caller.
+type CallerLimits struct {
+	Known bool // reports whether the domain has rules
+	// Limits are in the order of the files. A limit that counts the caller under several
+	// keys is listed once for each.
+	Limits  []Explained
+	LeftOff int // how many there are besides
+}
+
+// CallerLimits returns the limits that count the sender of req, whatever it requests,
+// and what is left of them: see [rules.Ruleset.OfCaller]. It charges nothing and reports
+// nothing to observers. at is as in [Query].
+//
+// With an error that wraps headgate.ErrUnavailable, the decisions are those of each
+// rule's on_store_error.
+func (e *Engine) CallerLimits(ctx context.Context, domain string, req rules.Request, at int64) (CallerLimits, error) {
+	list, known := e.rules.Load().OfCaller(domain, req)
+	found := CallerLimits{Known: known}
+	if len(list) > maxCallerLimits {
+		found.LeftOff = len(list) - maxCallerLimits
+		list = list[:maxCallerLimits]
+	}
+	if len(list) == 0 {
+		return found, nil
+	}
+	x := Explanation{Parts: make([]ExplainedPart, 1)}
+	x.Verdict.Decision = headgate.Decision{Allowed: true, Reason: headgate.NoLimit}
+	err := e.explain(ctx, ExplainQuery{Domain: domain, Parts: []rules.Request{req}, Cost: 1, At: at}, [][]rules.Explanation{list}, &x)
+	found.Limits = x.Parts[0].Rules
+	return found, err
+}

@@ -1,0 +1,71 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+)
+
+// OfCaller returns the limits that count the sender of req by what it is: its address,
+// header fields, cookies and claims. It does not matter what req requests: conditions on
+// the method, the path and the query do not count, nor does one on the host if req has
+// none. The others do, so a limit for another plan is not listed.
+//
+// Left out are limits that req cannot say the key of: by path, method or query, or by
+// something that req lacks. So are limits for all callers together, limits in shadow
+// mode, shadow bans, which clients must not learn of, and descriptors.
+//
+// known is false for an unknown domain. OfCaller allocates.
+func (s *Ruleset) OfCaller(domain string, req Request) (list []Explanation, known bool) {
+	d := s.domains[domain]
+	if d == nil {
+		return nil, false
+	}
+	var m Matches
+	f := m.factsOf(s, req)
+	for _, r := range d.rules {
+		if r.forCallers() && r.match.appliesToCaller(&f) && r.keyGiven(&f) {
+			m.addKeys(r, &f)
+		}
+	}
+	for i := range m.Checks {
+		c := &m.Checks[i]
+		if c.Enforced {
+			list = append(list, Explanation{Rule: c.Rule, Applies: true, Key: strings.Clone(c.Key), Cost: c.Cost, Enforced: true})
+		}
+	}
+	return list, true
+}
+
+// forCallers reports whether callers may be told of r, and r counts each of them.
+func (r *Rule) forCallers() bool {
+	return len(r.Key) > 0 && r.Mode == Enforce && r.OnLimit.Action != ShadowBan &&
+		!slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.Kind.ofTarget() })
+}
+
+// ofTarget reports whether an attribute says what is requested, and not by whom.
+func (k AttributeKind) ofTarget() bool { return k == Method || k == Path || k == Query }
+
+// keyGiven reports whether the request has every part of r's key.
+func (r *Rule) keyGiven(f *facts) bool {
+	return !slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return !f.get(a.Attribute).ok })
+}
+
+// appliesToCaller reports whether the conditions hold that ask who sent the request. A
+// tier that the target of a request chooses is unknown.
+func (m *matcher) appliesToCaller(f *facts) bool {
+	if host := f.getHost(); host.ok && !m.host.applies(host) || !m.addressApplies(f) {
+		return false
+	}
+	for i := range m.values {
+		c := &m.values[i]
+		switch {
+		case !c.attribute.Kind.ofTarget():
+			if !c.holds(f.get(c.attribute)) && !c.holdsForOther(f) {
+				return false
+			}
+		case c.isTier:
+			return false
+		}
+	}
+	return true
+}
