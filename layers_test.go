@@ -75,6 +75,7 @@ var layers = map[string]int{
 	"internal/door/admin/keysfile":  4, // files of bans, overrides and grants
 	"internal/door/answer":          3, // what all answers share: headers and bodies
 	"internal/door/verdict":         4, // what doors do with a verdict
+	"internal/door/selfservice":     5, // tells callers their own limits
 	"internal/door/serving":         8, // opens, bounds, serves and closes them all
 	"internal/door/grpcserver":      5, // serves them over gRPC
 	"internal/door/httpapi":         8, // services that doors offer

@@ -207,12 +207,26 @@ const serverTimeout = 30 * time.Second
 
 // explainServer calls the API of a running server.
 func explainServer(ctx context.Context, server, token string, client *http.Client, q offline.ExplainRequest) (*offline.Explained, error) {
-	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
-	defer cancel()
 	body, err := q.Body()
 	if err != nil {
 		return nil, err
 	}
+	x := &offline.Explained{Counts: "live"}
+	return x, callServer(ctx, serverCall{server, token, client, "v1/explain"}, body, x)
+}
+
+// serverCall is a call of the API of a running server.
+type serverCall struct {
+	server, token string
+	client        *http.Client
+	path          string
+}
+
+// callServer posts body and decodes the answer into out.
+func callServer(ctx context.Context, call serverCall, body []byte, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
+	defer cancel()
+	server := call.server
 	base, err := url.Parse(server)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		if strings.Contains(server, "@") { // perhaps behind a password
@@ -220,30 +234,29 @@ func explainServer(ctx context.Context, server, token string, client *http.Clien
 		} else {
 			server = strconv.Quote(server)
 		}
-		return nil, &config.SourceError{
+		return &config.SourceError{
 			Source: "--server", Message: server + " is not a server address",
 			Hint: "write it as http://127.0.0.1:8080",
 		}
 	}
 	server = base.Redacted()
-	asked := adminClient{base, token, client}
-	answered, err := asked.send(ctx, http.MethodPost, base.JoinPath("v1/explain"), bytes.NewReader(body))
+	asked := adminClient{base, call.token, call.client}
+	answered, err := asked.send(ctx, http.MethodPost, base.JoinPath(call.path), bytes.NewReader(body))
 	if err != nil {
-		return nil, &config.SourceError{
+		return &config.SourceError{
 			Source: server, Message: err.Error(), Hint: "check that headgate serve is running and that this is its listen.api address",
 		}
 	}
 	defer func() { _ = answered.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(answered.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", server, err)
+		return fmt.Errorf("%s: %w", server, err)
 	}
 	if answered.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s returned %s: %s", server, answered.Status, detail(text))
+		return fmt.Errorf("%s returned %s: %s", server, answered.Status, detail(text))
 	}
-	x := &offline.Explained{Counts: "live"}
-	if err := json.Unmarshal(text, x); err != nil {
-		return nil, fmt.Errorf("invalid response from %s: %w", server, err)
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("invalid response from %s: %w", server, err)
 	}
-	return x, nil
+	return nil
 }

@@ -91,11 +91,9 @@ func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error
 		return nil, err
 	}
 	if q.Domain == "" {
-		domains := h.options.Engine.Rules().Domains()
-		if len(domains) != 1 {
-			return nil, fmt.Errorf(`"domain" is missing, and the rules have %d domains`, len(domains))
+		if q.Domain, err = h.onlyDomain(); err != nil {
+			return nil, err
 		}
-		q.Domain = domains[0]
 	}
 	if h.options.Clock != nil {
 		q.At = h.options.Clock().UnixMicro()
@@ -106,6 +104,15 @@ func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error
 	}
 	defer leave()
 	return q.Explain(ctx, h.options.Engine)
+}
+
+// onlyDomain returns the only domain of the rules, for a body that names none.
+func (h *Handler) onlyDomain() (string, error) {
+	domains := h.options.Engine.Rules().Domains()
+	if len(domains) != 1 {
+		return "", fmt.Errorf(`"domain" is missing, and the rules have %d domains`, len(domains))
+	}
+	return domains[0], nil
 }
 
 // explain answers POST /v1/explain.

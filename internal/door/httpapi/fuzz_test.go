@@ -12,6 +12,38 @@ import (
 	"github.com/headgate/headgate/internal/rules/inline"
 )
 
+// FuzzParseLimits: a body of POST /v1/limits is read as that of a check with nothing but
+// a domain and attributes, or refused with words.
+func FuzzParseLimits(f *testing.F) {
+	for _, seed := range []string{
+		`{"domain":"api","attributes":{"client_ip":"198.51.100.7","header:x-api-key":"k"}}`, `{}`, `{"domain":""}`,
+		`{"attributes":{"jwt:sub":"\ud83d\ude00"}}`, `{"domain":"a","domain":"b"}`, `{"cost":1}`, `[]`, `{"domain":"a"}{}`,
+	} {
+		f.Add(seed)
+	}
+	clients, err := client.New(client.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	var b body
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := parseLimits(text, clients)
+		if err != nil {
+			if err.Error() == "" {
+				t.Error("an error without words")
+			}
+			return
+		}
+		if got.Domain == "" {
+			return
+		}
+		if err := b.parse(text, clients, nil); err != nil || b.checks[0].Domain != got.Domain || b.checks[0].Len() != got.Len() {
+			t.Errorf("a check is read as %+v, %v", b.checks, err)
+		}
+		b.release()
+	})
+}
+
 // FuzzParse compares the hand-written parser with encoding/json: what the parser
 // accepts, encoding/json accepts too, with the same values.
 func FuzzParse(f *testing.F) {

@@ -78,6 +78,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		h.posted(w, r, (*Handler).explain)
+	case "/v1/limits":
+		h.posted(w, r, (*Handler).limits)
 	case "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel":
 		h.posted(w, r, (*Handler).settle)
 	case "/v1/reserve":

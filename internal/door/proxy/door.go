@@ -61,12 +61,13 @@ func open(p *door.Process, backend http.Handler) (door.Server, error) {
 	c := config.Own[Settings](p.Config)
 	o := door.HTTPOptions{Endless: true, Cleartext: !c.NoCleartextHTTP2, PassOptions: true}
 	underscores, _ := ParseUnderscores(c.Underscores)
+	limits, whileTold := c.limits()
 	s := &served{process: p, to: to, Proxy: New(Options{
 		Asker: p.Asker, Domain: p.Domain, Upstream: to.url, Tokens: p.Tokens, TrustedProxies: p.Config.TrustedProxies,
 		Transport: p.Telemetry.Transport(to.transport), TellTime: p.Config.DecisionTime, MaxWaiting: c.MaxWaiting, Paths: c.Paths,
 		StatusPath: p.Config.Queue.StatusPath, BodyTimeout: cmp.Or(p.Timeouts.Body, c.BodyTimeout),
 		ReadTimeout: o.Timeouts(p).Read, Abandoned: c.Abandoned, Underscores: underscores, Strangers: c.Strangers, NoVia: c.NoVia,
-		CORS: c.CORS, Bodies: membound.New(membound.Options{Most: queuedShare * p.MaxRoom, Client: p.Counted}),
+		CORS: c.CORS, LimitsPath: limits, LimitsWhileTold: whileTold, Bodies: membound.New(membound.Options{Most: queuedShare * p.MaxRoom, Client: p.Counted}),
 	})}
 	o.Handler = p.Telemetry.Handler(door.Shedding(p.Sheds, overload.Request, s.Proxy), route)
 	if s.HTTP, err = door.NewHTTP(p, o); err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/httprequest"
@@ -61,6 +62,11 @@ type Options struct {
 	// StatusPath is where clients read the status of a queued request: this path plus
 	// the request's id. It starts and ends with a slash. Empty for nowhere.
 	StatusPath string
+	// LimitsPath is where callers read their own limits; empty for nowhere. With
+	// LimitsWhileTold, requests for it are forwarded while the domain has no header
+	// fields about limits.
+	LimitsPath      string
+	LimitsWhileTold bool
 }
 
 // Proxy is the reverse proxy as an http.Handler.
@@ -75,6 +81,7 @@ type Proxy struct {
 	lookalikes lookalikes
 	outlasting outlasting
 	via        via
+	limits     selfservice.Page
 }
 
 // New returns a proxy.
@@ -86,6 +93,7 @@ func New(options Options) *Proxy {
 	options.CORS.fields = []string{strings.Join(answer.FieldNames(), ", ")}
 	p := &Proxy{options: options, room: newWaitingRoom(options.MaxWaiting)}
 	p.queues.arriving = answer.NewBodies(options.Bodies)
+	p.limits = selfservice.Page{Engine: options.Engine, Gate: selfservice.NewGate(), Dialect: options.Dialect}
 	if !options.NoVia {
 		p.via = newVia()
 	}
@@ -132,6 +140,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if path := p.options.StatusPath; path != "" && strings.HasPrefix(r.URL.Path, path) {
 		p.status(w, r, r.URL.Path[len(path):])
+		return
+	}
+	if r.URL.Path == p.options.LimitsPath && p.tellsLimits() {
+		p.tellLimits(w, r)
 		return
 	}
 	x, _ := p.exchanges.Get().(*exchange)

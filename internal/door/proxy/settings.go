@@ -39,6 +39,9 @@ type Settings struct {
 	Strangers               []string // the fields that only trusted proxies may send; nil for the default
 	NoVia, NoCleartextHTTP2 bool     // turn off the Via field and HTTP/2 without TLS
 	CORS                    CORS     // for pages of other origins
+	// LimitsPath is where callers read their limits; empty for the default, "off" for
+	// nowhere.
+	LimitsPath string
 }
 
 // section declares the settings.
@@ -76,6 +79,7 @@ func settings() []config.Setting {
 		onOff("proxy.via", func(s *Settings) *bool { return &s.NoVia }),
 		onOff("proxy.h2c", func(s *Settings) *bool { return &s.NoCleartextHTTP2 }),
 		config.List("proxy.cors.origins", func(s *Settings, v []string) (err error) { s.CORS.Origins, err = origins(v); return err }),
+		config.One("proxy.limits_path", func(s *Settings, v string) (err error) { s.LimitsPath, err = limitsPath(v); return err }),
 		config.Choice("proxy.cors.preflights", func(s *Settings) *bool { return &s.CORS.PassPreflights },
 			func(v string) (bool, bool) { return v == "pass", v == "pass" || v == "count" }, "count", "pass"),
 	}, config.ClientTLS("proxy.upstream_tls", func(s *Settings) *certs.ClientFiles { return &s.UpstreamTLS })...)

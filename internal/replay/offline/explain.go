@@ -203,6 +203,18 @@ func NamesOf(domain string, paths ...string) RuleNames {
 	return n
 }
 
+// CallerBody returns the body of POST /v1/limits for the sender of q.
+func (q *ExplainRequest) CallerBody() ([]byte, error) {
+	body := struct {
+		Domain     string            `json:"domain,omitempty"`
+		Attributes map[string]string `json:"attributes"`
+	}{q.Domain, map[string]string{}}
+	for a, value := range q.attributes {
+		body.Attributes[a.String()] = value
+	}
+	return json.Marshal(body)
+}
+
 // Body returns q as POST /v1/explain takes it.
 func (q *ExplainRequest) Body() ([]byte, error) {
 	type entry struct {

@@ -1,0 +1,53 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/selfservice"
+	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/request/client"
+)
+
+// limits answers POST /v1/limits: the limits of the caller that the attributes describe.
+func (h *Handler) limits(w http.ResponseWriter, r *http.Request, c *call) {
+	q, err := parseLimits(string(c.in.Bytes), h.options.Clients)
+	if err != nil {
+		answer.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if q.Domain == "" {
+		if q.Domain, err = h.onlyDomain(); err != nil {
+			answer.Problem(w, http.StatusBadRequest, err.Error())
+			return
+		}
+	}
+	a, err := selfservice.Of(r.Context(), h.options.Engine, q.Domain, &q.Request, c.at)
+	if err != nil {
+		h.options.Report(r.Context(), q.Domain, err)
+		selfservice.Problem(w, err)
+		return
+	}
+	a.Write(w, h.options.Dialect)
+}
+
+// parseLimits reads the body of POST /v1/limits.
+func parseLimits(text string, clients *client.Resolver) (*verdict.Check, error) {
+	p := &parser{text: text, clients: clients}
+	c := new(verdict.Check)
+	reset(c)
+	var s seen
+	err := p.object("the body", func(name string) error {
+		if name != "domain" && name != "attributes" {
+			return p.fail(`unknown field %q; known are "domain", "attributes"`, name)
+		}
+		return p.member(c, name, &s, "")
+	})
+	if err == nil {
+		err = p.end()
+	}
+	if err == nil && s&seenDomain != 0 {
+		err = p.finish(c, s)
+	}
+	return c, err
+}

@@ -1,0 +1,72 @@
+package selfservice
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/httprequest"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Page answers callers that ask for their own limits. All fields are required.
+type Page struct {
+	Engine  *engine.Engine
+	Gate    *Gate
+	Dialect answer.Dialect // of the header fields, unless the domain has chosen one
+}
+
+// Serve answers q, a request for the limits of its sender in a domain, at the given time.
+// It returns an error of the store, which the caller does not receive.
+func (p *Page) Serve(w http.ResponseWriter, r *http.Request, q *httprequest.Request, domain string, at time.Time) error {
+	w.Header().Set("Cache-Control", "no-store")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		answer.Problem(w, http.StatusMethodNotAllowed, "use GET to read your limits")
+		return nil
+	}
+	if !p.admit(w, q, at) {
+		return nil
+	}
+	defer p.Gate.leave()
+	a, err := Of(r.Context(), p.Engine, domain, q, at.UnixMicro())
+	refusal := q.Refusal()
+	switch {
+	case refusal != nil:
+		answer.Unauthorized(w, refusal)
+	case errors.Is(err, ErrUnknownDomain):
+		unavailable(w, "no rules are loaded for this service")
+	case err != nil:
+		Problem(w, err)
+		return err
+	default:
+		a.Write(w, p.Dialect)
+	}
+	return nil
+}
+
+// admit reports whether q may be answered now. If so, p.Gate must be left; if not, it
+// has answered.
+func (p *Page) admit(w http.ResponseWriter, q *httprequest.Request, at time.Time) bool {
+	address, _ := q.Attribute(rules.Attribute{Kind: rules.ClientIP})
+	if wait, ok := p.Gate.admit(address, at.UnixMicro()); !ok {
+		limited := headgate.Decision{Reason: headgate.Limited, RetryAfter: wait}
+		answer.Headers(w.Header(), answer.None, answer.Policy{Decision: limited})
+		answer.Problem(w, http.StatusTooManyRequests, "you asked for your limits too often")
+		return false
+	}
+	if !p.Gate.enter() {
+		unavailable(w, "too many callers ask for their limits at once")
+		return false
+	}
+	return true
+}
+
+// unavailable answers 503: there is no answer now.
+func unavailable(w http.ResponseWriter, detail string) {
+	w.Header().Set("Retry-After", "1")
+	answer.Problem(w, http.StatusServiceUnavailable, detail)
+}
