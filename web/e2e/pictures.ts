@@ -182,5 +182,10 @@ test("the playground", async () => {
   // By steps of simulated time, so that the picture is always the same.
   for (let i = 0; i < 46; i++) await page.getByRole("button", { name: "+1.0 s", exact: true }).click();
   await save(page, "playground.png", ".cols");
+  await page.getByRole("button", { name: "Lost update" }).click();
+  await page.getByRole("button", { name: "Pause race" }).click();
+  const next = page.getByRole("button", { name: "Next step" });
+  while (await next.isEnabled()) await next.click();
+  await write("playground-race.png", await page.locator(".race").screenshot());
   expect(wrong).toEqual([]);
 });

@@ -205,3 +205,26 @@ test("the static page, from a plain file server", async () => {
 test("the static page, from a file", async () => {
   await playAlone(`file://${folder}index.html`, "file://");
 });
+
+test("several servers: step through a lost update and its cure", async () => {
+  const { page, wrong } = await openTab(browser, door.url, { reducedMotion: "reduce" });
+  await page.goto(`${door.url}/playground#kind=none`);
+  await ready(page);
+  const race = page.getByRole("region", { name: "Several servers" });
+  const steps = async (scene: string) => {
+    await race.getByRole("button", { name: scene }).click();
+    const next = race.getByRole("button", { name: "Next step" });
+    while (await next.isEnabled()) await next.press("Enter");
+    return race.locator(".race-result").textContent();
+  };
+  expect(await steps("Lost update")).toContain("10 of 12 allowed by fixed window, 5 in 10 s: 5 too many");
+  expect(await steps("One atomic step")).toContain("5 of 12 allowed");
+  const servers = race.getByRole("spinbutton", { name: "Servers" });
+  await servers.fill("9");
+  await expect.poll(() => race.getByText("Enter a whole number from 1 to 4").isVisible()).toBe(true);
+  await race.getByLabel("How servers count").selectOption("apart");
+  await servers.fill("3");
+  expect(await steps("Each for itself")).toContain("10 of 12 allowed");
+  expect(await violations(page)).toEqual([]);
+  expect(wrong).toEqual([]);
+});

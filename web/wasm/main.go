@@ -157,6 +157,27 @@ func do(lane, kind int32, at, cost, duration, countsUntil float64) {
 	})
 }
 
+// race lets servers decide about n requests of one key under the limit of a lane; the lane's
+// own state stays. Request i has its time at buffer[2i] and its server at buffer[2i+1]. The
+// answer replaces them by 8 numbers each: read, wrote, answered, allowed, found, left, lost and
+// the verdict. It returns how many requests it has answered.
+//
+//go:wasmexport race
+func race(lane, sharing, servers int32, way float64, n int32) int32 {
+	const answer = 8
+	arrivals := make([]playground.Arrival, min(int(n), numbers/answer))
+	for i := range arrivals {
+		arrivals[i] = playground.Arrival{At: int64(buffer[2*i]), Server: int(buffer[2*i+1])}
+	}
+	r := playground.Race{Limit: table[lane].Limit(), Sharing: playground.Sharing(sharing), Servers: int(servers), Way: int64(way)}
+	for i, t := range r.Run(arrivals) {
+		copy(buffer[answer*i:], []float64{
+			float64(t.Read), float64(t.Wrote), float64(t.Answered), truth(t.Allowed), t.Found, t.Left, float64(t.Lost), float64(t.Verdict),
+		})
+	}
+	return int32(len(arrivals))
+}
+
 // micros converts to microseconds, and Never to -1.
 func micros(d time.Duration) float64 {
 	if d == headgate.Never {

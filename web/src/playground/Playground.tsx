@@ -7,6 +7,7 @@ import { Controls } from "./Controls.tsx";
 import { Axis, Lane, usePalette } from "./Lane.tsx";
 import type { Progress } from "./load.ts";
 import { Player, sayClock, sayTime } from "./player.ts";
+import { Race } from "./Race.tsx";
 import { Rule } from "./Rule.tsx";
 import { fromHash, type Scene, sceneSettings, scenes, speeds, toHash } from "./settings.ts";
 import type { Core } from "./wasm.ts";
@@ -95,6 +96,7 @@ function Loaded(props: { player: Player }) {
         <Compare player={player} />
         <Rule player={player} />
       </div>
+      <Race core={player.simulation.core} calm={player.calm} />
     </>
   );
 }

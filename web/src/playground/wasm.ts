@@ -74,6 +74,30 @@ export interface Result {
   countsUntil: number;
 }
 
+/** How servers share the count of a key, in the order of the constants of Go. */
+export const sharings = ["read_then_write", "atomic_step", "apart"] as const;
+export type Sharing = (typeof sharings)[number];
+
+/** A request at a server, from 0 on. */
+export interface Arrival {
+  at: number;
+  server: number;
+}
+
+/** What happened to an arrival. Times that did not occur are 0. */
+export interface Turn extends Arrival {
+  read: number;
+  wrote: number;
+  answered: number;
+  allowed: boolean;
+  /** How much was in use in the state that was read, and in the one that was written. */
+  found: number;
+  left: number;
+  /** How many requests of others the written state has lost. */
+  lost: number;
+  verdict: Verdict;
+}
+
 interface Exports {
   _initialize(): void;
   memory: WebAssembly.Memory;
@@ -84,6 +108,7 @@ interface Exports {
   hits(lane: number, n: number): void;
   used(lane: number, n: number): void;
   look(lane: number, at: number, cost: number): number;
+  race(lane: number, sharing: number, servers: number, way: number, n: number): number;
   do(lane: number, kind: number, at: number, cost: number, duration: number, countsUntil: number): void;
 }
 
@@ -192,6 +217,31 @@ export class Core {
       peak: b[11]!,
       spans,
     };
+  }
+
+  /** Lets servers, each way us from their store, decide under the limit of a lane. */
+  race(lane: number, sharing: Sharing, servers: number, way: number, arrivals: readonly Arrival[]): Turn[] {
+    const asked = this.#numbers();
+    arrivals.forEach((arrival, i) => {
+      asked[2 * i] = arrival.at;
+      asked[2 * i + 1] = arrival.server;
+    });
+    const n = this.#go.race(lane, sharings.indexOf(sharing), servers, way, arrivals.length);
+    const b = this.#numbers();
+    return arrivals.slice(0, n).map((arrival, i) => {
+      const [read, wrote, answered, allowed, found, left, lost, verdict] = b.subarray(8 * i, 8 * i + 8);
+      return {
+        ...arrival,
+        read: read!,
+        wrote: wrote!,
+        answered: answered!,
+        allowed: allowed === 1,
+        found: found!,
+        left: left!,
+        lost: lost!,
+        verdict: verdicts[verdict!]!,
+      };
+    });
   }
 
   /** Answers a request of any kind without counting it in the results, for the shared vectors. */
