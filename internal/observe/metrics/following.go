@@ -1,0 +1,41 @@
+package metrics
+
+import (
+	"math"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/observe/timeline"
+)
+
+// follows reports whether an operator follows any key.
+func (m *Observer) follows() bool { return m.options.Timelines != nil && m.options.Timelines.Follows() }
+
+// follow adds the results of a request to the timelines of their keys. Only a request
+// that passes takes its cost.
+func (m *Observer) follow(at, cost int64, passes bool, results []engine.Result) { //nolint:revive // a fact, not a mode
+	for i := range results {
+		r := &results[i]
+		d, o := &r.Decision, r.Outcome()
+		s := timeline.Sample{
+			At: at, Refused: o != engine.Allowed && o != engine.Delayed, Remaining: max(d.Remaining, 0), Limit: d.Limit,
+		}
+		switch d.Reason {
+		case headgate.FailOpen, headgate.FailClosed, headgate.NoLimit:
+			s.Remaining = timeline.Unknown
+		default:
+		}
+		if passes && !s.Refused {
+			s.Cost = saturated(cost, r.Cost())
+		}
+		m.options.Timelines.Add(r.Rule.Scope, r.Key, &s)
+	}
+}
+
+// saturated multiplies two costs; a product that is too large is the largest number.
+func saturated(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64/b {
+		return math.MaxInt64
+	}
+	return a * b
+}
