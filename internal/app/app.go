@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/telemetry"
+	"github.com/headgate/headgate/internal/observe/timeline"
 	"github.com/headgate/headgate/internal/queue/dispatch"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/jwt"
@@ -88,6 +89,7 @@ type App struct {
 	events    *metrics.Stream
 	live      *metrics.Live
 	keys      *metrics.KeyView
+	timelines *timeline.Book
 
 	// Replaced as a whole by every reload.
 	state     atomic.Pointer[rulesState]

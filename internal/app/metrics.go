@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/timeline"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
 )
@@ -26,13 +27,13 @@ import (
 // openMetrics starts counting and returns the option for the engine.
 func (a *App) openMetrics() engine.Option {
 	a.keys = admin.KeyView(a.options.Config)
-	a.events = metrics.NewStream(a.keys)
+	a.events, a.timelines = metrics.NewStream(a.keys), timeline.New()
 	a.metrics = metrics.New(metrics.Options{
 		MaxRules: int(a.options.Config.Metrics.MaxRules),
 		Elapsed:  a.elapsed,
 		Log:      a.log,
 		Watchers: []metrics.Watcher{a.events, &metrics.Debug{Log: a.log, Level: a.options.LogLevel, Key: a.keys.Text}},
-		Lacking:  a.warnOfLacking,
+		Lacking:  a.warnOfLacking, Timelines: a.timelines,
 	})
 	a.metrics.SetRules(a.state.Load().Rules, a.options.Clock())
 	a.registry.MustRegister(

@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/door/admin/dashboard"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/timeline"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/hosts"
@@ -48,6 +49,7 @@ type Options struct {
 	Keys      *metrics.KeyView
 	Metrics   *metrics.Observer
 	Live      *metrics.Live
+	Timelines *timeline.Book
 	Events    *metrics.Stream
 	Queue     func() *queue.Queue // returns nil while no rule queues requests
 	Secrets   []string            // further header fields of queued requests to hide from operators
@@ -85,7 +87,7 @@ func Routes(o *Options) (map[string]http.Handler, error) {
 	}
 	changes := &audit{}
 	for _, routes := range []map[string]http.Handler{
-		o.Others, reports{o}.routes(), keys{o, changes}.routes(), queues{o, changes}.routes(), candidates{o}.routes(),
+		o.Others, reports{o}.routes(), keys{o, changes}.routes(), timelines{keys{o, changes}}.routes(), queues{o, changes}.routes(), candidates{o}.routes(),
 	} {
 		maps.Copy(pages, routes)
 	}
