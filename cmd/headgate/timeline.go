@@ -79,7 +79,7 @@ func (f *timelineFlags) servers() ([]*adminClient, error) {
 		return nil, &usageError{"--watch and --stop cannot be combined", ""}
 	}
 	var servers []*adminClient
-	for _, address := range strings.SplitSeq(cmp.Or(f.address, config.AdminAddress()), ",") {
+	for address := range strings.SplitSeq(cmp.Or(f.address, config.AdminAddress()), ",") {
 		one := f.adminFlags
 		one.address = strings.TrimSpace(address)
 		c, err := one.client()
