@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/decide/storing"
 	"github.com/headgate/headgate/internal/decide/trial"
 	"github.com/headgate/headgate/internal/door"
@@ -68,15 +69,16 @@ type App struct {
 	verifier *jwt.Verifier // nil without settings for tokens
 
 	// Components that live from Start to Stop.
-	life    lifetime.Lifetime
-	store   *storing.Store
-	engine  *engine.Engine
-	control *control.Manager
-	doors   *serving.Doors
-	queue   *dispatch.Dispatcher
-	trial   *trial.Trial  // nil without a candidate
-	plane   *xds.Client   // nil if rules come from files
-	clock   *steady.Clock // nil if Options.Clock is set
+	life      lifetime.Lifetime
+	store     *storing.Store
+	engine    *engine.Engine
+	control   *control.Manager
+	offenders *offenders.Watch
+	doors     *serving.Doors
+	queue     *dispatch.Dispatcher
+	trial     *trial.Trial  // nil without a candidate
+	plane     *xds.Client   // nil if rules come from files
+	clock     *steady.Clock // nil if Options.Clock is set
 
 	// For operators.
 	started   time.Time // by Options.Clock
@@ -182,6 +184,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
+	a.watchOffenders()
 	a.doors.Watch(a.opened.Load)
 	a.openLive()
 	a.watchClock()
@@ -253,7 +256,7 @@ func (a *App) openEngine(ctx context.Context) error {
 		return err
 	}
 	a.store = store
-	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), a.openMetrics())
+	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), a.openMetrics(), a.openOffenders())
 	if len(c.Candidate.Rules) > 0 {
 		a.trial = trial.Open(trial.Options{Config: c, Clock: a.options.Clock, Logger: a.log, Life: &a.life, Warn: a.warn, Live: a.liveFiles().Loaded(a.seen)})
 		a.registry.MustRegister(a.trial.Collector())

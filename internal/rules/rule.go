@@ -141,6 +141,7 @@ type Rule struct {
 	TierBy     Attribute
 	Key        []KeyAttribute // what the limit counts by; empty means one count for all
 	KeyMissing KeyMissing     // for requests that lack a part of Key
+	OnRepeat   *OnRepeat      // bans keys that are refused again and again; nil if none are
 	// Headers is the dialect of the rate-limit headers of the rule's domain, such
 	// as github; empty for the server's default.
 	Headers      string
@@ -328,7 +329,7 @@ func (r *Rule) Covers(other *Rule) bool {
 	switch {
 	case r.Mode != Enforce || r.Percent < 100 || r.QuotaMode || r.OnLimit.Action != Reject:
 		return false
-	case r.ChargeDenied || other.ChargeDenied || !r.costsAs(other) || !r.coversOutage(other):
+	case r.ChargeDenied || other.ChargeDenied || other.OnRepeat != nil || !r.costsAs(other) || !r.coversOutage(other):
 		return false
 	case r.Limit.IsUnlimited() || other.Limit.IsUnlimited() || r.varies() || other.varies():
 		return false

@@ -60,6 +60,11 @@ var beyondSchema = map[string]string{
 	"tiers-without-rate":           "what a tier may inherit",
 	"tiers-default-unknown":        "two places of the file",
 	"tiers-value-twice":            "two places of the file",
+	"repeat-max-less":              "arithmetic",
+	"repeat-forget-less":           "arithmetic",
+	"repeat-refusals-many":         "arithmetic",
+	"repeat-refusals-long":         "arithmetic",
+	"repeat-ban-long":              "arithmetic",
 	"body-variable-unknown":        "what is in a text",
 	"body-not-json":                "what is in a text",
 }
@@ -189,6 +194,7 @@ func TestSchemaKnowsAllKeys(t *testing.T) {
 	compare("match", ownform.MatchKeys(), def("match"))
 	compare("descriptor", envoyform.DescriptorKeys(), def("descriptor"))
 	compare("rate_limit", envoyform.RateLimitKeys(), def("rateLimit"))
+	compare("on_repeat", ownform.OnRepeatKeys(), def("onRepeat"))
 	compare("tier", ownform.TierKeys(), def("tier"))
 	root.Properties, root.Defs = nil, nil
 	if err := json.Unmarshal([]byte(schema.RuleTests()), &root); err != nil {

@@ -82,6 +82,7 @@ func (x *asking) end(ctx context.Context) {
 	if x.err == nil {
 		x.err = x.failure
 	}
+	x.engine.tellRefusals(&x.v, &x.q)
 	if x.forget(); x.engine.observer != nil {
 		x.engine.observer.Decided(ctx, x.mark, x.q, x.v, x.err)
 	}

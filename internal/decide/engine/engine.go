@@ -102,6 +102,7 @@ type Engine struct {
 	fallback headgate.Store // may be nil
 	timeout  time.Duration
 	observer Observer
+	refusals Refusals // may be nil
 	unknown  UnknownDomain
 	free     sync.Pool // of *deciding
 	lanes    atomic.Uint32
@@ -176,21 +177,24 @@ func (e *Engine) decide(ctx context.Context, q *Query, matched *Matched) (v Verd
 	if e.observer == nil {
 		err = d.decide(ctx)
 		d.conclude(&v, 0, 0)
+		e.tellRefusals(&v, q)
 		return v, err
 	}
 	mark := Mark{Lane: d.lane}
 	mark.Start = e.observer.Deciding(q.At, mark.Lane)
 	err = d.decide(ctx)
 	d.conclude(&v, 0, 0)
+	e.tellRefusals(&v, q)
 	e.observer.Decided(ctx, mark, *q, v, err)
 	return v, err
 }
 
-// Tell reports an answer to q to the observer that a door has derived from a peek: v
-// counts like the answer to a take.
+// Tell reports an answer to q that a door has derived from a peek to the observer and to
+// [Refusals]: v counts like the answer to a take.
 func (e *Engine) Tell(ctx context.Context, q Query, v Verdict) {
+	q.Kind = headgate.Take
+	e.tellRefusals(&v, &q)
 	if e.observer != nil && v.deciding != nil {
-		q.Kind = headgate.Take
 		mark := Mark{Lane: v.deciding.lane}
 		mark.Start = e.observer.Deciding(q.At, mark.Lane)
 		e.observer.Decided(ctx, mark, q, v, nil)

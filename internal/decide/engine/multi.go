@@ -86,6 +86,7 @@ func (e *Engine) DecideAll(ctx context.Context, q MultiQuery) (MultiVerdict, err
 		next := d.conclude(part, i, first)
 		part.results, first = d.results[first:next:next], next
 	}
+	e.tellAllRefusals(&v, &q)
 	if e.observer != nil {
 		e.observer.DecidedAll(ctx, mark, q, v, err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/decide/trial"
 	"github.com/headgate/headgate/internal/door/admin/dashboard"
 	"github.com/headgate/headgate/internal/door/answer"
@@ -41,10 +42,11 @@ type Options struct {
 	Others  map[string]http.Handler         // routes of other parts of the process, by http.ServeMux pattern
 	Extra   func(http.Handler) http.Handler // wraps a handler to refuse requests during overload
 
-	Engine  *engine.Engine
-	Store   headgate.Store // the engine's
-	Control *control.Manager
-	Clients *client.Resolver
+	Engine    *engine.Engine
+	Store     headgate.Store // the engine's
+	Control   *control.Manager
+	Offenders *offenders.Watch
+	Clients   *client.Resolver
 	// Keys says how operators see keys.
 	Keys      *metrics.KeyView
 	Metrics   *metrics.Observer

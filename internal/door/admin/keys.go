@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/control"
+	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
@@ -258,6 +259,11 @@ func (k keys) reset(c *keyCall) error {
 	}
 	if err := k.giveBudget(c, headgate.Op{Kind: headgate.Reset}); err != nil {
 		return err
+	}
+	for _, op := range offenders.Pardons(c.ruled, c.key, c.now) {
+		if _, err := k.Store.Take(c.ctx, op); err != nil {
+			return err
+		}
 	}
 	return k.Control.ForgetGrants(c.ctx, c.scope, c.key) // they are gone as well
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/body"
+	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
@@ -248,21 +249,9 @@ func duration(text string, low, high time.Duration) (time.Duration, error) {
 		return 0, fmt.Errorf("invalid duration %s: want a number and a unit, such as 250ms or 2m", clip.Quote(text))
 	}
 	if d < low || d > high {
-		return 0, fmt.Errorf("%s must be from %s to %s", text, short(low), short(high))
+		return 0, fmt.Errorf("%s must be from %s to %s", text, rate.Short(low), rate.Short(high))
 	}
 	return d, nil
-}
-
-// short writes a duration without the units that are zero: 24h, not 24h0m0s.
-func short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // durationOf reads the duration under a key, and reports whether there is one.

@@ -14,7 +14,7 @@ import (
 func RuleKeys() []string {
 	return append([]string{
 		"name", "description", "disabled", "match", "key", "key_missing", "cost", "charge_on",
-		"on_limit", "mode", "percent", "on_store_error", "tiers", "concurrency", "lease",
+		"on_limit", "on_repeat", "mode", "percent", "on_store_error", "tiers", "concurrency", "lease",
 	}, LimitKeys()...)
 }
 
@@ -84,6 +84,7 @@ func (p *Parser) parseRule(form ruleForm) {
 	}
 	p.ParseShared(f, r)
 	p.parseChargeOn(f, r, form.form)
+	p.parseOnRepeat(f, r, form.form)
 	if form.form != nil {
 		form.form.apply(r, &match, asked, form.tier, form.standard)
 		if form.tier != "" && r.Name != "" {

@@ -225,3 +225,15 @@ func parsePart(text string) (part time.Duration, rest string, err error) {
 	}
 	return time.Duration(n) * u.Length, text[end:], nil
 }
+
+// Short writes a duration without the units that are zero: 24h, not 24h0m0s.
+func Short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

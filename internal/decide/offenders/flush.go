@@ -1,0 +1,183 @@
+package offenders
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// atOnce is how many keys are counted in one call of the store.
+const atOnce = 128
+
+// Flush counts the refusals since the last call, and starts the bans that they lead to.
+// Refusals that the store cannot count are dropped: nobody is banned because of them. It
+// may be called concurrently.
+func (w *Watch) Flush(ctx context.Context) {
+	w.flushing.Lock()
+	defer w.flushing.Unlock()
+	w.collect()
+	var bans []Ban
+	for todo := w.todo; len(todo) > 0; {
+		n := min(atOnce, len(todo))
+		found, err := w.count(ctx, todo[:n])
+		if bans = append(bans, found...); err != nil {
+			w.drop(err, todo[:n])
+		}
+		todo = todo[n:]
+	}
+	clear(w.todo)
+	if len(bans) > 0 {
+		w.start(ctx, bans)
+	}
+}
+
+// drop notes refusals that were not counted.
+func (w *Watch) drop(err error, list []offence) {
+	for i := range list {
+		w.stats.uncounted.Add(list[i].n)
+	}
+	if w.stats.mayLog(w.options.Clock()) {
+		w.options.Logger.Warn("refusals not counted for on_repeat: the store does not answer", "err", err)
+	}
+}
+
+// ops returns the operations on the two counts of an offender.
+func (o *offender) ops(r *rules.OnRepeat, at int64) (bans, refusals headgate.Op) {
+	suffix := ""
+	if o.mode == rules.Shadow {
+		suffix = "!shadow"
+	}
+	bans = headgate.Op{Key: o.key, Scope: o.scope + "!bans" + suffix, Limit: r.Bans, At: at}
+	refusals = headgate.Op{Key: o.key, Scope: o.scope + "!refusals" + suffix, Limit: r.Refusals, At: at}
+	return bans, refusals
+}
+
+// count counts refusals, and returns the bans that they lead to.
+func (w *Watch) count(ctx context.Context, list []offence) (found []Ban, err error) {
+	now := w.options.Clock()
+	at := now.UnixMicro()
+	w.ops = w.ops[:0]
+	for i := range list {
+		o := &list[i]
+		bans, refusals := o.ops(o.rule.OnRepeat, at)
+		bans.Kind = headgate.Peek
+		refusals.Kind, refusals.Cost = headgate.TakeUpTo, o.n
+		if nobody(o.key) {
+			refusals.Cost = 0
+		}
+		w.ops = append(w.ops, bans, refusals)
+	}
+	if err := w.do(ctx, headgate.Independent); err != nil {
+		return nil, err
+	}
+	var again []headgate.Op
+	for i := range list {
+		o, bans, refusals := &list[i], &w.out[2*i], &w.out[2*i+1]
+		was := o.rule.OnRepeat.Bans.N() - bans.Remaining
+		switch age := o.rule.OnRepeat.Forget - bans.ResetAfter; {
+		case was > 0 && age < o.rule.OnRepeat.Lasts(was):
+			// Refusals during a ban do not count: they were in progress when it started, or
+			// an operator has ended it, or it is in shadow mode.
+			if refusals.Granted > 0 {
+				op := w.ops[2*i+1]
+				op.Kind, op.Cost = headgate.Reset, 0
+				again = append(again, op)
+			}
+		case refusals.Remaining == 0 && w.ops[2*i+1].Cost > 0:
+			found = append(found, Ban{Rule: o.rule, Key: o.key, Mode: o.mode, Number: was + 1, From: now})
+		}
+	}
+	if len(again) > 0 {
+		w.ops = append(w.ops[:0], again...)
+		if err := w.do(ctx, headgate.Independent); err != nil {
+			return nil, err
+		}
+	}
+	return w.win(ctx, found)
+}
+
+// do calls the store with w.ops.
+func (w *Watch) do(ctx context.Context, mode headgate.Mode) error {
+	if cap(w.out) < len(w.ops) {
+		w.out = make([]headgate.Decision, len(w.ops), 2*atOnce)
+	}
+	w.out = w.out[:len(w.ops)]
+	return w.options.Store.Do(ctx, w.ops, w.out, mode)
+}
+
+// win returns those of the bans that this process starts: it is the one that counts them.
+func (w *Watch) win(ctx context.Context, list []Ban) (won []Ban, err error) {
+	for i := range list {
+		b := &list[i]
+		id := offender{b.Rule.Scope, b.Key, b.Mode}
+		o := b.Rule.OnRepeat
+		bans, refusals := id.ops(o, b.From.UnixMicro())
+		most := o.Bans.N()
+		w.ops = append(w.ops[:0], bans, bans, bans, refusals)
+		w.ops[0].Cost = most - b.Number + 1 // fits only if no other process has counted this ban
+		w.ops[1].Kind = headgate.Reset
+		w.ops[2].Cost = min(b.Number, most-1)
+		w.ops[3].Kind = headgate.Reset
+		if err := w.do(ctx, headgate.AllOrNothing); err != nil {
+			return won, err
+		}
+		if w.out[0].Allowed {
+			b.Until = b.From.Add(o.Lasts(b.Number))
+			won = append(won, *b)
+		}
+	}
+	return won, nil
+}
+
+// start starts bans, and reports those that are saved.
+func (w *Watch) start(ctx context.Context, list []Ban) {
+	enforced, seen := make([]Ban, 0, len(list)), make([]Ban, 0, len(list))
+	for _, b := range list {
+		if b.Mode == rules.Enforce {
+			enforced = append(enforced, b)
+		} else {
+			seen = append(seen, b)
+		}
+	}
+	if len(enforced) > 0 {
+		if n, err := w.options.Ban(ctx, enforced); err != nil {
+			w.stats.unbanned.Add(int64(len(enforced) - n))
+			w.options.Logger.Error("keys not banned by on_repeat", "keys", len(enforced)-n, "err", err)
+		} else {
+			seen = append(seen, enforced...)
+		}
+	}
+	for i := range seen {
+		w.stats.add(&seen[i])
+		if w.options.Started != nil {
+			w.options.Started(seen[i])
+		}
+	}
+}
+
+// By is who has banned the key, for operators.
+const By = "on_repeat"
+
+// Reason describes what led to the ban: "100 refusals within 10m, ban 2".
+func (b *Ban) Reason() string {
+	return fmt.Sprintf("%s, ban %d", b.Rule.OnRepeat.Threshold(), b.Number)
+}
+
+// Pardons returns the operations with which a key's refusals and bans are forgotten: the
+// next ban is then the first.
+func Pardons(rule *rules.Rule, key string, now time.Time) []headgate.Op {
+	if rule.OnRepeat == nil {
+		return nil
+	}
+	var out []headgate.Op
+	for _, mode := range []rules.Mode{rules.Enforce, rules.Shadow} {
+		id := offender{rule.Scope, key, mode}
+		bans, refusals := id.ops(rule.OnRepeat, now.UnixMicro())
+		bans.Kind, refusals.Kind = headgate.Reset, headgate.Reset
+		out = append(out, bans, refusals)
+	}
+	return out
+}

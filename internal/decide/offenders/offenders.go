@@ -1,0 +1,158 @@
+// Package offenders bans keys that a rule refuses again and again: on_repeat.
+//
+// Refusals are noted on the path of the request, and counted in the store a moment later,
+// off that path. Processes that share a store count together, and the store decides which
+// of them starts a ban, so that refusals never lead to two.
+//
+// A key has two counts next to that of its rule: its refusals, and its bans. The latter
+// are written at once with the time of the last ban, so that they expire together, and
+// their age says whether that ban is over. Rules that only report who would be banned have
+// counts of their own, so that nobody starts with a long ban when the rule is enforced.
+package offenders
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// FlushInterval is how often to call [Watch.Flush] in a server.
+const FlushInterval = 100 * time.Millisecond
+
+const (
+	shards = 16
+	// DefaultMaxKeys is the default of Options.MaxKeys.
+	DefaultMaxKeys = 100_000
+)
+
+// Options configure a Watch. Store, Ban and Clock are required.
+type Options struct {
+	Store headgate.Store // the engine's
+	// Ban starts bans, and returns how many it has started if there is an error. Bans in
+	// shadow mode are not passed on.
+	Ban   func(ctx context.Context, list []Ban) (started int, err error)
+	Clock func() time.Time
+	// Started, if not nil, is called for each ban, in shadow mode too.
+	Started func(Ban)
+	Logger  *slog.Logger // receives failures; nil for none
+	MaxKeys int          // the largest number of refused keys between two flushes; 0 is DefaultMaxKeys
+}
+
+// Ban is the ban of a key of a rule, or in shadow mode what would be one.
+type Ban struct {
+	Rule        *rules.Rule
+	Key         string
+	Mode        rules.Mode
+	Number      int64 // of the key's ban, from 1 on
+	From, Until time.Time
+}
+
+// Watch counts refusals and starts bans. It implements engine.Refusals.
+type Watch struct {
+	options Options
+	shards  [shards]shard
+	stats   stats
+
+	flushing sync.Mutex
+	todo     []offence // reused
+	ops      []headgate.Op
+	out      []headgate.Decision
+}
+
+// shard has the refusals that were noted on some of the cores.
+type shard struct {
+	mu    sync.Mutex
+	notes map[offender]*note
+	_     [40]byte // padding to separate cache lines
+}
+
+// offender is a key of a rule. Refusals by a rule that only observes count separately.
+type offender struct {
+	scope, key string
+	mode       rules.Mode
+}
+
+// note is the refusals of an offender since the last flush. It is kept while there are
+// any, so that a known key costs no memory.
+type note struct {
+	rule *rules.Rule
+	n    int64
+}
+
+// New returns a Watch.
+func New(o Options) *Watch {
+	if o.MaxKeys <= 0 {
+		o.MaxKeys = DefaultMaxKeys
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	w := &Watch{options: o}
+	for i := range w.shards {
+		w.shards[i].notes = map[offender]*note{}
+	}
+	w.stats.banned = map[counted]int64{}
+	return w
+}
+
+// Refused implements engine.Refusals.
+func (w *Watch) Refused(rule *rules.Rule, key string, lane uint32, enforced bool) { //nolint:revive // a fact, not a mode
+	id := offender{rule.Scope, key, rule.OnRepeat.Mode}
+	if !enforced {
+		id.mode = rules.Shadow
+	}
+	s := &w.shards[lane%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.notes[id]; n != nil {
+		n.rule, n.n = rule, n.n+1 // the rules may have been reloaded
+		return
+	}
+	if len(s.notes) >= max(w.options.MaxKeys/shards, 1) {
+		w.stats.full.Add(1)
+		return
+	}
+	id.key = strings.Clone(key)
+	s.notes[id] = &note{rule, 1}
+}
+
+// offence is an offender with its refusals since the last flush.
+type offence struct {
+	offender
+
+	rule *rules.Rule
+	n    int64
+}
+
+// collect moves the refusals to w.todo. Keys without any are forgotten.
+func (w *Watch) collect() {
+	w.todo = w.todo[:0]
+	for i := range w.shards {
+		s := &w.shards[i]
+		s.mu.Lock()
+		for id, n := range s.notes {
+			if n.n == 0 {
+				delete(s.notes, id)
+				continue
+			}
+			w.todo = append(w.todo, offence{id, n.rule, n.n})
+			n.n = 0
+		}
+		s.mu.Unlock()
+	}
+}
+
+// nobody reports whether key is that of requests without any part of it. They may come
+// from anybody, so they are not banned.
+func nobody(key string) bool {
+	parts, ok := rules.SplitKey(key)
+	for i := range parts {
+		ok = ok && parts[i].Missing
+	}
+	return ok
+}

@@ -1,0 +1,419 @@
+package offenders_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/offenders"
+	"github.com/headgate/headgate/internal/request/described"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rate"
+	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store/memory"
+	"github.com/headgate/headgate/store/redis"
+)
+
+const search = `
+domain: api
+limits:
+  - name: search
+    key: [user]
+    rate: 10/minute
+    on_repeat: {refusals: 100/10m, ban: 1m, factor: 4, max: 24h, forget: 48h, mode: enforce}
+`
+
+func parse(t testing.TB, text string) *rules.Ruleset {
+	t.Helper()
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(text)})
+	if rs == nil {
+		t.Fatal(diagnostics)
+	}
+	return rs
+}
+
+// node is a process on virtual time.
+type node struct {
+	t      testing.TB
+	rs     *rules.Ruleset
+	engine *engine.Engine
+	watch  *offenders.Watch
+	now    time.Time
+	bans   []string // in the order in which they started: key, mode, number, duration
+}
+
+func newNode(t testing.TB, store headgate.Store, text string) *node {
+	t.Helper()
+	n := &node{t: t, rs: parse(t, text), now: time.UnixMicro(1_800_000_000_000_000)}
+	n.watch = offenders.New(offenders.Options{
+		Store: store, Clock: func() time.Time { return n.now },
+		Ban: func(ctx context.Context, list []offenders.Ban) (int, error) {
+			return offenders.InEngine(n.engine)(ctx, list)
+		},
+		Started: func(b offenders.Ban) {
+			parts, _ := rules.SplitKey(b.Key)
+			n.bans = append(n.bans, fmt.Sprintf("%s %s %d %s", parts[0].Text(), b.Mode, b.Number, rate.Short(b.Until.Sub(b.From))))
+		},
+	})
+	n.engine = engine.New(store, n.rs, engine.WithRefusals(n.watch))
+	return n
+}
+
+// ask makes a request of a user and returns its reason.
+func (n *node) ask(user string) headgate.Reason {
+	n.t.Helper()
+	q := new(described.Request)
+	if user != "" {
+		q.Add(rules.Attribute{Name: "user"}, user, nil)
+	}
+	v, err := n.engine.Decide(n.t.Context(), engine.Query{Domain: "api", Request: q, Cost: 1, At: n.now.UnixMicro()})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer v.Release()
+	return v.Decision.Reason
+}
+
+// refuse makes requests of a user until the next refusals were counted.
+func (n *node) refuse(user string, refusals int) {
+	n.t.Helper()
+	for refused := 0; refused < refusals; {
+		switch reason := n.ask(user); reason {
+		case headgate.Limited:
+			refused++
+		case headgate.OK:
+		default:
+			n.t.Fatalf("%s after %d refusals: %s", user, refused, reason)
+		}
+	}
+	n.watch.Flush(n.t.Context())
+}
+
+// A key that is refused again and again is banned for longer each time. After a while
+// without a ban the ladder starts again.
+func TestLadder(t *testing.T) {
+	n := newNode(t, memory.New(), search)
+	for _, row := range []struct {
+		wait time.Duration // after the last ban has ended
+		want string
+	}{
+		{0, "ann enforce 1 1m"},
+		{0, "ann enforce 2 4m"},
+		{0, "ann enforce 3 16m"},
+		{0, "ann enforce 4 1h4m"},
+		{0, "ann enforce 5 4h16m"},
+		{0, "ann enforce 6 17h4m"},
+		{0, "ann enforce 7 24h"},
+		{0, "ann enforce 8 24h"},
+		{24*time.Hour - time.Microsecond, "ann enforce 9 24h"}, // the last ban started less than 48h ago
+		{24 * time.Hour, "ann enforce 1 1m"},
+		{0, "ann enforce 2 4m"},
+	} {
+		n.now = n.now.Add(row.wait)
+		n.bans = nil
+		n.refuse("ann", 99)
+		if len(n.bans) > 0 || n.ask("ann") != headgate.Limited {
+			t.Fatalf("%s: after 99 refusals: %v", row.want, n.bans)
+		}
+		n.watch.Flush(t.Context())
+		if diff := cmp.Diff([]string{row.want}, n.bans); diff != "" {
+			t.Fatalf("-want +got:\n%s", diff)
+		}
+		lasts, err := time.ParseDuration(row.want[strings.LastIndexByte(row.want, ' ')+1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.now = n.now.Add(lasts - time.Microsecond); n.ask("ann") != headgate.Banned {
+			t.Fatalf("%s: not banned at its end", row.want)
+		}
+		if n.now = n.now.Add(time.Microsecond); n.ask("ann") == headgate.Banned {
+			t.Fatalf("%s: still banned after its end", row.want)
+		}
+	}
+}
+
+// Refusals count within their time only, and refusals of a banned key not at all.
+func TestWhatCounts(t *testing.T) {
+	n := newNode(t, memory.New(), search)
+	n.refuse("ann", 99)
+	n.now = n.now.Add(10 * time.Minute)
+	n.refuse("ann", 99)
+	if len(n.bans) > 0 {
+		t.Fatal("banned for refusals of different times")
+	}
+	n.refuse("ann", 1)
+	for range 500 {
+		n.ask("ann")
+	}
+	n.watch.Flush(t.Context())
+	n.now = n.now.Add(time.Minute)
+	n.refuse("ann", 99)
+	n.refuse("bob", 99)
+	if diff := cmp.Diff([]string{"ann enforce 1 1m"}, n.bans); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// What is not a refusal by the rule does not count.
+func TestWhatDoesNotCount(t *testing.T) {
+	n := newNode(t, memory.New(), strings.Replace(search, "100/10m", "1/10m", 1))
+	for range 10 {
+		n.ask("ann")
+	}
+	ann := new(described.Request)
+	ann.Add(rules.Attribute{Name: "user"}, "ann", nil)
+	q := engine.Query{Domain: "api", Request: ann, At: n.now.UnixMicro()}
+	for _, kind := range []headgate.Kind{headgate.Peek, headgate.Take} {
+		if q.Kind = kind; kind == headgate.Peek {
+			q.Cost = 1
+		} else {
+			q.Cost = 0 // a dry run
+		}
+		v, err := n.engine.Decide(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Release()
+	}
+	for range 20 {
+		n.ask("") // has no key: anybody
+	}
+	n.watch.Flush(t.Context())
+	if len(n.bans) > 0 {
+		t.Errorf("banned: %v", n.bans)
+	}
+	if n.ask("ann"); len(n.bans) > 0 {
+		t.Error("banned on the path of a request")
+	}
+	n.watch.Flush(t.Context())
+	if diff := cmp.Diff([]string{"ann enforce 1 1m"}, n.bans); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// In shadow mode nobody is banned, and what would be banned is the same. The ladder of the
+// shadow does not matter once bans are enforced. A rule that observes bans nobody either.
+func TestShadow(t *testing.T) {
+	for name, text := range map[string]string{
+		"on_repeat": strings.Replace(search, "mode: enforce", "mode: shadow", 1),
+		"default":   strings.Replace(search, ", mode: enforce", "", 1),
+		"rule":      search + "    mode: shadow\n",
+		"percent":   search + "    percent: 0\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memory.New()
+			n := newNode(t, store, text)
+			for range 1000 {
+				if n.ask("ann") == headgate.Banned {
+					t.Fatal("banned")
+				}
+				n.watch.Flush(t.Context())
+				n.now = n.now.Add(100 * time.Millisecond)
+			}
+			// The hundredth refusal is in second 12, and refusals until second 72 do not
+			// count, as if ann were banned. The next hundred are complete in second 84.
+			if diff := cmp.Diff([]string{"ann shadow 1 1m", "ann shadow 2 4m"}, n.bans); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			enforced := newNode(t, store, search)
+			enforced.now = n.now
+			enforced.refuse("ann", 100)
+			if diff := cmp.Diff([]string{"ann enforce 1 1m"}, enforced.bans); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A hidden ban counts like a visible refusal, and every tier of a limit bans its key.
+func TestActionsAndTiers(t *testing.T) {
+	for name, more := range map[string]string{
+		"shadow_ban": "    on_limit: shadow_ban\n",
+		"delay":      "    algorithm: leaky_bucket\n    on_limit: delay\n",
+		"charge_on":  "    algorithm: sliding_log\n    charge_on: {status: 401}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, memory.New(), search+more)
+			for range 200 {
+				n.ask("ann")
+			}
+			n.watch.Flush(t.Context())
+			if diff := cmp.Diff([]string{"ann enforce 1 1m"}, n.bans); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	n := newNode(t, memory.New(), search+"    tiers: {by: plan, gold: {rate: 20/minute}}\n")
+	n.refuse("ann", 100)
+	if diff := cmp.Diff([]string{"ann enforce 1 1m"}, n.bans); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// An ended ban is not repeated for refusals before its planned end. A pardon starts the
+// ladder again.
+func TestEndedBanAndPardon(t *testing.T) {
+	store := memory.New()
+	n := newNode(t, store, search)
+	n.refuse("ann", 100)
+	n.now = n.now.Add(time.Second)
+	n.engine.SetExceptions(nil) // an operator ends it
+	n.refuse("ann", 500)
+	if len(n.bans) != 1 {
+		t.Errorf("banned again: %v", n.bans)
+	}
+	n.now = n.now.Add(time.Minute)
+	n.refuse("ann", 100)
+	n.now = n.now.Add(5 * time.Minute)
+	n.refuse("ann", 99)
+	out := make([]headgate.Decision, 4)
+	if err := store.Do(t.Context(), offenders.Pardons(n.rs.Rules()[0], string(headgate.AppendKey(nil, "ann")), n.now), out, headgate.Independent); err != nil {
+		t.Fatal(err)
+	}
+	n.refuse("ann", 99)
+	n.refuse("ann", 1)
+	if diff := cmp.Diff([]string{"ann enforce 1 1m", "ann enforce 2 4m", "ann enforce 1 1m"}, n.bans); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Two processes that count the same refusals, at the same time, start each ban once.
+func TestOneBanForAllProcesses(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) headgate.Store{
+		"memory": func(*testing.T) headgate.Store { return memory.New() },
+		"redis": func(t *testing.T) headgate.Store {
+			s, err := redis.New(t.Context(), redis.Options{Addresses: []string{redistest.Standalone(t).Addr}, Timeout: 10 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := open(t)
+			const keys, processes, each = 20, 4, 100
+			var mu sync.Mutex
+			started := map[string]int{}
+			rule := parse(t, search).Rules()[0]
+			now := time.Now()
+			var group sync.WaitGroup
+			for p := range processes {
+				w := offenders.New(offenders.Options{
+					Store: store, Clock: func() time.Time { return now },
+					Ban: func(_ context.Context, list []offenders.Ban) (int, error) { return len(list), nil },
+					Started: func(b offenders.Ban) {
+						mu.Lock()
+						defer mu.Unlock()
+						started[fmt.Sprintf("%s %d", b.Key, b.Number)]++
+					},
+				})
+				group.Go(func() {
+					random := rand.New(rand.NewPCG(1, uint64(p)))
+					for range each {
+						for k := range keys {
+							w.Refused(rule, string(headgate.AppendKey(nil, fmt.Sprint(k))), uint32(p), true)
+						}
+						if random.IntN(3) == 0 {
+							w.Flush(t.Context())
+						}
+					}
+					w.Flush(t.Context())
+				})
+			}
+			group.Wait()
+			if len(started) != keys {
+				t.Errorf("%d bans of %d keys", len(started), keys)
+			}
+			for ban, n := range started {
+				if n != 1 || !strings.HasSuffix(ban, " 1") {
+					t.Errorf("%q started %d times", ban, n)
+				}
+			}
+		})
+	}
+}
+
+// failing is a store that does not answer.
+type failing struct{ headgate.Store }
+
+func (failing) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
+	return headgate.ErrUnavailable
+}
+
+// Refusals that the store cannot count are dropped, and too many keys as well.
+func TestLosses(t *testing.T) {
+	rule := parse(t, search).Rules()[0]
+	bans := 0
+	w := offenders.New(offenders.Options{
+		Store: failing{}, Clock: time.Now, MaxKeys: 32,
+		Ban: func(context.Context, []offenders.Ban) (int, error) { return 0, errors.New("full") }, Started: func(offenders.Ban) { bans++ },
+	})
+	for i := range 10_000 {
+		w.Refused(rule, string(headgate.AppendKey(nil, fmt.Sprint(i%100))), 0, true)
+	}
+	w.Flush(t.Context())
+	if bans > 0 {
+		t.Error("banned without a count")
+	}
+	if full, store, _ := offenders.Lost(w); store != 200 || full != 9800 {
+		t.Errorf("%d refusals of too many keys, %d that the store did not count", full, store)
+	}
+	w = offenders.New(offenders.Options{
+		Store: memory.New(), Clock: time.Now, Started: func(offenders.Ban) { bans++ },
+		Ban: func(context.Context, []offenders.Ban) (int, error) { return 0, errors.New("full") },
+	})
+	for range 100 {
+		w.Refused(rule, string(headgate.AppendKey(nil, "ann")), 0, true)
+	}
+	w.Flush(t.Context())
+	if _, _, unsaved := offenders.Lost(w); unsaved != 1 || bans > 0 {
+		t.Errorf("%d bans not saved, want 1; %d reported, want 0", unsaved, bans)
+	}
+}
+
+// A known key costs no memory, and a request that passes nothing at all.
+func TestRefusedDoesNotAllocate(t *testing.T) {
+	n := newNode(t, memory.New(), search)
+	n.refuse("ann", 1)
+	rule, key := n.rs.Rules()[0], string(headgate.AppendKey(nil, "ann"))
+	if got := testing.AllocsPerRun(1000, func() { n.watch.Refused(rule, key, 0, true) }); got > 0 {
+		t.Errorf("%v allocations", got)
+	}
+}
+
+func BenchmarkRefused(b *testing.B) {
+	n := newNode(b, memory.New(), search)
+	rule, key := n.rs.Rules()[0], string(headgate.AppendKey(nil, "ann"))
+	b.ReportAllocs()
+	for b.Loop() {
+		n.watch.Refused(rule, key, 0, true)
+	}
+}
+
+// BenchmarkFlush counts refusals of 1000 keys.
+func BenchmarkFlush(b *testing.B) {
+	n := newNode(b, memory.New(), search)
+	rule := n.rs.Rules()[0]
+	keys := make([]string, 1000)
+	for i := range keys {
+		keys[i] = string(headgate.AppendKey(nil, fmt.Sprint(i)))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for i, key := range keys {
+			n.watch.Refused(rule, key, uint32(i), true)
+		}
+		n.watch.Flush(b.Context())
+	}
+}
