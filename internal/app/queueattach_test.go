@@ -68,7 +68,7 @@ queue: {path: queue}
 			d.Sends = true
 			d.Open = func(p *door.Process) (door.Server, error) {
 				inner, err := open(p)
-				s = &sendingToy{toy: inner.(*toy), attached: make(chan bool, 1)} //nolint:forcetypeassert // the toy door's
+				s = &sendingToy{toy: inner.(*toy), attached: make(chan bool, 1)} //nolint:errcheck,forcetypeassert // the toy door's
 				return s, err
 			}
 			c, err := config.Load(config.Sources{

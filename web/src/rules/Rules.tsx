@@ -7,6 +7,7 @@ import { count, words } from "../ui/format.ts";
 import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
 import { Time } from "../ui/Time.tsx";
 import { type Order, Scroll, SortHead, sorted, usePages } from "../ui/table.tsx";
+import { Advice } from "./Advice.tsx";
 import { Explain } from "./Explain.tsx";
 import { type Column, filterRules, values } from "./filter.ts";
 
@@ -137,9 +138,10 @@ function Row(props: { rule: Rule }) {
         <b>{r.name}</b> <span class="muted small">{r.domain}</span>
         {r.description && <span class="muted small block description">{r.description}</span>}
       </th>
-      <td class="nowrap">
-        <b class="num">{r.rate}</b>
+      <td class="limit">
+        <b class="num nowrap">{r.rate}</b>
         {!r.unlimited && r.burst !== r.limit && <span class="muted small block">burst {count(r.burst)}</span>}
+        {!r.unlimited && r.algorithm !== "concurrency" && <Advice rule={r} />}
       </td>
       <td class="wrap-any">{r.match || <span class="muted">every request</span>}</td>
       <td>
