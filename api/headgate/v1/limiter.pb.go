@@ -1546,6 +1546,259 @@ func (x *Settlement) GetRulesGone() []string {
 	return nil
 }
 
+// LimitsRequest describes a caller.
+type LimitsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See CheckRequest. Required.
+	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// See CheckRequest. method, path and query:NAME do not matter.
+	Attributes    map[string]string `protobuf:"bytes,2,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitsRequest) Reset() {
+	*x = LimitsRequest{}
+	mi := &file_headgate_v1_limiter_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitsRequest) ProtoMessage() {}
+
+func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headgate_v1_limiter_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
+func (*LimitsRequest) Descriptor() ([]byte, []int) {
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *LimitsRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *LimitsRequest) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+// LimitsResponse is the answer to a LimitsRequest.
+type LimitsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the rules.
+	Limits []*CallerLimit `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"`
+	// The end of the last ban, in milliseconds since the Unix epoch; not set without one.
+	BannedUntilMs *int64 `protobuf:"varint,2,opt,name=banned_until_ms,json=bannedUntilMs,proto3,oneof" json:"banned_until_ms,omitempty"`
+	// How many limits there are besides: at most 100 are listed.
+	LeftOff int32 `protobuf:"varint,3,opt,name=left_off,json=leftOff,proto3" json:"left_off,omitempty"`
+	// Rate-limit headers for the caller, in the configured dialect.
+	Headers       []*Header `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitsResponse) Reset() {
+	*x = LimitsResponse{}
+	mi := &file_headgate_v1_limiter_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitsResponse) ProtoMessage() {}
+
+func (x *LimitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headgate_v1_limiter_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitsResponse.ProtoReflect.Descriptor instead.
+func (*LimitsResponse) Descriptor() ([]byte, []int) {
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *LimitsResponse) GetLimits() []*CallerLimit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *LimitsResponse) GetBannedUntilMs() int64 {
+	if x != nil && x.BannedUntilMs != nil {
+		return *x.BannedUntilMs
+	}
+	return 0
+}
+
+func (x *LimitsResponse) GetLeftOff() int32 {
+	if x != nil {
+		return x.LeftOff
+	}
+	return 0
+}
+
+func (x *LimitsResponse) GetHeaders() []*Header {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+// CallerLimit is one limit of a caller.
+type CallerLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the rule.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Such as token_bucket.
+	Algorithm string `protobuf:"bytes,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
+	// What fits in at once, with the burst.
+	Limit int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// As in rules, such as 100/minute token_bucket.
+	Rate string `protobuf:"bytes,4,opt,name=rate,proto3" json:"rate,omitempty"`
+	// The period of the rate; 0 for concurrency.
+	PeriodMs  int64 `protobuf:"varint,5,opt,name=period_ms,json=periodMs,proto3" json:"period_ms,omitempty"`
+	Used      int64 `protobuf:"varint,6,opt,name=used,proto3" json:"used,omitempty"`
+	Remaining int64 `protobuf:"varint,7,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	// Until all of it is available again.
+	ResetAfterMs int64 `protobuf:"varint,8,opt,name=reset_after_ms,json=resetAfterMs,proto3" json:"reset_after_ms,omitempty"`
+	// Until the next request passes: 0 for now, not set for never.
+	RetryAfterMs *int64 `protobuf:"varint,9,opt,name=retry_after_ms,json=retryAfterMs,proto3,oneof" json:"retry_after_ms,omitempty"`
+	// The end of a ban, in milliseconds since the Unix epoch; not set without one.
+	BannedUntilMs *int64 `protobuf:"varint,10,opt,name=banned_until_ms,json=bannedUntilMs,proto3,oneof" json:"banned_until_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallerLimit) Reset() {
+	*x = CallerLimit{}
+	mi := &file_headgate_v1_limiter_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallerLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallerLimit) ProtoMessage() {}
+
+func (x *CallerLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_headgate_v1_limiter_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallerLimit.ProtoReflect.Descriptor instead.
+func (*CallerLimit) Descriptor() ([]byte, []int) {
+	return file_headgate_v1_limiter_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *CallerLimit) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CallerLimit) GetAlgorithm() string {
+	if x != nil {
+		return x.Algorithm
+	}
+	return ""
+}
+
+func (x *CallerLimit) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *CallerLimit) GetRate() string {
+	if x != nil {
+		return x.Rate
+	}
+	return ""
+}
+
+func (x *CallerLimit) GetPeriodMs() int64 {
+	if x != nil {
+		return x.PeriodMs
+	}
+	return 0
+}
+
+func (x *CallerLimit) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *CallerLimit) GetRemaining() int64 {
+	if x != nil {
+		return x.Remaining
+	}
+	return 0
+}
+
+func (x *CallerLimit) GetResetAfterMs() int64 {
+	if x != nil {
+		return x.ResetAfterMs
+	}
+	return 0
+}
+
+func (x *CallerLimit) GetRetryAfterMs() int64 {
+	if x != nil && x.RetryAfterMs != nil {
+		return *x.RetryAfterMs
+	}
+	return 0
+}
+
+func (x *CallerLimit) GetBannedUntilMs() int64 {
+	if x != nil && x.BannedUntilMs != nil {
+		return *x.BannedUntilMs
+	}
+	return 0
+}
+
 var File_headgate_v1_limiter_proto protoreflect.FileDescriptor
 
 const file_headgate_v1_limiter_proto_rawDesc = "" +
@@ -1674,7 +1927,35 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\x06ending\x18\x01 \x01(\x0e2\x13.headgate.v1.EndingR\x06ending\x12\x17\n" +
 	"\ain_debt\x18\x02 \x01(\bR\x06inDebt\x12\x1d\n" +
 	"\n" +
-	"rules_gone\x18\x03 \x03(\tR\trulesGone*\x80\x01\n" +
+	"rules_gone\x18\x03 \x03(\tR\trulesGone\"\xb2\x01\n" +
+	"\rLimitsRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12J\n" +
+	"\n" +
+	"attributes\x18\x02 \x03(\v2*.headgate.v1.LimitsRequest.AttributesEntryR\n" +
+	"attributes\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcd\x01\n" +
+	"\x0eLimitsResponse\x120\n" +
+	"\x06limits\x18\x01 \x03(\v2\x18.headgate.v1.CallerLimitR\x06limits\x12+\n" +
+	"\x0fbanned_until_ms\x18\x02 \x01(\x03H\x00R\rbannedUntilMs\x88\x01\x01\x12\x19\n" +
+	"\bleft_off\x18\x03 \x01(\x05R\aleftOff\x12-\n" +
+	"\aheaders\x18\x04 \x03(\v2\x13.headgate.v1.HeaderR\aheadersB\x12\n" +
+	"\x10_banned_until_ms\"\xdd\x02\n" +
+	"\vCallerLimit\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\talgorithm\x18\x02 \x01(\tR\talgorithm\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x03R\x05limit\x12\x12\n" +
+	"\x04rate\x18\x04 \x01(\tR\x04rate\x12\x1b\n" +
+	"\tperiod_ms\x18\x05 \x01(\x03R\bperiodMs\x12\x12\n" +
+	"\x04used\x18\x06 \x01(\x03R\x04used\x12\x1c\n" +
+	"\tremaining\x18\a \x01(\x03R\tremaining\x12$\n" +
+	"\x0ereset_after_ms\x18\b \x01(\x03R\fresetAfterMs\x12)\n" +
+	"\x0eretry_after_ms\x18\t \x01(\x03H\x00R\fretryAfterMs\x88\x01\x01\x12+\n" +
+	"\x0fbanned_until_ms\x18\n" +
+	" \x01(\x03H\x01R\rbannedUntilMs\x88\x01\x01B\x11\n" +
+	"\x0f_retry_after_msB\x12\n" +
+	"\x10_banned_until_ms*\x80\x01\n" +
 	"\x06Action\x12\x16\n" +
 	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fACTION_ALLOW\x10\x01\x12\x11\n" +
@@ -1700,7 +1981,7 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\vENDING_DONE\x10\x01\x12\x0f\n" +
 	"\vENDING_GONE\x10\x02\x12\x12\n" +
 	"\x0eENDING_EXPIRED\x10\x03\x12\x12\n" +
-	"\x0eENDING_SETTLED\x10\x042\xad\x04\n" +
+	"\x0eENDING_SETTLED\x10\x042\xf0\x04\n" +
 	"\aLimiter\x12>\n" +
 	"\x05Check\x12\x19.headgate.v1.CheckRequest\x1a\x1a.headgate.v1.CheckResponse\x12M\n" +
 	"\n" +
@@ -1710,7 +1991,8 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\x06Cancel\x12\x1a.headgate.v1.CancelRequest\x1a\x1b.headgate.v1.CancelResponse\x12A\n" +
 	"\x06Report\x12\x1a.headgate.v1.ReportRequest\x1a\x1b.headgate.v1.ReportResponse\x12D\n" +
 	"\aRelease\x12\x1b.headgate.v1.ReleaseRequest\x1a\x1c.headgate.v1.ReleaseResponse\x12>\n" +
-	"\x05Renew\x12\x19.headgate.v1.RenewRequest\x1a\x1a.headgate.v1.RenewResponseB9Z7github.com/headgate/headgate/api/headgate/v1;headgatev1b\x06proto3"
+	"\x05Renew\x12\x19.headgate.v1.RenewRequest\x1a\x1a.headgate.v1.RenewResponse\x12A\n" +
+	"\x06Limits\x12\x1a.headgate.v1.LimitsRequest\x1a\x1b.headgate.v1.LimitsResponseB9Z7github.com/headgate/headgate/api/headgate/v1;headgatev1b\x06proto3"
 
 var (
 	file_headgate_v1_limiter_proto_rawDescOnce sync.Once
@@ -1725,7 +2007,7 @@ func file_headgate_v1_limiter_proto_rawDescGZIP() []byte {
 }
 
 var file_headgate_v1_limiter_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headgate_v1_limiter_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_headgate_v1_limiter_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_headgate_v1_limiter_proto_goTypes = []any{
 	(Action)(0),                // 0: headgate.v1.Action
 	(Reason)(0),                // 1: headgate.v1.Reason
@@ -1750,50 +2032,59 @@ var file_headgate_v1_limiter_proto_goTypes = []any{
 	(*Verdict)(nil),            // 20: headgate.v1.Verdict
 	(*Header)(nil),             // 21: headgate.v1.Header
 	(*Settlement)(nil),         // 22: headgate.v1.Settlement
-	nil,                        // 23: headgate.v1.CheckRequest.AttributesEntry
-	nil,                        // 24: headgate.v1.ReserveRequest.AttributesEntry
-	nil,                        // 25: headgate.v1.ReportRequest.HeadersEntry
+	(*LimitsRequest)(nil),      // 23: headgate.v1.LimitsRequest
+	(*LimitsResponse)(nil),     // 24: headgate.v1.LimitsResponse
+	(*CallerLimit)(nil),        // 25: headgate.v1.CallerLimit
+	nil,                        // 26: headgate.v1.CheckRequest.AttributesEntry
+	nil,                        // 27: headgate.v1.ReserveRequest.AttributesEntry
+	nil,                        // 28: headgate.v1.ReportRequest.HeadersEntry
+	nil,                        // 29: headgate.v1.LimitsRequest.AttributesEntry
 }
 var file_headgate_v1_limiter_proto_depIdxs = []int32{
-	23, // 0: headgate.v1.CheckRequest.attributes:type_name -> headgate.v1.CheckRequest.AttributesEntry
+	26, // 0: headgate.v1.CheckRequest.attributes:type_name -> headgate.v1.CheckRequest.AttributesEntry
 	4,  // 1: headgate.v1.CheckRequest.inline_limit:type_name -> headgate.v1.InlineLimit
 	20, // 2: headgate.v1.CheckResponse.verdict:type_name -> headgate.v1.Verdict
 	21, // 3: headgate.v1.CheckResponse.headers:type_name -> headgate.v1.Header
 	3,  // 4: headgate.v1.CheckBatchRequest.checks:type_name -> headgate.v1.CheckRequest
 	5,  // 5: headgate.v1.CheckBatchResponse.results:type_name -> headgate.v1.CheckResponse
-	24, // 6: headgate.v1.ReserveRequest.attributes:type_name -> headgate.v1.ReserveRequest.AttributesEntry
+	27, // 6: headgate.v1.ReserveRequest.attributes:type_name -> headgate.v1.ReserveRequest.AttributesEntry
 	20, // 7: headgate.v1.ReserveResponse.verdict:type_name -> headgate.v1.Verdict
 	21, // 8: headgate.v1.ReserveResponse.headers:type_name -> headgate.v1.Header
 	22, // 9: headgate.v1.CommitResponse.settlement:type_name -> headgate.v1.Settlement
 	22, // 10: headgate.v1.CancelResponse.settlement:type_name -> headgate.v1.Settlement
-	25, // 11: headgate.v1.ReportRequest.headers:type_name -> headgate.v1.ReportRequest.HeadersEntry
+	28, // 11: headgate.v1.ReportRequest.headers:type_name -> headgate.v1.ReportRequest.HeadersEntry
 	22, // 12: headgate.v1.ReportResponse.settlement:type_name -> headgate.v1.Settlement
 	2,  // 13: headgate.v1.ReleaseResponse.ending:type_name -> headgate.v1.Ending
 	2,  // 14: headgate.v1.RenewResponse.ending:type_name -> headgate.v1.Ending
 	0,  // 15: headgate.v1.Verdict.action:type_name -> headgate.v1.Action
 	1,  // 16: headgate.v1.Verdict.reason:type_name -> headgate.v1.Reason
 	2,  // 17: headgate.v1.Settlement.ending:type_name -> headgate.v1.Ending
-	3,  // 18: headgate.v1.Limiter.Check:input_type -> headgate.v1.CheckRequest
-	6,  // 19: headgate.v1.Limiter.CheckBatch:input_type -> headgate.v1.CheckBatchRequest
-	8,  // 20: headgate.v1.Limiter.Reserve:input_type -> headgate.v1.ReserveRequest
-	10, // 21: headgate.v1.Limiter.Commit:input_type -> headgate.v1.CommitRequest
-	12, // 22: headgate.v1.Limiter.Cancel:input_type -> headgate.v1.CancelRequest
-	14, // 23: headgate.v1.Limiter.Report:input_type -> headgate.v1.ReportRequest
-	16, // 24: headgate.v1.Limiter.Release:input_type -> headgate.v1.ReleaseRequest
-	18, // 25: headgate.v1.Limiter.Renew:input_type -> headgate.v1.RenewRequest
-	5,  // 26: headgate.v1.Limiter.Check:output_type -> headgate.v1.CheckResponse
-	7,  // 27: headgate.v1.Limiter.CheckBatch:output_type -> headgate.v1.CheckBatchResponse
-	9,  // 28: headgate.v1.Limiter.Reserve:output_type -> headgate.v1.ReserveResponse
-	11, // 29: headgate.v1.Limiter.Commit:output_type -> headgate.v1.CommitResponse
-	13, // 30: headgate.v1.Limiter.Cancel:output_type -> headgate.v1.CancelResponse
-	15, // 31: headgate.v1.Limiter.Report:output_type -> headgate.v1.ReportResponse
-	17, // 32: headgate.v1.Limiter.Release:output_type -> headgate.v1.ReleaseResponse
-	19, // 33: headgate.v1.Limiter.Renew:output_type -> headgate.v1.RenewResponse
-	26, // [26:34] is the sub-list for method output_type
-	18, // [18:26] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	29, // 18: headgate.v1.LimitsRequest.attributes:type_name -> headgate.v1.LimitsRequest.AttributesEntry
+	25, // 19: headgate.v1.LimitsResponse.limits:type_name -> headgate.v1.CallerLimit
+	21, // 20: headgate.v1.LimitsResponse.headers:type_name -> headgate.v1.Header
+	3,  // 21: headgate.v1.Limiter.Check:input_type -> headgate.v1.CheckRequest
+	6,  // 22: headgate.v1.Limiter.CheckBatch:input_type -> headgate.v1.CheckBatchRequest
+	8,  // 23: headgate.v1.Limiter.Reserve:input_type -> headgate.v1.ReserveRequest
+	10, // 24: headgate.v1.Limiter.Commit:input_type -> headgate.v1.CommitRequest
+	12, // 25: headgate.v1.Limiter.Cancel:input_type -> headgate.v1.CancelRequest
+	14, // 26: headgate.v1.Limiter.Report:input_type -> headgate.v1.ReportRequest
+	16, // 27: headgate.v1.Limiter.Release:input_type -> headgate.v1.ReleaseRequest
+	18, // 28: headgate.v1.Limiter.Renew:input_type -> headgate.v1.RenewRequest
+	23, // 29: headgate.v1.Limiter.Limits:input_type -> headgate.v1.LimitsRequest
+	5,  // 30: headgate.v1.Limiter.Check:output_type -> headgate.v1.CheckResponse
+	7,  // 31: headgate.v1.Limiter.CheckBatch:output_type -> headgate.v1.CheckBatchResponse
+	9,  // 32: headgate.v1.Limiter.Reserve:output_type -> headgate.v1.ReserveResponse
+	11, // 33: headgate.v1.Limiter.Commit:output_type -> headgate.v1.CommitResponse
+	13, // 34: headgate.v1.Limiter.Cancel:output_type -> headgate.v1.CancelResponse
+	15, // 35: headgate.v1.Limiter.Report:output_type -> headgate.v1.ReportResponse
+	17, // 36: headgate.v1.Limiter.Release:output_type -> headgate.v1.ReleaseResponse
+	19, // 37: headgate.v1.Limiter.Renew:output_type -> headgate.v1.RenewResponse
+	24, // 38: headgate.v1.Limiter.Limits:output_type -> headgate.v1.LimitsResponse
+	30, // [30:39] is the sub-list for method output_type
+	21, // [21:30] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_headgate_v1_limiter_proto_init() }
@@ -1808,13 +2099,15 @@ func file_headgate_v1_limiter_proto_init() {
 	file_headgate_v1_limiter_proto_msgTypes[7].OneofWrappers = []any{}
 	file_headgate_v1_limiter_proto_msgTypes[11].OneofWrappers = []any{}
 	file_headgate_v1_limiter_proto_msgTypes[17].OneofWrappers = []any{}
+	file_headgate_v1_limiter_proto_msgTypes[21].OneofWrappers = []any{}
+	file_headgate_v1_limiter_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headgate_v1_limiter_proto_rawDesc), len(file_headgate_v1_limiter_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   23,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

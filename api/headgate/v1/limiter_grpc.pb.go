@@ -31,6 +31,7 @@ const (
 	Limiter_Report_FullMethodName     = "/headgate.v1.Limiter/Report"
 	Limiter_Release_FullMethodName    = "/headgate.v1.Limiter/Release"
 	Limiter_Renew_FullMethodName      = "/headgate.v1.Limiter/Renew"
+	Limiter_Limits_FullMethodName     = "/headgate.v1.Limiter/Limits"
 )
 
 // LimiterClient is the client API for Limiter service.
@@ -68,6 +69,9 @@ type LimiterClient interface {
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 	// Renew extends a lease from now, and returns its new name.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
+	// Limits returns the limits that count a caller, whatever it requests, and what is left
+	// of them. It charges nothing. NOT_FOUND: no rules are loaded for the domain.
+	Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitsResponse, error)
 }
 
 type limiterClient struct {
@@ -158,6 +162,16 @@ func (c *limiterClient) Renew(ctx context.Context, in *RenewRequest, opts ...grp
 	return out, nil
 }
 
+func (c *limiterClient) Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LimitsResponse)
+	err := c.cc.Invoke(ctx, Limiter_Limits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LimiterServer is the server API for Limiter service.
 // All implementations must embed UnimplementedLimiterServer
 // for forward compatibility.
@@ -193,6 +207,9 @@ type LimiterServer interface {
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	// Renew extends a lease from now, and returns its new name.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
+	// Limits returns the limits that count a caller, whatever it requests, and what is left
+	// of them. It charges nothing. NOT_FOUND: no rules are loaded for the domain.
+	Limits(context.Context, *LimitsRequest) (*LimitsResponse, error)
 	mustEmbedUnimplementedLimiterServer()
 }
 
@@ -226,6 +243,9 @@ func (UnimplementedLimiterServer) Release(context.Context, *ReleaseRequest) (*Re
 }
 func (UnimplementedLimiterServer) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
+}
+func (UnimplementedLimiterServer) Limits(context.Context, *LimitsRequest) (*LimitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Limits not implemented")
 }
 func (UnimplementedLimiterServer) mustEmbedUnimplementedLimiterServer() {}
 func (UnimplementedLimiterServer) testEmbeddedByValue()                 {}
@@ -392,6 +412,24 @@ func _Limiter_Renew_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Limiter_Limits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LimitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LimiterServer).Limits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Limiter_Limits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LimiterServer).Limits(ctx, req.(*LimitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Limiter_ServiceDesc is the grpc.ServiceDesc for Limiter service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -430,6 +468,10 @@ var Limiter_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Renew",
 			Handler:    _Limiter_Renew_Handler,
+		},
+		{
+			MethodName: "Limits",
+			Handler:    _Limiter_Limits_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -111,13 +111,19 @@ func limitOf(x *engine.Explained, at int64) Limit {
 	return l
 }
 
-// Write answers with a, and header fields of its limits in dialect d.
-func (a *Answer) Write(w http.ResponseWriter, d answer.Dialect) {
+// Fields calls add for each header field of the limits, in dialect d unless the domain has
+// chosen one. The value is valid until add returns.
+func (a *Answer) Fields(d answer.Dialect, add func(name string, value []byte)) {
 	for i := range a.policies {
 		p := &a.policies[i].Decision // the answer itself was not refused
 		p.Allowed, p.RetryAfter = true, 0
 	}
-	answer.Headers(w.Header(), d.Or(a.dialect), a.policies...)
+	answer.Each(nil, d.Or(a.dialect), a.policies, add)
+}
+
+// Write answers with a, and header fields of its limits; see Fields.
+func (a *Answer) Write(w http.ResponseWriter, d answer.Dialect) {
+	a.Fields(d, func(name string, value []byte) { w.Header()[name] = []string{string(value)} })
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	_ = json.NewEncoder(w).Encode(a) // a caller that went away has no use for the error
