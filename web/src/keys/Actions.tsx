@@ -20,6 +20,7 @@ import {
   type Target,
   unban,
 } from "./actions.ts";
+import { TimelineDialog } from "./Timeline.tsx";
 
 /** The dialogs for keys. Each page with key buttons renders it once. */
 export function Actions() {
@@ -31,11 +32,14 @@ export function Actions() {
   const close = () => {
     if (asked.value === question) asked.value = undefined;
   };
-  return kind === "peek" ? (
-    <Peek key={id} target={target} onClose={close} />
-  ) : (
-    <Ask key={id} kind={kind} target={target} onClose={close} />
-  );
+  switch (kind) {
+    case "peek":
+      return <Peek key={id} target={target} onClose={close} />;
+    case "timeline":
+      return <TimelineDialog key={id} target={target} onClose={close} />;
+    default:
+      return <Ask key={id} kind={kind} target={target} onClose={close} />;
+  }
 }
 
 /** Buttons that open the dialogs for a key. */
@@ -139,6 +143,14 @@ function Peek(props: { target: Target; onClose: () => void }) {
               Remove override
             </button>
           )}
+          <button
+            type="button"
+            class="button small-button"
+            aria-label={`Follow ${name(target)}`}
+            onClick={() => ask("timeline", target)}
+          >
+            Follow
+          </button>
           <KeyButtons target={target} />
         </div>
       )}

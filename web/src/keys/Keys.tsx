@@ -5,6 +5,7 @@ import type { Override, Rule } from "../data/types.ts";
 import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
 import { Actions, KeyButtons } from "./Actions.tsx";
 import { ask, type Target } from "./actions.ts";
+import { Followed } from "./Followed.tsx";
 import { Overrides } from "./Overrides.tsx";
 
 /** The keys page: find and change a key, and list bans and overrides. */
@@ -30,6 +31,7 @@ export function Keys() {
         )}
         {data && data.rules.length > 0 && <Find rules={data.rules} />}
       </Panel>
+      <Followed />
       <Overrides poll={overrides} />
       <Actions />
     </div>

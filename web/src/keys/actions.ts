@@ -16,14 +16,17 @@ export const kinds = ["reset", "grant", "ban", "override"] as const;
 
 export type Kind = (typeof kinds)[number];
 
-/** The open dialog: the state of a key, or the confirmation of an action. */
-export const asked = signal<{ kind: Kind | "peek"; target: Target } | undefined>(undefined);
+/** What a dialog can be about: an action, the state of a key, or its last hour. */
+export type Question = Kind | "peek" | "timeline";
+
+/** The open dialog. */
+export const asked = signal<{ kind: Question; target: Target } | undefined>(undefined);
 
 /** Changes after every action, so that lists are loaded again. */
 export const done = signal(0);
 
 /** Opens a dialog for a key. */
-export const ask = (kind: Kind | "peek", target: Target): void => {
+export const ask = (kind: Question, target: Target): void => {
   asked.value = { kind, target };
 };
 
