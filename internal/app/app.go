@@ -24,6 +24,7 @@ import (
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/serving"
 	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/observe/announce"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/telemetry"
 	"github.com/headgate/headgate/internal/observe/timeline"
@@ -76,9 +77,10 @@ type App struct {
 	offenders *offenders.Watch
 	doors     *serving.Doors
 	queue     *dispatch.Dispatcher
-	trial     *trial.Trial  // nil without a candidate
-	plane     *xds.Client   // nil if rules come from files
-	clock     *steady.Clock // nil if Options.Clock is set
+	trial     *trial.Trial        // nil without a candidate
+	warns     *announce.Announcer // nil unless warnings are on
+	plane     *xds.Client         // nil if rules come from files
+	clock     *steady.Clock       // nil if Options.Clock is set
 
 	// For operators.
 	started   time.Time // by Options.Clock
@@ -138,6 +140,11 @@ func New(options Options) (_ *App, err error) {
 	}
 	if a.otlp, err = a.telemetryOptions(); err != nil {
 		return nil, err
+	}
+	if options.Config.EarlyWarning.On {
+		if a.warns, err = announce.New(&options.Config.EarlyWarning); err != nil {
+			return nil, err
+		}
 	}
 	if a.followsPlane() {
 		if a.plane, err = a.newPlane(); err != nil {
@@ -199,6 +206,9 @@ func (a *App) Start(ctx context.Context) (err error) {
 	if err := a.queue.Open(a.state.Load().Rules); err != nil {
 		return err
 	}
+	if err := a.startWarnings(); err != nil {
+		return err
+	}
 	a.registry.MustRegister(a.selfCollector())
 	if err := a.doors.Open(a.process(), func(door string) string { return a.state.Load().domains[door] }); err != nil {
 		return err
@@ -256,12 +266,18 @@ func (a *App) openEngine(ctx context.Context) error {
 		return err
 	}
 	a.store = store
-	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), a.openMetrics(), a.openOffenders())
+	observer := a.openMetrics()
+	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), a.openOffenders())
+	if a.warns != nil {
+		a.warns.Observer().SetRules(a.state.Load().Rules)
+		observer = engine.Both(observer, a.warns.Observer())
+	}
 	if len(c.Candidate.Rules) > 0 {
 		a.trial = trial.Open(trial.Options{Config: c, Clock: a.options.Clock, Logger: a.log, Life: &a.life, Warn: a.warn, Live: a.liveFiles().Loaded(a.seen)})
 		a.registry.MustRegister(a.trial.Collector())
-		about = append(about, engine.WithObserver(engine.Both(a.metrics, a.trial.Comparing)))
+		observer = engine.Both(observer, a.trial.Comparing)
 	}
+	about = append(about, engine.WithObserver(observer))
 	a.engine = engine.New(store.Counts, a.state.Load().Rules, about...)
 	if a.trial != nil {
 		a.trial.Comparing.Follow(a.engine)
@@ -309,7 +325,7 @@ func (a *App) Stop(ctx context.Context) error {
 		defer cancel()
 		a.queue.Drain()
 		err := a.doors.Close(ctx)
-		a.stopErr = errors.Join(err, a.queue.Close(ctx), a.store.SaveLast())
+		a.stopErr = errors.Join(err, a.queue.Close(ctx), a.closeWarnings(ctx), a.store.SaveLast())
 		if a.stopErr == nil { // otherwise requests may have been counted after the snapshot
 			a.stopErr = a.store.SaveSecret()
 		}

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/observe/warning"
 )
 
 var (
@@ -30,6 +32,21 @@ func scraped(t *testing.T, f *fixture) map[string]bool {
 	return names
 }
 
+// warned returns the names of all metrics of a process that warns.
+func warned(t *testing.T, admin func(*config.Config)) map[string]bool {
+	t.Helper()
+	f := run(t, "domain: api\nlimits: [{name: login, rate: 1/minute}]\n", nil, admin, func(c *config.Config) {
+		c.EarlyWarning = config.EarlyWarning{On: true, Settings: warning.Default(), Webhooks: []config.Webhook{{
+			URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"},
+		}}}
+	})
+	f.await(t, func() bool {
+		f.login(t, "198.51.100.7")
+		return f.metric(t, `headgate_warnings_active{domain="api",kind="rule_near_limit",rule="login"}`) == "1"
+	})
+	return scraped(t, f)
+}
+
 // The alerts and the dashboard of deploy/ only use metrics that exist.
 func TestDeployNamesRealMetrics(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: login, key: [client_ip], rate: 1/minute, on_limit: {action: queue}}\n"
@@ -48,6 +65,9 @@ func TestDeployNamesRealMetrics(t *testing.T) {
 		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{"127.0.0.1:1"}}
 	}))
 	for name := range shared {
+		names[name] = true
+	}
+	for name := range warned(t, admin) {
 		names[name] = true
 	}
 	files := 0

@@ -61,6 +61,9 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 		Events:    a.events, Queue: a.queue.Queue, Candidate: a.trial, Process: a.status, Rules: a.loaded, RollBack: a.rollBack,
 		Accept: a.acceptRules, Clock: a.options.Clock, Log: a.log, LogLevel: a.options.LogLevel,
 	}
+	if a.warns != nil {
+		o.Others["GET /v1/warnings"] = a.warns
+	}
 	if jwt := &p.Config.JWT; jwt.Enabled() {
 		o.Secrets = []string{jwt.Header}
 	}

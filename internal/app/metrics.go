@@ -24,8 +24,8 @@ import (
 	"github.com/headgate/headgate/internal/rules/follow"
 )
 
-// openMetrics starts counting and returns the option for the engine.
-func (a *App) openMetrics() engine.Option {
+// openMetrics starts counting and returns the observer for the engine.
+func (a *App) openMetrics() engine.Observer {
 	a.keys = admin.KeyView(a.options.Config)
 	a.events, a.timelines = metrics.NewStream(a.keys), timeline.New()
 	a.metrics = metrics.New(metrics.Options{
@@ -40,7 +40,7 @@ func (a *App) openMetrics() engine.Option {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		a.metrics.Collector(),
 	)
-	return engine.WithObserver(a.telemetry.Observer(a.metrics))
+	return a.telemetry.Observer(a.metrics)
 }
 
 // warnOfLacking warns that all requests lack the rule's key and share one count.
@@ -82,6 +82,9 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.offenders.Describe(c)
 	a.doors.Describe(c)
 	a.queue.Describe(c)
+	if a.warns != nil {
+		a.warns.Describe(c)
+	}
 	return c
 }
 

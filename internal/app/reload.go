@@ -132,6 +132,9 @@ func (a *App) enforce(rs *rules.Ruleset, err error) error {
 	a.state.Store(&next)
 	if a.engine != nil {
 		a.metrics.SetRules(rs, a.options.Clock())
+		if a.warns != nil {
+			a.warns.Observer().SetRules(rs)
+		}
 		if a.control != nil {
 			a.control.SetRules(rs)
 		}

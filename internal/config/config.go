@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/warning"
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/yamltext"
@@ -66,8 +67,10 @@ type Config struct {
 	// Log and Metrics configure logs and /metrics.
 	Log       Log
 	Metrics   Metrics
-	Telemetry Telemetry      // traces and metrics by OTLP
-	Warnings  []*SourceError // about settings that work, but probably not as intended
+	Telemetry Telemetry // traces and metrics by OTLP
+	// EarlyWarning says what operators are warned of while it begins.
+	EarlyWarning EarlyWarning
+	Warnings     []*SourceError // about settings that work, but probably not as intended
 	// ShutdownDelay is how long a stopping process keeps serving while /readyz fails,
 	// so that load balancers stop sending requests.
 	ShutdownDelay   time.Duration
@@ -207,6 +210,7 @@ func Load(from Sources) (*Config, error) {
 	c.settleDoors()
 	c.warnOfProxies()
 	c.warnOfInline()
+	c.warnOfWebhooks()
 	c.locateWarnings()
 	return c, nil
 }
@@ -218,6 +222,7 @@ func defaults(doors []Section) *Config {
 	c.Queue.StatusPath, c.Inline = DefaultQueueStatus, inline.Default()
 	c.JWT = JWT{Header: DefaultTokenHeader, Leeway: DefaultLeeway, Refresh: DefaultKeyRefresh, OnInvalid: InvalidAnonymous}
 	c.Telemetry.OTLP.Sample = DefaultSample
+	c.EarlyWarning.Settings = warning.Default()
 	c.ShutdownTimeout, c.ShutdownIdle = 10*time.Second, time.Second
 	c.Store.Kind, c.Store.Memory.SnapshotInterval, c.Store.Redis.DenyCache = InMemory, time.Minute, DefaultDenyCache
 	c.RulesFrom, c.Log.Format = FromFiles, Auto

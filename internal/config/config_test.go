@@ -95,6 +95,7 @@ func TestFullFile(t *testing.T) {
 			Sample: 0.5, Callers: config.SampleCallers, Interval: 30 * time.Second,
 			ServiceName: "gate", Resource: map[string]string{"deployment.environment.name": "test"},
 		}},
+		EarlyWarning:  fullWarnings(),
 		UnknownDomain: engine.UnknownDomainRefuse, Headers: answer.IETF,
 		Log:           config.Log{Level: slog.LevelDebug, Format: config.TextLines},
 		ShutdownDelay: 2 * time.Second, ShutdownTimeout: time.Minute, ShutdownIdle: 3 * time.Second,

@@ -14,6 +14,15 @@ type reader struct {
 	*yamltext.Report
 	config *Config
 	folder string
+	item   []Setting // the settings of an item of a list; nil outside of one
+}
+
+// settings returns the settings that may be set here.
+func (r *reader) settings() []Setting {
+	if r.item != nil {
+		return r.item
+	}
+	return r.config.settings()
 }
 
 // read applies src. An empty file sets nothing.
@@ -45,16 +54,25 @@ func (r *reader) mapping(n *yamltext.Node, prefix string) {
 // entry applies one pair of a mapping.
 func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 	path := prefix + key.Text
-	all := r.config.settings()
+	all := r.settings()
 	exact := slices.IndexFunc(all, func(s Setting) bool { return s.key == path })
-	if exact >= 0 && !isSection(path, value) {
-		r.config.note(path, place{line: value.Line, column: value.Column})
+	isSection := slices.ContainsFunc(all, func(s Setting) bool { return strings.HasPrefix(s.key, path+".") })
+	if isPlain := value.Kind != yamltext.Map && value.Kind != yamltext.Null; exact >= 0 && (!isSection || isPlain) {
+		if r.item == nil {
+			r.config.note(path, place{line: value.Line, column: value.Column})
+		}
+		if all[exact].items != nil && value.Kind == yamltext.List {
+			r.items(&all[exact], value)
+			return
+		}
 		r.setting(&all[exact], key, value)
 		return
 	}
-	if slices.ContainsFunc(all, func(s Setting) bool { return strings.HasPrefix(s.key, path+".") }) {
+	if isSection {
 		if value.Kind != yamltext.Null {
-			r.config.note(path, place{key.Line, key.Column, true})
+			if r.item == nil {
+				r.config.note(path, place{key.Line, key.Column, true})
+			}
 			r.mapping(value, path+".")
 		}
 		return
@@ -78,6 +96,26 @@ func below(all []Setting, prefix string) []string {
 		}
 	}
 	return known
+}
+
+// items applies a list whose items are mappings, or single values.
+func (r *reader) items(s *Setting, list *yamltext.Node) {
+	inner := *r
+	inner.item = s.items.settings
+	s.items.begin(r.config)
+	for _, n := range list.Items {
+		if err := s.items.add(r.config); err != nil {
+			r.Errorf(n, "", "%s: %s", s.key, err)
+			return
+		}
+		if n.Kind == yamltext.Map {
+			inner.mapping(n, s.key+".")
+			continue
+		}
+		key := *n
+		key.Text = s.items.first
+		inner.entry(&key, n, s.key+".")
+	}
 }
 
 // setting applies one value.
@@ -132,12 +170,6 @@ func (r *reader) pairs(s *Setting, mapping *yamltext.Node) []*yamltext.Node {
 		nodes = append(nodes, &pair)
 	}
 	return nodes
-}
-
-// isSection reports whether value is the section at path rather than a plain value,
-// for keys that can be both.
-func isSection(path string, value *yamltext.Node) bool {
-	return (path == "store" || path == "candidate") && (value.Kind == yamltext.Map || value.Kind == yamltext.Null)
 }
 
 // place is the position of a setting or section in the file.

@@ -89,13 +89,7 @@ const (
 func reloadSettings() []Setting {
 	return []Setting{
 		Word("reload.guard", func(c *Config) *Guard { return &c.Reload.Guard }, GuardWarn, GuardRefuse, GuardOff),
-		parsed("reload.max_lost", func(c *Config) *int64 { return &c.Reload.MaxLost }, func(v string) (int64, error) {
-			n, err := wholeNumber(strings.TrimSuffix(v, "%"), 1, 100)
-			if err != nil || !strings.HasSuffix(v, "%") {
-				return 0, fmt.Errorf("%q is not a percentage from 1%% to 100%%", v)
-			}
-			return n, nil
-		}),
+		parsed("reload.max_lost", func(c *Config) *int64 { return &c.Reload.MaxLost }, percentage),
 	}
 }
 
@@ -136,6 +130,7 @@ func (c *Config) checkTogether() (errs Errors) {
 		errs.note("rules_from", "rules come from the control plane, but \"rules\" lists files too", "remove one of the two")
 	}
 	errs.add(c.Telemetry.OTLP.check())
+	errs = append(errs, c.EarlyWarning.check()...)
 	return append(append(append(errs, c.checkDoors()...), c.checkIdentity()...), c.checkTLS()...)
 }
 

@@ -81,8 +81,8 @@ func telemetrySettings() []Setting {
 			return err
 		}),
 		Word(at+"protocol", func(o *OTLP) *OTLPProtocol { return &o.Protocol }, OTLPGRPC, OTLPHTTP),
-		List(at+"headers", (*OTLP).addHeaders),
-		SecretFile(at+"headers_file", func(o *OTLP, v string) error { return o.addHeaders(Lines(v)) }),
+		List(at+"headers", func(o *OTLP, v []string) error { return addHeaders(&o.Headers, v) }),
+		SecretFile(at+"headers_file", func(o *OTLP, v string) error { return addHeaders(&o.Headers, Lines(v)) }),
 		List(at+"signals", (*OTLP).choose),
 		parsed(at+"traces.sample", func(o *OTLP) *float64 { return &o.Sample }, share),
 		Word(at+"traces.callers", func(o *OTLP) *Callers { return &o.Callers }, FollowCallers, SampleCallers),
@@ -122,13 +122,13 @@ func (o *OTLP) choose(names []string) error {
 	return nil
 }
 
-// addHeaders parses name=value. Errors do not contain values.
-func (o *OTLP) addHeaders(list []string) error {
+// addHeaders parses name=value and adds it to to. Errors do not contain values.
+func addHeaders(to *map[string]Secret, list []string) error {
 	headers, err := pairs(list)
 	if err != nil {
 		return err
 	}
-	all := maps.Clone(o.Headers)
+	all := maps.Clone(*to)
 	if all == nil {
 		all = map[string]Secret{}
 	}
@@ -142,7 +142,7 @@ func (o *OTLP) addHeaders(list []string) error {
 		}
 		all[strings.ToLower(name)] = Secret(value)
 	}
-	o.Headers = all
+	*to = all
 	return nil
 }
 

@@ -104,6 +104,18 @@ func (s *Stream) See(_ context.Context, seen *Seen) {
 	}
 }
 
+// Announce sends a warning as JSON to readers that have not selected another domain or
+// rule, or a key.
+func (s *Stream) Announce(domain, rule string, text []byte) {
+	message := sse.Message("warning", text)
+	for _, reader := range s.hub.Readers() {
+		w := reader.Value
+		if (w.Domain == "" || w.Domain == domain) && (w.Rule == "" || w.Rule == rule) && w.Key == "" {
+			reader.Offer(message)
+		}
+	}
+}
+
 // show sends one result, nil if no rule applied, to the readers whose filter
 // matches.
 func (s *Stream) show(seen *Seen, p *Part, r *engine.Result) {

@@ -22,8 +22,19 @@ type KeyView struct {
 
 // Of returns a key as it may be shown: its parts, or a hash.
 func (v *KeyView) Of(key string) Key {
+	if v.Hashes {
+		return v.Hashed(key)
+	}
+	return v.Plain(key)
+}
+
+// Hashed returns the hash of a key.
+func (v *KeyView) Hashed(key string) Key { return Key{Hash: v.hash(key)} }
+
+// Plain returns the parts of a key, or its hash if it has none.
+func (v *KeyView) Plain(key string) Key {
 	parts, ok := rules.SplitKey(key)
-	if v.Hashes || !ok {
+	if !ok {
 		return Key{Hash: v.hash(key)}
 	}
 	k := Key{Parts: []*string{}}
@@ -42,10 +53,19 @@ func (v *KeyView) Text(key string) string {
 	if v.LogHashes {
 		return v.hash(key)
 	}
-	parts, _ := rules.SplitKey(key)
-	var texts []string
-	for _, p := range parts {
-		texts = append(texts, p.Text())
+	return v.Plain(key).Text()
+}
+
+// Text returns the parts, separated by spaces, or the hash.
+func (k Key) Text() string {
+	if k.Parts == nil {
+		return k.Hash
+	}
+	texts := make([]string, len(k.Parts))
+	for i, p := range k.Parts {
+		if p != nil {
+			texts[i] = *p
+		}
 	}
 	return strings.Join(texts, " ")
 }

@@ -1,0 +1,61 @@
+package app_test
+
+import (
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/observe/announce"
+)
+
+// TestExampleWarnings: the receiver of the example verifies what the server of the
+// example sends, and shows what its README says.
+func TestExampleWarnings(t *testing.T) {
+	receiver := filepath.Join(t.TempDir(), "receiver")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", receiver, examples+"warnings/receiver").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Chdir("../..") // the receiver reads its secret from there
+	address := startBackend(t, receiver)
+	none := func(string) (string, bool) { return "", false }
+	c, err := config.Load(config.Sources{Doors: app.Sections(), File: "examples/warnings/headgate.yaml", Environment: none, Flags: map[string]string{
+		"listen.api": "127.0.0.1:0", "listen.admin": "127.0.0.1:0",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.EarlyWarning.Webhooks[0].URL.Host = address
+	if got, err := announce.Test(t.Context(), &c.EarlyWarning, time.Now); err != nil || got[0].Status != http.StatusNoContent {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	f := newFixture(t, "domain: api\nlimits: []\n", nil)
+	f.config = c
+	f.renew(t)
+	f.start(t)
+	var seen string
+	f.await(t, func() bool {
+		for range 25 {
+			f.post(t, "/v1/check", `{"domain":"api","attributes":{"user":"mallory"}}`)
+		}
+		f.clock.advance(time.Second)
+		_, seen = f.get(t, "http://"+address)
+		return strings.Contains(seen, "key_refused")
+	})
+	page := readFile(t, "examples/warnings/README.md")
+	shown := regexp.MustCompile("(?s)\\$ curl -s http://127.0.0.1:9900/\n(.*?)\\$ ").FindStringSubmatch(page)
+	if shown == nil || !shows(shown[1], seen, false) {
+		t.Errorf("got\n%s\nthe page shows %q", seen, shown)
+	}
+	if _, text := f.get(t, f.adminURL("/v1/warnings")); !strings.Contains(text, `"kind":"key_refused"`) || !strings.Contains(text, `"key":["mallory"]`) {
+		t.Error(text)
+	}
+	if n := f.metric(t, `headgate_warnings_active{domain="api",kind="key_refused",rule="login"}`); n != "1" {
+		t.Errorf("%s active", n)
+	}
+}

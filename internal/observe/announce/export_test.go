@@ -1,0 +1,4 @@
+package announce
+
+// Look looks at once.
+func (a *Announcer) Look() { a.look() }

@@ -1,0 +1,139 @@
+package announce
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"time"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/warning"
+)
+
+// Message is the body of a webhook.
+type Message struct {
+	Type string    `json:"type"` // kind and state, such as key_refused.started, or "test"
+	At   time.Time `json:"timestamp"`
+	Data *Warning  `json:"data"`
+}
+
+// Warning is a warning as operators see it.
+type Warning struct {
+	// ID is the same for the same kind, rule and key, on all servers with the same
+	// keys.secret, otherwise on one.
+	ID     string `json:"id"`
+	Kind   string `json:"kind"`
+	State  string `json:"state"`
+	Text   string `json:"text"` // a sentence for people
+	Domain string `json:"domain"`
+	Rule   string `json:"rule"`
+	Mode   string `json:"mode"` // of the rule: enforce or shadow
+	// Key is the key, or its hash, or nothing, by the setting warnings.keys.
+	metrics.Key
+	Since time.Time `json:"since"`
+	// Which figures are there depends on the kind; see warning.Warning.
+	Level     *int64 `json:"level_percent,omitempty"`
+	Allowed   *int64 `json:"allowed,omitempty"`
+	Refused   *int64 `json:"refused,omitempty"`
+	Within    *int64 `json:"within_seconds,omitempty"`
+	Keys      *int64 `json:"keys,omitempty"`
+	Near      *int64 `json:"keys_at_level,omitempty"`
+	PerSecond *int64 `json:"new_per_second,omitempty"`
+	Usual     *int64 `json:"usual_per_second,omitempty"`
+	Dashboard string `json:"dashboard,omitempty"`
+}
+
+// about returns w as operators see it.
+func (a *Announcer) about(w *warning.Warning) *Warning {
+	out := &Warning{
+		ID: a.id(w), Kind: w.Kind.String(), State: w.State.String(), Domain: w.Rule.Domain, Rule: w.Rule.Name, Mode: w.Rule.Mode.String(),
+		Key: a.shown(w), Since: w.Since.UTC(),
+	}
+	switch w.Kind {
+	case warning.KeyRefused:
+		out.Allowed, out.Refused, out.Within = &w.Allowed, &w.Refused, new(int64(math.Ceil(a.config.KeyRefused.For.Seconds())))
+	case warning.RuleNearLimit:
+		out.Level, out.Keys, out.Near = &w.Level, &w.Keys, &w.Near
+	default: // warning.NewKeys
+		out.PerSecond, out.Usual = &w.PerSecond, &w.Usual
+	}
+	out.Text = text(w, out)
+	if d := a.config.Dashboard; d != nil {
+		link := d.JoinPath("events")
+		link.RawQuery = url.Values{"domain": {out.Domain}, "rule": {out.Rule}}.Encode()
+		out.Dashboard = link.String()
+	}
+	return out
+}
+
+// id returns an ID that cannot be turned back into a key.
+func (a *Announcer) id(w *warning.Warning) string {
+	mac := hmac.New(sha256.New, a.secret)
+	_, _ = io.WriteString(mac, identity(w)) // never fails
+	return "warning_" + hex.EncodeToString(mac.Sum(nil)[:12])
+}
+
+// shown returns the key as messages and the log may show it.
+func (a *Announcer) shown(w *warning.Warning) metrics.Key {
+	switch {
+	case w.Key == "" || a.config.Keys == config.WarnNone:
+		return metrics.Key{}
+	case a.config.Keys == config.WarnClear && !w.Cut:
+		return a.options.Keys.Plain(w.Key)
+	}
+	return a.options.Keys.Hashed(w.Key)
+}
+
+// text describes a warning in a sentence.
+func text(w *warning.Warning, out *Warning) string {
+	of := fmt.Sprintf("%s/%s", out.Domain, out.Rule)
+	if out.Mode == "shadow" {
+		of += " (shadow)"
+	}
+	if w.State == warning.Ended {
+		return map[warning.Kind]string{
+			warning.KeyRefused:    of + " no longer refuses most requests of the key",
+			warning.RuleNearLimit: of + ": most keys are below their limits again",
+			warning.NewKeys:       of + ": no more new keys than usual",
+		}[w.Kind]
+	}
+	switch w.Kind {
+	case warning.KeyRefused:
+		return fmt.Sprintf("%s refused %d of %d requests of one key in %ds", of, w.Refused, w.Allowed+w.Refused, *out.Within)
+	case warning.RuleNearLimit:
+		if len(w.Rule.Key) == 0 && w.Level >= 100 {
+			return of + " refuses requests"
+		}
+		if len(w.Rule.Key) == 0 {
+			return fmt.Sprintf("%s has used %d%% of its limit", of, w.Level)
+		}
+		if w.Level >= 100 {
+			return fmt.Sprintf("%s refuses requests of about %d of %d active keys", of, w.Near, w.Keys)
+		}
+		return fmt.Sprintf("%s: about %d of %d active keys have used %d%% of their limit", of, w.Near, w.Keys, w.Level)
+	default: // warning.NewKeys
+		return fmt.Sprintf("%s: %d new keys per second, usually %d", of, w.PerSecond, w.Usual)
+	}
+}
+
+// sample is the message that tests a webhook.
+func sample(at time.Time) []byte {
+	return encode(&Message{Type: "test", At: at.UTC(), Data: &Warning{
+		ID: "test", Kind: warning.KeyRefused.String(), State: "test", Text: "this is a test of headgate's webhook", Domain: "example", Rule: "example",
+		Mode: "enforce", Since: at.UTC(),
+	}})
+}
+
+func encode(m *Message) []byte {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil // cannot happen: it has only texts and numbers
+	}
+	return text
+}
