@@ -50,12 +50,11 @@ var layers = map[string]int{
 	"internal/rules/follow":    6, // notices that rule files have changed
 	"internal/rules/xds":       6, // rules from a control plane
 
-	"internal/decide":           4, // around the engine: bans, overrides, candidates
-	"internal/decide/engine":    3, // the verdict on a request
-	"internal/decide/storing":   7, // opens the store, and what belongs to it
-	"internal/decide/trial":     8, // the candidate of a process: its files, its counts
-	"internal/decide/offenders": 5, // bans keys that are refused again and again
-	"internal/decide/checks":    1, // the scopes of the limits of middleware
+	"internal/decide":         4, // around the engine: bans, overrides, candidates
+	"internal/decide/engine":  3, // the verdict on a request
+	"internal/decide/storing": 7, // opens the store, and what belongs to it
+	"internal/decide/trial":   8, // the candidate of a process: its files, its counts
+	"internal/decide/checks":  1, // the scopes of the limits of middleware
 
 	"internal/request":          3, // the client, and what it requests
 	"internal/request/spelling": 0, // one form of what clients write in many

@@ -28,6 +28,7 @@ type Rules struct {
 
 	files   follow.Files
 	engine  *engine.Engine
+	repeat  repeating
 	clients *client.Resolver
 	limiter *headgate.Limiter
 	told    atomic.Int64 // when a failing store was last logged, in seconds
@@ -70,7 +71,8 @@ func Open(store headgate.Store, paths []string, options ...Option) (*Rules, erro
 	if r.fallback != nil {
 		own = append(own, engine.WithFallback(r.fallback))
 	}
-	r.engine = engine.New(store, rs, own...)
+	r.engine = engine.New(store, rs, append(own, r.openRepeat(store))...)
+	r.watchRepeat(rs)
 	r.stop = follow.Start(follow.Options{Files: r.files, Changed: r.changed, Settle: follow.DefaultSettle, Poll: poll, Log: r.log})
 	return r, nil
 }
@@ -125,15 +127,17 @@ func (r *Rules) reload() error {
 		return err
 	}
 	r.engine.SetRules(rs)
+	r.watchRepeat(rs)
 	stats := rs.Stats()
 	r.log.Info("rules reloaded", "rules", stats.Rules, "files", stats.Files)
 	return nil
 }
 
 // Close stops following the files and waits for a running reload. The rules can
-// still be used. Call it once.
+// still be used, but on_repeat starts no further bans. Call it once.
 func (r *Rules) Close() error {
 	r.stop(func(done <-chan struct{}) { <-done })
+	r.repeat.life.End()
 	return nil
 }
 

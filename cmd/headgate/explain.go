@@ -267,6 +267,9 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 	if r.ChargeOn != "" {
 		e.printf("    counts      only if the answer has %s\n", inert(r.ChargeOn))
 	}
+	if r.OnRepeat != "" {
+		e.printf("    on_repeat   %s\n", r.OnRepeat)
+	}
 	if c := r.Count; c != nil {
 		e.printf("    now         %d of %d used, %d remaining%s\n", c.Used, c.Limit, c.Remaining, fullAgain(c))
 		e.printf("    decision    %s\n", e.decision(r))

@@ -79,7 +79,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.reloadMetrics(c)
 	a.store.Describe(c)
 	storing.DescribeControl(a.control, c)
-	a.offenders.Describe(c)
+	a.describeOffenders(c)
 	a.doors.Describe(c)
 	a.queue.Describe(c)
 	if a.warns != nil {

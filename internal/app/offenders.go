@@ -5,9 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/offenders"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -66,4 +69,21 @@ func (a *App) logOffender(b offenders.Ban) {
 	}
 	a.log.Info("audit", "action", action, "by", offenders.By, "domain", b.Rule.Domain, "rule", b.Rule.Name, "key", a.keys.Text(b.Key),
 		"reason", b.Reason(), "before", "none", "after", after+b.Until.UTC().Format(time.RFC3339))
+}
+
+// describeOffenders adds the metrics of on_repeat.
+func (a *App) describeOffenders(c *metrics.Asked) {
+	banned := c.Counter("headgate_offenders_banned_total",
+		"Keys that this process has banned by on_repeat, by mode: enforce, or shadow for those that only would have been.", "domain", "rule", "mode")
+	lost := c.Counter("headgate_offenders_lost_total",
+		"Refusals that on_repeat has not counted, by reason: too_many_keys or store; and bans that could not be saved: not_saved.", "reason")
+	c.Ask(func(out chan<- prometheus.Metric) {
+		n := a.offenders.Counts()
+		for b, count := range n.Banned {
+			banned(out, float64(count), b.Domain, b.Rule, b.Mode.String())
+		}
+		lost(out, float64(n.TooManyKeys), "too_many_keys")
+		lost(out, float64(n.Uncounted), "store")
+		lost(out, float64(n.Unsaved), "not_saved")
+	})
 }

@@ -29,6 +29,10 @@ func (w *Watch) Flush(ctx context.Context) {
 		todo = todo[n:]
 	}
 	clear(w.todo)
+	if len(w.known) > 0 {
+		w.ban(ctx, w.known)
+	}
+	w.known = nil
 	if len(bans) > 0 {
 		w.start(ctx, bans)
 	}
@@ -86,6 +90,9 @@ func (w *Watch) count(ctx context.Context, list []offence) (found []Ban, err err
 				op.Kind, op.Cost = headgate.Reset, 0
 				again = append(again, op)
 			}
+			if left := o.rule.OnRepeat.Lasts(was) - age; w.options.Follow && o.mode == rules.Enforce {
+				w.known = append(w.known, Ban{Rule: o.rule, Key: o.key, Number: was, From: now, Until: now.Add(left)})
+			}
 		case refusals.Remaining == 0 && w.ops[2*i+1].Cost > 0:
 			found = append(found, Ban{Rule: o.rule, Key: o.key, Mode: o.mode, Number: was + 1, From: now})
 		}
@@ -142,13 +149,8 @@ func (w *Watch) start(ctx context.Context, list []Ban) {
 			seen = append(seen, b)
 		}
 	}
-	if len(enforced) > 0 {
-		if n, err := w.options.Ban(ctx, enforced); err != nil {
-			w.stats.unbanned.Add(int64(len(enforced) - n))
-			w.options.Logger.Error("keys not banned by on_repeat", "keys", len(enforced)-n, "err", err)
-		} else {
-			seen = append(seen, enforced...)
-		}
+	if len(enforced) > 0 && w.ban(ctx, enforced) {
+		seen = append(seen, enforced...)
 	}
 	for i := range seen {
 		w.stats.add(&seen[i])
@@ -156,6 +158,16 @@ func (w *Watch) start(ctx context.Context, list []Ban) {
 			w.options.Started(seen[i])
 		}
 	}
+}
+
+// ban passes bans on, and reports whether all were started.
+func (w *Watch) ban(ctx context.Context, list []Ban) bool {
+	n, err := w.options.Ban(ctx, list)
+	if err != nil {
+		w.stats.unbanned.Add(int64(len(list) - n))
+		w.options.Logger.Error("keys not banned by on_repeat", "keys", len(list)-n, "err", err)
+	}
+	return err == nil
 }
 
 // By is who has banned the key, for operators.

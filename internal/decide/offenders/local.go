@@ -2,22 +2,44 @@ package offenders
 
 import (
 	"context"
+	"slices"
+	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/rules"
 )
+
+// NewReplay returns an engine for a replay and its Watch, which bans keys in that engine
+// alone and calls started for each ban. Call Flush after each refusal. The Watch is nil if
+// no rule has on_repeat.
+func NewReplay(store headgate.Store, rs *rules.Ruleset, clock func() time.Time, started func(Ban)) (*engine.Engine, *Watch) {
+	if !Wanted(rs) {
+		return engine.New(store, rs), nil
+	}
+	var e *engine.Engine
+	w := New(Options{Store: store, Clock: clock, Started: started, Ban: InEngine(func() *engine.Engine { return e })})
+	e = engine.New(store, rs, engine.WithRefusals(w))
+	return e, w
+}
+
+// Wanted reports whether any rule has on_repeat.
+func Wanted(rs *rules.Ruleset) bool {
+	return slices.ContainsFunc(rs.Rules(), func(r *rules.Rule) bool { return r.OnRepeat != nil })
+}
 
 // inEngine are the bans of an engine that nobody else bans keys in.
 type inEngine struct {
-	engine *engine.Engine
+	engine func() *engine.Engine
 	until  map[offender]int64
 }
 
 // mostNewer is the number of new bans after which the snapshot is rebuilt.
 const mostNewer = 1000
 
-// InEngine returns an Options.Ban that bans keys in e alone, for replays. e must have no
+// InEngine returns an Options.Ban that bans keys in one engine alone, which must have no
 // other exceptions.
-func InEngine(e *engine.Engine) func(context.Context, []Ban) (int, error) {
+func InEngine(e func() *engine.Engine) func(context.Context, []Ban) (int, error) {
 	b := &inEngine{e, map[offender]int64{}}
 	return b.ban
 }
@@ -31,8 +53,9 @@ func (e *inEngine) ban(_ context.Context, list []Ban) (int, error) {
 		e.until[id] = b.Until.UnixMicro()
 		added = append(added, engine.Exception{Scope: id.scope, Key: id.key, BannedUntil: e.until[id]})
 	}
-	if was := e.engine.Exceptions(); was.Newer()+len(added) < mostNewer {
-		e.engine.SetExceptions(was.With(added, now))
+	in := e.engine()
+	if was := in.Exceptions(); was.Newer()+len(added) < mostNewer {
+		in.SetExceptions(was.With(added, now))
 		return len(list), nil
 	}
 	all := make([]engine.Exception, 0, len(e.until))
@@ -43,6 +66,6 @@ func (e *inEngine) ban(_ context.Context, list []Ban) (int, error) {
 		}
 		all = append(all, engine.Exception{Scope: id.scope, Key: id.key, BannedUntil: until})
 	}
-	e.engine.SetExceptions(engine.NewExceptions(all, now))
+	in.SetExceptions(engine.NewExceptions(all, now))
 	return len(list), nil
 }

@@ -37,6 +37,10 @@ type Options struct {
 	// shadow mode are not passed on.
 	Ban   func(ctx context.Context, list []Ban) (started int, err error)
 	Clock func() time.Time
+	// Follow also passes on bans that other processes have started, once this one sees a
+	// refusal of the key: for processes that do not learn of bans in another way. They are
+	// neither reported nor counted as bans of this process.
+	Follow bool
 	// Started, if not nil, is called for each ban, in shadow mode too.
 	Started func(Ban)
 	Logger  *slog.Logger // receives failures; nil for none
@@ -62,6 +66,7 @@ type Watch struct {
 	todo     []offence // reused
 	ops      []headgate.Op
 	out      []headgate.Decision
+	known    []Ban // by other processes
 }
 
 // shard has the refusals that were noted on some of the cores.
@@ -96,7 +101,7 @@ func New(o Options) *Watch {
 	for i := range w.shards {
 		w.shards[i].notes = map[offender]*note{}
 	}
-	w.stats.banned = map[counted]int64{}
+	w.stats.banned = map[Banned]int64{}
 	return w
 }
 

@@ -52,19 +52,21 @@ type node struct {
 	bans   []string // in the order in which they started: key, mode, number, duration
 }
 
-func newNode(t testing.TB, store headgate.Store, text string) *node {
+func newNode(t testing.TB, store headgate.Store, text string, change ...func(*offenders.Options)) *node {
 	t.Helper()
 	n := &node{t: t, rs: parse(t, text), now: time.UnixMicro(1_800_000_000_000_000)}
-	n.watch = offenders.New(offenders.Options{
+	o := offenders.Options{
 		Store: store, Clock: func() time.Time { return n.now },
-		Ban: func(ctx context.Context, list []offenders.Ban) (int, error) {
-			return offenders.InEngine(n.engine)(ctx, list)
-		},
+		Ban: offenders.InEngine(func() *engine.Engine { return n.engine }),
 		Started: func(b offenders.Ban) {
 			parts, _ := rules.SplitKey(b.Key)
 			n.bans = append(n.bans, fmt.Sprintf("%s %s %d %s", parts[0].Text(), b.Mode, b.Number, rate.Short(b.Until.Sub(b.From))))
 		},
-	})
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	n.watch = offenders.New(o)
 	n.engine = engine.New(store, n.rs, engine.WithRefusals(n.watch))
 	return n
 }
@@ -344,6 +346,28 @@ func TestOneBanForAllProcesses(t *testing.T) {
 	}
 }
 
+// A process that follows bans a key that another has banned, for the rest of the time,
+// after its first refusal of the key.
+func TestFollow(t *testing.T) {
+	store := memory.New()
+	one := newNode(t, store, search)
+	one.refuse("ann", 100)
+	two := newNode(t, store, search, func(o *offenders.Options) {
+		o.Follow, o.Started = true, func(offenders.Ban) { t.Error("reported again") }
+	})
+	two.now = one.now.Add(3 * time.Second)
+	two.refuse("ann", 1)
+	for _, row := range []struct {
+		after time.Duration
+		want  bool
+	}{{3 * time.Second, true}, {time.Minute - time.Microsecond, true}, {time.Minute, false}} {
+		two.now = one.now.Add(row.after)
+		if got := two.ask("ann") == headgate.Banned; got != row.want {
+			t.Errorf("after %s: banned: %t", row.after, got)
+		}
+	}
+}
+
 // failing is a store that does not answer.
 type failing struct{ headgate.Store }
 
@@ -366,8 +390,8 @@ func TestLosses(t *testing.T) {
 	if bans > 0 {
 		t.Error("banned without a count")
 	}
-	if full, store, _ := offenders.Lost(w); store != 200 || full != 9800 {
-		t.Errorf("%d refusals of too many keys, %d that the store did not count", full, store)
+	if c := w.Counts(); c.Uncounted != 200 || c.TooManyKeys != 9800 {
+		t.Errorf("%+v", c)
 	}
 	w = offenders.New(offenders.Options{
 		Store: memory.New(), Clock: time.Now, Started: func(offenders.Ban) { bans++ },
@@ -377,8 +401,8 @@ func TestLosses(t *testing.T) {
 		w.Refused(rule, string(headgate.AppendKey(nil, "ann")), 0, true)
 	}
 	w.Flush(t.Context())
-	if _, _, unsaved := offenders.Lost(w); unsaved != 1 || bans > 0 {
-		t.Errorf("%d bans not saved, want 1; %d reported, want 0", unsaved, bans)
+	if c := w.Counts(); c.Unsaved != 1 || len(c.Banned) > 0 || bans > 0 {
+		t.Errorf("%+v, %d bans reported", c, bans)
 	}
 }
 

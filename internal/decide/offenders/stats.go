@@ -1,13 +1,11 @@
 package offenders
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -20,14 +18,9 @@ type stats struct {
 	logged                    time.Time // guarded by Watch.flushing
 
 	mu     sync.Mutex
-	banned map[counted]int64
+	banned map[Banned]int64
 	last   []Ban // a ring
 	next   int
-}
-
-type counted struct {
-	domain, rule string
-	mode         rules.Mode
 }
 
 // maxLast is how many bans [Watch.Last] returns.
@@ -36,7 +29,7 @@ const maxLast = 1000
 func (s *stats) add(b *Ban) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.banned[counted{b.Rule.Domain, b.Rule.Name, b.Mode}]++
+	s.banned[Banned{b.Rule.Domain, b.Rule.Name, b.Mode}]++
 	if len(s.last) < maxLast {
 		s.last = append(s.last, *b)
 		return
@@ -67,20 +60,24 @@ func (w *Watch) Last(n int) []Ban {
 	return out
 }
 
-// Describe adds the metrics.
-func (w *Watch) Describe(c *metrics.Asked) {
-	banned := c.Counter("headgate_offenders_banned_total",
-		"Keys that this process has banned by on_repeat, by mode: enforce, or shadow for those that only would have been.", "domain", "rule", "mode")
-	lost := c.Counter("headgate_offenders_lost_total",
-		"Refusals that on_repeat has not counted, by reason: too_many_keys or store; and bans that could not be saved: not_saved.", "reason")
-	c.Ask(func(out chan<- prometheus.Metric) {
-		w.stats.mu.Lock()
-		for id, n := range w.stats.banned {
-			banned(out, float64(n), id.domain, id.rule, id.mode.String())
-		}
-		w.stats.mu.Unlock()
-		lost(out, float64(w.stats.full.Load()), "too_many_keys")
-		lost(out, float64(w.stats.uncounted.Load()), "store")
-		lost(out, float64(w.stats.unbanned.Load()), "not_saved")
-	})
+// Counts are numbers since the start.
+type Counts struct {
+	Banned      map[Banned]int64
+	TooManyKeys int64 // refusals of more keys than fit between two flushes
+	Uncounted   int64 // refusals that the store has not counted
+	Unsaved     int64 // bans that could not be started
+}
+
+// Banned is a rule and whether it bans.
+type Banned struct {
+	Domain, Rule string
+	Mode         rules.Mode
+}
+
+// Counts returns the numbers of bans that this process has started, and of what was lost.
+func (w *Watch) Counts() Counts {
+	s := &w.stats
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Counts{maps.Clone(s.banned), s.full.Load(), s.uncounted.Load(), s.unbanned.Load()}
 }

@@ -270,6 +270,7 @@ type ExplainedRule struct {
 	Mode      string           `json:"mode"`
 	Percent   int              `json:"percent"`
 	ChargeOn  string           `json:"charge_on,omitempty"` // which answers count; empty for all requests
+	OnRepeat  string           `json:"on_repeat,omitempty"` // which refusals lead to which bans; empty for none
 	QuotaMode bool             `json:"quota_mode,omitempty"`
 	Applies   bool             `json:"applies"`
 	Why       []rules.Mismatch `json:"why,omitempty"` // why it does not apply
@@ -351,6 +352,9 @@ func explainedRule(x *engine.Explained) ExplainedRule {
 	}
 	if on := r.ChargeOn(); on != nil {
 		out.ChargeOn = on.String()
+	}
+	if r.OnRepeat != nil {
+		out.OnRepeat = r.OnRepeat.String()
 	}
 	if !x.Applies {
 		out.Limit = r.LimitText()

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
@@ -94,7 +95,7 @@ func Run(ctx context.Context, file *File, rs *rules.Ruleset, o Options) ([]Resul
 	var results []Result
 	for i := range tests {
 		r := run{Options: o, test: &tests[i], store: memory.New()}
-		r.engine = engine.New(r.store, rs)
+		r.engine, r.offenders = offenders.NewReplay(r.store, rs, func() time.Time { return r.now }, nil)
 		if err := errors.Join(r.run(ctx), r.store.Close()); err != nil {
 			return results, nil, err
 		}
@@ -171,11 +172,13 @@ func expectsNoDomain(t *Test) bool {
 // run is a test in progress.
 type run struct {
 	Options
-	test   *Test
-	store  headgate.Store
-	engine *engine.Engine
-	result Result
-	asked  int // requests reported to Asked
+	test      *Test
+	store     headgate.Store
+	engine    *engine.Engine
+	offenders *offenders.Watch // nil without on_repeat
+	now       time.Time
+	result    Result
+	asked     int // requests reported to Asked
 }
 
 // often is the number of requests between calls of Asked and checks of the
@@ -202,7 +205,9 @@ func (r *run) run(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("%s:%d:%d: %w", s.File, s.Line, s.Column, err)
 			}
-			last = got
+			if last = got; r.offenders != nil {
+				r.offenders.Flush(ctx)
+			}
 			expect := &s.Expect[min(n, len(s.Expect)-1)]
 			if fields := got.compare(expect); fields != nil && !failed {
 				failed = true
@@ -239,6 +244,7 @@ func (r *run) fail(f Failure) {
 
 // ask makes one request.
 func (r *run) ask(ctx context.Context, s *Step, request *described.Request, at time.Time) (Got, error) {
+	r.now = at
 	now := at.UnixMicro()
 	if s.Descriptors == nil {
 		v, err := r.engine.Decide(ctx, engine.Query{

@@ -2,6 +2,7 @@ package simulate_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,5 +80,39 @@ func TestLoggedAnswers(t *testing.T) {
 	unknown := options(t, rules, bytesLog("a.log", []byte(strings.NewReplacer(" 200 ", " - ", " 401 ", " - ").Replace(log.String()))))
 	if r := run(t, unknown); r.Allowed != 5 || r.Refused != 35 || r.NoStatus != 5 {
 		t.Errorf("%d allowed, %d refused, %d without a status", r.Allowed, r.Refused, r.NoStatus)
+	}
+}
+
+// Keys that are refused again and again are banned as by serve; in shadow mode the report
+// says who would have been.
+func TestOnRepeat(t *testing.T) {
+	const text = "domain: d\nlimits: [{name: all, key: [client_ip], rate: 1/second, algorithm: fixed_window, on_repeat: {refusals: 10/1m, ban: 30s, mode: enforce}}]\n"
+	var log strings.Builder
+	for i := range 600 { // ten a second
+		log.WriteString(line(noon.Add(time.Duration(i/10)*time.Second), "198.51.100.7", "GET /"))
+		if i%10 == 0 {
+			log.WriteString(line(noon.Add(time.Duration(i/10)*time.Second), "198.51.100.8", "GET /"))
+		}
+	}
+	logs := bytesLog("a.log", []byte(log.String()))
+	for _, row := range []struct {
+		rules           string
+		allowed, banned int64
+		want            string
+	}{
+		// Banned in second 1, from its second request on, until second 31; then in
+		// second 32 until the end.
+		{text, 60 + 4, 1, "2 bans of 1 key by on_repeat"},
+		{strings.Replace(text, ", mode: enforce", "", 1), 60 + 60, 1, "2 bans of 1 key by on_repeat (shadow)"},
+		{strings.Replace(text, "}}]", "}, mode: shadow}]", 1), 660, 1, "2 bans of 1 key by on_repeat (shadow)"},
+	} {
+		r := run(t, options(t, row.rules, logs))
+		if got := r.Rules[0].OnRepeat; r.Allowed != row.allowed || got == nil || got.Keys != row.banned || got.String() != row.want {
+			t.Errorf("%s: %d allowed, %v", row.rules, r.Allowed, got)
+		}
+		var out bytes.Buffer
+		if err := errors.Join(r.WriteText(&out, 5), r.WriteHTML(&out)); err != nil || strings.Count(out.String(), row.want) != 2 {
+			t.Errorf("%v: %s", err, out.String())
+		}
 	}
 }

@@ -81,7 +81,29 @@ type RuleReport struct {
 	Timeline Timeline    `json:"timeline"`
 	Lacking  []Lacking   `json:"lacking,omitempty"` // attributes that the rule needs and the log does not have
 
+	OnRepeat *BansReport `json:"on_repeat,omitempty"` // nil for a rule without on_repeat
+
 	all []KeyReport
+}
+
+// BansReport counts the bans by on_repeat, and the keys that were banned. In shadow mode it
+// counts those that would have been.
+type BansReport struct {
+	Mode string `json:"mode"`
+	Bans int64  `json:"bans"`
+	Keys int64  `json:"keys"`
+}
+
+// String describes the bans, such as "3 bans of 2 keys"; it is empty without bans.
+func (b *BansReport) String() string {
+	if b == nil || b.Bans == 0 {
+		return ""
+	}
+	text := Plural(b.Bans, "ban") + " of " + Plural(b.Keys, "key") + " by on_repeat"
+	if b.Mode == rules.Shadow.String() {
+		text += " (shadow)"
+	}
+	return text
 }
 
 // DemandPlace counts the keys with a demand of at most UpTo times their limit and
@@ -142,6 +164,12 @@ func newReport(s *side, o *Options, read outcome, first, last int64) *Report {
 	for _, rt := range t.order {
 		one := rt.report(o)
 		one.Lacking = rt.lacks(read.logged)
+		if o := rt.rule.OnRepeat; o != nil {
+			one.OnRepeat = &BansReport{Mode: max(o.Mode, rt.rule.Mode).String()}
+			if b := s.bans[rt.rule]; b != nil {
+				one.OnRepeat.Bans, one.OnRepeat.Keys = b.n, int64(len(b.keys))
+			}
+		}
 		r.Rules = append(r.Rules, one)
 	}
 	return &r

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
@@ -49,11 +50,13 @@ const (
 // side is a Side in progress.
 type side struct {
 	Side
-	engine *engine.Engine
-	store  *memory.Store
-	now    int64
-	tally  *tally // valid once the books are closed
-	books  *books
+	engine    *engine.Engine
+	offenders *offenders.Watch // nil without on_repeat
+	bans      map[*rules.Rule]*bans
+	store     *memory.Store
+	now       int64
+	tally     *tally // valid once the books are closed
+	books     *books
 
 	decided             int64
 	peakKeys, peakBytes int64
@@ -62,13 +65,13 @@ type side struct {
 }
 
 func newSide(s Side, o *Options) *side {
-	out := &side{Side: s, tally: newTally(s, o.AllKeys)}
+	out := &side{Side: s, tally: newTally(s, o.AllKeys), bans: map[*rules.Rule]*bans{}}
 	settings := []memory.Option{memory.WithClock(func() time.Time { return time.UnixMicro(out.now) })}
 	if o.MaxKeys > 0 {
 		settings = append(settings, memory.WithMaxKeys(o.MaxKeys))
 	}
 	out.store = memory.New(settings...)
-	out.engine = engine.New(out.store, s.Rules)
+	out.engine, out.offenders = offenders.NewReplay(out.store, s.Rules, func() time.Time { return time.UnixMicro(out.now) }, out.banned)
 	out.books = newBooks(out.tally)
 	return out
 }
@@ -81,6 +84,9 @@ func (s *side) decide(ctx context.Context, at int64, m engine.Matched) (engine.V
 	if err != nil {
 		v.Release()
 		return v, fmt.Errorf("simulation: %w", err)
+	}
+	if s.offenders != nil && (!v.Allowed || v.WouldRefuse > 0) {
+		s.offenders.Flush(ctx)
 	}
 	s.books.enter(at, &v)
 	s.decided++
@@ -103,6 +109,22 @@ func (s *side) answered(ctx context.Context, at int64, v *engine.Verdict, status
 		return nil
 	}
 	return s.engine.SettleAnswer(ctx, v, at, rules.Answer{Status: status})
+}
+
+// bans are those of a rule by on_repeat.
+type bans struct {
+	n    int64
+	keys map[string]bool
+}
+
+// banned counts a ban, or what would be one in shadow mode.
+func (s *side) banned(b offenders.Ban) {
+	r := b.Rule.Base()
+	if s.bans[r] == nil {
+		s.bans[r] = &bans{keys: map[string]bool{}}
+	}
+	s.bans[r].n++
+	s.bans[r].keys[b.Key] = true
 }
 
 // unknownClient counts a request whose client is unknown, if a rule counts by

@@ -88,6 +88,9 @@ func (w *writer) keys(r *RuleReport, top int) {
 	if r.FirstRefusal != nil {
 		w.printf(" first refusal %s, last %s", r.FirstRefusal.Format(time.DateTime), r.LastRefusal.Format(time.DateTime))
 	}
+	if bans := r.OnRepeat.String(); bans != "" {
+		w.printf(", %s", bans)
+	}
 	if r.Delayed > 0 {
 		w.printf(" delays %d ms on average, %d ms at most", r.MeanDelay, r.MaxDelay)
 	}
