@@ -31,8 +31,8 @@ const (
 	Shadow
 	// NoLimit means that the limit is Unlimited.
 	NoLimit
-	// Banned means that an operator has banned the key until RetryAfter. The limit was
-	// not consulted.
+	// Banned means that an operator has banned the key until RetryAfter, or that a deny
+	// list has the request and RetryAfter is Never. The limit was not consulted.
 	Banned
 	// Expired means that the lease to renew no longer exists.
 	Expired

@@ -36,19 +36,21 @@ var layers = map[string]int{
 
 	"internal/base": 0, // needs nothing: files, texts, the clock
 
-	"internal/rules":           2, // what applies to a request
-	"internal/rules/body":      1, // the texts that rules answer with
-	"internal/rules/rate":      1, // how much of a limit
-	"internal/rules/yamltext":  1, // YAML with positions
-	"internal/rules/keytable":  1, // millions of keys, each with a small number
-	"internal/rules/zone":      1, // the time zones that requests may name
-	"internal/rules/tablefile": 2, // CSV, JSON and YAML, row by row
-	"internal/rules/ownform":   3, // Headgate's own form of rules
-	"internal/rules/envoyform": 4, // descriptors
-	"internal/rules/inline":    4, // limits that come with a request
-	"internal/rules/rulefile":  5, // files of either
-	"internal/rules/follow":    6, // notices that rule files have changed
-	"internal/rules/xds":       6, // rules from a control plane
+	"internal/rules":             2, // what applies to a request
+	"internal/rules/body":        1, // the texts that rules answer with
+	"internal/rules/rate":        1, // how much of a limit
+	"internal/rules/yamltext":    1, // YAML with positions
+	"internal/rules/keytable":    1, // millions of keys, each with a small number
+	"internal/rules/prefixtable": 1, // millions of IP prefixes
+	"internal/rules/listfile":    1, // lists, one entry a line
+	"internal/rules/zone":        1, // the time zones that requests may name
+	"internal/rules/tablefile":   2, // CSV, JSON and YAML, row by row
+	"internal/rules/ownform":     3, // Headgate's own form of rules
+	"internal/rules/envoyform":   4, // descriptors
+	"internal/rules/inline":      4, // limits that come with a request
+	"internal/rules/rulefile":    5, // files of either
+	"internal/rules/follow":      6, // notices that rule files have changed
+	"internal/rules/xds":         6, // rules from a control plane
 
 	"internal/decide":         4, // around the engine: bans, overrides, candidates
 	"internal/decide/engine":  3, // the verdict on a request

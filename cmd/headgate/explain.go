@@ -251,6 +251,10 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 		name += painted(" (" + inert(r.LimitName) + ")")
 	}
 	e.printf("  %s  %s\n", name, e.in(faint, r.At))
+	if r.List != "" {
+		e.listed(r)
+		return
+	}
 	cost := ""
 	if r.Cost != 1 {
 		cost = fmt.Sprintf(", this request costs %d", r.Cost)
@@ -284,6 +288,20 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 	}
 	if r.QuotaMode {
 		e.printf("    mode        quota: the request passes while any quota has some left\n")
+	}
+}
+
+// listed prints a list that has the request.
+func (e explanation) listed(r *httpapi.ExplainedRule) {
+	e.printf("    entry       %s\n", inert(r.LimitFrom))
+	e.printf("    request     %s\n", keyText(r.Key))
+	switch {
+	case r.List == "allow":
+		e.printf("    decision    %s: no rule counts it\n", e.in(green, "allowed"))
+	case r.Enforced:
+		e.printf("    decision    %s: no rule counts it\n", e.in(red, "refused"))
+	default:
+		e.printf("    decision    would be refused\n    mode        shadow: never refuses\n")
 	}
 }
 

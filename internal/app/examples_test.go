@@ -125,7 +125,9 @@ func TestExamples(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", backend, examples+"backend").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for name, blocks := range map[string]int{"queue": 2, "outcomes": 5, "concurrency": 3, "reserve": 3, "tiers": 3, "failed-logins": 3, "offenders": 2, "customers": 3, "self-service": 3} {
+	for name, blocks := range map[string]int{
+		"queue": 2, "outcomes": 5, "concurrency": 3, "reserve": 3, "tiers": 3, "failed-logins": 3, "offenders": 2, "customers": 3, "self-service": 3, "lists": 3,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := runExample(t, name, backend)

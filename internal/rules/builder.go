@@ -109,6 +109,9 @@ func (b *Builder) Ruleset(files int, warnings []diagnostic.Diagnostic) *Ruleset 
 			s.tables = append(s.tables, r.table)
 		}
 	}
+	for _, l := range s.lists {
+		l.rule.Headers = s.domains[l.Domain].headers.dialect
+	}
 	slices.Sort(s.names)
 	s.stats.Domains, s.stats.Rules, s.stats.Files = len(s.names), len(s.rules), files
 	s.warnings = warnings

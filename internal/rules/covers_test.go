@@ -62,6 +62,7 @@ func comparisons() map[string]comparison {
 		"DetailedMetric": harmless(func(r *Rule) { r.DetailedMetric = true }),
 		"MetricValues":   harmless(func(r *Rule) { r.MetricValues = []int{1} }),
 		"table":          apart(func(r *Rule) { r.table = &Table{} }), // limits that the comparison does not see
+		"list":           told(),                                      // such a rule is in no Ruleset
 		"given":          apart(func(r *Rule) { r.given = &Given{Zone: &GivenZone{}} }),
 		"base":           told(), // for single keys
 		"row":            told(),

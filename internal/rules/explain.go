@@ -49,23 +49,58 @@ const isAbsent = "absent"
 
 // Explain says for every rule of the domain whether it applies to req, and if not, why,
 // in file order. A rule that counts the request under several keys appears once for
-// each. The result agrees with [Ruleset.Match], but Explain looks at every rule and
-// allocates. known is false for an unknown domain.
+// each. Lists that have the request come first. The result agrees with [Ruleset.Match],
+// but Explain looks at every rule and allocates. known is false for an unknown domain.
 func (s *Ruleset) Explain(domain string, req Request) (list []Explanation, known bool) {
-	d := s.domains[domain]
-	var m Matches
-	if d == nil || !s.Match(domain, req, &m) {
+	lists, known := s.ExplainParts(domain, []Request{req})
+	if !known {
 		return nil, false
 	}
-	checks := make(map[*Rule][]*Check, len(m.Checks))
-	for i := range m.Checks {
-		r := m.Checks[i].Rule.Base()
-		checks[r] = append(checks[r], &m.Checks[i])
+	return lists[0], true
+}
+
+// ExplainParts explains a request of several parts, as [Ruleset.JoinLists] joins them.
+func (s *Ruleset) ExplainParts(domain string, parts []Request) (lists [][]Explanation, known bool) {
+	d := s.domains[domain]
+	if d == nil {
+		return nil, false
 	}
+	matches := make([]Matches, len(parts))
+	for i, req := range parts {
+		s.Match(domain, req, &matches[i])
+	}
+	s.JoinLists(domain, matches, func(i int) Request { return parts[i] })
+	var settled *Rule
+	for i := range matches {
+		for j := range matches[i].Checks {
+			if c := &matches[i].Checks[j]; c.Rule.list != nil && (c.Enforced || c.Rule.list.Kind == AllowList) {
+				settled = c.Rule
+			}
+		}
+	}
+	for i, req := range parts {
+		lists = append(lists, s.explain(d, req, &matches[i], settled))
+	}
+	return lists, true
+}
+
+// explain explains a part of a request with these matches. settled is the list, if any,
+// that has allowed or denied the request, so that no rule applies.
+func (s *Ruleset) explain(d *domain, req Request, m *Matches, settled *Rule) (list []Explanation) {
 	var own Matches // since the keys are in m
 	f := own.factsOf(s, req)
+	checks := make(map[*Rule][]*Check, len(m.Checks))
+	for i := range m.Checks {
+		c := &m.Checks[i]
+		checks[c.Rule.Base()] = append(checks[c.Rule.Base()], c)
+		if l := c.Rule.list; l != nil {
+			list = append(list, Explanation{
+				Rule: c.Rule, Applies: true, Key: strings.Clone(c.Key), Enforced: c.Enforced, LimitFrom: l.entryOf(&f),
+			})
+		}
+	}
 	for _, r := range s.rules {
-		if r.Domain != domain {
+		if s.domains[r.Domain] != d {
 			continue
 		}
 		for _, c := range checks[r] {
@@ -76,13 +111,17 @@ func (s *Ruleset) Explain(domain string, req Request) (list []Explanation, known
 		}
 		switch {
 		case len(checks[r]) > 0:
+		case settled != nil:
+			list = append(list, Explanation{Rule: r, Cost: r.Cost, Mismatches: []Mismatch{{
+				Condition: "lists", Want: "a request that is on no list", Got: "on the list " + settled.Name,
+			}}})
 		case len(r.steps) > 0:
 			list = append(list, Explanation{Rule: r, Cost: r.Cost, Mismatches: d.tree.mismatches(r, &f)})
 		default:
 			list = append(list, Explanation{Rule: r, Cost: r.Cost, Mismatches: r.mismatches(&f)})
 		}
 	}
-	return list, true
+	return list
 }
 
 // ExplainReplaces is [ApplyReplaces] for explanations: rules that another rule of the

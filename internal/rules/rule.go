@@ -165,8 +165,8 @@ type Rule struct {
 	MetricValues []int
 	Description  string // for people
 	// Index is the rule's index in [Ruleset.Rules], for callers that keep data per
-	// rule. It is negative for a rule outside a Ruleset: [IndexOverride] or
-	// [IndexInline].
+	// rule. It is negative for a rule outside a Ruleset: [IndexOverride],
+	// [IndexInline] or [IndexList].
 	Index int
 	// File, Line and Column are the rule's position.
 	File         string
@@ -178,6 +178,7 @@ type Rule struct {
 	byPath   bool // the path is part of Key
 
 	table *Table // the limits of single keys; nil for none
+	list  *List  // what r stands for; nil for a real rule
 	given *Given // what requests give of the limit; nil for nothing
 	row   int    // of a variant for rows of table, its place from 1 on; otherwise 0
 	// Of a variant for single requests: the number of the zone that they give, or noZone;
@@ -223,6 +224,7 @@ type Matches struct {
 	paths      reading.Set
 	known      []fact
 	candidates []int32
+	listed     listed
 }
 
 // Stats describe a Ruleset.
@@ -236,6 +238,7 @@ type Stats struct {
 const (
 	IndexOverride = -1 // a limit that came with an Envoy request, in place of the domain's rules
 	IndexInline   = -2 // a limit that came with a check; it belongs to no domain
+	IndexList     = -3 // a list: see [Rule.List]
 )
 
 // MaxName is the longest name of a rule, in bytes.

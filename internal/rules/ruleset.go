@@ -20,7 +20,7 @@ type headersChoice struct {
 // to rules and maps, before it returns the Ruleset. State of a request is in a
 // [Matches], which one goroutine uses at a time.
 //
-// Matching has three steps:
+// Matching has three steps, unless a list has the request (see [List]):
 //
 //  1. Facts. An attribute is read only when a rule needs it. Method, host and path are
 //     normalised once for all rules. A path may have several readings, and all of them
@@ -54,6 +54,7 @@ type Ruleset struct {
 	concurrent bool // there is a rule that is
 	queues     bool // there is a rule that does
 	tables     []*Table
+	lists      []*List
 	computed   map[string]func(Request) (string, bool)
 }
 
@@ -62,7 +63,8 @@ type domain struct {
 	rules  []*Rule
 	byName map[string]*Rule
 	index  *index
-	tree   *tree // nil without descriptors
+	tree   *tree  // nil without descriptors
+	lists  *lists // nil without lists
 
 	headers headersChoice
 }
@@ -104,37 +106,46 @@ const maxScratch = 64 << 10
 // file order, then descriptors. At most one descriptor applies to an
 // [OrderedRequest]. To other requests all descriptors apply whose keys and values are
 // among the attributes, without those that they replace. (For the several descriptors
-// of one request see [ApplyReplaces].) Match allocates nothing once m is warm.
+// of one request see [ApplyReplaces] and [Ruleset.JoinLists].) Match allocates nothing once m is warm.
 //
 // The keys point into m and, like m.Checks, are valid until m is used again.
 func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 	m.Checks = m.Checks[:0]
+	m.listed = listed{}
 	d := s.domains[domain]
 	if d == nil {
 		return false
 	}
 	f := m.factsOf(s, req)
-	m.candidates = d.index.candidates(&f, m.candidates[:0])
-	for _, i := range m.candidates {
-		r := d.rules[i]
-		if r.match.applies(&f) {
-			m.addRule(r, &f)
-		}
-	}
-	if d.tree != nil {
-		if o, ok := req.(OrderedRequest); ok {
-			d.tree.matchEntries(o.Descriptor(), &f, m)
-		} else {
-			before := len(m.Checks)
-			d.tree.matchAttributes(&d.tree.root, &f, m)
-			if f.tooMany {
-				m.refuseSince(before)
-			}
-			m.applyReplaces()
-		}
+	if d.lists == nil || !d.lists.settle(&f, m) {
+		d.match(&f, m)
 	}
 	m.forget(&f)
 	return true
+}
+
+// match adds the checks of rules.
+func (d *domain) match(f *facts, m *Matches) {
+	m.candidates = d.index.candidates(f, m.candidates[:0])
+	for _, i := range m.candidates {
+		r := d.rules[i]
+		if r.match.applies(f) {
+			m.addRule(r, f)
+		}
+	}
+	if d.tree == nil {
+		return
+	}
+	if o, ok := f.req.(OrderedRequest); ok {
+		d.tree.matchEntries(o.Descriptor(), f, m)
+		return
+	}
+	before := len(m.Checks)
+	d.tree.matchAttributes(&d.tree.root, f, m)
+	if f.tooMany {
+		m.refuseSince(before)
+	}
+	m.applyReplaces()
 }
 
 // ApplyReplaces removes from the matches of one request the checks of rules that

@@ -107,6 +107,9 @@ func (r *Rule) LimitFrom(key string) string {
 // LimitText describes the limit of r for people, such as "10/minute", or "by
 // customers.csv, else 10/minute".
 func (r *Rule) LimitText() string {
+	if r.list != nil {
+		return r.list.limitText()
+	}
 	text := r.Base().Limit.String()
 	if g := r.given; g != nil && g.Zone != nil {
 		text = strings.Replace(text, " in "+g.Zone.Default.String()+ownZone, " in the zone of "+g.Zone.From.String()+", else "+g.Zone.Default.String(), 1)

@@ -35,6 +35,7 @@ type deciding struct {
 	known       bool
 	allowed     bool // nothing has refused so far
 	hidden      bool // refused, but clients must not learn of it
+	listed      bool // there are results of lists
 	defers      bool // slots are only checked, not taken; see [Engine.Enter]
 	todo        steps
 	wouldRefuse int
@@ -130,7 +131,7 @@ const (
 	// requests that really pass: a request that another rule refuses does not reach
 	// them, as if they were enforced.
 	observe
-	none // for a banned key: its answer is already known
+	none // for a banned key or a list: its answer is already known
 )
 
 // steps is a set of steps.
@@ -182,11 +183,13 @@ func (d *deciding) prepare() error {
 		default:
 			d.known = rs.Match(d.domain, p.Request, m)
 		}
-		if p.Rule != nil && d.known {
-			m.Checks = append(m.Checks[:0], rules.Check{Rule: p.Rule, Key: p.Key, Cost: p.Rule.Cost, Enforced: true})
-		}
+	}
+	if d.alone || !d.joinLists(rs) {
+		d.override(matches)
+	}
+	for i := range matches {
 		if d.endless && rs.HasConcurrent() {
-			m.DropConcurrent()
+			matches[i].DropConcurrent()
 		}
 	}
 	switch {
@@ -200,6 +203,20 @@ func (d *deciding) prepare() error {
 		d.allowed, d.ruleless = false, headgate.Limited
 	}
 	return nil
+}
+
+// override puts the limits that came with the request in place of the rules that match.
+func (d *deciding) override(matches []rules.Matches) {
+	for i := range matches {
+		if p, m := &d.parts[i], &matches[i]; p.Rule != nil && d.known {
+			if d.alone {
+				m.Checks = m.Checks[:0]
+			} else {
+				m.DropRules()
+			}
+			m.Checks = append(m.Checks, rules.Check{Rule: p.Rule, Key: p.Key, Cost: p.Rule.Cost, Enforced: true})
+		}
+	}
 }
 
 // invalid returns what is wrong with p.
@@ -216,6 +233,9 @@ func (d *deciding) plan() {
 		rules.ApplyReplaces(d.matches[:len(d.parts)])
 		d.list()
 	}
+	if d.listed {
+		d.settleLists()
+	}
 	if x := d.engine.exceptions.Load(); x != nil && d.except(x) && d.alone {
 		d.hidden = d.hides(none)
 		d.keepBans()
@@ -225,6 +245,7 @@ func (d *deciding) plan() {
 // list makes a result for each check, and reports whether any of them replaces others.
 func (d *deciding) list() (replaces bool) {
 	list, todo := d.results[:0], steps(0)
+	d.listed = false
 	for i := range d.parts {
 		gives, checks := d.parts[i].Kind == headgate.Refund, d.matches[i].Checks
 		for j := range checks {
@@ -232,6 +253,10 @@ func (d *deciding) list() (replaces bool) {
 			list = extended(list)
 			r := &list[len(list)-1]
 			*r = Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced && !d.watches, part: int32(i), cost: c.Cost}
+			if c.Rule.List() != nil {
+				r.role, r.step, d.listed = none, none, true
+				continue
+			}
 			d.assign(r, gives)
 			todo |= 1 << r.step
 			replaces = replaces || len(c.Rule.Replaces) > 0

@@ -64,18 +64,16 @@ func (e *Engine) Explain(ctx context.Context, q ExplainQuery) (Explanation, erro
 		v.refuse(headgate.TooLarge)
 		return x, headgate.ErrInvalidCost
 	}
-	var parts [][]rules.Explanation
-	rs := e.rules.Load()
-	for _, r := range q.Parts {
-		list, known := rs.Explain(q.Domain, r)
+	parts, known := e.rules.Load().ExplainParts(q.Domain, q.Parts)
+	v.Known = known
+	for i, list := range parts {
 		part := ExplainedPart{}
 		most := q.Most
 		if q.Rule != "" {
 			most = 0
 		}
-		list, part.LeftOff = nearest(list, most)
-		v.Known = known
-		parts, x.Parts = append(parts, list), append(x.Parts, part)
+		parts[i], part.LeftOff = nearest(list, most)
+		x.Parts = append(x.Parts, part)
 	}
 	if !v.Known {
 		x.Parts = nil
@@ -150,6 +148,15 @@ func (x *explaining) except(i int, rule *rules.Rule, until, at int64) {
 	if until > 0 {
 		to.Enforced, to.BannedUntil, to.Decision = true, until, ban(rule, until, at)
 	}
+}
+
+// listed records what a list does with the request.
+func (x *explaining) listed(i int, r *Result) {
+	to := x.rules[i]
+	if to.Decision = r.Decision; r.Decision.Reason == headgate.Shadow {
+		to.Decision = denial() // as if it were enforced
+	}
+	to.Unbanned = to.Decision
 }
 
 // hear records an answer.

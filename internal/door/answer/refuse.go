@@ -44,13 +44,14 @@ type Refusal struct {
 	// included: they appear in the headers, not in the body.
 	Policies []Policy
 	Dialect  Dialect // of the headers
+	Denied   bool    // the client is on a deny list, and over no limit
 }
 
 // Refuse answers a refused request r with the header fields of [Headers], the status
 // and the body. Answers to HEAD have no body.
 //
-// The problem+json body has type, title, status, detail, violated-policies
-// (named as in RateLimit-Policy) and, if waiting helps, retry_after_ms.
+// The problem+json body has type, title, status, detail and, unless the client is denied,
+// violated-policies (named as in RateLimit-Policy) and, if waiting helps, retry_after_ms.
 func Refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 	h := w.Header()
 	Headers(h, refusal.Dialect, refusal.Policies...)
@@ -142,6 +143,8 @@ func (r *Refusal) problem(status int) []byte {
 	}
 	after, later := RetryAfter(decision)
 	switch {
+	case r.Denied:
+		kind, title, detail = "about:blank", cmp.Or(http.StatusText(status), "Refused"), "Requests from you are not accepted."
 	case decision.Reason == headgate.FailClosed:
 		kind, title = ReducedCapacity, "Capacity temporarily reduced"
 		detail = "The quota cannot be checked at the moment. Try again later."
@@ -157,7 +160,11 @@ func (r *Refusal) problem(status int) []byte {
 	b = strconv.AppendInt(b, int64(status), 10)
 	b = append(b, `,"detail":"`...)
 	b = append(b, detail...)
-	b = append(b, `","violated-policies":[`...)
+	b = append(b, '"')
+	if r.Denied {
+		return append(b, "}\n"...)
+	}
+	b = append(b, `,"violated-policies":[`...)
 	start := len(b)
 	for i := range r.Policies {
 		if !r.Policies[i].violated() {

@@ -259,7 +259,10 @@ type ExplainedRule struct {
 	Rule      string `json:"rule"`
 	LimitName string `json:"limit_name,omitempty"`
 	At        string `json:"at"` // file:line:column
-	Limit     string `json:"limit"`
+	// List is allow or deny if Rule is a list that has the request. Limit then says where its
+	// entries are, and LimitFrom which of them has the request.
+	List  string `json:"list,omitempty"`
+	Limit string `json:"limit"`
 	// LimitFrom says where the limit of this key comes from, if not from the rule itself:
 	// a line of a table, or its default.
 	LimitFrom string `json:"limit_from,omitempty"`
@@ -365,6 +368,10 @@ func explainedRule(x *engine.Explained) ExplainedRule {
 	}
 	out.ZoneFrom = x.ZoneFrom
 	out.Key = keyParts(r, x.Key)
+	if l := r.List(); l != nil {
+		out.List, out.Limit = l.Kind.String(), r.LimitText()
+		return out
+	}
 	if x.BannedUntil > 0 {
 		out.BannedUntil = new(time.UnixMicro(x.BannedUntil).UTC())
 	}

@@ -61,7 +61,7 @@ func (c *call) statusOf(v *engine.Verdict) status {
 		results := v.Results()
 		for i := range results {
 			r := &results[i]
-			if rule == nil && !r.Hidden() {
+			if rule == nil && !r.Hidden() && r.Rule.List() == nil {
 				rule, d = r.Rule, r.Decision
 			}
 			if shadow && !r.Hidden() && r.Decision.Reason == headgate.Shadow && r.Rule.Mode != rules.Shadow {
@@ -71,6 +71,9 @@ func (c *call) statusOf(v *engine.Verdict) status {
 		if rule == nil {
 			return s
 		}
+	}
+	if rule.List() != nil {
+		return s // which has no limit
 	}
 	switch d.Reason {
 	case headgate.NoLimit:
@@ -230,6 +233,9 @@ func (c *call) encodeRefusal(parts []engine.Verdict) {
 		refusal.Body, refusal.ContentType, refusal.Bodies = o.Body, o.ContentType, o.Bodies
 		if first.Outcome() == engine.ShadowBanned && o.Body == "" && len(o.Bodies) == 0 {
 			return // a problem+json body would reveal the ban
+		}
+		if first.Rule.List() != nil {
+			refusal.Denied, refusal.Status = true, o.Status
 		}
 		for name, value := range o.Headers {
 			c.out = appendHeader(c.out, name, value)

@@ -65,9 +65,9 @@ func (a *Asker) Report(ctx context.Context, domain string, err error) {
 }
 
 // Policy returns the state of the limit of r for header fields. It reports false if the
-// limit is hidden from clients or not enforced.
+// limit is hidden from clients or not enforced, or if it is none but a list.
 func Policy(r *engine.Result, at int64) (answer.Policy, bool) {
-	if !r.Enforced || r.Hidden() {
+	if !r.Enforced || r.Hidden() || r.Rule.List() != nil {
 		return answer.Policy{}, false
 	}
 	return answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at}, true
@@ -88,7 +88,7 @@ func Refusal(v *engine.Verdict, policies []answer.Policy, dialect answer.Dialect
 	on := &v.Rule.OnLimit
 	return answer.Refusal{
 		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
-		Policies: policies, Dialect: dialect,
+		Policies: policies, Dialect: dialect, Denied: v.Rule.List() != nil,
 	}
 }
 

@@ -32,7 +32,10 @@ type Parser struct {
 	TableProblems []diagnostic.Diagnostic
 
 	tables []*tableForm
-	zones  map[string]*time.Location // loaded once each, so that equal limits compare equal
+	lists  []*listForm // in the order of the files
+	// listsByID has the same.
+	listsByID map[listID]*listForm
+	zones     map[string]*time.Location // loaded once each, so that equal limits compare equal
 	// zoneTable has the zones that requests may name; nil until a rule needs it.
 	zoneTable *zone.Table
 	parsed    []parsedRule
@@ -51,9 +54,10 @@ type LimitName struct{ Domain, Name string }
 // Replace notes that another rule replaces a limit for some requests.
 func (p *Parser) Replace(name LimitName) { p.replaced[name] = true }
 
-// Finish reads the tables and compares the rules of all files with each other.
+// Finish reads the tables and lists, and compares the rules of all files with each other.
 func (p *Parser) Finish() {
 	p.readTables()
+	p.readLists()
 	p.warnRepeated()
 	p.warnShadowed()
 }
@@ -70,12 +74,13 @@ type parsedRule struct {
 	order          int // among all, as in the files
 }
 
-// ParseLimits parses headers and limits of a document. If the domain is unknown, it is
+// ParseLimits parses headers, lists and limits of a document. If the domain is unknown, it is
 // empty, and the rules are only checked.
 func (p *Parser) ParseLimits(f yamltext.Fields, domain string) {
 	if n := f.Get("headers"); n != nil {
 		p.parseHeaders(n, domain)
 	}
+	p.parseLists(f, domain)
 	limits := f.Get("limits")
 	switch {
 	case limits == nil:

@@ -385,12 +385,12 @@ func (t *tableForm) groupOf(text string) (string, error) {
 	return group, nil
 }
 
-// IsTable reports whether a file is the table of a rule.
+// IsTable reports whether a file is the table of a rule, or a list.
 func (p *Parser) IsTable(path string) bool {
 	for _, t := range p.tables {
 		if filepath.Clean(path) == filepath.Clean(t.table.File) {
 			return true
 		}
 	}
-	return false
+	return p.isListFile(path)
 }

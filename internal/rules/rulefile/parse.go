@@ -70,7 +70,7 @@ type fileParser struct {
 
 // DocumentKeys returns the keys of a document, besides those that start with x-.
 func DocumentKeys() []string {
-	return []string{"domain", "limits", "descriptors", "compat", "merge_domains", "headers"}
+	return []string{"domain", "allow", "deny", "limits", "descriptors", "compat", "merge_domains", "headers"}
 }
 
 // parseFile reads the documents of one file. Top-level keys that start with x- are the
@@ -102,11 +102,11 @@ func (p *fileParser) parseFile(src []byte) {
 	}
 }
 
-// saysRules reports whether a document has a list of rules, even an empty one. A file
+// saysRules reports whether a document has rules or lists, even none of them. A file
 // that is truncated or not yet written has none.
 func saysRules(doc *yamltext.Node) bool {
 	return doc.Kind != yamltext.Map || slices.ContainsFunc(doc.Pairs, func(f yamltext.Pair) bool {
-		return (f.Key.Text == "limits" || f.Key.Text == "descriptors") && f.Value != nil && f.Value.Kind != yamltext.Null
+		return slices.Contains([]string{"limits", "descriptors", "allow", "deny"}, f.Key.Text) && f.Value != nil && f.Value.Kind != yamltext.Null
 	})
 }
 
@@ -134,8 +134,20 @@ func (p *fileParser) parseDocument(doc *yamltext.Node) {
 			p.Rules.Domain(domain)
 		}
 	}
+	p.refuseLists(f, compat)
 	p.ParseLimits(f, domain)
 	p.tree.Parse(f, domain, compat)
+}
+
+// refuseLists refuses lists among rules that give exactly the answers of
+// envoyproxy/ratelimit, which has none.
+func (p *fileParser) refuseLists(f yamltext.Fields, compat rules.Compat) {
+	for kind := rules.AllowList; kind <= rules.DenyList && compat == rules.CompatEnvoy; kind++ {
+		if pair, ok := f[kind.String()]; ok {
+			p.Errorf(pair.Key, "put it in a document of its own", "%q does not work with compat: envoy", kind)
+			delete(f, kind.String())
+		}
+	}
 }
 
 // Options say how rule files are read. [Load] and [Parse] use the zero Options.

@@ -113,7 +113,7 @@ func hasOwnKey(doc *yaml.Node) bool {
 		return false
 	}
 	for i := 0; i < len(doc.Content); i += 2 {
-		if key := doc.Content[i].Value; key == "limits" || key == "compat" {
+		if key := doc.Content[i].Value; slices.Contains([]string{"limits", "compat", "allow", "deny"}, key) {
 			return true
 		}
 	}

@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// joinLists applies the lists of the domain to all parts together, and reports whether
+// they allow or deny the request.
+func (d *deciding) joinLists(rs *rules.Ruleset) (settled bool) {
+	return d.known && rs.HasLists(d.domain) &&
+		rs.JoinLists(d.domain, d.matches[:len(d.parts)], func(i int) rules.Request { return d.parts[i].Request })
+}
+
+// settleLists answers the results of lists. No other limit has a result if the request is
+// allowed or denied by one, so the store is not called. A request that is allowed cannot be
+// banned either, since bans are of the keys of rules.
+func (d *deciding) settleLists() {
+	for i := range d.results {
+		r := &d.results[i]
+		l := r.Rule.List()
+		switch {
+		case l == nil:
+			continue
+		case l.Kind == rules.AllowList:
+			r.Decision = headgate.Decision{Allowed: true, Reason: headgate.NoLimit}
+		case r.Enforced:
+			r.Decision, d.allowed = denial(), false
+		default:
+			r.Decision = denial()
+			d.shadow(r)
+		}
+		if d.explains != nil {
+			d.explains.listed(i, r)
+		}
+	}
+}
+
+// denial is the decision about a request on a deny list.
+func denial() headgate.Decision {
+	return headgate.Decision{Reason: headgate.Banned, RetryAfter: headgate.Never}
+}
