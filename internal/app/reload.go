@@ -166,6 +166,11 @@ func (a *App) warn(rs *rules.Ruleset) {
 	for _, t := range rs.Tables() {
 		a.log.Info("table read", "file", t.File, "rows", t.Rows.Len(), "limits", len(t.Limits), "bytes", t.Rows.Size(), "took", t.Took)
 	}
+	for _, l := range rs.Lists() {
+		if files := l.Files(); len(files) > 0 {
+			a.log.Info("list read", "domain", l.Domain, "list", l.Rule().Name, "mode", l.Mode.String(), "files", files, "entries", l.Entries(), "bytes", l.Size(), "took", l.Took)
+		}
+	}
 	for _, d := range rs.Warnings() {
 		a.log.Warn("rule warning", "at", d.Position(), "message", d.Message, "hint", d.Hint)
 	}

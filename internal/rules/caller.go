@@ -22,6 +22,10 @@ func (s *Ruleset) OfCaller(domain string, req Request) (list []Explanation, know
 	}
 	var m Matches
 	f := m.factsOf(s, req)
+	if d.lists != nil && d.lists.settle(&f, &m) {
+		return nil, true // no rule counts this caller
+	}
+	m.Checks = m.Checks[:0] // of lists in shadow mode
 	for _, r := range d.rules {
 		if r.forCallers() && r.match.appliesToCaller(&f) && r.keyGiven(&f) {
 			m.addKeys(r, &f)

@@ -212,11 +212,13 @@ func (d reports) top(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := rulesNamed(d.Engine.Rules(), q.Get("domain"), q.Get("rule"))
-	if err != nil {
+	rs := d.Engine.Rules()
+	list, err := rulesNamed(rs, q.Get("domain"), q.Get("rule"))
+	lists := listsNamed(rs, q.Get("domain"), q.Get("rule"))
+	if err != nil && len(lists) == 0 {
 		return nil, err
 	}
-	return d.topOf(list, by, n), nil
+	return d.topOf(append(list, lists...), by, n), nil
 }
 
 // rulesNamed returns the rules with this domain and name. An empty string matches
@@ -294,7 +296,8 @@ func (d reports) listRules(_ http.ResponseWriter, r *http.Request) (any, error) 
 	domain := r.URL.Query().Get("domain")
 	out := struct {
 		Rules []RuleStatus `json:"rules"`
-	}{[]RuleStatus{}}
+		Lists []ListStatus `json:"lists,omitempty"`
+	}{Rules: []RuleStatus{}, Lists: d.listsOf(domain)}
 	for _, rule := range d.Engine.Rules().Rules() {
 		if domain == "" || rule.Domain == domain {
 			out.Rules = append(out.Rules, ruleStatus(rule))

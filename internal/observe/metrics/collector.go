@@ -49,8 +49,8 @@ func (d *durations) observe(door engine.Door, took time.Duration) {
 // collector exports the counts of an Observer.
 type collector struct {
 	Asked
-	m                                                                                                                       *Observer
-	decisions, near, degraded, banned, missing, givenBack, zoneless, rateless, requests, inForce, overflow, descriptorCount Value
+	m                                                                                                                               *Observer
+	decisions, near, degraded, banned, missing, givenBack, zoneless, rateless, requests, inForce, overflow, descriptorCount, listed Value
 }
 
 // Collector returns a collector of m's counts for Prometheus.
@@ -80,6 +80,8 @@ func (m *Observer) Collector() prometheus.Collector {
 	c.descriptorCount = c.Counter("headgate_descriptor_decisions_total",
 		"Decisions of rules with detailed_metric or value_to_metric, by descriptor with its values (the first 100 of a rule).",
 		"domain", "rule", "descriptor", "outcome")
+	c.listed = c.Counter("headgate_list_decisions_total",
+		"Requests on an allow or deny list, by attribute and mode.", "domain", "list", "attribute", "mode")
 	return c
 }
 
@@ -103,6 +105,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.inForce(out, float64(len(c.m.table.Load().rules)))
 	c.overflow(out, float64(overflow))
 	c.values(out)
+	c.lists(out)
 	c.m.timing.vec.Collect(out)
 }
 
@@ -178,6 +181,9 @@ func (m *Observer) told() (list []series, overflow int) {
 	t := m.table.Load()
 	at := map[[2]string]int{}
 	for _, c := range t.all {
+		if c.list != nil {
+			continue // which is no rule
+		}
 		s := series{domain: c.domain, rule: c.name, own: c.named, sums: c.read()}
 		if !c.named && !c.shared {
 			s.rule = otherRules

@@ -56,6 +56,7 @@ type ruleCounts struct {
 	top          atomic.Pointer[top.Tracker]
 	lacks        lacks
 	values       atomic.Pointer[values] // nil without series by value
+	list         *listName              // nil for a rule
 
 	was sums // at the last tick
 }
@@ -129,6 +130,11 @@ func (t *table) of(r *rules.Rule) *ruleCounts {
 			return c
 		}
 	}
+	if r.Index == rules.IndexList {
+		if c := t.byName[nameOf(r)]; c != nil {
+			return c
+		}
+	}
 	if r.Index == rules.IndexInline && t.inline != nil {
 		return t.inline
 	}
@@ -174,6 +180,7 @@ func (m *Observer) SetRules(rs *rules.Ruleset, now time.Time) {
 		m.split(c, r)
 		t.entries = append(t.entries, c)
 	}
+	m.setLists(t, old, rs, shards)
 	for name, c := range old.byName {
 		if t.byName[name] == nil {
 			if m.retired[name] == nil {

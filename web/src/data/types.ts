@@ -69,6 +69,22 @@ export interface Rule {
   description?: string;
 }
 
+/** One allow or deny list of GET /v1/rules. */
+export interface List {
+  domain: string;
+  name: string;
+  list: "allow" | "deny";
+  attribute: string;
+  mode: string;
+  status?: number;
+  entries: number;
+  bytes: number;
+  files?: string[];
+  hits: number;
+  file: string;
+  line: number;
+}
+
 /** The counts of one rule in one second. */
 export interface RuleTick extends Counts {
   domain: string;

@@ -2,7 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import "../ui/ui.css";
 import "./rules.css";
 import { usePoll } from "../data/poll.ts";
-import type { Rule, Status } from "../data/types.ts";
+import type { List as RequestList, Rule, Status } from "../data/types.ts";
 import { count, words } from "../ui/format.ts";
 import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
 import { Time } from "../ui/Time.tsx";
@@ -14,7 +14,7 @@ import { type Column, filterRules, values } from "./filter.ts";
 /** The rules page: the active rules, and how they decide a request. */
 export function Rules() {
   const status = usePoll<Status>("/v1/status", 3000).state.value.data;
-  const rules = usePoll<{ rules: Rule[] }>("/v1/rules", 30_000);
+  const rules = usePoll<{ rules: Rule[]; lists?: RequestList[] }>("/v1/rules", 30_000);
   const { data, problem } = rules.state.value;
   const loaded = status?.rules.loaded_at;
   // Load the list again when the rules were reloaded.
@@ -45,6 +45,7 @@ export function Rules() {
       <List rules={data?.rules}>
         {problem && <Trouble problem={problem} what="Rules" absent="This server does not list its rules." />}
       </List>
+      <Lists lists={data?.lists ?? []} />
       <Explain rules={data?.rules ?? []} />
     </div>
   );
@@ -125,6 +126,59 @@ function List(props: { rules: readonly Rule[] | undefined; children: preact.Comp
         </Scroll>
       )}
       {pager}
+    </Panel>
+  );
+}
+
+/** The allow and deny lists, if there are any. */
+function Lists(props: { lists: readonly RequestList[] }) {
+  if (props.lists.length === 0) return null;
+  return (
+    <Panel
+      title="Lists"
+      about="Allowed requests pass all rules. Denied ones are refused before rules count them."
+    >
+      <Scroll label="Table of lists">
+        <table class="table rules-table">
+          <thead>
+            <tr>
+              <th scope="col">List</th>
+              <th scope="col">Entries</th>
+              <th scope="col">Requests</th>
+              <th scope="col">Mode</th>
+              <th scope="col">From</th>
+            </tr>
+          </thead>
+          <tbody>
+            {props.lists.map((l) => (
+              <tr key={`${l.domain} ${l.name} ${l.mode} ${l.status}`}>
+                <th scope="row">
+                  <b>{l.name}</b> <span class="muted small">{l.domain}</span>
+                </th>
+                <td class="num">{count(l.entries)}</td>
+                <td class="num">{count(l.hits)}</td>
+                <td class="nowrap">
+                  {l.mode === "enforce" ? (
+                    l.list === "deny" ? (
+                      `answers ${l.status}`
+                    ) : (
+                      "passes"
+                    )
+                  ) : (
+                    <span class="badge shadowed">{words(l.mode)} mode</span>
+                  )}
+                </td>
+                <td>
+                  <code class="small wrap-any">
+                    {l.file}:{l.line}
+                  </code>
+                  {l.files && <span class="muted small block wrap-any">{l.files.join(", ")}</span>}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
     </Panel>
   );
 }
