@@ -292,6 +292,14 @@ func TestEndedBanAndPardon(t *testing.T) {
 // Two processes that count the same refusals, at the same time, start each ban once.
 func TestOneBanForAllProcesses(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) headgate.Store{
+		"cluster": func(t *testing.T) headgate.Store {
+			s, err := redis.New(t.Context(), redis.Options{Mode: redis.Cluster, Addresses: redistest.Cluster(t).Addrs(), Timeout: 10 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			return s
+		},
 		"memory": func(*testing.T) headgate.Store { return memory.New() },
 		"redis": func(t *testing.T) headgate.Store {
 			s, err := redis.New(t.Context(), redis.Options{Addresses: []string{redistest.Standalone(t).Addr}, Timeout: 10 * time.Second})
