@@ -53,6 +53,7 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 		Health: api, IsProbe: httpapi.IsProbe, Extra: extra,
 		Others: map[string]http.Handler{
 			"GET /metrics":     a.metricsHandler(),
+			"GET /v1/warnings": a.warns,
 			"GET /rlconfig":    rls.Dump(a.engine.Rules),
 			"POST /v1/explain": extra(api), // for operators, even if the API does not serve it
 		},
@@ -60,9 +61,6 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 		Timelines: a.timelines,
 		Events:    a.events, Queue: a.queue.Queue, Candidate: a.trial, Process: a.status, Rules: a.loaded, RollBack: a.rollBack,
 		Accept: a.acceptRules, Clock: a.options.Clock, Log: a.log, LogLevel: a.options.LogLevel,
-	}
-	if a.warns != nil {
-		o.Others["GET /v1/warnings"] = a.warns
 	}
 	if jwt := &p.Config.JWT; jwt.Enabled() {
 		o.Secrets = []string{jwt.Header}

@@ -221,9 +221,13 @@ func percentage(v string) (int64, error) {
 	return n, nil
 }
 
-// check finds webhooks that are not complete.
-func (e *EarlyWarning) check() (errs Errors) {
+// checkWarnings finds webhooks that are not complete.
+func (c *Config) checkWarnings() (errs Errors) {
 	const at = "warnings.webhooks"
+	e := &c.EarlyWarning
+	if e.Path != "" && (e.Path == c.Queue.Path || e.Path == c.Store.Memory.Snapshot) {
+		errs.note("warnings.path", "the file is used for something else", "choose another name")
+	}
 	for i := range e.Webhooks {
 		w := &e.Webhooks[i]
 		switch {

@@ -86,6 +86,7 @@ func TestEarlyWarning(t *testing.T) {
 		{"warnings: {key_refused: {share: half}}", "", `1:33: warnings.key_refused.share: "half" is not a percentage from 1% to 100%`},
 		{"warnings: {key_refused: {for: 1s}}", "", `1:31: warnings.key_refused.for: 1s is too short: the minimum is 5s`},
 		{"warnings: {key_refused: {for: 2h}}", "", `1:31: warnings.key_refused.for: 2h is too long: the maximum is 1h`},
+		{"{queue: {path: a}, warnings: {path: a}}", "", `1:37: warnings.path: the file is used for something else`},
 		{"warnings: {keys: plain}", "", `1:18: warnings.keys: "plain" is not one of hashed, clear, none`},
 		{"", "WARNINGS_WEBHOOKS=example.com", `HEADGATE_WARNINGS_WEBHOOKS: the URL does not start with http:// or https://`},
 	} {

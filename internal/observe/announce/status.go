@@ -14,15 +14,26 @@ import (
 
 // Status is the answer of GET /v1/warnings.
 type Status struct {
-	Active []*Warning `json:"active"` // the oldest first
+	On bool `json:"on"` // whether it looks for what to warn of
+	// Active are those that last, the oldest first, with keys as operators see them.
+	Active []*Warning `json:"active"`
 	Recent []*Message `json:"recent"` // the last 100 announcements, the newest first
 }
 
-// Status returns the warnings that last, and the latest announcements.
+// Status returns the warnings that last, and the latest announcements. A nil Announcer
+// looks for none.
 func (a *Announcer) Status() Status {
 	s := Status{Active: []*Warning{}, Recent: []*Message{}}
+	if a == nil {
+		return s
+	}
+	s.On = true
 	for _, w := range a.watch.Active() {
-		s.Active = append(s.Active, a.about(&w))
+		shown := a.about(&w)
+		if w.Key != "" && !w.Cut {
+			shown.Key = a.options.Keys.Of(w.Key)
+		}
+		s.Active = append(s.Active, shown)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

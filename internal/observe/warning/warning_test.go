@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -397,6 +398,36 @@ func TestWatchingAllocatesNothing(t *testing.T) {
 	}
 	if a, b := allocs(with), allocs(without); a > b {
 		t.Errorf("%v allocations, %v without", a, b)
+	}
+}
+
+// A rule takes no more memory than docs/warnings.md says, however long its keys are and
+// however many there are.
+func TestMemoryOfARule(t *testing.T) {
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for _, row := range []struct {
+		long        int
+		least, most int64
+	}{{10, 100_000, 140_000}, {150, 250_000, 400_000}} {
+		tr := newTraffic(t, "domain: api\nlimits: [{name: user, key: [user, user_2, user_3, user_4], rate: 1/hour}]\n", nil)
+		store := memory.New(memory.WithMaxKeys(1))
+		tr.e = engine.New(store, tr.e.Rules(), engine.WithObserver(tr.o))
+		tr.now = tr.begin
+		before := heap()
+		for i := range 20_000 {
+			user := fmt.Sprintf("%0*d", row.long, i)
+			tr.ask(user, 0)
+			tr.ask(user, 0)
+		}
+		if took := heap() - before; took < row.least || took > row.most {
+			t.Errorf("keys of 4 times %d bytes: %d bytes, want %d to %d", row.long, took, row.least, row.most)
+		}
+		runtime.KeepAlive(tr)
 	}
 }
 

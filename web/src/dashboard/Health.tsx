@@ -6,6 +6,7 @@ import { bytes, count, duration, share, words } from "../ui/format.ts";
 import { Panel, Trouble } from "../ui/Panel.tsx";
 import { Time } from "../ui/Time.tsx";
 import { CandidatePanel } from "./CandidatePanel.tsx";
+import { Warnings } from "./Warnings.tsx";
 
 /** Current problems, if any. */
 export function Alarms(props: { status: Polled<Status>; circuit: string | undefined; lost: boolean }) {
@@ -40,6 +41,7 @@ export function Alarms(props: { status: Polled<Status>; circuit: string | undefi
           <b>Not ready.</b> The readiness check fails, so load balancers send no requests to this server.
         </p>
       )}
+      <Warnings />
     </div>
   );
 }

@@ -113,6 +113,18 @@ export interface TopRule {
   keys: { key: Key | null; key_hash?: string; count: number; error: number; share: number }[];
 }
 
+/** An early warning that has not ended, of GET /v1/warnings. */
+export interface Warning {
+  id: string;
+  kind: string;
+  text: string;
+  domain: string;
+  rule: string;
+  key: Key | null;
+  key_hash?: string;
+  since: string;
+}
+
 /** Answer of POST /v1/keys/…: the state of a key. */
 export interface KeyState {
   domain: string;
