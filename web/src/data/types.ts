@@ -161,6 +161,19 @@ export interface Override {
   created?: string;
 }
 
+/** One entry of GET /v1/audit. Those of queued requests have more fields. */
+export interface Change {
+  t: string;
+  /** An action on a key; ban and would_ban may be by on_repeat. */
+  action: string;
+  by: string;
+  domain: string;
+  rule: string;
+  key?: Key | null;
+  key_hash?: string;
+  reason?: string;
+}
+
 /** One decision of GET /v1/events. */
 export interface Decision {
   t: string;

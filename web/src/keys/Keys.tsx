@@ -7,6 +7,7 @@ import { Actions, KeyButtons } from "./Actions.tsx";
 import { ask, type Target } from "./actions.ts";
 import { Followed } from "./Followed.tsx";
 import { Overrides } from "./Overrides.tsx";
+import { WouldBan } from "./WouldBan.tsx";
 
 /** The keys page: find and change a key, and list bans and overrides. */
 export function Keys() {
@@ -33,6 +34,7 @@ export function Keys() {
       </Panel>
       <Followed />
       <Overrides poll={overrides} />
+      <WouldBan />
       <Actions />
     </div>
   );

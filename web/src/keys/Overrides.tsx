@@ -28,7 +28,7 @@ export function Overrides(props: { poll: Poll<{ overrides: Override[] }> }) {
   return (
     <Panel
       title="Bans and overrides"
-      about="Set by operators. They apply on every server that shares the store."
+      about="Set by operators, or by rules with on_repeat. They apply on every server that shares the store."
       side={
         all.length > 0 && (
           <input
