@@ -3,7 +3,11 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate"
@@ -180,6 +184,32 @@ func TestAllowedRequestsReachNoRuleThatCouldBanThem(t *testing.T) {
 	}
 }
 
+// refusedKeys are the keys that on_repeat would ban.
+type refusedKeys []string
+
+func (k *refusedKeys) Refused(_ *rules.Rule, key string, _ uint32, _ bool) { *k = append(*k, key) }
+
+// A request on a list is no refusal for on_repeat: not one that is allowed, so that a
+// partner is never banned, and not one that is denied anyway.
+func TestRequestsOnListsAreNoOffenders(t *testing.T) {
+	t.Parallel()
+	var told refusedKeys
+	e := engine.New(memory.New(), parse(t, `
+domain: api
+allow: {client_ip: 10.0.0.0/8}
+deny: {client_ip: 203.0.113.0/24}
+limits:
+  - {name: each, key: client_ip, rate: 0/minute, on_repeat: {refusals: 100/10m, ban: 1m}}
+`), engine.WithRefusals(&told))
+	for _, address := range []string{"10.0.0.1", "203.0.113.1", "198.51.100.1"} {
+		v := decide(t, e, engine.Query{Domain: "api", Request: by(address), Cost: 1, At: start})
+		v.Release()
+	}
+	if len(told) != 1 || told[0] != string(headgate.AppendKeyPart(nil, "198.51.100.1")) {
+		t.Errorf("told of %q", told)
+	}
+}
+
 // The descriptors of a request are settled together.
 func TestListsOfSeveralParts(t *testing.T) {
 	t.Parallel()
@@ -288,6 +318,62 @@ func TestListsAllocateNothing(t *testing.T) {
 		}
 	}
 }
+
+// The figures are in docs/lists.md.
+func BenchmarkMillionListed(b *testing.B) {
+	const n = 1_000_000
+	dir := b.TempDir()
+	var addresses, users strings.Builder
+	for i := range n {
+		fmt.Fprintf(&addresses, "%d.%d.%d.0/25\n", 11+i>>16, i>>8&255, i&255)
+		fmt.Fprintf(&users, "user-%027d\n", i)
+	}
+	for name, text := range map[string]string{"rules.yaml": "domain: api\ndeny: {client_ip: {file: a.txt}, user: {file: u.txt}}\n", "a.txt": addresses.String(), "u.txt": users.String()} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	rs, err := rulefile.Load(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := engine.New(unused{}, rs)
+	for name, of := range map[string]func(i int) from{
+		"address": func(i int) from { return by(fmt.Sprintf("%d.%d.%d.1", 11+i>>16, i>>8&255, i&255)) },
+		"key":     func(i int) from { return from{request: request{"user": fmt.Sprintf("user-%027d", i)}} },
+		"neither": func(i int) from {
+			return from{request: request{"user": fmt.Sprint(i)}, address: fmt.Sprintf("200.%d.%d.%d", i>>16, i>>8&255, i&255)}
+		},
+	} {
+		requests := make([]rules.Request, 1<<16)
+		for i := range requests {
+			requests[i] = listed{of(i * 15), netip.Addr{}}.read()
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				v, err := e.Decide(context.Background(), engine.Query{Domain: "api", Request: requests[i*40503%len(requests)], Cost: 1, At: int64(i)})
+				if err != nil || v.Allowed != (name == "neither") {
+					b.Fatal(v, err)
+				}
+				v.Release()
+			}
+		})
+	}
+}
+
+// listed is from with an address that has been read.
+type listed struct {
+	from
+	addr netip.Addr
+}
+
+func (l listed) read() *listed {
+	l.addr, _ = netip.ParseAddr(l.address)
+	return &l
+}
+
+func (l *listed) ClientIP() netip.Addr { return l.addr }
 
 func BenchmarkListsOfADomain(b *testing.B) {
 	const limits = "limits: [{name: all, key: client_ip, rate: 1000000/second}]"

@@ -128,7 +128,11 @@ func checkNames(t *Test, rs *rules.Ruleset) []diagnostic.Diagnostic {
 	}
 	names := map[string]bool{"": true}
 	var list []string
-	for _, r := range rs.Rules() {
+	known := rs.Rules()
+	for _, l := range rs.Lists() {
+		known = append(known, l.Rule())
+	}
+	for _, r := range known {
 		if r.Domain != t.Domain {
 			continue
 		}
