@@ -100,7 +100,14 @@ func (f *limitsFlags) ask(cmd *cobra.Command) (*selfservice.Answer, error) {
 
 // printLimits prints limits for people.
 func printLimits(p paint, a *selfservice.Answer) {
-	if len(a.Limits) == 0 {
+	switch {
+	case a.Denied:
+		p.printf("%s: the caller is on a deny list\n", p.in(red, "all requests are refused"))
+		return
+	case a.Unlimited:
+		p.printf("no limit counts this caller: it is on an allow list\n")
+		return
+	case len(a.Limits) == 0:
 		p.printf("no limit counts this caller\n")
 		return
 	}

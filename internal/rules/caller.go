@@ -5,6 +5,16 @@ import (
 	"strings"
 )
 
+// Caller is what the rules of a domain say about the sender of a request.
+type Caller struct {
+	Known bool // reports whether the domain is known
+	// Allowed reports whether the caller is on an allow list, and DeniedBy is the deny
+	// list that has it, or nil. No limit counts it then.
+	Allowed  bool
+	DeniedBy *Rule
+	Limits   []Explanation // those that count it; each applies and is enforced
+}
+
 // OfCaller returns the limits that count the sender of req by what it is: its address,
 // header fields, cookies and claims. It does not matter what req requests: conditions on
 // the method, the path and the query do not count, nor does one on the host if req has
@@ -14,18 +24,22 @@ import (
 // something that req lacks. So are limits for all callers together, limits in shadow
 // mode, shadow bans, which clients must not learn of, and descriptors.
 //
-// known is false for an unknown domain. OfCaller allocates.
-func (s *Ruleset) OfCaller(domain string, req Request) (list []Explanation, known bool) {
+// OfCaller allocates.
+func (s *Ruleset) OfCaller(domain string, req Request) (caller Caller) {
 	d := s.domains[domain]
 	if d == nil {
-		return nil, false
+		return caller
 	}
 	var m Matches
 	f := m.factsOf(s, req)
+	caller.Known = true
 	if d.lists != nil && d.lists.settle(&f, &m) {
-		return nil, true // no rule counts this caller
+		if caller.Allowed = m.listed.allowed; m.listed.denied {
+			caller.DeniedBy = m.Checks[len(m.Checks)-1].Rule
+		}
+		return caller
 	}
-	m.Checks = m.Checks[:0] // of lists in shadow mode
+	m.Checks = m.Checks[:0] // without those of lists in shadow mode
 	for _, r := range d.rules {
 		if r.forCallers() && r.match.appliesToCaller(&f) && r.keyGiven(&f) {
 			m.addKeys(r, &f)
@@ -34,10 +48,10 @@ func (s *Ruleset) OfCaller(domain string, req Request) (list []Explanation, know
 	for i := range m.Checks {
 		c := &m.Checks[i]
 		if c.Enforced {
-			list = append(list, Explanation{Rule: c.Rule, Applies: true, Key: strings.Clone(c.Key), Cost: c.Cost, Enforced: true})
+			caller.Limits = append(caller.Limits, Explanation{Rule: c.Rule, Applies: true, Key: strings.Clone(c.Key), Cost: c.Cost, Enforced: true})
 		}
 	}
-	return list, true
+	return caller
 }
 
 // forCallers reports whether callers may be told of r, and r counts each of them.

@@ -76,18 +76,18 @@ limits:
 		{[]string{"jwt:plan", "gold"}, ""},
 		{nil, ""},
 	} {
-		list, known := rs.OfCaller("api", callerOf(t, row.who...))
+		caller := rs.OfCaller("api", callerOf(t, row.who...))
 		var names []string
-		for _, x := range list {
+		for _, x := range caller.Limits {
 			if names = append(names, x.Rule.Name); x.Rule.Name == "tiers" {
 				names = append(names, x.Rule.Limit.String())
 			}
 		}
-		if got := strings.Join(names, " "); got != row.want || !known {
+		if got := strings.Join(names, " "); got != row.want || !caller.Known {
 			t.Errorf("%v: %q, want %q", row.who, got, row.want)
 		}
 	}
-	if _, known := rs.OfCaller("nowhere", callerOf(t)); known {
+	if rs.OfCaller("nowhere", callerOf(t)).Known {
 		t.Error("a domain without rules is known")
 	}
 }
@@ -109,7 +109,7 @@ func TestOfCallerHasTheKeysOfMatch(t *testing.T) {
 				who = append(who, name, value)
 			}
 		}
-		list, _ := rs.OfCaller("api", callerOf(t, who...))
+		list := rs.OfCaller("api", callerOf(t, who...)).Limits
 		for i := range keys {
 			var m rules.Matches
 			rs.Match("api", callerOf(t, append(slices.Clone(who), "method", "GET", "path", fmt.Sprintf("/p%d/x", i))...), &m)
@@ -125,5 +125,32 @@ func TestOfCallerHasTheKeysOfMatch(t *testing.T) {
 	}
 	if listed < 500 {
 		t.Errorf("only %d were listed", listed)
+	}
+}
+
+// No limit counts callers on a list; a list in shadow mode changes nothing.
+func TestOfCallerOnLists(t *testing.T) {
+	rs := rulesetOf(t, `domain: api
+allow: {client_ip: 192.0.2.0/24}
+deny: {client_ip: 203.0.113.0/24}
+limits: [{name: a, key: client_ip, rate: 5/minute}]
+---
+domain: api
+deny: {mode: shadow, client_ip: 198.51.100.0/24}
+`)
+	for address, want := range map[string]string{
+		"192.0.2.1": "allowed", "203.0.113.1": "denied by deny client_ip", "198.51.100.1": "1 limits", "10.0.0.1": "1 limits",
+	} {
+		caller := rs.OfCaller("api", callerOf(t, "client_ip", address))
+		got := fmt.Sprintf("%d limits", len(caller.Limits))
+		switch {
+		case caller.Allowed:
+			got = "allowed"
+		case caller.DeniedBy != nil:
+			got = "denied by " + caller.DeniedBy.Name
+		}
+		if got != want || !caller.Known {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
 	}
 }

@@ -1611,7 +1611,11 @@ type LimitsResponse struct {
 	// How many limits there are besides: at most 100 are listed.
 	LeftOff int32 `protobuf:"varint,3,opt,name=left_off,json=leftOff,proto3" json:"left_off,omitempty"`
 	// Rate-limit headers for the caller, in the configured dialect.
-	Headers       []*Header `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty"`
+	Headers []*Header `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty"`
+	// The caller is on an allow list: no limit counts it.
+	Unlimited bool `protobuf:"varint,5,opt,name=unlimited,proto3" json:"unlimited,omitempty"`
+	// The caller is on a deny list: all its requests are refused.
+	Denied        bool `protobuf:"varint,6,opt,name=denied,proto3" json:"denied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1672,6 +1676,20 @@ func (x *LimitsResponse) GetHeaders() []*Header {
 		return x.Headers
 	}
 	return nil
+}
+
+func (x *LimitsResponse) GetUnlimited() bool {
+	if x != nil {
+		return x.Unlimited
+	}
+	return false
+}
+
+func (x *LimitsResponse) GetDenied() bool {
+	if x != nil {
+		return x.Denied
+	}
+	return false
 }
 
 // CallerLimit is one limit of a caller.
@@ -1935,12 +1953,14 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"attributes\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcd\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x83\x02\n" +
 	"\x0eLimitsResponse\x120\n" +
 	"\x06limits\x18\x01 \x03(\v2\x18.headgate.v1.CallerLimitR\x06limits\x12+\n" +
 	"\x0fbanned_until_ms\x18\x02 \x01(\x03H\x00R\rbannedUntilMs\x88\x01\x01\x12\x19\n" +
 	"\bleft_off\x18\x03 \x01(\x05R\aleftOff\x12-\n" +
-	"\aheaders\x18\x04 \x03(\v2\x13.headgate.v1.HeaderR\aheadersB\x12\n" +
+	"\aheaders\x18\x04 \x03(\v2\x13.headgate.v1.HeaderR\aheaders\x12\x1c\n" +
+	"\tunlimited\x18\x05 \x01(\bR\tunlimited\x12\x16\n" +
+	"\x06denied\x18\x06 \x01(\bR\x06deniedB\x12\n" +
 	"\x10_banned_until_ms\"\xdd\x02\n" +
 	"\vCallerLimit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +

@@ -13,6 +13,10 @@ const maxCallerLimits = 100
 // CallerLimits are the limits of one caller.
 type CallerLimits struct {
 	Known bool // reports whether the domain has rules
+	// Allowed reports whether the caller is on an allow list, and DeniedBy is the deny
+	// list that has it, or nil. There are no Limits then.
+	Allowed  bool
+	DeniedBy *rules.Rule
 	// Limits are in the order of the files. A limit that counts the caller under several
 	// keys is listed once for each.
 	Limits  []Explained
@@ -26,8 +30,8 @@ type CallerLimits struct {
 // With an error that wraps headgate.ErrUnavailable, the decisions are those of each
 // rule's on_store_error.
 func (e *Engine) CallerLimits(ctx context.Context, domain string, req rules.Request, at int64) (CallerLimits, error) {
-	list, known := e.rules.Load().OfCaller(domain, req)
-	found := CallerLimits{Known: known}
+	caller := e.rules.Load().OfCaller(domain, req)
+	list, found := caller.Limits, CallerLimits{Known: caller.Known, Allowed: caller.Allowed, DeniedBy: caller.DeniedBy}
 	if len(list) > maxCallerLimits {
 		found.LeftOff = len(list) - maxCallerLimits
 		list = list[:maxCallerLimits]

@@ -30,7 +30,7 @@ func (s *Service) Limits(ctx context.Context, in *headgatev1.LimitsRequest) (*he
 		s.options.Report(ctx, c.Domain, err)
 		return nil, grpcstatus.Error(codes.Internal, "internal error")
 	}
-	out := &headgatev1.LimitsResponse{BannedUntilMs: untilMillis(a.BannedUntil), LeftOff: int32(min(a.LeftOff, 1<<30))}
+	out := &headgatev1.LimitsResponse{BannedUntilMs: untilMillis(a.BannedUntil), LeftOff: int32(min(a.LeftOff, 1<<30)), Unlimited: a.Unlimited, Denied: a.Denied}
 	for i := range a.Limits {
 		l := &a.Limits[i]
 		out.Limits = append(out.Limits, &headgatev1.CallerLimit{

@@ -58,6 +58,25 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+func TestLimitsOfListed(t *testing.T) {
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(
+		"domain: api\nallow: {'header:X-Key': partner}\ndeny: {'header:X-Key': spammer}\nlimits: []\n")})
+	if rs == nil {
+		t.Fatal(diagnostics)
+	}
+	clients, err := client.New(client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Options{Asker: verdict.Asker{Engine: engine.New(memory.New(), rs), Clock: now, Clients: clients}, Tokens: token.New()})
+	for _, key := range []string{"partner", "spammer", "other"} {
+		got, err := s.Limits(t.Context(), &headgatev1.LimitsRequest{Domain: "api", Attributes: map[string]string{"header:X-Key": key}})
+		if err != nil || got.GetUnlimited() != (key == "partner") || got.GetDenied() != (key == "spammer") {
+			t.Errorf("%s: %v, %v", key, got, err)
+		}
+	}
+}
+
 func TestLimitsErrors(t *testing.T) {
 	s := newService(t, memory.New())
 	for _, row := range []struct {

@@ -209,6 +209,20 @@ func TestWhereLimitsAreTold(t *testing.T) {
 	}
 }
 
+// Callers on the deny list are refused here as everywhere, those on the allow list learn
+// that nothing limits them.
+func TestLimitsOfCallersOnLists(t *testing.T) {
+	for lists, want := range map[string]string{
+		"deny: {client_ip: 192.0.2.1, status: 451}": "451", "allow: {client_ip: 192.0.2.1}": `200 {"limits":[],"unlimited":true}`,
+	} {
+		p := newProxy(t, strings.Replace(callerRules, "limits:", lists+"\nlimits:", 1), memory.New(), ok, telling)
+		w, _ := ask(t, p, "GET", limitsPath, "X-Api-Key", "k1")
+		if got := fmt.Sprintf("%d %s", w.Code, w.Body); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s", lists, got)
+		}
+	}
+}
+
 // failing is a store that does not answer.
 type failing struct{}
 

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/httprequest"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -35,6 +36,9 @@ func (p *Page) Serve(w http.ResponseWriter, r *http.Request, q *httprequest.Requ
 	a, err := Of(r.Context(), p.Engine, domain, q, at.UnixMicro())
 	refusal := q.Refusal()
 	switch {
+	case a.deniedBy != nil: // as all its requests
+		v := &engine.Verdict{Rule: a.deniedBy, Decision: headgate.Decision{Reason: headgate.Banned, RetryAfter: headgate.Never}}
+		verdict.Refuse(w, r, v, verdict.Refusal(v, nil, answer.None))
 	case refusal != nil:
 		answer.Unauthorized(w, refusal)
 	case errors.Is(err, ErrUnknownDomain):

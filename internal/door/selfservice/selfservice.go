@@ -26,7 +26,11 @@ type Answer struct {
 	Limits      []Limit    `json:"limits"` // the caller's, in the order of the rules
 	BannedUntil *time.Time `json:"banned_until,omitempty"`
 	LeftOff     int        `json:"left_off,omitempty"` // how many limits there are besides
+	// Unlimited is true for a caller on an allow list, Denied for one on a deny list.
+	Unlimited bool `json:"unlimited,omitempty"`
+	Denied    bool `json:"denied,omitempty"`
 
+	deniedBy *rules.Rule
 	policies []answer.Policy
 	dialect  string
 }
@@ -44,8 +48,8 @@ type Limit struct {
 	// Reset is nil if only the store has the time.
 	ResetAfter int64      `json:"reset_after_ms"`
 	Reset      *time.Time `json:"reset,omitempty"`
-	// RetryAfter is the time until the caller's next request passes: 0 for now, nil for
-	// never.
+	// RetryAfter is the time until the caller's next request is accepted: 0 for now,
+	// though it may have to wait for its turn, and nil for never.
 	RetryAfter  *int64     `json:"retry_after_ms"`
 	BannedUntil *time.Time `json:"banned_until,omitempty"`
 }
@@ -57,7 +61,9 @@ var ErrUnknownDomain = errors.New("no rules are loaded for this domain")
 // headgate.ErrUnavailable if the store does not answer: what is left is unknown then.
 func Of(ctx context.Context, e *engine.Engine, domain string, req rules.Request, at int64) (Answer, error) {
 	found, err := e.CallerLimits(ctx, domain, req, at)
-	a := Answer{Limits: []Limit{}, LeftOff: found.LeftOff}
+	a := Answer{
+		Limits: []Limit{}, LeftOff: found.LeftOff, Unlimited: found.Allowed, Denied: found.DeniedBy != nil, deniedBy: found.DeniedBy,
+	}
 	switch {
 	case err != nil:
 		return a, err
@@ -90,13 +96,16 @@ func (a *Answer) add(x *engine.Explained, at int64) {
 }
 
 func limitOf(x *engine.Explained, at int64) Limit {
-	r, now := x.Rule, x.Unbanned
+	r, now, period := x.Rule, x.Unbanned, x.Rule.Limit.Period()
+	if r.Concurrent() {
+		period = 0 // that of leases
+	}
 	if now.Reason == headgate.NoLimit {
 		now = headgate.Decision{} // a ban on a rule that counts nothing
 	}
 	l := Limit{
 		Name: r.Name, Algorithm: r.Limit.Algorithm().String(), Rate: r.Limit.String(), Limit: now.Limit,
-		Period: answer.Milliseconds(r.Limit.Period()), Used: max(now.Limit-now.Remaining, 0), Remaining: max(now.Remaining, 0),
+		Period: answer.Milliseconds(period), Used: max(now.Limit-now.Remaining, 0), Remaining: max(now.Remaining, 0),
 		ResetAfter: answer.Milliseconds(now.ResetAfter),
 	}
 	if at > 0 {
@@ -106,7 +115,7 @@ func limitOf(x *engine.Explained, at int64) Limit {
 		l.BannedUntil = new(time.UnixMicro(x.BannedUntil).UTC())
 	}
 	if after, ok := answer.RetryAfter(x.Decision); ok || x.Decision.Allowed {
-		l.RetryAfter = new(answer.Milliseconds(after + x.Decision.Delay))
+		l.RetryAfter = new(answer.Milliseconds(after))
 	}
 	return l
 }
