@@ -1,17 +1,23 @@
 package app_test
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/observe/announce"
+	"github.com/headgate/headgate/internal/observe/warning"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // TestExampleWarnings: the receiver of the example verifies what the server of the
@@ -57,5 +63,58 @@ func TestExampleWarnings(t *testing.T) {
 	}
 	if n := f.metric(t, `headgate_warnings_active{domain="api",kind="key_refused",rule="login"}`); n != "1" {
 		t.Errorf("%s active", n)
+	}
+}
+
+// TestTwoServersWarnOnce: of two servers that share Redis, one sends the warning.
+func TestTwoServersWarnOnce(t *testing.T) {
+	server := redistest.Standalone(t)
+	var mu sync.Mutex
+	var bodies []string
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		bodies = append(bodies, string(body))
+	}))
+	t.Cleanup(hook.Close)
+	to, err := url.Parse(hook.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := func(c *config.Config) {
+		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{server.Addr}}
+		c.EarlyWarning = config.EarlyWarning{On: true, Settings: warning.Default(), Webhooks: []config.Webhook{{URL: to}}}
+	}
+	var both []*fixture
+	for range 2 {
+		both = append(both, run(t, "domain: api\nlimits: [{name: login, key: [user], rate: 5/minute}]\n", nil, withAdmin, shared))
+	}
+	const active = `headgate_warnings_active{domain="api",kind="key_refused",rule="login"}`
+	both[0].await(t, func() bool {
+		warned := 0
+		for _, f := range both {
+			for range 10 {
+				f.post(t, "/v1/check", `{"domain":"api","attributes":{"user":"mallory"}}`)
+			}
+			f.clock.advance(time.Second)
+			if _, text := f.get(t, f.adminURL("/metrics")); strings.Contains(text, active+" 1") {
+				warned++
+			}
+		}
+		return warned == len(both)
+	})
+	both[0].await(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(bodies) > 0
+	})
+	for _, f := range both {
+		if err := f.Stop(t.Context()); err != nil { // what is being sent arrives
+			t.Error(err)
+		}
+	}
+	if len(bodies) != 1 || !strings.Contains(bodies[0], `"type":"key_refused.started"`) {
+		t.Errorf("%d messages: %s", len(bodies), bodies)
 	}
 }
