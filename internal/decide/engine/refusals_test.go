@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,6 +99,13 @@ func TestRefusalsAreReported(t *testing.T) {
 	ask(query)
 	want("a banned key")
 	e.SetExceptions(nil)
+
+	e.SetRules(parse(t, strings.Replace(repeated, "limits:", "allow: {user: [ann]}\ndeny: {user: [bob]}\nlimits:", 1)))
+	for _, name := range []string{"ann", "bob", "bob"} {
+		query.Request = request{"user": name}
+		ask(query)
+	}
+	want("keys on the lists of the domain")
 }
 
 // down is a store that does not answer.
@@ -127,27 +135,3 @@ func TestRefusalsDuringAnOutage(t *testing.T) {
 		t.Errorf("reported: %v", list)
 	}
 }
-
-// BenchmarkOnRepeat reports the time of a request under a rule with on_repeat as a
-// multiple of the time without.
-func BenchmarkOnRepeat(b *testing.B) {
-	const text = "domain: api\nlimits: [{name: user, key: [user], rate: %s, algorithm: fixed_window%s}]\n"
-	for name, rate := range map[string]string{"allowed": "1_000_000_000_000/day", "refused": "1/day"} {
-		b.Run(name, func(b *testing.B) {
-			deciding := func(more string, options ...engine.Option) func() {
-				e := engine.New(memory.New(), parse(b, fmt.Sprintf(text, rate, more)), options...)
-				q := ask(user("ann"), 0)
-				return func() {
-					v, _ := e.Decide(context.Background(), q)
-					v.Release()
-				}
-			}
-			inTurns(b, deciding(""), deciding(", on_repeat: {refusals: 3/1h, ban: 24h}", engine.WithRefusals(new(ignored))))
-		})
-	}
-}
-
-// ignored ignores refusals.
-type ignored struct{}
-
-func (*ignored) Refused(*rules.Rule, string, uint32, bool) {}
