@@ -16,6 +16,8 @@ domain: api
 allow:
   client_ip: [192.0.2.0/24, 2001:db8:a::/48]
   user: ann
+  "header:X-Partner": [p-1, p-2]
+  "cookie:partner": [c-1]
 deny:
   client_ip: [203.0.113.0/24, 192.0.2.66]
   "header:X-Api-Key": [k-bad]
@@ -48,6 +50,13 @@ func TestListsAtEveryDoor(t *testing.T) {
 		{"denied", []string{"X-Forwarded-For", "203.0.113.1"}, "", 403, 403},
 		{"a claim about itself", []string{"X-Forwarded-For", "192.0.2.1, 203.0.113.1"}, "", 403, 403},
 		{"a partner with a bad key", []string{"X-Forwarded-For", "192.0.2.1", "X-Api-Key", "k-bad"}, "", 204, 200},
+		{"a partner's key", []string{"X-Partner", "p-1"}, "", 204, 200},
+		{"two keys of partners, which some servers join", []string{"X-Partner", "p-1", "X-Partner", "p-2"}, "", 429, 429},
+		{"a partner's key and another", []string{"X-Partner", "p-1", "X-Partner", "p-3"}, "", 429, 429},
+		{"a partner's cookie", []string{"Cookie", "partner=c-1"}, "", 204, 200},
+		{"a partner's cookie and another", []string{"Cookie", "partner=c-1; partner=c-2"}, "", 429, 429},
+		{"a cookie that servers read in several ways", []string{"Cookie", `partner=c-1\`}, "", 429, 429},
+		{"a session that servers read in several ways", []string{"Cookie", `session=s\-x`}, "", 403, 403},
 		{"a bad key", []string{"X-Api-Key", "k-bad"}, "", 403, 403},
 		{"a bad key among two", []string{"X-Api-Key", "k-good", "X-Api-Key", "k-bad"}, "", 403, 403},
 		{"a bad session", []string{"Cookie", `a=b; session="s-bad"`}, "", 403, 403},
