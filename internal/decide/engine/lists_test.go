@@ -303,22 +303,6 @@ func TestExplainNamesTheEntry(t *testing.T) {
 	}
 }
 
-func TestListsAllocateNothing(t *testing.T) {
-	e := engine.New(memory.New(), parse(t, listRules))
-	for _, address := range []string{"10.2.3.4", "203.0.113.1", "192.0.2.1"} {
-		var request rules.Request = by(address)
-		if n := testing.AllocsPerRun(100, func() {
-			v, err := e.Decide(context.Background(), engine.Query{Domain: "api", Request: request, Cost: 1, At: 1e6})
-			if err != nil {
-				t.Fatal(err)
-			}
-			v.Release()
-		}); n > 0 {
-			t.Errorf("%s: %v allocations", address, n)
-		}
-	}
-}
-
 // The figures are in docs/lists.md.
 func BenchmarkMillionListed(b *testing.B) {
 	const n = 1_000_000
