@@ -292,7 +292,7 @@ func (a *Announcer) first(id string, level int64) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), askFor)
 	defer cancel()
 	d, err := a.options.Store.Take(ctx, headgate.Op{
-		Scope: "warnings", Key: fmt.Sprintf("%s %d", id, level), Limit: headgate.Per(1, a.config.Again), Cost: 1, At: a.options.Clock().UnixMicro(),
+		Scope: queueDomain, Key: fmt.Sprintf("%s %d", id, level), Limit: headgate.Per(1, a.config.Again), Cost: 1, At: a.options.Clock().UnixMicro(),
 	})
 	return err != nil || d.Allowed
 }

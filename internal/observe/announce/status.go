@@ -72,8 +72,9 @@ func (a *Announcer) Describe(c *metrics.Asked) {
 			active(out, float64(now[k]), k.kind.String(), k.domain, k.rule)
 		}
 		a.mu.Unlock()
+		stats := a.stats()
 		for _, h := range a.hooks {
-			s := a.stats(h.name)
+			s := stats[h.name]
 			messages(out, float64(s.Delivered), h.name, "delivered")
 			messages(out, float64(s.Failed), h.name, "failed")
 			messages(out, float64(s.Buried), h.name, "expired")
@@ -83,20 +84,23 @@ func (a *Announcer) Describe(c *metrics.Asked) {
 	})
 }
 
-// stats returns the statistics of the messages to a webhook.
-func (a *Announcer) stats(name string) (s queue.Stats) {
-	ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
-	defer cancel()
+// stats returns the statistics of the messages, by webhook.
+func (a *Announcer) stats() map[string]queue.Stats {
+	all := map[string]queue.Stats{}
 	if a.queue != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
+		defer cancel()
 		list, _ := a.queue.Stats(ctx) // the counters, even after an error
-		for _, one := range list {
-			if one.Rule == name {
-				s = one
-			}
+		for _, s := range list {
+			all[s.Rule] = s
 		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s.Dropped = a.dropped[name]
-	return s
+	for name, n := range a.dropped {
+		s := all[name]
+		s.Dropped = n
+		all[name] = s
+	}
+	return all
 }
