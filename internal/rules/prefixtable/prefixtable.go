@@ -270,19 +270,13 @@ func last6(t tree[wide], a wide) int {
 
 // Builder collects the prefixes of a Table. Its zero value is empty.
 type Builder struct {
-	four []pending4
-	six  []pending6
+	four []pending[uint32]
+	six  []pending[wide]
 }
 
-// pending4 is an IPv4 prefix that has been added.
-type pending4 struct {
-	first uint32
-	entry
-}
-
-// pending6 is an IPv6 prefix that has been added.
-type pending6 struct {
-	first wide
+// pending is a prefix that has been added, with its first address.
+type pending[T any] struct {
+	first T
 	entry
 }
 
@@ -290,9 +284,9 @@ type pending6 struct {
 func (b *Builder) Add(p netip.Prefix, row Row) {
 	e := entry{row, uint8(p.Bits())}
 	if p.Addr().Is4() {
-		b.four = append(b.four, pending4{masked4(bytesOf(p.Addr()), e.length), e})
+		b.four = append(b.four, pending[uint32]{masked4(bytesOf(p.Addr()), e.length), e})
 	} else {
-		b.six = append(b.six, pending6{wideOf(p.Addr()).masked(e.length), e})
+		b.six = append(b.six, pending[wide]{wideOf(p.Addr()).masked(e.length), e})
 	}
 }
 
@@ -300,37 +294,28 @@ func (b *Builder) Add(p netip.Prefix, row Row) {
 // kept. The Builder must not be used afterwards.
 func (b *Builder) Table() *Table {
 	t := &Table{}
-	slices.SortStableFunc(b.four, func(x, y pending4) int {
-		return cmp.Or(cmp.Compare(x.first, y.first), cmp.Compare(x.length, y.length))
-	})
-	kept4 := b.four[:0]
-	for _, p := range b.four {
-		if n := len(kept4); n == 0 || masked4(p.first, kept4[n-1].length) != kept4[n-1].first {
-			kept4 = append(kept4, p)
-		}
-	}
-	four := make([]uint32, len(kept4))
-	t.rows4 = makeRows(len(kept4))
-	for i, p := range kept4 {
-		four[i] = p.first
-		t.rows4.set(i, p.entry)
-	}
-	slices.SortStableFunc(b.six, func(x, y pending6) int {
-		return cmp.Or(x.first.compare(y.first), cmp.Compare(x.length, y.length))
-	})
-	kept6 := b.six[:0]
-	for _, p := range b.six {
-		if n := len(kept6); n == 0 || p.first.masked(kept6[n-1].length) != kept6[n-1].first {
-			kept6 = append(kept6, p)
-		}
-	}
-	six := make([]wide, len(kept6))
-	t.rows6 = makeRows(len(kept6))
-	for i, p := range kept6 {
-		six[i] = p.first
-		t.rows6.set(i, p.entry)
-	}
-	t.four, t.six = grown(four), grown(six)
+	t.four, t.rows4 = sorted(b.four, cmp.Compare, masked4)
+	t.six, t.rows6 = sorted(b.six, wide.compare, wide.masked)
 	b.four, b.six = nil, nil
 	return t
+}
+
+// sorted returns the first addresses of the prefixes that no other contains, and their
+// rows.
+func sorted[T comparable](list []pending[T], compare func(x, y T) int, masked func(first T, length uint8) T) (tree[T], rows) {
+	slices.SortStableFunc(list, func(x, y pending[T]) int {
+		return cmp.Or(compare(x.first, y.first), cmp.Compare(x.length, y.length))
+	})
+	kept := list[:0]
+	for _, p := range list {
+		if n := len(kept); n == 0 || masked(p.first, kept[n-1].length) != kept[n-1].first {
+			kept = append(kept, p)
+		}
+	}
+	firsts, r := make([]T, len(kept)), makeRows(len(kept))
+	for i, p := range kept {
+		firsts[i] = p.first
+		r.set(i, p.entry)
+	}
+	return grown(firsts), r
 }
