@@ -32,7 +32,7 @@ type Wrong func(line, column int, hint, format string, args ...any)
 // lines are skipped, and so is what follows a # at the start of a line or after a space. A
 // byte order mark is fine.
 func Read(r io.Reader, wrong Wrong, each func(Entry)) {
-	in := &counted{in: r, left: MaxSize + 1}
+	in := &io.LimitedReader{R: r, N: MaxSize + 1}
 	lines := bufio.NewReaderSize(in, maxLine)
 	if start, err := lines.Peek(3); err == nil && string(start) == "\uFEFF" {
 		_, _ = lines.Discard(len(start)) // what was peeked at
@@ -40,7 +40,7 @@ func Read(r io.Reader, wrong Wrong, each func(Entry)) {
 	for number := 1; ; number++ {
 		line, err := lines.ReadSlice('\n')
 		switch {
-		case in.left <= 0:
+		case in.N <= 0:
 			wrong(0, 0, "", "the list is larger than %d MiB", MaxSize>>20)
 			return
 		case errors.Is(err, bufio.ErrBufferFull):
@@ -81,20 +81,4 @@ func (e *Entry) cut(line []byte) bool {
 	e.Text = bytes.Trim(line, " \t")
 	e.Column = 1 + len(line) - len(bytes.TrimLeft(line, " \t"))
 	return len(e.Text) > 0
-}
-
-// counted is a reader that ends after some bytes.
-type counted struct {
-	in   io.Reader
-	left int
-}
-
-// Read implements io.Reader.
-func (c *counted) Read(p []byte) (int, error) {
-	if c.left <= 0 {
-		return 0, io.EOF
-	}
-	n, err := c.in.Read(p[:min(len(p), c.left)])
-	c.left -= n
-	return n, err
 }
