@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
@@ -134,20 +135,10 @@ func (a Advice) String() string {
 	text := "Refuses " + percent(a.Steady.Refused) + " of the requests of steady clients, and " +
 		percent(a.Bursty.Refused) + " of clients that send " + strconv.Itoa(a.Bursty.Size) + " at once"
 	if b := a.Better; b != nil {
-		text += "; a " + words(b.Algorithm) + " with a burst of " + strconv.FormatInt(b.Burst, 10) + " would refuse " +
+		text += "; a " + strings.ReplaceAll(b.Algorithm, "_", " ") + " with a burst of " + strconv.FormatInt(b.Burst, 10) + " would refuse " +
 			percent(max(b.Steady.Refused, b.Bursty.Refused)) + ", and let up to " + strconv.FormatInt(b.AtMost, 10) + " pass within one period"
 	}
 	return text + "."
-}
-
-func words(name string) string {
-	b := []byte(name)
-	for i := range b {
-		if b[i] == '_' {
-			b[i] = ' '
-		}
-	}
-	return string(b)
 }
 
 // percent formats a share: 0%, 0.1%, 4%.
