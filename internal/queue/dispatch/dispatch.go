@@ -149,10 +149,9 @@ func (d *Dispatcher) Attach() {
 	}
 }
 
-// Start attaches the queue and starts sending. Call it when the rules are in force: an entry
-// whose rule is unknown is sent without a limit. It may be called more than once.
+// Start starts sending. Call it after Attach, when the rules are in force: an entry whose rule is
+// unknown is sent without a limit. It may be called more than once.
 func (d *Dispatcher) Start() {
-	d.Attach()
 	if q := d.Queue(); q != nil && d.Sender() != nil && d.started.CompareAndSwap(false, true) {
 		q.Start()
 	}
