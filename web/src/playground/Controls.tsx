@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
+import { Choice } from "../ui/Choice.tsx";
 import { type Algorithm, about, algorithms } from "./algorithms.ts";
 import type { Player } from "./player.ts";
 import { fields, formatDuration, type Settings } from "./settings.ts";
@@ -68,33 +69,6 @@ const empty: Partial<Record<keyof Settings, string>> = {
 
 function read<K extends keyof Settings>(name: K, text: string): Settings[K] | undefined {
   return fields[name].read(text.trim() || (empty[name] ?? ""));
-}
-
-function Choice<T extends string>(props: {
-  label: string;
-  value: T;
-  options: readonly (readonly [T, string])[];
-  onChange: (value: T) => void;
-  wide?: boolean;
-}) {
-  const id = useId();
-  return (
-    <div class={`field ${props.wide ? "wide" : ""}`}>
-      <label for={id}>{props.label}</label>
-      <select
-        id={id}
-        class="input"
-        value={props.value}
-        onChange={(e) => props.onChange(e.currentTarget.value as T)}
-      >
-        {props.options.map(([value, text]) => (
-          <option key={value} value={value}>
-            {text}
-          </option>
-        ))}
-      </select>
-    </div>
-  );
 }
 
 function Group(props: { title: string; children: ComponentChildren }) {

@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useId, useMemo, useRef } from "preact/hooks";
 import "./race.css";
+import { Choice } from "../ui/Choice.tsx";
 import { about, algorithms } from "./algorithms.ts";
 import {
   type Balancer,
@@ -127,55 +128,29 @@ function RaceControls(props: { settings: RaceSettings; change: (some: Partial<Ra
   const { settings, change } = props;
   return (
     <div class="race-controls">
-      <Select
+      <Choice
         label="How servers count"
         value={settings.sharing}
         options={sharings.map((name) => [name, sharingNames[name]] as const)}
-        choose={(sharing) => change({ sharing })}
+        onChange={(sharing) => change({ sharing })}
       />
-      <Select
+      <Choice
         label="Algorithm"
         value={settings.algorithm}
         options={algorithms.map((name) => [name, about[name].title] as const)}
-        choose={(algorithm) => change({ algorithm })}
+        onChange={(algorithm) => change({ algorithm })}
       />
-      <Select
+      <Choice
         label="Load balancer"
         value={settings.balancer}
         options={balancers.map((name) => [name, balancerNames[name]] as const)}
-        choose={(balancer) => change({ balancer })}
+        onChange={(balancer) => change({ balancer })}
       />
       <Amount name="limit" label="Limit in 10 s" settings={settings} change={change} />
       <Amount name="servers" label="Servers" settings={settings} change={change} />
       <Amount name="requests" label="Requests" settings={settings} change={change} />
       <Amount name="gap" label="Gap, in ms" settings={settings} change={change} />
       <Amount name="roundTrip" label="Round trip, in ms" settings={settings} change={change} />
-    </div>
-  );
-}
-
-function Select<T extends string>(props: {
-  label: string;
-  value: T;
-  options: readonly (readonly [T, string])[];
-  choose: (value: T) => void;
-}) {
-  const id = useId();
-  return (
-    <div class="field">
-      <label for={id}>{props.label}</label>
-      <select
-        id={id}
-        class="input"
-        value={props.value}
-        onChange={(e) => props.choose(e.currentTarget.value as T)}
-      >
-        {props.options.map(([value, text]) => (
-          <option key={value} value={value}>
-            {text}
-          </option>
-        ))}
-      </select>
     </div>
   );
 }

@@ -95,9 +95,6 @@ export interface Film {
   turns: readonly Turn[];
   moments: readonly Moment[];
   end: number;
-  allowed: number;
-  tooMany: number;
-  lost: number;
   /** The error in the limit, or "". */
   error: string;
 }
@@ -131,15 +128,11 @@ export function film(core: Core, settings: RaceSettings): Film {
     wrote: turn.wrote > 0 ? turn.wrote - epoch : -1,
     answered: turn.answered - epoch,
   }));
-  const count = (test: (turn: Turn) => boolean) => turns.filter(test).length;
   return {
     settings,
     turns,
     moments: turns.flatMap((turn) => momentsOf(turn, settings)).sort((a, b) => a.at - b.at),
     end: Math.max(...turns.map((turn) => turn.answered), 1),
-    allowed: count((turn) => turn.allowed),
-    tooMany: count((turn) => turn.verdict === "too_many"),
-    lost: turns.reduce((sum, turn) => sum + turn.lost, 0),
     error,
   };
 }
