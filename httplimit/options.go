@@ -103,10 +103,10 @@ func ChargeOn(counts func(status int, header http.Header) bool) Option {
 //
 //	httplimit.RefundIf(http.StatusNotModified)
 //
-// To count only some answers, use [ChargeOn]. The cost is held until then, so requests in flight never exceed the limit. Header
+// The cost is held until then, so requests in flight never exceed the limit. Header
 // fields show what was left before the refund. There is no refund if the handler
 // panics or takes over the connection, or if the client hung up before the handler
-// returned.
+// returned. To count only some answers, use [ChargeOn].
 func RefundIf(status ...int) Option {
 	return option(func(c *config) {
 		checks.Some(&c.one.Given, "RefundIf", status)

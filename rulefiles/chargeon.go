@@ -1,11 +1,10 @@
 package rulefiles
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
-	"strings"
 
 	"github.com/headgate/headgate/internal/decide/checks"
 	"github.com/headgate/headgate/internal/decide/engine"
@@ -52,30 +51,25 @@ func (c *charged) end() { c.settle(true) }
 
 func (c *charged) settle(over bool) {
 	header := c.w.Header()
-	a := rules.Answer{Status: c.status, Header: header, Code: codeOf(header)}
-	lacksCode := a.Code == rules.NoCode && c.status == http.StatusOK && strings.HasPrefix(header.Get("Content-Type"), "application/grpc")
-	c.rules.settle(c.ctx, c.verdict, func(cost *rules.CostAfter) (int64, engine.CostKnowledge) {
-		switch on := cost.On; {
-		case on == nil:
-			return 0, engine.CostPending
-		case c.status == 0:
-			return 0, engine.CostAborted
-		case on.Counts(a):
-			return 0, engine.CostEstimated
-		case !lacksCode || !on.NeedsCode():
-			return 0, engine.CostKnown
-		case over:
-			return 0, engine.CostAborted
-		}
-		return 0, engine.CostPending
+	a := rules.Answer{Status: c.status, Header: header, Code: codeOf(header), Open: !over}
+	c.rules.settle(c.ctx, func(ctx context.Context, at int64) error {
+		return c.rules.engine.SettleCosts(ctx, c.verdict, at, func(cost *rules.CostAfter) (int64, engine.CostKnowledge) {
+			switch {
+			case cost.On == nil:
+				return 0, engine.CostPending
+			case c.status == 0:
+				return 0, engine.CostAborted
+			}
+			return engine.CostByAnswer(cost.On, &a)
+		})
 	})
 }
 
-// settle settles the charges of v, even if the client is gone.
-func (r *Rules) settle(ctx context.Context, v *engine.Verdict, costOf func(*rules.CostAfter) (int64, engine.CostKnowledge)) {
+// settle settles charges, even if the client is gone.
+func (r *Rules) settle(ctx context.Context, by func(ctx context.Context, at int64) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.RefundTimeout)
 	defer cancel()
-	if err := r.engine.SettleCosts(ctx, v, r.limiter.Now().UnixMicro(), costOf); err != nil {
+	if err := by(ctx, r.limiter.Now().UnixMicro()); err != nil {
 		r.log.DebugContext(ctx, "request not given back, its charge stays", "domain", r.domain, "err", err)
 	}
 }
@@ -86,14 +80,8 @@ func (r *Rules) settlePretended(ctx context.Context, v *engine.Verdict, as answe
 	if !v.HasChargeOn() {
 		return as.Policies
 	}
-	r.settle(ctx, v, func(cost *rules.CostAfter) (int64, engine.CostKnowledge) {
-		if cost.On == nil {
-			return 0, engine.CostPending
-		}
-		if cost.On.Counts(rules.Answer{Status: as.Status}) {
-			return 0, engine.CostEstimated
-		}
-		return 0, engine.CostKnown
+	r.settle(ctx, func(ctx context.Context, at int64) error {
+		return r.engine.SettleAnswer(ctx, v, at, rules.Answer{Status: as.Status})
 	})
 	if len(as.Policies) == 0 {
 		return nil
@@ -103,12 +91,5 @@ func (r *Rules) settlePretended(ctx context.Context, v *engine.Verdict, as answe
 
 // codeOf returns the gRPC code in a header or trailer.
 func codeOf(header http.Header) rules.Code {
-	text := header.Get(grpcStatus)
-	if text == "" {
-		text = header.Get(http.TrailerPrefix + grpcStatus)
-	}
-	if number, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return rules.CodeOf(number)
-	}
-	return rules.NoCode
+	return rules.CodeIn(cmp.Or(header.Get(grpcStatus), header.Get(http.TrailerPrefix+grpcStatus)))
 }

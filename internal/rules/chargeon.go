@@ -84,11 +84,27 @@ func CodeOf(number int64) Code {
 	return OK + Code(number)
 }
 
+// CodeIn returns the code in a field grpc-status, or NoCode if it has none.
+func CodeIn(field string) Code {
+	number, err := strconv.ParseInt(field, 10, 64)
+	if err != nil {
+		return NoCode
+	}
+	return CodeOf(number)
+}
+
 // Answer is what is known of the answer to a request.
 type Answer struct {
 	Status int                 // of HTTP; 0 if there is none
 	Code   Code                // of gRPC; NoCode if there is none
 	Header map[string][]string // by canonical name
+	Open   bool                // more of it may come: its trailer
+}
+
+// LacksCode reports whether a is the answer of a gRPC call whose code has not come.
+func (a *Answer) LacksCode() bool {
+	kind := a.Header["Content-Type"]
+	return a.Code == NoCode && a.Status == 200 && len(kind) > 0 && strings.HasPrefix(kind[0], "application/grpc")
 }
 
 // NewChargeOn returns a ChargeOn with conditions on the status, the gRPC code and the

@@ -58,6 +58,21 @@ func (e *Engine) SettleAnswer(ctx context.Context, v *Verdict, at int64, answer 
 	})
 }
 
+// CostByAnswer returns what a says of a charge under a rule with charge_on, for
+// [Engine.SettleCosts]: the charge stays (CostEstimated), is given back (a known cost of
+// 0), or nobody has seen what says so. While a is open, that is CostPending.
+func CostByAnswer(c *rules.ChargeOn, a *rules.Answer) (int64, CostKnowledge) {
+	switch {
+	case c.Counts(*a):
+		return 0, CostEstimated
+	case !a.LacksCode() || !c.NeedsCode():
+		return 0, CostKnown
+	case a.Open:
+		return 0, CostPending
+	}
+	return 0, CostAborted
+}
+
 // ReportToken returns a token for what v has taken under rules with charge_on, with
 // which a caller reports the answer to the request. It is empty if there is nothing to
 // report. at is the time of the decision. Call it before Release. An error means that

@@ -29,6 +29,9 @@ type Result struct {
 // request, if the rule says so.
 func (r *Result) Cost() int64 { return r.cost }
 
+// CostOf returns what a request of a cost takes of the limit, at most math.MaxInt64.
+func (r *Result) CostOf(cost int64) int64 { return times(cost, r.cost) }
+
 // Verdict is the answer to a Query under all limits that apply.
 type Verdict struct {
 	Allowed     bool // reports whether the request may pass

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/headgate/headgate/internal/decide/control"
@@ -77,5 +76,3 @@ func (k keys) reads(ruled *rules.Rule, parts []*string, key string) bool {
 	again, err := k.compose(ruled, &keyText{Parts: parts})
 	return err == nil && again == key
 }
-
-func isControl(c rune) bool { return unicode.IsControl(c) }

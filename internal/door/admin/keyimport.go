@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/control"
@@ -207,7 +208,7 @@ func (i *importing) setField(f *fileRow, name string, value json.RawMessage) err
 		}
 		return nil
 	case "by":
-		if err := text(value, &f.by); err != nil || len(f.by) > maxReason || strings.ContainsFunc(f.by, isControl) {
+		if err := text(value, &f.by); err != nil || len(f.by) > maxReason || strings.ContainsFunc(f.by, unicode.IsControl) {
 			return fmt.Errorf("must be a string of 1 to %d bytes without control characters", maxReason)
 		}
 		return nil

@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http"
-	"strconv"
-	"strings"
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/verdict"
@@ -16,40 +14,19 @@ import (
 // grpcStatus is the field or trailer with the code of a gRPC answer.
 const grpcStatus = "Grpc-Status"
 
-// answerOf returns what res says, and whether its gRPC code is missing although there
-// must be one, in its trailer.
-func answerOf(res *http.Response) (a rules.Answer, lacksCode bool) {
-	a = rules.Answer{Status: res.StatusCode, Header: res.Header}
-	text := costText(res, grpcStatus)
-	if number, err := strconv.ParseInt(text, 10, 64); err == nil {
-		a.Code = rules.CodeOf(number)
-		return a, false
-	}
-	return a, res.StatusCode == http.StatusOK && strings.HasPrefix(res.Header.Get("Content-Type"), "application/grpc")
-}
-
-// charge returns whether the answer counts under a rule with charge_on: its charge stays
-// (CostEstimated), is given back (a known cost of 0), or nobody has seen the answer. An
-// answer that may still tell is CostPending until o.over.
+// charge returns whether the answer counts under a rule with charge_on; see
+// engine.CostByAnswer. An answer that may still tell is CostPending until o.over.
 func (o *outcome) charge(c *rules.ChargeOn) (int64, engine.CostKnowledge) {
-	a, lacksCode := rules.Answer{}, false
-	switch {
-	case o.answer != nil:
-		a, lacksCode = answerOf(o.answer)
+	a := rules.Answer{Open: !o.over}
+	switch res := o.answer; {
+	case res != nil:
+		a.Status, a.Header, a.Code = res.StatusCode, res.Header, rules.CodeIn(costText(res, grpcStatus))
 	case unreached(o.fault):
 		a.Status, _ = failure(o.fault)
 	default:
 		return 0, engine.CostAborted
 	}
-	switch {
-	case c.Counts(a):
-		return 0, engine.CostEstimated
-	case !lacksCode || !c.NeedsCode():
-		return 0, engine.CostKnown
-	case !o.over:
-		return 0, engine.CostPending
-	}
-	return 0, engine.CostAborted
+	return engine.CostByAnswer(c, &a)
 }
 
 // unreached reports whether the upstream did not receive a request that failed with err.

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"math"
-
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/timeline"
@@ -26,16 +24,8 @@ func (m *Observer) follow(at, cost int64, passes bool, results []engine.Result) 
 		default:
 		}
 		if passes && !s.Refused {
-			s.Cost = saturated(cost, r.Cost())
+			s.Cost = r.CostOf(cost)
 		}
 		m.options.Timelines.Add(r.Rule.Scope, r.Key, &s)
 	}
-}
-
-// saturated multiplies two costs; a product that is too large is the largest number.
-func saturated(a, b int64) int64 {
-	if b > 0 && a > math.MaxInt64/b {
-		return math.MaxInt64
-	}
-	return a * b
 }
