@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/retryafter"
 	"github.com/headgate/headgate/internal/request/client"
 )
 
@@ -14,7 +15,7 @@ import (
 // not. The result is from 0 to headgate.MaxPeriod. Malformed fields are ignored.
 func hint(res *http.Response, at time.Time) (time.Duration, bool) {
 	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable {
-		if d, ok := retryAfter(res.Header, at); ok {
+		if d, ok := retryafter.Of(res.Header, at, headgate.MaxPeriod); ok {
 			return d, true
 		}
 	}
@@ -29,23 +30,6 @@ func hint(res *http.Response, at time.Time) (time.Duration, bool) {
 		}
 	}
 	return 0, false
-}
-
-// retryAfter reads Retry-After. A date is compared with the answer's Date if there is
-// one, so the clocks need not agree.
-func retryAfter(h http.Header, at time.Time) (time.Duration, bool) {
-	value := strings.TrimSpace(h.Get("Retry-After"))
-	if seconds, ok := number(value); ok {
-		return duration(seconds), true
-	}
-	then, err := http.ParseTime(value)
-	if err != nil {
-		return 0, false
-	}
-	if date, err := http.ParseTime(h.Get("Date")); err == nil {
-		at = date
-	}
-	return min(max(then.Sub(at), 0), headgate.MaxPeriod), true
 }
 
 // exhausted returns the longest t of the members of RateLimit whose r is 0.

@@ -12,12 +12,12 @@ import (
 	"net/textproto"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/retryafter"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/verdict"
@@ -317,10 +317,8 @@ func (p *Proxy) Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.
 		return queue.Answer{}, err
 	}
 	defer func() { _ = res.Body.Close() }()
-	a := queue.Answer{
-		Status: res.StatusCode, ContentType: res.Header.Get("Content-Type"),
-		RetryAfter: retryAfter(res.Header.Get("Retry-After"), p.options.Clock()),
-	}
+	a := queue.Answer{Status: res.StatusCode, ContentType: res.Header.Get("Content-Type")}
+	a.RetryAfter, _ = retryafter.Of(res.Header, p.options.Clock(), headgate.MaxPeriod)
 	if keep > 0 {
 		a.Body, _ = io.ReadAll(io.LimitReader(res.Body, keep+1)) // a partial body is enough
 		if int64(len(a.Body)) > keep {
@@ -334,15 +332,4 @@ func (p *Proxy) Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.
 	_, err = io.CopyN(io.Discard, res.Body, most)
 	a.Response, a.Ended = res, errors.Is(err, io.EOF)
 	return a, nil
-}
-
-// retryAfter parses a Retry-After field; 0 if it has no valid value.
-func retryAfter(text string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
-		return time.Duration(max(seconds, 0)) * time.Second
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return max(at.Sub(now), 0)
-	}
-	return 0
 }

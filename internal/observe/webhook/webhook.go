@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/base/retryafter"
 )
 
 // The header fields of a message.
@@ -154,9 +156,7 @@ func (c *Client) Send(ctx context.Context, id string, at time.Time, body []byte)
 	if answer.StatusCode >= 200 && answer.StatusCode < 300 {
 		return answer.StatusCode, 0, nil
 	}
-	if seconds, err := strconv.ParseUint(answer.Header.Get("Retry-After"), 10, 31); err == nil {
-		wait = min(time.Duration(seconds)*time.Second, maxWait)
-	}
+	wait, _ = retryafter.Of(answer.Header, at, maxWait)
 	if answer.StatusCode >= 300 && answer.StatusCode < 400 {
 		return answer.StatusCode, wait, fmt.Errorf("status %d: redirects are not followed", answer.StatusCode)
 	}

@@ -54,18 +54,23 @@ func TestSecrets(t *testing.T) {
 type receiver struct {
 	*httptest.Server
 	status int
+	retry  string // of Retry-After
+	date   string // empty for now
 	last   *http.Request
 	body   string
 }
 
 func newReceiver(t *testing.T, status int) *receiver {
 	t.Helper()
-	r := &receiver{status: status}
+	r := &receiver{status: status, retry: "7"}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		text, _ := io.ReadAll(q.Body)
 		r.last, r.body = q, string(text)
 		w.Header().Set("Location", "/elsewhere")
-		w.Header().Set("Retry-After", "7")
+		w.Header().Set("Retry-After", r.retry)
+		if r.date != "" {
+			w.Header().Set("Date", r.date)
+		}
 		w.WriteHeader(r.status)
 	}))
 	t.Cleanup(r.Close)
@@ -120,7 +125,12 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s, %v", r.last.URL, r.last.Header)
 		}
 	}
-	r := newReceiver(t, 200)
+	r := newReceiver(t, 503)
+	r.retry, r.date = "Thu, 01 Jan 1970 00:10:00 GMT", "Thu, 01 Jan 1970 00:09:00 GMT" // a minute from now, by the receiver's clock
+	if _, wait, _ := r.client(t, "").Send(t.Context(), "m1", time.Unix(0, 0), nil); wait != time.Minute {
+		t.Errorf("a date is a wait of %s, want 1m", wait)
+	}
+	r = newReceiver(t, 200)
 	c := r.client(t, "")
 	r.Close()
 	if _, _, err := c.Send(t.Context(), "m1", time.Unix(0, 0), nil); err == nil || strings.Contains(err.Error(), "hush") {
