@@ -336,9 +336,9 @@ func (l *Limits) check(r *Request, limit headgate.Limit) error {
 		}
 		return deny("algorithm", `"algorithm" %s is not one of the server's inline_limits.algorithms: %s`, rule.Algorithm, strings.Join(names, ", "))
 	case period > b.MaxPeriod:
-		return deny(LimitField, `the period of "limit" is longer than the server's inline_limits.max_period, %s`, b.MaxPeriod)
+		return deny(LimitField, `the period of "limit" is longer than the server's inline_limits.max_period, %s`, rate.Short(b.MaxPeriod))
 	case faster(limit.N(), period, b.MaxRate):
-		return deny(LimitField, `"limit" is above the server's inline_limits.max_rate, %d per %s`, b.MaxRate.N, b.MaxRate.Period)
+		return deny(LimitField, `"limit" is above the server's inline_limits.max_rate, %d per %s`, b.MaxRate.N, rate.Short(b.MaxRate.Period))
 	case rule.Algorithm == headgate.SlidingLog && limit.N() > b.MaxLog:
 		return deny(LimitField, `"limit" %d is above the server's inline_limits.max_log, %d, for a sliding_log`, limit.N(), b.MaxLog)
 	case rule.Most() > b.MaxBurst:

@@ -166,6 +166,22 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// Bounds are named as operators write them.
+func TestBoundsAreReadable(t *testing.T) {
+	t.Parallel()
+	b := inline.Default()
+	b.Enabled, b.MaxPeriod, b.MaxRate = true, 30*24*time.Hour, rate.Rate{N: 10, Period: 90 * time.Minute}
+	l := inline.New(b)
+	for fields, want := range map[string]string{
+		"limit=5/31d": `the period of "limit" is longer than the server's inline_limits.max_period, 30d`,
+		"limit=11/h":  `"limit" is above the server's inline_limits.max_rate, 10 per 1h30m`,
+	} {
+		if _, err := l.Rule(asked(t, fields)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", fields, err, want)
+		}
+	}
+}
+
 // Nothing is allowed unless the operator says so.
 func TestOffByDefault(t *testing.T) {
 	t.Parallel()

@@ -226,8 +226,12 @@ func parsePart(text string) (part time.Duration, rest string, err error) {
 	return time.Duration(n) * u.Length, text[end:], nil
 }
 
-// Short writes a duration without the units that are zero: 24h, not 24h0m0s.
+// Short writes a duration without the units that are zero: 24h, not 24h0m0s; whole days
+// from a week on as days: 30d.
 func Short(d time.Duration) string {
+	if d >= week && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
