@@ -299,7 +299,7 @@ test("inspect a key, grant it requests, override its limit", async () => {
   const { allowed } = await ask(door.api, login(7));
   expect(allowed).toBe(5);
   const { page, wrong } = await open(door, "/keys#domain=api&rule=login&key=198.51.100.1");
-  await button(page, "Inspect").click();
+  await button(page, "Peek").click();
   await usedUp(page).waitFor(soon);
   await dialog(page)
     .getByRole("button", { name: /^Grant/ })
@@ -423,11 +423,7 @@ test("behind a token: with it, all of the page works", async () => {
   await live(page);
   await ask(door.api, login(6));
   await expect.poll(() => tile(page, "refused"), soon).toBe("1");
-  await page
-    .locator(".offenders li")
-    .first()
-    .getByRole("button", { name: /^Inspect/ })
-    .click();
+  await page.locator(".offenders li").first().getByRole("button", { name: /^Peek/ }).click();
   await usedUp(page).waitFor(soon);
 });
 
@@ -542,11 +538,7 @@ test.each(looks)(
     await page.getByText("Show as table").click();
     await look("dashboard");
     if (which === "one") return expect(wrong).toEqual([]);
-    await page
-      .locator(".offenders li")
-      .first()
-      .getByRole("button", { name: /^Inspect/ })
-      .click();
+    await page.locator(".offenders li").first().getByRole("button", { name: /^Peek/ }).click();
     await usedUp(page).waitFor(soon);
     await look("peek");
     for (const [path, ready] of [

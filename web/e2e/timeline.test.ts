@@ -62,7 +62,7 @@ test.each([
     }
   };
   await page.goto(`${door.url}/keys#domain=api&rule=login&key=198.51.100.1`);
-  await page.getByRole("button", { name: "Inspect", exact: true }).click();
+  await page.getByRole("button", { name: "Peek", exact: true }).click();
   await page.getByRole("button", { name: "Follow 198.51.100.1 (login)" }).click();
   const picture = page.getByRole("img", { name: /^Requests in 5 minutes/ });
   await picture.waitFor(soon);

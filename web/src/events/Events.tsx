@@ -110,7 +110,7 @@ function Row(props: { seen: Seen }) {
           <button
             type="button"
             class="link-button"
-            title="Inspect this key"
+            title="Peek at this key"
             onClick={() => ask("peek", { domain: d.domain, rule: d.rule, key: d.key! })}
           >
             <KeyView value={d.key} />

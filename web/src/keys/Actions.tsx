@@ -69,7 +69,7 @@ export function KeyButtons(props: { target: Target; peek?: boolean }) {
 }
 
 const verbs: Record<Kind | "peek", string> = {
-  peek: "Inspect",
+  peek: "Peek",
   reset: "Reset",
   grant: "Grant",
   ban: "Ban",

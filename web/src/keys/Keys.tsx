@@ -19,7 +19,7 @@ export function Keys() {
       <header class="intro">
         <h1>Keys</h1>
         <p class="muted">
-          A key is the value that a rule counts requests by, such as a client address or an API key. Inspect a
+          A key is the value that a rule counts requests by, such as a client address or an API key. Peek at a
           key, reset its usage, grant it extra requests, ban it, or override its limit.
         </p>
       </header>
@@ -105,7 +105,7 @@ function Find(props: { rules: readonly Rule[] }) {
           </div>
         ))}
         <button type="submit" class="button primary" disabled={!ready}>
-          Inspect
+          Peek
         </button>
       </div>
       {rule.key.length === 0 && <p class="muted small">This rule has one counter for all requests.</p>}

@@ -28,7 +28,7 @@ export function WouldBan() {
               <th scope="col">Last time</th>
               <th scope="col">Reason</th>
               <th scope="col">
-                <span class="hidden">Inspect</span>
+                <span class="hidden">Peek</span>
               </th>
             </tr>
           </thead>
@@ -63,10 +63,10 @@ function Row(props: { change: Change }) {
           <button
             type="button"
             class="button small-button"
-            aria-label={`Inspect ${keyText(key)} (${rule})`}
+            aria-label={`Peek ${keyText(key)} (${rule})`}
             onClick={() => ask("peek", { domain, rule, key })}
           >
-            Inspect
+            Peek
           </button>
         )}
       </td>
