@@ -68,6 +68,18 @@ func (r *Rule) Most() int64 {
 	return r.Limit
 }
 
+// CanDraw reports whether a [Draw] can succeed. A queue promises spacing, a concurrency
+// limit counts what is in progress, and a window that counts refusals must see them: for
+// these every decision is made by the store.
+func (r *Rule) CanDraw() bool {
+	switch r.Algorithm {
+	case TokenBucket, FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets:
+		return r.Limit > 0 && !r.CountDenied && !r.Unlimited
+	case LeakyBucket, Concurrency:
+	}
+	return false
+}
+
 // problem is why a limit is invalid. The numbers in the texts are MaxLimit, MaxBuckets,
 // MaxLog, MaxConcurrent and MaxPeriod.
 type problem string

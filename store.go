@@ -33,14 +33,22 @@ const (
 	// its full time from now and is named by Decision.Lease. It is refused as [Expired]
 	// if the lease no longer exists, and never because the limit is reached.
 	Renew
+	// Draw takes up to Cost for a process that then decides on its own, but not more
+	// than a quarter of what is left (or 1), so that other processes get some too. What
+	// was drawn, Decision.Granted, may be used until Decision.Delay is over, counted
+	// from before the call; that is at most Op.Duration. It counts as if it had been
+	// used. To give back what is left, Refund it with the Decision.CountsUntil of the
+	// draw, all at once. Credit is not drawn. A refusal says when 1 can be drawn, or
+	// Never where the limit cannot be drawn from; see [Rule.CanDraw].
+	Draw
 )
 
 // String returns the kind's name in lower case, such as take_up_to.
 func (k Kind) String() string {
-	if k <= Renew {
+	if k <= Draw {
 		return [...]string{
 			Take: "take", TakeUpTo: "take_up_to", Peek: "peek", Charge: "charge", Refund: "refund", Grant: "grant",
-			Reset: "reset", Reserve: "reserve", Release: "release", Renew: "renew",
+			Reset: "reset", Reserve: "reserve", Release: "release", Renew: "renew", Draw: "draw",
 		}[k]
 	}
 	return numbered("kind", uint8(k))
@@ -66,8 +74,8 @@ type Op struct {
 	// At is the time of the request in microseconds since the Unix epoch. With 0 the
 	// store uses its own clock, as shared stores always do.
 	At int64
-	// Duration is, for Reserve, the longest acceptable wait; for Grant, how long the
-	// credit lasts; for Refund without CountsUntil, how long the take would still have
+	// Duration is, for Reserve, the longest acceptable wait; for Draw, how long what was
+	// drawn is to be used; for Grant, how long the credit lasts; for Refund without CountsUntil, how long the take would still have
 	// counted (its ResetAfter less its age), or 0 for a take of just now.
 	Duration time.Duration
 	// CountsUntil is, for Refund, the Decision.CountsUntil of the take, or 0 if it is

@@ -24,7 +24,7 @@ func (o *oracle) add(r *headgate.Rule, now, n int64) {
 		o.count, o.end = o.fixedAt(r, now)
 		o.count, o.code = saturated(o.count, n), fixedCode(r)
 	case headgate.SlidingLog:
-		o.addLog(r, now, n)
+		o.addLog(r, now, now, n)
 	case headgate.Concurrency:
 		o.addLease(r, now, n)
 	case headgate.SlidingWindow:
@@ -63,16 +63,16 @@ func (o *oracle) words() (n int64) {
 	return n
 }
 
-func (o *oracle) addLog(r *headgate.Rule, now, n int64) {
+func (o *oracle) addLog(r *headgate.Rule, now, at, n int64) {
 	o.expire(r, now)
 	if n = min(n, maxCount-o.logAt(r, now)); n == 0 {
 		return
 	}
-	if last := len(o.log) - 1; last >= 0 && (now <= o.log[last].at || o.words() > 2*r.Limit+64) {
-		o.log[last].at, o.log[last].count = max(now, o.log[last].at), o.log[last].count+n
+	if last := len(o.log) - 1; last >= 0 && (at <= o.log[last].at || o.words() > 2*r.Limit+64) {
+		o.log[last].at, o.log[last].count = max(at, o.log[last].at), o.log[last].count+n
 		return
 	}
-	o.log = append(o.log, logged{now, n})
+	o.log = append(o.log, logged{at, n})
 }
 
 // addLease issues a name that no lease had before.
@@ -87,6 +87,47 @@ func (o *oracle) addLease(r *headgate.Rule, now, n int64) {
 	}
 	o.newest = max(now, o.newest+1)
 	o.log = append(o.log, logged{o.newest, n})
+}
+
+// draw takes a quarter of what is free, at least 1 and at most n, without the credit. Its
+// delay is until when it may be used.
+func (o *oracle) draw(r *headgate.Rule, now, n, age int64) Result {
+	if r.Algorithm == headgate.LeakyBucket || r.Algorithm == headgate.Concurrency || r.CountDenied || r.Limit == 0 {
+		res := o.answer(r, now, 0)
+		res.Allowed, res.Reason, res.RetryAfter = false, headgate.TooLarge, headgate.Never
+		return res
+	}
+	if n == 0 {
+		return o.take(r, now, 0, 0)
+	}
+	free := o.free(r, now)
+	if free <= 0 {
+		res := o.answer(r, now, 0)
+		res.Allowed, res.Reason = false, headgate.Limited
+		res.RetryAfter = micros(first(now, maxInteger, func(t int64) bool { return o.free(r, t) > 0 }) - now)
+		return res
+	}
+	granted := min(max(free/4, 1), n)
+	if o.credit = o.creditAt(now); o.credit == 0 {
+		o.until = 0
+	}
+	until := min(now+age, maxTime)
+	end := until
+	switch r.Algorithm {
+	case headgate.SlidingLog:
+		o.addLog(r, now, until, granted)
+	case headgate.FixedWindow:
+		o.add(r, now, granted)
+		end = o.end
+	case headgate.SlidingWindow, headgate.SlidingBuckets:
+		o.add(r, now, granted)
+		end = (o.newest + 1) * o.width
+	case headgate.TokenBucket, headgate.LeakyBucket, headgate.Concurrency:
+		o.add(r, now, granted)
+	}
+	res := o.took(r, now, granted)
+	res.Delay = micros(min(until, end) - now)
+	return res
 }
 
 // release releases part of a lease and returns how much of it was held, or 0 for a dry

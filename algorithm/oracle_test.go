@@ -323,6 +323,8 @@ func (o *oracle) step(r *headgate.Rule, now int64, req Request) Result {
 		return res
 	case headgate.Renew:
 		return o.renew(r, now, req)
+	case headgate.Draw:
+		return o.draw(r, now, n, min(wait, maxTime))
 	}
 	panic("unknown kind")
 }

@@ -275,13 +275,13 @@ func TestT17_HugeCountsTimesLongPeriods(t *testing.T) {
 
 func TestUnlimited(t *testing.T) {
 	limit := headgate.Unlimited()
-	for k := headgate.Take; k <= headgate.Renew; k++ {
+	for k := headgate.Take; k <= headgate.Draw; k++ {
 		var s State
 		got := Step(limit.Rule(), &s, t0, Request{Kind: k, Cost: math.MaxInt64, Duration: time.Hour})
 		if !got.Allowed || got.Reason != headgate.NoLimit || got.Wrote || !isZero(&s) {
 			t.Errorf("%s: %s", k, show(got))
 		}
-		if took := k == headgate.Take || k == headgate.TakeUpTo || k == headgate.Charge || k == headgate.Reserve; (got.Granted > 0) != took {
+		if took := k == headgate.Take || k == headgate.TakeUpTo || k == headgate.Charge || k == headgate.Reserve || k == headgate.Draw; (got.Granted > 0) != took {
 			t.Errorf("%s: granted %d", k, got.Granted)
 		}
 	}

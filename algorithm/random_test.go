@@ -146,6 +146,7 @@ func (h *history) randomRequest() Request {
 		headgate.Take, headgate.Take, headgate.Take, headgate.Take, headgate.Take, headgate.Take,
 		headgate.TakeUpTo, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund,
 		headgate.Refund, headgate.Reserve, headgate.Reserve, headgate.Grant, headgate.Reset,
+		headgate.Draw, headgate.Draw,
 	}
 	req := Request{Kind: pick(h.rng, kinds...), Cost: h.randomCost(), Duration: h.randomDuration()}
 	if len(h.leases) > 0 && h.rng.IntN(2) == 0 {
@@ -347,7 +348,7 @@ func (h *history) checkFresh(got Result) {
 		old, unused := clone(&h.state), State{}
 		for range 3 {
 			req := Request{
-				Kind: pick(h.rng, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Reserve),
+				Kind: pick(h.rng, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Reserve, headgate.Draw),
 				Cost: h.randomCost(), Duration: h.randomDuration(),
 			}
 			a, b := Step(r, &old, at, req), Step(r, &unused, at, req)

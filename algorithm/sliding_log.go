@@ -47,18 +47,22 @@ func (s *State) logForget(total int64, head cursor) {
 
 // logAdd appends an entry, or adds to the newest one if both are in the same
 // microsecond or debts have made the log longer than its limit explains.
-func logAdd(r *headgate.Rule, s *State, now, n int64) {
+func logAdd(r *headgate.Rule, s *State, now, n int64) { logAddAt(r, s, now, now, n) }
+
+// logAddAt is logAdd for what counts as taken at a later time, at. Until then it counts
+// too.
+func logAddAt(r *headgate.Rule, s *State, now, at, n int64) {
 	s.logForget(logAt(r, s, now))
 	if n = min(n, maxCount-s.V[0]); n == 0 {
 		return // the debt cannot grow further
 	}
 	switch {
 	case s.V[3] == 0:
-		s.appendEntry(r, now, n)
-	case now <= s.V[2] || s.V[3] > 2*r.Limit+64:
-		s.addToNewest(r, max(now, s.V[2]), n)
+		s.appendEntry(r, at, n)
+	case at <= s.V[2] || s.V[3] > 2*r.Limit+64:
+		s.addToNewest(r, max(at, s.V[2]), n)
 	default:
-		s.appendEntry(r, now, n)
+		s.appendEntry(r, at, n)
 	}
 }
 

@@ -100,6 +100,8 @@ func Step(r *headgate.Rule, s *State, now int64, req Request) Result {
 		return grant(r, s, now, req)
 	case headgate.Release, headgate.Renew:
 		return lease(r, s, now, req)
+	case headgate.Draw:
+		return draw(r, s, now, req)
 	case headgate.Reset:
 		wrote := !isZero(s)
 		*s = State{}
@@ -118,7 +120,7 @@ func unlimited(req Request) Result {
 		Limit: headgate.MaxLimit, Remaining: headgate.MaxLimit,
 	}
 	switch req.Kind {
-	case headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve:
+	case headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve, headgate.Draw:
 		d.Granted = req.Cost
 	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew:
 	}

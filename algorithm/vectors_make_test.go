@@ -162,6 +162,12 @@ func walk(t *testing.T, limit headgate.Limit) vector {
 		{headgate.Reset, 0, 0, 0, 0},
 		{headgate.Reset, 0, 0, 0, 0},
 		{headgate.Take, most, 0, 0, 0},
+		{headgate.Draw, 3, micros(period / 8), 0, 0},
+		{headgate.Draw, 0, micros(period / 8), 0, 0},
+		{headgate.Draw, huge, micros(period / 2), 0, 0},
+		{headgate.Take, 1, 0, 0, 0},
+		{headgate.Draw, 1, 0, 0, 0},
+		{headgate.Draw, huge, micros(huge), 0, 0},
 	} {
 		now += pauses[i%len(pauses)]
 		res := r.step(now, req)

@@ -294,7 +294,7 @@ func windowOf(l *headgate.Limit, at int64) []int64 {
 
 func kindOf(t *testing.T, name string) headgate.Kind {
 	t.Helper()
-	for k := headgate.Take; k <= headgate.Renew; k++ {
+	for k := headgate.Take; k <= headgate.Draw; k++ {
 		if k.String() == name {
 			return k
 		}

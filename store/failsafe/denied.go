@@ -98,7 +98,7 @@ func (d *denied) set(p *place) []refusal {
 // remembers reports whether a refusal of op allows conclusions about the next. A slot
 // may become free at any time.
 func remembers(op *headgate.Op) bool {
-	return op.Cost > 0 && (op.Kind == headgate.Take || op.Kind == headgate.TakeUpTo) &&
+	return op.Cost > 0 && (op.Kind == headgate.Take || op.Kind == headgate.TakeUpTo || op.Kind == headgate.Draw) &&
 		!op.Limit.Rule().CountDenied && op.Limit.Algorithm() != headgate.Concurrency
 }
 
@@ -123,7 +123,7 @@ func (d *denied) lookup(p *place, op *headgate.Op, now int64) (headgate.Decision
 		if e.passed || !e.is(p, op) || now >= e.until || !e.answers(op) {
 			continue
 		}
-		if op.Cost > op.Limit.Capacity() && e.cost <= op.Limit.Capacity() {
+		if op.Kind != headgate.Draw && op.Cost > op.Limit.Capacity() && e.cost <= op.Limit.Capacity() {
 			continue // refused forever: only the store may say so
 		}
 		return e.decision(op, now), true
@@ -152,10 +152,10 @@ func (e *refusal) is(p *place, op *headgate.Op) bool {
 }
 
 // answers reports whether e says when op may pass. It must be for the same key and
-// limit, and the same cost. If a whole window ends at once, a larger cost passes no
-// earlier.
+// limit, and the same cost, unless they are draws, which are refused where 1 is. If a
+// whole window ends at once, a larger cost passes no earlier.
 func (e *refusal) answers(op *headgate.Op) bool {
-	return op.Cost == e.cost || op.Cost > e.cost && op.Limit.Algorithm() == headgate.FixedWindow
+	return op.Cost == e.cost || op.Kind == headgate.Draw || op.Cost > e.cost && op.Limit.Algorithm() == headgate.FixedWindow
 }
 
 func (e *refusal) decision(op *headgate.Op, now int64) headgate.Decision {

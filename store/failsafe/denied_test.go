@@ -474,3 +474,21 @@ func TestForget(t *testing.T) {
 		failsafe.New(&fake{}, failsafe.Options{}).Forget() // without a cache
 	})
 }
+
+// TestDenyCacheOfDraws: a draw is refused where there is not even 1, so the refusal
+// holds for every size. It says nothing about takes, which may use credit.
+func TestDenyCacheOfDraws(t *testing.T) {
+	f := &fake{}
+	f.refuses(100 * time.Millisecond)
+	s := cached(f)
+	for i, want := range []headgate.Reason{headgate.Limited, headgate.Cached, headgate.Cached} {
+		o := op("k")
+		o.Kind, o.Cost = headgate.Draw, int64(40>>(2*i))
+		if d, err := s.Take(t.Context(), o); err != nil || d.Reason != want {
+			t.Fatalf("draw of %d: %+v, %v; want %s", o.Cost, d, err, want)
+		}
+	}
+	if d, err := s.Take(t.Context(), op("k")); err != nil || d.Reason != headgate.Limited {
+		t.Errorf("a take after a refused draw: %+v, %v", d, err)
+	}
+}

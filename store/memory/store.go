@@ -168,7 +168,7 @@ func (s *Store) check(op *headgate.Op) error {
 		return op.Limit.Validate()
 	case op.Cost < 0:
 		return headgate.ErrInvalidCost
-	case op.Kind > headgate.Renew:
+	case op.Kind > headgate.Draw:
 		return fmt.Errorf("memory: unknown %s", op.Kind)
 	}
 	return nil

@@ -28,7 +28,7 @@ func (b *batch) divisible() error {
 	for i := range b.ops {
 		switch b.ops[i].Kind {
 		case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reserve:
-		case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew:
+		case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw:
 			return fmt.Errorf("redis: %s cannot be undone: %w", b.ops[i].Kind, store.ErrCrossSlot)
 		}
 	}

@@ -55,7 +55,7 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 const countsDenied = 128
 
 // undo is, in a script, a Refund with Op.CountsUntil.
-const undo = headgate.Renew + 1
+const undo = headgate.Draw + 1
 
 // callerTime reports whether the time of op is used.
 func (s *Store) callerTime(op *headgate.Op) bool { return s.options.CallerTime && op.At != 0 }

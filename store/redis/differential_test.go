@@ -233,7 +233,7 @@ func (s *story) tick(l *headgate.Limit) {
 func (s *story) op(l headgate.Limit, long bool) headgate.Op {
 	kinds := []headgate.Kind{
 		headgate.Take, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge,
-		headgate.Refund, headgate.Grant, headgate.Reserve,
+		headgate.Refund, headgate.Grant, headgate.Reserve, headgate.Draw, headgate.Draw,
 	}
 	op := headgate.Op{Key: s.key, Scope: "s", Limit: l, At: s.now, Cost: 1, Kind: kinds[s.rng.IntN(len(kinds))]}
 	if len(s.leases) > 0 && s.rng.IntN(4) == 0 {

@@ -201,7 +201,7 @@ func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 
 func kindOf(t *testing.T, name string) headgate.Kind {
 	t.Helper()
-	for k := headgate.Take; k <= headgate.Renew; k++ {
+	for k := headgate.Take; k <= headgate.Draw; k++ {
 		if k.String() == name {
 			return k
 		}

@@ -77,6 +77,13 @@ func everyVerb(s *session) {
 		{headgate.Reset, 0, 0},
 		{headgate.Take, 8, 0},
 		{headgate.Take, 9, 0},
+		{headgate.Draw, 3, time.Second},
+		{headgate.Reset, 0, 0},
+		{headgate.Draw, 0, time.Second},
+		{headgate.Draw, 3, time.Second},
+		{headgate.Draw, 1, 10 * time.Minute},
+		{headgate.Take, 2, 0},
+		{headgate.Draw, 9, 0},
 	}
 	for _, pause := range []int64{0, 1, 7 * second, 50 * second, 3 * minute} {
 		for i, limit := range everyAlgorithm(8) {
@@ -120,7 +127,7 @@ func invalidOps(s *session) {
 	}
 	ctx := context.Background()
 	for _, w := range wrong {
-		for k := headgate.Take; k <= headgate.Renew; k++ {
+		for k := headgate.Take; k <= headgate.Draw; k++ {
 			if _, err := s.store.Take(ctx, kind(w.op, k)); !errors.Is(err, w.want) {
 				s.Errorf("%s %s: error %v, want %v", k, w.name, err, w.want)
 			}

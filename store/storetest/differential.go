@@ -106,7 +106,7 @@ func (w *world) op() headgate.Op {
 		Limit: pick(w.rng, w.limits...),
 		Cost:  pick[int64](w.rng, 0, 1, 1, 1, 2, 3, 5, 6, 50, 101, w.rng.Int64N(600), math.MaxInt64),
 		Kind: pick(w.rng, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge,
-			headgate.Refund, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Reserve, headgate.Release, headgate.Renew),
+			headgate.Refund, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Reserve, headgate.Release, headgate.Renew, headgate.Draw, headgate.Draw),
 		Duration: pick(w.rng, 0, time.Microsecond, time.Duration(w.rng.Int64N(int64(time.Minute))), time.Duration(math.MaxInt64)),
 	}
 	if w.rng.IntN(4) == 0 {

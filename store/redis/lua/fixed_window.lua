@@ -80,6 +80,7 @@ local function fixedSub(r, s, now, n, left)
   return true
 end
 
+-- fixedFits is also when what was drawn ends.
 local function fixedFits(r, s)
   return s.finish
 end
@@ -102,5 +103,5 @@ end
 algorithms[2] = {
   rule = fixedRule, clear = fixedClear, decode = fixedDecode, encode = fixedEncode,
   available = fixedAvailable, add = fixedAdd, sub = fixedSub,
-  fits = fixedFits, fresh = fixedFresh, reset = ownReset,
+  fits = fixedFits, fresh = fixedFresh, reset = ownReset, drawEnd = fixedFits,
 }

@@ -164,8 +164,12 @@ local function ringRule(r, a, b, c, d)
   r.limit, r.most, r.period, r.width, r.buckets = a, a, b, c, d
 end
 
+local function ringDrawEnd(r, s)
+  return (s.newest + 1) * r.width
+end
+
 algorithms[5] = {
   rule = ringRule, clear = ringClear, decode = ringDecode, encode = ringEncode,
   available = ringAvailable, add = ringAdd, sub = ringSub,
-  fits = ringFits, fresh = ringFresh,
+  fits = ringFits, fresh = ringFresh, drawEnd = ringDrawEnd,
 }

@@ -110,17 +110,18 @@ local function logCut(s, i)
   s.length = i
 end
 
-local function logAdd(r, s, now, n)
+-- logAdd takes n at now, for what was drawn until a later time, as of which it counts.
+local function logAdd(r, s, now, n, till)
   s.total, s.head = logAt(r, s, now)
   n = min(n, maxCount - s.total)
   if n == 0 then return end
-  local at = now
+  local at = till or now
   local live = s.length - s.head
   if live == 0 then
     logCut(s, 0)
     s.head = 0
   else
-    at = max(now, s.newest)
+    at = max(at, s.newest)
     if at == s.newest or live > 2 * r.limit + 64 then
       local _, count = logEntry(s, s.newestAt)
       logCut(s, s.newestAt)
@@ -224,6 +225,10 @@ local function logFresh(r, s, now)
   return s.newest + r.period
 end
 
+local function logDrawEnd()
+  return maxInteger
+end
+
 local function logHead(s)
   return pack(logFormat, s.total, s.head, s.length, s.newest, s.newestAt, s.credit, s.till)
 end
@@ -250,5 +255,5 @@ end
 algorithms[3] = {
   rule = logRule, clear = logClear, load = logLoad, save = logSave,
   available = logAvailable, add = logAdd, sub = logSub,
-  fits = logFits, fresh = logFresh, forget = logForget,
+  fits = logFits, fresh = logFresh, forget = logForget, drawEnd = logDrawEnd,
 }

@@ -94,8 +94,12 @@ local function slidingRule(r, a, b)
   r.limit, r.most, r.period = a, a, b
 end
 
+local function slidingDrawEnd(r, s)
+  return s.start + r.period
+end
+
 algorithms[4] = {
   rule = slidingRule, clear = slidingClear, decode = slidingDecode, encode = slidingEncode,
   available = slidingAvailable, add = slidingAdd, sub = slidingSub,
-  fits = slidingFits, fresh = slidingFresh,
+  fits = slidingFits, fresh = slidingFresh, drawEnd = slidingDrawEnd,
 }

@@ -4,9 +4,10 @@
 local TAKE, TAKE_UP_TO, PEEK, CHARGE, REFUND, GRANT, RESET, RESERVE = 0, 1, 2, 3, 4, 5, 6, 7
 -- Of these the duration is the name of a lease.
 local RELEASE, RENEW = 8, 9
+local DRAW = 10
 -- UNDO is a REFUND whose duration is when the take no longer counts: a time, on
 -- the clock that the take was made on.
-local UNDO = 10
+local UNDO = 11
 local OK, LIMITED, TOO_LARGE, EXPIRED = 0, 1, 2, 10
 
 local function creditAt(s, now)
@@ -233,6 +234,29 @@ local function others(a, r, s, now, kind, n, duration)
     return res
   end
 
+  -- draw is the twin of algorithm/draw.go.
+  local function draw(a, r, s, now, n, age)
+    if not a.drawEnd or r.denied or r.limit == 0 then
+      local res = done(a, r, s, now, 0, false)
+      res.allowed, res.reason, res.retry = false, TOO_LARGE, never
+      return res
+    end
+    if n == 0 then return take(a, r, s, now, TAKE, 0) end
+    local free = max(a.available(r, s, now), 0)
+    local granted = min(n, max(floor(free / 4), min(free, 1)))
+    if granted == 0 then
+      local res = done(a, r, s, now, 0, false)
+      res.allowed, res.reason, res.retry = false, LIMITED, fits(a, r, s, now, 1) - now
+      return res
+    end
+    if s.till <= now then s.credit, s.till = 0, 0 end
+    local till = min(now + min(age, maxTime), maxTime)
+    a.add(r, s, now, granted, till)
+    local res = took(a, r, s, now, granted)
+    res.delay = min(till, a.drawEnd(r, s)) - now
+    return res
+  end
+
   local function grant(a, r, s, now, n, lasting)
     if n == 0 or lasting <= 0 then return done(a, r, s, now, 0, false) end
     if s.till <= now then s.credit, s.till = 0, 0 end
@@ -256,6 +280,7 @@ local function others(a, r, s, now, kind, n, duration)
   end
   if kind == RELEASE or kind == RENEW then return lease(a, r, s, now, kind, n, duration) end
   if kind == GRANT then return grant(a, r, s, now, n, duration) end
+  if kind == DRAW then return draw(a, r, s, now, n, duration) end
   return refuse(a, r, s, now, n)
 end
 

@@ -114,12 +114,16 @@ local function leakyRule(r, a, b, c, d, e, f)
   r.late, r.free = a, e
 end
 
+local function bucketDrawEnd()
+  return maxInteger
+end
+
 for id = 0, 1 do
   algorithms[id] = {
     rule = id == 1 and leakyRule or bucketRule, clear = bucketClear, decode = bucketDecode, encode = bucketEncode,
     available = bucketAvailable, add = bucketAdd, sub = bucketSub,
     fits = bucketFits, fresh = bucketFresh, turn = id == 1 and leakyTurn,
     remaining = id == 1 and leakyRemaining,
-    used = bucketUsed, drained = bucketDrained,
+    used = bucketUsed, drained = bucketDrained, drawEnd = id == 0 and bucketDrawEnd,
   }
 end
