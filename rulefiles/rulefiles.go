@@ -106,22 +106,42 @@ func (r *Rules) changed() {
 	defer r.reading.Unlock()
 	if r.files.Changed(r.seen) {
 		r.seen = r.files.Fingerprint()
-		_ = r.reload() // it logs the error
+		_ = r.reload(cutOff) // it logs the error
 	}
+}
+
+// mostLost is the share of a list or a table, in percent, that it may lose when its file
+// changes.
+const mostLost = 50
+
+// cutOff returns an error if a file of after is probably cut off.
+func cutOff(before, after *rules.Ruleset) error {
+	for _, lost := range rules.Shrunk(before, after, mostLost) {
+		if !lost.Gone {
+			return fmt.Errorf("rulefiles: %s: to apply it anyway, call Reload or restart", lost)
+		}
+	}
+	return nil
 }
 
 // Reload reads the files now. After an error the old rules stay active. Rules keep
 // their counts by name.
+//
+// Unlike a reload because a file has changed, it accepts a list or a table that has lost
+// more than half of its entries.
 func (r *Rules) Reload() error {
 	r.reading.Lock()
 	defer r.reading.Unlock()
 	r.seen = r.files.Fingerprint()
-	return r.reload()
+	return r.reload(func(_, _ *rules.Ruleset) error { return nil })
 }
 
-// reload needs r.reading to be held.
-func (r *Rules) reload() error {
+// reload needs r.reading to be held. guard is asked before the new rules become active.
+func (r *Rules) reload(guard func(before, after *rules.Ruleset) error) error {
 	rs, err := r.load()
+	if err == nil {
+		err = guard(r.engine.Rules(), rs)
+	}
 	if err != nil {
 		r.log.Error("rules not reloaded: the previous rules stay active", "err", err)
 		return err

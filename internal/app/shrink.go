@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules"
@@ -20,15 +21,31 @@ func (e *shrunkError) Error() string {
 type lostRules struct {
 	domains   []string
 	rules, of int
-	example   string // one of the rules
+	example   string            // one of the rules
+	shrunk    []rules.Shrinkage // lists and tables
 }
 
 func (l *lostRules) String() string {
-	text := fmt.Sprintf("%d of %d rules are gone, such as %s", l.rules, l.of, l.example)
-	if len(l.domains) > 0 {
-		text += fmt.Sprintf(", and %d domains, such as %q", len(l.domains), l.domains[0])
+	var parts []string
+	if l.rules > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d rules are gone, such as %s", l.rules, l.of, l.example))
 	}
-	return text
+	if len(l.domains) > 0 {
+		parts = append(parts, fmt.Sprintf("%d domains are gone, such as %q", len(l.domains), l.domains[0]))
+	}
+	if len(l.shrunk) > 0 {
+		parts = append(parts, l.shrunk[0].String())
+	}
+	if more := len(l.shrunk) - 1; more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more lists or tables are shorter", more))
+	}
+	return strings.Join(parts, ", and ")
+}
+
+// cutOff reports whether a list or table is probably cut off. Unlike a rule that is gone,
+// that is seldom on purpose, and nobody reviews it.
+func (l *lostRules) cutOff() bool {
+	return slices.ContainsFunc(l.shrunk, func(s rules.Shrinkage) bool { return !s.Gone })
 }
 
 // lostFrom compares rules by domain and name.
@@ -57,17 +74,21 @@ func lostFrom(before, after *rules.Ruleset) (l lostRules) {
 
 // guardRules warns, or returns an error if so configured, if rs lacks a domain or
 // more than a share of the active rules. A file that was cut off between two rules
-// is valid, and just has fewer.
+// is valid, and just has fewer. It also returns an error if a list or a table has lost
+// more than that share of its entries: a warning would come after all that was blocked
+// has passed.
 func (a *App) guardRules(rs *rules.Ruleset) error {
 	state, c := a.state.Load(), &a.options.Config.Reload
 	if state.waiting || c.Guard == config.GuardOff {
 		return nil
 	}
 	lost := lostFrom(state.Rules, rs)
-	if lost.rules == 0 || len(lost.domains) == 0 && int64(lost.rules)*100 <= c.Share()*int64(lost.of) {
+	lost.shrunk = rules.Shrunk(state.Rules, rs, c.Share())
+	many := len(lost.domains) > 0 || int64(lost.rules)*100 > c.Share()*int64(lost.of)
+	if !many && len(lost.shrunk) == 0 {
 		return nil
 	}
-	if c.Guard == config.GuardRefuse {
+	if c.Guard == config.GuardRefuse || lost.cutOff() {
 		return &shrunkError{lost}
 	}
 	a.log.Warn("reload removes rules", "lost", lost.String(), "hint", "to restore them: headgate rules rollback")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -124,4 +125,61 @@ func TestRollBack(t *testing.T) {
 		t.Error("reloaded without files")
 	}
 	f.expectRules(t, 2)
+}
+
+// manyAddresses are n lines of a list.
+func manyAddresses(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "192.0.%d.%d\n", i>>8, i&255)
+	}
+	return b.String()
+}
+
+// TestShrunkLists: a list of blocked addresses that is cut off unblocks nobody, unless an
+// operator accepts it or the guard is off. A list that rules no longer have is a change of
+// rules.
+func TestShrunkLists(t *testing.T) {
+	const denied = "domain: api\nlimits: []\ndeny: {client_ip: {file: blocked.txt}}\n"
+	last := `{"domain":"api","attributes":{"client_ip":"192.0.3.231"}}` // of a thousand
+	for _, row := range []struct {
+		guard config.Guard
+		rules string
+		left  int
+		want  string // what the log says
+		held  bool
+	}{
+		{config.GuardWarn, denied, 500, "", false},
+		{config.GuardWarn, denied, 499, `the list \"deny client_ip\" of api shrinks from 1000 to 499 entries; reload.guard refused the reload`, true},
+		{config.GuardWarn, denied, 0, `shrinks from 1000 to 0 entries`, true},
+		{config.GuardRefuse, denied, 0, `shrinks from 1000 to 0 entries`, true},
+		{config.GuardOff, denied, 0, "", false},
+		{config.GuardWarn, "domain: api\nlimits: []\n", 1000, `reload removes rules" lost="the list \"deny client_ip\" of api with 1000 entries is gone"`, false},
+		{config.GuardRefuse, "domain: api\nlimits: []\n", 1000, `with 1000 entries is gone; reload.guard refused`, true},
+	} {
+		var list string
+		f := run(t, denied, nil, withAdmin, func(c *config.Config) {
+			c.Reload.Guard, list = row.guard, filepath.Join(filepath.Dir(c.Rules[0]), "blocked.txt")
+			writeFile(t, list, manyAddresses(1000))
+		})
+		writeFile(t, f.config.Rules[0], row.rules)
+		writeFile(t, list, manyAddresses(row.left))
+		if err := f.Reload(); (err != nil) != row.held {
+			t.Errorf("%s, %d left: %v", row.guard, row.left, err)
+		}
+		blocked := func() bool { _, body := f.post(t, "/v1/check", last); return strings.Contains(body, "deny client_ip") }
+		if blocked() != row.held {
+			t.Errorf("%s, %d left: blocked %v", row.guard, row.left, !row.held)
+		}
+		log := f.journal.text.String()
+		if row.want == "" && (strings.Contains(log, "level=WARN msg=\"reload") || strings.Contains(log, "shrinks")) || !strings.Contains(log, row.want) {
+			t.Errorf("%s, %d left: the log lacks %s:\n%s", row.guard, row.left, row.want, log)
+		}
+		if !row.held {
+			continue
+		}
+		if f.change(t, "accept", http.StatusOK); blocked() {
+			t.Errorf("%s, %d left: still blocked after an operator has accepted the list", row.guard, row.left)
+		}
+	}
 }
