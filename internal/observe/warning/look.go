@@ -9,8 +9,9 @@ import (
 const (
 	// Calm is how long a cause must be over before its warning ends.
 	Calm = 30 * time.Second
-	// MaxKeys is how many keys of one rule are warned of at a time; a rule with more is
-	// warned of as a whole by its level.
+	// MaxKeys is how many keys of one rule are warned of at a time, and how many warnings
+	// of its keys may start within Settings.Again: keys that change all the time must not
+	// be a storm of messages. A rule with more is warned of as a whole by its level.
 	MaxKeys = 20
 	// maxRecent is how many ended warnings are remembered, so that they are not repeated.
 	maxRecent = 10_000
@@ -29,12 +30,12 @@ type active struct {
 func (o *Observer) Look(now time.Time) []Warning {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l := look{o, now, nil}
 	fifth := o.settings.KeyRefused.For / fifths
 	turns := o.turned.IsZero() || now.Sub(o.turned) >= fifth-fifth/10 || now.Before(o.turned)
 	if turns {
 		o.turned = now
 	}
+	l := look{o: o, now: now, turns: turns}
 	watched := int64(0)
 	for _, w := range o.table.Load().byName {
 		s := w.state.Load()
@@ -50,7 +51,7 @@ func (o *Observer) Look(now time.Time) []Warning {
 			continue
 		}
 		if s.suspects != nil && turns {
-			l.keys(w, s.suspects)
+			l.keys(w, s)
 		}
 		if s.fullness != nil {
 			l.level(w, s.fullness)
@@ -81,36 +82,42 @@ func (o *Observer) Active() []Warning {
 
 // look is one call of Look.
 type look struct {
-	o   *Observer
-	now time.Time
-	out []Warning
+	o     *Observer
+	now   time.Time
+	turns bool // a fifth of KeyRefused.For ends now
+	out   []Warning
 }
 
 // keys looks for keys that are refused again and again.
-func (l *look) keys(w *watch, s *suspects) {
+func (l *look) keys(w *watch, of *state) {
 	if w.rule.KeyParts() == 0 {
 		return
 	}
 	about := &l.o.settings.KeyRefused
-	s.turn(func(v *suspect, allowed, refused int64) {
+	of.suspects.turn(func(v *suspect, allowed, refused int64) {
 		if refused < about.Refusals || refused*100 < about.Share*(allowed+refused) {
 			return
 		}
 		id := identity{KeyRefused, nameOf(w.rule), v.hash}
-		if l.o.active[id] == nil && l.activeKeys(id.rule) >= MaxKeys {
+		if l.o.active[id] == nil && l.o.activeKeys[id.rule] >= MaxKeys {
 			return
 		}
-		l.cause(id, &Warning{Kind: KeyRefused, Rule: w.rule, Key: string(v.text), Cut: v.cut, Allowed: allowed, Refused: refused})
+		l.cause(id, &Warning{Kind: KeyRefused, Rule: w.rule, Key: string(v.text), Cut: v.cut, Allowed: allowed, Refused: refused}, of)
 	})
 }
 
-func (l *look) activeKeys(of ruleName) (n int) {
-	for id := range l.o.active {
-		if id.kind == KeyRefused && id.rule == of {
-			n++
-		}
+// starts reports whether a warning of another key may start now: MaxKeys at once, then
+// one each time that MaxKeys of them take Settings.Again.
+func (s *state) starts(now time.Time, again time.Duration) bool {
+	next := s.full
+	if next.Before(now) {
+		next = now
 	}
-	return n
+	if next = next.Add(again / MaxKeys); next.Sub(now) > again {
+		return false
+	}
+	s.full = next
+	return true
 }
 
 // level looks for a rule near its limit.
@@ -119,7 +126,7 @@ func (l *look) level(w *watch, f *fullness) {
 	if at, keys, near := f.level(len(levels)); at > 0 {
 		l.cause(identity{RuleNearLimit, nameOf(w.rule), 0}, &Warning{
 			Kind: RuleNearLimit, Rule: w.rule, Level: levels[at-1], Keys: keys, Near: near,
-		})
+		}, nil)
 	}
 	f.turn()
 }
@@ -131,17 +138,21 @@ func (l *look) newKeys(w *watch, n *newcomers) {
 	if known && last >= float64(about.Least)*lastLooks && last >= float64(about.Factor)*usual {
 		l.cause(identity{NewKeys, nameOf(w.rule), 0}, &Warning{
 			Kind: NewKeys, Rule: w.rule, PerSecond: int64(last / lastLooks), Usual: int64(usual / lastLooks),
-		})
+		}, nil)
 	}
 }
 
-// cause starts the warning of a cause, raises it, or keeps it.
-func (l *look) cause(id identity, w *Warning) {
+// cause starts the warning of a cause, raises it, or keeps it. limited, if it is not nil,
+// says when warnings may start.
+func (l *look) cause(id identity, w *Warning, limited *state) {
 	a := l.o.active[id]
 	if a == nil {
 		w.Since = l.now
 		a = &active{warning: *w}
 		l.o.active[id] = a
+		if id.kind == KeyRefused {
+			l.o.activeKeys[id.rule]++
+		}
 	}
 	was := a.warning.Level
 	w.Since, w.Level = a.warning.Since, max(w.Level, was)
@@ -150,7 +161,8 @@ func (l *look) cause(id identity, w *Warning) {
 	switch {
 	case a.told && w.Level > was:
 		l.tell(a, Raised)
-	case !a.told && (!ok || w.Level > before.level || l.now.Sub(before.at) >= l.o.settings.Again):
+	case !a.told && (!ok || w.Level > before.level || l.now.Sub(before.at) >= l.o.settings.Again) &&
+		(limited == nil || limited.starts(l.now, l.o.settings.Again)):
 		a.told = true
 		l.tell(a, Started)
 	}
@@ -162,13 +174,19 @@ type ending struct {
 	level int64
 }
 
-// end ends warnings whose cause is over.
+// end ends warnings whose cause is over. Whether keys are still refused is known only when
+// a fifth of KeyRefused.For ends.
 func (l *look) end() {
 	for id, a := range l.o.active {
-		if l.now.Sub(a.last) < Calm {
+		if l.now.Sub(a.last) < Calm || id.kind == KeyRefused && !l.turns {
 			continue
 		}
 		delete(l.o.active, id)
+		if id.kind == KeyRefused {
+			if l.o.activeKeys[id.rule]--; l.o.activeKeys[id.rule] == 0 {
+				delete(l.o.activeKeys, id.rule)
+			}
+		}
 		if a.told {
 			l.tell(a, Ended)
 			l.remember(id, a.warning.Level)

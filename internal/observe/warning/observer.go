@@ -25,8 +25,10 @@ type Observer struct {
 
 	mu     sync.Mutex // guards what follows
 	active map[identity]*active
-	recent map[identity]ending // warnings that have ended
-	turned time.Time           // when the current fifth of KeyRefused.For began
+	// activeKeys is how many of active are of KeyRefused, by rule.
+	activeKeys map[ruleName]int
+	recent     map[identity]ending // warnings that have ended
+	turned     time.Time           // when the current fifth of KeyRefused.For began
 }
 
 var _ engine.Observer = (*Observer)(nil)
@@ -51,11 +53,12 @@ type state struct {
 	newcomers *newcomers
 	busy      atomic.Bool // had requests since the last look
 	idle      int         // looks without
+	full      time.Time   // when as many warnings of keys as at first may start again
 }
 
 // New returns an Observer without rules.
 func New(s Settings) *Observer {
-	o := &Observer{settings: s, seed: maphash.MakeSeed(), active: map[identity]*active{}, recent: map[identity]ending{}}
+	o := &Observer{settings: s, seed: maphash.MakeSeed(), active: map[identity]*active{}, activeKeys: map[ruleName]int{}, recent: map[identity]ending{}}
 	o.table.Store(&table{})
 	return o
 }

@@ -1,0 +1,87 @@
+package warning_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/observe/warning"
+)
+
+// A key that is refused for hours is one warning, however long key_refused.for is: fifths
+// of it that are longer than the calm do not end it.
+func TestALongTimeDoesNotFlap(t *testing.T) {
+	for _, lasts := range []time.Duration{5 * second, 10 * time.Minute, time.Hour} {
+		tr := newTraffic(t, "domain: api\nlimits: [{name: user, key: [user], rate: 1/hour}]\n", func(s *warning.Settings) {
+			s.Off[warning.RuleNearLimit], s.KeyRefused.For = true, lasts
+		})
+		for range 3 * 3600 {
+			for range 4 {
+				tr.ask("spammer", 0)
+			}
+			tr.tick()
+		}
+		if len(tr.seen) != 1 || !strings.Contains(tr.seen[0], "started key_refused user spammer") {
+			t.Errorf("%s: %q", lasts, tr.seen)
+		}
+		for range 2 * 3600 {
+			tr.tick()
+		}
+		if len(tr.seen) != 2 || !strings.HasSuffix(tr.seen[1], "ended key_refused user spammer") {
+			t.Errorf("%s: %q", lasts, tr.seen)
+		}
+	}
+}
+
+// An attack that changes its keys all the time, among users that are not refused, is
+// not a storm of warnings.
+func TestChangingKeysAreNotAStorm(t *testing.T) {
+	tr := newTraffic(t, perUser, nil)
+	honest := users(100)
+	tr.steady(honest, 3600, func(i int) {
+		for j := range 40 { // keys at a time, each for 40 s
+			bot := fmt.Sprintf("bot-%d", (i+j)/40*40+j)
+			for k := range 6 {
+				tr.ask(bot, time.Duration(k))
+			}
+		}
+	})
+	started, ended := 0, 0
+	for _, line := range tr.seen {
+		if !strings.Contains(line, "key_refused") {
+			t.Error(line)
+		}
+		if strings.Contains(line, "started") {
+			started++
+		} else {
+			ended++
+		}
+	}
+	// 20 at once, then one each 45 s.
+	if started < warning.MaxKeys || started > warning.MaxKeys+3600/45 || ended > started {
+		t.Errorf("%d started, %d ended", started, ended)
+	}
+}
+
+// BenchmarkLook shows what a look costs in an attack on all rules that are watched, by
+// more keys than are warned of.
+func BenchmarkLook(b *testing.B) {
+	var text strings.Builder
+	text.WriteString("domain: api\nlimits:\n")
+	for i := range warning.MaxRules {
+		fmt.Fprintf(&text, "  - {name: r%d, key: [user], rate: 1/hour}\n", i)
+	}
+	tr := newTraffic(b, text.String(), nil)
+	bots := users(1000)
+	for b.Loop() {
+		b.StopTimer()
+		for _, bot := range bots {
+			for range 8 {
+				tr.ask(bot, 0)
+			}
+		}
+		b.StartTimer()
+		tr.tick()
+	}
+}
