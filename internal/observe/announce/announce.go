@@ -63,7 +63,9 @@ type Announcer struct {
 	secret  []byte       // of IDs
 	closed  atomic.Bool
 
-	sent map[string]bool // warnings that last and whose start was sent; used by look only
+	// Used by look only.
+	sent   map[string]bool // warnings that last and whose start was sent
+	silent bool            // the store has not answered during this look
 
 	mu      sync.Mutex
 	counts  map[counted]uint64
@@ -215,6 +217,7 @@ func (a *Announcer) send(ctx context.Context, e *queue.Entry, _ int64) (queue.An
 
 // look announces what has happened.
 func (a *Announcer) look() {
+	a.silent = false
 	for _, w := range a.watch.Look(a.options.Clock()) {
 		a.announce(&w)
 	}
@@ -229,12 +232,12 @@ func identity(w *warning.Warning) string {
 // announce logs, counts, shows and sends a change of a warning.
 func (a *Announcer) announce(w *warning.Warning) {
 	m := &Message{Type: w.Kind.String() + "." + w.State.String(), At: w.At.UTC(), Data: a.about(w)}
-	body := encode(m)
-	a.note(w, m)
+	shown := &Message{m.Type, m.At, a.toOperators(w, m.Data)}
+	a.note(w, shown)
 	a.log(m)
-	a.options.Events.Announce(m.Data.Domain, m.Data.Rule, body)
+	a.options.Events.Announce(m.Data.Domain, m.Data.Rule, encode(shown))
 	if len(a.hooks) > 0 && !a.closed.Load() && a.sends(w) {
-		a.post(w.Kind, body)
+		a.post(w.Kind, encode(m))
 	}
 }
 
@@ -246,10 +249,11 @@ func (a *Announcer) sends(w *warning.Warning) bool {
 		defer delete(a.sent, id)
 		return a.sent[id]
 	}
-	if a.first(id, w.Level) {
+	sends := a.first(id, w.Level)
+	if sends && w.State == warning.Started {
 		a.sent[id] = true
 	}
-	return a.sent[id]
+	return sends
 }
 
 // note counts a warning and keeps it for operators.
@@ -287,14 +291,18 @@ func (a *Announcer) log(m *Message) {
 
 // first reports whether no server that shares the store has sent this within
 // warnings.again: it takes from a limit of one. If the store does not answer it is true,
-// as twice is better than never.
+// as twice is better than never, and it is not asked again during this look.
 func (a *Announcer) first(id string, level int64) bool {
+	if a.silent {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), askFor)
 	defer cancel()
 	d, err := a.options.Store.Take(ctx, headgate.Op{
 		Scope: queueDomain, Key: fmt.Sprintf("%s %d", id, level), Limit: headgate.Per(1, a.config.Again), Cost: 1, At: a.options.Clock().UnixMicro(),
 	})
-	return err != nil || d.Allowed
+	a.silent = err != nil
+	return a.silent || d.Allowed
 }
 
 // post queues a message for each webhook that wants it.

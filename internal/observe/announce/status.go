@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/warning"
 	"github.com/headgate/headgate/internal/queue"
 )
 
@@ -29,11 +30,7 @@ func (a *Announcer) Status() Status {
 	}
 	s.On = true
 	for _, w := range a.watch.Active() {
-		shown := a.about(&w)
-		if w.Key != "" && !w.Cut {
-			shown.Key = a.options.Keys.Of(w.Key)
-		}
-		s.Active = append(s.Active, shown)
+		s.Active = append(s.Active, a.toOperators(&w, a.about(&w)))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -41,6 +38,15 @@ func (a *Announcer) Status() Status {
 		s.Recent = append(s.Recent, a.history[len(a.history)-1-i])
 	}
 	return s
+}
+
+// toOperators returns what is said of w with its key as operators see keys.
+func (a *Announcer) toOperators(w *warning.Warning, said *Warning) *Warning {
+	shown := *said
+	if w.Key != "" && !w.Cut {
+		shown.Key = a.options.Keys.Of(w.Key)
+	}
+	return &shown
 }
 
 // ServeHTTP implements [http.Handler].
