@@ -19,11 +19,14 @@ type repeating struct {
 	life  lifetime.Lifetime
 }
 
+// mostBans is how many keys are banned at the same time: a flood must not cost all memory.
+const mostBans = 100_000
+
 // openRepeat makes what counts refusals, and returns the option for the engine.
 func (r *Rules) openRepeat(store headgate.Store) engine.Option {
 	r.repeat.watch = offenders.New(offenders.Options{
 		Store: store, Clock: r.limiter.Now, Logger: r.log, Follow: true, Started: r.logBan,
-		Ban: offenders.InEngine(func() *engine.Engine { return r.engine }),
+		Ban: offenders.InEngine(func() *engine.Engine { return r.engine }, mostBans),
 	})
 	return engine.WithRefusals(r.repeat.watch)
 }

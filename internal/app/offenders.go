@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,13 +33,12 @@ func (a *App) watchOffenders() {
 }
 
 // banOffenders bans keys for all processes that share the store.
-func (a *App) banOffenders(ctx context.Context, list []offenders.Ban) (started int, err error) {
+func (a *App) banOffenders(ctx context.Context, list []offenders.Ban) (started []offenders.Ban, err error) {
 	entries := make([]*control.Entry, 0, len(list))
 	for i := range list {
 		b := &list[i]
-		if was, _ := a.control.Of(b.Rule.Scope, b.Key); was != nil && was.Until.After(b.Until) {
-			started++ // an operator has banned it for longer
-			continue
+		if a.bannedUntil(b) {
+			continue // an operator has banned it for longer
 		}
 		entries = append(entries, &control.Entry{
 			Kind: control.Ban, Domain: b.Rule.Domain, Rule: b.Rule.Name, Scope: b.Rule.Scope, Key: b.Key,
@@ -50,15 +50,23 @@ func (a *App) banOffenders(ctx context.Context, list []offenders.Ban) (started i
 	if len(entries) > room {
 		entries, full = entries[:room], control.ErrFull
 	}
-	if len(entries) == 0 {
-		return started, full
+	if len(entries) > 0 {
+		_, err = a.control.PutAll(ctx, entries)
 	}
-	written, err := a.control.PutAll(ctx, entries)
 	if errors.Is(err, control.ErrNotSaved) {
 		a.log.Error("bans and overrides not saved", "err", err)
 		err = nil // they are active all the same
 	}
-	return started + written, errors.Join(full, err)
+	if err = errors.Join(full, err); err == nil {
+		return list, nil
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(b offenders.Ban) bool { return !a.bannedUntil(&b) }), err
+}
+
+// bannedUntil reports whether the key of a ban is banned, at least until the ban ends.
+func (a *App) bannedUntil(b *offenders.Ban) bool {
+	was, _ := a.control.Of(b.Rule.Scope, b.Key)
+	return was != nil && !was.Until.Before(b.Until.Truncate(time.Millisecond))
 }
 
 // logOffender logs a ban as the admin door logs those by operators.
@@ -76,13 +84,14 @@ func (a *App) describeOffenders(c *metrics.Asked) {
 	banned := c.Counter("headgate_offenders_banned_total",
 		"Keys that this process has banned by on_repeat, by mode: enforce, or shadow for those that only would have been.", "domain", "rule", "mode")
 	lost := c.Counter("headgate_offenders_lost_total",
-		"Refusals that on_repeat has not counted, by reason: too_many_keys or store; and bans that could not be saved: not_saved.", "reason")
+		"Refusals that on_repeat has not counted, by reason: too_many_keys, long_key or store; and bans that could not be saved: not_saved.", "reason")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		n := a.offenders.Counts()
 		for b, count := range n.Banned {
 			banned(out, float64(count), b.Domain, b.Rule, b.Mode.String())
 		}
 		lost(out, float64(n.TooManyKeys), "too_many_keys")
+		lost(out, float64(n.LongKeys), "long_key")
 		lost(out, float64(n.Uncounted), "store")
 		lost(out, float64(n.Unsaved), "not_saved")
 	})

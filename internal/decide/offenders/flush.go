@@ -43,7 +43,7 @@ func (w *Watch) drop(err error, list []offence) {
 	for i := range list {
 		w.stats.uncounted.Add(list[i].n)
 	}
-	if w.stats.mayLog(w.options.Clock()) {
+	if mayLog(&w.stats.uncountedAt, w.options.Clock()) {
 		w.options.Logger.Warn("refusals not counted for on_repeat: the store does not answer", "err", err)
 	}
 }
@@ -81,7 +81,7 @@ func (w *Watch) count(ctx context.Context, list []offence) (found []Ban, err err
 	for i := range list {
 		o, bans, refusals := &list[i], &w.out[2*i], &w.out[2*i+1]
 		was := o.rule.OnRepeat.Bans.N() - bans.Remaining
-		switch age := o.rule.OnRepeat.Forget - bans.ResetAfter; {
+		switch age := max(o.rule.OnRepeat.Forget-bans.ResetAfter, 0); { // a clock may have been ahead
 		case was > 0 && age < o.rule.OnRepeat.Lasts(was):
 			// Refusals during a ban do not count: they were in progress when it started, or
 			// an operator has ended it, or it is in shadow mode.
@@ -149,8 +149,8 @@ func (w *Watch) start(ctx context.Context, list []Ban) {
 			seen = append(seen, b)
 		}
 	}
-	if len(enforced) > 0 && w.ban(ctx, enforced) {
-		seen = append(seen, enforced...)
+	if len(enforced) > 0 {
+		seen = append(seen, w.ban(ctx, enforced)...)
 	}
 	for i := range seen {
 		w.stats.add(&seen[i])
@@ -160,14 +160,17 @@ func (w *Watch) start(ctx context.Context, list []Ban) {
 	}
 }
 
-// ban passes bans on, and reports whether all were started.
-func (w *Watch) ban(ctx context.Context, list []Ban) bool {
-	n, err := w.options.Ban(ctx, list)
+// ban passes bans on, and returns those that were started.
+func (w *Watch) ban(ctx context.Context, list []Ban) []Ban {
+	started, err := w.options.Ban(ctx, list)
 	if err != nil {
-		w.stats.unbanned.Add(int64(len(list) - n))
-		w.options.Logger.Error("keys not banned by on_repeat", "keys", len(list)-n, "err", err)
+		lost := len(list) - len(started)
+		w.stats.unbanned.Add(int64(lost))
+		if mayLog(&w.stats.unbannedAt, w.options.Clock()) {
+			w.options.Logger.Error("keys not banned by on_repeat", "keys", lost, "in_all", w.stats.unbanned.Load(), "err", err)
+		}
 	}
-	return err == nil
+	return started
 }
 
 // By is who has banned the key, for operators.

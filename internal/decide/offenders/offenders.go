@@ -26,6 +26,10 @@ const FlushInterval = 100 * time.Millisecond
 
 const (
 	shards = 16
+	// maxKey is the longest key that is counted, in bytes, ten parts of the greatest length:
+	// the ban of a longer one may not fit into the table of bans, and would be the end of
+	// others that start at the same time.
+	maxKey = 5 << 10
 	// DefaultMaxKeys is the default of Options.MaxKeys.
 	DefaultMaxKeys = 100_000
 )
@@ -33,9 +37,9 @@ const (
 // Options configure a Watch. Store, Ban and Clock are required.
 type Options struct {
 	Store headgate.Store // the engine's
-	// Ban starts bans, and returns how many it has started if there is an error. Bans in
-	// shadow mode are not passed on.
-	Ban   func(ctx context.Context, list []Ban) (started int, err error)
+	// Ban starts bans, and returns those that it has started: all of them, unless there is
+	// an error. Bans in shadow mode are not passed on.
+	Ban   func(ctx context.Context, list []Ban) (started []Ban, err error)
 	Clock func() time.Time
 	// Follow also passes on bans that other processes have started, once this one sees a
 	// refusal of the key: for processes that do not learn of bans in another way. They are
@@ -110,6 +114,10 @@ func (w *Watch) Refused(rule *rules.Rule, key string, lane uint32, enforced bool
 	id := offender{rule.Scope, key, rule.OnRepeat.Mode}
 	if !enforced {
 		id.mode = rules.Shadow
+	}
+	if len(key) > maxKey {
+		w.stats.long.Add(1)
+		return
 	}
 	s := &w.shards[lane%shards]
 	s.mu.Lock()

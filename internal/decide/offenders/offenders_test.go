@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -57,7 +58,7 @@ func newNode(t testing.TB, store headgate.Store, text string, change ...func(*of
 	n := &node{t: t, rs: parse(t, text), now: time.UnixMicro(1_800_000_000_000_000)}
 	o := offenders.Options{
 		Store: store, Clock: func() time.Time { return n.now },
-		Ban: offenders.InEngine(func() *engine.Engine { return n.engine }),
+		Ban: offenders.InEngine(func() *engine.Engine { return n.engine }, math.MaxInt),
 		Started: func(b offenders.Ban) {
 			parts, _ := rules.SplitKey(b.Key)
 			n.bans = append(n.bans, fmt.Sprintf("%s %s %d %s", parts[0].Text(), b.Mode, b.Number, rate.Short(b.Until.Sub(b.From))))
@@ -321,7 +322,7 @@ func TestOneBanForAllProcesses(t *testing.T) {
 			for p := range processes {
 				w := offenders.New(offenders.Options{
 					Store: store, Clock: func() time.Time { return now },
-					Ban: func(_ context.Context, list []offenders.Ban) (int, error) { return len(list), nil },
+					Ban: func(_ context.Context, list []offenders.Ban) ([]offenders.Ban, error) { return list, nil },
 					Started: func(b offenders.Ban) {
 						mu.Lock()
 						defer mu.Unlock()
@@ -389,7 +390,7 @@ func TestLosses(t *testing.T) {
 	bans := 0
 	w := offenders.New(offenders.Options{
 		Store: failing{}, Clock: time.Now, MaxKeys: 32,
-		Ban: func(context.Context, []offenders.Ban) (int, error) { return 0, errors.New("full") }, Started: func(offenders.Ban) { bans++ },
+		Ban: func(context.Context, []offenders.Ban) ([]offenders.Ban, error) { return nil, errors.New("full") }, Started: func(offenders.Ban) { bans++ },
 	})
 	for i := range 10_000 {
 		w.Refused(rule, string(headgate.AppendKey(nil, fmt.Sprint(i%100))), 0, true)
@@ -403,7 +404,7 @@ func TestLosses(t *testing.T) {
 	}
 	w = offenders.New(offenders.Options{
 		Store: memory.New(), Clock: time.Now, Started: func(offenders.Ban) { bans++ },
-		Ban: func(context.Context, []offenders.Ban) (int, error) { return 0, errors.New("full") },
+		Ban: func(context.Context, []offenders.Ban) ([]offenders.Ban, error) { return nil, errors.New("full") },
 	})
 	for range 100 {
 		w.Refused(rule, string(headgate.AppendKey(nil, "ann")), 0, true)

@@ -9,13 +9,13 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// logEvery is how often failures of the store are logged.
+// logEvery is how often each kind of failure is logged.
 const logEvery = time.Minute
 
 // stats are for metrics and for operators.
 type stats struct {
-	full, uncounted, unbanned atomic.Int64
-	logged                    time.Time // guarded by Watch.flushing
+	full, long, uncounted, unbanned atomic.Int64
+	uncountedAt, unbannedAt         time.Time // last logged; guarded by Watch.flushing
 
 	mu     sync.Mutex
 	banned map[Banned]int64
@@ -38,12 +38,12 @@ func (s *stats) add(b *Ban) {
 	s.next = (s.next + 1) % maxLast
 }
 
-// mayLog reports whether a failure may be logged now.
-func (s *stats) mayLog(now time.Time) bool {
-	if since := now.Sub(s.logged); since >= 0 && since < logEvery {
+// mayLog reports whether a failure that was logged at last may be logged now, and sets last.
+func mayLog(last *time.Time, now time.Time) bool {
+	if since := now.Sub(*last); since >= 0 && since < logEvery {
 		return false
 	}
-	s.logged = now
+	*last = now
 	return true
 }
 
@@ -64,6 +64,7 @@ func (w *Watch) Last(n int) []Ban {
 type Counts struct {
 	Banned      map[Banned]int64
 	TooManyKeys int64 // refusals of more keys than fit between two flushes
+	LongKeys    int64 // refusals of keys that are too long
 	Uncounted   int64 // refusals that the store has not counted
 	Unsaved     int64 // bans that could not be started
 }
@@ -79,5 +80,5 @@ func (w *Watch) Counts() Counts {
 	s := &w.stats
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Counts{maps.Clone(s.banned), s.full.Load(), s.uncounted.Load(), s.unbanned.Load()}
+	return Counts{maps.Clone(s.banned), s.full.Load(), s.long.Load(), s.uncounted.Load(), s.unbanned.Load()}
 }

@@ -1,0 +1,113 @@
+package offenders_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/offenders"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// A process that was ahead of the others by a year bans nobody for a year in those that
+// follow it.
+func TestFollowedBanOfTheFuture(t *testing.T) {
+	store := memory.New()
+	one := newNode(t, store, search)
+	one.now = one.now.Add(365 * 24 * time.Hour)
+	one.refuse("ann", 100)
+	two := newNode(t, store, search, func(o *offenders.Options) { o.Follow = true })
+	two.refuse("ann", 1)
+	for _, row := range []struct {
+		after time.Duration
+		want  bool
+	}{{time.Minute - time.Microsecond, true}, {time.Microsecond, false}} {
+		two.now = two.now.Add(row.after)
+		if got := two.ask("ann") == headgate.Banned; got != row.want {
+			t.Errorf("after %s: banned: %t", row.after, got)
+		}
+	}
+}
+
+// The refusals of a key of many long parts do not count, and prevent no other ban.
+func TestLongKeys(t *testing.T) {
+	n := newNode(t, memory.New(), search)
+	rule := n.rs.Rules()[0]
+	for range 190 {
+		n.watch.Refused(rule, strings.Repeat("x", 6000), 0, true)
+	}
+	n.refuse("ann", 100)
+	if diff := cmp.Diff([]string{"ann enforce 1 1m"}, n.bans); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := n.watch.Counts().LongKeys; got != 190 {
+		t.Errorf("%d refusals of long keys, want 190", got)
+	}
+}
+
+// If only some bans can be started, those are reported, and only those are counted.
+func TestSomeBansFail(t *testing.T) {
+	var log bytes.Buffer
+	n := newNode(t, memory.New(), search, func(o *offenders.Options) {
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		o.Ban = func(_ context.Context, list []offenders.Ban) ([]offenders.Ban, error) {
+			return list[:1], errors.New("full")
+		}
+	})
+	for i := range 3 {
+		for range 110 {
+			n.ask(fmt.Sprint("ann", i))
+			n.ask(fmt.Sprint("bob", i))
+			n.ask(fmt.Sprint("eve", i))
+		}
+		n.watch.Flush(t.Context())
+	}
+	if c := n.watch.Counts(); len(n.bans) != 3 || c.Unsaved != 6 || len(n.watch.Last(10)) != 3 {
+		t.Errorf("%v, %+v", n.bans, c)
+	}
+	if got := strings.Count(log.String(), "keys not banned by on_repeat"); got != 1 {
+		t.Errorf("logged %d times within a minute:\n%s", got, &log)
+	}
+}
+
+// A process of its own bans no more keys than fit, and others when those bans are over.
+func TestBansAreBounded(t *testing.T) {
+	var n *node
+	n = newNode(t, memory.New(), strings.Replace(search, "100/10m", "1/10m", 1), func(o *offenders.Options) {
+		o.Ban = offenders.InEngine(func() *engine.Engine { return n.engine }, 2)
+	})
+	users := []string{"a", "b", "c", "d", "e"}
+	banned := func() (count int) {
+		for _, user := range users {
+			if n.ask(user) == headgate.Banned {
+				count++
+			}
+		}
+		return count
+	}
+	for range 2 {
+		for range 12 {
+			banned()
+		}
+		n.watch.Flush(t.Context())
+		if got := banned(); got != 2 {
+			t.Errorf("%d banned, want 2", got)
+		}
+		n.now = n.now.Add(5 * time.Minute)
+		if got := banned(); got != 0 {
+			t.Errorf("%d banned after the end", got)
+		}
+	}
+	if got := n.watch.Counts().Unsaved; got != 6 {
+		t.Errorf("%d bans without space, want 6", got)
+	}
+}
