@@ -27,23 +27,29 @@ const (
 	// Concurrency counts requests in progress, not requests per period; see
 	// [Concurrent].
 	Concurrency
+	// Distinct counts how many different values of something a key shows in windows
+	// like those of FixedWindow: "at most 20 accounts an hour from one address". Ops
+	// name the value with [Op.Member]. A value that was shown in this window passes and
+	// costs nothing; a new one costs 1, whatever the Op.Cost. Up to 4096 values of a
+	// key are counted exactly, more with an error of about 0.65 %.
+	Distinct
 )
 
 // String returns the name that rules use, such as token_bucket.
 func (a Algorithm) String() string {
-	if a <= Concurrency {
+	if a <= Distinct {
 		return [...]string{
 			TokenBucket: "token_bucket", LeakyBucket: "leaky_bucket", FixedWindow: "fixed_window",
 			SlidingLog: "sliding_log", SlidingWindow: "sliding_window", SlidingBuckets: "sliding_buckets",
-			Concurrency: "concurrency",
+			Concurrency: "concurrency", Distinct: "distinct",
 		}[a]
 	}
 	return numbered("algorithm", uint8(a))
 }
 
 // ParseAlgorithm returns the algorithm with the given name, as in [Algorithm.String].
-// It reports false for unknown names and for concurrency, which [Algorithms] does not
-// list.
+// It reports false for unknown names, and for concurrency and distinct, which
+// [Algorithms] does not list.
 func ParseAlgorithm(name string) (Algorithm, bool) {
 	for _, a := range Algorithms() {
 		if a.String() == name {
@@ -54,7 +60,7 @@ func ParseAlgorithm(name string) (Algorithm, bool) {
 }
 
 // Algorithms returns the algorithms that limit a rate, in the order of their constants:
-// all except Concurrency.
+// all except Concurrency and Distinct, which count something else than requests.
 func Algorithms() []Algorithm {
 	return []Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets}
 }

@@ -16,6 +16,8 @@ const (
 	MaxLog = 1 << 20
 	// MaxConcurrent is the largest limit of Concurrency: 2^16.
 	MaxConcurrent = 1 << 16
+	// MaxDistinct is the largest limit of Distinct: 2^30.
+	MaxDistinct = 1 << 30
 	// DefaultLease is how long a lease lasts unless [Limit.Lease] changes it.
 	DefaultLease = time.Minute
 	// MaxBuckets is the largest number of sub-windows of SlidingBuckets.
@@ -199,7 +201,7 @@ func (l Limit) Lease(d time.Duration) Limit {
 	return l.with(func(r *Rule) { r.Period, r.leaseSet = whole(d), true })
 }
 
-// Anchored returns l, which must use FixedWindow, with windows that start as a says.
+// Anchored returns l, which must use FixedWindow or Distinct, with windows that start as a says.
 func (l Limit) Anchored(a Anchor) Limit { return l.with(func(r *Rule) { r.Anchor = a }) }
 
 // Buckets returns l, which must use SlidingBuckets, with n sub-windows, the oldest of

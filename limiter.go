@@ -31,6 +31,7 @@ const (
 //
 //   - a request that costs more than 1, or takes whatever is left: AllowN, AllowUpTo
 //   - a cost that is known only afterwards: Reserve with Commit or Cancel, or Charge
+//   - how many different values a key shows: [Distinct] with AllowMember
 //   - requests in progress at the same time: [Concurrent] with Acquire
 //   - several limits on one request, all or nothing: AllowAll
 //   - many keys in one round trip, each independently: Batch
@@ -58,6 +59,7 @@ type Limiter struct {
 	failure  FailurePolicy
 	fallback Store
 	share    float64
+	secret   [16]byte             // see WithSecret
 	falls    bool                 // whether there was a WithFallback
 	flaw     error                // of what New was given
 	spare    atomic.Pointer[[]Op] // of stamped, while no call uses it

@@ -224,7 +224,7 @@ func (r *Reservation) tooLate(maxWait time.Duration) bool {
 		return true
 	case LeakyBucket:
 		return r.Decision.ResetAfter > maxWait
-	case FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets, Concurrency:
+	case FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets, Concurrency, Distinct:
 	}
 	return false
 }

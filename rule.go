@@ -69,19 +69,19 @@ func (r *Rule) Most() int64 {
 }
 
 // CanDraw reports whether a [Draw] can succeed. A queue promises spacing, a concurrency
-// limit counts what is in progress, and a window that counts refusals must see them: for
-// these every decision is made by the store.
+// limit counts what is in progress, one of distinct values must see them, and a window
+// that counts refusals those: for these every decision is made by the store.
 func (r *Rule) CanDraw() bool {
 	switch r.Algorithm {
 	case TokenBucket, FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets:
 		return r.Limit > 0 && !r.CountDenied && !r.Unlimited
-	case LeakyBucket, Concurrency:
+	case LeakyBucket, Concurrency, Distinct:
 	}
 	return false
 }
 
 // problem is why a limit is invalid. The numbers in the texts are MaxLimit, MaxBuckets,
-// MaxLog, MaxConcurrent and MaxPeriod.
+// MaxLog, MaxConcurrent, MaxDistinct and MaxPeriod.
 type problem string
 
 const (
@@ -91,12 +91,12 @@ const (
 	badPeriod      problem = "the period must be a whole number of microseconds, more than 0 and at most 407 days"
 	badBurst       problem = "the burst must be from 1 to 1099511627776"
 	badRounding    problem = "the burst is too large to count so slow a rate exactly"
-	badCalendar    problem = "a calendar window must be a minute, hour, day, week, month or year, and needs fixed_window anchored to the clock"
+	badCalendar    problem = "a calendar window must be a minute, hour, day, week, month or year, and needs fixed_window or distinct, anchored to the clock"
 	badBuckets     problem = "the number of sub-windows must be from 1 to 512, each at least 1 microsecond long"
 	badAlgorithm   problem = "unknown algorithm, anchor or edge"
 	badLog         problem = "a sliding log keeps every request: its limit must be at most 1048576"
 	strayBurst     problem = "only token_bucket and leaky_bucket have a burst"
-	strayAnchor    problem = "only fixed_window has an anchor"
+	strayAnchor    problem = "only fixed_window and distinct have an anchor"
 	strayBuckets   problem = "only sliding_buckets has sub-windows"
 	strayDenied    problem = "only fixed_window, sliding_log, sliding_window and sliding_buckets can count refused requests"
 	badShare       problem = "a share must be more than 0 and at most 1"
@@ -107,6 +107,7 @@ const (
 	strayRefill    problem = "only token_bucket refills in steps"
 	strayDelay     problem = "only leaky_bucket makes requests wait"
 	badConcurrency problem = "a concurrency limit must be at most 65536"
+	badDistinct    problem = "a limit of distinct values must be at most 1073741824"
 	strayLease     problem = "only concurrency has leases"
 )
 
@@ -141,7 +142,7 @@ func compile(r Rule) Limit {
 			r.Buckets = uint16(min(DefaultBuckets, r.Period))
 		}
 		r.Tick = (r.Period + int64(r.Buckets) - 1) / int64(r.Buckets)
-	case FixedWindow, SlidingLog, SlidingWindow, Concurrency:
+	case FixedWindow, SlidingLog, SlidingWindow, Concurrency, Distinct:
 	}
 	return l
 }
@@ -152,7 +153,7 @@ func (r *Rule) check() problem {
 	switch {
 	case r.Unlimited:
 		return valid
-	case r.Algorithm > Concurrency || r.Anchor > AnchorFirstRequest || r.Edge > EdgeStrict:
+	case r.Algorithm > Distinct || r.Anchor > AnchorFirstRequest || r.Edge > EdgeStrict:
 		return badAlgorithm
 	case r.Limit < 0 || r.Limit > MaxLimit:
 		return badLimit
@@ -162,7 +163,9 @@ func (r *Rule) check() problem {
 		return badConcurrency
 	case r.Algorithm == SlidingLog && r.Limit > MaxLog:
 		return badLog
-	case r.Zone != nil && (r.Calendar == NoCalendar || r.Calendar > Year || r.Algorithm != FixedWindow || r.Anchor != AnchorClock):
+	case r.Algorithm == Distinct && r.Limit > MaxDistinct:
+		return badDistinct
+	case r.Zone != nil && (r.Calendar == NoCalendar || r.Calendar > Year || !r.hasWindows() || r.Anchor != AnchorClock):
 		return badCalendar
 	case r.Period <= 0 || r.Period > int64(MaxPeriod/time.Microsecond):
 		return badPeriod
@@ -178,17 +181,20 @@ func (r *Rule) check() problem {
 		return strayRefill
 	case r.RefillEvery < 0 || r.RefillEvery > int64(MaxPeriod/time.Microsecond):
 		return badRefill
-	case r.Anchor != AnchorClock && r.Algorithm != FixedWindow:
+	case r.Anchor != AnchorClock && !r.hasWindows():
 		return strayAnchor
 	case r.Buckets != 0 && r.Algorithm != SlidingBuckets:
 		return strayBuckets
 	case r.Buckets > MaxBuckets || int64(r.Buckets) > r.Period:
 		return badBuckets
-	case r.CountDenied && (isBucket || r.Algorithm == Concurrency):
+	case r.CountDenied && (isBucket || r.Algorithm >= Concurrency):
 		return strayDenied
 	}
 	return valid
 }
+
+// hasWindows reports whether r counts in windows that follow each other.
+func (r *Rule) hasWindows() bool { return r.Algorithm == FixedWindow || r.Algorithm == Distinct }
 
 // overflows reports whether a step refills more than the burst.
 func (r *Rule) overflows() bool {

@@ -84,6 +84,10 @@ type Op struct {
 	// then ignored.
 	CountsUntil int64
 	Lease       int64 // is, for Release and Renew, the Decision.Lease of the take
+	// Member is, for a limit of [Distinct], the value that the request shows, hashed by
+	// [MemberOf]. Every kind that takes or gives back needs it; without it Peek answers
+	// for a new value. Other limits ignore it.
+	Member uint64
 	// Age is, for Refund, the age of the take, or 0 if it is unknown. A store that has
 	// since removed counts to save memory, possibly this one, then refunds nothing,
 	// because the refund would reduce the counts of other takes. Stores that cannot
@@ -116,8 +120,8 @@ const (
 // A refusal is not an error. It is a [Decision] that says when to retry, and it writes
 // nothing, unless the limit counts refusals. An error means that there is no answer:
 //
-//   - ErrInvalidLimit or ErrInvalidCost: the op is invalid. It is refused before
-//     anything is written, also in the middle of Do.
+//   - ErrInvalidLimit, ErrInvalidCost or ErrNoMember: the op is invalid; see
+//     [Op.Validate]. It is refused before anything is written, also in the middle of Do.
 //   - An error that wraps ErrUnavailable: everything else. The op may or may not have
 //     been executed. The store must not retry it, since it might count twice.
 //

@@ -7,7 +7,7 @@ func available(r *headgate.Rule, s *State, now int64) int64 {
 	switch r.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		return bucketAvailable(r, s, now)
-	case headgate.FixedWindow:
+	case headgate.FixedWindow, headgate.Distinct:
 		return fixedAvailable(r, s, now)
 	case headgate.SlidingLog, headgate.Concurrency:
 		return logAvailable(r, s, now)
@@ -35,6 +35,7 @@ func add(r *headgate.Rule, s *State, now, n int64) {
 		bucketAdd(r, s, now, n)
 	case headgate.FixedWindow:
 		fixedAdd(r, s, now, n)
+	case headgate.Distinct: // adds values, in show
 	case headgate.SlidingLog:
 		logAdd(r, s, now, n)
 	case headgate.SlidingWindow:
@@ -62,6 +63,7 @@ func sub(r *headgate.Rule, s *State, now, n, left int64) bool {
 		return bucketsSub(r, s, now, n, left)
 	case headgate.Concurrency:
 		return leaseSub(r, s, now, n, left)
+	case headgate.Distinct: // takes values back, in takeBack
 	}
 	return false
 }
@@ -75,7 +77,7 @@ func fits(r *headgate.Rule, s *State, now, n int64) int64 {
 	switch r.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		return bucketFits(r, s, now, n)
-	case headgate.FixedWindow:
+	case headgate.FixedWindow, headgate.Distinct:
 		return fixedFits(s)
 	case headgate.SlidingLog, headgate.Concurrency:
 		return logFits(r, s, now, n)
@@ -102,7 +104,7 @@ func limitFreshAt(r *headgate.Rule, s *State, now int64) int64 {
 	switch r.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		at = bucketFresh(r, s, now)
-	case headgate.FixedWindow:
+	case headgate.FixedWindow, headgate.Distinct:
 		at = fixedFresh(r, s, now)
 	case headgate.SlidingLog:
 		at = logFresh(r, s, now)

@@ -56,7 +56,7 @@ func drawEnd(r *headgate.Rule, s *State) int64 {
 		return s.V[1] + r.Period
 	case headgate.SlidingBuckets:
 		return (s.V[0] + 1) * r.Tick
-	case headgate.TokenBucket, headgate.LeakyBucket, headgate.SlidingLog, headgate.Concurrency:
+	case headgate.TokenBucket, headgate.LeakyBucket, headgate.SlidingLog, headgate.Concurrency, headgate.Distinct:
 	}
 	return maxInteger
 }

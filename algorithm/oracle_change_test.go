@@ -13,6 +13,7 @@ func (o *oracle) add(r *headgate.Rule, now, n int64) {
 		return
 	}
 	switch r.Algorithm {
+	case headgate.Distinct: // has tests of its own in distinct_test.go
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		used := o.usedAt(r, now)
 		used.Add(used, new(big.Rat).SetInt64(n))
@@ -122,7 +123,7 @@ func (o *oracle) draw(r *headgate.Rule, now, n, age int64) Result {
 	case headgate.SlidingWindow, headgate.SlidingBuckets:
 		o.add(r, now, granted)
 		end = (o.newest + 1) * o.width
-	case headgate.TokenBucket, headgate.LeakyBucket, headgate.Concurrency:
+	case headgate.TokenBucket, headgate.LeakyBucket, headgate.Concurrency, headgate.Distinct:
 		o.add(r, now, granted)
 	}
 	res := o.took(r, now, granted)
@@ -214,6 +215,7 @@ func (o *oracle) sub(r *headgate.Rule, now, n, left int64) {
 // giveBack reports whether it changed anything.
 func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
 	switch r.Algorithm {
+	case headgate.Distinct: // has tests of its own in distinct_test.go
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		back := new(big.Rat).SetInt64(n)
 		if left > 0 {

@@ -166,6 +166,7 @@ func (o *oracle) bucketsUsed(e headgate.Edge, t int64) (used int64) {
 // free returns what the limit alone has left at t; negative is debt.
 func (o *oracle) free(r *headgate.Rule, t int64) int64 {
 	switch r.Algorithm {
+	case headgate.Distinct: // has tests of its own in distinct_test.go
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		left := new(big.Rat).SetInt64(r.Burst)
 		return floor(left.Sub(left, o.usedAt(r, t))).Int64()

@@ -376,6 +376,7 @@ func same(a, b *State) bool {
 func outOfRange(r *headgate.Rule, s *State) string {
 	numbers := append(s.V[:], s.Credit, s.Until)
 	switch r.Algorithm {
+	case headgate.Distinct: // has tests of its own in distinct_test.go
 	case headgate.SlidingLog, headgate.Concurrency:
 		for c, end := s.first(r.Algorithm), s.end(r.Algorithm); c.i < end; {
 			count, next := s.entry(r.Algorithm, c)

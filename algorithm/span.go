@@ -16,7 +16,7 @@ type Span struct {
 // ResetAfter, evenly or in steps.
 func Spans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
 	switch r.Algorithm {
-	case headgate.FixedWindow:
+	case headgate.FixedWindow, headgate.Distinct:
 		return fixedSpans(r, s, now, dst)
 	case headgate.SlidingLog, headgate.Concurrency:
 		return logSpans(r, s, now, dst)

@@ -36,8 +36,8 @@ const (
 // to 2^53-1.
 type State struct {
 	V [4]int64 // their meaning depends on the algorithm
-	// Words is the packed list of SlidingLog, SlidingBuckets and Concurrency; nil for
-	// the others.
+	// Words is the packed list of SlidingLog, SlidingBuckets, Concurrency and Distinct;
+	// nil for the others.
 	Words []uint64
 	// Credit is what Grant added above the limit, in tokens. It is valid before Until,
 	// in microseconds since the epoch.
@@ -52,11 +52,12 @@ type Request struct {
 	Lease    int64         // as in headgate.Op
 	// CountsUntil is as in headgate.Op.
 	CountsUntil int64
+	Member      uint64 // as in headgate.Op
 }
 
 // RequestOf returns the request that op makes.
 func RequestOf(op *headgate.Op) Request {
-	return Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease, CountsUntil: op.CountsUntil}
+	return Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease, Member: op.Member, CountsUntil: op.CountsUntil}
 }
 
 // Result is a step's answer.
@@ -85,6 +86,9 @@ func Step(r *headgate.Rule, s *State, now int64, req Request) Result {
 		}
 		return res
 	}
+	if r.Algorithm == headgate.Distinct && mayTake(req.Kind) {
+		return distinct(r, s, now, req)
+	}
 	switch req.Kind {
 	case headgate.Take, headgate.Peek:
 		return take(r, s, now, req)
@@ -112,6 +116,16 @@ func Step(r *headgate.Rule, s *State, now int64, req Request) Result {
 
 func isZero(s *State) bool {
 	return s.V == [4]int64{} && len(s.Words) == 0 && s.Credit == 0 && s.Until == 0
+}
+
+// mayTake reports whether a kind takes, or asks whether it could.
+func mayTake(kind headgate.Kind) bool {
+	switch kind {
+	case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reserve:
+		return true
+	case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw:
+	}
+	return false
 }
 
 func unlimited(req Request) Result {
@@ -269,7 +283,11 @@ func giveBack(r *headgate.Rule, s *State, now int64, req Request) Result {
 		left = min(max(int64(req.Duration/time.Microsecond), 1), maxTime)
 	}
 	wrote := false
-	if req.Cost > 0 && !over {
+	switch {
+	case req.Cost == 0 || over:
+	case r.Algorithm == headgate.Distinct:
+		wrote = s.takeBack(r, now, req.Member, left)
+	default:
 		wrote = sub(r, s, now, req.Cost, left)
 	}
 	if wrote {

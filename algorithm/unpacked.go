@@ -11,6 +11,7 @@ import "github.com/headgate/headgate"
 //     stored as 1023, and the count follows in a number of its own;
 //   - sliding buckets: the number of the newest sub-window, their width, the period, 0,
 //     and n counters, that of sub-window j at j mod n;
+//   - distinct values: as in State, with Words as the list;
 //   - the others: as in State, without a list.
 type Unpacked struct {
 	V             [4]int64
@@ -35,7 +36,7 @@ func (s *State) Unpack(a headgate.Algorithm, dst []int64) Unpacked {
 			}
 			c = next
 		}
-	case headgate.Concurrency:
+	case headgate.Concurrency, headgate.Distinct:
 		for _, word := range s.Words {
 			u.List = append(u.List, int64(word))
 		}
@@ -57,7 +58,7 @@ func (u *Unpacked) Pack(a headgate.Algorithm) State {
 	switch a {
 	case headgate.SlidingLog:
 		u.packLog(&s)
-	case headgate.Concurrency:
+	case headgate.Concurrency, headgate.Distinct:
 		for _, number := range u.List {
 			s.Words = append(s.Words, uint64(number))
 		}

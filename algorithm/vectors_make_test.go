@@ -32,7 +32,7 @@ func (r *recorder) step(at int64, req Request) Result {
 	r.Helper()
 	v := vectorStep{
 		AtUS: at, Kind: req.Kind.String(), Cost: req.Cost, DurationUS: int64(req.Duration / time.Microsecond),
-		Lease: req.Lease, CountsUntilUS: req.CountsUntil, Window: windowOf(&r.limit, at),
+		Lease: req.Lease, Member: req.Member, CountsUntilUS: req.CountsUntil, Window: windowOf(&r.limit, at),
 	}
 	if r.fresh {
 		rule := ruleOf(&r.limit)
@@ -53,6 +53,9 @@ func (r *recorder) step(at int64, req Request) Result {
 func makeVectors(t *testing.T, a headgate.Algorithm) []vector {
 	t.Helper()
 	var all []vector
+	if a == headgate.Distinct {
+		return distinctVectors(t)
+	}
 	for _, e := range append(examples(), deniedExamples()...) {
 		if e.limit.Algorithm() != a {
 			continue
@@ -90,6 +93,7 @@ func vectorLimits(a headgate.Algorithm) []headgate.Limit {
 	per := headgate.PerMinute(8).Using(a)
 	limits := []headgate.Limit{per, headgate.PerSecond(0).Using(a)}
 	switch a {
+	case headgate.Distinct: // has tests of its own in distinct_test.go
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		year := 365 * 24 * time.Hour
 		limits = append(limits, headgate.Per(3, 7*time.Millisecond).Using(a).Burst(2), headgate.Per(headgate.MaxLimit-1, year).Using(a))
@@ -131,43 +135,43 @@ func walk(t *testing.T, limit headgate.Limit) vector {
 	now := int64(t0) + 59*1_000_000
 	pauses := []int64{0, 1, period / 8, 0, period / 2, period, 3 * period}
 	for i, req := range []Request{
-		{headgate.Peek, 1, 0, 0, 0},
-		{headgate.Take, 0, 0, 0, 0},
-		{headgate.Take, 1, 0, 0, 0},
-		{headgate.Take, most, 0, 0, 0},
-		{headgate.Take, most + 1, 0, 0, 0},
-		{headgate.TakeUpTo, most, 0, 0, 0},
-		{headgate.TakeUpTo, 1, 0, 0, 0},
-		{headgate.Take, 1, 0, 0, 0},
-		{headgate.Reserve, 1, micros(period), 0, 0},
-		{headgate.Reserve, 1, time.Microsecond, 0, 0},
-		{headgate.Refund, 1, micros(period / 2), 0, 0},
-		{headgate.Refund, most, time.Microsecond, 0, 0},
-		{headgate.Refund, 2, 0, 0, 0},
-		{headgate.Charge, 3, 0, 0, 0},
-		{headgate.Charge, most, 0, 0, 0},
-		{headgate.Take, 0, 0, 0, 0},
-		{headgate.Charge, 0, 0, 0, 0},
-		{headgate.Grant, 4, micros(2 * period), 0, 0},
-		{headgate.Grant, 1, micros(period), 0, 0},
-		{headgate.Grant, 1, 0, 0, 0},
-		{headgate.Take, 3, 0, 0, 0},
-		{headgate.Peek, most + 1, 0, 0, 0},
-		{headgate.Reserve, 2, micros(5 * period), 0, 0},
-		{headgate.TakeUpTo, huge, 0, 0, 0},
-		{headgate.Charge, huge, 0, 0, 0},
-		{headgate.Refund, huge, 0, 0, 0},
-		{headgate.Grant, huge, time.Hour, 0, 0},
-		{headgate.Take, huge, 0, 0, 0},
-		{headgate.Reset, 0, 0, 0, 0},
-		{headgate.Reset, 0, 0, 0, 0},
-		{headgate.Take, most, 0, 0, 0},
-		{headgate.Draw, 3, micros(period / 8), 0, 0},
-		{headgate.Draw, 0, micros(period / 8), 0, 0},
-		{headgate.Draw, huge, micros(period / 2), 0, 0},
-		{headgate.Take, 1, 0, 0, 0},
-		{headgate.Draw, 1, 0, 0, 0},
-		{headgate.Draw, huge, micros(huge), 0, 0},
+		{headgate.Peek, 1, 0, 0, 0, 0},
+		{headgate.Take, 0, 0, 0, 0, 0},
+		{headgate.Take, 1, 0, 0, 0, 0},
+		{headgate.Take, most, 0, 0, 0, 0},
+		{headgate.Take, most + 1, 0, 0, 0, 0},
+		{headgate.TakeUpTo, most, 0, 0, 0, 0},
+		{headgate.TakeUpTo, 1, 0, 0, 0, 0},
+		{headgate.Take, 1, 0, 0, 0, 0},
+		{headgate.Reserve, 1, micros(period), 0, 0, 0},
+		{headgate.Reserve, 1, time.Microsecond, 0, 0, 0},
+		{headgate.Refund, 1, micros(period / 2), 0, 0, 0},
+		{headgate.Refund, most, time.Microsecond, 0, 0, 0},
+		{headgate.Refund, 2, 0, 0, 0, 0},
+		{headgate.Charge, 3, 0, 0, 0, 0},
+		{headgate.Charge, most, 0, 0, 0, 0},
+		{headgate.Take, 0, 0, 0, 0, 0},
+		{headgate.Charge, 0, 0, 0, 0, 0},
+		{headgate.Grant, 4, micros(2 * period), 0, 0, 0},
+		{headgate.Grant, 1, micros(period), 0, 0, 0},
+		{headgate.Grant, 1, 0, 0, 0, 0},
+		{headgate.Take, 3, 0, 0, 0, 0},
+		{headgate.Peek, most + 1, 0, 0, 0, 0},
+		{headgate.Reserve, 2, micros(5 * period), 0, 0, 0},
+		{headgate.TakeUpTo, huge, 0, 0, 0, 0},
+		{headgate.Charge, huge, 0, 0, 0, 0},
+		{headgate.Refund, huge, 0, 0, 0, 0},
+		{headgate.Grant, huge, time.Hour, 0, 0, 0},
+		{headgate.Take, huge, 0, 0, 0, 0},
+		{headgate.Reset, 0, 0, 0, 0, 0},
+		{headgate.Reset, 0, 0, 0, 0, 0},
+		{headgate.Take, most, 0, 0, 0, 0},
+		{headgate.Draw, 3, micros(period / 8), 0, 0, 0},
+		{headgate.Draw, 0, micros(period / 8), 0, 0, 0},
+		{headgate.Draw, huge, micros(period / 2), 0, 0, 0},
+		{headgate.Take, 1, 0, 0, 0, 0},
+		{headgate.Draw, 1, 0, 0, 0, 0},
+		{headgate.Draw, huge, micros(huge), 0, 0, 0},
 	} {
 		now += pauses[i%len(pauses)]
 		res := r.step(now, req)

@@ -34,6 +34,11 @@ type (
 		Cost       int64        `json:"cost"`
 		DurationUS int64        `json:"duration_us,omitempty"`
 		Lease      int64        `json:"lease,omitempty"`
+		// Member is the value of a limit of distinct values. The step is executed Times
+		// (or once), each time with the next member: 0x9E3779B97F4A7 more, modulo 2^52.
+		// Everything else is that of the last one.
+		Member uint64 `json:"member,omitempty"`
+		Times  int    `json:"times,omitempty"`
 		// CountsUntilUS is that of the take that a refund returns.
 		CountsUntilUS int64 `json:"counts_until_us,omitempty"`
 		// Window is the calendar window of at_us. In the caller's own zone the ends of
@@ -92,8 +97,12 @@ type (
 		V      []int64    `json:"v"`
 		Log    [][2]int64 `json:"log,omitempty"`
 		Counts [][2]int64 `json:"counts,omitempty"`
-		Credit int64      `json:"credit,omitempty"`
-		Until  int64      `json:"until,omitempty"`
+		// Values are those of a limit of distinct values, if they are few. Chance is how
+		// likely another would change the registers, in parts of 2^52.
+		Values []uint64 `json:"values,omitempty"`
+		Chance uint64   `json:"chance,omitempty"`
+		Credit int64    `json:"credit,omitempty"`
+		Until  int64    `json:"until,omitempty"`
 	}
 )
 
@@ -102,7 +111,7 @@ const vectorFolder = "testdata/vectors"
 // TestVectors runs the vectors that other implementations also run. With -update it
 // writes them again, and also checks each answer with the oracle.
 func TestVectors(t *testing.T) {
-	for _, a := range everyAlgorithm() {
+	for _, a := range append(everyAlgorithm(), headgate.Distinct) {
 		t.Run(a.String(), func(t *testing.T) {
 			name := filepath.Join(vectorFolder, a.String()+".json")
 			if *update {
@@ -143,12 +152,18 @@ func runVector(t *testing.T, v *vector) {
 		}
 		req := Request{
 			Kind: kindOf(t, step.Kind), Cost: step.Cost, Duration: micros(step.DurationUS), Lease: step.Lease, CountsUntil: step.CountsUntilUS,
+			Member: step.Member,
 		}
 		got := vectorStep{
 			Limit: step.Limit, Rule: step.Rule, AtUS: step.AtUS, Kind: step.Kind, Cost: step.Cost,
-			DurationUS: step.DurationUS, Lease: step.Lease, CountsUntilUS: step.CountsUntilUS, Window: windowOf(&limit, step.AtUS),
+			DurationUS: step.DurationUS, Lease: step.Lease, CountsUntilUS: step.CountsUntilUS, Member: step.Member, Times: step.Times, Window: windowOf(&limit, step.AtUS),
 		}
-		got.fill(limit.Rule(), Step(limit.Rule(), &s, step.AtUS, req), &s)
+		res := Step(limit.Rule(), &s, step.AtUS, req)
+		for range step.Times - 1 {
+			req.Member = nextMember(req.Member)
+			res = Step(limit.Rule(), &s, step.AtUS, req)
+		}
+		got.fill(limit.Rule(), res, &s)
 		if g, w := encode(t, got), encode(t, step); g != w {
 			t.Fatalf("%s, step %d:\n got %s\nwant %s", v.Name, i, g, w)
 		}
@@ -194,6 +209,14 @@ func (v *vectorStep) fill(r *headgate.Rule, res Result, s *State) {
 				v.State.Counts = append(v.State.Counts, [2]int64{j, count})
 			}
 		}
+	case headgate.Distinct:
+		const few = 32
+		switch {
+		case s.isEstimated():
+			v.State.Chance = s.Words[0]
+		case len(s.Words) <= few:
+			v.State.Values = slices.Clone(s.Words)
+		}
 	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow:
 	}
 	v.State.V = slices.Clone(v.State.V)
@@ -202,8 +225,10 @@ func (v *vectorStep) fill(r *headgate.Rule, res Result, s *State) {
 func limitOf(t *testing.T, v *vectorLimit) headgate.Limit {
 	t.Helper()
 	a, ok := headgate.ParseAlgorithm(v.Algorithm)
-	if v.Algorithm == headgate.Concurrency.String() {
-		a, ok = headgate.Concurrency, true
+	for _, other := range [...]headgate.Algorithm{headgate.Concurrency, headgate.Distinct} {
+		if v.Algorithm == other.String() {
+			a, ok = other, true
+		}
 	}
 	if !ok {
 		t.Fatalf("algorithm %q", v.Algorithm)
@@ -227,7 +252,7 @@ func limitOf(t *testing.T, v *vectorLimit) headgate.Limit {
 	if c := v.Calendar; c != nil {
 		for u := headgate.Minute; u <= headgate.Year; u++ {
 			if u.String() == c.Unit {
-				l = headgate.PerCalendar(v.Limit, u, zone(c.Zone))
+				l = headgate.PerCalendar(v.Limit, u, zone(c.Zone)).Using(a)
 				if c.Own {
 					l = l.InZone(zone(c.Zone))
 				}
@@ -257,7 +282,7 @@ func specOf(l *headgate.Limit) *vectorLimit {
 	switch r.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		v.Burst, v.DelayAfter, v.MaxWaitUS, v.RefillUS = r.Burst, r.DelayAfter, r.MaxWait, r.RefillEvery
-	case headgate.FixedWindow:
+	case headgate.FixedWindow, headgate.Distinct:
 		v.Anchor = r.Anchor.String()
 		if r.Calendar != headgate.NoCalendar {
 			v.Calendar = &vectorCalendar{r.Calendar.String(), r.Zone.String(), r.OwnZone}

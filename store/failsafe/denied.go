@@ -99,7 +99,7 @@ func (d *denied) set(p *place) []refusal {
 // may become free at any time.
 func remembers(op *headgate.Op) bool {
 	return op.Cost > 0 && (op.Kind == headgate.Take || op.Kind == headgate.TakeUpTo || op.Kind == headgate.Draw) &&
-		!op.Limit.Rule().CountDenied && op.Limit.Algorithm() != headgate.Concurrency
+		!op.Limit.Rule().CountDenied && op.Limit.Algorithm() < headgate.Concurrency
 }
 
 // gives reports whether op may let a refused key pass earlier.

@@ -168,7 +168,7 @@ func (s *Store) settleAll(t ticket, a asked, groups []store.Group) {
 // checkAll is check for many.
 func checkAll(ops []headgate.Op) error {
 	for i := range ops {
-		if err := check(&ops[i]); err != nil {
+		if err := ops[i].Validate(); err != nil {
 			return err
 		}
 	}

@@ -94,7 +94,9 @@ func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 	if s.flaw != nil {
 		return headgate.Decision{}, s.flaw
 	}
-	if err := check(&op); err != nil {
+	// An invalid op must not reach the breaker: it is invalid under every policy, so it
+	// must not count as a failure.
+	if err := op.Validate(); err != nil {
 		return headgate.Decision{Limit: op.Limit.Capacity()}, err
 	}
 	clock, start := s.now()
@@ -259,20 +261,8 @@ func (s *Store) blame(ctx context.Context, now time.Time) outcome {
 	return failed
 }
 
-// check refuses an invalid op before it reaches the breaker: it is invalid under every
-// policy, so it must not count as a failure.
-func check(op *headgate.Op) error {
-	if op.Cost < 0 {
-		return headgate.ErrInvalidCost
-	}
-	if !op.Limit.Valid() {
-		return op.Limit.Validate()
-	}
-	return nil
-}
-
 func isWrongQuestion(err error) bool {
-	return errors.Is(err, headgate.ErrInvalidCost) || errors.Is(err, headgate.ErrInvalidLimit) ||
+	return errors.Is(err, headgate.ErrInvalidCost) || errors.Is(err, headgate.ErrNoMember) || errors.Is(err, headgate.ErrInvalidLimit) ||
 		errors.Is(err, store.ErrCrossSlot) || errors.Is(err, headgate.ErrNoKeyTimes)
 }
 

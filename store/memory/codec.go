@@ -198,7 +198,7 @@ func pack(a headgate.Algorithm, id identity, st *algorithm.State, t times) (slot
 		s.b = v1 | v3>>28<<timeBits | d<<60
 		s.c |= codecSliding<<codecShift | v2 | d>>4<<37
 		return s, true
-	case headgate.SlidingLog, headgate.SlidingBuckets, headgate.Concurrency:
+	case headgate.SlidingLog, headgate.SlidingBuckets, headgate.Concurrency, headgate.Distinct:
 	}
 	return s, false
 }

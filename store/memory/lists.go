@@ -95,7 +95,7 @@ func (at place) algorithm() headgate.Algorithm {
 
 // hasList reports whether the states of a have lists.
 func hasList(a headgate.Algorithm) bool {
-	return a == headgate.SlidingLog || a == headgate.SlidingBuckets || a == headgate.Concurrency
+	return a == headgate.SlidingLog || a == headgate.SlidingBuckets || a >= headgate.Concurrency
 }
 
 // block returns the block at a place.
@@ -151,7 +151,11 @@ func (l *lists) rewrite(at place, st *algorithm.State) bool {
 		return false
 	}
 	if cap(st.Words) > 0 && &st.Words[:1][0] != &list[0] {
-		if len(list) > 2*cap(st.Words)+largestShared/64 {
+		slack := cap(st.Words)
+		if at.size() == 0 { // another of its own leaves no gap
+			slack /= 2
+		}
+		if len(list) > cap(st.Words)+slack+largestShared/64 {
 			return false
 		}
 		copy(list, st.Words)

@@ -58,6 +58,8 @@ func (r *saved) possible() bool {
 		}
 		return len(r.List) <= headgate.MaxBuckets+1 && (len(r.List) == 0) == (r.V[1] == 0) &&
 			(r.V[1] == 0 || r.V[0] < most/r.V[1])
+	case headgate.Distinct:
+		return r.PossibleValues()
 	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow:
 		return len(r.List) == 0
 	}
@@ -120,7 +122,7 @@ func (s *slot) begins() int64 {
 
 func begins(a headgate.Algorithm, v *[4]int64) int64 {
 	switch a {
-	case headgate.FixedWindow:
+	case headgate.FixedWindow, headgate.Distinct:
 		return v[1] - windowLength(v[2])
 	case headgate.SlidingLog, headgate.Concurrency:
 		return v[2]

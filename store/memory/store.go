@@ -164,14 +164,10 @@ func (s *Store) check(op *headgate.Op) error {
 	switch {
 	case s.closed.Load():
 		return headgate.ErrClosed
-	case !op.Limit.Valid():
-		return op.Limit.Validate()
-	case op.Cost < 0:
-		return headgate.ErrInvalidCost
 	case op.Kind > headgate.Draw:
 		return fmt.Errorf("memory: unknown %s", op.Kind)
 	}
-	return nil
+	return op.Validate()
 }
 
 // shardIndex returns the index of id's shard.

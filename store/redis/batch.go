@@ -29,7 +29,7 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 	}
 	limited := 0
 	for i := range ops {
-		if err := validate(&ops[i]); err != nil {
+		if err := ops[i].Validate(); err != nil {
 			return err
 		}
 		if ops[i].Limit.IsUnlimited() {

@@ -17,7 +17,8 @@ const (
 
 // appendCheck appends op in the format of lua/main.lua: algorithm, kind, a flag and the
 // calendar unit (plus 6 in the caller's own zone), a byte each; then the caller's time plus one, or 0, the cost, the
-// duration in microseconds, and six integers of the rule. guess is the approximate
+// duration in microseconds, and six integers of the rule. For a limit of distinct values
+// the cost is the value, except for Grant. guess is the approximate
 // time, which determines the calendar windows to choose from.
 func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, guess int64) []byte {
 	r := op.Limit.Rule()
@@ -39,6 +40,12 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 	if r.CountDenied {
 		flag |= countsDenied
 	}
+	if r.Algorithm == headgate.Distinct && kind != headgate.Grant {
+		if cost == 0 {
+			flag |= costsNothing
+		}
+		cost = int64(min(op.Member, maxInteger))
+	}
 	unit := byte(r.Calendar)
 	if r.OwnZone {
 		unit += byte(headgate.Year)
@@ -53,6 +60,9 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 
 // countsDenied in the flag means that refused requests count.
 const countsDenied = 128
+
+// costsNothing in the flag of a limit of distinct values means that the cost is 0.
+const costsNothing = 64
 
 // undo is, in a script, a Refund with Op.CountsUntil.
 const undo = headgate.Draw + 1
@@ -70,7 +80,7 @@ func (s *Store) parameters(r *headgate.Rule, guess int64) [6]int64 {
 		return [6]int64{r.Late, r.Burst, r.Token, r.Leak, r.Free, r.Tick}
 	case headgate.SlidingBuckets:
 		return [6]int64{r.Limit, r.Period, r.Tick, int64(r.Buckets)}
-	case headgate.FixedWindow:
+	case headgate.FixedWindow, headgate.Distinct:
 		if r.Calendar != headgate.NoCalendar {
 			b := s.calendars.around(r, guess)
 			return [6]int64{r.Limit, r.Period, b[0], b[1], b[2], b[3]}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,35 @@ var (
 	differentialOps  = flag.Int64("differential.ops", 50_000, "how many operations TestDifferential compares")
 	differentialSeed = flag.Uint64("differential.seed", 0, "seed of TestDifferential; random if 0")
 )
+
+// TestDifferentialEstimates is TestDifferential for keys with more than 4096 values, which
+// both sides estimate.
+func TestDifferentialEstimates(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	limit := headgate.PerCalendar(6000, headgate.Year, nil).Using(headgate.Distinct)
+	var state algorithm.State
+	for i := range 9000 {
+		op := headgate.Op{Key: "many", Limit: limit, Cost: 1, At: 1_767_225_600_000_000 + int64(i), Member: 1 + rng.Uint64N(1<<52-1)}
+		switch rng.IntN(20) {
+		case 0:
+			op.Kind, op.Duration = headgate.Kind(rng.IntN(int(headgate.Reset))), time.Hour
+		case 1:
+			op.Kind, op.Member = headgate.Peek, 0
+		}
+		want := algorithm.Step(limit.Rule(), &state, op.At, algorithm.RequestOf(&op))
+		got, freshAt, err := store.TakeFreshAt(context.Background(), op)
+		if err != nil || got != want.Decision || freshAt != want.FreshAt {
+			t.Fatalf("op %d, %s: %v\n got %+v fresh at %d\nwant %+v fresh at %d", i, op.Kind, err, got, freshAt, want.Decision, want.FreshAt)
+		}
+	}
+	if state.V[0] < 6000 {
+		t.Errorf("only %d values", state.V[0])
+	}
+}
 
 // TestDifferential compares Lua with Go: for random operations on random rules, all
 // fields of the decision and the time of freshness must agree. Each key has its own
@@ -67,7 +97,7 @@ type story struct {
 
 // run creates a few limits of one algorithm, and random ops under them.
 func (s *story) run() error {
-	a := headgate.Algorithm(s.rng.IntN(int(headgate.Concurrency) + 1))
+	a := headgate.Algorithm(s.rng.IntN(int(headgate.Distinct) + 1))
 	s.leases, s.taken = s.leases[:0], s.taken[:0]
 	limits := make([]headgate.Limit, 1+s.rng.IntN(3))
 	for i := range limits {
@@ -161,7 +191,7 @@ func (s *story) limit(a headgate.Algorithm) headgate.Limit {
 			if a == headgate.TokenBucket && s.rng.IntN(2) == 0 {
 				l = l.RefillEvery(l.Period()/time.Duration(1+s.magnitude(8))/time.Microsecond*time.Microsecond + time.Duration(s.rng.IntN(2))*time.Microsecond)
 			}
-		case headgate.FixedWindow:
+		case headgate.FixedWindow, headgate.Distinct:
 			l = s.anchored(l)
 		case headgate.SlidingBuckets:
 			if s.rng.IntN(3) > 0 {
@@ -178,12 +208,24 @@ func (s *story) limit(a headgate.Algorithm) headgate.Limit {
 	}
 }
 
+// member returns a value: often one of about as many as the limit allows.
+func (s *story) member(l *headgate.Limit, long bool) uint64 {
+	values := 2*min(l.N(), 1000) + 2
+	if long {
+		values = 1 << 40
+	}
+	if s.rng.IntN(50) == 0 {
+		return 1<<52 - 1 // the largest
+	}
+	return headgate.MemberOf([16]byte{}, strconv.FormatInt(s.rng.Int64N(values), 10))
+}
+
 func (s *story) anchored(l headgate.Limit) headgate.Limit {
 	switch s.rng.IntN(3) {
 	case 0:
 		return l.Anchored(headgate.AnchorFirstRequest)
 	case 1:
-		l = headgate.PerCalendar(l.N(), headgate.CalendarUnit(1+s.rng.IntN(int(headgate.Year))), s.zone())
+		l = headgate.PerCalendar(l.N(), headgate.CalendarUnit(1+s.rng.IntN(int(headgate.Year))), s.zone()).Using(l.Algorithm())
 		if s.rng.IntN(2) == 0 {
 			l = l.InZone(s.zone())
 		}
@@ -236,6 +278,7 @@ func (s *story) op(l headgate.Limit, long bool) headgate.Op {
 		headgate.Refund, headgate.Grant, headgate.Reserve, headgate.Draw, headgate.Draw,
 	}
 	op := headgate.Op{Key: s.key, Scope: "s", Limit: l, At: s.now, Cost: 1, Kind: kinds[s.rng.IntN(len(kinds))]}
+	op.Member = s.member(&l, long)
 	if len(s.leases) > 0 && s.rng.IntN(4) == 0 {
 		op.Lease = s.leases[s.rng.IntN(len(s.leases))]
 		op.Kind = headgate.Release + headgate.Kind(s.rng.IntN(2))

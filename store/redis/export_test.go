@@ -36,5 +36,7 @@ func (s *Store) Prelude(lua string) {
 	for i, was := range s.scripts.single {
 		s.scripts.single[i] = with(was)
 	}
-	s.scripts.mixed, s.scripts.leases = with(s.scripts.mixed), with(s.scripts.leases)
+	for i, script := range s.scripts.mixed {
+		s.scripts.mixed[i] = with(script)
+	}
 }

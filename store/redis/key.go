@@ -18,7 +18,7 @@ const (
 )
 
 // letters are the suffixes of keys, by algorithm: each algorithm has its own state.
-const letters = "tqflwbc"
+const letters = "tqflwbcd"
 
 // appendKey appends the name of op's key: prefix:{entity}:scope:letter. All keys of one
 // Op.Key have the same tag, and so the same slot. Different (Key, Space, algorithm)

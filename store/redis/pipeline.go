@@ -79,7 +79,7 @@ func (p *pipeline) isLate() bool {
 func (b *batch) open(mode headgate.Mode) error {
 	for i := range b.ops {
 		op := &b.ops[i]
-		if err := validate(op); err != nil {
+		if err := op.Validate(); err != nil {
 			return err
 		}
 		if op.Limit.IsUnlimited() {

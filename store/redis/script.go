@@ -38,12 +38,18 @@ func textScript(text string) *script {
 // defines its functions again for every call, so the fewer it has, the faster it is;
 // the most common call is answered before any are defined.
 type scripts struct {
-	single [headgate.Concurrency + 1]*script
-	mixed  *script
-	// leases is mixed including Concurrency, which would make the others slower.
-	leases *script
-	times  *script // reads the times of a key; nil if they are not recorded
+	single [headgate.Distinct + 1]*script
+	// mixed are by which of withLeases and withValues they can do too, which would make
+	// the others slower.
+	mixed [withLeases + withValues + 1]*script
+	times *script // reads the times of a key; nil if they are not recorded
 }
+
+// What a mixed script can do besides the algorithms that count requests.
+const (
+	withLeases = 1
+	withValues = 2
+)
 
 func newScripts(o *Options) *scripts {
 	var first []string
@@ -52,37 +58,53 @@ func newScripts(o *Options) *scripts {
 		first, times = []string{"key_times"}, newScript("key_times_read")
 	}
 	compose := func(files ...string) *script {
-		return newScript(slices.Concat(first, files, []string{"step", "main"})...)
+		last := []string{"step", "main"}
+		if n := len(files) - 1; files[n] == "distinct" { // it needs the step
+			files, last = files[:n], []string{"step", "distinct", "main"}
+		}
+		return newScript(slices.Concat(first, files, last)...)
 	}
 	bucket := compose("token_bucket_take", "common", "token_bucket")
 	// The takes contain how these algorithms write their states.
 	mixed := []string{
-		"fixed_window_take", "sliding_window_take", "common", "token_bucket", "fixed_window", "sliding_log", "sliding_window", "sliding_buckets",
+		"fixed_window_take", "sliding_window_take", "common", "token_bucket", "window", "fixed_window", "sliding_log", "sliding_window", "sliding_buckets",
 	}
 	return &scripts{
 		single: [...]*script{
 			headgate.TokenBucket:    bucket,
 			headgate.LeakyBucket:    bucket,
-			headgate.FixedWindow:    compose("fixed_window_take", "common", "fixed_window"),
+			headgate.FixedWindow:    compose("fixed_window_take", "common", "window", "fixed_window"),
 			headgate.SlidingLog:     compose("sliding_log_take", "common", "sliding_log"),
 			headgate.SlidingWindow:  compose("sliding_window_take", "common", "sliding_window"),
 			headgate.SlidingBuckets: compose("sliding_buckets_take", "common", "sliding_buckets"),
 			headgate.Concurrency:    compose("common", "sliding_log", "concurrency"),
+			headgate.Distinct:       compose("common", "window", "distinct"),
 		},
-		mixed:  compose(mixed...),
-		leases: compose(append(mixed, "concurrency")...),
-		times:  times,
+		mixed: [...]*script{
+			compose(mixed...),
+			withLeases:              compose(slices.Concat(mixed, []string{"concurrency"})...),
+			withValues:              compose(slices.Concat(mixed, []string{"distinct"})...),
+			withLeases + withValues: compose(slices.Concat(mixed, []string{"concurrency", "distinct"})...),
+		},
+		times: times,
 	}
 }
 
 // join returns the script that can do what both can; was may be nil.
 func (s *scripts) join(was, own *script) *script {
-	leases := s.single[headgate.Concurrency]
-	switch {
-	case was == nil || was == own:
+	if was == nil || was == own {
 		return own
-	case own == leases || was == leases || was == s.leases:
-		return s.leases
 	}
-	return s.mixed
+	return s.mixed[s.rare(was)|s.rare(own)]
+}
+
+// rare returns which of withLeases and withValues a script can do.
+func (s *scripts) rare(known *script) int {
+	switch known {
+	case s.single[headgate.Concurrency]:
+		return withLeases
+	case s.single[headgate.Distinct]:
+		return withValues
+	}
+	return max(slices.Index(s.mixed[:], known), 0)
 }

@@ -276,17 +276,6 @@ func (g *gate) abandon() {
 	g.waiting.Add(-1)
 }
 
-// validate returns why op cannot be executed.
-func validate(op *headgate.Op) error {
-	if !op.Limit.Valid() {
-		return op.Limit.Validate()
-	}
-	if op.Cost < 0 {
-		return headgate.ErrInvalidCost
-	}
-	return nil
-}
-
 // answerOf returns the meaning of an error from a server that is alive and answers
 // other requests: no memory (store.ErrFull), no writes for now (store.ErrReadOnly), or
 // this request is refused (store.ErrRefused). It returns nil for any other error,

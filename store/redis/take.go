@@ -20,7 +20,7 @@ func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 
 // take is Take, but also returns when the state is fresh if the caller gave the time.
 func (s *Store) take(ctx context.Context, op *headgate.Op) (d headgate.Decision, freshAt int64, err error) {
-	if err := validate(op); err != nil {
+	if err := op.Validate(); err != nil {
 		return d, 0, err
 	}
 	if op.Limit.IsUnlimited() {

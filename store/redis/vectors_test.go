@@ -60,6 +60,8 @@ type vectorFile struct {
 			Cost       int64        `json:"cost"`
 			DurationUS int64        `json:"duration_us"`
 			Lease      int64        `json:"lease"`
+			Member     uint64       `json:"member"`
+			Times      int          `json:"times"`
 			Want       vectorWant   `json:"want"`
 			FreshAtUS  int64        `json:"fresh_at_us"`
 
@@ -88,7 +90,7 @@ func TestVectorsWithKeyTimes(t *testing.T) {
 func vectors(t *testing.T, o redis.Options) {
 	o.CallerTime, o.Timeout = true, patient
 	store := open(t, o)
-	for _, a := range append(headgate.Algorithms(), headgate.Concurrency) {
+	for _, a := range append(headgate.Algorithms(), headgate.Concurrency, headgate.Distinct) {
 		t.Run(a.String(), func(t *testing.T) {
 			steps := 0
 			for _, v := range readVectors(t, a).Vectors {
@@ -100,12 +102,16 @@ func vectors(t *testing.T, o redis.Options) {
 					op := headgate.Op{
 						Key: v.Name, Scope: a.String(), Limit: limit, Cost: step.Cost, At: step.AtUS,
 						Duration: time.Duration(step.DurationUS) * time.Microsecond, Kind: kindOf(t, step.Kind),
-						Lease: step.Lease, CountsUntil: step.CountsUntilUS,
+						Lease: step.Lease, CountsUntil: step.CountsUntilUS, Member: step.Member,
 					}
 					if op.At == 0 {
 						op.At = -1 // 0 is the server's clock, a negative time the epoch
 					}
 					d, freshAt, err := store.TakeFreshAt(context.Background(), op)
+					for range step.Times - 1 {
+						op.Member = max((op.Member+0x9e3779b97f4a7)%(1<<52), 1)
+						d, freshAt, err = store.TakeFreshAt(context.Background(), op)
+					}
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -150,8 +156,10 @@ func wantOf(d headgate.Decision, freshAt int64) vectorWant {
 func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 	t.Helper()
 	a, ok := headgate.ParseAlgorithm(v.Algorithm)
-	if v.Algorithm == headgate.Concurrency.String() {
-		a, ok = headgate.Concurrency, true
+	for _, other := range [...]headgate.Algorithm{headgate.Concurrency, headgate.Distinct} {
+		if v.Algorithm == other.String() {
+			a, ok = other, true
+		}
 	}
 	if !ok {
 		t.Fatalf("algorithm %q", v.Algorithm)
@@ -165,7 +173,7 @@ func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 		}
 		for u := headgate.Minute; u <= headgate.Year; u++ {
 			if u.String() == v.Calendar.Unit {
-				l = headgate.PerCalendar(v.Limit, u, zone)
+				l = headgate.PerCalendar(v.Limit, u, zone).Using(a)
 				if v.Calendar.Own {
 					l = l.InZone(zone)
 				}

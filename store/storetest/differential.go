@@ -75,6 +75,8 @@ func randomLimits() []headgate.Limit {
 		headgate.PerSecond(3).Using(headgate.FixedWindow), headgate.PerHour(3).Using(headgate.SlidingWindow),
 		headgate.PerSecond(2).Using(headgate.SlidingLog), headgate.PerSecond(9).Using(headgate.SlidingBuckets),
 		headgate.Concurrent(9).Lease(time.Second), headgate.Concurrent(3).Lease(time.Minute), headgate.Concurrent(3000),
+		headgate.PerMinute(5).Using(headgate.Distinct), headgate.PerSecond(3).Using(headgate.Distinct).Anchored(headgate.AnchorFirstRequest),
+		headgate.PerCalendar(6, headgate.Hour, nil).Using(headgate.Distinct),
 		headgate.Unlimited(),
 	)
 	return limits
@@ -121,6 +123,7 @@ func (w *world) op() headgate.Op {
 	if len(w.taken) > 0 && op.Kind == headgate.Refund && w.rng.IntN(2) == 0 {
 		op.CountsUntil = pick(w.rng, w.taken...)
 	}
+	op.Member = 1 + w.rng.Uint64N(12)
 	w.keepDefined(&op)
 	return op
 }

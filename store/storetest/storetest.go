@@ -56,6 +56,7 @@ func cases() []testCase {
 	all = append(all, keyCases()...)
 	all = append(all, concurrentCases()...)
 	all = append(all, leaseCases()...)
+	all = append(all, distinctCases()...)
 	return append(all, differentialCases()...)
 }
 

@@ -35,11 +35,8 @@ func (r *reference) Do(_ context.Context, ops []headgate.Op, out []headgate.Deci
 	}
 	nows := make([]int64, len(ops))
 	for i := range ops {
-		if err := ops[i].Limit.Validate(); err != nil {
+		if err := ops[i].Validate(); err != nil {
 			return err
-		}
-		if ops[i].Cost < 0 {
-			return headgate.ErrInvalidCost
 		}
 		if nows[i] = ops[i].At; nows[i] == 0 {
 			nows[i] = r.now()

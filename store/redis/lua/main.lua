@@ -80,7 +80,7 @@ local function run(i, as)
     a.clear(s)
     res = done(a, r, s, now, 0, false)
   else
-    res = step(a, r, state.s, now, kind, n, duration)
+    res = (a.step or step)(a, r, state.s, now, kind, n, duration)
     state.wrote = state.wrote or res.wrote
     res.denied = res.wrote and not res.allowed and kind == TAKE
   end

@@ -1,0 +1,358 @@
+package algorithm
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// window is an oracle for one key under a limit of distinct values: a set of the values
+// of the window and, for how many there may be, a fixed window that is asked once for
+// each new value. Above 4096 values it keeps registers in an array, and computes the
+// chance from all of them.
+type window struct {
+	values    map[uint64]bool
+	end       int64
+	requests  State // of a fixed window
+	registers *[registers]int
+	estimate  *big.Int // in parts of 65536
+}
+
+// step answers like a step of a limit with the same numbers that counts requests, from
+// what one with fixed windows answers. It does not know credit, and no refund once there
+// are registers.
+func (w *window) step(distinct, fixed headgate.Limit, now int64, req Request) headgate.Decision {
+	if now >= w.end {
+		*w = window{values: map[uint64]bool{}}
+	}
+	req.Cost, req.Lease = min(req.Cost, 1), 0
+	asked := req
+	asked.Member = 0
+	if mayTake(req.Kind) && w.has(req.Member) && distinct.N() > 0 {
+		asked.Kind, asked.Cost = headgate.Peek, 0
+		d := Step(fixed.Rule(), &w.requests, now, asked).Decision
+		d.Allowed, d.Reason, d.RetryAfter = true, headgate.OK, 0
+		return d
+	}
+	if req.Kind == headgate.Refund && !w.values[req.Member] {
+		asked.Cost = 0
+	}
+	was := w.requests.V[0]
+	d := Step(fixed.Rule(), &w.requests, now, asked).Decision
+	switch count := w.requests.V[0]; {
+	case count > was:
+		w.values[req.Member] = true
+		w.raise(req.Member)
+		d.Remaining = max(distinct.N()-w.requests.V[0], 0)
+	case req.Kind == headgate.Reset:
+		clear(w.values)
+	case count < was:
+		delete(w.values, req.Member)
+	}
+	if w.requests.V[0] > 0 {
+		w.end = w.requests.V[1]
+	}
+	return d
+}
+
+func (w *window) has(member uint64) bool {
+	if w.registers != nil {
+		i, rank := place(member)
+		return w.registers[i] >= rank
+	}
+	return w.values[member]
+}
+
+// place returns the register of a value and its rank, read off its binary digits.
+func place(member uint64) (register, rank int) {
+	digits := fmt.Sprintf("%052b", member)
+	_, _ = fmt.Sscanf(digits[:14], "%b", &register)
+	for rank = 1; rank <= 38 && digits[13+rank] == '0'; rank++ {
+	}
+	return register, rank
+}
+
+func (w *window) raise(member uint64) {
+	if len(w.values) <= valuesKept {
+		return
+	}
+	if w.registers == nil {
+		w.registers, w.estimate = new([registers]int), big.NewInt((valuesKept+1)<<16)
+		for value := range w.values {
+			i, rank := place(value)
+			w.registers[i] = max(w.registers[i], rank)
+		}
+		return
+	}
+	chance := new(big.Int) // times 2^52
+	for _, rank := range w.registers {
+		if rank <= 38 {
+			chance.Add(chance, big.NewInt(1<<(38-rank)))
+		}
+	}
+	grows := new(big.Int).Lsh(big.NewInt(1), 52+16)
+	w.estimate.Add(w.estimate, grows.Div(grows, chance))
+	i, rank := place(member)
+	w.registers[i] = rank
+	w.requests.V[0] = new(big.Int).Rsh(w.estimate, 16).Int64()
+}
+
+// TestDistinctIsAFixedWindowOfNewValues compares with the oracle: a value that the window
+// has costs nothing, and any other is a request to a fixed window.
+func TestDistinctIsAFixedWindowOfNewValues(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for n := range 300 {
+		rng := rand.New(rand.NewPCG(seed, uint64(n)))
+		fixed := randomWindow(rng)
+		compareWithWindow(t, rng, fixed, 1+rng.Uint64N(40), 300)
+	}
+}
+
+// TestDistinctEstimatesLikeTheOracle goes beyond 4096 values.
+func TestDistinctEstimatesLikeTheOracle(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	compareWithWindow(t, rng, headgate.PerCalendar(7000, headgate.Year, nil), 1<<52, 9000)
+}
+
+func compareWithWindow(t *testing.T, rng *rand.Rand, fixed headgate.Limit, values uint64, steps int) {
+	t.Helper()
+	limit := fixed.Using(headgate.Distinct)
+	var s State
+	var w window
+	now := int64(t0)
+	counts := int64(0)
+	for i := range steps {
+		if values < 1000 {
+			now += rng.Int64N(limit.Rule().Period/8 + 1)
+		}
+		req := Request{
+			Kind: pick(rng, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Reserve, headgate.Charge, headgate.Peek, headgate.Refund, headgate.Reset),
+			Cost: pick[int64](rng, 0, 1, 1, 1, 1, 7), Member: spread(1 + rng.Uint64N(values)),
+		}
+		if values > 1000 && (req.Kind == headgate.Reset || req.Kind == headgate.Refund) {
+			req.Kind = headgate.Take
+		}
+		if req.Kind == headgate.Refund {
+			req.CountsUntil = pick(rng, 0, counts)
+		}
+		got, want := Step(limit.Rule(), &s, now, req), w.step(limit, fixed, now, req)
+		if req.Kind == headgate.Charge && !got.Allowed && want.Allowed {
+			want.Allowed, want.Reason, want.RetryAfter = false, headgate.Limited, got.RetryAfter // see TestDistinctChargesBeyondTheLimit
+		}
+		if req.Kind == headgate.Charge && !got.Allowed {
+			want.RetryAfter = got.RetryAfter
+		}
+		if got.Decision != want {
+			t.Fatalf("%s, step %d at %d, %+v: %+v\nwant %+v; state %v", limit, i, now, req, got.Decision, want, s.V)
+		}
+		if got.CountsUntil > 0 {
+			counts = got.CountsUntil
+		}
+		u := s.Unpack(headgate.Distinct, nil)
+		if again := u.Pack(headgate.Distinct); !u.PossibleValues() || !same(&again, &s) {
+			t.Fatalf("%s, step %d: impossible state %v with %d words", limit, i, s.V, len(s.Words))
+		}
+	}
+}
+
+// spread makes small numbers values.
+func spread(n uint64) uint64 { return max(n*0x9e3779b97f4a7c15>>12, 1) }
+
+func randomWindow(rng *rand.Rand) headgate.Limit {
+	n := rng.Int64N(12)
+	switch rng.IntN(4) {
+	case 0:
+		return headgate.PerCalendar(n, headgate.Day, zone("Europe/Berlin"))
+	case 1:
+		return headgate.Per(n, time.Minute).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
+	}
+	return headgate.Per(n, time.Minute).Using(headgate.FixedWindow)
+}
+
+// distinctStep is a request of one named value and its answer.
+type distinctStep struct {
+	at    string
+	kind  headgate.Kind
+	value uint64
+	want  string
+}
+
+// TestDistinctTraces are the examples of docs/distinct.md and what they leave open.
+func TestDistinctTraces(t *testing.T) {
+	take, peek, charge, refund, grant := headgate.Take, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Grant
+	three := headgate.PerHour(3).Using(headgate.Distinct)
+	for _, c := range []struct {
+		name  string
+		limit headgate.Limit
+		steps []distinctStep
+	}{
+		{"three accounts an hour", three, []distinctStep{
+			{"11:20:00", take, 1, "pass, left 2, granted 1, reset 40m0s"},
+			{"11:20:00", take, 1, "pass, left 2, granted 0"},
+			{"11:20:00", take, 2, "pass, left 1, granted 1"},
+			{"11:30:00", take, 3, "pass, left 0, granted 1"},
+			{"11:30:00", take, 4, "refused, left 0, granted 0, retry 30m0s"},
+			{"11:30:00", peek, 4, "refused, retry 30m0s"},
+			{"11:30:00", take, 2, "pass, left 0, granted 0"},
+			{"11:59:59", take, 4, "refused, retry 1s"},
+			{"12:00:00", take, 4, "pass, left 2, granted 1"},
+			{"12:00:00", peek, 1, "pass, left 2"},
+			{"12:00:00", take, 1, "pass, left 1, granted 1"},
+		}},
+		{"a refused value is not remembered", headgate.PerHour(1).Using(headgate.Distinct), []distinctStep{
+			{"11:00:00", take, 1, "pass"},
+			{"11:00:00", take, 2, "refused"},
+			{"11:00:00", refund, 1, "pass, left 1"},
+			{"11:00:00", take, 2, "pass, granted 1"},
+			{"11:00:00", take, 1, "refused"},
+		}},
+		{"a value that the window does not have cannot be taken back", three, []distinctStep{
+			{"11:00:00", take, 1, "pass, left 2"},
+			{"11:00:00", refund, 2, "pass, left 2"},
+			{"12:00:00", refund, 1, "pass, left 3"},
+		}},
+		{"charges go beyond the limit, and all of its values pass", headgate.PerHour(1).Using(headgate.Distinct), []distinctStep{
+			{"11:00:00", charge, 1, "pass, left 0, granted 1"},
+			{"11:00:00", charge, 2, "refused, left 0, granted 1, retry 1h0m0s"},
+			{"11:00:00", charge, 2, "pass, left 0, granted 0"},
+			{"11:00:00", take, 2, "pass, granted 0"},
+			{"11:00:00", take, 3, "refused, retry 1h0m0s"},
+			{"11:00:00", peek, 1, "pass"},
+		}},
+		{"credit pays for new values, once each", headgate.PerHour(1).Using(headgate.Distinct), []distinctStep{
+			{"11:00:00", take, 1, "pass, left 0"},
+			{"11:00:00", grant, 2, "pass, left 2"}, // two
+			{"11:00:00", take, 2, "pass, left 1, granted 1"},
+			{"11:00:00", take, 2, "pass, left 1, granted 0"},
+			{"11:00:00", take, 3, "pass, left 0, granted 1"},
+			{"11:00:00", take, 4, "refused"},
+			{"11:00:00", take, 3, "pass, granted 0"},
+		}},
+		{"a limit of 0", headgate.PerHour(0).Using(headgate.Distinct), []distinctStep{
+			{"11:00:00", take, 1, "refused, retry never"},
+			{"11:00:00", charge, 1, "refused, retry never"},
+			{"11:00:00", grant, 1, "pass, left 1"},
+			{"11:00:00", take, 1, "pass, left 0, granted 1"},
+			{"11:00:00", take, 1, "refused, retry never"},
+		}},
+		{"from the first request", headgate.PerHour(1).Using(headgate.Distinct).Anchored(headgate.AnchorFirstRequest), []distinctStep{
+			{"11:20:00", take, 1, "pass, reset 1h0m0s"},
+			{"12:10:00", take, 2, "refused, retry 10m0s"},
+			{"12:20:00", take, 2, "pass"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var s State
+			for i, step := range c.steps {
+				req := Request{Kind: step.kind, Cost: 1, Member: step.value}
+				if step.kind == grant {
+					req.Cost, req.Duration = int64(step.value), time.Hour
+				}
+				res := Step(c.limit.Rule(), &s, clock(t, step.at), req)
+				for promise := range strings.SplitSeq(step.want, ", ") {
+					if promised(res, promise) {
+						continue
+					}
+					t.Errorf("step %d at %s: want %s; %s", i, step.at, promise, show(res))
+				}
+			}
+		})
+	}
+}
+
+// TestDistinctErrorOfTheEstimate measures what docs/distinct.md states: the standard
+// error, over many sets of values, and that known values always pass.
+func TestDistinctErrorOfTheEstimate(t *testing.T) {
+	limit := headgate.Per(headgate.MaxDistinct, 24*time.Hour).Using(headgate.Distinct)
+	const sets, values = 60, 100_000
+	rng := rand.New(rand.NewPCG(3, 4))
+	sum, squares := 0.0, 0.0
+	for range sets {
+		var s State
+		seed := rng.Uint64()
+		for i := range uint64(values) {
+			member := valueOf(seed, i)
+			Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: member})
+			if i%1000 == 0 {
+				if res := Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: member}); res.Granted != 0 || !res.Allowed {
+					t.Fatalf("value %d is shown again: %s", i, show(res))
+				}
+			}
+		}
+		e := float64(s.V[0])/values - 1
+		sum, squares = sum+e, squares+e*e
+	}
+	bias, deviation := sum/sets, math.Sqrt(squares/sets)
+	t.Logf("%d sets of %d values: bias %.3f%%, standard error %.3f%%", sets, values, 100*bias, 100*deviation)
+	if deviation > 0.0065*1.25 || math.Abs(bias) > 3*0.0065/math.Sqrt(sets) {
+		t.Errorf("bias %.5f, standard error %.5f, want 0.0065", bias, deviation)
+	}
+}
+
+// valueOf returns value i of a set: a hash of 52 bits.
+func valueOf(seed, i uint64) uint64 {
+	hi, lo := bits.Mul64(seed^i*0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
+	hi, lo = bits.Mul64(hi^lo^i, 0xa0761d6478bd642f)
+	return max((hi^lo)>>12, 1)
+}
+
+// TestDistinctIsExactUpTo4096 admits exactly the limit, at the largest that is exact.
+func TestDistinctIsExactUpTo4096(t *testing.T) {
+	limit := headgate.PerDay(valuesKept).Using(headgate.Distinct)
+	var s State
+	allowed := 0
+	for i := range uint64(3 * valuesKept) {
+		if Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, i)}).Allowed {
+			allowed++
+		}
+	}
+	if allowed != valuesKept || len(s.Words) != valuesKept || s.isEstimated() {
+		t.Errorf("%d allowed, %d kept", allowed, len(s.Words))
+	}
+}
+
+// TestDistinctReleasesTheMemoryOfTheLastWindow: a list that was long is short again.
+func TestDistinctReleasesTheMemoryOfTheLastWindow(t *testing.T) {
+	limit := headgate.PerHour(1 << 20).Using(headgate.Distinct)
+	var s State
+	for i := range uint64(5000) {
+		Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, i)})
+	}
+	if !s.isEstimated() {
+		t.Fatal("5000 values are kept one by one")
+	}
+	Step(limit.Rule(), &s, t0+int64(time.Hour/time.Microsecond), Request{Cost: 1, Member: 1})
+	if cap(s.Words) > fewValues || s.isEstimated() || s.V[0] != 1 {
+		t.Errorf("space for %d, state %v", cap(s.Words), s.V)
+	}
+}
+
+func BenchmarkDistinct(b *testing.B) {
+	for _, n := range []uint64{20, 4096, 100_000} {
+		limit := headgate.Per(headgate.MaxDistinct, 24*time.Hour).Using(headgate.Distinct)
+		var s State
+		for i := range n {
+			Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, i)})
+		}
+		b.Run(fmt.Sprintf("known of %d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, uint64(i)%n)})
+			}
+		})
+		b.Run(fmt.Sprintf("refused with %d", n), func(b *testing.B) {
+			full := headgate.PerDay(int64(min(n, valuesKept))).Using(headgate.Distinct)
+			for i := 0; b.Loop(); i++ {
+				Step(full.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(10, uint64(i))})
+			}
+		})
+	}
+}

@@ -1,0 +1,116 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/headgate/headgate"
+)
+
+func distinctCases() []testCase {
+	return []testCase{
+		{"DistinctValues", distinctValues},
+		{"DistinctNeedsAValue", distinctNeedsAValue},
+		{"DistinctThousandsOfValues", distinctThousands},
+		{"ConcurrentValuesAdmitExactlyTheLimit", concurrentValues},
+	}
+}
+
+func member(op headgate.Op, n uint64) headgate.Op {
+	op.Member = n
+	return op
+}
+
+// distinctValues: a value passes again for nothing, also if the key is full, and the
+// refused ones are not kept; all or nothing with other limits, in which a refusal keeps
+// no value.
+func distinctValues(s *session) {
+	limit := headgate.PerHour(3).Using(headgate.Distinct)
+	op := at(0, limit)
+	for i, want := range []struct {
+		member  uint64
+		allowed bool
+		granted int64
+	}{{1, true, 1}, {2, true, 1}, {1, true, 0}, {3, true, 1}, {4, false, 0}, {3, true, 0}, {4, false, 0}} {
+		d := s.take(cost(member(op, want.member), 1+int64(i)))
+		if d.Allowed != want.allowed || d.Granted != want.granted {
+			s.Fatalf("take %d, of value %d: %s", i, want.member, show(d))
+		}
+	}
+	s.take(kind(member(op, 2), headgate.Refund))
+	s.take(member(op, 4))
+	s.take(kind(op, headgate.Peek))
+	s.take(member(at(hour, limit), 1)) // the next window
+
+	op = key(at(hour, limit), "batch")
+	full := key(at(hour, headgate.PerHour(1)), "batch")
+	s.do(headgate.AllOrNothing, member(op, 1), full)
+	s.do(headgate.AllOrNothing, member(op, 2), full) // refused: 2 is not kept
+	s.do(headgate.Independent, member(op, 1), member(op, 3), member(op, 3), member(op, 4), member(op, 2))
+	s.take(kind(op, headgate.Reset))
+	s.take(member(op, 2))
+}
+
+// distinctNeedsAValue: what does not say which value the request shows is an error, not a
+// request that passes.
+func distinctNeedsAValue(s *session) {
+	ctx, limit := context.Background(), headgate.PerHour(3).Using(headgate.Distinct)
+	op := at(0, limit)
+	s.stamp(&op)
+	for _, k := range []headgate.Kind{headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve, headgate.Refund} {
+		if d, err := s.store.Take(ctx, kind(op, k)); !errors.Is(err, headgate.ErrNoMember) || errors.Is(err, headgate.ErrUnavailable) || d.Allowed {
+			s.Errorf("%s without a value: %s, %v", k, show(d), err)
+		}
+	}
+	out := make([]headgate.Decision, 2)
+	if err := s.store.Do(ctx, []headgate.Op{member(op, 1), op}, out, headgate.Independent); !errors.Is(err, headgate.ErrNoMember) {
+		s.Errorf("a batch without a value: %v", err)
+	}
+	if d := s.take(kind(op, headgate.Peek)); d.Remaining != 3 {
+		s.Errorf("something was counted: %s", show(d))
+	}
+}
+
+// distinctThousands goes beyond what is exact.
+func distinctThousands(s *session) {
+	limit := headgate.PerDay(4500).Using(headgate.Distinct)
+	const batch, spread = 500, 0x9e3779b97f4a7
+	for from := uint64(0); from < 5000; from += batch {
+		ops := make([]headgate.Op, batch)
+		for i := range ops {
+			ops[i] = member(at(0, limit), 1+(from+uint64(i))*spread%(1<<52-1))
+		}
+		s.do(headgate.Independent, ops...)
+	}
+	if d := s.take(kind(at(0, limit), headgate.Peek)); d.Allowed {
+		s.Errorf("after 5000 values a limit of 4500 has space: %s", show(d))
+	}
+	s.take(member(at(0, limit), 1))
+}
+
+// concurrentValues: 16 goroutines show the same 1000 values to a limit of 700.
+func concurrentValues(s *session) {
+	op := at(day/2, headgate.PerDay(700).Using(headgate.Distinct))
+	s.stamp(&op)
+	var added atomic.Int64
+	err := together(func(worker int) error {
+		for i := range uint64(1000) {
+			d, err := s.store.Take(context.Background(), member(op, 1+(i*uint64(2*worker+1)*37)%1000))
+			if err != nil {
+				return err
+			}
+			if added.Add(d.Granted); d.Remaining < 0 {
+				return fmt.Errorf("remaining %d", d.Remaining)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.Error(err)
+	}
+	if n := added.Load(); n != 700 {
+		s.Errorf("%d values were added, want 700", n)
+	}
+}
