@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -78,6 +79,11 @@ type hook struct {
 	name   string
 	config *config.Webhook
 	client *webhook.Client
+
+	// rejected is the message that the receiver has rejected last, and how often in a row.
+	// Messages of a hook are sent one after the other.
+	rejected string
+	times    int
 }
 
 // counted is a kind of warning of a rule.
@@ -104,7 +110,7 @@ func hooks(c *config.EarlyWarning) ([]hook, error) {
 		if h.TLS, err = w.TLS.Load(); err != nil {
 			return nil, &config.SourceError{Source: "warnings.webhooks", Message: h.Name + ": " + err.Error()}
 		}
-		all = append(all, hook{h.Name, w, webhook.NewClient(h)})
+		all = append(all, hook{name: h.Name, config: w, client: webhook.NewClient(h)})
 	}
 	return all, nil
 }
@@ -208,11 +214,31 @@ func (a *Announcer) hook(name string) *hook {
 
 // send sends a message.
 func (a *Announcer) send(ctx context.Context, e *queue.Entry, _ int64) (queue.Answer, error) {
-	status, wait, err := a.hook(e.Rule).client.Send(ctx, e.ID, a.options.Wall(), e.Body)
+	h := a.hook(e.Rule)
+	status, wait, err := h.client.Send(ctx, e.ID, a.options.Wall(), e.Body)
 	if err != nil {
 		a.options.Logger.Debug("a warning could not be delivered yet", "webhook", e.Rule, "err", err)
 	}
-	return queue.Answer{Status: status, RetryAfter: wait}, err
+	return queue.Answer{Status: status, RetryAfter: wait, GiveUp: h.rejects(e.ID, status)}, err
+}
+
+// maxRejected is how often a receiver may reject one message, over some minutes,
+// before those behind it have their turn.
+const maxRejected = 10
+
+// rejects reports whether the receiver has now rejected a message for good, with a status
+// that speaks of the message rather than of the receiver.
+func (h *hook) rejects(id string, status int) bool {
+	switch status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+	default:
+		return false
+	}
+	if h.rejected != id {
+		h.rejected, h.times = id, 0
+	}
+	h.times++
+	return h.times >= maxRejected
 }
 
 // look announces what has happened.

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/warning"
+	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -122,6 +123,39 @@ func (s *server) readEvents(t *testing.T) (seen func() string) {
 		<-done
 		cancel()
 		return w.Body.String()
+	}
+}
+
+// A message that a receiver rejects each time does not hold back the others for a day.
+// What says nothing of the message, such as a receiver that is missing, does not count.
+func TestARejectedMessageIsGivenUp(t *testing.T) {
+	r := newReceiver(t)
+	for status, want := range map[int]int{
+		http.StatusBadRequest: 10, http.StatusRequestEntityTooLarge: 10, http.StatusUnsupportedMediaType: 10, http.StatusUnprocessableEntity: 10,
+		http.StatusUnauthorized: 0, http.StatusNotFound: 0, http.StatusTooManyRequests: 0, http.StatusInternalServerError: 0, http.StatusFound: 0,
+	} {
+		r.answer(status)
+		s := newServer(t, memory.New(), "", sending(config.WarnHashed, r))
+		e := &queue.Entry{ID: "msg_1", Rule: r.Listener.Addr().String(), Body: []byte("{}")}
+		gaveUp := 0
+		for i := range 50 {
+			answer, err := s.Send(t.Context(), e)
+			if err == nil || answer.Status != status {
+				t.Fatalf("%+v, %v", answer, err)
+			}
+			if answer.GiveUp {
+				gaveUp = i + 1
+				break
+			}
+		}
+		if gaveUp != want {
+			t.Errorf("%d: given up after %d attempts, want %d", status, gaveUp, want)
+		}
+		e.ID = "msg_2" // begins again
+		if answer, _ := s.Send(t.Context(), e); answer.GiveUp {
+			t.Errorf("%d: the next message was given up at once", status)
+		}
+		s.stop()
 	}
 }
 

@@ -64,7 +64,7 @@ func (a *Announcer) Describe(c *metrics.Asked) {
 	total := c.Counter("headgate_warnings_total", "Warnings that have started, by kind and rule.", "kind", "domain", "rule")
 	active := c.Gauge("headgate_warnings_active", "Warnings that have started and not ended, by kind and rule.", "kind", "domain", "rule")
 	messages := c.Counter("headgate_warning_messages_total",
-		"Messages to webhooks, by result: delivered, failed (an attempt, which is repeated), expired (not delivered within a day) or dropped (more than 1000 waiting).",
+		"Messages to webhooks, by result: delivered, failed (an attempt, which is repeated), expired (given up: not delivered within a day, or rejected ten times) or dropped (more than 1000 waiting).",
 		"webhook", "result")
 	waiting := c.Gauge("headgate_warning_messages_waiting", "Messages that have not been delivered to a webhook yet.", "webhook")
 	c.Ask(func(out chan<- prometheus.Metric) {
