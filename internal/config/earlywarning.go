@@ -2,12 +2,15 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/observe/warning"
 	"github.com/headgate/headgate/internal/observe/webhook"
 	"github.com/headgate/headgate/internal/transport/certs"
@@ -102,9 +105,15 @@ func earlyWarningSettings() []Setting {
 		Count(at+"new_keys.factor", func(e *EarlyWarning) *int64 { return &e.NewKeys.Factor }, 1000),
 		Count(at+"new_keys.least", func(e *EarlyWarning) *int64 { return &e.NewKeys.Least }, math.MaxInt32),
 		Word(at+"keys", func(e *EarlyWarning) *WarningKeys { return &e.Keys }, WarnHashed, WarnClear, WarnNone),
-		Duration(at+"again", func(e *EarlyWarning) *time.Duration { return &e.Again }, time.Second),
+		parsed(at+"again", func(e *EarlyWarning) *time.Duration { return &e.Again }, func(v string) (time.Duration, error) {
+			d, err := duration(v, time.Second)
+			if err == nil && d > headgate.MaxPeriod { // it is the period of a limit
+				err = fmt.Errorf("%s is too long: the maximum is %dh", v, headgate.MaxPeriod/time.Hour)
+			}
+			return d, err
+		}),
 		Path(at+"path", func(e *EarlyWarning) *string { return &e.Path }),
-		One(at+"dashboard", func(e *EarlyWarning, v string) (err error) { e.Dashboard, err = webURL(v); return err }),
+		One(at+"dashboard", func(e *EarlyWarning, v string) (err error) { e.Dashboard, err = dashboardURL(v); return err }),
 	}
 	for i := range all {
 		set := all[i].set
@@ -153,22 +162,21 @@ func webhooksSetting() Setting {
 		}
 		return nil
 	})
-	secrets := func(w *Webhook, v string) (err error) { w.Secrets, err = webhook.ParseSecrets(v); return err }
-	headers := List(at+".headers", func(w *Webhook, v []string) error { return addHeaders(&w.Headers, v) })
+	headers := List(at+".headers", (*Webhook).addHeaders)
 	headers.pairs = true
 	s.items = &items{
 		first: "url", begin: func(c *Config) { c.EarlyWarning.On, c.EarlyWarning.Webhooks = true, nil },
 		add: func(c *Config) error { return c.EarlyWarning.add() },
 		settings: append([]Setting{
 			One(at+".url", (*Webhook).setURL),
-			One(at+".secret", secrets),
-			SecretFile(at+".secret_file", secrets),
+			One(at+".secret", (*Webhook).setSecrets),
+			SecretFile(at+".secret_file", (*Webhook).setSecrets),
 			List(at+".on", func(w *Webhook, v []string) (err error) {
 				w.On, err = kinds(v)
 				return err
 			}),
 			headers,
-			SecretFile(at+".headers_file", func(w *Webhook, v string) error { return addHeaders(&w.Headers, Lines(v)) }),
+			SecretFile(at+".headers_file", func(w *Webhook, v string) error { return w.addHeaders(Lines(v)) }),
 		}, ClientTLS(at+".tls", func(w *Webhook) *certs.ClientFiles { return &w.TLS })...),
 	}
 	return s
@@ -194,6 +202,50 @@ func (w *Webhook) setURL(v string) (err error) {
 	return err
 }
 
+// setSecrets sets what signs messages.
+func (w *Webhook) setSecrets(v string) (err error) {
+	if len(w.Secrets) > 0 {
+		return &hinted{"the webhook has a secret already", "set secret or secret_file; a file may have up to four lines, which all sign"}
+	}
+	w.Secrets, err = webhook.ParseSecrets(v)
+	return err
+}
+
+// addHeaders adds header fields of every message.
+func (w *Webhook) addHeaders(list []string) error {
+	var more map[string]Secret
+	if err := addHeaders(&more, list); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		if _, had := w.Headers[name]; had {
+			return fmt.Errorf("duplicate %q", name)
+		}
+		if strings.HasPrefix(name, "webhook-") || slices.Contains(ownFields(), name) {
+			return fmt.Errorf("%q cannot be set: every message has its own", name)
+		}
+		if w.Headers == nil {
+			w.Headers = map[string]Secret{}
+		}
+		w.Headers[name] = more[name]
+	}
+	return nil
+}
+
+// ownFields are the header fields that a message or its connection sets itself.
+func ownFields() []string {
+	return []string{"connection", "content-length", "content-type", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"}
+}
+
+// dashboardURL parses the URL of the dashboard, below which its pages are.
+func dashboardURL(v string) (*url.URL, error) {
+	u, err := webURL(v)
+	if err == nil && (u.RawQuery != "" || u.ForceQuery) {
+		return nil, &hinted{"the URL must not have a query", "write the address of the dashboard, such as https://gate.internal:6070"}
+	}
+	return u, err
+}
+
 // webURL parses a URL without a user and a fragment. Errors do not contain it: a part of
 // it may be secret.
 func webURL(v string) (*url.URL, error) {
@@ -202,14 +254,24 @@ func webURL(v string) (*url.URL, error) {
 	switch {
 	case strings.Contains(v, "@"):
 		return nil, &hinted{"the URL must not contain a user or password", "send them in a header"}
-	case err != nil || u.Scheme != "http" && u.Scheme != "https":
+	case !strings.HasPrefix(strings.ToLower(v), "http://") && !strings.HasPrefix(strings.ToLower(v), "https://"):
 		return nil, &hinted{"the URL does not start with http:// or https://", hint}
+	case err != nil:
+		return nil, &hinted{"the URL is not valid", hint}
 	case u.Hostname() == "":
 		return nil, &hinted{"the URL has no host", hint}
+	case !validPort(u.Port()):
+		return nil, &hinted{fmt.Sprintf("the URL's port must be 1 to 65535, not %s", u.Port()), hint}
 	case u.Fragment != "":
 		return nil, &hinted{"the URL must not have a fragment", hint}
 	}
 	return u, nil
+}
+
+// validPort reports whether the port of a URL is one, or left out.
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 // percentage parses a whole percentage.

@@ -132,7 +132,9 @@ func addHeaders(to *map[string]Secret, list []string) error {
 	if all == nil {
 		all = map[string]Secret{}
 	}
-	for name, value := range headers {
+	given := map[string]bool{} // in lower case
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		value := headers[name]
 		const known = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 		if strings.ContainsFunc(strings.ToLower(name), func(r rune) bool { return !strings.ContainsRune(known, r) }) {
 			return fmt.Errorf("%q is not a valid header name", name)
@@ -140,6 +142,10 @@ func addHeaders(to *map[string]Secret, list []string) error {
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
 			return fmt.Errorf("the value of %q contains characters that are not allowed in a header", name)
 		}
+		if lower := strings.ToLower(name); given[lower] {
+			return fmt.Errorf("duplicate %q: the case of a header's name does not count", lower)
+		}
+		given[strings.ToLower(name)] = true
 		all[strings.ToLower(name)] = Secret(value)
 	}
 	*to = all
