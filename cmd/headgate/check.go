@@ -98,11 +98,18 @@ func (f *flags) namedRules() ([]string, error) {
 
 // printGood prints one line about valid rules.
 func printGood(s streams, r *offline.Report) error {
-	tests := ""
-	if r.Tests > 0 {
-		tests = ", " + count(r.Tests, "test")
+	more := ""
+	if r.Lists > 0 {
+		entries := "1 entry"
+		if r.Entries != 1 {
+			entries = fmt.Sprintf("%d entries", r.Entries)
+		}
+		more = ", " + count(r.Lists, "list") + " with " + entries
 	}
-	_, err := fmt.Fprintf(s.out, "ok: %s in %s (%s)%s\n", count(r.Rules, "rule"), count(r.Files, "file"), inert(domains(r.Domains)), tests)
+	if r.Tests > 0 {
+		more += ", " + count(r.Tests, "test")
+	}
+	_, err := fmt.Fprintf(s.out, "ok: %s in %s (%s)%s\n", count(r.Rules, "rule"), count(r.Files, "file"), inert(domains(r.Domains)), more)
 	return err
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/rules/rate"
 )
 
 // keysFlags are the flags of keys.
@@ -243,6 +244,9 @@ func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 	if o := k.Override; o != nil {
 		fmt.Fprintf(&b, "\n  override until %s (%s)", o.Until.Format(time.RFC3339), o.Until.Sub(now).Round(time.Second))
 	}
+	if action == "peek" && k.Repeat != nil {
+		b.WriteString("\n  " + repeats(k.Repeat, now))
+	}
 	if action == "peek" && k.LimitText != "" && !k.Unlimited {
 		b.WriteString("\n  " + keyTimes(k, now))
 	}
@@ -250,6 +254,21 @@ func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 		b.WriteString("\n  warning: " + k.Warning)
 	}
 	_, _ = fmt.Fprintln(w, b.String())
+}
+
+// repeats says what on_repeat has counted about a key.
+func repeats(r *admin.RepeatView, now time.Time) string {
+	short := func(ms int64) string { return rate.Short(time.Duration(ms) * time.Millisecond) }
+	text := fmt.Sprintf("%d of %s within %s", r.Refusals, count(int(r.Of), "refusal"), short(r.Within))
+	never, were, next := "never banned", "banned ", "; the next ban lasts "
+	if r.Mode == "shadow" {
+		never, were, next = "would not have been banned yet", "would have been banned ", "; the next ban would last "
+	}
+	if r.LastBan == nil {
+		return text + ", " + never + next + short(r.NextBan)
+	}
+	return text + ", " + were + count(int(r.Bans), "time") + ", last " + r.LastBan.Format(time.RFC3339) +
+		fmt.Sprintf(" (%s ago)", max(now.Sub(*r.LastBan), 0).Round(time.Second)) + next + short(r.NextBan)
 }
 
 // keyTimes says when a key was created and last changed.

@@ -61,6 +61,17 @@ func TestOffenders(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 
+	peek := func(rule string) admin.RepeatView {
+		view := f.mustKeys(t, "peek", `{"rule":"`+rule+`","key":["`+spammer+`"]}`).Repeat
+		if view.LastBan != nil && f.clock.Now().Sub(*view.LastBan) > time.Second {
+			t.Errorf("the last ban of %s: %s", rule, view.LastBan)
+		}
+		view.LastBan = nil
+		return *view
+	}
+	if got, want := peek("search"), (admin.RepeatView{Mode: "enforce", Of: 100, Within: 600_000, Bans: 1, NextBan: 240_000}); got != want {
+		t.Errorf("a peek says %+v, want %+v", got, want)
+	}
 	f.mustKeys(t, "unban", `{"rule":"search","key":["`+spammer+`"]}`)
 	if banned() {
 		t.Error("an operator cannot end the ban")
@@ -82,6 +93,9 @@ func TestOffenders(t *testing.T) {
 
 	f.refuse(t, "/login", spammer, 20)
 	f.await(t, func() bool { return total("shadow", "logins") == "1" })
+	if got, want := peek("logins"), (admin.RepeatView{Mode: "shadow", Of: 20, Within: 3_600_000, Bans: 1, NextBan: 28_800_000}); got != want {
+		t.Errorf("a peek says %+v, want %+v", got, want)
+	}
 	if d := f.check(t, "/login", spammer); d.Reason == "banned" {
 		t.Errorf("banned in shadow mode: %+v", d)
 	}

@@ -98,7 +98,8 @@ type KeyAnswer struct {
 	KeyTimes    bool          `json:"key_times"`
 	BannedUntil *time.Time    `json:"banned_until,omitempty"`
 	Override    *OverrideView `json:"override,omitempty"`
-	Warning     string        `json:"warning,omitempty"` // set if the action was only partly successful
+	Repeat      *RepeatView   `json:"on_repeat,omitempty"` // set if the rule has on_repeat
+	Warning     string        `json:"warning,omitempty"`   // set if the action was only partly successful
 }
 
 // OverrideView is a limit that replaces a rule's.
@@ -208,6 +209,9 @@ func (k keys) describe(c *keyCall) error {
 		}
 		c.answer.Tier = rule.Tier
 		if err := k.times(c, rule); err != nil {
+			return err
+		}
+		if err := k.repeat(c); err != nil {
 			return err
 		}
 	}

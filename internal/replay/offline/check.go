@@ -18,6 +18,8 @@ type Report struct {
 	Files     int         `json:"files"`
 	Rules     int         `json:"rules"`
 	Domains   []string    `json:"domains"`
+	Lists     int         `json:"lists,omitempty"`
+	Entries   int         `json:"list_entries,omitempty"` // of all lists
 	Tests     int         `json:"tests"`
 	Diagnoses []Diagnosis `json:"diagnostics"`
 	Skipped   []string    `json:"skipped,omitempty"` // files in the folders that are not rule tests, and why
@@ -43,6 +45,10 @@ func Check(options rulefile.Options, paths ...string) Report {
 			stats := rs.Stats()
 			report.Files, report.Rules = stats.Files, stats.Rules
 			report.Domains = append(report.Domains, rs.Domains()...)
+			for _, l := range rs.Lists() {
+				report.Lists++
+				report.Entries += l.Entries()
+			}
 			report.Diagnoses = diagnosed(rs.Warnings(), nil)
 		}
 	}
