@@ -149,7 +149,7 @@ func (l Limit) Using(a Algorithm) Limit { return l.with(func(r *Rule) { r.Algori
 // Burst returns l with capacity b: how much a token bucket lets through at once, or how
 // many places the queue of a leaky bucket has. Windows have no burst.
 func (l Limit) Burst(b int64) Limit {
-	return l.with(func(r *Rule) { r.Burst, r.burstSet = b, true })
+	return l.with(func(r *Rule) { r.Burst, r.burstSet, r.kept = b, true, 0 })
 }
 
 // DelayAfter returns l, which must use LeakyBucket, so that the first n places of its
@@ -243,7 +243,7 @@ func (l Limit) Share(f float64) Limit {
 	}
 	r.Limit = share(r.Limit, f)
 	if r.burstSet {
-		r.Burst = share(r.Burst, f)
+		r.Burst, r.kept = share(r.Burst+r.kept, f), 0
 	}
 	if r.DelayAfter > 0 {
 		r.DelayAfter = share(r.DelayAfter, f)
@@ -291,7 +291,7 @@ func (l Limit) Equal(other Limit) bool {
 	if a == b || a.Unlimited && b.Unlimited {
 		return true
 	}
-	return a.meaning(0) == b.meaning(0) && a.zoneMark() == b.zoneMark() && a.problem == b.problem && a.Unlimited == b.Unlimited
+	return a.meaning(0) == b.meaning(0) && a.Age == b.Age && a.zoneMark() == b.zoneMark() && a.problem == b.problem && a.Unlimited == b.Unlimited
 }
 
 // N returns the limit per period.
@@ -345,7 +345,7 @@ func (l Limit) String() string {
 		if r.OwnZone {
 			b.WriteString(", the caller's own zone")
 		}
-		b.WriteString(r.counting())
+		b.WriteString(r.counting() + r.blocks())
 		return b.String()
 	}
 	const day = 24 * time.Hour
@@ -376,6 +376,7 @@ func (l Limit) String() string {
 	if r.MaxWait > 0 {
 		b.WriteString(" wait at most " + shortDuration(time.Duration(r.MaxWait)*time.Microsecond))
 	}
+	b.WriteString(r.blocks())
 	return b.String()
 }
 
@@ -385,6 +386,14 @@ func (r *Rule) counting() string {
 		return " counting refusals"
 	}
 	return ""
+}
+
+// blocks says in a limit's text how old its blocks become.
+func (r *Rule) blocks() string {
+	if r.Age == 0 {
+		return ""
+	}
+	return " in blocks up to " + shortDuration(time.Duration(r.Age)*time.Microsecond) + " old"
 }
 
 // unitOf names a period as rates do: second, minute, hour, day, or otherwise a duration

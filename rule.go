@@ -51,6 +51,14 @@ type Rule struct {
 	Tick    int64
 	Zone    *time.Location // the zone of a calendar window
 	Buckets uint16         // the number of sub-windows
+	// Age is how long a block of tokens may be used, in microseconds; 0 for a limit
+	// without blocks. See Limit.InBlocks.
+	Age int64
+
+	// blockAge and blockOver are the settings of InBlocks, in microseconds and in
+	// millionths; kept is what they took out of the burst.
+	blockAge, blockOver int64
+	kept                int64
 
 	// name is the name set by Named. mark separates the counts of this limit from those
 	// of others. share is the mark of the limit that this is a share of; see Space.
@@ -121,12 +129,16 @@ func compile(r Rule) Limit {
 		r.Buckets = 0
 	}
 	r.bucket = false
+	r.Burst, r.kept, r.Age = r.Burst+r.kept, 0, 0
 	r.problem = r.check()
 	if r.problem != valid || r.Unlimited {
 		return l
 	}
 	if !r.burstSet {
 		r.Burst = r.Limit
+	}
+	if r.problem = r.compileBlocks(); r.problem != valid {
+		return l
 	}
 	switch r.Algorithm {
 	case TokenBucket, LeakyBucket:
@@ -136,6 +148,11 @@ func compile(r Rule) Limit {
 			r.problem = badRounding
 		} else if r.Algorithm == LeakyBucket {
 			r.compileQueue()
+		} else if r.kept > 0 && r.Tick > 1 && r.RefillEvery == 0 {
+			// It turned out to need coarse ticks.
+			if r.problem = r.keep(); r.problem == valid && !r.compileBucket() {
+				r.problem = badRounding
+			}
 		}
 	case SlidingBuckets:
 		if r.Buckets == 0 {

@@ -1,0 +1,101 @@
+package blocks
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// drawing is a draw in progress. All callers that need one wait for the same.
+type drawing struct {
+	want, sent int64
+	void       bool // its key was reset in the meantime
+	done       chan struct{}
+	answer     headgate.Decision // the store's, when done is closed
+	err        error
+}
+
+// begin returns the draw to wait for, and whether the caller must send it. It returns
+// nil if there is something to spend now. cost is what the caller needs, 0 for a draw
+// ahead.
+func (l *line) begin(now, cost int64) (d *drawing, mine bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.draws.Add(1)
+	switch {
+	case l.drawing != nil:
+		return l.drawing, false
+	case l.gone:
+		return nil, false
+	case cost > 0 && (l.current.Load().has(now) >= cost || l.next.Load().has(now) >= cost):
+		return nil, false
+	case l.next.Load().has(now) > 0 && cost == 0:
+		return nil, false
+	}
+	l.drawing = &drawing{want: max(l.size, cost), sent: now, done: make(chan struct{})}
+	l.asked.Store(true)
+	l.counters.draws.Add(1)
+	return l.drawing, true
+}
+
+// draw returns the op of a draw.
+func (l *line) draw(want int64) headgate.Op {
+	op := l.op
+	op.Kind, op.Cost, op.Duration = headgate.Draw, want, micros(l.rule.Age)
+	return op
+}
+
+// finish ends a draw with the store's answer.
+func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drawing = nil
+	d.answer, d.err = answer, err
+	defer close(d.done)
+	defer l.asked.Store(false)
+	switch {
+	case err != nil:
+		l.counters.failed.Add(1)
+		l.counters.lost.Add(d.want)
+		return
+	case answer.Granted == 0:
+		l.counters.refused.Add(1)
+		return
+	}
+	l.roundup = max((3*l.roundup+now-d.sent)/4, 1)
+	b := l.newBlock(d, now, &answer)
+	l.counters.drawn.Add(b.size)
+	l.counters.held.Add(b.size)
+	old := l.current.Load()
+	switch {
+	case d.void:
+		// It may have been charged before the reset: using it could be too much.
+		b.left.Store(sealed)
+		l.counters.held.Add(-b.size)
+		l.counters.expired.Add(b.size)
+	case now >= b.deadline || l.gone:
+		l.retire(b, now)
+	case old.has(now) == 0:
+		l.retire(old, now)
+		b.low = l.low(b.size)
+		l.current.Store(b)
+	default:
+		l.retire(l.next.Load(), now)
+		b.low = l.low(b.size)
+		l.next.Store(b)
+	}
+}
+
+// newBlock returns the block that an answer gives. Its time counts from before the draw
+// was sent, so it is never used longer than the store allows.
+func (l *line) newBlock(d *drawing, now int64, answer *headgate.Decision) *block {
+	valid := int64(answer.Delay / time.Microsecond)
+	b := &block{
+		size: answer.Granted, sent: d.sent, began: now, deadline: d.sent + valid - (valid+margin-1)/margin,
+		remaining: answer.Remaining, resetAt: d.sent + int64(answer.ResetAfter/time.Microsecond), counts: answer.CountsUntil,
+		// ResetAfter is never too short, so this is never too late.
+		drawn: answer.CountsUntil - int64(answer.ResetAfter/time.Microsecond),
+	}
+	b.left.Store(b.size)
+	return b
+}

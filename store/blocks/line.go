@@ -1,0 +1,273 @@
+package blocks
+
+import (
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// sealed is what is left of a block that is no longer used.
+const sealed = math.MinInt64
+
+// block is what one draw got. All times are in microseconds on the process's clock,
+// unless they say otherwise. Apart from left, nothing changes.
+type block struct {
+	left atomic.Int64 // tokens, or sealed
+	_    [56]byte     // what only is read has a cache line of its own
+
+	size     int64 // tokens at the start
+	sent     int64 // when the draw was sent
+	began    int64 // when it arrived
+	deadline int64 // from when on it must not be used
+	low      int64 // what is left when the next draw should begin
+	// remaining, resetAt and counts are from the draw's answer: what the store had left,
+	// when the limit is reset, and until when the tokens count by the store's clock.
+	remaining, resetAt, counts int64
+	drawn                      int64 // when the store made the draw, by its clock, or earlier
+}
+
+// take takes cost, all or nothing, and returns what is left, or -1.
+func (b *block) take(now, cost int64) int64 {
+	if now >= b.deadline {
+		return -1
+	}
+	for {
+		left := b.left.Load()
+		if left < cost {
+			return -1
+		}
+		if b.left.CompareAndSwap(left, left-cost) {
+			return left - cost
+		}
+	}
+}
+
+// takeUpTo takes up to cost and returns how much.
+func (b *block) takeUpTo(now, cost int64) int64 {
+	if now >= b.deadline {
+		return 0
+	}
+	for {
+		left := b.left.Load()
+		n := min(left, cost)
+		if n <= 0 {
+			return 0
+		}
+		if b.left.CompareAndSwap(left, left-n) {
+			return n
+		}
+	}
+}
+
+// putBack returns n that take took, and reports whether the block still takes it.
+func (b *block) putBack(n int64) bool {
+	for {
+		left := b.left.Load()
+		if left < 0 {
+			return false
+		}
+		if b.left.CompareAndSwap(left, left+n) {
+			return true
+		}
+	}
+}
+
+// has returns how many tokens can be used at now.
+func (b *block) has(now int64) int64 {
+	if b == nil || now >= b.deadline {
+		return 0
+	}
+	return max(b.left.Load(), 0)
+}
+
+// line is what a process has of one key under one limit. Spending needs no lock.
+type line struct {
+	op       headgate.Op // its Key, Scope and Limit
+	rule     *headgate.Rule
+	hash     uint64
+	beat     int64 // the length of a beat in microseconds
+	counters *counters
+
+	current atomic.Pointer[block]
+	next    atomic.Pointer[block] // drawn ahead
+	asked   atomic.Bool           // whether a draw ahead is wanted or in progress
+	draws   atomic.Int64          // how many draws were begun, ever
+
+	mu      sync.Mutex    // guards the following, and changes of the above
+	drawing *drawing      // in progress, or nil
+	gone    bool          // it is no longer in the table, and gets no more blocks
+	retired []headgate.Op // blocks to give back
+	size    int64         // of the next block
+	roundup int64         // how long draws take
+	pace    int64         // tokens per second, in the last block
+	spent   int64         // of blocks that are gone
+
+	// Of the sweeper:
+	due, seen, drawsSeen int64 // when it looks next; spent and draws when it last did
+	idle, cool           int   // how many looks in a row found nothing, or little
+}
+
+// serves reports whether l is for op.
+func (l *line) serves(op *headgate.Op) bool {
+	if l.op.Key != op.Key || l.op.Scope != op.Scope {
+		return false
+	}
+	r := op.Limit.Rule()
+	return l.rule == r || l.op.Limit.Equal(op.Limit) && l.op.Limit.Name() == op.Limit.Name()
+}
+
+// spend takes cost from what the process holds, and writes the decision. It reports
+// whether it did.
+func (l *line) spend(now, cost int64, d *headgate.Decision) bool {
+	b := l.current.Load()
+	if b == nil {
+		return false
+	}
+	left := b.take(now, cost)
+	if left < 0 {
+		if b = l.advance(now); b == nil {
+			return false
+		}
+		if left = b.take(now, cost); left < 0 {
+			return false
+		}
+	}
+	l.answer(b, now, cost, left, d)
+	return true
+}
+
+// wants reports, once, that the next draw should begin.
+func (l *line) wants() bool {
+	b := l.current.Load()
+	return b != nil && b.left.Load() <= b.low && !l.asked.Load() && l.next.Load() == nil && l.asked.CompareAndSwap(false, true)
+}
+
+// answer writes the decision for a cost that was taken from b.
+func (l *line) answer(b *block, now, cost, left int64, d *headgate.Decision) {
+	r := l.rule
+	d.Allowed, d.Reason, d.Limit = true, headgate.OK, r.Most()
+	d.Remaining, d.Granted = min(left+b.remaining, r.Most()), cost
+	d.RetryAfter, d.ResetAfter = 0, micros(max(b.resetAt-now, 0))
+	d.Delay, d.Lease, d.CountsUntil = 0, 0, b.counts
+	if r.Algorithm == headgate.TokenBucket && left > 0 {
+		// The tokens of a block drain one after the other; those left are the last.
+		d.CountsUntil -= int64(uint64(left*r.Token)/uint64(r.Leak)) * r.Tick
+	}
+}
+
+// advance makes the block that was drawn ahead the current one. It returns nil if there
+// is none.
+func (l *line) advance(now int64) *block {
+	if l.next.Load() == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.next.Load()
+	if b == nil {
+		return l.current.Load() // another caller was faster
+	}
+	l.retire(l.current.Load(), now)
+	l.current.Store(b)
+	l.next.Store(nil)
+	return b
+}
+
+// returnWithin is how long giving back may take, for stores that know since when they
+// have all counts.
+const returnWithin = time.Second
+
+// retire ends b; what is left of it will be given back. mu must be held.
+func (l *line) retire(b *block, now int64) {
+	if b == nil {
+		return
+	}
+	left := b.left.Swap(sealed)
+	if left < 0 {
+		return
+	}
+	l.spent += b.size - left
+	l.counters.admitted.Add(b.size - left)
+	l.counters.held.Add(-b.size)
+	l.resize(b, left, now)
+	if left == 0 {
+		return
+	}
+	op, ok := l.refund(b, left, now)
+	if !ok {
+		l.counters.expired.Add(left)
+		return
+	}
+	l.counters.returned.Add(left)
+	l.retired = append(l.retired, op)
+}
+
+// refund returns the op that gives back what is left of b: in a single op, because two
+// could return tokens of others. A bucket gets back at most what cannot have drained
+// since the draw, even if nothing else was taken.
+func (l *line) refund(b *block, left, now int64) (headgate.Op, bool) {
+	op := l.op
+	op.Kind, op.Cost, op.CountsUntil = headgate.Refund, left, b.counts
+	op.Age = micros(max(now-b.sent, 0)) + returnWithin
+	if r := l.rule; r.Algorithm == headgate.TokenBucket {
+		drains := int64(uint64(left*r.Token) / uint64(r.Leak))
+		op.CountsUntil = (b.drawn/r.Tick + drains) * r.Tick
+	}
+	return op, op.CountsUntil > 0
+}
+
+// drop ends all blocks without giving them back, because the state that they were
+// charged to is gone. mu must not be held.
+func (l *line) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range [...]*block{l.current.Swap(nil), l.next.Swap(nil)} {
+		if b == nil {
+			continue
+		}
+		if left := b.left.Swap(sealed); left >= 0 {
+			l.spent += b.size - left
+			l.counters.admitted.Add(b.size - left)
+			l.counters.held.Add(-b.size)
+			l.counters.expired.Add(left)
+		}
+	}
+	if l.drawing != nil {
+		l.drawing.void = true
+	}
+}
+
+// end retires all blocks, for good.
+func (l *line) end(now int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = true
+	l.retire(l.current.Swap(nil), now)
+	l.retire(l.next.Swap(nil), now)
+}
+
+// refunds returns what is to be given back, and forgets it.
+func (l *line) refunds() []headgate.Op {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ops := l.retired
+	l.retired = nil
+	return ops
+}
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+// newLine returns the line for op, which keeps a copy of its key.
+func newLine(op *headgate.Op, hash uint64, c *counters) *line {
+	r := op.Limit.Rule()
+	l := &line{
+		op:   headgate.Op{Key: strings.Clone(op.Key), Scope: strings.Clone(op.Scope), Limit: op.Limit},
+		rule: r, hash: hash, beat: beatOf(r), counters: c, size: hotAfter,
+	}
+	c.keys.Add(1)
+	return l
+}

@@ -1,0 +1,134 @@
+package blocks
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+const (
+	// sweepEvery is how often lines are looked at, at most.
+	sweepEvery = 25 * time.Millisecond
+	// mostOps is how many ops go to the store in one call.
+	mostOps = 64
+)
+
+// send sends a draw, without waiting for its answer.
+func (s *Store) send(l *line, d *drawing) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		l.finish(d, s.now(), headgate.Decision{}, headgate.ErrClosed)
+		return
+	}
+	s.inFlight.Go(func() {
+		answer, err := s.inner.Take(context.Background(), l.draw(d.want))
+		l.finish(d, s.now(), answer, err)
+	})
+}
+
+// drawAhead draws the next block while there is still some of this one.
+func (s *Store) drawAhead(l *line, now int64) {
+	d, mine := l.begin(now, 0)
+	switch {
+	case mine:
+		s.send(l, d)
+	case d == nil:
+		l.asked.Store(false)
+	}
+}
+
+// sweep looks at all lines again and again, until there are none.
+func (s *Store) sweep() {
+	ticker := time.NewTicker(sweepEvery) //nolint:forbidigo // blocks end on the real clock
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-ticker.C:
+		}
+		s.giveBack(context.Background(), s.lookAtAll(s.now()))
+		if s.table.lines.Load() == 0 {
+			s.sweeping.Store(false)
+			// One may have been added since.
+			if s.table.lines.Load() == 0 || !s.sweeping.CompareAndSwap(false, true) {
+				return
+			}
+		}
+	}
+}
+
+// lookAtAll looks at all lines, removes those that are no longer busy, and returns what
+// is to be given back.
+func (s *Store) lookAtAll(now int64) (ops []headgate.Op) {
+	s.table.each(func(l *line) {
+		cold := l.look(now)
+		ops = append(ops, l.refunds()...)
+		if cold {
+			s.table.remove(l)
+			l.counters.keys.Add(-1)
+		}
+	})
+	return ops
+}
+
+// giveBack gives blocks back. What fails is lost: it may have been given back.
+func (s *Store) giveBack(ctx context.Context, ops []headgate.Op) {
+	for len(ops) > 0 {
+		n := min(len(ops), mostOps)
+		_ = s.inner.Do(ctx, ops[:n], make([]headgate.Decision, n), headgate.Independent)
+		ops = ops[n:]
+	}
+}
+
+// undo gives back what a request took from the store before it was refused.
+func (s *Store) undo(ctx context.Context, ops []headgate.Op, out []headgate.Decision) {
+	undone := make([]headgate.Op, 0, len(ops))
+	for i := range ops {
+		if out[i].Granted > 0 {
+			op := ops[i]
+			op.Kind, op.Cost, op.CountsUntil, op.Age = headgate.Refund, out[i].Granted, out[i].CountsUntil, returnWithin
+			undone = append(undone, op)
+		}
+	}
+	s.giveBack(context.WithoutCancel(ctx), undone)
+}
+
+// Close gives back all blocks, for at most Options.ReturnTimeout, and closes the inner
+// store.
+func (s *Store) Close() error {
+	if s.flaw != nil {
+		return s.flaw
+	}
+	s.mu.Lock()
+	already := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if already {
+		return s.inner.Close()
+	}
+	close(s.stop)
+	ctx, cancel := context.WithTimeout(context.Background(), s.options.ReturnTimeout)
+	defer cancel()
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		s.sweeper.Wait()
+		s.table.each(func(l *line) { l.end(s.now()) })
+		s.inFlight.Wait()
+		var ops []headgate.Op
+		s.table.each(func(l *line) {
+			ops = append(ops, l.refunds()...)
+			s.table.remove(l)
+			l.counters.keys.Add(-1)
+		})
+		s.giveBack(ctx, ops)
+	}()
+	select {
+	case <-finished:
+	case <-ctx.Done():
+	}
+	return s.inner.Close()
+}

@@ -1,0 +1,297 @@
+package blocks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/steady"
+	"github.com/headgate/headgate/store"
+)
+
+// Store is a headgate.Store that decides limits in blocks in this process and everything
+// else in the store it wraps. It is safe for concurrent use. Create it with [New].
+type Store struct {
+	inner    headgate.Store
+	flaw     error // of inner, which is then not called
+	options  Options
+	clock    steady.Clock
+	table    *table
+	counters registry
+
+	mu       sync.RWMutex // held while something is started
+	closed   bool
+	inFlight sync.WaitGroup // draws
+	sweeping atomic.Bool
+	stop     chan struct{}
+	sweeper  sync.WaitGroup
+}
+
+var (
+	_ headgate.Store    = (*Store)(nil)
+	_ headgate.KeyTimer = (*Store)(nil)
+	_ store.Direct      = (*Store)(nil)
+	_ store.Pipeliner   = (*Store)(nil)
+)
+
+// New returns a Store that calls inner and owns it: Close closes both. inner must use a
+// clock of its own, as shared stores do, and should limit how long a call takes, as
+// package failsafe does. If inner is nil or a nil pointer, every call returns
+// headgate.ErrNoStore, and [Store.Validate] reports it at once.
+func New(inner headgate.Store, options Options) *Store {
+	o := options.withDefaults()
+	s := &Store{inner: inner, options: o, table: newTable(o.Keys), stop: make(chan struct{})}
+	s.counters.all = make(map[registered]*counters)
+	s.clock.Start(o.system)
+	s.flaw = headgate.New(inner).Validate()
+	return s
+}
+
+// Validate returns what keeps the inner store from working: headgate.ErrNoStore if there
+// is none, or the error of its own Validate method.
+func (s *Store) Validate() error {
+	if s == nil {
+		return headgate.ErrNoStore
+	}
+	return s.flaw
+}
+
+// KeyTimes implements headgate.KeyTimer.
+func (s *Store) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
+	if s.flaw != nil {
+		return headgate.KeyTimes{}, s.flaw
+	}
+	return store.KeyTimes(ctx, s.inner, op)
+}
+
+// now returns the time in microseconds. It never goes back, and includes sleep of the
+// machine.
+func (s *Store) now() int64 {
+	at, _, _ := s.clock.Read()
+	return at / 1000
+}
+
+// TakeN implements store.Direct.
+func (s *Store) TakeN(ctx context.Context, key string, limit headgate.Limit, n int64) (headgate.Decision, error) {
+	d, err := s.Take(ctx, headgate.Op{Key: key, Limit: limit, Cost: n})
+	if err != nil {
+		d = headgate.Decision{Reason: headgate.FailClosed, Limit: limit.Capacity()}
+		if errors.Is(err, headgate.ErrUnavailable) {
+			d.Allowed, d.Reason, d.Granted = true, headgate.FailOpen, n
+		}
+	}
+	return d, err
+}
+
+// Take implements headgate.Store. For a limit in blocks, a refusal may be a little early
+// in time: a block that another process gives back can let the request pass earlier than
+// RetryAfter says. Remaining is what this process holds plus what the store had left at
+// the last draw.
+func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	if s.flaw != nil {
+		return headgate.Decision{}, s.flaw
+	}
+	r := op.Limit.Rule()
+	if r.Age == 0 {
+		return s.inner.Take(ctx, op)
+	}
+	if op.Kind == headgate.Take && op.Cost > 0 {
+		hash := s.table.hash(&op)
+		l, now := s.table.find(hash, &op), s.now()
+		if l != nil {
+			var d headgate.Decision
+			if l.spend(now, op.Cost, &d) {
+				if l.wants() {
+					s.drawAhead(l, now)
+				}
+				return d, nil
+			}
+		}
+		return s.takeSlow(ctx, op, l, hash, now)
+	}
+	return s.rarer(ctx, op)
+}
+
+// rarer executes ops of other kinds.
+func (s *Store) rarer(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	if op.Cost > 0 && op.Cost <= op.Limit.Rule().Most() {
+		l := s.table.find(s.table.hash(&op), &op)
+		switch {
+		case l == nil:
+		case op.Kind == headgate.Peek:
+			return s.peek(ctx, l, op)
+		case op.Kind == headgate.TakeUpTo:
+			return s.takeUpTo(ctx, l, op)
+		}
+	}
+	if op.Kind == headgate.Reset {
+		defer s.drop(&op)
+		s.drop(&op)
+	}
+	return s.inner.Take(ctx, op)
+}
+
+// drop ends the blocks of a key that is reset.
+func (s *Store) drop(op *headgate.Op) { s.table.of(op, (*line).drop) }
+
+// Forget ends all blocks without giving them back. Call it when another process has
+// reset a key: what was drawn before would come on top of its new budget.
+func (s *Store) Forget() { s.table.each((*line).drop) }
+
+// attempts is how many draws a request waits for before it asks the store itself.
+const attempts = 3
+
+// takeSlow takes where this process holds too little.
+func (s *Store) takeSlow(ctx context.Context, op headgate.Op, l *line, hash uint64, now int64) (headgate.Decision, error) {
+	if op.Cost > op.Limit.Rule().Most() {
+		return s.inner.Take(ctx, op)
+	}
+	if l == nil {
+		if l = s.lineFor(&op, hash, now); l == nil {
+			return s.inner.Take(ctx, op)
+		}
+	}
+	for range attempts {
+		d, mine := l.begin(now, op.Cost)
+		if mine {
+			s.send(l, d)
+		}
+		if d != nil {
+			select {
+			case <-d.done:
+			case <-ctx.Done():
+				return headgate.Decision{}, fmt.Errorf("blocks: %w: %w", headgate.ErrUnavailable, ctx.Err())
+			}
+			if d.err != nil {
+				return headgate.Decision{}, d.err
+			}
+			if d.answer.Granted == 0 {
+				if op.Cost == 1 && d.answer.Remaining == 0 && d.answer.RetryAfter > 0 {
+					return d.answer, nil
+				}
+				break // there may be credit, or less may be left than the cost
+			}
+		}
+		now = s.now()
+		var answer headgate.Decision
+		if l.spend(now, op.Cost, &answer) {
+			return answer, nil
+		}
+	}
+	return s.takeRest(ctx, l, op)
+}
+
+// lineFor returns the line of a key that has become busy, or nil.
+func (s *Store) lineFor(op *headgate.Op, hash uint64, now int64) *line {
+	beat := beatOf(op.Limit.Rule())
+	n := s.table.warm(hash, uint64(now/beat))
+	if n < hotAfter {
+		return nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil
+	}
+	l := s.table.add(hash, op, func() *line {
+		l := newLine(op, hash, s.counters.of(op))
+		l.due = now + beat
+		return l
+	})
+	if l != nil && s.sweeping.CompareAndSwap(false, true) {
+		s.sweeper.Go(s.sweep)
+	}
+	return l
+}
+
+// takeRest takes what this process holds and the rest from the store, or nothing.
+func (s *Store) takeRest(ctx context.Context, l *line, op headgate.Op) (headgate.Decision, error) {
+	b := l.current.Load()
+	held := int64(0)
+	if b != nil {
+		held = b.takeUpTo(s.now(), op.Cost-1)
+	}
+	if held == 0 {
+		return s.inner.Take(ctx, op)
+	}
+	rest := op
+	rest.Cost -= held
+	d, err := s.inner.Take(ctx, rest)
+	if err != nil || !d.Allowed {
+		if l.putBack(b, held); err == nil {
+			d.Remaining += held
+		}
+		return d, err
+	}
+	if s.now() < b.deadline {
+		d.Granted = op.Cost
+		return d, nil
+	}
+	// Too late for what was held: take that from the store as well.
+	l.lose(held)
+	more := op
+	more.Cost = held
+	again, err := s.inner.Take(ctx, more)
+	if err == nil && again.Allowed {
+		again.Granted = op.Cost
+		return again, nil
+	}
+	s.undo(ctx, []headgate.Op{rest}, []headgate.Decision{d})
+	return again, err
+}
+
+// takeUpTo takes what this process holds, and as much more as the store has.
+func (s *Store) takeUpTo(ctx context.Context, l *line, op headgate.Op) (headgate.Decision, error) {
+	b, now := l.current.Load(), s.now()
+	held := int64(0)
+	if b != nil {
+		held = b.takeUpTo(now, op.Cost)
+	}
+	var d headgate.Decision
+	if held < op.Cost {
+		rest := op
+		rest.Cost -= held
+		var err error
+		if d, err = s.inner.Take(ctx, rest); err != nil {
+			if held > 0 {
+				l.putBack(b, held)
+			}
+			return d, err
+		}
+		now = s.now()
+	}
+	switch {
+	case held == 0:
+		return d, nil
+	case now >= b.deadline:
+		l.lose(held)
+		return d, nil
+	case d.Allowed:
+		d.Granted += held
+		return d, nil
+	}
+	l.answer(b, now, held, max(b.left.Load(), 0), &d)
+	return d, nil
+}
+
+// peek answers for what this process holds and the store together.
+func (s *Store) peek(ctx context.Context, l *line, op headgate.Op) (headgate.Decision, error) {
+	now := s.now()
+	b := l.current.Load()
+	held := b.has(now)
+	if held >= op.Cost {
+		var d headgate.Decision
+		l.answer(b, now, 0, held, &d)
+		d.CountsUntil = 0
+		return d, nil
+	}
+	op.Cost -= held
+	d, err := s.inner.Take(ctx, op)
+	if err == nil {
+		d.Remaining += held
+	}
+	return d, err
+}
