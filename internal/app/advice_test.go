@@ -23,7 +23,7 @@ limits:
 		!strings.HasPrefix(a.Text, "Refuses 0.4% of the requests of steady clients") {
 		t.Errorf("%+v", a)
 	}
-	if a := answerOf[admin.RuleAdvice](t, f, "/v1/advice?domain=api&rule=at-once"); a.Advice != nil || a.Text != "No advice: the rule has no rate." {
+	if a := answerOf[admin.RuleAdvice](t, f, "/v1/advice?domain=api&rule=at-once"); a.Advice != nil || a.Text != "No advice: the rule has no rate of requests." {
 		t.Errorf("%+v", a)
 	}
 	for query, want := range map[string]string{

@@ -107,7 +107,7 @@ func TestEarlyWarning(t *testing.T) {
 			variables["HEADGATE_"+name] = value
 		}
 		part, isPart := strings.CutPrefix(row.want, "…")
-		if _, got := warnings(t, row.text, variables); got != row.want && !(isPart && strings.Contains(got, part)) {
+		if _, got := warnings(t, row.text, variables); got != row.want && (!isPart || !strings.Contains(got, part)) {
 			t.Errorf("%s %s\n%s\nwant\n%s", row.text, row.variable, got, row.want)
 		}
 	}

@@ -26,7 +26,7 @@ func (d reports) advise(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := RuleAdvice{Domain: domain, Rule: name, Text: "No advice: the rule has no rate."}
+	out := RuleAdvice{Domain: domain, Rule: name, Text: "No advice: the rule has no rate of requests."}
 	if a, ok := advice.Of(list[0].Limit); ok {
 		out.Advice, out.Text = &a, a.String()
 	}

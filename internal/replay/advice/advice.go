@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
@@ -56,10 +57,10 @@ type Better struct {
 	Bursty Share `json:"bursty"`
 }
 
-// Of returns the advice for a limit, and false for one without a rate: unlimited, 0, or of
-// concurrent requests. It takes some milliseconds.
+// Of returns the advice for a limit, and false for one without a rate of requests:
+// unlimited, 0, of concurrent requests, or of distinct values. It takes some milliseconds.
 func Of(limit headgate.Limit) (Advice, bool) {
-	if !limit.Valid() || limit.IsUnlimited() || limit.N() == 0 || limit.Algorithm() == headgate.Concurrency {
+	if !limit.Valid() || limit.IsUnlimited() || limit.N() == 0 || limit.Algorithm() >= headgate.Concurrency {
 		return Advice{}, false
 	}
 	a := Advice{Steady: share(limit, steady()), Bursty: share(limit, bursty())}
@@ -112,10 +113,57 @@ func largerBursts(burst int64, isBucket bool) (bursts []int64) { //nolint:revive
 	return bursts
 }
 
+// brisk returns a limit that treats clients as limit does, in less time: requests of years
+// do not fit in the time that the steps know. A calendar window becomes one as long as usual.
+func brisk(limit headgate.Limit) headgate.Limit {
+	r := limit.Rule()
+	each := limit.Period() / time.Duration(r.Limit)
+	if each <= 10*time.Hour {
+		return limit
+	}
+	// A step must stay the same part of the period: it may bring whole tokens.
+	unit := max(gcd(r.Period, r.RefillEvery), 1)
+	shorter := max(unit/int64(each/time.Hour+1), 1)
+	faster := func(microseconds int64) time.Duration {
+		return time.Duration(microseconds/unit*shorter) * time.Microsecond
+	}
+	out := headgate.Per(r.Limit, faster(r.Period)).Using(r.Algorithm)
+	switch r.Algorithm {
+	case headgate.TokenBucket:
+		out = out.Burst(r.Burst)
+		if r.RefillEvery > 0 {
+			out = out.RefillEvery(faster(r.RefillEvery))
+		}
+	case headgate.LeakyBucket:
+		if out = out.Burst(r.Burst); r.DelayAfter > 0 {
+			out = out.DelayAfter(r.DelayAfter)
+		}
+		if r.MaxWait > 0 {
+			out = out.MaxWait(time.Duration(max(r.MaxWait/(unit/shorter), 1)) * time.Microsecond)
+		}
+	case headgate.FixedWindow:
+		out = out.Anchored(r.Anchor)
+	case headgate.SlidingBuckets:
+		out = out.Buckets(int(r.Buckets), r.Edge)
+	case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency, headgate.Distinct:
+	}
+	if r.CountDenied {
+		out = out.CountingDenied()
+	}
+	return out
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
 // share simulates a client under a limit.
 func share(limit headgate.Limit, c Client) Share {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same for everyone
-	rule := limit.Rule()
+	rule := brisk(limit).Rule()
 	gap := float64(rule.Period) / float64(rule.Limit) * float64(c.Size) / c.Load
 	var s algorithm.State
 	refused, at := 0, float64(begin)

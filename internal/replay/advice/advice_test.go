@@ -85,7 +85,7 @@ func TestBetterIsTheSmallest(t *testing.T) {
 
 func TestWithoutAdvice(t *testing.T) {
 	t.Parallel()
-	for _, limit := range []headgate.Limit{{}, headgate.Unlimited(), headgate.PerMinute(0), headgate.Concurrent(5)} {
+	for _, limit := range []headgate.Limit{{}, headgate.Unlimited(), headgate.PerMinute(0), headgate.Concurrent(5), headgate.PerHour(20).Using(headgate.Distinct)} {
 		if a, ok := advice.Of(limit); ok {
 			t.Errorf("%v: %+v", limit, a)
 		}
