@@ -38,6 +38,11 @@ func (m *Manager) PutAll(ctx context.Context, list []*Entry) (written int, err e
 	} else {
 		written, err = m.putEach(ctx, rows)
 	}
+	if err == nil {
+		for i := range rows {
+			m.hearOwn(rows[i])
+		}
+	}
 	m.look(ctx)
 	return written, err
 }

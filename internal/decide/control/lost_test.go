@@ -20,8 +20,8 @@ type inRedis struct {
 	table *redis.Table
 	clock func() time.Time // if not nil, replaces the server's clock
 	off   bool
-	// reading, if not nil, is called before rows are read.
-	reading func()
+	// looking and reading, if not nil, are called before the state or rows are read.
+	looking, reading func()
 }
 
 func (r *inRedis) down() error {
@@ -32,6 +32,9 @@ func (r *inRedis) down() error {
 }
 
 func (r *inRedis) Look(ctx context.Context) (control.State, error) {
+	if r.looking != nil {
+		r.looking()
+	}
 	state, err := r.table.Look(ctx)
 	if r.clock != nil {
 		state.Now = r.clock()
@@ -365,5 +368,50 @@ func TestClocksApart(t *testing.T) {
 		if n.changed != was {
 			t.Errorf("node %d reads all again all the time", i)
 		}
+	}
+}
+
+// A change that a node has made is not lost if the server loses everything before the node
+// looks again: what was lifted does not come back, from that node or from another.
+func TestLossRightAfterAChange(t *testing.T) {
+	server := redistest.Standalone(t)
+	nodes, tables := connect(t, server, time.Now, 2)
+	one, two := nodes[0], nodes[1]
+	scope := one.rules.Rule("api", "a").Scope
+	lose := func(i int) {
+		tables[i].looking = func() {
+			tables[i].looking = nil
+			server.Do("FLUSHALL")
+		}
+	}
+	expect := func(user, what string, want bool) {
+		t.Helper()
+		for range 2 { // the first look returns missing rows, the second sees them
+			one.sync(t)
+			two.sync(t)
+		}
+		for i, n := range nodes {
+			if ban, _ := n.Of(scope, key(user)); (ban != nil) != want {
+				t.Errorf("%s: banned at node %d: %t, want %t", what, i, ban != nil, want)
+			}
+		}
+	}
+	one.sync(t)
+	two.sync(t)
+	for _, name := range []string{"ann", "bob"} {
+		e := one.entry("a", name, "", time.Now().Add(time.Hour))
+		lose(0)
+		one.put(t, e)
+		expect(name, "a ban", true)
+		lose(1)
+		if was, err := two.Delete(t.Context(), e); !was || err != nil {
+			t.Fatal(was, err)
+		}
+		expect(name, "an ended ban", false)
+		lose(0)
+		if _, err := one.PutAll(t.Context(), []*control.Entry{e}); err != nil {
+			t.Fatal(err)
+		}
+		expect(name, "one of many", true)
 	}
 }

@@ -358,10 +358,12 @@ func (m *Manager) Put(ctx context.Context, e *Entry) error {
 	if err != nil {
 		return err
 	}
-	err = m.options.Table.Put(ctx, Row{Name: e.name(), Value: text, Until: stored.Until, Version: m.version()}, m.options.Most)
+	row := Row{Name: e.name(), Value: text, Until: stored.Until, Version: m.version()}
+	err = m.options.Table.Put(ctx, row, m.options.Most)
 	if err != nil && !errors.Is(err, ErrNotSaved) {
 		return err
 	}
+	m.hearOwn(row)
 	m.look(ctx)
 	return err
 }
@@ -372,9 +374,14 @@ func (m *Manager) look(ctx context.Context) { _ = m.Sync(ctx) }
 
 // Delete ends an entry and reports whether there was one.
 func (m *Manager) Delete(ctx context.Context, e *Entry) (bool, error) {
-	was, err := m.options.Table.Delete(ctx, Row{Name: e.name(), Value: m.knows(e.name()), Version: m.version()}, m.options.Most)
+	row := Row{Name: e.name(), Value: m.knows(e.name()), Version: m.version()}
+	was, err := m.options.Table.Delete(ctx, row, m.options.Most)
 	if err != nil && !errors.Is(err, ErrNotSaved) {
 		return was, err
+	}
+	if was {
+		row.Value, row.Deleted = "", true
+		m.hearOwn(row)
 	}
 	m.look(ctx)
 	return was, err

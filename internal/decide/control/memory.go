@@ -38,6 +38,25 @@ func (m *Manager) hear(rows map[string]Row, r *Row) {
 	rows[r.Name] = *r
 }
 
+// hearOwn stores a change that was made here, with the lowest version that it can have, in
+// case the table is lost before it is read again.
+func (m *Manager) hearOwn(r Row) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.memory.table == nil || m.memory.rows == nil {
+		return
+	}
+	if r.Deleted {
+		r.Until = m.options.Clock().Add(m.ahead + inTouch)
+	}
+	known := m.memory.rows[r.Name]
+	if known.Version > r.Version && m.seen.Version > r.Version {
+		return // it was read in the meantime
+	}
+	r.Version = max(r.Version, known.Version) + 1
+	m.memory.rows[r.Name] = r
+}
+
 // giveBack writes back the rows that the table has lost: those known here that are
 // missing from rows, or have an older version there. They stay active here in any case:
 // they are added to rows and passed to each.
