@@ -6,15 +6,6 @@ import (
 	"github.com/headgate/headgate/internal/replay/advice"
 )
 
-// RuleAdvice is the answer of GET /v1/advice.
-type RuleAdvice struct {
-	Domain string `json:"domain"`
-	Rule   string `json:"rule"`
-	// Text is the advice in a sentence. Without Advice it says why there is none.
-	Text string `json:"text"`
-	*advice.Advice
-}
-
 // advise answers GET /v1/advice: how the limit of a rule treats clients that stay below it.
 func (d reports) advise(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q := r.URL.Query()
@@ -26,9 +17,5 @@ func (d reports) advise(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := RuleAdvice{Domain: domain, Rule: name, Text: "No advice: the rule has no rate of requests."}
-	if a, ok := advice.Of(list[0].Limit); ok {
-		out.Advice, out.Text = &a, a.String()
-	}
-	return out, nil
+	return advice.About(domain, name, list[0].Limit), nil
 }

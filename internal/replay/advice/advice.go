@@ -57,6 +57,25 @@ type Better struct {
 	Bursty Share `json:"bursty"`
 }
 
+// Rule is the advice on the limit of a rule.
+type Rule struct {
+	Domain string `json:"domain"`
+	Rule   string `json:"rule"`
+	Limit  string `json:"limit"` // as in rules, such as 100/minute
+	// Text is the advice in a sentence. Without Advice it says why there is none.
+	Text string `json:"text"`
+	*Advice
+}
+
+// About returns the advice on the limit of a rule.
+func About(domain, rule string, limit headgate.Limit) Rule {
+	out := Rule{Domain: domain, Rule: rule, Limit: limit.String(), Text: "No advice: the rule has no rate of requests."}
+	if a, ok := Of(limit); ok {
+		out.Advice, out.Text = &a, a.String()
+	}
+	return out
+}
+
 // Of returns the advice for a limit, and false for one without a rate of requests:
 // unlimited, 0, of concurrent requests, or of distinct values. It takes some milliseconds.
 func Of(limit headgate.Limit) (Advice, bool) {
