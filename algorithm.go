@@ -30,7 +30,8 @@ const (
 	// Distinct counts how many different values of something a key shows in windows
 	// like those of FixedWindow: "at most 20 accounts an hour from one address". Ops
 	// name the value with [Op.Member]. A value that was shown in this window passes and
-	// costs nothing; a new one costs 1, whatever the Op.Cost. Up to 4096 values of a
+	// costs nothing; a new one costs 1, whatever the Op.Cost, unless
+	// that is above MaxLimit: such a request never passes. Up to 4096 values of a
 	// key are counted exactly, more with an error of about 0.65 %.
 	Distinct
 )

@@ -48,8 +48,14 @@ const (
 	fewValues = 4
 )
 
-// distinct answers all kinds that take.
+// distinct answers all kinds that take. A cost above any limit is refused here too: it
+// says that a request must not pass.
 func distinct(r *headgate.Rule, s *State, now int64, req Request) Result {
+	if req.Cost > headgate.MaxLimit && req.Kind != headgate.Charge && req.Kind != headgate.TakeUpTo {
+		res := done(r, s, now, 0, false)
+		res.Allowed, res.Reason, res.RetryAfter = false, headgate.TooLarge, headgate.Never
+		return res
+	}
 	n, credit := min(req.Cost, 1), creditAt(s, now)
 	free := max(available(r, s, now), -1)
 	_, fits := split(r, n, free, credit)

@@ -87,7 +87,7 @@ func randomDistinctRequest(rng *rand.Rand, value uint64, counts int64) Request {
 	req := Request{
 		Kind: pick(rng, headgate.Take, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Reserve, headgate.Charge,
 			headgate.Peek, headgate.Refund, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew),
-		Cost: pick[int64](rng, 0, 1, 1, 1, 1, 7), Member: spread(value),
+		Cost: pick[int64](rng, 0, 1, 1, 1, 1, 7, 7, headgate.MaxLimit, headgate.MaxLimit+1), Member: spread(value),
 	}
 	switch {
 	case req.Kind == headgate.Peek && value%3 == 0:

@@ -14,6 +14,7 @@ import (
 type Builder struct {
 	set      *Ruleset
 	digester *digester
+	members  [16]byte // see newMemberSecret
 
 	// All descriptors in file order, and by their place.
 	branches []*Branch
@@ -25,8 +26,8 @@ type Builder struct {
 func NewBuilder(secret KeySecret, computed ...Computed) *Builder {
 	b := &Builder{
 		set:      &Ruleset{domains: map[string]*domain{}},
-		digester: newDigester(secret),
-		places:   map[place]*Branch{},
+		digester: newDigester(secret), members: newMemberSecret(secret),
+		places: map[place]*Branch{},
 	}
 	for _, c := range computed {
 		if b.set.computed == nil {
@@ -77,7 +78,11 @@ func (b *Builder) Add(r *Rule, match Match) error {
 		return nil
 	}
 	r.match, r.digester, r.zone = match.compile(), b.digester, noZone
-	r.byPath = slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.Kind == Path })
+	if r.Values != nil {
+		r.Values.parts = append(slices.Clip(r.Key), KeyAttribute{Attribute: r.Values.Of})
+		r.Values.secret = b.members
+	}
+	r.byPath = slices.ContainsFunc(r.parts(), func(a KeyAttribute) bool { return a.Kind == Path })
 	d.rules = append(d.rules, r)
 	b.set.rules = append(b.set.rules, r)
 	return nil

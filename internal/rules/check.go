@@ -35,7 +35,7 @@ func (m *Matches) addKeys(r *Rule, f *facts) {
 	f.several = true
 	taken := make([]int, len(choices))
 	if keys > maxKeys {
-		for i, a := range r.Key {
+		for i, a := range r.parts() {
 			if len(choices[i]) > 0 && !f.get(a.Attribute).ok {
 				taken[i] = 1
 			}
@@ -50,17 +50,17 @@ func (m *Matches) addKeys(r *Rule, f *facts) {
 	}
 }
 
-// addCheck adds the check of a rule under a key, unless it exists: several readings of
+// addCheck adds the check of a rule under a key, and of a value if r counts values, unless it exists: several readings of
 // a request may lead to it.
-func (m *Matches) addCheck(r *Rule, key string, f *facts) {
+func (m *Matches) addCheck(r *Rule, key string, member uint64, f *facts) {
 	if f.several &&
-		slices.ContainsFunc(m.Checks, func(c Check) bool { return c.Rule.Base() == r && c.Key == key }) {
+		slices.ContainsFunc(m.Checks, func(c Check) bool { return c.Rule.Base() == r && c.Key == key && c.Member == member }) {
 		return
 	}
 	if r.varies() {
 		r = r.forRequest(key, f)
 	}
-	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Cost: r.costOf(f), Enforced: r.Enforces(key)})
+	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Member: member, Cost: r.costOf(f), Enforced: r.Enforces(key)})
 }
 
 // appendKeyPart appends the part of r's key for one attribute.
@@ -100,12 +100,12 @@ func (m *Matches) refuseSince(first int) {
 	}
 }
 
-// choices returns, for each attribute of r's key, what it may be counted by besides
+// choices returns, for each attribute that r counts by, what it may be counted by besides
 // its first value, and how many keys come of it, up to maxKeys and one more; nil if
 // there is one.
 func (r *Rule) choices(f *facts) (choices [][]value, keys int) {
 	keys = 1
-	for i, a := range r.Key {
+	for i, a := range r.parts() {
 		first := f.get(a.Attribute).unclear
 		texts, anything := f.others(a.Attribute)
 		anything = anything || first
@@ -113,7 +113,7 @@ func (r *Rule) choices(f *facts) (choices [][]value, keys int) {
 			continue
 		}
 		if choices == nil {
-			choices = make([][]value, len(r.Key))
+			choices = make([][]value, len(r.parts()))
 		}
 		for _, text := range texts {
 			choices[i] = append(choices[i], value{text: text, ok: true})
@@ -134,7 +134,8 @@ func (r *Rule) choices(f *facts) (choices [][]value, keys int) {
 // what is missing because it is unclear is no reason for that.
 func (m *Matches) addChoice(r *Rule, f *facts, choices [][]value, taken []int) {
 	start := len(f.keys)
-	for i, a := range r.Key {
+	end := start // of the key
+	for i, a := range r.parts() {
 		v := f.get(a.Attribute)
 		if choices != nil && taken[i] > 0 {
 			v = choices[i][taken[i]-1]
@@ -144,8 +145,15 @@ func (m *Matches) addChoice(r *Rule, f *facts, choices [][]value, taken []int) {
 			return
 		}
 		f.keys = r.appendKeyPart(f.keys, a, v, f)
+		if i < len(r.Key) {
+			end = len(f.keys)
+		}
 	}
-	m.addCheck(r, view(f.keys[start:]), f)
+	member := uint64(0)
+	if r.Values != nil {
+		member = r.Values.memberOf(view(f.keys[end:]))
+	}
+	m.addCheck(r, view(f.keys[start:end]), member, f)
 }
 
 // next counts taken up by one, the first place first, and reports false when it

@@ -38,6 +38,7 @@ func comparisons() map[string]comparison {
 		"steps": told(), "digester": told(), "one": told(),
 		"Disabled": told(), // such a rule is not compared
 		"Limit":    {func(r *Rule) { r.Limit = headgate.PerMinute(9) }, false, true, false},
+		"Values":   apart(func(r *Rule) { r.Values = &Values{Of: Attribute{Kind: ClientIP}} }),
 		"Cost":     apart(func(r *Rule) { r.Cost = 2 }),
 		"CostFrom": apart(func(r *Rule) { r.CostFrom = &CostFrom{Default: 1, Min: 1, Max: 5} }),
 		// What is charged afterwards may be more than what other rules charge,

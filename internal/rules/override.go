@@ -77,7 +77,7 @@ func changed(l headgate.Limit, other string, burst int64) (headgate.Limit, error
 // rated returns the limit of was with another rate.
 func rated(was *headgate.Rule, to rate.Rate) headgate.Limit {
 	if was.Calendar != headgate.NoCalendar && to.Unit != headgate.NoCalendar {
-		l := headgate.PerCalendar(to.N, to.Unit, was.Zone)
+		l := headgate.PerCalendar(to.N, to.Unit, was.Zone).Using(was.Algorithm)
 		if was.OwnZone {
 			l = l.InZone(was.Zone)
 		}
@@ -85,7 +85,7 @@ func rated(was *headgate.Rule, to rate.Rate) headgate.Limit {
 	}
 	l := headgate.Per(to.N, to.Period).Using(was.Algorithm)
 	switch was.Algorithm {
-	case headgate.FixedWindow:
+	case headgate.FixedWindow, headgate.Distinct:
 		if was.Anchor != headgate.AnchorClock {
 			l = l.Anchored(was.Anchor)
 		}

@@ -141,7 +141,10 @@ type Rule struct {
 	TierBy     Attribute
 	Key        []KeyAttribute // what the limit counts by; empty means one count for all
 	KeyMissing KeyMissing     // for requests that lack a part of Key
-	OnRepeat   *OnRepeat      // bans keys that are refused again and again; nil if none are
+	// Values is, for a limit of headgate.Distinct, which values it counts; nil for
+	// others.
+	Values   *Values
+	OnRepeat *OnRepeat // bans keys that are refused again and again; nil if none are
 	// Headers is the dialect of the rate-limit headers of the rule's domain, such
 	// as github; empty for the server's default.
 	Headers      string
@@ -204,9 +207,12 @@ type Check struct {
 	Rule *Rule
 	// Key is the composed key. It points into the Matches that holds the Check
 	// and is valid until those are used again.
-	Key      string
-	Cost     int64 // the charge for a request of cost 1
-	Enforced bool  // false in shadow mode and for a key outside Percent
+	Key  string
+	Cost int64 // the charge for a request of cost 1
+	// Member is the headgate.Op.Member of the check: the value that a rule with Values
+	// counts.
+	Member   uint64
+	Enforced bool // false in shadow mode and for a key outside Percent
 
 	replaced bool // for ApplyReplaces
 }
@@ -293,7 +299,7 @@ func (r *Rule) Needs() []Attribute {
 		}
 	}
 	if r.KeyMissing == KeyMissingSkip {
-		for _, a := range r.Key {
+		for _, a := range r.parts() {
 			need(a.Attribute)
 		}
 	}
@@ -332,7 +338,7 @@ func (r *Rule) Covers(other *Rule) bool {
 	switch {
 	case r.Mode != Enforce || r.Percent < 100 || r.QuotaMode || r.OnLimit.Action != Reject:
 		return false
-	case r.ChargeDenied || other.ChargeDenied || other.OnRepeat != nil || !r.costsAs(other) || !r.coversOutage(other):
+	case r.ChargeDenied || other.ChargeDenied || other.OnRepeat != nil || !r.costsAs(other) || !r.Values.same(other.Values) || !r.coversOutage(other):
 		return false
 	case r.Limit.IsUnlimited() || other.Limit.IsUnlimited() || r.varies() || other.varies():
 		return false

@@ -68,6 +68,8 @@ var beyondSchema = map[string]string{
 	"repeat-refusals-many":         "arithmetic",
 	"repeat-refusals-long":         "arithmetic",
 	"repeat-ban-long":              "arithmetic",
+	"distinct-of-key":              "two values that are the same",
+	"distinct-too-many":            "arithmetic",
 	"body-variable-unknown":        "what is in a text",
 	"body-not-json":                "what is in a text",
 }

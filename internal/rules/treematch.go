@@ -281,7 +281,7 @@ func (m *Matches) add(r *Rule, values pathValues, f *facts) {
 			}
 		}
 	}
-	m.addCheck(r, view(f.keys[start:]), f)
+	m.addCheck(r, view(f.keys[start:]), 0, f)
 }
 
 // appendFlat appends the key of the rule as Envoy's service joins it.

@@ -41,8 +41,11 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 		flag |= countsDenied
 	}
 	if r.Algorithm == headgate.Distinct && kind != headgate.Grant {
-		if cost == 0 {
+		switch {
+		case cost == 0:
 			flag |= costsNothing
+		case cost > headgate.MaxLimit:
+			flag |= costsTooMuch
 		}
 		cost = int64(min(op.Member, maxInteger))
 	}
@@ -61,8 +64,9 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 // countsDenied in the flag means that refused requests count.
 const countsDenied = 128
 
-// costsNothing in the flag of a limit of distinct values means that the cost is 0.
-const costsNothing = 64
+// In the flag of a limit of distinct values they mean that the cost is 0, and that it is
+// more than fits into any limit.
+const costsNothing, costsTooMuch = 64, 32
 
 // undo is, in a script, a Refund with Op.CountsUntil.
 const undo = headgate.Draw + 1

@@ -99,7 +99,7 @@ func (r *Result) reserved() reserved {
 	rule, d := r.Rule, &r.Decision
 	return reserved{
 		domain: rule.Domain, rule: rule.Name, key: r.Key, algorithm: rule.Limit.Algorithm(), each: r.cost,
-		granted: d.Granted, freshIn: d.ResetAfter, countsUntil: d.CountsUntil,
+		granted: d.Granted, freshIn: d.ResetAfter, countsUntil: d.CountsUntil, member: r.member,
 		debt: debtOf(rule.Limit, d.Granted), from: r.origin(), given: rule.GivenText(),
 	}
 }

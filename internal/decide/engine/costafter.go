@@ -154,7 +154,7 @@ func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after ti
 // correction returns the op that changes what r took, some time ago, to the real cost;
 // see [corrected].
 func (r *Result) correction(cost int64, ago time.Duration) (headgate.Op, bool) {
-	op := headgate.Op{Key: r.Key, Scope: r.Rule.Scope, Limit: r.limit(), CountsUntil: r.Decision.CountsUntil}
+	op := headgate.Op{Key: r.Key, Scope: r.Rule.Scope, Limit: r.limit(), CountsUntil: r.Decision.CountsUntil, Member: r.member}
 	return corrected(op, cost, r.Decision.Granted, r.Decision.ResetAfter, ago)
 }
 
@@ -163,6 +163,9 @@ func (r *Result) correction(cost int64, ago time.Duration) (headgate.Op, bool) {
 // already returned all of it. freshIn is how long the take counts, from the take on,
 // and ago how long ago it was, both by this process; op.CountsUntil, by the store, or 0.
 func corrected(op headgate.Op, cost, taken int64, freshIn, ago time.Duration) (headgate.Op, bool) {
+	if op.Limit.Algorithm() == headgate.Distinct {
+		cost = min(cost, taken) // a value costs 1 at most, and nothing if it was known
+	}
 	if cost > taken {
 		op.Kind, op.Cost = headgate.Charge, cost-taken
 		return op, true

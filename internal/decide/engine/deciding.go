@@ -252,7 +252,7 @@ func (d *deciding) list() (replaces bool) {
 			c := &checks[j]
 			list = extended(list)
 			r := &list[len(list)-1]
-			*r = Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced && !d.watches, part: int32(i), cost: c.Cost}
+			*r = Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced && !d.watches, part: int32(i), cost: c.Cost, member: c.Member}
 			if c.Rule.List() != nil {
 				r.role, r.step, d.listed = none, none, true
 				continue
@@ -358,7 +358,7 @@ func (d *deciding) ask(op *headgate.Op, r *Result, st step) {
 	p, rule := &d.parts[r.part], r.Rule
 	op.Key, op.Scope, op.Limit = r.Key, rule.Scope, rule.Limit
 	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.at, p.Kind
-	op.Duration, op.Lease, op.Age = 0, 0, 0
+	op.Duration, op.Lease, op.Age, op.Member = 0, 0, 0, r.member
 	switch {
 	case st == charge:
 		r.charge(op)

@@ -35,6 +35,7 @@ type reserved struct {
 	granted           int64
 	freshIn           time.Duration // how long the take counts
 	countsUntil       int64         // until when, by the store's clock; 0 in old tokens
+	member            uint64        // of a rule that counts values; 0 for others
 	record            int64         // the name of the lease that records it; 0 for none
 	debt              time.Duration // debt of the take; not in the token
 	from              origin
@@ -128,6 +129,7 @@ const (
 	partLocal  = 1 << iota // it was taken from a process's memory
 	partCounts             // countsUntil follows
 	partGiven              // given follows
+	partMember             // member follows
 )
 
 func (r *reservation) append(dst []byte) []byte {
@@ -145,11 +147,17 @@ func (r *reservation) append(dst []byte) []byte {
 		if p.given != "" {
 			flags |= partGiven
 		}
+		if p.member != 0 {
+			flags |= partMember
+		}
 		for _, n := range [...]int64{int64(p.algorithm), p.each, p.granted, int64(p.freshIn), p.record, flags, p.countsUntil} {
 			dst = binary.AppendVarint(dst, n)
 		}
 		if p.given != "" {
 			dst = appendText(dst, p.given)
+		}
+		if p.member != 0 {
+			dst = binary.AppendVarint(dst, int64(p.member)) // below 2^52
 		}
 	}
 	return append(dst, r.leases...)
@@ -170,6 +178,9 @@ func readReservation(plain []byte) (*reservation, bool) {
 		}
 		if flags&partGiven != 0 {
 			p.given = in.text()
+		}
+		if flags&partMember != 0 {
+			p.member = uint64(in.number())
 		}
 		r.parts = append(r.parts, p)
 	}

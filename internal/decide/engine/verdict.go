@@ -18,11 +18,12 @@ type Result struct {
 	Decision headgate.Decision
 	Enforced bool // false for a rule that only observes
 
-	role    step  // the step for limits of this type
-	step    step  // the step in which the limit is checked, or none
-	settled bool  // by the response; see [Engine.SettleCosts]
-	part    int32 // index in the query
-	cost    int64 // for a request of cost 1
+	role    step   // the step for limits of this type
+	step    step   // the step in which the limit is checked, or none
+	settled bool   // by the response; see [Engine.SettleCosts]
+	part    int32  // index in the query
+	cost    int64  // for a request of cost 1
+	member  uint64 // of a rule that counts values
 }
 
 // Cost returns what a request of cost 1 takes of the limit. It may be set by the

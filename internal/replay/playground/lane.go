@@ -132,7 +132,7 @@ func (l *Lane) Bytes() int64 {
 	switch l.limit.Algorithm() {
 	case headgate.SlidingLog, headgate.SlidingWindow:
 		numbers = 4
-	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingBuckets, headgate.Concurrency:
+	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingBuckets, headgate.Concurrency, headgate.Distinct:
 	}
 	return word * int64(numbers+len(l.state.Words))
 }
@@ -182,7 +182,7 @@ func (s Spec) Limit() headgate.Limit {
 		if s.Buckets != 0 {
 			l = l.Buckets(s.Buckets, s.Edge)
 		}
-	case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency:
+	case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency, headgate.Distinct:
 	}
 	if s.CountDenied && s.Algorithm > headgate.LeakyBucket {
 		l = l.CountingDenied()

@@ -37,7 +37,7 @@ func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Lim
 		return limit
 	}
 	l := LimitForm{Parser: p, Keys: f, At: at}
-	l.RefuseBeside("concurrency", LimitKeys()...)
+	l.RefuseBeside("concurrency", append(LimitKeys(), DistinctKeys()...)...)
 	most, ok := p.Integer(n, "concurrency", 0, headgate.MaxConcurrent)
 	if !ok {
 		return headgate.Limit{}
@@ -62,7 +62,7 @@ func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Lim
 // that the tier replaces.
 func inheritLimit(f, own yamltext.Fields) {
 	if own.Get("concurrency") != nil {
-		for _, key := range LimitKeys() {
+		for _, key := range append(LimitKeys(), DistinctKeys()...) {
 			delete(f, key)
 		}
 	}
@@ -97,8 +97,9 @@ func (p *Parser) parseRateAndOptions(f yamltext.Fields, at *yamltext.Node) headg
 	before := p.Errors
 	l.ReadRate()
 	l.ReadAlgorithm()
+	l.readCount()
 	if l.Rate.Unlimited {
-		l.RefuseBeside("rate: unlimited", LimitKeys()[1:]...)
+		l.RefuseBeside("rate: unlimited", append(LimitKeys()[1:], DistinctKeys()...)...)
 		return headgate.Unlimited()
 	}
 	return l.Finish(before)
@@ -152,6 +153,10 @@ func (l *LimitForm) ReadRate() {
 
 // ReadAlgorithm reads algorithm and anchor, which the other keys depend on.
 func (l *LimitForm) ReadAlgorithm() {
+	if n := l.Keys.Get("algorithm"); l.Own && n != nil && n.Text == headgate.Distinct.String() {
+		l.Errorf(n, "write count: distinct, with of: and the attribute", "distinct is not an algorithm")
+		return
+	}
 	var names []string
 	for _, a := range headgate.Algorithms() {
 		names = append(names, a.String())
@@ -176,22 +181,27 @@ func (l *LimitForm) RefuseBeside(what string, keys ...string) {
 // refuseStray reports options that belong to another algorithm.
 func (l *LimitForm) refuseStray() {
 	owner := func(key, hint string, algorithms ...headgate.Algorithm) {
-		if field, ok := l.Keys[key]; ok && !slices.Contains(algorithms, l.Algorithm) {
+		field, ok := l.Keys[key]
+		switch {
+		case !ok || slices.Contains(algorithms, l.Algorithm):
+		case l.Algorithm == headgate.Distinct:
+			l.Errorf(field.Key, "remove it", "%q does not work with count: distinct", key)
+		default:
 			l.Errorf(field.Key, hint, "%q does not apply to %s", key, l.Algorithm)
 		}
 	}
 	owner("burst", "only token_bucket and leaky_bucket have a burst", headgate.TokenBucket, headgate.LeakyBucket)
 	owner("refill", "only token_bucket refills in steps", headgate.TokenBucket)
 	owner("delay_after", "add algorithm: leaky_bucket", headgate.LeakyBucket)
-	owner("anchor", "add algorithm: fixed_window", headgate.FixedWindow)
-	owner("timezone", "add algorithm: fixed_window", headgate.FixedWindow)
+	owner("anchor", "add algorithm: fixed_window", headgate.FixedWindow, headgate.Distinct)
+	owner("timezone", "add algorithm: fixed_window", headgate.FixedWindow, headgate.Distinct)
 	owner("buckets", "add algorithm: sliding_buckets", headgate.SlidingBuckets)
 	owner("edge", "add algorithm: sliding_buckets", headgate.SlidingBuckets)
 	owner(
 		"count_denied", "add algorithm: sliding_window, or another window",
 		headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets,
 	)
-	if l.Algorithm == headgate.FixedWindow && l.anchor == headgate.AnchorFirstRequest {
+	if windows := l.Algorithm == headgate.FixedWindow || l.Algorithm == headgate.Distinct; windows && l.anchor == headgate.AnchorFirstRequest {
 		l.RefuseBeside("anchor: first_request", "timezone")
 	}
 }
@@ -199,9 +209,10 @@ func (l *LimitForm) refuseStray() {
 // build makes the limit.
 func (l *LimitForm) build() headgate.Limit {
 	limit := headgate.Per(l.Rate.N, l.Rate.Period)
-	if l.Algorithm == headgate.FixedWindow {
-		limit = l.fixedWindow()
-	} else {
+	switch l.Algorithm {
+	case headgate.FixedWindow, headgate.Distinct:
+		limit = l.fixedWindow().Using(l.Algorithm)
+	default:
 		limit = limit.Using(l.Algorithm)
 	}
 	var n int64

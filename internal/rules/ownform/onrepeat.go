@@ -125,7 +125,7 @@ func (p *Parser) warnOfOnRepeat(f yamltext.Fields, r *rules.Rule) {
 func usedUpFor(r *rules.Rule) time.Duration {
 	l := r.Limit
 	switch l.Algorithm() {
-	case headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog, headgate.SlidingBuckets:
+	case headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog, headgate.SlidingBuckets, headgate.Distinct:
 		return l.Period()
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		if l.N() > 0 {

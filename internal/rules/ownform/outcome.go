@@ -334,6 +334,9 @@ func (p *Parser) makeWait(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
 	case r.Concurrent():
 		p.Errorf(at, "", "action: delay does not work with concurrency: the time until a slot is free is unknown")
 		return
+	case limit.Algorithm() == headgate.Distinct:
+		p.Errorf(at, "use reject or shadow_ban", "action: delay does not work with count: distinct: waiting does not make a value known")
+		return
 	case limit.Algorithm() != headgate.TokenBucket:
 		p.Errorf(at, "use algorithm: leaky_bucket, or token_bucket with a max_wait", "action: delay does not work with algorithm: %s", limit.Algorithm())
 		return

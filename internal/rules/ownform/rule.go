@@ -15,7 +15,7 @@ func RuleKeys() []string {
 	return append([]string{
 		"name", "description", "disabled", "match", "key", "key_missing", "cost", "charge_on",
 		"on_limit", "on_repeat", "mode", "percent", "on_store_error", "tiers", "concurrency", "lease",
-	}, LimitKeys()...)
+	}, append(DistinctKeys(), LimitKeys()...)...)
 }
 
 // maxKeyParts is how many attributes a key may have.
@@ -83,6 +83,7 @@ func (p *Parser) parseRule(form ruleForm) {
 		p.Warnf(f.Get("match"), "", "\"path_case\" has no effect: the rule neither matches nor counts by path")
 	}
 	p.ParseShared(f, r)
+	p.parseDistinct(f, r)
 	p.parseChargeOn(f, r, form.form)
 	p.parseOnRepeat(f, r, form.form)
 	if form.form != nil {
@@ -134,7 +135,7 @@ func (p *Parser) parseKey(f yamltext.Fields, r *rules.Rule) {
 		if ok && word == "skip" {
 			r.KeyMissing = rules.KeyMissingSkip
 		}
-		if ok && len(r.Key) == 0 {
+		if ok && len(r.Key) == 0 && f.Get("of") == nil {
 			p.Warnf(n, "", "\"key_missing\" has no effect without a key")
 		}
 	}

@@ -1,6 +1,6 @@
 -- Twin of algorithm/distinct.go. It comes after step.lua, of which it replaces the
--- kinds that take and give back. Their cost is here the value, and flag 64 says that
--- the cost is 0.
+-- kinds that take and give back. Their cost is here the value, flag 64 says that the
+-- cost is 0, and flag 32 that it is more than fits into any limit.
 --
 -- State: a header and the values, seven bytes each in ascending order; or a longer
 -- header and the registers, six bytes for eight of them.
@@ -205,6 +205,11 @@ local function distinctSave(key, s, how, ends)
 end
 
 local function distinctTake(a, r, s, now, kind, n, value)
+  if r.huge and kind ~= CHARGE and kind ~= TAKE_UP_TO then
+    local res = done(a, r, s, now, 0, false)
+    res.allowed, res.reason, res.retry = false, TOO_LARGE, never
+    return res
+  end
   local free, credit = max(a.available(r, s, now), -1), creditAt(s, now)
   local fit = split(r, n, free, credit) ~= nil
   local closed = r.limit == 0 and credit == 0
@@ -243,6 +248,7 @@ end
 algorithms[7] = {
   rule = function(r, a, b, c, d, e, f)
     r.dry, r.flag = r.flag >= 64, r.flag % 64
+    r.huge, r.flag = r.flag >= 32, r.flag % 32
     fixedRule(r, a, b, c, d, e, f)
   end,
   clear = distinctClear, load = distinctLoad, save = distinctSave, step = distinctStep,

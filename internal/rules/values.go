@@ -1,0 +1,43 @@
+package rules
+
+import (
+	"crypto/sha256"
+
+	"github.com/headgate/headgate"
+)
+
+// Values says which values a rule counts under each key, instead of requests.
+type Values struct {
+	Of Attribute // the attribute whose different values are counted
+
+	parts  []KeyAttribute // the key and Of
+	secret [16]byte       // of headgate.MemberOf
+}
+
+// parts returns the attributes that say what r counts: its key, and the attribute whose
+// values it counts.
+func (r *Rule) parts() []KeyAttribute {
+	if r.Values != nil {
+		return r.Values.parts
+	}
+	return r.Key
+}
+
+// same reports whether both count the same values.
+func (v *Values) same(other *Values) bool {
+	return v == other || v != nil && other != nil && v.Of == other.Of
+}
+
+// memberOf returns what a check counts of a text: that of a part of a key, so that an
+// absent value and an empty one differ.
+func (v *Values) memberOf(part string) uint64 { return headgate.MemberOf(v.secret, part) }
+
+// newMemberSecret returns the secret for values that belongs to one for keys. Without one
+// the hash of a value is public.
+func newMemberSecret(secret KeySecret) (short [16]byte) {
+	if secret != "" {
+		sum := sha256.Sum256(append([]byte("values\x00"), secret...))
+		copy(short[:], sum[:])
+	}
+	return short
+}
