@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/observe/telemetry"
 	"github.com/headgate/headgate/internal/queue"
@@ -130,6 +131,15 @@ func (p *Process) Busy() bool { return p.Sheds(overload.Request) }
 // Inline returns what makes rules of limits in checks. Doors share it.
 func (p *Process) Inline() *inline.Limits {
 	return Once(p, func() *inline.Limits { return inline.New(p.Config.Inline) })
+}
+
+// LimitsAsked returns the counts of callers that ask this door for their limits.
+func (p *Process) LimitsAsked() *selfservice.Asked {
+	return Once(p, func() *selfservice.Counts {
+		c := new(selfservice.Counts)
+		p.Register(c.Collector())
+		return c
+	}).Of(p.Name)
 }
 
 // APITokens returns the tokens of the API, which HTTP and gRPC require.

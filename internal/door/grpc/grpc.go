@@ -37,7 +37,7 @@ type server struct {
 
 func open(p *door.Process) *server {
 	c := config.Own[Settings](p.Config)
-	limiter := grpcapi.New(grpcapi.Options{Asker: p.Asker, Tokens: p.APITokens(), Failures: p.Failures, Inline: p.Inline()})
+	limiter := grpcapi.New(grpcapi.Options{Asker: p.Asker, Tokens: p.APITokens(), Failures: p.Failures, Inline: p.Inline(), LimitsAsked: p.LimitsAsked()})
 	envoy := rls.Of(p)
 	s := &server{Server: grpcserver.New(grpcserver.Options{
 		Services: []grpcserver.Service{

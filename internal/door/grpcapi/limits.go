@@ -17,9 +17,11 @@ import (
 func (s *Service) Limits(ctx context.Context, in *headgatev1.LimitsRequest) (*headgatev1.LimitsResponse, error) {
 	c, err := s.read(in.GetDomain(), in.GetAttributes(), nil)
 	if err != nil {
+		s.options.LimitsAsked.Wrong()
 		return nil, wrong(err)
 	}
 	a, err := selfservice.Of(ctx, s.options.Engine, c.Domain, &c.Request, s.now())
+	s.options.LimitsAsked.Ended(err)
 	switch {
 	case errors.Is(err, selfservice.ErrUnknownDomain):
 		return nil, grpcstatus.Error(codes.NotFound, err.Error())

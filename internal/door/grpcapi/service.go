@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/request/token"
@@ -28,6 +29,8 @@ type Options struct {
 	Tokens   *token.Set      // of which a caller needs one; required, but may be empty
 	Failures *token.Failures // counts wrong tokens; optional
 	Inline   *inline.Limits  // makes rules of limits in checks; nil allows none
+	// LimitsAsked counts calls of Limits; optional.
+	LimitsAsked *selfservice.Asked
 }
 
 // Service answers the calls of headgate.v1.Limiter.

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/transport/membound"
@@ -40,6 +41,8 @@ type Options struct {
 	Bodies      *membound.Bound // bounds the memory of all bodies above 16 KiB together; nil means 64 MiB
 	Inline      *inline.Limits  // makes rules of limits in checks; nil allows none
 	Queue       http.Handler    // if not nil, answers GET /v1/queue/ID: the state of a queued request
+	// LimitsAsked counts requests to /v1/limits; optional.
+	LimitsAsked *selfservice.Asked
 }
 
 // Handler serves the API.

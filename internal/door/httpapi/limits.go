@@ -12,17 +12,16 @@ import (
 // limits answers POST /v1/limits: the limits of the caller that the attributes describe.
 func (h *Handler) limits(w http.ResponseWriter, r *http.Request, c *call) {
 	q, err := parseLimits(string(c.in.Bytes), h.options.Clients)
+	if err == nil && q.Domain == "" {
+		q.Domain, err = h.onlyDomain()
+	}
 	if err != nil {
+		h.options.LimitsAsked.Wrong()
 		answer.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if q.Domain == "" {
-		if q.Domain, err = h.onlyDomain(); err != nil {
-			answer.Problem(w, http.StatusBadRequest, err.Error())
-			return
-		}
-	}
 	a, err := selfservice.Of(r.Context(), h.options.Engine, q.Domain, &q.Request, c.at)
+	h.options.LimitsAsked.Ended(err)
 	if err != nil {
 		h.options.Report(r.Context(), q.Domain, err)
 		selfservice.Problem(w, err)

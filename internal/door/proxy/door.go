@@ -67,7 +67,7 @@ func open(p *door.Process, backend http.Handler) (door.Server, error) {
 		Transport: p.Telemetry.Transport(to.transport), TellTime: p.Config.DecisionTime, MaxWaiting: c.MaxWaiting, Paths: c.Paths,
 		StatusPath: p.Config.Queue.StatusPath, BodyTimeout: cmp.Or(p.Timeouts.Body, c.BodyTimeout),
 		ReadTimeout: o.Timeouts(p).Read, Abandoned: c.Abandoned, Underscores: underscores, Strangers: c.Strangers, NoVia: c.NoVia,
-		CORS: c.CORS, LimitsPath: limits, LimitsWhileTold: whileTold, Bodies: membound.New(membound.Options{Most: queuedShare * p.MaxRoom, Client: p.Counted}),
+		CORS: c.CORS, LimitsPath: limits, LimitsAsked: p.LimitsAsked(), LimitsWhileTold: whileTold, Bodies: membound.New(membound.Options{Most: queuedShare * p.MaxRoom, Client: p.Counted}),
 	})}
 	o.Handler = p.Telemetry.Handler(door.Shedding(p.Sheds, overload.Request, s.Proxy), route)
 	if s.HTTP, err = door.NewHTTP(p, o); err != nil {

@@ -66,6 +66,7 @@ type Options struct {
 	// LimitsWhileTold, requests for it are forwarded while the domain has no header
 	// fields about limits.
 	LimitsPath      string
+	LimitsAsked     *selfservice.Asked // counts requests for them; optional
 	LimitsWhileTold bool
 }
 
@@ -93,7 +94,7 @@ func New(options Options) *Proxy {
 	options.CORS.fields = []string{strings.Join(answer.FieldNames(), ", ")}
 	p := &Proxy{options: options, room: newWaitingRoom(options.MaxWaiting)}
 	p.queues.arriving = answer.NewBodies(options.Bodies)
-	p.limits = selfservice.Page{Engine: options.Engine, Gate: selfservice.NewGate(), Dialect: options.Dialect}
+	p.limits = selfservice.Page{Engine: options.Engine, Gate: selfservice.NewGate(), Dialect: options.Dialect, Asked: options.LimitsAsked}
 	if !options.NoVia {
 		p.via = newVia()
 	}

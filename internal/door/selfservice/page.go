@@ -13,11 +13,12 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Page answers callers that ask for their own limits. All fields are required.
+// Page answers callers that ask for their own limits. All fields but Asked are required.
 type Page struct {
 	Engine  *engine.Engine
 	Gate    *Gate
 	Dialect answer.Dialect // of the header fields, unless the domain has chosen one
+	Asked   *Asked         // counts requests; nil for none
 }
 
 // Serve answers q, a request for the limits of its sender in a domain, at the given time.
@@ -27,6 +28,7 @@ func (p *Page) Serve(w http.ResponseWriter, r *http.Request, q *httprequest.Requ
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		answer.Problem(w, http.StatusMethodNotAllowed, "use GET to read your limits")
+		p.Asked.count(refused)
 		return nil
 	}
 	if !p.admit(w, q, at) {
@@ -37,16 +39,21 @@ func (p *Page) Serve(w http.ResponseWriter, r *http.Request, q *httprequest.Requ
 	refusal := q.Refusal()
 	switch {
 	case a.deniedBy != nil: // as all its requests
+		p.Asked.count(refused)
 		v := &engine.Verdict{Rule: a.deniedBy, Decision: headgate.Decision{Reason: headgate.Banned, RetryAfter: headgate.Never}}
 		verdict.Refuse(w, r, v, verdict.Refusal(v, nil, answer.None))
 	case refusal != nil:
+		p.Asked.count(refused)
 		answer.Unauthorized(w, refusal)
 	case errors.Is(err, ErrUnknownDomain):
+		p.Asked.count(failed)
 		unavailable(w, "no rules are loaded for this service")
 	case err != nil:
+		p.Asked.count(failed)
 		Problem(w, err)
 		return err
 	default:
+		p.Asked.count(told)
 		a.Write(w, p.Dialect)
 	}
 	return nil
@@ -60,10 +67,12 @@ func (p *Page) admit(w http.ResponseWriter, q *httprequest.Request, at time.Time
 		limited := headgate.Decision{Reason: headgate.Limited, RetryAfter: wait}
 		answer.Headers(w.Header(), answer.None, answer.Policy{Decision: limited})
 		answer.Problem(w, http.StatusTooManyRequests, "you asked for your limits too often")
+		p.Asked.count(tooOften)
 		return false
 	}
 	if !p.Gate.enter() {
 		unavailable(w, "too many callers ask for their limits at once")
+		p.Asked.count(busy)
 		return false
 	}
 	return true

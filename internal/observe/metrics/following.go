@@ -1,10 +1,18 @@
 package metrics
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/timeline"
 )
+
+// DescribeTimelines adds the metrics of the keys that operators follow.
+func DescribeTimelines(b *timeline.Book, c *Asked) {
+	keys := c.Gauge("headgate_timeline_keys", "Keys whose last hour this process keeps, because an operator follows them.")
+	c.Ask(func(out chan<- prometheus.Metric) { keys(out, float64(len(b.List()))) })
+}
 
 // follows reports whether an operator follows any key.
 func (m *Observer) follows() bool { return m.options.Timelines != nil && m.options.Timelines.Follows() }
