@@ -61,6 +61,10 @@ func TestOffenders(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 
+	rules := answerOf[struct{ Rules []admin.RuleStatus }](t, f, "/v1/rules").Rules
+	if want := "100 refusals within 10m: a ban of 1m, then 4m, 16m … 24h; forgotten after 48h"; rules[0].OnRepeat != want {
+		t.Errorf("the rules page says %q, want %q", rules[0].OnRepeat, want)
+	}
 	peek := func(rule string) admin.RepeatView {
 		view := f.mustKeys(t, "peek", `{"rule":"`+rule+`","key":["`+spammer+`"]}`).Repeat
 		if view.LastBan != nil && f.clock.Now().Sub(*view.LastBan) > time.Second {

@@ -288,6 +288,7 @@ type RuleStatus struct {
 	Percent      int      `json:"percent"`
 	Action       string   `json:"action"`
 	OnStoreError string   `json:"on_store_error"`
+	OnRepeat     string   `json:"on_repeat,omitempty"` // which refusals lead to which bans
 	Description  string   `json:"description,omitempty"`
 }
 
@@ -311,6 +312,9 @@ func ruleStatus(r *rules.Rule) RuleStatus {
 		Domain: r.Domain, Name: r.Name, File: r.File, Line: r.Line, Rate: rateText(r.Limit),
 		Unlimited: r.Limit.IsUnlimited(), Key: []string{}, Match: r.Conditions(), Mode: r.Mode.String(), Percent: r.Percent,
 		Action: r.OnLimit.Action.String(), OnStoreError: r.OnStoreError.String(), Description: r.Description,
+	}
+	if r.OnRepeat != nil {
+		s.OnRepeat = r.OnRepeat.String()
 	}
 	if !s.Unlimited {
 		s.Limit, s.PeriodMS, s.Burst = r.Limit.N(), r.Limit.Period().Milliseconds(), r.Limit.Capacity()

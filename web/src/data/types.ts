@@ -66,6 +66,8 @@ export interface Rule {
   percent: number;
   action: string;
   on_store_error: string;
+  /** Which refusals lead to which bans. */
+  on_repeat?: string;
   description?: string;
 }
 
@@ -125,6 +127,19 @@ export interface Warning {
   since: string;
 }
 
+/** What on_repeat has counted about a key. */
+export interface Repeat {
+  /** In shadow mode nobody is banned. */
+  mode: string;
+  /** How many refusals count towards the next ban, and how many lead to it. */
+  refusals: number;
+  of: number;
+  within_ms: number;
+  bans: number;
+  last_ban?: string;
+  next_ban_ms: number;
+}
+
 /** Answer of POST /v1/keys/…: the state of a key. */
 export interface KeyState {
   domain: string;
@@ -141,6 +156,8 @@ export interface KeyState {
   created_at?: string;
   changed_at?: string;
   banned_until?: string;
+  /** Set if the rule has on_repeat. */
+  on_repeat?: Repeat;
   /** Set if the action succeeded only in part. */
   warning?: string;
   override?: { rate?: string; burst?: number; until?: string } | null;
@@ -250,7 +267,12 @@ export interface Explanation {
 export interface ExplainedRule {
   rule: string;
   at: string;
+  /** Set for a list: allow or deny. */
+  list?: string;
   limit: string;
+  /** The row of a table, or the entry of a list. */
+  limit_from?: string;
+  on_repeat?: string;
   cost: number;
   mode: string;
   percent: number;

@@ -1,6 +1,6 @@
 import { useEffect, useId, useState } from "preact/hooks";
 import type { Problem } from "../data/api.ts";
-import type { KeyState } from "../data/types.ts";
+import type { KeyState, Repeat } from "../data/types.ts";
 import { Dialog } from "../ui/Dialog.tsx";
 import { absolute, count, duration, goSpan } from "../ui/format.ts";
 import { Icon } from "../ui/Icon.tsx";
@@ -215,6 +215,7 @@ function Facts(props: { state: KeyState }) {
             </dd>
           </div>
         )}
+        {state.on_repeat && <Repeats repeat={state.on_repeat} />}
         {state.override && (
           <div>
             <dt>Override</dt>
@@ -225,6 +226,37 @@ function Facts(props: { state: KeyState }) {
           </div>
         )}
       </dl>
+    </>
+  );
+}
+
+/** What on_repeat has counted about a key. */
+function Repeats(props: { repeat: Repeat }) {
+  const { refusals, of, within_ms, bans, last_ban, next_ban_ms, mode } = props.repeat;
+  const shadow = mode === "shadow";
+  return (
+    <>
+      <div>
+        <dt>Refusals in {duration(within_ms)}</dt>
+        <dd class="num">
+          {count(refusals)} of {count(of)}
+        </dd>
+      </div>
+      <div>
+        <dt>{shadow ? "Would have been banned" : "Bans by on_repeat"}</dt>
+        <dd>
+          {count(bans)}
+          {last_ban && (
+            <>
+              , last <Time at={last_ban} />
+            </>
+          )}
+        </dd>
+      </div>
+      <div>
+        <dt>{shadow ? "Next ban would last" : "Next ban lasts"}</dt>
+        <dd class="num">{duration(next_ban_ms)}</dd>
+      </div>
     </>
   );
 }

@@ -145,6 +145,7 @@ function Answer(props: { answer: Explanation; rules: readonly Rule[] }) {
   const rules = answer.parts.flatMap((part) => part.rules);
   const applying = rules.filter((r) => r.applies);
   const others = rules.filter((r) => !r.applies);
+  const onList = applying.some((r) => r.list === "deny" && r.enforced);
   const left = answer.parts.reduce((n, part) => n + (part.left_off ?? 0), 0);
   return (
     <>
@@ -157,7 +158,7 @@ function Answer(props: { answer: Explanation; rules: readonly Rule[] }) {
               : ` by ${answer.rule}: ${words(answer.reason)}`}
           </span>
         )}
-        {!answer.allowed && (
+        {!answer.allowed && !onList && (
           <span class="muted">
             {answer.retry_after_ms === null
               ? ", never available again"
@@ -224,6 +225,8 @@ function Applies(props: { rule: ExplainedRule; limit: string }) {
         {!r.enforced && <span class="badge shadowed">not enforced</span>}
         {r.overridden && <span class="badge">override</span>}
       </p>
+      {r.limit_from && <p class="small">From {r.limit_from}</p>}
+      {r.on_repeat && <p class="small">On repeat: {r.on_repeat}</p>}
       <p class="small">
         Key:{" "}
         {r.key && r.key.length > 0

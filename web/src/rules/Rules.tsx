@@ -130,6 +130,12 @@ function List(props: { rules: readonly Rule[] | undefined; children: preact.Comp
   );
 }
 
+/** Names the first five files, and counts the others. */
+function someOf(files: readonly string[]): string {
+  const first = files.slice(0, 5).join(", ");
+  return files.length > 5 ? `${first} and ${count(files.length - 5)} more` : first;
+}
+
 /** The allow and deny lists, if there are any. */
 function Lists(props: { lists: readonly RequestList[] }) {
   if (props.lists.length === 0) return null;
@@ -139,12 +145,16 @@ function Lists(props: { lists: readonly RequestList[] }) {
       about="Allowed requests pass all rules. Denied ones are refused before rules count them."
     >
       <Scroll label="Table of lists">
-        <table class="table rules-table">
+        <table class="table rules-table lists-table">
           <thead>
             <tr>
               <th scope="col">List</th>
-              <th scope="col">Entries</th>
-              <th scope="col">Requests</th>
+              <th scope="col" class="num">
+                Entries
+              </th>
+              <th scope="col" class="num">
+                Requests
+              </th>
               <th scope="col">Mode</th>
               <th scope="col">From</th>
             </tr>
@@ -172,7 +182,7 @@ function Lists(props: { lists: readonly RequestList[] }) {
                   <code class="small wrap-any">
                     {l.file}:{l.line}
                   </code>
-                  {l.files && <span class="muted small block wrap-any">{l.files.join(", ")}</span>}
+                  {l.files && <span class="muted small block wrap-any">{someOf(l.files)}</span>}
                 </td>
               </tr>
             ))}
@@ -219,6 +229,7 @@ function Row(props: { rule: Rule }) {
           words(r.action)
         )}
         <span class="muted small block nowrap">on store error: {words(r.on_store_error)}</span>
+        {r.on_repeat && <span class="muted small block description">on repeat: {r.on_repeat}</span>}
       </td>
       <td>
         <code class="small wrap-any">
