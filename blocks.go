@@ -27,7 +27,7 @@ type Blocks struct {
 const millionths = 1_000_000
 
 const (
-	badBlocks     problem = "leaky_bucket, concurrency and limits that count refused requests cannot be used in blocks: the store has to see each request"
+	badBlocks     problem = "leaky_bucket, concurrency, distinct and limits that count refused requests cannot be used in blocks: the store has to see each request"
 	badBlockAge   problem = "the age of a block must be a whole number of microseconds, more than 0 and at most 407 days"
 	badBlockOver  problem = "what blocks may admit above a burst must be from 0 to 1"
 	badBlockBurst problem = "blocks that admit nothing above the burst take what is refilled in their age out of it, which leaves nothing: use a shorter age"
@@ -54,6 +54,17 @@ func (l Limit) InBlocks(b Blocks) Limit {
 		}
 	})
 }
+
+// Blocks returns the settings of InBlocks, and false for a limit without blocks.
+func (r *Rule) Blocks() (b Blocks, ok bool) {
+	if r.blockAge <= 0 || r.blockOver < 0 {
+		return b, false
+	}
+	return Blocks{MaxAge: time.Duration(r.blockAge) * time.Microsecond, MaxOver: float64(r.blockOver) / millionths}, true
+}
+
+// FullBurst returns the burst of a bucket, including what InBlocks has taken out of it.
+func (r *Rule) FullBurst() int64 { return r.Burst + r.kept }
 
 // BlockAge returns how old a block may become, or 0 if l does not use blocks.
 func (l Limit) BlockAge() time.Duration { return time.Duration(l.Rule().Age) * time.Microsecond }
@@ -108,9 +119,9 @@ func (r *Rule) compileBlocks() problem {
 		return badBlockAge
 	case r.blockOver < 0:
 		return badBlockOver
-	case r.Algorithm == LeakyBucket || r.Algorithm == Concurrency || r.CountDenied:
+	case !r.divides():
 		return badBlocks
-	case !r.CanDraw():
+	case r.Limit == 0:
 		return valid // it allows nothing
 	}
 	r.Age = min(r.blockAge, r.Period)

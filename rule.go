@@ -79,10 +79,12 @@ func (r *Rule) Most() int64 {
 // CanDraw reports whether a [Draw] can succeed. A queue promises spacing, a concurrency
 // limit counts what is in progress, one of distinct values must see them, and a window
 // that counts refusals those: for these every decision is made by the store.
-func (r *Rule) CanDraw() bool {
+func (r *Rule) CanDraw() bool { return r.Limit > 0 && r.divides() }
+
+func (r *Rule) divides() bool {
 	switch r.Algorithm {
 	case TokenBucket, FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets:
-		return r.Limit > 0 && !r.CountDenied && !r.Unlimited
+		return !r.CountDenied && !r.Unlimited
 	case LeakyBucket, Concurrency, Distinct:
 	}
 	return false

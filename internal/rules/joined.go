@@ -20,7 +20,7 @@ func (r *Rule) join() {
 	r.ChargeDenied = algorithm != headgate.Concurrency && !r.Limit.IsUnlimited()
 	if algorithm == headgate.FixedWindow && r.ChargeDenied && r.Limit.N() == 0 {
 		was := r.Limit.Rule()
-		r.one = rated(was, rate.Rate{N: 1, Period: r.Limit.Period(), Unit: was.Calendar})
+		r.one = ratedExactly(was, rate.Rate{N: 1, Period: r.Limit.Period(), Unit: was.Calendar})
 	}
 }
 

@@ -76,6 +76,21 @@ func changed(l headgate.Limit, other string, burst int64) (headgate.Limit, error
 
 // rated returns the limit of was with another rate.
 func rated(was *headgate.Rule, to rate.Rate) headgate.Limit {
+	return blocked(ratedExactly(was, to), was)
+}
+
+// blocked puts l into blocks as was is. A limit that is too small for that is exact.
+func blocked(l headgate.Limit, was *headgate.Rule) headgate.Limit {
+	if b, ok := was.Blocks(); ok {
+		if in := l.InBlocks(b); in.Valid() {
+			return in
+		}
+	}
+	return l
+}
+
+// ratedExactly is rated without blocks.
+func ratedExactly(was *headgate.Rule, to rate.Rate) headgate.Limit {
 	if was.Calendar != headgate.NoCalendar && to.Unit != headgate.NoCalendar {
 		l := headgate.PerCalendar(to.N, to.Unit, was.Zone).Using(was.Algorithm)
 		if was.OwnZone {
@@ -108,8 +123,8 @@ func counting(l headgate.Limit, was *headgate.Rule) headgate.Limit {
 
 // bucketed gives l the burst of was, if it is set separately, and its other options.
 func bucketed(l headgate.Limit, was *headgate.Rule) headgate.Limit {
-	if was.Burst != was.Limit && was.Burst > 0 && l.N() > 0 {
-		l = l.Burst(was.Burst)
+	if burst := was.FullBurst(); burst != was.Limit && burst > 0 && l.N() > 0 {
+		l = l.Burst(burst)
 	}
 	if was.RefillEvery > 0 {
 		l = l.RefillEvery(time.Duration(was.RefillEvery) * time.Microsecond)

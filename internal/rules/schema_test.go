@@ -55,6 +55,9 @@ var beyondSchema = map[string]string{
 	"refill-too-exact":             "arithmetic",
 	"refill-too-long":              "arithmetic",
 	"refill-with-delay":            "two keys far apart",
+	"sync-age-too-long":            "arithmetic",
+	"sync-over-takes-the-burst":    "arithmetic",
+	"sync-with-delay":              "two keys far apart",
 	"latency-spread":               "arithmetic",
 	"cost-bounds":                  "arithmetic",
 	"cost-default":                 "arithmetic",
@@ -136,7 +139,7 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 	if err != nil || len(files) < 100 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	files = append(files, "../app/quickstart.yaml", "../../examples/quickstart/rules.yaml", "../../examples/rule-tests/rules.yaml", "../../examples/figma/rules.yaml", "../../examples/steps/rules.yaml", "../../examples/time-zones/rules.yaml", "../../examples/claims/rules.yaml")
+	files = append(files, "../app/quickstart.yaml", "../../examples/quickstart/rules.yaml", "../../examples/rule-tests/rules.yaml", "../../examples/figma/rules.yaml", "../../examples/steps/rules.yaml", "../../examples/blocks/rules.yaml", "../../examples/time-zones/rules.yaml", "../../examples/claims/rules.yaml")
 	unused := maps.Clone(beyondSchema)
 	for _, file := range files {
 		src, err := os.ReadFile(file)

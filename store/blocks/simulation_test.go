@@ -27,6 +27,7 @@ type simulation struct {
 	limit  headgate.Limit
 	state  algorithm.State
 	now    int64
+	began  int64
 	queue  events
 	nodes  []*node
 	use    usage
@@ -98,7 +99,9 @@ func (s *simulation) logf(format string, args ...any) {
 }
 
 // clock is what n's clock says.
-func (s *simulation) clock(n *node) int64 { return s.now + s.now/1_000_000*n.rate + n.offset }
+func (s *simulation) clock(n *node) int64 {
+	return s.now + (s.now-s.began)*n.rate/1_000_000 + n.offset
+}
 
 func (s *simulation) step(kind headgate.Kind, cost int64, op *headgate.Op) headgate.Decision {
 	req := algorithm.Request{Kind: kind, Cost: cost}
@@ -358,9 +361,10 @@ func newSimulation(seed uint64) *simulation {
 	rng := rand.New(rand.NewPCG(seed, 20))
 	limit, burst := randomLimit(rng)
 	s := &simulation{
-		rng: rng, limit: limit, now: 1_767_225_600_000_000 + rng.Int64N(limit.Rule().Period), faults: rng.IntN(3) > 0,
+		rng: rng, limit: limit, began: 1_767_225_600_000_000 + rng.Int64N(limit.Rule().Period), faults: rng.IntN(3) > 0,
 		use: newUsage(limit, burst),
 	}
+	s.now = s.began
 	for range 1 + rng.IntN(5) {
 		s.nodes = append(s.nodes, &node{
 			line: s.newLine(), waiting: map[*drawing][]*ask{}, dead: map[*line]bool{}, offset: rng.Int64N(10_000_000) - 5_000_000, rate: rng.Int64N(18_001) - 9000,
@@ -433,7 +437,7 @@ func TestTheBoundIsReached(t *testing.T) {
 	best := 0.0
 	for range 200 {
 		limit := headgate.PerSecond(1000 + rng.Int64N(100_000)).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.02 + 0.1*rng.Float64()})
-		s := &simulation{rng: rng, limit: limit, now: 1_767_225_600_000_000, use: newUsage(limit, limit.Capacity())}
+		s := &simulation{rng: rng, limit: limit, began: 1_767_225_600_000_000, now: 1_767_225_600_000_000, use: newUsage(limit, limit.Capacity())}
 		age, over := limit.Rule().Age, limit.BlockOver()
 		for range 1 + rng.IntN(8) {
 			s.nodes = append(s.nodes, &node{line: s.newLine(), rate: rng.Int64N(9000)})

@@ -63,7 +63,7 @@ func (u *usage) admit(at, cost int64) {
 		}
 	case headgate.SlidingBuckets:
 		u.admitBuckets(at, cost)
-	case headgate.LeakyBucket, headgate.Concurrency:
+	case headgate.LeakyBucket, headgate.Concurrency, headgate.Distinct:
 		u.failf("%s cannot be used in blocks", u.rule.Algorithm)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/transport/certs"
+	"github.com/headgate/headgate/store/blocks"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -18,8 +19,8 @@ import (
 // and each rule's on_store_error applies.
 const connectFor = 2 * time.Second
 
-// openRedis opens the shared store behind a deadline and a circuit breaker, with a
-// memory store for rules with on_store_error: local.
+// openRedis opens the shared store behind a deadline, a circuit breaker and the blocks of
+// busy keys, with a memory store for rules with on_store_error: local.
 func (s *Store) openRedis() ([]engine.Option, error) {
 	c := &s.Config.Redis
 	options, err := RedisOptions(c)
@@ -42,8 +43,9 @@ func (s *Store) openRedis() ([]engine.Option, error) {
 		Breaker:   failsafe.Breaker{OpenFor: c.ProbeAfter, Longest: c.ProbeEvery},
 		OnChange:  s.changed,
 	})
-	s.Counts = s.safe
-	s.Life.OnEnd(func() { _ = s.safe.Close() })
+	s.blocks = blocks.New(s.safe, blocks.Options{})
+	s.Counts = s.blocks
+	s.Life.OnEnd(func() { _ = s.blocks.Close() })
 	local := s.newMemory()
 	s.keep(local)
 	return []engine.Option{

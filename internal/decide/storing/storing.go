@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/telemetry"
+	"github.com/headgate/headgate/store/blocks"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/redis"
@@ -44,6 +45,7 @@ type Store struct {
 
 	memory  *memory.Store   // Counts, or the fallback of Redis
 	safe    *failsafe.Store // nil without Redis, as are the following fields
+	blocks  *blocks.Store   // of limits with sync: blocks
 	shared  *redis.Store
 	secrets *redis.Secrets
 
@@ -78,6 +80,15 @@ func (s *Store) Ready(ctx context.Context) error {
 	}
 	_, err := s.Counts.Take(ctx, headgate.Op{Scope: "readyz", Limit: headgate.PerSecond(1), Cost: 1, Kind: headgate.Peek})
 	return err
+}
+
+// Blocks returns the counters of limits with sync: blocks, by rule. Without Redis there
+// are none: every decision is made in this process anyway.
+func (s *Store) Blocks() []blocks.Stats {
+	if s.blocks == nil {
+		return nil
+	}
+	return s.blocks.Stats()
 }
 
 // Status is the state of a store, for operators.

@@ -78,7 +78,7 @@ func Fields() []string {
 	names := []string{LimitField}
 	for _, key := range ownform.LimitKeys() {
 		switch key {
-		case "rate", "period":
+		case "rate", "period", "sync":
 		case "refill":
 			names = append(names, refillField)
 		default:

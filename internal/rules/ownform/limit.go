@@ -75,7 +75,7 @@ func inheritLimit(f, own yamltext.Fields) {
 // LimitKeys returns the keys of a headgate.Limit. Descriptors have them under
 // rate_limit.
 func LimitKeys() []string {
-	return []string{"rate", "period", "algorithm", "burst", "refill", "delay_after", "anchor", "timezone", "buckets", "edge", "count_denied"}
+	return []string{"rate", "period", "algorithm", "burst", "refill", "delay_after", "anchor", "timezone", "buckets", "edge", "count_denied", "sync"}
 }
 
 // LimitForm reads those keys.
@@ -227,7 +227,7 @@ func (l *LimitForm) build() headgate.Limit {
 	if l.IsSet(l.Keys, "count_denied") {
 		limit = limit.CountingDenied()
 	}
-	return limit
+	return l.withSync(limit)
 }
 
 // validate reports the limit's own error at the key that caused it.

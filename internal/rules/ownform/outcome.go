@@ -343,6 +343,9 @@ func (p *Parser) makeWait(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
 	case limit.Rule().RefillEvery > 0:
 		p.Errorf(at, "remove one of them", "action: delay does not work with refill: a queue drains continuously, not in steps")
 		return
+	case limit.BlockAge() > 0:
+		p.Errorf(at, "remove one of them", "action: delay does not work with sync: blocks: a queue has to know every request")
+		return
 	case n == nil:
 		p.Errorf(at, "for example on_limit: {action: delay, max_wait: 2s}", "\"max_wait\" is missing, the longest time a request may wait")
 		return
