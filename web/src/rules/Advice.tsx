@@ -25,7 +25,7 @@ export function Advice(props: { rule: Rule }) {
     <>
       <button
         type="button"
-        class="button quiet small advice-button"
+        class="button small-button advice-button"
         aria-expanded={told.value !== ""}
         aria-label={`Advice for ${name}`}
         disabled={loading.value}

@@ -231,8 +231,8 @@ function Row(props: { rule: Rule }) {
         <span class="muted small block nowrap">on store error: {words(r.on_store_error)}</span>
         {r.on_repeat && <span class="muted small block description">on repeat: {r.on_repeat}</span>}
       </td>
-      <td>
-        <code class="small wrap-any">
+      <td class="wrap-any">
+        <code class="small">
           {r.file}:{r.line}
         </code>
       </td>
