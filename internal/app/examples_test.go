@@ -126,7 +126,7 @@ func TestExamples(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for name, blocks := range map[string]int{
-		"queue": 2, "outcomes": 5, "concurrency": 3, "reserve": 3, "tiers": 3, "failed-logins": 3, "offenders": 2, "customers": 3, "self-service": 3, "lists": 3,
+		"queue": 2, "outcomes": 5, "concurrency": 3, "reserve": 3, "tiers": 3, "failed-logins": 3, "offenders": 2, "customers": 3, "self-service": 3, "lists": 3, "distinct": 1,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

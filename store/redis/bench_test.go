@@ -3,6 +3,8 @@ package redis_test
 import (
 	"context"
 	"math"
+	"regexp"
+	"strconv"
 	"testing"
 
 	"github.com/headgate/headgate"
@@ -52,6 +54,49 @@ func TestTakeAllocates(t *testing.T) {
 		t.Logf("%s: %v allocations", a, got)
 		if got > 4 {
 			t.Errorf("%s: %v allocations, want at most 4", a, got)
+		}
+	}
+}
+
+// BenchmarkDistinct measures limits of distinct values, with that many values in the key:
+// what is known, what is refused, and what is new.
+func BenchmarkDistinct(b *testing.B) {
+	server := redistest.Standalone(b)
+	store, err := redis.New(context.Background(), redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	take := func(b *testing.B, op headgate.Op) {
+		if _, err := store.Take(context.Background(), op); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, n := range []uint64{1, 20, 100, 1000, 4096, 20_000} {
+		key := strconv.FormatUint(n, 10)
+		open := headgate.Op{Key: key, Scope: "api", Limit: headgate.PerDay(headgate.MaxDistinct).Using(headgate.Distinct), Cost: 1}
+		spread := func(i uint64) uint64 { return max(i*0x9e3779b97f4a7c15>>12, 1) }
+		for i := range n {
+			open.Member = spread(i)
+			take(b, open)
+		}
+		full := open
+		full.Limit = headgate.PerDay(int64(min(n, 4096))).Using(headgate.Distinct)
+		for name, op := range map[string]headgate.Op{"known": open, "refused": full} {
+			b.Run(name+" of "+key, func(b *testing.B) {
+				server.Do("CONFIG", "RESETSTAT")
+				for i := uint64(0); b.Loop(); i++ {
+					op.Member = spread(i % n)
+					if name == "refused" {
+						op.Member = spread(n + i)
+					}
+					take(b, op)
+				}
+				stats := regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`).FindStringSubmatch(server.Do("INFO", "commandstats"))
+				if us, err := strconv.ParseFloat(stats[1], 64); err == nil {
+					b.ReportMetric(us, "µs-in-Redis/op")
+				}
+			})
 		}
 	}
 }
