@@ -40,7 +40,7 @@ func newRulesChange(s streams, verb, short string) *cobra.Command {
 		if asJSON {
 			return json.NewEncoder(s.out).Encode(now)
 		}
-		_, err := fmt.Fprintf(s.out, "active: %d rules in %d domains\n", now.Rules, now.Domains)
+		_, err := fmt.Fprintf(s.out, "active: %s in %s\n", count(now.Rules, "rule"), count(now.Domains, "domain"))
 		return err
 	})
 	return cmd

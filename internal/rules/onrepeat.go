@@ -31,14 +31,17 @@ const (
 	MaxBanFactor  = 100
 )
 
-// maxBans is how many bans of a key are told apart.
-const maxBans = 1 << 16
+// MaxBans is how many bans of a key are told apart: the last one counts for all further
+// ones. It is more than any ladder has steps. It is no larger because a full store forgets
+// those counts first that have used the least of their limit, and the number of bans has to
+// outlast the counts of a flood.
+const MaxBans = 32
 
 // NewOnRepeat returns an OnRepeat that bans after n refusals within a time, and sets
 // what follows from its fields.
 func NewOnRepeat(n int64, within time.Duration, o OnRepeat) *OnRepeat {
 	o.Refusals = headgate.Per(n, within).Using(headgate.SlidingLog)
-	o.Bans = headgate.Per(maxBans, o.Forget).Using(headgate.SlidingLog)
+	o.Bans = headgate.Per(MaxBans, o.Forget).Using(headgate.SlidingLog)
 	return &o
 }
 

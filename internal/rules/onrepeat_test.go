@@ -42,7 +42,7 @@ func TestOnRepeatInWords(t *testing.T) {
 func FuzzOnRepeat(f *testing.F) {
 	for _, text := range []string{
 		"{refusals: 100/10m, ban: 1m, factor: 4, max: 24h, forget: 48h}", "{refusals: 1/day, ban: 90s, mode: enforce}",
-		"{refusals: 10_000/24h, ban: 2160h, factor: 100, max: 2160h, forget: 9600h}", "{refusals: 5/1m, ban: 1s, factor: 1}",
+		"{refusals: 10_000/24h, ban: 2160h, factor: 100, max: 2160h, forget: 9600h}", "{refusals: 5/1m, ban: 1s, factor: 1}", "{refusals: 5/1m, ban: 1s, factor: 2, max: 2160h}",
 		"{refusals: 0/1m, ban: 1s}", "{refusals: 5/0m, ban: 1h, max: 1m}", "[]", "{refusals: unlimited, ban: 1h}",
 	} {
 		f.Add(text)
@@ -51,6 +51,9 @@ func FuzzOnRepeat(f *testing.F) {
 		o := onRepeat(text)
 		if o == nil {
 			return
+		}
+		if o.Steps() >= rules.MaxBans {
+			t.Fatalf("%s: more steps than bans that are told apart", o)
 		}
 		if !o.Refusals.Valid() || !o.Bans.Valid() || o.Forget < o.Max || o.Max < o.Ban || o.Ban < rules.MinBan || o.Bans.Period() != o.Forget {
 			t.Fatalf("%+v", *o)

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/offenders"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -109,5 +110,39 @@ func TestBansAreBounded(t *testing.T) {
 	}
 	if got := n.watch.Counts().Unsaved; got != 6 {
 		t.Errorf("%d bans without space, want 6", got)
+	}
+}
+
+// A flood of new keys that fills the store does not make a spammer start the ladder again,
+// even if each of them is refused.
+func TestFloodForgetsNoBan(t *testing.T) {
+	n := newNode(t, memory.New(memory.WithMaxKeys(2000)), search)
+	n.refuse("ann", 100)
+	for i := range 20_000 {
+		if n.now = n.now.Add(30 * time.Millisecond); i%100 == 0 {
+			n.watch.Flush(t.Context())
+		}
+		for range 11 {
+			n.ask(fmt.Sprint("u", i))
+		}
+	}
+	n.refuse("ann", 100)
+	if diff := cmp.Diff([]string{"ann enforce 1 1m", "ann enforce 2 4m"}, n.bans); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Bans go on after the last number that is told apart.
+func TestManyBans(t *testing.T) {
+	n := newNode(t, memory.New(), strings.Replace(search, "ban: 1m, factor: 4, max: 24h", "ban: 1m, factor: 1, max: 1m", 1))
+	for range rules.MaxBans + 3 {
+		n.refuse("ann", 100)
+		n.now = n.now.Add(time.Minute)
+	}
+	if len(n.bans) != rules.MaxBans+3 || n.bans[0] != "ann enforce 1 1m" || n.bans[rules.MaxBans+2] != "ann enforce 32 1m" {
+		t.Errorf("%d bans: %v", len(n.bans), n.bans)
+	}
+	if got := n.watch.Last(1)[0].Reason(); got != "100 refusals within 10m, ban 32 or later" {
+		t.Error(got)
 	}
 }

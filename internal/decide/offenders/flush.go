@@ -116,6 +116,7 @@ func (w *Watch) do(ctx context.Context, mode headgate.Mode) error {
 }
 
 // win returns those of the bans that this process starts: it is the one that counts them.
+// From the ban rules.MaxBans on, another process may start the same one.
 func (w *Watch) win(ctx context.Context, list []Ban) (won []Ban, err error) {
 	for i := range list {
 		b := &list[i]
@@ -178,7 +179,11 @@ const By = "on_repeat"
 
 // Reason describes what led to the ban: "100 refusals within 10m, ban 2".
 func (b *Ban) Reason() string {
-	return fmt.Sprintf("%s, ban %d", b.Rule.OnRepeat.Threshold(), b.Number)
+	later := ""
+	if b.Number >= rules.MaxBans {
+		later = " or later"
+	}
+	return fmt.Sprintf("%s, ban %d%s", b.Rule.OnRepeat.Threshold(), b.Number, later)
 }
 
 // Pardons returns the operations with which a key's refusals and bans are forgotten: the

@@ -151,6 +151,8 @@ func (k keys) serve(w http.ResponseWriter, r *http.Request, action *KeyAction) (
 		return nil, err
 	case errors.Is(err, control.ErrFull):
 		return nil, problemf(http.StatusInsufficientStorage, "%v: at most %d are allowed", err, control.MaxEntries)
+	case err != nil && action.Name == "peek":
+		return nil, fmt.Errorf("the store did not answer: %w", err)
 	case err != nil:
 		return nil, fmt.Errorf("the store did not answer, so the change may or may not have been made: %w", err)
 	case body.Rule == "":
