@@ -28,7 +28,7 @@ const sharingNames: Record<Sharing, string> = {
 };
 
 const balancerNames: Record<Balancer, string> = {
-  turns: "Each server in turn",
+  turns: "In turn",
   random: "Random",
   first: "Always the first",
 };
@@ -267,27 +267,43 @@ function Diagram(props: { film: Film; now: number }) {
         ))}
         {store !== undefined && <line class="rail store" x1="0" x2="100%" y1={store} y2={store} />}
         <line class="cursor" x1={x(now)} x2={x(now)} y1="0" y2={height} />
+        {/* No line crosses out what was decided. */}
         {film.turns.map((turn, i) => (
-          <Message key={i} turn={turn} film={film} now={now} x={x} server={line(turn.server)} store={store} />
+          <Messages
+            key={i}
+            turn={turn}
+            film={film}
+            now={now}
+            x={x}
+            server={line(turn.server)}
+            store={store}
+          />
+        ))}
+        {film.turns.map((turn, i) => (
+          <Marks key={i} turn={turn} film={film} now={now} x={x} server={line(turn.server)} store={store} />
         ))}
       </svg>
     </div>
   );
 }
 
-/** One request: its messages, the decision, and the count that it leaves. */
-function Message(props: {
+interface Drawn {
   turn: Turn;
   film: Film;
   now: number;
   x: (at: number) => string;
   server: number;
   store: number | undefined;
-}) {
+}
+
+/** When the answer to a request is known where it came in. */
+const answeredAt = (turn: Turn, s: RaceSettings) =>
+  s.sharing === "atomic_step" ? turn.answered : decided(turn, s);
+
+/** The messages of one request. */
+function Messages(props: Drawn) {
   const { turn, now, x, server, store } = props;
   const s = props.film.settings;
-  const verdict = decided(turn, s);
-  const wrong = turn.verdict === "too_many" ? "wrong" : "";
   // A leg is drawn as far as it has come.
   const leg = (from: number, to: number, y1: number, y2: number, kind: string) => {
     if (now <= from) return null;
@@ -302,15 +318,26 @@ function Message(props: {
       />
     );
   };
-  const back = s.sharing === "atomic_step" ? turn.answered : verdict;
+  if (store === undefined) return null;
+  return (
+    <g class={turn.allowed ? "allowed" : "refused"}>
+      {leg(turn.at, turn.read, server, store, "")}
+      {leg(turn.read, answeredAt(turn, s), store, server, "")}
+      {s.sharing === "read_then_write" &&
+        turn.wrote > 0 &&
+        leg(decided(turn, s), turn.wrote, server, store, "writes")}
+    </g>
+  );
+}
+
+/** The arrival of one request, the decision, and the count that it leaves. */
+function Marks(props: Drawn) {
+  const { turn, now, x, server, store } = props;
+  const back = answeredAt(turn, props.film.settings);
+  const wrong = turn.verdict === "too_many";
   const counted = turn.wrote >= 0 && now >= turn.wrote;
   return (
     <g class={turn.allowed ? "allowed" : "refused"}>
-      {store !== undefined && leg(turn.at, turn.read, server, store, "")}
-      {store !== undefined && leg(turn.read, back, store, server, "")}
-      {s.sharing === "read_then_write" &&
-        turn.wrote > 0 &&
-        leg(verdict, turn.wrote, server, store!, "writes")}
       {now >= turn.at && <circle class="arrival" cx={x(turn.at)} cy={server} r="3" />}
       {now >= back && (
         <g>

@@ -42,7 +42,19 @@ interface Step {
   wrote: boolean;
 }
 
-const kinds = ["take", "take_up_to", "peek", "charge", "refund", "grant", "reset", "reserve", "release", "renew", "draw"];
+const kinds = [
+  "take",
+  "take_up_to",
+  "peek",
+  "charge",
+  "refund",
+  "grant",
+  "reset",
+  "reserve",
+  "release",
+  "renew",
+  "draw",
+];
 const reasons = ["ok", "limited", "too_large", "no_limit"];
 
 function read(algorithm: string): { name: string; steps: Step[] }[] {
