@@ -20,8 +20,8 @@ var (
 	// ErrInvalidCost is returned for a negative cost. To give back, use Refund.
 	ErrInvalidCost = errors.New("invalid cost: it must not be negative")
 	// ErrNoMember is returned for a limit of [Distinct] and an op that does not say which
-	// value the request shows: use [Limiter.AllowMember], or set [Op.Member].
-	ErrNoMember = errors.New("a limit of distinct values needs the value that the request shows: use AllowMember or Op.Member")
+	// value the request shows, or not by a number of [MemberOf].
+	ErrNoMember = errors.New("a limit of distinct values needs the value that the request shows: use AllowMember, or set Op.Member to what MemberOf returns")
 	// ErrNoStore is returned by every method of a Limiter without a Store. Such a
 	// Limiter refuses everything.
 	ErrNoStore = errors.New("headgate.New was called without a store")

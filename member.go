@@ -69,7 +69,10 @@ func (o *Op) Validate() error {
 		return o.Limit.Validate()
 	case o.Cost < 0:
 		return ErrInvalidCost
-	case o.Member == 0 && o.Cost > 0 && o.Limit.rule.Algorithm == Distinct && !o.Limit.rule.Unlimited:
+	case o.Limit.rule.Algorithm != Distinct || o.Limit.rule.Unlimited:
+	case o.Member>>memberBits > 0:
+		return ErrNoMember
+	case o.Member == 0 && o.Cost > 0:
 		switch o.Kind {
 		case Take, TakeUpTo, Charge, Reserve, Refund:
 			return ErrNoMember

@@ -64,6 +64,11 @@ func distinctNeedsAValue(s *session) {
 			s.Errorf("%s without a value: %s, %v", k, show(d), err)
 		}
 	}
+	for k := headgate.Take; k <= headgate.Draw; k++ {
+		if _, err := s.store.Take(ctx, kind(member(op, 1<<52), k)); !errors.Is(err, headgate.ErrNoMember) {
+			s.Errorf("%s of a member that MemberOf never returns: %v", k, err)
+		}
+	}
 	out := make([]headgate.Decision, 2)
 	if err := s.store.Do(ctx, []headgate.Op{member(op, 1), op}, out, headgate.Independent); !errors.Is(err, headgate.ErrNoMember) {
 		s.Errorf("a batch without a value: %v", err)

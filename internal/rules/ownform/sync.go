@@ -41,6 +41,9 @@ func (l *LimitForm) withSync(limit headgate.Limit) headgate.Limit {
 	case l.Algorithm == headgate.LeakyBucket:
 		l.Errorf(n, hint, "\"sync: blocks\" does not work with leaky_bucket, whose queue has to know every request")
 		return limit
+	case l.Algorithm == headgate.Distinct:
+		l.Errorf(n, hint, "\"sync: blocks\" does not work with count: distinct: the store has to see every value")
+		return limit
 	case l.IsSet(l.Keys, "count_denied"):
 		l.Errorf(n, hint, "\"sync: blocks\" does not work with count_denied: the store has to see every refused request")
 		return limit
