@@ -25,7 +25,7 @@ func (l *line) begin(now, cost int64) (d *drawing, mine bool) {
 	switch {
 	case l.drawing != nil:
 		return l.drawing, false
-	case l.gone:
+	case l.gone, now < l.resting.Load():
 		return nil, false
 	case cost > 0 && (l.current.Load().has(now) >= cost || l.next.Load().has(now) >= cost):
 		return nil, false
@@ -53,12 +53,16 @@ func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error
 	d.answer, d.err = answer, err
 	defer close(d.done)
 	defer l.asked.Store(false)
-	switch {
-	case err != nil:
+	if err != nil {
 		l.counters.failed.Add(1)
 		l.counters.lost.Add(d.want)
 		return
-	case answer.Granted == 0:
+	}
+	l.resetAt.Store(d.sent + int64(answer.ResetAfter/time.Microsecond))
+	if rest := l.rest(answer.Remaining); rest > 0 {
+		l.resting.Store(now + rest)
+	}
+	if answer.Granted == 0 {
 		l.counters.refused.Add(1)
 		return
 	}
@@ -84,6 +88,20 @@ func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error
 		b.low = l.low(b.size)
 		l.next.Store(b)
 	}
+}
+
+// refuse answers a request while no draw may begin: there is too little for it here, and
+// hardly anything at the store.
+func (l *line) refuse(now int64, d *headgate.Decision) bool {
+	until := l.resting.Load()
+	if now >= until {
+		return false
+	}
+	*d = headgate.Decision{
+		Reason: headgate.Cached, Limit: l.rule.Most(), Remaining: l.current.Load().has(now),
+		RetryAfter: micros(until - now), ResetAfter: micros(max(l.resetAt.Load()-now, 0)),
+	}
+	return true
 }
 
 // newBlock returns the block that an answer gives. Its time counts from before the draw

@@ -96,6 +96,8 @@ type line struct {
 	next    atomic.Pointer[block] // drawn ahead
 	asked   atomic.Bool           // whether a draw ahead is wanted or in progress
 	draws   atomic.Int64          // how many draws were begun, ever
+	resting atomic.Int64          // until when no draw begins; see rest
+	resetAt atomic.Int64          // when the limit is reset, as of the last draw
 
 	mu      sync.Mutex    // guards the following, and changes of the above
 	drawing *drawing      // in progress, or nil

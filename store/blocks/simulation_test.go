@@ -149,6 +149,10 @@ func (s *simulation) request(n *node, a *ask) {
 		s.exact(n, a.cost)
 		return
 	}
+	if n.line.refuse(s.clock(n), &d) {
+		s.rejected++
+		return
+	}
 	switch d, mine := n.line.begin(s.clock(n), a.cost); {
 	case d == nil:
 		s.request(n, a)

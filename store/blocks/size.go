@@ -21,8 +21,21 @@ const (
 	margin = 64
 )
 
-// beatOf returns the length of a beat in microseconds: blocks last at least two.
-func beatOf(r *headgate.Rule) int64 { return max(min(longestBeat, r.Age/2), 1) }
+// beatOf returns the length of a beat in microseconds. Blocks are made for half a beat
+// to a whole one, so that they are spent before they are too old.
+func beatOf(r *headgate.Rule) int64 { return max(min(longestBeat, r.Age*3/4), 1) }
+
+// rest returns how long no draw should follow one that left so much: half a beat, if the
+// store has less than it gets in a beat. Otherwise a key that is asked for more than its
+// limit would be drawn token by token, as fast as they arrive. They do not get lost by
+// waiting. A fixed window gets nothing, so its last tokens are drawn at once.
+func (l *line) rest(remaining int64) int64 {
+	r := l.rule
+	if r.Algorithm == headgate.FixedWindow || float64(remaining) >= float64(r.Limit)*float64(l.beat)/float64(r.Period) {
+		return 0
+	}
+	return l.beat / 2
+}
 
 // resize learns from a block that ends with something left. mu must be held.
 func (l *line) resize(b *block, left, now int64) {

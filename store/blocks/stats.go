@@ -24,6 +24,9 @@ type Stats struct {
 	// Draws counts draws that were sent, Refused those that got nothing, and Failed those
 	// without an answer, which have lost at most Lost tokens.
 	Draws, Refused, Failed, Lost int64
+	// Rested counts requests that were refused without asking the store, because it had
+	// hardly anything half a beat ago.
+	Rested int64
 	// Over is how many tokens all processes together can admit above the limit, in any
 	// period ([headgate.Limit.BlockOver]).
 	Over int64
@@ -34,7 +37,7 @@ type counters struct {
 	scope string
 	limit headgate.Limit
 
-	keys, held, drawn, admitted, returned, expired, draws, refused, failed, lost atomic.Int64
+	keys, held, drawn, admitted, returned, expired, draws, refused, failed, lost, rested atomic.Int64
 }
 
 // registry holds the counters of all scopes.
@@ -88,7 +91,7 @@ func (s *Store) Stats() []Stats {
 			Scope: c.scope, Limit: c.limit,
 			Keys: c.keys.Load(), Held: max(c.held.Load()-spent[c], 0),
 			Admitted: c.admitted.Load() + spent[c], Drawn: c.drawn.Load(), Returned: c.returned.Load(), Expired: c.expired.Load(),
-			Draws: c.draws.Load(), Refused: c.refused.Load(), Failed: c.failed.Load(), Lost: c.lost.Load(),
+			Draws: c.draws.Load(), Refused: c.refused.Load(), Failed: c.failed.Load(), Lost: c.lost.Load(), Rested: c.rested.Load(),
 			Over: c.limit.BlockOver(),
 		})
 	}

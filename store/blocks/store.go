@@ -155,6 +155,11 @@ func (s *Store) takeSlow(ctx context.Context, op headgate.Op, l *line, hash uint
 		}
 	}
 	for range attempts {
+		var refusal headgate.Decision
+		if l.refuse(now, &refusal) {
+			l.counters.rested.Add(1)
+			return refusal, nil
+		}
 		d, mine := l.begin(now, op.Cost)
 		if mine {
 			s.send(l, d)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -345,4 +346,41 @@ func TestManyKeys(t *testing.T) {
 	if stats := s.Stats()[0]; stats.Keys > 4 {
 		t.Errorf("%+v", stats)
 	}
+}
+
+// TestSaturatedKeyIsDrawnInBeats: a bucket that is asked for eight times its rate is not
+// drawn token by token, and loses nothing by that.
+func TestSaturatedKeyIsDrawnInBeats(t *testing.T) {
+	limit := headgate.PerSecond(10_000).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05})
+	in(t, limit, func(b *bench) {
+		const seconds = 5
+		var admitted, refused atomic.Int64
+		var callers sync.WaitGroup
+		end := time.Now().Add(seconds * time.Second)
+		for range 8 {
+			callers.Go(func() {
+				for time.Now().Before(end) {
+					if d := b.do(headgate.Take, 1); d.Allowed {
+						admitted.Add(1)
+					} else {
+						refused.Add(1)
+						if d.RetryAfter <= 0 || d.RetryAfter > 50*time.Millisecond {
+							t.Errorf("%+v", d)
+						}
+					}
+					time.Sleep(100 * time.Microsecond)
+				}
+			})
+		}
+		callers.Wait()
+		calls := b.remote.calls(headgate.Draw) + b.remote.calls(headgate.Take)
+		t.Logf("admitted %d, refused %d, %d calls", admitted.Load(), refused.Load(), calls)
+		most := int64(10_000*(seconds+1)) + limit.BlockOver()
+		if n := admitted.Load(); n > most || n < (most-limit.BlockOver())*98/100 {
+			t.Errorf("admitted %d, want nearly %d", n, most)
+		}
+		if all := admitted.Load() + refused.Load(); int64(calls) > all/100 {
+			t.Errorf("%d calls for %d requests", calls, all)
+		}
+	})
 }
