@@ -146,3 +146,50 @@ func TestManyBans(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// counting counts the calls of a store that does not answer.
+type counting struct {
+	failing
+
+	calls int
+}
+
+func (c *counting) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	c.calls++
+	return c.failing.Do(ctx, ops, out, mode)
+}
+
+// A flush waits once for a store that does not answer, however many keys were refused.
+func TestFlushWithoutStore(t *testing.T) {
+	store := &counting{}
+	w := offenders.New(offenders.Options{Store: store, Clock: time.Now})
+	rule := parse(t, search).Rules()[0]
+	for i := range 10_000 {
+		w.Refused(rule, string(headgate.AppendKey(nil, fmt.Sprint(i))), uint32(i), true)
+	}
+	w.Flush(t.Context())
+	if got := w.Counts().Uncounted; store.calls != 1 || got != 10_000 {
+		t.Errorf("%d calls, %d refusals not counted", store.calls, got)
+	}
+}
+
+// As many keys are noted as stated, whichever cores they come from, and others once those
+// have been forgotten.
+func TestNotedKeys(t *testing.T) {
+	for _, lanes := range []int{1, 2, 100} {
+		w := offenders.New(offenders.Options{Store: memory.New(), Clock: time.Now, MaxKeys: 1000})
+		rule := parse(t, search).Rules()[0]
+		lost := int64(0)
+		for round := range 3 {
+			for i := range 1500 {
+				w.Refused(rule, string(headgate.AppendKey(nil, fmt.Sprint(round, i))), uint32(i%lanes), true)
+			}
+			lost += 500
+			if got := w.Counts().TooManyKeys; got != lost {
+				t.Errorf("%d lanes, round %d: %d refusals not noted, want %d", lanes, round, got, lost)
+			}
+			w.Flush(t.Context())
+			w.Flush(t.Context()) // forgets them
+		}
+	}
+}

@@ -24,7 +24,8 @@ func (w *Watch) Flush(ctx context.Context) {
 		n := min(atOnce, len(todo))
 		found, err := w.count(ctx, todo[:n])
 		if bans = append(bans, found...); err != nil {
-			w.drop(err, todo[:n])
+			w.drop(err, todo) // all: each call to a store that does not answer takes its timeout
+			break
 		}
 		todo = todo[n:]
 	}

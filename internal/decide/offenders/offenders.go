@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -64,6 +65,7 @@ type Ban struct {
 type Watch struct {
 	options Options
 	shards  [shards]shard
+	keys    atomic.Int64 // how many notes there are
 	stats   stats
 
 	flushing sync.Mutex
@@ -126,7 +128,8 @@ func (w *Watch) Refused(rule *rules.Rule, key string, lane uint32, enforced bool
 		n.rule, n.n = rule, n.n+1 // the rules may have been reloaded
 		return
 	}
-	if len(s.notes) >= max(w.options.MaxKeys/shards, 1) {
+	if w.keys.Add(1) > int64(w.options.MaxKeys) {
+		w.keys.Add(-1)
 		w.stats.full.Add(1)
 		return
 	}
@@ -151,6 +154,7 @@ func (w *Watch) collect() {
 		for id, n := range s.notes {
 			if n.n == 0 {
 				delete(s.notes, id)
+				w.keys.Add(-1)
 				continue
 			}
 			w.todo = append(w.todo, offence{id, n.rule, n.n})

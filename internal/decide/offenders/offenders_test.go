@@ -399,7 +399,7 @@ func TestLosses(t *testing.T) {
 	if bans > 0 {
 		t.Error("banned without a count")
 	}
-	if c := w.Counts(); c.Uncounted != 200 || c.TooManyKeys != 9800 {
+	if c := w.Counts(); c.Uncounted != 3200 || c.TooManyKeys != 6800 {
 		t.Errorf("%+v", c)
 	}
 	w = offenders.New(offenders.Options{
