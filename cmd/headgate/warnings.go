@@ -45,7 +45,7 @@ func newWarningsList(s streams) *cobra.Command {
 		t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 		_, _ = fmt.Fprintln(t, "SINCE\tKIND\tKEY\tWHAT") // Flush returns the error
 		for _, w := range status.Active {
-			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", w.Since.Local().Format(time.DateTime), w.Kind, cmp.Or(w.Key.Text(), "-"), w.Text)
+			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", w.Since.Local().Format(time.DateTime), w.Kind, cmp.Or(shownKey(w.Key), "-"), inert(w.Text))
 		}
 		return t.Flush()
 	})
