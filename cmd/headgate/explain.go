@@ -268,6 +268,9 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 		e.printf("    time zone   %s\n", inert(r.ZoneFrom))
 	}
 	e.printf("    counted by  %s\n", keyText(r.Key))
+	if r.Of != "" {
+		e.printf("    counts      different values of %s\n", inert(r.Of))
+	}
 	if r.ChargeOn != "" {
 		e.printf("    counts      only if the answer has %s\n", inert(r.ChargeOn))
 	}

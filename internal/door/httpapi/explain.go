@@ -272,6 +272,7 @@ type ExplainedRule struct {
 	Cost      int64            `json:"cost"`
 	Mode      string           `json:"mode"`
 	Percent   int              `json:"percent"`
+	Of        string           `json:"of,omitempty"`        // the attribute whose values count; empty if requests do
 	ChargeOn  string           `json:"charge_on,omitempty"` // which answers count; empty for all requests
 	OnRepeat  string           `json:"on_repeat,omitempty"` // which refusals lead to which bans; empty for none
 	QuotaMode bool             `json:"quota_mode,omitempty"`
@@ -352,6 +353,9 @@ func explainedRule(x *engine.Explained) ExplainedRule {
 	}
 	if r.LimitName != r.Name {
 		out.LimitName = r.LimitName
+	}
+	if r.Values != nil {
+		out.Of = r.Values.Of.String()
 	}
 	if on := r.ChargeOn(); on != nil {
 		out.ChargeOn = on.String()
