@@ -1,0 +1,295 @@
+package blocks
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// all asks for one of every given limit, all or nothing.
+func (b *bench) all(limits ...headgate.Limit) (bool, []headgate.Decision) {
+	b.Helper()
+	ops, out := make([]headgate.Op, len(limits)), make([]headgate.Decision, len(limits))
+	for i, l := range limits {
+		ops[i] = headgate.Op{Key: "k", Scope: "s", Limit: l, Cost: 1}
+		if i > 0 {
+			ops[i].Scope = "other"
+		}
+	}
+	if err := b.store.Do(b.Context(), ops, out, headgate.AllOrNothing); err != nil {
+		b.Fatal(err)
+	}
+	allowed := true
+	for _, d := range out {
+		allowed = allowed && d.Allowed
+	}
+	return allowed, out
+}
+
+// total is all calls to the store behind.
+func (b *bench) total() (n int) {
+	b.remote.mu.Lock()
+	defer b.remote.mu.Unlock()
+	for _, calls := range b.remote.took {
+		n += calls
+	}
+	return n
+}
+
+// TestAllowAllIsLocalIfAllIsHeld: several limits in blocks need no round trip.
+func TestAllowAllIsLocalIfAllIsHeld(t *testing.T) {
+	in(t, hourly(1_000_000), func(b *bench) {
+		minutely := headgate.PerMinute(1_000_000).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 1})
+		for range 2000 {
+			if ok, _ := b.all(b.limit, minutely); !ok {
+				t.Fatal("refused")
+			}
+		}
+		before := b.total()
+		for range 100 {
+			if ok, out := b.all(b.limit, minutely); !ok || out[0].Granted != 1 || out[1].Granted != 1 {
+				t.Fatal("refused", out)
+			}
+		}
+		synctest.Wait()
+		if n := b.total() - before; n > 4 { // the draws ahead
+			t.Errorf("%d calls for 100 requests", n)
+		}
+	})
+}
+
+// TestAllowAllPutsBack: if the rest is refused, what was held is put back.
+func TestAllowAllPutsBack(t *testing.T) {
+	in(t, hourly(100_000), func(b *bench) {
+		taken := b.heat()
+		one := headgate.PerHour(1)
+		if ok, _ := b.all(b.limit, one); !ok {
+			t.Fatal("refused")
+		}
+		taken++
+		held := b.held()
+		for range 5 {
+			ok, out := b.all(b.limit, one)
+			if ok || out[1].Allowed || !out[0].Allowed || out[0].Granted != 0 {
+				t.Fatalf("%+v", out)
+			}
+		}
+		if b.held() != held {
+			t.Errorf("%d held, want %d", b.held(), held)
+		}
+		time.Sleep(2 * time.Second)
+		if b.shared() != 100_000-taken {
+			t.Errorf("%d left, want %d", b.shared(), 100_000-taken)
+		}
+	})
+}
+
+// TestPeekCoveredHere: what is held answers a peek; otherwise the store adds its own.
+func TestPeekCoveredHere(t *testing.T) {
+	in(t, hourly(1000), func(b *bench) {
+		taken := b.heat()
+		before := b.total()
+		if d := b.do(headgate.Peek, 1); !d.Allowed || d.Granted != 0 || b.total() != before {
+			t.Errorf("%+v after %d calls", d, b.total()-before)
+		}
+		if d := b.do(headgate.Peek, 1000-taken); !d.Allowed || b.total() != before+1 {
+			t.Errorf("all that is left: %+v", d)
+		}
+		if d := b.do(headgate.Peek, 1001-taken); d.Allowed {
+			t.Errorf("one more: %+v", d)
+		}
+		if held := b.held(); held+b.shared() != 1000-taken {
+			t.Errorf("a peek took something: %d held, %d left", held, b.shared())
+		}
+	})
+}
+
+// TestCostAboveWhatIsHeld: the rest comes from the store, or nothing at all.
+func TestCostAboveWhatIsHeld(t *testing.T) {
+	in(t, hourly(1000), func(b *bench) {
+		taken := b.heat()
+		if d := b.do(headgate.Take, 1001-taken); d.Allowed {
+			t.Fatalf("%+v", d)
+		}
+		if d := b.do(headgate.Take, 1001); d.Allowed || d.Reason != headgate.TooLarge {
+			t.Errorf("more than the limit: %+v", d)
+		}
+		if d := b.do(headgate.TakeUpTo, 100); d.Granted != 100 {
+			t.Errorf("up to 100: %+v", d)
+		}
+		taken += 100
+		time.Sleep(2 * time.Second)
+		if b.shared() != 1000-taken {
+			t.Errorf("%d left, want %d", b.shared(), 1000-taken)
+		}
+		if d := b.do(headgate.Take, 1000-taken); !d.Allowed || d.Granted != 1000-taken {
+			t.Errorf("all that is left: %+v", d)
+		}
+	})
+}
+
+// TestRefundOfATakeFromABlock: it is given back to the store, once.
+func TestRefundOfATakeFromABlock(t *testing.T) {
+	for _, limit := range []headgate.Limit{hourly(1000), headgate.PerHour(1000).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 1})} {
+		in(t, limit, func(b *bench) {
+			b.heat()
+			d := b.do(headgate.Take, 1)
+			before := b.shared()
+			op := b.op(headgate.Refund, 1)
+			op.CountsUntil = d.CountsUntil
+			if _, err := b.store.Take(b.Context(), op); err != nil {
+				t.Fatal(err)
+			}
+			if b.shared() != before+1 {
+				t.Errorf("%s: %d left, want %d", limit, b.shared(), before+1)
+			}
+		})
+	}
+}
+
+// TestChargeIsFeltWhenBlocksEnd: debt stops further draws at once, and the requests of
+// this process when its blocks are spent or too old.
+func TestChargeIsFeltWhenBlocksEnd(t *testing.T) {
+	in(t, hourly(1000), func(b *bench) {
+		b.heat()
+		if d := b.do(headgate.Charge, 2000); d.Allowed {
+			t.Fatalf("%+v", d)
+		}
+		time.Sleep(time.Second)
+		if d := b.do(headgate.Take, 1); d.Allowed {
+			t.Errorf("after its blocks have ended: %+v", d)
+		}
+	})
+}
+
+// TestGrantIsSpentAboveTheLimit: credit is not drawn, but it is spent.
+func TestGrantIsSpentAboveTheLimit(t *testing.T) {
+	in(t, hourly(100), func(b *bench) {
+		for b.do(headgate.Take, 1).Allowed {
+		}
+		op := b.op(headgate.Grant, 5)
+		op.Duration = time.Hour
+		if _, err := b.store.Take(b.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+		passed := 0
+		for b.do(headgate.Take, 1).Allowed {
+			passed++
+		}
+		if passed != 5 {
+			t.Errorf("%d of 5 credits passed", passed)
+		}
+	})
+}
+
+// TestResetEndsBlocks: what was drawn before a reset must not come on top of the new
+// limit, neither used nor given back.
+func TestResetEndsBlocks(t *testing.T) {
+	in(t, hourly(1000), func(b *bench) {
+		b.heat()
+		b.do(headgate.Reset, 0)
+		if b.held() != 0 || b.shared() != 1000 {
+			t.Fatalf("%d held, %d left", b.held(), b.shared())
+		}
+		passed := int64(0)
+		for b.do(headgate.Take, 1).Allowed {
+			passed++
+		}
+		if passed != 1000 {
+			t.Errorf("%d passed after a reset", passed)
+		}
+	})
+}
+
+// TestReserveGoesToTheStore: a booking is not made from a block.
+func TestReserveGoesToTheStore(t *testing.T) {
+	in(t, headgate.PerSecond(100).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 1}), func(b *bench) {
+		b.heat()
+		before := b.shared()
+		op := b.op(headgate.Reserve, 3)
+		op.Duration = time.Minute
+		d, err := b.store.Take(b.Context(), op)
+		if err != nil || !d.Allowed || b.remote.calls(headgate.Reserve) != 1 || b.shared() > before {
+			t.Errorf("%+v, %v", d, err)
+		}
+	})
+}
+
+// TestIndependentBatchIsDivided: what is held is taken here, the rest in one call.
+func TestIndependentBatchIsDivided(t *testing.T) {
+	in(t, hourly(100_000), func(b *bench) {
+		for range 1000 {
+			b.do(headgate.Take, 1)
+		}
+		ops := []headgate.Op{b.op(headgate.Take, 1), {Key: "cold", Limit: headgate.PerHour(1), Cost: 1}, b.op(headgate.Take, 1)}
+		out := make([]headgate.Decision, 3)
+		before := b.total() - b.remote.calls(headgate.Draw)
+		if err := b.store.Do(context.Background(), ops, out, headgate.Independent); err != nil {
+			t.Fatal(err)
+		}
+		if b.total()-b.remote.calls(headgate.Draw) != before+1 || !out[0].Allowed || !out[1].Allowed || !out[2].Allowed || out[1].Limit != 1 {
+			t.Errorf("%+v", out)
+		}
+	})
+}
+
+// TestOldWindowsBlocksEndWithIt: the trap of limitador#288 and apisix#13704. What was
+// drawn in a window is neither spent nor given back in the next.
+func TestOldWindowsBlocksEndWithIt(t *testing.T) {
+	in(t, headgate.PerMinute(1000).Using(headgate.FixedWindow).InBlocks(quick), func(b *bench) {
+		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute - 50*time.Millisecond)))
+		b.heat()
+		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+		passed := int64(0)
+		for b.do(headgate.Take, 1).Allowed {
+			passed++
+		}
+		if passed != 1000 {
+			t.Errorf("%d passed in the next window", passed)
+		}
+	})
+}
+
+// TestNothingIsHeldAtTheStart: the trap of Scality. A process that starts has drawn
+// nothing, and admits nothing that the store has not counted.
+func TestNothingIsHeldAtTheStart(t *testing.T) {
+	in(t, hourly(10), func(b *bench) {
+		for b.do(headgate.Take, 1).Allowed {
+		}
+		fresh := New(b.remote, Options{})
+		defer func() { _ = fresh.Close() }()
+		for range 50 {
+			if d, err := fresh.Take(b.Context(), b.op(headgate.Take, 1)); err != nil || d.Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+		}
+	})
+}
+
+// TestLostAnswerIsNotSentAgain: the traps of deltas that are sent again, or counted
+// twice. A draw whose answer got lost has cost its tokens, and that is all.
+func TestLostAnswerIsNotSentAgain(t *testing.T) {
+	in(t, hourly(1000), func(b *bench) {
+		taken := b.heat()
+		for b.held() > 0 {
+			if b.do(headgate.Take, 1).Allowed {
+				taken++
+			}
+		}
+		b.remote.fail(headgate.ErrUnavailable)
+		draws := b.remote.calls(headgate.Draw)
+		for b.held() > 0 {
+			b.do(headgate.Take, 1)
+		}
+		_, err := b.store.Take(b.Context(), b.op(headgate.Take, 1))
+		if err == nil || b.remote.calls(headgate.Draw) > draws+1 {
+			t.Errorf("%v after %d draws", err, b.remote.calls(headgate.Draw)-draws)
+		}
+		if s := b.store.Stats()[0]; s.Failed == 0 || s.Lost == 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
