@@ -80,7 +80,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.store.Describe(c)
 	storing.DescribeControl(a.control, c)
 	a.describeOffenders(c)
-	metrics.DescribeTimelines(a.timelines, c)
+	metrics.DescribeTimelines(a.timelines, a.options.Clock, c)
 	a.doors.Describe(c)
 	a.queue.Describe(c)
 	if a.warns != nil {

@@ -136,7 +136,7 @@ func (t timelines) list(http.ResponseWriter, *http.Request) (any, error) {
 	for _, r := range t.Engine.Rules().Rules() {
 		names[r.Scope] = [2]string{r.Domain, r.Name}
 	}
-	for _, f := range t.Timelines.List() {
+	for _, f := range t.Timelines.List(t.Clock()) {
 		name, ok := names[f.Scope]
 		if !ok { // the rule no longer exists
 			name[1] = f.Scope

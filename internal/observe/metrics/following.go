@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate"
@@ -9,9 +11,9 @@ import (
 )
 
 // DescribeTimelines adds the metrics of the keys that operators follow.
-func DescribeTimelines(b *timeline.Book, c *Asked) {
+func DescribeTimelines(b *timeline.Book, clock func() time.Time, c *Asked) {
 	keys := c.Gauge("headgate_timeline_keys", "Keys whose last hour this process keeps, because an operator follows them.")
-	c.Ask(func(out chan<- prometheus.Metric) { keys(out, float64(len(b.List()))) })
+	c.Ask(func(out chan<- prometheus.Metric) { keys(out, float64(len(b.List(clock())))) })
 }
 
 // follows reports whether an operator follows any key.

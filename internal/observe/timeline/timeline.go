@@ -152,6 +152,7 @@ func (l *line) add(s *Sample) {
 func (b *Book) Follow(id ID, now time.Time) (started bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.forget(now)
 	if l := b.find(id); l != nil {
 		l.looked.Store(now.UnixMicro())
 		return false, nil
@@ -185,7 +186,17 @@ func (b *Book) Stop(id ID) bool {
 	return l != nil
 }
 
-// find, remove and publish need b.mu to be held.
+// forget stops following keys that nobody has looked at for too long: requests do so too,
+// but a key may have none.
+func (b *Book) forget(now time.Time) {
+	before := len(b.lines)
+	b.lines = slices.DeleteFunc(b.lines, func(l *line) bool { return now.UnixMicro()-l.looked.Load() > Lasts.Microseconds() })
+	if len(b.lines) < before {
+		b.publish()
+	}
+}
+
+// forget, find, remove and publish need b.mu to be held.
 func (b *Book) find(id ID) *line {
 	if i := slices.IndexFunc(b.lines, func(l *line) bool { return l.id == id }); i >= 0 {
 		return b.lines[i]
@@ -215,6 +226,7 @@ func (b *Book) publish() {
 // followed.
 func (b *Book) Read(id ID, from int64, now time.Time) (Timeline, bool) {
 	b.mu.Lock()
+	b.forget(now)
 	l := b.find(id)
 	b.mu.Unlock()
 	if l == nil {
@@ -233,10 +245,11 @@ func (b *Book) Read(id ID, from int64, now time.Time) (Timeline, bool) {
 	return t, true
 }
 
-// List returns the keys that are followed, oldest first.
-func (b *Book) List() []Followed {
+// List returns the keys that are followed at a time, oldest first.
+func (b *Book) List(now time.Time) []Followed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.forget(now)
 	var list []Followed
 	for _, l := range b.lines {
 		list = append(list, Followed{l.id, l.since, time.UnixMicro(l.looked.Load())})

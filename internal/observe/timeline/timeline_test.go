@@ -136,7 +136,7 @@ func TestKeysGiveWay(t *testing.T) {
 	if _, err := b.Follow(id(99), later.Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	list := b.List()
+	list := b.List(begin)
 	for _, f := range list {
 		if f.ID == id(1) {
 			t.Error("the key that was not looked at is still followed")
@@ -167,6 +167,33 @@ func TestForgottenKeyIsDropped(t *testing.T) {
 }
 
 // The memory of all keys is what docs/timeline.md says.
+// A key without requests is no longer followed either, once nobody has looked at it for a
+// day: it is not listed, costs requests nothing, and has no timeline.
+func TestForgottenKeyWithoutRequests(t *testing.T) {
+	for name, forgets := range map[string]func(b *timeline.Book, now time.Time) bool{
+		"list": func(b *timeline.Book, now time.Time) bool { return len(b.List(now)) == 0 },
+		"read": func(b *timeline.Book, now time.Time) bool {
+			_, ok := b.Read(timeline.ID{Scope: "s", Key: "k"}, 0, now)
+			return !ok
+		},
+		"follow": func(b *timeline.Book, now time.Time) bool {
+			ok, err := b.Follow(timeline.ID{Scope: "s", Key: "k"}, now)
+			return ok && err == nil
+		},
+	} {
+		b := timeline.New()
+		if _, err := b.Follow(timeline.ID{Scope: "s", Key: "k"}, begin); err != nil {
+			t.Fatal(err)
+		}
+		if len(b.List(begin.Add(timeline.Lasts))) != 1 {
+			t.Errorf("%s: forgotten too early", name)
+		}
+		if !forgets(b, begin.Add(timeline.Lasts+time.Second)) || name != "follow" && b.Follows() {
+			t.Errorf("%s: still followed", name)
+		}
+	}
+}
+
 func TestMemoryOfTimelines(t *testing.T) {
 	book := reflect.TypeFor[timeline.Book]()
 	lines, _ := book.FieldByName("lines")
@@ -208,7 +235,7 @@ func TestConcurrentTimelines(t *testing.T) {
 				if j%100 == 0 {
 					_, _ = b.Follow(other, begin)
 					b.Read(id, 0, begin)
-					b.List()
+					b.List(begin)
 					b.Stop(other)
 				}
 			}
