@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -154,6 +155,18 @@ func TestARejectedMessageIsGivenUp(t *testing.T) {
 		e.ID = "msg_2" // begins again
 		if answer, _ := s.Send(t.Context(), e); answer.GiveUp {
 			t.Errorf("%d: the next message was given up at once", status)
+		}
+		s.stop()
+	}
+}
+
+// Without a file, as with Redis and no warnings.path, the log says at the start that a
+// restart loses messages; with one it does not.
+func TestLosingMessagesIsSaid(t *testing.T) {
+	for file, want := range map[string]bool{"": true, filepath.Join(t.TempDir(), "warnings"): false} {
+		s := newServer(t, memory.New(), file, sending(config.WarnHashed, newReceiver(t)))
+		if got := strings.Contains(s.log.String(), `msg="a restart loses warnings that have not been delivered" hint="set warnings.path`); got != want {
+			t.Errorf("file %q: %s", file, s.log.String())
 		}
 		s.stop()
 	}

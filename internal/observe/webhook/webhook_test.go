@@ -1,8 +1,10 @@
 package webhook_test
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -135,6 +137,60 @@ func TestFailures(t *testing.T) {
 	r.Close()
 	if _, _, err := c.Send(t.Context(), "m1", time.Unix(0, 0), nil); err == nil || strings.Contains(err.Error(), "hush") {
 		t.Errorf("%v; want an error without the URL", err)
+	}
+}
+
+// A receiver whose answer does not end, or never comes, costs no more than what is read of
+// it, and the time that the caller gives it.
+func TestReceiversThatDoNotEnd(t *testing.T) {
+	sent := make(chan int, 1)
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		piece, n := make([]byte, 64<<10), 0
+		for {
+			m, err := w.Write(piece)
+			if n += m; err != nil || n > 1<<30 {
+				sent <- n
+				return
+			}
+		}
+	}))
+	defer endless.Close()
+	to, err := url.Parse(endless.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := webhook.NewClient(webhook.Hook{URL: to})
+	if status, _, err := c.Send(t.Context(), "m1", time.Unix(0, 0), nil); status != 200 || err != nil {
+		t.Errorf("%d, %v", status, err)
+	}
+	if n := <-sent; n > 64<<20 { // the buffers of the connection
+		t.Errorf("%d bytes were sent", n)
+	}
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer hangs.Close()
+	if to, err = url.Parse(hangs.URL + "/hush"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := webhook.NewClient(webhook.Hook{URL: to}).Send(ctx, "m1", time.Unix(0, 0), nil); err == nil || strings.Contains(err.Error(), "hush") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A certificate that nobody vouches for is refused, with no word about the URL.
+func TestASelfSignedReceiver(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.StartTLS()
+	defer server.Close()
+	to, err := url.Parse(server.URL + "/hush")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = webhook.NewClient(webhook.Hook{URL: to}).Send(t.Context(), "m1", time.Unix(0, 0), nil)
+	if err == nil || !strings.Contains(err.Error(), "certificate") || strings.Contains(err.Error(), "hush") {
+		t.Errorf("%v", err)
 	}
 }
 
