@@ -34,7 +34,8 @@ var layers = map[string]int{
 	"examples":  11,
 	"web/wasm":  11, // what the browser runs
 
-	"internal/base": 0, // needs nothing: files, texts, the clock
+	"internal/base":           0, // needs nothing: files, texts, the clock
+	"internal/base/fastclock": 1, // the clock, in nanoseconds
 
 	"internal/rules":             2, // what applies to a request
 	"internal/rules/body":        1, // the texts that rules answer with
@@ -123,7 +124,7 @@ var only = map[string][]string{
 
 // stdOnly lists packages that a library user builds with nothing but the
 // standard library: they may import that, and each other.
-var stdOnly = []string{".", "algorithm", "store", "store/memory", "internal/base/steady", "internal/base/atomicfile", "internal/base/hugepage"}
+var stdOnly = []string{".", "algorithm", "store", "store/memory", "internal/base/steady", "internal/base/fastclock", "internal/base/atomicfile", "internal/base/hugepage"}
 
 // forbidden lists, for a folder and all below it, imports that it must do
 // without, and why.

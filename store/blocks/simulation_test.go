@@ -371,7 +371,7 @@ func newSimulation(seed uint64) *simulation {
 	s.now = s.began
 	for range 1 + rng.IntN(5) {
 		s.nodes = append(s.nodes, &node{
-			line: s.newLine(), waiting: map[*drawing][]*ask{}, dead: map[*line]bool{}, offset: rng.Int64N(10_000_000) - 5_000_000, rate: rng.Int64N(18_001) - 9000,
+			line: s.newLine(), waiting: map[*drawing][]*ask{}, dead: map[*line]bool{}, offset: rng.Int64N(10_000_000) - 5_000_000, rate: rng.Int64N(52_001) - 26_000,
 		})
 	}
 	s.logf("%s, age %s, %d nodes", limit, limit.BlockAge(), len(s.nodes))
@@ -444,7 +444,7 @@ func TestTheBoundIsReached(t *testing.T) {
 		s := &simulation{rng: rng, limit: limit, began: 1_767_225_600_000_000, now: 1_767_225_600_000_000, use: newUsage(limit, limit.Capacity())}
 		age, over := limit.Rule().Age, limit.BlockOver()
 		for range 1 + rng.IntN(8) {
-			s.nodes = append(s.nodes, &node{line: s.newLine(), rate: rng.Int64N(9000)})
+			s.nodes = append(s.nodes, &node{line: s.newLine(), rate: rng.Int64N(26_000)})
 		}
 		for _, n := range s.nodes {
 			n.line.size = over / int64(len(s.nodes))

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/fastclock"
 	"github.com/headgate/headgate/internal/base/steady"
 	"github.com/headgate/headgate/store"
 )
@@ -18,7 +19,7 @@ type Store struct {
 	inner    headgate.Store
 	flaw     error // of inner, which is then not called
 	options  Options
-	clock    steady.Clock
+	clock    fastclock.Clock
 	table    *table
 	counters registry
 
@@ -45,7 +46,7 @@ func New(inner headgate.Store, options Options) *Store {
 	o := options.withDefaults()
 	s := &Store{inner: inner, options: o, table: newTable(o.Keys), stop: make(chan struct{})}
 	s.counters.all = make(map[registered]*counters)
-	s.clock.Start(o.system)
+	s.clock.Start(steady.System{})
 	s.flaw = headgate.New(inner).Validate()
 	return s
 }
@@ -69,10 +70,7 @@ func (s *Store) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes
 
 // now returns the time in microseconds. It never goes back, and includes sleep of the
 // machine.
-func (s *Store) now() int64 {
-	at, _, _ := s.clock.Read()
-	return at / 1000
-}
+func (s *Store) now() int64 { return s.clock.Now() }
 
 // TakeN implements store.Direct.
 func (s *Store) TakeN(ctx context.Context, key string, limit headgate.Limit, n int64) (headgate.Decision, error) {

@@ -384,3 +384,17 @@ func TestSaturatedKeyIsDrawnInBeats(t *testing.T) {
 		}
 	})
 }
+
+// TestBusyKeysWithOneCounter: two keys that share a counter both become busy.
+func TestBusyKeysWithOneCounter(t *testing.T) {
+	table := newTable(4)
+	for range hotAfter - 1 {
+		table.warm(1<<63|1, 7)
+	}
+	if n := table.warm(1<<63|2, 7); n != hotAfter {
+		t.Errorf("%d", n)
+	}
+	if n := table.warm(1<<63|1, 8); n != 1 {
+		t.Errorf("%d in the next beat", n)
+	}
+}

@@ -34,7 +34,7 @@ func newTable(keys int) *table {
 	for n*ways < keys {
 		n *= 2
 	}
-	return &table{seed: maphash.MakeSeed(), mask: uint64(n - 1), sets: make([]set, n), heat: make([]atomic.Uint64, n*ways)}
+	return &table{seed: maphash.MakeSeed(), mask: uint64(n - 1), sets: make([]set, n), heat: make([]atomic.Uint64, heatCounters)}
 }
 
 // hash returns where op belongs. It is never 0.
@@ -120,23 +120,20 @@ func (t *table) of(op *headgate.Op, f func(l *line)) {
 // The heat of a key: how many requests it had in this beat. Keys that share a counter
 // make each other seem busier, which costs a draw and is otherwise harmless.
 const (
-	heatTag   = 24 // bits of the hash
-	heatBeat  = 24 // bits of the beat's number
-	heatCount = 16
+	heatCounters = 1 << 16
+	heatCount    = 16 // bits of a count; the beat's number is above
 )
 
 // warm counts a request of a key without a line, and returns how many there were in this
 // beat.
 func (t *table) warm(hash, beat uint64) int64 {
-	h := &t.heat[hash&uint64(len(t.heat)-1)]
-	mine := (hash>>32&(1<<heatTag-1))<<heatBeat | beat&(1<<heatBeat-1)
+	h := &t.heat[hash>>32%heatCounters]
 	for {
-		was := h.Load()
-		n := uint64(1)
-		if was>>heatCount == mine {
+		was, n := h.Load(), uint64(1)
+		if was>>heatCount == beat&(1<<(64-heatCount)-1) {
 			n = min(was&(1<<heatCount-1)+1, 1<<heatCount-1)
 		}
-		if h.CompareAndSwap(was, mine<<heatCount|n) {
+		if h.CompareAndSwap(was, beat<<heatCount|n) {
 			return int64(n)
 		}
 	}

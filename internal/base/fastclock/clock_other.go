@@ -1,6 +1,6 @@
 //go:build !amd64 || race || purego
 
-package memory
+package fastclock
 
 func ticks(uintptr) uint64 { return 0 }
 

@@ -1,6 +1,6 @@
 //go:build amd64 && !race && !purego
 
-package memory
+package fastclock
 
 // ticks prefetches the cache line at an address and reads the processor's time-stamp
 // counter. It must be a prefetch: the counter is only read after earlier loads have
