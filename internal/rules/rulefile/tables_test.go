@@ -11,6 +11,11 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
+// patience is how long reading a million rows may take. It takes a few seconds, but 106 s were
+// seen with the race detector on two cores with a load of eight. What grows with the square
+// of the rows takes hours.
+const patience = 5 * time.Minute
+
 // writeAll writes files into a folder.
 func writeAll(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
@@ -89,7 +94,7 @@ func TestMillionRows(t *testing.T) {
 	got := rs.Tables()[0]
 	each := float64(got.Rows.Size()) / rows
 	t.Logf("%d rows, %d limits: %v, %.1f bytes a row", got.Rows.Len(), len(got.Limits), took, each)
-	if got.Rows.Len() != rows || each > 100 || took > 60*time.Second {
+	if got.Rows.Len() != rows || each > 100 || took > patience {
 		t.Error("this is too much")
 	}
 }
@@ -134,7 +139,7 @@ func TestMillionBrokenRowsAreRefused(t *testing.T) {
 	if n := strings.Count(err.Error(), "t.csv:"); n != 11 {
 		t.Errorf("%d lines, want 11", n)
 	}
-	if took > 60*time.Second {
+	if took > patience {
 		t.Errorf("it took %v", took)
 	}
 }
