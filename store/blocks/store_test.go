@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -397,4 +398,41 @@ func TestBusyKeysWithOneCounter(t *testing.T) {
 	if n := table.warm(1<<63|1, 8); n != 1 {
 		t.Errorf("%d in the next beat", n)
 	}
+}
+
+// inBlocks puts every limit into blocks that can be.
+type inBlocks struct{ *Store }
+
+func blocked(op headgate.Op) headgate.Op {
+	if l := op.Limit.InBlocks(quick); l.Valid() {
+		op.Limit = l
+	}
+	return op
+}
+
+func (s inBlocks) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	return s.Store.Take(ctx, blocked(op))
+}
+
+func (s inBlocks) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	ops = slices.Clone(ops)
+	for i := range ops {
+		ops[i] = blocked(ops[i])
+	}
+	return s.Store.Do(ctx, ops, out, mode)
+}
+
+// TestConformanceOfColdKeys: a limit in blocks answers as without them, in every field,
+// for keys without a block: here, the table has no space for any.
+func TestConformanceOfColdKeys(t *testing.T) {
+	storetest.Run(t, storetest.Harness{
+		Open: func(*testing.T) headgate.Store {
+			s := New(memory.New(), Options{Keys: 1})
+			other := &line{}
+			for i := range s.table.sets[0].lines {
+				s.table.sets[0].lines[i].Store(other)
+			}
+			return inBlocks{s}
+		},
+	})
 }
