@@ -14,7 +14,7 @@ import (
 func TestALongTimeDoesNotFlap(t *testing.T) {
 	for _, lasts := range []time.Duration{5 * second, 10 * time.Minute, time.Hour} {
 		tr := newTraffic(t, "domain: api\nlimits: [{name: user, key: [user], rate: 1/hour}]\n", func(s *warning.Settings) {
-			s.Off[warning.RuleNearLimit], s.KeyRefused.For = true, lasts
+			s.Off[warning.RuleNearLimit], s.Off[warning.NewKeys], s.KeyRefused.For = true, true, lasts
 		})
 		for range 3 * 3600 {
 			for range 4 {
@@ -37,9 +37,9 @@ func TestALongTimeDoesNotFlap(t *testing.T) {
 // An attack that changes its keys all the time, among users that are not refused, is
 // not a storm of warnings.
 func TestChangingKeysAreNotAStorm(t *testing.T) {
-	tr := newTraffic(t, perUser, nil)
+	tr := newTraffic(t, perUser, func(s *warning.Settings) { s.Off[warning.NewKeys] = true })
 	honest := users(100)
-	tr.steady(honest, 3600, func(i int) {
+	tr.steady(honest, 1800, func(i int) {
 		for j := range 40 { // keys at a time, each for 40 s
 			bot := fmt.Sprintf("bot-%d", (i+j)/40*40+j)
 			for k := range 6 {
@@ -59,7 +59,7 @@ func TestChangingKeysAreNotAStorm(t *testing.T) {
 		}
 	}
 	// 20 at once, then one each 45 s.
-	if started < warning.MaxKeys || started > warning.MaxKeys+3600/45 || ended > started {
+	if started < warning.MaxKeys || started > warning.MaxKeys+1800/45 || ended > started {
 		t.Errorf("%d started, %d ended", started, ended)
 	}
 }
