@@ -356,3 +356,30 @@ func BenchmarkDistinct(b *testing.B) {
 		})
 	}
 }
+
+// TestDistinctRefusesPartlyAboveAList measures what docs/distinct.md states: how many of
+// the new values a full window refuses. In registers most of the values of a large
+// window look known.
+func TestDistinctRefusesPartlyAboveAList(t *testing.T) {
+	const values = 20_000
+	for _, row := range []struct {
+		limit   int64
+		percent float64
+	}{{4096, 100}, {5000, 82}, {10_000, 68}, {20_000, 49}, {50_000, 24}, {100_000, 12}, {1_000_000, 1.2}} {
+		limit := headgate.PerDay(row.limit).Using(headgate.Distinct)
+		var s State
+		next := uint64(0)
+		for ; s.V[0] < row.limit; next++ {
+			Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, next)})
+		}
+		refused := 0
+		for i := range uint64(values) {
+			if !Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, next+i)}).Allowed {
+				refused++
+			}
+		}
+		if got := 100 * float64(refused) / values; math.Abs(got-row.percent) > 1 || row.percent == 100 && got != 100 {
+			t.Errorf("a full window of %d refuses %.1f%% of new values, want %.1f%%", row.limit, got, row.percent)
+		}
+	}
+}
