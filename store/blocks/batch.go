@@ -113,14 +113,15 @@ func (l *line) hold(now, cost int64, d *headgate.Decision) *block {
 // putBack returns what was held of b.
 func (l *line) putBack(b *block, n int64) {
 	if !b.putBack(n) {
-		l.lose(n)
+		l.lose(b, n)
 	}
 }
 
-// lose counts tokens as expired that counted as admitted.
-func (l *line) lose(n int64) {
+// lose counts tokens of b as expired that counted as admitted.
+func (l *line) lose(b *block, n int64) {
 	l.counters.admitted.Add(-n)
 	l.counters.expired.Add(n)
+	l.counters.stuck.add(n, b.began, b.over())
 }
 
 // doRest sends the ops that are not held to the inner store.

@@ -56,6 +56,7 @@ func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error
 	if err != nil {
 		l.counters.failed.Add(1)
 		l.counters.lost.Add(d.want)
+		l.counters.stuck.add(d.want, now, now+countsFor(l.rule))
 		return
 	}
 	l.resetAt.Store(d.sent + int64(answer.ResetAfter/time.Microsecond))
@@ -67,6 +68,7 @@ func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error
 		return
 	}
 	l.roundup = max((3*l.roundup+now-d.sent)/4, 1)
+	l.counters.granted.Add(1)
 	b := l.newBlock(d, now, &answer)
 	l.counters.drawn.Add(b.size)
 	l.counters.held.Add(b.size)
@@ -77,6 +79,7 @@ func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error
 		b.left.Store(sealed)
 		l.counters.held.Add(-b.size)
 		l.counters.expired.Add(b.size)
+		l.counters.stuck.add(b.size, now, b.over())
 	case now >= b.deadline || l.gone:
 		l.retire(b, now)
 	case old.has(now) == 0:

@@ -293,3 +293,26 @@ func TestLostAnswerIsNotSentAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestUnderCountsWhatIsKept: Under is what this process holds of a key, and what it has
+// lost, until that no longer counts.
+func TestUnderCountsWhatIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, headgate.Per(1000, time.Minute).Using(headgate.FixedWindow).InBlocks(quick))
+		b.heat()
+		s := b.store.Stats()[0]
+		if s.Under != s.Held || s.Under == 0 || s.Over != 0 {
+			t.Errorf("Under is %d, Over is %d, with %d held", s.Under, s.Over, s.Held)
+		}
+		b.remote.fail(headgate.ErrUnavailable)
+		time.Sleep(time.Second) // idle blocks are given back, which fails
+		if lost := b.store.Stats()[0]; lost.Held != 0 || lost.Under < s.Under {
+			t.Errorf("Under is %d, with %d lost and %d held", lost.Under, s.Under, lost.Held)
+		}
+		b.remote.fail(nil)
+		time.Sleep(2 * time.Minute)
+		if s := b.store.Stats()[0]; s.Under != 0 {
+			t.Errorf("Under is %d, after the window has ended", s.Under)
+		}
+	})
+}

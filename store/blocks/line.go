@@ -76,6 +76,10 @@ func (b *block) putBack(n int64) bool {
 	}
 }
 
+// over returns from when on the store surely does not count b's tokens. ResetAfter began
+// when the store answered, so this counts from when that arrived.
+func (b *block) over() int64 { return b.resetAt + b.began - b.sent }
+
 // has returns how many tokens can be used at now.
 func (b *block) has(now int64) int64 {
 	if b == nil || now >= b.deadline {
@@ -99,14 +103,14 @@ type line struct {
 	resting atomic.Int64          // until when no draw begins; see rest
 	resetAt atomic.Int64          // when the limit is reset, as of the last draw
 
-	mu      sync.Mutex    // guards the following, and changes of the above
-	drawing *drawing      // in progress, or nil
-	gone    bool          // it is no longer in the table, and gets no more blocks
-	retired []headgate.Op // blocks to give back
-	size    int64         // of the next block
-	roundup int64         // how long draws take
-	pace    int64         // tokens per second, in the last block
-	spent   int64         // of blocks that are gone
+	mu      sync.Mutex // guards the following, and changes of the above
+	drawing *drawing   // in progress, or nil
+	gone    bool       // it is no longer in the table, and gets no more blocks
+	retired []returned // blocks to give back
+	size    int64      // of the next block
+	roundup int64      // how long draws take
+	pace    int64      // tokens per second, in the last block
+	spent   int64      // of blocks that are gone
 
 	// Of the sweeper:
 	due, seen, drawsSeen int64 // when it looks next; spent and draws when it last did
@@ -205,7 +209,22 @@ func (l *line) retire(b *block, now int64) {
 		return
 	}
 	l.counters.returned.Add(left)
-	l.retired = append(l.retired, op)
+	l.counters.returning.Add(left)
+	l.retired = append(l.retired, returned{op: op, by: l.counters, until: b.over()})
+}
+
+// returned is what is left of a block, on its way back.
+type returned struct {
+	op    headgate.Op
+	by    *counters
+	until int64 // when it ends to count anyway, on the process's clock
+}
+
+// arrived ends the way of r: it counts no longer, or was lost.
+func (r *returned) arrived(now int64, err error) {
+	if r.by.returning.Add(-r.op.Cost); err != nil {
+		r.by.stuck.add(r.op.Cost, now, r.until)
+	}
 }
 
 // refund returns the op that gives back what is left of b: in a single op, because two
@@ -224,7 +243,7 @@ func (l *line) refund(b *block, left, now int64) (headgate.Op, bool) {
 
 // drop ends all blocks without giving them back, because the state that they were
 // charged to is gone. mu must not be held.
-func (l *line) drop() {
+func (l *line) drop(now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, b := range [...]*block{l.current.Swap(nil), l.next.Swap(nil)} {
@@ -236,6 +255,7 @@ func (l *line) drop() {
 			l.counters.admitted.Add(b.size - left)
 			l.counters.held.Add(-b.size)
 			l.counters.expired.Add(left)
+			l.counters.stuck.add(left, now, b.over()) // it may have been drawn after the reset
 		}
 	}
 	if l.drawing != nil {
@@ -253,7 +273,7 @@ func (l *line) end(now int64) {
 }
 
 // refunds returns what is to be given back, and forgets it.
-func (l *line) refunds() []headgate.Op {
+func (l *line) refunds() []returned {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ops := l.retired

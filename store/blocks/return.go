@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -62,25 +63,34 @@ func (s *Store) sweep() {
 
 // lookAtAll looks at all lines, removes those that are no longer busy, and returns what
 // is to be given back.
-func (s *Store) lookAtAll(now int64) (ops []headgate.Op) {
+func (s *Store) lookAtAll(now int64) (back []returned) {
 	s.table.each(func(l *line) {
 		cold := l.look(now)
-		ops = append(ops, l.refunds()...)
+		back = append(back, l.refunds()...)
 		if cold {
 			s.table.remove(l)
 			l.counters.keys.Add(-1)
 		}
 	})
-	return ops
+	return back
 }
 
 // giveBack gives blocks back. What fails is lost: it may have been given back.
-func (s *Store) giveBack(ctx context.Context, ops []headgate.Op) {
-	for len(ops) > 0 {
-		n := min(len(ops), mostOps)
-		_ = s.inner.Do(ctx, ops[:n], make([]headgate.Decision, n), headgate.Independent)
-		ops = ops[n:]
+func (s *Store) giveBack(ctx context.Context, back []returned) {
+	for part := range slices.Chunk(back, mostOps) {
+		ops := make([]headgate.Op, 0, len(part))
+		for i := range part {
+			ops = append(ops, part[i].op)
+		}
+		err := s.refund(ctx, ops)
+		for i := range part {
+			part[i].arrived(s.now(), err)
+		}
 	}
+}
+
+func (s *Store) refund(ctx context.Context, ops []headgate.Op) error {
+	return s.inner.Do(ctx, ops, make([]headgate.Decision, len(ops)), headgate.Independent)
 }
 
 // undo gives back what a request took from the store before it was refused.
@@ -93,7 +103,7 @@ func (s *Store) undo(ctx context.Context, ops []headgate.Op, out []headgate.Deci
 			undone = append(undone, op)
 		}
 	}
-	s.giveBack(context.WithoutCancel(ctx), undone)
+	_ = s.refund(context.WithoutCancel(ctx), undone) // what fails counts, as if it had been used
 }
 
 // Close gives back all blocks, for at most Options.ReturnTimeout, and closes the inner
@@ -118,13 +128,13 @@ func (s *Store) Close() error {
 		s.sweeper.Wait()
 		s.table.each(func(l *line) { l.end(s.now()) })
 		s.inFlight.Wait()
-		var ops []headgate.Op
+		var back []returned
 		s.table.each(func(l *line) {
-			ops = append(ops, l.refunds()...)
+			back = append(back, l.refunds()...)
 			s.table.remove(l)
 			l.counters.keys.Add(-1)
 		})
-		s.giveBack(ctx, ops)
+		s.giveBack(ctx, back)
 	}()
 	select {
 	case <-finished:

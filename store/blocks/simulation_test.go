@@ -36,6 +36,7 @@ type simulation struct {
 
 	// flying are tokens on their way back, gone those that were lost or not returned.
 	flying, gone, rejected int64
+	dead                   int64  // what processes that died said that they kept
 	under                  string // a refusal that nothing explains
 }
 
@@ -45,6 +46,20 @@ type node struct {
 	paused       int64 // until when
 	waiting      map[*drawing][]*ask
 	dead         map[*line]bool // lines of processes that died
+	counters     *counters
+	old          []*line // lines before line, of the same process
+}
+
+// renew gives n another line, as after a reload.
+func (n *node) renew(s *simulation) { n.old, n.line = append(n.old, n.line), s.newLine(n.counters) }
+
+// under is what Stats.Under says of n. Here all lines have the same key.
+func (n *node) under(now int64) int64 {
+	sum := n.line.keeps() + n.counters.aside(now)
+	for _, l := range n.old {
+		sum += l.keeps()
+	}
+	return sum
 }
 
 // ask is a request that waits.
@@ -114,9 +129,9 @@ func (s *simulation) step(kind headgate.Kind, cost int64, op *headgate.Op) headg
 	return d
 }
 
-func (s *simulation) newLine() *line {
+func (s *simulation) newLine(c *counters) *line {
 	op := headgate.Op{Key: "k", Scope: "s", Limit: s.limit}
-	l := newLine(&op, 1, new(counters))
+	l := newLine(&op, 1, c)
 	l.size = 2 + s.rng.Int64N(max(2*s.limit.N()*l.rule.Age/l.rule.Period, 1)+8)
 	return l
 }
@@ -192,7 +207,9 @@ func (s *simulation) draw(n *node, l *line, d *drawing) {
 	s.after(s.delay(), func() {
 		op := l.draw(d.want)
 		answer := s.step(headgate.Draw, op.Cost, &op)
-		s.explain(answer)
+		if !n.dead[l] {
+			s.explain(answer, d.want)
+		}
 		if s.lost() {
 			s.gone += answer.Granted
 			s.on(n, timeout, func() { finish(headgate.Decision{}, errLost) })
@@ -214,15 +231,20 @@ func (s *simulation) draw(n *node, l *line, d *drawing) {
 	})
 }
 
-// explain checks a refusal: what was not admitted must be held by somebody, on its way,
-// or lost.
-func (s *simulation) explain(d headgate.Decision) {
+// explain checks the refusal of a draw: what was not admitted must be held by somebody,
+// on its way, or lost, and must be in the sum of Stats.Under.
+func (s *simulation) explain(d headgate.Decision, want int64) {
 	if d.Allowed || s.limit.Algorithm() != headgate.FixedWindow {
 		return
 	}
-	held := s.flying + s.gone
+	held, under := s.flying+s.gone, s.dead-want
 	for _, n := range s.nodes {
 		held += s.held(n.line)
+		under += n.under(s.clock(n))
+	}
+	kept := s.limit.N() - s.use.inWindow(s.now)
+	if kept > under && s.under == "" {
+		s.under = fmt.Sprintf("refused at %d with %d kept from clients, and Under is %d in all", s.now, kept, under)
 	}
 	if admitted := s.use.inWindow(s.now); s.limit.N()-admitted > held && s.under == "" {
 		s.under = fmt.Sprintf("refused at %d with %d of %d admitted and only %d held", s.now, admitted, s.limit.N(), held)
@@ -235,8 +257,8 @@ func (s *simulation) held(l *line) (held int64) {
 			held += max(b.left.Load(), 0)
 		}
 	}
-	for _, op := range l.retired {
-		held += op.Cost
+	for _, r := range l.retired {
+		held += r.op.Cost
 	}
 	return held
 }
@@ -255,10 +277,12 @@ func (s *simulation) exact(n *node, cost int64) {
 
 // back sends what l gives back.
 func (s *simulation) back(n *node, l *line) {
-	for _, op := range l.refunds() {
+	for _, r := range l.refunds() {
+		op := r.op
 		s.flying += op.Cost
 		if s.lost() {
 			s.flying, s.gone = s.flying-op.Cost, s.gone+op.Cost
+			r.arrived(s.clock(n), errLost)
 			continue
 		}
 		s.after(s.delay(), func() {
@@ -266,9 +290,9 @@ func (s *simulation) back(n *node, l *line) {
 			before := s.left()
 			s.step(headgate.Refund, op.Cost, &op)
 			s.gone += op.Cost - (s.left() - before)
+			r.arrived(s.clock(n), nil)
 		})
 	}
-	_ = n
 }
 
 // left is what the store has left.
@@ -287,7 +311,7 @@ func (s *simulation) sweep(n *node) {
 	cold := l.look(s.clock(n))
 	s.back(n, l)
 	if cold {
-		n.line = s.newLine()
+		n.renew(s)
 	}
 	s.on(n, l.beat/2+1, func() { s.sweep(n) })
 }
@@ -301,13 +325,18 @@ func (s *simulation) mishap(n *node) {
 		s.logf("node %p sleeps until %d", n, n.paused)
 	case 1: // it dies, and another takes its place
 		s.gone += s.held(n.line)
+		s.dead += n.under(s.clock(n))
 		n.dead[n.line] = true
-		n.line, n.waiting = s.newLine(), map[*drawing][]*ask{}
+		for _, l := range n.old {
+			n.dead[l] = true
+		}
+		n.counters, n.old = new(counters), nil
+		n.line, n.waiting = s.newLine(n.counters), map[*drawing][]*ask{}
 		s.logf("node %p dies", n)
 	default: // a reload gives back what the old limit holds
 		n.line.end(s.clock(n))
 		s.back(n, n.line)
-		n.line = s.newLine()
+		n.renew(s)
 	}
 }
 
@@ -370,8 +399,9 @@ func newSimulation(seed uint64) *simulation {
 	}
 	s.now = s.began
 	for range 1 + rng.IntN(5) {
+		c := new(counters)
 		s.nodes = append(s.nodes, &node{
-			line: s.newLine(), waiting: map[*drawing][]*ask{}, dead: map[*line]bool{}, offset: rng.Int64N(10_000_000) - 5_000_000, rate: rng.Int64N(52_001) - 26_000,
+			counters: c, line: s.newLine(c), waiting: map[*drawing][]*ask{}, dead: map[*line]bool{}, offset: rng.Int64N(10_000_000) - 5_000_000, rate: rng.Int64N(52_001) - 26_000,
 		})
 	}
 	s.logf("%s, age %s, %d nodes", limit, limit.BlockAge(), len(s.nodes))
@@ -444,7 +474,7 @@ func TestTheBoundIsReached(t *testing.T) {
 		s := &simulation{rng: rng, limit: limit, began: 1_767_225_600_000_000, now: 1_767_225_600_000_000, use: newUsage(limit, limit.Capacity())}
 		age, over := limit.Rule().Age, limit.BlockOver()
 		for range 1 + rng.IntN(8) {
-			s.nodes = append(s.nodes, &node{line: s.newLine(), rate: rng.Int64N(26_000)})
+			s.nodes = append(s.nodes, &node{line: s.newLine(new(counters)), rate: rng.Int64N(26_000)})
 		}
 		for _, n := range s.nodes {
 			n.line.size = over / int64(len(s.nodes))

@@ -133,11 +133,17 @@ func (s *Store) rarer(ctx context.Context, op headgate.Op) (headgate.Decision, e
 }
 
 // drop ends the blocks of a key that is reset.
-func (s *Store) drop(op *headgate.Op) { s.table.of(op, (*line).drop) }
+func (s *Store) drop(op *headgate.Op) {
+	now := s.now()
+	s.table.of(op, func(l *line) { l.drop(now) })
+}
 
 // Forget ends all blocks without giving them back. Call it when another process has
 // reset a key: what was drawn before would come on top of its new budget.
-func (s *Store) Forget() { s.table.each((*line).drop) }
+func (s *Store) Forget() {
+	now := s.now()
+	s.table.each(func(l *line) { l.drop(now) })
+}
 
 // attempts is how many draws a request waits for before it asks the store itself.
 const attempts = 3
@@ -234,7 +240,7 @@ func (s *Store) takeRest(ctx context.Context, l *line, op headgate.Op) (headgate
 		return d, nil
 	}
 	// Too late for what was held: take that from the store as well.
-	l.lose(held)
+	l.lose(b, held)
 	more := op
 	more.Cost = held
 	again, err := s.inner.Take(ctx, more)
@@ -270,7 +276,7 @@ func (s *Store) takeUpTo(ctx context.Context, l *line, op headgate.Op) (headgate
 	case held == 0:
 		return d, nil
 	case now >= b.deadline:
-		l.lose(held)
+		l.lose(b, held)
 		return d, nil
 	case d.Allowed:
 		d.Granted += held
