@@ -78,6 +78,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.clockMetrics(c)
 	a.reloadMetrics(c)
 	a.store.Describe(c)
+	a.store.DescribeBlocks(c, a.metrics.Labels)
 	storing.DescribeControl(a.control, c)
 	a.describeOffenders(c)
 	metrics.DescribeTimelines(a.timelines, a.options.Clock, c)

@@ -257,6 +257,13 @@ func ScopeOf(domain, name string) string {
 	return strings.ReplaceAll(domain, "/", "%2F") + "/" + name
 }
 
+// SplitScope returns what [ScopeOf] has joined.
+func SplitScope(scope string) (domain, name string) {
+	domain, name, _ = strings.Cut(scope, "/")
+	domain = strings.ReplaceAll(domain, "%2F", "/")
+	return strings.ReplaceAll(domain, "%25", "%"), name
+}
+
 // Concurrent reports whether r limits concurrency, which only callers that know when
 // a request has ended can use.
 func (r *Rule) Concurrent() bool { return r.Limit.Algorithm() == headgate.Concurrency }

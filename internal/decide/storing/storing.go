@@ -82,15 +82,6 @@ func (s *Store) Ready(ctx context.Context) error {
 	return err
 }
 
-// Blocks returns the counters of limits with sync: blocks, by rule. Without Redis there
-// are none: every decision is made in this process anyway.
-func (s *Store) Blocks() []blocks.Stats {
-	if s.blocks == nil {
-		return nil
-	}
-	return s.blocks.Stats()
-}
-
 // Status is the state of a store, for operators.
 type Status struct {
 	Kind    string `json:"kind"` // memory or redis

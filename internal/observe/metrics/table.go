@@ -147,6 +147,20 @@ func (t *table) of(r *rules.Rule) *ruleCounts {
 	return t.lost
 }
 
+// Labels returns the labels of a rule's series, which it may share with others: beyond
+// Options.MaxRules, all of a domain. ok is false for a rule that does not exist, or was
+// removed longer ago than Retention.
+func (m *Observer) Labels(domain, name string) (d, r string, ok bool) {
+	c := m.table.Load().byName[ruleName{domain, name}]
+	switch {
+	case c == nil || c.list != nil:
+		return "", "", false
+	case !c.named && !c.shared:
+		return c.domain, otherRules, true
+	}
+	return c.domain, c.name, true
+}
+
 // retired has the counters of a removed rule.
 type retired struct {
 	counts *ruleCounts

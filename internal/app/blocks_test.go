@@ -1,0 +1,56 @@
+package app_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/testkit/redistest"
+)
+
+// blockRules have two limits in blocks, of which only one gets a series.
+const blockRules = `domain: api
+limits:
+  - name: plan
+    key: client_ip
+    rate: 1000/second
+    sync: blocks
+    tiers:
+      by: tier
+      paid: {rate: 10000/second}
+  - {name: daily, key: client_ip, rate: 100_000/day, algorithm: fixed_window, sync: blocks}
+`
+
+// The metrics of blocks say by rule what is held and drawn, and how far off the limits
+// can be. Rules beyond metrics.max_rules share a series.
+func TestMetricsOfBlocks(t *testing.T) {
+	server := redistest.Standalone(t)
+	f := run(t, blockRules, nil, onRedis(server.Addr), withAdmin, func(c *config.Config) { c.Metrics.MaxRules = 2 })
+	number := func(name, labels string) float64 {
+		n, err := strconv.ParseFloat(f.metric(t, "headgate_"+name+"{"+labels+"}"), 64)
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	const plan, other = `domain="api",rule="plan"`, `domain="api",rule="(other)"`
+	if n := number("block_keys", plan); n != -1 {
+		t.Errorf("%v keys before the first request", n)
+	}
+	hammer(t, []*fixture{f}, "/", 50)
+	for _, labels := range []string{plan, other} {
+		if n := number("block_admitted_total", labels); n < 100 {
+			t.Errorf("%s: %v admitted of 400", labels, n)
+		}
+		if n := number("block_draws_total", strings.Replace(labels, ",", `,result="granted",`, 1)); n < 1 || n > 100 {
+			t.Errorf("%s: %v draws", labels, n)
+		}
+		if held, under := number("block_held_tokens", labels), number("under_admission_bound_tokens", labels); held < 0 || under < 0 {
+			t.Errorf("%s: %v held, %v kept", labels, held, under)
+		}
+	}
+	if over, none := number("over_admission_bound_tokens", plan), number("over_admission_bound_tokens", other); over != 50 || none != 0 {
+		t.Errorf("bounds of %v and %v, want 50 and 0", over, none)
+	}
+}

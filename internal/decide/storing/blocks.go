@@ -1,0 +1,69 @@
+package storing
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store/blocks"
+)
+
+// Blocks returns the counters of limits with sync: blocks, by rule. Without Redis there
+// are none: every decision is made in this process anyway.
+func (s *Store) Blocks() []blocks.Stats {
+	if s.blocks == nil {
+		return nil
+	}
+	return s.blocks.Stats()
+}
+
+// blockLabels are the labels domain and rule.
+type blockLabels struct{ domain, rule string }
+
+// DescribeBlocks adds the metrics of limits with sync: blocks to c. labels returns the
+// labels of a limit's series, as [metrics.Observer.Labels] does.
+func (s *Store) DescribeBlocks(c *metrics.Asked, labels func(domain, rule string) (d, r string, ok bool)) {
+	of := []string{"domain", "rule"}
+	admitted := c.Counter("headgate_block_admitted_total", "Tokens of limits with sync: blocks that were spent without asking the store.", of...)
+	draws := c.Counter("headgate_block_draws_total", "Blocks asked for, by result: granted, refused (nothing left) or failed (no answer).", "domain", "rule", "result")
+	back := c.Counter("headgate_block_returned_tokens_total", "Tokens of blocks that were given back unused.", of...)
+	expired := c.Counter("headgate_block_expired_tokens_total", "Tokens of blocks that ended unused.", of...)
+	held := c.Gauge("headgate_block_held_tokens", "Tokens that this process holds in blocks, of all keys.", of...)
+	keys := c.Gauge("headgate_block_keys", "Busy keys that this process has blocks for.", of...)
+	over := c.Gauge("headgate_over_admission_bound_tokens", "The most that all processes together can admit above the limit of a key with sync: blocks.", of...)
+	under := c.Gauge("headgate_under_admission_bound_tokens", "The most that can be refused of a key with sync: blocks because of this process, although its limit has it. The sum of all processes is the bound.", of...)
+	c.Ask(func(out chan<- prometheus.Metric) {
+		for at, b := range s.blocksByLabels(labels) {
+			admitted(out, float64(b.Admitted), at.domain, at.rule)
+			draws(out, float64(b.Granted), at.domain, at.rule, "granted")
+			draws(out, float64(b.Refused), at.domain, at.rule, "refused")
+			draws(out, float64(b.Failed), at.domain, at.rule, "failed")
+			back(out, float64(b.Returned), at.domain, at.rule)
+			expired(out, float64(b.Expired), at.domain, at.rule)
+			held(out, float64(b.Held), at.domain, at.rule)
+			keys(out, float64(b.Keys), at.domain, at.rule)
+			over(out, float64(b.Over), at.domain, at.rule)
+			under(out, float64(b.Under), at.domain, at.rule)
+		}
+	})
+}
+
+// blocksByLabels adds up the counters of limits that share a series. Of bounds, which
+// are by key, it takes the largest.
+func (s *Store) blocksByLabels(labels func(domain, rule string) (d, r string, ok bool)) map[blockLabels]blocks.Stats {
+	by := make(map[blockLabels]blocks.Stats)
+	for _, b := range s.Blocks() {
+		domain, rule, ok := labels(rules.SplitScope(b.Scope))
+		if !ok {
+			continue
+		}
+		at := blockLabels{domain, rule}
+		sum := by[at]
+		sum.Admitted, sum.Granted, sum.Refused, sum.Failed = sum.Admitted+b.Admitted, sum.Granted+b.Granted, sum.Refused+b.Refused, sum.Failed+b.Failed
+		sum.Returned, sum.Expired = sum.Returned+b.Returned, sum.Expired+b.Expired
+		sum.Held, sum.Keys = sum.Held+b.Held, sum.Keys+b.Keys
+		sum.Over, sum.Under = max(sum.Over, b.Over), max(sum.Under, b.Under)
+		by[at] = sum
+	}
+	return by
+}
