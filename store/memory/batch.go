@@ -75,7 +75,7 @@ type part struct {
 // was allowed; otherwise it only writes refusals that count.
 func (s *Store) doAll(ops []headgate.Op, parts []part, out []headgate.Decision) {
 	var few [fewOps]uint64
-	locked := s.lock(parts, few[:0])
+	locked := s.lockAll(parts, few[:0])
 	defer s.unlock(locked)
 	refused := false
 	for i := range parts {
@@ -164,9 +164,9 @@ func (s *Store) countDenied(ops []headgate.Op, parts []part) {
 	}
 }
 
-// lock locks the shards of all parts in the order of their indices, so that two calls
+// lockAll locks the shards of all parts in the order of their indices, so that two calls
 // cannot deadlock, and appends these indices to into.
-func (s *Store) lock(parts []part, into []uint64) []uint64 {
+func (s *Store) lockAll(parts []part, into []uint64) []uint64 {
 	for i := range parts {
 		if !parts[i].rule.Unlimited {
 			into = append(into, s.shardIndex(parts[i].id))
@@ -175,7 +175,7 @@ func (s *Store) lock(parts []part, into []uint64) []uint64 {
 	slices.Sort(into)
 	into = slices.Compact(into)
 	for _, i := range into {
-		s.shards[i].mu.Lock()
+		s.lock(i, parts[0].now)
 	}
 	return into
 }

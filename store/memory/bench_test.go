@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -46,6 +47,34 @@ func BenchmarkHotDenied(b *testing.B) {
 	}
 	if n > 10_000 && denied < n*9/10 {
 		b.Fatalf("%d of %d denied", denied, n)
+	}
+}
+
+// BenchmarkHotParallel is one key that all processors ask for.
+func BenchmarkHotParallel(b *testing.B) {
+	for name, limit := range map[string]headgate.Limit{
+		"drained": headgate.PerSecond(1_000_000_000),
+		"allowed": headgate.PerSecond(1_000_000).Burst(1 << 36),
+		"denied":  headgate.PerSecond(100),
+	} {
+		b.Run(name, func(b *testing.B) {
+			limiter := headgate.New(New())
+			ctx := context.Background()
+			var passed atomic.Int64
+			b.SetParallelism(2)
+			b.RunParallel(func(more *testing.PB) {
+				n := int64(0)
+				for more.Next() {
+					if d, _ := limiter.AllowN(ctx, "user:1234567", limit, 1); d.Allowed {
+						n++
+					}
+				}
+				passed.Add(n)
+			})
+			if share := float64(passed.Load()) / float64(b.N); b.N > 100_000 && (share < 0.999) != (name == "denied") {
+				b.Fatalf("%.3f of the requests passed", share)
+			}
+		})
 	}
 }
 

@@ -51,7 +51,7 @@ func WithMaxKeys(n int) Option {
 }
 
 // WithMaxBytes limits the memory of the store's tables and lists. The default, also if
-// n is less than 1, is 256 MiB; the minimum is 64 KiB. There is a fixed part of 336
+// n is less than 1, is 256 MiB; the minimum is 64 KiB. There is a fixed part of 344
 // bytes per shard: one shard up to 8192 keys, at most 2048 up to two million keys, and
 // one for every 512 to 1024 keys above.
 func WithMaxBytes(n int64) Option {

@@ -15,8 +15,7 @@ func (s *Store) reclaim(now int64) {
 		if s.bytes.Load() <= s.maxBytes {
 			return
 		}
-		h := &s.shards[int(s.hand.Add(1))%len(s.shards)]
-		h.mu.Lock()
+		h := s.lock(uint64(s.hand.Add(1))%uint64(len(s.shards)), now)
 		h.reclaim(s, now)
 		h.mu.Unlock()
 	}

@@ -30,7 +30,8 @@ type rest struct {
 	counts  counts
 	lost    loss
 	times   map[identity]keyTimes // nil if they are not recorded
-	_       [48]byte              // to whole cache lines
+	waited  contention
+	_       [24]byte // to whole cache lines
 }
 
 type counts struct{ evicted, evictedInDebt, swept int64 }

@@ -68,8 +68,7 @@ func (s *Store) Save(w io.Writer) error {
 	var keys uint64
 	var copied copied
 	for i := range s.shards {
-		h := &s.shards[i]
-		h.mu.Lock()
+		h := s.lock(uint64(i), now)
 		keys += copied.take(h, now)
 		h.mu.Unlock()
 		if err := copied.write(out); err != nil {
@@ -189,8 +188,7 @@ func (s *Store) Load(r io.Reader) error {
 	s.keys.Store(into.keys.Load())
 	s.bytes.Store(into.bytes.Load())
 	for i := range s.shards {
-		h, from := &s.shards[i], &into.shards[i]
-		h.mu.Lock()
+		h, from := s.lock(uint64(i), l.now), &into.shards[i]
 		h.setTable(s, from.table)
 		h.waiting, h.next = from.waiting, from.next
 		h.lists, h.ranking, h.counts = from.lists, from.ranking, from.counts

@@ -25,6 +25,7 @@ type Store struct {
 	// slow keeps requests off the fast path: the store is closed or records key times.
 	slow   atomic.Bool
 	clock  clock
+	slack  int64      // 0 with a clock that the caller provided
 	saving sync.Mutex // held by SaveFile
 	huge   hugePages
 	_      [64]byte // keeps the following fields, which change, off these cache lines
@@ -45,6 +46,9 @@ func New(options ...Option) *Store {
 	}
 	s.clock.injected = o.clock
 	s.clock.start(o.system)
+	if o.clock == nil {
+		s.slack = mostSlack
+	}
 	s.slow.Store(o.keyTimes)
 	s.prepare()
 	if o.keyTimes {
@@ -74,15 +78,12 @@ func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, er
 	}
 	scope, mark := op.Space()
 	id := s.secret.identify(scope, op.Key, mark)
-	now := op.At
+	now, slack := op.At, int64(0)
 	if now == 0 {
-		now = s.now(id)
+		now, slack = s.now(id), s.slack
 	}
 	now = inRange(now)
-	h := s.shard(id)
-	h.mu.Lock()
-	h.takeBucket(s, id, r, now, op.Cost, &d)
-	h.mu.Unlock()
+	s.takeOne(id, r, now, op.Cost, slack, &d)
 	return d, nil
 }
 
@@ -96,10 +97,7 @@ func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int
 	scope, mark := r.Space()
 	id := s.secret.identify(scope, key, mark)
 	now := inRange(s.now(id))
-	h := s.shard(id)
-	h.mu.Lock()
-	h.takeBucket(s, id, r, now, n, &d)
-	h.mu.Unlock()
+	s.takeOne(id, r, now, n, s.slack, &d)
 	return d, nil
 }
 
@@ -144,8 +142,7 @@ func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decisi
 		var st algorithm.State
 		return algorithm.Step(r, &st, now, algorithm.RequestOf(op)).Decision
 	}
-	h := s.shard(id)
-	h.mu.Lock()
+	h := s.lock(s.shardIndex(id), now)
 	req := algorithm.RequestOf(op)
 	if op.Age > 0 && h.lost.mayBe(op, now) {
 		req.Cost = 0
@@ -196,8 +193,7 @@ func (s *Store) Close() error {
 	}
 	s.slow.Store(true)
 	for i := range s.shards {
-		h := &s.shards[i]
-		h.mu.Lock()
+		h := s.lock(uint64(i), 0)
 		h.setTable(s, table{})
 		h.times = nil
 		h.lists, h.waiting = lists{}, nil
@@ -214,8 +210,7 @@ func (s *Store) Close() error {
 func (s *Store) Sweep(now time.Time) int {
 	swept := 0
 	for i := range s.shards {
-		h := &s.shards[i]
-		h.mu.Lock()
+		h := s.lock(uint64(i), now.UnixMicro())
 		swept += h.sweep(s, now.UnixMicro())
 		h.shrink(s)
 		h.tidy(s)
@@ -239,8 +234,7 @@ type Stats struct {
 func (s *Store) Stats() Stats {
 	t := Stats{Bytes: s.bytes.Load()}
 	for i := range s.shards {
-		h := &s.shards[i]
-		h.mu.Lock()
+		h := s.lock(uint64(i), 0)
 		t.Keys += int64(h.count)
 		for j := range h.waiting {
 			if h.waiting[j].tag != 0 {

@@ -145,6 +145,7 @@ func (t *table) fill(into *table, keep func(*slot) bool) bool {
 type hint struct {
 	base atomic.Uintptr
 	span atomic.Uint64
+	hot  atomic.Pointer[hot] // nil unless a key of the shard is very busy
 }
 
 // set stores the address of t. The caller must hold the shard's lock.

@@ -1,0 +1,344 @@
+package memory
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
+)
+
+// hot is the bucket of a key so busy that processors wait for each other at its shard's
+// lock. Requests are admitted by taking a ticket, with one atomic addition, and refused
+// without writing anything.
+//
+// A shard has at most one. While it is open, what the table has of the key is out of date;
+// before the shard is locked for anything else, it is closed and put back into the table.
+//
+// Opening issues as many tickets as tokens are available at that time, last. Because a
+// bucket drains by the same amount whatever is in it, the one at last with what has been
+// taken since is the bucket at any later time too, until the one without that would be
+// empty. So all answers are those of [algorithm.Take], in the order of the tickets. Only
+// requests whose clock is behind that of an earlier one are judged by their own time
+// instead of the later one, which is never in their favor.
+type hot struct {
+	// The first line is written when the bucket is opened and closed, under mu. A reader
+	// that finds seq unchanged afterwards has read fields that belong together.
+	seq               atomic.Uint64 // the generation, times two, and hotClosed
+	used, last, until atomic.Int64  // the bucket at last if all tickets are taken
+	sure              atomic.Int64  // the tickets issued
+	id                identity
+	rule              *headgate.Rule
+	_                 [64]byte // processors fetch lines in pairs
+
+	// tickets has the generation in its high half. In the low half are ticketsValid and
+	// how many are left. Taking one more clears ticketsValid, and changes nothing else.
+	tickets atomic.Uint64
+	_       [120]byte
+
+	mu       sync.Mutex // locked under the shard's lock, or alone
+	cost     int64      // of a ticket, in tokens
+	openedAt int64
+	served   int64 // the tickets taken since then, up to the last closing
+	wasted   int   // how often in a row a bucket was opened in vain
+	_        [88]byte
+}
+
+const (
+	hotBytes = int64(unsafe.Sizeof(hot{}))
+
+	hotClosed = 1 // in seq
+
+	// mostSlack is how many microseconds the store's own clock may be behind for a request
+	// for a hot key.
+	mostSlack = 8
+
+	ticketsValid  = 1 << 31
+	ticketsClosed = 1 << 30 // the low half while closed: further subtractions have no effect
+	mostTickets   = ticketsClosed - 1
+
+	// hotAfter is how often requests for a key must wait for the shard's lock, with no
+	// other key's in between, before it gets a hot bucket.
+	hotAfter = 8
+	// mostWasted is how often in a row a bucket may be opened in vain before the shard
+	// stops that: for less than briefly, in microseconds, and fewer than fewServed tickets.
+	mostWasted, briefly, fewServed = 64, 4, 16
+	// lockTries is how often a request tries to get a lock before it waits, and lockPause
+	// how long it counts in between: each try takes the line from the one who has the lock.
+	lockTries, lockPause = 16, 100
+)
+
+// contention counts how often requests for one key waited for a shard's lock.
+type contention struct {
+	id    identity
+	count int
+}
+
+// lock locks a shard and puts back its hot bucket, so that the table is all there is. now
+// is 0 if that is not known.
+func (s *Store) lock(shard uint64, now int64) *shard {
+	h := &s.shards[shard]
+	h.mu.Lock()
+	if c := s.hints[shard].hot.Load(); c != nil {
+		h.putBack(s, c, now)
+	}
+	return h
+}
+
+// lockSoon locks mu, which is held for much less than a microsecond. Mutex.Lock lets those
+// who wait pause for longer than that.
+func lockSoon(mu *sync.Mutex) {
+	for range lockTries {
+		if mu.TryLock() {
+			return
+		}
+		for range lockPause {
+		}
+	}
+	mu.Lock()
+}
+
+// takeOne takes n ≥ 1 from a bucket. slack is how many microseconds before now the
+// request may be timed.
+//
+//nolint:revive // the hot path: arguments stay in registers, a struct would not
+func (s *Store) takeOne(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) {
+	i := s.shardIndex(id)
+	h, hint := &s.shards[i], &s.hints[i]
+	if hint.hot.Load() != nil || !h.mu.TryLock() {
+		s.takeBusy(id, r, now, n, slack, d)
+		return
+	}
+	if c := hint.hot.Load(); c != nil { // since a moment ago
+		h.putBack(s, c, now)
+	}
+	h.takeBucket(s, id, r, now, n, d)
+	h.mu.Unlock()
+}
+
+// takeBusy is takeOne for a shard that has a hot bucket or is locked.
+//
+//go:noinline
+//nolint:revive // the hot path: arguments stay in registers, a struct would not
+func (s *Store) takeBusy(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) {
+	c := s.hints[s.shardIndex(id)].hot.Load()
+	if c == nil || !c.take(id, r, now, n, slack, d) && !c.takeWaiting(id, r, now, n, slack, d) {
+		s.takeTable(id, r, now, n, d, c)
+	}
+}
+
+// takeTable is takeBusy under the shard's lock. The caller found the bucket that it passes
+// of no help; if there was none, it could not get the lock at once.
+//
+//nolint:revive // the hot path: arguments stay in registers, a struct would not
+func (s *Store) takeTable(id identity, r *headgate.Rule, now, n int64, d *headgate.Decision, found *hot) {
+	i := s.shardIndex(id)
+	h, hint := &s.shards[i], &s.hints[i]
+	lockSoon(&h.mu)
+	defer h.mu.Unlock()
+	if found == nil {
+		h.contended(s, id)
+	}
+	c := hint.hot.Load()
+	if c != nil {
+		h.putBack(s, c, now)
+	}
+	h.takeBucket(s, id, r, now, n, d)
+	switch {
+	case c == nil:
+	case c.wasted > mostWasted:
+		hint.hot.Store(nil)
+		s.bytes.Add(-hotBytes)
+	default:
+		h.open(hint, id, r, now, n)
+	}
+}
+
+// contended notes that a request for id waited for the lock, and lets buckets of the shard
+// be loaded if that happens often.
+func (h *shard) contended(s *Store, id identity) {
+	if h.waited.id != id {
+		h.waited = contention{id: id}
+	}
+	if h.waited.count++; h.waited.count >= hotAfter {
+		h.waited = contention{}
+		h.warm(s)
+	}
+}
+
+// warm lets buckets of the shard be loaded.
+func (h *shard) warm(s *Store) {
+	if hint := &s.hints[h.index]; hint.hot.Load() == nil {
+		s.bytes.Add(hotBytes)
+		c := new(hot)
+		c.seq.Store(hotClosed)
+		hint.hot.Store(c)
+	}
+}
+
+// open opens a key's hot bucket, if the table has it as a bucket, under the shard's lock.
+// Tickets cost n.
+func (h *shard) open(hint *hint, id identity, r *headgate.Rule, now, n int64) {
+	i, found := h.find(id)
+	if !found || h.slots[i].codec() != codecBucket || n > r.Burst {
+		return
+	}
+	b := h.slots[i].bucket()
+	if b.Token != r.Token {
+		return
+	}
+	c := hint.hot.Load()
+	if c.id != id || c.rule != r {
+		// Never the same one: somebody may still be about to take a ticket of the old key.
+		c = &hot{id: id, rule: r, cost: n, wasted: c.wasted}
+		c.seq.Store(hotClosed)
+		hint.hot.Store(c)
+	}
+	lockSoon(&c.mu)
+	c.openedAt, c.served = now, 0
+	c.open(b)
+	c.mu.Unlock()
+}
+
+// putBack closes a hot bucket and puts it back into the table, under the shard's lock.
+func (h *shard) putBack(s *Store, c *hot, now int64) {
+	lockSoon(&c.mu)
+	defer c.mu.Unlock()
+	if c.seq.Load()&hotClosed != 0 {
+		return
+	}
+	b := c.close()
+	if c.served < fewServed && now < c.openedAt+briefly {
+		c.wasted++
+	} else {
+		c.wasted = 0
+	}
+	p := h.lookup(c.id) // it is there: nothing is removed while it is open
+	st := algorithm.State{V: [4]int64{b.Used, b.Last, b.Token}}
+	fresh := algorithm.Step(c.rule, &st, b.Last, algorithm.Request{Kind: headgate.Peek}).FreshAt
+	h.write(s, p, c.rule, &st, times{fresh, fresh}, b.Last)
+}
+
+// open issues tickets for what the bucket has.
+func (c *hot) open(b algorithm.Bucket) {
+	r, until, sure := c.rule, int64(math.MaxInt64), int64(0)
+	if r.Leak > 0 {
+		until = max((b.Last/r.Tick+b.Used/r.Leak)*r.Tick, b.Last)
+	}
+	if r.Algorithm == headgate.TokenBucket && b.Used < r.Capacity {
+		sure = min((r.Capacity-b.Used)/(c.cost*r.Token), mostTickets)
+	}
+	c.used.Store(b.Used + sure*c.cost*r.Token)
+	c.last.Store(b.Last)
+	c.until.Store(until)
+	c.sure.Store(sure)
+	seq := c.seq.Load()&^hotClosed + 2*hotClosed
+	c.tickets.Store(seq<<31 | ticketsValid | uint64(sure))
+	c.seq.Store(seq)
+}
+
+// close makes tickets invalid and returns the bucket.
+func (c *hot) close() algorithm.Bucket {
+	seq := c.seq.Load() | hotClosed
+	c.seq.Store(seq)
+	left := int64(0)
+	if word := c.tickets.Swap(seq&^hotClosed<<31 | ticketsClosed); word&ticketsValid != 0 {
+		left = int64(word & (ticketsValid - 1))
+	}
+	c.served += c.sure.Load() - left
+	return algorithm.Bucket{Used: c.used.Load() - left*c.cost*c.rule.Token, Last: c.last.Load(), Token: c.rule.Token}
+}
+
+// take answers a request without a lock, timed at now or up to slack before. It returns
+// false, and d is undefined, if it cannot.
+//
+//nolint:revive // the hot path: arguments stay in registers, a struct would not
+func (c *hot) take(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
+	seq := c.seq.Load()
+	b := algorithm.Bucket{Used: c.used.Load(), Last: c.last.Load(), Token: r.Token}
+	if seq&hotClosed != 0 || c.id != id || c.rule != r {
+		return false
+	}
+	sure, until := c.sure.Load(), c.until.Load()
+	if sure == 0 {
+		_, _, wrote := algorithm.Take(r, b, now, n, d)
+		return !wrote && now <= until && c.seq.Load() == seq
+	}
+	if now > until {
+		if now > until+slack || !evensOut(r) {
+			return false
+		}
+		now = until
+	}
+	if n != c.cost {
+		return false
+	}
+	word := c.tickets.Add(^uint64(0))
+	if word&ticketsValid == 0 {
+		return false
+	}
+	if word>>32 != seq>>1&math.MaxUint32 {
+		c.exchange(word, r, now, n, d)
+		return true
+	}
+	b.Used -= (int64(word&(ticketsValid-1)) + 1) * n * r.Token
+	algorithm.Take(r, b, now, n, d)
+	return true
+}
+
+// evensOut reports whether what a bucket drains in mostSlack is so little of it that nobody
+// can tell: less than one part in 65,536, which for most limits is less than a token.
+func evensOut(r *headgate.Rule) bool { return r.Tick == 1 && r.Leak <= r.Capacity/mostSlack>>16 }
+
+// exchange answers a request that got a ticket of a later generation than it had looked
+// at, possibly of a bucket that has been reset since.
+func (c *hot) exchange(word uint64, r *headgate.Rule, now, n int64, d *headgate.Decision) {
+	lockSoon(&c.mu)
+	defer c.mu.Unlock()
+	if seq := c.seq.Load(); seq&hotClosed == 0 && seq>>1&math.MaxUint32 == word>>32 {
+		b := c.close()
+		b.Used -= n * r.Token
+		b, _, _ = algorithm.Take(r, b, now, n, d)
+		c.open(b)
+		return
+	}
+	// That generation is over too, and has counted the ticket. What was left is not known
+	// any more, but it was at least this.
+	algorithm.Take(r, algorithm.Bucket{Used: c.used.Load() - n*r.Token, Last: c.last.Load(), Token: r.Token}, now, n, d)
+}
+
+// takeWaiting is take for the requests that it cannot answer at once: it opens the bucket
+// again, unless somebody else does. It returns false if another one is open.
+//
+//nolint:revive // the hot path: arguments stay in registers, a struct would not
+func (c *hot) takeWaiting(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
+	for range lockTries {
+		if c.mu.TryLock() {
+			defer c.mu.Unlock()
+			return c.takeLocked(id, r, now, n, slack, d)
+		}
+		for range lockPause {
+		}
+		if c.take(id, r, now, n, slack, d) {
+			return true
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.takeLocked(id, r, now, n, slack, d)
+}
+
+//nolint:revive // the hot path: arguments stay in registers, a struct would not
+func (c *hot) takeLocked(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
+	if c.seq.Load()&hotClosed != 0 || c.id != id || c.rule != r {
+		return false
+	}
+	if c.take(id, r, now, n, slack, d) { // somebody else has opened it
+		return true
+	}
+	b, _, _ := algorithm.Take(r, c.close(), now, n, d)
+	c.open(b)
+	return true
+}
