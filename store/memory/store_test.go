@@ -143,6 +143,9 @@ func checkShards(t *testing.T, s *Store) {
 		for j := range h.lists.count() {
 			bytes += 8 * int64(len(h.lists.piece(j).words))
 		}
+		if s.hints[i].hot.Load() != nil {
+			bytes += hotBytes
+		}
 		h.mu.Unlock()
 	}
 	if have := s.keys.Load(); have != keys {
