@@ -214,7 +214,7 @@ func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.
 		return
 	}
 	answers := make([]headgate.Decision, len(rest))
-	store.Pipeline(ctx, s.inner, rest, answers, asked)
+	s.inner.Pipeline(ctx, rest, answers, asked)
 	for i, at := range to {
 		out[at] = answers[i]
 	}

@@ -21,6 +21,6 @@
 // where the system reports it (Linux).
 //
 // The files: table.go finds the line of a key, line.go is a line and its blocks, size.go
-// says how large they are, draw.go gets them, return.go gives them back, and batch.go
-// holds parts of calls with several limits.
+// says how large they are, draw.go gets them, return.go gives them back, batch.go holds
+// parts of calls with several limits, and registry.go counts.
 package blocks

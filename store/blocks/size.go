@@ -60,6 +60,9 @@ func (l *line) low(size int64) int64 {
 func (l *line) look(now int64) (cold bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.gone {
+		return l.drawing == nil
+	}
 	if now < l.due {
 		return false
 	}

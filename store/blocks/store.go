@@ -16,7 +16,7 @@ import (
 // Store is a headgate.Store that decides limits in blocks in this process and everything
 // else in the store it wraps. It is safe for concurrent use. Create it with [New].
 type Store struct {
-	inner    headgate.Store
+	inner    direct
 	flaw     error // of inner, which is then not called
 	options  Options
 	clock    fastclock.Clock
@@ -44,8 +44,9 @@ var (
 // headgate.ErrNoStore, and [Store.Validate] reports it at once.
 func New(inner headgate.Store, options Options) *Store {
 	o := options.withDefaults()
-	s := &Store{inner: inner, options: o, table: newTable(o.Keys), stop: make(chan struct{})}
+	s := &Store{options: o, table: newTable(o.Keys), stop: make(chan struct{})}
 	s.counters.all = make(map[registered]*counters)
+	s.inner = direct{inner, &s.counters}
 	s.clock.Start(steady.System{})
 	s.flaw = headgate.New(inner).Validate()
 	return s
@@ -65,7 +66,7 @@ func (s *Store) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes
 	if s.flaw != nil {
 		return headgate.KeyTimes{}, s.flaw
 	}
-	return store.KeyTimes(ctx, s.inner, op)
+	return s.inner.KeyTimes(ctx, op)
 }
 
 // now returns the time in microseconds. It never goes back, and includes sleep of the
@@ -138,12 +139,10 @@ func (s *Store) drop(op *headgate.Op) {
 	s.table.of(op, func(l *line) { l.drop(now) })
 }
 
-// Forget ends all blocks without giving them back. Call it when another process has
-// reset a key: what was drawn before would come on top of its new budget.
-func (s *Store) Forget() {
-	now := s.now()
-	s.table.each(func(l *line) { l.drop(now) })
-}
+// Forget ends the blocks of op's key in its scope, under whatever limit, without giving
+// them back. Call it when another process has reset the key: what was drawn before would
+// come on top of its new budget.
+func (s *Store) Forget(op headgate.Op) { s.drop(&op) }
 
 // attempts is how many draws a request waits for before it asks the store itself.
 const attempts = 3
@@ -206,7 +205,7 @@ func (s *Store) lineFor(op *headgate.Op, hash uint64, now int64) *line {
 		return nil
 	}
 	l := s.table.add(hash, op, func() *line {
-		l := newLine(op, hash, s.counters.of(op))
+		l := newLine(op, hash, s.counters.forLine(op))
 		l.due = now + beat
 		return l
 	})

@@ -92,7 +92,7 @@ func TestWaitersJoinOneDraw(t *testing.T) {
 	in(t, hourly(100_000), func(b *bench) {
 		b.heat()
 		for b.held() > 0 {
-			b.store.Forget()
+			b.store.Forget(b.op(headgate.Take, 0))
 		}
 		before := b.remote.calls(headgate.Draw)
 		var callers sync.WaitGroup

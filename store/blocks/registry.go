@@ -1,0 +1,183 @@
+package blocks
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+)
+
+// registry holds the counters of all scopes.
+type registry struct {
+	mu  sync.RWMutex
+	all map[registered]*counters
+
+	wanted func(scope string) bool // see Store.Retain; nil means all
+}
+
+// registered identifies counters.
+type registered struct {
+	scope string
+	mark  uint64
+}
+
+// of returns the counters of op, which are new if this is the first of its scope.
+func (r *registry) of(op *headgate.Op) *counters {
+	scope, mark := op.Space()
+	id := registered{scope: scope}
+	if scope == "" {
+		id.mark = mark
+	}
+	r.mu.RLock()
+	c := r.all[id]
+	r.mu.RUnlock()
+	if c != nil {
+		return c
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c = r.all[id]; c == nil {
+		c = &counters{scope: scope, limit: op.Limit}
+		c.over.Store(op.Limit.BlockOver())
+		r.all[id] = c
+	}
+	return c
+}
+
+// forLine returns the counters for a new line.
+func (r *registry) forLine(op *headgate.Op) *counters {
+	c := r.of(op)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.limit = op.Limit
+	over := op.Limit.BlockOver()
+	if c.keys.Load() > 0 {
+		over = max(over, c.over.Load())
+	}
+	c.over.Store(over)
+	return c
+}
+
+// lists reports whether Stats has c. mu must be held.
+func (r *registry) lists(c *counters) bool { return r.wanted == nil || r.wanted(c.scope) }
+
+// forget drops the counters of scopes that are no longer wanted, once all of their blocks
+// have ended, and nothing that was lost counts at the store. mu must be held.
+func (r *registry) forget(now int64) {
+	maps.DeleteFunc(r.all, func(_ registered, c *counters) bool {
+		return !r.lists(c) && c.keys.Load() == 0 && c.aside(now) == 0
+	})
+}
+
+// Retain ends the blocks of all scopes for which wanted returns false, gives back what is
+// left of them, and leaves them out of Stats. Call it after rules were reloaded. It holds
+// until it is called again; wanted must be fast, and may be called at any time by any
+// goroutine. Requests under other scopes are still decided.
+func (s *Store) Retain(wanted func(scope string) bool) {
+	now := s.now()
+	s.counters.mu.Lock()
+	s.counters.wanted = wanted
+	s.counters.forget(now)
+	s.counters.mu.Unlock()
+	s.table.each(func(l *line) {
+		if !wanted(l.op.Scope) {
+			l.end(now) // the sweeper gives them back
+		}
+	})
+}
+
+// Stats returns the counters of every scope, in order.
+func (s *Store) Stats() []Stats {
+	// What is spent of blocks in use is in no counter yet.
+	spent, most, now := make(map[*counters]int64), make(map[*counters]int64), s.now()
+	s.table.each(func(l *line) {
+		most[l.counters] = max(most[l.counters], l.keeps())
+		for _, b := range [...]*block{l.current.Load(), l.next.Load()} {
+			if b == nil {
+				continue
+			}
+			if left := b.left.Load(); left >= 0 {
+				spent[l.counters] += b.size - left
+			}
+		}
+	})
+	s.counters.mu.Lock()
+	defer s.counters.mu.Unlock()
+	s.counters.forget(now)
+	all := make([]Stats, 0, len(s.counters.all))
+	for _, c := range s.counters.all {
+		if !s.counters.lists(c) {
+			continue
+		}
+		c.told = max(c.told, c.admitted.Load()+spent[c]) // less after some were put back
+		all = append(all, Stats{
+			Scope: c.scope, Limit: c.limit,
+			Keys: c.keys.Load(), Held: max(c.held.Load()-spent[c], 0),
+			Admitted: c.told, Direct: c.direct.Load(), Drawn: c.drawn.Load(), Returned: c.returned.Load(), Expired: c.expired.Load(),
+			Draws: c.draws.Load(), Granted: c.granted.Load(), Refused: c.refused.Load(), Failed: c.failed.Load(), Lost: c.lost.Load(), Rested: c.rested.Load(),
+			Over: c.over.Load(), Under: most[c] + c.aside(now),
+		})
+	}
+	slices.SortFunc(all, func(a, b Stats) int {
+		return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Limit.String(), b.Limit.String()))
+	})
+	return all
+}
+
+// direct is the inner store. It counts what that admits itself of limits in blocks.
+type direct struct {
+	headgate.Store
+
+	counters *registry
+}
+
+// Take implements headgate.Store.
+func (s direct) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	d, err := s.Store.Take(ctx, op)
+	if err == nil {
+		s.count(&op, &d)
+	}
+	return d, err
+}
+
+// Do implements headgate.Store.
+func (s direct) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	err := s.Store.Do(ctx, ops, out, mode)
+	if err == nil {
+		s.countAll(ops, out)
+	}
+	return err
+}
+
+// KeyTimes implements headgate.KeyTimer.
+func (s direct) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
+	return store.KeyTimes(ctx, s.Store, op)
+}
+
+// Pipeline implements store.Pipeliner.
+func (s direct) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
+	store.Pipeline(ctx, s.Store, ops, out, groups)
+	for i := range groups {
+		n := groups[i].Ops
+		if groups[i].Err == nil {
+			s.countAll(ops[:n], out[:n])
+		}
+		ops, out = ops[n:], out[n:]
+	}
+}
+
+func (s direct) countAll(ops []headgate.Op, out []headgate.Decision) {
+	for i := range ops {
+		s.count(&ops[i], &out[i])
+	}
+}
+
+func (s direct) count(op *headgate.Op, d *headgate.Decision) {
+	if (op.Kind == headgate.Take || op.Kind == headgate.TakeUpTo) && op.Cost > 0 && op.Limit.Rule().Age > 0 {
+		s.counters.of(op).direct.Add(d.Granted)
+	}
+}
