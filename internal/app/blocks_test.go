@@ -54,3 +54,59 @@ func TestMetricsOfBlocks(t *testing.T) {
 		t.Errorf("bounds of %v and %v, want 50 and 0", over, none)
 	}
 }
+
+// What other servers have drawn of a key ends soon after an operator resets it.
+func TestResetEndsBlocksElsewhere(t *testing.T) {
+	server := redistest.Standalone(t)
+	const text = "domain: api\nlimits: [{name: daily, key: client_ip, rate: 1_000_000/day, algorithm: fixed_window, sync: {mode: blocks, max_age: 1m}}]\n"
+	one := run(t, text, nil, onRedis(server.Addr), withAdmin)
+	two := run(t, text, nil, onRedis(server.Addr), withAdmin)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				hammer(t, []*fixture{two}, "/", 5)
+			}
+		}
+	}()
+	two.await(t, func() bool { return blockMetric(two, t, "admitted_total") > 100 })
+	if n := blockMetric(two, t, "expired_tokens_total"); n != 0 {
+		t.Errorf("%v expired before the reset", n)
+	}
+	one.mustKeys(t, "reset", `{"rule":"daily","key":"198.51.100.7"}`)
+	two.await(t, func() bool { return blockMetric(two, t, "expired_tokens_total") > 0 })
+	close(stop)
+	<-stopped
+}
+
+// A rule that is removed takes its metrics with it, and gives back what it holds.
+func TestReloadDropsBlocks(t *testing.T) {
+	server := redistest.Standalone(t)
+	f := run(t, blockRules, nil, onRedis(server.Addr), withAdmin)
+	hammer(t, []*fixture{f}, "/", 50)
+	const daily, plan = `headgate_block_draws_total{domain="api",result="granted",rule="daily"}`, `headgate_block_draws_total{domain="api",result="granted",rule="plan"}`
+	if f.metric(t, daily) == "none" {
+		t.Fatal("no metrics")
+	}
+	writeFile(t, f.config.Rules[0], strings.Split(blockRules, "  - {name: daily")[0])
+	if err := f.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if of, other := f.metric(t, daily), f.metric(t, plan); of != "none" || other == "none" {
+		t.Errorf("%s draws of a rule that was removed, %s of the other", of, other)
+	}
+}
+
+// blockMetric returns a metric of the rule daily.
+func blockMetric(f *fixture, t *testing.T, name string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(f.metric(t, `headgate_block_`+name+`{domain="api",rule="daily"}`), 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}

@@ -140,6 +140,7 @@ func (a *App) enforce(rs *rules.Ruleset, err error) error {
 		}
 		a.queue.Attach()
 		a.engine.SetRules(rs)
+		a.store.SetRules(rs)
 		a.queue.Start()
 		a.restartTrial()
 	}

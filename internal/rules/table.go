@@ -86,6 +86,12 @@ func (r *Rule) varies() bool { return r.table != nil || r.given != nil }
 // HasRates reports whether the rate of r depends on the key or the request.
 func (r *Rule) HasRates() bool { return r.table != nil || r.given != nil && r.given.Rate != nil }
 
+// MayUseBlocks reports whether some limit of r may be in blocks.
+func (r *Rule) MayUseBlocks() bool {
+	_, blocks := r.Limit.Rule().Blocks()
+	return blocks || r.HasRates()
+}
+
 // HasTable reports whether the limit of r depends on the key.
 func (r *Rule) HasTable() bool { return r.table != nil }
 

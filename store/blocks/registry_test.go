@@ -3,6 +3,7 @@ package blocks
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,14 +12,7 @@ import (
 )
 
 func only(scopes ...string) func(string) bool {
-	return func(scope string) bool {
-		for _, s := range scopes {
-			if s == scope {
-				return true
-			}
-		}
-		return false
-	}
+	return func(scope string) bool { return slices.Contains(scopes, scope) }
 }
 
 // TestRetainGivesBack: blocks of a rule that was removed go back at once, not when they

@@ -23,10 +23,11 @@ const (
 	Ban   Kind = iota // refuses the key
 	Limit             // overrides its limit
 	Grant             // records credit that the key was given; the credit itself is in the store
+	Reset             // tells processes that the key was reset; see Manager.WasReset
 )
 
-// String returns the word that operators see: ban, limit or grant.
-func (k Kind) String() string { return enum.Name(k, "kind", "ban", "limit", "grant") }
+// String returns the word in the table and for operators: ban, limit, grant or reset.
+func (k Kind) String() string { return enum.Name(k, "kind", "ban", "limit", "grant", "reset") }
 
 // Entry is a ban or an override of one key of a rule, or the record of a grant.
 type Entry struct {
@@ -99,7 +100,7 @@ func decode(text string) (*Entry, error) {
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return nil, err
 	}
-	kind, ok := enum.Parse(s.Kind, Grant)
+	kind, ok := enum.Parse(s.Kind, Reset)
 	switch {
 	case s.Version != version:
 		return nil, fmt.Errorf("unsupported version %d, want %d", s.Version, version)

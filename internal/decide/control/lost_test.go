@@ -53,7 +53,11 @@ func (r *inRedis) Put(ctx context.Context, row control.Row, most int) error {
 	if r.off {
 		return errDown
 	}
-	return r.table.Put(ctx, row, most)
+	err := r.table.Put(ctx, row, most)
+	if errors.Is(err, redis.ErrTableFull) {
+		return control.ErrFull
+	}
+	return err
 }
 
 func (r *inRedis) Delete(ctx context.Context, row control.Row, most int) (bool, error) {

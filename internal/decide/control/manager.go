@@ -66,7 +66,7 @@ const (
 	page   = 1000 // rows per request
 )
 
-// Options configure a Manager. All but Most, Changed and Forgot are required.
+// Options configure a Manager. All but Most, Changed, Reset and Forgot are required.
 type Options struct {
 	Table Table
 	// Engine receives the snapshots. Rules are its rules.
@@ -75,6 +75,9 @@ type Options struct {
 	Clock   func() time.Time
 	Logger  *slog.Logger
 	Changed func() // called after every change by any process; may be nil
+	// Reset, if not nil, is called for every key that a process has reset, at least once.
+	// It must be fast.
+	Reset func(scope, key string)
 	// Forgot, if not nil, is called when the table has lost data, and again with every
 	// Sync until it succeeds.
 	Forgot func(ctx context.Context) error
@@ -255,6 +258,10 @@ func (m *Manager) take(into map[string]*Entry, r *Row, now time.Time) {
 			m.odd[r.Name] = true
 			m.options.Logger.Warn("ignored a ban or override that cannot be read", "err", err)
 		}
+		return
+	}
+	if e.Kind == Reset {
+		m.hearReset(r, e)
 		return
 	}
 	*e = e.shifted(-m.ahead)

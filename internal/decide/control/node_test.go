@@ -62,6 +62,7 @@ type node struct {
 	rules   *rules.Ruleset
 	table   control.Table
 	changed int
+	resets  []string     // the keys
 	forgot  func() error // handles a loss, if not nil
 	log     bytes.Buffer
 }
@@ -80,6 +81,7 @@ func newNodeAt(t testing.TB, table control.Table, now func() time.Time, most int
 	n.Manager = control.New(control.Options{
 		Table: table, Engine: n.engine, Rules: n.rules, Clock: now, Most: most,
 		Logger: slog.New(slog.NewTextHandler(&n.log, nil)), Changed: func() { n.changed++ },
+		Reset: func(_, key string) { n.resets = append(n.resets, key) },
 		Forgot: func(context.Context) error {
 			if n.forgot == nil {
 				return nil

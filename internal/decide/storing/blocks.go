@@ -17,6 +17,20 @@ func (s *Store) Blocks() []blocks.Stats {
 	return s.blocks.Stats()
 }
 
+// SetRules announces the rules that are active now. Blocks of other rules are given back.
+func (s *Store) SetRules(rs *rules.Ruleset) {
+	if s.blocks == nil {
+		return
+	}
+	with := make(map[string]bool)
+	for _, r := range rs.Rules() {
+		if r.MayUseBlocks() {
+			with[r.Scope] = true
+		}
+	}
+	s.blocks.Retain(func(scope string) bool { return with[scope] })
+}
+
 // blockLabels are the labels domain and rule.
 type blockLabels struct{ domain, rule string }
 
@@ -25,6 +39,7 @@ type blockLabels struct{ domain, rule string }
 func (s *Store) DescribeBlocks(c *metrics.Asked, labels func(domain, rule string) (d, r string, ok bool)) {
 	of := []string{"domain", "rule"}
 	admitted := c.Counter("headgate_block_admitted_total", "Tokens of limits with sync: blocks that were spent without asking the store.", of...)
+	direct := c.Counter("headgate_block_direct_total", "Tokens of limits with sync: blocks that the store admitted itself, request by request.", of...)
 	draws := c.Counter("headgate_block_draws_total", "Blocks asked for, by result: granted, refused (nothing left) or failed (no answer).", "domain", "rule", "result")
 	back := c.Counter("headgate_block_returned_tokens_total", "Tokens of blocks that were given back unused.", of...)
 	expired := c.Counter("headgate_block_expired_tokens_total", "Tokens of blocks that ended unused.", of...)
@@ -35,6 +50,7 @@ func (s *Store) DescribeBlocks(c *metrics.Asked, labels func(domain, rule string
 	c.Ask(func(out chan<- prometheus.Metric) {
 		for at, b := range s.blocksByLabels(labels) {
 			admitted(out, float64(b.Admitted), at.domain, at.rule)
+			direct(out, float64(b.Direct), at.domain, at.rule)
 			draws(out, float64(b.Granted), at.domain, at.rule, "granted")
 			draws(out, float64(b.Refused), at.domain, at.rule, "refused")
 			draws(out, float64(b.Failed), at.domain, at.rule, "failed")
@@ -59,7 +75,8 @@ func (s *Store) blocksByLabels(labels func(domain, rule string) (d, r string, ok
 		}
 		at := blockLabels{domain, rule}
 		sum := by[at]
-		sum.Admitted, sum.Granted, sum.Refused, sum.Failed = sum.Admitted+b.Admitted, sum.Granted+b.Granted, sum.Refused+b.Refused, sum.Failed+b.Failed
+		sum.Admitted, sum.Direct = sum.Admitted+b.Admitted, sum.Direct+b.Direct
+		sum.Granted, sum.Refused, sum.Failed = sum.Granted+b.Granted, sum.Refused+b.Refused, sum.Failed+b.Failed
 		sum.Returned, sum.Expired = sum.Returned+b.Returned, sum.Expired+b.Expired
 		sum.Held, sum.Keys = sum.Held+b.Held, sum.Keys+b.Keys
 		sum.Over, sum.Under = max(sum.Over, b.Over), max(sum.Under, b.Under)

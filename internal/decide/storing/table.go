@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/store/memory"
@@ -25,6 +26,7 @@ func (s *Store) Control(o control.Options) (*control.Manager, error) {
 	interval := time.Second
 	if s.shared != nil {
 		o.Table, o.Changed, interval = sharedTable{s.shared.Table("control")}, s.safe.Forget, control.PollInterval
+		o.Reset = func(scope, key string) { s.blocks.Forget(headgate.Op{Scope: scope, Key: key}) }
 		o.Forgot = s.secrets.Return
 		s.returnSecrets()
 		s.Life.Every(returnEvery, s.returnSecrets)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -317,7 +318,12 @@ func (k keys) giveBudget(c *keyCall, op headgate.Op) error {
 	if _, _, err = k.ask(c, op); err != nil {
 		return err
 	}
-	if err = k.Control.Touch(c.ctx); err != nil {
+	if op.Kind == headgate.Reset && slices.ContainsFunc(c.tiers, (*rules.Rule).MayUseBlocks) {
+		err = k.Control.WasReset(c.ctx, &control.Entry{Domain: c.domain, Rule: c.rule, Scope: c.scope, Key: c.key})
+	} else {
+		err = k.Control.Touch(c.ctx)
+	}
+	if err != nil {
 		c.warning = fmt.Sprintf("done, but other servers may refuse the key for a little longer: %v", err)
 	}
 	after, _, err := k.ask(c, headgate.Op{Kind: headgate.Peek, Cost: 1})
@@ -396,7 +402,7 @@ func entryText(e *control.Entry) string {
 	}
 	text := "banned"
 	switch e.Kind {
-	case control.Ban:
+	case control.Ban, control.Reset:
 	case control.Grant:
 		text = fmt.Sprintf("granted %d", e.Amount)
 	case control.Limit:
