@@ -31,10 +31,10 @@ const (
 	// like those of FixedWindow: "at most 20 accounts an hour from one address". Ops
 	// name the value with [Op.Member]. A value that was shown in this window passes and
 	// costs nothing; a new one costs 1, whatever the Op.Cost, unless
-	// that is above MaxLimit: such a request never passes. Up to 4096 values of a
-	// key are counted exactly, more with an error of about 0.65 %. A limit above 4096
-	// counts, but it refuses only a part of the new values once it is reached: 82 % at
-	// 5000, 12 % at 100,000.
+	// that is above MaxLimit: such a request never passes. A limit of up to
+	// MaxDistinctExact is exact. A larger one measures: above 4096 values of a key it
+	// counts with an error of about 0.65 %, and once it is reached it refuses only a
+	// part of the new values, 12 % at 100,000.
 	Distinct
 )
 

@@ -18,6 +18,9 @@ const (
 	MaxConcurrent = 1 << 16
 	// MaxDistinct is the largest limit of Distinct: 2^30.
 	MaxDistinct = 1 << 30
+	// MaxDistinctExact is the largest limit of Distinct that counts exactly and refuses
+	// every value above it: 65,536.
+	MaxDistinctExact = 1 << 16
 	// DefaultLease is how long a lease lasts unless [Limit.Lease] changes it.
 	DefaultLease = time.Minute
 	// MaxBuckets is the largest number of sub-windows of SlidingBuckets.

@@ -11,8 +11,8 @@ const memberBits = 52
 
 // MemberOf returns the [Op.Member] of a value: a number from 1 to 2^52-1 that says which
 // value it is, without containing it. Two values have the same number with a
-// probability of 2^-52; one then passes as the other. Among 4096 values that happens
-// with a probability of 2·10^-9.
+// probability of 2^-52; one then passes as the other. Among 65,536 values that
+// happens with a probability of 5·10^-7.
 //
 // It is SipHash-2-4 under secret, which all processes that share a store must have in
 // common, and which clients must not know: with it they could find values that count as one.

@@ -21,7 +21,13 @@ import (
 // the window has passes and costs nothing, so a key in debt still passes with it. A
 // value that is refused is not kept.
 //
-// The 4097th value of a window turns the list into a HyperLogLog of 16384 registers: the
+// A limit of up to [headgate.MaxDistinctExact] keeps that many values one by one, and so
+// refuses each value above the limit. Only more, which charges and credit can add, are
+// estimated. A larger limit keeps 4096: registers cannot tell known values from new ones
+// in a large window, so such a limit measures more than it refuses, for which a list of
+// up to half a megabyte a key would be too much.
+//
+// The next value turns the list into a HyperLogLog of 16384 registers: the
 // first 14 bits of a value choose a register, which keeps the largest rank, one more
 // than the number of zeros that the other 38 bits begin with. From then on a value is
 // new if it changes a register. The chance that another value would is what the
@@ -34,7 +40,8 @@ import (
 //	Words[0]  the chance, times 2^52: from 2^52 (all empty) down to 0
 //	Words[k]  registers 8k-8 to 8k-1, 6 bits each, the first in the highest of 48 bits
 const (
-	// valuesKept is how many values a window keeps one by one.
+	// valuesKept is how many values a window keeps one by one if its limit is above
+	// headgate.MaxDistinctExact.
 	valuesKept  = 4096
 	registers   = 1 << 14
 	rankBits    = 38
@@ -124,8 +131,8 @@ func (s *State) show(r *headgate.Rule, now int64, member uint64) {
 	switch {
 	case s.isEstimated():
 		more = s.raise(member)
-	case len(s.Words) < valuesKept:
-		s.insert(member)
+	case len(s.Words) < mostValues(r):
+		s.insert(member, mostValues(r))
 	default:
 		s.estimate(member)
 	}
@@ -133,12 +140,20 @@ func (s *State) show(r *headgate.Rule, now int64, member uint64) {
 	s.V[1], s.V[2] = end, fixedCode(r)
 }
 
-// insert puts a value into the list. A list grows by an eighth, since a store keeps as
-// much space as it has.
-func (s *State) insert(member uint64) {
+// mostValues returns how many values a window of r keeps one by one.
+func mostValues(r *headgate.Rule) int {
+	if r.Limit <= headgate.MaxDistinctExact {
+		return headgate.MaxDistinctExact
+	}
+	return valuesKept
+}
+
+// insert puts a value into the list, which has at most most. A list grows by an eighth,
+// since a store keeps as much space as it has.
+func (s *State) insert(member uint64, most int) {
 	i, _ := slices.BinarySearch(s.Words, member)
 	if n := len(s.Words); n == cap(s.Words) {
-		s.Words = append(make([]uint64, 0, min(n+max(n/8, fewValues), valuesKept)), s.Words...)
+		s.Words = append(make([]uint64, 0, min(n+max(n/8, fewValues), most)), s.Words...)
 	}
 	s.Words = slices.Insert(s.Words, i, member)
 }
@@ -207,6 +222,15 @@ func (s *State) raise(member uint64) int64 {
 	return int64(certain/chance + fraction>>fractionBits)
 }
 
+// MayChangeValues reports whether a step of a limit of distinct values may change s. It
+// is never false if the step does.
+func MayChangeValues(r *headgate.Rule, s *State, now int64, req Request) bool {
+	if !mayTake(req.Kind) || req.Kind == headgate.Charge {
+		return true
+	}
+	return !s.shows(now, req.Member) && (available(r, s, now) > 0 || creditAt(s, now) > 0)
+}
+
 // PossibleValues reports whether a step could have written the state of a limit of
 // distinct values.
 func (u *Unpacked) PossibleValues() bool {
@@ -218,7 +242,7 @@ func (u *Unpacked) PossibleValues() bool {
 			}
 			last = value
 		}
-		return len(u.List) <= valuesKept && u.V[0] == int64(len(u.List))
+		return len(u.List) <= headgate.MaxDistinctExact && u.V[0] == int64(len(u.List))
 	}
 	if u.V[3]>>fractionBits != 1 || len(u.List) != 1+registers/perWord || u.V[0] < valuesKept {
 		return false

@@ -11,6 +11,7 @@ import (
 // PossibleValues accepts, and leaves a state that it accepts.
 func FuzzPossibleValues(f *testing.F) {
 	limit := headgate.PerDay(headgate.MaxDistinct).Using(headgate.Distinct)
+	exact := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct)
 	for _, n := range []uint64{0, 1, 3, 4096, 4097} {
 		var s State
 		for i := range n {
@@ -29,6 +30,10 @@ func FuzzPossibleValues(f *testing.F) {
 		}
 		if count < 0 || count >= maxInteger || form < 0 || form >= maxInteger || !u.PossibleValues() {
 			return
+		}
+		limit := limit
+		if member%2 == 0 {
+			limit = exact
 		}
 		s := u.Pack(headgate.Distinct)
 		for i, kind := range []headgate.Kind{headgate.Take, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Take} {

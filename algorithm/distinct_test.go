@@ -15,9 +15,10 @@ import (
 
 // window is an oracle for one key under a limit of distinct values: a set of the values
 // of the window and, for how many there may be, a fixed window that is asked once for
-// each new value. Above 4096 values it keeps registers in an array, and computes the
+// each new value. Above most values it keeps registers in an array, and computes the
 // chance from all of them.
 type window struct {
+	most      int
 	values    map[uint64]bool
 	end       int64
 	requests  State // of a fixed window
@@ -30,7 +31,7 @@ type window struct {
 // are registers.
 func (w *window) step(distinct, fixed headgate.Limit, now int64, req Request) headgate.Decision {
 	if now >= w.end {
-		*w = window{values: map[uint64]bool{}}
+		*w = window{most: w.most, values: map[uint64]bool{}}
 	}
 	req.Cost, req.Lease = min(req.Cost, 1), 0
 	asked := req
@@ -80,11 +81,11 @@ func place(member uint64) (register, rank int) {
 }
 
 func (w *window) raise(member uint64) {
-	if len(w.values) <= valuesKept {
+	if len(w.values) <= w.most {
 		return
 	}
 	if w.registers == nil {
-		w.registers, w.estimate = new([registers]int), big.NewInt((valuesKept+1)<<16)
+		w.registers, w.estimate = new([registers]int), big.NewInt(int64(w.most+1)<<16)
 		for value := range w.values {
 			i, rank := place(value)
 			w.registers[i] = max(w.registers[i], rank)
@@ -116,17 +117,19 @@ func TestDistinctIsAFixedWindowOfNewValues(t *testing.T) {
 	}
 }
 
-// TestDistinctEstimatesLikeTheOracle goes beyond 4096 values.
+// TestDistinctEstimatesLikeTheOracle goes beyond what is exact: 4096 values of a limit
+// that only measures. A limit that refuses is exact there.
 func TestDistinctEstimatesLikeTheOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	compareWithWindow(t, rng, headgate.PerCalendar(7000, headgate.Year, nil), 1<<52, 9000)
+	compareWithWindow(t, rng, headgate.PerCalendar(headgate.MaxDistinctExact+1, headgate.Year, nil), 1<<52, 9000)
+	compareWithWindow(t, rng, headgate.PerCalendar(5000, headgate.Year, nil), 1<<52, 9000)
 }
 
 func compareWithWindow(t *testing.T, rng *rand.Rand, fixed headgate.Limit, values uint64, steps int) {
 	t.Helper()
 	limit := fixed.Using(headgate.Distinct)
 	var s State
-	var w window
+	w := window{most: mostValues(limit.Rule())}
 	now := int64(t0)
 	counts := int64(0)
 	for i := range steps {
@@ -304,18 +307,81 @@ func valueOf(seed, i uint64) uint64 {
 	return max((hi^lo)>>12, 1)
 }
 
-// TestDistinctIsExactUpTo4096 admits exactly the limit, at the largest that is exact.
-func TestDistinctIsExactUpTo4096(t *testing.T) {
-	limit := headgate.PerDay(valuesKept).Using(headgate.Distinct)
+// TestDistinctIsExact admits exactly the limit, at the largest that is exact, and goes on
+// with an estimate if charges add more.
+func TestDistinctIsExact(t *testing.T) {
+	limit := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct)
 	var s State
 	allowed := 0
-	for i := range uint64(3 * valuesKept) {
+	for i := range uint64(2 * headgate.MaxDistinctExact) {
 		if Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, i)}).Allowed {
 			allowed++
 		}
 	}
-	if allowed != valuesKept || len(s.Words) != valuesKept || s.isEstimated() {
-		t.Errorf("%d allowed, %d kept", allowed, len(s.Words))
+	if allowed != headgate.MaxDistinctExact || len(s.Words) != headgate.MaxDistinctExact || s.isEstimated() || cap(s.Words) != headgate.MaxDistinctExact {
+		t.Errorf("%d allowed, %d kept in space for %d", allowed, len(s.Words), cap(s.Words))
+	}
+	for i := range uint64(1000) {
+		Step(limit.Rule(), &s, t0, Request{Kind: headgate.Charge, Cost: 1, Member: valueOf(11, i)})
+	}
+	if want := headgate.MaxDistinctExact + 1000.0; !s.isEstimated() || math.Abs(float64(s.V[0])-want) > want*0.02 {
+		t.Errorf("after 1000 charges the window has %d values, of 65,536 and 1000; estimated: %t", s.V[0], s.isEstimated())
+	}
+	if res := Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, 5)}); !res.Allowed || res.Granted != 0 {
+		t.Errorf("a known value: %s", show(res))
+	}
+}
+
+// TestDistinctLimitsChangeInAWindow: what a window has stays known if the limit changes to
+// one that only measures, and back.
+func TestDistinctLimitsChangeInAWindow(t *testing.T) {
+	exact := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct)
+	measured := headgate.PerDay(1_000_000).Using(headgate.Distinct)
+	var s State
+	show := func(limit headgate.Limit, from, to uint64) {
+		for i := from; i < to; i++ {
+			Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, i)})
+		}
+	}
+	show(exact, 0, 10_000)
+	if s.isEstimated() || s.V[0] != 10_000 {
+		t.Fatalf("10,000 values are %d, estimated: %t", s.V[0], s.isEstimated())
+	}
+	show(measured, 10_000, 12_000)
+	show(exact, 12_000, 14_000)
+	if math.Abs(float64(s.V[0])-14_000) > 14_000*0.02 {
+		t.Errorf("14,000 values are %d", s.V[0])
+	}
+	for i := range uint64(10_001) { // the last turned the list into registers
+		if res := Step(exact.Rule(), &s, t0, Request{Kind: headgate.Peek, Cost: 1, Member: valueOf(9, i)}); !s.shows(t0, valueOf(9, i)) || !res.Allowed {
+			t.Fatalf("value %d is forgotten", i)
+		}
+	}
+}
+
+// TestMayChangeValues: a step changes nothing if it says so, and it says so for known
+// values and for new ones of a full key.
+func TestMayChangeValues(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	said := 0
+	for range 300 {
+		limit := randomDistinct(rng)
+		var s State
+		now := int64(t0)
+		for range 100 {
+			now += rng.Int64N(limit.Rule().Period/8 + 1)
+			req := randomDistinctRequest(rng, 1+rng.Uint64N(14), now)
+			may := MayChangeValues(limit.Rule(), &s, now, req)
+			if !may {
+				said++
+			}
+			if res := Step(limit.Rule(), &s, now, req); res.Wrote && !may {
+				t.Fatalf("%s changed by %+v: %v", limit, req, s.V)
+			}
+		}
+	}
+	if said < 3000 {
+		t.Errorf("only %d of 30,000 steps say that they change nothing", said)
 	}
 }
 
@@ -336,8 +402,8 @@ func TestDistinctReleasesTheMemoryOfTheLastWindow(t *testing.T) {
 }
 
 func BenchmarkDistinct(b *testing.B) {
-	for _, n := range []uint64{20, 4096, 100_000} {
-		limit := headgate.Per(headgate.MaxDistinct, 24*time.Hour).Using(headgate.Distinct)
+	for _, n := range []uint64{20, 4096, 65_536, 100_000} {
+		limit := headgate.Per(int64(max(n, headgate.MaxDistinctExact)), 24*time.Hour).Using(headgate.Distinct)
 		var s State
 		for i := range n {
 			Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, i)})
@@ -348,8 +414,17 @@ func BenchmarkDistinct(b *testing.B) {
 				Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, uint64(i)%n)})
 			}
 		})
+		if n <= headgate.MaxDistinctExact {
+			b.Run(fmt.Sprintf("new after %d", n-1), func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					member := valueOf(12, uint64(i))
+					Step(limit.Rule(), &s, t0, Request{Kind: headgate.Refund, Cost: 1, Member: s.Words[0]})
+					Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: member})
+				}
+			})
+		}
 		b.Run(fmt.Sprintf("refused with %d", n), func(b *testing.B) {
-			full := headgate.PerDay(int64(min(n, valuesKept))).Using(headgate.Distinct)
+			full := headgate.PerDay(int64(min(n, headgate.MaxDistinctExact))).Using(headgate.Distinct)
 			for i := 0; b.Loop(); i++ {
 				Step(full.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(10, uint64(i))})
 			}
@@ -357,15 +432,15 @@ func BenchmarkDistinct(b *testing.B) {
 	}
 }
 
-// TestDistinctRefusesPartlyAboveAList measures what docs/distinct.md states: how many of
+// TestDistinctRefusesPartlyAboveWhatIsExact measures what docs/distinct.md states: how many of
 // the new values a full window refuses. In registers most of the values of a large
 // window look known.
-func TestDistinctRefusesPartlyAboveAList(t *testing.T) {
+func TestDistinctRefusesPartlyAboveWhatIsExact(t *testing.T) {
 	const values = 20_000
 	for _, row := range []struct {
 		limit   int64
 		percent float64
-	}{{4096, 100}, {5000, 82}, {10_000, 68}, {20_000, 49}, {50_000, 24}, {100_000, 12}, {1_000_000, 1.2}} {
+	}{{4096, 100}, {5000, 100}, {headgate.MaxDistinctExact, 100}, {headgate.MaxDistinctExact + 1, 18}, {100_000, 12}, {1_000_000, 1.2}} {
 		limit := headgate.PerDay(row.limit).Using(headgate.Distinct)
 		var s State
 		next := uint64(0)

@@ -70,8 +70,9 @@ func distinctVectors(t *testing.T) (all []vector) {
 		all = append(all, r.vector)
 	}
 	for _, n := range []int64{300, 4096, 6000} {
-		all = append(all, manyValues(t, n))
+		all = append(all, manyValues(t, n, n))
 	}
+	all = append(all, manyValues(t, headgate.MaxDistinctExact+1, 6000))
 	return all
 }
 
@@ -102,13 +103,14 @@ func randomDistinctRequest(rng *rand.Rand, value uint64, counts int64) Request {
 	return req
 }
 
-// manyValues fills a window, through the list and, for limits above 4096, the registers.
-func manyValues(t *testing.T, n int64) vector {
+// manyValues fills a window, through the list and what follows it, of a limit of n with up
+// to the given number of values.
+func manyValues(t *testing.T, n, values int64) vector {
 	t.Helper()
-	r := &distinctRecorder{T: t, vector: vector{Name: fmt.Sprintf("%d values", n)}}
+	r := &distinctRecorder{T: t, vector: vector{Name: fmt.Sprintf("%d values of %d", values, n)}}
 	r.change(headgate.PerDay(n).Using(headgate.Distinct))
 	take := Request{Cost: 1, Member: 1}
-	now, left := int64(t0), int(n)
+	now, left := int64(t0), int(values)
 	for _, times := range []int{1, 145, 1, 153, 1, 3000, 794, 1, 1, 1, 1, 400, 1500} {
 		if left <= 0 {
 			break

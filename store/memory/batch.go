@@ -66,6 +66,7 @@ type part struct {
 	same   int
 	state  algorithm.State
 	times  times
+	shared bool // the state's list is the one in its block
 	wrote  bool
 	last   int  // the op that wrote it last
 	denied bool // set for a refusal that counts
@@ -85,6 +86,7 @@ func (s *Store) doAll(ops []headgate.Op, parts []part, out []headgate.Decision) 
 		if ops[i].Age > 0 && !p.rule.Unlimited && s.shard(p.id).lost.mayBe(&ops[i], p.now) {
 			req.Cost = 0
 		}
+		first.own(p, req)
 		res := algorithm.Step(p.rule, &first.state, p.now, req)
 		if res.Wrote {
 			first.wrote, first.times, first.last = true, timesOf(p.rule, &res, p.now), i
@@ -119,12 +121,21 @@ func (s *Store) first(parts []part, i int) *part {
 		}
 	}
 	s.shard(p.id).load(p.id, &p.state)
-	p.copyList()
+	p.shared = true
 	return p
+}
+
+// own gives the state a list of its own if a step of op may change it. Most steps of
+// distinct values change nothing, and their lists can be long.
+func (p *part) own(op *part, req algorithm.Request) {
+	if p.shared && (op.rule.Algorithm != headgate.Distinct || algorithm.MayChangeValues(op.rule, &p.state, op.now, req)) {
+		p.copyList()
+	}
 }
 
 // copyList gives the state a list of its own, with as much space.
 func (p *part) copyList() {
+	p.shared = false
 	if list := p.state.Words; list != nil {
 		p.state.Words = append(make([]uint64, 0, cap(list)), list...)
 	}

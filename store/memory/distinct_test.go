@@ -25,10 +25,14 @@ func withValues(t testing.TB, keys, values int, limit headgate.Limit) *Store {
 	return s
 }
 
-// TestValuesSurviveARestart: a snapshot has the values, and above 4096 the registers.
+// TestValuesSurviveARestart: a snapshot has the values, or the registers.
 func TestValuesSurviveARestart(t *testing.T) {
-	limit := headgate.PerDay(1_000_000).Using(headgate.Distinct)
-	for _, values := range []int{1, 5, 4096, 4097, 6000} {
+	exact, measured := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct), headgate.PerDay(1_000_000).Using(headgate.Distinct)
+	for _, c := range []struct {
+		limit  headgate.Limit
+		values int
+	}{{exact, 1}, {exact, 5}, {exact, 4097}, {exact, 30_000}, {exact, 65_536}, {measured, 4096}, {measured, 4097}, {measured, 6000}} {
+		limit, values := c.limit, c.values
 		s := withValues(t, 2, values, limit)
 		var file bytes.Buffer
 		if err := s.Save(&file); err != nil {
@@ -92,11 +96,21 @@ func valuesOf(t *testing.T, limit headgate.Limit, n int) saved {
 
 // TestBytesOfValues measures what docs/distinct.md states.
 func TestBytesOfValues(t *testing.T) {
-	limit := headgate.PerDay(1 << 20).Using(headgate.Distinct)
-	for _, c := range []struct{ keys, values, most int }{
-		{10_000, 1, 170}, {10_000, 20, 350}, {2000, 100, 1400}, {200, 4096, 46_000}, {200, 4097, 28_000}, {200, 20_000, 28_000},
+	exact, measured := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct), headgate.PerDay(1<<20).Using(headgate.Distinct)
+	for _, c := range []struct {
+		limit              headgate.Limit
+		keys, values, most int
+	}{
+		{exact, 10_000, 1, 170},
+		{exact, 10_000, 20, 350},
+		{exact, 2000, 100, 1400},
+		{exact, 200, 4096, 47_000},
+		{exact, 20, 20_000, 190_000},
+		{exact, 10, 65_536, 540_000},
+		{measured, 200, 4097, 28_000},
+		{measured, 200, 20_000, 28_000},
 	} {
-		s := withValues(t, c.keys, c.values, limit)
+		s := withValues(t, c.keys, c.values, c.limit)
 		each := s.Stats().Bytes / int64(c.keys)
 		t.Logf("%d values: %d bytes a key", c.values, each)
 		if each > int64(c.most) {
@@ -140,4 +154,44 @@ func BenchmarkTakeDistinct(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// TestManyValuesInBatches: ops of all or nothing see the same values, and those that
+// change nothing do not copy them.
+func TestManyValuesInBatches(t *testing.T) {
+	limit := headgate.PerDay(10_000).Using(headgate.Distinct)
+	s := withValues(t, 1, 10_000, limit)
+	other := headgate.Op{Key: "0", Scope: "other", Limit: headgate.PerDay(1 << 30), Cost: 1}
+	out := make([]headgate.Decision, 2)
+	take := func(kind headgate.Kind, value string) headgate.Decision {
+		ops := []headgate.Op{{Key: "0", Limit: limit, Cost: 1, Kind: kind, Member: headgate.MemberOf([16]byte{1}, value)}, other}
+		if err := s.Do(t.Context(), ops, out, headgate.AllOrNothing); err != nil {
+			t.Fatal(err)
+		}
+		return out[0]
+	}
+	for i, step := range []struct {
+		kind      headgate.Kind
+		value     string
+		allowed   bool
+		remaining int64
+	}{
+		{headgate.Take, "7", true, 0},
+		{headgate.Take, "new", false, 0},
+		{headgate.Refund, "7", true, 1},
+		{headgate.Take, "new", true, 0},
+		{headgate.Take, "7", false, 0},
+		{headgate.Charge, "7", false, 0}, // all or nothing: not kept
+		{headgate.Take, "7", false, 0},
+	} {
+		if d := take(step.kind, step.value); d.Allowed != step.allowed || d.Remaining != step.remaining {
+			t.Errorf("step %d, %s of %s: %+v", i, step.kind, step.value, d)
+		}
+	}
+	for _, value := range []string{"7", "another"} {
+		if n := testing.AllocsPerRun(100, func() { take(headgate.Take, value) }); n > 1 { // the ops
+			t.Errorf("%v allocations for a request of %s", n, value)
+		}
+	}
+	checkShards(t, s)
 }

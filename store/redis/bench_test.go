@@ -72,23 +72,27 @@ func BenchmarkDistinct(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	for _, n := range []uint64{1, 20, 100, 1000, 4096, 20_000} {
+	for _, n := range []uint64{1, 20, 100, 1000, 4096, 20_000, 65_000} {
 		key := strconv.FormatUint(n, 10)
-		open := headgate.Op{Key: key, Scope: "api", Limit: headgate.PerDay(headgate.MaxDistinct).Using(headgate.Distinct), Cost: 1}
+		open := headgate.Op{Key: key, Scope: "api", Limit: headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct), Cost: 1}
 		spread := func(i uint64) uint64 { return max(i*0x9e3779b97f4a7c15>>12, 1) }
 		for i := range n {
 			open.Member = spread(i)
 			take(b, open)
 		}
 		full := open
-		full.Limit = headgate.PerDay(int64(min(n, 4096))).Using(headgate.Distinct)
-		for name, op := range map[string]headgate.Op{"known": open, "refused": full} {
+		full.Limit = headgate.PerDay(int64(n)).Using(headgate.Distinct)
+		for name, op := range map[string]headgate.Op{"known": open, "refused": full, "new": open} {
 			b.Run(name+" of "+key, func(b *testing.B) {
 				server.Do("CONFIG", "RESETSTAT")
 				for i := uint64(0); b.Loop(); i++ {
 					op.Member = spread(i % n)
-					if name == "refused" {
-						op.Member = spread(n + i)
+					if name != "known" {
+						op.Member = spread(n + i%500)
+					}
+					op.Kind = headgate.Take
+					if name == "new" && i/500%2 == 1 { // or given back
+						op.Kind = headgate.Refund
 					}
 					take(b, op)
 				}

@@ -23,15 +23,21 @@ var (
 	differentialSeed = flag.Uint64("differential.seed", 0, "seed of TestDifferential; random if 0")
 )
 
-// TestDifferentialEstimates is TestDifferential for keys with more than 4096 values, which
-// both sides estimate.
-func TestDifferentialEstimates(t *testing.T) {
+// TestDifferentialOfManyValues is TestDifferential for keys with more than 4096 values,
+// which both sides keep, or estimate if the limit only measures.
+func TestDifferentialOfManyValues(t *testing.T) {
+	for _, n := range []int64{6000, headgate.MaxDistinctExact + 1} {
+		t.Run(strconv.FormatInt(n, 10), func(t *testing.T) { differentialOfManyValues(t, n) })
+	}
+}
+
+func differentialOfManyValues(t *testing.T, n int64) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	limit := headgate.PerCalendar(6000, headgate.Year, nil).Using(headgate.Distinct)
+	limit := headgate.PerCalendar(n, headgate.Year, nil).Using(headgate.Distinct)
 	var state algorithm.State
 	for i := range 9000 {
 		op := headgate.Op{Key: "many", Limit: limit, Cost: 1, At: 1_767_225_600_000_000 + int64(i), Member: 1 + rng.Uint64N(1<<52-1)}

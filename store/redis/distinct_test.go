@@ -2,10 +2,12 @@ package redis_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"strconv"
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -15,9 +17,28 @@ import (
 func TestBytesOfValues(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-	limit := headgate.PerDay(headgate.MaxDistinct).Using(headgate.Distinct)
-	for _, c := range []struct{ values, bytes int }{{1, 40}, {20, 173}, {141, 1020}, {142, 1027}, {4096, 28705}, {4097, 12330}, {6000, 12330}} {
-		key := strconv.Itoa(c.values)
+	exact := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct)
+	measured := headgate.PerDay(headgate.MaxDistinct).Using(headgate.Distinct)
+	for _, c := range []struct {
+		limit         headgate.Limit
+		values, bytes int
+	}{
+		{exact, 1, 40},
+		{exact, 20, 173},
+		{exact, 141, 1020},
+		{exact, 142, 1027},
+		{exact, 4096, 28705},
+		{exact, 4097, 52_003},
+		{exact, 20_000, 181_027},
+		{exact, 65_536, 546_595},
+		{measured, 4096, 28705},
+		{measured, 4097, 12330},
+		{measured, 6000, 12330},
+	} {
+		limit, key := c.limit, strconv.Itoa(c.values)
+		if limit.Equal(measured) {
+			key = "m" + key
+		}
 		ops := make([]headgate.Op, c.values)
 		for i := range ops {
 			ops[i] = headgate.Op{Key: key, Scope: "api", Limit: limit, Cost: 1, Member: headgate.MemberOf([16]byte{}, strconv.Itoa(i))}
@@ -38,15 +59,15 @@ func TestBytesOfValues(t *testing.T) {
 		}
 		name := "hg:{" + key + "}:api:d"
 		if got := server.Do("STRLEN", name); got != strconv.Itoa(c.bytes) {
-			t.Errorf("%d values: %s bytes, want %d", c.values, got, c.bytes)
+			t.Errorf("%s values: %s bytes, want %d", key, got, c.bytes)
 		}
 		if left, err := strconv.ParseInt(server.Do("PTTL", name), 10, 64); err != nil || left <= 0 || left > 86_400_000 {
 			t.Errorf("%d values: the key ends in %d ms, %v", c.values, left, err)
 		}
-		t.Logf("%d values: %s bytes with the key", c.values, server.Do("MEMORY", "USAGE", name))
+		t.Logf("%s values: %s bytes with the key", key, server.Do("MEMORY", "USAGE", name))
 	}
-	if keys := server.Do("DBSIZE"); keys != "7" && keys != "8" { // and the name of the data
-		t.Errorf("%s keys, want 7", keys)
+	if keys := server.Do("DBSIZE"); keys != "11" && keys != "12" { // and the name of the data
+		t.Errorf("%s keys, want 11", keys)
 	}
 }
 
@@ -60,5 +81,85 @@ func TestForeignValues(t *testing.T) {
 		if d, err := store.Take(context.Background(), op); err == nil {
 			t.Errorf("%d bytes: %+v", len(text), d)
 		}
+	}
+}
+
+// TestManyValuesLikeTheStep compares thousands of values, through all forms that a state
+// has in Redis, with the step in Go: values that are even, as those of a hash are, and
+// some that begin with the same bits, which only who knows the secret can choose.
+func TestManyValuesLikeTheStep(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true})
+	exact := headgate.PerDay(9000).Using(headgate.Distinct)
+	for name, c := range map[string]struct {
+		limit  headgate.Limit
+		values uint64
+		near   uint64 // how many of ten values begin with the same bits
+	}{
+		"even":          {exact, 10_000, 0},
+		"near":          {exact, 10_000, 10},
+		"near in part":  {exact, 10_000, 4},
+		"measured":      {headgate.PerDay(headgate.MaxDistinctExact + 1).Using(headgate.Distinct), 6000, 0},
+		"full":          {headgate.PerDay(5000).Using(headgate.Distinct), 10_000, 1},
+		"beyond exact":  {headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct), 70_000, 0},
+		"near, growing": {headgate.PerDay(8000).Using(headgate.Distinct), 8000, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			rng := rand.New(rand.NewPCG(seed, 1))
+			var st algorithm.State
+			compareSteps(t, store, &st, valueOps(rng, headgate.Op{Key: name, Scope: "api", Limit: c.limit, Cost: 1, At: 1_700_000_000_000_000}, c.values, c.near))
+		})
+	}
+}
+
+// valueOps returns ops of so many values: each new one, and now and then a known one, a
+// charge, and a refund.
+func valueOps(rng *rand.Rand, op headgate.Op, values, near uint64) (ops []headgate.Op) {
+	value := func(i uint64) uint64 {
+		if i%10 < near {
+			return 1<<51 + i*0x9e3779b97f4a7c15>>24
+		}
+		return max(i*0x9e3779b97f4a7c15>>12, 1)
+	}
+	for i := range values {
+		op.Kind, op.Member = headgate.Take, value(i)
+		if rng.IntN(10) == 0 || values > headgate.MaxDistinctExact {
+			op.Kind = headgate.Charge
+		}
+		ops = append(ops, op)
+		op.Member = value(rng.Uint64N(i + 1))
+		switch rng.IntN(8) {
+		case 0:
+			op.Kind = headgate.Refund
+			ops = append(ops, op)
+		case 1:
+			op.Kind = headgate.Take
+			ops = append(ops, op)
+		case 2:
+			op.Kind = headgate.Peek
+			ops = append(ops, op)
+		}
+	}
+	return ops
+}
+
+// compareSteps executes ops in calls of up to 300, and by the step, with the same answers.
+func compareSteps(t *testing.T, store *redis.Store, st *algorithm.State, ops []headgate.Op) {
+	t.Helper()
+	out := make([]headgate.Decision, 300)
+	for len(ops) > 0 {
+		n := min(len(ops), len(out))
+		if err := store.Do(context.Background(), ops[:n], out[:n], headgate.Independent); err != nil {
+			t.Fatal(err)
+		}
+		for i := range ops[:n] {
+			res := algorithm.Step(ops[i].Limit.Rule(), st, ops[i].At, algorithm.RequestOf(&ops[i]))
+			if res.Decision != out[i] {
+				t.Fatalf("%s of %d with %d values: %+v, want %+v", ops[i].Kind, ops[i].Member, st.V[0], out[i], res.Decision)
+			}
+		}
+		ops = ops[n:]
 	}
 }

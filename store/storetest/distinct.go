@@ -78,21 +78,33 @@ func distinctNeedsAValue(s *session) {
 	}
 }
 
-// distinctThousands goes beyond what is exact.
+// distinctThousands fills a limit of thousands exactly, and one that only measures.
 func distinctThousands(s *session) {
-	limit := headgate.PerDay(4500).Using(headgate.Distinct)
+	exact := thousandsOf(s, key(at(0, headgate.PerDay(4500).Using(headgate.Distinct)), "exact"))
+	if exact.Allowed || exact.Remaining != 0 {
+		s.Errorf("after 5000 values of 4500: %s", show(exact))
+	}
+	measured := thousandsOf(s, key(at(0, headgate.PerDay(headgate.MaxDistinctExact+1).Using(headgate.Distinct)), "measured"))
+	if n := headgate.MaxDistinctExact + 1 - measured.Remaining; !measured.Allowed || n < 4500 || n > 5500 { // these are no hashes
+		s.Errorf("5000 values are %d: %s", n, show(measured))
+	}
+}
+
+// thousandsOf shows 5000 values and returns the answer for another one.
+func thousandsOf(s *session, op headgate.Op) headgate.Decision {
 	const batch, spread = 500, 0x9e3779b97f4a7
+	value := func(i uint64) uint64 { return 1 + i*spread%(1<<52-1) }
 	for from := uint64(0); from < 5000; from += batch {
 		ops := make([]headgate.Op, batch)
 		for i := range ops {
-			ops[i] = member(at(0, limit), 1+(from+uint64(i))*spread%(1<<52-1))
+			ops[i] = member(op, value(from+uint64(i)))
 		}
 		s.do(headgate.Independent, ops...)
 	}
-	if d := s.take(kind(at(0, limit), headgate.Peek)); d.Allowed {
-		s.Errorf("after 5000 values a limit of 4500 has space: %s", show(d))
+	if d := s.take(member(op, value(0))); !d.Allowed || d.Granted != 0 {
+		s.Errorf("the first value is not known: %s", show(d))
 	}
-	s.take(member(at(0, limit), 1))
+	return s.take(kind(member(op, value(5001)), headgate.Peek))
 }
 
 // concurrentValues: 16 goroutines show the same 1000 values to a limit of 700.
