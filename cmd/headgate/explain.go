@@ -55,7 +55,7 @@ store. With --server it calls a running server and shows its counts.`,
 		if f.asJSON {
 			return printJSON(s.out, x)
 		}
-		explanation{paint: newPaint(s.out), all: f.all || f.rule != ""}.print(x)
+		explanation{paint: newPaint(s.out), all: f.all || f.rule != "", live: f.server != ""}.print(x)
 		return nil
 	}
 	return cmd
@@ -166,7 +166,7 @@ func (f *explainFlags) explain(cmd *cobra.Command, q offline.ExplainRequest) (*o
 // explanation prints an explanation for people.
 type explanation struct {
 	paint
-	all bool
+	all, live bool // live: a server has answered
 }
 
 const (
@@ -277,6 +277,7 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 	if r.OnRepeat != "" {
 		e.printf("    on_repeat   %s\n", r.OnRepeat)
 	}
+	e.blocks(r.Blocks)
 	if c := r.Count; c != nil {
 		e.printf("    now         %d of %d used, %d remaining%s\n", c.Used, c.Limit, c.Remaining, fullAgain(c))
 		e.printf("    decision    %s\n", e.decision(r))
@@ -292,6 +293,32 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 	if r.QuotaMode {
 		e.printf("    mode        quota: the request passes while any quota has some left\n")
 	}
+}
+
+// blocks prints how far off a limit in blocks can be.
+func (e explanation) blocks(b *httpapi.Blocks) {
+	if b == nil {
+		return
+	}
+	age := (time.Duration(b.AgeUS) * time.Microsecond).String()
+	e.printf("    sync        blocks: drawn from Redis in advance, used for up to %s\n", age)
+	e.printf("    too much    %s\n", b.Bound)
+	const of = "what other servers hold of the key can be refused"
+	n := b.Now
+	switch {
+	case n != nil:
+		e.printf("    too little  %s; because of this server at most %d now\n", of, n.Under)
+		e.printf("    held        %d tokens, busy keys: %d; %s of what was admitted was decided here\n", n.Held, n.Keys, localShare(n))
+	case e.live:
+		e.printf("    held        nothing: this server has no Redis, and decides alone\n")
+	default:
+		e.printf("    too little  %s\n", of)
+	}
+}
+
+// localShare returns the share of tokens that a server admitted alone.
+func localShare(n *httpapi.BlocksNow) string {
+	return fmt.Sprintf("%.1f%%", 100*float64(n.Admitted)/float64(max(n.Admitted+n.Direct, 1)))
 }
 
 // listed prints a list that has the request.

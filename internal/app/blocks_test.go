@@ -1,11 +1,14 @@
 package app_test
 
 import (
+	"encoding/json"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
@@ -73,12 +76,12 @@ func TestResetEndsBlocksElsewhere(t *testing.T) {
 			}
 		}
 	}()
-	two.await(t, func() bool { return blockMetric(two, t, "admitted_total") > 100 })
-	if n := blockMetric(two, t, "expired_tokens_total"); n != 0 {
+	two.await(t, func() bool { return blockMetric(t, two, "admitted_total") > 100 })
+	if n := blockMetric(t, two, "expired_tokens_total"); n != 0 {
 		t.Errorf("%v expired before the reset", n)
 	}
 	one.mustKeys(t, "reset", `{"rule":"daily","key":"198.51.100.7"}`)
-	two.await(t, func() bool { return blockMetric(two, t, "expired_tokens_total") > 0 })
+	two.await(t, func() bool { return blockMetric(t, two, "expired_tokens_total") > 0 })
 	close(stop)
 	<-stopped
 }
@@ -101,8 +104,47 @@ func TestReloadDropsBlocks(t *testing.T) {
 	}
 }
 
+// An explanation says what the limit can be off by, and what this server holds now.
+func TestExplainBlocks(t *testing.T) {
+	server := redistest.Standalone(t)
+	f := run(t, blockRules, nil, onRedis(server.Addr), withAdmin)
+	const question = `{"domain":"api","attributes":{"client_ip":"198.51.100.7"}}`
+	explain := func(path func(string) string) map[string]*httpapi.Blocks {
+		res, err := f.client.Post(path("/v1/explain"), "application/json", strings.NewReader(question))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var x httpapi.Explanation
+		if body := read(t, res); res.StatusCode != http.StatusOK || json.Unmarshal([]byte(body), &x) != nil {
+			t.Fatal(res.StatusCode, body)
+		}
+		found := make(map[string]*httpapi.Blocks)
+		for _, r := range x.Parts[0].Rules {
+			if r.Applies {
+				found[r.Rule] = r.Blocks
+			}
+		}
+		return found
+	}
+	for _, b := range explain(f.apiURL) {
+		if b == nil || b.Now == nil || *b.Now != (httpapi.BlocksNow{}) {
+			t.Fatalf("before the first request: %+v", b)
+		}
+	}
+	hammer(t, []*fixture{f}, "/", 50)
+	for _, path := range []func(string) string{f.apiURL, f.adminURL} {
+		x := explain(path)
+		if b := x["plan"]; b.Over != 50 || b.AgeUS != 50_000 || b.Now.Admitted+b.Now.Direct != 400 || b.Now.Admitted == 0 {
+			t.Errorf("%+v, %+v", b, b.Now)
+		}
+		if b := x["daily"]; b.Over != 0 || b.Now.Under < 0 || b.Now.Admitted+b.Now.Direct != 400 {
+			t.Errorf("%+v, %+v", b, b.Now)
+		}
+	}
+}
+
 // blockMetric returns a metric of the rule daily.
-func blockMetric(f *fixture, t *testing.T, name string) float64 {
+func blockMetric(t *testing.T, f *fixture, name string) float64 {
 	t.Helper()
 	n, err := strconv.ParseFloat(f.metric(t, `headgate_block_`+name+`{domain="api",rule="daily"}`), 64)
 	if err != nil {

@@ -46,7 +46,7 @@ func Sections() []config.Section {
 func (a *App) adminOptions(p *door.Process) admin.Options {
 	extra := func(h http.Handler) http.Handler { return door.Shedding(p.Sheds, overload.Extra, h) }
 	api := httpapi.New(httpapi.Options{
-		Asker: p.Asker, Ready: p.Ready, Bodies: p.Room(),
+		Asker: p.Asker, Ready: p.Ready, Bodies: p.Room(), Blocks: p.Blocks,
 	})
 	o := admin.Options{
 		Failures: p.Failures, Settings: *config.Own[admin.Settings](p.Config),

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/store/blocks"
 )
 
-// Blocks returns the counters of limits with sync: blocks, by rule. Without Redis there
-// are none: every decision is made in this process anyway.
+// Blocks returns the counters of limits with sync: blocks, by rule. Without Redis they
+// are nil: every decision is made in this process anyway.
 func (s *Store) Blocks() []blocks.Stats {
 	if s.blocks == nil {
 		return nil

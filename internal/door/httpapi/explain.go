@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store/blocks"
 )
 
 const (
@@ -61,6 +62,8 @@ type Question struct {
 
 	Request     described.Request
 	Descriptors []*described.Ordered
+
+	Blocks []blocks.Stats // what this process has of rules in blocks; nil if it draws none
 }
 
 // Explain says how the rules of e apply to q. It charges nothing.
@@ -94,6 +97,9 @@ func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error
 		if q.Domain, err = h.onlyDomain(); err != nil {
 			return nil, err
 		}
+	}
+	if h.options.Blocks != nil {
+		q.Blocks = h.options.Blocks()
 	}
 	if h.options.Clock != nil {
 		q.At = h.options.Clock().UnixMicro()
@@ -275,6 +281,7 @@ type ExplainedRule struct {
 	Of        string           `json:"of,omitempty"`        // the attribute whose values count; empty if requests do
 	ChargeOn  string           `json:"charge_on,omitempty"` // which answers count; empty for all requests
 	OnRepeat  string           `json:"on_repeat,omitempty"` // which refusals lead to which bans; empty for none
+	Blocks    *Blocks          `json:"blocks,omitempty"`    // how far off sync: blocks can be; nil without it
 	QuotaMode bool             `json:"quota_mode,omitempty"`
 	Applies   bool             `json:"applies"`
 	Why       []rules.Mismatch `json:"why,omitempty"` // why it does not apply
@@ -329,7 +336,7 @@ func (q *Question) view(x *engine.Explanation) *Explanation {
 			p.Descriptor = joinEntries(q.Descriptors[i].Told.Entries)
 		}
 		for j := range x.Parts[i].Rules {
-			p.Rules = append(p.Rules, explainedRule(&x.Parts[i].Rules[j]))
+			p.Rules = append(p.Rules, q.explainedRule(&x.Parts[i].Rules[j]))
 		}
 		out.Parts = append(out.Parts, p)
 	}
@@ -344,7 +351,7 @@ func joinEntries(entries []rules.Entry) string {
 	return strings.Join(out, ",")
 }
 
-func explainedRule(x *engine.Explained) ExplainedRule {
+func (q *Question) explainedRule(x *engine.Explained) ExplainedRule {
 	r := x.Rule
 	out := ExplainedRule{
 		Rule: r.Name, At: r.Position(), Limit: r.Limit.String(), Cost: x.Cost,
@@ -363,6 +370,7 @@ func explainedRule(x *engine.Explained) ExplainedRule {
 	if r.OnRepeat != nil {
 		out.OnRepeat = r.OnRepeat.String()
 	}
+	out.Blocks = BlocksOf(r.Limit, r.Scope, q.Blocks)
 	if !x.Applies {
 		out.Limit = r.LimitText()
 		return out

@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/store/blocks"
 )
 
 // MaxBody is the largest body of a request, in bytes.
@@ -41,6 +42,8 @@ type Options struct {
 	Bodies      *membound.Bound // bounds the memory of all bodies above 16 KiB together; nil means 64 MiB
 	Inline      *inline.Limits  // makes rules of limits in checks; nil allows none
 	Queue       http.Handler    // if not nil, answers GET /v1/queue/ID: the state of a queued request
+	// Blocks says for explanations what this process has of rules in blocks; optional.
+	Blocks func() []blocks.Stats
 	// LimitsAsked counts requests to /v1/limits; optional.
 	LimitsAsked *selfservice.Asked
 }
