@@ -50,6 +50,22 @@ func BenchmarkHotDenied(b *testing.B) {
 	}
 }
 
+// BenchmarkHotParallelCosts is one key that all processors ask for, at different costs.
+func BenchmarkHotParallelCosts(b *testing.B) {
+	limiter := headgate.New(New())
+	limit := headgate.PerSecond(1_000_000).Burst(1 << 36)
+	ctx := context.Background()
+	b.SetParallelism(2)
+	b.RunParallel(func(more *testing.PB) {
+		for n := int64(0); more.Next(); n++ {
+			if d, _ := limiter.AllowN(ctx, "user:1234567", limit, n&3+1); !d.Allowed {
+				b.Error("refused")
+				return
+			}
+		}
+	})
+}
+
 // BenchmarkHotParallel is one key that all processors ask for.
 func BenchmarkHotParallel(b *testing.B) {
 	for name, limit := range map[string]headgate.Limit{

@@ -17,7 +17,7 @@ import (
 // A shard has at most one. While it is open, what the table has of the key is out of date;
 // before the shard is locked for anything else, it is closed and put back into the table.
 //
-// Opening issues as many tickets as tokens are available at that time, last. Because a
+// Opening issues tickets for all tokens that are available at that time, last. Because a
 // bucket drains by the same amount whatever is in it, the one at last with what has been
 // taken since is the bucket at any later time too, until the one without that would be
 // empty. So all answers are those of [algorithm.Take], in the order of the tickets. Only
@@ -35,6 +35,7 @@ type hot struct {
 
 	// tickets has the generation in its high half. In the low half are ticketsValid and
 	// how many are left. Taking one more clears ticketsValid, and changes nothing else.
+	// Several are only taken if they are there.
 	tickets atomic.Uint64
 	_       [120]byte
 
@@ -64,7 +65,10 @@ const (
 	hotAfter = 8
 	// mostWasted is how often in a row a bucket may be opened in vain before the shard
 	// stops that: for less than briefly, in microseconds, and fewer than fewServed tickets.
-	mostWasted, briefly, fewServed = 64, 4, 16
+	// Refusals are not counted. If it was for them, the shard soon has a bucket again.
+	mostWasted, briefly, fewServed = 64, 1000, 16
+	// takeTries is how often a request tries to take several tickets at once.
+	takeTries = 4
 	// lockTries is how often a request tries to get a lock before it waits, and lockPause
 	// how long it counts in between: each try takes the line from the one who has the lock.
 	lockTries, lockPause = 16, 100
@@ -178,20 +182,26 @@ func (h *shard) warm(s *Store) {
 	}
 }
 
-// open opens a key's hot bucket, if the table has it as a bucket, under the shard's lock.
-// Tickets cost n.
+// open opens a key's hot bucket for requests of cost n, if the table has it as a bucket,
+// under the shard's lock.
 func (h *shard) open(hint *hint, id identity, r *headgate.Rule, now, n int64) {
+	c := hint.hot.Load()
 	i, found := h.find(id)
 	if !found || h.slots[i].codec() != codecBucket || n > r.Burst {
+		c.wasted++
 		return
 	}
 	b := h.slots[i].bucket()
 	if b.Token != r.Token {
+		c.wasted++
 		return
 	}
-	c := hint.hot.Load()
-	if c.id != id || c.rule != r {
-		// Never the same one: somebody may still be about to take a ticket of the old key.
+	same := c.isFor(id, r)
+	if same {
+		n = divisor(c.cost, n)
+	}
+	if !same || n != c.cost {
+		// Never the same one: somebody may still be about to take a ticket of the old one.
 		c = &hot{id: id, rule: r, cost: n, wasted: c.wasted}
 		c.seq.Store(hotClosed)
 		hint.hot.Store(c)
@@ -200,6 +210,19 @@ func (h *shard) open(hint *hint, id identity, r *headgate.Rule, now, n int64) {
 	c.openedAt, c.served = now, 0
 	c.open(b)
 	c.mu.Unlock()
+}
+
+// isFor reports whether c is for a key under a limit, however that was written.
+func (c *hot) isFor(id identity, r *headgate.Rule) bool {
+	return c.id == id && (c.rule == r || *c.rule == *r)
+}
+
+// divisor returns the greatest common divisor.
+func divisor(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // putBack closes a hot bucket and puts it back into the table, under the shard's lock.
@@ -258,7 +281,7 @@ func (c *hot) close() algorithm.Bucket {
 func (c *hot) take(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
 	seq := c.seq.Load()
 	b := algorithm.Bucket{Used: c.used.Load(), Last: c.last.Load(), Token: r.Token}
-	if seq&hotClosed != 0 || c.id != id || c.rule != r {
+	if seq&hotClosed != 0 || !c.isFor(id, r) {
 		return false
 	}
 	sure, until := c.sure.Load(), c.until.Load()
@@ -273,7 +296,7 @@ func (c *hot) take(id identity, r *headgate.Rule, now, n, slack int64, d *headga
 		now = until
 	}
 	if n != c.cost {
-		return false
+		return c.takeSeveral(seq, b, now, n, d)
 	}
 	word := c.tickets.Add(^uint64(0))
 	if word&ticketsValid == 0 {
@@ -288,6 +311,31 @@ func (c *hot) take(id identity, r *headgate.Rule, now, n, slack int64, d *headga
 	return true
 }
 
+// takeSeveral is take for other costs than that of a ticket. all is the bucket if all
+// tickets are taken.
+func (c *hot) takeSeveral(seq uint64, all algorithm.Bucket, now, n int64, d *headgate.Decision) bool {
+	m := n / c.cost
+	for range takeTries {
+		word := c.tickets.Load()
+		left := int64(word & (ticketsValid - 1))
+		if word&ticketsValid == 0 || word>>32 != seq>>1&math.MaxUint32 {
+			return false
+		}
+		b := all
+		b.Used -= left * c.cost * c.rule.Token
+		if _, _, wrote := algorithm.Take(c.rule, b, now, n, d); !wrote {
+			return true // so it was when word was read
+		}
+		if left < m || m*c.cost != n {
+			return false
+		}
+		if c.tickets.CompareAndSwap(word, word-uint64(m)) {
+			return true
+		}
+	}
+	return false
+}
+
 // evensOut reports whether what a bucket drains in mostSlack is so little of it that nobody
 // can tell: less than one part in 65,536, which for most limits is less than a token.
 func evensOut(r *headgate.Rule) bool { return r.Tick == 1 && r.Leak <= r.Capacity/mostSlack>>16 }
@@ -297,16 +345,22 @@ func evensOut(r *headgate.Rule) bool { return r.Tick == 1 && r.Leak <= r.Capacit
 func (c *hot) exchange(word uint64, r *headgate.Rule, now, n int64, d *headgate.Decision) {
 	lockSoon(&c.mu)
 	defer c.mu.Unlock()
-	if seq := c.seq.Load(); seq&hotClosed == 0 && seq>>1&math.MaxUint32 == word>>32 {
-		b := c.close()
+	seq, b := c.seq.Load(), algorithm.Bucket{Used: c.used.Load(), Last: c.last.Load(), Token: r.Token}
+	switch {
+	case seq>>1&math.MaxUint32 != word>>32:
+		// That generation is over, and has counted the ticket. What was left is not known
+		// any more, but it was at least this.
+		b.Used = min(b.Used, r.Capacity) - n*r.Token
+		algorithm.Take(r, b, now, n, d)
+	case now <= c.until.Load() || seq&hotClosed != 0:
+		b.Used -= (int64(word&(ticketsValid-1)) + 1) * n * r.Token
+		algorithm.Take(r, b, now, n, d)
+	default:
+		b = c.close()
 		b.Used -= n * r.Token
 		b, _, _ = algorithm.Take(r, b, now, n, d)
 		c.open(b)
-		return
 	}
-	// That generation is over too, and has counted the ticket. What was left is not known
-	// any more, but it was at least this.
-	algorithm.Take(r, algorithm.Bucket{Used: c.used.Load() - n*r.Token, Last: c.last.Load(), Token: r.Token}, now, n, d)
 }
 
 // takeWaiting is take for the requests that it cannot answer at once: it opens the bucket
@@ -332,11 +386,14 @@ func (c *hot) takeWaiting(id identity, r *headgate.Rule, now, n, slack int64, d 
 
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (c *hot) takeLocked(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
-	if c.seq.Load()&hotClosed != 0 || c.id != id || c.rule != r {
+	if c.seq.Load()&hotClosed != 0 || !c.isFor(id, r) {
 		return false
 	}
 	if c.take(id, r, now, n, slack, d) { // somebody else has opened it
 		return true
+	}
+	if n%c.cost != 0 && n <= r.Burst {
+		return false // the next one has smaller tickets
 	}
 	b, _, _ := algorithm.Take(r, c.close(), now, n, d)
 	c.open(b)

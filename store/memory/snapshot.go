@@ -192,6 +192,7 @@ func (s *Store) Load(r io.Reader) error {
 		h.setTable(s, from.table)
 		h.waiting, h.next = from.waiting, from.next
 		h.lists, h.ranking, h.counts = from.lists, from.ranking, from.counts
+		s.hints[i].hot.Store(nil)
 		h.mu.Unlock()
 	}
 	return nil
