@@ -1,0 +1,121 @@
+package blocks
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// minutely is the limit of the worked example in docs/blocks.md, with the defaults of
+// sync: blocks.
+func minutely() headgate.Limit {
+	return headgate.PerMinute(1000).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05})
+}
+
+// TestWorkedExampleOfTheDocs: the numbers of docs/blocks.md are those that limits have.
+func TestWorkedExampleOfTheDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/blocks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.ReplaceAll(string(text), ",", "")
+	bucket, window := minutely(), minutely().Using(headgate.FixedWindow)
+	n, over := bucket.N(), bucket.BlockOver()
+	unbounded := headgate.PerMinute(1000).InBlocks(headgate.Blocks{MaxAge: time.Hour, MaxOver: 0.05})
+	for _, want := range []string{
+		fmt.Sprintf("| `token_bucket` at once | %d | %d |", bucket.Capacity(), bucket.Capacity()+over),
+		fmt.Sprintf("| `token_bucket` in any minute | %d | %d |", bucket.Capacity()+n, bucket.Capacity()+n+over),
+		fmt.Sprintf("| `token_bucket` in any hour | %d | %d |", bucket.Capacity()+60*n, bucket.Capacity()+60*n+over),
+		fmt.Sprintf("| `fixed_window` in each minute | %d | %d |", window.N(), window.N()+window.BlockOver()),
+		fmt.Sprintf("admits %d too many", over),
+		fmt.Sprintf("%d/minute × %s = %d\n", n, bucket.BlockAge(), over),
+		fmt.Sprintf("5%% × %d ÷ %d/minute = %s but at most max_age = %s\n", bucket.Capacity(), n, unbounded.BlockAge(), bucket.BlockAge()),
+		fmt.Sprintf("given back %.1f seconds after", (idleFor * longestBeat * time.Microsecond).Seconds()),
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("docs/blocks.md does not say %q", want)
+		}
+	}
+}
+
+// TestFourServersOfTheDocs: in its first minute, under far too many requests, four
+// processes admit no more than docs/blocks.md says, and hardly less.
+func TestFourServersOfTheDocs(t *testing.T) {
+	for _, c := range []struct {
+		limit       headgate.Limit
+		least, most int64
+	}{
+		{minutely(), 1950, 2017},
+		{minutely().Using(headgate.FixedWindow), 1000, 1000},
+	} {
+		in(t, c.limit, func(b *bench) {
+			time.Sleep(time.Now().Truncate(time.Minute).Add(time.Minute).Sub(time.Now()))
+			until := time.Now().Add(time.Minute - time.Millisecond)
+			var admitted atomic.Int64
+			var callers sync.WaitGroup
+			for range 4 {
+				store := New(b.remote, Options{Keys: 64})
+				defer func() { _ = store.Close() }()
+				for range 4 {
+					callers.Go(func() {
+						for ; time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+							d, err := store.Take(context.Background(), b.op(headgate.Take, 1))
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							if d.Allowed && time.Now().Before(until) {
+								admitted.Add(1)
+							}
+						}
+					})
+				}
+			}
+			callers.Wait()
+			synctest.Wait()
+			if n := admitted.Load(); n < c.least || n > c.most {
+				t.Errorf("%s: %d admitted, want %d to %d", c.limit, n, c.least, c.most)
+			}
+		})
+	}
+}
+
+// TestRefusedIsWhatOthersHold: what the fourth process refuses is what the other three
+// hold, no more, and their Under says so.
+func TestRefusedIsWhatOthersHold(t *testing.T) {
+	in(t, hourly(1000), func(b *bench) {
+		var admitted, held, under int64
+		var others []*Store
+		for range 3 {
+			store := New(b.remote, Options{Keys: 64})
+			defer func() { _ = store.Close() }()
+			others = append(others, store)
+			for range 20 {
+				d, err := store.Take(b.Context(), b.op(headgate.Take, 1))
+				if err != nil {
+					t.Fatal(err)
+				}
+				admitted += d.Granted
+			}
+		}
+		time.Sleep(2 * time.Millisecond) // for draws ahead
+		for b.do(headgate.Take, 1).Allowed {
+			admitted++
+		}
+		for _, store := range others {
+			held += store.Stats()[0].Held
+			under += store.Stats()[0].Under
+		}
+		if held == 0 || 1000-admitted != held || under != held {
+			t.Errorf("%d of 1000 admitted, %d held by others, who say %d", admitted, held, under)
+		}
+	})
+}
