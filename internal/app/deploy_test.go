@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/observe/warning"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 var (
@@ -64,11 +66,9 @@ func TestDeployNamesRealMetrics(t *testing.T) {
 	shared := scraped(t, run(t, "domain: api\nlimits:\n  - {name: login, key: [client_ip], rate: 1/minute}\n", nil, admin, func(c *config.Config) {
 		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{"127.0.0.1:1"}}
 	}))
-	for name := range shared {
-		names[name] = true
-	}
-	for name := range warned(t, admin) {
-		names[name] = true
+	blocks := scraped(t, run(t, "domain: api\nlimits: [{name: login, rate: 1000/second, sync: blocks}]\n", nil, admin, onRedis(redistest.Standalone(t).Addr)))
+	for _, more := range []map[string]bool{shared, blocks, warned(t, admin)} {
+		maps.Copy(names, more)
 	}
 	files := 0
 	for _, file := range []string{"prometheus/alerts.yaml", "prometheus/alerts_test.yaml", "grafana/headgate.json"} {
