@@ -23,7 +23,7 @@ TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/a
 AGAIN    := $(TOOL) gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long blocks-schedules spellings chaos chaos-short mutants web web-static web-test pictures web-check build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench doors lab vectors proto proto-check clean help
+.PHONY: run test test-long blocks-schedules spellings blocks-faults chaos chaos-short mutants web web-static web-test pictures web-check build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench doors lab vectors proto proto-check clean help
 
 run: build ## build and start the quickstart: a proxy on :8000 in front of a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -38,6 +38,7 @@ test: ## install missing tools, run all tests with the race detector and each be
 	cd differential/envoy && $(GO) test .
 	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
 	@$(MAKE) --no-print-directory chaos-short
+	@$(MAKE) --no-print-directory blocks-faults BREAK=1
 
 test-long: ## run the property tests with many more cases (about an hour)
 	$(GO) test -race -timeout 2h ./algorithm -runs 2000
@@ -46,6 +47,11 @@ test-long: ## run the property tests with many more cases (about an hour)
 SCHEDULES ?= 1000000
 blocks-schedules: ## try to break the bound of blocks with SCHEDULES (1000000) random schedules
 	$(GO) test ./store/blocks -run TestNoScheduleAdmitsTooMuch -v -count=1 -timeout 2h -blocks.schedules $(SCHEDULES)
+
+BREAK ?= 20
+blocks-faults: ## break four processes, their Redis and their connections BREAK (20) times, and check the bounds of limits in blocks
+	@scripts/ensure.sh $(GO) redis-server
+	cd chaos && HEADGATE_REQUIRE_REDIS=1 $(GO) test -v -timeout 0 -run TestBlocksUnderFaults . -args -chaos.blocks $(BREAK)
 
 chaos: ## break processes, clocks and connections for DURATION (1h) and check all answers; SEED=n repeats a run
 	@scripts/ensure.sh $(GO) gcc redis-server

@@ -90,8 +90,8 @@ type Op struct {
 	Member uint64
 	// Age is, for Refund, the age of the take, or 0 if it is unknown. A store that has
 	// since removed counts to save memory, possibly this one, then refunds nothing,
-	// because the refund would reduce the counts of other takes. Stores that cannot
-	// tell ignore it.
+	// because the refund would reduce the counts of other takes, and Decision.CountsUntil
+	// is that of the op: the take may still count. Stores that cannot tell ignore it.
 	Age  time.Duration
 	Kind Kind // what to do
 }

@@ -27,6 +27,7 @@ type node struct {
 	env      []string
 	dir      string
 	api      string // where the process listens, for probes
+	admin    string // where its metrics are
 	snapshot string // empty if there is none
 
 	// wires lead to the doors.
@@ -62,15 +63,21 @@ limits:
 // startNode starts a node with the store of this line of YAML.
 func startNode(t *testing.T, bin, name, store string, env ...string) *node {
 	t.Helper()
+	return startNodeWith(t, bin, name, ruleFile, store, env...)
+}
+
+// startNodeWith starts a node with these rules.
+func startNodeWith(t *testing.T, bin, name, rules, store string, env ...string) *node {
+	t.Helper()
 	n := &node{name: name, t: t, bin: bin, env: env, dir: t.TempDir()}
 	store = strings.ReplaceAll(store, "DIR", n.dir)
 	if strings.Contains(store, "snapshot") {
 		n.snapshot = filepath.Join(n.dir, "state")
 	}
-	n.write("rules.yaml", ruleFile)
+	n.write("rules.yaml", rules)
 	api, resp, grpc := address(t), address(t), address(t)
-	n.api = api
-	n.write("headgate.yaml", fmt.Sprintf("rules: [rules.yaml]\nstore: %s\nlisten: {api: %q, resp: %q, grpc: %q, admin: \"off\"}\nlog: {level: warn}\n", store, api, resp, grpc))
+	n.api, n.admin = api, address(t)
+	n.write("headgate.yaml", fmt.Sprintf("rules: [rules.yaml]\nstore: %s\nlisten: {api: %q, resp: %q, grpc: %q, admin: %q}\nlog: {level: warn}\n", store, api, resp, grpc, n.admin))
 	n.start()
 	n.http, n.resp, n.grpc = redistest.NewProxy(t, api), redistest.NewProxy(t, resp), redistest.NewProxy(t, grpc)
 	t.Cleanup(n.kill)

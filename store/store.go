@@ -24,6 +24,9 @@ var (
 	// ErrRefused is wrapped by the error of a store that answers but refused this
 	// operation, for example because the key holds something else.
 	ErrRefused = fmt.Errorf("%w: request refused", headgate.ErrUnavailable)
+	// ErrNotSent is wrapped by the error of a store that was not asked, so nothing
+	// was counted. It wraps headgate.ErrUnavailable.
+	ErrNotSent = fmt.Errorf("%w: not sent", headgate.ErrUnavailable)
 	// ErrCrossSlot is returned for headgate.AllOrNothing if the keys are in different
 	// slots of a Redis Cluster and the operation must be strictly atomic or cannot be
 	// undone.

@@ -1,9 +1,11 @@
 package blocks
 
 import (
+	"errors"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // drawing is a draw in progress. All callers that need one wait for the same.
@@ -25,18 +27,21 @@ func (l *line) begin(now, cost int64) (d *drawing, mine bool) {
 	switch {
 	case l.drawing != nil:
 		return l.drawing, false
-	case l.gone, now < l.resting.Load():
+	case l.gone, now < l.resting.Load(), now < l.failing:
 		return nil, false
 	case cost > 0 && (l.current.Load().has(now) >= cost || l.next.Load().has(now) >= cost):
 		return nil, false
 	case l.next.Load().has(now) > 0 && cost == 0:
 		return nil, false
 	}
-	l.drawing = &drawing{want: max(l.size, cost), sent: now, done: make(chan struct{})}
+	l.drawing = &drawing{want: min(max(l.size, cost), mostDrawn(l.rule)), sent: now, done: make(chan struct{})}
 	l.asked.Store(true)
 	l.counters.draws.Add(1)
 	return l.drawing, true
 }
+
+// mostDrawn returns the most that the store lets a process draw.
+func mostDrawn(r *headgate.Rule) int64 { return max(r.Most()/4, 1) }
 
 // draw returns the op of a draw.
 func (l *line) draw(want int64) headgate.Op {
@@ -55,8 +60,12 @@ func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error
 	defer l.asked.Store(false)
 	if err != nil {
 		l.counters.failed.Add(1)
-		l.counters.lost.Add(d.want)
-		l.counters.stuck.add(d.want, now, now+countsFor(l.rule))
+		// Each draw that is lost costs a block, so until then the store decides.
+		l.failing = now + l.beat/2
+		if !errors.Is(err, store.ErrNotSent) {
+			l.counters.lost.Add(d.want)
+			l.counters.stuck.add(l, d.want, now, now+countsFor(l.rule))
+		}
 		return
 	}
 	l.resetAt.Store(d.sent + int64(answer.ResetAfter/time.Microsecond))
@@ -79,7 +88,7 @@ func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error
 		b.left.Store(sealed)
 		l.counters.held.Add(-b.size)
 		l.counters.expired.Add(b.size)
-		l.counters.stuck.add(b.size, now, b.over())
+		l.counters.stuck.add(l, b.size, now, b.over())
 	case now >= b.deadline || l.gone:
 		l.retire(b, now)
 	case old.has(now) == 0:

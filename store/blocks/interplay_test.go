@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // all asks for one of every given limit, all or nothing.
@@ -313,6 +314,75 @@ func TestUnderCountsWhatIsKept(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if s := b.store.Stats()[0]; s.Under != 0 {
 			t.Errorf("Under is %d, after the window has ended", s.Under)
+		}
+	})
+}
+
+// TestUnderIsOfOneKey: what was lost of other keys does not count, nor do draws that were
+// not sent, and a limit cannot keep more than it has.
+func TestUnderIsOfOneKey(t *testing.T) {
+	in(t, hourly(1000), func(b *bench) {
+		c := b.store.counters.forLine(&headgate.Op{Key: "k", Scope: "s", Limit: b.limit})
+		lose := func(key string, err error) {
+			op := headgate.Op{Key: key, Scope: "s", Limit: b.limit}
+			l := newLine(&op, b.store.table.hash(&op), c)
+			l.size = 100
+			d, _ := l.begin(b.store.now(), 0)
+			l.finish(d, b.store.now(), headgate.Decision{}, err)
+		}
+		under := func() int64 { return b.store.Stats()[0].Under }
+		lose("k", store.ErrNotSent)
+		if under() != 0 {
+			t.Errorf("Under is %d after a draw that was not sent", under())
+		}
+		for _, key := range []string{"a", "b", "c"} {
+			lose(key, headgate.ErrUnavailable)
+		}
+		if lose("a", headgate.ErrUnavailable); under() != 200 {
+			t.Errorf("Under is %d, after one key has lost 200, and others 100", under())
+		}
+		for range 30 {
+			lose("a", headgate.ErrUnavailable)
+		}
+		if under() != 1000 {
+			t.Errorf("Under is %d of a limit of 1000", under())
+		}
+		if s := b.store.Stats()[0]; s.Failed != 35 || s.Lost != 3400 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestUnderCountsIgnoredReturns: a store that may have lost a draw ignores what is given
+// back of it. If it was not lost, those tokens still count.
+func TestUnderCountsIgnoredReturns(t *testing.T) {
+	in(t, hourly(1000), func(b *bench) {
+		taken := b.heat()
+		b.remote.loses = true
+		time.Sleep(time.Second) // idle blocks are given back
+		kept := 1000 - taken - b.shared()
+		if s := b.store.Stats()[0]; s.Held != 0 || kept == 0 || s.Under != kept {
+			t.Errorf("Under is %d, with %d held and %d kept", s.Under, s.Held, kept)
+		}
+	})
+}
+
+// TestFailedDrawsAreFew: every draw without an answer may cost a block, so while the store
+// does not answer, there is one in half a beat.
+func TestFailedDrawsAreFew(t *testing.T) {
+	in(t, hourly(1000), func(b *bench) {
+		b.heat()
+		b.line().drop(b.store.now())
+		b.remote.fail(headgate.ErrUnavailable)
+		for range 1000 { // half a millisecond each
+			_, _ = b.store.Take(b.Context(), b.op(headgate.Take, 1))
+		}
+		if s := b.store.Stats()[0]; s.Failed < 2 || s.Failed > 12 {
+			t.Errorf("%d draws failed in half a second", s.Failed)
+		}
+		b.remote.fail(nil)
+		if !b.do(headgate.Take, 1).Allowed {
+			t.Error("refused, although the store answers again")
 		}
 	})
 }

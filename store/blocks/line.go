@@ -109,6 +109,7 @@ type line struct {
 	retired []returned // blocks to give back
 	size    int64      // of the next block
 	roundup int64      // how long draws take
+	failing int64      // until when no draw begins, because the last had no answer
 	pace    int64      // tokens per second, in the last block
 	spent   int64      // of blocks that are gone
 
@@ -210,21 +211,23 @@ func (l *line) retire(b *block, now int64) {
 	}
 	l.counters.returned.Add(left)
 	l.counters.returning.Add(left)
-	l.retired = append(l.retired, returned{op: op, by: l.counters, until: b.over()})
+	l.retired = append(l.retired, returned{op: op, of: l, until: b.over()})
 }
 
 // returned is what is left of a block, on its way back.
 type returned struct {
 	op    headgate.Op
-	by    *counters
+	of    *line
 	until int64 // when it ends to count anyway, on the process's clock
 }
 
-// arrived ends the way of r: it counts no longer, or was lost.
-func (r *returned) arrived(now int64, err error) {
-	if r.by.returning.Add(-r.op.Cost); err != nil {
-		r.by.stuck.add(r.op.Cost, now, r.until)
-	}
+// arrived ends the way of r: it counts no longer.
+func (r *returned) arrived() { r.of.counters.returning.Add(-r.op.Cost) }
+
+// lost ends the way of r, which may count as long as if it had been used.
+func (r *returned) lost(now int64) {
+	r.arrived()
+	r.of.counters.stuck.add(r.of, r.op.Cost, now, r.until)
 }
 
 // refund returns the op that gives back what is left of b: in a single op, because two
@@ -255,7 +258,7 @@ func (l *line) drop(now int64) {
 			l.counters.admitted.Add(b.size - left)
 			l.counters.held.Add(-b.size)
 			l.counters.expired.Add(left)
-			l.counters.stuck.add(left, now, b.over()) // it may have been drawn after the reset
+			l.counters.stuck.add(l, left, now, b.over()) // it may have been drawn after the reset
 		}
 	}
 	if l.drawing != nil {

@@ -59,6 +59,7 @@ func (r *registry) forLine(op *headgate.Op) *counters {
 		over = max(over, c.over.Load())
 	}
 	c.over.Store(over)
+	c.capacity.Store(max(c.capacity.Load(), op.Limit.Capacity()))
 	return c
 }
 
@@ -119,7 +120,7 @@ func (s *Store) Stats() []Stats {
 			Keys: c.keys.Load(), Held: max(c.held.Load()-spent[c], 0),
 			Admitted: c.told, Direct: c.direct.Load(), Drawn: c.drawn.Load(), Returned: c.returned.Load(), Expired: c.expired.Load(),
 			Draws: c.draws.Load(), Granted: c.granted.Load(), Refused: c.refused.Load(), Failed: c.failed.Load(), Lost: c.lost.Load(), Rested: c.rested.Load(),
-			Over: c.over.Load(), Under: most[c] + c.aside(now),
+			Over: c.over.Load(), Under: min(most[c]+c.aside(now), c.capacity.Load()),
 		})
 	}
 	slices.SortFunc(all, func(a, b Stats) int {

@@ -82,15 +82,17 @@ func (s *Store) giveBack(ctx context.Context, back []returned) {
 		for i := range part {
 			ops = append(ops, part[i].op)
 		}
-		err := s.refund(ctx, ops)
+		out := make([]headgate.Decision, len(ops))
+		err := s.inner.Do(ctx, ops, out, headgate.Independent)
 		for i := range part {
-			part[i].arrived(s.now(), err)
+			// A store that may have lost the draw ignores its refund.
+			if err != nil || out[i].CountsUntil != 0 {
+				part[i].lost(s.now())
+			} else {
+				part[i].arrived()
+			}
 		}
 	}
-}
-
-func (s *Store) refund(ctx context.Context, ops []headgate.Op) error {
-	return s.inner.Do(ctx, ops, make([]headgate.Decision, len(ops)), headgate.Independent)
 }
 
 // undo gives back what a request took from the store before it was refused.
@@ -103,7 +105,8 @@ func (s *Store) undo(ctx context.Context, ops []headgate.Op, out []headgate.Deci
 			undone = append(undone, op)
 		}
 	}
-	_ = s.refund(context.WithoutCancel(ctx), undone) // what fails counts, as if it had been used
+	// What fails counts, as if it had been used.
+	_ = s.inner.Do(context.WithoutCancel(ctx), undone, make([]headgate.Decision, len(undone)), headgate.Independent)
 }
 
 // Close gives back all blocks, for at most Options.ReturnTimeout, and closes the inner

@@ -282,7 +282,7 @@ func (s *simulation) back(n *node, l *line) {
 		s.flying += op.Cost
 		if s.lost() {
 			s.flying, s.gone = s.flying-op.Cost, s.gone+op.Cost
-			r.arrived(s.clock(n), errLost)
+			r.lost(s.clock(n))
 			continue
 		}
 		s.after(s.delay(), func() {
@@ -290,7 +290,7 @@ func (s *simulation) back(n *node, l *line) {
 			before := s.left()
 			s.step(headgate.Refund, op.Cost, &op)
 			s.gone += op.Cost - (s.left() - before)
-			r.arrived(s.clock(n), nil)
+			r.arrived()
 		})
 	}
 }

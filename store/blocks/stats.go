@@ -46,6 +46,7 @@ type counters struct {
 	keys, held, drawn, admitted, direct, returned, expired, draws, granted, refused, failed, lost, rested atomic.Int64
 
 	over      atomic.Int64 // see Stats.Over
+	capacity  atomic.Int64 // the largest of its limits
 	returning atomic.Int64 // tokens that are being given back
 	stuck     stuck
 	told      int64 // the largest Stats.Admitted so far; guarded by registry.mu
@@ -57,15 +58,19 @@ type stuck struct {
 	parts []stuckPart
 }
 
-// stuckPart is n tokens that count until then, on the process's clock.
-type stuckPart struct{ n, until int64 }
+// stuckPart is n tokens of a key that count until then, on the process's clock.
+type stuckPart struct {
+	of       uint64 // the key's hash, or 0 for any keys
+	n, until int64
+}
 
-// stuckParts is how many parts are kept apart. Further ones are added to the last.
-const stuckParts = 8
+// stuckParts is how many parts are kept apart. Further ones are added to one of the same
+// key, or else to the last.
+const stuckParts = 16
 
-// add notes that n tokens count from now until then. As the process's clock may be fast,
-// they are kept a little longer.
-func (s *stuck) add(n, now, until int64) {
+// add notes that n tokens of l's key count from now until then. As the process's clock may
+// be fast, they are kept a little longer.
+func (s *stuck) add(l *line, n, now, until int64) {
 	if until += max(until-now, 0) / margin; n <= 0 || until <= now {
 		return
 	}
@@ -73,22 +78,34 @@ func (s *stuck) add(n, now, until int64) {
 	defer s.mu.Unlock()
 	s.forget(now)
 	if len(s.parts) < stuckParts {
-		s.parts = append(s.parts, stuckPart{n, until})
+		s.parts = append(s.parts, stuckPart{l.hash, n, until})
 		return
 	}
-	last := &s.parts[len(s.parts)-1]
-	last.n, last.until = last.n+n, max(last.until, until)
+	at := slices.IndexFunc(s.parts, func(p stuckPart) bool { return p.of == l.hash })
+	if at < 0 {
+		at = stuckParts - 1
+		s.parts[at].of = 0
+	}
+	p := &s.parts[at]
+	p.n, p.until = p.n+n, max(p.until, until)
 }
 
-// sum returns how many tokens count now.
-func (s *stuck) sum(now int64) (sum int64) {
+// most returns how many tokens of one key count now, at most.
+func (s *stuck) most(now int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(now)
+	most := int64(0)
 	for _, p := range s.parts {
-		sum += p.n
+		sum := int64(0)
+		for _, q := range s.parts {
+			if q.of == p.of || q.of == 0 {
+				sum += q.n
+			}
+		}
+		most = max(most, sum)
 	}
-	return sum
+	return most
 }
 
 // forget drops what no longer counts. mu must be held.
@@ -96,9 +113,9 @@ func (s *stuck) forget(now int64) {
 	s.parts = slices.DeleteFunc(s.parts, func(p stuckPart) bool { return p.until <= now })
 }
 
-// aside returns the tokens that count at the store, and are neither held nor drawn by a
-// line.
-func (c *counters) aside(now int64) int64 { return c.returning.Load() + c.stuck.sum(now) }
+// aside returns the tokens of a key that count at the store, and are neither held nor
+// drawn by a line.
+func (c *counters) aside(now int64) int64 { return c.returning.Load() + c.stuck.most(now) }
 
 // countsFor returns how long, in microseconds, tokens count at the store that were drawn
 // now: in a bucket, until it has been refilled from nothing.

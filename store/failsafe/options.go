@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/enum"
+	"github.com/headgate/headgate/store"
 )
 
 // The defaults of Options.
@@ -18,14 +19,15 @@ const (
 )
 
 // ErrOpen is returned at once while the circuit breaker is open. It wraps
-// headgate.ErrUnavailable, as does ErrTimeout.
-var ErrOpen = fmt.Errorf("%w: circuit breaker open", headgate.ErrUnavailable)
+// store.ErrNotSent, and so headgate.ErrUnavailable.
+var ErrOpen = fmt.Errorf("%w: circuit breaker open", store.ErrNotSent)
 
-// ErrTimeout is returned when the store has not answered within the Timeout.
+// ErrTimeout is returned when the store has not answered within the Timeout. It wraps
+// headgate.ErrUnavailable.
 var ErrTimeout = fmt.Errorf("%w: no answer in time", headgate.ErrUnavailable)
 
 // errStuck is returned when too many calls are stuck in the store to start another.
-var errStuck = fmt.Errorf("%w: too many calls are stuck in the store", headgate.ErrUnavailable)
+var errStuck = fmt.Errorf("%w: too many calls are stuck in the store", store.ErrNotSent)
 
 // State is the state of the circuit breaker.
 type State uint8

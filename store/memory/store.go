@@ -144,11 +144,15 @@ func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decisi
 	}
 	h := s.lock(s.shardIndex(id), now)
 	req := algorithm.RequestOf(op)
-	if op.Age > 0 && h.lost.mayBe(op, now) {
+	ignored := op.Age > 0 && h.lost.mayBe(op, now)
+	if ignored {
 		req.Cost = 0
 	}
 	d := h.step(s, id, r, now, req)
 	h.mu.Unlock()
+	if ignored {
+		d.CountsUntil = op.CountsUntil
+	}
 	return d
 }
 

@@ -51,6 +51,7 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 		if err != nil {
 			return err
 		}
+		defer noteIgnored(ops, known, out)
 		ctx, ops = bounded, known
 	}
 	if !s.trusts(ops) {

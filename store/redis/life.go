@@ -97,3 +97,13 @@ func (s *Store) known(ctx context.Context, ops []headgate.Op) ([]headgate.Op, er
 	}
 	return own, nil
 }
+
+// noteIgnored says in the answers of refunds that became dry runs that their takes may
+// still count.
+func noteIgnored(ops, known []headgate.Op, out []headgate.Decision) {
+	for i := range ops {
+		if known[i].Cost != ops[i].Cost {
+			out[i].CountsUntil = ops[i].CountsUntil
+		}
+	}
+}

@@ -274,3 +274,33 @@ limits:
 	}
 	return rs.Rule("api", "queue").Scope, giveUp
 }
+
+// The answer of a refund that the store ignores, because it may have lost the take, says
+// until when the take may still count.
+func TestIgnoredRefundsSaySo(t *testing.T) {
+	server := redistest.Standalone(t)
+	s := warm(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	op := headgate.Op{Key: "k", Limit: headgate.PerHour(10), Cost: 3}
+	taken, err := s.Take(t.Context(), op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	op.Kind, op.Cost, op.CountsUntil = headgate.Refund, 1, taken.CountsUntil
+	for _, row := range []struct {
+		age  time.Duration
+		want int64
+	}{{time.Hour, taken.CountsUntil}, {time.Nanosecond, 0}} {
+		op.Age = row.age
+		one, err := s.Take(t.Context(), op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := make([]headgate.Decision, 1)
+		if err := s.Do(t.Context(), []headgate.Op{op}, out, headgate.Independent); err != nil {
+			t.Fatal(err)
+		}
+		if one.CountsUntil != row.want || out[0].CountsUntil != row.want {
+			t.Errorf("taken %s ago: alone %d, in a batch %d, want %d", row.age, one.CountsUntil, out[0].CountsUntil, row.want)
+		}
+	}
+}

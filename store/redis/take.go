@@ -37,6 +37,9 @@ func (s *Store) take(ctx context.Context, op *headgate.Op) (d headgate.Decision,
 			return d, 0, err
 		}
 		ctx, op = bounded, &known[0]
+		if known[0].Cost == 0 {
+			defer func() { d.CountsUntil = op.CountsUntil }()
+		}
 	}
 	if !s.trust.in(s.trust.slotOf(op.Key)) {
 		return s.takeApart(ctx, *op)
