@@ -81,6 +81,7 @@ func (b *Builder) Add(r *Rule, match Match) error {
 	if r.Values != nil {
 		r.Values.parts = append(slices.Clip(r.Key), KeyAttribute{Attribute: r.Values.Of})
 		r.Values.secret = b.members
+		r.Values.scope = r.Scope + " of " + r.Values.Of.String() // no name has a space
 	}
 	r.byPath = slices.ContainsFunc(r.parts(), func(a KeyAttribute) bool { return a.Kind == Path })
 	d.rules = append(d.rules, r)

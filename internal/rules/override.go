@@ -32,7 +32,20 @@ func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
 	if err := limit.Validate(); err != nil {
 		return nil, err
 	}
+	if r.Mode == Enforce {
+		if err := CanEnforce(limit); err != nil {
+			return nil, err
+		}
+	}
 	return r.Limited(limit), nil
+}
+
+// CanEnforce returns why a valid limit cannot refuse everything above it, or nil.
+func CanEnforce(l headgate.Limit) error {
+	if l.Algorithm() != headgate.Distinct || l.IsUnlimited() || l.N() <= headgate.MaxDistinctExact {
+		return nil
+	}
+	return fmt.Errorf("a limit of %d different values can be measured, but not enforced: only up to %d are counted exactly", l.N(), headgate.MaxDistinctExact)
 }
 
 // Limited returns a copy of r with another limit for all keys, also for those with a row

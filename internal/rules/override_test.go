@@ -52,7 +52,10 @@ func TestWithLimit(t *testing.T) {
 		{"rate: 5/minute, algorithm: fixed_window, anchor: first_request", "50/minute", 0, "50/minute fixed_window from the first request"},
 		{"rate: 5/day, algorithm: fixed_window, timezone: Europe/Berlin", "50/month", 0, "50/month fixed_window in Europe/Berlin"},
 		{"rate: 5/day, algorithm: fixed_window", "50/90m", 0, "50/1h30m fixed_window"},
+		{"rate: 20/hour, count: distinct, of: path", "65536/hour", 0, "65536/hour distinct"},
+		{"rate: 20/hour, count: distinct, of: path, mode: shadow", "65537/hour", 0, "65537/hour distinct"},
 
+		{"rate: 20/hour, count: distinct, of: path", "65537/hour", 0, "not enforced: only up to 65536"},
 		{"concurrency: 5", "50/minute", 0, "limits concurrency"},
 		{"rate: 5/minute", "50", 0, "such as 50/minute"},
 		{"rate: 5/minute", "unlimited", 5, "cannot have a burst"},

@@ -73,6 +73,7 @@ var beyondSchema = map[string]string{
 	"repeat-ban-long":              "arithmetic",
 	"distinct-of-key":              "two values that are the same",
 	"distinct-too-many":            "arithmetic",
+	"distinct-not-exact":           "arithmetic",
 	"body-variable-unknown":        "what is in a text",
 	"body-not-json":                "what is in a text",
 }

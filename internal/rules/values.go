@@ -10,6 +10,7 @@ import (
 type Values struct {
 	Of Attribute // the attribute whose different values are counted
 
+	scope  string         // see [Rule.StoreScope]
 	parts  []KeyAttribute // the key and Of
 	secret [16]byte       // of headgate.MemberOf
 }
@@ -21,6 +22,15 @@ func (r *Rule) parts() []KeyAttribute {
 		return r.Values.parts
 	}
 	return r.Key
+}
+
+// StoreScope returns the headgate.Op.Scope of the rule's counts: its Scope, and what it
+// counts values of, so that a rule with another of starts new counts.
+func (r *Rule) StoreScope() string {
+	if r.Values != nil {
+		return r.Values.scope
+	}
+	return r.Scope
 }
 
 // same reports whether both count the same values.

@@ -154,7 +154,7 @@ func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after ti
 // correction returns the op that changes what r took, some time ago, to the real cost;
 // see [corrected].
 func (r *Result) correction(cost int64, ago time.Duration) (headgate.Op, bool) {
-	op := headgate.Op{Key: r.Key, Scope: r.Rule.Scope, Limit: r.limit(), CountsUntil: r.Decision.CountsUntil, Member: r.member}
+	op := headgate.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.limit(), CountsUntil: r.Decision.CountsUntil, Member: r.member}
 	return corrected(op, cost, r.Decision.Granted, r.Decision.ResetAfter, ago)
 }
 

@@ -356,7 +356,7 @@ func (d *deciding) questions(st step) {
 // refused, the others are only peeked at, unless they disguise that.
 func (d *deciding) ask(op *headgate.Op, r *Result, st step) {
 	p, rule := &d.parts[r.part], r.Rule
-	op.Key, op.Scope, op.Limit = r.Key, rule.Scope, rule.Limit
+	op.Key, op.Scope, op.Limit = r.Key, rule.StoreScope(), rule.Limit
 	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.at, p.Kind
 	op.Duration, op.Lease, op.Age, op.Member = 0, 0, 0, r.member
 	switch {

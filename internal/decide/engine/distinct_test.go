@@ -161,3 +161,21 @@ func TestUndoOfDistinctValues(t *testing.T) {
 		}
 	}
 }
+
+// A rule that a reload makes count another attribute begins with no values, and goes on
+// where it was if the change is taken back.
+func TestReloadOfAnotherAttribute(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, distinctRules))
+	if got := shown(t, e, "plain", showing("/other", "a"), showing("/other", "b"), showing("/other", "c")); got != "++!" {
+		t.Fatalf("accounts: %s", got)
+	}
+	e.SetRules(parse(t, strings.ReplaceAll(distinctRules, "X-Account", "X-Device")))
+	device := func(name string) engine.Query { return showing("/other", "", "header:X-Device", name) }
+	if got := shown(t, e, "plain", device("a"), device("b"), device("c"), device("a")); got != "++!." {
+		t.Errorf("devices after accounts: %s", got)
+	}
+	e.SetRules(parse(t, distinctRules))
+	if got := shown(t, e, "plain", showing("/other", "c"), showing("/other", "a")); got != "!." {
+		t.Errorf("accounts again: %s", got)
+	}
+}

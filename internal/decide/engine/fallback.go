@@ -104,7 +104,7 @@ func (d *deciding) refunds(taken, now int64, from origin) {
 		switch {
 		case r.Decision.Lease != 0:
 			d.pending = append(d.pending, headgate.Op{
-				Key: r.Key, Scope: r.Rule.Scope, Limit: r.limit(),
+				Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.limit(),
 				Cost: r.Decision.Granted, At: now, Lease: r.Decision.Lease, Kind: headgate.Release,
 			})
 		case r.Rule.Concurrent():

@@ -14,7 +14,7 @@ func (e *Engine) KeyTimes(ctx context.Context, v *Verdict, at int64) (headgate.K
 	results := v.Results()
 	for i := range results {
 		if r := &results[i]; r.Rule == v.Rule && !r.Rule.Limit.IsUnlimited() {
-			return store.KeyTimes(ctx, e.store, headgate.Op{Key: r.Key, Scope: r.Rule.Scope, Limit: r.Rule.Limit, At: at})
+			return store.KeyTimes(ctx, e.store, headgate.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.Rule.Limit, At: at})
 		}
 	}
 	return headgate.KeyTimes{}, headgate.ErrNoKeyTimes

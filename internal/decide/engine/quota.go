@@ -42,7 +42,7 @@ func (d *deciding) handBack(ctx context.Context) {
 				continue
 			}
 			d.pending = append(d.pending, headgate.Op{
-				Key: r.Key, Scope: r.Rule.Scope, Limit: r.limit(), Member: r.member,
+				Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.limit(), Member: r.member,
 				Cost: has.Granted, At: d.at, Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: headgate.Refund,
 			})
 			d.asked = append(d.asked, i)

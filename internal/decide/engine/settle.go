@@ -105,7 +105,7 @@ func (s *settling) account(p *reserved) *account {
 
 // difference returns the op that changes what p took to the cost of the request.
 func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool) {
-	op := headgate.Op{Key: p.key, Scope: rule.Scope, Limit: rule.Limit, At: s.at, CountsUntil: p.countsUntil, Member: p.member}
+	op := headgate.Op{Key: p.key, Scope: rule.StoreScope(), Limit: rule.Limit, At: s.at, CountsUntil: p.countsUntil, Member: p.member}
 	if p.from == fromFallback {
 		op.Limit = localLimit(rule)
 	}

@@ -436,7 +436,7 @@ func (i *importing) grantAll() error {
 		for n, row := range list {
 			rule, _ := i.Engine.Applies(row.ruled, row.key, i.now)
 			ops[n] = headgate.Op{
-				Key: row.key, Scope: row.scope, Limit: rule.Limit, At: i.now.UnixMicro(),
+				Key: row.key, Scope: rule.StoreScope(), Limit: rule.Limit, At: i.now.UnixMicro(),
 				Kind: headgate.Grant, Cost: row.entry.Amount, Duration: row.entry.Until.Sub(i.now),
 			}
 		}

@@ -232,7 +232,7 @@ func (k keys) times(c *keyCall, rule *rules.Rule) error {
 	if rule.Limit.IsUnlimited() {
 		return nil
 	}
-	t, err := store.KeyTimes(c.ctx, k.Store, headgate.Op{Key: c.key, Scope: c.scope, Limit: rule.Limit, At: c.now.UnixMicro()})
+	t, err := store.KeyTimes(c.ctx, k.Store, headgate.Op{Key: c.key, Scope: rule.StoreScope(), Limit: rule.Limit, At: c.now.UnixMicro()})
 	if errors.Is(err, headgate.ErrNoKeyTimes) {
 		return nil
 	}
@@ -248,7 +248,7 @@ func (k keys) times(c *keyCall, rule *rules.Rule) error {
 // ask runs op in the store for the key, under the limit that applies to it now.
 func (k keys) ask(c *keyCall, op headgate.Op) (headgate.Decision, *rules.Rule, error) {
 	rule, _ := k.Engine.Applies(c.ruled, c.key, c.now)
-	op.Key, op.Scope, op.Limit, op.At = c.key, c.scope, rule.Limit, c.now.UnixMicro()
+	op.Key, op.Scope, op.Limit, op.At = c.key, rule.StoreScope(), rule.Limit, c.now.UnixMicro()
 	d, err := k.Store.Take(c.ctx, op)
 	return d, rule, err
 }
@@ -256,10 +256,10 @@ func (k keys) ask(c *keyCall, op headgate.Op) (headgate.Decision, *rules.Rule, e
 // reset clears the key's counts, for each algorithm of the rule's tiers.
 func (k keys) reset(c *keyCall) error {
 	for _, r := range c.tiers {
-		if r.Limit.Algorithm() == c.ruled.Limit.Algorithm() {
+		if r.Limit.Algorithm() == c.ruled.Limit.Algorithm() && r.StoreScope() == c.ruled.StoreScope() {
 			continue
 		}
-		op := headgate.Op{Key: c.key, Scope: c.scope, Limit: r.Limit, At: c.now.UnixMicro(), Kind: headgate.Reset}
+		op := headgate.Op{Key: c.key, Scope: r.StoreScope(), Limit: r.Limit, At: c.now.UnixMicro(), Kind: headgate.Reset}
 		if _, err := k.Store.Take(c.ctx, op); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 	"github.com/headgate/headgate/internal/rules/zone"
@@ -232,7 +233,10 @@ func (l *LimitForm) build() headgate.Limit {
 
 // validate reports the limit's own error at the key that caused it.
 func (l *LimitForm) validate(limit headgate.Limit) {
-	err := limit.Validate()
+	err, hint := limit.Validate(), ""
+	if mode := l.Keys.Get("mode"); err == nil && (mode == nil || mode.Text != rules.Shadow.String()) {
+		err, hint = rules.CanEnforce(limit), "choose at most 65536, or add mode: shadow"
+	}
 	if err == nil {
 		return
 	}
@@ -246,7 +250,7 @@ func (l *LimitForm) validate(limit headgate.Limit) {
 	if errors.Is(err, headgate.ErrInvalidLimit) {
 		reason = strings.TrimPrefix(reason, headgate.ErrInvalidLimit.Error()+": ")
 	}
-	l.Errorf(at, "", "%s", reason)
+	l.Errorf(at, hint, "%s", reason)
 }
 
 // fixedWindow returns a window of the calendar where the rate names one: a
