@@ -3,11 +3,13 @@ package app_test
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
@@ -139,6 +141,34 @@ func TestExplainBlocks(t *testing.T) {
 		}
 		if b := x["daily"]; b.Over != 0 || b.Now.Under < 0 || b.Now.Admitted+b.Now.Direct != 400 {
 			t.Errorf("%+v, %+v", b, b.Now)
+		}
+	}
+}
+
+// GET /v1/blocks lists the rules in blocks, each tier with its own bound.
+func TestBlocksForOperators(t *testing.T) {
+	type answer struct{ Rules []admin.RuleBlocks }
+	server := redistest.Standalone(t)
+	const exact = "  - {name: exact, key: client_ip, rate: 5/minute}\n"
+	f := run(t, blockRules+exact, nil, onRedis(server.Addr), withAdmin)
+	hammer(t, []*fixture{f}, "/", 50)
+	var over []int64
+	for _, b := range answerOf[answer](t, f, "/v1/blocks?domain=api").Rules {
+		over = append(over, b.Over)
+		if b.Now == nil || b.Now.Admitted+b.Now.Direct == 0 || b.Line < 3 || b.Bound == "" {
+			t.Errorf("%+v, %+v", b, b.Now)
+		}
+	}
+	if !slices.Equal(over, []int64{500, 50, 0}) {
+		t.Errorf("bounds of %v, want 500 and 50 for the tiers of plan, and 0 for daily", over)
+	}
+	if res, body := f.get(t, f.adminURL("/v1/blocks?domain=apu")); res.StatusCode != http.StatusNotFound || !strings.Contains(body, "api") {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+	alone := run(t, blockRules, nil, withAdmin)
+	for _, b := range answerOf[answer](t, alone, "/v1/blocks").Rules {
+		if b.Now != nil {
+			t.Errorf("without Redis: %+v", b.Now)
 		}
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/headgate/headgate/internal/request/hosts"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules/follow"
+	"github.com/headgate/headgate/store/blocks"
 )
 
 // Options configure the door. Fields are required unless they say otherwise.
@@ -54,8 +55,10 @@ type Options struct {
 	Timelines *timeline.Book
 	Events    *metrics.Stream
 	Queue     func() *queue.Queue // returns nil while no rule queues requests
-	Secrets   []string            // further header fields of queued requests to hide from operators
-	Candidate *trial.Trial        // nil if no candidate is configured
+	// Blocks returns what this process has of rules in blocks; nil if it draws none.
+	Blocks    func() []blocks.Stats
+	Secrets   []string     // further header fields of queued requests to hide from operators
+	Candidate *trial.Trial // nil if no candidate is configured
 
 	// Process returns the part of Status that only the process knows: Version,
 	// Started, Ready, Store and Doors.

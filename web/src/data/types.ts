@@ -71,6 +71,20 @@ export interface Rule {
   description?: string;
 }
 
+/** One rule of GET /v1/blocks: how far off its limit can be. */
+export interface Blocks {
+  domain: string;
+  rule: string;
+  file: string;
+  line: number;
+  rate: string;
+  age_us: number;
+  over: number;
+  bound: string;
+  /** What this server has of it; null if it draws no blocks. */
+  now: { keys: number; held: number; under: number; admitted: number; direct: number } | null;
+}
+
 /** One allow or deny list of GET /v1/rules. */
 export interface List {
   domain: string;

@@ -2,12 +2,13 @@ import { useEffect, useState } from "preact/hooks";
 import "../ui/ui.css";
 import "./rules.css";
 import { usePoll } from "../data/poll.ts";
-import type { List as RequestList, Rule, Status } from "../data/types.ts";
+import type { List as RequestList, Rule, Blocks as RuleBlocks, Status } from "../data/types.ts";
 import { count, words } from "../ui/format.ts";
 import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
 import { Time } from "../ui/Time.tsx";
 import { type Order, Scroll, SortHead, sorted, usePages } from "../ui/table.tsx";
 import { Advice } from "./Advice.tsx";
+import { Blocks } from "./Blocks.tsx";
 import { Explain } from "./Explain.tsx";
 import { type Column, filterRules, values } from "./filter.ts";
 
@@ -15,6 +16,7 @@ import { type Column, filterRules, values } from "./filter.ts";
 export function Rules() {
   const status = usePoll<Status>("/v1/status", 3000).state.value.data;
   const rules = usePoll<{ rules: Rule[]; lists?: RequestList[] }>("/v1/rules", 30_000);
+  const blocks = usePoll<{ rules: RuleBlocks[] }>("/v1/blocks", 3000).state.value.data;
   const { data, problem } = rules.state.value;
   const loaded = status?.rules.loaded_at;
   // Load the list again when the rules were reloaded.
@@ -42,7 +44,7 @@ export function Rules() {
           <span class="wrap-any mono small">{status.rules.last_error}</span>
         </p>
       )}
-      <List rules={data?.rules}>
+      <List rules={data?.rules} blocks={new Map(blocks?.rules.map((b) => [idOf(b), b]))}>
         {problem && <Trouble problem={problem} what="Rules" absent="This server does not list its rules." />}
       </List>
       <Lists lists={data?.lists ?? []} />
@@ -51,7 +53,14 @@ export function Rules() {
   );
 }
 
-function List(props: { rules: readonly Rule[] | undefined; children: preact.ComponentChildren }) {
+/** Tells rules and their tiers apart. */
+const idOf = (r: { file: string; line: number; rate: string }) => `${r.file}:${r.line} ${r.rate}`;
+
+function List(props: {
+  rules: readonly Rule[] | undefined;
+  blocks: ReadonlyMap<string, RuleBlocks>;
+  children: preact.ComponentChildren;
+}) {
   const [text, setText] = useState(() => new URLSearchParams(location.hash.slice(1)).get("filter") ?? "");
   const [order, setOrder] = useState<Order<Column>>({ by: "file", down: false });
   const all = props.rules ?? [];
@@ -119,7 +128,11 @@ function List(props: { rules: readonly Rule[] | undefined; children: preact.Comp
             </thead>
             <tbody>
               {shown.map((r) => (
-                <Row key={`${r.file}:${r.line} ${r.domain} ${r.name}`} rule={r} />
+                <Row
+                  key={`${r.file}:${r.line} ${r.domain} ${r.name}`}
+                  rule={r}
+                  blocks={props.blocks.get(idOf(r))}
+                />
               ))}
             </tbody>
           </table>
@@ -193,8 +206,8 @@ function Lists(props: { lists: readonly RequestList[] }) {
   );
 }
 
-function Row(props: { rule: Rule }) {
-  const r = props.rule;
+function Row(props: { rule: Rule; blocks: RuleBlocks | undefined }) {
+  const { rule: r, blocks } = props;
   const observes = r.mode !== "enforce" || r.percent < 100;
   return (
     <tr>
@@ -205,6 +218,7 @@ function Row(props: { rule: Rule }) {
       <td class="limit">
         <b class="num nowrap">{r.rate}</b>
         {!r.unlimited && r.burst !== r.limit && <span class="muted small block">burst {count(r.burst)}</span>}
+        {blocks && <Blocks of={blocks} />}
         {!r.unlimited && r.algorithm !== "concurrency" && <Advice rule={r} />}
       </td>
       <td class="wrap-any">{r.match || <span class="muted">every request</span>}</td>
