@@ -154,7 +154,7 @@ func separated(dst []byte, start int) []byte {
 }
 
 // appendPolicy appends a member of RateLimit-Policy, such as "login";q=5;w=60,
-// or "exports";q=20;qu="concurrent-requests".
+// "exports";q=20;qu="concurrent-requests" or "signups";q=20;w=3600;qu="distinct-values".
 func appendPolicy(dst []byte, p *Policy) []byte {
 	dst = appendName(dst, p.Name)
 	if p.Limit.Algorithm() == headgate.Concurrency {
@@ -162,7 +162,10 @@ func appendPolicy(dst []byte, p *Policy) []byte {
 	}
 	quota, window := perSeconds(p.Limit)
 	dst = appendParameter(dst, ";q=", quota)
-	return appendParameter(dst, ";w=", window)
+	if dst = appendParameter(dst, ";w=", window); p.countsValues() {
+		dst = append(dst, `;qu="distinct-values"`...)
+	}
+	return dst
 }
 
 // appendState appends a member of RateLimit, such as "login";r=0;t=12.

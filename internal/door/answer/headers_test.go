@@ -41,6 +41,10 @@ func TestHeaders(t *testing.T) {
 		Name: "per-key", Limit: headgate.PerSecond(100).Burst(500),
 		Decision: headgate.Decision{Allowed: true, Limit: 500, Remaining: 499, Granted: 1, ResetAfter: 10 * time.Millisecond},
 	}
+	full := answer.Policy{ // the request shows a known value
+		Name: "signups", Limit: headgate.PerHour(20).Using(headgate.Distinct),
+		Decision: headgate.Decision{Allowed: true, Limit: 20, ResetAfter: 10 * time.Minute},
+	}
 	tests := []struct {
 		name    string
 		dialect answer.Dialect
@@ -106,6 +110,20 @@ func TestHeaders(t *testing.T) {
 		{"a window: all of it comes back at once", answer.IETF, []answer.Policy{
 			{Name: "w", Limit: daily.Limit.Using(headgate.FixedWindow), Decision: daily.Decision},
 		}, map[string]string{"Ratelimit-Policy": `"w";q=1000;w=86400`, "Ratelimit": `"w";r=300;t=46801`}},
+		{"different values: no number of requests", answer.Default, []answer.Policy{full, daily}, map[string]string{
+			"X-Ratelimit-Limit": "1000", "X-Ratelimit-Remaining": "300", "X-Ratelimit-Reset": "46801",
+			"Ratelimit-Policy": `"signups";q=20;w=3600;qu="distinct-values", "daily";q=1000;w=86400`, "Ratelimit": `"signups";r=0;t=600, "daily";r=300;t=87`,
+		}},
+		{"different values, which no other limit is beside", answer.Default, []answer.Policy{full}, map[string]string{
+			"X-Ratelimit-Limit": "20", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "600",
+			"Ratelimit-Policy": `"signups";q=20;w=3600;qu="distinct-values"`, "Ratelimit": `"signups";r=0;t=600`,
+		}},
+		{"a new value is refused", answer.Default, []answer.Policy{
+			daily, with(full, headgate.Decision{Reason: headgate.Limited, Limit: 20, RetryAfter: 10 * time.Minute, ResetAfter: 10 * time.Minute}),
+		}, map[string]string{
+			"X-Ratelimit-Limit": "20", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "600", "Retry-After": "600", "X-Ratelimit-Retry-After": "600",
+			"Ratelimit-Policy": `"daily";q=1000;w=86400, "signups";q=20;w=3600;qu="distinct-values"`, "Ratelimit": `"daily";r=300;t=87, "signups";r=0;t=600`,
+		}},
 		{"a limit of zero", answer.IETF, []answer.Policy{
 			{Name: "closed", Limit: headgate.PerSecond(0), Decision: headgate.Decision{Reason: headgate.TooLarge, RetryAfter: headgate.Never}},
 		}, map[string]string{"Ratelimit-Policy": `"closed";q=0;w=1`, "Ratelimit": `"closed";r=0;t=0`}},

@@ -46,12 +46,24 @@ func (p *Policy) violated() bool { return p.told() && !p.Decision.Allowed }
 func tightest(list []Policy) int {
 	best := -1
 	for i := range list {
-		if list[i].counted() && (best < 0 || list[i].Decision.Tighter(list[best].Decision)) {
+		if list[i].counted() && (best < 0 || list[i].tighter(&list[best])) {
 			best = i
 		}
 	}
 	return best
 }
+
+// tighter reports whether p rather than other is what a client should heed. What is left
+// of a limit of distinct values is no number of requests: known values always pass. So
+// while it refuses nothing, it comes after limits that count requests.
+func (p *Policy) tighter(other *Policy) bool {
+	if values := p.countsValues(); p.Decision.Allowed && other.Decision.Allowed && values != other.countsValues() {
+		return !values
+	}
+	return p.Decision.Tighter(other.Decision)
+}
+
+func (p *Policy) countsValues() bool { return p.Limit.Algorithm() == headgate.Distinct }
 
 // refusing returns the index of the policy whose refusal lasts longest, or -1 if
 // none refused.

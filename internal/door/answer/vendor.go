@@ -46,7 +46,7 @@ func (f *fields) openAI(text []byte, list []Policy) []byte {
 		if countsTokens(list[i].Name) {
 			best = &tokens
 		}
-		if *best < 0 || list[i].Decision.Tighter(list[*best].Decision) {
+		if *best < 0 || list[i].tighter(&list[*best]) {
 			*best = i
 		}
 	}
