@@ -23,7 +23,7 @@ TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/a
 AGAIN    := $(TOOL) gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long blocks-schedules spellings blocks-faults chaos chaos-short mutants web web-static web-test pictures web-check build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench doors lab vectors proto proto-check clean help
+.PHONY: run test test-long blocks-schedules spellings blocks-faults chaos chaos-short mutants web web-static web-test pictures web-check build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench bench-blocks doors lab vectors proto proto-check clean help
 
 run: build ## build and start the quickstart: a proxy on :8000 in front of a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -125,6 +125,10 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 
 bench: ## compare with other rate limiters on this machine, in ROUNDS (5) interleaved rounds
 	cd benchmarks && $(GO) run ./cmd/compare --rounds $(ROUNDS)
+
+bench-blocks: ## compare limits in blocks with exact counting in Redis and in memory, in ROUNDS (5) rounds
+	@scripts/ensure.sh $(GO) redis-server
+	cd benchmarks && $(GO) build -o ../bin/bench-blocks ./cmd/blocks && ../bin/bench-blocks --rounds $(ROUNDS)
 
 doors: ## measure the overhead of each door over its bare protocol
 	cd benchmarks && $(GO) run ./cmd/doors

@@ -57,6 +57,30 @@ func (s *Server) CPU() (float64, error) {
 	return (user + system) / 100, errors.Join(err1, err2) // USER_HZ is 100 on Linux
 }
 
+// Stall stops the server after a while, for a time. With a time of 0 it does nothing.
+func (s *Server) Stall(ctx context.Context, long, after time.Duration) error {
+	if long == 0 {
+		return nil
+	}
+	if err := pause(ctx, after); err != nil {
+		return err
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	err := pause(ctx, long)
+	return errors.Join(err, s.cmd.Process.Signal(syscall.SIGCONT))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // Group is a set of servers that end together, and the folder of their files.
 type Group struct {
 	// Err is the first error. Servers must not be used after one.
