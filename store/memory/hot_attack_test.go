@@ -2,10 +2,14 @@ package memory
 
 import (
 	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
 )
 
 // hotKey is a hot bucket of key k, its identity and its rule.
@@ -140,4 +144,182 @@ func TestMixedCosts(t *testing.T) {
 	if got := s.busy("k", limit, t0, 1); got.Allowed {
 		t.Errorf("more than the limit: %+v", got)
 	}
+}
+
+// TestSeveralTicketsAreThere: a cost that fits because the bucket has drained since it was
+// opened takes no more tickets than there are.
+func TestSeveralTicketsAreThere(t *testing.T) {
+	limit := headgate.PerSecond(10)
+	s, exact := New(), New()
+	for i, r := range []struct{ at, cost int64 }{{0, 1}, {0, 5}, {100_000, 5}, {100_000, 1}, {200_000, 2}, {200_000, 1}} {
+		op := headgate.Op{Key: "k", Limit: limit, Cost: r.cost, At: t0 + r.at}
+		var got headgate.Decision
+		if i == 0 {
+			got = s.busy("k", limit, op.At, r.cost)
+		} else {
+			got, _ = s.Take(context.Background(), op)
+		}
+		if want, _ := exact.Take(context.Background(), op); got != want {
+			t.Errorf("request %d: got %+v, want %+v", i, got, want)
+		}
+	}
+}
+
+// TestSeveralTicketsOfALaterGeneration: they are not taken, as the fields that the request
+// has read are those of the one before.
+func TestSeveralTicketsOfALaterGeneration(t *testing.T) {
+	limit := headgate.PerHour(100)
+	s := New()
+	s.busy("k", limit, t0, 1)
+	c, _, _ := hotKey(s, limit)
+	seq, all := c.seq.Load(), algorithm.Bucket{Used: c.used.Load(), Last: c.last.Load(), Token: c.rule.Token}
+	c.mu.Lock()
+	c.open(c.close())
+	c.mu.Unlock()
+	var d headgate.Decision
+	if c.takeSeveral(seq, all, t0, 2, &d) {
+		t.Errorf("taken: %+v", d)
+	}
+}
+
+// TestTicketOfAClosedBucket: the request that holds it does not open the bucket, also if
+// its time is over: the table has it.
+func TestTicketOfAClosedBucket(t *testing.T) {
+	limit := headgate.PerSecond(10)
+	s := New()
+	s.busy("k", limit, t0, 1)
+	c, _, r := hotKey(s, limit)
+	word := c.tickets.Add(^uint64(0))
+	op := headgate.Op{Key: "k", Limit: limit, Cost: 1, Kind: headgate.Peek, At: t0}
+	if d, err := s.Take(context.Background(), op); err != nil || d.Remaining != 8 {
+		t.Fatalf("%+v (%v)", d, err)
+	}
+	var d headgate.Decision
+	if c.exchange(word, r, t0+1_000_000, 1, &d); !d.Allowed || c.seq.Load()&hotClosed == 0 {
+		t.Errorf("%+v, and the bucket is open", d)
+	}
+}
+
+// straggler is a request that has looked at a hot bucket, and takes its ticket later.
+type straggler struct {
+	c       *hot
+	now     int64
+	pending bool
+}
+
+// TestStragglers: requests that look at a bucket and are then overtaken by random others,
+// which charge, reset and open it again, are counted exactly once. All other answers are
+// those of a store without a hot bucket.
+func TestStragglers(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	valid, late := 0, 0
+	for run := range 300 {
+		limit := []headgate.Limit{
+			headgate.PerHour(30), headgate.PerSecond(100), headgate.PerSecond(1_000_000), headgate.PerHour(1_000_000),
+		}[run%4]
+		s, exact := New(WithMaxKeys(100)), New(WithMaxKeys(100))
+		var late1 straggler
+		now := int64(t0)
+		for step := range 300 {
+			now += []int64{0, 0, 1, 5, 1000, 1_000_000}[rng.IntN(6)]
+			op := headgate.Op{Key: "k", Limit: limit, Cost: 1, At: now}
+			c, _, r := hotKey(s, limit)
+			switch kind := rng.IntN(10); {
+			case late1.pending && kind < 3:
+				late1.pending = false
+				word := late1.c.tickets.Add(^uint64(0))
+				if word&ticketsValid == 0 {
+					late++
+					break // it goes on as if it had not looked
+				}
+				valid++
+				var d headgate.Decision
+				late1.c.exchange(word, r, late1.now, 1, &d)
+				op.At = late1.now
+				if want, _ := exact.Take(context.Background(), op); !d.Allowed || !want.Allowed {
+					t.Fatalf("run %d step %d: a ticket: got %+v, want %+v", run, step, d, want)
+				}
+			case !late1.pending && kind < 3:
+				if c != nil && c.cost == 1 && c.seq.Load()&hotClosed == 0 && c.sure.Load() > 0 && now <= c.until.Load() {
+					late1 = straggler{c, now, true}
+				}
+			case kind == 3:
+				op.Kind = []headgate.Kind{headgate.Peek, headgate.Refund, headgate.Charge, headgate.Reset, headgate.TakeUpTo}[rng.IntN(5)]
+				op.Cost = rng.Int64N(40) + 1
+				got, err := s.Take(context.Background(), op)
+				if want, _ := exact.Take(context.Background(), op); err != nil || got != want {
+					t.Fatalf("run %d step %d: %v of %d: got %+v, want %+v (%v)", run, step, op.Kind, op.Cost, got, want, err)
+				}
+			default:
+				op.Cost = []int64{1, 1, 1, 1, 2, 7}[rng.IntN(6)]
+				var got headgate.Decision
+				if c == nil {
+					got = s.busy("k", limit, now, op.Cost)
+				} else {
+					got, _ = s.Take(context.Background(), op)
+				}
+				if want, _ := exact.Take(context.Background(), op); got != want {
+					t.Fatalf("run %d step %d: take %d: got %+v, want %+v", run, step, op.Cost, got, want)
+				}
+			}
+		}
+	}
+	if valid < 500 || late < 500 {
+		t.Errorf("%d tickets of stragglers and %d that were too late say little", valid, late)
+	}
+}
+
+// TestMixedCostsAtOnce takes different costs at once, until all are refused, while somebody
+// looks and takes what there is: exactly the limit passes.
+func TestMixedCostsAtOnce(t *testing.T) {
+	const burst = 3_000_017
+	s := New(WithMaxKeys(100), at(t0))
+	limit := headgate.PerHour(burst)
+	ctx := context.Background()
+	var taken, running atomic.Int64
+	running.Store(4)
+	var all sync.WaitGroup
+	for i := range int64(4) {
+		all.Go(func() {
+			defer running.Add(-1)
+			for j, refused := int64(0), 0; refused < 10; j++ {
+				n := (i*j)%5*3 + 1
+				if d := s.takeHot(limit, n); d.Allowed {
+					taken.Add(n)
+				} else {
+					refused++
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for range 1000 {
+			if running.Load() == 0 {
+				return
+			}
+			if d, err := s.Take(ctx, headgate.Op{Key: "k", Limit: limit, Cost: 2, Kind: headgate.TakeUpTo}); err != nil {
+				t.Error(err)
+			} else {
+				taken.Add(d.Granted)
+			}
+			_, _ = headgate.New(s).Peek(ctx, "k", limit, 1)
+		}
+	})
+	all.Wait()
+	d, err := headgate.New(s).Peek(ctx, "k", limit, 1)
+	if err != nil || d.Remaining != burst-taken.Load() {
+		t.Errorf("%d of %d taken, and %d remain (%v)", taken.Load(), burst, d.Remaining, err)
+	}
+}
+
+// takeHot takes n from k, whose shard has a hot bucket.
+func (s *Store) takeHot(limit headgate.Limit, n int64) (d headgate.Decision) {
+	if c, _, _ := hotKey(s, limit); c == nil {
+		return s.busy("k", limit, t0, n)
+	}
+	_, id, r := hotKey(s, limit)
+	s.takeOne(id, r, t0, n, 0, &d)
+	return d
 }
