@@ -114,7 +114,7 @@ func TestHeaders(t *testing.T) {
 			"X-Ratelimit-Limit": "1000", "X-Ratelimit-Remaining": "300", "X-Ratelimit-Reset": "46801",
 			"Ratelimit-Policy": `"signups";q=20;w=3600;qu="distinct-values", "daily";q=1000;w=86400`, "Ratelimit": `"signups";r=0;t=600, "daily";r=300;t=87`,
 		}},
-		{"different values, which no other limit is beside", answer.Default, []answer.Policy{full}, map[string]string{
+		{"different values, and no other limit", answer.Default, []answer.Policy{full}, map[string]string{
 			"X-Ratelimit-Limit": "20", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "600",
 			"Ratelimit-Policy": `"signups";q=20;w=3600;qu="distinct-values"`, "Ratelimit": `"signups";r=0;t=600`,
 		}},
