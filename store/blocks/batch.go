@@ -121,7 +121,7 @@ func (l *line) putBack(b *block, n int64) {
 func (l *line) lose(b *block, n int64) {
 	l.counters.admitted.Add(-n)
 	l.counters.expired.Add(n)
-	l.counters.stuck.add(l, n, b.began, b.over())
+	l.counters.stuck.add(l, n, b.began, b.over(l.rule))
 }
 
 // doRest sends the ops that are not held to the inner store.

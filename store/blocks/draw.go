@@ -88,7 +88,7 @@ func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error
 		b.left.Store(sealed)
 		l.counters.held.Add(-b.size)
 		l.counters.expired.Add(b.size)
-		l.counters.stuck.add(l, b.size, now, b.over())
+		l.counters.stuck.add(l, b.size, now, b.over(l.rule))
 	case now >= b.deadline || l.gone:
 		l.retire(b, now)
 	case old.has(now) == 0:

@@ -76,9 +76,15 @@ func (b *block) putBack(n int64) bool {
 	}
 }
 
-// over returns from when on the store surely does not count b's tokens. ResetAfter began
-// when the store answered, so this counts from when that arrived.
-func (b *block) over() int64 { return b.resetAt + b.began - b.sent }
+// over returns from when on the store surely does not count b's tokens. That time began
+// when the store answered, so this counts from when the answer arrived. In a bucket, others
+// may have taken what was there when b was drawn, so tokens count for as long as it refills.
+func (b *block) over(r *headgate.Rule) int64 {
+	if r.Algorithm == headgate.TokenBucket {
+		return b.began + countsFor(r)
+	}
+	return b.resetAt + b.began - b.sent
+}
 
 // has returns how many tokens can be used at now.
 func (b *block) has(now int64) int64 {
@@ -211,22 +217,30 @@ func (l *line) retire(b *block, now int64) {
 	}
 	l.counters.returned.Add(left)
 	l.counters.returning.Add(left)
-	l.retired = append(l.retired, returned{op: op, of: l, until: b.over()})
+	l.retired = append(l.retired, returned{op: op, of: l, until: b.over(l.rule), sent: b.sent})
 }
 
 // returned is what is left of a block, on its way back.
 type returned struct {
 	op    headgate.Op
 	of    *line
-	until int64 // when it ends to count anyway, on the process's clock
+	sent  int64 // when it was drawn, or earlier, on the process's clock
+	until int64 // when it ends to count anyway
 }
 
-// arrived ends the way of r: it counts no longer.
-func (r *returned) arrived() { r.of.counters.returning.Add(-r.op.Cost) }
+// arrived ends the way of r: it counts no longer, apart from what has drained from a bucket
+// since it was drawn, which is not given back.
+func (r *returned) arrived(now int64) {
+	r.of.counters.returning.Add(-r.op.Cost)
+	if rule := r.of.rule; rule.Algorithm == headgate.TokenBucket {
+		drained := float64(now-r.sent+rule.Tick) / float64(rule.Tick) * float64(rule.Leak) / float64(rule.Token)
+		r.of.counters.stuck.add(r.of, int64(min(drained+1, float64(r.op.Cost))), now, r.until)
+	}
+}
 
 // lost ends the way of r, which may count as long as if it had been used.
 func (r *returned) lost(now int64) {
-	r.arrived()
+	r.of.counters.returning.Add(-r.op.Cost)
 	r.of.counters.stuck.add(r.of, r.op.Cost, now, r.until)
 }
 
@@ -258,7 +272,7 @@ func (l *line) drop(now int64) {
 			l.counters.admitted.Add(b.size - left)
 			l.counters.held.Add(-b.size)
 			l.counters.expired.Add(left)
-			l.counters.stuck.add(l, left, now, b.over()) // it may have been drawn after the reset
+			l.counters.stuck.add(l, left, now, b.over(l.rule)) // it may have been drawn after the reset
 		}
 	}
 	if l.drawing != nil {

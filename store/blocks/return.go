@@ -89,7 +89,7 @@ func (s *Store) giveBack(ctx context.Context, back []returned) {
 			if err != nil || out[i].CountsUntil != 0 {
 				part[i].lost(s.now())
 			} else {
-				part[i].arrived()
+				part[i].arrived(s.now())
 			}
 		}
 	}

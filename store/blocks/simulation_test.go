@@ -222,10 +222,9 @@ func (s *simulation) draw(n *node, l *line, d *drawing) {
 				s.gone += answer.Granted
 				return
 			}
-			before := l.counters.held.Load()
 			finish(answer, nil)
-			if l.counters.held.Load() == before && answer.Granted > 0 {
-				s.back(n, l) // it came too late
+			if l != n.line {
+				s.back(n, l) // it came too late, and nobody sweeps l
 			}
 		})
 	})
@@ -234,7 +233,7 @@ func (s *simulation) draw(n *node, l *line, d *drawing) {
 // explain checks the refusal of a draw: what was not admitted must be held by somebody,
 // on its way, or lost, and must be in the sum of Stats.Under.
 func (s *simulation) explain(d headgate.Decision, want int64) {
-	if d.Allowed || s.limit.Algorithm() != headgate.FixedWindow {
+	if d.Allowed || s.under != "" {
 		return
 	}
 	held, under := s.flying+s.gone, s.dead-want
@@ -242,9 +241,22 @@ func (s *simulation) explain(d headgate.Decision, want int64) {
 		held += s.held(n.line)
 		under += n.under(s.clock(n))
 	}
-	kept := s.limit.N() - s.use.inWindow(s.now)
-	if kept > under && s.under == "" {
+	kept := int64(0)
+	switch s.limit.Algorithm() {
+	case headgate.FixedWindow:
+		kept = s.limit.N() - s.use.inWindow(s.now)
+	case headgate.TokenBucket:
+		// It is empty, so in the time in which it refills, as much was taken as it holds.
+		// One token may be there in part.
+		kept = s.limit.Rule().Burst - 1 - s.use.inRefill(s.now)
+	default:
+		return
+	}
+	if kept > under {
 		s.under = fmt.Sprintf("refused at %d with %d kept from clients, and Under is %d in all", s.now, kept, under)
+	}
+	if s.limit.Algorithm() != headgate.FixedWindow {
+		return
 	}
 	if admitted := s.use.inWindow(s.now); s.limit.N()-admitted > held && s.under == "" {
 		s.under = fmt.Sprintf("refused at %d with %d of %d admitted and only %d held", s.now, admitted, s.limit.N(), held)
@@ -290,7 +302,7 @@ func (s *simulation) back(n *node, l *line) {
 			before := s.left()
 			s.step(headgate.Refund, op.Cost, &op)
 			s.gone += op.Cost - (s.left() - before)
-			r.arrived()
+			r.arrived(s.clock(n))
 		})
 	}
 }

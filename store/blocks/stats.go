@@ -81,7 +81,10 @@ func (s *stuck) add(l *line, n, now, until int64) {
 		s.parts = append(s.parts, stuckPart{l.hash, n, until})
 		return
 	}
-	at := slices.IndexFunc(s.parts, func(p stuckPart) bool { return p.of == l.hash })
+	at := stuckParts - 1 // the last of the key, so that the earlier ones end
+	for at >= 0 && s.parts[at].of != l.hash {
+		at--
+	}
 	if at < 0 {
 		at = stuckParts - 1
 		s.parts[at].of = 0

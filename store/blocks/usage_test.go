@@ -77,6 +77,7 @@ func (u *usage) admitBucket(at, cost int64) {
 		u.meter = max(u.meter-(at/r.Tick-u.last/r.Tick)*r.Leak, 0)
 	}
 	u.last = at
+	u.log = append(u.log, admission{at, cost})
 	u.meter += cost * r.Token
 	u.worst = max(u.worst, u.meter/r.Token-u.burst)
 	if most := u.burst + u.limit.BlockOver(); u.meter > most*r.Token {
@@ -136,3 +137,14 @@ func (u *usage) window(at int64) int64 {
 
 // inWindow returns what was admitted in the window of at.
 func (u *usage) inWindow(at int64) int64 { return u.counts[u.window(at)] }
+
+// inRefill returns what was admitted in the time before at in which the bucket refills.
+func (u *usage) inRefill(at int64) (sum int64) {
+	r := u.rule
+	from := at - (r.Burst*r.Token/r.Leak+2)*r.Tick
+	u.log = slices.DeleteFunc(u.log, func(a admission) bool { return a.at < from })
+	for _, a := range u.log {
+		sum += a.cost
+	}
+	return sum
+}
