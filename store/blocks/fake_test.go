@@ -58,6 +58,19 @@ func (r *remote) fail(err error) {
 	r.down = err
 }
 
+// lose makes the store ignore what is given back.
+func (r *remote) lose() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loses = true
+}
+
+func (r *remote) ignores(k headgate.Kind) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.loses && k == headgate.Refund
+}
+
 func (r *remote) calls(k headgate.Kind) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +90,7 @@ func (r *remote) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decis
 		return err
 	}
 	defer r.travel()
-	if r.loses && ops[0].Kind == headgate.Refund {
+	if r.ignores(ops[0].Kind) {
 		for i := range ops {
 			out[i].CountsUntil = ops[i].CountsUntil
 		}

@@ -358,7 +358,7 @@ func TestUnderIsOfOneKey(t *testing.T) {
 func TestUnderCountsIgnoredReturns(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
 		taken := b.heat()
-		b.remote.loses = true
+		b.remote.lose()
 		time.Sleep(time.Second) // idle blocks are given back
 		kept := 1000 - taken - b.shared()
 		if s := b.store.Stats()[0]; s.Held != 0 || kept == 0 || s.Under != kept {
