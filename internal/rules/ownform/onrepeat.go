@@ -121,17 +121,18 @@ func (p *Parser) warnOfOnRepeat(f yamltext.Fields, r *rules.Rule) {
 }
 
 // usedUpFor returns how long the limit of r refuses a request after it is used up, or 0 if
-// that is not known.
+// that is not known, or not every request is refused.
 func usedUpFor(r *rules.Rule) time.Duration {
 	l := r.Limit
 	switch l.Algorithm() {
-	case headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog, headgate.SlidingBuckets, headgate.Distinct:
+	case headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog, headgate.SlidingBuckets:
 		return l.Period()
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		if l.N() > 0 {
 			return l.Period() / time.Duration(l.N())
 		}
 	case headgate.Concurrency:
+	case headgate.Distinct: // known values pass, but not those of a key that is banned
 	}
 	return 0
 }
