@@ -368,10 +368,10 @@ func (c *hot) exchange(word uint64, r *headgate.Rule, now, n int64, d *headgate.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (c *hot) takeWaiting(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
-	for range lockTries {
-		if c.mu.TryLock() {
-			defer c.mu.Unlock()
-			return c.takeLocked(id, r, now, n, slack, d)
+	for try := 0; !c.mu.TryLock(); try++ {
+		if try == lockTries {
+			c.mu.Lock()
+			break
 		}
 		for range lockPause {
 		}
@@ -379,8 +379,7 @@ func (c *hot) takeWaiting(id identity, r *headgate.Rule, now, n, slack int64, d 
 			return true
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.mu.Unlock() // not in the loop, where it would allocate
 	return c.takeLocked(id, r, now, n, slack, d)
 }
 

@@ -200,6 +200,30 @@ func TestTicketOfAClosedBucket(t *testing.T) {
 	}
 }
 
+// TestHotDoesNotAllocate: neither with a ticket, nor when the bucket is opened again.
+func TestHotDoesNotAllocate(t *testing.T) {
+	limit := headgate.PerSecond(1_000_000)
+	s := New()
+	s.busy("k", limit, t0, 1)
+	c, id, r := hotKey(s, limit)
+	now := int64(t0)
+	for name, take := range map[string]func(d *headgate.Decision) bool{
+		"a ticket": func(d *headgate.Decision) bool { return c.take(id, r, t0, 1, 0, d) },
+		"tickets":  func(d *headgate.Decision) bool { return c.take(id, r, t0, 3, 0, d) },
+		"opening":  func(d *headgate.Decision) bool { now += 1000; return c.takeWaiting(id, r, now, 1, 0, d) },
+	} {
+		var d headgate.Decision
+		allocations := testing.AllocsPerRun(100, func() {
+			if !take(&d) || !d.Allowed {
+				t.Errorf("%s: %+v", name, d)
+			}
+		})
+		if allocations > 0 {
+			t.Errorf("%s: %v allocations", name, allocations)
+		}
+	}
+}
+
 // straggler is a request that has looked at a hot bucket, and takes its ticket later.
 type straggler struct {
 	c       *hot
