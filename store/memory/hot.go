@@ -128,7 +128,7 @@ func (s *Store) takeOne(id identity, r *headgate.Rule, now, n, slack int64, d *h
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (s *Store) takeBusy(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) {
 	c := s.hints[s.shardIndex(id)].hot.Load()
-	if c == nil || !c.take(id, r, now, n, slack, d) && !c.takeWaiting(id, r, now, n, slack, d) {
+	if c == nil || !c.isFor(id, r) || !c.take(r, now, n, slack, d) && !c.takeWaiting(r, now, n, slack, d) {
 		s.takeTable(id, r, now, n, d, c)
 	}
 }
@@ -140,50 +140,58 @@ func (s *Store) takeBusy(id identity, r *headgate.Rule, now, n, slack int64, d *
 func (s *Store) takeTable(id identity, r *headgate.Rule, now, n int64, d *headgate.Decision, found *hot) {
 	i := s.shardIndex(id)
 	h, hint := &s.shards[i], &s.hints[i]
-	lockSoon(&h.mu)
-	defer h.mu.Unlock()
-	if found == nil {
-		h.contended(s, id)
+	waited := found == nil
+	if !h.mu.TryLock() {
+		waited = true
+		lockSoon(&h.mu)
 	}
-	c := hint.hot.Load()
-	if c != nil {
+	defer h.mu.Unlock()
+	if c := hint.hot.Load(); c != nil {
 		h.putBack(s, c, now)
+		if c.wasted > mostWasted {
+			hint.hot.Store(nil)
+			s.bytes.Add(-hotBytes)
+		}
 	}
 	h.takeBucket(s, id, r, now, n, d)
-	switch {
-	case c == nil:
-	case c.wasted > mostWasted:
-		hint.hot.Store(nil)
-		s.bytes.Add(-hotBytes)
-	default:
+	c := hint.hot.Load()
+	if waited && (c == nil || !c.isFor(id, r)) && h.contended(id) {
+		c = h.warm(s)
+	}
+	if c != nil && (c.rule == nil || c.isFor(id, r)) {
 		h.open(hint, id, r, now, n)
 	}
 }
 
-// contended notes that a request for id waited for the lock, and lets buckets of the shard
-// be loaded if that happens often.
-func (h *shard) contended(s *Store, id identity) {
+// contended notes that a request for id waited for the lock, and reports whether that
+// happens often. So keys that take turns do not take the bucket from each other.
+func (h *shard) contended(id identity) bool {
 	if h.waited.id != id {
 		h.waited = contention{id: id}
 	}
-	if h.waited.count++; h.waited.count >= hotAfter {
+	h.waited.count++
+	often := h.waited.count >= hotAfter
+	if often {
 		h.waited = contention{}
-		h.warm(s)
 	}
+	return often
 }
 
-// warm lets buckets of the shard be loaded.
-func (h *shard) warm(s *Store) {
-	if hint := &s.hints[h.index]; hint.hot.Load() == nil {
+// warm gives the shard a bucket that is for nobody yet.
+func (h *shard) warm(s *Store) *hot {
+	hint, c := &s.hints[h.index], new(hot)
+	c.seq.Store(hotClosed)
+	if old := hint.hot.Load(); old != nil {
+		c.wasted = old.wasted
+	} else {
 		s.bytes.Add(hotBytes)
-		c := new(hot)
-		c.seq.Store(hotClosed)
-		hint.hot.Store(c)
 	}
+	hint.hot.Store(c)
+	return c
 }
 
 // open opens a key's hot bucket for requests of cost n, if the table has it as a bucket,
-// under the shard's lock.
+// under the shard's lock. The shard's bucket must be for that key, or for nobody.
 func (h *shard) open(hint *hint, id identity, r *headgate.Rule, now, n int64) {
 	c := hint.hot.Load()
 	i, found := h.find(id)
@@ -196,12 +204,11 @@ func (h *shard) open(hint *hint, id identity, r *headgate.Rule, now, n int64) {
 		c.wasted++
 		return
 	}
-	same := c.isFor(id, r)
-	if same {
+	if c.rule != nil {
 		n = divisor(c.cost, n)
 	}
-	if !same || n != c.cost {
-		// Never the same one: somebody may still be about to take a ticket of the old one.
+	if n != c.cost {
+		// Never the same one: somebody may still be about to take a ticket of the old cost.
 		c = &hot{id: id, rule: r, cost: n, wasted: c.wasted}
 		c.seq.Store(hotClosed)
 		hint.hot.Store(c)
@@ -274,14 +281,14 @@ func (c *hot) close() algorithm.Bucket {
 	return algorithm.Bucket{Used: c.used.Load() - left*c.cost*c.rule.Token, Last: c.last.Load(), Token: c.rule.Token}
 }
 
-// take answers a request without a lock, timed at now or up to slack before. It returns
+// take answers a request for the bucket's key without a lock, timed at now or up to slack before. It returns
 // false, and d is undefined, if it cannot.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
-func (c *hot) take(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
+func (c *hot) take(r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
 	seq := c.seq.Load()
 	b := algorithm.Bucket{Used: c.used.Load(), Last: c.last.Load(), Token: r.Token}
-	if seq&hotClosed != 0 || !c.isFor(id, r) {
+	if seq&hotClosed != 0 {
 		return false
 	}
 	sure, until := c.sure.Load(), c.until.Load()
@@ -364,10 +371,10 @@ func (c *hot) exchange(word uint64, r *headgate.Rule, now, n int64, d *headgate.
 }
 
 // takeWaiting is take for the requests that it cannot answer at once: it opens the bucket
-// again, unless somebody else does. It returns false if another one is open.
+// again, unless somebody else does. It returns false if it was put back.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
-func (c *hot) takeWaiting(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
+func (c *hot) takeWaiting(r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
 	for try := 0; !c.mu.TryLock(); try++ {
 		if try == lockTries {
 			c.mu.Lock()
@@ -375,20 +382,20 @@ func (c *hot) takeWaiting(id identity, r *headgate.Rule, now, n, slack int64, d 
 		}
 		for range lockPause {
 		}
-		if c.take(id, r, now, n, slack, d) {
+		if c.take(r, now, n, slack, d) {
 			return true
 		}
 	}
 	defer c.mu.Unlock() // not in the loop, where it would allocate
-	return c.takeLocked(id, r, now, n, slack, d)
+	return c.takeLocked(r, now, n, slack, d)
 }
 
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
-func (c *hot) takeLocked(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
-	if c.seq.Load()&hotClosed != 0 || !c.isFor(id, r) {
+func (c *hot) takeLocked(r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
+	if c.seq.Load()&hotClosed != 0 {
 		return false
 	}
-	if c.take(id, r, now, n, slack, d) { // somebody else has opened it
+	if c.take(r, now, n, slack, d) { // somebody else has opened it
 		return true
 	}
 	if n%c.cost != 0 && n <= r.Burst {

@@ -18,10 +18,19 @@ func (s *Store) busy(key string, limit headgate.Limit, now, n int64) (d headgate
 	r := limit.AsBucket()
 	scope, mark := r.Space()
 	id := s.secret.identify(scope, key, mark)
-	s.lock(s.shardIndex(id), 0).warm(s)
-	s.shard(id).mu.Unlock()
+	s.warmFor(id, r)
 	s.takeBusy(id, r, now, n, 0, &d)
 	return d
+}
+
+// warmFor closes the bucket of id's shard, and lets it be for id.
+func (s *Store) warmFor(id identity, r *headgate.Rule) {
+	i := s.shardIndex(id)
+	h := s.lock(i, 0)
+	defer h.mu.Unlock()
+	if c := s.hints[i].hot.Load(); c == nil || c.rule != nil && !c.isFor(id, r) {
+		h.warm(s)
+	}
 }
 
 // TestHotDecidesExactly makes the same random requests to a store with a hot bucket and to
@@ -167,8 +176,7 @@ func TestHotSlack(t *testing.T) {
 	r := limit.AsBucket()
 	scope, mark := r.Space()
 	id := s.secret.identify(scope, "k", mark)
-	s.lock(s.shardIndex(id), 0).warm(s)
-	s.shard(id).mu.Unlock()
+	s.warmFor(id, r)
 	if !evensOut(r) {
 		t.Fatal("this limit is not timed early")
 	}
@@ -276,11 +284,11 @@ func TestHotKeepsItsTime(t *testing.T) {
 type alwaysHot struct{ *Store }
 
 func (s alwaysHot) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	for i := range s.hints {
-		if s.hints[i].hot.Load() == nil && !s.closed.Load() {
-			h := s.lock(uint64(i), 0)
-			h.warm(s.Store)
-			h.mu.Unlock()
+	if r := op.Limit.AsBucket(); r != nil && !s.closed.Load() {
+		scope, mark := op.Space()
+		id := s.secret.identify(scope, op.Key, mark)
+		if c := s.hints[s.shardIndex(id)].hot.Load(); c == nil || !c.isFor(id, r) {
+			s.warmFor(id, r)
 		}
 	}
 	return s.Store.Take(ctx, op)
