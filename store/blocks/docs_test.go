@@ -57,7 +57,7 @@ func TestFourServersOfTheDocs(t *testing.T) {
 		{minutely().Using(headgate.FixedWindow), 1000, 1000},
 	} {
 		in(t, c.limit, func(b *bench) {
-			time.Sleep(time.Now().Truncate(time.Minute).Add(time.Minute).Sub(time.Now()))
+			time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 			until := time.Now().Add(time.Minute - time.Millisecond)
 			var admitted atomic.Int64
 			var callers sync.WaitGroup

@@ -287,6 +287,8 @@ export interface ExplainedRule {
   /** The row of a table, or the entry of a list. */
   limit_from?: string;
   on_repeat?: string;
+  /** How far off the limit can be, with sync: blocks. */
+  blocks?: Pick<Blocks, "bound">;
   cost: number;
   mode: string;
   percent: number;

@@ -5,7 +5,7 @@ import { count, share } from "../ui/format.ts";
 export function Blocks(props: { of: Of }) {
   const { rule, over, bound, now } = props.of;
   return (
-    <p class="small blocks" title={`All servers together admit ${bound}`} data-blocks={rule}>
+    <p class="small blocks" title={`Admits ${bound}`} data-blocks={rule}>
       <span class="muted">{now ? held(now) : "In blocks with Redis; this server has none."}</span>{" "}
       <span class="num">
         {over > 0 ? `At most ${count(over)} too many` : "Never too many"}

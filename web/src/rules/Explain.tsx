@@ -227,6 +227,7 @@ function Applies(props: { rule: ExplainedRule; limit: string }) {
       </p>
       {r.limit_from && <p class="small">From {r.limit_from}</p>}
       {r.on_repeat && <p class="small">On repeat: {r.on_repeat}</p>}
+      {r.blocks && <p class="small">In blocks, which admit {r.blocks.bound}</p>}
       <p class="small">
         Key:{" "}
         {r.key && r.key.length > 0
