@@ -120,8 +120,16 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	if already {
-		return s.inner.Close()
+		<-s.ended
+	} else {
+		s.end()
+		close(s.ended)
 	}
+	return s.inner.Close()
+}
+
+// end gives back all blocks.
+func (s *Store) end() {
 	close(s.stop)
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.ReturnTimeout)
 	defer cancel()
@@ -143,5 +151,4 @@ func (s *Store) Close() error {
 	case <-finished:
 	case <-ctx.Done():
 	}
-	return s.inner.Close()
 }

@@ -25,6 +25,7 @@ type Store struct {
 
 	mu       sync.RWMutex // held while something is started
 	closed   bool
+	ended    chan struct{}  // closed when all blocks were given back
 	inFlight sync.WaitGroup // draws
 	sweeping atomic.Bool
 	stop     chan struct{}
@@ -44,7 +45,7 @@ var (
 // headgate.ErrNoStore, and [Store.Validate] reports it at once.
 func New(inner headgate.Store, options Options) *Store {
 	o := options.withDefaults()
-	s := &Store{options: o, table: newTable(o.Keys), stop: make(chan struct{})}
+	s := &Store{options: o, table: newTable(o.Keys), stop: make(chan struct{}), ended: make(chan struct{})}
 	s.counters.all = make(map[registered]*counters)
 	s.inner = direct{inner, &s.counters}
 	s.clock.Start(steady.System{})
