@@ -294,7 +294,7 @@ func (l Limit) Equal(other Limit) bool {
 	if a == b || a.Unlimited && b.Unlimited {
 		return true
 	}
-	return a.meaning(0) == b.meaning(0) && a.Age == b.Age && a.zoneMark() == b.zoneMark() && a.problem == b.problem && a.Unlimited == b.Unlimited
+	return a.meaning(0) == b.meaning(0) && a.Age == b.Age && a.inRegions == b.inRegions && a.slack == b.slack && a.zoneMark() == b.zoneMark() && a.problem == b.problem && a.Unlimited == b.Unlimited
 }
 
 // N returns the limit per period.
@@ -348,7 +348,7 @@ func (l Limit) String() string {
 		if r.OwnZone {
 			b.WriteString(", the caller's own zone")
 		}
-		b.WriteString(r.counting() + r.blocks())
+		b.WriteString(r.counting() + r.sharing())
 		return b.String()
 	}
 	const day = 24 * time.Hour
@@ -379,7 +379,7 @@ func (l Limit) String() string {
 	if r.MaxWait > 0 {
 		b.WriteString(" wait at most " + shortDuration(time.Duration(r.MaxWait)*time.Microsecond))
 	}
-	b.WriteString(r.blocks())
+	b.WriteString(r.sharing())
 	return b.String()
 }
 
@@ -391,12 +391,16 @@ func (r *Rule) counting() string {
 	return ""
 }
 
-// blocks says in a limit's text how old its blocks become.
-func (r *Rule) blocks() string {
-	if r.Age == 0 {
-		return ""
+// sharing says in a limit's text how old its blocks become, and whether regions share it.
+func (r *Rule) sharing() string {
+	text := ""
+	if r.Age > 0 {
+		text = " in blocks up to " + shortDuration(time.Duration(r.Age)*time.Microsecond) + " old"
 	}
-	return " in blocks up to " + shortDuration(time.Duration(r.Age)*time.Microsecond) + " old"
+	if r.inRegions {
+		text += " in regions"
+	}
+	return text
 }
 
 // unitOf names a period as rates do: second, minute, hour, day, or otherwise a duration

@@ -29,7 +29,7 @@ type Rule struct {
 	// bucketsSet is false if Buckets is the default.
 	bucketsSet bool
 	leaseSet   bool
-	part       bool // made by Share: a step may be larger than its rounded burst
+	part       bool // made by Share or Part: a step may be larger than its rounded burst
 
 	Limit, Period int64 // Limit is N, Period its length in microseconds
 	Burst         int64 // the capacity of a bucket in tokens; Limit if none was given
@@ -59,6 +59,9 @@ type Rule struct {
 	// millionths; kept is what they took out of the burst.
 	blockAge, blockOver int64
 	kept                int64
+	// inRegions and slack are the settings of InRegions, slack in millionths.
+	inRegions bool
+	slack     int64
 
 	// name is the name set by Named. mark separates the counts of this limit from those
 	// of others. share is the mark of the limit that this is a share of; see Space.
@@ -138,6 +141,9 @@ func compile(r Rule) Limit {
 	}
 	if !r.burstSet {
 		r.Burst = r.Limit
+	}
+	if r.problem = r.checkRegions(); r.problem != valid {
+		return l
 	}
 	if r.problem = r.compileBlocks(); r.problem != valid {
 		return l

@@ -1,0 +1,118 @@
+package headgate
+
+import (
+	"math"
+	"time"
+)
+
+// Regions says how regions share a limit, each with a store of its own: every region has
+// a part of the limit, decides alone, and gives tokens that it does not need to regions
+// that do. It needs package store/regions around the store; without it each region has
+// the whole limit for itself.
+type Regions struct {
+	// Slack is the largest burst above a token bucket's own, as a part of that, from 0
+	// to 1. A token on its way from one region to another arrives as less than one,
+	// because the bucket that it comes from has drained since. With a slack, it arrives
+	// whole for as long as it takes to refill so much. Windows never admit more than
+	// the limit, whatever it is. It counts in steps of a millionth.
+	Slack float64
+}
+
+const (
+	badRegions problem = "leaky_bucket, sliding_log, concurrency, distinct, windows that start at the first request or in the caller's own zone, and limits that count refused requests cannot be shared between regions"
+	badSlack   problem = "the slack of regions must be from 0 to 1"
+	badPart    problem = "the number of a region must be from 0 to one less than there are regions"
+)
+
+// InRegions returns l so that regions share it, through package store/regions:
+//
+//	headgate.PerMinute(600).Using(headgate.SlidingWindow).InRegions(headgate.Regions{})
+//
+// All regions together never admit more than l, whatever the network does; a token
+// bucket admits [Limit.RegionOver] more, at once. What other regions hold may be refused
+// here, until they have given it. A request that costs more than a region's own part is
+// refused as [TooLarge]. Queues, logs, concurrency, distinct counts and limits that count
+// refusals cannot be shared between regions.
+func (l Limit) InRegions(settings Regions) Limit {
+	return l.with(func(r *Rule) {
+		r.inRegions, r.slack = true, -1
+		if settings.Slack >= 0 && settings.Slack <= 1 {
+			r.slack = int64(math.Round(settings.Slack * millionths))
+		}
+	})
+}
+
+// Regions returns the settings of InRegions, and false for a limit that is not shared.
+func (r *Rule) Regions() (settings Regions, ok bool) {
+	return Regions{Slack: float64(r.slack) / millionths}, r.inRegions
+}
+
+// RegionAge returns how long a token may be on its way from one region to another and
+// still arrive whole; see [Regions]. It is 0 for windows, whose tokens arrive whole until
+// the window ends.
+func (l Limit) RegionAge() time.Duration {
+	r := l.Rule()
+	if r.Algorithm != TokenBucket || !r.inRegions || r.Limit == 0 {
+		return 0
+	}
+	return time.Duration(mulDivDown(mulDivDown(r.FullBurst(), r.Period, r.Limit), r.slack, millionths)) * time.Microsecond
+}
+
+// RegionOver returns how many tokens all regions together can admit above the limit, in
+// any period of time: what is refilled in RegionAge. It is 0 for windows.
+func (l Limit) RegionOver() int64 {
+	age := l.RegionAge()
+	if age == 0 {
+		return 0
+	}
+	return l.Rule().refilled(int64(age / time.Microsecond))
+}
+
+// Part returns part i of n of a limit, counted from 0, for one of n regions. Other than
+// those of [Limit.Share], the parts of all regions add up to l exactly, and so none is
+// left if l is smaller than n. A bucket's part refills in n periods what l refills in
+// one.
+func (l Limit) Part(i, n int) Limit {
+	r := *l.Rule()
+	r.part = true
+	if i < 0 || i >= n {
+		r.Limit, r.problem = -1, badPart
+		return Limit{rule: &r}
+	}
+	if n == 1 || r.Unlimited || r.problem != valid {
+		return l
+	}
+	if r.name == "" {
+		r.share = r.mark
+	}
+	cut := func(total int64) int64 {
+		return mulDivDown(total, int64(i)+1, int64(n)) - mulDivDown(total, int64(i), int64(n))
+	}
+	if r.Algorithm != TokenBucket {
+		r.Limit = cut(r.Limit)
+		return compile(r)
+	}
+	r.Burst, r.kept, r.burstSet = cut(r.Burst+r.kept), 0, true
+	if r.Period > math.MaxInt64/int64(n) {
+		r.Period = -1
+	} else {
+		r.Period *= int64(n)
+	}
+	if r.Burst == 0 {
+		r.Limit, r.burstSet = 0, false
+	}
+	return compile(r)
+}
+
+// checkRegions returns why r cannot be shared between regions.
+func (r *Rule) checkRegions() problem {
+	switch {
+	case !r.inRegions:
+		return valid
+	case r.slack < 0:
+		return badSlack
+	case !r.divides() || r.Algorithm == SlidingLog || r.OwnZone || r.Anchor != AnchorClock:
+		return badRegions
+	}
+	return valid
+}
