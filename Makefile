@@ -23,7 +23,7 @@ TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/a
 AGAIN    := $(TOOL) gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long blocks-schedules spellings blocks-faults chaos chaos-short mutants web web-static web-test pictures web-check build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench bench-blocks doors lab vectors proto proto-check clean help
+.PHONY: run test test-long blocks-schedules regions-schedules spellings blocks-faults chaos chaos-short mutants web web-static web-test pictures web-check build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench bench-blocks doors lab vectors proto proto-check clean help
 
 run: build ## build and start the quickstart: a proxy on :8000 in front of a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -47,6 +47,9 @@ test-long: ## run the property tests with many more cases (about an hour)
 SCHEDULES ?= 1000000
 blocks-schedules: ## try to break the bound of blocks with SCHEDULES (1000000) random schedules
 	$(GO) test ./store/blocks -run TestNoScheduleAdmitsTooMuch -v -count=1 -timeout 2h -blocks.schedules $(SCHEDULES)
+
+regions-schedules: ## try to break the bound of regions with SCHEDULES (1000000) random schedules
+	$(GO) test ./store/regions -run TestNoScheduleAdmitsTooMuch -v -count=1 -timeout 4h -regions.schedules $(SCHEDULES)
 
 BREAK ?= 20
 blocks-faults: ## break four processes, their Redis and their connections BREAK (20) times, and check the bounds of limits in blocks

@@ -283,8 +283,6 @@ func (c *hot) close() algorithm.Bucket {
 
 // take answers a request for the bucket's key without a lock, timed at now or up to slack before. It returns
 // false, and d is undefined, if it cannot.
-//
-//nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (c *hot) take(r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
 	seq := c.seq.Load()
 	b := algorithm.Bucket{Used: c.used.Load(), Last: c.last.Load(), Token: r.Token}
@@ -372,8 +370,6 @@ func (c *hot) exchange(word uint64, r *headgate.Rule, now, n int64, d *headgate.
 
 // takeWaiting is take for the requests that it cannot answer at once: it opens the bucket
 // again, unless somebody else does. It returns false if it was put back.
-//
-//nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (c *hot) takeWaiting(r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
 	for try := 0; !c.mu.TryLock(); try++ {
 		if try == lockTries {
@@ -390,7 +386,6 @@ func (c *hot) takeWaiting(r *headgate.Rule, now, n, slack int64, d *headgate.Dec
 	return c.takeLocked(r, now, n, slack, d)
 }
 
-//nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (c *hot) takeLocked(r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
 	if c.seq.Load()&hotClosed != 0 {
 		return false

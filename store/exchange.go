@@ -1,0 +1,47 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Recent is how old a message between regions may be that is still acted upon.
+const Recent = 20 * time.Second
+
+// Exchange carries messages between regions. Package store/regions uses one;
+// an implementation over Redis is in package store/redis. Methods are safe for concurrent use, but Read of one region is called by
+// one goroutine at a time.
+type Exchange interface {
+	// Lead returns whether this process acts for its region until about d from now, and
+	// what the region knows. Two processes that act for one region at a time do no harm.
+	Lead(ctx context.Context, d time.Duration) (Office, error)
+	// Saw records for all processes of this region that it has acted upon the messages
+	// of a region that were published up to then, by that region's clock.
+	Saw(ctx context.Context, region string, upTo time.Time) error
+	// Publish appends a message that every region can read.
+	Publish(ctx context.Context, message []byte) error
+	// Read returns the messages that a region has published after the one with the given
+	// ID, oldest first, or, if that is empty, since Recent ago. Messages may be
+	// missing if there were too many.
+	Read(ctx context.Context, region, after string) (Batch, error)
+}
+
+// Office is what Lead returns.
+type Office struct {
+	Leads bool                 // this process acts for its region
+	Now   time.Time            // by the clock of this region's store
+	Seen  map[string]time.Time // what Saw recorded, by region
+}
+
+// Batch is what Read returns.
+type Batch struct {
+	Messages []Message
+	Now      time.Time // by the clock of the region that was read, while it was
+}
+
+// Message is a message of another region.
+type Message struct {
+	ID   string    // different for each message of a region
+	At   time.Time // when it was published, by the clock of its region
+	Data []byte
+}

@@ -1,0 +1,287 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+)
+
+// Exchange carries messages between regions: each publishes in a stream on its own
+// servers, and reads those of the others, which takes only the right to read that stream.
+// Create it with [NewExchange]. It implements store.Exchange.
+type Exchange struct {
+	token string // names this process
+	own   *line
+	peers map[string]*line
+}
+
+var _ store.Exchange = (*Exchange)(nil)
+
+// NewExchange returns an Exchange between the servers of this region and those of the
+// others, by the names of the regions. The prefix is that of own for all. It connects
+// when it is first used. Close closes it.
+func NewExchange(own Options, others map[string]Options) (*Exchange, error) {
+	e := &Exchange{token: strconv.FormatUint(rand.Uint64(), 36), peers: make(map[string]*line)} //nolint:gosec // a name, not a secret
+	if err := own.validate(); err != nil {
+		return nil, err
+	}
+	e.own = newLine(own, own.Prefix)
+	for name, o := range others {
+		if err := o.validate(); err != nil {
+			return nil, fmt.Errorf("region %s: %w", name, err)
+		}
+		e.peers[name] = newLine(o, own.Prefix)
+	}
+	return e, nil
+}
+
+// Close closes the connections.
+func (e *Exchange) Close() {
+	e.own.close()
+	for _, l := range e.peers {
+		l.close()
+	}
+}
+
+const (
+	// keepNews is how long messages stay in a stream.
+	keepNews = 3 * store.Recent
+	// mostNews is how many messages are read at a time.
+	mostNews = 200
+	// newsTimeout limits a call to another region.
+	newsTimeout = time.Second
+	// newsRetry is how long a region that did not answer is left alone.
+	newsRetry = 2 * time.Second
+)
+
+// Lead implements store.Exchange with a lock that expires.
+func (e *Exchange) Lead(ctx context.Context, d time.Duration) (is store.Office, err error) {
+	err = e.own.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		answers := client.DoMulti(ctx,
+			client.B().Time().Build(),
+			client.B().Set().Key(e.own.lock).Value(e.token).Nx().Px(d).Build(),
+			client.B().Get().Key(e.own.lock).Build(),
+			client.B().Hgetall().Key(e.own.seen).Build(),
+		)
+		if is.Now, err = timeOf(answers[0]); err != nil {
+			return err
+		}
+		taken := answers[1].Error()
+		if taken != nil && !rueidis.IsRedisNil(taken) {
+			return taken
+		}
+		holder, err := answers[2].ToString()
+		if err != nil && !rueidis.IsRedisNil(err) {
+			return err
+		}
+		seen, err := answers[3].AsIntMap()
+		if err != nil {
+			return err
+		}
+		is.Seen = make(map[string]time.Time, len(seen))
+		for region, at := range seen {
+			is.Seen[region] = time.UnixMilli(at)
+		}
+		if is.Leads = holder == e.token; is.Leads && taken != nil {
+			return client.Do(ctx, client.B().Pexpire().Key(e.own.lock).Milliseconds(d.Milliseconds()).Build()).Error()
+		}
+		return nil
+	})
+	return is, err
+}
+
+// Saw implements store.Exchange.
+func (e *Exchange) Saw(ctx context.Context, region string, upTo time.Time) error {
+	return e.own.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		at := strconv.FormatInt(upTo.UnixMilli(), 10)
+		for _, answer := range client.DoMulti(ctx,
+			client.B().Hset().Key(e.own.seen).FieldValue().FieldValue(region, at).Build(),
+			client.B().Pexpire().Key(e.own.seen).Milliseconds(keepNews.Milliseconds()).Build(),
+		) {
+			if err := answer.Error(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Publish implements store.Exchange.
+func (e *Exchange) Publish(ctx context.Context, message []byte) error {
+	return e.own.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		now, err := timeOf(client.Do(ctx, client.B().Time().Build()))
+		if err != nil {
+			return err
+		}
+		oldest := strconv.FormatInt(now.Add(-keepNews).UnixMilli(), 10)
+		for _, answer := range client.DoMulti(ctx,
+			client.B().Xadd().Key(e.own.stream).Minid().Almost().Threshold(oldest).Id("*").
+				FieldValue().FieldValue("m", rueidis.BinaryString(message)).Build(),
+			client.B().Pexpire().Key(e.own.stream).Milliseconds(keepNews.Milliseconds()).Build(),
+		) {
+			if err := answer.Error(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+var errRegion = errors.New("redis: unknown region")
+
+// Read implements store.Exchange.
+func (e *Exchange) Read(ctx context.Context, region, after string) (b store.Batch, err error) {
+	l := e.peers[region]
+	if l == nil {
+		return b, fmt.Errorf("%w %q", errRegion, region)
+	}
+	err = l.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		from, now := next(after), time.Time{}
+		if from == "" {
+			if now, err = timeOf(client.Do(ctx, client.B().Time().Build())); err != nil {
+				return err
+			}
+			from = strconv.FormatInt(now.Add(-store.Recent).UnixMilli(), 10)
+		}
+		answers := client.DoMulti(ctx,
+			client.B().Time().Build(),
+			client.B().Xrange().Key(l.stream).Start(from).End("+").Count(mostNews).Build(),
+		)
+		if b.Now, err = timeOf(answers[0]); err != nil {
+			return err
+		}
+		entries, err := answers[1].AsXRange()
+		if err != nil && !rueidis.IsRedisNil(err) {
+			return err
+		}
+		for _, entry := range entries {
+			ms, _, ok := split(entry.ID)
+			if text := entry.FieldValues["m"]; ok {
+				b.Messages = append(b.Messages, store.Message{ID: entry.ID, At: time.UnixMilli(ms), Data: []byte(text)})
+			}
+		}
+		return nil
+	})
+	return b, err
+}
+
+// split returns the parts of a stream's ID.
+func split(id string) (ms, n int64, ok bool) {
+	first, second, found := strings.Cut(id, "-")
+	ms, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return 0, 0, false
+	}
+	if found {
+		if n, err = strconv.ParseInt(second, 10, 64); err != nil {
+			return 0, 0, false
+		}
+	}
+	return ms, n, true
+}
+
+// next returns the first ID after the given one, or "" after none.
+func next(after string) string {
+	ms, n, ok := split(after)
+	if !ok {
+		return ""
+	}
+	return strconv.FormatInt(ms, 10) + "-" + strconv.FormatInt(n+1, 10)
+}
+
+// timeOf reads the answer to TIME.
+func timeOf(answer rueidis.RedisResult) (time.Time, error) {
+	parts, err := answer.AsStrSlice()
+	if err != nil {
+		return time.Time{}, err
+	}
+	if len(parts) != 2 {
+		return time.Time{}, errTime
+	}
+	seconds, err := strconv.ParseInt(parts[0], 10, 64)
+	if err != nil {
+		return time.Time{}, errTime
+	}
+	micros, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return time.Time{}, errTime
+	}
+	return time.Unix(seconds, micros*1000), nil
+}
+
+var errTime = errors.New("redis: unexpected answer to TIME")
+
+// line is the connection to a region's servers, which is made when it is needed.
+type line struct {
+	options            Options
+	dialer             *dialer
+	stream, lock, seen string
+
+	mu      sync.Mutex
+	client  rueidis.Client
+	closed  bool
+	retryAt time.Time // after a failure to connect
+	failure error
+}
+
+func newLine(o Options, prefix string) *line {
+	tag := prefix + ":{%regions}:" // no entity's name starts like that
+	return &line{options: o, dialer: newDialer(nil, nil), stream: tag + "news", lock: tag + "lead", seen: tag + "seen"}
+}
+
+// call lets f call the server, within newsTimeout. A server that could not be reached a
+// moment ago is not called.
+func (l *line) call(ctx context.Context, f func(ctx context.Context, client rueidis.Client) error) error {
+	client, err := l.connected()
+	if err == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, newsTimeout)
+		defer cancel()
+		err = f(ctx, client)
+	}
+	if err != nil {
+		return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
+	}
+	return nil
+}
+
+func (l *line) connected() (rueidis.Client, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch now := time.Now(); { //nolint:forbidigo // waiting for a server
+	case l.closed:
+		return nil, headgate.ErrClosed
+	case l.client != nil:
+		return l.client, nil
+	case now.Before(l.retryAt):
+		return nil, l.failure
+	default:
+		client, err := rueidis.NewClient(l.options.clientOption(l.dialer))
+		if err != nil {
+			l.retryAt, l.failure = now.Add(newsRetry), err
+			return nil, err
+		}
+		l.client = client
+		return client, nil
+	}
+}
+
+func (l *line) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.client != nil {
+		l.client.Close()
+	}
+	l.dialer.close()
+}

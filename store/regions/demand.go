@@ -1,0 +1,128 @@
+package regions
+
+import (
+	"hash/maphash"
+	"strings"
+	"sync"
+
+	"github.com/headgate/headgate"
+)
+
+const (
+	shards = 64
+	// ahead is for how many intervals a region asks in advance.
+	ahead = 10
+	// askAgain is after how many intervals it asks again for a key.
+	askAgain = 4
+	// forgetAfter is after how many intervals without requests a key is forgotten.
+	forgetAfter = 25
+)
+
+// entity is a key and what counts it. Its mark tells limits without a name apart.
+type entity struct {
+	scope, key string
+	mark       uint64
+}
+
+// need is a key that runs low.
+type need struct {
+	scope     string // the Op.Scope
+	limit     headgate.Limit
+	requested int64 // since the last interval
+	remaining int64 // at the last decision
+	idle      int   // intervals since the last request
+	asked     int   // intervals until it may be asked for again
+}
+
+// demand knows which keys run low in this process.
+type demand struct {
+	seed   maphash.Seed
+	most   int // keys in a shard
+	shards [shards]struct {
+		mu    sync.Mutex
+		needs map[entity]*need
+	}
+}
+
+func newDemand(keys int) *demand {
+	d := &demand{seed: maphash.MakeSeed(), most: max(keys/shards, 1)}
+	for i := range d.shards {
+		d.shards[i].needs = make(map[entity]*need)
+	}
+	return d
+}
+
+// note notes a request for a key that has little left.
+func (d *demand) note(op *headgate.Op, whole headgate.Limit, remaining int64) {
+	space := headgate.Op{Scope: op.Scope, Limit: whole}
+	scope, mark := space.Space()
+	sh := &d.shards[maphash.String(d.seed, op.Key)%shards]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	n := sh.needs[entity{scope, op.Key, mark}]
+	if n == nil {
+		if len(sh.needs) >= d.most {
+			return
+		}
+		n = new(need)
+		sh.needs[entity{strings.Clone(scope), strings.Clone(op.Key), mark}] = n
+		n.scope = strings.Clone(op.Scope)
+	}
+	n.limit, n.remaining, n.idle = whole, remaining, 0
+	n.requested += min(op.Cost, whole.Capacity())
+}
+
+// busy reports whether a key is in demand in this process.
+func (d *demand) busy(e entity) bool {
+	sh := &d.shards[maphash.String(d.seed, e.key)%shards]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	n := sh.needs[e]
+	return n != nil && n.idle < ahead
+}
+
+// received notes that tokens of a key have arrived.
+func (d *demand) received(e entity, tokens int64) {
+	sh := &d.shards[maphash.String(d.seed, e.key)%shards]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if n := sh.needs[e]; n != nil {
+		n.remaining += tokens
+		n.asked = 0
+	}
+}
+
+// due ends an interval. It returns what to ask the other regions for, at most most keys,
+// and forgets keys without requests.
+func (d *demand) due(p *parts, most int) (wants []want) {
+	for i := range d.shards {
+		sh := &d.shards[i]
+		sh.mu.Lock()
+		for e, n := range sh.needs {
+			if n.idle++; n.idle > forgetAfter {
+				delete(sh.needs, e)
+				continue
+			}
+			n.asked = max(n.asked-1, 0)
+			if len(wants) < most {
+				if tokens := n.wanted(p.of(n.limit).Capacity()); tokens > 0 {
+					n.asked = askAgain
+					wants = append(wants, want{entity: e, scope: n.scope, limit: n.limit, tokens: tokens})
+				}
+			}
+			n.requested /= 2
+		}
+		sh.mu.Unlock()
+	}
+	return wants
+}
+
+// wanted returns how many tokens to ask for: those of the next intervals at the present
+// rate, but at least a quarter of the part, and no more than fit into it.
+func (n *need) wanted(part int64) int64 {
+	enough := max(n.requested*ahead/2, part/4, 1)
+	if n.asked > 0 || n.requested == 0 || n.remaining >= min(enough, part) {
+		return 0
+	}
+	return min(2*enough, part) - max(n.remaining, 0)
+}

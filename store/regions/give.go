@@ -1,0 +1,138 @@
+package regions
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// give charges this region's store for what the other region wants, and only then writes
+// the gifts into the message that will be published. What is charged and never arrives
+// counts as if it had been used.
+func (c *courier) give(ctx context.Context, in *incoming, text *content, out *writer) error {
+	for some := range slices.Chunk(text.Wants, mostOps) {
+		if err := c.giveSome(ctx, in, some, text.Seen[c.options.Name], out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giving is a claim while it is answered.
+type giving struct {
+	*claim
+	whole headgate.Limit
+	of    entity
+	op    headgate.Op
+}
+
+func (c *courier) giveSome(ctx context.Context, in *incoming, wants []claim, seen int64, out *writer) error {
+	possible := make([]giving, 0, len(wants))
+	ops := make([]headgate.Op, 0, len(wants))
+	for i := range wants {
+		w := &wants[i]
+		l := in.limits[w.Limit]
+		if l.err != nil {
+			continue // this release does not know such limits
+		}
+		op := headgate.Op{Key: string(w.Key), Scope: w.Scope, Limit: c.parts.of(l.limit), Cost: 1, Kind: headgate.Peek}
+		of := entityOf(&op, l.limit)
+		if !op.Limit.Valid() || op.Limit.Capacity() == 0 || seen < c.given[of] {
+			continue
+		}
+		possible, ops = append(possible, giving{w, l.limit, of, op}), append(ops, op)
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	answers := make([]headgate.Decision, len(ops))
+	if err := c.options.Counts.Do(ctx, ops, answers, headgate.Independent); err != nil {
+		return err
+	}
+	ops = ops[:0]
+	chosen := possible[:0]
+	for i := range possible {
+		g := possible[i]
+		if g.op.Cost = c.spare(&g, c.asked(in, g.Tokens), answers[i].Remaining); g.op.Cost > 0 {
+			g.op.Kind = headgate.TakeUpTo
+			chosen, ops = append(chosen, g), append(ops, g.op)
+		}
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	if err := c.options.Counts.Do(ctx, ops, answers, headgate.Independent); err != nil {
+		return err
+	}
+	for i := range chosen {
+		g, d := &chosen[i], &answers[i]
+		if d.Granted == 0 {
+			continue
+		}
+		charged := d.CountsUntil - int64(d.ResetAfter/time.Microsecond)
+		c.given[g.of] = charged - int64(time.Millisecond/time.Microsecond) // messages have times in ms
+		c.counts.given.Add(d.Granted)
+		out.Gifts = append(out.Gifts, gift{
+			To: c.peer, Scope: g.Scope, Limit: out.place(g.whole), Key: g.Key, Tokens: d.Granted,
+			Charged: charged, Until: d.CountsUntil,
+		})
+	}
+	return nil
+}
+
+// giveAgain is how long a key is given once, to a region that asks before it has seen
+// what it was given: more than it wanted would not fit.
+const giveAgain = 2 * time.Second
+
+// asked returns how much of what another region wants this region is to give: as much
+// as every other one, and what cannot be divided goes to each in turn.
+func (c *courier) asked(in *incoming, tokens int64) int64 {
+	givers := int64(len(c.options.Others))
+	turn := int64(0)
+	for i := range len(in.id) {
+		turn += int64(in.id[i])
+	}
+	place := turn
+	for _, name := range c.options.Others {
+		if name != c.peer && name < c.options.Name {
+			place++
+		}
+	}
+	place %= givers
+	each, rest := tokens/givers, tokens%givers
+	if place < rest {
+		each++
+	}
+	return each
+}
+
+// spare returns how much of what is left of a key to give: all but an eighth, or half if
+// this region needs it itself.
+func (c *courier) spare(g *giving, asked, left int64) int64 {
+	keep := left / 8
+	if c.demand.busy(g.of) {
+		keep = (left + 1) / 2
+	}
+	tokens := min(asked, left-keep)
+	if g.op.Limit.Algorithm() == headgate.TokenBucket && drains(g.op.Limit, tokens)+g.whole.RegionAge() < 4*c.options.Interval {
+		return 0 // hardly any would arrive
+	}
+	return tokens
+}
+
+// drains returns how long a bucket takes to drain some tokens.
+func drains(l headgate.Limit, tokens int64) time.Duration {
+	if l.N() == 0 {
+		return 0
+	}
+	return time.Duration(float64(tokens) / float64(l.N()) * float64(l.Period()))
+}
+
+// entityOf returns what the whole limit counts an op's key under.
+func entityOf(op *headgate.Op, whole headgate.Limit) entity {
+	space := headgate.Op{Scope: op.Scope, Limit: whole}
+	scope, mark := space.Space()
+	return entity{scope, op.Key, mark}
+}
