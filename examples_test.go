@@ -17,6 +17,11 @@ func TestExamplesAreRight(t *testing.T) {
 	if err != nil || len(files) < 2 {
 		t.Fatal(files, err)
 	}
+	more, err := filepath.Glob("examples/*/*/headgate.yaml")
+	if err != nil || len(more) < 2 {
+		t.Fatal(more, err)
+	}
+	files = append(files, more...)
 	for _, file := range files {
 		t.Run(filepath.ToSlash(file), func(t *testing.T) {
 			if strings.HasSuffix(file, "_test.yaml") {

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite testdata/public.txt and testdat
 // public are the folders that Go programs may import. All others are under internal/,
 // or generated from api/.
 var public = []string{
-	".", "algorithm", "httplimit", "grpclimit", "rulefiles", "store", "store/blocks", "store/failsafe", "store/memory", "store/redis", "store/storetest",
+	".", "algorithm", "httplimit", "grpclimit", "rulefiles", "store", "store/blocks", "store/failsafe", "store/memory", "store/redis", "store/regions", "store/storetest",
 	"echolimit", "fiberlimit", "ginlimit",
 }
 

@@ -79,6 +79,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.reloadMetrics(c)
 	a.store.Describe(c)
 	a.store.DescribeBlocks(c, a.metrics.Labels)
+	a.store.DescribeRegions(c)
 	storing.DescribeControl(a.control, c)
 	a.describeOffenders(c)
 	metrics.DescribeTimelines(a.timelines, a.options.Clock, c)

@@ -88,6 +88,7 @@ type Store struct {
 	Redis  Redis
 	// KeyTimes records when keys are created and changed.
 	KeyTimes bool
+	Regions  Regions // that share limits
 }
 
 // Memory is the embedded store.

@@ -89,7 +89,11 @@ func changed(l headgate.Limit, other string, burst int64) (headgate.Limit, error
 
 // rated returns the limit of was with another rate.
 func rated(was *headgate.Rule, to rate.Rate) headgate.Limit {
-	return blocked(ratedExactly(was, to), was)
+	l := ratedExactly(was, to)
+	if settings, shared := was.Regions(); shared {
+		l = l.InRegions(settings)
+	}
+	return blocked(l, was)
 }
 
 // blocked puts l into blocks as was is. A limit that is too small for that is exact.
@@ -102,7 +106,7 @@ func blocked(l headgate.Limit, was *headgate.Rule) headgate.Limit {
 	return l
 }
 
-// ratedExactly is rated without blocks.
+// ratedExactly is rated without blocks and regions.
 func ratedExactly(was *headgate.Rule, to rate.Rate) headgate.Limit {
 	if was.Calendar != headgate.NoCalendar && to.Unit != headgate.NoCalendar {
 		l := headgate.PerCalendar(to.N, to.Unit, was.Zone).Using(was.Algorithm)

@@ -45,7 +45,11 @@ func (s *Store) openRedis() ([]engine.Option, error) {
 	})
 	s.blocks = blocks.New(s.safe, blocks.Options{})
 	s.Counts = s.blocks
-	s.Life.OnEnd(func() { _ = s.blocks.Close() })
+	if err := s.openRegions(options); err != nil {
+		return nil, err
+	}
+	outermost := s.Counts // telemetry comes around it
+	s.Life.OnEnd(func() { _ = outermost.Close() })
 	local := s.newMemory()
 	s.keep(local)
 	return []engine.Option{

@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/redis"
+	"github.com/headgate/headgate/store/regions"
 )
 
 // Options configure a Store. All are required except Telemetry.
@@ -46,6 +47,7 @@ type Store struct {
 	memory  *memory.Store   // Counts, or the fallback of Redis
 	safe    *failsafe.Store // nil without Redis, as are the following fields
 	blocks  *blocks.Store   // of limits with sync: blocks
+	regions *regions.Store  // nil without regions
 	shared  *redis.Store
 	secrets *redis.Secrets
 

@@ -78,7 +78,7 @@ func Fields() []string {
 	names := []string{LimitField}
 	for _, key := range ownform.LimitKeys() {
 		switch key {
-		case "rate", "period", "sync":
+		case "rate", "period", "sync", "regions":
 		case "refill":
 			names = append(names, refillField)
 		default:

@@ -76,7 +76,7 @@ func inheritLimit(f, own yamltext.Fields) {
 // LimitKeys returns the keys of a headgate.Limit. Descriptors have them under
 // rate_limit.
 func LimitKeys() []string {
-	return []string{"rate", "period", "algorithm", "burst", "refill", "delay_after", "anchor", "timezone", "buckets", "edge", "count_denied", "sync"}
+	return []string{"rate", "period", "algorithm", "burst", "refill", "delay_after", "anchor", "timezone", "buckets", "edge", "count_denied", "sync", "regions"}
 }
 
 // LimitForm reads those keys.
@@ -228,7 +228,7 @@ func (l *LimitForm) build() headgate.Limit {
 	if l.IsSet(l.Keys, "count_denied") {
 		limit = limit.CountingDenied()
 	}
-	return l.withSync(limit)
+	return l.withSync(l.withRegions(limit))
 }
 
 // validate reports the limit's own error at the key that caused it.

@@ -88,20 +88,20 @@ func (l *LimitForm) readSync(n *yamltext.Node) (b headgate.Blocks, blocks bool) 
 	if field, ok := f["max_over"]; ok && blocks {
 		if l.Algorithm != headgate.TokenBucket {
 			l.Errorf(field.Key, "a window never admits more than its limit", "\"max_over\" does not apply to %s", l.Algorithm)
-		} else if over, ok := l.percentage(field.Value); ok {
+		} else if over, ok := l.percentage("max_over", field.Value); ok {
 			b.MaxOver = over
 		}
 	}
 	return b, blocks
 }
 
-// percentage reads max_over: 5%, 0.5% or 0.
-func (l *LimitForm) percentage(n *yamltext.Node) (float64, bool) {
+// percentage reads a part of the burst: 5%, 0.5% or 0.
+func (l *LimitForm) percentage(key string, n *yamltext.Node) (float64, bool) {
 	number, percent := strings.CutSuffix(n.Text, "%")
 	v, err := strconv.ParseFloat(number, 64)
 	digits := strings.Trim(number, "0123456789.") == ""
 	if n.Kind != yamltext.Text && n.Kind != yamltext.Number || err != nil || !digits || !percent && v != 0 || v > 100 {
-		l.Errorf(n, "for example 5%", "\"max_over\" must be from 0%% to 100%% of the burst")
+		l.Errorf(n, "for example 5%", "%q must be from 0%% to 100%% of the burst", key)
 		return 0, false
 	}
 	return v / 100, true

@@ -1,0 +1,57 @@
+package config_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+)
+
+func loadText(t *testing.T, text string) (*config.Config, error) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "headgate.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config.Load(config.Sources{Doors: app.Sections(), File: name, Environment: none})
+}
+
+func TestWrongRegions(t *testing.T) {
+	t.Parallel()
+	const redis = "store: redis://127.0.0.1:6379\n"
+	for _, row := range []struct{ file, want string }{
+		{redis + "regions: {name: eu}\n", "regions.peers: there is no other region"},
+		{redis + "regions: {peers: {us: redis://127.0.0.1:6380}}\n", "regions.name: the region of this process has no name"},
+		{redis + "regions: {name: eu, peers: {eu: redis://127.0.0.1:6380}}\n", "regions.peers: eu is the region of this process"},
+		{"regions: {name: eu, peers: {us: redis://127.0.0.1:6380}}\n", "regions.name: regions share limits through Redis"},
+		{redis + "regions: {name: EU, peers: {us: redis://127.0.0.1:6380}}\n", `regions.name: "EU" is not the name of a region`},
+		{redis + "regions: {name: eu, peers: {u_s: redis://127.0.0.1:6380}}\n", `regions.peers: "u_s" is not the name of a region`},
+		{redis + "regions: {name: eu, peers: {us: \"user:open-sesame@127.0.0.1:6380\"}}\n", "regions.peers: the store of region us is not a URL"},
+		{redis + "regions: {name: eu, peers: {us: redis://127.0.0.1:6380}, interval: 1ms}\n", "regions.interval: 1ms is too short"},
+		{redis + "regions: {nam: eu}\n", `unknown key "nam" in regions, did you mean "name"?`},
+	} {
+		_, err := loadText(t, row.file)
+		if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "open-sesame") {
+			t.Errorf("%q: %v, want %q", row.file, err, row.want)
+		}
+	}
+}
+
+func TestRegionsThatAreRight(t *testing.T) {
+	t.Parallel()
+	c, err := loadText(t, "store: redis://127.0.0.1:6379\nregions: {name: eu, peers: {us: \"rediss://reader:open-sesame@127.0.0.1:6380\"}, interval: 100ms}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := c.Store.Regions
+	if r.Name != "eu" || len(r.Peers) != 1 || string(r.Peers["us"]) != "rediss://reader:open-sesame@127.0.0.1:6380" || r.Interval.String() != "100ms" {
+		t.Errorf("%s, %d peers, %s", r.Name, len(r.Peers), r.Interval)
+	}
+	if text := fmt.Sprintf("%+v", r); strings.Contains(text, "open-sesame") {
+		t.Error("a password shows itself:", text)
+	}
+}
