@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,10 @@ func TestRegionsShareALimit(t *testing.T) {
 	}
 	if n := one.metric(t, `headgate_region_reachable{region="us"}`); n != "1" {
 		t.Errorf("us is reachable: %s", n)
+	}
+	status, body := one.get(t, one.adminURL("/v1/regions"))
+	if status.StatusCode != http.StatusOK || !strings.Contains(body, `"region":"eu","acts":true,"others":[{"region":"us","news_ms":`) || !strings.Contains(body, `"given":0,"received":150}`) {
+		t.Errorf("%d %s", status.StatusCode, body)
 	}
 	us.Kill()
 	one.await(t, func() bool { return one.metric(t, `headgate_region_reachable{region="us"}`) == "0" })

@@ -12,10 +12,11 @@ type Stats struct {
 	// Given and Received are the tokens that this process gave to the region, and
 	// received from it, since it started.
 	Given, Received int64
-	// Read is when the region's messages were last read, by this process's clock; zero
-	// if never. Err is why they could not be read after that.
-	Read time.Time
-	Err  error
+	// HasRead reports whether this process has read the region's messages, and Read how
+	// long ago. Err is why they could not be read after that.
+	HasRead bool
+	Read    time.Duration
+	Err     error
 }
 
 // Stats returns what this process knows of each other region.
@@ -24,7 +25,7 @@ func (s *Store) Stats() []Stats {
 	for _, c := range s.couriers {
 		is := Stats{Region: c.peer, Acts: s.asker.office.Load() != nil, Given: c.counts.given.Load(), Received: c.counts.received.Load()}
 		if at := c.counts.read.Load(); at != nil {
-			is.Read = *at
+			is.HasRead, is.Read = true, c.clock().Sub(*at)
 		}
 		if err := c.counts.err.Load(); err != nil {
 			is.Err = *err

@@ -31,6 +31,7 @@ import (
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/store/blocks"
+	"github.com/headgate/headgate/store/regions"
 )
 
 // Options configure the door. Fields are required unless they say otherwise.
@@ -56,7 +57,11 @@ type Options struct {
 	Events    *metrics.Stream
 	Queue     func() *queue.Queue // returns nil while no rule queues requests
 	// Blocks returns what this process has of rules in blocks; nil if it draws none.
-	Blocks    func() []blocks.Stats
+	Blocks func() []blocks.Stats
+	// Region is the region of this process, and Regions returns what it knows of the
+	// others; empty and nil without regions.
+	Region    string
+	Regions   func() []regions.Stats
 	Secrets   []string     // further header fields of queued requests to hide from operators
 	Candidate *trial.Trial // nil if no candidate is configured
 
