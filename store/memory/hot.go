@@ -246,6 +246,9 @@ func (h *shard) putBack(s *Store, c *hot, now int64) {
 		c.wasted = 0
 	}
 	p := h.lookup(c.id) // it is there: nothing is removed while it is open
+	if p.bucket() == b {
+		return // and lasts as long as the limit says that took last
+	}
 	st := algorithm.State{V: [4]int64{b.Used, b.Last, b.Token}}
 	fresh := algorithm.Step(c.rule, &st, b.Last, algorithm.Request{Kind: headgate.Peek}).FreshAt
 	h.write(s, p, c.rule, &st, times{fresh, fresh}, b.Last)

@@ -111,6 +111,31 @@ func TestHotIsGivenUpForOtherStates(t *testing.T) {
 	}
 }
 
+// TestRefusedByAnotherLimit: requests that a hot bucket refuses leave a debt as it is, also
+// if their limit pays it back sooner than the one that took.
+func TestRefusedByAnotherLimit(t *testing.T) {
+	const minute = int64(time.Minute / time.Microsecond)
+	s := New(WithMaxKeys(100))
+	slow := headgate.PerMinute(5).RefillEvery(20 * time.Second).Named("n")
+	fast := headgate.PerMinute(100).RefillEvery(20 * time.Second).Named("n")
+	ctx := context.Background()
+	charge := headgate.Op{Key: "k", Limit: slow, Cost: 400, Kind: headgate.Charge, At: t0}
+	if _, err := s.Take(ctx, charge); err != nil {
+		t.Fatal(err)
+	}
+	if d := s.busy("k", fast, t0, 1); d.Allowed || d.ResetAfter > 10*time.Minute {
+		t.Fatalf("%+v", d)
+	}
+	if c, _, _ := hotKey(s, fast); c == nil || c.seq.Load()&hotClosed != 0 {
+		t.Fatal("the bucket is not hot")
+	}
+	s.Sweep(time.UnixMicro(t0 + 11*minute))
+	peek := headgate.Op{Key: "k", Limit: slow, Cost: 1, Kind: headgate.Peek, At: t0 + 11*minute}
+	if d, err := s.Take(ctx, peek); err != nil || d.Allowed {
+		t.Errorf("the debt is forgotten: %+v (%v)", d, err)
+	}
+}
+
 // TestMixedCosts: costs that take turns are paid in tickets, none under the shard's lock.
 func TestMixedCosts(t *testing.T) {
 	limit := headgate.PerHour(1_000_000)
