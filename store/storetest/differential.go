@@ -37,7 +37,9 @@ func differential(s *session, steps, batch int) {
 	for range steps {
 		w.tick()
 		if w.rng.IntN(3) >= batch {
-			w.note(w.take(w.op()))
+			ops := []headgate.Op{w.op()}
+			w.clear(headgate.Independent, ops)
+			w.note(w.take(ops[0]))
 			continue
 		}
 		w.now = max(w.now, w.latest) // all of a batch have one time
@@ -49,6 +51,7 @@ func differential(s *session, steps, batch int) {
 		if w.rng.IntN(3) == 0 {
 			mode = headgate.Independent
 		}
+		w.clear(mode, ops)
 		w.note(w.do(mode, ops...)...)
 	}
 }
@@ -142,6 +145,18 @@ func (w *world) keepDefined(op *headgate.Op) {
 	}
 	w.now = op.At
 	w.latest = max(w.latest, op.At)
+}
+
+// clear turns ops into resets if the answer to one of them is not the same for all stores.
+// keepDefined leaves that possible: a state that was over and is used again may still have
+// what is over, which another limit, or one whose clock goes back, sees.
+func (w *world) clear(mode headgate.Mode, ops []headgate.Op) {
+	if w.model.isClear(ops, mode) {
+		return
+	}
+	for i := range ops {
+		ops[i].Kind = headgate.Reset
+	}
 }
 
 func pick[T any](rng *rand.Rand, choices ...T) T { return choices[rng.IntN(len(choices))] }

@@ -23,6 +23,11 @@ func idOf(op *headgate.Op) id {
 // model is the simplest possible store: a map that never forgets.
 type model struct {
 	states map[id]*entry
+	latest int64 // the latest time of any op
+	// unclear is set by an op that a store which has forgotten a state when it may answers
+	// differently: one that goes back to before that, or another limit to which a part of
+	// what is over still counts.
+	unclear bool
 }
 
 type entry struct {
@@ -31,6 +36,15 @@ type entry struct {
 	// it: the one that wrote last.
 	freshAt int64
 	limit   headgate.Limit
+	// forgot is the state in a store that forgets it as soon as it may, at forgetAt.
+	forgot   algorithm.State
+	forgetAt int64
+}
+
+func (e *entry) clone() entry {
+	c := *e
+	c.state.Words, c.forgot.Words = slices.Clone(e.state.Words), slices.Clone(e.forgot.Words)
+	return c
 }
 
 func (e *entry) unused() bool {
@@ -51,12 +65,35 @@ func (m *model) entry(op *headgate.Op) *entry {
 }
 
 func (m *model) take(op *headgate.Op, now int64) headgate.Decision {
-	e := m.entry(op)
-	r := algorithm.Step(op.Limit.Rule(), &e.state, now, algorithm.RequestOf(op))
+	e, rule, req := m.entry(op), op.Limit.Rule(), algorithm.RequestOf(op)
+	r := algorithm.Step(rule, &e.state, now, req)
 	if r.Wrote {
 		e.freshAt, e.limit = r.FreshAt, op.Limit
 	}
+	if m.latest = max(m.latest, now); e.forgetAt <= m.latest {
+		e.forgot = algorithm.State{}
+	}
+	other := algorithm.Step(rule, &e.forgot, now, req)
+	if other.Wrote {
+		e.forgetAt = other.FreshAt
+	}
+	m.unclear = m.unclear || other.Decision != r.Decision
 	return r.Decision
+}
+
+// isClear reports whether all stores that conform answer ops alike, each at its At.
+func (m *model) isClear(ops []headgate.Op, mode headgate.Mode) bool {
+	c := &model{states: make(map[id]*entry), latest: m.latest}
+	nows := make([]int64, len(ops))
+	for i := range ops {
+		nows[i] = ops[i].At
+		if e := m.states[idOf(&ops[i])]; e != nil {
+			was := e.clone()
+			c.states[idOf(&ops[i])] = &was
+		}
+	}
+	c.do(ops, nows, make([]headgate.Decision, len(ops)), mode)
+	return !c.unclear
 }
 
 // do implements the contract of headgate.AllOrNothing literally: on a refusal
@@ -73,9 +110,7 @@ func (m *model) do(ops []headgate.Op, nows []int64, out []headgate.Decision, mod
 	for i := range ops {
 		e := m.entry(&ops[i])
 		if _, seen := before[e]; !seen {
-			was := *e
-			was.state.Words = slices.Clone(e.state.Words)
-			before[e] = was
+			before[e] = e.clone()
 		}
 	}
 	refused := false

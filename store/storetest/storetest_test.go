@@ -3,6 +3,8 @@ package storetest
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +18,8 @@ type reference struct {
 	model  *model
 	closed bool
 	now    func() int64
+	// forgets reports whether the store removes a state that it may forget.
+	forgets func() bool
 }
 
 func (r *reference) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
@@ -42,6 +46,11 @@ func (r *reference) Do(_ context.Context, ops []headgate.Op, out []headgate.Deci
 			nows[i] = r.now()
 		}
 	}
+	for key, e := range r.model.states {
+		if e.freshAt <= max(r.model.latest, slices.Max(append(nows, 0))) && r.forgets != nil && r.forgets() {
+			delete(r.model.states, key)
+		}
+	}
 	r.model.do(ops, nows, out, mode)
 	return nil
 }
@@ -56,6 +65,59 @@ func (r *reference) Close() error {
 // TestReference: the suite accepts a store that conforms.
 func TestReference(t *testing.T) {
 	Run(t, Harness{Open: func(*testing.T) headgate.Store { return &reference{model: newModel()} }})
+}
+
+// TestStoresThatForget: the differential cases accept a store whenever it forgets what it
+// may. Others set the clock back to see what is left, far before what the store has seen.
+func TestStoresThatForget(t *testing.T) {
+	for name, forgets := range map[string]func() bool{
+		"always":    func() bool { return true },
+		"sometimes": func() bool { return rand.IntN(8) == 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			open := func(*testing.T) headgate.Store { return &reference{model: newModel(), forgets: forgets} }
+			for range 5 {
+				for _, c := range differentialCases() {
+					t.Run(c.name, func(t *testing.T) {
+						c.run(&session{T: t, store: open(t), model: newModel()})
+					})
+				}
+			}
+		})
+	}
+}
+
+// TestIsClear: which requests all stores answer alike depends on what they may have
+// forgotten, also if the key has been used again since.
+func TestIsClear(t *testing.T) {
+	lenient := headgate.PerMinute(100).Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeLenient).Named("n")
+	weighted := headgate.PerMinute(100).Using(headgate.SlidingBuckets).Named("n")
+	m := newModel()
+	first := kind(cost(at(0, lenient), 519), headgate.Charge)
+	m.take(&first, first.At)
+	end := m.entry(&first).freshAt - t0
+	check := func(op headgate.Op, want bool) {
+		t.Helper()
+		other := key(op, "other")
+		if got := m.isClear([]headgate.Op{other, op}, headgate.AllOrNothing); got != want {
+			t.Errorf("%s: clear %t, want %t", describe(&op, op.At), got, want)
+		}
+	}
+	check(at(end-1, weighted), true)
+	check(at(end, lenient), true)
+	check(at(end, weighted), false)
+	again := at(end, lenient)
+	m.take(&again, again.At)
+	check(at(end-1, lenient), false)
+	check(at(end, lenient), true)
+	check(at(end, weighted), false)
+	check(kind(at(end, weighted), headgate.Reset), true)
+	reset := kind(at(end, weighted), headgate.Reset)
+	m.take(&reset, reset.At)
+	check(at(end-1, weighted), true)
+	if m.unclear {
+		t.Error("a request so far was not clear")
+	}
 }
 
 // TestReferenceWithItsOwnClock: the suite also accepts one that ignores Op.At.
