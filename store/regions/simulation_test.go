@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	schedules = flag.Int("regions.schedules", 600, "how many random schedules TestNoScheduleAdmitsTooMuch tries")
+	schedules = flag.Int("regions.schedules", 300, "how many random schedules TestNoScheduleAdmitsTooMuch tries")
 	oneSeed   = flag.Uint64("regions.seed", 0, "the only schedule to try")
 )
 
