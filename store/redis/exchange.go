@@ -62,6 +62,9 @@ const (
 	newsTimeout = time.Second
 	// newsRetry is how long a region that did not answer is left alone.
 	newsRetry = 2 * time.Second
+	// clockStep is how far a message must be in the future to show that the clock was
+	// set back.
+	clockStep = 2 * time.Second
 )
 
 // Lead implements store.Exchange with a lock that expires.
@@ -124,17 +127,43 @@ func (e *Exchange) Publish(ctx context.Context, message []byte) error {
 			return err
 		}
 		oldest := strconv.FormatInt(now.Add(-keepNews).UnixMilli(), 10)
-		for _, answer := range client.DoMulti(ctx,
-			client.B().Xadd().Key(e.own.stream).Minid().Almost().Threshold(oldest).Id("*").
-				FieldValue().FieldValue("m", rueidis.BinaryString(message)).Build(),
-			client.B().Pexpire().Key(e.own.stream).Milliseconds(keepNews.Milliseconds()).Build(),
-		) {
-			if err := answer.Error(); err != nil {
-				return err
-			}
+		ahead, err := e.add(ctx, client, oldest, message)
+		if err != nil || !ahead {
+			return err
 		}
-		return nil
+		// The clock was set back: all IDs would stay in the future, where nothing is
+		// trimmed and nothing grows old.
+		if err := client.Do(ctx, client.B().Del().Key(e.own.stream).Build()).Error(); err != nil {
+			return err
+		}
+		_, err = e.add(ctx, client, oldest, message)
+		return err
 	})
+}
+
+// add appends a message. It reports whether its ID is in the future.
+func (e *Exchange) add(ctx context.Context, client rueidis.Client, oldest string, message []byte) (ahead bool, err error) {
+	answers := client.DoMulti(ctx,
+		client.B().Xadd().Key(e.own.stream).Minid().Almost().Threshold(oldest).Id("*").
+			FieldValue().FieldValue("m", rueidis.BinaryString(message)).Build(),
+		client.B().Pexpire().Key(e.own.stream).Milliseconds(keepNews.Milliseconds()).Build(),
+		client.B().Time().Build(),
+	)
+	id, err := answers[0].ToString()
+	if err != nil {
+		return false, err
+	}
+	now, err := timeOf(answers[2])
+	if err != nil {
+		return false, err
+	}
+	return future(id, now), answers[1].Error()
+}
+
+// future reports whether an ID is of a time that has not come.
+func future(id string, now time.Time) bool {
+	ms, _, ok := split(id)
+	return ok && ms > now.Add(clockStep).UnixMilli()
 }
 
 var errRegion = errors.New("redis: unknown region")
@@ -153,26 +182,34 @@ func (e *Exchange) Read(ctx context.Context, region, after string) (b store.Batc
 			}
 			from = strconv.FormatInt(now.Add(-store.Recent).UnixMilli(), 10)
 		}
-		answers := client.DoMulti(ctx,
-			client.B().Time().Build(),
-			client.B().Xrange().Key(l.stream).Start(from).End("+").Count(mostNews).Build(),
-		)
-		if b.Now, err = timeOf(answers[0]); err != nil {
-			return err
+		if b, err = l.read(ctx, client, from); err == nil && future(after, b.Now) { // the clock was set back
+			b, err = l.read(ctx, client, strconv.FormatInt(b.Now.Add(-store.Recent).UnixMilli(), 10))
 		}
-		entries, err := answers[1].AsXRange()
-		if err != nil && !rueidis.IsRedisNil(err) {
-			return err
-		}
-		for _, entry := range entries {
-			ms, _, ok := split(entry.ID)
-			if text := entry.FieldValues["m"]; ok {
-				b.Messages = append(b.Messages, store.Message{ID: entry.ID, At: time.UnixMilli(ms), Data: []byte(text)})
-			}
-		}
-		return nil
+		return err
 	})
 	return b, err
+}
+
+// read returns the messages from the given ID on.
+func (l *line) read(ctx context.Context, client rueidis.Client, from string) (b store.Batch, err error) {
+	answers := client.DoMulti(ctx,
+		client.B().Time().Build(),
+		client.B().Xrange().Key(l.stream).Start(from).End("+").Count(mostNews).Build(),
+	)
+	if b.Now, err = timeOf(answers[0]); err != nil {
+		return b, err
+	}
+	entries, err := answers[1].AsXRange()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return b, err
+	}
+	for _, entry := range entries {
+		ms, _, ok := split(entry.ID)
+		if text := entry.FieldValues["m"]; ok {
+			b.Messages = append(b.Messages, store.Message{ID: entry.ID, At: time.UnixMilli(ms), Data: []byte(text)})
+		}
+	}
+	return b, nil
 }
 
 // split returns the parts of a stream's ID.

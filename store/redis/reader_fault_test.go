@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,22 @@ func TestReaderOfOtherRegions(t *testing.T) {
 		set := redistest.Cluster(t)
 		setUser(" +cluster|slots +cluster|shards", append(set.Replicas, set.Primaries...)...)
 		read(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster})
+		ex, err := redis.NewExchange(redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ex.Close()
+		for range 5 { // it connects
+			if err = ex.Publish(t.Context(), []byte("m")); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			t.Errorf("Publish: %v", err)
+		}
+		if is, err := ex.Lead(t.Context(), time.Second); err != nil || !is.Leads {
+			t.Errorf("Lead: %+v, %v", is, err)
+		}
 	})
 }
 
@@ -79,5 +96,29 @@ func TestOwnUserShares(t *testing.T) {
 	}
 	if is, err := ex.Lead(t.Context(), time.Second); err != nil || !is.Leads {
 		t.Errorf("Lead again: %+v, %v", is, err)
+	}
+}
+
+// TestClockSetBack: a region whose Redis's clock was set back by an hour, so that the last
+// message is an hour in the future, is read on.
+func TestClockSetBack(t *testing.T) {
+	s := redistest.Standalone(t)
+	o := redis.Options{Addresses: []string{s.Addr}}
+	ex, err := redis.NewExchange(o, map[string]redis.Options{"us": o}) // it reads itself
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ex.Close()
+	before := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10) + "-0"
+	s.Do("XADD", "hg:{%regions}:news", before, "m", "before")
+	if err := ex.Publish(t.Context(), []byte("after")); err != nil {
+		t.Fatal(err)
+	}
+	b, err := ex.Read(t.Context(), "us", before)
+	if err != nil || len(b.Messages) != 1 || string(b.Messages[0].Data) != "after" {
+		t.Fatalf("read %+v, %v: want the message after the change", b, err)
+	}
+	if age := b.Now.Sub(b.Messages[0].At); age < 0 || age > time.Minute {
+		t.Errorf("the message is %s old", age)
 	}
 }

@@ -35,6 +35,41 @@ type postOf struct {
 	name string
 }
 
+// mute is a postOf that cannot publish.
+type mute struct{ postOf }
+
+var errMute = errors.New("mute")
+
+func (mute) Publish(context.Context, []byte) error { return errMute }
+
+// A region that cannot publish says so in every interval, and never that all is well in
+// between: that would be two lines in the log each time.
+func TestWhatCannotBePublishedIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []error
+		w := newWorld(t, "eu", "us")
+		s, err := newStore(w.counts["eu"], Options{Name: "eu", Others: []string{"us"}, Exchange: mute{postOf{w.post, "eu"}}, OnError: func(region string, err error) {
+			if region == "eu" {
+				told = append(told, err)
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.stores["eu"] = s
+		w.takeAll("eu", perMinute)
+		w.ticks(4)
+		for i, err := range told {
+			if !errors.Is(err, errMute) {
+				t.Errorf("interval %d: told %v", i, err)
+			}
+		}
+		if len(told) != 4 {
+			t.Errorf("told %d times in 4 intervals", len(told))
+		}
+	})
+}
+
 func (p postOf) Lead(context.Context, time.Duration) (store.Office, error) {
 	return store.Office{Leads: true, Now: time.Now(), Seen: p.seen[p.name]}, nil
 }

@@ -27,6 +27,7 @@ type asker struct {
 	demand  *demand
 	office  atomic.Pointer[office] // nil while another process acts
 	terms   int
+	unsent  error // why the last message was not published
 }
 
 // office is the right to act for a region.
@@ -40,7 +41,6 @@ func (a *asker) tick(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	is, err := a.options.Exchange.Lead(ctx, leadFor*a.options.Interval)
-	a.options.OnError(a.options.Name, err)
 	was := a.office.Load()
 	switch {
 	case err != nil || !is.Leads:
@@ -51,18 +51,24 @@ func (a *asker) tick(ctx context.Context) {
 	default:
 		a.office.Store(&office{term: was.term, here: is.Now})
 	}
+	a.options.OnError(a.options.Name, errors.Join(err, a.ask(ctx, is.Seen)))
+}
+
+// ask publishes what this process needs. What the region has seen goes with it.
+func (a *asker) ask(ctx context.Context, seen map[string]time.Time) error {
 	wants := a.demand.due(a.parts, mostWants)
 	if len(wants) == 0 {
-		return
+		return a.unsent
 	}
-	out := writer{content: content{Seen: make(map[string]int64, len(is.Seen))}}
-	for region, at := range is.Seen {
+	out := writer{content: content{Seen: make(map[string]int64, len(seen))}}
+	for region, at := range seen {
 		out.Seen[region] = at.UnixMicro()
 	}
 	for i := range wants {
 		out.want(&wants[i])
 	}
-	a.options.OnError(a.options.Name, publish(ctx, a.options.Exchange, &out))
+	a.unsent = publish(ctx, a.options.Exchange, &out)
+	return a.unsent
 }
 
 func publish(ctx context.Context, e store.Exchange, out *writer) error {
@@ -112,9 +118,7 @@ func (c *courier) tick(ctx context.Context) {
 	seen := c.seen
 	err := c.visit(ctx, is.here, &out)
 	if len(out.Gifts) > 0 {
-		if failed := publish(ctx, c.options.Exchange, &out); failed != nil {
-			c.options.OnError(c.options.Name, failed)
-		}
+		err = errors.Join(err, publish(ctx, c.options.Exchange, &out))
 	}
 	if c.seen.After(seen) {
 		err = errors.Join(err, c.options.Exchange.Saw(ctx, c.peer, c.seen))
