@@ -85,23 +85,22 @@ func (s *Store) hold(ops []headgate.Op, out []headgate.Decision, holds []held) [
 			s.drawAhead(l, now) // for the next request
 			continue
 		}
-		if l.wants() {
+		if l.wants(now) {
 			s.drawAhead(l, now)
 		}
 	}
 	return holds
 }
 
-// hold is spend, and returns the block, or nil.
+// hold takes cost from what the process holds, writes the decision, and returns the block
+// that it took it from, or nil.
 func (l *line) hold(now, cost int64, d *headgate.Decision) *block {
 	for range 2 {
-		b := l.current.Load()
-		if b == nil {
-			return nil
-		}
-		if left := b.take(now, cost); left >= 0 {
-			l.answer(b, now, cost, left, d)
-			return b
+		if b := l.current.Load(); b != nil {
+			if left := b.take(now, cost); left >= 0 {
+				l.answer(b, now, cost, left, d)
+				return b
+			}
 		}
 		if l.advance(now) == nil {
 			return nil

@@ -38,6 +38,9 @@ func TestWorkedExampleOfTheDocs(t *testing.T) {
 		fmt.Sprintf("admits %d too many", over),
 		fmt.Sprintf("%d/minute × %s = %d\n", n, bucket.BlockAge(), over),
 		fmt.Sprintf("5%% × %d ÷ %d/minute = %s but at most max_age = %s\n", bucket.Capacity(), n, unbounded.BlockAge(), bucket.BlockAge()),
+		fmt.Sprintf("for %.1f seconds at its present pace", (longest * time.Microsecond).Seconds()),
+		fmt.Sprintf("| %.1f seconds to a second |", (stallAge * time.Microsecond).Seconds()),
+		fmt.Sprintf("or for %.1f seconds if that is longer", (longestBeat * time.Microsecond).Seconds()),
 		fmt.Sprintf("given back %.1f seconds after", (idleFor * longestBeat * time.Microsecond).Seconds()),
 	} {
 		if !strings.Contains(page, want) {

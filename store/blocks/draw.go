@@ -27,7 +27,7 @@ func (l *line) begin(now, cost int64) (d *drawing, mine bool) {
 	switch {
 	case l.drawing != nil:
 		return l.drawing, false
-	case l.gone, now < l.resting.Load(), now < l.failing:
+	case l.gone, now < l.resting.Load(), now < l.failing.Load():
 		return nil, false
 	case cost > 0 && (l.current.Load().has(now) >= cost || l.next.Load().has(now) >= cost):
 		return nil, false
@@ -61,7 +61,7 @@ func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error
 	if err != nil {
 		l.counters.failed.Add(1)
 		// Each draw that is lost costs a block, so until then the store decides.
-		l.failing = now + l.beat/2
+		l.failing.Store(now + l.beat/2)
 		if !errors.Is(err, store.ErrNotSent) {
 			l.counters.lost.Add(d.want)
 			l.counters.stuck.add(l, d.want, now, now+countsFor(l.rule))
@@ -94,7 +94,7 @@ func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error
 	case old.has(now) == 0:
 		l.retire(old, now)
 		b.low = l.low(b.size)
-		l.current.Store(b)
+		l.open(b, now)
 	default:
 		l.retire(l.next.Load(), now)
 		b.low = l.low(b.size)
@@ -121,7 +121,7 @@ func (l *line) refuse(now int64, d *headgate.Decision) bool {
 func (l *line) newBlock(d *drawing, now int64, answer *headgate.Decision) *block {
 	valid := int64(answer.Delay / time.Microsecond)
 	b := &block{
-		size: answer.Granted, sent: d.sent, began: now, deadline: d.sent + valid - (valid+margin-1)/margin,
+		size: answer.Granted, short: answer.Granted < d.want, sent: d.sent, began: now, deadline: d.sent + valid - (valid+margin-1)/margin,
 		remaining: answer.Remaining, resetAt: d.sent + int64(answer.ResetAfter/time.Microsecond), counts: answer.CountsUntil,
 		// ResetAfter is never too short, so this is never too late.
 		drawn: answer.CountsUntil - int64(answer.ResetAfter/time.Microsecond),

@@ -71,6 +71,7 @@ func TestAllowAllPutsBack(t *testing.T) {
 			t.Fatal("refused")
 		}
 		taken++
+		time.Sleep(2 * time.Millisecond) // for a draw ahead
 		held := b.held()
 		for range 5 {
 			ok, out := b.all(b.limit, one)
@@ -138,6 +139,7 @@ func TestRefundOfATakeFromABlock(t *testing.T) {
 		in(t, limit, func(b *bench) {
 			b.heat()
 			d := b.do(headgate.Take, 1)
+			time.Sleep(2 * time.Millisecond) // for a draw ahead
 			before := b.shared()
 			op := b.op(headgate.Refund, 1)
 			op.CountsUntil = d.CountsUntil

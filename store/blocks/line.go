@@ -14,15 +14,17 @@ import (
 const sealed = math.MinInt64
 
 // block is what one draw got. All times are in microseconds on the process's clock,
-// unless they say otherwise. Apart from left, nothing changes.
+// unless they say otherwise. Apart from left and opened, nothing changes.
 type block struct {
 	left atomic.Int64 // tokens, or sealed
 	_    [56]byte     // what only is read has a cache line of its own
 
 	size     int64 // tokens at the start
+	short    bool  // the store gave less than was asked for
 	sent     int64 // when the draw was sent
 	began    int64 // when it arrived
 	deadline int64 // from when on it must not be used
+	opened   int64 // when it became the current one, or 0; guarded by line.mu
 	low      int64 // what is left when the next draw should begin
 	// remaining, resetAt and counts are from the draw's answer: what the store had left,
 	// when the limit is reset, and until when the tokens count by the store's clock.
@@ -100,6 +102,7 @@ type line struct {
 	rule     *headgate.Rule
 	hash     uint64
 	beat     int64 // the length of a beat in microseconds
+	keep     int64 // for how long tokens are kept; see keepOf
 	counters *counters
 
 	current atomic.Pointer[block]
@@ -107,6 +110,7 @@ type line struct {
 	asked   atomic.Bool           // whether a draw ahead is wanted or in progress
 	draws   atomic.Int64          // how many draws were begun, ever
 	resting atomic.Int64          // until when no draw begins; see rest
+	failing atomic.Int64          // until when no draw begins, because the last had no answer
 	resetAt atomic.Int64          // when the limit is reset, as of the last draw
 
 	mu      sync.Mutex // guards the following, and changes of the above
@@ -115,7 +119,6 @@ type line struct {
 	retired []returned // blocks to give back
 	size    int64      // of the next block
 	roundup int64      // how long draws take
-	failing int64      // until when no draw begins, because the last had no answer
 	pace    int64      // tokens per second, in the last block
 	spent   int64      // of blocks that are gone
 
@@ -136,27 +139,14 @@ func (l *line) serves(op *headgate.Op) bool {
 // spend takes cost from what the process holds, and writes the decision. It reports
 // whether it did.
 func (l *line) spend(now, cost int64, d *headgate.Decision) bool {
-	b := l.current.Load()
-	if b == nil {
-		return false
-	}
-	left := b.take(now, cost)
-	if left < 0 {
-		if b = l.advance(now); b == nil {
-			return false
-		}
-		if left = b.take(now, cost); left < 0 {
-			return false
-		}
-	}
-	l.answer(b, now, cost, left, d)
-	return true
+	return l.hold(now, cost, d) != nil
 }
 
 // wants reports, once, that the next draw should begin.
-func (l *line) wants() bool {
+func (l *line) wants(now int64) bool {
 	b := l.current.Load()
-	return b != nil && b.left.Load() <= b.low && !l.asked.Load() && l.next.Load() == nil && l.asked.CompareAndSwap(false, true)
+	return b != nil && b.left.Load() <= b.low && !l.asked.Load() && l.next.Load() == nil &&
+		now >= l.resting.Load() && now >= l.failing.Load() && l.asked.CompareAndSwap(false, true)
 }
 
 // answer writes the decision for a cost that was taken from b.
@@ -185,9 +175,15 @@ func (l *line) advance(now int64) *block {
 		return l.current.Load() // another caller was faster
 	}
 	l.retire(l.current.Load(), now)
-	l.current.Store(b)
+	l.open(b, now)
 	l.next.Store(nil)
 	return b
+}
+
+// open makes b the current block. mu must be held.
+func (l *line) open(b *block, now int64) {
+	b.opened = max(now, 1)
+	l.current.Store(b)
 }
 
 // returnWithin is how long giving back may take, for stores that know since when they
@@ -305,7 +301,7 @@ func newLine(op *headgate.Op, hash uint64, c *counters) *line {
 	r := op.Limit.Rule()
 	l := &line{
 		op:   headgate.Op{Key: strings.Clone(op.Key), Scope: strings.Clone(op.Scope), Limit: op.Limit},
-		rule: r, hash: hash, beat: beatOf(r), counters: c, size: hotAfter,
+		rule: r, hash: hash, beat: beatOf(r), keep: keepOf(r), counters: c, size: hotAfter,
 	}
 	c.keys.Add(1)
 	return l

@@ -151,7 +151,7 @@ func (s *simulation) request(n *node, a *ask) {
 	var d headgate.Decision
 	if now := s.clock(n); n.line.spend(now, a.cost, &d) {
 		s.admit(a.cost)
-		if n.line.wants() {
+		if n.line.wants(now) {
 			if d, mine := n.line.begin(now, 0); mine {
 				s.draw(n, n.line, d)
 			} else if d == nil {

@@ -16,13 +16,18 @@ const (
 	leastBlock = 2
 	mostBlock  = 1 << 40
 
+	// A block is made for longest of use, or for less if it cannot be kept so long. If it can
+	// be kept for stallAge, the next is drawn so early that the store may stand still for a
+	// while.
+	longest  = 400_000 // microseconds
+	stallAge = 500_000 // microseconds
+
 	// margin is the part of a block's age that is not used, because the process's clock
 	// may be 1% slow, and runs 1.6% slower still between two readings while it is.
 	margin = 32
 )
 
-// beatOf returns the length of a beat in microseconds. Blocks are made for half a beat
-// to a whole one, so that they are spent before they are too old.
+// beatOf returns the length of a beat in microseconds.
 func beatOf(r *headgate.Rule) int64 { return max(min(longestBeat, r.Age*3/4), 1) }
 
 // rest returns how long no draw should follow one that left so much: half a beat, if the
@@ -37,21 +42,59 @@ func (l *line) rest(remaining int64) int64 {
 	return l.beat / 2
 }
 
-// resize learns from a block that ends with something left. mu must be held.
-func (l *line) resize(b *block, left, now int64) {
-	used := max(now-b.began, 1)
-	l.pace = (b.size - left) * 1_000_000 / used
-	switch {
-	case left == 0 && used <= l.beat/2 && b.size >= l.size:
-		l.size = min(l.size*2, mostBlock)
-	case left >= (b.size+1)/2:
-		l.size = max(l.size/2, leastBlock)
+// keepOf returns for how many microseconds tokens are meant to be kept: not longer than
+// they may be used, and in a window hardly longer than a tenth of it, because others need
+// what a process holds when it ends.
+func keepOf(r *headgate.Rule) int64 {
+	if r.Algorithm == headgate.TokenBucket {
+		return r.Age
 	}
+	return min(r.Age, max(r.Period/10, longestBeat))
+}
+
+// outlasts reports whether blocks are kept long enough to outlast a store that stands still.
+func (l *line) outlasts() bool { return l.keep >= stallAge }
+
+// span returns for how many microseconds of use a block should be. With the time that it
+// may wait as the next one, that is less than it is kept, so that it is spent in time
+// although requests become fewer. mu must be held.
+func (l *line) span() int64 {
+	if l.outlasts() {
+		return min(longest, l.keep*2/5)
+	}
+	return max(min(l.keep*3/4, l.keep*7/8-2*l.roundup), l.keep/4, 1)
+}
+
+// resize learns from a block that ends with something left: the next ones should last for
+// a span at its pace. As a few requests at once are no pace, they then grow step by step.
+// mu must be held.
+func (l *line) resize(b *block, left, now int64) {
+	if b.opened == 0 {
+		return // nobody has asked it for anything
+	}
+	took, span := max(now-b.opened, 1), l.span()
+	used := min(b.size-left, mostBlock)
+	l.pace = min(used*1_000_000/took, mostBlock)
+	least, most := int64(leastBlock), int64(mostBlock)
+	if took < span/2 {
+		least = max(l.size/2, least)
+	}
+	if took < span/16 {
+		most = min(l.size*2, most)
+	}
+	if b.short {
+		most = l.size
+	}
+	l.size = max(min(used*span/took, most), least)
 }
 
 // low returns what should be left of a block of that size when the next draw begins:
-// what is needed during two round trips. mu must be held.
+// what is needed during two round trips, or most of it, so that there is always a block in
+// reserve if the store stands still. mu must be held.
 func (l *line) low(size int64) int64 {
+	if l.outlasts() {
+		return size * 3 / 4
+	}
 	return min(2*l.pace*min(l.roundup, 1_000_000)/1_000_000, size/2)
 }
 

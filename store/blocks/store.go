@@ -104,7 +104,7 @@ func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 		if l != nil {
 			var d headgate.Decision
 			if l.spend(now, op.Cost, &d) {
-				if l.wants() {
+				if l.wants(now) {
 					s.drawAhead(l, now)
 				}
 				return d, nil
