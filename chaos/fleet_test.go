@@ -107,7 +107,9 @@ func (f *fleet) play(fault blockFault, w io.Writer) {
 			callers.Go(func() { s.call(i, limit) })
 		}
 	}
-	s.until("a third of the window is used", func() bool { return s.window.admitted.Load() >= windowLimit/3 })
+	s.until("a third of the window is used, and of the bucket", func() bool {
+		return s.window.admitted.Load() >= windowLimit/3 && s.bucket.admitted.Load() >= bucketSize/3
+	})
 	fault.do(s)
 	healed := time.Now().UnixMicro()
 	s.until("nothing is left", func() bool {
