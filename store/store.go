@@ -33,7 +33,8 @@ var (
 	ErrCrossSlot = errors.New("keys are in different cluster slots")
 )
 
-// Direct is an optional interface of stores inside this process.
+// Direct is an optional interface of stores that decide inside this process. A store that
+// asks another for some limits implements [Pipeliner] as well.
 // headgate.Limiter.AllowN then calls TakeN directly: passing an Op and a Decision
 // around costs as much as deciding.
 type Direct interface {

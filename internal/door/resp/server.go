@@ -65,9 +65,11 @@ func New(options Options) *Server {
 		options: options, password: sha256.Sum256([]byte(options.Password)),
 		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{}, empty: make(chan struct{}),
 	}
-	// A store in this process is called for each command. A remote store is called
-	// once for all commands that arrived together.
-	_, s.local = options.Store.(store.Direct)
+	// A store in this process is called for each command. A remote store, also one that
+	// decides some limits here, is called once for all commands that arrived together.
+	_, direct := options.Store.(store.Direct)
+	_, remote := options.Store.(store.Pipeliner)
+	s.local = direct && !remote
 	s.base, s.cut = context.WithCancel(context.Background())
 	s.accepts, s.refuse = context.WithCancel(s.base)
 	s.listed = table()
