@@ -294,7 +294,7 @@ func (l Limit) Equal(other Limit) bool {
 	if a == b || a.Unlimited && b.Unlimited {
 		return true
 	}
-	return a.meaning(0) == b.meaning(0) && a.Age == b.Age && a.inRegions == b.inRegions && a.slack == b.slack && a.zoneMark() == b.zoneMark() && a.problem == b.problem && a.Unlimited == b.Unlimited
+	return a.meaning(0) == b.meaning(0) && a.Age == b.Age && a.inRegions == b.inRegions && a.home == b.home && a.slack == b.slack && a.zoneMark() == b.zoneMark() && a.problem == b.problem && a.Unlimited == b.Unlimited
 }
 
 // N returns the limit per period.
@@ -339,7 +339,7 @@ func (l Limit) String() string {
 	var b strings.Builder
 	b.WriteString(strconv.FormatInt(r.Limit, 10))
 	if r.Algorithm == Concurrency {
-		b.WriteString(" concurrent, lease " + shortDuration(l.Period()))
+		b.WriteString(" concurrent, lease " + shortDuration(l.Period()) + r.sharing())
 		return b.String()
 	}
 	b.WriteByte('/')
@@ -397,7 +397,10 @@ func (r *Rule) sharing() string {
 	if r.Age > 0 {
 		text = " in blocks up to " + shortDuration(time.Duration(r.Age)*time.Microsecond) + " old"
 	}
-	if r.inRegions {
+	switch {
+	case r.home != "":
+		text += " counted in " + r.home
+	case r.inRegions:
 		text += " in regions"
 	}
 	return text

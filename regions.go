@@ -5,11 +5,15 @@ import (
 	"time"
 )
 
-// Regions says how regions share a limit, each with a store of its own: every region has
-// a part of the limit, decides alone, and gives tokens that it does not need to regions
-// that do. It needs package store/regions around the store; without it each region has
-// the whole limit for itself.
+// Regions says how regions share a limit, each with a store of its own. Without a Home
+// every region has a part of the limit, decides alone, and gives tokens that it does not
+// need to regions that do. That needs package store/regions around the store, and a Home
+// package store/homes; without it each region has the whole limit for itself.
 type Regions struct {
+	// Home, if not empty, names the region whose store counts for all regions. Every
+	// algorithm works and the limit is exact, but a decision elsewhere is a round trip to
+	// that region, unless InBlocks saves it. It cannot be combined with a Slack.
+	Home string
 	// Slack is the largest burst above a token bucket's own, as a part of that, from 0
 	// to 1. A token on its way from one region to another arrives as less than one,
 	// because the bucket that it comes from has drained since. With a slack, it arrives
@@ -21,6 +25,7 @@ type Regions struct {
 const (
 	badRegions problem = "leaky_bucket, sliding_log, concurrency, distinct, windows that start at the first request or in the caller's own zone, and limits that count refused requests cannot be shared between regions"
 	badSlack   problem = "the slack of regions must be from 0 to 1"
+	badHome    problem = "a limit that one region counts has no slack"
 	badPart    problem = "the number of a region must be from 0 to one less than there are regions"
 )
 
@@ -32,10 +37,13 @@ const (
 // bucket admits [Limit.RegionOver] more, at once. What other regions hold may be refused
 // here, until they have given it. A request that costs more than a region's own part is
 // refused as [TooLarge]. Queues, logs, concurrency, distinct counts and limits that count
-// refusals cannot be shared between regions.
+// refusals cannot be shared between regions, only counted by one, which is then their
+// home:
+//
+//	headgate.PerDay(10).Using(headgate.SlidingLog).InRegions(headgate.Regions{Home: "eu"})
 func (l Limit) InRegions(settings Regions) Limit {
 	return l.with(func(r *Rule) {
-		r.inRegions, r.slack = true, -1
+		r.inRegions, r.home, r.slack = true, settings.Home, -1
 		if settings.Slack >= 0 && settings.Slack <= 1 {
 			r.slack = int64(math.Round(settings.Slack * millionths))
 		}
@@ -44,8 +52,12 @@ func (l Limit) InRegions(settings Regions) Limit {
 
 // Regions returns the settings of InRegions, and false for a limit that is not shared.
 func (r *Rule) Regions() (settings Regions, ok bool) {
-	return Regions{Slack: float64(r.slack) / millionths}, r.inRegions
+	return Regions{Home: r.home, Slack: float64(r.slack) / millionths}, r.inRegions
 }
+
+// Home returns the name of the region whose store counts the limit for all; empty for
+// most limits. See [Regions].
+func (r *Rule) Home() string { return r.home }
 
 // RegionAge returns how long a token may be on its way from one region to another and
 // still arrive whole; see [Regions]. It is 0 for windows, whose tokens arrive whole until
@@ -111,6 +123,11 @@ func (r *Rule) checkRegions() problem {
 		return valid
 	case r.slack < 0:
 		return badSlack
+	case r.home != "":
+		if r.slack > 0 {
+			return badHome
+		}
+		return valid
 	case !r.divides() || r.Algorithm == SlidingLog || r.OwnZone || r.Anchor != AnchorClock:
 		return badRegions
 	}

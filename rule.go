@@ -59,8 +59,9 @@ type Rule struct {
 	// millionths; kept is what they took out of the burst.
 	blockAge, blockOver int64
 	kept                int64
-	// inRegions and slack are the settings of InRegions, slack in millionths.
+	// inRegions, home and slack are the settings of InRegions, slack in millionths.
 	inRegions bool
+	home      string
 	slack     int64
 
 	// name is the name set by Named. mark separates the counts of this limit from those

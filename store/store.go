@@ -33,6 +33,32 @@ var (
 	ErrCrossSlot = errors.New("keys are in different cluster slots")
 )
 
+// PartError is the error of a store that asks several others, some of which gave no
+// answer, if it is set up to say so. The decisions of the other ops are valid. With
+// headgate.AllOrNothing what these took stays taken unless one of them was refused: the
+// caller decides what the failure means, and refunds what it does not need.
+type PartError struct {
+	Err    error  // why there is no answer; it wraps headgate.ErrUnavailable
+	Failed []bool // the ops without an answer, by their index
+}
+
+// Error returns the text of Err.
+func (e *PartError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *PartError) Unwrap() error { return e.Err }
+
+// Failed reports whether op i of a call that returned err has no answer.
+func Failed(err error, i int) bool {
+	if err == nil {
+		return false
+	}
+	if part, ok := errors.AsType[*PartError](err); ok && i < len(part.Failed) {
+		return part.Failed[i]
+	}
+	return true
+}
+
 // Direct is an optional interface of stores that decide inside this process. A store that
 // asks another for some limits implements [Pipeliner] as well.
 // headgate.Limiter.AllowN then calls TakeN directly: passing an Op and a Decision

@@ -89,7 +89,7 @@ func (s *Store) Close() error {
 // whole limit, and Remaining what this region has left. A refusal may be early in time:
 // another region can give what lets the request pass before RetryAfter.
 func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if _, shared := op.Limit.Rule().Regions(); !shared {
+	if !isShared(op.Limit) {
 		return s.inner.Take(ctx, op)
 	}
 	whole := op.Limit
@@ -99,6 +99,13 @@ func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 		s.decided(&op, whole, &d)
 	}
 	return d, err
+}
+
+// isShared reports whether each region has a part of l. One that counts in a single region
+// is that region's own there.
+func isShared(l headgate.Limit) bool {
+	settings, is := l.Rule().Regions()
+	return is && settings.Home == ""
 }
 
 // decided completes the decision on an op.
@@ -134,7 +141,7 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 // shared.
 func (s *Store) mine(ops, into []headgate.Op) (mine []headgate.Op, shared bool) {
 	for i := range ops {
-		if _, is := ops[i].Limit.Rule().Regions(); is {
+		if isShared(ops[i].Limit) {
 			shared = true
 			break
 		}
@@ -144,7 +151,7 @@ func (s *Store) mine(ops, into []headgate.Op) (mine []headgate.Op, shared bool) 
 	}
 	mine = append(into, ops...)
 	for i := range mine {
-		if _, is := mine[i].Limit.Rule().Regions(); is {
+		if isShared(mine[i].Limit) {
 			mine[i].Limit = s.parts.of(mine[i].Limit)
 		}
 	}
@@ -153,7 +160,7 @@ func (s *Store) mine(ops, into []headgate.Op) (mine []headgate.Op, shared bool) 
 
 func (s *Store) decidedAll(mine, ops []headgate.Op, out []headgate.Decision) {
 	for i := range mine {
-		if _, is := ops[i].Limit.Rule().Regions(); is {
+		if isShared(ops[i].Limit) {
 			s.decided(&mine[i], ops[i].Limit, &out[i])
 		}
 	}

@@ -1,0 +1,43 @@
+package headgate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// TestHome: every limit can be counted in one region, and says so.
+func TestHome(t *testing.T) {
+	eu := headgate.Regions{Home: "eu"}
+	blocks := headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05}
+	for limit, want := range map[string]headgate.Limit{
+		"5/minute sliding_log counted in eu":                            headgate.PerMinute(5).Using(headgate.SlidingLog).InRegions(eu),
+		"5/minute leaky_bucket counted in eu":                           headgate.PerMinute(5).InRegions(eu).Using(headgate.LeakyBucket),
+		"5/minute fixed_window from the first request counted in eu":    headgate.PerMinute(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest).InRegions(eu),
+		"5/minute sliding_window counting refusals counted in eu":       headgate.PerMinute(5).Using(headgate.SlidingWindow).CountingDenied().InRegions(eu),
+		"5/day distinct in UTC, the caller's own zone counted in eu":    headgate.PerCalendar(5, headgate.Day, nil).Using(headgate.Distinct).InZone(nil).InRegions(eu),
+		"5 concurrent, lease 1m counted in eu":                          headgate.Concurrent(5).InRegions(eu),
+		"6000/minute token_bucket in blocks up to 1s old counted in eu": headgate.PerMinute(6000).InRegions(eu).InBlocks(blocks),
+		"6000/minute token_bucket burst 9 counted in eu":                headgate.PerMinute(6000).InRegions(eu).Burst(9).Named("n"),
+		"unlimited":                           headgate.Unlimited().InRegions(eu),
+		"6000/minute fixed_window in regions": headgate.PerMinute(6000).Using(headgate.FixedWindow).InRegions(eu).InRegions(headgate.Regions{}),
+		"invalid limit: a limit that one region counts has no slack": headgate.PerMinute(6000).InRegions(headgate.Regions{Home: "eu", Slack: 0.1}),
+		"invalid limit: the slack of regions must be from 0 to 1":    headgate.PerMinute(6000).InRegions(headgate.Regions{Home: "eu", Slack: 2}),
+		"2000/minute token_bucket burst 3000 counted in eu":          headgate.PerMinute(6000).Burst(9000).InRegions(eu).Share(1. / 3),
+	} {
+		if got := want.String(); got != limit {
+			t.Errorf("%s, want %s", got, limit)
+		}
+		if settings, is := want.Rule().Regions(); settings.Home != want.Rule().Home() || !is {
+			t.Errorf("%s: home %q and %q", limit, settings.Home, want.Rule().Home())
+		}
+		if want.Valid() && want.RegionOver() != 0 || want.Valid() && want.RegionAge() != 0 {
+			t.Errorf("%s: a home admits nothing above the limit", limit)
+		}
+	}
+	limit := headgate.PerMinute(5)
+	if here, there := limit.InRegions(eu), limit.InRegions(headgate.Regions{Home: "us"}); here.Equal(there) || here.Equal(limit) || !here.Equal(limit.InRegions(eu)) {
+		t.Error("limits with different homes are not equal")
+	}
+}

@@ -1,0 +1,165 @@
+package homes
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+)
+
+// part is what one store is asked of a group.
+type part struct {
+	group *whole
+	to    int   // the store
+	at    []int // the indexes of its ops
+	err   error
+	peeks bool // it takes nothing, because another part is refused
+}
+
+// whole is a group whose parts are in several stores.
+type whole struct {
+	group *store.Group
+	first int // the index of its first op
+	parts []*part
+}
+
+// batch is a call about several stores.
+type batch struct {
+	*Store
+
+	ops    []headgate.Op
+	out    []headgate.Decision
+	wholes []whole
+}
+
+// divide executes groups that are about several stores.
+func (s *Store) divide(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
+	b := &batch{Store: s, ops: ops, out: out, wholes: make([]whole, len(groups))}
+	now, later := make([][]*part, len(s.stores)), make([][]*part, len(s.stores))
+	first := 0
+	for i := range groups {
+		w := &b.wholes[i]
+		*w = whole{group: &groups[i], first: first}
+		first += groups[i].Ops
+		if groups[i].Err = b.open(w); groups[i].Err != nil {
+			continue
+		}
+		for _, p := range w.parts {
+			if p.to != own && w.dependent() {
+				later[p.to] = append(later[p.to], p)
+			} else {
+				now[p.to] = append(now[p.to], p)
+			}
+		}
+	}
+	b.ask(ctx, now, later)
+	b.join(ctx)
+}
+
+// open divides w into parts, the own one first, or returns why that is impossible.
+func (b *batch) open(w *whole) error {
+	by := make([]*part, len(b.stores))
+	stores := 0
+	for i := w.first; i < w.first+w.group.Ops; i++ {
+		if err := b.ops[i].Validate(); err != nil {
+			return err
+		}
+		at := b.place(b.ops[i].Limit)
+		if by[at] == nil {
+			by[at] = &part{group: w, to: at}
+			stores++
+		}
+		by[at].at = append(by[at].at, i)
+	}
+	for _, p := range by {
+		if p != nil {
+			w.parts = append(w.parts, p)
+		}
+	}
+	if stores > 1 && w.group.Mode == headgate.AllOrNothing {
+		return b.divisible(w)
+	}
+	return nil
+}
+
+// divisible returns why the ops of w cannot be divided between stores.
+func (b *batch) divisible(w *whole) error {
+	for i := w.first; i < w.first+w.group.Ops; i++ {
+		switch b.ops[i].Kind {
+		case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reserve:
+		case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw:
+			return fmt.Errorf("homes: in several regions, %s cannot be undone: %w", b.ops[i].Kind, store.ErrCrossSlot)
+		}
+	}
+	return nil
+}
+
+// dependent reports whether the parts in other regions wait for the own one: that is
+// asked at once, and if it refuses nothing needs to be given back across the ocean.
+func (w *whole) dependent() bool {
+	return w.group.Mode == headgate.AllOrNothing && len(w.parts) > 1 && w.parts[0].to == own
+}
+
+// ask asks all stores: the own one on this goroutine, and those of later after it.
+func (b *batch) ask(ctx context.Context, now, later [][]*part) {
+	var wait sync.WaitGroup
+	send := func(parts [][]*part) {
+		for i, list := range parts {
+			if i != own && len(list) > 0 {
+				wait.Go(func() { b.send(ctx, i, list) })
+			}
+		}
+	}
+	send(now)
+	b.send(ctx, own, now[own])
+	for _, list := range later {
+		for _, p := range list {
+			p.peeks = b.refuses(p.group.parts[0])
+		}
+	}
+	send(later)
+	wait.Wait()
+}
+
+// refuses reports whether p was answered, and one of its ops refused.
+func (b *batch) refuses(p *part) bool {
+	if p.err != nil {
+		return false
+	}
+	for _, i := range p.at {
+		if !b.out[i].Allowed {
+			return true
+		}
+	}
+	return false
+}
+
+// send asks one store about parts of groups, and copies its answers.
+func (b *batch) send(ctx context.Context, to int, parts []*part) {
+	if len(parts) == 0 {
+		return
+	}
+	var ops []headgate.Op
+	groups := make([]store.Group, len(parts))
+	for i, p := range parts {
+		groups[i] = store.Group{Ops: len(p.at), Mode: p.group.group.Mode}
+		for _, at := range p.at {
+			op := b.ops[at]
+			if p.peeks {
+				op.Kind = headgate.Peek
+			}
+			ops = append(ops, op)
+		}
+	}
+	out := make([]headgate.Decision, len(ops))
+	store.Pipeline(ctx, b.stores[to], ops, out, groups)
+	for i, p := range parts {
+		p.err = groups[i].Err
+		for j, at := range p.at {
+			b.out[at] = out[j]
+		}
+		out = out[len(p.at):]
+	}
+}

@@ -1,0 +1,158 @@
+package homes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+)
+
+// Options configure a [Store].
+type Options struct {
+	Region string                    // the name of this region, which the own store is in
+	Homes  map[string]headgate.Store // the stores of other regions, by name
+	// Partial returns a *store.PartError if only some stores answered, for callers that
+	// can use the rest. Without it such a call fails as a whole, and with
+	// headgate.AllOrNothing gives back what it took.
+	Partial bool
+}
+
+// ErrOptions is wrapped by the errors of New.
+var ErrOptions = errors.New("homes: invalid options")
+
+// Store is a headgate.Store that asks the store of a limit's home. It is safe for
+// concurrent use. Create it with [New].
+type Store struct {
+	options Options
+	// stores has the own store first, then the homes, and at last one that knows no
+	// answer.
+	stores []headgate.Store
+	places map[string]int // the indexes of the homes
+}
+
+var (
+	_ headgate.Store    = (*Store)(nil)
+	_ headgate.KeyTimer = (*Store)(nil)
+	_ store.Pipeliner   = (*Store)(nil)
+)
+
+// New returns a Store that asks own for limits without a home and those at home in
+// Options.Region. It owns all stores: Close closes them.
+func New(own headgate.Store, o Options) (*Store, error) {
+	if err := headgate.New(own).Validate(); err != nil {
+		return nil, err
+	}
+	if o.Region == "" {
+		return nil, fmt.Errorf("%w: no region", ErrOptions)
+	}
+	s := &Store{options: o, stores: []headgate.Store{own}, places: make(map[string]int, len(o.Homes))}
+	for _, name := range slices.Sorted(maps.Keys(o.Homes)) {
+		home := o.Homes[name]
+		switch err := headgate.New(home).Validate(); {
+		case name == "" || name == o.Region:
+			return nil, fmt.Errorf("%w: %q is not another region", ErrOptions, name)
+		case err != nil:
+			return nil, fmt.Errorf("homes: %s: %w", name, err)
+		}
+		s.places[name] = len(s.stores)
+		s.stores = append(s.stores, home)
+	}
+	s.stores = append(s.stores, missing{})
+	return s, nil
+}
+
+// own is the place of the own store.
+const own = 0
+
+// place returns the index of the store that counts l.
+func (s *Store) place(l headgate.Limit) int {
+	r := l.Rule()
+	home := r.Home()
+	if home == "" || home == s.options.Region || r.Unlimited {
+		return own
+	}
+	if i, ok := s.places[home]; ok {
+		return i
+	}
+	return len(s.stores) - 1
+}
+
+// only returns the index of the store that counts all ops, and false if there are
+// several.
+func (s *Store) only(ops []headgate.Op) (int, bool) {
+	if len(ops) == 0 {
+		return own, true
+	}
+	first := s.place(ops[0].Limit)
+	for i := range ops[1:] {
+		if s.place(ops[i+1].Limit) != first {
+			return 0, false
+		}
+	}
+	return first, true
+}
+
+// Take implements headgate.Store.
+func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	return s.stores[s.place(op.Limit)].Take(ctx, op)
+}
+
+// KeyTimes implements headgate.KeyTimer.
+func (s *Store) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
+	return store.KeyTimes(ctx, s.stores[s.place(op.Limit)], op)
+}
+
+// Do implements headgate.Store. With headgate.AllOrNothing, ops of several stores may
+// only be of a kind that can be undone: Take, TakeUpTo, Peek, Charge or Reserve; for
+// others the error wraps store.ErrCrossSlot.
+func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	if len(out) < len(ops) {
+		return fmt.Errorf("homes: %d ops, but room for %d decisions", len(ops), len(out))
+	}
+	if i, is := s.only(ops); is {
+		return s.stores[i].Do(ctx, ops, out, mode)
+	}
+	one := []store.Group{{Ops: len(ops), Mode: mode}}
+	s.divide(ctx, ops, out, one)
+	return one[0].Err
+}
+
+// Pipeline implements store.Pipeliner. A group with ops of several stores may be executed
+// later than those after it.
+func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
+	if i, is := s.only(ops); is {
+		store.Pipeline(ctx, s.stores[i], ops, out, groups)
+		return
+	}
+	s.divide(ctx, ops, out, groups)
+}
+
+// Close closes all stores.
+func (s *Store) Close() error {
+	errs := make([]error, len(s.stores))
+	for i, of := range s.stores {
+		errs[i] = of.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// missing is the store of homes that are not configured.
+type missing struct{}
+
+func unknown(op *headgate.Op) error {
+	return fmt.Errorf("homes: %w: no store for the region %q", store.ErrNotSent, op.Limit.Rule().Home())
+}
+
+func (missing) Take(_ context.Context, op headgate.Op) (headgate.Decision, error) {
+	return headgate.Decision{}, unknown(&op)
+}
+
+func (missing) Do(_ context.Context, ops []headgate.Op, _ []headgate.Decision, _ headgate.Mode) error {
+	return unknown(&ops[0])
+}
+
+func (missing) Close() error { return nil }

@@ -1,0 +1,332 @@
+package homes_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/homes"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// at is the time of all ops.
+const at = 1_767_225_600_000_000
+
+// region is the store of a region. It counts calls and can fail.
+type region struct {
+	headgate.Store
+
+	mu    sync.Mutex
+	calls int
+	ops   []headgate.Op // of the last call
+	down  error
+	hold  chan struct{} // calls wait until it is closed
+}
+
+func newRegion() *region { return &region{Store: memory.New()} }
+
+func (r *region) note(ops ...headgate.Op) error {
+	r.mu.Lock()
+	r.calls++
+	r.ops = append([]headgate.Op(nil), ops...)
+	hold, down := r.hold, r.down
+	r.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	return down
+}
+
+func (r *region) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	if err := r.note(op); err != nil {
+		return headgate.Decision{}, err
+	}
+	return r.Store.Take(ctx, op)
+}
+
+func (r *region) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	if err := r.note(ops...); err != nil {
+		return err
+	}
+	return r.Store.Do(ctx, ops, out, mode)
+}
+
+func (r *region) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
+	return store.KeyTimes(ctx, r.Store, op)
+}
+
+// asked returns how many calls there were since the last time.
+func (r *region) asked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.calls
+	r.calls = 0
+	return n
+}
+
+// world is a store in the region us, for which eu and ap count some limits.
+type world struct {
+	*testing.T
+	us, eu, ap *region
+	store      *homes.Store
+}
+
+func newWorld(t *testing.T, partial bool) *world {
+	t.Helper()
+	w := &world{T: t, us: newRegion(), eu: newRegion(), ap: newRegion()}
+	var err error
+	w.store, err = homes.New(w.us, homes.Options{Region: "us", Homes: map[string]headgate.Store{"eu": w.eu, "ap": w.ap}, Partial: partial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.store.Close() })
+	return w
+}
+
+func home(name string, l headgate.Limit) headgate.Limit {
+	return l.InRegions(headgate.Regions{Home: name})
+}
+
+func take(l headgate.Limit) headgate.Op { return headgate.Op{Key: "k", Limit: l, Cost: 1, At: at} }
+
+// left returns what an op's key has left in a region.
+func (w *world) left(r *region, op headgate.Op) int64 {
+	w.Helper()
+	op.Kind = headgate.Peek
+	d, err := r.Store.Take(w.Context(), op)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return d.Remaining
+}
+
+func (w *world) do(mode headgate.Mode, ops ...headgate.Op) ([]headgate.Decision, error) {
+	out := make([]headgate.Decision, len(ops))
+	return out, w.store.Do(w.Context(), ops, out, mode)
+}
+
+// A limit is counted in its home, and all others here; for every kind of op.
+func TestOpsGoHome(t *testing.T) {
+	w := newWorld(t, false)
+	limit := headgate.PerDay(10).Using(headgate.SlidingLog)
+	for _, c := range []struct {
+		limit headgate.Limit
+		to    *region
+	}{
+		{limit, w.us},
+		{home("us", limit), w.us},
+		{home("eu", limit), w.eu},
+		{home("ap", limit), w.ap},
+		{home("eu", headgate.Concurrent(3)), w.eu},
+		{home("eu", headgate.PerHour(4).Using(headgate.LeakyBucket)), w.eu},
+		{home("eu", headgate.Unlimited()), w.us},
+		{headgate.PerDay(9).InRegions(headgate.Regions{}), w.us},
+	} {
+		for kind := headgate.Take; kind <= headgate.Draw; kind++ {
+			op := headgate.Op{Key: "k", Limit: c.limit, Cost: 1, At: at, Kind: kind, Duration: time.Second}
+			if _, err := w.store.Take(t.Context(), op); err != nil || c.to.asked() != 1 {
+				t.Errorf("%s of %s: %v, or asked elsewhere", kind, c.limit, err)
+			}
+			if err := w.store.Do(t.Context(), []headgate.Op{op, op}, make([]headgate.Decision, 2), headgate.AllOrNothing); err != nil || c.to.asked() != 1 {
+				t.Errorf("%s of %s in Do: %v, or asked elsewhere", kind, c.limit, err)
+			}
+		}
+		if _, err := w.store.KeyTimes(t.Context(), take(c.limit)); !errors.Is(err, headgate.ErrNoKeyTimes) {
+			t.Errorf("the times of a key: %v", err)
+		}
+		if n := w.us.asked() + w.eu.asked() + w.ap.asked(); n > 0 {
+			t.Errorf("%s: %d calls elsewhere", c.limit, n)
+		}
+	}
+}
+
+// If one region refuses, the others give back what they took, and answer as Peek does.
+func TestAllOrNothingInSeveralRegions(t *testing.T) {
+	w := newWorld(t, false)
+	here := take(headgate.PerDay(10).Using(headgate.FixedWindow))
+	there, far := take(home("eu", headgate.PerDay(2).Using(headgate.SlidingLog))), take(home("ap", headgate.PerDay(5)))
+	slot := take(headgate.Concurrent(3))
+	for i, want := range []struct {
+		allowed             bool
+		here, eu, ap, slots int64
+	}{{true, 9, 1, 4, 2}, {true, 8, 0, 3, 1}, {false, 8, 0, 3, 1}} {
+		out, err := w.do(headgate.AllOrNothing, here, there, far, slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := out[0].Allowed && out[1].Allowed && out[2].Allowed && out[3].Allowed; all != want.allowed || !out[0].Allowed {
+			t.Errorf("request %d: %v", i, out)
+		}
+		if out[0].Remaining != want.here || out[1].Remaining != want.eu || out[2].Remaining != want.ap || out[3].Remaining != want.slots {
+			t.Errorf("request %d: %d, %d, %d and %d remain, want %+v", i, out[0].Remaining, out[1].Remaining, out[2].Remaining, out[3].Remaining, want)
+		}
+		if got := w.left(w.us, here); got != want.here {
+			t.Errorf("request %d: %d left here", i, got)
+		}
+		if got := w.left(w.ap, far); got != want.ap {
+			t.Errorf("request %d: %d left in ap", i, got)
+		}
+		if got := w.left(w.us, slot); got != want.slots {
+			t.Errorf("request %d: %d slots left", i, got)
+		}
+		if !want.allowed && (out[0].Granted != 0 || out[2].Granted != 0 || out[3].Lease != 0) {
+			t.Errorf("request %d: something is granted: %v", i, out)
+		}
+	}
+}
+
+// The own region is asked first: what it refuses takes nothing elsewhere, not even for a
+// moment.
+func TestRefusedHereTakesNothingThere(t *testing.T) {
+	w := newWorld(t, false)
+	here, there := take(headgate.PerDay(0)), take(home("eu", headgate.PerDay(2)))
+	out, err := w.do(headgate.AllOrNothing, there, here)
+	if err != nil || !out[0].Allowed || out[0].Remaining != 2 || out[0].Granted != 0 || out[1].Allowed {
+		t.Errorf("%v, %v", out, err)
+	}
+	if n := w.eu.asked(); n != 1 || w.eu.ops[0].Kind != headgate.Peek {
+		t.Errorf("eu was asked %d times, with %s", n, w.eu.ops[0].Kind)
+	}
+}
+
+// What cannot be undone is refused before anything is written, as is an invalid op.
+func TestWhatCannotBeUndone(t *testing.T) {
+	w := newWorld(t, false)
+	here, there := take(headgate.PerDay(9)), take(home("eu", headgate.PerDay(9)))
+	for _, kind := range []headgate.Kind{headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw} {
+		there.Kind = kind
+		if _, err := w.do(headgate.AllOrNothing, here, there); !errors.Is(err, store.ErrCrossSlot) || !strings.Contains(err.Error(), kind.String()) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	there.Kind, there.Cost = headgate.Take, -1
+	for _, mode := range []headgate.Mode{headgate.AllOrNothing, headgate.Independent} {
+		if _, err := w.do(mode, here, there); !errors.Is(err, headgate.ErrInvalidCost) {
+			t.Errorf("an invalid op: %v", err)
+		}
+	}
+	if n := w.us.asked() + w.eu.asked(); n != 0 {
+		t.Errorf("%d calls", n)
+	}
+	if err := w.store.Do(t.Context(), []headgate.Op{here, there}, nil, headgate.Independent); err == nil {
+		t.Error("there is no room for decisions")
+	}
+}
+
+var errDown = errors.Join(headgate.ErrUnavailable, errors.New("the cable is cut"))
+
+// A home that does not answer: a call about several regions fails and gives back what it
+// took, or says which ops failed.
+func TestHomeIsCutOff(t *testing.T) {
+	here, there, far := take(headgate.PerDay(9)), take(home("eu", headgate.PerDay(9))), take(home("ap", headgate.PerDay(9)))
+	for _, partial := range []bool{false, true} {
+		w := newWorld(t, partial)
+		w.eu.down = errDown
+		if d, err := w.store.Take(t.Context(), here); err != nil || d.Remaining != 8 {
+			t.Errorf("here: %v, %v", d, err)
+		}
+		if _, err := w.store.Take(t.Context(), there); !errors.Is(err, headgate.ErrUnavailable) {
+			t.Errorf("there: %v", err)
+		}
+		out, err := w.do(headgate.AllOrNothing, here, there, far)
+		part, is := errors.AsType[*store.PartError](err)
+		if !errors.Is(err, errDown) || is != partial {
+			t.Errorf("partial %v: %v", partial, err)
+		}
+		for i, failed := range []bool{!partial, true, !partial} {
+			if store.Failed(err, i) != failed {
+				t.Errorf("partial %v: op %d failed: %v; %+v", partial, i, !failed, part)
+			}
+		}
+		want := int64(8)
+		if partial {
+			if want = 7; !out[0].Allowed || out[0].Granted != 1 || !out[2].Allowed {
+				t.Errorf("the rest: %v", out)
+			}
+		}
+		if left := w.left(w.us, here); left != want {
+			t.Errorf("partial %v: %d left here, want %d", partial, left, want)
+		}
+		if left := w.left(w.ap, far); left != want+1 {
+			t.Errorf("partial %v: %d left in ap, want %d", partial, left, want+1)
+		}
+		if _, err = w.do(headgate.Independent, there, here); store.Failed(err, 1) == partial || !store.Failed(err, 0) {
+			t.Errorf("partial %v, independent: %v", partial, err)
+		}
+	}
+}
+
+// A refusal gives back what others took, even if a home does not answer.
+func TestCutOffAndRefused(t *testing.T) {
+	w := newWorld(t, true)
+	w.eu.down = errDown
+	here, there, none := take(headgate.PerDay(9)), take(home("eu", headgate.PerDay(9))), take(home("ap", headgate.PerDay(0)))
+	out, err := w.do(headgate.AllOrNothing, here, there, none)
+	if !store.Failed(err, 1) || store.Failed(err, 0) || store.Failed(err, 2) || out[2].Allowed || out[0].Granted != 0 || w.left(w.us, here) != 9 {
+		t.Errorf("%v, %v; %d left here", out, err, w.left(w.us, here))
+	}
+}
+
+// A pipeline asks every region once, all of them at the same time, and answers each group.
+func TestPipelineAsksEveryRegionOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false)
+		w.eu.hold, w.ap.hold = make(chan struct{}), make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(w.eu.hold); close(w.ap.hold) })
+		here, there, far := take(headgate.PerDay(9)), take(home("eu", headgate.PerDay(9))), take(home("ap", headgate.PerDay(9)))
+		ops := []headgate.Op{here, there, here, there, far, take(home("mars", headgate.PerDay(9))), here}
+		groups := []store.Group{{Ops: 1}, {Ops: 1}, {Ops: 3, Mode: headgate.AllOrNothing}, {Ops: 1}, {Ops: 1}}
+		out, began := make([]headgate.Decision, len(ops)), time.Now()
+		w.store.Pipeline(t.Context(), ops, out, groups)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it took %s", took)
+		}
+		for i := range groups {
+			switch {
+			case i == 3:
+				if !errors.Is(groups[i].Err, store.ErrNotSent) || !strings.Contains(groups[i].Err.Error(), `"mars"`) {
+					t.Errorf("an unknown home: %v", groups[i].Err)
+				}
+			case groups[i].Err != nil:
+				t.Errorf("group %d: %v", i, groups[i].Err)
+			}
+		}
+		for i, want := range []int64{8, 8, 7, 7, 8, 0, 6} {
+			if i == 3 || i == 1 { // two calls at the same time
+				continue
+			}
+			if out[i].Remaining != want {
+				t.Errorf("op %d: %d remain, want %d", i, out[i].Remaining, want)
+			}
+		}
+		if out[1].Remaining+out[3].Remaining != 15 {
+			t.Errorf("%d and %d remain in eu", out[1].Remaining, out[3].Remaining)
+		}
+	})
+}
+
+// TestOptions: what New refuses.
+func TestOptions(t *testing.T) {
+	own, other := memory.New(), memory.New()
+	var none *memory.Store
+	for name, c := range map[string]struct {
+		own headgate.Store
+		o   homes.Options
+	}{
+		"no store":            {nil, homes.Options{Region: "us"}},
+		"no region":           {own, homes.Options{}},
+		"itself":              {own, homes.Options{Region: "us", Homes: map[string]headgate.Store{"us": other}}},
+		"no name":             {own, homes.Options{Region: "us", Homes: map[string]headgate.Store{"": other}}},
+		"no store of another": {own, homes.Options{Region: "us", Homes: map[string]headgate.Store{"eu": none}}},
+	} {
+		if _, err := homes.New(c.own, c.o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
