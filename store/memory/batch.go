@@ -157,6 +157,9 @@ func (s *Store) peekAllowed(ops []headgate.Op, parts []part, out []headgate.Deci
 			s.shard(parts[i].id).load(parts[i].id, &st)
 		}
 		req := algorithm.RequestOf(&ops[i])
+		if req.Kind == headgate.Grant {
+			req.Member = 0 // a grant shows no value
+		}
 		req.Kind = headgate.Peek
 		out[i] = algorithm.Step(parts[i].rule, &st, parts[i].now, req).Decision
 	}

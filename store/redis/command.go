@@ -40,14 +40,16 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 	if r.CountDenied {
 		flag |= countsDenied
 	}
-	if r.Algorithm == headgate.Distinct && kind != headgate.Grant {
+	if r.Algorithm == headgate.Distinct {
 		switch {
 		case cost == 0:
 			flag |= costsNothing
 		case cost > headgate.MaxLimit:
 			flag |= costsTooMuch
 		}
-		cost = int64(min(op.Member, maxInteger))
+		if kind != headgate.Grant {
+			cost = int64(min(op.Member, maxInteger))
+		}
 	}
 	unit := byte(r.Calendar)
 	if r.OwnZone {

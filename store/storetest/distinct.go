@@ -51,6 +51,17 @@ func distinctValues(s *session) {
 	s.do(headgate.Independent, member(op, 1), member(op, 3), member(op, 3), member(op, 4), member(op, 2))
 	s.take(kind(op, headgate.Reset))
 	s.take(member(op, 2))
+
+	// What a grant in a refused batch answers: its cost is no value.
+	granted := kind(op, headgate.Grant)
+	for _, n := range []int64{0, 2, headgate.MaxLimit + 1} {
+		s.do(headgate.AllOrNothing, cost(member(granted, 2), n), full)
+		s.do(headgate.AllOrNothing, cost(member(granted, 9), n), full)
+	}
+	s.do(headgate.Independent, member(op, 5), member(op, 6))
+	for _, n := range []int64{0, 2, headgate.MaxLimit + 1} {
+		s.do(headgate.AllOrNothing, cost(member(granted, 2), n), full)
+	}
 }
 
 // distinctNeedsAValue: what does not say which value the request shows is an error, not a

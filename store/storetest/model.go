@@ -130,6 +130,9 @@ func (m *model) do(ops []headgate.Op, nows []int64, out []headgate.Decision, mod
 		case out[i].Allowed:
 			peek := ops[i]
 			peek.Kind = headgate.Peek
+			if ops[i].Kind == headgate.Grant {
+				peek.Member = 0 // a grant shows no value
+			}
 			out[i] = m.take(&peek, nows[i])
 		case ops[i].Kind == headgate.Take && ops[i].Limit.Rule().CountDenied:
 			denied = append(denied, i)

@@ -355,6 +355,7 @@ end
 
 local function distinctStep(a, r, s, now, kind, n, duration)
   if kind <= CHARGE or kind == RESERVE then
+    if r.kind == GRANT then n = 0 end -- asked as PEEK, with a cost in place of a value
     return distinctTake(a, r, s, now, kind, r.dry and 0 or 1, n)
   end
   if kind ~= REFUND and kind ~= UNDO then return step(a, r, s, now, kind, n, duration) end

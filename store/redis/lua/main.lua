@@ -60,7 +60,7 @@ local function run(i, as)
   local now = given
   if given == 0 then now = readClock() else now = given - 1 end
   now = min(now, maxTime)
-  local r = {flag = flag % 128, denied = flag >= 128, unit = unit}
+  local r = {flag = flag % 128, denied = flag >= 128, unit = unit, kind = kind}
   a.rule(r, p1, p2, p3, p4, p5, p6)
   if unit > 0 and (now < p3 or now >= (unit > 6 and p4 or p6)) then return nil, now end
   local state = states[key]
