@@ -96,7 +96,7 @@ func (b *bench) setup(ctx context.Context, w row, store string) (s *setup, err e
 		address = s.wire.address()
 	}
 	if store == inBlocks {
-		s.limit = w.limit.InBlocks(headgate.Blocks{MaxAge: age, MaxOver: over})
+		s.limit = w.limit.InBlocks(headgate.Blocks{MaxAge: age, MaxOver: w.over})
 	}
 	patience := 5 * time.Second
 	if w.stall > 0 {

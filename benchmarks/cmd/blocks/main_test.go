@@ -78,10 +78,10 @@ func TestGoals(t *testing.T) {
 	}{
 		{"all met", 10, 0},
 		{"slower than memory, and more commands by Zipf's law", 16, 2},
-		{"more commands and processor time than a fiftieth", 41, 4},
-		{"more commands than a twentieth", 101, 6},
-		{"as slow as exact", 2000, 6},
-		{"slower than exact", 4000, 9},
+		{"more commands and processor time than a fiftieth", 41, 6},
+		{"more commands than a twentieth", 101, 8},
+		{"as slow as exact", 2000, 8},
+		{"slower than exact", 4000, 11},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newReport(options{rounds: 1}, allRows(), fixture(test.ns))
