@@ -278,6 +278,7 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 		e.printf("    on_repeat   %s\n", r.OnRepeat)
 	}
 	e.blocks(r.Blocks)
+	e.regions(r.Regions)
 	if c := r.Count; c != nil {
 		e.printf("    now         %d of %d used, %d remaining%s\n", c.Used, c.Limit, c.Remaining, fullAgain(c))
 		e.printf("    decision    %s\n", e.decision(r))
@@ -314,6 +315,27 @@ func (e explanation) blocks(b *httpapi.Blocks) {
 	default:
 		e.printf("    too little  %s\n", of)
 	}
+}
+
+// regions prints how regions share a limit.
+func (e explanation) regions(r *httpapi.Regions) {
+	if r == nil {
+		return
+	}
+	own, known := r.Own()
+	switch {
+	case known:
+		e.printf("    regions     shared: this one, %s, has %d of %d (%s)\n", inert(r.Region), own, r.Limit, inert(regionParts(r.Parts)))
+		e.printf("    gifts       when the %d run low it asks; others charge what they do not need to their own Redis, and give it\n", own)
+	case e.live:
+		e.printf("    regions     shared, but this server has no regions: it admits all %d\n", r.Limit)
+		return
+	default:
+		e.printf("    regions     shared: each has a part of %d, asks when it runs low, and gives what it does not need\n", r.Limit)
+		e.printf("    parts       --config FILE names the regions, and shows them\n")
+	}
+	e.printf("    cut off     %s\n", r.Alone)
+	e.printf("    bound       %s, whatever the network does\n", r.Bound)
 }
 
 // localShare returns the share of tokens that a server admitted alone.

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/door/httpapi"
 )
 
 func newRegions(s streams) *cobra.Command {
@@ -17,9 +19,10 @@ func newRegions(s streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "regions", Short: "show the regions that a running server shares limits with", Args: cobra.NoArgs,
-		Long: `Regions shows whether a running server has news of the other regions, and how many
-tokens it gave and received. One server of each region does that for all of them. See
-docs/regions.md.`,
+		Long: `Regions shows for each other region whether a running server has news of it, and how
+many tokens it gave, has on the way, and received; then what each region has of each
+limit that they share, and how much all of them together admit at most. One server of
+each region gives and receives for all of them. See docs/regions.md.`,
 		Example: "  headgate regions",
 	}
 	f.add(cmd.Flags())
@@ -47,14 +50,43 @@ func showRegions(s streams, is *admin.Regions) error {
 		acts = "leaves giving and receiving to another server of its region"
 	}
 	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintf(t, "the server is in %s, and %s\n\n", is.Region, acts) // Flush returns the error
-	_, _ = fmt.Fprintln(t, "REGION\tNEWS\tGIVEN\tRECEIVED\tERROR")
-	for _, r := range is.Others {
-		news := "none"
+	_, _ = fmt.Fprintf(t, "the server is in %s, and %s\n", inert(is.Region), acts) // Flush returns the error
+	if is.Asked > 0 {
+		_, _ = fmt.Fprintf(t, "it has asked for %d tokens that have not come yet\n", is.Asked)
+	}
+	_, _ = fmt.Fprintln(t, "\nREGION\tSTATE\tNEWS\tLAG\tGIVEN\tON THE WAY\tUNCONFIRMED\tRECEIVED\tERROR")
+	for i := range is.Others {
+		r := &is.Others[i]
+		news, lag, state := "none", "-", r.State
 		if r.News != nil {
-			news = (time.Duration(*r.News) * time.Millisecond).Round(10*time.Millisecond).String() + " ago"
+			news, lag = shortMilliseconds(*r.News)+" ago", shortMilliseconds(r.Lag)
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", inert(r.Region), news, r.Given, r.Received, inert(cmp.Or(r.Error, "-")))
+		if r.Cut > 0 {
+			state += " for " + shortMilliseconds(r.Cut)
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n",
+			inert(r.Region), state, news, lag, r.Given, r.Unacknowledged, r.Unconfirmed, r.Received, inert(cmp.Or(r.Error, "-")))
+	}
+	if len(is.Rules) > 0 {
+		_, _ = fmt.Fprintln(t)
+	}
+	for i := range is.Rules {
+		r := &is.Rules[i]
+		_, _ = fmt.Fprintf(t, "%s/%s, %s: %s\n  parts: %s\n", inert(r.Domain), inert(r.Rule), r.Rate, r.Bound, inert(regionParts(r.Parts)))
 	}
 	return t.Flush()
+}
+
+// regionParts lists what each region has: "ap 200, eu 200, us 200".
+func regionParts(parts []httpapi.RegionPart) string {
+	list := make([]string, len(parts))
+	for i, p := range parts {
+		list[i] = fmt.Sprintf("%s %d", p.Region, p.Limit)
+	}
+	return strings.Join(list, ", ")
+}
+
+// shortMilliseconds formats milliseconds, rounded.
+func shortMilliseconds(n int64) string {
+	return (time.Duration(n) * time.Millisecond).Round(10 * time.Millisecond).String()
 }

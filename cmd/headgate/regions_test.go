@@ -22,7 +22,7 @@ func TestRegionsExample(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	gave := regexp.MustCompile(`(?m)^us +\S+ ago +0 +[1-9]\d* +-$`)
+	gave := regexp.MustCompile(`(?m)^us +reachable +\S+ ago +\S+ +0 +0 +0 +[1-9]\d* +-$`)
 	var out []byte
 	for range 3 { // a port may be taken
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -46,7 +46,7 @@ func Sections() []config.Section {
 func (a *App) adminOptions(p *door.Process) admin.Options {
 	extra := func(h http.Handler) http.Handler { return door.Shedding(p.Sheds, overload.Extra, h) }
 	api := httpapi.New(httpapi.Options{
-		Asker: p.Asker, Ready: p.Ready, Bodies: p.Room(), Blocks: p.Blocks,
+		Asker: p.Asker, Ready: p.Ready, Bodies: p.Room(), Blocks: p.Blocks, Regions: a.options.Config.Store.Regions.Among(),
 	})
 	o := admin.Options{
 		Failures: p.Failures, Settings: *config.Own[admin.Settings](p.Config),
@@ -58,7 +58,8 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 			"POST /v1/explain": extra(api), // for operators, even if the API does not serve it
 		},
 		Engine: a.engine, Store: p.Store, Control: a.control, Offenders: a.offenders, Clients: a.clients, Keys: a.keys, Metrics: a.metrics, Live: a.live,
-		Timelines: a.timelines, Blocks: p.Blocks, Region: p.Config.Store.Regions.Name, Regions: a.store.Regions,
+		Timelines: a.timelines, Blocks: p.Blocks, Among: p.Config.Store.Regions.Among(),
+		Regions: a.store.Regions, RegionsAsked: a.store.RegionsAsked,
 		Events: a.events, Queue: a.queue.Queue, Candidate: a.trial, Process: a.status, Rules: a.loaded, RollBack: a.rollBack,
 		Accept: a.acceptRules, Clock: a.options.Clock, Log: a.log, LogLevel: a.options.LogLevel,
 	}

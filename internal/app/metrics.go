@@ -79,7 +79,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.reloadMetrics(c)
 	a.store.Describe(c)
 	a.store.DescribeBlocks(c, a.metrics.Labels)
-	a.store.DescribeRegions(c)
+	a.store.DescribeRegions(c, a.metrics.Labels, func() *rules.Ruleset { return a.state.Load().Rules })
 	storing.DescribeControl(a.control, c)
 	a.describeOffenders(c)
 	metrics.DescribeTimelines(a.timelines, a.options.Clock, c)

@@ -1,12 +1,16 @@
 package app_test
 
 import (
+	"encoding/json"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
@@ -57,13 +61,82 @@ func TestRegionsShareALimit(t *testing.T) {
 		t.Errorf("us is reachable: %s", n)
 	}
 	status, body := one.get(t, one.adminURL("/v1/regions"))
-	if status.StatusCode != http.StatusOK || !strings.Contains(body, `"region":"eu","acts":true,"others":[{"region":"us","news_ms":`) || !strings.Contains(body, `"given":0,"received":150}`) {
+	if status.StatusCode != http.StatusOK || !strings.Contains(body, `"region":"eu","acts":true,"asked":`) || !strings.Contains(body, `"given":0,"received":150,"unacknowledged":0,"unconfirmed":0}`) {
 		t.Errorf("%d %s", status.StatusCode, body)
 	}
+	two.await(t, func() bool {
+		other := answerOf[admin.Regions](t, two, "/v1/regions").Others[0]
+		return other.State == "reachable" && other.Given == 150 && other.Unacknowledged == 0
+	})
 	us.Kill()
 	one.await(t, func() bool { return one.metric(t, `headgate_region_reachable{region="us"}`) == "0" })
+	one.await(t, func() bool { return answerOf[admin.Regions](t, one, "/v1/regions").Others[0].State == "cut" })
+	if n := one.metric(t, `headgate_region_cut_seconds{region="us"}`); n == "0" || n == "" {
+		t.Errorf("us has been away for %s seconds", n)
+	}
 	if log := one.journal.text.String(); !strings.Contains(log, "no news from a region") {
 		t.Error("the log does not say that us is gone")
+	}
+}
+
+// TestRegionsOfRules: what regions have of each limit, and how much all admit: for
+// operators, in explanations and as a metric.
+func TestRegionsOfRules(t *testing.T) {
+	const text = `domain: api
+limits:
+  - {name: search, key: client_ip, rate: 301/minute, algorithm: sliding_window, regions: shared}
+  - {name: upload, key: client_ip, rate: 10/second, burst: 100, regions: {slack: 5%}}
+  - {name: alone, key: client_ip, rate: 10/second}
+`
+	eu, us := redistest.Standalone(t), redistest.Standalone(t)
+	f := run(t, text, nil, region("eu", eu.Addr, "us", us.Addr), withAdmin)
+	is := answerOf[admin.Regions](t, f, "/v1/regions")
+	if is.Region != "eu" || len(is.Rules) != 2 {
+		t.Fatalf("%+v", is)
+	}
+	want := []httpapi.Regions{
+		{
+			Region: "eu", Limit: 301, Parts: []httpapi.RegionPart{{Region: "eu", Limit: 150}, {Region: "us", Limit: 151}}, Over: 1,
+			Bound: "all regions together admit at most 302 in a window: the limit of 301, and 1 by rounding",
+			Alone: "it keeps what it has, and has 150 in every window; what others hold is refused here",
+		},
+		{
+			Region: "eu", Limit: 100, Parts: []httpapi.RegionPart{{Region: "eu", Limit: 50}, {Region: "us", Limit: 50}}, Over: 5,
+			Bound: "all regions together admit at most 105 at once: the burst of 100, and 5 on the way between regions",
+			Alone: "it keeps what it has, in a bucket of 50 with its part of the rate; what others hold is refused here",
+		},
+	}
+	for i := range want {
+		if got := is.Rules[i].Regions; !reflect.DeepEqual(got, want[i]) {
+			t.Errorf("%s: %+v, want %+v", is.Rules[i].Rule, got, want[i])
+		}
+	}
+	if n := f.metric(t, `headgate_region_over_admission_bound_tokens{domain="api",rule="upload"}`); n != "5" {
+		t.Errorf("the metric says %s, want 5", n)
+	}
+	_, body := f.post(t, "/v1/explain", `{"domain":"api","attributes":{"client_ip":"198.51.100.7"}}`)
+	var x httpapi.Explanation
+	if err := json.Unmarshal([]byte(body), &x); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range x.Parts[0].Rules {
+		switch {
+		case r.Rule == "alone" && r.Regions != nil:
+			t.Errorf("alone is shared: %+v", r.Regions)
+		case r.Rule == "search" && (r.Regions == nil || !reflect.DeepEqual(*r.Regions, want[0])):
+			t.Errorf("explained as %+v", r.Regions)
+		}
+	}
+}
+
+// TestRegionIsNotItsOwnPeer: a process does not start if the store of another region is
+// its own, whatever the URL looks like.
+func TestRegionIsNotItsOwnPeer(t *testing.T) {
+	eu := redistest.Standalone(t)
+	proxy := redistest.NewProxy(t, eu.Addr)
+	err := newFixture(t, regionRules, nil, region("eu", eu.Addr, "us", proxy.Addr)).Start(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "that of region us is the store of this region, eu") {
+		t.Errorf("started with its own store as that of us: %v", err)
 	}
 }
 

@@ -209,6 +209,7 @@ func Load(from Sources) (*Config, error) {
 	c.warnOfVariables(from)
 	c.warnOfFile()
 	c.settleDoors()
+	c.settleRegions()
 	c.warnOfProxies()
 	c.warnOfInline()
 	c.warnOfWebhooks()

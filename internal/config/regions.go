@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // Regions are several places with a store each, which share limits.
@@ -29,8 +31,8 @@ func regionSettings() []Setting {
 		One("regions.name", func(c *Config, v string) error {
 			c.Store.Regions.Name = v
 			return regionName(v)
-		}),
-		peers,
+		}).ForRules(),
+		peers.ForRules(),
 		Duration("regions.interval", func(c *Config) *time.Duration { return &c.Store.Regions.Interval }, 10*time.Millisecond),
 	}
 }
@@ -77,3 +79,14 @@ func (c *Config) checkRegions() (errs Errors) {
 	}
 	return errs
 }
+
+// Among returns the regions that share limits, or nil if there are none.
+func (r *Regions) Among() *rules.Regions {
+	if r.Name == "" || len(r.Peers) == 0 {
+		return nil
+	}
+	return &rules.Regions{Own: r.Name, Others: slices.Sorted(maps.Keys(r.Peers))}
+}
+
+// settleRegions sets in RuleOptions which regions share limits.
+func (c *Config) settleRegions() { c.RuleOptions.Regions = c.Store.Regions.Among() }

@@ -197,6 +197,7 @@ func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 	if from.File != "" {
 		c.placeDoors()
 		c.settleDoors()
+		c.settleRegions()
 		c.warnOfProxies()
 		c.locateWarnings()
 	}

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/headgate/headgate"
 )
@@ -32,12 +33,14 @@ type need struct {
 	remaining int64 // at the last decision
 	idle      int   // intervals since the last request
 	asked     int   // intervals until it may be asked for again
+	awaited   int64 // tokens that were asked for and have not come
 }
 
 // demand knows which keys run low in this process.
 type demand struct {
 	seed   maphash.Seed
-	most   int // keys in a shard
+	most   int          // keys in a shard
+	asked  atomic.Int64 // tokens that were asked for and have not come
 	shards [shards]struct {
 		mu    sync.Mutex
 		needs map[entity]*need
@@ -88,13 +91,16 @@ func (d *demand) received(e entity, tokens int64) {
 	defer sh.mu.Unlock()
 	if n := sh.needs[e]; n != nil {
 		n.remaining += tokens
-		n.asked = 0
+		came := min(tokens, n.awaited)
+		n.asked, n.awaited = 0, n.awaited-came
+		d.asked.Add(-came)
 	}
 }
 
 // due ends an interval. It returns what to ask the other regions for, at most most keys,
 // and forgets keys without requests.
 func (d *demand) due(p *parts, most int) (wants []want) {
+	asked := int64(0)
 	for i := range d.shards {
 		sh := &d.shards[i]
 		sh.mu.Lock()
@@ -103,17 +109,21 @@ func (d *demand) due(p *parts, most int) (wants []want) {
 				delete(sh.needs, e)
 				continue
 			}
-			n.asked = max(n.asked-1, 0)
+			if n.asked = max(n.asked-1, 0); n.asked == 0 {
+				n.awaited = 0
+			}
 			if len(wants) < most {
 				if tokens := n.wanted(p.of(n.limit).Capacity()); tokens > 0 {
-					n.asked = askAgain
+					n.asked, n.awaited = askAgain, tokens
 					wants = append(wants, want{entity: e, scope: n.scope, limit: n.limit, tokens: tokens})
 				}
 			}
+			asked += n.awaited
 			n.requested /= 2
 		}
 		sh.mu.Unlock()
 	}
+	d.asked.Store(asked)
 	return wants
 }
 

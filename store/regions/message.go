@@ -15,11 +15,14 @@ const version = 1
 // content is a message. Keys are bytes, so they are in base64.
 type content struct {
 	Version int     `json:"v"`
+	From    string  `json:"from,omitempty"`  // the region that publishes
+	Hello   string  `json:"hello,omitempty"` // of Store.Verify
 	Limits  []spec  `json:"limits,omitempty"`
 	Wants   []claim `json:"wants,omitempty"` // of the region that publishes
 	Gifts   []gift  `json:"gifts,omitempty"` // from it
-	// Seen is what the region that wants something had acted upon, by region, in
-	// microseconds by the clock of that.
+	// Seen is what the region that publishes had acted upon, by region, in microseconds by
+	// the clock of that. It comes with what the region wants, and after it was given
+	// something.
 	Seen map[string]int64 `json:"seen,omitempty"`
 }
 

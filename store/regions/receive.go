@@ -52,6 +52,7 @@ func (c *courier) receive(ctx context.Context, in *incoming, gifts []gift) error
 			return err
 		}
 		if out[0].Allowed {
+			c.thanks = true
 			c.counts.received.Add(g.Tokens)
 			c.demand.received(entityOf(&refund, l.limit), g.Tokens)
 		}

@@ -67,16 +67,17 @@ func (a *asker) ask(ctx context.Context, seen map[string]time.Time) error {
 	for i := range wants {
 		out.want(&wants[i])
 	}
-	a.unsent = publish(ctx, a.options.Exchange, &out)
+	a.unsent = a.publish(ctx, &out)
 	return a.unsent
 }
 
-func publish(ctx context.Context, e store.Exchange, out *writer) error {
+func (a *asker) publish(ctx context.Context, out *writer) error {
+	out.From = a.options.Name
 	data, err := out.bytes()
 	if err != nil {
 		return err
 	}
-	return e.Publish(ctx, data)
+	return a.options.Exchange.Publish(ctx, data)
 }
 
 // courier exchanges tokens with one other region, in the process that acts for this one.
@@ -90,6 +91,8 @@ type courier struct {
 	once   headgate.Limit
 	given  map[entity]int64 // when a key was last given, by the clock of this region's store
 	seen   time.Time        // up to which messages were acted upon
+	thanks bool             // it has been given something, and the other region does not know yet that it has it
+	ledger ledger
 	clock  func() time.Time // of this process; only differences matter
 	counts counts
 }
@@ -102,6 +105,7 @@ func newCourier(a *asker, peer string) *courier {
 func (c *courier) tick(ctx context.Context) {
 	is := c.office.Load()
 	if is == nil {
+		c.counts.rest()
 		return
 	}
 	if c.term != is.term {
@@ -117,13 +121,19 @@ func (c *courier) tick(ctx context.Context) {
 	var out writer
 	seen := c.seen
 	err := c.visit(ctx, is.here, &out)
-	if len(out.Gifts) > 0 {
-		err = errors.Join(err, publish(ctx, c.options.Exchange, &out))
+	if c.thanks {
+		out.Seen = map[string]int64{c.peer: c.seen.UnixMicro()}
 	}
+	if len(out.Gifts) > 0 || c.thanks {
+		failure := c.publish(ctx, &out)
+		c.thanks = c.thanks && failure != nil
+		err = errors.Join(err, failure)
+	}
+	c.ledger.gave(c.clock(), out.Gifts)
 	if c.seen.After(seen) {
 		err = errors.Join(err, c.options.Exchange.Saw(ctx, c.peer, c.seen))
 	}
-	c.counts.ended(c.clock(), err)
+	c.counts.ended(err)
 	c.options.OnError(c.peer, err)
 }
 
@@ -141,6 +151,7 @@ type incoming struct {
 func (c *courier) visit(ctx context.Context, here time.Time, out *writer) error {
 	asked := c.clock()
 	batch, err := c.options.Exchange.Read(ctx, c.peer, c.after)
+	c.counts.heard(c.clock(), &batch, err)
 	if err != nil {
 		return err
 	}
@@ -156,6 +167,11 @@ func (c *courier) visit(ctx context.Context, here time.Time, out *writer) error 
 				c.after, c.seen = m.ID, m.At
 				continue
 			}
+			if err := c.fromPeer(text); err != nil {
+				c.counts.heard(c.clock(), nil, err)
+				return err
+			}
+			c.ledger.confirmed(text.Seen[c.options.Name])
 			in := incoming{id: m.ID, theirs: batch.Now, asked: asked, here: here, limits: limits}
 			if err := c.receive(ctx, &in, text.Gifts); errors.Is(err, errEarly) {
 				return unread

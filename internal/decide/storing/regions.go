@@ -1,17 +1,23 @@
 package storing
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/redis"
 	"github.com/headgate/headgate/store/regions"
 )
+
+// verifyFor is how long Start waits for regions that do not answer.
+const verifyFor = time.Second
 
 // openRegions lets regions share limits, if there are several. own are the options of
 // this region's Redis.
@@ -42,6 +48,12 @@ func (s *Store) openRegions(own redis.Options) error {
 		return &config.SourceError{Source: "regions.peers", Message: err.Error()}
 	}
 	s.Life.OnEnd(exchange.Close)
+	ctx, cancel := context.WithTimeout(context.Background(), verifyFor)
+	defer cancel()
+	if err := s.regions.Verify(ctx); err != nil {
+		_ = s.regions.Close()
+		return &config.SourceError{Source: "regions.peers", Message: err.Error(), Hint: "name the Redis of each other region: a region cannot share limits with itself"}
+	}
 	s.Counts = s.regions
 	return nil
 }
@@ -75,16 +87,62 @@ func (s *Store) Regions() []regions.Stats {
 	return s.regions.Stats()
 }
 
-// DescribeRegions adds the metrics of limits that regions share to c.
-func (s *Store) DescribeRegions(c *metrics.Asked) {
-	reachable := c.Gauge("headgate_region_reachable", "1 if this process has news from the region, 0 if it could not read any. Only the process that acts for its own region reads.", "region")
+// RegionsAsked returns how many tokens this process has asked the other regions for that
+// have not come yet.
+func (s *Store) RegionsAsked() int64 {
+	if s.regions == nil {
+		return 0
+	}
+	return s.regions.Asked()
+}
+
+// DescribeRegions adds the metrics of limits that regions share to c. labels returns the
+// labels of a limit's series, and active the rules.
+func (s *Store) DescribeRegions(c *metrics.Asked, labels func(domain, rule string) (d, r string, ok bool), active func() *rules.Ruleset) {
+	reachable := c.Gauge("headgate_region_reachable", "1 if this process has news from the region, 0 if it could not read any. Only the process that acts for its own region reads, and has this series.", "region")
+	cut := c.Gauge("headgate_region_cut_seconds", "For how long no news of the region could be read, in seconds; 0 if it can be.", "region")
+	lag := c.Gauge("headgate_region_lag_seconds", "How old the messages of the region were when they were last read, in seconds.", "region")
 	given := c.Counter("headgate_region_given_tokens_total", "Tokens that this process gave to the region.", "region")
 	received := c.Counter("headgate_region_received_tokens_total", "Tokens that this process received from the region.", "region")
+	open := c.Gauge("headgate_region_unacknowledged_tokens", "Tokens that this process gave to the region, which has not confirmed them yet.", "region")
+	lost := c.Counter("headgate_region_unconfirmed_tokens_total", "Tokens that this process gave to the region, which did not confirm them for half a minute: they may be lost.", "region")
+	asked := c.Gauge("headgate_region_asked_tokens", "Tokens that this process has asked the other regions for and that have not come yet.")
+	over := c.Gauge("headgate_region_over_admission_bound_tokens", "The most that all regions together can admit above the limit of a key that they share.", "domain", "rule")
 	c.Ask(func(out chan<- prometheus.Metric) {
+		if s.regions == nil {
+			return
+		}
 		for _, r := range s.Regions() {
-			reachable(out, metrics.OneIf(r.Err == nil), r.Region)
+			if r.Acts && (r.HasRead || r.Cut > 0) {
+				reachable(out, metrics.OneIf(r.Cut == 0), r.Region)
+				cut(out, r.Cut.Seconds(), r.Region)
+				lag(out, r.Lag.Seconds(), r.Region)
+			}
 			given(out, float64(r.Given), r.Region)
 			received(out, float64(r.Received), r.Region)
+			open(out, float64(r.Unacknowledged), r.Region)
+			lost(out, float64(r.Unconfirmed), r.Region)
+		}
+		asked(out, float64(s.RegionsAsked()))
+		for at, n := range s.regionsOver(labels, active()) {
+			over(out, float64(n), at.domain, at.rule)
 		}
 	})
+}
+
+// regionsOver returns how much regions together can admit above the limits that they
+// share: of limits that share a series, the most.
+func (s *Store) regionsOver(labels func(domain, rule string) (d, r string, ok bool), active *rules.Ruleset) map[blockLabels]int64 {
+	by := make(map[blockLabels]int64)
+	n := len(s.Config.Regions.Peers) + 1
+	for _, r := range active.Rules() {
+		if _, shared := r.Limit.Rule().Regions(); !shared {
+			continue
+		}
+		if domain, rule, ok := labels(r.Domain, r.Name); ok {
+			at := blockLabels{domain, rule}
+			by[at] = max(by[at], regions.OverOf(r.Limit, n).Sum())
+		}
+	}
+	return by
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/hosts"
 	"github.com/headgate/headgate/internal/request/token"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/store/blocks"
 	"github.com/headgate/headgate/store/regions"
@@ -58,12 +59,14 @@ type Options struct {
 	Queue     func() *queue.Queue // returns nil while no rule queues requests
 	// Blocks returns what this process has of rules in blocks; nil if it draws none.
 	Blocks func() []blocks.Stats
-	// Region is the region of this process, and Regions returns what it knows of the
-	// others; empty and nil without regions.
-	Region    string
-	Regions   func() []regions.Stats
-	Secrets   []string     // further header fields of queued requests to hide from operators
-	Candidate *trial.Trial // nil if no candidate is configured
+	// Among are the regions that share limits, nil for none. Regions returns what this
+	// process knows of the others, and RegionsAsked how many tokens it has asked them for
+	// that have not come.
+	Among        *rules.Regions
+	Regions      func() []regions.Stats
+	RegionsAsked func() int64
+	Secrets      []string     // further header fields of queued requests to hide from operators
+	Candidate    *trial.Trial // nil if no candidate is configured
 
 	// Process returns the part of Status that only the process knows: Version,
 	// Started, Ready, Store and Doors.

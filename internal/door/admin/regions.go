@@ -2,45 +2,95 @@ package admin
 
 import (
 	"net/http"
-	"time"
+
+	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/store/regions"
 )
 
 // Regions is the answer of GET /v1/regions: the regions that limits are shared with.
 type Regions struct {
 	Region string         `json:"region"` // that of this process; empty without regions
 	Acts   bool           `json:"acts"`   // this process gives and receives tokens for its region
+	Asked  int64          `json:"asked"`  // tokens that this process has asked for and that have not come yet
 	Others []RegionStatus `json:"others"`
+	Rules  []RegionRule   `json:"rules"` // those whose limits are shared
 }
 
 // RegionStatus is another region, as this process sees it.
 type RegionStatus struct {
 	Region string `json:"region"`
+	// State is reachable, cut, or unknown: this process does not act for its region, or
+	// has not read the other one's messages yet.
+	State string `json:"state"`
 	// News is how long ago its messages were last read, in milliseconds; nil if never by
-	// this process.
+	// this process. Lag is how old they were, and Cut for how long they could not be read.
 	News *int64 `json:"news_ms"`
-	// Given and Received are tokens, since this process started.
-	Given    int64  `json:"given"`
-	Received int64  `json:"received"`
-	Error    string `json:"error,omitempty"` // why its messages cannot be read
+	Lag  int64  `json:"lag_ms"`
+	Cut  int64  `json:"cut_ms"`
+	// Given and Received are tokens, since this process started. Unacknowledged are
+	// those given that the region has not confirmed yet, Unconfirmed those that it did not
+	// confirm in time: they may be lost.
+	Given          int64  `json:"given"`
+	Received       int64  `json:"received"`
+	Unacknowledged int64  `json:"unacknowledged"`
+	Unconfirmed    int64  `json:"unconfirmed"`
+	Error          string `json:"error,omitempty"` // what is wrong
 }
+
+// RegionRule is a rule whose limit regions share. A rule with tiers has one for each.
+type RegionRule struct {
+	Domain string `json:"domain"`
+	Rule   string `json:"rule"`
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Rate   string `json:"rate"` // which tells tiers apart
+
+	httpapi.Regions
+}
+
+// The states of a region.
+const (
+	regionReachable = "reachable"
+	regionCut       = "cut"
+	regionUnknown   = "unknown"
+)
 
 // listRegions answers GET /v1/regions.
 func (d reports) listRegions(http.ResponseWriter, *http.Request) (any, error) {
-	out := Regions{Region: d.Region, Others: []RegionStatus{}}
+	out := Regions{Others: []RegionStatus{}, Rules: []RegionRule{}}
+	if d.Among != nil {
+		out.Region = d.Among.Own
+		for _, rule := range d.Engine.Rules().Rules() {
+			if r := httpapi.RegionsOf(rule.Limit, d.Among); r != nil {
+				out.Rules = append(out.Rules, RegionRule{Domain: rule.Domain, Rule: rule.Name, File: rule.File, Line: rule.Line, Rate: rateText(rule.Limit), Regions: *r})
+			}
+		}
+	}
 	if d.Regions == nil {
 		return out, nil
 	}
+	out.Asked = d.RegionsAsked()
 	for _, r := range d.Regions() {
-		is := RegionStatus{Region: r.Region, Given: r.Given, Received: r.Received}
 		out.Acts = out.Acts || r.Acts
-		if r.HasRead {
-			ms := int64(r.Read / time.Millisecond)
-			is.News = &ms
-		}
-		if r.Err != nil {
-			is.Error = r.Err.Error()
-		}
-		out.Others = append(out.Others, is)
+		out.Others = append(out.Others, regionStatus(&r))
 	}
 	return out, nil
+}
+
+func regionStatus(r *regions.Stats) RegionStatus {
+	is := RegionStatus{
+		Region: r.Region, State: regionUnknown, Given: r.Given, Received: r.Received,
+		Unacknowledged: r.Unacknowledged, Unconfirmed: r.Unconfirmed,
+	}
+	if r.HasRead {
+		ms := r.Read.Milliseconds()
+		is.State, is.News, is.Lag = regionReachable, &ms, r.Lag.Milliseconds()
+	}
+	if r.Cut > 0 {
+		is.State, is.Cut = regionCut, max(r.Cut.Milliseconds(), 1)
+	}
+	if r.Err != nil {
+		is.Error = r.Err.Error()
+	}
+	return is
 }

@@ -36,6 +36,7 @@ func open(p *door.Process) (door.Server, error) {
 	auth := forwardauth.New(forwardauth.Options{Asker: p.Asker, Tokens: p.Tokens, TellTime: c.DecisionTime})
 	handler := httpapi.New(httpapi.Options{
 		Asker: p.Asker, Ready: p.Ready, Inline: p.Inline(), LimitsAsked: p.LimitsAsked(), Blocks: p.Blocks,
+		Regions:   c.Store.Regions.Among(),
 		RateLimit: rls.Of(p).JSON(p.Room()), ForwardAuth: auth, WithoutExplain: !Explains(c), Bodies: p.Room(),
 		Queue: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			queue.ServeStatus(w, r, p.Queue(), strings.TrimPrefix(r.URL.Path, "/v1/queue/"))

@@ -63,7 +63,8 @@ type Question struct {
 	Request     described.Request
 	Descriptors []*described.Ordered
 
-	Blocks []blocks.Stats // what this process has of rules in blocks; nil if it draws none
+	Blocks  []blocks.Stats // what this process has of rules in blocks; nil if it draws none
+	Regions *rules.Regions // nil if there are none, or if they are not known
 }
 
 // Explain says how the rules of e apply to q. It charges nothing.
@@ -101,6 +102,7 @@ func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error
 	if h.options.Blocks != nil {
 		q.Blocks = h.options.Blocks()
 	}
+	q.Regions = h.options.Regions
 	if h.options.Clock != nil {
 		q.At = h.options.Clock().UnixMicro()
 	}
@@ -282,6 +284,7 @@ type ExplainedRule struct {
 	ChargeOn  string           `json:"charge_on,omitempty"` // which answers count; empty for all requests
 	OnRepeat  string           `json:"on_repeat,omitempty"` // which refusals lead to which bans; empty for none
 	Blocks    *Blocks          `json:"blocks,omitempty"`    // how far off sync: blocks can be; nil without it
+	Regions   *Regions         `json:"regions,omitempty"`   // how regions share it; nil if they do not
 	QuotaMode bool             `json:"quota_mode,omitempty"`
 	Applies   bool             `json:"applies"`
 	Why       []rules.Mismatch `json:"why,omitempty"` // why it does not apply
@@ -371,6 +374,7 @@ func (q *Question) explainedRule(x *engine.Explained) ExplainedRule {
 		out.OnRepeat = r.OnRepeat.String()
 	}
 	out.Blocks = BlocksOf(r.Limit, r.Scope, q.Blocks)
+	out.Regions = RegionsOf(r.Limit, q.Regions)
 	if !x.Applies {
 		out.Limit = r.LimitText()
 		return out

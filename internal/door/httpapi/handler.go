@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/store/blocks"
@@ -44,6 +45,8 @@ type Options struct {
 	Queue       http.Handler    // if not nil, answers GET /v1/queue/ID: the state of a queued request
 	// Blocks says for explanations what this process has of rules in blocks; optional.
 	Blocks func() []blocks.Stats
+	// Regions are those that share limits; nil for none.
+	Regions *rules.Regions
 	// LimitsAsked counts requests to /v1/limits; optional.
 	LimitsAsked *selfservice.Asked
 }

@@ -114,6 +114,7 @@ func ExplainFiles(ctx context.Context, options rulefile.Options, q ExplainReques
 	}
 	store := memory.New(memory.WithMaxKeys(1))
 	defer func() { _ = store.Close() }()
+	question.Regions = options.Regions
 	x, err := question.Explain(ctx, engine.New(store, rs))
 	if err != nil {
 		return nil, err

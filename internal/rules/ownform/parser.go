@@ -25,6 +25,7 @@ type Parser struct {
 	// OnlyHTTP, NoTokens and PlainFields say what requests can have; see
 	// rulefile.Options.
 	OnlyHTTP, NoTokens, PlainFields bool
+	Regions                         *rules.Regions // nil if there are none, or if they are not known
 
 	// OpenTable opens the tables that rules name; nil if there can be none. TableProblems is
 	// what Finish finds wrong with them; the files with such rules have an error each.

@@ -31,6 +31,7 @@ func (o Options) parse(diagnostics []diagnostic.Diagnostic, sources []Source, op
 	b := rules.NewBuilder(o.KeySecret, rules.ComputedAttributes()...)
 	own := ownform.NewParser(b)
 	own.OpenTable = open
+	own.Regions = o.Regions
 	own.OnlyHTTP, own.NoTokens, own.PlainFields = o.OnlyHTTP, o.NoTokens, o.PlainFields
 	p := fileParser{Parser: own, tree: envoyform.NewParser(own, o.Compat, o.MergeDomains), compat: o.Compat}
 	reports := make([]yamltext.Report, len(sources))
@@ -177,6 +178,9 @@ type Options struct {
 	// of the value's HMAC-SHA-256. Processes must have the same secret to share
 	// counts. Without a secret SHA-256 is used, with which guesses can be verified.
 	KeySecret rules.KeySecret
+	// Regions are the regions that share limits; nil if there are none, or if they are
+	// not known.
+	Regions *rules.Regions
 	// Tables, if not nil, learns which tables the files use, so that they can be followed.
 	Tables *Tables
 }

@@ -1,0 +1,65 @@
+package regions
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrWrongStore is wrapped by errors about the store of another region that has messages
+// of this one, or of a third one.
+var ErrWrongStore = errors.New("regions: wrong store")
+
+// fromPeer returns an error if a message is not from the region that it should be from.
+// Gifts to a region that is this one would be charged here and never refunded. Messages
+// of other releases may not say who they are from.
+func (c *courier) fromPeer(text *content) error {
+	if text.From == "" || text.From == c.peer {
+		return nil
+	}
+	return fmt.Errorf("%w: in that of region %s are messages of region %s", ErrWrongStore, c.peer, text.From)
+}
+
+// Verify returns an error that wraps [ErrWrongStore] if the store of another region is
+// that of this one. It publishes a message and looks for it everywhere. It does not wait
+// longer than ctx for regions that cannot be reached.
+func (s *Store) Verify(ctx context.Context) error {
+	mark := writer{content: content{Hello: rand.Text()}}
+	if err := s.asker.publish(ctx, &mark); err != nil {
+		return nil //nolint:nilerr // this region's own store is down, which others report
+	}
+	wrong := make(chan error, len(s.couriers))
+	var all sync.WaitGroup
+	for _, c := range s.couriers {
+		all.Go(func() { wrong <- s.look(ctx, c.peer, mark.Hello) })
+	}
+	go func() { all.Wait(); close(wrong) }()
+	for {
+		select {
+		case err, more := <-wrong:
+			if err != nil || !more {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// look looks for a mark of this region in the messages of a peer.
+func (s *Store) look(ctx context.Context, peer, hello string) error {
+	batch, err := s.options.Exchange.Read(ctx, peer, "")
+	if err != nil {
+		return nil //nolint:nilerr // it is not reachable now
+	}
+	for i := range batch.Messages {
+		var text content
+		if err := json.Unmarshal(batch.Messages[i].Data, &text); err == nil && text.Hello == hello {
+			return fmt.Errorf("%w: that of region %s is the store of this region, %s", ErrWrongStore, peer, s.options.Name)
+		}
+	}
+	return nil
+}
