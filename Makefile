@@ -17,7 +17,7 @@ LEAST    ?= 0
 ADAPTERS := ginlimit echolimit fiberlimit examples/chi
 MODULES  := . benchmarks chaos differential/envoy $(ADAPTERS)
 # Packages whose tests measure milliseconds run one at a time.
-TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/app /door/resp
+TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/app /door/resp /clients/conformance
 # A failed test runs a second time and is named at the end (docs/decisions/0087);
 # a data race, or more than three failed tests, ends the run.
 AGAIN    := $(TOOL) gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
@@ -29,10 +29,10 @@ run: build ## build and start the quickstart: a proxy on :8000 in front of a dem
 	$(BIN) quickstart
 
 test: ## install missing tools, run all tests with the race detector and each benchmark once
-	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl
+	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl python3
 	@scripts/ensure-web.sh node && scripts/ensure-express.sh && { scripts/ensure.sh php || true; }
 	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(AGAIN) --packages="$$($(GO) list ./... | grep -v $(TIMED:%=-e %) | tr '\n' ' ')" -- -race -shuffle=on -timeout 30m
-	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(AGAIN) --packages="$$($(GO) list ./... | grep $(TIMED:%=-e %) | tr '\n' ' ')" -- -race -shuffle=on -timeout 30m -p 1
+	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 HEADGATE_REQUIRE_CLIENTS=1 $(AGAIN) --packages="$$($(GO) list ./... | grep $(TIMED:%=-e %) | tr '\n' ' ')" -- -race -shuffle=on -timeout 30m -p 1
 	$(AGAIN) --packages="$$(grep -rl --include='*_test.go' '^//go:build !race' . | xargs -n1 dirname | sort -u | tr '\n' ' ')" -- -shuffle=on
 	@for module in $(ADAPTERS); do (cd $$module && $(GO) test -race -shuffle=on ./...) || exit 1; done
 	cd differential/envoy && $(GO) test .
