@@ -18,20 +18,25 @@ var ErrTableFull = errors.New("the shared table is full")
 // A process polls it with [Table.Look], reads changes with [Table.Since], and writes
 // back what the servers have lost with [Table.Restore].
 type Table struct {
-	store                      *Store
-	keys                       []string
-	write, read, look, restore *script
+	store                                   *Store
+	keys                                    []string
+	write, read, look, restore, merge, mark *script
 }
 
 // Table returns the table with the given name, which consists of letters.
 func (s *Store) Table(name string) *Table {
-	// No entity's name starts with a percent sign and such a letter.
-	tag := s.options.Prefix + ":{%t" + name + "}:"
 	return &Table{
-		store: s, keys: []string{tag + "rows", tag + "changes", tag + "ends", tag + "version", tag + "store"},
-		write: newScript("table_check", "table"), read: newScript("table_check", "table_since"),
+		store: s, keys: tableKeys(s.options.Prefix, name),
+		write: newScript("table_check", "table_tidy", "table"), read: newScript("table_check", "table_since"),
 		look: newScript("table_check", "table_look"), restore: newScript("table_check", "table_restore"),
+		merge: newScript("table_check", "table_tidy", "table_merge"), mark: newScript("table_check", "table_mark"),
 	}
+}
+
+// tableKeys returns the keys of a table's parts, in the order of lua/table_check.lua.
+func tableKeys(prefix, name string) []string {
+	tag := prefix + ":{%t" + name + "}:" // no entity's name starts with a percent sign and such a letter
+	return []string{tag + "rows", tag + "changes", tag + "ends", tag + "version", tag + "store"}
 }
 
 // TableRow is a row, or the record of a deleted one.

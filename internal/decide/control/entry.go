@@ -24,10 +24,14 @@ const (
 	Limit             // overrides its limit
 	Grant             // records credit that the key was given; the credit itself is in the store
 	Reset             // tells processes that the key was reset; see Manager.WasReset
+	Ended             // says that an entry was ended in another region; Key is its name in the table
 )
 
-// String returns the word in the table and for operators: ban, limit, grant or reset.
-func (k Kind) String() string { return enum.Name(k, "kind", "ban", "limit", "grant", "reset") }
+// String returns the word in the table and for operators: ban, limit, grant, reset or
+// ended.
+func (k Kind) String() string {
+	return enum.Name(k, "kind", "ban", "limit", "grant", "reset", "ended")
+}
 
 // Entry is a ban or an override of one key of a rule, or the record of a grant.
 type Entry struct {
@@ -41,12 +45,18 @@ type Entry struct {
 	ID             string    // of a grant: a key may have several
 	Until, Created time.Time // the end and the start
 	Reason, By     string    // the reason and the operator, as free text
+
+	Changed Stamp // in another region; zero if it was changed in this one
 }
 
 // name is the key of e in the table.
 func (e *Entry) name() string {
-	if e.Kind == Grant {
+	switch e.Kind {
+	case Ended:
+		return e.Key
+	case Grant:
 		return string(headgate.AppendKey(nil, e.Kind.String(), e.Scope, e.Key, e.ID))
+	case Ban, Limit, Reset:
 	}
 	return nameOf(e.Kind, e.Scope, e.Key)
 }
@@ -72,14 +82,20 @@ type stored struct {
 	Created int64  `json:"created"` // in ms since the Unix epoch
 	Reason  string `json:"reason,omitempty"`
 	By      string `json:"by,omitempty"`
+	// At and From are the stamp of an entry that comes from another region.
+	At   int64  `json:"at,omitempty"`
+	From string `json:"from,omitempty"`
 }
 
 const version = 1
 
-// maxEntry is the largest size of an Entry in bytes.
-const maxEntry = 8 << 10
+const (
+	maxEntry = 8 << 10 // the largest size of an Entry in bytes
+	maxStamp = 128     // what the stamp of another region adds to it
+)
 
-// encode is the inverse of decode. Times are rounded down to milliseconds.
+// encode is the inverse of decode, but leaves out the stamp: a change made here has the
+// version of its row. Times are rounded down to milliseconds.
 func (e *Entry) encode() (string, error) {
 	text, err := json.Marshal(stored{
 		Version: version, Kind: e.Kind.String(), Domain: e.Domain, Rule: e.Rule, Scope: e.Scope, Key: []byte(e.Key),
@@ -93,32 +109,49 @@ func (e *Entry) encode() (string, error) {
 
 // decode reads an Entry written by another process, possibly of another version.
 func decode(text string) (*Entry, error) {
-	if len(text) > maxEntry {
+	if len(text) > maxEntry+maxStamp {
 		return nil, fmt.Errorf("it is %d bytes long, at most %d are allowed", len(text), maxEntry)
 	}
 	var s stored
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return nil, err
 	}
-	kind, ok := enum.Parse(s.Kind, Reset)
-	switch {
-	case s.Version != version:
+	kind, ok := enum.Parse(s.Kind, Ended)
+	if s.Version != version {
 		return nil, fmt.Errorf("unsupported version %d, want %d", s.Version, version)
-	case !ok:
+	} else if !ok {
 		return nil, fmt.Errorf("unknown kind %q", s.Kind)
-	case s.Scope == "" || s.Domain == "" || s.Rule == "":
-		return nil, errors.New("the rule is missing")
-	case s.Until <= 0 || s.Until > maxMilli || s.Created < 0 || s.Created > maxMilli:
-		return nil, errors.New("a time is out of range")
-	case s.Burst < 0 || s.Burst > headgate.MaxLimit:
-		return nil, errors.New("the burst is out of range")
-	case (kind == Grant) != (s.Amount > 0) || s.Amount > headgate.MaxLimit:
-		return nil, errors.New("the amount is out of range")
+	}
+	at := Stamp{s.At, s.From}
+	if at != (Stamp{}) || kind == Ended {
+		if err := at.check(); err != nil {
+			return nil, err
+		}
+	}
+	if kind == Ended {
+		return &Entry{Kind: kind, Key: string(s.Key), Changed: at}, nil
+	}
+	if err := s.check(kind); err != nil {
+		return nil, err
 	}
 	return &Entry{
 		Kind: kind, Domain: s.Domain, Rule: s.Rule, Scope: s.Scope, Key: string(s.Key), Rate: s.Rate, Burst: s.Burst, Amount: s.Amount, ID: s.ID,
-		Until: time.UnixMilli(s.Until).UTC(), Created: time.UnixMilli(s.Created).UTC(), Reason: s.Reason, By: s.By,
+		Until: time.UnixMilli(s.Until).UTC(), Created: time.UnixMilli(s.Created).UTC(), Reason: s.Reason, By: s.By, Changed: at,
 	}, nil
+}
+
+func (s *stored) check(kind Kind) error {
+	switch {
+	case s.Scope == "" || s.Domain == "" || s.Rule == "":
+		return errors.New("the rule is missing")
+	case s.Until <= 0 || s.Until > maxMilli || s.Created < 0 || s.Created > maxMilli:
+		return errors.New("a time is out of range")
+	case s.Burst < 0 || s.Burst > headgate.MaxLimit:
+		return errors.New("the burst is out of range")
+	case (kind == Grant) != (s.Amount > 0) || s.Amount > headgate.MaxLimit:
+		return errors.New("the amount is out of range")
+	}
+	return nil
 }
 
 // maxMilli is the year 5138, beyond which microseconds would not be exact.

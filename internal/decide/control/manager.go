@@ -82,6 +82,8 @@ type Options struct {
 	// Sync until it succeeds.
 	Forgot func(ctx context.Context) error
 	Most   int // the largest number of entries; 0 means MaxEntries
+	// Region is the name of this region, if there are several; see Follower.
+	Region string
 }
 
 // Manager is one process's view of the table. It is safe for concurrent use.
@@ -260,9 +262,14 @@ func (m *Manager) take(into map[string]*Entry, r *Row, now time.Time) {
 		}
 		return
 	}
-	if e.Kind == Reset {
+	switch e.Kind {
+	case Reset:
 		m.hearReset(r, e)
 		return
+	case Ended:
+		delete(into, r.Name)
+		return
+	case Ban, Limit, Grant:
 	}
 	*e = e.shifted(-m.ahead)
 	if !e.Until.After(now) {
@@ -381,6 +388,11 @@ func (m *Manager) look(ctx context.Context) { _ = m.Sync(ctx) }
 
 // Delete ends an entry and reports whether there was one.
 func (m *Manager) Delete(ctx context.Context, e *Entry) (bool, error) {
+	if m.knowsEnded(e.name()) {
+		if m.look(ctx); m.knowsEnded(e.name()) {
+			return false, nil // it was ended in another region
+		}
+	}
 	row := Row{Name: e.name(), Value: m.knows(e.name()), Version: m.version()}
 	was, err := m.options.Table.Delete(ctx, row, m.options.Most)
 	if err != nil && !errors.Is(err, ErrNotSaved) {

@@ -149,6 +149,15 @@ func (m *Manager) knows(name string) string {
 	return m.memory.rows[name].Value
 }
 
+// knowsEnded reports whether the named entry was ended in another region.
+func (m *Manager) knowsEnded(name string) bool {
+	if m.options.Region == "" {
+		return false
+	}
+	e, err := decode(m.knows(name))
+	return err == nil && e.Kind == Ended
+}
+
 // Lost returns how often the table has lost data.
 func (m *Manager) Lost() int64 {
 	m.mu.Lock()

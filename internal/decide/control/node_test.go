@@ -92,6 +92,14 @@ func newNodeAt(t testing.TB, table control.Table, now func() time.Time, most int
 	return n
 }
 
+// openRegion opens a process of a region.
+func openRegion(n *node, region string, clock *clock, most int) {
+	n.Manager = control.New(control.Options{
+		Table: n.table, Engine: n.engine, Rules: n.rules, Clock: clock.Now, Most: most, Region: region,
+		Logger: slog.New(slog.NewTextHandler(&n.log, nil)), Reset: func(_, key string) { n.resets = append(n.resets, key) },
+	})
+}
+
 func key(part string) string { return string(headgate.AppendKey(nil, part)) }
 
 // entry returns a ban, or with a rate another limit.

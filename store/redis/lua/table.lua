@@ -5,21 +5,8 @@
 local what, name, value, last, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
 -- A deleted row is remembered for a week, so that a process which has not looked
--- since does not bring it back; for ten minutes if very many are. What has ended
--- is kept for a minute, since clocks differ.
-local remembered, crowded, kept = 604800000, 600000, 60000
-
-local gone = redis.call('ZRANGEBYSCORE', ends, '-inf', '(' .. string.format('%.0f', ms - kept), 'LIMIT', 0, 200)
-if #gone > 0 then
-  -- A server without room takes what follows, and perhaps no word of it.
-  redis.call('HDEL', store, 'version', 'rows', 'changes')
-  redis.call('HDEL', rows, unpack(gone))
-  redis.call('ZREM', changes, unpack(gone))
-  redis.call('ZREM', ends, unpack(gone))
-  if now then
-    leave(now)
-  end
-end
+-- since does not bring it back; for ten minutes if very many are.
+local remembered, crowded = 604800000, 600000
 
 local old = redis.call('HEXISTS', rows, name) == 1
 if what == 'put' and not old and redis.call('HLEN', rows) >= most then
