@@ -26,6 +26,12 @@ var (
 func scraped(t *testing.T, f *fixture) map[string]bool {
 	t.Helper()
 	f.login(t, "198.51.100.7")
+	return scrapedAt(t, f)
+}
+
+// scrapedAt is scraped without a request before.
+func scrapedAt(t *testing.T, f *fixture) map[string]bool {
+	t.Helper()
 	_, body := f.get(t, f.adminURL("/metrics"))
 	names := map[string]bool{}
 	for _, m := range typeLine.FindAllStringSubmatch(body, -1) {
@@ -67,7 +73,10 @@ func TestDeployNamesRealMetrics(t *testing.T) {
 		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{"127.0.0.1:1"}}
 	}))
 	blocks := scraped(t, run(t, "domain: api\nlimits: [{name: login, rate: 1000/second, sync: blocks}]\n", nil, admin, onRedis(redistest.Standalone(t).Addr)))
-	for _, more := range []map[string]bool{shared, blocks, warned(t, admin)} {
+	eu, us := redistest.Standalone(t), redistest.Standalone(t)
+	regions := run(t, regionRules, nil, region("eu", eu.Addr, "us", us.Addr), admin)
+	regions.await(t, func() bool { return regions.metric(t, `headgate_region_reachable{region="us"}`) == "1" })
+	for _, more := range []map[string]bool{shared, blocks, scrapedAt(t, regions), warned(t, admin)} {
 		maps.Copy(names, more)
 	}
 	files := 0

@@ -185,14 +185,9 @@ func (a *App) warn(rs *rules.Ruleset) {
 // warnOfRegions logs which rules say that regions share their limit, and cannot.
 func (a *App) warnOfRegions(rs *rules.Ruleset) {
 	here := &a.options.Config.Store.Regions
-	n := int64(len(here.Peers) + 1)
 	for _, r := range rs.Rules() {
-		switch _, shared := r.Limit.Rule().Regions(); {
-		case !shared:
-		case here.Name == "":
+		if _, shared := r.Limit.Rule().Regions(); shared && here.Name == "" {
 			a.log.Warn("regions do not share this limit, because regions.name and regions.peers are not set", "domain", r.Domain, "rule", r.Name)
-		case r.Limit.Capacity() > 0 && r.Limit.Capacity() < n:
-			a.log.Warn("some regions have no part of this limit: it is smaller than the number of regions", "domain", r.Domain, "rule", r.Name, "regions", n)
 		}
 	}
 }

@@ -77,6 +77,11 @@ func (c *Config) checkRegions() (errs Errors) {
 	case c.Store.Kind != InRedis:
 		errs.note("regions.name", "regions share limits through Redis, and this process counts in memory", "set store: redis://…, the Redis of region "+r.Name)
 	}
+	for _, name := range slices.Sorted(maps.Keys(r.Peers)) {
+		if own := c.Store.Redis.URL; own != "" && r.Peers[name] == own {
+			errs.note("regions.peers", "the store of region "+name+" is the store of this region", "name the Redis of region "+name)
+		}
+	}
 	return errs
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +28,7 @@ func TestWrongRegions(t *testing.T) {
 		{redis + "regions: {name: eu}\n", "regions.peers: there is no other region"},
 		{redis + "regions: {peers: {us: redis://127.0.0.1:6380}}\n", "regions.name: the region of this process has no name"},
 		{redis + "regions: {name: eu, peers: {eu: redis://127.0.0.1:6380}}\n", "regions.peers: eu is the region of this process"},
+		{redis + "regions: {name: eu, peers: {us: redis://127.0.0.1:6379}}\n", "regions.peers: the store of region us is the store of this region"},
 		{"regions: {name: eu, peers: {us: redis://127.0.0.1:6380}}\n", "regions.name: regions share limits through Redis"},
 		{redis + "regions: {name: EU, peers: {us: redis://127.0.0.1:6380}}\n", `regions.name: "EU" is not the name of a region`},
 		{redis + "regions: {name: eu, peers: {u_s: redis://127.0.0.1:6380}}\n", `regions.peers: "u_s" is not the name of a region`},
@@ -51,7 +53,29 @@ func TestRegionsThatAreRight(t *testing.T) {
 	if r.Name != "eu" || len(r.Peers) != 1 || string(r.Peers["us"]) != "rediss://reader:open-sesame@127.0.0.1:6380" || r.Interval.String() != "100ms" {
 		t.Errorf("%s, %d peers, %s", r.Name, len(r.Peers), r.Interval)
 	}
+	if among := c.RuleOptions.Regions; among == nil || !slices.Equal(among.Names(), []string{"eu", "us"}) || among.Own != "eu" {
+		t.Errorf("rules are read for %+v", among)
+	}
 	if text := fmt.Sprintf("%+v", r); strings.Contains(text, "open-sesame") {
 		t.Error("a password shows itself:", text)
+	}
+}
+
+// TestRegionsForCheck: commands that only read rules learn the regions from the file and
+// the environment.
+func TestRegionsForCheck(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "headgate.yaml")
+	if err := os.WriteFile(name, []byte("store: redis://127.0.0.1:6379\nregions: {name: eu, peers: {us: \"redis://127.0.0.1:6380\"}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, environment := range map[string]func(string) (string, bool){
+		"[eu us]": none,
+		"[ap us]": manifest("HEADGATE_REGIONS_NAME", "ap").Environment,
+	} {
+		options, _, err := config.LoadRuleOptions(config.Sources{Doors: app.Sections(), File: name, Environment: environment})
+		if err != nil || fmt.Sprint(options.Regions.Names()) != want {
+			t.Errorf("%v, %v, want %s", options.Regions.Names(), err, want)
+		}
 	}
 }

@@ -1,9 +1,11 @@
 package rules_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
@@ -38,6 +40,36 @@ func TestRegions(t *testing.T) {
 			if _, is := changed.Limit.Rule().Regions(); !is {
 				t.Errorf("%s: an override is %s", c.text, changed.Limit)
 			}
+		}
+	}
+}
+
+// TestPartsOfRegions: check knows how many regions there are, if it has read the
+// configuration, and says which limits cannot be divided among them.
+func TestPartsOfRegions(t *testing.T) {
+	three := &rules.Regions{Own: "eu", Others: []string{"us", "ap"}}
+	for _, c := range []struct {
+		text    string
+		regions *rules.Regions
+		want    string
+	}{
+		{"rate: 2/hour, algorithm: fixed_window", nil, ""},
+		{"rate: 2/hour, algorithm: fixed_window", three, "warning: a region without a part of this limit refuses everything: it is 2, for 3 regions"},
+		{"rate: 3/hour, algorithm: fixed_window", three, ""},
+		{"rate: 1000/hour, burst: 1", nil, "warning: a region without a part of this limit refuses everything: it is 1, for 2 regions"},
+		{"rate: 0/hour, algorithm: fixed_window", three, "warning: a limit of 0 refuses every request"},
+		{"rate: 1000/150d", nil, ""},
+		{"rate: 1000/150d", three, "3 regions cannot share this bucket"},
+		{"rate: 1000/150d, algorithm: sliding_window", three, ""},
+	} {
+		text := "domain: d\nlimits:\n  - {name: r, key: client_ip, regions: shared, " + c.text + "}\n"
+		_, diagnostics := rulefile.Options{Regions: c.regions}.Parse(rulefile.Source{Name: "r.yaml", Data: []byte(text)})
+		got := ""
+		for _, d := range diagnostics {
+			got += d.String()
+		}
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.text, got, c.want)
 		}
 	}
 }

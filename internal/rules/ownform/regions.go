@@ -40,6 +40,7 @@ func (l *LimitForm) withRegions(limit headgate.Limit) headgate.Limit {
 		l.Errorf(n, hint, "%s", strings.TrimPrefix(err.Error(), headgate.ErrInvalidLimit.Error()+": "))
 		return limit
 	}
+	l.checkParts(n, made)
 	return made
 }
 
