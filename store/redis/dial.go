@@ -33,35 +33,52 @@ func newDialer(opened, closed func()) *dialer {
 // dial has the signature of rueidis.ClientOption.DialCtxFn.
 func (d *dialer) dial(ctx context.Context, address string, nd *net.Dialer, config *tls.Config) (net.Conn, error) {
 	began := time.Now() //nolint:forbidigo // deadlines are on the real clock
+	for {
+		ready := d.connecting(address, nd, config)
+		select {
+		case result, ok := <-ready:
+			if !ok {
+				continue // another call has taken the connection: make one more
+			}
+			if ctx.Err() != nil {
+				ready <- result // for the next one
+				return nil, ctx.Err()
+			}
+			d.forget(address, ready)
+			close(ready)
+			return d.opening(ctx, result, began)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// connecting returns where a connection to address will arrive.
+func (d *dialer) connecting(address string, nd *net.Dialer, config *tls.Config) chan dialed {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	ready, ok := d.pending[address]
 	if !ok {
 		ready = make(chan dialed, 1)
 		d.pending[address] = ready
 		go connect(ready, address, *nd, config) //nolint:gosec // the connection outlives the call that asked for it
 	}
-	d.mu.Unlock()
-	select {
-	case result := <-ready:
-		if ctx.Err() != nil {
-			ready <- result // for the next one
-			return nil, ctx.Err()
-		}
-		d.forget(address, ready)
-		if result.err != nil {
-			return nil, result.err
-		}
-		limit, ok := ctx.Deadline()
-		if latest := began.Add(stallTimeout); !ok || limit.After(latest) {
-			limit = latest
-		}
-		if d.opened != nil {
-			d.opened()
-		}
-		return &wire{Conn: result.conn, limit: limit, closed: d.closed}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	return ready
+}
+
+// opening returns the connection for a call that began then.
+func (d *dialer) opening(ctx context.Context, result dialed, began time.Time) (net.Conn, error) {
+	if result.err != nil {
+		return nil, result.err
 	}
+	limit, ok := ctx.Deadline()
+	if latest := began.Add(stallTimeout); !ok || limit.After(latest) {
+		limit = latest
+	}
+	if d.opened != nil {
+		d.opened()
+	}
+	return &wire{Conn: result.conn, limit: limit, closed: d.closed}, nil
 }
 
 // forget makes the next dial of address connect again.
