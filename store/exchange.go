@@ -9,8 +9,8 @@ import (
 const Recent = 20 * time.Second
 
 // Exchange carries messages between regions. Package store/regions uses one;
-// an implementation over Redis is in package store/redis. Methods are safe for concurrent use, but Read of one region is called by
-// one goroutine at a time.
+// an implementation over Redis is in package store/redis. Methods are safe for concurrent
+// use.
 type Exchange interface {
 	// Lead returns whether this process acts for its region until about d from now, and
 	// what the region knows. Two processes that act for one region at a time do no harm.
@@ -21,21 +21,22 @@ type Exchange interface {
 	// Publish appends a message that every region can read.
 	Publish(ctx context.Context, message []byte) error
 	// Read returns the messages that a region has published after the one with the given
-	// ID, oldest first, or, if that is empty, since Recent ago. Messages may be
-	// missing if there were too many.
+	// ID, oldest first, or, if that is empty, since Recent ago: as many as are
+	// read at a time.
 	Read(ctx context.Context, region, after string) (Batch, error)
 }
 
 // Office is what Lead returns.
 type Office struct {
 	Leads bool                 // this process acts for its region
-	Now   time.Time            // by the clock of this region's store
+	Now   time.Time            // by the clock that its messages have
 	Seen  map[string]time.Time // what Saw recorded, by region
 }
 
 // Batch is what Read returns.
 type Batch struct {
 	Messages []Message
+	More     bool      // there may be more
 	Now      time.Time // by the clock of the region that was read, while it was
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -20,9 +21,10 @@ import (
 // servers, and reads those of the others, which takes only the right to read that stream.
 // Create it with [NewExchange]. It implements store.Exchange.
 type Exchange struct {
-	token string // names this process
-	own   *line
-	peers map[string]*line
+	token  string // names this process
+	own    *line
+	peers  map[string]*line
+	trimAt atomic.Int64 // messages of this region from before then are removed; in Unix milliseconds
 }
 
 var _ store.Exchange = (*Exchange)(nil)
@@ -122,42 +124,41 @@ func (e *Exchange) Saw(ctx context.Context, region string, upTo time.Time) error
 // Publish implements store.Exchange.
 func (e *Exchange) Publish(ctx context.Context, message []byte) error {
 	return e.own.call(ctx, func(ctx context.Context, client rueidis.Client) error {
-		now, err := timeOf(client.Do(ctx, client.B().Time().Build()))
+		id, now, err := e.add(ctx, client, e.trimAt.Load(), message)
 		if err != nil {
 			return err
 		}
-		oldest := strconv.FormatInt(now.Add(-keepNews).UnixMilli(), 10)
-		ahead, err := e.add(ctx, client, oldest, message)
-		if err != nil || !ahead {
-			return err
+		e.trimAt.Store(now.Add(-keepNews).UnixMilli())
+		if !future(id, now) {
+			return nil
 		}
 		// The clock was set back: all IDs would stay in the future, where nothing is
 		// trimmed and nothing grows old.
 		if err := client.Do(ctx, client.B().Del().Key(e.own.stream).Build()).Error(); err != nil {
 			return err
 		}
-		_, err = e.add(ctx, client, oldest, message)
+		_, _, err = e.add(ctx, client, e.trimAt.Load(), message)
 		return err
 	})
 }
 
-// add appends a message. It reports whether its ID is in the future.
-func (e *Exchange) add(ctx context.Context, client rueidis.Client, oldest string, message []byte) (ahead bool, err error) {
+// add appends a message and removes those from before oldest. It returns its ID, and the
+// server's clock. (The commands go out together: in a cluster, one without a key would go
+// to any node.)
+func (e *Exchange) add(ctx context.Context, client rueidis.Client, oldest int64, message []byte) (id string, now time.Time, err error) {
 	answers := client.DoMulti(ctx,
-		client.B().Xadd().Key(e.own.stream).Minid().Almost().Threshold(oldest).Id("*").
+		client.B().Xadd().Key(e.own.stream).Minid().Almost().Threshold(strconv.FormatInt(oldest, 10)).Id("*").
 			FieldValue().FieldValue("m", rueidis.BinaryString(message)).Build(),
 		client.B().Pexpire().Key(e.own.stream).Milliseconds(keepNews.Milliseconds()).Build(),
 		client.B().Time().Build(),
 	)
-	id, err := answers[0].ToString()
-	if err != nil {
-		return false, err
+	if id, err = answers[0].ToString(); err != nil {
+		return id, now, err
 	}
-	now, err := timeOf(answers[2])
-	if err != nil {
-		return false, err
+	if now, err = timeOf(answers[2]); err != nil {
+		return id, now, err
 	}
-	return future(id, now), answers[1].Error()
+	return id, now, answers[1].Error()
 }
 
 // future reports whether an ID is of a time that has not come.
@@ -175,26 +176,43 @@ func (e *Exchange) Read(ctx context.Context, region, after string) (b store.Batc
 		return b, fmt.Errorf("%w %q", errRegion, region)
 	}
 	err = l.call(ctx, func(ctx context.Context, client rueidis.Client) error {
-		from, now := next(after), time.Time{}
+		from := next(after)
 		if from == "" {
-			if now, err = timeOf(client.Do(ctx, client.B().Time().Build())); err != nil {
+			if from, err = l.recent(ctx, client); err != nil {
 				return err
 			}
-			from = strconv.FormatInt(now.Add(-store.Recent).UnixMilli(), 10)
 		}
 		if b, err = l.read(ctx, client, from); err == nil && future(after, b.Now) { // the clock was set back
-			b, err = l.read(ctx, client, strconv.FormatInt(b.Now.Add(-store.Recent).UnixMilli(), 10))
+			b, err = l.read(ctx, client, idAt(b.Now.Add(-store.Recent)))
 		}
 		return err
 	})
+	if most := l.most.Load(); err != nil {
+		l.most.Store(max(most/4, 1)) // so many may take too long
+	} else {
+		l.most.Store(min(most*2, mostNews))
+	}
 	return b, err
 }
 
-// read returns the messages from the given ID on.
-func (l *line) read(ctx context.Context, client rueidis.Client, from string) (b store.Batch, err error) {
+// recent returns the first ID of the messages that are acted upon.
+func (l *line) recent(ctx context.Context, client rueidis.Client) (string, error) {
 	answers := client.DoMulti(ctx,
 		client.B().Time().Build(),
-		client.B().Xrange().Key(l.stream).Start(from).End("+").Count(mostNews).Build(),
+		client.B().Xrange().Key(l.stream).Start("-").End("-").Build(), // says which node to ask
+	)
+	now, err := timeOf(answers[0])
+	return idAt(now.Add(-store.Recent)), err
+}
+
+func idAt(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
+
+// read returns the messages from the given ID on.
+func (l *line) read(ctx context.Context, client rueidis.Client, from string) (b store.Batch, err error) {
+	most := l.most.Load()
+	answers := client.DoMulti(ctx,
+		client.B().Time().Build(),
+		client.B().Xrange().Key(l.stream).Start(from).End("+").Count(most).Build(),
 	)
 	if b.Now, err = timeOf(answers[0]); err != nil {
 		return b, err
@@ -203,6 +221,7 @@ func (l *line) read(ctx context.Context, client rueidis.Client, from string) (b 
 	if err != nil && !rueidis.IsRedisNil(err) {
 		return b, err
 	}
+	b.More = int64(len(entries)) == most
 	for _, entry := range entries {
 		ms, _, ok := split(entry.ID)
 		if text := entry.FieldValues["m"]; ok {
@@ -263,9 +282,11 @@ type line struct {
 	options            Options
 	dialer             *dialer
 	stream, lock, seen string
+	most               atomic.Int64 // messages to read at a time
 
 	mu      sync.Mutex
 	client  rueidis.Client
+	dialing chan struct{} // closed when an attempt to connect ends; nil if there is none
 	closed  bool
 	retryAt time.Time // after a failure to connect
 	failure error
@@ -273,17 +294,18 @@ type line struct {
 
 func newLine(o Options, prefix string) *line {
 	tag := prefix + ":{%regions}:" // no entity's name starts like that
-	return &line{options: o, dialer: newDialer(nil, nil), stream: tag + "news", lock: tag + "lead", seen: tag + "seen"}
+	l := &line{options: o, dialer: newDialer(nil, nil), stream: tag + "news", lock: tag + "lead", seen: tag + "seen"}
+	l.most.Store(mostNews)
+	return l
 }
 
 // call lets f call the server, within newsTimeout. A server that could not be reached a
 // moment ago is not called.
 func (l *line) call(ctx context.Context, f func(ctx context.Context, client rueidis.Client) error) error {
-	client, err := l.connected()
+	ctx, cancel := context.WithTimeout(ctx, newsTimeout)
+	defer cancel()
+	client, err := l.connected(ctx)
 	if err == nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, newsTimeout)
-		defer cancel()
 		err = f(ctx, client)
 	}
 	if err != nil {
@@ -292,24 +314,58 @@ func (l *line) call(ctx context.Context, f func(ctx context.Context, client ruei
 	return nil
 }
 
-func (l *line) connected() (rueidis.Client, error) {
+// connected returns the client. The first caller starts to connect; that goes on if
+// nobody can wait for it.
+func (l *line) connected(ctx context.Context) (rueidis.Client, error) {
+	for {
+		client, dialing, err := l.current()
+		if dialing == nil {
+			return client, err
+		}
+		select {
+		case <-dialing:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// current returns the client, or an attempt to connect to wait for, or an error.
+func (l *line) current() (rueidis.Client, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch now := time.Now(); { //nolint:forbidigo // waiting for a server
+	switch {
 	case l.closed:
-		return nil, headgate.ErrClosed
+		return nil, nil, headgate.ErrClosed
 	case l.client != nil:
-		return l.client, nil
-	case now.Before(l.retryAt):
-		return nil, l.failure
-	default:
-		client, err := rueidis.NewClient(l.options.clientOption(l.dialer))
-		if err != nil {
-			l.retryAt, l.failure = now.Add(newsRetry), err
-			return nil, err
+		return l.client, nil, nil
+	case l.dialing != nil:
+		return nil, l.dialing, nil
+	case time.Now().Before(l.retryAt): //nolint:forbidigo // waiting for a server
+		return nil, nil, l.failure
+	}
+	l.dialing = make(chan struct{})
+	go l.connect()
+	return nil, l.dialing, nil
+}
+
+// connect makes one attempt to connect.
+func (l *line) connect() {
+	client, err := rueidis.NewClient(l.options.clientOption(l.dialer))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.dialing)
+	l.dialing = nil
+	switch {
+	case err != nil:
+		if client != nil { // of a cluster that has not told its nodes
+			client.Close()
 		}
+		l.retryAt, l.failure = time.Now().Add(newsRetry), err //nolint:forbidigo // waiting for a server
+	case l.closed:
+		client.Close()
+	default:
 		l.client = client
-		return client, nil
 	}
 }
 

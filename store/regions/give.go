@@ -2,10 +2,12 @@ package regions
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // give charges this region's store for what the other region wants, and only then writes
@@ -44,42 +46,49 @@ func (c *courier) giveSome(ctx context.Context, in *incoming, wants []claim, see
 		}
 		possible, ops = append(possible, giving{w, l.limit, of, op}), append(ops, op)
 	}
-	if len(ops) == 0 {
-		return nil
-	}
-	answers := make([]headgate.Decision, len(ops))
-	if err := c.options.Counts.Do(ctx, ops, answers, headgate.Independent); err != nil {
-		return err
-	}
+	answers, groups := c.do(ctx, ops, 1)
 	ops = ops[:0]
 	chosen := possible[:0]
+	var failed error
 	for i := range possible {
 		g := possible[i]
+		if !c.answered(groups[i].Err, &failed) {
+			continue
+		}
 		if g.op.Cost = c.spare(&g, c.asked(in, g.Tokens), answers[i].Remaining); g.op.Cost > 0 {
 			g.op.Kind = headgate.TakeUpTo
 			chosen, ops = append(chosen, g), append(ops, g.op)
 		}
 	}
-	if len(ops) == 0 {
-		return nil
-	}
-	if err := c.options.Counts.Do(ctx, ops, answers, headgate.Independent); err != nil {
-		return err
-	}
+	before := c.here().UnixMicro() // by the clock that the messages have
+	answers, groups = c.do(ctx, ops, 1)
 	for i := range chosen {
 		g, d := &chosen[i], &answers[i]
-		if d.Granted == 0 {
+		if !c.answered(groups[i].Err, &failed) || d.Granted == 0 {
 			continue
 		}
-		charged := d.CountsUntil - int64(d.ResetAfter/time.Microsecond)
-		c.given[g.of] = charged - int64(time.Millisecond/time.Microsecond) // messages have times in ms
+		c.given[g.of] = before - int64(time.Millisecond/time.Microsecond) // messages have times in ms
 		c.counts.given.Add(d.Granted)
 		out.Gifts = append(out.Gifts, gift{
 			To: c.peer, Scope: g.Scope, Limit: out.place(g.whole), Key: g.Key, Tokens: d.Granted,
-			Charged: charged, Until: d.CountsUntil,
+			Charged: before, Until: d.CountsUntil,
 		})
 	}
-	return nil
+	return failed
+}
+
+// answered reports whether the store answered an op of another region. An error that is
+// not about that op alone is kept.
+func (c *courier) answered(err error, failed *error) bool {
+	if err == nil {
+		return true
+	}
+	if errors.Is(err, headgate.ErrUnavailable) && !errors.Is(err, store.ErrRefused) {
+		*failed = err
+	} else {
+		c.counts.skipped.Add(1)
+	}
+	return false
 }
 
 // giveAgain is how long a key is given once, to a region that asks before it has seen

@@ -23,7 +23,7 @@ type ledger struct {
 // entry is the gifts of one message.
 type entry struct {
 	sent    time.Time // by this process's clock
-	charged int64     // when the last one was charged, by the clock of this region's store
+	charged int64     // when the last one was charged, by the clock of this region's messages
 	tokens  int64
 }
 
@@ -50,7 +50,7 @@ func (l *ledger) gave(now time.Time, gifts []gift) {
 }
 
 // confirmed notes that the other region has acted upon what was published up to a time,
-// by the clock of this region's store in microseconds.
+// by the clock of this region's messages in microseconds.
 func (l *ledger) confirmed(upTo int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

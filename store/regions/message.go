@@ -41,7 +41,8 @@ type gift struct {
 	Limit  int    `json:"limit"` // the place in Limits
 	Key    []byte `json:"key"`
 	Tokens int64  `json:"n"`
-	// Charged is when, and Until the CountsUntil of it, both by the giver's clock in
+	// Charged is when, or a little before, by the clock that the giver's messages have,
+	// and Until the CountsUntil of it, by the clock that has the key. Both are in
 	// microseconds.
 	Charged int64 `json:"charged"`
 	Until   int64 `json:"until"`

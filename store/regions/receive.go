@@ -8,56 +8,58 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
-// errEarly means that this region's clock is behind that of the giver, so that its window
-// has not begun here.
-var errEarly = errors.New("regions: a gift for a later window")
+// arriving is a gift to this region on its way into the store.
+type arriving struct {
+	once   headgate.Op // marks it, so that it is refunded once
+	refund headgate.Op
+	of     entity
+	begins int64 // of a window: when that begins, by the clock of the key's server
+	// By this process's clock: when it may have drained from the giver's bucket (zero for a
+	// window), and when it is too old to be acted upon.
+	drained, ends time.Time
+}
+
+// mostArriving is how many gifts wait at a time for the store, or for their window.
+const mostArriving = 10_000
 
 // applied counts a gift once.
 func applied() headgate.Limit {
 	return headgate.Per(1, appliedFor).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
 }
 
-// receive refunds what the other region has given to this one, in the windows in which the
-// giver was charged. Each gift is marked in the same step, so it is refunded once,
-// however often it is read.
-func (c *courier) receive(ctx context.Context, in *incoming, gifts []gift) error {
+// clockOf is a limit whose decisions tell the clock of a key's server: what is taken counts
+// for a microsecond.
+func clockOf() headgate.Limit { return headgate.PerSecond(1_000_000) }
+
+// receive notes what the other region has given to this one. [courier.settle] refunds it.
+func (c *courier) receive(in *incoming, gifts []gift) {
 	for i := range gifts {
 		g := &gifts[i]
+		if g.To != c.options.Name {
+			continue
+		}
 		l := in.limits[g.Limit]
-		if g.To != c.options.Name || l.err != nil {
-			continue
-		}
 		part := c.parts.of(l.limit)
-		if !part.Valid() {
+		if l.err != nil || !part.Valid() || len(c.arriving) >= mostArriving {
+			c.counts.skipped.Add(1)
 			continue
 		}
-		if in.here.UnixMicro() < begins(part.Rule(), g.Until) {
-			return errEarly
+		a := arriving{
+			once:   headgate.Op{Key: string(g.Key), Scope: c.mark(in, i), Limit: c.once, Cost: 1},
+			refund: headgate.Op{Key: string(g.Key), Scope: g.Scope, Limit: part, Cost: g.Tokens, Kind: headgate.Refund, CountsUntil: g.Until},
+			begins: begins(part.Rule(), g.Until), ends: in.ends,
 		}
-		key := string(g.Key)
-		refund := headgate.Op{Key: key, Scope: g.Scope, Limit: part, Cost: g.Tokens, Kind: headgate.Refund, CountsUntil: g.Until}
+		a.of = entityOf(&a.refund, l.limit)
 		if part.Algorithm() == headgate.TokenBucket {
-			refund.CountsUntil = 0
-			refund.Duration = c.lasts(in, l.limit, part, g)
-			if refund.Duration <= 0 {
+			if a.drained = in.drained(l.limit, part, g); !c.clock().Before(a.drained) {
 				continue
 			}
 		}
-		once := headgate.Op{Key: key, Scope: c.mark(in, i), Limit: c.once, Cost: 1}
-		var out [2]headgate.Decision
-		err := c.options.Counts.Do(ctx, []headgate.Op{once, refund}, out[:], headgate.AllOrNothing)
-		if err != nil {
-			return err
-		}
-		if out[0].Allowed {
-			c.thanks = true
-			c.counts.received.Add(g.Tokens)
-			c.demand.received(entityOf(&refund, l.limit), g.Tokens)
-		}
+		c.arriving = append(c.arriving, a)
 	}
-	return nil
 }
 
 // mark names a gift.
@@ -65,18 +67,131 @@ func (c *courier) mark(in *incoming, i int) string {
 	return "%regions:" + c.peer + ":" + in.id + ":" + strconv.Itoa(i)
 }
 
-// lasts returns for how much longer what a bucket was charged has not drained from it.
-func (c *courier) lasts(in *incoming, whole, part headgate.Limit, g *gift) time.Duration {
+// drained returns when what a bucket was charged may have drained from it, by this
+// process's clock.
+func (in *incoming) drained(whole, part headgate.Limit, g *gift) time.Time {
 	r := part.Rule()
 	if r.Limit == 0 {
-		return 0
+		return time.Time{}
 	}
 	ends := time.UnixMicro(g.Charged).Add(drains(part, g.Tokens) + whole.RegionAge())
-	left := ends.Sub(in.theirs) - c.clock().Sub(in.asked)
 	if r.Tick > 1 { // a step may fall into one more
-		left -= time.Duration(r.Tick) * time.Microsecond
+		ends = ends.Add(-time.Duration(r.Tick) * time.Microsecond)
 	}
-	return left.Truncate(time.Microsecond)
+	return in.asked.Add(ends.Sub(in.theirs))
+}
+
+// settle refunds the gifts that have arrived, some at a time, in the windows in which
+// their givers were charged. Those whose window has not begun here wait, and so do those
+// that the store did not answer.
+func (c *courier) settle(ctx context.Context) (err error) {
+	waiting := c.arriving
+	c.arriving = nil
+	for len(waiting) > 0 {
+		n := min(len(waiting), mostOps)
+		var rest []arriving
+		if err == nil {
+			rest, err = c.refund(ctx, waiting[:n])
+		} else {
+			rest = waiting[:n] // the store does not answer
+		}
+		c.arriving = append(c.arriving, rest...)
+		waiting = waiting[n:]
+	}
+	return err
+}
+
+// refund refunds some gifts and returns those that wait. It first asks for the clocks of
+// the servers that have the keys, by which windows begin and buckets drain: a gift may be
+// late, and in a cluster each server has a clock of its own.
+func (c *courier) refund(ctx context.Context, some []arriving) (rest []arriving, err error) {
+	some = c.fresh(some)
+	ops := make([]headgate.Op, len(some))
+	for i := range some {
+		ops[i] = headgate.Op{Key: some[i].once.Key, Scope: clockScope, Limit: c.tells, Cost: 1}
+	}
+	clocks, groups := c.do(ctx, ops, 1)
+	now := c.clock()
+	ops = ops[:0]
+	var sent []arriving
+	for i := range some {
+		a := &some[i]
+		if groups[i].Err != nil {
+			rest, err = c.failed(rest, a, groups[i].Err, err)
+			continue
+		}
+		here := clocks[i].CountsUntil - int64(clocks[i].ResetAfter/time.Microsecond)
+		if here < a.begins {
+			rest = append(rest, *a)
+			continue
+		}
+		if !a.drained.IsZero() {
+			a.refund.CountsUntil = here + int64(a.drained.Sub(now)/time.Microsecond)
+		}
+		sent, ops = append(sent, *a), append(ops, a.once, a.refund)
+	}
+	answers, groups := c.do(ctx, ops, 2)
+	for i := range sent {
+		a := &sent[i]
+		switch {
+		case groups[i].Err != nil:
+			rest, err = c.failed(rest, a, groups[i].Err, err)
+		case answers[2*i].Allowed:
+			c.thanks = true
+			c.counts.received.Add(a.refund.Cost)
+			c.demand.received(a.of, a.refund.Cost)
+		}
+	}
+	return rest, err
+}
+
+// clockScope is the scope in which clocks are asked for.
+const clockScope = "%regions:clock"
+
+// fresh returns the gifts that can still be refunded.
+func (c *courier) fresh(some []arriving) []arriving {
+	now := c.clock()
+	var fresh []arriving
+	for i := range some {
+		a := &some[i]
+		switch {
+		case !now.Before(a.ends):
+			c.counts.skipped.Add(1)
+		case a.drained.IsZero() || now.Before(a.drained):
+			fresh = append(fresh, *a)
+		}
+	}
+	return fresh
+}
+
+// failed returns rest with a gift that the store did not refund, unless it never will. The
+// error is nil if that is about this gift alone.
+func (c *courier) failed(rest []arriving, a *arriving, err, before error) ([]arriving, error) {
+	switch {
+	case errors.Is(err, store.ErrRefused): // it may be a slot that is being moved
+		return append(rest, *a), before
+	case errors.Is(err, headgate.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		if before == nil {
+			before = err
+		}
+		return append(rest, *a), before
+	}
+	c.counts.skipped.Add(1)
+	return rest, before
+}
+
+// do calls the store that gifts are taken from and refunded to, with groups of so many
+// ops, all or nothing.
+func (c *courier) do(ctx context.Context, ops []headgate.Op, each int) ([]headgate.Decision, []store.Group) {
+	out := make([]headgate.Decision, len(ops))
+	groups := make([]store.Group, len(ops)/each)
+	for i := range groups {
+		groups[i] = store.Group{Ops: each, Mode: headgate.AllOrNothing}
+	}
+	if len(groups) > 0 {
+		store.Pipeline(ctx, c.options.Counts, ops, out, groups)
+	}
+	return out, groups
 }
 
 // begins returns when the window or sub-window begins that a charge counts in until the

@@ -44,6 +44,7 @@ type region struct {
 	index  int
 	name   string
 	offset int64 // of its store's clock
+	skew   int64 // of the server with the messages, which in a cluster is another one
 	store  headgate.Store
 	stream []store.Message
 	nodes  []*process
@@ -66,6 +67,9 @@ func (s *simulation) logf(format string, args ...any) {
 }
 
 func (r *region) clock() time.Time { return time.UnixMicro(r.sim.now + r.offset) }
+
+// news is the clock of the messages.
+func (r *region) news() time.Time { return r.clock().Add(time.Duration(r.skew) * time.Microsecond) }
 
 // pass lets up to d pass, and other processes go on.
 func (s *simulation) pass(d int64) {
@@ -95,6 +99,9 @@ type wire struct {
 func (w wire) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	s := w.p.sim
 	s.pass(2_000)
+	if s.faults > 0 && s.rng.IntN(30) == 0 { // the store stands still
+		s.pass(3_000_000)
+	}
 	if s.fails() {
 		return errFault
 	}
@@ -118,7 +125,7 @@ func (p *process) Lead(context.Context, time.Duration) (store.Office, error) {
 	if p.sim.rng.IntN(20) == 0 {
 		p.leads = !p.leads
 	}
-	return store.Office{Leads: p.leads, Now: p.clock(), Seen: maps.Clone(p.seen)}, nil
+	return store.Office{Leads: p.leads, Now: p.news(), Seen: maps.Clone(p.seen)}, nil
 }
 
 // Saw implements Exchange.
@@ -133,7 +140,7 @@ func (p *process) Publish(_ context.Context, data []byte) error {
 	if s.fails() {
 		return errFault
 	}
-	p.stream = append(p.stream, store.Message{ID: strconv.Itoa(len(p.stream) + 1), At: p.clock(), Data: data})
+	p.stream = append(p.stream, store.Message{ID: strconv.Itoa(len(p.stream) + 1), At: p.news(), Data: data})
 	s.logf("%s publishes %s", p.name, data)
 	s.pass(2_000)
 	if s.fails() {
@@ -150,7 +157,7 @@ func (p *process) Read(_ context.Context, name, after string) (b store.Batch, er
 		return b, errFault
 	}
 	first, _ := strconv.Atoi(after)
-	b.Now = from.clock()
+	b.Now = from.news()
 	if after != "" && s.rng.IntN(20) == 0 {
 		first = max(first-s.rng.IntN(4), 0) // again
 	}
@@ -183,6 +190,9 @@ func newSimulation(seed uint64, limit headgate.Limit, faults int) *simulation {
 		r := &region{sim: s, index: i, name: string(rune('a' + i)), seen: map[string]time.Time{}}
 		if skewed && s.rng.IntN(2) == 0 {
 			r.offset = s.rng.Int64N(4_000_000) - 2_000_000
+		}
+		if s.rng.IntN(3) == 0 {
+			r.skew = s.rng.Int64N(4_000_000) - 2_000_000
 		}
 		r.store = memory.New(memory.WithClock(r.clock))
 		s.regions = append(s.regions, r)

@@ -18,6 +18,9 @@ type Stats struct {
 	// did not confirm for half a minute move to Unconfirmed: they may be lost, that is,
 	// count as used without having been.
 	Unacknowledged, Unconfirmed int64
+	// Skipped is how many gifts and wishes of its messages could not be carried out, or not
+	// in time.
+	Skipped int64
 	// HasRead reports whether this process has read the region's messages, and Read how
 	// long ago. Cut is for how long it has tried in vain since, or 0. Lag is how old
 	// the oldest message was that was read the last time that there were any.
@@ -33,7 +36,7 @@ type Stats struct {
 func (s *Store) Stats() []Stats {
 	all := make([]Stats, 0, len(s.couriers))
 	for _, c := range s.couriers {
-		is := Stats{Region: c.peer, Acts: s.asker.office.Load() != nil, Given: c.counts.given.Load(), Received: c.counts.received.Load()}
+		is := Stats{Region: c.peer, Acts: s.asker.office.Load() != nil, Given: c.counts.given.Load(), Received: c.counts.received.Load(), Skipped: c.counts.skipped.Load()}
 		is.Unacknowledged, is.Unconfirmed = c.ledger.sums()
 		now := c.clock()
 		if at := c.counts.read.Load(); at != nil {
@@ -57,11 +60,11 @@ func (s *Store) Asked() int64 { return max(s.demand.asked.Load(), 0) }
 
 // counts counts what a courier does.
 type counts struct {
-	given, received atomic.Int64
-	lag             atomic.Int64              // nanoseconds
-	read            atomic.Pointer[time.Time] // when messages were last read
-	cut             atomic.Pointer[time.Time] // when they could not be read, the first time since; nil while they can
-	err             atomic.Pointer[error]
+	given, received, skipped atomic.Int64
+	lag                      atomic.Int64              // nanoseconds
+	read                     atomic.Pointer[time.Time] // when messages were last read
+	cut                      atomic.Pointer[time.Time] // when they could not be read, the first time since; nil while they can
+	err                      atomic.Pointer[error]
 }
 
 // heard notes whether the other region's messages could be read.

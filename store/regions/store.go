@@ -72,6 +72,7 @@ func newStore(inner headgate.Store, options Options) (*Store, error) {
 	s := &Store{inner: inner, options: o, demand: newDemand(o.Keys), stop: func() {}}
 	s.parts.i, s.parts.n = o.parts()
 	s.asker.options, s.asker.parts, s.asker.demand = &s.options, &s.parts, s.demand
+	s.asker.clock = time.Now //nolint:forbidigo // how long messages take
 	for _, name := range o.Others {
 		s.couriers = append(s.couriers, newCourier(&s.asker, name))
 	}

@@ -27,6 +27,7 @@ type post struct {
 	streams map[string][]store.Message
 	down    map[string]error // of regions that cannot be reached
 	late    time.Duration    // how long a message takes to be read
+	most    int              // how many are read at a time, if that is limited
 	seen    map[string]map[string]time.Time
 }
 
@@ -94,6 +95,10 @@ func (p postOf) Read(_ context.Context, region, after string) (store.Batch, erro
 	first, _ := strconv.Atoi(after)
 	b := store.Batch{Now: time.Now()}
 	for _, m := range p.streams[region][first:] {
+		if p.most > 0 && len(b.Messages) == p.most {
+			b.More = true
+			break
+		}
 		if b.Now.Sub(m.At) >= p.late {
 			b.Messages = append(b.Messages, m)
 		}

@@ -27,13 +27,15 @@ type asker struct {
 	demand  *demand
 	office  atomic.Pointer[office] // nil while another process acts
 	terms   int
-	unsent  error // why the last message was not published
+	unsent  error            // why the last message was not published
+	clock   func() time.Time // of this process; only differences matter
 }
 
 // office is the right to act for a region.
 type office struct {
 	term int       // changes when the right was lost in between
-	here time.Time // the clock of the region's store at some time before
+	here time.Time // the clock of the region's server of messages at some time before
+	read time.Time // this process's clock after that was read
 }
 
 // tick asks the other regions for what this process needs.
@@ -41,15 +43,13 @@ func (a *asker) tick(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	is, err := a.options.Exchange.Lead(ctx, leadFor*a.options.Interval)
-	was := a.office.Load()
-	switch {
-	case err != nil || !is.Leads:
+	if err != nil || !is.Leads {
 		a.office.Store(nil)
-	case was == nil:
-		a.terms++
-		a.office.Store(&office{term: a.terms, here: is.Now})
-	default:
-		a.office.Store(&office{term: was.term, here: is.Now})
+	} else {
+		if a.office.Load() == nil {
+			a.terms++
+		}
+		a.office.Store(&office{term: a.terms, here: is.Now, read: a.clock()})
 	}
 	a.options.OnError(a.options.Name, errors.Join(err, a.ask(ctx, is.Seen)))
 }
@@ -84,21 +84,22 @@ func (a *asker) publish(ctx context.Context, out *writer) error {
 // Its methods are called by one goroutine.
 type courier struct {
 	*asker
-	peer   string
-	term   int
-	after  string // the last message that was handled
-	limits limits
-	once   headgate.Limit
-	given  map[entity]int64 // when a key was last given, by the clock of this region's store
-	seen   time.Time        // up to which messages were acted upon
-	thanks bool             // it has been given something, and the other region does not know yet that it has it
-	ledger ledger
-	clock  func() time.Time // of this process; only differences matter
-	counts counts
+	peer     string
+	is       office
+	after    string // the last message that was handled
+	limits   limits
+	once     headgate.Limit
+	tells    headgate.Limit
+	arriving []arriving
+	given    map[entity]int64 // when a key was last given, by the clock of office
+	seen     time.Time        // up to which messages were acted upon
+	thanks   bool             // it has been given something, and the other region does not know yet that it has it
+	ledger   ledger
+	counts   counts
 }
 
 func newCourier(a *asker, peer string) *courier {
-	return &courier{asker: a, peer: peer, given: make(map[entity]int64), once: applied(), clock: time.Now} //nolint:forbidigo // how long messages take
+	return &courier{asker: a, peer: peer, given: make(map[entity]int64), once: applied(), tells: clockOf()}
 }
 
 // tick receives what the other region has given, and gives what it wants.
@@ -108,28 +109,21 @@ func (c *courier) tick(ctx context.Context) {
 		c.counts.rest()
 		return
 	}
-	if c.term != is.term {
-		c.term, c.after = is.term, "" // another process of this region may have read less
+	if c.is.term != is.term {
+		c.after, c.arriving = "", nil // another process of this region may have read less
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	c.is = *is
+	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for e, at := range c.given {
-		if at < is.here.Add(-giveAgain).UnixMicro() {
-			delete(c.given, e)
-		}
-	}
+	c.forget()
 	var out writer
 	seen := c.seen
-	err := c.visit(ctx, is.here, &out)
-	if c.thanks {
-		out.Seen = map[string]int64{c.peer: c.seen.UnixMicro()}
+	err := c.settle(short)
+	if err == nil {
+		err = c.visit(short, &out)
 	}
-	if len(out.Gifts) > 0 || c.thanks {
-		failure := c.publish(ctx, &out)
-		c.thanks = c.thanks && failure != nil
-		err = errors.Join(err, failure)
-	}
-	c.ledger.gave(c.clock(), out.Gifts)
+	// What was charged must be published even if there was no time left.
+	err = errors.Join(err, c.send(ctx, &out))
 	if c.seen.After(seen) {
 		err = errors.Join(err, c.options.Exchange.Saw(ctx, c.peer, c.seen))
 	}
@@ -137,54 +131,101 @@ func (c *courier) tick(ctx context.Context) {
 	c.options.OnError(c.peer, err)
 }
 
+// forget forgets which keys were given a while ago, or, because the clock was set back,
+// will be given in a while.
+func (c *courier) forget() {
+	here := c.here()
+	for e, at := range c.given {
+		if at < here.Add(-giveAgain).UnixMicro() || at > here.Add(giveAgain).UnixMicro() {
+			delete(c.given, e)
+		}
+	}
+}
+
+// here returns the clock of the region's server of messages, or a little less.
+func (c *courier) here() time.Time { return c.is.here.Add(c.clock().Sub(c.is.read)) }
+
+// send publishes gifts and thanks, and empties the message.
+func (c *courier) send(ctx context.Context, out *writer) (err error) {
+	if c.thanks {
+		out.Seen = map[string]int64{c.peer: c.seen.UnixMicro()}
+	}
+	if len(out.Gifts) > 0 || c.thanks {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		err = c.publish(ctx, out)
+		c.thanks = c.thanks && err != nil
+	}
+	c.ledger.gave(c.clock(), out.Gifts)
+	*out = writer{}
+	return err
+}
+
 // incoming is a message of the other region while it is handled.
 type incoming struct {
 	id     string
 	theirs time.Time // the other region's clock when it was read
 	asked  time.Time // this process's clock before it was read
-	here   time.Time // the clock of this region's store at some time before
+	ends   time.Time // by this process's clock: when it is too old to be acted upon
 	limits []known
 }
 
-// visit reads what the other region has published. If this region's store cannot be
-// reached, or its clock is behind theirs, the rest is read again next time.
-func (c *courier) visit(ctx context.Context, here time.Time, out *writer) error {
-	asked := c.clock()
-	batch, err := c.options.Exchange.Read(ctx, c.peer, c.after)
-	c.counts.heard(c.clock(), &batch, err)
-	if err != nil {
-		return err
-	}
-	var unread error
-	for i := range batch.Messages {
-		m := &batch.Messages[i]
-		if age := batch.Now.Sub(m.At); age < store.Recent {
-			text, limits, err := c.limits.read(m.Data)
-			if err != nil {
-				unread = err
-			}
-			if text == nil {
-				c.after, c.seen = m.ID, m.At
-				continue
-			}
-			if err := c.fromPeer(text); err != nil {
+// visit reads what the other region has published, until there is no more or no time.
+func (c *courier) visit(ctx context.Context, out *writer) (unread error) {
+	for {
+		asked := c.clock()
+		batch, err := c.options.Exchange.Read(ctx, c.peer, c.after)
+		c.counts.heard(c.clock(), &batch, err)
+		if err != nil {
+			return errors.Join(unread, err)
+		}
+		for i := range batch.Messages {
+			m := &batch.Messages[i]
+			err := c.open(ctx, &batch, m, asked, out)
+			if errors.Is(err, ErrWrongStore) {
 				c.counts.heard(c.clock(), nil, err)
 				return err
 			}
-			c.ledger.confirmed(text.Seen[c.options.Name])
-			in := incoming{id: m.ID, theirs: batch.Now, asked: asked, here: here, limits: limits}
-			if err := c.receive(ctx, &in, text.Gifts); errors.Is(err, errEarly) {
-				return unread
+			c.after, c.seen = m.ID, m.At
+			if errors.Is(err, ErrMessage) {
+				unread = err
 			} else if err != nil {
 				return err
 			}
-			if age < askAgain*c.options.Interval { // otherwise it asks again if it still wants them
-				if err := c.give(ctx, &in, text, out); err != nil {
-					return err
-				}
-			}
 		}
-		c.after, c.seen = m.ID, m.At
+		if !batch.More || ctx.Err() != nil {
+			return unread
+		}
 	}
-	return unread
+}
+
+// open acts upon a message that is recent, and was read by a call that began at asked. What
+// fails is not tried again, except for gifts that have arrived: a region that still wants
+// something asks again.
+func (c *courier) open(ctx context.Context, batch *store.Batch, m *store.Message, asked time.Time, out *writer) error {
+	age := batch.Now.Sub(m.At)
+	if age >= store.Recent {
+		return nil
+	}
+	text, limits, err := c.limits.read(m.Data)
+	if err != nil || text == nil {
+		return err
+	}
+	if err := c.fromPeer(text); err != nil {
+		return err
+	}
+	c.ledger.confirmed(text.Seen[c.options.Name])
+	in := incoming{id: m.ID, theirs: batch.Now, asked: asked, ends: asked.Add(store.Recent - age), limits: limits}
+	c.receive(&in, text.Gifts)
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
+	if age >= askAgain*c.options.Interval {
+		return nil // it asks again if it still wants them
+	}
+	err = c.give(ctx, &in, text, out)
+	if len(out.Gifts) >= mostWants {
+		err = errors.Join(err, c.send(ctx, out))
+	}
+	return err
 }

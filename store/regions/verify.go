@@ -51,15 +51,21 @@ func (s *Store) Verify(ctx context.Context) error {
 
 // look looks for a mark of this region in the messages of a peer.
 func (s *Store) look(ctx context.Context, peer, hello string) error {
-	batch, err := s.options.Exchange.Read(ctx, peer, "")
-	if err != nil {
-		return nil //nolint:nilerr // it is not reachable now
-	}
-	for i := range batch.Messages {
-		var text content
-		if err := json.Unmarshal(batch.Messages[i].Data, &text); err == nil && text.Hello == hello {
-			return fmt.Errorf("%w: that of region %s is the store of this region, %s", ErrWrongStore, peer, s.options.Name)
+	for after := ""; ; {
+		batch, err := s.options.Exchange.Read(ctx, peer, after)
+		if err != nil {
+			return nil //nolint:nilerr // it is not reachable now
+		}
+		for i := range batch.Messages {
+			m := &batch.Messages[i]
+			var text content
+			if err := json.Unmarshal(m.Data, &text); err == nil && text.Hello == hello {
+				return fmt.Errorf("%w: that of region %s is the store of this region, %s", ErrWrongStore, peer, s.options.Name)
+			}
+			after = m.ID
+		}
+		if !batch.More {
+			return nil
 		}
 	}
-	return nil
 }

@@ -1,0 +1,126 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// exchange returns an Exchange whose own region and other, us, are the same servers.
+func exchange(t *testing.T, o redis.Options) *redis.Exchange {
+	t.Helper()
+	e, err := redis.NewExchange(o, map[string]redis.Options{"us": o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+// TestExchangeOnANewCluster: the first calls of a process are answered. They used to
+// wait a second for a node's connection that another call had taken.
+func TestExchangeOnANewCluster(t *testing.T) {
+	set := redistest.Cluster(t)
+	for range 5 {
+		e := exchange(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster})
+		if err := e.Publish(t.Context(), []byte("news")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Lead(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := e.Read(t.Context(), "us", ""); err != nil || len(b.Messages) == 0 {
+			t.Fatalf("%d messages, %v", len(b.Messages), err)
+		}
+	}
+}
+
+// TestExchangeReadsABacklog: nothing is missing however many messages there are, even
+// after a read that took too long.
+func TestExchangeReadsABacklog(t *testing.T) {
+	const published = 500
+	server := redistest.Standalone(t)
+	e := exchange(t, redis.Options{Addresses: []string{server.Addr}})
+	for i := range published {
+		if err := e.Publish(t.Context(), []byte(strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.Read(t.Context(), "us", ""); err != nil {
+		t.Fatal(err)
+	}
+	server.Pause()
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	_, err := e.Read(short, "us", "")
+	cancel()
+	if server.Resume(); !errors.Is(err, headgate.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	after, got := "", 0
+	for {
+		b, err := e.Read(t.Context(), "us", after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range b.Messages {
+			if string(m.Data) != strconv.Itoa(got) {
+				t.Fatalf("message %d is %s", got, m.Data)
+			}
+			after, got = m.ID, got+1
+		}
+		if !b.More {
+			break
+		}
+	}
+	if got != published {
+		t.Errorf("%d of %d messages", got, published)
+	}
+}
+
+// TestExchangeDoesNotWaitForAConnection: a call ends at its own deadline while a server
+// that accepts connections does not answer, and the attempt serves later calls.
+func TestExchangeDoesNotWaitForAConnection(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	e := exchange(t, redis.Options{Addresses: []string{l.Addr().String()}})
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		began := time.Now()
+		err := e.Publish(ctx, []byte("news"))
+		if took := time.Since(began); !errors.Is(err, headgate.ErrUnavailable) || took > 500*time.Millisecond {
+			t.Errorf("%v after %s", err, took)
+		}
+		cancel()
+	}
+}
+
+// TestExchangeAfterTheClockWasSetBack: messages with IDs in the future are removed, as
+// they would never grow old.
+func TestExchangeAfterTheClockWasSetBack(t *testing.T) {
+	server := redistest.Standalone(t)
+	e := exchange(t, redis.Options{Addresses: []string{server.Addr}})
+	if err := e.Publish(t.Context(), []byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
+	server.Do("XADD", "hg:{%regions}:news", ahead, "m", "ahead")
+	for _, text := range []string{"one", "two"} {
+		if err := e.Publish(t.Context(), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := e.Read(t.Context(), "us", ahead+"-0")
+	if err != nil || len(b.Messages) != 2 || string(b.Messages[0].Data) != "one" {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
