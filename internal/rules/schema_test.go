@@ -58,6 +58,7 @@ var beyondSchema = map[string]string{
 	"sync-age-too-long":            "arithmetic",
 	"sync-over-takes-the-burst":    "arithmetic",
 	"sync-with-delay":              "two keys far apart",
+	"regions-of-a-slow-bucket":     "arithmetic",
 	"latency-spread":               "arithmetic",
 	"cost-bounds":                  "arithmetic",
 	"cost-default":                 "arithmetic",
