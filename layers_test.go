@@ -104,6 +104,8 @@ var layers = map[string]int{
 	"internal/queue/streams":  4, // kept in Redis
 	"internal/queue/dispatch": 8, // opens it, and asks when an entry may be sent
 
+	"internal/operate": 9, // what operators use around a server
+
 	"internal/config": 6,
 	"internal/app":    10, // the only package that sees everything
 

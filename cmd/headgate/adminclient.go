@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/admin"
@@ -25,19 +23,6 @@ import (
 
 // defaultAdmin is where the admin door is looked for.
 const defaultAdmin = "http://" + admin.DefaultAddress
-
-// adminFlags are the address and credentials of an admin door.
-type adminFlags struct {
-	address string
-	tokens  tokenFlags
-	tls     tlsFlags
-}
-
-func (f *adminFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "address", "", "address of the admin door (default: HEADGATE_ADDRESS, or "+defaultAdmin+")")
-	f.tokens.add(flags, "HEADGATE_ADMIN_TOKEN")
-	f.tls.add(flags)
-}
 
 // asking runs f with a client of the admin door that the flags name.
 func asking(flags interface{ client() (*adminClient, error) }, f func(cmd *cobra.Command, args []string, c *adminClient) error) func(*cobra.Command, []string) error {
@@ -60,39 +45,12 @@ func query(q url.Values, parameters map[string]string) url.Values {
 	return q
 }
 
-// client checks the flags.
-func (f *adminFlags) client() (*adminClient, error) {
-	address, source := cmp.Or(f.address, config.AdminAddress(), defaultAdmin), "--address"
-	if f.address == "" {
-		source = "HEADGATE_ADDRESS"
-	}
-	switch {
-	case strings.Contains(address, "://"):
-	case f.tls.given():
-		address = "https://" + address
-	default:
-		address = "http://" + address
-	}
-	base, err := url.Parse(address)
-	if err != nil || base.Host == "" {
-		return nil, &usageError{fmt.Sprintf("%s: %q is not a URL", source, address), "write " + defaultAdmin}
-	}
-	token, err := f.tokens.read(config.AdminToken())
-	if err != nil {
-		return nil, err
-	}
-	over, err := f.tls.client()
-	if err != nil {
-		return nil, err
-	}
-	return &adminClient{base, token, over}, nil
-}
-
 // adminClient calls an admin door, or another server, over HTTP.
 type adminClient struct {
 	base  *url.URL
 	token string
 	http  *http.Client
+	from  chosen // the context that it comes from, if any
 }
 
 // maxAnswer limits how much of a response is read, in bytes.
@@ -138,21 +96,26 @@ func decodeAnswer(path string, body io.ReadCloser, out any) error {
 func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io.Reader) (io.ReadCloser, error) {
 	answer, err := c.send(ctx, method, u, body)
 	if err != nil {
-		return nil, c.unanswered(err)
+		return nil, c.from.mark(c.unanswered(err))
 	}
 	if answer.StatusCode == http.StatusOK {
 		return answer.Body, nil
 	}
+	return nil, c.from.mark(c.refusal(answer))
+}
+
+// refusal reads the error in an answer.
+func (c *adminClient) refusal(answer *http.Response) error {
 	defer func() { _ = answer.Body.Close() }()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // as much as arrives
 	what := detail(text)
 	if what == "" || strings.HasPrefix(what, "unknown path") {
-		return nil, &hintedError{fmt.Errorf("%s is not an admin door: it returned %s", c.base.Host, answer.Status), "set the address of the admin door with --address or HEADGATE_ADDRESS"}
+		return &hintedError{fmt.Errorf("%s is not an admin door: it returned %s", c.base.Host, answer.Status), "set the address of the admin door with --address, --context or HEADGATE_ADDRESS"}
 	}
 	if answer.StatusCode == http.StatusUnauthorized {
-		return nil, &hintedError{errors.New(what), "set HEADGATE_ADMIN_TOKEN or --token-file"}
+		return &hintedError{errors.New(what), "set HEADGATE_ADMIN_TOKEN or --token-file"}
 	}
-	return nil, &refusedError{answer.StatusCode, what}
+	return &refusedError{answer.StatusCode, what}
 }
 
 // send calls u. The error does not name it.
@@ -198,7 +161,7 @@ func (c *adminClient) unanswered(err error) error {
 	}
 	return &hintedError{
 		fmt.Errorf("no admin door at %s: %w", c.base.Host, syscall.ECONNREFUSED),
-		"start headgate serve or headgate proxy, or set the address with --address or HEADGATE_ADDRESS",
+		"start headgate serve or headgate proxy, or set the address with --address, --context or HEADGATE_ADDRESS",
 	}
 }
 
@@ -240,7 +203,7 @@ func callServer(ctx context.Context, call serverCall, body []byte, out any) erro
 		}
 	}
 	server = base.Redacted()
-	asked := adminClient{base, call.token, call.client}
+	asked := adminClient{base: base, token: call.token, http: call.client}
 	answered, err := asked.send(ctx, http.MethodPost, base.JoinPath(call.path), bytes.NewReader(body))
 	if err != nil {
 		return &config.SourceError{

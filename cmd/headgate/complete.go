@@ -27,8 +27,12 @@ func ruleFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirec
 	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// completeFlags adds completion for the flags of cmd that several commands share.
+// completeFlags adds completion for the flags of cmd, and of the commands below it, that
+// several commands share.
 func completeFlags(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		completeFlags(sub)
+	}
 	names := func(list func(offline.RuleNames) []string) completion {
 		return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			flags := cmd.Flags()
@@ -45,12 +49,13 @@ func completeFlags(cmd *cobra.Command) {
 		"log-level":     words("debug", "info", "warn", "error"),
 		"log-format":    words("auto", "text", "json"),
 		"method":        words("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"),
+		"context":       contextNames,
 		"server":        words("http://127.0.0.1:8080"),
 		"domain":        names(func(n offline.RuleNames) []string { return n.Domains }),
 		"rule":          names(func(n offline.RuleNames) []string { return n.Rules }),
 	} {
 		if cmd.Flags().Lookup(flag) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // fails only if registered twice
+			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // the command may have its own
 		}
 	}
 }

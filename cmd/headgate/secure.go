@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net"
@@ -23,6 +24,15 @@ func (f *tlsFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *tlsFlags) given() bool { return *f != tlsFlags{} }
+
+// or returns the flags, with the files of a context for those that were not given.
+func (f *tlsFlags) or(from chosen) tlsFlags {
+	all := tlsFlags{ca: cmp.Or(f.ca, from.CA), cert: f.cert, certKey: f.certKey}
+	if all.cert == "" && all.certKey == "" {
+		all.cert, all.certKey = from.Cert, from.CertKey
+	}
+	return all
+}
 
 // client returns an HTTP client with these certificates.
 func (f *tlsFlags) client() (*http.Client, error) {

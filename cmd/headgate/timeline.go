@@ -79,7 +79,11 @@ func (f *timelineFlags) servers() ([]*adminClient, error) {
 		return nil, &usageError{"--watch and --stop cannot be combined", ""}
 	}
 	var servers []*adminClient
-	for address := range strings.SplitSeq(cmp.Or(f.address, config.AdminAddress()), ",") {
+	addresses := f.address
+	if f.context == "" {
+		addresses = cmp.Or(addresses, config.AdminAddress())
+	}
+	for address := range strings.SplitSeq(addresses, ",") {
 		one := f.adminFlags
 		one.address = strings.TrimSpace(address)
 		c, err := one.client()

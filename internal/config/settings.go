@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -88,6 +89,27 @@ func APIToken() string {
 // AdminAddress returns the address of the admin door for clients, from the
 // environment, or an empty string.
 func AdminAddress() string { return os.Getenv("HEADGATE_ADDRESS") }
+
+// ContextName returns the context that clients use, from the environment, or an empty
+// string.
+func ContextName() string { return os.Getenv("HEADGATE_CONTEXT") }
+
+// ContextsFile returns the file with contexts: HEADGATE_CONTEXTS, else
+// headgate/contexts.yaml in XDG_CONFIG_HOME or the system's folder for settings of the
+// user. It is empty if there is no such folder.
+func ContextsFile() string {
+	if file := os.Getenv("HEADGATE_CONTEXTS"); file != "" {
+		return file
+	}
+	folder := os.Getenv("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(folder) {
+		var err error
+		if folder, err = os.UserConfigDir(); err != nil {
+			return ""
+		}
+	}
+	return filepath.Join(folder, "headgate", "contexts.yaml")
+}
 
 // AdminToken returns the token that clients of an admin door send, from the
 // environment.
