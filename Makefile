@@ -23,7 +23,7 @@ TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/a
 AGAIN    := $(TOOL) gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long blocks-schedules regions-schedules spellings blocks-faults chaos chaos-short mutants web web-static web-test pictures web-check build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench bench-blocks doors lab vectors proto proto-check clean help
+.PHONY: run test test-long blocks-schedules regions-schedules spellings blocks-faults regions-faults chaos chaos-short mutants web web-static web-test pictures web-check build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench bench-blocks doors lab vectors proto proto-check clean help
 
 run: build ## build and start the quickstart: a proxy on :8000 in front of a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -39,6 +39,7 @@ test: ## install missing tools, run all tests with the race detector and each be
 	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
 	@$(MAKE) --no-print-directory chaos-short
 	@$(MAKE) --no-print-directory blocks-faults BREAK=1
+	@$(MAKE) --no-print-directory regions-faults FAULTS=short
 
 test-long: ## run the property tests with many more cases (about an hour)
 	$(GO) test -race -timeout 2h ./algorithm -runs 2000
@@ -55,6 +56,11 @@ BREAK ?= 20
 blocks-faults: ## break four processes, their Redis and their connections BREAK (20) times, and check the bounds of limits in blocks
 	@scripts/ensure.sh $(GO) redis-server
 	cd chaos && HEADGATE_REQUIRE_REDIS=1 $(GO) test -v -timeout 0 -run TestBlocksUnderFaults . -args -chaos.blocks $(BREAK)
+
+FAULTS ?= all
+regions-faults: ## break three regions, their wires, processes and Redis (FAULTS=short: three faults only), and check the bounds of limits that they share
+	@scripts/ensure.sh $(GO) redis-server
+	cd chaos && HEADGATE_REQUIRE_REDIS=1 $(GO) test -v -timeout 0 -run TestRegionsUnderFaults . -args -chaos.regions $(FAULTS)
 
 chaos: ## break processes, clocks and connections for DURATION (1h) and check all answers; SEED=n repeats a run
 	@scripts/ensure.sh $(GO) gcc redis-server

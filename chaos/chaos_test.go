@@ -21,6 +21,7 @@ var settings struct { //nolint:gochecknoglobals // flags
 	lasting time.Duration
 	seed    uint64
 	blocks  int
+	regions string
 	keep    string
 	sites   string
 }
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) {
 	flag.DurationVar(&settings.lasting, "chaos.for", 0, "for how long to break things; 0 leaves it out")
 	flag.Uint64Var(&settings.seed, "chaos.seed", 0, "what callers and faults are drawn from; 0 draws one")
 	flag.IntVar(&settings.blocks, "chaos.blocks", 0, "how often to break everything that TestBlocksUnderFaults breaks; 0 leaves it out")
+	flag.StringVar(&settings.regions, "chaos.regions", "", "what TestRegionsUnderFaults breaks: short (what CI does) or all; empty leaves it out")
 	flag.StringVar(&settings.keep, "chaos.keep", "", "folder for histories that fail (default a new one)")
 	flag.StringVar(&settings.sites, "chaos.sites", "", "only the sites whose names have this in them")
 	flag.Parse()

@@ -4,6 +4,8 @@
 //	go test . -args -chaos.for 50s                     # make chaos-short
 //	go test . -timeout 0 -args -chaos.for 1h           # make chaos
 //	go test . -args -chaos.for 1h -chaos.seed 17       # the same callers and faults again
+//	go test . -args -chaos.blocks 20                   # make blocks-faults
+//	go test . -args -chaos.regions all                 # make regions-faults
 //
 // The nodes are headgate serve, built from the tree; the stores are their memory with a
 // snapshot, a Redis, and a Redis with replicas and sentinels. Package

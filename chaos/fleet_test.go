@@ -133,7 +133,7 @@ func (s *scene) judge(w io.Writer, under, commands int64) {
 		s.t.Errorf("%s: the window admitted %d, want at least %d: %d are kept, and %d requests had no answer", s.name, admitted, least, under, unknown)
 	}
 	over := s.most("bucket")
-	above, lasted := s.bucket.above()
+	above, lasted := s.bucket.above(bucketSize, bucketRate)
 	if over != bucketOver || above > over {
 		s.t.Errorf("%s: the bucket admitted %d above its limit, and its bound is %d", s.name, above, over)
 	}
@@ -204,7 +204,7 @@ func (a *tally) add(p passed) {
 // above returns by how much the bucket was certainly exceeded in the worst interval: of the
 // requests whose call and answer are both in it, those that are more than the burst and what
 // is refilled. It also returns how long it was used.
-func (a *tally) above() (most int64, lasted time.Duration) {
+func (a *tally) above(size, rate int64) (most int64, lasted time.Duration) {
 	if len(a.log) == 0 {
 		return 0, 0
 	}
@@ -219,7 +219,7 @@ func (a *tally) above() (most int64, lasted time.Duration) {
 		ending[(p.back-first)/step+1] = append(ending[(p.back-first)/step+1], p)
 	}
 	inside := make([]int64, n) // the costs of those answered by now and called from then on
-	most = -bucketSize
+	most = -size
 	for end, answered := range ending {
 		for _, p := range answered {
 			for from := range (p.call-first)/step + 1 {
@@ -227,7 +227,7 @@ func (a *tally) above() (most int64, lasted time.Duration) {
 			}
 		}
 		for from := range end {
-			most = max(most, inside[from]-bucketSize-int64(end-from)*bucketRate*step/1_000_000)
+			most = max(most, inside[from]-size-int64(end-from)*rate*step/1_000_000)
 		}
 	}
 	return most, time.Duration(last-first) * time.Microsecond
