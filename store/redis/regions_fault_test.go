@@ -3,6 +3,8 @@ package redis_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,42 +32,54 @@ type continent struct {
 
 func newContinent(t *testing.T, processes int, names ...string) *continent {
 	t.Helper()
-	c := &continent{T: t, names: names, servers: map[string]*redistest.Server{}, proxies: map[[2]string]*redistest.Proxy{}, stores: map[string][]*regions.Store{}, cost: map[string]*atomic.Int64{}}
+	c := &continent{T: t, names: names, servers: map[string]*redistest.Server{}, proxies: map[[2]string]*redistest.Proxy{}, stores: map[string][]*regions.Store{}, cost: newCosts(names...)}
 	for _, name := range names {
 		c.servers[name] = redistest.Standalone(t)
-		c.cost[name] = new(atomic.Int64)
 		c.servers[name].Do(append([]string{"ACL", "SETUSER", "headgate-reader"}, strings.Fields(readerACL)...)...)
 	}
 	for _, name := range names {
-		peers, others := map[string]redis.Options{}, []string{}
+		peers := map[string]redis.Options{}
 		for _, other := range names {
 			if other == name {
 				continue
 			}
 			p := redistest.NewProxy(t, c.servers[other].Addr)
 			c.proxies[[2]string{name, other}] = p
-			others = append(others, other)
 			peers[other] = redis.Options{Addresses: []string{p.Addr}, Username: "headgate-reader", Password: "secret"}
 		}
 		for range processes {
 			own := redis.Options{Addresses: []string{c.servers[name].Addr}, Timeout: time.Second}
-			shared, err := redis.New(t.Context(), own)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ex, err := redis.NewExchange(own, peers)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := regions.New(shared, regions.Options{Name: name, Others: others, Exchange: ex, Interval: 50 * time.Millisecond})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = s.Close(); ex.Close() })
-			c.stores[name] = append(c.stores[name], s)
+			c.stores[name] = append(c.stores[name], newRegion(t, name, own, peers))
 		}
 	}
 	return c
+}
+
+func newCosts(names ...string) map[string]*atomic.Int64 {
+	costs := make(map[string]*atomic.Int64)
+	for _, name := range names {
+		costs[name] = new(atomic.Int64)
+	}
+	return costs
+}
+
+// newRegion returns the store of a process in a region.
+func newRegion(t testing.TB, name string, own redis.Options, peers map[string]redis.Options) *regions.Store {
+	t.Helper()
+	shared, err := redis.New(t.Context(), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ex, err := redis.NewExchange(own, peers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := regions.New(shared, regions.Options{Name: name, Others: slices.Sorted(maps.Keys(peers)), Exchange: ex, Interval: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close(); ex.Close() })
+	return s
 }
 
 // load takes in a region, from all its processes, until stop is closed.
