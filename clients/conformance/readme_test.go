@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,13 +15,23 @@ type readme struct {
 	folder, language, file string
 	// patient replaces the usual deadline, which a busy machine may miss.
 	patient *strings.Replacer
-	// command prepares a folder with the code in file, and returns what runs it.
-	command func(t *testing.T, folder string) []string
+	// prepare returns the command that runs file in a folder, and what must be in the
+	// folder besides: links to folders, by name.
+	prepare func(t *testing.T) (command []string, links map[string]string)
 }
 
 func readmes() []readme {
 	return []readme{
-		{"python", "python", "example.py", strings.NewReplacer(`Client("http://127.0.0.1:8080")`, `Client("http://127.0.0.1:8080", timeout=5)`), func(t *testing.T, _ string) []string { return []string{program(t, "python3"), "example.py"} }},
+		{"python", "python", "example.py", strings.NewReplacer(`Client("http://127.0.0.1:8080")`, `Client("http://127.0.0.1:8080", timeout=5)`, `127.0.0.1:1", `, `127.0.0.1:1", timeout=5, `), func(t *testing.T) ([]string, map[string]string) {
+			return []string{program(t, "python3"), "example.py"}, nil
+		}},
+		{"node", "js", "example.mjs", strings.NewReplacer(`Client("http://127.0.0.1:8080")`, `Client("http://127.0.0.1:8080", { timeoutMs: 5000 })`, `127.0.0.1:9", {`, `127.0.0.1:9", { timeoutMs: 5000,`), func(t *testing.T) ([]string, map[string]string) {
+			links := map[string]string{"node_modules/headgate": builtNode(t)}
+			for _, framework := range []string{"express", "fastify", "hono"} {
+				links["node_modules/"+framework] = filepath.Join(nodeModules(t), "node_modules", framework)
+			}
+			return []string{program(t, "node"), "example.mjs"}, links
+		}},
 	}
 }
 
@@ -37,6 +48,7 @@ func TestReadmes(t *testing.T) {
 			if len(blocks) < 5 {
 				t.Fatalf("%d blocks", len(blocks))
 			}
+			arguments, links := r.prepare(t)
 			server := start(t, "127.0.0.1:0")
 			source, err := filepath.Abs("../" + r.folder)
 			if err != nil {
@@ -48,7 +60,12 @@ func TestReadmes(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(folder, r.file), []byte(code), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				arguments := r.command(t, folder)
+				for name, target := range links {
+					link := filepath.Join(folder, name)
+					if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(target, link)); err != nil {
+						t.Fatal(err)
+					}
+				}
 				command := exec.CommandContext(t.Context(), arguments[0], arguments[1:]...)
 				command.Dir = folder
 				command.Env = append(os.Environ(), "PYTHONPATH="+source, "PYTHONDONTWRITEBYTECODE=1", "no_proxy=*", "NO_PROXY=*")

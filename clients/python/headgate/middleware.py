@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from typing import Any, Awaitable, Callable, Iterable, Iterator, Mapping, Optional
 from urllib.parse import quote
@@ -39,6 +40,7 @@ def refusal(d: Decision) -> tuple[int, dict[str, str], bytes]:
 
 
 def _described(method: str, path: str, host: str, address: str) -> dict[str, str]:
+    path = re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*", "", path) or "/"  # of a request to a proxy
     known = {"method": method, "path": path, "host": host, "client_ip": address.partition("%")[0]}
     return {name: value for name, value in known.items() if value}
 

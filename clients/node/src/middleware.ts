@@ -1,0 +1,141 @@
+import { type Attributes, type Client, type Decision } from "./client.js";
+import { Unavailable } from "./errors.js";
+
+export interface MiddlewareOptions<Request> {
+  /** Returns further attributes, or others than method, path, host and client_ip of the connection. */
+  attributes?: (request: Request) => Attributes | Promise<Attributes>;
+  /** Is called if a slot could not be freed or an answer not be reported. */
+  onFailure?: (error: Unavailable) => void;
+}
+
+// What the frameworks have in common, so that this package needs none of them.
+interface Incoming {
+  method?: string | undefined;
+  url?: string | undefined;
+  originalUrl?: string;
+  headers: Record<string, string | string[] | undefined>;
+  socket: { remoteAddress?: string | undefined };
+}
+interface Outgoing {
+  statusCode: number;
+  readonly writableFinished: boolean;
+  setHeader(name: string, value: string): unknown;
+  end(body: string): unknown;
+  once(event: "close", listener: () => void): unknown;
+}
+interface FastifyReply {
+  raw: Outgoing;
+  code(status: number): FastifyReply;
+  headers(values: Record<string, string>): FastifyReply;
+  send(body: string): unknown;
+}
+interface HonoContext {
+  req: { method: string; url: string; header(name: string): string | undefined };
+  res: Response;
+  env: unknown;
+}
+
+const problems = "https://iana.org/assignments/http-problem-types#";
+
+/** Status, header fields and body for a refused request, as Headgate's own doors answer. */
+function refusal(d: Decision): { status: number; headers: Record<string, string>; body: string } {
+  const failed = d.reason === "fail_closed";
+  const hidden = d.action === "shadow_ban";
+  const status = failed ? 503 : 429;
+  const body = JSON.stringify({
+    type: problems + (failed ? "temporary-reduced-capacity" : "quota-exceeded"),
+    title: failed ? "Temporary reduced capacity" : "Request quota exceeded",
+    status,
+    detail: "Try again later.",
+    "violated-policies": d.rule !== undefined && !hidden ? [d.rule] : undefined,
+    retry_after_ms: hidden ? undefined : d.retryAfterMs,
+  });
+  const headers = { ...(hidden ? {} : d.headers), ...(failed ? { "retry-after": "1" } : {}) };
+  return { status, headers: { ...headers, "content-type": "application/problem+json", "cache-control": "no-store" }, body };
+}
+
+function described(method: string, url: string, host: string | undefined, address: string | undefined): Attributes {
+  const path = url.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, "").replace(/[?#].*$/s, "") || "/";
+  const clientIP = address?.replace(/%.*$/, "");
+  return { method, path, ...(host ? { host } : {}), ...(clientIP ? { client_ip: clientIP } : {}) };
+}
+
+const describedIncoming = (r: Incoming) =>
+  described(r.method ?? "GET", r.originalUrl ?? r.url ?? "/", [r.headers["host"]].flat()[0], r.socket.remoteAddress);
+
+/** Checks a request and waits until its turn. */
+async function decide<R>(client: Client, domain: string, request: R, known: Attributes, options: MiddlewareOptions<R>): Promise<Decision> {
+  const d = await client.check(domain, { ...known, ...(await options.attributes?.(request)) });
+  if (d.allowed && d.delayMs > 0) await new Promise((turn) => setTimeout(turn, d.delayMs));
+  return d;
+}
+
+/** Frees the slot of a request and reports its answer; without a status, nobody saw the answer. */
+async function end<R>(client: Client, d: Decision, status: number | undefined, options: MiddlewareOptions<R>): Promise<void> {
+  try {
+    if (d.lease) await client.release(d.lease);
+    if (d.report && status !== undefined) await client.report(d.report, { status });
+  } catch (e) {
+    if (!(e instanceof Unavailable)) throw e;
+    options.onFailure?.(e);
+  }
+}
+
+function follow<R>(client: Client, d: Decision, answer: Outgoing, options: MiddlewareOptions<R>): void {
+  for (const [name, value] of Object.entries(d.headers)) answer.setHeader(name, value);
+  if (!d.lease && !d.report) return;
+  answer.once("close", () => void end(client, d, answer.writableFinished ? answer.statusCode : undefined, options));
+}
+
+/** Middleware for Express. */
+export function express<R extends Incoming>(client: Client, domain: string, options: MiddlewareOptions<R> = {}) {
+  return (request: R, response: Outgoing, next: (error?: unknown) => void): void => {
+    decide(client, domain, request, describedIncoming(request), options).then((d) => {
+      if (d.allowed) {
+        follow(client, d, response, options);
+        next();
+        return;
+      }
+      const { status, headers, body } = refusal(d);
+      response.statusCode = status;
+      for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+      response.end(body);
+    }).catch(next);
+  };
+}
+
+/** A plugin for Fastify, for all routes that are registered after it. */
+export function fastify<R extends { raw: Incoming }>(client: Client, domain: string, options: MiddlewareOptions<R> = {}) {
+  async function onRequest(request: R, reply: FastifyReply): Promise<unknown> {
+    const d = await decide(client, domain, request, describedIncoming(request.raw), options);
+    if (d.allowed) {
+      follow(client, d, reply.raw, options);
+      return;
+    }
+    const { status, headers, body } = refusal(d);
+    return reply.code(status).headers(headers).send(body);
+  }
+  const plugin = async (app: { addHook(name: "onRequest", hook: typeof onRequest): unknown }): Promise<void> => {
+    app.addHook("onRequest", onRequest);
+  };
+  return Object.assign(plugin, { [Symbol.for("skip-override")]: true }); // so that it is for all routes
+}
+
+/** Middleware for Hono. On Node, the client's address is that of the connection; elsewhere, set client_ip. */
+export function hono<C extends HonoContext>(client: Client, domain: string, options: MiddlewareOptions<C> = {}) {
+  return async (c: C, next: () => Promise<void>): Promise<Response | void> => {
+    const env = c.env as { incoming?: Incoming } | undefined;
+    const known = described(c.req.method, env?.incoming?.url ?? c.req.url, c.req.header("host"), env?.incoming?.socket.remoteAddress);
+    const d = await decide(client, domain, c, known, options);
+    if (!d.allowed) {
+      const { status, headers, body } = refusal(d);
+      return new Response(body, { status, headers });
+    }
+    try {
+      await next();
+    } finally {
+      void end(client, d, c.res.status, options);
+    }
+    for (const [name, value] of Object.entries(d.headers)) c.res.headers.set(name, value);
+  };
+}
