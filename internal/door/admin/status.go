@@ -31,6 +31,7 @@ type Status struct {
 	Store     storing.Status `json:"store"`
 	Rules     RulesStatus    `json:"rules"`
 	Candidate bool           `json:"candidate"` // whether a candidate is configured: see GET /v1/candidate
+	Regions   bool           `json:"regions"`   // whether other regions are configured: see GET /v1/regions
 	Doors     []DoorStatus   `json:"doors"`
 }
 
@@ -89,6 +90,7 @@ func (d reports) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	s := d.Process(ctx)
 	source, read := d.Rules()
 	s.Go, s.Rules, s.Candidate = runtime.Version(), statusOf(source, &read), d.Candidate != nil
+	s.Regions = d.Among != nil
 	s.Started, s.UptimeS = s.Started.UTC(), int64(d.Clock().Sub(s.Started)/time.Second)
 	return s, nil
 }

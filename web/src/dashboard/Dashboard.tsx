@@ -18,6 +18,7 @@ import { byOutcome, byRule, inWords, rowsOf } from "./chart.ts";
 import { Empty } from "./Empty.tsx";
 import { Alarms, Health } from "./Health.tsx";
 import { Offenders } from "./Offenders.tsx";
+import { RegionsPanel } from "./RegionsPanel.tsx";
 import { RuleTable } from "./RuleTable.tsx";
 import { Tiles } from "./Tiles.tsx";
 import { spans, view } from "./view.ts";
@@ -88,6 +89,7 @@ export function Dashboard() {
           </div>
         </>
       )}
+      {status.data?.regions && <RegionsPanel lost={lost} />}
       {health}
       <Actions />
     </div>

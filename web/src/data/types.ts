@@ -24,6 +24,7 @@ export interface Status {
   uptime_s: number;
   ready: boolean;
   candidate: boolean;
+  regions: boolean;
   store: {
     kind: string;
     healthy: boolean;
@@ -83,6 +84,41 @@ export interface Blocks {
   bound: string;
   /** What this server has of it; null if it draws no blocks. */
   now: { keys: number; held: number; under: number; admitted: number; direct: number } | null;
+}
+
+/** GET /v1/regions: the regions that limits are shared with. */
+export interface RegionState {
+  /** Empty on a server without regions. */
+  region: string;
+  acts: boolean;
+  asked: number;
+  others: RegionStatus[];
+  rules: (RegionBound & { domain: string; rule: string; file: string; line: number; rate: string })[];
+}
+
+/** Another region. */
+export interface RegionStatus {
+  region: string;
+  state: "reachable" | "cut" | "unknown";
+  /** How long ago its messages were read; null if never. */
+  news_ms: number | null;
+  lag_ms: number;
+  cut_ms: number;
+  given: number;
+  received: number;
+  unacknowledged: number;
+  unconfirmed: number;
+  error?: string;
+}
+
+/** How regions share a limit. */
+export interface RegionBound {
+  region?: string;
+  limit: number;
+  parts: { region: string; limit: number }[];
+  over: number;
+  bound: string;
+  alone: string;
 }
 
 /** One allow or deny list of GET /v1/rules. */
@@ -289,6 +325,7 @@ export interface ExplainedRule {
   on_repeat?: string;
   /** How far off the limit can be, with sync: blocks. */
   blocks?: Pick<Blocks, "bound">;
+  regions?: RegionBound;
   cost: number;
   mode: string;
   percent: number;
