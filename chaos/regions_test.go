@@ -123,7 +123,7 @@ func (c *continent) wireFaults() []regionFault {
 			c.each(func(_, _ string, w *redistest.Proxy) { w.HalfOpen() })
 			wait(cutFor)
 		}},
-		{name: "messages trimmed", loses: dayLimit / 2, do: func(*tour) {
+		{name: "messages trimmed", loses: dayLimit / 4, do: func(*tour) {
 			for end := time.Now().Add(cutFor / 3); time.Now().Before(end); wait(20 * time.Millisecond) {
 				for _, s := range c.servers {
 					s.Do("XTRIM", "hg:{%regions}:news", "MAXLEN", "0")
@@ -136,7 +136,7 @@ func (c *continent) wireFaults() []regionFault {
 // processFaults are those of processes and servers.
 func (c *continent) processFaults() []regionFault {
 	return []regionFault{
-		{name: "SIGKILL", short: true, loses: dayLimit / 3, do: func(*tour) {
+		{name: "SIGKILL", short: true, loses: dayLimit / 6, do: func(*tour) {
 			n := c.acting(eu)
 			n.kill()
 			wait(500 * time.Millisecond)
@@ -153,7 +153,7 @@ func (c *continent) processFaults() []regionFault {
 			wait(cutFor / 2)
 			c.servers[us].Resume()
 		}},
-		{name: "a Redis restarted with its data", loses: dayLimit / 3, do: func(*tour) {
+		{name: "a Redis restarted with its data", loses: dayLimit / 6, do: func(*tour) {
 			c.servers[us].Kill()
 			wait(500 * time.Millisecond)
 			c.servers[us].Restart()
@@ -164,7 +164,7 @@ func (c *continent) processFaults() []regionFault {
 			s.before = s.used(eu)
 			wait(500 * time.Millisecond)
 			c.servers[eu].Restart()
-		}, loses: dayLimit / 3},
+		}, loses: dayLimit / 6},
 	}
 }
 
@@ -179,7 +179,7 @@ func onASentinel(t *testing.T, bin string) *continent {
 	set := redistest.Sentinel(t)
 	c.servers[us], c.servers[ap] = redistest.Standalone(t), redistest.Standalone(t)
 	c.startWith("redis+sentinel://" + strings.Join(set.Addrs(), ",") + "/" + redistest.MasterName)
-	c.faults = []regionFault{{name: "Sentinel fail-over", loses: dayLimit / 3, do: func(s *tour) {
+	c.faults = []regionFault{{name: "Sentinel fail-over", loses: dayLimit / 6, do: func(s *tour) {
 		set.Primary.Do("CLIENT", "PAUSE", "20000", "WRITE")
 		s.until("replicas have all", func() bool { return set.Primary.Do("WAIT", "2", "100") == "2" })
 		set.KillPrimary()
@@ -199,13 +199,13 @@ func onACluster(t *testing.T, bin string) *continent {
 	c.servers[us], c.servers[ap] = redistest.Standalone(t), redistest.Standalone(t)
 	c.startWith("redis+cluster://" + strings.Join(set.Addrs(), ","))
 	owner := func(slot int) int { return slot * len(set.Primaries) / redistest.Slots }
-	c.faults = []regionFault{{name: "Cluster slots moved", loses: dayLimit / 3, do: func(s *tour) {
+	c.faults = []regionFault{{name: "Cluster slots moved", loses: dayLimit / 6, do: func(s *tour) {
 		for _, key := range []string{"hg:{%regions}:news", "{" + s.id + "}"} {
 			slot := set.Slot(key)
 			from := owner(slot)
 			set.MoveSlot(slot, set.Primaries[from], set.Primaries[(from+1)%len(set.Primaries)], func() { wait(200 * time.Millisecond) })
 		}
-	}}, {name: "Cluster fail-over", loses: dayLimit, do: func(s *tour) {
+	}}, {name: "Cluster fail-over", loses: dayLimit / 6, do: func(s *tour) {
 		slot := set.Slot("hg:{%regions}:lead") // of the messages; it was moved
 		i := (owner(slot) + 1) % len(set.Primaries)
 		s.until("the replica has all", func() bool { return set.Primaries[i].Do("WAIT", "1", "100") == "1" })

@@ -61,7 +61,7 @@ func (d *dialer) connecting(address string, nd *net.Dialer, config *tls.Config) 
 	if !ok {
 		ready = make(chan dialed, 1)
 		d.pending[address] = ready
-		go connect(ready, address, *nd, config) //nolint:gosec // the connection outlives the call that asked for it
+		go connect(ready, address, *nd, config) // it outlives the call that asked for it
 	}
 	return ready
 }

@@ -36,8 +36,9 @@ func (c *courier) giveSome(ctx context.Context, in *incoming, wants []claim, see
 	for i := range wants {
 		w := &wants[i]
 		l := in.limits[w.Limit]
-		if l.err != nil {
-			continue // this release does not know such limits
+		if l.err != nil { // this release does not know such limits
+			c.counts.skipped.Add(1)
+			continue
 		}
 		op := headgate.Op{Key: string(w.Key), Scope: w.Scope, Limit: c.parts.of(l.limit), Cost: 1, Kind: headgate.Peek}
 		of := entityOf(&op, l.limit)

@@ -180,13 +180,17 @@ func (c *courier) failed(rest []arriving, a *arriving, err, before error) ([]arr
 	return rest, before
 }
 
-// do calls the store that gifts are taken from and refunded to, with groups of so many
-// ops, all or nothing.
+// do calls the store that gifts are taken from and refunded to. Of so many ops each, all are
+// executed or none.
 func (c *courier) do(ctx context.Context, ops []headgate.Op, each int) ([]headgate.Decision, []store.Group) {
 	out := make([]headgate.Decision, len(ops))
 	groups := make([]store.Group, len(ops)/each)
+	mode := headgate.AllOrNothing
+	if each == 1 {
+		mode = headgate.Independent
+	}
 	for i := range groups {
-		groups[i] = store.Group{Ops: each, Mode: headgate.AllOrNothing}
+		groups[i] = store.Group{Ops: each, Mode: mode}
 	}
 	if len(groups) > 0 {
 		store.Pipeline(ctx, c.options.Counts, ops, out, groups)

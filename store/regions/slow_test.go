@@ -34,7 +34,7 @@ func (s *slow) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.D
 		case ops[from].Key == s.refuses:
 			groups[i].Err = fmt.Errorf("fake: %w", store.ErrRefused)
 		default:
-			groups[i].Err = s.Store.Do(ctx, ops[from:to], out[from:to], groups[i].Mode)
+			groups[i].Err = s.Do(ctx, ops[from:to], out[from:to], groups[i].Mode)
 		}
 		from = to
 	}
