@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/internal/operate/setup"
+)
+
+// initFlags are the flags of init.
+type initFlags struct {
+	answers    setup.Answers
+	limits     string
+	yes, force bool
+}
+
+func newInit(s streams) *cobra.Command {
+	var f initFlags
+	cmd := &cobra.Command{
+		Use:   "init [FOLDER]",
+		Short: "write a first configuration, rules and a rule test",
+		Long: `Init asks three questions: what is in front, where counts are kept, and what to limit.
+It writes a configuration, rules, a rule test, and what the proxy in front needs to the
+folder, by default the current one, and prints the next command. Existing files are
+kept, unless --force is given.
+
+Flags answer the questions. With --yes, or if standard input is not a terminal,
+nothing is asked.`,
+		Example: `  headgate init
+  headgate init limits --front nginx --store memory --limit logins,addresses
+  headgate init --front none --upstream http://127.0.0.1:9000 --store redis://127.0.0.1:6379`,
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.answers.Front, "front", "none", "what is in front: nginx, traefik, caddy, envoy, go or none")
+	flags.StringVar(&f.answers.Store, "store", "memory", "where counts are kept: memory, or a URL such as redis://127.0.0.1:6379")
+	flags.StringVar(&f.limits, "limit", "logins,addresses", "what to limit: logins, addresses, api-keys, separated by commas")
+	flags.StringVar(&f.answers.Upstream, "upstream", "http://127.0.0.1:9000", "URL of the service behind headgate, with --front none")
+	flags.BoolVarP(&f.yes, "yes", "y", false, "ask nothing: use the flags and their defaults")
+	flags.BoolVar(&f.force, "force", false, "overwrite files")
+	_ = cmd.RegisterFlagCompletionFunc("front", words("nginx", "traefik", "caddy", "envoy", "go", "none"))
+	_ = cmd.RegisterFlagCompletionFunc("limit", words("logins", "addresses", "api-keys"))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		folder := "."
+		if len(args) > 0 {
+			folder = args[0]
+		}
+		if !f.yes && isTerminalInput(s.in) {
+			if err := f.ask(s, cmd.Flags().Changed); err != nil {
+				return err
+			}
+		}
+		return f.write(s, folder)
+	}
+	return cmd
+}
+
+// isTerminalInput reports whether a person can be asked.
+func isTerminalInput(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok || !isTerminal(f) {
+		return false
+	}
+	is, err := f.Stat()
+	null, err2 := os.Stat(os.DevNull)
+	return err == nil && (err2 != nil || !os.SameFile(is, null))
+}
+
+// ask asks what no flag answers. An empty line is the default.
+func (f *initFlags) ask(s streams, given func(flag string) bool) error {
+	in := bufio.NewReader(s.in)
+	question := func(flag, text string, choices []setup.Choice, value *string) error {
+		if given(flag) {
+			return nil
+		}
+		_, _ = fmt.Fprintln(s.err, text)
+		for _, c := range choices {
+			_, _ = fmt.Fprintf(s.err, "  %-10s %s\n", c.Name, c.What)
+		}
+		_, _ = fmt.Fprintf(s.err, "[%s] ", *value)
+		line, err := in.ReadString('\n')
+		if line = strings.TrimSpace(line); line != "" {
+			*value = line
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		return nil
+	}
+	if err := question("front", "What is in front of your service?", setup.Fronts(), &f.answers.Front); err != nil {
+		return err
+	}
+	if f.answers.Front == "none" {
+		if err := question("upstream", "Where is your service?", nil, &f.answers.Upstream); err != nil {
+			return err
+		}
+	}
+	if err := question("store", "Where are counts kept?", []setup.Choice{
+		{Name: "memory", What: "in this server"}, {Name: "URL", What: "in Redis, for several servers: redis://127.0.0.1:6379"},
+	}, &f.answers.Store); err != nil {
+		return err
+	}
+	return question("limit", "What do you want to limit? (several: separated by commas)", setup.Limits(), &f.limits)
+}
+
+// write writes the files and says what to do next.
+func (f *initFlags) write(s streams, folder string) error {
+	for name := range strings.SplitSeq(f.limits, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			f.answers.Limits = append(f.answers.Limits, name)
+		}
+	}
+	err := f.answers.Check()
+	if wrong, ok := errors.AsType[*setup.WrongAnswer](err); ok {
+		return &usageError{wrong.Error(), wrong.Hint}
+	}
+	existing := setup.Keep
+	if f.force {
+		existing = setup.Replace
+	}
+	files := f.answers.Files()
+	if err := setup.Write(folder, files, existing); errors.Is(err, setup.ErrExists) {
+		return &hintedError{err, "choose another folder, or overwrite with --force"}
+	} else if err != nil {
+		return err
+	}
+	for _, file := range files {
+		_, _ = fmt.Fprintf(s.out, "wrote %s\n", file.Name)
+	}
+	next, then := f.answers.Next(folder)
+	_, err = fmt.Fprintf(s.out, "\nnext: %s\n\n%s\n", inert(next), inert(then))
+	return err
+}
