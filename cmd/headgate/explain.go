@@ -280,7 +280,11 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 	e.blocks(r.Blocks)
 	e.regions(r.Regions)
 	if c := r.Count; c != nil {
-		e.printf("    now         %d of %d used, %d remaining%s\n", c.Used, c.Limit, c.Remaining, fullAgain(c))
+		of, here := c.Limit, ""
+		if own, ok := r.Regions.Own(); ok && e.live {
+			of, here = own, " in this region"
+		}
+		e.printf("    now         %d of %d used%s, %d remaining%s\n", c.Used, of, here, c.Remaining, fullAgain(c))
 		e.printf("    decision    %s\n", e.decision(r))
 	}
 	switch {
@@ -324,6 +328,8 @@ func (e explanation) regions(r *httpapi.Regions) {
 	}
 	own, known := r.Own()
 	switch {
+	case r.Home != "":
+		e.printf("    regions     counted in %s for all regions\n", inert(r.Home))
 	case known:
 		e.printf("    regions     shared: this one, %s, has %d of %d (%s)\n", inert(r.Region), own, r.Limit, inert(regionParts(r.Parts)))
 		e.printf("    gifts       when the %d run low it asks; others charge what they do not need to their own Redis, and give it\n", own)

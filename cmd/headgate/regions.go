@@ -72,7 +72,12 @@ func showRegions(s streams, is *admin.Regions) error {
 	}
 	for i := range is.Rules {
 		r := &is.Rules[i]
-		_, _ = fmt.Fprintf(t, "%s/%s, %s: %s\n  parts: %s\n", inert(r.Domain), inert(r.Rule), r.Rate, r.Bound, inert(regionParts(r.Parts)))
+		_, _ = fmt.Fprintf(t, "%s/%s, %s: %s\n", inert(r.Domain), inert(r.Rule), r.Rate, r.Bound)
+		if r.Home != "" {
+			_, _ = fmt.Fprintf(t, "  counted in %s\n", inert(r.Home))
+			continue
+		}
+		_, _ = fmt.Fprintf(t, "  parts: %s\n", inert(regionParts(r.Parts)))
 	}
 	return t.Flush()
 }

@@ -125,6 +125,8 @@ limits:
 			t.Errorf("alone is shared: %+v", r.Regions)
 		case r.Rule == "search" && (r.Regions == nil || !reflect.DeepEqual(*r.Regions, want[0])):
 			t.Errorf("explained as %+v", r.Regions)
+		case r.Rule == "search" && (r.Count.Used != 0 || r.Count.Remaining != 150):
+			t.Errorf("of an unused key %+v", r.Count)
 		}
 	}
 }

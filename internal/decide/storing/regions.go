@@ -138,7 +138,7 @@ func (s *Store) regionsOver(labels func(domain, rule string) (d, r string, ok bo
 	by := make(map[blockLabels]int64)
 	n := len(s.Config.Regions.Peers) + 1
 	for _, r := range active.Rules() {
-		if _, shared := r.Limit.Rule().Regions(); !shared {
+		if _, shared := r.Limit.Rule().Regions(); !shared || r.Limit.Rule().Home() != "" {
 			continue
 		}
 		if domain, rule, ok := labels(r.Domain, r.Name); ok {

@@ -310,9 +310,10 @@ type KeyPart struct {
 // LimitCount says how much of a limit is used now, and what it decides about the
 // request.
 type LimitCount struct {
-	Allowed    bool   `json:"allowed"`
-	Reason     string `json:"reason"`
-	Limit      int64  `json:"limit"`
+	Allowed bool   `json:"allowed"`
+	Reason  string `json:"reason"`
+	Limit   int64  `json:"limit"`
+	// Used is of this region's part, if regions share the limit.
 	Used       int64  `json:"used"`
 	Remaining  int64  `json:"remaining"`
 	RetryAfter *int64 `json:"retry_after_ms"` // nil means never
@@ -395,9 +396,13 @@ func (q *Question) explainedRule(x *engine.Explained) ExplainedRule {
 		if now.Reason == headgate.NoLimit {
 			now = headgate.Decision{} // a ban on a rule that counts nothing
 		}
+		most := now.Limit
+		if own, ok := out.Regions.Own(); ok {
+			most = own
+		}
 		out.Count = &LimitCount{
 			Allowed: d.Allowed, Reason: d.Reason.String(), Limit: now.Limit,
-			Used: max(now.Limit-now.Remaining, 0), Remaining: now.Remaining,
+			Used: max(most-now.Remaining, 0), Remaining: now.Remaining,
 			RetryAfter: retryAfter(d), ResetAfter: answer.Milliseconds(now.ResetAfter),
 			Delay: answer.Milliseconds(d.Delay),
 		}

@@ -13,8 +13,9 @@ import (
 // Regions says how regions share a limit.
 type Regions struct {
 	Region string       `json:"region,omitempty"` // the one that says so; empty if it is not known
+	Home   string       `json:"home,omitempty"`   // the one that counts for all; empty if each has a part
 	Limit  int64        `json:"limit"`            // of all regions together
-	Parts  []RegionPart `json:"parts"`            // by name; none if the regions are not known
+	Parts  []RegionPart `json:"parts"`            // by name; none with a home, or if the regions are not known
 	// Over is how many tokens of a key all regions together can admit above Limit.
 	Over  int64  `json:"over"`
 	Bound string `json:"bound"` // Limit and Over in words
@@ -34,6 +35,15 @@ func RegionsOf(limit headgate.Limit, among *rules.Regions) *Regions {
 		return nil
 	}
 	out := &Regions{Limit: limit.Capacity(), Parts: []RegionPart{}}
+	if home := limit.Rule().Home(); home != "" {
+		out.Home, out.Over = home, limit.BlockOver()
+		out.Bound = regionBound(limit, regions.Over{Blocks: out.Over})
+		out.Alone = "without " + home + ", on_store_error decides"
+		if among != nil {
+			out.Region = among.Own
+		}
+		return out
+	}
 	if among == nil {
 		out.Over = limit.RegionOver()
 		out.Bound, out.Alone = regionBound(limit, regions.Over{Slack: out.Over}), "each region keeps what it has, and its own part"
@@ -58,6 +68,9 @@ func RegionsOf(limit headgate.Limit, among *rules.Regions) *Regions {
 
 // Own returns the part of the region that says so, and false if it is not known.
 func (r *Regions) Own() (limit int64, ok bool) {
+	if r == nil {
+		return 0, false
+	}
 	i := slices.IndexFunc(r.Parts, func(p RegionPart) bool { return p.Region == r.Region })
 	if i < 0 {
 		return 0, false

@@ -121,7 +121,7 @@ function Shared(props: { state: RegionState }) {
       {rules.map((r) => (
         <li key={JSON.stringify([r.domain, r.rule, r.rate])} data-rule={r.rule}>
           <b>{r.rule}</b> <span class="muted">{r.domain}</span> <span class="num">{r.rate}</span>:{" "}
-          {r.parts.map((p) => `${p.region} ${count(p.limit)}`).join(", ")}
+          {r.home ? `counted in ${r.home}` : r.parts.map((p) => `${p.region} ${count(p.limit)}`).join(", ")}
           <span class="muted region-bound">{r.bound}</span>
         </li>
       ))}

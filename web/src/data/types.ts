@@ -114,6 +114,8 @@ export interface RegionStatus {
 /** How regions share a limit. */
 export interface RegionBound {
   region?: string;
+  /** The region that counts for all; absent if each has a part. */
+  home?: string;
   limit: number;
   parts: { region: string; limit: number }[];
   over: number;

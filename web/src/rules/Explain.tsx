@@ -228,7 +228,8 @@ function Applies(props: { rule: ExplainedRule; limit: string }) {
       {r.limit_from && <p class="small">From {r.limit_from}</p>}
       {r.on_repeat && <p class="small">On repeat: {r.on_repeat}</p>}
       {r.blocks && <p class="small">In blocks, which admit {r.blocks.bound}</p>}
-      {r.regions && (
+      {r.regions?.home && <p class="small">Counted in {r.regions.home} for all regions.</p>}
+      {r.regions && !r.regions.home && (
         <p class="small">
           Shared by regions ({r.regions.parts.map((p) => `${p.region} ${count(p.limit)}`).join(", ")}):{" "}
           {r.regions.bound}. Cut off, {r.regions.alone}.
