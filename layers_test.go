@@ -104,7 +104,7 @@ var layers = map[string]int{
 	"internal/queue/streams":  4, // kept in Redis
 	"internal/queue/dispatch": 8, // opens it, and asks when an entry may be sent
 
-	"internal/operate": 9, // what operators use around a server
+	"internal/operate": 10, // what operators use around a server
 
 	"internal/config": 6,
 	"internal/app":    10, // the only package that sees everything
@@ -118,7 +118,7 @@ var layers = map[string]int{
 var only = map[string][]string{
 	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/queue", "internal/request", "internal/door", "internal/observe", "internal/replay", "rulefiles"},
 	"store/memory":               {"examples", "internal/decide/storing", "internal/decide/trial", "internal/replay"},
-	"store/redis":                {"examples", "internal/decide/storing", "internal/decide/control", "internal/queue"},
+	"store/redis":                {"examples", "internal/operate/doctor", "internal/decide/storing", "internal/decide/control", "internal/queue"},
 	"store/storetest":            {},
 	"internal/testkit/redistest": {},
 	"internal/testkit/certtest":  {},

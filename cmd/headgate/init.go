@@ -120,7 +120,7 @@ func (f *initFlags) write(s streams, folder string) error {
 		}
 	}
 	err := f.answers.Check()
-	if wrong, ok := errors.AsType[*setup.WrongAnswer](err); ok {
+	if wrong, ok := errors.AsType[*setup.WrongAnswerError](err); ok {
 		return &usageError{wrong.Error(), wrong.Hint}
 	}
 	existing := setup.Keep

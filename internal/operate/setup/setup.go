@@ -57,31 +57,31 @@ func names(list []Choice) (all []string) {
 	return all
 }
 
-// WrongAnswer is an answer that is none of the choices, or invalid.
-type WrongAnswer struct{ Flag, Message, Hint string }
+// WrongAnswerError is an answer that is none of the choices, or invalid.
+type WrongAnswerError struct{ Flag, Message, Hint string }
 
 // Error names the flag and says what is wrong.
-func (e *WrongAnswer) Error() string { return e.Flag + ": " + e.Message }
+func (e *WrongAnswerError) Error() string { return e.Flag + ": " + e.Message }
 
-// Check returns a *WrongAnswer, or nil.
+// Check returns a *WrongAnswerError, or nil.
 func (a *Answers) Check() error {
 	if !slices.Contains(names(Fronts()), a.Front) {
-		return &WrongAnswer{"--front", fmt.Sprintf("%q is not one of %s", a.Front, strings.Join(names(Fronts()), ", ")), ""}
+		return &WrongAnswerError{"--front", fmt.Sprintf("%q is not one of %s", a.Front, strings.Join(names(Fronts()), ", ")), ""}
 	}
 	for i, limit := range a.Limits {
 		if !slices.Contains(names(Limits()), limit) || slices.Contains(a.Limits[:i], limit) {
-			return &WrongAnswer{"--limit", fmt.Sprintf("%q is unknown or a duplicate", limit), "write some of " + strings.Join(names(Limits()), ", ") + ", separated by commas"}
+			return &WrongAnswerError{"--limit", fmt.Sprintf("%q is unknown or a duplicate", limit), "write some of " + strings.Join(names(Limits()), ", ") + ", separated by commas"}
 		}
 	}
 	if len(a.Limits) == 0 {
-		return &WrongAnswer{"--limit", "there is nothing to limit", "write some of " + strings.Join(names(Limits()), ", ") + ", separated by commas"}
+		return &WrongAnswerError{"--limit", "there is nothing to limit", "write some of " + strings.Join(names(Limits()), ", ") + ", separated by commas"}
 	}
 	if err := a.checkStore(); err != nil {
 		return err
 	}
 	u, err := url.Parse(a.Upstream)
 	if a.Front == "none" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https") {
-		return &WrongAnswer{"--upstream", "it is not the URL of a service", "write it as http://127.0.0.1:9000"}
+		return &WrongAnswerError{"--upstream", "it is not the URL of a service", "write it as http://127.0.0.1:9000"}
 	}
 	return nil
 }
@@ -94,9 +94,9 @@ func (a *Answers) checkStore() error {
 	schemes := []string{"redis", "rediss", "valkey", "valkeys"}
 	switch {
 	case strings.Contains(a.Store, "@"):
-		return &WrongAnswer{"--store", "the URL has a user or a password", "leave them out, and set store.redis.username and store.redis.password_file"}
+		return &WrongAnswerError{"--store", "the URL has a user or a password", "leave them out, and set store.redis.username and store.redis.password_file"}
 	case err != nil || u.Host == "" || !slices.Contains(schemes, u.Scheme) || strings.ContainsAny(a.Store, "\"\\\n "):
-		return &WrongAnswer{"--store", "it is neither memory nor the URL of a Redis", "write memory, or a URL such as redis://127.0.0.1:6379"}
+		return &WrongAnswerError{"--store", "it is neither memory nor the URL of a Redis", "write memory, or a URL such as redis://127.0.0.1:6379"}
 	}
 	return nil
 }

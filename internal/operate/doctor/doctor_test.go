@@ -1,0 +1,135 @@
+package doctor_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/operate/doctor"
+	"github.com/headgate/headgate/internal/testkit/redistest"
+)
+
+const goodRules = "domain: site\nlimits:\n  - {name: all, key: [client_ip], rate: 5/minute}\n"
+
+// closed are settings that close all doors.
+const closed = "listen: {api: 'off', grpc: 'off', resp: 'off', admin: 'off'}\n"
+
+// examine writes a configuration and rules, and returns a line for each finding.
+func examine(t *testing.T, settings, rules string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range map[string]string{"headgate.yaml": settings + "rules: [rules.yaml]\n", "rules.yaml": rules} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick := time.Time{}
+	i := doctor.Installation{
+		Sources: config.Sources{File: filepath.Join(folder, "headgate.yaml"), Doors: app.Sections(), Environment: func(string) (string, bool) { return "", false }},
+		Now:     func() time.Time { tick = tick.Add(time.Millisecond); return tick },
+	}
+	return lines(i.Examine(t.Context()))
+}
+
+func lines(all []doctor.Finding) string {
+	var b strings.Builder
+	for _, f := range all {
+		fmt.Fprintf(&b, "%s %s: %s\n", f.Level, f.Check, f.What)
+	}
+	return b.String()
+}
+
+// A sound installation has no failure; each fault is found.
+func TestExamine(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	for _, c := range []struct{ settings, rules, want string }{
+		{closed, goodRules, "ok configuration: "},
+		{closed, goodRules, "ok rules: 1 rules in 1 files\n"},
+		{closed, goodRules, "warn store: counts are in memory\n"},
+		{closed + "store: {memory: {snapshot: s}}\n", goodRules, "ok store: counts are in memory\n"},
+		{closed + "trusted_proxies: [0.0.0.0/0]\n", goodRules, "0.0.0.0/0 trusts every client"},
+		{closed, goodRules + "    mach: x\n", "fail rules: "},
+		{closed, "domain: site\nlimits:\n  - {name: a, match: {path: {in: [/a], not_in: [/a]}}, rate: 5/minute}\n", " rules: "},
+		{"listn: {}\n", goodRules, "fail configuration: "},
+		{fmt.Sprintf("listen: {api: %q, grpc: 'off', resp: 'off', admin: 'off'}\n", taken.Addr()), goodRules, "fail doors: api: cannot listen on " + taken.Addr().String()},
+		{"listen: {api: '0.0.0.0:0', grpc: 'off', resp: 'off', admin: 'off'}\n", goodRules, "warn doors: api: every client that can reach 0.0.0.0:0 can use it\n"},
+		{closed + "proxy: {listen: '0.0.0.0:0', upstream: 'http://127.0.0.1:9'}\n", goodRules, "warn trusted proxies: none"},
+		{closed + "store: {redis: {url: 'redis://127.0.0.1:1'}}\n", goodRules, "fail store: "},
+	} {
+		if got := examine(t, c.settings, c.rules); !strings.Contains(got, c.want) {
+			t.Errorf("%s%s:\n%s\nwant %s", c.settings, c.rules, got, c.want)
+		}
+	}
+	if got := examine(t, closed, goodRules); strings.Contains(got, "fail ") {
+		t.Errorf("a sound installation: %s", got)
+	}
+}
+
+// Redis is measured, and one that evicts keys is a failure.
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"maxmemory-policy noeviction":             nil,
+		"fail store: ":                            {"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"},
+		"ok store: Redis answers in 1ms (median)": nil,
+		"warn store: ":                            {"--maxmemory-policy", "allkeys-lru"},
+	} {
+		server := redistest.Standalone(t, args...)
+		if got := examine(t, closed+"store: 'redis://"+server.Addr+"'\n", goodRules); !strings.Contains(got, want) {
+			t.Errorf("%v: %s", args, got)
+		}
+	}
+}
+
+// Files that everyone can use are found.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	snapshot := filepath.Join(t.TempDir(), "counts")
+	if err := os.WriteFile(snapshot, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings := closed + fmt.Sprintf("store: {memory: {snapshot: %q}}\n", snapshot)
+	if got := examine(t, settings, goodRules); strings.Contains(got, " files: ") {
+		t.Error(got)
+	}
+	if err := os.Chmod(snapshot, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := examine(t, settings, goodRules); !strings.Contains(got, "warn files: store.memory.snapshot: every user") {
+		t.Error(got)
+	}
+}
+
+func TestRunning(t *testing.T) {
+	t.Parallel()
+	well := admin.Status{Ready: true, Rules: admin.RulesStatus{Rules: 2, Domains: 1}, Store: storing.Status{Kind: "memory", Healthy: true}}
+	if got := lines(doctor.Running(&well)); strings.Count(got, "ok ") != 3 || strings.Count(got, "\n") != 3 {
+		t.Errorf("a healthy server: %s", got)
+	}
+	for want, change := range map[string]func(*admin.Status){
+		"fail server: it is not ready":            func(s *admin.Status) { s.Ready = false },
+		"fail rules: the last reload failed: bad": func(s *admin.Status) { s.Rules.LastError = "bad" },
+		"warn rules: there are no rules":          func(s *admin.Status) { s.Rules.Rules = 0 },
+		"fail store: redis does not answer: gone": func(s *admin.Status) { s.Store = storing.Status{Kind: "redis", Error: "gone"} },
+		"warn store: 7 keys were evicted":         func(s *admin.Status) { s.Store.Evicted = 7 },
+	} {
+		s := well
+		change(&s)
+		if got := lines(doctor.Running(&s)); !strings.Contains(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
