@@ -55,6 +55,10 @@ func (r *Rule) Regions() (settings Regions, ok bool) {
 	return Regions{Home: r.home, Slack: float64(r.slack) / millionths}, r.inRegions
 }
 
+// Shared reports whether each region has a part of the limit. One with a home is that
+// region's own.
+func (r *Rule) Shared() bool { return r.inRegions && r.home == "" }
+
 // Home returns the name of the region whose store counts the limit for all; empty for
 // most limits. See [Regions].
 func (r *Rule) Home() string { return r.home }

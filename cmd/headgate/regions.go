@@ -22,7 +22,8 @@ func newRegions(s streams) *cobra.Command {
 		Long: `Regions shows for each other region whether a running server has news of it, and how
 many tokens it gave, has on the way, and received; then what each region has of each
 limit that they share, and how much all of them together admit at most. One server of
-each region gives and receives for all of them. See docs/regions.md.`,
+each region gives and receives for all of them. Last are the regions that count limits
+for the server's, and whether they answer. See docs/regions.md.`,
 		Example: "  headgate regions",
 	}
 	f.add(cmd.Flags())
@@ -44,6 +45,10 @@ func showRegions(s streams, is *admin.Regions) error {
 	if is.Region == "" {
 		_, err := fmt.Fprintln(s.out, "the server shares no limits with other regions: regions.name is not set")
 		return err
+	}
+	if len(is.Others) == 0 {
+		_, _ = fmt.Fprintf(s.out, "the server is in %s\n", is.Region) // Flush returns the error
+		return showHomes(s, is.Homes)
 	}
 	acts := "gives and receives tokens for its region"
 	if !is.Acts {
@@ -78,6 +83,23 @@ func showRegions(s streams, is *admin.Regions) error {
 			continue
 		}
 		_, _ = fmt.Fprintf(t, "  parts: %s\n", inert(regionParts(r.Parts)))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return showHomes(s, is.Homes)
+}
+
+// showHomes shows the regions that count limits for the server's.
+func showHomes(s streams, homes []admin.HomeStatus) error {
+	if len(homes) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "\nHOME\tANSWERS\tFAILED\tNOT SENT\tERROR") // Flush returns the error
+	for _, h := range homes {
+		answers := map[bool]string{true: "yes", false: "no"}[h.Reachable]
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", inert(h.Region), answers, h.Failed, h.Unasked, inert(cmp.Or(h.Error, "-")))
 	}
 	return t.Flush()
 }

@@ -147,3 +147,76 @@ func TestRulesWithoutRegionsAreReported(t *testing.T) {
 	f := run(t, regionRules, nil)
 	f.await(t, func() bool { return strings.Contains(f.journal.text.String(), "regions do not share this limit") })
 }
+
+const homeRules = `domain: api
+limits:
+  - {name: logins, key: client_ip, rate: 5/day, algorithm: sliding_log, regions: {home: eu}}
+  - {name: all, key: client_ip, rate: 300/day, algorithm: fixed_window}
+`
+
+// homeACL is the user that docs/regions.md tells operators to create for a region whose
+// limits another one counts.
+const homeACL = "on >secret resetkeys ~hg:{[^%]* ~hg:{%[h027]* ~hg:life resetchannels -@all +evalsha +eval +get +set +getrange +setrange +pttl +pexpire +pexpireat +pexpiretime +del +time +ping +hello"
+
+// A limit at home in one region is counted there for all of them, by a user who may do
+// nothing else; while it is cut off, only its own rules notice.
+func TestALimitHasAHome(t *testing.T) {
+	eu, us := redistest.Standalone(t), redistest.Standalone(t)
+	eu.Do(append([]string{"ACL", "SETUSER", "headgate-us"}, strings.Fields(homeACL)...)...)
+	between := redistest.NewProxy(t, eu.Addr)
+	one := run(t, homeRules, nil, withAdmin, func(c *config.Config) {
+		c.Store.Kind, c.Store.Redis.Addresses, c.Store.Regions = config.InRedis, []string{eu.Addr}, config.Regions{Name: "eu"}
+	})
+	two := run(t, homeRules, nil, withAdmin, func(c *config.Config) {
+		c.Store.Kind, c.Store.Redis.Addresses = config.InRedis, []string{us.Addr}
+		c.Store.Regions = config.Regions{Name: "us", Homes: map[string]config.Secret{"eu": config.Secret("redis://headgate-us:secret@" + between.Addr)}}
+	})
+	between.Delay(80 * time.Millisecond)
+	allowed := 0
+	for i := range 12 {
+		answer := []*fixture{one, two}[i%2].check(t, "/", "198.51.100.7")
+		if answer.Allowed {
+			allowed++
+		}
+	}
+	if allowed != 5 {
+		t.Errorf("%d were admitted in both regions, want 5", allowed)
+	}
+	if n := two.metric(t, `headgate_home_reachable{region="eu"}`); n != "1" {
+		t.Errorf("eu is reachable: %s", n)
+	}
+	_, body := two.get(t, two.adminURL("/v1/regions"))
+	if !strings.Contains(body, `"region":"us","acts":false,"others":[],"homes":[{"region":"eu","reachable":true,"failed":0,"unasked":0}]`) {
+		t.Error(body)
+	}
+	between.Cut()
+	two.await(t, func() bool {
+		two.check(t, "/", "198.51.100.8") // by default it passes
+		return two.metric(t, `headgate_home_reachable{region="eu"}`) == "0"
+	})
+	if status, _ := two.get(t, two.adminURL("/readyz")); status.StatusCode != http.StatusOK {
+		t.Errorf("not ready, because of another region: %d", status.StatusCode)
+	}
+	if n := two.metric(t, `headgate_store_circuit_open`); n != "0" {
+		t.Errorf("the circuit of the own store is open: %s", n)
+	}
+	if log := two.journal.text.String(); !strings.Contains(log, "a region that counts limits does not answer") || strings.Contains(log, "secret@") {
+		t.Error("the log:", log)
+	}
+	for range 300 {
+		two.check(t, "/", "198.51.100.9")
+	}
+	if answer := two.check(t, "/", "198.51.100.9"); answer.Allowed {
+		t.Error("a limit of this region does not hold while another region is cut off")
+	}
+	between.Heal()
+	two.await(t, func() bool { return !two.check(t, "/", "198.51.100.7").Allowed })
+}
+
+// Servers without a region say that they count a limit themselves, whose home is elsewhere.
+func TestRulesWithoutTheirHomeAreReported(t *testing.T) {
+	f := run(t, homeRules, nil)
+	f.await(t, func() bool {
+		return strings.Contains(f.journal.text.String(), "this server counts the limit itself instead of its home")
+	})
+}

@@ -186,7 +186,10 @@ func (a *App) warn(rs *rules.Ruleset) {
 func (a *App) warnOfRegions(rs *rules.Ruleset) {
 	here := &a.options.Config.Store.Regions
 	for _, r := range rs.Rules() {
-		if _, shared := r.Limit.Rule().Regions(); shared && here.Name == "" {
+		switch rule := r.Limit.Rule(); {
+		case rule.Home() != "" && here.Name == "":
+			a.log.Warn("this server counts the limit itself instead of its home, because regions.name is not set", "domain", r.Domain, "rule", r.Name, "home", rule.Home())
+		case rule.Shared() && len(here.Peers) == 0:
 			a.log.Warn("regions do not share this limit, because regions.name and regions.peers are not set", "domain", r.Domain, "rule", r.Name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/ownform"
 )
 
 // Regions are several places with a store each, which share limits.
@@ -17,34 +18,46 @@ type Regions struct {
 	// passwords.
 	Peers    map[string]Secret
 	Interval time.Duration // how often news is exchanged; 0 is the default
+	// Homes are the URLs of the stores of regions that count limits for all, by name,
+	// for users who may write. They may contain passwords.
+	Homes map[string]Secret
+	// Timeout is how long a request waits for a home; 0 is DefaultHomeTimeout.
+	Timeout time.Duration
 }
 
-const longestRegion = 32
+// DefaultHomeTimeout is the default of Regions.Timeout: a round trip around the world
+// takes about 0.3 seconds, and the first call needs up to three.
+const DefaultHomeTimeout = time.Second
 
 func regionSettings() []Setting {
-	peers := List("regions.peers", func(c *Config, v []string) (err error) {
-		c.Store.Regions.Peers, err = regionPeers(v)
-		return err
-	})
-	peers.pairs = true
+	stores := func(key, user string, field func(*Regions) *map[string]Secret) Setting {
+		s := List("regions."+key, func(c *Config, v []string) (err error) {
+			*field(&c.Store.Regions), err = regionStores(v, user)
+			return err
+		})
+		s.pairs = true
+		return s
+	}
 	return []Setting{
 		One("regions.name", func(c *Config, v string) error {
 			c.Store.Regions.Name = v
 			return regionName(v)
 		}).ForRules(),
-		peers.ForRules(),
+		stores("homes", "headgate", func(r *Regions) *map[string]Secret { return &r.Homes }).ForRules(),
+		stores("peers", "headgate-reader", func(r *Regions) *map[string]Secret { return &r.Peers }).ForRules(),
 		Duration("regions.interval", func(c *Config) *time.Duration { return &c.Store.Regions.Interval }, 10*time.Millisecond),
+		Duration("regions.timeout", func(c *Config) *time.Duration { return &c.Store.Regions.Timeout }, time.Millisecond),
 	}
 }
 
 func regionName(v string) error {
-	if v == "" || len(v) > longestRegion || strings.Trim(v, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+	if !ownform.IsRegion(v) {
 		return &hinted{fmt.Sprintf("%q is not the name of a region", v), "use up to 32 lower-case letters, digits and hyphens, such as eu-west"}
 	}
 	return nil
 }
 
-func regionPeers(list []string) (map[string]Secret, error) {
+func regionStores(list []string, user string) (map[string]Secret, error) {
 	urls, err := pairs(list)
 	if err != nil {
 		return nil, err
@@ -55,7 +68,7 @@ func regionPeers(list []string) (map[string]Secret, error) {
 			return nil, err
 		}
 		if !strings.Contains(urls[name], "://") { // it may contain a password
-			return nil, &hinted{fmt.Sprintf("the store of region %s is not a URL", name), "write a URL such as rediss://headgate-reader:secret@redis.us.example:6380"}
+			return nil, &hinted{fmt.Sprintf("the store of region %s is not a URL", name), "write a URL such as rediss://" + user + ":secret@redis.us.example:6380"}
 		}
 		peers[name] = Secret(urls[name])
 	}
@@ -66,14 +79,15 @@ func regionPeers(list []string) (map[string]Secret, error) {
 func (c *Config) checkRegions() (errs Errors) {
 	r := &c.Store.Regions
 	_, itself := r.Peers[r.Name]
+	_, home := r.Homes[r.Name]
 	switch {
-	case r.Name == "" && len(r.Peers) == 0:
+	case r.Name == "" && len(r.Peers) == 0 && len(r.Homes) == 0:
 	case r.Name == "":
-		errs.note("regions.name", "the region of this process has no name", "set regions.name, which is not one of regions.peers")
-	case len(r.Peers) == 0:
-		errs.note("regions.peers", "there is no other region", "name the stores of the other regions, for example us: rediss://headgate-reader:secret@redis.us.example:6380")
+		errs.note("regions.name", "the region of this process has no name", "set regions.name, which is not one of regions.peers or regions.homes")
 	case itself:
 		errs.note("regions.peers", fmt.Sprintf("%s is the region of this process", r.Name), "name only the other regions")
+	case home:
+		errs.note("regions.homes", fmt.Sprintf("%s is the region of this process, which uses its own store", r.Name), "name only the other regions")
 	case c.Store.Kind != InRedis:
 		errs.note("regions.name", "regions share limits through Redis, and this process counts in memory", "set store: redis://…, the Redis of region "+r.Name)
 	}
@@ -93,5 +107,10 @@ func (r *Regions) Among() *rules.Regions {
 	return &rules.Regions{Own: r.Name, Others: slices.Sorted(maps.Keys(r.Peers))}
 }
 
-// settleRegions sets in RuleOptions which regions share limits.
-func (c *Config) settleRegions() { c.RuleOptions.Regions = c.Store.Regions.Among() }
+// settleRegions sets in RuleOptions which regions share limits, and which can count a
+// limit for all.
+func (c *Config) settleRegions() {
+	if r := &c.Store.Regions; r.Name != "" {
+		c.RuleOptions.Regions = &rules.Regions{Own: r.Name, Others: slices.Sorted(maps.Keys(r.Peers)), Homes: slices.Sorted(maps.Keys(r.Homes))}
+	}
+}

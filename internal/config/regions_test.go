@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 func loadText(t *testing.T, text string) (*config.Config, error) {
@@ -25,7 +26,11 @@ func TestWrongRegions(t *testing.T) {
 	t.Parallel()
 	const redis = "store: redis://127.0.0.1:6379\n"
 	for _, row := range []struct{ file, want string }{
-		{redis + "regions: {name: eu}\n", "regions.peers: there is no other region"},
+		{redis + "regions: {homes: {us: redis://127.0.0.1:6380}}\n", "regions.name: the region of this process has no name"},
+		{redis + "regions: {name: eu, homes: {eu: redis://127.0.0.1:6380}}\n", "regions.homes: eu is the region of this process"},
+		{redis + "regions: {name: eu, homes: {us: \"user:open-sesame@127.0.0.1:6380\"}}\n", "regions.homes: the store of region us is not a URL"},
+		{redis + "regions: {name: eu, homes: {us: redis://127.0.0.1:6380}, timeout: 0s}\n", "regions.timeout: 0s is too short"},
+		{"regions: {name: eu, homes: {us: redis://127.0.0.1:6380}}\n", "regions.name: regions share limits through Redis"},
 		{redis + "regions: {peers: {us: redis://127.0.0.1:6380}}\n", "regions.name: the region of this process has no name"},
 		{redis + "regions: {name: eu, peers: {eu: redis://127.0.0.1:6380}}\n", "regions.peers: eu is the region of this process"},
 		{redis + "regions: {name: eu, peers: {us: redis://127.0.0.1:6379}}\n", "regions.peers: the store of region us is the store of this region"},
@@ -39,6 +44,41 @@ func TestWrongRegions(t *testing.T) {
 		_, err := loadText(t, row.file)
 		if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "open-sesame") {
 			t.Errorf("%q: %v, want %q", row.file, err, row.want)
+		}
+	}
+}
+
+// Rules may name the region of the process and its homes; without a region, any.
+func TestHomesAreKnownToRules(t *testing.T) {
+	t.Parallel()
+	const redis = "store: redis://127.0.0.1:6379\n"
+	for text, want := range map[string]string{
+		"": "", "regions: {name: eu}\n": "eu []", "regions: {name: eu, peers: {us: redis://127.0.0.1:6380}}\n": "eu []",
+		"regions: {name: us, timeout: 1s, homes: {eu: \"rediss://headgate-us:open-sesame@127.0.0.1:6380\", ap: redis://127.0.0.1:6381}}\n": "us [ap eu]",
+	} {
+		c, err := loadText(t, redis+text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shown := fmt.Sprintf("%+v", c.Store.Regions); strings.Contains(shown, "open-sesame") {
+			t.Error("a password shows itself:", shown)
+		}
+		name := filepath.Join(t.TempDir(), "headgate.yaml")
+		if err := os.WriteFile(name, []byte(redis+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		options, _, err := config.LoadRuleOptions(config.Sources{Doors: app.Sections(), File: name, Environment: none})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, known := range map[string]*rules.Regions{"serve": c.RuleOptions.Regions, "check": options.Regions} {
+			got := ""
+			if known != nil {
+				got = fmt.Sprintf("%s %v", known.Own, known.Homes)
+			}
+			if got != want {
+				t.Errorf("%s: for %s, rules may name %q, want %q", text, what, got, want)
+			}
 		}
 	}
 }

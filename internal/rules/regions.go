@@ -6,6 +6,9 @@ import "slices"
 type Regions struct {
 	Own    string // the one of this process
 	Others []string
+	// Homes are the others that can count a limit for all: this process can write to
+	// their stores.
+	Homes []string
 }
 
 // Names returns the names of all regions in their order, or nil for a nil r.

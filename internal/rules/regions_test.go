@@ -23,6 +23,11 @@ func TestRegions(t *testing.T) {
 		{"regions: {slack: 5%}", busy.InRegions(headgate.Regions{Slack: 0.05})},
 		{"regions: shared\n    algorithm: sliding_buckets", busy.Using(headgate.SlidingBuckets).InRegions(headgate.Regions{})},
 		{"regions: shared\n    algorithm: sliding_window\n    sync: blocks", busy.Using(headgate.SlidingWindow).InRegions(headgate.Regions{}).InBlocks(headgate.Blocks{MaxAge: 1e9, MaxOver: 0.05})},
+		{"regions: {home: eu}", busy.InRegions(headgate.Regions{Home: "eu"})},
+		{"regions: {home: eu}\n    sync: blocks", busy.InRegions(headgate.Regions{Home: "eu"}).InBlocks(headgate.Blocks{MaxAge: 1e9, MaxOver: 0.05})},
+		{"regions: {home: us-west-2}\n    algorithm: sliding_log\n    count_denied: true", busy.Using(headgate.SlidingLog).CountingDenied().InRegions(headgate.Regions{Home: "us-west-2"})},
+		{"regions: {home: eu}\n    algorithm: leaky_bucket", busy.Using(headgate.LeakyBucket).InRegions(headgate.Regions{Home: "eu"})},
+		{"regions: {home: eu}\n    algorithm: fixed_window\n    anchor: first_request", busy.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest).InRegions(headgate.Regions{Home: "eu"})},
 	} {
 		set, diagnostics := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - name: r\n    key: client_ip\n    rate: 10000/s\n    " + c.text + "\n")})
 		if set == nil || len(diagnostics) > 0 {
@@ -37,7 +42,7 @@ func TestRegions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, is := changed.Limit.Rule().Regions(); !is {
+			if _, is := changed.Limit.Rule().Regions(); !is || changed.Limit.Rule().Home() != c.want.Rule().Home() {
 				t.Errorf("%s: an override is %s", c.text, changed.Limit)
 			}
 		}
@@ -70,6 +75,50 @@ func TestPartsOfRegions(t *testing.T) {
 		}
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// TestHomesOfOtherKinds: slots and values can have a home too, and a tier inherits it.
+func TestHomesOfOtherKinds(t *testing.T) {
+	set, diagnostics := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte(`domain: d
+limits:
+  - {name: slots, key: client_ip, concurrency: 5, lease: 10s, regions: {home: eu}}
+  - {name: values, key: client_ip, rate: 5/day, count: distinct, of: path, regions: {home: eu}}
+  - name: tiers
+    rate: 5/second
+    regions: {home: eu}
+    tiers: {by: "header:Plan", pro: {rate: 9/second}, few: {concurrency: 3}, here: {regions: separate}}
+`)})
+	if set == nil || len(diagnostics) > 0 {
+		t.Fatal(diagnostics)
+	}
+	homes := map[string]string{}
+	for _, r := range set.Rules() {
+		homes[r.Name] = r.Limit.Rule().Home()
+	}
+	for name, home := range homes {
+		if want := map[bool]string{true: "", false: "eu"}[strings.HasSuffix(name, "here")]; home != want {
+			t.Errorf("%s is at home in %q, want %q", name, home, want)
+		}
+	}
+	if len(homes) < 5 {
+		t.Errorf("rules: %v", homes)
+	}
+}
+
+// TestUnknownHome: a home that this process cannot write to is an error where it is
+// written, with the nearest name. Without known regions there is none.
+func TestUnknownHome(t *testing.T) {
+	file := rulefile.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - name: r\n    rate: 5/s\n    regions: {home: eu-wset}\n")}
+	const want = `r.yaml:5:21: the region "eu-wset" is neither that of this server nor one of regions.homes, did you mean "eu-west"?`
+	set, diagnostics := rulefile.Options{Regions: &rules.Regions{Own: "ap", Homes: []string{"eu-west"}}}.Parse(file)
+	if set != nil || len(diagnostics) != 1 || !strings.HasPrefix(diagnostics[0].String(), want) {
+		t.Errorf("%v, want %s", diagnostics, want)
+	}
+	for _, known := range []*rules.Regions{nil, {Own: "eu-wset"}, {Own: "ap", Homes: []string{"us", "eu-wset"}}} {
+		if set, diagnostics := (rulefile.Options{Regions: known}).Parse(file); set == nil {
+			t.Errorf("%v: %v", known, diagnostics)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package homes
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/headgate/headgate"
@@ -44,14 +45,13 @@ func (b *batch) outcome(w *whole) (refused, failed bool) {
 	return refused, failed
 }
 
-// errorOf returns the first error of w's parts. If only some failed, it names them.
+// errorOf returns the first error of w's parts, which names the ops that failed unless
+// these were all and the own store's.
 func (b *batch) errorOf(w *whole) error {
 	var first error
 	var failed []bool
-	answered := false
 	for _, p := range w.parts {
 		if p.err == nil {
-			answered = true
 			continue
 		}
 		if first == nil {
@@ -61,7 +61,10 @@ func (b *batch) errorOf(w *whole) error {
 			failed[i-w.first] = true
 		}
 	}
-	if first == nil || !answered || !b.options.Partial {
+	if first == nil || !b.options.Partial || !errors.Is(first, headgate.ErrUnavailable) {
+		return first
+	}
+	if len(w.parts) == 1 && w.parts[0].to == own {
 		return first
 	}
 	return &store.PartError{Err: first, Failed: failed}

@@ -15,8 +15,8 @@ import (
 type Options struct {
 	Region string                    // the name of this region, which the own store is in
 	Homes  map[string]headgate.Store // the stores of other regions, by name
-	// Partial returns a *store.PartError if only some stores answered, for callers that
-	// can use the rest. Without it such a call fails as a whole, and with
+	// Partial returns a *store.PartError if a home does not answer, for callers that can
+	// use what others do. Without it such a call fails as a whole, and with
 	// headgate.AllOrNothing gives back what it took.
 	Partial bool
 }
@@ -98,7 +98,25 @@ func (s *Store) only(ops []headgate.Op) (int, bool) {
 
 // Take implements headgate.Store.
 func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	return s.stores[s.place(op.Limit)].Take(ctx, op)
+	at := s.place(op.Limit)
+	d, err := s.stores[at].Take(ctx, op)
+	if err != nil {
+		err = s.elsewhere(at, 1, err)
+	}
+	return d, err
+}
+
+// elsewhere returns the error of a store that was asked n ops. With Options.Partial that
+// of a home is partial, because the own store may answer.
+func (s *Store) elsewhere(at, n int, err error) error {
+	if at == own || !s.options.Partial || !errors.Is(err, headgate.ErrUnavailable) {
+		return err
+	}
+	failed := make([]bool, n)
+	for i := range failed {
+		failed[i] = true
+	}
+	return &store.PartError{Err: err, Failed: failed}
 }
 
 // KeyTimes implements headgate.KeyTimer.
@@ -114,7 +132,10 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 		return fmt.Errorf("homes: %d ops, but room for %d decisions", len(ops), len(out))
 	}
 	if i, is := s.only(ops); is {
-		return s.stores[i].Do(ctx, ops, out, mode)
+		if err := s.stores[i].Do(ctx, ops, out, mode); err != nil {
+			return s.elsewhere(i, len(ops), err)
+		}
+		return nil
 	}
 	one := []store.Group{{Ops: len(ops), Mode: mode}}
 	s.divide(ctx, ops, out, one)
@@ -126,6 +147,11 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	if i, is := s.only(ops); is {
 		store.Pipeline(ctx, s.stores[i], ops, out, groups)
+		for j := range groups {
+			if g := &groups[j]; g.Err != nil {
+				g.Err = s.elsewhere(i, g.Ops, g.Err)
+			}
+		}
 		return
 	}
 	s.divide(ctx, ops, out, groups)

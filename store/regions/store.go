@@ -90,7 +90,7 @@ func (s *Store) Close() error {
 // whole limit, and Remaining what this region has left. A refusal may be early in time:
 // another region can give what lets the request pass before RetryAfter.
 func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if !isShared(op.Limit) {
+	if !op.Limit.Rule().Shared() {
 		return s.inner.Take(ctx, op)
 	}
 	whole := op.Limit
@@ -100,13 +100,6 @@ func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 		s.decided(&op, whole, &d)
 	}
 	return d, err
-}
-
-// isShared reports whether each region has a part of l. One that counts in a single region
-// is that region's own there.
-func isShared(l headgate.Limit) bool {
-	settings, is := l.Rule().Regions()
-	return is && settings.Home == ""
 }
 
 // decided completes the decision on an op.
@@ -142,7 +135,7 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 // shared.
 func (s *Store) mine(ops, into []headgate.Op) (mine []headgate.Op, shared bool) {
 	for i := range ops {
-		if isShared(ops[i].Limit) {
+		if ops[i].Limit.Rule().Shared() {
 			shared = true
 			break
 		}
@@ -152,7 +145,7 @@ func (s *Store) mine(ops, into []headgate.Op) (mine []headgate.Op, shared bool) 
 	}
 	mine = append(into, ops...)
 	for i := range mine {
-		if isShared(mine[i].Limit) {
+		if mine[i].Limit.Rule().Shared() {
 			mine[i].Limit = s.parts.of(mine[i].Limit)
 		}
 	}
@@ -161,7 +154,7 @@ func (s *Store) mine(ops, into []headgate.Op) (mine []headgate.Op, shared bool) 
 
 func (s *Store) decidedAll(mine, ops []headgate.Op, out []headgate.Decision) {
 	for i := range mine {
-		if isShared(ops[i].Limit) {
+		if ops[i].Limit.Rule().Shared() {
 			s.decided(&mine[i], ops[i].Limit, &out[i])
 		}
 	}

@@ -95,8 +95,8 @@ func (b *batch) take(ctx context.Context, st step) {
 		if x.todo&(1<<st) == 0 {
 			continue
 		}
-		if x.questions(st); x.failure != nil || len(x.pending) == 0 {
-			x.answers(ctx, st, x.failure)
+		if x.questions(st); x.lost() != nil || len(x.pending) == 0 {
+			x.answers(ctx, st, x.lost())
 			continue
 		}
 		mode := st.mode()

@@ -97,8 +97,12 @@ func (e *Engine) ReportToken(ctx context.Context, v *Verdict, at int64) (string,
 // reserved returns what r has taken, for a token.
 func (r *Result) reserved() reserved {
 	rule, d := r.Rule, &r.Decision
+	at := place{key: r.Key}
+	if r.origin() == fromStore {
+		at.home = rule.Limit.Rule().Home()
+	}
 	return reserved{
-		domain: rule.Domain, rule: rule.Name, key: r.Key, algorithm: rule.Limit.Algorithm(), each: r.cost,
+		place: at, domain: rule.Domain, rule: rule.Name, algorithm: rule.Limit.Algorithm(), each: r.cost,
 		granted: d.Granted, freshIn: d.ResetAfter, countsUntil: d.CountsUntil, member: r.member,
 		debt: debtOf(rule.Limit, d.Granted), from: r.origin(), given: rule.GivenText(),
 	}

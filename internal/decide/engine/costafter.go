@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // CostKnowledge is what a door knows, after a request, about its cost under a rule with
@@ -212,7 +213,7 @@ func (e *Engine) NoteCosts(ctx context.Context, v *Verdict) {
 		n.places = append(n.places, i)
 		n.ops = append(n.ops, headgate.Op{
 			Key: strings.Clone(r.Key), Scope: e.recordName(), Cost: 1, At: v.at, Kind: headgate.Take,
-			Limit: headgate.Concurrent(1).Lease(lasting.Truncate(time.Microsecond)),
+			Limit: place{home: r.Rule.Limit.Rule().Home()}.in(headgate.Concurrent(1).Lease(lasting.Truncate(time.Microsecond))),
 		})
 	}
 	if n == nil {
@@ -248,7 +249,7 @@ func (n *costRecords) of(result int, at int64) (end []headgate.Op, known bool) {
 	for i, place := range n.places {
 		switch {
 		case place != result:
-		case n.err != nil || n.out[i].Lease == 0:
+		case store.Failed(n.err, i) || n.out[i].Lease == 0:
 			return nil, false
 		default:
 			return ending(n.ops[i], n.out[i].Lease, at), true
@@ -289,20 +290,21 @@ func (s *settled) drop(end []headgate.Op) {
 	}
 }
 
-// with sends the ops to store.
-func (s *settled) with(ctx context.Context, e *Engine, store headgate.Store) error {
+// with sends the ops to a store.
+func (s *settled) with(ctx context.Context, e *Engine, in headgate.Store) error {
 	var err error
 	if len(s.ops) > 0 {
 		out := make([]headgate.Decision, len(s.ops))
-		if err = store.Do(ctx, s.ops, out, headgate.Independent); err == nil {
-			for i, r := range s.owners {
+		err = in.Do(ctx, s.ops, out, headgate.Independent)
+		for i, r := range s.owners {
+			if !store.Failed(err, i) {
 				e.refunded(r, s.ops[i].Kind, &out[i])
 			}
 		}
 	}
 	for _, g := range s.guarded {
 		out := make([]headgate.Decision, len(g.ops))
-		one := store.Do(ctx, g.ops, out, headgate.AllOrNothing)
+		one := in.Do(ctx, g.ops, out, headgate.AllOrNothing)
 		if err = errors.Join(err, one); one == nil && allAllowed(out) {
 			e.refunded(g.owner, headgate.Refund, &out[len(out)-1])
 		}

@@ -329,7 +329,7 @@ func (d *deciding) take(ctx context.Context) {
 		d.handBack(ctx)
 		return
 	}
-	err := d.failure // after a failure, the store is not called again
+	err := d.lost() // then the store is not called again
 	if err == nil {
 		err = d.put(ctx, d.engine.store, st.mode())
 	}
@@ -371,10 +371,10 @@ func (d *deciding) ask(op *headgate.Op, r *Result, st step) {
 // answers processes the store's answers, or its failure.
 func (d *deciding) answers(ctx context.Context, st step, err error) {
 	if err != nil {
-		if d.failure == nil {
+		if d.lost() == nil {
 			d.failure = unavailable(err)
 		}
-		d.fail(ctx, st)
+		d.fail(ctx, st, err)
 	}
 	out, results := d.out, d.results
 	for j, i := range d.asked {

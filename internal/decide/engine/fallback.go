@@ -2,10 +2,13 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // WithFallback makes store, usually this process's memory, answer for rules with
@@ -22,26 +25,37 @@ func WithFallback(store headgate.Store) Option { return func(e *Engine) { e.fall
 // default, adds no limit.
 func WithTimeout(d time.Duration) Option { return func(e *Engine) { e.timeout = d } }
 
-// fail answers the requests of a step when the store could not: each limit as its
-// on_store_error says. Memory still charges all or nothing, and not at all if another
-// rule refuses. A refund cannot be refused, and nothing is known about rules that only
-// observe.
-func (d *deciding) fail(ctx context.Context, st step) {
+// fail answers the requests of a step that the store could not, which err names: each
+// limit as its on_store_error says. Memory still charges all or nothing, and not at all
+// if another rule refuses. A refund cannot be refused, and nothing is known about rules
+// that only observe.
+func (d *deciding) fail(ctx context.Context, st step, err error) {
 	refuses := false
-	for _, i := range d.asked {
+	for j, i := range d.asked {
 		r := &d.results[i]
-		answer := failed(r.Rule)
-		if d.hear(i, r, &answer); r.role == refund || r.role == observe {
-			r.Decision.Allowed, r.Decision.Reason = true, headgate.FailOpen
+		if !store.Failed(err, j) {
+			d.hear(i, r, &d.out[j])
+		} else {
+			answer := failed(r.Rule)
+			if d.hear(i, r, &answer); r.role == refund || r.role == observe {
+				r.Decision.Allowed, r.Decision.Reason = true, headgate.FailOpen
+			}
 		}
 		refuses = refuses || !r.Decision.Allowed
 	}
-	if d.engine.fallback == nil {
-		return
+	if d.engine.fallback != nil {
+		d.fallBack(ctx, st, err, refuses)
 	}
+	if st == enforce && !d.hidden {
+		d.giveBack(ctx, err)
+	}
+}
+
+// fallBack lets memory answer for the rules that want that.
+func (d *deciding) fallBack(ctx context.Context, st step, err error, refuses bool) { //nolint:revive // a fact, not a mode
 	d.pending = d.pending[:0]
-	for _, i := range d.asked {
-		if r := &d.results[i]; r.local(st) {
+	for j, i := range d.asked {
+		if r := &d.results[i]; store.Failed(err, j) && r.local(st) {
 			d.pending = extended(d.pending)
 			op := &d.pending[len(d.pending)-1]
 			d.ask(op, r, st)
@@ -53,12 +67,12 @@ func (d *deciding) fail(ctx context.Context, st step) {
 	}
 	d.room()
 	// The caller's deadline may have passed, but memory answers at once.
-	if err := d.put(context.WithoutCancel(ctx), d.engine.fallback, st.mode()); err != nil {
+	if d.put(context.WithoutCancel(ctx), d.engine.fallback, st.mode()) != nil {
 		return // then they answer as with allow
 	}
 	next := 0
-	for _, i := range d.asked {
-		if r := &d.results[i]; r.local(st) {
+	for j, i := range d.asked {
+		if r := &d.results[i]; store.Failed(err, j) && r.local(st) {
 			if answer := &d.out[next]; answer.Reason != headgate.NoLimit {
 				answer.Reason = headgate.Fallback
 			}
@@ -66,6 +80,44 @@ func (d *deciding) fail(ctx context.Context, st step) {
 			next++
 		}
 	}
+}
+
+// lost returns the failure after which the store is not called again: nil if only a part
+// of it failed, such as one region.
+func (d *deciding) lost() error {
+	if d.failure == nil {
+		return nil
+	}
+	if _, part := errors.AsType[*store.PartError](d.failure); part {
+		return nil
+	}
+	return d.failure
+}
+
+// giveBack refunds what the answering part of the store took for a request that is
+// refused because of a part that failed with err.
+func (d *deciding) giveBack(ctx context.Context, err error) {
+	if _, part := errors.AsType[*store.PartError](err); !part || !slices.ContainsFunc(d.asked, func(i int) bool { return !d.results[i].Decision.Allowed }) {
+		return
+	}
+	d.pending = d.pending[:0]
+	for j, i := range d.asked {
+		r := &d.results[i]
+		if has := &r.Decision; !store.Failed(err, j) && has.Granted > 0 {
+			op := headgate.Op{
+				Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.Rule.Limit, Member: r.member, Cost: has.Granted, At: d.at,
+				Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: headgate.Refund,
+			}
+			if has.Lease != 0 {
+				op.Kind, op.Lease = headgate.Release, has.Lease
+			}
+			d.pending = append(d.pending, op)
+			has.Remaining, has.Granted, has.Delay, has.Lease, has.CountsUntil = has.Remaining+has.Granted, 0, 0, 0, 0
+		}
+	}
+	d.room()
+	// What cannot be given back now stays taken: the refusal is right anyway.
+	_ = d.put(ctx, d.engine.store, headgate.Independent)
 }
 
 // local reports whether memory answers for r when the store fails in a step.

@@ -15,7 +15,7 @@ func TestOldReservations(t *testing.T) {
 	want := reservation{id: "id", made: 10, until: 20, home: 3, leases: []byte("leases")}
 	for i := range 2 {
 		want.parts = append(want.parts, reserved{
-			domain: "api", rule: "r", key: "k", algorithm: headgate.SlidingLog, each: 2, granted: 4,
+			domain: "api", rule: "r", place: place{key: "k"}, algorithm: headgate.SlidingLog, each: 2, granted: 4,
 			freshIn: time.Minute, record: 7, from: origin(i == 1),
 		})
 	}
@@ -32,7 +32,7 @@ func TestOldReservations(t *testing.T) {
 	if got, ok := readReservation(append(old, want.leases...)); !ok || !reflect.DeepEqual(*got, want) {
 		t.Errorf("an old one is read as %+v, want %+v", got, want)
 	}
-	want.parts[0].countsUntil, want.parts[1].countsUntil = 12345678, 1
+	want.parts[0].countsUntil, want.parts[1].countsUntil, want.parts[0].home = 12345678, 1, "eu"
 	if got, ok := readReservation(want.append(nil)); !ok || !reflect.DeepEqual(*got, want) {
 		t.Errorf("read as %+v, want %+v", got, want)
 	}

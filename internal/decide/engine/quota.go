@@ -63,12 +63,14 @@ func (d *deciding) handedBack(ctx context.Context, from origin) bool {
 	if from == fromFallback {
 		return d.put(context.WithoutCancel(ctx), d.engine.fallback, headgate.Independent) == nil
 	}
-	if d.failure == nil {
-		if err := d.put(ctx, d.engine.store, headgate.Independent); err != nil {
-			d.failure = unavailable(err)
-		}
+	if d.lost() != nil {
+		return false
 	}
-	return d.failure == nil
+	err := d.put(ctx, d.engine.store, headgate.Independent)
+	if err != nil {
+		d.failure = unavailable(err)
+	}
+	return err == nil
 }
 
 // charge sets op for a limit that counts refusals. Each is charged separately, in

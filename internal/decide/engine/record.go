@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // settledSlack is how much longer a settled reservation is remembered than it could be
@@ -24,44 +25,56 @@ func (e *Engine) note(ctx context.Context, r *reservation) {
 	}
 }
 
-func (e *Engine) noteIn(ctx context.Context, store headgate.Store, r *reservation, from origin) {
-	var ops []headgate.Op
-	debts := map[string]time.Duration{}
+func (e *Engine) noteIn(ctx context.Context, in headgate.Store, r *reservation, from origin) {
+	var places []place
+	debts := map[place]time.Duration{}
 	for i := range r.parts {
 		if p := &r.parts[i]; p.granted > 0 && p.from == from {
-			if _, ok := debts[p.key]; !ok {
-				ops = append(ops, headgate.Op{Key: p.key})
+			if _, ok := debts[p.place]; !ok {
+				places = append(places, p.place)
 			}
-			debts[p.key] = max(debts[p.key], p.debt)
+			debts[p.place] = max(debts[p.place], p.debt)
 		}
 	}
-	if len(ops) == 0 {
+	if len(places) == 0 {
 		return
 	}
-	for i := range ops {
-		ops[i] = r.record(ops[i].Key, debts[ops[i].Key])
+	ops, out := make([]headgate.Op, len(places)), make([]headgate.Decision, len(places))
+	for i, at := range places {
+		ops[i] = r.record(at, debts[at])
 	}
-	out := make([]headgate.Decision, len(ops))
-	if err := store.Do(ctx, ops, out, headgate.Independent); err != nil {
-		return // nothing can be refunded
-	}
+	err := in.Do(ctx, ops, out, headgate.Independent)
 	for i := range ops {
+		if store.Failed(err, i) {
+			continue // it cannot be refunded
+		}
 		for j := range r.parts {
-			if p := &r.parts[j]; p.granted > 0 && p.from == from && p.key == ops[i].Key {
+			if p := &r.parts[j]; p.granted > 0 && p.from == from && p.place == places[i] {
 				p.record = out[i].Lease
 			}
 		}
 	}
 }
 
+// place is where something is counted: under a key, in this region or in another one.
+type place struct{ key, home string }
+
+// in returns l so that it is counted in the region of p.
+func (p place) in(l headgate.Limit) headgate.Limit {
+	if p.home == "" {
+		return l
+	}
+	return l.InRegions(headgate.Regions{Home: p.home})
+}
+
 // record returns the op that writes a record. It takes one of many slots, so that its
 // debt, by which a full store chooses what to evict, is at most that of the take, or 1⅓
 // seconds. So although it lasts longer, it evicts nothing that the take would not.
-func (r *reservation) record(key string, debt time.Duration) headgate.Op {
+func (r *reservation) record(at place, debt time.Duration) headgate.Op {
 	lasting := time.Duration(r.until-r.made) * time.Microsecond
 	return headgate.Op{
-		Key: key, Scope: "reserved/" + r.id, Cost: 1, At: r.made, Kind: headgate.Take,
-		Limit: headgate.Concurrent(min(dilution(lasting, debt), headgate.MaxConcurrent)).Lease(lasting),
+		Key: at.key, Scope: "reserved/" + r.id, Cost: 1, At: r.made, Kind: headgate.Take,
+		Limit: at.in(headgate.Concurrent(min(dilution(lasting, debt), headgate.MaxConcurrent)).Lease(lasting)),
 	}
 }
 
@@ -77,12 +90,12 @@ func ending(record headgate.Op, name, at int64) []headgate.Op {
 // mark returns the ops that replace a record if nothing was taken. They succeed only
 // for the first settlement: they take a whole window and refund all but one, so that
 // the mark is a debt of at most debt; see record.
-func (r *reservation) mark(key string, debt time.Duration, at int64) []headgate.Op {
+func (r *reservation) mark(of place, debt time.Duration, at int64) []headgate.Op {
 	lasting := max(time.Duration(r.until-at)*time.Microsecond, 0) + settledSlack
 	n := dilution(lasting, debt)
 	op := headgate.Op{
-		Key: key, Scope: "settled/" + r.id, Cost: n, At: at, Kind: headgate.Take,
-		Limit: headgate.Per(n, lasting).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
+		Key: of.key, Scope: "settled/" + r.id, Cost: n, At: at, Kind: headgate.Take,
+		Limit: of.in(headgate.Per(n, lasting).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)),
 	}
 	rest := op
 	rest.Kind, rest.Cost = headgate.Refund, n-1

@@ -29,17 +29,19 @@ type Settlement struct {
 
 // reserved is what a reservation took under one rule.
 type reserved struct {
-	domain, rule, key string
-	algorithm         headgate.Algorithm
-	each              int64 // the amount taken by a request of cost 1
-	granted           int64
-	freshIn           time.Duration // how long the take counts
-	countsUntil       int64         // until when, by the store's clock; 0 in old tokens
-	member            uint64        // of a rule that counts values; 0 for others
-	record            int64         // the name of the lease that records it; 0 for none
-	debt              time.Duration // debt of the take; not in the token
-	from              origin
-	given             string // what the request gave of the limit; see rules.Rule.GivenText
+	place
+
+	domain, rule string
+	algorithm    headgate.Algorithm
+	each         int64 // the amount taken by a request of cost 1
+	granted      int64
+	freshIn      time.Duration // how long the take counts
+	countsUntil  int64         // until when, by the store's clock; 0 in old tokens
+	member       uint64        // of a rule that counts values; 0 for others
+	record       int64         // the name of the lease that records it; 0 for none
+	debt         time.Duration // debt of the take; not in the token
+	from         origin
+	given        string // what the request gave of the limit; see rules.Rule.GivenText
 }
 
 // reservation is the content of a reservation token.
@@ -130,6 +132,7 @@ const (
 	partCounts             // countsUntil follows
 	partGiven              // given follows
 	partMember             // member follows
+	partHome               // home follows
 )
 
 func (r *reservation) append(dst []byte) []byte {
@@ -150,6 +153,9 @@ func (r *reservation) append(dst []byte) []byte {
 		if p.member != 0 {
 			flags |= partMember
 		}
+		if p.home != "" {
+			flags |= partHome
+		}
 		for _, n := range [...]int64{int64(p.algorithm), p.each, p.granted, int64(p.freshIn), p.record, flags, p.countsUntil} {
 			dst = binary.AppendVarint(dst, n)
 		}
@@ -158,6 +164,9 @@ func (r *reservation) append(dst []byte) []byte {
 		}
 		if p.member != 0 {
 			dst = binary.AppendVarint(dst, int64(p.member)) // below 2^52
+		}
+		if p.home != "" {
+			dst = appendText(dst, p.home)
 		}
 	}
 	return append(dst, r.leases...)
@@ -168,7 +177,7 @@ func readReservation(plain []byte) (*reservation, bool) {
 	r := &reservation{id: in.text(), made: in.number(), until: in.number(), home: in.number()}
 	for n := in.number(); n > 0 && !in.bad; n-- {
 		p := reserved{
-			domain: in.text(), rule: in.text(), key: in.text(),
+			domain: in.text(), rule: in.text(), place: place{key: in.text()},
 			algorithm: headgate.Algorithm(in.number()), each: in.number(), granted: in.number(),
 			freshIn: time.Duration(in.number()), record: in.number(),
 		}
@@ -181,6 +190,9 @@ func readReservation(plain []byte) (*reservation, bool) {
 		}
 		if flags&partMember != 0 {
 			p.member = uint64(in.number())
+		}
+		if flags&partHome != 0 {
+			p.home = in.text()
 		}
 		r.parts = append(r.parts, p)
 	}

@@ -26,7 +26,7 @@ type settling struct {
 // account is what a reservation took from one key in one store. It has one record, is
 // in one slot, and is settled separately.
 type account struct {
-	key    string
+	place
 	from   origin
 	record int64
 	debt   time.Duration // debt of the charges
@@ -77,9 +77,9 @@ func (s *settling) plan() {
 	slices.SortStableFunc(s.accounts, func(a, b *account) int { return cmp.Compare(isZero(a.record), isZero(b.record)) })
 	for _, a := range s.accounts {
 		if a.record != 0 {
-			a.gate = ending(s.record(a.key, 0), a.record, s.at)
+			a.gate = ending(s.record(a.place, 0), a.record, s.at)
 		} else {
-			a.gate = s.mark(a.key, a.debt, s.at)
+			a.gate = s.mark(a.place, a.debt, s.at)
 		}
 	}
 }
@@ -94,11 +94,11 @@ func isZero(record int64) int {
 // account returns the account of p, which it adds if needed.
 func (s *settling) account(p *reserved) *account {
 	for _, a := range s.accounts {
-		if a.key == p.key && a.from == p.from && a.record == p.record {
+		if a.place == p.place && a.from == p.from && a.record == p.record {
 			return a
 		}
 	}
-	a := &account{key: p.key, from: p.from, record: p.record}
+	a := &account{place: p.place, from: p.from, record: p.record}
 	s.accounts = append(s.accounts, a)
 	return a
 }

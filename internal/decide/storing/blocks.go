@@ -10,25 +10,22 @@ import (
 
 // Blocks returns the counters of limits with sync: blocks, by rule. Without Redis they
 // are nil: every decision is made in this process anyway.
-func (s *Store) Blocks() []blocks.Stats {
-	if s.blocks == nil {
-		return nil
-	}
-	return s.blocks.Stats()
+func (s *Store) Blocks() (all []blocks.Stats) {
+	s.eachBlocks(func(b *blocks.Store) { all = append(all, b.Stats()...) })
+	return all
 }
 
 // SetRules announces the rules that are active now. Blocks of other rules are given back.
 func (s *Store) SetRules(rs *rules.Ruleset) {
-	if s.blocks == nil {
-		return
-	}
 	with := make(map[string]bool)
 	for _, r := range rs.Rules() {
 		if r.MayUseBlocks() {
 			with[r.Scope] = true
 		}
 	}
-	s.blocks.Retain(func(scope string) bool { return with[scope] })
+	s.eachBlocks(func(b *blocks.Store) {
+		b.Retain(func(scope string) bool { return with[scope] })
+	})
 }
 
 // blockLabels are the labels domain and rule.

@@ -48,12 +48,16 @@ func (s *Store) openRedis() ([]engine.Option, error) {
 	if err := s.openRegions(options); err != nil {
 		return nil, err
 	}
+	longest, err := s.openHomes(ctx, options)
+	if err != nil {
+		return nil, err
+	}
 	outermost := s.Counts // telemetry comes around it
 	s.Life.OnEnd(func() { _ = outermost.Close() })
 	local := s.newMemory()
 	s.keep(local)
 	return []engine.Option{
-		engine.WithFallback(s.Telemetry.Store(local, "memory")), engine.WithTimeout(options.Timeout), engine.WithSecrets(s.secrets),
+		engine.WithFallback(s.Telemetry.Store(local, "memory")), engine.WithTimeout(max(options.Timeout, longest)), engine.WithSecrets(s.secrets),
 		engine.WithRecords(),
 	}, nil
 }

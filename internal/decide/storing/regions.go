@@ -23,7 +23,7 @@ const verifyFor = time.Second
 // this region's Redis.
 func (s *Store) openRegions(own redis.Options) error {
 	c := &s.Config.Regions
-	if c.Name == "" {
+	if len(c.Peers) == 0 {
 		return nil
 	}
 	peers := make(map[string]redis.Options, len(c.Peers))
@@ -138,7 +138,7 @@ func (s *Store) regionsOver(labels func(domain, rule string) (d, r string, ok bo
 	by := make(map[blockLabels]int64)
 	n := len(s.Config.Regions.Peers) + 1
 	for _, r := range active.Rules() {
-		if _, shared := r.Limit.Rule().Regions(); !shared || r.Limit.Rule().Home() != "" {
+		if !r.Limit.Rule().Shared() {
 			continue
 		}
 		if domain, rule, ok := labels(r.Domain, r.Name); ok {

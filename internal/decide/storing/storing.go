@@ -49,6 +49,7 @@ type Store struct {
 	blocks  *blocks.Store   // of limits with sync: blocks
 	regions *regions.Store  // nil without regions
 	shared  *redis.Store
+	homes   []*home // regions that count limits for this one
 	secrets *redis.Secrets
 
 	health    health

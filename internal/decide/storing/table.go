@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/store/blocks"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -25,8 +26,10 @@ func (s *Store) Control(o control.Options) (*control.Manager, error) {
 	// Without Redis, only expiry must be noticed.
 	interval := time.Second
 	if s.shared != nil {
-		o.Table, o.Changed, interval = sharedTable{s.shared.Table("control")}, s.safe.Forget, control.PollInterval
-		o.Reset = func(scope, key string) { s.blocks.Forget(headgate.Op{Scope: scope, Key: key}) }
+		o.Table, o.Changed, interval = sharedTable{s.shared.Table("control")}, s.forget, control.PollInterval
+		o.Reset = func(scope, key string) {
+			s.eachBlocks(func(b *blocks.Store) { b.Forget(headgate.Op{Scope: scope, Key: key}) })
+		}
 		o.Forgot = s.secrets.Return
 		s.returnSecrets()
 		s.Life.Every(returnEvery, s.returnSecrets)

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/offenders"
+	"github.com/headgate/headgate/internal/decide/storing"
 	"github.com/headgate/headgate/internal/decide/trial"
 	"github.com/headgate/headgate/internal/door/admin/dashboard"
 	"github.com/headgate/headgate/internal/door/answer"
@@ -59,12 +60,15 @@ type Options struct {
 	Queue     func() *queue.Queue // returns nil while no rule queues requests
 	// Blocks returns what this process has of rules in blocks; nil if it draws none.
 	Blocks func() []blocks.Stats
-	// Among are the regions that share limits, nil for none. Regions returns what this
-	// process knows of the others, and RegionsAsked how many tokens it has asked them for
-	// that have not come.
+	// Region is the region of this process, and Among are those that share limits; empty
+	// and nil for none. Regions returns what this process knows of the others, and
+	// RegionsAsked how many tokens it has asked them for that have not come. Homes
+	// returns those that count limits for this one.
+	Region       string
 	Among        *rules.Regions
 	Regions      func() []regions.Stats
 	RegionsAsked func() int64
+	Homes        func() []storing.Home
 	Secrets      []string     // further header fields of queued requests to hide from operators
 	Candidate    *trial.Trial // nil if no candidate is configured
 

@@ -14,6 +14,19 @@ type Regions struct {
 	Asked  int64          `json:"asked"`  // tokens that this process has asked for and that have not come yet
 	Others []RegionStatus `json:"others"`
 	Rules  []RegionRule   `json:"rules"` // those whose limits are shared
+	// Homes are the regions that count limits for this one.
+	Homes []HomeStatus `json:"homes,omitempty"`
+}
+
+// HomeStatus is a region that counts limits for this one.
+type HomeStatus struct {
+	Region    string `json:"region"`
+	Reachable bool   `json:"reachable"`
+	// Failed is how many requests it did not answer, since this process started, and
+	// Unasked how many were not sent because of that.
+	Failed  uint64 `json:"failed"`
+	Unasked uint64 `json:"unasked"`
+	Error   string `json:"error,omitempty"` // why it cannot be reached
 }
 
 // RegionStatus is another region, as this process sees it.
@@ -57,9 +70,13 @@ const (
 
 // listRegions answers GET /v1/regions.
 func (d reports) listRegions(http.ResponseWriter, *http.Request) (any, error) {
-	out := Regions{Others: []RegionStatus{}, Rules: []RegionRule{}}
+	out := Regions{Region: d.Region, Others: []RegionStatus{}, Rules: []RegionRule{}}
+	if d.Homes != nil {
+		for _, h := range d.Homes() {
+			out.Homes = append(out.Homes, HomeStatus{Region: h.Region, Reachable: h.Reachable, Failed: h.Failures, Unasked: h.FailedFast, Error: h.Err})
+		}
+	}
 	if d.Among != nil {
-		out.Region = d.Among.Own
 		for _, rule := range d.Engine.Rules().Rules() {
 			if r := httpapi.RegionsOf(rule.Limit, d.Among); r != nil {
 				out.Rules = append(out.Rules, RegionRule{Domain: rule.Domain, Rule: rule.Name, File: rule.File, Line: rule.Line, Rate: rateText(rule.Limit), Regions: *r})

@@ -37,8 +37,8 @@ func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Lim
 		limit := p.parseRateAndOptions(f, at)
 		return limit
 	}
-	l := LimitForm{Parser: p, Keys: f, At: at}
-	l.RefuseBeside("concurrency", append(LimitKeys(), DistinctKeys()...)...)
+	l := LimitForm{Parser: p, Keys: f, At: at, Algorithm: headgate.Concurrency}
+	l.RefuseBeside("concurrency", rateKeys()...)
 	most, ok := p.Integer(n, "concurrency", 0, headgate.MaxConcurrent)
 	if !ok {
 		return headgate.Limit{}
@@ -54,16 +54,16 @@ func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Lim
 			p.Errorf(n, "for example lease: 60s", "\"lease\": %v", err)
 			return headgate.Limit{}
 		}
-		return limit.Lease(d)
+		limit = limit.Lease(d)
 	}
-	return limit
+	return l.withRegions(limit)
 }
 
 // inheritLimit removes from f, the keys that a tier inherits, those of the kind of limit
 // that the tier replaces.
 func inheritLimit(f, own yamltext.Fields) {
 	if own.Get("concurrency") != nil {
-		for _, key := range append(LimitKeys(), DistinctKeys()...) {
+		for _, key := range rateKeys() {
 			delete(f, key)
 		}
 	}
@@ -71,6 +71,11 @@ func inheritLimit(f, own yamltext.Fields) {
 		delete(f, "concurrency")
 		delete(f, "lease")
 	}
+}
+
+// rateKeys returns the keys that concurrency does not have.
+func rateKeys() []string {
+	return slices.DeleteFunc(append(LimitKeys(), DistinctKeys()...), func(key string) bool { return key == "regions" })
 }
 
 // LimitKeys returns the keys of a headgate.Limit. Descriptors have them under

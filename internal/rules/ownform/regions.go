@@ -1,14 +1,17 @@
 package ownform
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // RegionKeys returns the keys of regions.
-func RegionKeys() []string { return []string{"slack"} }
+func RegionKeys() []string { return []string{"slack", "home"} }
 
 // withRegions applies regions.
 func (l *LimitForm) withRegions(limit headgate.Limit) headgate.Limit {
@@ -21,18 +24,20 @@ func (l *LimitForm) withRegions(limit headgate.Limit) headgate.Limit {
 	if !shared || l.Errors > before {
 		return limit
 	}
-	const hint = "remove regions: each region counts for itself"
+	const hint = "write regions: {home: NAME} to let one region count for all"
 	switch {
-	case l.Algorithm == headgate.LeakyBucket || l.Algorithm == headgate.SlidingLog || l.Algorithm == headgate.Distinct:
-		l.Errorf(n, "use token_bucket, fixed_window, sliding_window or sliding_buckets", "regions cannot share a limit of %s", l.Algorithm)
+	case settings.Home != "":
+	case l.Algorithm == headgate.LeakyBucket || l.Algorithm == headgate.SlidingLog || l.Algorithm == headgate.Distinct || l.Algorithm == headgate.Concurrency:
+		l.Errorf(n, hint+", or use a token_bucket, fixed_window, sliding_window or sliding_buckets", "regions cannot share a limit of %s", l.Algorithm)
 		return limit
 	case l.IsSet(l.Keys, "count_denied"):
 		l.Errorf(n, hint, "regions cannot share a limit with count_denied: each refused request would have to reach all of them")
 		return limit
 	case l.anchor == headgate.AnchorFirstRequest:
-		l.Errorf(n, "remove anchor", "regions cannot share windows that start at the first request, which each of them sees at another time")
+		l.Errorf(n, hint+", or remove anchor", "regions cannot share windows that start at the first request, which each of them sees at another time")
 		return limit
-	case !limit.Valid():
+	}
+	if !limit.Valid() {
 		return limit // reported elsewhere
 	}
 	made := limit.InRegions(settings)
@@ -40,7 +45,9 @@ func (l *LimitForm) withRegions(limit headgate.Limit) headgate.Limit {
 		l.Errorf(n, hint, "%s", strings.TrimPrefix(err.Error(), headgate.ErrInvalidLimit.Error()+": "))
 		return limit
 	}
-	l.checkParts(n, made)
+	if made.Rule().Shared() {
+		l.checkParts(n, made)
+	}
 	return made
 }
 
@@ -56,6 +63,14 @@ func (l *LimitForm) readRegions(n *yamltext.Node) (settings headgate.Regions, sh
 		return settings, false
 	}
 	f := l.Fields(n, "regions", RegionKeys())
+	if field, ok := f["home"]; ok {
+		if slack, both := f["slack"]; both {
+			l.Errorf(slack.Key, "remove it", "\"slack\" does not apply to a limit that one region counts")
+			return settings, false
+		}
+		settings.Home = l.readHome(field.Value)
+		return settings, settings.Home != ""
+	}
 	if field, ok := f["slack"]; ok {
 		if l.Algorithm != headgate.TokenBucket {
 			l.Errorf(field.Key, "a window never admits more than its limit", "\"slack\" does not apply to %s", l.Algorithm)
@@ -64,4 +79,29 @@ func (l *LimitForm) readRegions(n *yamltext.Node) (settings headgate.Regions, sh
 		}
 	}
 	return settings, true
+}
+
+// maxRegion is the longest name of a region.
+const maxRegion = 32
+
+// readHome reads the name of the region that counts, or returns "" after an error.
+func (l *LimitForm) readHome(n *yamltext.Node) string {
+	if n.Kind != yamltext.Text || !IsRegion(n.Text) {
+		l.Errorf(n, "for example regions: {home: eu}", "\"home\" must be the name of a region: up to %d lower-case letters, digits and hyphens", maxRegion)
+		return ""
+	}
+	if l.Regions == nil {
+		return n.Text // they are not known
+	}
+	if known := append([]string{l.Regions.Own}, l.Regions.Homes...); !slices.Contains(known, n.Text) {
+		hint := nearest.DidYouMean(n.Text, known)
+		l.Errorf(n, "add its Redis to regions.homes in the configuration of the server", "the region %s is neither that of this server nor one of regions.homes%s", clip.Quote(n.Text), hint)
+		return ""
+	}
+	return n.Text
+}
+
+// IsRegion reports whether name can be the name of a region.
+func IsRegion(name string) bool {
+	return name != "" && len(name) <= maxRegion && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
