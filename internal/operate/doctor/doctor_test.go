@@ -57,7 +57,7 @@ func TestExamine(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	for _, c := range []struct{ settings, rules, want string }{
 		{closed, goodRules, "ok configuration: "},
-		{closed, goodRules, "ok rules: 1 rules in 1 files\n"},
+		{closed, goodRules, "ok rules: 1 rule in 1 file\n"},
 		{closed, goodRules, "warn store: counts are in memory\n"},
 		{closed + "store: {memory: {snapshot: s}}\n", goodRules, "ok store: counts are in memory\n"},
 		{closed + "trusted_proxies: [0.0.0.0/0]\n", goodRules, "0.0.0.0/0 trusts every client"},

@@ -19,7 +19,7 @@ func Running(s *admin.Status) []Finding {
 	case r.Rules == 0:
 		all = append(all, Finding{"rules", Warn, "there are no rules", "nothing is limited", "set rules in the configuration"})
 	default:
-		all = append(all, Finding{Check: "rules", Level: OK, What: fmt.Sprintf("%d rules in %d domains", r.Rules, r.Domains)})
+		all = append(all, Finding{Check: "rules", Level: OK, What: count(r.Rules, "rule") + " in " + count(r.Domains, "domain")})
 	}
 	st := &s.Store
 	switch {
