@@ -55,6 +55,7 @@ var layers = map[string]int{
 
 	"internal/decide":         4, // around the engine: bans, overrides, candidates
 	"internal/decide/engine":  3, // the verdict on a request
+	"internal/decide/orders":  5, // grants and resets of other regions
 	"internal/decide/storing": 7, // opens the store, and what belongs to it
 	"internal/decide/trial":   8, // the candidate of a process: its files, its counts
 	"internal/decide/checks":  1, // the scopes of the limits of middleware

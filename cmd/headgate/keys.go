@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -36,7 +37,8 @@ func newKeys(s streams) *cobra.Command {
 		Short: "inspect and change single keys of a running server",
 		Long: `Keys shows and changes the state of single keys: what remains, bans, and
 overrides of their limits. It calls the admin door of a running server. All
-servers on the same Redis apply a change within 250 ms.
+servers on the same Redis apply a change within 250 ms, and other regions soon
+after; the command waits for those, up to 2 s, and names any that do not answer.
 
 A key is the value that a rule counts by. Give its parts with --key, in the
 order of the rule or as attribute=value. Without --rule the command applies to
@@ -250,10 +252,19 @@ func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 	if action == "peek" && k.LimitText != "" && !k.Unlimited {
 		b.WriteString("\n  " + keyTimes(k, now))
 	}
+	if others := inRegions(k.Regions); others != "" {
+		b.WriteString("\n  also in " + others)
+	}
 	if k.Warning != "" {
 		b.WriteString("\n  warning: " + k.Warning)
 	}
 	_, _ = fmt.Fprintln(w, b.String())
+}
+
+// inRegions lists the regions that have made a change.
+func inRegions(regions map[string]bool) string {
+	names := slices.Sorted(maps.Keys(regions))
+	return inert(strings.Join(slices.DeleteFunc(names, func(name string) bool { return !regions[name] }), ", "))
 }
 
 // repeats says what on_repeat has counted about a key.

@@ -72,6 +72,14 @@ func showRegions(s streams, is *admin.Regions) error {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n",
 			inert(r.Region), state, news, lag, r.Given, r.Unacknowledged, r.Unconfirmed, r.Received, inert(cmp.Or(r.Error, "-")))
 	}
+	_, _ = fmt.Fprintln(t, "\nREGION\tBANS, OVERRIDES, GRANTS, RESETS READ\tMADE HERE\tLEFT OUT\tERROR")
+	for i := range is.Others {
+		r, read := &is.Others[i], "never"
+		if r.Keys.Read != nil {
+			read = shortMilliseconds(*r.Keys.Read) + " ago"
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", inert(r.Region), read, r.Keys.Received, r.Keys.Left, inert(cmp.Or(r.Keys.Error, "-")))
+	}
 	if len(is.Rules) > 0 {
 		_, _ = fmt.Fprintln(t)
 	}

@@ -81,6 +81,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.store.DescribeBlocks(c, a.metrics.Labels)
 	a.store.DescribeRegions(c, a.metrics.Labels, func() *rules.Ruleset { return a.state.Load().Rules })
 	a.store.DescribeHomes(c)
+	a.store.DescribeFollowed(c)
 	storing.DescribeControl(a.control, c)
 	a.describeOffenders(c)
 	metrics.DescribeTimelines(a.timelines, a.options.Clock, c)

@@ -98,3 +98,6 @@ func (c *counts) rest() {
 	c.err.Store(nil)
 	c.lag.Store(0)
 }
+
+// Acts reports whether this process acts for its region; otherwise another one does.
+func (s *Store) Acts() bool { return s.asker.office.Load() != nil }

@@ -72,6 +72,8 @@ const (
 	mostTick = 10 * time.Second
 )
 
+var errItself = errors.New("the Redis of that region is this one's own")
+
 // Follow returns a Follower. It does nothing between calls of [Follower.Tick].
 func Follow(o FollowOptions) (*Follower, error) {
 	table, ok := o.Manager.options.Table.(Merging)
@@ -101,6 +103,9 @@ func (f *Follower) tick(ctx context.Context) error {
 	there, _, err := f.options.Table.Look(ctx, f.options.Manager.options.Region)
 	if err != nil {
 		return err
+	}
+	if there.Identity == here.Identity && here.Identity != "" {
+		return errItself
 	}
 	at := [2]State{{Identity: here.Identity, Generation: here.Generation}, there}
 	at[1].Now = time.Time{}

@@ -47,7 +47,7 @@ func newWorld(t testing.TB, seed uint64, most int, names ...string) *world {
 	w.rules, w.store = parse(t, twoRules), memory.New(memory.WithMaxKeys(10))
 	t.Cleanup(func() { _ = w.store.Close() })
 	for _, name := range names {
-		w.tables[name], w.carried[name] = newRegionTable(w.clock, 0), map[string]int{}
+		w.tables[name], w.carried[name] = newRegionTable(w.clock, name), map[string]int{}
 	}
 	for _, from := range names {
 		for _, to := range names {

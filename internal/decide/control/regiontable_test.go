@@ -17,6 +17,7 @@ import (
 // regionTable is a table of a region with a clock of its own, as in lua/table*.lua.
 type regionTable struct {
 	clock      *clock
+	name       string
 	skew       time.Duration
 	identity   int
 	generation int64
@@ -26,8 +27,8 @@ type regionTable struct {
 	down       func() error
 }
 
-func newRegionTable(c *clock, skew time.Duration) *regionTable {
-	t := &regionTable{clock: c, skew: skew, down: func() error { return nil }}
+func newRegionTable(c *clock, name string) *regionTable {
+	t := &regionTable{clock: c, name: name, down: func() error { return nil }}
 	t.lose()
 	return t
 }
@@ -53,7 +54,7 @@ func (t *regionTable) copied() *regionTable {
 func (t *regionTable) now() time.Time { return t.clock.Now().Add(t.skew) }
 
 func (t *regionTable) state() control.State {
-	return control.State{Identity: fmt.Sprint("id", t.identity), Generation: t.generation, Version: t.version, Now: t.now()}
+	return control.State{Identity: fmt.Sprint(t.name, t.identity), Generation: t.generation, Version: t.version, Now: t.now()}
 }
 
 func (t *regionTable) set(r control.Row, above int64) {

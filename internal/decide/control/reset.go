@@ -17,8 +17,8 @@ const resetLasts = 5 * time.Second
 // region counts those that it did not carry out.
 const resetLastsFar = 3 * store.Recent
 
-// errOnlyHere means that other regions will not learn of a reset.
-var errOnlyHere = errors.New("other regions do not learn of the reset")
+// ErrOnlyHere means that other regions will not learn of a reset.
+var ErrOnlyHere = errors.New("other regions do not learn of the reset")
 
 // WasReset tells all processes that the key of e, which names its rule, scope and key, was
 // reset, so that they drop remembered refusals, and what they hold of its limits, and other
@@ -55,7 +55,7 @@ func (m *Manager) onlyHere(ctx context.Context, why error) error {
 	if err := m.Touch(ctx); err != nil || m.options.Region == "" {
 		return err
 	}
-	return fmt.Errorf("%w: %w", errOnlyHere, why)
+	return fmt.Errorf("%w: %w", ErrOnlyHere, why)
 }
 
 // hearReset passes on a reset that was not seen before. m.mu must be held.

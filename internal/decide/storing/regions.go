@@ -38,7 +38,13 @@ func (s *Store) openRegions(own redis.Options) error {
 	if err != nil {
 		return &config.SourceError{Source: "regions.peers", Message: err.Error()}
 	}
-	watch := regionWatch{store: s, down: make(map[string]bool)}
+	watch := regionWatch{down: make(map[string]bool), log: func(region string, err error) {
+		if err != nil {
+			s.Logger.Warn("no news from a region: each keeps what it has of limits that they share", "region", region, "err", err)
+			return
+		}
+		s.Logger.Info("news from the region again", "region", region)
+	}}
 	s.regions, err = regions.New(s.blocks, regions.Options{
 		Name: c.Name, Others: slices.Sorted(maps.Keys(c.Peers)), Exchange: exchange,
 		Interval: c.Interval, Counts: s.safe, OnError: watch.told,
@@ -54,29 +60,25 @@ func (s *Store) openRegions(own redis.Options) error {
 		_ = s.regions.Close()
 		return &config.SourceError{Source: "regions.peers", Message: err.Error(), Hint: "name the Redis of each other region: a region cannot share limits with itself"}
 	}
-	s.Counts = s.regions
+	s.Counts, s.exchange = s.regions, exchange
 	return nil
 }
 
 // regionWatch logs when a region stops and starts to answer.
 type regionWatch struct {
-	store *Store
-	mu    sync.Mutex
-	down  map[string]bool
+	log func(region string, err error)
+
+	mu   sync.Mutex
+	down map[string]bool
 }
 
 func (w *regionWatch) told(region string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.down[region] == (err != nil) {
-		return
+	if w.down[region] != (err != nil) {
+		w.down[region] = err != nil
+		w.log(region, err)
 	}
-	w.down[region] = err != nil
-	if err != nil {
-		w.store.Logger.Warn("no news from a region: each keeps what it has of limits that they share", "region", region, "err", err)
-		return
-	}
-	w.store.Logger.Info("news from the region again", "region", region)
 }
 
 // Regions returns what this process knows of each other region; none without regions.

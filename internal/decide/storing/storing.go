@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/telemetry"
@@ -44,13 +45,15 @@ type Store struct {
 	Options
 	Counts headgate.Store // the store with its protective wrappers
 
-	memory  *memory.Store   // Counts, or the fallback of Redis
-	safe    *failsafe.Store // nil without Redis, as are the following fields
-	blocks  *blocks.Store   // of limits with sync: blocks
-	regions *regions.Store  // nil without regions
-	shared  *redis.Store
-	homes   []*home // regions that count limits for this one
-	secrets *redis.Secrets
+	memory    *memory.Store   // Counts, or the fallback of Redis
+	safe      *failsafe.Store // nil without Redis, as are the following fields
+	blocks    *blocks.Store   // of limits with sync: blocks
+	regions   *regions.Store  // nil without regions
+	exchange  *redis.Exchange // between them
+	followers []*control.Follower
+	shared    *redis.Store
+	homes     []*home // regions that count limits for this one
+	secrets   *redis.Secrets
 
 	health    health
 	lastError atomic.Pointer[string] // from when the circuit last opened

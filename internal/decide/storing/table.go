@@ -20,13 +20,16 @@ import (
 // has lost its data.
 const returnEvery = time.Second
 
+// controlTable is the name of the table of bans and overrides.
+const controlTable = "control"
+
 // Control reads the bans and overrides, and follows changes by other processes. It sets
 // the table in o.
 func (s *Store) Control(o control.Options) (*control.Manager, error) {
 	// Without Redis, only expiry must be noticed.
 	interval := time.Second
 	if s.shared != nil {
-		o.Table, o.Changed, interval = sharedTable{s.shared.Table("control")}, s.forget, control.PollInterval
+		o.Table, o.Changed, interval = sharedTable{s.shared.Table(controlTable)}, s.forget, control.PollInterval
 		o.Reset = func(scope, key string) {
 			s.eachBlocks(func(b *blocks.Store) { b.Forget(headgate.Op{Scope: scope, Key: key}) })
 		}
@@ -41,6 +44,9 @@ func (s *Store) Control(o control.Options) (*control.Manager, error) {
 		}
 		o.Table = table
 	}
+	if s.regions != nil {
+		o.Region = s.Config.Regions.Name
+	}
 	m := control.New(o)
 	// If the store is down, the table is read later; the failure is logged.
 	_ = m.Sync(context.Background())
@@ -48,7 +54,7 @@ func (s *Store) Control(o control.Options) (*control.Manager, error) {
 		s.Logger.Info("active bans and overrides", "entries", n)
 	}
 	s.Life.Every(interval, func() { _ = m.Sync(context.Background()) })
-	return m, nil
+	return m, s.followRegions(m, o.Engine)
 }
 
 // openTable returns the table of a single process; with a snapshot, it is saved in a

@@ -69,8 +69,13 @@ type Options struct {
 	Regions      func() []regions.Stats
 	RegionsAsked func() int64
 	Homes        func() []storing.Home
-	Secrets      []string     // further header fields of queued requests to hide from operators
-	Candidate    *trial.Trial // nil if no candidate is configured
+	// Followed returns what this process has read of what the others say of keys. Reach
+	// waits until they have read what it knows, at most some seconds, and returns which
+	// have.
+	Followed  func() []control.Followed
+	Reach     func(context.Context) map[string]bool
+	Secrets   []string     // further header fields of queued requests to hide from operators
+	Candidate *trial.Trial // nil if no candidate is configured
 
 	// Process returns the part of Status that only the process knows: Version,
 	// Started, Ready, Store and Doors.

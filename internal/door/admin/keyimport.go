@@ -50,6 +50,8 @@ type ImportAnswer struct {
 	Wrong      []WrongRow `json:"wrong,omitempty"`
 	WrongTotal int        `json:"wrong_total,omitempty"`
 	Warning    string     `json:"warning,omitempty"` // set if the import was only partly successful
+	// Regions are the other regions, and whether they have made the changes too.
+	Regions map[string]bool `json:"regions,omitempty"`
 }
 
 // WrongRow is a mistake in a row of an import.
@@ -382,6 +384,10 @@ func (i *importing) apply() (any, error) {
 		return nil, err
 	}
 	i.audit.add(&AuditEntry{T: i.now.UTC(), Action: "import", By: i.by, Count: i.answer.Changed, Before: "", After: i.answer.text()})
+	if i.Among != nil && i.answer.Changed > 0 {
+		i.answer.Regions = i.Reach(i.ctx)
+		i.answer.Warning = joined(i.answer.Warning, notReached("import", i.answer.Regions))
+	}
 	return &i.answer, nil
 }
 

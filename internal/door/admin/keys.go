@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -14,7 +15,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/control"
-	"github.com/headgate/headgate/internal/decide/offenders"
+	"github.com/headgate/headgate/internal/decide/orders"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
@@ -101,6 +102,8 @@ type KeyAnswer struct {
 	Override    *OverrideView `json:"override,omitempty"`
 	Repeat      *RepeatView   `json:"on_repeat,omitempty"` // set if the rule has on_repeat
 	Warning     string        `json:"warning,omitempty"`   // set if the action was only partly successful
+	// Regions are the other regions, and whether they have made the change too.
+	Regions map[string]bool `json:"regions,omitempty"`
 }
 
 // OverrideView is a limit that replaces a rule's.
@@ -147,6 +150,7 @@ func (k keys) serve(w http.ResponseWriter, r *http.Request, action *KeyAction) (
 			out.Keys = append(out.Keys, c.answer)
 		}
 	}
+	k.reach(r.Context(), action.Name, out.Keys)
 	switch _, told := errors.AsType[*problem](err); {
 	case told:
 		return nil, err
@@ -170,6 +174,45 @@ func (k keys) do(c *keyCall, action *KeyAction) error {
 	}
 	c.answer.Warning = c.warning
 	return k.describe(c)
+}
+
+// reach waits until the other regions have made changes too, and says which have not.
+func (k keys) reach(ctx context.Context, action string, answers []KeyAnswer) {
+	if k.Among == nil || !slices.ContainsFunc(answers, func(a KeyAnswer) bool { return a.Changed }) {
+		return
+	}
+	regions := k.Reach(ctx)
+	text := notReached(action, regions)
+	for i := range answers {
+		if a := &answers[i]; a.Changed {
+			a.Regions, a.Warning = regions, joined(a.Warning, text)
+		}
+	}
+}
+
+// notReached names the regions that have not made a change.
+func notReached(action string, regions map[string]bool) string {
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(regions)) {
+		if !regions[name] {
+			missing = append(missing, name)
+		}
+	}
+	switch {
+	case len(missing) == 0:
+		return ""
+	case action == "reset":
+		return fmt.Sprintf("no answer from %s: a reset reaches regions that can read this one within %s; otherwise reset the key there too", strings.Join(missing, " and "), store.Recent)
+	}
+	return fmt.Sprintf("no answer from %s: it follows once it can read this region", strings.Join(missing, " and "))
+}
+
+// joined joins two warnings, of which either may be empty.
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
 }
 
 // whoAsks returns the caller's address, prefixed with the user of Basic
@@ -253,24 +296,16 @@ func (k keys) ask(c *keyCall, op headgate.Op) (headgate.Decision, *rules.Rule, e
 	return d, rule, err
 }
 
-// reset clears the key's counts, for each algorithm of the rule's tiers.
+// reset clears the key's counts, for each algorithm of the rule's tiers, and tells other
+// regions.
 func (k keys) reset(c *keyCall) error {
-	for _, r := range c.tiers {
-		if r.Limit.Algorithm() == c.ruled.Limit.Algorithm() && r.StoreScope() == c.ruled.StoreScope() {
-			continue
-		}
-		op := headgate.Op{Key: c.key, Scope: r.StoreScope(), Limit: r.Limit, At: c.now.UnixMicro(), Kind: headgate.Reset}
+	for _, op := range orders.Others(c.tiers, c.ruled, c.key, c.now) {
 		if _, err := k.Store.Take(c.ctx, op); err != nil {
 			return err
 		}
 	}
 	if err := k.giveBudget(c, headgate.Op{Kind: headgate.Reset}); err != nil {
 		return err
-	}
-	for _, op := range offenders.Pardons(c.ruled, c.key, c.now) {
-		if _, err := k.Store.Take(c.ctx, op); err != nil {
-			return err
-		}
 	}
 	return k.Control.ForgetGrants(c.ctx, c.scope, c.key) // they are gone as well
 }
@@ -318,13 +353,16 @@ func (k keys) giveBudget(c *keyCall, op headgate.Op) error {
 	if _, _, err = k.ask(c, op); err != nil {
 		return err
 	}
-	if op.Kind == headgate.Reset && slices.ContainsFunc(c.tiers, (*rules.Rule).MayUseBlocks) {
+	if op.Kind == headgate.Reset && (k.Among != nil || slices.ContainsFunc(c.tiers, (*rules.Rule).MayUseBlocks)) {
 		err = k.Control.WasReset(c.ctx, &control.Entry{Domain: c.domain, Rule: c.rule, Scope: c.scope, Key: c.key})
 	} else {
 		err = k.Control.Touch(c.ctx)
 	}
 	if err != nil {
 		c.warning = fmt.Sprintf("done, but other servers may refuse the key for a little longer: %v", err)
+		if errors.Is(err, control.ErrOnlyHere) {
+			c.warning = fmt.Sprintf("done, but %v", err)
+		}
 	}
 	after, _, err := k.ask(c, headgate.Op{Kind: headgate.Peek, Cost: 1})
 	if err != nil {
@@ -402,7 +440,7 @@ func entryText(e *control.Entry) string {
 	}
 	text := "banned"
 	switch e.Kind {
-	case control.Ban, control.Reset:
+	case control.Ban, control.Reset, control.Ended:
 	case control.Grant:
 		text = fmt.Sprintf("granted %d", e.Amount)
 	case control.Limit:

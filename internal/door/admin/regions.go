@@ -3,6 +3,7 @@ package admin
 import (
 	"net/http"
 
+	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/store/regions"
 )
@@ -48,6 +49,27 @@ type RegionStatus struct {
 	Unacknowledged int64  `json:"unacknowledged"`
 	Unconfirmed    int64  `json:"unconfirmed"`
 	Error          string `json:"error,omitempty"` // what is wrong
+	// Keys is what this process has read of bans, overrides, grants and resets.
+	Keys RegionKeys `json:"keys"`
+}
+
+// RegionKeys is what a process has read of what another region says of keys.
+type RegionKeys struct {
+	Read     *int64 `json:"read_ms"`         // how long ago, in milliseconds; nil if never
+	Received int64  `json:"received"`        // changes that were made here too
+	Left     int64  `json:"left"`            // changes that were not: unreadable, no space, too late, or no such rule
+	Error    string `json:"error,omitempty"` // why they cannot be read
+}
+
+func regionKeys(f *control.Followed) (is RegionKeys) {
+	is.Received, is.Left = f.Received, f.Unreadable+f.Full+f.Late+f.Failed
+	if f.HasRead {
+		is.Read = new(f.Read.Milliseconds())
+	}
+	if f.Err != nil {
+		is.Error = f.Err.Error()
+	}
+	return is
 }
 
 // RegionRule is a rule whose limit regions share. A rule with tiers has one for each.
@@ -87,9 +109,15 @@ func (d reports) listRegions(http.ResponseWriter, *http.Request) (any, error) {
 		return out, nil
 	}
 	out.Asked = d.RegionsAsked()
+	keys := make(map[string]RegionKeys)
+	for _, f := range d.Followed() {
+		keys[f.Region] = regionKeys(&f)
+	}
 	for _, r := range d.Regions() {
 		out.Acts = out.Acts || r.Acts
-		out.Others = append(out.Others, regionStatus(&r))
+		is := regionStatus(&r)
+		is.Keys = keys[r.Region]
+		out.Others = append(out.Others, is)
 	}
 	return out, nil
 }

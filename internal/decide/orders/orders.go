@@ -1,0 +1,88 @@
+// Package orders carries out what operators of other regions did to counts: grants and
+// resets.
+package orders
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/control"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/offenders"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// ErrNoRule means that this region does not have the rule of an order.
+var ErrNoRule = errors.New("this region does not have the rule")
+
+// marked is how long an order is remembered at least, so that it is carried out once: for
+// longer than it is tried.
+const marked = time.Minute
+
+// Carrier carries out orders.
+type Carrier struct {
+	Engine *engine.Engine
+	Store  headgate.Store
+	Clock  func() time.Time
+}
+
+// Carry carries out an order, in the same step as it notes that it did: so once, however
+// often it is called. A grant of a limit that regions share was made in its own region,
+// and moves like any other token. A failure of the store wraps headgate.ErrUnavailable.
+func (c *Carrier) Carry(ctx context.Context, o *control.Order) error {
+	tiers := c.tiers(o)
+	if len(tiers) == 0 {
+		return ErrNoRule
+	}
+	now := c.Clock()
+	ruled := tiers[0].ForKey(o.Key)
+	rule, _ := c.Engine.Applies(ruled, o.Key, now)
+	op := headgate.Op{Key: o.Key, Scope: rule.StoreScope(), Limit: rule.Limit, At: now.UnixMicro()}
+	ops := []headgate.Op{{Key: o.Key, Scope: "%order:" + o.ID, Limit: once(o), Cost: 1, At: op.At}}
+	if o.Kind == control.Grant {
+		if _, shared := rule.Limit.Rule().Regions(); shared || rule.Limit.IsUnlimited() || o.Left <= 0 {
+			return nil
+		}
+		op.Kind, op.Cost, op.Duration = headgate.Grant, o.Amount, o.Left
+		ops = append(ops, op)
+	} else {
+		op.Kind = headgate.Reset
+		ops = append(append(ops, op), Others(tiers, ruled, o.Key, now)...)
+	}
+	// What another region counts for this one was changed there.
+	ops = slices.DeleteFunc(ops, func(op headgate.Op) bool { return op.Limit.Rule().Home() != "" })
+	return c.Store.Do(ctx, ops, make([]headgate.Decision, len(ops)), headgate.AllOrNothing)
+}
+
+// tiers returns the rules that an order is about.
+func (c *Carrier) tiers(o *control.Order) (tiers []*rules.Rule) {
+	for _, r := range c.Engine.Rules().Rules() {
+		if r.Domain == o.Domain && r.Name == o.Rule && r.Scope == o.Scope {
+			tiers = append(tiers, r)
+		}
+	}
+	return tiers
+}
+
+// once returns the limit that lets an order pass once, for as long as it could be read
+// again.
+func once(o *control.Order) headgate.Limit {
+	lasts := max(o.Until.Sub(o.Created), 0) + marked
+	return headgate.Per(1, min(lasts, headgate.MaxPeriod)).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
+}
+
+// Others returns what resetting a key resets besides the counts of the limit that applies:
+// those of other tiers, and what on_repeat has counted.
+func Others(tiers []*rules.Rule, ruled *rules.Rule, key string, now time.Time) []headgate.Op {
+	var ops []headgate.Op
+	for _, r := range tiers {
+		if r.Limit.Algorithm() == ruled.Limit.Algorithm() && r.StoreScope() == ruled.StoreScope() {
+			continue
+		}
+		ops = append(ops, headgate.Op{Key: key, Scope: r.StoreScope(), Limit: r.Limit, At: now.UnixMicro(), Kind: headgate.Reset})
+	}
+	return append(ops, offenders.Pardons(ruled, key, now)...)
+}
