@@ -51,7 +51,7 @@ type service struct {
 func start(t *testing.T, root string, id uint32, args ...string) *service {
 	t.Helper()
 	s := &service{api: freeAddress(t)}
-	s.cmd = exec.CommandContext(t.Context(), args[0], args[1:]...) //nolint:gosec // our own binary
+	s.cmd = exec.CommandContext(t.Context(), args[0], args[1:]...)
 	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = "/", &s.log, &s.log
 	s.cmd.Env = []string{"HEADGATE_LISTEN_API=" + s.api, "HEADGATE_LISTEN_ADMIN=off", "HEADGATE_LISTEN_GRPC=off", "HEADGATE_LISTEN_RESP=off"}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: id, Gid: id}}
@@ -293,14 +293,14 @@ func mkdir(t *testing.T, dir string) {
 // chmod lets the user of the service into a folder.
 func chmod(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // a root folder
+	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // the service reads it
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
