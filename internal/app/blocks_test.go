@@ -43,6 +43,9 @@ func TestMetricsOfBlocks(t *testing.T) {
 	if n := number("block_keys", plan); n != -1 {
 		t.Errorf("%v keys before the first request", n)
 	}
+	if _, text := f.get(t, f.adminURL("/v1/blocks")); strings.Contains(text, `"now":null`) {
+		t.Errorf("before the first request: %s", text)
+	}
 	hammer(t, []*fixture{f}, "/", 50)
 	for _, labels := range []string{plan, other} {
 		if n := number("block_admitted_total", labels); n < 100 {

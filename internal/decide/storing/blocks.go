@@ -9,8 +9,11 @@ import (
 )
 
 // Blocks returns the counters of limits with sync: blocks, by rule. Without Redis they
-// are nil: every decision is made in this process anyway.
+// are nil: every decision is made in this process anyway. With Redis they never are.
 func (s *Store) Blocks() (all []blocks.Stats) {
+	if s.blocks != nil {
+		all = []blocks.Stats{}
+	}
 	s.eachBlocks(func(b *blocks.Store) { all = append(all, b.Stats()...) })
 	return all
 }
