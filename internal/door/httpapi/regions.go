@@ -31,7 +31,7 @@ type RegionPart struct {
 // RegionsOf describes a limit; nil means that regions do not share it. Without regions it
 // says what several would have.
 func RegionsOf(limit headgate.Limit, among *rules.Regions) *Regions {
-	if !limit.Rule().Shared() || limit.IsUnlimited() {
+	if _, inRegions := limit.Rule().Regions(); !inRegions || limit.IsUnlimited() {
 		return nil
 	}
 	out := &Regions{Limit: limit.Capacity(), Parts: []RegionPart{}}
