@@ -3,6 +3,7 @@ package homes
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/headgate/headgate"
@@ -17,9 +18,9 @@ func (b *batch) join(ctx context.Context) {
 		if w.group.Err != nil {
 			continue
 		}
-		refused, failed := b.outcome(w)
 		w.group.Err = b.errorOf(w)
-		if w.group.Mode == headgate.Independent || !refused && (!failed || b.options.Partial) {
+		_, useful := errors.AsType[*store.PartError](w.group.Err)
+		if w.group.Mode == headgate.Independent || !b.refused(w) && (w.group.Err == nil || useful) {
 			continue
 		}
 		for _, p := range w.parts {
@@ -37,13 +38,8 @@ func (b *batch) join(ctx context.Context) {
 	wait.Wait()
 }
 
-// outcome reports whether a part of w was refused, and whether one has no answer.
-func (b *batch) outcome(w *whole) (refused, failed bool) {
-	for _, p := range w.parts {
-		refused, failed = refused || b.refuses(p), failed || p.err != nil
-	}
-	return refused, failed
-}
+// refused reports whether a part of w was refused.
+func (b *batch) refused(w *whole) bool { return slices.ContainsFunc(w.parts, b.refuses) }
 
 // errorOf returns the first error of w's parts, which names the ops that failed unless
 // these were all and the own store's.

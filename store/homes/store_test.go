@@ -330,3 +330,19 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// A home whose answer is not about its reach, such as that it cannot take two keys in one
+// step, has no part that could be used: all is given back, also with Partial.
+func TestAHomeCannotDoIt(t *testing.T) {
+	for _, partial := range []bool{false, true} {
+		w := newWorld(t, partial)
+		w.eu.down = store.ErrCrossSlot
+		here, there, far := take(headgate.PerDay(9)), take(home("eu", headgate.PerDay(9))), take(home("ap", headgate.PerDay(9)))
+		if _, err := w.do(headgate.AllOrNothing, here, there, far); !errors.Is(err, store.ErrCrossSlot) || !store.Failed(err, 0) {
+			t.Errorf("partial %v: %v", partial, err)
+		}
+		if own, away := w.left(w.us, here), w.left(w.ap, far); own != 9 || away != 9 {
+			t.Errorf("partial %v: %d left here, %d in ap", partial, own, away)
+		}
+	}
+}
