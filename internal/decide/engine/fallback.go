@@ -108,7 +108,9 @@ func (d *deciding) giveBack(ctx context.Context, err error) {
 				Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.Rule.Limit, Member: r.member, Cost: has.Granted, At: d.at,
 				Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: headgate.Refund,
 			}
-			if has.Lease != 0 {
+			if r.Rule.Concurrent() {
+				// Admitted by credit it holds no slot, and a refund would return another
+				// request's: releasing lease 0 does nothing.
 				op.Kind, op.Lease = headgate.Release, has.Lease
 			}
 			d.pending = append(d.pending, op)
@@ -116,8 +118,9 @@ func (d *deciding) giveBack(ctx context.Context, err error) {
 		}
 	}
 	d.room()
-	// What cannot be given back now stays taken: the refusal is right anyway.
-	_ = d.put(ctx, d.engine.store, headgate.Independent)
+	// The caller's deadline may have passed while the part that failed was asked. What
+	// cannot be given back now stays taken: the refusal is right anyway.
+	_ = d.put(context.WithoutCancel(ctx), d.engine.store, headgate.Independent)
 }
 
 // local reports whether memory answers for r when the store fails in a step.

@@ -46,14 +46,15 @@ func (s *settling) plan() {
 			rule = rule.ForKey(p.key).WithGiven(p.given)
 		}
 		foreign := p.from == fromFallback && (s.home != s.engine.home || s.engine.fallback == nil)
-		if foreign || rule == nil || rule.Limit.Algorithm() != p.algorithm {
+		counts := rule != nil && p.countsIn(rule)
+		if foreign || !counts {
 			s.out.Lost = append(s.out.Lost, p.rule)
 			if foreign {
 				continue
 			}
 		}
 		a := s.account(p)
-		if rule == nil || rule.Limit.Algorithm() != p.algorithm || rule.Limit.IsUnlimited() {
+		if !counts || rule.Limit.IsUnlimited() {
 			continue
 		}
 		_, rule = x.of(rule, p.key, x.orNow(s.at))
@@ -82,6 +83,12 @@ func (s *settling) plan() {
 			a.gate = s.mark(a.place, a.debt, s.at)
 		}
 	}
+}
+
+// countsIn reports whether rule still counts what p took, where it was taken: a rule that
+// has since been given another home counts the requests of others there.
+func (p *reserved) countsIn(rule *rules.Rule) bool {
+	return rule.Limit.Algorithm() == p.algorithm && (p.from == fromFallback || rule.Limit.Rule().Home() == p.home)
 }
 
 func isZero(record int64) int {
