@@ -19,6 +19,7 @@ package_of() {
     protoc) echo protobuf-compiler ;;
     php) echo php-cli ;;
     g++) echo g++ ;;
+    javac) echo default-jdk-headless ;;
     systemd-analyze) echo systemd ;;
     *) echo "$1" ;;
   esac

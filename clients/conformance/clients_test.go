@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -23,6 +24,9 @@ func clients() []client {
 	return []client{
 		{"node", []string{"express", "fastify", "hono"}, func(t *testing.T) []string {
 			return []string{program(t, "node"), "../node/conformance.mjs", builtNode(t), nodeModules(t)}
+		}},
+		{"java", []string{"servlet"}, func(t *testing.T) []string {
+			return []string{program(t, "java"), "-Djava.io.tmpdir=" + t.TempDir(), "-cp", builtJava(t, "main", "test"), "io.github.headgate.Conformance"}
 		}},
 		{"python", []string{"wsgi"}, python("sync")},
 		{"python asyncio", []string{"asgi"}, python("async")},
@@ -58,6 +62,44 @@ func builtNode(t *testing.T) string {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return folder
+}
+
+// builtJava builds parts of the client for Java (main, test) without a warning, and
+// returns the path of its classes and of Tomcat's.
+func builtJava(t *testing.T, parts ...string) string {
+	t.Helper()
+	compiler, folder, server := program(t, "javac"), t.TempDir(), tomcat(t)
+	// What users get needs nothing but the interface of servlets.
+	libraries := filepath.Join(filepath.Dir(server[0]), "tomcat10-servlet-api.jar")
+	for _, part := range parts {
+		sources, err := filepath.Glob("../java/src/" + part + "/java/io/github/headgate/*.java")
+		if err != nil || len(sources) == 0 {
+			t.Fatal("no sources of ", part, err)
+		}
+		arguments := append([]string{"-proc:none", "-Xlint:all,-path", "-Werror", "--release", "17", "-cp", folder + ":" + libraries, "-d", folder}, sources...)
+		if out, err := exec.CommandContext(t.Context(), compiler, arguments...).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		libraries = strings.Join(server, ":")
+	}
+	return folder + ":" + strings.Join(server, ":")
+}
+
+// tomcat returns the libraries of Tomcat 10, which scripts/ensure-java.sh unpacks unless
+// they are installed.
+func tomcat(t *testing.T) []string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, root := range []string{"/", filepath.Join(cache, "headgate", "tomcat")} {
+		if found, _ := filepath.Glob(filepath.Join(root, "usr/share/java/tomcat10-*[a-z].jar")); len(found) > 0 {
+			return found
+		}
+	}
+	missing(t, "Tomcat 10 is missing: run scripts/ensure-java.sh")
+	return nil
 }
 
 // program returns the path of a program. Without it the test is skipped, or fails if

@@ -1,0 +1,143 @@
+package io.github.headgate;
+
+import io.github.headgate.HeadgateException.Unavailable;
+import jakarta.servlet.AsyncEvent;
+import jakarta.servlet.AsyncListener;
+import jakarta.servlet.DispatcherType;
+import jakarta.servlet.Filter;
+import jakarta.servlet.FilterChain;
+import jakarta.servlet.ServletException;
+import jakarta.servlet.ServletRequest;
+import jakarta.servlet.ServletResponse;
+import jakarta.servlet.http.HttpServletRequest;
+import jakarta.servlet.http.HttpServletResponse;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Function;
+
+/** Checks each request of a web application, and answers those that are refused. */
+public final class HeadgateFilter implements Filter {
+    private static final String PROBLEMS = "https://iana.org/assignments/http-problem-types#";
+    private final Headgate gate;
+    private final String domain;
+    private final Function<HttpServletRequest, Map<String, String>> attributes;
+
+    /** Sends method, path, host and the client_ip of the connection. */
+    public HeadgateFilter(Headgate gate, String domain) {
+        this(gate, domain, request -> Map.of());
+    }
+
+    /** Sends these attributes too, or instead of those with their names. */
+    public HeadgateFilter(Headgate gate, String domain, Function<HttpServletRequest, Map<String, String>> attributes) {
+        this.gate = gate;
+        this.domain = domain;
+        this.attributes = attributes;
+    }
+
+    @Override
+    public void doFilter(ServletRequest request, ServletResponse response, FilterChain chain) throws IOException, ServletException {
+        if (request.getDispatcherType() != DispatcherType.REQUEST
+                || !(request instanceof HttpServletRequest asked) || !(response instanceof HttpServletResponse answer)) {
+            chain.doFilter(request, response); // it was checked when it arrived
+            return;
+        }
+        Decision d = gate.check(domain, described(asked));
+        if (!d.allowed()) {
+            refuse(answer, d);
+            return;
+        }
+        boolean returned = false;
+        try {
+            if (d.delayMillis() > 0) Thread.sleep(d.delayMillis());
+            d.headers().forEach(answer::setHeader);
+            chain.doFilter(request, response);
+            returned = true;
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new ServletException("interrupted while a request waited for its turn", e);
+        } finally {
+            if (returned && request.isAsyncStarted()) {
+                request.getAsyncContext().addListener(new End(d, answer));
+            } else {
+                end(d, returned ? answer.getStatus() : HttpServletResponse.SC_INTERNAL_SERVER_ERROR);
+            }
+        }
+    }
+
+    private Map<String, String> described(HttpServletRequest request) {
+        Map<String, String> known = new HashMap<>();
+        known.put("method", request.getMethod());
+        known.put("path", request.getRequestURI()); // as it was sent: the server matches every reading of it
+        known.put("host", request.getHeader("Host") != null ? request.getHeader("Host") : request.getServerName());
+        known.put("client_ip", request.getRemoteAddr().replaceAll("%[^\\]]*|[\\[\\]]", "")); // without zone and brackets
+        known.putAll(attributes.apply(request));
+        return known;
+    }
+
+    /** Answers a refused request as Headgate's own doors do. */
+    private static void refuse(HttpServletResponse answer, Decision d) throws IOException {
+        boolean failed = d.reason().equals("fail_closed");
+        boolean hidden = "shadow_ban".equals(d.action());
+        int status = failed ? HttpServletResponse.SC_SERVICE_UNAVAILABLE : 429;
+        Map<String, Object> problem = new LinkedHashMap<>();
+        problem.put("type", PROBLEMS + (failed ? "temporary-reduced-capacity" : "quota-exceeded"));
+        problem.put("title", failed ? "Temporary reduced capacity" : "Request quota exceeded");
+        problem.put("status", status);
+        problem.put("detail", "Try again later.");
+        if (d.rule() != null && !hidden) problem.put("violated-policies", List.of(d.rule()));
+        if (d.retryAfterMillis() != null && !hidden) problem.put("retry_after_ms", d.retryAfterMillis());
+        byte[] body = Json.write(problem).getBytes(StandardCharsets.UTF_8);
+        answer.setStatus(status);
+        if (!hidden) d.headers().forEach(answer::setHeader);
+        if (failed) answer.setHeader("Retry-After", "1");
+        answer.setHeader("Cache-Control", "no-store");
+        answer.setContentType("application/problem+json");
+        answer.setContentLength(body.length);
+        answer.getOutputStream().write(body);
+    }
+
+    /** Frees the slot of a request and reports its answer. */
+    private void end(Decision d, int status) {
+        try {
+            if (d.lease() != null) gate.release(d.lease());
+            if (d.report() != null) gate.report(d.report(), status, Map.of());
+        } catch (Unavailable e) {
+            gate.failed(e);
+        }
+    }
+
+    /** Ends a request that is answered by another thread. */
+    private final class End implements AsyncListener {
+        private final Decision decision;
+        private final HttpServletResponse answer;
+
+        End(Decision decision, HttpServletResponse answer) {
+            this.decision = decision;
+            this.answer = answer;
+        }
+
+        @Override
+        public void onComplete(AsyncEvent event) {
+            end(decision, answer.getStatus());
+        }
+
+        @Override
+        public void onStartAsync(AsyncEvent event) {
+            event.getAsyncContext().addListener(this); // a new start forgets the listeners
+        }
+
+        @Override
+        public void onError(AsyncEvent event) {
+            // onComplete follows
+        }
+
+        @Override
+        public void onTimeout(AsyncEvent event) {
+            // onComplete follows
+        }
+    }
+}
