@@ -17,5 +17,12 @@ func terminalSize(f *os.File) (columns, rows int) {
 	return int(size.Col), int(size.Row)
 }
 
+// isScreen reports whether f is a terminal; other devices, such as /dev/null, have no
+// size.
+func isScreen(f *os.File) bool {
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
+}
+
 // resized returns the signals for a changed terminal size.
 func resized() []os.Signal { return []os.Signal{unix.SIGWINCH} }
