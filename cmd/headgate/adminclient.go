@@ -169,24 +169,30 @@ func (c *adminClient) unanswered(err error) error {
 const serverTimeout = 30 * time.Second
 
 // explainServer calls the API of a running server.
-func explainServer(ctx context.Context, server, token string, client *http.Client, q offline.ExplainRequest) (*offline.Explained, error) {
+func explainServer(ctx context.Context, call *serverCall, q offline.ExplainRequest) (*offline.Explained, error) {
 	body, err := q.Body()
 	if err != nil {
 		return nil, err
 	}
 	x := &offline.Explained{Counts: "live"}
-	return x, callServer(ctx, serverCall{server, token, client, "v1/explain"}, body, x)
+	return x, callServer(ctx, call, body, x)
 }
 
 // serverCall is a call of the API of a running server.
 type serverCall struct {
-	server, token string
-	client        *http.Client
-	path          string
+	server, source string // its address, and where that comes from, such as --server
+	token          string
+	client         *http.Client
+	path           string
+	from           chosen // the context that it comes from, if any
 }
 
 // callServer posts body and decodes the answer into out.
-func callServer(ctx context.Context, call serverCall, body []byte, out any) error {
+func callServer(ctx context.Context, call *serverCall, body []byte, out any) error {
+	return call.from.mark(call.post(ctx, body, out))
+}
+
+func (call *serverCall) post(ctx context.Context, body []byte, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
 	server := call.server
@@ -198,7 +204,7 @@ func callServer(ctx context.Context, call serverCall, body []byte, out any) erro
 			server = strconv.Quote(server)
 		}
 		return &config.SourceError{
-			Source: "--server", Message: server + " is not a server address",
+			Source: call.source, Message: server + " is not a server address",
 			Hint: "write it as http://127.0.0.1:8080",
 		}
 	}

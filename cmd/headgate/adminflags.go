@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -49,24 +48,28 @@ type contextError struct {
 func (e *contextError) Error() string { return e.err.Error() }
 func (e *contextError) Unwrap() error { return e.err }
 
+// selection is how a command names its server: the flag for its address and what it
+// says, the context of --context, and the address in the environment.
+type selection struct{ flag, address, context, environment string }
+
 // choose returns the context to use, and none if an address is given: credentials are
 // for the address next to them only.
-func (f *adminFlags) choose() (c chosen, err error) {
-	if f.address != "" && f.context != "" {
-		return c, &usageError{"--address and --context cannot be combined", "use one of them"}
+func (s selection) choose() (c chosen, err error) {
+	if s.address != "" && s.context != "" {
+		return c, &usageError{s.flag + " and --context cannot be combined", "use one of them"}
 	}
-	if f.address != "" || f.context == "" && config.AdminAddress() != "" {
+	if s.address != "" || s.context == "" && s.environment != "" {
 		return c, nil
 	}
 	c.file = config.ContextsFile()
-	if c.file == "" && f.context == "" && config.ContextName() == "" {
+	if c.file == "" && s.context == "" && config.ContextName() == "" {
 		return c, nil
 	}
 	file, err := readContexts()
 	if err != nil {
 		return c, err
 	}
-	c.name = cmp.Or(f.context, config.ContextName(), file.Current)
+	c.name = cmp.Or(s.context, config.ContextName(), file.Current)
 	if c.name == "" {
 		return c, nil
 	}
@@ -76,7 +79,7 @@ func (f *adminFlags) choose() (c chosen, err error) {
 
 // client checks the flags.
 func (f *adminFlags) client() (*adminClient, error) {
-	from, err := f.choose()
+	from, err := selection{"--address", f.address, f.context, config.AdminAddress()}.choose()
 	if err != nil {
 		return nil, err
 	}
@@ -95,15 +98,7 @@ func (f *adminFlags) clientOf(from chosen) (*adminClient, error) {
 	if tokens == (tokenFlags{}) && (f.context != "" || config.AdminToken() == "") {
 		tokens.tokenFile = from.TokenFile
 	}
-	address := given
-	switch {
-	case strings.Contains(address, "://"):
-	case certificates.given():
-		address = "https://" + address
-	default:
-		address = "http://" + address
-	}
-	base, err := url.Parse(address)
+	base, err := url.Parse(withScheme(given, &certificates))
 	if err != nil || base.Host == "" {
 		return nil, &usageError{fmt.Sprintf("%s: %q is not a URL", source, given), "write " + defaultAdmin}
 	}

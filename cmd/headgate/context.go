@@ -24,6 +24,9 @@ The server is that of --address or --context, else of HEADGATE_ADDRESS, else of 
 context that HEADGATE_CONTEXT names, else of the context in use, else ` + defaultAdmin + `.
 With --address or HEADGATE_ADDRESS no context is used: its token is not for others.
 
+headgate limits and headgate explain call the HTTP API instead: api and api_token_file
+of the context, --server, and HEADGATE_SERVER.
+
 Contexts are in headgate/contexts.yaml in XDG_CONFIG_HOME, ~/.config without it, or
 in the file that HEADGATE_CONTEXTS names. The file has no secrets.`,
 		Example: `  headgate context set production --address https://limits.example:6070 --token-file ~/.headgate-token
@@ -136,11 +139,14 @@ func newContextSet(s streams) *cobra.Command {
 		Long: `Set makes a context, or changes what the flags say of one. An empty value, such as
 --ca '', removes it. The first context is in use at once.`,
 		Example: `  headgate context set production --address https://limits.example:6070 --token-file ~/.headgate-token
+  headgate context set production --api https://limits.example:8080 --api-token-file ~/.headgate-api-token
   headgate context set staging --address 10.0.0.5:6070 --ca ca.pem --cert ann.pem --cert-key ann.key`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&given.Address, "address", "", "address of the admin door: a URL, or host:port")
 	flags.StringVar(&given.TokenFile, "token-file", "", "file with the token in its first line")
+	flags.StringVar(&given.API, "api", "", "address of the HTTP API: a URL, or host:port")
+	flags.StringVar(&given.APITokenFile, "api-token-file", "", "file with the token of the HTTP API in its first line")
 	flags.StringVar(&given.CA, "ca", "", "PEM file with the CA certificates to trust")
 	flags.StringVar(&given.Cert, "cert", "", "PEM file with a client certificate")
 	flags.StringVar(&given.CertKey, "cert-key", "", "PEM file with the private key of --cert")
@@ -178,11 +184,15 @@ func change(c, given *contexts.Context, changed func(flag string) bool) (err err
 	if changed("address") {
 		c.Address = given.Address
 	}
+	if changed("api") {
+		c.API = given.API
+	}
 	for _, file := range []struct {
 		flag     string
 		to, from *string
 	}{
 		{"token-file", &c.TokenFile, &given.TokenFile},
+		{"api-token-file", &c.APITokenFile, &given.APITokenFile},
 		{"ca", &c.CA, &given.CA},
 		{"cert", &c.Cert, &given.Cert},
 		{"cert-key", &c.CertKey, &given.CertKey},

@@ -7,17 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 // explainFlags are the flags of explain.
 type explainFlags struct {
-	rules, server             string
+	rules                     string
+	server                    apiFlags
 	reading                   flags
-	tokens                    tokenFlags
-	tls                       tlsFlags
 	domain, rule              string
 	method, path, host, ip    string
 	headers, cookies, queries []string
@@ -36,7 +34,7 @@ applies it prints the key, how much remains, and when to retry; for a rule that
 does not, the condition that fails. No limit is charged.
 
 With --rules it reads files as serve does, and the counts are those of an empty
-store. With --server it calls a running server and shows its counts.`,
+store. With --server or --context it calls a running server and shows its counts.`,
 		Example: `  headgate explain --rules rules/ --method POST --path /login --ip 198.51.100.7
   headgate explain --rules rules/ --descriptor remote_address=198.51.100.7
   headgate explain --server http://127.0.0.1:8080 --domain api --path /v1/a --header 'X-Api-Key: k'`,
@@ -55,7 +53,7 @@ store. With --server it calls a running server and shows its counts.`,
 		if f.asJSON {
 			return printJSON(s.out, x)
 		}
-		explanation{paint: newPaint(s.out), all: f.all || f.rule != "", live: f.server != ""}.print(x)
+		explanation{paint: newPaint(s.out), all: f.all || f.rule != "", live: f.server.given()}.print(x)
 		return nil
 	}
 	return cmd
@@ -64,10 +62,8 @@ store. With --server it calls a running server and shows its counts.`,
 func (f *explainFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default ./rules)")
-	flags.StringVar(&f.server, "server", "", "call the server at this address, such as http://127.0.0.1:8080")
+	f.server.add(flags, "; without it and --context the rules are read")
 	f.reading.ruleOptions(cmd)
-	f.tokens.add(flags, "HEADGATE_API_TOKEN")
-	f.tls.add(flags)
 	flags.StringVar(&f.domain, "domain", "", "domain whose rules apply (default: the only one)")
 	flags.StringVar(&f.method, "method", "", "method of the request")
 	flags.StringVar(&f.path, "path", "", "path of the request, percent-encoded, optionally with a query")
@@ -141,20 +137,16 @@ func setEach(q *offline.ExplainRequest, list []string, prefix, separator string)
 
 func (f *explainFlags) explain(cmd *cobra.Command, q offline.ExplainRequest) (*offline.Explained, error) {
 	switch {
-	case f.server != "" && f.rules != "":
-		return nil, &usageError{"--rules cannot be combined with --server", "a server uses its own rules"}
-	case f.server != "" && f.reading.given():
-		return nil, &usageError{"--server cannot be combined with --compat, --envoy-env, --merge-domains or --config", "a server uses its own rules"}
-	case f.server != "":
-		token, err := f.tokens.read(config.APIToken())
+	case f.server.given() && f.rules != "":
+		return nil, &usageError{"--rules cannot be combined with --server or --context", "a server uses its own rules"}
+	case f.server.given() && f.reading.given():
+		return nil, &usageError{"--server and --context cannot be combined with --compat, --envoy-env, --merge-domains or --config", "a server uses its own rules"}
+	case f.server.given():
+		call, err := f.server.call("v1/explain")
 		if err != nil {
 			return nil, err
 		}
-		over, err := f.tls.client()
-		if err != nil {
-			return nil, err
-		}
-		return explainServer(cmd.Context(), f.server, token, over, q)
+		return explainServer(cmd.Context(), &call, q)
 	}
 	options, _, err := f.reading.loadRuleOptions()
 	if err != nil {

@@ -7,17 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 // limitsFlags are the flags of limits.
 type limitsFlags struct {
-	server, domain, host, ip     string
+	domain, host, ip             string
+	server                       apiFlags
 	headers, cookies, attributes []string
-	tokens                       tokenFlags
-	tls                          tlsFlags
 	asJSON                       bool
 }
 
@@ -35,9 +33,7 @@ at /.headgate/limits.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.server, "server", "http://127.0.0.1:8080", "address of the HTTP API")
-	f.tokens.add(flags, "HEADGATE_API_TOKEN")
-	f.tls.add(flags)
+	f.server.add(flags, " (default: HEADGATE_SERVER, the context, or "+defaultAPI+")")
 	flags.StringVar(&f.domain, "domain", "", "domain whose rules apply (default: the only one)")
 	flags.StringVar(&f.host, "host", "", "host that the caller asks (default: any)")
 	flags.StringVar(&f.ip, "ip", "", "address of the caller")
@@ -86,16 +82,12 @@ func (f *limitsFlags) ask(cmd *cobra.Command) (*selfservice.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := f.tokens.read(config.APIToken())
-	if err != nil {
-		return nil, err
-	}
-	over, err := f.tls.client()
+	call, err := f.server.call("v1/limits")
 	if err != nil {
 		return nil, err
 	}
 	a := new(selfservice.Answer)
-	return a, callServer(cmd.Context(), serverCall{f.server, token, over, "v1/limits"}, body, a)
+	return a, callServer(cmd.Context(), &call, body, a)
 }
 
 // printLimits prints limits for people.

@@ -90,6 +90,10 @@ func APIToken() string {
 // environment, or an empty string.
 func AdminAddress() string { return os.Getenv("HEADGATE_ADDRESS") }
 
+// APIAddress returns the address of the HTTP API for clients, from the environment, or
+// an empty string.
+func APIAddress() string { return os.Getenv("HEADGATE_SERVER") }
+
 // ContextName returns the context that clients use, from the environment, or an empty
 // string.
 func ContextName() string { return os.Getenv("HEADGATE_CONTEXT") }

@@ -31,6 +31,9 @@ const (
 type Context struct {
 	Address   string `json:"address"`              // of the admin door: a URL, or host:port
 	TokenFile string `json:"token_file,omitempty"` // has the token in its first line
+	// API and APITokenFile are the same for the HTTP API.
+	API          string `json:"api,omitempty"`
+	APITokenFile string `json:"api_token_file,omitempty"`
 	// CA has the authorities to trust, Cert and CertKey the client's certificate and its
 	// key: PEM files.
 	CA      string `json:"ca,omitempty"`
@@ -39,32 +42,56 @@ type Context struct {
 }
 
 // keys are the keys of a context in the file.
-func (c *Context) keys() []struct {
+func (c *Context) keys() []contextKey {
+	return []contextKey{
+		{"address", &c.Address, false},
+		{"token_file", &c.TokenFile, true},
+		{"api", &c.API, false},
+		{"api_token_file", &c.APITokenFile, true},
+		{"ca", &c.CA, true},
+		{"cert", &c.Cert, true},
+		{"cert_key", &c.CertKey, true},
+	}
+}
+
+// contextKey is a key of a context and its value, which may be the name of a file.
+type contextKey struct {
 	key   string
 	value *string
-} {
-	return []struct {
-		key   string
-		value *string
-	}{{"address", &c.Address}, {"token_file", &c.TokenFile}, {"ca", &c.CA}, {"cert", &c.Cert}, {"cert_key", &c.CertKey}}
+	file  bool
 }
 
 // Check returns what is wrong with c, or nil.
 func (c *Context) Check() error {
-	address := c.Address
+	if c.Address == "" {
+		return errors.New("the address is missing")
+	}
+	if err := checkAddress(c.Address, "the address", "token_file"); err != nil {
+		return err
+	}
+	if c.API != "" {
+		if err := checkAddress(c.API, "api", "api_token_file"); err != nil {
+			return err
+		}
+	}
+	if (c.Cert == "") != (c.CertKey == "") {
+		return errors.New("cert and cert_key must be given together")
+	}
+	return nil
+}
+
+// checkAddress returns what is wrong with an address, which is not repeated: it may have
+// a password.
+func checkAddress(address, name, tokenFile string) error {
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
 	u, err := url.Parse(address)
 	switch {
-	case c.Address == "":
-		return errors.New("the address is missing")
 	case err != nil, u.Host == "", u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("the address is not a URL such as https://limits.example:6070") // it may have a password: do not repeat it
+		return errors.New(name + " is not a URL such as https://limits.example:6070")
 	case u.User != nil:
-		return errors.New("the address has a user or a password: write the token to a file and set token_file")
-	case (c.Cert == "") != (c.CertKey == ""):
-		return errors.New("cert and cert_key must be given together")
+		return errors.New(name + " has a user or a password: write the token to a file and set " + tokenFile)
 	}
 	return nil
 }
@@ -193,13 +220,13 @@ func (p parser) context(pair yamltext.Pair, f *File) {
 	}
 	before := p.Errors
 	fields := p.Fields(pair.Value, fmt.Sprintf("context %q", name), known)
-	for i, k := range c.keys() {
+	for _, k := range c.keys() {
 		n := fields.Get(k.key)
 		if n == nil {
 			continue
 		}
 		*k.value, _ = p.Word(n, k.key)
-		if i > 0 && *k.value != "" && !filepath.IsAbs(*k.value) {
+		if k.file && *k.value != "" && !filepath.IsAbs(*k.value) {
 			*k.value = filepath.Join(filepath.Dir(f.Path), *k.value)
 		}
 	}

@@ -21,7 +21,7 @@ func TestWriteThenRead(t *testing.T) {
 	}
 	f.Current = "eu-1"
 	f.All["eu-1"] = contexts.Context{
-		Address: "https://limits.example:6070", TokenFile: `/run/"odd": \file #1`, CA: "/ca.pem", Cert: "/c\u00e9.pem", CertKey: "/key\u2028.pem",
+		Address: "https://limits.example:6070", TokenFile: `/run/"odd": \file #1`, API: "limits.example:8080", APITokenFile: "/run/api", CA: "/ca.pem", Cert: "/c\u00e9.pem", CertKey: "/key\u2028.pem",
 	}
 	f.All["007"] = contexts.Context{Address: "127.0.0.1:6070"} // no number
 	f.All["true"] = contexts.Context{Address: "localhost:1"}
@@ -54,15 +54,17 @@ func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"current: a": `c.yaml:1:10: current: there is no context "a"`,
 		"contexts: {prod: {address: 'h:1'}}\ncurrent: prd": `c.yaml:2:10: current: there is no context "prd"; did you mean "prod"?`,
-		"contexts: [a]":                                  "c.yaml:1:11: contexts must be a mapping of names to contexts",
-		"contexts: {a: {adress: 'h:1'}}":                 `c.yaml:1:16: unknown key "adress" in context "a", did you mean "address"?`,
-		"contexts: {a: {ca: x}}":                         `c.yaml:1:12: context "a": the address is missing`,
-		"contexts: {a: {address: 'h:1', cert: x}}":       `c.yaml:1:12: context "a": cert and cert_key must be given together`,
-		"contexts: {a: {address: 'https://u:sesame@h'}}": `c.yaml:1:12: context "a": the address has a user or a password`,
-		"contexts: {a: {address: 'ftp://h'}}":            `c.yaml:1:12: context "a": the address is not a URL`,
-		"contexts: {a: {address: 'http://:sesame@'}}":    `c.yaml:1:12: context "a": the address is not a URL`,
-		"contexts: {-a: {address: 'h:1'}}":               `c.yaml:1:12: invalid context name "-a"`,
-		"contexts: {a: {address: 'h:1', token: sesame}}": `unknown key "token" in context "a"; use one of address, token_file`,
+		"contexts: [a]":                                             "c.yaml:1:11: contexts must be a mapping of names to contexts",
+		"contexts: {a: {adress: 'h:1'}}":                            `c.yaml:1:16: unknown key "adress" in context "a", did you mean "address"?`,
+		"contexts: {a: {ca: x}}":                                    `c.yaml:1:12: context "a": the address is missing`,
+		"contexts: {a: {address: 'h:1', cert: x}}":                  `c.yaml:1:12: context "a": cert and cert_key must be given together`,
+		"contexts: {a: {address: 'https://u:sesame@h'}}":            `c.yaml:1:12: context "a": the address has a user or a password`,
+		"contexts: {a: {address: 'h:1', api: 'http://u:sesame@h'}}": `c.yaml:1:12: context "a": api has a user or a password: write the token to a file and set api_token_file`,
+		"contexts: {a: {address: 'h:1', api: 'h:sesame:1'}}":        `c.yaml:1:12: context "a": api is not a URL`,
+		"contexts: {a: {address: 'ftp://h'}}":                       `c.yaml:1:12: context "a": the address is not a URL`,
+		"contexts: {a: {address: 'http://:sesame@'}}":               `c.yaml:1:12: context "a": the address is not a URL`,
+		"contexts: {-a: {address: 'h:1'}}":                          `c.yaml:1:12: invalid context name "-a"`,
+		"contexts: {a: {address: 'h:1', token: sesame}}":            `unknown key "token" in context "a"; use one of address, token_file`,
 		"a: &a [*a]":                  "c.yaml:1:",
 		"current: a\n---\ncurrent: b": "c.yaml:3:1: contexts must be a single YAML document",
 	} {
@@ -99,7 +101,7 @@ func TestUnknownNames(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add("current: a\ncontexts:\n  a: {address: 'https://h:1', token_file: t, ca: c, cert: p, cert_key: k}\n")
+	f.Add("current: a\ncontexts:\n  a: {address: 'https://h:1', token_file: t, api: 'h:2', api_token_file: u, ca: c, cert: p, cert_key: k}\n")
 	f.Add("contexts: {a: &a {address: 'h:1'}, b: *a}")
 	f.Add("contexts: {a: {<<: {address: h}}}")
 	f.Fuzz(func(t *testing.T, text string) {
