@@ -9,14 +9,17 @@ import (
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
 const (
 	// pings is how often the store is asked to measure how long it takes.
 	pings = 100
-	// connectFor is how long the connection may take.
+	// connectFor is how long the connection may take, and each answer.
 	connectFor = 2 * time.Second
+	// examineFor is how long the whole examination of Redis may take.
+	examineFor = 20 * time.Second
 )
 
 // store examines Redis, if counts are kept there.
@@ -35,21 +38,37 @@ func (i *Installation) store(ctx context.Context, c *config.Config) []Finding {
 	}
 	timeout := options.Timeout
 	options.Timeout = connectFor // a slow answer is measured, not an error
-	ctx, cancel := context.WithTimeout(ctx, connectFor)
+	ctx, cancel := context.WithTimeout(ctx, examineFor)
 	defer cancel()
-	s, err := redis.New(ctx, options)
+	s, err := connected(ctx, options)
 	if err != nil {
 		return []Finding{{"store", Fail, err.Error(), "the server does not start", "check the password and the permissions of the user"}}
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.Ping(ctx); err != nil {
-		return []Finding{{"store", Fail, err.Error(), lost, "start Redis, or correct store.redis"}}
+	err = s.Ping(ctx)
+	if errors.Is(err, store.ErrReadOnly) { // it answers, but refuses even this
+		all := []Finding{{"store", Fail, err.Error(), lost, "see the other findings about Redis"}}
+		return append(all, i.servers(ctx, s, options.Mode)...)
+	}
+	if err != nil {
+		all := []Finding{{"store", Fail, err.Error(), lost, "start Redis, or correct store.redis"}}
+		return append(all, sentinels(s.Sentinels(ctx))...)
 	}
 	all := []Finding{i.latency(ctx, s, timeout)}
 	if err := s.CheckVersion(ctx); errors.Is(err, redis.ErrTooOld) {
 		all = append(all, Finding{"store", Fail, err.Error(), "the scripts do not run", "update Redis"})
 	}
-	return append(all, memory(ctx, s)...)
+	all = append(all, memory(ctx, s)...)
+	all = append(all, i.servers(ctx, s, options.Mode)...)
+	all = append(all, sentinels(s.Sentinels(ctx))...)
+	return append(all, permissions(ctx, s))
+}
+
+// connected returns a store that has had its time to connect.
+func connected(ctx context.Context, o redis.Options) (*redis.Store, error) { //nolint:gocritic // once
+	ctx, cancel := context.WithTimeout(ctx, connectFor)
+	defer cancel()
+	return redis.New(ctx, o)
 }
 
 // latency measures round trips and compares them with the longest wait for a decision.

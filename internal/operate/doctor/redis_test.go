@@ -1,0 +1,162 @@
+package doctor_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/operate/doctor"
+	"github.com/headgate/headgate/internal/testkit/redistest"
+)
+
+// inspect returns the findings about a Redis, on a clock that is off by ahead.
+func inspect(t *testing.T, store string, ahead time.Duration) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range map[string]string{"headgate.yaml": closed + store + "rules: [rules.yaml]\n", "rules.yaml": goodRules} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i := doctor.Installation{
+		Sources: config.Sources{File: filepath.Join(folder, "headgate.yaml"), Doors: app.Sections(), Environment: func(string) (string, bool) { return "", false }},
+		Now:     func() time.Time { return time.Now().Add(-ahead) },
+	}
+	return lines(i.Examine(t.Context()))
+}
+
+func url(scheme string, addresses ...string) string {
+	return "store: '" + scheme + "://" + strings.Join(addresses, ",") + "'\n"
+}
+
+// expect fails unless all wanted texts are in got, and none that begin with an
+// exclamation mark.
+func expect(t *testing.T, got string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if text, not := strings.CutPrefix(w, "!"); strings.Contains(got, text) == not {
+			t.Errorf("want %s, got\n%s", w, got)
+		}
+	}
+}
+
+// What a restart of Redis forgets.
+func TestPersistence(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t)
+	is := func(want ...string) {
+		t.Helper()
+		expect(t, inspect(t, url("redis", server.Addr), 0), want...)
+	}
+	is("warn persistence: "+server.Addr+": nothing is saved\n", "ok clock: ", "ok replication: "+server.Addr+": primary without replicas\n", "ok permissions: ")
+	server.Do("CONFIG", "SET", "save", "3600 1")
+	is("warn persistence: " + server.Addr + ": snapshots only (save 3600 1)\n")
+	server.Do("CONFIG", "SET", "appendonly", "yes")
+	is("ok persistence: " + server.Addr + ": append-only file, appendfsync everysec\n")
+	server.Do("CONFIG", "SET", "appendfsync", "no")
+	is("warn persistence: " + server.Addr + ": append-only file, appendfsync no\n")
+}
+
+// A snapshot that cannot be written stops a Redis.
+func TestSnapshotFails(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, "--save", "3600 1")
+	if err := os.Mkdir(filepath.Join(server.Dir, "dump.rdb"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("SET", "k", "v")
+	if _, err := server.Command("SAVE"); err == nil {
+		t.Fatal("a snapshot replaced a folder")
+	}
+	server.Do("BGSAVE")
+	for strings.Contains(server.Do("INFO", "persistence"), "rdb_bgsave_in_progress:1") {
+	}
+	expect(t, inspect(t, url("redis", server.Addr), 0), "fail persistence: "+server.Addr+": the last snapshot failed\n")
+}
+
+// The clock of Redis decides; a difference is measured in both directions.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t)
+	at := "clock: " + server.Addr + ": "
+	expect(t, inspect(t, url("redis", server.Addr), 0), "ok "+at+"as on this machine\n")
+	expect(t, inspect(t, url("redis", server.Addr), time.Hour), "warn "+at, " ahead of this machine\n")
+	expect(t, inspect(t, url("redis", server.Addr), -time.Hour), "warn "+at, " behind this machine\n")
+}
+
+// A user without a permission learns which one.
+func TestPermissionsOfTheUser(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		server.Do("ACL", "SETUSER", "gate", "on", ">secret", "~hg:*", "+@all", "-config", "-hset", "-pexpireat")
+		store := "store: {redis: {url: 'redis://gate:secret@" + server.Addr + "'}}\n"
+		expect(t, inspect(t, store, 0),
+			"fail permissions: the user may not run PEXPIREAT, HSET on keys with the prefix\n",
+			"warn persistence: "+server.Addr+": no append-only file, and whether there are snapshots is unknown\n")
+		server.Do("ACL", "SETUSER", "gate", "+hset", "+pexpireat", "resetkeys", "~other:*")
+		expect(t, inspect(t, store, 0), "fail permissions: ")
+		server.Do("ACL", "SETUSER", "gate", "~hg:*", "-info")
+		expect(t, inspect(t, store, 0), "ok permissions: ", "warn store: "+server.Addr+": ", "warn store: cannot check maxmemory-policy")
+	})
+}
+
+// A primary without the replicas that it waits for, and a replica, accept no writes.
+func TestReplication(t *testing.T) {
+	t.Parallel()
+	primary := redistest.Standalone(t, "--min-replicas-to-write", "1")
+	expect(t, inspect(t, url("redis", primary.Addr), 0), "fail replication: "+primary.Addr+": min-replicas-to-write is 1, and 0 replicas are in step\n")
+
+	replica := redistest.Standalone(t, "--replicaof", "127.0.0.1 "+strconv.Itoa(primary.Port))
+	await(t, primary, "state=online")
+	expect(t, inspect(t, url("redis", primary.Addr), 0), "ok replication: "+primary.Addr+": primary, 1 replica is in step, at most 1s behind\n")
+	expect(t, inspect(t, url("redis", replica.Addr), 0), "fail replication: "+replica.Addr+": replica of 127.0.0.1:"+strconv.Itoa(primary.Port)+"\n")
+	primary.Kill()
+	await(t, replica, "master_link_status:down")
+	expect(t, inspect(t, url("redis", replica.Addr), 0), "fail replication: "+replica.Addr+": replica of 127.0.0.1:"+strconv.Itoa(primary.Port)+", which it cannot reach\n")
+}
+
+// await asks a server until its replication is as wanted.
+func await(t *testing.T, s *redistest.Server, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for !strings.Contains(s.Do("INFO", "replication"), want) {
+		if ctx.Err() != nil {
+			t.Fatalf("no %s in\n%s", want, s.Do("INFO", "replication"))
+		}
+	}
+}
+
+// A cluster is sound, has slots without a server, and is taken for a single Redis.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	set := redistest.Cluster(t)
+	cluster := url("redis+cluster", set.Addrs()...)
+	expect(t, inspect(t, cluster, 0), "ok cluster: 3 primaries among 6 nodes serve all slots\n", "ok permissions: ", "!fail ", "!replication: no replica")
+	first := set.Primaries[0].Addr
+	expect(t, inspect(t, url("redis", first), 0), "fail store: "+first+" is a node of a cluster\n")
+	set.Primaries[2].Do("CLUSTER", "DELSLOTS", "16383", "16382")
+	expect(t, inspect(t, cluster, 0), "fail cluster: "+set.Primaries[2].Addr+": 2 of 16384 slots belong to no server\n")
+}
+
+// Sentinels replace a primary while a majority of them runs.
+func TestSentinels(t *testing.T) {
+	t.Parallel()
+	set := redistest.Sentinel(t)
+	store := "store: {redis: {mode: sentinel, master_name: " + redistest.MasterName + ", addresses: ['" + strings.Join(set.Addrs(), "', '") + "']}}\n"
+	expect(t, inspect(t, store, 0),
+		"ok sentinels: 3 watch the primary "+set.Primary.Addr+", quorum 2\n",
+		"ok replication: "+set.Primary.Addr+": primary, 2 replicas are in step", "!fail ")
+	lone := url("redis", set.Sentinels[0].Addr)
+	expect(t, inspect(t, lone, 0), "fail store: ")
+	set.Sentinels[1].Kill()
+	expect(t, inspect(t, store, 0), "warn sentinels: "+set.Sentinels[1].Addr+" does not answer: ")
+	set.Sentinels[2].Kill()
+	expect(t, inspect(t, store, 0), "warn sentinels: "+set.Sentinels[2].Addr+" does not answer: ")
+}
