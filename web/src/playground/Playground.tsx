@@ -44,14 +44,16 @@ export function Playground(props: { load: Load }) {
   );
 }
 
-function start(core: Core): Player {
+/** Starts a player with the settings of the address, playing unless motion is to be reduced. */
+export function start(core: Core): Player {
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const player = new Player(core, fromHash(location.hash), calm);
   if (!calm) player.play();
   return player;
 }
 
-function Loading(props: { failed: string; received: readonly [number, number] }) {
+/** What is shown until the WebAssembly is there. */
+export function Loading(props: { failed: string; received: readonly [number, number] }) {
   const [bytes, total] = props.received;
   if (props.failed) {
     return (
@@ -153,7 +155,8 @@ function Scenes(props: { player: Player }) {
   );
 }
 
-function Transport(props: { player: Player }) {
+/** Buttons that play, step and send, and the clock. */
+export function Transport(props: { player: Player }) {
   const { player } = props;
   const { speed, limit, period } = player.settings.value;
   const running = player.running.value;

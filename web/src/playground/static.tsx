@@ -1,7 +1,8 @@
 import { render } from "preact";
 import { Shell } from "../shell/Shell.tsx";
+import { Framed } from "./Framed.tsx";
 import { loadText } from "./load.ts";
-import { Playground } from "./Playground.tsx";
+import { type Load, Playground } from "./Playground.tsx";
 
 /** Set by headgate.js: the WebAssembly, as gzip in base64. */
 declare global {
@@ -19,9 +20,25 @@ function wasmText(): Promise<string> {
   });
 }
 
+const load: Load = async () => loadText(await wasmText());
+
+const app = document.getElementById("app")!;
+
+// The site shows it in a frame (?frame), and on its own with a way back.
+const home = app.dataset.home;
+
 render(
-  <Shell page="Playground" alone>
-    <Playground load={async () => loadText(await wasmText())} />
-  </Shell>,
-  document.getElementById("app")!,
+  location.search === "?frame" ? (
+    <Framed load={load} />
+  ) : (
+    <Shell page="Playground" alone>
+      {home && (
+        <a class="back small" href={home}>
+          ← Documentation
+        </a>
+      )}
+      <Playground load={load} />
+    </Shell>
+  ),
+  app,
 );
