@@ -30,7 +30,7 @@ func TestWords(t *testing.T) {
 	}
 	// A phrase may be broken over two lines of a comment.
 	words := regexp.MustCompile(`(?i)\b(` + strings.Join(phrases, "|") + `)\b`)
-	for name, text := range texts(t, ".go", ".md", ".ts", ".tsx", ".css", ".html", ".sh", ".yaml", ".yml", ".txt", ".txtar", ".proto", ".lua") {
+	for name, text := range texts(t, ".go", ".md", ".ts", ".tsx", ".vue", ".css", ".html", ".sh", ".yaml", ".yml", ".txt", ".txtar", ".proto", ".lua") {
 		if name == "CONTRIBUTING.md" {
 			text = strings.Replace(text, list, "", 1)
 		}

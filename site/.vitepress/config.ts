@@ -1,0 +1,92 @@
+import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitepress";
+import { markdown } from "../src/markdown.ts";
+import { excluded, place, repository, served } from "../src/pages.ts";
+import { decisions, sidebar, titleOf } from "../src/sidebar.ts";
+
+const root = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
+const read = (file: string) => readFileSync(join(root, file), "utf8");
+const playground = join(root, "dist/playground");
+
+/** Where the site is served: SITE_BASE, such as /headgate/ on GitHub Pages. */
+const base = process.env.SITE_BASE ?? "/";
+
+/** The pages are the repository's own Markdown files: nothing is copied or written for the site. */
+export default defineConfig({
+  base,
+  srcDir: root,
+  srcExclude: excluded,
+  rewrites: place,
+  outDir: join(root, "dist/site"),
+  cacheDir: join(root, "dist/.site-cache"),
+  lang: "en",
+  title: "Headgate",
+  description: "An exact rate limiter for backends: one Go library, one static binary.",
+  head: [
+    ["link", { rel: "icon", href: `${base}favicon.svg`, type: "image/svg+xml" }],
+    ["meta", { name: "color-scheme", content: "light dark" }],
+  ],
+  markdown: markdown(root),
+  themeConfig: {
+    logo: "/favicon.svg",
+    nav: [
+      { text: "Docs", link: "/docs/", activeMatch: "^/docs/(?!benchmarks|accuracy)" },
+      { text: "Playground", link: "/playground/index.html", target: "_self" },
+      { text: "Benchmarks", link: "/docs/benchmarks" },
+      { text: "Changelog", link: "/changelog" },
+    ],
+    sidebar: {
+      "/docs/decisions/": [
+        { text: "Documentation", items: [{ text: "All pages", link: "/docs/" }] },
+        decisions(read("docs/decisions/README.md")),
+      ],
+      "/": sidebar(read("docs/README.md"), (file) => titleOf(read(file))),
+    },
+    outline: { level: [2, 3], label: "On this page" },
+    socialLinks: [{ icon: "github", link: repository, ariaLabel: "Source code on GitHub" }],
+    editLink: { pattern: `${repository}/edit/main/:path`, text: "Edit this page" },
+    externalLinkIcon: false,
+    search: {
+      provider: "local",
+      options: {
+        detailedView: true,
+        miniSearch: {
+          searchOptions: {
+            fuzzy: 0.15,
+            prefix: true,
+            boost: { title: 5, titles: 2, text: 1 },
+            // Decisions and the changelog say how it came about: pages of the docs come first.
+            boostDocument: (id: string) => (/\/decisions\/|\/changelog/.test(id) ? 0.3 : 1),
+          },
+        },
+      },
+    },
+  },
+  vite: {
+    publicDir: join(root, "web/public"),
+    plugins: [
+      {
+        // The pages are outside this folder, where Vue is not to be found.
+        name: "headgate-vue",
+        enforce: "pre",
+        resolveId: (id, _importer, { ssr }) =>
+          ssr && (id === "vue" || id === "vue/server-renderer") ? { id, external: true } : undefined,
+      },
+    ],
+    build: { chunkSizeWarningLimit: 2000 },
+  },
+  buildEnd({ outDir }) {
+    for (const file of served) {
+      mkdirSync(dirname(join(outDir, file)), { recursive: true });
+      copyFileSync(join(root, file), join(outDir, file));
+    }
+    if (!existsSync(playground)) throw new Error("no dist/playground: run make site, which builds it first");
+    cpSync(playground, join(outDir, "playground"), { recursive: true });
+    const page = join(outDir, "playground/index.html");
+    // With a way back to the site.
+    const app = '<div id="app"';
+    writeFileSync(page, readFileSync(page, "utf8").replace(app, `${app} data-home="../"`));
+  },
+});

@@ -1,0 +1,146 @@
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { openBrowser, openTab, type Tab, violations } from "../../web/e2e/browser.ts";
+import { pages, serve } from "./server.ts";
+
+type Page = Tab["page"];
+
+let browser: Awaited<ReturnType<typeof openBrowser>>;
+let site: Awaited<ReturnType<typeof serve>>;
+
+beforeAll(async () => {
+  [site, browser] = await Promise.all([serve(), openBrowser()]);
+});
+
+afterEach(async () => {
+  await Promise.all(browser.contexts().map((context) => context.close()));
+});
+
+afterAll(async () => {
+  await browser?.close();
+  site?.stop();
+});
+
+/** Opens a page of the site. */
+async function open(path: string, options: Parameters<typeof openTab>[2] = {}) {
+  const tab = await openTab(browser, site.url, { reducedMotion: "reduce", ...options });
+  await tab.page.goto(`${site.url}/${path}`);
+  return tab;
+}
+
+const frame = (page: Page) => page.frameLocator("iframe.playground");
+
+test("the playground on the front page decides", async () => {
+  const { page, wrong } = await open("");
+  const send = frame(page).getByRole("button", { name: "Send 1", exact: true });
+  for (let i = 0; i < 7; i++) await send.click();
+  const counts = frame(page).locator(".lane-count");
+  // The limit is 5: two of seven are refused, by both algorithms.
+  await expect
+    .poll(() => counts.allTextContents())
+    .toEqual([expect.stringMatching(/5 allowed.*2 refused/), expect.stringMatching(/5 allowed.*2 refused/)]);
+  expect(wrong).toEqual([]);
+});
+
+test("from the playground there is a way back", async () => {
+  const { page, wrong } = await open("");
+  await page.locator(".VPNavBar").getByRole("link", { name: "Playground" }).click();
+  await page.getByRole("link", { name: "← Documentation" }).click();
+  await page.getByRole("heading", { level: 1, name: "An exact rate limiter for backends" }).waitFor();
+  expect(wrong).toEqual([]);
+});
+
+test.each([
+  ["redis is down", "When the store fails"],
+  ["failed logins", "Count by the answer"],
+  ["nginx auth_request", "Forward-auth"],
+  ["unblock a key", "Inspect and change keys"],
+  ["user's midnight", "time zone"],
+  ["retry-after header", "Rate limit header fields"],
+  ["kubernetes deployment", "Kubernetes"],
+  ["token bucket burst", "Algorithms"],
+  ["CL.THROTTLE", "The Redis protocol"],
+])("search finds the page for %j", async (words, title) => {
+  const { page, wrong } = await open("docs/");
+  await page.getByRole("button", { name: "Search" }).click();
+  await page.getByRole("searchbox").fill(words);
+  const results = page.locator(".VPLocalSearchBox .results .titles");
+  // Among the first five.
+  await expect.poll(async () => (await results.allTextContents()).slice(0, 5).join("\n")).toContain(title);
+  expect(wrong).toEqual([]);
+});
+
+test("a search result leads to its heading", async () => {
+  const { page, wrong } = await open("");
+  await page.keyboard.press("Control+k");
+  await page.getByRole("searchbox").fill("refused requests that count");
+  await page.locator(".VPLocalSearchBox .results .titles").first().waitFor();
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/algorithms\.html#refused-requests-that-count/);
+  await page.getByRole("heading", { name: "Refused requests that count" }).waitFor();
+  expect(wrong).toEqual([]);
+});
+
+test("no page is wider than a phone", async () => {
+  // The layout needs no scripts, and is there sooner without them.
+  const { page } = await open("", { viewport: { width: 360, height: 740 }, javaScriptEnabled: false });
+  const wide: string[] = [];
+  for (const path of pages) {
+    await page.goto(`${site.url}/${path}`);
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    if (width > 360) wide.push(`${path}: ${width} pixels`);
+  }
+  expect(wide).toEqual([]);
+});
+
+test("on a phone the pages are in a menu", async () => {
+  const { page, wrong } = await open("docs/tls.html", { viewport: { width: 360, height: 740 } });
+  await page.getByRole("button", { name: "Menu" }).click();
+  await page.locator(".VPSidebar").getByRole("link", { name: "Early warnings" }).click();
+  await page.getByRole("heading", { level: 1, name: "Early warnings" }).waitFor();
+  expect(wrong).toEqual([]);
+});
+
+const kinds = ["", "docs/rules.html", "docs/benchmarks.html", "docs/decisions/"];
+
+test.each(
+  (["light", "dark"] as const).flatMap((colorScheme) =>
+    [1440, 390].map((width) => [colorScheme, width] as const),
+  ),
+)("axe finds nothing: %s, %d pixels wide", async (colorScheme, width) => {
+  const { page, wrong } = await open("", { colorScheme, viewport: { width, height: 900 } });
+  for (const path of kinds) {
+    await page.goto(`${site.url}/${path}`);
+    if (path === "") await frame(page).locator(".lane").first().waitFor();
+    expect(await violations(page), path).toEqual([]);
+  }
+  await page.goto(`${site.url}/playground/index.html?frame`);
+  await page.locator(".lane").first().waitFor();
+  expect(await violations(page), "frame").toEqual([]);
+  expect(wrong).toEqual([]);
+});
+
+test("axe finds nothing in the results of a search", async () => {
+  const { page } = await open("docs/");
+  await page.keyboard.press("Control+k");
+  await page.getByRole("searchbox").fill("redis");
+  await page.locator(".VPLocalSearchBox .results .titles").first().waitFor();
+  expect(await violations(page)).toEqual([]);
+});
+
+test("a theme is remembered, and holds for pictures and playground", async () => {
+  const { page, wrong } = await open("", { colorScheme: "light" });
+  const background = () => getComputedStyle(document.documentElement).backgroundColor;
+  const [light, dark] = ["rgb(246, 247, 248)", "rgb(14, 18, 20)"];
+  await frame(page).locator(".lane").first().waitFor();
+  expect(await frame(page).locator("html").evaluate(background)).toBe(light);
+  await page.locator(".VPNavBar .VPSwitchAppearance").first().click();
+  await expect.poll(() => frame(page).locator("html").evaluate(background)).toBe(dark);
+  await page.goto(`${site.url}/docs/dashboard.html`);
+  await expect
+    .poll(() => page.locator("main picture img").evaluate((img: HTMLImageElement) => img.currentSrc))
+    .toContain("dashboard-dark");
+  expect(await page.evaluate(() => getComputedStyle(document.body).backgroundColor)).toBe(dark);
+  await page.goto(`${site.url}/playground/index.html`);
+  expect(await page.evaluate(background)).toBe(dark);
+  expect(wrong).toEqual([]);
+});
