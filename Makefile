@@ -15,7 +15,7 @@ SEED     ?= 0
 LEAST    ?= 0
 # Separate modules, so that only their users get their dependencies.
 ADAPTERS := ginlimit echolimit fiberlimit examples/chi
-MODULES  := . benchmarks chaos differential/envoy packaging $(ADAPTERS)
+MODULES  := . benchmarks chaos differential/envoy packaging deploy/helm $(ADAPTERS)
 # Packages whose tests measure milliseconds run one at a time.
 TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/app /door/resp /clients/conformance
 # A failed test runs a second time and is named at the end (docs/decisions/0087);
@@ -23,7 +23,7 @@ TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/a
 AGAIN    := $(TOOL) gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long blocks-schedules regions-schedules spellings blocks-faults regions-faults chaos chaos-short mutants web web-static web-test pictures web-check site site-test build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench bench-blocks doors lab vectors proto proto-check release release-test clean help
+.PHONY: run test test-long blocks-schedules regions-schedules spellings blocks-faults regions-faults chaos chaos-short mutants web web-static web-test pictures web-check site site-test build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench bench-blocks doors lab vectors proto proto-check release release-test chart-test clean help
 
 run: build ## build and start the quickstart: a proxy on :8000 in front of a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -37,6 +37,7 @@ test: ## install missing tools, run all tests with the race detector and each be
 	@for module in $(ADAPTERS); do (cd $$module && $(GO) test -race -shuffle=on ./...) || exit 1; done
 	cd differential/envoy && $(GO) test .
 	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
+	@$(MAKE) --no-print-directory chart-test
 	@$(MAKE) --no-print-directory release-test
 	@$(MAKE) --no-print-directory chaos-short
 	@$(MAKE) --no-print-directory blocks-faults BREAK=1
@@ -106,7 +107,7 @@ build: ## build the static binary bin/headgate
 
 lint: vet ## run vet, golangci-lint and gofumpt, in the versions of tools/go.mod
 	$(TOOL) golangci-lint run ./...
-	@for module in packaging $(ADAPTERS); do (cd $$module && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./...) || exit 1; done
+	@for module in packaging deploy/helm $(ADAPTERS); do (cd $$module && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./...) || exit 1; done
 	@unformatted=$$($(TOOL) gofumpt -l -extra=group_params $(MODULES)); \
 	  if [ -n "$$unformatted" ]; then echo "not gofumpt-clean (make fmt):"; echo "$$unformatted"; exit 1; fi
 
@@ -172,6 +173,9 @@ release-test: ## package this machine's binary, install it, upgrade it and remov
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  scripts/ensure.sh $(GO) dpkg lintian rpm rpmlint openssl systemd-analyze && export HEADGATE_REQUIRE_PACKAGES=1; fi; \
 	  cd packaging && $(GO) test -count=1 -timeout 15m .
+
+chart-test: ## test the Helm chart and the manifests of the pages
+	cd deploy/helm && $(GO) test -count=1 ./...
 
 clean: ## remove build output
 	rm -rf bin dist
