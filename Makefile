@@ -23,7 +23,7 @@ TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/a
 AGAIN    := $(TOOL) gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long blocks-schedules regions-schedules spellings blocks-faults regions-faults chaos chaos-short mutants web web-static web-test pictures web-check site site-test build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench bench-blocks doors lab vectors proto proto-check release release-test chart-test clean help
+.PHONY: run test test-long blocks-schedules regions-schedules spellings blocks-faults regions-faults chaos chaos-short mutants web web-static web-test pictures web-check site site-test build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench bench-blocks doors lab vectors formats proto proto-check release release-test chart-test clean help
 
 run: build ## build and start the quickstart: a proxy on :8000 in front of a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -155,6 +155,12 @@ lab: ## measure the accuracy of the algorithms and write the tables of docs/accu
 
 vectors: ## rewrite algorithm/testdata/vectors from the Go code
 	$(GO) test ./algorithm -run TestVectors -update
+
+formats: ## write what VERSION=v0.1.0 keeps on disk and in Redis, which later versions must read
+	@scripts/ensure.sh $(GO) redis-server
+	mkdir -p internal/app/upgrade/testdata/$(VERSION)
+	test -e internal/app/upgrade/testdata/$(VERSION)/rules.yaml || cp "$$(ls -d internal/app/upgrade/testdata/v*/rules.yaml | sort -V | tail -1)" internal/app/upgrade/testdata/$(VERSION)/
+	$(GO) test -count=1 ./internal/app/upgrade -run '^TestWrite$$' -args -formats $(VERSION)
 
 proto: ## generate the Go code of api/ from its .proto files
 	scripts/proto.sh

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/public.txt and testdata/messages.txt")
+var update = flag.Bool("update", false, "rewrite testdata/public.txt, testdata/messages.txt and testdata/metrics.txt")
 
 // public are the folders that Go programs may import. All others are under internal/,
 // or generated from api/.
