@@ -15,10 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
 func asRoot(t *testing.T) {
@@ -47,14 +43,20 @@ type service struct {
 }
 
 // start runs a program of the folder root and waits until it is ready. Its
-// environment is nothing but two addresses.
-func start(t *testing.T, root string, id uint32, args ...string) *service {
+// environment is nothing but addresses.
+func start(t *testing.T, root, api string, args ...string) *service {
 	t.Helper()
-	s := &service{api: freeAddress(t)}
-	s.cmd = exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: user, Gid: user}}
+	return begin(t, cmd, api)
+}
+
+// begin is start of any command that becomes the service, with an address for its API.
+func begin(t *testing.T, cmd *exec.Cmd, api string) *service {
+	t.Helper()
+	s := &service{cmd: cmd, api: api}
 	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = "/", &s.log, &s.log
-	s.cmd.Env = []string{"HEADGATE_LISTEN_API=" + s.api, "HEADGATE_LISTEN_ADMIN=off", "HEADGATE_LISTEN_GRPC=off", "HEADGATE_LISTEN_RESP=off"}
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: id, Gid: id}}
+	s.cmd.Env = append(s.cmd.Env, "HEADGATE_LISTEN_API="+s.api, "HEADGATE_LISTEN_ADMIN=off", "HEADGATE_LISTEN_GRPC=off", "HEADGATE_LISTEN_RESP=off")
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func start(t *testing.T, root string, id uint32, args ...string) *service {
 		}
 		runtime.Gosched()
 	}
-	t.Fatalf("%q does not answer:\n%s", args, &s.log)
+	t.Fatalf("%q does not answer:\n%s", cmd.Args, &s.log)
 	return nil
 }
 
@@ -109,33 +111,81 @@ func (s *service) login(t *testing.T) (allowed bool, remaining int) {
 	return verdict.Allowed, verdict.Remaining
 }
 
-// The package is installed, limits, is upgraded with its counts and settings, and
-// leaves nothing when it is purged.
-func TestDebianPackage(t *testing.T) {
-	asRoot(t)
-	tools(t, "dpkg")
-	root := t.TempDir()
-	chmod(t, root)
-	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates"} {
-		mkdir(t, filepath.Join(root, dir))
+// newer returns a folder with the packages of the next version.
+func newer(t *testing.T) string {
+	t.Helper()
+	dist := t.TempDir()
+	if err := fixed("v0.1.1").packages(compile(t), dist); err != nil {
+		t.Fatal(err)
 	}
-	write(t, filepath.Join(root, "var/lib/dpkg/status"), "")
-	dpkg := func(args ...string) {
-		output(t, "dpkg", append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends"}, args...)...)
-	}
-	dpkg("--install", only(t, made(t), "*.deb"))
-	// What StateDirectory= does when the service starts.
+	return dist
+}
+
+// serve is how the unit starts the service.
+func serve(t *testing.T, root string) *service {
+	t.Helper()
+	return serveAt(t, root, freeAddress(t))
+}
+
+func serveAt(t *testing.T, root, api string) *service {
+	t.Helper()
+	return start(t, root, api, "/usr/bin/headgate", "serve", "--config", "/etc/headgate/headgate.yaml")
+}
+
+// stateFolder makes the folder that StateDirectory= makes when the service starts.
+func stateFolder(t *testing.T, root string) {
+	t.Helper()
 	state := filepath.Join(root, "var/lib/headgate")
 	mkdir(t, state)
 	if err := os.Chown(state, user, user); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// debian is a folder where Debian packages are installed.
+type debian struct{ root string }
+
+// install returns a folder in which the package is the only one.
+func install(t *testing.T) debian {
+	t.Helper()
+	asRoot(t)
+	tools(t, "dpkg")
+	d := debian{t.TempDir()}
+	chmod(t, d.root)
+	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates"} {
+		mkdir(t, filepath.Join(d.root, dir))
+	}
+	write(t, filepath.Join(d.root, "var/lib/dpkg/status"), "")
+	d.dpkg(t, "--install", only(t, made(t), "*.deb"))
+	stateFolder(t, d.root)
+	return d
+}
+
+func (d debian) dpkg(t *testing.T, args ...string) {
+	t.Helper()
+	output(t, "dpkg", append([]string{"--root=" + d.root, "--force-script-chrootless", "--force-depends"}, args...)...)
+}
+
+// upgrade installs a newer package, as apt does when files were changed.
+func (d debian) upgrade(t *testing.T, dist string) {
+	t.Helper()
+	d.dpkg(t, "--force-confdef", "--force-confold", "--install", only(t, dist, "*.deb"))
+	if got := output(t, "dpkg-query", "--admindir="+d.root+"/var/lib/dpkg", "--show", "--showformat", "${Version}", "headgate"); got != "0.1.1-1" {
+		t.Errorf("version %q is installed", got)
+	}
+}
+
+// The package is installed, limits, is upgraded with its counts and settings, and
+// leaves nothing when it is purged.
+func TestDebianPackage(t *testing.T) {
+	d := install(t)
+	root := d.root
 	settings := filepath.Join(root, "etc/headgate/headgate.yaml")
 	own := read(t, settings) + "\n# ours\nlog: {level: debug}\n"
 	write(t, settings, own)
 
-	serve := []string{"/usr/bin/headgate", "serve", "--config", "/etc/headgate/headgate.yaml"}
-	s := start(t, root, user, serve...)
+	next := newer(t)
+	s := serve(t, root)
 	for want := 4; want >= 2; want-- {
 		if allowed, left := s.login(t); !allowed || left != want {
 			t.Errorf("%t, %d left, want %d", allowed, left, want)
@@ -143,33 +193,27 @@ func TestDebianPackage(t *testing.T) {
 	}
 	s.stop(t)
 
-	newer := t.TempDir()
-	if err := fixed("v0.1.1").packages(compile(t), newer); err != nil {
-		t.Fatal(err)
-	}
-	dpkg("--force-confdef", "--force-confold", "--install", only(t, newer, "*.deb"))
-	if got := output(t, "dpkg-query", "--admindir="+root+"/var/lib/dpkg", "--show", "--showformat", "${Version}", "headgate"); got != "0.1.1-1" {
-		t.Errorf("version %q is installed", got)
-	}
+	d.upgrade(t, next)
 	if read(t, settings) != own {
 		t.Error("the upgrade changed the settings")
 	}
-	s = start(t, root, user, serve...)
+	s = serve(t, root)
 	if _, left := s.login(t); left < 1 || left > 2 { // a token comes back every 12 s
 		t.Errorf("%d left after the upgrade, want the counts from before", left)
 	}
 	s.stop(t)
 
-	dpkg("--remove", "headgate")
+	d.dpkg(t, "--remove", "headgate")
 	if _, err := os.Stat(settings); err != nil {
 		t.Errorf("remove took the settings: %v", err)
 	}
-	dpkg("--purge", "headgate")
-	nothingLeft(t, root)
+	d.dpkg(t, "--purge", "headgate")
+	nothingLeft(t, root, "var/lib/dpkg")
 }
 
-// nothingLeft fails if a purged package has left files or folders of its own.
-func nothingLeft(t *testing.T, root string) {
+// nothingLeft fails if a removed package has left files or folders of its own, besides
+// the folder of the package manager.
+func nothingLeft(t *testing.T, root, manager string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -177,7 +221,7 @@ func nothingLeft(t *testing.T, root string) {
 		}
 		name, err := filepath.Rel(root, path)
 		switch {
-		case name == "var/lib/dpkg":
+		case name == manager:
 			return fs.SkipDir
 		case !d.IsDir() || strings.Contains(name, "headgate"):
 			t.Errorf("%s is left", name)
@@ -187,100 +231,6 @@ func nothingLeft(t *testing.T, root string) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-}
-
-// The image has all that the program needs, and nothing to write to.
-func TestImage(t *testing.T) {
-	asRoot(t)
-	dir := filepath.Join(made(t), "image")
-	root := t.TempDir()
-	chmod(t, root)
-	config := layers(t, dir, root)
-	write(t, filepath.Join(root, "etc/headgate/headgate.yaml"), "rules: [rules.yaml]\n")
-	rules, err := packaged.ReadFile("files/rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(root, "etc/headgate/rules.yaml"), string(rules))
-	for _, name := range []string{"etc/ssl/certs/ca-certificates.crt", "usr/share/zoneinfo/Europe/Berlin", "licenses/NOTICES.txt"} {
-		if read(t, filepath.Join(root, name)) == "" {
-			t.Errorf("%s is empty", name)
-		}
-	}
-	if config.User != "65532:65532" || strings.Join(append(config.Entrypoint, config.Cmd...), " ") != "/headgate serve" {
-		t.Errorf("%+v", config)
-	}
-	s := start(t, root, user, append(config.Entrypoint, append(config.Cmd, "--config", "/etc/headgate/headgate.yaml")...)...)
-	if allowed, left := s.login(t); !allowed || left != 4 {
-		t.Errorf("%t, %d left, want 4", allowed, left)
-	}
-	refused := false
-	for range 20 { // on a slow machine some tokens come back
-		allowed, _ := s.login(t)
-		refused = refused || !allowed
-	}
-	if !refused {
-		t.Error("21 attempts are allowed")
-	}
-	s.stop(t)
-}
-
-// layers unpacks the first image of a layout into root, checks that its list of
-// parts is about it, and returns how it is run.
-func layers(t *testing.T, dir, root string) v1.Config {
-	t.Helper()
-	top, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := top.IndexManifest()
-	if err != nil || len(list.Manifests) != 2 {
-		t.Fatal(list, err)
-	}
-	index, err := top.ImageIndex(list.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	images, err := index.IndexManifest()
-	if err != nil || len(images.Manifests) != 1 {
-		t.Fatal(images, err)
-	}
-	img, err := index.Image(images.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := validate.Image(img); err != nil {
-		t.Error(err)
-	}
-	parts, err := top.Image(list.Manifests[1].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m, err := parts.Manifest(); err != nil || m.Subject == nil || m.Subject.Digest != images.Manifests[0].Digest || m.Config.MediaType != spdxType {
-		t.Errorf("%+v, %v", m, err)
-	}
-	all, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, layer := range all {
-		in, err := layer.Compressed()
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		archive := filepath.Join(t.TempDir(), "layer")
-		write(t, archive, string(data))
-		unpack(t, archive, root)
-	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config.Config
 }
 
 func mkdir(t *testing.T, dir string) {

@@ -122,6 +122,13 @@ func (s *staging) contents(b *built, p platform) (files.Contents, error) {
 	}
 	err = firstOf(err, s.addOwn("headgate.service", "/usr/lib/systemd/system/headgate.service", files.TypeFile))
 	if s.format == "rpm" {
+		// rpm removes only folders that it has been told of.
+		for _, folder := range []string{"/etc/headgate", "/etc/headgate/rules", "/usr/share/doc/headgate", "/usr/share/licenses/headgate"} {
+			s.list = append(s.list, &files.Content{
+				Destination: folder, Type: files.TypeDir,
+				FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: 0o755, MTime: s.release.date},
+			})
+		}
 		err = firstOf(err,
 			s.add("/usr/share/licenses/headgate/LICENSE", files.TypeRPMLicense, 0o644, b.license),
 			s.add("/usr/share/licenses/headgate/NOTICES.txt", files.TypeRPMLicense, 0o644, b.notices),

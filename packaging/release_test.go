@@ -34,7 +34,7 @@ func tools(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if _, err := exec.LookPath(name); err != nil {
-			required(t, "no "+name+": apt-get install dpkg lintian rpm rpmlint openssl systemd")
+			required(t, "no "+name+": apt-get install dpkg lintian rpm rpmlint openssl systemd nginx-light")
 		}
 	}
 }
@@ -374,11 +374,30 @@ func TestUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unit := filepath.Join(t.TempDir(), "headgate.service") // with a program that is there
-	if err := os.WriteFile(unit, bytes.ReplaceAll(text, []byte("/usr/bin/headgate"), []byte("/bin/true")), fs.FileMode(0o600)); err != nil {
+	folder := t.TempDir()
+	unit, edited := filepath.Join(folder, "headgate.service"), filepath.Join(folder, "headgate.service.d", "override.conf")
+	if err := os.WriteFile(unit, bytes.ReplaceAll(text, []byte("/usr/bin/headgate"), []byte("/bin/true")), fs.FileMode(0o600)); err != nil { // a program that is there
 		t.Fatal(err)
 	}
 	if out := output(t, "systemd-analyze", "verify", "--man=no", unit); out != "" {
 		t.Error(out)
+	}
+	// So are the exceptions in the docs.
+	page, err := os.ReadFile("../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, exceptions, _ := strings.Cut(string(page), "```ini\n")
+	exceptions, _, _ = strings.Cut(exceptions, "```")
+	if err := os.Mkdir(filepath.Dir(edited), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for wrong, want := range map[string]string{"": "", "LoadCredentials=a:/b\n": "'LoadCredentials'"} {
+		if err := os.WriteFile(edited, []byte(exceptions+wrong), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out := output(t, "systemd-analyze", "verify", "--man=no", unit); !strings.Contains(out, want) || wrong == "" && out != "" || len(exceptions) < 100 {
+			t.Errorf("%s%s: %s, want %q", exceptions, wrong, out, want)
+		}
 	}
 }
