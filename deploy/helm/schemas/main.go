@@ -193,7 +193,9 @@ func (c custom) write() error {
 			}
 			s := strict("", v.Schema.OpenAPIV3Schema)
 			properties, _ := s["properties"].(object)
-			properties["metadata"] = object{"type": "object"}
+			for key, kind := range map[string]string{"apiVersion": "string", "kind": "string", "metadata": "object"} {
+				properties[key] = object{"type": kind}
+			}
 			group, _, _ := strings.Cut(d.Spec.Group, ".")
 			return save(strings.ToLower(c.kind)+"-"+group+"-"+c.version, s)
 		}
