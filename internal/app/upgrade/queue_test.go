@@ -1,6 +1,7 @@
 package upgrade_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -42,37 +43,118 @@ const firstID = "5K2J0B8H3M4Q6R1T9V7P2C40"
 // the later version of records, and one that does not.
 func fill(t *testing.T, s queue.Store) {
 	t.Helper()
-	for i, given := range []string{"", "@Asia/Tokyo"} {
-		e := &queue.Entry{
-			ID: fmt.Sprint(strings.TrimSuffix(firstID, "0"), i), Domain: "api", Rule: "orders", Scope: "\x03api\x06orders", Key: "\x01a",
-			Claims: []queue.Claim{{Rule: "orders", Key: "\x01a", Cost: 1}, {Rule: "all", Cost: 20, Given: given}},
-			Method: http.MethodPost, URI: "/orders?x=1", Host: "api.example",
-			Header: http.Header{"Content-Type": {"application/json"}, "X-Many": {"a", "b"}}, Body: []byte("{\"n\":\"größe ☃\"}\x00"),
-			IdempotencyKey: fmt.Sprint("mine", i), Accepted: start.Add(time.Duration(i) * time.Second), Expires: farAway,
-		}
-		p := queue.DefaultPolicy()
-		if _, err := s.Put(t.Context(), e, &p); err != nil {
-			t.Fatal(err)
-		}
+	put(t, s, 0, "")
+	put(t, s, 1, "@Asia/Tokyo")
+}
+
+func put(t *testing.T, s queue.Store, i int, given string) {
+	t.Helper()
+	e := &queue.Entry{
+		ID: fmt.Sprint(strings.TrimSuffix(firstID, "0"), i), Domain: "api", Rule: "orders", Scope: "\x03api\x06orders", Key: "\x01a",
+		Claims: []queue.Claim{{Rule: "orders", Key: "\x01a", Cost: 1}, {Rule: "all", Cost: 20, Given: given}},
+		Method: http.MethodPost, URI: "/orders?x=1", Host: "api.example",
+		Header: http.Header{"Content-Type": {"application/json"}, "X-Many": {"a", "b"}}, Body: []byte("{\"n\":\"größe ☃\"}\x00"),
+		IdempotencyKey: fmt.Sprint("mine", i), Accepted: start.Add(time.Duration(i) * time.Second), Expires: farAway,
+	}
+	p := queue.DefaultPolicy()
+	if _, err := s.Put(t.Context(), e, &p); err != nil {
+		t.Fatal(err)
 	}
 }
+
+// bury makes a request a dead letter, and closes the queue.
+func bury(t *testing.T, s queue.Store) {
+	t.Helper()
+	put(t, s, 2, "")
+	p := queue.DefaultPolicy()
+	sending(t, s, 1, func(ctx context.Context, ref *queue.Ref, _ *queue.Entry) error {
+		_, err := s.Bury(ctx, ref, &queue.Attempts{Count: 3, Status: http.StatusBadGateway, Error: "größe ☃", Ended: start}, &p)
+		return err
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sent sends both requests of a queue and returns it as a text.
+func sent(t *testing.T, s queue.Store) (text string) {
+	t.Helper()
+	sending(t, s, 2, func(ctx context.Context, ref *queue.Ref, e *queue.Entry) error {
+		text += fmt.Sprintf("sent %s %s %s\n", bare(ref.ID), e.Method, e.URI)
+		return s.Deliver(ctx, ref, &queue.Result{Status: http.StatusOK, Accepted: e.Accepted, Delivered: start}, time.Minute)
+	})
+	return text
+}
+
+// sending calls do for the first n requests that a queue has to send.
+func sending(t *testing.T, s queue.Store, n int, do func(context.Context, *queue.Ref, *queue.Entry) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	found, done := make(sink, n), make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx, found)
+	}()
+	for range n {
+		select {
+		case ref := <-found:
+			e, err := s.Load(ctx, &ref)
+			if err == nil {
+				err = do(ctx, &ref, e)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-ctx.Done():
+			t.Fatal("the queue has nothing to send")
+		}
+	}
+	cancel()
+	<-done
+}
+
+// sink receives the requests of a queue.
+type sink chan queue.Ref
+
+func (s sink) Add(r queue.Ref, _ queue.Attempts) { s <- r }
+func (sink) Remove(queue.Ref)                    {}
+func (sink) Forget(string)                       {}
+func (sink) Busy(string) bool                    { return false }
+func (sink) Count(string) int64                  { return 0 }
 
 // listed returns what is in a queue as a text.
 func listed(t *testing.T, s queue.Store) (text string) {
 	t.Helper()
-	items, err := s.List(t.Context(), queue.Query{State: queue.Pending, Limit: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, item := range items {
-		found, err := s.Find(t.Context(), item.Entry.ID)
+	for _, state := range []queue.State{queue.Pending, queue.Dead} {
+		items, err := s.List(t.Context(), queue.Query{State: state, Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := *found.Entry
-		e.ID = e.ID[len(e.ID)-len(firstID):] // in Redis, the partition comes before it
-		e.Accepted, e.Expires = e.Accepted.UTC(), e.Expires.UTC()
-		text += fmt.Sprintf("%s %+v\n%+v\n", item.State, item.Attempts, e)
+		for _, item := range items {
+			found, err := s.Find(t.Context(), item.Entry.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += shownEntry(fmt.Sprint(found.State), found.Entry, &found.Attempts)
+		}
 	}
 	return text
 }
+
+// shownEntry names each field, so that new ones do not change the text.
+func shownEntry(state string, e *queue.Entry, a *queue.Attempts) string {
+	text := fmt.Sprintf("%s %s: %s %s%s\n", state, bare(e.ID), e.Method, e.Host, e.URI)
+	text += fmt.Sprintf("  rule %s of %s, scope %q, key %q, idempotency key %q\n", e.Rule, e.Domain, e.Scope, e.Key, e.IdempotencyKey)
+	for _, c := range e.Claims {
+		text += fmt.Sprintf("  claims %d of %s, key %q, given %q\n", c.Cost, c.Rule, c.Key, c.Given)
+	}
+	text += fmt.Sprintf("  header %q\n  body %q\n", e.Header, e.Body)
+	text += fmt.Sprintf("  accepted %s, expires %s\n", e.Accepted.UTC().Format(time.RFC3339), e.Expires.UTC().Format(time.RFC3339))
+	if a.Count > 0 {
+		text += fmt.Sprintf("  %d attempts, the last with %d %q, ended %s\n", a.Count, a.Status, a.Error, a.Ended.UTC().Format(time.RFC3339))
+	}
+	return text
+}
+
+// bare is an ID without the partition that comes before it in Redis.
+func bare(id string) string { return id[len(id)-len(firstID):] }

@@ -97,8 +97,11 @@ func (s *session) run(t *testing.T, name, rest string) (string, error) {
 		amount, rest, _ = strings.Cut(rest, " ")
 	}
 	q := engine.Query{Domain: "api", Request: requestOf(rest), Cost: 1, At: s.at, Kind: headgate.Take}
-	if name == "ban" || name == "override" || name == "grant" {
+	switch name {
+	case "ban", "override", "grant":
 		return "", s.except(t, q, name, amount)
+	case "draw":
+		return "", s.draw(t, q, number(t, amount))
 	}
 	return s.decide(t, q, name, amount)
 }
@@ -129,7 +132,7 @@ func (s *session) decide(t *testing.T, q engine.Query, name, amount string) (str
 	if amount != "" {
 		q.Cost = number(t, amount)
 	}
-	if name == "peek" || name == "left" {
+	if name == "peek" || name == "left" || name == "times" {
 		q.Kind = headgate.Peek
 	}
 	if name == "reserve" {
@@ -147,6 +150,9 @@ func (s *session) decide(t *testing.T, q engine.Query, name, amount string) (str
 	case "take", "peek":
 	case "left":
 		return fmt.Sprintf("  %s: %d left\n", v.Rule.Name, v.Decision.Remaining), nil
+	case "times":
+		k, err := s.engine.KeyTimes(t.Context(), &v, s.at)
+		return fmt.Sprintf("  created %s, changed %s\n", k.Created.UTC().Format(time.RFC3339Nano), k.Changed.UTC().Format(time.RFC3339Nano)), err
 	case "hold":
 		s.tokens["lease"], err = s.engine.LeaseToken(t.Context(), &v)
 	case "answer":
@@ -198,6 +204,22 @@ func (s *session) except(t *testing.T, q engine.Query, name, amount string) erro
 		e.Kind, e.Rate = control.Limit, amount
 	}
 	return s.control.Put(t.Context(), e)
+}
+
+// draw takes a block of tokens in advance.
+func (s *session) draw(t *testing.T, q engine.Query, n int64) error {
+	t.Helper()
+	q.Kind = headgate.Peek
+	v, err := s.engine.Decide(t.Context(), q)
+	if err != nil {
+		return err
+	}
+	defer v.Release()
+	r := v.Results()[0]
+	_, err = s.counts.Take(t.Context(), headgate.Op{
+		Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.Rule.Limit, Kind: headgate.Draw, Cost: n, At: s.at,
+	})
+	return err
 }
 
 // entries lists the bans, overrides and grants.

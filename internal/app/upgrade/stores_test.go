@@ -17,18 +17,35 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/redis"
+	"github.com/headgate/headgate/store/regions"
 )
 
-// newSession returns a server with the rules of a version.
+// silence is an exchange with regions that never say anything.
+type silence struct{}
+
+func (silence) Lead(context.Context, time.Duration) (store.Office, error) { return store.Office{}, nil }
+func (silence) Saw(context.Context, string, time.Time) error              { return nil }
+func (silence) Publish(context.Context, []byte) error                     { return nil }
+func (silence) Read(context.Context, string, string) (store.Batch, error) {
+	return store.Batch{}, nil
+}
+
+// newSession returns a server with the rules of a version, in one of two regions.
 func newSession(t *testing.T, folder string, counts headgate.Store, table control.Table, secret engine.Option) *session {
 	t.Helper()
 	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(read(t, folder, "rules.yaml"))})
 	if rs == nil {
 		t.Fatal(diagnostics)
 	}
-	s := &session{engine: engine.New(counts, rs, secret), counts: counts, tokens: map[string]string{}}
+	parts, err := regions.New(counts, regions.Options{Name: "eu", Others: []string{"us"}, Exchange: silence{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = parts.Close() }) // and counts
+	s := &session{engine: engine.New(parts, rs, secret), counts: parts, tokens: map[string]string{}}
 	s.control = control.New(control.Options{
 		Table: table, Engine: s.engine, Rules: rs, Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -39,7 +56,6 @@ func newSession(t *testing.T, folder string, counts headgate.Store, table contro
 func ofMemory(t *testing.T, folder string) *session {
 	t.Helper()
 	counts := memory.New(memory.WithClock(func() time.Time { return start }))
-	t.Cleanup(func() { _ = counts.Close() })
 	path := filepath.Join(t.TempDir(), "control")
 	if old := filepath.Join(folder, "memory.control"); exists(old) { // or this is about to write it
 		path = copied(t, old)
@@ -69,11 +85,10 @@ func ofMemory(t *testing.T, folder string) *session {
 // ofRedis returns a server with counts in Redis.
 func ofRedis(t *testing.T, folder string, server *redistest.Server) *session {
 	t.Helper()
-	counts, err := redis.New(t.Context(), redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, CallerTime: true})
+	counts, err := redis.New(t.Context(), redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, CallerTime: true, KeyTimes: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = counts.Close() })
 	s := newSession(t, folder, counts, counts.Table("control"), engine.WithSecrets(counts.Secrets()))
 	s.saveTo = func(t *testing.T, tokens string) {
 		write(t, folder, "redis.tokens", tokens)
@@ -152,7 +167,7 @@ func dumpStream(t *testing.T, server *redistest.Server, key string, line func(..
 		line(append([]string{"XADD", key}, words(message)...)...)
 	}
 	for _, group := range asked(t, server, "XINFO", "GROUPS", key) {
-		line("XGROUP", "CREATE", key, words(group)[1], "0")
+		line("XGROUP", "CREATE", key, words(group)[1], "0", "MKSTREAM")
 	}
 }
 

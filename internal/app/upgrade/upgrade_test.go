@@ -43,6 +43,8 @@ var before = []string{
 	"reserve 5 /fixed user=bob", "answer /answers user=ann", "answer /answers user=bob",
 	"grant 7 /fixed user=rich",
 	"ban /bucket user=eve", "override 3/minute /log user=eve",
+	"take 4 /own user=ann zone=Asia/Tokyo", "take 4 /hashed user=ann", "draw 30 /blocks user=ann",
+	"take 3 /shared user=ann", "take 3 /slack user=ann",
 	"at now", "take 3 /weekly user=ann",
 }
 
@@ -55,6 +57,7 @@ var after = []string{
 	"peek /log user=ann", "peek /denied user=ann", "peek /sliding user=ann", "peek /buckets user=ann", "peek /slots user=ann",
 	"peek /several user=ann value=a", "peek /several user=ann value=b", "peek /several user=bob",
 	"peek /values user=ann value=a", "peek /values user=ann value=c",
+	"peek /own user=ann zone=Asia/Tokyo", "peek /hashed user=ann", "peek /blocks user=ann", "peek /shared user=ann", "peek /slack user=ann",
 	"peek /fixed user=rich", "peek /bucket user=eve", "peek /log user=eve",
 	"peek /fixed user=bob", "commit 2", "peek /fixed user=bob",
 	"release", "peek /slots user=ann", "release",
@@ -67,6 +70,9 @@ var after = []string{
 	"peek /fixed user=ann", "peek /first user=ann", "peek /month user=ann",
 	"at now", "left /weekly user=ann",
 }
+
+// times is what only Redis keeps: when keys were created and last changed, on its clock.
+var times = []string{"times /log user=ann", "times /fixed user=ann", "times /log user=new"}
 
 // TestWhatOlderVersionsWrote: this version answers about it as the older one would.
 func TestWhatOlderVersionsWrote(t *testing.T) {
@@ -87,6 +93,7 @@ func TestWhatOlderVersionsWrote(t *testing.T) {
 					week := weekOf(t, server)
 					s := ofRedis(t, folder, server)
 					s.load(t)
+					same(t, read(t, folder, "times.txt"), s.all(t, commandsOf(read(t, folder, "times.txt"))))
 					got := s.all(t, commands)
 					if week == weekOf(t, server) { // or the weekly window has ended in between
 						same(t, read(t, folder, "after.txt"), got)
@@ -94,12 +101,14 @@ func TestWhatOlderVersionsWrote(t *testing.T) {
 				})
 			})
 			t.Run("queue in a file", func(t *testing.T) {
-				same(t, read(t, folder, "queue.txt"), listed(t, queueInFile(t, copied(t, filepath.Join(folder, "queue.db")))))
+				q := queueInFile(t, copied(t, filepath.Join(folder, "queue.db")))
+				same(t, read(t, folder, "queue.txt"), listed(t, q)+sent(t, q))
 			})
 			t.Run("queue in redis", func(t *testing.T) {
 				redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 					restore(t, server, read(t, folder, "queue.redis"))
-					same(t, read(t, folder, "queue.txt"), listed(t, queueInRedis(t, server)))
+					q := queueInRedis(t, server)
+					same(t, read(t, folder, "queue.txt"), listed(t, q)+sent(t, q))
 				})
 			})
 		})
@@ -129,18 +138,26 @@ func TestWrite(t *testing.T) {
 	server.Do("FLUSHALL")
 	s = ofRedis(t, folder, server)
 	s.load(t)
+	write(t, folder, "times.txt", s.all(t, times))
 	same(t, read(t, folder, "after.txt"), s.all(t, after))
 	server.Do("FLUSHALL")
 
 	path := filepath.Join(t.TempDir(), "queue.db")
+	bury(t, queueInFile(t, path))
 	q := queueInFile(t, path)
 	fill(t, q)
-	write(t, folder, "queue.txt", listed(t, q))
+	text := listed(t, q)
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
 	}
 	write(t, folder, "queue.db", read(t, "", path))
-	fill(t, queueInRedis(t, server))
+	write(t, folder, "queue.txt", text+sent(t, queueInFile(t, path)))
+	bury(t, queueInRedis(t, server))
+	q = queueInRedis(t, server)
+	fill(t, q)
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
 	write(t, folder, "queue.redis", dumped(t, server))
 }
 
