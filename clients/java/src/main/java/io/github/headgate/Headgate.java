@@ -18,12 +18,14 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 import java.util.regex.Pattern;
 import javax.net.ssl.SSLContext;
 
 /** A client of one server, for any number of threads. It keeps connections open. */
 public final class Headgate {
+    private static final AtomicBoolean LOADED = new AtomicBoolean();
     private static final Pattern FIELDS = Pattern.compile("(x-)?ratelimit.*|retry-after");
     private final HttpClient http;
     private final String url;
@@ -52,6 +54,17 @@ public final class Headgate {
                 .followRedirects(HttpClient.Redirect.NEVER).proxy(HttpClient.Builder.NO_PROXY);
         if (b.tls != null) client.sslContext(b.tls);
         http = client.build();
+        if (!LOADED.getAndSet(true)) load();
+    }
+
+    /** Makes a call, so that Java has loaded what calls need: that takes longer than a usual deadline. */
+    private void load() {
+        try {
+            Object none = value(post("/v1/check", Map.of("checks", List.of()), Duration.ofSeconds(1)));
+            new Decision(Map.of("allowed", true, "reason", none.toString()), Map.of(), null);
+        } catch (HeadgateException e) {
+            // whether it succeeds does not matter
+        }
     }
 
     /** A client of the server at this address, such as http://127.0.0.1:8080. */
@@ -102,7 +115,10 @@ public final class Headgate {
             return this;
         }
 
-        /** Makes the client. Throws IllegalArgumentException if the address, token or timeout is invalid. */
+        /**
+         * Makes the client. The first one in a process calls the server, for up to a second.
+         * Throws IllegalArgumentException if the address, token or timeout is invalid.
+         */
         public Headgate build() {
             return new Headgate(this);
         }
@@ -198,15 +214,19 @@ public final class Headgate {
     }
 
     private HttpResponse<String> post(String path, Map<String, Object> body) {
+        return post(path, body, timeout);
+    }
+
+    private HttpResponse<String> post(String path, Map<String, Object> body, Duration limit) {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path)).header("Content-Type", "application/json");
         if (token != null) request.header("Authorization", "Bearer " + token);
         CompletableFuture<HttpResponse<String>> call = http.sendAsync(
                 request.POST(HttpRequest.BodyPublishers.ofString(Json.write(body))).build(), HttpResponse.BodyHandlers.ofString());
         try {
-            return call.get(timeout.toNanos(), TimeUnit.NANOSECONDS);
+            return call.get(limit.toNanos(), TimeUnit.NANOSECONDS);
         } catch (TimeoutException e) {
             call.cancel(true);
-            throw new Unavailable(Kind.TIMEOUT, "no answer in " + timeout.toMillis() + " ms", null);
+            throw new Unavailable(Kind.TIMEOUT, "no answer in " + limit.toMillis() + " ms", null);
         } catch (ExecutionException e) {
             throw new Unavailable(Kind.UNREACHABLE, String.valueOf(e.getCause()), e.getCause());
         } catch (InterruptedException e) {
