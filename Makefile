@@ -30,7 +30,7 @@ run: build ## build and start the quickstart: a proxy on :8000 in front of a dem
 
 test: ## install missing tools, run all tests with the race detector and each benchmark once
 	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl python3
-	@scripts/ensure-web.sh node && scripts/ensure-express.sh && scripts/ensure-clients.sh && scripts/ensure-java.sh && { scripts/ensure.sh php || true; }
+	@scripts/ensure-web.sh node && scripts/ensure-express.sh && scripts/ensure-clients.sh && scripts/ensure-python.sh && scripts/ensure-java.sh && { scripts/ensure.sh php || true; }
 	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(AGAIN) --packages="$$($(GO) list ./... | grep -v $(TIMED:%=-e %) | tr '\n' ' ')" -- -race -shuffle=on -timeout 30m
 	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 HEADGATE_REQUIRE_CLIENTS=1 $(AGAIN) --packages="$$($(GO) list ./... | grep $(TIMED:%=-e %) | tr '\n' ' ')" -- -race -shuffle=on -timeout 30m -p 1
 	$(AGAIN) --packages="$$(grep -rl --include='*_test.go' '^//go:build !race' . | xargs -n1 dirname | sort -u | tr '\n' ' ')" -- -shuffle=on

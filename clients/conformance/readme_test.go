@@ -23,13 +23,17 @@ type readme struct {
 func readmes() []readme {
 	return []readme{
 		{"python", "python", "example.py", strings.NewReplacer(`Client("http://127.0.0.1:8080")`, `Client("http://127.0.0.1:8080", timeout=5)`, `127.0.0.1:1", `, `127.0.0.1:1", timeout=5, `), func(t *testing.T) ([]string, map[string]string) {
-			return []string{program(t, "python3"), "example.py"}, nil
+			links := map[string]string{}
+			if packages := installedPython(t); packages != "" {
+				links["headgate"] = filepath.Join(packages, "headgate") // wins over PYTHONPATH
+			}
+			return []string{program(t, "python3"), "example.py"}, links
 		}},
 		{"java", "java", "Example.java", strings.NewReplacer(`var gate = Headgate.at("http://127.0.0.1:8080")`, `var gate = Headgate.at("http://127.0.0.1:8080").timeout(java.time.Duration.ofSeconds(5))`, `127.0.0.1:1")`, `127.0.0.1:1").timeout(java.time.Duration.ofSeconds(5))`), func(t *testing.T) ([]string, map[string]string) {
 			return []string{program(t, "java"), "-cp", builtJava(t, "main"), "Example.java"}, nil
 		}},
 		{"node", "js", "example.mjs", strings.NewReplacer(`Client("http://127.0.0.1:8080")`, `Client("http://127.0.0.1:8080", { timeoutMs: 5000 })`, `127.0.0.1:9", {`, `127.0.0.1:9", { timeoutMs: 5000,`), func(t *testing.T) ([]string, map[string]string) {
-			links := map[string]string{"node_modules/headgate": builtNode(t)}
+			links := map[string]string{"node_modules/headgate": filepath.Join(installedNode(t), "node_modules", "headgate")}
 			for _, framework := range []string{"express", "fastify", "hono"} {
 				links["node_modules/"+framework] = filepath.Join(nodeModules(t), "node_modules", framework)
 			}
