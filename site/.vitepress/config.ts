@@ -48,6 +48,11 @@ export default defineConfig({
     socialLinks: [{ icon: "github", link: repository, ariaLabel: "Source code on GitHub" }],
     editLink: { pattern: `${repository}/edit/main/:path`, text: "Edit this page" },
     externalLinkIcon: false,
+    notFound: {
+      title: "Page not found",
+      quote: "It may have moved: try the search.",
+      linkText: "To the front page",
+    },
     search: {
       provider: "local",
       options: {
