@@ -21,6 +21,7 @@ limits:
   - {name: log, key: [user], rate: 5/day, algorithm: sliding_log}
   - {name: all, key: ["header:X-T"], rate: 5/day, algorithm: fixed_window, regions: shared}
   - {name: free, key: [user], rate: unlimited}
+  - {name: away, key: [user], rate: 5/day, algorithm: sliding_log, regions: {home: ap}}
 `
 
 type place struct {
@@ -120,6 +121,18 @@ func TestNothingToGrant(t *testing.T) {
 	}
 	if err := p.Carry(context.Background(), p.order("gone", control.Reset, "eu:five")); !errors.Is(err, orders.ErrNoRule) {
 		t.Errorf("a rule that is not here: %v", err)
+	}
+}
+
+// What another region counts was granted and reset there: an order about it leaves the
+// counts alone, and is not tried again.
+func TestALimitWithAHome(t *testing.T) {
+	p := newPlace(t)
+	p.op("away", headgate.Take, 2)
+	for _, kind := range []control.Kind{control.Grant, control.Reset} {
+		if p.carry(p.order("away", kind, "eu:one")); p.left("away") != 3 {
+			t.Errorf("%d left after a %s in eu, want 3", p.left("away"), kind)
+		}
 	}
 }
 
