@@ -353,6 +353,10 @@ func (r *Rule) Covers(other *Rule) bool {
 	a, b := r.Limit.Rule(), other.Limit.Rule()
 	same := a.Algorithm == b.Algorithm && a.Anchor == b.Anchor && a.Calendar == b.Calendar && a.Zone == b.Zone &&
 		a.Edge == b.Edge && a.Buckets == b.Buckets && a.Period == b.Period && a.CountDenied == b.CountDenied && a.RefillEvery == b.RefillEvery
+	// A limit that is counted with other regions can refuse for what they used.
+	here, shared := a.Regions()
+	there, alsoShared := b.Regions()
+	same = same && here == there && shared == alsoShared
 	return same && a.Limit <= b.Limit && a.Most() <= b.Most() && a.Algorithm != headgate.LeakyBucket
 }
 

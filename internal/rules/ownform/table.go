@@ -49,6 +49,7 @@ type tableForm struct {
 	parts    []tablefile.Column // first those of the key, then rate and burst
 	report   *yamltext.Report   // of the rule file
 	places   map[[3]string]int  // of rate, burst and zone among the limits
+	lacking  int                // the first line whose limit leaves regions without a part; 0 for none
 	zone     string             // the column of the client's own time zone; empty if there is none
 	clients  *client.Resolver
 	composed []byte
@@ -153,7 +154,7 @@ func (t *tableForm) someRate() string {
 func isWord(text, word string) bool { return strings.EqualFold(strings.TrimSpace(text), word) }
 
 // place returns where the limit of a row is among the limits of the table.
-func (t *tableForm) place(rateText, burst, zone string, wrong *tablefile.Mistakes) (int, error) {
+func (t *tableForm) place(rateText, burst, zone string, line int, wrong *tablefile.Mistakes) (int, error) {
 	id := [3]string{rateText, burst, zone}
 	if i, ok := t.places[id]; ok {
 		return i, nil
@@ -175,6 +176,9 @@ func (t *tableForm) place(rateText, burst, zone string, wrong *tablefile.Mistake
 		return 0, fmt.Errorf("the table has more than %d combinations of %s", mostLimits, t.combined())
 	}
 	t.table.Limits = append(t.table.Limits, limit)
+	if t.lacking == 0 && t.lacksParts(limit) {
+		t.lacking = line
+	}
 	t.places[[3]string{strings.Clone(rateText), strings.Clone(burst), strings.Clone(zone)}] = i
 	return i, nil
 }
@@ -209,7 +213,7 @@ func (t *tableForm) limit(keys yamltext.Fields, rateText, burst string) (headgat
 		}
 		keys["burst"] = yamltext.Pair{Key: t.at, Value: node(yamltext.Number, fmt.Sprint(n))}
 	}
-	p := &Parser{Report: &yamltext.Report{}, zones: t.zones}
+	p := &Parser{Report: &yamltext.Report{}, zones: t.zones, Regions: t.Regions}
 	r := &rules.Rule{OnLimit: t.rule.OnLimit}
 	r.Limit = p.parseRateAndOptions(keys, t.at)
 	if n := t.f.Get("on_limit"); n != nil && p.Errors == 0 && r.OnLimit.Action == rules.Delay {
@@ -287,6 +291,7 @@ func (t *tableForm) read() {
 	if t.table.Rows.Len() == 0 {
 		t.report.Warnf(t.at, "", "the table %s has no rows: every key has the default", clip.Quote(t.table.Name))
 	}
+	t.warnOfParts()
 	t.table.Took = time.Since(start) //nolint:forbidigo // as above
 	t.Rules.SetTable(t.rule, t.table, t.others)
 	t.places = nil
@@ -333,7 +338,7 @@ func (t *tableForm) row(row tablefile.Row, rows *keytable.Builder, wrong *tablef
 	if t.zone != "" {
 		zone = row.Cells[n+2]
 	}
-	place, err := t.place(rateCell.Text, burst.Text, zone.Text, wrong)
+	place, err := t.place(rateCell.Text, burst.Text, zone.Text, rateCell.Line, wrong)
 	if err != nil {
 		at := rateCell
 		switch {

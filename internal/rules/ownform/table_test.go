@@ -185,3 +185,17 @@ func TestTablesOfTiers(t *testing.T) {
 		t.Errorf("without a tier: %s", got)
 	}
 }
+
+// A row whose limit is smaller than the number of regions leaves some of them without a
+// token: the first one is named, and a key that is denied, or unlimited, is none.
+func TestRowsThatRegionsCannotShare(t *testing.T) {
+	t.Parallel()
+	const keys = "key: header:X\n    algorithm: fixed_window\n    rate: {table: t.csv, default: 9/minute}"
+	const warning = `rules.yaml:6:19: warning: a region without a part of a limit refuses everything: line 4 of the table "t.csv" has a limit below 2, the number of regions; use a limit of at least as many as there are regions`
+	table := "key,rate\na,2/minute\nb,deny\nc,1/minute\nd,1/hour\ne,unlimited\n"
+	for regions, want := range map[string]string{"shared": warning, "separate": "", "{home: eu}": ""} {
+		if _, got := loadTabled(t, keys+"\n    regions: "+regions, "t.csv", table); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", regions, got, want)
+		}
+	}
+}
