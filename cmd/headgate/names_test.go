@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/commands.txt")
+var update = flag.Bool("update", false, "rewrite testdata/promised/commands.txt")
 
-// TestCommandsAreAsPromised: testdata/commands.txt lists all commands and their flags. A
+// TestCommandsAreAsPromised: testdata/promised/commands.txt lists all commands and their flags. A
 // line that is taken away breaks scripts; see docs/compatibility.md.
 func TestCommandsAreAsPromised(t *testing.T) {
 	var lines []string
@@ -27,7 +27,7 @@ func TestCommandsAreAsPromised(t *testing.T) {
 		})
 	}
 	slices.Sort(lines)
-	const file = "testdata/commands.txt"
+	const file = "testdata/promised/commands.txt"
 	if *update {
 		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 			t.Fatal(err)
