@@ -32,6 +32,8 @@ type crowd struct {
 	t      *testing.T
 	nodes  [2]*process
 	client *http.Client
+	// surprise shows one answer to a user that is not 200.
+	surprise sync.Once
 }
 
 // get makes a request and returns its status, and for how long it is refused.
@@ -50,7 +52,10 @@ func (c *crowd) get(ctx context.Context, node int, user string) (status int, ret
 		return 0, 0
 	}
 	defer func() { _ = res.Body.Close() }()
-	_, _ = io.Copy(io.Discard, res.Body)
+	text, _ := io.ReadAll(res.Body)
+	if res.StatusCode != http.StatusOK && user != "spammer" {
+		c.surprise.Do(func() { c.t.Errorf("server %d answered %s with %s: %s", node+1, user, res.Status, text) })
+	}
 	seconds, _ := strconv.Atoi(res.Header.Get("Retry-After"))
 	return res.StatusCode, time.Duration(seconds) * time.Second
 }
