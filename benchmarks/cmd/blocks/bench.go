@@ -71,6 +71,7 @@ type setup struct {
 	stores []headgate.Store // of each node
 	blocks []*blocks.Store
 	wire   *wire
+	pings  *pings
 }
 
 func (b *bench) setup(ctx context.Context, w row, store string) (s *setup, err error) {
@@ -84,7 +85,11 @@ func (b *bench) setup(ctx context.Context, w row, store string) (s *setup, err e
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if store == inMemory {
+	switch store {
+	case floor:
+		s.pings = b.ping(ctx, w.drawsPerSecond())
+		fallthrough
+	case inMemory:
 		s.stores = append(s.stores, memory.New())
 		return s, nil
 	}
@@ -96,7 +101,7 @@ func (b *bench) setup(ctx context.Context, w row, store string) (s *setup, err e
 		address = s.wire.address()
 	}
 	if store == inBlocks {
-		s.limit = w.limit.InBlocks(headgate.Blocks{MaxAge: age, MaxOver: w.over})
+		s.limit = w.inBlocks()
 	}
 	patience := 5 * time.Second
 	if w.stall > 0 {
@@ -124,6 +129,9 @@ func (s *setup) close() (err error) {
 	}
 	if s.wire != nil {
 		s.wire.close()
+	}
+	if s.pings != nil {
+		err = errors.Join(err, s.pings.close())
 	}
 	return err
 }

@@ -11,6 +11,9 @@ const (
 	inMemory = "memory" // store/memory
 	exact    = "exact"  // store/redis, a command for each decision
 	inBlocks = "blocks" // store/blocks around store/redis
+	// floor is store/memory, and as many bare PINGs to Redis as blocks would need draws: what
+	// commands cost Redis that come one by one, whatever they do.
+	floor = "floor"
 )
 
 // row is one load, and what must hold for its figures to mean something.
@@ -40,8 +43,9 @@ const (
 	age       = time.Second
 	usualOver = 0.05
 
-	ruleRow     = "10,000/s rule, 9500/s on 4 nodes"
-	ruleRowWide = ruleRow + ", max_over 25%"
+	ruleRow    = "10,000/s rule, 9500/s on 4 nodes"
+	ruleRow25  = ruleRow + ", max_over 25%"
+	ruleRow100 = ruleRow + ", max_over 100%"
 )
 
 // saturatedLog has a period short enough for the shortest run.
@@ -59,6 +63,11 @@ func allRows() []row {
 		change(&w)
 		return w
 	}
+	ruleOver := func(name string, over float64) row {
+		return with(name, []string{exact, inBlocks, floor}, 64, func(w *row) {
+			w.nodes, w.pace, w.limit, w.over = 4, 0.95*ruleRate, headgate.PerSecond(ruleRate), over
+		})
+	}
 	daily := func(n int64) headgate.Limit {
 		return headgate.Per(n, 24*time.Hour).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
 	}
@@ -73,12 +82,9 @@ func allRows() []row {
 		with("100,000 keys by Zipf's law, 20,000/s", shared, 64, func(w *row) {
 			w.keys, w.skew, w.pace, w.limit = manyKeys, 1.01, 20_000, hotWindow
 		}),
-		with(ruleRow, shared, 64, func(w *row) {
-			w.nodes, w.pace, w.limit = 4, 0.95*ruleRate, headgate.PerSecond(ruleRate)
-		}),
-		with(ruleRowWide, shared, 64, func(w *row) {
-			w.nodes, w.pace, w.limit, w.over = 4, 0.95*ruleRate, headgate.PerSecond(ruleRate), 0.25
-		}),
+		ruleOver(ruleRow, usualOver),
+		ruleOver(ruleRow25, 0.25),
+		ruleOver(ruleRow100, 1),
 		with("saturated bucket, 4 nodes", shared, 64, func(w *row) {
 			w.nodes, w.pace, w.limit, w.least, w.most = 4, 4*saturated, headgate.PerSecond(saturated), 0.05, 0.9
 		}),
