@@ -113,8 +113,11 @@ func (h *HTTP) Serve(l net.Listener) error {
 // been idle for the configured time.
 func (h *HTTP) Shutdown(ctx context.Context) error {
 	h.closing.Store(true)
-	if h.bound != nil && h.idle > 0 {
-		h.bound.Quiet(ctx, h.idle)
+	if h.bound != nil {
+		if h.idle > 0 {
+			h.bound.Quiet(ctx, h.idle)
+		}
+		h.bound.HangUp()
 	}
 	err := h.server.Shutdown(ctx)
 	h.cut() // also ends upgraded connections, which the server no longer tracks

@@ -285,7 +285,9 @@ type conn struct {
 	since  atomic.Int64
 	heard  atomic.Int64 // the same for the last time it received something; not used by ByState
 	closed atomic.Bool
-	idle   atomic.Int64 // whether and since when a net/http server waits for a request; see follow
+	// unasked is set while a net/http server waits for the first request.
+	unasked atomic.Bool
+	idle    atomic.Int64 // whether and since when a net/http server waits for a request; see follow
 
 	reads, writes deadline
 }

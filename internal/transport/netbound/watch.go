@@ -187,8 +187,11 @@ const (
 func (l *Listener) Follow(nc net.Conn, state http.ConnState) { l.follow(find(nc), state) }
 
 func (l *Listener) follow(c *conn, state http.ConnState) {
+	if c == nil {
+		return
+	}
+	c.unasked.Store(state == http.StateNew)
 	switch {
-	case c == nil:
 	case state != http.StateNew && state != http.StateIdle:
 		c.idle.Store(hasAnswer)
 	case l.quieting.Load():
@@ -219,6 +222,22 @@ func (l *Listener) Quiet(ctx context.Context, idle time.Duration) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// HangUp closes the connections of a net/http server that have not sent a request. Shutdown
+// closes idle ones at once, but waits five seconds for a first request.
+func (l *Listener) HangUp() {
+	l.mu.Lock()
+	var silent []*conn
+	for c := range l.conns {
+		if c.unasked.Load() {
+			silent = append(silent, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range silent {
+		_ = c.Conn.Close() // its server notices, and closes it again
 	}
 }
 
