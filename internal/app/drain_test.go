@@ -209,6 +209,31 @@ func TestStopWaitsForIdleConnections(t *testing.T) {
 	}
 }
 
+// Connections that have sent nothing delay a stop no longer than idle ones, at any door.
+func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
+	doors := []string{app.DoorAPI, app.DoorGRPC, app.DoorRESP, app.DoorAdmin, app.DoorProxy}
+	f := run(t, loginRules, hello, func(c *config.Config) {
+		c.ShutdownIdle, c.ShutdownTimeout = 100*time.Millisecond, time.Minute
+		for _, door := range doors {
+			c.Door(door).Address = "127.0.0.1:0"
+		}
+	})
+	for _, door := range doors {
+		c, err := net.Dial("tcp", f.Addr(door))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+	}
+	begin := time.Now()
+	if err := f.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if d := time.Since(begin); d > 3*time.Second {
+		t.Errorf("stopping took %s", d)
+	}
+}
+
 // HTTP/2 clients are told to open no more streams, and no stream that they have opened
 // is lost.
 func TestStopAnswersBusyCallersOverHTTP2(t *testing.T) {

@@ -5,6 +5,7 @@
 package grpc
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,13 +34,15 @@ func Door() door.Door {
 type server struct {
 	*grpcserver.Server
 	metrics.Asked
+	bound *netbound.Listener // limits its connections; nil means no limit
+	idle  time.Duration      // how long a stopping server waits for silent connections
 }
 
 func open(p *door.Process) *server {
 	c := config.Own[Settings](p.Config)
 	limiter := grpcapi.New(grpcapi.Options{Asker: p.Asker, Tokens: p.APITokens(), Failures: p.Failures, Inline: p.Inline(), LimitsAsked: p.LimitsAsked()})
 	envoy := rls.Of(p)
-	s := &server{Server: grpcserver.New(grpcserver.Options{
+	s := &server{bound: p.Bound, idle: p.Config.ShutdownIdle, Server: grpcserver.New(grpcserver.Options{
 		Services: []grpcserver.Service{
 			{Description: rls.Description(), Server: envoy, Own: true},
 			{Description: limiter.Description(), Server: limiter},
@@ -59,6 +62,15 @@ func open(p *door.Process) *server {
 		closed(out, float64(b.Evicted), "memory")
 	})
 	return s
+}
+
+// Shutdown implements [door.Server]. Connections that have sent nothing are closed after a
+// while: the server would wait for their handshake.
+func (s *server) Shutdown(ctx context.Context) error {
+	if s.bound != nil {
+		defer time.AfterFunc(s.idle, s.bound.HangUp).Stop() //nolint:forbidigo // sockets go by the real clock
+	}
+	return s.Server.Shutdown(ctx)
 }
 
 // DefaultAddress is the default listening address of gRPC.

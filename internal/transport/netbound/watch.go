@@ -225,13 +225,14 @@ func (l *Listener) Quiet(ctx context.Context, idle time.Duration) {
 	}
 }
 
-// HangUp closes the connections of a net/http server that have not sent a request. Shutdown
-// closes idle ones at once, but waits five seconds for a first request.
+// HangUp closes the connections that have not sent a request, or, if the policy is ByRead,
+// anything. It is for a server that stops: net/http waits five seconds for a first request
+// then, and a gRPC server until its handshake timeout.
 func (l *Listener) HangUp() {
 	l.mu.Lock()
 	var silent []*conn
 	for c := range l.conns {
-		if c.unasked.Load() {
+		if c.unasked.Load() || l.options.Policy == ByRead && !c.begun.Load() {
 			silent = append(silent, c)
 		}
 	}
