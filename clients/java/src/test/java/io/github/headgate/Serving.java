@@ -9,9 +9,11 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.util.Map;
+import java.util.concurrent.locks.LockSupport;
 import java.util.logging.LogManager;
 import org.apache.catalina.Context;
 import org.apache.catalina.LifecycleException;
+import org.apache.catalina.Wrapper;
 import org.apache.catalina.startup.Tomcat;
 import org.apache.tomcat.util.descriptor.web.FilterDef;
 import org.apache.tomcat.util.descriptor.web.FilterMap;
@@ -39,8 +41,9 @@ final class Serving {
         everything.setFilterName("headgate");
         everything.addURLPattern("/*");
         context.addFilterMap(everything);
-        Tomcat.addServlet(context, "application", new Application()).setAsyncSupported(true);
-        context.addServletMappingDecoded("/", "application");
+        Wrapper application = Tomcat.addServlet(context, "application", new Application());
+        application.setAsyncSupported(true);
+        application.addMapping("/");
         tomcat.start();
         return "http://127.0.0.1:" + tomcat.getConnector().getLocalPort();
     }
@@ -72,6 +75,11 @@ final class Serving {
             String status = request.getParameter("status");
             response.setStatus(status == null ? HttpServletResponse.SC_OK : Integer.parseInt(status));
             response.setContentType("text/plain;charset=utf-8");
+            while (request.getParameter("stream") != null) { // until the client goes
+                response.getOutputStream().print(".");
+                response.flushBuffer();
+                LockSupport.parkNanos(10_000_000);
+            }
             response.getWriter().write("hello " + request.getServletPath());
         }
     }
