@@ -71,7 +71,12 @@ class Runner:
         elif step["do"] == "serve":
             outcome = {"url": serve(step["framework"], self.client({**step["client"], "serving": len(self.clients)}))}
         else:
-            outcome = self.several(step)
+            try:
+                self.client(step["client"])
+            except ValueError as e:
+                outcome = {"invalid": str(e)}
+            else:
+                outcome = self.several(step)
         if isinstance(outcome, dict):
             outcome |= {"failures": self.failures, "took_ms": int((time.monotonic() - started) * 1000)}
         return outcome
@@ -90,15 +95,13 @@ class Runner:
         return shown(results if step["series"] > 1 else results[0])
 
     def called(self, step):
-        def send():
-            try:
-                return urllib.request.urlopen(step["client"]["url"])
-            except urllib.error.HTTPError as e:
-                return e
-
+        url = step["client"]["url"]
         try:
-            with self.pace.call(step["client"]["url"], send) as answer:
+            with self.pace.call(url, lambda: urllib.request.urlopen(url)) as answer:
                 return {"status": answer.status, "waits": self.waits}
+        except urllib.error.HTTPError as e:
+            with e:
+                return {"status": e.status, "waits": self.waits}
         except headgate.Limited as e:
             return {"limited": e.seconds, "waits": self.waits}
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from socketserver import ThreadingMixIn
 from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -16,11 +17,18 @@ def answer(path, query):
     return int(asked.get("status", ["200"])[0]), f"hello {path}".encode()
 
 
+def dripping():
+    """Goes on until the client goes."""
+    while True:
+        yield b"."
+        time.sleep(0.01)
+
+
 def wsgi(client):
     def app(environ, start_response):
         status, body = answer(environ["PATH_INFO"], environ["QUERY_STRING"])
-        start_response(f"{status} Said", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
-        return [body]
+        start_response(f"{status} Said", [("Content-Type", "text/plain")])
+        return dripping() if "stream" in environ["QUERY_STRING"] else [body]
 
     class Server(ThreadingMixIn, WSGIServer):
         daemon_threads = True
@@ -42,6 +50,9 @@ def asgi(client):
     async def app(scope, receive, send):
         status, body = answer(scope["path"], scope["query_string"].decode())
         await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
+        while b"stream" in scope["query_string"]:
+            await send({"type": "http.response.body", "body": b".", "more_body": True})
+            await asyncio.sleep(0.01)
         await send({"type": "http.response.body", "body": body})
 
     user = lambda scope: {"user": dict(scope["headers"]).get(b"x-plan", b"nobody").decode()}
@@ -65,11 +76,14 @@ def asgi(client):
                 writer.write(b"\r\n")
             else:
                 writer.write(message["body"])
+            await writer.drain()
 
         try:
             await limited(scope, None, send)
         except RuntimeError:
             writer.write(b"HTTP/1.1 500 Failed\r\nConnection: close\r\n\r\n")
+        except OSError:
+            pass  # the client has gone
         writer.close()
 
     async def serve():

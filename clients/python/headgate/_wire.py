@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import select
 import ssl
 from dataclasses import dataclass, field, fields
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import Any, Callable, Generator, Iterable, Mapping, Optional
 from urllib.parse import urlsplit
 
 MAX_ANSWER = 8 << 20  # bytes; a batch of 1000 takes about 200 KiB
@@ -123,72 +124,87 @@ def settlement(value: Any, verb: str) -> Settlement:
 
 
 class Answer:
-    """An HTTP/1.1 answer that arrives in pieces."""
+    """An HTTP/1.1 answer that arrives in pieces. The work is linear in its size, however small they are."""
 
     def __init__(self) -> None:
-        self._data = b""
         self.status, self.headers, self.body, self.keeps = 0, dict[str, str](), b"", False
+        self._data, self._size, self._ended = bytearray(), 0, False  # what is still to be read
+        self._reading = self._read()
 
     def feed(self, data: bytes) -> bool:
         """Takes what has arrived, nothing at the end, and reports whether the answer is complete."""
         self._data += data
-        if len(self._data) > MAX_ANSWER:
+        self._size, self._ended = self._size + len(data), not data
+        if self._size > MAX_ANSWER:
             raise Unavailable("malformed", "the answer is too large")
         try:
-            complete = self._parse(ended=not data)
+            next(self._reading)
+        except StopIteration:
+            if self._data:
+                raise Unavailable("malformed", "there is more than one answer") from None
+            return True
         except (ValueError, IndexError):
             raise Unavailable("malformed", "the answer is not HTTP") from None
-        if not complete and not data:
+        if self._ended:
             raise Unavailable("unreachable", "the connection was closed before the answer was complete")
-        return complete
+        return False
 
-    def _parse(self, ended: bool) -> bool:
-        head, found, body = self._data.partition(b"\r\n\r\n")
-        if not found:
-            return False
-        first, *lines = head.decode("latin-1").split("\r\n")
-        version, status = first.split(" ")[:2]
-        if not version.startswith("HTTP/1."):
-            raise ValueError(version)
-        self.status = int(status)
-        if 100 <= self.status < 200:  # more is to come
-            self._data = body
-            return self._parse(ended)
+    def _read(self) -> Generator[None, None, None]:
+        """Reads the answer, and yields when it needs more."""
+        self.status = 100
+        while 100 <= self.status < 200:  # more is to come
+            first, *lines = (yield from self._until(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            version, status = first.split(" ")[:2]
+            if not version.startswith("HTTP/1."):
+                raise ValueError(version)
+            self.status = int(status)
         self.headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         self.keeps = version == "HTTP/1.1" and self.headers.get("connection", "").lower() != "close"
-        if "chunked" in self.headers.get("transfer-encoding", "").lower():
-            return self._chunks(body)
         length = "0" if self.status in (204, 304) else self.headers.get("content-length")
-        if length is None:
-            self.keeps, self.body = False, body
-            return ended
-        self.body = body
-        if len(body) > int(length):
-            raise ValueError("more than announced")
-        return len(body) == int(length)
+        if "chunked" in self.headers.get("transfer-encoding", "").lower():
+            yield from self._chunks()
+        elif length is not None:
+            self.body = yield from self._take(int(length))
+        else:
+            while not self._ended:
+                yield
+            self.keeps, self.body = False, (yield from self._take(len(self._data)))
 
-    def _chunks(self, data: bytes) -> bool:
+    def _chunks(self) -> Generator[None, None, None]:
         parts: list[bytes] = []
-        while b"\r\n" in data:
-            line, _, data = data.partition(b"\r\n")
-            size = int(line.split(b";")[0], 16)
-            if size == 0:
-                self.body = b"".join(parts)
-                return data.endswith(b"\r\n")
-            if len(data) < size + 2:
-                return False
-            parts.append(data[:size])
-            data = data[size + 2 :]
-        return False
+        while size := int((yield from self._until(b"\r\n")).split(b";")[0], 16):
+            parts.append((yield from self._take(size)))
+            if (yield from self._take(2)) != b"\r\n":
+                raise ValueError("a chunk is longer than announced")
+        while (yield from self._until(b"\r\n")):
+            pass  # trailers
+        self.body = b"".join(parts)
+
+    def _until(self, end: bytes) -> Generator[None, None, bytes]:
+        looked = 0
+        while (at := self._data.find(end, looked)) < 0:
+            looked = max(0, len(self._data) - len(end) + 1)
+            yield
+        found = yield from self._take(at)
+        del self._data[: len(end)]
+        return found
+
+    def _take(self, size: int) -> Generator[None, None, bytes]:
+        if size < 0:
+            raise ValueError(size)
+        while len(self._data) < size:
+            yield
+        taken = bytes(self._data[:size])
+        del self._data[:size]
+        return taken
 
     def value(self) -> Any:
         """The JSON of an answer that is one: 200, or 429 for a check."""
         if 400 <= self.status < 500 and self.status not in (408, 429):
             try:
-                detail = json.loads(self.body)["detail"]
-            except (ValueError, KeyError, TypeError):
-                detail = "no explanation"
-            raise Mistake(self.status, str(detail))
+                raise Mistake(self.status, str(json.loads(self.body)["detail"]))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                pass  # something between here and Headgate answers
         if self.status not in (200, 429):
             raise Unavailable("status", f"status {self.status}")
         try:
@@ -198,6 +214,15 @@ class Answer:
 
     def limits(self) -> dict[str, str]:
         return {n: v for n, v in self.headers.items() if n.startswith(("ratelimit", "x-ratelimit", "retry-after"))}
+
+
+def readable(sock: Any) -> bool:
+    """Reports whether a connection on which nobody waits has something to read, such as its end."""
+    if hasattr(select, "poll"):  # select fails for large descriptors
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(select.select([sock], [], [], 0)[0])
 
 
 class Base:
@@ -211,10 +236,15 @@ class Base:
         """`timeout` is in seconds, for a whole call. If Headgate does not answer in it, a check is
         allowed, or refused without `fail_open`, and `on_failure` is called with the reason."""
         at = urlsplit(url)
-        if at.scheme not in ("http", "https") or not at.hostname or at.query or at.fragment or at.username:
+        if "@" in at.netloc:  # not shown, as it may have a password
+            raise ValueError("the address has a user: want one such as http://127.0.0.1:8080")
+        if at.scheme not in ("http", "https") or not at.hostname or at.query or at.fragment:
             raise ValueError(f"{url!r} is not an address such as http://127.0.0.1:8080")
+        at.hostname.encode("idna")  # raises a ValueError for a name that cannot be looked up
         if token is not None and (not token.isascii() or not token.isprintable()):
             raise ValueError("the token has characters that a header field cannot have")
+        if not timeout > 0:
+            raise ValueError(f"invalid timeout {timeout!r}: want seconds above 0, such as 0.05")
         self._host, self._port = at.hostname, at.port or (443 if at.scheme == "https" else 80)
         self._tls = (tls or ssl.create_default_context()) if at.scheme == "https" else None
         self._timeout, self._fail_open, self._on_failure, self._max_idle = timeout, fail_open, on_failure, max_idle
@@ -229,7 +259,7 @@ class Base:
         raise NotImplementedError
 
     def _request(self, path: str, body: Mapping[str, Any]) -> bytes:
-        text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        text = json.dumps(body, separators=(",", ":")).encode()
         return f"POST {self._path}{path} HTTP/1.1\r\n{self._head}Content-Length: {len(text)}\r\n\r\n".encode() + text
 
     def _failed(self, error: Unavailable) -> Decision:

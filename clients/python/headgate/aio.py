@@ -9,7 +9,46 @@ from typing import Any, Mapping, Optional, Sequence, Type
 from . import _wire
 from ._wire import Answer, Check, Decision, Settlement, Unavailable
 
-_Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+class _Connection(asyncio.Protocol):
+    """A connection, for one call after the other. What arrives between them is no answer: it ends."""
+
+    def __init__(self) -> None:
+        self._answer, self._done = Answer(), asyncio.get_running_loop().create_future()
+        self._done.cancel()  # no call yet
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if self._done.done():
+                self._transport.abort()
+            elif self._answer.feed(data):
+                self._done.set_result(None)
+        except Unavailable as e:
+            self._done.set_exception(e)
+
+    def eof_received(self) -> None:
+        self.data_received(b"")
+
+    def connection_lost(self, e: Optional[Exception]) -> None:
+        if e and not self._done.done():
+            self._done.set_exception(e)
+        self.data_received(b"")
+
+    def usable(self) -> bool:
+        return not self._transport.is_closing() and not _wire.readable(self._transport.get_extra_info("socket"))
+
+    async def ask(self, request: bytes) -> Answer:
+        self._answer, self._done = Answer(), asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        await self._done
+        return self._answer
+
+    def end(self) -> None:
+        self._transport.abort()
 
 
 class AsyncClient(_wire.Base):
@@ -59,8 +98,8 @@ class AsyncClient(_wire.Base):
     async def close(self) -> None:
         """Closes idle connections."""
         idle, self._idle = self._idle, []
-        for _, writer in idle:
-            writer.close()
+        for connection in idle:
+            connection.end()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -80,31 +119,28 @@ class AsyncClient(_wire.Base):
             raise Unavailable("unreachable", str(e)) from e
 
     async def _exchange(self, request: bytes) -> Answer:
-        answer, (reader, writer) = Answer(), self._kept() or await self._connect()
+        loop = asyncio.get_running_loop()
+        connection = self._kept(loop)
+        if connection is None:
+            _, connection = await loop.create_connection(_Connection, self._host, self._port, ssl=self._tls)
         try:
-            writer.write(request)
-            while not answer.feed(await reader.read(65536)):
-                pass
+            answer = await connection.ask(request)
         except BaseException:
-            writer.close()
+            connection.end()
             raise
-        if answer.keeps and len(self._idle) < self._max_idle:
-            self._idle.append((reader, writer))
+        if answer.keeps and self._loop is loop and len(self._idle) < self._max_idle:
+            self._idle.append(connection)
         else:
-            writer.close()
+            connection.end()
         return answer
 
-    async def _connect(self) -> _Connection:
-        return await asyncio.open_connection(self._host, self._port, ssl=self._tls)
-
-    def _kept(self) -> Optional[_Connection]:
+    def _kept(self, loop: asyncio.AbstractEventLoop) -> Optional[_Connection]:
         """Returns an idle connection that the server has not closed."""
-        loop = asyncio.get_running_loop()
         if self._loop is not loop:  # connections belong to their loop
             self._idle, self._loop = [], loop
         while self._idle:
-            reader, writer = self._idle.pop()
-            if not reader.at_eof() and not writer.is_closing():
-                return reader, writer
-            writer.close()
+            connection = self._idle.pop()
+            if connection.usable():
+                return connection
+            connection.end()
         return None

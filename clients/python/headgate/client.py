@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-import select
 import socket
 import threading
 import time
+from concurrent import futures
 from types import TracebackType
 from typing import Any, Mapping, Optional, Sequence, Type
 
 from . import _wire
 from ._wire import Answer, Check, Decision, Settlement, Unavailable
+
+
+_Address = tuple[Any, ...]  # as socket.getaddrinfo returns it
+_Lookup = futures.Future[Sequence[_Address]]
 
 
 class Client(_wire.Base):
@@ -20,6 +24,7 @@ class Client(_wire.Base):
     def _begin(self) -> None:
         self._lock, self._process = threading.Lock(), os.getpid()
         self._idle: list[socket.socket] = []
+        self._lookup: Optional[_Lookup] = None  # that is in progress
 
     def check(self, domain: str, attributes: Mapping[str, str], *, cost: int = 1, peek: bool = False) -> Decision:
         """Asks whether a request may pass."""
@@ -94,7 +99,7 @@ class Client(_wire.Base):
         except BaseException as e:
             if sock is not None:
                 sock.close()
-            if isinstance(e, TimeoutError):
+            if isinstance(e, (TimeoutError, futures.TimeoutError)):  # two types before Python 3.11
                 raise Unavailable("timeout", f"no answer in {self._timeout * 1000:g} ms") from None
             if isinstance(e, OSError):
                 raise Unavailable("unreachable", str(e)) from e
@@ -103,27 +108,52 @@ class Client(_wire.Base):
         return answer
 
     def _connect(self, deadline: float) -> socket.socket:
-        sock = socket.create_connection((self._host, self._port), _left(deadline))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._tls is None:
-            return sock
+        addresses = self._addresses(deadline)
+        for i, (family, kind, protocol, _, address) in enumerate(addresses):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.settimeout(_left(deadline) / (len(addresses) - i))  # so that each has its turn
+                sock.connect(address)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._tls is None:
+                    return sock
+                sock.settimeout(_left(deadline))
+                return self._tls.wrap_socket(sock, server_hostname=self._host)
+            except BaseException as e:
+                sock.close()
+                if i == len(addresses) - 1 or not isinstance(e, OSError):
+                    raise
+        raise OSError(f"{self._host} has no address")
+
+    def _addresses(self, deadline: float) -> Sequence[_Address]:
+        """Looks the server's name up, in a thread: the system may take longer than the deadline. Calls
+        that wait at the same time share it."""
+        with self._lock:
+            if self._lookup is None:
+                self._lookup = _Lookup()
+                threading.Thread(target=self._look_up, args=(self._lookup,), daemon=True).start()
+            lookup = self._lookup
+        return lookup.result(_left(deadline))
+
+    def _look_up(self, lookup: _Lookup) -> None:
         try:
-            sock.settimeout(_left(deadline))
-            return self._tls.wrap_socket(sock, server_hostname=self._host)
-        except BaseException:
-            sock.close()
-            raise
+            lookup.set_result(socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM))
+        except BaseException as e:
+            lookup.set_exception(e)
+        with self._lock:
+            if self._lookup is lookup:
+                self._lookup = None
 
     def _kept(self) -> Optional[socket.socket]:
         """Returns an idle connection that the server has not closed."""
         while True:
             with self._lock:
                 if self._process != os.getpid():  # a fork must not share connections
-                    self._idle, self._process = [], os.getpid()
+                    self._idle, self._lookup, self._process = [], None, os.getpid()
                 if not self._idle:
                     return None
                 sock = self._idle.pop()
-            if not _readable(sock):
+            if not _wire.readable(sock):
                 return sock
             sock.close()
 
@@ -140,11 +170,3 @@ def _left(deadline: float) -> float:
     if left <= 0:
         raise TimeoutError
     return left
-
-
-def _readable(sock: socket.socket) -> bool:
-    if hasattr(select, "poll"):  # select fails for large descriptors
-        poll = select.poll()
-        poll.register(sock, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([sock], [], [], 0)[0])

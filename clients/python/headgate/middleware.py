@@ -9,7 +9,7 @@ import time
 from typing import Any, Awaitable, Callable, Iterable, Iterator, Mapping, Optional
 from urllib.parse import quote
 
-from ._wire import Decision, Unavailable
+from ._wire import Decision, HeadgateError, Unavailable
 from .aio import AsyncClient
 from .client import Client
 
@@ -45,6 +45,12 @@ def _described(method: str, path: str, host: str, address: str) -> dict[str, str
     return {name: value for name, value in known.items() if value}
 
 
+def _failure(e: HeadgateError) -> Unavailable:
+    """What the hook receives when a request has ended: the answer is out, and must not fail for a
+    slot that Headgate forgot when it restarted."""
+    return e if isinstance(e, Unavailable) else Unavailable("status", str(e))
+
+
 class WSGIMiddleware:
     """Checks each request of a WSGI application. `attributes` gets the environ and returns
     further attributes, or others than method, path, host and client_ip of the connection."""
@@ -62,8 +68,8 @@ class WSGIMiddleware:
             status, headers, body = refusal(d)
             headers["content-length"] = str(len(body))
             start_response(f"{status} {'Too Many Requests' if status == 429 else 'Service Unavailable'}", list(headers.items()))
-            return [body]
-        if d.delay_ms:
+            return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+        if d.delay_ms > 0:
             time.sleep(d.delay_ms / 1000)
         answered = [500]
 
@@ -83,8 +89,8 @@ class WSGIMiddleware:
                 self._client.release(d.lease)
             if d.report:
                 self._client.report(d.report, status=status)
-        except Unavailable as e:
-            self._client._failed(e)
+        except HeadgateError as e:
+            self._client._failed(_failure(e))
 
 
 class _Body:
@@ -131,7 +137,11 @@ class ASGIMiddleware:
         answered = [500]
 
         async def started(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] == "websocket.accept":
+                answered[0] = 101
+            elif message["type"] == "websocket.close" and answered[0] == 500:
+                answered[0] = 403
+            elif message["type"] in ("http.response.start", "websocket.http.response.start"):
                 answered[0] = message["status"]
                 message = {**message, "headers": [*message.get("headers", []), *_pairs(d.headers)]}
             await send(message)
@@ -145,8 +155,9 @@ class ASGIMiddleware:
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close", "code": 1013})
         status, headers, body = refusal(d)
+        headers["content-length"] = str(len(body))
         await send({"type": "http.response.start", "status": status, "headers": _pairs(headers)})
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     async def _end(self, d: Decision, status: int) -> None:
         try:
@@ -154,8 +165,8 @@ class ASGIMiddleware:
                 await self._client.release(d.lease)
             if d.report:
                 await self._client.report(d.report, status=status)
-        except Unavailable as e:
-            self._client._failed(e)
+        except HeadgateError as e:
+            self._client._failed(_failure(e))
 
 
 def _pairs(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

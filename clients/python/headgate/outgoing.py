@@ -7,7 +7,9 @@ import re
 import threading
 import time
 from email.utils import parsedate_to_datetime
+from itertools import count
 from typing import Any, Awaitable, Callable, Mapping, Optional, TypeVar
+from urllib.error import HTTPError
 
 from ._wire import HeadgateError
 
@@ -26,15 +28,15 @@ def wait_asked(status: int, headers: Mapping[str, str], now: float) -> float:
     """Returns how many seconds an answer asks to wait: by Retry-After, or by RateLimit fields of
     which nothing remains. `now` is the Unix time."""
     if status in (429, 503) and (after := headers.get("Retry-After")):
-        if after.strip().isascii() and after.strip().isdigit():
+        if re.fullmatch(r"\s*[0-9]{1,15}\s*", after):
             return float(after)
         try:
             return max(0.0, parsedate_to_datetime(after).timestamp() - now)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, IndexError, OverflowError):
             pass
     waits = [0.0]
     for item in re.sub(r'"(?:[^"\\]|\\.)*"', "", headers.get("RateLimit") or "").split(","):
-        known = dict(re.findall(r";\s*([rt])=(\d+)(?=\s*(?:;|$))", item))
+        known = dict(re.findall(r";\s*([rt])=([0-9]{1,15})(?=\s*(?:;|$))", item))
         if known.get("r") == "0" and "t" in known:
             waits.append(float(known["t"]))
     return max(waits)
@@ -56,25 +58,34 @@ class Pace:
         self._lock = threading.Lock()
 
     def call(self, origin: str, send: Callable[[], Answered]) -> Answered:
-        """Calls `send`, which returns an answer with `headers` and `status` or `status_code`. It may
-        be called several times. `origin` names the service, such as its host."""
-        for attempt in range(self._retries + 1):
+        """Calls `send`, which returns an answer with `headers` and `status` or `status_code`, or raises
+        an HTTPError as urlopen does. It may be called several times. `origin` names the service, such
+        as its host."""
+        for attempt in count():
             if wait := self._wait(origin):
                 self._sleep(wait)
-            answer = send()
-            if not self._again(origin, answer) or attempt == self._retries:
-                break
-        return answer
+            try:
+                answer = send()
+            except HTTPError as e:
+                self._raised(origin, e, attempt)
+            else:
+                if not self._again(origin, answer) or attempt == self._retries:
+                    return answer
+        raise AssertionError
 
     async def acall(self, origin: str, send: Callable[[], Awaitable[Answered]]) -> Answered:
         """Is `call` for asyncio."""
-        for attempt in range(self._retries + 1):
+        for attempt in count():
             if wait := self._wait(origin):
                 await self._asleep(wait)
-            answer = await send()
-            if not self._again(origin, answer) or attempt == self._retries:
-                break
-        return answer
+            try:
+                answer = await send()
+            except HTTPError as e:
+                self._raised(origin, e, attempt)
+            else:
+                if not self._again(origin, answer) or attempt == self._retries:
+                    return answer
+        raise AssertionError
 
     def _wait(self, origin: str) -> float:
         with self._lock:
@@ -84,6 +95,12 @@ class Pace:
         if wait > self._max_wait:
             raise Limited(origin, wait)
         return wait
+
+    def _raised(self, origin: str, e: HTTPError, attempt: int) -> None:
+        """Closes an answer that was raised, or raises it again unless the call is to be sent again."""
+        if not self._again(origin, e) or attempt == self._retries:
+            raise e
+        e.close()
 
     def _again(self, origin: str, answer: Any) -> bool:
         status: Optional[int] = getattr(answer, "status", None) or getattr(answer, "status_code", None)

@@ -1,0 +1,107 @@
+"""What the steps of clients/conformance cannot say, as it is about Python alone. The argument is the
+address of a Headgate. Fails with an AssertionError."""
+
+import asyncio
+import socket
+import sys
+import threading
+import time
+
+import headgate
+
+
+def a_name_that_takes_long(url):
+    """Looking up a name is part of the deadline, and of one lookup for all who wait."""
+    asked, answered, looked_up = [], threading.Event(), socket.getaddrinfo
+
+    def slow(*arguments, **named):
+        asked.append(arguments)
+        answered.wait()
+        return looked_up(*arguments, **named)
+
+    socket.getaddrinfo = slow
+    gate, started = headgate.Client(url.replace("127.0.0.1", "localhost"), timeout=0.2), time.monotonic()
+    assert [gate.check("api", {}).error.kind for _ in range(3)] == ["timeout"] * 3
+    assert time.monotonic() - started < 5
+    assert len(asked) == 1, asked
+    socket.getaddrinfo = looked_up
+    answered.set()
+    with headgate.Client(url.replace("127.0.0.1", "localhost"), timeout=5) as gate:
+        assert gate.check("api", {}).error is None
+
+
+def loops_that_share_a_client(url):
+    """A connection is only for the loop that it belongs to."""
+    gate = headgate.AsyncClient(url, timeout=5)
+    failed = []
+
+    async def several():
+        for _ in range(200):
+            answers = await asyncio.gather(*(gate.check("api", {}) for _ in range(4)), return_exceptions=True)
+            failed.extend(d for d in answers if isinstance(d, Exception) or d.error)
+
+    threads = [threading.Thread(target=lambda: asyncio.run(several())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed[0]
+
+
+def calls_that_are_cancelled(url):
+    """A connection with half an answer is not used again, and nothing is left behind."""
+
+    async def main():
+        async with headgate.AsyncClient(url, timeout=5) as gate:
+            for _ in range(20):
+                calls = [asyncio.create_task(gate.check("api", {"path": f"/{i}"})) for i in range(32)]
+                for call in calls[::2]:
+                    await asyncio.sleep(0)
+                    call.cancel()
+                answers = await asyncio.gather(*calls, return_exceptions=True)
+                assert all(d.error is None for d in answers[1::2]), answers
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(main(), debug=True)
+
+
+def the_status_of_a_websocket(url):
+    """A WebSocket that was accepted is no failure of the application."""
+    reported = []
+
+    class Gate(headgate.AsyncClient):
+        async def report(self, token, *, status=None, headers=None):
+            reported.append(status)
+            return await super().report(token, status=status, headers=headers)
+
+    async def app(scope, receive, send):
+        for message in scope["messages"]:
+            await send({"type": message, "status": 418})
+
+    async def send(message):
+        pass
+
+    async def main():
+        gate = headgate.ASGIMiddleware(app, Gate(url, timeout=5), "api")
+        for messages in (["websocket.accept", "websocket.close"], ["websocket.close"], ["websocket.http.response.start"], []):
+            await gate({"type": "websocket", "path": "/failed-login", "headers": [], "client": ("192.0.2.77", 1), "messages": messages}, None, send)
+
+    asyncio.run(main())
+    assert reported == [101, 403, 418, 500], reported
+
+
+def keys_of_broken_text(url):
+    """Half a surrogate, as from a client's JSON, is the caller's mistake and not another error."""
+    with headgate.Client(url, timeout=5) as gate:
+        try:
+            gate.check("api", {"user": "\ud800"})
+        except headgate.Mistake as e:
+            assert e.status == 400, e
+        else:
+            raise AssertionError("no error")
+
+
+if __name__ == "__main__":
+    for edge in (a_name_that_takes_long, loops_that_share_a_client, calls_that_are_cancelled, the_status_of_a_websocket, keys_of_broken_text):
+        edge(sys.argv[1])
