@@ -3,6 +3,7 @@
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
+import { Readable, pipeline } from "node:stream";
 import { pathToFileURL } from "node:url";
 
 const [built, frameworks] = process.argv.slice(2);
@@ -29,6 +30,15 @@ function client(options) {
     clients.set(key, new headgate.Client(options.url, { ...settings, onFailure: (e) => failures.push(e.kind) }));
   }
   return clients.get(key);
+}
+
+/** What is wrong with the settings of a client, or nothing. */
+function invalid(options) {
+  try {
+    client(options);
+  } catch (e) {
+    return { invalid: e.message };
+  }
 }
 
 const snake = (name) => name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
@@ -91,6 +101,16 @@ function answer(url) {
   return { status: Number(at.searchParams.get("status") ?? 200), body: `hello ${at.pathname}` };
 }
 
+/** Goes on until the client goes. */
+async function* dripping() {
+  for (;;) {
+    yield Buffer.from(".");
+    await new Promise((next) => setTimeout(next, 10));
+  }
+}
+
+const streams = (url) => url.includes("stream");
+
 const listening = (server) => new Promise((open) => server.listen(0, "127.0.0.1", () => open(`http://127.0.0.1:${server.address().port}`)));
 
 const serving = {
@@ -99,7 +119,9 @@ const serving = {
     app.use(headgate.express(c, "api", { attributes: (r) => ({ user: r.get("X-Plan") ?? "nobody" }) }));
     app.use((request, response) => {
       const { status, body } = answer(request.originalUrl);
-      response.status(status).type("text").send(body);
+      response.status(status).type("text");
+      if (streams(request.url)) return pipeline(dripping, response, () => {});
+      response.send(body);
     });
     app.use((error, _request, response, _next) => response.status(500).end());
     return listening(createServer(app));
@@ -109,7 +131,7 @@ const serving = {
     await app.register(headgate.fastify(c, "api", { attributes: (r) => ({ user: r.headers["x-plan"] ?? "nobody" }) }));
     app.get("/*", async (request, reply) => {
       const { status, body } = answer(request.url);
-      return reply.code(status).send(body);
+      return reply.code(status).send(streams(request.url) ? Readable.from(dripping()) : body);
     });
     return app.listen({ port: 0, host: "127.0.0.1" });
   },
@@ -120,7 +142,8 @@ const serving = {
     app.use(headgate.hono(c, "api", { attributes: (x) => ({ user: x.req.header("X-Plan") ?? "nobody" }) }));
     app.get("*", (x) => {
       const { status, body } = answer(x.req.url);
-      return x.text(body, status);
+      if (x.req.url.includes("immutable")) return Response.redirect("http://localhost/", status);
+      return streams(x.req.url) ? x.body(ReadableStream.from(dripping())) : x.text(body, status);
     });
     app.onError((_, x) => x.text("failed", 500));
     return new Promise((open) => serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, ({ port }) => open(`http://127.0.0.1:${port}`)));
@@ -134,7 +157,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   let outcome;
   if (step.do === "call") outcome = await called(step);
   else if (step.do === "serve") outcome = { url: await serving[step.framework](client({ ...step.client, serving: clients.size })) };
-  else outcome = await several(step);
+  else outcome = invalid(step.client) ?? (await several(step));
   console.log(JSON.stringify({ ...outcome, failures, took_ms: Math.round(performance.now() - started) }));
 }
 process.exit(0);

@@ -61,6 +61,8 @@ export interface ClientOptions {
   fetch?: typeof globalThis.fetch;
 }
 
+const maxAnswer = 8 << 20; // bytes; a batch of 1000 takes about 200 KiB
+
 type Kind = "string" | "number" | "boolean" | "list";
 
 // Members of answers that are known, by their names in the API; others are ignored.
@@ -81,12 +83,18 @@ export class Client {
 
   constructor(url = "http://127.0.0.1:8080", options: ClientOptions = {}) {
     const at = new URL(url);
-    if (!/^https?:$/.test(at.protocol) || at.username || at.search || at.hash) {
+    if (at.username || at.password) { // not shown
+      throw new TypeError("the address has a user: want one such as http://127.0.0.1:8080");
+    }
+    if (!/^https?:$/.test(at.protocol) || at.search || at.hash) {
       throw new TypeError(`${JSON.stringify(url)} is not an address such as http://127.0.0.1:8080`);
     }
-    this.#url = url.replace(/\/+$/, "");
+    const { token = "", timeoutMs = 50 } = options;
+    if (!/^[!-~]*$/.test(token)) throw new TypeError("the token has characters that a header field cannot have");
+    if (!(timeoutMs > 0 && timeoutMs < 2 ** 31)) throw new RangeError(`invalid timeoutMs ${timeoutMs}: want milliseconds above 0, such as 50`);
+    this.#url = at.href.replace(/\/+$/, "");
     this.#headers = new Headers({ "Content-Type": "application/json" });
-    if (options.token) this.#headers.set("Authorization", `Bearer ${options.token}`);
+    if (token) this.#headers.set("Authorization", `Bearer ${token}`);
     this.#options = options;
   }
 
@@ -173,16 +181,18 @@ export class Client {
     let answer: Response;
     let text: string;
     try {
-      const signal = AbortSignal.timeout(timeoutMs);
+      const signal = AbortSignal.timeout(Math.ceil(timeoutMs));
       answer = await fetch(this.#url + path, { method: "POST", headers: this.#headers, body, redirect: "manual", signal });
-      text = await answer.text();
+      text = await read(answer);
     } catch (e) {
+      if (e instanceof Unavailable) throw e;
       if (e instanceof Error && e.name === "TimeoutError") throw new Unavailable("timeout", `no answer in ${timeoutMs} ms`);
       throw new Unavailable("unreachable", `${e instanceof Error ? (e.cause ?? e) : e}`, { cause: e });
     }
     if (answer.status >= 400 && answer.status < 500 && answer.status !== 408 && answer.status !== 429) {
       const problem = parsed(text);
-      throw new Mistake(answer.status, isObject(problem) ? String(problem["detail"]) : "no explanation");
+      const detail = isObject(problem) ? problem["detail"] : undefined;
+      if (detail !== undefined) throw new Mistake(answer.status, String(detail)); // else something in between answers
     }
     if (answer.status !== 200 && answer.status !== 429) throw new Unavailable("status", `status ${answer.status}`);
     const value = parsed(text);
@@ -190,6 +200,18 @@ export class Client {
     const headers = Object.fromEntries([...answer.headers].filter(([name]) => /^(x-)?ratelimit|^retry-after$/.test(name)));
     return { status: answer.status, headers, value };
   }
+}
+
+/** Reads the body of an answer, up to a size. */
+async function read(answer: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let [text, size] = ["", 0];
+  for await (const part of answer.body ?? []) {
+    size += part.length;
+    if (size > maxAnswer) throw new Unavailable("malformed", "the answer is too large");
+    text += decoder.decode(part, { stream: true });
+  }
+  return text + decoder.decode();
 }
 
 function parsed(text: string): unknown {
@@ -213,7 +235,7 @@ function members(value: unknown, known: Record<string, Kind>): Record<string, un
   for (const [name, kind] of Object.entries(known)) {
     const v = value[name];
     if (v === undefined || v === null) continue;
-    const right = kind === "list" ? Array.isArray(v) && v.every((s) => typeof s === "string") : typeof v === kind;
+    const right = kind === "list" ? Array.isArray(v) && v.every((s) => typeof s === "string") : kind === "number" ? Number.isSafeInteger(v) : typeof v === kind;
     if (!right) throw new Unavailable("malformed", `${name} in the answer is invalid`);
     found[camel(name)] = v;
   }

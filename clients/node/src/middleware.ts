@@ -1,5 +1,5 @@
 import { type Attributes, type Client, type Decision } from "./client.js";
-import { Unavailable } from "./errors.js";
+import { HeadgateError, Unavailable } from "./errors.js";
 
 export interface MiddlewareOptions<Request> {
   /** Returns further attributes, or others than method, path, host and client_ip of the connection. */
@@ -19,6 +19,7 @@ interface Incoming {
 interface Outgoing {
   statusCode: number;
   readonly writableFinished: boolean;
+  readonly destroyed: boolean;
   setHeader(name: string, value: string): unknown;
   end(body: string): unknown;
   once(event: "close", listener: () => void): unknown;
@@ -32,6 +33,7 @@ interface FastifyReply {
 interface HonoContext {
   req: { method: string; url: string; header(name: string): string | undefined };
   res: Response;
+  header(name: string, value: string): void;
   env: unknown;
 }
 
@@ -70,21 +72,30 @@ async function decide<R>(client: Client, domain: string, request: R, known: Attr
   return d;
 }
 
-/** Frees the slot of a request and reports its answer; without a status, nobody saw the answer. */
+/**
+ * Frees the slot of a request and reports its answer; without a status, nobody saw the answer. A
+ * slot that Headgate forgot when it restarted is a failure for the hook: there is nobody to throw to.
+ */
 async function end<R>(client: Client, d: Decision, status: number | undefined, options: MiddlewareOptions<R>): Promise<void> {
   try {
     if (d.lease) await client.release(d.lease);
     if (d.report && status !== undefined) await client.report(d.report, { status });
   } catch (e) {
-    if (!(e instanceof Unavailable)) throw e;
-    options.onFailure?.(e);
+    if (!(e instanceof HeadgateError)) throw e;
+    options.onFailure?.(e instanceof Unavailable ? e : new Unavailable("status", e.message));
   }
 }
 
+/** Ends a request when its answer has ended, which it may already have if the client has gone. */
 function follow<R>(client: Client, d: Decision, answer: Outgoing, options: MiddlewareOptions<R>): void {
-  for (const [name, value] of Object.entries(d.headers)) answer.setHeader(name, value);
   if (!d.lease && !d.report) return;
-  answer.once("close", () => void end(client, d, answer.writableFinished ? answer.statusCode : undefined, options));
+  const closed = () => void end(client, d, answer.writableFinished ? answer.statusCode : undefined, options);
+  if (answer.destroyed) closed();
+  else answer.once("close", closed);
+}
+
+function setHeaders(d: Decision, answer: Outgoing): void {
+  for (const [name, value] of Object.entries(d.headers)) answer.setHeader(name, value);
 }
 
 /** Middleware for Express. */
@@ -92,6 +103,7 @@ export function express<R extends Incoming>(client: Client, domain: string, opti
   return (request: R, response: Outgoing, next: (error?: unknown) => void): void => {
     decide(client, domain, request, describedIncoming(request), options).then((d) => {
       if (d.allowed) {
+        setHeaders(d, response);
         follow(client, d, response, options);
         next();
         return;
@@ -109,6 +121,7 @@ export function fastify<R extends { raw: Incoming }>(client: Client, domain: str
   async function onRequest(request: R, reply: FastifyReply): Promise<unknown> {
     const d = await decide(client, domain, request, describedIncoming(request.raw), options);
     if (d.allowed) {
+      setHeaders(d, reply.raw);
       follow(client, d, reply.raw, options);
       return;
     }
@@ -121,21 +134,25 @@ export function fastify<R extends { raw: Incoming }>(client: Client, domain: str
   return Object.assign(plugin, { [Symbol.for("skip-override")]: true }); // so that it is for all routes
 }
 
-/** Middleware for Hono. On Node, the client's address is that of the connection; elsewhere, set client_ip. */
+/**
+ * Middleware for Hono. On Node, the client's address is that of the connection, and a slot is freed
+ * when the answer has ended; elsewhere, set client_ip, and a slot is freed when the answer begins.
+ */
 export function hono<C extends HonoContext>(client: Client, domain: string, options: MiddlewareOptions<C> = {}) {
   return async (c: C, next: () => Promise<void>): Promise<Response | void> => {
-    const env = c.env as { incoming?: Incoming } | undefined;
+    const env = c.env as { incoming?: Incoming; outgoing?: Outgoing } | undefined;
     const known = described(c.req.method, env?.incoming?.url ?? c.req.url, c.req.header("host"), env?.incoming?.socket.remoteAddress);
     const d = await decide(client, domain, c, known, options);
     if (!d.allowed) {
       const { status, headers, body } = refusal(d);
       return new Response(body, { status, headers });
     }
+    if (env?.outgoing) follow(client, d, env.outgoing, options);
     try {
       await next();
     } finally {
-      void end(client, d, c.res.status, options);
+      if (!env?.outgoing) void end(client, d, c.res.status, options);
     }
-    for (const [name, value] of Object.entries(d.headers)) c.res.headers.set(name, value);
+    for (const [name, value] of Object.entries(d.headers)) c.header(name, value);
   };
 }

@@ -22,12 +22,13 @@ export interface ObeyingOptions {
 function waitAsked(answer: Response, now: number): number {
   const after = answer.headers.get("Retry-After")?.trim();
   if (after && (answer.status === 429 || answer.status === 503)) {
-    const ms = /^\d+$/.test(after) ? Number(after) * 1000 : Date.parse(after) - now;
-    if (Number.isFinite(ms)) return Math.max(0, ms);
+    if (/^\d{1,15}$/.test(after)) return Number(after) * 1000;
+    const ms = /^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} [\d:]{8} GMT$/.test(after) ? Date.parse(after) - now : NaN;
+    if (!Number.isNaN(ms)) return Math.max(0, ms);
   }
   let wait = 0;
   for (const item of (answer.headers.get("RateLimit") ?? "").replace(/"(?:[^"\\]|\\.)*"/g, "").split(",")) {
-    const known = new Map([...item.matchAll(/;\s*([rt])=(\d+)(?=\s*(?:;|$))/g)].map((m) => [m[1], Number(m[2])]));
+    const known = new Map([...item.matchAll(/;\s*([rt])=(\d{1,15})(?=\s*(?:;|$))/g)].map((m) => [m[1], Number(m[2])]));
     if (known.get("r") === 0) wait = Math.max(wait, (known.get("t") ?? 0) * 1000);
   }
   return wait;
@@ -49,7 +50,8 @@ export function obeying(options: ObeyingOptions = {}): typeof globalThis.fetch {
     for (let attempt = 0; ; attempt++) {
       const wait = (until.get(origin) ?? 0) - now();
       if (wait > maxWaitMs) throw new Limited(origin, wait);
-      if (wait > 0) await sleep(wait);
+      const signal = init?.signal ?? (input instanceof Request ? input.signal : undefined);
+      if (wait > 0) await Promise.race([sleep(wait), aborted(signal)]);
       else until.delete(origin);
       const answer = await fetch(input, init);
       const asked = waitAsked(answer, now());
@@ -59,4 +61,12 @@ export function obeying(options: ObeyingOptions = {}): typeof globalThis.fetch {
       await answer.body?.cancel();
     }
   };
+}
+
+/** Fails when a signal says so. */
+function aborted(signal: AbortSignal | undefined): Promise<never> {
+  return new Promise((_, fail) => {
+    if (signal?.aborted) fail(signal.reason);
+    signal?.addEventListener("abort", () => fail(signal.reason), { once: true });
+  });
 }

@@ -1,0 +1,32 @@
+// What the steps of clients/conformance cannot say, as it is about Node alone. The arguments are the
+// folder of the built client and the address of a Headgate.
+import assert from "node:assert/strict";
+import { createServer, request } from "node:http";
+import { pathToFileURL } from "node:url";
+
+const [built, url] = process.argv.slice(2);
+const { Client, express, obeying } = await import(pathToFileURL(`${built}/index.js`).href);
+const gate = new Client(url, { timeoutMs: 5000 });
+const listening = (server) => new Promise((open) => server.listen(0, "127.0.0.1", () => open(`http://127.0.0.1:${server.address().port}`)));
+
+// Who waits for another service stops when the signal of the call says so.
+const busy = createServer((_, response) => response.writeHead(429, { "Retry-After": "30" }).end());
+const call = obeying();
+const started = performance.now();
+await assert.rejects(call(await listening(busy), { signal: AbortSignal.timeout(200) }), { name: "TimeoutError" });
+assert.ok(performance.now() - started < 20_000);
+
+// A slot is freed although its client went before the application was asked.
+let gone;
+const left = new Promise((resolve) => (gone = resolve));
+const middleware = express(gate, "api", { attributes: () => left.then(() => ({ path: "/slot", client_ip: "192.0.2.78" })) });
+const app = createServer((incoming, response) => {
+  response.once("close", gone);
+  middleware(incoming, response, () => response.end());
+  asking.destroy();
+});
+const asking = request(await listening(app)).on("error", () => {}).end();
+await left;
+const slot = () => gate.check("api", { path: "/slot", client_ip: "192.0.2.78" });
+for (let end = Date.now() + 10_000; !(await slot()).allowed; ) assert.ok(Date.now() < end, "the slot is still taken");
+process.exit(0);
