@@ -36,8 +36,11 @@ public final class Headgate {
 
     private Headgate(Builder b) {
         URI at = URI.create(b.url);
+        if (at.getRawUserInfo() != null) { // not shown
+            throw new IllegalArgumentException("the address has a user: want one such as http://127.0.0.1:8080");
+        }
         if (!String.valueOf(at.getScheme()).matches("https?") || at.getHost() == null
-                || at.getRawUserInfo() != null || at.getRawQuery() != null || at.getRawFragment() != null) {
+                || at.getRawQuery() != null || at.getRawFragment() != null) {
             throw new IllegalArgumentException("\"" + b.url + "\" is not an address such as http://127.0.0.1:8080");
         }
         if (b.token != null && !b.token.matches("[!-~]+")) {
@@ -221,13 +224,14 @@ public final class Headgate {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path)).header("Content-Type", "application/json");
         if (token != null) request.header("Authorization", "Bearer " + token);
         CompletableFuture<HttpResponse<String>> call = http.sendAsync(
-                request.POST(HttpRequest.BodyPublishers.ofString(Json.write(body))).build(), HttpResponse.BodyHandlers.ofString());
+                request.POST(HttpRequest.BodyPublishers.ofString(Json.write(body))).build(), info -> new Body());
         try {
             return call.get(limit.toNanos(), TimeUnit.NANOSECONDS);
         } catch (TimeoutException e) {
             call.cancel(true);
             throw new Unavailable(Kind.TIMEOUT, "no answer in " + limit.toMillis() + " ms", null);
         } catch (ExecutionException e) {
+            if (e.getCause() instanceof Unavailable u) throw u;
             throw new Unavailable(Kind.UNREACHABLE, String.valueOf(e.getCause()), e.getCause());
         } catch (InterruptedException e) {
             call.cancel(true);
@@ -240,8 +244,10 @@ public final class Headgate {
     private static Object value(HttpResponse<String> answer) {
         int status = answer.statusCode();
         if (status >= 400 && status < 500 && status != 408 && status != 429) {
-            Object problem = Json.parse(answer.body()).orElse(null);
-            throw new Mistake(status, problem instanceof Map<?, ?> p ? String.valueOf(p.get("detail")) : "no explanation");
+            if (Json.parse(answer.body()).orElse(null) instanceof Map<?, ?> problem && problem.get("detail") != null) {
+                throw new Mistake(status, problem.get("detail").toString());
+            }
+            // something between here and Headgate answers
         }
         if (status != 200 && status != 429) throw new Unavailable(Kind.STATUS, "status " + status, null);
         return Json.parse(answer.body()).orElseThrow(() -> Answer.malformed("the answer is not JSON"));

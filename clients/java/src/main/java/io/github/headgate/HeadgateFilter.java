@@ -1,5 +1,7 @@
 package io.github.headgate;
 
+import io.github.headgate.HeadgateException.Kind;
+import io.github.headgate.HeadgateException.Mistake;
 import io.github.headgate.HeadgateException.Unavailable;
 import jakarta.servlet.AsyncEvent;
 import jakarta.servlet.AsyncListener;
@@ -73,7 +75,10 @@ public final class HeadgateFilter implements Filter {
         known.put("method", request.getMethod());
         known.put("path", request.getRequestURI()); // as it was sent: the server matches every reading of it
         known.put("host", request.getHeader("Host") != null ? request.getHeader("Host") : request.getServerName());
-        known.put("client_ip", request.getRemoteAddr().replaceAll("%[^\\]]*|[\\[\\]]", "")); // without zone and brackets
+        String address = request.getRemoteAddr();
+        if (address != null && !address.isEmpty()) { // as of a Unix socket
+            known.put("client_ip", address.replaceAll("%[^\\]]*|[\\[\\]]", "")); // without zone and brackets
+        }
         known.putAll(attributes.apply(request));
         return known;
     }
@@ -107,6 +112,8 @@ public final class HeadgateFilter implements Filter {
             if (d.report() != null) gate.report(d.report(), status, Map.of());
         } catch (Unavailable e) {
             gate.failed(e);
+        } catch (Mistake e) { // Headgate forgot the slot when it restarted; the answer is out
+            gate.failed(new Unavailable(Kind.STATUS, e.getMessage(), e));
         }
     }
 

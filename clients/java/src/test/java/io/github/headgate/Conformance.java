@@ -74,7 +74,7 @@ final class Conformance {
         Map<String, Object> outcome = switch ((String) step.get("do")) {
             case "call" -> called((String) object(step.get("client")).get("url"));
             case "serve" -> Map.of("url", Serving.start(client(object(step.get("client")))));
-            default -> several(step);
+            default -> valid(step);
         };
         Map<String, Object> all = new LinkedHashMap<>(outcome);
         all.put("failures", List.copyOf(failures));
@@ -107,6 +107,15 @@ final class Conformance {
         SSLContext context = SSLContext.getInstance("TLS");
         context.init(null, trust.getTrustManagers(), null);
         return context;
+    }
+
+    private Map<String, Object> valid(Map<String, Object> step) throws Exception {
+        try {
+            client(object(step.get("client")));
+        } catch (IllegalArgumentException e) {
+            return Map.of("invalid", e.getMessage());
+        }
+        return several(step);
     }
 
     private Map<String, Object> several(Map<String, Object> step) throws Exception {
