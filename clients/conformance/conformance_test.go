@@ -89,6 +89,7 @@ type runner struct {
 	saved   map[string]any
 
 	framework string // that serves
+	held      func() // closes the answer that is held
 }
 
 // start starts the runner of c.
@@ -173,6 +174,13 @@ func (r *runner) step(t *testing.T, options map[string]any, s *step) (outcome an
 	case "stop", "start", "restart":
 		r.servers.change(server, s.Do)
 		return nil, ""
+	case "unasked":
+		r.servers.unasked <- struct{}{}
+		<-r.servers.unasked
+		return nil, ""
+	case "let go":
+		r.held()
+		return nil, ""
 	case "request":
 		outcome = r.request(t, s)
 	default:
@@ -213,7 +221,7 @@ func (r *runner) filled(v any) any {
 
 // differs says where got is not what is wanted: of an object, the members that want
 // names; of {"from":1,"to":2}, a number between; of {"present":true}, anything but null;
-// of {"has":"x"}, a text with x; of {"tally":…}, how many results are allowed and refused.
+// of {"has":"x"}, a text with x, and of {"lacks":"x"} without; of {"tally":…}, how many results are allowed and refused.
 func differs(at string, got, want any) string {
 	switch want := want.(type) {
 	case map[string]any:
@@ -227,6 +235,12 @@ func differs(at string, got, want any) string {
 		if part, ok := want["has"].(string); ok {
 			if text, ok := got.(string); !ok || !strings.Contains(text, part) {
 				return fmt.Sprintf("%s is %v, want a text with %q", at, got, part)
+			}
+			return ""
+		}
+		if part, ok := want["lacks"].(string); ok {
+			if text, ok := got.(string); !ok || strings.Contains(text, part) {
+				return fmt.Sprintf("%s is %v, want a text without %q", at, got, part)
 			}
 			return ""
 		}

@@ -54,6 +54,7 @@ func run(m *testing.M) int {
 //	stranger  TLS with a certificate of another authority
 //	gone      nothing listens there
 //	fake/X    a server that answers as misbehaving and others say
+//	raw/X     a server that breaks HTTP itself, as raw says
 //	other/X   a service with limits of its own
 type servers struct {
 	t         *testing.T // of the client, which outlives its scenes
@@ -62,11 +63,13 @@ type servers struct {
 	processes map[string]*process
 	counters  map[string]*atomic.Int64
 	fake      *httptest.Server
+	unasked   chan struct{} // for raw/unasked: send what nobody asked for; it is sent
 }
 
 func newServers(t *testing.T) *servers {
 	s := &servers{
 		t: t, authority: certtest.New(t), addresses: map[string]string{}, processes: map[string]*process{}, counters: map[string]*atomic.Int64{},
+		unasked: make(chan struct{}),
 	}
 	s.fake = httptest.NewServer(fake())
 	t.Cleanup(func() {
@@ -116,6 +119,9 @@ func (s *servers) open(name string) string {
 		}
 		defer func() { _ = l.Close() }()
 		return "http://" + l.Addr().String()
+	}
+	if what, ok := strings.CutPrefix(name, "raw/"); ok {
+		return "http://" + raw(t, what, s.unasked)
 	}
 	what, ok := strings.CutPrefix(name, "other/")
 	if !ok {
@@ -230,6 +236,7 @@ func fake() http.Handler {
 		"page": {200, "<html>Welcome</html>"}, "empty": {200, ""}, "array": {200, "[]"}, "null": {200, "null"},
 		"undecided": {200, `{"reason":"ok"}`}, "text": {200, `{"allowed":"yes","reason":"ok"}`}, "type": {200, `{"allowed":true,"reason":"ok","limit":"5"}`},
 		"cut": {200, `{"allowed":true,"reason":"o`}, "disagree": {200, `{"allowed":false,"reason":"limited"}`}, "balancer": {429, "too many requests"},
+		"elsewhere": {404, "<html>default backend - 404</html>"}, "forbidden": {403, `{"message":"Forbidden"}`},
 		"few":    {200, `{"results":[{"allowed":true,"reason":"ok"}]}`},
 		"large":  {200, `{"allowed":true,"rule":"r","limit":9007199254740991,"remaining":9007199254740990,"reason":"ok"}`},
 		"more":   {200, `{"allowed":true,"reason":"ok","new":{"a":[1,2.5e3,null,true,"\ud83d\ude00\n"]},"limit":5}`},
@@ -240,6 +247,13 @@ func fake() http.Handler {
 			_, _ = io.WriteString(w, answer.body)
 		})
 	}
+	mux.HandleFunc("/huge/", func(w http.ResponseWriter, _ *http.Request) {
+		for piece := strings.Repeat(" ", 1<<20); piece != ""; {
+			if _, err := io.WriteString(w, piece); err != nil {
+				return
+			}
+		}
+	})
 	mux.HandleFunc("/exact/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "12")
 		w.Header().Set("RateLimit", `"login";r=0;t=12`)
@@ -306,7 +320,11 @@ func other(t *testing.T, what string) http.Handler {
 			w.Header().Set("RateLimit", `"a;r=0;t=99";r=5;t=1, "b,c";r=0;t=9`)
 			status = http.StatusOK
 		default:
-			t.Errorf("unknown service %q", what)
+			after, ok := strings.CutPrefix(what, "odd:")
+			if !ok {
+				t.Errorf("unknown service %q", what)
+			}
+			w.Header().Set("Retry-After", after)
 		}
 		w.WriteHeader(status)
 		_, _ = fmt.Fprintln(w, "answer")
