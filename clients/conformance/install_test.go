@@ -127,7 +127,7 @@ func TestNodeInstalls(t *testing.T) {
 			t.Errorf("%s is installed", name)
 		}
 	}
-	program := "import { Client } from \"headgate\";\nconst d = await new Client(\"http://127.0.0.1:8080\").check(\"api\", { user: \"ada\" });\nconst allowed: boolean = d.allowed;\nconsole.log(allowed);\n"
+	program := "import { Client, fastify } from \"headgate\";\nfastify(new Client(), \"api\", { attributes: (request) => ({ user: String(request.headers[\"x-user\"]) }) });\nconst d = await new Client(\"http://127.0.0.1:8080\").check(\"api\", { user: \"ada\" });\nconst allowed: boolean = d.allowed;\nconsole.log(allowed);\n"
 	compiler := filepath.Join(nodeModules(t), "node_modules", "typescript", "bin", "tsc")
 	check := []string{"node", compiler, "--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "use.ts"}
 	for text, want := range map[string]string{program: "", strings.Replace(program, ": boolean", ": string", 1): "is not assignable to type 'string'"} {

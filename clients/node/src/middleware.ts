@@ -24,6 +24,14 @@ interface Outgoing {
   end(body: string): unknown;
   once(event: "close", listener: () => void): unknown;
 }
+interface FastifyRequest {
+  raw: Incoming;
+  headers: Incoming["headers"];
+  ip: string;
+  url: string;
+  query: unknown;
+  params: unknown;
+}
 interface FastifyReply {
   raw: Outgoing;
   code(status: number): FastifyReply;
@@ -117,7 +125,7 @@ export function express<R extends Incoming>(client: Client, domain: string, opti
 }
 
 /** A plugin for Fastify, for all routes that are registered after it. */
-export function fastify<R extends { raw: Incoming }>(client: Client, domain: string, options: MiddlewareOptions<R> = {}) {
+export function fastify<R extends FastifyRequest>(client: Client, domain: string, options: MiddlewareOptions<R> = {}) {
   async function onRequest(request: R, reply: FastifyReply): Promise<unknown> {
     const d = await decide(client, domain, request, describedIncoming(request.raw), options);
     if (d.allowed) {

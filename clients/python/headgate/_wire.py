@@ -151,7 +151,7 @@ class Answer:
 
     def _read(self) -> Generator[None, None, None]:
         """Reads the answer, and yields when it needs more."""
-        self.status = 100
+        version, lines, self.status = "", list[str](), 100
         while 100 <= self.status < 200:  # more is to come
             first, *lines = (yield from self._until(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             version, status = first.split(" ")[:2]

@@ -33,9 +33,9 @@ class _Connection(asyncio.Protocol):
     def eof_received(self) -> None:
         self.data_received(b"")
 
-    def connection_lost(self, e: Optional[Exception]) -> None:
-        if e and not self._done.done():
-            self._done.set_exception(e)
+    def connection_lost(self, exc: Optional[Exception]) -> None:
+        if exc and not self._done.done():
+            self._done.set_exception(exc)
         self.data_received(b"")
 
     def usable(self) -> bool:

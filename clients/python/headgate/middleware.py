@@ -104,8 +104,8 @@ class _Body:
 
     def close(self) -> None:
         try:
-            if hasattr(self._body, "close"):
-                self._body.close()
+            if close := getattr(self._body, "close", None):
+                close()
         finally:
             self._end()
 
