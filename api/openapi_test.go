@@ -125,33 +125,13 @@ func (o *operation) id() string {
 	})
 }
 
-// page returns docs/api.md.
-func page() string {
-	var b strings.Builder
-	b.WriteString("# All operations\n\nWhat the [HTTP API](http-api.md) and the [admin door](admin.md) answer, in short. [openapi.yaml](../api/openapi.yaml) (OpenAPI 3.1) has every field, for tools that make clients, tests or pages of it. `go test ./api -update` writes both this page and that file from the code.\n")
-	for _, door := range []struct{ name, title string }{{"api", "The HTTP API"}, {"admin", "The admin door"}} {
-		fmt.Fprintf(&b, "\n## %s\n\n| operation | what | answers |\n| --- | --- | --- |\n", door.title)
-		for _, o := range operations() {
-			if !slices.Contains(strings.Fields(o.door), door.name) {
-				continue
-			}
-			var statuses []string
-			for _, a := range o.answers {
-				statuses = append(statuses, strconv.Itoa(a.status))
-			}
-			fmt.Fprintf(&b, "| `%s %s` | %s | %s |\n", strings.ToUpper(o.method), o.path, o.summary, strings.Join(statuses, ", "))
-		}
-	}
-	b.WriteString("\nEvery operation may also answer 401 and 403 ([access](http-api.md#access)), 405, 408, 413 and 503, with a problem.\n")
-	return b.String()
-}
-
 // TestDocument: openapi.yaml and docs/api.md are what the code says.
 func TestDocument(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Written by: go test ./api -update\n")
-	yaml(&b, "", document())
-	for file, want := range map[string]string{"openapi.yaml": b.String(), "../docs/api.md": page()} {
+	all := document()
+	yaml(&b, "", all)
+	for file, want := range map[string]string{"openapi.yaml": b.String(), "../docs/api.md": page(all)} {
 		if *update {
 			if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
 				t.Fatal(err)

@@ -82,7 +82,9 @@ func common(s *schemas) {
 	s.goType(of[door.RulesState]())
 	s.describe("QueuedRequest", "id! string", "state! string", "accepted_at! string", "attempts! integer", "next_attempt_at string", "delivered_at string", "given_up_at string", "response QueuedResponse")
 	s.describe("QueuedResponse", "status! integer", "content_type string", "body string", "body_base64 string", "truncated boolean")
-	s.describe("RateLimitRequest")
+	s.describe("RateLimitRequest", "domain! string", "descriptors! [Descriptor]", "hitsAddend integer: the cost, default 1")
+	s.describe("RateLimitResponse", "overallCode! string: OK or OVER_LIMIT", "statuses [RateLimitStatus]: one for each descriptor", "responseHeadersToAdd [Entry]: header fields for the answer", "rawBody string: the body of a refusal, in base64")
+	s.describe("RateLimitStatus", "code! string: OK or OVER_LIMIT", "currentLimit object: with name, requestsPerUnit and unit", "limitRemaining integer", "durationUntilReset string: such as 12s")
 	s.describe("RuleList", "rules! [RuleStatus]", "lists [ListStatus]")
 	s.goType(of[admin.RuleStatus]())
 	s.goType(of[admin.ListStatus]())
@@ -158,7 +160,7 @@ func operations() []operation {
 		},
 		{"api", "get", "/healthcheck", "Like /readyz, for deployments of envoyproxy/ratelimit", nil, nil, []reply{{200, text, false}, {503, text, true}}, []try{{"", "", 200}}},
 		{"api", "get", "/v1/auth", "Forward-auth for a reverse proxy, with any method; see docs/forward-auth.md", nil, nil, []reply{{200, text, true}, {429, problem, true}, {403, problem, false}, {400, problem, true}}, []try{{"", "", 403}}},
-		{"api", "post", "/json", "Envoy's rate limit service in JSON; see docs/envoy.md", nil, "RateLimitRequest", []reply{{200, "RateLimitRequest", false}, {429, "RateLimitRequest", true}, {400, problem, false}}, []try{{"", `{"domain":"api","descriptors":[{"entries":[{"key":"path","value":"/"}]}]}`, 200}, {"", "x", 400}}},
+		{"api", "post", "/json", "Envoy's rate limit service in JSON; see docs/envoy.md", nil, "RateLimitRequest", []reply{{200, "RateLimitResponse", false}, {429, "RateLimitResponse", true}, {400, problem, false}}, []try{{"", `{"domain":"api","descriptors":[{"entries":[{"key":"path","value":"/"}]}]}`, 200}, {"", "x", 400}}},
 		{"api", "get", "/v1/queue/{id}", "The state of a queued request", nil, nil, []reply{{200, "QueuedRequest", false}, {404, problem, false}, busy}, []try{{"$id", "", 200}, {"x", "", 404}}},
 
 		{"admin", "get", "/metrics", "Prometheus metrics", nil, nil, []reply{{200, text, false}}, []try{{"", "", 200}}},
