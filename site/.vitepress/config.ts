@@ -32,7 +32,7 @@ export default defineConfig({
   themeConfig: {
     logo: "/favicon.svg",
     nav: [
-      { text: "Docs", link: "/docs/", activeMatch: "^/docs/(?!benchmarks|accuracy)" },
+      { text: "Docs", link: "/docs/", activeMatch: "^/(docs/(?!benchmarks|accuracy)|clients/)" },
       { text: "Playground", link: "/playground/index.html", target: "_self" },
       { text: "Benchmarks", link: "/docs/benchmarks" },
       { text: "Changelog", link: "/changelog" },
@@ -48,22 +48,35 @@ export default defineConfig({
     socialLinks: [{ icon: "github", link: repository, ariaLabel: "Source code on GitHub" }],
     editLink: { pattern: `${repository}/edit/main/:path`, text: "Edit this page" },
     externalLinkIcon: false,
-    notFound: {
-      title: "Page not found",
-      quote: "It may have moved: try the search.",
-      linkText: "To the front page",
-    },
     search: {
       provider: "local",
       options: {
         detailedView: true,
         miniSearch: {
+          // A name such as Retry-After or charge_on is a word, and so is each of its parts.
+          options: {
+            tokenize: (text) =>
+              (text.match(/[\p{L}\p{N}]+(?:[-_.][\p{L}\p{N}]+)*/gu) ?? []).flatMap((word) => {
+                const parts = word.split(/[-_.]/);
+                return parts.length > 1 ? [word, ...parts] : parts;
+              }),
+          },
           searchOptions: {
-            fuzzy: 0.15,
+            fuzzy: (term: string) => (term.length > 4 ? 0.15 : false),
             prefix: true,
-            boost: { title: 5, titles: 2, text: 1 },
-            // Decisions and the changelog say how it came about: pages of the docs come first.
-            boostDocument: (id: string) => (/\/decisions\/|\/changelog/.test(id) ? 0.3 : 1),
+            boost: { title: 4, titles: 2, text: 1 },
+            boostTerm: (term: string) => (/[-_.]/.test(term) ? 3 : 1),
+            // Pages that say what something is come before those that mention it; decisions, the
+            // changelog and the list of all fields are last.
+            boostDocument: (id: string) => {
+              if (/\/decisions\/|\/changelog|\/api\.html/.test(id)) return 0.3;
+              if (/\/(regions|playground|benchmarks|accuracy)/.test(id)) return 0.7;
+              return /\/(rules|algorithms|headers|client-ip|configuration|http-api|redis|failure)\.html/.test(
+                id,
+              )
+                ? 1.5
+                : 1;
+            },
           },
         },
       },

@@ -50,6 +50,13 @@ test("every link and picture leads to a file and an anchor that exist", () => {
   expect(internal).toBeGreaterThan(1000);
 });
 
+test("no page shows what a program forgot", () => {
+  const shown = [...html].map(
+    ([page, text]) => [page, text.replace(/<script[\s\S]*?<\/script>|<[^>]+>/g, "")] as const,
+  );
+  expect(shown.filter(([, text]) => /undefined|\[object |NaN/.test(text)).map(([page]) => page)).toEqual([]);
+});
+
 test("every Markdown file of the docs is a page", () => {
   const docs = readdirSync(join(root, "docs"), { recursive: true, encoding: "utf8" }).map(
     (name) => `docs/${name}`,
@@ -63,7 +70,10 @@ test("every page of the docs is in the sidebar of every other", () => {
   const aside = text.slice(text.indexOf("VPSidebarNav"), text.indexOf("VPContent has-sidebar"));
   const listed = new Set(found(aside, /href="\/([^"]+)"/g));
   const missing = pages.filter(
-    (page) => /^docs\/(tutorials\/)?[^/]+$/.test(page) && !listed.has(page) && page !== "docs/index.html",
+    (page) =>
+      /^(docs\/(tutorials\/)?|clients\/([^/]+\/)?)[^/]+$/.test(page) &&
+      !listed.has(page) &&
+      page !== "docs/index.html",
   );
   expect(missing).toEqual([]);
 });

@@ -56,6 +56,10 @@ test.each([
   ["unblock a key", "Inspect and change keys"],
   ["user's midnight", "time zone"],
   ["retry-after header", "Rate limit header fields"],
+  ["retry-after", "Rate limit header fields"],
+  ["x-forwarded-for", "Client addresses"],
+  ["charge_on", "Count by the answer"],
+  ["burst", "Algorithms"],
   ["kubernetes deployment", "Kubernetes"],
   ["token bucket burst", "Algorithms"],
   ["CL.THROTTLE", "The Redis protocol"],
@@ -66,6 +70,15 @@ test.each([
   const results = page.locator(".VPLocalSearchBox .results .titles");
   // Among the first five.
   await expect.poll(async () => (await results.allTextContents()).slice(0, 5).join("\n")).toContain(title);
+  expect(wrong).toEqual([]);
+});
+
+test("an address that leads nowhere shows a page with the way back", async () => {
+  const { page, wrong } = await open("404.html");
+  await page.getByRole("heading", { level: 1, name: "Page not found" }).waitFor();
+  expect(await violations(page)).toEqual([]);
+  await page.getByRole("link", { name: "Front page" }).click();
+  await page.getByRole("heading", { level: 1, name: "An exact rate limiter for backends" }).waitFor();
   expect(wrong).toEqual([]);
 });
 
@@ -107,7 +120,14 @@ test("on a phone the pages are in a menu", async () => {
   expect(wrong).toEqual([]);
 });
 
-const kinds = ["", "docs/rules.html", "docs/benchmarks.html", "docs/decisions/"];
+const kinds = [
+  "",
+  "docs/rules.html",
+  "docs/api.html",
+  "clients/python/index.html",
+  "docs/benchmarks.html",
+  "docs/decisions/",
+];
 
 // Each theme and each width once: a page has the same colours at every width.
 test.each([
@@ -150,4 +170,30 @@ test("a theme is remembered, and holds for pictures and playground", async () =>
   await page.goto(`${site.url}/playground/index.html`);
   expect(await page.evaluate(background)).toBe(dark);
   expect(wrong).toEqual([]);
+});
+
+test("on paper there is only the text, dark on white", async () => {
+  const { page, wrong } = await open("docs/rules.html", { colorScheme: "dark" });
+  await page.emulateMedia({ media: "print", colorScheme: "dark" });
+  for (const part of [".VPNav", ".VPSidebar", ".aside", ".VPDocFooter"]) {
+    expect(await page.locator(part).first().isVisible(), part).toBe(false);
+  }
+  await page.setViewportSize({ width: 794, height: 1123 }); // A4
+  const left = await page.locator("main h1").evaluate((heading) => heading.getBoundingClientRect().left);
+  expect(left).toBeLessThan(100);
+  expect(await page.evaluate(() => getComputedStyle(document.body).backgroundColor)).toBe(
+    "rgb(246, 247, 248)",
+  );
+  expect(wrong).toEqual([]);
+});
+
+test("nothing moves if the reader wants less motion", async () => {
+  const { page } = await open("docs/rules.html");
+  const moving = await page.evaluate(() => {
+    const long = (durations: string) => durations.split(",").some((duration) => parseFloat(duration) > 0.01);
+    const moves = (style: CSSStyleDeclaration) =>
+      long(style.transitionDuration) || long(style.animationDuration);
+    return [...document.querySelectorAll("*")].filter((one) => moves(getComputedStyle(one))).length;
+  });
+  expect(moving).toBe(0);
 });

@@ -13,8 +13,9 @@ export function markdown(root: string): MarkdownOptions {
     languageAlias: { caddy: "nginx" },
     anchor: { slugify: anchor },
     attrs: { disable: true },
-    emoji: { defs: {}, shortcuts: {} },
     config(md) {
+      // :name: is what it says. Without emojis to look for, the rule would find one in every empty text.
+      md.core.ruler.disable("emoji");
       md.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
       md.core.ruler.push("headgate", ({ tokens, env }) => {
         // VitePress also parses a page only for its title, without a path.

@@ -1,15 +1,18 @@
 import { useData } from "vitepress";
 import DefaultTheme from "vitepress/theme-without-fonts";
-import { onMounted, watch } from "vue";
+import { h, onMounted, watch } from "vue";
 import "../../web/src/styles/tokens.css";
 import "./style.css";
 import "./front.css";
 import Front from "./Front.vue";
+import NotFound from "./NotFound.vue";
 import { correctRoles } from "./search.ts";
 
 /** VitePress's theme with the colours, type and controls of Headgate's own pages. */
 export const theme = {
   extends: DefaultTheme,
+  // VitePress's own page for addresses that lead nowhere has no main part.
+  Layout: () => h(DefaultTheme.Layout, null, { "not-found": () => h(NotFound) }),
   enhanceApp: ({ app }: { app: { component: (name: string, component: unknown) => void } }) => {
     app.component("Front", Front);
   },
