@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -75,53 +76,81 @@ func isTerminalInput(r io.Reader) bool {
 	return err == nil && (err2 != nil || !os.SameFile(is, null))
 }
 
-// ask asks what no flag answers. An empty line is the default.
+// ask asks what no flag answers, until the answer is valid. An empty line is the
+// default; the end of the input is none, and an error.
 func (f *initFlags) ask(s streams, given func(flag string) bool) error {
 	in := bufio.NewReader(s.in)
-	question := func(flag, text string, choices []setup.Choice, value *string) error {
+	question := func(flag, text string, choices []setup.Choice, value *string, check func() error) error {
 		if given(flag) {
-			return nil
+			return usage(check())
 		}
 		_, _ = fmt.Fprintln(s.err, text)
 		for _, c := range choices {
 			_, _ = fmt.Fprintf(s.err, "  %-10s %s\n", c.Name, c.What)
 		}
-		_, _ = fmt.Fprintf(s.err, "[%s] ", *value)
-		line, err := in.ReadString('\n')
-		if line = strings.TrimSpace(line); line != "" {
-			*value = line
+		byDefault := *value
+		for {
+			_, _ = fmt.Fprintf(s.err, "[%s] ", byDefault)
+			line, err := in.ReadString('\n')
+			if errors.Is(err, io.EOF) && line == "" {
+				_, _ = fmt.Fprintln(s.err)
+				return errors.New("the input ended before all questions were answered: nothing was written")
+			} else if err != nil && !errors.Is(err, io.EOF) {
+				return err
+			}
+			*value = cmp.Or(strings.TrimSpace(line), byDefault)
+			wrong, ok := errors.AsType[*setup.WrongAnswerError](check())
+			if !ok {
+				return nil
+			}
+			_, _ = fmt.Fprintln(s.err, inert(wrong.Message))
+			if wrong.Hint != "" {
+				_, _ = fmt.Fprintln(s.err, wrong.Hint)
+			}
 		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		return nil
 	}
-	if err := question("front", "What is in front of your service?", setup.Fronts(), &f.answers.Front); err != nil {
+	if err := question("front", "What is in front of your service?", setup.Fronts(), &f.answers.Front, f.answers.CheckFront); err != nil {
 		return err
 	}
 	if f.answers.Front == "none" {
-		if err := question("upstream", "Where is your service?", nil, &f.answers.Upstream); err != nil {
+		if err := question("upstream", "Where is your service?", nil, &f.answers.Upstream, f.answers.CheckUpstream); err != nil {
 			return err
 		}
 	}
 	if err := question("store", "Where are counts kept?", []setup.Choice{
 		{Name: "memory", What: "in this server"}, {Name: "URL", What: "in Redis, for several servers: redis://127.0.0.1:6379"},
-	}, &f.answers.Store); err != nil {
+	}, &f.answers.Store, f.answers.CheckStore); err != nil {
 		return err
 	}
-	return question("limit", "What do you want to limit? (several: separated by commas)", setup.Limits(), &f.limits)
+	return question("limit", "What do you want to limit? (several: separated by commas)", setup.Limits(), &f.limits, func() error {
+		f.split()
+		return f.answers.CheckLimits()
+	})
 }
 
-// write writes the files and says what to do next.
-func (f *initFlags) write(s streams, folder string) error {
+// split sets the limits of the answers.
+func (f *initFlags) split() {
+	f.answers.Limits = nil
 	for name := range strings.SplitSeq(f.limits, ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			f.answers.Limits = append(f.answers.Limits, name)
 		}
 	}
-	err := f.answers.Check()
+}
+
+// usage returns a wrong answer as an error of usage.
+func usage(err error) error {
 	if wrong, ok := errors.AsType[*setup.WrongAnswerError](err); ok {
 		return &usageError{wrong.Error(), wrong.Hint}
+	}
+	return err
+}
+
+// write writes the files and says what to do next.
+func (f *initFlags) write(s streams, folder string) error {
+	f.split()
+	if err := f.answers.Check(); err != nil {
+		return usage(err)
 	}
 	existing := setup.Keep
 	if f.force {
@@ -137,6 +166,6 @@ func (f *initFlags) write(s streams, folder string) error {
 		_, _ = fmt.Fprintf(s.out, "wrote %s\n", file.Name)
 	}
 	next, then := f.answers.Next(folder)
-	_, err = fmt.Fprintf(s.out, "\nnext: %s\n\n%s\n", inert(next), inert(then))
+	_, err := fmt.Fprintf(s.out, "\nnext: %s\n\n%s\n", inert(next), inert(then))
 	return err
 }

@@ -180,6 +180,7 @@ func TestOddFiles(t *testing.T) {
 		{"interval of nothing", "store: {memory: {snapshot_interval: 1ms}}\n", "too short"},
 		{"upstream with a password", "proxy: {upstream: \"http://u:p@x\"}\n", "must not have a user, query or fragment"},
 		{"upstream without a host", "proxy: {upstream: \"http:///x\"}\n", "has no host"},
+		{"upstream with an impossible port", "proxy: {upstream: \"http://h:65536\"}\n", "the port of \"http://h:65536\" is not a number from 1 to 65535"},
 		{"zone", "trusted_proxies: [\"fe80::1%eth0\"]\n", "is not a network"},
 	}
 	for _, row := range rows {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -162,10 +163,18 @@ func parseUpstream(v string) (*url.URL, error) {
 		return nil, config.Hinted(fmt.Sprintf("%s does not start with http:// or https://", config.Shown(v)), hint)
 	case u.Host == "" || u.Hostname() == "":
 		return nil, config.Hinted(fmt.Sprintf("%s has no host", config.Shown(v)), hint)
+	case !validPort(u.Port()):
+		return nil, config.Hinted(fmt.Sprintf("the port of %s is not a number from 1 to 65535", config.Shown(v)), hint)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return nil, config.Hinted("the URL must not have a user, query or fragment", hint)
 	}
 	return u, nil
+}
+
+// validPort reports whether a port is one, or none is given.
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 // checkUpstream reports an upstream whose address is the proxy's own: requests would

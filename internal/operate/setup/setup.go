@@ -3,16 +3,23 @@
 package setup
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/internal/door/proxy"
 )
+
+// proxyAddress is where Headgate's own proxy listens.
+const proxyAddress = "127.0.0.1:8000"
 
 //go:embed front
 var front embed.FS
@@ -63,42 +70,72 @@ type WrongAnswerError struct{ Flag, Message, Hint string }
 // Error names the flag and says what is wrong.
 func (e *WrongAnswerError) Error() string { return e.Flag + ": " + e.Message }
 
-// Check returns a *WrongAnswerError, or nil.
+// Check returns the first *WrongAnswerError of all answers, or nil.
 func (a *Answers) Check() error {
-	if !slices.Contains(names(Fronts()), a.Front) {
-		return &WrongAnswerError{"--front", fmt.Sprintf("%q is not one of %s", a.Front, strings.Join(names(Fronts()), ", ")), ""}
+	return cmp.Or(a.CheckFront(), a.CheckLimits(), a.CheckStore(), a.CheckUpstream())
+}
+
+// CheckFront returns what is wrong with Front, or nil.
+func (a *Answers) CheckFront() error {
+	if slices.Contains(names(Fronts()), a.Front) {
+		return nil
 	}
+	return &WrongAnswerError{"--front", fmt.Sprintf("%q is not one of %s", a.Front, strings.Join(names(Fronts()), ", ")), ""}
+}
+
+// CheckLimits returns what is wrong with Limits, or nil.
+func (a *Answers) CheckLimits() error {
+	hint := "write some of " + strings.Join(names(Limits()), ", ") + ", separated by commas"
 	for i, limit := range a.Limits {
 		if !slices.Contains(names(Limits()), limit) || slices.Contains(a.Limits[:i], limit) {
-			return &WrongAnswerError{"--limit", fmt.Sprintf("%q is unknown or a duplicate", limit), "write some of " + strings.Join(names(Limits()), ", ") + ", separated by commas"}
+			return &WrongAnswerError{"--limit", fmt.Sprintf("%q is unknown or a duplicate", limit), hint}
 		}
 	}
 	if len(a.Limits) == 0 {
-		return &WrongAnswerError{"--limit", "there is nothing to limit", "write some of " + strings.Join(names(Limits()), ", ") + ", separated by commas"}
-	}
-	if err := a.checkStore(); err != nil {
-		return err
-	}
-	u, err := url.Parse(a.Upstream)
-	if a.Front == "none" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https") {
-		return &WrongAnswerError{"--upstream", "it is not the URL of a service", "write it as http://127.0.0.1:9000"}
+		return &WrongAnswerError{"--limit", "there is nothing to limit", hint}
 	}
 	return nil
 }
 
-func (a *Answers) checkStore() error {
+// CheckStore returns what is wrong with Store, or nil. It accepts what the server does,
+// except for passwords: they do not belong into a file that everyone can read.
+func (a *Answers) CheckStore() error {
 	if a.Store == "memory" {
 		return nil
 	}
-	u, err := url.Parse(a.Store)
-	schemes := []string{"redis", "rediss", "valkey", "valkeys"}
+	const flag, hint = "--store", "write memory, or a URL such as redis://127.0.0.1:6379"
+	secret := &WrongAnswerError{flag, "the URL has a user or a password", "leave them out, and set store.redis.username and store.redis.password_file"}
+	_, after, isURL := strings.Cut(a.Store, "://")
 	switch {
 	case strings.Contains(a.Store, "@"):
-		return &WrongAnswerError{"--store", "the URL has a user or a password", "leave them out, and set store.redis.username and store.redis.password_file"}
-	case err != nil || u.Host == "" || !slices.Contains(schemes, u.Scheme) || strings.ContainsAny(a.Store, "\"\\\n "):
-		return &WrongAnswerError{"--store", "it is neither memory nor the URL of a Redis", "write memory, or a URL such as redis://127.0.0.1:6379"}
+		return secret
+	case !isURL || after == "" || strings.ContainsFunc(a.Store, func(r rune) bool { return r <= ' ' || r == '"' || r == '\\' }):
+		return &WrongAnswerError{flag, "it is neither memory nor the URL of a Redis", hint}
 	}
-	return nil
+	options, err := storing.RedisOptions(&config.Redis{URL: config.Secret(a.Store)})
+	if wrong, ok := errors.AsType[*config.SourceError](err); ok {
+		return &WrongAnswerError{flag, wrong.Message, hint}
+	}
+	if options.SentinelUsername != "" || options.SentinelPassword != "" {
+		return secret
+	}
+	return err
+}
+
+// CheckUpstream returns what is wrong with Upstream, or nil.
+func (a *Answers) CheckUpstream() error {
+	if a.Front != "none" {
+		return nil
+	}
+	_, err := config.Load(config.Sources{
+		NoFile: true, Doors: []config.Section{proxy.Door(nil).Section},
+		Flags:       map[string]string{"proxy.upstream": a.Upstream, "proxy.listen": proxyAddress},
+		Environment: func(string) (string, bool) { return "", false },
+	})
+	if wrong, ok := errors.AsType[*config.SourceError](err); ok {
+		return &WrongAnswerError{"--upstream", wrong.Message, cmp.Or(wrong.Hint, "write a URL such as http://127.0.0.1:9000")}
+	}
+	return err
 }
 
 // File is a file to write.
@@ -138,11 +175,10 @@ func embedded(name string) string {
 
 // Next returns the command to run next, and what to do with the other files.
 func (a *Answers) Next(folder string) (command, then string) {
-	config := filepath.Join(folder, "headgate.yaml")
-	serve := "headgate serve --config " + config
+	serve := "headgate serve --config " + inShell(filepath.Join(folder, "headgate.yaml"))
 	switch a.Front {
 	case "nginx":
-		return serve, "nginx -c " + filepath.Join(folder, "nginx.conf") + " shows how nginx asks Headgate; copy its locations into your configuration"
+		return serve, "nginx.conf shows how nginx asks Headgate; copy its locations into your configuration"
 	case "traefik":
 		return serve, "dynamic.yml has the middleware for Traefik; copy it into your configuration"
 	case "caddy":
@@ -150,9 +186,20 @@ func (a *Answers) Next(folder string) (command, then string) {
 	case "envoy":
 		return serve, "envoy.yaml has the filter, the descriptors and the cluster for Envoy; copy them into your configuration"
 	case "go":
-		return "headgate test " + folder, "main.go uses the rules without a server; copy what it does into your program"
+		return "headgate test " + inShell(folder), "main.go uses the rules without a server; copy what it does into your program"
 	}
-	return serve, "requests to http://127.0.0.1:8000 are limited, then sent to " + a.Upstream
+	return serve, "requests to http://" + proxyAddress + " are limited, then sent to " + a.Upstream
+}
+
+// inShell returns a path as a shell reads it.
+func inShell(path string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/\\:._-+=@%,~", r)
+	}
+	if path != "" && !strings.ContainsFunc(path, func(r rune) bool { return !plain(r) }) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // ErrExists is wrapped by the error of [Write] if files exist.
@@ -172,8 +219,10 @@ const (
 func Write(folder string, files []File, existing Existing) error {
 	for _, f := range files {
 		name := filepath.Join(folder, filepath.FromSlash(f.Name))
-		if _, err := os.Lstat(name); err == nil && existing == Keep {
+		if info, err := os.Lstat(name); err == nil && existing == Keep {
 			return fmt.Errorf("%s: %w", name, ErrExists)
+		} else if err == nil && info.IsDir() {
+			return fmt.Errorf("%s is a folder: choose another one, or move it away", name)
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

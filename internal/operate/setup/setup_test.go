@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/storing"
 	"github.com/headgate/headgate/internal/operate/setup"
 	"github.com/headgate/headgate/internal/replay/offline"
 	"github.com/headgate/headgate/internal/testkit/redistest"
@@ -217,6 +218,16 @@ func TestKeepsFiles(t *testing.T) {
 	if err := setup.Write(folder, a.Files(), setup.Replace); err != nil {
 		t.Error(err)
 	}
+	other := t.TempDir()
+	if err := os.Mkdir(filepath.Join(other, "nginx.conf"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := setup.Write(other, a.Files(), setup.Replace); err == nil || !strings.Contains(err.Error(), "is a folder") {
+		t.Errorf("%v", err)
+	}
+	if files, _ := os.ReadDir(other); len(files) != 1 {
+		t.Errorf("%d files", len(files))
+	}
 	if text, _ := os.ReadFile(last); !strings.HasPrefix(string(text), "# Fails closed") {
 		t.Errorf("%s", text)
 	}
@@ -231,11 +242,60 @@ func TestWrongAnswers(t *testing.T) {
 		`--limit: there is nothing to limit`:          func(a *setup.Answers) { a.Limits = nil },
 		`--store: it is neither memory nor`:           func(a *setup.Answers) { a.Store = "redis:6379" },
 		`--store: the URL has a user or a password`:   func(a *setup.Answers) { a.Store = "redis://:sesame@h" },
-		`--upstream: it is not the URL`:               func(a *setup.Answers) { a.Upstream = "http://u:sesame@h" },
+		`--store: redis: path "/x"`:                   func(a *setup.Answers) { a.Store = "redis://h/x" },
+		`--store: redis: unknown URL parameter "foo"`: func(a *setup.Answers) { a.Store = "redis://h?foo=1" },
+		`--store: redis: the port of "h"`:             func(a *setup.Answers) { a.Store = "redis://h:99999" },
+		`--store: it is neither`:                      func(a *setup.Answers) { a.Store = "redis://" },
+		`--store: the URL has a user or a`:            func(a *setup.Answers) { a.Store = "redis+sentinel://h/m?sentinel_password=sesame" },
+		`--upstream: "x" does not start with http`:    func(a *setup.Answers) { a.Upstream = "x" },
+		`--upstream: the URL must not have a user`:    func(a *setup.Answers) { a.Upstream = "http://u:sesame@h" },
+		`--upstream: the URL must not have`:           func(a *setup.Answers) { a.Upstream = "http://h/?q" },
+		`--upstream: the port of`:                     func(a *setup.Answers) { a.Upstream = "http://h:99999" },
+		`--upstream: 127.0.0.1:8000 is the address`:   func(a *setup.Answers) { a.Upstream = "http://127.0.0.1:8000" },
 	} {
 		a := setup.Answers{Front: "none", Store: "memory", Limits: []string{"logins"}, Upstream: "http://h"}
 		if change(&a); a.Check() == nil || !strings.HasPrefix(a.Check().Error(), want) || strings.Contains(a.Check().Error(), "sesame") {
 			t.Errorf("%v, want %s", a.Check(), want)
+		}
+	}
+}
+
+// What the server accepts is accepted: other arrangements of Redis, and other services.
+func TestOtherAnswers(t *testing.T) {
+	t.Parallel()
+	for _, a := range []setup.Answers{
+		{Front: "go", Store: "redis+cluster://a:1,b:2", Upstream: "not needed"},
+		{Front: "nginx", Store: "valkeys+sentinel://a,b,c/mymaster/2"},
+		{Front: "none", Store: "memory", Upstream: "h2c://127.0.0.1:9000"},
+		{Front: "none", Store: "redis://h?timeout=50ms", Upstream: "unix:/run/site.sock"},
+	} {
+		a.Limits = []string{"logins"}
+		if err := a.Check(); err != nil {
+			t.Errorf("%+v: %v", a, err)
+			continue
+		}
+		file := filepath.Join(written(t, a), "headgate.yaml")
+		c, err := config.Load(config.Sources{File: file, Doors: app.Sections(), Environment: none})
+		if err != nil {
+			t.Errorf("%+v: %v", a, err)
+		} else if _, err := storing.RedisOptions(&c.Store.Redis); a.Store != "memory" && err != nil {
+			t.Errorf("%+v: %v", a, err)
+		}
+	}
+}
+
+// The command works in a shell, also for folders with spaces and quotes.
+func TestNextInAShell(t *testing.T) {
+	t.Parallel()
+	for folder, want := range map[string]string{
+		"limits":      "headgate serve --config limits/headgate.yaml",
+		".":           "headgate serve --config headgate.yaml",
+		"my rules":    "headgate serve --config 'my rules/headgate.yaml'",
+		"ann's $HOME": `headgate serve --config 'ann'\''s $HOME/headgate.yaml'`,
+	} {
+		a := setup.Answers{Front: "none"}
+		if got, _ := a.Next(filepath.FromSlash(folder)); got != filepath.FromSlash(want) {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (a *Answers) configuration() string {
 	switch a.Front {
 	case "none":
 		line("\n# Requests to this address are limited, then sent to the service.")
-		line("proxy: {listen: \"127.0.0.1:8000\", upstream: %q}", a.Upstream)
+		line("proxy: {listen: %q, upstream: %q}", proxyAddress, a.Upstream)
 		line("\n# If a load balancer is in front, list its address, so that clients are told apart:")
 		line("# trusted_proxies: [10.0.0.1]")
 	case "nginx", "traefik", "caddy":
