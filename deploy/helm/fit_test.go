@@ -27,11 +27,59 @@ func TestNames(t *testing.T) {
 			seen[o.Kind+o.Name] = true
 		}
 	})
-	long := map[string]any{"fullnameOverride": strings.Repeat("x", 49) + "-y", "rules": map[string]any{"configMap": "limits"}}
+	long := map[string]any{"fullnameOverride": strings.Repeat("x", 51) + "--y", "rules": map[string]any{"configMap": "limits"}}
 	for _, o := range parse(t, manifest(t, long)) {
 		if len(o.Name) > 63 || strings.Contains(o.Name, "--") {
 			t.Errorf("%s %q", o.Kind, o.Name)
 		}
+	}
+}
+
+// Releases with the longest names that Helm allows, which differ at the end, get along in
+// a namespace.
+func TestTwoReleases(t *testing.T) {
+	values := rows(t)["full"]
+	delete(values, "fullnameOverride")
+	values["serviceAccount"].(map[string]any)["name"] = ""
+	seen := map[string]bool{}
+	for _, release := range []string{strings.Repeat("x", 52) + "a", strings.Repeat("x", 52) + "b", "shop", "shop-2"} {
+		options := shop()
+		options.Name = release
+		for _, o := range parse(t, rendered(t, options, values)) {
+			if len(o.Name) > 63 || seen[o.Kind+o.Name] {
+				t.Errorf("%s %q", o.Kind, o.Name)
+			}
+			seen[o.Kind+o.Name] = true
+		}
+	}
+}
+
+// Names that YAML reads as numbers or truths stay names.
+func TestNamesLikeNumbers(t *testing.T) {
+	const text = `
+fullnameOverride: "true"
+nameOverride: "123"
+rules: {configMap: "123"}
+serviceAccount: {name: "1e3"}
+priorityClassName: "true"
+commonLabels: {team: "7"}
+podLabels: {team: "8"}
+redis: {addresses: ["a:1"], mode: sentinel, masterName: "1", passwordSecret: {name: "1", key: "2"}, sentinelPasswordSecret: {name: "3", key: "1e3"}}
+doors: {admin: {tokenSecret: {name: "4", key: "0x5"}}}
+serviceMonitor: {enabled: true}
+autoscaling: {enabled: true}
+`
+	var values map[string]any
+	if err := yaml.UnmarshalStrict([]byte(text), &values); err != nil {
+		t.Fatal(err)
+	}
+	options := shop()
+	options.Name, options.Namespace = "123", "456"
+	written := rendered(t, options, values)
+	objects := parse(t, written)
+	conform(t, strict(t), "numbers", written, len(objects))
+	if d, _ := deployment(t, objects); d.Spec.Template.Labels["team"] != "8" || d.Labels["team"] != "7" {
+		t.Errorf("%v, pods %v", d.Labels, d.Spec.Template.Labels)
 	}
 }
 

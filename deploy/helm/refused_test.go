@@ -34,19 +34,31 @@ func refused() map[string]string {
 		rules + "serviceMonitor: {interval: 30}":                              "at '/serviceMonitor/interval': got number, want string",
 		rules + "config: [trusted_proxies]":                                   "at '/config': got array, want object",
 		rules + "doors: {resp: {enabled: true, passwordSecret: {name: A_b}}}": "at '/doors/resp/passwordSecret/name': 'A_b' does not match",
+		rules + "fullnameOverride: My_Gate":                                   "at '/fullnameOverride': 'My_Gate' does not match",
+		rules + "nameOverride: a.b":                                           "at '/nameOverride': 'a.b' does not match",
+		rules + "redis: null":                                                 "missing property 'redis'",
+		rules + "doors: {admin: null}":                                        "at '/doors': missing property 'admin'",
+		rules + "podDisruptionBudget: {maxUnavailable: 200%}":                 "at '/podDisruptionBudget/maxUnavailable'",
+		"rules: {files: {.api.yaml: x}}":                                      "at '/rules/files': additional properties '.api.yaml' not allowed", // headgate ignores it
 		// of the templates
 		"replicas: 1": "no rules: set rules.files, for example with --set-file",
-		"rules: {configMap: limits, files: {a.yaml: x}}":                              "rules come from rules.files and rules.configMap: choose one",
-		rules + "replicas: 3":                                                         "3 replicas without redis.addresses: each would count apart",
-		rules + "autoscaling: {enabled: true}":                                        "autoscaling without redis.addresses",
-		rules + "separateCounts: true\nautoscaling: {enabled: true, minReplicas: 11}": "autoscaling.minReplicas is larger",
-		rules + "doors: {api: {enabled: false}, grpc: {enabled: false}}":              "doors: nobody could reach a pod",
-		rules + "doors: {grpc: {port: 8080}}":                                         "doors.grpc.port: 8080 is the port of doors.api",
-		rules + "doors: {grpc: {clientCASecret: callers}}":                            "doors.grpc.clientCASecret needs doors.grpc.tlsSecret",
-		rules + "doors: {resp: {enabled: true}}":                                      "doors.resp needs passwordSecret.name, or",
-		rules + "doors: {proxy: {enabled: true}}":                                     "doors.proxy.upstream: which service",
-		rules + "service: {type: LoadBalancer}":                                       "service.type LoadBalancer opens the API to other networks",
-		rules + "serviceMonitor: {enabled: true}":                                     "serviceMonitor: Prometheus reaches the metrics at the admin door only",
+		"rules: {configMap: limits, files: {a.yaml: x}}":                                                                    "rules come from rules.files and rules.configMap: choose one",
+		rules + "replicas: 3":                                                                                               "3 replicas without redis.addresses: each would count apart",
+		rules + "autoscaling: {enabled: true}":                                                                              "autoscaling without redis.addresses",
+		rules + "separateCounts: true\nautoscaling: {enabled: true, minReplicas: 11}":                                       "autoscaling.minReplicas is larger",
+		rules + "doors: {api: {enabled: false}, grpc: {enabled: false}}":                                                    "doors: nobody could reach a pod",
+		rules + "doors: {grpc: {port: 8080}}":                                                                               "doors.grpc.port: 8080 is the port of doors.api",
+		rules + "doors: {grpc: {clientCASecret: callers}}":                                                                  "doors.grpc.clientCASecret needs doors.grpc.tlsSecret",
+		rules + "doors: {resp: {enabled: true}}":                                                                            "doors.resp needs passwordSecret.name, or",
+		rules + "doors: {proxy: {enabled: true}}":                                                                           "doors.proxy.upstream: which service",
+		rules + "service: {type: LoadBalancer}\ndoors: {grpc: {enabled: false}}":                                            "service.type LoadBalancer opens the API to other networks",
+		rules + "doors: {api: {enabled: false}}\nservice: {type: NodePort}":                                                 "service.type NodePort opens gRPC to other networks",
+		rules + "redis: {addresses: [\"a:1\"]}\nautoscaling: {enabled: true}\nresources: {requests: {cpu: null}}":           "autoscaling: Kubernetes compares CPU with what pods request: set resources.requests.cpu",
+		rules + "resources: {limits: {memory: 31Mi}}":                                                                       "resources.limits.memory: want at least 32Mi",
+		rules + "commonLabels: {app.kubernetes.io/name: x}":                                                                 "commonLabels: the chart itself sets app.kubernetes.io/name",
+		rules + "podAnnotations: {headgate/config: x}":                                                                      "podAnnotations: the chart itself sets headgate/config",
+		rules + "extraVolumes: [{name: rules}]":                                                                             "extraVolumes: the chart itself has a volume rules: choose another name",
+		rules + "serviceMonitor: {enabled: true}":                                                                           "serviceMonitor: Prometheus reaches the metrics at the admin door only",
 		rules + "doors: {admin: {tokenSecret: {name: a}}}\nserviceMonitor: {enabled: true}\nnetworkPolicy: {enabled: true}": "serviceMonitor: the network policy keeps Prometheus out: name it in networkPolicy.adminFrom",
 		rules + "redis: {mode: sentinel, addresses: [\"a:1\"]}":                                                             "redis.masterName: what do the sentinels call the primary?",
 		rules + "redis: {masterName: m, addresses: [\"a:1\"]}":                                                              "are for mode sentinel; the mode is standalone",
@@ -80,15 +92,32 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
+// Helm's names of releases may start with a digit, or have dots; names of Services may not.
+func TestWrongReleases(t *testing.T) {
+	for _, name := range []string{"1shop", "my.shop"} {
+		options := shop()
+		options.Name = name
+		values := map[string]any{"rules": map[string]any{"configMap": "limits"}}
+		_, err := template(load(t), options, values)
+		if want := `"` + name + `-headgate" cannot be the name of a Service: set fullnameOverride`; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant: %s", err, want)
+		}
+		values["fullnameOverride"] = "shop"
+		if _, err := template(load(t), options, values); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Every check of the templates has a row above.
 func TestEveryCheckIsTried(t *testing.T) {
-	all := strings.Join(slices.Collect(maps.Values(refused())), "\n")
+	all := strings.Join(slices.Collect(maps.Values(refused())), "\n") + " cannot be the name of a Service: set fullnameOverride"
 	for _, file := range []string{"_checks.tpl", "_config.tpl"} {
 		for _, fails := range strings.Split(string(read(t, folder+"/templates/"+file)), "fail ")[1:] {
 			_, words, _ := strings.Cut(fails, `"`)
 			words, _, _ = strings.Cut(words, `"`)
 			for _, part := range strings.FieldsFunc(words, func(r rune) bool { return r == '%' }) {
-				part, _, _ = strings.Cut(strings.TrimLeft(part, "dsv"), ". ")
+				part, _, _ = strings.Cut(strings.TrimLeft(part, "dsvq"), ". ")
 				if len(part) > 15 && !strings.Contains(all, part[:15]) {
 					t.Errorf("%s: nothing tries %q", file, words)
 				}

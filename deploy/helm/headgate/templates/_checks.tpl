@@ -20,6 +20,15 @@
 {{- if and $v.autoscaling.enabled (gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) -}}
 {{- fail "autoscaling.minReplicas is larger than autoscaling.maxReplicas" -}}
 {{- end -}}
+{{- if and $v.autoscaling.enabled (not (get (get ($v.resources | default dict) "requests" | default dict) "cpu")) -}}
+{{- fail "autoscaling: Kubernetes compares CPU with what pods request: set resources.requests.cpu" -}}
+{{- end -}}
+{{- with include "headgate.memory" . -}}
+{{- if lt (int64 .) 32768 -}}
+{{- fail "resources.limits.memory: want at least 32Mi" -}}
+{{- end -}}
+{{- end -}}
+{{- include "headgate.checkNames" . -}}
 {{- include "headgate.checkDoors" . -}}
 {{- include "headgate.checkRedis" . -}}
 {{- if and $v.serviceMonitor.enabled (not (and $v.doors.admin.enabled $v.doors.admin.tokenSecret.name)) -}}
@@ -27,6 +36,24 @@
 {{- end -}}
 {{- if and $v.serviceMonitor.enabled $v.networkPolicy.enabled (not $v.networkPolicy.adminFrom) -}}
 {{- fail "serviceMonitor: the network policy keeps Prometheus out: name it in networkPolicy.adminFrom" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "headgate.checkNames" -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" (include "headgate.fullname" .)) -}}
+{{- fail (printf "%q cannot be the name of a Service: set fullnameOverride to lower-case letters, digits and hyphens, with a letter first" (include "headgate.fullname" .)) -}}
+{{- end -}}
+{{- $own := include "headgate.ownLabels" . | fromYaml -}}
+{{- range $where, $labels := dict "commonLabels" .Values.commonLabels "podLabels" .Values.podLabels "serviceMonitor.labels" .Values.serviceMonitor.labels "prometheusRule.labels" .Values.prometheusRule.labels "dashboard.labels" .Values.dashboard.labels -}}
+{{- range $key, $_ := $labels -}}
+{{- if hasKey $own $key -}}{{- fail (printf "%s: the chart itself sets %s" $where $key) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if hasKey (.Values.podAnnotations | default dict) "headgate/config" -}}
+{{- fail "podAnnotations: the chart itself sets headgate/config" -}}
+{{- end -}}
+{{- range .Values.extraVolumes -}}
+{{- if has .name (list "config" "rules" "secrets") -}}{{- fail (printf "extraVolumes: the chart itself has a volume %s: choose another name" .name) -}}{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -55,6 +82,11 @@
 {{- end -}}
 {{- if and $v.doors.proxy.enabled (not $v.doors.proxy.upstream) -}}
 {{- fail "doors.proxy.upstream: which service is behind the proxy? For example http://shop.default.svc:8080" -}}
+{{- end -}}
+{{- with $v.doors.grpc -}}
+{{- if and .enabled (ne $v.service.type "ClusterIP") (not .clientCASecret) -}}
+{{- fail (printf "service.type %s opens gRPC to other networks, and Envoy's service takes no token: set doors.grpc.tlsSecret and clientCASecret, or doors.grpc.enabled: false" $v.service.type) -}}
+{{- end -}}
 {{- end -}}
 {{- with $v.doors.api -}}
 {{- if and .enabled (ne $v.service.type "ClusterIP") (not .tokenSecret.name) (not .clientCASecret) -}}

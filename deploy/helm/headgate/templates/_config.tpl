@@ -136,10 +136,16 @@ store:
 {{- /* The settings that config may replace. Memory: 80% of the limit, which the schema wants in Mi or Gi. */}}
 {{- define "headgate.defaults" -}}
 log: {format: json}
-{{- with (.Values.resources.limits | default dict).memory }}
-{{- $number := regexFind "^[0-9]+" . | int }}
-overload: {memory: {{ div (mul $number (ternary 1048576 1024 (hasSuffix "Gi" .)) 4) 5 }}KiB}
+{{- with include "headgate.memory" . }}
+overload: {memory: {{ div (mul . 4) 5 }}KiB}
 {{- end }}
+{{- end }}
+
+{{- /* The memory limit in KiB, or nothing. */}}
+{{- define "headgate.memory" -}}
+{{- with get (get (.Values.resources | default dict) "limits" | default dict) "memory" -}}
+{{ mul (regexFind "^[0-9]+" . | int) (ternary 1048576 1024 (hasSuffix "Gi" .)) }}
+{{- end -}}
 {{- end }}
 
 {{- /* The settings that config must not have, and the values to use instead. */}}

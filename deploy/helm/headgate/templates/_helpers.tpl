@@ -1,44 +1,46 @@
 {{- define "headgate.name" -}}
-{{ .Values.nameOverride | default .Chart.Name | trunc 50 | trimSuffix "-" }}
+{{ .Values.nameOverride | default .Chart.Name | trunc 53 | trimAll "-" }}
 {{- end }}
 
+{{- /* At most 53 characters, as Helm's names of releases: a suffix such as -dashboard fits below 63. */}}
 {{- define "headgate.fullname" -}}
 {{- $name := include "headgate.name" . -}}
 {{- if .Values.fullnameOverride -}}
-{{ .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{ .Values.fullnameOverride | trunc 53 | trimAll "-" }}
 {{- else if contains $name .Release.Name -}}
-{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{ .Release.Name | trunc 53 | trimAll "-" }}
 {{- else -}}
-{{ printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" }}
+{{ printf "%s-%s" .Release.Name $name | trunc 53 | trimAll "-" }}
 {{- end -}}
 {{- end }}
 
 {{- define "headgate.selector" -}}
-app.kubernetes.io/name: {{ include "headgate.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "headgate.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
-{{- define "headgate.labels" -}}
+{{- /* The labels that the chart sets itself. */}}
+{{- define "headgate.ownLabels" -}}
 {{ include "headgate.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
 {{- end }}
+
+{{- /* Takes a list: the root, and labels that win over those of all objects. */}}
+{{- define "headgate.labels" -}}
+{{- $root := index . 0 -}}
+{{- toYaml (merge (deepCopy (index . 1 | default dict)) ($root.Values.commonLabels | default dict) (include "headgate.ownLabels" $root | fromYaml)) -}}
 {{- end }}
 
 {{- /* The start of each object. Takes a list: the root, a suffix of the name, labels and annotations of its own. */}}
 {{- define "headgate.metadata" -}}
 {{- $root := index . 0 -}}
 metadata:
-  name: {{ include "headgate.fullname" $root }}{{ index . 1 }}
-  namespace: {{ $root.Release.Namespace }}
+  name: {{ print (include "headgate.fullname" $root) (index . 1) | quote }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels:
-    {{- include "headgate.labels" $root | nindent 4 }}
-    {{- with index . 2 }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "headgate.labels" (list $root (index . 2)) | nindent 4 }}
   {{- with index . 3 }}
   annotations:
     {{- toYaml . | nindent 4 }}
