@@ -35,6 +35,7 @@ var update = flag.Bool("update", false, "write openapi.yaml and docs/api.md")
 func (s *schemas) bodies(b any) dict {
 	var list []any
 	var content dict
+	media := "application/json"
 	switch b := b.(type) {
 	case nil:
 		return nil
@@ -43,8 +44,9 @@ func (s *schemas) bodies(b any) dict {
 			switch {
 			case strings.Contains(name, "/"):
 				content = append(content, pair{name, dict{{"schema", dict{{"type", "string"}}}}})
-			case name == problem:
-				return dict{{"application/problem+json", dict{{"schema", ref(name)}}}}
+			case name == problem || name == refusal:
+				media = "application/problem+json"
+				list = append(list, ref(name))
 			default:
 				list = append(list, ref(name))
 			}
@@ -59,9 +61,9 @@ func (s *schemas) bodies(b any) dict {
 	switch len(list) {
 	case 0:
 	case 1:
-		content = append(content, pair{"application/json", dict{{"schema", list[0]}}})
+		content = append(content, pair{media, dict{{"schema", list[0]}}})
 	default:
-		content = append(content, pair{"application/json", dict{{"schema", dict{{"anyOf", list}}}}})
+		content = append(content, pair{media, dict{{"schema", dict{{"anyOf", list}}}}})
 	}
 	return content
 }
@@ -96,7 +98,11 @@ func document() dict {
 		}
 		var answers dict
 		for _, a := range o.answers {
-			answers = append(answers, pair{strconv.Itoa(a.status), dict{{"description", http.StatusText(a.status)}, {"content", s.bodies(a.body)}}})
+			answer := dict{{"description", http.StatusText(a.status)}}
+			if content := s.bodies(a.body); content != nil {
+				answer = append(answer, pair{"content", content})
+			}
+			answers = append(answers, pair{strconv.Itoa(a.status), answer})
 		}
 		answers = append(answers, pair{"default", dict{{"description", "Any other error"}, {"content", s.bodies(problem)}}})
 		described = append(described, pair{"responses", answers})
@@ -214,6 +220,7 @@ func started(t *testing.T) map[string]string {
 		"rules.yaml": rules, "candidate.yaml": rules,
 		"headgate.yaml": `rules: [rules.yaml]
 candidate: {rules: [candidate.yaml]}
+trusted_proxies: [127.0.0.1]
 listen: {api: 127.0.0.1:0, grpc: "off", resp: "off", admin: 127.0.0.1:0}
 proxy: {listen: 127.0.0.1:0, upstream: "` + backend.URL + `"}
 queue: {path: queue.db}
@@ -245,7 +252,8 @@ type checker struct {
 	compiler *jsonschema.Compiler
 	doors    map[string]string
 	saved    map[string]string // tokens in answers, by name
-	seen     map[string]bool   // members of answers
+	seen     map[string]bool   // members of answers, as schema.member
+	members  func(schema string) map[string]any
 }
 
 // TestAnswers: every operation answers with the statuses and the fields that the document
@@ -260,7 +268,12 @@ func TestAnswers(t *testing.T) {
 			schema["additionalProperties"] = false // here, so that no field goes unseen
 		}
 	}
-	c := &checker{compiler: jsonschema.NewCompiler(), doors: started(t), saved: map[string]string{}, seen: map[string]bool{}}
+	properties := func(name string) map[string]any {
+		schema, _ := list[name].(map[string]any)
+		members, _ := schema["properties"].(map[string]any)
+		return members
+	}
+	c := &checker{compiler: jsonschema.NewCompiler(), doors: started(t), saved: map[string]string{}, seen: map[string]bool{}, members: properties}
 	c.compiler.DefaultDraft(jsonschema.Draft2020)
 	if err := c.compiler.AddResource("openapi.json", whole); err != nil {
 		t.Fatal(err)
@@ -282,10 +295,8 @@ func TestAnswers(t *testing.T) {
 	// These need time, or rules that change.
 	later := []string{"in_debt", "rules_gone", "next_attempt_at", "given_up_at", "delivered_at", "response"}
 	for _, name := range []string{"Decision", "Reservation", "Committed", "Cancelled", "Reported", "Released", "Renewed", "QueuedRequest", "Ready"} {
-		schema, _ := list[name].(map[string]any)
-		properties, _ := schema["properties"].(map[string]any)
-		for member := range properties {
-			if !c.seen[member] && !slices.Contains(later, member) {
+		for member := range properties(name) {
+			if !c.seen[name+"."+member] && !slices.Contains(later, member) && name+"."+member != "Renewed.reason" {
 				t.Errorf("no answer had %s.%s", name, member)
 			}
 		}
@@ -314,6 +325,9 @@ func (c *checker) send(t *testing.T, method, url, body string) (int, http.Header
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Header.Set("X-Original-URI", "/login") // as a proxy asks forward-auth
+	r.Header.Set("X-Original-Method", http.MethodPost)
+	r.Header.Set("X-Forwarded-For", "198.51.100.7")
 	answer, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
@@ -342,6 +356,12 @@ func (c *checker) try(t *testing.T, o *operation, door string, try try) int {
 		t.Errorf("%s: %s %s%s %s: %d, want %d: %s", door, o.method, path, query, try.body, status, try.status, text)
 		return status
 	}
+	if empty := slices.ContainsFunc(o.answers, func(a reply) bool { return a.status == status && a.body == nil }); empty {
+		if len(text) > 0 {
+			t.Errorf("%s %s, %d: %q, the document says that it is empty", o.method, o.path, status, text)
+		}
+		return status
+	}
 	media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
 	pointer := fmt.Sprintf("openapi.json#/paths/%s/%s/responses/%d/content/%s/schema", escaped(o.path), o.method, status, escaped(media))
 	schema, err := c.compiler.Compile(pointer)
@@ -360,13 +380,29 @@ func (c *checker) try(t *testing.T, o *operation, door string, try try) int {
 		t.Errorf("%s %s, %d: %v\n%s", o.method, o.path, status, err, text)
 	}
 	members, _ := value.(map[string]any)
+	c.see(o, status, members)
 	for name, v := range members {
-		c.seen[name] = true
 		if token, ok := v.(string); ok && slices.Contains([]string{"lease", "report", "reservation"}, name) {
 			c.saved[name] = token
 		}
 	}
 	return status
+}
+
+// see remembers the members of an answer, for the schema by name that has them all.
+func (c *checker) see(o *operation, status int, members map[string]any) {
+	for _, a := range o.answers {
+		names, _ := a.body.(string)
+		for schema := range strings.SplitSeq(names, "|") {
+			properties, fits := c.members(schema), a.status == status
+			for name := range members {
+				fits = fits && properties[name] != nil
+			}
+			for name := range members {
+				c.seen[schema+"."+name] = c.seen[schema+"."+name] || fits
+			}
+		}
+	}
 }
 
 func escaped(s string) string {
@@ -416,5 +452,74 @@ func TestFields(t *testing.T) {
 	}
 	if found < 8 {
 		t.Errorf("only %d bodies compared", found)
+	}
+}
+
+// TestParameters: the parameters of a query are those that its door names to a caller with
+// another one, which is answered with 400.
+func TestParameters(t *testing.T) {
+	c := &checker{doors: started(t)}
+	named := regexp.MustCompile(`^unknown (?:parameter|setting) "xyzzy"[^;]*(?:; known are (.*))?$`)
+	found := 0
+	for _, o := range operations() {
+		for door := range strings.FieldsSeq(o.door) {
+			status, _, text := c.send(t, strings.ToUpper(o.method), "http://"+c.doors[door]+o.path+"?xyzzy", "")
+			var said struct{ Detail string }
+			if status != http.StatusBadRequest || json.Unmarshal(text, &said) != nil || !named.MatchString(said.Detail) {
+				if len(o.query) > 0 && o.path != "/readyz" {
+					t.Errorf("%s %s: cannot tell which parameters are known: %d %s", o.method, o.path, status, text)
+				}
+				continue
+			}
+			known := regexp.MustCompile(`\w+`).FindAllString(strings.Replace(named.FindStringSubmatch(said.Detail)[1], " and ", " ", 1), -1)
+			var want []string
+			for _, p := range o.query {
+				want = append(want, p.name)
+			}
+			slices.Sort(known)
+			slices.Sort(want)
+			if !slices.Equal(known, want) {
+				t.Errorf("%s %s has the parameters %q, the document %q", o.method, o.path, known, want)
+			}
+			if !slices.ContainsFunc(o.answers, func(a reply) bool { return a.status == status }) {
+				t.Errorf("%s %s: the document does not have %d", o.method, o.path, status)
+			}
+			found++
+		}
+	}
+	if found < 12 {
+		t.Errorf("only %d operations compared", found)
+	}
+}
+
+// TestKeyBody: the fields for single keys are those that some action names.
+func TestKeyBody(t *testing.T) {
+	whole, _ := plain(document()).(map[string]any)
+	components, _ := whole["components"].(map[string]any)
+	list, _ := components["schemas"].(map[string]any)
+	want, _ := list["KeyBody"].(map[string]any)["properties"].(map[string]any)
+	c := &checker{doors: started(t)}
+	known := map[string]bool{}
+	for _, o := range operations() {
+		if o.body != "KeyBody" {
+			continue
+		}
+		_, _, text := c.send(t, "POST", "http://"+c.doors["admin"]+o.path, `{"xyzzy":1}`)
+		var said struct{ Detail string }
+		_, names, ok := strings.Cut(string(text), "; known are ")
+		if err := json.Unmarshal(text, &said); err != nil || !ok {
+			t.Errorf("%s: %s", o.path, text)
+		}
+		_, names, _ = strings.Cut(said.Detail, "; known are ")
+		for name := range strings.SplitSeq(names, ", ") {
+			if known[name] = true; want[name] == nil {
+				t.Errorf("%s: the document does not have %q", o.path, name)
+			}
+		}
+	}
+	for name := range want {
+		if !known[name] {
+			t.Errorf("%q of the document is known to no action", name)
+		}
 	}
 }

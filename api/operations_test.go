@@ -15,7 +15,7 @@ import (
 type operation struct {
 	door, method, path, summary string
 	query                       []parameter
-	body                        any // a schema by name, a Go type, or nil
+	body                        any // schemas by name, Go types, or nil
 	answers                     []reply
 	tries                       []try
 }
@@ -27,7 +27,7 @@ type parameter struct{ name, what string }
 // without a schema, or a Go type.
 type reply struct {
 	status int
-	body   any
+	body   any  // nil if it is empty
 	rare   bool // the test does not bring it about: the server must be in trouble
 }
 
@@ -39,13 +39,17 @@ type try struct {
 
 const text = "text/plain"
 
-var problem = "Problem"
+const (
+	problem = "Problem"
+	refusal = "Refusal" // a problem too
+)
 
 func of[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
 // common describes the schemas of what is read and written by hand.
 func common(s *schemas) {
 	s.describe("Problem", "type! string", "title! string", "status! integer: the status of the answer", "detail string: what is wrong")
+	s.describe("Refusal", "type! string", "title! string", "status! integer: 429, also if deny=403", "detail string", "violated-policies [string]: the rules that refused")
 	check := []string{
 		"domain string: required, except for a limit in the request", "attributes {string}: what rules match and count by: method, path, host, client_ip, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM or any other name",
 		"cost integer: 0 to 2^53-1, default 1; 0 is a dry run",
@@ -103,11 +107,13 @@ func operations() []operation {
 	wrong := reply{400, problem, false}
 	busy := reply{503, problem, true}
 	key := `{"rule":"login","key":["198.51.100.7"]`
+	const other = `{"rule":"x","key":["198.51.100.7"]}`
 	list := []operation{
 		{
 			"api", "post", "/v1/check", "Ask whether a request may pass, or several", nil, "Check|Checks",
-			[]reply{{200, "Decision|Decisions", false}, {429, "Decision", false}, wrong, {403, problem, true}, busy},
+			[]reply{{200, "Decision|Decisions", false}, {429, "Decision", false}, wrong, {403, problem, false}, busy},
 			[]try{
+				{"", `{"id":"a","limit":"5/minute"}`, 403},
 				{"", check, 200},
 				{"", `{"domain":"api","attributes":{"path":"/trial"}}`, 200},
 				{"", `{"domain":"api","attributes":{"path":"/trial"}}`, 200},
@@ -125,7 +131,13 @@ func operations() []operation {
 		{
 			"api", "post", "/v1/reserve", "Charge an estimate", nil, "Reserve",
 			[]reply{{200, "Reservation", false}, {429, "Reservation", false}, wrong, busy},
-			[]try{{"", check, 200}, {"", `{"domain":"api","cost":100,"attributes":{"path":"/login","client_ip":"198.51.100.7"}}`, 429}, {"", `{"peek":true}`, 400}},
+			[]try{
+				{"", `{"domain":"api","attributes":{"path":"/delay"}}`, 200},
+				{"", `{"domain":"api","attributes":{"path":"/trial"}}`, 200},
+				{"", check, 200},
+				{"", `{"domain":"api","cost":100,"attributes":{"path":"/login","client_ip":"198.51.100.7"}}`, 429},
+				{"", `{"peek":true}`, 400},
+			},
 		},
 		{
 			"api", "post", "/v1/commit", "Charge the real cost of a reservation", nil, "Commit",
@@ -159,16 +171,22 @@ func operations() []operation {
 			[]try{{"", "", 200}, {"?verbose", "", 200}},
 		},
 		{"api", "get", "/healthcheck", "Like /readyz, for deployments of envoyproxy/ratelimit", nil, nil, []reply{{200, text, false}, {503, text, true}}, []try{{"", "", 200}}},
-		{"api", "get", "/v1/auth", "Forward-auth for a reverse proxy, with any method; see docs/forward-auth.md", nil, nil, []reply{{200, text, true}, {429, problem, true}, {403, problem, false}, {400, problem, true}}, []try{{"", "", 403}}},
-		{"api", "post", "/json", "Envoy's rate limit service in JSON; see docs/envoy.md", nil, "RateLimitRequest", []reply{{200, "RateLimitResponse", false}, {429, "RateLimitResponse", true}, {400, problem, false}}, []try{{"", `{"domain":"api","descriptors":[{"entries":[{"key":"path","value":"/"}]}]}`, 200}, {"", "x", 400}}},
+		{
+			"api", "get", "/v1/auth", "Forward-auth for a reverse proxy, with any method; see docs/forward-auth.md",
+			[]parameter{{"domain", "not needed if there is only one"}, {"deny", "403 instead of 429 for refusals"}, {"cost", ""}},
+			nil,
+			[]reply{{200, nil, false}, {429, refusal, false}, {403, "Problem|Refusal", false}, wrong},
+			[]try{{"", "", 200}, {"?cost=100", "", 429}, {"?cost=100&deny=403", "", 403}, {"?deny=x", "", 400}},
+		},
+		{"api", "post", "/json", "Envoy's rate limit service in JSON; see docs/envoy.md", nil, "RateLimitRequest", []reply{{200, "RateLimitResponse", false}, {429, "RateLimitResponse", false}, {400, problem, false}}, []try{{"", `{"domain":"api","hits_addend":100,"descriptors":[{"entries":[{"key":"path","value":"/login"},{"key":"client_ip","value":"198.51.100.7"}]}]}`, 429}, {"", `{"domain":"api","descriptors":[{"entries":[{"key":"path","value":"/"}]}]}`, 200}, {"", "x", 400}}},
 		{"api", "get", "/v1/queue/{id}", "The state of a queued request", nil, nil, []reply{{200, "QueuedRequest", false}, {404, problem, false}, busy}, []try{{"$id", "", 200}, {"x", "", 404}}},
 
 		{"admin", "get", "/metrics", "Prometheus metrics", nil, nil, []reply{{200, text, false}}, []try{{"", "", 200}}},
 		{"admin", "get", "/rlconfig", "The active rules as text", nil, nil, []reply{{200, text, false}}, []try{{"", "", 200}}},
 		{"admin", "get", "/v1/status", "The state of the server", nil, nil, []reply{{200, of[admin.Status](), false}, wrong}, []try{{"", "", 200}, {"?x=1", "", 400}}},
-		{"admin", "get", "/v1/rules", "The rules and lists", []parameter{{"domain", "only this one"}}, nil, []reply{{200, "RuleList", false}}, []try{{"", "", 200}}},
-		{"admin", "get", "/v1/blocks", "The rules with sync: blocks", []parameter{{"domain", "only this one"}}, nil, []reply{{200, "BlockList", false}}, []try{{"", "", 200}}},
-		{"admin", "get", "/v1/regions", "The regions that limits are shared with", nil, nil, []reply{{200, of[admin.Regions](), false}}, []try{{"", "", 200}}},
+		{"admin", "get", "/v1/rules", "The rules and lists", []parameter{{"domain", "only this one"}}, nil, []reply{{200, "RuleList", false}, wrong}, []try{{"?domain=api", "", 200}, {"?x", "", 400}}},
+		{"admin", "get", "/v1/blocks", "The rules with sync: blocks", []parameter{{"domain", "only this one"}}, nil, []reply{{200, "BlockList", false}, wrong}, []try{{"?domain=api", "", 200}, {"?x", "", 400}}},
+		{"admin", "get", "/v1/regions", "The regions that limits are shared with", nil, nil, []reply{{200, of[admin.Regions](), false}, wrong}, []try{{"", "", 200}, {"?x", "", 400}}},
 		{
 			"admin", "get", "/v1/advice", "How often a rule refuses clients that stay below it",
 			[]parameter{{"domain", "required"}, {"rule", "required"}},
@@ -176,7 +194,7 @@ func operations() []operation {
 			[]reply{{200, reflect.TypeOf(advice.About).Out(0), false}, wrong, {404, problem, false}, busy},
 			[]try{{"?domain=api&rule=login", "", 200}, {"", "", 400}, {"?domain=api&rule=x", "", 404}},
 		},
-		{"admin", "get", "/v1/live", "What rules do, as server-sent events", nil, nil, []reply{{200, "text/event-stream", false}, busy}, []try{{"", "", 200}}},
+		{"admin", "get", "/v1/live", "What rules do, as server-sent events", nil, nil, []reply{{200, "text/event-stream", false}, wrong, busy}, []try{{"", "", 200}, {"?x", "", 400}}},
 		{
 			"admin", "get", "/v1/events", "Decisions, as server-sent events",
 			[]parameter{{"domain", ""}, {"rule", ""}, {"outcome", ""}, {"key", ""}, {"sample", "the share of them, above 0 and at most 1"}},
@@ -198,8 +216,8 @@ func operations() []operation {
 		{"admin", "post", "/v1/rules/accept", "Accept refused rules", nil, "Nothing", []reply{{200, of[admin.RulesChange](), true}, wrong, {409, problem, false}}, []try{{"", "{}", 409}, {"", "x", 400}}},
 		{"admin", "get", "/v1/candidate", "How the candidate rules differ", []parameter{{"n", "how many keys of a rule"}}, nil, []reply{{200, of[admin.CandidateStatus](), false}, wrong, {404, problem, true}}, []try{{"", "", 200}, {"?n=x", "", 400}}},
 		{"admin", "post", "/v1/candidate/reset", "Begin the comparison again", nil, "Nothing", []reply{{200, of[admin.CandidateStatus](), false}, wrong, {404, problem, true}}, []try{{"", "", 200}, {"", "x", 400}}},
-		{"admin", "get", "/v1/timeline", "The keys that are followed", nil, nil, []reply{{200, of[admin.FollowedKeys](), false}}, []try{{"", "", 200}}},
-		{"admin", "post", "/v1/timeline/follow", "Follow a key", nil, "KeyBody", []reply{{200, of[admin.FollowAnswer](), false}, wrong, {404, problem, true}, {507, problem, true}}, []try{{"", key + "}", 200}, {"", "{}", 400}}},
+		{"admin", "get", "/v1/timeline", "The keys that are followed", nil, nil, []reply{{200, of[admin.FollowedKeys](), false}, wrong}, []try{{"", "", 200}, {"?x", "", 400}}},
+		{"admin", "post", "/v1/timeline/follow", "Follow a key", nil, "KeyBody", []reply{{200, of[admin.FollowAnswer](), false}, wrong, {404, problem, false}, {507, problem, true}}, []try{{"", key + "}", 200}, {"", "{}", 400}, {"", other, 404}}},
 		{
 			"admin", "post", "/v1/timeline", "The last hour of a key that is followed",
 			[]parameter{{"from", "in seconds since the Unix epoch"}},
@@ -207,20 +225,20 @@ func operations() []operation {
 			[]reply{{200, of[admin.Timeline](), false}, wrong, {404, problem, false}},
 			[]try{{"", key + "}", 200}, {"", "{}", 400}, {"", `{"rule":"login","key":["198.51.100.9"]}`, 404}},
 		},
-		{"admin", "post", "/v1/timeline/stop", "Follow a key no longer", nil, "KeyBody", []reply{{200, of[admin.FollowAnswer](), false}, wrong, {404, problem, true}}, []try{{"", key + "}", 200}, {"", "{}", 400}}},
+		{"admin", "post", "/v1/timeline/stop", "Follow a key no longer", nil, "KeyBody", []reply{{200, of[admin.FollowAnswer](), false}, wrong, {404, problem, false}}, []try{{"", key + "}", 200}, {"", "{}", 400}, {"", other, 404}}},
 		{"admin", "get", "/v1/overrides", "Bans and overrides", []parameter{{"domain", ""}, {"rule", ""}, {"n", "how many"}}, nil, []reply{{200, of[admin.Overrides](), false}, wrong}, []try{{"", "", 200}, {"?n=x", "", 400}}},
 		{"admin", "get", "/v1/audit", "The last changes of operators", []parameter{{"n", "how many"}}, nil, []reply{{200, "AuditList", false}, wrong}, []try{{"", "", 200}, {"?n=x", "", 400}}},
-		{"admin", "get", "/v1/keys/export", "All bans, overrides and grants", []parameter{{"domain", ""}, {"rule", ""}}, nil, []reply{{200, of[admin.ExportAnswer](), false}, {403, problem, true}, {404, problem, false}, busy}, []try{{"", "", 200}, {"?rule=x", "", 404}}},
+		{"admin", "get", "/v1/keys/export", "All bans, overrides and grants", []parameter{{"domain", ""}, {"rule", ""}}, nil, []reply{{200, of[admin.ExportAnswer](), false}, wrong, {403, problem, true}, {404, problem, false}, busy}, []try{{"", "", 200}, {"?x", "", 400}, {"?rule=x", "", 404}}},
 		{
 			"admin", "post", "/v1/keys/import", "Bans, overrides and grants from an export", nil, of[admin.ImportRequest](),
 			[]reply{{200, of[admin.ImportAnswer](), false}, wrong, {507, problem, true}, busy},
 			[]try{{"", `{"dry_run":true,"rows":[{"kind":"ban","domain":"api","rule":"login","key":["198.51.100.8"],"until":"2099-01-01T00:00:00Z"}]}`, 200}, {"", "x", 400}},
 		},
-		{"admin", "get", "/v1/queue", "The queues", nil, nil, []reply{{200, of[admin.QueueList](), false}, busy}, []try{{"", "", 200}}},
-		{"admin", "get", "/v1/queue/items", "Queued requests", []parameter{{"state", ""}, {"rule", ""}, {"n", "how many"}}, nil, []reply{{200, of[admin.QueueItems](), false}, wrong, {404, problem, true}, busy}, []try{{"", "", 200}, {"?n=x", "", 400}}},
-		{"admin", "get", "/v1/queue/items/{id}", "One queued request", []parameter{{"body", "true for its body too"}}, nil, []reply{{200, of[admin.QueueItem](), false}, {404, problem, false}, busy}, []try{{"$id", "", 200}, {"x", "", 404}}},
+		{"admin", "get", "/v1/queue", "The queues", nil, nil, []reply{{200, of[admin.QueueList](), false}, wrong, busy}, []try{{"", "", 200}, {"?x", "", 400}}},
+		{"admin", "get", "/v1/queue/items", "Queued requests", []parameter{{"state", "pending or dead"}, {"domain", ""}, {"rule", ""}, {"n", "how many"}}, nil, []reply{{200, of[admin.QueueItems](), false}, wrong, {404, problem, true}, busy}, []try{{"", "", 200}, {"?n=x", "", 400}}},
+		{"admin", "get", "/v1/queue/items/{id}", "One queued request", []parameter{{"body", "true for its body too"}}, nil, []reply{{200, of[admin.QueueItem](), false}, wrong, {404, problem, false}, busy}, []try{{"$id", "", 200}, {"$id?x", "", 400}, {"x", "", 404}}},
 		{"admin", "post", "/v1/queue/retry", "Send failed requests again", nil, of[admin.QueueChange](), []reply{{200, of[admin.QueueChange](), false}, wrong, {404, problem, true}, busy}, []try{{"", `{"ids":["x"]}`, 200}, {"", "x", 400}}},
-		{"admin", "post", "/v1/queue/drop", "Drop queued requests", nil, of[admin.QueueChange](), []reply{{200, of[admin.QueueChange](), false}, wrong, {404, problem, true}, busy}, []try{{"", `{"ids":["$id"]}`, 200}, {"", "x", 400}}},
+		{"admin", "post", "/v1/queue/drop", "Drop queued requests", nil, []reflect.Type{of[admin.QueueChange](), of[admin.QueueDropKey]()}, []reply{{200, of[admin.QueueChange](), false}, wrong, {404, problem, true}, busy}, []try{{"", `{"ids":["$id"]}`, 200}, {"", `{"rule":"later","key":[]}`, 200}, {"", "x", 400}}},
 	}
 	bodies := map[string]string{"grant": `,"amount":1,"for":"1m"`, "ban": `,"for":"1m"`, "override": `,"rate":"9/minute","for":"1m"`}
 	for _, a := range admin.KeyActions() {

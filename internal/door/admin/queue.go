@@ -91,17 +91,18 @@ type queues struct {
 
 func (d queues) routes() map[string]http.Handler {
 	return map[string]http.Handler{
-		"GET /v1/queue":            reply(d.stats),
-		"GET /v1/queue/items":      d.existing(d.items),
-		"GET /v1/queue/items/{id}": d.existing(d.item),
+		"GET /v1/queue":            asked(d.stats),
+		"GET /v1/queue/items":      d.existing(d.items, "state", "domain", "rule", "n"),
+		"GET /v1/queue/items/{id}": d.existing(d.item, "body"),
 		"POST /v1/queue/retry":     d.existing(d.change(&queueAction{"queue_retry", queue.Pending.String(), (*queue.Queue).Retry, d.ids})),
 		"POST /v1/queue/drop":      d.existing(d.change(&queueAction{"queue_drop", "dropped", (*queue.Queue).Drop, d.idsOrKey})),
 	}
 }
 
-// existing answers 404 while there is no queue.
-func (d queues) existing(f func(w http.ResponseWriter, r *http.Request, q *queue.Queue) (any, error)) http.Handler {
-	return reply(func(w http.ResponseWriter, r *http.Request) (any, error) {
+// existing answers 404 while there is no queue, and refuses query parameters other than
+// known.
+func (d queues) existing(f func(w http.ResponseWriter, r *http.Request, q *queue.Queue) (any, error), known ...string) http.Handler {
+	return asked(func(w http.ResponseWriter, r *http.Request) (any, error) {
 		q := d.Queue()
 		if q == nil {
 			return nil, problemf(http.StatusNotFound, "no rule has on_limit: queue")
@@ -111,7 +112,7 @@ func (d queues) existing(f func(w http.ResponseWriter, r *http.Request, q *queue
 			err = problemf(http.StatusNotFound, "no such entry")
 		}
 		return out, err
-	})
+	}, known...)
 }
 
 // stats answers GET /v1/queue.
