@@ -168,6 +168,9 @@ func TestRoutes(t *testing.T) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
+		for _, route := range regexp.MustCompile(`"(/v1/[^"]*)": `).FindAllStringSubmatch(read(t, file), -1) {
+			t.Errorf("%s: %s answers every method: name one", file, route[1])
+		}
 		for _, route := range regexp.MustCompile(`"((?:GET|POST|PUT|PATCH|DELETE) /[^"]*)"`).FindAllStringSubmatch(read(t, file), -1) {
 			if strings.Contains(route[1], "/debug/pprof/") || route[1] == "POST /v1/keys/" || route[1] == "POST /v1/keys/{action}" {
 				continue
