@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"text/tabwriter"
 
@@ -172,10 +173,20 @@ func newContextSet(s streams) *cobra.Command {
 		if err := f.Write(); err != nil {
 			return err
 		}
+		warnOfReaders(s, c.TokenFile, c.APITokenFile, c.CertKey)
 		_, err = fmt.Fprintf(s.out, "context %s saved in %s\n", args[0], inert(f.Path))
 		return err
 	}
 	return cmd
+}
+
+// warnOfReaders warns of files with secrets that every user can read.
+func warnOfReaders(s streams, files ...string) {
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
+			_, _ = fmt.Fprintf(s.err, "warning: every user on this machine can read the secret in %s\nhint: run chmod o-r or chmod 600\n", inert(file))
+		}
+	}
 }
 
 // change sets in c what was given. Names of files become absolute: the next command may

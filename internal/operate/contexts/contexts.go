@@ -203,7 +203,11 @@ func (p parser) file(n *yamltext.Node, f *File) {
 	}
 	f.Current, _ = p.Word(current, "current")
 	if f.All[f.Current] == (Context{}) && f.Current != "" && p.Errors == 0 {
-		p.Errorf(current, f.hint(f.Current), "current: there is no context %q", f.Current)
+		hint := "remove this line"
+		if len(f.All) > 0 {
+			hint = f.hint(f.Current)
+		}
+		p.Errorf(current, hint, "current: there is no context %q", f.Current)
 	}
 }
 

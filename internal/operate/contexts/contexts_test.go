@@ -52,7 +52,7 @@ func TestRelativeFiles(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"current: a": `c.yaml:1:10: current: there is no context "a"`,
+		"current: a": `c.yaml:1:10: current: there is no context "a"; remove this line`,
 		"contexts: {prod: {address: 'h:1'}}\ncurrent: prd": `c.yaml:2:10: current: there is no context "prd"; did you mean "prod"?`,
 		"contexts: [a]":                                             "c.yaml:1:11: contexts must be a mapping of names to contexts",
 		"contexts: {a: {adress: 'h:1'}}":                            `c.yaml:1:16: unknown key "adress" in context "a", did you mean "address"?`,
