@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -58,7 +57,9 @@ func (i *Installation) Examine(ctx context.Context) []Finding {
 	all := configured(c)
 	all = append(all, written(c)...)
 	all = append(all, i.doors(ctx, c)...)
-	all = append(all, secretFiles(c)...)
+	all = append(all, i.certificates(c)...)
+	all = append(all, secretFiles(c, i.Sources.Doors)...)
+	all = append(all, writable(c)...)
 	all = append(all, descriptors())
 	return append(all, i.store(ctx, c)...)
 }
@@ -119,6 +120,12 @@ func count(n int, what string) string {
 // doors examines the addresses that the server would open.
 func (i *Installation) doors(ctx context.Context, c *config.Config) (all []Finding) {
 	exposed := map[string]bool{}
+	var opened []net.Listener // until the end: two doors cannot share an address
+	defer func() {
+		for _, l := range opened {
+			_ = l.Close()
+		}
+	}()
 	for _, e := range c.Exposed() {
 		exposed[e.Door] = true
 		all = append(all, Finding{"doors", Warn, e.Door + ": " + e.Why, "other machines reach this address", e.Hint})
@@ -129,15 +136,16 @@ func (i *Installation) doors(ctx context.Context, c *config.Config) (all []Findi
 			continue
 		}
 		network, address := config.SplitAddress(d.Address)
-		if network != "tcp" {
-			continue // opening a socket would replace it
+		if network != "tcp" { // opening a socket would replace it
+			all = append(all, folderOf("doors", s.Name, address, "the server does not start", "name a socket in an existing, writable folder: "+d.Key)...)
+			continue
 		}
 		l, err := (&net.ListenConfig{}).Listen(ctx, network, address)
 		if err != nil {
 			all = append(all, Finding{"doors", Fail, fmt.Sprintf("%s: cannot listen on %s: %s", s.Name, address, cause(err)), "the server does not start; if it is headgate that runs there, ask it with --address", "stop the other program, or set " + d.Key})
 			continue
 		}
-		_ = l.Close()
+		opened = append(opened, l)
 		if !exposed[s.Name] {
 			all = append(all, Finding{Check: "doors", Level: OK, What: s.Name + " can listen on " + address})
 		}
@@ -155,25 +163,6 @@ func (i *Installation) doors(ctx context.Context, c *config.Config) (all []Findi
 func cause(err error) string {
 	text := err.Error()
 	return text[strings.LastIndex(text, ": ")+len(": "):]
-}
-
-// secretFiles examines who can read or write the files of the server.
-func secretFiles(c *config.Config) (all []Finding) {
-	for _, f := range []struct{ key, name string }{{"store.memory.snapshot", c.Store.Memory.Snapshot}, {"queue.path", c.Queue.Path}, {"store.redis.tls_key", c.Store.Redis.Key}} {
-		if f.name == "" {
-			continue
-		}
-		info, err := os.Stat(f.name)
-		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
-			all = append(all, Finding{"files", Warn, fmt.Sprintf("%s: every user on this machine can use %s", f.key, f.name), "it has keys of callers, or a private key", "run chmod o-rwx"})
-		}
-	}
-	for _, path := range c.Rules {
-		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o002 != 0 {
-			all = append(all, Finding{"files", Warn, "every user on this machine can write " + path, "who can write rules can lift every limit", "run chmod o-w"})
-		}
-	}
-	return all
 }
 
 // descriptors examines the limit on open files, which the server raises as it starts.

@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -91,6 +92,79 @@ func TestRedis(t *testing.T) {
 		if got := examine(t, closed+"store: 'redis://"+server.Addr+"'\n", goodRules); !strings.Contains(got, want) {
 			t.Errorf("%v: %s", args, got)
 		}
+	}
+}
+
+// A Redis that is full is a failure, and one that is no cluster is named.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, "--maxmemory", "100kb")
+	if got := examine(t, closed+"store: 'redis://"+server.Addr+"'\n", goodRules); !strings.Contains(got, "fail store: "+server.Addr+": maxmemory-policy noeviction") {
+		t.Error(got)
+	}
+	server = redistest.Standalone(t)
+	if got := examine(t, closed+"store: 'redis+cluster://"+server.Addr+"'\n", goodRules); !strings.Contains(got, "warn store: "+server.Addr+" is not a cluster\n") {
+		t.Error(got)
+	}
+}
+
+// Two doors cannot share an address, and a socket needs a folder.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := l.Addr().String()
+	_ = l.Close()
+	for settings, want := range map[string]string{
+		"listen: {grpc: 'off', resp: 'off', api: '" + free + "', admin: '" + free + "'}\n":       "fail doors: admin: cannot listen on " + free,
+		"listen: {api: 'off', resp: 'off', admin: 'off', grpc: 'unix:/no/such/folder/socket'}\n": "fail doors: grpc: cannot write in /no/such/folder: no such file or directory\n",
+	} {
+		if got := examine(t, settings, goodRules); !strings.Contains(got, want) {
+			t.Errorf("%s:\n%s\nwant %s", settings, got, want)
+		}
+	}
+}
+
+// Files that cannot be written, and certificates that cannot be used, are found before the
+// server finds them.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	key := filepath.Join(folder, "key.pem")
+	rules := filepath.Join(folder, "rules")
+	if err := errors.Join(os.WriteFile(key, []byte("x"), 0o600), os.Mkdir(rules, 0o700), os.WriteFile(filepath.Join(rules, "a.yaml"), []byte(goodRules), 0o600),
+		os.Chmod(key, 0o644), os.Chmod(filepath.Join(rules, "a.yaml"), 0o646)); err != nil { //nolint:gosec // the test wants them
+		t.Fatal(err)
+	}
+	const open = "listen: {api: '127.0.0.1:0', grpc: 'off', resp: 'off', admin: 'off'}\n"
+	for settings, want := range map[string]string{
+		closed + "store: {memory: {snapshot: /no/such/folder/counts}}\n":                                                        "fail files: store.memory.snapshot: cannot write in /no/such/folder: no such file or directory\n",
+		closed + "queue: {path: " + key + "/q.db}\n":                                                                            "fail files: queue.path: cannot write in " + key + ": it is not a folder\n",
+		open + "api: {tls: {cert: " + folder + "/none.pem, key: " + key + "}}\n":                                                "fail files: api.tls.cert: " + folder + "/none.pem: no such file or directory\n",
+		open + "api: {tls: {cert: " + key + ", key: " + key + "}}\n":                                                            "warn files: api.tls.key: every user on this machine can use " + key,
+		open + "proxy: {listen: '127.0.0.1:0', upstream: 'https://127.0.0.1:9', upstream_tls: {ca: " + folder + "/none.pem}}\n": "fail files: proxy.upstream_tls.ca: ",
+	} {
+		if got := examine(t, settings, goodRules); !strings.Contains(got, want) {
+			t.Errorf("%s:\n%s\nwant %s", settings, got, want)
+		}
+	}
+	i := doctor.Installation{
+		Sources: config.Sources{NoFile: true, Doors: app.Sections(), Environment: func(string) (string, bool) { return "", false }, Flags: map[string]string{"rules": rules}},
+		Now:     time.Now,
+	}
+	if got := lines(i.Examine(t.Context())); !strings.Contains(got, "warn files: every user on this machine can write "+filepath.Join(rules, "a.yaml")) {
+		t.Error(got)
+	}
+	if os.Getuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	if err := os.Chmod(rules, 0o500); err != nil { //nolint:gosec // a folder
+		t.Fatal(err)
+	}
+	if got := examine(t, closed+"store: {memory: {snapshot: "+rules+"/counts}}\n", goodRules); !strings.Contains(got, "cannot write in "+rules+": permission denied") {
+		t.Error(got)
 	}
 }
 

@@ -61,6 +61,8 @@ func misused(is *redis.Server, as mode) (f Finding, wrong bool) {
 		f.What, f.Do = is.Address+" is a node of a cluster", "set store.redis.mode to cluster, or write redis+cluster://"
 	case kind == "sentinel":
 		f.What, f.Do = is.Address+" is a sentinel", "set store.redis.mode to sentinel and master_name, or write redis+sentinel://"
+	case kind == "standalone" && as == redis.Cluster:
+		f.Level, f.What, f.Why, f.Do = Warn, is.Address+" is not a cluster", "its persistence, replication and clock are not examined", "set store.redis.mode to standalone, or write redis://"
 	default:
 		return Finding{}, false
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
@@ -112,6 +113,8 @@ func memory(ctx context.Context, s *redis.Store) (all []Finding) {
 			f.Level, f.Why, f.Do = Fail, "when Redis is full, an exhausted key that is evicted has its whole limit again", "set maxmemory-policy noeviction"
 		case m.Evicts():
 			f.Level, f.Why, f.Do = Warn, "once maxmemory is set, exhausted keys are evicted and have their whole limit again", "set maxmemory-policy noeviction"
+		case m.Max > 0 && m.Used >= m.Max:
+			f.Level, f.Why, f.Do = Fail, "it is full, maxmemory is "+strconv.FormatInt(m.Max, 10)+": new keys cannot be counted, and on_store_error of each rule decides", "raise maxmemory"
 		case m.Max > 0 && m.Used > m.Max/10*9:
 			f.Level, f.Why, f.Do = Warn, "it is almost full; then new keys cannot be counted", "raise maxmemory"
 		}
