@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/operate/doctor"
+	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 func newDoctor(s streams) *cobra.Command {
@@ -33,20 +35,9 @@ The exit code is 1 if a finding is a failure; warnings do not change it.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	f.add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var all []doctor.Finding
-		if f.address != "" || f.context != "" {
-			client, err := f.client()
-			if err != nil {
-				return err
-			}
-			var is admin.Status
-			if err := client.getJSON(cmd.Context(), "/v1/status", nil, &is); err != nil {
-				return err
-			}
-			all = doctor.Running(&is)
-		} else {
-			installed := doctor.Installation{Sources: config.Sources{File: file, Doors: app.Sections()}, Now: time.Now}
-			all = installed.Examine(cmd.Context())
+		all, err := f.examine(cmd.Context(), file, asJSON)
+		if err != nil {
+			return err
 		}
 		ok := !slices.ContainsFunc(all, func(f doctor.Finding) bool { return f.Level == doctor.Fail })
 		if asJSON {
@@ -62,6 +53,32 @@ The exit code is 1 if a finding is a failure; warnings do not change it.`,
 		return nil
 	}
 	return cmd
+}
+
+// examine returns the findings about a running server if flags name one, else about the
+// installation of a configuration file. For machines, a server that does not answer is a
+// finding too.
+func (f *adminFlags) examine(ctx context.Context, file string, asJSON bool) ([]doctor.Finding, error) {
+	switch running := f.address != "" || f.context != ""; {
+	case running && file != "":
+		return nil, &usageError{"--config is for a server before it starts; --address and --context are for a running one", "use one of them"}
+	case !running:
+		installed := doctor.Installation{Sources: config.Sources{File: file, Doors: app.Sections()}, Now: time.Now}
+		return installed.Examine(ctx), nil
+	}
+	client, err := f.client()
+	if err != nil {
+		return nil, err
+	}
+	var is admin.Status
+	switch err := client.getJSON(ctx, "/v1/status", nil, &is); {
+	case err != nil && asJSON:
+		d := offline.Diagnose(err)[0]
+		return []doctor.Finding{{Check: "server", Level: doctor.Fail, What: d.Message, Do: d.Hint}}, nil
+	case err != nil:
+		return nil, err
+	}
+	return doctor.Running(&is), nil
 }
 
 // findings is the JSON of doctor.
