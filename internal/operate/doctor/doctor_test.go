@@ -135,7 +135,7 @@ func TestFiles(t *testing.T) {
 	key := filepath.Join(folder, "key.pem")
 	rules := filepath.Join(folder, "rules")
 	if err := errors.Join(os.WriteFile(key, []byte("x"), 0o600), os.Mkdir(rules, 0o700), os.WriteFile(filepath.Join(rules, "a.yaml"), []byte(goodRules), 0o600),
-		os.Chmod(key, 0o644), os.Chmod(filepath.Join(rules, "a.yaml"), 0o646)); err != nil { //nolint:gosec // the test wants them
+		os.Chmod(key, 0o644), os.Chmod(filepath.Join(rules, "a.yaml"), 0o646)); err != nil {
 		t.Fatal(err)
 	}
 	const open = "listen: {api: '127.0.0.1:0', grpc: 'off', resp: 'off', admin: 'off'}\n"
@@ -160,7 +160,7 @@ func TestFiles(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may write everywhere")
 	}
-	if err := os.Chmod(rules, 0o500); err != nil { //nolint:gosec // a folder
+	if err := os.Chmod(rules, 0o500); err != nil {
 		t.Fatal(err)
 	}
 	if got := examine(t, closed+"store: {memory: {snapshot: "+rules+"/counts}}\n", goodRules); !strings.Contains(got, "cannot write in "+rules+": permission denied") {
