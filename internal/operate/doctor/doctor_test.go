@@ -207,3 +207,23 @@ func TestRunning(t *testing.T) {
 		}
 	}
 }
+
+// A Redis that takes a second for each answer is measured too, not called unstable.
+func TestVerySlow(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "headgate.yaml")
+	if err := os.WriteFile(file, []byte(closed+"store: 'redis://"+redistest.Standalone(t).Addr+"'\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked, now := 0, time.Time{}
+	i := doctor.Installation{
+		Sources: config.Sources{File: file, Doors: app.Sections(), Environment: func(string) (string, bool) { return "", false }},
+		Now:     func() time.Time { asked++; now = now.Add(time.Second); return now },
+	}
+	if got := lines(i.Examine(t.Context())); !strings.Contains(got, "fail store: Redis answers in 1s (median)") {
+		t.Error(got)
+	}
+	if asked > 20 {
+		t.Errorf("the clock was read %d times", asked)
+	}
+}

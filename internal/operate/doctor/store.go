@@ -17,6 +17,8 @@ import (
 const (
 	// pings is how often the store is asked to measure how long it takes.
 	pings = 100
+	// measureFor ends the measurement of a store that is very slow.
+	measureFor = 5 * time.Second
 	// connectFor is how long the connection may take, and each answer.
 	connectFor = 2 * time.Second
 	// examineFor is how long the whole examination of Redis may take.
@@ -75,7 +77,7 @@ func connected(ctx context.Context, o redis.Options) (*redis.Store, error) { //n
 // latency measures round trips and compares them with the longest wait for a decision.
 func (i *Installation) latency(ctx context.Context, s *redis.Store, timeout time.Duration) Finding {
 	var took []time.Duration
-	for range pings {
+	for sum := time.Duration(0); len(took) < pings && sum < measureFor; sum += took[len(took)-1] {
 		began := i.Now()
 		if err := s.Ping(ctx); err != nil {
 			return Finding{"store", Fail, err.Error(), "it answered before: the connection is not stable", "check the network and the load of Redis"}
