@@ -51,8 +51,9 @@ SCHEDULES ?= 1000000
 blocks-schedules: ## try to break the bound of blocks with SCHEDULES (1000000) random schedules
 	$(GO) test ./store/blocks -run TestNoScheduleAdmitsTooMuch -v -count=1 -timeout 2h -blocks.schedules $(SCHEDULES)
 
-regions-schedules: ## try to break the bound of regions with SCHEDULES (1000000) random schedules
-	$(GO) test ./store/regions -run TestNoScheduleAdmitsTooMuch -v -count=1 -timeout 4h -regions.schedules $(SCHEDULES)
+FIRST ?= 1
+regions-schedules: ## try to break the bound of regions with SCHEDULES (1000000) random schedules, from number FIRST (1) on
+	$(GO) test ./store/regions -run TestNoScheduleAdmitsTooMuch -v -count=1 -timeout 24h -regions.from $(FIRST) -regions.schedules $(SCHEDULES)
 
 BREAK ?= 20
 blocks-faults: ## break four processes, their Redis and their connections BREAK (20) times, and check the bounds of limits in blocks
