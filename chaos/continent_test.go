@@ -1,12 +1,10 @@
 package chaos
 
 import (
-	"bufio"
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,8 +23,9 @@ type continent struct {
 	bin     string
 	names   []string
 	servers map[string]*redistest.Server
-	wires   map[[2]string]*redistest.Proxy // from, to; none if they are connected directly
+	wires   map[[2]string][]*redistest.Proxy // from, to: one of each process; none if they are connected directly
 	nodes   map[string][]*node
+	rules   map[string]string // of a region, if they are not regionRules
 	faults  []regionFault
 	played  int
 }
@@ -39,12 +38,17 @@ type regionFault struct {
 	// loses is how many tokens of the window can be lost on their way, and count as used: a
 	// message that was never read, or what a process that died had not written yet.
 	loses int64
-	do    func(s *tour)
+	// apart says that no region can read another for all of the fault, so that each must
+	// have its part.
+	apart bool
+	// planted says that one region does not share: the test must find that.
+	planted bool
+	do      func(s *tour)
 }
 
 func newContinent(t *testing.T, bin string) *continent {
 	t.Helper()
-	return &continent{t: t, bin: bin, names: []string{eu, us, ap}, servers: make(map[string]*redistest.Server), wires: make(map[[2]string]*redistest.Proxy), nodes: make(map[string][]*node)}
+	return &continent{t: t, bin: bin, names: []string{eu, us, ap}, servers: make(map[string]*redistest.Server), wires: make(map[[2]string][]*redistest.Proxy), nodes: make(map[string][]*node)}
 }
 
 // start starts the processes of a region.
@@ -58,7 +62,7 @@ func (c *continent) start(name, store string, url func(other string) string) {
 			}
 		}
 		config := fmt.Sprintf("%s\nregions: {name: %s, interval: %s, peers: {%s}}", store, name, regionInterval, strings.Join(peers, ", "))
-		c.nodes[name] = append(c.nodes[name], startNodeWith(c.t, c.bin, name, regionRules, config))
+		c.nodes[name] = append(c.nodes[name], startNodeWith(c.t, c.bin, name, cmp.Or(c.rules[name], regionRules), config))
 	}
 	c.heal()
 }
@@ -79,8 +83,10 @@ func (c *continent) startWith(address string) {
 }
 
 func (c *continent) each(do func(from, to string, w *redistest.Proxy)) {
-	for between, w := range c.wires {
-		do(between[0], between[1], w)
+	for between, wires := range c.wires {
+		for _, w := range wires {
+			do(between[0], between[1], w)
+		}
 	}
 }
 
@@ -117,19 +123,12 @@ func (c *continent) acting(name string) *node {
 // metric returns the values of a node's metric.
 func (c *continent) metric(n *node, metric string) (values []float64) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.admin+"/metrics", nil)
+	text, err := n.get("/metrics", 10*time.Second)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), " ")
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if name == metric || strings.HasPrefix(name, metric+"{") {
 			number, err := strconv.ParseFloat(value, 64)
 			if err != nil {
@@ -148,6 +147,9 @@ type tour struct {
 	id      string
 	limits  map[string]map[string]*tally // by limit and region
 	stopped chan struct{}
+	bounds  exported
+	from    int64        // when the fault began, in Unix microseconds
+	to      int64        // when it ended
 	forgot  []string     // regions that have lost their counts
 	before  int64        // what they had used before
 	last    atomic.Int64 // when a request of the long window was admitted last, in Unix microseconds
@@ -178,11 +180,13 @@ func (c *continent) play(fault *regionFault, w io.Writer) {
 			}
 		}
 	}
+	s.watch(&callers)
 	s.until("a quarter of the window is used", func() bool { return s.admitted("day") >= dayLimit/4 })
+	s.from = time.Now().UnixMicro()
 	fault.do(s)
-	healed := time.Now().UnixMicro()
+	s.to = time.Now().UnixMicro()
 	s.until("nothing is left", func() bool {
-		return time.Now().UnixMicro()-max(s.last.Load(), healed) > restAfter.Microseconds()
+		return time.Now().UnixMicro()-max(s.last.Load(), s.to) > restAfter.Microseconds()
 	})
 	close(s.stopped)
 	callers.Wait()
@@ -228,7 +232,9 @@ func (s *tour) call(region string, n *node, limit string) {
 			if limit == "day" {
 				s.last.Store(back)
 			}
-		case r.answer == nil:
+		case r.answer != nil:
+			of.refuse(passed{call, back, cost})
+		default:
 			s.t.Errorf("%s: %s: answer %q", s.name, limit, r.reason)
 			return
 		}
@@ -285,38 +291,6 @@ func (s *tour) hasNews() {
 			return false
 		})
 	}
-}
-
-// judge checks what was admitted, and writes the line of the table.
-func (s *tour) judge(w io.Writer, fault *regionFault, lasted time.Duration) {
-	s.t.Helper()
-	day, short, tokens := s.whole("day"), s.whole("short"), s.whole("tokens")
-	most, least := int64(dayLimit), max(dayLimit-fault.loses-day.unknown.Load(), 0)
-	mostShort, over := int64(shortLimit), int64(tokenOver)
-	if len(s.forgot) > 0 { // what a server has forgotten can be admitted again
-		most, mostShort, over = most+s.before, 2*shortLimit, over+tokenBurst
-	}
-	admitted, worst := day.admitted.Load(), short.fullest()
-	above, _ := tokens.above(tokenBurst, tokenRate)
-	if admitted > most || admitted < least {
-		s.t.Errorf("%s: the window admitted %d, want %d to %d", s.name, admitted, least, most)
-	}
-	if worst > mostShort || worst < shortLimit/2 {
-		s.t.Errorf("%s: a window of two seconds admitted %d, want at most %d", s.name, worst, mostShort)
-	}
-	if above > over {
-		s.t.Errorf("%s: the bucket admitted %d above its limit, want at most %d", s.name, above, over)
-	}
-	if used := tokens.admitted.Load(); float64(used) < lasted.Seconds()*tokenRate/4 {
-		s.t.Errorf("%s: the bucket admitted %d in %s: nothing was tested", s.name, used, lasted)
-	}
-	for _, name := range s.names {
-		if is := slices.Max(s.metric(s.nodes[name][0], "headgate_region_over_admission_bound_tokens")); is != tokenOver {
-			s.t.Errorf("%s: %s exports a bound of %v, want %d", s.name, name, is, tokenOver)
-		}
-	}
-	mean, p99 := latency(day, short, tokens)
-	_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%.0f\t\n", s.name, admitted, most, least, worst, mostShort, tokens.admitted.Load(), max(above, 0), over, mean, p99, lasted.Seconds())
 }
 
 // fullest returns the most that was certainly admitted in one of the windows of two

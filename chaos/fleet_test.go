@@ -80,8 +80,9 @@ type tally struct {
 	admitted, unknown atomic.Int64 // tokens
 	last              atomic.Int64 // when a request was admitted last, in Unix microseconds
 
-	mu  sync.Mutex
-	log []passed
+	mu      sync.Mutex
+	log     []passed
+	refused []passed // only of regions
 }
 
 // passed is an admitted request: it was admitted between call and back, in microseconds.
@@ -199,6 +200,12 @@ func (a *tally) add(p passed) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.log = append(a.log, p)
+}
+
+func (a *tally) refuse(p passed) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refused = append(a.refused, p)
 }
 
 // above returns by how much the bucket was certainly exceeded in the worst interval: of the
