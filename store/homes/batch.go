@@ -156,7 +156,7 @@ func (b *batch) send(ctx context.Context, to int, parts []*part) {
 	out := make([]headgate.Decision, len(ops))
 	store.Pipeline(ctx, b.stores[to], ops, out, groups)
 	for i, p := range parts {
-		p.err = groups[i].Err
+		p.err = b.named(to, groups[i].Err)
 		for j, at := range p.at {
 			b.out[at] = out[j]
 		}

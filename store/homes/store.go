@@ -106,9 +106,20 @@ func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 	return d, err
 }
 
+// named adds the name of the region to the error of a home.
+func (s *Store) named(at int, err error) error {
+	for name, i := range s.places {
+		if i == at && err != nil {
+			return fmt.Errorf("region %s: %w", name, err)
+		}
+	}
+	return err
+}
+
 // elsewhere returns the error of a store that was asked n ops. With Options.Partial that
 // of a home is partial, because the own store may answer.
 func (s *Store) elsewhere(at, n int, err error) error {
+	err = s.named(at, err)
 	if at == own || !s.options.Partial || !errors.Is(err, headgate.ErrUnavailable) {
 		return err
 	}
@@ -121,7 +132,9 @@ func (s *Store) elsewhere(at, n int, err error) error {
 
 // KeyTimes implements headgate.KeyTimer.
 func (s *Store) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	return store.KeyTimes(ctx, s.stores[s.place(op.Limit)], op)
+	at := s.place(op.Limit)
+	times, err := store.KeyTimes(ctx, s.stores[at], op)
+	return times, s.named(at, err)
 }
 
 // Do implements headgate.Store. With headgate.AllOrNothing, ops of several stores may
