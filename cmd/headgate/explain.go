@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/replay/offline"
 )
@@ -272,11 +273,7 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 	e.blocks(r.Blocks)
 	e.regions(r.Regions)
 	if c := r.Count; c != nil {
-		of, here := c.Limit, ""
-		if own, ok := r.Regions.Own(); ok && e.live {
-			of, here = own, " in this region"
-		}
-		e.printf("    now         %d of %d used%s, %d remaining%s\n", c.Used, of, here, c.Remaining, fullAgain(c))
+		e.printf("    now         %s\n", e.now(r))
 		e.printf("    decision    %s\n", e.decision(r))
 	}
 	switch {
@@ -290,6 +287,19 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 	if r.QuotaMode {
 		e.printf("    mode        quota: the request passes while any quota has some left\n")
 	}
+}
+
+// now says how much of a limit is used.
+func (e explanation) now(r *httpapi.ExplainedRule) string {
+	c, here := r.Count, ""
+	if c.Reason == headgate.FailOpen.String() || c.Reason == headgate.FailClosed.String() {
+		return "unknown: the store did not answer, so on_store_error decides"
+	}
+	of := c.Limit
+	if own, ok := r.Regions.Own(); ok && e.live {
+		of, here = own, " in this region"
+	}
+	return fmt.Sprintf("%d of %d used%s, %d remaining%s", c.Used, of, here, c.Remaining, fullAgain(c))
 }
 
 // blocks prints how far off a limit in blocks can be.

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/rules/rate"
 )
 
@@ -229,14 +230,21 @@ func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 	case k.Unlimited:
 		b.WriteString("no limit")
 	default:
-		fmt.Fprintf(&b, "%d of %d remaining", min(k.Remaining, k.Limit), k.Limit)
-		if granted := k.Remaining - k.Limit; granted > 0 {
+		of, where := k.Here(), ""
+		if _, shared := k.InRegions.Own(); shared {
+			where = " in " + inert(k.InRegions.Region)
+		}
+		fmt.Fprintf(&b, "%d of %d remaining%s", min(k.Remaining, of), of, where)
+		if granted := k.Remaining - of; granted > 0 {
 			fmt.Fprintf(&b, " plus %d granted", granted)
 		}
 		if k.ResetAfter > 0 {
 			fmt.Fprintf(&b, ", full again in %s", milliseconds(k.ResetAfter))
 		}
 		fmt.Fprintf(&b, " (%s)", k.LimitText)
+	}
+	if text := whoCounts(k.InRegions); action == "peek" && text != "" {
+		b.WriteString("\n  " + text)
 	}
 	if k.BannedUntil != nil {
 		fmt.Fprintf(&b, "\n  banned until %s (%s)", k.BannedUntil.Format(time.RFC3339), k.BannedUntil.Sub(now).Round(time.Second))
@@ -259,6 +267,32 @@ func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 		b.WriteString("\n  warning: " + k.Warning)
 	}
 	_, _ = fmt.Fprintln(w, b.String())
+}
+
+// whoCounts says which regions count a limit, and what the answer of this one is about; empty
+// if regions do not share the limit.
+func whoCounts(r *httpapi.Regions) string {
+	own, known := r.Own()
+	switch {
+	case r == nil:
+		return ""
+	case r.Home != "" && r.Region == "":
+		return inert("its home is " + r.Home + ", but this server has no region: it counts for itself")
+	case r.Home == r.Region && r.Home != "":
+		return inert("counted here, in " + r.Home + ", for all regions")
+	case r.Home != "":
+		return inert("counted in " + r.Home + " for all regions: this is the count there")
+	case !known:
+		return fmt.Sprintf("shared by regions, but this server knows no others: it has all %d", r.Limit)
+	}
+	var others []string
+	for _, p := range r.Parts {
+		if p.Region != r.Region {
+			others = append(others, p.Region)
+		}
+	}
+	return inert(fmt.Sprintf("shared by all regions: %s has %d of %d, and asks the others when they run low; for what they have left, ask a server in %s",
+		r.Region, own, r.Limit, strings.Join(others, " and ")))
 }
 
 // inRegions lists the regions that have made a change.

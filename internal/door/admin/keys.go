@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/orders"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store"
@@ -104,6 +105,17 @@ type KeyAnswer struct {
 	Warning     string        `json:"warning,omitempty"`   // set if the action was only partly successful
 	// Regions are the other regions, and whether they have made the change too.
 	Regions map[string]bool `json:"regions,omitempty"`
+	// InRegions says how regions share the limit; nil if they do not. Limit is then that of
+	// all regions together, and Remaining what this one has of it, or what its home has.
+	InRegions *httpapi.Regions `json:"in_regions,omitempty"`
+}
+
+// Here returns the limit that Remaining is of: this region's part, if regions share it.
+func (a *KeyAnswer) Here() int64 {
+	if own, ok := a.InRegions.Own(); ok {
+		return own
+	}
+	return a.Limit
 }
 
 // OverrideView is a limit that replaces a rule's.
@@ -178,16 +190,29 @@ func (k keys) do(c *keyCall, action *KeyAction) error {
 
 // reach waits until the other regions have made changes too, and says which have not.
 func (k keys) reach(ctx context.Context, action string, answers []KeyAnswer) {
-	if k.Among == nil || !slices.ContainsFunc(answers, func(a KeyAnswer) bool { return a.Changed }) {
+	follows := func(a KeyAnswer) bool { return a.Changed && a.everywhere(action) }
+	if k.Among == nil || !slices.ContainsFunc(answers, follows) {
 		return
 	}
 	regions := k.Reach(ctx)
 	text := notReached(action, regions)
 	for i := range answers {
-		if a := &answers[i]; a.Changed {
+		if a := &answers[i]; follows(*a) {
 			a.Regions, a.Warning = regions, joined(a.Warning, text)
 		}
 	}
+}
+
+// everywhere reports whether other regions make a change too: a grant of a limit that they
+// share, and what changes the count of a limit with a home, is made once.
+func (a *KeyAnswer) everywhere(action string) bool {
+	switch {
+	case a.InRegions == nil:
+		return true
+	case action == "reset":
+		return a.InRegions.Home == "" || a.Repeat != nil // they forget earlier bans
+	}
+	return action != "grant"
 }
 
 // notReached names the regions that have not made a change.
@@ -249,6 +274,7 @@ func (k keys) describe(c *keyCall) error {
 		}
 		c.answer.Allowed, c.answer.Limit, c.answer.Remaining = d.Allowed, d.Limit, d.Remaining
 		c.answer.Unlimited, c.answer.LimitText = rule.Limit.IsUnlimited(), rule.Limit.String()
+		c.answer.InRegions = k.shared(rule.Limit)
 		c.answer.ResetAfter = answer.Milliseconds(d.ResetAfter)
 		if d.RetryAfter != headgate.Never {
 			c.answer.RetryAfter = new(answer.Milliseconds(d.RetryAfter))
@@ -268,6 +294,24 @@ func (k keys) describe(c *keyCall) error {
 		}
 	}
 	return nil
+}
+
+// shared says how regions share a limit, also one that a region counts for all; nil if they
+// do not.
+func (k keys) shared(limit headgate.Limit) *httpapi.Regions {
+	is := httpapi.RegionsOf(limit, k.Among)
+	if is != nil {
+		is.Region = k.Region
+	}
+	return is
+}
+
+// left says how much of its limit a key has left, in this region if others share it.
+func (k keys) left(d *headgate.Decision, limit headgate.Limit) string {
+	if own, ok := k.shared(limit).Own(); ok {
+		return fmt.Sprintf("%d of %d left in %s", d.Remaining, own, k.Region)
+	}
+	return fmt.Sprintf("%d of %d left", d.Remaining, d.Limit)
 }
 
 // times fills in when the key was created and changed, if the store records it.
@@ -346,7 +390,7 @@ func (k keys) recordGrant(c *keyCall, lasting time.Duration) {
 // giveBudget runs op and notifies all processes, so that none keeps refusing the key
 // from its cache.
 func (k keys) giveBudget(c *keyCall, op headgate.Op) error {
-	before, _, err := k.ask(c, headgate.Op{Kind: headgate.Peek, Cost: 1})
+	before, was, err := k.ask(c, headgate.Op{Kind: headgate.Peek, Cost: 1})
 	if err != nil {
 		return err
 	}
@@ -364,12 +408,12 @@ func (k keys) giveBudget(c *keyCall, op headgate.Op) error {
 			c.warning = fmt.Sprintf("done, but %v", err)
 		}
 	}
-	after, _, err := k.ask(c, headgate.Op{Kind: headgate.Peek, Cost: 1})
+	after, is, err := k.ask(c, headgate.Op{Kind: headgate.Peek, Cost: 1})
 	if err != nil {
 		return err
 	}
 	c.answer.Changed = true
-	k.note(c, fmt.Sprintf("%d of %d left", before.Remaining, before.Limit), fmt.Sprintf("%d of %d left", after.Remaining, after.Limit))
+	k.note(c, k.left(&before, was.Limit), k.left(&after, is.Limit))
 	return nil
 }
 

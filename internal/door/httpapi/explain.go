@@ -313,7 +313,8 @@ type LimitCount struct {
 	Allowed bool   `json:"allowed"`
 	Reason  string `json:"reason"`
 	Limit   int64  `json:"limit"`
-	// Used is of this region's part, if regions share the limit.
+	// Used is of this region's part, if regions share the limit. It and Remaining are 0 if
+	// the store did not answer: Reason is fail_open or fail_closed then.
 	Used       int64  `json:"used"`
 	Remaining  int64  `json:"remaining"`
 	RetryAfter *int64 `json:"retry_after_ms"` // nil means never
@@ -399,6 +400,9 @@ func (q *Question) explainedRule(x *engine.Explained) ExplainedRule {
 		most := now.Limit
 		if own, ok := out.Regions.Own(); ok {
 			most = own
+		}
+		if now.Reason == headgate.FailOpen || now.Reason == headgate.FailClosed {
+			most = 0 // nobody knows
 		}
 		out.Count = &LimitCount{
 			Allowed: d.Allowed, Reason: d.Reason.String(), Limit: now.Limit,
