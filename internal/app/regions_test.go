@@ -210,6 +210,20 @@ func TestALimitHasAHome(t *testing.T) {
 	two.await(t, func() bool { return !two.check(t, "/", "198.51.100.7").Allowed })
 }
 
+// TestHomeIsNotThisRegion: a process does not start if the store of a limit's home is its own,
+// whatever the URL looks like: each region would count for itself.
+func TestHomeIsNotThisRegion(t *testing.T) {
+	us := redistest.Standalone(t)
+	proxy := redistest.NewProxy(t, us.Addr)
+	err := newFixture(t, homeRules, nil, func(c *config.Config) {
+		c.Store.Kind, c.Store.Redis.Addresses = config.InRedis, []string{us.Addr}
+		c.Store.Regions = config.Regions{Name: "us", Homes: map[string]config.Secret{"eu": config.Secret("redis://" + proxy.Addr)}}
+	}).Start(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "the store of region eu is the store of this region, us") {
+		t.Errorf("started with its own store as that of eu: %v", err)
+	}
+}
+
 // Servers without a region say that they count a limit themselves, whose home is elsewhere.
 func TestRulesWithoutTheirHomeAreReported(t *testing.T) {
 	f := run(t, homeRules, nil)

@@ -76,7 +76,28 @@ func regionStores(list []string, user string) (map[string]Secret, error) {
 }
 
 // checkRegions checks that the regions are complete.
-func (c *Config) checkRegions() (errs Errors) {
+func (c *Config) checkRegions() Errors {
+	errs := c.checkRegionNames()
+	r := &c.Store.Regions
+	if len(errs) == 0 && r.Name != "" && c.Store.Kind != InRedis {
+		errs.note("regions.name", "regions share limits through Redis, and this process counts in memory", "set store: redis://…, the Redis of region "+r.Name)
+	}
+	own := c.Store.Redis.URL
+	if own == "" {
+		return errs
+	}
+	for key, stores := range map[string]map[string]Secret{"regions.peers": r.Peers, "regions.homes": r.Homes} {
+		for _, name := range slices.Sorted(maps.Keys(stores)) {
+			if stores[name] == own {
+				errs.note(key, "the store of region "+name+" is the store of this region", "name the Redis of region "+name)
+			}
+		}
+	}
+	return errs
+}
+
+// checkRegionNames checks what needs no other settings.
+func (c *Config) checkRegionNames() (errs Errors) {
 	r := &c.Store.Regions
 	_, itself := r.Peers[r.Name]
 	_, home := r.Homes[r.Name]
@@ -88,12 +109,14 @@ func (c *Config) checkRegions() (errs Errors) {
 		errs.note("regions.peers", fmt.Sprintf("%s is the region of this process", r.Name), "name only the other regions")
 	case home:
 		errs.note("regions.homes", fmt.Sprintf("%s is the region of this process, which uses its own store", r.Name), "name only the other regions")
-	case c.Store.Kind != InRedis:
-		errs.note("regions.name", "regions share limits through Redis, and this process counts in memory", "set store: redis://…, the Redis of region "+r.Name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Peers)) {
-		if own := c.Store.Redis.URL; own != "" && r.Peers[name] == own {
-			errs.note("regions.peers", "the store of region "+name+" is the store of this region", "name the Redis of region "+name)
+	for key, stores := range map[string]map[string]Secret{"regions.peers": r.Peers, "regions.homes": r.Homes} {
+		of := make(map[Secret]string)
+		for _, name := range slices.Sorted(maps.Keys(stores)) {
+			if other, twice := of[stores[name]]; twice {
+				errs.note(key, "the regions "+other+" and "+name+" have the same store", "name the Redis of each region")
+			}
+			of[stores[name]] = name
 		}
 	}
 	return errs

@@ -39,11 +39,35 @@ func TestWrongRegions(t *testing.T) {
 		{redis + "regions: {name: eu, peers: {u_s: redis://127.0.0.1:6380}}\n", `regions.peers: "u_s" is not the name of a region`},
 		{redis + "regions: {name: eu, peers: {us: \"user:open-sesame@127.0.0.1:6380\"}}\n", "regions.peers: the store of region us is not a URL"},
 		{redis + "regions: {name: eu, peers: {us: redis://127.0.0.1:6380}, interval: 1ms}\n", "regions.interval: 1ms is too short"},
+		{redis + "regions: {name: ap, peers: {eu: redis://127.0.0.1:6380, us: redis://127.0.0.1:6380}}\n", "regions.peers: the regions eu and us have the same store"},
+		{redis + "regions: {name: ap, homes: {eu: redis://127.0.0.1:6380, us: redis://127.0.0.1:6380}}\n", "regions.homes: the regions eu and us have the same store"},
+		{redis + "regions: {name: ap, homes: {eu: redis://127.0.0.1:6379}}\n", "regions.homes: the store of region eu is the store of this region"},
 		{redis + "regions: {nam: eu}\n", `unknown key "nam" in regions, did you mean "name"?`},
 	} {
 		_, err := loadText(t, row.file)
 		if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "open-sesame") {
 			t.Errorf("%q: %v, want %q", row.file, err, row.want)
+		}
+	}
+}
+
+// check finds what is wrong with the names of regions, as the server does.
+func TestCheckKnowsWrongRegions(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ regions, want string }{
+		{"{peers: {us: redis://127.0.0.1:6380}}", "2:1: regions.name: the region of this process has no name"},
+		{"{name: eu, peers: {eu: redis://127.0.0.1:6380}}", "regions.peers: eu is the region of this process"},
+		{"{name: eu, homes: {eu: redis://127.0.0.1:6380}}", "regions.homes: eu is the region of this process"},
+		{"{name: ap, peers: {eu: redis://127.0.0.1:6380, us: redis://127.0.0.1:6380}}", "regions.peers: the regions eu and us have the same store"},
+		{"{name: ap, peers: {eu: redis://127.0.0.1:6380, us: redis://127.0.0.1:6381}}", ""},
+	} {
+		name := filepath.Join(t.TempDir(), "headgate.yaml")
+		if err := os.WriteFile(name, []byte("store: redis://127.0.0.1:6379\nregions: "+row.regions+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := config.LoadRuleOptions(config.Sources{Doors: app.Sections(), File: name, Environment: none})
+		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
+			t.Errorf("%s: %v, want %q", row.regions, err, row.want)
 		}
 	}
 }

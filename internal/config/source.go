@@ -196,6 +196,12 @@ func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 	}
 	if from.File != "" {
 		c.placeDoors()
+		for _, err := range c.checkRegionNames() {
+			errs.add(c.Locate(err))
+		}
+		if len(errs) > 0 {
+			return RuleOptions{}, nil, errs
+		}
 		c.settleDoors()
 		c.settleRegions()
 		c.warnOfProxies()

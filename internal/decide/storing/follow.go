@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/orders"
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/store/redis"
 	"github.com/headgate/headgate/store/regions"
 )
 
@@ -57,6 +58,15 @@ func (s *Store) followRegions(m *control.Manager, e *engine.Engine) error {
 		s.Life.Go(func(ctx context.Context) { s.follow(ctx, f, interval) })
 	}
 	return nil
+}
+
+// LookAtControls returns why what a region says of keys cannot be read by the region own.
+func LookAtControls(ctx context.Context, e *redis.Exchange, region, own string) error {
+	table, err := e.Table(region, controlTable)
+	if err == nil {
+		_, _, err = table.Look(ctx, own)
+	}
+	return err
 }
 
 func (s *Store) follow(ctx context.Context, f *control.Follower, interval time.Duration) {

@@ -2,6 +2,7 @@ package storing
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,7 +53,7 @@ func (s *Store) openHomes(ctx context.Context, own redis.Options) (longest time.
 	errs := make([]error, len(c.Homes))
 	s.homes = make([]*home, len(c.Homes))
 	for i, region := range slices.Sorted(maps.Keys(c.Homes)) {
-		o, err := homeOptions(c, region, own)
+		o, err := HomeOptions(c, region, own)
 		if err != nil {
 			return 0, err
 		}
@@ -68,6 +69,9 @@ func (s *Store) openHomes(ctx context.Context, own redis.Options) (longest time.
 		}
 		stores[h.region] = h.blocks
 	}
+	if err := s.verifyHomes(ctx); err != nil {
+		return 0, err
+	}
 	all, err := homes.New(s.Counts, homes.Options{Region: c.Name, Homes: stores, Partial: true})
 	if err != nil {
 		return 0, fmt.Errorf("regions.homes: %w", err)
@@ -76,8 +80,31 @@ func (s *Store) openHomes(ctx context.Context, own redis.Options) (longest time.
 	return longest, nil
 }
 
-// homeOptions returns the options of the Redis of a home.
-func homeOptions(c *config.Regions, region string, own redis.Options) (redis.Options, error) {
+// verifyHomes returns an error if the store of a home is that of this region, whatever its
+// URL looks like: it counts something here and looks for it there. Homes that do not answer
+// in time are not examined.
+func (s *Store) verifyHomes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyFor)
+	defer cancel()
+	mark := headgate.Op{Key: rand.Text(), Scope: "verify-homes", Limit: headgate.PerMinute(1).Using(headgate.FixedWindow), Cost: 1}
+	if _, err := s.shared.Take(ctx, mark); err != nil {
+		return nil //nolint:nilerr // this region's own store is down, which others report
+	}
+	mark.Kind = headgate.Peek
+	for _, h := range s.homes {
+		if d, err := h.shared.Take(ctx, mark); err == nil && !d.Allowed {
+			return &config.SourceError{
+				Source: "regions.homes", Message: "the store of region " + h.region + " is the store of this region, " + s.Config.Regions.Name,
+				Hint: "name the Redis of region " + h.region,
+			}
+		}
+	}
+	return nil
+}
+
+// HomeOptions returns the options of the Redis of a home. own are those of this region's
+// Redis. The error is a *config.SourceError.
+func HomeOptions(c *config.Regions, region string, own redis.Options) (redis.Options, error) {
 	o, err := redis.ParseURL(string(c.Homes[region]))
 	if err == nil && o.Prefix != redis.DefaultPrefix && o.Prefix != own.Prefix {
 		err = fmt.Errorf("all regions have the same prefix of keys, and that of this one is %q", own.Prefix)

@@ -26,17 +26,9 @@ func (s *Store) openRegions(own redis.Options) error {
 	if len(c.Peers) == 0 {
 		return nil
 	}
-	peers := make(map[string]redis.Options, len(c.Peers))
-	for name, url := range c.Peers {
-		o, err := redis.ParseURL(string(url))
-		if err != nil {
-			return &config.SourceError{Source: "regions.peers", Message: "region " + name + ": " + err.Error()}
-		}
-		peers[name] = o
-	}
-	exchange, err := redis.NewExchange(own, peers)
+	exchange, err := Exchange(c, own)
 	if err != nil {
-		return &config.SourceError{Source: "regions.peers", Message: err.Error()}
+		return err
 	}
 	watch := regionWatch{down: make(map[string]bool), log: func(region string, err error) {
 		if err != nil {
@@ -62,6 +54,24 @@ func (s *Store) openRegions(own redis.Options) error {
 	}
 	s.Counts, s.exchange = s.regions, exchange
 	return nil
+}
+
+// Exchange connects this region with its peers. own are the options of this region's Redis.
+// The error is a *config.SourceError.
+func Exchange(c *config.Regions, own redis.Options) (*redis.Exchange, error) { //nolint:gocritic // once
+	peers := make(map[string]redis.Options, len(c.Peers))
+	for name, url := range c.Peers {
+		o, err := redis.ParseURL(string(url))
+		if err != nil {
+			return nil, &config.SourceError{Source: "regions.peers", Message: "region " + name + ": " + err.Error()}
+		}
+		peers[name] = o
+	}
+	exchange, err := redis.NewExchange(own, peers)
+	if err != nil {
+		return nil, &config.SourceError{Source: "regions.peers", Message: err.Error()}
+	}
+	return exchange, nil
 }
 
 // regionWatch logs when a region stops and starts to answer.
