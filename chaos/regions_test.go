@@ -51,7 +51,7 @@ func TestRegionsUnderFaults(t *testing.T) {
 		_ = w.Flush()
 		t.Logf("\n%s", &table)
 	}()
-	_, _ = fmt.Fprintln(w, "fault\twindow\tat most\tat least\tworst 2 s\tparts had\tbucket\tabove: window, 2 s, bucket\tservers say at most\tlocal mean ms\tp99 ms\tseconds\t")
+	_, _ = fmt.Fprintln(w, "fault\twindow\tat most\tat least\tworst 2 s\tparts had\tbucket\tabove: window, 2 s, bucket\tservers say, and forgotten\tlocal mean ms\tp99 ms\tseconds\t")
 	for _, open := range []func(*testing.T, string) *continent{onPlanted, onThreeServers, onASentinel, onACluster} {
 		if c := open(t, headgate); c != nil {
 			for i := range c.faults {

@@ -23,8 +23,8 @@ func newDoctor(s streams) *cobra.Command {
 		Use:   "doctor",
 		Short: "find what is wrong with an installation",
 		Long: `Doctor examines an installation and changes nothing: the configuration, the rules, the
-ports, who can use the files, the limit on open files, and Redis. With --address or
---context it asks a running server instead.
+ports, who can use the files, the limit on open files, Redis, and whether that of other
+regions can be used. With --address or --context it asks a running server instead.
 
 The exit code is 1 if a finding is a failure; warnings do not change it.`,
 		Example: `  headgate doctor --config headgate.yaml

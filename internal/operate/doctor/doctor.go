@@ -61,7 +61,8 @@ func (i *Installation) Examine(ctx context.Context) []Finding {
 	all = append(all, secretFiles(c, i.Sources.Doors)...)
 	all = append(all, writable(c)...)
 	all = append(all, descriptors())
-	return append(all, i.store(ctx, c)...)
+	all = append(all, i.store(ctx, c)...)
+	return append(all, i.regions(ctx, c)...)
 }
 
 // placed returns a message with its position.

@@ -1,0 +1,38 @@
+package doctor_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/testkit/redistest"
+)
+
+const (
+	readerUser = "ACL SETUSER headgate-reader on >secret resetkeys ~hg:{%regions}:news ~hg:{%tcontrol}:* resetchannels -@all +xrange +get +hmget +hlen +zcard +zrangebyscore +zmscore +time +ping +hello"
+	homeUser   = "ACL SETUSER headgate-us on >secret resetkeys ~hg:{[^%]* ~hg:{%[h027]* ~hg:life resetchannels -@all +evalsha +eval +get +set +getrange +setrange +pttl +pexpire +pexpireat +pexpiretime +del +time +ping +hello"
+)
+
+// Doctor says whether other regions can be read, and whether homes count.
+func TestRegions(t *testing.T) {
+	t.Parallel()
+	us, eu := redistest.Standalone(t), redistest.Standalone(t)
+	eu.Do(strings.Fields(readerUser)...)
+	eu.Do(strings.Fields(homeUser)...)
+	is := func(regions string, want ...string) {
+		t.Helper()
+		expect(t, inspect(t, url("redis", us.Addr)+"regions: {name: us, "+regions+"}\n", 0), want...)
+	}
+	is(`peers: {eu: "redis://headgate-reader:secret@`+eu.Addr+`"}, homes: {eu: "redis://headgate-us:secret@`+eu.Addr+`"}`,
+		"ok regions: region eu can be read in ", "ok regions: region eu counts limits for this one, and answers in ", "!fail")
+	is(`peers: {eu: "redis://headgate-reader:wrong@`+eu.Addr+`"}, homes: {eu: "redis://headgate-us:wrong@`+eu.Addr+`"}`,
+		"fail regions: cannot read the messages of region eu: ", "fail regions: region eu: ", "WRONGPASS")
+	is(`peers: {eu: "http://`+eu.Addr+`"}, homes: {eu: "http://`+eu.Addr+`"}`,
+		"fail regions: regions.peers: region eu: ", "fail regions: regions.homes: region eu: ")
+	is(`peers: {eu: "redis://headgate-us:secret@`+eu.Addr+`"}, homes: {eu: "redis://headgate-reader:secret@`+eu.Addr+`"}`,
+		"fail regions: cannot read the messages of region eu: ", "fail regions: region eu does not count: ")
+	eu.Do("ACL", "SETUSER", "headgate-reader", "-hmget")
+	is(`peers: {eu: "redis://headgate-reader:secret@`+eu.Addr+`"}`, "fail regions: cannot read the bans, overrides, grants and resets of region eu: ")
+	eu.Kill()
+	is(`peers: {eu: "redis://headgate-reader:secret@`+eu.Addr+`"}, homes: {eu: "redis://headgate-us:secret@`+eu.Addr+`"}`,
+		"fail regions: cannot read the messages of region eu: ", "fail regions: region eu does not count: ")
+}
