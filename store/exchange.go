@@ -31,6 +31,9 @@ type Office struct {
 	Leads bool                 // this process acts for its region
 	Now   time.Time            // by the clock that its messages have
 	Seen  map[string]time.Time // what Saw recorded, by region
+	// Identity names the data of the region's store, the same for all of its processes, and
+	// changes if that is lost. It may be empty.
+	Identity string
 }
 
 // Batch is what Read returns.

@@ -77,6 +77,7 @@ func (e *Exchange) Lead(ctx context.Context, d time.Duration) (is store.Office, 
 			client.B().Set().Key(e.own.lock).Value(e.token).Nx().Px(d).Build(),
 			client.B().Get().Key(e.own.lock).Build(),
 			client.B().Hgetall().Key(e.own.seen).Build(),
+			client.B().Get().Key(e.own.identity).Build(),
 		)
 		if is.Now, err = timeOf(answers[0]); err != nil {
 			return err
@@ -97,12 +98,31 @@ func (e *Exchange) Lead(ctx context.Context, d time.Duration) (is store.Office, 
 		for region, at := range seen {
 			is.Seen[region] = time.UnixMilli(at)
 		}
+		if is.Identity, err = e.identify(ctx, client, answers[4]); err != nil {
+			return err
+		}
 		if is.Leads = holder == e.token; is.Leads && taken != nil {
 			return client.Do(ctx, client.B().Pexpire().Key(e.own.lock).Milliseconds(d.Milliseconds()).Build()).Error()
 		}
 		return nil
 	})
 	return is, err
+}
+
+// identify returns the identity that was asked for. Data without one gets one.
+func (e *Exchange) identify(ctx context.Context, client rueidis.Client, asked rueidis.RedisResult) (string, error) {
+	id, err := asked.ToString()
+	if !rueidis.IsRedisNil(err) {
+		return id, err
+	}
+	answers := client.DoMulti(ctx,
+		client.B().Set().Key(e.own.identity).Value(e.token).Nx().Build(),
+		client.B().Get().Key(e.own.identity).Build(),
+	)
+	if err := answers[0].Error(); err != nil && !rueidis.IsRedisNil(err) {
+		return "", err
+	}
+	return answers[1].ToString()
 }
 
 // Saw implements store.Exchange.
@@ -153,7 +173,7 @@ func (e *Exchange) add(ctx context.Context, client rueidis.Client, oldest int64,
 		client.B().Time().Build(),
 	)
 	if id, err = answers[0].ToString(); err != nil {
-		return id, now, err
+		return id, now, fmt.Errorf("%s: %w", e.own.stream, err)
 	}
 	if now, err = timeOf(answers[2]); err != nil {
 		return id, now, err
@@ -219,7 +239,7 @@ func (l *line) read(ctx context.Context, client rueidis.Client, from string) (b 
 	}
 	entries, err := answers[1].AsXRange()
 	if err != nil && !rueidis.IsRedisNil(err) {
-		return b, err
+		return b, fmt.Errorf("%s: %w", l.stream, err)
 	}
 	b.More = int64(len(entries)) == most
 	for _, entry := range entries {
@@ -282,6 +302,7 @@ type line struct {
 	options            Options
 	dialer             *dialer
 	stream, lock, seen string
+	identity           string
 	most               atomic.Int64 // messages to read at a time
 
 	mu      sync.Mutex
@@ -294,7 +315,7 @@ type line struct {
 
 func newLine(o Options, prefix string) *line {
 	tag := prefix + ":{%regions}:" // no entity's name starts like that
-	l := &line{options: o, dialer: newDialer(nil, nil), stream: tag + "news", lock: tag + "lead", seen: tag + "seen"}
+	l := &line{options: o, dialer: newDialer(nil, nil), stream: tag + "news", lock: tag + "lead", seen: tag + "seen", identity: tag + "identity"}
 	l.most.Store(mostNews)
 	return l
 }

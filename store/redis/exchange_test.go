@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,45 @@ func TestExchangeOnANewCluster(t *testing.T) {
 		}
 		if b, err := e.Read(t.Context(), "us", ""); err != nil || len(b.Messages) == 0 {
 			t.Fatalf("%d messages, %v", len(b.Messages), err)
+		}
+	}
+}
+
+// All processes of a region see the same identity, until its servers lose their data.
+func TestExchangeHasAnIdentity(t *testing.T) {
+	server := redistest.Standalone(t)
+	identity := func(e *redis.Exchange) string {
+		t.Helper()
+		is, err := e.Lead(t.Context(), time.Second)
+		if err != nil || is.Identity == "" {
+			t.Fatalf("%+v, %v", is, err)
+		}
+		return is.Identity
+	}
+	one, two := exchange(t, redis.Options{Addresses: []string{server.Addr}}), exchange(t, redis.Options{Addresses: []string{server.Addr}})
+	before := identity(one)
+	if again, other := identity(one), identity(two); again != before || other != before {
+		t.Errorf("identities %s, %s and %s of one store", before, again, other)
+	}
+	other := exchange(t, redis.Options{Addresses: []string{redistest.Standalone(t).Addr}})
+	if identity(other) == before {
+		t.Error("two stores have the same identity")
+	}
+	server.Do("FLUSHALL")
+	if identity(two) == before {
+		t.Error("the identity outlives the data")
+	}
+}
+
+// What another key of this name has is told with the name.
+func TestExchangeNamesAKeyOfAnotherKind(t *testing.T) {
+	server := redistest.Standalone(t)
+	server.Do("SET", "hg:{%regions}:news", "x")
+	e := exchange(t, redis.Options{Addresses: []string{server.Addr}})
+	_, err := e.Read(t.Context(), "us", "")
+	for _, err := range []error{err, e.Publish(t.Context(), []byte("news"))} {
+		if err == nil || !strings.Contains(err.Error(), "hg:{%regions}:news: WRONGTYPE") {
+			t.Errorf("got %v", err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ const version = 1
 type content struct {
 	Version int     `json:"v"`
 	From    string  `json:"from,omitempty"`  // the region that publishes
+	Store   string  `json:"store,omitempty"` // the store.Office.Identity of the one that wants
 	Hello   string  `json:"hello,omitempty"` // of Store.Verify
 	Limits  []spec  `json:"limits,omitempty"`
 	Wants   []claim `json:"wants,omitempty"` // of the region that publishes
@@ -37,6 +38,7 @@ type claim struct {
 // gift says that a region has been given tokens of a key.
 type gift struct {
 	To     string `json:"to"`
+	For    string `json:"for,omitempty"` // the Store of the claim
 	Scope  string `json:"scope,omitempty"`
 	Limit  int    `json:"limit"` // the place in Limits
 	Key    []byte `json:"key"`

@@ -41,6 +41,11 @@ func (c *courier) receive(in *incoming, gifts []gift) {
 		if g.To != c.options.Name {
 			continue
 		}
+		if g.For != "" && c.is.id != "" && g.For != c.is.id {
+			c.twin = c.clock()
+			c.counts.skipped.Add(1)
+			continue
+		}
 		l := in.limits[g.Limit]
 		part := c.parts.of(l.limit)
 		if l.err != nil || !part.Valid() || len(c.arriving) >= mostArriving {

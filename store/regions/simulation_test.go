@@ -126,7 +126,7 @@ func (p *process) Lead(context.Context, time.Duration) (store.Office, error) {
 	if p.sim.rng.IntN(20) == 0 {
 		p.leads = !p.leads
 	}
-	return store.Office{Leads: p.leads, Now: p.news(), Seen: maps.Clone(p.seen)}, nil
+	return store.Office{Leads: p.leads, Now: p.news(), Seen: maps.Clone(p.seen), Identity: "of-" + p.name}, nil
 }
 
 // Saw implements Exchange.

@@ -119,7 +119,7 @@ func TestOwnStoreIsNoPeer(t *testing.T) {
 			}
 		}
 		w.post.streams["us"] = nil
-		own := aliased{postOf{w.post, "eu"}}
+		own := aliased{postOf{w.post, "eu", ""}}
 		s, err := newStore(w.counts["eu"], Options{Name: "eu", Others: []string{"us"}, Exchange: own})
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestOwnStoreIsNoPeer(t *testing.T) {
 			t.Errorf("later: %+v", eu)
 		}
 		// A store that is down, or a region, is nothing wrong.
-		for _, e := range []store.Exchange{mute{postOf{w.post, "eu"}}, own} {
+		for _, e := range []store.Exchange{mute{postOf{w.post, "eu", ""}}, own} {
 			w.post.down["eu"] = errors.New("down")
 			s.asker.options.Exchange = e
 			if err := s.Verify(t.Context()); err != nil {

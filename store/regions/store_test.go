@@ -33,7 +33,8 @@ type post struct {
 
 type postOf struct {
 	*post
-	name string
+	name     string
+	identity string // of the region's store; empty if it is not known
 }
 
 // mute is a postOf that cannot publish.
@@ -49,7 +50,7 @@ func TestWhatCannotBePublishedIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []error
 		w := newWorld(t, "eu", "us")
-		s, err := newStore(w.counts["eu"], Options{Name: "eu", Others: []string{"us"}, Exchange: mute{postOf{w.post, "eu"}}, OnError: func(region string, err error) {
+		s, err := newStore(w.counts["eu"], Options{Name: "eu", Others: []string{"us"}, Exchange: mute{postOf{w.post, "eu", ""}}, OnError: func(region string, err error) {
 			if region == "eu" {
 				told = append(told, err)
 			}
@@ -72,7 +73,7 @@ func TestWhatCannotBePublishedIsReportedOnce(t *testing.T) {
 }
 
 func (p postOf) Lead(context.Context, time.Duration) (store.Office, error) {
-	return store.Office{Leads: true, Now: time.Now(), Seen: p.seen[p.name]}, nil
+	return store.Office{Leads: true, Now: time.Now(), Seen: p.seen[p.name], Identity: p.identity}, nil
 }
 
 func (p postOf) Saw(_ context.Context, region string, upTo time.Time) error {
@@ -121,7 +122,7 @@ func newWorld(t *testing.T, names ...string) *world {
 	for i, name := range names {
 		others := append(append([]string{}, names[:i]...), names[i+1:]...)
 		w.counts[name] = memory.New(memory.WithClock(time.Now))
-		s, err := newStore(w.counts[name], Options{Name: name, Others: others, Exchange: postOf{w.post, name}})
+		s, err := newStore(w.counts[name], Options{Name: name, Others: others, Exchange: postOf{w.post, name, "of-" + name}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +360,7 @@ func TestOtherLimitsAreUntouched(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	ex := postOf{&post{}, "eu"}
+	ex := postOf{&post{}, "eu", ""}
 	for _, o := range []Options{
 		{Name: "eu", Others: []string{"us"}},
 		{Name: "", Others: []string{"us"}, Exchange: ex},
@@ -380,7 +381,7 @@ func TestOptions(t *testing.T) {
 func TestConformance(t *testing.T) {
 	storetest.Run(t, storetest.Harness{Open: func(t *testing.T) headgate.Store {
 		t.Helper()
-		s, err := newStore(memory.New(), Options{Name: "eu", Others: []string{"us"}, Exchange: postOf{&post{streams: map[string][]store.Message{}}, "eu"}})
+		s, err := newStore(memory.New(), Options{Name: "eu", Others: []string{"us"}, Exchange: postOf{&post{streams: map[string][]store.Message{}}, "eu", ""}})
 		if err != nil {
 			t.Fatal(err)
 		}

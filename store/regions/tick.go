@@ -34,6 +34,7 @@ type asker struct {
 // office is the right to act for a region.
 type office struct {
 	term int       // changes when the right was lost in between
+	id   string    // of the region's store
 	here time.Time // the clock of the region's server of messages at some time before
 	read time.Time // this process's clock after that was read
 }
@@ -49,19 +50,19 @@ func (a *asker) tick(ctx context.Context) {
 		if a.office.Load() == nil {
 			a.terms++
 		}
-		a.office.Store(&office{term: a.terms, here: is.Now, read: a.clock()})
+		a.office.Store(&office{term: a.terms, id: is.Identity, here: is.Now, read: a.clock()})
 	}
-	a.options.OnError(a.options.Name, errors.Join(err, a.ask(ctx, is.Seen)))
+	a.options.OnError(a.options.Name, errors.Join(err, a.ask(ctx, &is)))
 }
 
 // ask publishes what this process needs. What the region has seen goes with it.
-func (a *asker) ask(ctx context.Context, seen map[string]time.Time) error {
+func (a *asker) ask(ctx context.Context, is *store.Office) error {
 	wants := a.demand.due(a.parts, mostWants)
 	if len(wants) == 0 {
 		return a.unsent
 	}
-	out := writer{content: content{Seen: make(map[string]int64, len(seen))}}
-	for region, at := range seen {
+	out := writer{content: content{Store: is.Identity, Seen: make(map[string]int64, len(is.Seen))}}
+	for region, at := range is.Seen {
 		out.Seen[region] = at.UnixMicro()
 	}
 	for i := range wants {
@@ -93,6 +94,7 @@ type courier struct {
 	arriving []arriving
 	given    map[entity]int64 // when a key was last given, by the clock of office
 	seen     time.Time        // up to which messages were acted upon
+	twin     time.Time        // when the other region last gave something to another store of this one
 	thanks   bool             // it has been given something, and the other region does not know yet that it has it
 	ledger   ledger
 	counts   counts
@@ -127,6 +129,7 @@ func (c *courier) tick(ctx context.Context) {
 	if c.seen.After(seen) {
 		err = errors.Join(err, c.options.Exchange.Saw(ctx, c.peer, c.seen))
 	}
+	err = errors.Join(err, c.hasTwin())
 	c.counts.ended(err)
 	c.options.OnError(c.peer, err)
 }
@@ -168,6 +171,7 @@ type incoming struct {
 	asked  time.Time // this process's clock before it was read
 	ends   time.Time // by this process's clock: when it is too old to be acted upon
 	limits []known
+	store  string // of the region that published it, from which gifts are asked
 }
 
 // visit reads what the other region has published, until there is no more or no time.
@@ -215,7 +219,7 @@ func (c *courier) open(ctx context.Context, batch *store.Batch, m *store.Message
 		return err
 	}
 	c.ledger.confirmed(text.Seen[c.options.Name])
-	in := incoming{id: m.ID, theirs: batch.Now, asked: asked, ends: asked.Add(store.Recent - age), limits: limits}
+	in := incoming{id: m.ID, theirs: batch.Now, asked: asked, ends: asked.Add(store.Recent - age), limits: limits, store: text.Store}
 	c.receive(&in, text.Gifts)
 	if err := c.settle(ctx); err != nil {
 		return err

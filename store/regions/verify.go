@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/headgate/headgate/store"
 )
 
 // ErrWrongStore is wrapped by errors about the store of another region that has messages
@@ -21,6 +23,19 @@ func (c *courier) fromPeer(text *content) error {
 		return nil
 	}
 	return fmt.Errorf("%w: in that of region %s are messages of region %s", ErrWrongStore, c.peer, text.From)
+}
+
+// ErrTwin is wrapped by the errors of a region whose name another store has too: what a
+// region gives must be refunded by the store that wanted it, and by no other.
+var ErrTwin = errors.New("regions: tokens for another store")
+
+// hasTwin returns an error if the other region has given something to another store of this
+// region, not long ago.
+func (c *courier) hasTwin() error {
+	if c.twin.IsZero() || c.clock().Sub(c.twin) > store.Recent {
+		return nil
+	}
+	return fmt.Errorf("%w: region %s gives them to another store that calls itself %s; give each region a name of its own, unless this one has just lost its data", ErrTwin, c.peer, c.options.Name)
 }
 
 // Verify returns an error that wraps [ErrWrongStore] if the store of another region is

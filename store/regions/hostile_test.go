@@ -1,0 +1,49 @@
+package regions
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+)
+
+// FuzzPeer: whatever another region publishes, this one goes on, and decides by its part.
+func FuzzPeer(f *testing.F) {
+	now := time.Now().UnixMicro()
+	for _, l := range simulatedLimits() {
+		var w writer
+		l = l.InRegions(headgate.Regions{Slack: 0.1})
+		w.want(&want{entity: entity{"api/rule", "k", 0}, scope: "api/rule", limit: l, tokens: 5})
+		w.Gifts = []gift{{To: "eu", Scope: "api/rule", Limit: w.place(l), Key: []byte("k"), Tokens: 3, Charged: now, Until: now + 20_000_000}}
+		w.Seen = map[string]int64{"eu": now}
+		data, err := w.bytes()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	for _, text := range []string{
+		`{"v":1,"limits":[{"algorithm":"token_bucket","limit":9007199254740991,"period":9223372036854775807,"burst":9223372036854775807}],"wants":[{"limit":0,"n":9223372036854775807,"key":"aw=="}]}`,
+		`{"v":1,"limits":[{"algorithm":"fixed_window","limit":5,"calendar":6,"zone":"Europe/Berlin"}],"gifts":[{"to":"eu","limit":0,"n":9223372036854775807,"key":"aw==","charged":9223372036854775807,"until":9223372036854775807}]}`,
+		`{"v":1,"limits":[{"algorithm":"token_bucket","limit":5,"period":1000000,"burst":9}],"gifts":[{"to":"eu","limit":0,"n":1,"key":"","charged":9223372036854775807,"until":1}]}`,
+		`{"v":1,"from":"eu"}`, `{"v":1,"seen":{"eu":9223372036854775807,"us":-9223372036854775808}}`, `null`, `[]`, `{"v":1,"wants":null}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w := newWorld(t, "eu", "us")
+		w.takeAll("eu", perMinute)
+		w.post.streams["us"] = []store.Message{{ID: "1", At: time.Now(), Data: data}}
+		for range 2 {
+			w.stores["eu"].tick(t.Context())
+		}
+		used := w.takeAll("eu", headgate.PerHour(10).Using(headgate.FixedWindow).InRegions(headgate.Regions{}).Named("other"))
+		if used > 5 {
+			t.Errorf("a region with a part of 5 admits %d", used)
+		}
+		if n := len(w.stores["eu"].couriers[0].arriving); n > mostArriving {
+			t.Errorf("%d gifts wait", n)
+		}
+	})
+}
