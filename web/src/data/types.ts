@@ -213,6 +213,8 @@ export interface KeyState {
   /** Set if the action succeeded only in part. */
   warning?: string;
   override?: { rate?: string; burst?: number; until?: string } | null;
+  /** How regions share the limit: remaining is then what this region has, or the home. */
+  in_regions?: RegionBound;
 }
 
 /** One entry of GET /v1/overrides. */

@@ -1,5 +1,6 @@
 import { useEffect, useId, useState } from "preact/hooks";
 import type { Problem } from "../data/api.ts";
+import { partOf } from "../data/regions.ts";
 import type { KeyState, Repeat } from "../data/types.ts";
 import { Dialog } from "../ui/Dialog.tsx";
 import { absolute, count, duration, goSpan } from "../ui/format.ts";
@@ -160,27 +161,36 @@ function Peek(props: { target: Target; onClose: () => void }) {
 
 function Facts(props: { state: KeyState }) {
   const { state } = props;
-  const used = Math.max(0, state.limit - state.remaining);
+  const r = state.in_regions;
+  const limit = partOf(r) ?? state.limit;
+  const used = Math.max(0, limit - state.remaining);
   return (
     <>
       <p class={`verdict ${state.allowed ? "allowed" : "refused"}`}>{describe(state)}</p>
+      {r && (
+        <p class="small">
+          {r.home
+            ? `Counted in ${r.home} for all regions.`
+            : `All regions share ${count(r.limit)}: ${r.parts.map((p) => `${p.region} has ${count(p.limit)}`).join(", ")}, and they give each other what they do not need.`}
+        </p>
+      )}
       <meter
         class="meter"
         aria-label="Used part of the limit"
         min={0}
-        max={Math.max(1, state.limit)}
-        low={Math.max(1, state.limit) * 0.8}
-        high={Math.max(1, state.limit) - 0.5}
+        max={Math.max(1, limit)}
+        low={Math.max(1, limit) * 0.8}
+        high={Math.max(1, limit) - 0.5}
         optimum={0}
-        value={Math.min(used, Math.max(1, state.limit))}
+        value={Math.min(used, Math.max(1, limit))}
       >
-        {used} of {state.limit}
+        {used} of {limit}
       </meter>
       <dl class="facts">
         <div>
           <dt>Used</dt>
           <dd class="num">
-            {count(used)} of {count(state.limit)}
+            {count(used)} of {count(limit)}
           </dd>
         </div>
         <div>

@@ -1,5 +1,6 @@
 import { signal } from "@preact/signals";
 import { type Problem, post } from "../data/api.ts";
+import { partOf } from "../data/regions.ts";
 import type { Key, KeyState } from "../data/types.ts";
 import { count, duration, keyText } from "../ui/format.ts";
 import { say } from "../ui/toast.tsx";
@@ -93,7 +94,10 @@ export const clear = (target: Target, was?: Details): Promise<void> =>
 export function describe(state: KeyState): string {
   if (state.banned_until) return "Banned";
   if (state.unlimited) return "Allowed: no limit";
-  if (state.allowed) return `Allowed: ${count(state.remaining)} of ${count(state.limit)} remaining`;
+  const part = partOf(state.in_regions);
+  const where = part === undefined ? "" : ` in ${state.in_regions?.region}`;
+  if (state.allowed)
+    return `Allowed: ${count(state.remaining)} of ${count(part ?? state.limit)} remaining${where}`;
   if (state.retry_after_ms === null) return "Limit reached: it never resets";
   return `Limit reached: available again in ${duration(state.retry_after_ms)}`;
 }

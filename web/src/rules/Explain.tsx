@@ -1,5 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import { type Problem, post } from "../data/api.ts";
+import { partOf } from "../data/regions.ts";
 import type { ExplainedRule, Explanation, Rule } from "../data/types.ts";
 import { absolute, count, duration, words } from "../ui/format.ts";
 import { Icon } from "../ui/Icon.tsx";
@@ -252,7 +253,9 @@ function Applies(props: { rule: ExplainedRule; limit: string }) {
               <span class="badge refused">banned</span> until {absolute(Date.parse(r.banned_until))};{" "}
             </>
           )}
-          {count(c.used)} of {count(c.limit)} used, {count(c.remaining)} remaining
+          {c.reason === "fail_open" || c.reason === "fail_closed"
+            ? "The store did not answer: what is used is unknown"
+            : `${count(c.used)} of ${count(partOf(r.regions) ?? c.limit)} used, ${count(c.remaining)} remaining`}
           {c.delay_ms ? `, delayed by ${duration(c.delay_ms)}` : ""}
           {!c.allowed && c.retry_after_ms !== null && `, available again in ${duration(c.retry_after_ms)}`}
         </p>

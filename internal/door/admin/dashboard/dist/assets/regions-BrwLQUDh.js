@@ -1,0 +1,1 @@
+var e=e=>e?.parts.find(t=>t.region===e.region)?.limit;export{e as t};
