@@ -346,7 +346,10 @@ func (l *line) connected(ctx context.Context) (rueidis.Client, error) {
 		select {
 		case <-dialing:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			if l.options.TLS != nil {
+				return nil, fmt.Errorf("%s: no connection yet; does that port speak TLS, as the URL says? %w", strings.Join(l.options.Addresses, ", "), ctx.Err())
+			}
+			return nil, fmt.Errorf("%s: no connection yet: %w", strings.Join(l.options.Addresses, ", "), ctx.Err())
 		}
 	}
 }

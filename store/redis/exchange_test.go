@@ -82,6 +82,19 @@ func TestExchangeNamesAKeyOfAnotherKind(t *testing.T) {
 	}
 }
 
+// TLS to a port without it waits for an answer that never comes: the error says what to look at.
+func TestExchangeWithTLSToAPlainPort(t *testing.T) {
+	server := redistest.Standalone(t)
+	o, err := redis.ParseURL("rediss://" + server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = exchange(t, o).Read(t.Context(), "us", "")
+	if err == nil || !strings.Contains(err.Error(), server.Addr+": no connection yet; does that port speak TLS") || !errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestExchangeReadsABacklog: nothing is missing however many messages there are, even
 // after a read that took too long.
 func TestExchangeReadsABacklog(t *testing.T) {
