@@ -122,7 +122,7 @@ func newWorld(t *testing.T, names ...string) *world {
 	for i, name := range names {
 		others := append(append([]string{}, names[:i]...), names[i+1:]...)
 		w.counts[name] = memory.New(memory.WithClock(time.Now))
-		s, err := newStore(w.counts[name], Options{Name: name, Others: others, Exchange: postOf{w.post, name, "of-" + name}})
+		s, err := newStore(w.counts[name], Options{Name: name, Others: others, Exchange: postOf{w.post, name, "3w5e11264sg-" + name}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,6 +336,46 @@ func TestGiftEndsWithItsWindow(t *testing.T) {
 }
 
 // Other limits, and limits in calls with others, are decided by the inner store.
+// TestMessagesOfLaterReleases: what this release cannot read is counted, and stops nothing.
+func TestMessagesOfLaterReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "eu", "us")
+		us := postOf{w.post, "us", ""}
+		for _, text := range []string{
+			`{"v":2,"from":"us","gifts":[{"to":"eu","limit":0,"key":"aw==","n":5,"charged":1,"until":2}]}`,
+			`{"v":1,"from":"us","later":{"a":[1]},"limits":[{"algorithm":"later","limit":5}],"wants":[{"limit":0,"key":"aw==","n":5,"later":1}]}`,
+		} {
+			if err := us.Publish(t.Context(), []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.ticks(1)
+		if is := w.stores["eu"].Stats()[0]; is.Skipped != 2 || is.Err != nil || is.Cut != 0 {
+			t.Errorf("%+v: want two skipped, and no error", is)
+		}
+		if got := w.takeAll("eu", perMinute); got != 50 {
+			t.Errorf("%d were admitted, want the part of 50", got)
+		}
+		w.ticks(4)
+		if got := w.takeAll("eu", perMinute); got == 0 {
+			t.Error("nothing is given any more")
+		}
+	})
+}
+
+// TestCostsMoreThanAPart: a request that can never pass here is told so.
+func TestCostsMoreThanAPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "eu", "us", "ap")
+		if d := w.take("eu", perMinute, 34); d.Allowed || d.Reason != headgate.TooLarge || d.Limit != 100 {
+			t.Errorf("%+v: want too large for a part of 33", d)
+		}
+		if d := w.take("eu", perMinute, 33); !d.Allowed {
+			t.Errorf("%+v: want all of the part", d)
+		}
+	})
+}
+
 func TestOtherLimitsAreUntouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eu", "us")

@@ -212,8 +212,12 @@ func (c *courier) open(ctx context.Context, batch *store.Batch, m *store.Message
 		return nil
 	}
 	text, limits, err := c.limits.read(m.Data)
-	if err != nil || text == nil {
+	if err != nil {
 		return err
+	}
+	if text == nil { // of a release that writes other messages
+		c.counts.skipped.Add(1)
+		return nil
 	}
 	if err := c.fromPeer(text); err != nil {
 		return err
