@@ -1,7 +1,9 @@
 package regions
 
 import (
+	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -44,6 +46,45 @@ func FuzzPeer(f *testing.F) {
 		}
 		if n := len(w.stores["eu"].couriers[0].arriving); n > mostArriving {
 			t.Errorf("%d gifts wait", n)
+		}
+	})
+}
+
+// A gift of more than the limit is none, and one that was charged later than it was
+// published, as when the clock of the messages was set back in between, drains from then on.
+func TestImpossibleGifts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "eu", "us")
+		limit := headgate.PerMinute(60).Burst(60).InRegions(headgate.Regions{})
+		if got := w.takeAll("eu", limit); got != 30 {
+			t.Fatalf("%d were admitted, want the part of 30", got)
+		}
+		gives := func(tokens int64, charged time.Time) {
+			t.Helper()
+			var out writer
+			out.Gifts = []gift{{To: "eu", Scope: "api/rule", Limit: out.place(limit), Key: []byte("k"), Tokens: tokens, Charged: charged.UnixMicro(), Until: charged.Add(time.Minute).UnixMicro()}}
+			data, err := out.bytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := (postOf{w.post, "us", ""}).Publish(t.Context(), data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gives(61, time.Now())
+		gives(math.MaxInt64, time.Now())
+		w.stores["eu"].tick(t.Context())
+		if is := w.stores["eu"].Stats()[0]; is.Received != 0 || is.Skipped != 2 {
+			t.Errorf("%+v: want two gifts skipped", is)
+		}
+		if got := w.takeAll("eu", limit); got != 0 {
+			t.Errorf("%d were admitted", got)
+		}
+		gives(10, time.Now().Add(time.Hour))
+		time.Sleep(15 * time.Second) // half a token a second: 7 of them
+		w.stores["eu"].tick(t.Context())
+		if got := w.takeAll("eu", limit); got > 7+3 {
+			t.Errorf("%d were admitted, want 7 that were refilled and 3 of the gift", got)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (c *courier) receive(in *incoming, gifts []gift) {
 		}
 		l := in.limits[g.Limit]
 		part := c.parts.of(l.limit)
-		if l.err != nil || !part.Valid() || len(c.arriving) >= mostArriving {
+		if l.err != nil || !part.Valid() || g.Tokens > l.limit.Capacity() || len(c.arriving) >= mostArriving {
 			c.counts.skipped.Add(1)
 			continue
 		}
@@ -79,7 +79,8 @@ func (in *incoming) drained(whole, part headgate.Limit, g *gift) time.Time {
 	if r.Limit == 0 {
 		return time.Time{}
 	}
-	ends := time.UnixMicro(g.Charged).Add(drains(part, g.Tokens) + whole.RegionAge())
+	charged := min(g.Charged, in.at) // later only if a clock was set back in between
+	ends := time.UnixMicro(charged).Add(drains(part, g.Tokens) + whole.RegionAge())
 	if r.Tick > 1 { // a step may fall into one more
 		ends = ends.Add(-time.Duration(r.Tick) * time.Microsecond)
 	}

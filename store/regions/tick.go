@@ -167,6 +167,7 @@ func (c *courier) send(ctx context.Context, out *writer) (err error) {
 // incoming is a message of the other region while it is handled.
 type incoming struct {
 	id     string
+	at     int64     // when it was published, by the other region's clock in microseconds
 	theirs time.Time // the other region's clock when it was read
 	asked  time.Time // this process's clock before it was read
 	ends   time.Time // by this process's clock: when it is too old to be acted upon
@@ -223,7 +224,7 @@ func (c *courier) open(ctx context.Context, batch *store.Batch, m *store.Message
 		return err
 	}
 	c.ledger.confirmed(text.Seen[c.options.Name])
-	in := incoming{id: m.ID, theirs: batch.Now, asked: asked, ends: asked.Add(store.Recent - age), limits: limits, store: text.Store}
+	in := incoming{id: m.ID, at: m.At.UnixMicro(), theirs: batch.Now, asked: asked, ends: asked.Add(store.Recent - age), limits: limits, store: text.Store}
 	c.receive(&in, text.Gifts)
 	if err := c.settle(ctx); err != nil {
 		return err
