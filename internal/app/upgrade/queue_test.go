@@ -40,25 +40,34 @@ func queueInRedis(t *testing.T, server *redistest.Server) queue.Store {
 const firstID = "5K2J0B8H3M4Q6R1T9V7P2C40"
 
 // fill puts a request into a queue whose claims give a part of their limit, which needs
-// the later version of records, and one that does not.
+// the later version of records, and one that does not, of which an attempt has failed.
 func fill(t *testing.T, s queue.Store) {
 	t.Helper()
 	put(t, s, 0, "")
 	put(t, s, 1, "@Asia/Tokyo")
+	sending(t, s, 2, func(ctx context.Context, ref *queue.Ref, _ *queue.Entry) error {
+		if bare(ref.ID) != firstID {
+			return nil
+		}
+		return s.Postpone(ctx, ref, &queue.Attempts{Count: 1, Status: http.StatusServiceUnavailable, Error: "größe ☃", Next: start})
+	})
 }
 
 func put(t *testing.T, s queue.Store, i int, given string) {
 	t.Helper()
-	e := &queue.Entry{
+	p := queue.DefaultPolicy()
+	if _, err := s.Put(t.Context(), entry(i, given), &p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func entry(i int, given string) *queue.Entry {
+	return &queue.Entry{
 		ID: fmt.Sprint(strings.TrimSuffix(firstID, "0"), i), Domain: "api", Rule: "orders", Scope: "\x03api\x06orders", Key: "\x01a",
 		Claims: []queue.Claim{{Rule: "orders", Key: "\x01a", Cost: 1}, {Rule: "all", Cost: 20, Given: given}},
 		Method: http.MethodPost, URI: "/orders?x=1", Host: "api.example",
 		Header: http.Header{"Content-Type": {"application/json"}, "X-Many": {"a", "b"}}, Body: []byte("{\"n\":\"größe ☃\"}\x00"),
 		IdempotencyKey: fmt.Sprint("mine", i), Accepted: start.Add(time.Duration(i) * time.Second), Expires: farAway,
-	}
-	p := queue.DefaultPolicy()
-	if _, err := s.Put(t.Context(), e, &p); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -70,6 +79,19 @@ func bury(t *testing.T, s queue.Store) {
 	sending(t, s, 1, func(ctx context.Context, ref *queue.Ref, _ *queue.Entry) error {
 		_, err := s.Bury(ctx, ref, &queue.Attempts{Count: 3, Status: http.StatusBadGateway, Error: "größe ☃", Ended: start}, &p)
 		return err
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deliver sends a request, whose result is kept, and closes the queue.
+func deliver(t *testing.T, s queue.Store) {
+	t.Helper()
+	put(t, s, 3, "")
+	sending(t, s, 1, func(ctx context.Context, ref *queue.Ref, e *queue.Entry) error {
+		r := &queue.Result{Status: http.StatusCreated, ContentType: "text/plain", Body: []byte("größe ☃\x00"), Cut: true, Attempts: 2, Accepted: e.Accepted, Delivered: start}
+		return s.Deliver(ctx, ref, r, 100*365*24*time.Hour)
 	})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -138,6 +160,31 @@ func listed(t *testing.T, s queue.Store) (text string) {
 			text += shownEntry(fmt.Sprint(found.State), found.Entry, &found.Attempts)
 		}
 	}
+	for i := range 4 {
+		text += repeated(t, s, i)
+	}
+	return text
+}
+
+// repeated puts a request a second time, which finds the first, and returns what became of
+// that one.
+func repeated(t *testing.T, s queue.Store, i int) string {
+	t.Helper()
+	e, p := entry(i, ""), queue.DefaultPolicy()
+	e.ID = strings.TrimSuffix(firstID, "40") + "9" + fmt.Sprint(i)
+	r, err := s.Put(t.Context(), e, &p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := s.Find(t.Context(), r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("repeated %d: %s, again %t, %s\n", i, bare(r.ID), r.Again, found.State)
+	if a := &found.Result; found.State == queue.Delivered {
+		text += fmt.Sprintf("  %d %s %q, cut %t, %d attempts, accepted %s, delivered %s\n", a.Status, a.ContentType, a.Body, a.Cut, a.Attempts,
+			a.Accepted.UTC().Format(time.RFC3339), a.Delivered.UTC().Format(time.RFC3339))
+	}
 	return text
 }
 
@@ -151,7 +198,7 @@ func shownEntry(state string, e *queue.Entry, a *queue.Attempts) string {
 	text += fmt.Sprintf("  header %q\n  body %q\n", e.Header, e.Body)
 	text += fmt.Sprintf("  accepted %s, expires %s\n", e.Accepted.UTC().Format(time.RFC3339), e.Expires.UTC().Format(time.RFC3339))
 	if a.Count > 0 {
-		text += fmt.Sprintf("  %d attempts, the last with %d %q, ended %s\n", a.Count, a.Status, a.Error, a.Ended.UTC().Format(time.RFC3339))
+		text += fmt.Sprintf("  %d attempts, the last with %d %q, next %s, ended %s\n", a.Count, a.Status, a.Error, a.Next.UTC().Format(time.RFC3339), a.Ended.UTC().Format(time.RFC3339))
 	}
 	return text
 }

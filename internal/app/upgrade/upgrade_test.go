@@ -144,6 +144,7 @@ func TestWrite(t *testing.T) {
 
 	path := filepath.Join(t.TempDir(), "queue.db")
 	bury(t, queueInFile(t, path))
+	deliver(t, queueInFile(t, path))
 	q := queueInFile(t, path)
 	fill(t, q)
 	text := listed(t, q)
@@ -153,6 +154,7 @@ func TestWrite(t *testing.T) {
 	write(t, folder, "queue.db", read(t, "", path))
 	write(t, folder, "queue.txt", text+sent(t, queueInFile(t, path)))
 	bury(t, queueInRedis(t, server))
+	deliver(t, queueInRedis(t, server))
 	q = queueInRedis(t, server)
 	fill(t, q)
 	if err := q.Close(); err != nil {
