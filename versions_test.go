@@ -1,6 +1,9 @@
 package headgate_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path"
 	"regexp"
@@ -9,24 +12,21 @@ import (
 	"testing"
 )
 
-// TestMetricsAreAsPromised: testdata/metrics.txt lists the names of all metrics. A line
-// that is taken away breaks dashboards and alerts; see docs/compatibility.md.
+// TestMetricsAreAsPromised: testdata/metrics.txt lists all metrics, with their types and
+// labels. A line that is taken away breaks dashboards and alerts; see
+// docs/compatibility.md.
 func TestMetricsAreAsPromised(t *testing.T) {
-	name := regexp.MustCompile(`"(headgate_[a-z0-9_]+)"`)
-	var names []string
+	var lines []string
 	for file, text := range texts(t, ".go") {
-		if !strings.HasPrefix(file, "internal/") || strings.HasPrefix(file, "internal/replay/") || strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		for _, match := range name.FindAllStringSubmatch(text, -1) {
-			names = append(names, match[1])
+		if strings.HasPrefix(file, "internal/") && !strings.HasPrefix(file, "internal/replay/") && !strings.HasSuffix(file, "_test.go") {
+			lines = append(lines, metricsOf(t, file, text)...)
 		}
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
+	slices.Sort(lines)
+	lines = slices.Compact(lines)
 	const file = "testdata/metrics.txt"
 	if *update {
-		if err := os.WriteFile(file, []byte(strings.Join(names, "\n")+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -34,20 +34,75 @@ func TestMetricsAreAsPromised(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	promised := strings.Fields(string(text))
-	for _, n := range promised {
-		if !slices.Contains(names, n) {
-			t.Errorf("gone: %s", n)
+	promised := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for _, line := range promised {
+		if !slices.Contains(lines, line) {
+			t.Errorf("gone: %s", line)
 		}
 	}
-	for _, n := range names {
-		if !slices.Contains(promised, n) {
-			t.Errorf("new: %s", n)
+	for _, line := range lines {
+		if !slices.Contains(promised, line) {
+			t.Errorf("new: %s", line)
 		}
 	}
 	if t.Failed() {
 		t.Log("if this is meant: go test -run '^TestMetricsAreAsPromised$' . -update, and say so in CHANGELOG.md")
 	}
+}
+
+// metricsOf returns a line for each metric that a file makes.
+func metricsOf(t *testing.T, file, text string) (lines []string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`^headgate_[a-z0-9_]+$`)
+	made := map[string]bool{}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return true
+		}
+		var kind string
+		switch f := call.Fun.(type) {
+		case *ast.SelectorExpr:
+			kind = strings.ToLower(f.Sel.Name)
+		case *ast.Ident:
+			kind = strings.ToLower(f.Name)
+		}
+		labels := call.Args[1:]
+		if kind == "newhistogramvec" { // of Histogram(name, help, buckets) and the labels
+			inner, isCall := call.Args[0].(*ast.CallExpr)
+			list, isList := call.Args[1].(*ast.CompositeLit)
+			if !isCall || !isList {
+				t.Errorf("%s: a histogram that is not made as the others are", file)
+				return true
+			}
+			kind, call, labels = "histogram", inner, append([]ast.Expr{nil}, list.Elts...)
+		}
+		metric, _ := literal(call.Args[0])
+		if !name.MatchString(metric) || made[metric] || len(labels) == 0 {
+			return true
+		}
+		made[metric] = true
+		line := metric + " " + kind
+		for _, l := range labels[1:] { // after the help
+			label, ok := literal(l)
+			if !ok {
+				t.Errorf("%s: %s has a label that is not written there", file, metric)
+			}
+			line += " " + label
+		}
+		lines = append(lines, line)
+		return true
+	})
+	for _, match := range regexp.MustCompile(`"(headgate_[a-z0-9_]+)"`).FindAllStringSubmatch(text, -1) {
+		if !made[match[1]] {
+			t.Errorf("%s: %s is not made by Counter, Gauge or NewHistogramVec", file, match[1])
+		}
+	}
+	return lines
 }
 
 // TestEveryVersionLeftItsFiles: what each version in the changelog keeps on disk and in

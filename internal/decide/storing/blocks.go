@@ -37,16 +37,15 @@ type blockLabels struct{ domain, rule string }
 // DescribeBlocks adds the metrics of limits with sync: blocks to c. labels returns the
 // labels of a limit's series, as [metrics.Observer.Labels] does.
 func (s *Store) DescribeBlocks(c *metrics.Asked, labels func(domain, rule string) (d, r string, ok bool)) {
-	of := []string{"domain", "rule"}
-	admitted := c.Counter("headgate_block_admitted_total", "Tokens of limits with sync: blocks that were spent without asking the store.", of...)
-	direct := c.Counter("headgate_block_direct_total", "Tokens of limits with sync: blocks that the store admitted itself, request by request.", of...)
+	admitted := c.Counter("headgate_block_admitted_total", "Tokens of limits with sync: blocks that were spent without asking the store.", "domain", "rule")
+	direct := c.Counter("headgate_block_direct_total", "Tokens of limits with sync: blocks that the store admitted itself, request by request.", "domain", "rule")
 	draws := c.Counter("headgate_block_draws_total", "Blocks asked for, by result: granted, refused (nothing left) or failed (no answer).", "domain", "rule", "result")
-	back := c.Counter("headgate_block_returned_tokens_total", "Tokens of blocks that were given back unused.", of...)
-	expired := c.Counter("headgate_block_expired_tokens_total", "Tokens of blocks that ended unused.", of...)
-	held := c.Gauge("headgate_block_held_tokens", "Tokens that this process holds in blocks, of all keys.", of...)
-	keys := c.Gauge("headgate_block_keys", "Busy keys that this process has blocks for.", of...)
-	over := c.Gauge("headgate_over_admission_bound_tokens", "The most that all processes together can admit above the limit of a key with sync: blocks.", of...)
-	under := c.Gauge("headgate_under_admission_bound_tokens", "The most that can be refused of a key with sync: blocks because of this process, although its limit has it. The sum of all processes is the bound.", of...)
+	back := c.Counter("headgate_block_returned_tokens_total", "Tokens of blocks that were given back unused.", "domain", "rule")
+	expired := c.Counter("headgate_block_expired_tokens_total", "Tokens of blocks that ended unused.", "domain", "rule")
+	held := c.Gauge("headgate_block_held_tokens", "Tokens that this process holds in blocks, of all keys.", "domain", "rule")
+	keys := c.Gauge("headgate_block_keys", "Busy keys that this process has blocks for.", "domain", "rule")
+	over := c.Gauge("headgate_over_admission_bound_tokens", "The most that all processes together can admit above the limit of a key with sync: blocks.", "domain", "rule")
+	under := c.Gauge("headgate_under_admission_bound_tokens", "The most that can be refused of a key with sync: blocks because of this process, although its limit has it. The sum of all processes is the bound.", "domain", "rule")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		for at, b := range s.blocksByLabels(labels) {
 			admitted(out, float64(b.Admitted), at.domain, at.rule)
