@@ -58,6 +58,31 @@ func TestActionsArePinned(t *testing.T) {
 	}
 }
 
+// TestReleasesHaveTheirGo: .go-version names the Go that releases are built with, wherever
+// that is. Only the least version is in go.mod, whose flaws are known by now.
+func TestReleasesHaveTheirGo(t *testing.T) {
+	version, err := os.ReadFile(".go-version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`^1\.[0-9]+\.[0-9]+\n$`).Match(version) {
+		t.Errorf(".go-version is %q, want a version such as 1.26.8", version)
+	}
+	for file, want := range map[string]string{
+		".github/workflows/release.yml":         "go-version-file: .go-version\n",
+		".github/workflows/vulnerabilities.yml": "go-version-file: .go-version ",
+		"Makefile":                              "GOTOOLCHAIN=go$(shell cat .go-version) $(GO) run . --version",
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s does not use .go-version", file)
+		}
+	}
+}
+
 // direct returns the modules that the text of a go.mod requires, except those
 // that only a dependency needs, and the packages of the tools it names.
 func direct(text string) []string {

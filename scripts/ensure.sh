@@ -56,7 +56,8 @@ fi
 
 echo "ensure: installing ${packages[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
-install() { apt-get install -y -qq --no-install-recommends "${packages[@]}" </dev/null; }
+# Another installation that runs is waited for.
+install() { apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 "${packages[@]}" </dev/null; }
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # RUNLEVEL=1 keeps a package's service from starting.
