@@ -41,7 +41,7 @@ func (r *release) archives(b *built, dist string) error {
 			{"CHANGELOG.md", 0o644, b.changelog},
 		}
 		for _, shell := range slices.Sorted(maps.Keys(b.completions)) {
-			files = append(files, file{"completions/headgate." + shell, 0o644, b.completions[shell]})
+			files = append(files, file{"completions/" + completionName(shell), 0o644, b.completions[shell]})
 		}
 		for _, page := range slices.Sorted(maps.Keys(b.man)) {
 			files = append(files, file{"man/man1/" + page, 0o644, b.man[page]})
@@ -58,6 +58,18 @@ func (r *release) archives(b *built, dist string) error {
 		}
 	}
 	return nil
+}
+
+// completionName is the name under which a shell finds a script.
+func completionName(shell string) string {
+	switch shell {
+	case "zsh":
+		return "_headgate"
+	case "powershell":
+		return "headgate.ps1"
+	default:
+		return "headgate." + shell
+	}
 }
 
 // tarGz returns an archive of files, all of the same time and of root.

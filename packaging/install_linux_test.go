@@ -11,10 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func asRoot(t *testing.T) {
@@ -61,15 +61,22 @@ func begin(t *testing.T, cmd *exec.Cmd, api string) *service {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.cmd.Process.Kill() })
-	for range 100_000 {
-		if c, err := net.Dial("tcp", s.api); err == nil {
-			_ = c.Close()
-			return s
-		}
-		runtime.Gosched()
+	if !answers(s.api) {
+		t.Fatalf("%q does not answer:\n%s", cmd.Args, &s.log)
 	}
-	t.Fatalf("%q does not answer:\n%s", cmd.Args, &s.log)
-	return nil
+	return s
+}
+
+// answers waits, on a busy machine for long, until a program listens on an address.
+func answers(address string) bool {
+	for range 6000 {
+		if c, err := net.Dial("tcp", address); err == nil {
+			_ = c.Close()
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
 }
 
 // stop ends the process as systemd does, and waits for it.
@@ -114,11 +121,18 @@ func (s *service) login(t *testing.T) (allowed bool, remaining int) {
 // newer returns a folder with the packages of the next version.
 func newer(t *testing.T) string {
 	t.Helper()
-	dist := t.TempDir()
-	if err := fixed("v0.1.1").packages(compile(t), dist); err != nil {
-		t.Fatal(err)
+	b := compile(t)
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.newer == "" {
+		dist := filepath.Join(shared.dir, "newer")
+		mkdir(t, dist)
+		if err := fixed("v0.1.1").packages(b, dist); err != nil {
+			t.Fatal(err)
+		}
+		shared.newer = dist
 	}
-	return dist
+	return shared.newer
 }
 
 // serve is how the unit starts the service.

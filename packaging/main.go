@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"flag"
 	"fmt"
@@ -34,12 +35,12 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	var r release
-	var platforms string
+	var platforms, key string
 	flags := flag.NewFlagSet("packaging", flag.ContinueOnError)
 	flags.StringVar(&r.root, "root", "..", "folder of Headgate's sources")
 	flags.StringVar(&r.version, "version", "", "version to release, such as v0.1.0")
 	flags.StringVar(&r.out, "out", "../dist/release", "folder to write, replaced if it exists")
-	flags.StringVar(&r.key, "key", "", "file of an Ed25519 key to sign with: openssl genpkey -algorithm ed25519")
+	flags.StringVar(&key, "key", "", "file of an Ed25519 key to sign with: openssl genpkey -algorithm ed25519")
 	flags.StringVar(&platforms, "platforms", "all", `"all", "host", or a list such as linux/amd64,darwin/arm64`)
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -54,6 +55,11 @@ func run(ctx context.Context, args []string) error {
 	if err := r.checkVersion(); err != nil {
 		return err
 	}
+	if key != "" {
+		if r.signing, err = readKey(key); err != nil {
+			return err
+		}
+	}
 	if err := r.readCommit(ctx); err != nil {
 		return err
 	}
@@ -67,7 +73,7 @@ type release struct {
 	commit    string
 	date      time.Time // of the commit; every file has it
 	platforms []platform
-	key       string // file of the signing key, or nothing
+	signing   ed25519.PrivateKey // or nothing
 }
 
 // platform is a system and an architecture, in Go's words.
@@ -126,8 +132,9 @@ func (r *release) checkVersion() error {
 // bare returns the version without its v.
 func (r *release) bare() string { return strings.TrimPrefix(r.version, "v") }
 
-// readCommit takes commit and date from git. It refuses a tree with changes, as no
-// one could build that release again.
+// readCommit takes commit and date from git. It refuses a tree with changes, and one
+// that is not what the version's tag names: no one could build that release again. A
+// version without a tag may be tried.
 func (r *release) readCommit(ctx context.Context) error {
 	out, err := r.git(ctx, "status", "--porcelain")
 	if err != nil {
@@ -145,6 +152,13 @@ func (r *release) readCommit(ctx context.Context) error {
 		return err
 	}
 	r.commit, r.date = commit, time.Unix(unix, 0).UTC()
+	tagged, err := r.git(ctx, "for-each-ref", "--format=%(objectname) %(*objectname)", "refs/tags/"+r.version)
+	if err != nil {
+		return err
+	}
+	if tagged != "" && !strings.Contains(tagged, commit) {
+		return fmt.Errorf("tag %s is on another commit than %s, which is checked out: git checkout %[1]s", r.version, commit[:12])
+	}
 	return nil
 }
 

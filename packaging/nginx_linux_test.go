@@ -2,13 +2,11 @@ package main
 
 import (
 	"bytes"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -61,15 +59,10 @@ func behindNginx(t *testing.T, api string) *logins {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for range 100_000 {
-		if c, err := net.Dial("tcp", l.front); err == nil {
-			_ = c.Close()
-			return l
-		}
-		runtime.Gosched()
+	if !answers(l.front) {
+		t.Fatalf("nginx does not answer:\n%s", &l.log)
 	}
-	t.Fatalf("nginx does not answer:\n%s", &l.log)
-	return nil
+	return l
 }
 
 // try sends n attempts to log in and returns how often each status came.

@@ -82,7 +82,9 @@ func (r *release) pack(b *built, p platform, format, dist string) error {
 	if err := packager.Package(info, &out); err != nil {
 		return err
 	}
-	return save(filepath.Join(dist, packager.ConventionalFileName(info)), out.Bytes())
+	// GitHub renames files with a tilde, and checksums.txt would name none of them.
+	name := strings.ReplaceAll(packager.ConventionalFileName(info), "~", "-")
+	return save(filepath.Join(dist, name), out.Bytes())
 }
 
 const description = `exact rate limiter for HTTP and gRPC

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -52,6 +53,7 @@ type compiled struct {
 	sync.Mutex
 	b         *built
 	dir, dist string // of the binary, and of the first release
+	newer     string // of the packages of the next
 }
 
 var shared compiled
@@ -167,7 +169,7 @@ func TestBinary(t *testing.T) {
 			t.Errorf("needs %q", libraries)
 		}
 	}
-	for _, want := range []string{"LICENSE", "NOTICES.txt", "README.md", "CHANGELOG.md", "completions/headgate.bash", "completions/headgate.zsh", "man/man1/headgate-serve.1"} {
+	for _, want := range []string{"LICENSE", "NOTICES.txt", "README.md", "CHANGELOG.md", "completions/headgate.bash", "completions/_headgate", "completions/headgate.ps1", "man/man1/headgate-serve.1"} {
 		if len(files[name+"/"+want]) < 100 {
 			t.Errorf("%s has %d bytes", want, len(files[name+"/"+want]))
 		}
@@ -233,8 +235,10 @@ func TestSignature(t *testing.T) {
 	}
 	key, other := filepath.Join(dir, "key.pem"), filepath.Join(dir, "rsa.pem")
 	output(t, "openssl", "genpkey", "-algorithm", "ed25519", "-out", key)
-	r := fixed("v0.1.0")
-	r.key = key
+	r, err := fixed("v0.1.0"), error(nil)
+	if r.signing, err = readKey(key); err != nil {
+		t.Fatal(err)
+	}
 	if err := r.sign(dist, []byte(digests(t, dist))); err != nil {
 		t.Fatal(err)
 	}
@@ -317,6 +321,7 @@ func TestWrongInput(t *testing.T) {
 		{[]string{"--version", "v0.1.0", "--platforms", "linux/amd64,linux/amd64"}, `platform "linux/amd64": want all, host, or different ones`},
 		{[]string{"--version", "v0.1.0", "linux/amd64"}, `unexpected argument "linux/amd64"`},
 		{[]string{"--version", "v0.1.0", "--root", t.TempDir()}, `git status`},
+		{[]string{"--version", "v0.1.0", "--key", "main.go"}, `main.go: not a private key`},
 	} {
 		args := append([]string{"--out", filepath.Join(t.TempDir(), "out")}, c.args...)
 		if err := run(t.Context(), args); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -332,10 +337,25 @@ func TestOnlyCommits(t *testing.T) {
 	for _, args := range [][]string{{"init", "-q"}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "--allow-empty", "-m", "x"}} {
 		output(t, "git", append([]string{"-C", dir}, args...)...)
 	}
-	r := &release{root: dir}
+	r := &release{root: dir, version: "v0.1.0"}
 	if err := r.readCommit(t.Context()); err != nil || len(r.commit) != 40 || r.date.IsZero() {
 		t.Fatal(r, err)
 	}
+	again := func(message string) {
+		output(t, "git", "-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "--allow-empty", "-m", message)
+	}
+	for i, tag := range [][]string{{"tag", "v0.1.0"}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "tag", "-a", "-m", "x", "v0.2.0"}} {
+		output(t, "git", append([]string{"-C", dir}, tag...)...)
+		r.version = tag[len(tag)-1]
+		if err := r.readCommit(t.Context()); err != nil {
+			t.Errorf("%s: %v", r.version, err)
+		}
+		again(strconv.Itoa(i))
+		if err := r.readCommit(t.Context()); err == nil || !strings.Contains(err.Error(), "tag "+r.version+" is on another commit") {
+			t.Errorf("%v, want that the tag is elsewhere", err)
+		}
+	}
+	r.version = "v0.3.0"
 	if err := os.WriteFile(filepath.Join(dir, "new"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func (r *release) checksums(dist string) error {
 	if err != nil {
 		return err
 	}
-	if err := save(filepath.Join(dist, "checksums.txt"), list.Bytes()); err != nil || r.key == "" {
+	if err := save(filepath.Join(dist, "checksums.txt"), list.Bytes()); err != nil || r.signing == nil {
 		return err
 	}
 	return r.sign(dist, list.Bytes())
@@ -40,15 +40,11 @@ func (r *release) checksums(dist string) error {
 // sign writes the signature of the checksums, and the public key to compare with
 // the one that is published elsewhere.
 func (r *release) sign(dist string, text []byte) error {
-	key, err := readKey(r.key)
+	public, err := x509.MarshalPKIXPublicKey(r.signing.Public())
 	if err != nil {
 		return err
 	}
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return err
-	}
-	if err := save(filepath.Join(dist, "checksums.txt.sig"), ed25519.Sign(key, text)); err != nil {
+	if err := save(filepath.Join(dist, "checksums.txt.sig"), ed25519.Sign(r.signing, text)); err != nil {
 		return err
 	}
 	return save(filepath.Join(dist, "headgate.pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))
