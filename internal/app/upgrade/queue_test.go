@@ -98,6 +98,18 @@ func deliver(t *testing.T, s queue.Store) {
 	}
 }
 
+// writeQueue makes the queue in Redis that later versions must read.
+func writeQueue(t *testing.T, server *redistest.Server) {
+	t.Helper()
+	bury(t, queueInRedis(t, server))
+	deliver(t, queueInRedis(t, server))
+	q := queueInRedis(t, server)
+	fill(t, q)
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // sent sends both requests of a queue and returns it as a text.
 func sent(t *testing.T, s queue.Store) (text string) {
 	t.Helper()

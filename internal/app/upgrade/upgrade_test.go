@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +117,43 @@ func TestWhatOlderVersionsWrote(t *testing.T) {
 	}
 }
 
+// TestNamesOfKeys: the keys in Redis are named as in the last version, so that servers of
+// both can work together while one after the other is upgraded.
+func TestNamesOfKeys(t *testing.T) {
+	folders, err := filepath.Glob("testdata/v*")
+	if err != nil || len(folders) == 0 {
+		t.Fatal("no versions", err)
+	}
+	last := slices.MaxFunc(folders, func(a, b string) int { return slices.Compare(numbers(a), numbers(b)) })
+	server := redistest.Standalone(t)
+	s := ofRedis(t, last, server)
+	s.all(t, before)
+	same(t, names(read(t, last, "redis.keys")), names(dumped(t, server)))
+	server.Do("FLUSHALL")
+	writeQueue(t, server)
+	same(t, names(read(t, last, "queue.redis")), names(dumped(t, server)))
+}
+
+// numbers returns those of a version's folder, to find the last.
+func numbers(folder string) (list []int) {
+	for _, text := range regexp.MustCompile(`[0-9]+`).FindAllString(filepath.Base(folder), -1) {
+		n, _ := strconv.Atoi(text)
+		list = append(list, n)
+	}
+	return list
+}
+
+// names returns the keys of the commands of dumped. Those of reservations are random.
+func names(commands string) string {
+	var keys []string
+	for line := range strings.Lines(commands) {
+		key := regexp.MustCompile(`"hg:(?:[^"\\]|\\.)*"`).FindString(line)
+		keys = append(keys, regexp.MustCompile(`reserved/[A-Z0-9]+`).ReplaceAllString(key, "reserved/…"))
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, "\n")
+}
+
 // TestWrite writes the files of a version.
 func TestWrite(t *testing.T) {
 	if *written == "" {
@@ -153,13 +192,7 @@ func TestWrite(t *testing.T) {
 	}
 	write(t, folder, "queue.db", read(t, "", path))
 	write(t, folder, "queue.txt", text+sent(t, queueInFile(t, path)))
-	bury(t, queueInRedis(t, server))
-	deliver(t, queueInRedis(t, server))
-	q = queueInRedis(t, server)
-	fill(t, q)
-	if err := q.Close(); err != nil {
-		t.Fatal(err)
-	}
+	writeQueue(t, server)
 	write(t, folder, "queue.redis", dumped(t, server))
 }
 
