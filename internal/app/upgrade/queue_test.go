@@ -124,7 +124,7 @@ func sent(t *testing.T, s queue.Store) (text string) {
 func sending(t *testing.T, s queue.Store, n int, do func(context.Context, *queue.Ref, *queue.Entry) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	found, done := make(sink, n), make(chan struct{})
+	found, done := make(sink, 100), make(chan struct{})
 	go func() {
 		defer close(done)
 		s.Run(ctx, found)

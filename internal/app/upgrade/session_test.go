@@ -201,7 +201,10 @@ func (s *session) except(t *testing.T, q engine.Query, name, amount string) erro
 			return err
 		}
 	case "override":
-		e.Kind, e.Rate = control.Limit, amount
+		rate, burst, given := strings.Cut(amount, "+")
+		if e.Kind, e.Rate = control.Limit, rate; given {
+			e.Burst = number(t, burst)
+		}
 	}
 	return s.control.Put(t.Context(), e)
 }
@@ -226,7 +229,7 @@ func (s *session) draw(t *testing.T, q engine.Query, n int64) error {
 func (s *session) entries() string {
 	var text strings.Builder
 	for _, e := range s.control.All() {
-		fmt.Fprintf(&text, "  %s of %s %q: rate %q, amount %d, until %s, since %s, %s by %s\n", e.Kind, e.Rule, e.Key, e.Rate, e.Amount,
+		fmt.Fprintf(&text, "  %s of %s %q: rate %q, burst %d, amount %d, until %s, since %s, %s by %s\n", e.Kind, e.Rule, e.Key, e.Rate, e.Burst, e.Amount,
 			e.Until.UTC().Format(time.RFC3339), e.Created.UTC().Format(time.RFC3339), e.Reason, e.By)
 	}
 	return text.String()
