@@ -70,6 +70,7 @@ func (r *release) pack(b *built, p platform, format, dist string) error {
 		}
 		info.License = "Apache-2.0" // Debian's is in the file copyright
 		info.Suggests = []string{"redis"}
+		info.Depends = []string{"/bin/sh"} // for the scripts
 	}
 	packager, err := nfpm.Get(format)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -393,6 +394,11 @@ func TestUnit(t *testing.T) {
 	text, err := os.ReadFile("files/headgate.service")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, run := range regexp.MustCompile(`(?m)^Exec\w+=(\S+)`).FindAllSubmatch(text, -1) {
+		if program := string(run[1]); program != "/usr/bin/headgate" && program != "/bin/sh" {
+			t.Errorf("the service runs %s, which is not in every system", program)
+		}
 	}
 	folder := t.TempDir()
 	unit, edited := filepath.Join(folder, "headgate.service"), filepath.Join(folder, "headgate.service.d", "override.conf")
