@@ -178,7 +178,7 @@ release: ## build release VERSION (v0.1.0) into dist/release, signed with KEY (a
 
 release-test: ## package this machine's binary, install it, upgrade it and remove it (as root on Debian)
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  scripts/ensure.sh $(GO) dpkg lintian rpm rpmlint openssl systemd-analyze nginx && { scripts/ensure.sh skopeo || true; } && export HEADGATE_REQUIRE_PACKAGES=1; fi; \
+	  scripts/ensure.sh $(GO) dpkg lintian rpm rpmlint cpio openssl systemd-analyze nginx && { scripts/ensure.sh skopeo || true; } && export HEADGATE_REQUIRE_PACKAGES=1; fi; \
 	  cd packaging && $(GO) test -count=1 -timeout 40m .
 
 chart-test: ## test the Helm chart and the manifests of the pages

@@ -373,6 +373,8 @@ func TestPackagesAreClean(t *testing.T) {
 	if out, err := lint.CombinedOutput(); err != nil {
 		t.Errorf("lintian: %v\n%s", err, out)
 	}
+	keepInFolder(t)
+	_, absent := os.Stat("/usr/share/licenses/headgate")
 	if out := output(t, "rpmlint", "--config", "rpmlint.toml", only(t, dist, "*.rpm")); !strings.Contains(out, "0 errors, 0 warnings") {
 		t.Errorf("rpmlint:\n%s", out)
 	}
@@ -380,9 +382,27 @@ func TestPackagesAreClean(t *testing.T) {
 	if got := output(t, "rpm", "-qp", "--queryformat", "%{NAME} %{VERSION} %{RELEASE} %{LICENSE} %{BUILDHOST} %{BUILDTIME}", rpm); got != "headgate 0.1.0 1 Apache-2.0 headgate 1780272000" {
 		t.Error(got)
 	}
+	if _, err := os.Stat("/usr/share/licenses/headgate"); err == nil && absent != nil {
+		t.Error("the package was unpacked into this machine")
+	}
 	if got := output(t, "rpm", "-qp", "--configfiles", rpm); got != "/etc/headgate/headgate.yaml\n/etc/headgate/rules/rules.yaml\n" {
 		t.Error(got)
 	}
+}
+
+// keepInFolder makes cpio write below its folder. rpmlint unpacks packages by it, and
+// those that rpmpack makes have absolute names: it would install Headgate here.
+func keepInFolder(t *testing.T) {
+	t.Helper()
+	cpio, err := exec.LookPath("cpio")
+	if err != nil {
+		required(t, "no cpio: apt-get install cpio")
+	}
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "cpio"), []byte("#!/bin/sh\nexec "+cpio+" --no-absolute-filenames \"$@\"\n"), 0o755); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 }
 
 // The unit is valid, and lets the service do little: 10 is everything, 0 nothing.
