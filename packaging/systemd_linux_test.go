@@ -51,7 +51,7 @@ func booted(t *testing.T) machine {
 			t.Skipf("systemd cannot be process 1 here: %s", read(t, output.Name()))
 		case <-time.After(10 * time.Millisecond):
 		}
-		text, _ := os.ReadFile(children) //nolint:gosec // of our own process
+		text, _ := os.ReadFile(children)
 		m := machine{strings.TrimSpace(string(text))}
 		if comm, err := os.ReadFile(filepath.Join("/proc", m.pid, "comm")); m.pid != "" && err == nil && string(comm) == "systemd\n" {
 			if state, _ := m.command(t, "systemctl", "is-system-running", "--wait").Output(); string(state) == "running\n" {
