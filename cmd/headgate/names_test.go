@@ -14,15 +14,20 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/promised/commands.txt")
 
-// TestCommandsAreAsPromised: testdata/promised/commands.txt lists all commands and their flags. A
-// line that is taken away breaks scripts; see docs/compatibility.md.
+// TestCommandsAreAsPromised: testdata/promised/commands.txt lists all commands and their
+// flags, with the short forms and the types of their values. A line that is taken away
+// breaks scripts; see docs/compatibility.md.
 func TestCommandsAreAsPromised(t *testing.T) {
 	var lines []string
 	for _, c := range documented(newRoot(streams{out: io.Discard, err: io.Discard})) {
 		lines = append(lines, c.CommandPath())
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden {
-				lines = append(lines, c.CommandPath()+" --"+f.Name)
+				line := c.CommandPath() + " --" + f.Name
+				if f.Shorthand != "" {
+					line += ", -" + f.Shorthand
+				}
+				lines = append(lines, line+" "+f.Value.Type())
 			}
 		})
 	}
