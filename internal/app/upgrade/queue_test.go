@@ -1,7 +1,9 @@
 package upgrade_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -18,7 +20,12 @@ import (
 
 func queueInFile(t *testing.T, path string) queue.Store {
 	t.Helper()
-	s, repair, err := file.Open(file.Options{Path: path, Clock: time.Now})
+	return queueInFileAt(t, path, time.Now)
+}
+
+func queueInFileAt(t *testing.T, path string, clock func() time.Time) queue.Store {
+	t.Helper()
+	s, repair, err := file.Open(file.Options{Path: path, Clock: clock})
 	if err != nil || repair != nil {
 		t.Fatal(err, repair)
 	}
@@ -198,6 +205,22 @@ func repeated(t *testing.T, s queue.Store, i int) string {
 			a.Accepted.UTC().Format(time.RFC3339), a.Delivered.UTC().Format(time.RFC3339))
 	}
 	return text
+}
+
+// ends runs a queue whose results have ended, and waits until it has forgotten the one
+// that deliver made.
+func ends(t *testing.T, s queue.Store) {
+	t.Helper()
+	sending(t, s, 2, func(ctx context.Context, _ *queue.Ref, _ *queue.Entry) error {
+		var err error
+		for err == nil && ctx.Err() == nil {
+			_, err = s.Find(ctx, entry(3, "").ID)
+		}
+		if errors.Is(err, queue.ErrNotFound) {
+			return nil
+		}
+		return fmt.Errorf("the result of a request that was sent does not end: %w", cmp.Or(err, ctx.Err()))
+	})
 }
 
 // shownEntry names each field, so that new ones do not change the text.

@@ -105,6 +105,7 @@ func TestWhatOlderVersionsWrote(t *testing.T) {
 			t.Run("queue in a file", func(t *testing.T) {
 				q := queueInFile(t, copied(t, filepath.Join(folder, "queue.db")))
 				same(t, read(t, folder, "queue.txt"), listed(t, q)+sent(t, q))
+				ends(t, queueInFileAt(t, copied(t, filepath.Join(folder, "queue.db")), func() time.Time { return farAway.AddDate(-10, 0, 0) }))
 			})
 			t.Run("queue in redis", func(t *testing.T) {
 				redistest.Each(t, func(t *testing.T, server *redistest.Server) {
