@@ -1,6 +1,7 @@
 package door
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -52,7 +53,7 @@ func TestShutdownClosesSilentConnections(t *testing.T) {
 		if took := time.Since(begin); took > 3*time.Second {
 			t.Errorf("%s: stopped after %s", name, took)
 		}
-		if n, err := silent.Read(make([]byte, 1)); err != io.EOF {
+		if n, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: read %d, %v; want the end", name, n, err)
 		}
 		if err := <-done; err != nil {

@@ -68,7 +68,7 @@ func open(p *door.Process) *server {
 // while: the server would wait for their handshake.
 func (s *server) Shutdown(ctx context.Context) error {
 	if s.bound != nil {
-		defer time.AfterFunc(s.idle, s.bound.HangUp).Stop() //nolint:forbidigo // sockets go by the real clock
+		defer time.AfterFunc(s.idle, s.bound.HangUp).Stop()
 	}
 	return s.Server.Shutdown(ctx)
 }
