@@ -18,9 +18,8 @@ type Stats struct {
 	// did not confirm for half a minute move to Unconfirmed: they may be lost, that is,
 	// count as used without having been.
 	Unacknowledged, Unconfirmed int64
-	// Skipped is how many gifts and wishes of its messages, and whole messages of releases
-	// that write others, could not be carried out, or not
-	// in time.
+	// Skipped is how many gifts and wishes of its messages could not be carried out, or not
+	// in time, and how many messages are of a later release.
 	Skipped int64
 	// HasRead reports whether this process has read the region's messages, and Read how
 	// long ago. Cut is for how long it has tried in vain since, or 0. Lag is how old
