@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bytes"
 	"strconv"
 	"testing"
 	"time"
@@ -23,34 +22,6 @@ func withValues(t testing.TB, keys, values int, limit headgate.Limit) *Store {
 		}
 	}
 	return s
-}
-
-// TestValuesSurviveARestart: a snapshot has the values, or the registers.
-func TestValuesSurviveARestart(t *testing.T) {
-	exact, measured := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct), headgate.PerDay(1_000_000).Using(headgate.Distinct)
-	for _, c := range []struct {
-		limit  headgate.Limit
-		values int
-	}{{exact, 1}, {exact, 5}, {exact, 4097}, {exact, 30_000}, {exact, 65_536}, {measured, 4096}, {measured, 4097}, {measured, 6000}} {
-		limit, values := c.limit, c.values
-		s := withValues(t, 2, values, limit)
-		var file bytes.Buffer
-		if err := s.Save(&file); err != nil {
-			t.Fatal(err)
-		}
-		again := New(at(t0))
-		if err := again.Load(&file); err != nil {
-			t.Fatal(err)
-		}
-		for v := range values + 100 {
-			op := headgate.Op{Key: "1", Limit: limit, Cost: 1, Member: headgate.MemberOf([16]byte{1}, strconv.Itoa(v))}
-			want, _ := s.Take(t.Context(), op)
-			if got, err := again.Take(t.Context(), op); err != nil || got != want || v < values && got.Granted != 0 {
-				t.Fatalf("%d values, value %d after the restart: %+v, %v, want %+v", values, v, got, err, want)
-			}
-		}
-		checkShards(t, again)
-	}
 }
 
 // TestDamagedValuesAreNotRestored: a step could not go on from these states.
@@ -92,31 +63,6 @@ func valuesOf(t *testing.T, limit headgate.Limit, n int) saved {
 		algorithm.Step(limit.Rule(), &st, t0, algorithm.Request{Cost: 1, Member: headgate.MemberOf([16]byte{2}, strconv.Itoa(v))})
 	}
 	return saved{Unpacked: st.Unpack(headgate.Distinct, nil), algorithm: headgate.Distinct}
-}
-
-// TestBytesOfValues measures what docs/distinct.md states.
-func TestBytesOfValues(t *testing.T) {
-	exact, measured := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct), headgate.PerDay(1<<20).Using(headgate.Distinct)
-	for _, c := range []struct {
-		limit              headgate.Limit
-		keys, values, most int
-	}{
-		{exact, 10_000, 1, 170},
-		{exact, 10_000, 20, 350},
-		{exact, 2000, 100, 1400},
-		{exact, 200, 4096, 47_000},
-		{exact, 20, 20_000, 190_000},
-		{exact, 10, 65_536, 540_000},
-		{measured, 200, 4097, 28_000},
-		{measured, 200, 20_000, 28_000},
-	} {
-		s := withValues(t, c.keys, c.values, c.limit)
-		each := s.Stats().Bytes / int64(c.keys)
-		t.Logf("%d values: %d bytes a key", c.values, each)
-		if each > int64(c.most) {
-			t.Errorf("%d values: %d bytes a key, want at most %d", c.values, each, c.most)
-		}
-	}
 }
 
 // TestValuesGiveTheirMemoryBack: the next window, and a sweep, free what many values took.
