@@ -157,13 +157,19 @@ func TestFiles(t *testing.T) {
 	if got := lines(i.Examine(t.Context())); !strings.Contains(got, "warn files: every user on this machine can write "+filepath.Join(rules, "a.yaml")) {
 		t.Error(got)
 	}
+}
+
+// A folder in which this user cannot make files is found.
+func TestFolderWithoutPermission(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() == 0 {
 		t.Skip("root may write everywhere")
 	}
-	if err := os.Chmod(rules, 0o500); err != nil {
+	folder := t.TempDir()
+	if err := os.Chmod(folder, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	if got := examine(t, closed+"store: {memory: {snapshot: "+rules+"/counts}}\n", goodRules); !strings.Contains(got, "cannot write in "+rules+": permission denied") {
+	if got := examine(t, closed+"store: {memory: {snapshot: "+folder+"/counts}}\n", goodRules); !strings.Contains(got, "cannot write in "+folder+": permission denied") {
 		t.Error(got)
 	}
 }
