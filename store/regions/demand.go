@@ -17,6 +17,8 @@ const (
 	askAgain = 4
 	// forgetAfter is after how many intervals without requests a key is forgotten.
 	forgetAfter = 25
+	// longestKey is the longest key, in bytes, that a region asks for.
+	longestKey = 16 << 10
 )
 
 // entity is a key and what counts it. Its mark tells limits without a name apart.
@@ -41,6 +43,7 @@ type demand struct {
 	seed   maphash.Seed
 	most   int          // keys in a shard
 	asked  atomic.Int64 // tokens that were asked for and have not come
+	turn   int          // the shard that is next to ask
 	shards [shards]struct {
 		mu    sync.Mutex
 		needs map[entity]*need
@@ -57,6 +60,9 @@ func newDemand(keys int) *demand {
 
 // note notes a request for a key that has little left.
 func (d *demand) note(op *headgate.Op, whole headgate.Limit, remaining int64) {
+	if len(op.Key) > longestKey {
+		return
+	}
 	space := headgate.Op{Scope: op.Scope, Limit: whole}
 	scope, mark := space.Space()
 	sh := &d.shards[maphash.String(d.seed, op.Key)%shards]
@@ -97,12 +103,15 @@ func (d *demand) received(e entity, tokens int64) {
 	}
 }
 
-// due ends an interval. It returns what to ask the other regions for, at most most keys,
-// and forgets keys without requests.
-func (d *demand) due(p *parts, most int) (wants []want) {
-	asked := int64(0)
-	for i := range d.shards {
-		sh := &d.shards[i]
+// due ends an interval. It returns what to ask the other regions for, as much as one message
+// holds, and forgets keys without requests. If there is more to ask for than that, the
+// shards that are left begin at the next interval.
+func (d *demand) due(p *parts) (wants []want) {
+	asked, size := int64(0), 0
+	begins := d.turn
+	for i := range shards {
+		at := (begins + i) % shards
+		sh := &d.shards[at]
 		sh.mu.Lock()
 		for e, n := range sh.needs {
 			if n.idle++; n.idle > forgetAfter {
@@ -112,10 +121,12 @@ func (d *demand) due(p *parts, most int) (wants []want) {
 			if n.asked = max(n.asked-1, 0); n.asked == 0 {
 				n.awaited = 0
 			}
-			if len(wants) < most {
+			if len(wants) < mostWants && size < mostBytes {
 				if tokens := n.wanted(p.of(n.limit).Capacity()); tokens > 0 {
 					n.asked, n.awaited = askAgain, tokens
 					wants = append(wants, want{entity: e, scope: n.scope, limit: n.limit, tokens: tokens})
+					size += len(e.key) + len(n.scope)
+					d.turn = at
 				}
 			}
 			asked += n.awaited

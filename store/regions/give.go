@@ -70,7 +70,7 @@ func (c *courier) giveSome(ctx context.Context, in *incoming, wants []claim, see
 		}
 		c.given[g.of] = before - int64(time.Millisecond/time.Microsecond) // messages have times in ms
 		c.counts.given.Add(d.Granted)
-		out.Gifts = append(out.Gifts, gift{
+		out.give(&gift{
 			To: c.peer, For: in.store, Scope: g.Scope, Limit: out.place(g.whole), Key: g.Key, Tokens: d.Granted,
 			Charged: before, Until: d.CountsUntil,
 		})

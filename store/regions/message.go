@@ -8,6 +8,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
+// longestMessage is the longest message, in bytes, that is read. What regions publish has
+// less than half of that, with keys in base64.
+const longestMessage = 2 << 20
+
 // version is that of messages. A region ignores messages of versions that it does not
 // know, and fields that it does not know.
 const version = 1
@@ -62,6 +66,7 @@ type want struct {
 type writer struct {
 	content
 	places map[*headgate.Rule]int
+	size   int // of the keys and scopes of gifts, in bytes
 }
 
 // place returns the place of a limit in the message.
@@ -80,6 +85,11 @@ func (w *writer) place(l headgate.Limit) int {
 
 func (w *writer) want(n *want) {
 	w.Wants = append(w.Wants, claim{Scope: n.scope, Limit: w.place(n.limit), Key: []byte(n.key), Tokens: n.tokens})
+}
+
+func (w *writer) give(g *gift) {
+	w.Gifts = append(w.Gifts, *g)
+	w.size += len(g.Key) + len(g.Scope)
 }
 
 func (w *writer) bytes() ([]byte, error) {
@@ -116,6 +126,9 @@ func (l *limits) of(s *spec) (headgate.Limit, error) {
 
 // read returns a message and its limits, or nil for one of another version.
 func (l *limits) read(data []byte) (*content, []known, error) {
+	if len(data) > longestMessage {
+		return nil, nil, fmt.Errorf("%w: it has %d bytes, more than %d", ErrMessage, len(data), longestMessage)
+	}
 	var c content
 	if err := json.Unmarshal(data, &c); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrMessage, err)

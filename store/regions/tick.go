@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	mostWants = 1000 // in a message
-	mostOps   = 64   // in a call to the store
+	mostWants = 1000      // in a message
+	mostBytes = 256 << 10 // of keys and scopes in a message, and what one of them has more
+	mostOps   = 64        // in a call to the store
 	// leadFor is how many intervals a process acts for its region without renewal.
 	leadFor = 10
 	// patience limits a tick.
@@ -57,7 +58,7 @@ func (a *asker) tick(ctx context.Context) {
 
 // ask publishes what this process needs. What the region has seen goes with it.
 func (a *asker) ask(ctx context.Context, is *store.Office) error {
-	wants := a.demand.due(a.parts, mostWants)
+	wants := a.demand.due(a.parts)
 	if len(wants) == 0 {
 		return a.unsent
 	}
@@ -233,7 +234,7 @@ func (c *courier) open(ctx context.Context, batch *store.Batch, m *store.Message
 		return nil // it asks again if it still wants them
 	}
 	err = c.give(ctx, &in, text, out)
-	if len(out.Gifts) >= mostWants {
+	if len(out.Gifts) >= mostWants || out.size >= mostBytes {
 		err = errors.Join(err, c.send(ctx, out))
 	}
 	return err
