@@ -20,8 +20,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if err := os.Setenv("GORACE", endSoon); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"headgate": main})
 }
+
+// endSoon are options of the race detector: a program with it waits a second before it
+// ends, unless they say otherwise.
+const endSoon = "atexit_sleep_ms=50"
 
 // TestScripts runs the commands as a user would; see testdata.
 func TestScripts(t *testing.T) {
@@ -30,6 +37,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
+			e.Setenv("GORACE", endSoon)
 			e.Setenv("CERTS", filepath.Dir(authority.CA()))
 			examples, err := filepath.Abs("../../examples")
 			e.Setenv("EXAMPLES", examples)

@@ -2,5 +2,6 @@
 
 package main
 
-// killEach is how many requests each tenant sends.
-const killEach = 250
+import "testing"
+
+func TestKillInTheMiddleOfTenThousand(t *testing.T) { killInTheMiddle(t, 250) }

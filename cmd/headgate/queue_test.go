@@ -143,11 +143,11 @@ const (
 	killRate    = 60 // a second, of each
 )
 
-// kill -9 in the middle of 10,000 queued requests (1,600 with the race
-// detector), twice: while they come in and while they go out. Every accepted
-// one arrives, no other does, each tenant's in order, and never more than the
-// limit allows.
-func TestKillInTheMiddleOfTenThousand(t *testing.T) {
+// killInTheMiddle kills (-9) a headgate that queues each requests of each tenant, twice:
+// while they come in and while they go out. Every accepted one arrives, no other does, each
+// tenant's in order, and never more than the limit allows.
+func killInTheMiddle(t *testing.T, each int) {
+	t.Helper()
 	backend := &tenants{seen: map[string]int{}, changed: make(chan struct{}, 1)}
 	server := httptest.NewServer(backend)
 	defer server.Close()
@@ -165,13 +165,13 @@ limits:
 	refused := map[string]int{}
 	restarted := make(chan struct{})
 	killed := make(chan struct{})
-	progress := make(chan struct{}, killTenants*killEach)
+	progress := make(chan struct{}, killTenants*each)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: killTenants}, Timeout: 20 * time.Second}
 	defer client.CloseIdleConnections()
 	var wg sync.WaitGroup
 	for tenant := range killTenants {
 		wg.Go(func() {
-			for n := 1; n <= killEach; n++ {
+			for n := 1; n <= each; n++ {
 				body := fmt.Sprintf("%d/%d", tenant, n)
 				status := post(t, client, p.proxy, strconv.Itoa(tenant), body)
 				mu.Lock()
@@ -192,7 +192,7 @@ limits:
 			}
 		})
 	}
-	for range killTenants * killEach / 2 {
+	for range killTenants * each / 2 {
 		<-progress
 	}
 	p.kill()

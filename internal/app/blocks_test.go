@@ -137,12 +137,18 @@ func TestExplainBlocks(t *testing.T) {
 		}
 	}
 	hammer(t, []*fixture{f}, "/", 50)
+	// The counters never go down: those of a caller who put tokens back while they were read
+	// are in them until others are admitted. There were eight callers.
+	all := func(b *httpapi.BlocksNow) bool {
+		sum := b.Admitted + b.Direct
+		return sum >= 400 && sum <= 400+8
+	}
 	for _, path := range []func(string) string{f.apiURL, f.adminURL} {
 		x := explain(path)
-		if b := x["plan"]; b.Over != 50 || b.AgeUS != 50_000 || b.Now.Admitted+b.Now.Direct != 400 || b.Now.Admitted == 0 {
+		if b := x["plan"]; b.Over != 50 || b.AgeUS != 50_000 || !all(b.Now) || b.Now.Admitted == 0 {
 			t.Errorf("%+v, %+v", b, b.Now)
 		}
-		if b := x["daily"]; b.Over != 0 || b.Now.Under < 0 || b.Now.Admitted+b.Now.Direct != 400 {
+		if b := x["daily"]; b.Over != 0 || b.Now.Under < 0 || !all(b.Now) {
 			t.Errorf("%+v, %+v", b, b.Now)
 		}
 	}
