@@ -73,7 +73,7 @@ func TestMemoryPerKey(t *testing.T) {
 		// grow.
 		keys := 6_250
 		if c.pause > 0 {
-			keys = 1_562
+			keys = 390
 		}
 		// Background work of the server only adds memory, so use the minimum of a few
 		// measurements.
