@@ -57,7 +57,7 @@ blocks-schedules: ## try to break the bound of blocks with SCHEDULES (1000000) r
 
 FIRST ?= 1
 regions-schedules: ## try to break the bound of regions with SCHEDULES (1000000) random schedules, from number FIRST (1) on
-	$(GO) test ./store/regions -run TestNoScheduleAdmitsTooMuch -v -count=1 -timeout 24h -regions.from $(FIRST) -regions.schedules $(SCHEDULES)
+	GOGC=800 $(GO) test ./store/regions -run TestNoScheduleAdmitsTooMuch -v -count=1 -timeout 24h -regions.from $(FIRST) -regions.schedules $(SCHEDULES)
 
 BREAK ?= 20
 blocks-faults: ## break four processes, their Redis and their connections BREAK (20) times, and check the bounds of limits in blocks

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -16,11 +15,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-var (
-	schedules = flag.Int("regions.schedules", 300, "how many random schedules TestNoScheduleAdmitsTooMuch tries")
-	firstSeed = flag.Uint64("regions.from", 1, "the first of them")
-	oneSeed   = flag.Uint64("regions.seed", 0, "the only schedule to try")
-)
+var oneSeed = flag.Uint64("regions.seed", 0, "the only schedule that TestNoScheduleAdmitsTooMuch tries")
 
 // simulation is several regions, each with a store, a clock and some processes, and a
 // network between them that delays, cuts and doubles. While a process waits for an
@@ -279,41 +274,5 @@ func simulatedLimits() []headgate.Limit {
 		headgate.PerSecond(50).Burst(100),
 		headgate.PerSecond(20).Burst(60).RefillEvery(time.Second),
 		headgate.PerCalendar(40, headgate.Minute, nil),
-	}
-}
-
-// TestNoScheduleAdmitsTooMuch: whatever the network, clocks and processes do, all
-// regions together admit no more than the limit, and a bucket its slack above.
-func TestNoScheduleAdmitsTooMuch(t *testing.T) {
-	given, full := 0, 0
-	for i := range uint64(*schedules) {
-		seed := *firstSeed + i
-		if *oneSeed != 0 {
-			seed = *oneSeed
-		}
-		choose := rand.New(rand.NewPCG(seed, 7))
-		all := simulatedLimits()
-		limit := all[choose.IntN(len(all))].InRegions(headgate.Regions{Slack: []float64{0, 0.05, 0.5}[choose.IntN(3)]})
-		s := newSimulation(seed, limit, []int{0, 0, 30, 6}[choose.IntN(4)])
-		for range 300 {
-			s.event()
-			s.now += s.rng.Int64N(100_000)
-		}
-		for _, r := range s.regions {
-			given += len(r.stream)
-		}
-		if s.use.fullest >= s.limit.Capacity() {
-			full++
-		}
-		if s.use.wrong != "" {
-			t.Fatalf("schedule %d, %s, %d regions: %s\n%s", seed, limit, len(s.regions), s.use.wrong, s.trace.String())
-		}
-		if *oneSeed != 0 {
-			break
-		}
-	}
-	t.Logf("%d messages; %d of %d schedules reached the limit", given, full, *schedules)
-	if *oneSeed == 0 && full < *schedules/20 {
-		t.Errorf("only %d of %d schedules reached the limit: nothing was tested", full, *schedules)
 	}
 }
