@@ -34,36 +34,6 @@ func TestALongTimeDoesNotFlap(t *testing.T) {
 	}
 }
 
-// An attack that changes its keys all the time, among users that are not refused, is
-// not a storm of warnings.
-func TestChangingKeysAreNotAStorm(t *testing.T) {
-	tr := newTraffic(t, perUser, func(s *warning.Settings) { s.Off[warning.NewKeys] = true })
-	honest := users(100)
-	tr.steady(honest, 1800, func(i int) {
-		for j := range 40 { // keys at a time, each for 40 s
-			bot := fmt.Sprintf("bot-%d", (i+j)/40*40+j)
-			for k := range 6 {
-				tr.ask(bot, time.Duration(k))
-			}
-		}
-	})
-	started, ended := 0, 0
-	for _, line := range tr.seen {
-		if !strings.Contains(line, "key_refused") {
-			t.Error(line)
-		}
-		if strings.Contains(line, "started") {
-			started++
-		} else {
-			ended++
-		}
-	}
-	// 20 at once, then one each 45 s.
-	if started < warning.MaxKeys || started > warning.MaxKeys+1800/45 || ended > started {
-		t.Errorf("%d started, %d ended", started, ended)
-	}
-}
-
 // BenchmarkLook shows what a look costs in an attack on all rules that are watched, by
 // more keys than are warned of.
 func BenchmarkLook(b *testing.B) {

@@ -141,26 +141,6 @@ func TestOneSpammerAmongTenThousandUsers(t *testing.T) {
 	tr.want("16s started key_refused user spammer", "55s ended key_refused user spammer")
 }
 
-// An hour of users who sometimes go over their limit, and of new users who come at a
-// steady rate, is quiet.
-func TestAQuietHour(t *testing.T) {
-	tr := newTraffic(t, perUser, nil)
-	regular := users(100)
-	came := 0
-	tr.steady(regular, 3600, func(i int) {
-		for range 20 { // new users who send one request each
-			came++
-			tr.ask(fmt.Sprint("guest-", came), 0)
-		}
-		if i%120 < 3 { // a page that loads too much: 40 requests a second for 3 s
-			for range 40 {
-				tr.ask(regular[i/120], 0)
-			}
-		}
-	})
-	tr.want()
-}
-
 // The spammer is found among thousands of keys that are refused now and then, more than
 // can be watched.
 func TestAmongManyRefusedKeys(t *testing.T) {

@@ -73,14 +73,6 @@ func (e endless) Read(p []byte) (int, error) {
 	return e.line.Read(p)
 }
 
-func TestTooLarge(t *testing.T) {
-	m := &tablefile.Mistakes{File: "list.txt"}
-	listfile.Read(endless{strings.NewReader(strings.Repeat("x", 1<<15) + "\n")}, m.Addf, func(listfile.Entry) {})
-	if list := m.List(); len(list) != 1 || !strings.Contains(list[0].Message, "larger than 256 MiB") {
-		t.Errorf("%v", list)
-	}
-}
-
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{"a\nb\r\n", "\uFEFF# c\n k # d\n", "\xff", " \t\r\n", "k#1"} {
 		f.Add(text)

@@ -132,22 +132,3 @@ func TestMillionEntries(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 }
-
-// A list of a million broken entries is refused as a whole, with the first ten.
-func TestMillionBrokenEntriesAreRefused(t *testing.T) {
-	t.Parallel()
-	const n = 1_000_000
-	var list strings.Builder
-	for i := range n {
-		fmt.Fprintf(&list, "10.0.0.%d/8\n", i%255+1)
-	}
-	dir := t.TempDir()
-	writeAll(t, dir, map[string]string{"rules.yaml": "domain: d\ndeny: {client_ip: {file: bad.txt}}\n", "bad.txt": list.String()})
-	rs, err := rulefile.Load(filepath.Join(dir, "rules.yaml"))
-	if rs != nil || err == nil {
-		t.Fatal("the list is in use")
-	}
-	if !strings.Contains(err.Error(), "bad.txt:10:1: ") || !strings.Contains(err.Error(), "bad.txt: 999990 more mistakes are not shown") || strings.Count(err.Error(), "bad.txt:") != 11 {
-		t.Error(err)
-	}
-}

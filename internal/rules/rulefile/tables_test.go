@@ -73,32 +73,6 @@ func TestTablesKnowWhatHasChanged(t *testing.T) {
 	}
 }
 
-// A million rows are read in less than two seconds of an idle machine; the test allows for
-// a busy one and for the race detector. The figure is in docs/limits-by-customer.md.
-func TestMillionRows(t *testing.T) {
-	t.Parallel()
-	const rows = 1_000_000
-	var table strings.Builder
-	table.WriteString("key,rate,burst\n")
-	for i := range rows {
-		fmt.Fprintf(&table, "customer-%027d,%d/minute,%d\n", i, i%50+1, i%3*100+100)
-	}
-	dir := t.TempDir()
-	writeAll(t, dir, map[string]string{"rules.yaml": fmt.Sprintf(tabledRule, "t.csv"), "t.csv": table.String()})
-	start := time.Now()
-	rs, err := rulefile.Load(filepath.Join(dir, "rules.yaml"))
-	took := time.Since(start)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := rs.Tables()[0]
-	each := float64(got.Rows.Size()) / rows
-	t.Logf("%d rows, %d limits: %v, %.1f bytes a row", got.Rows.Len(), len(got.Limits), took, each)
-	if got.Rows.Len() != rows || each > 100 || took > patience {
-		t.Error("this is too much")
-	}
-}
-
 // A table of a million rows, most of them broken in ways that differ, is refused as a whole:
 // there are no rules, the first ten mistakes are named, and how many more there are.
 func TestMillionBrokenRowsAreRefused(t *testing.T) {
