@@ -105,10 +105,7 @@ func (s *Store) verifyHomes(ctx context.Context) error {
 // HomeOptions returns the options of the Redis of a home. own are those of this region's
 // Redis. The error is a *config.SourceError.
 func HomeOptions(c *config.Regions, region string, own redis.Options) (redis.Options, error) {
-	o, err := redis.ParseURL(string(c.Homes[region]))
-	if err == nil && o.Prefix != redis.DefaultPrefix && o.Prefix != own.Prefix {
-		err = fmt.Errorf("all regions have the same prefix of keys, and that of this one is %q", own.Prefix)
-	}
+	o, err := regionURL(c.Homes[region], own.Prefix)
 	if err != nil {
 		return o, &config.SourceError{Source: "regions.homes", Message: "region " + region + ": " + err.Error()}
 	}

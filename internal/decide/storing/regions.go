@@ -2,6 +2,7 @@ package storing
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -61,7 +62,7 @@ func (s *Store) openRegions(own redis.Options) error {
 func Exchange(c *config.Regions, own redis.Options) (*redis.Exchange, error) { //nolint:gocritic // once
 	peers := make(map[string]redis.Options, len(c.Peers))
 	for name, url := range c.Peers {
-		o, err := redis.ParseURL(string(url))
+		o, err := regionURL(url, own.Prefix)
 		if err != nil {
 			return nil, &config.SourceError{Source: "regions.peers", Message: "region " + name + ": " + err.Error()}
 		}
@@ -72,6 +73,15 @@ func Exchange(c *config.Regions, own redis.Options) (*redis.Exchange, error) { /
 		return nil, &config.SourceError{Source: "regions.peers", Message: err.Error()}
 	}
 	return exchange, nil
+}
+
+// regionURL reads the URL of another region's Redis, whose prefix of keys is that of this one.
+func regionURL(url config.Secret, prefix string) (redis.Options, error) {
+	o, err := redis.ParseURL(string(url))
+	if err == nil && o.Prefix != redis.DefaultPrefix && o.Prefix != prefix {
+		err = fmt.Errorf("all regions have the same prefix of keys, and that of this one is %q", prefix)
+	}
+	return o, err
 }
 
 // regionWatch logs when a region stops and starts to answer.

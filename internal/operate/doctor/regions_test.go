@@ -30,6 +30,9 @@ func TestRegions(t *testing.T) {
 		"fail regions: regions.peers: region eu: ", "fail regions: regions.homes: region eu: ")
 	is(`peers: {eu: "redis://headgate-us:secret@`+eu.Addr+`"}, homes: {eu: "redis://headgate-reader:secret@`+eu.Addr+`"}`,
 		"fail regions: cannot read the messages of region eu: ", "fail regions: region eu does not count: ")
+	// With another prefix this region would read nothing, and hear nothing, for ever.
+	is(`peers: {eu: "redis://headgate-reader:secret@`+eu.Addr+`?prefix=bb"}`,
+		`fail regions: regions.peers: region eu: all regions have the same prefix of keys, and that of this one is "hg"`)
 	eu.Do("ACL", "SETUSER", "headgate-reader", "-hmget")
 	is(`peers: {eu: "redis://headgate-reader:secret@`+eu.Addr+`"}`, "fail regions: cannot read the bans, overrides, grants and resets of region eu: ")
 	eu.Kill()
