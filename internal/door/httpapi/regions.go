@@ -81,8 +81,14 @@ func (r *Regions) Own() (limit int64, ok bool) {
 // regionBound says how much all regions together can admit.
 func regionBound(l headgate.Limit, over regions.Over) string {
 	what, when := "the limit", "in a window"
-	if l.Algorithm() == headgate.TokenBucket {
+	switch l.Algorithm() {
+	case headgate.TokenBucket, headgate.LeakyBucket:
 		what, when = "the burst", "at once"
+	case headgate.Concurrency:
+		when = "at once"
+	case headgate.Distinct:
+		when = "different values in a window"
+	case headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingBuckets, headgate.SlidingLog:
 	}
 	text := fmt.Sprintf("all regions together admit at most %d %s", l.Capacity()+over.Sum(), when)
 	var more []string

@@ -30,6 +30,9 @@ func TestBoundOfRegionsInWords(t *testing.T) {
 			"all regions together admit at most 1061 at once: the burst of 1000, and 61 of blocks",
 		},
 		{day.InRegions(headgate.Regions{Home: "us"}), three, 0, 0, "all regions together admit at most 100 in a window"},
+		{headgate.PerSecond(100).Using(headgate.LeakyBucket).InRegions(headgate.Regions{Home: "us"}), three, 0, 0, "all regions together admit at most 100 at once"},
+		{headgate.Concurrent(3).InRegions(headgate.Regions{Home: "us"}), three, 0, 0, "all regions together admit at most 3 at once"},
+		{day.Using(headgate.Distinct).InRegions(headgate.Regions{Home: "us"}), three, 0, 0, "all regions together admit at most 100 different values in a window"},
 	} {
 		r := httpapi.RegionsOf(c.limit, c.among)
 		if r == nil {
