@@ -26,6 +26,7 @@ const (
 	badRegions problem = "leaky_bucket, sliding_log, concurrency, distinct, windows that start at the first request or in the caller's own zone, and limits that count refused requests cannot be shared between regions"
 	badSlack   problem = "the slack of regions must be from 0 to 1"
 	badHome    problem = "a limit that one region counts has no slack"
+	badZone    problem = "regions share windows of the calendar only in a zone that all know by name, such as Europe/Berlin, not in time.Local or one of time.FixedZone"
 	badPart    problem = "the number of a region must be from 0 to one less than there are regions"
 )
 
@@ -36,9 +37,10 @@ const (
 // All regions together never admit more than l, whatever the network does; a token
 // bucket admits [Limit.RegionOver] more, at once. What other regions hold may be refused
 // here, until they have given it. A request that costs more than a region's own part is
-// refused as [TooLarge]. Queues, logs, concurrency, distinct counts and limits that count
-// refusals cannot be shared between regions, only counted by one, which is then their
-// home:
+// refused as [TooLarge]. Queues, logs, concurrency, distinct counts, limits that count
+// refusals, and windows of the calendar in time.Local or in a zone of time.FixedZone, which
+// others do not know, cannot be shared between regions, only counted by one, which is
+// then their home:
 //
 //	headgate.PerDay(10).Using(headgate.SlidingLog).InRegions(headgate.Regions{Home: "eu"})
 func (l Limit) InRegions(settings Regions) Limit {
@@ -134,6 +136,18 @@ func (r *Rule) checkRegions() problem {
 		return valid
 	case !r.divides() || r.Algorithm == SlidingLog || r.OwnZone || r.Anchor != AnchorClock:
 		return badRegions
+	case !r.part && r.Calendar != NoCalendar && !isKnown(r.Zone):
+		return badZone
 	}
 	return valid
+}
+
+// isKnown reports whether another process finds the same zone by its name.
+func isKnown(zone *time.Location) bool {
+	name := zone.String()
+	if name == "" || name == "Local" { // which are UTC, or anything
+		return false
+	}
+	_, err := time.LoadLocation(name)
+	return err == nil
 }

@@ -41,3 +41,31 @@ func TestHome(t *testing.T) {
 		t.Error("limits with different homes are not equal")
 	}
 }
+
+// TestRegionsKnowTheZone: a region describes a limit to the others, which must find the same
+// zone by its name. Otherwise they would give nothing, or count in other windows.
+func TestRegionsKnowTheZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		zone *time.Location
+		ok   bool
+	}{
+		{nil, true},
+		{time.UTC, true},
+		{berlin, true},
+		{time.Local, false},
+		{time.FixedZone("", 3600), false},
+		{time.FixedZone("Nowhere", 3600), false},
+	} {
+		day := headgate.PerCalendar(9, headgate.Day, c.zone)
+		if got := day.InRegions(headgate.Regions{}); got.Valid() != c.ok || got.Part(0, 3).Valid() != c.ok {
+			t.Errorf("shared in the zone %q: %s, want valid: %t", c.zone, got, c.ok)
+		}
+		if got := day.InRegions(headgate.Regions{Home: "eu"}); !got.Valid() {
+			t.Errorf("with a home, in the zone %q: %s", c.zone, got)
+		}
+	}
+}
