@@ -5,7 +5,8 @@
 #
 #   examples/regions/run.sh
 #
-# It needs redis-server, redis-cli, curl and headgate; HEADGATE names another binary. It
+# The sum is that of one minute, by the clock: with little of it left, the script waits for
+# the next. It needs redis-server, redis-cli, curl and headgate; HEADGATE names another binary. It
 # uses the ports from PORT (17100) on, and ends what it started.
 set -eu
 
@@ -69,6 +70,12 @@ redis us "$((port + 1))"
 server eu "$port" us "$((port + 1))" "$eu"
 server us "$((port + 1))" eu "$port" "$us"
 
+left=$((60 - $(date +%s) % 60))
+if [ "$left" -lt 35 ]; then
+  echo "The minute ends in $left seconds: waiting for the next."
+  sleep "$left"
+fi
+minute=$(($(date +%s) / 60))
 echo "Both regions share 600 searches a minute: 300 each to begin with."
 echo "second  60 ask eu  10 ask us  together  eu says us is"
 total=0 second=0
@@ -84,6 +91,10 @@ while [ "$second" -lt 16 ]; do
   printf '%6d  %9d  %9d  %8d  %s\n' "$second" "$a" "$b" "$total" "$(sees)"
 done
 "$headgate" regions --address "127.0.0.1:$((eu + 1))"
+if [ $(($(date +%s) / 60)) != "$minute" ]; then
+  echo "$total passed, some of them in the next minute: run it again on a faster machine"
+  exit
+fi
 over=$("$headgate" regions --json --address "127.0.0.1:$((eu + 1))" | grep -o '"rule":"search"[^]]*],"over":[0-9]*' | grep -o '[0-9]*$')
 if [ "$total" -gt $((600 + over)) ]; then
   echo "error: $total passed, which is more than 600 and $over by rounding" >&2
