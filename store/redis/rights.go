@@ -22,10 +22,14 @@ func (s *Store) needed() []string {
 	return all
 }
 
-// Lacks returns the commands that headgate serve runs on keys of the Store and that the
-// user may not. known is false if the server cannot tell: before Redis 7.0.
-func (s *Store) Lacks(ctx context.Context) (commands []string, known bool, err error) {
-	answer, err := s.evaluate(ctx, newScript("rights"), []string{s.options.Prefix + ":{%rights}"}, s.needed()...)
+// ExchangeNeeds returns what an [Exchange] runs on the servers of its own region that
+// nothing else does, for [Store.Lacks].
+func ExchangeNeeds() []string { return []string{"XADD KEY * f v", "HGETALL KEY"} }
+
+// Lacks returns the commands that headgate serve runs on keys of the Store, and those of
+// also, that the user may not run. known is false if the server cannot tell: before Redis 7.0.
+func (s *Store) Lacks(ctx context.Context, also ...string) (commands []string, known bool, err error) {
+	answer, err := s.evaluate(ctx, newScript("rights"), []string{s.options.Prefix + ":{%rights}"}, append(s.needed(), also...)...)
 	if err != nil {
 		return nil, false, err
 	}

@@ -39,3 +39,17 @@ func TestRegions(t *testing.T) {
 	is(`peers: {eu: "redis://headgate-reader:secret@`+eu.Addr+`"}, homes: {eu: "redis://headgate-us:secret@`+eu.Addr+`"}`,
 		"fail regions: cannot read the messages of region eu: ", "fail regions: region eu does not count: ")
 }
+
+// TestOwnRights: between regions the user of the own servers needs more.
+func TestOwnRights(t *testing.T) {
+	t.Parallel()
+	us, eu := redistest.Standalone(t), redistest.Standalone(t)
+	us.Do(strings.Fields("ACL SETUSER gate on >secret resetkeys ~hg:* resetchannels +@all -xadd -hgetall")...)
+	own := strings.Replace(url("redis", us.Addr), "redis://", "redis://gate:secret@", 1)
+	expect(t, inspect(t, own, 0), "ok permissions: ")
+	expect(t, inspect(t, own+"regions: {name: us, homes: {eu: \"redis://"+eu.Addr+"\"}}\n", 0), "ok permissions: ")
+	expect(t, inspect(t, own+"regions: {name: us, peers: {eu: \"redis://"+eu.Addr+"\"}}\n", 0),
+		"fail permissions: the user may not run XADD, HGETALL on keys with the prefix")
+	us.Do(strings.Fields("ACL SETUSER gate +xadd +hgetall")...)
+	expect(t, inspect(t, own+"regions: {name: us, peers: {eu: \"redis://"+eu.Addr+"\"}}\n", 0), "ok permissions: ")
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -251,9 +252,14 @@ func sentinels(list []redis.SentinelReport) (all []Finding) {
 	return all
 }
 
-// permissions examines which commands the user may run.
-func permissions(ctx context.Context, s *redis.Store) Finding {
-	lacks, known, err := s.Lacks(ctx)
+// permissions examines which commands the user may run, also those of regions that share
+// limits.
+func permissions(ctx context.Context, s *redis.Store, r *config.Regions) Finding {
+	var also []string
+	if len(r.Peers) > 0 {
+		also = redis.ExchangeNeeds()
+	}
+	lacks, known, err := s.Lacks(ctx, also...)
 	f := Finding{Check: "permissions", Level: OK, What: "the user may run every command that headgate serve needs"}
 	switch {
 	case err != nil:

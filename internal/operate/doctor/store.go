@@ -64,7 +64,7 @@ func (i *Installation) store(ctx context.Context, c *config.Config) []Finding {
 	all = append(all, memory(ctx, s)...)
 	all = append(all, i.servers(ctx, s, options.Mode)...)
 	all = append(all, sentinels(s.Sentinels(ctx))...)
-	return append(all, permissions(ctx, s))
+	return append(all, permissions(ctx, s, &c.Store.Regions))
 }
 
 // connected returns a store that has had its time to connect.
