@@ -142,6 +142,25 @@ func TestRegionIsNotItsOwnPeer(t *testing.T) {
 	}
 }
 
+// TestRegionThatCannotAsk: the log tells what the own Redis refuses from news of others.
+func TestRegionThatCannotAsk(t *testing.T) {
+	eu, us := redistest.Standalone(t), redistest.Standalone(t)
+	eu.Do("ACL", "SETUSER", "default", "-xadd")
+	one := run(t, regionRules, nil, region("eu", eu.Addr, "us", us.Addr))
+	one.await(t, func() bool {
+		one.check(t, "/", "198.51.100.7")
+		return strings.Contains(one.journal.text.String(), "this region cannot ask the others for tokens")
+	})
+	eu.Do("ACL", "SETUSER", "default", "+xadd")
+	one.await(t, func() bool {
+		one.check(t, "/", "198.51.100.7")
+		return strings.Contains(one.journal.text.String(), "this region can ask the others for tokens again")
+	})
+	if log := one.journal.text.String(); strings.Contains(log, "no news from a region") {
+		t.Errorf("us can be read: %s", log)
+	}
+}
+
 // A rule that regions share says so in the log if there are none.
 func TestRulesWithoutRegionsAreReported(t *testing.T) {
 	f := run(t, regionRules, nil)

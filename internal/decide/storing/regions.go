@@ -31,13 +31,7 @@ func (s *Store) openRegions(own redis.Options) error {
 	if err != nil {
 		return err
 	}
-	watch := regionWatch{down: make(map[string]bool), log: func(region string, err error) {
-		if err != nil {
-			s.Logger.Warn("no news from a region: each keeps what it has of limits that they share", "region", region, "err", err)
-			return
-		}
-		s.Logger.Info("news from the region again", "region", region)
-	}}
+	watch := regionWatch{down: make(map[string]bool), log: s.logExchange}
 	s.regions, err = regions.New(s.blocks, regions.Options{
 		Name: c.Name, Others: slices.Sorted(maps.Keys(c.Peers)), Exchange: exchange,
 		Interval: c.Interval, Counts: s.safe, OnError: watch.told,
@@ -55,6 +49,22 @@ func (s *Store) openRegions(own redis.Options) error {
 	}
 	s.Counts, s.exchange = s.regions, exchange
 	return nil
+}
+
+// logExchange logs that a region's messages cannot be read, or this one's not be written; or
+// that they can again.
+func (s *Store) logExchange(region string, err error) {
+	own := region == s.Config.Regions.Name
+	switch {
+	case own && err != nil:
+		s.Logger.Warn("this region cannot ask the others for tokens: it keeps what it has of limits that they share", "region", region, "err", err)
+	case own:
+		s.Logger.Info("this region can ask the others for tokens again", "region", region)
+	case err != nil:
+		s.Logger.Warn("no news from a region: each keeps what it has of limits that they share", "region", region, "err", err)
+	default:
+		s.Logger.Info("news from the region again", "region", region)
+	}
 }
 
 // Exchange connects this region with its peers. own are the options of this region's Redis.
