@@ -41,6 +41,9 @@ type Store interface {
 type Entries interface {
 	// Find returns an entry, or ErrNotFound.
 	Find(ctx context.Context, id string) (*Item, error)
+	// Look is Find without the request: of Item.Entry it sets Accepted, and perhaps more. It
+	// costs the same for a request of any size.
+	Look(ctx context.Context, id string) (*Item, error)
 	// List returns the oldest entries that match q, at most q.Limit.
 	List(ctx context.Context, q Query) ([]Item, error)
 	// Drop deletes pending entries and dead letters, and returns the ids it found.

@@ -138,6 +138,9 @@ func (s *ram) Find(_ context.Context, id string) (*queue.Item, error) {
 	return nil, queue.ErrNotFound
 }
 
+// Look implements [queue.Entries].
+func (s *ram) Look(ctx context.Context, id string) (*queue.Item, error) { return s.Find(ctx, id) }
+
 // List implements [queue.Entries].
 func (s *ram) List(_ context.Context, q queue.Query) (list []queue.Item, err error) {
 	s.mu.Lock()

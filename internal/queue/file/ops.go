@@ -210,6 +210,22 @@ func (s *Store) Find(_ context.Context, id string) (*queue.Item, error) {
 	return item, nil
 }
 
+// Look implements [queue.Store].
+func (s *Store) Look(ctx context.Context, id string) (*queue.Item, error) {
+	s.mu.Lock()
+	p := s.index.ids[id]
+	if p == nil {
+		s.mu.Unlock()
+		return s.Find(ctx, id)
+	}
+	defer s.mu.Unlock()
+	item := &queue.Item{Attempts: p.attempts, Entry: &queue.Entry{ID: id, Accepted: p.ref.Accepted}}
+	if !p.attempts.Ended.IsZero() {
+		item.State = queue.Dead
+	}
+	return item, nil
+}
+
 // List implements [queue.Store].
 func (s *Store) List(_ context.Context, q queue.Query) ([]queue.Item, error) {
 	var places []place

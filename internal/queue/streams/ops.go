@@ -106,11 +106,7 @@ func (s *Store) noted(ctx context.Context, script *script, r *queue.Ref, a *queu
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(a)
-	if err != nil {
-		return nil, err
-	}
-	return s.leased(ctx, l, script, append([]string{r.ID, string(text)}, more...)...)
+	return s.leased(ctx, l, script, append([]string{r.ID, noteOf(a, r.Accepted)}, more...)...)
 }
 
 // Bury implements [queue.Store].
@@ -130,32 +126,20 @@ func (s *Store) Find(ctx context.Context, id string) (*queue.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	var texts [4]string
-	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
-		for i, a := range client.DoMulti(ctx,
-			client.B().Get().Key(base+":d:"+id).Build(),
-			client.B().Hget().Key(base+":r").Field(id).Build(),
-			client.B().Hget().Key(base+":s").Field(id).Build(),
-			client.B().Hget().Key(base+":a").Field(id).Build(),
-		) {
-			var err error
-			if texts[i], err = a.ToString(); known(err) != nil {
-				return err
-			}
+	texts, err := s.read(ctx, func(b rueidis.Builder) rueidis.Commands {
+		return rueidis.Commands{
+			b.Get().Key(base + ":d:" + id).Build(),
+			b.Hget().Key(base + ":r").Field(id).Build(),
+			b.Hget().Key(base + ":s").Field(id).Build(),
+			b.Hget().Key(base + ":a").Field(id).Build(),
 		}
-		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
 	item := &queue.Item{}
 	switch {
+	case err != nil:
+		return nil, err
 	case texts[0] != "":
-		item.State = queue.Delivered
-		if err := json.Unmarshal([]byte(texts[0]), &item.Result); err != nil {
-			return nil, fmt.Errorf("%w: %w", queue.ErrDamaged, err)
-		}
-		return item, nil
+		return delivered(texts[0])
 	case texts[1] == "":
 		return nil, queue.ErrNotFound
 	case texts[3] != "":
@@ -205,7 +189,7 @@ func (s *Store) Retry(ctx context.Context, ids []string, now time.Time, ttl func
 		e := item.Entry
 		defer s.nudge(e.ID)
 		e.Expires = now.Add(ttl(e.Domain, e.Rule))
-		return s.do(ctx, s.scripts.retry, base, partitionOf(laneOf(e.Lane())), e.ID, string(e.Marshal()), trim(e))
+		return s.do(ctx, s.scripts.retry, base, partitionOf(laneOf(e.Lane())), e.ID, string(e.Marshal()), trim(e), noteOf(&queue.Attempts{}, e.Accepted))
 	})
 }
 

@@ -12,8 +12,8 @@ import (
 //	:p:N    stream of partition N; its entries have the field e, a record without header and body
 //	:r      hash: id → record
 //	:x      hash: id → place: stream entry (0 for a dead letter), size, partition, lane
-//	:s      hash: id → attempts of a pending entry, as JSON
-//	:z :a   dead letters: sorted set of ids by time, hash: id → attempts
+//	:s      hash: id → note about a pending entry, as JSON
+//	:z :a   dead letters: sorted set of ids by time, hash: id → note
 //	:m      hash: n and b, entries and bytes pending; dn and db, the same of dead letters
 //	:w      hash: lane → number of pending entries
 //	:v      hash: lane → bytes of these
@@ -70,7 +70,7 @@ local function enter(id, size, n, lane, ref)
 end
 `
 	// partition, id, lane, record, size, most entries, most bytes, ref, idempotency hash or
-	// nothing, its value, its time to live in ms, most entries and most bytes of the lane.
+	// nothing, its value, its time to live in ms, most entries and most bytes of the lane, note.
 	putText = common + `
 local n, id, lane = ARGV[1], ARGV[2], ARGV[3]
 if redis.pcall('EXISTS', b..':k:'..id) == 1 then return {'gone'} end
@@ -103,6 +103,7 @@ else
 end
 redis.call('HSET', b..':r', id, ARGV[4])
 redis.call('HSET', b..':u', id, id)
+redis.call('HSET', b..':s', id, ARGV[14])
 local position = enter(id, ARGV[5], n, lane, ARGV[8])
 if ARGV[9] ~= '' then redis.call('SET', b..':i:'..ARGV[9], ARGV[10], 'PX', ARGV[11]) end
 return {'ok', id, position}
@@ -169,7 +170,7 @@ redis.call('HDEL', b..':r', id)
 redis.call('HDEL', b..':x', id)
 return 1
 `
-	// partition, token, id, attempts.
+	// partition, token, id, note.
 	postponeText = common + `
 if ARGV[2] ~= '' and redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
 local sid = place(ARGV[3])
@@ -177,7 +178,7 @@ if not sid or sid == '0' then return {'gone'} end
 redis.call('HSET', b..':s', ARGV[3], ARGV[4])
 return {'ok'}
 `
-	// partition, token, id, attempts, time, most entries, most bytes.
+	// partition, token, id, note, time, most entries, most bytes.
 	buryText = common + `
 if ARGV[2] ~= '' and redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
 local id = ARGV[3]
@@ -202,13 +203,14 @@ while count > tonumber(ARGV[6]) or bytes > tonumber(ARGV[7]) do
 end
 return {'ok', dropped}
 `
-	// partition, id, record, ref.
+	// partition, id, record, ref, note.
 	retryText = common + `
 local id = ARGV[2]
 local sid, size, n, lane = place(id)
 if sid ~= '0' then return 0 end
 unbury(id, size)
 redis.call('HSET', b..':r', id, ARGV[3])
+redis.call('HSET', b..':s', id, ARGV[5])
 enter(id, size, n, lane, ARGV[4])
 return 1
 `

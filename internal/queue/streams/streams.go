@@ -283,7 +283,7 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 	args := []string{
 		partitionOf(lane), e.ID, lane, string(e.Marshal()), strconv.FormatInt(e.Size(), 10),
 		strconv.FormatInt(p.MaxEntries, 10), strconv.FormatInt(p.MaxBytes, 10), trim(&e), "", "", "0",
-		strconv.FormatInt(entries, 10), strconv.FormatInt(bytes, 10),
+		strconv.FormatInt(entries, 10), strconv.FormatInt(bytes, 10), noteOf(&queue.Attempts{}, e.Accepted),
 	}
 	script, print := s.scripts.put, e.Fingerprint()
 	if hash, ok := e.Idempotency(); ok {
