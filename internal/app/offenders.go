@@ -29,7 +29,7 @@ func (a *App) openOffenders() engine.Option {
 
 // watchOffenders starts banning keys. Bans must be open.
 func (a *App) watchOffenders() {
-	a.life.Every(offenders.FlushInterval, func() { a.offenders.Flush(context.Background()) })
+	a.life.Every(offenders.FlushInterval, func() { a.offenders.Tick(context.Background()) })
 }
 
 // banOffenders bans keys for all processes that share the store.

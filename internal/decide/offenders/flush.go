@@ -12,10 +12,30 @@ import (
 // atOnce is how many keys are counted in one call of the store.
 const atOnce = 128
 
+// Saving bans may take long: a table in a file is written as a whole. So after a save, [Watch.Tick]
+// rests restFactor times as long as that took, but not longer than mostRest.
+const (
+	restFactor = 4
+	mostRest   = 5 * time.Second
+)
+
+// Tick is Flush, for calls at every [FlushInterval] by one goroutine. It does nothing while
+// saving the last bans took so long that a tenth of a second later is too soon.
+func (w *Watch) Tick(ctx context.Context) {
+	if rest := w.next.Sub(w.options.Clock()); rest > 0 && rest <= mostRest { // a longer one is a changed clock
+		return
+	}
+	took := w.flush(ctx)
+	w.next = w.options.Clock().Add(min(restFactor*max(took, 0), mostRest))
+}
+
 // Flush counts the refusals since the last call, and starts the bans that they lead to.
 // Refusals that the store cannot count are dropped: nobody is banned because of them. It
 // may be called concurrently.
-func (w *Watch) Flush(ctx context.Context) {
+func (w *Watch) Flush(ctx context.Context) { w.flush(ctx) }
+
+// flush is Flush, and returns how long it took to save bans.
+func (w *Watch) flush(ctx context.Context) (took time.Duration) {
 	w.flushing.Lock()
 	defer w.flushing.Unlock()
 	w.collect()
@@ -35,8 +55,11 @@ func (w *Watch) Flush(ctx context.Context) {
 	}
 	w.known = nil
 	if len(bans) > 0 {
+		before := w.options.Clock()
 		w.start(ctx, bans)
+		took = w.options.Clock().Sub(before)
 	}
+	return took
 }
 
 // drop notes refusals that were not counted.

@@ -22,7 +22,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// FlushInterval is how often to call [Watch.Flush] in a server.
+// FlushInterval is how often to call [Watch.Tick] in a server.
 const FlushInterval = 100 * time.Millisecond
 
 const (
@@ -67,6 +67,7 @@ type Watch struct {
 	shards  [shards]shard
 	keys    atomic.Int64 // how many notes there are
 	stats   stats
+	next    time.Time // when Tick next works
 
 	flushing sync.Mutex
 	todo     []offence // reused
