@@ -166,6 +166,9 @@ func (l *lookalike) dress(h http.Header, r *http.Request) *optionsAnswer {
 			h[name] = slices.Clone(values)
 		}
 	}
+	if m.broken["Cache-Control"] && h["Cache-Control"] == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		h.Set("Cache-Control", "private") // for caches that otherwise decide themselves
+	}
 	if m.origin != "" && (m.origin == "*" || m.origin == r.Header.Get("Origin")) {
 		h.Set(allowOrigin, m.origin)
 	}
