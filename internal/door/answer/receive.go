@@ -19,6 +19,9 @@ const (
 	// connection takes anyway.
 	SmallBody = 16 << 10
 	firstBody = 4 << 10 // allocated before any of the body has arrived
+	// streamBytes is about what a request over HTTP/2 takes apart from its header and body,
+	// and fieldBytes what a header field takes apart from its text.
+	streamBytes, fieldBytes = 12 << 10, 64
 )
 
 // ErrManyBodies says that large bodies already take too much memory.
@@ -26,8 +29,10 @@ var ErrManyBodies = errors.New("too many large bodies are being received; try ag
 
 // Bodies bounds the memory of all bodies being read: a limit on each one does not
 // stop thousands that never end. If memory runs out, the body that has held the most
-// for the longest is ended. Bodies over HTTP/2 count with their connection, in
-// package h2bound.
+// for the longest is ended.
+//
+// Requests over HTTP/2 count from the start, with their header, since one connection may
+// have hundreds of them. Where package h2bound counts a connection, they count there.
 type Bodies struct{ bound *membound.Bound }
 
 // NewBodies returns Bodies within bound. If bound is nil they get their own
@@ -80,6 +85,9 @@ func (b *Bodies) Read(in *Body, w http.ResponseWriter, r *http.Request, limit in
 	if length < 0 {
 		from = http.MaxBytesReader(w, r.Body, limit)
 	}
+	if !b.begin(in, w, r, SmallBody) {
+		return ErrManyBodies
+	}
 	for {
 		n := len(in.Bytes)
 		if length >= 0 && int64(n) >= length {
@@ -112,6 +120,46 @@ func (b *Bodies) Read(in *Body, w http.ResponseWriter, r *http.Request, limit in
 	}
 }
 
+// Discard reads the body of r, at most limit bytes, and drops it. If memory runs out, it
+// stops early.
+func (b *Bodies) Discard(w http.ResponseWriter, r *http.Request, limit int64) {
+	in := new(Body)
+	defer in.Release()
+	if b.begin(in, w, r, 0) {
+		_, _ = io.CopyN(io.Discard, reading{in, r.Body}, limit)
+	}
+}
+
+// reading is an io.Reader that reads as Body.read does.
+type reading struct {
+	body *Body
+	from io.Reader
+}
+
+func (r reading) Read(p []byte) (int, error) { return r.body.read(r.from, p) }
+
+// begin counts a request over HTTP/2, and the first bytes of its body. It reports false if
+// there is not enough memory.
+func (b *Bodies) begin(in *Body, w http.ResponseWriter, r *http.Request, first int64) bool {
+	if r.ProtoMajor < 2 || r.ContentLength == 0 || h2bound.From(r.Context()) != nil {
+		return true
+	}
+	size := streamBytes + first
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += int64(len(name) + len(value) + fieldBytes)
+		}
+	}
+	b.open(in, w, r)
+	return in.large.account.TakeFree(size)
+}
+
+// open starts to count in.
+func (b *Bodies) open(in *Body, w http.ResponseWriter, r *http.Request) {
+	in.large = &large{since: time.Now(), control: http.NewResponseController(w)} //nolint:forbidigo // slow clients are measured by the real clock
+	in.large.account = b.bound.Open(in.large, remote(r))
+}
+
 // read reads once.
 func (b *Body) read(from io.Reader, to []byte) (int, error) {
 	if b.large != nil {
@@ -130,10 +178,9 @@ func (b *Bodies) grow(in *Body, w http.ResponseWriter, r *http.Request, limit in
 	}
 	size := int(min(int64(max(2*cap(in.Bytes), firstBody)), most))
 	if size > SmallBody && h2bound.From(r.Context()) == nil {
-		more := int64(size - cap(in.Bytes))
+		more := int64(size - max(cap(in.Bytes), SmallBody))
 		if in.large == nil {
-			in.large = &large{since: time.Now(), control: http.NewResponseController(w)} //nolint:forbidigo // slow clients are measured by the real clock
-			in.large.account = b.bound.Open(in.large, remote(r))
+			b.open(in, w, r)
 			more = int64(size)
 		}
 		if !in.large.account.Take(more) {

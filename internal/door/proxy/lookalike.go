@@ -202,7 +202,7 @@ const maxDrained = 64 << 20
 func (p *Proxy) pretend(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 	r, on := x.in, &v.Rule.OnLimit
 	look := p.lookalikes.of(v.Rule.Scope)
-	_, _ = io.CopyN(io.Discard, r.Body, maxDrained)
+	p.queues.arriving.Discard(w, r, maxDrained)
 	latency := on.Latency.Pick(rand.Int64N)
 	if latency == 0 {
 		latency = look.latency(r.Method, rand.IntN)

@@ -206,6 +206,13 @@ func (a *Account) Take(n int64) bool {
 	}
 }
 
+// TakeFree is Take that ends no other holder: it takes n more bytes only if they are free. It
+// takes the same time however many holders there are, so it is for many small ones.
+func (a *Account) TakeFree(n int64) bool {
+	total, _, over := a.try(n)
+	return !over && total > 0
+}
+
 // try takes n bytes, or reports whose limit they exceed, as excess does. total is what
 // the holder then has; 0 if it has been ended.
 func (a *Account) try(n int64) (total int64, of *client, over bool) {

@@ -161,3 +161,22 @@ func TestWhatIsKeptAlready(t *testing.T) {
 		}
 	})
 }
+
+// TakeFree takes what is free, and ends nobody for more.
+func TestTakeFree(t *testing.T) {
+	b := membound.New(membound.Options{Most: 100})
+	slow, other := new(idle), new(idle)
+	a, c := b.Open(slow, netip.Addr{}), b.Open(other, netip.Addr{})
+	if !a.TakeFree(60) || c.TakeFree(41) || !c.TakeFree(40) || a.TakeFree(1) || slow.ended || other.ended {
+		t.Errorf("%d bytes are held; ended: %t, %t", b.Held(), slow.ended, other.ended)
+	}
+	if a.Close(); a.TakeFree(1) || b.Held() != 40 {
+		t.Errorf("%d bytes are held", b.Held())
+	}
+}
+
+// idle is a holder that is slow at all times.
+type idle struct{ ended bool }
+
+func (*idle) Slow(_ time.Time, held int64) int64 { return held * time.Hour.Milliseconds() }
+func (i *idle) Evict()                           { i.ended = true }
