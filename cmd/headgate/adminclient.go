@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,7 +71,7 @@ func (c *adminClient) getJSON(ctx context.Context, path string, query url.Values
 	if err != nil {
 		return err
 	}
-	return decodeAnswer(path, body, out)
+	return c.decode(path, body, out)
 }
 
 // postJSON sends in and decodes the response into out.
@@ -82,15 +84,28 @@ func (c *adminClient) postJSON(ctx context.Context, path string, in, out any) er
 	if err != nil {
 		return err
 	}
-	return decodeAnswer(path, body, out)
+	return c.decode(path, body, out)
 }
 
-func decodeAnswer(path string, body io.ReadCloser, out any) error {
+// decode reads the response to a call of path.
+func (c *adminClient) decode(path string, body io.ReadCloser, out any) error {
 	defer func() { _ = body.Close() }()
-	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(out); err != nil {
+	err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(out)
+	if _, other := errors.AsType[*json.SyntaxError](err); other {
+		return c.from.mark(c.noDoor("its answer is not JSON"))
+	}
+	if err != nil {
 		return fmt.Errorf("invalid response from %s: %w", path, err)
 	}
 	return nil
+}
+
+// noDoor says that another server answers at the address, and how that shows.
+func (c *adminClient) noDoor(why string) error {
+	return &hintedError{
+		fmt.Errorf("%s is not an admin door: %s", c.base.Host, why),
+		"set the address of the admin door with --address, --context or HEADGATE_ADDRESS",
+	}
 }
 
 func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io.Reader) (io.ReadCloser, error) {
@@ -109,8 +124,11 @@ func (c *adminClient) refusal(answer *http.Response) error {
 	defer func() { _ = answer.Body.Close() }()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // as much as arrives
 	what := detail(text)
+	if wantsTLS(answer.StatusCode, text) {
+		return c.plainText()
+	}
 	if what == "" || strings.HasPrefix(what, "unknown path") {
-		return &hintedError{fmt.Errorf("%s is not an admin door: it returned %s", c.base.Host, answer.Status), "set the address of the admin door with --address, --context or HEADGATE_ADDRESS"}
+		return c.noDoor("it returned " + answer.Status)
 	}
 	if answer.StatusCode == http.StatusUnauthorized {
 		return &hintedError{errors.New(what), "set HEADGATE_ADMIN_TOKEN or --token-file"}
@@ -157,12 +175,40 @@ func (e *refusedError) Error() string { return e.detail }
 // unanswered says why there was no response, and what to do about it.
 func (c *adminClient) unanswered(err error) error {
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("cannot reach the admin door at %s: %w", c.base.Host, err)
+		err = fmt.Errorf("cannot reach the admin door at %s: %w", c.base.Host, err)
+		if hint := tlsHint(err, c.base.Host); hint != "" {
+			return &hintedError{err, hint}
+		}
+		return err
 	}
 	return &hintedError{
 		fmt.Errorf("no admin door at %s: %w", c.base.Host, syscall.ECONNREFUSED),
 		"start headgate serve or headgate proxy, or set the address with --address, --context or HEADGATE_ADDRESS",
 	}
+}
+
+// wantsTLS reports whether a server answers that it expects TLS, as Go's servers do.
+func wantsTLS(status int, body []byte) bool {
+	return status == http.StatusBadRequest && bytes.HasPrefix(body, []byte("Client sent an HTTP request to an HTTPS server"))
+}
+
+// plainText says that the server expects TLS.
+func (c *adminClient) plainText() error {
+	return &hintedError{
+		fmt.Errorf("%s expects TLS", c.base.Host),
+		fmt.Sprintf("write the address as https://%s; if its certificate is from an authority of your own, add --ca", c.base.Host),
+	}
+}
+
+// tlsHint says what to do if TLS failed; empty if something else did.
+func tlsHint(err error, host string) string {
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return "the server has no TLS: write the address as http://" + host
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "name the file with the certificate of its authority with --ca"
+	}
+	return ""
 }
 
 // serverTimeout limits how long a server may take to explain a request.
@@ -212,19 +258,28 @@ func (call *serverCall) post(ctx context.Context, body []byte, out any) error {
 	asked := adminClient{base: base, token: call.token, http: call.client}
 	answered, err := asked.send(ctx, http.MethodPost, base.JoinPath(call.path), bytes.NewReader(body))
 	if err != nil {
-		return &config.SourceError{
-			Source: server, Message: err.Error(), Hint: "check that headgate serve is running and that this is its listen.api address",
-		}
+		hint := cmp.Or(tlsHint(err, base.Host), "check that headgate serve is running and that this is its listen.api address")
+		return &config.SourceError{Source: server, Message: err.Error(), Hint: hint}
 	}
 	defer func() { _ = answered.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(answered.Body, maxAnswer))
 	if err != nil {
 		return fmt.Errorf("%s: %w", server, err)
 	}
+	if wantsTLS(answered.StatusCode, text) {
+		return asked.plainText()
+	}
 	if answered.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s returned %s: %s", server, answered.Status, detail(text))
 	}
-	if err := json.Unmarshal(text, out); err != nil {
+	err = json.Unmarshal(text, out)
+	if _, other := errors.AsType[*json.SyntaxError](err); other {
+		return &hintedError{
+			fmt.Errorf("%s is not the HTTP API of headgate: its answer is not JSON", server),
+			"check that this is the listen.api address of headgate serve",
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("invalid response from %s: %w", server, err)
 	}
 	return nil

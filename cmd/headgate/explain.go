@@ -220,6 +220,10 @@ func (e explanation) verdict(x *offline.Explained) {
 		e.printf("%s: domain %s has no rules\n", e.in(red, "refused"), x.Domain)
 	case x.Allowed && x.Rule == "":
 		e.printf("%s: no limit applies\n", e.in(green, "allowed"))
+	case x.Allowed && x.Reason == headgate.FailOpen.String():
+		e.printf("%s: the store did not answer, and %s lets requests pass\n", e.in(green, "allowed"), x.Rule)
+	case x.Allowed && x.Reason == headgate.NoLimit.String():
+		e.printf("%s: %s is unlimited\n", e.in(green, "allowed"), x.Rule)
 	case x.Allowed:
 		e.printf("%s: %s has the least remaining\n", e.in(green, "allowed"), x.Rule)
 	default:
@@ -253,7 +257,10 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 		cost = fmt.Sprintf(", this request costs %d", r.Cost)
 	}
 	from := ""
-	if r.LimitFrom != "" {
+	switch {
+	case r.Overridden:
+		from = " from an override: see headgate keys ls"
+	case r.LimitFrom != "":
 		from = " from " + inert(r.LimitFrom)
 	}
 	e.printf("    limit       %s%s%s\n", r.Limit, from, cost)

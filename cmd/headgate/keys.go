@@ -234,12 +234,9 @@ func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 		if _, shared := k.InRegions.Own(); shared {
 			where = " in " + inert(k.InRegions.Region)
 		}
-		fmt.Fprintf(&b, "%d of %d remaining%s", min(k.Remaining, of), of, where)
-		if granted := k.Remaining - of; granted > 0 {
-			fmt.Fprintf(&b, " plus %d granted", granted)
-		}
+		b.WriteString(remaining(k.Remaining, of, "remaining"+where))
 		if k.ResetAfter > 0 {
-			fmt.Fprintf(&b, ", full again in %s", milliseconds(k.ResetAfter))
+			b.WriteString(", " + again(k.Remaining, of, k.ResetAfter))
 		}
 		fmt.Fprintf(&b, " (%s)", k.LimitText)
 	}
@@ -267,6 +264,23 @@ func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 		b.WriteString("\n  warning: " + k.Warning)
 	}
 	_, _ = fmt.Fprintln(w, b.String())
+}
+
+// remaining says how much is left of a limit. What is beyond the limit is credit; how much of
+// the credit, and how much of the limit, only the store knows.
+func remaining(left, limit int64, word string) string {
+	if left > limit {
+		return fmt.Sprintf("%d %s with granted credit", left, word)
+	}
+	return fmt.Sprintf("%d of %d %s", left, limit, word)
+}
+
+// again says when a key is as if it had never been used.
+func again(left, limit, resetAfter int64) string {
+	if left > limit {
+		return "back to its limit in " + milliseconds(resetAfter)
+	}
+	return "full again in " + milliseconds(resetAfter)
 }
 
 // whoCounts says which regions count a limit, and what the answer of this one is about; empty

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -131,6 +133,9 @@ ended are skipped.`,
 		if err := i.read(&f, s.in); err != nil {
 			return err
 		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		cmd.SetContext(ctx)
 		err := i.run(f.dryRun)
 		if i.line != nil {
 			i.line.clear()
@@ -217,6 +222,9 @@ func (i *keysImport) send(rows []keysfile.Parsed, dryRun bool) (out admin.Import
 		request.Rows[n] = rows[n].JSON
 	}
 	err = i.client.postJSON(i.cmd.Context(), "/v1/keys/import", request, &out)
+	if err != nil && i.cmd.Context().Err() != nil {
+		err = errors.New("interrupted")
+	}
 	return out, err
 }
 
@@ -237,6 +245,9 @@ func (i *keysImport) run(dryRun bool) error { //nolint:revive // the flag --dry-
 		add(&checked, &out)
 		return err
 	})
+	if err != nil && i.cmd.Context().Err() != nil {
+		return &hintedError{err, "nothing was changed"}
+	}
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headgate/headgate/internal/door/admin"
@@ -88,5 +90,46 @@ func TestImportThatIsInterrupted(t *testing.T) {
 	defer mu.Unlock()
 	if err == nil || err.Error() != "the file adds 20001 bans, overrides and grants, and there is space for 20000" || len(calls) != 5 {
 		t.Errorf("%v after %d calls", err, len(calls))
+	}
+}
+
+// Ctrl-C during an import says what was done, too.
+func TestImportThatIsStopped(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("kind,key\n")
+	for i := range 12_000 {
+		_, _ = fmt.Fprintf(&text, "ban,k-%d\n", i)
+	}
+	file := filepath.Join(t.TempDir(), "keys.csv")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for after, want := range map[int64]string{
+		2: "interrupted",
+		5: "interrupted; the lines up to 5001 are done, lines 5002 to 10001 may be done in part",
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		var calls atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var request admin.ImportRequest
+			if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+				t.Error(err)
+			}
+			if calls.Add(1) == after {
+				stop()
+				<-r.Context().Done()
+				return
+			}
+			_ = json.NewEncoder(w).Encode(admin.ImportAnswer{Rows: len(request.Rows), New: len(request.Rows), Room: 20_000})
+		}))
+		cmd := newKeysImport(streams{in: strings.NewReader(""), out: &bytes.Buffer{}, err: &bytes.Buffer{}})
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs([]string{"--address", server.URL, file})
+		err := cmd.ExecuteContext(ctx)
+		if err == nil || err.Error() != want {
+			t.Errorf("stopped in call %d: %v, want %s", after, err, want)
+		}
+		server.Close()
+		stop()
 	}
 }

@@ -111,13 +111,14 @@ func printLimits(p paint, a *selfservice.Answer) {
 		width = max(width, min(len(l.Name), 32))
 	}
 	for _, l := range a.Limits {
-		state := p.in(green, fmt.Sprintf("%d of %d left", l.Remaining, l.Limit))
+		left := remaining(l.Remaining, l.Limit, "left")
+		state := p.in(green, left)
 		if l.RetryAfter == nil || *l.RetryAfter > 0 {
-			state = p.in(red, fmt.Sprintf("%d of %d left", l.Remaining, l.Limit)) + painted(", "+retryAfter(l.RetryAfter))
+			state = p.in(red, left) + painted(", "+retryAfter(l.RetryAfter))
 		}
 		var more []string
 		if l.ResetAfter > 0 {
-			more = append(more, "full again in "+milliseconds(l.ResetAfter))
+			more = append(more, again(l.Remaining, l.Limit, l.ResetAfter))
 		}
 		if l.BannedUntil != nil {
 			more = append(more, "banned until "+l.BannedUntil.Format(time.RFC3339))

@@ -89,6 +89,7 @@ letters with --state dead.`,
 			admin.QueueList
 			admin.QueueItems
 		}
+		list.Items = []admin.QueueItem{} // in JSON a list, also without entries
 		if err := c.getJSON(cmd.Context(), "/v1/queue", nil, &list.QueueList); err != nil {
 			return err
 		}

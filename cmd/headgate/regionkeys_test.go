@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 // A key of a limit that regions share is shown with what this region has of it.
@@ -18,7 +19,7 @@ func TestKeysOfRegionsInWords(t *testing.T) {
 		"50 of 200 remaining in eu (600/minute)\n  shared by all regions: eu has 200 of 600, and asks the others when they run low; for what they have left, ask a server in ap and us\n": {
 			Limit: 600, Remaining: 50, InRegions: &httpapi.Regions{Region: "eu", Limit: 600, Parts: parts},
 		},
-		"200 of 200 remaining in eu plus 30 granted (600/minute)\n  shared by": {
+		"230 remaining in eu with granted credit (600/minute)\n  shared by": {
 			Limit: 600, Remaining: 230, InRegions: &httpapi.Regions{Region: "eu", Limit: 600, Parts: parts},
 		},
 		"50 of 600 remaining (600/minute)\n  shared by regions, but this server knows no others: it has all 600\n": {
@@ -53,6 +54,19 @@ func TestExplainWithoutTheStore(t *testing.T) {
 	} {
 		r := httpapi.ExplainedRule{Count: &httpapi.LimitCount{Reason: reason, Limit: 10, Used: 3, Remaining: 7}}
 		if got := (explanation{live: true}).now(&r); got != want {
+			t.Errorf("%s: %q, want %q", reason, got, want)
+		}
+	}
+	for reason, want := range map[string]string{
+		"fail_open": "allowed: the store did not answer, and login lets requests pass\n",
+		"unlimited": "allowed: login is unlimited\n",
+		"ok":        "allowed: login has the least remaining\n",
+	} {
+		x := &offline.Explained{Counts: "live"}
+		x.Known, x.Allowed, x.Rule, x.Reason = true, true, "login", reason
+		var out strings.Builder
+		explanation{paint: paint{w: &out}, live: true}.verdict(x)
+		if got := out.String(); got != want {
 			t.Errorf("%s: %q, want %q", reason, got, want)
 		}
 	}

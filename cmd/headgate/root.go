@@ -48,7 +48,7 @@ To try it: headgate quickstart`,
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{err.Error(), flagHint(cmd, err)}
+		return &usageError{flagProblem(err), flagHint(cmd, err)}
 	})
 	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newContext(s), newAdvise(s), newExplain(s), newInit(s), newLimits(s), newTest(s), newTimeline(s), newTop(s), newDiff(s), newDoctor(s), newKeys(s), newQueue(s), newRegions(s), newRules(s), newSimulate(s), newSuggest(s), newWarnings(s), newVersion(s), newMan(s))
 	root.InitDefaultCompletionCmd()
@@ -90,6 +90,31 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return &usageError{fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath()), hint}
 }
 
+// flagProblem says what is wrong with a flag, without the names of Go's functions.
+func flagProblem(err error) string {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err.Error()
+	}
+	want := ""
+	switch invalid.GetFlag().Value.Type() {
+	case "int", "int64", "uint64":
+		want = "a whole number"
+	case "float64":
+		want = "a number"
+	case "bool":
+		want = "true or false"
+	case "duration":
+		want = "a duration such as 30s or 5m"
+	default:
+		return err.Error()
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		return fmt.Sprintf("--%s: %s is too large", invalid.GetFlag().Name, invalid.GetValue())
+	}
+	return fmt.Sprintf("--%s: %q is not %s", invalid.GetFlag().Name, invalid.GetValue(), want)
+}
+
 // flagHint suggests an existing flag for one that does not exist.
 func flagHint(cmd *cobra.Command, err error) string {
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
@@ -129,5 +154,17 @@ func asUsage(root *cobra.Command, args []string, err error) error {
 		}
 		return &usageError{message, hint}
 	}
+	var got int
+	if cmd, _, unknown := root.Find(args); unknown == nil && argumentCount(message, &got) {
+		return &usageError{fmt.Sprintf("wrong number of arguments: want %q, got %d", cmd.UseLine(), got), "run " + cmd.CommandPath() + " --help"}
+	}
 	return &usageError{message, "run headgate help"}
+}
+
+// argumentCount reads cobra's complaint about the number of arguments.
+func argumentCount(message string, got *int) bool {
+	before, count, ok := strings.Cut(message, " arg(s), received ")
+	n, err := strconv.Atoi(count)
+	*got = n
+	return ok && err == nil && strings.HasPrefix(before, "accepts ")
 }
