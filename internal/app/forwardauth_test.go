@@ -89,9 +89,10 @@ func program(t *testing.T, name string) string {
 func (p *forwardProxy) startProxy(t *testing.T, backend *httptest.Server, example, file string, edit func(text, folder string) string, path string, args ...string) {
 	t.Helper()
 	p.address = redistest.FreeAddress(t)
+	_, port, _ := net.SplitHostPort(p.address)
 	folder := t.TempDir()
 	text := strings.NewReplacer(
-		"127.0.0.1:8080", p.Addr(app.DoorAPI), "127.0.0.1:8000", p.address, "127.0.0.1:9000", backend.Listener.Addr().String(),
+		"127.0.0.1:8080", p.Addr(app.DoorAPI), "127.0.0.1:8000", p.address, "http://:8000", "http://:"+port, "127.0.0.1:9000", backend.Listener.Addr().String(),
 	).Replace(readFile(t, examples+example+"/"+file))
 	writeFile(t, filepath.Join(folder, file), edit(text, folder))
 	ctx, stop := context.WithCancel(context.Background())
@@ -233,6 +234,23 @@ func TestForwardAuthOfCaddy(t *testing.T) {
 	p.startProxy(t, backend, "caddy-forward-auth", "Caddyfile", func(text, _ string) string { return text },
 		program(t, "caddy"), "run", "--config", "Caddyfile", "--adapter", "caddyfile")
 	p.limits(t)
+
+	// Whatever host the client asks: Caddy answers hosts that no site has with an empty 200.
+	for _, host := range []string{"localhost", "shop.example"} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+p.address+"/hosts", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		res, err := clientAt(t, "127.0.0.3").Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if got := res.Header.Get("X-Ratelimit-Limit"); got != "50" {
+			t.Errorf("host %s: %d with the limit %q, want 50", host, res.StatusCode, got)
+		}
+	}
 }
 
 // Where no limit applies, no header shows one: Caddy 2.6 copies the placeholders of
