@@ -45,14 +45,6 @@ func (a *Answers) configuration() string {
 	return b.String()
 }
 
-// address is the attribute with the client's address.
-func (a *Answers) address() string {
-	if a.Front == "envoy" {
-		return "remote_address"
-	}
-	return "client_ip"
-}
-
 // whenLost returns the setting for what a rule does while Redis does not answer.
 func (a *Answers) whenLost() string {
 	if a.Store == "memory" {
@@ -66,24 +58,24 @@ func (a *Answers) rules() string {
 	var b strings.Builder
 	b.WriteString("# Written by headgate init. docs/rules.md describes rules.\n")
 	if a.Front == "envoy" {
-		b.WriteString("# Envoy sends remote_address, see envoy.yaml; check warns because others do not.\n")
+		b.WriteString("# Envoy sends remote_address, see envoy.yaml; which is the client_ip of rules.\n")
 	}
 	b.WriteString("domain: site\nlimits:\n")
 	for _, limit := range a.Limits {
 		switch limit {
 		case "logins":
-			fmt.Fprintf(&b, `  # Guessing passwords: few tries from an address.
+			b.WriteString(`  # Guessing passwords: few tries from an address.
   - name: logins
     match: {method: POST, path: /login}
-    key: [%s]
+    key: [client_ip]
     rate: 5/minute
-`, a.address())
+`)
 		case "addresses":
-			fmt.Fprintf(&b, `  # No single address may take all capacity. A burst of 50 is allowed at once.
+			b.WriteString(`  # No single address may take all capacity. A burst of 50 is allowed at once.
   - name: addresses
-    key: [%s]
+    key: [client_ip]
     rate: 50/second
-`, a.address())
+`)
 		case "api-keys":
 			b.WriteString(`  # Each API key has its own count; requests without a key share one.
   - name: api-keys
@@ -101,8 +93,7 @@ func (a *Answers) rules() string {
 func (a *Answers) test() string {
 	var b strings.Builder
 	b.WriteString("# Run it with: headgate test. docs/rule-tests.md describes rule tests.\ntests:\n")
-	one := a.address() + ": 198.51.100.7"
-	two := a.address() + ": 198.51.100.8"
+	const one, two = "client_ip: 198.51.100.7", "client_ip: 198.51.100.8"
 	if slices.Contains(a.Limits, "logins") {
 		fmt.Fprintf(&b, `  - name: five logins, then one every 12 s
     request: {method: POST, path: /login, %s}
