@@ -93,6 +93,7 @@ letters with --state dead.`,
 		if err := c.getJSON(cmd.Context(), "/v1/queue", nil, &list.QueueList); err != nil {
 			return err
 		}
+		all := slices.Clone(list.Queues)
 		list.Queues = slices.DeleteFunc(list.Queues, func(q admin.QueueStats) bool {
 			return f.domain != "" && q.Domain != f.domain || f.rule != "" && q.Rule != f.rule
 		})
@@ -104,6 +105,9 @@ letters with --state dead.`,
 		if f.asJSON {
 			return json.NewEncoder(s.out).Encode(&list)
 		}
+		if len(list.Queues) == 0 && len(all) > 0 {
+			return f.printNone(s.out, all)
+		}
 		return f.print(s.out, list.Queues, list.Items)
 	})
 	return cmd
@@ -112,6 +116,17 @@ letters with --state dead.`,
 // query returns the parameters that select items.
 func (f *queueFlags) query(n int) url.Values {
 	return query(url.Values{"n": {strconv.Itoa(n)}, "state": {f.state}}, map[string]string{"domain": f.domain, "rule": f.rule})
+}
+
+// printNone says that no queue is of the rule and domain that the flags name, and which there are.
+func (f *queueFlags) printNone(w io.Writer, all []admin.QueueStats) error {
+	var names []string
+	for _, q := range all {
+		names = append(names, visible(q.Domain)+" "+visible(q.Rule))
+	}
+	asked := strings.TrimSpace(visible(f.domain) + " " + visible(f.rule))
+	_, err := fmt.Fprintf(w, "no queue of %s: there are queues of %s\n", asked, strings.Join(names, ", "))
+	return err
 }
 
 // print prints queues and items for people.
@@ -295,7 +310,10 @@ func (f *queueFlags) newChange(s streams, cmd *cobra.Command) *cobra.Command {
 			_, err = fmt.Fprintf(s.out, "%d %s\n", len(done), past)
 		}
 		if missing := len(args) - len(done); err == nil && missing > 0 {
-			return fmt.Errorf("%d of %d ids not found", missing, len(args))
+			return &hintedError{
+				fmt.Errorf("%d of %d ids not found", missing, len(args)),
+				map[string]string{"retry": "headgate queue ls --state dead lists what can be sent again", "drop": "headgate queue ls lists the ids"}[name],
+			}
 		}
 		return err
 	})
