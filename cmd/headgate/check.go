@@ -96,6 +96,18 @@ func (f *flags) namedRules() ([]string, error) {
 	return paths, err
 }
 
+// rulesOf returns the rule files and folders of --rules; without it those that the configuration
+// file names, else ./rules.
+func (f *flags) rulesOf(given string) ([]string, error) {
+	if given == "" && f.config != "" {
+		paths, err := config.LoadRules(config.Sources{File: f.config, Doors: app.Sections()})
+		if err != nil || len(paths) > 0 {
+			return paths, err
+		}
+	}
+	return rulePaths(given), nil
+}
+
 // printGood prints one line about valid rules.
 func printGood(s streams, r *offline.Report) error {
 	more := ""

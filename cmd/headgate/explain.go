@@ -62,7 +62,7 @@ store. With --server or --context it calls a running server and shows its counts
 
 func (f *explainFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default ./rules)")
+	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default: those of --config, or ./rules)")
 	f.server.add(flags, "; without it and --context the rules are read")
 	f.reading.ruleOptions(cmd)
 	flags.StringVar(&f.domain, "domain", "", "domain whose rules apply (default: the only one)")
@@ -153,7 +153,11 @@ func (f *explainFlags) explain(cmd *cobra.Command, q offline.ExplainRequest) (*o
 	if err != nil {
 		return nil, err
 	}
-	return offline.ExplainFiles(cmd.Context(), options, q, rulePaths(f.rules)...)
+	paths, err := f.reading.rulesOf(f.rules)
+	if err != nil {
+		return nil, err
+	}
+	return offline.ExplainFiles(cmd.Context(), options, q, paths...)
 }
 
 // explanation prints an explanation for people.

@@ -137,7 +137,7 @@ wrong.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default ./rules)")
+	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default: those of --config, or ./rules)")
 	f.reading.ruleOptions(cmd)
 	flags.StringVar(&f.compare, "compare", "", "rule files and folders to compare with --rules")
 	flags.StringVar(&f.domain, "domain", "", "domain whose rules apply (default: the only one)")
@@ -167,9 +167,13 @@ func (f *simulateFlags) run(cmd *cobra.Command, s streams, args []string) error 
 	if err != nil {
 		return err
 	}
+	paths, err := f.reading.rulesOf(f.rules)
+	if err != nil {
+		return err
+	}
 	p := f.begin(s, args)
 	simulation := offline.Simulation{
-		AccessLogs: f.AccessLogs, Rules: rulePaths(f.rules), RuleOptions: options, Domain: f.domain,
+		AccessLogs: f.AccessLogs, Rules: paths, RuleOptions: options, Domain: f.domain,
 		MaxKeys: f.maxKeys, Top: f.top, AllKeys: f.asCSV,
 	}
 	if f.html != "" {

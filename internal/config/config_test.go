@@ -166,6 +166,7 @@ func TestOddFiles(t *testing.T) {
 		{"null", "null\n", ""},
 		{"empty sections", "store:\nlisten: {}\n", ""},
 		{"aliases", "rules: [&a x.yaml, *a]\n", ""},
+		{"rules", "domain: api\nlimits: []\n", `:2:1: this is a rule file, not a configuration: "limits" is a key of rule files`},
 		{"a list", "- a\n", "the configuration must be a mapping"},
 		{"tabs", "listen:\n\tapi: x\n", ":2:1: not valid YAML"},
 		{"two documents", "rules: [a]\n---\nrules: [b]\n", "a single YAML document; this is a second one"},

@@ -47,6 +47,13 @@ func (r *reader) mapping(n *yamltext.Node, prefix string) {
 		return
 	}
 	for _, field := range n.Pairs {
+		if prefix == "" && slices.Contains([]string{"limits", "descriptors"}, field.Key.Text) {
+			r.Errorf(field.Key, "name it in the configuration, such as rules: [rules.yaml], or with --rules",
+				"this is a rule file, not a configuration: %q is a key of rule files", field.Key.Text)
+			return
+		}
+	}
+	for _, field := range n.Pairs {
 		r.entry(field.Key, field.Value, prefix)
 	}
 }

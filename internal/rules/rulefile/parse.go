@@ -114,6 +114,11 @@ func saysRules(doc *yamltext.Node) bool {
 // parseDocument reads one namespace of rules.
 func (p *fileParser) parseDocument(doc *yamltext.Node) {
 	compat := rules.CompatNone
+	if setting := settingOf(doc); setting != nil {
+		p.Errorf(setting, "check it with headgate check --config FILE, and use it with headgate serve --config FILE",
+			"this is a configuration, not a rule file: %q is a setting of the server", setting.Text)
+		return
+	}
 	if doc.Kind == yamltext.Map && yamltext.HasKey(doc, "descriptors") {
 		compat = p.tree.CompatOf(doc)
 		doc = p.tree.Placed(doc, "a rule file", DocumentKeys(), compat)
@@ -138,6 +143,20 @@ func (p *fileParser) parseDocument(doc *yamltext.Node) {
 	p.refuseLists(f, compat)
 	p.ParseLimits(f, domain)
 	p.tree.Parse(f, domain, compat)
+}
+
+// settingOf returns a key that shows that a document is the configuration of a server; nil if
+// it may be rules.
+func settingOf(doc *yamltext.Node) *yamltext.Node {
+	if doc.Kind != yamltext.Map || slices.ContainsFunc(DocumentKeys(), func(key string) bool { return yamltext.HasKey(doc, key) }) {
+		return nil
+	}
+	for _, pair := range doc.Pairs {
+		if slices.Contains([]string{"rules", "store", "listen", "proxy", "trusted_proxies"}, pair.Key.Text) {
+			return pair.Key
+		}
+	}
+	return nil
 }
 
 // refuseLists refuses lists among rules that give exactly the answers of
