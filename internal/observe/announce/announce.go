@@ -84,6 +84,7 @@ type hook struct {
 	// Messages of a hook are sent one after the other.
 	rejected string
 	times    int
+	failing  bool // the last message was not delivered
 }
 
 // counted is a kind of warning of a rule.
@@ -216,10 +217,23 @@ func (a *Announcer) hook(name string) *hook {
 func (a *Announcer) send(ctx context.Context, e *queue.Entry, _ int64) (queue.Answer, error) {
 	h := a.hook(e.Rule)
 	status, wait, err := h.client.Send(ctx, e.ID, a.options.Wall(), e.Body)
-	if err != nil {
-		a.options.Logger.Debug("a warning could not be delivered yet", "webhook", e.Rule, "err", err)
-	}
+	a.noteDelivery(h, err)
 	return queue.Answer{Status: status, RetryAfter: wait, GiveUp: h.rejects(e.ID, status)}, err
+}
+
+// noteDelivery logs once that a webhook takes no messages, and once that it does again.
+func (a *Announcer) noteDelivery(h *hook, err error) {
+	switch {
+	case err == nil && h.failing:
+		a.options.Logger.Info("the webhook takes warnings again", "webhook", h.name)
+	case err != nil && h.failing, errors.Is(err, context.Canceled):
+		a.options.Logger.Debug("a warning could not be delivered yet", "webhook", h.name, "err", err)
+		return
+	case err != nil:
+		a.options.Logger.Warn("a warning could not be delivered: it is tried again for 24 hours", "webhook", h.name, "err", err,
+			"hint", "headgate warnings test sends a sample")
+	}
+	h.failing = err != nil
 }
 
 // maxRejected is how often a receiver may reject one message, over some minutes,

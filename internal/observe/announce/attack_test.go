@@ -160,6 +160,24 @@ func TestARejectedMessageIsGivenUp(t *testing.T) {
 	}
 }
 
+// The log says once that a webhook takes no messages, and once that it does again.
+func TestAWebhookThatFailsIsLogged(t *testing.T) {
+	r := newReceiver(t)
+	s := newServer(t, memory.New(), "", sending(config.WarnHashed, r))
+	e := &queue.Entry{ID: "msg_1", Rule: r.Listener.Addr().String(), Body: []byte("{}")}
+	for _, status := range []int{http.StatusInternalServerError, http.StatusNotFound, http.StatusNoContent, http.StatusNoContent} {
+		r.answer(status)
+		_, _ = s.Send(t.Context(), e)
+	}
+	s.stop()
+	text := s.log.String()
+	failed := strings.Count(text, `level=WARN msg="a warning could not be delivered: it is tried again for 24 hours" webhook=`+e.Rule)
+	again := strings.Count(text, `level=INFO msg="the webhook takes warnings again" webhook=`+e.Rule)
+	if failed != 1 || again != 1 {
+		t.Errorf("logged %d and %d times: %s", failed, again, text)
+	}
+}
+
 // Without a file, as with Redis and no warnings.path, the log says at the start that a
 // restart loses messages; with one it does not.
 func TestLosingMessagesIsSaid(t *testing.T) {
