@@ -1,16 +1,20 @@
 package main
 
 import (
+	"context"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 // Shell completion. Cobra completes commands, flags and files; the names of
-// domains and rules come from the rule files.
+// domains and rules come from the rule files, or from the server that a command calls.
 
 // completion returns the words that may complete toComplete.
 type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
@@ -38,6 +42,9 @@ func completeFlags(cmd *cobra.Command) {
 			flags := cmd.Flags()
 			paths, _ := flags.GetString("rules")
 			domain, _ := flags.GetString("domain")
+			if flags.Lookup("address") != nil {
+				return list(serverNames(cmd, domain)), cobra.ShellCompDirectiveNoFileComp
+			}
 			return list(offline.NamesOf(domain, rulePaths(paths)...)), cobra.ShellCompDirectiveNoFileComp
 		}
 	}
@@ -58,6 +65,43 @@ func completeFlags(cmd *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // the command may have its own
 		}
 	}
+}
+
+// completionTimeout is how long a shell waits for the server whose names it completes.
+const completionTimeout = time.Second
+
+// serverNames returns the names of the domains and rules of the server that cmd calls, of all
+// domains if domain is empty; none if the server does not answer.
+func serverNames(cmd *cobra.Command, domain string) (names offline.RuleNames) {
+	var f adminFlags
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.add(own)
+	own.VisitAll(func(flag *pflag.Flag) {
+		if given := cmd.Flags().Lookup(flag.Name); given != nil && given.Changed {
+			_ = own.Set(flag.Name, given.Value.String()) // the same kind of flag has taken it
+		}
+	})
+	client, err := f.client()
+	if err != nil {
+		return names
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	var answer struct {
+		Rules []struct{ Domain, Name string } `json:"rules"`
+	}
+	if err := client.getJSON(ctx, "/v1/rules", nil, &answer); err != nil {
+		return names
+	}
+	for _, r := range answer.Rules {
+		if !slices.Contains(names.Domains, r.Domain) {
+			names.Domains = append(names.Domains, r.Domain)
+		}
+		if (domain == "" || domain == r.Domain) && !slices.Contains(names.Rules, r.Name) {
+			names.Rules = append(names.Rules, r.Name)
+		}
+	}
+	return names
 }
 
 // rulePaths returns the files and folders of a flag; without any, ./rules.

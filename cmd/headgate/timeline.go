@@ -45,6 +45,12 @@ Without arguments it lists the keys that are followed.`,
   headgate timeline login 198.51.100.7 --address http://10.0.0.1:6070,http://10.0.0.2:6070 --json
   headgate timeline login 198.51.100.7 --stop`,
 		Args: cobra.ArbitraryArgs,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return serverNames(cmd, f.domain).Rules, cobra.ShellCompDirectiveNoFileComp
+		},
 	}
 	flags := cmd.Flags()
 	f.add(flags)
