@@ -368,16 +368,25 @@ func newKeysList(s streams) *cobra.Command {
 		if f.asJSON {
 			return json.NewEncoder(s.out).Encode(&list)
 		}
+		if len(list.Overrides) == 0 {
+			_, err := fmt.Fprintln(s.out, "no bans and no overrides"+f.filter())
+			return err
+		}
 		return printOverrides(s.out, &list, time.Now())
 	})
 	return cmd
 }
 
-func printOverrides(w io.Writer, list *admin.Overrides, now time.Time) error {
-	if len(list.Overrides) == 0 {
-		_, err := fmt.Fprintln(w, "no bans and no overrides")
-		return err
+// filter says what keys ls was asked for: a rule that does not exist has no bans either.
+func (f *keysFlags) filter() string {
+	asked := strings.TrimSpace(printable(f.domain) + " " + printable(f.rule))
+	if asked == "" {
+		return ""
 	}
+	return " of " + asked
+}
+
+func printOverrides(w io.Writer, list *admin.Overrides, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "DOMAIN\tRULE\tKEY\tWHAT\tFOR\tBY\tREASON")
 	for _, o := range list.Overrides {
