@@ -165,11 +165,11 @@ func (a *App) restartTrial() {
 // warn logs warnings about the rules, and which tables they have.
 func (a *App) warn(rs *rules.Ruleset) {
 	for _, t := range rs.Tables() {
-		a.log.Info("table read", "file", t.File, "rows", t.Rows.Len(), "limits", len(t.Limits), "bytes", t.Rows.Size(), "took", t.Took)
+		a.log.Info("table read", "file", t.File, "rows", t.Rows.Len(), "limits", len(t.Limits), "bytes", t.Rows.Size(), "took", t.Took.String())
 	}
 	for _, l := range rs.Lists() {
 		if files := l.Files(); len(files) > 0 {
-			a.log.Info("list read", "domain", l.Domain, "list", l.Rule().Name, "mode", l.Mode.String(), "files", files, "entries", l.Entries(), "bytes", l.Size(), "took", l.Took)
+			a.log.Info("list read", "domain", l.Domain, "list", l.Rule().Name, "mode", l.Mode.String(), "files", files, "entries", l.Entries(), "bytes", l.Size(), "took", l.Took.String())
 		}
 	}
 	for _, d := range rs.Warnings() {

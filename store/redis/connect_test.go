@@ -25,6 +25,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	stores "github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -92,7 +93,7 @@ func TestUsersAndPrefixes(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	server.Do("ACL", "SETUSER", "gate", "-info")
-	if _, err := store.Memory(context.Background()); !errors.Is(err, headgate.ErrUnavailable) {
+	if _, err := store.Memory(context.Background()); !errors.Is(err, stores.ErrRefused) {
 		t.Errorf("without +info: %v", err)
 	}
 	take(t, store, one) // everything else works

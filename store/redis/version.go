@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate/store"
 )
 
 // ErrTooOld is wrapped by the errors of [New] and [Store.CheckVersion] if the server is
@@ -100,12 +102,16 @@ type Memory struct {
 // exhausted keys their whole limit back.
 func (m *Memory) Evicts() bool { return m.Policy != "" && m.Policy != "noeviction" }
 
-// Memory queries every server with INFO, which the user may lack permission for.
+// Memory queries every server with INFO. The error of one that answers and does not tell,
+// such as when the user may not ask, wraps store.ErrRefused.
 func (s *Store) Memory(ctx context.Context) ([]Memory, error) {
 	var list []Memory // not shared once call returns without an error
 	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		for address, node := range client.Nodes() {
 			text, err := node.Do(ctx, node.B().Info().Section("memory").Build()).ToString()
+			if isAnswer(err) {
+				return fmt.Errorf("%w: %w", store.ErrRefused, err)
+			}
 			if err != nil {
 				return err
 			}

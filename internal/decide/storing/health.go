@@ -119,7 +119,7 @@ func (s *Store) lookAtPolicy() {
 	h := &s.health
 	servers, err := s.shared.Memory(context.Background())
 	if err != nil {
-		if s.safe.Stats().State == failsafe.Closed && !h.denied {
+		if errors.Is(err, store.ErrRefused) && !h.denied {
 			h.denied = true
 			s.Logger.Info("cannot check whether the store evicts keys", "err", err, "hint", "grant the user +info, or make sure that maxmemory-policy is noeviction")
 		}

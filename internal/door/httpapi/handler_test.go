@@ -334,7 +334,7 @@ func TestMalformed(t *testing.T) {
 		{"line break in a string", "{\"domain\":\"a\nb\"}", `control character`},
 		{"checks and more", `{"checks":[],"domain":"api"}`, `"checks" must be the only field`},
 		{"checks type", `{"checks":{}}`, `"checks" must be a JSON array`},
-		{"batch in a batch", deep, `checks[0]: unknown field "checks"`},
+		{"batch in a batch", deep, `checks[0]: a check in "checks" cannot have "checks" itself`},
 		{"too many", `{"checks":[` + strings.Repeat(`{"domain":"api"},`, 1000) + `{"domain":"api"}]}`, `at most 1000 elements`},
 		{"too many attributes", `{"domain":"api","attributes":{` + numbered(129) + `}}`, `at most 128 attributes`},
 		{"comma at the end", `{"domain":"api",}`, `expected a name in quotes, found '}'`},

@@ -39,8 +39,10 @@ func (p *parser) unknown(name string, s *seen, more string) (err error) {
 	case p.asks.limits.Reads(name):
 		*s |= seenInline
 		return p.limitField(name)
+	case name == "checks":
+		return p.fail(`a check in "checks" cannot have "checks" itself`)
 	default:
-		known := append([]string{"domain", "attributes", "cost", "peek", "checks", "id"}, inline.Fields()...)
+		known := append([]string{"domain", "attributes", "cost", "peek", "id"}, inline.Fields()...)
 		if near := nearest.DidYouMean(name, known); near != "" {
 			return p.fail("unknown field %q%s", name, near)
 		}

@@ -3,6 +3,7 @@ package resp
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
@@ -120,6 +121,8 @@ func (c *conn) read(q *verdict.Check, text string, args []span) error {
 			return fmt.Errorf("'%s' is not a cost from 0 to %d; attributes come in pairs of name and value", clipped([]byte(at(1))), described.MaxCost)
 		}
 		q.Cost, next = cost, 2
+	} else if len(args) > 1 && at(1) != "" && strings.Trim(at(1), "0123456789") == "" { // a cost, and an attribute without a value
+		return fmt.Errorf("attribute '%s' has no value: after a cost, attributes come in pairs of name and value", clipped([]byte(at(len(args)-1))))
 	}
 	if len(args)-next > 2*described.MaxAttributes {
 		return fmt.Errorf("at most %d attributes are allowed", described.MaxAttributes)

@@ -76,6 +76,7 @@ func TestCheckErrors(t *testing.T) {
 		"HG.CHECK":                           "-ERR wrong number of arguments for 'hg.check' command",
 		"HG.MCHECK 1":                        "-ERR wrong number of arguments for 'hg.mcheck' command",
 		"HG.CHECK api method":                "-ERR 'method' is not a cost from 0 to 9007199254740991; attributes come in pairs of name and value",
+		"HG.CHECK api 1 path":                "-ERR attribute 'path' has no value: after a cost, attributes come in pairs of name and value",
 		"HG.CHECK api -1 method GET":         "-ERR '-1' is not a cost from 0 to 9007199254740991; attributes come in pairs of name and value",
 		"HG.CHECK api 9007199254740992":      "-ERR '9007199254740992' is not a cost from 0 to 9007199254740991; attributes come in pairs of name and value",
 		"HG.CHECK api user a user b":         "-ERR duplicate attribute 'user'",
