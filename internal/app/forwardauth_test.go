@@ -237,7 +237,7 @@ func TestForwardAuthOfCaddy(t *testing.T) {
 
 	// Whatever host the client asks: Caddy answers hosts that no site has with an empty 200.
 	for _, host := range []string{"localhost", "shop.example"} {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+p.address+"/hosts", http.NoBody)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.address+"/hosts", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
