@@ -27,7 +27,9 @@ type screen struct {
 
 	mu   sync.Mutex
 	last func(columns int) string // what is shown, to redraw when the size changes
-	done bool
+	// below is what a note is above, or nil without one.
+	below func(columns int) string
+	done  bool
 }
 
 // newScreen returns a screen. A plain one never moves the cursor.
@@ -96,8 +98,27 @@ func (s *screen) draw(v *sight, by string) error {
 func (s *screen) show(text func(columns int) string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last = text
+	s.last, s.below = text, nil
 	return s.put(text)
+}
+
+// note shows a line above what is shown, until the next update.
+func (s *screen) note(line string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	below := s.below
+	if below == nil {
+		below = s.last
+		s.below = below
+	}
+	s.last = func(columns int) string {
+		text := s.paint("1", wrapped(line, columns)) + "\n"
+		if below != nil {
+			text += below(columns)
+		}
+		return text
+	}
+	return s.put(s.last)
 }
 
 // text formats v for people.

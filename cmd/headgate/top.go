@@ -40,7 +40,8 @@ func newTop(s streams) *cobra.Command {
 refused most or send the most requests. It calls the admin door.
 
 On a terminal it redraws the screen every interval until Ctrl-C; otherwise it
-prints one block per interval. With --once it prints the last interval and exits.`,
+prints one block per interval. With --once it prints the last interval and exits.
+A terminal waits for a server that restarts; otherwise top ends with it.`,
 		Example: `  headgate top
   headgate top --by active --rule login -n 20
   headgate top --once --json`,
@@ -90,17 +91,60 @@ type sight struct {
 	Store metrics.StoreTick `json:"store"`
 }
 
-// watch shows updates until ctx is done.
+// watch shows updates until ctx is done. On a terminal it waits for a server that restarts.
 func (f *topFlags) watch(ctx context.Context, c *adminClient, screen *screen) error {
 	live, err := c.get(ctx, "/v1/live", nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = live.Close() }()
 	defer screen.open()()
+	for {
+		err := f.follow(ctx, c, screen, live)
+		switch {
+		case ctx.Err() != nil, errors.Is(err, errEnough):
+			return nil
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			err = errors.New("the server closed the connection")
+		}
+		if !screen.redraws {
+			return err
+		}
+		if live, err = returned(ctx, c, screen, err); err != nil {
+			return err
+		}
+		if live == nil {
+			return nil
+		}
+	}
+}
+
+// returned asks the server every second until it answers, and says so on the screen. It returns
+// nil once ctx is done, and an error if the screen is gone.
+func returned(ctx context.Context, c *adminClient, screen *screen, err error) (io.ReadCloser, error) {
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	for {
+		if err := screen.note(err.Error() + "; trying again every second"); err != nil {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil //nolint:nilnil // the user has seen enough
+		case <-every.C:
+		}
+		var live io.ReadCloser
+		if live, err = c.get(ctx, "/v1/live", nil); err == nil {
+			return live, nil
+		}
+	}
+}
+
+// follow shows what a stream of updates says until it ends, and closes it.
+func (f *topFlags) follow(ctx context.Context, c *adminClient, screen *screen, live io.ReadCloser) error {
+	defer func() { _ = live.Close() }()
 	seconds := int(f.interval / time.Second)
 	var ticks []metrics.Tick
-	err = readEvents(live, func(event string, data []byte) error {
+	return readEvents(live, func(event string, data []byte) error {
 		due := false
 		switch event {
 		case "hello":
@@ -132,13 +176,6 @@ func (f *topFlags) watch(ctx context.Context, c *adminClient, screen *screen) er
 		}
 		return nil
 	})
-	switch {
-	case ctx.Err() != nil, errors.Is(err, errEnough):
-		return nil
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("the server closed the connection")
-	}
-	return err
 }
 
 var errEnough = errors.New("done")

@@ -193,6 +193,27 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
+// TestTopWaitsForTheServer: on a terminal, a server that restarts is no reason to end.
+func TestTopWaitsForTheServer(t *testing.T) {
+	p := newProcess(t, "http://127.0.0.1:1", truthRules)
+	p.start()
+	term := newTerminal(t, 120, 40)
+	cmd := term.run(filepath.Join(p.dir, "headgate"), "top", "--address", p.admin, "--interval", "1s")
+	term.await(wholePicture)
+	p.kill()
+	term.await(`the server closed the connection; trying again every second[^\x00]*last 1s`)
+	term.await(`no admin door at [^\x00]*; trying again every second[^\x00]*last 1s`)
+	p.start()
+	term.clear()
+	term.await(`\x1b\[H[^;]*last 1s`)                        // without a note
+	if _, err := term.ours.WriteString("\x03"); err != nil { // Ctrl-C
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+}
+
 // TestTopNeedsNoColourAndNoServer: NO_COLOR is respected, and without a server or
 // access to it the terminal is not touched.
 func TestTopNeedsNoColourAndNoServer(t *testing.T) {
