@@ -3,10 +3,8 @@ package rulefile_test
 import (
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
@@ -100,35 +98,5 @@ bad.txt:4:1: warning: 0.0.0.0/0 is every IPv4 address
 `
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
-	}
-}
-
-// A million addresses and a million keys: the figures are in docs/lists.md.
-func TestMillionEntries(t *testing.T) {
-	t.Parallel()
-	const n = 1_000_000
-	var addresses, users strings.Builder
-	for i := range n {
-		fmt.Fprintf(&addresses, "%d.%d.%d.0/25\n", 11+i>>16, i>>8&255, i&255)
-		fmt.Fprintf(&users, "user-%027d\n", i)
-	}
-	dir := t.TempDir()
-	writeAll(t, dir, map[string]string{"rules.yaml": listedRules, "good.txt": "10.0.0.0/8\n", "bad.txt": addresses.String(), "users.txt": users.String()})
-	runtime.GC()
-	start := time.Now()
-	rs, err := rulefile.Load(filepath.Join(dir, "rules.yaml"))
-	took := time.Since(start)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range rs.Lists()[1:] {
-		each := float64(l.Size()) / float64(l.Entries())
-		t.Logf("%s: %d entries, %.1f bytes each, %v", l.Rule().Name, l.Entries(), each, l.Took)
-		if l.Entries() < n || each > 40 {
-			t.Error("this is too much")
-		}
-	}
-	if took > patience {
-		t.Errorf("it took %v", took)
 	}
 }
