@@ -27,18 +27,7 @@ func noteOf(a *queue.Attempts, accepted time.Time) string {
 
 // Look implements [queue.Store]. It reads the request only of an entry without a complete note.
 func (s *Store) Look(ctx context.Context, id string) (*queue.Item, error) {
-	base, err := s.baseOf(id)
-	if err != nil {
-		return nil, err
-	}
-	texts, err := s.read(ctx, func(b rueidis.Builder) rueidis.Commands {
-		return rueidis.Commands{
-			b.Get().Key(base + ":d:" + id).Build(),
-			b.Hget().Key(base + ":x").Field(id).Build(),
-			b.Hget().Key(base + ":s").Field(id).Build(),
-			b.Hget().Key(base + ":a").Field(id).Build(),
-		}
-	})
+	texts, err := s.texts(ctx, id, ":x")
 	switch {
 	case err != nil:
 		return nil, err
@@ -59,16 +48,24 @@ func (s *Store) Look(ctx context.Context, id string) (*queue.Item, error) {
 	return item, nil
 }
 
-// read sends commands that read texts, and returns these; empty for those that are not there.
-func (s *Store) read(ctx context.Context, commands func(rueidis.Builder) rueidis.Commands) (texts []string, err error) {
+// texts reads what there is of an entry: its result, its field of a hash (:r the request, :x
+// the place), and the notes of a pending entry and of a dead letter; empty if there is none.
+func (s *Store) texts(ctx context.Context, id, hash string) (texts [4]string, err error) {
+	base, err := s.baseOf(id)
+	if err != nil {
+		return texts, err
+	}
 	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
-		texts = texts[:0]
-		for _, a := range client.DoMulti(ctx, commands(client.B())...) {
-			text, err := a.ToString()
-			if known(err) != nil {
+		for i, a := range client.DoMulti(ctx,
+			client.B().Get().Key(base+":d:"+id).Build(),
+			client.B().Hget().Key(base+hash).Field(id).Build(),
+			client.B().Hget().Key(base+":s").Field(id).Build(),
+			client.B().Hget().Key(base+":a").Field(id).Build(),
+		) {
+			var err error
+			if texts[i], err = a.ToString(); known(err) != nil {
 				return err
 			}
-			texts = append(texts, text)
 		}
 		return nil
 	})

@@ -122,18 +122,7 @@ func (s *Store) Bury(ctx context.Context, r *queue.Ref, a *queue.Attempts, p *qu
 
 // Find implements [queue.Store].
 func (s *Store) Find(ctx context.Context, id string) (*queue.Item, error) {
-	base, err := s.baseOf(id)
-	if err != nil {
-		return nil, err
-	}
-	texts, err := s.read(ctx, func(b rueidis.Builder) rueidis.Commands {
-		return rueidis.Commands{
-			b.Get().Key(base + ":d:" + id).Build(),
-			b.Hget().Key(base + ":r").Field(id).Build(),
-			b.Hget().Key(base + ":s").Field(id).Build(),
-			b.Hget().Key(base + ":a").Field(id).Build(),
-		}
-	})
+	texts, err := s.texts(ctx, id, ":r")
 	item := &queue.Item{}
 	switch {
 	case err != nil:
