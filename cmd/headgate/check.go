@@ -27,7 +27,8 @@ names; the other settings of that file are checked when serve starts.
 HEADGATE_COMPAT, HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES have the
 same effect as for serve.
 
-The exit code is 0 if the rules are valid, even with warnings, and 1 if not.`,
+The exit code is 0 if the rules are valid, even with warnings, and 1 if not, or if
+there are none.`,
 		Example: `  headgate check rules/
   headgate check --config headgate.yaml
   headgate check --compat envoy --envoy-env config/
@@ -48,32 +49,38 @@ The exit code is 0 if the rules are valid, even with warnings, and 1 if not.`,
 			_, err := fmt.Fprint(s.out, schema.Rules())
 			return err
 		}
-		options, warnings, err := f.loadRuleOptions()
-		if len(args) == 0 && err == nil {
-			args, err = f.namedRules()
-		}
-		if err != nil {
-			return err
-		}
-		r := offline.Check(options, args...)
-		r.Warn(warnings)
-		if asJSON {
-			err = printReport(s, &r)
-		} else {
-			newPaint(s.err).diagnoses(r.Diagnoses)
-			newPaint(s.err).skipped(r.Skipped)
-		}
-		switch {
-		case err != nil:
-			return err
-		case !r.OK:
-			return &failedError{exitFailed}
-		case asJSON:
-			return nil
-		}
-		return printGood(s, &r)
+		return f.check(s, args, asJSON)
 	}
 	return cmd
+}
+
+// check checks rule files and folders, or those that the configuration names, and prints
+// what is wrong with them.
+func (f *flags) check(s streams, paths []string, asJSON bool) error {
+	options, warnings, err := f.loadRuleOptions()
+	if len(paths) == 0 && err == nil {
+		paths, err = f.namedRules()
+	}
+	if err != nil {
+		return err
+	}
+	r := offline.Check(options, paths...)
+	r.Warn(warnings)
+	if asJSON {
+		err = printReport(s, &r)
+	} else {
+		newPaint(s.err).diagnoses(r.Diagnoses)
+		newPaint(s.err).skipped(r.Skipped)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !r.OK:
+		return &failedError{exitFailed}
+	case asJSON:
+		return nil
+	}
+	return printGood(s, &r)
 }
 
 // needsNoPath returns an error unless the configuration may name the rules.
