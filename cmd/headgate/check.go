@@ -13,9 +13,14 @@ import (
 	"github.com/headgate/headgate/internal/rules/schema"
 )
 
+// checkFlags are the flags of check.
+type checkFlags struct {
+	flags
+	asJSON, asSchema bool
+}
+
 func newCheck(s streams) *cobra.Command {
-	var asJSON, asSchema bool
-	var f flags
+	var f checkFlags
 	cmd := &cobra.Command{
 		Use:   "check [PATH]...",
 		Short: "find mistakes in rule files before they go live",
@@ -34,29 +39,29 @@ there are none.`,
   headgate check --compat envoy --envoy-env config/
   headgate check --schema >rules.schema.json`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 || asSchema {
+			if len(args) > 0 || f.asSchema {
 				return nil
 			}
 			return f.needsNoPath()
 		},
 	}
-	cmd.Flags().BoolVar(&asSchema, "schema", false, "print the JSON Schema of rule files, for editors")
+	cmd.Flags().BoolVar(&f.asSchema, "schema", false, "print the JSON Schema of rule files, for editors")
 	f.ruleOptions(cmd)
 	cmd.ValidArgsFunction = ruleFiles
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if asSchema {
+		if f.asSchema {
 			_, err := fmt.Fprint(s.out, schema.Rules())
 			return err
 		}
-		return f.check(s, args, asJSON)
+		return f.check(s, args)
 	}
 	return cmd
 }
 
 // check checks rule files and folders, or those that the configuration names, and prints
 // what is wrong with them.
-func (f *flags) check(s streams, paths []string, asJSON bool) error {
+func (f *checkFlags) check(s streams, paths []string) error {
 	options, warnings, err := f.loadRuleOptions()
 	if len(paths) == 0 && err == nil {
 		paths, err = f.namedRules()
@@ -66,7 +71,7 @@ func (f *flags) check(s streams, paths []string, asJSON bool) error {
 	}
 	r := offline.Check(options, paths...)
 	r.Warn(warnings)
-	if asJSON {
+	if f.asJSON {
 		err = printReport(s, &r)
 	} else {
 		newPaint(s.err).diagnoses(r.Diagnoses)
@@ -77,7 +82,7 @@ func (f *flags) check(s streams, paths []string, asJSON bool) error {
 		return err
 	case !r.OK:
 		return &failedError{exitFailed}
-	case asJSON:
+	case f.asJSON:
 		return nil
 	}
 	return printGood(s, &r)
