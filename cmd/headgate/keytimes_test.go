@@ -17,7 +17,7 @@ func TestKeyTimesInWords(t *testing.T) {
 		"changed 2026-11-20T10:19:59Z (1s ago), created before the server started to record it": {
 			KeyTimes: true, ResetAfter: 1, ChangedAt: &second,
 		},
-		"created 2026-11-20T10:19:00Z (1m0s ago), changed 2026-11-20T10:19:59Z (1s ago)": {
+		"created 2026-11-20T10:19:00Z (1m ago), changed 2026-11-20T10:19:59Z (1s ago)": {
 			KeyTimes: true, ResetAfter: 1, CreatedAt: &minute, ChangedAt: &second,
 		},
 	} {
