@@ -31,7 +31,7 @@ export GORACE ?= atexit_sleep_ms=50
 run: build ## build and start the quickstart: a proxy on :8000 in front of a demo backend, the API on :8080
 	$(BIN) quickstart
 
-test: ## install missing tools, run all tests with the race detector and each benchmark once
+test: ## install missing tools, run all tests, with the race detector where goroutines meet, and each benchmark once
 	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl python3
 	@scripts/ensure-web.sh node && scripts/ensure-express.sh && scripts/ensure-clients.sh && scripts/ensure-python.sh && scripts/ensure-java.sh && { scripts/ensure.sh php || true; }
 	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(AGAIN) --packages="$$($(GO) list ./... | grep -v $(TIMED:%=-e %) | tr '\n' ' ')" -- -race -shuffle=on -timeout 30m
