@@ -58,7 +58,7 @@ func (a *Answers) rules() string {
 	var b strings.Builder
 	b.WriteString("# Written by headgate init. docs/rules.md describes rules.\n")
 	if a.Front == "envoy" {
-		b.WriteString("# Envoy sends remote_address, see envoy.yaml; which is the client_ip of rules.\n")
+		b.WriteString("# Envoy sends remote_address (see envoy.yaml), which is the client_ip of rules.\n")
 	}
 	b.WriteString("domain: site\nlimits:\n")
 	for _, limit := range a.Limits {

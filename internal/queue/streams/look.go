@@ -27,14 +27,9 @@ func noteOf(a *queue.Attempts, accepted time.Time) string {
 
 // Look implements [queue.Store]. It reads the request only of an entry without a complete note.
 func (s *Store) Look(ctx context.Context, id string) (*queue.Item, error) {
-	texts, err := s.texts(ctx, id, ":x")
-	switch {
-	case err != nil:
-		return nil, err
-	case texts[0] != "":
-		return delivered(texts[0])
-	case texts[1] == "":
-		return nil, queue.ErrNotFound
+	texts, item, err := s.texts(ctx, id, ":x")
+	if err != nil || item != nil {
+		return item, err
 	}
 	item, n := &queue.Item{}, note{}
 	text := texts[2]
@@ -49,11 +44,12 @@ func (s *Store) Look(ctx context.Context, id string) (*queue.Item, error) {
 }
 
 // texts reads what there is of an entry: its result, its field of a hash (:r the request, :x
-// the place), and the notes of a pending entry and of a dead letter; empty if there is none.
-func (s *Store) texts(ctx context.Context, id, hash string) (texts [4]string, err error) {
+// the place), and the notes of a pending entry and of a dead letter; empty if there is none. Of
+// a delivered entry it returns the item.
+func (s *Store) texts(ctx context.Context, id, hash string) (texts [4]string, done *queue.Item, err error) {
 	base, err := s.baseOf(id)
 	if err != nil {
-		return texts, err
+		return texts, nil, err
 	}
 	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		for i, a := range client.DoMulti(ctx,
@@ -69,7 +65,14 @@ func (s *Store) texts(ctx context.Context, id, hash string) (texts [4]string, er
 		}
 		return nil
 	})
-	return texts, err
+	switch {
+	case err != nil:
+	case texts[0] != "":
+		done, err = delivered(texts[0])
+	case texts[1] == "":
+		err = queue.ErrNotFound
+	}
+	return texts, done, err
 }
 
 // delivered returns the item of a delivered entry from its result.

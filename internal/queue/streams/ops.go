@@ -122,16 +122,12 @@ func (s *Store) Bury(ctx context.Context, r *queue.Ref, a *queue.Attempts, p *qu
 
 // Find implements [queue.Store].
 func (s *Store) Find(ctx context.Context, id string) (*queue.Item, error) {
-	texts, err := s.texts(ctx, id, ":r")
-	item := &queue.Item{}
-	switch {
-	case err != nil:
-		return nil, err
-	case texts[0] != "":
-		return delivered(texts[0])
-	case texts[1] == "":
-		return nil, queue.ErrNotFound
-	case texts[3] != "":
+	texts, item, err := s.texts(ctx, id, ":r")
+	if err != nil || item != nil {
+		return item, err
+	}
+	item = &queue.Item{}
+	if texts[3] != "" {
 		item.State = queue.Dead
 	}
 	if text := cmp.Or(texts[3], texts[2]); text != "" {
