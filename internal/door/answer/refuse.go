@@ -55,6 +55,9 @@ type Refusal struct {
 func Refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 	h := w.Header()
 	Headers(h, refusal.Dialect, refusal.Policies...)
+	if refusal.translate(w) {
+		return
+	}
 	status := refusal.status()
 	if len(refusal.Bodies) > 0 && r != nil {
 		refusal.Accept, refusal.RequestID = r.Header["Accept"], requestID(r)
@@ -89,6 +92,9 @@ func (r *Refusal) Content() (text []byte, contentType string) {
 // Problem answers an invalid request with a problem+json body (RFC 9457) of no special
 // type. detail is for people and may be any text.
 func Problem(w http.ResponseWriter, status int, detail string) {
+	if translateProblem(w, status, detail) {
+		return
+	}
 	clean(w.Header(), problemType)
 	// Encoding strings and an int cannot fail.
 	var text bytes.Buffer
@@ -290,6 +296,13 @@ func Postpone(list []Policy, extra func(exact time.Duration, random func(n int64
 func Pretend(w http.ResponseWriter, r *http.Request, as Refusal) {
 	h := w.Header()
 	Headers(h, as.Dialect, as.Policies...)
+	if to := TranslatorOf(w); to != nil {
+		for name, value := range as.Headers {
+			h.Set(name, value)
+		}
+		to.Translate(Meaning{Status: as.Status, Pretended: true})
+		return
+	}
 	as.Accept = r.Header["Accept"]
 	as.RequestID = requestID(r)
 	text, contentType := []byte(as.Body), as.ContentType

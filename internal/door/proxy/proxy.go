@@ -122,6 +122,7 @@ type exchangeKey struct{}
 // ServeHTTP decides about r, and then forwards it, now or when its turn comes, or
 // answers it.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w = toCaller(w, r)
 	// Before any answer: net/http then reads a little of each body.
 	r, upload := p.receive(w, r)
 	defer upload.finish()

@@ -47,7 +47,8 @@ type queues struct {
 func (p *Proxy) SetQueue(q *queue.Queue) { p.queues.current.Store(q) }
 
 // enqueue queues a request that a limit refused, or that has to queue behind others of
-// its key, and answers 202. If that fails it refuses the request.
+// its key, and answers 202. If that fails it refuses the request, and so it does with
+// gRPC calls: their callers cannot read the answer that comes later.
 func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v *engine.Verdict) {
 	q, r := p.queues.current.Load(), x.in
 	if err := x.Refusal(); err != nil {
@@ -56,7 +57,7 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v
 		return
 	}
 	switch {
-	case q == nil || by == nil || r.Header.Get("Upgrade") != "":
+	case q == nil || by == nil || r.Header.Get("Upgrade") != "" || answer.TranslatorOf(w) != nil:
 		p.refuse(w, x, v)
 		return
 	case len(r.Header.Get(idempotencyKey)) > maxIdempotencyKey:
