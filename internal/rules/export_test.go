@@ -20,6 +20,19 @@ func Share(scope, key string) int { return share(scope, key) }
 // Candidates is how many rules the index gave for the last request.
 func (m *Matches) Candidates() int { return len(m.candidates) }
 
+// Collected is how much room there is for candidates.
+func (m *Matches) Collected() int { return cap(m.candidates) }
+
+// Parts is how many rules of a domain are found by parts of texts: of paths, and of
+// other values.
+func (s *Ruleset) Parts(domain string) (paths, values int) {
+	x := s.domains[domain].index
+	for i := range x.values {
+		values += len(x.values[i].parts.all)
+	}
+	return len(x.pathParts.all), values
+}
+
 // Scratch is how much memory is kept for the next request.
 func (m *Matches) Scratch() int { return cap(m.scratch) + cap(m.keys) }
 
@@ -28,7 +41,8 @@ func (m *Matches) Scratch() int { return cap(m.scratch) + cap(m.keys) }
 func AppliesAnyway(r *Rule, req Request) bool {
 	m := r.match
 	m.path.indexed = false
-	return m.applies(&facts{req: req})
+	f := new(Matches).factsOf(nil, req)
+	return m.applies(&f)
 }
 
 // Joined reports whether the keys of r are joined as Envoy's service joins them.

@@ -57,6 +57,17 @@ func (g *glob) literal() (string, bool) {
 	return g.parts[0], len(g.parts) == 1
 }
 
+// pieces returns the literal pieces.
+func (g *glob) pieces() []string {
+	var out []string
+	for _, part := range g.parts {
+		if part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
 // match reports whether text is as g says. Each star takes as little as it
 // can, which is enough where only the last part is tied to the end, so that
 // the time is that of one search for each part.

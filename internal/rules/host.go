@@ -65,6 +65,8 @@ func isHostName(name string) bool {
 
 func (p *hostPattern) literal() (string, bool) { return p.exact, p.suffix == "" }
 
+func (p *hostPattern) pieces() []string { return []string{p.exact + p.suffix} }
+
 // match reports whether p covers a host that cleanHost returned.
 func (p *hostPattern) match(host string) bool {
 	if p.suffix == "" {

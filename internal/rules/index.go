@@ -6,19 +6,18 @@ import (
 	"strings"
 
 	"github.com/gaissmai/bart"
-
-	"github.com/headgate/headgate/internal/request/reading"
 )
 
 // index finds the rules that could apply to a request without looking at all of them.
 // Every rule is filed under the values of one of its conditions: the one that it shares
 // with the fewest other rules, with path, host, address and method preferred to
-// attributes that would have to be read from every request. A few look-ups return a
-// superset of the rules that apply.
+// attributes that would have to be read from every request (see filing). A few look-ups
+// return a superset of the rules that apply.
 type index struct {
 	always    []int32
 	methods   map[string][]int32
 	paths     *pathNode
+	pathParts parts
 	hosts     map[string][]int32
 	suffixes  map[string][]int32
 	labels    int // of the longest suffix
@@ -28,10 +27,12 @@ type index struct {
 	places    map[Attribute]int // in values
 }
 
-// valueIndex has the rules that are filed under the values of one attribute.
+// valueIndex has the rules that are filed under the values of one attribute, or under
+// parts of them.
 type valueIndex struct {
 	attribute Attribute
 	rules     map[string][]int32
+	parts     parts
 }
 
 // pathNode is a segment in a tree of path patterns.
@@ -49,165 +50,6 @@ type addressNode struct {
 	parent *addressNode
 }
 
-// posting is a value that rules may be filed under.
-type posting struct {
-	kind      postingKind
-	attribute Attribute // of a value
-	text      string
-	prefix    netip.Prefix
-}
-
-type postingKind uint8
-
-const (
-	byPath postingKind = iota
-	byPathBelow
-	byHost
-	bySuffix
-	byValue
-	byAddress
-	byMethod
-)
-
-// valueCost is how many more rules may be looked at, among the requests that
-// come to them, to spare all other requests to be asked for an attribute. So the
-// few tiers of a limit are filed under its path.
-const valueCost = 4
-
-// newIndex indexes rules by their place in the slice.
-func newIndex(rules []*Rule) *index {
-	options := make([][][]posting, len(rules))
-	count := map[posting]int{}
-	for i, r := range rules {
-		options[i] = r.match.postings()
-		for _, condition := range options[i] {
-			for _, p := range condition {
-				count[p]++
-			}
-		}
-	}
-	x := &index{places: map[Attribute]int{}}
-	for i := range rules {
-		best, bestCount := []posting(nil), 0
-		for _, condition := range options[i] {
-			worst := 0
-			for _, p := range condition {
-				worst = max(worst, count[p])
-			}
-			if condition[0].kind == byValue {
-				worst += valueCost
-			}
-			if best == nil || worst < bestCount {
-				best, bestCount = condition, worst
-			}
-		}
-		x.insert(int32(i), best)
-		rules[i].match.path.indexed = rules[i].match.path.isProved(best)
-	}
-	x.linkAddresses()
-	return x
-}
-
-// postings returns, for each condition that can be indexed, the values under
-// all of which the rule would have to be filed. Of equally good ones the first wins.
-func (m *matcher) postings() [][]posting {
-	var out [][]posting
-	add := func(list []posting) {
-		if len(list) > 0 {
-			out = append(out, list)
-		}
-	}
-	var paths, hosts, addresses []posting
-	for _, p := range m.path.any.all {
-		if path, ok := p.(*pathPattern); ok {
-			paths = append(paths, path.posting())
-		}
-	}
-	add(paths)
-	for _, p := range m.host.any.all {
-		if host, ok := p.(*hostPattern); ok {
-			hosts = append(hosts, host.posting())
-		}
-	}
-	add(hosts)
-	for i := range m.values {
-		v := &m.values[i]
-		add(v.any.postings(posting{kind: byValue, attribute: v.attribute}))
-	}
-	for _, p := range m.addresses.prefixes {
-		addresses = append(addresses, posting{kind: byAddress, prefix: p})
-	}
-	add(addresses)
-	add(m.method.any.postings(posting{kind: byMethod}))
-	return out
-}
-
-// postings returns one like the given for each literal of the list, or nil if
-// not all are literal.
-func (l *patternList) postings(like posting) []posting {
-	var out []posting
-	for _, p := range l.all {
-		text, ok := p.literal()
-		if !ok {
-			return nil
-		}
-		like.text = text
-		out = append(out, like)
-	}
-	return out
-}
-
-func (p *hostPattern) posting() posting {
-	if p.suffix != "" {
-		return posting{kind: bySuffix, text: p.suffix}
-	}
-	return posting{kind: byHost, text: p.exact}
-}
-
-// posting returns the literal segments and *s that p begins with, folded as the
-// readings are that it is looked up by; a * is written //, which no segment is.
-func (p *pathPattern) posting() posting {
-	var text strings.Builder
-	for i := range p.segments {
-		switch s := &p.segments[i]; s.kind {
-		case literalSegment:
-			text.WriteString("/" + reading.Fold(s.glob.parts[0]))
-		case anySegment:
-			text.WriteString("//")
-		case partlySegment, deepSegment:
-			return posting{kind: byPathBelow, text: text.String()}
-		}
-	}
-	return posting{kind: byPath, text: text.String()}
-}
-
-// isProved reports whether a rule that is filed under these postings is found for
-// paths alone that c asks for: all its patterns are among them, and each is
-// looked up as a whole, but for a ** at its end, which anything is as.
-func (c *pathCondition) isProved(under []posting) bool {
-	if c.exact || len(under) == 0 || under[0].kind > byPathBelow {
-		return false
-	}
-	for _, made := range c.any.all {
-		p, ok := made.(*pathPattern)
-		if !ok {
-			return false
-		}
-		for i := range p.segments {
-			switch p.segments[i].kind {
-			case partlySegment:
-				return false
-			case deepSegment:
-				if i < len(p.segments)-1 {
-					return false
-				}
-			case literalSegment, anySegment:
-			}
-		}
-	}
-	return true
-}
-
 // insert puts rule i under all of the postings.
 func (x *index) insert(i int32, under []posting) {
 	if len(under) == 0 {
@@ -221,17 +63,23 @@ func (x *index) insert(i int32, under []posting) {
 		case byPathBelow:
 			n := x.pathNode(p.text)
 			n.below = append(n.below, i)
+		case byPathPart:
+			x.pathParts.insert(p.part, i)
 		case byHost:
 			x.hosts = addTo(x.hosts, p.text, i)
 		case bySuffix:
 			x.suffixes = addTo(x.suffixes, p.text, i)
 			x.labels = max(x.labels, strings.Count(p.text, "."))
 		case byValue:
-			x.insertValue(p, i)
+			v := x.valueIndex(p.attribute)
+			v.rules = addTo(v.rules, p.text, i)
+		case byValuePart:
+			x.valueIndex(p.attribute).parts.insert(p.part, i)
 		case byAddress:
 			x.insertAddress(p.prefix, i)
 		case byMethod:
 			x.methods = addTo(x.methods, p.text, i)
+		case nowhere:
 		}
 	}
 }
@@ -271,14 +119,16 @@ func (x *index) pathNode(text string) *pathNode {
 	return n
 }
 
-func (x *index) insertValue(p posting, i int32) {
-	j, ok := x.places[p.attribute]
+// valueIndex returns the one of an attribute, and makes it if need be. It is good until
+// the next is made.
+func (x *index) valueIndex(a Attribute) *valueIndex {
+	i, ok := x.places[a]
 	if !ok {
-		j = len(x.values)
-		x.values = append(x.values, valueIndex{attribute: p.attribute})
-		x.places[p.attribute] = j
+		i = len(x.values)
+		x.values = append(x.values, valueIndex{attribute: a})
+		x.places[a] = i
 	}
-	x.values[j].rules = addTo(x.values[j].rules, p.text, i)
+	return &x.values[i]
 }
 
 func (x *index) insertAddress(p netip.Prefix, i int32) {
@@ -314,7 +164,7 @@ func (x *index) linkAddresses() {
 // candidates appends to out the rules that could apply, sorted and each once.
 func (x *index) candidates(f *facts, out []int32) []int32 {
 	out = append(out, x.always...)
-	if x.paths != nil {
+	if x.paths != nil || x.pathParts.all != nil {
 		out = x.collectPaths(f, out)
 	}
 	if x.hosts != nil || x.suffixes != nil {
@@ -355,13 +205,13 @@ func (x *valueIndex) collect(f *facts, out []int32) []int32 {
 		for _, list := range x.rules {
 			out = append(out, list...)
 		}
-		return out
+		return append(out, x.parts.all...)
 	}
 	if v.ok {
-		out = append(out, x.rules[v.text]...)
+		out = x.parts.collect(v.text, "", append(out, x.rules[v.text]...))
 	}
 	for _, text := range texts {
-		out = append(out, x.rules[text]...)
+		out = x.parts.collect(text, "", append(out, x.rules[text]...))
 	}
 	return out
 }
@@ -373,30 +223,34 @@ func (x *index) collectPaths(f *facts, out []int32) []int32 {
 	case !f.getPath().ok:
 		return out
 	case f.paths.Beyond():
-		return x.paths.all(out)
+		return append(x.paths.all(out), x.pathParts.all...)
 	}
 	for i := range f.paths.All() {
-		out = x.paths.collect(f.paths.Folded(i)[1:], out)
+		path := f.paths.Folded(i)
+		out = x.pathParts.collect(path, "/", x.paths.collect(path[1:], out))
 	}
 	return out
 }
 
-// all appends the rules at n and below.
+// all appends the rules at n and below. n may be nil.
 func (n *pathNode) all(out []int32) []int32 {
+	if n == nil {
+		return out
+	}
 	out = append(append(out, n.here...), n.below...)
 	for _, child := range n.children {
 		out = child.all(out)
 	}
-	if n.star != nil {
-		out = n.star.all(out)
-	}
-	return out
+	return n.star.all(out)
 }
 
 // collect appends the rules at or above the node that a path, without its
 // first slash, leads to. It visits no node twice and goes no deeper than the
-// patterns do, however long the path.
+// patterns do, however long the path. n may be nil.
 func (n *pathNode) collect(rest string, out []int32) []int32 {
+	if n == nil {
+		return out
+	}
 	out = append(out, n.below...)
 	if rest == "" {
 		return append(out, n.here...)
@@ -405,13 +259,7 @@ func (n *pathNode) collect(rest string, out []int32) []int32 {
 		return out
 	}
 	step, after := nextSegment(rest)
-	if child := n.children[step]; child != nil {
-		out = child.collect(after, out)
-	}
-	if n.star != nil {
-		out = n.star.collect(after, out)
-	}
-	return out
+	return n.star.collect(after, n.children[step].collect(after, out))
 }
 
 // collectSuffixes looks up every suffix of host that starts with a dot and has

@@ -25,7 +25,7 @@ func randomMatch(r *rand.Rand) string {
 		for range 1 + r.IntN(3) {
 			path := pick(r, "", "", "", "!")
 			for range r.IntN(4) {
-				path += "/" + pick(r, "a", "b", "c", "*", "**", "a*", "*b")
+				path += "/" + pick(r, "a", "b", "c", "*", "**", "a*", "*b", "B*c*", "Long-*-name", "long-x*")
 			}
 			if len(path) < 2 {
 				path += "/"
@@ -44,11 +44,15 @@ func randomMatch(r *rand.Rand) string {
 		parts = append(parts, "client_ip: ["+pick(r, "10.0.0.0/8", "10.1.0.0/16, 10.0.0.1", "\"!10.0.0.0/8\"", "\"::/0\"", "0.0.0.0/0, \"!10.1.0.0/16\"")+"]")
 	}
 	if r.IntN(3) == 0 {
-		parts = append(parts, "attributes: {"+pick(r, "x", "y")+": "+pick(r, "[1, 2]", "1", "\"*\"", "{present: true}", "{not: 1}", "{present: false}")+"}")
+		parts = append(parts, "attributes: {"+pick(r, "x", "y")+": "+pick(r, "[1, 2]", "1", "\"*\"", "[1, \"2*\"]", "\"a*\"", "\"*ab*bc\"", "[\"*-gold\", \"pl*n-*\"]", "\"Plan*\"", "{not: \"a*\"}", "{present: true}", "{not: 1}", "{present: false}")+"}")
+	}
+	if r.IntN(4) == 0 {
+		parts = append(parts, pick(r, "headers: {X-P: ", "cookies: {s: ")+pick(r, "abc", "[\"a*\", \"*bc\"]", "\"*b*c*\"", "[\"*lan-*\", gold]", "\"gold*\"")+"}")
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
+// randomRequest makes a request of few values, of which some may be read in several ways.
 func randomRequest(r *rand.Rand) *fakeRequest {
 	req := &fakeRequest{attributes: map[rules.Attribute]string{}}
 	set := func(a rules.Attribute, values ...string) {
@@ -59,12 +63,14 @@ func randomRequest(r *rand.Rand) *fakeRequest {
 	set(rules.Attribute{Kind: rules.Method}, "GET", "post", "PUT", "none")
 	path := ""
 	for range r.IntN(5) {
-		path += "/" + pick(r, "a", "b", "c", "ab", "", ".", "..", "A", "a%2fb", "c;x")
+		path += "/" + pick(r, "a", "b", "c", "ab", "", ".", "..", "A", "a%2fb", "c;x", "bcc", "long-x-name", "LONG-XY-Name", "long-%78")
 	}
 	set(rules.Attribute{Kind: rules.Path}, path, path, path, path, "none")
 	set(rules.Attribute{Kind: rules.Host}, "a.example", "x.a.example:80", "B.test", "example", "none")
-	set(rules.Attribute{Name: "x"}, "1", "2", "", "none")
-	set(rules.Attribute{Name: "y"}, "1", "none")
+	set(rules.Attribute{Kind: rules.Header, Name: "X-P"}, "abc", "none", "gold", "plan-a|abbc", "A|gold-2|plan-")
+	set(rules.Attribute{Kind: rules.Cookie, Name: "s"}, "abc", "none", "none", `"gold"`, `"a\142c"`, `j:"plan-x"`, `j:{"a":1}`, "xabc|gold")
+	set(rules.Attribute{Name: "x"}, "1", "2", "", "none", "a", "plan-gold", "abc", "xabxbc", "21")
+	set(rules.Attribute{Name: "y"}, "1", "none", "plan-gold", "Plan", "abbc")
 	if address := pick(r, "10.0.0.1", "10.1.2.3", "11.0.0.1", "::1", "none"); address != "none" {
 		req.client = netip.MustParseAddr(address)
 	}
@@ -74,17 +80,23 @@ func randomRequest(r *rand.Rand) *fakeRequest {
 // The index finds what a look at every rule finds.
 func TestIndexFindsWhatAScanFinds(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	hits := 0
+	var hits, candidates, scanned, byPath, byValue int
 	for range 60 {
 		var src strings.Builder
 		src.WriteString("domain: d\nlimits:\n")
-		for i := range 1 + r.IntN(40) {
+		for i := range 1 + r.IntN(80) {
 			fmt.Fprintf(&src, "  - {name: r%d, rate: 1/s, match: %s}\n", i, randomMatch(r))
 		}
 		set := parse(t, src.String())
+		paths, values := set.Parts("d")
+		byPath, byValue = byPath+paths, byValue+values
 		var m rules.Matches
 		for range 200 {
-			req := randomRequest(r)
+			one := randomRequest(r)
+			var req rules.Request = one
+			if r.IntN(2) == 0 {
+				req = manyValued{one}
+			}
 			set.Match("d", req, &m)
 			var want []string
 			for _, rule := range set.Rules() {
@@ -96,15 +108,19 @@ func TestIndexFindsWhatAScanFinds(t *testing.T) {
 			for _, c := range m.Checks {
 				got = append(got, c.Rule.Name)
 			}
-			hits += len(got)
+			hits, candidates, scanned = hits+len(got), candidates+m.Candidates(), scanned+len(set.Rules())
 			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("%v:\ngot  %v\nwant %v\n%s", req, got, want, src.String())
+				t.Fatalf("%v:\ngot  %v\nwant %v\n%s", one, got, want, src.String())
 			}
 		}
 	}
 	if hits < 10_000 {
 		t.Errorf("only %d hits: the requests and the rules hardly meet", hits)
 	}
+	if byPath < 100 || byValue < 100 {
+		t.Errorf("only %d rules are filed under parts of paths, and %d under those of values", byPath, byValue)
+	}
+	t.Logf("%d hits, %d candidates of %d rules", hits, candidates, scanned)
 }
 
 // typicalRules are n rules of which a request for an API meets two or three.
@@ -130,14 +146,73 @@ func typicalRequest(t testing.TB) *fakeRequest {
 	return request(t, "method=GET path=/v1/tenant-4/orders host=api.example.com client_ip=198.51.100.7 header:X-Api-Key=0123456789abcdef")
 }
 
-// Of ten thousand rules no more are looked at than of ten.
+// shape is a condition that many rules have, each with another number, and a request
+// that meets number 7.
+type shape struct{ name, condition, request string }
+
+// shapes are those that docs/rules.md says are indexed.
+func shapes() []shape {
+	return []shape{
+		{"path", "path: /v1/tenant-%d/orders", "path=/v1/tenant-7/orders"},
+		{"below", "path: /v1/tenant-%d/**", "path=/v1/tenant-7/orders/1"},
+		{"star", "path: /v1/*/resource-%d", "path=/v1/any/resource-7"},
+		{"deep", "path: /**/p%d", "path=/v1/any/p7"},
+		{"middle", "path: /v1/**/p%d/**", "path=/v1/any/p7/orders"},
+		{"shared ends", "path: /**/resource-%d/details", "path=/v1/any/resource-7/details"},
+		{"part", "path: /v1/img-%d-*.png", "path=/v1/img-7-large.png"},
+		{"ending", "path: \"/**/*.ext%d\"", "path=/v1/any/file.ext7"},
+		{"exact case", "path: /**/P%d, path_case: sensitive", "path=/v1/any/P7"},
+		{"several", "path: [/**/p%d, /**/q%[1]d, /r%[1]d]", "path=/v1/any/q7"},
+		{"beginning", "headers: {X-Plan: \"plan%d-*\"}", "header:X-Plan=plan7-gold"},
+		{"end", "cookies: {plan: \"*-plan%d\"}", "cookie:plan=gold-plan7"},
+		{"inside", "attributes: {agent: \"*robot%d/*\"}", "agent=Mozilla/5.0(compatible;robot7/1.0;+http://robot.example/)"},
+		{"globs and literals", "attributes: {plan: [\"*plan%d-*\", gold%[1]d, \"silver%[1]d*\"]}", "plan=gold7"},
+		{"rarest", "path: /v1/**, method: GET, headers: {X-Plan: \"*-plan%d-*\"}", "path=/v1/x method=GET header:X-Plan=a-plan7-b"},
+		{"host", "host: \"*.tenant%d.example.com\"", "host=x.tenant7.example.com"},
+		{"network", "client_ip: 2001:db8:%x::/48", "client_ip=2001:db8:7::1"},
+	}
+}
+
+// of returns n rules of that shape.
+func (s shape) of(t testing.TB, n int) *rules.Ruleset {
+	t.Helper()
+	var src strings.Builder
+	src.WriteString("domain: d\nlimits:\n")
+	for i := range n {
+		fmt.Fprintf(&src, "  - {name: r%d, rate: 5/minute, match: {"+s.condition+"}}\n", i, i)
+	}
+	return parse(t, src.String())
+}
+
+// docs/rules.md: of thousands of rules no more are looked at than of ten, and none for a
+// request that meets none of them.
 func TestCandidatesDoNotGrowWithRules(t *testing.T) {
-	for _, n := range []int{10, 100, 10_000} {
-		set := typicalRules(t, n)
+	t.Parallel()
+	for _, s := range shapes() {
+		for _, n := range []int{10, 2000} {
+			set := s.of(t, n)
+			var m rules.Matches
+			set.Match("d", request(t, s.request), &m)
+			if m.Candidates() > 10 || len(m.Checks) != 1 || m.Checks[0].Rule.Name != "r7" {
+				t.Errorf("%s, %d rules: %d candidates, %d checks", s.name, n, m.Candidates(), len(m.Checks))
+			}
+			set.Match("d", request(t, "path=/about/us header:X-Plan=free cookie:plan=none agent=curl/8.5.0 plan=no host=a.b client_ip=::1 method=GET"), &m)
+			if n > 10 && m.Candidates() > 0 {
+				t.Errorf("%s, %d rules: %d candidates that do not apply", s.name, n, m.Candidates())
+			}
+		}
+	}
+}
+
+// A text that is long, or full of parts, costs no more than to look at all rules.
+func TestPartsOfHugeTexts(t *testing.T) {
+	t.Parallel()
+	set := shape{condition: "attributes: {agent: \"*aa*aa%d*\"}"}.of(t, 100)
+	for _, text := range []string{strings.Repeat("a", 500), strings.Repeat("a", 1<<20), strings.Repeat("x", 1<<20)} {
 		var m rules.Matches
-		set.Match("d", typicalRequest(t), &m)
-		if m.Candidates() > 4 || len(m.Checks) != 2 {
-			t.Errorf("%d rules: %d candidates, %d checks", n, m.Candidates(), len(m.Checks))
+		set.Match("d", request(t, "agent="+text+"aaaa7"), &m)
+		if m.Candidates() > 100 || m.Collected() > 200 || len(m.Checks) != 1 {
+			t.Errorf("%.5s, %d bytes: %d candidates, memory for %d, %d checks", text, len(text), m.Candidates(), m.Collected(), len(m.Checks))
 		}
 	}
 }
@@ -219,6 +294,26 @@ func TestMatchesForgetsHugeScratch(t *testing.T) {
 	set.Match("d", request(t, "host=B"), &m)
 	if m.Scratch() > rules.MaxScratch {
 		t.Errorf("%d bytes are kept", m.Scratch())
+	}
+}
+
+// BenchmarkMatchShapes is a match of one of many rules.
+func BenchmarkMatchShapes(b *testing.B) {
+	for _, s := range shapes() {
+		for _, n := range []int{10, 1000, 20_000} {
+			b.Run(fmt.Sprintf("%s/rules=%d", strings.ReplaceAll(s.name, " ", "-"), n), func(b *testing.B) {
+				set, req := s.of(b, n), request(b, s.request)
+				var m rules.Matches
+				b.ReportAllocs()
+				for b.Loop() {
+					set.Match("d", req, &m)
+				}
+				if len(m.Checks) != 1 || m.Checks[0].Rule.Name != "r7" {
+					b.Fatalf("%d checks", len(m.Checks))
+				}
+				b.ReportMetric(float64(m.Candidates()), "candidates")
+			})
+		}
 	}
 }
 

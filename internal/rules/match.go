@@ -16,6 +16,8 @@ type Pattern interface {
 	match(text string) bool
 	// literal returns the only text that matches, if there is only one.
 	literal() (string, bool)
+	// pieces returns literal texts, all of which any text that matches contains.
+	pieces() []string
 }
 
 // patternList is a list of patterns, any of which may match. Long lists of

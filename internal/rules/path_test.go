@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ func FuzzMatchPath(f *testing.F) {
 			return
 		}
 		x := &index{}
-		n := x.pathNode(p.posting().text)
+		n := x.pathNode(p.option().text)
 		n.below = []int32{1}
 		var s reading.Set
 		s.Read(path)
@@ -43,9 +44,38 @@ func FuzzMatchPath(f *testing.F) {
 				t.Errorf("%q matches %q, but not %q", pattern, text, folded)
 			} else if got && len(x.paths.collect(folded[1:], nil)) == 0 {
 				t.Errorf("%q matches %q but the index does not find it", pattern, text)
+			} else if got {
+				isFoundByParts(t, p, folded, "/")
 			}
 		}
 	})
+}
+
+// FuzzGlobParts looks for a text that a pattern matches and that lacks a part of it.
+func FuzzGlobParts(f *testing.F) {
+	f.Add("plan-*-gold", "plan--gold")
+	f.Add(`*b\*t*`, "a b*t c")
+	f.Add("*", "")
+	f.Fuzz(func(t *testing.T, pattern, text string) {
+		if g, err := parseGlob(pattern); err == nil && g.match(text) {
+			isFoundByParts(t, &g, text, "")
+		}
+	})
+}
+
+// isFoundByParts fails unless a search of text and end finds p by each of its parts.
+func isFoundByParts(t *testing.T, p Pattern, text, end string) {
+	t.Helper()
+	for _, piece := range p.pieces() {
+		for part := range partsOf(piece) {
+			// So many rules that the text is searched.
+			x := parts{all: make([]int32, len(text)+len(end))}
+			x.insert(part, 7)
+			if out := x.collect(text, end, nil); !slices.Contains(out, 7) {
+				t.Errorf("%q matches %q, and %x is not found in it", p, text, part)
+			}
+		}
+	}
 }
 
 func slowMatch(segments []segment, steps []string) bool {

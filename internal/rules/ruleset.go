@@ -28,8 +28,9 @@ type headersChoice struct {
 //     cookies (see package spelling).
 //  2. Candidates. Each of Headgate's own rules is indexed by the condition that it
 //     shares with the fewest rules: a path, a host, an address prefix, a value of an
-//     attribute, or a method. A few look-ups return all rules that could apply, and
-//     matcher.applies selects those that do, without repeating what the index proved.
+//     attribute, a literal part of a pattern with stars, or a method. A few look-ups
+//     return all rules that could apply, and matcher.applies selects those that do,
+//     without repeating what the index proved.
 //  3. Checks. addCheck makes a check of each rule that applies: its key, the cost, and
 //     whether the rule is enforced for this key. Keys are composed in the scratch space
 //     of the Matches, so that a match allocates nothing.
