@@ -257,10 +257,7 @@ func (f *simulateFlags) complain(s streams, r *simulate.Report) bool {
 		p.line("warning", "no rule applied to any request")
 		p.line("hint", "headgate explain shows why a rule does not apply; only logged headers can match")
 	}
-	if n := r.NoClient; n > 0 {
-		p.line("warning", fmt.Sprintf("the client address is not logged for %s: rules that count by client_ip treat them as one client", simulate.Plural(n, "request")))
-		p.line("hint", "log it, for example with $remote_addr or %h; for JSON lines name its key: --map client_ip=KEY")
-	}
+	warnOfNoClient(p, r.NoClient)
 	if n := r.NoStatus; n > 0 {
 		p.line("warning", fmt.Sprintf("the status is not logged for %s: rules with charge_on count them", simulate.Plural(n, "request")))
 		p.line("hint", "log it, for example with $status or %>s; for JSON lines name its key: --map status=KEY")
@@ -274,6 +271,31 @@ func (f *simulateFlags) complain(s streams, r *simulate.Report) bool {
 		p.line("hint", "raise --max-keys, and store.memory.max_keys for serve")
 	}
 	return failed
+}
+
+// warnOfNoClient prints how many requests have no address.
+func warnOfNoClient(p paint, n int64) {
+	if n == 0 {
+		return
+	}
+	p.line("warning", fmt.Sprintf("the client address is not logged for %s: rules that count by client_ip treat them as one client", simulate.Plural(n, "request")))
+	p.line("hint", "log it, for example with $remote_addr or %h; for JSON lines name its key: --map client_ip=KEY")
+}
+
+// warnOfClients prints which logs have clients that are not the address of a peer.
+func warnOfClients(p paint, logs []simulate.LogReport) {
+	for i := range logs {
+		l := &logs[i]
+		if n := l.HostNames; n > 0 {
+			p.line("warning", fmt.Sprintf("%s: the client is a host name, not an address, in %s (such as %s): client_ip counts by the name, and networks never match it",
+				l.Name, simulate.Plural(n, "line"), l.HostName))
+			p.line("hint", "turn HostnameLookups off in Apache; if the address is elsewhere in the line, name the format with --format")
+		}
+		if n := l.OnlyForwarded; n > 0 {
+			p.line("warning", fmt.Sprintf("%s: %s with X-Forwarded-For and no address of the peer: client_ip is its last address", l.Name, simulate.Plural(n, "line")))
+			p.line("hint", "if that is a proxy of yours, name it with --trusted-proxies; better log $remote_addr or %a as well")
+		}
+	}
 }
 
 // warnOfLacking prints which rules need attributes that the log does not have.
@@ -316,6 +338,7 @@ func complainOfLogs(s streams, requests, skipped int64, logs []simulate.LogRepor
 			p.printf("  %s: %s\n      %s\n", at, one.Why, strconv.Quote(one.Text))
 		}
 	}
+	warnOfClients(p, logs)
 	if late > 0 {
 		p.line("warning", simulate.Plural(late, "line")+" out of order by more than --reorder")
 		p.line("hint", "they are counted at the time of the line before them")

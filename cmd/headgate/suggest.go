@@ -52,6 +52,7 @@ func (f *suggestFlags) run(cmd *cobra.Command, s streams, args []string) error {
 		return err
 	}
 	failed := complainOfLogs(s, r.Requests, r.Skipped, r.Logs, r.Samples)
+	warnOfNoClient(newPaint(s.err), r.NoClient)
 	switch {
 	case r.Requests == 0:
 		if !failed {

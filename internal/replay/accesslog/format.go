@@ -8,6 +8,7 @@ package accesslog
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -50,7 +51,7 @@ func builtins() []builtin {
 			`%BYTES_RECEIVED% %BYTES_SENT% %DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" ` +
 			`"%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%"`},
 		{"traefik", `%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" %l "%l" "%l" %lms`},
-		{"vhost_combined", `%v:%l %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`},
+		{"vhost_combined", `%v %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`},
 		{"combined", `%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`},
 		{"common", `%h %l %u %t "%r" %>s %b`},
 	}
@@ -70,7 +71,7 @@ func Names() []string {
 	return append(out, jsonKinds()...)
 }
 
-func jsonKinds() []string { return []string{"caddy", "traefik-json", "envoy-json", "json"} }
+func jsonKinds() []string { return []string{"caddy", "traefik-json", envoyJSON, "json"} }
 
 // compileBuiltin compiles a known text format.
 func compileBuiltin(b builtin) (*template, error) {
@@ -78,15 +79,24 @@ func compileBuiltin(b builtin) (*template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.name, err)
 	}
-	// Newer servers append fields to these formats.
-	t.another = b.name == "alb" || b.name == "combined"
-	if b.name == "alb" {
-		t.logged = logsStart
+	t.known = true
+	switch b.name {
+	case "combined":
+		t.another = true // newer servers append fields, also to alb
+	case "vhost_combined":
+		t.steps[0].slot = vhost
+	case "traefik":
+		t.loosen()
+	case "alb":
+		t.another, t.logged = true, logsStart
 		for i := range t.steps {
 			if s := &t.steps[i]; s.slot == other {
 				s.place = place{}
 			}
 		}
+	}
+	if first := t.steps[0].slot; first == client || first == vhost {
+		t.fore = slices.IndexFunc(t.steps, func(s step) bool { return s.slot == timeLocal })
 	}
 	return t, nil
 }
@@ -184,10 +194,14 @@ func definitions(text string) []builtin {
 // maxSample is how many lines Detect uses.
 const maxSample = 200
 
+// envoyJSON is the name of Envoy's JSON lines.
+const envoyJSON = "envoy-json"
+
 // ErrUnknownFormat is returned by Detect for an unknown format.
 var ErrUnknownFormat = errors.New("unknown log format")
 
-// Detect detects the format of a log from its first lines. The error wraps
+// Detect detects the format of a log from its first lines, also if each line is
+// wrapped by a container runtime or a log shipper. The error wraps
 // ErrUnknownFormat and names the closest format and why it does not fit.
 func Detect(sample []string) (Format, error) {
 	var lines []string
@@ -203,16 +217,25 @@ func Detect(sample []string) (Format, error) {
 	if err != nil {
 		return nil, err
 	}
-	best, bestCount := Format(nil), 0
-	for _, f := range candidates {
-		if n := Fits(f, lines); n > bestCount {
-			best, bestCount = f, n
-		}
+	best, bestCount := closest(candidates, lines)
+	// A line of an access log inside another one is the original.
+	if f, n := unwrap(nil, lines); f != nil && n >= bestCount {
+		return f, nil
 	}
 	if bestCount*2 >= len(lines) {
 		return best, nil
 	}
 	return nil, unknown(candidates, best, lines)
+}
+
+// closest returns the format that most lines have, and how many.
+func closest(candidates []Format, lines []string) (best Format, count int) {
+	for _, f := range candidates {
+		if n := Fits(f, lines); n > count {
+			best, count = f, n
+		}
+	}
+	return best, count
 }
 
 // detectable returns the formats that a first line may have.
@@ -225,7 +248,7 @@ func detectable(first string) ([]Format, error) {
 		case strings.Contains(first, `"request":{`) || strings.Contains(first, `"request": {`):
 			name = "caddy"
 		case strings.Contains(first, `"start_time"`) && strings.Contains(first, `"response_code"`):
-			name = "envoy-json"
+			name = envoyJSON
 		}
 		f, err := newJSON(name, nil)
 		return []Format{f}, err
@@ -244,15 +267,34 @@ func detectable(first string) ([]Format, error) {
 // Fits counts the lines that have a format. The line of a connection without a
 // request counts too.
 func Fits(f Format, lines []string) int {
-	n := 0
+	n, bare := 0, 0
 	p := f.Parser(nil)
 	var r Record
 	for _, line := range lines {
 		if err := p.Parse(line, &r); err == nil || errors.Is(err, errNoRequest) {
 			n++
+			if isVhost(f) && startsWithAddress(line) {
+				bare++
+			}
 		}
 	}
+	if bare == n {
+		return 0 // perhaps two addresses: of a proxy and of its client
+	}
 	return n
+}
+
+// isVhost reports whether the lines of a format start with a virtual host.
+func isVhost(f Format) bool {
+	t, ok := f.(*template)
+	return ok && t.known && t.steps[0].slot == vhost
+}
+
+// startsWithAddress reports whether a line starts with an address without a port.
+func startsWithAddress(line string) bool {
+	first, _, _ := strings.Cut(line, " ")
+	_, err := netip.ParseAddr(first)
+	return err == nil
 }
 
 // unknown returns an error with the closest format and why it does not fit.

@@ -25,17 +25,20 @@ func jsonNames() map[string]place {
 		timeAny: `StartUTC start_time StartLocal request.start_time time_iso8601 @timestamp timestamp ts time datetime
 			date time_local start_utc eventTime event_time`,
 		client: `client_ip request.client_ip request.remote_ip remote_ip remote_addr request.remote_addr ClientHost ClientAddr
-			downstream_direct_remote_address downstream_remote_address remote_address clientip client_addr client ip
-			source_ip src_ip c-ip remote_host client.ip source.ip`,
+			downstream_direct_remote_address downstream_remote_address remote_address clientip client_addr ip
+			source_ip src_ip c-ip client.ip source.ip httpRequest.remoteIp remote_host client`,
 		forwarded: `x_forwarded_for http_x_forwarded_for x-forwarded-for xff forwarded_for`,
-		method:    "method request.method request_method RequestMethod verb http_method http.request.method",
-		target:    "request_uri request.uri RequestPath original_path uri url path target request_path url.original url.path",
-		query:     "query_string args",
-		host:      "host request.host http_host RequestHost authority :authority vhost http.host url.domain",
-		request:   "request request_line",
-		status:    "status DownstreamStatus response_code status_code http_status code http.response.status_code",
-		span:      "request_time duration",
-		header:    "user_agent http_user_agent",
+		method:    "method request.method request_method RequestMethod verb http_method http.request.method httpRequest.requestMethod",
+		target: `request_uri request.uri RequestPath original_path uri url path target request_path url.original url.path
+			httpRequest.requestUrl`,
+		query: "query_string args",
+		// A shipper calls the machine that it runs on host.
+		host:    "http_host request.host RequestHost authority :authority vhost http.host url.domain host",
+		request: "request request_line",
+		status: `status DownstreamStatus response_code status_code http_status code http.response.status_code
+			httpRequest.status`,
+		span:   "request_time duration",
+		header: "user_agent http_user_agent httpRequest.userAgent",
 	} {
 		for i, name := range strings.Fields(list) {
 			p := place{slot: slot, rank: 100 - i}
@@ -148,9 +151,20 @@ func (p *jsonParser) Parse(line string, r *Record) error {
 		if slot == target && p.found[request].rank > 0 && p.state.asked {
 			continue
 		}
-		if err := p.state.set(&place{slot: slot}, f.value); err != nil {
+		as := slot
+		if slot == request && f.value[0] == '/' {
+			as = target // Logstash's request is the target alone
+		}
+		if err := p.state.set(&place{slot: as}, f.value); err != nil {
 			return err
 		}
+	}
+	if p.found[client].rank == 0 && p.state.ForwardedFor != "" {
+		p.state.setForwarded(p.state.ForwardedFor)
+		p.state.OnlyForwarded = p.name != envoyJSON // Envoy appends the peer before logging it
+	}
+	if !p.state.asked && p.found[request].rank == 0 {
+		return p.lacking()
 	}
 	// Caddy's ts and nginx's time are the end of the request.
 	atEnd := logsEnd
@@ -158,6 +172,17 @@ func (p *jsonParser) Parse(line string, r *Record) error {
 		atEnd = logsStart
 	}
 	return p.state.end(atEnd)
+}
+
+// lacking returns the error of a line without a request.
+func (p *jsonParser) lacking() error {
+	switch {
+	case !p.state.timed:
+		return errNoTime
+	case p.found[target].rank > 0:
+		return errNoRequest
+	}
+	return errNoPath
 }
 
 // put records the value at the current path.
@@ -176,9 +201,7 @@ func (p *jsonParser) put(value string) {
 				return
 			}
 		}
-		if value != "" && value != "-" {
-			p.state.Fields = append(p.state.Fields, Field{Other, string(p.path), value})
-		}
+		p.other(value)
 		return
 	}
 	if place.slot >= header {
@@ -186,11 +209,27 @@ func (p *jsonParser) put(value string) {
 		return
 	}
 	if f := &p.found[place.slot]; place.rank > f.rank {
+		if place.slot == client && place.rank < math.MaxInt && !isClient(value) {
+			p.other(value) // such as the client's software
+			return
+		}
 		*f = found{value, place.rank}
 		if place.slot == timeAny {
 			p.dated = string(p.path)
 		}
 	}
+}
+
+// other adds a field named by the current path.
+func (p *jsonParser) other(value string) {
+	if value != "" && value != "-" {
+		p.state.Fields = append(p.state.Fields, Field{Other, string(p.path), value})
+	}
+}
+
+// isClient reports whether a value is an address or a list of them.
+func isClient(value string) bool {
+	return Address(value).IsValid() || strings.IndexByte(value, ',') >= 0 && areAddresses(value)
 }
 
 // field adds a field; of several headers with the same name it keeps the first.

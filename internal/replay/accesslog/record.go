@@ -8,6 +8,8 @@ import (
 	"net/textproto"
 	"strconv"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
 )
 
 // Kind is the kind of a Field.
@@ -35,7 +37,10 @@ type Record struct {
 	Client string // the peer's address, perhaps with a port
 	// ForwardedFor is the X-Forwarded-For of the request.
 	ForwardedFor string
-	Method       string
+	// OnlyForwarded says that the line has X-Forwarded-For and no peer. Client is
+	// then its last element, which the proxy in front has seen.
+	OnlyForwarded bool
+	Method        string
 	// Path and RawQuery are as logged, usually percent-encoded.
 	Path, RawQuery string
 	Host           string
@@ -89,6 +94,7 @@ var (
 	errStatus    = errors.New("the status is not a three-digit number")
 	errDuration  = errors.New("the duration is not a number")
 	errNumber    = errors.New("the number of bytes is not a number")
+	errNoPath    = errors.New("no key has the request, such as request, request_uri, path or url: name it with --map path=KEY")
 )
 
 // slot is the meaning of a logged value.
@@ -99,6 +105,7 @@ const (
 	client
 	forwarded
 	forwardedLast // likewise, with the peer as last element
+	forwardedOnly // likewise, in a line without the peer
 	timeAny
 	timeLocal // 21/Nov/2026:12:06:46 +0000
 	timeISO
@@ -111,6 +118,7 @@ const (
 	hosted   // a host followed by a target
 	query
 	host
+	vhost   // a host, perhaps with a port
 	request // a request line
 	status
 	number // of bytes: unused, but shows that the format fits
@@ -248,11 +256,12 @@ func (s *state) set(p *place, value string) error {
 		}
 		s.Time, s.timed = at, true
 	case client:
-		s.Client = value
+		return s.setClient(value)
 	case forwarded:
 		s.ForwardedFor = value
-	case forwardedLast:
-		s.ForwardedFor, s.Client = value, strings.TrimSpace(value[strings.LastIndexByte(value, ',')+1:])
+	case forwardedLast, forwardedOnly:
+		s.setForwarded(value)
+		s.OnlyForwarded = p.slot == forwardedOnly
 	case number:
 		if value[0] < '0' || value[0] > '9' {
 			return errNumber
@@ -272,6 +281,8 @@ func (s *state) set(p *place, value string) error {
 		s.Method = value
 	case host:
 		s.Host = value
+	case vhost:
+		return s.setVhost(value)
 	case query:
 		s.RawQuery = strings.TrimPrefix(value, "?")
 	case header, cookie, argument, other:
@@ -329,4 +340,81 @@ func (s *state) setDuration(unit slot, value string) error {
 	}
 	s.ended = int64(max(n, 0) * scale)
 	return nil
+}
+
+// setClient sets the peer: an address, a list of addresses, or the name of a host
+// (Apache logs it with HostnameLookups). Nothing else can be one.
+func (s *state) setClient(value string) error {
+	switch {
+	case Address(value).IsValid() || isHostName(value):
+		s.Client = value
+	case strings.IndexByte(value, ',') >= 0 && areAddresses(value):
+		s.setForwarded(value)
+		s.OnlyForwarded = true
+	case strings.HasPrefix(value, "unix:"), strings.HasPrefix(value, "/"): // a local socket
+	default:
+		return fmt.Errorf("the client %q is neither an address nor a host name", clip.Text(value, 40))
+	}
+	return nil
+}
+
+// setForwarded sets X-Forwarded-For, and the peer to its last element.
+func (s *state) setForwarded(list string) {
+	s.ForwardedFor, s.Client = list, strings.TrimSpace(list[strings.LastIndexByte(list, ',')+1:])
+}
+
+// areAddresses reports whether all elements of a list are addresses.
+func areAddresses(list string) bool {
+	for one := range strings.SplitSeq(list, ",") {
+		if one = strings.TrimSpace(one); one != "unknown" && !Address(one).IsValid() {
+			return false
+		}
+	}
+	return true
+}
+
+// setVhost sets the host to that of a virtual host, without its port.
+func (s *state) setVhost(value string) error {
+	name := value
+	if i := strings.LastIndexByte(value, ':'); i >= 0 && isPort(value[i+1:]) {
+		name = value[:i]
+	}
+	if !isHostName(name) && !Address(name).IsValid() {
+		return fmt.Errorf("the virtual host %q is not a host name", clip.Text(value, 40))
+	}
+	s.Host = name
+	return nil
+}
+
+func isPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return err == nil
+}
+
+// isHostName reports whether text may be the name of a host.
+func isHostName(text string) bool {
+	text = strings.TrimSuffix(text, ".")
+	if text == "" || len(text) > 253 {
+		return false
+	}
+	start := 0 // of the label
+	for i := range len(text) + 1 {
+		switch {
+		case i == len(text) || text[i] == '.':
+			if i == start || i-start > 63 {
+				return false
+			}
+			if i < len(text) {
+				start = i + 1
+			}
+		case !isLabel(text[i]):
+			return false
+		}
+	}
+	return strings.Trim(text[start:], "0123456789") != "" // otherwise an address, or no name
+}
+
+// isLabel reports whether a label of a host name may have c.
+func isLabel(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }

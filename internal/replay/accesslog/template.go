@@ -18,6 +18,8 @@ type template struct {
 	steps   []step
 	logged  whenLogged
 	another bool // more text may follow
+	known   bool // a builtin: its unquoted values are neither empty nor end in spaces
+	fore    int  // how many values of a builtin precede the time, if the client is one of them
 }
 
 // step is a value and the text that ends it.
@@ -25,6 +27,10 @@ type step struct {
 	place
 	stop   string
 	quoted bool // values may contain escaped quotation marks
+	loose  bool // a quoted value, or - without quotation marks
+	// continued says that a space after a comma or semicolon does not end the
+	// value, as in a list or a media type.
+	continued bool
 }
 
 // compile joins alternating texts and values; there is one more text.
@@ -47,8 +53,10 @@ func compile(name string, texts []string, places []place, logged whenLogged) (*t
 		default:
 		}
 		quoted := strings.HasSuffix(texts[i], `"`) && strings.HasPrefix(stop, `"`)
-		t.steps = append(t.steps, step{p.canonical(), stop, quoted})
+		p = p.canonical()
+		t.steps = append(t.steps, step{place: p, stop: stop, quoted: quoted, continued: stop == " " && p.mayContinue()})
 	}
+	t.withoutPeer()
 	switch {
 	case !timed:
 		return nil, fmt.Errorf("the format has no time, such as $time_local, %%t or %%START_TIME%%")
@@ -56,6 +64,40 @@ func compile(name string, texts []string, places []place, logged whenLogged) (*t
 		return nil, fmt.Errorf("the format has no request, such as $request, %%r or %%REQ(:PATH)%%")
 	}
 	return t, nil
+}
+
+// mayContinue reports whether an unquoted value may be a list or have parameters.
+func (p place) mayContinue() bool {
+	switch p.slot {
+	case skip, client, forwarded, header, other:
+		return true
+	default:
+		return false
+	}
+}
+
+// withoutPeer makes X-Forwarded-For the source of the client if nothing else is.
+func (t *template) withoutPeer() {
+	peer := func(s step) bool { return s.slot == client || s.slot == forwardedLast }
+	if slices.ContainsFunc(t.steps, peer) {
+		return
+	}
+	for i := range t.steps {
+		if t.steps[i].slot == forwarded {
+			t.steps[i].slot = forwardedOnly
+		}
+	}
+}
+
+// loosen makes quoted values accept - without quotation marks.
+func (t *template) loosen() {
+	for i := range t.steps {
+		if s := &t.steps[i]; s.quoted && i > 0 {
+			last := &t.steps[i-1]
+			last.stop, s.stop = strings.TrimSuffix(last.stop, `"`), strings.TrimPrefix(s.stop, `"`)
+			s.loose = true
+		}
+	}
 }
 
 // templateParser parses lines of a template.
@@ -74,12 +116,20 @@ func (p *templateParser) Parse(line string, r *Record) error {
 	var none error
 	for i := range p.steps {
 		s := &p.steps[i]
-		end := s.end(rest)
-		if end < 0 {
+		if p.known && !s.quoted {
+			rest = strings.TrimLeft(rest, " ")
+		}
+		value, after, ok := s.cut(rest)
+		if !ok {
 			return fmt.Errorf("no %q after value %d of the format, at character %d", s.stop, i+1, len(line)-len(rest)+1)
 		}
-		value := rest[:end]
-		rest = rest[end+len(s.stop):]
+		rest = after
+		if p.known && !s.quoted {
+			value = strings.TrimRight(value, " ")
+		}
+		if s.slot == skip && i < p.fore && misplaced(value) {
+			return fmt.Errorf("there is an address, %q, in value %d of the format, which has none", clip.Text(value, 40), i+1)
+		}
 		if s.slot == skip || value == "-" || value == "" {
 			continue
 		}
@@ -103,6 +153,37 @@ func (p *templateParser) Parse(line string, r *Record) error {
 	return p.state.end(p.logged)
 }
 
+// misplaced reports whether a value that a builtin ignores, such as the user,
+// has the address of a client.
+func misplaced(value string) bool {
+	if len(value) < len("1.1.1.1") && strings.Count(value, ":") < 2 {
+		return false
+	}
+	for one := range strings.FieldsSeq(value) {
+		if Address(strings.TrimSuffix(one, ",")).IsValid() {
+			return true
+		}
+	}
+	return false
+}
+
+// cut splits text after a value.
+func (s *step) cut(text string) (value, rest string, ok bool) {
+	if s.loose {
+		if strings.HasPrefix(text, `"`) {
+			quoted := step{stop: `"` + s.stop, quoted: true}
+			return quoted.cut(text[1:])
+		}
+		value, rest, ok = strings.Cut(text, s.stop)
+		return value, rest, ok && value == "-"
+	}
+	end := s.end(text)
+	if end < 0 {
+		return "", text, false
+	}
+	return text[:end], text[end+len(s.stop):], true
+}
+
 // end returns the length of the value at the start of text, or -1.
 func (s *step) end(text string) int {
 	switch {
@@ -111,6 +192,13 @@ func (s *step) end(text string) int {
 	case !s.quoted:
 		// Faster than strings.Index for short values.
 		i := strings.IndexByte(text, s.stop[0])
+		for s.continued && i > 0 && (text[i-1] == ',' || text[i-1] == ';') {
+			next := strings.IndexByte(text[i+1:], ' ')
+			if next < 0 {
+				return -1
+			}
+			i += 1 + next
+		}
 		if i < 0 || len(s.stop) == 1 || strings.HasPrefix(text[i:], s.stop) {
 			return i
 		}

@@ -63,8 +63,15 @@ type LogReport struct {
 	Compression string `json:"compression,omitempty"`
 	Lines       int64  `json:"lines"`
 	Skipped     int64  `json:"skipped"`
-	Late        int64  `json:"late,omitempty"`    // how many lines were out of order by more than Reorder
-	Problem     string `json:"problem,omitempty"` // why the rest could not be read
+	Late        int64  `json:"late,omitempty"` // how many lines were out of order by more than Reorder
+	// HostNames counts the lines that have the name of a host in place of the
+	// client's address, such as HostName.
+	HostNames int64  `json:"host_names,omitempty"`
+	HostName  string `json:"host_name,omitempty"`
+	// OnlyForwarded counts the lines that have X-Forwarded-For but no address of
+	// the peer. They are counted by its last element.
+	OnlyForwarded int64  `json:"only_forwarded,omitempty"`
+	Problem       string `json:"problem,omitempty"` // why the rest could not be read
 }
 
 // LogError is a log that cannot be read at all.
@@ -200,7 +207,8 @@ func (in *input) choose(given accesslog.Format, sample []string) error {
 		if err != nil {
 			return &LogError{
 				Name: in.Name, Err: err,
-				Hint: "set --format: the text of the format, the path of an nginx.conf, or one of " + strings.Join(accesslog.Names(), ", "),
+				Hint: "set --format: the text of the format, the path of an nginx.conf, or one of " + strings.Join(accesslog.Names(), ", ") +
+					"; for other JSON lines name the keys, as in --map client_ip=ip,path=url,time=when",
 			}
 		}
 		in.format = f
@@ -210,9 +218,13 @@ func (in *input) choose(given accesslog.Format, sample []string) error {
 	if accesslog.Fits(given, sample) > 0 {
 		return nil
 	}
+	if f := accesslog.Unwrap(given, sample); f != nil {
+		in.format = f
+		return nil
+	}
 	var record accesslog.Record
 	hint := ""
-	if f, err := accesslog.Detect(sample); err == nil {
+	if f, err := accesslog.Detect(sample); err == nil && slices.Contains(accesslog.Names(), f.Name()) {
 		hint = fmt.Sprintf("it looks like the format %s: omit --format, or use --format %s", f.Name(), f.Name())
 	}
 	err := given.Parser(nil).Parse(sample[0], &record)

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,10 +22,13 @@ type batch struct {
 	entries []entry
 	skipped []Sample // the first few
 	matching
-	skips int64
-	lines int64
-	holds int // how many entries are in use
-	done  chan struct{}
+	skips     int64
+	lines     int64
+	named     int64  // lines with the name of a host as the client
+	name      string // one of them
+	forwarded int64  // lines with X-Forwarded-For alone
+	holds     int    // how many entries are in use
+	done      chan struct{}
 }
 
 // work is a batch with the format of its log.
@@ -140,6 +144,19 @@ func (b *batch) parse(p accesslog.Parser, who *addresses) {
 		}
 		e.at = e.Time
 		who.set(e)
+		b.noteClient(e)
+	}
+}
+
+// noteClient counts clients that are not known by the address of a peer.
+func (b *batch) noteClient(e *entry) {
+	switch {
+	case e.OnlyForwarded:
+		b.forwarded++
+	case !e.address.IsValid() && e.Client != "":
+		if b.named++; b.name == "" {
+			b.name = strings.Clone(e.Client)
+		}
 	}
 }
 
@@ -216,6 +233,9 @@ func (s *source) nextBatch(r *reading) bool {
 	}
 	s.input.report.Skipped += b.skips
 	s.input.report.Lines += b.lines
+	s.input.report.HostNames += b.named
+	s.input.report.HostName = cmp.Or(s.input.report.HostName, b.name)
+	s.input.report.OnlyForwarded += b.forwarded
 	b.holds = len(b.entries) + 1
 	r.progress(b)
 	s.current = b

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
@@ -29,6 +30,7 @@ type Suggestion struct {
 	Domain    string         `json:"domain"`
 	Requests  int64          `json:"requests"`
 	Skipped   int64          `json:"skipped"`
+	NoClient  int64          `json:"no_client,omitempty"` // requests without a client address, although a key has it
 	From      *time.Time     `json:"from"`
 	To        *time.Time     `json:"to"`
 	Logs      []LogReport    `json:"logs"`
@@ -155,10 +157,14 @@ func Suggest(ctx context.Context, o SuggestOptions) (*Suggestion, error) {
 	out := &Suggestion{Domain: o.Domain, Promise: o.Unaffected, Proposals: []ProposedRule{}}
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	keys := 0
+	byClient := slices.ContainsFunc(o.Keys, func(key []string) bool { return slices.Contains(key, rules.ClientIP.String()) })
 	sides := []Side{{Rules: rs, Domain: o.Domain}}
 	read, err := o.read(ctx, sides, func(at int64, it item) error {
 		first, last = min(first, at), max(last, at)
 		out.Requests++
+		if byClient && it.entry.group == client.Unknown {
+			out.NoClient++
+		}
 		for _, c := range it.matched(0).Checks {
 			one := byRule[c.Rule.Name]
 			h := one.keys[c.Key]
