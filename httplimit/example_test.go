@@ -46,7 +46,7 @@ func ExampleAlso() {
 	limit(http.NotFoundHandler()).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
 	fmt.Println(rec.Header().Get("RateLimit"))
 	// Output:
-	// "second";r=9;t=1, "day";r=999;t=87
+	// "second";r=9;t=1, "day";r=999;t=86314
 }
 
 // Five failed logins an hour for each user. Right ones cost nothing.

@@ -64,8 +64,8 @@ func TestMiddlewareTrace(t *testing.T) {
 		status                             int
 		remaining, reset, retry, rateLimit string
 	}{
-		{0, 200, "3", "15", "", `"default";r=3;t=15`},
-		{0, 200, "2", "30", "", `"default";r=2;t=15`},
+		{0, 200, "3", "15", "", `"default";r=3;t=45`},
+		{0, 200, "2", "30", "", `"default";r=2;t=30`},
 		{0, 200, "1", "45", "", `"default";r=1;t=15`},
 		{0, 200, "0", "60", "", `"default";r=0;t=15`},
 		{0, 429, "0", "60", "15", `"default";r=0;t=15`},
@@ -184,7 +184,7 @@ func TestSeveralLimitsAllOrNothing(t *testing.T) {
 	key := with("X-Api-Key", "k")
 
 	rec := ask(h, key)
-	if want := `"second";r=0;t=1, "hour";r=2;t=1200, "second-3";r=99;t=864`; rec.Header().Get("RateLimit") != want {
+	if want := `"second";r=0;t=1, "hour";r=2;t=2400, "second-3";r=99;t=85536`; rec.Header().Get("RateLimit") != want {
 		t.Errorf("RateLimit: %s, want %s", rec.Header().Get("RateLimit"), want)
 	}
 	// The first limit refuses ten requests; the others are not charged.

@@ -33,9 +33,10 @@ const (
 // When a server reports that nothing is left, later requests to the same host wait, or
 // fail at once with a *headgate.LimitedError (use errors.As) if the wait would exceed
 // MaxWait or their context's deadline. Servers report it by Retry-After in a 429 or 503,
-// in seconds or as a date; by the IETF field RateLimit: "name";r=0;t=30; or by
-// X-RateLimit-Remaining: 0 (or RateLimit-Remaining) and a Reset, in seconds or as a Unix
-// time in seconds or milliseconds. The first of these counts.
+// in seconds or as a date; by the IETF field RateLimit: "name";r=0;t=30, or as in draft-07
+// limit=1, remaining=0, reset=30; or by X-RateLimit-Remaining: 0 (or RateLimit-Remaining)
+// and a Reset. The first of these counts. A number that would be 31 years or more is a
+// Unix time, in seconds or milliseconds. A malformed RateLimit is ignored as a whole.
 //
 // A host counts as exhausted for at most an hour, or for MaxWait if that is longer, so
 // a wrong time does not block it until the program restarts.

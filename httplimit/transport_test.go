@@ -113,6 +113,13 @@ func TestTransportHints(t *testing.T) {
 		{"a name with an escaped quote", reply{200, `RateLimit: "a\";r=0;t=9;";r=7;t=1`}, 0},
 		{"no t", reply{200, `RateLimit: "a";r=0`}, 0},
 		{"nonsense", reply{200, `RateLimit: ";;,=r=0`}, 0},
+		{"draft-07", reply{200, `RateLimit: limit=1, remaining=0, reset=60`}, time.Minute},
+		{"draft-07, some left", reply{200, `RateLimit: limit=2, remaining=1, reset=60`}, 0},
+		{"draft-07, malformed", reply{200, `RateLimit: limit=1, remaining=0, reset=60,`}, 0},
+		{"draft-07, no number", reply{200, `RateLimit: limit=1, remaining=0, reset=?1`}, 0},
+		{"a negative zero", reply{200, `RateLimit: "a";r=-0;t=30`}, 30 * time.Second},
+		{"the last of equal parameters counts", reply{200, `RateLimit: "a";r=1;t=5;r=0;t=30`}, 30 * time.Second},
+		{"other parameters are comments", reply{200, `RateLimit: "a";r=0;t=30;pk=:YQ==:;acme-x="y;r=1";b`}, 30 * time.Second},
 		{"legacy", reply{200, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 20"}, 20 * time.Second},
 		{"legacy, some left", reply{200, "X-RateLimit-Remaining: 3\nX-RateLimit-Reset: 20"}, 0},
 		{"draft-03", reply{200, "RateLimit-Remaining: 0\nRateLimit-Reset: 20"}, 20 * time.Second},
@@ -133,6 +140,25 @@ func TestTransportHints(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A malformed field is ignored as a whole, even if a part of it says that nothing is left.
+// The shapes are those of httpwg/structured-field-tests.
+func TestTransportIgnoresMalformedFields(t *testing.T) {
+	t.Parallel()
+	for _, member := range []string{
+		`;r=0;t=12`, `login;r=0;t=12`, `("login");r=0;t=12`, `1;r=0;t=12`, `:YQ==:;r=0;t=12`, `?1;r=0;t=12`, `'login';r=0;t=12`, `"gr\xfcn";r=0;t=12`, // names
+		`"b"`, `"b";t=12`, `"b";r;t=12`, `"b";r=-1;t=12`, `"b";r=0.0;t=12`, `"b";r="0";t=12`, `"b";r=1234567890123456`, `"b";r=0;t=1234567890123456`,
+		`"b";r=0;t=-1`, `"b";r=0;t=1.5`, `"b";r=0;t`, `"b";r=0;t="12"`, `"b";r=+0;t=12`, `"b";r=0;t=12;`, `"b";R=0;t=12`, `"b";r =0;t=12`, `"b" ;r=0;t=12`,
+		`"b`, `b"`, `"b\x"`, "\"b\t\"", `,`, `("b"`, `"b" "c"`, `"b";x=(1)`, `"b";x=:*:`, `"b";x=1.`, `"b";x=?2`, `"b";x=@1.5`, `"b";x=%"%C3"`,
+	} {
+		for _, field := range []string{member, `"a";r=0;t=30, ` + member, member + `, "a";r=0;t=30`} {
+			h := http.Header{"Ratelimit": {field}}
+			if d, told := httplimit.Hint(&http.Response{StatusCode: http.StatusOK, Header: h}, time.Unix(0, 0)); told {
+				t.Errorf("%q: %v", field, d)
+			}
+		}
 	}
 }
 

@@ -51,10 +51,11 @@ const problems = "https://iana.org/assignments/http-problem-types#";
 function refusal(d: Decision): { status: number; headers: Record<string, string>; body: string } {
   const failed = d.reason === "fail_closed";
   const hidden = d.action === "shadow_ban";
+  const banned = d.reason === "banned" && !hidden;
   const status = failed ? 503 : 429;
   const body = JSON.stringify({
-    type: problems + (failed ? "temporary-reduced-capacity" : "quota-exceeded"),
-    title: failed ? "Temporary reduced capacity" : "Request quota exceeded",
+    type: problems + (failed ? "temporary-reduced-capacity" : banned ? "abnormal-usage-detected" : "quota-exceeded"),
+    title: failed ? "Temporary reduced capacity" : banned ? "Abnormal usage detected" : "Request quota exceeded",
     status,
     detail: "Try again later.",
     "violated-policies": d.rule !== undefined && !hidden ? [d.rule] : undefined,

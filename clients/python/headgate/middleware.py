@@ -23,11 +23,12 @@ def refusal(d: Decision) -> tuple[int, dict[str, str], bytes]:
     failed = d.reason == "fail_closed"
     status = 503 if failed else 429
     hidden = d.action == "shadow_ban"
-    problem: dict[str, Any] = {
-        "type": _PROBLEMS + ("temporary-reduced-capacity" if failed else "quota-exceeded"),
-        "title": "Temporary reduced capacity" if failed else "Request quota exceeded",
-        "status": status, "detail": "Try again later.",
-    }
+    kind, title = "quota-exceeded", "Request quota exceeded"
+    if failed:
+        kind, title = "temporary-reduced-capacity", "Temporary reduced capacity"
+    elif d.reason == "banned" and not hidden:
+        kind, title = "abnormal-usage-detected", "Abnormal usage detected"
+    problem: dict[str, Any] = {"type": _PROBLEMS + kind, "title": title, "status": status, "detail": "Try again later."}
     if d.rule and not hidden:
         problem["violated-policies"] = [d.rule]
     if d.retry_after_ms is not None and not hidden:

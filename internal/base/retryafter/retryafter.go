@@ -18,17 +18,39 @@ const maxSeconds = math.MaxInt64 / int64(time.Second)
 func Of(h http.Header, received time.Time, most time.Duration) (time.Duration, bool) {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if isNumber(value) {
-		seconds, _ := strconv.ParseInt(value, 10, 64) // on a range error, the largest
-		return min(time.Duration(min(seconds, maxSeconds))*time.Second, most), true
+		number, _ := strconv.ParseInt(value, 10, 64) // on a range error, the largest
+		return In(h, number, received, most), true
 	}
 	then, err := http.ParseTime(value)
 	if err != nil {
 		return 0, false
 	}
-	if date, err := http.ParseTime(h.Get("Date")); err == nil {
-		received = date
+	return min(max(then.Sub(sent(h, received)), 0), most), true
+}
+
+// In returns how long a number of an answer asks to wait, from 0 to most. Some servers
+// send a time of day where seconds are due: a number that would be 31 years or more counts
+// as Unix seconds, or as Unix milliseconds or finer.
+func In(h http.Header, number int64, received time.Time, most time.Duration) time.Duration {
+	const (
+		unix   = 1_000_000_000     // September 2001
+		millis = 1_000_000_000_000 // September 2001; in seconds, the year 33658
+	)
+	if number >= unix {
+		for number >= millis {
+			number = number/1000 + 1 // round up
+		}
+		number -= sent(h, received).Unix()
 	}
-	return min(max(then.Sub(received), 0), most), true
+	return min(time.Duration(min(max(number, 0), maxSeconds))*time.Second, most)
+}
+
+// sent returns when an answer was sent by the clock of its server, or received.
+func sent(h http.Header, received time.Time) time.Time {
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		return date
+	}
+	return received
 }
 
 func isNumber(s string) bool {

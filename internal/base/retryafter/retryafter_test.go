@@ -37,6 +37,12 @@ func TestRetryAfter(t *testing.T) {
 		{"Mon Nov 23 15:00:30 2026", "", 30 * second},       // asctime
 		{"Mon, 23 Nov 2026 14:00:00 GMT", "", 0},            // past
 		{"Fri, 31 Dec 9999 23:59:59 GMT", "", time.Hour},
+		{"1795446030", "", 30 * second}, // 15:00:30 in Unix seconds
+		{"1795446030", "Mon, 23 Nov 2026 15:00:10 GMT", 20 * second},
+		{"1795446030000", "Mon, 23 Nov 2026 15:00:10 GMT", 21 * second}, // in milliseconds
+		{"1795442430", "", 0},                                           // past
+		{"9999999999", "", time.Hour},
+		{"999999999", "", time.Hour},
 		{"", "", -1},
 		{"-1", "", -1},
 		{"+7", "", -1},

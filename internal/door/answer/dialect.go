@@ -9,7 +9,7 @@ const (
 	// Default is X-RateLimit-* of the tightest limit, and the IETF fields of every limit.
 	Default Dialect = iota
 	// IETF is RateLimit and RateLimit-Policy as in
-	// draft-ietf-httpapi-ratelimit-headers-10, structured fields of RFC 9651.
+	// draft-ietf-httpapi-ratelimit-headers-11, structured fields of RFC 9651.
 	IETF
 	// GitHub is what api.github.com sends: X-RateLimit-* with the reset as a
 	// time of day, in seconds since the Unix epoch.

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-
-	"github.com/headgate/headgate"
 )
 
 // Headers sets the fields of dialect d about the limits of a request, replacing
@@ -104,30 +102,6 @@ func (f *fields) legacy(text []byte, list []Policy) []byte {
 	return f.number(text, fieldReset, Seconds(d.ResetAfter))
 }
 
-// ietf appends RateLimit-Policy with the limits, and RateLimit with the client's
-// state for each.
-func (f *fields) ietf(text []byte, list []Policy) []byte {
-	start := len(text)
-	for i := range list {
-		if list[i].told() {
-			text = appendPolicy(separated(text, start), &list[i])
-		}
-	}
-	if len(text) > start {
-		f.end(fieldPolicy, len(text))
-	}
-	start = len(text)
-	for i := range list {
-		if list[i].counted() {
-			text = appendState(separated(text, start), &list[i])
-		}
-	}
-	if len(text) > start {
-		f.end(fieldRateLimit, len(text))
-	}
-	return text
-}
-
 // retry appends Retry-After if a limit refused.
 func (f *fields) retry(text []byte, d Dialect, list []Policy) []byte {
 	i := refusing(list)
@@ -151,61 +125,6 @@ func separated(dst []byte, start int) []byte {
 		return append(dst, ", "...)
 	}
 	return dst
-}
-
-// appendPolicy appends a member of RateLimit-Policy, such as "login";q=5;w=60,
-// "exports";q=20;qu="concurrent-requests" or "signups";q=20;w=3600;qu="distinct-values".
-func appendPolicy(dst []byte, p *Policy) []byte {
-	dst = appendName(dst, p.Name)
-	if p.Limit.Algorithm() == headgate.Concurrency {
-		return append(appendParameter(dst, ";q=", p.Limit.N()), `;qu="concurrent-requests"`...)
-	}
-	quota, window := perSeconds(p.Limit)
-	dst = appendParameter(dst, ";q=", quota)
-	if dst = appendParameter(dst, ";w=", window); p.countsValues() {
-		dst = append(dst, `;qu="distinct-values"`...)
-	}
-	return dst
-}
-
-// appendState appends a member of RateLimit, such as "login";r=0;t=12.
-func appendState(dst []byte, p *Policy) []byte {
-	dst = appendName(dst, p.Name)
-	dst = appendParameter(dst, ";r=", p.Decision.Remaining)
-	return appendParameter(dst, ";t=", untilMore(p))
-}
-
-// untilMore returns the seconds until more of p's quota is available: Retry-After
-// for a refusal; otherwise, for a bucket, at most the time of one token and, for a
-// window, the time until all of it is available, which is never too early.
-func untilMore(p *Policy) int64 {
-	if after, ok := RetryAfter(p.Decision); ok {
-		return max(Seconds(after), 1)
-	}
-	until := p.Decision.ResetAfter
-	if p.Limit.Algorithm() <= headgate.LeakyBucket && p.Limit.N() > 0 {
-		until = min(until, time.Duration(ceil(p.Limit.Period(), time.Duration(p.Limit.N()))))
-	}
-	return Seconds(until)
-}
-
-// maxInteger is the largest Integer of a structured field (RFC 9651, 3.3.1).
-const maxInteger = 999_999_999_999_999
-
-func appendParameter(dst []byte, name string, n int64) []byte {
-	return strconv.AppendInt(append(dst, name...), min(max(n, 0), maxInteger), 10)
-}
-
-// perSeconds returns l as a quota per whole seconds, the shortest window of
-// RateLimit-Policy. A period under a second is scaled to one second; any other is
-// rounded up, so that the reported rate is never above the true one.
-func perSeconds(l headgate.Limit) (quota, window int64) {
-	const second = 1_000_000
-	micros := l.Period().Microseconds()
-	if micros > 0 && micros < second {
-		return l.N() * second / micros, 1
-	}
-	return l.N(), max(Seconds(l.Period()), 1)
 }
 
 const hexDigits = "0123456789ABCDEF"

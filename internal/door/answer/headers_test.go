@@ -1,6 +1,7 @@
 package answer_test
 
 import (
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -53,17 +54,17 @@ func TestHeaders(t *testing.T) {
 	}{
 		{"admitted", answer.Default, []answer.Policy{daily}, map[string]string{
 			"X-Ratelimit-Limit": "1000", "X-Ratelimit-Remaining": "300", "X-Ratelimit-Reset": "46801",
-			"Ratelimit-Policy": `"daily";q=1000;w=86400`, "Ratelimit": `"daily";r=300;t=87`,
+			"Ratelimit-Policy": `"daily";q=1000;w=86400`, "Ratelimit": `"daily";r=300;t=25920`,
 		}},
 		{"burst: more may be left than comes in a window", answer.Default, []answer.Policy{perKey}, map[string]string{
 			"X-Ratelimit-Limit": "500", "X-Ratelimit-Remaining": "499", "X-Ratelimit-Reset": "1",
-			"Ratelimit-Policy": `"per-key";q=100;w=1`, "Ratelimit": `"per-key";r=499;t=1`,
+			"Ratelimit-Policy": `"per-key";q=100;w=1`, "Ratelimit": `"per-key";r=499;t=5`,
 		}},
 		{"refused: the tightest fills the fields of one", answer.Default, []answer.Policy{daily, login}, map[string]string{
 			"X-Ratelimit-Limit": "5", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "60",
 			"Retry-After": "12", "X-Ratelimit-Retry-After": "12",
 			"Ratelimit-Policy": `"daily";q=1000;w=86400, "login";q=5;w=60`,
-			"Ratelimit":        `"daily";r=300;t=87, "login";r=0;t=12`,
+			"Ratelimit":        `"daily";r=300;t=25920, "login";r=0;t=12`,
 		}},
 		{"two refused: the longer counts, whichever is first", answer.Default, []answer.Policy{
 			login, with(daily, headgate.Decision{Reason: headgate.Limited, Limit: 1000, RetryAfter: time.Second, ResetAfter: time.Hour}),
@@ -88,7 +89,7 @@ func TestHeaders(t *testing.T) {
 			with(login, headgate.Decision{Reason: headgate.TooLarge, Limit: 5, Remaining: 5, RetryAfter: headgate.Never}),
 		}, map[string]string{
 			"X-Ratelimit-Limit": "5", "X-Ratelimit-Remaining": "5", "X-Ratelimit-Reset": "0",
-			"Ratelimit-Policy": `"login";q=5;w=60`, "Ratelimit": `"login";r=5;t=0`,
+			"Ratelimit-Policy": `"login";q=5;w=60`, "Ratelimit": `"login";r=5;t=60`,
 		}},
 		{"never outweighs later", answer.IETF, []answer.Policy{
 			login, with(daily, headgate.Decision{Reason: headgate.TooLarge, Limit: 1000, RetryAfter: headgate.Never, ResetAfter: time.Hour}),
@@ -112,21 +113,29 @@ func TestHeaders(t *testing.T) {
 		}, map[string]string{"Ratelimit-Policy": `"w";q=1000;w=86400`, "Ratelimit": `"w";r=300;t=46801`}},
 		{"different values: no number of requests", answer.Default, []answer.Policy{full, daily}, map[string]string{
 			"X-Ratelimit-Limit": "1000", "X-Ratelimit-Remaining": "300", "X-Ratelimit-Reset": "46801",
-			"Ratelimit-Policy": `"signups";q=20;w=3600;qu="distinct-values", "daily";q=1000;w=86400`, "Ratelimit": `"signups";r=0;t=600, "daily";r=300;t=87`,
+			"Ratelimit-Policy": `"daily";q=1000;w=86400`, "Ratelimit": `"daily";r=300;t=25920`,
 		}},
 		{"different values, and no other limit", answer.Default, []answer.Policy{full}, map[string]string{
 			"X-Ratelimit-Limit": "20", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "600",
-			"Ratelimit-Policy": `"signups";q=20;w=3600;qu="distinct-values"`, "Ratelimit": `"signups";r=0;t=600`,
 		}},
 		{"a new value is refused", answer.Default, []answer.Policy{
 			daily, with(full, headgate.Decision{Reason: headgate.Limited, Limit: 20, RetryAfter: 10 * time.Minute, ResetAfter: 10 * time.Minute}),
 		}, map[string]string{
 			"X-Ratelimit-Limit": "20", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "600", "Retry-After": "600", "X-Ratelimit-Retry-After": "600",
-			"Ratelimit-Policy": `"daily";q=1000;w=86400, "signups";q=20;w=3600;qu="distinct-values"`, "Ratelimit": `"daily";r=300;t=87, "signups";r=0;t=600`,
+			"Ratelimit-Policy": `"daily";q=1000;w=86400`, "Ratelimit": `"daily";r=300;t=25920, "signups";r=0;t=600`,
 		}},
+		{"a refusal of less than is left: Retry-After does not end earlier than t", answer.IETF, []answer.Policy{
+			with(login, headgate.Decision{Reason: headgate.Limited, Limit: 5, Remaining: 3, RetryAfter: 12 * time.Second, ResetAfter: 24 * time.Second}),
+		}, map[string]string{"Retry-After": "12", "Ratelimit-Policy": `"login";q=5;w=60`, "Ratelimit": `"login";r=1;t=12`}},
+		{"a concurrency limit has no window", answer.IETF, []answer.Policy{
+			{Name: "c", Limit: headgate.Concurrent(20), Decision: headgate.Decision{Allowed: true, Limit: 20, Remaining: 3, ResetAfter: time.Minute}},
+		}, map[string]string{"Ratelimit-Policy": `"c";q=20;qu="concurrent-requests"`, "Ratelimit": `"c";r=3`}},
+		{"a concurrency limit that is used up", answer.IETF, []answer.Policy{
+			{Name: "c", Limit: headgate.Concurrent(20), Decision: headgate.Decision{Reason: headgate.Limited, Limit: 20, RetryAfter: time.Second, ResetAfter: time.Minute}},
+		}, map[string]string{"Retry-After": "1", "Ratelimit-Policy": `"c";q=20;qu="concurrent-requests"`, "Ratelimit": `"c";r=0;t=1`}},
 		{"a limit of zero", answer.IETF, []answer.Policy{
 			{Name: "closed", Limit: headgate.PerSecond(0), Decision: headgate.Decision{Reason: headgate.TooLarge, RetryAfter: headgate.Never}},
-		}, map[string]string{"Ratelimit-Policy": `"closed";q=0;w=1`, "Ratelimit": `"closed";r=0;t=0`}},
+		}, map[string]string{"Ratelimit-Policy": `"closed";q=0;w=1`, "Ratelimit": `"closed";r=0`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -234,9 +243,18 @@ func parsed(t *testing.T, p answer.Policy) string {
 	}
 	for i, item := range policies {
 		q, w := parameter(t, item, "q"), parameter(t, item, "w")
-		r, u := parameter(t, states[i], "r"), parameter(t, states[i], "t")
-		if q < 0 || w < 1 || r < 0 || u < 0 {
+		r, u := parameter(t, states[i], "r"), int64(-1)
+		if _, ok := states[i].Params.Get("t"); ok || q > 0 {
+			u = parameter(t, states[i], "t")
+		}
+		if q < 0 || w < 1 || r < 0 || u < -1 {
 			t.Errorf("q=%d;w=%d, r=%d;t=%d: out of range in %q", q, w, r, u, h)
+		}
+		if faster(r, u, q, w) {
+			t.Errorf("%q: a client that spreads r over t is faster than the limit", h)
+		}
+		if after, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64); err == nil && u > after {
+			t.Errorf("%q: Retry-After ends before the window", h)
 		}
 		if item.Value != states[i].Value {
 			t.Errorf("policy %v has the state of %v", item.Value, states[i].Value)
@@ -252,6 +270,71 @@ func parsed(t *testing.T, p answer.Policy) string {
 		t.Fatalf("%q is no String", h)
 	}
 	return name
+}
+
+// faster reports whether r in t seconds is more than q in w, as far as an Integer can say.
+func faster(r, t, q, w int64) bool {
+	const largest = 999_999_999_999_999
+	if t < 0 || t == largest || r == 0 {
+		return false
+	}
+	return new(big.Int).Mul(big.NewInt(r), big.NewInt(w)).Cmp(new(big.Int).Mul(big.NewInt(q), big.NewInt(t))) > 0
+}
+
+// The draft's example of what not to do is a quota of 10000 in 1000 seconds that is
+// reported as 10000 in 10: a client may spread r evenly over t. Here it is never faster
+// than the limit, whatever the algorithm and its state.
+func TestSpreadingIsNeverFasterThanTheLimit(t *testing.T) {
+	t.Parallel()
+	limits := []headgate.Limit{
+		headgate.Per(10000, 1000*time.Second), headgate.PerDay(20000), headgate.PerSecond(100).Burst(500),
+		headgate.Per(10, 300*time.Millisecond), headgate.Per(3, 1500*time.Millisecond), headgate.Per(1, time.Hour), headgate.PerCalendar(200, headgate.Month, nil),
+	}
+	for _, limit := range limits {
+		for _, algorithm := range []headgate.Algorithm{headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets} {
+			if limit.Period() < 28*24*time.Hour { // a month is a fixed window
+				limit = limit.Using(algorithm)
+			}
+			for _, left := range []int64{0, 1, 2, limit.Capacity() / 2, limit.Capacity(), 2 * limit.Capacity()} { // twice: after a grant
+				for _, reset := range []time.Duration{0, 1, time.Second, 10 * time.Second, limit.Period()} {
+					parsed(t, answer.Policy{Name: "x", Limit: limit, Decision: headgate.Decision{Allowed: true, Limit: limit.Capacity(), Remaining: left, ResetAfter: reset}})
+					parsed(t, answer.Policy{Name: "x", Limit: limit, Decision: headgate.Decision{Reason: headgate.Limited, Limit: limit.Capacity(), Remaining: left, RetryAfter: reset, ResetAfter: reset}})
+				}
+			}
+		}
+	}
+}
+
+// Clients heed the stricter limit if they see those of the service as well.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		theirs []string
+		want   string
+	}{
+		{nil, `"login";r=0;t=12`},
+		{[]string{`"up";r=0;t=90;pk=:YQ==:`}, `"up";r=0;t=90;pk=:YQ==:, "login";r=0;t=12`},
+		{[]string{`"up";r=0;t=90`, `"b";r=1`}, `"up";r=0;t=90, "b";r=1, "login";r=0;t=12`},
+		{[]string{""}, `"login";r=0;t=12`},
+		{[]string{`"up";r=0;t=90,`}, `"login";r=0;t=12`}, // malformed: it would spoil ours
+		{[]string{`limit=1, remaining=0, reset=60`}, `"login";r=0;t=12`},
+	} {
+		h := http.Header{"X-Ratelimit-Limit": {"999"}, "X-Ratelimit-Remaining": {"998"}}
+		if row.theirs != nil {
+			h["Ratelimit"] = row.theirs
+		}
+		answer.Join(h, answer.Default, login)
+		if got := h["Ratelimit"]; len(got) != 1 || got[0] != row.want {
+			t.Errorf("%q gave %q, want %q", row.theirs, got, row.want)
+		}
+		if diff := cmp.Diff([][]string{{"5"}, {"0"}}, [][]string{h["X-Ratelimit-Limit"], h["X-Ratelimit-Remaining"]}); diff != "" {
+			t.Error(diff)
+		}
+	}
+	h := http.Header{"Ratelimit": {`"up";r=0;t=90`}}
+	if answer.Join(h, answer.None, login); h.Get("RateLimit") != `"up";r=0;t=90` {
+		t.Errorf("no fields of ours: %q", h)
+	}
 }
 
 func list(t *testing.T, h http.Header, name string) []httpsfv.Item {

@@ -21,6 +21,7 @@ import (
 const (
 	QuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	ReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	AbnormalUsage   = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
 )
 
 const problemType = "application/problem+json"
@@ -154,6 +155,8 @@ func (r *Refusal) problem(status int) []byte {
 	case decision.Reason == headgate.FailClosed:
 		kind, title = ReducedCapacity, "Capacity temporarily reduced"
 		detail = "The quota cannot be checked at the moment. Try again later."
+	case decision.Reason == headgate.Banned:
+		kind, title, detail = AbnormalUsage, "Abnormal usage detected", "Requests from you are not accepted for now."
 	case decision.RetryAfter == headgate.Never:
 		detail = "The request costs more than the entire quota."
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -38,6 +39,10 @@ func TestRefuse(t *testing.T) {
 			"type": answer.ReducedCapacity, "title": "Capacity temporarily reduced", "status": 503.0,
 			"detail":            "The quota cannot be checked at the moment. Try again later.",
 			"violated-policies": []any{"login"}, "retry_after_ms": 1000.0,
+		}},
+		{"banned", answer.Refusal{Policies: []answer.Policy{daily, with(login, headgate.Decision{Reason: headgate.Banned, RetryAfter: time.Minute})}}, 429, map[string]any{
+			"type": answer.AbnormalUsage, "title": "Abnormal usage detected", "status": 429.0,
+			"detail": "Requests from you are not accepted for now.", "violated-policies": []any{"login"}, "retry_after_ms": 60000.0,
 		}},
 		{"two, with names that need escapes", answer.Refusal{Policies: []answer.Policy{
 			login, {Name: "gr\"ö\\\n", Limit: login.Limit, Decision: login.Decision},

@@ -23,12 +23,12 @@ limits:
 			code      int
 			remaining string // also of requests
 		}{
-			{[]string{"ann", "bob"}, 200, `"signups";r=1;t=3600, "all";r=99;t=36`},
-			{[]string{"cleo", "dan"}, 429, `"signups";r=0;t=3600, "all";r=99;t=36`}, // after its first value
-			{[]string{"ann, bob"}, 200, `"signups";r=1;t=3600, "all";r=98;t=36`},
-			{[]string{"dan"}, 200, `"signups";r=0;t=3600, "all";r=97;t=36`},
-			{[]string{"cleo"}, 429, `"signups";r=0;t=3600, "all";r=97;t=36`},
-			{[]string{"bob"}, 200, `"signups";r=0;t=3600, "all";r=96;t=36`},
+			{[]string{"ann", "bob"}, 200, `"all";r=99;t=3564`},
+			{[]string{"cleo", "dan"}, 429, `"signups";r=0;t=3600, "all";r=99;t=3564`}, // after its first value
+			{[]string{"ann, bob"}, 200, `"all";r=98;t=3528`},
+			{[]string{"dan"}, 200, `"all";r=97;t=3492`},
+			{[]string{"cleo"}, 429, `"signups";r=0;t=3600, "all";r=97;t=3492`},
+			{[]string{"bob"}, 200, `"all";r=96;t=3456`},
 		} {
 			var header []string
 			for _, user := range row.users {

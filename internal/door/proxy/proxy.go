@@ -293,8 +293,7 @@ func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 	verdict.Refuse(w, x.in, v, verdict.Refusal(v, x.policies, x.dialect))
 }
 
-// answered adds our header fields to an upstream's answer. They replace its own fields
-// of the same name: two limits under one name would be misleading.
+// answered adds our header fields to an upstream's answer. Its own lists of limits stay.
 func (p *Proxy) answered(res *http.Response) error {
 	if res.StatusCode < 100 { // net/http reads such a status, but panics on writing it
 		return fmt.Errorf("the upstream answered with status %03d", res.StatusCode)
@@ -320,7 +319,7 @@ func (p *Proxy) answered(res *http.Response) error {
 		}
 		p.learn(x, res)
 		p.settleHeader(res.Request.Context(), x)
-		answer.Headers(res.Header, x.dialect, x.policies...)
+		answer.Join(res.Header, x.dialect, x.policies...)
 		if x.outlast != nil {
 			res.Body = x.outlast.answers(res)
 		}

@@ -89,8 +89,9 @@ public final class HeadgateFilter implements Filter {
         boolean hidden = "shadow_ban".equals(d.action());
         int status = failed ? HttpServletResponse.SC_SERVICE_UNAVAILABLE : 429;
         Map<String, Object> problem = new LinkedHashMap<>();
-        problem.put("type", PROBLEMS + (failed ? "temporary-reduced-capacity" : "quota-exceeded"));
-        problem.put("title", failed ? "Temporary reduced capacity" : "Request quota exceeded");
+        boolean banned = d.reason().equals("banned") && !hidden;
+        problem.put("type", PROBLEMS + (failed ? "temporary-reduced-capacity" : banned ? "abnormal-usage-detected" : "quota-exceeded"));
+        problem.put("title", failed ? "Temporary reduced capacity" : banned ? "Abnormal usage detected" : "Request quota exceeded");
         problem.put("status", status);
         problem.put("detail", "Try again later.");
         if (d.rule() != null && !hidden) problem.put("violated-policies", List.of(d.rule()));
