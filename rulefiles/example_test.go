@@ -27,6 +27,7 @@ limits:
     match: {method: POST, path: /login}
     key: [client_ip]
     rate: 2/minute
+    algorithm: sliding_log
   - name: mails
     match: {attributes: {action: mail}}
     key: [customer]
@@ -60,6 +61,6 @@ limits:
 	// Output:
 	// 404 Not Found, retry after ""
 	// 404 Not Found, retry after ""
-	// 429 Too Many Requests, retry after "30"
+	// 429 Too Many Requests, retry after "60"
 	// true mails 99 <nil>
 }

@@ -26,7 +26,7 @@ func newInit(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [FOLDER]",
 		Short: "write a first configuration, rules and a rule test",
-		Long: `Init asks three questions: what is in front, where counts are kept, and what to limit.
+		Long: `Init asks what is in front, where counts are kept, and what to limit.
 It writes a configuration, rules, a rule test, and what the proxy in front needs to the
 folder, by default the current one, and prints the next command. Existing files are
 kept, unless --force is given.

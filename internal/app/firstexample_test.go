@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -59,5 +60,20 @@ func TestFirstExampleKeepsItsWord(t *testing.T) {
 		if len(passed) < 8 {
 			t.Errorf("%s: %v passed; more should", name, passed)
 		}
+	}
+}
+
+// README's question to the API gets the answer that README shows, byte for byte.
+func TestAnswerOfREADME(t *testing.T) {
+	readme := readFile(t, "../../README.md")
+	_, rules, _ := strings.Cut(readme, "```yaml\n")
+	rules, _, _ = strings.Cut(rules, "```")
+	shown := regexp.MustCompile("(?s)/v1/check -d '(.*?)'\n```\n\n```json\n(.*?)```").FindStringSubmatch(readme)
+	if shown == nil {
+		t.Fatal("README shows no question with its answer")
+	}
+	f := run(t, rules, nil)
+	if got := f.postJSON(t, "/v1/check", shown[1]); got != strings.TrimSpace(shown[2]) {
+		t.Errorf("the answer is %s, but README shows %s", got, shown[2])
 	}
 }

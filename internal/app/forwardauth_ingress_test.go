@@ -97,7 +97,7 @@ func TestIngressNginxFailsClosed(t *testing.T) {
 func TestIngressNginxFailsOpen(t *testing.T) {
 	p := ingressNginx(t, "ingress-nginx-open.yml")
 	res := p.logins(t, "127.0.0.2", 200, 200, 200, 200, 200, 429)
-	told(t, res, map[string]string{"Retry-After": "12", "RateLimit-Policy": `"login";q=5;w=60, "per-client";q=50;w=1`, "Cache-Control": "no-store"})
+	told(t, res, map[string]string{"Retry-After": "60", "RateLimit-Policy": `"login";q=5;w=60, "per-client";q=50;w=1`, "Cache-Control": "no-store"})
 	if err := p.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -184,7 +184,7 @@ func (p *forwardProxy) limits(t *testing.T) {
 			t.Errorf("%v: %v %v", uri, res.StatusCode, body)
 		}
 		told(t, res, map[string]string{
-			"Retry-After": "12", "X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "60",
+			"Retry-After": "60", "X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "60",
 			"RateLimit-Policy": `"login";q=5;w=60, "per-client";q=50;w=1`, "Content-Type": "application/problem+json",
 		})
 	}
@@ -211,7 +211,7 @@ func (p *forwardProxy) limits(t *testing.T) {
 			t.Errorf("%v %v: %v %v", row.method, row.uri, res.StatusCode, body)
 		}
 	}
-	p.clock.advance(12 * time.Second)
+	p.clock.advance(time.Minute)
 	if res, _ := p.ask(t, ann, "POST", "/login", "name=ann"); res.StatusCode != http.StatusOK {
 		t.Errorf("after Retry-After: %v", res.StatusCode)
 	}
@@ -351,7 +351,7 @@ func TestForwardAuthOfTraefik(t *testing.T) {
 		if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 5]; res.StatusCode != want {
 			t.Errorf("request %d: %v, want %d", i, res.StatusCode, want)
 		}
-		if i == 5 && (res.Header.Get("Retry-After") != "12" || res.Header.Get("Content-Type") != "application/problem+json") {
+		if i == 5 && (res.Header.Get("Retry-After") != "60" || res.Header.Get("Content-Type") != "application/problem+json") {
 			t.Errorf("refusal: %v", res.Header)
 		}
 	}

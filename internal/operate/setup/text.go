@@ -69,6 +69,7 @@ func (a *Answers) rules() string {
     match: {method: POST, path: /login}
     key: [client_ip]
     rate: 5/minute
+    algorithm: sliding_log
 `)
 		case "addresses":
 			b.WriteString(`  # No single address may take all capacity. A burst of 50 is allowed at once.
@@ -95,13 +96,14 @@ func (a *Answers) test() string {
 	b.WriteString("# Run it with: headgate test. docs/rule-tests.md describes rule tests.\ntests:\n")
 	const one, two = "client_ip: 198.51.100.7", "client_ip: 198.51.100.8"
 	if slices.Contains(a.Limits, "logins") {
-		fmt.Fprintf(&b, `  - name: five logins, then one every 12 s
+		fmt.Fprintf(&b, `  - name: five logins in any minute
     request: {method: POST, path: /login, %s}
     trace:
       - {at: 0s, repeat: 5, expect: allowed}
-      - {expect: {allowed: false, rule: logins, retry_after: 12s}}
-      - {at: 12s, expect: allowed}
+      - {expect: {allowed: false, rule: logins, retry_after: 1m}}
+      - {at: 59s, expect: refused}
       - {request: {method: POST, path: /login, %s}, expect: allowed}
+      - {at: 1m, expect: allowed}
 `, one, two)
 	}
 	if slices.Contains(a.Limits, "addresses") {
