@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,10 +21,11 @@ import (
 )
 
 // Each tutorial is followed as it is on the page: files are written, commands
-// are run and their output is compared. Two things are different from a
-// reader's machine: ports, so that tests can run in parallel, and the module
-// github.com/headgate/headgate, which is this source.
+// are run and their output is compared. headgate is what the page has built, from this
+// source as the reader's clone. Only ports differ from the page, so that tests can run
+// in parallel.
 func TestTutorials(t *testing.T) {
+	home := &reader{home: t.TempDir()} // follows all pages, and builds once
 	for _, row := range []struct {
 		page     string
 		programs []string
@@ -31,7 +33,7 @@ func TestTutorials(t *testing.T) {
 		servers  map[string][]string // commands that keep running, and the ports they open
 	}{
 		{
-			page: "protect-a-go-api.md", programs: []string{"go"}, ports: []string{"9000"},
+			page: "protect-a-go-api.md", ports: []string{"9000"},
 			servers: map[string][]string{"go run .": {"9000"}},
 		},
 		{
@@ -61,10 +63,10 @@ func TestTutorials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, program := range append(row.programs, "curl", "bash") {
+			for _, program := range append(row.programs, "go", "curl", "bash") {
 				needs(t, program)
 			}
-			newTutorial(t, row.ports, row.servers).follow(string(text))
+			newTutorial(t, home, row.ports, row.servers).follow(string(text))
 		})
 	}
 }
@@ -86,6 +88,12 @@ func needs(t *testing.T, program string) {
 	}
 }
 
+// reader has a home, with what was built there.
+type reader struct {
+	home     string
+	building sync.Mutex
+}
+
 // tutorial is a reader at work: a folder, and servers in other terminals.
 type tutorial struct {
 	t           *testing.T
@@ -95,17 +103,17 @@ type tutorial struct {
 	servers     map[string][]string
 	pending     map[string]bool // servers that no command has started yet
 	environment []string
+	building    *sync.Mutex // of the reader, for all pages
 }
 
-func newTutorial(t *testing.T, ports []string, servers map[string][]string) *tutorial {
+func newTutorial(t *testing.T, who *reader, ports []string, servers map[string][]string) *tutorial {
 	t.Helper()
-	r := &tutorial{t: t, folder: t.TempDir(), ports: map[string]string{}, servers: servers, pending: map[string]bool{}}
+	r := &tutorial{t: t, folder: t.TempDir(), ports: map[string]string{}, servers: servers, pending: map[string]bool{}, building: &who.building}
 	var here, there []string
 	for _, page := range ports {
 		_, r.ports[page], _ = net.SplitHostPort(redistest.FreeAddress(t))
 		here, there = append(here, page, r.ports[page]), append(there, r.ports[page], page)
 	}
-	r.here, r.there = strings.NewReplacer(here...), strings.NewReplacer(there...)
 	for command := range servers {
 		r.pending[command] = true
 	}
@@ -113,9 +121,20 @@ func newTutorial(t *testing.T, ports []string, servers map[string][]string) *tut
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.environment = append(os.Environ(), "no_proxy=*", "NO_PROXY=*", "GOWORK=off", "GOFLAGS=-mod=mod", "GOSUMDB=off", "SOURCE_OF_HEADGATE="+root)
-	if out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output(); err == nil { // modules that this one needs are there
-		r.environment = append(r.environment, "GOPROXY=file://"+strings.TrimSpace(string(out))+"/cache/download")
+	// The reader's clone is not next to the folder of the page, but this one.
+	here, there = append(here, "-C headgate ", "-C "+root+" ", "=../headgate\n", "="+root+"\n"), append(there, root, "headgate")
+	r.here, r.there = strings.NewReplacer(here...), strings.NewReplacer(there...)
+	r.environment = append(os.Environ(), "PATH="+pathWithout(t, "headgate"), "GOPATH="+who.home, "GOBIN=",
+		"no_proxy=*", "NO_PROXY=*", "GOWORK=off", "GOFLAGS=-mod=mod", "GOSUMDB=off")
+	for _, name := range []string{"GOMODCACHE", "GOCACHE"} { // modules that this one needs are there
+		out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.environment = append(r.environment, name+"="+strings.TrimSpace(string(out)))
+		if name == "GOMODCACHE" {
+			r.environment = append(r.environment, "GOPROXY=file://"+strings.TrimSpace(string(out))+"/cache/download")
+		}
 	}
 	for door, page := range map[string]string{"API": "8080", "GRPC": "", "RESP": "", "ADMIN": "6070"} {
 		address := "127.0.0.1:" + r.ports[page]
@@ -125,6 +144,16 @@ func newTutorial(t *testing.T, ports []string, servers map[string][]string) *tut
 		r.environment = append(r.environment, "HEADGATE_LISTEN_"+door+"="+address)
 	}
 	return r
+}
+
+// pathWithout returns the PATH without the folders that have a program: a reader starts
+// without it.
+func pathWithout(t *testing.T, program string) string {
+	t.Helper()
+	return strings.Join(slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(folder string) bool {
+		_, err := os.Stat(filepath.Join(folder, program))
+		return err == nil
+	}), string(filepath.ListSeparator))
 }
 
 // follow does what a page says, block by block. The line before a file names it.
@@ -226,15 +255,17 @@ func (r *tutorial) play(block string) {
 // run runs a command to its end and returns what it printed.
 func (r *tutorial) run(line string) (string, error) {
 	r.t.Helper()
+	if strings.HasPrefix(line, "go install") {
+		r.building.Lock() // one page builds, the others find it up to date
+		defer r.building.Unlock()
+	}
 	where := filepath.Join(r.t.TempDir(), "where")
-	command := exec.CommandContext(r.t.Context(), "bash", "-c", r.here.Replace(line)+"\npwd >"+where)
+	command := exec.CommandContext(r.t.Context(), "bash", "-c", r.here.Replace(line+"\n")+`printf '%s\n' "$PWD" "$PATH" >`+where)
 	command.Dir, command.Env = r.folder, r.environment
 	out, err := command.CombinedOutput()
 	if now, err := os.ReadFile(where); err == nil {
-		r.folder = strings.TrimSpace(string(now))
-	}
-	if strings.HasPrefix(line, "go mod init") { // this source in place of a release
-		return r.run(`go mod edit -replace github.com/headgate/headgate="$SOURCE_OF_HEADGATE"`)
+		folder, path, _ := strings.Cut(strings.TrimSpace(string(now)), "\n")
+		r.folder, r.environment = folder, append(r.environment, "PATH="+path)
 	}
 	return string(out), err
 }
