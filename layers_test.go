@@ -66,12 +66,13 @@ var layers = map[string]int{
 	"internal/request/client":   2, // who is asking
 	"internal/request/jwt":      4, // verifies tokens
 
-	"internal/transport":          3, // connections: bounds, TLS, shared ports
-	"internal/transport/membound": 1,
-	"internal/transport/ticks":    1,
-	"internal/transport/netbound": 2,
-	"internal/transport/h2bound":  2,
-	"internal/transport/overload": 2,
+	"internal/transport":             3, // connections: bounds, TLS, shared ports
+	"internal/transport/membound":    1,
+	"internal/transport/rightserver": 1, // the client of Redis, which may have to be replaced
+	"internal/transport/ticks":       1,
+	"internal/transport/netbound":    2,
+	"internal/transport/h2bound":     2,
+	"internal/transport/overload":    2,
 
 	"internal/door":                 7, // the kit of doors
 	"internal/door/":                9, // each folder a door

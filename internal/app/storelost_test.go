@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -205,6 +206,19 @@ limits:
 	}
 }
 
+// A Redis that was read-only before the start is known as such from the start.
+func TestRedisWritesNothingFromTheStart(t *testing.T) {
+	server := redistest.Standalone(t)
+	server.Do("REPLICAOF", "127.0.0.1", "1")
+	f := run(t, "domain: api\nlimits:\n  - {name: open, match: {path: /open}, key: client_ip, rate: 3/hour}\n", nil, onRedis(server.Addr), withAdmin)
+	if _, body := f.get(t, f.apiURL("/readyz?verbose")); !strings.Contains(body, "READONLY") {
+		t.Error(body)
+	}
+	if got := f.metric(t, "headgate_store_read_only"); got != "1" {
+		t.Errorf("headgate_store_read_only %s", got)
+	}
+}
+
 // A read-only Redis, such as a replica, still refuses exhausted keys. That it does not
 // count is logged once and shown in a metric and the status.
 func TestRedisWritesNothing(t *testing.T) {
@@ -238,8 +252,11 @@ limits:
 	if s := answerOf[admin.Status](t, f, "/v1/status"); s.Store.Healthy || !strings.Contains(s.Store.Error, "read-only") {
 		t.Errorf("%+v", s.Store)
 	}
-	if _, body := f.get(t, f.apiURL("/readyz?verbose")); !strings.Contains(body, "read-only") {
+	if _, body := f.get(t, f.apiURL("/readyz?verbose")); !strings.Contains(body, "read-only") || !strings.Contains(body, "READONLY") {
 		t.Error(body)
+	}
+	if n, _ := strconv.Atoi(f.metric(t, `headgate_store_server_errors_total{code="READONLY"}`)); n < 12 {
+		t.Errorf("%d errors READONLY, want at least 12", n)
 	}
 	if text := f.journal.text.String(); strings.Count(text, "the store is read-only") != 1 || !strings.Contains(text, "READONLY") {
 		t.Error(text)

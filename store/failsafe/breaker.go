@@ -51,6 +51,7 @@ type breaker struct {
 	probing  atomic.Bool  // while open: a caller is probing
 
 	failedFast, probes atomic.Uint64
+	cause              atomic.Pointer[openError] // of the last failure, while open
 
 	mu    sync.Mutex // guards changes
 	wait  time.Duration
@@ -87,7 +88,7 @@ func (b *breaker) trusted(t ticket, now int64) bool {
 func (b *breaker) done(t ticket, o outcome, err error, now int64) {
 	switch {
 	case t.probe:
-		b.probed(o, now)
+		b.probed(o, err, now)
 	case b.turn.Load() != t.turn:
 	case o == succeeded:
 		// Written only if needed, so that callers on many cores do not contend for the
@@ -125,11 +126,26 @@ func (b *breaker) open(turn uint64, err error, now int64) {
 	}
 	b.wait = b.options.OpenFor
 	b.probeAt.Store(now + b.jittered())
+	b.cause.Store(&openError{err})
 	b.change(Change{State: Open, Err: err}, now)
 }
 
+// openError is ErrOpen with the reason: the last failure.
+type openError struct{ cause error }
+
+func (e *openError) Error() string { return ErrOpen.Error() + ": " + e.cause.Error() }
+func (e *openError) Unwrap() error { return ErrOpen }
+
+// refusal returns the error of a call that is not let through.
+func (b *breaker) refusal() error {
+	if e := b.cause.Load(); e != nil {
+		return e
+	}
+	return ErrOpen
+}
+
 // probed handles the end of a probe; a success closes the breaker.
-func (b *breaker) probed(o outcome, now int64) {
+func (b *breaker) probed(o outcome, err error, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch o {
@@ -138,6 +154,7 @@ func (b *breaker) probed(o outcome, now int64) {
 		b.lastGood.Store(now)
 		b.change(Change{State: Closed}, now)
 	case failed:
+		b.cause.Store(&openError{err})
 		b.wait = min(2*b.wait, b.options.Longest)
 		b.probeAt.Store(now + b.jittered())
 	case starved:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -330,6 +331,26 @@ func TestRefusingStoreIsThere(t *testing.T) {
 		_, _ = s.Take(t.Context(), op("bad"))
 		if got := s.Stats(); got.State != failsafe.Closed || got.Opened != 1 {
 			t.Errorf("after a probe that was answered with an error: %+v", got)
+		}
+	})
+}
+
+// TestOpenBreakerTellsWhy: the error of a call that is not sent ends with the last
+// failure, which is that of the last probe.
+func TestOpenBreakerTellsWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := failsafe.New(f, failsafe.Options{Breaker: failsafe.Breaker{Failures: 1, Jitter: -1}})
+		for _, why := range []string{"connection refused", "x509: certificate has expired"} {
+			f.set(func(f *fake) {
+				f.answer = func(headgate.Op) (headgate.Decision, error) { return headgate.Decision{}, errors.New(why) }
+			})
+			_, _ = take(s, t.Context()) // opens it, or probes
+			err, _ := take(s, t.Context())
+			if !errors.Is(err, failsafe.ErrOpen) || !strings.HasSuffix(err.Error(), "circuit breaker open: store unavailable: "+why) {
+				t.Errorf("%v, want %s", err, why)
+			}
+			time.Sleep(failsafe.DefaultLongest)
 		}
 	})
 }

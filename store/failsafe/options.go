@@ -18,8 +18,9 @@ const (
 	DefaultMaxAge   = 250 * time.Millisecond
 )
 
-// ErrOpen is returned at once while the circuit breaker is open. It wraps
-// store.ErrNotSent, and so headgate.ErrUnavailable.
+// ErrOpen is wrapped by the error that is returned at once while the circuit breaker is
+// open, which ends with the store's last failure. It wraps store.ErrNotSent, and so
+// headgate.ErrUnavailable.
 var ErrOpen = fmt.Errorf("%w: circuit breaker open", store.ErrNotSent)
 
 // ErrTimeout is returned when the store has not answered within the Timeout. It wraps

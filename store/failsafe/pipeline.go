@@ -25,7 +25,7 @@ func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.
 	t, ok := s.breaker.admit(start)
 	if !ok {
 		s.breaker.failedFast.Add(uint64(len(p.groups) - 1)) // admit has counted one
-		failAll(p.groups, ErrOpen)
+		failAll(p.groups, s.breaker.refusal())
 		p.hand(groups)
 		return
 	}

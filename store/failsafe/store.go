@@ -111,7 +111,7 @@ func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 	}
 	t, ok := s.breaker.admit(start)
 	if !ok {
-		return headgate.Decision{}, ErrOpen
+		return headgate.Decision{}, s.breaker.refusal()
 	}
 	bounded, own := s.slots.context(ctx, start, clock)
 	var d headgate.Decision
@@ -173,7 +173,7 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 	}
 	t, ok := s.breaker.admit(start)
 	if !ok {
-		return ErrOpen
+		return s.breaker.refusal()
 	}
 	bounded, own := s.slots.context(ctx, start, clock)
 	var err error

@@ -21,7 +21,7 @@ func (s *Store) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes
 	clock, start := s.now()
 	t, ok := s.breaker.admit(start)
 	if !ok {
-		return headgate.KeyTimes{}, ErrOpen
+		return headgate.KeyTimes{}, s.breaker.refusal()
 	}
 	bounded, own := s.slots.context(ctx, start, clock)
 	times := new(headgate.KeyTimes) // a late answer may still write it

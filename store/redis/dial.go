@@ -15,7 +15,8 @@ import (
 // decision may wait is still made: the call that requested it fails at its deadline,
 // and a later one finds the connection ready.
 type dialer struct {
-	opened, closed func() // if not nil, called when a connection is made or ends
+	opened, closed func()      // if not nil, called when a connection is made or ends
+	quiet          atomic.Bool // while set, neither is called
 
 	mu      sync.Mutex
 	pending map[string]chan dialed
@@ -75,10 +76,17 @@ func (d *dialer) opening(ctx context.Context, result dialed, began time.Time) (n
 	if latest := began.Add(stallTimeout); !ok || limit.After(latest) {
 		limit = latest
 	}
-	if d.opened != nil {
+	if d.opened != nil && !d.quiet.Load() {
 		d.opened()
 	}
-	return &wire{Conn: result.conn, limit: limit, closed: d.closed}, nil
+	return &wire{Conn: result.conn, limit: limit, closed: d.ended}, nil
+}
+
+// ended is called when a connection ends.
+func (d *dialer) ended() {
+	if d.closed != nil && !d.quiet.Load() {
+		d.closed()
+	}
 }
 
 // forget makes the next dial of address connect again.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/transport/rightserver"
 	"github.com/headgate/headgate/store"
 )
 
@@ -306,7 +308,7 @@ type line struct {
 	most               atomic.Int64 // messages to read at a time
 
 	mu      sync.Mutex
-	client  rueidis.Client
+	server  *rightserver.Holder
 	dialing chan struct{} // closed when an attempt to connect ends; nil if there is none
 	closed  bool
 	retryAt time.Time // after a failure to connect
@@ -325,9 +327,10 @@ func newLine(o Options, prefix string) *line {
 func (l *line) call(ctx context.Context, f func(ctx context.Context, client rueidis.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, newsTimeout)
 	defer cancel()
-	client, err := l.connected(ctx)
+	server, err := l.connected(ctx)
 	if err == nil {
-		err = f(ctx, client)
+		err = f(ctx, server.Client())
+		server.Told(err)
 	}
 	if err != nil {
 		return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
@@ -335,34 +338,40 @@ func (l *line) call(ctx context.Context, f func(ctx context.Context, client ruei
 	return nil
 }
 
-// connected returns the client. The first caller starts to connect; that goes on if
+// connected returns the servers. The first caller starts to connect; that goes on if
 // nobody can wait for it.
-func (l *line) connected(ctx context.Context) (rueidis.Client, error) {
+func (l *line) connected(ctx context.Context) (*rightserver.Holder, error) {
 	for {
-		client, dialing, err := l.current()
+		server, dialing, err := l.current()
 		if dialing == nil {
-			return client, err
+			return server, err
 		}
 		select {
 		case <-dialing:
 		case <-ctx.Done():
-			if l.options.TLS != nil {
-				return nil, fmt.Errorf("%s: no connection yet; does that port speak TLS, as the URL says? %w", strings.Join(l.options.Addresses, ", "), ctx.Err())
-			}
-			return nil, fmt.Errorf("%s: no connection yet: %w", strings.Join(l.options.Addresses, ", "), ctx.Err())
+			return nil, l.late(ctx.Err())
 		}
 	}
 }
 
-// current returns the client, or an attempt to connect to wait for, or an error.
-func (l *line) current() (rueidis.Client, <-chan struct{}, error) {
+// late returns the error of an attempt to connect that has taken too long.
+func (l *line) late(err error) error {
+	where := strings.Join(l.options.Addresses, ", ")
+	if l.options.TLS != nil {
+		return fmt.Errorf("%s: no connection yet; does that port speak TLS, as the URL says? %w", where, err)
+	}
+	return fmt.Errorf("%s: no connection yet: %w", where, err)
+}
+
+// current returns the servers, or an attempt to connect to wait for, or an error.
+func (l *line) current() (*rightserver.Holder, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
 		return nil, nil, headgate.ErrClosed
-	case l.client != nil:
-		return l.client, nil, nil
+	case l.server != nil:
+		return l.server, nil, nil
 	case l.dialing != nil:
 		return nil, l.dialing, nil
 	case time.Now().Before(l.retryAt): //nolint:forbidigo // waiting for a server
@@ -375,7 +384,7 @@ func (l *line) current() (rueidis.Client, <-chan struct{}, error) {
 
 // connect makes one attempt to connect.
 func (l *line) connect() {
-	client, err := rueidis.NewClient(l.options.clientOption(l.dialer))
+	client, err := l.dial()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(l.dialing)
@@ -385,20 +394,30 @@ func (l *line) connect() {
 		if client != nil { // of a cluster that has not told its nodes
 			client.Close()
 		}
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+			err = l.late(err)
+		}
 		l.retryAt, l.failure = time.Now().Add(newsRetry), err //nolint:forbidigo // waiting for a server
 	case l.closed:
 		client.Close()
 	default:
-		l.client = client
+		l.server = rightserver.New(client, rightserver.Options{
+			Dial: l.dial, Linger: 2 * newsTimeout, Cluster: l.options.Mode == Cluster,
+		})
 	}
+}
+
+// dial makes a client.
+func (l *line) dial() (rueidis.Client, error) {
+	return rueidis.NewClient(l.options.clientOption(l.dialer))
 }
 
 func (l *line) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	if l.client != nil {
-		l.client.Close()
+	if l.server != nil {
+		l.server.Close()
 	}
 	l.dialer.close()
 }

@@ -40,3 +40,6 @@ func (s *Store) Prelude(lua string) {
 		s.scripts.mixed[i] = with(script)
 	}
 }
+
+// LookAround looks where the address leads, as the store does from time to time.
+func (s *Store) LookAround() { s.server.Load().Look() }

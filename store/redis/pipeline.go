@@ -294,11 +294,12 @@ func (s *Store) sendAll(ctx context.Context, calls []*call) {
 		c.of.prepare(c)
 	}
 	s.send(callContext, client, calls, byName)
-	_ = s.end(ctx, callContext, worst(calls)) // each error is reported below
+	_ = s.finish(ctx, callContext, worst(calls)) // each error is reported below
 	for _, c := range calls {
 		if c.err == nil {
 			s.trust.gain(c.slot, epoch)
 		} else {
+			s.doubt(c.err)
 			c.err = s.told(ctx, c.err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/transport/rightserver"
 	"github.com/headgate/headgate/store"
 )
 
@@ -26,10 +27,9 @@ type Store struct {
 	calendars calendars
 	gate      gate
 	trust     *trust
-	dialer    *dialer
 	life      life
 
-	client atomic.Pointer[rueidis.Client] // nil until first connected
+	server atomic.Pointer[rightserver.Holder] // nil until first connected
 	closed atomic.Bool
 	stop   chan struct{}
 	loop   sync.WaitGroup
@@ -47,7 +47,6 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{options: o, scripts: newScripts(&o), trust: newTrust(o.Mode), stop: make(chan struct{})}
-	s.dialer = newDialer(s.life.other, s.trust.lose)
 	first := make(chan error, 1)
 	s.loop.Go(func() { s.connect(first) })
 	select {
@@ -72,14 +71,18 @@ const (
 // first attempt to first.
 func (s *Store) connect(first chan<- error) {
 	for wait := reconnectMin; ; wait = min(2*wait, reconnectMax) {
-		client, err := rueidis.NewClient(s.options.clientOption(s.dialer))
+		client, err := s.dial()
 		if err == nil {
 			err = greet(client)
 		}
 		if client != nil && !isRefusal(err) {
-			s.client.Store(&client)
+			s.adopt(client)
+			server := rightserver.New(client, rightserver.Options{
+				Dial: s.dial, Adopt: s.adopt, Linger: s.options.Timeout + stallTimeout, Cluster: s.options.Mode == Cluster,
+			})
+			s.server.Store(server)
 			if s.closed.Load() {
-				client.Close()
+				server.Close()
 			}
 			_ = s.look(context.Background()) // otherwise the first refund does
 			first <- err
@@ -98,6 +101,39 @@ func (s *Store) connect(first chan<- error) {
 			return
 		}
 	}
+}
+
+// ownClient is a client with its own dialer.
+type ownClient struct {
+	rueidis.Client
+	dialer *dialer
+}
+
+// Close closes all connections.
+func (c *ownClient) Close() {
+	c.Client.Close()
+	c.dialer.close()
+}
+
+// dial makes a client. Its connections do not matter to s until it is adopted.
+func (s *Store) dial() (rueidis.Client, error) {
+	d := newDialer(s.life.other, s.trust.lose)
+	d.quiet.Store(true)
+	client, err := rueidis.NewClient(s.options.clientOption(d))
+	if client == nil {
+		d.close()
+		return nil, err
+	}
+	return &ownClient{client, d}, err
+}
+
+// adopt is called before a client is used.
+func (s *Store) adopt(client rueidis.Client) {
+	if own, ok := client.(*ownClient); ok {
+		own.dialer.quiet.Store(false)
+	}
+	s.life.other()
+	s.trust.lose()
 }
 
 // greet returns why a reachable server cannot be used, as far as it says so in time.
@@ -165,10 +201,9 @@ func (s *Store) Close() error {
 	go func() {
 		defer close(finished)
 		s.loop.Wait()
-		if client := s.client.Load(); client != nil {
-			(*client).Close()
+		if server := s.server.Load(); server != nil {
+			server.Close()
 		}
-		s.dialer.close()
 	}()
 	// The client waits for pending answers, which a stalled server may never send.
 	select {
@@ -186,19 +221,27 @@ func (s *Store) begin(ctx context.Context) (rueidis.Client, *callContext, error)
 	if err := ctx.Err(); err != nil {
 		return nil, nil, fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
 	}
-	client := s.client.Load()
-	if client == nil {
+	server := s.server.Load()
+	if server == nil {
 		return nil, nil, fmt.Errorf("redis: %w: not connected yet", headgate.ErrUnavailable)
 	}
 	now := time.Now() //nolint:forbidigo // deadlines are on the real clock
 	if !s.gate.enter(now) {
 		return nil, nil, fmt.Errorf("redis: %w: %d calls are waiting for an answer", headgate.ErrUnavailable, gateSize)
 	}
-	return *client, s.contexts.get(ctx, now, s.options.Timeout), nil
+	return server.Client(), s.contexts.get(ctx, now, s.options.Timeout), nil
 }
 
 // end takes call back and returns err, if any, in the form that callers expect.
 func (s *Store) end(ctx context.Context, call *callContext, err error) error {
+	if err != nil {
+		s.doubt(err)
+	}
+	return s.finish(ctx, call, err)
+}
+
+// finish is end for an error that was looked at.
+func (s *Store) finish(ctx context.Context, call *callContext, err error) error {
 	if err == nil {
 		s.gate.leave()
 		s.contexts.put(call)
@@ -219,6 +262,32 @@ func (s *Store) end(ctx context.Context, call *callContext, err error) error {
 	}
 	call.timer.Stop()
 	return s.told(ctx, err)
+}
+
+// doubt looks for another server if err may come from a wrong one.
+func (s *Store) doubt(err error) {
+	if server := s.server.Load(); server != nil {
+		server.Told(err)
+	}
+}
+
+// Connections says what the servers answered that answer and may be the wrong ones.
+type Connections struct {
+	// Errors is how often they answered READONLY, MASTERDOWN, NOREPLICAS, OOM, LOADING,
+	// MISCONF, CLUSTERDOWN and NOAUTH.
+	Errors map[string]uint64
+	// Moved is how often another server was found at the address after that, or after
+	// some time, and the connections moved to it.
+	Moved uint64
+}
+
+// Connections returns the counts since New.
+func (s *Store) Connections() Connections {
+	server := s.server.Load()
+	if server == nil {
+		return Connections{}
+	}
+	return Connections{Errors: server.Errors(), Moved: server.Moved()}
 }
 
 // told returns the error of a call in the form that callers expect.

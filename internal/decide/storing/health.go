@@ -1,6 +1,7 @@
 package storing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
@@ -35,6 +37,7 @@ type health struct {
 	policy  string    // the policy last warned about
 	denied  bool      // whether the missing permission was logged
 	known   bool      // whether its version is known
+	moved   uint64    // how often its address led to another server, at the last look
 }
 
 // trouble is a period in which Redis answers with errors of one kind.
@@ -42,11 +45,14 @@ type trouble struct {
 	answers uint64    // at the last look
 	at      time.Time // when answers last rose
 	is      bool
+	tried   uint64 // answers to what Headgate itself tried
+	err     error  // the last one
 }
 
 // look records the number of such answers, and reports whether the trouble has just
 // started or ended.
 func (t *trouble) look(answers uint64, now time.Time) (began, ended bool) {
+	answers += t.tried
 	switch {
 	case answers > t.answers:
 		t.answers, t.at = answers, now
@@ -61,15 +67,41 @@ func (t *trouble) look(answers uint64, now time.Time) (began, ended bool) {
 // recovered, and once if it evicts keys.
 func (s *Store) watch() {
 	look := func() { s.look(time.Time{}.Add(s.Elapsed())) }
+	s.tryWriting() // a store that was read-only before the start is one from the start
 	look()
 	s.Life.Every(healthEvery, look)
 }
 
-func (s *Store) look(now time.Time) {
+// tryWriting counts something, so that a store that accepts no writes, and the end of
+// that, are seen without a request.
+func (s *Store) tryWriting() {
+	op := headgate.Op{Scope: "readyz", Limit: headgate.PerSecond(1000).Using(headgate.FixedWindow), Cost: 1}
+	_, err := s.shared.Take(context.Background(), op)
 	h := &s.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	switch {
+	case errors.Is(err, store.ErrFull):
+		h.full.tried, h.full.err = h.full.tried+1, err
+	case errors.Is(err, store.ErrReadOnly):
+		h.mute.tried, h.mute.err = h.mute.tried+1, err
+	}
+}
+
+func (s *Store) look(now time.Time) {
+	h := &s.health
+	if h.trouble() != nil {
+		s.tryWriting()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	stats := s.safe.Stats()
+	h.full.err = cmp.Or(s.safe.Last(store.ErrFull), h.full.err)
+	h.mute.err = cmp.Or(s.safe.Last(store.ErrReadOnly), h.mute.err)
+	if moved := s.shared.Connections().Moved; moved != h.moved {
+		h.moved = moved
+		s.Logger.Warn("the address of the store leads to another server now: the connections were moved there", "times", moved)
+	}
 	switch began, ended := h.full.look(stats.Full, now); {
 	case began:
 		s.Logger.Error("the store is out of memory and cannot count new keys: on_store_error of each rule applies",
@@ -80,7 +112,7 @@ func (s *Store) look(now time.Time) {
 	switch began, ended := h.mute.look(stats.ReadOnly, now); {
 	case began:
 		s.Logger.Error("the store is read-only: exhausted keys stay refused, for others on_store_error of each rule applies",
-			"err", s.safe.Last(store.ErrReadOnly), "hint", "check whether it is a replica, or has lost its replicas or its disk; rules with on_store_error: local keep limiting")
+			"err", h.mute.err, "hint", "check whether it is a replica, or has lost its replicas or its disk; rules with on_store_error: local keep limiting")
 	case ended:
 		s.Logger.Info("the store accepts writes again", "after_answers", h.mute.answers)
 	}
@@ -145,18 +177,28 @@ func (h *health) trouble() error {
 	defer h.mu.Unlock()
 	switch {
 	case h.full.is:
-		return store.ErrFull
+		return h.full.err
 	case h.mute.is:
-		return store.ErrReadOnly
+		return h.mute.err
 	}
 	return nil
 }
 
-// describe adds the metrics of a Redis that is full or read-only.
-func (h *health) describe(c *metrics.Asked) {
+// describeHealth adds the metrics of a Redis that answers with errors.
+func (s *Store) describeHealth(c *metrics.Asked) {
+	h := &s.health
 	full := c.Gauge("headgate_store_full", "1 while the store is out of memory and cannot count new keys.")
 	mute := c.Gauge("headgate_store_read_only", "1 while the store answers but accepts no writes.")
+	codes := c.Counter("headgate_store_server_errors_total", "Answers of a Redis that may be the wrong one, such as READONLY of a demoted primary, by code. After each, Headgate looks whether its address leads to another.", "code")
+	moved := c.Counter("headgate_store_moved_total", "Times that the address of the store led to another server, and the connections were moved there.")
 	c.Ask(func(out chan<- prometheus.Metric) {
+		if s.shared != nil {
+			is := s.shared.Connections()
+			for code, n := range is.Errors {
+				codes(out, float64(n), code)
+			}
+			moved(out, float64(is.Moved))
+		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		full(out, metrics.OneIf(h.full.is))

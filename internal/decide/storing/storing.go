@@ -141,7 +141,7 @@ func (s *Store) Describe(c *metrics.Asked) {
 	s.describeMemory(c)
 	s.snapshot.describe(c)
 	s.describeShared(c)
-	s.health.describe(c)
+	s.describeHealth(c)
 }
 
 // describeMemory adds the metrics of the embedded store; with Redis, of the fallback.

@@ -328,19 +328,22 @@ func (r *reader) audit(ctx context.Context, l *lease) error {
 func (r *reader) stream(l *lease) string { return r.base(l.tag) + ":p:" + l.number }
 
 // claim takes over the entries that the previous owner had read.
-func (r *reader) claim(ctx context.Context, l *lease) error {
-	client, err := r.connected()
+func (r *reader) claim(ctx context.Context, l *lease) (err error) {
+	server, err := r.connected()
 	if err != nil {
 		return err
 	}
+	defer func() { server.Told(err) }()
 	ctx, cancel := context.WithTimeout(ctx, 5*callTimeout)
 	defer cancel()
 	stream := r.stream(l)
+	client := server.Client()
 	err = client.Do(ctx, client.B().XgroupCreate().Key(stream).Group(group).Id("0").Mkstream().Build()).Error()
 	if err != nil && !strings.Contains(err.Error(), "BUSYGROUP") {
 		return err
 	}
 	for start := "0-0"; ; {
+		client = server.Client()
 		answer, err := client.Do(ctx, client.B().Xautoclaim().Key(stream).Group(group).Consumer(r.node).
 			MinIdleTime("0").Start(start).Count(readAtOnce).Build()).ToArray()
 		if err != nil {

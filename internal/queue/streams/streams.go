@@ -25,6 +25,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/transport/rightserver"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -69,7 +70,7 @@ type Store struct {
 	silent  sync.Map // by limit in a cluster: until when Waiting does not call Redis
 
 	mu      sync.Mutex
-	client  rueidis.Client // nil until connected
+	server  *rightserver.Holder // nil until connected
 	known   map[string]limit
 	readers map[string]*reader // by tag, like the next field
 	failing map[string]bool    // limits for which Redis does not answer
@@ -101,38 +102,41 @@ func (s *Store) Close() error {
 	s.work.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.client != nil {
-		s.client.Close()
+	if s.server != nil {
+		s.server.Close()
 	}
 	return nil
 }
 
-// connected returns the client, connecting if necessary.
-func (s *Store) connected() (rueidis.Client, error) {
+// connected returns the servers, connecting if necessary.
+func (s *Store) connected() (*rightserver.Holder, error) {
 	s.mu.Lock()
-	client := s.client
+	server := s.server
 	s.mu.Unlock()
-	if client != nil {
-		return client, nil
+	if server != nil {
+		return server, nil
 	}
 	if !s.dialing.TryLock() {
 		return nil, fmt.Errorf("%w: still connecting to Redis", queue.ErrUnavailable)
 	}
 	defer s.dialing.Unlock()
-	client, err := s.dial()
+	dial := func() (rueidis.Client, error) { return s.dial() }
+	client, err := dial()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.client = client
-	return client, nil
+	s.server = rightserver.New(client, rightserver.Options{
+		Dial: dial, Linger: 2 * callTimeout, Cluster: s.options.Mode == redis.Cluster,
+	})
+	return s.server, nil
 }
 
 // connectedWithin connects; once ctx is done, it continues in the background.
 func (s *Store) connectedWithin(ctx context.Context) error {
 	s.mu.Lock()
-	connected := s.client != nil
+	connected := s.server != nil
 	s.mu.Unlock()
 	if connected {
 		return nil
@@ -180,13 +184,14 @@ func (s *Store) dial(one ...string) (rueidis.Client, error) {
 
 // call calls f with the client and a timeout of callTimeout.
 func (s *Store) call(ctx context.Context, f func(ctx context.Context, client rueidis.Client) error) error {
-	client, err := s.connected()
+	server, err := s.connected()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := f(ctx, client); err != nil {
+	if err := f(ctx, server.Client()); err != nil {
+		server.Told(err)
 		return fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
 	}
 	return nil

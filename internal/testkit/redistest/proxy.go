@@ -100,6 +100,10 @@ func (p *Proxy) Cut() {
 	})
 }
 
+// Lead makes new connections go to another target, as an address does that a fail-over
+// moves; the current ones stay where they are.
+func (p *Proxy) Lead(target string) { p.change(func() { p.target = target }) }
+
 // Heal undoes Delay, Stall and Cut.
 func (p *Proxy) Heal() {
 	p.t.Helper()
@@ -146,7 +150,10 @@ func (p *Proxy) accept(l net.Listener) {
 }
 
 func (p *Proxy) connect(client *net.TCPConn) {
-	conn, err := net.DialTimeout("tcp", p.target, commandTimeout)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	conn, err := net.DialTimeout("tcp", target, commandTimeout)
 	server, ok := conn.(*net.TCPConn)
 	if err != nil || !ok {
 		_ = client.SetLinger(0) // refuse the client, as the target refuses us

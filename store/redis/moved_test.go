@@ -1,0 +1,145 @@
+package redis_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// TestAddressThatMoves: after a fail-over the address of a store leads to another
+// server, and the old one lives on. It still answers the connections that it has, with
+// an error that says that it is not, or cannot be, the right one: the store finds the
+// right one, and counts there. Bans and the exchange of regions do too.
+func TestAddressThatMoves(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		code    string
+		becomes func(old, now *redistest.Server)
+	}{
+		{"a replica of it", "READONLY", func(old, now *redistest.Server) { old.Do("REPLICAOF", host(now), port(now)) }},
+		{"a replica that has lost it", "MASTERDOWN", func(old, _ *redistest.Server) {
+			old.Do("CONFIG", "SET", "replica-serve-stale-data", "no")
+			old.Do("REPLICAOF", "127.0.0.1", "1")
+		}},
+		{"cut off", "NOREPLICAS", func(old, _ *redistest.Server) { old.Do("CONFIG", "SET", "min-replicas-to-write", "1") }},
+		{"full", "OOM", func(old, _ *redistest.Server) { old.Do("CONFIG", "SET", "maxmemory", "1") }},
+		{"for users with a password", "NOPERM", func(old, _ *redistest.Server) { old.Do("ACL", "SETUSER", "default", "-evalsha", "-eval") }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			old, now := redistest.Standalone(t), redistest.Standalone(t)
+			way := redistest.NewProxy(t, old.Addr)
+			o := redis.Options{Addresses: []string{way.Addr}, Timeout: patient}
+			store, e := open(t, o), exchange(t, o)
+			awaitTake(t, store)
+			if err := e.Publish(t.Context(), []byte("news")); err != nil {
+				t.Fatal(err)
+			}
+			row.becomes(old, now)
+			way.Lead(now.Addr)
+			if row.code == "NOPERM" { // an error about one request says nothing about the server
+				_, _ = store.Take(t.Context(), one)
+				if n := store.Connections().Moved; n != 0 {
+					t.Errorf("moved %d times", n)
+				}
+				return
+			}
+			began := time.Now()
+			awaitTake(t, store)
+			for e.Publish(t.Context(), []byte("more")) != nil {
+				if time.Since(began) > comeback {
+					t.Fatal("the exchange did not come back")
+				}
+			}
+			t.Logf("after %s", time.Since(began))
+			is := store.Connections()
+			if is.Moved != 1 || is.Errors[row.code] == 0 {
+				t.Errorf("%+v, want one move because of %s", is, row.code)
+			}
+			if now.Do("EXISTS", redis.KeyOf("hg", &one)) != "1" || now.Do("EXISTS", "hg:{%regions}:news") != "1" {
+				t.Error("not on the server that the address leads to")
+			}
+		})
+	}
+}
+
+// TestWritableOldPrimary: an old primary that still accepts writes gives no error; the
+// store looks where its address leads from time to time.
+func TestWritableOldPrimary(t *testing.T) {
+	old, now := redistest.Standalone(t), redistest.Standalone(t)
+	way := redistest.NewProxy(t, old.Addr)
+	store := open(t, redis.Options{Addresses: []string{way.Addr}, Timeout: patient})
+	awaitTake(t, store)
+	store.LookAround()
+	if n := store.Connections().Moved; n != 0 {
+		t.Fatalf("moved %d times, from a server to itself", n)
+	}
+	way.Lead(now.Addr)
+	store.LookAround()
+	awaitTake(t, store)
+	if store.Connections().Moved != 1 || now.Do("EXISTS", redis.KeyOf("hg", &one)) != "1" {
+		t.Errorf("%+v: still on the old server", store.Connections())
+	}
+}
+
+// TestSameServerIsKept: if the address still leads to the server that gave the error,
+// the connections stay, so that calls in progress do.
+func TestSameServerIsKept(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	awaitTake(t, store)
+	mine := func() (ids []string) {
+		for line := range strings.Lines(server.Do("CLIENT", "LIST")) {
+			if id, rest, _ := strings.Cut(line, " "); strings.Contains(rest, "cmd=evalsha") {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	before := mine()
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	op := one
+	op.Key = "another"
+	for began := time.Now(); time.Since(began) < 300*time.Millisecond; {
+		_, _ = store.Take(context.Background(), op)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	take(t, store, op)
+	if is := store.Connections(); is.Moved != 0 || is.Errors["OOM"] == 0 || len(before) == 0 {
+		t.Errorf("%+v, connections before %q", is, before)
+	}
+	for _, id := range before {
+		if now := mine(); !slices.Contains(now, id) {
+			t.Errorf("connections %q, before %q", now, before)
+		}
+	}
+}
+
+// TestPlannedFailover: sentinels replace a primary that works, which then becomes a
+// replica. The first call that it refuses finds the new one.
+func TestPlannedFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts six servers")
+	}
+	set := redistest.Sentinel(t)
+	store := open(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Sentinel, MasterName: redistest.MasterName, Timeout: patient})
+	awaitTake(t, store)
+	set.Sentinels[0].Do("SENTINEL", "FAILOVER", redistest.MasterName)
+	primary := set.AwaitFailover()
+	for !strings.Contains(set.Primary.Do("INFO", "replication"), "role:slave") {
+		wait(10 * time.Millisecond) // until then it counts, and loses that
+	}
+	op := headgate.Op{Key: "after", Limit: headgate.PerHour(3), Cost: 1}
+	await(t, store, op)
+	if primary.Do("EXISTS", redis.KeyOf("hg", &op)) != "1" {
+		t.Error("counted elsewhere")
+	}
+}
+
+func host(s *redistest.Server) string { before, _, _ := strings.Cut(s.Addr, ":"); return before }
+func port(s *redistest.Server) string { _, after, _ := strings.Cut(s.Addr, ":"); return after }
