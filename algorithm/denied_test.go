@@ -65,6 +65,12 @@ func deniedCorners() []corner {
 			{"11:00:10", returns(2, 50*time.Second), "left 0, reset 1m0s"},
 			{"11:00:20", takes(1), "refused"},
 		}},
+		{"a return that finds nothing forgets nothing, if the clock goes back", per(2, headgate.SlidingLog), []ask{
+			{"11:00:00", takes(2), "pass, reset 1m0s"},
+			{"11:00:30", takes(1), "refused, retry 30s"},
+			{"11:01:00", returns(2, 10*time.Second), "left 1, reset 30s"},
+			{"11:00:59.999999", peeks(1), "refused, left 0, retry 1µs"},
+		}},
 		{"a refusal counts as no more than the limit", per(5, headgate.SlidingWindow), []ask{
 			{"11:00:00", takes(huge), "refused, retry never"},
 			{"11:00:00", peeks(1), "refused, left 0, retry 1m0.000001s"},

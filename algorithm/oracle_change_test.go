@@ -234,7 +234,7 @@ func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
 		}
 		o.count, o.end, o.code = max(count-n, 0), end, fixedCode(r)
 	case headgate.SlidingLog, headgate.Concurrency:
-		o.subLog(r, now, n, left)
+		return o.subLog(r, now, n, left)
 	case headgate.SlidingWindow:
 		before := *o
 		before.counts = maps.Clone(o.counts)
@@ -288,39 +288,50 @@ func (o *oracle) subCounts(from, oldest, n int64) int64 {
 	return n
 }
 
-// subNear takes n from the entries at most slack from a time, oldest first.
-func (o *oracle) subNear(about, slack, n int64) {
+// subNear takes n from the entries that count at now and are at most slack from a time,
+// oldest first. If there are none, it also leaves the expired entries as they are: a
+// refund that gives nothing back writes nothing, so a clock that goes back finds them.
+func (o *oracle) subNear(r *headgate.Rule, now, about, slack, n int64) bool {
+	before := slices.Clone(o.log)
+	o.expire(r, now)
+	rest := n
 	for i := range o.log {
 		if e := &o.log[i]; e.at >= about-slack && e.at <= about+slack {
-			gone := min(n, e.count)
+			gone := min(rest, e.count)
 			e.count -= gone
-			n -= gone
+			rest -= gone
 		}
 	}
+	if rest == n {
+		o.log = before
+		return false
+	}
 	o.log = slices.DeleteFunc(o.log, func(e logged) bool { return e.count == 0 })
+	return true
+}
+
+// takenAbout returns when the take that counts for left longer was made, and by how much
+// that may be wrong: not at all if an entry that counts has exactly that time.
+func (o *oracle) takenAbout(r *headgate.Rule, now, left int64) (at, slack int64) {
+	at = now + left - r.Period
+	if slices.ContainsFunc(o.log, func(e logged) bool { return e.at == at && now < e.at+r.Period }) {
+		return at, 0
+	}
+	return at, min(65_536, r.Period/8)
 }
 
 // subLog takes n from the take's entry and those after it, oldest first, then from
 // those before it, newest first. If no entry has exactly the time of the take, entries
-// shortly before it also count as the take.
-func (o *oracle) subLog(r *headgate.Rule, now, n, left int64) {
+// shortly before it also count as the take. It reports whether it wrote anything.
+func (o *oracle) subLog(r *headgate.Rule, now, n, left int64) bool {
+	about, slack := o.takenAbout(r, now, left)
+	if left > 0 && r.CountDenied {
+		return o.subNear(r, now, about, slack, n)
+	}
 	o.expire(r, now)
-	split := len(o.log)
-	if left > 0 {
-		about := now + left - r.Period
-		slack := min(65_536, r.Period/8)
-		if slices.ContainsFunc(o.log, func(e logged) bool { return e.at == about }) {
-			slack = 0
-		}
-		if r.CountDenied {
-			o.subNear(about, slack, n)
-			return
-		}
-		about -= slack
-		split = slices.IndexFunc(o.log, func(e logged) bool { return e.at >= about })
-		if split < 0 {
-			split = len(o.log)
-		}
+	split := slices.IndexFunc(o.log, func(e logged) bool { return e.at >= about-slack })
+	if left == 0 || split < 0 {
+		split = len(o.log)
 	}
 	order := make([]int, 0, len(o.log))
 	for i := split; i < len(o.log); i++ {
@@ -335,4 +346,5 @@ func (o *oracle) subLog(r *headgate.Rule, now, n, left int64) {
 		n -= gone
 	}
 	o.log = slices.DeleteFunc(o.log, func(e logged) bool { return e.count == 0 })
+	return true
 }
