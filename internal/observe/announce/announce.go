@@ -59,7 +59,7 @@ type Announcer struct {
 	options Options
 	config  *config.EarlyWarning
 	watch   *warning.Observer
-	hooks   []hook
+	hooks   []*hook
 	queue   *queue.Queue // nil without webhooks
 	secret  []byte       // of IDs
 	closed  atomic.Bool
@@ -74,7 +74,7 @@ type Announcer struct {
 	history []*Message        // the oldest first
 }
 
-// hook is a webhook with its client.
+// hook is a webhook with its client. It is never copied: it is read while it changes.
 type hook struct {
 	name   string
 	config *config.Webhook
@@ -95,8 +95,8 @@ type counted struct {
 
 // hooks returns clients of the configured webhooks with their names. The error is a
 // *config.SourceError.
-func hooks(c *config.EarlyWarning) ([]hook, error) {
-	var all []hook
+func hooks(c *config.EarlyWarning) ([]*hook, error) {
+	var all []*hook
 	times := map[string]int{}
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
@@ -111,7 +111,7 @@ func hooks(c *config.EarlyWarning) ([]hook, error) {
 		if h.TLS, err = w.TLS.Load(); err != nil {
 			return nil, &config.SourceError{Source: "warnings.webhooks", Message: h.Name + ": " + err.Error()}
 		}
-		all = append(all, hook{name: h.Name, config: w, client: webhook.NewClient(h)})
+		all = append(all, &hook{name: h.Name, config: w, client: webhook.NewClient(h)})
 	}
 	return all, nil
 }
@@ -205,9 +205,9 @@ func (a *Announcer) take(_ context.Context, r *queue.Ref, _ time.Time) (queue.Pe
 }
 
 func (a *Announcer) hook(name string) *hook {
-	for i := range a.hooks {
-		if a.hooks[i].name == name {
-			return &a.hooks[i]
+	for _, h := range a.hooks {
+		if h.name == name {
+			return h
 		}
 	}
 	return nil
@@ -349,8 +349,7 @@ func (a *Announcer) first(id string, level int64) bool {
 func (a *Announcer) post(kind warning.Kind, body []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
 	defer cancel()
-	for i := range a.hooks {
-		h := &a.hooks[i]
+	for _, h := range a.hooks {
 		if !h.config.Wants(kind) {
 			continue
 		}
