@@ -94,11 +94,13 @@ func mayName(field string) bool {
 		"connection", "keep-alive", "te", "dnt", "priority", "origin", "referer", "from", "upgrade-insecure-requests",
 		"save-data", "forwarded", "via", "x-real-ip", "x-request-id", "x-request-start", "x-correlation-id", "request-id",
 		"correlation-id", "traceparent", "tracestate", "baggage", "b3", "uber-trace-id", "sentry-trace", "x-amzn-trace-id",
-		"x-cloud-trace-context":
+		"x-cloud-trace-context",
+		// Of X-Forwarded-*, others name the user (-User, -Email) or the client's certificate.
+		"x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port":
 		return false
 	}
 	return !slices.ContainsFunc([]string{
-		"accept-", "content-", "if-", "sec-", "x-forwarded-", "x-b3-", "uberctx-", "x-datadog-", "x-retry-", "retry-", "x-attempt-",
+		"accept-", "content-", "if-", "sec-", "x-b3-", "uberctx-", "x-datadog-", "x-retry-", "retry-", "x-attempt-",
 	}, func(begin string) bool { return strings.HasPrefix(field, begin) })
 }
 

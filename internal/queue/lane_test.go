@@ -110,12 +110,15 @@ func TestIdempotencyKeysAreTheirSenders(t *testing.T) {
 		}
 		return hash
 	}
-	for _, name := range []string{"X-Api-Key", "X-ApiKey", "X-Auth-Token", "X-User-Id", "X-Tenant", "Apikey"} {
+	for _, name := range []string{
+		"X-Api-Key", "X-ApiKey", "X-Auth-Token", "X-User-Id", "X-Tenant", "Apikey",
+		"X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Preferred-Username", "X-Forwarded-Groups", "X-Forwarded-Access-Token", "X-Forwarded-Client-Cert",
+	} {
 		if again := of(name, "a"); again != of(name, "a") || again == of(name, "b") || again == of("Date", "now") {
 			t.Errorf("%s does not tell senders apart", name)
 		}
 	}
-	for _, name := range []string{"Traceparent", "User-Agent", "X-Forwarded-For", "Sec-Ch-Ua", "If-None-Match", "X-Retry-Count"} {
+	for _, name := range []string{"Traceparent", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "Sec-Ch-Ua", "If-None-Match", "X-Retry-Count"} {
 		if of(name, "a") != of(name, "b") {
 			t.Errorf("%s is used to tell senders apart", name)
 		}
