@@ -113,6 +113,6 @@ type wallTokens struct {
 }
 
 // Verify implements client.Tokens.
-func (t wallTokens) Verify(h http.Header, _ time.Time) (client.Verified, error) {
-	return t.verifier.Verify(h, t.clock.Wall())
+func (t wallTokens) Verify(h http.Header, _ time.Time, by client.Sender) (client.Verified, error) {
+	return t.verifier.Verify(h, t.clock.Wall(), by)
 }

@@ -313,6 +313,16 @@ func (r *Rule) Needs() []Attribute {
 	return out
 }
 
+// ReadsClaims reports whether claims of a token, or other rules that may read some, can
+// change whether r refuses a request.
+func (r *Rule) ReadsClaims() bool {
+	if r.given != nil || r.QuotaMode || r.TierBy.Kind == JWT || r.CostFrom != nil && r.CostFrom.Attribute.Kind == JWT {
+		return true
+	}
+	return slices.ContainsFunc(r.match.values, func(v valueMatch) bool { return v.attribute.Kind == JWT }) ||
+		slices.ContainsFunc(r.parts(), func(a KeyAttribute) bool { return a.Kind == JWT })
+}
+
 // Repeats reports whether r treats every request as other does, which has the same
 // signature. Everything that manner keeps must be equal. A percentage never repeats
 // another, since it covers different keys for each rule.

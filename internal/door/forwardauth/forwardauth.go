@@ -54,6 +54,8 @@ type question struct {
 	httprequest.Request
 	settings
 
+	in       *http.Request
+	handler  *Handler
 	at       time.Time
 	policies []answer.Policy
 	paths    reading.Set
@@ -76,6 +78,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := h.read(q, r); err != nil {
 		h.misused(w, r, q, err)
 		return
+	}
+	if h.options.Tokens != nil {
+		q.in, q.handler = r, h
+		q.SentBy(q)
 	}
 	v := h.decide(r.Context(), q)
 	defer v.Release()
@@ -118,13 +124,23 @@ var errTooManyFields = fmt.Errorf("the request has more than %d header fields", 
 // could use up a budget with a single image.
 var errCost = errors.New("the peer is not in trusted_proxies, so cost in the forward-auth URL must be 0 or 1")
 
+// query returns the query about q for the engine.
+func (q *question) query() engine.Query {
+	return engine.Query{
+		Endless: true,
+		Domain:  q.domain, Request: q, Cost: q.cost, At: q.at.UnixMicro(), Door: engine.DoorForwardAuth,
+	}
+}
+
+// Refused implements [client.Sender].
+func (q *question) Refused() bool {
+	return q.handler.options.Engine.RefusesAnyway(q.in.Context(), q.query())
+}
+
 // decide asks the engine and notes its results.
 func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 	at := q.at.UnixMicro()
-	v, err := h.options.Engine.Decide(ctx, engine.Query{
-		Endless: true,
-		Domain:  q.domain, Request: q, Cost: q.cost, At: at, Door: engine.DoorForwardAuth,
-	})
+	v, err := h.options.Engine.Decide(ctx, q.query())
 	h.options.Report(ctx, q.domain, err)
 	q.policies = verdict.Policies(q.policies, v.Results(), at)
 	if !v.Known {

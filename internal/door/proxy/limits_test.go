@@ -168,7 +168,7 @@ func TestAskingForLimitsIsLimited(t *testing.T) {
 // refusing knows no valid token.
 type refusing struct{}
 
-func (refusing) Verify(http.Header, time.Time) (client.Verified, error) {
+func (refusing) Verify(http.Header, time.Time, client.Sender) (client.Verified, error) {
 	return client.Verified{}, errors.New("the token has expired")
 }
 

@@ -157,6 +157,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.begin(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
 	x.upload, x.at, x.header = upload, at, w.Header()
 	x.origin = origin
+	if p.options.Tokens != nil {
+		x.proxy = p
+		x.SentBy(x)
+	}
 	// Deferred, since httputil panics when an upstream's answer is cut off.
 	defer func() {
 		x.end()
@@ -382,6 +386,7 @@ type exchange struct {
 	httprequest.Request
 
 	in       *http.Request
+	proxy    *Proxy      // nil if no tokens are verified
 	header   http.Header // of the answer to the client
 	origin   string      // result of CORS.origin
 	at       time.Time   // when it arrived, or its turn
@@ -400,6 +405,11 @@ type exchange struct {
 func (x *exchange) begin(r *http.Request, clients *client.Resolver, identity client.Identity) {
 	x.in, x.policies, x.hidden = r, x.policies[:0], ""
 	x.Of(r, clients, identity)
+}
+
+// Refused implements [client.Sender].
+func (x *exchange) Refused() bool {
+	return x.proxy.options.Engine.RefusesAnyway(x.in.Context(), x.proxy.query(x, x.at))
 }
 
 // end releases the request.

@@ -72,7 +72,7 @@ type counted struct {
 	err   error
 }
 
-func (c *counted) Verify(h http.Header, _ time.Time) (client.Verified, error) {
+func (c *counted) Verify(h http.Header, _ time.Time, _ client.Sender) (client.Verified, error) {
 	c.times++
 	if c.err != nil {
 		return client.Verified{}, c.err

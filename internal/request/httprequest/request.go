@@ -42,6 +42,9 @@ func (q *Request) From(address netip.Addr, clients *client.Resolver, identity cl
 	q.address, q.clients, q.group, q.identity = address, clients, "", identity
 }
 
+// SentBy sets who sent the tokens of the request; see [client.Identity.From].
+func (q *Request) SentBy(by client.Sender) { q.identity.From(by) }
+
 // Refusal is [client.Identity.Refusal]. Call it after the rules have been matched.
 func (q *Request) Refusal() error { return q.identity.Refusal() }
 

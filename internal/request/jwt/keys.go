@@ -78,7 +78,24 @@ func parseKeys(data []byte) ([]key, error) {
 	if len(keys) == 0 {
 		return nil, reason
 	}
-	return keys, nil
+	return keys, checkNames(keys)
+}
+
+// checkNames returns an error if a token could need more than maxChecks keys, since they
+// have no id.
+func checkNames(keys []key) error {
+	for _, algorithm := range []string{"RS256", "ES256", "ES384", "ES512", "EdDSA"} {
+		n := 0
+		for i := range keys {
+			if keys[i].id == "" && keys[i].fits(algorithm) {
+				n++
+			}
+		}
+		if n > maxChecks {
+			return fmt.Errorf("%d keys for %s have no kid, but only %d are tried: name them in a JWKS", n, algorithm, maxChecks)
+		}
+	}
+	return nil
 }
 
 // jwk is a key of a JWKS (RFC 7517, 7518, 8037).
@@ -198,7 +215,7 @@ func parsePEM(data []byte) ([]key, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("no key in the PEM file")
 	}
-	return keys, nil
+	return keys, checkNames(keys)
 }
 
 func parseBlock(block *pem.Block) (public any, err error) {

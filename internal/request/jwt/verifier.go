@@ -58,6 +58,7 @@ type Verifier struct {
 	secret  []byte
 	keys    *source // nil if there is only a secret
 	seen    cache
+	invalid cache // tokens with an invalid signature, which anybody can make
 }
 
 var _ client.Tokens = (*Verifier)(nil)
@@ -122,16 +123,19 @@ func (v *Verifier) Close() {
 }
 
 // Verify implements client.Tokens.
-func (v *Verifier) Verify(h http.Header, at time.Time) (client.Verified, error) {
+func (v *Verifier) Verify(h http.Header, at time.Time, by client.Sender) (client.Verified, error) {
 	var room [maxTokens + 1]string
 	found, plain, tooMany := v.find(room[:0], h)
 	if tooMany {
 		return client.Verified{}, errTooMany // the upstream may use any of them
 	}
 	var out client.Verified
+	left := checks{at: at, left: maxChecks, by: by}
 	for i, token := range found {
-		claims, err := v.verify(token, at)
+		claims, err := v.verify(token, &left)
 		switch {
+		case left.short:
+			return client.Verified{}, err // as above
 		case err != nil && i == 0 && plain > 0 && v.options.Refuse:
 			return client.Verified{}, err
 		case err != nil: // counts as no token
@@ -145,7 +149,7 @@ func (v *Verifier) Verify(h http.Header, at time.Time) (client.Verified, error) 
 }
 
 // verify returns the claims of a token, or why it is invalid.
-func (v *Verifier) verify(token string, at time.Time) (*client.Claims, error) {
+func (v *Verifier) verify(token string, left *checks) (*client.Claims, error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("the token is longer than %d bytes", maxToken)
 	}
@@ -156,13 +160,20 @@ func (v *Verifier) verify(token string, at time.Time) (*client.Claims, error) {
 	if v.keys != nil {
 		set = v.keys.set.Load()
 	}
-	id := sha256.Sum256([]byte(token))
-	if claims := v.seen.get(id, set, at); claims != nil {
-		return claims, nil
+	id, at := sha256.Sum256([]byte(token)), left.at
+	if known := v.seen.get(id, set, at); known.claims != nil {
+		return known.claims, nil
 	}
-	values := jwt.MapClaims{}
-	if _, err := v.parser(at).ParseWithClaims(token, values, func(t *jwt.Token) (any, error) { return v.keyOf(t, at) }); err != nil {
-		return nil, reason(err)
+	if known := v.invalid.get(id, set, at); known.err != nil {
+		return nil, known.err
+	}
+	values, before := jwt.MapClaims{}, left.left
+	if _, err := v.parser(at).ParseWithClaims(token, values, func(t *jwt.Token) (any, error) { return v.keyOf(t, left) }); err != nil {
+		why := reason(err)
+		if left.left < before && !left.short && !errors.Is(err, jwt.ErrTokenNotValidYet) {
+			v.invalid.put(id, entry{err: why, set: set, until: at.Add(maxAge)})
+		}
+		return nil, why
 	}
 	claims := client.NewClaims(values)
 	until := at.Add(maxAge)
@@ -189,8 +200,45 @@ func (v *Verifier) parser(at time.Time) *jwt.Parser {
 	return jwt.NewParser(options...)
 }
 
-// keyOf returns the key that the signature of t is checked with.
-func (v *Verifier) keyOf(t *jwt.Token, at time.Time) (any, error) {
+// maxChecks is how many signatures are checked for a request: one of ES512 takes 3 ms.
+// Tokens that are known from an earlier request need no check.
+const maxChecks = 2
+
+// checks are the signature checks that are left to a request.
+type checks struct {
+	at    time.Time
+	left  int
+	by    client.Sender // who sent it; nil once asked
+	saved bool          // the request is refused anyway
+	short bool          // more checks were needed, so a token is neither valid nor invalid
+}
+
+// keysToTry returns n keys that a signature may be checked with, or why it is not checked.
+func (c *checks) keysToTry(found []key) (any, error) {
+	if c.by != nil {
+		c.saved, c.by = c.by.Refused(), nil
+	}
+	switch {
+	case c.saved:
+		return nil, errUnchecked
+	case len(found) > c.left:
+		if c.short = true; len(found) > maxChecks {
+			return nil, errManyKeys
+		}
+		return nil, errTooMany
+	}
+	if c.left -= len(found); len(found) == 1 {
+		return found[0].public, nil
+	}
+	var all jwt.VerificationKeySet
+	for _, k := range found {
+		all.Keys = append(all.Keys, k.public)
+	}
+	return all, nil
+}
+
+// keyOf returns the key, or the keys, that the signature of t is checked with.
+func (v *Verifier) keyOf(t *jwt.Token, left *checks) (any, error) {
 	if _, there := t.Header["crit"]; there {
 		return nil, errors.New("the token requires an unsupported extension") // RFC 7515, 4.1.11
 	}
@@ -202,7 +250,7 @@ func (v *Verifier) keyOf(t *jwt.Token, at time.Time) (any, error) {
 		if v.secret == nil {
 			return nil, errNoKeys
 		}
-		return v.secret, nil
+		return left.keysToTry([]key{{public: v.secret}})
 	}
 	if v.keys == nil {
 		return nil, errNoKeys
@@ -210,20 +258,13 @@ func (v *Verifier) keyOf(t *jwt.Token, at time.Time) (any, error) {
 	id, _ := t.Header["kid"].(string)
 	found := v.keys.find(id, algorithm)
 	if len(found) == 0 {
-		v.keys.hasten(at)
+		v.keys.hasten(left.at)
 		found = v.keys.find(id, algorithm)
 	}
-	switch len(found) {
-	case 0:
+	if len(found) == 0 {
 		return nil, errNoKeys
-	case 1:
-		return found[0].public, nil
 	}
-	var all jwt.VerificationKeySet
-	for _, k := range found {
-		all.Keys = append(all.Keys, k.public)
-	}
-	return all, nil
+	return left.keysToTry(found)
 }
 
 // reason returns the error that the client sees for an invalid token.
@@ -238,6 +279,9 @@ func reason(err error) error {
 		{jwt.ErrTokenInvalidAudience, "the token is for another audience"},
 		{jwt.ErrTokenMalformed, "the token is malformed"},
 		{errNoKeys, "the token is signed with an unknown key"},
+		{errTooMany, errTooMany.Error()},
+		{errManyKeys, errManyKeys.Error()},
+		{errUnchecked, errUnchecked.Error()},
 		{jwt.ErrTokenRequiredClaimMissing, "the token lacks a required claim"},
 		{jwt.ErrTokenUnverifiable, "the token cannot be verified"},
 	} {
@@ -256,41 +300,42 @@ const (
 	maxBytes   = 4 << 20
 )
 
-// cache remembers verified tokens. Its zero value is empty.
+// cache remembers tokens whose signature was checked. Its zero value is empty.
 //
 // It has two halves. When the young half is full it becomes the old one, and entries of
-// the previous old half that were not used again are dropped. Only tokens with a valid
-// signature are added, so clients cannot fill it with others.
+// the previous old half that were not used again are dropped. Valid and invalid tokens have
+// a cache each, so nobody can fill that of the valid ones with others.
 type cache struct {
 	mu         sync.RWMutex
 	young, old map[[sha256.Size]byte]entry
 	bytes      int // of young
 }
 
-// entry is a verified token.
+// entry is a token: its claims, or why it is invalid.
 type entry struct {
 	claims *client.Claims
-	set    *keySet // that verified it
+	err    error
+	set    *keySet // that it was checked with
 	until  time.Time
 	size   int
 }
 
-// get returns the claims of a token, or nil if it was not verified with the keys of set,
-// or has expired at the given time.
-func (c *cache) get(id [sha256.Size]byte, set *keySet, at time.Time) *client.Claims {
+// get returns the entry of a token, or the zero entry if it was not checked with the keys
+// of set, or has expired at the given time.
+func (c *cache) get(id [sha256.Size]byte, set *keySet, at time.Time) entry {
 	c.mu.RLock()
 	e, young := c.young[id]
 	if !young {
 		e = c.old[id]
 	}
 	c.mu.RUnlock()
-	if e.claims == nil || e.set != set || !at.Before(e.until) {
-		return nil
+	if e.claims == nil && e.err == nil || e.set != set || !at.Before(e.until) {
+		return entry{}
 	}
 	if !young {
 		c.put(id, e)
 	}
-	return e.claims
+	return e
 }
 
 func (c *cache) put(id [sha256.Size]byte, e entry) {
@@ -308,7 +353,11 @@ func (c *cache) put(id [sha256.Size]byte, e entry) {
 // maxTokens is how many tokens of a request are verified.
 const maxTokens = 8
 
-var errTooMany = errors.New("the request has too many tokens")
+var (
+	errTooMany   = errors.New("the request has too many tokens")
+	errManyKeys  = errors.New("the token does not name its key (kid), and more than two fit")
+	errUnchecked = errors.New("the token was not checked, since the client is over a limit")
+)
 
 // find appends to dst the different tokens of a request: those of each line of the header
 // field, then those of each cookie that some server takes for the configured one. plain

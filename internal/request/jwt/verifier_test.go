@@ -155,19 +155,19 @@ func TestTokens(t *testing.T) {
 	strict := newVerifier(t, o)
 	for _, row := range rows {
 		for range 2 { // the second time from the cache
-			got, err := strict.Verify(bearer(row.token), at)
+			got, err := strict.Verify(bearer(row.token), at, nil)
 			sub, _ := got.First.Text("sub")
 			if (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) || (sub == "anna") != (row.err == "") {
 				t.Errorf("%s: sub %q, error %v, want %q", row.name, sub, err, row.err)
 			}
 		}
-		got, err := anonymous.Verify(bearer(row.token), at)
+		got, err := anonymous.Verify(bearer(row.token), at, nil)
 		if sub, _ := got.First.Text("sub"); err != nil || (sub == "anna") != (row.err == "") {
 			t.Errorf("%s, anonymous: sub %q, error %v", row.name, sub, err)
 		}
 	}
 	// A cached token still expires.
-	if _, err := strict.Verify(bearer(good), at.Add(time.Hour+31*time.Second)); err == nil {
+	if _, err := strict.Verify(bearer(good), at.Add(time.Hour+31*time.Second), nil); err == nil {
 		t.Error("the cache believes an expired token")
 	}
 }
@@ -192,7 +192,7 @@ func TestWhereTokensAre(t *testing.T) {
 		{"Authorization", "Cookie", "other=" + token, false},
 	} {
 		v := newVerifier(t, jwt.Options{SecretFile: file(t, append(secret, '\n')), Header: row.header, Cookie: "session", Refuse: true})
-		got, err := v.Verify(http.Header{row.name: {row.value}}, at)
+		got, err := v.Verify(http.Header{row.name: {row.value}}, at, nil)
 		if _, ok := got.First.Text("sub"); ok != row.ok || err != nil {
 			t.Errorf("%s: %.20s: %t, %v", row.name, row.value, ok, err)
 		}
@@ -248,8 +248,8 @@ func TestSeveralTokens(t *testing.T) {
 		{"in quotes", []string{`Digest a="Bearer ` + anna + `,"`}, nil, "", []string{"anna"}, false},
 		{"alone", []string{anna}, nil, "", []string{"anna"}, false},
 		{"junk in the signature", []string{"Foo " + anna[:len(anna)-2] + "!" + anna[len(anna)-2:]}, nil, "", []string{"anna"}, false},
-		{"more of it", []string{"x Bearer " + anna[:len(anna)-20] + "*%" + anna[len(anna)-20:len(anna)-3] + "\xe9 =" + anna[len(anna)-3:] + "!"}, nil, "", []string{"anna"}, false},
-		{"junk before the signature", []string{"xBearer " + anna[:strings.LastIndex(anna, ".")+1] + "!" + anna[strings.LastIndex(anna, ".")+1:] + ", y"}, nil, "", []string{"anna"}, false},
+		{"too many readings", []string{"x Bearer " + anna[:len(anna)-20] + "*%" + anna[len(anna)-20:len(anna)-3] + "\xe9 =" + anna[len(anna)-3:] + "!"}, nil, "", []string{"anna"}, false},
+		{"too many readings of junk", []string{"xBearer " + anna[:strings.LastIndex(anna, ".")+1] + "!" + anna[strings.LastIndex(anna, ".")+1:] + ", y"}, nil, "", []string{"anna"}, false},
 		{"names with dots", []string{`Digest realm="api.example.com", a="b", c="d", e="f", g="h", i="j"`}, []string{"t=" + anna}, "anna", nil, false},
 		{"another scheme and a cookie", []string{"Foo " + anna}, []string{"t=" + bert}, "bert", []string{"anna"}, false},
 		{"a cookie behind a space of Latin-1", nil, []string{"t=junk; \xa0t=" + anna}, "", []string{"anna"}, true},
@@ -259,7 +259,7 @@ func TestSeveralTokens(t *testing.T) {
 		h := http.Header{"Authorization": row.header, "Cookie": row.cookie}
 		for _, refuse := range []bool{false, true} {
 			v := newVerifier(t, jwt.Options{SecretFile: file(t, secret), Cookie: "t", Refuse: refuse})
-			got, err := v.Verify(h, at)
+			got, err := v.Verify(h, at, nil)
 			if refuse && row.refused || strings.HasPrefix(row.name, "too many") {
 				if err == nil {
 					t.Errorf("%s: not refused", row.name)
@@ -350,16 +350,16 @@ func TestKeysOfAURL(t *testing.T) {
 		if n == 4 {
 			set(jwks(jwk("two", two)))
 		}
-		_, err := v.Verify(row.h, at.Add(row.after))
+		_, err := v.Verify(row.h, at.Add(row.after), nil)
 		if (err == nil) != row.good || i.asked.Load() != row.asked {
 			t.Errorf("%s: %v, asked %d times, want %d", row.name, err, i.asked.Load(), row.asked)
 		}
 	}
 	i.set.Store(nil) // the issuer is down
-	if _, err := v.Verify(of(one, "one"), at.Add(time.Hour)); err == nil || i.asked.Load() != 4 {
+	if _, err := v.Verify(of(one, "one"), at.Add(time.Hour), nil); err == nil || i.asked.Load() != 4 {
 		t.Errorf("%v, asked %d times", err, i.asked.Load())
 	}
-	if _, err := v.Verify(of(two, "two"), at.Add(time.Hour)); err != nil {
+	if _, err := v.Verify(of(two, "two"), at.Add(time.Hour), nil); err != nil {
 		t.Errorf("the keys of before are gone: %v", err)
 	}
 }
@@ -390,7 +390,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add("eyJhbGciOiJub25lIn0.e30.")
 	v := newVerifier(f, jwt.Options{Keys: file(f, jwks(jwk("k", key))), Refuse: true})
 	f.Fuzz(func(t *testing.T, token string) {
-		got, err := v.Verify(bearer(token), at)
+		got, err := v.Verify(bearer(token), at, nil)
 		if sub, _ := got.First.Text("sub"); (sub == "anna") != (strings.TrimSpace(token) == good) && err == nil && got.First != nil {
 			t.Fatalf("%q is believed", token)
 		}
@@ -404,7 +404,7 @@ func BenchmarkVerify(b *testing.B) {
 		h := bearer(sign(golang.SigningMethodRS256, key, "k", golang.MapClaims{"sub": "anna"}))
 		b.ReportAllocs()
 		for b.Loop() {
-			_, _ = v.Verify(h, at)
+			_, _ = v.Verify(h, at, nil)
 		}
 	})
 	b.Run("new", func(b *testing.B) {
@@ -413,7 +413,7 @@ func BenchmarkVerify(b *testing.B) {
 		i := 0
 		for b.Loop() {
 			// Longer than the age of the cache each time.
-			_, _ = v.Verify(h, at.Add(time.Duration(i)*10*time.Minute))
+			_, _ = v.Verify(h, at.Add(time.Duration(i)*10*time.Minute), nil)
 			i++
 		}
 	})

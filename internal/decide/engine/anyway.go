@@ -1,0 +1,30 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// RefusesAnyway reports whether the limits, bans and lists that do not depend on claims
+// reject q. It takes nothing. It is false if the store does not answer, and for a shadow
+// ban or a queue, whose answer depends on who asks.
+func (e *Engine) RefusesAnyway(ctx context.Context, q Query) bool {
+	var m rules.Matches
+	known := e.rules.Load().Match(q.Domain, q.Request, &m)
+	m.Checks = slices.DeleteFunc(m.Checks, func(c rules.Check) bool { return !c.Enforced || c.Rule.ReadsClaims() })
+	if !known || len(m.Checks) == 0 {
+		return false
+	}
+	q.Kind = headgate.Peek
+	d, v := e.begin(q.Domain, q.At), Verdict{}
+	d.about(&q)
+	d.given, d.matched = Matched{Known: known, Checks: m.Checks}, true
+	v.deciding = d
+	err := d.decide(ctx)
+	d.conclude(&v, 0, 0)
+	defer v.Release()
+	return err == nil && !v.Allowed && v.Outcome() == Refused
+}
