@@ -187,7 +187,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 		return err
 	}
 	if a.control, err = a.store.Control(control.Options{
-		Engine: a.engine, Rules: a.state.Load().Rules, Clock: a.options.Clock, Logger: a.log,
+		Engine: a.engine, Clock: a.options.Clock, Logger: a.log,
 	}); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func opened(t *testing.T, folder string, settings map[string]string) (store *sto
 	if rs == nil {
 		t.Fatal(diagnostics)
 	}
-	m, err := s.Control(control.Options{Engine: engine.New(s.Counts, rs, about...), Rules: rs, Clock: time.Now, Logger: o.Logger})
+	m, err := s.Control(control.Options{Engine: engine.New(s.Counts, rs, about...), Clock: time.Now, Logger: o.Logger})
 	if err != nil {
 		t.Fatal(err)
 	}

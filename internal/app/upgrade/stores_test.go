@@ -47,7 +47,7 @@ func newSession(t *testing.T, folder string, counts headgate.Store, table contro
 	t.Cleanup(func() { _ = parts.Close() }) // and counts
 	s := &session{engine: engine.New(parts, rs, secret), counts: parts, tokens: map[string]string{}}
 	s.control = control.New(control.Options{
-		Table: table, Engine: s.engine, Rules: rs, Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Table: table, Engine: s.engine, Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	return s
 }

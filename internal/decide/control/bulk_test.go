@@ -56,7 +56,7 @@ func TestPutAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func(table control.Table, most int) *control.Manager {
-		return control.New(control.Options{Table: table, Engine: engine.New(memory.New(), rs), Rules: rs, Clock: now, Logger: slog.New(slog.DiscardHandler), Most: most})
+		return control.New(control.Options{Table: table, Engine: engine.New(memory.New(), rs), Clock: now, Logger: slog.New(slog.DiscardHandler), Most: most})
 	}
 	m := open(local, 1000)
 	if n, err := m.PutAll(t.Context(), entries(control.Ban, 400)); n != 400 || err != nil {

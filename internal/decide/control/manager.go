@@ -68,10 +68,8 @@ const (
 
 // Options configure a Manager. All but Most, Changed, Reset and Forgot are required.
 type Options struct {
-	Table Table
-	// Engine receives the snapshots. Rules are its rules.
-	Engine  *engine.Engine
-	Rules   *rules.Ruleset
+	Table   Table
+	Engine  *engine.Engine // receives the snapshots
 	Clock   func() time.Time
 	Logger  *slog.Logger
 	Changed func() // called after every change by any process; may be nil
@@ -119,7 +117,7 @@ func New(o Options) *Manager {
 	o.Most = cmp.Or(o.Most, MaxEntries)
 	m := &Manager{options: o, entries: map[string]*Entry{}, odd: map[string]bool{}, changed: map[place]bool{}}
 	m.memory.table, _ = o.Table.(Forgetful)
-	m.index(o.Rules)
+	m.index(o.Engine.Rules())
 	return m
 }
 

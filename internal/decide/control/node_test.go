@@ -79,7 +79,7 @@ func newNodeAt(t testing.TB, table control.Table, now func() time.Time, most int
 	t.Cleanup(func() { _ = store.Close() })
 	n.engine = engine.New(store, n.rules)
 	n.Manager = control.New(control.Options{
-		Table: table, Engine: n.engine, Rules: n.rules, Clock: now, Most: most,
+		Table: table, Engine: n.engine, Clock: now, Most: most,
 		Logger: slog.New(slog.NewTextHandler(&n.log, nil)), Changed: func() { n.changed++ },
 		Reset: func(_, key string) { n.resets = append(n.resets, key) },
 		Forgot: func(context.Context) error {
@@ -95,7 +95,7 @@ func newNodeAt(t testing.TB, table control.Table, now func() time.Time, most int
 // openRegion opens a process of a region.
 func openRegion(n *node, region string, clock *clock, most int) {
 	n.Manager = control.New(control.Options{
-		Table: n.table, Engine: n.engine, Rules: n.rules, Clock: clock.Now, Most: most, Region: region,
+		Table: n.table, Engine: n.engine, Clock: clock.Now, Most: most, Region: region,
 		Logger: slog.New(slog.NewTextHandler(&n.log, nil)), Reset: func(_, key string) { n.resets = append(n.resets, key) },
 	})
 }
