@@ -27,9 +27,9 @@ func (r *Reservation) OK() bool { return r.Decision.Allowed }
 // was made.
 func (r *Reservation) Delay() time.Duration { return r.Decision.Delay }
 
-// Cancel refunds what was taken, less what has refilled since. Cancelling a second
-// time, or cancelling a refused or committed reservation, does nothing. After an error,
-// Cancel may be called again.
+// Cancel refunds what was taken, less what has refilled since and what later bookings
+// rely on. Cancelling a second time, or cancelling a refused or committed reservation,
+// does nothing. After an error, Cancel may be called again.
 func (r *Reservation) Cancel(ctx context.Context) error { return r.settle(ctx, 0) }
 
 // Commit settles the reservation at n, the real cost of the request. The difference is

@@ -17,7 +17,8 @@ const (
 	Peek
 	// Charge takes Cost whether it fits or not; the key may go into debt.
 	Charge
-	// Refund returns Cost, up to the full limit.
+	// Refund returns Cost, up to the full limit, but nothing that the times of later
+	// bookings rely on.
 	Refund
 	// Grant adds Cost as credit above the limit, for Op.Duration.
 	Grant

@@ -15,9 +15,13 @@ func (o *oracle) add(r *headgate.Rule, now, n int64) {
 	switch r.Algorithm {
 	case headgate.Distinct: // has tests of its own in distinct_test.go
 	case headgate.TokenBucket, headgate.LeakyBucket:
-		used := o.usedAt(r, now)
-		used.Add(used, new(big.Rat).SetInt64(n))
-		o.used, o.last, o.token = atMost(used, big.NewRat(maxInteger, r.Token)), max(now, o.last), r.Token
+		used, gross := o.usedAt(r, now), o.grossAt(r, now)
+		most, tokens := big.NewRat(maxInteger, r.Token), new(big.Rat).SetInt64(n)
+		if gross != nil {
+			gross = atMost(gross.Add(gross, tokens), most)
+		}
+		o.used, o.gross = atMost(used.Add(used, tokens), most), gross
+		o.last, o.token = max(now, o.last), r.Token
 	case headgate.FixedWindow:
 		if r.OwnZone && n == 0 {
 			return
@@ -212,6 +216,31 @@ func (o *oracle) sub(r *headgate.Rule, now, n, left int64) {
 	}
 }
 
+// later returns how many tokens were taken after a take that counts for left longer, if a
+// request that was booked waits for its time. Those of a leaky bucket are more than any,
+// since they have all been promised a time.
+func (o *oracle) later(r *headgate.Rule, now, left int64) *big.Rat {
+	all, waits := o.grossAt(r, now), o.gross != nil
+	if r.Algorithm == headgate.LeakyBucket {
+		all = o.usedAt(r, now)
+		waits = all.Cmp(big.NewRat(r.Free+r.Token, r.Token)) > 0
+	}
+	if !waits || all == nil || left == 0 {
+		return new(big.Rat)
+	}
+	ticks := big.NewInt(max((now+left)/r.Tick-max(now, o.last)/r.Tick, 0))
+	later := all.Sub(all, new(big.Rat).SetFrac(ticks.Mul(ticks, big.NewInt(r.Leak)), big.NewInt(r.Token)))
+	switch {
+	case later.Sign() <= 0:
+		return new(big.Rat)
+	case r.Algorithm == headgate.LeakyBucket:
+		return new(big.Rat).SetInt64(1 << 62)
+	case r.Leak > r.Token:
+		return later.Add(later, big.NewRat(r.Leak-1, r.Token))
+	}
+	return new(big.Rat).SetInt(ceil(later))
+}
+
 // giveBack reports whether it changed anything.
 func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
 	switch r.Algorithm {
@@ -222,11 +251,20 @@ func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
 			ticks := big.NewInt((now+left)/r.Tick - now/r.Tick)
 			back = atMost(back, new(big.Rat).SetFrac(ticks.Mul(ticks, big.NewInt(r.Leak)), big.NewInt(r.Token)))
 		}
-		if back.Sign() == 0 {
+		used, gross := o.usedAt(r, now), o.grossAt(r, now)
+		later := o.later(r, now, left)
+		if back = atMost(back, used); later.Sign() > 0 {
+			cost := new(big.Rat).SetInt64(min(n, maxInteger/r.Token))
+			back = atMost(back, cost.Sub(cost, later))
+		}
+		if back.Sign() <= 0 {
 			return false
 		}
-		used := o.usedAt(r, now)
-		o.used, o.last, o.token = used.Sub(used, atMost(back, used)), max(now, o.last), r.Token
+		if gross != nil && later.Sign() == 0 {
+			gross.Sub(gross, back)
+		}
+		o.used, o.gross = used.Sub(used, back), gross
+		o.last, o.token = max(now, o.last), r.Token
 	case headgate.FixedWindow:
 		count, end := o.fixedAt(r, now)
 		if left > 0 && now+left < end-r.Period/2 || r.OwnZone && count == 0 {

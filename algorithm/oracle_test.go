@@ -15,6 +15,9 @@ type oracle struct {
 	used  *big.Rat
 	last  int64
 	token int64
+	// gross is used without what refunds took off since the first of the requests was
+	// booked that wait for their time; nil if none does. Of a token bucket.
+	gross *big.Rat
 	// FixedWindow: count until end, under code. SlidingWindow and
 	// SlidingBuckets: counts by window number, newest the newest written to,
 	// under period and width.
@@ -58,8 +61,23 @@ func floor(x *big.Rat) *big.Int {
 }
 
 // usedAt returns the bucket's usage at t, in tokens.
-func (o *oracle) usedAt(r *headgate.Rule, t int64) *big.Rat {
-	used := new(big.Rat).Set(o.used)
+func (o *oracle) usedAt(r *headgate.Rule, t int64) *big.Rat { return o.leftAt(r, t, o.used) }
+
+// grossAt returns the gross usage at t, or nil if no booked request waits then.
+func (o *oracle) grossAt(r *headgate.Rule, t int64) *big.Rat {
+	if o.gross == nil {
+		return nil
+	}
+	gross := o.leftAt(r, t, o.gross)
+	if gross.Cmp(big.NewRat(r.Capacity, r.Token)) <= 0 {
+		return nil
+	}
+	return gross
+}
+
+// leftAt returns what is left at t of the tokens that were used at o.last.
+func (o *oracle) leftAt(r *headgate.Rule, t int64, used *big.Rat) *big.Rat {
+	used = new(big.Rat).Set(used)
 	if used.Sign() > 0 && o.token != r.Token {
 		used.SetInt(ceil(used))
 		used = atMost(used, big.NewRat(maxInteger, r.Token))
@@ -398,6 +416,9 @@ func (o *oracle) reserve(r *headgate.Rule, now, n, wait int64) Result {
 			o.until = 0
 		}
 		o.add(r, now, n)
+		if o.gross == nil && at > now {
+			o.gross = o.used
+		}
 	}
 	res := o.took(r, now, n)
 	res.Delay = micros(at - now)

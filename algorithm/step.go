@@ -77,7 +77,7 @@ func Step(r *headgate.Rule, s *State, now int64, req Request) Result {
 	if r.Unlimited {
 		return unlimited(req)
 	}
-	if r.Algorithm <= headgate.LeakyBucket && req.Kind == headgate.Take && s.Credit == 0 && req.Cost > 0 {
+	if r.Algorithm <= headgate.LeakyBucket && req.Kind == headgate.Take && s.Credit == 0 && s.V[3] == 0 && req.Cost > 0 {
 		var res Result
 		var b Bucket
 		b, res.FreshAt, res.Wrote = Take(r, Bucket{s.V[0], s.V[1], s.V[2]}, now, req.Cost, &res.Decision)
@@ -222,6 +222,9 @@ func reserve(r *headgate.Rule, s *State, now int64, req Request) Result {
 		return refuseBooking(r, s, now, n, late)
 	}
 	spend(r, s, now, regular, n-regular)
+	if r.Algorithm == headgate.TokenBucket && delay > 0 {
+		s.V[3] = max(s.V[3], 1)
+	}
 	res := took(r, s, now, n)
 	res.Delay = micros(delay)
 	return res

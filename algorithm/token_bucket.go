@@ -11,6 +11,8 @@ import (
 //	V[0]  used: units in the bucket at V[1]; 0 means that all tokens are available
 //	V[1]  last: when that was, in microseconds
 //	V[2]  the size of a token in units, to detect a changed limit
+//	V[3]  of a token bucket: 0, or while a booked request waits for its time, 1 and the
+//	      units that refunds have taken off since; see keptFor
 //
 // It drains Leak units per tick. A request for n tokens passes if used + n·Token is at
 // most Capacity. This is the "leaky bucket as a meter" of ITU-T I.371, which decides
@@ -171,15 +173,18 @@ func bucketAvailable(r *headgate.Rule, s *State, now int64) int64 {
 
 func bucketAdd(r *headgate.Rule, s *State, now, n int64) {
 	used, last := bucketUsed(r, s, now)
+	gross := bucketGross(r, s, now)
+	extra := gross - used
 	if n > (maxInteger-used)/r.Token {
 		used = maxInteger
 	} else {
 		used += n * r.Token
 	}
-	s.V[0], s.V[1], s.V[2] = used, last, r.Token
+	s.V = [4]int64{used, last, r.Token, booked(gross, extra)}
 }
 
-// bucketSub returns at most the part of the take that has not drained yet.
+// bucketSub refunds at most the part of the take that has not drained yet, and nothing
+// that a later booking relies on.
 func bucketSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	used, last := bucketUsed(r, s, now)
 	if used == 0 {
@@ -190,16 +195,91 @@ func bucketSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 		units = n * r.Token
 	}
 	if left > 0 {
-		hi, lo := bits.Mul64(uint64((now+left)/r.Tick-now/r.Tick), uint64(r.Leak))
-		if hi == 0 && lo < uint64(units) {
-			units = int64(lo)
-		}
+		units = min(units, bucketLeaks(r, now, now+left))
 	}
-	if units == 0 {
+	gross := bucketGross(r, s, now)
+	ahead := max(used, gross) // of a take of just now
+	if left > 0 {
+		ahead = bucketLeaks(r, last, now+left)
+	}
+	kept := keptFor(r, used, gross, ahead)
+	if kept > 0 {
+		units = min(units, min(n, maxInteger/r.Token)*r.Token-kept)
+	}
+	if units <= 0 {
 		return false
 	}
-	s.V[0], s.V[1], s.V[2] = used-units, last, r.Token
+	extra := gross - used
+	if gross > 0 && kept > 0 {
+		extra += units
+	} else if gross > 0 {
+		gross -= units
+	}
+	s.V = [4]int64{used - units, last, r.Token, booked(gross, extra)}
 	return true
+}
+
+// bucketLeaks returns the units that drain between two times.
+func bucketLeaks(r *headgate.Rule, from, to int64) int64 {
+	hi, lo := bits.Mul64(uint64(max(to/r.Tick-from/r.Tick, 0)), uint64(r.Leak))
+	if hi != 0 || lo > maxInteger {
+		return maxInteger
+	}
+	return int64(lo)
+}
+
+// bucketGross returns 0 if no booked request of a token bucket waits at now. Otherwise it
+// returns the units in the bucket and what refunds have taken off since the first of
+// those that wait was booked: the latest of them has its time when all but Capacity of
+// that has drained, or earlier.
+func bucketGross(r *headgate.Rule, s *State, now int64) int64 {
+	if s.V[3] == 0 {
+		return 0
+	}
+	all := State{V: [4]int64{min(s.V[0]+s.V[3]-1, maxInteger), s.V[1], s.V[2]}}
+	gross, _ := bucketUsed(r, &all, now)
+	if gross <= r.Capacity {
+		return 0
+	}
+	return gross
+}
+
+// booked returns V[3].
+func booked(gross, extra int64) int64 {
+	if gross == 0 {
+		return 0
+	}
+	return min(1+max(extra, 0), maxInteger)
+}
+
+// keptFor returns how many units of a take must be kept when it is refunded, because
+// later bookings rely on them: they were promised a time that would be too early without
+// them, and the next ones would be booked on top of those. ahead is what had still to
+// drain after the take when it was made, less what has drained since.
+//
+// If all of it is drained at C, the request had its time at C-Capacity or later. No
+// booking has its time later than gross-Capacity. So from the one to the other at most
+// gross-ahead drains, and as much is kept. Then the bucket still holds, from any time on,
+// whatever was promised from that time on. Package golang.org/x/time/rate keeps as much.
+//
+// In a leaky bucket each request has its time when the one before it has drained, so a
+// place is free again only if it is the last one.
+func keptFor(r *headgate.Rule, used, gross, ahead int64) int64 {
+	if r.Algorithm == headgate.LeakyBucket {
+		if used <= r.Free+r.Token || used <= ahead {
+			return 0 // nobody waits, or nobody behind it
+		}
+		return maxInteger
+	}
+	if gross <= ahead {
+		return 0
+	}
+	// A time is a whole number of ticks, so ahead may be too large by less than Leak.
+	// What was taken is a whole number of tokens.
+	if later := gross - ahead; r.Token >= r.Leak {
+		return min((later+r.Token-1)/r.Token*r.Token, maxInteger)
+	}
+	return min(gross-ahead+r.Leak-1, maxInteger)
 }
 
 // bucketFits returns when n tokens will fit; n is at most Burst.

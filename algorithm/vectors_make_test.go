@@ -73,6 +73,9 @@ func makeVectors(t *testing.T, a headgate.Algorithm) []vector {
 	if a == headgate.TokenBucket {
 		all = append(all, clockIsSet(t, headgate.PerMinute(8).RefillEvery(15*time.Second)))
 	}
+	if a <= headgate.LeakyBucket {
+		all = append(all, leftPlaces(t, a)...)
+	}
 	for _, c := range corners() {
 		if c.limit.Algorithm() == a {
 			all = append(all, c.record(t))
@@ -229,6 +232,46 @@ func clockIsSet(t *testing.T, limit headgate.Limit) vector {
 	r.step(now+3, Request{Kind: headgate.Refund, Cost: 4, CountsUntil: more.CountsUntil})
 	r.step(now+3, Request{Kind: headgate.Peek, Cost: 1})
 	return r.vector
+}
+
+// leftPlaces returns histories of requests that are booked and given up in any order, and
+// of others that are booked on top.
+func leftPlaces(t *testing.T, a headgate.Algorithm) (all []vector) {
+	t.Helper()
+	limits := []headgate.Limit{
+		headgate.PerSecond(1).Burst(1), headgate.PerSecond(10).Burst(4), headgate.Per(3, 7*time.Millisecond).Burst(12),
+		headgate.PerSecond(3_000_000).Burst(5), headgate.PerSecond(5).Burst(40).RefillEvery(time.Second),
+	}
+	if a == headgate.LeakyBucket {
+		limits = []headgate.Limit{
+			headgate.PerSecond(2).Using(a).Burst(20), headgate.Per(3, 7*time.Millisecond).Using(a).Burst(12).DelayAfter(4),
+			headgate.PerSecond(10).Using(a).Burst(9).MaxWait(300 * time.Millisecond),
+		}
+	}
+	rng := rand.New(rand.NewPCG(20260102, uint64(a)))
+	for _, limit := range limits {
+		r, now := record(t, "places that are left: "+limit.String(), limit), int64(t0)
+		var booked []Request
+		for range 80 {
+			switch n := int64(len(booked)); {
+			case n > 0 && rng.IntN(3) == 0:
+				i := pick(rng, 0, n-1, rng.Int64N(n))
+				r.step(now, booked[i])
+				booked = append(booked[:i], booked[i+1:]...)
+			case rng.IntN(40) == 0:
+				r.change(pick(rng, limits...))
+			default:
+				kind := pick(rng, headgate.Reserve, headgate.Reserve, headgate.Reserve, headgate.Take, headgate.Charge)
+				res := r.step(now, Request{Kind: kind, Cost: 1 + rng.Int64N(min(limit.Rule().Burst, 3)), Duration: time.Minute})
+				if res.CountsUntil > 0 && kind != headgate.Charge {
+					booked = append(booked, Request{Kind: headgate.Refund, Cost: res.Granted, CountsUntil: res.CountsUntil})
+				}
+			}
+			now += pick(rng, 0, 0, 0, rng.Int64N(limit.Rule().Period/limit.N()+2))
+		}
+		all = append(all, r.vector)
+	}
+	return all
 }
 
 // randomVector only uses numbers that every language can read.

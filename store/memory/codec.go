@@ -169,7 +169,7 @@ func pack(a headgate.Algorithm, id identity, st *algorithm.State, t times) (slot
 	}
 	switch a {
 	case headgate.TokenBucket, headgate.LeakyBucket:
-		if v0 > timeMask || v2 > stateMask {
+		if v0 > timeMask || v2 > stateMask || v3 != 0 {
 			return s, false
 		}
 		s.setBucket(algorithm.Bucket{Used: v[0], Last: v[1], Token: v[2]}, max(t.fresh, v[1]))

@@ -141,7 +141,11 @@ func TestReports(t *testing.T) {
 		report(other, second, wrong, 0.01, counts)
 		settled.Counts = true
 		report(one, second, wrong, 0.01, settled)
-		if got := lefts(t, one, 0.01); got != "4 49 98" {
+		left := "4 49 98"
+		if algorithm == "leaky_bucket" {
+			left = "3 49 98" // the second one's turn relies on the first
+		}
+		if got := lefts(t, one, 0.01); got != left {
 			t.Errorf("%s: %s left", algorithm, got)
 		}
 		if n := seen.count.Load(); n != 2 {

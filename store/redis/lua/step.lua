@@ -183,6 +183,7 @@ local function others(a, r, s, now, kind, n, duration)
     end
     if not ok or late > 0 then return refuseBooking(a, r, s, now, n, late) end
     spend(a, r, s, now, regular, n - regular)
+    if not a.turn and delay > 0 then s.booked = max(s.booked, 1) end
     local res = took(a, r, s, now, n)
     res.delay = delay
     return res

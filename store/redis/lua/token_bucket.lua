@@ -1,21 +1,25 @@
 -- Twin of algorithm/token_bucket.go and algorithm/leaky_bucket.go.
 --
--- State: used, last, token, as three integers of seven bytes.
+-- State: used, last, token, as three integers of seven bytes, and a fourth, booked,
+-- unless it is 0.
 
 local bucketFormat = '>I7I7I7'
 
 local function bucketClear(s)
-  s.used, s.last, s.token = 0, 0, 0
+  s.used, s.last, s.token, s.booked = 0, 0, 0, 0
 end
 
 local function bucketDecode(s, body)
-  if #body ~= 21 then return false end
+  if #body ~= 21 and #body ~= 28 then return false end
   s.used, s.last, s.token = unpackBytes(bucketFormat, body)
+  s.booked = #body == 28 and unpackBytes('>I7', body, 22) or 0
   return true
 end
 
 local function bucketEncode(s)
-  return pack(bucketFormat, s.used, s.last, s.token)
+  local body = pack(bucketFormat, s.used, s.last, s.token)
+  if s.booked > 0 then body = body .. pack('>I7', s.booked) end
+  return body
 end
 
 local function bucketRescaled(used, from, to)
@@ -54,28 +58,68 @@ local function bucketAvailable(r, s, now)
   return floor(free / r.token)
 end
 
-local function bucketAdd(r, s, now, n)
-  local used, last = bucketUsed(r, s, now)
-  if n > floor((maxInteger - used) / r.token) then
-    used = maxInteger
-  else
-    used = used + n * r.token
+local bucketAdd, bucketSub
+do -- a script has at most 200 locals
+  local function gross(r, s, now)
+    if s.booked == 0 then return 0 end
+    local all = {used = min(s.used + s.booked - 1, maxInteger), last = s.last, token = s.token}
+    local units = bucketUsed(r, all, now)
+    return units > r.capacity and units or 0
   end
-  s.used, s.last, s.token = used, last, r.token
-end
 
-local function bucketSub(r, s, now, n, left)
-  local used, last = bucketUsed(r, s, now)
-  if used == 0 then return false end
-  local units = used
-  if n <= floor(used / r.token) then units = n * r.token end
-  if left > 0 then
-    local most = (floor((now + left) / r.tick) - floor(now / r.tick)) * r.leak
-    if most < units then units = most end
+  local function booked(all, extra)
+    return all > 0 and min(1 + max(extra, 0), maxInteger) or 0
   end
-  if units == 0 then return false end
-  s.used, s.last, s.token = used - units, last, r.token
-  return true
+
+  bucketAdd = function(r, s, now, n)
+    local used, last = bucketUsed(r, s, now)
+    if s.booked > 0 then
+      local all = gross(r, s, now)
+      s.booked = booked(all, all - used)
+    end
+    if n > floor((maxInteger - used) / r.token) then
+      used = maxInteger
+    else
+      used = used + n * r.token
+    end
+    s.used, s.last, s.token = used, last, r.token
+  end
+
+  bucketSub = function(r, s, now, n, left)
+    local function leaks(from)
+      return min(max(floor((now + left) / r.tick) - floor(from / r.tick), 0) * r.leak, maxInteger)
+    end
+
+    -- keptFor returns how much of a take must be kept because of what was booked later.
+    local function keptFor(used, all, ahead)
+      if r.late then
+        if used <= r.free + r.token or used <= ahead then return 0 end
+        return maxInteger
+      end
+      local later = all - ahead
+      if later <= 0 then return 0 end
+      if r.token >= r.leak then return min(ceilDiv(later, r.token) * r.token, maxInteger) end
+      return min(later + r.leak - 1, maxInteger)
+    end
+
+    local used, last = bucketUsed(r, s, now)
+    if used == 0 then return false end
+    local all = gross(r, s, now)
+    local units, ahead = used, max(used, all)
+    if n <= floor(used / r.token) then units = n * r.token end
+    if left > 0 then units, ahead = min(units, leaks(now)), leaks(last) end
+    local kept = keptFor(used, all, ahead)
+    if kept > 0 then units = min(units, min(n, floor(maxInteger / r.token)) * r.token - kept) end
+    if units <= 0 then return false end
+    local extra = all - used
+    if all > 0 and kept > 0 then
+      extra = extra + units
+    elseif all > 0 then
+      all = all - units
+    end
+    s.used, s.last, s.token, s.booked = used - units, last, r.token, booked(all, extra)
+    return true
+  end
 end
 
 local function bucketFits(r, s, now, n)
