@@ -38,9 +38,6 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 				return x.err
 			}
 			defer pass.End()
-			if !gate.Refunds() {
-				return next(c)
-			}
 			original := c.Response()
 			watched := &writer{ResponseWriter: original, pass: &pass}
 			c.SetResponse(watched)

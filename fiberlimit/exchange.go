@@ -179,7 +179,10 @@ func (x *exchange) Write(b []byte) (int, error) {
 
 // answered settles the request of pass by its answer, and updates the header fields of
 // the limits.
-func (x *exchange) answered(pass *httplimit.Pass, status int) {
+func (x *exchange) answered(gate *httplimit.Gate, pass *httplimit.Pass, status int) {
+	if !gate.Refunds() && x.untouched() {
+		return
+	}
 	header := http.Header{}
 	for name, value := range x.c.Response().Header.All() {
 		header.Add(string(name), string(value))
@@ -192,16 +195,23 @@ func (x *exchange) answered(pass *httplimit.Pass, status int) {
 	x.setHeader()
 }
 
+// untouched reports whether the handler has left the header fields of the limits alone.
+func (x *exchange) untouched() bool {
+	for name, values := range x.answer {
+		if all := x.c.Response().Header.PeekAll(name); len(all) != len(values) || len(all) > 0 && string(all[0]) != values[0] {
+			return false
+		}
+	}
+	return true
+}
+
 // setHeader sets the header fields in fiber's answer.
 func (x *exchange) setHeader() {
 	h := &x.c.Response().Header
 	for name, values := range x.answer {
-		for i, value := range values {
-			if i == 0 {
-				h.Set(name, value)
-			} else {
-				h.Add(name, value)
-			}
+		h.Del(name)
+		for _, value := range values {
+			h.Add(name, value)
 		}
 	}
 }

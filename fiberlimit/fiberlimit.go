@@ -48,9 +48,7 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 		if ok {
 			x.setHeader()
 			err = c.Next()
-			if gate.Refunds() {
-				x.answered(&pass, status(c, err))
-			}
+			x.answered(gate, &pass, status(c, err))
 			if pass.Holds() && c.Response().IsBodyStream() {
 				holdStream(c.Response(), pass)
 				pass = httplimit.Pass{}

@@ -37,10 +37,6 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 			return
 		}
 		defer pass.End()
-		if !gate.Refunds() {
-			c.Next()
-			return
-		}
 		watched := &writer{ResponseWriter: c.Writer, pass: &pass}
 		c.Writer = watched
 		c.Next()

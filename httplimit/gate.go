@@ -37,6 +37,7 @@ type Pass struct {
 	r    *http.Request
 	ticket
 	leases  []*headgate.Lease // held until End
+	told    answer.Told       // the header fields that Enter has set
 	settled bool              // by Answered
 }
 
@@ -58,7 +59,7 @@ func (g *Gate) Enter(ctx context.Context, w http.ResponseWriter, r *http.Request
 		return p, false
 	}
 	p.leases = g.limits.Keep(p.ops, p.decisionOf)
-	answer.Headers(w.Header(), g.dialect.answers(), p.policies...)
+	p.told = answer.Tell(w.Header(), g.dialect.answers(), p.policies...)
 	return p, true
 }
 
@@ -83,25 +84,29 @@ func (p *Pass) await(w http.ResponseWriter) bool {
 func (t *ticket) decisionOf(i int) *headgate.Decision { return &t.policies[i].Decision }
 
 // Refunds reports whether the gate has a [RefundIf] or a [ChargeOn]. Without them, Leave
-// and Answered do nothing.
+// does nothing, and Answered does not need the status.
 func (g *Gate) Refunds() bool { return len(g.refund) > 0 || g.chargeOn != nil }
 
 // Answered says which answer the handler gives: its status, or 0 if it is unknown, and
 // its header. If [ChargeOn] does not count it, the cost of the request is refunded, and
-// the fields about limits in header are brought up to date. Call it before the header
-// is sent, or as soon as possible after. Only the first call has an effect. If there is
-// none, or the context of the request was canceled before, the request counts.
+// the fields about limits in header are brought up to date. If the handler has set such
+// fields too, as a reverse proxy does, each gets one value: the handler's members of
+// RateLimit and RateLimit-Policy stay in front, others are replaced. Call it before the
+// header is sent, or as soon as possible after. Only the first call has an effect. If
+// there is none, or the context of the request was canceled before, the request counts.
 func (p *Pass) Answered(status int, header http.Header) {
 	g := p.gate
-	if g == nil || g.chargeOn == nil || p.settled {
+	if g == nil || p.settled {
 		return
 	}
 	p.settled = true
-	if status == 0 || errors.Is(p.ctx.Err(), context.Canceled) || g.chargeOn(status, header) {
+	refund := g.chargeOn != nil && status != 0 && !errors.Is(p.ctx.Err(), context.Canceled) && !g.chargeOn(status, header)
+	if refund {
+		p.giveBack()
+		p.told.Update(header, g.dialect.answers(), p.policies...)
 		return
 	}
-	p.giveBack()
-	answer.Headers(header, g.dialect.answers(), p.policies...)
+	p.told.Settle(header, g.dialect.answers(), p.policies...)
 }
 
 // Leave refunds the cost of the request if [RefundIf] includes its status; 0 means that
@@ -222,14 +227,19 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) fun
 			if !ok {
 				return
 			}
-			defer pass.End()
-			if !gate.Refunds() {
-				next.ServeHTTP(w, r)
-				return
-			}
-			watched := answer.Watch(w, func(status int) { pass.Answered(status, w.Header()) })
-			next.ServeHTTP(watched, r)
-			pass.Leave(watched.End())
+			s := &serving{pass: pass}
+			s.Watched = *answer.Watch(w, s.answered)
+			defer s.pass.End()
+			next.ServeHTTP(s, r)
+			s.pass.Leave(s.End())
 		})
 	}
 }
+
+// serving is an admitted request and its answer.
+type serving struct {
+	answer.Watched
+	pass Pass
+}
+
+func (s *serving) answered(status int) { s.pass.Answered(status, s.Header()) }

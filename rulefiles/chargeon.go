@@ -24,6 +24,7 @@ type charged struct {
 	verdict *engine.Verdict
 	w       http.ResponseWriter
 	dialect answer.Dialect
+	told    answer.Told
 	at      int64 // when it was decided
 	status  int   // of the answer; 0 if nobody saw it
 }
@@ -43,7 +44,7 @@ func (c *charged) answered(status int) {
 	}
 	c.status = status
 	c.settle(false)
-	answer.Headers(c.w.Header(), c.dialect, verdict.Policies(nil, c.verdict.Results(), c.at)...)
+	c.told.Update(c.w.Header(), c.dialect, verdict.Policies(nil, c.verdict.Results(), c.at)...)
 }
 
 // end settles the rest, after the answer has ended.

@@ -137,14 +137,16 @@ func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Ha
 		}
 		hold = r.engine.Hold(ctx, &v, options)
 	}
-	answer.Headers(w.Header(), dialect, told...)
+	fields := answer.Tell(w.Header(), dialect, told...)
 	if v.HasChargeOn() {
 		own := v // on the heap, unlike v
-		c := charged{rules: r, ctx: ctx, verdict: &own, w: w, dialect: dialect, at: at}
+		c := charged{rules: r, ctx: ctx, verdict: &own, w: w, dialect: dialect, told: fields, at: at}
 		c.serve(request, next)
 		return
 	}
-	next.ServeHTTP(w, request)
+	watched := answer.Watch(w, func(int) { fields.Settle(w.Header(), dialect, told...) })
+	next.ServeHTTP(watched, request)
+	watched.End()
 }
 
 // refuse answers a request over its limit as the rule that refused it says.

@@ -76,9 +76,10 @@ func (f *fields) number(text []byte, name field, n int64) []byte {
 	return text
 }
 
-func (f *fields) set(h http.Header, text []byte) {
+// set sets the fields in h and returns their values.
+func (f *fields) set(h http.Header, text []byte) []string {
 	if f.count == 0 {
-		return
+		return nil
 	}
 	all := string(text)
 	values := make([]string, f.count)
@@ -88,6 +89,7 @@ func (f *fields) set(h http.Header, text []byte) {
 		start = f.ends[i]
 		h[f.names[i].name()] = values[i : i+1 : i+1]
 	}
+	return values
 }
 
 // legacy appends X-RateLimit-*, which describes only the tightest limit.

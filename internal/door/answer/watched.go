@@ -9,7 +9,7 @@ import (
 
 // Watched is an http.ResponseWriter that watches the status of an answer. It keeps the
 // features of the wrapped writer: through Unwrap for an http.ResponseController, and as
-// an http.Flusher, http.Hijacker and io.ReaderFrom.
+// an http.Flusher, http.Hijacker, http.Pusher, io.ReaderFrom and io.StringWriter.
 type Watched struct {
 	http.ResponseWriter
 	answered func(status int)
@@ -69,11 +69,26 @@ func (w *Watched) Flush() { _ = w.FlushError() }
 
 // FlushError is what http.ResponseController calls.
 func (w *Watched) FlushError() error {
-	err := http.NewResponseController(w.ResponseWriter).Flush()
-	if err == nil { // otherwise nothing was sent
+	if flushes(w.ResponseWriter) { // otherwise nothing is sent
 		w.note(http.StatusOK)
 	}
-	return err
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// flushes reports whether w, or a writer that it wraps, can flush.
+func flushes(w http.ResponseWriter) bool {
+	for {
+		switch t := w.(type) {
+		case *Watched:
+			w = t.ResponseWriter
+		case interface{ FlushError() error }, http.Flusher:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = t.Unwrap()
+		default:
+			return false
+		}
+	}
 }
 
 // Hijack implements http.Hijacker.
@@ -81,6 +96,20 @@ func (w *Watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	w.hijacked = err == nil
 	return conn, rw, err
+}
+
+// Push implements http.Pusher.
+func (w *Watched) Push(target string, options *http.PushOptions) error {
+	if p, ok := w.ResponseWriter.(http.Pusher); ok {
+		return p.Push(target, options)
+	}
+	return http.ErrNotSupported
+}
+
+// WriteString implements io.StringWriter.
+func (w *Watched) WriteString(s string) (int, error) {
+	w.note(http.StatusOK)
+	return io.WriteString(w.ResponseWriter, s)
 }
 
 // Unwrap returns the wrapped writer, for http.ResponseController.

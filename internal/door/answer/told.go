@@ -1,0 +1,56 @@
+package answer
+
+import (
+	"net/http"
+	"slices"
+)
+
+// Told remembers what [Tell] has set, so that a handler's own fields of the same names can
+// be told apart from ours.
+type Told struct {
+	names  [maxFields]field
+	values []string
+}
+
+// Tell sets the fields like [Headers], for an answer that a handler is about to give.
+func Tell(h http.Header, d Dialect, list ...Policy) (t Told) {
+	var f fields
+	var space [384]byte // not in f, where the slice would escape
+	t.values = f.set(h, f.fill(space[:0], d, list))
+	t.names = f.names
+	return t
+}
+
+// Settle makes the fields of h final before they are sent. A handler may have added its
+// own to ours, or replaced ours: its lists of limits stay in front of ours, and in other
+// fields ours is the only value, as with [Join]. A field that it has removed stays away.
+func (t *Told) Settle(h http.Header, d Dialect, list ...Policy) {
+	for i, ours := range t.values {
+		if v := h[t.names[i].name()]; len(v) != 1 || v[0] != ours {
+			t.Update(h, d, list...)
+			return
+		}
+	}
+}
+
+// Update is Settle for a list that has changed since Tell.
+func (t *Told) Update(h http.Header, d Dialect, list ...Policy) {
+	removed := make([]bool, len(t.values))
+	for i, ours := range t.values {
+		name := t.names[i].name()
+		theirs := h[name]
+		removed[i] = len(theirs) == 0
+		if at := slices.Index(theirs, ours); at >= 0 {
+			theirs = slices.Delete(slices.Clone(theirs), at, at+1)
+		}
+		if h[name] = theirs; len(theirs) == 0 {
+			delete(h, name)
+		}
+	}
+	Join(h, d, list...)
+	for i := range t.values {
+		if removed[i] {
+			delete(h, t.names[i].name())
+		}
+	}
+}
