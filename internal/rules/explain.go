@@ -361,8 +361,8 @@ func (s *Step) find(f *facts) value {
 func (t *tree) accepts(s *Step, e Entry) bool {
 	if t.compat == CompatEnvoy {
 		joined := e.Key + "_" + e.Value
-		if composite := s.Composite(); s.IsPrefix() {
-			return newPrefix(composite, nil).match(joined) || composite == e.Key
+		if composite := s.Composite(); s.IsJoinedWild() {
+			return newJoined(s, nil).match(joined) || composite == e.Key
 		} else if s.Kind != BareStep {
 			return composite == joined
 		}

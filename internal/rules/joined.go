@@ -107,7 +107,7 @@ func (r *Rule) composeJoined(parts []KeyPart) (string, error) {
 // with a star needs. It is false for one that s does not take.
 func (s *Step) entryOf(text string) (Entry, bool) {
 	key, value, named := strings.Cut(text, "=")
-	wild := s.IsPrefix()
+	wild := s.IsJoinedWild()
 	switch {
 	case named && key == s.Key:
 	case named && wild && s.Kind == BareStep && strings.HasPrefix(key, strings.TrimSuffix(s.Key, "*")):
@@ -116,8 +116,7 @@ func (s *Step) entryOf(text string) (Entry, bool) {
 	default:
 		key, value = s.Key, text
 	}
-	prefix := strings.TrimSuffix(s.Value, "*")
-	return Entry{key, value}, !wild || s.Kind == BareStep || strings.HasPrefix(value, prefix)
+	return Entry{key, value}, !wild || s.Kind == BareStep || newWildcard(s.Value, nil).match(value)
 }
 
 // isJoined reports whether a text may be the whole key of a request that the
@@ -131,9 +130,13 @@ func (r *Rule) isJoined(text string) bool {
 		switch {
 		case s.Kind == SharedStep:
 			literal(composite)
-		case s.IsPrefix():
-			literal(strings.TrimSuffix(composite, "*"))
-			star()
+		case s.IsJoinedWild():
+			for i, part := range newJoined(s, nil).parts {
+				if i > 0 {
+					star()
+				}
+				literal(part)
+			}
 		case s.Kind == BareStep:
 			literal(composite + "_")
 			star()

@@ -75,9 +75,14 @@ func (s *Step) Composite() string {
 	return s.Key + "_" + s.Value
 }
 
-// IsPrefix reports whether Envoy's service takes s for a wildcard: only a star at
-// the end of the composite key is one there.
-func (s *Step) IsPrefix() bool { return strings.HasSuffix(s.Composite(), "*") }
+// IsJoinedWild reports whether Envoy's service takes s for a wildcard: there a star
+// of the value is one, or one at the end of a key without a value.
+func (s *Step) IsJoinedWild() bool {
+	if s.Kind == BareStep {
+		return strings.HasSuffix(s.Key, "*")
+	}
+	return strings.Contains(s.Value, "*")
+}
 
 // Position returns file:line:column.
 func (b *Branch) Position() string { return fmt.Sprintf("%s:%d:%d", b.File, b.Line, b.Column) }

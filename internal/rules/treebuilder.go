@@ -76,16 +76,12 @@ func (b *Builder) AddBranch(into *Level, d *Branch, compat Compat) (*FiledBranch
 	case BareStep:
 		c.bare = d
 	case WildStep, SharedStep:
-		pattern := newWildcard
-		if compat == CompatEnvoy {
-			pattern = newPrefix
-		}
-		filed.same = c.wild.add(pattern(d.Value, d))
+		filed.same = c.wild.add(newWildcard(d.Value, d))
 	}
 	if compat == CompatEnvoy {
 		into.joined[d.Composite()] = d
-		if d.IsPrefix() {
-			into.wild.add(newPrefix(d.Composite(), d))
+		if d.IsJoinedWild() {
+			into.wild.add(newJoined(&d.Step, d))
 		}
 	}
 	b.branches = append(b.branches, d)
@@ -203,8 +199,8 @@ func (b *FiledBranch) CoveredBy() *Branch {
 // that b does.
 func (b *FiledBranch) coveredInOrder() *Branch {
 	switch {
-	case b.IsPrefix():
-		w := b.parent.wild.covering(newPrefix(b.Composite(), b.Branch))
+	case b.IsJoinedWild():
+		w := b.parent.wild.covering(newJoined(&b.Step, b.Branch))
 		if w != nil && w.branch.order < b.order {
 			return w.branch
 		}

@@ -44,11 +44,16 @@ func newWildcard(source string, b *Branch) *wildcard {
 	return w
 }
 
-// newPrefix reads a pattern as Envoy's service does: only a star at the end is a
-// wildcard.
-func newPrefix(source string, b *Branch) *wildcard {
-	prefix := strings.TrimSuffix(source, "*")
-	return &wildcard{branch: b, literals: len(prefix), glob: glob{source: source, parts: []string{prefix, ""}}}
+// newJoined reads the composite key of a step as Envoy's service does: the stars
+// of the value are wildcards, and one at the end of a key without a value.
+func newJoined(s *Step, b *Branch) *wildcard {
+	literal, value := s.Key+"_", s.Value
+	if s.Kind == BareStep {
+		literal, value = strings.TrimSuffix(s.Key, "*"), "*"
+	}
+	w := newWildcard(value, b)
+	w.source, w.parts[0], w.literals = s.Composite(), literal+w.parts[0], w.literals+len(literal)
+	return w
 }
 
 // add files a pattern and returns nil, or the one before it that matches the

@@ -156,6 +156,19 @@ func TestCompatEnvoyReset(t *testing.T) {
 			[]int64{45, 3585},
 			"20", "3585",
 		},
+		{
+			"a quota behind the last that refuses", request(
+				hits(4, descriptor("plain", "b")), hits(10, descriptor("first", "q"))),
+			[]int64{45, 45},
+			"3", "45",
+		},
+		{
+			"a quota before the last that refuses", request(
+				hits(10, descriptor("first", "q")), hits(4, descriptor("plain", "b"))),
+			[]int64{45, 45},
+			"3", "45",
+		},
+		{"quotas alone", request(hits(10, descriptor("first", "r")), hits(10, descriptor("second", "r"))), []int64{45, 45}, "2", "45"},
 		{"a week", request(limited(4, typev3.RateLimitUnit(7), descriptor("w", "a"))), []int64{week}, "4", ""},
 		{"a month of 30 days", request(limited(4, typev3.RateLimitUnit_MONTH, descriptor("w", "a"))), []int64{month}, "4", ""},
 		{"a year of 365 days", request(limited(4, typev3.RateLimitUnit_YEAR, descriptor("w", "a"))), []int64{year}, "4", ""},

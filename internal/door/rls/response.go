@@ -2,6 +2,7 @@ package rls
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -191,20 +192,25 @@ func (h *LegacyHeaders) has(name string) bool {
 
 // least returns the status for the fields of envoyproxy/ratelimit: that of the
 // descriptor with the least remaining. If several refuse, it is the tightest or, with
-// compat: envoy, the last, like the original.
+// compat: envoy, the last that is not a quota, like the original.
 func (c *call) least(parts []engine.Verdict) status {
 	least := status{remaining: math.MaxUint32}
 	for i := range parts {
 		s := c.statusOf(&parts[i])
 		tighter := s.remaining < least.remaining || s.code > least.code
 		if c.compat == rules.CompatEnvoy {
-			tighter = s.remaining < least.remaining || s.code == codeOverLimit
+			tighter = s.remaining < least.remaining || s.code == codeOverLimit && !isQuota(&parts[i])
 		}
 		if s.hasLimit && tighter {
 			least = s
 		}
 	}
 	return least
+}
+
+// isQuota reports whether all limits of a part are in quota mode.
+func isQuota(v *engine.Verdict) bool {
+	return !slices.ContainsFunc(v.Results(), func(r engine.Result) bool { return !r.Rule.QuotaMode })
 }
 
 // encodeLegacy writes the fields of envoyproxy/ratelimit.

@@ -224,18 +224,13 @@ func (t *treeForm) readStep(f yamltext.Fields, at *yamltext.Node, what string, s
 
 // readValue sets the kind of s by its value.
 func (t *treeForm) readValue(n *yamltext.Node, s *rules.Step) {
-	star := strings.Contains(s.Value, "*")
 	switch {
 	case s.Value == "":
 		t.Warnf(n, "leave the value out", "an empty value matches any value of %s", clip.Quote(s.Key))
-	case star && t.compat == rules.CompatNone, strings.HasSuffix(s.Value, "*"):
+	case strings.Contains(s.Value, "*"):
 		s.Kind = rules.WildStep
 	default:
 		s.Kind = rules.ExactStep
-	}
-	if t.compat == rules.CompatEnvoy && strings.Contains(strings.TrimSuffix(s.Value, "*"), "*") {
-		t.Warnf(n, "without compat: envoy every * is a wildcard",
-			"with compat: envoy only a * at the end is a wildcard: in %s the others are matched literally", clip.Quote(s.Value))
 	}
 }
 
@@ -253,10 +248,10 @@ func (t *treeForm) readShare(f yamltext.Fields, s *rules.Step) {
 		if t.compat == rules.CompatEnvoy {
 			s.Shared = s.Composite()
 		}
-	case s.Kind == rules.BareStep && t.compat == rules.CompatEnvoy && s.IsPrefix():
+	case s.Kind == rules.BareStep && t.compat == rules.CompatEnvoy && s.IsJoinedWild():
 		s.Shared = s.Composite()
 	case t.compat == rules.CompatEnvoy:
-		t.Errorf(n, "", "with compat: envoy \"share_threshold\" needs a value that ends in *: it counts all values that match together")
+		t.Errorf(n, "", "with compat: envoy \"share_threshold\" needs a value with a *: it counts all values that match together")
 	default:
 		t.Errorf(n, "", "\"share_threshold\" needs a value with a *: it counts all values that match together")
 	}
