@@ -95,7 +95,7 @@ func TestSameServerIsKept(t *testing.T) {
 	awaitTake(t, store)
 	mine := func() (ids []string) {
 		for line := range strings.Lines(server.Do("CLIENT", "LIST")) {
-			if id, rest, _ := strings.Cut(line, " "); strings.Contains(rest, "cmd=evalsha") {
+			if id, rest, _ := strings.Cut(line, " "); strings.Contains(rest, " name=headgate ") {
 				ids = append(ids, id)
 			}
 		}
