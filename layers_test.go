@@ -120,7 +120,7 @@ var layers = map[string]int{
 var only = map[string][]string{
 	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/queue", "internal/request", "internal/door", "internal/observe", "internal/replay", "rulefiles"},
 	"store/memory":               {"examples", "internal/decide/storing", "internal/decide/trial", "internal/replay"},
-	"store/redis":                {"examples", "internal/operate/doctor", "internal/decide/storing", "internal/decide/control", "internal/queue"},
+	"store/redis":                {"examples", "internal/config", "internal/operate/doctor", "internal/decide/storing", "internal/decide/control", "internal/queue"},
 	"store/storetest":            {},
 	"internal/testkit/redistest": {},
 	"internal/testkit/certtest":  {},

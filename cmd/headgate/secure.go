@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/headgate/headgate/internal/base/secretfile"
 	"github.com/headgate/headgate/internal/transport/certs"
 )
 
@@ -65,11 +65,11 @@ func (f *tokenFlags) read(otherwise string) (string, error) {
 	case f.token != "" && f.tokenFile != "":
 		return "", &usageError{"--token and --token-file cannot be combined", "use one of them"}
 	case f.tokenFile != "":
-		text, err := os.ReadFile(f.tokenFile)
+		text, _, err := secretfile.Read(f.tokenFile)
 		if err != nil {
 			return "", err
 		}
-		line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+		line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 		return strings.TrimSpace(line), nil
 	case f.token != "":
 		return f.token, nil

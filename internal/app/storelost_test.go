@@ -3,6 +3,8 @@ package app_test
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
@@ -217,6 +220,47 @@ func TestRedisWritesNothingFromTheStart(t *testing.T) {
 	if got := f.metric(t, "headgate_store_read_only"); got != "1" {
 		t.Errorf("headgate_store_read_only %s", got)
 	}
+}
+
+// until waits until is returns true.
+func until(t *testing.T, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it never came")
+		}
+	}
+}
+
+// The password of Redis is changed, there and in its file: that needs no restart. Until
+// the file has it, /readyz says what is wrong, also while Redis is only probed.
+func TestPasswordOfRedisChanges(t *testing.T) {
+	server := redistest.Standalone(t)
+	server.Do("ACL", "SETUSER", "gate", "on", ">first", "~*", "+@all")
+	file := filepath.Join(t.TempDir(), "password")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first\n")
+	f := run(t, "domain: api\nlimits:\n  - {name: open, match: {path: /open}, key: client_ip, rate: 3/hour, on_store_error: deny}\n", nil, onRedis(server.Addr), withAdmin, func(c *config.Config) {
+		r := &c.Store.Redis
+		r.Username, r.Password, r.InFile, r.PasswordFile = "gate", "first", "first", file
+	})
+	if got := f.check(t, "/open", "192.0.2.1"); got.Reason != "ok" {
+		t.Fatalf("%+v", got)
+	}
+	server.Do("ACL", "SETUSER", "gate", "resetpass", ">second")
+	server.Do("CLIENT", "KILL", "USER", "gate")
+	until(t, func() bool {
+		f.check(t, "/open", "192.0.2.1")
+		_, body := f.get(t, f.apiURL("/readyz?verbose"))
+		return strings.Contains(body, "circuit breaker open: ") && strings.Contains(body, "WRONGPASS")
+	})
+	write("\xef\xbb\xbfsecond\r\n")
+	until(t, func() bool { return f.check(t, "/open", "192.0.2.1").Reason == "ok" })
+	f.journal.await(t, "the password of the store has changed")
 }
 
 // A read-only Redis, such as a replica, still refuses exhausted keys. That it does not

@@ -16,11 +16,11 @@ func TestPlaces(t *testing.T) {
 	for _, row := range []struct{ text, variable, source, want string }{
 		{"log: {level: info}\nproxy: {domain: apii}\n", "", "proxy.domain", "headgate.yaml:2:17: proxy.domain: wrong"},
 		{"proxy: {domain: apii}\n", "HEADGATE_PROXY_DOMAIN", "proxy.domain", "proxy.domain: wrong"},
-		{"store: http://x\n", "", "store.redis", "headgate.yaml:1:8: store: wrong"},
+		{"store: redis://x\n", "", "store.redis", "headgate.yaml:1:8: store: wrong"},
 		{"store: redis\n", "", "store.redis.url", "headgate.yaml:1:8: store: wrong"},
-		{"store:\n  redis: {url: http://x}\n", "", "store.redis.url", "headgate.yaml:2:16: store.redis.url: wrong"},
-		{"store:\n  redis: {url: http://x}\n", "", "store.redis", "headgate.yaml:2:3: store.redis: wrong"},
-		{"store:\n  redis: {url: http://x}\n", "HEADGATE_STORE", "store.redis", "store.redis: wrong"},
+		{"store:\n  redis: {url: redis://x}\n", "", "store.redis.url", "headgate.yaml:2:16: store.redis.url: wrong"},
+		{"store:\n  redis: {url: redis://x}\n", "", "store.redis", "headgate.yaml:2:3: store.redis: wrong"},
+		{"store:\n  redis: {url: redis://x}\n", "HEADGATE_STORE", "store.redis", "store.redis: wrong"},
 		{"log: {level: info}\n", "", "store.redis", "store.redis: wrong"},
 	} {
 		file := filepath.Join(t.TempDir(), "headgate.yaml")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/ownform"
+	"github.com/headgate/headgate/store/redis"
 )
 
 // Regions are several places with a store each, which share limits.
@@ -69,6 +70,9 @@ func regionStores(list []string, user string) (map[string]Secret, error) {
 		}
 		if !strings.Contains(urls[name], "://") { // it may contain a password
 			return nil, &hinted{fmt.Sprintf("the store of region %s is not a URL", name), "write a URL such as rediss://" + user + ":secret@redis.us.example:6380"}
+		}
+		if _, err := redis.ParseURL(urls[name]); err != nil {
+			return nil, fmt.Errorf("region %s: %w", name, err)
 		}
 		peers[name] = Secret(urls[name])
 	}

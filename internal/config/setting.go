@@ -1,14 +1,11 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/base/secretfile"
 )
 
 // Setting is one key, from any source. [One] and the other constructors make it for a
@@ -193,33 +191,17 @@ func Token[S any](key string, field func(*S) *Secret) []Setting {
 	return []Setting{One(key, set), SecretFile(key+"_file", set)}
 }
 
-// maxSecret is the maximum size of a file with a secret, in bytes.
-const maxSecret = 64 << 10
-
-// SecretFile is a setting with the file of a secret. Line breaks at its end are
-// dropped.
+// SecretFile is a setting with the file of a secret; see package secretfile.
 func SecretFile[S any](key string, set func(s *S, value string) error) Setting {
 	return Setting{key: key, path: true, set: func(c *Config, v []string) error {
-		f, err := os.Open(v[0])
+		secret, info, err := secretfile.Read(v[0])
+		if info != nil {
+			c.warnOfSecret(key, v[0], info)
+		}
 		if err != nil {
 			return err
 		}
-		defer func() { _ = f.Close() }() // read only
-		if info, err := f.Stat(); err == nil {
-			c.warnOfSecret(key, v[0], info)
-		}
-		text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
-		switch {
-		case err != nil:
-			return err
-		case len(text) > maxSecret:
-			return fmt.Errorf("%s: the file is larger than 64 KiB", v[0])
-		}
-		text = bytes.TrimRight(text, "\r\n")
-		if len(text) == 0 {
-			return fmt.Errorf("%s: the file is empty", v[0])
-		}
-		if err := set(of[S](c), string(text)); err != nil {
+		if err := set(of[S](c), secret); err != nil {
 			if h, ok := errors.AsType[*hinted](err); ok {
 				return &hinted{v[0] + ": " + h.message, h.hint}
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/store/redis"
 )
 
 // Kind selects the store.
@@ -31,7 +32,11 @@ type Redis struct {
 	// SentinelPassword those of the sentinels.
 	Username, SentinelUsername string
 	Password, SentinelPassword Secret
-	DB                         int // the number of the database
+	// PasswordFile is read again before each connection, unless another setting has
+	// replaced what was InFile.
+	PasswordFile string
+	InFile       Secret
+	DB           int // the number of the database
 	// TLS encrypts. CA, Cert and Key are PEM files; without CA the system's authorities
 	// are trusted. ServerName is the expected name, if not the host.
 	TLS                   bool
@@ -80,6 +85,9 @@ func (s *Store) choose(v string) error {
 	case v == "redis":
 		s.Kind = InRedis
 	case strings.Contains(v, "://"):
+		if _, err := redis.ParseURL(v); err != nil {
+			return err
+		}
 		// It names the server, so it replaces what an earlier source says about that.
 		s.Kind, s.Redis.URL = InRedis, Secret(v)
 		s.Redis.Addresses, s.Redis.Mode, s.Redis.MasterName = nil, "", ""
@@ -98,13 +106,16 @@ func redisSettings() []Setting {
 		return Duration(at+key, field, time.Millisecond)
 	}
 	all := []Setting{
-		Text(at+"url", func(r *Redis) *Secret { return &r.URL }),
+		parsed(at+"url", func(r *Redis) *Secret { return &r.URL }, func(v string) (Secret, error) {
+			_, err := redis.ParseURL(v)
+			return Secret(v), err
+		}),
 		List(at+"addresses", func(r *Redis, v []string) error { r.Addresses = v; return nil }),
 		Word(at+"mode", func(r *Redis) *string { return &r.Mode }, "standalone", "sentinel", "cluster"),
 		Text(at+"master_name", func(r *Redis) *string { return &r.MasterName }),
 		Text(at+"username", func(r *Redis) *string { return &r.Username }),
 		Text(at+"password", func(r *Redis) *Secret { return &r.Password }),
-		SecretFile(at+"password_file", func(r *Redis, v string) error { r.Password = Secret(v); return nil }),
+		passwordFile(at + "password_file"),
 		Text(at+"sentinel_username", func(r *Redis) *string { return &r.SentinelUsername }),
 		Text(at+"sentinel_password", func(r *Redis) *Secret { return &r.SentinelPassword }),
 		number(at+"db", func(r *Redis) *int { return &r.DB }, math.MaxInt32),
@@ -129,6 +140,17 @@ func redisSettings() []Setting {
 		}
 	}
 	return all
+}
+
+// passwordFile is a SecretFile whose name is kept, because it is read again.
+func passwordFile(key string) Setting {
+	s := SecretFile(key, func(r *Redis, v string) error { r.Password, r.InFile = Secret(v), Secret(v); return nil })
+	set := s.set
+	s.set = func(c *Config, v []string) error {
+		c.Store.Redis.PasswordFile = v[0]
+		return set(c, v)
+	}
+	return s
 }
 
 func yesNo(v string) (bool, error) {

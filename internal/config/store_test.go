@@ -53,6 +53,7 @@ func TestStore(t *testing.T) {
 			kind: config.InRedis,
 			redis: with(func(r *config.Redis) {
 				r.Username, r.Password, r.DB = "u", "from a file", 3
+				r.InFile, r.PasswordFile = "from a file", secret
 				r.TLS, r.CA, r.MasterName = true, filepath.Join(dir, "ca.pem"), "m"
 			}),
 		},
@@ -64,6 +65,8 @@ func TestStore(t *testing.T) {
 		},
 		{text: "store: {redis: {addresses: [a:1]}}", variable: "memory", kind: config.InMemory, redis: with(func(r *config.Redis) { r.Addresses = []string{"a:1"} })},
 		{text: "store: radis", wrong: `:1:8: store: "radis" is not one of memory, redis, did you mean "redis"?`},
+		{text: "store: redis://:pass^word@h:1", wrong: ":1:8: store: redis: '^' in the user name or password: write it as %5E"},
+		{text: "store: {redis: {url: 'redis://:pass%word@h:1'}}", wrong: ":1:22: store.redis.url: redis: a % in the user name or password that begins no escape: write it as %25"},
 		{text: "store: {redis: {timeout: 5}}", wrong: `:1:26: store.redis.timeout: "5" is not a duration`},
 		{text: "store: {redis: {timeout: 5us}}", wrong: "too short"},
 		{text: "store: {redis: {tls: maybe}}", wrong: "is neither true nor false"},

@@ -177,6 +177,45 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestSecretsAreReadAgain: each connection uses the login and the certificates of its
+// time.
+func TestSecretsAreReadAgain(t *testing.T) {
+	server, secure, pool := encrypted(t)
+	server.Do("ACL", "SETUSER", "gate", "on", ">first", "~*", "+@all")
+	var password atomic.Pointer[string]
+	var current atomic.Pointer[tls.Config]
+	enter := func(p string) { password.Store(&p) }
+	enter("first")
+	current.Store(&tls.Config{RootCAs: pool})
+	store := open(t, redis.Options{
+		Addresses: []string{secure}, Timeout: patient, TLS: &tls.Config{},
+		Login:      func() (string, string, error) { return "gate", *password.Load(), nil },
+		CurrentTLS: current.Load,
+	})
+	take(t, store, one)
+	refused := func(why string) {
+		t.Helper()
+		server.Do("CLIENT", "KILL", "USER", "gate")
+		for deadline := time.Now().Add(comeback); ; {
+			_, err := store.Take(t.Context(), one)
+			if err != nil && strings.Contains(err.Error(), why) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%v, want %s", err, why)
+			}
+		}
+	}
+	server.Do("ACL", "SETUSER", "gate", "resetpass", ">second")
+	refused("WRONGPASS")
+	enter("second")
+	awaitTake(t, store)
+	current.Store(&tls.Config{RootCAs: x509.NewCertPool()})
+	refused("x509")
+	current.Store(&tls.Config{RootCAs: pool})
+	awaitTake(t, store)
+}
+
 // TestTLSUnderFaults breaks an encrypted connection in every way, including during
 // handshakes: calls end at their deadline, the store recovers, and no count is lost or
 // doubled.

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -56,6 +57,12 @@ type Options struct {
 	SentinelUsername, SentinelPassword string      // used for the sentinels
 	DB                                 int         // the database number; a cluster only has 0
 	TLS                                *tls.Config // if not nil, encrypts the connections, including those to sentinels
+	// Login, if set, is asked before each connection for the user and the password to use
+	// instead of Username and Password, which may change.
+	Login func() (username, password string, err error)
+	// CurrentTLS, if set, is asked before each connection for what to use instead of TLS,
+	// which must be set too.
+	CurrentTLS func() *tls.Config
 	// Prefix is the prefix of every key. Processes with the same prefix share counts.
 	// It must not contain braces. The default is DefaultPrefix.
 	Prefix string
@@ -136,7 +143,7 @@ func (o *Options) clientOption(d *dialer) rueidis.ClientOption {
 		Password:     o.Password,
 		SelectDB:     o.DB,
 		TLSConfig:    o.TLS,
-		DialCtxFn:    d.dial,
+		DialCtxFn:    o.dialWith(d.dial),
 		DisableCache: true,
 		// Nothing is sent twice: both attempts might write. (Redirections in a cluster
 		// are still followed.)
@@ -155,8 +162,45 @@ func (o *Options) clientOption(d *dialer) rueidis.ClientOption {
 			Dialer: c.Dialer,
 		}
 	}
+	o.follow(&c)
 	if o.Client != nil {
 		o.Client(&c)
 	}
 	return c
+}
+
+// dialFunc is what makes a connection for the client.
+type dialFunc = func(ctx context.Context, address string, nd *net.Dialer, config *tls.Config) (net.Conn, error)
+
+// dialWith returns dial with the current TLS.
+func (o *Options) dialWith(dial dialFunc) dialFunc {
+	if o.CurrentTLS == nil {
+		return dial
+	}
+	now := o.CurrentTLS
+	return func(ctx context.Context, address string, nd *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return dial(ctx, address, nd, now())
+	}
+}
+
+// follow makes the client ask Login.
+func (o *Options) follow(c *rueidis.ClientOption) {
+	if o.Login == nil {
+		return
+	}
+	login := o.Login
+	c.AuthCredentialsFn = func(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+		username, password, err := login()
+		return rueidis.AuthCredentials{Username: username, Password: password}, err
+	}
+}
+
+// Follow gives a client that others make the current login and TLS.
+func (o *Options) Follow(c *rueidis.ClientOption) {
+	if o.CurrentTLS != nil {
+		c.DialCtxFn = o.dialWith(func(ctx context.Context, address string, nd *net.Dialer, config *tls.Config) (net.Conn, error) {
+			return (&tls.Dialer{NetDialer: nd, Config: config}).DialContext(ctx, "tcp", address)
+		})
+	}
+	o.follow(c)
 }

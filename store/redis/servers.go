@@ -135,6 +135,7 @@ func (s *Store) askSentinel(ctx context.Context, is *SentinelReport) {
 	defer dialer.close()
 	o := s.options.clientOption(dialer)
 	o.InitAddress, o.Username, o.Password, o.SelectDB = []string{is.Address}, s.options.SentinelUsername, s.options.SentinelPassword, 0
+	o.AuthCredentialsFn = nil
 	o.Sentinel, o.ForceSingleClient = rueidis.SentinelOption{}, true
 	client, err := rueidis.NewClient(o)
 	if err != nil {

@@ -28,6 +28,9 @@ func ParseURL(text string) (Options, error) {
 	u, err := url.Parse(text)
 	if err != nil {
 		// The error of package url repeats the text, password included.
+		if err := rawCharacter(text); err != nil {
+			return Options{}, err
+		}
 		return Options{}, errors.New("redis: not a URL: want redis://host:port, redis+sentinel://… or redis+cluster://…")
 	}
 	o, err := schemeOptions(u.Scheme)
@@ -65,6 +68,29 @@ func cutsPassword(text string) bool {
 	before, _, ok := strings.Cut(after[end:], "@")
 	_, query, _ := strings.Cut(before, "?")
 	return ok && !strings.Contains(query, "=")
+}
+
+// rawCharacter returns an error if the user name or the password has a character that
+// must be written as an escape.
+func rawCharacter(text string) error {
+	_, after, _ := strings.Cut(text, "://")
+	end := strings.LastIndexByte(after, '@')
+	if end < 0 {
+		return nil
+	}
+	login := after[:end]
+	for i, c := range login {
+		switch {
+		case c == '%':
+			if _, err := url.PathUnescape(login[i:min(i+3, len(login))]); err != nil {
+				return errors.New("redis: a % in the user name or password that begins no escape: write it as %25")
+			}
+		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-._:~!$&'()*+,;=@", c):
+		default:
+			return fmt.Errorf("redis: %q in the user name or password: write it as %s", c, url.PathEscape(string(c)))
+		}
+	}
+	return nil
 }
 
 // cutHosts removes the list of hosts from a URL, because package url supports only one.

@@ -73,6 +73,24 @@ func TestParseURLErrors(t *testing.T) {
 	}
 }
 
+// TestRawCharactersInPasswords: the error says what to write, and nothing of the rest.
+func TestRawCharactersInPasswords(t *testing.T) {
+	for raw, escape := range map[string]string{
+		"[": "%5B", "]": "%5D", "^": "%5E", " ": "%20", "|": "%7C", "%": "%25", "%z1": "%25", "%4": "%25", "{": "%7B", "ü": "%C3%BC", "\"": "%22",
+	} {
+		_, err := redis.ParseURL("redis://u:hunter" + raw + "2@h:1")
+		if raw == "%4" {
+			_, err = redis.ParseURL("redis://u:hunter2%4@h:1")
+		}
+		if err == nil || !strings.HasSuffix(err.Error(), ": write it as "+escape) || strings.Contains(err.Error(), "hunter") {
+			t.Errorf("%q: %v", raw, err)
+		}
+		if o, err := redis.ParseURL("redis://u:a" + escape + "b@h:1"); err != nil || len(o.Password) < 3 {
+			t.Errorf("%q, escaped: %+v, %v", raw, o, err)
+		}
+	}
+}
+
 func TestNewRefusesWhatCannotWork(t *testing.T) {
 	for name, o := range map[string]redis.Options{
 		"two addresses":    {Addresses: []string{"a:1", "b:2"}},

@@ -3,9 +3,13 @@ package storing
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
+	"log/slog"
+	"sync"
 	"time"
 
+	"github.com/headgate/headgate/internal/base/secretfile"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/metrics"
@@ -26,6 +30,9 @@ func (s *Store) openRedis() ([]engine.Option, error) {
 	options, err := RedisOptions(c)
 	if err != nil {
 		return nil, err
+	}
+	if err := FollowFiles(&options, c, s.Logger); err != nil {
+		return nil, wrongRedis(c, err)
 	}
 	options.Clock, options.KeyTimes = s.Clock, s.Config.KeyTimes
 	ctx, cancel := context.WithTimeout(context.Background(), connectFor)
@@ -131,6 +138,58 @@ func redisOptions(c *config.Redis) (o redis.Options, err error) {
 		o.Addresses = []string{redis.DefaultAddress} // so that the log shows it
 	}
 	return o, addTLS(&o, c)
+}
+
+// FollowFiles makes connections use what the files of the password and of TLS contain
+// then. log is told of changes.
+func FollowFiles(o *redis.Options, c *config.Redis, log *slog.Logger) error {
+	if c.PasswordFile != "" && c.Password == c.InFile {
+		f := &passwordFile{name: c.PasswordFile, password: o.Password, log: log}
+		username := o.Username
+		o.Login = func() (string, string, error) { return username, f.read(), nil }
+	}
+	if o.TLS == nil || c.CA == "" && c.Cert == "" {
+		return nil
+	}
+	files := certs.ClientFiles{CA: c.CA, Cert: c.Cert, Key: c.Key, ServerName: c.ServerName}
+	client, err := certs.LoadClient(files, log)
+	if err != nil {
+		return err
+	}
+	unverified := o.TLS.InsecureSkipVerify
+	o.CurrentTLS = func() *tls.Config {
+		now := client.Config()
+		now.InsecureSkipVerify = unverified
+		return now
+	}
+	return nil
+}
+
+// passwordFile is a password that may change.
+type passwordFile struct {
+	name string
+	log  *slog.Logger
+
+	mu               sync.Mutex
+	password, failed string
+}
+
+// read returns the password, or the last one while the file cannot be read.
+func (f *passwordFile) read() string {
+	now, _, err := secretfile.Read(f.name)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case err == nil:
+		if now != f.password {
+			f.log.Info("the password of the store has changed", "file", f.name)
+		}
+		f.password, f.failed = now, ""
+	case f.failed != err.Error():
+		f.failed = err.Error()
+		f.log.Error("the password of the store cannot be read, the old one stays in use", "err", err)
+	}
+	return f.password
 }
 
 // addTLS reads the certificates.

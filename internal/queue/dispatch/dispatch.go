@@ -135,6 +135,9 @@ func (d *Dispatcher) openStreams() (queue.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := storing.FollowFiles(&o, &d.Config.Store.Redis, slog.New(slog.DiscardHandler)); err != nil { // the store logs changes
+		return nil, err
+	}
 	d.Logger.Info("queue opened", "addresses", o.Addresses)
 	o.Prefix, o.Clock = cmp.Or(o.Prefix, redis.DefaultPrefix), d.Clock
 	return streams.New(streams.Options{Options: o, Replicas: d.Config.Queue.Replicas, Logger: d.Logger}), nil

@@ -172,6 +172,7 @@ func (s *Store) dial(one ...string) (rueidis.Client, error) {
 			Username: s.options.SentinelUsername, Password: s.options.SentinelPassword, Dialer: o.Dialer,
 		}
 	}
+	s.options.Follow(&o)
 	client, err := rueidis.NewClient(o)
 	if err != nil {
 		if client != nil {

@@ -6,14 +6,12 @@
 package jwt
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/headgate/headgate/internal/base/secretfile"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/spelling"
 )
@@ -76,11 +75,11 @@ func New(o Options) (*Verifier, error) {
 		}
 	}
 	if o.SecretFile != "" {
-		secret, err := os.ReadFile(o.SecretFile)
+		secret, _, err := secretfile.Read(o.SecretFile)
 		if err != nil {
 			return nil, err
 		}
-		v.secret = bytes.TrimRight(secret, "\r\n")
+		v.secret = []byte(secret)
 		if len(v.secret) < minSecret {
 			return nil, fmt.Errorf("the secret in %s is shorter than %d bytes", o.SecretFile, minSecret)
 		}

@@ -34,6 +34,9 @@ func LoadClient(f ClientFiles, log *slog.Logger) (*Client, error) {
 	return &Client{follower}, nil
 }
 
+// Config returns the configuration for the next connection, from the current files.
+func (c *Client) Config() *tls.Config { return c.current().Clone() }
+
 // Load reads the files once, for callers that make their own connections. The error is an
 // *Error.
 func (f *ClientFiles) Load() (*tls.Config, error) {
