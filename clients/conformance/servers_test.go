@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -319,7 +320,18 @@ func other(t *testing.T, what string) http.Handler {
 		case "used-up":
 			w.Header().Set("RateLimit", `"a;r=0;t=99";r=5;t=1, "b,c";r=0;t=9`)
 			status = http.StatusOK
+		case "ahead": // its clock is an hour ahead
+			there := time.Now().Add(time.Hour)
+			w.Header().Set("Date", there.UTC().Format(http.TimeFormat))
+			w.Header().Set("Retry-After", there.Add(5*time.Second).UTC().Format(http.TimeFormat))
+		case "epoch": // a time of day instead of seconds
+			w.Header().Set("Retry-After", strconv.FormatInt(time.Now().Add(30*time.Second).Unix(), 10))
 		default:
+			if limits, ok := strings.CutPrefix(what, "says:"); ok {
+				w.Header().Set("RateLimit", limits)
+				status = http.StatusOK
+				break
+			}
 			after, ok := strings.CutPrefix(what, "odd:")
 			if !ok {
 				t.Errorf("unknown service %q", what)

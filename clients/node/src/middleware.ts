@@ -1,5 +1,6 @@
 import { type Attributes, type Client, type Decision } from "./client.js";
 import { HeadgateError, Unavailable } from "./errors.js";
+import { joined } from "./fields.js";
 
 export interface MiddlewareOptions<Request> {
   /** Returns further attributes, or others than method, path, host and client_ip of the connection. */
@@ -20,7 +21,9 @@ interface Outgoing {
   statusCode: number;
   readonly writableFinished: boolean;
   readonly destroyed: boolean;
-  setHeader(name: string, value: string): unknown;
+  setHeader(name: string, value: unknown): unknown;
+  getHeader(name: string): unknown;
+  writeHead(status: number, ...more: unknown[]): unknown;
   end(body: string): unknown;
   once(event: "close", listener: () => void): unknown;
 }
@@ -103,8 +106,29 @@ function follow<R>(client: Client, d: Decision, answer: Outgoing, options: Middl
   else answer.once("close", closed);
 }
 
+/** Sets our fields when the header is about to be sent, so that they are there once, whatever the application sets. */
 function setHeaders(d: Decision, answer: Outgoing): void {
-  for (const [name, value] of Object.entries(d.headers)) answer.setHeader(name, value);
+  const { writeHead } = answer;
+  answer.writeHead = (status, ...more) => {
+    answer.writeHead = writeHead;
+    const given = more.at(-1);
+    for (const [name, value] of pairs(given)) answer.setHeader(name, value);
+    for (const [name, value] of Object.entries(d.headers)) {
+      const theirs = answer.getHeader(name);
+      answer.setHeader(name, joined(theirs === undefined ? undefined : [theirs].flat().join(", "), name, value));
+    }
+    return writeHead.call(answer, status, ...more.filter((m) => typeof m === "string"));
+  };
+}
+
+/** Returns the fields that writeHead was given: an object, or names and values in turn. */
+function pairs(given: unknown): [string, unknown][] {
+  if (!Array.isArray(given)) return typeof given === "object" && given !== null ? Object.entries(given) : [];
+  const fields = new Map<string, unknown[]>();
+  for (const [name, value] of Array.isArray(given[0]) ? given : given.flatMap((n, i) => (i % 2 ? [] : [[n, given[i + 1]]]))) {
+    fields.set(name, [...(fields.get(name) ?? []), value].flat());
+  }
+  return [...fields].map(([name, values]) => [name, values.length === 1 ? values[0] : values]);
 }
 
 /** Middleware for Express. */
@@ -162,6 +186,6 @@ export function hono<C extends HonoContext>(client: Client, domain: string, opti
     } finally {
       if (!env?.outgoing) void end(client, d, c.res.status, options);
     }
-    for (const [name, value] of Object.entries(d.headers)) c.header(name, value);
+    for (const [name, value] of Object.entries(d.headers)) c.header(name, joined(c.res.headers.get(name) ?? undefined, name, value));
   };
 }

@@ -1,4 +1,5 @@
 import { HeadgateError } from "./errors.js";
+import { exhausted } from "./fields.js";
 
 /** A call that was not sent, as the service asked to wait longer than `maxWaitMs`. */
 export class Limited extends HeadgateError {
@@ -22,22 +23,39 @@ export interface ObeyingOptions {
 function waitAsked(answer: Response, now: number): number {
   const after = answer.headers.get("Retry-After")?.trim();
   if (after && (answer.status === 429 || answer.status === 503)) {
-    if (/^\d{1,15}$/.test(after)) return Number(after) * 1000;
-    const ms = /^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} [\d:]{8} GMT$/.test(after) ? Date.parse(after) - now : NaN;
-    if (!Number.isNaN(ms)) return Math.max(0, ms);
+    if (/^\d{1,30}$/.test(after)) return millis(Number(after), answer, now);
+    const then = date(after);
+    if (!Number.isNaN(then)) return Math.max(0, then - served(answer, now));
   }
-  let wait = 0;
-  for (const item of (answer.headers.get("RateLimit") ?? "").replace(/"(?:[^"\\]|\\.)*"/g, "").split(",")) {
-    const known = new Map([...item.matchAll(/;\s*([rt])=(\d{1,15})(?=\s*(?:;|$))/g)].map((m) => [m[1], Number(m[2])]));
-    if (known.get("r") === 0) wait = Math.max(wait, (known.get("t") ?? 0) * 1000);
-  }
-  return wait;
+  return Math.max(0, ...exhausted(answer.headers.get("RateLimit") ?? "").map((n) => millis(n, answer, now)));
 }
+
+/**
+ * Reads a number of seconds. Some services send a time of day instead: a number that would be 31
+ * years or more is in Unix seconds, or in milliseconds or finer.
+ */
+function millis(seconds: number, answer: Response, now: number): number {
+  if (seconds < 1e9) return seconds * 1000;
+  while (seconds >= 1e12) seconds = Math.floor(seconds / 1000) + 1;
+  return Math.max(0, seconds * 1000 - served(answer, now));
+}
+
+/** Returns when the answer was sent, by the service's clock if it says so. */
+function served(answer: Response, now: number): number {
+  const at = date(answer.headers.get("Date") ?? "");
+  return Number.isNaN(at) ? now : at;
+}
+
+const date = (text: string) => (/^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} [\d:]{8} GMT$/.test(text) ? Date.parse(text) : NaN);
+
+/** The longest that a service is remembered, so that a wrong time does not end all calls. */
+const longest = 3_600_000;
 
 /**
  * Returns a fetch that remembers for each origin how long it asked to wait, and waits before the
  * next call. A call answered with 429 or 503 and a time to wait is sent again, unless its body is a
- * stream. Before a wait above `maxWaitMs` it throws Limited.
+ * stream. Before a wait above `maxWaitMs` it throws Limited. An origin is remembered for at most an
+ * hour, or `maxWaitMs` if that is longer.
  */
 export function obeying(options: ObeyingOptions = {}): typeof globalThis.fetch {
   const { retries = 2, maxWaitMs = 60_000, fetch = globalThis.fetch, now = Date.now } = options;
@@ -54,7 +72,7 @@ export function obeying(options: ObeyingOptions = {}): typeof globalThis.fetch {
       if (wait > 0) await Promise.race([sleep(wait), aborted(signal)]);
       else until.delete(origin);
       const answer = await fetch(input, init);
-      const asked = waitAsked(answer, now());
+      const asked = Math.min(waitAsked(answer, now()), Math.max(longest, maxWaitMs));
       if (asked > 0) until.set(origin, Math.max(until.get(origin) ?? 0, now() + asked));
       const again = (answer.status === 429 || answer.status === 503) && asked > 0 && asked <= maxWaitMs;
       if (!again || streams || attempt === retries) return answer;

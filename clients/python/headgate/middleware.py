@@ -9,6 +9,7 @@ import time
 from typing import Any, Awaitable, Callable, Iterable, Iterator, Mapping, Optional
 from urllib.parse import quote
 
+from ._fields import joined
 from ._wire import Decision, HeadgateError, Unavailable
 from .aio import AsyncClient
 from .client import Client
@@ -76,7 +77,7 @@ class WSGIMiddleware:
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             answered[0] = int(status.split(" ", 1)[0])
-            return start_response(status, [*headers, *d.headers.items()], *rest)
+            return start_response(status, _with_limits(headers, d.headers), *rest)
 
         try:
             return _Body(self._app(environ, start), lambda: self._end(d, answered[0]))
@@ -144,7 +145,8 @@ class ASGIMiddleware:
                 answered[0] = 403
             elif message["type"] in ("http.response.start", "websocket.http.response.start"):
                 answered[0] = message["status"]
-                message = {**message, "headers": [*message.get("headers", []), *_pairs(d.headers)]}
+                theirs = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in message.get("headers", [])]
+                message = {**message, "headers": _encoded(_with_limits(theirs, d.headers))}
             await send(message)
 
         try:
@@ -170,5 +172,16 @@ class ASGIMiddleware:
             self._client._failed(_failure(e))
 
 
+def _with_limits(theirs: list[tuple[str, str]], ours: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The header fields of an answer. Of a field that is in both, one value remains."""
+    names = {name.lower() for name in ours}
+    kept = [(name, value) for name, value in theirs if name.lower() not in names]
+    return kept + [(name, joined([v for n, v in theirs if n.lower() == name.lower()], name, value)) for name, value in ours.items()]
+
+
+def _encoded(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
 def _pairs(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    return _encoded(headers.items())

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any, Awaitable, Callable, Mapping, Optional, TypeVar
 from urllib.error import HTTPError
 
+from ._fields import exhausted
 from ._wire import HeadgateError
 
 Answered = TypeVar("Answered")
@@ -24,29 +25,51 @@ class Limited(HeadgateError):
         self.seconds = seconds
 
 
+_LONGEST = 3600.0  # of a wait, so that a wrong time does not end all calls
+
+
 def wait_asked(status: int, headers: Mapping[str, str], now: float) -> float:
     """Returns how many seconds an answer asks to wait: by Retry-After, or by RateLimit fields of
     which nothing remains. `now` is the Unix time."""
     if status in (429, 503) and (after := headers.get("Retry-After")):
-        if re.fullmatch(r"\s*[0-9]{1,15}\s*", after):
-            return float(after)
-        try:
-            return max(0.0, parsedate_to_datetime(after).timestamp() - now)
-        except (ValueError, TypeError, IndexError, OverflowError):
-            pass
-    waits = [0.0]
-    for item in re.sub(r'"(?:[^"\\]|\\.)*"', "", headers.get("RateLimit") or "").split(","):
-        known = dict(re.findall(r";\s*([rt])=([0-9]{1,15})(?=\s*(?:;|$))", item))
-        if known.get("r") == "0" and "t" in known:
-            waits.append(float(known["t"]))
-    return max(waits)
+        if re.fullmatch(r"\s*[0-9]{1,30}\s*", after):
+            return _seconds(int(after), headers, now)
+        if (then := _date(after)) is not None:
+            return max(0.0, then - _served(headers, now))
+    lines = getattr(headers, "get_all", None)
+    field = ", ".join(lines("RateLimit") or ()) if lines else headers.get("RateLimit") or ""
+    return max((_seconds(n, headers, now) for n in exhausted(field)), default=0.0)
+
+
+def _seconds(number: int, headers: Mapping[str, str], now: float) -> float:
+    """Reads a number of seconds. Some services send a time of day instead: a number that would be
+    31 years or more is in Unix seconds, or in milliseconds or finer."""
+    if number < 1_000_000_000:
+        return float(number)
+    while number >= 1_000_000_000_000:
+        number = number // 1000 + 1
+    return max(0.0, number - _served(headers, now))
+
+
+def _served(headers: Mapping[str, str], now: float) -> float:
+    """When the answer was sent, by the service's clock if it says so."""
+    date = _date(headers.get("Date") or "")
+    return now if date is None else date
+
+
+def _date(text: str) -> Optional[float]:
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
 
 
 class Pace:
     """Remembers for each service how long it asked to wait, and waits before the next call.
 
     A call answered with 429 or 503 and a time to wait is sent again, up to `retries` times. A wait
-    above `max_wait` seconds raises Limited before the call. Threads can share a Pace."""
+    above `max_wait` seconds raises Limited before the call. A service is remembered for at most an
+    hour, or `max_wait` if that is longer. Threads can share a Pace."""
 
     def __init__(
         self, *, retries: int = 2, max_wait: float = 60.0,
@@ -104,7 +127,7 @@ class Pace:
 
     def _again(self, origin: str, answer: Any) -> bool:
         status: Optional[int] = getattr(answer, "status", None) or getattr(answer, "status_code", None)
-        asked = wait_asked(status or 0, answer.headers, now := self._clock())
+        asked = min(wait_asked(status or 0, answer.headers, now := self._clock()), max(_LONGEST, self._max_wait))
         if asked:
             with self._lock:
                 self._until[origin] = max(self._until.get(origin, 0.0), now + asked)

@@ -13,12 +13,14 @@ import jakarta.servlet.ServletRequest;
 import jakarta.servlet.ServletResponse;
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
+import jakarta.servlet.http.HttpServletResponseWrapper;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.function.Function;
 
 /** Checks each request of a web application, and answers those that are refused. */
@@ -56,7 +58,7 @@ public final class HeadgateFilter implements Filter {
         try {
             if (d.delayMillis() > 0) Thread.sleep(d.delayMillis());
             d.headers().forEach(answer::setHeader);
-            chain.doFilter(request, response);
+            chain.doFilter(request, new Told(answer, d.headers()));
             returned = true;
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
@@ -67,6 +69,44 @@ public final class HeadgateFilter implements Filter {
             } else {
                 end(d, returned ? answer.getStatus() : HttpServletResponse.SC_INTERNAL_SERVER_ERROR);
             }
+        }
+    }
+
+    /** An answer in which our fields have one value, whatever the application sets. */
+    private static final class Told extends HttpServletResponseWrapper {
+        private final Map<String, String> ours = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
+        private final Map<String, String> theirs = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
+
+        Told(HttpServletResponse answer, Map<String, String> ours) {
+            super(answer);
+            this.ours.putAll(ours);
+        }
+
+        @Override
+        public void setHeader(String name, String value) {
+            theirs.remove(name);
+            if (ours.containsKey(name)) addHeader(name, value);
+            else super.setHeader(name, value);
+        }
+
+        @Override
+        public void addHeader(String name, String value) {
+            String own = ours.get(name);
+            if (own == null) {
+                super.addHeader(name, value);
+            } else if (value != null) {
+                super.setHeader(name, Fields.joined(theirs.merge(name, value, (a, b) -> a + ", " + b), name, own));
+            }
+        }
+
+        @Override
+        public void setIntHeader(String name, int value) {
+            setHeader(name, Integer.toString(value));
+        }
+
+        @Override
+        public void addIntHeader(String name, int value) {
+            addHeader(name, Integer.toString(value));
         }
     }
 

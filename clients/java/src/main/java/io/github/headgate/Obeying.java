@@ -10,18 +10,18 @@ import java.time.ZonedDateTime;
 import java.time.format.DateTimeFormatter;
 import java.time.format.DateTimeParseException;
 import java.util.Map;
+import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 
 /**
  * Calls other services no faster than they allow. It remembers for each origin how long it asked to
  * wait, by Retry-After or RateLimit fields, and waits before the next call. A call answered with 429
- * or 503 and a time to wait is sent again. Threads can share it.
+ * or 503 and a time to wait is sent again. An origin is remembered for at most an hour, or the
+ * longest wait if that is longer. Threads can share it.
  */
 public final class Obeying {
-    private static final Pattern MEMBER = Pattern.compile(";\\s*([rt])=([0-9]{1,15})(?=\\s*(?:;|$))");
+    private static final long LONGEST = 3_600_000; // so that a wrong time does not end all calls
     private final HttpClient http;
     private final int retries;
     private final long maxWaitMillis;
@@ -56,7 +56,7 @@ public final class Obeying {
             if (wait > maxWaitMillis) throw new Limited(origin, wait);
             if (wait > 0) sleeper.sleep(wait);
             HttpResponse<T> answer = http.send(request, body);
-            long asked = waitAsked(answer);
+            long asked = Math.min(waitAsked(answer), Math.max(LONGEST, maxWaitMillis));
             if (asked > 0) until.merge(origin, clock.getAsLong() + asked, Math::max);
             boolean refused = answer.statusCode() == 429 || answer.statusCode() == 503;
             if (!refused || asked == 0 || asked > maxWaitMillis || attempt == retries) return answer;
@@ -67,24 +67,38 @@ public final class Obeying {
     private long waitAsked(HttpResponse<?> answer) {
         String after = answer.headers().firstValue("Retry-After").orElse("").trim();
         if (!after.isEmpty() && (answer.statusCode() == 429 || answer.statusCode() == 503)) {
-            if (after.matches("[0-9]{1,15}")) return Long.parseLong(after) * 1000;
-            try {
-                long at = ZonedDateTime.parse(after, DateTimeFormatter.RFC_1123_DATE_TIME).toInstant().toEpochMilli();
-                return Math.max(0, at - clock.getAsLong());
-            } catch (DateTimeParseException e) {
-                // it says nothing
-            }
+            if (after.matches("[0-9]{1,18}")) return millis(Long.parseLong(after), answer);
+            if (after.matches("[0-9]{19,30}")) return LONGEST;
+            OptionalLong then = date(after);
+            if (then.isPresent()) return Math.max(0, then.getAsLong() - served(answer));
         }
         long wait = 0;
-        String fields = String.join(",", answer.headers().allValues("RateLimit"));
-        for (String item : fields.replaceAll("\"(?:[^\"\\\\]|\\\\.)*\"", "").split(",")) {
-            long remaining = -1, time = 0;
-            for (Matcher m = MEMBER.matcher(item); m.find(); ) {
-                if (m.group(1).equals("r")) remaining = Long.parseLong(m.group(2));
-                else time = Long.parseLong(m.group(2));
-            }
-            if (remaining == 0) wait = Math.max(wait, time * 1000);
+        for (long seconds : Fields.exhausted(String.join(", ", answer.headers().allValues("RateLimit")))) {
+            wait = Math.max(wait, millis(seconds, answer));
         }
         return wait;
+    }
+
+    /**
+     * Reads a number of seconds. Some services send a time of day instead: a number that would be 31
+     * years or more is in Unix seconds, or in milliseconds or finer.
+     */
+    private long millis(long seconds, HttpResponse<?> answer) {
+        if (seconds < 1_000_000_000L) return seconds * 1000;
+        while (seconds >= 1_000_000_000_000L) seconds = seconds / 1000 + 1;
+        return Math.max(0, seconds * 1000 - served(answer));
+    }
+
+    /** Returns when the answer was sent, by the service's clock if it says so. */
+    private long served(HttpResponse<?> answer) {
+        return date(answer.headers().firstValue("Date").orElse("")).orElseGet(clock::getAsLong);
+    }
+
+    private static OptionalLong date(String text) {
+        try {
+            return OptionalLong.of(ZonedDateTime.parse(text, DateTimeFormatter.RFC_1123_DATE_TIME).toInstant().toEpochMilli());
+        } catch (DateTimeParseException e) {
+            return OptionalLong.empty();
+        }
     }
 }
