@@ -101,7 +101,7 @@ func (r *Rules) load() (*rules.Ruleset, error) {
 }
 
 // changed reloads the files if they differ from the last attempt.
-func (r *Rules) changed() {
+func (r *Rules) changed(follow.Occasion) {
 	r.reading.Lock()
 	defer r.reading.Unlock()
 	if r.files.Changed(r.seen) {

@@ -98,7 +98,8 @@ type App struct {
 	// Replaced as a whole by every reload.
 	state     atomic.Pointer[rulesState]
 	reloading sync.Mutex
-	seen      [32]byte // the fingerprint of the files of the last attempt
+	seen      [32]byte        // the fingerprint of the files of the last attempt
+	asked     []chan struct{} // to read files, of the live rules and the candidate
 	tables    rulefile.Tables
 
 	draining atomic.Bool

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
@@ -48,6 +49,29 @@ func (a *App) CountLoopback() { a.doors.Local = func(netip.Addr) bool { return f
 
 // Engine returns the engine.
 func (a *App) Engine() *engine.Engine { return a.engine }
+
+// Reload is what SIGHUP asks for, without the wait for files that are being written, and
+// returns the error.
+func (a *App) Reload() error {
+	a.doors.Reload()
+	if a.trial != nil {
+		a.trial.Reload()
+	}
+	if a.plane != nil {
+		return nil
+	}
+	return a.ReloadAt(follow.Occasion{Asked: true})
+}
+
+// ReloadAt reads the rule files, and returns the error.
+func (a *App) ReloadAt(o follow.Occasion) error {
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
+	return a.reload(o)
+}
+
+// ReadIfChanged is reloadIfChanged.
+func (a *App) ReadIfChanged(o follow.Occasion) { a.reloadIfChanged(o) }
 
 // HoldReloading delays reloads until release is called.
 func (a *App) HoldReloading() (release func()) {

@@ -38,32 +38,38 @@ func (a *App) load() (*rules.Ruleset, error) {
 	return rs, nil
 }
 
-// Reload reads the rule files again and activates them. After an error the running
-// rules are unchanged. Counts survive.
-//
-// Certificates and the candidate are read again too; after an error the old ones
-// stay in use. With a control plane, rules are not read.
-func (a *App) Reload() error {
+// renew reads certificates again, and the rules and the candidate as soon as nobody is
+// writing their files. After an error the old ones stay in use. Counts survive. With a
+// control plane, rules are not read.
+func (a *App) renew() {
 	a.doors.Reload()
-	if a.trial != nil {
-		a.trial.Reload()
+	for _, asked := range a.asked {
+		select {
+		case asked <- struct{}{}:
+		default: // asked already
+		}
 	}
-	if a.plane != nil {
+	switch {
+	case a.plane != nil:
 		a.log.Info("nothing to reload: rules come from the control plane")
-		return nil
+	case len(a.options.BuiltIn) > 0:
+		a.reloadIfChanged(follow.Occasion{Asked: true})
 	}
-	a.reloading.Lock()
-	defer a.reloading.Unlock()
-	a.seen = a.fingerprint()
-	return a.reload()
 }
 
 // reload reads the rule files. a.reloading must be held.
-func (a *App) reload() error {
+func (a *App) reload(o follow.Occasion) error {
+	now := a.fingerprint()
 	rs, err := a.load()
 	if err == nil {
 		err = a.vanished(rs)
 	}
+	if err == nil && (o.Changing || a.fingerprint() != now) {
+		if err := a.inPart(rs); err != nil {
+			return a.keepRules(err, nil) // read again, as a.seen stays
+		}
+	}
+	a.seen = now
 	return a.swap(rs, err)
 }
 
@@ -223,12 +229,14 @@ func (a *App) watch() {
 	}
 }
 
-func (a *App) watchFiles(files follow.Files, changed func()) {
+func (a *App) watchFiles(files follow.Files, changed func(follow.Occasion)) {
 	if len(files.Paths) == 0 {
 		return
 	}
+	asked := make(chan struct{}, 1)
+	a.asked = append(a.asked, asked)
 	stop := follow.Start(follow.Options{
-		Files: files, Changed: changed, Settle: a.options.Settle, Poll: a.options.PollInterval, PollOnly: a.options.PollOnly, Log: a.log,
+		Files: files, Changed: changed, Asked: asked, Settle: a.options.Settle, Poll: a.options.PollInterval, PollOnly: a.options.PollOnly, Log: a.log,
 	})
 	a.life.OnEnd(func() { stop(a.awaitReading) })
 }
@@ -256,15 +264,14 @@ func (a *App) awaitReading(done <-chan struct{}) {
 }
 
 // reloadIfChanged reloads if the files have changed since the last attempt, failed
-// or not.
-func (a *App) reloadIfChanged() {
+// or not, or if somebody asked for it.
+func (a *App) reloadIfChanged(o follow.Occasion) {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
-	if !a.liveFiles().Changed(a.seen) {
+	if !o.Asked && !a.liveFiles().Changed(a.seen) {
 		return
 	}
-	a.seen = a.fingerprint()
-	_ = a.reload() // already logged, and shown by /readyz
+	_ = a.reload(o) // already logged, and shown by /readyz
 }
 
 // followsPlane reports whether rules come from a control plane.

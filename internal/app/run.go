@@ -58,7 +58,7 @@ func (a *App) attend(ctx context.Context, signals <-chan os.Signal) error {
 	go func() {
 		defer close(done)
 		for range reloads {
-			_ = a.Reload() // already logged, and shown by /readyz
+			a.renew()
 		}
 	}()
 	defer func() {

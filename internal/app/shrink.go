@@ -95,6 +95,21 @@ func (a *App) guardRules(rs *rules.Ruleset) error {
 	return nil
 }
 
+// inPart returns an error if rs, whose files are still changing, lacks anything that the
+// active rules have: it may be a part of what is being written.
+func (a *App) inPart(rs *rules.Ruleset) error {
+	state := a.state.Load()
+	if state.waiting {
+		return nil
+	}
+	lost := lostFrom(state.Rules, rs)
+	lost.shrunk = rules.Shrunk(state.Rules, rs, 0)
+	if lost.rules == 0 && len(lost.domains) == 0 && len(lost.shrunk) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s, and files are still changing; they are read again when they have been quiet", &lost)
+}
+
 // rollBack activates the previous rules again; a second call undoes it. Unchanged
 // files are not read again unless a reload is requested.
 func (a *App) rollBack() error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/rules/follow"
 )
 
 // manyRules are n refusing rules, one per line.
@@ -182,4 +183,47 @@ func TestShrunkLists(t *testing.T) {
 			t.Errorf("%s, %d left: still blocked after an operator has accepted the list", row.guard, row.left)
 		}
 	}
+}
+
+// What is read of files that are still changing adds rules and removes none: it may be a
+// part. Once the files are quiet it counts.
+func TestPartsOfRulesAreNotActivated(t *testing.T) {
+	for _, row := range []struct{ name, before, text string }{
+		{"a rule less", manyRules(10), manyRules(9)},
+		{"another name", manyRules(10), strings.Replace(manyRules(10), "name: r3", "name: x3", 1)},
+		{"a domain less", manyRules(10) + "---\ndomain: other\nlimits: []\n", manyRules(10)},
+		{"a list that is shorter", manyRules(10) + denied(200), manyRules(10) + denied(199)},
+		{"nothing", manyRules(10), "domain: api\nlimits: []\n"},
+	} {
+		for _, guard := range []config.Guard{config.GuardWarn, config.GuardOff} {
+			f := run(t, row.before, nil, withAdmin, func(c *config.Config) { c.Reload.Guard = guard })
+			was := f.Engine().Rules()
+			writeFile(t, f.config.Rules[0], row.text)
+			for range 3 {
+				if err := f.ReloadAt(follow.Occasion{Asked: true, Changing: true}); err == nil || f.Engine().Rules() != was {
+					t.Errorf("%s: a part was activated: %v", row.name, err)
+				}
+			}
+			f.ReadIfChanged(follow.Occasion{})
+			if f.Engine().Rules() == was || f.Reloads().LastError != nil {
+				t.Errorf("%s: not activated when quiet: %v", row.name, f.Reloads().LastError)
+			}
+		}
+	}
+	f := run(t, manyRules(10), nil, withAdmin)
+	writeFile(t, f.config.Rules[0], manyRules(11))
+	if err := f.ReloadAt(follow.Occasion{Changing: true}); err != nil {
+		t.Errorf("a rule more: %v", err)
+	}
+	f.expectRules(t, 11)
+}
+
+// denied is a deny list of n addresses.
+func denied(n int) string {
+	var b strings.Builder
+	b.WriteString("deny: {client_ip: [")
+	for i := range n {
+		fmt.Fprintf(&b, "192.0.2.%d, ", i)
+	}
+	return b.String() + "198.51.100.1]}\n"
 }

@@ -99,11 +99,12 @@ func (t *Trial) Reload() {
 	t.read()
 }
 
-// ReloadIfChanged reloads if the files have changed since the last attempt.
-func (t *Trial) ReloadIfChanged() {
+// ReloadIfChanged reloads if the files have changed since the last attempt, or if somebody
+// asked for it.
+func (t *Trial) ReloadIfChanged(o follow.Occasion) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.Files().Changed(t.seen) {
+	if o.Asked || t.Files().Changed(t.seen) {
 		t.read()
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/trial"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -92,7 +93,7 @@ func TestCandidateIsRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.open()
-	change := func(text string) func() { return func() { b.write(text); b.ReloadIfChanged() } }
+	change := func(text string) func() { return func() { b.write(text); b.ReloadIfChanged(follow.Occasion{}) } }
 	for _, step := range []struct {
 		name string
 		do   func()
@@ -102,15 +103,15 @@ func TestCandidateIsRead(t *testing.T) {
 		{"still none", b.Reload, "read 2, failed 0, 0 rules, now wrong: false, logged 0"},
 		{"wrong from the beginning", change("domain: d\nlimits: 5\n"), "read 2, failed 1, 0 rules, now wrong: true, logged 1"},
 		{"written", change(limited("2/minute")), "read 3, failed 1, 1 rules, now wrong: false, logged 1"},
-		{"not changed", b.ReloadIfChanged, "read 3, failed 1, 1 rules, now wrong: false, logged 0"},
+		{"not changed", func() { b.ReloadIfChanged(follow.Occasion{}) }, "read 3, failed 1, 1 rules, now wrong: false, logged 0"},
 		{"read again all the same", b.Reload, "read 4, failed 1, 1 rules, now wrong: false, logged 1"},
 		{"broken", change("domain: d\nlimits:\n  - {name: a, rate: 5}\n"), "read 4, failed 2, 1 rules, now wrong: true, logged 1"},
-		{"still broken", b.ReloadIfChanged, "read 4, failed 2, 1 rules, now wrong: true, logged 0"},
+		{"still broken", func() { b.ReloadIfChanged(follow.Occasion{}) }, "read 4, failed 2, 1 rules, now wrong: true, logged 0"},
 		{"put right", change(limited("3/minute")), "read 5, failed 2, 1 rules, now wrong: false, logged 1"},
-		{"gone", func() { _ = os.Remove(b.file); b.ReloadIfChanged() }, "read 6, failed 2, 0 rules, now wrong: false, logged 1"},
-		{"still gone", b.ReloadIfChanged, "read 6, failed 2, 0 rules, now wrong: false, logged 0"},
+		{"gone", func() { _ = os.Remove(b.file); b.ReloadIfChanged(follow.Occasion{}) }, "read 6, failed 2, 0 rules, now wrong: false, logged 1"},
+		{"still gone", func() { b.ReloadIfChanged(follow.Occasion{}) }, "read 6, failed 2, 0 rules, now wrong: false, logged 0"},
 		{"wrong meanwhile", change("nonsense"), "read 6, failed 3, 0 rules, now wrong: true, logged 1"},
-		{"gone again", func() { _ = os.Remove(b.file); b.ReloadIfChanged() }, "read 7, failed 3, 0 rules, now wrong: false, logged 1"},
+		{"gone again", func() { _ = os.Remove(b.file); b.ReloadIfChanged(follow.Occasion{}) }, "read 7, failed 3, 0 rules, now wrong: false, logged 1"},
 		{"back", change(limited("3/minute")), "read 8, failed 3, 1 rules, now wrong: false, logged 1"},
 	} {
 		b.now = b.now.Add(time.Minute)

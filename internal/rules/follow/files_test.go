@@ -159,7 +159,7 @@ func TestPolling(t *testing.T) {
 		start, read := time.Now(), []string(nil)
 		stop := follow.Start(follow.Options{
 			Files: follow.Files{Paths: []string{name}}, Settle: 2 * time.Second, Poll: 10 * time.Second, PollOnly: true, Log: slog.New(slog.DiscardHandler),
-			Changed: func() {
+			Changed: func(follow.Occasion) {
 				text, err := os.ReadFile(name)
 				if err != nil {
 					text = []byte("gone")

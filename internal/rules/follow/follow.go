@@ -29,13 +29,24 @@ const (
 // Options say what to follow, and how.
 type Options struct {
 	Files
-	Changed func() // called after changes, and sometimes without one. Required.
+	Changed func(Occasion) // called after changes, and sometimes without one. Required.
+	// Asked demands that files are read once they are quiet, whether they have changed or
+	// not.
+	Asked <-chan struct{}
 	// Settle is how long a file that is written in place must be unchanged, Poll the
 	// interval at which files are compared without events.
 	Settle, Poll time.Duration
 	// PollOnly disables file system events.
 	PollOnly bool
 	Log      *slog.Logger
+}
+
+// Occasion says why files are to be read.
+type Occasion struct {
+	Asked bool // somebody asked for it: even if nothing has changed
+	// Changing is set if they have been changing for so long that they are read anyway.
+	// What is read may be a part of what is being written.
+	Changing bool
 }
 
 // Start follows files until stop is called. stop calls wait with a channel that is
@@ -56,7 +67,7 @@ func Start(o Options) (stop func(wait func(done <-chan struct{}))) {
 			o.Log.Warn("cannot watch rule files, polling instead", "every", o.Poll, "err", err)
 		}
 	}
-	f := &follower{events: make(chan struct{}, 1), settle: o.Settle, poll: o.Poll, log: o.Log, changed: o.Changed}
+	f := &follower{events: make(chan struct{}, 1), settle: o.Settle, poll: o.Poll, log: o.Log, changed: o.Changed, asking: o.Asked}
 	f.fingerprint = func() [32]byte {
 		if watcher != nil {
 			// A new folder, or one that was replaced. First this, so that
@@ -95,13 +106,16 @@ type follower struct {
 	fingerprint  func() [32]byte
 	last         [32]byte // of the last check
 	waiting      bool     // for files that may still change
-	changed      func()
+	changed      func(Occasion)
+	asking       <-chan struct{} // nil if nobody asks
 	log          *slog.Logger
 
 	// Used only by follow: when the next check is due and since when checks have been
 	// postponed, zero for none, and whether that was logged.
 	due, since time.Time
 	said       bool
+	asked      bool // whether somebody asked, since files were read
+	heard      bool // of rule files that were written or replaced, since then
 }
 
 // happening is the kind of event, as far as it decides when to check.
@@ -184,6 +198,8 @@ func (f *follower) follow(ctx context.Context) {
 			return
 		case <-f.events:
 			f.schedule(quiet)
+		case <-f.asking:
+			f.ask(quiet)
 		case <-quiet.C:
 			f.check(quiet)
 		case <-poll.C:
@@ -194,6 +210,15 @@ func (f *follower) follow(ctx context.Context) {
 	}
 }
 
+// ask lets files be read soon. What has been reported until then, and what is found to
+// have changed although nothing was, may still be being written.
+func (f *follower) ask(quiet *time.Timer) {
+	f.asked = true
+	if f.due.IsZero() {
+		f.postpone(quiet, debounce)
+	}
+}
+
 // check compares or reads the files now that they have been quiet, unless an event came
 // meanwhile that has not been handled: the select of follow may take the timer first.
 func (f *follower) check(quiet *time.Timer) {
@@ -201,11 +226,11 @@ func (f *follower) check(quiet *time.Timer) {
 	switch {
 	case meanwhile:
 		f.schedule(quiet)
-	case !wrote && f.waiting:
+	case !wrote && (f.waiting || f.asked && !f.heard):
 		f.look(quiet)
 	default:
 		f.last = f.fingerprint()
-		f.read()
+		f.read(quiet)
 	}
 }
 
@@ -215,6 +240,7 @@ func (f *follower) schedule(quiet *time.Timer) {
 	what, writing := f.happened, len(f.writing) > 0
 	f.happened = nothing
 	f.mu.Unlock()
+	f.heard = f.heard || what >= replaced
 	switch {
 	case what == nothing: // handled with the nudge before
 	case (what == elsewhere || what == nearby) && !f.due.IsZero():
@@ -243,17 +269,26 @@ func (f *follower) postpone(quiet *time.Timer, d time.Duration) {
 	quiet.Reset(f.due.Sub(now))
 }
 
+// changing reports whether checks have been postponed for so long that files are read
+// although they are still changing.
+func (f *follower) changing() bool {
+	return !f.since.IsZero() && time.Since(f.since) >= mostPostponed
+}
+
 // take reports whether a rule file was written in place since the last check, and
-// forgets it. If something has happened meanwhile it forgets nothing, unless the check has
-// been postponed for long enough.
+// forgets it, unless it is still changing. Of what has happened meanwhile it says so
+// instead, unless the check has been postponed for long enough.
 func (f *follower) take() (wrote, meanwhile bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.happened >= replaced && time.Since(f.since) < mostPostponed {
+	changing := f.changing()
+	if f.happened >= replaced && !changing {
 		return false, true
 	}
 	wrote = len(f.writing) > 0
-	clear(f.writing)
+	if !changing {
+		clear(f.writing)
+	}
 	return wrote, false
 }
 
@@ -261,20 +296,25 @@ func (f *follower) take() (wrote, meanwhile bool) {
 // lasted as long as a writer may pause.
 func (f *follower) look(quiet *time.Timer) {
 	now := f.fingerprint()
-	if now != f.last && (f.since.IsZero() || time.Since(f.since) < mostPostponed) {
+	if now != f.last && !f.changing() {
 		f.last, f.waiting = now, true
 		f.postpone(quiet, f.settle)
 		return
 	}
 	f.last = now
-	f.read()
+	f.read(quiet)
 }
 
-// read reports a possible change.
-func (f *follower) read() {
-	f.waiting, f.said = false, false
+// read reports a possible change, and looks again if files are still changing.
+func (f *follower) read(quiet *time.Timer) {
+	o := Occasion{Asked: f.asked, Changing: f.changing()}
+	f.waiting, f.said, f.asked, f.heard = false, false, false, false
 	f.due, f.since = time.Time{}, time.Time{}
-	f.changed()
+	f.changed(o)
+	if o.Changing {
+		f.waiting = true
+		f.postpone(quiet, f.settle)
+	}
 }
 
 // Reading is the state of reading rules, live ones or a candidate's.

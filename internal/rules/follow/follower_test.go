@@ -16,7 +16,7 @@ import (
 // written is a file in parts, and when each of them is written.
 type written struct {
 	after time.Duration // the part before
-	event string        // what the file system reports: write, rename, log (the write of another file) or nothing
+	event string        // what the file system reports: write, rename, log (the write of another file), ask (a SIGHUP) or nothing
 	text  string        // what the file then has
 }
 
@@ -51,6 +51,13 @@ func rewrites(n int) []written {
 	return parts
 }
 
+// asks are n writes of parts of a file, 90 ms apart, with a SIGHUP after each and one
+// more; only the last part makes it whole.
+func asks(n int) []written {
+	parts := slices.Repeat([]written{{75 * time.Millisecond, "write", "a"}, {10 * time.Millisecond, "ask", "a"}}, n)
+	return append(parts, written{0, "write", "abc"}, written{0, "ask", "abc"})
+}
+
 // TestHalfWrittenFiles: which contents are read, and when, of a file that is
 // written with pauses.
 func TestHalfWrittenFiles(t *testing.T) {
@@ -74,13 +81,20 @@ func TestHalfWrittenFiles(t *testing.T) {
 		{"written next to it, and moved into place", []written{{0, "aside", "old"}, {10 * ms, "aside", "old"}, {10 * ms, "moved", "ab"}}, []string{"ab"}, 120 * ms},
 		{"a rename, and a lock in the folder", append([]written{{0, "rename", "ab"}}, slices.Repeat([]written{{50 * ms, "lock", "ab"}}, 600)...), []string{"ab"}, 100 * ms},
 		{"nothing is reported but a lock", slices.Repeat([]written{{50 * ms, "lock", "ab"}}, 600), []string{"ab"}, 150 * ms},
-		{"never quiet", rewrites(40), []string{"abc", "abcd"}, 42 * time.Second},
+		{"asked, and nothing has changed", []written{{0, "ask", "old"}}, []string{"old"}, 100 * ms},
+		{"asked after a rename", []written{{0, "rename", "ab"}, {0, "ask", "ab"}}, []string{"ab"}, 100 * ms},
+		{"asked before a rename is heard of", []written{{0, "ask", "ab"}, {50 * ms, "rename", "ab"}}, []string{"ab"}, 150 * ms},
+		{"asked while it is written", asks(30), []string{"abc"}, 4550 * ms},
+		{"asked, and nothing is reported of what is written", []written{{0, "", "a"}, {0, "ask", "a"}, {1500 * ms, "", "ab"}, {1400 * ms, "", "abc"}}, []string{"abc"}, 6100 * ms},
+		{"asked while it has been written for long", append(slices.Repeat([]written{{time.Second, "write", "abc"}, {0, "ask", "abc"}}, 40), written{0, "write", "abcd"}), []string{"abcd"}, 42 * time.Second},
+		{"never quiet", rewrites(40), []string{"abcd"}, 42 * time.Second},
 		{"a pause of 3 s: a part is read, and then the rest", []written{{0, "write", "a"}, {3000 * ms, "write", "ab"}}, []string{"a", "ab"}, 5000 * ms},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var mu sync.Mutex
+				asking := make(chan struct{}, 1)
 				text, read, at, start := "old", []string{"old"}, time.Duration(0), time.Now()
 				f := &follower{
 					isRule: func(name string) bool { return name != "access.log" && name != "access.log.lock" && name != "r.tmp" },
@@ -90,10 +104,11 @@ func TestHalfWrittenFiles(t *testing.T) {
 						defer mu.Unlock()
 						return sha256.Sum256([]byte(text))
 					},
-					changed: func() {
+					asking: asking,
+					changed: func(o Occasion) {
 						mu.Lock()
 						defer mu.Unlock()
-						if text != read[len(read)-1] {
+						if (text != read[len(read)-1] || o.Asked) && !o.Changing {
 							read, at = append(read, text), time.Since(start)
 						}
 					},
@@ -108,6 +123,12 @@ func TestHalfWrittenFiles(t *testing.T) {
 						text = p.text
 					}
 					mu.Unlock()
+					if p.event == "ask" {
+						select {
+						case asking <- struct{}{}:
+						default:
+						}
+					}
 					for _, e := range reported(p.event) {
 						f.nudge(e)
 					}
@@ -138,7 +159,7 @@ func TestWrittenAsACheckIsDue(t *testing.T) {
 		f := &follower{
 			events: make(chan struct{}, 1), settle: DefaultSettle, poll: time.Hour, log: slog.New(slog.DiscardHandler),
 			fingerprint: func() [32]byte { return [32]byte{} },
-			changed:     func() { read++ },
+			changed:     func(Occasion) { read++ },
 		}
 		quiet := time.NewTimer(time.Hour)
 		f.nudge(fsnotify.Event{Name: "a.yaml", Op: fsnotify.Create})

@@ -34,7 +34,7 @@ func TestWatching(t *testing.T) {
 	changed := make(chan string, 1000)
 	stop := follow.Start(follow.Options{
 		Files: follow.Files{Paths: paths}, Settle: time.Millisecond, Poll: time.Hour, Log: slog.New(slog.DiscardHandler),
-		Changed: func() { changed <- contents() },
+		Changed: func(follow.Occasion) { changed <- contents() },
 	})
 	defer stop(func(done <-chan struct{}) { <-done })
 	swap := func(name, text string) {
@@ -81,7 +81,7 @@ func TestStop(t *testing.T) {
 		changed := make(chan struct{}, 1000)
 		stop := follow.Start(follow.Options{
 			Files: follow.Files{Paths: []string{name}}, Settle: time.Hour, Poll: time.Hour, PollOnly: poll, Log: slog.New(slog.DiscardHandler),
-			Changed: func() { changed <- struct{}{} },
+			Changed: func(follow.Occasion) { changed <- struct{}{} },
 		})
 		put(t, name, "2")
 		stop(func(done <-chan struct{}) { <-done })
