@@ -12,7 +12,7 @@ import (
 // After reloads there are the active rules and those of a rollback, and no others: each
 // set may be large.
 func TestReloadKeepsTwoGenerations(t *testing.T) {
-	f := run(t, manyRules(10), hello, withAdmin)
+	f := unwatched(t, manyRules(10), hello)
 	var sets []weak.Pointer[rules.Ruleset]
 	var first []weak.Pointer[rules.Rule] // of each set
 	for i := range 5 {

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/rules/follow"
@@ -196,7 +198,7 @@ func TestPartsOfRulesAreNotActivated(t *testing.T) {
 		{"nothing", manyRules(10), "domain: api\nlimits: []\n"},
 	} {
 		for _, guard := range []config.Guard{config.GuardWarn, config.GuardOff} {
-			f := run(t, row.before, nil, withAdmin, func(c *config.Config) { c.Reload.Guard = guard })
+			f := unwatched(t, row.before, nil, func(c *config.Config) { c.Reload.Guard = guard })
 			was := f.Engine().Rules()
 			writeFile(t, f.config.Rules[0], row.text)
 			for range 3 {
@@ -210,12 +212,26 @@ func TestPartsOfRulesAreNotActivated(t *testing.T) {
 			}
 		}
 	}
-	f := run(t, manyRules(10), nil, withAdmin)
+	f := unwatched(t, manyRules(10), nil)
 	writeFile(t, f.config.Rules[0], manyRules(11))
 	if err := f.ReloadAt(follow.Occasion{Changing: true}); err != nil {
 		t.Errorf("a rule more: %v", err)
 	}
 	f.expectRules(t, 11)
+}
+
+// unwatched returns an App that does not notice changes by itself.
+func unwatched(t *testing.T, text string, upstream http.Handler, change ...set) *fixture {
+	t.Helper()
+	f := newFixture(t, text, upstream, append(change, withAdmin)...)
+	var err error
+	if f.App, err = app.New(app.Options{
+		Config: f.config, Logger: f.journal.logger(), Clock: f.clock.Now, PollInterval: time.Hour, PollOnly: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.start(t)
+	return f
 }
 
 // denied is a deny list of n addresses.

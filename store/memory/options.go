@@ -1,13 +1,15 @@
 package memory
 
 import (
+	"math"
 	"math/bits"
 	"time"
 
 	"github.com/headgate/headgate/internal/base/steady"
 )
 
-// DefaultMaxBytes is the maximum memory of a store unless [WithMaxBytes] sets it.
+// DefaultMaxBytes is the maximum memory of a store unless [WithMaxBytes] sets it, or
+// [WithMaxKeys] asks for more keys than it holds, about six million.
 const DefaultMaxBytes = 256 << 20
 
 const (
@@ -22,7 +24,9 @@ const (
 	fewPerShard    = 32
 	// leastBytes is the smallest memory limit: less would hardly hold a key.
 	leastBytes = 1 << 16
-	maxShards  = 1 << 14
+	// bytesPerKey is enough for a key without a list, in tables at any state of growth.
+	bytesPerKey = 44
+	maxShards   = 1 << 14
 	// bytesPerShard is the least memory per shard, so that the fixed part of a full
 	// shard is not larger than its keys.
 	bytesPerShard = 1 << 14
@@ -33,7 +37,7 @@ type Option func(*settings)
 
 type settings struct {
 	maxKeys  int64
-	maxBytes int64
+	maxBytes int64 // 0 for the default
 	clock    func() time.Time
 	system   steady.System // what the store's own clock uses
 	keyTimes bool
@@ -41,7 +45,8 @@ type settings struct {
 
 // WithMaxKeys limits the number of keys that the store remembers. The default, also if
 // n is less than 1, is 1,000,000. Up to 32 new keys per shard that found no space are
-// remembered in addition.
+// remembered in addition. Unless WithMaxBytes is used, the store may use 44 bytes for each
+// of n keys, if that is more than DefaultMaxBytes.
 func WithMaxKeys(n int) Option {
 	return func(o *settings) {
 		if o.maxKeys = int64(n); n < 1 {
@@ -51,13 +56,13 @@ func WithMaxKeys(n int) Option {
 }
 
 // WithMaxBytes limits the memory of the store's tables and lists. The default, also if
-// n is less than 1, is 256 MiB; the minimum is 64 KiB. There is a fixed part of 344
+// n is less than 1, is 256 MiB, or more for more than six million keys; the minimum is 64 KiB. There is a fixed part of 344
 // bytes per shard: one shard up to 8192 keys, at most 2048 up to two million keys, and
 // one for every 512 to 1024 keys above.
 func WithMaxBytes(n int64) Option {
 	return func(o *settings) {
 		if o.maxBytes = max(n, leastBytes); n < 1 {
-			o.maxBytes = DefaultMaxBytes
+			o.maxBytes = 0
 		}
 	}
 }
@@ -74,6 +79,17 @@ func WithClock(now func() time.Time) Option {
 // some time for each request that changes a key. Snapshots do not contain the times.
 func WithKeyTimes() Option { return func(o *settings) { o.keyTimes = true } }
 
+// bytes returns the maximum memory.
+func (o *settings) bytes() int64 {
+	if o.maxBytes > 0 {
+		return o.maxBytes
+	}
+	if o.maxKeys > math.MaxInt64/bytesPerKey {
+		return math.MaxInt64
+	}
+	return max(DefaultMaxBytes, o.maxKeys*bytesPerKey)
+}
+
 // shards returns the number of shards, a power of two.
 func (o *settings) shards() int {
 	if o.maxKeys <= keysOfOneShard {
@@ -81,6 +97,6 @@ func (o *settings) shards() int {
 	}
 	least := max((o.maxKeys-1)/keysPerShard, min((o.maxKeys-1)/fewPerShard, manyShards-1))
 	// Powers of two: the first that is enough, and the last that is not too many.
-	enough, most := bits.Len64(uint64(least)), bits.Len64(uint64(o.maxBytes/bytesPerShard|1))-1
+	enough, most := bits.Len64(uint64(least)), bits.Len64(uint64(o.bytes()/bytesPerShard|1))-1
 	return min(1<<min(enough, most), maxShards)
 }

@@ -36,13 +36,13 @@ type Store struct {
 
 // New returns an empty store.
 func New(options ...Option) *Store {
-	o := settings{maxKeys: defaultMaxKeys, maxBytes: DefaultMaxBytes}
+	o := settings{maxKeys: defaultMaxKeys}
 	for _, option := range options {
 		option(&o)
 	}
 	s := &Store{
 		shards: make([]shard, o.shards()), secret: newSecret(),
-		maxKeys: o.maxKeys, maxBytes: o.maxBytes,
+		maxKeys: o.maxKeys, maxBytes: o.bytes(),
 	}
 	s.clock.injected = o.clock
 	s.clock.start(o.system)

@@ -384,7 +384,8 @@ func TestShards(t *testing.T) {
 		{2<<20 + 1, DefaultMaxBytes, 4096},
 		{1 << 40, 1 << 50, maxShards},
 		{1_000_000, 1 << 20, 64},
-		{1_000_000, 0, 1},
+		{1_000_000, 1, 1},
+		{1_000_000, 0, 2048}, // the default
 	} {
 		o := settings{maxKeys: tt.maxKeys, maxBytes: tt.maxBytes}
 		if got := o.shards(); got != tt.want {

@@ -1,6 +1,7 @@
 package storing
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,9 +54,7 @@ func (s *Store) newMemory() *memory.Store {
 	if n := s.Config.Memory.MaxKeys; n > 0 {
 		options = append(options, memory.WithMaxKeys(int(n)))
 	}
-	if most := s.maxBytes(); most > 0 {
-		options = append(options, memory.WithMaxBytes(most))
-	}
+	options = append(options, memory.WithMaxBytes(cmp.Or(s.maxBytes(), memory.DefaultMaxBytes)))
 	if s.Config.KeyTimes {
 		options = append(options, memory.WithKeyTimes())
 	}
