@@ -77,6 +77,9 @@ func (q *Queue) try(l *lane, it *item, p *pause) fate {
 			return q.bury(it, &policy, err.Error())
 		}
 		p.until = now.Add(storeRetry)
+		if errors.Is(err, ErrUnsure) {
+			it.stepAside(p, now)
+		}
 		return stays
 	}
 	return q.send(it, e, &policy, permit.Settle)

@@ -217,7 +217,9 @@ var (
 	// ErrConflict: a different request has the same idempotency key.
 	ErrConflict = errors.New("the idempotency key was used for a different request")
 	ErrNotFound = errors.New("no such queued request")
-	ErrLost     = errors.New("another server is sending this request")
-	ErrDamaged  = errors.New("damaged record")
-	ErrClosed   = errors.New("the queue is closed")
+	// ErrUnsure is of an entry that may still be withdrawn: its sender has not been told.
+	ErrUnsure  = fmt.Errorf("%w: the request has not been confirmed to its sender yet", ErrUnavailable)
+	ErrLost    = errors.New("another server is sending this request")
+	ErrDamaged = errors.New("damaged record")
+	ErrClosed  = errors.New("the queue is closed")
 )

@@ -14,6 +14,8 @@ type item struct {
 	attempts Attempts
 	busy     bool // in flight
 	gone     bool // taken back while in flight
+	// aside is until when others pass it, because its sender has not been told.
+	aside time.Time
 }
 
 // lane is the entries of one key, in order.
@@ -54,9 +56,10 @@ func (l *lane) stop(it *item, p *pause, now time.Time) {
 	l.held[p.by] = p.until
 }
 
-// heldUntil returns until when other limits refuse the entry.
+// heldUntil returns until when others pass the entry, because other limits refuse it or its
+// sender has not been told.
 func (l *lane) heldUntil(it *item) (until time.Time) {
-	if len(l.held) == 0 {
+	if until = it.aside; len(l.held) == 0 {
 		return until
 	}
 	for _, c := range it.ref.Claims {
@@ -109,6 +112,16 @@ func (l *lane) first(concurrency int, now time.Time) (best *item, at time.Time) 
 		return held, free
 	}
 	return best, at
+}
+
+// stepAside makes an entry whose sender has not been told hold up the lane no longer than
+// untoldTime. By then the sender has an answer, or the process that would give it has died.
+func (it *item) stepAside(p *pause, now time.Time) {
+	if aside := it.ref.Accepted.Add(untoldTime); !now.Before(aside) {
+		it.aside, p.until = p.until, time.Time{}
+	} else if aside.Before(p.until) {
+		p.until = aside
+	}
 }
 
 // insert inserts the entry in order.

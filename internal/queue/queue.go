@@ -72,6 +72,7 @@ const (
 	maxResting      = 4096            // attempts that may wait for their turn without a slot
 	sweepEvery      = 5 * time.Second // interval of looking for expired entries
 	storeRetry      = time.Second     // wait after an error of a limit or the store
+	untoldTime      = 5 * time.Second // after that, others pass an entry whose sender was not told
 	farAway         = time.Hour       // longer than any wait
 )
 
@@ -177,11 +178,10 @@ func (q *Queue) Accept(ctx context.Context, e *Entry) (Receipt, error) {
 // Policy returns the policy of a rule.
 func (q *Queue) Policy(domain, rule string) Policy { return q.options.Policy(domain, rule) }
 
-// Waiting reports whether a lane has pending entries, so that a new request must join them. It
-// returns false if the store does not answer.
-func (q *Queue) Waiting(ctx context.Context, lane Lane) bool {
-	waiting, err := q.options.Store.Waiting(ctx, lane)
-	return waiting && err == nil
+// Waiting reports whether a lane has pending entries, so that a new request must join them.
+// After an error nobody knows, and it should join them too.
+func (q *Queue) Waiting(ctx context.Context, lane Lane) (bool, error) {
+	return q.options.Store.Waiting(ctx, lane)
 }
 
 // Retry makes dead letters pending again and returns the ids it found.

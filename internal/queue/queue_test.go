@@ -27,6 +27,8 @@ type bench struct {
 	path  string
 	begin time.Time
 
+	untold *untold
+
 	mu       sync.Mutex
 	policy   queue.Policy
 	take     func(r *queue.Ref, at time.Time) (queue.Permit, error)
@@ -53,8 +55,9 @@ func (b *bench) open() {
 	if err != nil || repair != nil {
 		b.t.Fatal(err, repair)
 	}
+	b.untold = &untold{Store: store}
 	b.Queue = queue.New(queue.Options{
-		Store: store, Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Store: b.untold, Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
 		Random: func(n int64) int64 { return n - 1 },
 		Policy: func(string, string) queue.Policy {
 			b.mu.Lock()
@@ -446,6 +449,36 @@ func TestLimitsThatDoNotAnswer(t *testing.T) {
 
 // Requests in flight may finish, waiting ones stay, and after a restart all are there with
 // their attempts.
+// untold is a store in which the sender of one entry has not been told.
+type untold struct {
+	queue.Store
+	uri string
+}
+
+func (u *untold) Load(ctx context.Context, r *queue.Ref) (*queue.Entry, error) {
+	e, err := u.Store.Load(ctx, r)
+	if err == nil && e.URI == u.uri {
+		return nil, queue.ErrUnsure
+	}
+	return e, err
+}
+
+// An entry whose sender has not been told, because its server died, holds up the others of
+// its key for six seconds at most, and is sent once it can no longer be withdrawn.
+func TestUntoldStepsAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.untold.uri = "a1"
+		b.accept("a1", "a2", "a3")
+		time.Sleep(2 * time.Minute)
+		b.want("5s a2", "5s a3")
+		b.untold.uri = ""
+		time.Sleep(time.Minute)
+		b.want("5s a2", "5s a3", "2m0s a1")
+		b.close()
+	})
+}
+
 func TestDrainAndStartAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -101,6 +101,8 @@ func TestQueueServesOneByOne(t *testing.T) {
 	})
 }
 
+// The client that waits last frees its place. (One in the middle does not: the turns behind
+// it were promised.)
 func TestClientThatLeavesTheQueueFreesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reached := 0
@@ -116,17 +118,19 @@ func TestClientThatLeavesTheQueueFreesItsPlace(t *testing.T) {
 		if got := ask(t.Context()); got != 200 {
 			t.Fatalf("first: %d", got)
 		}
-		gone, leave := context.WithCancel(t.Context())
 		codes := make(chan int, 2)
-		for range 2 {
+		var leave [2]context.CancelFunc
+		for i := range leave {
+			gone, cancel := context.WithCancel(t.Context())
+			leave[i] = cancel
 			go func() { codes <- ask(gone) }()
+			synctest.Wait() // it waits for its turn
 		}
-		synctest.Wait() // both wait for their turns
 		if got := ask(t.Context()); got != 429 {
 			t.Fatalf("full queue: %d", got)
 		}
-		leave()
-		for range 2 {
+		for _, cancel := range []context.CancelFunc{leave[1], leave[0]} {
+			cancel()
 			if got := <-codes; got == 200 {
 				t.Error("a client that left was answered as if it had been served")
 			}

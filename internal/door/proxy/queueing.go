@@ -202,19 +202,40 @@ func (p *Proxy) ask(ctx context.Context, x *exchange, query engine.Query) (v eng
 	}
 	matched := engine.Matched{Known: rs.Match(query.Domain, x, &x.matches)}
 	matched.Checks = x.matches.Checks
-	waiting := waits(ctx, q, matched.Checks)
-	if waiting >= 0 {
-		if v, behind = p.look(ctx, query, matched, waiting); v.Known {
+	line := lineOf(ctx, q, matched.Checks)
+	if line.check != nil {
+		if v, behind = p.look(ctx, query, matched, line); v.Known {
 			return v, behind, nil
 		}
 	}
 	v, err = e.DecideMatched(ctx, query, matched)
-	if waiting >= 0 && v.Allowed { // the limit that refused it in look no longer does
-		if behind = resultOf(&v, &matched.Checks[waiting]); behind != nil {
+	if v.Allowed { // the limit that refused it in look no longer does
+		if behind = line.resultOf(&v); behind != nil {
 			verdict.Leave(ctx, e, p.options.Logger, &v, query.At)
 		}
 	}
 	return v, behind, err
+}
+
+// line is the queue that a request has to join, if check is not nil. It is unsure if the
+// queue did not say whether anybody waits in it.
+type line struct {
+	check  *rules.Check
+	unsure bool
+}
+
+// resultOf returns the result of the line's check in v, or nil if the request need not
+// join it. If not even the limit's store answered, on_store_error has said what to do,
+// unless it is known that others wait.
+func (l line) resultOf(v *engine.Verdict) *engine.Result {
+	if l.check == nil {
+		return nil
+	}
+	r := resultOf(v, l.check)
+	if r != nil && l.unsure && (r.Decision.Reason == headgate.FailOpen || r.Decision.Reason == headgate.Fallback) {
+		return nil
+	}
+	return r
 }
 
 // resultOf returns the result of a check in v, or nil.
@@ -228,12 +249,12 @@ func resultOf(v *engine.Verdict, c *rules.Check) *engine.Result {
 
 // look peeks at the limits for a request that has to queue behind others. It returns
 // the zero Verdict if it cannot, and the limits must then be asked.
-func (p *Proxy) look(ctx context.Context, query engine.Query, matched engine.Matched, waiting int) (v engine.Verdict, behind *engine.Result) {
+func (p *Proxy) look(ctx context.Context, query engine.Query, matched engine.Matched, line line) (v engine.Verdict, behind *engine.Result) {
 	looking := query
 	looking.Kind = headgate.Peek
 	v, err := p.options.Engine.DecideMatched(ctx, looking, matched)
 	queued := !v.Allowed && v.Outcome() == engine.Queued
-	if behind = resultOf(&v, &matched.Checks[waiting]); err != nil || !queued && (!v.Allowed || behind == nil) {
+	if behind = line.resultOf(&v); err != nil || !queued && (!v.Allowed || behind == nil) {
 		v.Release()
 		return engine.Verdict{}, nil
 	}
@@ -248,19 +269,25 @@ func (p *Proxy) look(ctx context.Context, query engine.Query, matched engine.Mat
 	return v, behind
 }
 
-// waits returns the index of the first check for whose key other requests wait in a
-// queue, or -1. Rules with a key come before those without.
-func waits(ctx context.Context, q *queue.Queue, checks []rules.Check) int {
+// lineOf returns the queue for whose key other requests wait, or else the first one that
+// did not say. Rules with a key come before those without.
+func lineOf(ctx context.Context, q *queue.Queue, checks []rules.Check) (l line) {
 	for _, keyed := range []bool{true, false} {
-		i := slices.IndexFunc(checks, func(c rules.Check) bool {
-			return c.Enforced && c.Rule.OnLimit.Action == rules.Queue && c.Rule.KeyParts() > 0 == keyed &&
-				q.Waiting(ctx, queue.Lane{Scope: c.Rule.Scope, Key: c.Key})
-		})
-		if i >= 0 {
-			return i
+		for i := range checks {
+			c := &checks[i]
+			if !c.Enforced || c.Rule.OnLimit.Action != rules.Queue || c.Rule.KeyParts() > 0 != keyed {
+				continue
+			}
+			waiting, err := q.Waiting(ctx, queue.Lane{Scope: c.Rule.Scope, Key: c.Key})
+			switch {
+			case err != nil && l.check == nil:
+				l = line{check: c, unsure: true}
+			case err == nil && waiting:
+				return line{check: c}
+			}
 		}
 	}
-	return -1
+	return l
 }
 
 // lineUp queues an admitted request, which has taken nothing, behind others of a key.

@@ -45,9 +45,22 @@ type later struct {
 	t       *testing.T
 	queue   *queue.Queue
 	policy  queue.Policy
+	mute    atomic.Bool // the queue does not say whether anybody waits
 	mu      sync.Mutex
 	arrived []string
 	headers []http.Header
+}
+
+type muteStore struct {
+	queue.Store
+	mute *atomic.Bool
+}
+
+func (s muteStore) Waiting(ctx context.Context, l queue.Lane) (bool, error) {
+	if s.mute.Load() {
+		return false, queue.ErrUnavailable
+	}
+	return s.Store.Waiting(ctx, l)
 }
 
 func newLater(t *testing.T, change ...func(*proxy.Options)) *later {
@@ -83,7 +96,7 @@ func newLaterOf(t *testing.T, rulesText string, answer upstream, change ...func(
 		t.Fatal(err)
 	}
 	l.queue = queue.New(queue.Options{
-		Store: store, Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Random: func(int64) int64 { return 0 },
+		Store: muteStore{store, &l.mute}, Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Random: func(int64) int64 { return 0 },
 		Policy: func(string, string) queue.Policy { return l.policy }, Send: l.Deliver,
 		Take: func(ctx context.Context, r *queue.Ref, at time.Time) (queue.Permit, error) {
 			var claims []engine.Claim
@@ -399,16 +412,65 @@ func (brokenStore) Waiting(context.Context, queue.Lane) (bool, error) {
 	return false, queue.ErrUnavailable
 }
 
+// fullDisk is a brokenStore that knows that nothing waits.
+type fullDisk struct{ brokenStore }
+
+func (fullDisk) Waiting(context.Context, queue.Lane) (bool, error) { return false, nil }
+
+// A queue that does not say whether anybody waits is joined: a request that passed could
+// overtake one that was confirmed.
+func TestNobodyOvertakesUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLater(t)
+		l.ask("POST", "/1", "")
+		idOf(t, l.ask("POST", "/2", ""))
+		l.queue.Drain() // /2 stays where it is
+		time.Sleep(time.Minute)
+		l.mute.Store(true)
+		idOf(t, l.ask("POST", "/3", "")) // although the limit has tokens
+		l.want("0s POST http://upstream.example/1 ")
+		if err := l.queue.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// If not even the limits' store answers, on_store_error says what happens.
+func TestNothingAnswers(t *testing.T) {
+	for policy, want := range map[string]int{"allow": http.StatusOK, "deny": http.StatusServiceUnavailable} {
+		rulesText := strings.Replace(laterRules, "rate:", "on_store_error: "+policy+"\n    rate:", 1)
+		p := newProxy(t, rulesText, silentStore{}, ok)
+		p.SetQueue(queue.New(queue.Options{
+			Store: brokenStore{}, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() },
+		}))
+		w := httptest.NewRecorder()
+		if p.ServeHTTP(w, request(t.Context(), "POST", "/")); w.Code != want {
+			t.Errorf("%s: %d %s", policy, w.Code, w.Body)
+		}
+	}
+}
+
+// silentStore is a store of counts that does not answer.
+type silentStore struct{ headgate.Store }
+
+func (silentStore) Take(context.Context, headgate.Op) (headgate.Decision, error) {
+	return headgate.Decision{}, headgate.ErrUnavailable
+}
+
+func (silentStore) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
+	return headgate.ErrUnavailable
+}
+
 func TestAQueueThatCannotBeWritten(t *testing.T) {
 	var log bytes.Buffer
 	p := newProxy(t, laterRules, memory.New(), ok, func(o *proxy.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	p.SetQueue(queue.New(queue.Options{
 		Store: brokenStore{}, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() },
 	}))
-	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+	for i := range 2 { // the first is within the limit, but others may wait
 		w := httptest.NewRecorder()
 		p.ServeHTTP(w, request(t.Context(), "POST", "/"))
-		if w.Code != want {
+		if w.Code != http.StatusServiceUnavailable {
 			t.Errorf("request %d: %d %s", i, w.Code, w.Body)
 		}
 	}

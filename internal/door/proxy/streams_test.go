@@ -32,7 +32,7 @@ func TestManyStreamsWithoutEnd(t *testing.T) {
 			room := membound.New(membound.Options{Most: bound})
 			p := newProxy(t, rulesText, memory.New(), ok, func(o *proxy.Options) { o.Bodies = room })
 			p.SetQueue(queue.New(queue.Options{
-				Store: brokenStore{}, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() },
+				Store: fullDisk{}, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() },
 			}))
 			server := httptest.NewUnstartedServer(p)
 			server.Config.Protocols = new(http.Protocols)

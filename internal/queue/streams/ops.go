@@ -240,14 +240,19 @@ func (s *Store) Depths(ctx context.Context) ([]queue.Depth, error) {
 	return list, nil
 }
 
+// quiet returns what does not answer together with a limit.
+func (s *Store) quiet(tag string) string {
+	if s.options.Mode == redis.Cluster {
+		return tag // other shards may answer
+	}
+	return "" // one server is down for all limits
+}
+
 // Waiting implements [queue.Store]. A request waits for this answer, so it gets the timeout of
 // a decision. After a failure Redis is not called for a second.
 func (s *Store) Waiting(ctx context.Context, lane queue.Lane) (waiting bool, err error) {
 	now, tag := s.options.Clock(), tagOf(lane.Scope)
-	quiet := "" // one server is down for all limits
-	if s.options.Mode == redis.Cluster {
-		quiet = tag // other shards may answer
-	}
+	quiet := s.quiet(tag)
 	if until, _ := s.silent.Load(quiet); until != nil && now.Before(until.(time.Time)) { //nolint:forcetypeassert,errcheck // all values are
 		return false, fmt.Errorf("%w: Redis did not answer the last call", queue.ErrUnavailable)
 	}

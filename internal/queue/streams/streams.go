@@ -215,9 +215,6 @@ func known(err error) error {
 	return err
 }
 
-// errUnsure means that an entry may still be withdrawn.
-var errUnsure = fmt.Errorf("%w: the request has not been confirmed to its sender yet", queue.ErrUnavailable)
-
 // words returns the first word of an answer, such as ok or lost, and the rest.
 func words(r rueidis.RedisResult, err error) (string, []rueidis.RedisMessage, error) {
 	if err != nil {
@@ -234,7 +231,7 @@ func words(r rueidis.RedisResult, err error) (string, []rueidis.RedisMessage, er
 	case "gone":
 		err = queue.ErrNotFound
 	case "unsure":
-		err = errUnsure
+		err = queue.ErrUnsure
 	}
 	return word, list[1:], err
 }
@@ -304,6 +301,7 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 		if err == nil {
 			var receipt queue.Receipt
 			if receipt, err = s.put(ctx, script, s.base(tag), args, hex.EncodeToString(print[:])); err == nil {
+				s.silent.Delete(s.quiet(tag))
 				s.confirm(s.base(tag), receipt.ID)
 				return receipt, nil
 			}
