@@ -27,7 +27,8 @@ func newCheck(s streams) *cobra.Command {
 		Long: `Check reads rule files, and folders of rule files, exactly as serve does and
 reports every mistake. It also checks the rule tests next to them, without
 running them. Without a path it checks the rules that the file given by --config
-names; the other settings of that file are checked when serve starts.
+names, and the other settings of that file; ports and certificates are checked
+when serve starts.
 
 HEADGATE_COMPAT, HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES have the
 same effect as for serve.

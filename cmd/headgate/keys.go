@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/rules/rate"
@@ -193,6 +194,7 @@ func (f *keysFlags) keyParts(ctx context.Context, client *adminClient) (any, err
 	}
 	byName, parts := map[string]string{}, []string{}
 	for _, part := range f.key {
+		part = clip.Unescape(part) // as keys ls shows it
 		parts = append(parts, part)
 		name, value, ok := strings.Cut(part, "=")
 		if !ok || f.rule != "" && !slices.ContainsFunc(names, func(known string) bool { return strings.EqualFold(known, name) }) {

@@ -132,7 +132,7 @@ func (f *queueFlags) printNone(w io.Writer, all []admin.QueueStats) error {
 // print prints queues and items for people.
 func (f *queueFlags) print(w io.Writer, queues []admin.QueueStats, items []admin.QueueItem) error {
 	if len(queues) == 0 {
-		_, err := fmt.Fprintln(w, "no queues: no request has been queued yet")
+		_, err := fmt.Fprintln(w, "no queues: no rule has on_limit: queue")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 	"text/tabwriter"
-	"unicode"
 
+	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
@@ -134,7 +134,11 @@ func (s *screen) text(v *sight, by string, columns int) string {
 	if circuit == "closed" {
 		circuit = "closed (healthy)"
 	}
-	fmt.Fprintf(&b, "store: circuit breaker %s, %d keys\n\n", circuit, v.Store.Keys)
+	if v.Store.Kind == "memory" { // which has none
+		fmt.Fprintf(&b, "store: memory, %d keys\n\n", v.Store.Keys)
+	} else {
+		fmt.Fprintf(&b, "store: circuit breaker %s, %d keys\n\n", circuit, v.Store.Keys)
+	}
 	ruleTable(&b, v, columns)
 	for i := range v.Top {
 		s.keys(&b, &v.Top[i], by)
@@ -283,8 +287,8 @@ func (s *screen) headings(text string) string {
 	return b.String()
 }
 
-// shownKey formats a key for people. Keys come from untrusted clients, so control
-// characters are replaced.
+// shownKey formats a key for people. Keys come from untrusted clients, so what is not seen
+// is escaped, as --key reads it.
 func shownKey(k metrics.Key) string {
 	if k.Hash != "" {
 		return "#" + k.Hash
@@ -300,15 +304,10 @@ func shownKey(k metrics.Key) string {
 	return strings.Join(parts, "  ")
 }
 
-// printable replaces control characters in text and shortens it.
+// printable escapes what is not seen in text, and shortens it.
 func printable(text string) string {
 	const most = 80
-	out := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '\uFFFD'
-		}
-		return r
-	}, text)
+	out := clip.Escape(text)
 	if runes := []rune(out); len(runes) > most {
 		return string(runes[:most-1]) + "…"
 	}

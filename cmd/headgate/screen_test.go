@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -32,13 +33,17 @@ func TestScreen(t *testing.T) {
 		"store: circuit breaker closed (healthy), 7 keys\n",
 		"api     login  1.5        50.0       0          0         0         0         0.5\n",
 		"KEYS over the limit of api login: 100 requests in the last 5 to 10 minutes\n",
-		"  60 (at most 2 too many)  60.0%  a\uFFFD[2Jb\uFFFDxxx",
+		"  60 (at most 2 too many)  60.0%  a\\x1b[2Jb\\x0axxx",
 		"…  (absent)\n",
 		"  40                       40.0%  #0123456789abcdef\n",
 	} {
 		if !strings.Contains(plain.String(), want) {
 			t.Errorf("no %q in\n%s", want, plain.String())
 		}
+	}
+	v.Store.Kind = "memory"
+	if text := newScreen(io.Discard, true).text(v, "refused", 0); !strings.Contains(text, "store: memory, 7 keys\n") {
+		t.Errorf("of a memory store: %s", text)
 	}
 	if strings.Contains(plain.String(), "\x1b") {
 		t.Errorf("escape sequences in\n%q", plain.String())

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/serving"
 )
 
 // flags hold settings by their configuration key; a flag is named like its key,
@@ -46,6 +48,19 @@ func (f *flags) common(cmd *cobra.Command) {
 	f.flag(cmd, "otlp-endpoint", "telemetry.otlp.endpoint", "send traces and metrics to an OpenTelemetry collector, such as http://127.0.0.1:4317")
 	f.flag(cmd, "log-level", "log.level", "debug, info, warn or error (default info)")
 	f.flag(cmd, "log-format", "log.format", "auto, text or json (default auto: text on a terminal)")
+}
+
+// named adds to an error about a listener that cannot be opened which flag sets its address.
+func (f *flags) named(err error) error {
+	listen, ok := errors.AsType[*serving.ListenError](err)
+	if !ok || listen.Hint() == "" {
+		return err
+	}
+	name, ok := f.names[listen.Setting]
+	if !ok {
+		return err
+	}
+	return &hintedError{err, listen.Hint() + ": --" + name}
 }
 
 // load reads the settings; flags that were not given are ignored.
@@ -135,7 +150,7 @@ second or more later, stops at once.`,
 		if err != nil {
 			return err
 		}
-		return serve(cmd.Context(), s, app.Options{Config: c}, nil)
+		return f.named(serve(cmd.Context(), s, app.Options{Config: c}, nil))
 	}
 	return cmd
 }
@@ -198,7 +213,7 @@ machine is used; the log says which.`,
 		if err != nil {
 			return err
 		}
-		return serve(cmd.Context(), s, app.Options{Config: c, AdminMayMove: true}, nil)
+		return f.named(serve(cmd.Context(), s, app.Options{Config: c, AdminMayMove: true}, nil))
 	}
 	return cmd
 }
@@ -225,9 +240,9 @@ func newQuickstart(s streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return serve(cmd.Context(), s, app.Quickstart(app.Options{Config: c, AdminMayMove: true}), func(a *app.App) {
+		return f.named(serve(cmd.Context(), s, app.Quickstart(app.Options{Config: c, AdminMayMove: true}), func(a *app.App) {
 			_, _ = fmt.Fprintf(s.out, invitation, a.Addr("proxy"), a.Addr("api"), cmp.Or(a.Addr("admin"), "closed"))
-		})
+		}))
 	}
 	return cmd
 }

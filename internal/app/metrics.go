@@ -97,7 +97,7 @@ func (a *App) selfCollector() prometheus.Collector {
 func (a *App) openLive() {
 	a.live = metrics.NewLive(a.metrics, a.options.Clock, func() metrics.StoreTick {
 		s := a.store.Status()
-		return metrics.StoreTick{Circuit: s.Circuit, Keys: s.Keys}
+		return metrics.StoreTick{Kind: s.Kind, Circuit: s.Circuit, Keys: s.Keys}
 	})
 	a.life.Every(metrics.TickEvery, a.live.Tick)
 }

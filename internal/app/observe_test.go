@@ -102,7 +102,7 @@ func (e *events) next(t *testing.T, name string) string {
 func (e *events) any(t *testing.T) (name, data string) {
 	t.Helper()
 	for e.lines.Scan() {
-		if name, ok := strings.CutPrefix(e.lines.Text(), "event: "); ok && e.lines.Scan() {
+		if name, ok := strings.CutPrefix(e.lines.Text(), "event: "); ok && name != "alive" && e.lines.Scan() {
 			return name, strings.TrimPrefix(e.lines.Text(), "data: ")
 		}
 	}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/door/admin/dashboard"
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
@@ -44,7 +46,7 @@ func (f reply) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else if err != nil {
 		answer.Problem(w, http.StatusServiceUnavailable, err.Error())
 	} else if out != nil {
-		writeJSON(w, out)
+		writeJSON(w, r, out)
 	}
 }
 
@@ -120,13 +122,24 @@ func emptyBody(w http.ResponseWriter, r *http.Request) error {
 }
 
 // writeJSON answers with v as JSON.
-func writeJSON(w http.ResponseWriter, v any) {
+func writeJSON(w http.ResponseWriter, r *http.Request, v any) {
+	const short = 2048 // not worth compressing
 	body, err := json.Marshal(v)
 	if err != nil {
 		answer.Problem(w, http.StatusInternalServerError, "the response could not be encoded")
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(body, '\n'))
+	body = append(body, '\n')
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Vary", "Accept-Encoding")
+	if len(body) <= short || !dashboard.TakesGzip(r.Header.Values("Accept-Encoding")) {
+		_, _ = w.Write(body)
+		return
+	}
+	h.Set("Content-Encoding", "gzip")
+	z := gzip.NewWriter(w)
+	_, _ = z.Write(body)
+	_ = z.Close()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // QueueList is the answer of GET /v1/queue.
@@ -132,6 +133,12 @@ func (d queues) stats(_ http.ResponseWriter, r *http.Request) (any, error) {
 				InFlight: s.InFlight, Delivered: s.Delivered, Failed: s.Failed, Dead: s.Dead,
 				Accepted: s.Accepted, Repeated: s.Repeated, Full: s.Full, Errors: s.Errors,
 			})
+		}
+	}
+	for _, r := range d.Engine.Rules().Rules() { // also those that have not queued anything yet
+		same := func(q QueueStats) bool { return q.Domain == r.Domain && q.Rule == r.Name }
+		if r.OnLimit.Action == rules.Queue && !slices.ContainsFunc(list.Queues, same) {
+			list.Queues = append(list.Queues, QueueStats{Domain: r.Domain, Rule: r.Name})
 		}
 	}
 	return &list, nil

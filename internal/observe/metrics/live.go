@@ -28,6 +28,7 @@ type Tick struct {
 
 // StoreTick is the state of the store.
 type StoreTick struct {
+	Kind    string `json:"kind"`
 	Circuit string `json:"circuit"`
 	Keys    int64  `json:"keys"`
 }

@@ -15,9 +15,10 @@ import (
 
 const (
 	// writeTimeout limits the write of one event. keepAlive is the interval of
-	// comments, by which both ends notice a broken connection.
+	// the event alive, by which both ends notice a broken connection: pages in a browser
+	// see no comments.
 	writeTimeout = 10 * time.Second
-	keepAlive    = 15 * time.Second
+	keepAlive    = 4 * time.Second
 )
 
 // Message returns an event in wire format. data must be a single line.
@@ -138,7 +139,7 @@ func (h *Hub[T]) pump(w http.ResponseWriter, req *http.Request, r *Reader[T]) {
 		select {
 		case message = <-r.messages:
 		case <-alive.C:
-			message = []byte(": still here\n\n")
+			message = Message("alive", []byte("{}"))
 		case <-req.Context().Done():
 			return
 		case <-h.closed:

@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useTokens } from "../shell/palette.ts";
-import { clock, count, perSecond } from "../ui/format.ts";
+import { clock, count, perSecond, zone } from "../ui/format.ts";
 import { heights, type Picture, sumOf, type Token, tokens } from "./chart.ts";
 
 /** Requests per second over time, with a legend that shows totals. */
@@ -67,8 +67,8 @@ export function Chart(props: { picture: Picture; span: number; last: number; lab
         </ul>
         <p class="muted small num chart-at">
           {pointed === undefined
-            ? "Total and average per second"
-            : `Second ending ${clock(picture.times[pointed]! * 1000)}`}
+            ? `Total and average per second. Times: ${zone(last)}`
+            : `Second ending ${clock(picture.times[pointed]! * 1000)} ${zone(picture.times[pointed]! * 1000)}`}
         </p>
       </figcaption>
     </figure>

@@ -77,13 +77,15 @@ export function Health(props: {
       >
         <Facts>
           <Fact name="Kind">{store.kind}</Fact>
-          <Fact name="Circuit breaker">
-            <State
-              lost={lost}
-              good={circuit === "closed"}
-              text={circuit === "closed" ? "closed (healthy)" : words(circuit)}
-            />
-          </Fact>
+          {store.kind !== "memory" && (
+            <Fact name="Circuit breaker">
+              <State
+                lost={lost}
+                good={circuit === "closed"}
+                text={circuit === "closed" ? "closed (healthy)" : words(circuit)}
+              />
+            </Fact>
+          )}
           <Fact name={store.kind === "memory" ? "Keys" : "Keys in local fallback"}>
             {count(keys)}
             {store.max_keys > 0 && (

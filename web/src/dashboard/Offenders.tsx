@@ -36,7 +36,7 @@ export function Offenders() {
   const { data, problem } = poll.state.value;
   const rules = data?.rules ?? [];
   const list = flatten(rules, only);
-  const { shown, pager } = usePages(list, 6);
+  const { shown, pager } = usePages(list, 6, "top keys");
   return (
     <Panel
       title="Top keys"

@@ -3,6 +3,7 @@ import type { RuleSum, Sum } from "../data/history.ts";
 import { count, perSecond, share } from "../ui/format.ts";
 import { Nothing, Panel } from "../ui/Panel.tsx";
 import { type Order, Scroll, SortHead, sorted, usePages } from "../ui/table.tsx";
+import { wanted } from "../ui/wanted.ts";
 import { view } from "./view.ts";
 
 type Column = "rule" | "total" | "allowed" | "refused" | "delayed" | "queued" | "shadow" | "near";
@@ -23,13 +24,11 @@ export function RuleTable(props: { sum: Sum; span: string }) {
   const { sum } = props;
   const [order, setOrder] = useState<Order<Column>>({ by: "total", down: true });
   const [text, setText] = useState("");
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  const rules = sum.rules.filter((r) =>
-    words.every((w) => `${r.domain} ${r.rule}`.toLowerCase().includes(w)),
-  );
+  const has = wanted(text);
+  const rules = sum.rules.filter((r) => has(`${r.domain} ${r.rule}`));
   // Rows with equal values must not swap places every second.
   const stable = sorted(rules, values.rule, false);
-  const { shown, pager } = usePages(sorted(stable, values[order.by], order.down), 15);
+  const { shown, pager } = usePages(sorted(stable, values[order.by], order.down), 15, "rules");
   const some = (c: Column) => sum.rules.some((r) => Number(values[c](r)) > 0);
   const head = { order, onOrder: setOrder };
   return (
@@ -56,7 +55,7 @@ export function RuleTable(props: { sum: Sum; span: string }) {
         />
       ) : (
         <Scroll label="Requests by rule">
-          <table class="table rule-table">
+          <table class="table rule-table stacked">
             <thead>
               <tr>
                 <SortHead column="rule" {...head}>
@@ -100,33 +99,41 @@ export function RuleTable(props: { sum: Sum; span: string }) {
               {shown.map((r) => (
                 <tr key={r.id} data-rule={`${r.domain}/${r.rule}`}>
                   <th scope="row">
-                    <button
-                      type="button"
-                      class="link-button"
-                      aria-pressed={view.rule.value === r.id}
-                      title="Show only this rule in the chart"
-                      onClick={() => {
-                        view.rule.value = view.rule.value === r.id ? undefined : r.id;
-                        view.by.value = "outcome";
-                      }}
-                    >
-                      {r.rule}
-                    </button>{" "}
-                    <span class="muted small">{r.domain}</span>
+                    {r.rule === "(other)" ? (
+                      <span title="More than 50 rules in a second: the first minutes after the page was opened have the rest in one row">
+                        other rules
+                      </span>
+                    ) : (
+                      <button
+                        type="button"
+                        class="link-button"
+                        aria-pressed={view.rule.value === r.id}
+                        title="Show only this rule in the chart"
+                        onClick={() => {
+                          view.rule.value = view.rule.value === r.id ? undefined : r.id;
+                          view.by.value = "outcome";
+                        }}
+                      >
+                        {r.rule}
+                      </button>
+                    )}{" "}
+                    {r.rule !== "(other)" && <span class="muted small">{r.domain}</span>}
                     <Share rule={r} />
                   </th>
-                  <td class="num">
+                  <td class="num" data-label="Requests">
                     {count(r.total)}
                     <span class="muted small block">
                       {perSecond(sum.seconds > 0 ? r.total / sum.seconds : 0)}/s
                     </span>
                   </td>
-                  <Cell n={r.allowed} of={r.total} />
-                  <Cell n={r.refused} of={r.total} class="refused-text" />
-                  {some("delayed") && <Cell n={r.delayed} of={r.total} />}
-                  {some("queued") && <Cell n={r.queued} of={r.total} />}
-                  {some("shadow") && <Cell n={r.shadow_refused + r.shadow_banned} of={r.total} />}
-                  <Cell n={r.near} of={r.allowed + r.delayed} />
+                  <Cell label="Allowed" n={r.allowed} of={r.total} />
+                  <Cell label="Refused" n={r.refused} of={r.total} class="refused-text" />
+                  {some("delayed") && <Cell label="Delayed" n={r.delayed} of={r.total} />}
+                  {some("queued") && <Cell label="Queued" n={r.queued} of={r.total} />}
+                  {some("shadow") && (
+                    <Cell label="Shadowed" n={r.shadow_refused + r.shadow_banned} of={r.total} />
+                  )}
+                  <Cell label="Near limit" n={r.near} of={r.allowed + r.delayed} />
                 </tr>
               ))}
             </tbody>
@@ -138,9 +145,9 @@ export function RuleTable(props: { sum: Sum; span: string }) {
   );
 }
 
-function Cell(props: { n: number; of: number; class?: string }) {
+function Cell(props: { label: string; n: number; of: number; class?: string }) {
   return (
-    <td class={`num ${props.n > 0 ? (props.class ?? "") : "muted"}`}>
+    <td class={`num ${props.n > 0 ? (props.class ?? "") : "muted"}`} data-label={props.label}>
       {count(props.n)}
       <span class="muted small block">{props.n > 0 ? share(props.n, props.of) : ""}</span>
     </td>

@@ -7,7 +7,7 @@ import { outcomes, type Rule } from "../data/types.ts";
 import { Actions } from "../keys/Actions.tsx";
 import { ask } from "../keys/actions.ts";
 import { OutcomeBadge } from "../ui/Badge.tsx";
-import { absolute, clock, count, duration, words } from "../ui/format.ts";
+import { absolute, clock, count, duration, escaped, words, zone } from "../ui/format.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { KeyView } from "../ui/KeyView.tsx";
 import { Nothing, Panel } from "../ui/Panel.tsx";
@@ -61,7 +61,7 @@ export function Events() {
             <table class="table events-table stacked">
               <thead>
                 <tr>
-                  <th scope="col">Time</th>
+                  <th scope="col">Time ({zone(Date.now())})</th>
                   <th scope="col">Outcome</th>
                   <th scope="col">Rule</th>
                   <th scope="col">Key</th>
@@ -122,10 +122,7 @@ function Row(props: { seen: Seen }) {
         )}
       </td>
       <td class="wrap-any" data-label="Request">
-        <code>
-          {d.method} {d.path}
-        </code>{" "}
-        <span class="muted small">{words(d.door ?? "")}</span>
+        <code>{escaped(`${d.method} ${d.path}`)}</code> <span class="muted small">{words(d.door ?? "")}</span>
       </td>
       <td class="num nowrap" data-label="Remaining">
         {d.rule ? `${count(d.remaining)} of ${count(d.limit)}` : "–"}

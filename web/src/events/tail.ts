@@ -45,13 +45,20 @@ export class Tail {
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(filter: Filter) {
-    this.stream = new Stream(address(filter), {
-      decision: (data) => this.hear(data as Decision),
-      lost: (data) => {
-        this.#lost += (data as { lost: number }).lost;
-        this.#soon();
+    this.stream = new Stream(
+      address(filter),
+      {
+        decision: (data) => this.hear(data as Decision),
+        lost: (data) => {
+          this.#lost += (data as { lost: number }).lost;
+          this.#soon();
+        },
+        // The server says every few seconds that it is there, so that silence means that it
+        // is not, and not that there are no requests.
+        alive: () => {},
       },
-    });
+      9000,
+    );
   }
 
   /** Adds a decision. It is shown a moment later, together with those that follow. */

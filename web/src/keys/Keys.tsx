@@ -2,6 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import "../ui/ui.css";
 import { usePoll } from "../data/poll.ts";
 import type { Override, Rule } from "../data/types.ts";
+import { escaped, unescaped } from "../ui/format.ts";
 import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
 import { Actions, KeyButtons } from "./Actions.tsx";
 import { ask, type Target } from "./actions.ts";
@@ -51,15 +52,19 @@ function Find(props: { rules: readonly Rule[] }) {
   const [linked] = useState(() => fromHash(location.hash));
   const find = (domain: string, rule: string) => rules.find((r) => r.domain === domain && r.name === rule);
   const [chosen, setChosen] = useState<Rule>(() => find(linked.domain, linked.rule) ?? rules[0]!);
-  const [parts, setParts] = useState<readonly string[]>(linked.key);
+  const [parts, setParts] = useState<readonly string[]>(linked.key.map(escaped));
   // The rule may have changed in a reload.
   const rule = find(chosen.domain, chosen.name) ?? rules[0]!;
   const key = rule.key.map((_, i) => parts[i] ?? "");
-  const target: Target = { domain: rule.domain, rule: rule.name, key: key.map((part) => part || null) };
+  const target: Target = {
+    domain: rule.domain,
+    rule: rule.name,
+    key: key.map((part) => unescaped(part) || null),
+  };
   const ready = key.every(Boolean);
   useEffect(() => {
     const params = new URLSearchParams({ domain: rule.domain, rule: rule.name });
-    for (const part of key) params.append("key", part);
+    for (const part of key) params.append("key", unescaped(part));
     history.replaceState(null, "", `#${params}`);
   }, [rule.domain, rule.name, key.join("\n")]);
   return (

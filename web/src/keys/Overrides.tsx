@@ -1,11 +1,12 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Poll } from "../data/poll.ts";
 import type { Override } from "../data/types.ts";
-import { count, keyText } from "../ui/format.ts";
+import { count, escaped, keyText } from "../ui/format.ts";
 import { KeyView } from "../ui/KeyView.tsx";
 import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
 import { Time } from "../ui/Time.tsx";
 import { Scroll, usePages } from "../ui/table.tsx";
+import { wanted } from "../ui/wanted.ts";
 import { clear, done, type Target, unban } from "./actions.ts";
 
 /** The active bans and overrides. */
@@ -17,14 +18,11 @@ export function Overrides(props: { poll: Poll<{ overrides: Override[] }> }) {
     if (change > 0) void props.poll.again();
   }, [change]);
   const all = data?.overrides ?? [];
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  const list = all.filter((o) => {
-    const said = [o.domain, o.rule, o.kind, o.reason, o.by, o.key_hash, ...(o.key ?? [])]
-      .join(" ")
-      .toLowerCase();
-    return words.every((word) => said.includes(word));
-  });
-  const { shown, pager } = usePages(list, 25);
+  const has = wanted(text);
+  const list = all.filter((o) =>
+    has([o.domain, o.rule, o.kind, o.reason, o.by, o.key_hash, ...(o.key ?? [])].join(" ")),
+  );
+  const { shown, pager } = usePages(list, 25, "bans and overrides");
   return (
     <Panel
       title="Bans and overrides"
@@ -34,7 +32,7 @@ export function Overrides(props: { poll: Poll<{ overrides: Override[] }> }) {
           <input
             class="input filter"
             type="search"
-            placeholder="Filter"
+            placeholder='Filter: words, "a phrase"'
             aria-label="Filter bans and overrides"
             data-filter
             value={text}
@@ -114,9 +112,9 @@ function Row(props: { entry: Override }) {
       <td class="nowrap">
         <Time at={o.until} none="never" />
       </td>
-      <td class="wrap-any">{o.reason || <span class="muted">–</span>}</td>
+      <td class="wrap-any">{o.reason ? escaped(o.reason) : <span class="muted">–</span>}</td>
       <td>
-        {o.by || <span class="muted">–</span>}{" "}
+        {o.by ? escaped(o.by) : <span class="muted">–</span>}{" "}
         <span class="muted small">
           <Time at={o.created} none="" />
         </span>

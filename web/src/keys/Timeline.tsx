@@ -4,7 +4,7 @@ import { Stream } from "../data/stream.ts";
 import type { Timeline } from "../data/types.ts";
 import { Segments } from "../shell/Segments.tsx";
 import { Dialog } from "../ui/Dialog.tsx";
-import { clock, count } from "../ui/format.ts";
+import { clock, count, zone } from "../ui/format.ts";
 import { KeyView } from "../ui/KeyView.tsx";
 import { say } from "../ui/toast.tsx";
 import { done, name, type Target } from "./actions.ts";
@@ -154,7 +154,8 @@ function Picture(props: { timeline: Timeline; span: number }) {
           <Fact term="Cost" value={count(total.cost)} />
         </dl>
         <p class="muted small">
-          Followed since {clock(timeline.since * 1000)}, on this server only. Each bar is {size} seconds.
+          Followed since {clock(timeline.since * 1000)} {zone(timeline.since * 1000)}, on this server only.
+          Each bar is {size} seconds.
         </p>
       </figcaption>
     </figure>

@@ -12,7 +12,7 @@ import { newest } from "./wouldban.ts";
 export function WouldBan() {
   const poll = usePoll<{ audit: Change[] }>("/v1/audit", 10_000);
   const list = newest(poll.state.value.data?.audit ?? []);
-  const { shown, pager } = usePages(list, 25);
+  const { shown, pager } = usePages(list, 25, "keys that would be banned");
   if (list.length === 0) return null;
   return (
     <Panel

@@ -6,7 +6,7 @@ import type { QueueItem, QueueState } from "../data/types.ts";
 import { Segments } from "../shell/Segments.tsx";
 import { Command } from "../ui/Command.tsx";
 import { Dialog } from "../ui/Dialog.tsx";
-import { bytes, count, duration } from "../ui/format.ts";
+import { bytes, count, duration, escaped } from "../ui/format.ts";
 import { KeyView } from "../ui/KeyView.tsx";
 import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
 import { Time } from "../ui/Time.tsx";
@@ -209,9 +209,7 @@ function Items() {
                     />
                   </td>
                   <td class="wrap-any">
-                    <code>
-                      {item.method} {item.uri}
-                    </code>
+                    <code>{escaped(`${item.method} ${item.uri}`)}</code>
                     <code class="muted small block">{item.id}</code>
                   </td>
                   <td class="name">
@@ -229,7 +227,9 @@ function Items() {
                       </span>
                     )}
                   </td>
-                  <td class="wrap-any small">{item.last_error || <span class="muted">–</span>}</td>
+                  <td class="wrap-any small">
+                    {(item.last_error && escaped(item.last_error)) || <span class="muted">–</span>}
+                  </td>
                 </tr>
               ))}
             </tbody>

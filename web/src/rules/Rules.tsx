@@ -65,7 +65,7 @@ function List(props: {
   const [order, setOrder] = useState<Order<Column>>({ by: "file", down: false });
   const all = props.rules ?? [];
   const found = filterRules(all, text);
-  const { shown, pager } = usePages(sorted(found, values[order.by], order.down), 50);
+  const { shown, pager } = usePages(sorted(found, values[order.by], order.down), 50, "rules");
   const domains = new Set(all.map((r) => r.domain)).size;
   const head = { order, onOrder: setOrder };
   const columns = [
@@ -80,6 +80,7 @@ function List(props: {
   return (
     <Panel
       title="Active rules"
+      class={props.rules ? undefined : "loading"}
       about={
         props.rules
           ? `${count(found.length)} of ${count(all.length)} rules in ${count(domains)} ${domains === 1 ? "domain" : "domains"}`
@@ -89,7 +90,7 @@ function List(props: {
         <input
           class="input filter"
           type="search"
-          placeholder="Filter: login client_ip"
+          placeholder='Filter: words, "a phrase"'
           aria-label="Filter rules"
           data-filter
           value={text}
@@ -116,7 +117,7 @@ function List(props: {
       )}
       {shown.length > 0 && (
         <Scroll label="Table of active rules">
-          <table class="table rules-table">
+          <table class="table rules-table stacked">
             <thead>
               <tr>
                 {columns.map(([column, name]) => (
@@ -215,14 +216,16 @@ function Row(props: { rule: Rule; blocks: RuleBlocks | undefined }) {
         <b>{r.name}</b> <span class="muted small">{r.domain}</span>
         {r.description && <span class="muted small block description">{r.description}</span>}
       </th>
-      <td class="limit">
+      <td class="limit" data-label="Limit">
         <b class="num nowrap">{r.rate}</b>
         {!r.unlimited && r.burst !== r.limit && <span class="muted small block">burst {count(r.burst)}</span>}
         {blocks && <Blocks of={blocks} />}
         {!r.unlimited && r.algorithm !== "concurrency" && <Advice rule={r} />}
       </td>
-      <td class="wrap-any">{r.match || <span class="muted">every request</span>}</td>
-      <td>
+      <td class="wrap-any" data-label="Applies to">
+        {r.match || <span class="muted">every request</span>}
+      </td>
+      <td data-label="Key">
         {r.key.length === 0 ? (
           <span class="muted">all requests</span>
         ) : (
@@ -233,8 +236,10 @@ function Row(props: { rule: Rule; blocks: RuleBlocks | undefined }) {
           ))
         )}
       </td>
-      <td class="nowrap">{words(r.algorithm)}</td>
-      <td>
+      <td class="nowrap" data-label="Algorithm">
+        {words(r.algorithm)}
+      </td>
+      <td data-label="When exceeded">
         {observes ? (
           <span class="badge shadowed">
             {r.mode === "enforce" ? `enforced for ${r.percent}%` : `${words(r.mode)} mode`}
@@ -245,7 +250,7 @@ function Row(props: { rule: Rule; blocks: RuleBlocks | undefined }) {
         <span class="muted small block nowrap">on store error: {words(r.on_store_error)}</span>
         {r.on_repeat && <span class="muted small block description">on repeat: {r.on_repeat}</span>}
       </td>
-      <td class="wrap-any">
+      <td class="wrap-any" data-label="File">
         <code class="small">
           {r.file}:{r.line}
         </code>

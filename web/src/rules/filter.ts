@@ -1,4 +1,5 @@
 import type { Rule } from "../data/types.ts";
+import { wanted } from "../ui/wanted.ts";
 
 /** A sortable column of the list of rules. */
 export type Column = "name" | "file" | "rate" | "match" | "key" | "algorithm" | "mode";
@@ -14,26 +15,24 @@ export const values: Record<Column, (r: Rule) => string | number> = {
   mode: (r) => `${r.mode} ${r.action}`,
 };
 
-/** Returns the rules that contain all words, in any field. */
+/** Returns the rules that contain all words and "phrases", in any field. */
 export function filterRules(rules: readonly Rule[], text: string): Rule[] {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  if (words.length === 0) return [...rules];
-  return rules.filter((r) => {
-    const said = [
-      r.domain,
-      r.name,
-      `${r.file}:${r.line}`,
-      r.rate,
-      r.algorithm,
-      r.match,
-      ...r.key,
-      r.mode,
-      r.action,
-      r.on_store_error,
-      r.description,
-    ]
-      .join(" ")
-      .toLowerCase();
-    return words.every((word) => said.includes(word));
-  });
+  const has = wanted(text);
+  return rules.filter((r) =>
+    has(
+      [
+        r.domain,
+        r.name,
+        `${r.file}:${r.line}`,
+        r.rate,
+        r.algorithm,
+        r.match,
+        ...r.key,
+        r.mode,
+        r.action,
+        r.on_store_error,
+        r.description,
+      ].join(" "),
+    ),
+  );
 }

@@ -13,10 +13,14 @@ export function Dialog(props: {
   children: ComponentChildren;
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const title = useRef<HTMLHeadingElement>(null);
   const id = useId();
   useEffect(() => {
     const was = document.activeElement;
     dialog.current?.showModal();
+    // The browser would focus the button that closes, so that Enter ends what was opened.
+    const field = dialog.current?.querySelector<HTMLElement>("[autofocus], input, select, textarea");
+    (field ?? title.current)?.focus();
     return () => {
       if (was instanceof HTMLElement && was.isConnected) was.focus();
     };
@@ -34,7 +38,9 @@ export function Dialog(props: {
     >
       <div class="dialog-inner">
         <div class="dialog-head">
-          <h2 id={id}>{props.title}</h2>
+          <h2 id={id} ref={title} tabIndex={-1}>
+            {props.title}
+          </h2>
           <button
             type="button"
             class="button quiet small-button"

@@ -1,4 +1,5 @@
 import type { Key } from "../data/types.ts";
+import { escaped } from "./format.ts";
 
 /** A key, part by part. attributes names the attribute of each part, if known. */
 export function KeyView(props: {
@@ -20,7 +21,13 @@ export function KeyView(props: {
       {value.map((part, i) => (
         // Parts are identified by their position only.
         <code key={i} class="key" title={attributes?.[i]}>
-          {part === null ? <i class="muted">none</i> : part === "" ? <i class="muted">empty</i> : part}
+          {part === null ? (
+            <i class="muted">none</i>
+          ) : part === "" ? (
+            <i class="muted">empty</i>
+          ) : (
+            escaped(part)
+          )}
         </code>
       ))}
     </span>

@@ -8,7 +8,7 @@ export function Panel(props: {
   /** A short description under the heading. */
   about?: ComponentChildren;
   side?: ComponentChildren;
-  class?: string;
+  class?: string | undefined;
   children: ComponentChildren;
 }) {
   const id = useId();

@@ -1,5 +1,16 @@
 import { expect, test } from "vitest";
-import { bytes, count, duration, goSpan, keyText, perSecond, relative, share } from "./format.ts";
+import {
+  bytes,
+  count,
+  duration,
+  escaped,
+  goSpan,
+  keyText,
+  perSecond,
+  relative,
+  share,
+  unescaped,
+} from "./format.ts";
 
 test.each([
   [0, "0 ms"],
@@ -53,4 +64,28 @@ test.each([
 
 test("keys as text", () => {
   expect([keyText(["a", null]), keyText([])]).toEqual(["a, (none)", "all requests"]);
+});
+
+// The same as TestEscape of internal/base/clip, which the commands use.
+test.each([
+  ["", ""],
+  ["198.51.100.7", "198.51.100.7"],
+  ["\u202e1.001.15.891", "\\u202e1.001.15.891"],
+  ["a\u200bb\tc\n\x1b[31m\x7f", "a\\u200bb\\x09c\\x0a\\x1b[31m\\x7f"],
+  ["\u{e0001}\ufe0f\u2028", "\\U000e0001\\ufe0f\\u2028"],
+  ["é 中 \u05d0 \u0627", "é 中 \u05d0 \u0627"],
+  ["DOMAIN\\user", "DOMAIN\\user"],
+  ["\\\\server\\x41", "\\\\server\\x41"],
+  ["\\u202e", "\\x5cu202e"],
+  ["\\x5cu202e", "\\x5cx5cu202e"],
+  ["\\\u202e", "\\\\u202e"],
+])("%j is shown as %s, which can be typed back", (text, shown) => {
+  expect(escaped(text)).toBe(shown);
+  expect(unescaped(shown)).toBe(text);
+});
+
+test("times that are far away are dates", () => {
+  const now = Date.UTC(2026, 10, 26);
+  expect(relative(now + 8 * 365 * 86_400_000, now)).toBe("24 Nov 2034");
+  expect(relative(now + 3 * 86_400_000, now)).toBe("in 3 d");
 });

@@ -53,9 +53,13 @@ export function duration(ms: number): string {
   return "";
 }
 
-/** Formats a time relative to now: "in 5 min", "12 s ago", "now". */
+/** From this many milliseconds on, a date says more than a number of days. */
+const far = 30 * 86_400_000;
+
+/** Formats a time relative to now: "in 5 min", "12 s ago", "now"; far away as a date. */
 export function relative(t: number, now: number): string {
   const away = Math.abs(t - now);
+  if (away >= far) return new Date(t).toLocaleDateString("en-GB", { dateStyle: "medium" });
   if (away < 1000) return "now";
   const text = duration(Math.floor(away / 1000) * 1000);
   return t > now ? `in ${text}` : `${text} ago`;
@@ -69,14 +73,56 @@ export function absolute(t: number): string {
   });
 }
 
+/** Names the local time zone at t, as in GMT+2 or UTC. */
+export function zone(t: number): string {
+  const parts = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" }).formatToParts(t);
+  return parts.find((part) => part.type === "timeZoneName")?.value ?? "";
+}
+
 /** Formats a time of day: 14:03:59. */
 export function clock(t: number): string {
   return new Date(t).toLocaleTimeString("en-GB");
 }
 
+/** Characters that are not seen, or change how others are: control, format, separators. */
+const unseen =
+  /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|\p{Variation_Selector}|\u034f|\u115f|\u1160|\u17b4|\u17b5|\u3164|\uffa0/u;
+const asEscape = (char: string): string => {
+  const code = char.codePointAt(0)!;
+  const hex = (digits: number) => code.toString(16).padStart(digits, "0");
+  return code < 0x80 ? `\\x${hex(2)}` : code < 0x10000 ? `\\u${hex(4)}` : `\\U${hex(8)}`;
+};
+const escapes = /\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})/g;
+
+/**
+ * Shows what is not seen in text from clients, as \u202e: otherwise one key can look like
+ * another. The commands write and read the same (internal/base/clip). A backslash of the
+ * text that would look like such an escape is \x5c.
+ */
+export function escaped(text: string): string {
+  const plain = text.replaceAll(escapes, (found) => {
+    const code = Number.parseInt(found.slice(2), 16);
+    const known = code <= 0x10ffff && (code === 0x5c || unseen.test(String.fromCodePoint(code)));
+    return known ? `\\x5c${found.slice(1)}` : found;
+  });
+  return plain.replaceAll(new RegExp(unseen.source, "gu"), asEscape);
+}
+
+/** Reads what {@link escaped} has written, in text that somebody typed. */
+export function unescaped(text: string): string {
+  return text.replaceAll(escapes, (found) => {
+    const code = Number.parseInt(found.slice(2), 16);
+    if (code > 0x10ffff) return found;
+    const char = String.fromCodePoint(code);
+    return code === 0x5c || unseen.test(char) ? char : found;
+  });
+}
+
 /** Formats a key as plain text, for labels and titles. */
 export function keyText(key: Key): string {
-  return key.length === 0 ? "all requests" : key.map((part) => part ?? "(none)").join(", ");
+  return key.length === 0
+    ? "all requests"
+    : key.map((part) => (part === null ? "(none)" : escaped(part))).join(", ");
 }
 
 /** Turns a name of the API into words: shadow_refused becomes shadow refused. */

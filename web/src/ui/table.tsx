@@ -57,13 +57,15 @@ export function SortHead<C extends string>(props: {
 export function usePages<T>(
   rows: readonly T[],
   size: number,
+  /** What the rows are, to tell tables of a page apart. */
+  what: string,
 ): { shown: readonly T[]; pager: ComponentChildren } {
   const [wanted, setWanted] = useState(0);
   const pages = Math.max(1, Math.ceil(rows.length / size));
   const page = Math.min(wanted, pages - 1);
   const shown = rows.slice(page * size, (page + 1) * size);
   const pager = pages > 1 && (
-    <nav class="pager" aria-label="Pages of the table">
+    <nav class="pager" aria-label={`Pages of ${what}`}>
       <button
         type="button"
         class="button small-button"

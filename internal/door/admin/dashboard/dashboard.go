@@ -136,7 +136,7 @@ func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	}
-	if a.zipped != nil && takesGzip(r.Header.Values("Accept-Encoding")) {
+	if a.zipped != nil && TakesGzip(r.Header.Values("Accept-Encoding")) {
 		h.Set("Content-Encoding", "gzip")
 		h.Set("ETag", `"`+a.etag+`-gz"`)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.zipped))
@@ -163,9 +163,9 @@ func unzip(data []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// takesGzip reports whether these values of Accept-Encoding allow gzip: by name or
+// TakesGzip reports whether these values of Accept-Encoding allow gzip: by name or
 // by *, with a weight other than 0 (RFC 9110 §12.5.3).
-func takesGzip(values []string) bool {
+func TakesGzip(values []string) bool {
 	any := false
 	for _, value := range values {
 		for element := range strings.SplitSeq(value, ",") {

@@ -1,0 +1,1 @@
+function e(e){let t=[...e.toLowerCase().matchAll(/"([^"]*)"?|([^\s"]+)/g)].map(([,e,t])=>(e??t??``).trim()).filter(Boolean);return e=>{let n=e.toLowerCase();return t.every(e=>n.includes(e))}}export{e as t};
