@@ -73,6 +73,7 @@ type App struct {
 	life      lifetime.Lifetime
 	store     *storing.Store
 	engine    *engine.Engine
+	strangers *strangers
 	control   *control.Manager
 	offenders *offenders.Watch
 	doors     *serving.Doors
@@ -127,7 +128,7 @@ func New(options Options) (_ *App, err error) {
 	}
 	a.registry, a.started = prometheus.NewRegistry(), a.options.Clock()
 	a.began = time.Now()
-	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies}); err != nil {
+	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies, Ignored: a.tellOfIgnored}); err != nil {
 		return nil, err
 	}
 	if a.verifier, err = a.newVerifier(); err != nil {
@@ -259,6 +260,7 @@ func (a *App) openEngine(ctx context.Context) error {
 		return err
 	}
 	c := a.options.Config
+	a.strangers = &strangers{log: a.log, unknown: c.UnknownDomain, known: func() []string { return a.engine.Rules().Domains() }}
 	store, about, err := storing.Open(storing.Options{
 		Config: &c.Store, Memory: c.Overload.Memory, Clock: a.options.Clock, Elapsed: a.elapsed, Logger: a.log,
 		Telemetry: a.telemetry, Register: a.registry.MustRegister, Life: &a.life,
@@ -268,7 +270,7 @@ func (a *App) openEngine(ctx context.Context) error {
 	}
 	a.store = store
 	observer := a.openMetrics()
-	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), a.openOffenders())
+	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), engine.WithStranger(a.strangers.tell), a.openOffenders())
 	if a.warns != nil {
 		a.warns.Observer().SetRules(a.state.Load().Rules)
 		observer = engine.Both(observer, a.warns.Observer())

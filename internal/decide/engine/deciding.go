@@ -192,6 +192,9 @@ func (d *deciding) prepare() error {
 			matches[i].DropConcurrent()
 		}
 	}
+	if !d.known && d.engine.stranger != nil {
+		d.engine.stranger(d.domain)
+	}
 	switch {
 	case wrong != nil:
 		d.allowed, d.ruleless = false, headgate.TooLarge

@@ -67,6 +67,10 @@ func WithObserver(o Observer) Option { return func(e *Engine) { e.observer = o }
 // WithUnknownDomain sets what happens to requests in a domain without rules.
 func WithUnknownDomain(u UnknownDomain) Option { return func(e *Engine) { e.unknown = u } }
 
+// WithStranger calls f for each request in a domain without rules. The name comes from
+// the caller.
+func WithStranger(f func(domain string)) Option { return func(e *Engine) { e.stranger = f } }
+
 // Engine decides about requests. It is safe for concurrent use.
 //
 // A [Query] has one part, a [MultiQuery] one for each descriptor of the request. Every
@@ -104,7 +108,8 @@ type Engine struct {
 	observer Observer
 	refusals Refusals // may be nil
 	unknown  UnknownDomain
-	free     sync.Pool // of *deciding
+	stranger func(domain string) // may be nil
+	free     sync.Pool           // of *deciding
 	lanes    atomic.Uint32
 	seal     seal
 	largest  largestCosts

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	"github.com/gaissmai/bart"
 
@@ -56,6 +57,9 @@ type Config struct {
 	// IPv4Prefix and IPv6Prefix are the lengths of the prefixes to count by;
 	// 0 means the default.
 	IPv4Prefix, IPv6Prefix int
+	// Ignored is called once, by the first request whose header fields name a client but
+	// whose peer is no trusted proxy; optional.
+	Ignored func(peer netip.Addr)
 }
 
 // Resolver finds the address of clients. It is immutable and safe for concurrent use.
@@ -64,6 +68,8 @@ type Resolver struct {
 	hops    int
 	source  Source
 	v4, v6  int
+	ignored func(netip.Addr)
+	told    *atomic.Bool // ignored has been called, or there is none
 }
 
 // New returns a Resolver for c, or an error that says which value is wrong.
@@ -71,7 +77,9 @@ func New(c Config) (*Resolver, error) {
 	r := &Resolver{
 		trusted: new(bart.Lite), hops: c.Hops, source: c.Source,
 		v4: cmp.Or(c.IPv4Prefix, DefaultIPv4Prefix), v6: cmp.Or(c.IPv6Prefix, DefaultIPv6Prefix),
+		ignored: c.Ignored, told: new(atomic.Bool),
 	}
+	r.told.Store(c.Ignored == nil)
 	switch {
 	case r.v4 < 1 || r.v4 > 32:
 		return nil, fmt.Errorf("IPv4 prefix length is %d, want 1 to 32", c.IPv4Prefix)
@@ -117,10 +125,13 @@ func unmap(p netip.Prefix) (netip.Prefix, bool) {
 // address, or the 64th, ends the search, and the nearest proxy is the client.
 func (r *Resolver) Resolve(remoteAddr string, h http.Header) netip.Addr {
 	peer := parseNode(remoteAddr)
+	xff, forwarded := h["X-Forwarded-For"], h["Forwarded"]
 	if !r.trusts(0, peer) {
+		if len(xff)+len(forwarded) > 0 && !r.told.Load() && r.told.CompareAndSwap(false, true) {
+			r.ignored(peer)
+		}
 		return peer
 	}
-	xff, forwarded := h["X-Forwarded-For"], h["Forwarded"]
 	switch {
 	case r.source == XForwardedFor || r.source == Either && len(forwarded) == 0:
 		return r.walk(peer, xff, lastPlain)
