@@ -21,11 +21,12 @@ func page(document dict) string {
 			}
 		}
 	}
-	b.WriteString("\nEvery operation may also answer 401 and 403 ([access](http-api.md#access)), 405, 408, 413 and 503. Errors are a [Problem](#problem).\n\n## Fields\n\nThe JSON objects, by name. Fields in bold are always there.\n")
+	b.WriteString("\nEvery operation may also answer 401 and 403 ([access](http-api.md#access)), 405, 408, 413 and 503. Errors are a [Problem](#problem).\n\n## Fields\n\nThe fields whose names do not say it all, by object. Fields in bold are always there. All fields and their types are in [openapi.yaml](../api/openapi.yaml).\n")
+	var plain []string // pairs: links to objects without such fields, which lead to the document
 	for _, schema := range document.at("components", "schemas") {
 		object, _ := schema.value.(dict)
 		required, _ := object.get("required").([]any)
-		fmt.Fprintf(&b, "\n### %s\n\n| field | type | meaning |\n| --- | --- | --- |\n", schema.name)
+		rows := ""
 		for _, field := range object.at("properties") {
 			name := "`" + field.name + "`"
 			if slices.Contains(required, any(field.name)) {
@@ -33,10 +34,17 @@ func page(document dict) string {
 			}
 			described, _ := field.value.(dict)
 			what, _ := described.get("description").(string)
-			fmt.Fprintf(&b, "| %s | %s | %s |\n", name, kind(described), strings.ReplaceAll(what, "|", "\\|"))
+			if what != "" {
+				rows += fmt.Sprintf("| %s | %s | %s |\n", name, kind(described), strings.ReplaceAll(what, "|", "\\|"))
+			}
 		}
+		if rows == "" {
+			plain = append(plain, "](#"+strings.ToLower(schema.name)+")", "](../api/openapi.yaml)")
+			continue
+		}
+		fmt.Fprintf(&b, "\n### %s\n\n| field | type | meaning |\n| --- | --- | --- |\n%s", schema.name, rows)
 	}
-	return b.String()
+	return strings.NewReplacer(plain...).Replace(b.String())
 }
 
 // sent says what a request has: its query, or its body.

@@ -66,7 +66,7 @@ every rule that counts by exactly these attributes.`,
 
 func newKeyAction(s streams, action *admin.KeyAction) *cobra.Command {
 	var f keysFlags
-	cmd := &cobra.Command{Use: action.Name, Short: action.Summary, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: action.Name, Short: action.Summary, Args: cobra.NoArgs, Example: "  headgate keys " + action.Name + keyExample(action.Name)}
 	flags := cmd.Flags()
 	f.add(flags)
 	flags.StringVar(&f.domain, "domain", "", "domain of the rule, if there are several")
@@ -91,6 +91,23 @@ func newKeyAction(s streams, action *admin.KeyAction) *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s.out, action.Name) }
 	return cmd
+}
+
+// keyExample returns the flags of an example of an action.
+func keyExample(action string) string {
+	switch action {
+	case "grant":
+		return " --rule per-key --key k-123 --amount 500 --for 24h --reason 'order 77'"
+	case "override":
+		return " --rule per-key --key k-123 --rate 500/minute --for 30d"
+	case "clear":
+		return " --rule per-key --key k-123"
+	case "ban":
+		return " --key client_ip=198.51.100.7 --for 24h --reason scraping"
+	case "unban":
+		return " --key client_ip=198.51.100.7"
+	}
+	return " --rule login --key 198.51.100.7"
 }
 
 // run does one action.

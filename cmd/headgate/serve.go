@@ -41,7 +41,6 @@ func (f *flags) flag(cmd *cobra.Command, name, key, usage string) {
 // common adds the flags shared by serve and proxy.
 func (f *flags) common(cmd *cobra.Command) {
 	f.flag(cmd, "rules", "rules", "rule files and folders, separated by commas")
-	f.flag(cmd, "listen-api", "listen.api", `address of the HTTP API, or "off" (default 127.0.0.1:8080)`)
 	f.flag(cmd, "trusted-proxies", "trusted_proxies", "addresses and networks whose X-Forwarded-For is trusted, separated by commas")
 	f.flag(cmd, "store", "store", "where counts are kept: memory, redis, or a URL such as redis://127.0.0.1:6379")
 	f.flag(cmd, "snapshot", "store.memory.snapshot", "file to save counts to and restore them from")
@@ -130,9 +129,13 @@ docs/single-port.md.
 SIGHUP, or a change to a rule file, reloads the rules. Changed certificate files
 are reloaded too. SIGTERM or SIGINT drains requests, then stops; a second one, a
 second or more later, stops at once.`,
+		Example: `  headgate serve --rules rules.yaml
+  headgate serve --config headgate.yaml
+  headgate serve --rules rules.yaml --store redis://127.0.0.1:6379`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default headgate.yaml, if it exists)")
+	f.flag(cmd, "listen-api", "listen.api", `address of the HTTP API, or "off" (default 127.0.0.1:8080)`)
 	f.common(cmd)
 	f.flag(cmd, "candidate", "candidate", "candidate rule files and folders to compare with the live rules; see headgate diff")
 	f.flag(cmd, "rules-from", "rules_from", "where rules come from: files, or xds for a control plane (default files)")
@@ -201,6 +204,7 @@ machine is used; the log says which.`,
 	f.flag(cmd, "listen", "proxy.listen", "address to listen on (default 127.0.0.1:8000)")
 	f.flag(cmd, "domain", "proxy.domain", "domain whose rules to enforce (default: the only one)")
 	f.flag(cmd, "listen-admin", "listen.admin", `address of the admin door, or "off" (default 127.0.0.1:6070)`)
+	f.flag(cmd, "listen-api", "listen.api", "address of the HTTP API, such as 127.0.0.1:8080 (default off)")
 	f.common(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *f.values["proxy.upstream"] == "" {
@@ -224,7 +228,13 @@ func newQuickstart(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quickstart",
 		Short: "try Headgate: a proxy with a demo backend, and the API, with built-in rules",
-		Args:  cobra.NoArgs,
+		Long: `Quickstart serves a demo backend behind a limiting proxy, the HTTP API with the
+same built-in rules, and the dashboard, all on this machine only and in memory.
+It prints requests to try.`,
+		Example: `  headgate quickstart
+  headgate quickstart --listen 127.0.0.1:8001 --listen-api 127.0.0.1:8081
+  headgate quickstart --print-rules >rules.yaml`,
+		Args: cobra.NoArgs,
 	}
 	f.flag(cmd, "listen", "proxy.listen", "address of the proxy (default 127.0.0.1:8000)")
 	f.flag(cmd, "listen-api", "listen.api", "address of the HTTP API (default 127.0.0.1:8080)")

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -229,6 +230,9 @@ func (a *App) Start(ctx context.Context) (err error) {
 	stats := a.state.Load().Rules.Stats()
 	a.log.Info("rules loaded", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)
 	a.warnOfNone(stats, "pass --rules, or put rule files into ./rules")
+	if c := &a.options.Config.Store; cmp.Or(c.Kind, config.InMemory) == config.InMemory && c.Memory.Snapshot == "" {
+		a.log.Info("counts are kept in memory: a restart forgets them", "hint", "store.memory.snapshot keeps them in a file, a Redis for many servers")
+	}
 	return nil
 }
 

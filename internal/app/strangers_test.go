@@ -3,6 +3,7 @@ package app_test
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -53,5 +54,17 @@ func TestIgnoredAddressesAreLogged(t *testing.T) {
 	}
 	if log := f.journal.text.String(); strings.Count(log, "is ignored") != 1 || !strings.Contains(log, "trusted_proxies: [127.0.0.1]") {
 		t.Error(log)
+	}
+}
+
+// Counts that a restart forgets are announced, counts in a file are not.
+func TestCountsInMemoryAreAnnounced(t *testing.T) {
+	const line = "counts are kept in memory: a restart forgets them"
+	if f := run(t, loginRules, nil); strings.Count(f.journal.text.String(), line) != 1 {
+		t.Error(f.journal.text.String())
+	}
+	file := filepath.Join(t.TempDir(), "state")
+	if f := run(t, loginRules, nil, func(c *config.Config) { c.Store.Memory.Snapshot = file }); strings.Contains(f.journal.text.String(), line) {
+		t.Error(f.journal.text.String())
 	}
 }

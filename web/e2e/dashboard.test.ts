@@ -390,7 +390,7 @@ test("when the server stops the page says so, and it reconnects", async () => {
   expect(await page.getByRole("heading", { name: "No requests yet" }).count()).toBe(0);
   await expect
     .poll(() => page.locator(".health .badge").allTextContents(), soon)
-    .toEqual(Array.from({ length: 4 }, () => "unknown"));
+    .toEqual(Array.from({ length: 3 }, () => "unknown"));
   const second = await start("--listen-admin", new URL(first.url).host);
   // Unless it has just reconnected.
   await button(page, "Retry now")
