@@ -77,12 +77,14 @@ type App struct {
 	strangers *strangers
 	control   *control.Manager
 	offenders *offenders.Watch
-	doors     *serving.Doors
-	queue     *dispatch.Dispatcher
-	trial     *trial.Trial        // nil without a candidate
-	warns     *announce.Announcer // nil unless warnings are on
-	plane     *xds.Client         // nil if rules come from files
-	clock     *steady.Clock       // nil if Options.Clock is set
+	// unsavedBans counts bans of offenders that are active, but not saved.
+	unsavedBans atomic.Int64
+	doors       *serving.Doors
+	queue       *dispatch.Dispatcher
+	trial       *trial.Trial        // nil without a candidate
+	warns       *announce.Announcer // nil unless warnings are on
+	plane       *xds.Client         // nil if rules come from files
+	clock       *steady.Clock       // nil if Options.Clock is set
 
 	// For operators.
 	started   time.Time // by Options.Clock

@@ -55,6 +55,7 @@ func (a *App) banOffenders(ctx context.Context, list []offenders.Ban) (started [
 	}
 	if errors.Is(err, control.ErrNotSaved) {
 		a.log.Error("bans and overrides not saved", "err", err)
+		a.unsavedBans.Add(int64(len(entries)))
 		err = nil // they are active all the same
 	}
 	if err = errors.Join(full, err); err == nil {
@@ -93,6 +94,6 @@ func (a *App) describeOffenders(c *metrics.Asked) {
 		lost(out, float64(n.TooManyKeys), "too_many_keys")
 		lost(out, float64(n.LongKeys), "long_key")
 		lost(out, float64(n.Uncounted), "store")
-		lost(out, float64(n.Unsaved), "not_saved")
+		lost(out, float64(n.Unsaved+a.unsavedBans.Load()), "not_saved")
 	})
 }

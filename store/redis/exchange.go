@@ -62,6 +62,10 @@ const (
 	keepNews = 3 * store.Recent
 	// mostNews is how many messages are read at a time.
 	mostNews = 200
+	// fewNews is how many are read when there were none, and muchNews how many bytes are
+	// so many that the next message is read alone.
+	fewNews  = 4
+	muchNews = 1 << 20
 	// newsTimeout limits a call to another region.
 	newsTimeout = time.Second
 	// newsRetry is how long a region that did not answer is left alone.
@@ -209,12 +213,26 @@ func (e *Exchange) Read(ctx context.Context, region, after string) (b store.Batc
 		}
 		return err
 	})
-	if most := l.most.Load(); err != nil {
-		l.most.Store(max(most/4, 1)) // so many may take too long
-	} else {
-		l.most.Store(min(most*2, mostNews))
-	}
+	l.pace(&b, err)
 	return b, err
+}
+
+// pace decides how many messages to read the next time: about twice as many as there
+// were, so that a stream that suddenly has large ones is not read in one go, and one
+// after large ones.
+func (l *line) pace(b *store.Batch, err error) {
+	bytes := 0
+	for i := range b.Messages {
+		bytes += len(b.Messages[i].Data)
+	}
+	switch most := l.most.Load(); {
+	case err != nil:
+		l.most.Store(max(most/4, 1)) // so many may take too long
+	case bytes > muchNews:
+		l.most.Store(1)
+	default:
+		l.most.Store(min(2*int64(len(b.Messages))+fewNews, mostNews))
+	}
 }
 
 // recent returns the first ID of the messages that are acted upon.
@@ -318,7 +336,7 @@ type line struct {
 func newLine(o Options, prefix string) *line {
 	tag := prefix + ":{%regions}:" // no entity's name starts like that
 	l := &line{options: o, dialer: newDialer(nil, nil), stream: tag + "news", lock: tag + "lead", seen: tag + "seen", identity: tag + "identity"}
-	l.most.Store(mostNews)
+	l.most.Store(fewNews)
 	return l
 }
 

@@ -137,6 +137,38 @@ func TestExchangeReadsABacklog(t *testing.T) {
 	}
 }
 
+// TestExchangeReadsLargeMessagesOneByOne: somebody who can write to a region's Redis
+// cannot make the others read very much at once.
+func TestExchangeReadsLargeMessagesOneByOne(t *testing.T) {
+	server := redistest.Standalone(t)
+	e := exchange(t, redis.Options{Addresses: []string{server.Addr}})
+	if _, err := e.Read(t.Context(), "us", ""); err != nil {
+		t.Fatal(err)
+	}
+	const messages = 30
+	large := make([]byte, 2<<20)
+	for range messages {
+		if err := e.Publish(t.Context(), large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after, got, most := "", 0, 0
+	for reads := 0; got < messages; reads++ {
+		if reads > messages {
+			t.Fatalf("%d messages after %d reads", got, reads)
+		}
+		b, err := e.Read(t.Context(), "us", after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, most = got+len(b.Messages), max(most, len(b.Messages))
+		after = b.Messages[len(b.Messages)-1].ID
+	}
+	if most > 4 {
+		t.Errorf("%d messages of 2 MiB in one read", most)
+	}
+}
+
 // TestExchangeDoesNotWaitForAConnection: a call ends at its own deadline while a server
 // that accepts connections does not answer, and the attempt serves later calls.
 func TestExchangeDoesNotWaitForAConnection(t *testing.T) {

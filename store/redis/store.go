@@ -296,6 +296,8 @@ func (s *Store) told(ctx context.Context, err error) error {
 	switch {
 	case answer != nil:
 		return fmt.Errorf("redis: %w: %w", answer, err)
+	case errors.Is(err, rueidis.ErrNoSlot):
+		return fmt.Errorf("redis: %w: %w: does the cluster tell the addresses of its nodes? (cluster-preferred-endpoint-type hostname needs cluster-announce-hostname)", headgate.ErrUnavailable, err)
 	case errors.Is(err, rueidis.ErrClosing) && s.closed.Load():
 		return headgate.ErrClosed
 	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):

@@ -96,6 +96,7 @@ type Memory struct {
 	Address   string
 	Policy    string // maxmemory-policy, such as noeviction
 	Max, Used int64  // Max is maxmemory in bytes, 0 for none; Used is the current use
+	Evicted   int64  // how many keys it has evicted since its start
 }
 
 // Evicts reports whether the server evicts keys before they expire, which gives
@@ -109,13 +110,17 @@ func (s *Store) Memory(ctx context.Context) ([]Memory, error) {
 	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		for address, node := range client.Nodes() {
 			text, err := node.Do(ctx, node.B().Info().Section("memory").Build()).ToString()
+			more := ""
+			if err == nil {
+				more, err = node.Do(ctx, node.B().Info().Section("stats").Build()).ToString()
+			}
 			if isAnswer(err) {
 				return fmt.Errorf("%w: %w", store.ErrRefused, err)
 			}
 			if err != nil {
 				return err
 			}
-			list = append(list, memoryOf(address, text))
+			list = append(list, memoryOf(address, text+more))
 		}
 		return nil
 	})
@@ -130,6 +135,7 @@ func (s *Store) Memory(ctx context.Context) ([]Memory, error) {
 func memoryOf(address, info string) Memory {
 	m := Memory{Address: address, Policy: fieldOf(info, "maxmemory_policy")}
 	m.Max, _ = strconv.ParseInt(fieldOf(info, "maxmemory"), 10, 64)
+	m.Evicted, _ = strconv.ParseInt(fieldOf(info, "evicted_keys"), 10, 64)
 	m.Used, _ = strconv.ParseInt(fieldOf(info, "used_memory"), 10, 64)
 	return m
 }

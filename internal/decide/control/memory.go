@@ -22,6 +22,7 @@ type memory struct {
 	losing  bool // the last attempt to write back failed
 	untold  bool // Options.Forgot has not succeeded since the last loss
 	lost    int64
+	lostAt  time.Time // when that was last logged
 }
 
 // inTouch is how long a process may have been out of touch and still write back: a
@@ -91,8 +92,11 @@ func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Ro
 	}
 	if another && !m.memory.losing {
 		m.memory.lost++
-		m.options.Logger.Warn("the store has lost its data (flushed, restarted without its data, or replaced): all counts start again",
-			"was", m.seen.Identity, "is", state.Identity)
+		if now := m.options.Clock(); now.Sub(m.memory.lostAt) >= lossEvery {
+			m.memory.lostAt = now
+			m.options.Logger.Warn("the store has lost its data (flushed, restarted without its data, or replaced): all counts start again, or it evicts keys",
+				"was", m.seen.Identity, "is", state.Identity)
+		}
 	}
 	if len(lost) == 0 {
 		return nil
@@ -115,6 +119,10 @@ func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Ro
 	}
 	return nil
 }
+
+// lossEvery limits how often a loss is logged: a store that evicts keys may lose the mark
+// of its data many times a second.
+const lossEvery = time.Minute
 
 // isAnother reports whether this is not the table that was last read.
 func (m *Manager) isAnother(state *State) bool {

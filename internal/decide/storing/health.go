@@ -20,7 +20,7 @@ const (
 	// healthEvery is how often to check whether Redis is full, policyEvery how often to
 	// check whether it evicts.
 	healthEvery = time.Second
-	policyEvery = time.Minute
+	policyEvery = 10 * time.Second
 	// wellAfter is how long Redis must have had no errors of a kind to count as
 	// recovered: longer than the circuit breaker waits between two probes.
 	wellAfter = 10 * time.Second
@@ -35,6 +35,8 @@ type health struct {
 	refuses trouble   // Redis refuses some requests
 	asked   time.Time // when the policy was last requested
 	policy  string    // the policy last warned about
+	evicted int64     // keys that Redis has evicted since its start
+	evicts  bool      // whether that was logged
 	denied  bool      // whether the missing permission was logged
 	known   bool      // whether its version is known
 	moved   uint64    // how often its address led to another server, at the last look
@@ -158,8 +160,9 @@ func (s *Store) lookAtPolicy() {
 		h.asked = time.Time{} // retry soon
 		return
 	}
-	policy := ""
+	policy, evicted := "", int64(0)
 	for i := range servers {
+		evicted += servers[i].Evicted
 		if servers[i].Evicts() {
 			policy = servers[i].Policy
 		}
@@ -169,6 +172,12 @@ func (s *Store) lookAtPolicy() {
 			"maxmemory_policy", policy, "hint", "set maxmemory-policy noeviction")
 	}
 	h.policy = policy
+	if evicted > h.evicted && !h.evicts {
+		h.evicts = true
+		s.Logger.Warn("the store has evicted keys, because it is full: each has its whole limit again",
+			"evicted_keys", evicted, "maxmemory_policy", policy, "hint", "raise maxmemory of Redis, and set maxmemory-policy noeviction")
+	}
+	h.evicted = evicted
 }
 
 // trouble returns why Redis does not count now (it is full or read-only), or nil.
@@ -190,6 +199,7 @@ func (s *Store) describeHealth(c *metrics.Asked) {
 	full := c.Gauge("headgate_store_full", "1 while the store is out of memory and cannot count new keys.")
 	mute := c.Gauge("headgate_store_read_only", "1 while the store answers but accepts no writes.")
 	codes := c.Counter("headgate_store_server_errors_total", "Answers of a Redis that may be the wrong one, such as READONLY of a demoted primary, by code. After each, Headgate looks whether its address leads to another.", "code")
+	evicted := c.Gauge("headgate_store_evicted_keys", "Keys that Redis has evicted since its start, because it was full; all servers together. Each had its whole limit again.")
 	moved := c.Counter("headgate_store_moved_total", "Times that the address of the store led to another server, and the connections were moved there.")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		if s.shared != nil {
@@ -201,6 +211,7 @@ func (s *Store) describeHealth(c *metrics.Asked) {
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
+		evicted(out, float64(h.evicted))
 		full(out, metrics.OneIf(h.full.is))
 		mute(out, metrics.OneIf(h.mute.is))
 	})

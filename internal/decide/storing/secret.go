@@ -1,6 +1,7 @@
 package storing
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -63,8 +64,8 @@ func (s *tokenSecret) take() ([]byte, error) {
 		return nil, errors.Join(errDamagedSecret, os.Remove(s.path))
 	}
 	text, err := os.ReadFile(s.path)
-	if err == nil && len(text) != tokenSecretSize {
-		err = errDamagedSecret
+	if err == nil && (len(text) != tokenSecretSize || len(bytes.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")) > 0) {
+		text, err = nil, errDamagedSecret
 	}
 	return text, errors.Join(err, os.Remove(s.path))
 }
