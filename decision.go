@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -85,6 +86,57 @@ type Decision struct {
 	// microseconds since the Unix epoch by the store's clock; 0 if nothing was taken. A
 	// Refund finds the take by it; see [Op.CountsUntil].
 	CountsUntil int64
+}
+
+// String returns d as a sentence for people, such as "refused: 0 of 5 left, retry after
+// 12s". It has no names, keys or leases. The text may change; see Reason for programs.
+func (d Decision) String() string {
+	if !d.Allowed {
+		return "refused: " + d.refusal()
+	}
+	text := "allowed"
+	if d.Delay > 0 {
+		text += " after " + shortDuration(d.Delay)
+	}
+	switch d.Reason {
+	case NoLimit:
+		return text + ": no limit"
+	case FailOpen:
+		return text + ": the store did not answer"
+	case Shadow:
+		return text + " in shadow mode, else " + Decision{Reason: Limited, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter}.String()
+	case OK, Limited, TooLarge, FailClosed, Fallback, Cached, Banned, Expired:
+	}
+	if text += ": " + d.left(); d.ResetAfter > 0 {
+		text += ", all in " + shortDuration(d.ResetAfter)
+	}
+	return text
+}
+
+// refusal says why d refuses, and for how long.
+func (d Decision) refusal() string {
+	text := d.left()
+	switch d.Reason {
+	case OK:
+		return "no decision"
+	case FailClosed:
+		return "the store did not answer, or the request is invalid"
+	case Expired:
+		return "the lease no longer exists"
+	case Banned:
+		if text = "banned"; d.RetryAfter == Never {
+			return "on a deny list"
+		}
+	case Limited, TooLarge, FailOpen, Fallback, Cached, Shadow, NoLimit:
+	}
+	if d.RetryAfter == Never {
+		return "the cost is more than the limit can ever allow"
+	}
+	return text + ", retry after " + retryText(d.RetryAfter)
+}
+
+func (d Decision) left() string {
+	return strconv.FormatInt(d.Remaining, 10) + " of " + strconv.FormatInt(d.Limit, 10) + " left"
 }
 
 // Tighter reports whether d is stricter than other. A refusal is stricter than an

@@ -52,11 +52,15 @@ func (e *LimitedError) Error() string {
 	if e.Decision.RetryAfter == Never {
 		return "rate limited: the cost is more than the limit can ever allow"
 	}
-	retry := e.Decision.RetryAfter
-	if retry > time.Millisecond {
-		retry = (retry + time.Millisecond - 1).Truncate(time.Millisecond) // never too early
+	return "rate limited: retry after " + retryText(e.Decision.RetryAfter)
+}
+
+// retryText formats a time to wait, rounded up to a millisecond: never too early.
+func retryText(d time.Duration) string {
+	if d > time.Millisecond {
+		d = (d + time.Millisecond - 1).Truncate(time.Millisecond)
 	}
-	return "rate limited: retry after " + shortDuration(retry)
+	return shortDuration(d)
 }
 
 // detailError is like fmt.Errorf("%w: %s", kind, detail), without fmt.

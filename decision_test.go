@@ -1,0 +1,51 @@
+package headgate_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// docs/middleware.md says so.
+func TestLimitsRunOnTheClockOfABubble(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limiter := headgate.New(memory.New())
+		for i, want := range []bool{true, false, true} {
+			if i == 2 {
+				time.Sleep(time.Hour)
+			}
+			if d, err := limiter.Allow(t.Context(), "u1", headgate.PerHour(1)); err != nil || d.Allowed != want {
+				t.Errorf("%d: %s, %v", i, d, err)
+			}
+		}
+	})
+}
+
+func TestDecisionReadsAsASentence(t *testing.T) {
+	t.Parallel()
+	for want, d := range map[string]headgate.Decision{
+		"allowed: 3 of 5 left, all in 24s":                                    {Allowed: true, Limit: 5, Remaining: 3, Granted: 1, ResetAfter: 24 * time.Second, Lease: 77},
+		"allowed after 2s: 0 of 5 left, all in 1m":                            {Allowed: true, Limit: 5, Delay: 2 * time.Second, ResetAfter: time.Minute},
+		"allowed: 5 of 5 left":                                                {Allowed: true, Reason: headgate.Fallback, Limit: 5, Remaining: 5},
+		"allowed: no limit":                                                   {Allowed: true, Reason: headgate.NoLimit},
+		"allowed: the store did not answer":                                   {Allowed: true, Reason: headgate.FailOpen, Limit: 5},
+		"refused: 0 of 5 left, retry after 11.251s":                           {Reason: headgate.Limited, Limit: 5, RetryAfter: 11250*time.Millisecond + 1},
+		"refused: 0 of 5 left, retry after 12s":                               {Reason: headgate.Cached, Limit: 5, RetryAfter: 12 * time.Second},
+		"refused: banned, retry after 1h":                                     {Reason: headgate.Banned, RetryAfter: time.Hour},
+		"refused: on a deny list":                                             {Reason: headgate.Banned, RetryAfter: headgate.Never},
+		"refused: the lease no longer exists":                                 {Reason: headgate.Expired},
+		"refused: no decision":                                                {},
+		"refused: the cost is more than the limit can ever allow":             {Reason: headgate.TooLarge, Limit: 5, Remaining: 5, RetryAfter: headgate.Never},
+		"refused: the store did not answer, or the request is invalid":        {Reason: headgate.FailClosed, Limit: 5},
+		"allowed in shadow mode, else refused: 0 of 5 left, retry after 1m1s": {Allowed: true, Reason: headgate.Shadow, Limit: 5, RetryAfter: 61 * time.Second},
+	} {
+		if got := fmt.Sprint(d); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
