@@ -48,8 +48,7 @@ type Claim struct {
 	Given     string // what the request gave of the limit, if anything
 }
 
-// NewID returns a random id. It cannot be guessed, since anyone who knows it may read the
-// entry's status.
+// NewID returns a random id, which cannot be guessed. Senders get one of [Queue.NewID].
 func NewID() string {
 	var b [15]byte
 	_, _ = rand.Read(b[:]) // never fails

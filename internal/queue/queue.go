@@ -81,6 +81,7 @@ type Queue struct {
 	Entries // the store's
 	options Options
 	counts  counts
+	secret  secret
 
 	ctx  context.Context //nolint:containedctx // of everything in flight; Close ends it
 	cut  context.CancelFunc

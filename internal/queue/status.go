@@ -36,7 +36,7 @@ func ServeStatus(w http.ResponseWriter, r *http.Request, q *Queue, id string) {
 	var item *Item
 	err := ErrNotFound
 	if q != nil && id != "" {
-		item, err = q.Look(r.Context(), id) // no rule limits how often a sender asks
+		item, err = q.look(r.Context(), id)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

@@ -33,6 +33,8 @@ type Store interface {
 	Waiting(ctx context.Context, lane Lane) (bool, error)
 	// Run passes entries that this process must send to sink, until ctx is done.
 	Run(ctx context.Context, sink Sink)
+	// Secret returns SecretSize random bytes, the same as long as it keeps its entries.
+	Secret(ctx context.Context) ([]byte, error)
 	// Close releases the resources of the store.
 	Close() error
 }

@@ -54,6 +54,20 @@ func (s *Ruleset) OfCaller(domain string, req Request) (caller Caller) {
 	return caller
 }
 
+// DeniedBy returns the deny list that has the sender of req, or nil.
+func (s *Ruleset) DeniedBy(domain string, req Request) *Rule {
+	d := s.domains[domain]
+	if d == nil || d.lists == nil {
+		return nil
+	}
+	var m Matches
+	f := m.factsOf(s, req)
+	if d.lists.settle(&f, &m) && m.listed.denied && !m.listed.allowed {
+		return m.Checks[len(m.Checks)-1].Rule
+	}
+	return nil
+}
+
 // forCallers reports whether callers may be told of r, and r counts each of them.
 func (r *Rule) forCallers() bool {
 	return len(r.Key) > 0 && r.Mode == Enforce && r.OnLimit.Action != ShadowBan &&

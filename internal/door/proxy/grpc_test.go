@@ -126,7 +126,7 @@ func TestCallersOfGRPCGetAStatus(t *testing.T) {
 				change = healthService(t)
 			}
 			p := newProxy(t, row.rules, row.store(), ok, change)
-			p.SetQueue(queue.New(queue.Options{Store: fullDisk{}, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() }}))
+			p.SetQueue(queue.New(queue.Options{Store: fullDisk{}, Clock: time.Now, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() }}))
 			c := healthClient(t, p)
 			for i := range 3 { // the first two may be within the limit
 				header, unary, stream := callsEnd(t, c)

@@ -20,8 +20,11 @@ import (
 	"github.com/headgate/headgate/internal/base/retryafter"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/httprequest"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -39,6 +42,7 @@ const (
 // queues is the part of a Proxy that queues requests.
 type queues struct {
 	current  atomic.Pointer[queue.Queue]
+	gate     *selfservice.Gate // limits how often senders ask for the status
 	arriving *answer.Bodies
 }
 
@@ -82,10 +86,20 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v
 	}
 	e := p.entry(x, by, v, body)
 	e.Expires = e.Accepted.Add(policy.TTL)
+	p.accept(w, x, v, e)
+}
+
+// accept saves the entry of a request and answers it.
+func (p *Proxy) accept(w http.ResponseWriter, x *exchange, v *engine.Verdict, e *queue.Entry) {
 	// The request is queued even if the client goes away.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), putTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.in.Context()), putTimeout)
 	defer cancel()
-	receipt, err := q.Accept(ctx, e)
+	q, receipt := p.queues.current.Load(), queue.Receipt{}
+	id, err := q.NewID(ctx)
+	if err == nil {
+		e.ID = id
+		receipt, err = q.Accept(ctx, e)
+	}
 	switch {
 	case err == nil:
 		p.accepted(w, x, receipt)
@@ -94,7 +108,7 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v
 	case errors.Is(err, queue.ErrConflict):
 		answer.Problem(w, http.StatusUnprocessableEntity, "the Idempotency-Key was already used for a different request")
 	default:
-		p.options.Logger.Warn("request not queued", "domain", rule.Domain, "rule", rule.Name, "err", err)
+		p.options.Logger.Warn("request not queued", "domain", e.Domain, "rule", e.Rule, "err", err)
 		p.unavailable(w, "the request cannot be queued at the moment")
 	}
 }
@@ -140,7 +154,7 @@ func (p *Proxy) entry(x *exchange, by *engine.Result, v *engine.Verdict, body []
 		delete(pr.Out.Header, name)
 	}
 	e := &queue.Entry{
-		ID: queue.NewID(), Domain: rule.Domain, Rule: rule.Name, Scope: rule.Scope, Key: strings.Clone(by.Key),
+		Domain: rule.Domain, Rule: rule.Name, Scope: rule.Scope, Key: strings.Clone(by.Key),
 		Method: r.Method, URI: uriOf(r), Host: r.Host, Header: pr.Out.Header, Body: body,
 		IdempotencyKey: r.Header.Get(idempotencyKey), Accepted: p.options.Clock(),
 	}
@@ -309,6 +323,16 @@ func (p *Proxy) status(w http.ResponseWriter, r *http.Request, id string) {
 		defer answer.Unwanted(w, r, whole(r.Body))()
 		w.Header().Set("Allow", "GET, HEAD")
 		answer.Problem(w, http.StatusMethodNotAllowed, "use GET to read the status of a request")
+		return
+	}
+	at := p.options.Clock()
+	var q httprequest.Request
+	q.Of(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
+	if !p.queues.gate.Admit(w, &q, at, "you asked for the status too often") {
+		return
+	}
+	if by := p.options.Engine.Rules().DeniedBy(p.options.Domain(), &q); by != nil {
+		selfservice.Deny(w, r, by)
 		return
 	}
 	queue.ServeStatus(w, r, p.queues.current.Load(), id)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/queue"
@@ -32,7 +33,7 @@ func TestManyStreamsWithoutEnd(t *testing.T) {
 			room := membound.New(membound.Options{Most: bound})
 			p := newProxy(t, rulesText, memory.New(), ok, func(o *proxy.Options) { o.Bodies = room })
 			p.SetQueue(queue.New(queue.Options{
-				Store: fullDisk{}, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() },
+				Store: fullDisk{}, Clock: time.Now, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() },
 			}))
 			server := httptest.NewUnstartedServer(p)
 			server.Config.Protocols = new(http.Protocols)

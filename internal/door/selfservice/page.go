@@ -40,8 +40,7 @@ func (p *Page) Serve(w http.ResponseWriter, r *http.Request, q *httprequest.Requ
 	switch {
 	case a.deniedBy != nil: // as all its requests
 		p.Asked.count(refused)
-		v := &engine.Verdict{Rule: a.deniedBy, Decision: headgate.Decision{Reason: headgate.Banned, RetryAfter: headgate.Never}}
-		verdict.Refuse(w, r, v, verdict.Refusal(v, nil, answer.None))
+		Deny(w, r, a.deniedBy)
 	case refusal != nil:
 		p.Asked.count(refused)
 		answer.Unauthorized(w, refusal)
@@ -62,11 +61,7 @@ func (p *Page) Serve(w http.ResponseWriter, r *http.Request, q *httprequest.Requ
 // admit reports whether q may be answered now. If so, p.Gate must be left; if not, it
 // has answered.
 func (p *Page) admit(w http.ResponseWriter, q *httprequest.Request, at time.Time) bool {
-	address, _ := q.Attribute(rules.Attribute{Kind: rules.ClientIP})
-	if wait, ok := p.Gate.admit(address, at.UnixMicro()); !ok {
-		limited := headgate.Decision{Reason: headgate.Limited, RetryAfter: wait}
-		answer.Headers(w.Header(), answer.None, answer.Policy{Decision: limited})
-		answer.Problem(w, http.StatusTooManyRequests, "you asked for your limits too often")
+	if !p.Gate.Admit(w, q, at, "you asked for your limits too often") {
 		p.Asked.count(tooOften)
 		return false
 	}
@@ -76,6 +71,25 @@ func (p *Page) admit(w http.ResponseWriter, q *httprequest.Request, at time.Time
 		return false
 	}
 	return true
+}
+
+// Admit reports whether the client of q may get an answer now. If not, it answers 429 with
+// detail.
+func (g *Gate) Admit(w http.ResponseWriter, q *httprequest.Request, at time.Time, detail string) bool {
+	address, _ := q.Attribute(rules.Attribute{Kind: rules.ClientIP})
+	wait, ok := g.admit(address, at.UnixMicro())
+	if !ok {
+		limited := headgate.Decision{Reason: headgate.Limited, RetryAfter: wait}
+		answer.Headers(w.Header(), answer.None, answer.Policy{Decision: limited})
+		answer.Problem(w, http.StatusTooManyRequests, detail)
+	}
+	return ok
+}
+
+// Deny refuses r, whose sender is on a deny list.
+func Deny(w http.ResponseWriter, r *http.Request, by *rules.Rule) {
+	v := &engine.Verdict{Rule: by, Decision: headgate.Decision{Reason: headgate.Banned, RetryAfter: headgate.Never}}
+	verdict.Refuse(w, r, v, verdict.Refusal(v, nil, answer.None))
 }
 
 // unavailable answers 503: there is no answer now.

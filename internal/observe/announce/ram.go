@@ -171,5 +171,8 @@ func (s *ram) Drop(_ context.Context, ids []string) (dropped []string, err error
 	return dropped, nil
 }
 
+// Secret implements [queue.Store]. Nobody reads the status of a message.
+func (*ram) Secret(context.Context) ([]byte, error) { return make([]byte, queue.SecretSize), nil }
+
 // Close implements [queue.Store].
 func (*ram) Close() error { return nil }

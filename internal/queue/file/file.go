@@ -31,9 +31,10 @@ const (
 	keys     = "keys"     // idempotency → fingerprint and id
 	results  = "results"  // id → result, as JSON
 	expiry   = "expiry"   // time and id of a result → its idempotency hash, or nothing
+	secrets  = "secrets"  // nothing but secretKey
 )
 
-func buckets() []string { return []string{records, attempts, ids, keys, results, expiry} }
+func buckets() []string { return []string{records, attempts, ids, keys, results, expiry, secrets} }
 
 // Options configure a Store.
 type Options struct {

@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -352,4 +353,24 @@ func (s *Store) Waiting(_ context.Context, lane queue.Lane) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.index.lanes[lane].entries > 0, nil
+}
+
+// secretKey is the key of the secret in its bucket.
+const secretKey = "ids"
+
+// Secret implements [queue.Store].
+func (s *Store) Secret(context.Context) (value []byte, err error) {
+	err = s.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(secrets))
+		if value = bytes.Clone(b.Get([]byte(secretKey))); value != nil {
+			return nil
+		}
+		value = make([]byte, queue.SecretSize)
+		_, _ = rand.Read(value) // never fails
+		return b.Put([]byte(secretKey), value)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+	}
+	return value, nil
 }

@@ -110,3 +110,22 @@ func sent(t *testing.T, server *redistest.Server) int {
 	}
 	return n
 }
+
+// All processes have the same secret, until Redis loses it.
+func TestSecretIsShared(t *testing.T) {
+	server := redistest.Standalone(t)
+	of := func() []byte {
+		s := streams.New(streams.Options{Options: redis.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)})
+		defer func() { _ = s.Close() }()
+		value, err := s.Secret(t.Context())
+		if err != nil || len(value) != queue.SecretSize {
+			t.Fatalf("%x, %v", value, err)
+		}
+		return value
+	}
+	one, two := of(), of()
+	server.Do("FLUSHALL")
+	if three := of(); !bytes.Equal(one, two) || bytes.Equal(one, three) {
+		t.Errorf("%x, %x, after a loss %x", one, two, three)
+	}
+}

@@ -3,6 +3,7 @@ package streams
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -363,4 +364,22 @@ func (s *Store) deadPage(ctx context.Context, base string, start, n int) (ids, p
 		return err
 	})
 	return ids, places, err
+}
+
+// Secret implements [queue.Store].
+func (s *Store) Secret(ctx context.Context) (value []byte, err error) {
+	own := make([]byte, queue.SecretSize)
+	_, _ = rand.Read(own) // never fails
+	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		key := s.options.Prefix + ":q:secret"
+		answers := client.DoMulti(ctx,
+			client.B().Set().Key(key).Value(rueidis.BinaryString(own)).Nx().Build(),
+			client.B().Get().Key(key).Build())
+		if err := known(answers[0].Error()); err != nil {
+			return err
+		}
+		value, err = answers[1].AsBytes()
+		return err
+	})
+	return value, err
 }
