@@ -206,7 +206,11 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) er
 		}
 		retry := r.Decision.RetryAfter
 		if retry > maxWait || retry == Never || hasDeadline && r.tooLate(maxWait) {
-			return &LimitedError{Decision: r.Decision}
+			d := r.Decision
+			if hasDeadline && retry != Never && limit.Algorithm() == TokenBucket {
+				d.RetryAfter += max(maxWait, 0) // that of Reserve is for another try with the same wait
+			}
+			return &LimitedError{Decision: d}
 		}
 		if err := l.Sleep(ctx, retry); err != nil {
 			return err

@@ -140,6 +140,8 @@ deny: {mode: shadow, client_ip: 198.51.100.0/24}
 `)
 	for address, want := range map[string]string{
 		"192.0.2.1": "allowed", "203.0.113.1": "denied by deny client_ip", "198.51.100.1": "1 limits", "10.0.0.1": "1 limits",
+		"::ffff:203.0.113.1": "denied by deny client_ip", "64:ff9b::203.0.113.1": "denied by deny client_ip", "64:ff9b::cb00:7101": "denied by deny client_ip",
+		"64:ff9b::192.0.2.1": "1 limits", "64:ff9b:1::203.0.113.1": "1 limits",
 	} {
 		caller := rs.OfCaller("api", callerOf(t, "client_ip", address))
 		got := fmt.Sprintf("%d limits", len(caller.Limits))

@@ -113,8 +113,12 @@ func (l *List) addressState(f *facts) onList {
 	case !a.IsValid():
 		return withoutValue
 	case !a.IsUnspecified():
-		if l.Prefixes.Has(a) {
+		v4, inside := translated(a)
+		switch {
+		case l.Prefixes.Has(a):
 			return onAll
+		case inside && l.Prefixes.Has(v4):
+			return onSome
 		}
 		return onNone
 	}
@@ -126,6 +130,17 @@ func (l *List) addressState(f *facts) onList {
 		return onSome
 	}
 	return onNone
+}
+
+// translated returns the IPv4 address inside a NAT64 address, 64:ff9b::/96 (RFC 6052). The
+// list that has it denies the client, but does not allow it: without a NAT64, a neighbour
+// may have taken that address himself.
+func translated(a netip.Addr) (netip.Addr, bool) {
+	b := a.As16()
+	if a.Is4() || [12]byte(b[:12]) != [12]byte{0, 0x64, 0xff, 0x9b} {
+		return a, false
+	}
+	return netip.AddrFrom4([4]byte(b[12:])), true
 }
 
 // clientsOf returns the networks of the clients that may have sent a request; nil if any
@@ -218,6 +233,11 @@ func (l *List) addressEntry(f *facts) string {
 	if a := f.getAddress(); !a.IsUnspecified() {
 		if p, row, ok := l.Prefixes.Find(a); ok {
 			return told(p, row)
+		}
+		if v4, inside := translated(a); inside {
+			if p, row, ok := l.Prefixes.Find(v4); ok {
+				return told(p, row)
+			}
 		}
 	}
 	for _, client := range clientsOf(f.req) {

@@ -93,7 +93,7 @@ func (w *Watch) count(ctx context.Context, list []offence) (found []Ban, err err
 		bans, refusals := o.ops(o.rule.OnRepeat, at)
 		bans.Kind = headgate.Peek
 		refusals.Kind, refusals.Cost = headgate.TakeUpTo, o.n
-		if nobody(o.key) {
+		if nobody(o.rule, o.key) {
 			refusals.Cost = 0
 		}
 		w.ops = append(w.ops, bans, refusals)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -165,12 +166,14 @@ func (w *Watch) collect() {
 	}
 }
 
-// nobody reports whether key is that of requests without any part of it. They may come
-// from anybody, so they are not banned.
-func nobody(key string) bool {
+// nobody reports whether key is that of requests without any part of it, or of clients
+// whose address is not known, such as one that sends a Forwarded of its own past a proxy.
+// They may be anybody, so they are not banned.
+func nobody(rule *rules.Rule, key string) bool {
 	parts, ok := rules.SplitKey(key)
 	for i := range parts {
-		ok = ok && parts[i].Missing
+		unknown := i < len(rule.Key) && rule.Key[i].Kind == rules.ClientIP && parts[i].Value == client.Unknown
+		ok = ok && (parts[i].Missing || unknown)
 	}
 	return ok
 }

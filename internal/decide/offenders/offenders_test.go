@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/offenders"
+	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rate"
@@ -448,5 +449,29 @@ func BenchmarkFlush(b *testing.B) {
 			n.watch.Refused(rule, key, uint32(i), true)
 		}
 		n.watch.Flush(b.Context())
+	}
+}
+
+// Clients whose address is not known are not banned: they may be anybody.
+func TestUnknownClientsAreNotBanned(t *testing.T) {
+	n := newNode(t, memory.New(), strings.Replace(strings.Replace(search, "100/10m", "1/10m", 1), "[user]", "[client_ip]", 1))
+	clients, err := client.New(client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"unknown", "198.51.100.1"} {
+		q := new(described.Request)
+		q.Add(rules.Attribute{Kind: rules.ClientIP}, address, clients)
+		for range 20 {
+			v, err := n.engine.Decide(t.Context(), engine.Query{Domain: "api", Request: q, Cost: 1, At: n.now.UnixMicro()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.Release()
+		}
+	}
+	n.watch.Flush(t.Context())
+	if diff := cmp.Diff([]string{"198.51.100.1 enforce 1 1m"}, n.bans); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

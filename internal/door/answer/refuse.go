@@ -144,9 +144,9 @@ func (r *Refusal) reason() headgate.Reason {
 // the escaping of appendName is also valid JSON.
 func (r *Refusal) problem(status int) []byte {
 	kind, title, detail := QuotaExceeded, "Request quota exceeded", "Try again later."
-	decision := headgate.Decision{Allowed: true}
+	decision, nothing := headgate.Decision{Allowed: true}, false
 	if i := refusing(r.Policies); i >= 0 {
-		decision = r.Policies[i].Decision
+		decision, nothing = r.Policies[i].Decision, r.Policies[i].Limit.N() == 0
 	}
 	after, later := RetryAfter(decision)
 	switch {
@@ -157,6 +157,8 @@ func (r *Refusal) problem(status int) []byte {
 		detail = "The quota cannot be checked at the moment. Try again later."
 	case decision.Reason == headgate.Banned:
 		kind, title, detail = AbnormalUsage, "Abnormal usage detected", "Requests from you are not accepted for now."
+	case decision.RetryAfter == headgate.Never && nothing: // a row "deny" of a table
+		detail = "Requests from you are not accepted."
 	case decision.RetryAfter == headgate.Never:
 		detail = "The request costs more than the entire quota."
 	}

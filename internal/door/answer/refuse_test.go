@@ -35,6 +35,10 @@ func TestRefuse(t *testing.T) {
 			"type": answer.QuotaExceeded, "title": "Request quota exceeded", "status": 429.0,
 			"detail": "The request costs more than the entire quota.", "violated-policies": []any{"login"},
 		}},
+		{"a rate of zero", answer.Refusal{Policies: []answer.Policy{{Name: "plan", Limit: headgate.PerMinute(0), Decision: never.Decision}}}, 429, map[string]any{
+			"type": answer.QuotaExceeded, "title": "Request quota exceeded", "status": 429.0,
+			"detail": "Requests from you are not accepted.", "violated-policies": []any{"plan"},
+		}},
 		{"store down", answer.Refusal{Status: 429, Policies: []answer.Policy{closed}}, 503, map[string]any{
 			"type": answer.ReducedCapacity, "title": "Capacity temporarily reduced", "status": 503.0,
 			"detail":            "The quota cannot be checked at the moment. Try again later.",

@@ -70,6 +70,8 @@ func (r *Refusal) translate(w http.ResponseWriter) bool {
 		switch {
 		case m.Reason == headgate.FailClosed:
 			m.Detail = "the limit cannot be checked at the moment"
+		case r.Policies[i].Decision.RetryAfter == headgate.Never && r.Policies[i].Limit.N() == 0:
+			m.Detail = "requests from you are not accepted"
 		case r.Policies[i].Decision.RetryAfter == headgate.Never:
 			m.Detail = "the call costs more than the entire limit"
 		}

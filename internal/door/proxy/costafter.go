@@ -59,7 +59,7 @@ func (p *Proxy) unknownCost(e *queue.Entry, res *http.Response) bool {
 // body.
 func (p *Proxy) settleCosts(ctx context.Context, x *exchange, v *engine.Verdict) {
 	o := outcome{answer: x.answer, fault: x.fault, broken: x.upload.broken() != nil, ended: x.outlast.ended}
-	o.gone = o.answer == nil && x.outlast.isGone()
+	o.gone = x.outlast.isGone()
 	p.settleOutcome(ctx, v, &o)
 }
 
@@ -100,7 +100,7 @@ type outcome struct {
 	answer *http.Response // nil if there is none
 	fault  error          // why there is none
 	broken bool           // the client did not send all of the body
-	gone   bool           // the request was cancelled before there was an answer
+	gone   bool           // the client has left, or this process stops
 	ended  bool           // the answer was complete
 	over   bool           // nothing more of the answer will come
 }
@@ -114,7 +114,7 @@ func (o *outcome) costOf(c *rules.CostAfter) (int64, engine.CostKnowledge) {
 		if cost, ok := c.Cost(costText(res, c.Header)); ok {
 			return cost, engine.CostKnown
 		}
-		if !o.ended {
+		if !o.ended && (o.gone || o.broken) { // otherwise the upstream broke off
 			return 0, engine.CostAborted
 		}
 		return 0, engine.CostEstimated

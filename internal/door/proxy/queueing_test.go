@@ -401,23 +401,23 @@ func TestWhatCannotBeQueuedIsRefused(t *testing.T) {
 	})
 }
 
-// fullDisk cannot write: the client receives an error, and nothing is sent.
-type fullDisk struct{ queue.Store }
+// brokenStore cannot write: the client receives an error, and nothing is sent.
+type brokenStore struct{ queue.Store }
 
-func (fullDisk) Put(context.Context, *queue.Entry, *queue.Policy) (queue.Receipt, error) {
+func (brokenStore) Put(context.Context, *queue.Entry, *queue.Policy) (queue.Receipt, error) {
 	return queue.Receipt{}, queue.ErrUnavailable
 }
 
-func (fullDisk) Secret(context.Context) ([]byte, error) {
+func (brokenStore) Secret(context.Context) ([]byte, error) {
 	return make([]byte, queue.SecretSize), nil
 }
 
-func (fullDisk) Waiting(context.Context, queue.Lane) (bool, error) {
+func (brokenStore) Waiting(context.Context, queue.Lane) (bool, error) {
 	return false, queue.ErrUnavailable
 }
 
-// fullDisk is a fullDisk that knows that nothing waits.
-type fullDisk struct{ fullDisk }
+// fullDisk is a brokenStore that knows that nothing waits.
+type fullDisk struct{ brokenStore }
 
 func (fullDisk) Waiting(context.Context, queue.Lane) (bool, error) { return false, nil }
 
@@ -445,7 +445,7 @@ func TestNothingAnswers(t *testing.T) {
 		rulesText := strings.Replace(laterRules, "rate:", "on_store_error: "+policy+"\n    rate:", 1)
 		p := newProxy(t, rulesText, silentStore{}, ok)
 		p.SetQueue(queue.New(queue.Options{
-			Store: fullDisk{}, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() },
+			Store: brokenStore{}, Clock: time.Now, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() },
 		}))
 		w := httptest.NewRecorder()
 		if p.ServeHTTP(w, request(t.Context(), "POST", "/")); w.Code != want {
@@ -469,7 +469,7 @@ func TestAQueueThatCannotBeWritten(t *testing.T) {
 	var log bytes.Buffer
 	p := newProxy(t, laterRules, memory.New(), ok, func(o *proxy.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	p.SetQueue(queue.New(queue.Options{
-		Store: fullDisk{}, Clock: time.Now, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() },
+		Store: brokenStore{}, Clock: time.Now, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() },
 	}))
 	for i := range 2 { // the first is within the limit, but others may wait
 		w := httptest.NewRecorder()

@@ -90,6 +90,9 @@ func openExcerpt(src []byte, d diagnostic.Diagnostic) string {
 	if strings.HasPrefix(d.Message, "store") && strings.Contains(line, "://") && strings.Contains(d.Message, ": redis: ") {
 		return "" // an invalid port may be a password
 	}
+	if strings.Contains(line, "/") && (strings.Contains(line, "webhook") || strings.Contains(d.Message, "webhook")) {
+		return "" // the path of such a URL is its password
+	}
 	telemetry := strings.Contains(d.Message, "telemetry") // its header names are arbitrary
 	for _, key := range regexp.MustCompile(`([\pL_-]*)[ \t"']*:`).FindAllStringSubmatch(line, -1) {
 		word := key[1]
