@@ -94,6 +94,10 @@ func (c *conn) busy() bool {
 
 func (c *conn) dispatchSub(ctx context.Context, m *command) {
 	name := c.arg(1)
+	if folded(name, "help") && len(c.parser.args) == 2 {
+		c.help(m)
+		return
+	}
 	for _, sub := range m.subs {
 		switch {
 		case !folded(name, sub.name):
@@ -106,6 +110,16 @@ func (c *conn) dispatchSub(ctx context.Context, m *command) {
 		}
 	}
 	c.fail("ERR unknown subcommand '" + clipped(name) + "'. Try " + m.upper() + " HELP.")
+}
+
+// help lists the subcommands of m.
+func (c *conn) help(m *command) {
+	c.array(len(m.subs) + 2)
+	c.simple(m.upper() + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
+	for _, sub := range m.subs {
+		c.simple(sub.upper())
+	}
+	c.simple("HELP")
 }
 
 // find returns the command with a name in any case, or nil.

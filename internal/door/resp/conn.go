@@ -41,7 +41,10 @@ type conn struct {
 
 	draining atomic.Bool
 	evicted  atomic.Pointer[large] // set if its memory is needed for others
-	name     string                // guarded by server.mu
+	name     string                // guarded by server.mu, like the next three
+	libName  string                // its lib-name
+	libVer   string                // its lib-ver
+	spoken   protocol              // a copy of proto for other connections
 
 	in         []byte
 	large      *large // its share of Options.Buffers, or nil
@@ -69,7 +72,7 @@ func newConn(s *Server, nc net.Conn, id int64) *conn {
 	if s.options.Clock != nil {
 		c.since = s.options.Clock()
 	}
-	c.proto = resp2
+	c.proto, c.spoken = resp2, resp2
 	c.parser.bounds = bounds{args: s.options.MaxArgs, bulk: s.options.MaxBulk, command: s.options.MaxCommand}
 	c.parser.stranger = !c.authed
 	c.first = s.clock.Now()

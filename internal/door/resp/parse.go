@@ -228,7 +228,7 @@ func length(in []byte) (value int64, n int, s status) {
 			v = v*10 + int64(c-'0')
 			continue
 		}
-		if c == '\r' && i > 1 && i+1 < len(in) && in[i+1] == '\n' {
+		if c == '\r' && i > 1 && i+1 < len(in) && in[i+1] == '\n' && (in[1] != '0' || i == 2) {
 			return v, i + 2, complete
 		}
 		break
@@ -243,7 +243,7 @@ func length(in []byte) (value int64, n int, s status) {
 		return 0, 0, broken
 	}
 	value, ok := integer(in[1 : end-1])
-	if !ok {
+	if !ok || strconv.FormatInt(value, 10) != string(in[1:end-1]) { // as in Redis, no + and no leading 0
 		return 0, 0, broken
 	}
 	return value, end + 1, complete

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -143,7 +145,7 @@ func (c *conn) hello(context.Context) {
 	if name >= 0 {
 		c.rename(c.text(name))
 	}
-	c.proto = proto
+	c.speak(proto)
 	c.greet()
 }
 
@@ -178,8 +180,15 @@ func (c *conn) selectDatabase(context.Context) {
 	}
 }
 
+// speak sets the protocol.
+func (c *conn) speak(p protocol) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.proto, c.spoken = p, p
+}
+
 func (c *conn) reset(context.Context) {
-	c.proto = resp2
+	c.speak(resp2)
 	c.rename("")
 	if c.server.options.Password != "" {
 		c.authed, c.parser.stranger = false, true
@@ -229,7 +238,6 @@ func (c *conn) rename(name string) {
 
 // clientCommand returns CLIENT.
 func clientCommand() *command {
-	answerOK := func(c *conn, _ context.Context) { c.ok() }
 	return &command{
 		name: "client", arity: -2, since: "0.1.0", summary: "Names and lists connections",
 		run: func(*conn, context.Context) {}, // there is always a subcommand
@@ -244,8 +252,7 @@ func clientCommand() *command {
 				c.rename(c.text(2))
 				c.ok()
 			}},
-			// The name of the client library is not used.
-			{name: "setinfo", arity: 4, run: answerOK},
+			{name: "setinfo", arity: 4, run: (*conn).clientInfo},
 			{name: "info", arity: 2, run: func(c *conn, _ context.Context) {
 				c.server.mu.Lock()
 				line := c.line()
@@ -278,18 +285,86 @@ func (c *conn) clientSwitch(context.Context) {
 	c.ok()
 }
 
+// clientInfo sets the name or the version of the client's library.
+func (c *conn) clientInfo(context.Context) {
+	var field *string
+	name := ""
+	switch option := c.arg(2); {
+	case folded(option, "lib-name"):
+		name, field = "lib-name", &c.libName
+	case folded(option, "lib-ver"):
+		name, field = "lib-ver", &c.libVer
+	default:
+		c.fail("ERR Unrecognized option '" + clipped(option) + "'")
+		return
+	}
+	switch nameComplaint(c.arg(3)) {
+	case "":
+	case longName:
+		c.fail("ERR " + name + " can have at most 128 bytes")
+		return
+	default:
+		c.fail("ERR " + name + " cannot contain spaces, newlines or special characters.")
+		return
+	}
+	c.server.mu.Lock()
+	*field = c.text(3)
+	c.server.mu.Unlock()
+	c.ok()
+}
+
+// clientList lists all connections, those of a type or those with some ids.
 func (c *conn) clientList(context.Context) {
+	n := len(c.parser.args)
+	ids := map[int64]bool{}
+	listed := func(*conn) bool { return true }
+	switch {
+	case n == 2:
+	case n == 4 && folded(c.arg(2), "type"):
+		kind := c.arg(3)
+		if folded(kind, "normal") {
+			break
+		}
+		if !folded(kind, "master") && !folded(kind, "replica") && !folded(kind, "slave") && !folded(kind, "pubsub") {
+			c.fail("ERR Unknown client type '" + clipped(kind) + "'")
+			return
+		}
+		listed = func(*conn) bool { return false } // there are only normal ones
+	case n > 3 && folded(c.arg(2), "id"):
+		for i := 3; i < n; i++ {
+			id, ok := integer(c.arg(i))
+			if !ok || id < 1 {
+				c.fail("ERR Invalid client ID")
+				return
+			}
+			ids[id] = true
+		}
+		listed = func(other *conn) bool { return ids[other.id] }
+	default:
+		c.fail(syntax)
+		return
+	}
+	lines := map[int64]string{}
+	c.server.each(func(other *conn) {
+		if listed(other) {
+			lines[other.id] = other.line()
+		}
+	})
 	var b strings.Builder
-	c.server.each(func(other *conn) { b.WriteString(other.line()) })
+	for _, id := range slices.Sorted(maps.Keys(lines)) {
+		b.WriteString(lines[id])
+	}
 	c.lines(b.String())
 }
 
-// line returns c's line of CLIENT LIST. server.mu is held.
+// line returns c's line of CLIENT LIST, with all fields of Redis, since clients expect
+// them. What does not exist here, or is not measured, is 0. server.mu is held.
 func (c *conn) line() string {
 	age := int64(0)
 	if clock := c.server.options.Clock; clock != nil {
 		age = int64(max(clock().Sub(c.since), 0).Seconds())
 	}
-	return fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d flags=N db=0 user=%s\n",
-		c.id, c.net.RemoteAddr(), c.net.LocalAddr(), c.name, age, defaultUser)
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 "+
+		"qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=NULL user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+		c.id, c.net.RemoteAddr(), c.net.LocalAddr(), c.name, age, defaultUser, c.spoken, c.libName, c.libVer)
 }

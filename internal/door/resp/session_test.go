@@ -125,6 +125,48 @@ func TestClientListAndInfo(t *testing.T) {
 			t.Errorf("CLIENT LIST lacks %q: %s", want, list)
 		}
 	}
+	for _, row := range [][2]string{
+		{"CLIENT SETINFO lib-name redis-py", "+OK"},
+		{"CLIENT SETINFO LIB-VER 4.3.4", "+OK"},
+		{"CLIENT SETINFO x y", "-ERR Unrecognized option 'x'"},
+		{"CLIENT SETINFO lib-ver \"a b\"", "-ERR lib-ver cannot contain spaces, newlines or special characters."},
+		{"CLIENT SETINFO lib-name " + strings.Repeat("x", 129), "-ERR lib-name can have at most 128 bytes"},
+		{"CLIENT LIST ID x", "-ERR Invalid client ID"},
+		{"CLIENT LIST ID 0", "-ERR Invalid client ID"},
+		{"CLIENT LIST TYPE x", "-ERR Unknown client type 'x'"},
+		{"CLIENT LIST TYPE", "-ERR syntax error"},
+		{"CLIENT LIST ID", "-ERR syntax error"},
+		{"CLIENT LIST FOO bar", "-ERR syntax error"},
+		{"CLIENT LIST TYPE pubsub", `""`},
+		{"CLIENT NO", "-ERR unknown subcommand 'NO'. Try CLIENT HELP."},
+	} {
+		if got := w.do(row[0]); got != row[1] {
+			t.Errorf("%s\n got %s\nwant %s", row[0], got, row[1])
+		}
+	}
+	for command, lines := range map[string]string{
+		"CLIENT LIST ID 1": "1", "CLIENT LIST ID 1 2 7": "12", "CLIENT LIST ID 9": "", "CLIENT LIST TYPE NORMAL": "12", "CLIENT INFO": "2",
+	} {
+		got := ""
+		for _, m := range regexp.MustCompile(`id=(\d+) addr`).FindAllStringSubmatch(w.do(command), -1) {
+			got += m[1]
+		}
+		if got != lines {
+			t.Errorf("%s: connections %q, want %q", command, got, lines)
+		}
+	}
+	w.do("HELLO 3")
+	own := w.do("CLIENT INFO")
+	for _, field := range strings.Fields("id addr laddr fd name age idle flags db sub psub ssub multi watch qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp=3 lib-name=redis-py lib-ver=4.3.4") {
+		if !strings.Contains(own, " "+field) && !strings.Contains(own, field+"=") {
+			t.Errorf("CLIENT INFO lacks %s: %s", field, own)
+		}
+	}
+	for _, name := range []string{"CLIENT", "COMMAND"} {
+		if help := w.do(name + " HELP"); !strings.Contains(help, "+"+name+" <subcommand>") || !strings.Contains(help, "INFO") {
+			t.Errorf("%s HELP: %s", name, help)
+		}
+	}
 	info := w.do("INFO")
 	for _, want := range []string{"headgate_version:1.2.3", "loading:0", "connected_clients:2", "role:master"} {
 		if !strings.Contains(info, want) {
