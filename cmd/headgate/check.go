@@ -16,7 +16,7 @@ import (
 // checkFlags are the flags of check.
 type checkFlags struct {
 	flags
-	asJSON, asSchema bool
+	asJSON, asSchema, strict bool
 }
 
 func newCheck(s streams) *cobra.Command {
@@ -33,9 +33,11 @@ when serve starts.
 HEADGATE_COMPAT, HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES have the
 same effect as for serve.
 
-The exit code is 0 if the rules are valid, even with warnings, and 1 if not, or if
-there are none.`,
+The exit code is 0 if the rules are valid, even with warnings, 1 if not, or if
+there are none, and 2 if the command line is wrong. With --strict a warning makes
+it 1 as well.`,
 		Example: `  headgate check rules/
+  headgate check --strict rules/
   headgate check --config headgate.yaml
   headgate check --compat envoy --envoy-env config/
   headgate check --schema >rules.schema.json`,
@@ -49,6 +51,7 @@ there are none.`,
 	cmd.Flags().BoolVar(&f.asSchema, "schema", false, "print the JSON Schema of rule files, for editors")
 	f.ruleOptions(cmd)
 	cmd.ValidArgsFunction = ruleFiles
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "fail with exit code 1 on warnings too, for pipelines")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if f.asSchema {
@@ -81,7 +84,7 @@ func (f *checkFlags) check(s streams, paths []string) error {
 	switch {
 	case err != nil:
 		return err
-	case !r.OK:
+	case !r.OK, f.strict && len(r.Diagnoses) > 0:
 		return &failedError{exitFailed}
 	case f.asJSON:
 		return nil

@@ -103,7 +103,7 @@ func countDigits(text string) (string, error) {
 		case c == '-' && i == 0:
 			return "", fmt.Errorf("the count %s is negative", clip.Quote(text))
 		case (c == '.' || c == ',') && i > 0:
-			return "", fmt.Errorf("invalid count %s: want a whole number, such as 5 or 1_000", clip.Quote(text))
+			return "", fmt.Errorf("invalid count %s: want a whole number, such as 5 or 1_000; for less than one use a longer period, such as 1/2s", clip.Quote(text))
 		default:
 			return "", fmt.Errorf("invalid count %s: want a whole number", clip.Quote(text))
 		}

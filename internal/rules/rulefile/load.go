@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
@@ -45,7 +46,11 @@ func (o Options) Load(paths ...string) (*rules.Ruleset, error) {
 		c.collect(path)
 	}
 	o.Tables.begin()
-	set, diagnostics := o.parse(c.problems, c.sources, o.Tables.open)
+	open := func(path string) (io.ReadCloser, error) {
+		c.used = append(c.used, filepath.Clean(path))
+		return o.Tables.open(path)
+	}
+	set, diagnostics := o.parse(c.found, c.sources, open)
 	o.Tables.end(set != nil)
 	if set == nil {
 		return nil, diagnostic.Problems(diagnostics)
@@ -63,6 +68,26 @@ type collector struct {
 	// one dot.
 	anyName, dotFiles bool
 	left              []string // files in a folder that are not named like rule files
+	folders           []ignoring
+	used              []string // the tables and lists that rules name
+}
+
+// ignoring is a folder with the files in it that are not named like rule files.
+type ignoring struct {
+	path string
+	none bool // it has no others
+	left []string
+}
+
+// found returns the problems with the files, once it is known which of them rules use.
+func (c *collector) found() []diagnostic.Diagnostic {
+	problems := c.problems
+	for _, f := range c.folders {
+		if d, ok := f.tell(c.used); ok {
+			problems = append(problems, d)
+		}
+	}
+	return problems
 }
 
 // collect adds a path that the caller named.
@@ -86,25 +111,31 @@ func (c *collector) collect(path string) {
 	c.left = nil
 	c.folder(path, 0)
 	if !c.tests && !diagnostic.HasErrors(c.problems[problems:]) {
-		c.tellOfFolder(path, len(c.seen) == before)
+		c.folders = append(c.folders, ignoring{path, len(c.seen) == before, c.left})
 	}
 }
 
-// tellOfFolder reports the ignored files of a folder. It is an error if there are no
-// others, since otherwise nothing would be limited.
-func (c *collector) tellOfFolder(path string, none bool) { //nolint:revive // what was found, not a choice
+// tell reports the ignored files of a folder, besides those that rules use. It is an
+// error if there are no others, since otherwise nothing would be limited.
+func (f *ignoring) tell(used []string) (diagnostic.Diagnostic, bool) {
 	const hint = "rule files end in .yaml or .yml; with compat: envoy in the settings any name works"
-	d := diagnostic.Diagnostic{Severity: diagnostic.SeverityWarning, File: path, Message: "no rule files in this folder", Hint: "rule files end in .yaml or .yml"}
-	switch n := len(c.left); {
-	case n == 0 && !none:
-		return
-	case n > 0:
-		d.Message, d.Hint = "files in this folder are ignored: "+listed(c.left), hint
-		if none {
-			d.Severity, d.Message = diagnostic.SeverityError, "no rule files in this folder, only "+listed(c.left)
+	var left []string
+	for _, name := range f.left {
+		if !slices.Contains(used, filepath.Clean(name)) {
+			left = append(left, filepath.Base(name))
 		}
 	}
-	c.problems = append(c.problems, d)
+	d := diagnostic.Diagnostic{Severity: diagnostic.SeverityWarning, File: f.path, Message: "no rule files in this folder", Hint: "rule files end in .yaml or .yml"}
+	switch n := len(left); {
+	case n == 0 && !f.none:
+		return d, false
+	case n > 0:
+		d.Message, d.Hint = "files in this folder are ignored: "+listed(left), hint
+		if f.none {
+			d.Severity, d.Message = diagnostic.SeverityError, "no rule files in this folder, only "+listed(left)
+		}
+	}
+	return d, true
 }
 
 // listed names some of the files, and how many more there are.
@@ -221,7 +252,7 @@ func (c *collector) leave(name string) {
 		return
 	}
 	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
-		c.left = append(c.left, filepath.Base(name))
+		c.left = append(c.left, name)
 	}
 }
 

@@ -183,3 +183,35 @@ func TestLoadAnyNameUnderCompat(t *testing.T) {
 		}
 	}
 }
+
+// A table or a list next to the rules that use it is not an ignored file, but one that no
+// rule uses is.
+func TestFilesThatRulesUseAreNotIgnored(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"rules.yaml": "domain: api\ndeny: {client_ip: [{file: bad.csv}]}\nlimits:\n" +
+			"  - {name: a, key: \"header:X-Api-Key\", rate: {table: customers.csv, default: 2/minute}}\n",
+		"customers.csv": "key,rate\nk1,5/minute\n",
+		"bad.csv":       "192.0.2.1\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set, err := rulefile.Options{}.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(set.Warnings()) > 0 {
+		t.Error(set.Warnings())
+	}
+	if err := os.WriteFile(filepath.Join(dir, "other.csv"), []byte("x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if set, err = (rulefile.Options{}).Load(dir); err != nil {
+		t.Fatal(err)
+	}
+	if w := set.Warnings(); len(w) != 1 || w[0].Message != "files in this folder are ignored: other.csv" {
+		t.Error(w)
+	}
+}

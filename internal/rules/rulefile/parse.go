@@ -22,12 +22,12 @@ func Parse(sources ...Source) (*rules.Ruleset, []diagnostic.Diagnostic) {
 
 // Parse is [Parse] with these options.
 func (o Options) Parse(sources ...Source) (*rules.Ruleset, []diagnostic.Diagnostic) {
-	return o.parse(nil, sources, nil)
+	return o.parse(func() []diagnostic.Diagnostic { return nil }, sources, nil)
 }
 
-// parse is Parse with the diagnostics of finding the files, and a function that opens
-// tables, which may be nil.
-func (o Options) parse(diagnostics []diagnostic.Diagnostic, sources []Source, open ownform.OpenTable) (*rules.Ruleset, []diagnostic.Diagnostic) {
+// parse is Parse with the diagnostics of finding the files, which are asked for when all
+// tables have been opened, and a function that opens tables, which may be nil.
+func (o Options) parse(found func() []diagnostic.Diagnostic, sources []Source, open ownform.OpenTable) (*rules.Ruleset, []diagnostic.Diagnostic) {
 	b := rules.NewBuilder(o.KeySecret, rules.ComputedAttributes()...)
 	own := ownform.NewParser(b)
 	own.OpenTable = open
@@ -42,7 +42,7 @@ func (o Options) parse(diagnostics []diagnostic.Diagnostic, sources []Source, op
 	}
 	own.Finish()
 	p.tree.Finish()
-	errors := 0
+	diagnostics, errors := found(), 0
 	if diagnostic.HasErrors(diagnostics) {
 		errors++
 	}
@@ -130,7 +130,7 @@ func (p *fileParser) parseDocument(doc *yamltext.Node) {
 	domain := ""
 	switch n := f.Get("domain"); {
 	case n == nil && !yamltext.HasKey(doc, "domain"):
-		p.Errorf(doc, "", "\"domain\" is missing")
+		p.Errorf(doc, "name it in the first line, for example domain: site", "\"domain\" is missing")
 	case n != nil:
 		if compat == rules.CompatEnvoy && n.Kind == yamltext.Number {
 			n = &yamltext.Node{Kind: yamltext.Text, Text: n.Text, Line: n.Line, Column: n.Column}

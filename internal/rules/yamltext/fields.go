@@ -63,9 +63,22 @@ func (r *Report) Word(n *Node, key string) (string, bool) {
 	case n.Kind == Number || n.Kind == Bool:
 		r.Errorf(n, "put it in quotes", "%q must be text, not %s", key, n.Kind)
 	default:
-		r.Errorf(n, "", "%q must be text, not %s", key, n.Kind)
+		r.Errorf(n, n.unquoted(), "%q must be text, not %s", key, n.Kind)
 	}
 	return "", false
+}
+
+// unquoted returns the hint for a text such as header: X-Api-Key, which YAML takes for a
+// mapping because of the space after the colon.
+func (n *Node) unquoted() string {
+	if n.Kind != Map || len(n.Pairs) != 1 {
+		return ""
+	}
+	f := n.Pairs[0]
+	if f.Value.Kind != Text && f.Value.Kind != Number && f.Value.Kind != Bool {
+		return ""
+	}
+	return fmt.Sprintf("write it in quotes, without a space after the colon: %q", f.Key.Text+":"+f.Value.Text)
 }
 
 // Span reads the text of a duration, such as 5s.
