@@ -40,7 +40,7 @@ limits:
 		"in a trailer":                    {trailer: "200", fourth: 25 * time.Second},
 		"in a trailer behind a long body": {trailer: "200", body: strings.NewReader(long), fourth: 25 * time.Second},
 		"told, and a body that breaks":    {header: "10", body: iotest.ErrReader(io.ErrUnexpectedEOF), fourth: 6 * time.Second},
-		"a body that breaks":              {body: iotest.ErrReader(io.ErrUnexpectedEOF), fourth: 20 * time.Second},
+		"a body that breaks":              {body: iotest.ErrReader(io.ErrUnexpectedEOF), fourth: 10 * time.Second},
 		"an error":                        {status: 503, fourth: 5 * time.Second},
 		"not reached":                     {fault: &net.OpError{Op: "dial", Err: errors.New("refused")}, fourth: 5 * time.Second},
 		"no answer in time":               {fault: &net.OpError{Op: "read", Err: timeout{}}, fourth: 20 * time.Second},
