@@ -157,7 +157,7 @@ func TestClientListAndInfo(t *testing.T) {
 	}
 	w.do("HELLO 3")
 	own := w.do("CLIENT INFO")
-	for _, field := range strings.FieldsSeq("id addr laddr fd name age idle flags db sub psub ssub multi watch qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp=3 lib-name=redis-py lib-ver=4.3.4") {
+	for field := range strings.FieldsSeq("id addr laddr fd name age idle flags db sub psub ssub multi watch qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp=3 lib-name=redis-py lib-ver=4.3.4") {
 		if !strings.Contains(own, " "+field) && !strings.Contains(own, field+"=") {
 			t.Errorf("CLIENT INFO lacks %s: %s", field, own)
 		}
