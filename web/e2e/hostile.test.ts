@@ -87,7 +87,9 @@ test("names, keys and paths that are markup are shown as text", async () => {
   await ask(img, `/${quotes}/last`, "");
   await page.locator(".events-table tbody tr", { hasText: "/last" }).waitFor(soon);
   const events = (await page.locator(".events-table").textContent())!;
-  for (const text of [img, script, url, quotes, turned]) expect(events).toContain(text);
+  for (const text of [img, script, url, quotes, "\\u202egnp.exe\\u202c \\u2066x\\u2069"])
+    expect(events).toContain(text);
+  expect(events).not.toContain(turned); // which would be obeyed
   expect(await obeyed(page)).toEqual([]);
 
   await page.goto(door.url);

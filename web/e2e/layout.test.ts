@@ -95,8 +95,8 @@ test("on a phone a decision shows its key and its request", async () => {
 });
 
 test("a table that is cut off fades at that edge", async () => {
-  const page = await open("/", 390);
-  const table = page.getByRole("region", { name: "Requests by rule" });
+  const page = await open("/events", 760); // below it, rows are cards
+  const table = page.getByRole("region", { name: "Table of decisions" });
   await table.waitFor(soon);
   const cue = () =>
     table.evaluate((e) => ({
