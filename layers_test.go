@@ -69,7 +69,8 @@ var layers = map[string]int{
 	"internal/transport":             3, // connections: bounds, TLS, shared ports
 	"internal/transport/membound":    1,
 	"internal/transport/rightserver": 1, // the client of Redis, which may have to be replaced
-	"internal/transport/ticks":       1,
+	"internal/transport/ticks":       0,
+	"internal/transport/unread":      1,
 	"internal/transport/netbound":    2,
 	"internal/transport/h2bound":     2,
 	"internal/transport/overload":    2,

@@ -99,6 +99,9 @@ type HTTP struct {
 	// WriteTimeout the time from there to the end of the answer, and IdleTimeout the
 	// time until the next request.
 	HeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+	// StallTimeout is how long a client may take nothing of an answer that waits for it; 0
+	// is the default, and below 0 forever.
+	StallTimeout time.Duration
 }
 
 // Open reports whether the door opens at its own address.
@@ -189,6 +192,7 @@ func httpSettings(door string) []Setting {
 		Period(door+".header_timeout", func(c *Config) *time.Duration { return &of(c).HeaderTimeout }),
 		Period(door+".read_timeout", func(c *Config) *time.Duration { return &of(c).ReadTimeout }),
 		Period(door+".write_timeout", func(c *Config) *time.Duration { return &of(c).WriteTimeout }),
+		DurationOrOff(door+".stall_timeout", func(c *Config) *time.Duration { return &of(c).StallTimeout }),
 		Period(door+".idle_timeout", func(c *Config) *time.Duration { return &of(c).IdleTimeout }),
 	}
 }

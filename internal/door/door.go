@@ -33,6 +33,7 @@ type Door struct {
 	Keeps  bool             // Process.Room bounds the memory its callers hold
 	Policy netbound.Policy  // decides which connections to close to make space for others
 	Counts bool             // it limits and counts its connections itself
+	Answer int64            // the memory that an answer holds which its client does not read, in bytes
 	Sends  bool             // it sends queued requests: its Server is a QueueSender
 	// Claims returns the file descriptors it needs besides its connections; nil means none.
 	Claims     func(*config.Config) []Claim

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/internal/transport/netbound"
+	"github.com/headgate/headgate/internal/transport/unread"
 )
 
 // The default limits of requests over HTTP.
@@ -69,8 +70,8 @@ func NewHTTP(p *Process, o HTTPOptions) (*HTTP, error) {
 		TLSConfig:         p.TLS,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: int(cmp.Or(p.Settings.HTTP.MaxStreams, maxStreams)),
-			// Against peers that vanished or read nothing.
-			SendPingTimeout: time.Minute, PingTimeout: 20 * time.Second, WriteByteTimeout: 30 * time.Second,
+			// Against peers that vanished. A slow one gets the ping after all that was sent before.
+			SendPingTimeout: time.Minute, PingTimeout: unread.DefaultPause,
 		},
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug),
@@ -88,8 +89,8 @@ func NewHTTP(p *Process, o HTTPOptions) (*HTTP, error) {
 	case p.Over != nil:
 		h.server.ConnState = p.Over.Follow
 	}
-	if p.TLS != nil && o.Room != nil {
-		if err := h.boundHTTP2(o.Room, p.Logger.With("door", p.Name)); err != nil {
+	if p.TLS != nil || o.Cleartext {
+		if err := h.boundHTTP2(p, &o); err != nil {
 			cut()
 			return nil, err
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/internal/transport/netbound"
 	"github.com/headgate/headgate/internal/transport/overload"
+	"github.com/headgate/headgate/internal/transport/unread"
 	"github.com/headgate/headgate/store/blocks"
 )
 
@@ -92,6 +93,9 @@ type Process struct {
 	Bound, Over *netbound.Listener
 	Part        func(name string) int    // returns the file descriptors of a door or claim; 0 behind the shared port
 	Sheds       func(overload.Load) bool // reports whether this load must be refused now
+	// Unread ends answers that their clients do not read, on Terms; nil ends none.
+	Unread *unread.Watch
+	Terms  unread.Terms
 	// Room bounds the memory that all callers hold together. MaxRoom is that bound in
 	// bytes, for doors that enforce it themselves.
 	Room    func() *membound.Bound

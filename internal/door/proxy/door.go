@@ -29,11 +29,15 @@ const name = "proxy"
 // body.
 const queuedShare = 4
 
+// unreadAnswer is the approximate memory of an answer that the client does not read, in
+// bytes: the buffers and goroutines of both connections, with some garbage.
+const unreadAnswer = 160 << 10
+
 // Door returns the reverse proxy. If backend is not nil, this process serves it in
 // place of the upstream.
 func Door(backend http.Handler) door.Door {
 	return door.Door{
-		Section: section(), ALPN: []string{"h2", "http/1.1"}, Sends: true, CheckFiles: checkFiles, Domain: domain,
+		Section: section(), ALPN: []string{"h2", "http/1.1"}, Sends: true, CheckFiles: checkFiles, Domain: domain, Answer: unreadAnswer,
 		Claims: func(c *config.Config) []door.Claim {
 			claims := []door.Claim{{Name: toUpstream, Chosen: config.Own[Settings](c).MaxUpstream}}
 			if backend != nil {

@@ -90,7 +90,8 @@ func (p *Proxy) outlast(w http.ResponseWriter, r *http.Request, x *exchange, v *
 		hold.End()
 		p.outlasting.exit(o)
 	}()
-	p.reverse.ServeHTTP(o, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
+	x.writer = &quiet{ResponseWriter: o}
+	p.reverse.ServeHTTP(x.writer, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 	if o.isGone() && r.Context().Value(http.ServerContextKey) != nil {
 		panic(http.ErrAbortHandler) //nolint:forbidigo // as httputil does: a discarded answer must not look complete
 	}

@@ -103,8 +103,7 @@ func New(options Options) *Proxy {
 	p.readings.New = func() any { return new(reading.Set) }
 	p.reverse = httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
-		Transport:      options.Transport,
-		FlushInterval:  -1, // after every write: the other end may wait for it
+		Transport:      noting{options.Transport},
 		BufferPool:     new(buffers),
 		ModifyResponse: p.answered,
 		ErrorHandler:   p.failed,
@@ -241,7 +240,8 @@ func (p *Proxy) query(x *exchange, at time.Time) engine.Query {
 
 // forward sends r to the upstream and its answer to the client.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange) {
-	p.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+	x.writer = &quiet{ResponseWriter: w}
+	p.reverse.ServeHTTP(x.writer, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
 // decide asks the engine and notes its results. If the request has to queue behind
@@ -333,8 +333,12 @@ func (p *Proxy) answered(res *http.Response) error {
 			delete(res.Header, answer.TimeField)
 		}
 	}
-	if both, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
+	both, ok := res.Body.(io.ReadWriteCloser)
+	switch x, known := res.Request.Context().Value(exchangeKey{}).(*exchange); {
+	case ok && res.StatusCode == http.StatusSwitchingProtocols:
 		res.Body = tunnel{both}
+	case known:
+		res.Body = promptly(x.writer, res, x.conn)
 	}
 	return nil
 }
@@ -400,6 +404,8 @@ type exchange struct {
 	answer   *http.Response // the upstream's; use only its header and trailer
 	outlast  *outlast       // nil if it ends with its client
 	fault    error          // why the upstream did not answer
+	writer   *quiet
+	conn     *upstreamConn // to the upstream; nil if not known
 }
 
 // begin sets x to the exchange of r.

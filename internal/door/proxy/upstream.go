@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
@@ -124,13 +125,32 @@ func (u *upstream) bounded(most int, call dial) dial {
 			u.open.Add(-1)
 			return nil, err
 		}
-		return &upstreamConn{Conn: nc, leave: sync.OnceFunc(func() { u.open.Add(-1) })}, nil
+		c := &upstreamConn{Conn: nc, leave: sync.OnceFunc(func() { u.open.Add(-1) })}
+		if of, ok := nc.(syscall.Conn); ok {
+			c.raw, _ = of.SyscallConn()
+		}
+		return c, nil
 	}
 }
 
 type upstreamConn struct {
 	net.Conn
 	leave func()
+	raw   syscall.RawConn        // nil if it has none
+	waits atomic.Pointer[prompt] // reads the body of an answer; nil for none
+}
+
+// Read implements net.Conn.
+func (c *upstreamConn) Read(p []byte) (int, error) {
+	b := c.waits.Load()
+	if b == nil {
+		return c.Conn.Read(p)
+	}
+	if n := ready(c.raw, p); n > 0 {
+		return n, nil
+	}
+	b.pauses()
+	return c.Conn.Read(p)
 }
 
 // Close implements net.Conn.

@@ -32,6 +32,10 @@ const (
 	// roomShare divides the memory limit: a door gets at most that part, so that no
 	// door alone can make the process refuse requests at the others.
 	roomShare = 8
+
+	// leastAnswer is the approximate memory of an answer that its client does not read, in
+	// bytes: the buffers and goroutines of its connection.
+	leastAnswer = 16 << 10
 )
 
 // roomOfADoor returns how many bytes of memory the callers of a door may use together.
@@ -109,7 +113,8 @@ func (d *Doors) divide() {
 	d.Logger.Info("file descriptors", said...)
 }
 
-// Watch starts to sample resources. It skips samples until ready reports true, when
+// Watch starts to sample resources, and to look for answers that clients do not read. It
+// skips samples until ready reports true, when
 // all doors are open.
 func (d *Doors) Watch(ready func() bool) {
 	resources := d.Resources
@@ -126,6 +131,8 @@ func (d *Doors) Watch(ready func() bool) {
 		})
 	}
 	d.load = overload.New(d.Logger, resources...)
+	d.unread.Start()
+	d.Life.OnEnd(d.unread.Stop)
 	d.Life.Every(sampleEvery, func() {
 		if ready() {
 			d.load.Sample()
@@ -168,6 +175,10 @@ func (d *Doors) Sheds(l overload.Load) bool { return d.load != nil && d.load.She
 // tooBusy reports whether doors other than those for operators must not accept more
 // connections.
 func (d *Doors) tooBusy() bool { return d.Sheds(overload.Connection) }
+
+// short reports whether the process is so short of memory or descriptors that clients
+// that do not read must go.
+func (d *Doors) short() bool { return d.load != nil && d.load.Level() >= overload.High }
 
 // Describe adds the metrics of the doors: connections, memory that callers use,
 // overload, and refused load.

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 	"github.com/headgate/headgate/internal/transport/oneport"
 	"github.com/headgate/headgate/internal/transport/proxyproto"
+	"github.com/headgate/headgate/internal/transport/unread"
 )
 
 // Listen opens the listeners of all doors. The error is a *ListenError.
@@ -102,12 +103,17 @@ func (d *Doors) wrap(o *openDoor, l net.Listener) net.Listener {
 	if o.Counts {
 		return l
 	}
-	bounds := netbound.Options{Max: d.parts[o.Name], Logger: log, Policy: o.Policy}
+	bounds := netbound.Options{Max: d.parts[o.Name], Logger: log, Policy: o.Policy, Unread: d.unread, Terms: o.terms()}
 	if !o.Operators {
 		bounds.Busy = d.tooBusy
 	}
 	o.bound = netbound.New(l, bounds)
 	return o.bound
+}
+
+// terms returns what applies to answers that clients do not read.
+func (k *kind) terms() unread.Terms {
+	return unread.Terms{Pause: k.set.HTTP.StallTimeout, Cost: max(k.Answer, leastAnswer)}
 }
 
 // namesClients wraps the listener of a door in the PROXY protocol, if it is configured.

@@ -31,6 +31,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 	"github.com/headgate/headgate/internal/transport/oneport"
 	"github.com/headgate/headgate/internal/transport/overload"
+	"github.com/headgate/headgate/internal/transport/unread"
 )
 
 // Options configure Doors. Fields are required unless they say otherwise.
@@ -65,6 +66,7 @@ type Doors struct {
 	reserved int            // part of it, for the process and for operators
 	parts    map[string]int // parts of limit, by door or claim
 	load     *overload.Manager
+	unread   *unread.Watch // of the answers of all doors
 }
 
 // kind is a door, open or not, with its settings and resources.
@@ -94,6 +96,7 @@ type openDoor struct {
 // example. The error is a *config.SourceError.
 func New(o Options) (*Doors, error) {
 	d := &Doors{Options: o, Local: netip.Addr.IsLoopback, failures: make(chan error, 16), parts: map[string]int{}}
+	d.unread = unread.New(unread.Options{Most: d.roomOfADoor(), Short: d.short, Logger: o.Logger})
 	closed, keys := true, []string{}
 	for _, listed := range o.List {
 		k := &kind{Door: listed, set: o.Config.Door(listed.Name)}
@@ -152,6 +155,7 @@ func (d *Doors) given(o *openDoor, p door.Process, domain func(door string) stri
 	p.Name, p.Settings, p.Config, p.Clock, p.Logger, p.Clients, p.Dialect = o.Name, o.set, d.Config, d.Clock, d.Logger, d.Clients, d.Config.Headers
 	p.Domain = func() string { return domain(o.Name) }
 	p.Failures, p.TLS, p.Bound, p.Over = o.wrong, o.encryption(), o.bound, o.over
+	p.Unread, p.Terms = d.unread, o.terms()
 	p.Part = func(name string) int { return d.parts[name] }
 	p.Sheds, p.Room, p.MaxRoom, p.Counted, p.Common = d.Sheds, o.room, d.roomOfADoor(), d.countedClient, &d.common
 	return &p

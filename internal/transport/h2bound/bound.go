@@ -18,11 +18,13 @@ import (
 
 	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/internal/transport/ticks"
+	"github.com/headgate/headgate/internal/transport/unread"
 )
 
 // Options are the limits.
 type Options struct {
-	Room *membound.Bound // limits the memory of all streams, perhaps shared with others; required
+	// Room limits the memory of all streams, perhaps shared with others; nil for no limit.
+	Room *membound.Bound
 	// StreamCost is the approximate memory of a stream, in bytes, whatever it sends; 0
 	// means that of gRPC.
 	StreamCost int
@@ -30,6 +32,9 @@ type Options struct {
 	// may then take until the client has read all of the answer. Connections with a
 	// slower stream are closed. 0 means no timeout.
 	ReadTimeout, WriteTimeout time.Duration
+	// Unread ends answers that their clients do not read, on these terms. May be nil.
+	Unread *unread.Watch
+	Terms  unread.Terms
 	// Logger logs closed connections, at most once a minute; required.
 	Logger *slog.Logger
 }
@@ -58,6 +63,7 @@ func New(o Options) *Bound {
 	b := &Bound{options: o, conns: map[*Conn]struct{}{}}
 	b.options.StreamCost = cmp.Or(o.StreamCost, streamCost)
 	b.clock.Start(b.tick, o.ReadTimeout, o.WriteTimeout)
+	o.Unread.Add(b)
 	return b
 }
 
@@ -69,15 +75,28 @@ func (b *Bound) now() uint32 { return uint32(b.clock.Now()) }
 
 // Stats returns the current counts.
 func (b *Bound) Stats() Stats {
-	return Stats{Held: b.options.Room.Held(), Slow: b.slow.Load(), Evicted: b.evicted.Load()}
+	var held int64
+	if b.options.Room != nil {
+		held = b.options.Room.Held()
+	}
+	return Stats{Held: held, Slow: b.slow.Load(), Evicted: b.evicted.Load()}
 }
 
 // Wrap returns nc, a new connection of an HTTP/2 client, with its streams counted. raw is
 // the connection below the encryption of nc, or nc itself: closing it never blocks.
 func (b *Bound) Wrap(nc, raw net.Conn) *Conn {
-	c := &Conn{Conn: nc, raw: raw, bound: b}
+	c := b.WrapBegun(nc, raw)
 	c.in.skip = prefaceSize
-	c.account = b.options.Room.Open(c, membound.AddrOf(raw.RemoteAddr()))
+	return c
+}
+
+// WrapBegun is Wrap for a connection whose preface has been read.
+func (b *Bound) WrapBegun(nc, raw net.Conn) *Conn {
+	c := &Conn{Conn: nc, raw: raw, bound: b}
+	c.tail.conn = c
+	if b.options.Room != nil {
+		c.account = b.options.Room.Open(c, membound.AddrOf(raw.RemoteAddr()))
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.conns[c] = struct{}{}

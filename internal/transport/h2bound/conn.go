@@ -5,12 +5,13 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"net"
-	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/internal/transport/unread"
 )
 
 const (
@@ -33,7 +34,7 @@ type Conn struct {
 	net.Conn
 	raw     net.Conn
 	bound   *Bound
-	account *membound.Account
+	account *membound.Account // nil without Options.Room
 
 	in  frames // guarded by mu
 	out frames // guarded by mu; used by the writer only
@@ -45,13 +46,19 @@ type Conn struct {
 	told    int64    // part of held that the account knows
 	lasting int      // streams without timeouts
 	ended   bool
+	answers []*answer // whose handlers are running
+	tail    tail
+
+	sending unread.Mark // of Write
+	crowd   atomic.Bool // many answers wait
 }
 
 // stream is a stream that has not been answered.
 type stream struct {
 	id, since uint32 // since is a tick
 	bytes     int64
-	whole     bool // the request has arrived
+	moved     int64 // the tick of Options.Unread at which it last sent something
+	whole     bool  // the request has arrived
 }
 
 // NetConn returns the connection below.
@@ -76,6 +83,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 
 // Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) {
+	c.sending.Begin(c.bound.options.Unread)
+	defer c.sending.Done()
 	n, err := c.Conn.Write(p)
 	if n > 0 {
 		c.mu.Lock()
@@ -88,6 +97,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 // Owes adds n bytes of answers that are held until they are sent. A negative n removes
 // them.
 func (c *Conn) Owes(n int) {
+	if c.account == nil {
+		return
+	}
 	c.mu.Lock()
 	if !c.ended {
 		c.held += int64(n)
@@ -114,7 +126,7 @@ func (c *Conn) Lasts() (done func(), ok bool) {
 // tell unlocks mu, and reports to the account what is held.
 func (c *Conn) tell() {
 	more := c.held/step*step - c.told
-	if more == 0 || c.ended {
+	if more == 0 || c.ended || c.account == nil {
 		c.mu.Unlock()
 		return
 	}
@@ -128,7 +140,9 @@ func (c *Conn) settle() {
 	c.mu.Lock()
 	c.ended, c.told, c.held, c.streams = true, 0, 0, nil
 	c.mu.Unlock()
-	c.account.Close()
+	if c.account != nil {
+		c.account.Close()
+	}
 }
 
 // Evict implements [membound.Holder].
@@ -152,7 +166,7 @@ func (c *Conn) reads(p []byte) {
 		case frameHeaders:
 			if h.stream > c.last && !c.ended {
 				c.last = h.stream
-				c.streams = append(c.streams, stream{id: h.stream, since: c.bound.now()})
+				c.streams = append(c.streams, stream{id: h.stream, since: c.bound.now(), moved: c.bound.sendingTick()})
 				c.takes(&c.streams[len(c.streams)-1], c.bound.options.StreamCost)
 			}
 			c.arrives(h, headerCost*h.length)
@@ -185,10 +199,14 @@ func (c *Conn) writes(p []byte) {
 		switch {
 		case h.kind == frameReset, (h.kind == frameData || h.kind == frameHeaders) && h.ends():
 			c.forget(h.stream)
-		case h.kind == frameData:
-			// Once the answer starts, the request is no longer held.
+		case h.kind == frameData, h.kind == frameHeaders:
 			if i, ok := c.find(h.stream); ok {
 				s := &c.streams[i]
+				s.moved = c.bound.sendingTick()
+				if h.kind == frameHeaders {
+					continue
+				}
+				// Once the answer starts, the request is no longer held.
 				c.takes(s, c.bound.options.StreamCost-int(s.bytes))
 			}
 		}
@@ -321,29 +339,3 @@ func From(ctx context.Context) *Conn {
 	c, _ := ctx.Value(connKey{}).(*Conn)
 	return c
 }
-
-// Owing returns a handler that counts what h writes until it is sent.
-func Owing(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor == 2 {
-			if c := From(r.Context()); c != nil {
-				w = &owing{ResponseWriter: w, conn: c}
-			}
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
-type owing struct {
-	http.ResponseWriter
-	conn *Conn
-}
-
-func (o *owing) Write(p []byte) (int, error) {
-	o.conn.Owes(len(p))
-	defer o.conn.Owes(-len(p))
-	return o.ResponseWriter.Write(p)
-}
-
-// Unwrap supports http.ResponseController.
-func (o *owing) Unwrap() http.ResponseWriter { return o.ResponseWriter }

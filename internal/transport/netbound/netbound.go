@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/transport/unread"
 )
 
 // Policy is how waiting connections are recognized.
@@ -42,6 +44,9 @@ type Options struct {
 	// new ones then replace waiting ones. Up to [Spare] connections are always allowed.
 	// May be nil.
 	Busy func() bool
+	// Unread ends connections whose clients do not read, on these terms. May be nil.
+	Unread *unread.Watch
+	Terms  unread.Terms
 }
 
 // Spare is how many connections a listener may have even when Busy, so that health probes
@@ -70,7 +75,9 @@ type Listener struct {
 
 // New limits the connections of l.
 func New(l net.Listener, o Options) *Listener {
-	return &Listener{Listener: l, options: o, conns: map[*conn]struct{}{}}
+	bound := &Listener{Listener: l, options: o, conns: map[*conn]struct{}{}}
+	o.Unread.Add(bound)
+	return bound
 }
 
 // Stats returns the current counts.
@@ -290,6 +297,7 @@ type conn struct {
 	idle    atomic.Int64 // whether and since when a net/http server waits for a request; see follow
 
 	reads, writes deadline
+	sending
 }
 
 // NetConn returns the connection below.
@@ -335,6 +343,7 @@ func (c *conn) Read(p []byte) (n int, err error) {
 	}
 	if n > 0 {
 		c.hears()
+		c.sending.may()
 	}
 	return n, err
 }
@@ -352,6 +361,13 @@ func (c *conn) hears() {
 }
 
 func (c *conn) Write(p []byte) (n int, err error) {
+	c.sending.begin(c.listener.options.Unread)
+	n, err = c.write(p)
+	c.sending.mark.Done()
+	return n, err
+}
+
+func (c *conn) write(p []byte) (n int, err error) {
 	for early := true; early; {
 		if err = c.writes.begin(c); err != nil {
 			return n, err

@@ -172,5 +172,8 @@ func (c *clientConn) RemoteAddr() net.Addr {
 	return c.Conn.RemoteAddr()
 }
 
+// NetConn returns the connection below.
+func (c *clientConn) NetConn() net.Conn { return c.Conn }
+
 // CloseWrite closes the sending side if the connection below supports it.
 func (c *clientConn) CloseWrite() error { return CloseWrite(c.Conn) }

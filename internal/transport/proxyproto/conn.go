@@ -60,6 +60,9 @@ func (c *conn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(c.Conn, r)
 }
 
+// NetConn returns the connection below.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
 // CloseWrite closes the sending side if the connection below supports it.
 func (c *conn) CloseWrite() error {
 	return netbound.CloseWrite(c.Conn)

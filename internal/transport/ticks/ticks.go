@@ -30,7 +30,7 @@ func (c *Clock) Start(f func(), timeouts ...time.Duration) {
 		}
 	}
 	c.timer = time.AfterFunc(time.Hour, func() {
-		c.now.Add(1)
+		c.Advance()
 		f()
 		if !c.stopped.Load() {
 			c.timer.Reset(c.Interval)
@@ -44,6 +44,9 @@ func (c *Clock) Stop() {
 	c.stopped.Store(true)
 	c.timer.Stop()
 }
+
+// Advance counts a tick.
+func (c *Clock) Advance() { c.now.Add(1) }
 
 // Now returns the number of ticks so far.
 func (c *Clock) Now() int64 { return c.now.Load() }

@@ -1,0 +1,129 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+)
+
+// noting is a transport that notes the connection of each request in its exchange.
+type noting struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper. It adds to the trace of httputil, since a second
+// one would cost more than what it is for.
+func (t noting) RoundTrip(r *http.Request) (*http.Response, error) {
+	trace := httptrace.ContextClientTrace(r.Context())
+	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok && trace != nil && trace.GotConn == nil {
+		trace.GotConn = func(info httptrace.GotConnInfo) {
+			x.conn = nil // of an attempt that is repeated
+			for nc := info.Conn; nc != nil && x.conn == nil; {
+				x.conn, _ = nc.(*upstreamConn)
+				below, ok := nc.(interface{ NetConn() net.Conn }) // such as *tls.Conn
+				if !ok {
+					break
+				}
+				nc = below.NetConn()
+			}
+		}
+	}
+	return t.RoundTripper.RoundTrip(r)
+}
+
+// prompt is the body of an answer. What has arrived of it is sent on before the proxy waits
+// for more, since the client may wait for it: an event, or the header. The rest is sent on
+// together.
+type prompt struct {
+	io.ReadCloser
+	conn *upstreamConn // of HTTP/1, where the answer has it to itself; otherwise nil
+	to   *quiet
+	err  error // why it is broken off
+
+	mu      sync.Mutex
+	reading bool // net/http reads the next answer with another goroutine, before Read returns
+}
+
+// promptly returns the body to copy to w in place of that of res.
+func promptly(w *quiet, res *http.Response, conn *upstreamConn) io.ReadCloser {
+	if res.Body == http.NoBody {
+		w.over.Store(true)
+		return res.Body
+	}
+	res.ContentLength = 0 // otherwise httputil flushes after every write if it is unknown
+	if res.ProtoMajor != 1 {
+		conn = nil
+	}
+	return &prompt{ReadCloser: res.Body, conn: conn, to: w}
+}
+
+// quiet is the client's http.ResponseWriter for httputil. It ignores that httputil flushes
+// event streams after a while and after every write, until there is nothing more to copy.
+type quiet struct {
+	http.ResponseWriter
+	over atomic.Bool
+}
+
+// FlushError is for http.ResponseController.
+func (q *quiet) FlushError() error {
+	if !q.over.Load() {
+		return nil
+	}
+	return http.NewResponseController(q.ResponseWriter).Flush()
+}
+
+// Unwrap supports http.ResponseController.
+func (q *quiet) Unwrap() http.ResponseWriter { return q.ResponseWriter }
+
+// Read implements io.Reader. If the answer breaks off, the client gets what there is of it:
+// otherwise net/http would drop the last bytes.
+func (b *prompt) Read(p []byte) (int, error) {
+	n, err := b.read(p)
+	switch {
+	case errors.Is(err, io.EOF):
+		b.to.over.Store(true)
+		return n, err
+	case err == nil:
+		return n, nil
+	case n > 0:
+		b.err = err
+		return n, nil
+	}
+	b.flush()
+	return 0, err
+}
+
+func (b *prompt) read(p []byte) (int, error) {
+	switch {
+	case b.err != nil:
+		return 0, b.err
+	case b.conn == nil:
+		b.flush()
+		return b.ReadCloser.Read(p)
+	}
+	b.reads(true)
+	b.conn.waits.Store(b)
+	n, err := b.ReadCloser.Read(p)
+	b.conn.waits.CompareAndSwap(b, nil) // another request may have the connection by now
+	b.reads(false)
+	return n, err
+}
+
+func (b *prompt) reads(yes bool) { //nolint:revive // its state
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reading = yes
+}
+
+// pauses notes that the connection has nothing more to read now.
+func (b *prompt) pauses() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reading {
+		b.flush()
+	}
+}
+
+func (b *prompt) flush() { _ = http.NewResponseController(b.to.ResponseWriter).Flush() }
