@@ -32,8 +32,8 @@ func (h *HTTP) boundHTTP2(p *Process, o *HTTPOptions) error {
 	if err := http2.ConfigureServer(h.server, server); err != nil { //nolint:staticcheck // as above
 		return fmt.Errorf("cannot set up HTTP/2: %w", err)
 	}
-	h.server.TLSConfig = encryption // it adds one where there is none
-	serve := func(hs *http.Server, c *h2bound.Conn, o http2.ServeConnOpts) {
+	h.server.TLSConfig = encryption                                          // it adds one where there is none
+	serve := func(hs *http.Server, c *h2bound.Conn, o http2.ServeConnOpts) { //nolint:staticcheck // as above
 		defer func() { _ = c.Close() }()
 		nc := net.Conn(c)
 		if o.SawClientPreface {
@@ -47,12 +47,12 @@ func (h *HTTP) boundHTTP2(p *Process, o *HTTPOptions) error {
 		server.ServeConn(nc, &o) //nolint:staticcheck // as above
 	}
 	h.server.TLSNextProto[http2.NextProtoTLS] = func(hs *http.Server, nc *tls.Conn, h http.Handler) {
-		serve(hs, bound.Wrap(nc, nc.NetConn()), http2.ServeConnOpts{Handler: h})
+		serve(hs, bound.Wrap(nc, nc.NetConn()), http2.ServeConnOpts{Handler: h}) //nolint:staticcheck // as above
 	}
 	h.server.TLSNextProto[cleartext] = func(hs *http.Server, in *tls.Conn, h http.Handler) {
 		if held, ok := in.NetConn().(interface{ UnencryptedNetConn() net.Conn }); ok {
 			nc := held.UnencryptedNetConn()
-			serve(hs, bound.WrapBegun(nc, nc), http2.ServeConnOpts{Handler: h, SawClientPreface: true})
+			serve(hs, bound.WrapBegun(nc, nc), http2.ServeConnOpts{Handler: h, SawClientPreface: true}) //nolint:staticcheck // as above
 		}
 	}
 	return nil

@@ -111,7 +111,7 @@ func (b *prompt) read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *prompt) reads(yes bool) { //nolint:revive // its state
+func (b *prompt) reads(yes bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reading = yes

@@ -49,11 +49,13 @@ func TestAnswersAreSentOnWhenTheUpstreamPauses(t *testing.T) {
 		"a trickle":         {[]string{head + "Content-Length: 6\r\n\r\na", "bcd", "ef"}, []string{"a", "bcd", "ef"}, 3},
 		"chunks": {
 			[]string{head + "Transfer-Encoding: chunked\r\n\r\n", "1\r\na\r\n", "2\r\nbc\r\n0\r\n\r\n"},
-			[]string{"", "a", "bc"}, 3,
+			[]string{"", "a", "bc"},
+			3,
 		},
 		"events": {
 			[]string{head + "Content-Type: text/event-stream\r\nContent-Length: 3\r\n\r\n", "a", "bc"},
-			[]string{"", "a", "bc"}, 3,
+			[]string{"", "a", "bc"},
+			3,
 		},
 	} {
 		for _, limits := range []string{"[]", "[{name: one, concurrency: 10}]"} {

@@ -165,7 +165,7 @@ func (d *Doors) descriptorPressure() func() float64 {
 		if failedBefore.Swap(failed) != failed {
 			return 1
 		}
-		return float64(used) / float64(max(total, 1))
+		return min(float64(used)/float64(max(total, 1)), 1) // each door may have a few even if there are none
 	}
 }
 

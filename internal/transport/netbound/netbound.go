@@ -343,7 +343,7 @@ func (c *conn) Read(p []byte) (n int, err error) {
 	}
 	if n > 0 {
 		c.hears()
-		c.sending.may()
+		c.may()
 	}
 	return n, err
 }
@@ -361,9 +361,9 @@ func (c *conn) hears() {
 }
 
 func (c *conn) Write(p []byte) (n int, err error) {
-	c.sending.begin(c.listener.options.Unread)
+	c.begin(c.listener.options.Unread)
 	n, err = c.write(p)
-	c.sending.mark.Done()
+	c.mark.Done()
 	return n, err
 }
 

@@ -3,7 +3,7 @@
 // A client that asks for large answers and reads none of them makes a server hold all
 // that belongs to them for as long as it likes: buffers, connections to an upstream,
 // slots of limits on concurrency. So each answer may wait for its client for a limited
-// time, which starts anew whenever the client takes something. A download may therefore
+// time, which starts again whenever the client takes something. A download may therefore
 // last for hours. Answers that wait hold a limited amount of memory together: beyond it,
 // and when the process runs short of memory, those that have waited longest are ended.
 //
