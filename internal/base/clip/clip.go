@@ -84,7 +84,7 @@ func Unescape(text string) string {
 	for text != "" {
 		letter, length := escapeAt(text)
 		if length == 0 {
-			letter, length = rune(text[0]), 1
+			length = 1
 			b.WriteByte(text[0])
 		} else {
 			b.WriteRune(letter)
@@ -112,7 +112,7 @@ func escapeAt(text string) (letter rune, length int) {
 		return 0, 0
 	}
 	n, err := strconv.ParseUint(text[2:length], 16, 32)
-	if letter = rune(n); err != nil || n > unicode.MaxRune || letter != '\\' && !isUnseen(letter) { //nolint:gosec // at most MaxRune where it is used
+	if letter = rune(n); err != nil || n > unicode.MaxRune || letter != '\\' && !isUnseen(letter) {
 		return 0, 0
 	}
 	return letter, length
