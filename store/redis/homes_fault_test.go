@@ -3,7 +3,6 @@ package redis_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,8 +24,25 @@ type overseas struct {
 	stores  map[string][]headgate.Store
 	allowed atomic.Int64
 	failed  atomic.Int64
+	asked   atomic.Int64 // calls from us and ap to eu
 	paced   bool
 	mine    map[string]*atomic.Int64 // allowed, by region
+}
+
+// farStore counts the calls.
+type farStore struct {
+	*redis.Store
+	asked *atomic.Int64
+}
+
+func (s farStore) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	s.asked.Add(1)
+	return s.Store.Take(ctx, op)
+}
+
+func (s farStore) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	s.asked.Add(1)
+	return s.Store.Do(ctx, ops, out, mode)
 }
 
 func newOverseas(t *testing.T, timeout time.Duration) *overseas {
@@ -44,7 +60,7 @@ func newOverseas(t *testing.T, timeout time.Duration) *overseas {
 		for range 2 {
 			all := homes.Options{Region: name, Homes: map[string]headgate.Store{}}
 			if name != "eu" {
-				far := open(t, redis.Options{Addresses: []string{o.cables[name].Addr}, Timeout: timeout})
+				far := farStore{open(t, redis.Options{Addresses: []string{o.cables[name].Addr}, Timeout: timeout}), &o.asked}
 				all.Homes["eu"] = blocks.New(failsafe.New(far, failsafe.Options{Timeout: timeout}), blocks.Options{})
 			}
 			here := failsafe.New(open(t, redis.Options{Addresses: []string{own.Addr}, Timeout: patient}), failsafe.Options{Timeout: patient})
@@ -152,7 +168,7 @@ func TestHomeIsCutOffAndHeals(t *testing.T) {
 	before := o.allowed.Load()
 	began := time.Now()
 	_, err := o.stores["us"][0].Take(t.Context(), headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
-	if took := time.Since(began); err == nil || took > time.Second {
+	if took := time.Since(began); err == nil || took > comeback { // a second, or forever
 		t.Errorf("cut off: %v after %s", err, took)
 	}
 	if d, err := o.stores["us"][0].Take(t.Context(), headgate.Op{Key: "k", Limit: headgate.PerDay(9), Cost: 1}); err != nil || !d.Allowed {
@@ -172,42 +188,32 @@ func TestHomeIsCutOffAndHeals(t *testing.T) {
 	t.Logf("%d of %d admitted, %d failed", got, n, o.failed.Load())
 }
 
-// TestBlocksSpareTheOcean: of a busy key nearly all decisions need no round trip.
+// TestBlocksSpareTheOcean: nearly all decisions of a busy key need no round trip. (That
+// they do not wait for one either is tested in a bubble: store/blocks, TestBlocksOutlastAStall.)
 func TestBlocksSpareTheOcean(t *testing.T) {
 	limit := headgate.PerMinute(600_000).Using(headgate.FixedWindow).InRegions(headgate.Regions{Home: "eu"}).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05})
 	o := newOverseas(t, time.Second)
 	s := o.stores["us"][0]
-	var mu sync.Mutex
-	var took []time.Duration
-	var wait sync.WaitGroup
-	start, first := time.Now(), 0 // the first two seconds connect, load scripts and draw
-	for ; time.Since(start) < 8*time.Second; time.Sleep(2 * time.Millisecond) {
-		wait.Go(func() {
-			began := time.Now()
-			d, err := s.Take(t.Context(), headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
-			if err != nil || !d.Allowed {
-				t.Errorf("%+v, %v", d, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if began.Sub(start) < 2*time.Second {
-				first++
-				return
-			}
-			took = append(took, time.Since(began))
-		})
-	}
-	wait.Wait()
-	slices.Sort(took)
-	far := 0
-	for _, d := range took {
-		if d > 80*time.Millisecond {
-			far++
+	var all sync.WaitGroup
+	decide := func(n int) {
+		for range n {
+			all.Go(func() {
+				d, err := s.Take(t.Context(), headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
+				if err != nil || !d.Allowed {
+					t.Errorf("%+v, %v", d, err)
+				}
+			})
+			wait(time.Millisecond)
 		}
+		all.Wait()
 	}
-	p99 := took[len(took)*99/100]
-	t.Logf("after %d: %d decisions, %.2f%% with a round trip, p50 %s, p99 %s, longest %s", first, len(took), 100*float64(far)/float64(len(took)), took[len(took)/2], p99, took[len(took)-1])
-	if far*50 > len(took) || p99 > 80*time.Millisecond {
-		t.Errorf("%d of %d decisions took a round trip", far, len(took))
+	decide(1000) // connects, loads scripts and draws
+	const n = 2000
+	before := o.asked.Load()
+	decide(n)
+	if asked := o.asked.Load() - before; asked > n/10 { // 1% on an idle machine
+		t.Errorf("%d decisions took %d calls", n, asked)
+	} else {
+		t.Logf("%d decisions took %d calls", n, asked)
 	}
 }

@@ -228,7 +228,7 @@ func (l *lag) run(ctx context.Context, group *sync.WaitGroup) {
 // been slower, and an answer passes through several. Anything a call must not wait for,
 // such as a silent server or a closing connection, takes a second or more.
 func (l *lag) latest() time.Duration {
-	return deadline + 250*time.Millisecond + 6*l.late()
+	return deadline + 800*time.Millisecond + 10*l.late()
 }
 
 // late returns the largest lag so far.
