@@ -26,8 +26,9 @@ import (
 const anyRules = "domain: api\nlimits:\n  - {name: any, key: [client_ip], rate: 5/hour}\n"
 
 // wire sends text to the proxy unchanged, and returns the statuses of all answers until
-// the connection closes or nothing arrives for a moment.
-func (f *fixture) wire(t *testing.T, text string) (statuses []int, closed bool) {
+// the connection closes or, after n of them if it is not to close, nothing arrives for a
+// moment.
+func (f *fixture) wire(t *testing.T, text string, n int, closes bool) (statuses []int, closed bool) {
 	t.Helper()
 	var d net.Dialer
 	nc, err := d.DialContext(t.Context(), "tcp", f.Addr(app.DoorProxy))
@@ -40,7 +41,11 @@ func (f *fixture) wire(t *testing.T, text string) (statuses []int, closed bool) 
 	}
 	in := bufio.NewReader(nc)
 	for {
-		_ = nc.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+		patience := 20 * time.Second
+		if len(statuses) >= n && !closes { // nothing more is expected
+			patience = 300 * time.Millisecond
+		}
+		_ = nc.SetReadDeadline(time.Now().Add(patience))
 		res, err := http.ReadResponse(in, nil)
 		if err != nil {
 			return statuses, !strings.Contains(err.Error(), "timeout")
@@ -83,7 +88,7 @@ func TestOddRequestsOnTheWire(t *testing.T) {
 				}
 				_, _ = io.Copy(io.Discard, r.Body)
 			}), func(c *config.Config) { proxyOf(c).NoCleartextHTTP2 = true })
-			got, closed := f.wire(t, row.text)
+			got, closed := f.wire(t, row.text, len(row.want), row.closed)
 			if !slices.Equal(got, row.want) || closed != row.closed || row.reached >= 0 && reached.Load() != row.reached {
 				t.Errorf("%v, closed %t, %d reached the upstream; want %v, %t, %d", got, closed, reached.Load(), row.want, row.closed, row.reached)
 			}
@@ -213,7 +218,7 @@ func TestTrailersOfRequestsEndHere(t *testing.T) {
 		trailers <- r.Header
 	}))
 	f.wire(t, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, X-Api-Key\r\n\r\n"+
-		"3\r\nabc\r\n0\r\nX-Sum: 42\r\nX-Api-Key: k\r\nX-Unannounced: 1\r\n\r\n")
+		"3\r\nabc\r\n0\r\nX-Sum: 42\r\nX-Api-Key: k\r\nX-Unannounced: 1\r\n\r\n", 1, false)
 	got := <-trailers
 	for name := range got {
 		if name == "Trailer" || strings.HasPrefix(name, "X-Sum") || strings.HasPrefix(name, "X-Api") || strings.HasPrefix(name, "Trailing-") {
