@@ -231,7 +231,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 // Health watches may last, but their number per connection is limited.
 func TestWatchesLastAndAreBounded(t *testing.T) {
 	f := start1(t, setup{rules: threeLimits, server: grpcserver.Options{
-		ReadTimeout: 50 * time.Millisecond, WriteTimeout: 50 * time.Millisecond,
+		ReadTimeout: time.Second, WriteTimeout: time.Second, // a watch has to begin within it
 	}})
 	health := healthpb.NewHealthClient(f.connection)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -85,14 +85,13 @@ func TestSilentShardHoldsUpItsOwnLimits(t *testing.T) {
 	began := time.Now()
 	number := 2
 	for ; time.Since(began) < 7*time.Second; number++ { // longer than a lease
-		accepted := time.Now()
 		for _, limit := range others {
 			accept(limit, number)
 		}
 		b.await(t, sent)
-		if took := time.Since(accepted); took > 3*time.Second {
-			t.Fatalf("%s after the shard has fallen silent, entries of others took %s", time.Since(began), took)
-		}
+	}
+	if rounds := number - 2; rounds < 5 { // on an idle machine over a hundred; if each waited for a call to the shard, three
+		t.Errorf("entries of others went through %d times in seven seconds", rounds)
 	}
 	for partition, token := range leasesOf(tags) {
 		if token != leases[partition] {
@@ -146,10 +145,11 @@ func TestSilentShardOfTheList(t *testing.T) {
 	q.Start()
 	defer closing(t, q)
 	for _, limit := range limits {
-		began := time.Now()
-		if _, err := q.Accept(t.Context(), entryOf(limit, 1)); err != nil || time.Since(began) > 4*time.Second {
-			t.Errorf("%v after %s", err, time.Since(began))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if _, err := q.Accept(ctx, entryOf(limit, 1)); err != nil { // while the shard is silent
+			t.Error(err)
 		}
+		cancel()
 	}
 	b.await(t, len(limits))
 	set.Primaries[silent].Resume()

@@ -93,7 +93,7 @@ func TestSilentRedisIsNotWaitedFor(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
-		if took := time.Since(begin); took > time.Second {
+		if took := time.Since(begin); took > 10*time.Second { // asked each time, 20 s
 			t.Errorf("%s: a thousand questions took %s", name, took)
 		}
 	}
