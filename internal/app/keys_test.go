@@ -394,6 +394,22 @@ func TestBansSurviveARestart(t *testing.T) {
 	if d := f.check(t, "/login", "198.51.100.7"); d.Reason != "banned" {
 		t.Errorf("%+v", d)
 	}
+	// Damage lifts only the bans that it hits, and what is left outlives another restart.
+	damaged := readFile(t, file+".control")
+	damaged = damaged[:len("headgate control")] + "?" + damaged[len("headgate control?"):]
+	writeFile(t, file+".control", damaged)
+	for range 2 {
+		again()
+		if d := f.check(t, "/login", "198.51.100.7"); d.Reason != "banned" {
+			t.Errorf("%+v", d)
+		}
+	}
+	if kept := readFile(t, file+".control.damaged"); kept != damaged {
+		t.Errorf("set aside: %q", kept)
+	}
+	if err := os.Remove(file + ".control.damaged"); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(file+".control", []byte("this is no table"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -60,6 +60,51 @@ func TestTokensOutliveARestart(t *testing.T) {
 	}
 }
 
+// TestDamagedSecretIsLogged: whichever byte of the secret's file is damaged, or missing,
+// the secret is not used, and the log says so.
+func TestDamagedSecretIsLogged(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "counts")
+	f := run(t, exportRules, nil, snapshot(file))
+	stop := func() {
+		t.Helper()
+		if err := f.Stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func() string {
+		t.Helper()
+		f.journal = newJournal()
+		f.renew(t)
+		f.start(t)
+		return f.journal.text.String()
+	}
+	stop()
+	whole := readFile(t, file+".secret")
+	for i := range whole {
+		flipped := []byte(whole)
+		flipped[i] ^= 1
+		damaged := []string{string(flipped)}
+		if i != 52 { // the form of before
+			damaged = append(damaged, whole[:i])
+		}
+		for _, text := range damaged {
+			writeFile(t, file+".secret", text)
+			if log := start(); !strings.Contains(log, "of the last run are lost") {
+				t.Fatalf("%d bytes, byte %d: not in the log\n%s", len(text), i, log)
+			}
+			stop()
+		}
+	}
+	for _, text := range []string{whole, whole[:52]} {
+		writeFile(t, file+".secret", text)
+		log := start()
+		stop()
+		if got := readFile(t, file+".secret"); got != whole || strings.Contains(log, "are lost") {
+			t.Errorf("%q became %q; the log:\n%s", text, got, log)
+		}
+	}
+}
+
 // TestSecretWithoutItsCounts: a secret that is invalid or whose counts are gone is not
 // used.
 func TestSecretWithoutItsCounts(t *testing.T) {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -250,7 +252,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// A file has exactly the content of its table, or is damaged.
+// A file has exactly the content of its table, or is damaged. Then all entries that were
+// not hit are read, and nothing else.
 func TestFile(t *testing.T) {
 	clock := newClock()
 	path := filepath.Join(t.TempDir(), "control")
@@ -281,18 +284,87 @@ func TestFile(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Error(info.Mode(), err)
 	}
-	for i := range whole {
-		cut := whole[:i]
-		flipped := bytes.Clone(whole)
-		flipped[i] ^= 1
-		for _, text := range [][]byte{cut, flipped} {
-			if err := os.WriteFile(path, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := control.OpenLocal(path, clock.Now); !errors.Is(err, control.ErrDamaged) {
-				t.Fatalf("byte %d: %v", i, err)
+	before := list(n.Entries())
+	spoilt := func(at int, text []byte) []string {
+		t.Helper()
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		table, err := control.OpenLocal(path, clock.Now)
+		if !errors.Is(err, control.ErrDamaged) {
+			t.Fatalf("byte %d: %v", at, err)
+		}
+		rest := newNode(t, table, clock, 0)
+		rest.sync(t)
+		left := list(rest.Entries())
+		for _, e := range left {
+			if !slices.Contains(before, e) {
+				t.Fatalf("byte %d: %s was never in it", at, e)
 			}
 		}
+		return left
+	}
+	for i := range whole {
+		for bit := range 8 {
+			flipped := bytes.Clone(whole)
+			flipped[i] ^= 1 << bit
+			if left := spoilt(i, flipped); len(left) < len(before)-2 { // the end of a line spoils two
+				t.Fatalf("byte %d, bit %d: %q are left of %q", i, bit, left, before)
+			}
+		}
+		if left := spoilt(i, whole[:i]); len(left) < bytes.Count(whole[:i], []byte("\n"))-1 {
+			t.Fatalf("%d bytes: %q are left of %q", i, left, before)
+		}
+	}
+}
+
+// list returns the entries as text.
+func list(entries []control.Entry) (out []string) {
+	for _, e := range entries {
+		out = append(out, fmt.Sprintf("%+v", e))
+	}
+	return out
+}
+
+// A file of before, whose entries have no checksums, is read, and written in the new
+// form.
+func TestOldFile(t *testing.T) {
+	clock := newClock()
+	path := filepath.Join(t.TempDir(), "control")
+	table, err := control.OpenLocal(path, clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t, table, clock, 0)
+	for i := range 3 {
+		n.put(t, n.entry("a", strconv.Itoa(i), "", clock.Now().Add(time.Hour)))
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var body []byte
+	for i, line := range bytes.SplitAfter(whole, []byte("\n")) {
+		if i > 0 && len(line) > 0 {
+			body = append(body, line[9:]...)
+		}
+	}
+	sum := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli))
+	if err := os.WriteFile(path, append(fmt.Appendf(nil, "headgate control 1 %08x\n", sum), body...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	table, err = control.OpenLocal(path, clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := newNode(t, table, clock, 0)
+	again.sync(t)
+	if diff := cmp.Diff(n.Entries(), again.Entries()); diff != "" || len(n.Entries()) != 3 {
+		t.Error(diff)
+	}
+	again.put(t, again.entry("a", "3", "", clock.Now().Add(time.Hour)))
+	if text, err := os.ReadFile(path); err != nil || !bytes.HasPrefix(text, []byte("headgate control 2 ")) {
+		t.Errorf("%.30q, %v", text, err)
 	}
 }
 

@@ -52,7 +52,8 @@ func NewLocal(clock func() time.Time) *Local {
 var ErrDamaged = errors.New("damaged table")
 
 // OpenLocal returns a table with the content of the file at path, if it exists, and
-// saves changes to that file.
+// saves changes to that file. With an error that wraps ErrDamaged it returns a table of
+// the entries that are whole; the next change or [Local.Save] replaces the file.
 func OpenLocal(path string, clock func() time.Time) (*Local, error) {
 	l := NewLocal(clock)
 	l.path = path
@@ -64,34 +65,62 @@ func OpenLocal(path string, clock func() time.Time) (*Local, error) {
 		return nil, err
 	}
 	if err := l.load(text); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
+		return l, fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
 	}
+	l.saved = l.version
 	return l, nil
 }
 
 // A file has a header line with its version and the CRC-32C of the rest, followed by
-// the entries as JSON, one per line.
-const header = "headgate control 1 %08x\n"
+// the entries, one per line, as their CRC-32C and JSON, so that a damaged byte costs one
+// entry. Version 1, which is only read, has no CRC-32C of the entries.
+const (
+	header    = "headgate control 2 %08x\n"
+	oldHeader = "headgate control 1 %08x\n"
+	prefix    = "%08x "
+	prefixLen = len("01234567 ")
+)
 
-// checksum returns the CRC-32C for the header.
+// checksum returns the CRC-32C of text.
 func checksum(text []byte) uint32 { return crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)) }
 
+// load reads all entries that are whole. The error says if there may have been others.
 func (l *Local) load(text []byte) error {
 	end := bytes.IndexByte(text, '\n') + 1
-	rest := text[end:]
-	if want := fmt.Sprintf(header, checksum(rest)); string(text[:end]) != want {
-		return fmt.Errorf("it starts with %.40q, want %q", text[:end], want)
-	}
-	for line := range bytes.Lines(rest) {
-		e, err := decode(string(bytes.TrimSuffix(line, []byte("\n"))))
-		if err != nil {
-			return err
+	first, rest := string(text[:end]), text[end:]
+	if first == fmt.Sprintf(oldHeader, checksum(rest)) {
+		for line := range bytes.Lines(rest) {
+			if err := l.loadEntry(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
+				return err
+			}
 		}
-		l.version++
-		l.rows[e.name()] = localRow{Row: Row{Name: e.name(), Value: string(bytes.TrimSpace(line)), Version: l.version}, until: e.Until}
+		return nil
 	}
-	l.saved = l.version
+	lines, whole := 0, 0
+	for line := range bytes.Lines(rest) {
+		lines++
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		if entry := line[min(prefixLen, len(line)):]; string(line) != fmt.Sprintf(prefix, checksum(entry))+string(entry) {
+			continue
+		} else if err := l.loadEntry(entry); err == nil {
+			whole++
+		}
+	}
+	if want := fmt.Sprintf(header, checksum(rest)); first != want {
+		return fmt.Errorf("it starts with %.40q, want %q; %d of its %d lines are whole", first, want, whole, lines)
+	} else if whole < lines {
+		return fmt.Errorf("%d of its %d lines are not readable", lines-whole, lines)
+	}
 	return nil
+}
+
+// loadEntry adds an entry in JSON.
+func (l *Local) loadEntry(text []byte) error {
+	e, err := decode(string(text))
+	if err == nil {
+		l.set(localRow{Row: Row{Name: e.name(), Value: string(text)}, until: e.Until})
+	}
+	return err
 }
 
 // Look implements [Table].
@@ -201,6 +230,16 @@ func (l *Local) tidy() {
 	}
 }
 
+// Save writes the file, if there is one and it lacks changes.
+func (l *Local) Save() error { return l.save() }
+
+// Len returns how many entries there are, including those that have expired.
+func (l *Local) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.rows)
+}
+
 // save writes the file. One of several concurrent callers writes for all.
 func (l *Local) save() error {
 	if l.path == "" {
@@ -219,7 +258,7 @@ func (l *Local) save() error {
 	wanted = l.version
 	for _, r := range l.rows {
 		if !r.Deleted {
-			body.WriteString(r.Value + "\n")
+			fmt.Fprintf(&body, prefix+"%s\n", checksum([]byte(r.Value)), r.Value)
 		}
 	}
 	l.mu.Unlock()

@@ -1,11 +1,11 @@
 package storing
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 
@@ -13,8 +13,12 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 )
 
-// tokenSecretSize is the size of a token secret file in bytes.
-const tokenSecretSize = 52
+// A file has the secret and its CRC-32C. A file of the secret alone, as written before,
+// is read too.
+const (
+	tokenSecretSize = 52
+	tokenSecretSum  = len(" 01234567\n")
+)
 
 // tokenSecret is the secret for lease and reservation tokens when counts are in memory.
 // It may outlive the process only together with all counts: it is saved after the last
@@ -44,7 +48,7 @@ func (s *Store) openTokenSecret(restored bool) engine.Option { //nolint:revive /
 
 var (
 	errNoSecret      = errors.New("not a regular file")
-	errDamagedSecret = fmt.Errorf("damaged: want %d bytes", tokenSecretSize)
+	errDamagedSecret = errors.New("damaged")
 )
 
 // take reads and removes the file.
@@ -60,14 +64,32 @@ func (s *tokenSecret) take() ([]byte, error) {
 		return nil, err
 	case !info.Mode().IsRegular(): // reading it could block or never end
 		return nil, errors.Join(errNoSecret, os.Remove(s.path))
-	case info.Size() != tokenSecretSize:
+	case info.Size() > tokenSecretSize+int64(tokenSecretSum):
 		return nil, errors.Join(errDamagedSecret, os.Remove(s.path))
 	}
 	text, err := os.ReadFile(s.path)
-	if err == nil && (len(text) != tokenSecretSize || len(bytes.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")) > 0) {
-		text, err = nil, errDamagedSecret
+	if err == nil {
+		text, err = readSecret(text)
 	}
 	return text, errors.Join(err, os.Remove(s.path))
+}
+
+// readSecret returns the secret in a file's text.
+func readSecret(text []byte) ([]byte, error) {
+	if len(text) == tokenSecretSize {
+		return text, nil
+	}
+	if len(text) > tokenSecretSize {
+		if secret := text[:tokenSecretSize]; string(text) == string(writtenSecret(secret)) {
+			return secret, nil
+		}
+	}
+	return nil, errDamagedSecret
+}
+
+// writtenSecret is the text of a secret's file.
+func writtenSecret(secret []byte) []byte {
+	return fmt.Appendf(nil, "%s %08x\n", secret, crc32.Checksum(secret, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // SaveSecret saves the token secret, if counts are saved. Call it after a successful
@@ -76,7 +98,7 @@ func (s *Store) SaveSecret() error {
 	if s.token.path == "" {
 		return nil
 	}
-	if err := atomicfile.Write(s.token.path, s.token.text); err != nil {
+	if err := atomicfile.Write(s.token.path, writtenSecret(s.token.text)); err != nil {
 		return fmt.Errorf("the secret of leases and reservations was not saved: %w", err)
 	}
 	return nil

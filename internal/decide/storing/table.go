@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,8 +76,12 @@ func (s *Store) openTable() (*control.Local, error) {
 	if asideErr != nil {
 		return nil, fmt.Errorf("bans and overrides not restored: %w; %w", err, asideErr)
 	}
-	s.Logger.Error("damaged file of bans and overrides, none are active", "file", path, "set_aside_as", aside, "err", err)
-	return control.OpenLocal(path, s.Clock)
+	s.Logger.Error("damaged file of bans and overrides, only what is readable is active",
+		"entries", table.Len(), "file", path, "set_aside_as", aside, "err", err)
+	if err := table.Save(); err != nil { // the next start must find it again
+		s.Logger.Error("bans and overrides not saved", "err", errors.Join(err, os.Rename(aside, path)))
+	}
+	return table, nil
 }
 
 // DescribeControl adds the metrics of bans and overrides.
