@@ -350,8 +350,9 @@ func TestRefusedIsNotSent(t *testing.T) {
 	}
 }
 
-// An unconfirmed entry waits until it can no longer be withdrawn. Then it is sent, because its
-// process may have died just after it confirmed it.
+// An unconfirmed entry waits until it can no longer be withdrawn, but holds up the others of
+// its key only for seconds. Then it is sent, because its process may have died just after it
+// confirmed it.
 func TestUntoldWaits(t *testing.T) {
 	server := redistest.Standalone(t)
 	o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}
@@ -376,11 +377,20 @@ func TestUntoldWaits(t *testing.T) {
 	if len(b.arrived) != 1 || b.arrived[0] != "/2/1" {
 		t.Errorf("arrived: %v, want that of %s alone", b.arrived, told.ID)
 	}
+	for number := 2; number <= 3; number++ { // they pass it after some seconds
+		if _, err := q.Accept(t.Context(), entry(1, number)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.await(t, 3)
+	if got := strings.Join(b.arrived, " "); got != "/2/1 /1/2 /1/3" {
+		t.Errorf("arrived: %s", got)
+	}
 	// As if it were old.
 	place := server.Do("HGET", base+":x", receipt.ID)
 	_, rest, _ := strings.Cut(place, " ")
 	server.Do("HSET", base+":x", receipt.ID, "1-1 "+rest)
-	b.await(t, 2)
+	b.await(t, 4)
 }
 
 // One key cannot take the space of all others, on whichever node; one entry of each key may
