@@ -1,6 +1,8 @@
 package app_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -121,4 +123,24 @@ func TestOffenders(t *testing.T) {
 	if want := `msg=audit action=would_ban by=on_repeat domain=api rule=logins key=`; !strings.Contains(log, want) || strings.Contains(log, spammer) {
 		t.Errorf("the log lacks %s, or has a key in plain text:\n%s", want, log)
 	}
+}
+
+// A ban that cannot be saved is active, and counted as not saved.
+func TestOffendersNotSaved(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := run(t, offenderRules, nil, withAdmin, snapshot(filepath.Join(folder, "counts")))
+	lost := func() string { return f.metric(t, `headgate_offenders_lost_total{reason="not_saved"}`) }
+	if got := lost(); got != "0" {
+		t.Errorf("%s bans not saved at the start", got)
+	}
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	f.refuse(t, "/search", spammer, 100)
+	f.await(t, func() bool { return f.check(t, "/search", spammer).Reason == "banned" })
+	f.await(t, func() bool { return lost() == "1" })
+	f.journal.await(t, "bans and overrides not saved")
 }

@@ -107,6 +107,9 @@ func TestEvictionLiftsNoBan(t *testing.T) {
 					break
 				}
 			}
+			if log := f.journal.text.String(); strings.Contains(log, "the store has lost its data") {
+				t.Errorf("it has lost some keys, not all:\n%s", log)
+			}
 			late := today(t, lossRules, server.Addr)
 			late.await(t, func() bool { return late.check(t, "/login", "192.0.2.66").Reason == "banned" })
 			// A ban that was ended stays ended.

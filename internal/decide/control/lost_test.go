@@ -259,6 +259,44 @@ func TestLossThatCannotBeMended(t *testing.T) {
 	}
 }
 
+// A store that loses its data again and again fills no log: a loss is logged once a
+// minute, with what was restored, and not at all if the store evicts keys. All are
+// counted.
+func TestLossesAreLoggedOnceAMinute(t *testing.T) {
+	server := redistest.Standalone(t)
+	clock := &clock{now: time.Now()} // Redis restores nothing that has ended
+	nodes, _ := connect(t, server, clock.Now, 1)
+	n := nodes[0]
+	n.put(t, n.entry("a", "ann", "", clock.Now().Add(10*time.Hour)))
+	n.sync(t)
+	for i, step := range []struct {
+		after   time.Duration
+		evicted bool
+		logged  int
+	}{
+		{0, false, 1},
+		{time.Second, false, 1},
+		{58 * time.Second, false, 1},
+		{time.Second, false, 2},
+		{time.Hour / 2, true, 2},
+		{time.Minute, true, 2},
+		{time.Second, false, 3},
+	} {
+		clock.advance(step.after)
+		n.evicted = step.evicted
+		server.Do("FLUSHALL")
+		n.sync(t)
+		if got := n.state("a", "ann", clock.Now()); !strings.HasPrefix(got, "5 banned") {
+			t.Errorf("step %d: %s", i, got)
+		}
+		log := n.log.String()
+		lost, restored := strings.Count(log, "the store has lost its data"), strings.Count(log, "restored the bans")
+		if lost != step.logged || restored != step.logged || n.Lost() != int64(i+1) {
+			t.Errorf("step %d: %d losses, logged %d and %d times, want %d:\n%s", i, n.Lost(), lost, restored, step.logged, log)
+		}
+	}
+}
+
 // After a loss, Forgot is called until it has succeeded: each connection from before
 // the loss may fail once.
 func TestLossIsToldUntilItIsHeard(t *testing.T) {

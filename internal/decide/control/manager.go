@@ -66,7 +66,8 @@ const (
 	page   = 1000 // rows per request
 )
 
-// Options configure a Manager. All but Most, Changed, Reset and Forgot are required.
+// Options configure a Manager. All but Most, Changed, Reset, Forgot and Evicted are
+// required.
 type Options struct {
 	Table   Table
 	Engine  *engine.Engine // receives the snapshots
@@ -79,7 +80,10 @@ type Options struct {
 	// Forgot, if not nil, is called when the table has lost data, and again with every
 	// Sync until it succeeds.
 	Forgot func(ctx context.Context) error
-	Most   int // the largest number of entries; 0 means MaxEntries
+	// Evicted, if not nil, reports whether the table was lost because the store evicts keys:
+	// then the loss of the table says nothing about other data.
+	Evicted func(ctx context.Context) bool
+	Most    int // the largest number of entries; 0 means MaxEntries
 	// Region is the name of this region, if there are several; see Follower.
 	Region string
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -22,7 +23,7 @@ type memory struct {
 	losing  bool // the last attempt to write back failed
 	untold  bool // Options.Forgot has not succeeded since the last loss
 	lost    int64
-	lostAt  time.Time // when that was last logged
+	toldAt  time.Time // when a loss was last logged
 }
 
 // inTouch is how long a process may have been out of touch and still write back: a
@@ -92,11 +93,11 @@ func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Ro
 	}
 	if another && !m.memory.losing {
 		m.memory.lost++
-		if now := m.options.Clock(); now.Sub(m.memory.lostAt) >= lossEvery {
-			m.memory.lostAt = now
-			m.options.Logger.Warn("the store has lost its data (flushed, restarted without its data, or replaced): all counts start again, or it evicts keys",
-				"was", m.seen.Identity, "is", state.Identity)
-		}
+	}
+	log := m.lossLogger(ctx, now)
+	if another && !m.memory.losing {
+		log.Warn("the store has lost its data (flushed, restarted without its data, or replaced): all counts start again",
+			"was", m.seen.Identity, "is", state.Identity)
 	}
 	if len(lost) == 0 {
 		return nil
@@ -115,7 +116,7 @@ func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Ro
 		if !another && !again {
 			m.memory.lost++
 		}
-		m.options.Logger.Warn("restored the bans and overrides that the store had lost", "written", taken, "known", len(m.memory.rows))
+		log.Warn("restored the bans and overrides that the store had lost", "written", taken, "known", len(m.memory.rows))
 	}
 	return nil
 }
@@ -123,6 +124,17 @@ func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Ro
 // lossEvery limits how often a loss is logged: a store that evicts keys may lose the mark
 // of its data many times a second.
 const lossEvery = time.Minute
+
+// lossLogger returns where to log a loss that was just noticed. A loss of evicted keys is
+// not logged here: the store's health says so, and says it once.
+func (m *Manager) lossLogger(ctx context.Context, now time.Time) *slog.Logger {
+	recent := !m.memory.toldAt.IsZero() && now.Sub(m.memory.toldAt).Abs() < lossEvery
+	if !m.memory.losing && (recent || m.options.Evicted != nil && m.options.Evicted(ctx)) {
+		return slog.New(slog.DiscardHandler)
+	}
+	m.memory.toldAt = now
+	return m.options.Logger
+}
 
 // isAnother reports whether this is not the table that was last read.
 func (m *Manager) isAnother(state *State) bool {

@@ -62,7 +62,8 @@ type node struct {
 	rules   *rules.Ruleset
 	table   control.Table
 	changed int
-	resets  []string     // the keys
+	resets  []string // the keys
+	evicted bool
 	forgot  func() error // handles a loss, if not nil
 	log     bytes.Buffer
 }
@@ -88,6 +89,7 @@ func newNodeAt(t testing.TB, table control.Table, now func() time.Time, most int
 			}
 			return n.forgot()
 		},
+		Evicted: func(context.Context) bool { return n.evicted },
 	})
 	return n
 }

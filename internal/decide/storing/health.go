@@ -36,7 +36,9 @@ type health struct {
 	asked   time.Time // when the policy was last requested
 	policy  string    // the policy last warned about
 	evicted int64     // keys that Redis has evicted since its start
-	evicts  bool      // whether that was logged
+	before  int64     // the same, at the look before
+	watched bool      // whether both are known
+	evicts  bool      // whether evictions were logged
 	denied  bool      // whether the missing permission was logged
 	known   bool      // whether its version is known
 	moved   uint64    // how often its address led to another server, at the last look
@@ -160,24 +162,46 @@ func (s *Store) lookAtPolicy() {
 		h.asked = time.Time{} // retry soon
 		return
 	}
-	policy, evicted := "", int64(0)
+	policy, evicted := evictions(servers)
+	if policy != "" && policy != h.policy {
+		s.Logger.Warn("the store evicts keys when it is full: an exhausted key that is evicted has its whole limit again",
+			"maxmemory_policy", policy, "hint", "set maxmemory-policy noeviction")
+	}
+	h.policy = policy
+	if policy != "" && evicted > 0 && !h.evicts {
+		h.evicts = true
+		s.Logger.Warn("the store has evicted keys, because it is full: each has its whole limit again",
+			"evicted_keys", evicted, "maxmemory_policy", policy, "hint", "raise maxmemory of Redis, and set maxmemory-policy noeviction")
+	}
+	if h.before = h.evicted; !h.watched {
+		h.before, h.watched = evicted, true // what was evicted earlier is no news
+	}
+	h.evicted = evicted
+}
+
+// evictions returns the policy by which one of the servers evicts keys, or "", and how
+// many keys they have evicted since their start.
+func evictions(servers []redis.Memory) (policy string, evicted int64) {
 	for i := range servers {
 		evicted += servers[i].Evicted
 		if servers[i].Evicts() {
 			policy = servers[i].Policy
 		}
 	}
-	if policy != "" && policy != h.policy {
-		s.Logger.Warn("the store evicts keys when it is full: an exhausted key that is evicted has its whole limit again",
-			"maxmemory_policy", policy, "hint", "set maxmemory-policy noeviction")
+	return policy, evicted
+}
+
+// evicting reports whether Redis has evicted keys just now: since the last look or the
+// one before.
+func (s *Store) evicting(ctx context.Context) bool {
+	servers, err := s.shared.Memory(ctx)
+	if err != nil {
+		return false
 	}
-	h.policy = policy
-	if evicted > h.evicted && !h.evicts {
-		h.evicts = true
-		s.Logger.Warn("the store has evicted keys, because it is full: each has its whole limit again",
-			"evicted_keys", evicted, "maxmemory_policy", policy, "hint", "raise maxmemory of Redis, and set maxmemory-policy noeviction")
-	}
-	h.evicted = evicted
+	_, evicted := evictions(servers)
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	return s.health.watched && evicted > s.health.before
 }
 
 // trouble returns why Redis does not count now (it is full or read-only), or nil.

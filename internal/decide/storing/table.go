@@ -34,7 +34,7 @@ func (s *Store) Control(o control.Options) (*control.Manager, error) {
 		o.Reset = func(scope, key string) {
 			s.eachBlocks(func(b *blocks.Store) { b.Forget(headgate.Op{Scope: scope, Key: key}) })
 		}
-		o.Forgot = s.secrets.Return
+		o.Forgot, o.Evicted = s.secrets.Return, s.evicting
 		s.returnSecrets()
 		s.Life.Every(returnEvery, s.returnSecrets)
 		s.watch()
