@@ -102,8 +102,10 @@ func countDigits(text string) (string, error) {
 			grouped = true
 		case c == '-' && i == 0:
 			return "", fmt.Errorf("the count %s is negative", clip.Quote(text))
-		case (c == '.' || c == ',') && i > 0:
-			return "", fmt.Errorf("invalid count %s: want a whole number, such as 5 or 1_000; for less than one use a longer period, such as 1/2s", clip.Quote(text))
+		case (c == '.' || c == ',') && strings.Trim(text[:i], "0") == "":
+			return "", fmt.Errorf("invalid count %s: for less than one use a longer period, such as 1/2s", clip.Quote(text))
+		case c == '.' || c == ',':
+			return "", fmt.Errorf("invalid count %s: want a whole number, such as 5 or 1_000", clip.Quote(text))
 		default:
 			return "", fmt.Errorf("invalid count %s: want a whole number", clip.Quote(text))
 		}

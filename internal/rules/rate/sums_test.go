@@ -40,14 +40,16 @@ func TestRatesAtTheirBounds(t *testing.T) {
 	}
 }
 
-// The hint about separators appears only if there is one.
+// The hint about separators, or about less than one, appears only where it helps.
 func TestCountsAreExplained(t *testing.T) {
-	const separators = ", such as 5 or 1_000"
+	const whole = "want a whole number"
+	const separators, period = whole + ", such as 5 or 1_000", "for less than one use a longer period, such as 1/2s"
 	for count, hint := range map[string]string{
 		"1.5": separators, "1,5": separators, "1.000.000": separators, "1.": separators,
-		".5": "", ",5": "", "5x": "", "5 000": "", "5'000": "", "_5": "", "5_": "", "5__0": "", "1e3": "", "5-": "",
+		".5": period, ",5": period, "0.5": period, "0,25": period,
+		"5x": whole, "5 000": whole, "5'000": whole, "_5": whole, "5_": whole, "5__0": whole, "1e3": whole, "5-": whole,
 	} {
-		want := fmt.Sprintf("invalid count %q: want a whole number%s", count, hint)
+		want := fmt.Sprintf("invalid count %q: %s", count, hint)
 		if _, err := ParseCount(count); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", count, err, want)
 		}

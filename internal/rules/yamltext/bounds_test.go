@@ -170,6 +170,7 @@ func TestFieldsAreExplained(t *testing.T) {
 		{fields, "{name: x, rate: 5}", "2"},
 		{fields, "{name: , rate: 5}", `1: "name" has no value`},
 		{fields, "{nam: x}", `0: unknown key "nam" in a rule, did you mean "name"?`},
+		{fields, "{rate 5/m}", `0: unknown key "rate 5/m" in a rule; write a colon after the key: "rate: 5/m"`},
 		{fields, "{zzz: x}", `0: unknown key "zzz" in a rule; use one of name, rate`},
 		{fields, "[a]", "0: a rule must be a mapping (key: value), not a list"},
 		{choice, "deny", "deny true"},

@@ -43,7 +43,11 @@ func (r *Report) Fields(n *Node, what string, known []string) Fields {
 // appended to the hint that lists them.
 func (r *Report) Unknown(n *Node, kind, where string, known []string, more string) {
 	near, hint := nearest.DidYouMean(n.Text, known), ""
-	if near == "" {
+	key, value, spaced := strings.Cut(n.Text, " ")
+	switch {
+	case spaced && slices.Contains(known, key):
+		near, hint = "", "write a colon after the key: "+clip.Quote(key+": "+strings.TrimSpace(value))
+	case near == "":
 		use := "use "
 		if len(known) > 1 {
 			use = "use one of "
@@ -75,8 +79,8 @@ func (n *Node) unquoted() string {
 		return ""
 	}
 	f := n.Pairs[0]
-	if f.Value.Kind != Text && f.Value.Kind != Number && f.Value.Kind != Bool {
-		return ""
+	if f.Value.Kind != Text && f.Value.Kind != Number && f.Value.Kind != Bool || f.Key.Text != strings.ToLower(f.Key.Text) {
+		return "" // X-Reason: is a header field, no such text
 	}
 	return fmt.Sprintf("write it in quotes, without a space after the colon: %q", f.Key.Text+":"+f.Value.Text)
 }

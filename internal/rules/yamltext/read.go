@@ -3,6 +3,7 @@ package yamltext
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -187,14 +188,38 @@ func syntaxHint(src []byte, line int, message string) string {
 		return "indent with spaces, not tabs"
 	case strings.Contains(message, "cannot start any token"):
 		return "indent with spaces, not tabs, and put values that start with @, % or ` in quotes"
+	case (strings.Contains(message, "mapping values") || strings.Contains(message, "<document start>")) && colonless(src, line) > 0:
+		return fmt.Sprintf("write a colon and a space after the key on line %d", colonless(src, line))
 	case strings.Contains(message, "mapping values are not allowed"):
 		return "check the indentation, and put values that contain \": \" in quotes"
+	case strings.Contains(message, "did not find expected ',' or"):
+		return "close the bracket, and put values that contain [ ] { } or a comma in quotes"
 	case strings.Contains(message, "could not find expected ':'"):
 		return "write key: value, with a space after the colon, on this line or the one before"
 	case strings.Contains(message, "unknown anchor"):
 		return "put values that start with * in quotes"
 	}
 	return ""
+}
+
+// colonless returns the number of the last line with content before a line, counted from
+// 1, if it has no colon, or 0.
+func colonless(src []byte, line int) int {
+	n, found := 0, 0
+	for text := range bytes.Lines(src) {
+		if n++; n >= line {
+			break
+		}
+		content := bytes.TrimSpace(text)
+		switch {
+		case len(content) == 0 || content[0] == '#':
+		case bytes.IndexByte(content, ':') < 0:
+			found = n
+		default:
+			found = 0
+		}
+	}
+	return found
 }
 
 // tabbed reports whether a line, counted from 1, or the one before it is indented with a
