@@ -25,7 +25,7 @@ func TestKeysOfWarningsAreNotObeyed(t *testing.T) {
 	if len(lines) != 4 || strings.ContainsFunc(out.String(), isObeyed) {
 		t.Fatalf("%q %s", &out, &errs)
 	}
-	for i, want := range []string{"a�[2Jb", "#27e9f3f524aee214", "  -  "} {
+	for i, want := range []string{`a\x1b[2Jb`, "#27e9f3f524aee214", "  -  "} {
 		if !strings.Contains(lines[i+1], want) {
 			t.Errorf("%q does not have %q", lines[i+1], want)
 		}
