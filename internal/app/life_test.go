@@ -324,10 +324,9 @@ func TestSettingsAreShownInTheirFile(t *testing.T) {
 		file := filepath.Join(folder, "headgate.yaml")
 		writeFile(t, file, "rules: [rules.yaml]\n"+text+"listen: {api: '127.0.0.1:0', grpc: off, resp: off, admin: off}\n")
 		c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: func(string) (string, bool) { return "", false }})
-		if err != nil {
-			t.Fatal(err)
+		if err == nil { // some are found when the file is read, others when a door or the store opens
+			err = startAlone(t, c)
 		}
-		err = startAlone(t, c)
 		if d := offline.Diagnose(err); len(d) != 1 || !strings.Contains(d[0].Position+": "+d[0].Message, "headgate.yaml:"+want) {
 			t.Errorf("%s: %+v", text, d)
 		}
