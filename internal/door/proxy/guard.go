@@ -112,7 +112,7 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 	case p.via.loops(r.Header):
 		status, detail = http.StatusLoopDetected, "request loop: the upstream leads back to this proxy"
 	case !httprequest.IsHost(r.Host):
-		detail = "the host may only contain letters, digits, hyphens, dots and a port: write international names in their xn-- form"
+		detail = "the host must be a name or an address, perhaps with a port: write international names in their xn-- form"
 	case client.TooManyFields(r.Header):
 		status, detail = http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request has more than %d header fields", client.MaxFields)
 	case strings.Count(r.URL.RawQuery, "&") >= client.MaxParameters:

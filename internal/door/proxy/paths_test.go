@@ -121,7 +121,7 @@ func TestHostSpellingsShareABudget(t *testing.T) {
 	p := newProxy(t, "domain: api\nlimits:\n  - {name: host, match: {host: api.example.com}, key: host, rate: 1/day}\n", memory.New(memory.WithClock(time.Now)), ok)
 	for i, host := range []string{
 		"api.example.com", "API.EXAMPLE.COM", "api.example.com.", "api.example.com:80", "api.example.com:443", "Api.Example.Com.:8080",
-		"api.example.com:", "api.example.com.:", "api.example.com..", "api.example.com:080", "aPI.example.com:65535", "api.example.com:80:80",
+		"api.example.com:", "api.example.com.:", "api.Example.com.:443", "api.example.com:080", "aPI.example.com:65535", "apI.example.com:99999",
 	} {
 		want := http.StatusTooManyRequests
 		if i == 0 {

@@ -127,20 +127,40 @@ func (q *Request) field(name string) (string, bool) {
 	return "", false
 }
 
-// IsHost reports whether s consists of the characters of names, addresses and ports only.
-// Upstreams disagree about others: of "a,b" in X-Forwarded-Host some read a and some b,
-// and some decode %61.
+// IsHost reports whether s is a name or an address, perhaps with a port, or empty.
+// Upstreams disagree about anything else: of "a,b" in X-Forwarded-Host some read a and
+// some b, some decode %61, and some cut "a:b" at the colon.
 func IsHost(s string) bool {
 	if inner, ok := strings.CutPrefix(s, "["); ok {
 		inside, port, closed := strings.Cut(inner, "]")
 		address, zone, _ := strings.Cut(inside, "%") // %eth0
 		_, err := netip.ParseAddr(address)
-		return closed && err == nil && (port == "" || port[0] == ':') && IsHost(port) && IsHost(zone)
+		return closed && err == nil && isName(zone) && (port == "" || port[0] == ':' && isPort(port[1:]))
 	}
+	name, port, ported := strings.Cut(s, ":")
+	if name == "" {
+		return !ported
+	}
+	// A dot at the end stands for the root of all names.
+	return name[0] != '.' && !strings.Contains(name, "..") && isName(name) && isPort(port)
+}
+
+// isName reports whether s has the characters of names only.
+func isName(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
-		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~:", c) >= 0:
+		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0:
 		default:
+			return false
+		}
+	}
+	return true
+}
+
+// isPort reports whether s consists of digits. A port may be empty (RFC 3986, 3.2.3).
+func isPort(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
 			return false
 		}
 	}

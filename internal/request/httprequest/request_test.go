@@ -63,6 +63,9 @@ func TestHosts(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]bool{
 		"": true, "a-b.example:8080": true, "xn--bcher-kva.example": true, "[::1]": true, "[2001:db8::1]:80": true, "[fe80::1%eth0]:80": true, "[fe80::1%25eth0]": true,
+		"a.example.": true, "a:": true, "A:0080": true, "127.0.0.1:80": true, "[::1]:": true,
+		":": false, ":80": false, ":a": false, "a:b": false, "a:80a": false, "a:+80": false, "a:80:80": false, "::1": false, "[::1]:a": false, "[::1]:80:80": false, "[::1%a:b]": false,
+		".": false, "..": false, "a..b": false, ".a": false, "a..": false, "a..:80": false,
 		"a,b": false, "%61": false, "a b": false, "a/b": false, "[admin.example.com": false, "[admin.example.com]": false, "[::1": false, "[::1]admin": false, "[::1]:80,b": false, "[::1%a,b]": false, "[]": false,
 	} {
 		if got := httprequest.IsHost(host); got != want {
