@@ -32,6 +32,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.SetURL(p.options.Upstream)
 	out.URL.RawQuery = readable(in.URL.RawQuery)
 	p.via.add(out.Header, in.ProtoMajor)
+	lessHops(out)
 	out.Trailer = nil // no rule has seen it, and PHP treats it as header fields
 	if x, ok := in.Context().Value(exchangeKey{}).(*exchange); ok && x.outlast != nil && x.outlast.costs != nil {
 		out.Header.Set("Te", "trailers") // may contain the cost, even if the client did not ask for them

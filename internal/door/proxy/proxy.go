@@ -126,7 +126,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Before any answer: net/http then reads a little of each body.
 	r, upload := p.receive(w, r)
 	defer upload.finish()
-	if !p.admissible(w, r) {
+	if !p.admissible(w, r) || endsHere(w, r) {
 		return
 	}
 	admitted, refusal := p.admitPath(r)
@@ -155,7 +155,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.told = w.Header()[answer.TimeField]
 	}
 	x.begin(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
-	x.upload, x.at, x.header = upload, at, w.Header()
+	x.upload, x.at, x.header, x.closes = upload, at, w.Header(), len(w.Header()["Connection"]) > 0
 	x.origin = origin
 	if p.options.Tokens != nil {
 		x.proxy = p
@@ -322,6 +322,7 @@ func (p *Proxy) answered(res *http.Response) error {
 		if res.StatusCode != http.StatusSwitchingProtocols {
 			x.upload.leaves(res.Header)
 		}
+		x.parts(res)
 		p.learn(x, res)
 		p.settleHeader(res.Request.Context(), x)
 		answer.Join(res.Header, x.dialect, x.policies...)
@@ -352,6 +353,9 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		if x.told != nil {
 			w.Header()[answer.TimeField] = x.told // as above
+		}
+		if x.closes {
+			w.Header().Set("Connection", "close") // as above
 		}
 		if x.origin != "" {
 			p.options.CORS.withdraw(w.Header())
@@ -395,6 +399,7 @@ type exchange struct {
 	header   http.Header // of the answer to the client
 	origin   string      // result of CORS.origin
 	at       time.Time   // when it arrived, or its turn
+	closes   bool        // the connection, after the answer
 	told     []string    // the time of the decision for the answer; nil if it has none
 	policies []answer.Policy
 	dialect  answer.Dialect // of the header fields of policies
@@ -417,6 +422,19 @@ func (x *exchange) begin(r *http.Request, clients *client.Resolver, identity cli
 // Refused implements [client.Sender].
 func (x *exchange) Refused() bool {
 	return x.proxy.options.Engine.RefusesAnyway(x.in.Context(), x.proxy.query(x, x.at))
+}
+
+// parts tells the client that its connection closes, if it does: httputil has forgotten it
+// after an early hint (103). A tunnel is a connection of its own.
+func (x *exchange) parts(res *http.Response) {
+	switch {
+	case !x.closes:
+	case res.StatusCode == http.StatusSwitchingProtocols:
+		delete(x.header, "Connection")
+	default:
+		delete(res.Header, "Connection") // not twice
+		x.header["Connection"] = []string{"close"}
+	}
 }
 
 // end releases the request.
