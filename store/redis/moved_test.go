@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -29,10 +30,21 @@ func TestAddressThatMoves(t *testing.T) {
 		}},
 		{"cut off", "NOREPLICAS", func(old, _ *redistest.Server) { old.Do("CONFIG", "SET", "min-replicas-to-write", "1") }},
 		{"full", "OOM", func(old, _ *redistest.Server) { old.Do("CONFIG", "SET", "maxmemory", "1") }},
+		{"loading", "LOADING", load},
+		{"not able to save", "MISCONF", failToSave},
+		{"without its slots", "CLUSTERDOWN", func(old, _ *redistest.Server) { old.Do("CLUSTER", "DELSLOTSRANGE", "0", "16383") }},
 		{"for users with a password", "NOPERM", func(old, _ *redistest.Server) { old.Do("ACL", "SETUSER", "default", "-evalsha", "-eval") }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			old, now := redistest.Standalone(t), redistest.Standalone(t)
+			var args []string
+			if row.code == "CLUSTERDOWN" {
+				args = []string{"--cluster-enabled", "yes"}
+			}
+			old, now := redistest.Standalone(t, args...), redistest.Standalone(t)
+			if args != nil {
+				old.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+				until(t, old, "CLUSTER", "INFO", "cluster_state:ok")
+			}
 			way := redistest.NewProxy(t, old.Addr)
 			o := redis.Options{Addresses: []string{way.Addr}, Timeout: patient}
 			store, e := open(t, o), exchange(t, o)
@@ -65,6 +77,38 @@ func TestAddressThatMoves(t *testing.T) {
 				t.Error("not on the server that the address leads to")
 			}
 		})
+	}
+}
+
+// load makes a server load its data for a long time.
+func load(old, _ *redistest.Server) {
+	old.Do("CONFIG", "SET", "rdbcompression", "no", "loading-process-events-interval-bytes", "1024", "key-load-delay", "20000")
+	old.Do("EVAL", `for i = 1, 2000 do redis.call('SET', 'k' .. i, string.rep('x', 2000)) end`, "0")
+	go func() { _, _ = old.Command("DEBUG", "RELOAD") }() // ends with the server
+	for answer := ""; !strings.Contains(answer, "LOADING"); {
+		if _, err := old.Command("GET", "k1"); err != nil {
+			answer = err.Error()
+		}
+	}
+}
+
+// failToSave takes the folder of a server away.
+func failToSave(old, _ *redistest.Server) {
+	old.Do("CONFIG", "SET", "save", "3600 1")
+	_ = os.RemoveAll(old.Dir)
+	old.Do("BGSAVE")
+	for !strings.Contains(old.Do("INFO", "persistence"), "rdb_last_bgsave_status:err") {
+		wait(10 * time.Millisecond)
+	}
+}
+
+// until waits until a server's answer has a text.
+func until(t *testing.T, server *redistest.Server, first, second, want string) {
+	t.Helper()
+	for began := time.Now(); !strings.Contains(server.Do(first, second), want); wait(10 * time.Millisecond) {
+		if time.Since(began) > comeback {
+			t.Fatalf("no %s", want)
+		}
 	}
 }
 

@@ -145,6 +145,23 @@ func TestCluster(t *testing.T) {
 	expect(t, inspect(t, cluster, 0), "fail cluster: "+set.Primaries[2].Addr+": 2 of 16384 slots belong to no server\n")
 }
 
+// A cluster that is to tell host names, but has none, works for nobody: the permissions
+// are not to blame.
+func TestClusterWithoutHostNames(t *testing.T) {
+	t.Parallel()
+	node := redistest.Standalone(t, "--cluster-enabled", "yes", "--cluster-preferred-endpoint-type", "hostname")
+	node.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	for !strings.Contains(node.Do("CLUSTER", "INFO"), "cluster_state:ok") {
+		if t.Context().Err() != nil {
+			t.Fatal("the cluster does not start")
+		}
+	}
+	cluster := url("redis+cluster", node.Addr)
+	expect(t, inspect(t, cluster, 0), "fail store: redis: store unavailable: ", "cluster-announce-hostname", "!permissions")
+	node.Do("CONFIG", "SET", "cluster-announce-hostname", "localhost")
+	expect(t, inspect(t, cluster, 0), "ok permissions: ", "!cluster-announce-hostname")
+}
+
 // Sentinels replace a primary while a majority of them runs.
 func TestSentinels(t *testing.T) {
 	t.Parallel()
