@@ -123,7 +123,7 @@ func (s *slot) begins() int64 {
 func begins(a headgate.Algorithm, v *[4]int64) int64 {
 	switch a {
 	case headgate.FixedWindow, headgate.Distinct:
-		return v[1] - windowLength(v[2])
+		return v[1] - algorithm.WindowLength(v[2])
 	case headgate.SlidingLog, headgate.Concurrency:
 		return v[2]
 	case headgate.SlidingBuckets:
@@ -131,26 +131,6 @@ func begins(a headgate.Algorithm, v *[4]int64) int64 {
 	case headgate.TokenBucket, headgate.LeakyBucket, headgate.SlidingWindow:
 	}
 	return v[1]
-}
-
-// windowLength returns the length of a fixed window, or the maximum for a calendar
-// unit.
-func windowLength(code int64) int64 {
-	const (
-		hour = 3_600_000_000
-		own  = int64(headgate.Year) // more than the unit: in the caller's own zone
-	)
-	if code > own && code <= 2*own {
-		return windowLength(code-own) + 48*hour // a change of zone may add that much
-	}
-	most := [...]int64{
-		headgate.Minute: hour, headgate.Hour: hour, headgate.Day: 25 * hour, headgate.Week: (7*24 + 1) * hour,
-		headgate.Month: (31*24 + 1) * hour, headgate.Year: 366 * 24 * hour,
-	}
-	if code > 0 && code < int64(len(most)) {
-		return most[code] //nolint:gosec // code is below the length
-	}
-	return code
 }
 
 // moveBack moves everything in s back by some microseconds. A record must be moved

@@ -376,5 +376,11 @@ algorithms[7] = {
     fixedRule(r, a, b, c, d, e, f)
   end,
   clear = distinctClear, load = distinctLoad, save = distinctSave, step = distinctStep,
-  available = fixedAvailable, fits = fixedFits, fresh = fixedFresh, reset = ownReset,
+  available = fixedAvailable, fits = fixedFits, fresh = fixedFresh, reset = ownReset, begins = fixedBegins,
+  settle = function(r, s, now)
+    local count = s.count
+    fixedClear(s)
+    local _, finish = fixedWindow(r, s, now)
+    s.count, s.finish, s.code = count, finish, fixedCode(r)
+  end,
 }

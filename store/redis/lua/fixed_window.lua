@@ -2,5 +2,5 @@
 algorithms[2] = {
   rule = fixedRule, clear = fixedClear, decode = fixedDecode, encode = fixedEncode,
   available = fixedAvailable, add = fixedAdd, sub = fixedSub,
-  fits = fixedFits, fresh = fixedFresh, reset = ownReset, drawEnd = fixedFits,
+  fits = fixedFits, fresh = fixedFresh, reset = ownReset, drawEnd = fixedFits, begins = fixedBegins,
 }

@@ -99,6 +99,11 @@ if #ARGV == 1 then
     local s = {count = 0, finish = 0, code = code}
     local known = not v or fixedDecode(s, v, key)
     if unit > 0 and (now < first or now >= fourth or unit > 6) then known = false end
+    if unit > 0 then
+      known = known and s.finish <= third
+    else
+      known = known and s.finish <= now + period + 60000000
+    end
     if known and (s.code == code or s.count == 0) then
       s.code = code
       if s.count == 0 or now >= s.finish then

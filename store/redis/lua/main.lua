@@ -51,6 +51,23 @@ local function save(a, key, s, how, ends)
   redis.call('SET', key, v, how, ends)
 end
 
+-- settle is the twin of Settle in algorithm/settle.go: it moves a state that this
+-- server wrote while its clock was wrong.
+local function settle(a, r, s, now)
+  local begins, wait = a.begins(r, s)
+  local by = begins - now
+  if by <= max(wait, 60000000) then return false end
+  if a.settle then
+    a.settle(r, s, now)
+  else
+    local n = r.limit - a.available(r, s, now)
+    a.clear(s)
+    if n > 0 then a.add(r, s, now, n) end
+  end
+  if s.till > begins then s.till = s.till - by end
+  return true
+end
+
 -- run executes check i, as kind if given, on the states of this call.
 local function run(i, as)
   local key = KEYS[i]
@@ -72,6 +89,7 @@ local function run(i, as)
     order[#order + 1] = key
   end
   kind = as or kind
+  local moved = given == 0 and kind ~= RESET and settle(a, r, state.s, now)
   local res
   if kind == RESET then
     local s = state.s
@@ -81,14 +99,14 @@ local function run(i, as)
     res = done(a, r, s, now, 0, false)
   else
     res = (a.step or step)(a, r, state.s, now, kind, n, duration)
-    state.wrote = state.wrote or res.wrote
+    state.wrote = state.wrote or res.wrote or moved
     res.denied = res.wrote and not res.allowed and kind == TAKE
   end
   state.how, state.ends = 'PX', callerTTL
   if given == 0 then
     state.how, state.ends = 'PXAT', ceilDiv(serverTime + max(res.fresh - now, 1), 1000)
   end
-  res.dated = given ~= 0
+  res.dated, res.moved = given ~= 0, moved
   if a.newest then res.lease = res.lease or 0 end
   return res
 end
@@ -106,10 +124,15 @@ end
 
 if all and refused then
   -- Nothing has been written yet: forget it, ask the others as PEEK, and count the
-  -- refusals that count.
+  -- refusals that count. A state that was moved in time stays so.
   states, order = {}, {}
   for i = 1, count do
-    if results[i].allowed then results[i] = run(i, PEEK) end
+    local res = results[i]
+    if res.allowed then
+      results[i] = run(i, PEEK)
+    elseif res.moved then
+      run(i, PEEK)
+    end
   end
   for i = 1, count do
     if results[i].denied then run(i) end

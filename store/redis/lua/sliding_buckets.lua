@@ -172,4 +172,5 @@ algorithms[5] = {
   rule = ringRule, clear = ringClear, decode = ringDecode, encode = ringEncode,
   available = ringAvailable, add = ringAdd, sub = ringSub,
   fits = ringFits, fresh = ringFresh, drawEnd = ringDrawEnd,
+  begins = function(_, s) return s.newest * s.width, s.period end,
 }

@@ -26,7 +26,7 @@ if #ARGV == 1 then
       if known then
         local w, p, s, code
         newest, w, p, s, code, total = struct.unpack('>I7I6I6I2BI7', v)
-        known = w == width and p == period and s == size and code == 3
+        known = w == width and p == period and s == size and code == 3 and newest * width <= now + 60000000
         words = sub(v, 30)
       end
     end

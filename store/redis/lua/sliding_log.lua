@@ -225,6 +225,10 @@ local function logFresh(r, s, now)
   return s.newest + r.period
 end
 
+local function logBegins(r, s)
+  return s.newest, r.period
+end
+
 local function logDrawEnd()
   return maxInteger
 end
@@ -256,4 +260,5 @@ algorithms[3] = {
   rule = logRule, clear = logClear, load = logLoad, save = logSave,
   available = logAvailable, add = logAdd, sub = logSub,
   fits = logFits, fresh = logFresh, forget = logForget, drawEnd = logDrawEnd,
+  begins = logBegins,
 }

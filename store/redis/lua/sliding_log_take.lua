@@ -16,7 +16,7 @@ if #ARGV == 1 then
     local known = v == ''
     if #v >= 38 then
       total, head, length, newest, _, credit = struct.unpack('>I6I4I4I7I4I6I7', v)
-      known = head == 0 and credit == 0 and #v == 38 + length * 8 and #v < 4096
+      known = head == 0 and credit == 0 and #v == 38 + length * 8 and #v < 4096 and newest <= now + 60000000
     end
     -- entry returns the time and the count of entry i.
     local function entry(i)

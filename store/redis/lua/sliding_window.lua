@@ -102,4 +102,5 @@ algorithms[4] = {
   rule = slidingRule, clear = slidingClear, decode = slidingDecode, encode = slidingEncode,
   available = slidingAvailable, add = slidingAdd, sub = slidingSub,
   fits = slidingFits, fresh = slidingFresh, drawEnd = slidingDrawEnd,
+  begins = function(_, s) return s.start, s.period end,
 }

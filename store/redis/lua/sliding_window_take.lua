@@ -42,7 +42,7 @@ if #ARGV == 1 then
     local s = {current = 0, start = floor(now / w) * w, period = w, previous = 0}
     local known = not v or slidingDecode(s, v)
     local current, start, previous = s.current, s.start, s.previous
-    if known and s.period == w then
+    if known and s.period == w and start <= now + 60000000 then
       local since = now - start
       if since >= 2 * w then
         current, previous = 0, 0

@@ -168,6 +168,8 @@ for id = 0, 1 do
     available = bucketAvailable, add = bucketAdd, sub = bucketSub,
     fits = bucketFits, fresh = bucketFresh, turn = id == 1 and leakyTurn,
     remaining = id == 1 and leakyRemaining,
+    begins = function(r, s) return s.last, bucketDrained(r, 0, r.capacity) end,
+    settle = function(_, s, now) s.last = now end,
     used = bucketUsed, drained = bucketDrained, drawEnd = id == 0 and bucketDrawEnd,
   }
 end

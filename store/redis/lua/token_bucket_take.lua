@@ -2,7 +2,8 @@
 -- credit, answered before anything else is defined, because to define functions
 -- takes as long as to decide. The answer is remaining, reset and until when the
 -- take counts if the request may pass at once, or -1-remaining, retry and reset
--- if it may not. What is rare is left to the script below. When the key ends is
+-- if it may not. What is rare is left to the script below, also a state that is more
+-- than a minute ahead, which may have to be moved. When the key ends is
 -- written as a time (PXAT), not as one from now on: see main.lua.
 if #ARGV == 1 then
   local alg, kind, _, _, given, n, _, late, burst, token, leak, unwaited, tick =
@@ -22,7 +23,7 @@ if #ARGV == 1 then
       size = 0
       if #v == 21 then used, last, size = struct.unpack('>I7I7I7', v) end
     end
-    if size == token then
+    if size == token and last <= now + 60000000 then
       local floor = math.floor
       if now > last then
         local leaked = (now - last) * leak

@@ -94,6 +94,18 @@ local function fixedFresh(r, s, now)
   return s.finish
 end
 
+-- fixedBegins returns a time that is not after the window's first request, and its length, for a
+-- calendar the longest; see WindowLength in algorithm/settle.go.
+local function fixedBegins(_, s)
+  local length, hour = s.code, 3600000000
+  if length <= 12 then
+    local unit = length > 6 and length - 6 or length
+    local more = length > 6 and 48 or 0
+    length = (({1, 1, 25, 169, 745, 8784})[unit] or 0) * hour + more * hour
+  end
+  return s.finish - length, length
+end
+
 local function fixedRule(r, a, b, c, d, e, f)
   r.limit, r.most, r.period = a, a, b
   r.first, r.second, r.third, r.fourth = c, d, e, f
