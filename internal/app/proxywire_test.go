@@ -173,6 +173,7 @@ func TestWhatStrangersMayNotSay(t *testing.T) {
 		"X-Original-Url", "/admin", "X-Rewrite-Url", "/admin", "True-Client-Ip", "6.6.6.6", "X-Client-Ip", "6.6.6.6", "Client-Ip", "6.6.6.6", "X_forwarded_for", "6.6.6.6",
 		"X.original.url", "/admin",
 		"X-Tenant", "red",
+		"X-Forwarded-Uri", "/admin", "X-Forwarded-Method", "GET", "X-Headgate-Report", "r", "X-Headgate-Token", "t",
 	}
 	trusted := func(c *config.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }
 	for _, row := range []struct {
@@ -182,8 +183,8 @@ func TestWhatStrangersMayNotSay(t *testing.T) {
 		want   []string
 	}{
 		{"a stranger", nil, 200, []string{"X-Tenant"}},
-		{"a trusted proxy", []set{trusted}, 200, []string{"Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Original-Url", "X-Rewrite-Url", "X-Tenant"}},
-		{"fields of one's own", []set{func(c *config.Config) { proxyOf(c).Strangers = []string{"X-Tenant"} }}, 200, []string{"Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Original-Url", "X-Rewrite-Url"}},
+		{"a trusted proxy", []set{trusted}, 200, []string{"Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Forwarded-Method", "X-Forwarded-Uri", "X-Headgate-Report", "X-Headgate-Token", "X-Original-Url", "X-Rewrite-Url", "X-Tenant"}},
+		{"fields of one's own", []set{func(c *config.Config) { proxyOf(c).Strangers = []string{"X-Tenant"} }}, 200, []string{"Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Forwarded-Method", "X-Forwarded-Uri", "X-Headgate-Report", "X-Headgate-Token", "X-Original-Url", "X-Rewrite-Url"}},
 		{"underscores allowed", []set{func(c *config.Config) { proxyOf(c).Underscores = "allow" }}, 200, []string{"X-Tenant", "X.original.url", "X_forwarded_for"}},
 		{"underscores refused", []set{func(c *config.Config) { proxyOf(c).Underscores = "refuse" }}, 400, nil},
 	} {

@@ -36,10 +36,12 @@ func (u Underscores) String() string { return enum.Name(u, "underscores", "drop"
 func ParseUnderscores(s string) (Underscores, bool) { return enum.Parse(s, UnderscoresRefuse) }
 
 // Strangers returns the fields that by default only a trusted proxy may send: upstreams
-// and frameworks read the client's address or the requested path from them.
+// and frameworks read the client's address or the requested path from them, and Headgate
+// itself, behind this proxy, an allowed request or a token.
 func Strangers() []string {
 	return []string{
 		"Cf-Connecting-Ip", "Client-Ip", "Fastly-Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
+		"X-Forwarded-Method", "X-Forwarded-Uri", "X-Headgate-Report", "X-Headgate-Token",
 		"X-Original-Host", "X-Original-Method", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Url",
 	}
 }

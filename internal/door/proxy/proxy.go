@@ -17,7 +17,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
@@ -76,7 +75,7 @@ type Proxy struct {
 	reverse    httputil.ReverseProxy
 	exchanges  sync.Pool // of *exchange
 	readings   sync.Pool // of *reading.Set
-	down       atomic.Bool
+	outage     outage
 	room       waitingRoom
 	queues     queues
 	lookalikes lookalikes
@@ -303,8 +302,8 @@ func (p *Proxy) answered(res *http.Response) error {
 	if res.StatusCode < 100 { // net/http reads such a status, but panics on writing it
 		return fmt.Errorf("the upstream answered with status %03d", res.StatusCode)
 	}
-	if p.down.Load() && p.down.CompareAndSwap(true, false) {
-		p.options.Logger.Info("upstream is reachable again", "upstream", p.options.Upstream.Redacted())
+	if failed, ends := p.outage.answers(p.options.Clock); ends {
+		p.options.Logger.Info("upstream is reachable again", "upstream", p.options.Upstream.Redacted(), "failed", failed)
 	}
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.answer = res
@@ -383,7 +382,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	level := slog.LevelDebug
-	if p.down.CompareAndSwap(false, true) {
+	if p.outage.fails(p.options.Clock()) {
 		level = slog.LevelWarn // once per outage, not per request
 	}
 	p.options.Logger.Log(r.Context(), level, "upstream request failed", "upstream", p.options.Upstream.Redacted(), "err", err)
