@@ -101,6 +101,7 @@ func (b *Builder) Ruleset(files int, warnings []diagnostic.Diagnostic) *Ruleset 
 			}
 		}
 		d.index = newIndex(d.rules)
+		d.claimsExempt = d.lists != nil && d.lists.allowByClaims() || d.tree != nil && d.tree.root.readsClaims()
 		s.names = append(s.names, name)
 	}
 	for i, r := range s.rules {

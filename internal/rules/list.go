@@ -100,6 +100,11 @@ type lists struct {
 	deny  []*List // enforced ones first
 }
 
+// allowByClaims reports whether there is an allow list of claims.
+func (ls *lists) allowByClaims() bool {
+	return slices.ContainsFunc(ls.allow, func(l *List) bool { return l.Attribute.Kind == JWT })
+}
+
 // ListValue returns the form in which a value of an attribute is compared with lists.
 func ListValue(a Attribute, text string) string { return formOf(a).Read(text).Text }
 

@@ -66,6 +66,9 @@ type domain struct {
 	index  *index
 	tree   *tree  // nil without descriptors
 	lists  *lists // nil without lists
+	// claimsExempt reports whether limits that read no claims may not apply to a
+	// request because of its claims.
+	claimsExempt bool
 
 	headers headersChoice
 }
@@ -90,6 +93,14 @@ func (s *Ruleset) Headers(domain string) string {
 		return d.headers.dialect
 	}
 	return ""
+}
+
+// ClaimsExempt reports whether claims of a token can exempt a request from limits of a
+// domain that read none: by an allow list, or by descriptors that are below theirs, or
+// that replace them.
+func (s *Ruleset) ClaimsExempt(domain string) bool {
+	d := s.domains[domain]
+	return d != nil && d.claimsExempt
 }
 
 // Stats returns how much was read.

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/enum"
@@ -22,6 +23,13 @@ type Level struct {
 	// a star at its end.
 	joined map[string]*Branch
 	wild   wildcards
+}
+
+// readsClaims reports whether a key of l, or of a level below, is a claim.
+func (l *Level) readsClaims() bool {
+	return slices.ContainsFunc(l.keys, func(c *choice) bool {
+		return c.attribute.Kind == JWT || slices.ContainsFunc(c.all, func(b *Branch) bool { return b.Below != nil && b.Below.readsClaims() })
+	})
 }
 
 // choice are the descriptors of a level with the same key. Of them the most

@@ -10,10 +10,14 @@ import (
 
 // RefusesAnyway reports whether the limits, bans and lists that do not depend on claims
 // reject q. It takes nothing. It is false if the store does not answer, and for a shadow
-// ban or a queue, whose answer depends on who asks.
+// ban or a queue, whose answer depends on who asks, and where claims may exempt q.
 func (e *Engine) RefusesAnyway(ctx context.Context, q Query) bool {
 	var m rules.Matches
-	known := e.rules.Load().Match(q.Domain, q.Request, &m)
+	set := e.rules.Load()
+	if set.ClaimsExempt(q.Domain) {
+		return false
+	}
+	known := set.Match(q.Domain, q.Request, &m)
 	m.Checks = slices.DeleteFunc(m.Checks, func(c rules.Check) bool { return !c.Enforced || c.Rule.ReadsClaims() })
 	if !known || len(m.Checks) == 0 {
 		return false

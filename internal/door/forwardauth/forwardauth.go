@@ -141,6 +141,13 @@ func (q *question) Refused() bool {
 func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 	at := q.at.UnixMicro()
 	v, err := h.options.Engine.Decide(ctx, q.query())
+	if (v.Allowed || v.Outcome() != engine.Refused) && q.Recheck() { // what refused it no longer does
+		if v.Allowed {
+			verdict.Leave(ctx, h.options.Engine, h.options.Logger, &v, at)
+		}
+		v.Release()
+		v, err = h.options.Engine.Decide(ctx, q.query())
+	}
 	h.options.Report(ctx, q.domain, err)
 	q.policies = verdict.Policies(q.policies, v.Results(), at)
 	if !v.Known {

@@ -248,6 +248,13 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange) {
 func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) (v engine.Verdict, behind *engine.Result) {
 	query := p.query(x, at)
 	v, behind, err := p.ask(ctx, x, query)
+	if (v.Allowed || v.Outcome() != engine.Refused) && x.Recheck() { // what refused it no longer does
+		if v.Allowed && behind == nil {
+			verdict.Leave(ctx, p.options.Engine, p.options.Logger, &v, query.At)
+		}
+		v.Release()
+		v, behind, err = p.ask(ctx, x, query)
+	}
 	p.options.Report(ctx, query.Domain, err)
 	p.options.Engine.NoteCosts(ctx, &v)
 	x.dialect = p.options.Dialect.Or(v.Headers())

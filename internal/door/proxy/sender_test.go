@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,9 @@ func TestWhoseTokensAreChecked(t *testing.T) {
 		"of a tier by claim":            {"", "  - {name: ip, key: client_ip, " + once + ", tiers: {by: 'jwt:plan', pro: {rate: unlimited}}}\n", false, false},
 		"if a claim matches":            {"", "  - {name: ip, match: {jwt: {plan: {not: pro}}}, key: client_ip, " + once + "}\n", false, false},
 		"cost by claim":                 {"", "  - {name: ip, key: client_ip, " + once + ", cost: {from: 'jwt:weight', max: 1}}\n", false, false},
+		"on an allow list by claim":     {"allow: {'jwt:sub': [boss]}\n", "  - {name: ip, key: client_ip, " + once + "}\n", false, false},
+		"unless a claim is known":       {"descriptors: [{key: client_ip, rate_limit: {unit: hour, requests_per_unit: 1}, descriptors: [{key: 'jwt:plan', value: pro}]}]\n", "", false, false},
+		"unless a claim replaces it":    {"descriptors: [{key: client_ip, rate_limit: {name: ip, unit: hour, requests_per_unit: 1}}, {key: 'jwt:plan', value: pro, rate_limit: {unit: hour, requests_per_unit: 9, replaces: [{name: ip}]}}]\n", "", false, false},
 		"shadow ban":                    {"", "  - {name: ip, key: client_ip, " + once + ", on_limit: {action: shadow_ban, latency: 1ms}}\n", false, false},
 		"without the store":             {"", "  - {name: ip, key: client_ip, " + once + ", on_store_error: deny}\n", true, false},
 	} {
@@ -73,5 +77,37 @@ func TestTokensOfTheBannedAreNotChecked(t *testing.T) {
 	p.ServeHTTP(httptest.NewRecorder(), request(t.Context(), "GET", "/a"))
 	if len(tokens.refused) != 1 || !tokens.refused[0] {
 		t.Error(tokens.refused)
+	}
+}
+
+// late finds its sender banned, and the ban is then lifted.
+type late struct{ lift func() }
+
+func (l late) Verify(_ http.Header, _ time.Time, by client.Sender) (client.Verified, error) {
+	if by != nil && by.Refused() {
+		l.lift()
+		return client.Verified{Unchecked: true}, nil
+	}
+	return client.Verified{First: client.NewClaims(map[string]any{"sub": "a"})}, nil
+}
+
+// A request that is not refused after all is counted by its claims, and only once.
+func TestTokensAreCheckedIfNothingRefuses(t *testing.T) {
+	var asker verdict.Asker
+	p := newProxy(t, "domain: api\nlimits: [{name: ip, key: client_ip, rate: 3/hour, algorithm: fixed_window}, {name: user, key: 'jwt:sub', key_missing: skip, rate: 1/hour, algorithm: fixed_window}]\n", memory.New(), ok,
+		func(o *proxy.Options) {
+			o.Tokens = late{func() { asker.Engine.SetExceptions(nil) }}
+			asker = o.Asker
+		})
+	ban := engine.NewExceptions([]engine.Exception{{
+		Scope: asker.Engine.Rules().Rule("api", "ip").Scope, Key: string(headgate.AppendKeyPart(nil, "192.0.2.1")), BannedUntil: time.Now().Add(time.Hour).UnixMicro(),
+	}}, 0)
+	for i, want := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusTooManyRequests} {
+		asker.Engine.SetExceptions(ban)
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, request(t.Context(), "GET", "/a"))
+		if left := w.Header().Get("RateLimit"); w.Code != want || !strings.Contains(left, `"ip";r=2`) {
+			t.Errorf("request %d: %d, %s", i+1, w.Code, left)
+		}
 	}
 }

@@ -30,6 +30,8 @@ type Verified struct {
 	// and counts as none.
 	First  *Claims
 	Others []*Claims // of the other valid tokens
+	// Unchecked reports that a token was not checked, since its sender is refused.
+	Unchecked bool
 }
 
 // Identity gives access to the claims of a request's tokens. Tokens are verified when the
@@ -84,6 +86,16 @@ func (i *Identity) verify() {
 			i.claims, i.err = i.tokens.Verify(i.header, i.at, i.by)
 		}
 	}
+}
+
+// Recheck reports whether a token was not checked, since its sender seemed to be refused.
+// If so, the next claim is read from tokens that are checked.
+func (i *Identity) Recheck() bool {
+	if !i.claims.Unchecked {
+		return false
+	}
+	i.asked, i.by, i.claims, i.err = false, nil, Verified{}, nil
+	return true
 }
 
 // Refusal returns why the request must be refused for its token, or nil. It is nil if no

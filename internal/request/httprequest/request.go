@@ -45,6 +45,9 @@ func (q *Request) From(address netip.Addr, clients *client.Resolver, identity cl
 // SentBy sets who sent the tokens of the request; see [client.Identity.From].
 func (q *Request) SentBy(by client.Sender) { q.identity.From(by) }
 
+// Recheck is [client.Identity.Recheck].
+func (q *Request) Recheck() bool { return q.identity.Recheck() }
+
 // Refusal is [client.Identity.Refusal]. Call it after the rules have been matched.
 func (q *Request) Refusal() error { return q.identity.Refusal() }
 

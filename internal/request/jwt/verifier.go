@@ -136,7 +136,7 @@ func (v *Verifier) Verify(h http.Header, at time.Time, by client.Sender) (client
 		case left.short:
 			return client.Verified{}, err // as above
 		case err != nil && i == 0 && plain > 0 && v.options.Refuse:
-			return client.Verified{}, err
+			return client.Verified{Unchecked: left.saved}, err
 		case err != nil: // counts as no token
 		case i == 0 && plain > 0:
 			out.First = claims
@@ -144,6 +144,7 @@ func (v *Verifier) Verify(h http.Header, at time.Time, by client.Sender) (client
 			out.Others = append(out.Others, claims)
 		}
 	}
+	out.Unchecked = left.saved
 	return out, nil
 }
 
