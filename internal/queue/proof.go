@@ -27,16 +27,20 @@ type secret struct {
 	read  time.Time
 }
 
-// of returns the secret. It asks the store at most once in secretAge.
+// of returns the secret. It asks the store if that was not done in the last secretAge. Callers
+// do not wait for one another, only each for the store as long as its ctx allows.
 func (s *secret) of(ctx context.Context, store Store, now time.Time) ([]byte, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if age := now.Sub(s.read); s.value != nil && age >= 0 && age < secretAge {
-		return s.value, nil
+	value, age := s.value, now.Sub(s.read)
+	s.mu.Unlock()
+	if value != nil && age >= 0 && age < secretAge {
+		return value, nil
 	}
 	value, err := store.Secret(ctx)
 	if err == nil {
+		s.mu.Lock()
 		s.value, s.read = value, now
+		s.mu.Unlock()
 	}
 	return value, err
 }

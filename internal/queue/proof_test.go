@@ -85,3 +85,34 @@ func TestMadeUpIDsCostNothing(t *testing.T) {
 		t.Errorf("without the store: %d", code)
 	}
 }
+
+// stalled is a store that answers once all who ask have asked.
+type stalled struct {
+	queue.Store
+	asked  chan struct{}
+	answer chan struct{}
+}
+
+func (s *stalled) Secret(context.Context) ([]byte, error) {
+	s.asked <- struct{}{}
+	<-s.answer
+	return nil, queue.ErrUnavailable
+}
+
+// While the store does not answer, each caller waits for it once, not for those before it.
+func TestIDsDoNotWaitForOneAnother(t *testing.T) {
+	t.Parallel()
+	store := &stalled{asked: make(chan struct{}), answer: make(chan struct{})}
+	q := queue.New(queue.Options{Store: store, Clock: time.Now})
+	for range 3 {
+		go func() { _, _ = q.NewID(context.Background()) }()
+	}
+	defer close(store.answer)
+	for i := range 3 {
+		select {
+		case <-store.asked:
+		case <-time.After(10 * time.Second): // only if the test fails
+			t.Fatalf("%d of 3 have asked the store", i)
+		}
+	}
+}
