@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // mob keeps connections to a door open, sends the same text on each, and replaces
@@ -59,7 +61,7 @@ func TestFloodedBeyondTheDescriptors(t *testing.T) {
 	defer upstream.Close()
 	defer close(block)
 	p := newProcess(t, upstream.URL, "domain: d\nlimits:\n  - {name: one, match: {path: /x}, rate: 5/minute}\n")
-	api := unused(t)
+	api := redistest.FreeAddress(t)
 	text, err := os.ReadFile(filepath.Join(p.dir, "headgate.yaml"))
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // issuer signs tokens, and publishes its keys in a file or at a URL.
@@ -151,7 +153,7 @@ func newRelying(t *testing.T, i *issuer, onInvalid string) *relying {
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(upstream.Close)
 	p := newProcess(t, upstream.URL, fmt.Sprintf("domain: api\nlimits: [{name: each, key: [\"jwt:sub\"], rate: %d/hour, algorithm: fixed_window, anchor: first_request}]\n", perHour))
-	r := &relying{process: p, api: unused(t), refuse: onInvalid == "refuse"}
+	r := &relying{process: p, api: redistest.FreeAddress(t), refuse: onInvalid == "refuse"}
 	text := fmt.Sprintf(`rules: [rules.yaml]
 listen: {api: %q, grpc: "off", resp: "off", admin: "off"}
 proxy: {listen: %q, upstream: %q}

@@ -23,6 +23,8 @@ import (
 	envoy "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // truthRules have a rule for each outcome of a request.
@@ -126,7 +128,7 @@ func newTruth(t *testing.T) *truth {
 	t.Helper()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "backend") }))
 	t.Cleanup(backend.Close)
-	f := &truth{process: newProcess(t, backend.URL, truthRules), api: unused(t), resp: unused(t), mesh: unused(t)}
+	f := &truth{process: newProcess(t, backend.URL, truthRules), api: redistest.FreeAddress(t), resp: redistest.FreeAddress(t), mesh: redistest.FreeAddress(t)}
 	config := fmt.Sprintf("rules: [rules.yaml, mesh.yaml]\nlisten: {api: %q, grpc: %q, resp: %q, admin: %q}\n"+
 		"proxy: {listen: %q, domain: api, upstream: %q}\ntrusted_proxies: [127.0.0.0/8]\n", f.api, f.mesh, f.resp, f.admin, f.proxy, backend.URL)
 	for name, text := range map[string]string{"headgate.yaml": config, "mesh.yaml": truthMesh} {

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // process is a separate headgate that can be killed.
@@ -41,7 +43,7 @@ func newProcess(t *testing.T, upstream, rules string) *process {
 	if err := os.Symlink(self, filepath.Join(p.dir, "headgate")); err != nil {
 		t.Skip(err)
 	}
-	p.proxy, p.admin = unused(t), unused(t)
+	p.proxy, p.admin = redistest.FreeAddress(t), redistest.FreeAddress(t)
 	config := fmt.Sprintf(`rules: [rules.yaml]
 listen: {api: "off", grpc: "off", resp: "off", admin: %q}
 proxy: {listen: %q, upstream: %q}
@@ -60,16 +62,6 @@ queue: {path: queue}
 		_ = p.log.Close()
 	})
 	return p
-}
-
-func unused(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 func (p *process) start() {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // terminal is a pseudo-terminal that keeps its output.
@@ -227,7 +229,7 @@ func TestTopNeedsNoColourAndNoServer(t *testing.T) {
 	headgate := filepath.Join(p.dir, "headgate")
 
 	for name, args := range map[string][]string{
-		"no admin door at":                {"top", "--address", unused(t)},
+		"no admin door at":                {"top", "--address", redistest.FreeAddress(t)},
 		"admin token is missing or wrong": {"top", "--address", p.admin, "--token", "another-token-another"},
 	} {
 		term := newTerminal(t, 100, 30)

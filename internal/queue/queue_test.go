@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -452,12 +453,12 @@ func TestLimitsThatDoNotAnswer(t *testing.T) {
 // untold is a store in which the sender of one entry has not been told.
 type untold struct {
 	queue.Store
-	uri string
+	uri atomic.Value // a string
 }
 
 func (u *untold) Load(ctx context.Context, r *queue.Ref) (*queue.Entry, error) {
 	e, err := u.Store.Load(ctx, r)
-	if err == nil && e.URI == u.uri {
+	if err == nil && e.URI == u.uri.Load() {
 		return nil, queue.ErrUnsure
 	}
 	return e, err
@@ -468,11 +469,11 @@ func (u *untold) Load(ctx context.Context, r *queue.Ref) (*queue.Entry, error) {
 func TestUntoldStepsAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.untold.uri = "a1"
+		b.untold.uri.Store("a1")
 		b.accept("a1", "a2", "a3")
 		time.Sleep(2 * time.Minute)
 		b.want("5s a2", "5s a3")
-		b.untold.uri = ""
+		b.untold.uri.Store("")
 		time.Sleep(time.Minute)
 		b.want("5s a2", "5s a3", "2m0s a1")
 		b.close()

@@ -65,12 +65,15 @@ func (s muteStore) Waiting(ctx context.Context, l queue.Lane) (bool, error) {
 
 func newLater(t *testing.T, change ...func(*proxy.Options)) *later {
 	t.Helper()
-	return newLaterOf(t, laterRules, func(r *http.Request) (*http.Response, error) {
-		return &http.Response{
-			StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"text/plain"}},
-			Body: io.NopCloser(strings.NewReader("made")), Request: r, ProtoMajor: 1, ProtoMinor: 1,
-		}, nil
-	}, change...)
+	return newLaterOf(t, laterRules, made, change...)
+}
+
+// made is the answer of an upstream.
+func made(r *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"text/plain"}},
+		Body: io.NopCloser(strings.NewReader("made")), Request: r, ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
 }
 
 // newLaterOf returns a later with the given rules and upstream.

@@ -27,7 +27,7 @@ func TestRegions(t *testing.T) {
 	is(`peers: {eu: "redis://headgate-reader:wrong@`+eu.Addr+`"}, homes: {eu: "redis://headgate-us:wrong@`+eu.Addr+`"}`,
 		"fail regions: cannot read the messages of region eu: ", "fail regions: region eu: ", "WRONGPASS")
 	is(`peers: {eu: "http://`+eu.Addr+`"}, homes: {eu: "http://`+eu.Addr+`"}`,
-		"fail regions: regions.peers: region eu: ", "fail regions: regions.homes: region eu: ")
+		": regions.peers: region eu: ", ": regions.homes: region eu: ", "want redis, rediss, redis+sentinel or redis+cluster")
 	is(`peers: {eu: "redis://headgate-us:secret@`+eu.Addr+`"}, homes: {eu: "redis://headgate-reader:secret@`+eu.Addr+`"}`,
 		"fail regions: cannot read the messages of region eu: ", "fail regions: region eu does not count: ")
 	// With another prefix this region would read nothing, and hear nothing, for ever.
