@@ -183,13 +183,14 @@ func syntaxError(src []byte, err error, report *Report) {
 // syntaxHint returns a hint for a message of the YAML library about a line of src, or
 // nothing.
 func syntaxHint(src []byte, line int, message string) string {
+	bare := colonless(src, line)
 	switch {
 	case tabbed(src, line):
 		return "indent with spaces, not tabs"
 	case strings.Contains(message, "cannot start any token"):
 		return "indent with spaces, not tabs, and put values that start with @, % or ` in quotes"
-	case (strings.Contains(message, "mapping values") || strings.Contains(message, "<document start>")) && colonless(src, line) > 0:
-		return fmt.Sprintf("write a colon and a space after the key on line %d", colonless(src, line))
+	case (strings.Contains(message, "mapping values") || strings.Contains(message, "<document start>")) && bare > 0:
+		return fmt.Sprintf("write a colon and a space after the key on line %d", bare)
 	case strings.Contains(message, "mapping values are not allowed"):
 		return "check the indentation, and put values that contain \": \" in quotes"
 	case strings.Contains(message, "did not find expected ',' or"):

@@ -1,0 +1,41 @@
+package queue_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/internal/queue"
+)
+
+// untold is a store in which the sender of one entry has not been told.
+type untold struct {
+	queue.Store
+	uri atomic.Value // a string
+}
+
+func (u *untold) Load(ctx context.Context, r *queue.Ref) (*queue.Entry, error) {
+	e, err := u.Store.Load(ctx, r)
+	if err == nil && e.URI == u.uri.Load() {
+		return nil, queue.ErrUnsure
+	}
+	return e, err
+}
+
+// An entry whose sender has not been told, because its server died, holds up the others of
+// its key for six seconds at most, and is sent once it can no longer be withdrawn.
+func TestUntoldStepsAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.untold.uri.Store("a1")
+		b.accept("a1", "a2", "a3")
+		time.Sleep(2 * time.Minute)
+		b.want("5s a2", "5s a3")
+		b.untold.uri.Store("")
+		time.Sleep(time.Minute)
+		b.want("5s a2", "5s a3", "2m0s a1")
+		b.close()
+	})
+}
