@@ -48,8 +48,8 @@ func TestBytesOfValues(t *testing.T) {
 		limit              headgate.Limit
 		keys, values, most int
 	}{
-		{exact, 10_000, 1, 170},
-		{exact, 10_000, 20, 350},
+		{exact, 10_000, 1, 220},
+		{exact, 10_000, 20, 365},
 		{exact, 2000, 100, 1400},
 		{exact, 200, 4096, 47_000},
 		{exact, 20, 20_000, 190_000},

@@ -16,11 +16,14 @@ const (
 	defaultMaxKeys = 1_000_000
 	// keysOfOneShard is the size up to which a store has a single shard and evicts
 	// exactly. Above it, a lock guards at most keysPerShard keys of a full store. There
-	// are up to manyShards of them even when fewer would do, so that a few hundred busy
-	// keys seldom share a lock: its cache line moves between the cores that use it.
+	// are up to manyShards of them even when fewer would do, so that busy keys seldom share
+	// a lock: its cache line moves between the cores that use it. Each costs 344 bytes, and
+	// keys with lists take more if there are few in a shard: with 2048, two cores that use
+	// keys of their own are 1.3 to 1.6 times as fast as one, with 4096 1.6 to 1.7, with 8192
+	// 1.8 to 1.9, but then 10,000 keys of one value each take 290 bytes, not 157 or 214.
 	keysOfOneShard = 8192
 	keysPerShard   = 1024
-	manyShards     = 2048
+	manyShards     = 4096
 	fewPerShard    = 32
 	// leastBytes is the smallest memory limit: less would hardly hold a key.
 	leastBytes = 1 << 16
@@ -56,8 +59,8 @@ func WithMaxKeys(n int) Option {
 }
 
 // WithMaxBytes limits the memory of the store's tables and lists. The default, also if
-// n is less than 1, is 256 MiB, or more for more than six million keys; the minimum is 64 KiB. There is a fixed part of 344
-// bytes per shard: one shard up to 8192 keys, at most 2048 up to two million keys, and
+// n is less than 1, is 256 MiB, or more for more than six million keys; the minimum is 64 KiB. There is a
+// fixed part of 344 bytes per shard: one shard up to 8192 keys, at most 4096 up to four million keys, and
 // one for every 512 to 1024 keys above.
 func WithMaxBytes(n int64) Option {
 	return func(o *settings) {

@@ -378,14 +378,15 @@ func TestShards(t *testing.T) {
 		{8192, DefaultMaxBytes, 1},
 		{8193, DefaultMaxBytes, 512},
 		{65_536, DefaultMaxBytes, 2048},
-		{65_537, DefaultMaxBytes, 2048},
-		{1_000_000, DefaultMaxBytes, 2048},
-		{2 << 20, DefaultMaxBytes, 2048},
+		{65_537, DefaultMaxBytes, 4096},
+		{1_000_000, DefaultMaxBytes, 4096},
+		{2 << 20, DefaultMaxBytes, 4096},
 		{2<<20 + 1, DefaultMaxBytes, 4096},
+		{4<<20 + 1, DefaultMaxBytes, 8192},
 		{1 << 40, 1 << 50, maxShards},
 		{1_000_000, 1 << 20, 64},
 		{1_000_000, 1, 1},
-		{1_000_000, 0, 2048}, // the default
+		{1_000_000, 0, 4096}, // the default
 	} {
 		o := settings{maxKeys: tt.maxKeys, maxBytes: tt.maxBytes}
 		if got := o.shards(); got != tt.want {
