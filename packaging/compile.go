@@ -31,6 +31,11 @@ type built struct {
 // compile builds the binaries of all platforms into dir. The one of this machine is
 // built in any case: it writes the man pages and the completions.
 func (r *release) compile(ctx context.Context, dir string) (*built, error) {
+	playground := exec.CommandContext(ctx, "bash", "scripts/wasm.sh")
+	playground.Dir = r.root
+	if out, err := playground.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the playground: %w:\n%s", err, out)
+	}
 	b := &built{binaries: map[platform]string{}, man: map[string][]byte{}, completions: map[string][]byte{}}
 	for _, p := range r.platforms {
 		b.binaries[p] = filepath.Join(dir, p.system+"_"+p.arch, "headgate")

@@ -16,27 +16,6 @@ cd "$(dirname "$0")/.."
 # shellcheck source=scripts/web-tools.sh
 . scripts/web-tools.sh
 dist=internal/door/admin/dashboard/dist
-wasm=web/wasm/headgate.wasm.gz
-# The Go version that built the committed WebAssembly: another one gives other bytes.
-made_by=web/wasm/GOVERSION
-
-# compile builds the WebAssembly of the playground, with the same bytes everywhere.
-compile() {
-  GOFLAGS='' GOOS=wasip1 GOARCH=wasm go build -trimpath -buildvcs=false -buildmode=c-shared \
-    -ldflags='-s -w -buildid=' -o web/wasm/headgate.wasm ./web/wasm
-  gzip -9nc web/wasm/headgate.wasm >"$wasm"
-  rm web/wasm/headgate.wasm
-}
-
-# arithmetic compiles it, or takes the committed one if another Go built that.
-arithmetic() {
-  if command -v go >/dev/null 2>&1 && [ "$(go env GOVERSION)" = "$(cat "$made_by")" ]; then
-    compile
-  else
-    echo "web: using the committed WebAssembly, built with $(cat "$made_by")"
-    cp "$dist"/assets/headgate-*.wasm.gz "$wasm"
-  fi
-}
 
 # same fails if two folders differ, and prints the differences.
 same() {
@@ -50,13 +29,11 @@ same() {
 case ${1:-} in
   build)
     ready must web
-    go env GOVERSION >"$made_by"
-    compile
     (cd web && npm run --silent build -- --logLevel warn)
     ;;
   check)
     ready may web
-    arithmetic
+    scripts/wasm.sh
     (cd web && npm run --silent check && npm run --silent test)
     built=$(mktemp -d)
     trap 'rm -rf "$built"' EXIT
@@ -66,12 +43,12 @@ case ${1:-} in
   browser)
     ready may web
     find_browser
-    arithmetic
+    scripts/wasm.sh
     (cd web && npm run --silent build:static -- --logLevel warn && npm run --silent e2e)
     ;;
   static)
     ready must web
-    arithmetic
+    scripts/wasm.sh
     (cd web && npm run --silent build:static -- --logLevel warn)
     echo "web: dist/playground/index.html"
     ;;

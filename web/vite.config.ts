@@ -13,7 +13,6 @@ const pages = readdirSync(here("."))
 export default defineConfig({
   base: "./",
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
-  assetsInclude: ["**/*.wasm.gz"],
   build: {
     outDir: here("../internal/door/admin/dashboard/dist"),
     emptyOutDir: true,
@@ -30,9 +29,7 @@ export default defineConfig({
       output: {
         entryFileNames: "assets/[name]-[hash].js",
         chunkFileNames: "assets/[name]-[hash].js",
-        // The extension comes last: it decides the content type.
-        assetFileNames: ({ names }) =>
-          names[0]?.endsWith(".wasm.gz") ? "assets/headgate-[hash].wasm.gz" : "assets/[name]-[hash][extname]",
+        assetFileNames: "assets/[name]-[hash][extname]",
       },
     },
   },

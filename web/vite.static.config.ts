@@ -15,7 +15,9 @@ function page(): Plugin {
     generateBundle() {
       const file = (fileName: string, source: string) => this.emitFile({ type: "asset", fileName, source });
       file("index.html", readFileSync(here("src/playground/static.html"), "utf8"));
-      const wasm = readFileSync(here("wasm/headgate.wasm.gz")).toString("base64");
+      const wasm = readFileSync(
+        here("../internal/door/admin/dashboard/playground/headgate.wasm.gz"),
+      ).toString("base64");
       file("headgate.js", `globalThis.headgateWasm="${wasm}";\n`);
     },
   };

@@ -58,7 +58,7 @@ export function Loading(props: { failed: string; received: readonly [number, num
   if (props.failed) {
     return (
       <p class="panel loading error" role="alert">
-        The WebAssembly module could not be loaded. {props.failed}
+        The algorithms, as WebAssembly, could not be loaded. {props.failed}
       </p>
     );
   }

@@ -10,6 +10,8 @@ export type Progress = (received: number, total: number) => void;
  */
 export async function load(url: string, progress: Progress): Promise<Core> {
   const response = await fetch(url);
+  if (response.status === 404)
+    throw new Error("This binary was built without it: make build adds it, as do all releases.");
   if (!response.ok || !response.body) throw new Error(`${url}: ${response.status} ${response.statusText}`);
   const total = response.headers.has("content-encoding")
     ? 0

@@ -3,7 +3,8 @@
 //
 // Their source is in web/. `make web` builds the files in dist. They are committed so
 // that building Headgate needs no Node, and `make web-check` checks them against their
-// source. The pages load nothing from other hosts; their policy forbids it.
+// source. `make build` adds what the playground runs, in the folder playground. The
+// pages load nothing from other hosts; their policy forbids it.
 package dashboard
 
 import (
@@ -21,8 +22,12 @@ import (
 	"time"
 )
 
-//go:embed all:dist
-var dist embed.FS
+//go:embed all:dist playground
+var files embed.FS
+
+// arithmetic is what the playground runs: WebAssembly. It is not committed, so a binary
+// that was built without scripts/wasm.sh does not have it.
+const arithmetic = "playground/headgate.wasm.gz"
 
 // policy is the Content-Security-Policy of every page: everything from this host,
 // nothing inline, no framing. The playground runs WebAssembly.
@@ -53,11 +58,11 @@ func typeOf(name string) string {
 // address is its file name without the extension, and / for index.
 func Routes() (map[string]http.Handler, error) {
 	routes := make(map[string]http.Handler)
-	err := fs.WalkDir(dist, "dist", func(file string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(files, "dist", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		data, err := dist.ReadFile(file)
+		data, err := files.ReadFile(file)
 		if err != nil {
 			return err
 		}
@@ -69,6 +74,11 @@ func Routes() (map[string]http.Handler, error) {
 		routes["GET "+address(name)] = a
 		return nil
 	})
+	if data, missing := files.ReadFile(arithmetic); missing == nil && err == nil {
+		var a *asset
+		a, err = newAsset(path.Base(arithmetic), data)
+		routes["GET "+address(path.Base(arithmetic))] = a
+	}
 	return routes, err
 }
 
@@ -87,7 +97,7 @@ func address(name string) string {
 // asset is one file of dist, ready to send.
 type asset struct {
 	kind string // media type
-	// plain is nil if the file is committed compressed.
+	// plain is nil if the file is compressed as it is.
 	plain, zipped []byte
 	etag, cache   string
 	isPage        bool
