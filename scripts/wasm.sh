@@ -11,5 +11,5 @@ trap 'rm -rf "$made"' EXIT
 GOFLAGS='' GOOS=wasip1 GOARCH=wasm CGO_ENABLED=0 "${GO:-go}" build -trimpath -buildvcs=false -buildmode=c-shared \
   -ldflags='-s -w -buildid=' -o "$made/headgate.wasm" ./web/wasm
 gzip -9nc "$made/headgate.wasm" >"$made/headgate.wasm.gz"
-# The same bytes stay the same file, so that the binary is not linked anew.
+# The same bytes stay the same file, so that the binary is not linked again.
 cmp -s "$made/headgate.wasm.gz" "$into/headgate.wasm.gz" || mv "$made/headgate.wasm.gz" "$into/headgate.wasm.gz"
