@@ -93,7 +93,6 @@ var layers = map[string]int{
 	"internal/observe/announce":  8, // tells operators of warnings
 	"internal/observe/telemetry": 5, // traces and metrics, sent elsewhere
 	"internal/observe/sse":       0, // live events, for readers that may be slow
-	"internal/observe/timeline":  0, // the last hour of the keys that operators follow
 	"internal/observe/top":       1, // the most frequent keys
 
 	"internal/replay":            6, // what rules would do

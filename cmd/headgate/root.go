@@ -50,7 +50,7 @@ To try it: headgate quickstart`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{flagProblem(err), flagHint(cmd, err)}
 	})
-	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newContext(s), newAdvise(s), newExplain(s), newInit(s), newLimits(s), newTest(s), newTimeline(s), newTop(s), newDiff(s), newDoctor(s), newKeys(s), newQueue(s), newRegions(s), newRules(s), newSimulate(s), newSuggest(s), newWarnings(s), newVersion(s), newMan(s))
+	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newContext(s), newAdvise(s), newExplain(s), newInit(s), newLimits(s), newTest(s), newTop(s), newDiff(s), newDoctor(s), newKeys(s), newQueue(s), newRegions(s), newRules(s), newSimulate(s), newSuggest(s), newWarnings(s), newVersion(s), newMan(s))
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {

@@ -28,7 +28,6 @@ import (
 	"github.com/headgate/headgate/internal/observe/announce"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/telemetry"
-	"github.com/headgate/headgate/internal/observe/timeline"
 	"github.com/headgate/headgate/internal/queue/dispatch"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/jwt"
@@ -97,7 +96,6 @@ type App struct {
 	events    *metrics.Stream
 	live      *metrics.Live
 	keys      *metrics.KeyView
-	timelines *timeline.Book
 
 	// Replaced as a whole by every reload.
 	state     atomic.Pointer[rulesState]

@@ -58,7 +58,7 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 			"POST /v1/explain": extra(api), // for operators, even if the API does not serve it
 		},
 		Engine: a.engine, Store: p.Store, Control: a.control, Offenders: a.offenders, Clients: a.clients, Keys: a.keys, Metrics: a.metrics, Live: a.live,
-		Timelines: a.timelines, Blocks: p.Blocks, Region: p.Config.Store.Regions.Name, Among: p.Config.Store.Regions.Among(),
+		Blocks: p.Blocks, Region: p.Config.Store.Regions.Name, Among: p.Config.Store.Regions.Among(),
 		Regions: a.store.Regions, RegionsAsked: a.store.RegionsAsked, Homes: a.store.Homes,
 		Followed: a.store.Followed, Reach: a.store.Reach,
 		Events: a.events, Queue: a.queue.Queue, Candidate: a.trial, Process: a.status, Rules: a.loaded, RollBack: a.rollBack,

@@ -19,7 +19,6 @@ import (
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
-	"github.com/headgate/headgate/internal/observe/timeline"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
 )
@@ -27,13 +26,13 @@ import (
 // openMetrics starts counting and returns the observer for the engine.
 func (a *App) openMetrics() engine.Observer {
 	a.keys = admin.KeyView(a.options.Config)
-	a.events, a.timelines = metrics.NewStream(a.keys), timeline.New()
+	a.events = metrics.NewStream(a.keys)
 	a.metrics = metrics.New(metrics.Options{
 		MaxRules: int(a.options.Config.Metrics.MaxRules),
 		Elapsed:  a.elapsed,
 		Log:      a.log,
 		Watchers: []metrics.Watcher{a.events, &metrics.Debug{Log: a.log, Level: a.options.LogLevel, Key: a.keys.Text}},
-		Lacking:  a.warnOfLacking, Timelines: a.timelines,
+		Lacking:  a.warnOfLacking,
 	})
 	a.metrics.SetRules(a.state.Load().Rules, a.options.Clock())
 	a.registry.MustRegister(
@@ -84,7 +83,6 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.store.DescribeFollowed(c)
 	storing.DescribeControl(a.control, c)
 	a.describeOffenders(c)
-	metrics.DescribeTimelines(a.timelines, a.options.Clock, c)
 	a.doors.Describe(c)
 	a.queue.Describe(c)
 	if a.warns != nil {

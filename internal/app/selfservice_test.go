@@ -36,15 +36,3 @@ func TestAskingForLimitsIsCounted(t *testing.T) {
 		}
 	}
 }
-
-// The number of keys that are followed is a metric.
-func TestFollowedKeysAreCounted(t *testing.T) {
-	f := run(t, "domain: api\nlimits: [{name: login, key: client_ip, rate: 5/minute}]\n", nil, withAdmin)
-	if n := f.metric(t, "headgate_timeline_keys"); n != "0" {
-		t.Error(n)
-	}
-	f.follow(t, "/v1/timeline/follow", `{"rule":"login","key":["198.51.100.7"]}`)
-	if n := f.metric(t, "headgate_timeline_keys"); n != "1" {
-		t.Error(n)
-	}
-}

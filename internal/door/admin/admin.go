@@ -25,7 +25,6 @@ import (
 	"github.com/headgate/headgate/internal/door/admin/dashboard"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/observe/metrics"
-	"github.com/headgate/headgate/internal/observe/timeline"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/hosts"
@@ -52,12 +51,11 @@ type Options struct {
 	Offenders *offenders.Watch
 	Clients   *client.Resolver
 	// Keys says how operators see keys.
-	Keys      *metrics.KeyView
-	Metrics   *metrics.Observer
-	Live      *metrics.Live
-	Timelines *timeline.Book
-	Events    *metrics.Stream
-	Queue     func() *queue.Queue // returns nil while no rule queues requests
+	Keys    *metrics.KeyView
+	Metrics *metrics.Observer
+	Live    *metrics.Live
+	Events  *metrics.Stream
+	Queue   func() *queue.Queue // returns nil while no rule queues requests
 	// Blocks returns what this process has of rules in blocks; nil if it draws none.
 	Blocks func() []blocks.Stats
 	// Region is the region of this process, and Among are those that share limits; empty
@@ -109,7 +107,7 @@ func Routes(o *Options) (map[string]http.Handler, error) {
 	}
 	changes := &audit{}
 	for _, routes := range []map[string]http.Handler{
-		o.Others, reports{o}.routes(), keys{o, changes}.routes(), timelines{keys{o, changes}}.routes(), queues{o, changes}.routes(), candidates{o}.routes(),
+		o.Others, reports{o}.routes(), keys{o, changes}.routes(), queues{o, changes}.routes(), candidates{o}.routes(),
 	} {
 		maps.Copy(pages, routes)
 	}

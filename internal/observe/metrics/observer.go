@@ -18,7 +18,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/observe/timeline"
 	"github.com/headgate/headgate/internal/observe/top"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -48,8 +47,6 @@ type Options struct {
 	// r.Key[i]. It is called on the path of a request.
 	Lacking func(r *rules.Rule, parts uint64)
 	Log     *slog.Logger // receives warnings, unless it is nil
-	// Timelines, if not nil, receives the requests of the keys that are followed.
-	Timelines *timeline.Book
 }
 
 // Watcher sees decisions one by one.
@@ -156,9 +153,6 @@ func (m *Observer) Decided(ctx context.Context, mark engine.Mark, q engine.Query
 		l := m.lane(mark.Lane)
 		l.count(q.Door, v.Outcome(), v.Known)
 		m.results(l, mark.Lane, q.At, q.Request, v.Results())
-		if m.follows() {
-			m.follow(q.At, q.Cost, v.Allowed, v.Results())
-		}
 	}
 	if elapsed := m.took(mark, q.Door); m.watched() {
 		m.show(ctx, &Seen{
@@ -171,14 +165,11 @@ func (m *Observer) Decided(ctx context.Context, mark engine.Mark, q engine.Query
 // DecidedAll implements engine.Observer.
 func (m *Observer) DecidedAll(ctx context.Context, mark engine.Mark, q engine.MultiQuery, v engine.MultiVerdict, err error) {
 	l, counted := m.lane(mark.Lane), false
-	parts, follows := v.Parts(), m.follows()
+	parts := v.Parts()
 	for i := range q.Parts {
 		if counts(q.Parts[i].Kind, q.Parts[i].Cost) {
 			counted = true
 			m.results(l, mark.Lane, q.At, q.Parts[i].Request, parts[i].Results())
-			if follows {
-				m.follow(q.At, q.Parts[i].Cost, v.Allowed, parts[i].Results())
-			}
 		}
 	}
 	if counted {

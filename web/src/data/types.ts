@@ -351,31 +351,3 @@ export interface ExplainedRule {
     delay_ms?: number;
   };
 }
-
-/** What happened to a followed key in one second. */
-export interface Second {
-  /** The start of the second, in seconds since 1970. */
-  t: number;
-  allowed: number;
-  refused: number;
-  cost: number;
-  /** The least that remained; -1 if it is unknown. */
-  low: number;
-}
-
-/** Answer of POST /v1/timeline: the last hour of a key, in one server. */
-export interface Timeline {
-  domain: string;
-  rule: string;
-  key: Key | null;
-  now: number;
-  since: number;
-  limit: number;
-  seconds: Second[];
-}
-
-/** Answer of GET /v1/timeline. */
-export interface FollowedKeys {
-  keys: { domain: string; rule: string; key: Key | null; key_hash?: string; since: string; looked: string }[];
-  most: number;
-}

@@ -21,7 +21,6 @@ import {
   type Target,
   unban,
 } from "./actions.ts";
-import { TimelineDialog } from "./Timeline.tsx";
 
 /** The dialogs for keys. Each page with key buttons renders it once. */
 export function Actions() {
@@ -36,8 +35,6 @@ export function Actions() {
   switch (kind) {
     case "peek":
       return <Peek key={id} target={target} onClose={close} />;
-    case "timeline":
-      return <TimelineDialog key={id} target={target} onClose={close} />;
     default:
       return <Ask key={id} kind={kind} target={target} onClose={close} />;
   }
@@ -144,14 +141,6 @@ function Peek(props: { target: Target; onClose: () => void }) {
               Remove override
             </button>
           )}
-          <button
-            type="button"
-            class="button small-button"
-            aria-label={`Follow ${name(target)}`}
-            onClick={() => ask("timeline", target)}
-          >
-            Follow
-          </button>
           <KeyButtons target={target} />
         </div>
       )}

@@ -6,7 +6,6 @@ import { escaped, unescaped } from "../ui/format.ts";
 import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
 import { Actions, KeyButtons } from "./Actions.tsx";
 import { ask, type Target } from "./actions.ts";
-import { Followed } from "./Followed.tsx";
 import { Overrides } from "./Overrides.tsx";
 import { WouldBan } from "./WouldBan.tsx";
 
@@ -33,7 +32,6 @@ export function Keys() {
         )}
         {data && data.rules.length > 0 && <Find rules={data.rules} />}
       </Panel>
-      <Followed />
       <Overrides poll={overrides} />
       <WouldBan />
       <Actions />

@@ -17,8 +17,8 @@ export const kinds = ["reset", "grant", "ban", "override"] as const;
 
 export type Kind = (typeof kinds)[number];
 
-/** What a dialog can be about: an action, the state of a key, or its last hour. */
-export type Question = Kind | "peek" | "timeline";
+/** What a dialog can be about: an action, or the state of a key. */
+export type Question = Kind | "peek";
 
 /** The open dialog. */
 export const asked = signal<{ kind: Question; target: Target } | undefined>(undefined);
