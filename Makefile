@@ -106,7 +106,7 @@ site-test: ## build the documentation site, and test it in Chromium
 build: ## build the static binary bin/headgate
 	@scripts/ensure.sh $(GO)
 	@GO=$(GO) scripts/wasm.sh
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X "main.stamp=$(STAMP)"' -o $(BIN) ./cmd/headgate
+	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -trimpath -ldflags '-s -w -X "main.stamp=$(STAMP)"' -o $(BIN) ./cmd/headgate
 
 lint: ## run golangci-lint, which vets too, or vet alone where it is not used, and gofumpt, in the versions of tools/go.mod
 	@for module in $(LINTED); do (cd $$module && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./...) || exit 1; done

@@ -148,7 +148,11 @@ func TestTwiceTheSame(t *testing.T) {
 	}
 }
 
-// The binary is static, and says which release it is.
+// mostBytes is how large a binary may be. One that can reach text/template, through cobra,
+// html/template or golang.org/x/net/trace, keeps every exported method and has 43 MB.
+const mostBytes = 30_000_000
+
+// The binary is static and light, has the playground, and says which release it is.
 func TestBinary(t *testing.T) {
 	dir := t.TempDir()
 	archive := only(t, made(t), "*.tar.gz")
@@ -159,6 +163,9 @@ func TestBinary(t *testing.T) {
 		if got, want := output(t, binary, args...), "headgate v0.1.0 c0ffee00c0ff 2026-06-01 "+runtime.Version()+" "+host().String()+"\n"; !strings.HasPrefix(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	if n := len(files[name+"/headgate"]); n > mostBytes || !bytes.Contains(files[name+"/headgate"], []byte("headgate.wasm.gz")) {
+		t.Errorf("%d bytes, want at most %d with the playground", n, mostBytes)
 	}
 	if runtime.GOOS == "linux" {
 		f, err := elf.Open(binary)

@@ -37,12 +37,16 @@ To try it: headgate quickstart`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cmd.Help()
+			if asked, err := cmd.Flags().GetBool("version"); err != nil || !asked {
+				return cmd.Help()
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), readVersion().String())
+			return err
 		},
 		Args: cobra.NoArgs,
 	}
-	root.Version = readVersion().String()
-	root.SetVersionTemplate("{{.Version}}\n")
+	// Not cobra's flag: its template keeps every exported method in the binary.
+	root.Flags().BoolP("version", "v", false, "version for headgate")
 	root.SuggestionsMinimumDistance = 2
 	root.SetIn(s.in)
 	root.SetOut(s.out)

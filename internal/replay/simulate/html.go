@@ -1,190 +1,326 @@
 package simulate
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
-	"math"
-	"slices"
 	"time"
 )
 
-// reportPage is the report. Its colours follow the reader's choice of light or dark.
+// reportStyle is the report's. Its colours follow the reader's choice of light or dark.
 //
-//go:embed report.html
-var reportPage string
+//go:embed report.css
+var reportStyle string
+
+// htmlPage is HTML in the making. It does not use html/template, with which the linker keeps
+// every exported method of every type in the binary: nine megabytes.
+type htmlPage struct{ bytes.Buffer }
+
+// add appends markup, a constant, with arguments as for [fmt.Sprintf]: strings are text and
+// are escaped.
+func (p *htmlPage) add(markup string, args ...any) {
+	for i, arg := range args {
+		if text, ok := arg.(string); ok {
+			args[i] = html.EscapeString(text)
+		}
+	}
+	fmt.Fprintf(p, markup, args...)
+}
 
 // WriteHTML writes the report as a page with charts. The page is self-contained:
 // it loads nothing and runs no script.
 func (r *Report) WriteHTML(w io.Writer) error {
-	t, err := template.New("report").Funcs(template.FuncMap{
-		"grouped": Thousands, "percent": percent, "size": size, "plural": Plural,
-		"time":    func(t *time.Time) string { return t.Format(time.DateTime) },
-		"iso":     func(t *time.Time) string { return t.Format(time.RFC3339) },
-		"lasted":  func(from, to *time.Time) string { return to.Sub(*from).Round(time.Second).String() },
-		"use":     func(share float64) string { return fmt.Sprintf("%.0f%%", share*100) },
-		"chart":   newChart,
-		"demand":  demandRows,
-		"keys":    keyRows,
-		"refused": func(list []KeyReport) bool { return len(list) > 0 && list[0].Refused+list[0].Delayed > 0 },
-		"add":     func(a, b int64) int64 { return a + b },
-	}).Parse(reportPage)
-	if err != nil {
-		return err
+	p := &htmlPage{}
+	p.add(`<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>%s: %s refused – Headgate simulation</title>
+<style>
+`, r.Domain, percent(r.Refused, r.Requests))
+	p.WriteString(reportStyle)
+	p.add(`</style>
+<header>
+<p class="over">Headgate simulation</p>
+<h1>What the rules of <code>%s</code> would have done</h1>
+`, r.Domain)
+	if r.Requests > 0 {
+		p.add(`<p class="soft"><time datetime="%s">%s</time> to <time datetime="%s">%s</time> UTC, %s of traffic</p>`,
+			r.From.Format(time.RFC3339), r.From.Format(time.DateTime), r.To.Format(time.RFC3339), r.To.Format(time.DateTime),
+			r.To.Sub(*r.From).Round(time.Second).String())
 	}
-	return t.Execute(w, r)
-}
-
-// chart is a drawn timeline: bars on a canvas of height 100 that is stretched to
-// the page width, with all text outside of it.
-type chart struct {
-	Title, Step      string
-	Width            int // of the canvas
-	Bars             []bar
-	Most, Half       string // marks of the scale
-	From, Middle, To string
-	Rows             []chartRow
-}
-
-// bar is one interval. Refused requests are at the bottom, so that they can be
-// compared.
-type bar struct {
-	X                            float64
-	PassY, Pass, RefusedY, Stops float64
-	Says                         string
-}
-
-// chartRow is a line of the chart's table.
-type chartRow struct {
-	At                string
-	Requests, Refused int64
-}
-
-// maxRows limits the lines of that table.
-const maxRows = 24
-
-func newChart(title string, t Timeline) *chart {
-	if t.Start == nil {
-		return nil
+	p.add("\n</header>\n")
+	if r.Requests > 0 {
+		p.whole(r)
+	} else {
+		p.add("<p>No requests.</p>\n")
 	}
-	step := time.Duration(t.Step * float64(time.Second))
-	n := len(t.Requests)
-	scale := niceMost(slices.Max(t.Requests))
-	end := t.Start.Add(time.Duration(n) * step)
-	layout := time.TimeOnly
-	if t.Start.YearDay() != end.YearDay() || t.Start.Year() != end.Year() {
-		layout = "01-02 15:04"
-	}
-	c := &chart{
-		Title: title, Step: step.String(), Width: n, Most: Thousands(scale), From: t.Start.Format(layout), To: end.Format(layout),
-		Middle: t.Start.Add(time.Duration(n) * step / 2).Format(layout),
-	}
-	if scale%2 == 0 {
-		c.Half = Thousands(scale / 2)
-	}
-	for i, all := range t.Requests {
-		if all == 0 {
-			continue
-		}
-		high, stops := 100*float64(all)/float64(scale), 100*float64(t.Refused[i])/float64(scale)
-		if stops > 0 {
-			stops = max(stops, 1.5) // keeps it visible
-		}
-		high = max(high, stops)
-		c.Bars = append(c.Bars, bar{
-			X: float64(i), PassY: 100 - high, Pass: high - stops, RefusedY: 100 - stops, Stops: stops,
-			Says: fmt.Sprintf("%s: %s, %s refused", t.Start.Add(time.Duration(i)*step).Format(time.DateTime), Plural(all, "request"), Thousands(t.Refused[i])),
-		})
-	}
-	c.rows(t, step)
-	return c
-}
-
-// rows sums the intervals up to a table of at most maxRows.
-func (c *chart) rows(t Timeline, step time.Duration) {
-	each := (len(t.Requests) + maxRows - 1) / maxRows
-	for i := range t.Requests {
-		if i%each == 0 {
-			c.Rows = append(c.Rows, chartRow{At: t.Start.Add(time.Duration(i) * step).Format(time.DateTime)})
-		}
-		last := &c.Rows[len(c.Rows)-1]
-		last.Requests += t.Requests[i]
-		last.Refused += t.Refused[i]
-	}
-}
-
-// niceMost returns the round upper end of a scale for values up to n.
-func niceMost(n int64) int64 {
-	unit := int64(1)
-	for unit*10 < n {
-		unit *= 10
-	}
-	for _, times := range []int64{1, 2, 4, 6, 8, 10} {
-		if unit*times >= n {
-			return unit * times
+	for i := range r.Rules {
+		if rule := &r.Rules[i]; rule.Requests > 0 {
+			p.rule(rule, len(r.Rules) > 1)
 		}
 	}
-	return n
+	p.logs(r)
+	p.add("<footer>Created by headgate simulate. The decisions come from the engine that headgate serve runs, with the log as its clock. The log does not show how clients would have reacted to refusals.</footer>\n</html>\n")
+	_, err := p.WriteTo(w)
+	return err
 }
 
-// demandRow is a line of the distribution of keys.
-type demandRow struct {
-	Label string
-	Keys  int64
-	Bar   float64 // percent
-	Over  bool    // over the limit
-	First bool    // first over the limit
+// card adds a figure with its meaning.
+func (p *htmlPage) card(class, figure, meaning string) {
+	p.add(`<div class="card%s"><b>%s</b><span>%s</span></div>`+"\n", class, figure, meaning)
 }
 
-// demandRows returns the rows from the first to the last with keys, including the
-// two at the limit.
-func demandRows(list []DemandPlace) []demandRow {
-	first, last, most := len(list), 0, int64(1)
-	for i, p := range list {
-		if p.Keys > 0 || p.UpTo == 1 || p.UpTo == 2 {
-			first, last = min(first, i), i
-		}
-		most = max(most, p.Keys)
+// ifAny returns class if n is not 0.
+func ifAny(n int64, class string) string {
+	if n == 0 {
+		return ""
 	}
-	var out []demandRow
-	for i := first; i <= last; i++ {
-		p := list[i]
-		row := demandRow{Keys: p.Keys, Bar: 100 * float64(p.Keys) / float64(most), Over: p.UpTo == 0 || p.UpTo > 1, First: p.UpTo == 2}
-		switch {
-		case p.UpTo == 0:
-			row.Label = fmt.Sprintf("more than %g times", math.Exp2(demandSteps-1))
-		case p.UpTo > 1:
-			row.Label = fmt.Sprintf("up to %g times", p.UpTo)
-		default:
-			row.Label = fmt.Sprintf("up to %.3g%%", p.UpTo*100)
+	return class
+}
+
+// whole adds what concerns all rules.
+func (p *htmlPage) whole(r *Report) {
+	p.add(`<div class="cards">` + "\n")
+	p.card("", Thousands(r.Requests), "requests")
+	p.card("", Thousands(r.Allowed), "allowed")
+	p.card(ifAny(r.Refused, " stopped"), Thousands(r.Refused), "refused, "+percent(r.Refused, r.Requests))
+	for _, c := range []struct {
+		n       int64
+		meaning string
+	}{{r.Delayed, "delayed"}, {r.WouldRefuse, "would be refused (shadow)"}, {r.Skipped, "lines not read"}} {
+		if c.n > 0 {
+			p.card("", Thousands(c.n), c.meaning)
 		}
-		out = append(out, row)
 	}
-	return out
+	p.card("", size(r.Memory.Bytes), "store size, "+Plural(r.Memory.Keys, "key"))
+	p.add("</div>\n")
+	p.unlogged(r)
+	p.lacking(r)
+	if r.Compare != nil {
+		p.comparison(r.Compare)
+		p.add("<h2>Current rules</h2>")
+	}
+	p.chart(newChart("Requests over time", r.Timeline))
+	p.add(`<div class="card"><h3>Rules</h3>`)
+	p.rules(r.Rules)
+	p.add("</div>\n")
 }
 
-// keyRow is a key with its bar, in percent of the key with the most requests.
-type keyRow struct {
-	KeyReport
-	Stops, Passes float64
+// unlogged adds what the logs do not say about clients and statuses.
+func (p *htmlPage) unlogged(r *Report) {
+	if r.NoClient > 0 {
+		p.add("<p><strong>The client address is not logged for %s:</strong> rules that count by it treat them as one client.</p>\n", Plural(r.NoClient, "request"))
+	}
+	for i := range r.Logs {
+		l := &r.Logs[i]
+		if l.HostNames > 0 {
+			p.add("<p><strong>%s: the client is a host name, not an address, in %s</strong> (such as %s): client_ip counts by the name.</p>", l.Name, Plural(l.HostNames, "line"), l.HostName)
+		}
+		if l.OnlyForwarded > 0 {
+			p.add("<p><strong>%s: %s with X-Forwarded-For and no address of the peer:</strong> client_ip is its last address.</p>", l.Name, Plural(l.OnlyForwarded, "line"))
+		}
+	}
+	if r.NoStatus > 0 {
+		p.add("\n<p><strong>The status is not logged for %s:</strong> rules with charge_on count them.</p>\n", Plural(r.NoStatus, "request"))
+	}
 }
 
-// keyRows returns the keys that were refused or delayed, or a few others if there
-// are none.
-func keyRows(list []KeyReport) []keyRow {
-	const few = 5
-	most := int64(1)
+func (p *htmlPage) lacking(r *Report) {
+	for _, text := range r.LackingText() {
+		p.add("<p><strong>%s</strong></p>\n", text)
+	}
+}
+
+// name adds a rule's name and, if it does not enforce, its mode.
+func (p *htmlPage) name(r *RuleReport) {
+	p.add("%s", r.Name)
+	if r.Mode != "enforce" {
+		p.add(`<span class="tag">%s</span>`, r.Mode)
+	}
+}
+
+// rules adds a table.
+func (p *htmlPage) rules(list []RuleReport) {
+	p.add(`<div class="wide"><table><tr><th>rule<th>limit<th>requests<th>refused<th>delayed<th>keys<th>refused keys<th>peak use</tr>` + "\n")
 	for i := range list {
-		most = max(most, list[i].Requests)
+		r := &list[i]
+		stopped := r.Refused + r.WouldRefuse
+		p.add("<tr><td>")
+		p.name(r)
+		p.add("<td>%s<td>%s<td>%s (%s)<td>%s<td>%s<td>%s<td>%.0f%%</tr>\n", r.Limit, Thousands(r.Requests), Thousands(stopped), percent(stopped, r.Requests),
+			Thousands(r.Delayed), Thousands(r.Keys), Thousands(r.RefusedKeys), r.PeakUse*100)
 	}
-	var out []keyRow
-	for _, k := range list {
-		if k.Refused+k.Delayed == 0 && (len(out) >= few || len(out) > 0 && out[0].Refused+out[0].Delayed > 0) {
-			break
+	p.add("</table></div>")
+}
+
+// rule adds what happened under one rule; it has a chart unless that would be the one of
+// all requests again.
+func (p *htmlPage) rule(r *RuleReport, hasChart bool) {
+	p.add("<h2>")
+	p.name(r)
+	p.add("</h2>\n"+`<p class="soft">%s: %s for %s out of %s`, r.Limit, Plural(r.Refused+r.WouldRefuse, "refusal"), Plural(r.RefusedKeys, "key"), Plural(r.Keys, "key"))
+	if r.Approximate {
+		p.add(" (approximately)")
+	}
+	if r.FirstRefusal != nil {
+		p.add("; first refusal %s, last %s", r.FirstRefusal.Format(time.DateTime), r.LastRefusal.Format(time.DateTime))
+	}
+	if bans := r.OnRepeat.String(); bans != "" {
+		p.add("; %s", bans)
+	}
+	p.add(".")
+	if r.Delayed > 0 {
+		p.add(" %s would be delayed, by %d ms on average and at most %d ms.", Plural(r.Delayed, "request"), r.MeanDelay, r.MaxDelay)
+	}
+	p.add("</p>\n")
+	if hasChart && r.Refused+r.WouldRefuse > 0 {
+		p.chart(newChart("Requests counted by "+r.Name, r.Timeline))
+	}
+	p.demand(r)
+	p.keys(r)
+}
+
+// demand adds the distribution of keys.
+func (p *htmlPage) demand(r *RuleReport) {
+	if len(r.Demand) == 0 {
+		return
+	}
+	what := "requests in the busiest period, relative to the limit"
+	if r.DemandOf == "bucket" {
+		what = "highest level of an unlimited bucket, relative to the burst"
+	}
+	p.add("<figure><figcaption><b>Demand per key</b></figcaption>\n"+`<div class="wide"><table><tr><th>%s<th>keys<th><span hidden>share</span></tr>`+"\n", what)
+	for _, row := range demandRows(r.Demand) {
+		first, over := "", ""
+		if row.First {
+			first = ` class="limit"`
 		}
-		stops := 100 * float64(k.Refused) / float64(most)
-		out = append(out, keyRow{k, stops, 100*float64(k.Requests)/float64(most) - stops})
+		if row.Over {
+			over = ` class="no"`
+		}
+		p.WriteString("<tr" + first + ">")
+		p.add("<td>%s<td>%s", row.Label, Thousands(row.Keys))
+		p.WriteString(`<td class="bar"><div class="track"><i` + over)
+		p.add(` style="width:%.1f%%"></i></div></tr>`+"\n", row.Bar)
 	}
-	return out
+	p.add("</table></div></figure>\n")
+}
+
+// keys adds the keys that were refused most.
+func (p *htmlPage) keys(r *RuleReport) {
+	if len(r.Top) == 0 {
+		return
+	}
+	title, delayed := "Keys closest to the limit", ""
+	if r.Top[0].Refused+r.Top[0].Delayed > 0 {
+		title = "Keys refused or delayed most"
+	}
+	if r.Delayed > 0 {
+		delayed = "<th>delayed"
+	}
+	p.add(`<figure><figcaption><b>%s</b><span class="key">allowed</span><span class="key no">refused</span></figcaption>`+"\n", title)
+	p.WriteString(`<div class="wide"><table><tr><th>key<th>requests<th><span hidden>bar</span><th>refused` + delayed + "<th>busiest period<th>peak use</tr>\n")
+	for _, k := range keyRows(r.Top) {
+		p.add(`<tr><td class="name">%s<td>%s<td class="bar"><div class="track"><i class="no" style="width:%.1f%%"></i><i style="width:%.1f%%"></i></div><td>%s`,
+			k.Key, Thousands(k.Requests), k.Stops, k.Passes, Thousands(k.Refused))
+		if r.Delayed > 0 {
+			p.add("<td>%s", Thousands(k.Delayed))
+		}
+		p.add("<td>%s<td>%s of %s</tr>\n", Thousands(k.Busiest), Thousands(k.Peak), Thousands(k.Limit))
+	}
+	p.add("</table></div></figure>\n")
+}
+
+func (p *htmlPage) logs(r *Report) {
+	if len(r.Logs) == 0 {
+		return
+	}
+	p.add(`<h2>Logs</h2><div class="card"><div class="wide"><table><tr><th>log<th>format<th>lines<th>not read</tr>` + "\n")
+	for i := range r.Logs {
+		l := &r.Logs[i]
+		p.add(`<tr><td class="name">%s`, l.Name)
+		if l.Problem != "" {
+			p.add(" <strong>(%s)</strong>", l.Problem)
+		}
+		p.add("<td>%s<td>%s<td>%s</tr>\n", l.Format, Thousands(l.Lines), Thousands(l.Skipped))
+	}
+	p.add("</table></div>\n")
+	if len(r.Samples) > 0 {
+		p.add("<h3>Examples of lines that could not be read</h3><ul>")
+		for i := range r.Samples {
+			s := &r.Samples[i]
+			p.add("<li>%s", s.File)
+			if s.Line > 0 {
+				p.add(":%d", s.Line)
+			}
+			p.add(": %s<br><code>%s</code>", s.Why, s.Text)
+		}
+		p.add("</ul>")
+	}
+	p.add("</div>\n")
+}
+
+// chart adds a drawn timeline, and its numbers as a table.
+func (p *htmlPage) chart(c *chart) {
+	if c == nil {
+		return
+	}
+	p.add(`<figure><figcaption><b>%s</b><span class="key">allowed</span><span class="key no">refused</span><span class="soft">requests per %s; times in UTC</span></figcaption>`+"\n", c.Title, c.Step)
+	p.add(`<div class="plot"><div class="y"><span>%s</span>`, c.Most)
+	if c.Half != "" {
+		p.add("<span>%s</span>", c.Half)
+	}
+	p.add("<span>0</span></div>\n"+`<svg viewBox="0 0 %d 100" preserveAspectRatio="none" role="img" aria-label="%s; the numbers are in the table below">`+"\n", c.Width, c.Title)
+	for _, b := range c.Bars {
+		p.add(`<g><title>%s</title><rect class="all" x="%g" y="0" width="1" height="100"/><rect class="pass" x="%g" y="%.2f" width=".88" height="%.2f"/>`, b.Says, b.X, b.X, b.PassY, b.Pass)
+		if b.Stops > 0 {
+			p.add(`<rect class="stop" x="%g" y="%.2f" width=".88" height="%.2f"/>`, b.X, b.RefusedY, b.Stops)
+		}
+		p.add("</g>\n")
+	}
+	p.add(`</svg><div class="x"><span>%s</span><span>%s</span><span>%s</span></div></div>`+"\n", c.From, c.Middle, c.To)
+	p.add(`<details><summary>As a table</summary><div class="wide"><table><tr><th>from<th>requests<th>refused</tr>` + "\n")
+	for _, row := range c.Rows {
+		p.add("<tr><td>%s<td>%s<td>%s</tr>\n", row.At, Thousands(row.Requests), Thousands(row.Refused))
+	}
+	p.add("</table></div></details></figure>")
+}
+
+// comparison adds what changes with the new rules.
+func (p *htmlPage) comparison(c *Comparison) {
+	p.add("<h2>Changes with the new rules</h2>\n")
+	p.lacking(c.New)
+	p.add(`<div class="cards">` + "\n")
+	p.card(ifAny(c.NewlyRefused, " stopped"), Thousands(c.NewlyRefused), "newly refused")
+	p.card(ifAny(c.NewlyAllowed, " passed"), Thousands(c.NewlyAllowed), "no longer refused")
+	p.card("", Thousands(c.SameAllowed), "allowed by both")
+	p.card("", Thousands(c.SameRefused), "refused by both")
+	p.add("</div>\n")
+	for i := range c.By {
+		p.change(&c.By[i])
+	}
+	p.chart(newChart("Requests over time with the new rules", c.New.Timeline))
+	p.add("\n" + `<div class="card"><h3>New rules</h3>`)
+	p.rules(c.New.Rules)
+	p.add("</div>")
+}
+
+// change adds the difference that one rule makes.
+func (p *htmlPage) change(c *Change) {
+	rule, says := c.Rule, "no longer refuses "+Plural(c.NewlyAllowed, "request")
+	if rule == "" {
+		rule = "No rule"
+	}
+	if c.NewlyRefused > 0 {
+		says = "newly refuses " + Plural(c.NewlyRefused, "request")
+	}
+	p.add(`<div class="card"><h3>%s: %s from %s</h3>`+"\n"+`<div class="wide"><table><tr><th>key<th>newly refused<th>no longer refused</tr>`, rule, says, Plural(int64(c.Keys), "key"))
+	for _, k := range c.Top {
+		p.add(`<tr><td class="name">%s<td>%s<td>%s</tr>`+"\n", k.Key, Thousands(k.NewlyRefused), Thousands(k.NewlyAllowed))
+	}
+	p.add("</table></div></div>\n")
 }
