@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/transport/rightserver"
 )
 
 // TakeFreshAt is Take, but also returns when the state is fresh.
@@ -43,3 +44,9 @@ func (s *Store) Prelude(lua string) {
 
 // LookAround looks where the address leads, as the store does from time to time.
 func (s *Store) LookAround() { s.server.Load().Look() }
+
+// Clocked returns o with the pauses between refused logins on another clock.
+func (o Options) Clocked(now func() time.Time) Options {
+	o.logins = rightserver.NewLogins(o.Login, now)
+	return o
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate/internal/base/enum"
+	"github.com/headgate/headgate/internal/transport/rightserver"
 )
 
 // Mode is the topology of the servers.
@@ -87,6 +88,8 @@ type Options struct {
 	Clock func() time.Time
 	// Client, if set, may change the client's settings before it connects.
 	Client func(*rueidis.ClientOption)
+
+	logins *rightserver.Logins // set by validate
 }
 
 // validate sets defaults and returns an error for invalid options.
@@ -97,6 +100,9 @@ func (o *Options) validate() error {
 	o.Prefix, o.Timeout = cmp.Or(o.Prefix, DefaultPrefix), cmp.Or(o.Timeout, DefaultTimeout)
 	if o.Clock == nil {
 		o.Clock = time.Now //nolint:forbidigo // the default of what a caller may inject
+	}
+	if o.logins == nil {
+		o.logins = rightserver.NewLogins(o.Login, time.Now) //nolint:forbidigo // waiting for a server
 	}
 	for _, address := range o.Addresses {
 		if _, _, err := net.SplitHostPort(address); err != nil {
@@ -143,7 +149,7 @@ func (o *Options) clientOption(d *dialer) rueidis.ClientOption {
 		Password:     o.Password,
 		SelectDB:     o.DB,
 		TLSConfig:    o.TLS,
-		DialCtxFn:    o.dialWith(d.dial),
+		DialCtxFn:    o.logins.Dial(o.dialWith(d.dial)),
 		DisableCache: true,
 		// Nothing is sent twice: both attempts might write. (Redirections in a cluster
 		// are still followed.)
@@ -169,11 +175,8 @@ func (o *Options) clientOption(d *dialer) rueidis.ClientOption {
 	return c
 }
 
-// dialFunc is what makes a connection for the client.
-type dialFunc = func(ctx context.Context, address string, nd *net.Dialer, config *tls.Config) (net.Conn, error)
-
 // dialWith returns dial with the current TLS.
-func (o *Options) dialWith(dial dialFunc) dialFunc {
+func (o *Options) dialWith(dial rightserver.DialFunc) rightserver.DialFunc {
 	if o.CurrentTLS == nil {
 		return dial
 	}

@@ -91,6 +91,34 @@ func TestKeyIsForbidden(t *testing.T) {
 	}
 }
 
+// TestForbiddenIsKnown: what the user may not do is told apart from all other refusals.
+func TestForbiddenIsKnown(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		op := headgate.Op{Key: "mine", Scope: "s", Limit: headgate.Per(9, time.Hour), Cost: 1}
+		name := redis.KeyOf("hg", &op)
+		for what, row := range map[string]struct {
+			user      []string
+			forbidden bool
+		}{
+			"no command":    {[]string{"~*", "+@all", "-evalsha", "-eval"}, true},
+			"no key":        {[]string{"~other", "+@all"}, true},
+			"a wrong value": {[]string{"~*", "+@all"}, false}, // with that text in it, and in the name of the user
+		} {
+			server.Do("DEL", name)
+			server.Do("LPUSH", name, "NOPERM x")
+			server.Do(append([]string{"ACL", "SETUSER", "NOPERM", "reset", "on", ">p"}, row.user...)...)
+			store := open(t, redis.Options{Addresses: []string{server.Addr}, Username: "NOPERM", Password: "p", Timeout: patient})
+			_, err := store.Take(t.Context(), op)
+			if !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, redis.ErrForbidden) != row.forbidden {
+				t.Errorf("%s: %v", what, err)
+			}
+			if _, _, err := store.Lacks(t.Context()); errors.Is(err, redis.ErrForbidden) != row.forbidden || row.forbidden && err == nil {
+				t.Errorf("%s: lacks %v", what, err)
+			}
+		}
+	})
+}
+
 // TestServerCannotSave: a server that accepts no writes because it cannot save still
 // refuses exhausted keys.
 func TestServerCannotSave(t *testing.T) {

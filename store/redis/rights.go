@@ -2,9 +2,14 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 )
+
+// ErrForbidden is wrapped by the error of a call that Redis has refused because the user
+// may not run a command or use a key. The user needs the permissions in docs/redis.md.
+var ErrForbidden = errors.New("the user lacks a permission")
 
 // needed returns the commands of the scripts, those of the tables of headgate serve
 // among them. KEY is a key.

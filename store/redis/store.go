@@ -53,7 +53,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	case err := <-first:
 		if isRefusal(err) {
 			_ = s.Close()
-			return nil, fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
+			return nil, fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, explained(err))
 		}
 	case <-ctx.Done():
 	}
@@ -146,6 +146,9 @@ func greet(client rueidis.Client) error {
 
 // isRefusal reports whether err is a server's answer that will not change with time.
 func isRefusal(err error) bool {
+	if _, ok := errors.AsType[*rightserver.RefusedError](err); ok {
+		return true
+	}
 	e, ok := rueidis.IsRedisErr(err)
 	return errors.Is(err, ErrTooOld) || ok && slices.ContainsFunc([]string{
 		"WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR DB index",
@@ -293,6 +296,7 @@ func (s *Store) Connections() Connections {
 // told returns the error of a call in the form that callers expect.
 func (s *Store) told(ctx context.Context, err error) error {
 	answer := answerOf(err)
+	err = explained(err)
 	switch {
 	case answer != nil:
 		return fmt.Errorf("redis: %w: %w", answer, err)
@@ -304,6 +308,14 @@ func (s *Store) told(ctx context.Context, err error) error {
 		return fmt.Errorf("redis: %w: %w: %w", headgate.ErrUnavailable, ctx.Err(), err)
 	}
 	return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
+}
+
+// explained returns err, which wraps ErrForbidden if Redis says so.
+func explained(err error) error {
+	if e, ok := errors.AsType[*rueidis.RedisError](err); ok && strings.HasPrefix(e.Error(), "NOPERM ") {
+		return fmt.Errorf("%w: %w", ErrForbidden, err)
+	}
+	return err
 }
 
 // gateSize is how many calls may wait for an answer: slightly fewer than a connection's

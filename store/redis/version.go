@@ -91,6 +91,12 @@ func isAnswer(err error) bool {
 	return ok || rueidis.IsParseErr(err)
 }
 
+// isLogin reports whether err is the server's answer to a wrong or missing password.
+func isLogin(err error) bool {
+	e, ok := rueidis.IsRedisErr(err)
+	return ok && (strings.HasPrefix(e.Error(), "WRONGPASS ") || strings.HasPrefix(e.Error(), "NOAUTH "))
+}
+
 // Memory describes the memory settings of a server.
 type Memory struct {
 	Address   string
@@ -114,7 +120,7 @@ func (s *Store) Memory(ctx context.Context) ([]Memory, error) {
 			if err == nil {
 				more, err = node.Do(ctx, node.B().Info().Section("stats").Build()).ToString()
 			}
-			if isAnswer(err) {
+			if isAnswer(err) && !isLogin(err) {
 				return fmt.Errorf("%w: %w", store.ErrRefused, err)
 			}
 			if err != nil {

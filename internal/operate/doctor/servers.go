@@ -264,7 +264,7 @@ func permissions(ctx context.Context, s *redis.Store, r *config.Regions) Finding
 	lacks, known, err := s.Lacks(ctx, also...)
 	f := Finding{Check: "permissions", Level: OK, What: "the user may run every command that headgate serve needs"}
 	switch {
-	case errors.Is(err, headgate.ErrUnavailable) && !strings.Contains(err.Error(), "NOPERM"): // says what to look at
+	case errors.Is(err, headgate.ErrUnavailable) && !errors.Is(err, redis.ErrForbidden): // says what to look at
 		f = Finding{"store", Fail, err.Error(), "no script runs: on_store_error of each rule decides", ""}
 	case err != nil:
 		f.Level, f.What, f.Why, f.Do = Fail, err.Error(), "no script runs: on_store_error of each rule decides", "grant the user the permissions in docs/redis.md"

@@ -1,7 +1,11 @@
 package streams_test
 
 import (
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/queue/streams"
 	"github.com/headgate/headgate/internal/testkit/redistest"
@@ -29,5 +33,35 @@ func TestQueueAtAnAddressThatMoves(t *testing.T) {
 	b.await(t, 2)
 	if now.Do("KEYS", "hg:q:nodes") == "" {
 		t.Error("the queue is not at the server that the address leads to")
+	}
+}
+
+// TestQueueLeavesARefusedLoginAlone: a Redis that refuses the password is not asked again
+// until the pause is over, whose clock stands still here.
+func TestQueueLeavesARefusedLoginAlone(t *testing.T) {
+	server := redistest.Standalone(t)
+	server.Do("ACL", "SETUSER", "gate", "on", ">right", "~*", "+@all")
+	o := redis.Options{
+		Addresses: []string{server.Addr}, Username: "gate", Password: "wrong", Prefix: "hg",
+		Clock: func() time.Time { return time.Unix(1e9, 0) },
+	}
+	s := streams.New(streams.Options{Options: o, Logger: slog.New(slog.DiscardHandler)})
+	defer func() { _ = s.Close() }()
+	connections := func() (n int) {
+		t.Helper()
+		_, after, _ := strings.Cut(server.Do("INFO", "stats"), "total_connections_received:")
+		if _, err := fmt.Sscan(after, &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := connections()
+	for range 20 {
+		if _, err := s.Depths(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+			t.Fatal(err)
+		}
+	}
+	if made := connections() - before - 1; made != 1 { // one is that of connections
+		t.Errorf("%d connections, want 1", made)
 	}
 }

@@ -61,6 +61,7 @@ type Store struct {
 	options Options
 	node    string
 	scripts scripts
+	logins  *rightserver.Logins
 	share   atomic.Int64    // how many partitions of each limit this process should have
 	stop    context.Context //nolint:containedctx // ends background work
 	cancel  context.CancelFunc
@@ -90,7 +91,8 @@ func New(o Options) *Store {
 	_, _ = rand.Read(b[:]) // never fails
 	s := &Store{
 		options: o, node: hex.EncodeToString(b[:]), scripts: newScripts(),
-		known: map[string]limit{}, readers: map[string]*reader{}, failing: map[string]bool{},
+		logins: rightserver.NewLogins(o.Login, o.Clock),
+		known:  map[string]limit{}, readers: map[string]*reader{}, failing: map[string]bool{},
 	}
 	s.stop, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -173,6 +175,7 @@ func (s *Store) dial(one ...string) (rueidis.Client, error) {
 		}
 	}
 	s.options.Follow(&o)
+	o.DialCtxFn = s.logins.Dial(o.DialCtxFn)
 	client, err := rueidis.NewClient(o)
 	if err != nil {
 		if client != nil {
@@ -328,6 +331,9 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 // isDefinite reports whether Redis has refused the write and a retry is pointless: it is out
 // of memory or disk, or lacks our permission.
 func isDefinite(err error) bool {
+	if _, ok := errors.AsType[*rightserver.RefusedError](err); ok {
+		return true
+	}
 	var e *rueidis.RedisError // which IsRedisErr does not find in an error that wraps it
 	return errors.As(err, &e) && slices.ContainsFunc([]string{"OOM", "MISCONF", "NOPERM", "NOAUTH", "WRONGPASS"},
 		func(code string) bool { return strings.HasPrefix(e.Error(), code) })
