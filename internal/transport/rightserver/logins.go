@@ -142,27 +142,27 @@ type greeting struct {
 	net.Conn
 	logins  *Logins
 	attempt attempt
-	in      atomic.Bool // logged in
+	done    atomic.Bool // the server has accepted or refused the login
 }
 
 // Read implements net.Conn.
 func (g *greeting) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
-	if n > 0 && !g.in.Load() {
+	if n > 0 && !g.done.Load() {
 		g.look(p[:n])
 	}
 	return n, err
 }
 
-// look reads the first answers: errors until the server accepts the login. (Before that,
-// one may only say that HELLO does not exist.)
+// look reads the first answers. An error may only say that HELLO does not exist.
 func (g *greeting) look(answers []byte) {
 	first, isError := bytes.CutPrefix(answers, []byte("-"))
 	switch {
 	case !isError:
-		g.in.Store(true)
+		g.done.Store(true)
 		g.logins.accept(g.attempt)
 	case bytes.HasPrefix(first, []byte("WRONGPASS ")), bytes.HasPrefix(first, []byte("NOAUTH ")):
+		g.done.Store(true) // what follows may succeed, for a user without a password
 		first, _, _ = bytes.Cut(first, []byte("\r\n"))
 		g.logins.refuse(g.attempt, string(first[:min(len(first), answerMax)]))
 	}
