@@ -153,7 +153,7 @@ func operations() []operation {
 			[]try{{"", `{"report":"$report","status":401}`, 200}, {"", `{"report":"$report","status":401}`, 200}, {"", `{}`, 400}},
 		},
 		{
-			"api", "post", "/v1/limits", "The limits of one caller, without charge", nil, "Asked",
+			"api admin", "post", "/v1/limits", "The limits of one caller, without charge", nil, "Asked",
 			[]reply{{200, of[selfservice.Answer](), false}, wrong, {404, problem, false}, busy},
 			[]try{{"", `{"attributes":{"client_ip":"198.51.100.7"}}`, 200}, {"", `{"attributes":{"client_ip":"x"}}`, 400}, {"", `{"domain":"nowhere"}`, 404}},
 		},

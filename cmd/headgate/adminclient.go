@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -11,16 +10,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/admin"
-	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 // defaultAdmin is where the admin door is looked for.
@@ -52,7 +48,6 @@ type adminClient struct {
 	base  *url.URL
 	token string
 	http  *http.Client
-	from  chosen // the context that it comes from, if any
 }
 
 // maxAnswer limits how much of a response is read, in bytes.
@@ -92,7 +87,7 @@ func (c *adminClient) decode(path string, body io.ReadCloser, out any) error {
 	defer func() { _ = body.Close() }()
 	err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(out)
 	if _, other := errors.AsType[*json.SyntaxError](err); other {
-		return c.from.mark(c.noDoor("its answer is not JSON"))
+		return c.noDoor("its answer is not JSON")
 	}
 	if err != nil {
 		return fmt.Errorf("invalid response from %s: %w", path, err)
@@ -104,19 +99,19 @@ func (c *adminClient) decode(path string, body io.ReadCloser, out any) error {
 func (c *adminClient) noDoor(why string) error {
 	return &hintedError{
 		fmt.Errorf("%s is not an admin door: %s", c.base.Host, why),
-		"set the address of the admin door with --address, --context or HEADGATE_ADDRESS",
+		"set the address of the admin door with --address or HEADGATE_ADDRESS",
 	}
 }
 
 func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io.Reader) (io.ReadCloser, error) {
 	answer, err := c.send(ctx, method, u, body)
 	if err != nil {
-		return nil, c.from.mark(c.unanswered(err))
+		return nil, c.unanswered(err)
 	}
 	if answer.StatusCode == http.StatusOK {
 		return answer.Body, nil
 	}
-	return nil, c.from.mark(c.refusal(answer))
+	return nil, c.refusal(answer)
 }
 
 // refusal reads the error in an answer.
@@ -131,7 +126,7 @@ func (c *adminClient) refusal(answer *http.Response) error {
 		return c.noDoor("it returned " + answer.Status)
 	}
 	if answer.StatusCode == http.StatusUnauthorized {
-		return &hintedError{errors.New(what), "set HEADGATE_ADMIN_TOKEN or --token-file"}
+		return &hintedError{errors.New(what), "set HEADGATE_TOKEN or --token-file"}
 	}
 	return &refusedError{answer.StatusCode, what}
 }
@@ -183,7 +178,7 @@ func (c *adminClient) unanswered(err error) error {
 	}
 	return &hintedError{
 		fmt.Errorf("no admin door at %s: %w", c.base.Host, syscall.ECONNREFUSED),
-		"start headgate serve or headgate proxy, or set the address with --address, --context or HEADGATE_ADDRESS",
+		"start headgate serve or headgate proxy, or set the address with --address or HEADGATE_ADDRESS",
 	}
 }
 
@@ -211,76 +206,16 @@ func tlsHint(err error, host string) string {
 	return ""
 }
 
-// serverTimeout limits how long a server may take to explain a request.
+// serverTimeout limits how long a server may take to answer about a request.
 const serverTimeout = 30 * time.Second
 
-// explainServer calls the API of a running server.
-func explainServer(ctx context.Context, call *serverCall, q offline.ExplainRequest) (*offline.Explained, error) {
-	body, err := q.Body()
+// question asks the server for something about a request.
+func question(ctx context.Context, server *connection, path string, body []byte, out any) error {
+	client, err := server.client()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	x := &offline.Explained{Counts: "live"}
-	return x, callServer(ctx, call, body, x)
-}
-
-// serverCall is a call of the API of a running server.
-type serverCall struct {
-	server, source string // its address, and where that comes from, such as --server
-	token          string
-	client         *http.Client
-	path           string
-	from           chosen // the context that it comes from, if any
-}
-
-// callServer posts body and decodes the answer into out.
-func callServer(ctx context.Context, call *serverCall, body []byte, out any) error {
-	return call.from.mark(call.post(ctx, body, out))
-}
-
-func (call *serverCall) post(ctx context.Context, body []byte, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
-	server := call.server
-	base, err := url.Parse(server)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		if strings.Contains(server, "@") { // perhaps behind a password
-			server = "it"
-		} else {
-			server = strconv.Quote(server)
-		}
-		return &config.SourceError{
-			Source: call.source, Message: server + " is not a server address",
-			Hint: "write it as http://127.0.0.1:8080",
-		}
-	}
-	server = base.Redacted()
-	asked := adminClient{base: base, token: call.token, http: call.client}
-	answered, err := asked.send(ctx, http.MethodPost, base.JoinPath(call.path), bytes.NewReader(body))
-	if err != nil {
-		hint := cmp.Or(tlsHint(err, base.Host), "check that headgate serve is running and that this is its listen.api address")
-		return &config.SourceError{Source: server, Message: err.Error(), Hint: hint}
-	}
-	defer func() { _ = answered.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answered.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("%s: %w", server, err)
-	}
-	if wantsTLS(answered.StatusCode, text) {
-		return asked.plainText()
-	}
-	if answered.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s returned %s: %s", server, answered.Status, detail(text))
-	}
-	err = json.Unmarshal(text, out)
-	if _, other := errors.AsType[*json.SyntaxError](err); other {
-		return &hintedError{
-			fmt.Errorf("%s is not the HTTP API of headgate: its answer is not JSON", server),
-			"check that this is the listen.api address of headgate serve",
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("invalid response from %s: %w", server, err)
-	}
-	return nil
+	return client.postJSON(ctx, path, json.RawMessage(body), out)
 }

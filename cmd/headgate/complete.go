@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/headgate/headgate/internal/replay/offline"
 )
@@ -33,17 +32,17 @@ func ruleFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirec
 
 // completeFlags adds completion for the flags of cmd, and of the commands below it, that
 // several commands share.
-func completeFlags(cmd *cobra.Command) {
+func completeFlags(cmd *cobra.Command, server *connection) {
 	for _, sub := range cmd.Commands() {
-		completeFlags(sub)
+		completeFlags(sub, server)
 	}
 	names := func(list func(offline.RuleNames) []string) completion {
 		return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			flags := cmd.Flags()
 			paths, _ := flags.GetString("rules")
 			domain, _ := flags.GetString("domain")
-			if flags.Lookup("address") != nil {
-				return list(serverNames(cmd, domain)), cobra.ShellCompDirectiveNoFileComp
+			if flags.Lookup("address") != nil && (server.address != "" || flags.Lookup("rules") == nil) {
+				return list(serverNames(cmd.Context(), server, domain)), cobra.ShellCompDirectiveNoFileComp
 			}
 			return list(offline.NamesOf(domain, rulePaths(paths)...)), cobra.ShellCompDirectiveNoFileComp
 		}
@@ -56,8 +55,6 @@ func completeFlags(cmd *cobra.Command) {
 		"log-level":     words("debug", "info", "warn", "error"),
 		"log-format":    words("auto", "text", "json"),
 		"method":        words("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"),
-		"context":       contextNames,
-		"server":        words("http://127.0.0.1:8080"),
 		"domain":        names(func(n offline.RuleNames) []string { return n.Domains }),
 		"rule":          names(func(n offline.RuleNames) []string { return n.Rules }),
 	} {
@@ -70,22 +67,14 @@ func completeFlags(cmd *cobra.Command) {
 // completionTimeout is how long a shell waits for the server whose names it completes.
 const completionTimeout = time.Second
 
-// serverNames returns the names of the domains and rules of the server that cmd calls, of all
+// serverNames returns the names of the domains and rules of a running server, of all
 // domains if domain is empty; none if the server does not answer.
-func serverNames(cmd *cobra.Command, domain string) (names offline.RuleNames) {
-	var f adminFlags
-	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.add(own)
-	own.VisitAll(func(flag *pflag.Flag) {
-		if given := cmd.Flags().Lookup(flag.Name); given != nil && given.Changed {
-			_ = own.Set(flag.Name, given.Value.String()) // the same kind of flag has taken it
-		}
-	})
-	client, err := f.client()
+func serverNames(ctx context.Context, server *connection, domain string) (names offline.RuleNames) {
+	client, err := server.client()
 	if err != nil {
 		return names
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	var answer struct {
 		Rules []struct{ Domain, Name string } `json:"rules"`

@@ -23,7 +23,7 @@ import (
 
 // diffFlags are the flags of diff.
 type diffFlags struct {
-	adminFlags
+	*connection
 	most                 string
 	keys                 int
 	interval, period     time.Duration
@@ -32,8 +32,8 @@ type diffFlags struct {
 	allowed allowance
 }
 
-func newDiff(s streams) *cobra.Command {
-	var f diffFlags
+func newDiff(s streams, server *connection) *cobra.Command {
+	f := diffFlags{connection: server}
 	cmd := &cobra.Command{
 		Use:   "diff",
 		Short: "show what candidate rules would change on a running server",
@@ -54,7 +54,6 @@ is wrong.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	f.add(flags)
 	flags.IntVarP(&f.keys, "keys", "n", 5, "how many keys to list for each rule")
 	flags.StringVar(&f.most, "max-new-refusals", "", "how many requests may newly be refused: a number, or a percentage such as 0.1%")
 	flags.BoolVarP(&f.watch, "watch", "w", false, "keep updating until Ctrl-C")
@@ -88,7 +87,7 @@ func (f *diffFlags) client() (*adminClient, error) {
 	case f.period < 0 || f.period > 0 && !f.watch:
 		return nil, &usageError{"--for needs --watch and a positive duration", "for example: --watch --for 10m"}
 	}
-	return f.adminFlags.client()
+	return f.connection.client()
 }
 
 // run shows the comparison, once or until ctx is done, and returns the last one.

@@ -75,7 +75,7 @@ func unknownWords(root *cobra.Command, line string, seen map[string]bool) (unkno
 		name, _, _ = strings.Cut(name, "=")
 		name = strings.TrimRight(name, ".,;:)")
 		known := func(c *cobra.Command) bool {
-			return name == "" || name == "help" || name == "version" || c.Flags().Lookup(name) != nil || c.InheritedFlags().Lookup(name) != nil
+			return name == "" || name == "help" || name == "version" || c.Flags().Lookup(name) != nil || c.PersistentFlags().Lookup(name) != nil || c.InheritedFlags().Lookup(name) != nil
 		}
 		if isFlag && !slices.ContainsFunc(at, known) {
 			unknown = append(unknown, "no flag --"+name)

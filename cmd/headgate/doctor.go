@@ -15,16 +15,15 @@ import (
 	"github.com/headgate/headgate/internal/replay/offline"
 )
 
-func newDoctor(s streams) *cobra.Command {
+func newDoctor(s streams, server *connection) *cobra.Command {
 	var file string
 	var asJSON bool
-	var f adminFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "find what is wrong with an installation",
 		Long: `Doctor examines an installation and changes nothing: the configuration, the rules, the
 ports, who can use the files, the limit on open files, Redis, and whether that of other
-regions can be used. With --address or --context it asks a running server instead.
+regions can be used. With --address it asks a running server instead.
 
 The exit code is 1 if a finding is a failure; warnings do not change it.`,
 		Example: `  headgate doctor --config headgate.yaml
@@ -33,9 +32,8 @@ The exit code is 1 if a finding is a failure; warnings do not change it.`,
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file (default headgate.yaml, if it exists)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	f.add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		all, err := f.examine(cmd.Context(), file, asJSON)
+		all, err := server.examine(cmd.Context(), file, asJSON)
 		if err != nil {
 			return err
 		}
@@ -58,15 +56,15 @@ The exit code is 1 if a finding is a failure; warnings do not change it.`,
 // examine returns the findings about a running server if flags name one, else about the
 // installation of a configuration file. For machines, a server that does not answer is a
 // finding too.
-func (f *adminFlags) examine(ctx context.Context, file string, asJSON bool) ([]doctor.Finding, error) {
-	switch running := f.address != "" || f.context != ""; {
+func (c *connection) examine(ctx context.Context, file string, asJSON bool) ([]doctor.Finding, error) {
+	switch running := c.address != ""; {
 	case running && file != "":
-		return nil, &usageError{"--config is for a server before it starts; --address and --context are for a running one", "use one of them"}
+		return nil, &usageError{"--config is for a server before it starts; --address is for a running one", "use one of them"}
 	case !running:
 		installed := doctor.Installation{Sources: config.Sources{File: file, Doors: app.Sections()}, Now: time.Now}
 		return installed.Examine(ctx), nil
 	}
-	client, err := f.client()
+	client, err := c.client()
 	if err != nil {
 		return nil, err
 	}

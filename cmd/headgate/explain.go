@@ -15,7 +15,7 @@ import (
 // explainFlags are the flags of explain.
 type explainFlags struct {
 	rules                     string
-	server                    apiFlags
+	server                    *connection
 	reading                   flags
 	domain, rule              string
 	method, path, host, ip    string
@@ -25,8 +25,8 @@ type explainFlags struct {
 	asJSON, all               bool
 }
 
-func newExplain(s streams) *cobra.Command {
-	var f explainFlags
+func newExplain(s streams, server *connection) *cobra.Command {
+	f := explainFlags{server: server}
 	cmd := &cobra.Command{
 		Use:   "explain",
 		Short: "show which rules apply to a request, which do not, and why",
@@ -35,10 +35,10 @@ applies it prints the key, how much remains, and when to retry; for a rule that
 does not, the condition that fails. No limit is charged.
 
 With --rules it reads files as serve does, and the counts are those of an empty
-store. With --server or --context it calls a running server and shows its counts.`,
+store. With --address it asks a running server and shows its counts.`,
 		Example: `  headgate explain --rules rules/ --method POST --path /login --ip 198.51.100.7
   headgate explain --rules rules/ --descriptor remote_address=198.51.100.7
-  headgate explain --server http://127.0.0.1:8080 --domain api --path /v1/a --header 'X-Api-Key: k'`,
+  headgate explain --address 127.0.0.1:6070 --domain api --path /v1/a --header 'X-Api-Key: k'`,
 		Args: cobra.NoArgs,
 	}
 	f.add(cmd)
@@ -54,7 +54,7 @@ store. With --server or --context it calls a running server and shows its counts
 		if f.asJSON {
 			return printJSON(s.out, x)
 		}
-		explanation{paint: newPaint(s.out), all: f.all || f.rule != "", live: f.server.given()}.print(x)
+		explanation{paint: newPaint(s.out), all: f.all || f.rule != "", live: f.server.address != ""}.print(x)
 		return nil
 	}
 	return cmd
@@ -63,7 +63,6 @@ store. With --server or --context it calls a running server and shows its counts
 func (f *explainFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default: those of --config, or ./rules)")
-	f.server.add(flags, "; without it and --context the rules are read")
 	f.reading.ruleOptions(cmd)
 	flags.StringVar(&f.domain, "domain", "", "domain whose rules apply (default: the only one)")
 	flags.StringVar(&f.method, "method", "", "method of the request")
@@ -138,16 +137,17 @@ func setEach(q *offline.ExplainRequest, list []string, prefix, separator string)
 
 func (f *explainFlags) explain(cmd *cobra.Command, q offline.ExplainRequest) (*offline.Explained, error) {
 	switch {
-	case f.server.given() && f.rules != "":
-		return nil, &usageError{"--rules cannot be combined with --server or --context", "a server uses its own rules"}
-	case f.server.given() && f.reading.given():
-		return nil, &usageError{"--server and --context cannot be combined with --compat, --envoy-env, --merge-domains or --config", "a server uses its own rules"}
-	case f.server.given():
-		call, err := f.server.call("v1/explain")
+	case f.server.address != "" && f.rules != "":
+		return nil, &usageError{"--rules cannot be combined with --address", "a server uses its own rules"}
+	case f.server.address != "" && f.reading.given():
+		return nil, &usageError{"--address cannot be combined with --compat, --envoy-env, --merge-domains or --config", "a server uses its own rules"}
+	case f.server.address != "":
+		body, err := q.Body()
 		if err != nil {
 			return nil, err
 		}
-		return explainServer(cmd.Context(), &call, q)
+		x := &offline.Explained{Counts: "live"}
+		return x, question(cmd.Context(), f.server, "/v1/explain", body, x)
 	}
 	options, _, err := f.reading.loadRuleOptions()
 	if err != nil {
@@ -201,7 +201,7 @@ func (e explanation) print(x *offline.Explained) {
 	case x.StoreError != "":
 		e.printf("\ncounts unavailable: %s\n", x.StoreError)
 	case x.Counts == "unused":
-		e.printf("\n%s\n", e.in(faint, "these are the counts of an empty store; for those of a running server use --server"))
+		e.printf("\n%s\n", e.in(faint, "these are the counts of an empty store; for those of a running server use --address"))
 	}
 }
 

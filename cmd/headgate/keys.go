@@ -24,7 +24,7 @@ import (
 
 // keysFlags are the flags of keys.
 type keysFlags struct {
-	adminFlags
+	*connection
 	domain, rule string
 	key          []string
 	asJSON       bool
@@ -33,7 +33,7 @@ type keysFlags struct {
 	burst, amount                int64
 }
 
-func newKeys(s streams) *cobra.Command {
+func newKeys(s streams, server *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
 		Short: "inspect and change single keys of a running server",
@@ -55,20 +55,16 @@ every rule that counts by exactly these attributes.`,
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	for _, action := range admin.KeyActions() {
-		cmd.AddCommand(newKeyAction(s, &action))
+		cmd.AddCommand(newKeyAction(s, server, &action))
 	}
-	cmd.AddCommand(newKeysList(s), newKeysImport(s), newKeysExport(s))
-	for _, sub := range cmd.Commands() {
-		completeFlags(sub)
-	}
+	cmd.AddCommand(newKeysList(s, server), newKeysImport(s, server), newKeysExport(s, server))
 	return cmd
 }
 
-func newKeyAction(s streams, action *admin.KeyAction) *cobra.Command {
-	var f keysFlags
+func newKeyAction(s streams, server *connection, action *admin.KeyAction) *cobra.Command {
+	f := keysFlags{connection: server}
 	cmd := &cobra.Command{Use: action.Name, Short: action.Summary, Args: cobra.NoArgs, Example: "  headgate keys " + action.Name + keyExample(action.Name)}
 	flags := cmd.Flags()
-	f.add(flags)
 	flags.StringVar(&f.domain, "domain", "", "domain of the rule, if there are several")
 	flags.StringVar(&f.rule, "rule", "", "rule (default: every rule that counts by exactly the attributes of --key)")
 	flags.StringArrayVar(&f.key, "key", nil, "a part of the key, value or attribute=value (repeatable)")
@@ -382,15 +378,14 @@ func keyTimes(k *admin.KeyAnswer, now time.Time) string {
 	return "created " + ago(*k.CreatedAt) + ", changed " + ago(*k.ChangedAt)
 }
 
-func newKeysList(s streams) *cobra.Command {
-	var f keysFlags
+func newKeysList(s streams, server *connection) *cobra.Command {
+	f := keysFlags{connection: server}
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
 		Short: "list active bans and overrides",
 		Args:  cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	f.add(flags)
 	flags.StringVar(&f.domain, "domain", "", "only this domain")
 	flags.StringVar(&f.rule, "rule", "", "only this rule")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")

@@ -21,14 +21,13 @@ import (
 
 // keysFileFlags are the flags of keys import and keys export.
 type keysFileFlags struct {
-	adminFlags
+	*connection
 	format, domain, rule string
 	dryRun, asJSON       bool
 }
 
 // addFile adds the flags that both commands have.
 func (f *keysFileFlags) addFile(cmd *cobra.Command) {
-	f.add(cmd.Flags())
 	cmd.Flags().StringVar(&f.format, "format", "", "jsonl or csv (default: by the file's name, or jsonl)")
 	_ = cmd.RegisterFlagCompletionFunc("format", words(keysfile.Formats()...)) // fails only if registered twice
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -52,8 +51,8 @@ func (f *keysFileFlags) formatOf(file string) (keysfile.Format, error) {
 	return format, nil
 }
 
-func newKeysExport(s streams) *cobra.Command {
-	var f keysFileFlags
+func newKeysExport(s streams, server *connection) *cobra.Command {
+	f := keysFileFlags{connection: server}
 	cmd := &cobra.Command{
 		Use: "export [FILE]", Short: "write all bans, overrides and grants to a file", Args: cobra.MaximumNArgs(1),
 		Long: `Export writes all active bans, overrides and grants of a running server to a
@@ -107,8 +106,8 @@ func (b *writeBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func newKeysImport(s streams) *cobra.Command {
-	var f keysFileFlags
+func newKeysImport(s streams, server *connection) *cobra.Command {
+	f := keysFileFlags{connection: server}
 	cmd := &cobra.Command{
 		Use: "import FILE", Short: "make the bans, overrides and grants of a file", Args: cobra.ExactArgs(1),
 		Long: `Import makes the bans, overrides and grants that a file lists, on a running

@@ -60,9 +60,9 @@ func TestImportThatIsInterrupted(t *testing.T) {
 		calls, refuse = nil, status
 		mu.Unlock()
 		var out bytes.Buffer
-		cmd := newKeysImport(streams{in: strings.NewReader(""), out: &out, err: &out})
+		cmd := newKeysImport(streams{in: strings.NewReader(""), out: &out, err: &out}, &connection{address: server.URL})
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		cmd.SetArgs([]string{"--address", server.URL, file})
+		cmd.SetArgs([]string{file})
 		err := cmd.ExecuteContext(t.Context())
 		if err == nil || !strings.HasSuffix(err.Error(), want) || out.Len() > 0 {
 			t.Errorf("%v, want %s; printed %s", err, want, out.String())
@@ -82,9 +82,9 @@ func TestImportThatIsInterrupted(t *testing.T) {
 	mu.Lock()
 	calls = nil
 	mu.Unlock()
-	cmd := newKeysImport(streams{in: strings.NewReader(full.String()), out: &bytes.Buffer{}, err: &bytes.Buffer{}})
+	cmd := newKeysImport(streams{in: strings.NewReader(full.String()), out: &bytes.Buffer{}, err: &bytes.Buffer{}}, &connection{address: server.URL})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs([]string{"--address", server.URL, "-"})
+	cmd.SetArgs([]string{"-"})
 	err := cmd.ExecuteContext(t.Context())
 	mu.Lock()
 	defer mu.Unlock()
@@ -122,9 +122,9 @@ func TestImportThatIsStopped(t *testing.T) {
 			}
 			_ = json.NewEncoder(w).Encode(admin.ImportAnswer{Rows: len(request.Rows), New: len(request.Rows), Room: 20_000})
 		}))
-		cmd := newKeysImport(streams{in: strings.NewReader(""), out: &bytes.Buffer{}, err: &bytes.Buffer{}})
+		cmd := newKeysImport(streams{in: strings.NewReader(""), out: &bytes.Buffer{}, err: &bytes.Buffer{}}, &connection{address: server.URL})
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		cmd.SetArgs([]string{"--address", server.URL, file})
+		cmd.SetArgs([]string{file})
 		err := cmd.ExecuteContext(ctx)
 		if err == nil || err.Error() != want {
 			t.Errorf("stopped in call %d: %v, want %s", after, err, want)

@@ -14,13 +14,13 @@ import (
 // limitsFlags are the flags of limits.
 type limitsFlags struct {
 	domain, host, ip             string
-	server                       apiFlags
+	server                       *connection
 	headers, cookies, attributes []string
 	asJSON                       bool
 }
 
-func newLimits(s streams) *cobra.Command {
-	f := limitsFlags{}
+func newLimits(s streams, server *connection) *cobra.Command {
+	f := limitsFlags{server: server}
 	cmd := &cobra.Command{
 		Use:   "limits",
 		Short: "show the limits of one caller and what is left of them",
@@ -28,12 +28,11 @@ func newLimits(s streams) *cobra.Command {
 and what is left of them. No limit is charged. Callers of the proxy read the same
 at /.headgate/limits.`,
 		Example: `  headgate limits --ip 198.51.100.7
-  headgate limits --server http://127.0.0.1:8080 --domain api --header 'X-Api-Key: k'
+  headgate limits --address 127.0.0.1:6070 --domain api --header 'X-Api-Key: k'
   headgate limits --attribute user=ann --json`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	f.server.add(flags, " (default: HEADGATE_SERVER, the context, or "+defaultAPI+")")
 	flags.StringVar(&f.domain, "domain", "", "domain whose rules apply (default: the only one)")
 	flags.StringVar(&f.host, "host", "", "host that the caller asks (default: any)")
 	flags.StringVar(&f.ip, "ip", "", "address of the caller")
@@ -82,12 +81,8 @@ func (f *limitsFlags) ask(cmd *cobra.Command) (*selfservice.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	call, err := f.server.call("v1/limits")
-	if err != nil {
-		return nil, err
-	}
 	a := new(selfservice.Answer)
-	return a, callServer(cmd.Context(), &call, body, a)
+	return a, question(cmd.Context(), f.server, "/v1/limits", body, a)
 }
 
 // printLimits prints limits for people.

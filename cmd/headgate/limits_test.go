@@ -35,7 +35,7 @@ func TestLimitsCommand(t *testing.T) {
 	} {
 		asked = ""
 		var out, errs bytes.Buffer
-		run(t.Context(), append([]string{"limits", "--server", server.URL}, strings.Fields(row.args)...), streams{in: strings.NewReader(""), out: &out, err: &errs})
+		run(t.Context(), append([]string{"limits", "--address", server.URL}, strings.Fields(row.args)...), streams{in: strings.NewReader(""), out: &out, err: &errs})
 		if asked != row.asked || !strings.Contains(out.String()+errs.String(), row.want) {
 			t.Errorf("%s: asked %q, printed %s%s", row.args, asked, &out, &errs)
 		}

@@ -23,14 +23,14 @@ import (
 
 // queueFlags are the flags of the queue commands.
 type queueFlags struct {
-	adminFlags
+	*connection
 	domain, rule, state string
 	most                int
 	asJSON, body, all   bool
 	key                 []string
 }
 
-func newQueue(s streams) *cobra.Command {
+func newQueue(s streams, server *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue",
 		Short: "list queued requests, retry or drop them",
@@ -45,16 +45,12 @@ door of a running server.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newQueueList(s), newQueueShow(s), newQueueRetry(s), newQueueDrop(s))
-	for _, sub := range cmd.Commands() {
-		completeFlags(sub)
-	}
+	cmd.AddCommand(newQueueList(s, server), newQueueShow(s, server), newQueueRetry(s, server), newQueueDrop(s, server))
 	return cmd
 }
 
 // bind adds the flags of all queue commands.
 func (f *queueFlags) bind(cmd *cobra.Command) {
-	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 }
 
@@ -64,8 +60,8 @@ func (f *queueFlags) bindFilter(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.rule, "rule", "", "only this rule")
 }
 
-func newQueueList(s streams) *cobra.Command {
-	var f queueFlags
+func newQueueList(s streams, server *connection) *cobra.Command {
+	f := queueFlags{connection: server}
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "list queues and their requests",
@@ -188,8 +184,8 @@ func visible(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-func newQueueShow(s streams) *cobra.Command {
-	var f queueFlags
+func newQueueShow(s streams, server *connection) *cobra.Command {
+	f := queueFlags{connection: server}
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "show one request",
@@ -257,8 +253,8 @@ func show(w io.Writer, it *admin.QueueItem) error {
 	return err
 }
 
-func newQueueRetry(s streams) *cobra.Command {
-	var f queueFlags
+func newQueueRetry(s streams, server *connection) *cobra.Command {
+	f := queueFlags{connection: server}
 	return f.newChange(s, &cobra.Command{
 		Use:   "retry [ID]...",
 		Short: "send dead letters again",
@@ -266,8 +262,8 @@ func newQueueRetry(s streams) *cobra.Command {
 	})
 }
 
-func newQueueDrop(s streams) *cobra.Command {
-	var f queueFlags
+func newQueueDrop(s streams, server *connection) *cobra.Command {
+	f := queueFlags{connection: server}
 	cmd := &cobra.Command{
 		Use:   "drop [ID]...",
 		Short: "delete requests, pending or dead",

@@ -14,8 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/door/httpapi"
 )
 
-func newRegions(s streams) *cobra.Command {
-	var f adminFlags
+func newRegions(s streams, server *connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "regions", Short: "show the regions that a running server shares limits with", Args: cobra.NoArgs,
@@ -26,9 +25,8 @@ each region gives and receives for all of them. Last are the regions that count 
 for the server's, and whether they answer. See docs/regions.md.`,
 		Example: "  headgate regions",
 	}
-	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, client *adminClient) error {
+	cmd.RunE = asking(server, func(cmd *cobra.Command, _ []string, client *adminClient) error {
 		var is admin.Regions
 		if err := client.getJSON(cmd.Context(), "/v1/regions", nil, &is); err != nil {
 			return err

@@ -54,11 +54,19 @@ To try it: headgate quickstart`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{flagProblem(err), flagHint(cmd, err)}
 	})
-	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newContext(s), newAdvise(s), newExplain(s), newInit(s), newLimits(s), newTest(s), newTop(s), newDiff(s), newDoctor(s), newKeys(s), newQueue(s), newRegions(s), newRules(s), newSimulate(s), newSuggest(s), newWarnings(s), newVersion(s), newMan(s))
+	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newAdvise(s), newInit(s), newTest(s), newSimulate(s), newSuggest(s), newVersion(s), newMan(s))
+	server := new(connection)
+	for _, cmd := range []*cobra.Command{
+		newDiff(s, server), newDoctor(s, server), newExplain(s, server), newKeys(s, server), newLimits(s, server),
+		newQueue(s, server), newRegions(s, server), newRules(s, server), newTop(s, server), newWarnings(s, server),
+	} {
+		server.add(cmd.PersistentFlags())
+		root.AddCommand(cmd)
+	}
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
-		completeFlags(cmd)
+		completeFlags(cmd, server)
 		if cmd.HasSubCommands() {
 			cmd.Args = knownCommand
 			if !cmd.Runnable() {

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/door/admin"
 )
 
-func newRules(s streams) *cobra.Command {
+func newRules(s streams, server *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "roll back or accept a reload of the rules of a running server",
@@ -20,19 +20,17 @@ the admin door.
 The server reads the files again when they change, on SIGHUP, and at a restart.`,
 	}
 	cmd.AddCommand(
-		newRulesChange(s, "rollback", "restore the rules from before the last reload; a second rollback undoes it"),
-		newRulesChange(s, "accept", "activate the rules that reload.guard refused"),
+		newRulesChange(s, server, "rollback", "restore the rules from before the last reload; a second rollback undoes it"),
+		newRulesChange(s, server, "accept", "activate the rules that reload.guard refused"),
 	)
 	return cmd
 }
 
-func newRulesChange(s streams, verb, short string) *cobra.Command {
-	var f adminFlags
+func newRulesChange(s streams, server *connection, verb, short string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: verb, Short: short, Args: cobra.NoArgs, Example: "  headgate rules " + verb}
-	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, client *adminClient) error {
+	cmd.RunE = asking(server, func(cmd *cobra.Command, _ []string, client *adminClient) error {
 		var now admin.RulesChange
 		if err := client.postJSON(cmd.Context(), "/v1/rules/"+verb, struct{}{}, &now); err != nil {
 			return err

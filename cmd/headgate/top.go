@@ -24,15 +24,15 @@ import (
 
 // topFlags are the flags of top.
 type topFlags struct {
-	adminFlags
+	*connection
 	domain, rule, by string
 	keys             int
 	interval         time.Duration
 	once, asJSON     bool
 }
 
-func newTop(s streams) *cobra.Command {
-	var f topFlags
+func newTop(s streams, server *connection) *cobra.Command {
+	f := topFlags{connection: server}
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "watch the rules and keys of a running server",
@@ -48,7 +48,6 @@ A terminal waits for a server that restarts; otherwise top ends with it.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	f.add(flags)
 	flags.StringVar(&f.domain, "domain", "", "only this domain")
 	flags.StringVar(&f.rule, "rule", "", "only this rule")
 	flags.StringVar(&f.by, "by", top.Refused.String(), "rank keys by requests over the limit, or by all requests: refused or active")
@@ -76,7 +75,7 @@ func (f *topFlags) client() (*adminClient, error) {
 	case f.keys < 0 || f.keys > 2*top.Counters:
 		return nil, &usageError{fmt.Sprintf("-n must be from 0 to %d", 2*top.Counters), ""}
 	}
-	return f.adminFlags.client()
+	return f.connection.client()
 }
 
 // sight is one update of top, also its JSON.

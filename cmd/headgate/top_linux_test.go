@@ -228,9 +228,10 @@ func TestTopNeedsNoColourAndNoServer(t *testing.T) {
 	p.start()
 	headgate := filepath.Join(p.dir, "headgate")
 
+	t.Setenv("HEADGATE_TOKEN", "another-token-another")
 	for name, args := range map[string][]string{
 		"no admin door at":                {"top", "--address", redistest.FreeAddress(t)},
-		"admin token is missing or wrong": {"top", "--address", p.admin, "--token", "another-token-another"},
+		"admin token is missing or wrong": {"top", "--address", p.admin},
 	} {
 		term := newTerminal(t, 100, 30)
 		err := term.run(headgate, args...).Wait()
@@ -244,8 +245,9 @@ func TestTopNeedsNoColourAndNoServer(t *testing.T) {
 	}
 
 	t.Setenv("NO_COLOR", "1")
+	t.Setenv("HEADGATE_TOKEN", "open-sesame-open-sesame")
 	term := newTerminal(t, 100, 30)
-	cmd := term.run(headgate, "top", "--address", p.admin, "--token", "open-sesame-open-sesame", "--interval", "1s")
+	cmd := term.run(headgate, "top", "--address", p.admin, "--interval", "1s")
 	term.await(wholePicture)
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

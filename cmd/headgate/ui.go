@@ -76,11 +76,9 @@ func report(w io.Writer, err error) int {
 	case errors.As(err, &usage):
 		p.line("error", usage.message)
 		p.line("hint", usage.hint)
-		p.context(err)
 		return exitUsage
 	}
 	p.diagnoses(offline.Diagnose(err))
-	p.context(err)
 	if source, ok := errors.AsType[*config.SourceError](err); ok && strings.HasPrefix(source.Source, "--") {
 		return exitUsage
 	}
@@ -168,13 +166,6 @@ func (p paint) diagnoses(list []offline.Diagnosis) {
 			_, _ = fmt.Fprintf(p.w, "  %s\n", inert(line))
 		}
 		p.line("hint", d.Hint)
-	}
-}
-
-// context prints which context the failed command used, if any.
-func (p paint) context(err error) {
-	if used, ok := errors.AsType[*contextError](err); ok {
-		p.line("note", used.note)
 	}
 }
 

@@ -13,24 +13,22 @@ import (
 	"github.com/headgate/headgate/internal/observe/announce"
 )
 
-func newWarnings(s streams) *cobra.Command {
+func newWarnings(s streams, server *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "warnings",
 		Short: "list early warnings of a running server, and test its webhooks",
 		Long: `Warnings lists what a running server warns of (ls), and sends a sample to the
 configured webhooks (test). See docs/warnings.md.`,
 	}
-	cmd.AddCommand(newWarningsList(s), newWarningsTest(s))
+	cmd.AddCommand(newWarningsList(s, server), newWarningsTest(s))
 	return cmd
 }
 
-func newWarningsList(s streams) *cobra.Command {
-	var f adminFlags
+func newWarningsList(s streams, server *connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "ls", Short: "list warnings that have not ended", Args: cobra.NoArgs, Example: "  headgate warnings ls"}
-	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with the latest announcements")
-	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, client *adminClient) error {
+	cmd.RunE = asking(server, func(cmd *cobra.Command, _ []string, client *adminClient) error {
 		var status announce.Status
 		if err := client.getJSON(cmd.Context(), "/v1/warnings", nil, &status); err != nil {
 			return err

@@ -56,6 +56,7 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 			"GET /v1/warnings": a.warns,
 			"GET /rlconfig":    rls.Dump(a.engine.Rules),
 			"POST /v1/explain": extra(api), // for operators, even if the API does not serve it
+			"POST /v1/limits":  extra(api),
 		},
 		Engine: a.engine, Store: p.Store, Control: a.control, Offenders: a.offenders, Clients: a.clients, Keys: a.keys, Metrics: a.metrics, Live: a.live,
 		Blocks: p.Blocks, Region: p.Config.Store.Regions.Name, Among: p.Config.Store.Regions.Among(),

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
@@ -79,45 +77,13 @@ func observeSettings() []Setting {
 	}
 }
 
-// APIToken returns the token that clients of the HTTP API send, from the environment:
-// the first if there are several.
-func APIToken() string {
-	first, _, _ := strings.Cut(os.Getenv("HEADGATE_API_TOKEN"), ",")
-	return strings.TrimSpace(first)
-}
-
 // AdminAddress returns the address of the admin door for clients, from the
 // environment, or an empty string.
 func AdminAddress() string { return os.Getenv("HEADGATE_ADDRESS") }
 
-// APIAddress returns the address of the HTTP API for clients, from the environment, or
-// an empty string.
-func APIAddress() string { return os.Getenv("HEADGATE_SERVER") }
-
-// ContextName returns the context that clients use, from the environment, or an empty
-// string.
-func ContextName() string { return os.Getenv("HEADGATE_CONTEXT") }
-
-// ContextsFile returns the file with contexts: HEADGATE_CONTEXTS, else
-// headgate/contexts.yaml in XDG_CONFIG_HOME or the system's folder for settings of the
-// user. It is empty if there is no such folder.
-func ContextsFile() string {
-	if file := os.Getenv("HEADGATE_CONTEXTS"); file != "" {
-		return file
-	}
-	folder := os.Getenv("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(folder) {
-		var err error
-		if folder, err = os.UserConfigDir(); err != nil {
-			return ""
-		}
-	}
-	return filepath.Join(folder, "headgate", "contexts.yaml")
-}
-
-// AdminToken returns the token that clients of an admin door send, from the
-// environment.
-func AdminToken() string { return os.Getenv("HEADGATE_ADMIN_TOKEN") }
+// ClientToken returns the token that commands send to a running server, from the
+// environment, or an empty string.
+func ClientToken() string { return os.Getenv("HEADGATE_TOKEN") }
 
 // SourceDate returns SOURCE_DATE_EPOCH; see reproducible-builds.org.
 func SourceDate() string { return os.Getenv("SOURCE_DATE_EPOCH") }

@@ -14,7 +14,7 @@ const ours = "HEADGATE_"
 
 // otherVariables returns our variables that are not settings.
 func otherVariables() []string {
-	return []string{"HEADGATE_CONFIG", EnvoyEnvironment, "HEADGATE_ADDRESS", "HEADGATE_SERVER", "HEADGATE_CONTEXT", "HEADGATE_CONTEXTS", "HEADGATE_ADMIN_TOKEN", "HEADGATE_API_TOKEN"}
+	return []string{"HEADGATE_CONFIG", EnvoyEnvironment, "HEADGATE_ADDRESS", "HEADGATE_TOKEN"}
 }
 
 // warnOfVariables warns about unknown variables with our prefix.
