@@ -244,14 +244,15 @@ func (c *caller) settling(q *question, op *history.Op, x *holding) {
 
 // door is one way to call a node, each with a separate connection for this caller.
 func (c *caller) door(n *node, op *history.Op) (door, error) {
-	ways := []string{"http", "resp"}
-	if op.Kind == history.Take || op.Kind == history.Peek {
-		ways = append(ways, "grpc")
+	ways := []string{"http"}
+	switch op.Kind {
+	case history.Take, history.Peek:
+		ways = []string{"http", "resp", "grpc"}
+	case history.Acquire:
+		ways = []string{"http", "resp"}
+	default: // the Redis protocol settles nothing
 	}
 	op.Node, op.Door = n.name, ways[c.rand.IntN(len(ways))]
-	if op.Kind == history.Acquire { // called like any request
-		op.Kind = history.Acquire
-	}
 	name := op.Node + op.Door
 	if d := c.doors[name]; d != nil {
 		return d, nil

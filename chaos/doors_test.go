@@ -138,7 +138,7 @@ func (d *httpDoor) ask(q *question) (reply, error) {
 	}, a.Reason, a.Lease+a.Reservation), nil
 }
 
-// respDoor calls over the Redis protocol.
+// respDoor checks over the Redis protocol.
 type respDoor struct {
 	address string
 	conn    net.Conn
@@ -153,41 +153,16 @@ func (d *respDoor) close() {
 }
 
 func (d *respDoor) ask(q *question) (reply, error) {
-	args := []string{"HG.CHECK", "chaos"}
-	switch q.kind {
-	case history.Peek:
-		args[0] = "HG.PEEK"
-	case history.Reserve:
-		args = []string{"HG.RESERVE", "60000", "chaos"}
-	case history.Commit:
-		args = []string{"HG.COMMIT", q.token, strconv.FormatInt(q.cost, 10)}
-	case history.Cancel, history.Release, history.Renew:
-		args = []string{"HG." + strings.ToUpper(string(q.kind)), q.token}
-	default:
+	name := "HG.CHECK"
+	if q.kind == history.Peek {
+		name = "HG.PEEK"
 	}
-	if q.token == "" {
-		args = append(args, strconv.FormatInt(q.cost, 10), "limit", q.limit, "id", q.id)
-	}
-	v, err := d.do(args)
+	v, err := d.do([]string{name, "chaos", strconv.FormatInt(q.cost, 10), "limit", q.limit, "id", q.id})
 	if err != nil {
 		return reply{}, err
 	}
 	if e, ok := v.(error); ok {
 		return reply{reason: e.Error()}, nil
-	}
-	switch q.kind {
-	case history.Commit, history.Cancel:
-		list, _ := v.([]any)
-		if len(list) < 1 {
-			return reply{}, fmt.Errorf("answer %v", v)
-		}
-		return settled(list[0] == "done", fmt.Sprint(list[0]), ""), nil
-	case history.Release:
-		return settled(v == int64(1), "", ""), nil
-	case history.Renew:
-		name, _ := v.(string)
-		return settled(name != "", "", name), nil
-	default:
 	}
 	list, _ := v.([]any)
 	if len(list) < 9 {

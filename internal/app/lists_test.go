@@ -163,7 +163,6 @@ func TestListsInTheRedisProtocol(t *testing.T) {
 		{"HG.CHECK mesh user ann", allowed},
 		{"HG.CHECK mesh user eve", denied},
 		{"HG.MCHECK 3 api user eve 3 api user ann 3 api user bob", "*3 " + denied + " " + allowed + " " + other},
-		{"HG.RESERVE 1000 api 5 user eve", denied},
 	} {
 		if _, err := c.Write([]byte(row[0] + "\r\n")); err != nil {
 			t.Fatal(err)

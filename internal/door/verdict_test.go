@@ -1,18 +1,15 @@
 package door_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,7 +24,6 @@ import (
 	"github.com/headgate/headgate/internal/door/forwardauth"
 	"github.com/headgate/headgate/internal/door/grpcapi"
 	"github.com/headgate/headgate/internal/door/httpapi"
-	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/token"
@@ -63,8 +59,6 @@ type bench struct {
 	http  *httpapi.Handler
 	auth  *forwardauth.Handler
 	grpc  *grpcapi.Service
-	redis net.Conn
-	lines *bufio.Reader
 }
 
 func newBench(t *testing.T, text string) *bench {
@@ -87,19 +81,6 @@ func newBench(t *testing.T, text string) *bench {
 	})
 	b.auth = forwardauth.New(forwardauth.Options{Asker: verdict.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients}})
 	b.grpc = grpcapi.New(grpcapi.Options{Asker: verdict.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients}, Tokens: token.New()})
-	server := resp.New(resp.Options{Asker: verdict.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients}, Store: b.store})
-	var theirs net.Conn
-	b.redis, theirs = net.Pipe()
-	b.lines = bufio.NewReader(b.redis)
-	var serving sync.WaitGroup
-	serving.Go(func() { server.ServeConn(theirs) })
-	t.Cleanup(func() {
-		_ = b.redis.Close()
-		if err := server.Shutdown(context.Background()); err != nil {
-			t.Error(err)
-		}
-		serving.Wait()
-	})
 	return b
 }
 
@@ -114,7 +95,7 @@ func (b *bench) post(path, body string) *httptest.ResponseRecorder {
 // to try again.
 func TestUnsettled(t *testing.T) {
 	for _, row := range []struct {
-		name, http, redis, log string
+		name, http, log string
 		err                    error
 		damaged                bool
 		status                 int
@@ -122,11 +103,11 @@ func TestUnsettled(t *testing.T) {
 	}{
 		{
 			name: "a damaged token", damaged: true,
-			status: 400, http: `"lease" is unknown: it was not issued by this server, or is damaged`, code: codes.NotFound, redis: "-ERR unknown lease",
+			status: 400, http: `"lease" is unknown: it was not issued by this server, or is damaged`, code: codes.NotFound,
 		},
 		{
 			name: "no answer", err: fmt.Errorf("down: %w", headgate.ErrUnavailable),
-			status: 503, http: "the store does not answer; try again", code: codes.Unavailable, redis: "-TRYAGAIN the store", log: "level=DEBUG",
+			status: 503, http: "the store does not answer; try again", code: codes.Unavailable, log: "level=DEBUG",
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -148,10 +129,6 @@ func TestUnsettled(t *testing.T) {
 			}
 			if _, err := b.grpc.Release(t.Context(), &headgatev1.ReleaseRequest{Lease: told.Lease}); grpcstatus.Code(err) != row.code {
 				t.Errorf("over gRPC: %v", err)
-			}
-			_, _ = fmt.Fprintf(b.redis, "HG.RELEASE %s\r\n", told.Lease)
-			if line, err := b.lines.ReadString('\n'); err != nil || !strings.HasPrefix(line, row.redis) {
-				t.Errorf("over the Redis protocol: %q, %v", line, err)
 			}
 		})
 	}

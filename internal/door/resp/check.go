@@ -161,20 +161,16 @@ func (c *conn) attribute(q *verdict.Check, name, value string) error {
 
 // verdict appends the answer of HG.CHECK: allowed, rule, limit, remaining,
 // retry_after_ms, reset_after_ms, reason, delay_ms, action. In RESP2 it is an array of
-// the values. A request that holds concurrency slots gets a tenth, lease, for
-// HG.RELEASE. Times are rounded up. Unknown values are null, and retry_after_ms is -1
-// if the request can never pass.
+// the values. A request that holds concurrency slots gets a tenth, lease, which the
+// other APIs release. Times are rounded up. Unknown values are null, and
+// retry_after_ms is -1 if the request can never pass.
 func (c *conn) verdict(ctx context.Context, v *engine.Verdict) {
-	c.answer(v, "lease", c.server.options.Lease(ctx, v))
-}
-
-// answer appends v and, if token is not empty, the token under name.
-func (c *conn) answer(v *engine.Verdict, name, token string) {
+	lease := c.server.options.Lease(ctx, v)
 	d := &v.Decision
 	limited := v.Rule != nil && d.Reason != headgate.NoLimit
 	known := limited && d.Reason != headgate.FailOpen && d.Reason != headgate.FailClosed
 	fields := 9
-	if token != "" {
+	if lease != "" {
 		fields++
 	}
 	if c.proto == resp2 {
@@ -213,9 +209,9 @@ func (c *conn) answer(v *engine.Verdict, name, token string) {
 	c.integer(answer.Milliseconds(v.Delay))
 	c.field("action")
 	c.bulk(v.Outcome().Action())
-	if token != "" {
-		c.field(name)
-		c.bulk(token)
+	if lease != "" {
+		c.field("lease")
+		c.bulk(lease)
 	}
 }
 

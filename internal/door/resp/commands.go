@@ -36,7 +36,6 @@ func table() []*command {
 		{name: "hg.peek", arity: -2, decides: true, gathers: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Peek) }, summary: "Like HG.CHECK, but charges nothing"},
 		{name: "hg.mcheck", arity: -3, writing: true, decides: true, since: "0.1.0", run: (*conn).checkMany, summary: "Checks several requests independently: (count domain [cost] [attribute value ...])..."},
 	}
-	list = append(list, settleCommands()...)
 	list = append(list, sessionCommands()...)
 	return append(list, clientCommand(), commandCommand())
 }
