@@ -81,7 +81,7 @@ func (l *Limiter) settlement(op *Op, d *Decision, n int64, age time.Duration) St
 	case n > granted:
 		op.Kind, op.Cost = Charge, n-granted
 	default:
-		op.Kind, op.Cost, op.Age, op.Duration, op.CountsUntil = Refund, granted-n, age, d.ResetAfter-age, d.CountsUntil
+		op.Kind, op.Cost, op.Duration, op.CountsUntil = Refund, granted-n, d.ResetAfter-age, d.CountsUntil
 		if op.Duration <= 0 {
 			return nil // time has given it back
 		}

@@ -89,12 +89,7 @@ type Op struct {
 	// [MemberOf]. Every kind that takes or gives back needs it; without it Peek answers
 	// for a new value. Other limits ignore it.
 	Member uint64
-	// Age is, for Refund, the age of the take, or 0 if it is unknown. A store that has
-	// since removed counts to save memory, possibly this one, then refunds nothing,
-	// because the refund would reduce the counts of other takes, and Decision.CountsUntil
-	// is that of the op: the take may still count. Stores that cannot tell ignore it.
-	Age  time.Duration
-	Kind Kind // what to do
+	Kind   Kind // what to do
 }
 
 // Mode says how the ops of one [Store.Do] depend on each other.
@@ -137,8 +132,7 @@ const (
 //
 // Methods must be safe for concurrent use. Op.Key is valid only during the call; clone
 // it to keep it. Common mistakes: a Do that writes some ops before it finds an invalid
-// one; a lifetime that is rounded down; and a Refund of what a restart has already
-// removed, which is what Op.Age prevents.
+// one; and a lifetime that is rounded down.
 type Store interface {
 	// Take executes one op of any Kind. It has no slices, so nothing escapes to the
 	// heap.

@@ -38,26 +38,34 @@ func TestASettlementWithoutAnAnswerMayBeLate(t *testing.T) {
 	}
 }
 
-// TestAnEmptiedStoreKnowsNoReservations: a reservation made before is answered as settled, and
-// only then.
-func TestAnEmptiedStoreKnowsNoReservations(t *testing.T) {
+// TestAnEmptiedStoreMayGiveBackOthers: a reservation made before can still be settled, and may
+// give back what others have taken since.
+func TestAnEmptiedStoreMayGiveBackOthers(t *testing.T) {
 	const from, second = int64(1_700_000_000_000_000), int64(1_000_000)
 	window := history.Limit{Name: "fixed", Algorithm: history.FixedWindow, Count: 8, Period: 2 * second}
 	reserve := history.Op{
 		ID: 1, Client: 1, Kind: history.Reserve, Key: "k", Limits: []string{"fixed"}, Cost: 2, Call: from + 5000, Return: from + 6000,
 		Answer: &history.Answer{Allowed: true, Rule: "fixed", Limit: 8, Remaining: 6, Reset: 1995},
 	}
+	again := history.Op{
+		ID: 4, Client: 2, Kind: history.Take, Key: "k", Limits: []string{"fixed"}, Cost: 8, Call: from + 8000, Return: from + 9000,
+		Answer: &history.Answer{Allowed: true, Rule: "fixed", Limit: 8, Remaining: 0, Reset: 1992},
+	}
+	more := again
+	more.ID, more.Cost, more.Call, more.Return = 5, 2, from+second+200, from+second+300
+	more.Answer = &history.Answer{Allowed: true, Rule: "fixed", Limit: 8, Remaining: 0, Reset: 999}
 	emptied := history.Op{ID: 2, Client: 2, Kind: history.Emptied, Call: from + 5500, Return: from + 7000}
 	cancel := history.Op{
 		ID: 3, Client: 3, Kind: history.Cancel, Key: "k", Limits: []string{"fixed"}, Of: 1, Was: 2, Call: from + second, Return: from + second + 100,
-		Answer: &history.Answer{},
+		Answer: &history.Answer{Allowed: true},
 	}
 	for name, x := range map[string]struct {
 		ops    []history.Op
 		faults int
 	}{
-		"emptied":     {[]history.Op{reserve, emptied, cancel}, 0},
-		"not emptied": {[]history.Op{reserve, cancel}, 1},
+		"emptied":     {[]history.Op{reserve, emptied, again, cancel, more}, 0},
+		"no cancel":   {[]history.Op{reserve, emptied, again, more}, 2},
+		"not emptied": {[]history.Op{reserve, again, cancel, more}, 1},
 	} {
 		h := &history.History{Limits: []history.Limit{window}, Slack: 2000, Ops: x.ops}
 		report, err := history.Check(h, history.Options{Patience: time.Minute, Pictures: t.TempDir()})

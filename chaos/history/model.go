@@ -169,11 +169,12 @@ func (k *keyModel) waits(s *state, i int, in *step) bool {
 func (k *keyModel) settle(s *state, in *step) *state {
 	was := slices.IndexFunc(s.settled, func(x settled) bool { return x.op == in.Of })
 	c := s.clone()
-	if in.Answer == nil || in.crossed || in.lossy || k.strays(in) {
+	gone := was >= 0 && s.settled[was].gone
+	if in.Answer == nil || in.crossed || in.lossy || gone || k.strays(in) {
 		for _, i := range in.mine {
 			for j := range c.entries[i] {
 				// If late, it refunds what came after.
-				if e := &c.entries[i][j]; e.op == in.Of || k.reach > 0 {
+				if e := &c.entries[i][j]; e.op == in.Of || gone || k.reach > 0 {
 					e.unsure = true
 				}
 			}
@@ -181,7 +182,7 @@ func (k *keyModel) settle(s *state, in *step) *state {
 				k.charge(c, i, in, in.Cost, true)
 			}
 		}
-		c.settled = append(c.settled, settled{in.Of, true})
+		c.settled = append(c.settled, settled{op: in.Of, unsure: true, gone: gone})
 		return c
 	}
 	if !in.Answer.Allowed { // settled before, or ended
@@ -196,7 +197,7 @@ func (k *keyModel) settle(s *state, in *step) *state {
 	for _, i := range in.mine {
 		k.settleOne(c, i, in)
 	}
-	c.settled = append(c.settled, settled{in.Of, false})
+	c.settled = append(c.settled, settled{op: in.Of})
 	return c
 }
 
@@ -296,13 +297,13 @@ func (k *keyModel) setBack(s *state, was int64) *state {
 }
 
 // emptied returns what is left when everything was forgotten: the refusals that nodes
-// remember. The records of reservations are gone too, so they count as settled.
+// remember. Reservations can still be settled.
 func (k *keyModel) emptied(s *state, in *step) *state {
 	c := &state{entries: make([][]entry, len(k.limits)), settled: s.allUnsure()}
 	for _, list := range s.entries {
 		for _, e := range list {
 			if !slices.ContainsFunc(c.settled, func(x settled) bool { return x.op == e.op }) {
-				c.settled = append(c.settled, settled{e.op, true})
+				c.settled = append(c.settled, settled{op: e.op, unsure: true, gone: true})
 			}
 		}
 	}

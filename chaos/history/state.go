@@ -27,6 +27,7 @@ type state struct {
 type settled struct {
 	op     int
 	unsure bool
+	gone   bool // the store forgot what it took; a refund may give back what others took
 }
 
 func (s *state) equal(other *state) bool {

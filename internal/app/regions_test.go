@@ -177,7 +177,7 @@ limits:
 // nothing else; while it is cut off, only its own rules notice.
 func TestALimitHasAHome(t *testing.T) {
 	eu, us := redistest.Standalone(t), redistest.Standalone(t)
-	eu.Do("ACL", "SETUSER", "headgate-us", "on", ">secret", "resetkeys", "~hg:{[^%]*", "~hg:life", "-@all", "+evalsha", "+eval", "+get", "+set", "+getrange", "+setrange",
+	eu.Do("ACL", "SETUSER", "headgate-us", "on", ">secret", "resetkeys", "~hg:{[^%]*", "-@all", "+evalsha", "+eval", "+get", "+set", "+getrange", "+setrange",
 		"+pttl", "+pexpire", "+pexpireat", "+pexpiretime", "+del", "+time", "+ping", "+hello")
 	between := redistest.NewProxy(t, eu.Addr)
 	one := run(t, homeRules, nil, withAdmin, func(c *config.Config) {

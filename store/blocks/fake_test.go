@@ -19,7 +19,6 @@ type remote struct {
 	took  map[headgate.Kind]int // calls by the kind of their first op
 	last  []headgate.Op         // of the last call
 	down  error
-	loses bool // refunds are ignored, as by a store that may have lost what they return
 }
 
 func newRemote() *remote {
@@ -58,19 +57,6 @@ func (r *remote) fail(err error) {
 	r.down = err
 }
 
-// lose makes the store ignore what is given back.
-func (r *remote) lose() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.loses = true
-}
-
-func (r *remote) ignores(k headgate.Kind) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.loses && k == headgate.Refund
-}
-
 func (r *remote) calls(k headgate.Kind) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,12 +76,6 @@ func (r *remote) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decis
 		return err
 	}
 	defer r.travel()
-	if r.ignores(ops[0].Kind) {
-		for i := range ops {
-			out[i].CountsUntil = ops[i].CountsUntil
-		}
-		return nil
-	}
 	return r.Store.Do(ctx, ops, out, mode)
 }
 

@@ -355,20 +355,6 @@ func TestUnderIsOfOneKey(t *testing.T) {
 	})
 }
 
-// TestUnderCountsIgnoredReturns: a store that may have lost a draw ignores what is given
-// back of it. If it was not lost, those tokens still count.
-func TestUnderCountsIgnoredReturns(t *testing.T) {
-	in(t, hourly(1000), func(b *bench) {
-		taken := b.heat()
-		b.remote.lose()
-		time.Sleep(time.Second) // idle blocks are given back
-		kept := 1000 - taken - b.shared()
-		if s := b.store.Stats()[0]; s.Held != 0 || kept == 0 || s.Under != kept {
-			t.Errorf("Under is %d, with %d held and %d kept", s.Under, s.Held, kept)
-		}
-	})
-}
-
 // TestFailedDrawsAreFew: every draw without an answer may cost a block, so while the store
 // does not answer, there is one in half a beat.
 func TestFailedDrawsAreFew(t *testing.T) {

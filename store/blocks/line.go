@@ -186,10 +186,6 @@ func (l *line) open(b *block, now int64) {
 	l.current.Store(b)
 }
 
-// returnWithin is how long giving back may take, for stores that know since when they
-// have all counts.
-const returnWithin = time.Second
-
 // retire ends b; what is left of it will be given back. mu must be held.
 func (l *line) retire(b *block, now int64) {
 	if b == nil {
@@ -206,7 +202,7 @@ func (l *line) retire(b *block, now int64) {
 	if left == 0 {
 		return
 	}
-	op, ok := l.refund(b, left, now)
+	op, ok := l.refund(b, left)
 	if !ok {
 		l.counters.expired.Add(left)
 		return
@@ -243,10 +239,9 @@ func (r *returned) lost(now int64) {
 // refund returns the op that gives back what is left of b: in a single op, because two
 // could return tokens of others. A bucket gets back at most what cannot have drained
 // since the draw, even if nothing else was taken.
-func (l *line) refund(b *block, left, now int64) (headgate.Op, bool) {
+func (l *line) refund(b *block, left int64) (headgate.Op, bool) {
 	op := l.op
 	op.Kind, op.Cost, op.CountsUntil = headgate.Refund, left, b.counts
-	op.Age = micros(max(now-b.sent, 0)) + returnWithin
 	if r := l.rule; r.Algorithm == headgate.TokenBucket {
 		drains := int64(uint64(left*r.Token) / uint64(r.Leak))
 		op.CountsUntil = (b.drawn/r.Tick + drains) * r.Tick

@@ -85,8 +85,7 @@ func (s *Store) giveBack(ctx context.Context, back []returned) {
 		out := make([]headgate.Decision, len(ops))
 		err := s.inner.Do(ctx, ops, out, headgate.Independent)
 		for i := range part {
-			// A store that may have lost the draw ignores its refund.
-			if err != nil || out[i].CountsUntil != 0 {
+			if err != nil {
 				part[i].lost(s.now())
 			} else {
 				part[i].arrived(s.now())
@@ -101,7 +100,7 @@ func (s *Store) undo(ctx context.Context, ops []headgate.Op, out []headgate.Deci
 	for i := range ops {
 		if out[i].Granted > 0 {
 			op := ops[i]
-			op.Kind, op.Cost, op.CountsUntil, op.Age = headgate.Refund, out[i].Granted, out[i].CountsUntil, returnWithin
+			op.Kind, op.Cost, op.CountsUntil = headgate.Refund, out[i].Granted, out[i].CountsUntil
 			undone = append(undone, op)
 		}
 	}

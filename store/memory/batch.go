@@ -83,15 +83,8 @@ func (s *Store) doAll(ops []headgate.Op, parts []part, out []headgate.Decision) 
 		p := &parts[i]
 		first := s.first(parts, i)
 		req := algorithm.RequestOf(&ops[i])
-		ignored := ops[i].Age > 0 && !p.rule.Unlimited && s.shard(p.id).lost.mayBe(&ops[i], p.now)
-		if ignored {
-			req.Cost = 0
-		}
 		first.own(p, req)
 		res := algorithm.Step(p.rule, &first.state, p.now, req)
-		if ignored {
-			res.CountsUntil = ops[i].CountsUntil
-		}
 		if res.Wrote {
 			first.wrote, first.times, first.last = true, timesOf(p.rule, &res, p.now), i
 		}

@@ -3,9 +3,6 @@ package memory
 import (
 	"cmp"
 	"slices"
-	"time"
-
-	"github.com/headgate/headgate"
 )
 
 // reclaim removes lists until the store is within its memory limit again. It goes round
@@ -42,31 +39,3 @@ func (h *shard) reclaim(s *Store, now int64) {
 		}
 	}
 }
-
-// loss is what a shard knows about keys that it evicted although they were in debt:
-// when that last happened, and until when the last of them would have been in debt. It
-// does not list them, so it may mistake another key for one of them.
-type loss struct{ at, until int64 }
-
-// mayBe reports whether the take that op refunds may have been lost since.
-func (l *loss) mayBe(op *headgate.Op, now int64) bool {
-	if op.Kind != headgate.Refund || l.at == 0 {
-		return false
-	}
-	age, rule := micros(op.Age), op.Limit.Rule()
-	// While the take counted, its key was not fresh: for a window until its end, for a
-	// bucket as long as the refunded amount takes to refill, because other takes may
-	// have been refunded too.
-	counted := micros(op.Duration) + age
-	if op.CountsUntil > 0 {
-		counted = op.CountsUntil - now + age
-	}
-	if rule.Algorithm <= headgate.LeakyBucket {
-		counted = min(counted, int64(float64(op.Cost)*float64(rule.Period)/float64(max(rule.Limit, 1))))
-	}
-	// Slack allows for times that were rounded or measured by another clock.
-	slack := min(age/8, micros(time.Second))
-	return l.at >= now-age-slack && l.until >= now-age+counted-slack
-}
-
-func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }

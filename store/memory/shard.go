@@ -28,10 +28,9 @@ type rest struct {
 	created uint
 	index   int // of the shard
 	counts  counts
-	lost    loss
 	times   map[identity]keyTimes // nil if they are not recorded
 	waited  contention
-	_       [24]byte // to whole cache lines
+	_       [40]byte // to whole cache lines
 }
 
 type counts struct{ evicted, evictedInDebt, swept int64 }
@@ -325,9 +324,8 @@ func (h *shard) makeRoom(s *Store, rank, now int64) bool {
 }
 
 func (h *shard) evict(s *Store, p *slot, now int64) {
-	if fresh := p.freshAt(); fresh > now {
+	if p.freshAt() > now {
 		h.counts.evictedInDebt++
-		h.lost.at, h.lost.until = max(h.lost.at, now), max(h.lost.until, fresh)
 	}
 	h.counts.evicted++
 	h.drop(s, p)

@@ -143,16 +143,8 @@ func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decisi
 		return algorithm.Step(r, &st, now, algorithm.RequestOf(op)).Decision
 	}
 	h := s.lock(s.shardIndex(id), now)
-	req := algorithm.RequestOf(op)
-	ignored := op.Age > 0 && h.lost.mayBe(op, now)
-	if ignored {
-		req.Cost = 0
-	}
-	d := h.step(s, id, r, now, req)
+	d := h.step(s, id, r, now, algorithm.RequestOf(op))
 	h.mu.Unlock()
-	if ignored {
-		d.CountsUntil = op.CountsUntil
-	}
 	return d
 }
 

@@ -44,16 +44,6 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 		}
 		return nil
 	}
-	if mode == headgate.Independent && s.returnsAny(ops) {
-		bounded, cancel := context.WithTimeout(ctx, s.options.Timeout)
-		defer cancel()
-		known, err := s.known(bounded, ops)
-		if err != nil {
-			return err
-		}
-		defer noteIgnored(ops, known, out)
-		ctx, ops = bounded, known
-	}
 	if !s.trusts(ops) {
 		return s.doApart(ctx, ops, out, mode)
 	}

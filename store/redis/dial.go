@@ -15,8 +15,8 @@ import (
 // decision may wait is still made: the call that requested it fails at its deadline,
 // and a later one finds the connection ready.
 type dialer struct {
-	opened, closed func()      // if not nil, called when a connection is made or ends
-	quiet          atomic.Bool // while set, neither is called
+	closed func()      // if not nil, called when a connection ends
+	quiet  atomic.Bool // while set, it is not called
 
 	mu      sync.Mutex
 	pending map[string]chan dialed
@@ -27,8 +27,8 @@ type dialed struct {
 	err  error
 }
 
-func newDialer(opened, closed func()) *dialer {
-	return &dialer{opened: opened, closed: closed, pending: make(map[string]chan dialed)}
+func newDialer(closed func()) *dialer {
+	return &dialer{closed: closed, pending: make(map[string]chan dialed)}
 }
 
 // dial has the signature of rueidis.ClientOption.DialCtxFn.
@@ -75,9 +75,6 @@ func (d *dialer) opening(ctx context.Context, result dialed, began time.Time) (n
 	limit, ok := ctx.Deadline()
 	if latest := began.Add(stallTimeout); !ok || limit.After(latest) {
 		limit = latest
-	}
-	if d.opened != nil && !d.quiet.Load() {
-		d.opened()
 	}
 	return &wire{Conn: result.conn, limit: limit, closed: d.ended}, nil
 }

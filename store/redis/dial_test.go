@@ -17,7 +17,7 @@ func TestDialsOfOneAddressGetAConnectionEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	d := newDialer(nil, nil)
+	d := newDialer(nil)
 	defer d.close()
 	for range 20 {
 		var all sync.WaitGroup
@@ -47,7 +47,7 @@ func TestDialAfterACallThatGaveUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	d := newDialer(nil, nil)
+	d := newDialer(nil)
 	defer d.close()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -335,7 +335,7 @@ type line struct {
 
 func newLine(o Options, prefix string) *line {
 	tag := prefix + ":{%regions}:" // no entity's name starts like that
-	l := &line{options: o, dialer: newDialer(nil, nil), stream: tag + "news", lock: tag + "lead", seen: tag + "seen", identity: tag + "identity"}
+	l := &line{options: o, dialer: newDialer(nil), stream: tag + "news", lock: tag + "lead", seen: tag + "seen", identity: tag + "identity"}
 	l.most.Store(fewNews)
 	return l
 }

@@ -16,7 +16,7 @@ import (
 
 // homeACL is the user that docs/regions-home.md tells operators to create for a region whose
 // limits another one counts.
-const homeACL = "on >secret resetkeys ~hg:{[^%]* ~hg:{%[h027]* ~hg:life resetchannels -@all +evalsha +eval +get +set +getrange +setrange +pttl +pexpire +pexpireat +pexpiretime +del +time +ping +hello"
+const homeACL = "on >secret resetkeys ~hg:{[^%]* ~hg:{%[h027]* resetchannels -@all +evalsha +eval +get +set +getrange +setrange +pttl +pexpire +pexpireat +pexpiretime +del +time +ping +hello"
 
 // TestUserOfAHome: the user in docs/regions-home.md may count with every algorithm, kind
 // and form of key, in every topology, and do nothing else.
@@ -82,7 +82,7 @@ func mayCount(t *testing.T, s *redis.Store) {
 	for _, key := range []string{"", "198.51.100.7", "100%", "}", "%tcontrol", strings.Repeat("long", 99)} {
 		for _, l := range limits {
 			for kind := headgate.Take; kind <= headgate.Draw; kind++ {
-				op := headgate.Op{Key: key, Scope: "api/rule", Limit: l, Cost: 1, Kind: kind, Member: 7, Duration: time.Second, Age: time.Minute}
+				op := headgate.Op{Key: key, Scope: "api/rule", Limit: l, Cost: 1, Kind: kind, Member: 7, Duration: time.Second}
 				if _, err := s.Take(t.Context(), op); err != nil {
 					t.Fatalf("%s of %q, %s: %v", kind, key, l, err)
 				}

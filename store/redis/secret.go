@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// secretLua returns the text under a key, after setting it to the given text if there
-// was none: the secret, or the name of the data ([life]).
+// secretLua returns the secret under a key, after setting it to the given one if there
+// was none.
 const secretLua = `redis.call('SET', KEYS[1], ARGV[1], 'NX') return redis.call('GET', KEYS[1])` //nolint:gosec // no secret in it
 
 // ringLua adds secrets to the valid ones and returns the latest 16, newest first. (Each

@@ -131,7 +131,7 @@ func (s *Store) Sentinels(ctx context.Context) []SentinelReport {
 
 // askSentinel asks one sentinel over a connection of its own.
 func (s *Store) askSentinel(ctx context.Context, is *SentinelReport) {
-	dialer := newDialer(nil, nil)
+	dialer := newDialer(nil)
 	defer dialer.close()
 	o := s.options.clientOption(dialer)
 	o.InitAddress, o.Username, o.Password, o.SelectDB = []string{is.Address}, s.options.SentinelUsername, s.options.SentinelPassword, 0

@@ -27,7 +27,6 @@ type Store struct {
 	calendars calendars
 	gate      gate
 	trust     *trust
-	life      life
 
 	server atomic.Pointer[rightserver.Holder] // nil until first connected
 	closed atomic.Bool
@@ -84,7 +83,6 @@ func (s *Store) connect(first chan<- error) {
 			if s.closed.Load() {
 				server.Close()
 			}
-			_ = s.look(context.Background()) // otherwise the first refund does
 			first <- err
 			return
 		}
@@ -117,7 +115,7 @@ func (c *ownClient) Close() {
 
 // dial makes a client. Its connections do not matter to s until it is adopted.
 func (s *Store) dial() (rueidis.Client, error) {
-	d := newDialer(s.life.other, s.trust.lose)
+	d := newDialer(s.trust.lose)
 	d.quiet.Store(true)
 	client, err := rueidis.NewClient(s.options.clientOption(d))
 	if client == nil {
@@ -132,7 +130,6 @@ func (s *Store) adopt(client rueidis.Client) {
 	if own, ok := client.(*ownClient); ok {
 		own.dialer.quiet.Store(false)
 	}
-	s.life.other()
 	s.trust.lose()
 }
 

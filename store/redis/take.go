@@ -29,18 +29,6 @@ func (s *Store) take(ctx context.Context, op *headgate.Op) (d headgate.Decision,
 		}
 		return unlimited(op, op.Kind), 0, nil
 	}
-	if s.returns(op) {
-		bounded, cancel := context.WithTimeout(ctx, s.options.Timeout)
-		defer cancel()
-		known, err := s.known(bounded, []headgate.Op{*op})
-		if err != nil {
-			return d, 0, err
-		}
-		ctx, op = bounded, &known[0]
-		if known[0].Cost == 0 {
-			defer func() { d.CountsUntil = op.CountsUntil }()
-		}
-	}
 	if !s.trust.in(s.trust.slotOf(op.Key)) {
 		return s.takeApart(ctx, *op)
 	}

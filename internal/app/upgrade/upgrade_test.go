@@ -146,12 +146,12 @@ func numbers(folder string) (list []int) {
 	return list
 }
 
-// names returns the keys of the commands of dumped. Those of reservations are random.
+// names returns the keys of the commands of dumped.
 func names(commands string) string {
 	var keys []string
 	for line := range strings.Lines(commands) {
 		key := regexp.MustCompile(`"hg:(?:[^"\\]|\\.)*"`).FindString(line)
-		keys = append(keys, regexp.MustCompile(`reserved/[A-Z0-9]+`).ReplaceAllString(key, "reserved/…"))
+		keys = append(keys, key)
 	}
 	slices.Sort(keys)
 	return strings.Join(keys, "\n")

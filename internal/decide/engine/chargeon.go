@@ -89,7 +89,6 @@ func (e *Engine) ReportToken(ctx context.Context, v *Verdict, at int64) (string,
 			r.parts = append(r.parts, d.reserved())
 		}
 	}
-	e.note(ctx, &r)
 	local := slices.ContainsFunc(r.parts, func(p reserved) bool { return p.from == fromFallback })
 	return e.seal.close(ctx, reportToken, r.append(nil), origin(local))
 }
@@ -104,7 +103,7 @@ func (r *Result) reserved() reserved {
 	return reserved{
 		place: at, domain: rule.Domain, rule: rule.Name, algorithm: rule.Limit.Algorithm(), each: r.cost,
 		granted: d.Granted, freshIn: d.ResetAfter, countsUntil: d.CountsUntil, member: r.member,
-		debt: debtOf(rule.Limit, d.Granted), from: r.origin(), given: rule.GivenText(),
+		from: r.origin(), given: rule.GivenText(),
 	}
 }
 

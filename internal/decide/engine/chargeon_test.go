@@ -194,41 +194,6 @@ func TestReportTokensAreNoReservations(t *testing.T) {
 	}
 }
 
-// A store that lost what was taken, or its record, gives nothing back.
-func TestAnswersAfterDataIsLost(t *testing.T) {
-	for _, how := range []string{"answer", "report"} {
-		data := &replaced{memory.New()}
-		e := engine.New(data, parse(t, chargeRules), engine.WithRecords())
-		v := decide(t, e, query1("/login", 0))
-		e.NoteCosts(t.Context(), &v)
-		e.AwaitNotes(&v)
-		token, err := e.ReportToken(t.Context(), &v, start)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data.Store = memory.New()
-		for range 5 {
-			w := decide(t, e, query1("/login", 1))
-			w.Release()
-		}
-		if how == "answer" {
-			err = e.SettleAnswer(t.Context(), &v, at(2), right)
-		} else {
-			var out engine.Reported
-			if out, err = e.Report(t.Context(), token, right, at(2)); out.Ending != engine.Settled {
-				t.Errorf("%+v", out)
-			}
-		}
-		v.Release()
-		if err != nil {
-			t.Error(err)
-		}
-		if got := lefts(t, e, 3); got != "0 45 95" {
-			t.Errorf("%s: %s left", how, got)
-		}
-	}
-}
-
 // If the store does not answer, a request stays charged: a report can be repeated.
 func TestAnswersDuringAnOutage(t *testing.T) {
 	store := &counted{Store: memory.New()}

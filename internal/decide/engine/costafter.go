@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,7 +92,6 @@ func (e *Engine) SettleCosts(
 		return nil
 	}
 	var of, local settled
-	var records *costRecords
 	for i := range s.results {
 		r := &s.results[i]
 		if !r.unsettled() {
@@ -104,21 +101,15 @@ func (e *Engine) SettleCosts(
 		if known == CostPending {
 			continue
 		}
-		if s.costs != nil && records == nil {
-			records = s.costs
-			<-records.written
-		}
 		r.settled = true
 		op, ok := e.settlement(r, cost, known, elapsed(v.at, at))
-		end, noted := records.of(i, at)
 		if !ok {
-			of.drop(end)
 			continue
 		}
 		if op.At = at; r.origin() == fromFallback {
-			local.add(op, nil, true, r)
+			local.add(op, r)
 		} else {
-			of.add(op, end, noted, r)
+			of.add(op, r)
 		}
 	}
 	err := of.with(ctx, e, e.store)
@@ -171,142 +162,30 @@ func corrected(op headgate.Op, cost, taken int64, freshIn, ago time.Duration) (h
 		op.Kind, op.Cost = headgate.Charge, cost-taken
 		return op, true
 	}
-	op.Kind, op.Cost, op.Duration, op.Age = headgate.Refund, taken-cost, freshIn-ago, ago
+	op.Kind, op.Cost, op.Duration = headgate.Refund, taken-cost, freshIn-ago
 	return op, op.Cost > 0 && op.Duration > 0
 }
 
-// WithRecords says that the store may lose its data while this process continues, as a
-// remote server may. NoteCosts then writes records.
-func WithRecords() Option { return func(e *Engine) { e.records = true } }
-
-// costRecords are the records of what a request took under rules with a CostAfter. A
-// record is stored next to the count, in the same slot, and lasts as long. If it is
-// gone, what the count now holds may have been taken by other requests.
-type costRecords struct {
-	written chan struct{} // closed when they are written or failed to be
-	places  []int         // the indexes of their results
-	ops     []headgate.Op
-	out     []headgate.Decision
-	err     error
-}
-
-// NoteCosts writes records to the store for what v took under rules with a CostAfter,
-// so that SettleCosts or Undo can refund it safely later. It does nothing if the store
-// cannot lose data unnoticed; see [WithRecords]. Neither the caller nor the decision
-// waits for it. Call it before Release, at most once.
-func (e *Engine) NoteCosts(ctx context.Context, v *Verdict) {
-	s := v.deciding
-	if s == nil || !e.records {
-		return
-	}
-	var n *costRecords
-	for i := range s.results {
-		r := &s.results[i]
-		d := &r.Decision
-		if !v.Allowed && r.Rule.ChargeOn() == nil || !r.unsettled() || d.Granted == 0 || d.Lease != 0 || d.Reason == headgate.Fallback {
-			continue
-		}
-		if n == nil {
-			n = &costRecords{written: make(chan struct{})}
-		}
-		lasting := min(max(d.ResetAfter, time.Second), MaxReservation)
-		n.places = append(n.places, i)
-		n.ops = append(n.ops, headgate.Op{
-			Key: strings.Clone(r.Key), Scope: e.recordName(), Cost: 1, At: v.at, Kind: headgate.Take,
-			Limit: place{home: r.Rule.Limit.Rule().Home()}.in(headgate.Concurrent(1).Lease(lasting.Truncate(time.Microsecond))),
-		})
-	}
-	if n == nil {
-		return
-	}
-	s.costs, n.out = n, make([]headgate.Decision, len(n.ops))
-	go func() {
-		defer close(n.written)
-		n.err = e.store.Do(context.WithoutCancel(ctx), n.ops, n.out, headgate.Independent)
-	}()
-}
-
-// recordName returns a scope that no other record has.
-func (e *Engine) recordName() string {
-	return "taken/" + strconv.FormatInt(e.home, 36) + "-" + strconv.FormatInt(e.noted.Add(1), 36)
-}
-
-// costs waits for the records of v to be written, and returns and removes them.
-func (v *Verdict) costs() *costRecords {
-	n := v.deciding.costs
-	if v.deciding.costs = nil; n != nil {
-		<-n.written
-	}
-	return n
-}
-
-// of returns the ops that end the record of a result, if it has one; false means that it
-// could not be written.
-func (n *costRecords) of(result int, at int64) (end []headgate.Op, known bool) {
-	if n == nil {
-		return nil, true
-	}
-	for i, place := range n.places {
-		switch {
-		case place != result:
-		case store.Failed(n.err, i) || n.out[i].Lease == 0:
-			return nil, false
-		default:
-			return ending(n.ops[i], n.out[i].Lease, at), true
-		}
-	}
-	return nil, true
-}
-
-// settled collects the ops that settle what was taken: charges and unconditional refunds, and
-// refunds that depend on a record in the store.
+// settled collects the ops that settle what was taken.
 type settled struct {
-	ops     []headgate.Op
-	owners  []*Result // for each of ops, whose take it corrects; nil if it ends a record
-	guarded []guarded
+	ops    []headgate.Op
+	owners []*Result // for each of ops, whose take it corrects
 }
 
-// guarded are the ops that end the record of a take and refund it, both or none.
-type guarded struct {
-	ops   []headgate.Op
-	owner *Result
-}
-
-// add adds an op about the take of r, whose record end ends.
-func (s *settled) add(op headgate.Op, end []headgate.Op, known bool, r *Result) {
-	switch {
-	case op.Kind != headgate.Refund || known && end == nil:
-		s.ops, s.owners = append(s.ops, op), append(s.owners, r)
-		s.drop(end)
-	case known:
-		s.guarded = append(s.guarded, guarded{append(end, op), r})
-	}
-}
-
-// drop ends a record that is not needed.
-func (s *settled) drop(end []headgate.Op) {
-	if len(end) > 0 {
-		s.ops, s.owners = append(s.ops, end[len(end)-1]), append(s.owners, nil)
-	}
+func (s *settled) add(op headgate.Op, r *Result) {
+	s.ops, s.owners = append(s.ops, op), append(s.owners, r)
 }
 
 // with sends the ops to a store.
 func (s *settled) with(ctx context.Context, e *Engine, in headgate.Store) error {
-	var err error
-	if len(s.ops) > 0 {
-		out := make([]headgate.Decision, len(s.ops))
-		err = in.Do(ctx, s.ops, out, headgate.Independent)
-		for i, r := range s.owners {
-			if !store.Failed(err, i) {
-				e.refunded(r, s.ops[i].Kind, &out[i])
-			}
-		}
+	if len(s.ops) == 0 {
+		return nil
 	}
-	for _, g := range s.guarded {
-		out := make([]headgate.Decision, len(g.ops))
-		one := in.Do(ctx, g.ops, out, headgate.AllOrNothing)
-		if err = errors.Join(err, one); one == nil && allAllowed(out) {
-			e.refunded(g.owner, headgate.Refund, &out[len(out)-1])
+	out := make([]headgate.Decision, len(s.ops))
+	err := in.Do(ctx, s.ops, out, headgate.Independent)
+	for i, r := range s.owners {
+		if !store.Failed(err, i) {
+			e.refunded(r, s.ops[i].Kind, &out[i])
 		}
 	}
 	return err
@@ -315,31 +194,11 @@ func (s *settled) with(ctx context.Context, e *Engine, in headgate.Store) error 
 // refunded notes the answer to a refund for r: what remains, and that an answer did not
 // count.
 func (e *Engine) refunded(r *Result, kind headgate.Kind, answer *headgate.Decision) {
-	if r == nil || kind != headgate.Refund {
+	if kind != headgate.Refund {
 		return
 	}
 	r.Decision.Remaining, r.Decision.ResetAfter = max(answer.Remaining, 0), answer.ResetAfter
 	if r.Rule.ChargeOn() != nil {
 		e.tellGivenBack(r.Rule)
 	}
-}
-
-// undoCosts refunds what v took as far as there are records, and marks it as refunded.
-func (d *deciding) undoCosts(v *Verdict, at int64) *settled {
-	n, of := v.costs(), new(settled)
-	if n == nil {
-		return of
-	}
-	for _, i := range n.places {
-		r := &d.results[i]
-		end, known := n.of(i, at)
-		if op, ok := r.correction(0, elapsed(v.at, at)); ok {
-			op.At = at
-			of.add(op, end, known, r)
-		} else {
-			of.drop(end)
-		}
-		r.Decision.Granted = 0
-	}
-	return of
 }

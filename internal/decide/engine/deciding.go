@@ -48,8 +48,6 @@ type deciding struct {
 	pending  []headgate.Op
 	out      []headgate.Decision
 	asked    []int // the result for each pending op
-
-	costs *costRecords // may be nil
 }
 
 // begin returns a decision, with reused memory if there is any.
@@ -79,7 +77,6 @@ const (
 
 // release keeps d for the next decision, without lists that are too large.
 func (d *deciding) release() {
-	d.costs = nil
 	if len(d.matches) > maxParts || cap(d.results) > maxKept {
 		*d = deciding{engine: d.engine, lane: d.lane}
 	}
@@ -361,7 +358,7 @@ func (d *deciding) ask(op *headgate.Op, r *Result, st step) {
 	p, rule := &d.parts[r.part], r.Rule
 	op.Key, op.Scope, op.Limit = r.Key, rule.StoreScope(), rule.Limit
 	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.at, p.Kind
-	op.Duration, op.Lease, op.Age, op.Member = 0, 0, 0, r.member
+	op.Duration, op.Lease, op.Member = 0, 0, r.member
 	switch {
 	case st == charge:
 		r.charge(op)

@@ -113,9 +113,7 @@ type Engine struct {
 	lanes    atomic.Uint32
 	seal     seal
 	largest  largestCosts
-	home     int64 // identifies this process in tokens for data in its memory; not 0
-	records  bool  // NoteCosts writes records
-	noted    atomic.Int64
+	home     int64        // identifies this process in tokens for data in its memory; not 0
 	warned   atomic.Int64 // see WarnsOfToken
 
 	rules      atomic.Pointer[rules.Ruleset] // swapped as a whole on every reload; a request reads it once
@@ -215,9 +213,8 @@ func (e *Engine) Undo(ctx context.Context, v *Verdict, at int64) error {
 	if d == nil {
 		return nil
 	}
-	err := d.undoCosts(v, at).with(ctx, e, e.store)
 	d.refunds(v.at, at, fromStore)
-	err = errors.Join(err, d.put(ctx, e.store, headgate.Independent))
+	err := d.put(ctx, e.store, headgate.Independent)
 	if e.fallback != nil {
 		d.refunds(v.at, at, fromFallback)
 		err = errors.Join(err, d.put(ctx, e.fallback, headgate.Independent))

@@ -34,7 +34,7 @@ func atHome(t *testing.T) home {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Engine = engine.New(store, parse(t, homeRules), engine.WithFallback(memory.New()), engine.WithRecords(), engine.WithSecret(shared))
+	h.Engine = engine.New(store, parse(t, homeRules), engine.WithFallback(memory.New()), engine.WithSecret(shared))
 	return h
 }
 

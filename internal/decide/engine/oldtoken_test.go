@@ -9,14 +9,14 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestOldReservations: a node reads reservations of nodes that did not write countsUntil,
-// and those it writes.
+// TestOldReservations: a node reads reservations of nodes that did not write countsUntil
+// or wrote a record, and those it writes.
 func TestOldReservations(t *testing.T) {
 	want := reservation{id: "id", made: 10, until: 20, home: 3, leases: []byte("leases")}
 	for i := range 2 {
 		want.parts = append(want.parts, reserved{
 			domain: "api", rule: "r", place: place{key: "k"}, algorithm: headgate.SlidingLog, each: 2, granted: 4,
-			freshIn: time.Minute, record: 7, from: origin(i == 1),
+			freshIn: time.Minute, from: origin(i == 1),
 		})
 	}
 	old := appendText(nil, want.id)
@@ -25,7 +25,7 @@ func TestOldReservations(t *testing.T) {
 	}
 	for i, p := range want.parts {
 		old = appendText(appendText(appendText(old, p.domain), p.rule), p.key)
-		for _, n := range []int64{int64(p.algorithm), p.each, p.granted, int64(p.freshIn), p.record, int64(i)} {
+		for _, n := range []int64{int64(p.algorithm), p.each, p.granted, int64(p.freshIn), 7, int64(i)} {
 			old = binary.AppendVarint(old, n)
 		}
 	}

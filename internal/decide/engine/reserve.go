@@ -38,8 +38,6 @@ type reserved struct {
 	freshIn      time.Duration // how long the take counts
 	countsUntil  int64         // until when, by the store's clock; 0 in old tokens
 	member       uint64        // of a rule that counts values; 0 for others
-	record       int64         // the name of the lease that records it; 0 for none
-	debt         time.Duration // debt of the take; not in the token
 	from         origin
 	given        string // what the request gave of the limit; see rules.Rule.GivenText
 }
@@ -74,7 +72,6 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 		r.parts = append(r.parts, results[i].reserved())
 	}
 	r.leases = e.appendLeases(nil, v.Leases(nil))
-	e.note(ctx, &r)
 	local := slices.ContainsFunc(r.parts, func(p reserved) bool { return p.from == fromFallback })
 	token, sealErr := e.seal.close(ctx, reservationToken, r.append(nil), origin(local))
 	return v, token, errors.Join(err, sealErr)
@@ -156,7 +153,7 @@ func (r *reservation) append(dst []byte) []byte {
 		if p.home != "" {
 			flags |= partHome
 		}
-		for _, n := range [...]int64{int64(p.algorithm), p.each, p.granted, int64(p.freshIn), p.record, flags, p.countsUntil} {
+		for _, n := range [...]int64{int64(p.algorithm), p.each, p.granted, int64(p.freshIn), 0, flags, p.countsUntil} {
 			dst = binary.AppendVarint(dst, n)
 		}
 		if p.given != "" {
@@ -179,8 +176,9 @@ func readReservation(plain []byte) (*reservation, bool) {
 		p := reserved{
 			domain: in.text(), rule: in.text(), place: place{key: in.text()},
 			algorithm: headgate.Algorithm(in.number()), each: in.number(), granted: in.number(),
-			freshIn: time.Duration(in.number()), record: in.number(),
+			freshIn: time.Duration(in.number()),
 		}
+		in.number() // older nodes wrote a record of the take, with this number
 		flags := in.number()
 		if p.from = origin(flags&partLocal != 0); flags&partCounts != 0 {
 			p.countsUntil = in.number()

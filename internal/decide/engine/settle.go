@@ -23,17 +23,16 @@ type settling struct {
 	accounts []*account
 }
 
-// account is what a reservation took from one key in one store. It has one record, is
-// in one slot, and is settled separately.
+// account is what a reservation took from one key in one store. It is in one slot, and
+// is settled separately.
 type account struct {
 	place
 	from   origin
-	record int64
-	debt   time.Duration // debt of the charges
+	took   bool          // something was taken
+	debt   time.Duration // debt of what was taken and of the charges
 	ops    []headgate.Op // the differences
 	gate   []headgate.Op // succeeds only the first time
 	closed bool
-	bare   bool // something was taken, but its record could not be written
 }
 
 // plan determines the charges and refunds.
@@ -54,34 +53,23 @@ func (s *settling) plan() {
 			}
 		}
 		a := s.account(p)
+		a.took = a.took || p.granted > 0
 		if !counts || rule.Limit.IsUnlimited() {
 			continue
 		}
 		_, rule = x.of(rule, p.key, x.orNow(s.at))
-		if p.granted > 0 && a.record == 0 {
-			a.bare, a.debt = true, max(a.debt, debtOf(rule.Limit, p.granted))
-		}
-		op, ok := s.difference(p, rule)
-		switch {
-		case !ok:
-		case op.Kind == headgate.Refund && a.record == 0:
-			// It is unknown whether it still exists to be refunded.
-			s.out.Lost = append(s.out.Lost, p.rule)
-		default:
+		a.debt = max(a.debt, debtOf(rule.Limit, p.granted))
+		if op, ok := s.difference(p, rule); ok {
 			a.ops = append(a.ops, op)
 			a.debt = max(a.debt, debtOf(op.Limit, op.Cost))
 		}
 	}
 	// Nothing was taken and there is no difference, so there is nothing to do.
-	s.accounts = slices.DeleteFunc(s.accounts, func(a *account) bool { return a.record == 0 && len(a.ops) == 0 && !a.bare })
+	s.accounts = slices.DeleteFunc(s.accounts, func(a *account) bool { return !a.took && len(a.ops) == 0 })
 	// The first account must not depend on the cost.
-	slices.SortStableFunc(s.accounts, func(a, b *account) int { return cmp.Compare(isZero(a.record), isZero(b.record)) })
+	slices.SortStableFunc(s.accounts, func(a, b *account) int { return cmp.Compare(nothing(a), nothing(b)) })
 	for _, a := range s.accounts {
-		if a.record != 0 {
-			a.gate = ending(s.record(a.place, 0), a.record, s.at)
-		} else {
-			a.gate = s.mark(a.place, a.debt, s.at)
-		}
+		a.gate = s.mark(a.place, a.debt, s.at)
 	}
 }
 
@@ -91,21 +79,22 @@ func (p *reserved) countsIn(rule *rules.Rule) bool {
 	return rule.Limit.Algorithm() == p.algorithm && (p.from == fromFallback || rule.Limit.Rule().Home() == p.home)
 }
 
-func isZero(record int64) int {
-	if record == 0 {
-		return 1
+// nothing orders accounts from which nothing was taken last.
+func nothing(a *account) int {
+	if a.took {
+		return 0
 	}
-	return 0
+	return 1
 }
 
 // account returns the account of p, which it adds if needed.
 func (s *settling) account(p *reserved) *account {
 	for _, a := range s.accounts {
-		if a.place == p.place && a.from == p.from && a.record == p.record {
+		if a.place == p.place && a.from == p.from {
 			return a
 		}
 	}
-	a := &account{place: p.place, from: p.from, record: p.record}
+	a := &account{place: p.place, from: p.from}
 	s.accounts = append(s.accounts, a)
 	return a
 }
@@ -124,10 +113,10 @@ func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool)
 }
 
 // settle settles all accounts: together if the store can do that and every account
-// passes, otherwise separately, so that lost takes are not refunded. The caller that
-// passes the gate of the first account settles them all; no other caller does.
+// passes, otherwise separately. The caller that passes the gate of the first account
+// settles them all; no other caller does.
 func (s *settling) settle(ctx context.Context) (Settlement, error) {
-	if len(s.accounts) == 0 && s.at >= s.until {
+	if s.at >= s.until {
 		s.out.Ending = Expired
 		return s.out, nil
 	}
@@ -150,20 +139,17 @@ func (s *settling) settle(ctx context.Context) (Settlement, error) {
 	}
 	if len(s.accounts) > 0 && s.accounts[0].closed {
 		s.out.Ending = Settled
-		if s.at >= s.until {
-			s.out.Ending = Expired
-		}
 	}
 	return s.out, errors.Join(errs...)
 }
 
 // together settles all accounts in one store call. It returns false if that is
-// impossible: they are in several stores or slots, one has been settled or lost, or a
-// difference does not fit.
+// impossible: they are in several stores or slots, one has been settled, or a difference
+// does not fit.
 func (s *settling) together(ctx context.Context) (bool, error) {
 	var ops []headgate.Op
 	for _, a := range s.accounts {
-		if a.from != s.accounts[0].from || a.record == 0 {
+		if a.from != s.accounts[0].from {
 			return false, nil
 		}
 		ops = append(ops, a.gate...)
@@ -183,41 +169,29 @@ func (s *settling) together(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// alone passes the gate of one account and applies its differences.
+// alone passes the gate of one account and applies its differences. If one of these is
+// refused, the gate's answers are those of a Peek.
 func (s *settling) alone(ctx context.Context, a *account) error {
 	store := s.engine.of(a.from)
-	if a.record == 0 && s.at >= s.until { // otherwise the store's clock decides
-		a.closed = true
-		return nil
-	}
 	ops := append(slices.Clip(a.gate), a.ops...)
 	out := make([]headgate.Decision, len(ops))
 	if err := store.Do(ctx, ops, out, headgate.AllOrNothing); err != nil {
 		return err
 	}
 	if !allAllowed(out) {
-		if a.closed = a.isClosed(out); a.closed {
+		if a.closed = !out[0].Allowed; a.closed {
 			return nil
 		}
 		// A difference that does not fit becomes a debt.
 		if err := store.Do(ctx, a.gate, out[:len(a.gate)], headgate.AllOrNothing); err != nil {
 			return err
 		}
-		if a.closed = a.isClosed(out); a.closed {
+		if a.closed = !out[0].Allowed; a.closed {
 			return nil
 		}
 		return s.charge(ctx, store, a.ops)
 	}
 	return nil
-}
-
-// isClosed reports whether the gate refused. If another op did, the gate's answers are
-// those of a Peek.
-func (a *account) isClosed(out []headgate.Decision) bool {
-	if a.record != 0 {
-		return out[0].Reason == headgate.Expired
-	}
-	return !out[0].Allowed
 }
 
 // charge executes ops separately, into debt if needed.

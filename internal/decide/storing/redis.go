@@ -65,7 +65,6 @@ func (s *Store) openRedis() ([]engine.Option, error) {
 	s.keep(local)
 	return []engine.Option{
 		engine.WithFallback(s.Telemetry.Store(local, "memory")), engine.WithTimeout(max(options.Timeout, longest)), engine.WithSecrets(s.secrets),
-		engine.WithRecords(),
 	}, nil
 }
 

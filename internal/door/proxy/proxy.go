@@ -256,7 +256,6 @@ func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) (v engine
 		v, behind, err = p.ask(ctx, x, query)
 	}
 	p.options.Report(ctx, query.Domain, err)
-	p.options.Engine.NoteCosts(ctx, &v)
 	x.dialect = p.options.Dialect.Or(v.Headers())
 	results := v.Results()
 	for i := range results {

@@ -9,7 +9,7 @@ import (
 
 const (
 	readerUser = "ACL SETUSER headgate-reader on >secret resetkeys ~hg:{%regions}:news ~hg:{%tcontrol}:* resetchannels -@all +xrange +get +hmget +hlen +zcard +zrangebyscore +zmscore +time +ping +hello"
-	homeUser   = "ACL SETUSER headgate-us on >secret resetkeys ~hg:{[^%]* ~hg:{%[h027]* ~hg:life resetchannels -@all +evalsha +eval +get +set +getrange +setrange +pttl +pexpire +pexpireat +pexpiretime +del +time +ping +hello"
+	homeUser   = "ACL SETUSER headgate-us on >secret resetkeys ~hg:{[^%]* ~hg:{%[h027]* resetchannels -@all +evalsha +eval +get +set +getrange +setrange +pttl +pexpire +pexpireat +pexpiretime +del +time +ping +hello"
 )
 
 // Doctor says whether other regions can be read, and whether homes count.

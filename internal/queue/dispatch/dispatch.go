@@ -213,7 +213,6 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 		return queue.Permit{}, err
 	}
 	if v.Allowed {
-		d.Engine.NoteCosts(ctx, &v)
 		hold := d.Engine.Hold(ctx, &v, engine.HoldOptions{Clock: d.Clock})
 		done := func() {
 			hold.End()
