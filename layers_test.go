@@ -98,7 +98,6 @@ var layers = map[string]int{
 	"internal/replay":            6, // what rules would do
 	"internal/replay/accesslog":  3,
 	"internal/replay/offline":    9, // the commands that need no server
-	"internal/replay/advice":     2, // how a limit treats steady clients
 	"internal/replay/playground": 2, // one limit and its books, for web/wasm
 
 	"internal/queue":          3, // requests that are sent later

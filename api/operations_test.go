@@ -8,7 +8,6 @@ import (
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/observe/announce"
-	"github.com/headgate/headgate/internal/replay/advice"
 )
 
 // operation is one way to call a door.
@@ -187,13 +186,6 @@ func operations() []operation {
 		{"admin", "get", "/v1/rules", "The rules and lists", []parameter{{"domain", "only this one"}}, nil, []reply{{200, "RuleList", false}, wrong}, []try{{"?domain=api", "", 200}, {"?x", "", 400}}},
 		{"admin", "get", "/v1/blocks", "The rules with sync: blocks", []parameter{{"domain", "only this one"}}, nil, []reply{{200, "BlockList", false}, wrong}, []try{{"?domain=api", "", 200}, {"?x", "", 400}}},
 		{"admin", "get", "/v1/regions", "The regions that limits are shared with", nil, nil, []reply{{200, of[admin.Regions](), false}, wrong}, []try{{"", "", 200}, {"?x", "", 400}}},
-		{
-			"admin", "get", "/v1/advice", "How often a rule refuses clients that stay below it",
-			[]parameter{{"domain", "required"}, {"rule", "required"}},
-			nil,
-			[]reply{{200, reflect.TypeOf(advice.About).Out(0), false}, wrong, {404, problem, false}, busy},
-			[]try{{"?domain=api&rule=login", "", 200}, {"", "", 400}, {"?domain=api&rule=x", "", 404}},
-		},
 		{"admin", "get", "/v1/live", "What rules do, as server-sent events", nil, nil, []reply{{200, "text/event-stream", false}, wrong, busy}, []try{{"", "", 200}, {"?x", "", 400}}},
 		{
 			"admin", "get", "/v1/events", "Decisions, as server-sent events",

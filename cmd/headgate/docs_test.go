@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Each console block of the pages about access logs and advice is run in the folder of the
+// Each console block of the pages about access logs is run in the folder of the
 // example, and its output compared.
 func TestDocsOfAccessLogs(t *testing.T) {
 	docs, err := filepath.Abs("../../docs")
@@ -24,7 +24,7 @@ func TestDocsOfAccessLogs(t *testing.T) {
 	// Swept keys and the memory of tables differ from run to run.
 	memory := regexp.MustCompile(`Peak store size: \d+ keys?, [\d.]+ KiB`)
 	blocks := regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
-	for _, page := range []string{"simulate.md", "suggest.md", "advice.md"} {
+	for _, page := range []string{"simulate.md", "suggest.md"} {
 		text, err := os.ReadFile(filepath.Join(docs, page))
 		if err != nil {
 			t.Fatal(err)

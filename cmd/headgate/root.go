@@ -54,7 +54,7 @@ To try it: headgate quickstart`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{flagProblem(err), flagHint(cmd, err)}
 	})
-	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newAdvise(s), newInit(s), newTest(s), newSimulate(s), newSuggest(s), newVersion(s), newMan(s))
+	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newInit(s), newTest(s), newSimulate(s), newSuggest(s), newVersion(s), newMan(s))
 	server := new(connection)
 	for _, cmd := range []*cobra.Command{
 		newDiff(s, server), newDoctor(s, server), newExplain(s, server), newKeys(s, server), newLimits(s, server),

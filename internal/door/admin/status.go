@@ -71,7 +71,6 @@ func (d reports) routes() map[string]http.Handler {
 		"GET /v1/rules":     asked(d.listRules, "domain"),
 		"GET /v1/blocks":    asked(d.listBlocks, "domain"),
 		"GET /v1/regions":   asked(d.listRegions),
-		"GET /v1/advice":    d.Extra(asked(d.advise, "domain", "rule")),
 		"GET /v1/live":      d.Extra(asked(d.live)),
 		"GET /v1/events":    d.Extra(asked(d.events, "domain", "rule", "outcome", "key", "sample")),
 		"GET /v1/top":       asked(d.top, "domain", "rule", "by", "n"),

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
@@ -49,6 +50,10 @@ type ProposedRule struct {
 	Needed   int64 `json:"needed"`
 	Keys     int   `json:"keys"`
 	Affected int   `json:"affected"` // number of keys that are sometimes refused
+	// Steady and AtOnce are the shares of their requests that the rule refuses clients that
+	// stay below its rate: those that send single requests, and those that send 10 at once.
+	Steady float64 `json:"steady_refused"`
+	AtOnce float64 `json:"at_once_refused"`
 	// Busiest are quantiles over the keys of the requests in each key's busiest
 	// clock minute.
 	Busiest  []Quantile `json:"busiest_minute"`
@@ -72,6 +77,7 @@ type Choice struct {
 // drain in a microsecond, as in package algorithm.
 type refill struct {
 	text        string
+	limit       headgate.Limit
 	leak, token int64
 	perMinute   int64
 }
@@ -89,7 +95,7 @@ func refills() []refill {
 }
 
 func newRefill(n int64, period time.Duration, unit string) refill {
-	r := refill{text: fmt.Sprintf("%d/%s", n, unit), leak: n, token: period.Microseconds(), perMinute: n * int64(time.Minute/period)}
+	r := refill{text: fmt.Sprintf("%d/%s", n, unit), limit: headgate.Per(n, period), leak: n, token: period.Microseconds(), perMinute: n * int64(time.Minute/period)}
 	a, b := r.leak, r.token
 	for b > 0 {
 		a, b = b, a%b
@@ -269,6 +275,8 @@ func (c *candidate) propose(r *rules.Rule, unaffected float64, all []refill) Pro
 	chosen := len(p.Choices) - 1
 	p.Rate, p.Needed = p.Choices[chosen].Rate, p.Choices[chosen].Burst
 	p.Burst = roundUp(p.Needed)
+	limit := all[chosen].limit.Burst(p.Burst)
+	p.Steady, p.AtOnce = refusedOf(limit, 1, steadyLoad), refusedOf(limit, atOnce, atOnceLoad)
 	p.Busiest = c.busiest()
 	type needing struct {
 		key  string
@@ -323,7 +331,9 @@ func (s *Suggestion) Text() string {
 	if s.From != nil {
 		p(",\n# %s to %s", s.From.Format(time.DateTime), s.To.Format(time.DateTime))
 	}
-	p(".\n# Test it on other days: headgate simulate --rules THIS_FILE LOG...\ndomain: %s\nlimits:\n", strconv.Quote(s.Domain))
+	p(".\n# Test it on other days: headgate simulate --rules THIS_FILE LOG...\n" +
+		"# Not for logins: traffic does not tell how many guesses are too many (docs/charge-on.md).\n")
+	p("domain: %s\nlimits:\n", strconv.Quote(s.Domain))
 	for i := range s.Proposals {
 		r := &s.Proposals[i]
 		p("  # %s by %s. Requests in the busiest minute:\n", Plural(int64(r.Keys), "key"), strings.Join(r.Key, " and "))
@@ -338,6 +348,7 @@ func (s *Suggestion) Text() string {
 		if r.Needed != r.Burst {
 			p("; %s is rounded up to %s", Thousands(r.Needed), Thousands(r.Burst))
 		}
+		p(".\n  # Below the rate it refuses %s of the requests of steady clients, and %s of\n  # clients that send %d at once", percent(int64(math.Round(r.Steady*simulated)), simulated), percent(int64(math.Round(r.AtOnce*simulated)), simulated), atOnce)
 		p(".\n  # In these logs the rule would have refused requests of %s", Plural(int64(r.Affected), "key"))
 		for j, key := range r.Examples {
 			p("%s\n  #   %s", map[bool]string{true: ":", false: ""}[j == 0], key)

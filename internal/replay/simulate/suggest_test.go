@@ -96,3 +96,34 @@ func TestSuggestionsThatAreNone(t *testing.T) {
 		t.Errorf("of an empty log: %+v, %v", s, err)
 	}
 }
+
+// A suggestion says how it treats clients that stay below its rate, with its own burst:
+// it never proposes a larger one, which for a rule that guards a login is a hole.
+func TestSuggestionForALoginProposesNoLargerBurst(t *testing.T) {
+	var log strings.Builder
+	for i := range 5 { // ann logs in now and then, and an attacker guesses
+		log.WriteString(line(noon.Add(time.Duration(i)*time.Hour), "198.51.100.1", "POST /login"))
+	}
+	for i := range 500 {
+		log.WriteString(line(noon.Add(6*time.Hour+time.Duration(i)*time.Second), "203.0.113.9", "POST /login"))
+	}
+	s, err := suggested(t, log.String(), 0.5, []string{"client_ip"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, p := s.Text(), s.Proposals[0]
+	if p.Rate != "1/minute" || p.Burst != 1 || p.Affected != 1 || p.Steady < 0.3 || p.AtOnce < 0.8 {
+		t.Errorf("%+v", p)
+	}
+	for _, want := range []string{
+		"# Not for logins: traffic does not tell how many guesses are too many (docs/charge-on.md).\n",
+		"  # Below the rate it refuses 44.3% of the requests of steady clients, and 90.5% of\n  # clients that send 10 at once.\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if n := strings.Count(text, "burst"); n != 2 { // that which the rate needs, and the same in the rule
+		t.Errorf("%d bursts in\n%s", n, text)
+	}
+}

@@ -7,7 +7,6 @@ import { count, words } from "../ui/format.ts";
 import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
 import { Time } from "../ui/Time.tsx";
 import { type Order, Scroll, SortHead, sorted, usePages } from "../ui/table.tsx";
-import { Advice } from "./Advice.tsx";
 import { Blocks } from "./Blocks.tsx";
 import { Explain } from "./Explain.tsx";
 import { type Column, filterRules, values } from "./filter.ts";
@@ -220,7 +219,6 @@ function Row(props: { rule: Rule; blocks: RuleBlocks | undefined }) {
         <b class="num nowrap">{r.rate}</b>
         {!r.unlimited && r.burst !== r.limit && <span class="muted small block">burst {count(r.burst)}</span>}
         {blocks && <Blocks of={blocks} />}
-        {!r.unlimited && r.algorithm !== "concurrency" && <Advice rule={r} />}
       </td>
       <td class="wrap-any" data-label="Applies to">
         {r.match || <span class="muted">every request</span>}
