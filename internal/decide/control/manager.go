@@ -57,8 +57,8 @@ var (
 
 // Limits of a table.
 const (
-	MaxEntries   = 100_000                // the largest number of entries, unless set in Options
-	PollInterval = 100 * time.Millisecond // how often to call Sync if other processes may change the table
+	MaxEntries   = 100_000     // the largest number of entries, unless set in Options
+	PollInterval = time.Second // how often to call Sync if other processes may change the table
 	// afresh is how often everything is read again, whatever the versions say: a
 	// replica that has become primary may have lost changes, and newer changes may hide
 	// that.

@@ -18,8 +18,8 @@ import (
 )
 
 // returnEvery is how often the token secrets are checked, in addition to when the store
-// has lost its data.
-const returnEvery = time.Second
+// has lost its data, and when a token is unknown.
+const returnEvery = time.Minute
 
 // controlTable is the name of the table of bans and overrides.
 const controlTable = "control"
