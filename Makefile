@@ -1,4 +1,4 @@
-# Most used: make run, make test. For the full list: make help.
+# Most used: make run, make quick, make test. For the full list: make help.
 
 BIN      := bin/headgate
 GO       ?= go
@@ -19,32 +19,58 @@ MODULES  := . benchmarks chaos differential/envoy packaging deploy/helm $(ADAPTE
 LINTED   := . packaging deploy/helm $(ADAPTERS)
 # Packages whose tests measure milliseconds run one at a time.
 TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/app /door/resp /clients/conformance
+# Packages whose tests start servers that a bare machine does not have.
+SERVED   := /cmd/headgate /internal/queue/streams /internal/operate/setup
+# Packages where goroutines meet.
+RACED    := /store/ /httplimit /grpclimit /rulefiles /internal/decide /internal/door /internal/observe /internal/queue /internal/request /internal/transport /internal/app$$
+# packages lists all that match none of these, only those that match one.
+packages  = $(shell $(GO) list ./... | grep -v $(1:%=-e %))
+only      = $(shell $(GO) list ./... | grep $(1:%=-e %))
+REQUIRE  := HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1
 # No test is run again: one that fails once fails the run (docs/decisions/0087).
 TESTS    := $(TOOL) gotestsum --format pkgname
 # A program with the race detector waits a second before it ends: too long for thousands.
 export GORACE ?= atexit_sleep_ms=50
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long blocks-schedules regions-schedules spellings blocks-faults regions-faults chaos chaos-short mutants web web-static web-test pictures web-check site site-test build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench bench-blocks doors lab vectors formats proto proto-check release release-test chart-test clean help
+.PHONY: run quick test test-race race-short faults-short test-all test-long blocks-schedules regions-schedules spellings blocks-faults regions-faults chaos chaos-short mutants web web-static web-test pictures web-check site site-test build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench bench-blocks doors lab vectors formats proto proto-check release release-test chart-test clean help
 
 run: build ## build and start the quickstart: a proxy on :8000 in front of a demo backend, the API on :8080
 	$(BIN) quickstart
 
-test: ## install missing tools, run all tests, with the race detector where goroutines meet, and each benchmark once
+quick: ## the tests that need no service and no patience: what to run after each change
+	$(GO) test -short -shuffle=on $(call packages,$(SERVED) $(TIMED))
+
+test: ## install what is missing, and run every test once: about 8 minutes on two cores
+	@echo "== 1 of 4: what the tests need"
 	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl python3
 	@scripts/ensure-web.sh node && scripts/ensure-express.sh && scripts/ensure-clients.sh && scripts/ensure-python.sh && scripts/ensure-java.sh && { scripts/ensure.sh php || true; }
-	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(TESTS) --packages="$$($(GO) list ./... | grep -v $(TIMED:%=-e %) | tr '\n' ' ')" -- -race -shuffle=on -timeout 30m
-	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 HEADGATE_REQUIRE_CLIENTS=1 $(TESTS) --packages="$$($(GO) list ./... | grep $(TIMED:%=-e %) | tr '\n' ' ')" -- -race -shuffle=on -timeout 30m -p 1
-	@files=$$(grep -rl --include='*_test.go' '^//go:build !race' . | xargs grep -l '^func Test'); \
-	  $(TESTS) --packages="$$(echo "$$files" | xargs -n1 dirname | sort -u | tr '\n' ' ')" -- -shuffle=on -run "^($$(grep -hoE '^func Test\w+' $$files | cut -c6- | paste -sd'|' -))\$$"
+	@echo "== 2 of 4: the tests of most packages (about 4 minutes; the first build takes two of them)"
+	$(REQUIRE) $(TESTS) --packages="$(call packages,$(TIMED))" -- -shuffle=on -timeout 30m
+	@echo "== 3 of 4: the tests that measure milliseconds, or start many servers, one package at a time (about 3 minutes)"
+	$(REQUIRE) HEADGATE_REQUIRE_CLIENTS=1 $(TESTS) --packages="$(call only,$(TIMED))" -- -shuffle=on -timeout 30m -p 1
+	@echo "== 4 of 4: the modules with dependencies of their own"
+	@for module in $(ADAPTERS) differential/envoy; do (cd $$module && $(GO) test -shuffle=on ./...) || exit 1; done
+
+test-race: ## every test once more, with the race detector (about half an hour)
+	@scripts/ensure.sh $(GO) gcc redis-server nginx caddy haproxy curl python3
+	$(TESTS) --packages="$(call packages,$(TIMED))" -- -race -shuffle=on -timeout 30m
+	$(TESTS) --packages="$(call only,$(TIMED))" -- -race -shuffle=on -timeout 30m -p 1
 	@for module in $(ADAPTERS); do (cd $$module && $(GO) test -race -shuffle=on ./...) || exit 1; done
-	cd differential/envoy && $(GO) test .
-	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
-	@$(MAKE) --no-print-directory chart-test
-	@$(MAKE) --no-print-directory release-test
+
+race-short: ## the race detector where goroutines meet, without what takes long: a part of .ci/run
+	@scripts/ensure.sh $(GO) gcc redis-server
+	$(TESTS) --packages="$(filter-out $(call only,$(TIMED)),$(call only,$(RACED)))" -- -race -short -shuffle=on -timeout 30m
+	$(TESTS) --packages="$(filter $(call only,$(TIMED)),$(call only,$(RACED)))" -- -race -short -shuffle=on -timeout 30m -p 1
+
+faults-short: ## two minutes of faults: processes, clocks, connections, blocks and regions
 	@$(MAKE) --no-print-directory chaos-short
 	@$(MAKE) --no-print-directory blocks-faults BREAK=1
 	@$(MAKE) --no-print-directory regions-faults FAULTS=short
+
+test-all: test test-race chart-test release-test faults-short ## everything: make test and test-race, charts, releases, benchmarks once, faults (about an hour)
+	$(GO) test -count=1 ./cmd/headgate -run '^TestRegionsExample$$' -args -long
+	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
 
 test-long: ## run the property tests with many more cases (about an hour)
 	$(GO) test -race -timeout 2h ./algorithm -runs 2000
@@ -73,7 +99,7 @@ chaos: ## break processes, clocks and connections for DURATION (1h) and check al
 	cd chaos && $(GO) test -shuffle=on ./history ./mutants
 	cd chaos && HEADGATE_REQUIRE_REDIS=1 $(GO) test -v -timeout 0 . -args -chaos.for $(DURATION) -chaos.seed $(SEED)
 
-chaos-short: ## run chaos for a minute, as make test does
+chaos-short: ## run chaos for a minute
 	@$(MAKE) --no-print-directory chaos DURATION=50s
 
 mutants: ## mutation tests: change the core in hundreds of places, one at a time, and check that a test fails

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -12,10 +13,16 @@ import (
 	"time"
 )
 
+// long runs what waits for minutes by the clock of the wall: make test-all.
+var long = flag.Bool("long", false, "run examples that wait for real minutes")
+
 // TestRegionsExample: the script of the example starts two regions, cuts them off from each
 // other, and one gets the tokens of the other when they can reach each other again.
 func TestRegionsExample(t *testing.T) {
 	t.Parallel()
+	if !*long {
+		t.Skip("it waits for real minutes; make test-all runs it")
+	}
 	needs(t, "redis-server")
 	needs(t, "redis-cli")
 	needs(t, "curl")
