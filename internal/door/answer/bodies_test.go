@@ -1,6 +1,7 @@
 package answer_test
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -144,8 +145,8 @@ func TestPostpone(t *testing.T) {
 	}
 }
 
-// A pretended answer looks like the backend's: a body with its type and length, for
-// HEAD the same without the body, and no type if no body is set.
+// The answer to a banned request has a body with its type and length, for HEAD the same
+// without the body, and no type if no body is set.
 func TestPretend(t *testing.T) {
 	t.Parallel()
 	own := map[string]string{"Server": "backend"}
@@ -173,6 +174,29 @@ func TestPretend(t *testing.T) {
 		answer.Pretend(w, r, row.as)
 		if diff := cmp.Diff(row.want, w.Header()); diff != "" || w.Body.String() != row.body || w.Code != row.as.Status {
 			t.Errorf("%s: %d %q; -want +got\n%s", row.name, w.Code, w.Body, diff)
+		}
+	}
+}
+
+// The answer to a banned client is for it alone: a cache in front must not store it for
+// others, unless the rule says so.
+func TestPretendedAnswersAreNotShared(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		outer http.Header // set by middleware
+		own   map[string]string
+		want  string
+	}{
+		{nil, nil, ""},
+		{http.Header{"Cache-Control": {"public, max-age=600"}}, nil, "private"},
+		{http.Header{"Expires": {"Thu, 01 Dec 2050 16:00:00 GMT"}}, nil, "private"},
+		{http.Header{"Expires": {"Thu, 01 Dec 2050 16:00:00 GMT"}}, map[string]string{"Cache-Control": "public"}, "public"},
+	} {
+		w := httptest.NewRecorder()
+		maps.Copy(w.Header(), row.outer)
+		answer.Pretend(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody), answer.Refusal{Status: 200, Body: "x", Headers: row.own})
+		if got := w.Header().Get("Cache-Control"); got != row.want {
+			t.Errorf("%v and %v: %q, want %q", row.outer, row.own, got, row.want)
 		}
 	}
 }

@@ -294,10 +294,10 @@ func Postpone(list []Policy, extra func(exact time.Duration, random func(n int64
 	}
 }
 
-// Pretend answers r as its backend might. Nothing in the answer reveals the limit that
+// Pretend answers r as if it had passed. Nothing in the answer names the limit that
 // refused; as.Policies may describe others. Without Body and Bodies the answer has no
-// body. HEAD gets the same header as GET. Caches do not give the answer to other clients,
-// unless as.Headers say so.
+// body. HEAD gets the same header as GET. Shared caches do not store the answer, unless
+// as.Headers say so.
 func Pretend(w http.ResponseWriter, r *http.Request, as Refusal) {
 	h := w.Header()
 	Headers(h, as.Dialect, as.Policies...)
@@ -323,7 +323,9 @@ func Pretend(w http.ResponseWriter, r *http.Request, as Refusal) {
 	if !bodiless {
 		h.Set("Content-Length", strconv.Itoa(len(text))) // net/http sets none for HEAD
 	}
-	unshare(h)
+	if h["Cache-Control"] != nil || h["Expires"] != nil { // without them, caches store nothing
+		h.Set("Cache-Control", "private")
+	}
 	for name, value := range as.Headers {
 		h.Set(name, value)
 	}

@@ -15,6 +15,7 @@ type CORS struct {
 }
 
 const (
+	allowOrigin      = "Access-Control-Allow-Origin"
 	allowCredentials = "Access-Control-Allow-Credentials"
 	exposeHeaders    = "Access-Control-Expose-Headers"
 )

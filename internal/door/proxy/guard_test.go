@@ -1,15 +1,12 @@
 package proxy_test
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -339,56 +336,4 @@ func TestBreakingOffTheBodyFreesNoPlace(t *testing.T) {
 			t.Errorf("%d after the lease", w.Code)
 		}
 	})
-}
-
-// The answer of a shadow ban has its fields in the same order as the upstream's.
-func TestShadowBansHaveTheOrderOfFields(t *testing.T) {
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("X-Powered-By", "Express")
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, "{}")
-	}))
-	defer upstream.Close()
-	to, err := url.Parse(upstream.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const text = "domain: api\nlimits:\n  - {name: secret, rate: 4/hour, on_limit: {action: shadow_ban, body: '{}', content_type: application/json}}\n"
-	server := httptest.NewServer(newProxy(t, text, memory.New(), nil, func(o *proxy.Options) {
-		o.Upstream, o.Transport = to, http.DefaultTransport
-	}))
-	defer server.Close()
-	var first []string
-	for i := range 8 {
-		names := fieldsOf(t, server.Listener.Addr().String())
-		if i == 0 {
-			first = names
-		}
-		if !slices.Equal(names, first) || !slices.Contains(names, "Date") {
-			t.Errorf("answer %d has %q, the first %q", i+1, names, first)
-		}
-	}
-}
-
-// fieldsOf returns the names of an answer's fields, in order.
-func fieldsOf(t *testing.T, address string) []string {
-	t.Helper()
-	var d net.Dialer
-	conn, err := d.DialContext(context.Background(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-	all, err := io.ReadAll(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, _, _ := strings.Cut(string(all), "\r\n\r\n")
-	var names []string
-	for _, line := range strings.Split(head, "\r\n")[1:] {
-		name, _, _ := strings.Cut(line, ":")
-		names = append(names, name)
-	}
-	return names
 }

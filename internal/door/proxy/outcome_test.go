@@ -20,9 +20,9 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// A banned client gets what the rule says: the body and the latency of the backend, and
-// none of our header fields. The backend does not receive the request.
-func TestShadowBanLooksReal(t *testing.T) {
+// A banned client gets what the rule says, body and latency included, and none of our
+// header fields. The backend does not receive the request.
+func TestShadowBanAnswersAsTheRuleSays(t *testing.T) {
 	const banned = `
 domain: api
 limits:

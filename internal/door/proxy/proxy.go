@@ -78,7 +78,6 @@ type Proxy struct {
 	outage     outage
 	room       waitingRoom
 	queues     queues
-	lookalikes lookalikes
 	outlasting outlasting
 	via        via
 	limits     selfservice.Page
@@ -257,13 +256,7 @@ func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) (v engine
 	}
 	p.options.Report(ctx, query.Domain, err)
 	x.dialect = p.options.Dialect.Or(v.Headers())
-	results := v.Results()
-	for i := range results {
-		if results[i].Hidden() {
-			x.hidden = results[i].Rule.Scope
-		}
-	}
-	x.policies = verdict.Policies(x.policies, results, at.UnixMicro())
+	x.policies = verdict.Policies(x.policies, v.Results(), at.UnixMicro())
 	return v, behind
 }
 
@@ -278,9 +271,6 @@ func (p *Proxy) unauthorized(w http.ResponseWriter, x *exchange, err error) {
 func (p *Proxy) overLimit(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 	switch v.Outcome() {
 	case engine.ShadowBanned:
-		if x.origin != "" {
-			p.options.CORS.withdraw(w.Header())
-		}
 		if err := x.Refusal(); err != nil {
 			p.unauthorized(w, x, err) // the same as without the ban
 			return
@@ -328,7 +318,6 @@ func (p *Proxy) answered(res *http.Response) error {
 			x.upload.leaves(res.Header)
 		}
 		x.parts(res)
-		p.learn(x, res)
 		p.settleHeader(res.Request.Context(), x)
 		answer.Join(res.Header, x.dialect, x.policies...)
 		if x.outlast != nil {
@@ -408,7 +397,6 @@ type exchange struct {
 	told     []string    // the time of the decision for the answer; nil if it has none
 	policies []answer.Policy
 	dialect  answer.Dialect // of the header fields of policies
-	hidden   string         // scope of its shadow ban rule; empty without one
 	matches  rules.Matches  // the rules that apply to it, if one of them may queue
 	upload   *upload        // the request's body; nil without one
 	answer   *http.Response // the upstream's; use only its header and trailer
@@ -420,7 +408,7 @@ type exchange struct {
 
 // begin sets x to the exchange of r.
 func (x *exchange) begin(r *http.Request, clients *client.Resolver, identity client.Identity) {
-	x.in, x.policies, x.hidden = r, x.policies[:0], ""
+	x.in, x.policies = r, x.policies[:0]
 	x.Of(r, clients, identity)
 }
 

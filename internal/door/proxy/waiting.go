@@ -46,8 +46,8 @@ func (r *waitingRoom) enter() bool {
 
 func (r *waitingRoom) leave() { r.waiting.Add(-1) }
 
-// pretend is enter for a banned request. They may take half of the room.
-func (r *waitingRoom) pretend() bool {
+// enterBanned is enter for a banned request. They may take half of the room.
+func (r *waitingRoom) enterBanned() bool {
 	if r.banned.Add(1) > r.most/2 || !r.enter() {
 		r.banned.Add(-1)
 		return false
@@ -55,8 +55,7 @@ func (r *waitingRoom) pretend() bool {
 	return true
 }
 
-// pretended is leave after pretend.
-func (r *waitingRoom) pretended() {
+func (r *waitingRoom) leaveBanned() {
 	r.banned.Add(-1)
 	r.leave()
 }
