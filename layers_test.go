@@ -78,7 +78,6 @@ var layers = map[string]int{
 	"internal/door":                 7, // the kit of doors
 	"internal/door/":                9, // each folder a door
 	"internal/door/admin/dashboard": 4, // the pages of the admin door
-	"internal/door/admin/keysfile":  4, // files of bans, overrides and grants
 	"internal/door/answer":          3, // what all answers share: headers and bodies
 	"internal/door/verdict":         4, // what doors do with a verdict
 	"internal/door/selfservice":     5, // tells callers their own limits

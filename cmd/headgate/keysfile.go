@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -11,138 +12,93 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/base/atomicfile"
 	"github.com/headgate/headgate/internal/door/admin"
-	"github.com/headgate/headgate/internal/door/admin/keysfile"
 )
 
-// keysFileFlags are the flags of keys import and keys export.
-type keysFileFlags struct {
-	*connection
-	format, domain, rule string
-	dryRun, asJSON       bool
-}
-
-// addFile adds the flags that both commands have.
-func (f *keysFileFlags) addFile(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.format, "format", "", "jsonl or csv (default: by the file's name, or jsonl)")
-	_ = cmd.RegisterFlagCompletionFunc("format", words(keysfile.Formats()...)) // fails only if registered twice
-	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return []string{"jsonl", "ndjson", "json", "csv"}, cobra.ShellCompDirectiveFilterFileExt
-	}
-}
-
-// formatOf returns the format of a file.
-func (f *keysFileFlags) formatOf(file string) (keysfile.Format, error) {
-	if f.format != "" {
-		format, ok := keysfile.ParseFormat(f.format)
-		if !ok {
-			return 0, &usageError{fmt.Sprintf("--format: unknown format %q", f.format), "use jsonl or csv"}
-		}
-		return format, nil
-	}
-	format, ok := keysfile.FormatOf(file)
-	if !ok && file != "-" {
-		return 0, &usageError{fmt.Sprintf("%s: the name does not tell the format", file), "name it .jsonl or .csv, or use --format"}
-	}
-	return format, nil
-}
-
 func newKeysExport(s streams, server *connection) *cobra.Command {
-	f := keysFileFlags{connection: server}
+	var domain, rule string
 	cmd := &cobra.Command{
 		Use: "export [FILE]", Short: "write all bans, overrides and grants to a file", Args: cobra.MaximumNArgs(1),
 		Long: `Export writes all active bans, overrides and grants of a running server to a
-file, or to standard output: JSON Lines, or CSV if the file's name ends in .csv.
-Keys import reads it again. Ends are points in time, not durations. Usage is not
-exported.`,
+file, or to standard output, as JSON Lines. Keys import reads it again. Ends are
+points in time, not durations. Usage is not exported.`,
 		Example: `  headgate keys export keys.jsonl
-  headgate keys export --rule per-key --format csv > overrides.csv`,
+  headgate keys export --rule per-key > overrides.jsonl`,
 	}
-	f.addFile(cmd)
-	cmd.Flags().StringVar(&f.domain, "domain", "", "only this domain")
-	cmd.Flags().StringVar(&f.rule, "rule", "", "only this rule")
-	cmd.RunE = asking(&f, func(cmd *cobra.Command, args []string, client *adminClient) error {
-		file := "-"
-		if len(args) > 0 {
-			file = args[0]
+	cmd.Flags().StringVar(&domain, "domain", "", "only this domain")
+	cmd.Flags().StringVar(&rule, "rule", "", "only this rule")
+	cmd.RunE = asking(server, func(cmd *cobra.Command, args []string, client *adminClient) error {
+		var all struct {
+			Rows   []json.RawMessage `json:"rows"`
+			NoRule int               `json:"no_rule"`
 		}
-		format, err := f.formatOf(file)
-		if err != nil {
-			return err
-		}
-		var all admin.ExportAnswer
-		if err := client.getJSON(cmd.Context(), "/v1/keys/export", query(url.Values{}, map[string]string{"domain": f.domain, "rule": f.rule}), &all); err != nil {
+		if err := client.getJSON(cmd.Context(), "/v1/keys/export", query(url.Values{}, map[string]string{"domain": domain, "rule": rule}), &all); err != nil {
 			return err
 		}
 		if all.NoRule > 0 {
 			_, _ = fmt.Fprintf(s.err, "warning: left out %d of rules that no longer exist\n", all.NoRule)
 		}
-		if file == "-" {
-			return keysfile.Write(s.out, format, all.Rows)
+		var text bytes.Buffer
+		for _, row := range all.Rows {
+			text.Write(append(row, '\n'))
 		}
-		var text writeBuffer
-		if err := keysfile.Write(&text, format, all.Rows); err != nil {
+		if len(args) == 0 || args[0] == "-" {
+			_, err := s.out.Write(text.Bytes())
 			return err
 		}
-		if err := atomicfile.Write(file, text); err != nil {
+		if err := atomicfile.Write(args[0], text.Bytes()); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(s.err, "exported %d rows to %s\n", len(all.Rows), file)
+		_, err := fmt.Fprintf(s.err, "exported %d rows to %s\n", len(all.Rows), args[0])
 		return err
 	})
 	return cmd
 }
 
-// writeBuffer collects what is written.
-type writeBuffer []byte
-
-// Write implements io.Writer.
-func (b *writeBuffer) Write(p []byte) (int, error) {
-	*b = append(*b, p...)
-	return len(p), nil
-}
-
 func newKeysImport(s streams, server *connection) *cobra.Command {
-	f := keysFileFlags{connection: server}
+	var dryRun, asJSON bool
 	cmd := &cobra.Command{
 		Use: "import FILE", Short: "make the bans, overrides and grants of a file", Args: cobra.ExactArgs(1),
 		Long: `Import makes the bans, overrides and grants that a file lists, on a running
-server: JSON Lines, or CSV if the file's name ends in .csv, or standard input
-for -. It checks all rows first, and changes nothing if one of them is wrong.
+server. The file has one JSON object on each line; - is standard input. All rows
+are checked first, and nothing changes if one of them is wrong.
 
 Importing a file twice changes nothing the second time: a ban or an override
 replaces that of its key, and a grant is made once for each id. Rows that have
 ended are skipped.`,
 		Example: `  headgate keys import keys.jsonl
-  headgate keys import --dry-run overrides.csv
+  headgate keys import --dry-run overrides.jsonl
   headgate keys export | headgate keys import --address 10.0.0.2:6070 -`,
 	}
-	f.addFile(cmd)
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "check the file and say what would change, but change nothing")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON")
-	cmd.RunE = asking(&f, func(cmd *cobra.Command, args []string, client *adminClient) error {
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the file and say what would change, but change nothing")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	cmd.RunE = asking(server, func(cmd *cobra.Command, args []string, client *adminClient) error {
 		i := &keysImport{cmd: cmd, client: client, file: args[0]}
 		if isTerminal(s.err) {
 			i.line = &overwritten{paint: paint{w: s.err}}
 		}
-		if err := i.read(&f, s.in); err != nil {
+		if err := i.read(s.in); err != nil {
 			return err
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		cmd.SetContext(ctx)
-		err := i.run(f.dryRun)
+		err := i.run(dryRun)
 		if i.line != nil {
 			i.line.clear()
 		}
 		if err != nil {
 			return err
 		}
-		return i.print(s.out, &f)
+		if asJSON {
+			return printJSON(s.out, imported{dryRun, i.total.Rows, i.total.Changed, i.total.Unchanged, i.total.Ended, i.total.Warning})
+		}
+		return i.print(s.out, dryRun)
 	})
 	return cmd
 }
@@ -154,16 +110,45 @@ type keysImport struct {
 	file   string
 	line   *overwritten // the progress; nil without a terminal
 
-	content *keysfile.File
-	total   admin.ImportAnswer
+	rows  []fileRow
+	total admin.ImportAnswer
 }
 
-// read reads the file.
-func (i *keysImport) read(f *keysFileFlags, stdin io.Reader) error {
-	format, err := f.formatOf(i.file)
-	if err != nil {
-		return err
+// fileRow is a row of a file.
+type fileRow struct {
+	line int
+	text json.RawMessage
+}
+
+// imported is the JSON of keys import.
+type imported struct {
+	DryRun    bool   `json:"dry_run"`
+	Rows      int    `json:"rows"`
+	Changed   int    `json:"changed"`
+	Unchanged int    `json:"unchanged"`
+	Ended     int    `json:"ended"`
+	Warning   string `json:"warning,omitempty"`
+}
+
+// mistakes are the first mistakes of a file. total counts all of them.
+type mistakes struct {
+	first []string
+	total int
+}
+
+// add adds a mistake; those that are not among the first are only counted.
+func (m *mistakes) add(line int, text string) {
+	const most = 10
+	if m.total++; len(m.first) < most {
+		m.first = append(m.first, fmt.Sprintf("%d: %s", line, text))
 	}
+}
+
+// maxFile is the largest file, in bytes.
+const maxFile = 128 << 20
+
+// read reads the file: JSON Lines. The server checks what the objects say.
+func (i *keysImport) read(stdin io.Reader) error {
 	in := stdin
 	if i.file != "-" {
 		file, err := os.Open(i.file)
@@ -173,34 +158,60 @@ func (i *keysImport) read(f *keysFileFlags, stdin io.Reader) error {
 		defer func() { _ = file.Close() }()
 		in = file
 	}
-	if i.content, err = keysfile.Read(in, format); err != nil {
+	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	if err != nil {
 		return fmt.Errorf("%s: %w", i.file, err)
 	}
-	return i.wrong(i.content.Problems, i.content.Total)
+	var wrong mistakes
+	if len(text) > maxFile {
+		wrong.add(1, fmt.Sprintf("the file is larger than %d MiB", maxFile>>20))
+		return i.wrong(wrong)
+	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Windows begins files with it
+	line := 0
+	for row := range bytes.Lines(text) {
+		line++
+		row = bytes.TrimSpace(row)
+		switch {
+		case len(row) == 0:
+		case !utf8.Valid(row):
+			wrong.add(line, "this is not valid UTF-8: give such a key as key_base64")
+		case row[0] != '{' || !json.Valid(row):
+			wrong.add(line, `this is not a JSON object: each line is one, such as {"kind":"ban","rule":"login","key":["198.51.100.7"],"until":"2027-01-31T12:00:00Z"}`)
+		case len(row) > maxRow:
+			wrong.add(line, fmt.Sprintf("the line has %d bytes, at most %d are allowed", len(row), maxRow))
+		default:
+			i.rows = append(i.rows, fileRow{line, row})
+		}
+	}
+	return i.wrong(wrong)
 }
 
+// maxRow is the largest row, in bytes.
+const maxRow = 16 << 10
+
 // wrong returns the mistakes of the file as an error.
-func (i *keysImport) wrong(list []keysfile.Problem, total int) error {
-	if total == 0 {
+func (i *keysImport) wrong(m mistakes) error {
+	if m.total == 0 {
 		return nil
 	}
 	var all []error
-	for _, p := range list {
-		all = append(all, fmt.Errorf("%s:%s", cmp.Or(map[string]string{"-": "standard input"}[i.file], i.file), inert(p.String())))
+	for _, text := range m.first {
+		all = append(all, fmt.Errorf("%s:%s", cmp.Or(map[string]string{"-": "standard input"}[i.file], i.file), inert(text)))
 	}
-	if more := total - len(list); more > 0 {
+	if more := m.total - len(m.first); more > 0 {
 		all = append(all, fmt.Errorf("and %d more mistakes", more))
 	}
 	return &hintedError{errors.Join(all...), "nothing was changed"}
 }
 
 // batches calls f with parts of the rows that fit into a request.
-func (i *keysImport) batches(what string, f func(from int, rows []keysfile.Parsed) error) error {
-	all := i.content.Rows
+func (i *keysImport) batches(what string, f func(from int, rows []fileRow) error) error {
+	all := i.rows
 	for from := 0; from < len(all); {
 		to, size := from, 0
-		for to < len(all) && to-from < admin.MaxImportRows && size+len(all[to].JSON)+1 < admin.MaxImportBody-100 {
-			size += len(all[to].JSON) + 1
+		for to < len(all) && to-from < admin.MaxImportRows && size+len(all[to].text)+1 < admin.MaxImportBody-100 {
+			size += len(all[to].text) + 1
 			to++
 		}
 		if err := f(from, all[from:to]); err != nil {
@@ -215,10 +226,10 @@ func (i *keysImport) batches(what string, f func(from int, rows []keysfile.Parse
 }
 
 // send sends rows to the server.
-func (i *keysImport) send(rows []keysfile.Parsed, dryRun bool) (out admin.ImportAnswer, err error) {
+func (i *keysImport) send(rows []fileRow, dryRun bool) (out admin.ImportAnswer, err error) {
 	request := admin.ImportRequest{DryRun: dryRun, Rows: make([]json.RawMessage, len(rows))}
 	for n := range rows {
-		request.Rows[n] = rows[n].JSON
+		request.Rows[n] = rows[n].text
 	}
 	err = i.client.postJSON(i.cmd.Context(), "/v1/keys/import", request, &out)
 	if err != nil && i.cmd.Context().Err() != nil {
@@ -229,18 +240,16 @@ func (i *keysImport) send(rows []keysfile.Parsed, dryRun bool) (out admin.Import
 
 // run checks all rows and then, without dryRun, makes the changes.
 func (i *keysImport) run(dryRun bool) error { //nolint:revive // the flag --dry-run
-	const shown = 10
-	var problems []keysfile.Problem
+	var problems mistakes
 	var checked admin.ImportAnswer
-	wrong := 0
-	err := i.batches("checked", func(_ int, rows []keysfile.Parsed) error {
+	err := i.batches("checked", func(_ int, rows []fileRow) error {
 		out, err := i.send(rows, true)
 		for _, w := range out.Wrong {
-			if len(problems) < shown && w.Row >= 0 && w.Row < len(rows) {
-				problems = append(problems, rows[w.Row].Problem(w.Field, w.Detail))
+			if w.Row >= 0 && w.Row < len(rows) {
+				problems.add(rows[w.Row].line, w.Detail)
 			}
 		}
-		wrong += out.WrongTotal
+		problems.total += max(out.WrongTotal-len(out.Wrong), 0)
 		add(&checked, &out)
 		return err
 	})
@@ -250,17 +259,17 @@ func (i *keysImport) run(dryRun bool) error { //nolint:revive // the flag --dry-
 	if err != nil {
 		return err
 	}
-	if err := i.wrong(problems, wrong); err != nil {
+	if err := i.wrong(problems); err != nil {
 		return err
 	}
-	if checked.New > checked.Room && len(i.content.Rows) > 0 {
+	if checked.New > checked.Room && len(i.rows) > 0 {
 		return &hintedError{fmt.Errorf("the file adds %d bans, overrides and grants, and there is space for %d", checked.New, checked.Room), "nothing was changed"}
 	}
 	if i.total = checked; dryRun {
 		return nil
 	}
 	i.total = admin.ImportAnswer{}
-	return i.batches("imported", func(from int, rows []keysfile.Parsed) error {
+	return i.batches("imported", func(from int, rows []fileRow) error {
 		out, err := i.send(rows, false)
 		if err != nil {
 			return i.interrupted(from, rows, err)
@@ -271,13 +280,13 @@ func (i *keysImport) run(dryRun bool) error { //nolint:revive // the flag --dry-
 }
 
 // interrupted says what was done before err.
-func (i *keysImport) interrupted(from int, rows []keysfile.Parsed, err error) error {
-	what := fmt.Sprintf("lines %d to %d may be done in part", rows[0].Line, rows[len(rows)-1].Line)
+func (i *keysImport) interrupted(from int, rows []fileRow, err error) error {
+	what := fmt.Sprintf("lines %d to %d may be done in part", rows[0].line, rows[len(rows)-1].line)
 	if refused, ok := errors.AsType[*refusedError](err); ok && refused.status == http.StatusBadRequest {
-		what = fmt.Sprintf("line %d and those after it are not", rows[0].Line)
+		what = fmt.Sprintf("line %d and those after it are not", rows[0].line)
 	}
 	if from > 0 {
-		what = fmt.Sprintf("the lines up to %d are done, ", i.content.Rows[from-1].Line) + what
+		what = fmt.Sprintf("the lines up to %d are done, ", i.rows[from-1].line) + what
 	}
 	return &hintedError{fmt.Errorf("%w; %s", err, what), "run the same command again: what is done stays as it is"}
 }
@@ -293,21 +302,11 @@ func add(to, out *admin.ImportAnswer) {
 	to.Warning = cmp.Or(to.Warning, out.Warning)
 }
 
-// print prints the result.
-func (i *keysImport) print(w io.Writer, f *keysFileFlags) error {
+// print prints the result for people.
+func (i *keysImport) print(w io.Writer, dryRun bool) error { //nolint:revive // the flag --dry-run
 	t := &i.total
-	if f.asJSON {
-		return printJSON(w, struct {
-			DryRun    bool   `json:"dry_run"`
-			Rows      int    `json:"rows"`
-			Changed   int    `json:"changed"`
-			Unchanged int    `json:"unchanged"`
-			Ended     int    `json:"ended"`
-			Warning   string `json:"warning,omitempty"`
-		}{f.dryRun, t.Rows, t.Changed, t.Unchanged, t.Ended, t.Warning})
-	}
 	text := "imported %d rows: %d changed, %d unchanged, %d had ended\n"
-	if f.dryRun {
+	if dryRun {
 		text = "checked %d rows: %d would change, %d would not, %d have ended\n"
 	}
 	_, err := fmt.Fprintf(w, text, t.Rows, t.Changed, t.Unchanged, t.Ended)

@@ -43,18 +43,17 @@ func TestImportThatIsInterrupted(t *testing.T) {
 	}))
 	defer server.Close()
 	var text strings.Builder
-	text.WriteString("kind,key\n")
 	for i := range 12_000 {
-		_, _ = fmt.Fprintf(&text, "ban,k-%d\n", i)
+		_, _ = fmt.Fprintf(&text, "{\"kind\":\"ban\",\"key\":\"k-%d\"}\n", i)
 	}
-	file := filepath.Join(t.TempDir(), "keys.csv")
+	file := filepath.Join(t.TempDir(), "keys.jsonl")
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for status, want := range map[int]string{
-		0:   "EOF; the lines up to 5001 are done, lines 5002 to 10001 may be done in part",
-		400: "refused; the lines up to 5001 are done, line 5002 and those after it are not",
-		503: "refused; the lines up to 5001 are done, lines 5002 to 10001 may be done in part",
+		0:   "EOF; the lines up to 5000 are done, lines 5001 to 10000 may be done in part",
+		400: "refused; the lines up to 5000 are done, line 5001 and those after it are not",
+		503: "refused; the lines up to 5000 are done, lines 5001 to 10000 may be done in part",
 	} {
 		mu.Lock()
 		calls, refuse = nil, status
@@ -96,17 +95,16 @@ func TestImportThatIsInterrupted(t *testing.T) {
 // Ctrl-C during an import says what was done, too.
 func TestImportThatIsStopped(t *testing.T) {
 	var text strings.Builder
-	text.WriteString("kind,key\n")
 	for i := range 12_000 {
-		_, _ = fmt.Fprintf(&text, "ban,k-%d\n", i)
+		_, _ = fmt.Fprintf(&text, "{\"kind\":\"ban\",\"key\":\"k-%d\"}\n", i)
 	}
-	file := filepath.Join(t.TempDir(), "keys.csv")
+	file := filepath.Join(t.TempDir(), "keys.jsonl")
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for after, want := range map[int64]string{
 		2: "interrupted",
-		5: "interrupted; the lines up to 5001 are done, lines 5002 to 10001 may be done in part",
+		5: "interrupted; the lines up to 5000 are done, lines 5001 to 10000 may be done in part",
 	} {
 		ctx, stop := context.WithCancel(t.Context())
 		var calls atomic.Int64

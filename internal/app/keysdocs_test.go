@@ -20,8 +20,8 @@ func TestKeysAsDocumented(t *testing.T) {
 	if err != nil || shown == nil || string(shown[1]) != string(example) {
 		t.Fatalf("the page shows other rules than the example has: %v", err)
 	}
-	file, err := os.ReadFile("../../examples/keys/keys.csv")
-	if err != nil || !strings.Contains(string(page), "```csv\n"+string(file)+"```") {
+	file, err := os.ReadFile("../../examples/keys/keys.jsonl")
+	if err != nil || !strings.Contains(string(page), "```json\n"+string(file)+"```") {
 		t.Errorf("the page shows another file than the example has: %v", err)
 	}
 	f := run(t, string(example), nil, withAdmin)

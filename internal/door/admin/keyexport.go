@@ -5,16 +5,35 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/headgate/headgate/internal/decide/control"
-	"github.com/headgate/headgate/internal/door/admin/keysfile"
 	"github.com/headgate/headgate/internal/rules"
 )
 
+// Row is a ban, an override or a grant of an export.
+type Row struct {
+	Kind   string `json:"kind"`
+	Domain string `json:"domain"`
+	Rule   string `json:"rule"`
+	// Key is the list of its parts as JSON, with null for a missing one. KeyBase64 is the
+	// key as the store has it, for keys that are not text.
+	Key       json.RawMessage `json:"key,omitempty"`
+	KeyBase64 string          `json:"key_base64,omitempty"`
+	Rate      string          `json:"rate,omitempty"`
+	Burst     int64           `json:"burst,omitempty"`
+	Amount    int64           `json:"amount,omitempty"`
+	ID        string          `json:"id,omitempty"` // of a grant
+	Until     time.Time       `json:"until"`
+	Created   time.Time       `json:"created"`
+	Reason    string          `json:"reason,omitempty"`
+	By        string          `json:"by,omitempty"`
+}
+
 // ExportAnswer is the answer of GET /v1/keys/export.
 type ExportAnswer struct {
-	Rows []keysfile.Row `json:"rows"` // the oldest first
+	Rows []Row `json:"rows"` // the oldest first
 	// NoRule is how many were left out because their rule no longer exists.
 	NoRule int `json:"no_rule,omitempty"`
 }
@@ -29,7 +48,7 @@ func (k keys) exportKeys(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if _, err := rulesNamed(rs, domain, rule); err != nil {
 		return nil, err
 	}
-	out := ExportAnswer{Rows: []keysfile.Row{}}
+	out := ExportAnswer{Rows: []Row{}}
 	all := k.Control.All()
 	slices.Reverse(all)
 	for i := range all {
@@ -48,8 +67,8 @@ func (k keys) exportKeys(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 // fileRow returns e as a row of a file.
-func (k keys) fileRow(ruled *rules.Rule, e *control.Entry) keysfile.Row {
-	row := keysfile.Row{
+func (k keys) fileRow(ruled *rules.Rule, e *control.Entry) Row {
+	row := Row{
 		Kind: e.Kind.String(), Domain: e.Domain, Rule: e.Rule, Rate: e.Rate, Burst: e.Burst, Amount: e.Amount, ID: e.ID,
 		Until: e.Until.UTC(), Created: e.Created.UTC(), Reason: e.Reason, By: e.By,
 	}

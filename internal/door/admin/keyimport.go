@@ -15,7 +15,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/control"
-	"github.com/headgate/headgate/internal/door/admin/keysfile"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -145,10 +144,24 @@ type fileRow struct {
 	ended        bool
 }
 
+// rowFields returns the fields of rows.
+func rowFields() []string {
+	return []string{"kind", "domain", "rule", "key", "key_base64", "rate", "burst", "amount", "id", "until", "created", "reason", "by"}
+}
+
+// rowKinds returns the kinds of rows.
+func rowKinds() []string { return []string{"ban", "override", "grant"} }
+
+// fieldsOf returns the fields that a kind of row may have.
+func fieldsOf(kind string) []string {
+	only := map[string]string{"rate": "override", "burst": "override", "amount": "grant", "id": "grant"}
+	return slices.DeleteFunc(rowFields(), func(field string) bool { return only[field] != "" && only[field] != kind })
+}
+
 // actionOf returns the action that a kind of row stands for.
 func actionOf(kind string) *KeyAction {
 	all := KeyActions()
-	at := slices.IndexFunc(all, func(a KeyAction) bool { return a.Name == kind && slices.Contains(keysfile.Kinds(), kind) })
+	at := slices.IndexFunc(all, func(a KeyAction) bool { return a.Name == kind && slices.Contains(rowKinds(), kind) })
 	if at < 0 {
 		return nil
 	}
@@ -160,8 +173,8 @@ func (i *importing) parseRow(text []byte) (*fileRow, *KeyAction, error) {
 	f, fields := &fileRow{}, map[string]bool{}
 	err := readObject(text, func(name string, value json.RawMessage) error {
 		fields[name] = true
-		if !slices.Contains(keysfile.Fields(), name) {
-			return inField(name, fmt.Errorf("unknown field %q%s", name, nearestOf(name, keysfile.Fields())))
+		if !slices.Contains(rowFields(), name) {
+			return inField(name, fmt.Errorf("unknown field %q%s", name, nearestOf(name, rowFields())))
 		}
 		if err := i.setField(f, name, value); err != nil {
 			return inField(name, fmt.Errorf("%q %w", name, err))
@@ -173,7 +186,7 @@ func (i *importing) parseRow(text []byte) (*fileRow, *KeyAction, error) {
 	}
 	action := actionOf(f.kind)
 	for name := range fields {
-		if !slices.Contains(keysfile.FieldsOf(f.kind), name) {
+		if !slices.Contains(fieldsOf(f.kind), name) {
 			return nil, nil, inField(name, fmt.Errorf("%q does not apply to a %s", name, f.kind))
 		}
 	}
@@ -201,7 +214,7 @@ func (i *importing) setField(f *fileRow, name string, value json.RawMessage) err
 	switch name {
 	case "kind":
 		if err := text(value, &f.kind); err != nil || actionOf(f.kind) == nil {
-			return fmt.Errorf("is unknown: %s%s", value, nearestOf(f.kind, keysfile.Kinds()))
+			return fmt.Errorf("is unknown: %s%s", value, nearestOf(f.kind, rowKinds()))
 		}
 		return nil
 	case "id":
