@@ -1,5 +1,5 @@
 // Package tablefile reads tables, row by row: CSV, JSON and YAML files with named columns.
-// It does not keep a table in memory, except for YAML.
+// Of these only CSV is read without keeping the table in memory.
 package tablefile
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// MaxSize is the size of the largest table, in bytes. A table in YAML is at most
+	// MaxSize is the size of the largest table, in bytes. One in JSON or YAML is at most
 	// yamltext.MaxFileSize long, since it is read as a whole.
 	MaxSize = 256 << 20
 	// maxRow is the size of the longest row, in bytes.
@@ -89,9 +89,7 @@ func formatOf(name string) format {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".csv":
 		return readCSV
-	case ".json":
-		return readJSON
-	case ".yaml", ".yml":
+	case ".json", ".yaml", ".yml": // JSON is YAML
 		return readYAML
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// readYAML reads a list of flat mappings.
+// readYAML reads a list of flat mappings, in YAML or JSON.
 func readYAML(t *reading) {
 	src, err := io.ReadAll(io.LimitReader(t.in, yamltext.MaxFileSize+1))
 	switch {
@@ -16,7 +16,7 @@ func readYAML(t *reading) {
 		t.Addf(0, 0, "", "cannot be read: %v", err)
 		return
 	case len(src) > yamltext.MaxFileSize:
-		t.Addf(0, 0, "use a CSV file for a large table", "a table in YAML may have at most %d MiB", yamltext.MaxFileSize>>20)
+		t.Addf(0, 0, "use a CSV file for a large table", "a table in JSON or YAML may have at most %d MiB", yamltext.MaxFileSize>>20)
 		return
 	}
 	report := &yamltext.Report{File: t.File}
@@ -29,7 +29,7 @@ func readYAML(t *reading) {
 	}
 	docs = slices.DeleteFunc(docs, func(n *yamltext.Node) bool { return n.Kind == yamltext.Null })
 	if len(docs) != 1 || docs[0].Kind != yamltext.List {
-		t.Addf(1, 1, "for example - {key: acme, rate: 5/minute}", "a table in YAML is a list of rows")
+		t.Addf(1, 1, `for example - {key: acme, rate: 5/minute}; in JSON [{"key": "acme", "rate": "5/minute"}]`, "a table is a list of rows")
 		return
 	}
 	for _, n := range docs[0].Items {
