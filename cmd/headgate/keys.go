@@ -49,10 +49,6 @@ every rule that counts by exactly these attributes.`,
   headgate keys ban --key client_ip=198.51.100.7 --for 24h --reason 'scraping'
   headgate keys override --rule per-key --key 'header:X-Api-Key=k-123' --rate 500/minute --for 30d
   headgate keys ls`,
-		Args: knownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		// Unknown flags, so that an unknown action is reported first.
-		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	for _, action := range admin.KeyActions() {
 		cmd.AddCommand(newKeyAction(s, server, &action))

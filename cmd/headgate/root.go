@@ -51,9 +51,7 @@ To try it: headgate quickstart`,
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{flagProblem(err), flagHint(cmd, err)}
-	})
+	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newInit(s), newTest(s), newSimulate(s), newSuggest(s), newVersion(s), newMan(s))
 	server := new(connection)
 	for _, cmd := range []*cobra.Command{
@@ -84,6 +82,17 @@ To try it: headgate quickstart`,
 		}
 	}
 	return root
+}
+
+// wrongFlag returns the error of a command with a wrong flag. An unknown action comes
+// first: its flags are unknown too.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if cmd.HasParent() && cmd.HasSubCommands() {
+		if unknown := knownCommand(cmd, cmd.Flags().Args()); unknown != nil {
+			return unknown
+		}
+	}
+	return &usageError{flagProblem(err), flagHint(cmd, err)}
 }
 
 // knownCommand refuses arguments that are not subcommands of cmd.
