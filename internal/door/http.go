@@ -133,14 +133,22 @@ var connectionClose = []string{"close"}
 
 // parting asks clients to close their connections once the door is closing; over
 // HTTP/2, to open no more streams. Upgrade requests are left alone, since their
-// connection will no longer be HTTP.
+// connection will no longer be HTTP. A connection also ends after a doubtful request.
 func (h *HTTP) parting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h.closing.Load() && len(r.Header["Upgrade"]) == 0 {
+		if h.closing.Load() && len(r.Header["Upgrade"]) == 0 || doubtful(r) {
 			w.Header()["Connection"] = connectionClose
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// doubtful reports whether servers may disagree on where r ends, so that nothing after it
+// must be read as a request. net/http hides the reason: it drops a Content-Length along with
+// Transfer-Encoding, which the client may have meant, and, with HTTP/1.0, the
+// Transfer-Encoding, and would read the body as the next request.
+func doubtful(r *http.Request) bool {
+	return r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0)
 }
 
 // Timeouts limit how slow callers over HTTP may be, so that a client that sends

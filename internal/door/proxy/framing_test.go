@@ -2,6 +2,8 @@ package proxy_test
 
 import (
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -10,6 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -41,7 +46,7 @@ func TestNothingFollowsADoubtfulBody(t *testing.T) {
 					}
 					return ok(r)
 				})
-				nc := serveInMemory(t, p, 0).dial()
+				nc := serveDoor(t, p).dial()
 				_ = nc.SetDeadline(time.Now().Add(time.Hour))
 				request := strings.Replace(head, "%", path+" HTTP", 1) + "Host: x\r\n\r\n" + chunks
 				go func() { _, _ = io.WriteString(nc, request+"GET /next HTTP/1.1\r\nHost: x\r\n\r\n") }()
@@ -58,4 +63,26 @@ func TestNothingFollowsADoubtfulBody(t *testing.T) {
 			})
 		}
 	}
+}
+
+// serveDoor is the door of p, in memory.
+func serveDoor(t *testing.T, p http.Handler) *pipes {
+	t.Helper()
+	h, err := door.NewHTTP(&door.Process{
+		Name: "proxy", Settings: new(config.Door), Config: new(config.Config), Asker: verdict.Asker{Logger: slog.New(slog.DiscardHandler)},
+	}, door.HTTPOptions{Handler: p, Endless: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &pipes{conns: make(chan net.Conn), ended: make(chan struct{})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = h.Serve(l)
+	}()
+	t.Cleanup(func() {
+		_ = h.Shutdown(t.Context())
+		<-done
+	})
+	return l
 }

@@ -127,22 +127,11 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 		if r.Host == "" && p.options.Upstream != nil {
 			r.Host = p.options.Upstream.Host // the upstream receives this one, so rules use it too
 		}
-		if doubtful(r) {
-			w.Header().Set("Connection", "close")
-		}
 		return true
 	}
 	defer answer.Unwanted(w, r, whole(r.Body))()
 	answer.Problem(w, status, detail)
 	return false
-}
-
-// doubtful reports whether servers may disagree on where r ends, so that nothing after it
-// must be read as a request. net/http hides the reason: it drops a Content-Length along with
-// Transfer-Encoding, which the client may have meant, and, with HTTP/1.0, the
-// Transfer-Encoding, and would read the body as the next request.
-func doubtful(r *http.Request) bool {
-	return r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0)
 }
 
 // clean removes from r the fields that untrusted clients must not send, so that rules
