@@ -59,6 +59,7 @@ type Config struct {
 	Queue          Queue                // where queued requests are kept
 	TrustedProxies []netip.Prefix       // peers that are trusted to name the client's address
 	ProxyProtocol  ProxyProtocol        // doors with the PROXY protocol
+	TLS            TLS                  // certificate and minimum version of all doors
 	JWT            JWT                  // how tokens are verified
 	UnknownDomain  engine.UnknownDomain // the answer to requests in a domain without rules
 	Headers        answer.Dialect       // the dialect of the header fields
@@ -197,6 +198,7 @@ func Load(from Sources) (*Config, error) {
 	errs.add(c.Telemetry.OTLP.adoptOTel(environment))
 	if len(errs) == 0 {
 		c.placeDoors()
+		c.inheritTLS()
 		errs = c.checkTogether()
 		for i, err := range errs {
 			errs[i] = c.Locate(err)

@@ -28,9 +28,13 @@ func TestDoors(t *testing.T) {
 	}{
 		{map[string]string{"api.tls.cert": "c"}, "api.tls.key: no key is set"},
 		{map[string]string{"admin.tls.key": "k"}, "admin.tls.cert: no certificate is set"},
-		{map[string]string{"proxy.tls.min_version": "1.3"}, "proxy.tls.cert: no certificate is set"},
+		{map[string]string{"tls.cert": "c"}, "tls.key: no key is set"},
+		{map[string]string{"tls.key": "k"}, "tls.cert: no certificate is set"},
+		{map[string]string{"tls.min_version": "1.3"}, ""},
+		{map[string]string{"tls.cert": "c", "tls.key": "k", "grpc.tls.client_ca": "a"}, ""},
+		{map[string]string{"tls.cert": "c", "tls.key": "k", "grpc.tls.cert": "d"}, "grpc.tls.key: no key is set"},
 		{map[string]string{"grpc.tls.cert": "c", "grpc.tls.key": "k", "grpc.tls.client_names": "a"}, "grpc.tls.client_names: names cannot"},
-		{map[string]string{"api.tls.min_version": "1.1"}, `"1.1" is not one of 1.2, 1.3`},
+		{map[string]string{"tls.min_version": "1.1"}, `"1.1" is not one of 1.2, 1.3`},
 		{map[string]string{"api.token": "short"}, "shorter than 16"},
 		{map[string]string{"api.explain": "of"}, "neither on nor off"},
 		{map[string]string{"api.header_timeout": "1ms"}, "too short"},
@@ -52,6 +56,40 @@ func TestDoors(t *testing.T) {
 		_, err := loadFlags(row.flags)
 		if (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%v: %v, want %q", row.flags, err, row.says)
+		}
+	}
+}
+
+// One certificate is for all doors that have none of their own; client certificates are
+// asked for where a door says so, and nowhere else.
+func TestDoorsInheritTheCertificate(t *testing.T) {
+	c, err := loadFlags(map[string]string{
+		"tls.cert": "c", "tls.key": "k", "tls.min_version": "1.3", "admin.tls.cert": "d", "admin.tls.key": "e",
+		"resp.tls.client_ca": "ca", "listen.grpc": "unix:/run/headgate.sock", "proxy.upstream": "http://x",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for door, want := range map[string]string{"api": "c k ", "proxy": "c k ", "admin": "d e ", "resp": "c k ca", "grpc": "  "} {
+		d := c.Door(door).TLS
+		if got := d.Cert + " " + d.Key + " " + d.ClientCA; got != want || d.Enabled() != (d.MinVersion == tls.VersionTLS13) {
+			t.Errorf("%s: %q from version %x, want %q", door, got, d.MinVersion, want)
+		}
+	}
+	c, err = loadFlags(map[string]string{"listen.shared": "127.0.0.1:1", "tls.cert": "c", "tls.key": "k"})
+	if err != nil || c.Door("shared").TLS.Cert != "c" || c.Door("api").TLS.Enabled() {
+		t.Errorf("on one port: %v, %+v", err, c.Door("shared").TLS)
+	}
+}
+
+// A setting that has ended is refused with what to use instead.
+func TestEndedSettings(t *testing.T) {
+	for text, want := range map[string]string{
+		"grpc:\n  tls: {cert: c, key: k, client_ca: a, client_name: b}\n": ":2:35: grpc.tls.client_name is not a setting any more; set client_names, which takes a single name too",
+		"api:\n  tls: {min_version: \"1.3\"}\n":                          ":2:9: api.tls.min_version is not a setting any more; set tls.min_version, which is for all doors",
+	} {
+		if _, err := load(t, text); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
 }

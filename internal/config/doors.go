@@ -267,8 +267,13 @@ func (c *Config) checkGuard(d *Door) (errs Errors) {
 
 // checkTLS finds incomplete TLS settings and those without effect.
 func (c *Config) checkTLS() (errs Errors) {
+	if c.TLS.Enabled() || c.TLS.Key != "" {
+		if err := c.TLS.check("tls"); err != nil {
+			return Errors{err}
+		}
+	}
 	for _, d := range c.doors {
-		if err := d.TLS.check(d.Name); err != nil {
+		if err := d.TLS.check(d.Name + ".tls"); err != nil {
 			errs = append(errs, err)
 		} else if d.TLS.Enabled() && c.OnShared(d.Name) {
 			errs.note(d.Name+".tls", "this door is on the shared port, which has its own certificate",
@@ -306,7 +311,7 @@ func (c *Config) Exposed() []Exposure {
 			all = append(all, Exposure{Door: d.Name, Why: "every client that can reach " + at.Address + " can use it", Hint: hint, Anybody: true})
 		}
 		if !at.TLS.Enabled() {
-			all = append(all, Exposure{Door: d.Name, Why: "connections to " + at.Address + " are not encrypted", Hint: "set " + at.Name + ".tls.cert and .key"})
+			all = append(all, Exposure{Door: d.Name, Why: "connections to " + at.Address + " are not encrypted", Hint: "set tls.cert and tls.key"})
 		}
 	}
 	return all

@@ -98,7 +98,7 @@ func (e *envoyEnvironment) tls() {
 	}
 	for name, key := range map[string]string{
 		"GRPC_SERVER_TLS_CERT": "grpc.tls.cert", "GRPC_SERVER_TLS_KEY": "grpc.tls.key",
-		"GRPC_CLIENT_TLS_CACERT": "grpc.tls.client_ca", "GRPC_CLIENT_TLS_SAN": "grpc.tls.client_name",
+		"GRPC_CLIENT_TLS_CACERT": "grpc.tls.client_ca", "GRPC_CLIENT_TLS_SAN": "grpc.tls.client_names",
 	} {
 		e.optional(key, e.get(name))
 	}

@@ -84,6 +84,10 @@ func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 		}
 		return
 	}
+	if instead := insteadOf(path); instead != "" {
+		r.Errorf(key, instead, "%s is not a setting any more", path)
+		return
+	}
 	where := ""
 	if prefix != "" {
 		where = " in " + strings.TrimSuffix(prefix, ".")

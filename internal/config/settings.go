@@ -19,7 +19,7 @@ func setRules(c *Config, v []string) error {
 
 // settings returns the settings that are not of a door.
 func settings() []Setting {
-	return slices.Concat(storeSettings(), []Setting{
+	return slices.Concat(storeSettings(), generalTLS(), []Setting{
 		{key: "rules", list: true, path: true, set: setRules},
 		List("trusted_proxies", func(c *Config, v []string) (err error) {
 			c.TrustedProxies, err = networks(v)

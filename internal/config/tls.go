@@ -3,11 +3,13 @@ package config
 import (
 	"crypto/tls"
 	"os"
+	"strings"
 
 	"github.com/headgate/headgate/internal/transport/certs"
 )
 
-// TLS has the certificate files of a door, and its requirements for clients.
+// TLS has the certificate files of a door, and its requirements for clients. What a door
+// does not set of Cert, Key and MinVersion is that of all doors.
 type TLS struct {
 	// Cert and Key are PEM files with the certificate and its key. ClientCA is a file
 	// with the authorities of client certificates.
@@ -22,18 +24,18 @@ type TLS struct {
 func (t *TLS) Enabled() bool { return t.Cert != "" }
 
 // check finds missing settings.
-func (t *TLS) check(door string) error {
+func (t *TLS) check(section string) error {
 	wrong := func(key, message, hint string) error {
-		return &SourceError{Source: door + ".tls." + key, Message: message, Hint: hint}
+		return &SourceError{Source: section + "." + key, Message: message, Hint: hint}
 	}
 	switch {
 	case t.Cert == "" && t.Key == "" && t.ClientCA == "" && len(t.ClientNames) == 0 && t.MinVersion == 0:
 	case t.Cert == "":
-		return wrong("cert", "no certificate is set, so the door would not be encrypted", "set it to the PEM file of the certificate and its chain")
+		return wrong("cert", "no certificate is set, so nothing would be encrypted", "set it to the PEM file of the certificate and its chain")
 	case t.Key == "":
 		return wrong("key", "no key is set for the certificate", "set it to the PEM file of the private key")
 	case len(t.ClientNames) > 0 && t.ClientCA == "":
-		return wrong("client_names", "names cannot be checked without a certificate authority", "set "+door+".tls.client_ca")
+		return wrong("client_names", "names cannot be checked without a certificate authority", "set "+section+".client_ca")
 	}
 	return nil
 }
@@ -47,9 +49,31 @@ func tlsSettings(door string) []Setting {
 		Path(at+"key", func(c *Config) *string { return &of(c).Key }),
 		Path(at+"client_ca", func(c *Config) *string { return &of(c).ClientCA }),
 		List(at+"client_names", func(c *Config, v []string) error { of(c).ClientNames = v; return nil }),
-		// The same for a single name.
-		One(at+"client_name", func(c *Config, v string) error { of(c).ClientNames = []string{v}; return nil }),
-		parsed(at+"min_version", func(c *Config) *uint16 { return &of(c).MinVersion }, tlsVersion),
+	}
+}
+
+// generalTLS returns the settings of the certificate of all doors.
+func generalTLS() []Setting {
+	return []Setting{
+		Path("tls.cert", func(c *Config) *string { return &c.TLS.Cert }),
+		Path("tls.key", func(c *Config) *string { return &c.TLS.Key }),
+		parsed("tls.min_version", func(c *Config) *uint16 { return &c.TLS.MinVersion }, tlsVersion),
+	}
+}
+
+// inheritTLS gives each door with an address of its own what it does not set itself. A
+// unix socket needs no certificate.
+func (c *Config) inheritTLS() {
+	for _, d := range c.doors {
+		if d.Address == "" || strings.HasPrefix(d.Address, UnixPrefix) {
+			continue
+		}
+		if d.TLS.Cert == "" && d.TLS.Key == "" {
+			d.TLS.Cert, d.TLS.Key = c.TLS.Cert, c.TLS.Key
+		}
+		if d.TLS.Enabled() {
+			d.TLS.MinVersion = c.TLS.MinVersion
+		}
 	}
 }
 

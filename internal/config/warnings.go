@@ -32,6 +32,10 @@ func (c *Config) warnOfVariables(from Sources) {
 		if !strings.HasPrefix(name, ours) || slices.Contains(known, name) || strings.HasPrefix(name, "HEADGATE_REQUIRE_") {
 			continue
 		}
+		if instead := insteadOf(strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, ours)), "_tls_", ".tls.")); instead != "" {
+			c.warn(name, "this is not a setting any more, and is ignored", instead)
+			continue
+		}
 		c.warn(name, "unknown variable is ignored"+nearestVariable(name, known), "")
 	}
 }
