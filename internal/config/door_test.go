@@ -85,8 +85,8 @@ func TestDoorsInheritTheCertificate(t *testing.T) {
 // A setting that has ended is refused with what to use instead.
 func TestEndedSettings(t *testing.T) {
 	for text, want := range map[string]string{
-		"grpc:\n  tls: {cert: c, key: k, client_ca: a, client_name: b}\n": ":2:35: grpc.tls.client_name is not a setting any more; set client_names, which takes a single name too",
-		"api:\n  tls: {min_version: \"1.3\"}\n":                          ":2:9: api.tls.min_version is not a setting any more; set tls.min_version, which is for all doors",
+		"grpc:\n  tls: {cert: c, key: k, client_ca: a, client_name: b}\n": ":2:40: grpc.tls.client_name is not a setting any more; set client_names, which takes a single name too",
+		"api:\n  tls: {min_version: \"1.3\"}\n":                           ":2:9: api.tls.min_version is not a setting any more; set tls.min_version, which is for all doors",
 	} {
 		if _, err := load(t, text); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
@@ -185,8 +185,9 @@ func TestTLSOfAFile(t *testing.T) {
 	folder := t.TempDir()
 	var text strings.Builder
 	for _, door := range []string{"api", "grpc", "resp", "proxy", "admin"} {
-		fmt.Fprintf(&text, "%s: {tls: {cert: c.pem, key: k.pem, client_ca: /ca.pem, client_names: [a, b], min_version: \"1.3\"}}\n", door)
+		fmt.Fprintf(&text, "%s: {tls: {cert: c.pem, key: k.pem, client_ca: /ca.pem, client_names: [a, b]}}\n", door)
 	}
+	text.WriteString("tls: {min_version: \"1.3\"}\n")
 	file := filepath.Join(folder, "headgate.yaml")
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
