@@ -122,6 +122,7 @@ var only = map[string][]string{
 	"store/storetest":            {},
 	"internal/testkit/redistest": {},
 	"internal/testkit/certtest":  {},
+	"internal/testkit/limitreq":  {},
 }
 
 // stdOnly lists packages that a library user builds with nothing but the

@@ -5,31 +5,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testkit/limitreq"
 )
-
-// nginx is the arithmetic of ngx_http_limit_req_lookup and _account: an excess in
-// thousandths of a request, times in milliseconds.
-type nginx struct {
-	rate, burst, delay int64 // thousandths per second, thousandths, thousandths
-	excess, last       int64
-	known              bool
-}
-
-// request returns how long a request at ms has to wait, or false if it is refused.
-func (x *nginx) request(ms int64) (wait int64, ok bool) {
-	excess := int64(0)
-	if x.known {
-		excess = max(x.excess-x.rate*(ms-x.last)/1000+1000, 0)
-		if excess > x.burst {
-			return 0, false
-		}
-	}
-	x.excess, x.last, x.known = excess, ms, true
-	if excess <= x.delay {
-		return 0, true
-	}
-	return (excess - x.delay) * 1000 / x.rate, true
-}
 
 // TestTwoStagesAsNginx: limit_req rate=R burst=B delay=D admits the same requests at
 // the same times as this limit with one more of each: nginx counts the excess over the
@@ -41,7 +18,7 @@ func TestTwoStagesAsNginx(t *testing.T) {
 		rate := pick[int64](rng, 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100)
 		burst := rng.Int64N(30)
 		delay := rng.Int64N(burst + 1)
-		theirs := nginx{rate: rate * 1000, burst: burst * 1000, delay: delay * 1000}
+		theirs := limitreq.Zone{Rate: rate * 1000, Burst: burst * 1000, Delay: delay * 1000}
 		limit := headgate.PerSecond(rate).Using(headgate.LeakyBucket).Burst(burst + 1).DelayAfter(delay + 1)
 		if err := limit.Validate(); err != nil {
 			t.Fatal(err)
@@ -50,7 +27,7 @@ func TestTwoStagesAsNginx(t *testing.T) {
 		ms := int64(t0 / 1000)
 		for range 200 {
 			ms += pick(rng, 0, 0, 0, rng.Int64N(20), rng.Int64N(3000))
-			wait, ok := theirs.request(ms)
+			wait, ok := theirs.Request(ms)
 			got := Step(limit.Rule(), &s, ms*1000, Request{Cost: 1})
 			if got.Allowed != ok || got.Delay != time.Duration(wait)*time.Millisecond {
 				t.Fatalf("%s: nginx says %v after %dms, this %s", limit, ok, wait, show(got))

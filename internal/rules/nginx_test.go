@@ -11,48 +11,25 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/internal/testkit/limitreq"
 )
 
-// limitReq is the arithmetic of nginx's limit_req: an excess in thousandths of a
-// request, times in milliseconds.
-type limitReq struct {
-	rate, burst, delay int64 // thousandths per second, thousandths, thousandths
-	excess, last       int64
-	known              bool
-}
-
 // parseLimitReq reads the directives of a block.
-func parseLimitReq(t *testing.T, block string) *limitReq {
+func parseLimitReq(t *testing.T, block string) *limitreq.Zone {
 	t.Helper()
 	m := regexp.MustCompile(`rate=(\d+)r/([sm]);[^;]*?limit_req zone=\w+(?: burst=(\d+))?(?: delay=(\d+)| (nodelay))?;`).FindStringSubmatch(block)
 	if m == nil {
 		t.Fatalf("no limit_req in %s", block)
 	}
 	number := func(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n } // 0 if it is left out
-	x := &limitReq{rate: number(m[1]) * 1000, burst: number(m[3]) * 1000, delay: number(m[4]) * 1000}
+	x := &limitreq.Zone{Rate: number(m[1]) * 1000, Burst: number(m[3]) * 1000, Delay: number(m[4]) * 1000}
 	if m[2] == "m" {
-		x.rate /= 60
+		x.Rate /= 60
 	}
 	if m[5] != "" {
-		x.delay = x.burst
+		x.Delay = x.Burst
 	}
 	return x
-}
-
-// request returns how long a request at ms has to wait, or false if it is refused.
-func (x *limitReq) request(ms int64) (wait int64, ok bool) {
-	excess := int64(0)
-	if x.known {
-		excess = max(x.excess-x.rate*(ms-x.last)/1000+1000, 0)
-		if excess > x.burst {
-			return 0, false
-		}
-	}
-	x.excess, x.last, x.known = excess, ms, true
-	if excess <= x.delay {
-		return 0, true
-	}
-	return (excess - x.delay) * 1000 / x.rate, true
 }
 
 // take is a request to a limit of Headgate.
@@ -80,7 +57,7 @@ func TestDocumentedLimitReq(t *testing.T) {
 			ms := int64(1_795_262_400_000)
 			for range 200 {
 				ms += []int64{0, 0, 0, r.Int64N(20), r.Int64N(700)}[r.IntN(5)]
-				wait, ok := theirs.request(ms)
+				wait, ok := theirs.Request(ms)
 				got := take(limit, &ours, ms)
 				if got.Allowed != ok || got.Allowed && got.Delay != time.Duration(wait)*time.Millisecond {
 					t.Fatalf("%s: nginx says %t after %d ms, this %t after %s\n%s", limit, ok, wait, got.Allowed, got.Delay, pair[1])
@@ -95,7 +72,7 @@ func TestDocumentedLimitReq(t *testing.T) {
 				}
 			}
 		}
-		if waits := parseLimitReq(t, pair[1]); allowed < 50 || refused < 500 || (delayed > 500) != (waits.delay < waits.burst) {
+		if waits := parseLimitReq(t, pair[1]); allowed < 50 || refused < 500 || (delayed > 500) != (waits.Delay < waits.Burst) {
 			t.Errorf("%d allowed, %d refused, %d delayed: the requests test too little\n%s", allowed, refused, delayed, pair[1])
 		}
 	}
@@ -106,14 +83,14 @@ func TestDocumentedLimitReq(t *testing.T) {
 func TestDocumentedRatesPerMinute(t *testing.T) {
 	for rate, want := range map[int64]string{1: "0.96", 5: "4.98"} {
 		theirs := parseLimitReq(t, fmt.Sprintf("limit_req_zone k zone=z:1m rate=%dr/m;\nlimit_req zone=z;", rate))
-		if got := strconv.FormatFloat(float64(theirs.rate)*60/1000, 'f', 2, 64); got != want {
+		if got := strconv.FormatFloat(float64(theirs.Rate)*60/1000, 'f', 2, 64); got != want {
 			t.Errorf("%d per minute are %s, want %s", rate, got, want)
 		}
 		limit, ours := headgate.PerMinute(rate).Burst(1), algorithm.State{}
 		var both [2]int64
 		const minutes = 200
 		for ms := int64(0); ms < minutes*60_000; ms += 20 {
-			if _, ok := theirs.request(ms); ok {
+			if _, ok := theirs.Request(ms); ok {
 				both[0]++
 			}
 			if take(limit, &ours, ms).Allowed {
@@ -121,7 +98,7 @@ func TestDocumentedRatesPerMinute(t *testing.T) {
 			}
 		}
 		// The first request of each comes at once.
-		if both[1] != rate*minutes || both[0] != (theirs.rate*minutes*60-1)/1000+1 {
+		if both[1] != rate*minutes || both[0] != (theirs.Rate*minutes*60-1)/1000+1 {
 			t.Errorf("%d per minute in %d minutes: nginx %d, this %d", rate, minutes, both[0], both[1])
 		}
 	}
