@@ -156,7 +156,7 @@ if not record or sid == '0' then return {'gone'} end
 if redis.call('HEXISTS', b..':u', ARGV[3]) == 1 then
   local t = redis.call('TIME')
   local age = t[1] * 1000 + math.floor(t[2] / 1000) - tonumber(string.match(sid, '^(%d+)'))
-  if age < tonumber(ARGV[4]) then return {'unsure'} end
+  if math.abs(age) < tonumber(ARGV[4]) then return {'unsure'} end -- below 0, the clock was ahead
 end
 return {'ok', record}
 `
@@ -215,11 +215,15 @@ enter(id, size, n, lane, ARGV[4])
 return 1
 `
 	// partition, node, time to live in ms. A lease that the node holds without knowing it gets
-	// a new token.
+	// a new token. One that lives for longer is from when the clock was ahead: its holder
+	// still has the time to renew it.
 	acquireText = `
 local t = redis.call('TIME')
 local token = ARGV[2]..'/'..t[1]..'.'..t[2]
-if string.find(redis.call('GET', KEYS[1]) or token, ARGV[2], 1, true) ~= 1 then return false end
+if string.find(redis.call('GET', KEYS[1]) or token, ARGV[2], 1, true) ~= 1 then
+  if redis.call('PTTL', KEYS[1]) > tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+  return false
+end
 return redis.call('SET', KEYS[1], token, 'PX', ARGV[3]) and token
 `
 	// partition, token, time to live in ms; 0 releases it.
