@@ -178,7 +178,9 @@ func TestWhoWasAwayForTooLongReturnsNothing(t *testing.T) {
 		server, clock := redistest.Standalone(t), newClock()
 		clock.now = time.Now()
 		nodes, tables := connect(t, server, clock.Now, 2)
-		nodes[0].put(t, nodes[0].entry("a", "ann", "", clock.Now().Add(30*24*time.Hour)))
+		ban := nodes[0].entry("a", "ann", "", clock.Now().Add(30*24*time.Hour))
+		ban.Created = clock.Now()
+		nodes[0].put(t, ban)
 		tables[0].off = true
 		if nodes[0].Sync(t.Context()) == nil {
 			t.Error("not cut off")

@@ -108,6 +108,7 @@ type Manager struct {
 	anywhere bool
 	failing  bool
 	odd      map[string]bool // rows that a warning was logged about
+	settled  []Row           // see settle
 }
 
 // place is the position of a ban and a limit.
@@ -147,6 +148,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	changed, err := m.read(ctx)
+	m.writeSettled(ctx)
 	if err == nil || errors.Is(err, errNotGiven) {
 		m.tellLoss(ctx)
 	}
@@ -271,7 +273,9 @@ func (m *Manager) take(into map[string]*Entry, r *Row, now time.Time) {
 	case Ended:
 		delete(into, r.Name)
 		return
-	case Ban, Limit, Grant:
+	case Ban, Limit:
+		m.settle(r, e, now)
+	case Grant: // the record of a credit, which stays as it is
 	}
 	*e = e.shifted(-m.ahead)
 	if !e.Until.After(now) {
