@@ -39,8 +39,9 @@ func newKeys(s streams, server *connection) *cobra.Command {
 		Short: "inspect and change single keys of a running server",
 		Long: `Keys shows and changes the state of single keys: what remains, bans, and
 overrides of their limits. It calls the admin door of a running server. All
-servers on the same Redis apply a change within 250 ms, and other regions soon
-after; the command waits for those, up to 2 s, and names any that do not answer.
+servers on the same Redis apply a change within about a second, and other regions
+soon after; the command waits for those, up to 2 s, and names any that do not
+answer.
 
 A key is the value that a rule counts by. Give its parts with --key, in the
 order of the rule or as attribute=value. Without --rule the command applies to

@@ -1,7 +1,7 @@
 // Package control keeps bans and overrides of single keys. All processes that share a
 // store share one table; each process puts a snapshot of it into its engine.
 //
-// A process polls the version of the table ten times a second and reads the changes.
+// A process polls the version of the table once a second and reads the changes.
 // While the table is unreachable, the last known entries stay active.
 package control
 
