@@ -211,11 +211,11 @@ func TestSchemasAreStrict(t *testing.T) {
 	}
 }
 
-// The alerts and the dashboard are those of deploy/, and the job has the name that the
+// The alerts and the dashboard are those that everybody can download, and the job has the name that the
 // alerts ask for.
 func TestAlertsAndDashboardAreTheSame(t *testing.T) {
 	objects := parse(t, manifest(t, rows(t)["full"]))
-	alerts := read(t, "../prometheus/alerts.yaml")
+	alerts := read(t, "headgate/files/alerts.yaml")
 	var want map[string]any
 	if err := yaml.Unmarshal(alerts, &want); err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestAlertsAndDashboardAreTheSame(t *testing.T) {
 		t.Errorf("other alerts: %v", got)
 	}
 	dashboard, _ := configMap(t, objects, "-dashboard")
-	if want := string(read(t, "../grafana/headgate.json")); strings.TrimSpace(dashboard["headgate.json"]) != strings.TrimSpace(want) {
+	if want := string(read(t, "headgate/files/headgate.json")); strings.TrimSpace(dashboard["headgate.json"]) != strings.TrimSpace(want) {
 		t.Error("another dashboard")
 	}
 	relabeling := only[monitor](t, objects, "ServiceMonitor").Spec.Endpoints[0].Relabelings[0]

@@ -80,7 +80,7 @@ func TestDeployNamesRealMetrics(t *testing.T) {
 		maps.Copy(names, more)
 	}
 	files := 0
-	for _, file := range []string{"prometheus/alerts.yaml", "prometheus/alerts_test.yaml", "grafana/headgate.json"} {
+	for _, file := range []string{"helm/headgate/files/alerts.yaml", "prometheus/alerts_test.yaml", "helm/headgate/files/headgate.json"} {
 		text, err := os.ReadFile("../../deploy/" + file)
 		if err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestAlerts(t *testing.T) {
 			t.Skip("no promtool in PATH, and scripts/ensure-promtool.sh has fetched none")
 		}
 	}
-	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+	for _, args := range [][]string{{"check", "rules", "../helm/headgate/files/alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
 		command := exec.CommandContext(t.Context(), tool, args...)
 		command.Dir = "../../deploy/prometheus"
 		if out, err := command.CombinedOutput(); err != nil {
