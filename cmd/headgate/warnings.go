@@ -9,18 +9,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/observe/announce"
 )
 
 func newWarnings(s streams, server *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "warnings",
-		Short: "list early warnings of a running server, and test its webhooks",
-		Long: `Warnings lists what a running server warns of (ls), and sends a sample to the
-configured webhooks (test). See docs/warnings.md.`,
+		Short: "list early warnings of a running server",
+		Long:  `Warnings lists what a running server warns of. See docs/warnings.md.`,
 	}
-	cmd.AddCommand(newWarningsList(s, server), newWarningsTest(s))
+	cmd.AddCommand(newWarningsList(s, server))
 	return cmd
 }
 
@@ -48,60 +46,4 @@ func newWarningsList(s streams, server *connection) *cobra.Command {
 		return t.Flush()
 	})
 	return cmd
-}
-
-func newWarningsTest(s streams) *cobra.Command {
-	var f flags
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "test", Short: "send a sample to the configured webhooks", Args: cobra.NoArgs,
-		Long: `Test sends a sample, of type "test", to each webhook of the configuration, once
-and without the queue. The exit code is 1 if one of them does not take it.`,
-		Example: "  headgate warnings test --config headgate.yaml",
-	}
-	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default headgate.yaml, if it exists)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := f.load(nil)
-		if err != nil {
-			return err
-		}
-		if len(c.EarlyWarning.Webhooks) == 0 {
-			return &config.SourceError{Source: "warnings.webhooks", Message: "no webhook is configured", Hint: "see docs/warnings.md"}
-		}
-		results, err := announce.Test(cmd.Context(), &c.EarlyWarning, time.Now)
-		if err != nil {
-			return c.Locate(err)
-		}
-		if asJSON {
-			err = json.NewEncoder(s.out).Encode(results)
-		} else {
-			err = printTested(s, results)
-		}
-		for _, r := range results {
-			if err == nil && r.Error != "" {
-				err = &failedError{exitFailed}
-			}
-		}
-		return err
-	}
-	return cmd
-}
-
-// printTested prints a line for each webhook.
-func printTested(s streams, results []announce.Tested) error {
-	for _, r := range results {
-		signed := "signed"
-		if !r.Signed {
-			signed = "not signed"
-		}
-		result := fmt.Sprintf("status %d, %s, in %s", r.Status, signed, r.Took.Round(time.Millisecond))
-		if r.Error != "" {
-			result = "failed: " + r.Error
-		}
-		if _, err := fmt.Fprintf(s.out, "%s: %s\n", r.Webhook, result); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -145,9 +145,7 @@ func New(options Options) (_ *App, err error) {
 		return nil, err
 	}
 	if options.Config.EarlyWarning.On {
-		if a.warns, err = announce.New(&options.Config.EarlyWarning); err != nil {
-			return nil, err
-		}
+		a.warns = announce.New(&options.Config.EarlyWarning)
 	}
 	if a.followsPlane() {
 		if a.plane, err = a.newPlane(); err != nil {
@@ -209,9 +207,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 	if err := a.queue.Open(a.state.Load().Rules); err != nil {
 		return err
 	}
-	if err := a.startWarnings(); err != nil {
-		return err
-	}
+	a.startWarnings()
 	a.registry.MustRegister(a.selfCollector())
 	if err := a.doors.Open(a.process(), func(door string) string { return a.state.Load().domains[door] }); err != nil {
 		return err

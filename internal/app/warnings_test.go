@@ -15,19 +15,18 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/observe/announce"
 	"github.com/headgate/headgate/internal/observe/warning"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// TestExampleWarnings: the receiver of the example verifies what the server of the
+// TestExampleWarnings: the receiver of the example takes what the server of the
 // example sends, and shows what its README says.
 func TestExampleWarnings(t *testing.T) {
 	receiver := filepath.Join(t.TempDir(), "receiver")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", receiver, examples+"warnings/receiver").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	t.Chdir("../..") // the receiver reads its secret from there
+	t.Chdir("../..")
 	address := startBackend(t, receiver)
 	none := func(string) (string, bool) { return "", false }
 	c, err := config.Load(config.Sources{Doors: app.Sections(), File: "examples/warnings/headgate.yaml", Environment: none, Flags: map[string]string{
@@ -36,10 +35,7 @@ func TestExampleWarnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.EarlyWarning.Webhooks[0].URL.Host = address
-	if got, err := announce.Test(t.Context(), &c.EarlyWarning, time.Now); err != nil || got[0].Status != http.StatusNoContent {
-		t.Fatalf("%+v, %v", got, err)
-	}
+	c.EarlyWarning.Webhook.Host = address
 	f := newFixture(t, "domain: api\nlimits: []\n", nil)
 	f.config = c
 	f.renew(t)
@@ -84,7 +80,7 @@ func TestTwoServersWarnOnce(t *testing.T) {
 	}
 	shared := func(c *config.Config) {
 		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{server.Addr}}
-		c.EarlyWarning = config.EarlyWarning{On: true, Settings: warning.Default(), Webhooks: []config.Webhook{{URL: to}}}
+		c.EarlyWarning = config.EarlyWarning{On: true, Settings: warning.Default(), Webhook: to}
 	}
 	var both []*fixture
 	for range 2 {

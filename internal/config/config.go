@@ -214,7 +214,6 @@ func Load(from Sources) (*Config, error) {
 	c.settleRegions()
 	c.warnOfProxies()
 	c.warnOfInline()
-	c.warnOfWebhooks()
 	c.locateWarnings()
 	return c, nil
 }

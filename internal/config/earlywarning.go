@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/observe/warning"
-	"github.com/headgate/headgate/internal/observe/webhook"
-	"github.com/headgate/headgate/internal/transport/certs"
 )
 
 // EarlyWarning says when operators are warned, and how.
@@ -21,29 +18,9 @@ type EarlyWarning struct {
 	On bool // looks for what to warn of
 	warning.Settings
 
-	Webhooks []Webhook // where warnings are sent, besides the log
-	Keys     WarningKeys
-	// Path is the file for messages that have not been delivered. If empty, it is next to
-	// the snapshot, if there is one.
-	Path string
-	// Dashboard is the URL of the dashboard for links in messages, or nil.
-	Dashboard *url.URL
+	Webhook *url.URL // where warnings are sent, besides the log, or nil; may be secret
+	Keys    WarningKeys
 }
-
-// Webhook is a receiver of warnings.
-type Webhook struct {
-	URL     *url.URL // may be secret
-	Secrets []webhook.Secret
-	On      []warning.Kind    // what is sent; none means all
-	Headers map[string]Secret // sent with every message, by name; may be secret
-	TLS     certs.ClientFiles // used if the URL is https
-}
-
-// Wants reports whether w receives warnings of a kind.
-func (w *Webhook) Wants(k warning.Kind) bool { return len(w.On) == 0 || slices.Contains(w.On, k) }
-
-// Name returns a name for metrics and logs: the host, as the rest may be secret.
-func (w *Webhook) Name() string { return w.URL.Host }
 
 // WarningKeys is how the key of a warning appears in messages and in the log.
 type WarningKeys string
@@ -57,27 +34,9 @@ const (
 
 // The bounds of settings.
 const (
-	leastFor    = 5 * time.Second
-	mostFor     = time.Hour
-	maxWebhooks = 16
+	leastFor = 5 * time.Second
+	mostFor  = time.Hour
 )
-
-// latest returns the webhook that is being read.
-func (e *EarlyWarning) latest() *Webhook {
-	if len(e.Webhooks) == 0 {
-		return nil
-	}
-	return &e.Webhooks[len(e.Webhooks)-1]
-}
-
-// add adds a webhook, to be filled in.
-func (e *EarlyWarning) add() error {
-	if len(e.Webhooks) == maxWebhooks {
-		return fmt.Errorf("more than %d webhooks", maxWebhooks)
-	}
-	e.Webhooks = append(e.Webhooks, Webhook{})
-	return nil
-}
 
 // earlyWarningSettings returns the settings of early warnings; each of them turns them on.
 func earlyWarningSettings() []Setting {
@@ -90,7 +49,7 @@ func earlyWarningSettings() []Setting {
 		})
 	}
 	all := []Setting{
-		webhooksSetting(),
+		One(at+"webhook", func(e *EarlyWarning, v string) (err error) { e.Webhook, err = webURL(v); return err }),
 		toggle(warning.KeyRefused), toggle(warning.NewKeys),
 		parsed(at+"key_refused.share", func(e *EarlyWarning) *int64 { return &e.KeyRefused.Share }, percentage),
 		Count(at+"key_refused.refusals", func(e *EarlyWarning) *int64 { return &e.KeyRefused.Refusals }, math.MaxInt32),
@@ -112,8 +71,6 @@ func earlyWarningSettings() []Setting {
 			}
 			return d, err
 		}),
-		Path(at+"path", func(e *EarlyWarning) *string { return &e.Path }),
-		One(at+"dashboard", func(e *EarlyWarning, v string) (err error) { e.Dashboard, err = dashboardURL(v); return err }),
 	}
 	for i := range all {
 		set := all[i].set
@@ -147,105 +104,6 @@ func (e *EarlyWarning) setLevels(list []string) error {
 	return nil
 }
 
-// webhooksSetting returns the list of webhooks. From the environment it is a list of URLs.
-func webhooksSetting() Setting {
-	const at = "warnings.webhooks"
-	s := List(at, func(e *EarlyWarning, values []string) error {
-		e.Webhooks = nil
-		for _, v := range values {
-			if err := e.add(); err != nil {
-				return err
-			}
-			if err := e.latest().setURL(v); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	headers := List(at+".headers", (*Webhook).addHeaders)
-	headers.pairs = true
-	s.items = &items{
-		first: "url", begin: func(c *Config) { c.EarlyWarning.On, c.EarlyWarning.Webhooks = true, nil },
-		add: func(c *Config) error { return c.EarlyWarning.add() },
-		settings: append([]Setting{
-			One(at+".url", (*Webhook).setURL),
-			One(at+".secret", (*Webhook).setSecrets),
-			SecretFile(at+".secret_file", (*Webhook).setSecrets),
-			List(at+".on", func(w *Webhook, v []string) (err error) {
-				w.On, err = kinds(v)
-				return err
-			}),
-			headers,
-			SecretFile(at+".headers_file", func(w *Webhook, v string) error { return w.addHeaders(Lines(v)) }),
-		}, ClientTLS(at+".tls", func(w *Webhook) *certs.ClientFiles { return &w.TLS })...),
-	}
-	return s
-}
-
-func kinds(names []string) (list []warning.Kind, err error) {
-	var known []string
-	for k := range warning.Kinds {
-		known = append(known, k.String())
-	}
-	for _, name := range names {
-		k, err := choice(name, warning.ParseKind, known...)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, k)
-	}
-	return list, nil
-}
-
-func (w *Webhook) setURL(v string) (err error) {
-	w.URL, err = webURL(v)
-	return err
-}
-
-// setSecrets sets what signs messages.
-func (w *Webhook) setSecrets(v string) (err error) {
-	if len(w.Secrets) > 0 {
-		return &hinted{"the webhook has a secret already", "set secret or secret_file; a file may have up to four lines, which all sign"}
-	}
-	w.Secrets, err = webhook.ParseSecrets(v)
-	return err
-}
-
-// addHeaders adds header fields of every message.
-func (w *Webhook) addHeaders(list []string) error {
-	var more map[string]Secret
-	if err := addHeaders(&more, list); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(more)) {
-		if _, had := w.Headers[name]; had {
-			return fmt.Errorf("duplicate %q", name)
-		}
-		if strings.HasPrefix(name, "webhook-") || slices.Contains(ownFields(), name) {
-			return fmt.Errorf("%q cannot be set: every message has its own", name)
-		}
-		if w.Headers == nil {
-			w.Headers = map[string]Secret{}
-		}
-		w.Headers[name] = more[name]
-	}
-	return nil
-}
-
-// ownFields are the header fields that a message or its connection sets itself.
-func ownFields() []string {
-	return []string{"connection", "content-length", "content-type", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"}
-}
-
-// dashboardURL parses the URL of the dashboard, below which its pages are.
-func dashboardURL(v string) (*url.URL, error) {
-	u, err := webURL(v)
-	if err == nil && (u.RawQuery != "" || u.ForceQuery) {
-		return nil, &hinted{"the URL must not have a query", "write the address of the dashboard, such as https://gate.internal:6070"}
-	}
-	return u, err
-}
-
 // webURL parses a URL without a user and a fragment. Errors do not contain it: a part of
 // it may be secret.
 func webURL(v string) (*url.URL, error) {
@@ -253,7 +111,7 @@ func webURL(v string) (*url.URL, error) {
 	const hint = "write https://hooks.example.com/headgate"
 	switch {
 	case strings.Contains(v, "@"):
-		return nil, &hinted{"the URL must not contain a user or password", "send them in a header"}
+		return nil, &hinted{"the URL must not contain a user or password", "a secret of the receiver belongs in the path or the query"}
 	case !strings.HasPrefix(strings.ToLower(v), "http://") && !strings.HasPrefix(strings.ToLower(v), "https://"):
 		return nil, &hinted{"the URL does not start with http:// or https://", hint}
 	case err != nil:
@@ -281,34 +139,4 @@ func percentage(v string) (int64, error) {
 		return 0, fmt.Errorf("%q is not a percentage from 1%% to 100%%", v)
 	}
 	return n, nil
-}
-
-// checkWarnings finds webhooks that are not complete.
-func (c *Config) checkWarnings() (errs Errors) {
-	const at = "warnings.webhooks"
-	e := &c.EarlyWarning
-	if e.Path != "" && (e.Path == c.Queue.Path || e.Path == c.Store.Memory.Snapshot) {
-		errs.note("warnings.path", "the file is used for something else", "choose another name")
-	}
-	for i := range e.Webhooks {
-		w := &e.Webhooks[i]
-		switch {
-		case w.URL == nil:
-			errs.note(at, fmt.Sprintf("webhook %d has no url", i+1), "write url: https://hooks.example.com/headgate")
-		case w.TLS != certs.ClientFiles{} && w.URL.Scheme == "http":
-			errs.note(at, fmt.Sprintf("%s: the URL starts with http://, so nothing would be encrypted", w.Name()), "write https://"+w.URL.Host)
-		case (w.TLS.Cert == "") != (w.TLS.Key == ""):
-			errs.note(at, w.Name()+": cert and key must be set together", "set both, or neither")
-		}
-	}
-	return errs
-}
-
-// warnOfWebhooks warns of webhooks whose messages anybody could send.
-func (c *Config) warnOfWebhooks() {
-	for i := range c.EarlyWarning.Webhooks {
-		if w := &c.EarlyWarning.Webhooks[i]; len(w.Secrets) == 0 {
-			c.warn("warnings.webhooks", w.Name()+": messages are not signed, so anybody can send such messages to it", "set secret_file")
-		}
-	}
 }

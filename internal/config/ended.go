@@ -1,18 +1,42 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// insteadOf returns what to use instead of a setting that has ended; empty for others. The
-// rows are keys, sections, or with a * the ends of keys.
-func insteadOf(key string) string {
-	for _, ended := range [][2]string{
+// ended are the settings that are no more, and what to use instead. They are keys,
+// sections, or with a * the ends of keys. See docs/scope.md.
+func ended() [][2]string {
+	return [][2]string{
 		{"*.tls.min_version", "set tls.min_version, which is for all doors"},
 		{"*.tls.client_name", "set client_names, which takes a single name too"},
-	} {
-		tail, anywhere := strings.CutPrefix(ended[0], "*")
-		if key == ended[0] || strings.HasPrefix(key, ended[0]+".") || anywhere && strings.HasSuffix(key, tail) {
-			return ended[1]
+		{"warnings.webhooks", "name one receiver, as warnings.webhook: https://hooks.example.com/headgate; Alertmanager tells others (docs/warnings.md)"},
+		{"warnings.path", "leave it out: messages are in memory; Alertmanager keeps what must not be lost (docs/warnings.md)"},
+		{"warnings.dashboard", "leave it out: a message names the domain and the rule"},
+	}
+}
+
+// insteadOf returns what to use instead of a setting that has ended; empty for others.
+func insteadOf(key string) string { return instead(key, ".", func(key string) string { return key }) }
+
+// insteadOfVariable is insteadOf for a variable.
+func insteadOfVariable(name string) string {
+	return instead(strings.TrimPrefix(name, ours), "_", func(key string) string { return strings.TrimPrefix(variable(key), ours) })
+}
+
+// instead finds a setting by its name, whose words are separated by a dot or an underscore.
+func instead(name, separator string, named func(key string) string) string {
+	for _, row := range ended() {
+		tail, anywhere := strings.CutPrefix(row[0], "*")
+		if key := named(row[0]); name == key || strings.HasPrefix(name, key+separator) || anywhere && strings.HasSuffix(name, named(tail)) {
+			return row[1]
 		}
 	}
 	return ""
+}
+
+// hadSettings reports whether settings that have ended were below a section.
+func hadSettings(section string) bool {
+	return slices.ContainsFunc(ended(), func(row [2]string) bool { return strings.HasPrefix(row[0], section+".") })
 }

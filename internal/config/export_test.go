@@ -14,11 +14,6 @@ func Settings(doors []Section) []string {
 	var names []string
 	for _, s := range Closed(doors).settings() {
 		names = append(names, s.key)
-		if s.items != nil {
-			for _, item := range s.items.settings {
-				names = append(names, item.key)
-			}
-		}
 	}
 	return names
 }

@@ -14,15 +14,6 @@ type reader struct {
 	*yamltext.Report
 	config *Config
 	folder string
-	item   []Setting // the settings of an item of a list; nil outside of one
-}
-
-// settings returns the settings that may be set here.
-func (r *reader) settings() []Setting {
-	if r.item != nil {
-		return r.item
-	}
-	return r.config.settings()
 }
 
 // read applies src. An empty file sets nothing.
@@ -61,31 +52,27 @@ func (r *reader) mapping(n *yamltext.Node, prefix string) {
 // entry applies one pair of a mapping.
 func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 	path := prefix + key.Text
-	all := r.settings()
+	all := r.config.settings()
 	exact := slices.IndexFunc(all, func(s Setting) bool { return s.key == path })
 	isSection := slices.ContainsFunc(all, func(s Setting) bool { return strings.HasPrefix(s.key, path+".") })
 	if isPlain := value.Kind != yamltext.Map && value.Kind != yamltext.Null; exact >= 0 && (!isSection || isPlain) {
-		if r.item == nil {
-			r.config.note(path, place{line: value.Line, column: value.Column})
-		}
-		if all[exact].items != nil && value.Kind == yamltext.List {
-			r.items(&all[exact], value)
-			return
-		}
+		r.config.note(path, place{line: value.Line, column: value.Column})
 		r.setting(&all[exact], key, value)
 		return
 	}
 	if isSection {
 		if value.Kind != yamltext.Null {
-			if r.item == nil {
-				r.config.note(path, place{key.Line, key.Column, true})
-			}
+			r.config.note(path, place{key.Line, key.Column, true})
 			r.mapping(value, path+".")
 		}
 		return
 	}
 	if instead := insteadOf(path); instead != "" {
 		r.Errorf(key, instead, "%s is not a setting any more", path)
+		return
+	}
+	if value.Kind == yamltext.Map && hadSettings(path) {
+		r.mapping(value, path+".")
 		return
 	}
 	where := ""
@@ -107,26 +94,6 @@ func below(all []Setting, prefix string) []string {
 		}
 	}
 	return known
-}
-
-// items applies a list whose items are mappings, or single values.
-func (r *reader) items(s *Setting, list *yamltext.Node) {
-	inner := *r
-	inner.item = s.items.settings
-	s.items.begin(r.config)
-	for _, n := range list.Items {
-		if err := s.items.add(r.config); err != nil {
-			r.Errorf(n, "", "%s: %s", s.key, err)
-			return
-		}
-		if n.Kind == yamltext.Map {
-			inner.mapping(n, s.key+".")
-			continue
-		}
-		key := *n
-		key.Text = s.items.first
-		inner.entry(&key, n, s.key+".")
-	}
 }
 
 // setting applies one value.

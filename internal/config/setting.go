@@ -27,16 +27,6 @@ type Setting struct {
 	path  bool                                   // values are file names, relative to the file that they are in
 	rules bool                                   // affects how rules are read
 	set   func(c *Config, values []string) error // sets the values: one, unless list is set
-	items *items                                 // of a list whose items may be mappings in the file
-}
-
-// items are the settings of each item of a list. An item that is a single value sets the
-// one named first.
-type items struct {
-	first    string
-	begin    func(c *Config)       // removes the items of another source
-	add      func(c *Config) error // adds an item, which settings are about
-	settings []Setting             // with the key of the list before theirs
 }
 
 // ForRules marks the setting as one that affects how rules are read.
@@ -85,7 +75,7 @@ func sourceError(source string, err error) error {
 
 // of returns the S of c.
 func of[S any](c *Config) *S {
-	for _, part := range [...]any{c, &c.Store.Redis, &c.XDS, &c.Telemetry.OTLP, &c.EarlyWarning, c.EarlyWarning.latest()} {
+	for _, part := range [...]any{c, &c.Store.Redis, &c.XDS, &c.Telemetry.OTLP, &c.EarlyWarning} {
 		if s, ok := part.(*S); ok {
 			return s
 		}

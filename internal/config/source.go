@@ -130,7 +130,7 @@ func (c *Config) checkTogether() (errs Errors) {
 		errs.note("rules_from", "rules come from the control plane, but \"rules\" lists files too", "remove one of the two")
 	}
 	errs.add(c.Telemetry.OTLP.check())
-	errs = append(append(errs, c.checkWarnings()...), c.checkRegions()...)
+	errs = append(errs, c.checkRegions()...)
 	return append(append(append(errs, c.checkDoors()...), c.checkIdentity()...), c.checkTLS()...)
 }
 

@@ -32,7 +32,7 @@ func (c *Config) warnOfVariables(from Sources) {
 		if !strings.HasPrefix(name, ours) || slices.Contains(known, name) || strings.HasPrefix(name, "HEADGATE_REQUIRE_") {
 			continue
 		}
-		if instead := insteadOf(strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, ours)), "_tls_", ".tls.")); instead != "" {
+		if instead := insteadOfVariable(name); instead != "" {
 			c.warn(name, "this is not a setting any more, and is ignored", instead)
 			continue
 		}

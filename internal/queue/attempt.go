@@ -177,7 +177,7 @@ func (q *Queue) send(it *item, e *Entry, p *Policy, charge func(Answer, error)) 
 	if err != nil {
 		it.attempts.Status, it.attempts.Error = 0, err.Error()
 	}
-	if it.attempts.Count > p.Retries || answer.GiveUp {
+	if it.attempts.Count > p.Retries {
 		return q.bury(it, p, it.attempts.Error)
 	}
 	it.attempts.Next = now.Add(max(p.backoff(it.attempts.Count, q.options.Random), answer.RetryAfter))

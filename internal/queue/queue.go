@@ -43,8 +43,6 @@ type Answer struct {
 	Body        []byte
 	Cut         bool
 	RetryAfter  time.Duration // the backend's Retry-After; 0 if none
-	// GiveUp makes a dead letter of an entry that was not delivered.
-	GiveUp bool
 	// Response is the whole answer, with its body read as far as needed; Ended reports that
 	// this was to the end.
 	Response *http.Response

@@ -275,26 +275,6 @@ func TestDeadLettersAfterTheLastRetryOrTheTTL(t *testing.T) {
 	})
 }
 
-// What the backend will never take does not hold back the entries behind it.
-func TestGivingUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		defer b.close()
-		b.send = func(e *queue.Entry) (queue.Answer, error) {
-			if e.URI == "a1" {
-				return queue.Answer{Status: http.StatusBadRequest, GiveUp: true}, errors.New("status 400")
-			}
-			return queue.Answer{Status: http.StatusOK}, nil
-		}
-		b.accept("a1", "a2")
-		synctest.Wait()
-		b.want("0s a1", "0s a2")
-		if s := b.stats(); s.Buried != 1 || s.Delivered != 1 || s.Entries != 0 {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
 func TestOldestDeadLettersMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -20,7 +19,6 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/warning"
-	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -47,7 +45,7 @@ func TestTwoServersSendEachLevelOnce(t *testing.T) {
 	r, store := newReceiver(t), memory.New()
 	c := sending(config.WarnHashed, r)
 	c.Off = [warning.Kinds]bool{warning.KeyRefused: true, warning.NewKeys: true}
-	a, b := newServer(t, store, "", c), newServer(t, store, "", c)
+	a, b := newServer(t, store, c), newServer(t, store, c)
 	watch := func(s *server) {
 		rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(
 			"domain: api\nlimits: [{name: all, rate: 100/hour, algorithm: fixed_window}]\n")})
@@ -88,7 +86,7 @@ func TestOperatorsSeeKeysAsTheirDoorShowsThem(t *testing.T) {
 	for _, hashed := range []bool{true, false} {
 		for _, keys := range []config.WarningKeys{config.WarnClear, config.WarnHashed, config.WarnNone} {
 			r := newReceiver(t)
-			s := newServer(t, memory.New(), "", sending(keys, r))
+			s := newServer(t, memory.New(), sending(keys, r))
 			s.keys.Hashes = hashed
 			seen := s.readEvents(t)
 			s.spam(10)
@@ -127,69 +125,6 @@ func (s *server) readEvents(t *testing.T) (seen func() string) {
 	}
 }
 
-// A message that a receiver rejects each time does not hold back the others for a day.
-// What says nothing of the message, such as a receiver that is missing, does not count.
-func TestARejectedMessageIsGivenUp(t *testing.T) {
-	r := newReceiver(t)
-	for status, want := range map[int]int{
-		http.StatusBadRequest: 10, http.StatusRequestEntityTooLarge: 10, http.StatusUnsupportedMediaType: 10, http.StatusUnprocessableEntity: 10,
-		http.StatusUnauthorized: 0, http.StatusNotFound: 0, http.StatusTooManyRequests: 0, http.StatusInternalServerError: 0, http.StatusFound: 0,
-	} {
-		r.answer(status)
-		s := newServer(t, memory.New(), "", sending(config.WarnHashed, r))
-		e := &queue.Entry{ID: "msg_1", Rule: r.Listener.Addr().String(), Body: []byte("{}")}
-		gaveUp := 0
-		for i := range 50 {
-			answer, err := s.Send(t.Context(), e)
-			if err == nil || answer.Status != status {
-				t.Fatalf("%+v, %v", answer, err)
-			}
-			if answer.GiveUp {
-				gaveUp = i + 1
-				break
-			}
-		}
-		if gaveUp != want {
-			t.Errorf("%d: given up after %d attempts, want %d", status, gaveUp, want)
-		}
-		e.ID = "msg_2" // begins again
-		if answer, _ := s.Send(t.Context(), e); answer.GiveUp {
-			t.Errorf("%d: the next message was given up at once", status)
-		}
-		s.stop()
-	}
-}
-
-// The log says once that a webhook takes no messages, and once that it does again.
-func TestAWebhookThatFailsIsLogged(t *testing.T) {
-	r := newReceiver(t)
-	s := newServer(t, memory.New(), "", sending(config.WarnHashed, r))
-	e := &queue.Entry{ID: "msg_1", Rule: r.Listener.Addr().String(), Body: []byte("{}")}
-	for _, status := range []int{http.StatusInternalServerError, http.StatusNotFound, http.StatusNoContent, http.StatusNoContent} {
-		r.answer(status)
-		_, _ = s.Send(t.Context(), e)
-	}
-	s.stop()
-	text := s.log.String()
-	failed := strings.Count(text, `level=WARN msg="a warning could not be delivered: it is tried again for 24 hours" webhook=`+e.Rule)
-	again := strings.Count(text, `level=INFO msg="the webhook takes warnings again" webhook=`+e.Rule)
-	if failed != 1 || again != 1 {
-		t.Errorf("logged %d and %d times: %s", failed, again, text)
-	}
-}
-
-// Without a file, as with Redis and no warnings.path, the log says at the start that a
-// restart loses messages; with one it does not.
-func TestLosingMessagesIsSaid(t *testing.T) {
-	for file, want := range map[string]bool{"": true, filepath.Join(t.TempDir(), "warnings"): false} {
-		s := newServer(t, memory.New(), file, sending(config.WarnHashed, newReceiver(t)))
-		if got := strings.Contains(s.log.String(), `msg="a restart loses warnings that have not been delivered" hint="set warnings.path`); got != want {
-			t.Errorf("file %q: %s", file, s.log.String())
-		}
-		s.stop()
-	}
-}
-
 // stalled is a store that does not answer.
 type stalled struct {
 	headgate.Store
@@ -206,9 +141,10 @@ func (s stalled) Take(ctx context.Context, _ headgate.Op) (headgate.Decision, er
 func TestAStalledStoreDelaysWarningsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		c := sending(config.WarnHashed)
-		c.Webhooks = []config.Webhook{{URL: &url.URL{Scheme: "http", Host: "hooks.example"}, On: []warning.Kind{warning.NewKeys}}}
-		s := newServer(t, memory.New(), "", c)
+		c := &config.EarlyWarning{On: true, Settings: warning.Default(), Webhook: &url.URL{Scheme: "http", Host: "hooks.example"}}
+		c.Off[warning.RuleNearLimit] = true
+		s := newServer(t, memory.New(), c)
+		s.Through(answers(http.StatusNoContent))
 		s.store.Store = stalled{s.store.Store, &asked}
 		began := time.Now()
 		for range 10 {

@@ -1,15 +1,12 @@
 package announce
 
-import (
-	"context"
-
-	"github.com/headgate/headgate/internal/queue"
-)
-
-// Send sends a message at once.
-func (a *Announcer) Send(ctx context.Context, e *queue.Entry) (queue.Answer, error) {
-	return a.send(ctx, e, 0)
-}
+import "net/http"
 
 // Look looks at once.
 func (a *Announcer) Look() { a.look() }
+
+// Through sends messages through t.
+func (a *Announcer) Through(t http.RoundTripper) { a.sender.client.Transport = t }
+
+// Send sends a message.
+func (a *Announcer) Send(body []byte) { a.sender.add(body) }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net/url"
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
@@ -18,7 +17,7 @@ import (
 
 // Message is the body of a webhook.
 type Message struct {
-	Type string    `json:"type"` // kind and state, such as key_refused.started, or "test"
+	Type string    `json:"type"` // kind and state, such as key_refused.started
 	At   time.Time `json:"timestamp"`
 	Data *Warning  `json:"data"`
 }
@@ -46,7 +45,6 @@ type Warning struct {
 	Near      *int64 `json:"keys_at_level,omitempty"`
 	PerSecond *int64 `json:"new_per_second,omitempty"`
 	Usual     *int64 `json:"usual_per_second,omitempty"`
-	Dashboard string `json:"dashboard,omitempty"`
 }
 
 // about returns w as operators see it.
@@ -64,11 +62,6 @@ func (a *Announcer) about(w *warning.Warning) *Warning {
 		out.PerSecond, out.Usual = &w.PerSecond, &w.Usual
 	}
 	out.Text = text(w, out)
-	if d := a.config.Dashboard; d != nil {
-		link := d.JoinPath("events")
-		link.RawQuery = url.Values{"domain": {out.Domain}, "rule": {out.Rule}}.Encode()
-		out.Dashboard = link.String()
-	}
 	return out
 }
 
@@ -120,14 +113,6 @@ func text(w *warning.Warning, out *Warning) string {
 	default: // warning.NewKeys
 		return fmt.Sprintf("%s: %d new keys per second, usually %d", of, w.PerSecond, w.Usual)
 	}
-}
-
-// sample is the message that tests a webhook.
-func sample(at time.Time) []byte {
-	return encode(&Message{Type: "test", At: at.UTC(), Data: &Warning{
-		ID: "test", Kind: warning.KeyRefused.String(), State: "test", Text: "this is a test of headgate's webhook", Domain: "example", Rule: "example",
-		Mode: "enforce", Since: at.UTC(),
-	}})
 }
 
 func encode(m *Message) []byte {

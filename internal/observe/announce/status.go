@@ -1,16 +1,13 @@
 package announce
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/warning"
-	"github.com/headgate/headgate/internal/queue"
 )
 
 // Status is the answer of GET /v1/warnings.
@@ -56,17 +53,11 @@ func (a *Announcer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(a.Status()) // the client is gone
 }
 
-// statsTimeout limits how long the sizes of the queue may take.
-const statsTimeout = 2 * time.Second
-
 // Describe adds the metrics of warnings to c.
 func (a *Announcer) Describe(c *metrics.Asked) {
 	total := c.Counter("headgate_warnings_total", "Warnings that have started, by kind and rule.", "kind", "domain", "rule")
 	active := c.Gauge("headgate_warnings_active", "Warnings that have started and not ended, by kind and rule.", "kind", "domain", "rule")
-	messages := c.Counter("headgate_warning_messages_total",
-		"Messages to webhooks, by result: delivered, failed (an attempt, which is repeated), expired (given up: not delivered within a day, or rejected ten times) or dropped (more than 1000 waiting).",
-		"webhook", "result")
-	waiting := c.Gauge("headgate_warning_messages_waiting", "Messages that have not been delivered to a webhook yet.", "webhook")
+	messages := c.Counter("headgate_warning_messages_total", "Messages to the webhook, by result: delivered, or failed, which is lost.", "webhook", "result")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		now := map[counted]int{}
 		for _, w := range a.watch.Active() {
@@ -78,35 +69,9 @@ func (a *Announcer) Describe(c *metrics.Asked) {
 			active(out, float64(now[k]), k.kind.String(), k.domain, k.rule)
 		}
 		a.mu.Unlock()
-		stats := a.stats()
-		for _, h := range a.hooks {
-			s := stats[h.name]
-			messages(out, float64(s.Delivered), h.name, "delivered")
-			messages(out, float64(s.Failed), h.name, "failed")
-			messages(out, float64(s.Buried), h.name, "expired")
-			messages(out, float64(s.Dropped), h.name, "dropped")
-			waiting(out, float64(s.Entries), h.name)
+		if s := a.sender; s != nil {
+			messages(out, float64(s.delivered.Load()), s.to.Host, "delivered")
+			messages(out, float64(s.failed.Load()), s.to.Host, "failed")
 		}
 	})
-}
-
-// stats returns the statistics of the messages, by webhook.
-func (a *Announcer) stats() map[string]queue.Stats {
-	all := map[string]queue.Stats{}
-	if a.queue != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
-		defer cancel()
-		list, _ := a.queue.Stats(ctx) // the counters, even after an error
-		for _, s := range list {
-			all[s.Rule] = s
-		}
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for name, n := range a.dropped {
-		s := all[name]
-		s.Dropped = n
-		all[name] = s
-	}
-	return all
 }
