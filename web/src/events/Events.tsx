@@ -7,6 +7,7 @@ import { outcomes, type Rule } from "../data/types.ts";
 import { Actions } from "../keys/Actions.tsx";
 import { ask } from "../keys/actions.ts";
 import { OutcomeBadge } from "../ui/Badge.tsx";
+import { Choice } from "../ui/Choice.tsx";
 import { absolute, clock, count, duration, escaped, words, zone } from "../ui/format.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { KeyView } from "../ui/KeyView.tsx";
@@ -144,19 +145,19 @@ function Filters(props: { filter: Filter; rules: readonly Rule[]; onChange: (f: 
       <Choice
         label="Outcome"
         value={filter.outcome}
-        options={outcomes}
+        options={anyOf(filter.outcome, outcomes)}
         onChange={(outcome) => set({ outcome })}
       />
       <Choice
         label="Domain"
         value={filter.domain}
-        options={domains}
+        options={anyOf(filter.domain, domains)}
         onChange={(domain) => set({ domain, rule: "" })}
       />
       <Choice
         label="Rule"
         value={filter.rule}
-        options={[...new Set(names)]}
+        options={anyOf(filter.rule, [...new Set(names)])}
         onChange={(rule) => set({ rule })}
       />
       <div class="field">
@@ -198,34 +199,10 @@ const samples = [
   ["0.001", "1 in 1,000"],
 ] as const;
 
-function Choice(props: {
-  label: string;
-  value: string;
-  options: readonly string[];
-  onChange: (value: string) => void;
-}) {
-  const id = `filter-${props.label.toLowerCase()}`;
-  // A value from a link is shown even if it does not exist.
-  const options =
-    props.value && !props.options.includes(props.value) ? [props.value, ...props.options] : props.options;
-  return (
-    <div class="field">
-      <label for={id}>{props.label}</label>
-      <select
-        id={id}
-        class="input"
-        value={props.value}
-        onChange={(e) => props.onChange(e.currentTarget.value)}
-      >
-        <option value="">any</option>
-        {options.map((value) => (
-          <option key={value} value={value}>
-            {words(value)}
-          </option>
-        ))}
-      </select>
-    </div>
-  );
+/** The options of a filter. A value from a link is shown even if it does not exist. */
+function anyOf(value: string, options: readonly string[]): [string, string][] {
+  const all = value && !options.includes(value) ? [value, ...options] : options;
+  return [["", "any"], ...all.map((o): [string, string] => [o, words(o)])];
 }
 
 /** Reads the filter from the hash of a link. */

@@ -2,6 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import "../ui/ui.css";
 import { usePoll } from "../data/poll.ts";
 import type { Override, Rule } from "../data/types.ts";
+import { Choice } from "../ui/Choice.tsx";
 import { escaped, unescaped } from "../ui/format.ts";
 import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
 import { Actions, KeyButtons } from "./Actions.tsx";
@@ -74,24 +75,18 @@ function Find(props: { rules: readonly Rule[] }) {
       }}
     >
       <div class="find-fields">
-        <div class="field">
-          <label for="find-rule">Rule</label>
-          <select
-            id="find-rule"
-            class="input"
-            value={JSON.stringify([rule.domain, rule.name])}
-            onChange={(e) => {
-              const [domain, name] = JSON.parse(e.currentTarget.value) as [string, string];
-              setChosen(find(domain, name)!);
-            }}
-          >
-            {rules.map((r) => (
-              <option key={`${r.domain} ${r.name}`} value={JSON.stringify([r.domain, r.name])}>
-                {r.domain}: {r.name}, {r.rate}
-              </option>
-            ))}
-          </select>
-        </div>
+        <Choice
+          label="Rule"
+          value={JSON.stringify([rule.domain, rule.name])}
+          options={rules.map((r) => [
+            JSON.stringify([r.domain, r.name]),
+            `${r.domain}: ${r.name}, ${r.rate}`,
+          ])}
+          onChange={(value) => {
+            const [domain, name] = JSON.parse(value) as [string, string];
+            setChosen(find(domain, name)!);
+          }}
+        />
         {rule.key.map((attribute, i) => (
           <div class="field" key={attribute}>
             <label for={`find-${i}`}>{attribute}</label>

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -88,6 +90,24 @@ func TestPagesAskForNothingThatIsMissing(t *testing.T) {
 // pages returns the addresses of all pages.
 func pages() []string {
 	return []string{"/", "/rules", "/keys", "/queue", "/events", "/playground"}
+}
+
+// Each page says what it is before its script is there, which may take seconds.
+func TestPagesSayWhatTheyLoad(t *testing.T) {
+	pages, err := filepath.Glob("dist/*.html")
+	if err != nil || len(pages) < 5 {
+		t.Fatal(pages, err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`(?s)<title>(.+) · Headgate</title>.*<div id="app"><p class="loading" role="status">Headgate · (.+): loading …</p></div>`).FindSubmatch(text)
+		if found == nil || string(found[1]) != string(found[2]) {
+			t.Errorf("%s: %s", page, text)
+		}
+	}
 }
 
 func TestPolicy(t *testing.T) {
