@@ -50,6 +50,11 @@ func TestAddressThatMoves(t *testing.T) {
 			o := redis.Options{Addresses: []string{way.Addr}, Timeout: patient}
 			store, e := open(t, o), exchange(t, o)
 			awaitTake(t, store)
+			peek := one
+			peek.Kind = headgate.Peek
+			for range 64 { // opens all connections: one that is opened later leads to the right server
+				_, _ = store.Take(t.Context(), peek)
+			}
 			if err := e.Publish(t.Context(), []byte("news")); err != nil {
 				t.Fatal(err)
 			}
@@ -138,15 +143,7 @@ func TestSameServerIsKept(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	awaitTake(t, store)
-	mine := func() (ids []string) {
-		for line := range strings.Lines(server.Do("CLIENT", "LIST")) {
-			if id, rest, _ := strings.Cut(line, " "); strings.Contains(rest, " name=headgate ") {
-				ids = append(ids, id)
-			}
-		}
-		return ids
-	}
-	before := mine()
+	before := connections(server)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	op := one
 	op.Key = "another"
@@ -159,10 +156,43 @@ func TestSameServerIsKept(t *testing.T) {
 		t.Errorf("%+v, connections before %q", is, before)
 	}
 	for _, id := range before {
-		if now := mine(); !slices.Contains(now, id) {
+		if now := connections(server); !slices.Contains(now, id) {
 			t.Errorf("connections %q, before %q", now, before)
 		}
 	}
+}
+
+// TestServerWithoutAName: a user who may not ask a server for its name, as in an ACL without
+// +info, has the connections made anew after an error. But nobody says that the address leads
+// to another server, as that is not known.
+func TestServerWithoutAName(t *testing.T) {
+	server := redistest.Standalone(t)
+	server.Do("ACL", "SETUSER", "default", "-info")
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	awaitTake(t, store)
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	op := one
+	op.Key = "another"
+	for began, before := time.Now(), len(connections(server)); len(connections(server)) <= before; {
+		if _, _ = store.Take(context.Background(), op); time.Since(began) > comeback {
+			t.Fatal("the connections stay")
+		}
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	awaitTake(t, store)
+	if is := store.Connections(); is.Moved != 0 || is.Errors["OOM"] == 0 {
+		t.Errorf("%+v", is)
+	}
+}
+
+// connections returns the ids of the connections that stores have.
+func connections(server *redistest.Server) (ids []string) {
+	for line := range strings.Lines(server.Do("CLIENT", "LIST")) {
+		if id, rest, _ := strings.Cut(line, " "); strings.Contains(rest, " name=headgate ") {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // TestPlannedFailover: sentinels replace a primary that works, which then becomes a

@@ -102,7 +102,7 @@ func New(client rueidis.Client, o Options) *Holder {
 // Client returns the client for the next call.
 func (h *Holder) Client() rueidis.Client { return *h.now.Load() }
 
-// Moved returns how often another server was found.
+// Moved returns how often another server was certainly found.
 func (h *Holder) Moved() uint64 { return h.moved.Load() }
 
 // Errors returns how often each of Codes has come.
@@ -140,7 +140,7 @@ func (h *Holder) start(now time.Time) {
 	}
 	h.looks = true
 	h.work.Go(func() {
-		h.look(h.replaces)
+		h.look(h.doubted)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.looks, h.next, h.wait = false, time.Now().Add(h.wait), min(2*h.wait, checkMax) //nolint:forbidigo // see above
@@ -167,21 +167,52 @@ func (h *Holder) pass() {
 }
 
 // Look moves to another server, if the address leads to one.
-func (h *Holder) Look() { h.look(differs) }
+func (h *Holder) Look() { h.look(func(is likeness) bool { return is == other }) }
 
-// look connects, and moves to the new client if better says so.
-func (h *Holder) look(better func(old, found rueidis.Client) bool) {
+// doubted reports whether to use a server found after an error of the one in use.
+func (h *Holder) doubted(is likeness) bool { return is != same }
+
+// likeness says whether a server is the one in use.
+type likeness uint8
+
+const (
+	unknown likeness = iota // it does not tell, or there are several, as in a cluster
+	same
+	other
+)
+
+// look connects, and uses the new client if better says so.
+func (h *Holder) look(better func(is likeness) bool) {
 	found, err := h.options.Dial()
-	if err == nil && better(h.Client(), found) && h.adopt(found) {
-		return
+	if err == nil {
+		if is := h.compare(found); better(is) && h.adopt(found, is) {
+			return
+		}
 	}
 	if found != nil {
 		found.Close()
 	}
 }
 
+// compare says whether found leads to the server in use.
+func (h *Holder) compare(found rueidis.Client) likeness {
+	if h.options.Cluster {
+		return unknown
+	}
+	name, was := nameOf(found), nameOf(h.Client())
+	switch {
+	case name == "":
+		return unknown
+	case name == was:
+		return same
+	case was == "": // the one in use does not answer, or was not allowed to
+		return unknown
+	}
+	return other
+}
+
 // adopt makes found the client, unless the Holder is closed.
-func (h *Holder) adopt(found rueidis.Client) bool {
+func (h *Holder) adopt(found rueidis.Client, is likeness) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -191,7 +222,9 @@ func (h *Holder) adopt(found rueidis.Client) bool {
 		h.options.Adopt(found)
 	}
 	old := *h.now.Swap(&found)
-	h.moved.Add(1)
+	if is == other { // otherwise it may be the same one
+		h.moved.Add(1)
+	}
 	h.old = append(h.old, old)
 	time.AfterFunc(h.options.Linger, func() {
 		h.mu.Lock()
@@ -200,22 +233,6 @@ func (h *Holder) adopt(found rueidis.Client) bool {
 		old.Close()
 	})
 	return true
-}
-
-// replaces reports whether found should take over from old, which has given an error:
-// unless it is the same server.
-func (h *Holder) replaces(old, found rueidis.Client) bool {
-	if h.options.Cluster {
-		return true
-	}
-	name := nameOf(found)
-	return name == "" || name != nameOf(old)
-}
-
-// differs reports whether found is certainly another server than old.
-func differs(old, found rueidis.Client) bool {
-	name, was := nameOf(found), nameOf(old)
-	return name != "" && was != "" && name != was
 }
 
 // nameOf returns what a server calls itself since its start, or "" if it does not tell.
