@@ -163,7 +163,7 @@ func TestSameServerIsKept(t *testing.T) {
 }
 
 // TestServerWithoutAName: a user who may not ask a server for its name, as in an ACL without
-// +info, has the connections made anew after an error. But nobody says that the address leads
+// +info, has the connections made again after an error. But nobody says that the address leads
 // to another server, as that is not known.
 func TestServerWithoutAName(t *testing.T) {
 	server := redistest.Standalone(t)
