@@ -58,11 +58,11 @@ func TestMillionBrokenEntriesAreRefused(t *testing.T) {
 	}
 }
 
-// A table of a million rows, most of them broken in ways that differ, is refused as a whole:
+// A table of a hundred thousand rows, most of them broken in ways that differ, is refused as a whole:
 // there are no rules, the first ten mistakes are named, and how many more there are.
-func TestMillionBrokenRowsAreRefused(t *testing.T) {
+func TestBrokenRowsAreRefused(t *testing.T) {
 	t.Parallel()
-	const rows = 1_000_000
+	const rows = 100_000
 	var table strings.Builder
 	table.WriteString("key,rate,zone\n")
 	for i := range rows {
@@ -89,7 +89,7 @@ func TestMillionBrokenRowsAreRefused(t *testing.T) {
 	t.Log(took)
 	for _, want := range []string{
 		`t.csv:2:10: unknown timezone "Europe/Atlantis0"`, `t.csv:3:4: unknown unit "minuet", did you mean "minute"?`,
-		`t.csv:4:4: the row has no "rate"`, `t.csv:6:10: unknown timezone "Europe/Atlantis4"`, "t.csv: 749990 more mistakes are not shown",
+		`t.csv:4:4: the row has no "rate"`, `t.csv:6:10: unknown timezone "Europe/Atlantis4"`, "t.csv: 74990 more mistakes are not shown",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
