@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func (d *Doors) wrap(o *openDoor, l net.Listener) net.Listener {
 	if o.Counts {
 		return l
 	}
-	bounds := netbound.Options{Max: d.parts[o.Name], Logger: log, Policy: o.Policy, Unread: d.unread, Terms: o.terms()}
+	bounds := netbound.Options{Max: d.parts[o.Name], Logger: log, Policy: o.Policy, Unread: d.unread, Terms: d.terms(o.kind)}
 	if !o.Operators {
 		bounds.Busy = d.tooBusy
 	}
@@ -111,9 +112,16 @@ func (d *Doors) wrap(o *openDoor, l net.Listener) net.Listener {
 	return o.bound
 }
 
-// terms returns what applies to answers that clients do not read.
-func (k *kind) terms() unread.Terms {
-	return unread.Terms{Pause: k.set.HTTP.StallTimeout, Cost: max(k.Answer, leastAnswer)}
+// terms returns what applies to answers that clients do not read. On the shared port that is
+// what applies to the door there that has such a setting.
+func (d *Doors) terms(k *kind) unread.Terms {
+	pause := k.set.HTTP.StallTimeout
+	for _, on := range d.kinds {
+		if k.Name == config.DoorShared && d.Config.OnShared(on.Name) {
+			pause = cmp.Or(pause, on.set.HTTP.StallTimeout)
+		}
+	}
+	return unread.Terms{Pause: pause, Cost: max(k.Answer, leastAnswer)}
 }
 
 // namesClients wraps the listener of a door in the PROXY protocol, if it is configured.

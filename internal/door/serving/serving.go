@@ -155,7 +155,7 @@ func (d *Doors) given(o *openDoor, p door.Process, domain func(door string) stri
 	p.Name, p.Settings, p.Config, p.Clock, p.Logger, p.Clients, p.Dialect = o.Name, o.set, d.Config, d.Clock, d.Logger, d.Clients, d.Config.Headers
 	p.Domain = func() string { return domain(o.Name) }
 	p.Failures, p.TLS, p.Bound, p.Over = o.wrong, o.encryption(), o.bound, o.over
-	p.Unread, p.Terms = d.unread, o.terms()
+	p.Unread, p.Terms = d.unread, d.terms(o.kind)
 	p.Part = func(name string) int { return d.parts[name] }
 	p.Sheds, p.Room, p.MaxRoom, p.Counted, p.Common = d.Sheds, o.room, d.roomOfADoor(), d.countedClient, &d.common
 	return &p
