@@ -48,15 +48,14 @@ func completeFlags(cmd *cobra.Command, server *connection) {
 		}
 	}
 	for flag, complete := range map[string]completion{
-		"config":        ruleFiles,
-		"rules":         ruleFiles,
-		"candidate":     ruleFiles,
-		"otlp-endpoint": words("http://127.0.0.1:4317", "http://127.0.0.1:4318"),
-		"log-level":     words("debug", "info", "warn", "error"),
-		"log-format":    words("auto", "text", "json"),
-		"method":        words("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"),
-		"domain":        names(func(n offline.RuleNames) []string { return n.Domains }),
-		"rule":          names(func(n offline.RuleNames) []string { return n.Rules }),
+		"config":     ruleFiles,
+		"rules":      ruleFiles,
+		"candidate":  ruleFiles,
+		"log-level":  words("debug", "info", "warn", "error"),
+		"log-format": words("auto", "text", "json"),
+		"method":     words("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"),
+		"domain":     names(func(n offline.RuleNames) []string { return n.Domains }),
+		"rule":       names(func(n offline.RuleNames) []string { return n.Rules }),
 	} {
 		if cmd.Flags().Lookup(flag) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // the command may have its own

@@ -44,7 +44,6 @@ func (f *flags) common(cmd *cobra.Command) {
 	f.flag(cmd, "trusted-proxies", "trusted_proxies", "addresses and networks whose X-Forwarded-For is trusted, separated by commas")
 	f.flag(cmd, "store", "store", "where counts are kept: memory, redis, or a URL such as redis://127.0.0.1:6379")
 	f.flag(cmd, "snapshot", "store.memory.snapshot", "file to save counts to and restore them from")
-	f.flag(cmd, "otlp-endpoint", "telemetry.otlp.endpoint", "send traces and metrics to an OpenTelemetry collector, such as http://127.0.0.1:4317")
 	f.flag(cmd, "log-level", "log.level", "debug, info, warn or error (default info)")
 	f.flag(cmd, "log-format", "log.format", "auto, text or json (default auto: text on a terminal)")
 }

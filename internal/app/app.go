@@ -141,9 +141,7 @@ func New(options Options) (_ *App, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	if a.otlp, err = a.telemetryOptions(); err != nil {
-		return nil, err
-	}
+	a.otlp = a.telemetryOptions()
 	if options.Config.EarlyWarning.On {
 		a.warns = announce.New(&options.Config.EarlyWarning)
 	}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	metricspb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -24,6 +23,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
 
@@ -122,13 +122,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 }
 
 // listen serves a protocol at an address.
-func (r *receiver) listen(t *testing.T, p config.OTLPProtocol, address string) *url.URL {
+func (r *receiver) listen(t *testing.T, protocol, address string) *url.URL {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p == config.OTLPHTTP {
+	if protocol == overHTTP {
 		s := httptest.NewUnstartedServer(r)
 		_ = s.Listener.Close()
 		s.Listener = l
@@ -200,22 +200,39 @@ func hasAttributes(t *testing.T, s *spanpb.Span, want ...string) {
 	}
 }
 
-// sending makes an App export to a collector.
-func sending(endpoint *url.URL, p config.OTLPProtocol, change ...func(*config.OTLP)) set {
-	return func(c *config.Config) {
-		o := &c.Telemetry.OTLP
-		o.Endpoint, o.Protocol, o.Interval = endpoint, p, 100*time.Millisecond
-		for _, f := range change {
-			f(o)
-		}
+// The protocols of OTLP.
+const (
+	overGRPC = "grpc"
+	overHTTP = "http/protobuf"
+)
+
+// sending makes an App export to a collector, with further variables, NAME=value.
+func sending(t *testing.T, endpoint *url.URL, protocol string, variables ...string) set {
+	t.Helper()
+	for _, one := range append([]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint.String(), "OTEL_EXPORTER_OTLP_PROTOCOL=" + protocol, "OTEL_METRIC_EXPORT_INTERVAL=100",
+	}, variables...) {
+		name, value, _ := strings.Cut(one, "=")
+		t.Setenv(name, value)
 	}
+	return fromEnvironment(t)
 }
 
-func onlyTraces(o *config.OTLP) { o.NoMetrics = true }
+// fromEnvironment takes what OpenTelemetry's variables say.
+func fromEnvironment(t *testing.T) set {
+	t.Helper()
+	loaded, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(c *config.Config) { c.Telemetry = loaded.Telemetry }
+}
 
-func everyTrace(o *config.OTLP) { o.Sample = 1 }
-
-func onlyMetrics(o *config.OTLP) { o.NoTraces = true }
+const (
+	onlyTraces  = "OTEL_METRICS_EXPORTER=none"
+	onlyMetrics = "OTEL_TRACES_EXPORTER=none"
+	everyTrace  = "OTEL_TRACES_SAMPLER=parentbased_always_on"
+)
 
 // lines formats metrics like /metrics: one line per value.
 func (r *receiver) lines() (lines []string, resource map[string]string) {

@@ -26,7 +26,7 @@ func TestDiagnosesTellNoSecret(t *testing.T) {
 		"store: {redis: {password: hush, adresses: [x]}}":         false,
 		"telemetry: {otlp: {headers: {x: hush, a b: c}}}":         false,
 		"telemetry: {otlp: {endpoint: 'http://u:hush@h'}}":        false,
-		"telemetry: {otlp: {endpoint: 'http://h', protocol: x}}":  true,
+		"telemetry: {otlp: {endpoint: 'http://h', protocol: x}}":  false,
 		"telemetry: {otlp: {sample: 7, headers: {x: hush}}}":      false,
 		"store: redis://127.0.0.1:hush":                           false,
 		"store: 'rediss://:hush'":                                 false,

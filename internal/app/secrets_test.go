@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -44,6 +45,14 @@ limits:
   - {name: claim, match: {path: /claim/**}, key: ["jwt:sub"], rate: 2/hour}
 `
 
+// onlyOTel returns the variables of OpenTelemetry.
+func onlyOTel(name string) (string, bool) {
+	if !strings.HasPrefix(name, "OTEL_") {
+		return "", false
+	}
+	return os.LookupEnv(name)
+}
+
 // configWithSecrets writes a configuration with all secrets, and returns it with the
 // lines of the private key.
 func configWithSecrets(t *testing.T, secret map[string]string, redisAddress, upstream string) (c *config.Config, authority *certtest.Authority) {
@@ -53,7 +62,8 @@ func configWithSecrets(t *testing.T, secret map[string]string, redisAddress, ups
 	for name, text := range secret {
 		writeFile(t, filepath.Join(folder, name), text+"\n")
 	}
-	writeFile(t, filepath.Join(folder, "otlp"), "authorization=Bearer "+secret["otlp"]+"\n")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", upstream)
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20"+secret["otlp"])
 	writeFile(t, filepath.Join(folder, "rules.yaml"), secretRules)
 	file := filepath.Join(folder, "headgate.yaml")
 	writeFile(t, file, fmt.Sprintf(`
@@ -67,10 +77,9 @@ resp: {password_file: resp}
 grpc: {tls: {cert: %q, key: %q}}
 keys: {secret_file: keys}
 jwt: {secret_file: jwt, algorithms: [HS256]}
-telemetry: {otlp: {endpoint: %q, headers_file: otlp, protocol: http}}
 log: {level: debug}
-`, secret["redis"], redisAddress, upstream, cert, key, upstream))
-	c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: func(string) (string, bool) { return "", false }})
+`, secret["redis"], redisAddress, upstream, cert, key))
+	c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: onlyOTel})
 	if err != nil {
 		t.Fatal(err)
 	}

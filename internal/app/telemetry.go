@@ -8,46 +8,32 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/observe/telemetry"
-	"github.com/headgate/headgate/internal/transport/certs"
 )
 
 // flushFor limits the time for sending the remaining traces and metrics on shutdown.
 const flushFor = 3 * time.Second
 
-// telemetryOptions returns the options of OTLP export, or nil if it is off. The error
-// is a *config.SourceError.
-func (a *App) telemetryOptions() (*telemetry.Options, error) {
-	c := &a.options.Config.Telemetry.OTLP
+// telemetryOptions returns the options of OTLP export, or nil if it is off.
+func (a *App) telemetryOptions() *telemetry.Options {
+	c := &a.options.Config.Telemetry
 	if !c.Enabled() {
-		return nil, nil
+		return nil
 	}
 	o := &telemetry.Options{
-		Endpoint: c.Endpoint, Headers: map[string]string{}, Sample: c.Sample, SampleCallers: c.Callers == config.SampleCallers,
-		Interval: c.Interval, Gatherer: prometheus.GathererFunc(a.gather), ServiceName: c.ServiceName, Version: versionOf(a.options.Version),
-		Resource: c.Resource, Logger: a.log,
+		Protocol: telemetry.HTTP, Sampler: c.Sampler, Interval: c.Interval,
+		Gatherer: prometheus.GathererFunc(a.gather), Version: versionOf(a.options.Version), Logger: a.log,
 	}
-	if c.Protocol == config.OTLPHTTP {
-		o.Protocol = telemetry.HTTP
+	if c.GRPC {
+		o.Protocol = telemetry.GRPC
 	}
-	if !c.NoTraces {
+	if c.Traces {
 		o.Signals |= telemetry.Traces
 	}
-	if !c.NoMetrics {
+	if c.Metrics {
 		o.Signals |= telemetry.Metrics
 	}
-	for name, value := range c.Headers {
-		o.Headers[name] = string(value)
-	}
-	if c.TLS == (certs.ClientFiles{}) {
-		return o, nil
-	}
-	var err error
-	if o.TLS, err = c.TLS.Load(); err != nil {
-		return nil, door.CertificateError("telemetry.otlp.tls", err)
-	}
-	return o, nil
+	return o
 }
 
 // gather returns the metrics, or none until Start has finished, which may take
@@ -66,7 +52,7 @@ func (a *App) openTelemetry(ctx context.Context) error {
 	}
 	var err error
 	if a.telemetry, err = telemetry.New(ctx, *a.otlp); err != nil {
-		return &config.SourceError{Source: "telemetry.otlp", Message: err.Error()}
+		return &config.SourceError{Source: "OTEL_EXPORTER_OTLP_ENDPOINT", Message: err.Error()}
 	}
 	a.registry.MustRegister(a.telemetry.Collector())
 	a.life.OnEnd(func() {
@@ -74,11 +60,7 @@ func (a *App) openTelemetry(ctx context.Context) error {
 		cancel()
 		_ = a.telemetry.Shutdown(ctx) // after a start that failed
 	})
-	to := "the endpoint in the OTEL_* variables"
-	if a.otlp.Endpoint != nil {
-		to = a.otlp.Endpoint.String()
-	}
-	a.log.Info("telemetry enabled", "to", to, "traces", a.otlp.Signals&telemetry.Traces != 0, "metrics", a.otlp.Signals&telemetry.Metrics != 0)
+	a.log.Info("telemetry enabled", "traces", a.otlp.Signals&telemetry.Traces != 0, "metrics", a.otlp.Signals&telemetry.Metrics != 0)
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/testkit/certtest"
 )
@@ -31,14 +30,14 @@ func closedPort(t *testing.T) string {
 // Requests are served without a collector. When it starts, it gets the data from then
 // on. Both changes are logged once.
 func TestCollectorComesLater(t *testing.T) {
-	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
-		t.Run(string(p), func(t *testing.T) {
+	for _, p := range []string{overGRPC, overHTTP} {
+		t.Run(p, func(t *testing.T) {
 			address := closedPort(t)
 			endpoint := parseURL(t, "http://"+address)
-			if p == config.OTLPHTTP {
+			if p == overHTTP {
 				endpoint.Path = "/base"
 			}
-			f := run(t, loginRules, nil, sending(endpoint, p, everyTrace), withAdmin)
+			f := run(t, loginRules, nil, sending(t, endpoint, p, everyTrace), withAdmin)
 			for range 3 {
 				f.login(t, "198.51.100.7")
 			}
@@ -68,7 +67,7 @@ func TestCollectorComesLater(t *testing.T) {
 func TestCollectorThatHangs(t *testing.T) {
 	r := receiver{stuck: make(chan struct{})}
 	defer close(r.stuck)
-	f := run(t, loginRules, nil, withAdmin, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, everyTrace), func(c *config.Config) {
+	f := run(t, loginRules, nil, withAdmin, sending(t, r.listen(t, overGRPC, "127.0.0.1:0"), overGRPC, everyTrace), func(c *config.Config) {
 		c.ShutdownTimeout = time.Second
 	})
 	for range 1100 { // with two spans each
@@ -93,7 +92,7 @@ func TestCollectorThatHangs(t *testing.T) {
 // The remaining data is sent before the process ends.
 func TestStopSendsTheRest(t *testing.T) {
 	var r receiver
-	f := run(t, loginRules, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, func(o *config.OTLP) { o.Interval = time.Hour }))
+	f := run(t, loginRules, nil, sending(t, r.listen(t, overGRPC, "127.0.0.1:0"), overGRPC, "OTEL_METRIC_EXPORT_INTERVAL=3600000"))
 	header, trace := parent(1, "01")
 	f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header)
 	if err := f.Stop(context.Background()); err != nil {
@@ -121,10 +120,8 @@ func TestTelemetryByTLS(t *testing.T) {
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	s.StartTLS()
 	defer s.Close()
-	to := sending(parseURL(t, s.URL+"/base"), config.OTLPHTTP, onlyMetrics, func(o *config.OTLP) {
-		o.Headers = map[string]config.Secret{"authorization": "Bearer abc"}
-		o.TLS.CA, o.TLS.ServerName = a.Path("ca.pem"), "localhost"
-	})
+	to := sending(t, parseURL(t, s.URL+"/base"), overHTTP, onlyMetrics,
+		"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20abc", "OTEL_EXPORTER_OTLP_CERTIFICATE="+a.Path("ca.pem"))
 	f := run(t, loginRules, nil, to)
 	f.await(t, func() bool {
 		lines, _ := r.lines()
@@ -139,44 +136,30 @@ func TestTelemetryByTLS(t *testing.T) {
 	if strings.Contains(f.journal.text.String(), "abc") {
 		t.Error("the secret is in the log")
 	}
-	stranger := run(t, loginRules, nil, to, func(c *config.Config) { c.Telemetry.OTLP.TLS.CA = "" })
+	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "")
+	stranger := run(t, loginRules, nil, to)
 	stranger.journal.await(t, "telemetry export failed")
-}
-
-// An unreadable certificate prevents the start; the error names its key.
-func TestTelemetryCertificates(t *testing.T) {
-	f := newFixture(t, loginRules, nil)
-	sending(parseURL(t, "https://localhost:1"), config.OTLPGRPC, func(o *config.OTLP) { o.TLS.CA = "nowhere.pem" })(f.config)
-	_, err := app.New(app.Options{Config: f.config, Logger: f.journal.logger()})
-	if err == nil || !strings.HasPrefix(err.Error(), "telemetry.otlp.tls.ca: nowhere.pem: ") {
-		t.Errorf("err %v", err)
-	}
 }
 
 // OpenTelemetry's message about an invalid header is logged, without the header.
 func TestTelemetryLogsNoHeaders(t *testing.T) {
 	var r receiver
-	endpoint := r.listen(t, config.OTLPHTTP, "127.0.0.1:0")
+	endpoint := r.listen(t, overHTTP, "127.0.0.1:0")
+	to := sending(t, endpoint, overHTTP, everyTrace)
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization hush")
-	f := run(t, loginRules, nil, sending(endpoint, config.OTLPHTTP, everyTrace))
+	f := run(t, loginRules, nil, to)
 	if log := f.journal.text.String(); !strings.Contains(log, "parse headers") || strings.Contains(log, "hush") {
 		t.Errorf("log: %s", log)
 	}
 }
 
-// OpenTelemetry's own variables are enough, without settings of ours.
+// The name, headers and address are those of OpenTelemetry's variables.
 func TestTelemetryByTheEnvironment(t *testing.T) {
 	var r receiver
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", r.listen(t, config.OTLPHTTP, "127.0.0.1:0").String())
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", r.listen(t, overHTTP, "127.0.0.1:0").String())
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=shop")
 	t.Setenv("OTEL_SERVICE_NAME", "gate")
-	f := run(t, loginRules, nil, func(c *config.Config) {
-		loaded, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Telemetry = loaded.Telemetry
-	})
+	f := run(t, loginRules, nil, fromEnvironment(t))
 	header, trace := parent(1, "01")
 	f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header)
 	if err := f.Stop(context.Background()); err != nil {

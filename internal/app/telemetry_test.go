@@ -9,8 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -48,12 +47,12 @@ func parent(n int, flags string) (header, trace string) {
 // A proxied request is a child span of the caller's, with the calls of the store and
 // the backend as its children. The backend continues the trace.
 func TestTraceOfTheProxy(t *testing.T) {
-	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
-		t.Run(string(p), func(t *testing.T) {
+	for _, p := range []string{overGRPC, overHTTP} {
+		t.Run(p, func(t *testing.T) {
 			var r receiver
 			told := make(chan http.Header, 10)
 			backend := http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { told <- q.Header })
-			f := run(t, tracing, backend, trust("127.0.0.0/8"), sending(r.listen(t, p, "127.0.0.1:0"), p, onlyTraces))
+			f := run(t, tracing, backend, trust("127.0.0.0/8"), sending(t, r.listen(t, p, "127.0.0.1:0"), p, onlyTraces))
 			ask := func(traceparent string) int {
 				res, _ := f.get(t, f.proxyURL("/users/"+secret+"?token="+secret), "X-Api-Key", secret,
 					"X-Forwarded-For", "198.51.100.7", "Traceparent", traceparent, "Tracestate", "vendor=x")
@@ -118,7 +117,7 @@ func TestTraceOfTheProxy(t *testing.T) {
 // Every door that can receive a trace continues it.
 func TestTraceOfEachDoor(t *testing.T) {
 	var r receiver
-	f := run(t, tracing, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, onlyTraces), func(c *config.Config) {
+	f := run(t, tracing, nil, sending(t, r.listen(t, overGRPC, "127.0.0.1:0"), overGRPC, onlyTraces), func(c *config.Config) {
 		c.Door("grpc").Address, c.Door("admin").Address, c.Door("resp").Address = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	})
 	post := func(path, body, traceparent string) {
@@ -188,8 +187,8 @@ func TestTraceOfEachDoor(t *testing.T) {
 // A share of new traces is recorded, and of callers' traces if so configured.
 func TestSampling(t *testing.T) {
 	var r receiver
-	endpoint := r.listen(t, config.OTLPGRPC, "127.0.0.1:0")
-	begun := run(t, tracing, nil, sending(endpoint, config.OTLPGRPC, onlyTraces, everyTrace))
+	endpoint := r.listen(t, overGRPC, "127.0.0.1:0")
+	begun := run(t, tracing, nil, sending(t, endpoint, overGRPC, onlyTraces, everyTrace))
 	begun.login(t, "198.51.100.7")
 	begun.await(t, func() bool {
 		r.mu.Lock()
@@ -201,8 +200,7 @@ func TestSampling(t *testing.T) {
 		t.Errorf("below %x", root.GetParentSpanId())
 	}
 	r.mu.Unlock()
-	none := func(o *config.OTLP) { o.Callers = config.SampleCallers }
-	ours := run(t, tracing, nil, sending(endpoint, config.OTLPGRPC, onlyTraces, none))
+	ours := run(t, tracing, nil, sending(t, endpoint, overGRPC, onlyTraces, "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=0"))
 	header, trace := parent(1, "01")
 	ours.get(t, ours.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header)
 	if err := ours.Stop(context.Background()); err != nil {
@@ -215,12 +213,11 @@ func TestSampling(t *testing.T) {
 
 // The exported metrics are those of /metrics, with the same names.
 func TestMetricsAreThoseOfPrometheus(t *testing.T) {
-	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
-		t.Run(string(p), func(t *testing.T) {
+	for _, p := range []string{overGRPC, overHTTP} {
+		t.Run(p, func(t *testing.T) {
 			var r receiver
-			f := run(t, loginRules, nil, withAdmin, sending(r.listen(t, p, "127.0.0.1:0"), p, onlyMetrics, func(o *config.OTLP) {
-				o.ServiceName, o.Resource = "gate", map[string]string{"deployment.environment.name": "test"}
-			}))
+			f := run(t, loginRules, nil, withAdmin, sending(t, r.listen(t, p, "127.0.0.1:0"), p, onlyMetrics,
+				"OTEL_SERVICE_NAME=gate", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test"))
 			for range 7 {
 				f.login(t, "198.51.100.7")
 			}
@@ -253,28 +250,11 @@ func TestMetricsAreThoseOfPrometheus(t *testing.T) {
 	}
 }
 
-// The configuration of docs/tracing.md sends what the page says.
+// The variables of docs/tracing.md send what the page says.
 func TestTracingAsDocumented(t *testing.T) {
 	page := readFile(t, "../../docs/tracing.md")
-	_, yaml, found := strings.Cut(page, "```yaml\n")
-	yaml, _, _ = strings.Cut(yaml, "```")
-	if !found {
-		t.Fatal("no configuration")
-	}
-	folder, a := t.TempDir(), certtest.New(t)
-	a.Issue("server", 2, "otel.internal")
-	for name, text := range map[string]string{
-		"headgate.yaml": yaml, "secrets/otlp": "authorization=Bearer abc\n", "certs/ca.pem": readFile(t, a.Path("ca.pem")),
-	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		writeFile(t, filepath.Join(folder, name), text)
-	}
-	c, err := config.Load(config.Sources{Doors: app.Sections(), File: filepath.Join(folder, "headgate.yaml"), Environment: func(string) (string, bool) { return "", false }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := certtest.New(t)
+	a.Issue("server", 2, "127.0.0.1")
 	pair, err := tls.LoadX509KeyPair(a.Path("server.pem"), a.Path("server.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -289,10 +269,15 @@ func TestTracingAsDocumented(t *testing.T) {
 	}
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	f := run(t, loginRules, nil, func(own *config.Config) {
-		own.Telemetry = c.Telemetry
-		own.Telemetry.OTLP.Endpoint.Host = l.Addr().String()
-	})
+	variables := regexp.MustCompile(`(?m)^export (OTEL_\w+)=(.*)$`).FindAllStringSubmatch(page, -1)
+	if len(variables) < 8 {
+		t.Fatalf("the page sets %d variables", len(variables))
+	}
+	known := strings.NewReplacer("otel.internal:4317", l.Addr().String(), "certs/ca.pem", a.Path("ca.pem"))
+	for _, v := range variables {
+		t.Setenv(v[1], known.Replace(v[2]))
+	}
+	f := run(t, loginRules, nil, fromEnvironment(t))
 	header, trace := parent(1, "01")
 	f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header)
 	if err := f.Stop(context.Background()); err != nil {
@@ -308,24 +293,15 @@ func TestTracingAsDocumented(t *testing.T) {
 	if resource["service.name"] != "headgate" || resource["deployment.environment.name"] != "production" {
 		t.Errorf("sent by %v", resource)
 	}
-	// Every key has a line on the page.
-	for _, key := range []string{
-		"endpoint", "protocol", "headers", "headers_file", "tls.ca", "tls.cert", "tls.key", "tls.server_name", "tls.min_version", "signals",
-		"traces.sample", "traces.callers", "metrics.interval", "service_name", "resource",
-	} {
-		if !strings.Contains(page, "`"+key+"`") {
-			t.Errorf("the page says nothing of %s", key)
-		}
-	}
 }
 
 // A failed call of the store is an error of its own span. Its text may contain a key
 // and is not sent. The rule decides about the request.
 func TestTraceOfAStoreThatFails(t *testing.T) {
 	var r receiver
-	f := run(t, tracing, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, func(o *config.OTLP) {
-		o.Interval = time.Millisecond // many times while Start waits for the store
-	}), func(c *config.Config) {
+	f := run(t, tracing, nil, sending(t, r.listen(t, overGRPC, "127.0.0.1:0"), overGRPC,
+		"OTEL_METRIC_EXPORT_INTERVAL=1", // many times while Start waits for the store
+	), func(c *config.Config) {
 		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{"127.0.0.1:1"}}
 	})
 	header, trace := parent(1, "01")
@@ -372,7 +348,7 @@ func TestTraceOfAStream(t *testing.T) {
 		_, _ = rw.WriteString("echo " + line)
 		_ = rw.Flush()
 	})
-	f := run(t, loginRules, backend, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, onlyTraces))
+	f := run(t, loginRules, backend, sending(t, r.listen(t, overGRPC, "127.0.0.1:0"), overGRPC, onlyTraces))
 	open := func(traceparent, upgrade string) (net.Conn, *http.Response, *bufio.Reader) {
 		nc, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", f.Addr(app.DoorProxy))
 		if err != nil {

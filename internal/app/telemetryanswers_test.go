@@ -6,9 +6,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/headgate/headgate/internal/config"
 )
 
 // TestTalkativeCollector: only a little of a collector's answer is read, and less is
@@ -31,10 +28,7 @@ func TestTalkativeCollector(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				f := run(t, exportRules, nil, func(c *config.Config) {
-					c.Telemetry.OTLP.Endpoint, c.Telemetry.OTLP.Protocol = endpoint, config.OTLPHTTP
-					c.Telemetry.OTLP.NoTraces, c.Telemetry.OTLP.Interval = true, time.Second
-				})
+				f := run(t, exportRules, nil, sending(t, endpoint, overHTTP, onlyMetrics, "OTEL_METRIC_EXPORT_INTERVAL=1000"))
 				f.journal.await(t, "telemetry export failed")
 				if n := len(f.journal.text.String()); n > 8<<10 {
 					t.Errorf("the log has %d bytes", n)

@@ -195,7 +195,7 @@ func Load(from Sources) (*Config, error) {
 			errs.add(s.apply(c, "--"+name, value))
 		}
 	}
-	errs.add(c.Telemetry.OTLP.adoptOTel(environment))
+	errs.add(c.Telemetry.adoptOTel(environment))
 	if len(errs) == 0 {
 		c.placeDoors()
 		c.inheritTLS()
@@ -224,7 +224,6 @@ func defaults(doors []Section) *Config {
 	c.Envoy = Envoy{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset"}
 	c.Queue.StatusPath, c.Inline = DefaultQueueStatus, inline.Default()
 	c.JWT = JWT{Header: DefaultTokenHeader, Leeway: DefaultLeeway, Refresh: DefaultKeyRefresh, OnInvalid: InvalidAnonymous}
-	c.Telemetry.OTLP.Sample = DefaultSample
 	c.EarlyWarning.Settings = warning.Default()
 	c.ShutdownTimeout, c.ShutdownIdle = 10*time.Second, time.Second
 	c.Store.Kind, c.Store.Memory.SnapshotInterval, c.Store.Redis.DenyCache = InMemory, time.Minute, DefaultDenyCache
@@ -234,7 +233,6 @@ func defaults(doors []Section) *Config {
 
 // finish fills in defaults that depend on the current folder.
 func (c *Config) finish() {
-	c.Telemetry.OTLP.settle()
 	if len(c.Rules) == 0 && c.RulesFrom != FromXDS {
 		if info, err := os.Stat(DefaultRules); err == nil && info.IsDir() {
 			c.Rules = []string{DefaultRules}

@@ -27,7 +27,6 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/rules/rulefile"
-	"github.com/headgate/headgate/internal/transport/certs"
 	"github.com/headgate/headgate/internal/transport/proxyproto"
 )
 
@@ -88,13 +87,6 @@ func TestFullFile(t *testing.T) {
 			Issuer: "https://login.example.com/", Audience: []string{"api", "web"}, Algorithms: []string{"ES256", "HS256"},
 			Header: "X-Token", Cookie: "session", Leeway: time.Minute, Refresh: time.Hour, OnInvalid: config.InvalidRefuse,
 		},
-		Telemetry: config.Telemetry{OTLP: config.OTLP{
-			Endpoint: &url.URL{Scheme: "https", Host: "otel.internal:4318", Path: "/base"}, Protocol: config.OTLPHTTP,
-			Headers: map[string]config.Secret{"x-tenant": "a, b=c", "authorization": "Bearer abc"},
-			TLS:     certs.ClientFiles{CA: "testdata/tls/ca", ServerName: "s"}, NoMetrics: true,
-			Sample: 0.5, Callers: config.SampleCallers, Interval: 30 * time.Second,
-			ServiceName: "gate", Resource: map[string]string{"deployment.environment.name": "test"},
-		}},
 		EarlyWarning:  fullWarnings(),
 		UnknownDomain: engine.UnknownDomainRefuse, Headers: answer.IETF,
 		Log:           config.Log{Level: slog.LevelDebug, Format: config.TextLines},

@@ -9,6 +9,19 @@ import (
 // sections, or with a * the ends of keys. See docs/scope.md.
 func ended() [][2]string {
 	return [][2]string{
+		{"telemetry.otlp.endpoint", "set the variable OTEL_EXPORTER_OTLP_ENDPOINT (docs/tracing.md)"},
+		{"telemetry.otlp.protocol", "set the variable OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf (docs/tracing.md)"},
+		{"telemetry.otlp.headers", "set the variable OTEL_EXPORTER_OTLP_HEADERS (docs/tracing.md)"},
+		{"telemetry.otlp.headers_file", "set the variable OTEL_EXPORTER_OTLP_HEADERS (docs/tracing.md)"},
+		{"telemetry.otlp.tls.ca", "set the variable OTEL_EXPORTER_OTLP_CERTIFICATE (docs/tracing.md)"},
+		{"telemetry.otlp.tls.cert", "set the variable OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE (docs/tracing.md)"},
+		{"telemetry.otlp.tls.key", "set the variable OTEL_EXPORTER_OTLP_CLIENT_KEY (docs/tracing.md)"},
+		{"telemetry.otlp.tls", "leave it out: OTEL_EXPORTER_OTLP_ENDPOINT names the server (docs/tracing.md)"},
+		{"telemetry.otlp.signals", "set the variable OTEL_TRACES_EXPORTER or OTEL_METRICS_EXPORTER to none (docs/tracing.md)"},
+		{"telemetry.otlp.traces", "set the variables OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG (docs/tracing.md)"},
+		{"telemetry.otlp.metrics", "set the variable OTEL_METRIC_EXPORT_INTERVAL, in milliseconds (docs/tracing.md)"},
+		{"telemetry.otlp.service_name", "set the variable OTEL_SERVICE_NAME (docs/tracing.md)"},
+		{"telemetry.otlp.resource", "set the variable OTEL_RESOURCE_ATTRIBUTES (docs/tracing.md)"},
 		{"*.tls.min_version", "set tls.min_version, which is for all doors"},
 		{"*.tls.client_name", "set client_names, which takes a single name too"},
 		{"warnings.webhooks", "name one receiver, as warnings.webhook: https://hooks.example.com/headgate; Alertmanager tells others (docs/warnings.md)"},

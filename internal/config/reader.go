@@ -67,12 +67,12 @@ func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 		}
 		return
 	}
-	if instead := insteadOf(path); instead != "" {
-		r.Errorf(key, instead, "%s is not a setting any more", path)
-		return
-	}
 	if value.Kind == yamltext.Map && hadSettings(path) {
 		r.mapping(value, path+".")
+		return
+	}
+	if instead := insteadOf(path); instead != "" {
+		r.Errorf(key, instead, "%s is not a setting any more", path)
 		return
 	}
 	where := ""

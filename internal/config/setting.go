@@ -75,7 +75,7 @@ func sourceError(source string, err error) error {
 
 // of returns the S of c.
 func of[S any](c *Config) *S {
-	for _, part := range [...]any{c, &c.Store.Redis, &c.XDS, &c.Telemetry.OTLP, &c.EarlyWarning} {
+	for _, part := range [...]any{c, &c.Store.Redis, &c.XDS, &c.EarlyWarning} {
 		if s, ok := part.(*S); ok {
 			return s
 		}
@@ -342,6 +342,23 @@ func Shown(v string) string {
 		return "the value"
 	}
 	return strconv.Quote(v)
+}
+
+// pairs parses name=value. Errors do not contain values.
+func pairs(list []string) (map[string]string, error) {
+	all := make(map[string]string, len(list))
+	for i, entry := range list {
+		name, value, ok := strings.Cut(entry, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if !ok || name == "" {
+			return nil, &hinted{fmt.Sprintf("entry %d is not name=value", i+1), "write name=value, or use a mapping of names to values in the file"}
+		}
+		if _, twice := all[name]; twice {
+			return nil, fmt.Errorf("duplicate %q", name)
+		}
+		all[name] = value
+	}
+	return all, nil
 }
 
 // Lines returns the non-empty lines of a text.

@@ -33,7 +33,7 @@ func settings() []Setting {
 		Duration("shutdown_delay", func(c *Config) *time.Duration { return &c.ShutdownDelay }, 0),
 		Duration("shutdown_timeout", func(c *Config) *time.Duration { return &c.ShutdownTimeout }, 0),
 		Duration("shutdown_idle", func(c *Config) *time.Duration { return &c.ShutdownIdle }, 0),
-	}, regionSettings(), candidateSettings(), reloadSettings(), identitySettings(), sourceSettings(), queueSettings(), inlineSettings(), observeSettings(), telemetrySettings(), earlyWarningSettings(), envoySettings())
+	}, regionSettings(), candidateSettings(), reloadSettings(), identitySettings(), sourceSettings(), queueSettings(), inlineSettings(), observeSettings(), earlyWarningSettings(), envoySettings())
 }
 
 func dialects() []string {

@@ -129,7 +129,6 @@ func (c *Config) checkTogether() (errs Errors) {
 	if c.RulesFrom == FromXDS && len(c.Rules) > 0 {
 		errs.note("rules_from", "rules come from the control plane, but \"rules\" lists files too", "remove one of the two")
 	}
-	errs.add(c.Telemetry.OTLP.check())
 	errs = append(errs, c.checkRegions()...)
 	return append(append(append(errs, c.checkDoors()...), c.checkIdentity()...), c.checkTLS()...)
 }

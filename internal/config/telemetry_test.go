@@ -2,118 +2,90 @@ package config_test
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
 
-// Errors about the keys of OTLP have their position.
-func TestWrongTelemetry(t *testing.T) {
+// The settings of OTLP are no more; the error names the variable instead, and no secret.
+func TestEndedTelemetry(t *testing.T) {
+	const prefix = "set the variable "
 	for _, tt := range []struct{ text, want string }{
-		{"telemetri: {}", `:1:1: unknown key "telemetri", did you mean "telemetry"?`},
-		{"telemetry: {otpl_: {}}", `:1:13: unknown key "otpl_" in telemetry; use otlp`},
-		{"telemetry: {otlp: {endpont: x}}", `:1:20: unknown key "endpont" in telemetry.otlp, did you mean "endpoint"?`},
-		{"telemetry: {otlp: {endpoint: 127.0.0.1:4317}}", `:1:30: telemetry.otlp.endpoint: "127.0.0.1:4317" does not start with http:// or https://; write http://127.0.0.1:4317`},
-		{"telemetry: {otlp: {endpoint: 'http://'}}", `"http://" has no host`},
-		{"telemetry: {otlp: {endpoint: 'http://u:hush@h'}}", "the URL must not contain a user or password; send them in a header: set telemetry.otlp.headers_file"},
-		{"telemetry: {otlp: {endpoint: 'grpc://u:hush@h:4317'}}", "the URL must not contain a user or password"},
-		{"telemetry: {otlp: {endpoint: 'u:hush@h:4317'}}", "the URL must not contain a user or password"},
-		{"telemetry: {otlp: {endpoint: 'http://u:hush@'}}", "the URL must not contain a user or password"},
-		{"telemetry: {otlp: {endpoint: 'http://u:hush%zz@h'}}", "the URL must not contain a user or password"},
-		{"telemetry: {otlp: {endpoint: 'http://h?x=1'}}", "the URL must not have a query or fragment"},
-		{"telemetry: {otlp: {endpoint: 'http://h?key=hush'}}", "the URL must not have a query or fragment"},
-		{"telemetry: {otlp: {protocol: grp}}", `:1:30: telemetry.otlp.protocol: "grp" is not one of grpc, http, did you mean "grpc"?`},
-		{"telemetry: {otlp: {headers: {a: [b]}}}", `:1:30: telemetry.otlp.headers: "a" must have a single value`},
-		{"telemetry: {otlp: {headers: {a: }}}", `:1:30: telemetry.otlp.headers: "a" must have a single value`},
-		{"telemetry: {otlp: {headers: {a b: c}}}", `telemetry.otlp.headers: "a b" is not a valid header name`},
-		{"telemetry: {otlp: {headers: {a: c, a: d}}}", `duplicate key "a", first on line 1`},
-		{"telemetry: {otlp: {headers: {a: \"hu\\x01sh\"}}}", `the value of "a" contains characters that are not allowed in a header`},
-		{"telemetry: {otlp: {headers: [hush]}}", "telemetry.otlp.headers: entry 1 is not name=value; write name=value, or use a mapping of names to values in the file"},
-		{"telemetry: {otlp: {headers_file: nowhere}}", "no such file"},
-		{"telemetry: {otlp: {signals: [trace]}}", `:1:29: telemetry.otlp.signals: "trace" is not one of traces, metrics, did you mean "traces"?`},
-		{"telemetry: {otlp: {traces: {sample: 1%}}}", `:1:37: telemetry.otlp.traces.sample: "1%" is not a number from 0 to 1; write 0.01 for one in a hundred`},
-		{"telemetry: {otlp: {traces: {sample: NaN}}}", "is not a number from 0 to 1"},
-		{"telemetry: {otlp: {traces: {sample: 1.1}}}", "is not a number from 0 to 1"},
-		{"telemetry: {otlp: {traces: {callers: folow}}}", `"folow" is not one of follow, sample, did you mean "follow"?`},
-		{"telemetry: {otlp: {metrics: {interval: 15}}}", `:1:40: telemetry.otlp.metrics.interval: "15" is not a duration`},
-		{"telemetry: {otlp: {metrics: {interval: 1ms}}}", "1ms is too short: the minimum is 1s"},
-		{"telemetry: {otlp: {resource: x}}", "entry 1 is not name=value"},
-		{"telemetry: {otlp: {endpoint: 'http://h:1', tls: {ca: x}}}", "telemetry.otlp.tls: the endpoint starts with http://, so nothing would be encrypted"},
-		{"telemetry: {otlp: {endpoint: 'https://h:1', tls: {cert: x}}}", "telemetry.otlp.tls: cert and key must be set together"},
+		{"telemetri: {}", `:1:1: unknown key "telemetri"`},
+		{"telemetry: {otpl_: {}}", `:1:13: unknown key "otpl_" in telemetry`},
+		{"telemetry: {otlp: {endpont: x}}", `:1:20: unknown key "endpont" in telemetry.otlp`},
+		{"telemetry: {otlp: {endpoint: 'http://u:hush@h'}}", ":1:20: telemetry.otlp.endpoint is not a setting any more; " + prefix + "OTEL_EXPORTER_OTLP_ENDPOINT"},
+		{"telemetry: {otlp: {protocol: grpc}}", prefix + "OTEL_EXPORTER_OTLP_PROTOCOL"},
+		{"telemetry: {otlp: {headers: {a: hush}}}", prefix + "OTEL_EXPORTER_OTLP_HEADERS"},
+		{"telemetry: {otlp: {headers_file: hush}}", prefix + "OTEL_EXPORTER_OTLP_HEADERS"},
+		{"telemetry: {otlp: {tls: {ca: x}}}", ":1:26: telemetry.otlp.tls.ca is not a setting any more; " + prefix + "OTEL_EXPORTER_OTLP_CERTIFICATE"},
+		{"telemetry: {otlp: {tls: {cert: x}}}", prefix + "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"},
+		{"telemetry: {otlp: {tls: {key: x}}}", prefix + "OTEL_EXPORTER_OTLP_CLIENT_KEY"},
+		{"telemetry: {otlp: {tls: {server_name: x}}}", "telemetry.otlp.tls.server_name is not a setting any more; leave it out"},
+		{"telemetry: {otlp: {tls: {min_version: x}}}", "telemetry.otlp.tls.min_version is not a setting any more; leave it out"},
+		{"telemetry: {otlp: {signals: [traces]}}", prefix + "OTEL_TRACES_EXPORTER or OTEL_METRICS_EXPORTER"},
+		{"telemetry: {otlp: {traces: {sample: 0.1}}}", prefix[:len(prefix)-1] + "s OTEL_TRACES_SAMPLER"},
+		{"telemetry: {otlp: {metrics: {interval: 15s}}}", prefix + "OTEL_METRIC_EXPORT_INTERVAL"},
+		{"telemetry: {otlp: {service_name: x}}", prefix + "OTEL_SERVICE_NAME"},
+		{"telemetry: {otlp: {resource: {a: b}}}", prefix + "OTEL_RESOURCE_ATTRIBUTES"},
 	} {
 		_, err := load(t, tt.text+"\n")
-		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush") { // the secret
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s\ngot  %v\nwant %s", tt.text, err, tt.want)
 		}
 	}
+	c, err := config.Load(config.Sources{
+		Doors: app.Sections(), NoFile: true, Environment: none, Environ: func() []string { return []string{"HEADGATE_TELEMETRY_OTLP_HEADERS=a=hush"} },
+	})
+	if err != nil || len(c.Warnings) != 1 || !strings.Contains(fmt.Sprint(c.Warnings[0], c.Warnings[0].Hint), "OTEL_EXPORTER_OTLP_HEADERS") || strings.Contains(c.Warnings[0].Error(), "hush") {
+		t.Errorf("%v %v", c.Warnings, err)
+	}
 }
 
-// OTLP is enabled by an endpoint, from our settings or OpenTelemetry's variables.
+// OTLP is enabled by OpenTelemetry's variables.
 func TestTelemetry(t *testing.T) {
-	at := func(o config.OTLP) string {
+	at := func(o config.Telemetry) string {
 		if !o.Enabled() {
 			return "off"
 		}
-		var endpoint any = o.Endpoint
-		if o.FromEnvironment {
-			endpoint = "environment"
-		}
-		return fmt.Sprint(endpoint, " ", o.Protocol, " ", !o.NoTraces, " ", !o.NoMetrics)
+		return fmt.Sprintf("traces=%t metrics=%t grpc=%t sampler=%t interval=%t", o.Traces, o.Metrics, o.GRPC, o.Sampler, o.Interval)
 	}
-	const ours = "HEADGATE_TELEMETRY_OTLP_"
-	for _, tt := range []struct {
-		text      string
-		variables map[string]string
-		want      string
-	}{
-		{"", nil, "off"},
-		{"telemetry: {otlp: {traces: {sample: 1}}}", nil, "off"},
-		{"telemetry: {otlp: {endpoint: 'http://h:4317'}}", nil, "http://h:4317 grpc true true"},
-		{"telemetry: {otlp: {endpoint: 'http://h:4318'}}", nil, "http://h:4318 http true true"},
-		{"telemetry: {otlp: {endpoint: 'http://h:4318', protocol: grpc}}", nil, "http://h:4318 grpc true true"},
-		{"telemetry: {otlp: {endpoint: 'http://h:1', signals: metrics}}", nil, "http://h:1 grpc false true"},
-		{"", map[string]string{ours + "ENDPOINT": "http://h:1", ours + "SIGNALS": "traces"}, "http://h:1 grpc true false"},
-		{"telemetry: {otlp: {endpoint: 'http://h:1'}}", map[string]string{ours + "ENDPOINT": "off"}, "off"},
-		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, "environment http true true"},
-		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "environment grpc true true"},
-		{"", map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, "environment http true false"},
-		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_METRICS_EXPORTER": "none"}, "environment http true false"},
-		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}, "off"},
-		{"telemetry: {otlp: {endpoint: off}}", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, "off"},
-		{"telemetry: {otlp: {endpoint: 'http://h:1'}}", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}, "http://h:1 grpc true true"},
-		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:hush%zz@x"}, "OTEL_EXPORTER_OTLP_ENDPOINT: the value is not a URL"},
-		{"", map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://u:hush%zz@x"}, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: the value is not a URL"},
-		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_HEADERS": "a=b,hush"}, "OTEL_EXPORTER_OTLP_HEADERS: an entry is not name=value"},
-		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_HEADERS": "a=hush%zz"}, "OTEL_EXPORTER_OTLP_HEADERS: an entry is not name=value"},
-		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_HEADERS": "a=b%20c,d=e,"}, "environment http true true"},
-		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, `OTEL_EXPORTER_OTLP_PROTOCOL: "http/json" is not one of grpc, http/protobuf`},
+	const prefix = "OTEL_EXPORTER_OTLP_"
+	for _, tt := range []struct{ variables, want string }{
+		{"", "off"},
+		{"OTEL_TRACES_SAMPLER=always_on", "off"},
+		{prefix + "ENDPOINT=http://x", "traces=true metrics=true grpc=false sampler=false interval=false"},
+		{prefix + "ENDPOINT=http://x " + prefix + "PROTOCOL=grpc", "traces=true metrics=true grpc=true sampler=false interval=false"},
+		{prefix + "ENDPOINT=http://x " + prefix + "PROTOCOL=http/protobuf", "traces=true metrics=true grpc=false sampler=false interval=false"},
+		{prefix + "ENDPOINT=http://x OTEL_TRACES_SAMPLER=always_on OTEL_METRIC_EXPORT_INTERVAL=100", "traces=true metrics=true grpc=false sampler=true interval=true"},
+		{prefix + "TRACES_ENDPOINT=http://x", "traces=true metrics=false grpc=false sampler=false interval=false"},
+		{prefix + "METRICS_ENDPOINT=http://x", "traces=false metrics=true grpc=false sampler=false interval=false"},
+		{prefix + "ENDPOINT=http://x OTEL_METRICS_EXPORTER=none", "traces=true metrics=false grpc=false sampler=false interval=false"},
+		{prefix + "ENDPOINT=http://x OTEL_TRACES_EXPORTER=none", "traces=false metrics=true grpc=false sampler=false interval=false"},
+		{prefix + "ENDPOINT=http://x OTEL_SDK_DISABLED=true", "off"},
+		{prefix + "ENDPOINT=http://u:hush%zz@x", "OTEL_EXPORTER_OTLP_ENDPOINT: the value is not a URL"},
+		{prefix + "TRACES_ENDPOINT=http://u:hush%zz@x", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: the value is not a URL"},
+		{prefix + "ENDPOINT=http://x " + prefix + "HEADERS=a=b,hush", "OTEL_EXPORTER_OTLP_HEADERS: an entry is not name=value"},
+		{prefix + "ENDPOINT=http://x " + prefix + "HEADERS=a=hush%zz", "OTEL_EXPORTER_OTLP_HEADERS: an entry is not name=value"},
+		{prefix + "ENDPOINT=http://x " + prefix + "HEADERS=a=b%20c,d=e,", "traces=true metrics=true"},
+		{prefix + "ENDPOINT=http://x " + prefix + "PROTOCOL=http/json", `OTEL_EXPORTER_OTLP_PROTOCOL: "http/json" is not one of grpc, http/protobuf`},
+		{prefix + "ENDPOINT=http://x " + prefix + "CERTIFICATE=nowhere.pem", "OTEL_EXPORTER_OTLP_CERTIFICATE: stat nowhere.pem: no such file"},
+		{prefix + "ENDPOINT=http://x " + prefix + "METRICS_CLIENT_KEY=nowhere.pem", "OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY: stat nowhere.pem: no such file"},
 	} {
-		file := write(t, tt.text)
-		c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: environment(tt.variables)})
+		variables := map[string]string{}
+		for one := range strings.FieldsSeq(tt.variables) {
+			name, value, _ := strings.Cut(one, "=")
+			variables[name] = value
+		}
+		c, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: environment(variables)})
 		got := fmt.Sprint(err)
 		if err == nil {
-			got = at(c.Telemetry.OTLP)
+			got = at(c.Telemetry)
 		}
 		if !strings.HasPrefix(got, tt.want) || strings.Contains(got, "hush") {
-			t.Errorf("%s %v\ngot  %s\nwant %s", tt.text, tt.variables, got, tt.want)
+			t.Errorf("%s\ngot  %s\nwant %s", tt.variables, got, tt.want)
 		}
-	}
-	c, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: environment(map[string]string{
-		ours + "ENDPOINT": "http://h:1", ours + "HEADERS": "A=b, c=d=e", ours + "RESOURCE": "team=x", ours + "TRACES_SAMPLE": "0",
-	})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := config.OTLP{
-		Endpoint: &url.URL{Scheme: "http", Host: "h:1"}, Protocol: config.OTLPGRPC,
-		Headers: map[string]config.Secret{"a": "b", "c": "d=e"}, Resource: map[string]string{"team": "x"},
-	}
-	if diff := cmp.Diff(want, c.Telemetry.OTLP); diff != "" {
-		t.Error(diff)
 	}
 }

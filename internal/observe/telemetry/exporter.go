@@ -2,8 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"crypto/tls"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,11 +15,10 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials"
 )
 
 // The exporters read everything else from OpenTelemetry's variables, such as
-// OTEL_EXPORTER_OTLP_COMPRESSION.
+// OTEL_EXPORTER_OTLP_ENDPOINT.
 
 // maxResponse is the maximum size of a collector's response, in bytes.
 const maxResponse = 64 << 10
@@ -34,59 +31,24 @@ func reconnect() grpc.DialOption {
 	return grpc.WithConnectParams(grpc.ConnectParams{Backoff: b, MinConnectTimeout: 5 * time.Second})
 }
 
-// settings makes the options O of one exporter.
-type settings[O any] struct {
-	endpoint func(string) O
-	headers  func(map[string]string) O
-	tls      func(*tls.Config) O
-}
-
-// of returns the options for a signal. path is used with HTTP only.
-func (s settings[O]) of(o *Options, path string, always ...O) []O {
-	if o.Endpoint != nil {
-		u := *o.Endpoint
-		if u.Path = strings.TrimSuffix(u.Path, "/") + "/" + path; o.Protocol == GRPC && u.Port() == "" {
-			u.Host += ":4317"
-		}
-		always = append(always, s.endpoint(u.String()))
-	}
-	if len(o.Headers) > 0 {
-		always = append(always, s.headers(o.Headers))
-	}
-	if o.TLS != nil {
-		always = append(always, s.tls(o.TLS))
-	}
-	return always
-}
-
 func newSpanExporter(ctx context.Context, o *Options) (sdktrace.SpanExporter, error) {
-	const path = "v1/traces"
 	if o.Protocol == HTTP {
-		s := settings[otlptracehttp.Option]{otlptracehttp.WithEndpointURL, otlptracehttp.WithHeaders, otlptracehttp.WithTLSClientConfig}
-		return otlptracehttp.New(ctx, s.of(o, path, otlptracehttp.WithMaxResponseSize(maxResponse), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+		return otlptracehttp.New(ctx, otlptracehttp.WithMaxResponseSize(maxResponse), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
 			Enabled: true, InitialInterval: time.Second, MaxInterval: 2 * time.Second, MaxElapsedTime: retryFor,
-		}))...)
+		}))
 	}
-	s := settings[otlptracegrpc.Option]{otlptracegrpc.WithEndpointURL, otlptracegrpc.WithHeaders, func(c *tls.Config) otlptracegrpc.Option {
-		return otlptracegrpc.WithTLSCredentials(credentials.NewTLS(c))
-	}}
-	return otlptracegrpc.New(ctx, s.of(o, path, otlptracegrpc.WithDialOption(reconnect()), otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{
+	return otlptracegrpc.New(ctx, otlptracegrpc.WithDialOption(reconnect()), otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{
 		Enabled: true, InitialInterval: time.Second, MaxInterval: 2 * time.Second, MaxElapsedTime: retryFor,
-	}))...)
+	}))
 }
 
 // newMetricExporter returns an exporter without retries: the next message has the same
 // metrics again.
 func newMetricExporter(ctx context.Context, o *Options) (sdkmetric.Exporter, error) {
-	const path = "v1/metrics"
 	if o.Protocol == HTTP {
-		s := settings[otlpmetrichttp.Option]{otlpmetrichttp.WithEndpointURL, otlpmetrichttp.WithHeaders, otlpmetrichttp.WithTLSClientConfig}
-		return otlpmetrichttp.New(ctx, s.of(o, path, otlpmetrichttp.WithMaxResponseSize(maxResponse), otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{}))...)
+		return otlpmetrichttp.New(ctx, otlpmetrichttp.WithMaxResponseSize(maxResponse), otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{}))
 	}
-	s := settings[otlpmetricgrpc.Option]{otlpmetricgrpc.WithEndpointURL, otlpmetricgrpc.WithHeaders, func(c *tls.Config) otlpmetricgrpc.Option {
-		return otlpmetricgrpc.WithTLSCredentials(credentials.NewTLS(c))
-	}}
-	return otlpmetricgrpc.New(ctx, s.of(o, path, otlpmetricgrpc.WithDialOption(reconnect()), otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{}))...)
+	return otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithDialOption(reconnect()), otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{}))
 }
 
 // newProducer returns the metrics of a gatherer for OpenTelemetry.

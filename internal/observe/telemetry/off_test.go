@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"testing"
 	"time"
 
@@ -46,8 +45,10 @@ func everything(string) (string, bool) { return "", true }
 // unsampled records nothing, and has no collector.
 func unsampled(t testing.TB) *telemetry.Telemetry {
 	t.Helper()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+	t.Setenv("OTEL_TRACES_SAMPLER", "always_off")
 	tel, err := telemetry.New(context.Background(), telemetry.Options{
-		Endpoint: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Signals: telemetry.Traces,
+		Signals: telemetry.Traces, Sampler: true,
 		Gatherer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

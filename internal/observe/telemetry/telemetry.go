@@ -10,10 +10,8 @@ package telemetry
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -21,7 +19,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -30,9 +27,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The defaults of Options.
+// What is sent where OpenTelemetry's variables do not say.
 const (
 	DefaultInterval    = 15 * time.Second
+	DefaultSample      = 0.01 // the share of new traces; those that callers record are recorded too
 	DefaultServiceName = "headgate"
 )
 
@@ -72,22 +70,13 @@ const (
 
 // Options configure Telemetry.
 type Options struct {
-	Endpoint *url.URL // the base URL of the collector; nil leaves it to OpenTelemetry's own variables
 	Protocol Protocol
-	Headers  map[string]string // sent with every message
-	// TLS is used if the endpoint is https; nil is the default.
-	TLS     *tls.Config
-	Signals Signals
-	// Sample is the share of new traces to record, from 0 to 1. Traces that callers
-	// record are recorded too, or with SampleCallers this share of them.
-	Sample        float64
-	SampleCallers bool
-	Interval      time.Duration       // how often metrics are sent; 0 is DefaultInterval
-	Gatherer      prometheus.Gatherer // source of the metrics
-	// ServiceName, Version and Resource describe the process. An empty name is that of
-	// the environment, or else DefaultServiceName.
-	ServiceName, Version string
-	Resource             map[string]string
+	Signals  Signals
+	// Sampler and Interval report that OpenTelemetry's variables say which traces are
+	// recorded, and how often metrics are sent.
+	Sampler, Interval bool
+	Gatherer          prometheus.Gatherer // source of the metrics
+	Version           string              // of the process
 	// Logger receives a line when export fails, and when it works again. Required.
 	Logger *slog.Logger
 }
@@ -132,18 +121,11 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 // describe returns the attributes of the process. After an error the rest of them is
 // still valid.
 func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
-	given := make([]attribute.KeyValue, 0, len(o.Resource)+1)
-	for name, value := range o.Resource {
-		given = append(given, attribute.String(name, value))
-	}
-	if o.ServiceName != "" {
-		given = append(given, semconv.ServiceName(o.ServiceName))
-	}
 	return resource.New(ctx,
 		resource.WithTelemetrySDK(), resource.WithHost(),
 		resource.WithService(), // a random instance ID, to distinguish processes
 		resource.WithAttributes(semconv.ServiceName(DefaultServiceName), semconv.ServiceVersion(o.Version)),
-		resource.WithFromEnv(), resource.WithAttributes(given...),
+		resource.WithFromEnv(),
 	)
 }
 
@@ -151,11 +133,6 @@ func (t *Telemetry) openTraces(ctx, life context.Context, o *Options, about *res
 	exporter, err := newSpanExporter(ctx, o)
 	if err != nil {
 		return err
-	}
-	sampler := sdktrace.TraceIDRatioBased(o.Sample)
-	parents := []sdktrace.ParentBasedSamplerOption(nil)
-	if o.SampleCallers {
-		parents = append(parents, sdktrace.WithRemoteParentSampled(sampler))
 	}
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxText
@@ -165,11 +142,14 @@ func (t *Telemetry) openTraces(ctx, life context.Context, o *Options, about *res
 		sdktrace.WithMaxQueueSize(MaxPending), sdktrace.WithMaxExportBatchSize(batch),
 		sdktrace.WithBatchTimeout(batchDelay), sdktrace.WithExportTimeout(exportTimeout),
 	)
-	provider := sdktrace.NewTracerProvider(
+	options := []sdktrace.TracerProviderOption{
 		sdktrace.WithSpanProcessor(&bounded{processor, &t.spans}),
-		sdktrace.WithSampler(sdktrace.ParentBased(sampler, parents...)),
 		sdktrace.WithResource(about), sdktrace.WithRawSpanLimits(limits),
-	)
+	}
+	if !o.Sampler {
+		options = append(options, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(DefaultSample))))
+	}
+	provider := sdktrace.NewTracerProvider(options...)
 	t.closers = append(t.closers, provider.Shutdown)
 	t.tracer = provider.Tracer(scope, trace.WithInstrumentationVersion(o.Version), trace.WithSchemaURL(semconv.SchemaURL))
 	return nil
@@ -180,14 +160,11 @@ func (t *Telemetry) openMetrics(ctx, life context.Context, o *Options, about *re
 	if err != nil {
 		return err
 	}
-	if o.Interval <= 0 {
-		o.Interval = DefaultInterval
+	options := []sdkmetric.PeriodicReaderOption{sdkmetric.WithTimeout(exportTimeout), sdkmetric.WithProducer(newProducer(o.Gatherer))}
+	if !o.Interval {
+		options = append(options, sdkmetric.WithInterval(DefaultInterval))
 	}
-	reader := sdkmetric.NewPeriodicReader(
-		&metricExporter{exporter, t.deliver(life, "metrics", o.Logger)},
-		sdkmetric.WithInterval(o.Interval), sdkmetric.WithTimeout(exportTimeout),
-		sdkmetric.WithProducer(newProducer(o.Gatherer)),
-	)
+	reader := sdkmetric.NewPeriodicReader(&metricExporter{exporter, t.deliver(life, "metrics", o.Logger)}, options...)
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(about))
 	t.closers = append(t.closers, provider.Shutdown)
 	return nil

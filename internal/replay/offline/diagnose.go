@@ -82,8 +82,8 @@ func diagnosed(list []diagnostic.Diagnostic, read func(name string) []byte) []Di
 // openExcerpt returns the line that d is about, or nothing if the line may contain
 // a secret: startup errors often end up in a log.
 func openExcerpt(src []byte, d diagnostic.Diagnostic) string {
-	if strings.HasPrefix(d.Message, "telemetry.otlp.headers:") {
-		return "" // header names are arbitrary
+	if strings.HasPrefix(d.Message, "telemetry.otlp.") {
+		return "" // headers may be secret, and a URL have a password
 	}
 	excerpt := diagnostic.Excerpt(src, d)
 	line := strings.ToLower(excerpt)
