@@ -33,7 +33,7 @@ TESTS    := $(TOOL) gotestsum --format pkgname
 export GORACE ?= atexit_sleep_ms=50
 
 .DEFAULT_GOAL := help
-.PHONY: run quick test test-race race-short faults-short test-all test-long blocks-schedules regions-schedules spellings blocks-faults regions-faults chaos chaos-short mutants web web-static web-test pictures web-check site site-test build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench bench-blocks doors lab vectors formats proto proto-check release release-test chart-test clean help
+.PHONY: run quick test test-race race-short faults-short test-all test-long blocks-schedules regions-schedules spellings blocks-faults regions-faults chaos chaos-short mutants web web-static web-test pictures web-check site site-test build lint fmt vet vuln tidy-check differential envoy-differential envoy-integration fuzz bench bench-blocks doors lab vectors formats proto proto-check release release-test chart-test clean help
 
 run: build ## build and start the quickstart: a proxy on :8000 in front of a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -68,7 +68,7 @@ faults-short: ## two minutes of faults: processes, clocks, connections, blocks a
 	@$(MAKE) --no-print-directory blocks-faults BREAK=1
 	@$(MAKE) --no-print-directory regions-faults FAULTS=short
 
-test-all: test test-race chart-test release-test faults-short ## everything: make test and test-race, charts, releases, benchmarks once, faults (about an hour)
+test-all: test test-race envoy-integration chart-test release-test faults-short ## everything: make test and test-race, the tests of envoyproxy/ratelimit, charts, releases, benchmarks once, faults (about an hour)
 	$(GO) test -count=1 ./cmd/headgate -run '^TestRegionsExample$$' -args -long
 	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
 
@@ -165,6 +165,10 @@ differential: ## compare the Lua scripts with the Go algorithms over OPS (1,000,
 envoy-differential: ## compare with envoyproxy/ratelimit over REQUESTS (120,000) random requests; make test does 2,000
 	@scripts/ensure.sh $(GO) redis-server
 	cd differential/envoy && $(GO) test -count=1 -timeout 2h -run '^TestDifferential$$' -v . -requests $(REQUESTS)
+
+envoy-integration: ## run the integration tests of envoyproxy/ratelimit against Headgate: four minutes
+	@scripts/ensure.sh $(GO) redis-server redis-cli openssl
+	cd differential/envoy && $(GO) test -count=1 -timeout 30m -run '^TestIntegration$$' -v . -integration
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh $(FUZZTIME)

@@ -359,7 +359,7 @@ func needlessVariables() []envoyVariable {
 	var list []envoyVariable
 	for _, group := range [...]struct{ why, names string }{
 		{"the server always waits for rules from a control plane, and never starts with invalid files", "FORCE_START_WITHOUT_INITIAL_CONFIG HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"},
-		{"refused requests count only with compat: envoy", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"},
+		{"a refused request counts in every limit with compat: envoy, and in none without it", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"},
 		{"there is no local cache with compat: envoy, which counts refusals in the store; otherwise see store.redis.deny_cache", "LOCAL_CACHE_SIZE_IN_BYTES"},
 		{"headgate_near_limit_total always counts from 80% of the limit", "NEAR_LIMIT_RATIO"},
 		{"counts always expire with their window", "EXPIRATION_JITTER_MAX_SECONDS"},
