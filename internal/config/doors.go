@@ -161,7 +161,7 @@ func (c *Config) settings() []Setting {
 			return err
 		}})
 		all = append(append(all, tlsSettings(d.Name)...), boundSettings(d.Name)...)
-		if d.OverHTTP {
+		if d.OverHTTP && !d.Operators { // operators are few, and known
 			all = append(all, httpSettings(d.Name)...)
 		}
 		all = append(all, d.Settings...)

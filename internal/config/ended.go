@@ -9,6 +9,13 @@ import (
 // sections, or with a * the ends of keys. See docs/scope.md.
 func ended() [][2]string {
 	return [][2]string{
+		{"admin.max_streams", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
+		{"admin.max_header", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
+		{"admin.header_timeout", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
+		{"admin.read_timeout", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
+		{"admin.write_timeout", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
+		{"admin.stall_timeout", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
+		{"admin.idle_timeout", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
 		{"telemetry.otlp.endpoint", "set the variable OTEL_EXPORTER_OTLP_ENDPOINT (docs/tracing.md)"},
 		{"telemetry.otlp.protocol", "set the variable OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf (docs/tracing.md)"},
 		{"telemetry.otlp.headers", "set the variable OTEL_EXPORTER_OTLP_HEADERS (docs/tracing.md)"},

@@ -30,6 +30,7 @@ func TestEndedTelemetry(t *testing.T) {
 		{"telemetry: {otlp: {metrics: {interval: 15s}}}", prefix + "OTEL_METRIC_EXPORT_INTERVAL"},
 		{"telemetry: {otlp: {service_name: x}}", prefix + "OTEL_SERVICE_NAME"},
 		{"telemetry: {otlp: {resource: {a: b}}}", prefix + "OTEL_RESOURCE_ATTRIBUTES"},
+		{"admin: {read_timeout: 5s}", ":1:9: admin.read_timeout is not a setting any more; leave it out"},
 	} {
 		_, err := load(t, tt.text+"\n")
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush") {
