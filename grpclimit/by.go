@@ -75,8 +75,8 @@ func ByMetadata(key string) By {
 	return func(c *Call) (string, bool) {
 		if values := c.Metadata(key); len(values) > 0 {
 			if key == "authorization" {
-				read := spelling.InCredentials.Read(values[0])
-				return read.One()
+				text, isClear := spelling.InCredentials.Read(values[0])
+				return spelling.InCredentials.Key(text), isClear
 			}
 			return values[0], true
 		}

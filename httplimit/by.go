@@ -52,8 +52,8 @@ func ByIP(trusted ...netip.Prefix) By {
 // unverified, so a limit on guessing keys must count by something else. If there are
 // several, the first counts, as in r.Header.Get: your handler must read the same one.
 // Authorization counts by the token, whatever the scheme, or by the name and password
-// of Basic; other values count as missing, unless they are a list of parameters. Host
-// is the request's host. It is nil if name is not a valid field name.
+// of Basic, or by a list of parameters; values that servers may read in another way
+// count as missing. Host is the request's host. It is nil if name is not a valid field name.
 func ByHeader(name string) By {
 	if !spelling.IsToken(name) {
 		return nil
@@ -64,8 +64,9 @@ func ByHeader(name string) By {
 	}
 	return func(r *http.Request) (string, bool) {
 		if values := r.Header[name]; len(values) > 0 {
-			read := spelling.FormOf(name).Read(values[0])
-			return read.One()
+			form := spelling.FormOf(name)
+			text, isClear := form.Read(values[0])
+			return form.Key(text), isClear
 		}
 		return "", false
 	}
@@ -81,8 +82,9 @@ func ByQuery(name string) By {
 	return func(r *http.Request) (string, bool) { return firstQuery(r.URL.RawQuery, name) }
 }
 
-// ByCookie counts by the value of a cookie, however it is encoded or quoted. If there
-// are several, the first counts, as in r.Cookie. It is nil if name is not a valid
+// ByCookie counts by the value of a cookie, unquoted and percent-decoded once. If there
+// are several, the first counts, as in r.Cookie; a value that servers may read in another
+// way counts as missing. It is nil if name is not a valid
 // cookie name.
 func ByCookie(name string) By {
 	if name == "" || strings.ContainsAny(name, "=;, \t\r\n") {
@@ -90,7 +92,8 @@ func ByCookie(name string) By {
 	}
 	return func(r *http.Request) (string, bool) {
 		value, ok := firstCookie(r.Header, name)
-		return strings.ReplaceAll(spelling.InCookie.Read(value).Text, "+", " "), ok // gin decodes + as a space
+		text, isClear := spelling.InCookie.Read(value)
+		return spelling.InCookie.Key(text), ok && isClear
 	}
 }
 

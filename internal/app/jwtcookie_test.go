@@ -14,7 +14,7 @@ import (
 )
 
 // More cookies with the name of the token's cookie give a client that has used up its
-// budget neither a second one nor a way around it: the upstream may read any of them.
+// budget one more at most, that of all its unclear values: the upstream may read any.
 func TestTokenBehindOtherCookies(t *testing.T) {
 	key := strings.Repeat("k", 64)
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -42,7 +42,7 @@ func TestTokenBehindOtherCookies(t *testing.T) {
 			f := run(t, "domain: d\nlimits: [{name: one, key: [\"jwt:sub\"], rate: 2/day}]\n", hello, func(c *config.Config) {
 				c.JWT = config.JWT{SecretFile: secret, Cookie: "t", OnInvalid: onInvalid}
 			})
-			passed := 0
+			passed, most := 0, map[config.InvalidToken]int{config.InvalidAnonymous: 4, config.InvalidRefuse: 2}[onInvalid]
 			for _, cookies := range []string{
 				"t=" + ann, "t=" + ann, "t=" + ann, "t=junk; t=" + ann, "t=" + ann + "; t=junk", "t=; t=" + ann, "t=" + forged + "; t=" + ann,
 				"T=junk; t=\"" + ann + "\"", junk(7) + "t=" + ann, junk(8) + "t=" + ann, junk(9) + "t=" + ann, "t=" + ann + "; " + junk(9),
@@ -52,12 +52,12 @@ func TestTokenBehindOtherCookies(t *testing.T) {
 				if res.StatusCode == http.StatusOK {
 					passed++
 				}
-				if res.StatusCode == http.StatusOK && passed > 2 {
-					t.Errorf("%s passes when two have", cookies)
+				if res.StatusCode == http.StatusOK && passed > most {
+					t.Errorf("%s passes when %d have", cookies, most)
 				}
 			}
-			if passed != 2 {
-				t.Errorf("%d passed, want 2", passed)
+			if passed != most {
+				t.Errorf("%d passed, want %d", passed, most)
 			}
 		})
 	}

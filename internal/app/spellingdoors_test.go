@@ -28,7 +28,7 @@ limits:
 // parse it pass it on, by path and attribute.
 func otherSpellings() map[string][]string {
 	return map[string][]string{
-		"/cookie cookie:session":     {"real", " real ", `"real"`, "r%65al", "%72%65%61%6C", `j:"real"`},
+		"/cookie cookie:session":     {"real", " real ", `"real"`, "r%65al", "%72%65%61%6C"},
 		"/header header:X-Api-Key":   {"real", "real"},
 		"/header header:x-api-key":   {"real"},
 		"/auth header:Authorization": {"Bearer real", "bearer real", "BEARER  real"},
@@ -130,7 +130,7 @@ func TestSpellingsOfValuesInALog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Requests != 6 || report.Allowed != 1 {
-		t.Errorf("%d requests, %d allowed, want 6 and 1", report.Requests, report.Allowed)
+	if report.Requests != 5 || report.Allowed != 1 {
+		t.Errorf("%d requests, %d allowed, want 5 and 1", report.Requests, report.Allowed)
 	}
 }

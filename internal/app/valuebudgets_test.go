@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/testkit/redistest"
@@ -34,6 +35,8 @@ func valueParts() map[string]string {
 const (
 	realValue  = "real"
 	otherValue = "other"
+
+	unclearValue = rules.UnclearWord // of all clients, each for itself
 )
 
 // asAttribute returns a plainly written value as the attribute of a part.
@@ -72,10 +75,11 @@ func rulesOfValues() string {
 	return b.String()
 }
 
-// However the known value is spelled, the request is charged to its budget if the
-// server reads it, and to that of requests without a value if the server finds none.
-// Conditions hold for what the server reads.
-func TestNoSpellingGivesASecondBudget(t *testing.T) {
+// However the known value is spelled, the request is charged to its budget if the server
+// reads it, or else to that of all unclear values of the client: no spelling gives more
+// than one budget besides. Conditions hold for what the server reads, and for what is
+// unclear.
+func TestNoSpellingGivesAThirdBudget(t *testing.T) {
 	servers := upstreams()
 	delete(servers, "php files")
 	delete(servers, "fastify4") // reads queries from the first semicolon on: docs/rules.md
@@ -119,7 +123,8 @@ func newValueDoor(t *testing.T, change ...set) *valueDoor {
 }
 
 // charged returns the budgets of a part that have less remaining than last time: for
-// each value, for the empty one, for none (missing), and for each condition.
+// each value, for the empty one, for none (missing), for what is unclear, and for each
+// condition.
 func (d *valueDoor) charged(t *testing.T, part string) []string {
 	t.Helper()
 	var charged []string
@@ -127,12 +132,17 @@ func (d *valueDoor) charged(t *testing.T, part string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, value := range []string{realValue, otherValue, "", "missing"} {
+	resolver, err := client.New(client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []string{realValue, otherValue, "", "missing", unclearValue} {
 		var r described.Request
+		r.Add(rules.Attribute{Kind: rules.ClientIP}, "127.0.0.1", resolver)
 		r.Add(rules.Attribute{Kind: rules.Path}, "/values/"+part, nil)
 		text := asAttribute(part, value)
-		if value == "" {
-			text = ""
+		if value == "" || value == unclearValue {
+			text = value
 		}
 		if value != "missing" {
 			r.Add(a, text, nil)
@@ -171,6 +181,9 @@ func (d *valueDoor) ask(t *testing.T, s spelled) (o outcome) {
 	_, body := d.client.ask(t, s.request())
 	charged := d.charged(t, s.part)
 	for reader, v := range saidBy(body)[s.part] {
+		if s.part == "bearer" && reader == "cut" {
+			continue // seven bytes, whatever they are: docs/rules.md
+		}
 		c := heard{part: s.part, value: v, seen: textsOf(v), charged: charged}
 		o.reached, o.real = true, o.real || c.has(realValue)
 		if wrong := c.wrong(); wrong != "" {
@@ -202,11 +215,18 @@ func (r *heard) pays(budget string) bool { return slices.Contains(r.charged, bud
 
 // wrong describes what is wrong, or returns "".
 func (r *heard) wrong() string {
+	if r.pays(asBudget(unclearValue)) {
+		for _, condition := range []string{"is", "not", "absent", "present"} {
+			if !r.pays(condition) {
+				return "it is unclear, and " + condition + " does not hold"
+			}
+		}
+		return ""
+	}
 	// A reader may find no credentials although the field is present, and a condition
-	// that excludes a token need not hold then.
+	// that excludes a token need not hold then. Conditions compare it with its scheme.
 	whole := r.part != "bearer" && r.part != "basic"
 	isReal, none := r.has(realValue), r.value == nil
-	_, alone := r.value.(string) // a list is not one of its values
 	switch {
 	case isReal && !r.pays(asBudget(realValue)):
 		return "its budget is not charged"
@@ -214,9 +234,9 @@ func (r *heard) wrong() string {
 		return "the budget of the other is not charged"
 	case whole && none && !r.pays(asBudget("missing")):
 		return "that of requests without one is not charged"
-	case isReal && !r.pays("is"):
+	case r.part != "bearer" && isReal && !r.pays("is"):
 		return "the condition for it does not hold"
-	case (whole || !none && r.part == "basic") && (!isReal || !alone) && !r.pays("not"):
+	case (whole || !none && r.part == "basic") && !r.hasOnlyReal() && !r.pays("not"):
 		return "it is excluded"
 	case whole && none && !r.pays("absent"):
 		return "present: false does not hold"
@@ -224,6 +244,19 @@ func (r *heard) wrong() string {
 		return "present: true does not hold"
 	}
 	return ""
+}
+
+// hasOnlyReal reports whether nothing but the known value was read, perhaps twice, or
+// undecoded.
+func (r *heard) hasOnlyReal() bool {
+	for _, text := range r.seen {
+		for part := range strings.SplitSeq(text, ", ") {
+			if plain, err := url.QueryUnescape(part); err != nil || strings.TrimSuffix(plain, ":pass") != realValue {
+				return false
+			}
+		}
+	}
+	return len(r.seen) > 0
 }
 
 func asBudget(value string) string { return fmt.Sprintf("of %q", value) }

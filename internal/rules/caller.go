@@ -92,7 +92,7 @@ func (m *matcher) appliesToCaller(f *facts) bool {
 		c := &m.values[i]
 		switch {
 		case !c.attribute.Kind.ofTarget():
-			if !c.holds(f.get(c.attribute)) && !c.holdsForOther(f) {
+			if !c.holds(f.get(c.attribute)) {
 				return false
 			}
 		case c.isTier:

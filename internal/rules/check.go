@@ -1,10 +1,6 @@
 package rules
 
-import (
-	"math"
-	"slices"
-	"strings"
-)
+import "slices"
 
 // addRule adds the check of one of Headgate's own rules; one for each path, if it counts
 // by a path that has several readings.
@@ -23,31 +19,27 @@ func (m *Matches) addRule(r *Rule, f *facts) {
 	f.plain = 0
 }
 
-// addKeys adds the check of a rule under the current key of f, or several checks if f
-// has several values of an attribute of the key. A request with more than maxKeys keys
-// costs more than any limit allows: its meaning to the upstream is unknown.
+// addKeys adds the check of a rule under the current key of f. It adds none if a value is
+// missing and r is not to apply then.
 func (m *Matches) addKeys(r *Rule, f *facts) {
-	choices, keys := r.choices(f)
-	if choices == nil {
-		m.addChoice(r, f, nil, nil)
-		return
-	}
-	f.several = true
-	taken := make([]int, len(choices))
-	if keys > maxKeys {
-		for i, a := range r.parts() {
-			if len(choices[i]) > 0 && !f.get(a.Attribute).ok {
-				taken[i] = 1
-			}
+	start := len(f.keys)
+	end := start // of the key
+	for i, a := range r.parts() {
+		v := f.get(a.Attribute)
+		if !v.ok && r.KeyMissing == KeyMissingSkip {
+			f.keys = f.keys[:start]
+			return
 		}
-		before := len(m.Checks)
-		m.addChoice(r, f, choices, taken)
-		m.refuseSince(before)
-		return
+		f.keys = r.appendKeyPart(f.keys, a, v, f)
+		if i < len(r.Key) {
+			end = len(f.keys)
+		}
 	}
-	for more := true; more; more = next(taken, choices) {
-		m.addChoice(r, f, choices, taken)
+	member := uint64(0)
+	if r.Values != nil {
+		member = r.Values.memberOf(view(f.keys[end:]))
 	}
+	m.addCheck(r, view(f.keys[start:end]), member, f)
 }
 
 // addCheck adds the check of a rule under a key, and of a value if r counts values, unless it exists: several readings of
@@ -70,8 +62,8 @@ func (r *Rule) appendKeyPart(dst []byte, a KeyAttribute, v value, f *facts) []by
 		return append(dst, markMissing...)
 	case a.Kind == Path:
 		v.text = r.match.path.key(f.paths, f.plain)
-	case a.Kind == Cookie:
-		v.text = spacePlus(v.text)
+	case !v.unclear:
+		v.text = formOf(a.Attribute).Key(v.text)
 	}
 	if a.Hashed {
 		return r.digester.appendPart(dst, v.text)
@@ -86,89 +78,3 @@ func (r *Rule) Enforces(key string) bool {
 	}
 	return r.Percent >= 100 || r.Percent > 0 && share(r.Scope, key) < r.Percent
 }
-
-// How often one request may count.
-const (
-	MaxValues = 8  // how many values of an attribute a request may have under a rule that counts by it
-	maxKeys   = 16 // under how many keys a rule counts one request
-)
-
-// refuseSince makes the checks from one on cost more than fits into any limit.
-func (m *Matches) refuseSince(first int) {
-	for i := range m.Checks[first:] {
-		m.Checks[first+i].Cost = math.MaxInt64
-	}
-}
-
-// choices returns, for each attribute that r counts by, what it may be counted by besides
-// its first value, and how many keys come of it, up to maxKeys and one more; nil if
-// there is one.
-func (r *Rule) choices(f *facts) (choices [][]value, keys int) {
-	keys = 1
-	for i, a := range r.parts() {
-		first := f.get(a.Attribute).unclear
-		texts, anything := f.others(a.Attribute)
-		anything = anything || first
-		if len(texts) == 0 && !anything {
-			continue
-		}
-		if choices == nil {
-			choices = make([][]value, len(r.parts()))
-		}
-		for _, text := range texts {
-			choices[i] = append(choices[i], value{text: text, ok: true})
-		}
-		if anything {
-			choices[i] = append(choices[i], value{unclear: true})
-		}
-		keys = min(keys*(1+len(choices[i])), maxKeys+1)
-		if len(texts) >= MaxValues {
-			keys = maxKeys + 1
-		}
-	}
-	return choices, keys
-}
-
-// addChoice adds a check of r for some values of its key: those taken of the choices,
-// or the request's first. It adds none if one is missing and r is not to apply then;
-// what is missing because it is unclear is no reason for that.
-func (m *Matches) addChoice(r *Rule, f *facts, choices [][]value, taken []int) {
-	start := len(f.keys)
-	end := start // of the key
-	for i, a := range r.parts() {
-		v := f.get(a.Attribute)
-		if choices != nil && taken[i] > 0 {
-			v = choices[i][taken[i]-1]
-		}
-		if !v.ok && !v.unclear && r.KeyMissing == KeyMissingSkip {
-			f.keys = f.keys[:start]
-			return
-		}
-		f.keys = r.appendKeyPart(f.keys, a, v, f)
-		if i < len(r.Key) {
-			end = len(f.keys)
-		}
-	}
-	member := uint64(0)
-	if r.Values != nil {
-		member = r.Values.memberOf(view(f.keys[end:]))
-	}
-	m.addCheck(r, view(f.keys[start:end]), member, f)
-}
-
-// next counts taken up by one, the first place first, and reports false when it
-// is all zero again.
-func next(taken []int, choices [][]value) bool {
-	for i := range taken {
-		if taken[i] < len(choices[i]) {
-			taken[i]++
-			return true
-		}
-		taken[i] = 0
-	}
-	return false
-}
-
-// spacePlus returns the value of a cookie as keys have it: to some servers a + is a
-// space.
-func spacePlus(text string) string { return strings.ReplaceAll(text, "+", " ") }

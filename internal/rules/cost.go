@@ -44,15 +44,11 @@ func (r *Rule) costOf(f *facts) int64 {
 		return r.Cost
 	}
 	c := r.CostFrom
-	cost := c.cost(f.get(c.Attribute))
-	texts, unclear := f.others(c.Attribute)
-	if unclear {
+	v := f.get(c.Attribute)
+	if v.unclear {
 		return c.Max
 	}
-	for _, text := range texts {
-		cost = max(cost, c.cost(value{text: text, ok: true}))
-	}
-	return cost
+	return c.cost(v)
 }
 
 // CostAfter says how the upstream's response gives the cost of a request, for doors

@@ -2,7 +2,6 @@ package rules_test
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -43,46 +42,6 @@ func TestCostsOfAbortedResponses(t *testing.T) {
 	} {
 		if got := row.after.OnAbort(row.estimate, row.largest); got != row.want {
 			t.Errorf("%s of %d, at most %d before: %d, want %d", row.after.Abort, row.estimate, row.largest, got, row.want)
-		}
-	}
-}
-
-// A request that may be read in up to 16 ways is counted under all of them; one of
-// more costs more than fits into any limit, and is counted once.
-func TestKeysOfManyReadings(t *testing.T) {
-	t.Parallel()
-	set := parse(t, `domain: d
-limits: [{name: r, rate: 100/s, cost: 3, key: ["header:A", "query:b", "jwt:c"]}]
-`)
-	values := func(n int) []string { return strings.Split("1 2 3 4 5 6 7 8 9", " ")[:n] }
-	for _, row := range []struct{ a, b, c, checks int }{
-		{1, 1, 1, 1},
-		{2, 1, 1, 2},
-		{8, 2, 1, 16},
-		{4, 4, 1, 16},
-		{2, 2, 4, 16},
-		{8, 1, 1, 8},
-		{9, 1, 1, 1},
-		{4, 5, 1, 1},
-		{3, 3, 2, 1},
-		{8, 8, 8, 1},
-		{1, 1, 9, 1},
-	} {
-		var m rules.Matches
-		set.Match("d", valued{"header:A": values(row.a), "query:b": values(row.b), "jwt:c": values(row.c)}, &m)
-		want := int64(3)
-		if row.checks == 1 && row.a*row.b*row.c > 1 {
-			want = math.MaxInt64
-		}
-		keys := map[string]bool{}
-		for _, c := range m.Checks {
-			keys[c.Key] = true
-			if c.Cost != want {
-				t.Errorf("%d × %d × %d values: a cost of %d, want %d", row.a, row.b, row.c, c.Cost, want)
-			}
-		}
-		if len(m.Checks) != row.checks || len(keys) != row.checks {
-			t.Errorf("%d × %d × %d values: %d checks under %d keys, want %d", row.a, row.b, row.c, len(m.Checks), len(keys), row.checks)
 		}
 	}
 }
@@ -294,6 +253,8 @@ descriptors:
 		t.Error(hits)
 	}
 }
+
+const none = "<none>"
 
 // An entry of a descriptor is the attribute that rules call so, to the letter but for
 // the case of header fields; of several the first counts.

@@ -171,7 +171,7 @@ func (r *Rule) mismatches(f *facts) []Mismatch {
 		out = append(out, m.addressMismatch(f))
 	}
 	for i := range m.values {
-		if x, ok := m.values[i].mismatch(f.get(m.values[i].attribute)); ok && !m.values[i].holdsForOther(f) {
+		if x, ok := m.values[i].mismatch(f.get(m.values[i].attribute)); ok {
 			out = append(out, x)
 		}
 	}
@@ -197,14 +197,14 @@ func (c *textCondition) mismatch(name string, v value) Mismatch {
 func (c *valueMatch) mismatch(v value) (Mismatch, bool) {
 	name := c.attribute.String()
 	switch {
+	case c.holds(v):
+		return Mismatch{}, false
 	case c.presence == Present && !v.ok:
 		return Mismatch{name, "any value", isAbsent}, true
 	case c.presence == Absent && v.ok:
 		return Mismatch{name, "it to be absent", shown(v)}, true
-	case !c.applies(v):
-		return c.textCondition.mismatch(name, v), true
 	}
-	return Mismatch{}, false
+	return c.textCondition.mismatch(name, v), true
 }
 
 func (m *matcher) addressMismatch(f *facts) Mismatch {

@@ -46,9 +46,6 @@ func (g *GivenRate) claimed(f *facts) string {
 	if !v.ok || v.unclear {
 		return ""
 	}
-	if others, anything := f.others(g.From); anything || len(others) > 0 {
-		return ""
-	}
 	if v.text == "" || len(v.text) > longestRate {
 		return wrongRate
 	}

@@ -196,12 +196,11 @@ func (x *index) candidates(f *facts, out []int32) []int32 {
 	return slices.Compact(out)
 }
 
-// collect appends the rules filed under a value that the request may mean; for an
-// unclear value, all of them.
+// collect appends the rules filed under the value of the request; for an unclear value,
+// all of them.
 func (x *valueIndex) collect(f *facts, out []int32) []int32 {
 	v := f.get(x.attribute)
-	texts, unclear := f.others(x.attribute)
-	if v.unclear || unclear {
+	if v.unclear {
 		for _, list := range x.rules {
 			out = append(out, list...)
 		}
@@ -209,9 +208,6 @@ func (x *valueIndex) collect(f *facts, out []int32) []int32 {
 	}
 	if v.ok {
 		out = x.parts.collect(v.text, "", append(out, x.rules[v.text]...))
-	}
-	for _, text := range texts {
-		out = x.parts.collect(text, "", append(out, x.rules[text]...))
 	}
 	return out
 }

@@ -106,7 +106,10 @@ func (ls *lists) allowByClaims() bool {
 }
 
 // ListValue returns the form in which a value of an attribute is compared with lists.
-func ListValue(a Attribute, text string) string { return formOf(a).Read(text).Text }
+func ListValue(a Attribute, text string) string {
+	one, _ := formOf(a).Read(text)
+	return one
+}
 
 // AddList adds a list. Lists of the same domain must differ in kind, attribute, mode or
 // status, and there must be at most [MaxLists] of a kind.

@@ -19,9 +19,9 @@ type onList uint8
 
 const (
 	withoutValue onList = iota // the request does not have the attribute
-	onNone                     // the list has none of its values
-	onSome                     // the list has some of them, or may have
-	onAll                      // the list has them all
+	onNone                     // the list does not have its value
+	onSome                     // the list may have it
+	onAll                      // the list has it
 )
 
 // settle applies the lists to a request, and reports whether that is all there is to say
@@ -77,29 +77,12 @@ func (l *List) state(f *facts) onList {
 		return l.addressState(f)
 	}
 	v := f.get(l.Attribute)
-	others, unclear := f.others(l.Attribute)
-	unclear = unclear || v.unclear
-	if !v.ok && len(others) == 0 && !unclear {
+	switch _, found := l.Keys.Find(v.text); {
+	case !v.ok:
 		return withoutValue
-	}
-	on, off := 0, 0
-	note := func(text string) {
-		if _, ok := l.Keys.Find(text); ok {
-			on++
-		} else {
-			off++
-		}
-	}
-	if v.ok {
-		note(v.text)
-	}
-	for _, text := range others {
-		note(text)
-	}
-	switch {
-	case unclear || on > 0 && off > 0:
+	case v.unclear:
 		return onSome
-	case on > 0:
+	case found:
 		return onAll
 	}
 	return onNone
@@ -212,13 +195,8 @@ func (l *List) entryOf(f *facts) string {
 	if l.Attribute.Kind == ClientIP {
 		return l.addressEntry(f)
 	}
-	v := f.get(l.Attribute)
-	others, _ := f.others(l.Attribute)
-	if v.ok {
-		others = append([]string{v.text}, others...)
-	}
-	for _, text := range others {
-		if at, ok := l.KeyAt(text); ok {
+	if v := f.get(l.Attribute); v.ok && !v.unclear {
+		if at, ok := l.KeyAt(v.text); ok {
 			return at
 		}
 	}

@@ -123,32 +123,15 @@ func (m *matcher) addressApplies(f *facts) bool {
 func (m *matcher) valuesApply(f *facts) bool {
 	for i := range m.values {
 		c := &m.values[i]
-		if !c.holds(f.get(c.attribute)) && !c.holdsForOther(f) {
+		if !c.holds(f.get(c.attribute)) {
 			return false
 		}
 	}
 	return true
 }
 
-// holds decides about a value of the attribute. A tier goes by what is there.
+// holds decides about a value of the attribute. Any condition may hold for an unclear one,
+// but it is no tier.
 func (c *valueMatch) holds(v value) bool {
 	return v.unclear && !c.isTier || (c.presence != Present || v.ok) && (c.presence != Absent || !v.ok) && c.applies(v)
-}
-
-// holdsForOther decides about a request with several values: any of them may be
-// the one that is asked for. A tier goes by the first, for a request has one.
-func (c *valueMatch) holdsForOther(f *facts) bool {
-	if c.isTier {
-		return false
-	}
-	texts, unclear := f.others(c.attribute)
-	if unclear {
-		return true
-	}
-	for _, text := range texts {
-		if c.holds(value{text: text, ok: true}) {
-			return true
-		}
-	}
-	return false
 }

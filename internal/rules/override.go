@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/internal/request/spelling"
 	"github.com/headgate/headgate/internal/rules/rate"
 )
 
@@ -274,9 +275,10 @@ func count(n int, what string) string {
 // normal returns a value, as a client has sent it, in the form that doors count by.
 func (r *Rule) normal(i int, text string) string {
 	a := r.Key[i].Attribute
-	switch text = formOf(a).Read(text).Text; {
-	case a.Kind == Cookie:
-		text = spacePlus(text)
+	form := formOf(a)
+	switch text, _ = form.Read(text); {
+	case form != spelling.Plain && !strings.HasPrefix(text, UnclearWord):
+		text = form.Key(text)
 	case len(r.steps) > 0: // of a descriptor, as it came
 	case a.Kind == Method:
 		text, _ = cleanMethod(text, nil)

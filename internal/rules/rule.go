@@ -24,15 +24,13 @@ type Request interface {
 	ClientIP() netip.Addr
 }
 
-// ValuedRequest is a Request that may have several values of one attribute, such as
-// a repeated header; servers differ in which one they use. A rule counts the request
-// under each value, so that one more value does not earn a second budget.
-type ValuedRequest interface {
+// UnclearRequest is a Request whose values may be unclear: there twice with different
+// values, or in a form that servers read differently. Rules count all unclear values of a
+// client under one key, so that they earn it one further budget at most.
+type UnclearRequest interface {
 	Request
-	// AppendOthers appends to dst the other distinct values of a header, a query
-	// parameter, a cookie or a claim, including those that only some servers find.
-	// Attribute may have found none. It may stop after MaxValues.
-	AppendOthers(dst []string, a Attribute) []string
+	// Read is Attribute, and reports whether the value is unclear.
+	Read(a Attribute) (value string, ok, unclear bool)
 }
 
 // DisputedRequest is a Request whose client may be one of several. It is banned if any
@@ -221,8 +219,8 @@ type Check struct {
 // reusing it saves allocations.
 type Matches struct {
 	// Checks has the rules that apply, in file order. A rule has several checks,
-	// each with a different key, for a [ValuedRequest] with several values of an
-	// attribute of its key.
+	// each with a different key, if it counts by a path that can be read in several
+	// ways.
 	Checks []Check
 
 	scratch    []byte

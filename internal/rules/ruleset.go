@@ -152,11 +152,7 @@ func (d *domain) match(f *facts, m *Matches) {
 		d.tree.matchEntries(o.Descriptor(), f, m)
 		return
 	}
-	before := len(m.Checks)
 	d.tree.matchAttributes(&d.tree.root, f, m)
-	if f.tooMany {
-		m.refuseSince(before)
-	}
 	m.applyReplaces()
 }
 

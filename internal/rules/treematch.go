@@ -135,11 +135,11 @@ func (t *tree) matchAttributes(l *Level, f *facts, m *Matches) answered {
 		if !v.ok && c.attribute == (Attribute{Name: RemoteAddress}) {
 			v = f.get(Attribute{Kind: ClientIP})
 		}
-		if v.ok {
+		switch {
+		case v.unclear:
+			here = t.matchAny(c, f, m)
+		case v.ok:
 			here = t.matchChoice(c, v.text, f, m)
-		}
-		if f.valued != nil || f.disputed {
-			here = t.matchOthers(c, v, here, f, m)
 		}
 		found = max(found, here)
 	}
@@ -173,37 +173,10 @@ func (t *tree) matchPath(c *choice, f *facts, m *Matches) answered {
 	return found
 }
 
-// matchOthers is matchAttributes for the descriptors of one key and the values of
-// its attribute besides the first, v, each in place of the first below them too. found
-// is what is answered of the first.
-// An unclear value may come under any descriptor; where it counts, all such values are
-// the empty one.
-func (t *tree) matchOthers(c *choice, v value, found answered, f *facts, m *Matches) answered {
-	texts, unclear := f.others(c.attribute)
-	unclear = unclear || v.unclear
-	if len(texts) == 0 && !unclear || f.tooMany {
-		return found
-	}
-	f.several = true
-	if f.choices += len(texts) + 1; f.choices > maxKeys || len(texts) >= MaxValues {
-		f.tooMany, unclear, texts = true, true, nil
-	}
-	before := len(f.chosen)
-	for _, text := range texts {
-		f.chosen = append(f.chosen[:before], chosen{c.attribute, value{text: text, ok: true}})
-		found = found.and(t.matchChoice(c, text, f, m))
-	}
-	if unclear {
-		f.chosen = append(f.chosen[:before], chosen{c.attribute, value{ok: true}})
-		found = found.and(t.matchAny(c, f, m))
-	}
-	f.chosen = f.chosen[:before]
-	return found
-}
-
-// matchAny adds the checks below all descriptors of one key, for a path that
+// matchAny adds the checks below all descriptors of one key, for a path or a value that
 // may be anything.
 func (t *tree) matchAny(c *choice, f *facts, m *Matches) answered {
+	f.several = true
 	for _, b := range c.all {
 		if b.Rule != nil {
 			m.add(b.Rule, pathValues{}, f)

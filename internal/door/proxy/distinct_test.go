@@ -8,9 +8,9 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// TestRepeatedHeadersShowSeveralValues: two lines of a header are three values, as some
-// servers join them; all or none of them are counted.
-func TestRepeatedHeadersShowSeveralValues(t *testing.T) {
+// TestRepeatedHeadersShowOneValue: whatever is in several lines of a header is one value
+// of a client.
+func TestRepeatedHeadersShowOneValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxy(t, `
 domain: api
@@ -24,11 +24,11 @@ limits:
 			remaining string // also of requests
 		}{
 			{[]string{"ann", "bob"}, 200, `"all";r=99;t=3564`},
-			{[]string{"cleo", "dan"}, 429, `"signups";r=0;t=3600, "all";r=99;t=3564`}, // after its first value
-			{[]string{"ann, bob"}, 200, `"all";r=98;t=3528`},
-			{[]string{"dan"}, 200, `"all";r=97;t=3492`},
-			{[]string{"cleo"}, 429, `"signups";r=0;t=3600, "all";r=97;t=3492`},
-			{[]string{"bob"}, 200, `"all";r=96;t=3456`},
+			{[]string{"cleo", "dan"}, 200, `"all";r=98;t=3528`}, // as unclear as the first
+			{[]string{"ann"}, 200, `"all";r=97;t=3492`},
+			{[]string{"dan"}, 200, `"all";r=96;t=3456`},
+			{[]string{"cleo"}, 200, `"all";r=95;t=3420`},
+			{[]string{"bob"}, 429, `"signups";r=0;t=3600, "all";r=95;t=3420`},
 		} {
 			var header []string
 			for _, user := range row.users {

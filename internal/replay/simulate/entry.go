@@ -42,8 +42,8 @@ func (e *entry) Attribute(a rules.Attribute) (value string, ok bool) {
 		}
 		return e.Field(accesslog.Header, a.Name)
 	case rules.Query:
-		if value, ok := client.Query(e.RawQuery, a.Name); ok {
-			return value, true
+		if v := client.ReadQuery(e.RawQuery, a.Name); v.OK {
+			return v.Text, true
 		}
 		return e.Field(accesslog.Query, a.Name)
 	case rules.Cookie:
@@ -51,7 +51,8 @@ func (e *entry) Attribute(a rules.Attribute) (value string, ok bool) {
 			return value, true
 		}
 		if line, ok := e.Field(accesslog.Header, "Cookie"); ok {
-			return client.Cookie(http.Header{"Cookie": {line}}, a.Name)
+			v := client.ReadCookie(http.Header{"Cookie": {line}}, a.Name)
+			return v.Text, v.OK
 		}
 		return "", false
 	case rules.Other:

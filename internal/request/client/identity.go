@@ -3,7 +3,6 @@ package client
 import (
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -63,20 +62,17 @@ func (i *Identity) Claim(name string) (value string, ok bool) {
 	return i.claims.First.Text(name)
 }
 
-// AppendOthers appends to dst the values of a claim in the other tokens of the request,
-// without the value of Claim.
-func (i *Identity) AppendOthers(dst []string, name string) []string {
-	i.verify()
-	if len(i.claims.Others) == 0 {
-		return dst
+// Read is Claim, and reports whether another token of the request has another value.
+func (i *Identity) Read(name string) (v Value) {
+	if text, ok := i.Claim(name); ok {
+		v.add(text)
 	}
-	first, has := i.claims.First.Text(name)
 	for _, claims := range i.claims.Others {
-		if text, ok := claims.Text(name); ok && (!has || text != first) && !slices.Contains(dst, text) {
-			dst = append(dst, text)
+		if text, ok := claims.Text(name); ok {
+			v.Unclear = v.Unclear || !v.OK || text != v.Text
 		}
 	}
-	return dst
+	return v
 }
 
 func (i *Identity) verify() {

@@ -2,92 +2,80 @@ package client_test
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/internal/request/client"
 )
 
-// Python's http.cookies also splits cookies at spaces.
-func TestDividedCookies(t *testing.T) {
+const noValue, anyValue = "<none>", "<unclear>"
+
+func shownValue(v client.Value) string {
+	switch {
+	case v.Unclear:
+		return anyValue
+	case !v.OK:
+		return noValue
+	}
+	return v.Text
+}
+
+func TestReadCookie(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
-		line string
-		want []string
-	}{
-		{"a=b tok=x", []string{"x"}},
-		{"a=b,\ttok=x", []string{"x"}},
-		{"a=b tok = x c=d", []string{"x"}},
-		{"a=b tok= x", []string{"x"}},
-		{"a b tok =x", []string{"x"}},
-		{"tok=x y=z", []string{"x y=z", "x"}},
-		{"tok=x; a=b tok=y", []string{"x", "y"}},
-		{"a=b tok", nil},
-		{"tok=x", []string{"x"}},
-		{"a=btok=x", nil},
-		{"tok; a=b", []string{""}},
-		{"tok= x", []string{"x", " x"}},
-		{"tok=x ; a=b", []string{"x ", "x"}},
+	for line, want := range map[string]string{
+		"": noValue, "a=1": noValue, "tok=x": "x", "a=1; tok=x ;b=2": "x", "tok=": "", "tok=x; tok=x": "x", "a=btok=x": noValue,
+		`tok={"a": 1}`: `{"a": 1}`, "mail=tok@site.example; tok=x": "x",
+		"tok=x; tok=y": anyValue, "tok": anyValue, "tok= x": anyValue, "tok =x": anyValue, "tok=\tx": anyValue, "Tok=x": anyValue, "t%6fk=x": anyValue, "tok[]=x": anyValue, "tok=x; tok[1]=x": anyValue,
+		"a=b tok=x": anyValue, "a=b,\ttok=x": anyValue, "a=b tok = x c=d": anyValue, "\xa0tok=x": anyValue, "tok\xa0=x": anyValue,
+		strings.Repeat("a;", 999) + "tok=x":  "x",
+		strings.Repeat("a;", 1000) + "tok=x": anyValue, // PHP reads a thousand
 	} {
-		var v client.Values
-		v.Cookie(http.Header{"Cookie": {row.line}}, "tok")
-		if !slices.Equal(v.All, row.want) {
-			t.Errorf("%q has %q, want %q", row.line, v.All, row.want)
+		if got := shownValue(client.ReadCookie(http.Header{"Cookie": {line}}, "tok")); got != want {
+			t.Errorf("%.60q: %q, want %q", line, got, want)
 		}
+	}
+	if got := shownValue(client.ReadCookie(http.Header{"Cookie": {"tok=x", "tok=y"}}, "tok")); got != anyValue {
+		t.Errorf("in two lines: %q", got)
 	}
 }
 
-// A value that only some servers read is never the only one that is counted.
-func TestWhatOnlySomeServersRead(t *testing.T) {
+func TestReadQuery(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]string{
+		"": noValue, "a=1": noValue, "user=J": "J", "user=%4A+%26": "J &", "user=+J%20": "J", "user=J%09": "J", "user=": "", "user": "", "user=J&user=%4A": "J", "&&user=J&": "J",
+		"user=a]b": "a]b", "user=Jos%C3%A9": "Jos\u00e9",
+		"user=J&user=K": anyValue, "User=J": anyValue, "us%65r=J": anyValue, "user[]=J": anyValue, "user%00=J": anyValue, "user[x=J": anyValue,
+		"user=%zz": anyValue, "user=J;a=1": anyValue, "a=1;user=J": anyValue, "user=J1]=": anyValue, // the name ends at ]= to qs
+		"user=%E2%80%8BJ": anyValue, "user=J%00": anyValue, "user=J%C2%A0": anyValue, "user=%ff": anyValue,
+	} {
+		if got := shownValue(client.ReadQuery(query, "user")); got != want {
+			t.Errorf("%q: %q, want %q", query, got, want)
+		}
+	}
+	if got := shownValue(client.ReadQuery("filter[a]=1&filter[b]=2", "filter[a]")); got != "1" {
+		t.Errorf("a name with brackets: %q", got)
+	}
+}
+
+func TestReadHeader(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		query string
-		sure  int
-		more  int
+		h    http.Header
+		want string
 	}{
-		{"user=J", 1, 0},
-		{"user=J1]=", 0, 0}, // the name ends at ]= to qs
-		{"user=J1%5D=x", 0, 0},
-		{"user=J1%5d=", 0, 0},
-		{"user=a]b", 1, 0},
-		{"user=[a]", 1, 0},
-		{"user=+J%09", 1, 1},
-		{"user=%E2%80%8BJ%C2%A0", 1, 1},
-		{"user=++", 0, 1},
-		{"user=J%00", 1, 1},
-		{"user=%C2%AD%E2%81%A0J%E2%A0%80", 1, 1},
-		{"user=%00%E3%85%A4", 0, 1},
-		{"user=", 0, 0},
-		{"user=%4A", 1, 1}, // to nginx
-		{"us%65r=J", 0, 0},
-		{"user=J&user=J", 1, 1}, // a list to Express
-		{"user=J&user=K", 2, 1},
+		{http.Header{}, noValue},
+		{http.Header{"X-Api-Key": {"a"}}, "a"},
+		{http.Header{"X-Api-Key": {"a", "a"}}, "a"},
+		{http.Header{"X-Api-Key": {"a", "b"}}, anyValue},
+		{http.Header{"X_api_key": {"a"}}, anyValue},
+		{http.Header{"X-Api-Key": {"a"}, "X.Api.Key": {"b"}}, anyValue},
+		{http.Header{"X-Api-Key": {"a"}, "X_Api_Keys": {"b"}}, "a"},
 	} {
-		var v client.Values
-		if v.Query(row.query, "user"); v.Sure != row.sure || len(v.All) != max(row.sure, 1)+row.more {
-			t.Errorf("%q: %d of %q are sure, want %d", row.query, v.Sure, v.All, row.sure)
+		if got := shownValue(client.ReadHeader(row.h, "X-Api-Key")); got != row.want {
+			t.Errorf("%v: %q, want %q", row.h, got, row.want)
 		}
 	}
-	var v client.Values
-	v.Query("U=1&U=2&U=3&U=4&U=5&U=6&U=7&U=8&U=9&u=real&u=other", "u")
-	if first, ok := v.First(); first != "real" || !ok || v.Sure != 2 || len(v.All) != client.MaxValues+1 {
-		t.Errorf("behind nine other spellings: %q of %q", first, v.All)
-	}
-	if v.Cookie(http.Header{"Cookie": {"u=real; u[]=real"}}, "u"); v.Sure != 0 || len(v.All) != 1 {
-		t.Errorf("of what PHP makes a list, %d of %q are sure", v.Sure, v.All)
-	}
-	for before, sure := range map[int]int{999: 1, 1000: 0} { // PHP reads a thousand
-		var v client.Values
-		if v.Cookie(http.Header{"Cookie": {strings.Repeat("a;", before) + "session=J"}}, "session"); v.Sure != sure || len(v.All) != 1 {
-			t.Errorf("behind %d others: %d of %q are sure, want %d", before, v.Sure, v.All, sure)
-		}
-	}
-	for cookies, sure := range map[int]int{2999: 1, 3000: 0} { // plus one: Go reads none of more than 3000
-		var v client.Values
-		v.Cookie(http.Header{"Cookie": {"session=J" + strings.Repeat("; a=1", cookies)}}, "session")
-		if v.Sure != sure || len(v.All) != 1 {
-			t.Errorf("with %d others: %d of %q are sure, want %d", cookies, v.Sure, v.All, sure)
-		}
+	if got := shownValue(client.ReadHeader(http.Header{"Authorization": {"Bearer t", "Bearer t"}}, "Authorization")); got != anyValue {
+		t.Errorf("credentials twice: %q", got)
 	}
 }

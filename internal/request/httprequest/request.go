@@ -73,61 +73,41 @@ func (q *Request) Clients() []string {
 }
 
 // Attribute implements rules.Request. If a header, parameter or cookie is repeated, it
-// returns the first value; AppendOthers returns the others.
+// returns the first value.
 func (q *Request) Attribute(a rules.Attribute) (value string, ok bool) {
+	value, ok, _ = q.Read(a)
+	return value, ok
+}
+
+// Read implements rules.UnclearRequest.
+func (q *Request) Read(a rules.Attribute) (value string, ok, unclear bool) {
+	var v client.Value
 	switch a.Kind {
 	case rules.Method:
-		return q.Method, true
+		return q.Method, true, false
 	case rules.Path:
-		return q.Path, true
+		return q.Path, true, false
 	case rules.Host:
-		return q.Host, q.Host != ""
+		return q.Host, q.Host != "", false
 	case rules.ClientIP:
 		if q.group == "" {
 			q.group = q.clients.Group(q.address)
 		}
-		return q.group, true
+		return q.group, true, false
 	case rules.Header:
-		return q.field(a.Name)
-	case rules.Query:
-		return client.Query(q.RawQuery, a.Name)
-	case rules.Cookie:
-		return client.Cookie(q.Header, a.Name)
-	case rules.JWT:
-		return q.identity.Claim(a.Name)
-	case rules.Other:
-	}
-	return "", false // a plain HTTP request has no such thing
-}
-
-// AppendOthers implements rules.ValuedRequest.
-func (q *Request) AppendOthers(dst []string, a rules.Attribute) []string {
-	var v client.Values
-	switch a.Kind {
-	case rules.Header:
-		if a.Name != "Host" {
-			v.Header(q.Header, a.Name)
+		if a.Name == "Host" { // net/http keeps it elsewhere
+			return q.Host, q.Host != "", false
 		}
+		v = client.ReadHeader(q.Header, a.Name)
 	case rules.Query:
-		v.Query(q.RawQuery, a.Name)
+		v = client.ReadQuery(q.RawQuery, a.Name)
 	case rules.Cookie:
-		v.Cookie(q.Header, a.Name)
+		v = client.ReadCookie(q.Header, a.Name)
 	case rules.JWT:
-		return q.identity.AppendOthers(dst, a.Name)
-	case rules.Other, rules.Method, rules.Path, rules.Host, rules.ClientIP:
+		v = q.identity.Read(a.Name)
+	case rules.Other: // a plain HTTP request has no such thing
 	}
-	return append(dst, v.Others()...)
-}
-
-// field returns the first value of a header by its canonical name.
-func (q *Request) field(name string) (string, bool) {
-	if name == "Host" { // net/http keeps it elsewhere
-		return q.Host, q.Host != ""
-	}
-	if values := q.Header[name]; len(values) > 0 {
-		return values[0], true
-	}
-	return "", false
+	return v.Text, v.OK, v.Unclear
 }
 
 // IsHost reports whether s is a name or an address, perhaps with a port, or empty.

@@ -360,7 +360,7 @@ var (
 )
 
 // find appends to dst the different tokens of a request: those of each line of the header
-// field, then those of each cookie that some server takes for the configured one. plain
+// field, then those of the configured cookie. plain
 // is how many these are. After them come tokens that only lenient servers find in the
 // header field. tooMany is set if there are, or may be, more than maxTokens.
 //
@@ -374,7 +374,7 @@ func (v *Verifier) find(dst []string, h http.Header) (found []string, plain int,
 			}
 		}
 	}
-	dst, tooMany = v.inCookies(dst, h)
+	dst = v.inCookies(dst, h)
 	plain = len(dst)
 	if v.header != "" {
 		for _, value := range h[v.header] {
@@ -391,37 +391,25 @@ func (v *Verifier) find(dst []string, h http.Header) (found []string, plain int,
 	return dst, plain, tooMany || len(dst) > maxTokens
 }
 
-// inCookies appends to dst the tokens in cookies. It reports whether there may be more.
-func (v *Verifier) inCookies(dst []string, h http.Header) (found []string, more bool) {
-	if v.options.Cookie == "" || len(h["Cookie"]) == 0 {
-		return dst, false
+// inCookies appends to dst the tokens in cookies.
+func (v *Verifier) inCookies(dst []string, h http.Header) []string {
+	if v.options.Cookie == "" {
+		return dst
 	}
-	var values client.Values
-	values.Cookie(h, v.options.Cookie)
-	for _, text := range values.All {
-		read := spelling.InCookie.Read(text)
-		for _, token := range read.AppendOthers([]string{read.Text}) {
-			dst = addToken(dst, token)
-		}
-	}
-	return dst, len(values.All) > client.MaxValues
-}
-
-// addToken appends a token and, if its signature can be written in other ways, the tokens
-// that servers read in it.
-func addToken(dst []string, token string) []string {
-	const scheme = "Bearer "
-	read, one := spelling.InCredentials.Read(scheme+token), []string{scheme + token}
-	if read.Text != scheme+token {
-		one = read.AppendOthers(append(one, read.Text))
-	}
-	for _, text := range one {
-		text = strings.TrimPrefix(text, scheme)
-		if text != "" && len(dst) <= maxTokens && !slices.Contains(dst, text) {
-			dst = append(dst, text)
-		}
+	var room [maxTokens]string
+	for _, sent := range client.AppendCookies(room[:0], h, v.options.Cookie) {
+		token, _ := spelling.InCookie.Read(sent)
+		dst = addToken(dst, token)
 	}
 	return dst
+}
+
+// addToken appends a token, unless it is there or there are too many.
+func addToken(dst []string, token string) []string {
+	if token == "" || len(dst) > maxTokens || slices.Contains(dst, token) {
+		return dst
+	}
+	return append(dst, token)
 }
 
 // inHeader returns the token in a header field: after "Bearer", which may only be omitted

@@ -1,6 +1,7 @@
 package spelling
 
 import (
+	"encoding/base64"
 	"slices"
 	"strings"
 )
@@ -11,33 +12,41 @@ func IsCredentials(field string) bool {
 	return field == "Authorization" || field == "Proxy-Authorization"
 }
 
-// Credentials returns the value of an Authorization field with its scheme in one form,
-// such as Bearer, and one space after it. What follows Basic is encoded again, since
-// base64 can be written in many ways, and so is the signature of a Bearer token with
-// three parts. It does not allocate if text has this form.
-func Credentials(text string) string {
-	text = strings.Trim(text, " \t")
-	name, rest := split(text)
-	if name == "" {
+// credentials reads an Authorization field. Clear are a token with or without a scheme,
+// Basic in strict base64, and the parameters of a scheme that is known to have some, in
+// visible ASCII. The scheme gets one form, such as Bearer, and one space after it.
+func credentials(sent string) (text string, isClear bool) {
+	sent = strings.Trim(sent, " \t")
+	scheme, rest := split(sent)
+	if text = sent; scheme != "" && sent != scheme+" "+rest {
+		text = scheme + " " + rest
+	}
+	single := !strings.ContainsAny(rest, " \t,;\"'")
+	switch {
+	case !isASCII(text) || indexFold(rest, "bearer") >= 0 || scheme != "Bearer" && indexFold(scheme, "bearer") >= 0 || indexFold(rest, "basic ") >= 0:
+		return text, false // some servers look for the word anywhere
+	case scheme == "Basic":
+		return text, single && isLogin(rest)
+	case single:
+		return text, isStrict(rest) && !isAnyLogin(rest)
+	}
+	first, _, _ := strings.Cut(rest, " ")
+	return text, hasParameters(scheme) && strings.Contains(first, "=")
+}
+
+// tokenOf returns a token in credentials with the scheme Bearer, whatever scheme or none
+// it has. Other credentials stay.
+func tokenOf(text string) string {
+	scheme, rest := split(text)
+	if rest == "" || scheme == "Bearer" || scheme == "Basic" || strings.ContainsAny(rest, " \t,") {
 		return text
 	}
-	one := rest
-	switch name {
-	case "Basic":
-		one = basic(rest, decoder{})
-	case "Bearer":
-		one = bearer(rest, decoder{})
-	}
-	if n := len(name); len(text) == n+1+len(one) && text[:n] == name && text[n] == ' ' && text[n+1:] == one {
-		return text
-	}
-	return name + " " + one
+	return "Bearer " + rest
 }
 
 // split returns the scheme of credentials, in one form, and what follows it. The scheme
 // is empty if text is a single word.
 func split(text string) (scheme, rest string) {
-	text = strings.Trim(text, " \t")
 	end := strings.IndexAny(text, " \t")
 	if end < 0 {
 		return "", text
@@ -45,162 +54,42 @@ func split(text string) (scheme, rest string) {
 	return schemeOf(text[:end]), strings.TrimLeft(text[end:], " \t")
 }
 
-// ClarityOfCredentials returns how far servers agree on credentials.
-//
-// Many take the second word for the token, whatever the first one is. Many look for
-// "Bearer" anywhere. They disagree about spaces: in JavaScript and Python 0xa0 is one. So
-// schemes other than Basic and Bearer may be taken for one of them, and text that is
-// neither a scheme with a word nor a scheme with parameters may be read in any way. In
-// base64 with other bytes, or with bytes after the padding, some servers read what is
-// before those, some skip them, and some refuse the credentials.
-func ClarityOfCredentials(text string) Clarity {
-	scheme, word, shape := parse(text)
-	switch {
-	case text == "" || shape == parameters:
-		return Clear
-	case shape == anything:
-		return Unclear
-	case shape == named:
-		return Several
-	case scheme == "Basic" && (!isClearBase64(word) || strings.ContainsAny(word, "-_")):
-		return Unclear
-	case scheme == "Basic" && isLogin(word, decoder{}):
-		return Clear
-	case scheme != "Basic" && (!isClearSigned(word) || isJWT(word) && !isClearBase64(word[strings.LastIndexByte(word, '.')+1:])):
-		return Unclear
-	case scheme == "Bearer" && !isAnyLogin(word) && !isPair(word):
-		return Clear
-	}
-	return Several
+// isLogin reports whether text is a name and a password in strict base64. A NUL in it ends
+// the password for some servers.
+func isLogin(text string) bool {
+	var room [512]byte
+	login, err := base64.StdEncoding.Strict().AppendDecode(room[:0], []byte(text))
+	return err == nil && isPair(login)
 }
 
-// maxReadings is how many readings of credentials are collected. Requests with more are
-// refused.
-const maxReadings = 9
-
-// AppendCredentials appends to dst what servers read in credentials that are not clear,
-// apart from what [Credentials] returns.
-func AppendCredentials(dst []string, text string) []string {
-	scheme, word, shape := parse(text)
-	r := readings{list: dst, from: len(dst), own: Credentials(text), basic: scheme == "Basic"}
-	switch shape {
-	case parameters, named:
-		areParameters(word, func(value string) bool { return r.word(value) })
-	case anything:
-		if name, rest := split(text); name == "Basic" {
-			for _, d := range decoders() {
-				r.add("Basic " + basic(rest, d))
-			}
-		}
-		for word := range strings.FieldsFuncSeq(text, divides) {
-			if at := indexFold(word, "bearer"); at >= 0 { // some servers cut here
-				r.word(word[:at])
-				r.word(word[at+len("bearer"):])
-			}
-			if !r.word(word) {
-				break
-			}
-		}
-	case alone, pair:
-		r.word(word)
-	}
-	text = strings.Trim(text, " \t")
-	knownScheme := shape == parameters || scheme == "Bearer" || r.basic && isAnyLogin(word)
-	if !knownScheme && len(text) > len("Bearer ") {
-		r.add("Bearer " + bearer(text[len("Bearer "):], decoder{})) // some servers cut off that many bytes, whatever they are
-	}
-	return r.list
+// isPair reports whether login is a name and a password.
+func isPair(login []byte) bool {
+	return slices.Contains(login, ':') && !slices.ContainsFunc(login, func(c byte) bool { return c < ' ' || c == 0x7f })
 }
 
-// readings collects the readings of one text.
-type readings struct {
-	list  []string
-	from  int
-	own   string
-	basic bool // the scheme is Basic
-}
-
-func (r *readings) add(one string) {
-	if one != r.own && len(r.list)-r.from < maxReadings && !slices.Contains(r.list[r.from:], one) {
-		r.list = append(r.list, one)
+// isAnyLogin reports whether some server that skips what is no base64 reads a name and a
+// password in text, whatever the scheme.
+func isAnyLogin(text string) bool {
+	if strings.HasPrefix(text, objectBegins) {
+		return false
 	}
-}
-
-// word adds what servers read in a word. It reports false if there is no space for more.
-func (r *readings) word(word string) bool {
-	if word == "" {
-		return true
-	}
-	for _, d := range decoders() {
-		login := isLogin(word, d)
-		if r.basic || login {
-			r.add("Basic " + basic(word, d))
-		}
-		if !r.basic || !login && isClearBase64(word) {
-			r.add("Bearer " + bearer(word, decoder{padding: d.padding}))
-		}
-	}
-	if !r.basic && isPair(word) { // as Rails reads token=...
-		_, value, _ := strings.Cut(word, "=")
-		r.add("Bearer " + bearer(value, decoder{}))
-	}
-	return len(r.list)-r.from < maxReadings
-}
-
-// isPair reports whether text is name=value, and not base64 with padding.
-func isPair(text string) bool {
-	at := strings.IndexByte(text, '=')
-	return at > 0 && strings.Trim(text[at:], "=") != ""
-}
-
-// shape is the structure of credentials.
-type shape uint8
-
-const (
-	alone      shape = iota // one word
-	pair                    // a scheme and a word
-	parameters              // a scheme known to have parameters: name=value, name="value"
-	named                   // another scheme with parameters, one of which may be the token
-	anything
-)
-
-// parse splits credentials. word is what follows the scheme.
-func parse(text string) (scheme, word string, s shape) {
-	text = strings.Trim(text, " \t")
+	var room, out [512]byte
+	digits := room[:0]
 	for i := range len(text) {
-		if text[i] < ' ' && text[i] != '\t' || text[i] >= 0x7f {
-			return "", "", anything
+		switch c := text[i]; {
+		case c == '-':
+			digits = append(digits, '+')
+		case c == '_':
+			digits = append(digits, '/')
+		case isDigit(c):
+			digits = append(digits, c)
 		}
 	}
-	scheme, word = split(text)
-	spaced := false
-	switch {
-	case scheme == "":
-		s = alone
-	case !strings.ContainsAny(word, " \t,;\"'"):
-		s = pair
-	case scheme == "Basic":
-		return "", "", anything
-	case !areParameters(word, func(value string) bool {
-		spaced = spaced || strings.ContainsAny(value, " \t")
-		return true
-	}):
-		return "", "", anything
-	case hasParameters(scheme) && text[len(scheme)] == ' ':
-		s = parameters
-	case spaced:
-		return "", "", anything
-	default:
-		s = named
+	if len(digits)%4 == 1 {
+		digits = digits[:len(digits)-1]
 	}
-	rest := scheme
-	if scheme == "Basic" || scheme == "Bearer" {
-		rest = ""
-	}
-	if mentionsScheme(rest) || s != pair && mentionsScheme(text[len(scheme):]) {
-		return "", "", anything
-	}
-	return scheme, word, s
+	login, err := base64.RawStdEncoding.AppendDecode(out[:0], digits)
+	return err == nil && isPair(login)
 }
 
 // hasParameters reports whether scheme is known to have parameters, none of which is a
@@ -211,69 +100,10 @@ func hasParameters(scheme string) bool {
 	}, func(known string) bool { return strings.EqualFold(known, scheme) })
 }
 
-// divides reports whether some server takes c for a separator of words.
-func divides(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(",;\"'", c) }
-
-// mentionsScheme reports whether a server that searches for Bearer or Basic finds it.
-func mentionsScheme(text string) bool {
-	return indexFold(text, "bearer") >= 0 || indexFold(text, "basic ") >= 0
-}
-
 // indexFold is [strings.Index], ignoring case.
 func indexFold(text, part string) int {
 	for i := range len(text) - len(part) + 1 {
 		if strings.EqualFold(text[i:i+len(part)], part) {
-			return i
-		}
-	}
-	return -1
-}
-
-// areParameters reports whether text is a list of name=value, with values perhaps in
-// quotes (RFC 9110, 11.2), and no spaces around the equals signs. It calls f with each
-// value until f returns false.
-func areParameters(text string, f func(value string) bool) bool {
-	for more := true; ; {
-		name, rest, ok := strings.Cut(strings.TrimLeft(text, " \t"), "=")
-		if !ok || name == "" || strings.ContainsAny(name, " \t,;\"'") {
-			return false
-		}
-		value := ""
-		if quoted, ok := strings.CutPrefix(rest, `"`); ok {
-			end := endOfQuoted(quoted)
-			if end < 0 {
-				return false
-			}
-			value, rest = quoted[:end], quoted[end+1:]
-		} else {
-			end := strings.IndexAny(rest, " \t,;\"")
-			if end < 0 {
-				end = len(rest)
-			}
-			if value, rest = rest[:end], rest[end:]; value == "" {
-				return false
-			}
-		}
-		more = more && f(value)
-		if text = strings.TrimLeft(rest, " \t"); text == "" {
-			return true
-		}
-		if text, ok = strings.CutPrefix(text, ","); !ok {
-			return false
-		}
-		if text == "" {
-			return true
-		}
-	}
-}
-
-// endOfQuoted returns the index of the closing quote of a quoted text, or -1.
-func endOfQuoted(text string) int {
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '"':
 			return i
 		}
 	}

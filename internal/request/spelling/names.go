@@ -2,18 +2,18 @@ package spelling
 
 import "strings"
 
-// SameName reports whether some server may take name for want. PHP reads a dot, a space
-// or an unclosed [ as an underscore, and ends names at a NUL. name[] and name[x] are
-// lists called name, and in old versions of Express [name] is name. Other servers ignore
-// case. To cover them all, names with the same ASCII letters and digits are the same, as
-// some servers take other bytes for spaces, and so are names that are the same up to a
-// NUL or a bracket.
+// SameName reports whether some server may take name for want, which it is not. PHP reads
+// a dot, a space or an unclosed [ as an underscore, and ends names at a NUL; name[] and
+// name[x] are lists called name; other servers ignore case. So names with the same ASCII
+// letters and digits are the same, up to a NUL or, if want has none, a bracket.
 func SameName(name, want string) bool {
-	if want = base(want); want == "" {
-		return false
+	before, _, _ := strings.Cut(name, "\x00")
+	if alike(name, want) || alike(before, want) {
+		return true
 	}
-	before, _, cut := strings.Cut(name, "\x00")
-	return alike(base(name), want) || alike(name, want) || cut && (alike(base(before), want) || alike(before, want))
+	before = strings.TrimLeft(before, " [")
+	i := strings.IndexAny(before, "[]")
+	return i > 0 && !strings.ContainsAny(want, "[]") && alike(before[:i], want)
 }
 
 // alike reports whether two names have the same ASCII letters and digits. Names without
@@ -54,16 +54,6 @@ func SameField(name, want string) bool {
 		}
 	}
 	return true
-}
-
-// base returns a name without leading spaces and brackets, and without what makes it a
-// list.
-func base(name string) string {
-	name = strings.TrimLeft(name, " [")
-	if i := strings.IndexAny(name, "[]"); i > 0 {
-		return name[:i]
-	}
-	return name
 }
 
 func fold(c byte) byte {

@@ -1,16 +1,22 @@
 package spelling
 
-// Form is where a text is from, which decides how it can be spelled.
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Form is where a text is from, which decides how it is read.
 type Form uint8
 
 // The forms.
 const (
 	Plain Form = iota // has one spelling
 	// InField is the value of a header field, InCredentials of one with credentials,
-	// InCookie of a cookie.
+	// InCookie of a cookie, InParameter of a parameter of a raw query.
 	InField
 	InCredentials
 	InCookie
+	InParameter
 )
 
 // FormOf returns the form of the values of a header field, by its canonical name.
@@ -21,67 +27,58 @@ func FormOf(field string) Form {
 	return InField
 }
 
-// Reading is what servers read in a text.
-type Reading struct {
-	Text string // the meaning, in one form
-	// Clarity is how far servers agree on Text.
-	Clarity Clarity
-	form    Form
-	sent    string
-}
-
-// Read returns how servers read a text as it was sent.
-func (f Form) Read(sent string) Reading {
-	r := Reading{Text: sent, form: f, sent: sent}
+// Read reads a text as it was sent. It returns false if the text is unclear: servers may
+// read something else in it. It does not allocate if there is nothing to decode.
+func (f Form) Read(sent string) (text string, isClear bool) {
 	switch f {
-	case Plain:
 	case InField:
-		r.Text, r.Clarity = Field(sent), ClarityOfField(sent)
+		text = strings.Trim(sent, " \t")
+		return text, isTrimmed(text) && isStrict(text)
 	case InCredentials:
-		r.Text, r.Clarity = Credentials(sent), ClarityOfCredentials(sent)
+		return credentials(sent)
 	case InCookie:
-		r.Text = Cookie(sent)
-		switch {
-		case !IsClearCookie(sent):
-			r.Clarity = Unclear
-		case IsNeedless(sent, r.Text):
-			r.Clarity = Several
-		}
+		return cookie(sent)
+	case InParameter:
+		text = strings.Trim(Unescape(sent, PlusIsSpace), " \t")
+		return text, IsEscaped(sent) && isTrimmed(text) && isStrict(text) && !endsInBracket(sent)
+	case Plain:
 	}
-	return r
+	return sent, true
 }
 
-// AppendOthers appends to dst what some servers read instead of Text.
-func (r *Reading) AppendOthers(dst []string) []string {
-	switch {
-	case r.Clarity == Clear || r.form == Plain:
-		return dst
-	case r.form == InCookie:
-		return AppendCookies(dst, r.sent)
-	case r.form == InCredentials:
-		return AppendCredentials(dst, r.sent)
+// Key returns what to count of a text that Read has returned. Some servers read a + in a
+// cookie as a space, and some take a token whatever the scheme before it is.
+func (f Form) Key(text string) string {
+	switch f {
+	case InCookie:
+		return strings.ReplaceAll(text, "+", " ")
+	case InCredentials:
+		return tokenOf(text)
+	case Plain, InField, InParameter:
 	}
-	return AppendFields(dst, r.sent)
+	return text
 }
 
-// One returns the text to count by for callers with a single count per request. It
-// returns false for credentials in which some server may read anything.
-func (r *Reading) One() (text string, ok bool) {
-	switch {
-	case r.form != InCredentials || r.Clarity == Clear:
-		return r.Text, true
-	case r.Clarity == Several:
-		return AppendCredentials(nil, r.sent)[0], true
+// cookie reads a cookie: trimmed, without quotes around it, and percent-decoded once.
+func cookie(sent string) (text string, isClear bool) {
+	text = strings.Trim(sent, " \t")
+	if strings.HasPrefix(text, `"`) {
+		inner := strings.TrimSuffix(text[1:], `"`)
+		isClear = len(inner)+2 == len(text) && !strings.ContainsAny(inner, `"\`)
+		text = inner
+	} else { // unless it is JSON, Python ends it at a space, and Go drops it for the others
+		isClear = !strings.ContainsAny(text, ` "\`) || json.Valid([]byte(strings.TrimPrefix(text, "j:")))
 	}
-	return "", false
+	isClear = isClear && isASCII(text) && IsEscaped(text)
+	text = Unescape(text, PlusIsPlus)
+	if rest, ok := strings.CutPrefix(text, "j:"); ok && !strings.HasPrefix(rest, "{") {
+		return text, false // JSON to Express, which is a text in many spellings
+	}
+	return text, isClear && isTrimmed(text) && isStrict(text)
 }
 
-// Clarity is how far servers agree on the meaning of a text.
-type Clarity uint8
-
-// From best to worst.
-const (
-	Clear   Clarity = iota // all servers read the same
-	Several                // servers read different things, all of them known
-	Unclear                // some servers may read anything
-)
+// endsInBracket reports whether part of a raw value may belong to the name: qs, which
+// Express uses, ends names at the first ]=.
+func endsInBracket(value string) bool {
+	return strings.Contains(value, "=") && (strings.Contains(value, "]=") || strings.Contains(value, "%5D=") || strings.Contains(value, "%5d="))
+}

@@ -1,85 +1,18 @@
-// Package spelling brings texts that clients can write in many ways into one form: values
-// of cookies, credentials, names of parameters. Spellings that some server takes for the
-// same must be counted as the same, or each would have its own budget. docs/keys.md lists
-// the rules.
+// Package spelling reads texts that clients can write in several ways: values of cookies
+// and parameters, credentials, names of parameters. Each has one strict reading. What it
+// cannot read is unclear, and is counted by the client's address; docs/rules.md has the
+// promise, and docs/decisions/0135 the reasons.
 package spelling
 
 import (
-	"encoding/json"
+	"encoding/base64"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// Cookie returns the value of a cookie without spaces and quotes around it, and
-// percent-decoded, as Express and PHP read it. Invalid escapes stay. A value that starts
-// with j:, which Express reads as JSON, becomes the text that it encodes, or its JSON in
-// one form. The signature of a signed value is also brought into one form. It does not
-// allocate if text has this form.
-func Cookie(text string) string {
-	text = unquoted(strings.Trim(text, " \t"))
-	if strings.IndexByte(text, '%') >= 0 {
-		text = Unescape(text, PlusIsPlus)
-	}
-	if rest, ok := strings.CutPrefix(text, "j:"); ok && len(text) <= maxJSON {
-		return ofJSON(text, rest)
-	}
-	return signed(text, decoder{})
-}
-
-// unquoted returns text without its quotes. If the first byte is a quote, old versions of
-// Express also remove the last byte, whatever it is.
-func unquoted(text string) string {
-	if n := len(text); n > 1 && text[0] == '"' {
-		return text[1 : n-1]
-	}
-	return text
-}
-
-// ofJSON returns the meaning of a value that starts with j:, followed by rest: the text
-// that JavaScript makes of it, or the JSON of objects in one form.
-func ofJSON(text, rest string) string {
-	var v any
-	if json.Unmarshal([]byte(rest), &v) != nil {
-		return text
-	}
-	if one, ok := scriptText(v); ok {
-		return one
-	}
-	one, err := json.Marshal(v)
-	if err != nil {
-		return text
-	}
-	return "j:" + string(one)
-}
-
-// scriptText returns the text that JavaScript converts a value to: for a list, its
-// elements joined with commas. It returns false for objects, and lists that contain any.
-func scriptText(v any) (string, bool) {
-	switch v := v.(type) {
-	case string:
-		return v, true
-	case []any:
-		texts := make([]string, len(v))
-		for i, element := range v {
-			if element == nil {
-				continue
-			}
-			var ok bool
-			if texts[i], ok = scriptText(element); !ok {
-				return "", false
-			}
-		}
-		return strings.Join(texts, ","), true
-	case map[string]any:
-		return "", false
-	}
-	text, err := json.Marshal(v)
-	return string(text), err == nil
-}
-
-// Unescape percent-decodes text, and with PlusIsSpace reads + as a space, as in forms.
-// Invalid escapes stay, so no text is refused that some server would read.
+// Unescape percent-decodes text once, and with PlusIsSpace reads + as a space, as in
+// forms. Invalid escapes stay.
 func Unescape(text string, plus Plus) string {
 	if strings.IndexByte(text, '%') < 0 && (!bool(plus) || strings.IndexByte(text, '+') < 0) {
 		return text
@@ -113,29 +46,6 @@ func IsEscaped(text string) bool {
 	}
 }
 
-// IsNeedless reports whether raw is a spelling of text that no encoder writes: it escapes
-// letters or digits, or text needs no escapes or quotes at all. Some servers do not
-// decode it.
-func IsNeedless(raw, text string) bool {
-	if raw == text {
-		return false
-	}
-	for i := 0; i+2 < len(raw); i++ {
-		if raw[i] == '%' && IsHex(raw[i+1]) && IsHex(raw[i+2]) && isUnreserved(Hex(raw[i+1])<<4|Hex(raw[i+2])) {
-			return true
-		}
-	}
-	for i := range len(text) {
-		if !isUnreserved(text[i]) {
-			return false
-		}
-	}
-	return text != ""
-}
-
-// isUnreserved reports whether no encoder escapes or quotes c.
-func isUnreserved(c byte) bool { return isNameByte(c) || c == '-' || c == '.' || c == '_' }
-
 // Plus is whether a + is a space.
 type Plus bool
 
@@ -167,64 +77,61 @@ func Hex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// Field returns the value of a header field without credentials: without spaces around
-// it, which are those of Unicode or, if it is not UTF-8, of Latin-1. The signature of a
-// JWT is brought into one form.
-func Field(text string) string {
-	text = Trim(text)
-	if beginsJWT(text) {
-		return signed(text, decoder{})
-	}
-	return text
-}
-
-// ClarityOfField returns how far servers agree on the value of such a field. They
-// disagree about other bytes in the base64 of a JWT, and about which spaces to trim.
-func ClarityOfField(text string) Clarity {
-	one := Trim(text)
-	switch {
-	case beginsJWT(one) && !isClearSigned(one):
-		return Unclear
-	case one != strings.Trim(text, " \t"):
-		return Several
-	}
-	return Clear
-}
-
-// AppendFields appends to dst what servers read in the value of a field that is not
-// clear, apart from what [Field] returns.
-func AppendFields(dst []string, text string) []string {
-	one := Trim(text)
-	if text = strings.Trim(text, " \t"); one != text {
-		dst = append(dst, text)
-	}
-	if beginsJWT(one) && !isClearSigned(one) {
-		for _, p := range [...]padding{endsInPlace, endsNever} {
-			dst = append(dst, signed(one, decoder{padding: p}))
-		}
-	}
-	return dst
-}
-
-func beginsJWT(text string) bool { return strings.HasPrefix(text, objectBegins) && isJWT(text) }
-
-// Trim returns text without leading and trailing spaces and invisible characters, as
-// Laravel reads parameters.
-func Trim(text string) string {
+// isTrimmed reports whether text neither begins nor ends with a space or an invisible
+// character, which some servers trim.
+func isTrimmed(text string) bool {
 	if text == "" || isGraphic(text[0]) && isGraphic(text[len(text)-1]) {
-		return text
+		return true
 	}
-	if utf8.ValidString(text) {
-		return strings.TrimFunc(text, isBlank)
-	}
-	return trimLatin(text)
+	first, _ := utf8.DecodeRuneInString(text)
+	last, _ := utf8.DecodeLastRuneInString(text)
+	return !isBlank(first) && !isBlank(last)
 }
 
-// isBlank reports whether a character is invisible or a control character. It covers what
-// Laravel and PHP trim.
+// isBlank reports whether a character is invisible, a control character, or not UTF-8.
 func isBlank(c rune) bool {
-	return unicode.IsSpace(c) || c == '\u2800' || c == '\U0001d159' || unicode.In(c, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point)
+	return c == utf8.RuneError || unicode.IsSpace(c) || c == '\u2800' || c == '\U0001d159' ||
+		unicode.In(c, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // isGraphic reports whether c is visible ASCII.
 func isGraphic(c byte) bool { return c > ' ' && c < 0x7f }
+
+// isASCII reports whether text has no control character and nothing beyond ASCII.
+func isASCII(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+const objectBegins = "eyJ" // the start of a JSON object in base64
+
+// isStrict reports whether the base64 in a text that is, or looks like, a signed JSON
+// object can be written in no other way: the signature of a JWT or a session of Flask, all
+// parts of an encrypted JWT, all of a session of Laravel. Lenient decoders would accept
+// many spellings of it.
+func isStrict(text string) bool {
+	if !strings.HasPrefix(strings.TrimPrefix(text, "."), objectBegins) && !strings.HasPrefix(text, ".eJ") {
+		return true
+	}
+	strict := func(e *base64.Encoding, part string) bool {
+		var room [512]byte
+		_, err := e.Strict().AppendDecode(room[:0], []byte(part))
+		return err == nil && !strings.ContainsAny(part, "\r\n")
+	}
+	switch strings.Count(text, ".") {
+	case 0:
+		return strict(base64.StdEncoding, text) || strict(base64.RawURLEncoding, text)
+	case 4:
+		for part := range strings.SplitSeq(text, ".") {
+			if !strict(base64.RawURLEncoding, part) {
+				return false
+			}
+		}
+		return true
+	}
+	return strict(base64.RawURLEncoding, text[strings.LastIndexByte(text, '.')+1:])
+}

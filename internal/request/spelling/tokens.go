@@ -2,10 +2,7 @@ package spelling
 
 import "strings"
 
-const (
-	objectBegins  = "eyJ" // the start of a JSON object in base64
-	maxCandidates = 32    // possible tokens that are checked in a field
-)
+const maxCandidates = 32 // possible tokens that are checked in a field
 
 // AppendTokens appends to dst everything that some server may take for a JWT in a header
 // field, whatever is around it: some servers search for "Bearer", some remove it, and
@@ -53,7 +50,7 @@ func (s *search) all(text string) {
 }
 
 // inToken reports whether c can be part of a token.
-func inToken(c byte) bool { return digit(c) != 0 || c == '.' || c == '=' }
+func inToken(c byte) bool { return isDigit(c) || c == '.' || c == '=' }
 
 // run searches text, which rest follows, between the words Bearer.
 func (s *search) run(text, rest string) {
@@ -92,11 +89,11 @@ func (s *search) look(text, rest string) {
 	}
 	longer := []byte(text)
 	for at := 0; at < len(rest) && rest[at] != '.' && s.looked <= maxCandidates; at++ {
-		if digit(rest[at]) == 0 {
+		if !isDigit(rest[at]) {
 			continue
 		}
 		longer = append(longer, rest[at])
-		if end := at + 1; end == len(rest) || digit(rest[end]) == 0 && rest[end] != '.' {
+		if end := at + 1; end == len(rest) || !isDigit(rest[end]) && rest[end] != '.' {
 			s.looked++
 			s.found = append(s.found, string(longer))
 		}
@@ -105,3 +102,8 @@ func (s *search) look(text, rest string) {
 
 // isJWT reports whether token has the three parts of a signed JWT.
 func isJWT(token string) bool { return strings.Count(token, ".") == 2 }
+
+// isDigit reports whether c is a base64 digit of either alphabet.
+func isDigit(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("+/-_", c) >= 0
+}
