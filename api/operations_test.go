@@ -106,7 +106,6 @@ func operations() []operation {
 	wrong := reply{400, problem, false}
 	busy := reply{503, problem, true}
 	key := `{"rule":"login","key":["198.51.100.7"]`
-	const other = `{"rule":"x","key":["198.51.100.7"]}`
 	list := []operation{
 		{
 			"api", "post", "/v1/check", "Ask whether a request may pass, or several", nil, "Check|Checks",

@@ -96,10 +96,10 @@ func (b *bench) post(path, body string) *httptest.ResponseRecorder {
 func TestUnsettled(t *testing.T) {
 	for _, row := range []struct {
 		name, http, log string
-		err                    error
-		damaged                bool
-		status                 int
-		code                   codes.Code
+		err             error
+		damaged         bool
+		status          int
+		code            codes.Code
 	}{
 		{
 			name: "a damaged token", damaged: true,

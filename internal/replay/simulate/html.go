@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"html"
@@ -16,7 +15,10 @@ var reportStyle string
 
 // htmlPage is HTML in the making. It does not use html/template, with which the linker keeps
 // every exported method of every type in the binary: nine megabytes.
-type htmlPage struct{ bytes.Buffer }
+type htmlPage struct{ text []byte }
+
+// raw appends markup as it is.
+func (p *htmlPage) raw(markup string) { p.text = append(p.text, markup...) }
 
 // add appends markup, a constant, with arguments as for [fmt.Sprintf]: strings are text and
 // are escaped.
@@ -26,7 +28,7 @@ func (p *htmlPage) add(markup string, args ...any) {
 			args[i] = html.EscapeString(text)
 		}
 	}
-	fmt.Fprintf(p, markup, args...)
+	p.text = fmt.Appendf(p.text, markup, args...)
 }
 
 // WriteHTML writes the report as a page with charts. The page is self-contained:
@@ -41,7 +43,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 <title>%s: %s refused – Headgate simulation</title>
 <style>
 `, r.Domain, percent(r.Refused, r.Requests))
-	p.WriteString(reportStyle)
+	p.raw(reportStyle)
 	p.add(`</style>
 <header>
 <p class="over">Headgate simulation</p>
@@ -60,12 +62,17 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	}
 	for i := range r.Rules {
 		if rule := &r.Rules[i]; rule.Requests > 0 {
-			p.rule(rule, len(r.Rules) > 1)
+			p.rule(rule)
+			if len(r.Rules) > 1 && rule.Refused+rule.WouldRefuse > 0 { // else it is the chart of all requests
+				p.chart(newChart("Requests counted by "+rule.Name, rule.Timeline))
+			}
+			p.demand(rule)
+			p.keys(rule)
 		}
 	}
 	p.logs(r)
 	p.add("<footer>Created by headgate simulate. The decisions come from the engine that headgate serve runs, with the log as its clock. The log does not show how clients would have reacted to refusals.</footer>\n</html>\n")
-	_, err := p.WriteTo(w)
+	_, err := w.Write(p.text)
 	return err
 }
 
@@ -157,9 +164,8 @@ func (p *htmlPage) rules(list []RuleReport) {
 	p.add("</table></div>")
 }
 
-// rule adds what happened under one rule; it has a chart unless that would be the one of
-// all requests again.
-func (p *htmlPage) rule(r *RuleReport, hasChart bool) {
+// rule adds what happened under one rule, in a sentence.
+func (p *htmlPage) rule(r *RuleReport) {
 	p.add("<h2>")
 	p.name(r)
 	p.add("</h2>\n"+`<p class="soft">%s: %s for %s out of %s`, r.Limit, Plural(r.Refused+r.WouldRefuse, "refusal"), Plural(r.RefusedKeys, "key"), Plural(r.Keys, "key"))
@@ -177,11 +183,6 @@ func (p *htmlPage) rule(r *RuleReport, hasChart bool) {
 		p.add(" %s would be delayed, by %d ms on average and at most %d ms.", Plural(r.Delayed, "request"), r.MeanDelay, r.MaxDelay)
 	}
 	p.add("</p>\n")
-	if hasChart && r.Refused+r.WouldRefuse > 0 {
-		p.chart(newChart("Requests counted by "+r.Name, r.Timeline))
-	}
-	p.demand(r)
-	p.keys(r)
 }
 
 // demand adds the distribution of keys.
@@ -202,9 +203,9 @@ func (p *htmlPage) demand(r *RuleReport) {
 		if row.Over {
 			over = ` class="no"`
 		}
-		p.WriteString("<tr" + first + ">")
+		p.raw("<tr" + first + ">")
 		p.add("<td>%s<td>%s", row.Label, Thousands(row.Keys))
-		p.WriteString(`<td class="bar"><div class="track"><i` + over)
+		p.raw(`<td class="bar"><div class="track"><i` + over)
 		p.add(` style="width:%.1f%%"></i></div></tr>`+"\n", row.Bar)
 	}
 	p.add("</table></div></figure>\n")
@@ -223,7 +224,7 @@ func (p *htmlPage) keys(r *RuleReport) {
 		delayed = "<th>delayed"
 	}
 	p.add(`<figure><figcaption><b>%s</b><span class="key">allowed</span><span class="key no">refused</span></figcaption>`+"\n", title)
-	p.WriteString(`<div class="wide"><table><tr><th>key<th>requests<th><span hidden>bar</span><th>refused` + delayed + "<th>busiest period<th>peak use</tr>\n")
+	p.raw(`<div class="wide"><table><tr><th>key<th>requests<th><span hidden>bar</span><th>refused` + delayed + "<th>busiest period<th>peak use</tr>\n")
 	for _, k := range keyRows(r.Top) {
 		p.add(`<tr><td class="name">%s<td>%s<td class="bar"><div class="track"><i class="no" style="width:%.1f%%"></i><i style="width:%.1f%%"></i></div><td>%s`,
 			k.Key, Thousands(k.Requests), k.Stops, k.Passes, Thousands(k.Refused))
