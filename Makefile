@@ -105,7 +105,7 @@ chaos-short: ## run chaos for a minute
 mutants: ## mutation tests: change the core in hundreds of places, one at a time, and check that a test fails
 	cd chaos && $(GO) run ./mutants -least 97 ../algorithm -- -runs 10
 	cd chaos && $(GO) run ./mutants -least 97 ../internal/decide/engine
-	cd chaos && $(GO) run ./mutants -least 97 ../internal/door/answer
+	cd chaos && $(GO) run ./mutants -least 97 ../internal/answer
 	cd chaos && $(GO) run ./mutants -least $(LEAST) -every 5 ../store/memory
 
 web: ## build the web pages of the admin door from web/ into internal/door/admin/dashboard/dist (needs Node)

@@ -53,12 +53,15 @@ var layers = map[string]int{
 	"internal/rules/follow":      6, // notices that rule files have changed
 	"internal/rules/xds":         6, // rules from a control plane
 
-	"internal/decide":         4, // around the engine: bans, overrides, candidates
-	"internal/decide/engine":  3, // the verdict on a request
-	"internal/decide/orders":  5, // grants and resets of other regions
-	"internal/decide/storing": 7, // opens the store, and what belongs to it
-	"internal/decide/trial":   8, // the candidate of a process: its files, its counts
-	"internal/decide/checks":  1, // the scopes of the limits of middleware
+	"internal/decide":        4, // around the engine: bans, overrides, candidates
+	"internal/decide/engine": 3, // the verdict on a request
+	"internal/decide/orders": 5, // grants and resets of other regions
+	"internal/decide/checks": 1, // the scopes of the limits of middleware
+
+	"internal/answer":          3, // what all answers share: headers and bodies
+	"internal/counts/storing":  7, // opens the store, and what belongs to it
+	"internal/counts/dispatch": 8, // opens the queue, and asks when an entry may be sent
+	"internal/counts/trial":    8, // the candidate of a process: its files, its counts
 
 	"internal/request":          3, // the client, and what it requests
 	"internal/request/spelling": 0, // one form of what clients write in many
@@ -78,18 +81,20 @@ var layers = map[string]int{
 	"internal/door":                 7, // the kit of doors
 	"internal/door/":                9, // each folder a door
 	"internal/door/admin/dashboard": 4, // the pages of the admin door
-	"internal/door/answer":          3, // what all answers share: headers and bodies
 	"internal/door/verdict":         4, // what doors do with a verdict
 	"internal/door/selfservice":     5, // tells callers their own limits
-	"internal/door/serving":         8, // opens, bounds, serves and closes them all
+	"internal/door/serving":         9, // opens, bounds, serves and closes them all
 	"internal/door/grpcserver":      5, // serves them over gRPC
+	"internal/door/httprequest":     3, // an HTTP request, as rules see it
+	"internal/door/described":       3, // a request described by attributes
 	"internal/door/httpapi":         8, // services that doors offer
 	"internal/door/grpcapi":         8,
 	"internal/door/rls":             8,
 	"internal/door/forwardauth":     8,
 
 	"internal/observe":           4, // metrics
-	"internal/observe/announce":  8, // tells operators of warnings
+	"internal/observe/announce":  5, // tells operators of warnings
+	"internal/observe/candidate": 4, // what candidate rules would have answered
 	"internal/observe/telemetry": 5, // traces and metrics, sent elsewhere
 	"internal/observe/sse":       0, // live events, for readers that may be slow
 	"internal/observe/top":       1, // the most frequent keys
@@ -99,10 +104,9 @@ var layers = map[string]int{
 	"internal/replay/offline":    9, // the commands that need no server
 	"internal/replay/playground": 2, // one limit and its books, for web/wasm
 
-	"internal/queue":          3, // requests that are sent later
-	"internal/queue/file":     4, // kept in a file
-	"internal/queue/streams":  4, // kept in Redis
-	"internal/queue/dispatch": 8, // opens it, and asks when an entry may be sent
+	"internal/queue":         3, // requests that are sent later
+	"internal/queue/file":    4, // kept in a file
+	"internal/queue/streams": 4, // kept in Redis
 
 	"internal/operate": 10, // what operators use around a server
 
@@ -113,12 +117,17 @@ var layers = map[string]int{
 	"internal/testkit/adaptertest": 5, // compares the middleware of frameworks with httplimit
 }
 
+// groups are the folders of internal/, the lowest first: a package imports only groups
+// before its own. (The layers order packages; they would not see that two groups need
+// each other.) internal/README.md draws them.
+var groups = []string{"base", "transport", "request", "rules", "answer", "queue", "decide", "observe", "config", "counts", "door", "replay", "operate", "app"}
+
 // only lists packages that may be imported by nothing but the named importers.
 // Doors see rules for its Request, which each of them implements.
 var only = map[string][]string{
-	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/queue", "internal/request", "internal/door", "internal/observe", "internal/replay", "rulefiles"},
-	"store/memory":               {"examples", "internal/decide/storing", "internal/decide/trial", "internal/replay"},
-	"store/redis":                {"examples", "internal/config", "internal/operate/doctor", "internal/decide/storing", "internal/decide/control", "internal/queue"},
+	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/queue", "internal/request", "internal/door", "internal/counts", "internal/observe", "internal/replay", "rulefiles"},
+	"store/memory":               {"examples", "internal/counts/storing", "internal/counts/trial", "internal/replay"},
+	"store/redis":                {"examples", "internal/config", "internal/operate/doctor", "internal/counts/dispatch", "internal/counts/storing", "internal/decide/control", "internal/queue"},
 	"store/storetest":            {},
 	"internal/testkit/redistest": {},
 	"internal/testkit/certtest":  {},
@@ -277,6 +286,41 @@ func TestImportsPointDown(t *testing.T) {
 				t.Errorf("%s: only %v may import %s", s.file, allowed, to)
 			}
 		}
+	}
+}
+
+// groupOf returns the place of a folder's group, or -1.
+func groupOf(dir string) int {
+	group, ok := strings.CutPrefix(dir, "internal/")
+	if !ok {
+		return -1
+	}
+	group, _, _ = strings.Cut(group, "/")
+	return slices.Index(groups, group)
+}
+
+func TestGroupsHaveNoCycles(t *testing.T) {
+	for _, s := range sources(t) {
+		from := groupOf(s.dir)
+		if from < 0 {
+			if within(s.dir, "internal") && !within(s.dir, "internal/testkit") {
+				t.Errorf("%s: %s is in no group", s.file, s.dir)
+			}
+			continue
+		}
+		for _, imported := range s.imports {
+			to, ok := ours(imported)
+			if ok && groupOf(to) > from {
+				t.Errorf("%s: the group %s imports %s of a later one", s.file, groups[from], to)
+			}
+		}
+	}
+	text, err := os.ReadFile("internal/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Join(groups, " ← "); !strings.Contains(string(text), want) {
+		t.Errorf("internal/README.md does not show %s", want)
 	}
 }
 

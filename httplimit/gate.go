@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/checks"
-	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // Gate is the core of the middleware of [New], for frameworks with another kind of

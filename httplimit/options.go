@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/checks"
-	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // Option configures [New]. A [By] and a [Dialect] are options themselves.

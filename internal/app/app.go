@@ -17,18 +17,18 @@ import (
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/base/steady"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/counts/storing"
+	"github.com/headgate/headgate/internal/counts/trial"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/offenders"
-	"github.com/headgate/headgate/internal/decide/storing"
-	"github.com/headgate/headgate/internal/decide/trial"
 	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/counts/dispatch"
 	"github.com/headgate/headgate/internal/door/serving"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/observe/announce"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/telemetry"
-	"github.com/headgate/headgate/internal/queue/dispatch"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/jwt"
 	"github.com/headgate/headgate/internal/rules"
@@ -143,7 +143,9 @@ func New(options Options) (_ *App, err error) {
 	}
 	a.otlp = a.telemetryOptions()
 	if options.Config.EarlyWarning.On {
-		a.warns = announce.New(&options.Config.EarlyWarning)
+		a.warns = announce.New(announce.Policy{
+			Settings: options.Config.EarlyWarning.Settings, Webhook: options.Config.EarlyWarning.Webhook, Keys: options.Config.EarlyWarning.Keys,
+		})
 	}
 	if a.followsPlane() {
 		if a.plane, err = a.newPlane(); err != nil {

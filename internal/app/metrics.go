@@ -14,8 +14,8 @@ import (
 
 	"github.com/headgate/headgate/internal/base/steady"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/counts/storing"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/decide/storing"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"

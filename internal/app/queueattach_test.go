@@ -32,19 +32,19 @@ func (s *sendingToy) Serve(l net.Listener) error {
 	return s.toy.Serve(l)
 }
 
-// SetQueue implements [door.QueueSender].
+// SetQueue implements [dispatch.Sender].
 func (s *sendingToy) SetQueue(q *queue.Queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue, s.inForce = q, append(s.inForce, s.Engine.Rules().HasQueues())
 }
 
-// Deliver implements [door.QueueSender].
+// Deliver implements [dispatch.Sender].
 func (*sendingToy) Deliver(context.Context, *queue.Entry, int64) (queue.Answer, error) {
 	return queue.Answer{Status: 200}, nil
 }
 
-// SettleDelivery implements [door.QueueSender].
+// SettleDelivery implements [dispatch.Sender].
 func (*sendingToy) SettleDelivery(context.Context, *engine.Verdict, queue.Answer, error) {}
 
 // A door has its queue before it serves, and before rules that queue are in force.

@@ -19,8 +19,8 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/observe/metrics"
-	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/netbound"
 )

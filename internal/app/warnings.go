@@ -13,7 +13,7 @@ func (a *App) startWarnings() {
 		return
 	}
 	a.warns.Start(announce.Options{
-		Store: a.store.Counts, Clock: a.options.Clock, KeySecret: a.options.Config.RuleOptions.KeySecret,
+		Store: a.store.Counts, Clock: a.options.Clock, KeySecret: string(a.options.Config.RuleOptions.KeySecret),
 		Keys: a.keys, Events: a.events, Logger: a.log, Life: &a.life,
 	})
 	a.life.OnEnd(func() {

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/observe/warning"
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/rules/rulefile"

@@ -14,12 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/admin"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/api"
 	"github.com/headgate/headgate/internal/door/grpc"
 	"github.com/headgate/headgate/internal/door/proxy"

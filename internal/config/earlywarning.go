@@ -19,18 +19,8 @@ type EarlyWarning struct {
 	warning.Settings
 
 	Webhook *url.URL // where warnings are sent, besides the log, or nil; may be secret
-	Keys    WarningKeys
+	Keys    warning.Keys
 }
-
-// WarningKeys is how the key of a warning appears in messages and in the log.
-type WarningKeys string
-
-// The values. Empty is WarnHashed.
-const (
-	WarnHashed WarningKeys = "hashed" // as a hash, the same as in the dashboard
-	WarnClear  WarningKeys = "clear"  // as it is
-	WarnNone   WarningKeys = "none"   // not at all
-)
 
 // The bounds of settings.
 const (
@@ -63,7 +53,7 @@ func earlyWarningSettings() []Setting {
 		List(at+"rule_near_limit", (*EarlyWarning).setLevels),
 		Count(at+"new_keys.factor", func(e *EarlyWarning) *int64 { return &e.NewKeys.Factor }, 1000),
 		Count(at+"new_keys.least", func(e *EarlyWarning) *int64 { return &e.NewKeys.Least }, math.MaxInt32),
-		Word(at+"keys", func(e *EarlyWarning) *WarningKeys { return &e.Keys }, WarnHashed, WarnClear, WarnNone),
+		Word(at+"keys", func(e *EarlyWarning) *warning.Keys { return &e.Keys }, warning.KeysHashed, warning.KeysClear, warning.KeysNone),
 		parsed(at+"again", func(e *EarlyWarning) *time.Duration { return &e.Again }, func(v string) (time.Duration, error) {
 			d, err := duration(v, time.Second)
 			if err == nil && d > headgate.MaxPeriod { // it is the period of a limit

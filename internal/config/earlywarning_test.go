@@ -17,7 +17,7 @@ import (
 // fullWarnings are the warnings of testdata/full.yaml.
 func fullWarnings() config.EarlyWarning {
 	e := config.EarlyWarning{
-		On: true, Settings: warning.Default(), Keys: config.WarnNone,
+		On: true, Settings: warning.Default(), Keys: warning.KeysNone,
 		Webhook: &url.URL{Scheme: "https", Host: "hooks.example.com", Path: "/headgate", RawQuery: "key=1"},
 	}
 	e.KeyRefused.Share, e.KeyRefused.Refusals, e.KeyRefused.For = 60, 30, 10*time.Second

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // setRules sets the rule files, and resets the siblings of an earlier source.

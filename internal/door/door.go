@@ -13,8 +13,6 @@ import (
 	"net"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/certs"
 	"github.com/headgate/headgate/internal/transport/netbound"
@@ -34,7 +32,7 @@ type Door struct {
 	Policy netbound.Policy  // decides which connections to close to make space for others
 	Counts bool             // it limits and counts its connections itself
 	Answer int64            // the memory that an answer holds which its client does not read, in bytes
-	Sends  bool             // it sends queued requests: its Server is a QueueSender
+	Sends  bool             // it sends queued requests: its Server is a dispatch.Sender
 	// Claims returns the file descriptors it needs besides its connections; nil means none.
 	Claims     func(*config.Config) []Claim
 	CheckFiles func(*config.Config) error // checks the files it needs to open; nil means none
@@ -72,13 +70,6 @@ type DescriptorUser interface{ Descriptors() int64 }
 
 // Reloader is a Server that can reload its files.
 type Reloader interface{ Reload() }
-
-// QueueSender is a Server that sends queued requests.
-type QueueSender interface {
-	SetQueue(q *queue.Queue)
-	Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.Answer, error)
-	SettleDelivery(ctx context.Context, v *engine.Verdict, told queue.Answer, err error)
-}
 
 // CertificateError returns an error that names the setting of the faulty file in the
 // given section of the configuration.

@@ -18,9 +18,9 @@ import (
 
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/forwardauth"
 	"github.com/headgate/headgate/internal/door/grpcapi"
 	"github.com/headgate/headgate/internal/door/httpapi"

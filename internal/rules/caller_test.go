@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/door/described"
+	"github.com/headgate/headgate/internal/door/httprequest"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/request/described"
-	"github.com/headgate/headgate/internal/request/httprequest"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/ownform"
 	"github.com/headgate/headgate/internal/rules/yamltext"

@@ -13,9 +13,9 @@ import (
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/counts/storing"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/decide/storing"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate/internal/decide/candidate"
-	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/observe/candidate"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/top"
 	"github.com/headgate/headgate/internal/rules"

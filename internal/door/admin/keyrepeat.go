@@ -3,8 +3,8 @@ package admin
 import (
 	"time"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/offenders"
-	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // RepeatView is what on_repeat has counted about a key.

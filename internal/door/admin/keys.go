@@ -14,9 +14,9 @@ import (
 	"unicode"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/orders"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"

@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/door/admin/dashboard"
-	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // maxBody is the largest body of a request, in bytes.

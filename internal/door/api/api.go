@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/forwardauth"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/rls"

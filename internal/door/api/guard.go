@@ -6,10 +6,10 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/request/hosts"
 	"github.com/headgate/headgate/internal/request/token"

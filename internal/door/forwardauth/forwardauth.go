@@ -14,12 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
-	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/httprequest"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/request/httprequest"
 	"github.com/headgate/headgate/internal/request/reading"
 )
 

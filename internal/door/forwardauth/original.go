@@ -7,8 +7,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/headgate/headgate/internal/door/httprequest"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/request/httprequest"
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 

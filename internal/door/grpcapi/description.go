@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
-	"github.com/headgate/headgate/internal/request/described"
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/request/token"
 )
 

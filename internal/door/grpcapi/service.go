@@ -15,9 +15,9 @@ import (
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/door/verdict"
-	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules/inline"
 )

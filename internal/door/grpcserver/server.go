@@ -23,7 +23,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
-	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/transport/h2bound"
 	"github.com/headgate/headgate/internal/transport/membound"
 )

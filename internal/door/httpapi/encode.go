@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // appendVerdict appends v as the JSON object that /v1/check answers with:

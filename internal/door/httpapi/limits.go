@@ -3,7 +3,7 @@ package httpapi
 import (
 	"net/http"
 
-	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"

@@ -7,8 +7,8 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/request/described"
 )
 
 // The body of a check is parsed by hand: its shape is small and fixed, it is on the

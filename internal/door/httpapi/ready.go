@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/door"
-	"github.com/headgate/headgate/internal/door/answer"
 )
 
 func reason(r *door.Readiness) string {

@@ -6,9 +6,9 @@ import (
 	"net/textproto"
 	"strconv"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/answer"
-	"github.com/headgate/headgate/internal/request/described"
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/rules"
 )
 

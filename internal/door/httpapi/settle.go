@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/verdict"
 )
 

@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/verdict"
 )
 

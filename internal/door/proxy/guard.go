@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/base/enum"
-	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/httprequest"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/request/httprequest"
 	"github.com/headgate/headgate/internal/request/reading"
 	"github.com/headgate/headgate/internal/request/spelling"
 )

@@ -5,11 +5,11 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/httprequest"
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/request/httprequest"
 )
 
 // limits returns the path where callers read their limits, and whether that is so only

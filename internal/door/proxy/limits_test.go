@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/request/client"

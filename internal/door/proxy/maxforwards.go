@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/answer"
 )
 
 // maxForwards is how many more servers a TRACE or OPTIONS may reach (RFC 9110, 7.6.2).

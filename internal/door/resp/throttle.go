@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/answer"
 )
 
 // throttleScope is the scope of CL.THROTTLE's keys. The scope of a rule is UTF-8, so it

@@ -26,7 +26,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/door/rls"
 	"github.com/headgate/headgate/internal/door/verdict"
 )

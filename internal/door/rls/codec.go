@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/door/grpcserver"
-	"github.com/headgate/headgate/internal/request/described"
 )
 
 // Receive implements [grpcserver.Message].

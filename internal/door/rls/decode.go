@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/headgate/headgate/internal/request/described"
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/rules"
 )
 

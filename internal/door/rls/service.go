@@ -24,9 +24,9 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/grpcserver"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/observe/metrics"

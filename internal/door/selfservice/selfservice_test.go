@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"

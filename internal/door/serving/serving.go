@@ -22,6 +22,7 @@ import (
 
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/counts/dispatch"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/token"
@@ -60,7 +61,7 @@ type Doors struct {
 	port     *oneport.Port // shared by several doors; nil without
 	common   door.Common
 	failures chan error
-	sender   door.QueueSender // nil if no door sends
+	sender   dispatch.Sender // nil if no door sends
 
 	limit    int            // of file descriptors; 0 if unknown
 	reserved int            // part of it, for the process and for operators
@@ -143,7 +144,7 @@ func (d *Doors) Open(each door.Process, domain func(door string) string) error {
 		if c, ok := o.server.(prometheus.Collector); ok {
 			each.Register(c)
 		}
-		if s, ok := o.server.(door.QueueSender); ok {
+		if s, ok := o.server.(dispatch.Sender); ok {
 			d.sender = s
 		}
 	}
@@ -236,7 +237,7 @@ func (d *Doors) Sends() bool {
 }
 
 // Sender returns what sends queued requests, or nil if that is not open.
-func (d *Doors) Sender() door.QueueSender { return d.sender }
+func (d *Doors) Sender() dispatch.Sender { return d.sender }
 
 // Close closes all doors concurrently, without losing requests that can be answered.
 // First all doors stop accepting connections. Then each asks its clients to close

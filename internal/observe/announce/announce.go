@@ -9,13 +9,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/lifetime"
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/warning"
 )
@@ -24,7 +24,7 @@ import (
 type Options struct {
 	Store     headgate.Store // remembers, for all servers that share it, what was sent
 	Clock     func() time.Time
-	KeySecret config.Secret // makes IDs that say nothing of keys; random if empty
+	KeySecret string // makes IDs that say nothing of keys; random if empty
 	Keys      *metrics.KeyView
 	Events    *metrics.Stream
 	Logger    *slog.Logger
@@ -41,7 +41,7 @@ const (
 // Announcer looks for warnings and announces them. Make it with [New].
 type Announcer struct {
 	options Options
-	config  *config.EarlyWarning
+	policy  Policy
 	watch   *warning.Observer
 	sender  *sender // nil without a webhook
 	secret  []byte  // of IDs
@@ -61,11 +61,19 @@ type counted struct {
 	domain, rule string
 }
 
+// Policy says what is announced, and how.
+type Policy struct {
+	warning.Settings
+
+	Webhook *url.URL     // where messages are sent, besides the log, or nil; may be secret
+	Keys    warning.Keys // how they show keys
+}
+
 // New returns an Announcer.
-func New(c *config.EarlyWarning) *Announcer {
-	a := &Announcer{config: c, watch: warning.New(c.Settings), sent: map[string]bool{}, counts: map[counted]uint64{}}
-	if c.Webhook != nil {
-		a.sender = newSender(c.Webhook)
+func New(p Policy) *Announcer {
+	a := &Announcer{policy: p, watch: warning.New(p.Settings), sent: map[string]bool{}, counts: map[counted]uint64{}}
+	if p.Webhook != nil {
+		a.sender = newSender(p.Webhook)
 	}
 	return a
 }
@@ -177,7 +185,7 @@ func (a *Announcer) first(id string, level int64) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), askFor)
 	defer cancel()
 	d, err := a.options.Store.Take(ctx, headgate.Op{
-		Scope: sentScope, Key: fmt.Sprintf("%s %d", id, level), Limit: headgate.Per(1, a.config.Again), Cost: 1, At: a.options.Clock().UnixMicro(),
+		Scope: sentScope, Key: fmt.Sprintf("%s %d", id, level), Limit: headgate.Per(1, a.policy.Again), Cost: 1, At: a.options.Clock().UnixMicro(),
 	})
 	a.silent = err != nil
 	return a.silent || d.Allowed

@@ -21,7 +21,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/lifetime"
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/announce"
 	"github.com/headgate/headgate/internal/observe/metrics"
@@ -104,7 +103,7 @@ func (request) Attribute(a rules.Attribute) (string, bool) {
 func (request) ClientIP() netip.Addr { return netip.Addr{} }
 
 // newServer starts one.
-func newServer(t *testing.T, store headgate.Store, c *config.EarlyWarning) *server {
+func newServer(t *testing.T, store headgate.Store, c announce.Policy) *server {
 	t.Helper()
 	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(
 		"domain: api\nlimits: [{name: login, key: [user], rate: 5/minute, algorithm: fixed_window}]\n")})
@@ -161,8 +160,8 @@ func (s *server) rest(seconds int) {
 }
 
 // sending is a configuration with one kind of warning and a receiver.
-func sending(keys config.WarningKeys, r *receiver) *config.EarlyWarning {
-	c := &config.EarlyWarning{On: true, Settings: warning.Default(), Keys: keys}
+func sending(keys warning.Keys, r *receiver) announce.Policy {
+	c := announce.Policy{Settings: warning.Default(), Keys: keys}
 	c.Off[warning.RuleNearLimit] = true
 	c.Webhook, _ = url.Parse(r.URL + "/hush")
 	return c
@@ -170,7 +169,7 @@ func sending(keys config.WarningKeys, r *receiver) *config.EarlyWarning {
 
 func TestStartAndEndAreSent(t *testing.T) {
 	r := newReceiver(t)
-	s := newServer(t, memory.New(), sending(config.WarnHashed, r))
+	s := newServer(t, memory.New(), sending(warning.KeysHashed, r))
 	s.spam(10)
 	if got := r.await(1); got != "key_refused.started" {
 		t.Error(got)
@@ -202,15 +201,15 @@ func TestStartAndEndAreSent(t *testing.T) {
 }
 
 func TestKeysAreShownAsConfigured(t *testing.T) {
-	for keys, want := range map[config.WarningKeys]string{
-		config.WarnHashed: `"key":null,"key_hash":"`, config.WarnNone: `"key":null,"since"`, config.WarnClear: `"key":["198.51.100.7"]`,
+	for keys, want := range map[warning.Keys]string{
+		warning.KeysHashed: `"key":null,"key_hash":"`, warning.KeysNone: `"key":null,"since"`, warning.KeysClear: `"key":["198.51.100.7"]`,
 	} {
 		r := newReceiver(t)
 		s := newServer(t, memory.New(), sending(keys, r))
 		s.spam(10)
 		r.await(1)
 		plain := strings.Contains(r.bodies[0]+s.log.String(), "198.51.100.7")
-		if !strings.Contains(r.bodies[0], want) || plain != (keys == config.WarnClear) {
+		if !strings.Contains(r.bodies[0], want) || plain != (keys == warning.KeysClear) {
 			t.Errorf("%s: %s\n%s", keys, r.bodies[0], s.log.String())
 		}
 		s.stop()
@@ -220,7 +219,7 @@ func TestKeysAreShownAsConfigured(t *testing.T) {
 // Of two servers that share a store, one sends.
 func TestTwoServersSendOnce(t *testing.T) {
 	r, store := newReceiver(t), memory.New()
-	a, b := newServer(t, store, sending(config.WarnHashed, r)), newServer(t, store, sending(config.WarnHashed, r))
+	a, b := newServer(t, store, sending(warning.KeysHashed, r)), newServer(t, store, sending(warning.KeysHashed, r))
 	for range 10 {
 		a.spam(1)
 		b.spam(1)
@@ -243,7 +242,7 @@ func TestTwoServersSendOnce(t *testing.T) {
 // Warnings and messages are counted.
 func TestWarningsAreCounted(t *testing.T) {
 	r := newReceiver(t)
-	s := newServer(t, memory.New(), sending(config.WarnHashed, r))
+	s := newServer(t, memory.New(), sending(warning.KeysHashed, r))
 	s.spam(6)
 	s.rest(60)
 	r.await(2)

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/observe/announce"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/warning"
 	"github.com/headgate/headgate/internal/rules"
@@ -43,7 +43,7 @@ func (userRequest) ClientIP() netip.Addr { return netip.Addr{} }
 // Of two servers that share a store, one sends each level, and one the end.
 func TestTwoServersSendEachLevelOnce(t *testing.T) {
 	r, store := newReceiver(t), memory.New()
-	c := sending(config.WarnHashed, r)
+	c := sending(warning.KeysHashed, r)
 	c.Off = [warning.Kinds]bool{warning.KeyRefused: true, warning.NewKeys: true}
 	a, b := newServer(t, store, c), newServer(t, store, c)
 	watch := func(s *server) {
@@ -84,7 +84,7 @@ func TestTwoServersSendEachLevelOnce(t *testing.T) {
 // What operators see at the admin door shows keys as admin.keys says, not as messages do.
 func TestOperatorsSeeKeysAsTheirDoorShowsThem(t *testing.T) {
 	for _, hashed := range []bool{true, false} {
-		for _, keys := range []config.WarningKeys{config.WarnClear, config.WarnHashed, config.WarnNone} {
+		for _, keys := range []warning.Keys{warning.KeysClear, warning.KeysHashed, warning.KeysNone} {
 			r := newReceiver(t)
 			s := newServer(t, memory.New(), sending(keys, r))
 			s.keys.Hashes = hashed
@@ -141,7 +141,7 @@ func (s stalled) Take(ctx context.Context, _ headgate.Op) (headgate.Decision, er
 func TestAStalledStoreDelaysWarningsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		c := &config.EarlyWarning{On: true, Settings: warning.Default(), Webhook: &url.URL{Scheme: "http", Host: "hooks.example"}}
+		c := announce.Policy{Settings: warning.Default(), Webhook: &url.URL{Scheme: "http", Host: "hooks.example"}}
 		c.Off[warning.RuleNearLimit] = true
 		s := newServer(t, memory.New(), c)
 		s.Through(answers(http.StatusNoContent))

@@ -10,7 +10,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/warning"
 )
@@ -55,7 +54,7 @@ func (a *Announcer) about(w *warning.Warning) *Warning {
 	}
 	switch w.Kind {
 	case warning.KeyRefused:
-		out.Allowed, out.Refused, out.Within = &w.Allowed, &w.Refused, new(int64(math.Ceil(a.config.KeyRefused.For.Seconds())))
+		out.Allowed, out.Refused, out.Within = &w.Allowed, &w.Refused, new(int64(math.Ceil(a.policy.KeyRefused.For.Seconds())))
 	case warning.RuleNearLimit:
 		out.Level, out.Keys, out.Near = &w.Level, &w.Keys, &w.Near
 	default: // warning.NewKeys
@@ -75,9 +74,9 @@ func (a *Announcer) id(w *warning.Warning) string {
 // shown returns the key as messages and the log may show it.
 func (a *Announcer) shown(w *warning.Warning) metrics.Key {
 	switch {
-	case w.Key == "" || a.config.Keys == config.WarnNone:
+	case w.Key == "" || a.policy.Keys == warning.KeysNone:
 		return metrics.Key{}
-	case a.config.Keys == config.WarnClear && !w.Cut:
+	case a.policy.Keys == warning.KeysClear && !w.Cut:
 		return a.options.Keys.Plain(w.Key)
 	}
 	return a.options.Keys.Hashed(w.Key)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/internal/counts/storing"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/operate/doctor"
 	"github.com/headgate/headgate/internal/testkit/redistest"

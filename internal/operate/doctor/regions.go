@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/internal/counts/storing"
 	"github.com/headgate/headgate/store/redis"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/internal/counts/storing"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/internal/counts/storing"
 	"github.com/headgate/headgate/internal/door/proxy"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/internal/counts/storing"
 	"github.com/headgate/headgate/internal/operate/setup"
 	"github.com/headgate/headgate/internal/replay/offline"
 	"github.com/headgate/headgate/internal/testkit/redistest"

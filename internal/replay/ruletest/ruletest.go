@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/offenders"
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )

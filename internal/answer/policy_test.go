@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/answer"
 )
 
 // Clients see a limit that decided about several keys once, with the tightest decision;

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/answer"
 )
 
 func TestUnread(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/decide/candidate"
-	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/internal/counts/storing"
+	"github.com/headgate/headgate/internal/observe/candidate"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"

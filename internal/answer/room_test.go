@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/answer"
 )
 
 // Large requests wait in order of arrival; small ones do not wait.

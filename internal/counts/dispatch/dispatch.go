@@ -18,15 +18,21 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/counts/storing"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/decide/storing"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/queue/file"
 	"github.com/headgate/headgate/internal/queue/streams"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/redis"
 )
+
+// Sender sends queued requests: a door that can.
+type Sender interface {
+	SetQueue(q *queue.Queue)
+	Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.Answer, error)
+	SettleDelivery(ctx context.Context, v *engine.Verdict, told queue.Answer, err error)
+}
 
 // Options configure a Dispatcher. All are required.
 type Options struct {
@@ -38,7 +44,7 @@ type Options struct {
 	// Sends reports whether a door sends queued requests. Sender returns it once that door is
 	// open.
 	Sends  func() bool
-	Sender func() door.QueueSender
+	Sender func() Sender
 	Clock  func() time.Time
 	Logger *slog.Logger
 	Life   *lifetime.Lifetime

@@ -15,9 +15,9 @@ import (
 
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/decide/candidate"
+	"github.com/headgate/headgate/internal/counts/trial"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/decide/trial"
+	"github.com/headgate/headgate/internal/observe/candidate"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/internal/rules/rulefile"

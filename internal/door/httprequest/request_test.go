@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/headgate/headgate/internal/door/httprequest"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/request/httprequest"
 	"github.com/headgate/headgate/internal/rules"
 )
 

@@ -22,11 +22,10 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/counts/dispatch"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/queue"
-	"github.com/headgate/headgate/internal/queue/dispatch"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -120,7 +119,7 @@ func newBench(t *testing.T, limits string) *bench {
 	b.engine = engine.New(b.store, b.rules)
 	b.Dispatcher = dispatch.New(dispatch.Options{
 		Config: &config.Config{}, File: filepath.Join(t.TempDir(), "queue"), Engine: b.engine,
-		Sends: func() bool { return true }, Sender: func() door.QueueSender { return b.sender },
+		Sends: func() bool { return true }, Sender: func() dispatch.Sender { return b.sender },
 		Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Life: &b.life,
 	})
 	if err := b.Open(b.rules); err != nil {
@@ -375,7 +374,7 @@ func TestWhereAQueueIsOpened(t *testing.T) {
 		var life lifetime.Lifetime
 		d := dispatch.New(dispatch.Options{
 			Config: &config.Config{Queue: config.Queue{Path: row.path}}, File: row.file, Engine: engine.New(memory.New(), parse(t, row.limits)),
-			Sends: func() bool { return !row.mute }, Sender: func() door.QueueSender { return nil },
+			Sends: func() bool { return !row.mute }, Sender: func() dispatch.Sender { return nil },
 			Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Life: &life,
 		})
 		err := d.Open(parse(t, row.limits))
