@@ -125,8 +125,10 @@ func TestUnknownClientsShareOneCount(t *testing.T) {
 		{"/?user=u", []string{"X-Api-Key", "k"}, 404},
 		{"/?user=u", []string{"X-Api-Key", "k", "Cookie", "session=s"}, 404},
 		{"/?user=u&user=v", []string{"X-Api-Key", "k", "X-Api-Key", "l", "Cookie", "session=s"}, 404},
-		{"/?user=u&user=v", []string{"X-Api-Key", "k", "X-Api-Key", "l", "Cookie", "session=s; session=t"}, 429}, // 18 keys
-		{"/?user=%75", []string{"X-Api-Key", "k", "Cookie", "a=b; session=s"}, 429},
+		{"/?user=u&user=v", []string{"X-Api-Key", "k", "X-Api-Key", "l", "Cookie", "session=s; session=t"}, 404},
+		{"/?user=u", []string{"X-Api-Key", "k", "Cookie", "session=s; session=t"}, 429}, // one count for all that is unclear
+		{"/?user=%75", []string{"X-Api-Key", "k", "Cookie", "a=b; session=s"}, 404},     // the second of k, s and u
+		{"/?user=u", []string{"X-Api-Key", "k", "Cookie", "session=s"}, 429},
 		{"/", []string{"X-Api-Key", ""}, 404}, // empty: a value, shared by all who send it
 		{"/", []string{"X-Api-Key", ""}, 404},
 		{"/", []string{"X-Api-Key", " "}, 429},

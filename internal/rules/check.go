@@ -20,15 +20,20 @@ func (m *Matches) addRule(r *Rule, f *facts) {
 }
 
 // addKeys adds the check of a rule under the current key of f. It adds none if a value is
-// missing and r is not to apply then.
+// missing and r is not to apply then. One unclear part makes all that the client writes
+// unclear: a key of several parts gives it one further count too, not one for each part.
 func (m *Matches) addKeys(r *Rule, f *facts) {
 	start := len(f.keys)
 	end := start // of the key
+	unclear := len(r.Key) > 1 && slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.isWritten() && f.get(a.Attribute).unclear })
 	for i, a := range r.parts() {
 		v := f.get(a.Attribute)
 		if !v.ok && r.KeyMissing == KeyMissingSkip {
 			f.keys = f.keys[:start]
 			return
+		}
+		if unclear && i < len(r.Key) && a.isWritten() {
+			v = f.unclear()
 		}
 		f.keys = r.appendKeyPart(f.keys, a, v, f)
 		if i < len(r.Key) {
@@ -53,6 +58,11 @@ func (m *Matches) addCheck(r *Rule, key string, member uint64, f *facts) {
 		r = r.forRequest(key, f)
 	}
 	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Member: member, Cost: r.costOf(f), Enforced: r.Enforces(key)})
+}
+
+// isWritten reports whether a client writes the value of a as it likes.
+func (a *Attribute) isWritten() bool {
+	return a.Kind == Header || a.Kind == Query || a.Kind == Cookie || a.Kind == JWT
 }
 
 // appendKeyPart appends the part of r's key for one attribute.
