@@ -41,13 +41,13 @@ run: build ## build and start the quickstart: a proxy on :8000 in front of a dem
 quick: ## the tests that need no service and no patience: what to run after each change
 	$(GO) test -short -shuffle=on $(call packages,$(SERVED) $(TIMED))
 
-test: ## install what is missing, and run every test once: about 8 minutes on two cores
+test: ## install what is missing, and run every test once: about 12 minutes on two cores
 	@echo "== 1 of 4: what the tests need"
 	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl python3
 	@scripts/ensure-web.sh node && scripts/ensure-express.sh && scripts/ensure-clients.sh && scripts/ensure-python.sh && scripts/ensure-java.sh && { scripts/ensure.sh php || true; }
 	@echo "== 2 of 4: the tests of most packages (about 4 minutes; the first build takes two of them)"
 	$(REQUIRE) $(TESTS) --packages="$(call packages,$(TIMED))" -- -shuffle=on -timeout 30m
-	@echo "== 3 of 4: the tests that measure milliseconds, or start many servers, one package at a time (about 3 minutes)"
+	@echo "== 3 of 4: the tests that measure milliseconds, or start many servers, one package at a time (about 7 minutes)"
 	$(REQUIRE) HEADGATE_REQUIRE_CLIENTS=1 $(TESTS) --packages="$(call only,$(TIMED))" -- -shuffle=on -timeout 30m -p 1
 	@echo "== 4 of 4: the modules with dependencies of their own"
 	@for module in $(ADAPTERS) differential/envoy; do (cd $$module && $(GO) test -shuffle=on ./...) || exit 1; done
