@@ -62,7 +62,7 @@ race-short: ## the race detector where goroutines meet, without packages that me
 	@scripts/ensure.sh $(GO) gcc redis-server
 	$(TESTS) --packages="$(filter-out $(call only,$(TIMED)),$(call only,$(RACED)))" -- -race -short -shuffle=on -timeout 30m
 
-faults-short: ## two minutes of faults: processes, clocks, connections, blocks and regions
+faults-short: ## five minutes of faults: processes, clocks, connections, blocks and regions
 	@$(MAKE) --no-print-directory chaos-short
 	@$(MAKE) --no-print-directory blocks-faults BREAK=1
 	@$(MAKE) --no-print-directory regions-faults FAULTS=short

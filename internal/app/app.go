@@ -143,9 +143,7 @@ func New(options Options) (_ *App, err error) {
 	}
 	a.otlp = a.telemetryOptions()
 	if options.Config.EarlyWarning.On {
-		a.warns = announce.New(announce.Policy{
-			Settings: options.Config.EarlyWarning.Settings, Webhook: options.Config.EarlyWarning.Webhook, Keys: options.Config.EarlyWarning.Keys,
-		})
+		a.warns = announce.New(options.Config.EarlyWarning.Policy)
 	}
 	if a.followsPlane() {
 		if a.plane, err = a.newPlane(); err != nil {

@@ -44,7 +44,7 @@ func scrapedAt(t *testing.T, f *fixture) map[string]bool {
 func warned(t *testing.T, admin func(*config.Config)) map[string]bool {
 	t.Helper()
 	f := run(t, "domain: api\nlimits: [{name: login, rate: 1/minute}]\n", nil, admin, func(c *config.Config) {
-		c.EarlyWarning = config.EarlyWarning{On: true, Settings: warning.Default(), Webhook: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}}
+		c.EarlyWarning = config.EarlyWarning{On: true, Policy: warning.Policy{Settings: warning.Default(), Webhook: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}}}
 	})
 	f.await(t, func() bool {
 		f.login(t, "198.51.100.7")

@@ -80,7 +80,7 @@ func TestTwoServersWarnOnce(t *testing.T) {
 	}
 	shared := func(c *config.Config) {
 		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{server.Addr}}
-		c.EarlyWarning = config.EarlyWarning{On: true, Settings: warning.Default(), Webhook: to}
+		c.EarlyWarning = config.EarlyWarning{On: true, Policy: warning.Policy{Settings: warning.Default(), Webhook: to}}
 	}
 	var both []*fixture
 	for range 2 {

@@ -16,10 +16,7 @@ import (
 // EarlyWarning says when operators are warned, and how.
 type EarlyWarning struct {
 	On bool // looks for what to warn of
-	warning.Settings
-
-	Webhook *url.URL // where warnings are sent, besides the log, or nil; may be secret
-	Keys    warning.Keys
+	warning.Policy
 }
 
 // The bounds of settings.

@@ -16,10 +16,10 @@ import (
 
 // fullWarnings are the warnings of testdata/full.yaml.
 func fullWarnings() config.EarlyWarning {
-	e := config.EarlyWarning{
-		On: true, Settings: warning.Default(), Keys: warning.KeysNone,
+	e := config.EarlyWarning{On: true, Policy: warning.Policy{
+		Settings: warning.Default(), Keys: warning.KeysNone,
 		Webhook: &url.URL{Scheme: "https", Host: "hooks.example.com", Path: "/headgate", RawQuery: "key=1"},
-	}
+	}}
 	e.KeyRefused.Share, e.KeyRefused.Refusals, e.KeyRefused.For = 60, 30, 10*time.Second
 	e.RuleNearLimit = []int64{80, 100}
 	e.NewKeys.Factor, e.NewKeys.Least = 3, 50

@@ -8,14 +8,15 @@ import (
 // ended are the settings that are no more, and what to use instead. They are keys,
 // sections, or with a * the ends of keys. See docs/scope.md.
 func ended() [][2]string {
+	const ofAdmin = "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"
 	return [][2]string{
-		{"admin.max_streams", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
-		{"admin.max_header", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
-		{"admin.header_timeout", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
-		{"admin.read_timeout", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
-		{"admin.write_timeout", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
-		{"admin.stall_timeout", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
-		{"admin.idle_timeout", "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"},
+		{"admin.max_streams", ofAdmin},
+		{"admin.max_header", ofAdmin},
+		{"admin.header_timeout", ofAdmin},
+		{"admin.read_timeout", ofAdmin},
+		{"admin.write_timeout", ofAdmin},
+		{"admin.stall_timeout", ofAdmin},
+		{"admin.idle_timeout", ofAdmin},
 		{"telemetry.otlp.endpoint", "set the variable OTEL_EXPORTER_OTLP_ENDPOINT (docs/tracing.md)"},
 		{"telemetry.otlp.protocol", "set the variable OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf (docs/tracing.md)"},
 		{"telemetry.otlp.headers", "set the variable OTEL_EXPORTER_OTLP_HEADERS (docs/tracing.md)"},

@@ -224,7 +224,7 @@ func (h *shard) grow(s *Store, now int64) bool {
 // shrink releases most of a table that has become nearly empty.
 func (h *shard) shrink(s *Store) {
 	switch {
-	case h.count == 0:
+	case h.count == 0 && len(h.slots) > 0:
 		s.bytes.Add(int64(-len(h.slots)) * slotBytes)
 		h.setTable(s, table{})
 	case h.span > firstSpan && h.count < int(h.span)/4:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/headgate/headgate/internal/transport/rightserver"
 	"github.com/headgate/headgate/store"
 )
 
@@ -94,7 +95,7 @@ func isAnswer(err error) bool {
 // isLogin reports whether err is the server's answer to a wrong or missing password.
 func isLogin(err error) bool {
 	e, ok := rueidis.IsRedisErr(err)
-	return ok && (strings.HasPrefix(e.Error(), "WRONGPASS ") || strings.HasPrefix(e.Error(), "NOAUTH "))
+	return ok && rightserver.IsRefusal(e.Error())
 }
 
 // Memory describes the memory settings of a server.

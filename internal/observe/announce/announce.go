@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -41,7 +40,7 @@ const (
 // Announcer looks for warnings and announces them. Make it with [New].
 type Announcer struct {
 	options Options
-	policy  Policy
+	policy  warning.Policy
 	watch   *warning.Observer
 	sender  *sender // nil without a webhook
 	secret  []byte  // of IDs
@@ -61,16 +60,8 @@ type counted struct {
 	domain, rule string
 }
 
-// Policy says what is announced, and how.
-type Policy struct {
-	warning.Settings
-
-	Webhook *url.URL     // where messages are sent, besides the log, or nil; may be secret
-	Keys    warning.Keys // how they show keys
-}
-
 // New returns an Announcer.
-func New(p Policy) *Announcer {
+func New(p warning.Policy) *Announcer {
 	a := &Announcer{policy: p, watch: warning.New(p.Settings), sent: map[string]bool{}, counts: map[counted]uint64{}}
 	if p.Webhook != nil {
 		a.sender = newSender(p.Webhook)

@@ -103,7 +103,7 @@ func (request) Attribute(a rules.Attribute) (string, bool) {
 func (request) ClientIP() netip.Addr { return netip.Addr{} }
 
 // newServer starts one.
-func newServer(t *testing.T, store headgate.Store, c announce.Policy) *server {
+func newServer(t *testing.T, store headgate.Store, c warning.Policy) *server {
 	t.Helper()
 	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(
 		"domain: api\nlimits: [{name: login, key: [user], rate: 5/minute, algorithm: fixed_window}]\n")})
@@ -160,8 +160,8 @@ func (s *server) rest(seconds int) {
 }
 
 // sending is a configuration with one kind of warning and a receiver.
-func sending(keys warning.Keys, r *receiver) announce.Policy {
-	c := announce.Policy{Settings: warning.Default(), Keys: keys}
+func sending(keys warning.Keys, r *receiver) warning.Policy {
+	c := warning.Policy{Settings: warning.Default(), Keys: keys}
 	c.Off[warning.RuleNearLimit] = true
 	c.Webhook, _ = url.Parse(r.URL + "/hush")
 	return c

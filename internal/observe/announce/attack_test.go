@@ -16,7 +16,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/observe/announce"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/warning"
 	"github.com/headgate/headgate/internal/rules"
@@ -141,7 +140,7 @@ func (s stalled) Take(ctx context.Context, _ headgate.Op) (headgate.Decision, er
 func TestAStalledStoreDelaysWarningsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		c := announce.Policy{Settings: warning.Default(), Webhook: &url.URL{Scheme: "http", Host: "hooks.example"}}
+		c := warning.Policy{Settings: warning.Default(), Webhook: &url.URL{Scheme: "http", Host: "hooks.example"}}
 		c.Off[warning.RuleNearLimit] = true
 		s := newServer(t, memory.New(), c)
 		s.Through(answers(http.StatusNoContent))

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/internal/observe/announce"
 	"github.com/headgate/headgate/internal/observe/warning"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -35,7 +34,7 @@ func answers(status int) transport {
 // hooked is a server with a webhook.
 func hooked(t *testing.T, through transport) *server {
 	t.Helper()
-	s := newServer(t, memory.New(), announce.Policy{Settings: warning.Default(), Webhook: &url.URL{Scheme: "https", Host: "hooks.example", Path: "/hush"}})
+	s := newServer(t, memory.New(), warning.Policy{Settings: warning.Default(), Webhook: &url.URL{Scheme: "https", Host: "hooks.example", Path: "/hush"}})
 	s.Through(through)
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,6 +138,11 @@ func (l *Logins) accept(a attempt) {
 	delete(l.refused, a.address)
 }
 
+// IsRefusal reports whether an error of Redis says that the login is wrong or missing.
+func IsRefusal(text string) bool {
+	return strings.HasPrefix(text, "WRONGPASS ") || strings.HasPrefix(text, "NOAUTH ")
+}
+
 // greeting is a connection that looks at the answer to the login.
 type greeting struct {
 	net.Conn
@@ -161,7 +167,7 @@ func (g *greeting) look(answers []byte) {
 	case !isError:
 		g.done.Store(true)
 		g.logins.accept(g.attempt)
-	case bytes.HasPrefix(first, []byte("WRONGPASS ")), bytes.HasPrefix(first, []byte("NOAUTH ")):
+	case IsRefusal(string(first[:min(len(first), answerMax)])):
 		g.done.Store(true) // what follows may succeed, for a user without a password
 		first, _, _ = bytes.Cut(first, []byte("\r\n"))
 		g.logins.refuse(g.attempt, string(first[:min(len(first), answerMax)]))
