@@ -1,4 +1,4 @@
-package headgate_test
+package repotest
 
 import (
 	"go/ast"
@@ -24,7 +24,7 @@ func TestMetricsAreAsPromised(t *testing.T) {
 	}
 	slices.Sort(lines)
 	lines = slices.Compact(lines)
-	const file = "testdata/metrics.txt"
+	const file = "internal/repotest/testdata/metrics.txt"
 	if *update {
 		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestMetricsAreAsPromised(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Log("if this is meant: go test -run '^TestMetricsAreAsPromised$' . -update, and say so in CHANGELOG.md")
+		t.Log("if this is meant: go test ./internal/repotest -run '^TestMetricsAreAsPromised$' -update, and say so in CHANGELOG.md")
 	}
 }
 

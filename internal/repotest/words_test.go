@@ -1,6 +1,6 @@
 //go:build !race
 
-package headgate_test
+package repotest
 
 import (
 	"os"

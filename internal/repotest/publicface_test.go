@@ -1,4 +1,4 @@
-package headgate_test
+package repotest
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ func TestPublicFace(t *testing.T) {
 	for _, dir := range public {
 		lines = append(lines, exported(t, dir)...)
 	}
-	const file = "testdata/public.txt"
+	const file = "internal/repotest/testdata/public.txt"
 	if *update {
 		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func TestPublicFace(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Log("if this is meant: go test -run '^TestPublicFace$' . -update, and say so in CHANGELOG.md")
+		t.Log("if this is meant: go test ./internal/repotest -run '^TestPublicFace$' -update, and say so in CHANGELOG.md")
 	}
 }
 

@@ -1,4 +1,4 @@
-package headgate_test
+package repotest
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func TestMessages(t *testing.T) {
 			fmt.Fprintf(&text, "== %s\n%s\n", folder, strings.Join(said[folder], "\n"))
 		}
 	}
-	const file = "testdata/messages.txt"
+	const file = "internal/repotest/testdata/messages.txt"
 	if *update {
 		if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
@@ -61,9 +61,9 @@ func TestMessages(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Log("read them aloud, then: go test -run '^TestMessages$' . -update")
+		t.Log("read them aloud, then: go test ./internal/repotest -run '^TestMessages$' -update")
 	} else if !bytes.Equal(known, text.Bytes()) {
-		t.Error("their order has changed: go test -run '^TestMessages$' . -update")
+		t.Error("their order has changed: go test ./internal/repotest -run '^TestMessages$' -update")
 	}
 }
 
