@@ -18,7 +18,7 @@ ADAPTERS := ginlimit echolimit fiberlimit examples/chi
 MODULES  := . benchmarks chaos differential/envoy packaging deploy/helm $(ADAPTERS)
 LINTED   := . packaging deploy/helm $(ADAPTERS)
 # Packages whose tests measure milliseconds run one at a time.
-TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/app /door/resp /clients/conformance
+TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/e2e /door/resp /clients/conformance
 # Packages whose tests start servers that a bare machine does not have.
 SERVED   := /cmd/headgate /internal/queue/streams /internal/operate/setup
 # Packages where goroutines meet.
@@ -155,7 +155,7 @@ tidy-check: ## fail if a go.mod or go.sum is not tidy
 spellings: ## send SPELLINGS (20,000) spellings of paths and values through Headgate to Express, Fastify, Go, PHP and nginx; make test sends 300
 	@scripts/ensure.sh $(GO) nginx
 	@scripts/ensure-web.sh node && scripts/ensure-express.sh && { scripts/ensure.sh php || true; }
-	$(GO) test ./internal/app -run '^TestNoSpelling' -v -timeout 1h -args -spellings=$(SPELLINGS)
+	$(GO) test ./internal/e2e -run '^TestNoSpelling' -v -timeout 1h -args -spellings=$(SPELLINGS)
 
 differential: ## compare the Lua scripts with the Go algorithms over OPS (1,000,000) random operations; make test does 50,000
 	@scripts/ensure.sh $(GO) redis-server
@@ -190,9 +190,9 @@ vectors: ## rewrite algorithm/testdata/vectors from the Go code
 
 formats: ## write what VERSION=v0.1.0 keeps on disk and in Redis, which later versions must read
 	@scripts/ensure.sh $(GO) redis-server
-	mkdir -p internal/app/upgrade/testdata/$(VERSION)
-	test -e internal/app/upgrade/testdata/$(VERSION)/rules.yaml || cp "$$(ls -d internal/app/upgrade/testdata/v*/rules.yaml | sort -V | tail -1)" internal/app/upgrade/testdata/$(VERSION)/
-	$(GO) test -count=1 ./internal/app/upgrade -run '^TestWrite$$' -args -formats $(VERSION)
+	mkdir -p internal/e2e/upgrade/testdata/$(VERSION)
+	test -e internal/e2e/upgrade/testdata/$(VERSION)/rules.yaml || cp "$$(ls -d internal/e2e/upgrade/testdata/v*/rules.yaml | sort -V | tail -1)" internal/e2e/upgrade/testdata/$(VERSION)/
+	$(GO) test -count=1 ./internal/e2e/upgrade -run '^TestWrite$$' -args -formats $(VERSION)
 
 proto: ## generate the Go code of api/ from its .proto files
 	scripts/proto.sh

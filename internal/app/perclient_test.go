@@ -1,126 +1,45 @@
-package app_test
+package app
 
 import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
+	"net/netip"
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
-
-const perClientMax = 10
-
-// atMost limits the connections per client at all doors.
-func atMost(c *config.Config) {
-	c.Door("api").HTTP.MaxPerClient, c.Door("proxy").HTTP.MaxPerClient, c.Door("admin").HTTP.MaxPerClient = perClientMax, perClientMax, perClientMax
-	c.Door("grpc").HTTP.MaxPerClient, c.Door("resp").HTTP.MaxPerClient, c.Door("shared").HTTP.MaxPerClient = perClientMax, perClientMax, perClientMax
-}
-
-// stays opens a connection, sends header and then a request, and returns nil if that is
-// not answered.
-func stays(t *testing.T, address, header, question string) net.Conn {
-	t.Helper()
-	c, err := behind(header+question)(t.Context(), "tcp", address)
-	if err != nil {
-		if c != nil {
-			_ = c.Close()
-		}
-		return nil
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
-		return nil
-	}
-	return c
-}
-
-// At every door a client has a limited number of connections, whichever address of its
-// network it uses. Other clients are still served, and a closed connection can be
-// opened again.
-func TestConnectionsPerClient(t *testing.T) {
-	const (
-		http = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-		ping = "PING\r\n"
-	)
-	doors := []string{app.DoorAPI, app.DoorGRPC, app.DoorRESP, app.DoorAdmin, app.DoorProxy}
-	apart := run(t, envoyRules, hello, atMost, trust("127.0.0.0/8"), speaks(doors...), everywhere(config.TLS{}))
-	together := run(t, envoyRules, nil, atMost, trust("127.0.0.0/8"), speaks(app.DoorShared), func(c *config.Config) {
-		listenAt(c, addresses{"shared": "127.0.0.1:0", "admin": "127.0.0.1:0"})
-	})
-	for _, row := range []struct {
-		f              *fixture
-		door, question string // the gRPC server sends first
-	}{
-		{apart, app.DoorAPI, http},
-		{apart, app.DoorGRPC, ""},
-		{apart, app.DoorRESP, ping},
-		{apart, app.DoorAdmin, http},
-		{apart, app.DoorProxy, http},
-		{together, app.DoorShared, ping},
-	} {
-		t.Run(row.door, func(t *testing.T) {
-			address := row.f.Addr(row.door)
-			client := func(n int) string { // all in one /64
-				return fmt.Sprintf("PROXY TCP6 2001:db8::%x 2001:db8:1::1 4711 80\r\n", n)
-			}
-			var conns []net.Conn
-			for i := range perClientMax {
-				c := stays(t, address, client(i), row.question)
-				if c == nil {
-					t.Fatalf("connection %d is not served", i+1)
-				}
-				conns = append(conns, c)
-			}
-			if stays(t, address, client(99), row.question) != nil {
-				t.Error("one too many is served")
-			}
-			for _, other := range []string{"PROXY TCP6 2001:db8:0:1::1 2001:db8:1::1 4711 80\r\n", line("198.51.100.7"), "PROXY UNKNOWN\r\n", line("127.0.0.1")} {
-				if stays(t, address, other, row.question) == nil {
-					t.Errorf("another client is not served: %s", other)
-				}
-			}
-			_ = conns[0].Close()
-			row.f.await(t, func() bool { return stays(t, address, client(1), row.question) != nil })
-			if stays(t, address, client(1), row.question) != nil {
-				t.Error("one too many is served")
-			}
-		})
-	}
-	log := apart.journal.text.String()
-	if n := strings.Count(log, "too many connections from one client"); n != len(doors) || !strings.Contains(log, "client=2001:db8::/64") {
-		t.Errorf("%d lines in the log, want one a door:\n%s", n, log)
-	}
-}
 
 // There is no limit for addresses in trusted_proxies, which have the connections of
 // many clients, for programs on this machine, or for any client if so configured.
 func TestConnectionsPerClientExempt(t *testing.T) {
+	const most = 10
+	atMost := func(c *config.Config) { c.Door("api").HTTP.MaxPerClient = most }
 	for name, row := range map[string]struct {
-		change   set
+		change   func(*config.Config)
 		loopback bool // loopback is a client like others
-		served   int  // served connections of perClientMax+2
+		served   int  // served connections of most+2
 	}{
-		"a client":         {atMost, true, perClientMax},
-		"half of the door": {func(c *config.Config) { c.Door("api").HTTP.MaxConnections = 2*perClientMax + 1 }, true, perClientMax},
-		"this machine":     {atMost, false, perClientMax + 2},
-		"a trusted proxy":  {func(c *config.Config) { atMost(c); trust("127.0.0.0/8")(c) }, true, perClientMax + 2},
-		"off":              {func(c *config.Config) { c.Door("api").HTTP.MaxPerClient = -1 }, true, perClientMax + 2},
-		"by default":       {func(*config.Config) {}, true, perClientMax + 2},
+		"a client":         {atMost, true, most},
+		"half of the door": {func(c *config.Config) { c.Door("api").HTTP.MaxConnections = 2*most + 1 }, true, most},
+		"this machine":     {atMost, false, most + 2},
+		"a trusted proxy": {func(c *config.Config) {
+			atMost(c)
+			c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		}, true, most + 2},
+		"off":        {func(c *config.Config) { c.Door("api").HTTP.MaxPerClient = -1 }, true, most + 2},
+		"by default": {func(*config.Config) {}, true, most + 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, envoyRules, nil, row.change, func(c *config.Config) { c.Door("admin").Address = "127.0.0.1:0" })
+			a, _ := newApp(t, manyRules(1), row.change)
 			if row.loopback {
-				f.CountLoopback()
+				a.doors.Local = func(netip.Addr) bool { return false }
 			}
-			f.start(t)
+			start(t, a)
 			served := 0
-			for range perClientMax + 2 {
-				if stays(t, f.Addr(app.DoorAPI), "", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") != nil {
+			for range most + 2 {
+				if isServed(t, a.Addr("api")) {
 					served++
 				}
 			}
@@ -130,9 +49,25 @@ func TestConnectionsPerClientExempt(t *testing.T) {
 			if name == "off" {
 				return
 			}
-			if got, want := f.metric(t, `headgate_client_connections_refused_total{door="api"}`), fmt.Sprint(perClientMax+2-row.served); got != want {
+			if got, want := metric(t, a, `headgate_client_connections_refused_total{door="api"}`), fmt.Sprint(most+2-row.served); got != want {
 				t.Errorf("refused %s, want %s", got, want)
 			}
 		})
 	}
+}
+
+// isServed reports whether a new connection is answered. It stays open.
+func isServed(t *testing.T, address string) bool {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return false
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		return false
+	}
+	_, err = io.ReadFull(c, make([]byte, 1))
+	return err == nil
 }

@@ -57,6 +57,21 @@ func (a *App) renew() {
 	}
 }
 
+// Reload does at once what SIGHUP asks for, also while files are being written, and
+// returns why the rules stay as they are.
+func (a *App) Reload() error {
+	a.doors.Reload()
+	if a.trial != nil {
+		a.trial.Reload()
+	}
+	if a.plane != nil {
+		return nil
+	}
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
+	return a.reload(follow.Occasion{Asked: true})
+}
+
 // reload reads the rule files. a.reloading must be held.
 func (a *App) reload(o follow.Occasion) error {
 	now := a.fingerprint()

@@ -1,4 +1,4 @@
-package app_test
+package app
 
 import (
 	"errors"
@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/headgate/headgate/internal/app"
 )
 
 // TestSecondThought: of two signals at the same moment, which a process manager sends
@@ -23,8 +21,8 @@ func TestSecondThought(t *testing.T) {
 	}{
 		{[]time.Duration{0}, errDrained},
 		{[]time.Duration{time.Millisecond, time.Millisecond, 990 * time.Millisecond}, errDrained},
-		{[]time.Duration{time.Millisecond, time.Second}, app.ErrForced},
-		{[]time.Duration{time.Second}, app.ErrForced},
+		{[]time.Duration{time.Millisecond, time.Second}, ErrForced},
+		{[]time.Duration{time.Second}, ErrForced},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			stopped, signals := make(chan error, 1), make(chan os.Signal, 4)
@@ -36,7 +34,7 @@ func TestSecondThought(t *testing.T) {
 				time.Sleep(time.Second)
 				stopped <- errDrained
 			}()
-			if err := app.AwaitStop(stopped, signals); !errors.Is(err, c.want) {
+			if err := awaitStop(stopped, signals); !errors.Is(err, c.want) {
 				t.Errorf("%v: %v, want %v", c.after, err, c.want)
 			}
 			time.Sleep(time.Minute) // the sender also ends

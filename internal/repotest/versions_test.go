@@ -118,7 +118,7 @@ func TestEveryVersionLeftItsFiles(t *testing.T) {
 	}
 	for _, v := range versions {
 		for _, file := range []string{"rules.yaml", "after.txt", "memory.snapshot", "redis.keys", "queue.db", "queue.redis"} {
-			if _, err := os.Stat(path.Join("internal/app/upgrade/testdata", "v"+v[1], file)); err != nil {
+			if _, err := os.Stat(path.Join("internal/e2e/upgrade/testdata", "v"+v[1], file)); err != nil {
 				t.Errorf("%v: make formats VERSION=v%s", err, v[1])
 			}
 		}

@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
+)
+
+const veiledRules = `
+domain: api
+limits:
+  - {name: by-token, match: {path: "/a/*"}, key: ["hash:query:token", "hash:header:X-Tok"], rate: 1/minute, on_limit: queue}
+  - {name: by-place, match: {path: "/b/*"}, key: [path, "query:user", "header:Idempotency-Key", client_ip], rate: 1/minute, on_limit: queue}
+  - {name: by-path, match: {path: "/c/*"}, key: ["hash:path", "hash:host"], rate: 1/minute, on_limit: queue}
+`
+
+// In queued requests, operators do not see values that a rule hashes or, while keys are
+// hashed for operators, any value that a rule counts by.
+func TestQueuedRequestsAreVeiled(t *testing.T) {
+	const secret = "SECRET"
+	for _, row := range []struct {
+		name        string
+		keys        admin.Keys
+		path        string
+		fields      []string
+		shown, gone []string
+	}{
+		{
+			name: "hashed by a rule", keys: admin.PlainKeys, path: "/a/hq?token=SECRET&Token=SECRET&t%6Fken=SECRET&tok%5Ben=SECRET&page=7",
+			fields: []string{"X-Tok", secret, "Authorization", secret, "X-Other", "seen"},
+			shown:  []string{"/a/hq", "page=7", "seen"}, gone: []string{secret},
+		},
+		{
+			name: "plain", keys: admin.PlainKeys, path: "/b/hq?user=ann",
+			fields: []string{"Idempotency-Key", "order-1"}, shown: []string{"ann", "/b/hq", "order-1"},
+		},
+		{
+			name: "hashed for operators", keys: admin.HashedKeys, path: "/b/SECRET?user=SECRET&page=7",
+			fields: []string{"Idempotency-Key", secret, "X-Other", "seen"},
+			shown:  []string{"page=7", "seen", "key_hash"}, gone: []string{secret, `"X-Forwarded-For":["1`},
+		},
+		{
+			name: "a path that is hashed", keys: admin.PlainKeys, path: "/c/SECRET?page=7", shown: []string{"page=7"}, gone: []string{secret, "127.0.0.1:"},
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f := run(t, veiledRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) { adminOf(c).Keys = row.keys })
+			at := ""
+			for range 2 {
+				res, body := f.get(t, f.proxyURL(row.path), row.fields...)
+				if at = res.Header.Get("Location"); at == "" && res.StatusCode == http.StatusAccepted {
+					t.Fatal(body)
+				}
+			}
+			id := at[strings.LastIndexByte(at, '/')+1:]
+			_, list := f.get(t, f.adminURL("/v1/queue/items"))
+			_, one := f.get(t, f.adminURL("/v1/queue/items/"+id))
+			if !strings.Contains(list, id) {
+				t.Fatalf("%s is not in %s", id, list)
+			}
+			for _, text := range row.shown {
+				if !strings.Contains(one, text) {
+					t.Errorf("%q is not in %s", text, one)
+				}
+			}
+			for _, text := range row.gone {
+				if strings.Contains(one, text) || strings.Contains(list, text) {
+					t.Errorf("%q is shown by %s or %s", text, list, one)
+				}
+			}
+		})
+	}
+
+	f := run(t, veiledRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) { adminOf(c).Keys = admin.PlainKeys })
+	for range 2 {
+		f.get(t, f.proxyURL("/a/hq?token=SECRET"), "X-Tok", secret)
+		f.get(t, f.proxyURL("/b/hq?user=ann"), "X-Other", "seen")
+	}
+	writeFile(t, f.config.Rules[0], "domain: api\nlimits: [{name: other, key: [client_ip], rate: 1/minute}]\n")
+	if err := f.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if _, list := f.get(t, f.adminURL("/v1/queue/items")); strings.Contains(list, secret) || !strings.Contains(list, "/b/hq?user=ann") {
+		t.Errorf("without the rules: %s", list)
+	}
+}
