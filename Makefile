@@ -14,7 +14,7 @@ DURATION ?= 1h
 SEED     ?= 0
 LEAST    ?= 0
 # Separate modules, so that only their users get their dependencies.
-ADAPTERS := ginlimit echolimit fiberlimit examples/chi
+ADAPTERS := middleware/ginlimit middleware/echolimit middleware/fiberlimit examples/chi
 MODULES  := . benchmarks chaos differential/envoy packaging deploy/helm $(ADAPTERS)
 LINTED   := . packaging deploy/helm $(ADAPTERS)
 # Packages whose tests measure milliseconds run one at a time.
@@ -22,7 +22,7 @@ TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/e
 # Packages whose tests start servers that a bare machine does not have.
 SERVED   := /cmd/headgate /internal/queue/streams /internal/operate/setup
 # Packages where goroutines meet.
-RACED    := /store/ /httplimit /grpclimit /rulefiles /internal/decide /internal/door /internal/observe /internal/queue /internal/request /internal/transport
+RACED    := /store/ /middleware /rulefiles /internal/decide /internal/door /internal/observe /internal/queue /internal/request /internal/transport
 # packages lists all that match none of these, only those that match one.
 packages  = $(shell $(GO) list ./... | grep -v $(1:%=-e %))
 only      = $(shell $(GO) list ./... | grep $(1:%=-e %))

@@ -22,7 +22,7 @@ func TestModulesFromAClone(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := regexp.MustCompile(`(?m)^go mod edit -replace (\S+)=/path/to/headgate\S*$`).FindAllStringSubmatch(string(page), -1)
-	adapters, err := filepath.Glob("../../*limit/go.mod")
+	adapters, err := filepath.Glob("../../middleware/*/go.mod")
 	if err != nil || len(adapters) != 3 || len(lines) != 1+len(adapters) {
 		t.Fatalf("%d lines for the library and %d adapters, %v", len(lines), len(adapters), err)
 	}
@@ -32,7 +32,7 @@ func TestModulesFromAClone(t *testing.T) {
 			folder, imported := t.TempDir(), line[1]
 			script := "set -e\ngo mod init example.com/shop\n" + lines[0][0] + "\n"
 			if i == 0 {
-				imported += "/httplimit"
+				imported += "/middleware/httplimit"
 			} else {
 				script += line[0] + "\n"
 			}

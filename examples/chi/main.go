@@ -17,7 +17,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/middleware/httplimit"
 	"github.com/headgate/headgate/store/memory"
 )
 

@@ -113,10 +113,10 @@ func tool(path string) string {
 	return path
 }
 
-// adapters returns the go.mod files next to the library's.
+// adapters returns the go.mod files of the middleware for frameworks.
 func adapters(t *testing.T) []string {
 	t.Helper()
-	adapters, err := filepath.Glob("*limit/go.mod")
+	adapters, err := filepath.Glob("middleware/*/go.mod")
 	if err != nil || len(adapters) == 0 {
 		t.Fatal(adapters, err)
 	}

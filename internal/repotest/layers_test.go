@@ -22,17 +22,16 @@ const module = "github.com/headgate/headgate"
 // its end is for the folders below alone. Test files are
 // exempt, so that a test may use any store or the conformance suite.
 var layers = map[string]int{
-	".":         0, // vocabulary
-	"algorithm": 1, // pure steps
-	"api":       0, // the messages of gRPC
-	"store":     1, // what a store can do besides, and its errors
-	"store/":    2, // each folder a store, and the suite they pass
-	"grpclimit": 4,
-	"httplimit": 4,
-	"rulefiles": 7, // the server's rules in a Go program
-	"cmd":       11,
-	"examples":  11,
-	"web/wasm":  11, // what the browser runs
+	".":           0, // vocabulary
+	"algorithm":   1, // pure steps
+	"api":         0, // the messages of gRPC
+	"store":       1, // what a store can do besides, and its errors
+	"store/":      2, // each folder a store, and the suite they pass
+	"middleware/": 4, // each folder a framework or protocol
+	"rulefiles":   7, // the server's rules in a Go program
+	"cmd":         11,
+	"examples":    11,
+	"web/wasm":    11, // what the browser runs
 
 	"internal/base":           0, // needs nothing: files, texts, the clock
 	"internal/base/fastclock": 1, // the clock, in nanoseconds

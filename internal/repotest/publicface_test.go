@@ -19,8 +19,8 @@ var update = flag.Bool("update", false, "rewrite testdata/public.txt, testdata/m
 // public are the folders that Go programs may import. All others are under internal/,
 // or generated from api/.
 var public = []string{
-	".", "algorithm", "httplimit", "grpclimit", "rulefiles", "store", "store/blocks", "store/failsafe", "store/memory", "store/redis", "store/regions", "store/storetest",
-	"echolimit", "fiberlimit", "ginlimit",
+	".", "algorithm", "middleware/httplimit", "middleware/grpclimit", "rulefiles", "store", "store/blocks", "store/failsafe", "store/memory", "store/redis", "store/regions", "store/storetest",
+	"middleware/echolimit", "middleware/fiberlimit", "middleware/ginlimit",
 }
 
 // TestPublicFace: what Go programs can use is what testdata/public.txt lists, a line

@@ -27,9 +27,9 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/grpclimit"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/middleware/grpclimit"
 	"github.com/headgate/headgate/store/memory"
 )
 

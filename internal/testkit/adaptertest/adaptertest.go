@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/middleware/httplimit"
 )
 
 // Status is the prefix of paths that are answered with the status they name, such as

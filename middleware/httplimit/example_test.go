@@ -1,0 +1,152 @@
+package httplimit_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/middleware/httplimit"
+	"github.com/headgate/headgate/store/memory"
+)
+
+func Example() {
+	limiter := headgate.New(memory.New())
+	perKey := httplimit.New(limiter, headgate.PerMinute(2), httplimit.ByHeader("X-Api-Key"), httplimit.Name("per-key"))
+	hello := perKey(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+
+	server := httptest.NewServer(hello)
+	defer server.Close()
+	for range 3 {
+		res, err := http.Get(server.URL)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = res.Body.Close()
+		fmt.Println(res.StatusCode, res.Header.Get("RateLimit-Policy"), "left:", res.Header.Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 "per-key";q=2;w=60 left: 1
+	// 200 "per-key";q=2;w=60 left: 0
+	// 429 "per-key";q=2;w=60 left: 0
+}
+
+// A thousand requests a day and ten a second, for each API key or, without one, each
+// address. A request that one limit refuses is not charged to the other.
+func ExampleAlso() {
+	limiter := headgate.New(memory.New())
+	limit := httplimit.New(limiter, headgate.PerSecond(10), httplimit.Name("second"),
+		httplimit.FirstOf(httplimit.ByHeader("X-Api-Key"), httplimit.ByIP()),
+		httplimit.Also(headgate.PerDay(1000), httplimit.Name("day")),
+	)
+	rec := httptest.NewRecorder()
+	limit(http.NotFoundHandler()).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+	fmt.Println(rec.Header().Get("RateLimit"))
+	// Output:
+	// "second";r=9;t=1, "day";r=999;t=86314
+}
+
+// Five failed logins an hour for each user. Right ones cost nothing.
+func ExampleChargeOn() {
+	limiter := headgate.New(memory.New())
+	limit := httplimit.New(limiter, headgate.PerHour(5).Using(headgate.SlidingLog), httplimit.Name("failed-logins"),
+		httplimit.ByQuery("user"),
+		httplimit.ChargeOn(func(status int, _ http.Header) bool {
+			return status == http.StatusUnauthorized || status == http.StatusForbidden
+		}))
+	login := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("password") != "right" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	for _, password := range []string{"right", "wrong", "right", "wrong"} {
+		rec := httptest.NewRecorder()
+		login.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/login?user=ann&password="+password, nil))
+		fmt.Println(rec.Code, "left:", rec.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 left: 5
+	// 401 left: 4
+	// 200 left: 4
+	// 401 left: 3
+}
+
+// Each user has the limit of a plan; without a plan, the limit of New applies.
+func ExampleLimitBy() {
+	plans := map[string]headgate.Limit{ // made once
+		"pro":   headgate.PerMinute(600),
+		"staff": headgate.Unlimited(),
+	}
+	users := map[string]string{"alice": "pro", "bob": "free"} // such as from a database
+
+	limiter := headgate.New(memory.New())
+	limit := httplimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-User"), httplimit.Name("requests"),
+		httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
+			limit, ok := plans[users[r.Header.Get("X-User")]]
+			return limit, ok
+		}))
+	hello := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+	for _, user := range []string{"alice", "bob"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("X-User", user)
+		rec := httptest.NewRecorder()
+		hello.ServeHTTP(rec, r)
+		fmt.Println(user, rec.Header().Get("RateLimit-Policy"))
+	}
+	// Output:
+	// alice "requests";q=600;w=60
+	// bob "requests";q=60;w=60
+}
+
+// Five wrong passwords a minute: successful logins do not count.
+func ExampleRefundIf() {
+	limiter := headgate.New(memory.New())
+	limit := httplimit.New(limiter, headgate.PerMinute(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
+		httplimit.RefundIf(http.StatusOK))
+	login := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Password") != "right" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	count := map[int]int{}
+	for i := range 20 {
+		r := httptest.NewRequest(http.MethodPost, "/login", nil)
+		if i < 10 {
+			r.Header.Set("Password", "right")
+		}
+		rec := httptest.NewRecorder()
+		login.ServeHTTP(rec, r)
+		count[rec.Code]++
+	}
+	fmt.Println(count)
+	// Output:
+	// map[200:10 401:5 429:5]
+}
+
+func ExampleTransport() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("RateLimit", `"hourly";r=0;t=3600`) // that was the last allowed request
+	}))
+	defer server.Close()
+
+	client := &http.Client{Transport: &httplimit.Transport{MaxWait: time.Second}}
+	for range 2 {
+		res, err := client.Get(server.URL)
+		if limited, ok := errors.AsType[*headgate.LimitedError](err); ok {
+			fmt.Println("not sent; try in", limited.Decision.RetryAfter.Round(time.Minute))
+			continue
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = res.Body.Close()
+		fmt.Println(res.Status)
+	}
+	// Output:
+	// 200 OK
+	// not sent; try in 1h0m0s
+}
