@@ -2,17 +2,17 @@ package rulefiles
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/door/httprequest"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -85,7 +85,8 @@ func (r *Rules) decide(ctx context.Context, request rules.Request, cost int64) (
 // says. Answers of next get the header fields about limits. Requests that have to
 // wait for their turn wait here; if the client leaves first, the slot is freed.
 //
-// Rules with charge_on count by the answer of next. An answer that nobody saw counts,
+// Rules with charge_on count by the answer of next, and a cost from_response is what
+// its header or trailer says. An answer that nobody saw counts,
 // unless on_abort says otherwise: that of a handler that panics or takes over the
 // connection, and every answer to a client that hung up before.
 //
@@ -106,65 +107,37 @@ func (r *Rules) Middleware(next http.Handler) http.Handler {
 
 // serve decides about a request and passes it to next or refuses it.
 func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Handler) {
-	var q httprequest.Request
-	q.Of(request, r.clients, client.Identity{})
-	ctx, at := request.Context(), r.limiter.Now().UnixMicro()
-	v, err := r.engine.Decide(ctx, engine.Query{Domain: r.domain, Request: &q, Cost: 1, At: at, Waits: true})
-	defer v.Release()
-	r.report(ctx, err)
-	options := engine.HoldOptions{Clock: r.limiter.Now, Failed: func(err error) { r.report(ctx, err) }}
-	hold := r.engine.Hold(ctx, &v, options)
-	defer func() { hold.End() }() // also if next panics
-	told := verdict.Policies(nil, v.Results(), at)
-	dialect := answer.Default.Or(v.Headers())
-	if !v.Allowed {
-		r.refuse(w, request, &v, told, dialect)
+	x := exchange{w: w, request: request}
+	x.q.Of(request, r.clients, client.Identity{})
+	ctx, pass := request.Context(), &x.pass
+	pass.Begin(ctx, &r.asker, engine.Query{Domain: r.domain, Request: &x.q, Cost: 1, At: r.limiter.Now().UnixMicro(), Waits: true})
+	defer pass.End() // also if next panics
+	if !pass.Allowed {
+		refuse(w, request, pass)
 		return
 	}
-	if v.Delay > 0 && r.limiter.Sleep(ctx, v.Delay) != nil {
-		verdict.Leave(ctx, r.engine, r.log, &v, r.limiter.Now().UnixMicro())
-		answer.Headers(w.Header(), dialect, told...)
+	switch err := pass.Enter(ctx); {
+	case errors.Is(err, admission.ErrRefused):
+		refuse(w, request, pass)
+		return
+	case err != nil:
+		answer.Headers(w.Header(), pass.Dialect, pass.Policies...)
 		answer.Problem(w, http.StatusServiceUnavailable, "interrupted while waiting for its turn")
 		return
 	}
-	if v.Defers() {
-		at = r.limiter.Now().UnixMicro()
-		r.report(ctx, r.engine.Enter(ctx, &v, at))
-		told = verdict.Policies(told[:0], v.Results(), at)
-		if !v.Allowed {
-			r.refuse(w, request, &v, told, dialect)
-			return
-		}
-		hold = r.engine.Hold(ctx, &v, options)
-	}
-	fields := answer.Tell(w.Header(), dialect, told...)
-	if v.HasChargeOn() {
-		own := v // on the heap, unlike v
-		c := charged{rules: r, ctx: ctx, verdict: &own, w: w, dialect: dialect, told: fields, at: at}
-		c.serve(request, next)
-		return
-	}
-	watched := answer.Watch(w, func(int) { fields.Settle(w.Header(), dialect, told...) })
-	next.ServeHTTP(watched, request)
-	watched.End()
+	x.serve(next)
 }
 
 // refuse answers a request over its limit as the rule that refused it says.
-func (r *Rules) refuse(w http.ResponseWriter, request *http.Request, v *engine.Verdict, told []answer.Policy, dialect answer.Dialect) {
-	if v.Rule == nil { // for example a clock before 1970
+func refuse(w http.ResponseWriter, request *http.Request, pass *admission.Pass) {
+	switch {
+	case pass.Rule == nil: // for example a clock before 1970
 		answer.Problem(w, http.StatusServiceUnavailable, "rate limits cannot be checked")
-		return
+	case pass.Outcome() == engine.ShadowBanned:
+		answer.Pretend(w, request, pass.Pretend(request.Context()))
+	default:
+		httprequest.Refuse(w, request, pass)
 	}
-	as := verdict.Refusal(v, told, dialect)
-	if v.Outcome() == engine.ShadowBanned {
-		if latency := v.Rule.OnLimit.Latency.Pick(rand.Int64N); latency > 0 {
-			_ = r.limiter.Sleep(request.Context(), latency) // if the client leaves, there is nothing to answer
-		}
-		as.Policies = r.settlePretended(request.Context(), v, as)
-		answer.Pretend(w, request, as)
-		return
-	}
-	verdict.Refuse(w, request, v, as)
 }
 
 // report logs an error of the store, as a warning at most once a minute.

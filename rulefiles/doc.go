@@ -22,10 +22,10 @@
 // # Differences from a server
 //
 // Tokens are not verified: a rule that counts by jwt:… logs a warning, but
-// DecideAttributes accepts such attributes. on_limit: queue refuses. cost_after
-// charges its estimate. Rules with concurrency only apply in [Rules.Middleware], since
-// nothing else says when a request ends. Rules with charge_on count the answer there, and
-// every request in Decide and DecideAttributes. There are no bans or overrides by
-// operators. Bans by on_repeat take effect in each process that shares the store after its
+// DecideAttributes accepts such attributes. on_limit: queue refuses. Rules
+// with concurrency only apply in [Rules.Middleware], since nothing else says when a request
+// ends. Rules with charge_on count the answer there, and every request in Decide and
+// DecideAttributes; a cost from_response is charged there, and elsewhere its estimate. There
+// are no bans or overrides by operators. Bans by on_repeat take effect in each process that shares the store after its
 // first refusal of the key; they are logged without the key, and nobody can end them early.
 package rulefiles

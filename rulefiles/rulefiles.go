@@ -1,6 +1,7 @@
 package rulefiles
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
@@ -31,6 +33,7 @@ type Rules struct {
 	repeat  repeating
 	clients *client.Resolver
 	limiter *headgate.Limiter
+	asker   admission.Asker
 	told    atomic.Int64 // when a failing store was last logged, in seconds
 
 	reading sync.Mutex // held while rules are read
@@ -72,6 +75,10 @@ func Open(store headgate.Store, paths []string, options ...Option) (*Rules, erro
 		own = append(own, engine.WithFallback(r.fallback))
 	}
 	r.engine = engine.New(store, rs, append(own, r.openRepeat(store))...)
+	r.asker = admission.Asker{
+		Engine: r.engine, Clients: r.clients, Clock: r.limiter.Now, Logger: r.log, Failed: r.report, Patience: time.Second,
+		Wait: func(ctx context.Context, d time.Duration, _ bool) error { return r.limiter.Sleep(ctx, d) },
+	}
 	r.watchRepeat(rs)
 	r.stop = follow.Start(follow.Options{Files: r.files, Changed: r.changed, Settle: follow.DefaultSettle, Poll: poll, Log: r.log})
 	return r, nil

@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/door/proxy"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
@@ -157,7 +157,7 @@ func TestAnswersAsTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	theirs := serve(t, proxy.New(proxy.Options{
-		Asker:    verdict.Asker{Engine: engine.New(memory.New(), set), Clients: clients, Clock: c.now, Logger: slog.New(slog.NewTextHandler(log, nil))},
+		Asker:    admission.Asker{Engine: engine.New(memory.New(), set), Clients: clients, Clock: c.now, Logger: slog.New(slog.NewTextHandler(log, nil))},
 		Upstream: upstream, Domain: func() string { return "shop" }, Transport: http.DefaultTransport,
 	}))
 	statuses := map[int]int{}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/resp"
-	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -39,7 +39,7 @@ func serve(t *testing.T) string {
 	}
 	store := memory.New()
 	s := resp.New(resp.Options{
-		Asker: verdict.Asker{Engine: engine.New(store, rs), Clients: clients, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)},
+		Asker: admission.Asker{Engine: engine.New(store, rs), Clients: clients, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)},
 		Store: store, Password: "secret",
 	})
 	done := make(chan error, 1)

@@ -20,12 +20,12 @@ import (
 	"github.com/headgate/headgate/internal/counts/dispatch"
 	"github.com/headgate/headgate/internal/counts/storing"
 	"github.com/headgate/headgate/internal/counts/trial"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/serving"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/observe/announce"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/telemetry"
@@ -233,7 +233,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 // process returns what all doors get from the App.
 func (a *App) process() door.Process {
 	return door.Process{
-		Version: a.options.Version, Timeouts: a.options.Timeouts, Asker: verdict.Asker{Engine: a.engine}, Store: a.store.Counts, Blocks: a.store.Blocks, Tokens: a.tokens(),
+		Version: a.options.Version, Timeouts: a.options.Timeouts, Asker: admission.Asker{Engine: a.engine}, Store: a.store.Counts, Blocks: a.store.Blocks, Tokens: a.tokens(),
 		Ready: a.readiness, Queue: a.queue.Queue, Telemetry: a.telemetry, Register: a.registry.MustRegister,
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/testkit/certtest"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
@@ -53,7 +53,7 @@ func newBounded(t *testing.T, most int64) *bounded {
 		}
 	})
 	p := &Process{
-		Name: "api", Settings: new(config.Door), Config: &config.Config{}, Asker: verdict.Asker{Logger: slog.New(slog.DiscardHandler)}, Timeouts: Timeouts{Read: time.Minute, Write: time.Minute},
+		Name: "api", Settings: new(config.Door), Config: &config.Config{}, Asker: admission.Asker{Logger: slog.New(slog.DiscardHandler)}, Timeouts: Timeouts{Read: time.Minute, Write: time.Minute},
 		TLS: &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12},
 	}
 	server, err := NewHTTP(p, HTTPOptions{Handler: handler, Room: b.room})

@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/door/selfservice"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/observe/telemetry"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/request/client"
@@ -74,7 +74,7 @@ type Process struct {
 	Config   *config.Config
 	Version  string // of the binary
 	// Asker gives access to the engine.
-	verdict.Asker
+	admission.Asker
 	Timeouts Timeouts // override the configuration where not 0
 
 	Store headgate.Store // keeps counts that belong to no rule

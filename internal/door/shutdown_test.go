@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
@@ -29,7 +29,7 @@ func TestShutdownClosesSilentConnections(t *testing.T) {
 		l := netbound.New(inner, netbound.Options{Max: 10, Logger: quiet})
 		p := &Process{
 			Name: "api", Settings: new(config.Door), Config: &config.Config{ShutdownIdle: 50 * time.Millisecond},
-			Asker: verdict.Asker{Logger: quiet},
+			Asker: admission.Asker{Logger: quiet},
 		}
 		place(p, l)
 		server, err := NewHTTP(p, HTTPOptions{Handler: http.NotFoundHandler()})

@@ -19,12 +19,12 @@ import (
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/forwardauth"
 	"github.com/headgate/headgate/internal/door/grpcapi"
 	"github.com/headgate/headgate/internal/door/httpapi"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules"
@@ -76,11 +76,11 @@ func newBench(t *testing.T, text string) *bench {
 	log := slog.New(slog.NewTextHandler(&b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	clock := time.Now
 	b.http = httpapi.New(httpapi.Options{
-		Asker: verdict.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients},
+		Asker: admission.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients},
 		Ready: func(context.Context) door.Readiness { return door.Readiness{} },
 	})
-	b.auth = forwardauth.New(forwardauth.Options{Asker: verdict.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients}})
-	b.grpc = grpcapi.New(grpcapi.Options{Asker: verdict.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients}, Tokens: token.New()})
+	b.auth = forwardauth.New(forwardauth.Options{Asker: admission.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients}})
+	b.grpc = grpcapi.New(grpcapi.Options{Asker: admission.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients}, Tokens: token.New()})
 	return b
 }
 
@@ -139,8 +139,8 @@ func TestUnsettled(t *testing.T) {
 func TestUnsettledForNoReason(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	why := (&verdict.Asker{Logger: slog.New(slog.NewTextHandler(&log, nil))}).WhyUnsettled(t.Context(), errors.New("that cannot be"))
-	if why != verdict.Broken || !strings.Contains(log.String(), "level=ERROR") {
+	why := (&admission.Asker{Logger: slog.New(slog.NewTextHandler(&log, nil))}).WhyUnsettled(t.Context(), errors.New("that cannot be"))
+	if why != admission.Broken || !strings.Contains(log.String(), "level=ERROR") {
 		t.Errorf("%d, %s", why, &log)
 	}
 }
@@ -184,7 +184,7 @@ func TestPoliciesTellTheTightest(t *testing.T) {
 		{Rule: rule, Enforced: true, Decision: headgate.Decision{Allowed: true, Remaining: 2}},
 		{Rule: rule, Decision: headgate.Decision{Allowed: true, Remaining: 1}}, // not enforced
 	}
-	told := verdict.Policies([]answer.Policy(nil), results, 1)
+	told := admission.Policies([]answer.Policy(nil), results, 1)
 	if len(told) != 1 || told[0].Decision.Remaining != 2 || told[0].At != 1 {
 		t.Errorf("%+v", told)
 	}

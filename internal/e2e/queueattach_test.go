@@ -9,7 +9,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/queue"
 )
@@ -44,8 +44,8 @@ func (*sendingToy) Deliver(context.Context, *queue.Entry, int64) (queue.Answer, 
 	return queue.Answer{Status: 200}, nil
 }
 
-// SettleDelivery implements [dispatch.Sender].
-func (*sendingToy) SettleDelivery(context.Context, *engine.Verdict, queue.Answer, error) {}
+// Outcome implements [dispatch.Sender].
+func (*sendingToy) Outcome(queue.Answer, error) *admission.Result { return &admission.Result{} }
 
 // A door has its queue before it serves, and before rules that queue are in force.
 // Otherwise requests pass those that have waited since before a restart, or are refused.

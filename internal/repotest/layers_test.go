@@ -52,10 +52,11 @@ var layers = map[string]int{
 	"internal/rules/follow":      6, // notices that rule files have changed
 	"internal/rules/xds":         6, // rules from a control plane
 
-	"internal/decide":        4, // around the engine: bans, overrides, candidates
-	"internal/decide/engine": 3, // the verdict on a request
-	"internal/decide/orders": 5, // grants and resets of other regions
-	"internal/decide/checks": 1, // the scopes of the limits of middleware
+	"internal/decide":           4, // around the engine: bans, overrides, candidates
+	"internal/decide/engine":    3, // the verdict on a request
+	"internal/decide/admission": 4, // the life of a request
+	"internal/decide/orders":    5, // grants and resets of other regions
+	"internal/decide/checks":    1, // the scopes of the limits of middleware
 
 	"internal/answer":          3, // what all answers share: headers and bodies
 	"internal/counts/storing":  7, // opens the store, and what belongs to it
@@ -80,12 +81,11 @@ var layers = map[string]int{
 	"internal/door":                 7, // the kit of doors
 	"internal/door/":                9, // each folder a door
 	"internal/door/admin/dashboard": 4, // the pages of the admin door
-	"internal/door/verdict":         4, // what doors do with a verdict
-	"internal/door/selfservice":     5, // tells callers their own limits
+	"internal/door/selfservice":     6, // tells callers their own limits
 	"internal/door/serving":         9, // opens, bounds, serves and closes them all
 	"internal/door/grpcserver":      5, // serves them over gRPC
-	"internal/door/httprequest":     3, // an HTTP request, as rules see it
-	"internal/door/described":       3, // a request described by attributes
+	"internal/door/httprequest":     5, // an HTTP request, as rules see it
+	"internal/door/described":       4, // a request described by attributes
 	"internal/door/httpapi":         8, // services that doors offer
 	"internal/door/grpcapi":         8,
 	"internal/door/rls":             8,

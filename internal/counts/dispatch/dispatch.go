@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/counts/storing"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/queue/file"
@@ -31,7 +32,7 @@ import (
 type Sender interface {
 	SetQueue(q *queue.Queue)
 	Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.Answer, error)
-	SettleDelivery(ctx context.Context, v *engine.Verdict, told queue.Answer, err error)
+	Outcome(told queue.Answer, err error) *admission.Result
 }
 
 // Options configure a Dispatcher. All are required.
@@ -53,13 +54,16 @@ type Options struct {
 // Dispatcher opens and closes the queue of a process.
 type Dispatcher struct {
 	Options
+	asker   admission.Asker
 	opening sync.Mutex
 	queue   atomic.Pointer[queue.Queue] // nil until a rule needs one
 	started atomic.Bool
 }
 
 // New returns a Dispatcher without a queue.
-func New(o Options) *Dispatcher { return &Dispatcher{Options: o} }
+func New(o Options) *Dispatcher {
+	return &Dispatcher{Options: o, asker: admission.Asker{Engine: o.Engine, Clock: o.Clock, Logger: o.Logger}}
+}
 
 // Queue returns the queue, or nil if there is none yet.
 func (d *Dispatcher) Queue() *queue.Queue { return d.queue.Load() }
@@ -205,52 +209,35 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 	for i, c := range r.Claims {
 		claims[i] = engine.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost, Given: c.Given}
 	}
-	v, err := d.Engine.Again(ctx, r.Domain, claims, at.UnixMicro())
-	undo := func() {
-		if err := d.Engine.Undo(context.WithoutCancel(ctx), &v, d.Clock().UnixMicro()); err != nil {
-			d.Logger.Debug("refund for a queued request failed", "err", err)
-		}
-	}
-	if err != nil {
-		if v.Allowed {
-			undo()
-		}
-		v.Release()
+	pass := new(admission.Pass)
+	if err := pass.BeginAgain(ctx, &d.asker, r.Domain, claims, at.UnixMicro()); err != nil {
+		pass.End()
 		return queue.Permit{}, err
 	}
-	if v.Allowed {
-		hold := d.Engine.Hold(ctx, &v, engine.HoldOptions{Clock: d.Clock})
-		done := func() {
-			hold.End()
-			v.Release()
+	if pass.Allowed {
+		p := queue.Permit{
+			Allowed: true, Delay: pass.Delay, Undo: func() { pass.Leave(ctx) }, Done: pass.End,
+			Settle: func(told queue.Answer, err error) { pass.Settle(ctx, d.Sender().Outcome(told, err)) },
 		}
-		settle := func(told queue.Answer, err error) { d.Sender().SettleDelivery(ctx, &v, told, err) }
-		p := queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Settle: settle, Done: done}
-		if v.Defers() {
-			p.Enter = func() bool {
-				if err := d.Engine.Enter(ctx, &v, d.Clock().UnixMicro()); err != nil {
-					d.Logger.Debug("no free slot for a queued request that is due", "err", err)
-				}
-				hold = d.Engine.Hold(ctx, &v, engine.HoldOptions{Clock: d.Clock})
-				return v.Allowed
-			}
+		if pass.Defers() {
+			p.Enter = func() bool { return pass.Enter(ctx) == nil }
 		}
 		return p, nil
 	}
-	p := queue.Permit{RetryAfter: v.Decision.RetryAfter}
-	if by := v.Refuser(); by != nil {
+	defer pass.End()
+	p := queue.Permit{RetryAfter: pass.Decision.RetryAfter}
+	if by := pass.Refuser(); by != nil {
 		if p.Own = by.Rule.Scope == r.Lane.Scope && by.Key == r.Lane.Key; !p.Own {
 			p.By = queue.Claim{Rule: by.Rule.Name, Key: by.Key}
 		}
 	}
 	switch {
-	case v.Decision.Reason == headgate.Banned:
+	case pass.Decision.Reason == headgate.Banned:
 		p.RetryAfter, p.Why = -1, "its key is banned"
 	case p.RetryAfter == headgate.Never:
 		p.RetryAfter = -1
-	case v.Rule != nil && v.Rule.Limit.Algorithm() == headgate.Concurrency:
+	case pass.Rule != nil && pass.Rule.Limit.Algorithm() == headgate.Concurrency:
 		p.RetryAfter = min(p.RetryAfter, placeAgain) // nothing says when a slot becomes free
 	}
-	v.Release()
 	return p, nil
 }

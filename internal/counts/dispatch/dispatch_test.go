@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/counts/dispatch"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/queue"
@@ -38,7 +39,7 @@ type sender struct {
 	mu      sync.Mutex
 	answer  func(uri string) (queue.Answer, error)
 	sent    []string // "after uri", in whole seconds because pauses are partly random
-	settled []string // "status rule"
+	settled []int    // statuses
 }
 
 func (*sender) SetQueue(*queue.Queue) {}
@@ -54,14 +55,11 @@ func (s *sender) Deliver(_ context.Context, e *queue.Entry, _ int64) (queue.Answ
 	return queue.Answer{Status: http.StatusOK}, nil
 }
 
-func (s *sender) SettleDelivery(_ context.Context, v *engine.Verdict, told queue.Answer, _ error) {
+func (s *sender) Outcome(told queue.Answer, _ error) *admission.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name := "no rule"
-	if v.Rule != nil {
-		name = v.Rule.Name
-	}
-	s.settled = append(s.settled, fmt.Sprint(told.Status, " ", name))
+	s.settled = append(s.settled, told.Status)
+	return &admission.Result{From: admission.Upstream, Status: told.Status, Ended: true}
 }
 
 func (s *sender) list() []string {
@@ -190,8 +188,8 @@ func TestEntriesAreSentInOrder(t *testing.T) {
 		b.after(58*time.Second, "0s a1", "1s b1")
 		b.after(2*time.Second, "0s a1", "1s b1", "1m0s a2")
 		b.after(10*time.Minute, "0s a1", "1s b1", "1m0s a2", "2m0s a3")
-		if want := []string{"200 jobs", "200 jobs", "200 jobs", "200 jobs"}; !slices.Equal(b.settled, want) {
-			t.Errorf("settled %q, want %q", b.settled, want)
+		if want := []int{200, 200, 200, 200}; !slices.Equal(b.settled, want) {
+			t.Errorf("settled %v, want %v", b.settled, want)
 		}
 	})
 }

@@ -1,39 +1,39 @@
 package forwardauth
 
 import (
-	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/verdict"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/door/httprequest"
 )
 
 // answer turns the verdict into an answer to the proxy.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdict) {
-	dialect := h.options.Dialect.Or(v.Headers())
-	if !v.Allowed {
-		h.refuse(&refusal{ResponseWriter: w, deny: q.deny}, r, q, v, dialect)
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, q *question) {
+	ctx, pass := r.Context(), &q.pass
+	if !pass.Allowed {
+		h.refuse(&refusal{ResponseWriter: w, deny: q.deny}, r, q)
 		return
 	}
 	if err := q.Refusal(); err != nil {
-		h.settleOwn(r, q, v, http.StatusUnauthorized)
-		answer.Headers(w.Header(), dialect, q.policies...)
+		pass.AnsweredHere(ctx, http.StatusUnauthorized)
+		answer.Headers(w.Header(), pass.Dialect, pass.Policies...)
 		answer.Unauthorized(w, err)
 		return
 	}
-	answer.Headers(w.Header(), dialect, q.policies...)
-	if v.Delay > 0 && !h.wait(w, r, v) {
-		answer.Problem(w, http.StatusServiceUnavailable, "interrupted while waiting for its turn")
+	answer.Headers(w.Header(), pass.Dialect, pass.Policies...)
+	if pass.Delay > 0 {
+		patient(w)
+	}
+	if err := pass.Enter(ctx); err != nil {
+		answer.Problem(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 	if q.trusted {
-		if token := h.options.ReportToken(r.Context(), v, q.at.UnixMicro()); token != "" {
+		if token := h.options.ReportToken(ctx, &pass.Verdict, q.at.UnixMicro()); token != "" {
 			w.Header().Set(reportField, token)
 		}
 	}
@@ -44,43 +44,19 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, q *question, v 
 // with charge_on. The proxy passes it to the upstream, and never to the client.
 const reportField = "X-Headgate-Report"
 
-// settleOwn settles rules with charge_on for a request that we answer ourselves.
-func (h *Handler) settleOwn(r *http.Request, q *question, v *engine.Verdict, status int) {
-	if !v.HasChargeOn() {
-		return
-	}
-	ctx := context.WithoutCancel(r.Context())
-	if err := h.options.Engine.SettleAnswer(ctx, v, h.options.Clock().UnixMicro(), rules.Answer{Status: status}); err != nil {
-		h.options.Logger.DebugContext(ctx, "request not given back", "err", err)
-	}
-	q.policies = verdict.Policies(q.policies[:0], v.Results(), q.at.UnixMicro())
-}
-
-// refuse answers a request over its limit as the rule that refused it says.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdict, dialect answer.Dialect) {
-	if v.Rule == nil {
+// refuse answers a request over its limit as the rule that refused it says. A shadow ban
+// is answered as the client should see it; a proxy that is configured to, such as nginx,
+// sends that with the status in X-Headgate-Status.
+func (*Handler) refuse(w http.ResponseWriter, r *http.Request, q *question) {
+	switch {
+	case q.pass.Rule == nil:
 		answer.Problem(w, http.StatusServiceUnavailable, q.warning)
-		return
+	case q.pass.Outcome() == engine.ShadowBanned:
+		patient(w)
+		answer.Pretend(w, r, q.pass.Pretend(r.Context()))
+	default:
+		httprequest.Refuse(w, r, &q.pass)
 	}
-	if v.Outcome() == engine.ShadowBanned {
-		h.settleOwn(r, q, v, v.Rule.OnLimit.Status)
-	}
-	told := verdict.Refusal(v, q.policies, dialect)
-	if v.Outcome() == engine.ShadowBanned {
-		pretend(w, r, v, told)
-		return
-	}
-	verdict.Refuse(w, r, v, told)
-}
-
-// pretend answers a request that is shadow banned. The answer is the one that the
-// client should see; a proxy that is configured to, such as nginx, sends it with the
-// status in X-Headgate-Status.
-func pretend(w http.ResponseWriter, r *http.Request, v *engine.Verdict, told answer.Refusal) {
-	if latency := v.Rule.OnLimit.Latency.Pick(rand.Int64N); latency > 0 {
-		_ = stay(w, r, latency) // if it is cut short, the proxy has gone
-	}
-	answer.Pretend(w, r, told)
 }
 
 // allow allows the request. warning, if any, is for people who try the URL by hand.

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/httprequest"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/reading"
 )
@@ -26,7 +26,7 @@ import (
 // Options configure a Handler.
 type Options struct {
 	// Asker decides. Its Logger receives warnings about misconfigured proxies too.
-	verdict.Asker
+	admission.Asker
 	Tokens   client.Tokens // verifies the tokens whose claims rules use; nil if none do
 	TellTime bool          // adds the time of the decision to every answer
 }
@@ -45,6 +45,7 @@ func New(options Options) *Handler {
 	// These proxies write X-Forwarded-For, but pass on a Forwarded that the client
 	// has made up.
 	h := &Handler{options: options, clients: options.Clients.Reading(client.XForwardedFor)}
+	h.options.Wait = wait
 	h.asked.New = func() any { return new(question) }
 	return h
 }
@@ -54,13 +55,11 @@ type question struct {
 	httprequest.Request
 	settings
 
-	in       *http.Request
-	handler  *Handler
-	at       time.Time
-	policies []answer.Policy
-	paths    reading.Set
-	trusted  bool   // described by a trusted proxy
-	warning  string // why an allowed request may not have been checked as intended
+	at      time.Time
+	pass    admission.Pass
+	paths   reading.Set
+	trusted bool   // described by a trusted proxy
+	warning string // why an allowed request may not have been checked as intended
 }
 
 // ServeHTTP answers r, whatever its method. Its body is not read.
@@ -71,8 +70,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.TellTime(w.Header(), q.at)
 	}
 	defer func() {
-		clear(q.policies)
-		*q = question{policies: q.policies[:0], paths: q.paths}
+		q.pass.End()
+		*q = question{pass: q.pass, paths: q.paths}
 		h.asked.Put(q)
 	}()
 	if err := h.read(q, r); err != nil {
@@ -80,12 +79,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h.options.Tokens != nil {
-		q.in, q.handler = r, h
-		q.SentBy(q)
+		q.SentBy(&q.pass)
 	}
-	v := h.decide(r.Context(), q)
-	defer v.Release()
-	h.answer(w, r, q, &v)
+	h.decide(r.Context(), q)
+	h.answer(w, r, q)
 }
 
 // read fills q from r.
@@ -124,60 +121,31 @@ var errTooManyFields = fmt.Errorf("the request has more than %d header fields", 
 // could use up a budget with a single image.
 var errCost = errors.New("the peer is not in trusted_proxies, so cost in the forward-auth URL must be 0 or 1")
 
-// query returns the query about q for the engine.
-func (q *question) query() engine.Query {
-	return engine.Query{
-		Endless: true,
-		Domain:  q.domain, Request: q, Cost: q.cost, At: q.at.UnixMicro(), Door: engine.DoorForwardAuth,
-	}
-}
-
-// Refused implements [client.Sender].
-func (q *question) Refused() bool {
-	return q.handler.options.Engine.RefusesAnyway(q.in.Context(), q.query())
-}
-
-// decide asks the engine and notes its results.
-func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
-	at := q.at.UnixMicro()
-	v, err := h.options.Engine.Decide(ctx, q.query())
-	if (v.Allowed || v.Outcome() != engine.Refused) && q.Recheck() { // what refused it no longer does
-		if v.Allowed {
-			verdict.Leave(ctx, h.options.Engine, h.options.Logger, &v, at)
-		}
-		v.Release()
-		v, err = h.options.Engine.Decide(ctx, q.query())
-	}
-	h.options.Report(ctx, q.domain, err)
-	q.policies = verdict.Policies(q.policies, v.Results(), at)
-	if !v.Known {
+// decide asks the limits. Nobody will say when the request ends.
+func (h *Handler) decide(ctx context.Context, q *question) {
+	q.pass.Begin(ctx, &h.options.Asker, engine.Query{
+		Domain: q.domain, Request: q, Cost: q.cost, At: q.at.UnixMicro(), Door: engine.DoorForwardAuth, Endless: true,
+	})
+	if !q.pass.Known {
 		q.warning = fmt.Sprintf("the domain %q has no rules", q.domain)
 		if h.heard[aboutDomain].Passes(q.at) {
-			h.options.Logger.WarnContext(ctx, "forward-auth request for a domain without rules", "domain", q.domain, "allowed", v.Allowed)
+			h.options.Logger.WarnContext(ctx, "forward-auth request for a domain without rules", "domain", q.domain, "allowed", q.pass.Allowed)
 		}
 	}
-	return v
 }
 
-// wait waits for the turn of an admitted request. If the proxy gives up before then,
-// wait frees the request's place in line and reports false.
-func (h *Handler) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict) bool {
-	if stay(w, r, v.Delay) {
-		return true
-	}
-	verdict.Leave(r.Context(), h.options.Engine, h.options.Logger, v, h.options.Clock().UnixMicro())
-	return false
-}
-
-// stay waits for d. It reports false if the proxy gives up before then.
-func stay(w http.ResponseWriter, r *http.Request, d time.Duration) bool {
-	// A server's timeouts are for slow callers; here the delay is ours.
+// patient ends the server's timeouts for slow callers: the delay is ours.
+func patient(w http.ResponseWriter) {
 	control := http.NewResponseController(w)
 	_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
+}
+
+// wait waits for d. It returns an error if the proxy gives up before then.
+func wait(ctx context.Context, d time.Duration, _ bool) error {
 	select {
 	case <-time.After(d): //nolint:forbidigo // real waiting
-		return true
-	case <-r.Context().Done():
-		return false
+		return nil
+	case <-ctx.Done():
+		return errors.New("interrupted while waiting for its turn")
 	}
 }

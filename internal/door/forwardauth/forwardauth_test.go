@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/forwardauth"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -50,7 +50,7 @@ func open(t testing.TB, store headgate.Store, options []engine.Option, rulesText
 	}
 	d := door{log: new(bytes.Buffer)}
 	d.Handler = forwardauth.New(forwardauth.Options{
-		Asker: verdict.Asker{Engine: engine.New(store, rs, options...), Clients: clients, Clock: time.Now, Logger: slog.New(slog.NewTextHandler(d.log, nil))},
+		Asker: admission.Asker{Engine: engine.New(store, rs, options...), Clients: clients, Clock: time.Now, Logger: slog.New(slog.NewTextHandler(d.log, nil))},
 	})
 	return d
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/door/httpapi"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules/rulefile"
@@ -58,7 +58,7 @@ func newService(t testing.TB, store headgate.Store) *Service {
 		t.Fatal(err)
 	}
 	return New(Options{
-		Asker:  verdict.Asker{Engine: engine.New(store, rs), Clock: now, Logger: slog.New(slog.DiscardHandler), Clients: clients},
+		Asker:  admission.Asker{Engine: engine.New(store, rs), Clock: now, Logger: slog.New(slog.DiscardHandler), Clients: clients},
 		Tokens: token.New(),
 	})
 }
@@ -218,7 +218,7 @@ func FuzzRead(f *testing.F) {
 	}
 	s := newService(f, memory.New())
 	api := httpapi.New(httpapi.Options{
-		Asker: verdict.Asker{Engine: s.options.Engine, Clock: now, Logger: s.options.Logger, Clients: s.options.Clients},
+		Asker: admission.Asker{Engine: s.options.Engine, Clock: now, Logger: s.options.Logger, Clients: s.options.Clients},
 		Ready: func(context.Context) door.Readiness { return door.Readiness{} },
 	})
 	f.Fuzz(func(t *testing.T, wire []byte) {

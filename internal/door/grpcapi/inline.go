@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
-	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
@@ -17,7 +17,7 @@ var (
 )
 
 // readInline converts in to the check of an id under its own limit.
-func (s *Service) readInline(in *headgatev1.CheckRequest) (*verdict.Check, error) {
+func (s *Service) readInline(in *headgatev1.CheckRequest) (*described.Check, error) {
 	switch {
 	case in.GetDomain() != "" || len(in.GetAttributes()) > 0:
 		return nil, errMixed

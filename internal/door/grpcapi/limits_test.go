@@ -10,8 +10,8 @@ import (
 
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules/rulefile"
@@ -29,7 +29,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := engine.New(memory.New(memory.WithClock(now)), rs)
-	s := New(Options{Asker: verdict.Asker{Engine: e, Clock: now, Clients: clients}, Tokens: token.New()})
+	s := New(Options{Asker: admission.Asker{Engine: e, Clock: now, Clients: clients}, Tokens: token.New()})
 	for range 3 {
 		if _, err := s.Check(t.Context(), &headgatev1.CheckRequest{Domain: "api", Attributes: map[string]string{"path": "/v1", "header:X-Key": "k"}}); err != nil {
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func TestLimitsOfListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Options{Asker: verdict.Asker{Engine: engine.New(memory.New(), rs), Clock: now, Clients: clients}, Tokens: token.New()})
+	s := New(Options{Asker: admission.Asker{Engine: engine.New(memory.New(), rs), Clock: now, Clients: clients}, Tokens: token.New()})
 	for _, key := range []string{"partner", "spammer", "other"} {
 		got, err := s.Limits(t.Context(), &headgatev1.LimitsRequest{Domain: "api", Attributes: map[string]string{"header:X-Key": key}})
 		if err != nil || got.GetUnlimited() != (key == "partner") || got.GetDenied() != (key == "spammer") {

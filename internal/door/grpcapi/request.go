@@ -15,7 +15,6 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/described"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
 )
@@ -43,8 +42,8 @@ func wrong(err error) error {
 }
 
 // readCheck converts in to a check.
-func (s *Service) readCheck(in *headgatev1.CheckRequest) (*verdict.Check, error) {
-	var c *verdict.Check
+func (s *Service) readCheck(in *headgatev1.CheckRequest) (*described.Check, error) {
+	var c *described.Check
 	var err error
 	if in.GetId() != "" || in.GetInlineLimit() != nil {
 		c, err = s.readInline(in)
@@ -58,7 +57,7 @@ func (s *Service) readCheck(in *headgatev1.CheckRequest) (*verdict.Check, error)
 }
 
 // readReserve converts in to a check, and returns the time in which to settle it.
-func (s *Service) readReserve(in *headgatev1.ReserveRequest) (c *verdict.Check, ttl time.Duration, err error) {
+func (s *Service) readReserve(in *headgatev1.ReserveRequest) (c *described.Check, ttl time.Duration, err error) {
 	ttl = engine.DefaultReservation
 	if most := engine.MaxReservation.Milliseconds(); in.TtlMs != nil {
 		if in.GetTtlMs() < 1 || in.GetTtlMs() > most {
@@ -97,7 +96,7 @@ func readReport(in *headgatev1.ReportRequest) (a rules.Answer, err error) {
 }
 
 // read makes a check from the fields that all requests have.
-func (s *Service) read(domain string, attributes map[string]string, cost *int64) (*verdict.Check, error) {
+func (s *Service) read(domain string, attributes map[string]string, cost *int64) (*described.Check, error) {
 	if domain == "" {
 		return nil, errNoDomain
 	}
@@ -118,8 +117,8 @@ func (s *Service) read(domain string, attributes map[string]string, cost *int64)
 }
 
 // newCheck makes a check without attributes.
-func newCheck(domain string, cost *int64) (c *verdict.Check, err error) {
-	c = &verdict.Check{Domain: domain, Cost: 1}
+func newCheck(domain string, cost *int64) (c *described.Check, err error) {
+	c = &described.Check{Domain: domain, Cost: 1}
 	if cost != nil {
 		c.Cost, err = costOf(cost)
 	}
@@ -127,7 +126,7 @@ func newCheck(domain string, cost *int64) (c *verdict.Check, err error) {
 }
 
 // attribute adds an attribute to c.
-func (s *Service) attribute(c *verdict.Check, name, value string) error {
+func (s *Service) attribute(c *described.Check, name, value string) error {
 	a, err := rules.ParseAttribute(name)
 	if err != nil {
 		return fmt.Errorf("attribute %.64q: %w", name, err)

@@ -14,10 +14,10 @@ import (
 
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/door/selfservice"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules/inline"
 )
@@ -25,7 +25,7 @@ import (
 // Options configure the service.
 type Options struct {
 	// Asker decides about requests.
-	verdict.Asker
+	admission.Asker
 	Tokens   *token.Set      // of which a caller needs one; required, but may be empty
 	Failures *token.Failures // counts wrong tokens; optional
 	Inline   *inline.Limits  // makes rules of limits in checks; nil allows none
@@ -76,7 +76,7 @@ func (s *Service) CheckBatch(ctx context.Context, in *headgatev1.CheckBatchReque
 	if len(in.GetChecks()) > described.MaxChecks {
 		return nil, wrong(errManyChecks)
 	}
-	checks := make([]*verdict.Check, len(in.GetChecks()))
+	checks := make([]*described.Check, len(in.GetChecks()))
 	for i, one := range in.GetChecks() {
 		var err error
 		if checks[i], err = s.readCheck(one); err != nil {
@@ -84,10 +84,9 @@ func (s *Service) CheckBatch(ctx context.Context, in *headgatev1.CheckBatchReque
 		}
 	}
 	out := &headgatev1.CheckBatchResponse{Results: make([]*headgatev1.CheckResponse, len(checks))}
-	s.options.Engine.DecideBatch(ctx, len(checks),
+	s.options.DecideBatch(ctx, len(checks),
 		func(i int) engine.Query { return checks[i].Query(at, engine.DoorGRPCAPI) },
-		func(i int, v *engine.Verdict, err error) {
-			s.options.Report(ctx, checks[i].Domain, err)
+		func(i int, v *engine.Verdict) {
 			own := *v // a copy, since the answer refers to it
 			out.Results[i] = s.answer(ctx, &own, at)
 		})
@@ -195,13 +194,13 @@ func (s *Service) answer(ctx context.Context, v *engine.Verdict, at int64) *head
 // with err.
 func (s *Service) unsettled(ctx context.Context, what string, err error) error {
 	switch s.options.WhyUnsettled(ctx, err) {
-	case verdict.Settled:
+	case admission.Settled:
 		return nil
-	case verdict.NotOurs:
+	case admission.NotOurs:
 		return grpcstatus.Errorf(codes.NotFound, "the %s is unknown: it was not issued by this server, or is damaged", what)
-	case verdict.Unanswered:
+	case admission.Unanswered:
 		return grpcstatus.Error(codes.Unavailable, "the store does not answer; try again")
-	case verdict.Broken:
+	case admission.Broken:
 	}
 	return grpcstatus.Error(codes.Internal, "internal error")
 }

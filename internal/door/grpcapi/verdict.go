@@ -4,8 +4,8 @@ import (
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/verdict"
 )
 
 // verdictOf converts v to the protocol.
@@ -48,7 +48,7 @@ func verdictOf(v *engine.Verdict) *headgatev1.Verdict {
 // before v is released.
 func (s *Service) headers(v *engine.Verdict, at int64) []*headgatev1.Header {
 	results := v.Results()
-	policies := verdict.Policies(make([]answer.Policy, 0, len(results)), results, at)
+	policies := admission.Policies(make([]answer.Policy, 0, len(results)), results, at)
 	var list []*headgatev1.Header
 	var space [384]byte
 	answer.Each(space[:0], s.options.Dialect.Or(v.Headers()), policies, func(name string, value []byte) {

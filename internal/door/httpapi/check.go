@@ -6,7 +6,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/described"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
@@ -16,7 +15,7 @@ import (
 const keptAttributes = 32
 
 // reset clears c for the next check, keeping its memory.
-func reset(c *verdict.Check) {
+func reset(c *described.Check) {
 	c.Reset(keptAttributes) // releases the body's text
 	c.Domain, c.Cost, c.Kind, c.Rule, c.Key = "", 1, headgate.Take, nil, ""
 }
@@ -24,16 +23,16 @@ func reset(c *verdict.Check) {
 // body is the body of POST /v1/check: one check, or a batch of them.
 type body struct {
 	batch  bool
-	checks []verdict.Check
+	checks []described.Check
 	asks   asks // of the check that is being read
 }
 
 // add appends an empty check to b.checks and returns it.
-func (b *body) add() *verdict.Check {
+func (b *body) add() *described.Check {
 	if n := len(b.checks); n < cap(b.checks) {
 		b.checks = b.checks[:n+1]
 	} else {
-		b.checks = append(b.checks, verdict.Check{})
+		b.checks = append(b.checks, described.Check{})
 	}
 	c := &b.checks[len(b.checks)-1]
 	reset(c)
@@ -86,7 +85,7 @@ func (b *body) parse(text string, clients *client.Resolver, limits *inline.Limit
 }
 
 // rotate moves the unused first check past the end, keeping its memory.
-func rotate(checks []verdict.Check) []verdict.Check {
+func rotate(checks []described.Check) []described.Check {
 	first := checks[0]
 	copy(checks, checks[1:])
 	checks[len(checks)-1] = first
@@ -94,7 +93,7 @@ func rotate(checks []verdict.Check) []verdict.Check {
 }
 
 // check reads one element of a batch.
-func (p *parser) check(c *verdict.Check) error {
+func (p *parser) check(c *described.Check) error {
 	var s seen
 	p.asks.begin()
 	if err := p.object("a check", func(name string) error { return p.member(c, name, &s, "") }); err != nil {
@@ -125,7 +124,7 @@ func (s *seen) add(p *parser, name seen, text string) error {
 
 // member reads one member of a check. more lists further accepted names, for the
 // error message.
-func (p *parser) member(c *verdict.Check, name string, s *seen, more string) (err error) {
+func (p *parser) member(c *described.Check, name string, s *seen, more string) (err error) {
 	switch name {
 	case "domain":
 		if err = s.add(p, seenDomain, name); err == nil {
@@ -154,7 +153,7 @@ func (p *parser) member(c *verdict.Check, name string, s *seen, more string) (er
 }
 
 // attribute reads the value of the attribute name.
-func (p *parser) attribute(c *verdict.Check, name string) error {
+func (p *parser) attribute(c *described.Check, name string) error {
 	a, err := rules.ParseAttribute(name)
 	if err != nil {
 		return p.fail("attribute %q: %s", name, err)
@@ -179,7 +178,7 @@ func (p *parser) attribute(c *verdict.Check, name string) error {
 }
 
 // finish checks that c is complete.
-func (p *parser) finish(c *verdict.Check, s seen) error {
+func (p *parser) finish(c *described.Check, s seen) error {
 	if s&seenInline != 0 {
 		return p.finishInline(c, s)
 	}

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/httpapi"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -45,7 +45,7 @@ func TestHealthcheck(t *testing.T) {
 
 func TestJSONGoesToTheRateLimitService(t *testing.T) {
 	h := httpapi.New(httpapi.Options{
-		Asker: verdict.Asker{Logger: slog.New(slog.DiscardHandler)},
+		Asker: admission.Asker{Logger: slog.New(slog.DiscardHandler)},
 		Ready: func(context.Context) door.Readiness { return door.Readiness{} }, RateLimit: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }),
 	})
 	for _, method := range []string{"POST", "GET", "PUT", "DELETE"} { // as in the original

@@ -16,7 +16,6 @@ import (
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/described"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/blocks"
@@ -152,7 +151,7 @@ const (
 func parseExplain(text string, clients *client.Resolver) (*Question, error) {
 	p := &parser{text: text, clients: clients}
 	q := &Question{}
-	var c verdict.Check
+	var c described.Check
 	reset(&c)
 	var s seen
 	err := p.object("the body", func(name string) (err error) {

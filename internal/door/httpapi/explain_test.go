@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httpapi"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -85,7 +85,7 @@ func TestExplainOfTheOnlyDomain(t *testing.T) {
 	if rs == nil {
 		t.Fatal(problems)
 	}
-	h := httpapi.New(httpapi.Options{Asker: verdict.Asker{Engine: engine.New(memory.New(), rs), Logger: slog.New(slog.DiscardHandler)}})
+	h := httpapi.New(httpapi.Options{Asker: admission.Asker{Engine: engine.New(memory.New(), rs), Logger: slog.New(slog.DiscardHandler)}})
 	if _, err := h.Explain(t.Context(), []byte(`{}`)); err == nil || err.Error() != `"domain" is missing, and the rules have 2 domains` {
 		t.Errorf("%v", err)
 	}

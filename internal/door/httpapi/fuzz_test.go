@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
@@ -127,7 +127,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func compareInline(t *testing.T, c *verdict.Check, id *string) {
+func compareInline(t *testing.T, c *described.Check, id *string) {
 	t.Helper()
 	parts, ok := rules.SplitKey(c.Key)
 	if id == nil || !ok || len(parts) != 1 || parts[0].Value != *id {
@@ -138,7 +138,7 @@ func compareInline(t *testing.T, c *verdict.Check, id *string) {
 	}
 }
 
-func compareAttribute(t *testing.T, c *verdict.Check, name, value string) {
+func compareAttribute(t *testing.T, c *described.Check, name, value string) {
 	t.Helper()
 	a, err := rules.ParseAttribute(name)
 	if err != nil {

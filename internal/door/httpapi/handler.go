@@ -17,10 +17,10 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/selfservice"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/transport/membound"
@@ -33,7 +33,7 @@ const MaxBody = 1 << 20
 // Options configure the API.
 type Options struct {
 	// Asker decides about requests. Without a Clock, the store's clock is used.
-	verdict.Asker
+	admission.Asker
 	Ready func(context.Context) door.Readiness // says whether the process can serve; required
 	// RateLimit, if not nil, answers POST /json: Envoy's rate limit service in JSON.
 	RateLimit      http.Handler
@@ -208,7 +208,7 @@ type later struct{ name, token string }
 
 // answer answers with v and the tokens that there are.
 func (h *Handler) answer(w http.ResponseWriter, c *call, v *engine.Verdict, t [2]later) {
-	c.policies = verdict.Policies(c.policies[:0], v.Results(), c.at)
+	c.policies = admission.Policies(c.policies[:0], v.Results(), c.at)
 	answer.Headers(w.Header(), h.options.Dialect.Or(v.Headers()), c.policies...)
 	status := http.StatusOK
 	if !v.Allowed {
@@ -222,10 +222,9 @@ func (h *Handler) answer(w http.ResponseWriter, c *call, v *engine.Verdict, t [2
 func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call) {
 	c.out = append(c.out[:0], `{"results":[`...)
 	checks := c.body.checks
-	h.options.Engine.DecideBatch(r.Context(), len(checks),
+	h.options.DecideBatch(r.Context(), len(checks),
 		func(i int) engine.Query { return checks[i].Query(c.at, engine.DoorAPI) },
-		func(i int, v *engine.Verdict, err error) {
-			h.options.Report(r.Context(), checks[i].Domain, err)
+		func(i int, v *engine.Verdict) {
 			if i > 0 {
 				c.out = append(c.out, ',')
 			}

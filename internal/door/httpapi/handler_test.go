@@ -17,10 +17,10 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/httpapi"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
@@ -85,7 +85,7 @@ func newBoundedAPI(t testing.TB, store headgate.Store, bodies int64, options ...
 	}
 	a := &api{now: at}
 	a.handler = httpapi.New(httpapi.Options{
-		Asker: verdict.Asker{Engine: engine.New(store, rs, options...), Clock: func() time.Time { return a.now }, Logger: slog.New(slog.DiscardHandler), Clients: clients},
+		Asker: admission.Asker{Engine: engine.New(store, rs, options...), Clock: func() time.Time { return a.now }, Logger: slog.New(slog.DiscardHandler), Clients: clients},
 		Ready: func(context.Context) door.Readiness { return a.ready }, Inline: inlineLimits(), Bodies: membound.New(membound.Options{Most: bodies}),
 	})
 	return a

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/nearest"
-	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
@@ -93,7 +93,7 @@ func (p *parser) number() (string, error) {
 }
 
 // finishInline makes c the check of an id under its own limit.
-func (p *parser) finishInline(c *verdict.Check, s seen) (err error) {
+func (p *parser) finishInline(c *described.Check, s seen) (err error) {
 	a := p.asks
 	switch {
 	case s&seenDomain != 0:

@@ -4,8 +4,8 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/door/selfservice"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 )
 
@@ -31,9 +31,9 @@ func (h *Handler) limits(w http.ResponseWriter, r *http.Request, c *call) {
 }
 
 // parseLimits reads the body of POST /v1/limits.
-func parseLimits(text string, clients *client.Resolver) (*verdict.Check, error) {
+func parseLimits(text string, clients *client.Resolver) (*described.Check, error) {
 	p := &parser{text: text, clients: clients}
-	c := new(verdict.Check)
+	c := new(described.Check)
 	reset(c)
 	var s seen
 	err := p.object("the body", func(name string) error {

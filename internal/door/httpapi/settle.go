@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/verdict"
 )
 
 // tokenBody is a body with a lease or a reservation, and possibly a cost.
@@ -70,13 +70,13 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request, c *call) {
 // failed with err.
 func (h *Handler) writeSettled(w http.ResponseWriter, r *http.Request, name string, out []byte, err error) {
 	switch h.options.WhyUnsettled(r.Context(), err) {
-	case verdict.Settled:
+	case admission.Settled:
 		write(w, http.StatusOK, append(out, '\n'))
-	case verdict.NotOurs:
+	case admission.NotOurs:
 		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("%q is unknown: it was not issued by this server, or is damaged", name))
-	case verdict.Unanswered:
+	case admission.Unanswered:
 		answer.Problem(w, http.StatusServiceUnavailable, "the store does not answer; try again")
-	case verdict.Broken:
+	case admission.Broken:
 		answer.Problem(w, http.StatusInternalServerError, "internal error")
 	}
 }

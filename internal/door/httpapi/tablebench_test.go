@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httpapi"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/transport/membound"
@@ -56,7 +56,7 @@ func tableHandler(b *testing.B, rate string) http.Handler {
 		b.Fatal(err)
 	}
 	return httpapi.New(httpapi.Options{
-		Asker:  verdict.Asker{Engine: engine.New(memory.New(), rs), Clock: func() time.Time { return at }, Logger: slog.New(slog.DiscardHandler), Clients: clients},
+		Asker:  admission.Asker{Engine: engine.New(memory.New(), rs), Clock: func() time.Time { return at }, Logger: slog.New(slog.DiscardHandler), Clients: clients},
 		Bodies: membound.New(membound.Options{Most: 1 << 20}),
 	})
 }

@@ -34,7 +34,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	p.via.add(out.Header, in.ProtoMajor)
 	lessHops(out)
 	out.Trailer = nil // no rule has seen it, and PHP treats it as header fields
-	if x, ok := in.Context().Value(exchangeKey{}).(*exchange); ok && x.outlast != nil && x.outlast.costs != nil {
+	if x, ok := in.Context().Value(exchangeKey{}).(*exchange); ok && x.pass.HasCostAfter() {
 		out.Header.Set("Te", "trailers") // may contain the cost, even if the client did not ask for them
 	}
 	out.Host = in.Host // the client's, as if there were no proxy

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/door"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -69,7 +69,7 @@ func TestNothingFollowsADoubtfulBody(t *testing.T) {
 func serveDoor(t *testing.T, p http.Handler) *pipes {
 	t.Helper()
 	h, err := door.NewHTTP(&door.Process{
-		Name: "proxy", Settings: new(config.Door), Config: new(config.Config), Asker: verdict.Asker{Logger: slog.New(slog.DiscardHandler)},
+		Name: "proxy", Settings: new(config.Door), Config: new(config.Config), Asker: admission.Asker{Logger: slog.New(slog.DiscardHandler)},
 	}, door.HTTPOptions{Handler: p, Endless: true})
 	if err != nil {
 		t.Fatal(err)

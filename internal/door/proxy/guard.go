@@ -244,7 +244,7 @@ func isUsual(name string) bool {
 // aboutAll answers OPTIONS *, which is about the server as a whole (RFC 9110, 9.3.7):
 // about us, not about a resource of the upstream.
 func (p *Proxy) aboutAll(w http.ResponseWriter, x *exchange) {
-	answer.Headers(w.Header(), x.dialect, x.policies...)
+	answer.Headers(w.Header(), x.pass.Dialect, x.pass.Policies...)
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
 }

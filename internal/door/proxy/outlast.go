@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/admission"
 )
 
 // Abandoned limits what the proxy does for requests whose client has gone, if a rule
@@ -46,9 +46,8 @@ type outlast struct {
 	upload *upload            // nil without a body
 	left   func() error       // Err of the client's context
 	cancel context.CancelFunc // ends the upstream's work
-	hold   *engine.Hold       // nil if it holds no slot
-	costs  *engine.Verdict    // nil if no cost has to be learned
-	ended  bool               // the answer is complete; used by the handler alone
+	pass   *admission.Pass
+	ended  bool // the answer is complete; used by the handler alone
 
 	mu      sync.Mutex
 	gone    bool  // the client
@@ -68,26 +67,19 @@ type outlasting struct {
 }
 
 // outlast forwards r to the upstream. If the client goes away the request continues,
-// within limits: v has rules that must know how it ends.
-func (p *Proxy) outlast(w http.ResponseWriter, r *http.Request, x *exchange, v *engine.Verdict, hold *engine.Hold) {
+// within limits: it has rules that must know how it ends.
+func (p *Proxy) outlast(w http.ResponseWriter, r *http.Request, x *exchange) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	o := &outlast{ResponseWriter: w, proxy: p, upload: x.upload, cancel: cancel, hold: hold, left: r.Context().Err, room: p.options.Abandoned.Bytes}
-	if v.HasCostAfter() {
-		o.costs = v
-	}
+	o := &outlast{ResponseWriter: w, proxy: p, upload: x.upload, cancel: cancel, pass: &x.pass, left: r.Context().Err, room: p.options.Abandoned.Bytes}
 	x.outlast = o
 	p.outlasting.enter(o)
 	stop := context.AfterFunc(r.Context(), o.leave)
 	defer func() {
 		stop()
 		o.end()
-		if o.costs != nil {
-			p.settleCosts(r.Context(), x, v)
-		}
-		if !o.ended && !isDial(x.fault) && (x.upload.broken() != nil || isTimeout(x.fault)) {
-			hold.Lapse() // the upstream may continue with the part that it has
-		}
-		hold.End()
+		result := resultOf(x.answer, x.fault)
+		result.Ended, result.Gone, result.Broken = o.ended, o.isGone(), x.upload.broken() != nil
+		x.pass.Settle(r.Context(), result)
 		p.outlasting.exit(o)
 	}()
 	x.writer = &quiet{ResponseWriter: o}
@@ -112,7 +104,7 @@ func (o *outlast) leave() {
 		return
 	}
 	if o.counted = o.proxy.outlasting.abandon(o.proxy.options.Abandoned.Requests); !o.counted {
-		o.hold.Lapse() // the upstream may continue: its lease frees the slot when it expires
+		o.pass.Lapse() // the upstream may continue: its lease frees the slot when it expires
 		o.cancel()
 		return
 	}
@@ -138,7 +130,7 @@ func (o *outlast) answers(res *http.Response) io.ReadCloser {
 	tunnel := res.StatusCode == http.StatusSwitchingProtocols
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.nothing = tunnel || o.hold == nil && o.costs != nil && tellsAll(o.costs, res)
+	o.nothing = tunnel || !o.pass.Learns(resultOf(res, nil))
 	if o.gone && o.nothing {
 		o.cancel()
 	}
@@ -272,18 +264,4 @@ func (p *Proxy) Finish(ctx context.Context) {
 	case <-none:
 	case <-time.After(lastWord): //nolint:forbidigo // limits the time to stop
 	}
-}
-
-// hold keeps the slots that v has taken under concurrency rules, until End of the
-// result.
-func (p *Proxy) hold(ctx context.Context, v *engine.Verdict) *engine.Hold {
-	if !v.HasLeases() {
-		return nil
-	}
-	return p.options.Engine.Hold(ctx, v, engine.HoldOptions{Clock: p.options.Clock, Failed: p.leaseFailed})
-}
-
-// leaseFailed logs a slot that could not be kept or released.
-func (p *Proxy) leaseFailed(err error) {
-	p.options.Logger.Debug("lease not renewed or released", "err", err)
 }

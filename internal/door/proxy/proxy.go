@@ -20,20 +20,19 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httprequest"
 	"github.com/headgate/headgate/internal/door/selfservice"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/reading"
-	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // Options configure a Proxy.
 type Options struct {
 	// Asker decides. Its Logger receives the upstream's failures too.
-	verdict.Asker
+	admission.Asker
 	Domain func() string // returns the domain of the rules, which may change on reload. Required.
 	// Upstream is where requests go: an http or https URL without user, query or
 	// fragment. Required.
@@ -91,6 +90,7 @@ func New(options Options) *Proxy {
 	}
 	options.CORS.fields = []string{strings.Join(answer.FieldNames(), ", ")}
 	p := &Proxy{options: options, room: newWaitingRoom(options.MaxWaiting)}
+	p.options.Queue, p.options.Wait = p.queues.current.Load, p.wait
 	p.queues.gate = selfservice.NewGate()
 	p.queues.arriving = answer.NewBodies(options.Bodies)
 	p.limits = selfservice.Page{Engine: options.Engine, Gate: selfservice.NewGate(), Dialect: options.Dialect, Asked: options.LimitsAsked}
@@ -156,10 +156,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.upload, x.at, x.header, x.closes = upload, at, w.Header(), len(w.Header()["Connection"]) > 0
 	x.origin = origin
 	if p.options.Tokens != nil {
-		x.proxy = p
-		x.SentBy(x)
+		x.SentBy(&x.pass)
 	}
-	// Deferred, since httputil panics when an upstream's answer is cut off.
+	// Deferred, since httputil panics when an upstream's answer is cut off. A tunnel lasts
+	// until here, and so do its slots.
 	defer func() {
 		x.end()
 		p.exchanges.Put(x)
@@ -173,67 +173,41 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // limit checks the limits, and forwards or answers the request accordingly.
 func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
-	v, behind := p.decide(r.Context(), x, x.at)
-	defer v.Release()
-	// Ends also when httputil panics, and lasts while a tunnel is open.
-	hold := p.hold(r.Context(), &v)
-	defer func() { hold.End() }()
-	if behind != nil {
-		p.lineUp(w, x, behind, &v)
-		return
-	}
-	if !v.Allowed {
-		p.overLimit(w, x, &v)
+	ctx, pass, server := r.Context(), &x.pass, r.URL.Path == "*"
+	pass.Begin(ctx, &p.options.Asker, engine.Query{
+		Domain: p.options.Domain(), Request: x, Cost: 1, At: x.at.UnixMicro(), Door: engine.DoorProxy, Waits: !server,
+	})
+	if !pass.Allowed {
+		p.overLimit(w, x)
 		return
 	}
 	if err := x.Refusal(); err != nil {
-		p.settleOwn(r.Context(), x, &v, http.StatusUnauthorized)
+		pass.AnsweredHere(ctx, http.StatusUnauthorized)
 		p.unauthorized(w, x, err)
 		return
 	}
-	if r.URL.Path == "*" {
-		p.settleOwn(r.Context(), x, &v, http.StatusOK)
+	if server {
+		pass.AnsweredHere(ctx, http.StatusOK)
 		p.aboutAll(w, x)
 		return
 	}
-	if v.Delay > 0 && !p.wait(w, r, &v) {
+	switch err := pass.Enter(ctx); {
+	case errors.Is(err, admission.ErrRefused):
+		p.overLimit(w, x)
 		return
-	}
-	x.at = x.at.Add(v.Delay)
-	if v.Defers() {
-		if !p.enter(w, x, &v) {
-			return
-		}
-		hold = p.hold(r.Context(), &v)
+	case err != nil:
+		p.interrupted(w, err, pass.Delay)
+		return
 	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		// Otherwise net/http sends no byte of the answer before the request has ended.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
-	if hold != nil || v.HasCostAfter() {
-		p.outlast(w, r, x, &v, hold)
+	if pass.Holds() || pass.HasCostAfter() {
+		p.outlast(w, r, x)
 		return
 	}
 	p.forward(w, r, x)
-}
-
-// enter takes the slots of a request whose turn has come. If none is free, it answers
-// the request as the limit says and reports false.
-func (p *Proxy) enter(w http.ResponseWriter, x *exchange, v *engine.Verdict) bool {
-	ctx, q := x.in.Context(), p.query(x, p.options.Clock())
-	p.options.Report(ctx, q.Domain, p.options.Engine.Enter(ctx, v, q.At))
-	x.policies = verdict.Policies(x.policies[:0], v.Results(), q.At)
-	if v.Allowed {
-		return true
-	}
-	p.options.Engine.Tell(ctx, q, *v)
-	p.overLimit(w, x, v)
-	return false
-}
-
-// query returns the query about x for the engine.
-func (p *Proxy) query(x *exchange, at time.Time) engine.Query {
-	return engine.Query{Domain: p.options.Domain(), Request: x, Cost: 1, At: at.UnixMicro(), Door: engine.DoorProxy, Waits: true}
 }
 
 // forward sends r to the upstream and its answer to the client.
@@ -242,55 +216,42 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange) {
 	p.reverse.ServeHTTP(x.writer, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
-// decide asks the engine and notes its results. If the request has to queue behind
-// others of a key, it has taken nothing, and behind is the result of that key.
-func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) (v engine.Verdict, behind *engine.Result) {
-	query := p.query(x, at)
-	v, behind, err := p.ask(ctx, x, query)
-	if (v.Allowed || v.Outcome() != engine.Refused) && x.Recheck() { // what refused it no longer does
-		if v.Allowed && behind == nil {
-			verdict.Leave(ctx, p.options.Engine, p.options.Logger, &v, query.At)
-		}
-		v.Release()
-		v, behind, err = p.ask(ctx, x, query)
-	}
-	p.options.Report(ctx, query.Domain, err)
-	x.dialect = p.options.Dialect.Or(v.Headers())
-	x.policies = verdict.Policies(x.policies, v.Results(), at.UnixMicro())
-	return v, behind
-}
-
 // unauthorized answers a request with a refused token.
 func (p *Proxy) unauthorized(w http.ResponseWriter, x *exchange, err error) {
 	defer answer.Unwanted(w, x.in, whole(x.in.Body))()
-	answer.Headers(w.Header(), x.dialect, x.policies...)
+	answer.Headers(w.Header(), x.pass.Dialect, x.pass.Policies...)
 	answer.Unauthorized(w, err)
 }
 
+// maxDrained is how much of the body of a banned request is read, in bytes. If there is
+// more, the connection closes after the answer.
+const maxDrained = 64 << 20
+
 // overLimit handles a refused request as its rule says.
-func (p *Proxy) overLimit(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
-	switch v.Outcome() {
+func (p *Proxy) overLimit(w http.ResponseWriter, x *exchange) {
+	switch x.pass.Outcome() {
 	case engine.ShadowBanned:
 		if err := x.Refusal(); err != nil {
 			p.unauthorized(w, x, err) // the same as without the ban
 			return
 		}
-		p.pretend(w, x, v)
+		p.queues.arriving.Discard(w, x.in, maxDrained)
+		answer.Pretend(w, x.in, x.pass.Pretend(x.in.Context()))
 	case engine.Queued:
-		p.enqueue(w, x, v.Refuser(), v)
+		p.enqueue(w, x)
 	default:
-		p.refuse(w, x, v)
+		p.refuse(w, x)
 	}
 }
 
 // refuse answers a request over its limit as the rule that refused it says.
-func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
+func (p *Proxy) refuse(w http.ResponseWriter, x *exchange) {
 	defer answer.Unwanted(w, x.in, whole(x.in.Body))()
-	if v.Rule == nil {
+	if x.pass.Rule == nil {
 		answer.Problem(w, http.StatusServiceUnavailable, "no rules are loaded for this service")
 		return
 	}
-	verdict.Refuse(w, x.in, v, verdict.Refusal(v, x.policies, x.dialect))
+	httprequest.Refuse(w, x.in, &x.pass)
 }
 
 // answered adds our header fields to an upstream's answer. Its own lists of limits stay.
@@ -318,8 +279,8 @@ func (p *Proxy) answered(res *http.Response) error {
 			x.upload.leaves(res.Header)
 		}
 		x.parts(res)
-		p.settleHeader(res.Request.Context(), x)
-		answer.Join(res.Header, x.dialect, x.policies...)
+		settleHeader(res.Request.Context(), x)
+		answer.Join(res.Header, x.pass.Dialect, x.pass.Policies...)
 		if x.outlast != nil {
 			res.Body = x.outlast.answers(res)
 		}
@@ -355,8 +316,8 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 			p.options.CORS.withdraw(w.Header())
 			p.options.CORS.admit(w.Header(), x.origin)
 		}
-		p.settleHeader(r.Context(), x)
-		answer.Headers(w.Header(), x.dialect, x.policies...)
+		settleHeader(r.Context(), x)
+		answer.Headers(w.Header(), x.pass.Dialect, x.pass.Policies...)
 		x.upload.leaves(w.Header())
 		if broken := x.upload.broken(); broken != nil {
 			// The client did not send all of its body; the upstream is not to blame.
@@ -388,33 +349,25 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 type exchange struct {
 	httprequest.Request
 
-	in       *http.Request
-	proxy    *Proxy      // nil if no tokens are verified
-	header   http.Header // of the answer to the client
-	origin   string      // result of CORS.origin
-	at       time.Time   // when it arrived, or its turn
-	closes   bool        // the connection, after the answer
-	told     []string    // the time of the decision for the answer; nil if it has none
-	policies []answer.Policy
-	dialect  answer.Dialect // of the header fields of policies
-	matches  rules.Matches  // the rules that apply to it, if one of them may queue
-	upload   *upload        // the request's body; nil without one
-	answer   *http.Response // the upstream's; use only its header and trailer
-	outlast  *outlast       // nil if it ends with its client
-	fault    error          // why the upstream did not answer
-	writer   *quiet
-	conn     *upstreamConn // to the upstream; nil if not known
+	in      *http.Request
+	header  http.Header // of the answer to the client
+	origin  string      // result of CORS.origin
+	at      time.Time   // when it arrived
+	closes  bool        // the connection, after the answer
+	told    []string    // the time of the decision for the answer; nil if it has none
+	pass    admission.Pass
+	upload  *upload        // the request's body; nil without one
+	answer  *http.Response // the upstream's; use only its header and trailer
+	outlast *outlast       // nil if it ends with its client
+	fault   error          // why the upstream did not answer
+	writer  *quiet
+	conn    *upstreamConn // to the upstream; nil if not known
 }
 
 // begin sets x to the exchange of r.
 func (x *exchange) begin(r *http.Request, clients *client.Resolver, identity client.Identity) {
-	x.in, x.policies = r, x.policies[:0]
+	x.in = r
 	x.Of(r, clients, identity)
-}
-
-// Refused implements [client.Sender].
-func (x *exchange) Refused() bool {
-	return x.proxy.options.Engine.RefusesAnyway(x.in.Context(), x.proxy.query(x, x.at))
 }
 
 // parts tells the client that its connection closes, if it does: httputil has forgotten it
@@ -431,4 +384,7 @@ func (x *exchange) parts(res *http.Response) {
 }
 
 // end releases the request.
-func (x *exchange) end() { *x = exchange{policies: x.policies[:0]} }
+func (x *exchange) end() {
+	x.pass.End()
+	*x = exchange{pass: x.pass}
+}

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/proxy"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -44,7 +44,7 @@ func newProxy(t testing.TB, rulesText string, store headgate.Store, to upstream,
 		t.Fatal(err)
 	}
 	options := proxy.Options{
-		Asker:  verdict.Asker{Engine: engine.New(store, rs), Clients: clients, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)},
+		Asker:  admission.Asker{Engine: engine.New(store, rs), Clients: clients, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)},
 		Domain: func() string { return "api" }, Upstream: &url.URL{Scheme: "http", Host: "upstream.example"}, Transport: to,
 	}
 	for _, f := range change {

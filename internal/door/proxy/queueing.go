@@ -11,7 +11,6 @@ import (
 	"net/http/httputil"
 	"net/textproto"
 	"net/url"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -22,10 +21,8 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httprequest"
 	"github.com/headgate/headgate/internal/door/selfservice"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/rules"
 )
 
 // idempotencyKey is the field by which a backend recognizes a repeated request
@@ -53,16 +50,16 @@ func (p *Proxy) SetQueue(q *queue.Queue) { p.queues.current.Store(q) }
 // enqueue queues a request that a limit refused, or that has to queue behind others of
 // its key, and answers 202. If that fails it refuses the request, and so it does with
 // gRPC calls: their callers cannot read the answer that comes later.
-func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v *engine.Verdict) {
-	q, r := p.queues.current.Load(), x.in
+func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange) {
+	q, r, by := p.queues.current.Load(), x.in, x.pass.Waits()
 	if err := x.Refusal(); err != nil {
-		answer.Headers(w.Header(), x.dialect, x.policies...)
+		answer.Headers(w.Header(), x.pass.Dialect, x.pass.Policies...)
 		answer.Unauthorized(w, err)
 		return
 	}
 	switch {
 	case q == nil || by == nil || r.Header.Get("Upgrade") != "" || answer.TranslatorOf(w) != nil:
-		p.refuse(w, x, v)
+		p.refuse(w, x)
 		return
 	case len(r.Header.Get(idempotencyKey)) > maxIdempotencyKey:
 		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the Idempotency-Key is longer than %d bytes", maxIdempotencyKey))
@@ -75,7 +72,7 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		p.refuse(w, x, v)
+		p.refuse(w, x)
 		return
 	case errors.Is(err, answer.ErrManyBodies):
 		p.unavailable(w, "too many request bodies are being received")
@@ -84,13 +81,13 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v
 		answer.Problem(w, http.StatusBadRequest, "the body could not be read")
 		return
 	}
-	e := p.entry(x, by, v, body)
+	e := p.entry(x, by, body)
 	e.Expires = e.Accepted.Add(policy.TTL)
-	p.accept(w, x, v, e)
+	p.accept(w, x, e)
 }
 
 // accept saves the entry of a request and answers it.
-func (p *Proxy) accept(w http.ResponseWriter, x *exchange, v *engine.Verdict, e *queue.Entry) {
+func (p *Proxy) accept(w http.ResponseWriter, x *exchange, e *queue.Entry) {
 	// The request is queued even if the client goes away.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.in.Context()), putTimeout)
 	defer cancel()
@@ -104,7 +101,7 @@ func (p *Proxy) accept(w http.ResponseWriter, x *exchange, v *engine.Verdict, e 
 	case err == nil:
 		p.accepted(w, x, receipt)
 	case errors.Is(err, queue.ErrFull):
-		p.refuse(w, x, v)
+		p.refuse(w, x)
 	case errors.Is(err, queue.ErrConflict):
 		answer.Problem(w, http.StatusUnprocessableEntity, "the Idempotency-Key was already used for a different request")
 	default:
@@ -142,7 +139,7 @@ func uriOf(r *http.Request) string {
 }
 
 // entry returns the entry of a request: what the upstream would have received.
-func (p *Proxy) entry(x *exchange, by *engine.Result, v *engine.Verdict, body []byte) *queue.Entry {
+func (p *Proxy) entry(x *exchange, by *engine.Result, body []byte) *queue.Entry {
 	r, rule := x.in, by.Rule
 	pr := &httputil.ProxyRequest{In: r, Out: r.Clone(context.Background())}
 	stripHop(pr.Out.Header)
@@ -158,7 +155,7 @@ func (p *Proxy) entry(x *exchange, by *engine.Result, v *engine.Verdict, body []
 		Method: r.Method, URI: uriOf(r), Host: r.Host, Header: pr.Out.Header, Body: body,
 		IdempotencyKey: r.Header.Get(idempotencyKey), Accepted: p.options.Clock(),
 	}
-	for _, c := range v.Claims() {
+	for _, c := range x.pass.Claims() {
 		e.Claims = append(e.Claims, queue.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost, Given: c.Given})
 	}
 	return e
@@ -181,14 +178,14 @@ func stripHop(h http.Header) {
 
 // accepted answers 202 with the URL of the request's status.
 func (p *Proxy) accepted(w http.ResponseWriter, x *exchange, receipt queue.Receipt) {
-	told := x.policies[:0]
-	for _, policy := range x.policies {
+	told := x.pass.Policies[:0]
+	for _, policy := range x.pass.Policies {
 		// The client need not retry.
 		policy.Decision.Allowed, policy.Decision.RetryAfter = true, 0
 		told = append(told, policy)
 	}
 	h := w.Header()
-	answer.Headers(h, x.dialect, told...)
+	answer.Headers(h, x.pass.Dialect, told...)
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", "application/json")
 	body := struct {
@@ -202,118 +199,6 @@ func (p *Proxy) accepted(w http.ResponseWriter, x *exchange, receipt queue.Recei
 	}
 	w.WriteHeader(http.StatusAccepted)
 	_ = json.NewEncoder(w).Encode(body)
-}
-
-// ask checks the limits. While other requests of its key wait in a queue, a request
-// takes nothing, not even for a moment, since it could take just what they wait for.
-// behind is then the result of that key, unless the limits refuse the request anyway.
-func (p *Proxy) ask(ctx context.Context, x *exchange, query engine.Query) (v engine.Verdict, behind *engine.Result, err error) {
-	e, q := p.options.Engine, p.queues.current.Load()
-	rs := e.Rules()
-	if q == nil || !rs.HasQueues() || x.Refusal() != nil || x.in.URL.Path == "*" {
-		v, err = e.Decide(ctx, query)
-		return v, nil, err
-	}
-	matched := engine.Matched{Known: rs.Match(query.Domain, x, &x.matches)}
-	matched.Checks = x.matches.Checks
-	line := lineOf(ctx, q, matched.Checks)
-	if line.check != nil {
-		if v, behind = p.look(ctx, query, matched, line); v.Known {
-			return v, behind, nil
-		}
-	}
-	v, err = e.DecideMatched(ctx, query, matched)
-	if v.Allowed { // the limit that refused it in look no longer does
-		if behind = line.resultOf(&v); behind != nil {
-			verdict.Leave(ctx, e, p.options.Logger, &v, query.At)
-		}
-	}
-	return v, behind, err
-}
-
-// line is the queue that a request has to join, if check is not nil. It is unsure if the
-// queue did not say whether anybody waits in it.
-type line struct {
-	check  *rules.Check
-	unsure bool
-}
-
-// resultOf returns the result of the line's check in v, or nil if the request need not
-// join it. If not even the limit's store answered, on_store_error has said what to do,
-// unless it is known that others wait.
-func (l line) resultOf(v *engine.Verdict) *engine.Result {
-	if l.check == nil {
-		return nil
-	}
-	r := resultOf(v, l.check)
-	if r != nil && l.unsure && (r.Decision.Reason == headgate.FailOpen || r.Decision.Reason == headgate.Fallback) {
-		return nil
-	}
-	return r
-}
-
-// resultOf returns the result of a check in v, or nil.
-func resultOf(v *engine.Verdict, c *rules.Check) *engine.Result {
-	results := v.Results()
-	if i := slices.IndexFunc(results, func(r engine.Result) bool { return r.Rule.Scope == c.Rule.Scope && r.Key == c.Key }); i >= 0 {
-		return &results[i]
-	}
-	return nil
-}
-
-// look peeks at the limits for a request that has to queue behind others. It returns
-// the zero Verdict if it cannot, and the limits must then be asked.
-func (p *Proxy) look(ctx context.Context, query engine.Query, matched engine.Matched, line line) (v engine.Verdict, behind *engine.Result) {
-	looking := query
-	looking.Kind = headgate.Peek
-	v, err := p.options.Engine.DecideMatched(ctx, looking, matched)
-	queued := !v.Allowed && v.Outcome() == engine.Queued
-	if behind = line.resultOf(&v); err != nil || !queued && (!v.Allowed || behind == nil) {
-		v.Release()
-		return engine.Verdict{}, nil
-	}
-	if by := v.Refuser(); queued && (by == nil || behind == nil || by.Rule.KeyParts() > 0 || behind.Rule.KeyParts() == 0) {
-		p.options.Engine.Tell(ctx, query, v)
-		return v, nil // it waits for the limit that refuses it, unless that one has no key
-	}
-	refused := v
-	refused.Allowed, refused.Rule = false, behind.Rule
-	behind.Decision.Allowed, behind.Decision.Reason = false, headgate.Limited
-	p.options.Engine.Tell(ctx, query, refused)
-	return v, behind
-}
-
-// lineOf returns the queue for whose key other requests wait, or else the first one that
-// did not say. Rules with a key come before those without.
-func lineOf(ctx context.Context, q *queue.Queue, checks []rules.Check) (l line) {
-	for _, keyed := range []bool{true, false} {
-		for i := range checks {
-			c := &checks[i]
-			if !c.Enforced || c.Rule.OnLimit.Action != rules.Queue || c.Rule.KeyParts() > 0 != keyed {
-				continue
-			}
-			waiting, err := q.Waiting(ctx, queue.Lane{Scope: c.Rule.Scope, Key: c.Key})
-			switch {
-			case err != nil && l.check == nil:
-				l = line{check: c, unsure: true}
-			case err == nil && waiting:
-				return line{check: c}
-			}
-		}
-	}
-	return l
-}
-
-// lineUp queues an admitted request, which has taken nothing, behind others of a key.
-func (p *Proxy) lineUp(w http.ResponseWriter, x *exchange, behind *engine.Result, v *engine.Verdict) {
-	rule := behind.Rule
-	v.Rule = rule
-	for i := range x.policies {
-		if d := &x.policies[i].Decision; x.policies[i].Name == rule.Name { // in case the queue is full
-			d.Allowed, d.Reason, d.Remaining, d.RetryAfter = false, headgate.Limited, 0, max(d.ResetAfter, time.Second)
-		}
-	}
-	p.enqueue(w, x, behind, v)
 }
 
 // status answers a request for the status of the queued request id.

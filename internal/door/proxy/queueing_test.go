@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/queue"
@@ -106,9 +107,10 @@ func newLaterOf(t *testing.T, rulesText string, answer upstream, change ...func(
 			for _, c := range r.Claims {
 				claims = append(claims, engine.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost})
 			}
-			v, err := e.Again(ctx, r.Domain, claims, at.UnixMicro())
-			settle := func(told queue.Answer, err error) { l.SettleDelivery(ctx, &v, told, err) }
-			return queue.Permit{Allowed: v.Allowed, RetryAfter: v.Decision.RetryAfter, Own: true, Settle: settle}, err
+			pass, asker := new(admission.Pass), admission.Asker{Engine: e, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)}
+			err := pass.BeginAgain(ctx, &asker, r.Domain, claims, at.UnixMicro())
+			settle := func(told queue.Answer, err error) { pass.Settle(ctx, l.Outcome(told, err)) }
+			return queue.Permit{Allowed: pass.Allowed, RetryAfter: pass.Decision.RetryAfter, Own: true, Settle: settle}, err
 		},
 	})
 	l.SetQueue(l.queue)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/proxy"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -68,7 +68,7 @@ func TestWhoseTokensAreChecked(t *testing.T) {
 // So it is with an address that is banned.
 func TestTokensOfTheBannedAreNotChecked(t *testing.T) {
 	tokens := new(suspicious)
-	var asker verdict.Asker
+	var asker admission.Asker
 	p := newProxy(t, "domain: api\nlimits: [{name: ip, key: client_ip, rate: 9/hour}, {name: user, key: 'jwt:sub', rate: 9/hour}]\n", memory.New(), ok,
 		func(o *proxy.Options) { o.Tokens = tokens; asker = o.Asker })
 	asker.Engine.SetExceptions(engine.NewExceptions([]engine.Exception{{
@@ -93,7 +93,7 @@ func (l late) Verify(_ http.Header, _ time.Time, by client.Sender) (client.Verif
 
 // A request that is not refused after all is counted by its claims, and only once.
 func TestTokensAreCheckedIfNothingRefuses(t *testing.T) {
-	var asker verdict.Asker
+	var asker admission.Asker
 	p := newProxy(t, "domain: api\nlimits: [{name: ip, key: client_ip, rate: 3/hour, algorithm: fixed_window}, {name: user, key: 'jwt:sub', key_missing: skip, rate: 1/hour, algorithm: fixed_window}]\n", memory.New(), ok,
 		func(o *proxy.Options) {
 			o.Tokens = late{func() { asker.Engine.SetExceptions(nil) }}

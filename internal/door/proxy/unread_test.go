@@ -18,9 +18,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/proxy"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/transport/netbound"
 	"github.com/headgate/headgate/internal/transport/unread"
 	"github.com/headgate/headgate/store/memory"
@@ -67,7 +67,7 @@ func serveWatched(t *testing.T, rulesText string, most int64) *pipes {
 	p := newProxy(t, rulesText, memory.New(memory.WithClock(time.Now)), sized, func(o *proxy.Options) { o.Abandoned.Time = -1 })
 	terms := unread.Terms{Cost: 96 << 10}
 	h, err := door.NewHTTP(&door.Process{
-		Name: "proxy", Settings: new(config.Door), Config: new(config.Config), Asker: verdict.Asker{Logger: log}, Unread: watch, Terms: terms,
+		Name: "proxy", Settings: new(config.Door), Config: new(config.Config), Asker: admission.Asker{Logger: log}, Unread: watch, Terms: terms,
 	}, door.HTTPOptions{Handler: p, Endless: true, Cleartext: true})
 	if err != nil {
 		t.Fatal(err)

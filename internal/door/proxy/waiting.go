@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -9,8 +10,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/verdict"
 )
 
 // defaultWaiting is the default of Options.MaxWaiting.
@@ -35,47 +34,39 @@ func newWaitingRoom(most int64) waitingRoom {
 	return waitingRoom{most: most, closing: make(chan struct{})}
 }
 
-// enter adds a request. It reports false if the room is full.
-func (r *waitingRoom) enter() bool {
+var (
+	errFull        = errors.New("too many requests are waiting")
+	errInterrupted = errors.New("interrupted while waiting for its turn")
+)
+
+// wait waits for d. It returns errFull if too many wait already; banned requests may take
+// half of the room. It returns errInterrupted, as soon as that is known, if the client goes
+// away or this process stops before then.
+func (p *Proxy) wait(ctx context.Context, d time.Duration, banned bool) error { //nolint:revive // a fact, not a mode
+	r := &p.room
+	if banned {
+		defer r.banned.Add(-1)
+		if r.banned.Add(1) > r.most/2 {
+			return errFull
+		}
+	}
+	defer r.waiting.Add(-1)
 	if r.waiting.Add(1) > r.most {
-		r.waiting.Add(-1)
-		return false
+		return errFull
 	}
-	return true
-}
-
-func (r *waitingRoom) leave() { r.waiting.Add(-1) }
-
-// enterBanned is enter for a banned request. They may take half of the room.
-func (r *waitingRoom) enterBanned() bool {
-	if r.banned.Add(1) > r.most/2 || !r.enter() {
-		r.banned.Add(-1)
-		return false
-	}
-	return true
-}
-
-func (r *waitingRoom) leaveBanned() {
-	r.banned.Add(-1)
-	r.leave()
-}
-
-// stay waits for d. It reports false, as soon as that is known, if the client goes away
-// or this process stops before then.
-func (r *waitingRoom) stay(ctx context.Context, d time.Duration, now func() time.Time) bool {
-	turn := now().Add(d)
+	turn := p.options.Clock().Add(d)
 	timer := time.NewTimer(d) //nolint:forbidigo // real waiting
 	defer timer.Stop()
 	closing := r.closing
 	for {
 		select {
 		case <-timer.C:
-			return true
+			return nil
 		case <-ctx.Done():
-			return false
+			return errInterrupted
 		case <-closing:
 			if turn.After(r.until) {
-				return false
+				return errInterrupted
 			}
 			closing = nil // there is enough time
 		}
@@ -95,22 +86,12 @@ func (p *Proxy) Drain(until time.Time) {
 // Waiting returns how many requests are waiting.
 func (p *Proxy) Waiting() int { return int(p.room.waiting.Load()) }
 
-// wait waits for the turn of an admitted request. If it has to give up, it frees the
-// request's place in line, answers the request and reports false.
-func (p *Proxy) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict) bool {
-	ctx := r.Context()
-	detail, retry := "interrupted while waiting for its turn", time.Second
-	if p.room.enter() {
-		came := p.room.stay(ctx, v.Delay, p.options.Clock)
-		p.room.leave()
-		if came {
-			return true
-		}
-	} else {
-		detail, retry = "too many requests are waiting", v.Delay
+// interrupted answers a request that did not wait for its turn.
+func (*Proxy) interrupted(w http.ResponseWriter, why error, delay time.Duration) {
+	retry := time.Second
+	if errors.Is(why, errFull) {
+		retry = delay
 	}
-	verdict.Leave(ctx, p.options.Engine, p.options.Logger, v, p.options.Clock().UnixMicro())
 	w.Header().Set("Retry-After", strconv.FormatInt(max(answer.Seconds(retry), 1), 10))
-	answer.Problem(w, http.StatusServiceUnavailable, detail)
-	return false
+	answer.Problem(w, http.StatusServiceUnavailable, why.Error())
 }

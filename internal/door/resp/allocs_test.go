@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -33,7 +33,7 @@ func TestAllocations(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := memory.New()
-	s := New(Options{Asker: verdict.Asker{Engine: engine.New(store, rs), Clients: clients, Logger: slog.New(slog.DiscardHandler)}, Store: store})
+	s := New(Options{Asker: admission.Asker{Engine: engine.New(store, rs), Clients: clients, Logger: slog.New(slog.DiscardHandler)}, Store: store})
 	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
 	for request, most := range map[string]float64{
 		"*5\r\n$11\r\nCL.THROTTLE\r\n$1\r\nk\r\n$7\r\n1000000\r\n$1\r\n1\r\n$2\r\n60\r\n": 0,

@@ -9,7 +9,6 @@ import (
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/described"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -44,10 +43,9 @@ func (c *conn) decideAll(ctx context.Context) {
 		c.verdict(ctx, &v)
 		return
 	}
-	c.server.options.Engine.DecideBatch(ctx, len(c.checks),
+	c.server.options.DecideBatch(ctx, len(c.checks),
 		func(i int) engine.Query { return c.checks[i].Query(c.at, engine.DoorRESP) },
-		func(i int, v *engine.Verdict, err error) {
-			c.server.options.Report(ctx, c.checks[i].Domain, err)
+		func(i int, v *engine.Verdict) {
 			c.verdict(ctx, v)
 		})
 }
@@ -85,11 +83,11 @@ func (c *conn) failChecks(message string) {
 }
 
 // add returns a fresh check at the end of c.checks.
-func (c *conn) add() *verdict.Check {
+func (c *conn) add() *described.Check {
 	if n := len(c.checks); n < cap(c.checks) {
 		c.checks = c.checks[:n+1]
 	} else {
-		c.checks = append(c.checks, verdict.Check{})
+		c.checks = append(c.checks, described.Check{})
 	}
 	q := &c.checks[len(c.checks)-1]
 	q.Reset(described.MaxAttributes)
@@ -111,7 +109,7 @@ func (c *conn) forget() {
 
 // read fills q from its arguments in text, a copy of the command: strings in q are
 // slices of it.
-func (c *conn) read(q *verdict.Check, text string, args []span) error {
+func (c *conn) read(q *described.Check, text string, args []span) error {
 	at := func(i int) string { return text[args[i].from:args[i].to] }
 	q.Domain = at(0)
 	next := 1
@@ -136,7 +134,7 @@ func (c *conn) read(q *verdict.Check, text string, args []span) error {
 }
 
 // attribute adds an attribute to q.
-func (c *conn) attribute(q *verdict.Check, name, value string) error {
+func (c *conn) attribute(q *described.Check, name, value string) error {
 	a, ok := c.names[name]
 	if !ok {
 		var err error

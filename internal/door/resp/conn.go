@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
@@ -63,7 +63,7 @@ type conn struct {
 
 	limits *limitCache
 	batch  batch
-	checks []verdict.Check
+	checks []described.Check
 	names  map[string]rules.Attribute
 }
 

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/resp"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -59,7 +59,7 @@ func open(t testing.TB, change ...func(*resp.Options)) *door {
 	}
 	store := memory.New()
 	options := resp.Options{
-		Asker: verdict.Asker{Engine: engine.New(store, rs), Clients: clients, Clock: d.clock.now, Logger: slog.New(slog.DiscardHandler)},
+		Asker: admission.Asker{Engine: engine.New(store, rs), Clients: clients, Clock: d.clock.now, Logger: slog.New(slog.DiscardHandler)},
 		Store: store, Version: "1.2.3",
 	}
 	for _, f := range change {

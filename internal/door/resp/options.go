@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
@@ -18,7 +18,7 @@ const DefaultMaxBulk = 64 << 10
 // Options configures a [Server]. Zero limits mean the defaults.
 type Options struct {
 	// Asker decides the HG commands. Without a Clock, the store's clock is used.
-	verdict.Asker
+	admission.Asker
 	Store   headgate.Store // keeps the counts of CL.THROTTLE, in a separate scope; required
 	Version string         // Headgate's version, for HELLO and INFO
 

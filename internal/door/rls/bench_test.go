@@ -27,8 +27,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/door/rls"
-	"github.com/headgate/headgate/internal/door/verdict"
 )
 
 // benchServer is the environment variable that makes this test binary a server, so that
@@ -88,7 +88,7 @@ func server(kind string) (func(net.Listener) error, error) {
 		envoy.RegisterRateLimitServiceServer(s, alwaysOK{})
 		return s.Serve, nil
 	case "headgate", "headgate_no_headers":
-		o := rls.Options{Asker: verdict.Asker{Clock: time.Now}}
+		o := rls.Options{Asker: admission.Asker{Clock: time.Now}}
 		if kind == "headgate_no_headers" {
 			o.Dialect = answer.None
 		}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/rls"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -130,7 +130,7 @@ descriptors:
 // The reset is always the end of the window. It is 12:00:15 on a Saturday.
 func TestCompatEnvoyReset(t *testing.T) {
 	f := start1(t, setup{rules: compatRules, rls: rls.Options{
-		Asker:  verdict.Asker{Dialect: answer.None},
+		Asker:  admission.Asker{Dialect: answer.None},
 		Legacy: &rls.LegacyHeaders{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"},
 	}})
 	const week, month, year = 4*86400 + 43185, 12*86400 - 43200 - 15, 0

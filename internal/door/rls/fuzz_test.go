@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -41,7 +41,7 @@ limits:
 		t.Fatal(err)
 	}
 	return New(Options{
-		Asker:           verdict.Asker{Engine: engine.New(memory.New(memory.WithMaxKeys(1000)), rs), Clients: clients, Logger: slog.New(slog.DiscardHandler)},
+		Asker:           admission.Asker{Engine: engine.New(memory.New(memory.WithMaxKeys(1000)), rs), Clients: clients, Logger: slog.New(slog.DiscardHandler)},
 		DynamicMetadata: true, Legacy: &LegacyHeaders{Limit: "RateLimit-Limit"},
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -149,7 +149,7 @@ func (c *call) collect(v *engine.MultiVerdict) {
 		results := parts[i].Results()
 		for j := range results {
 			r := &results[j]
-			if p, ok := verdict.Policy(r, c.at); ok && (r.Decision.Allowed || c.over) {
+			if p, ok := admission.Policy(r, c.at); ok && (r.Decision.Allowed || c.over) {
 				p.Name = nameOf(r.Rule)
 				c.policies = append(c.policies, p)
 			}

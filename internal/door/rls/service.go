@@ -25,10 +25,10 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/grpcserver"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/h2bound"
@@ -38,7 +38,7 @@ import (
 type Options struct {
 	// Asker decides. Without a Clock, the store's clock is used. Dialect chooses the
 	// header fields that Envoy adds.
-	verdict.Asker
+	admission.Asker
 	Legacy          *LegacyHeaders // names of the fields of envoyproxy/ratelimit; nil for none
 	DynamicMetadata bool           // sends the request and the metadata of rules that allowed it
 	Shadow          bool           // allows every request; statuses show what would have been decided

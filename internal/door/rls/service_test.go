@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/rls"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -294,7 +294,7 @@ func TestHeadersAndBody(t *testing.T) {
 
 func TestLegacyHeaders(t *testing.T) {
 	f := start1(t, setup{rules: threeLimits, rls: rls.Options{
-		Asker:  verdict.Asker{Dialect: answer.None},
+		Asker:  admission.Asker{Dialect: answer.None},
 		Legacy: &rls.LegacyHeaders{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"},
 	}})
 	compare(t, headers(f.ask(request(descriptor("user", "ann"), descriptor("team", "red")))), map[string]string{
@@ -319,7 +319,7 @@ func TestLegacyHeadersAreThereOnce(t *testing.T) {
 		{"the reset as Retry-After", answer.Default, rls.LegacyHeaders{Limit: "X-Limit", Remaining: "X-Remaining", Reset: "retry-after"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := start1(t, setup{rules: threeLimits, rls: rls.Options{Asker: verdict.Asker{Dialect: tt.dialect}, Legacy: &tt.legacy}})
+			f := start1(t, setup{rules: threeLimits, rls: rls.Options{Asker: admission.Asker{Dialect: tt.dialect}, Legacy: &tt.legacy}})
 			for _, n := range []uint64{1, 3} {
 				response := f.ask(request(hits(n, descriptor("user", "ann"))))
 				names := map[string]int{}

@@ -7,9 +7,9 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httprequest"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -88,8 +88,8 @@ func (g *Gate) Admit(w http.ResponseWriter, q *httprequest.Request, at time.Time
 
 // Deny refuses r, whose sender is on a deny list.
 func Deny(w http.ResponseWriter, r *http.Request, by *rules.Rule) {
-	v := &engine.Verdict{Rule: by, Decision: headgate.Decision{Reason: headgate.Banned, RetryAfter: headgate.Never}}
-	verdict.Refuse(w, r, v, verdict.Refusal(v, nil, answer.None))
+	denied := engine.Verdict{Rule: by, Decision: headgate.Decision{Reason: headgate.Banned, RetryAfter: headgate.Never}}
+	httprequest.Refuse(w, r, &admission.Pass{Verdict: denied, Dialect: answer.None})
 }
 
 // unavailable answers 503: there is no answer now.

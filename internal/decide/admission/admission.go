@@ -1,19 +1,16 @@
-// Package verdict turns a verdict of the engine into what doors report, answer and log.
-package verdict
+package admission
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/described"
+	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/rules"
 )
 
 // Asker asks the engine for a door, and reports what went wrong.
@@ -25,23 +22,14 @@ type Asker struct {
 	Clock   func() time.Time
 	Logger  *slog.Logger   // receives what callers cannot be told. Required.
 	Dialect answer.Dialect // of the header fields
-}
-
-// Check is one check by a caller that sends attributes; it is their rules.Request.
-type Check struct {
-	described.Request
-
-	Domain string
-	Cost   int64
-	Kind   headgate.Kind
-	// Rule, if not nil, is a limit that came with the check, which counts by Key.
-	Rule *rules.Rule
-	Key  string
-}
-
-// Query returns the query for the engine.
-func (c *Check) Query(at int64, door engine.Door) engine.Query {
-	return engine.Query{Domain: c.Domain, Request: c, Cost: c.Cost, At: at, Kind: c.Kind, Door: door, Rule: c.Rule, Key: c.Key}
+	// Wait holds a request back; banned is set for one that is only answered late. Nil if
+	// the callers of the door do that.
+	Wait func(ctx context.Context, d time.Duration, banned bool) error
+	// Queue returns where requests wait that a rule queues, or nil. Nil if the door has none.
+	Queue    func() *queue.Queue
+	Patience time.Duration // how long a settlement may take; 0 for what the store allows
+	// Failed is told of errors in place of the Logger; it may be nil.
+	Failed func(ctx context.Context, err error)
 }
 
 // Decide asks the engine, and logs its error: the caller receives the verdict of the
@@ -52,9 +40,23 @@ func (a *Asker) Decide(ctx context.Context, q engine.Query) engine.Verdict {
 	return v
 }
 
+// DecideBatch is [engine.Engine.DecideBatch]. It logs errors as Decide does.
+func (a *Asker) DecideBatch(ctx context.Context, n int, query func(i int) engine.Query, answer func(i int, v *engine.Verdict)) {
+	a.Engine.DecideBatch(ctx, n, query, func(i int, v *engine.Verdict, err error) {
+		if err != nil {
+			a.Report(ctx, query(i).Domain, err)
+		}
+		answer(i, v)
+	})
+}
+
 // Report logs err, an error of the engine about a request in a domain, unless it is nil.
 func (a *Asker) Report(ctx context.Context, domain string, err error) {
-	if err == nil {
+	switch {
+	case err == nil:
+		return
+	case a.Failed != nil:
+		a.Failed(ctx, err)
 		return
 	}
 	level := slog.LevelError
@@ -81,26 +83,6 @@ func Policies(dst []answer.Policy, results []engine.Result, at int64) []answer.P
 		}
 	}
 	return dst
-}
-
-// Refusal returns the answer of the rule that refused v.
-func Refusal(v *engine.Verdict, policies []answer.Policy, dialect answer.Dialect) answer.Refusal {
-	on := &v.Rule.OnLimit
-	return answer.Refusal{
-		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
-		Policies: policies, Dialect: dialect, Denied: v.Rule.List() != nil,
-	}
-}
-
-// Refuse answers a request over its limit as the rule that refused v says.
-func Refuse(w http.ResponseWriter, r *http.Request, v *engine.Verdict, told answer.Refusal) {
-	on := &v.Rule.OnLimit
-	if on.Action == rules.ShadowBan { // refused, since the store did not answer
-		answer.Problem(w, http.StatusServiceUnavailable, "the service is temporarily unavailable")
-		return
-	}
-	answer.Postpone(told.Policies, on.Jitter.Extra)
-	answer.Refuse(w, r, told)
 }
 
 // Lease returns the token of the slots that v holds while its request is in progress;
@@ -150,9 +132,11 @@ func (a *Asker) WhyUnsettled(ctx context.Context, err error) Unsettled {
 	return Broken
 }
 
-// Leave refunds a waiting request whose caller has gone, and frees its place in line.
-func Leave(ctx context.Context, e *engine.Engine, log *slog.Logger, v *engine.Verdict, at int64) {
-	if err := e.Undo(context.WithoutCancel(ctx), v, at); err != nil {
-		log.DebugContext(ctx, "queue slot not freed", "err", err)
+// leaseFailed is told of a slot that could not be kept or released.
+func (a *Asker) leaseFailed(err error) {
+	if a.Failed != nil {
+		a.Failed(context.Background(), err)
+		return
 	}
+	a.Logger.Debug("lease not renewed or released", "err", err)
 }

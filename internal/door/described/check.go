@@ -1,0 +1,24 @@
+package described
+
+import (
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Check is one check by a caller that sends attributes; it is their rules.Request.
+type Check struct {
+	Request
+
+	Domain string
+	Cost   int64
+	Kind   headgate.Kind
+	// Rule, if not nil, is a limit that came with the check, which counts by Key.
+	Rule *rules.Rule
+	Key  string
+}
+
+// Query returns the query for the engine.
+func (c *Check) Query(at int64, door engine.Door) engine.Query {
+	return engine.Query{Domain: c.Domain, Request: c, Cost: c.Cost, At: at, Kind: c.Kind, Door: door, Rule: c.Rule, Key: c.Key}
+}
