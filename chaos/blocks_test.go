@@ -71,7 +71,7 @@ func onOneRedis(t *testing.T, bin string) *fleet {
 	wires := make([]*redistest.Proxy, fleetSize)
 	for i := range wires {
 		wires[i] = redistest.NewProxy(t, server.Addr)
-		f.start(bin, fmt.Sprintf("{redis: {addresses: [%q], timeout: 150ms}}", wires[i].Addr))
+		f.start(bin, fmt.Sprintf("{redis: {url: \"redis://%s\", timeout: 150ms}}", wires[i].Addr))
 	}
 	n, wire := f.nodes[0], wires[0]
 	f.faults = []blockFault{
@@ -110,7 +110,7 @@ func onSentinel(t *testing.T, bin string) *fleet {
 	servers := append([]*redistest.Server{set.Primary}, set.Replicas...)
 	f := &fleet{t: t, stores: func() []*redistest.Server { return servers }}
 	for range fleetSize {
-		f.start(bin, fmt.Sprintf("{redis: {mode: sentinel, addresses: [%q, %q, %q], master_name: %s, timeout: 150ms}}",
+		f.start(bin, fmt.Sprintf("{redis: {url: \"redis+sentinel://%s,%s,%s/%s\", timeout: 150ms}}",
 			set.Addrs()[0], set.Addrs()[1], set.Addrs()[2], redistest.MasterName))
 	}
 	f.faults = []blockFault{{name: "Sentinel fail-over", once: true, old: true, do: func(s *scene) {
@@ -129,7 +129,7 @@ func onCluster(t *testing.T, bin string) *fleet {
 	set := redistest.Cluster(t)
 	f := &fleet{t: t, stores: func() []*redistest.Server { return set.Primaries }}
 	for range fleetSize {
-		f.start(bin, fmt.Sprintf("{redis: {mode: cluster, addresses: [%q, %q], timeout: 150ms}}", set.Addrs()[0], set.Addrs()[1]))
+		f.start(bin, fmt.Sprintf("{redis: {url: \"redis+cluster://%s,%s\", timeout: 150ms}}", set.Addrs()[0], set.Addrs()[1]))
 	}
 	f.faults = []blockFault{{name: "Cluster slot moved", do: func(s *scene) {
 		owners := make(map[int]int) // of the slots of both keys, which may be one
@@ -159,7 +159,7 @@ func withClocks(t *testing.T, bin string) *fleet {
 	for i := range clocks {
 		clocks[i] = newClock(t, &site{t: t})
 		clocks[i].set(offset(i))
-		f.start(bin, fmt.Sprintf("{redis: {addresses: [%q], timeout: 150ms}}", server.Addr), "CHAOS_CLOCK="+clocks[i].file.Name())
+		f.start(bin, fmt.Sprintf("{redis: {url: \"redis://%s\", timeout: 150ms}}", server.Addr), "CHAOS_CLOCK="+clocks[i].file.Name())
 	}
 	f.faults = []blockFault{{name: "clocks off by 5 s", do: func(*scene) {}}, {name: "clocks set by 5 s", do: func(*scene) {
 		for i, c := range clocks {

@@ -61,7 +61,7 @@ func (c *continent) start(name, store string, url func(other string) string) {
 				peers = append(peers, fmt.Sprintf("%s: %q", other, url(other)))
 			}
 		}
-		config := fmt.Sprintf("%s\nregions: {name: %s, interval: %s, peers: {%s}}", store, name, regionInterval, strings.Join(peers, ", "))
+		config := fmt.Sprintf("%s\nregions: {name: %s, peers: {%s}}", store, name, strings.Join(peers, ", "))
 		c.nodes[name] = append(c.nodes[name], startNodeWith(c.t, c.bin, name, cmp.Or(c.rules[name], regionRules), config))
 	}
 	c.heal()

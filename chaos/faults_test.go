@@ -111,7 +111,7 @@ func (s *site) onRedis(t *testing.T, bin string, server *redistest.Server, remem
 	s.vague, s.reach = remember > 0, reach
 	for i := range 2 {
 		wire := redistest.NewProxy(t, server.Addr)
-		n := startNode(t, bin, fmt.Sprintf("node-%d", i), fmt.Sprintf("{redis: {addresses: [%q], timeout: 150ms, deny_cache: %d}}", wire.Addr, remember))
+		n := startNode(t, bin, fmt.Sprintf("node-%d", i), fmt.Sprintf("{redis: {url: \"redis://%s\", timeout: 150ms, deny_cache: %d}}", wire.Addr, remember))
 		s.nodes = append(s.nodes, n)
 		s.faults = append(s.faults, s.nodeFaults(n)...)
 		s.faults = append(s.faults,
@@ -132,7 +132,7 @@ func (s *site) sentinel(t *testing.T, bin string) {
 	s.reach = reach
 	for i := range 2 {
 		n := startNode(t, bin, fmt.Sprintf("node-%d", i), fmt.Sprintf(
-			"{redis: {mode: sentinel, addresses: [%q, %q, %q], master_name: %s, timeout: 150ms, deny_cache: 0}}",
+			"{redis: {url: \"redis+sentinel://%s,%s,%s/%s\", timeout: 150ms, deny_cache: 0}}",
 			set.Addrs()[0], set.Addrs()[1], set.Addrs()[2], redistest.MasterName))
 		s.nodes = append(s.nodes, n)
 		s.faults = append(s.faults, s.nodeFaults(n)...)

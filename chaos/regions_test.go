@@ -27,7 +27,6 @@ const (
 	shortLimit, shortPeriod          = 300, 2_000_000 // microseconds
 	tokenRate, tokenBurst, tokenOver = 300, 600, 30
 	betweenRegions                   = 80 * time.Millisecond // each way
-	regionInterval                   = 100 * time.Millisecond
 	cutFor                           = 5 * time.Second // at least one of the short windows is in it, and a second more
 	restAfter                        = 2 * time.Second // without a request that was admitted, nothing is left
 	processesOfRegion                = 2
@@ -85,7 +84,7 @@ func onThreeServers(t *testing.T, bin string) *continent {
 	c.servers[us] = redistest.Standalone(t, "--appendonly", "yes", "--appendfsync", "always")
 	c.servers[ap] = redistest.Standalone(t)
 	for _, name := range c.names {
-		c.start(name, fmt.Sprintf("{redis: {addresses: [%q], timeout: 300ms}}", c.servers[name].Addr), func(other string) string {
+		c.start(name, fmt.Sprintf("{redis: {url: \"redis://%s\", timeout: 300ms}}", c.servers[name].Addr), func(other string) string {
 			p := redistest.NewProxy(t, c.servers[other].Addr)
 			between := [2]string{name, other}
 			c.wires[between] = append(c.wires[between], p)

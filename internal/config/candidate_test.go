@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// The candidate can be a file, a list of files or a mapping.
+// The candidate can be a file or a list of files.
 func TestCandidate(t *testing.T) {
 	dir := t.TempDir()
 	at := func(names ...string) (paths []string) {
@@ -27,13 +27,12 @@ func TestCandidate(t *testing.T) {
 		wrong          string
 	}{
 		{text: "rules: [rules/]"},
-		{text: "candidate:"},
+		{text: "candidate:", wrong: `"candidate" has no value`},
 		{text: "candidate: rules-new/", want: config.Candidate{Rules: at("rules-new")}},
 		{text: "candidate: [a.yaml, b/]", want: config.Candidate{Rules: at("a.yaml", "b")}},
-		{text: "candidate: {rules: [a.yaml], max_keys: 50_000}", want: config.Candidate{Rules: at("a.yaml"), MaxKeys: 50_000}},
-		{text: "candidate: {rules: a.yaml}", variable: "x.yaml,y", want: config.Candidate{Rules: []string{"x.yaml", "y"}}},
-		{text: "candidate: {rule: a.yaml}", wrong: `unknown key "rule" in candidate, did you mean "rules"?`},
-		{text: "candidate: {max_keys: 0}", wrong: `"0" is not a whole number from 1`},
+		{text: "candidate: a.yaml", variable: "x.yaml,y", want: config.Candidate{Rules: []string{"x.yaml", "y"}}},
+		{text: "candidate: {rules: a.yaml}", wrong: `candidate.rules is not a setting any more; name the files as candidate: [rules-new/]`},
+		{text: "candidate: {max_keys: 5}", wrong: `candidate.max_keys is not a setting any more; leave it out`},
 	} {
 		file := filepath.Join(dir, "headgate.yaml")
 		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {

@@ -90,7 +90,7 @@ func TestFullFile(t *testing.T) {
 		EarlyWarning:  fullWarnings(),
 		UnknownDomain: engine.UnknownDomainRefuse, Headers: answer.IETF,
 		Log:           config.Log{Level: slog.LevelDebug, Format: config.TextLines},
-		ShutdownDelay: 2 * time.Second, ShutdownTimeout: time.Minute, ShutdownIdle: 3 * time.Second,
+		ShutdownDelay: 2 * time.Second, ShutdownTimeout: time.Minute, ShutdownIdle: time.Second,
 	}
 	got.Warnings = nil // they depend on the file modes that git sets
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
@@ -100,7 +100,7 @@ func TestFullFile(t *testing.T) {
 		"api": {Address: "off"}, "grpc": {Address: grpc.DefaultAddress}, "admin": {Address: admin.DefaultAddress}, "shared": {},
 		"proxy": {Address: ":8000"},
 		"resp": {
-			Address: ":6380", HTTP: config.HTTP{MaxConnections: 100, MaxPerClient: 10},
+			Address: ":6380", HTTP: config.HTTP{MaxConnections: 100},
 			TLS: config.TLS{Cert: "testdata/tls/cert", Key: "testdata/tls/key", ClientCA: "testdata/tls/ca", ClientNames: []string{"s"}},
 		},
 	} {

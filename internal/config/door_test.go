@@ -37,11 +37,9 @@ func TestDoors(t *testing.T) {
 		{map[string]string{"tls.min_version": "1.1"}, `"1.1" is not one of 1.2, 1.3`},
 		{map[string]string{"api.token": "short"}, "shorter than 16"},
 		{map[string]string{"api.explain": "of"}, "neither on nor off"},
-		{map[string]string{"api.header_timeout": "1ms"}, "too short"},
+		{map[string]string{"proxy.header_timeout": "1ms"}, "too short"},
 		{map[string]string{"proxy.body_timeout": "1ms"}, "too short"},
 		{map[string]string{"proxy.abandoned.timeout": "1ms"}, "too short"},
-		{map[string]string{"proxy.abandoned.max_bytes": "much"}, "not a size"},
-		{map[string]string{"proxy.abandoned.max_requests": "0"}, "not a whole number"},
 		{map[string]string{"proxy.body_timeout": "never"}, "not a duration"},
 		{map[string]string{"proxy.paths": "refused"}, `is not one of forward, clean, refuse, did you mean "refuse"?`},
 		{map[string]string{"listen.shared": ":1", "resp.password": "x"}, ""},
@@ -86,6 +84,8 @@ func TestDoorsInheritTheCertificate(t *testing.T) {
 func TestEndedSettings(t *testing.T) {
 	for text, want := range map[string]string{
 		"grpc:\n  tls: {cert: c, key: k, client_ca: a, client_name: b}\n": ":2:40: grpc.tls.client_name is not a setting any more; set client_names, which takes a single name too",
+		"api: {header_timeout: 5s}\n":                                     ":1:7: api.header_timeout is not a setting any more; leave it out: the door has limits that suit its callers (docs/tls.md)",
+		"store:\n  redis: {addresses: [a:1]}\n":                           ":2:11: store.redis.addresses is not a setting any more; write them in store.redis.url: redis://host:6379, redis+sentinel://a,b/primary or redis+cluster://a,b (docs/redis.md)",
 		"api:\n  tls: {min_version: \"1.3\"}\n":                           ":2:9: api.tls.min_version is not a setting any more; set tls.min_version, which is for all doors",
 	} {
 		if _, err := load(t, text); err == nil || !strings.HasSuffix(err.Error(), want) {
@@ -136,9 +136,6 @@ func TestMaxConnectionsPerClient(t *testing.T) {
 		for door, of := range map[string]func(*config.Config) int64{
 			"api":    func(c *config.Config) int64 { return c.Door("api").HTTP.MaxPerClient },
 			"proxy":  func(c *config.Config) int64 { return c.Door("proxy").HTTP.MaxPerClient },
-			"admin":  func(c *config.Config) int64 { return c.Door("admin").HTTP.MaxPerClient },
-			"grpc":   func(c *config.Config) int64 { return c.Door("grpc").HTTP.MaxPerClient },
-			"resp":   func(c *config.Config) int64 { return c.Door("resp").HTTP.MaxPerClient },
 			"shared": func(c *config.Config) int64 { return c.Door("shared").HTTP.MaxPerClient },
 		} {
 			flags := map[string]string{}

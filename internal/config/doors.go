@@ -160,41 +160,41 @@ func (c *Config) settings() []Setting {
 			own(c).Address, err = parse(v[0])
 			return err
 		}})
-		all = append(append(all, tlsSettings(d.Name)...), boundSettings(d.Name)...)
-		if d.OverHTTP && !d.Operators { // operators are few, and known
-			all = append(all, httpSettings(d.Name)...)
-		}
+		all = append(append(all, tlsSettings(d.Name)...), boundSettings(d)...)
 		all = append(all, d.Settings...)
 	}
 	return all
 }
 
-// boundSettings returns the limits on a door's connections.
-func boundSettings(door string) []Setting {
+// boundSettings returns the limits on a door's connections. A door that is not meant for
+// strangers has few: its callers are known, and its defaults suit them.
+func boundSettings(d *Door) []Setting {
+	door := d.Name
 	of := func(c *Config) *HTTP { return &c.Door(door).HTTP }
-	return []Setting{
-		Count(door+".max_connections", func(c *Config) *int64 { return &of(c).MaxConnections }, 1_000_000),
-		One(door+".max_connections_per_client", func(c *Config, v string) (err error) {
+	all := []Setting{Count(door+".max_connections", func(c *Config) *int64 { return &of(c).MaxConnections }, 1_000_000)}
+	http := d.OverHTTP && !d.Operators
+	if d.Public || http {
+		all = append(all, One(door+".max_connections_per_client", func(c *Config, v string) (err error) {
 			if of(c).MaxPerClient = -1; v != Off {
 				of(c).MaxPerClient, err = wholeNumber(v, 1, 1_000_000)
 			}
 			return err
-		}),
+		}))
 	}
-}
-
-// httpSettings returns the limits of a door over HTTP.
-func httpSettings(door string) []Setting {
-	of := func(c *Config) *HTTP { return &c.Door(door).HTTP }
-	return []Setting{
+	if http {
+		all = append(all, Period(door+".idle_timeout", func(c *Config) *time.Duration { return &of(c).IdleTimeout }))
+	}
+	if !d.Public || !http {
+		return all
+	}
+	return append(all,
 		Count(door+".max_streams", func(c *Config) *int64 { return &of(c).MaxStreams }, 100_000),
 		MessageSize(door+".max_header", func(c *Config) *int64 { return &of(c).MaxHeader }),
 		Period(door+".header_timeout", func(c *Config) *time.Duration { return &of(c).HeaderTimeout }),
 		Period(door+".read_timeout", func(c *Config) *time.Duration { return &of(c).ReadTimeout }),
 		Period(door+".write_timeout", func(c *Config) *time.Duration { return &of(c).WriteTimeout }),
 		DurationOrOff(door+".stall_timeout", func(c *Config) *time.Duration { return &of(c).StallTimeout }),
-		Period(door+".idle_timeout", func(c *Config) *time.Duration { return &of(c).IdleTimeout }),
-	}
+	)
 }
 
 // OnShared reports whether a door is on the shared port: there is one, the door may

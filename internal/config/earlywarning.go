@@ -2,14 +2,11 @@ package config
 
 import (
 	"fmt"
-	"math"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/observe/warning"
 )
 
@@ -18,12 +15,6 @@ type EarlyWarning struct {
 	On bool // looks for what to warn of
 	warning.Policy
 }
-
-// The bounds of settings.
-const (
-	leastFor = 5 * time.Second
-	mostFor  = time.Hour
-)
 
 // earlyWarningSettings returns the settings of early warnings; each of them turns them on.
 func earlyWarningSettings() []Setting {
@@ -38,26 +29,8 @@ func earlyWarningSettings() []Setting {
 	all := []Setting{
 		One(at+"webhook", func(e *EarlyWarning, v string) (err error) { e.Webhook, err = webURL(v); return err }),
 		toggle(warning.KeyRefused), toggle(warning.NewKeys),
-		parsed(at+"key_refused.share", func(e *EarlyWarning) *int64 { return &e.KeyRefused.Share }, percentage),
-		Count(at+"key_refused.refusals", func(e *EarlyWarning) *int64 { return &e.KeyRefused.Refusals }, math.MaxInt32),
-		parsed(at+"key_refused.for", func(e *EarlyWarning) *time.Duration { return &e.KeyRefused.For }, func(v string) (time.Duration, error) {
-			d, err := duration(v, leastFor)
-			if err == nil && d > mostFor {
-				err = fmt.Errorf("%s is too long: the maximum is 1h", v)
-			}
-			return d, err
-		}),
 		List(at+"rule_near_limit", (*EarlyWarning).setLevels),
-		Count(at+"new_keys.factor", func(e *EarlyWarning) *int64 { return &e.NewKeys.Factor }, 1000),
-		Count(at+"new_keys.least", func(e *EarlyWarning) *int64 { return &e.NewKeys.Least }, math.MaxInt32),
 		Word(at+"keys", func(e *EarlyWarning) *warning.Keys { return &e.Keys }, warning.KeysHashed, warning.KeysClear, warning.KeysNone),
-		parsed(at+"again", func(e *EarlyWarning) *time.Duration { return &e.Again }, func(v string) (time.Duration, error) {
-			d, err := duration(v, time.Second)
-			if err == nil && d > headgate.MaxPeriod { // it is the period of a limit
-				err = fmt.Errorf("%s is too long: the maximum is %dh", v, headgate.MaxPeriod/time.Hour)
-			}
-			return d, err
-		}),
 	}
 	for i := range all {
 		set := all[i].set

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
@@ -20,10 +19,7 @@ func fullWarnings() config.EarlyWarning {
 		Settings: warning.Default(), Keys: warning.KeysNone,
 		Webhook: &url.URL{Scheme: "https", Host: "hooks.example.com", Path: "/headgate", RawQuery: "key=1"},
 	}}
-	e.KeyRefused.Share, e.KeyRefused.Refusals, e.KeyRefused.For = 60, 30, 10*time.Second
 	e.RuleNearLimit = []int64{80, 100}
-	e.NewKeys.Factor, e.NewKeys.Least = 3, 50
-	e.Again = time.Hour
 	return e
 }
 
@@ -66,12 +62,10 @@ func TestEarlyWarning(t *testing.T) {
 		{"warnings: {webhooks: [{url: http://a, secret: hush}]}", "", `1:12: warnings.webhooks is not a setting any more; name one receiver, as warnings.webhook: https://hooks.example.com/headgate; Alertmanager tells others (docs/warnings.md)`},
 		{"warnings: {path: a}", "", `1:12: warnings.path is not a setting any more; leave it out: messages are in memory; Alertmanager keeps what must not be lost (docs/warnings.md)`},
 		{"warnings: {dashboard: 'https://a/'}", "", `1:12: warnings.dashboard is not a setting any more; leave it out: a message names the domain and the rule`},
-		{"warnings: {again: 9774h}", "", `1:19: warnings.again: 9774h is too long: the maximum is 9773h`},
+		{"warnings: {again: 1h}", "", `1:12: warnings.again is not a setting any more; leave it out: the thresholds are fixed; write others as alerts on /metrics (docs/warnings.md)`},
 		{"warnings: {rule_near_limit: [75]}", "", `1:29: warnings.rule_near_limit: "75" is not a percentage from 1% to 100%`},
 		{"warnings: {rule_near_limit: [1%, 2%, 3%, 4%, 5%]}", "", `1:29: warnings.rule_near_limit: 5 levels, want 1 to 4; write [75%, 90%, 100%], or "off"`},
-		{"warnings: {key_refused: {share: half}}", "", `1:33: warnings.key_refused.share: "half" is not a percentage from 1% to 100%`},
-		{"warnings: {key_refused: {for: 1s}}", "", `1:31: warnings.key_refused.for: 1s is too short: the minimum is 5s`},
-		{"warnings: {key_refused: {for: 2h}}", "", `1:31: warnings.key_refused.for: 2h is too long: the maximum is 1h`},
+		{"warnings: {key_refused: {share: 60%}}", "", `1:26: warnings.key_refused.share is not a setting any more; leave it out: the thresholds are fixed; write others as alerts on /metrics (docs/warnings.md)`},
 		{"warnings: {keys: plain}", "", `1:18: warnings.keys: "plain" is not one of hashed, clear, none`},
 		{"", "WARNINGS_WEBHOOK=example.com", `HEADGATE_WARNINGS_WEBHOOK: the URL does not start with http:// or https://`},
 	} {

@@ -8,8 +8,50 @@ import (
 // ended are the settings that are no more, and what to use instead. They are keys,
 // sections, or with a * the ends of keys. See docs/scope.md.
 func ended() [][2]string {
-	const ofAdmin = "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"
+	const (
+		ofAdmin = "leave it out: operators are few, and the door has limits that suit them (docs/tls.md)"
+		ofDoor  = "leave it out: the door has limits that suit its callers (docs/tls.md)"
+		inURL   = "write them in store.redis.url: redis://host:6379, redis+sentinel://a,b/primary or redis+cluster://a,b (docs/redis.md)"
+		fixed   = "leave it out: the thresholds are fixed; write others as alerts on /metrics (docs/warnings.md)"
+	)
 	return [][2]string{
+		{"api.max_streams", ofDoor},
+		{"api.max_header", ofDoor},
+		{"api.header_timeout", ofDoor},
+		{"api.read_timeout", ofDoor},
+		{"api.write_timeout", ofDoor},
+		{"api.stall_timeout", ofDoor},
+		{"grpc.handshake_timeout", ofDoor},
+		{"grpc.max_connections_per_client", "set grpc.max_connections, half of which one client may have"},
+		{"resp.max_connections_per_client", "set resp.max_connections, half of which one client may have"},
+		{"admin.max_connections_per_client", "set admin.max_connections, half of which one client may have"},
+		{"shared.handshake_timeout", ofDoor},
+		{"proxy.h2c", "leave it out: the proxy accepts HTTP/2 without TLS (docs/proxy.md)"},
+		{"proxy.abandoned.max_bytes", "leave it out: it is 16MiB; proxy.abandoned.timeout: off ends such requests at once"},
+		{"proxy.abandoned.max_requests", "leave it out: it is 1000; proxy.abandoned.timeout: off ends such requests at once"},
+		{"store.redis.addresses", inURL},
+		{"store.redis.mode", inURL},
+		{"store.redis.master_name", inURL},
+		{"store.redis.db", "write it at the end of store.redis.url: redis://host:6379/2 (docs/redis.md)"},
+		{"store.redis.tls", "write rediss:// in store.redis.url (docs/redis.md)"},
+		{"store.redis.strict_atomic", "write it in store.redis.url: redis+cluster://a,b?strict_atomic=true (docs/redis.md)"},
+		{"store.redis.deny_cache_max_age", "leave it out: it is 250ms, and store.redis.deny_cache: 0 remembers nothing (docs/failure.md)"},
+		{"store.redis.probe_after", "leave it out: a store is tried again after 50ms to 250ms (docs/failure.md)"},
+		{"store.redis.probe_every", "leave it out: a store is tried again after 50ms to 250ms (docs/failure.md)"},
+		{"regions.interval", "leave it out: it is 200ms (docs/regions.md)"},
+		{"rules_siblings", "list the files in rules; RUNTIME_WATCH_ROOT is read as before (docs/envoy.md)"},
+		{"candidate.rules", "name the files as candidate: [rules-new/] (docs/rollout.md)"},
+		{"candidate.max_keys", "leave it out: it is 1,000,000 (docs/rollout.md)"},
+		{"inline_limits.algorithms", "leave it out: callers may ask for all (docs/inline-limits.md)"},
+		{"inline_limits.max_log", "leave it out: it is 1000 (docs/inline-limits.md)"},
+		{"inline_limits.max_id", "leave it out: it is 256 bytes (docs/inline-limits.md)"},
+		{"shutdown_idle", "leave it out: it is 1s (docs/configuration.md)"},
+		{"warnings.key_refused.share", fixed},
+		{"warnings.key_refused.refusals", fixed},
+		{"warnings.key_refused.for", fixed},
+		{"warnings.new_keys.factor", fixed},
+		{"warnings.new_keys.least", fixed},
+		{"warnings.again", fixed},
 		{"admin.max_streams", ofAdmin},
 		{"admin.max_header", ofAdmin},
 		{"admin.header_timeout", ofAdmin},

@@ -196,19 +196,18 @@ func TestRedisOfEnvoy(t *testing.T) {
 		from config.Sources
 		want config.Redis
 	}{
-		{manifest("REDIS_URL", "redis:6379", "REDIS_SOCKET_TYPE", "tcp"), config.Redis{Addresses: []string{"redis:6379"}, Mode: "standalone"}},
+		{manifest("REDIS_URL", "redis:6379", "REDIS_SOCKET_TYPE", "tcp"), config.Redis{URL: "redis://redis:6379"}},
 		{
 			manifest("REDIS_URL", "a:1,b:2", "REDIS_TYPE", "CLUSTER", "REDIS_AUTH", "secret", "REDIS_TIMEOUT", "1s", "CACHE_KEY_PREFIX", "rl"),
-			config.Redis{Addresses: []string{"a:1", "b:2"}, Mode: "cluster", Password: "secret", Timeout: time.Second, KeyPrefix: "rl"},
+			config.Redis{URL: "redis+cluster://a:1,b:2", Password: "secret", Timeout: time.Second, KeyPrefix: "rl"},
 		},
 		{
 			manifest("REDIS_URL", "mymaster,a:1,b:2", "REDIS_TYPE", "sentinel", "REDIS_AUTH", "ann:secret", "REDIS_TLS", "true", "REDIS_TLS_CACERT", "/ca"),
-			config.Redis{
-				Addresses: []string{"a:1", "b:2"}, Mode: "sentinel", MasterName: "mymaster",
-				Username: "ann", Password: "secret", TLS: true, CA: "/ca",
-			},
+			config.Redis{URL: "rediss+sentinel://a:1,b:2/mymaster", Username: "ann", Password: "secret", CA: "/ca"},
 		},
 		{manifest("REDIS_URL", "rediss://ann:secret@redis:6379"), config.Redis{URL: "rediss://ann:secret@redis:6379"}},
+		{manifest("REDIS_URL", "redis://redis:6379", "REDIS_TLS", "true"), config.Redis{URL: "rediss://redis:6379"}},
+		{manifest("REDIS_URL", "valkey+cluster://a,b", "REDIS_TLS", "true", "REDIS_TYPE", "cluster"), config.Redis{URL: "valkeys+cluster://a,b"}},
 	}
 	for _, row := range rows {
 		c, err := config.Load(row.from)

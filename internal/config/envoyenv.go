@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -50,6 +51,8 @@ type envoyEnvironment struct {
 	values  map[string]string
 	ignored []Ignored
 	errs    Errors
+
+	siblings bool // reads files next to the folder of rules too
 }
 
 func (e *envoyEnvironment) get(name string) string {
@@ -123,7 +126,7 @@ func (e *envoyEnvironment) rest() {
 		root = e.or("RUNTIME_ROOT", "/srv/runtime_data/current")
 		e.values["rules"] = path.Join(root, sub, e.or("RUNTIME_APPDIRECTORY", "config"))
 		if e.get("RUNTIME_WATCH_ROOT") == "" || e.boolean("RUNTIME_WATCH_ROOT") {
-			e.values["rules_siblings"] = "true"
+			e.siblings = true
 		}
 	}
 	level := strings.ToLower(e.get("LOG_LEVEL"))
@@ -149,28 +152,29 @@ const forever = "87600h"
 
 // redis sets the Redis store. Without REDIS_URL counts are in memory.
 func (e *envoyEnvironment) redis() {
-	address, mode := e.get("REDIS_URL"), strings.ToLower(e.or("REDIS_TYPE", "single"))
+	mode := strings.ToLower(e.or("REDIS_TYPE", "single"))
+	scheme, address, isURL := strings.Cut(e.get("REDIS_URL"), "://")
+	if !isURL {
+		scheme, address = "redis", e.get("REDIS_URL")
+	}
 	switch {
 	case strings.HasPrefix(address, "/"):
 		e.refuse("REDIS_URL", "unix sockets are not supported", "use the TCP address of Redis")
 		return
-	case mode == "single":
-		mode = "standalone"
-	case mode == "sentinel":
-		var name string
-		name, address, _ = strings.Cut(address, ",")
-		e.values["store.redis.master_name"] = name
-	case mode != "cluster":
+	case mode != "single" && mode != "sentinel" && mode != "cluster":
 		e.refuse("REDIS_TYPE", fmt.Sprintf("%q is not one of SINGLE, SENTINEL, CLUSTER", mode), "")
 		return
+	case mode == "sentinel" && !isURL:
+		name, sentinels, _ := strings.Cut(address, ",")
+		scheme, address = "redis+sentinel", sentinels+"/"+url.PathEscape(name)
+	case mode == "cluster" && !isURL:
+		scheme = "redis+cluster"
 	}
-	e.values["store.redis.mode"] = mode
-	if strings.Contains(address, "://") {
-		e.values["store.redis.url"] = address
-		delete(e.values, "store.redis.mode")
-	} else {
-		e.values["store.redis.addresses"] = address
+	kind, arrangement, _ := strings.Cut(scheme, "+")
+	if e.boolean("REDIS_TLS") && (kind == "redis" || kind == "valkey") {
+		scheme = strings.TrimSuffix(kind+"s+"+arrangement, "+")
 	}
+	e.values["store.redis.url"] = scheme + "://" + address
 	e.auth("REDIS_AUTH", "store.redis.")
 	if mode == "sentinel" {
 		e.auth("REDIS_SENTINEL_AUTH", "store.redis.sentinel_")
@@ -183,7 +187,6 @@ func (e *envoyEnvironment) redis() {
 	e.optional("store.redis.timeout", timeout)
 	e.optional("store.redis.prefix", e.get("CACHE_KEY_PREFIX"))
 	if e.boolean("REDIS_TLS") {
-		e.values["store.redis.tls"] = "true"
 		e.optional("store.redis.tls_cert", e.get("REDIS_TLS_CLIENT_CERT"))
 		e.optional("store.redis.tls_key", e.get("REDIS_TLS_CLIENT_KEY"))
 		e.optional("store.redis.tls_ca", e.get("REDIS_TLS_CACERT"))
@@ -228,6 +231,7 @@ func (c *Config) applyEnvoy(from Sources, environment func(string) (string, bool
 		delete(values, s.key)
 		errs.add(s.apply(c, sourceOf(s.key), value))
 	}
+	c.RuleOptions.Siblings = e.siblings
 	for _, key := range slices.Sorted(maps.Keys(values)) { // without a setting
 		errs.note(sourceOf(key), "this version of headgate has no setting "+key, "")
 	}
@@ -256,7 +260,7 @@ func sourceOf(key string) string {
 	}
 	composed := map[string]string{
 		"listen.api": "HOST, PORT", "listen.grpc": "GRPC_HOST, GRPC_PORT, GRPC_UDS", "listen.admin": "DEBUG_HOST, DEBUG_PORT",
-		"rules": "RUNTIME_ROOT", "rules_siblings": "RUNTIME_WATCH_ROOT", "rules_from": "CONFIG_TYPE", "xds.node_id": "CONFIG_GRPC_XDS_NODE_ID",
+		"rules": "RUNTIME_ROOT", "rules_from": "CONFIG_TYPE", "xds.node_id": "CONFIG_GRPC_XDS_NODE_ID",
 		"log.level": "LOG_LEVEL", "log.format": "LOG_FORMAT", "compat": "",
 	}
 	if names, ok := composed[key]; ok {

@@ -14,13 +14,8 @@ import (
 // inlineSettings returns the settings of limits that callers of the API send.
 func inlineSettings() []Setting {
 	const at = "inline_limits."
-	count := func(key string, field func(*Config) *int64, most int64) Setting { return Count(at+key, field, most) }
 	return []Setting{
 		Flag(at+"enabled", func(c *Config) *bool { return &c.Inline.Enabled }),
-		List(at+"algorithms", func(c *Config, names []string) (err error) {
-			c.Inline.Algorithms, err = parseAlgorithms(names)
-			return err
-		}),
 		parsed(at+"max_rate", func(c *Config) *rate.Rate { return &c.Inline.MaxRate }, func(v string) (rate.Rate, error) {
 			r, err := rate.Parse(v)
 			if err == nil && (r.Unlimited || r.N == 0) {
@@ -32,30 +27,10 @@ func inlineSettings() []Setting {
 			d, _, err := rate.ParsePeriod(v)
 			return d, err
 		}),
-		count("max_burst", func(c *Config) *int64 { return &c.Inline.MaxBurst }, headgate.MaxLimit),
-		count("max_log", func(c *Config) *int64 { return &c.Inline.MaxLog }, headgate.MaxLog),
-		count("max_id", func(c *Config) *int64 { return &c.Inline.MaxID }, inline.MaxID),
+		Count(at+"max_burst", func(c *Config) *int64 { return &c.Inline.MaxBurst }, headgate.MaxLimit),
 		Choice(at+"on_store_error", func(c *Config) *rules.StoreError { return &c.Inline.OnStoreError }, parseStoreError,
 			rules.StoreErrorAllow.String(), rules.StoreErrorDeny.String(), rules.StoreErrorLocal.String()),
 	}
-}
-
-func parseAlgorithms(names []string) (list []headgate.Algorithm, err error) {
-	var known []string
-	for _, a := range headgate.Algorithms() {
-		known = append(known, a.String())
-	}
-	for _, name := range names {
-		a, err := choice(name, headgate.ParseAlgorithm, known...)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, a)
-	}
-	if len(list) == 0 {
-		return nil, Hinted("the list is empty", "to allow no limits in requests, remove inline_limits.enabled")
-	}
-	return list, nil
 }
 
 func parseStoreError(v string) (rules.StoreError, bool) {

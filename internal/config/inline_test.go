@@ -30,22 +30,17 @@ func TestInlineLimits(t *testing.T) {
 		{flags: map[string]string{"enabled": "true"}, want: with(func(b *inline.Bounds) { b.Enabled = true })},
 		{
 			flags: map[string]string{
-				"enabled": "true", "algorithms": "token_bucket, sliding_log", "max_rate": "5/minute", "max_period": "30d",
-				"max_burst": "7", "max_log": "8", "max_id": "9", "on_store_error": "local",
+				"enabled": "true", "max_rate": "5/minute", "max_period": "30d", "max_burst": "7", "on_store_error": "local",
 			},
 			want: inline.Bounds{
-				Enabled: true, Algorithms: []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingLog},
-				MaxRate: rate.Rate{N: 5, Period: time.Minute, Unit: headgate.Minute}, MaxPeriod: 30 * 24 * time.Hour,
-				MaxBurst: 7, MaxLog: 8, MaxID: 9, OnStoreError: rules.StoreErrorLocal,
+				Enabled: true, MaxRate: rate.Rate{N: 5, Period: time.Minute, Unit: headgate.Minute}, MaxPeriod: 30 * 24 * time.Hour,
+				MaxBurst: 7, OnStoreError: rules.StoreErrorLocal,
 			},
 		},
-		{flags: map[string]string{"algorithms": "token_buckets"}, wrong: `"token_buckets" is not one of token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_window, sliding_buckets, did you mean "token_bucket"?`},
-		{flags: map[string]string{"algorithms": ","}, wrong: "the list is empty"},
 		{flags: map[string]string{"max_rate": "unlimited"}, wrong: "want a rate, such as 1000/second"},
 		{flags: map[string]string{"max_rate": "5"}, wrong: `invalid rate "5"`},
 		{flags: map[string]string{"max_period": "1 dya"}, wrong: `unknown unit "dya", did you mean "day"?`},
-		{flags: map[string]string{"max_log": "2000000"}, wrong: "is not a whole number from 1 to 1048576"},
-		{flags: map[string]string{"max_id": "257"}, wrong: "is not a whole number from 1 to 256"},
+		{flags: map[string]string{"max_burst": "0"}, wrong: "is not a whole number from 1 to"},
 		{flags: map[string]string{"on_store_error": "denny"}, wrong: `"denny" is not one of allow, deny, local, did you mean "deny"?`},
 	} {
 		flags := map[string]string{}
@@ -67,7 +62,7 @@ func TestInlineLimits(t *testing.T) {
 		}
 	}
 	// Bounds without the switch are probably a mistake.
-	c, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: map[string]string{"inline_limits.max_log": "5"}})
+	c, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: map[string]string{"inline_limits.max_burst": "5"}})
 	if err != nil || len(c.Warnings) != 1 || c.Warnings[0].Hint != "set inline_limits.enabled: true" {
 		t.Errorf("%v, %v", c, err)
 	}

@@ -55,6 +55,10 @@ func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 	all := r.config.settings()
 	exact := slices.IndexFunc(all, func(s Setting) bool { return s.key == path })
 	isSection := slices.ContainsFunc(all, func(s Setting) bool { return strings.HasPrefix(s.key, path+".") })
+	if value.Kind == yamltext.Map && !isSection && hadSettings(path) {
+		r.mapping(value, path+".")
+		return
+	}
 	if isPlain := value.Kind != yamltext.Map && value.Kind != yamltext.Null; exact >= 0 && (!isSection || isPlain) {
 		r.config.note(path, place{line: value.Line, column: value.Column})
 		r.setting(&all[exact], key, value)
@@ -65,10 +69,6 @@ func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 			r.config.note(path, place{key.Line, key.Column, true})
 			r.mapping(value, path+".")
 		}
-		return
-	}
-	if value.Kind == yamltext.Map && hadSettings(path) {
-		r.mapping(value, path+".")
 		return
 	}
 	if instead := insteadOf(path); instead != "" {

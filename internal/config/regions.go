@@ -17,8 +17,9 @@ type Regions struct {
 	Name string // of the region that this process is in; empty without regions
 	// Peers are the URLs of the stores of all other regions, by name. They may contain
 	// passwords.
-	Peers    map[string]Secret
-	Interval time.Duration // how often news is exchanged; 0 is the default
+	Peers map[string]Secret
+	// Interval is how often news is exchanged, which is no setting; 0 is the default.
+	Interval time.Duration
 	// Homes are the URLs of the stores of regions that count limits for all, by name,
 	// for users who may write. They may contain passwords.
 	Homes map[string]Secret
@@ -46,7 +47,6 @@ func regionSettings() []Setting {
 		}).ForRules(),
 		stores("homes", "headgate", func(r *Regions) *map[string]Secret { return &r.Homes }).ForRules(),
 		stores("peers", "headgate-reader", func(r *Regions) *map[string]Secret { return &r.Peers }).ForRules(),
-		Duration("regions.interval", func(c *Config) *time.Duration { return &c.Store.Regions.Interval }, 10*time.Millisecond),
 		Duration("regions.timeout", func(c *Config) *time.Duration { return &c.Store.Regions.Timeout }, time.Millisecond),
 	}
 }

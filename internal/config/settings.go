@@ -32,7 +32,6 @@ func settings() []Setting {
 		Word("log.format", func(c *Config) *Format { return &c.Log.Format }, Auto, TextLines, JSON),
 		Duration("shutdown_delay", func(c *Config) *time.Duration { return &c.ShutdownDelay }, 0),
 		Duration("shutdown_timeout", func(c *Config) *time.Duration { return &c.ShutdownTimeout }, 0),
-		Duration("shutdown_idle", func(c *Config) *time.Duration { return &c.ShutdownIdle }, 0),
 	}, regionSettings(), candidateSettings(), reloadSettings(), identitySettings(), sourceSettings(), queueSettings(), inlineSettings(), observeSettings(), earlyWarningSettings(), envoySettings())
 }
 

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"net"
 	"strings"
 
@@ -52,19 +51,12 @@ func ParseToken(v string) (Secret, error) {
 
 // Candidate has rules to compare with the live ones.
 type Candidate struct {
-	Rules   []string // files and folders; empty if there is no candidate
-	MaxKeys int64    // limits the memory of its counts; 0 is the store's default
+	Rules []string // files and folders; empty if there is no candidate
 }
 
-// candidateSettings returns the settings of the candidate, whose value may be just
-// its files.
+// candidateSettings returns the setting of the candidate.
 func candidateSettings() []Setting {
-	files := func(c *Config, v []string) error { c.Candidate.Rules = v; return nil }
-	return []Setting{
-		{key: "candidate", list: true, path: true, set: files},
-		{key: "candidate.rules", list: true, path: true, set: files},
-		Count("candidate.max_keys", func(c *Config) *int64 { return &c.Candidate.MaxKeys }, math.MaxInt32),
-	}
+	return []Setting{{key: "candidate", list: true, path: true, set: func(c *Config, v []string) error { c.Candidate.Rules = v; return nil }}}
 }
 
 // Reload says how reloads that remove rules are handled.
@@ -98,7 +90,6 @@ func sourceSettings() []Setting {
 	return []Setting{
 		Word("rules_from", func(c *Config) *Origin { return &c.RulesFrom }, FromFiles, FromXDS),
 		Flag("merge_domains", func(c *Config) *bool { return &c.RuleOptions.MergeDomains }),
-		Flag("rules_siblings", func(c *Config) *bool { return &c.RuleOptions.Siblings }),
 		Flag("ignore_dot_files", func(c *Config) *bool { return &c.RuleOptions.IgnoreDotFiles }),
 		Choice("compat", func(c *Config) *rules.Compat { return &c.RuleOptions.Compat }, rules.ParseCompat, rules.CompatNone.String(), rules.CompatEnvoy.String()),
 		parsed("xds.address", func(x *XDS) *string { return &x.Address }, remote),

@@ -22,12 +22,10 @@ const (
 // Redis has the settings of the Redis store. Empty or 0 is the default of
 // store/redis.
 type Redis struct {
-	// URL can replace most of what follows; see store/redis.ParseURL. It excludes
-	// Addresses and may contain a password.
-	URL        Secret
-	Addresses  []string // host:port of the server, the sentinels or the nodes
-	Mode       string   // standalone, sentinel or cluster
-	MasterName string   // the sentinels' name of the primary
+	// URL names the server, the sentinels or the nodes of a cluster; see
+	// store/redis.ParseURL. Empty is the default port of this machine. It may contain
+	// what follows, passwords too.
+	URL Secret
 	// Username and Password are those of the ACL user, SentinelUsername and
 	// SentinelPassword those of the sentinels.
 	Username, SentinelUsername string
@@ -36,21 +34,15 @@ type Redis struct {
 	// replaced what was InFile.
 	PasswordFile string
 	InFile       Secret
-	DB           int // the number of the database
-	// TLS encrypts. CA, Cert and Key are PEM files; without CA the system's authorities
-	// are trusted. ServerName is the expected name, if not the host.
-	TLS                   bool
+	// CA, Cert and Key are PEM files; each makes connections use TLS. Without CA the
+	// system's authorities are trusted. ServerName is the expected name, if not the host.
 	CA, Cert, Key         string
 	ServerName, KeyPrefix string
 	Timeout               time.Duration // how long a request waits for the store
-	StrictAtomic          bool          // refuses what cannot be charged atomically in a cluster
-	// DenyCache is how many refusals this process remembers, DenyMaxAge for how long;
-	// 0 disables the cache.
+	// DenyCache is how many refusals this process remembers; 0 for none. DenyMaxAge is for
+	// how long, which is no setting; 0 is the default.
 	DenyCache  int
 	DenyMaxAge time.Duration
-	// ProbeAfter is when a failed store is first tried again, ProbeEvery the longest
-	// interval after that.
-	ProbeAfter, ProbeEvery time.Duration
 }
 
 // DefaultDenyCache is the default of Redis.DenyCache.
@@ -88,9 +80,7 @@ func (s *Store) choose(v string) error {
 		if _, err := redis.ParseURL(v); err != nil {
 			return err
 		}
-		// It names the server, so it replaces what an earlier source says about that.
 		s.Kind, s.Redis.URL = InRedis, Secret(v)
-		s.Redis.Addresses, s.Redis.Mode, s.Redis.MasterName = nil, "", ""
 	case strings.ContainsAny(v, ":@"): // an invalid URL that may contain a password
 		return &hinted{"the value is neither memory, nor redis, nor a URL", "write a URL such as redis://127.0.0.1:6379"}
 	default:
@@ -102,35 +92,23 @@ func (s *Store) choose(v string) error {
 // redisSettings returns the settings of Redis; each of them selects Redis.
 func redisSettings() []Setting {
 	const at = "store.redis."
-	lasting := func(key string, field func(*Redis) *time.Duration) Setting {
-		return Duration(at+key, field, time.Millisecond)
-	}
 	all := []Setting{
 		parsed(at+"url", func(r *Redis) *Secret { return &r.URL }, func(v string) (Secret, error) {
 			_, err := redis.ParseURL(v)
 			return Secret(v), err
 		}),
-		List(at+"addresses", func(r *Redis, v []string) error { r.Addresses = v; return nil }),
-		Word(at+"mode", func(r *Redis) *string { return &r.Mode }, "standalone", "sentinel", "cluster"),
-		Text(at+"master_name", func(r *Redis) *string { return &r.MasterName }),
 		Text(at+"username", func(r *Redis) *string { return &r.Username }),
 		Text(at+"password", func(r *Redis) *Secret { return &r.Password }),
 		passwordFile(at + "password_file"),
 		Text(at+"sentinel_username", func(r *Redis) *string { return &r.SentinelUsername }),
 		Text(at+"sentinel_password", func(r *Redis) *Secret { return &r.SentinelPassword }),
-		number(at+"db", func(r *Redis) *int { return &r.DB }, math.MaxInt32),
-		parsed(at+"tls", func(r *Redis) *bool { return &r.TLS }, yesNo),
 		Path(at+"tls_ca", func(r *Redis) *string { return &r.CA }),
 		Path(at+"tls_cert", func(r *Redis) *string { return &r.Cert }),
 		Path(at+"tls_key", func(r *Redis) *string { return &r.Key }),
 		Text(at+"tls_server_name", func(r *Redis) *string { return &r.ServerName }),
 		Text(at+"prefix", func(r *Redis) *string { return &r.KeyPrefix }),
-		lasting("timeout", func(r *Redis) *time.Duration { return &r.Timeout }),
-		parsed(at+"strict_atomic", func(r *Redis) *bool { return &r.StrictAtomic }, yesNo),
+		Duration(at+"timeout", func(r *Redis) *time.Duration { return &r.Timeout }, time.Millisecond),
 		number(at+"deny_cache", func(r *Redis) *int { return &r.DenyCache }, 1<<24),
-		lasting("deny_cache_max_age", func(r *Redis) *time.Duration { return &r.DenyMaxAge }),
-		lasting("probe_after", func(r *Redis) *time.Duration { return &r.ProbeAfter }),
-		lasting("probe_every", func(r *Redis) *time.Duration { return &r.ProbeEvery }),
 	}
 	for i := range all {
 		set := all[i].set
@@ -151,13 +129,6 @@ func passwordFile(key string) Setting {
 		return set(c, v)
 	}
 	return s
-}
-
-func yesNo(v string) (bool, error) {
-	if v != "true" && v != "false" {
-		return false, fmt.Errorf("%q is neither true nor false", v)
-	}
-	return v == "true", nil
 }
 
 // DefaultQueueStatus is the path at the proxy for the status of queued requests.

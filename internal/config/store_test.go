@@ -40,37 +40,34 @@ func TestStore(t *testing.T) {
 			redis: with(func(r *config.Redis) { r.URL = "rediss://h:1/2" }),
 		},
 		{
-			text: "store: {redis: {addresses: [a:1, b:2], mode: cluster, timeout: 20ms, probe_after: 30ms, probe_every: 2s, prefix: p, strict_atomic: true, deny_cache: 0}}",
+			text: "store: {redis: {url: 'redis+cluster://a:1,b:2?strict_atomic=true', timeout: 20ms, prefix: p, deny_cache: 0}}",
 			kind: config.InRedis,
 			redis: with(func(r *config.Redis) {
-				r.Addresses, r.Mode, r.Timeout = []string{"a:1", "b:2"}, "cluster", 20*time.Millisecond
-				r.ProbeAfter, r.ProbeEvery = 30*time.Millisecond, 2*time.Second
-				r.KeyPrefix, r.StrictAtomic, r.DenyCache = "p", true, 0
+				r.URL, r.Timeout = "redis+cluster://a:1,b:2?strict_atomic=true", 20*time.Millisecond
+				r.KeyPrefix, r.DenyCache = "p", 0
 			}),
 		},
 		{
-			text: "store: {redis: {username: u, password_file: " + secret + ", db: 3, tls: true, tls_ca: ca.pem, master_name: m}}",
+			text: "store: {redis: {username: u, password_file: " + secret + ", url: 'rediss://h/3', tls_ca: ca.pem}}",
 			kind: config.InRedis,
 			redis: with(func(r *config.Redis) {
-				r.Username, r.Password, r.DB = "u", "from a file", 3
+				r.URL, r.Username, r.Password = "rediss://h/3", "u", "from a file"
 				r.InFile, r.PasswordFile = "from a file", secret
-				r.TLS, r.CA, r.MasterName = true, filepath.Join(dir, "ca.pem"), "m"
+				r.CA = filepath.Join(dir, "ca.pem")
 			}),
 		},
 		{variable: "redis", kind: config.InRedis, redis: redis},
 		{
-			text: "store: {redis: {addresses: [a:1], mode: sentinel, master_name: m, timeout: 20ms}}", variable: "redis://h:1",
+			text: "store: {redis: {url: 'redis+sentinel://a:1/m', timeout: 20ms}}", variable: "redis://h:1",
 			kind:  config.InRedis,
 			redis: with(func(r *config.Redis) { r.URL, r.Timeout = "redis://h:1", 20*time.Millisecond }),
 		},
-		{text: "store: {redis: {addresses: [a:1]}}", variable: "memory", kind: config.InMemory, redis: with(func(r *config.Redis) { r.Addresses = []string{"a:1"} })},
+		{text: "store: {redis: {url: 'redis://a:1'}}", variable: "memory", kind: config.InMemory, redis: with(func(r *config.Redis) { r.URL = "redis://a:1" })},
 		{text: "store: radis", wrong: `:1:8: store: "radis" is not one of memory, redis, did you mean "redis"?`},
 		{text: "store: redis://:pass^word@h:1", wrong: ":1:8: store: redis: '^' in the user name or password: write it as %5E"},
 		{text: "store: {redis: {url: 'redis://:pass%word@h:1'}}", wrong: ":1:22: store.redis.url: redis: a % in the user name or password that begins no escape: write it as %25"},
 		{text: "store: {redis: {timeout: 5}}", wrong: `:1:26: store.redis.timeout: "5" is not a duration`},
 		{text: "store: {redis: {timeout: 5us}}", wrong: "too short"},
-		{text: "store: {redis: {tls: maybe}}", wrong: "is neither true nor false"},
-		{text: "store: {redis: {db: -1}}", wrong: "is not a whole number from 0"},
 		{text: "store: {redis: {password_file: nowhere}}", wrong: "no such file"},
 		{text: "store: {radis: {}}", wrong: `unknown key "radis" in store, did you mean "redis"?`},
 	} {

@@ -232,7 +232,7 @@ func TestAnswersAcrossAFailover(t *testing.T) {
 	redis := redistest.Sentinel(t)
 	f := run(t, failedRules, newLogins(), func(c *config.Config) {
 		c.Store.Kind = config.InRedis
-		c.Store.Redis = config.Redis{Addresses: redis.Addrs(), Mode: "sentinel", MasterName: redistest.MasterName, Timeout: 20 * time.Second}
+		c.Store.Redis = config.Redis{URL: config.Secret("redis+sentinel://" + strings.Join(redis.Addrs(), ",") + "/" + redistest.MasterName), Timeout: 20 * time.Second}
 	})
 	f.await(t, func() bool { return f.checkLogin(t, "nobody", true).Reason == "ok" })
 	right, wrong := f.checkLogin(t, "right", false), f.checkLogin(t, "wrong", false)

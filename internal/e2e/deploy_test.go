@@ -68,7 +68,7 @@ func TestDeployNamesRealMetrics(t *testing.T) {
 	queueing.mustKeys(t, "ban", `{"rule":"login","key":"198.51.100.7","for":"1h"}`)
 	names := scraped(t, queueing)
 	shared := scraped(t, run(t, "domain: api\nlimits:\n  - {name: login, key: [client_ip], rate: 1/minute}\n", nil, admin, func(c *config.Config) {
-		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{"127.0.0.1:1"}}
+		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{URL: "redis://127.0.0.1:1"}
 	}))
 	blocks := scraped(t, run(t, "domain: api\nlimits: [{name: login, rate: 1000/second, sync: blocks}]\n", nil, admin, onRedis(redistest.Standalone(t).Addr)))
 	eu, us := redistest.Standalone(t), redistest.Standalone(t)

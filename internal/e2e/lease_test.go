@@ -34,7 +34,7 @@ const (
 func onRedis(address string) set {
 	return func(c *config.Config) {
 		c.Store.Kind = config.InRedis
-		c.Store.Redis = config.Redis{Addresses: []string{address}, DenyCache: config.DefaultDenyCache, Timeout: 2 * time.Second}
+		c.Store.Redis = config.Redis{URL: config.Secret("redis://" + address), DenyCache: config.DefaultDenyCache, Timeout: 2 * time.Second}
 	}
 }
 

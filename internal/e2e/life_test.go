@@ -315,10 +315,10 @@ func TestSettingsAreShownInTheirFile(t *testing.T) {
 	folder := t.TempDir()
 	writeFile(t, filepath.Join(folder, "rules.yaml"), loginRules)
 	for text, want := range map[string]string{
-		"store: http://x\n":                        `2:8: store: redis: unknown URL scheme "http"`,
-		"store: redis://127.0.0.1:x\n":             `2:8: store: redis: the port of "127.0.0.1" is not a number`,
-		"store: {redis: {addresses: 127.0.0.1}}\n": `2:9: store.redis: redis: address "127.0.0.1": want host:port`,
-		"jwt: {keys: nofile}\n":                    `2:13: jwt.keys: keys in `,
+		"store: http://x\n":                  `2:8: store: redis: unknown URL scheme "http"`,
+		"store: redis://127.0.0.1:x\n":       `2:8: store: redis: the port of "127.0.0.1" is not a number`,
+		"store: {redis: {tls_ca: nofile}}\n": `2:9: store.redis: `,
+		"jwt: {keys: nofile}\n":              `2:13: jwt.keys: keys in `,
 		"proxy: {upstream: 'http://127.0.0.1:9', listen: '127.0.0.1:0', domain: apii}\n": `2:72: proxy.domain: no rule has the domain "apii"`,
 	} {
 		file := filepath.Join(folder, "headgate.yaml")

@@ -86,7 +86,7 @@ func TestOddRequestsOnTheWire(t *testing.T) {
 					t.Errorf("%s %s reached the upstream", r.Method, r.URL)
 				}
 				_, _ = io.Copy(io.Discard, r.Body)
-			}), func(c *config.Config) { proxyOf(c).NoCleartextHTTP2 = true })
+			}))
 			got, closed := f.wire(t, row.text, len(row.want), row.closed)
 			if !slices.Equal(got, row.want) || closed != row.closed || row.reached >= 0 && reached.Load() != row.reached {
 				t.Errorf("%v, closed %t, %d reached the upstream; want %v, %t, %d", got, closed, reached.Load(), row.want, row.closed, row.reached)

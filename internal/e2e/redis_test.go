@@ -111,7 +111,7 @@ func TestTwoProcessesOneCount(t *testing.T) {
 func TestStartWithoutRedis(t *testing.T) {
 	t.Run("absent", func(t *testing.T) {
 		f := run(t, sharedRules, nil, func(c *config.Config) {
-			c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{"127.0.0.1:1"}}
+			c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{URL: "redis://127.0.0.1:1"}
 		})
 		f.journal.await(t, "the store does not answer yet")
 		if got := hammer(t, []*fixture{f}, "/fixed_window", 1); got != 8 {
@@ -120,7 +120,7 @@ func TestStartWithoutRedis(t *testing.T) {
 	})
 	t.Run("too old", func(t *testing.T) {
 		server := redistest.Standalone(t)
-		old := config.Redis{Addresses: []string{redistest.Posing(t, server, "6.0.1")}, Timeout: 2 * time.Second}
+		old := config.Redis{URL: config.Secret("redis://" + redistest.Posing(t, server, "6.0.1")), Timeout: 2 * time.Second}
 		set := func(c *config.Config) { c.Store.Kind, c.Store.Redis = config.InRedis, old }
 		err := newFixture(t, sharedRules, nil, set).Start(t.Context())
 		if source, ok := errors.AsType[*config.SourceError](err); !ok || source.Source != "store.redis" || !strings.Contains(source.Message, "headgate needs Redis 6.2 or later") {

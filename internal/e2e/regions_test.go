@@ -22,7 +22,7 @@ limits:
 // region configures a process of a region whose Redis is at own.
 func region(name, own, other, at string) func(*config.Config) {
 	return func(c *config.Config) {
-		c.Store.Kind, c.Store.Redis.Addresses = config.InRedis, []string{own}
+		c.Store.Kind, c.Store.Redis.URL = config.InRedis, config.Secret("redis://"+own)
 		c.Store.Regions = config.Regions{Name: name, Peers: map[string]config.Secret{other: config.Secret("redis://" + at)}, Interval: 20 * time.Millisecond}
 	}
 }
@@ -181,10 +181,10 @@ func TestALimitHasAHome(t *testing.T) {
 		"+pttl", "+pexpire", "+pexpireat", "+pexpiretime", "+del", "+time", "+ping", "+hello")
 	between := redistest.NewProxy(t, eu.Addr)
 	one := run(t, homeRules, nil, withAdmin, func(c *config.Config) {
-		c.Store.Kind, c.Store.Redis.Addresses, c.Store.Regions = config.InRedis, []string{eu.Addr}, config.Regions{Name: "eu"}
+		c.Store.Kind, c.Store.Redis.URL, c.Store.Regions = config.InRedis, config.Secret("redis://"+eu.Addr), config.Regions{Name: "eu"}
 	})
 	two := run(t, homeRules, nil, withAdmin, func(c *config.Config) {
-		c.Store.Kind, c.Store.Redis.Addresses = config.InRedis, []string{us.Addr}
+		c.Store.Kind, c.Store.Redis.URL = config.InRedis, config.Secret("redis://"+us.Addr)
 		c.Store.Regions = config.Regions{Name: "us", Homes: map[string]config.Secret{"eu": config.Secret("redis://headgate-us:secret@" + between.Addr)}}
 	})
 	between.Delay(80 * time.Millisecond)
@@ -235,7 +235,7 @@ func TestHomeIsNotThisRegion(t *testing.T) {
 	us := redistest.Standalone(t)
 	proxy := redistest.NewProxy(t, us.Addr)
 	err := newFixture(t, homeRules, nil, func(c *config.Config) {
-		c.Store.Kind, c.Store.Redis.Addresses = config.InRedis, []string{us.Addr}
+		c.Store.Kind, c.Store.Redis.URL = config.InRedis, config.Secret("redis://"+us.Addr)
 		c.Store.Regions = config.Regions{Name: "us", Homes: map[string]config.Secret{"eu": config.Secret("redis://" + proxy.Addr)}}
 	}).Start(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "the store of region eu is the store of this region, us") {

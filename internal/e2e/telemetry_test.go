@@ -301,7 +301,7 @@ func TestTraceOfAStoreThatFails(t *testing.T) {
 	f := run(t, tracing, nil, sending(t, r.listen(t, overGRPC, "127.0.0.1:0"), overGRPC,
 		"OTEL_METRIC_EXPORT_INTERVAL=1", // many times while Start waits for the store
 	), func(c *config.Config) {
-		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{"127.0.0.1:1"}}
+		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{URL: "redis://127.0.0.1:1"}
 	})
 	header, trace := parent(1, "01")
 	f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header, "X-Api-Key", secret)

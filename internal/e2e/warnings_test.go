@@ -79,7 +79,7 @@ func TestTwoServersWarnOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	shared := func(c *config.Config) {
-		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{server.Addr}}
+		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{URL: config.Secret("redis://" + server.Addr)}
 		c.EarlyWarning = config.EarlyWarning{On: true, Policy: warning.Policy{Settings: warning.Default(), Webhook: to}}
 	}
 	var both []*fixture

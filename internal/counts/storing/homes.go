@@ -127,7 +127,6 @@ func (s *Store) openHome(ctx context.Context, h *home, o redis.Options) (err err
 	h.safe = failsafe.New(h.shared, failsafe.Options{
 		Timeout:   o.Timeout,
 		DenyCache: failsafe.DenyCache{Entries: r.DenyCache, MaxAge: r.DenyMaxAge},
-		Breaker:   failsafe.Breaker{OpenFor: r.ProbeAfter, Longest: r.ProbeEvery},
 		OnChange: func(change failsafe.Change) {
 			if change.State == failsafe.Open {
 				text := change.Err.Error()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -47,7 +46,6 @@ func (s *Store) openRedis() ([]engine.Option, error) {
 	s.safe = failsafe.New(measured, failsafe.Options{
 		Timeout:   options.Timeout,
 		DenyCache: failsafe.DenyCache{Entries: c.DenyCache, MaxAge: c.DenyMaxAge},
-		Breaker:   failsafe.Breaker{OpenFor: c.ProbeAfter, Longest: c.ProbeEvery},
 		OnChange:  s.changed,
 	})
 	s.blocks = blocks.New(s.safe, blocks.Options{})
@@ -96,7 +94,7 @@ func (s *Store) changed(c failsafe.Change) {
 // wrongRedis names the setting that is most likely wrong.
 func wrongRedis(c *config.Redis, err error) error {
 	source := "store.redis"
-	if c.URL != "" && len(c.Addresses) == 0 {
+	if c.URL != "" {
 		source = "store.redis.url"
 	}
 	return &config.SourceError{Source: source, Message: err.Error()}
@@ -113,26 +111,15 @@ func RedisOptions(c *config.Redis) (redis.Options, error) {
 
 func redisOptions(c *config.Redis) (o redis.Options, err error) {
 	if c.URL != "" {
-		if len(c.Addresses) > 0 {
-			return o, errors.New("url and addresses cannot be used together: remove one")
-		}
 		if o, err = redis.ParseURL(string(c.URL)); err != nil {
 			return redis.Options{}, err
 		}
 	}
-	if len(c.Addresses) > 0 {
-		o.Addresses = c.Addresses
-	}
-	o.MasterName = cmp.Or(c.MasterName, o.MasterName)
 	o.Username, o.Password = cmp.Or(c.Username, o.Username), cmp.Or(string(c.Password), o.Password)
 	o.SentinelUsername = cmp.Or(c.SentinelUsername, o.SentinelUsername)
 	o.SentinelPassword = cmp.Or(string(c.SentinelPassword), o.SentinelPassword)
-	o.DB, o.Prefix = cmp.Or(c.DB, o.DB), cmp.Or(c.KeyPrefix, o.Prefix)
-	o.StrictAtomic = o.StrictAtomic || c.StrictAtomic
+	o.Prefix = cmp.Or(c.KeyPrefix, o.Prefix)
 	o.Timeout = cmp.Or(c.Timeout, o.Timeout, redis.DefaultTimeout)
-	if c.Mode != "" {
-		o.Mode, _ = redis.ParseMode(c.Mode)
-	}
 	if len(o.Addresses) == 0 {
 		o.Addresses = []string{redis.DefaultAddress} // so that the log shows it
 	}
@@ -193,7 +180,7 @@ func (f *passwordFile) read() string {
 
 // addTLS reads the certificates.
 func addTLS(o *redis.Options, c *config.Redis) (err error) {
-	if !c.TLS && c.CA == "" && c.Cert == "" && c.Key == "" && c.ServerName == "" {
+	if c.CA == "" && c.Cert == "" && c.Key == "" && c.ServerName == "" {
 		return nil
 	}
 	files := certs.ClientFiles{CA: c.CA, Cert: c.Cert, Key: c.Key, ServerName: c.ServerName}

@@ -3,7 +3,6 @@
 package trial
 
 import (
-	"cmp"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -62,11 +61,7 @@ type reading struct {
 // Open starts a comparison. Errors in the files do not prevent serving.
 func Open(o Options) *Trial {
 	// A candidate's counts are always in memory and are not restored.
-	about := []memory.Option{memory.WithClock(o.Clock)}
-	if n := o.Config.Candidate.MaxKeys; n > 0 {
-		about = append(about, memory.WithMaxKeys(int(n)))
-	}
-	t := &Trial{options: o, store: memory.New(about...), live: o.Live}
+	t := &Trial{options: o, store: memory.New(memory.WithClock(o.Clock)), live: o.Live}
 	o.Life.OnEnd(func() { _ = t.store.Close() })
 	o.Life.Every(storing.SweepInterval, func() { t.store.Sweep(o.Clock()) })
 	t.Comparing = candidate.New(t.store)
@@ -88,7 +83,7 @@ func (t *Trial) Reading() follow.Reading { return t.reading.Load().Reading }
 
 // Store returns the number of keys and the largest possible number.
 func (t *Trial) Store() (stats memory.Stats, maxKeys int64) {
-	return t.store.Stats(), cmp.Or(t.options.Config.Candidate.MaxKeys, storing.DefaultMaxKeys)
+	return t.store.Stats(), storing.DefaultMaxKeys
 }
 
 // Reload reads the files and compares with them. If they have errors, the old rules

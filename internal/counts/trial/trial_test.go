@@ -61,7 +61,7 @@ func (b *bench) open() {
 	life := &lifetime.Lifetime{}
 	b.t.Cleanup(life.End)
 	b.Trial = trial.Open(trial.Options{
-		Config: &config.Config{Candidate: config.Candidate{Rules: []string{b.file}, MaxKeys: 1000}},
+		Config: &config.Config{Candidate: config.Candidate{Rules: []string{b.file}}},
 		Clock:  func() time.Time { return b.now }, Logger: slog.New(slog.NewTextHandler(&b.log, nil)), Life: life,
 		Warn: func(*rules.Ruleset) { b.warned++ }, Live: [32]byte{1},
 	})
@@ -202,7 +202,7 @@ func TestCandidateTakesNothing(t *testing.T) {
 		if got := b.Comparing.Totals(); got != want {
 			t.Errorf("%+v: changes %v, want %v", row, got, want)
 		}
-		if stats, most := b.Store(); stats.Keys != 2 || most != 1000 {
+		if stats, most := b.Store(); stats.Keys != 2 || most != 1_000_000 {
 			t.Errorf("%+v: %d keys of %d, want those of two users", row, stats.Keys, most)
 		}
 	}

@@ -49,7 +49,7 @@ func open(p *door.Process) *server {
 		},
 		HealthNames: []string{rls.HealthName}, Room: envoy.Answering(), Spared: grpcapi.Spared,
 		MaxMessage: int(c.MaxMessage), MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace,
-		MaxStreams: uint32(c.MaxStreams), HandshakeTimeout: c.HandshakeTimeout, MaxConnectionIdle: c.IdleTimeout,
+		MaxStreams: uint32(c.MaxStreams), MaxConnectionIdle: c.IdleTimeout,
 		KeepaliveMin: c.KeepaliveMin, MaxBuffers: p.MaxRoom, TLS: p.TLS, Logger: p.Logger.With("door", p.Name),
 		Interceptor: p.Telemetry.Interceptor(), Busy: p.Busy,
 	})}
@@ -84,10 +84,8 @@ type Settings struct {
 	// MaxConnectionAge is the age at which a connection is asked to close.
 	// MaxConnectionAgeGrace is how long that may take.
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
-	// HandshakeTimeout is how long a connection may take to be set up, IdleTimeout
-	// how long it may have no request; negative means no limit.
-	HandshakeTimeout, IdleTimeout time.Duration
-	KeepaliveMin                  time.Duration // the shortest interval of pings; more frequent ones close the connection
+	IdleTimeout                             time.Duration // how long a connection may have no request; 0 means no limit
+	KeepaliveMin                            time.Duration // the shortest interval of pings; more frequent ones close the connection
 }
 
 // section declares the settings.
@@ -97,7 +95,6 @@ func section() config.Section {
 		Own: func() any { return new(Settings) },
 		Settings: []config.Setting{
 			config.Count("grpc.max_streams", func(s *Settings) *int64 { return &s.MaxStreams }, 1_000_000),
-			config.Period("grpc.handshake_timeout", func(s *Settings) *time.Duration { return &s.HandshakeTimeout }),
 			config.Period("grpc.idle_timeout", func(s *Settings) *time.Duration { return &s.IdleTimeout }),
 			config.Period("grpc.keepalive_min", func(s *Settings) *time.Duration { return &s.KeepaliveMin }),
 			config.MessageSize("grpc.max_message", func(s *Settings) *int64 { return &s.MaxMessage }),

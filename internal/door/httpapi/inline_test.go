@@ -152,7 +152,7 @@ func TestInlineMistakes(t *testing.T) {
 		{`{"id":"a","limit":"5/minute","checks":[]}`, 400, `"checks" must be the only field: put domain, attributes, cost and peek into each check`},
 		{`{"id":"a","limit":"5/minute","colour":"red"}`, 400, `unknown field "colour"; known are "domain", "attributes", "cost", "peek", and "id" with "limit"`},
 		{`{"id":"a","limit":"2000/second"}`, 403, `"limit" is above the server's inline_limits.max_rate, 1000 per 1s (at byte 19)`},
-		{`{"id":"` + strings.Repeat("x", 257) + `","limit":"5/minute"}`, 403, `"id" has 257 bytes, more than the server's inline_limits.max_id, 256`},
+		{`{"id":"` + strings.Repeat("x", 257) + `","limit":"5/minute"}`, 403, `"id" has 257 bytes, more than 256`},
 		{`{"id":"a","limit":"` + strings.Repeat("5", 65) + `"}`, 400, `"limit" is longer than 64 bytes (at byte 19)`},
 	} {
 		w := a.check(row.body)

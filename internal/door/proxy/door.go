@@ -63,7 +63,7 @@ func open(p *door.Process, backend http.Handler) (door.Server, error) {
 		return nil, err
 	}
 	c := config.Own[Settings](p.Config)
-	o := door.HTTPOptions{Endless: true, Cleartext: !c.NoCleartextHTTP2, PassOptions: true}
+	o := door.HTTPOptions{Endless: true, Cleartext: true, PassOptions: true}
 	underscores, _ := ParseUnderscores(c.Underscores)
 	limits, whileTold := c.limits()
 	s := &served{process: p, to: to, Proxy: New(Options{

@@ -36,10 +36,10 @@ type Settings struct {
 	Abandoned   Abandoned // limits the work for requests whose client has gone
 	// Underscores is what to do with header fields with an underscore in their name:
 	// drop, allow or refuse; empty for the default.
-	Underscores             string
-	Strangers               []string // the fields that only trusted proxies may send; nil for the default
-	NoVia, NoCleartextHTTP2 bool     // turn off the Via field and HTTP/2 without TLS
-	CORS                    CORS     // for pages of other origins
+	Underscores string
+	Strangers   []string // the fields that only trusted proxies may send; nil for the default
+	NoVia       bool     // turns off the Via field
+	CORS        CORS     // for pages of other origins
 	// LimitsPath is where callers read their limits; empty for the default, "off" for
 	// nowhere.
 	LimitsPath string
@@ -73,12 +73,9 @@ func settings() []config.Setting {
 		config.DurationOrOff("proxy.body_timeout", func(s *Settings) *time.Duration { return &s.BodyTimeout }),
 		config.One("proxy.upstream", func(s *Settings, v string) (err error) { s.Upstream, err = parseUpstream(v); return err }).ForRules(),
 		config.DurationOrOff("proxy.abandoned.timeout", func(s *Settings) *time.Duration { return &s.Abandoned.Time }),
-		config.Size("proxy.abandoned.max_bytes", func(s *Settings) *int64 { return &s.Abandoned.Bytes }),
-		config.Count("proxy.abandoned.max_requests", func(s *Settings) *int64 { return &s.Abandoned.Requests }, 1_000_000),
 		config.Word("proxy.underscores", func(s *Settings) *string { return &s.Underscores }, "drop", "allow", "refuse").ForRules(),
 		config.List("proxy.trusted_headers", func(s *Settings, v []string) (err error) { s.Strangers, err = fieldNames(v); return err }),
 		onOff("proxy.via", func(s *Settings) *bool { return &s.NoVia }),
-		onOff("proxy.h2c", func(s *Settings) *bool { return &s.NoCleartextHTTP2 }),
 		config.List("proxy.cors.origins", func(s *Settings, v []string) (err error) { s.CORS.Origins, err = origins(v); return err }),
 		config.One("proxy.limits_path", func(s *Settings, v string) (err error) { s.LimitsPath, err = limitsPath(v); return err }),
 		config.Choice("proxy.cors.preflights", func(s *Settings) *bool { return &s.CORS.PassPreflights },

@@ -181,7 +181,7 @@ func (d *Doors) countedClient(addr netip.Addr) (netip.Prefix, bool) {
 
 // openShared adds the doors on the shared port.
 func (d *Doors) openShared(root *openDoor) {
-	d.port = oneport.New(root.listener, oneport.Options{TLS: root.encryption(), Timeout: config.Own[settings](d.Config).handshake})
+	d.port = oneport.New(root.listener, oneport.Options{TLS: root.encryption()})
 	for _, k := range d.kinds {
 		if d.Config.OnShared(k.Name) {
 			d.add(&openDoor{kind: k, listener: d.port.Listener(k.Speaks), over: root.bound, encrypted: root.encrypted})

@@ -316,11 +316,6 @@ func (d *Doors) Reload() {
 	}
 }
 
-// settings are the settings that only the shared port has.
-type settings struct {
-	handshake time.Duration // how long a connection may take to reveal its protocol; 0 is the default
-}
-
 // Shared returns the port that several doors share. In the list it comes after the doors
 // that may be on it.
 func Shared() door.Door {
@@ -328,10 +323,7 @@ func Shared() door.Door {
 	return door.Door{
 		ALPN: oneport.Protocols(), Policy: netbound.ByRead,
 		Section: config.Section{
-			Name: name, Public: true, Own: func() any { return new(settings) },
-			Settings: []config.Setting{
-				config.Period(name+".handshake_timeout", func(s *settings) *time.Duration { return &s.handshake }),
-			},
+			Name: name, Public: true,
 		},
 	}
 }

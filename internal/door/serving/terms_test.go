@@ -12,9 +12,9 @@ import (
 // The stall_timeout of a door holds where its clients connect, so on the shared port too.
 func TestStallTimeoutHoldsOnTheSharedPort(t *testing.T) {
 	t.Parallel()
-	web := door.Door{Section: config.Section{Name: "web", Default: "127.0.0.1:1", Shares: true, OverHTTP: true}}
+	web := door.Door{Section: config.Section{Name: "web", Default: "127.0.0.1:1", Shares: true, OverHTTP: true, Public: true}}
 	other := door.Door{Section: config.Section{Name: "other", Default: "127.0.0.1:2", Shares: true}}
-	alone := door.Door{Section: config.Section{Name: "alone", Default: "127.0.0.1:3", OverHTTP: true}}
+	alone := door.Door{Section: config.Section{Name: "alone", Default: "127.0.0.1:3", OverHTTP: true, Public: true}}
 	list := []door.Door{other, alone, web, Shared()}
 	for _, row := range []struct {
 		flags map[string]string

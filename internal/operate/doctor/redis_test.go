@@ -166,7 +166,7 @@ func TestClusterWithoutHostNames(t *testing.T) {
 func TestSentinels(t *testing.T) {
 	t.Parallel()
 	set := redistest.Sentinel(t)
-	store := "store: {redis: {mode: sentinel, master_name: " + redistest.MasterName + ", addresses: ['" + strings.Join(set.Addrs(), "', '") + "']}}\n"
+	store := "store: {redis: {url: 'redis+sentinel://" + strings.Join(set.Addrs(), ",") + "/" + redistest.MasterName + "'}}\n"
 	expect(t, inspect(t, store, 0),
 		"ok sentinels: 3 watch the primary "+set.Primary.Addr+", quorum 2\n",
 		"ok replication: "+set.Primary.Addr+": primary, 2 replicas are in step", "!fail ")

@@ -61,11 +61,11 @@ func misused(is *redis.Server, as mode) (f Finding, wrong bool) {
 	f = Finding{Check: "store", Level: Fail, Why: "requests are answered with errors: on_store_error of each rule decides"}
 	switch kind := is.Info["redis_mode"]; {
 	case kind == "cluster" && as != redis.Cluster:
-		f.What, f.Do = is.Address+" is a node of a cluster", "set store.redis.mode to cluster, or write redis+cluster://"
+		f.What, f.Do = is.Address+" is a node of a cluster", "write redis+cluster:// in the URL of the store"
 	case kind == "sentinel":
-		f.What, f.Do = is.Address+" is a sentinel", "set store.redis.mode to sentinel and master_name, or write redis+sentinel://"
+		f.What, f.Do = is.Address+" is a sentinel", "write redis+sentinel:// in the URL of the store, and the name of the primary at its end"
 	case kind == "standalone" && as == redis.Cluster:
-		f.Level, f.What, f.Why, f.Do = Warn, is.Address+" is not a cluster", "its persistence, replication and clock are not examined", "set store.redis.mode to standalone, or write redis://"
+		f.Level, f.What, f.Why, f.Do = Warn, is.Address+" is not a cluster", "its persistence, replication and clock are not examined", "write redis:// in the URL of the store"
 	default:
 		return Finding{}, false
 	}
@@ -229,7 +229,7 @@ func sentinels(list []redis.SentinelReport) (all []Finding) {
 	for n := range list {
 		is := &list[n]
 		if is.Err != nil {
-			all = append(all, Finding{"sentinels", Warn, is.Address + " does not answer: " + is.Err.Error(), "too few of them cannot replace the primary", "start it, or correct store.redis.addresses and master_name"})
+			all = append(all, Finding{"sentinels", Warn, is.Address + " does not answer: " + is.Err.Error(), "too few of them cannot replace the primary", "start it, or correct the URL of the store"})
 			continue
 		}
 		at = append(at, is.Primary["ip"]+":"+is.Primary["port"])

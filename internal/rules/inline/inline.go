@@ -37,12 +37,15 @@ const (
 // LimitField is the field with the rate, which rules call rate.
 const LimitField = "limit"
 
-// Defaults of Bounds, and the longest id of all. A longer part of a key would be hashed.
+// Defaults of Bounds.
 const (
 	DefaultMaxPeriod = 24 * time.Hour
 	DefaultMaxBurst  = 10_000
-	DefaultMaxLog    = 1000
-	MaxID            = 256
+)
+
+const (
+	maxLog = 1000 // what a sliding log may allow: it keeps every request
+	maxID  = 256  // the longest id in bytes; a longer part of a key would be hashed
 )
 
 // DefaultMaxRate returns the default of Bounds.MaxRate.
@@ -50,22 +53,19 @@ func DefaultMaxRate() rate.Rate { return rate.Rate{N: 1000, Period: time.Second}
 
 // Bounds limit what callers may ask for. The zero value allows nothing.
 type Bounds struct {
-	Enabled    bool
-	Algorithms []headgate.Algorithm // nil for all
-	MaxRate    rate.Rate            // the highest rate, on average
-	MaxPeriod  time.Duration        // the longest period
+	Enabled   bool
+	MaxRate   rate.Rate     // the highest rate, on average
+	MaxPeriod time.Duration // the longest period
 	// MaxBurst is how much may pass at once: the burst of a bucket, the count of a
-	// window. MaxLog is the same for a sliding log, which keeps every request.
-	MaxBurst, MaxLog int64
-	MaxID            int64            // the longest id, in bytes; at most [MaxID]
-	OnStoreError     rules.StoreError // when the store cannot answer
+	// window.
+	MaxBurst     int64
+	OnStoreError rules.StoreError // when the store cannot answer
 }
 
 // Default returns the bounds that apply unless the operator sets others.
 func Default() Bounds {
 	return Bounds{
-		MaxRate: DefaultMaxRate(), MaxPeriod: DefaultMaxPeriod,
-		MaxBurst: DefaultMaxBurst, MaxLog: DefaultMaxLog, MaxID: MaxID,
+		MaxRate: DefaultMaxRate(), MaxPeriod: DefaultMaxPeriod, MaxBurst: DefaultMaxBurst,
 	}
 }
 
@@ -198,13 +198,13 @@ func (l *Limits) Key(id string) (string, error) {
 	if err := l.off(); err != nil {
 		return "", err
 	}
-	switch n := int64(len(id)); {
+	switch n := len(id); {
 	case n == 0:
 		return "", &Error{message: `"id" must not be empty`}
-	case n > l.bounds.MaxID:
-		return "", &Error{denied: true, message: fmt.Sprintf(`"id" has %d bytes, more than the server's inline_limits.max_id, %d`, n, l.bounds.MaxID)}
+	case n > maxID:
+		return "", &Error{denied: true, message: fmt.Sprintf(`"id" has %d bytes, more than %d`, n, maxID)}
 	}
-	var space [MaxID + 2]byte
+	var space [maxID + 2]byte
 	return string(headgate.AppendKeyPart(space[:0], id)), nil
 }
 
@@ -329,18 +329,12 @@ func (l *Limits) check(r *Request, limit headgate.Limit) error {
 		size = "burst"
 	}
 	switch period := limit.Period(); {
-	case b.Algorithms != nil && !slices.Contains(b.Algorithms, rule.Algorithm):
-		var names []string
-		for _, a := range b.Algorithms {
-			names = append(names, a.String())
-		}
-		return deny("algorithm", `"algorithm" %s is not one of the server's inline_limits.algorithms: %s`, rule.Algorithm, strings.Join(names, ", "))
 	case period > b.MaxPeriod:
 		return deny(LimitField, `the period of "limit" is longer than the server's inline_limits.max_period, %s`, rate.Short(b.MaxPeriod))
 	case faster(limit.N(), period, b.MaxRate):
 		return deny(LimitField, `"limit" is above the server's inline_limits.max_rate, %d per %s`, b.MaxRate.N, rate.Short(b.MaxRate.Period))
-	case rule.Algorithm == headgate.SlidingLog && limit.N() > b.MaxLog:
-		return deny(LimitField, `"limit" %d is above the server's inline_limits.max_log, %d, for a sliding_log`, limit.N(), b.MaxLog)
+	case rule.Algorithm == headgate.SlidingLog && limit.N() > maxLog:
+		return deny(LimitField, `"limit" %d is above %d, the most for a sliding_log, which keeps every request`, limit.N(), maxLog)
 	case rule.Most() > b.MaxBurst:
 		return deny(size, `%q %d is above the server's inline_limits.max_burst, %d`, size, rule.Most(), b.MaxBurst)
 	}

@@ -102,11 +102,7 @@ rules: [../rules]
 {{- if .addresses }}
 store:
   redis:
-    addresses: {{ toJson .addresses }}
-    mode: {{ .mode }}
-    {{- with .masterName }}
-    master_name: {{ . | quote }}
-    {{- end }}
+    url: {{ include "headgate.redisURL" . | quote }}
     {{- with .username }}
     username: {{ . | quote }}
     {{- end }}
@@ -116,9 +112,7 @@ store:
     {{- with .sentinelUsername }}
     sentinel_username: {{ . | quote }}
     {{- end }}
-    db: {{ int .db }}
     prefix: {{ .prefix | quote }}
-    tls: {{ .tls.enabled }}
     {{- if .tls.caSecret }}
     tls_ca: {{ $secrets }}/redis/ca.crt
     {{- end }}
@@ -131,6 +125,13 @@ store:
     {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- /* The URL of Redis, without user and password. */}}
+{{- define "headgate.redisURL" -}}
+{{ ternary "rediss" "redis" .tls.enabled }}{{ if ne .mode "standalone" }}+{{ .mode }}{{ end }}://{{ join "," .addresses }}
+{{- with .masterName }}/{{ . | urlquery }}{{ end }}
+{{- with int .db }}/{{ . }}{{ end }}
 {{- end }}
 
 {{- /* The settings that config may replace. Memory: 80% of the limit, which the schema wants in Mi or Gi. */}}
@@ -159,13 +160,12 @@ shutdown_timeout: shutdown.timeout
 store:
   redis:
     url: redis.addresses
-    {{- range list "addresses" "mode" "username" "db" "prefix" "tls" }}
+    {{- range list "username" "prefix" }}
     {{ . }}: redis.{{ . }}
     {{- end }}
     {{- range list "tls_ca" "tls_cert" "tls_key" "tls_server_name" }}
     {{ . }}: redis.tls
     {{- end }}
-    master_name: redis.masterName
     password: redis.passwordSecret
     password_file: redis.passwordSecret
     sentinel_username: redis.sentinelUsername
