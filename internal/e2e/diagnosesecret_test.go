@@ -41,7 +41,7 @@ func TestDiagnosesTellNoSecret(t *testing.T) {
 		"api: [hush]":                                             false,
 		"resp: [a, hush]":                                         false,
 		"api: {token: *hush}":                                     false,
-		"store: {redis: {timeout: 'redis://:hush@h'}}":            false,
+		"store: {redis: {mode: 'redis://:hush@h'}}":               false,
 		"listen: {api: 'u:hush@h:1'}":                             false,
 		"store: redis:/:hush@127.0.0.1":                           false,
 		"store: {redis: {adresses: [':hush@h:1']}}":               false,

@@ -123,7 +123,7 @@ func TestStartWithoutRedis(t *testing.T) {
 		old := config.Redis{URL: config.Secret("redis://" + redistest.Posing(t, server, "6.0.1")), Timeout: 2 * time.Second}
 		set := func(c *config.Config) { c.Store.Kind, c.Store.Redis = config.InRedis, old }
 		err := newFixture(t, sharedRules, nil, set).Start(t.Context())
-		if source, ok := errors.AsType[*config.SourceError](err); !ok || source.Source != "store.redis" || !strings.Contains(source.Message, "headgate needs Redis 6.2 or later") {
+		if source, ok := errors.AsType[*config.SourceError](err); !ok || source.Source != "store.redis.url" || !strings.Contains(source.Message, "headgate needs Redis 6.2 or later") {
 			t.Errorf("Start = %v", err)
 		}
 		server.Kill() // it starts later

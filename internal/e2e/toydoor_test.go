@@ -33,7 +33,7 @@ type toySettings struct{ domain string }
 func toyDoor() door.Door {
 	return door.Door{
 		Policy: netbound.ByRead,
-		Section: config.Section{
+		Section: config.Section{Public: true, 
 			Name: "toy", Default: config.Off, Own: func() any { return &toySettings{domain: "api"} },
 			Settings: []config.Setting{config.Text("toy.domain", func(s *toySettings) *string { return &s.domain })},
 		},
