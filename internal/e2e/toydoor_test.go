@@ -33,8 +33,8 @@ type toySettings struct{ domain string }
 func toyDoor() door.Door {
 	return door.Door{
 		Policy: netbound.ByRead,
-		Section: config.Section{Public: true, 
-			Name: "toy", Default: config.Off, Own: func() any { return &toySettings{domain: "api"} },
+		Section: config.Section{
+			Name: "toy", Default: config.Off, Public: true, Own: func() any { return &toySettings{domain: "api"} },
 			Settings: []config.Setting{config.Text("toy.domain", func(s *toySettings) *string { return &s.domain })},
 		},
 		Open: func(p *door.Process) (door.Server, error) {
