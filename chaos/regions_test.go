@@ -27,8 +27,8 @@ const (
 	shortLimit, shortPeriod          = 300, 2_000_000 // microseconds
 	tokenRate, tokenBurst, tokenOver = 300, 600, 30
 	betweenRegions                   = 80 * time.Millisecond // each way
-	cutFor                           = 5 * time.Second // at least one of the short windows is in it, and a second more
-	restAfter                        = 2 * time.Second // without a request that was admitted, nothing is left
+	cutFor                           = 5 * time.Second       // at least one of the short windows is in it, and a second more
+	restAfter                        = 2 * time.Second       // without a request that was admitted, nothing is left
 	processesOfRegion                = 2
 	eu, us, ap                       = "eu", "us", "ap"
 )
