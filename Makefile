@@ -15,8 +15,8 @@ SEED     ?= 0
 LEAST    ?= 0
 # Separate modules, so that only their users get their dependencies.
 ADAPTERS := middleware/ginlimit middleware/echolimit middleware/fiberlimit examples/chi
-MODULES  := . benchmarks chaos differential/envoy packaging deploy/helm $(ADAPTERS)
-LINTED   := . packaging deploy/helm $(ADAPTERS)
+MODULES  := . benchmarks chaos differential/envoy dist/packaging dist/helm $(ADAPTERS)
+LINTED   := . dist/packaging dist/helm $(ADAPTERS)
 # Packages whose tests measure milliseconds run one at a time.
 TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/e2e /door/resp /clients/conformance
 # Packages whose tests start servers that a bare machine does not have.
@@ -110,7 +110,7 @@ mutants: ## mutation tests: change the core in hundreds of places, one at a time
 web: ## build the web pages of the admin door from web/ into internal/door/admin/dashboard/dist (needs Node)
 	scripts/web.sh build
 
-web-static: ## build the playground as static files into dist/playground
+web-static: ## build the playground as static files into bin/playground
 	scripts/web.sh static
 
 web-test: build ## build, and test the web pages in Chromium
@@ -122,7 +122,7 @@ pictures: build ## take the screenshots in docs/pictures, under load (needs Node
 web-check: ## check types, lint and tests of web/, and that internal/door/admin/dashboard/dist is up to date
 	scripts/web.sh check
 
-site: ## build the documentation site into dist/site (needs Go and Node)
+site: ## build the documentation site into bin/site (needs Go and Node)
 	scripts/site.sh build
 
 site-test: ## build the documentation site, and test it in Chromium
@@ -203,20 +203,20 @@ proto-check: ## fail if the generated code of api/ is out of date (needs protoc)
 VERSION ?=
 KEY     ?=
 PLATFORMS ?= all
-release: ## build release VERSION (v0.1.0) into dist/release, signed with KEY (a file) if given
+release: ## build release VERSION (v0.1.0) into bin/release, signed with KEY (a file) if given
 	@scripts/ensure.sh $(GO) git
-	cd packaging && GOTOOLCHAIN=go$(shell cat .go-version) $(GO) run . --version "$(VERSION)" --key "$(if $(KEY),$(abspath $(KEY)))" --platforms "$(PLATFORMS)"
+	cd dist/packaging && GOTOOLCHAIN=go$(shell cat .go-version) $(GO) run . --version "$(VERSION)" --key "$(if $(KEY),$(abspath $(KEY)))" --platforms "$(PLATFORMS)"
 
 release-test: ## package this machine's binary, install it, upgrade it and remove it (as root on Debian)
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  scripts/ensure.sh $(GO) dpkg lintian rpm rpmlint cpio openssl systemd-analyze nginx && { scripts/ensure.sh skopeo || true; } && export HEADGATE_REQUIRE_PACKAGES=1; fi; \
-	  cd packaging && $(GO) test -count=1 -timeout 40m .
+	  cd dist/packaging && $(GO) test -count=1 -timeout 40m .
 
 chart-test: ## test the Helm chart and the manifests of the pages
-	cd deploy/helm && $(GO) test -count=1 ./...
+	cd dist/helm && $(GO) test -count=1 ./...
 
 clean: ## remove build output
-	rm -rf bin dist
+	rm -rf bin
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))

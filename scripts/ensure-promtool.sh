@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tries to get promtool, which tests the alerts of deploy/. Never fails: without it
+# Tries to get promtool, which tests the alerts of dist/helm. Never fails: without it
 # the test is skipped (internal/e2e). Nothing is installed: promtool is unpacked
 # from its package into the user's cache folder.
 set -uo pipefail

@@ -2,7 +2,7 @@
 # Builds and tests the documentation site: the pages of docs/ with search, and the
 # playground. The source of everything else is in site/; nothing built is committed.
 #
-#   scripts/site.sh build   builds dist/site; SITE_BASE=/headgate/ if it is served there
+#   scripts/site.sh build   builds bin/site; SITE_BASE=/headgate/ if it is served there
 #   scripts/site.sh test    builds it and tests it in Chromium
 #
 # test tries to install what is missing (scripts/ensure-web.sh). Without Node, its
@@ -21,7 +21,7 @@ case ${1:-} in
   build)
     ready must site
     build
-    echo "site: dist/site/index.html"
+    echo "site: bin/site/index.html"
     ;;
   test)
     ready may site

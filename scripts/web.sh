@@ -5,7 +5,7 @@
 #   scripts/web.sh build    rebuilds internal/door/admin/dashboard/dist
 #   scripts/web.sh check    checks types, lint and tests, and that dist is up to date
 #   scripts/web.sh browser  tests the pages in Chromium, with the binary in HEADGATE_BIN
-#   scripts/web.sh static   builds the playground alone into dist/playground
+#   scripts/web.sh static   builds the playground alone into bin/playground
 #   scripts/web.sh pictures takes the screenshots in docs/pictures, in Chromium
 #
 # check and browser try to install what is missing (scripts/ensure-web.sh). Without
@@ -50,7 +50,7 @@ case ${1:-} in
     ready must web
     scripts/wasm.sh
     (cd web && npm run --silent build:static -- --logLevel warn)
-    echo "web: dist/playground/index.html"
+    echo "web: bin/playground/index.html"
     ;;
   pictures)
     HEADGATE_REQUIRE_WEB=1

@@ -29,7 +29,7 @@ export default defineConfig({
   plugins: [page()],
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   build: {
-    outDir: here("../dist/playground"),
+    outDir: here("../bin/playground"),
     emptyOutDir: true,
     target: ["es2023", "chrome123", "firefox128", "safari17.5"],
     cssTarget: ["chrome125", "firefox128", "safari18"],

@@ -53,7 +53,7 @@ func warned(t *testing.T, admin func(*config.Config)) map[string]bool {
 	return scraped(t, f)
 }
 
-// The alerts and the dashboard of deploy/ only use metrics that exist.
+// The alerts and the dashboard of the chart only use metrics that exist.
 func TestDeployNamesRealMetrics(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: login, key: [client_ip], rate: 1/minute, on_limit: {action: queue}}\n"
 	admin := func(c *config.Config) { c.Door("admin").Address, c.Door("resp").Address = "127.0.0.1:0", "127.0.0.1:0" }
@@ -79,7 +79,7 @@ func TestDeployNamesRealMetrics(t *testing.T) {
 	}
 	files := 0
 	for _, file := range []string{"helm/headgate/files/alerts.yaml", "prometheus/alerts_test.yaml", "helm/headgate/files/headgate.json"} {
-		text, err := os.ReadFile("../../deploy/" + file)
+		text, err := os.ReadFile("../../dist/" + file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestAlerts(t *testing.T) {
 	}
 	for _, args := range [][]string{{"check", "rules", "../helm/headgate/files/alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
 		command := exec.CommandContext(t.Context(), tool, args...)
-		command.Dir = "../../deploy/prometheus"
+		command.Dir = "../../dist/prometheus"
 		if out, err := command.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}

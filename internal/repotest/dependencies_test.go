@@ -15,7 +15,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(adapters(t), "go.mod", "benchmarks/go.mod", "chaos/go.mod", "differential/envoy/go.mod", "packaging/go.mod", "deploy/helm/go.mod", "tools/go.mod") {
+	for _, file := range append(adapters(t), "go.mod", "benchmarks/go.mod", "chaos/go.mod", "differential/envoy/go.mod", "dist/packaging/go.mod", "dist/helm/go.mod", "tools/go.mod") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

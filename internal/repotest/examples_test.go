@@ -51,7 +51,7 @@ func TestExamplesAreRight(t *testing.T) {
 // TestNothingToDownloadIsALink: a raw download of a link, or a checkout on Windows, is the
 // path that it leads to.
 func TestNothingToDownloadIsALink(t *testing.T) {
-	for _, folder := range []string{"deploy", "docs", "examples", "packaging"} {
+	for _, folder := range []string{"dist", "docs", "examples"} {
 		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type()&fs.ModeSymlink != 0 && !strings.Contains(path, "node_modules") {
 				t.Errorf("%s is a link", path)

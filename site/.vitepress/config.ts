@@ -8,7 +8,7 @@ import { decisions, sidebar, titleOf } from "../src/sidebar.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 const read = (file: string) => readFileSync(join(root, file), "utf8");
-const playground = join(root, "dist/playground");
+const playground = join(root, "bin/playground");
 
 /** Where the site is served: SITE_BASE, such as /headgate/ on GitHub Pages. */
 const base = process.env.SITE_BASE ?? "/";
@@ -19,8 +19,8 @@ export default defineConfig({
   srcDir: root,
   srcExclude: excluded,
   rewrites: place,
-  outDir: join(root, "dist/site"),
-  cacheDir: join(root, "dist/.site-cache"),
+  outDir: join(root, "bin/site"),
+  cacheDir: join(root, "bin/.site-cache"),
   lang: "en",
   title: "Headgate",
   description: "An exact rate limiter for backends: one Go library, one static binary.",
@@ -100,7 +100,7 @@ export default defineConfig({
       mkdirSync(dirname(join(outDir, file)), { recursive: true });
       copyFileSync(join(root, file), join(outDir, file));
     }
-    if (!existsSync(playground)) throw new Error("no dist/playground: run make site, which builds it first");
+    if (!existsSync(playground)) throw new Error("no bin/playground: run make site, which builds it first");
     cpSync(playground, join(outDir, "playground"), { recursive: true });
     const page = join(outDir, "playground/index.html");
     // With a way back to the site.

@@ -5,7 +5,7 @@ import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** The built site. */
-export const folder = fileURLToPath(new URL("../../dist/site/", import.meta.url));
+export const folder = fileURLToPath(new URL("../../bin/site/", import.meta.url));
 
 /** All files of the built site, relative to it. */
 export const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).map((name) =>

@@ -165,7 +165,7 @@ test("the dark theme can be chosen, and is remembered", async () => {
   );
 });
 
-const folder = fileURLToPath(new URL("../../dist/playground/", import.meta.url));
+const folder = fileURLToPath(new URL("../../bin/playground/", import.meta.url));
 
 /** Plays a burst on the static page. */
 async function playAlone(url: string, home: string): Promise<void> {

@@ -10,7 +10,7 @@ import (
 
 func TestForeignTest(t *testing.T) {
 	t.Parallel()
-	promtool, err := os.ReadFile("../../../deploy/prometheus/alerts_test.yaml")
+	promtool, err := os.ReadFile("../../../dist/prometheus/alerts_test.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Command packaging builds a release of Headgate: archives, Debian and RPM
 // packages, an image for containers, lists of what is in them, checksums and a
-// signature. See ../docs/install.md and README.md.
+// signature. See ../../docs/install.md and README.md.
 //
 // The same commit, version and Go give the same bytes, wherever and whenever they
 // are built.
@@ -37,9 +37,9 @@ func run(ctx context.Context, args []string) error {
 	var r release
 	var platforms, key string
 	flags := flag.NewFlagSet("packaging", flag.ContinueOnError)
-	flags.StringVar(&r.root, "root", "..", "folder of Headgate's sources")
+	flags.StringVar(&r.root, "root", "../..", "folder of Headgate's sources")
 	flags.StringVar(&r.version, "version", "", "version to release, such as v0.1.0")
-	flags.StringVar(&r.out, "out", "../dist/release", "folder to write, replaced if it exists")
+	flags.StringVar(&r.out, "out", "../../bin/release", "folder to write, replaced if it exists")
 	flags.StringVar(&key, "key", "", "file of an Ed25519 key to sign with: openssl genpkey -algorithm ed25519")
 	flags.StringVar(&platforms, "platforms", "all", `"all", "host", or a list such as linux/amd64,darwin/arm64`)
 	if err := flags.Parse(args); err != nil {

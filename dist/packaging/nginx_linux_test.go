@@ -35,7 +35,7 @@ func behindNginx(t *testing.T, api string) *logins {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, page, _ := strings.Cut(read(t, "../docs/forward-auth.md"), "```nginx\nevents {}\n")
+	_, page, _ := strings.Cut(read(t, "../../docs/forward-auth.md"), "```nginx\nevents {}\n")
 	text, _, found := strings.Cut(page, "```\n")
 	if !found {
 		t.Fatal("docs/forward-auth.md has no configuration for nginx")

@@ -1,4 +1,4 @@
-module github.com/headgate/headgate/deploy/helm
+module github.com/headgate/headgate/dist/helm
 
 go 1.26.0
 

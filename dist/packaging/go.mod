@@ -1,4 +1,4 @@
-module github.com/headgate/headgate/packaging
+module github.com/headgate/headgate/dist/packaging
 
 go 1.26.0
 

@@ -251,7 +251,7 @@ func read(t *testing.T, file string) []byte {
 // The plain manifest is what the chart renders.
 func TestPlainManifest(t *testing.T) {
 	const file, from = "../../examples/kubernetes/manifest.yml", "../../examples/kubernetes/values.yml"
-	got := "# Written by the chart of deploy/helm from values.yml: see docs/kubernetes.md.\n" +
+	got := "# Written by the chart of dist/helm from values.yml: see docs/kubernetes.md.\n" +
 		rendered(t, chartutil.ReleaseOptions{Name: "headgate", Namespace: "default", Revision: 1, IsInstall: true}, values(t, from))
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {

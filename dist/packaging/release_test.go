@@ -44,7 +44,7 @@ func tools(t *testing.T, names ...string) {
 // fixed is the release that tests make: of this tree, at a date of its own.
 func fixed(version string) *release {
 	return &release{
-		root: "..", version: version, platforms: []platform{host()},
+		root: "../..", version: version, platforms: []platform{host()},
 		commit: strings.Repeat("c0ffee00", 5), date: time.Unix(1_780_272_000, 0).UTC(),
 	}
 }
@@ -436,7 +436,7 @@ func TestUnit(t *testing.T) {
 		t.Error(out)
 	}
 	// So are the exceptions in the docs.
-	page, err := os.ReadFile("../docs/install.md")
+	page, err := os.ReadFile("../../docs/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}

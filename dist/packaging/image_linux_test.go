@@ -91,7 +91,7 @@ func TestImageIsPushed(t *testing.T) {
 		t.Skip("no skopeo: apt-get install skopeo")
 	}
 	const line = "skopeo copy oci-archive:headgate_0.1.0_image.tar:v0.1.0 docker://registry.example/headgate:0.1.0 --all"
-	if !strings.Contains(read(t, "../docs/install.md"), line) {
+	if !strings.Contains(read(t, "../../docs/install.md"), line) {
 		t.Errorf("docs/install.md does not say %s", line)
 	}
 	server := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
