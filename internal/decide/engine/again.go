@@ -36,8 +36,7 @@ func (v *Verdict) Claims() []Claim {
 // count. No Observer is called, because the request has already been counted. For the
 // errors see [Engine.Decide].
 func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at int64) (v Verdict, err error) {
-	d := e.begin(domain, at)
-	d.about(&Query{Cost: 1, Waits: true})
+	d := e.begin(&Query{Domain: domain, Cost: 1, At: at, Waits: true})
 	d.known, v.deciding = true, d
 	rs := e.rules.Load()
 	for _, c := range claims {
@@ -69,9 +68,8 @@ func (e *Engine) Enter(ctx context.Context, v *Verdict, at int64) error {
 	if !v.Defers() {
 		return nil
 	}
-	was, d := v.deciding, e.begin("", at)
+	was, d := v.deciding, e.begin(&Query{Cost: v.deciding.one[0].Cost, At: at})
 	defer d.release()
-	d.about(&Query{Cost: was.one[0].Cost})
 	d.known = true
 	for i := range was.results {
 		if r := &was.results[i]; r.Rule.Concurrent() {

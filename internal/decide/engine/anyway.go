@@ -23,8 +23,7 @@ func (e *Engine) RefusesAnyway(ctx context.Context, q Query) bool {
 		return false
 	}
 	q.Kind = headgate.Peek
-	d, v := e.begin(q.Domain, q.At), Verdict{}
-	d.about(&q)
+	d, v := e.begin(&q), Verdict{}
 	d.given, d.matched = Matched{Known: known, Checks: m.Checks}, true
 	v.deciding = d
 	err := d.decide(ctx)

@@ -68,8 +68,7 @@ type batch struct {
 }
 
 func (x *asking) begin(e *Engine, q Query) {
-	x.deciding, x.q = e.begin(q.Domain, q.At), q
-	x.about(&x.q)
+	x.deciding, x.q = e.begin(&q), q
 	x.v.deciding, x.mark.Lane = x.deciding, x.lane
 	if e.observer != nil {
 		x.mark.Start = e.observer.Deciding(q.At, x.lane)

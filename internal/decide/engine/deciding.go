@@ -9,63 +9,114 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// deciding is a decision in progress: the one path for all queries, see [Engine]. Its
-// memory is reused for the next one.
+// deciding is a decision in progress: the one path for all queries. It is a question, what
+// was found about it, the calls to the store that are still to be made, and the judgement
+// so far. Its memory is reused for the next decision. This is its life:
+//
+//	begin      notes the question
+//	prepare    matches the rules of each part, applies lists, bans and overrides
+//	  list       makes a Result of each check, and chooses its role and its step
+//	run        makes the calls, one for each step, in the order of the steps:
+//	  questions  builds the ops of a step
+//	  put        sends them
+//	  answers    reads the decisions, or lets fail answer for the store
+//	conclude   makes the Verdict on each part of the results
+//	release    keeps the memory
+//
+// A result has a role, which says how its limit works, and a step, which says when its store
+// is called. They differ where a role is changed for this decision: an explanation peeks at
+// all limits in one step, and limits that count refusals are charged before those that are
+// enforced. An answer can add steps: a refusal by hidden rules adds disguise, and quota that
+// is used up adds handBack. Steps come in the order of their numbers, so what is added comes
+// later than what added it.
+//
+// Once something has refused (allowed is false), the other limits are only peeked at, so that
+// a refused request takes nothing. There are two exceptions: limits that count refusals, and
+// a refusal that must stay hidden, for which the visible limits are charged as if it had
+// passed. Once the store has failed, it is not called again: fail answers each limit by its
+// on_store_error, and memory may count in its place.
+//
+// batch takes a step of many decisions together. Again, Enter and RefusesAnyway begin with
+// results or matches that are known. Explain plans by itself and sees the answers through
+// explaining.
 type deciding struct {
-	engine *Engine
-	lane   uint32 // for observers; see [Mark]
+	engine   *Engine
+	lane     uint32      // for observers; see [Mark]
+	explains *explaining // or nil
 
-	// The request. Of it, only at is kept once there is an answer.
-	domain   string
-	at       int64
-	parts    []Part
-	one      [1]Part // holds the part of a Query
-	given    Matched // the rules that apply, if matched is set
-	matched  bool
-	explains *explaining
+	question
+	findings
+	calls
+	judgement
+}
+
+// question is what was asked. It does not change. Only at is kept once there is an answer.
+type question struct {
+	domain string
+	at     int64
+	parts  []Part
+	one    [1]Part // holds the part of a Query
+	given  Matched // the rules that apply, if matched is set
+	slots  slots
 
 	// alone means that this is a Query: bans answer it, hidden refusals are disguised,
 	// and there are no other parts that could have quota left.
 	alone   bool
-	endless bool // concurrency rules do not apply
-	waits   bool // the caller waits for the request's turn
 	watches bool // all rules are treated as if they only observe
+	matched bool
+}
 
-	// The state of the decision.
-	known       bool
-	allowed     bool // nothing has refused so far
-	hidden      bool // refused, but clients must not learn of it
-	listed      bool // there are results of lists
-	defers      bool // slots are only checked, not taken; see [Engine.Enter]
-	todo        steps
-	wouldRefuse int
-	ruleless    headgate.Reason // the reason of a refusal without a rule; or OK
-	failure     error           // the first error of the store
+// slots says what happens to the slots of concurrency rules.
+type slots uint8
 
+const (
+	noSlots    slots = iota // these rules do not apply, as nobody knows when the request ends
+	slotsNow                // they are taken with the decision
+	slotsLater              // as slotsNow, or by Enter if the request has to wait for its turn
+)
+
+// findings are what was found about a question.
+type findings struct {
+	known    bool            // the domain has rules
 	matches  []rules.Matches // one for each part, because keys point into them
 	results  []Result        // one for each check, part by part
 	verdicts []Verdict       // one for each part of a MultiQuery
-	pending  []headgate.Op
-	out      []headgate.Decision
-	asked    []int // the result for each pending op
 }
 
-// begin returns a decision, with reused memory if there is any.
-func (e *Engine) begin(domain string, at int64) *deciding {
+// calls are the calls to the store that are still to be made, and the current one.
+type calls struct {
+	todo    steps
+	defers  bool // slots are only checked, not taken; see [Engine.Enter]
+	pending []headgate.Op
+	out     []headgate.Decision
+	asked   []int // the result for each pending op
+}
+
+// judgement is what the answers amount to so far.
+type judgement struct {
+	allowed     bool // nothing has refused so far
+	hidden      bool // refused, but clients must not learn of it
+	wouldRefuse int
+	ruleless    headgate.Reason // the reason of a refusal without a rule; or OK
+	failure     error           // the first error of the store
+}
+
+// begin returns the decision about q, with reused memory if there is any.
+func (e *Engine) begin(q *Query) *deciding {
 	d, _ := e.free.Get().(*deciding)
-	d.domain, d.at = domain, at
-	d.alone, d.endless, d.watches, d.matched, d.waits, d.defers = false, true, false, false, false, false
-	d.allowed, d.hidden, d.todo, d.wouldRefuse, d.ruleless, d.failure = true, false, 0, 0, headgate.OK, nil
-	d.results = d.results[:0]
-	return d
-}
-
-// about makes d the decision about q.
-func (d *deciding) about(q *Query) {
-	d.alone, d.endless, d.waits = true, q.Endless, q.Waits && q.Kind == headgate.Take
+	d.domain, d.at, d.alone, d.watches, d.matched, d.slots = q.Domain, q.At, true, false, false, slotsNow
+	if q.Endless {
+		d.slots = noSlots
+	} else if q.Waits && q.Kind == headgate.Take {
+		d.slots = slotsLater
+	}
 	p := &d.one[0]
 	p.Request, p.Cost, p.Kind, p.Rule, p.Key = q.Request, q.Cost, q.Kind, q.Rule, q.Key
 	d.parts = d.one[:]
+	d.todo, d.defers = 0, false
+	d.judgement = judgement{allowed: true}
+	d.results = d.results[:0]
+	return d
 }
 
 const (
@@ -159,7 +210,7 @@ func (d *deciding) forget() {
 	d.one[0].Request, d.one[0].Rule, d.one[0].Key = nil, nil, ""
 }
 
-// prepare finds the limits that apply and plans the store requests.
+// prepare finds the limits that apply and plans the calls to the store.
 func (d *deciding) prepare() error {
 	rs := d.engine.rules.Load()
 	for len(d.matches) < len(d.parts) {
@@ -181,12 +232,19 @@ func (d *deciding) prepare() error {
 			d.known = rs.Match(d.domain, p.Request, m)
 		}
 	}
-	if d.alone || !d.joinLists(rs) {
-		d.override(matches)
-	}
+	listed := !d.alone && d.joinLists(rs)
 	for i := range matches {
-		if d.endless && rs.HasConcurrent() {
-			matches[i].DropConcurrent()
+		p, m := &d.parts[i], &matches[i]
+		if p.Rule != nil && d.known && !listed { // a limit that came with the request is in place of the rules
+			if d.alone {
+				m.Checks = m.Checks[:0]
+			} else {
+				m.DropRules()
+			}
+			m.Checks = append(m.Checks, rules.Check{Rule: p.Rule, Key: p.Key, Cost: p.Rule.Cost, Enforced: true})
+		}
+		if d.slots == noSlots && rs.HasConcurrent() {
+			m.DropConcurrent()
 		}
 	}
 	if !d.known && d.engine.stranger != nil {
@@ -198,25 +256,11 @@ func (d *deciding) prepare() error {
 		return wrong.invalid()
 	case d.known:
 		d.plan()
-		d.defers = d.waits && rs.HasConcurrent() && d.mayWait()
+		d.defers = d.slots == slotsLater && rs.HasConcurrent() && d.mayWait()
 	case d.engine.unknown == UnknownDomainRefuse:
 		d.allowed, d.ruleless = false, headgate.Limited
 	}
 	return nil
-}
-
-// override puts the limits that came with the request in place of the rules that match.
-func (d *deciding) override(matches []rules.Matches) {
-	for i := range matches {
-		if p, m := &d.parts[i], &matches[i]; p.Rule != nil && d.known {
-			if d.alone {
-				m.Checks = m.Checks[:0]
-			} else {
-				m.DropRules()
-			}
-			m.Checks = append(m.Checks, rules.Check{Rule: p.Rule, Key: p.Key, Cost: p.Rule.Cost, Enforced: true})
-		}
-	}
 }
 
 // invalid returns what is wrong with p.
@@ -227,13 +271,14 @@ func (p *Part) invalid() error {
 	return fmt.Errorf("unsupported kind of query: %s", p.Kind)
 }
 
-// plan assigns the store requests to steps.
+// plan plans the calls to the store.
 func (d *deciding) plan() {
-	if d.list() && d.explains == nil {
+	replaces, lists := d.list()
+	if replaces && d.explains == nil {
 		rules.ApplyReplaces(d.matches[:len(d.parts)])
-		d.list()
+		_, lists = d.list()
 	}
-	if d.listed {
+	if lists {
 		d.settleLists()
 	}
 	if x := d.engine.exceptions.Load(); x != nil && d.except(x) && d.alone {
@@ -242,10 +287,10 @@ func (d *deciding) plan() {
 	}
 }
 
-// list makes a result for each check, and reports whether any of them replaces others.
-func (d *deciding) list() (replaces bool) {
+// list makes a result for each check, with its role and its step, and reports whether any
+// of them replaces others and whether any is of a list.
+func (d *deciding) list() (replaces, lists bool) {
 	list, todo := d.results[:0], steps(0)
-	d.listed = false
 	for i := range d.parts {
 		gives, checks := d.parts[i].Kind == headgate.Refund, d.matches[i].Checks
 		for j := range checks {
@@ -254,38 +299,33 @@ func (d *deciding) list() (replaces bool) {
 			r := &list[len(list)-1]
 			*r = Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced && !d.watches, part: int32(i), cost: c.Cost, member: c.Member}
 			if c.Rule.List() != nil {
-				r.role, r.step, d.listed = none, none, true
+				r.role, r.step, lists = none, none, true
 				continue
 			}
-			d.assign(r, gives)
+			switch {
+			case gives:
+				r.role = refund
+			case !r.Enforced:
+				r.role = observe
+			case r.Rule.QuotaMode && !d.alone:
+				r.role = quota
+			default:
+				r.role = enforce
+			}
+			switch {
+			case d.explains != nil:
+				r.step = explain
+			case r.Rule.ChargeDenied && !d.alone && !gives:
+				r.step = charge
+			default:
+				r.step = r.role
+			}
 			todo |= 1 << r.step
 			replaces = replaces || len(c.Rule.Replaces) > 0
 		}
 	}
 	d.results, d.todo = list, todo
-	return replaces
-}
-
-// assign chooses the step in which a limit is checked.
-func (d *deciding) assign(r *Result, gives bool) {
-	switch {
-	case gives:
-		r.role = refund
-	case !r.Enforced:
-		r.role = observe
-	case r.Rule.QuotaMode && !d.alone:
-		r.role = quota
-	default:
-		r.role = enforce
-	}
-	switch {
-	case d.explains != nil:
-		r.step = explain
-	case r.Rule.ChargeDenied && !d.alone && !gives:
-		r.step = charge
-	default:
-		r.step = r.role
-	}
+	return replaces, lists
 }
 
 // mayWait reports whether the request may be told to wait for its turn while a rule

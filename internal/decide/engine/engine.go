@@ -172,23 +172,20 @@ func (e *Engine) DecideMatched(ctx context.Context, q Query, m Matched) (Verdict
 
 // decide answers q. matched holds the rules that apply, if they are already known.
 func (e *Engine) decide(ctx context.Context, q *Query, matched *Matched) (v Verdict, err error) {
-	d := e.begin(q.Domain, q.At)
-	d.about(q)
+	d := e.begin(q)
 	if v.deciding = d; matched != nil {
 		d.given, d.matched = *matched, true
 	}
-	if e.observer == nil {
-		err = d.decide(ctx)
-		d.conclude(&v, 0, 0)
-		e.tellRefusals(&v, q)
-		return v, err
-	}
 	mark := Mark{Lane: d.lane}
-	mark.Start = e.observer.Deciding(q.At, mark.Lane)
+	if e.observer != nil {
+		mark.Start = e.observer.Deciding(q.At, mark.Lane)
+	}
 	err = d.decide(ctx)
 	d.conclude(&v, 0, 0)
 	e.tellRefusals(&v, q)
-	e.observer.Decided(ctx, mark, *q, v, err)
+	if e.observer != nil {
+		e.observer.Decided(ctx, mark, *q, v, err)
+	}
 	return v, err
 }
 

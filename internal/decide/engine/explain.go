@@ -95,7 +95,10 @@ type explaining struct {
 
 // explain decides about a request without taking anything, and fills in x.
 func (e *Engine) explain(ctx context.Context, q ExplainQuery, parts [][]rules.Explanation, x *Explanation) error {
-	d := deciding{engine: e, at: q.At, parts: make([]Part, len(parts)), known: true, allowed: true, explains: new(explaining)}
+	d := deciding{
+		engine: e, explains: new(explaining), question: question{at: q.At, parts: make([]Part, len(parts))},
+		findings: findings{known: true}, judgement: judgement{allowed: true},
+	}
 	for i, list := range parts {
 		d.parts[i] = Part{Request: q.Parts[i], Cost: q.Cost, Kind: headgate.Peek}
 		x.Parts[i].Rules = make([]Explained, len(list))

@@ -70,8 +70,8 @@ func (v *MultiVerdict) Release() {
 //
 // For the errors see [Engine.Decide].
 func (e *Engine) DecideAll(ctx context.Context, q MultiQuery) (MultiVerdict, error) {
-	d := e.begin(q.Domain, q.At)
-	d.parts, d.watches = q.Parts, q.Observe
+	d := e.begin(&Query{Domain: q.Domain, At: q.At, Endless: true})
+	d.parts, d.alone, d.watches = q.Parts, false, q.Observe
 	mark := Mark{Lane: d.lane}
 	if e.observer != nil {
 		mark.Start = e.observer.Deciding(q.At, mark.Lane)
