@@ -243,7 +243,7 @@ func (p *Pass) Settle(ctx context.Context, r *Result) {
 		})
 	}
 	if !r.Ended && r.From != Unreached && (r.Broken || r.From == TimedOut) {
-		p.hold.Lapse() // the upstream may continue with the part that it has
+		p.hold.EndIn(p.asker.unobserved()) // the upstream may continue with the part that it has
 	}
 	p.hold.End()
 }

@@ -198,6 +198,26 @@ func (h *Hold) Lapse() {
 	}
 }
 
+// EndIn releases the leases after d, or lets them expire if that is earlier. It is for
+// requests that may run so long without being observed.
+func (h *Hold) EndIn(d time.Duration) {
+	if h == nil {
+		return
+	}
+	if d <= 0 {
+		h.End()
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.timer == nil {
+		return
+	}
+	h.timer.Stop()
+	h.timer = nil
+	time.AfterFunc(d, h.release)
+}
+
 // End releases the leases. A second End does nothing.
 func (h *Hold) End() {
 	if h == nil {
@@ -210,6 +230,11 @@ func (h *Hold) End() {
 	}
 	h.timer.Stop()
 	h.timer = nil
+	h.release()
+}
+
+// release releases the leases, which are no longer renewed.
+func (h *Hold) release() {
 	if _, err := h.engine.ReleaseLeases(h.ctx, h.leases, h.clock().UnixMicro()); err != nil {
 		h.failed(err)
 	}

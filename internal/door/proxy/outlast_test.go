@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -237,6 +239,56 @@ func TestManyHangUpAtOnce(t *testing.T) {
 					t.Errorf("%d used, want %d", got, row.want)
 				}
 				wg.Wait()
+			})
+		})
+	}
+}
+
+// A client that breaks off its upload has its slot for as long as abandoned requests may
+// run, not for the lease: the upstream has lost its connection, and nothing says what it does.
+func TestBrokenUploadsFreeTheirSlots(t *testing.T) {
+	const text = "domain: api\nlimits:\n  - {name: two, match: {path: /two}, concurrency: 2, lease: 5m}\n"
+	for _, row := range []struct {
+		name         string
+		about        proxy.Abandoned
+		answer       error // of the upstream; nil for that of its body
+		after, taken time.Duration
+	}{
+		{"the default", proxy.Abandoned{}, nil, 61 * time.Second, 59 * time.Second},
+		{"for a while", proxy.Abandoned{Time: 2 * time.Second}, nil, 2100 * time.Millisecond, 1900 * time.Millisecond},
+		{"not at all", proxy.Abandoned{Time: -1}, nil, 0, 0},
+		{"no answer in time", proxy.Abandoned{Time: 2 * time.Second}, timeout{}, 2100 * time.Millisecond, 1900 * time.Millisecond},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProxy(t, text, memory.New(memory.WithClock(time.Now)), func(r *http.Request) (*http.Response, error) {
+					if r.Body == nil || r.Body == http.NoBody {
+						return ok(r)
+					}
+					_, err := io.Copy(io.Discard, r.Body)
+					return nil, cmp.Or(row.answer, err)
+				}, func(o *proxy.Options) { o.Abandoned = row.about })
+				code := func(body io.Reader) int {
+					r, w := request(t.Context(), "POST", "/two"), httptest.NewRecorder()
+					if body != nil {
+						r.Body, r.ContentLength = io.NopCloser(body), 1000
+					}
+					p.ServeHTTP(w, r)
+					return w.Code
+				}
+				for range 2 {
+					code(iotest.ErrReader(io.ErrUnexpectedEOF))
+				}
+				if row.taken > 0 {
+					time.Sleep(row.taken)
+					if got := code(nil); got != http.StatusTooManyRequests {
+						t.Errorf("%d after %s, want 429: the upstream may go on", got, row.taken)
+					}
+				}
+				time.Sleep(row.after - row.taken)
+				if got := code(nil); got != http.StatusOK {
+					t.Errorf("%d after %s, want 200", got, row.after)
+				}
 			})
 		})
 	}

@@ -90,7 +90,7 @@ func New(options Options) *Proxy {
 	}
 	options.CORS.fields = []string{strings.Join(answer.FieldNames(), ", ")}
 	p := &Proxy{options: options, room: newWaitingRoom(options.MaxWaiting)}
-	p.options.Queue, p.options.Wait = p.queues.current.Load, p.wait
+	p.options.Queue, p.options.Wait, p.options.Unobserved = p.queues.current.Load, p.wait, p.patience
 	p.queues.gate = selfservice.NewGate()
 	p.queues.arriving = answer.NewBodies(options.Bodies)
 	p.limits = selfservice.Page{Engine: options.Engine, Gate: selfservice.NewGate(), Dialect: options.Dialect, Asked: options.LimitsAsked}
