@@ -25,6 +25,7 @@ var layers = map[string]int{
 	".":           0, // vocabulary
 	"algorithm":   1, // pure steps
 	"api":         0, // the messages of gRPC
+	"docs":        0, // files that the program prints
 	"store":       1, // what a store can do besides, and its errors
 	"store/":      2, // each folder a store, and the suite they pass
 	"middleware/": 4, // each folder a framework or protocol
@@ -39,6 +40,7 @@ var layers = map[string]int{
 	"internal/rules":             2, // what applies to a request
 	"internal/rules/body":        1, // the texts that rules answer with
 	"internal/rules/rate":        1, // how much of a limit
+	"internal/rules/form":        2, // mappings by tables of their keys
 	"internal/rules/yamltext":    1, // YAML with positions
 	"internal/rules/keytable":    1, // millions of keys, each with a small number
 	"internal/rules/prefixtable": 1, // millions of IP prefixes
@@ -49,6 +51,7 @@ var layers = map[string]int{
 	"internal/rules/envoyform":   4, // descriptors
 	"internal/rules/inline":      4, // limits that come with a request
 	"internal/rules/rulefile":    5, // files of either
+	"internal/rules/schema":      6, // JSON Schemas for editors
 	"internal/rules/follow":      6, // notices that rule files have changed
 	"internal/rules/xds":         6, // rules from a control plane
 

@@ -10,7 +10,9 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/envoyform"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/internal/rules/schema"
 )
 
 // The examples in the pages about rules are right.
@@ -55,10 +57,42 @@ func TestDescriptorKeysAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range slices.Concat(rulefile.DocumentKeys(), envoyform.DescriptorKeys(), envoyform.RateLimitKeys()) {
+	for _, key := range slices.Concat(form.Keys(rulefile.Document().Rows), form.Keys(envoyform.Mappings()[0].Rows), form.Keys(envoyform.Mappings()[1].Rows)) {
 		if !strings.Contains(string(page), "`"+key+"`") {
 			t.Errorf("%s is not documented", key)
 		}
+	}
+}
+
+// The tables of keys in the docs are made of those that the loader reads by.
+func TestTablesOfKeysAreCurrent(t *testing.T) {
+	tables := map[string][]form.Row{"document": rulefile.Document().Rows}
+	for _, m := range schema.Mappings() {
+		tables[m.Def] = m.Rows
+		for _, row := range m.Rows {
+			if m.Def == "onLimit" && slices.Equal(row.Only, []string{"queue"}) {
+				row.Only = nil // the page is about the action
+				tables["queue"] = append(tables["queue"], row)
+			}
+		}
+	}
+	found, marked := 0, regexp.MustCompile("(?s)(<!-- keys of ([A-Za-z]+) -->\n).*?(<!-- end -->)")
+	for _, page := range []string{"rules.md", "offenders.md", "charge-on.md", "queue.md", "envoy-rules.md"} {
+		path := "../../docs/" + page
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, path, marked.ReplaceAllStringFunc(string(text), func(block string) string {
+			part := marked.FindStringSubmatch(block)
+			if found++; tables[part[2]] == nil {
+				t.Errorf("%s: no mapping is called %s", page, part[2])
+			}
+			return part[1] + form.Table(tables[part[2]], page) + part[3]
+		}))
+	}
+	if found < 6 {
+		t.Errorf("found %d tables", found)
 	}
 }
 

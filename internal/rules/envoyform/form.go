@@ -8,28 +8,97 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/ownform"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// DescriptorKeys returns the keys of one descriptor.
-func DescriptorKeys() []string {
-	return []string{
-		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode",
-		"detailed_metric", "value_to_metric", "share_threshold", "metadata",
+// descriptorKeys are the keys of one descriptor.
+func descriptorKeys() form.Mapping {
+	flag := func(key, doc string) form.Row {
+		return form.Row{Key: key, Doc: doc, Type: form.Ref("flag").Is("`true`, `false`").Or("false")}
+	}
+	return form.Mapping{
+		Def: "descriptor", Doc: "A descriptor, as in envoyproxy/ratelimit.", Rows: []form.Row{
+			{Key: "key", Doc: "The entry's key.", Type: form.Type{Schema: `"allOf":[{"$ref":"#/$defs/scalar"}],"minLength":1`, Values: "text", Default: form.Required}},
+			{
+				Key: "value", Doc: "The entry's value, in which * is a wildcard. Without it, any value matches, each with its own count.",
+				Type: form.Type{Schema: `"anyOf":[{"$ref":"#/$defs/scalar"},{"type":"null"}]`, Values: "text", Default: "any"},
+			},
+			{Key: "rate_limit", Doc: "The limit.", Type: form.Ref("rateLimit").Is("a mapping")},
+			{
+				Key: "descriptors", Doc: "Descriptors for the next entry.",
+				Type: form.Type{Schema: `"type":["array","null"],"items":{"$ref":"#/$defs/descriptor"}`, Values: "a list"},
+			},
+			flag("shadow_mode", "Count and report, but refuse nothing."),
+			flag("quota_mode", "The request is refused only if all limits in quota mode refuse it."),
+			flag("detailed_metric", "Adds metrics by the values of the whole descriptor."),
+			flag("value_to_metric", "Adds metrics by the value of this entry."),
+			flag("share_threshold", "All values that match the wildcard are counted together."),
+			{Key: "metadata", Doc: "Sent to Envoy as dynamic metadata.", Type: form.Type{Schema: `"type":["object","null"]`, Values: "a mapping"}},
+		},
+		Extra: `"required":["key"]`,
+		Together: []string{
+			`{"if":{"required":["share_threshold"],"properties":{"share_threshold":{"$ref":"#/$defs/isTrue"}}},"then":{"required":["value"],"properties":{"value":{"type":"string","pattern":"\\*"}}}}`,
+		},
 	}
 }
 
-// RateLimitKeys returns the keys of rate_limit: Envoy's and Headgate's own.
-func RateLimitKeys() []string {
-	own := []string{"cost", "percent", "on_limit", "on_store_error", "description"}
-	return slices.Concat(envoyLimitKeys(), ownform.LimitKeys(), own)
+// rateLimitKeys are the keys of rate_limit: Envoy's and Headgate's own.
+func (t *treeForm) rateLimitKeys(l *ownform.LimitForm, r *rules.Rule) form.Mapping {
+	rows := slices.Concat(envoyLimitKeys(), l.Rows(), t.SharedKeys(r))
+	all := append([]string{"unit"}, ownform.LimitKeys()...)
+	for i := range rows {
+		if rows[i].Key == "algorithm" {
+			rows[i].Default = headgate.FixedWindow.String()
+		}
+	}
+	return form.Mapping{
+		Def: "rateLimit", Doc: "The limit of a descriptor: requests_per_unit with unit or period, or rate, or unlimited.", By: "algorithm", Word: headgate.FixedWindow.String(), Rows: rows,
+		Nullable: true, Together: []string{
+			`{"$ref":"#/$defs/descriptorLimit"}`,
+			`{"if":{"required":["unlimited"],"properties":{"unlimited":{"$ref":"#/$defs/isTrue"}}},"else":{"if":{"required":["rate"]},"then":{"properties":{"unit":false,"requests_per_unit":false}},"else":{"if":{"type":"object"},"then":{"required":["requests_per_unit"],"oneOf":[{"required":["unit"]},{"required":["period"]}]}}}}`,
+			form.Without(`"required":["rate"],"properties":{"rate":{"type":"string","pattern":"^\\s*[uU][nN][lL][iI][mM][iI][tT][eE][dD]\\s*$"}}`, ownform.LimitKeys()[1:]),
+			form.Without(`"required":["unlimited"],"properties":{"unlimited":{"$ref":"#/$defs/isTrue"}}`, all),
+		},
+	}
 }
 
-func envoyLimitKeys() []string {
-	return []string{"unit", "requests_per_unit", "unlimited", "name", "replaces"}
+func envoyLimitKeys() []form.Row {
+	return []form.Row{
+		{
+			Key: "unit", Doc: "second, minute, hour, day, week, month or year, in any case.",
+			Type: form.Type{Schema: `"type":"string","anyOf":[{"enum":` + form.Words(envoyUnits()) + `},{"pattern":"^([sS][eE][cC][oO][nN][dD]|[mM][iI][nN][uU][tT][eE]|[hH][oO][uU][rR]|[dD][aA][yY]|[wW][eE][eE][kK]|[mM][oO][nN][tT][hH]|[yY][eE][aA][rR])$"}]`, Values: "a unit"},
+		},
+		{Key: "requests_per_unit", Doc: "How many requests per unit or period.", Type: form.Integer(0, headgate.MaxLimit, new(int64))},
+		{Key: "unlimited", Doc: "true: everything is allowed.", Type: form.Ref("flag").Is("`true`, `false`")},
+		{
+			Key: "name", Doc: "The limit's name, shown to clients and used by replaces.",
+			Type: form.Type{Schema: `"anyOf":[{"type":["string","number","boolean"],"maxLength":256},{"type":"null"}]`, Values: "text"},
+		},
+		{
+			Key: "replaces", Doc: "Names of limits that do not apply where this one does.",
+			Type: form.Type{Schema: `"type":["array","null"],"items":{` + form.Object(form.Mapping{Rows: replaceKeys()}).Said().Schema + "}", Values: "`[{name: other}]`"},
+		},
+	}
+}
+
+func replaceKeys() []form.Row {
+	return []form.Row{{Key: "name", Doc: "The name of the limit.", Example: "for example replaces: [{name: other}]", Type: form.Type{Schema: `"type":["string","number","boolean"],"minLength":1`}}}
+}
+
+// Mappings returns the mappings of descriptors, by their tables: for the schema and the docs.
+func Mappings() []form.Mapping {
+	t := treeForm{Parser: NewParser(ownform.NewParser(nil), rules.CompatNone, false)}
+	return []form.Mapping{descriptorKeys(), t.rateLimitKeys(new(ownform.LimitForm), ownform.NewRule("", "", &yamltext.Node{}))}
+}
+
+// known returns the names of the keys of a descriptor, and of its rate_limit.
+func (p *Parser) known() (descriptor, rateLimit []string) {
+	return p.Names("descriptor", func() []form.Row { return Mappings()[0].Rows }), p.Names("rate_limit", func() []form.Row { return Mappings()[1].Rows })
 }
 
 // Parser reads the descriptors of all files.
@@ -149,7 +218,8 @@ func (t *treeForm) descriptor(n *yamltext.Node, what string, into *rules.Level, 
 	if named := descriptorName(n); named != "" {
 		what = "descriptor " + clip.Quote(named)
 	}
-	f := t.Fields(t.Placed(n, what, DescriptorKeys(), t.compat), what, DescriptorKeys())
+	keys, _ := t.known()
+	f := t.Fields(t.Placed(n, what, keys, t.compat), what, keys)
 	if n.Kind != yamltext.Map {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/ownform"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
@@ -19,19 +20,17 @@ import (
 func (t *treeForm) rateLimit(n *yamltext.Node, what string, at *yamltext.Node, path []*rules.Step) *rules.Rule {
 	what = "the rate_limit of " + what
 	before := t.Errors
-	f := t.Fields(t.Placed(n, what, RateLimitKeys(), t.compat), what, RateLimitKeys())
+	r, l := ownform.NewRule(t.domain, t.File, at), ownform.LimitForm{Parser: t.Parser.Parser, At: n, Algorithm: headgate.FixedWindow, Epoch: t.compat == rules.CompatEnvoy}
+	_, keys := t.known()
+	f := t.Fields(t.Placed(n, what, keys, t.compat), what, keys)
 	if n.Kind != yamltext.Map {
 		return nil
 	}
-	r := &rules.Rule{
-		Domain: t.domain, Percent: 100, Cost: 1, LocalShare: 1,
-		OnLimit: rules.OnLimit{Action: rules.Reject, Status: 429},
-		File:    t.File, Line: at.Line, Column: at.Column,
-	}
-	r.Limit = t.descriptorLimit(f, n, t.Errors > before)
+	l.Keys = f
+	r.Limit = t.descriptorLimit(&l, t.Errors > before)
 	t.readName(f, r)
 	t.readReplaces(f, r)
-	t.ParseShared(f, r)
+	form.ReadFields(t.Report, f, t.SharedKeys(r))
 	if t.Errors == before {
 		t.WarnOfAll(f, r, "requests_per_unit", "rate")
 	}
@@ -45,15 +44,11 @@ func (t *treeForm) rateLimit(n *yamltext.Node, what string, at *yamltext.Node, p
 // descriptorLimit reads the limit: requests_per_unit with unit or period, or rate, or
 // unlimited. If a key has been refused already, it does not report missing ones, since
 // that is probably what was meant.
-func (t *treeForm) descriptorLimit(f yamltext.Fields, at *yamltext.Node, refused bool) headgate.Limit {
-	l := ownform.LimitForm{
-		Parser: t.Parser.Parser, Keys: f, At: at,
-		Algorithm: headgate.FixedWindow, Epoch: t.compat == rules.CompatEnvoy,
-	}
-	before := t.Errors
+func (t *treeForm) descriptorLimit(l *ownform.LimitForm, refused bool) headgate.Limit {
+	before, f := t.Errors, l.Keys
 	if n := f.Get("unlimited"); n != nil {
 		if yes, ok := t.flag(n, "unlimited"); yes || !ok {
-			if !t.junkUnit(&l) {
+			if !t.junkUnit(l) {
 				l.RefuseBeside("unlimited: true", "unit")
 			}
 			l.RefuseBeside("unlimited: true", ownform.LimitKeys()...)
@@ -67,8 +62,8 @@ func (t *treeForm) descriptorLimit(f yamltext.Fields, at *yamltext.Node, refused
 		l.RefuseBeside("rate", "unit", "requests_per_unit")
 		l.ReadRate()
 	} else {
-		t.readCount(&l, refused)
-		t.readPeriod(&l, refused)
+		t.readCount(l, refused)
+		t.readPeriod(l, refused)
 	}
 	l.ReadAlgorithm()
 	if l.Rate.Unlimited {
@@ -194,7 +189,7 @@ func (t *treeForm) readReplaces(f yamltext.Fields, r *rules.Rule) {
 		return
 	}
 	for _, item := range list.Items {
-		inner := t.Fields(item, "an entry of replaces", []string{"name"})
+		inner := t.Fields(item, "an entry of replaces", form.Keys(replaceKeys()))
 		n := inner.Get("name")
 		if n == nil {
 			if item.Kind == yamltext.Map && !yamltext.HasKey(item, "name") {
@@ -231,11 +226,11 @@ func (p *Parser) Placed(n *yamltext.Node, what string, known []string, compat ru
 		if slices.Contains(known, key) {
 			return p.isEmpty(field)
 		}
-		home := homeOf(key)
+		home := p.homeOf(key)
 		if home == "" {
 			return false
 		}
-		if compat == rules.CompatEnvoy && isEnvoyKey(key) {
+		if compat == rules.CompatEnvoy && p.isEnvoyKey(key) {
 			p.Warnf(field.Key, "", "%q belongs %s, not in %s, where it has no effect", key, home, what)
 		} else {
 			p.Errorf(field.Key, "", "%q belongs %s, not in %s", key, home, what)
@@ -260,13 +255,14 @@ func (p *Parser) isEmpty(field yamltext.Pair) bool {
 }
 
 // homeOf says where a key of the descriptor form belongs.
-func homeOf(key string) string {
+func (p *Parser) homeOf(key string) string {
+	descriptor, rateLimit := p.known()
 	switch {
 	case key == "domain" || key == "compat" || key == "merge_domains":
 		return "at the top of the file"
-	case slices.Contains(DescriptorKeys(), key):
+	case slices.Contains(descriptor, key):
 		return "in a descriptor"
-	case slices.Contains(RateLimitKeys(), key):
+	case slices.Contains(rateLimit, key):
 		return "under rate_limit"
 	}
 	return ""
@@ -274,8 +270,9 @@ func homeOf(key string) string {
 
 // isEnvoyKey reports whether envoyproxy/ratelimit knows the key, and so ignores
 // it where it does not belong.
-func isEnvoyKey(key string) bool {
-	return key == "domain" || slices.Contains(DescriptorKeys(), key) || slices.Contains(envoyLimitKeys(), key)
+func (p *Parser) isEnvoyKey(key string) bool {
+	descriptor, _ := p.known()
+	return key == "domain" || slices.Contains(descriptor, key) || slices.Contains(form.Keys(envoyLimitKeys()), key)
 }
 
 // Finish warns about descriptors that can never match or have no effect, and about

@@ -102,7 +102,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"limit=5/minute", "refill_every=25h"}, 2, `"refill_every": 25h must be from 1ms to 24h`},
 		{[]string{"limit=5/minute", "refill_every=2m"}, 2, `"refill_every": a refill adds more tokens than the burst`},
 		{[]string{"limit=5/minute", "refill_every=1s", "algorithm=sliding_log"}, 2, `"refill_every" does not apply to sliding_log; only token_bucket refills in steps`},
-		{[]string{"limit=5/minute", "burst=-1"}, 2, `"burst" must be from 0 to 1099511627776, not -1`},
+		{[]string{"limit=5/minute", "burst=-1"}, 2, `"burst" must be from 1 to 1099511627776, not -1`},
 		{[]string{"limit=5/minute", "burst=1e3"}, 2, `"burst" must be a whole number in decimal digits, not "1e3"`},
 		{[]string{"limit=5/minute", "burst=ten"}, 2, `"burst" must be a whole number, not text`},
 		{[]string{"limit=5/day", "algorithm=fixed_window", "timezone=Europe/Berlon"}, 3, `unknown timezone "Europe/Berlon", did you mean "Europe/Berlin"?`},

@@ -7,15 +7,47 @@ import (
 
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// ChargeOnKeys are the keys of charge_on.
-func ChargeOnKeys() []string { return []string{"status", "grpc", "headers", "on_abort"} }
+// chargeForm is a charge_on that is being read.
+type chargeForm struct {
+	statuses []rules.Statuses
+	codes    []rules.Code
+	headers  []rules.ValueMatch
+	cancel   bool
+}
+
+// chargeOnKeys are the keys of charge_on.
+func (p *Parser) chargeOnKeys(c *chargeForm) form.Mapping {
+	return form.Mapping{
+		Def: "chargeOn", Doc: "Which answers count. A request is charged before it is forwarded, and gets its charge back if none of the conditions holds for its answer.",
+		Rows: []form.Row{
+			{
+				Key: "status", Doc: "HTTP statuses that count, such as 401 or 4xx; a list for several.",
+				Type: form.Many("status").By("`401`, `4xx`, or a list", func(n *yamltext.Node) { c.statuses = p.parseStatuses(n) }),
+			},
+			{
+				Key: "grpc", Doc: "gRPC codes that count, such as UNAUTHENTICATED; a list for several.",
+				Type: form.Many("code").By("`UNAUTHENTICATED`, or a list", func(n *yamltext.Node) { c.codes = p.parseCodes(n) }),
+			},
+			{
+				Key: "headers", Doc: "Headers of the answer, with conditions as under match; case is ignored in names. Of a header that is repeated, any value.",
+				Type: named("fieldName", `"minProperties":1`).By("`{X-Login: failed}`", func(n *yamltext.Node) { c.headers = p.parseAnswerHeaders(n) }),
+			},
+			{
+				Key: "on_abort", Doc: "Whether the charge is kept or cancelled if nobody has seen the answer, for example because the client hung up.",
+				Type: form.Switch(&c.cancel, "keep", "cancel"),
+			},
+		},
+		Extra: `"anyOf":[{"required":["status"]},{"required":["grpc"]},{"required":["headers"]}]`,
+	}
+}
 
 // parseChargeOn reads charge_on: which answers count. The limit and the cost of r must
-// be known. form is nil without tiers.
-func (p *Parser) parseChargeOn(f yamltext.Fields, r *rules.Rule, form *tierForm) {
+// be known. tiers is nil without tiers.
+func (p *Parser) parseChargeOn(f yamltext.Fields, r *rules.Rule, tiers *tierForm) {
 	n := f.Get("charge_on")
 	if n == nil {
 		return
@@ -28,35 +60,25 @@ func (p *Parser) parseChargeOn(f yamltext.Fields, r *rules.Rule, form *tierForm)
 	case r.Concurrent():
 		p.Errorf(at, "limit the rate instead", "\"charge_on\" does not work with concurrency: a slot is taken until the request ends, whatever its answer")
 		return
-	case r.Limit.IsUnlimited() && form != nil:
+	case r.Limit.IsUnlimited() && tiers != nil:
 		return // other tiers have a limit
 	case r.Limit.IsUnlimited():
 		p.Errorf(at, "remove it", "\"charge_on\" has no effect without a limit")
 		return
 	}
 	before := p.Errors
-	inner := p.Fields(n, "charge_on", ChargeOnKeys())
+	var c chargeForm
+	form.Read(p.Report, n, "charge_on", p.chargeOnKeys(&c).Rows)
 	if n.Kind != yamltext.Map {
 		return
 	}
-	var statuses []rules.Statuses
-	var codes []rules.Code
-	if n := inner.Get("status"); n != nil {
-		statuses = p.parseStatuses(n)
-	}
-	if n := inner.Get("grpc"); n != nil {
-		codes = p.parseCodes(n)
-	}
-	headers := p.parseAnswerHeaders(inner.Get("headers"))
-	after := &rules.CostAfter{Abort: rules.AbortEstimate}
-	if p.ChoiceOf(inner, "on_abort", "keep", "cancel") == "cancel" {
-		after.Abort = rules.AbortFixed
-	}
-	if len(statuses)+len(codes)+len(headers) == 0 && p.Errors == before {
+	if len(c.statuses)+len(c.codes)+len(c.headers) == 0 && p.Errors == before {
 		p.Errorf(n, "for example charge_on: {status: [401, 403]}", "charge_on has no condition: no answer would count")
 	}
-	after.On = rules.NewChargeOn(statuses, codes, headers)
-	r.CostAfter = after
+	r.CostAfter = &rules.CostAfter{Abort: rules.AbortEstimate, On: rules.NewChargeOn(c.statuses, c.codes, c.headers)}
+	if c.cancel {
+		r.CostAfter.Abort = rules.AbortFixed
+	}
 }
 
 // items returns the scalars of one value or a list.
@@ -131,11 +153,8 @@ func (p *Parser) parseCodes(n *yamltext.Node) (list []rules.Code) {
 }
 
 // parseAnswerHeaders reads the conditions on the header of answers, in the form of those
-// of match; n may be nil.
+// of match.
 func (p *Parser) parseAnswerHeaders(n *yamltext.Node) (list []rules.ValueMatch) {
-	if n == nil {
-		return nil
-	}
 	if n.Kind != yamltext.Map {
 		p.Errorf(n, "for example headers: {X-Login: failed}", "\"headers\" must be a mapping (name: value), not %s", n.Kind)
 		return nil

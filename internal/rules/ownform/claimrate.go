@@ -57,8 +57,9 @@ func (c *claimForm) check() {
 // finish gives the rule its limits, once everything else is known.
 func (c *claimForm) finish() {
 	report := c.Parser
-	// From here on, limits are made while requests are decided.
-	c.Parser = &Parser{Report: &yamltext.Report{}, zones: maps.Clone(c.zones)}
+	// From here on, limits are made while requests are decided, at the same time.
+	c.limitNames()
+	c.Parser = &Parser{Report: &yamltext.Report{}, zones: maps.Clone(c.zones), names: maps.Clone(c.names)}
 	if c.max.Kind != yamltext.Text && c.max.Kind != yamltext.Number {
 		report.Errorf(c.max, "", "\"max\" must be N/unit, such as 1000/minute, not %s", c.max.Kind)
 		return

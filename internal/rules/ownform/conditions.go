@@ -11,12 +11,69 @@ import (
 	"github.com/headgate/headgate/internal/request/reading"
 	"github.com/headgate/headgate/internal/request/spelling"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// MatchKeys are the keys of match.
-func MatchKeys() []string {
-	return []string{"method", "path", "path_case", "host", "client_ip", "headers", "query", "cookies", "jwt", "attributes"}
+// matchForm is a match that is being read.
+type matchForm struct {
+	*rules.Match
+
+	all conditions
+}
+
+// note adds the condition under a key.
+func (m *matchForm) note(key string, l lists) {
+	slices.Sort(l.any)
+	slices.Sort(l.not)
+	l.any, l.not = slices.Compact(l.any), slices.Compact(l.not)
+	m.all.add(key, l)
+}
+
+// matchKeys are the keys of match.
+func (p *Parser) matchKeys(m *matchForm) form.Mapping {
+	const values = "mapping of names to values"
+	rows := []form.Row{
+		{
+			Key: "method", Doc: "The method; case is ignored. !GET excludes. Most servers answer HEAD like GET: list both.",
+			Type: form.Many("method").By("`GET`, or a list", func(n *yamltext.Node) { m.note("method", p.parseTexts(n, "method", &m.Method, p.method)) }),
+		},
+		{
+			Key: "path_case", Doc: "Whether case matters in path and in the path as part of the key. Some servers take /LOGIN for /login.",
+			Type: form.Switch(&m.ExactPath, "ignore", "sensitive"),
+		},
+		{
+			Key: "path", Doc: "The path. * matches one segment, ** any number; !/v1/health excludes.", See: "rules.md#paths",
+			Type: form.Many("path").By("`/v1/**`, or a list", func(n *yamltext.Node) { m.note("path", p.parsePaths(n, m.Match)) }),
+		},
+		{
+			Key: "host", Doc: "The host, without port. *.example.com matches every name below example.com.",
+			Type: form.Many("host").By("`api.example.com`, or a list", func(n *yamltext.Node) { m.note("host", p.parseTexts(n, "host", &m.Host, p.host)) }),
+		},
+		{
+			Key: "client_ip", Doc: "The client's address, or its prefix.", See: "client-ip.md",
+			Type: form.Many("address").By("`10.0.0.0/8`, or a list", func(n *yamltext.Node) { m.note("client_ip", p.parseAddresses(n, m.Match)) }),
+		},
+		{Key: "headers", Doc: "Headers by name; case is ignored in names.", Type: named("fieldName", "").Is(values)},
+		{Key: "query", Doc: "Query parameters, decoded.", Type: named("valueName", "").Is(values)},
+		{Key: "cookies", Doc: "Cookies by name.", Type: named("valueName", "").Is(values)},
+		{Key: "jwt", Doc: "Claims of a verified token.", See: "identity.md", Type: named("valueName", "").Is(values)},
+		{Key: "attributes", Doc: "Any other attribute that the caller sends by name, such as tenant.", Type: named("given", "").Is(values)},
+	}
+	for key, kind := range ValueSections() {
+		i := slices.IndexFunc(rows, func(row form.Row) bool { return row.Key == key })
+		rows[i].Type = rows[i].By(values, func(n *yamltext.Node) { p.parseValues(n, key, kind, m.Match, m.all) })
+	}
+	return form.Mapping{Def: "match", Doc: "The requests that the rule applies to: those for which every condition holds. Default: all.", Rows: rows}
+}
+
+// named is a mapping from names, of a type that the schema has, to conditions.
+func named(names, more string) form.Type {
+	schema := `"type":"object","maxProperties":64,"propertyNames":{"$ref":"#/$defs/` + names + `"},"additionalProperties":{"$ref":"#/$defs/condition"}`
+	if more != "" {
+		schema += "," + more
+	}
+	return form.Type{Schema: schema}
 }
 
 // conditions are the conditions of a rule by attribute. Rules with the same conditions
@@ -32,36 +89,12 @@ func (c conditions) add(name string, l lists) {
 
 // parseMatch reads match into m and returns its conditions.
 func (p *Parser) parseMatch(n *yamltext.Node, m *rules.Match) conditions {
-	all := conditions{}
-	if n == nil {
-		return all
-	}
-	f := p.Fields(n, "match", MatchKeys())
-	note := func(key string, l lists) {
-		slices.Sort(l.any)
-		slices.Sort(l.not)
-		l.any, l.not = slices.Compact(l.any), slices.Compact(l.not)
-		all.add(key, l)
-	}
-	if n := f.Get("method"); n != nil {
-		note("method", p.parseTexts(n, "method", &m.Method, p.method))
-	}
-	note("path", p.parsePaths(f, m))
+	read := matchForm{Match: m, all: conditions{}}
+	form.Read(p.Report, n, "match", p.matchKeys(&read).Rows)
 	if m.ExactPath {
-		all.add("path_case", lists{any: []string{"sensitive"}})
+		read.all.add("path_case", lists{any: []string{"sensitive"}})
 	}
-	if n := f.Get("host"); n != nil {
-		note("host", p.parseTexts(n, "host", &m.Host, p.host))
-	}
-	if n := f.Get("client_ip"); n != nil {
-		note("client_ip", p.parseAddresses(n, m))
-	}
-	for key, kind := range ValueSections() {
-		if n := f.Get(key); n != nil {
-			p.parseValues(n, key, kind, m, all)
-		}
-	}
-	return all
+	return read.all
 }
 
 // lists are the texts of a condition, in comparable form.
@@ -202,13 +235,8 @@ func (p *Parser) parseAddresses(n *yamltext.Node, m *rules.Match) lists {
 	return l
 }
 
-// parsePaths reads path and path_case.
-func (p *Parser) parsePaths(f yamltext.Fields, m *rules.Match) lists {
-	m.ExactPath = p.ChoiceOf(f, "path_case", "ignore", "sensitive") == "sensitive"
-	n := f.Get("path")
-	if n == nil {
-		return lists{}
-	}
+// parsePaths reads path; it is known whether its case matters.
+func (p *Parser) parsePaths(n *yamltext.Node, m *rules.Match) lists {
 	l := p.parseTexts(n, "path", &m.Path, p.path)
 	for i := range l.any {
 		l.any[i] = "/" + strings.Trim(l.any[i], "/")

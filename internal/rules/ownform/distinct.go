@@ -6,11 +6,22 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// DistinctKeys returns the keys of a rule that counts values.
-func DistinctKeys() []string { return []string{"count", "of"} }
+// distinctKeys are the keys of a rule that counts values.
+func (p *Parser) distinctKeys() []form.Row {
+	return []form.Row{
+		{
+			Key: "count", Doc: "How many different values of the attribute in of a key shows, in windows as by fixed_window, instead of requests.", See: "distinct.md",
+			Type: form.OneOf(new(string), headgate.Distinct.String()).Or("requests"),
+		},
+		{Key: "of", Doc: "The attribute whose different values count.", Type: form.Ref("attribute").Is("an attribute")},
+	}
+}
+
+func distinctNames() []string { return form.Keys(new(Parser).distinctKeys()) }
 
 // ofExample is the hint where the attribute is missing or wrong.
 const ofExample = `for example of: "header:X-User"`

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 	"github.com/headgate/headgate/internal/rules/zone"
@@ -39,24 +40,29 @@ func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Lim
 	}
 	l := LimitForm{Parser: p, Keys: f, At: at, Algorithm: headgate.Concurrency}
 	l.RefuseBeside("concurrency", rateKeys()...)
-	most, ok := p.Integer(n, "concurrency", 0, headgate.MaxConcurrent)
-	if !ok {
+	var most int64
+	var lease time.Duration
+	before := p.Errors
+	form.ReadFields(p.Report, f, p.slotKeys(&most, &lease))
+	if p.Errors > before {
 		return headgate.Limit{}
 	}
 	limit := headgate.Concurrent(most)
-	if n := f.Get("lease"); n != nil {
-		text, ok := p.Span(n, "lease")
-		if !ok {
-			return headgate.Limit{}
-		}
-		d, err := duration(text, minLease, maxLease)
-		if err != nil {
-			p.Errorf(n, "for example lease: 60s", "\"lease\": %v", err)
-			return headgate.Limit{}
-		}
-		limit = limit.Lease(d)
+	if lease > 0 {
+		limit = limit.Lease(lease)
 	}
 	return l.withRegions(limit)
+}
+
+// slotKeys are the keys of a limit of concurrency.
+func (p *Parser) slotKeys(most *int64, lease *time.Duration) []form.Row {
+	return []form.Row{
+		{Key: "concurrency", Doc: "Up to this many concurrent requests, instead of a rate.", See: "concurrency.md", Type: form.Integer(0, headgate.MaxConcurrent, most)},
+		{
+			Key: "lease", Doc: "After this time without renewal a slot is free again, for example after a crash.",
+			Type: form.Duration(minLease, maxLease, lease, "for example lease: 60s").Or("60s"),
+		},
+	}
 }
 
 // inheritLimit removes from f, the keys that a tier inherits, those of the kind of limit
@@ -75,13 +81,62 @@ func inheritLimit(f, own yamltext.Fields) {
 
 // rateKeys returns the keys that concurrency does not have.
 func rateKeys() []string {
-	return slices.DeleteFunc(append(LimitKeys(), DistinctKeys()...), func(key string) bool { return key == "regions" })
+	return slices.DeleteFunc(append(LimitKeys(), distinctNames()...), func(key string) bool { return key == "regions" })
 }
 
-// LimitKeys returns the keys of a headgate.Limit. Descriptors have them under
+// LimitKeys returns the names of the keys of a headgate.Limit. Descriptors have them under
 // rate_limit.
-func LimitKeys() []string {
-	return []string{"rate", "period", "algorithm", "burst", "refill", "delay_after", "anchor", "timezone", "buckets", "edge", "count_denied", "sync", "regions"}
+func LimitKeys() []string { return form.Keys(new(LimitForm).Rows()) }
+
+// limitNames is LimitKeys, made once.
+func (p *Parser) limitNames() []string { return p.Names("a limit", new(LimitForm).Rows) }
+
+// Rows are these keys.
+func (l *LimitForm) Rows() []form.Row {
+	algorithm := func(key, doc, add string, t form.Type, only ...headgate.Algorithm) form.Row {
+		row := form.Row{Key: key, Doc: doc, Add: add, Type: t}
+		for _, a := range only {
+			row.Only = append(row.Only, a.String())
+		}
+		return row
+	}
+	const window, buckets = "add algorithm: fixed_window", "add algorithm: sliding_buckets"
+	l.buckets = headgate.DefaultBuckets
+	return []form.Row{
+		{Key: "rate", Doc: "How many, and in which time.", See: "rules.md#rate", Type: form.Ref("rate").Is("`5/minute`, `unlimited`")},
+		{Key: "period", Doc: "The time of a rate that is only a count.", Type: form.Ref("period").Is("`30s`, `7d`")},
+		{Key: "algorithm", Doc: "How the limit counts. token_bucket: bursts, then a steady rate. leaky_bucket: a queue that drains at a steady rate. fixed_window: windows on the clock or the calendar. sliding_log: exact. sliding_window: two counters. sliding_buckets: the window cut into sub-windows.", See: "algorithms.md", Type: form.Choice(&l.standard, headgate.Algorithms()...)},
+		algorithm(
+			"burst", "How many may pass at once (token_bucket), or the length of the queue (leaky_bucket).", "only token_bucket and leaky_bucket have a burst",
+			form.Integer(1, headgate.MaxLimit, &l.burst).Or("the rate's count"), headgate.TokenBucket, headgate.LeakyBucket,
+		),
+		algorithm(
+			"refill", "Tokens arrive in steps, at every multiple of this time since the Unix epoch, instead of continuously.", "only token_bucket refills in steps",
+			form.Object(form.Mapping{Rows: l.refillKeys()}).By("`{every: 1s}`", l.readRefill), headgate.TokenBucket,
+		),
+		algorithm(
+			"delay_after", "How many queued requests are served at once; later ones wait.", "add algorithm: leaky_bucket",
+			form.Integer(1, headgate.MaxLimit, &l.delayAfter), headgate.LeakyBucket,
+		),
+		algorithm(
+			"anchor", "Where windows start: on the clock, or with the first request.", window,
+			form.Choice(&l.anchor, headgate.AnchorClock, headgate.AnchorFirstRequest), headgate.FixedWindow, headgate.Distinct,
+		),
+		algorithm(
+			"timezone", "The zone of the calendar, by its IANA name.", window, form.Ref("zone").Is("`Europe/Berlin`").Or("UTC"), headgate.FixedWindow, headgate.Distinct,
+		),
+		algorithm("buckets", "The number of sub-windows.", buckets, form.Integer(1, headgate.MaxBuckets, &l.buckets), headgate.SlidingBuckets),
+		algorithm(
+			"edge", "How the oldest sub-window counts.", buckets,
+			form.Choice(&l.edge, headgate.EdgeWeighted, headgate.EdgeLenient, headgate.EdgeStrict), headgate.SlidingBuckets,
+		),
+		algorithm(
+			"count_denied", "Refused requests count too, so that a client that keeps hammering stays out.", "add algorithm: sliding_window, or another window", form.Flag(&l.countDenied),
+			headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets,
+		),
+		{Key: "sync", Type: form.Ref("sync").Is("`exact`, `blocks`, or a mapping").Or("exact"), Doc: "How servers share the limit.", See: "blocks.md"},
+		{Key: "regions", Type: form.Ref("regions").Is("`separate`, `shared`, or a mapping").Or("separate"), Doc: "Whether regions share the limit.", See: "regions.md"},
+	}
 }
 
 // LimitForm reads those keys.
@@ -92,9 +147,16 @@ type LimitForm struct {
 	Rate rate.Rate
 
 	Algorithm headgate.Algorithm
-	anchor    headgate.Anchor
 	Epoch     bool // counts days and longer units from the Unix epoch
 	Own       bool // the zone may be the client's own
+
+	standard          headgate.Algorithm // without algorithm, for people
+	anchor            headgate.Anchor
+	burst, delayAfter int64
+	refill            time.Duration
+	buckets           int
+	edge              headgate.Edge
+	countDenied       bool
 }
 
 // parseRateAndOptions returns the limit, or reports errors.
@@ -105,7 +167,7 @@ func (p *Parser) parseRateAndOptions(f yamltext.Fields, at *yamltext.Node) headg
 	l.ReadAlgorithm()
 	l.readCount()
 	if l.Rate.Unlimited {
-		l.RefuseBeside("rate: unlimited", append(LimitKeys()[1:], DistinctKeys()...)...)
+		l.RefuseBeside("rate: unlimited", append(LimitKeys()[1:], distinctNames()...)...)
 		return headgate.Unlimited()
 	}
 	return l.Finish(before)
@@ -114,7 +176,12 @@ func (p *Parser) parseRateAndOptions(f yamltext.Fields, at *yamltext.Node) headg
 // Finish returns the limit of what has been read. The limit's own check comes last, so
 // that errors are not repeated.
 func (l *LimitForm) Finish(before int) headgate.Limit {
-	l.refuseStray()
+	const first = 3 // keys that are read before the options: rate, period and algorithm
+	if options := l.limitNames()[first:]; slices.ContainsFunc(options, l.has) {
+		rows := slices.DeleteFunc(l.Rows(), func(row form.Row) bool { return row.Key == "algorithm" })
+		form.ReadFields(l.Report, l.Keys, rows)
+		l.refuseStray(rows)
+	}
 	limit := l.build()
 	if l.Errors == before && l.Rate.Period > 0 {
 		l.validate(limit)
@@ -157,7 +224,7 @@ func (l *LimitForm) ReadRate() {
 	}
 }
 
-// ReadAlgorithm reads algorithm and anchor, which the other keys depend on.
+// ReadAlgorithm reads algorithm, which the other keys depend on.
 func (l *LimitForm) ReadAlgorithm() {
 	if n := l.Keys.Get("algorithm"); l.Own && n != nil && n.Text == headgate.Distinct.String() {
 		l.Errorf(n, "write count: distinct, with of: and the attribute", "distinct is not an algorithm")
@@ -169,9 +236,6 @@ func (l *LimitForm) ReadAlgorithm() {
 	}
 	if word := l.ChoiceOf(l.Keys, "algorithm", names...); word != "" {
 		l.Algorithm, _ = headgate.ParseAlgorithm(word)
-	}
-	if l.ChoiceOf(l.Keys, "anchor", "clock", "first_request") == "first_request" {
-		l.anchor = headgate.AnchorFirstRequest
 	}
 }
 
@@ -185,28 +249,14 @@ func (l *LimitForm) RefuseBeside(what string, keys ...string) {
 }
 
 // refuseStray reports options that belong to another algorithm.
-func (l *LimitForm) refuseStray() {
-	owner := func(key, hint string, algorithms ...headgate.Algorithm) {
-		field, ok := l.Keys[key]
-		switch {
-		case !ok || slices.Contains(algorithms, l.Algorithm):
-		case l.Algorithm == headgate.Distinct:
-			l.Errorf(field.Key, "remove it", "%q does not work with count: distinct", key)
-		default:
-			l.Errorf(field.Key, hint, "%q does not apply to %s", key, l.Algorithm)
+func (l *LimitForm) refuseStray(rows []form.Row) {
+	form.Stray(l.Keys, rows, l.Algorithm.String(), func(row *form.Row, at *yamltext.Node) {
+		if l.Algorithm == headgate.Distinct {
+			l.Errorf(at, "remove it", "%q does not work with count: distinct", row.Key)
+		} else {
+			l.Errorf(at, row.Add, "%q does not apply to %s", row.Key, l.Algorithm)
 		}
-	}
-	owner("burst", "only token_bucket and leaky_bucket have a burst", headgate.TokenBucket, headgate.LeakyBucket)
-	owner("refill", "only token_bucket refills in steps", headgate.TokenBucket)
-	owner("delay_after", "add algorithm: leaky_bucket", headgate.LeakyBucket)
-	owner("anchor", "add algorithm: fixed_window", headgate.FixedWindow, headgate.Distinct)
-	owner("timezone", "add algorithm: fixed_window", headgate.FixedWindow, headgate.Distinct)
-	owner("buckets", "add algorithm: sliding_buckets", headgate.SlidingBuckets)
-	owner("edge", "add algorithm: sliding_buckets", headgate.SlidingBuckets)
-	owner(
-		"count_denied", "add algorithm: sliding_window, or another window",
-		headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets,
-	)
+	})
 	if windows := l.Algorithm == headgate.FixedWindow || l.Algorithm == headgate.Distinct; windows && l.anchor == headgate.AnchorFirstRequest {
 		l.RefuseBeside("anchor: first_request", "timezone")
 	}
@@ -221,20 +271,26 @@ func (l *LimitForm) build() headgate.Limit {
 	default:
 		limit = limit.Using(l.Algorithm)
 	}
-	var n int64
-	if l.IntegerOf(l.Keys, "burst", 0, headgate.MaxLimit, &n) {
-		limit = limit.Burst(n)
+	if l.burst > 0 {
+		limit = limit.Burst(l.burst)
 	}
-	limit = l.withRefill(limit)
-	if l.IntegerOf(l.Keys, "delay_after", 1, headgate.MaxLimit, &n) && l.Algorithm == headgate.LeakyBucket {
-		limit = limit.DelayAfter(n)
+	if l.refill > 0 && l.Algorithm == headgate.TokenBucket {
+		limit = limit.RefillEvery(l.refill)
 	}
-	limit = l.withBuckets(limit)
-	if l.IsSet(l.Keys, "count_denied") {
+	if l.delayAfter > 0 && l.Algorithm == headgate.LeakyBucket {
+		limit = limit.DelayAfter(l.delayAfter)
+	}
+	if l.Algorithm == headgate.SlidingBuckets && (l.has("buckets") || l.has("edge")) {
+		limit = limit.Buckets(l.buckets, l.edge)
+	}
+	if l.countDenied {
 		limit = limit.CountingDenied()
 	}
 	return l.withSync(l.withRegions(limit))
 }
+
+// has reports whether a key is given.
+func (l *LimitForm) has(key string) bool { return l.Keys.Get(key) != nil }
 
 // validate reports the limit's own error at the key that caused it.
 func (l *LimitForm) validate(limit headgate.Limit) {
@@ -311,46 +367,21 @@ func (p *Parser) Zone(n *yamltext.Node) *time.Location {
 	return at
 }
 
-// RefillKeys returns the keys of refill.
-func RefillKeys() []string { return []string{"every"} }
-
-// withRefill applies refill.
-func (l *LimitForm) withRefill(limit headgate.Limit) headgate.Limit {
-	n := l.Keys.Get("refill")
-	if n == nil {
-		return limit
-	}
-	const hint = "for example refill: {every: 1s}"
-	if n.Kind != yamltext.Map {
-		l.Errorf(n, hint, "\"refill\" must be a mapping, not %s", n.Kind)
-		return limit
-	}
-	before := l.Errors
-	f := l.Fields(n, "refill", RefillKeys())
-	var every time.Duration
-	switch {
-	case !l.durationOf(f, "every", minRefill, maxRefill, &every):
-		if l.Errors == before {
-			l.Errorf(n, hint, "refill has no \"every\", the time between two refills")
-		}
-	case l.Algorithm == headgate.TokenBucket:
-		return limit.RefillEvery(every)
-	}
-	return limit
+// refillKeys are the keys of refill.
+func (l *LimitForm) refillKeys() []form.Row {
+	return []form.Row{{
+		Key: "every", Doc: "The time between two refills.", Missing: ", the time between two refills", Example: exampleRefill,
+		Type: form.Duration(minRefill, maxRefill, &l.refill, ""),
+	}}
 }
 
-// withBuckets applies buckets and edge.
-func (l *LimitForm) withBuckets(limit headgate.Limit) headgate.Limit {
-	count, edge := int64(headgate.DefaultBuckets), headgate.EdgeWeighted
-	l.IntegerOf(l.Keys, "buckets", 1, headgate.MaxBuckets, &count)
-	switch l.ChoiceOf(l.Keys, "edge", "weighted", "lenient", "strict") {
-	case "lenient":
-		edge = headgate.EdgeLenient
-	case "strict":
-		edge = headgate.EdgeStrict
+const exampleRefill = "for example refill: {every: 1s}"
+
+// readRefill reads refill.
+func (l *LimitForm) readRefill(n *yamltext.Node) {
+	if n.Kind != yamltext.Map {
+		l.Errorf(n, exampleRefill, "\"refill\" must be a mapping, not %s", n.Kind)
+		return
 	}
-	if (l.Keys.Get("buckets") != nil || l.Keys.Get("edge") != nil) && l.Algorithm == headgate.SlidingBuckets {
-		return limit.Buckets(int(count), edge)
-	}
-	return limit
+	form.Read(l.Report, n, "refill", l.refillKeys())
 }

@@ -3,6 +3,7 @@ package ownform
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/keytable"
 	"github.com/headgate/headgate/internal/rules/listfile"
 	"github.com/headgate/headgate/internal/rules/prefixtable"
@@ -17,8 +19,24 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// DenyKeys returns the keys of deny that are not attributes.
-func DenyKeys() []string { return []string{"mode", "status"} }
+// denyKeys are the keys of deny that are not attributes.
+func (p *Parser) denyKeys(id *listID) form.Mapping {
+	return form.Mapping{Def: "deny", Doc: "Requests that are refused before anything is counted, by attribute, as under allow, which wins. See docs/lists.md.", Rows: []form.Row{
+		{Key: "mode", Doc: "shadow: refuse nobody, only count and report.", Type: form.Choice(&id.mode, rules.Enforce, rules.Shadow)},
+		{Key: "status", Doc: "The HTTP status of the answer. Envoy chooses the status itself.", Type: form.Integer(300, 599, &id.status)},
+	}, Extra: `"propertyNames":{"$ref":"#/$defs/listed"},` + listsExtra + `,"patternProperties":{"^(client_ip)$":{"$ref":"#/$defs/addresses"},"^(mod|modes|statu)$":{"type":"array","items":{"$ref":"#/$defs/listedValue"}}}`}
+}
+
+// listsExtra says that the other keys of a mapping are attributes.
+const listsExtra = `"additionalProperties":{"$ref":"#/$defs/listedValues"}`
+
+// allowKeys is the mapping under allow: attributes alone.
+func allowKeys() form.Mapping {
+	return form.Mapping{
+		Def: "allow", Doc: "Requests that pass and that no rule counts, by attribute: client_ip, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM, or any other attribute that the caller sends. See docs/lists.md.",
+		Extra: `"propertyNames":{"$ref":"#/$defs/listed","not":{"enum":["mode","status"]}},` + listsExtra + `,"patternProperties":{"^(client_ip)$":{"$ref":"#/$defs/addresses"}}`,
+	}
+}
 
 const (
 	deniedStatus = 403 // the default
@@ -80,8 +98,8 @@ func (p *Parser) parseListsOf(n *yamltext.Node, id listID) {
 			continue
 		}
 		id.attribute = a
-		if form := p.listForm(id, pair.Key); form != nil {
-			p.parseEntries(pair, form)
+		if list := p.listForm(id, pair.Key); list != nil {
+			p.parseEntries(pair, list)
 		}
 	}
 }
@@ -91,24 +109,20 @@ func (p *Parser) listOptions(n *yamltext.Node, id *listID) (lists []yamltext.Pai
 	if id.kind == rules.DenyList {
 		id.status = deniedStatus
 	}
+	rows, options := p.denyKeys(id).Rows, yamltext.Fields{}
 	for _, pair := range n.Pairs {
 		switch text := pair.Key.Text; {
-		case text != "mode" && text != "status":
+		case !slices.Contains(form.Keys(rows), text):
 			lists = append(lists, pair)
 		case id.kind == rules.AllowList:
 			p.Errorf(pair.Key, "", "%q applies only to deny: allow has no options", text)
 		case pair.Value.Kind == yamltext.Null:
 			p.Errorf(pair.Key, "", "%q has no value", text)
-		case text == "mode":
-			if word, ok := p.Choice(pair.Value, "mode", rules.Enforce.String(), rules.Shadow.String()); ok && word == rules.Shadow.String() {
-				id.mode = rules.Shadow
-			}
 		default:
-			if status, ok := p.Integer(pair.Value, "status", 300, 599); ok {
-				id.status = int(status)
-			}
+			options[text] = pair
 		}
 	}
+	form.ReadFields(p.Report, options, rows)
 	return lists
 }
 
@@ -125,7 +139,7 @@ func (p *Parser) listAttribute(pair yamltext.Pair) (rules.Attribute, bool) {
 		p.Errorf(at, "write a rule that matches it, with a rate of 0", "lists are of who sends a request, not of its %s", a)
 		return a, false
 	case rules.Other:
-		if near := nearest.Word(a.Name, DenyKeys()); near != "" && pair.Value.Kind != yamltext.List {
+		if near := nearest.Word(a.Name, form.Keys(p.denyKeys(&listID{}).Rows)); near != "" && pair.Value.Kind != yamltext.List {
 			p.Errorf(at, "for an attribute of that name, write a list", "unknown key %s in \"deny\", did you mean %q?", clip.Quote(a.Name), near)
 			return a, false
 		}
@@ -189,21 +203,16 @@ func (p *Parser) parseEntries(pair yamltext.Pair, form *listForm) {
 	}
 }
 
-// ListFileKeys returns the keys of an entry of a list that is a mapping.
-func ListFileKeys() []string { return []string{"file"} }
+// listFileKeys are the keys of an entry of a list that is a mapping.
+func (p *Parser) listFileKeys(name *string) form.Mapping {
+	return form.Mapping{Def: "listFile", Doc: "A file with one entry a line.", Rows: []form.Row{{Key: "file", Doc: "A file with one entry a line; # starts a comment. The path is relative to this file.", Type: form.Text(name), Example: exampleList}}}
+}
 
 // parseListFile reads the name of a file of entries.
-func (p *Parser) parseListFile(n *yamltext.Node, form *listForm) {
-	f := p.Fields(n, "an entry of a list", ListFileKeys())
-	at := f.Get("file")
-	if at == nil {
-		if !yamltext.HasKey(n, "file") && len(n.Pairs) == 0 {
-			p.Errorf(n, exampleList, "an entry of a list is empty")
-		}
-		return
-	}
-	name, ok := p.Word(at, "file")
-	if !ok {
+func (p *Parser) parseListFile(n *yamltext.Node, into *listForm) {
+	var name string
+	at := form.Read(p.Report, n, "an entry of a list", p.listFileKeys(&name).Rows).Get("file")
+	if name == "" {
 		return
 	}
 	s := listSource{Report: p.Report, at: at, name: name, path: name}
@@ -214,7 +223,7 @@ func (p *Parser) parseListFile(n *yamltext.Node, form *listForm) {
 		p.Errorf(at, "", "lists can be read from files only for rules that are in a file")
 		return
 	}
-	form.sources = append(form.sources, s)
+	into.sources = append(into.sources, s)
 }
 
 // readLists reads the entries of all lists, those of allow first.

@@ -6,12 +6,10 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
-
-// OnRepeatKeys are the keys of on_repeat.
-func OnRepeatKeys() []string { return []string{"refusals", "ban", "factor", "max", "forget", "mode"} }
 
 // The defaults of on_repeat.
 const (
@@ -19,9 +17,31 @@ const (
 	defaultMaxBan    = 24 * time.Hour
 )
 
-// parseOnRepeat reads on_repeat. The limit, the key and on_limit of r must be known. form
+// onRepeatKeys are the keys of on_repeat.
+func (p *Parser) onRepeatKeys(o *rules.OnRepeat, refusals *rate.Rate) form.Mapping {
+	return form.Mapping{Def: "onRepeat", Doc: "Bans a key that the rule refuses again and again, for longer each time. See docs/offenders.md.", Rows: []form.Row{
+		{
+			Key: "refusals", Doc: "How many refusals lead to a ban, and within which time. Up to 10000 within 24h.", Example: "for example refusals: 100/10m",
+			Type: form.Type{Schema: `"type":"string","pattern":"^\\s*[0-9][0-9_]*\\s*/","not":{"pattern":"^[\\s0_]*/"}`}.
+				By("`100/10m`", func(n *yamltext.Node) { *refusals = p.parseRefusals(n) }),
+		},
+		{
+			Key: "ban", Doc: "How long the first ban lasts.", Missing: ", how long the first ban lasts", Example: "for example ban: 1m",
+			Type: form.Duration(rules.MinBan, rules.MaxBan, &o.Ban, ""),
+		},
+		{Key: "factor", Doc: "How much longer each further ban lasts.", Type: form.Integer(1, rules.MaxBanFactor, &o.Factor)},
+		{Key: "max", Doc: "How long a ban lasts at most.", Type: form.Duration(rules.MinBan, rules.MaxBan, &o.Max, "").Or("24h, or the first ban if that is longer")},
+		{
+			Key: "forget", Doc: "This long after the start of its last ban, a key is treated like a new one. At least max.",
+			Type: form.Duration(rules.MinBan, rules.MaxForget, &o.Forget, "").Or("twice max"),
+		},
+		{Key: "mode", Doc: "shadow: count and report who would be banned, but ban nobody.", Type: form.Choice(&o.Mode, rules.Enforce, rules.Shadow)},
+	}}
+}
+
+// parseOnRepeat reads on_repeat. The limit, the key and on_limit of r must be known. tiers
 // is nil without tiers.
-func (p *Parser) parseOnRepeat(f yamltext.Fields, r *rules.Rule, form *tierForm) {
+func (p *Parser) parseOnRepeat(f yamltext.Fields, r *rules.Rule, tiers *tierForm) {
 	n := f.Get("on_repeat")
 	if n == nil {
 		return
@@ -34,22 +54,17 @@ func (p *Parser) parseOnRepeat(f yamltext.Fields, r *rules.Rule, form *tierForm)
 	case r.OnLimit.Action == rules.Queue:
 		p.Errorf(at, "remove one of them", "\"on_repeat\" does not work with action: queue: requests over the limit are kept, not refused")
 		return
-	case r.Limit.IsUnlimited() && form != nil:
+	case r.Limit.IsUnlimited() && tiers != nil:
 		return // other tiers have a limit
 	case r.Limit.IsUnlimited():
 		p.Errorf(at, "remove it", "\"on_repeat\" has no effect without a limit")
 		return
 	}
 	before := p.Errors
-	inner := p.Fields(n, "on_repeat", OnRepeatKeys())
-	if p.Errors > before {
-		return
-	}
-	o := rules.OnRepeat{Factor: defaultBanFactor, Mode: rules.Shadow}
-	refusals := p.parseRefusals(n, inner)
-	p.parseBans(n, inner, &o)
-	if p.ChoiceOf(inner, "mode", "enforce", "shadow") == "enforce" {
-		o.Mode = rules.Enforce
+	o, refusals := rules.OnRepeat{Factor: defaultBanFactor, Mode: rules.Shadow}, rate.Rate{}
+	inner := form.Read(p.Report, n, "on_repeat", p.onRepeatKeys(&o, &refusals).Rows)
+	if p.Errors == before {
+		p.boundBans(inner, &o)
 	}
 	if p.Errors > before {
 		return
@@ -59,15 +74,8 @@ func (p *Parser) parseOnRepeat(f yamltext.Fields, r *rules.Rule, form *tierForm)
 }
 
 // parseRefusals reads how many refusals lead to a ban.
-func (p *Parser) parseRefusals(at *yamltext.Node, f yamltext.Fields) (out rate.Rate) {
+func (p *Parser) parseRefusals(n *yamltext.Node) (out rate.Rate) {
 	const example = "for example refusals: 100/10m"
-	n := f.Get("refusals")
-	if n == nil {
-		if !yamltext.HasKey(at, "refusals") {
-			p.Errorf(at, example, "on_repeat has no \"refusals\"")
-		}
-		return out
-	}
 	if n.Kind != yamltext.Text && n.Kind != yamltext.Number {
 		p.Errorf(n, "", "\"refusals\" must be N/time, such as 100/10m, not %s", n.Kind)
 		return out
@@ -84,22 +92,19 @@ func (p *Parser) parseRefusals(at *yamltext.Node, f yamltext.Fields) (out rate.R
 	return out
 }
 
-// parseBans reads how long bans last.
-func (p *Parser) parseBans(at *yamltext.Node, f yamltext.Fields, o *rules.OnRepeat) {
-	if !p.durationOf(f, "ban", rules.MinBan, rules.MaxBan, &o.Ban) && !yamltext.HasKey(at, "ban") {
-		p.Errorf(at, "for example ban: 1m", "on_repeat has no \"ban\", how long the first ban lasts")
-	}
-	p.IntegerOf(f, "factor", 1, rules.MaxBanFactor, &o.Factor)
-	if o.Factor == 1 {
+// boundBans completes how long bans last, and how long they are remembered.
+func (p *Parser) boundBans(f yamltext.Fields, o *rules.OnRepeat) {
+	switch {
+	case o.Max == 0 && o.Factor == 1:
 		o.Max = o.Ban
-	} else {
+	case o.Max == 0:
 		o.Max = max(defaultMaxBan, o.Ban)
-	}
-	if p.durationOf(f, "max", rules.MinBan, rules.MaxBan, &o.Max) && o.Max < o.Ban {
+	case o.Max < o.Ban:
 		p.Errorf(f.Get("max"), "", "\"max\" is %s, less than the first ban of %s", rate.Short(o.Max), rate.Short(o.Ban))
 	}
-	o.Forget = 2 * o.Max
-	if p.durationOf(f, "forget", rules.MinBan, rules.MaxForget, &o.Forget) && o.Forget < o.Max {
+	if o.Forget == 0 {
+		o.Forget = 2 * o.Max
+	} else if o.Forget < o.Max {
 		p.Errorf(f.Get("forget"), "", "\"forget\" is %s, less than the longest ban of %s: a ban would be forgotten before it ends",
 			rate.Short(o.Forget), rate.Short(o.Max))
 	}

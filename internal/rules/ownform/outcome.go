@@ -1,7 +1,6 @@
 package ownform
 
 import (
-	"fmt"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -14,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/body"
-	"github.com/headgate/headgate/internal/rules/rate"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
@@ -63,51 +62,98 @@ const (
 	maxWaiting  = time.Hour   // the longest max_wait, and the longest jitter
 )
 
-func onLimitKeys() []string {
-	return append([]string{"action", "status", "body", "content_type", "headers", "retry_after_jitter", "max_wait", "latency"}, queueKeys()...)
+// onLimitForm is an on_limit that is being read.
+type onLimitForm struct {
+	body, kind *yamltext.Node
+	wait       time.Duration
+	queue      rules.Queueing
+}
+
+// onLimitKeys are the keys of on_limit.
+func (p *Parser) onLimitKeys(o *rules.OnLimit, l *onLimitForm) form.Mapping {
+	l.queue = rules.DefaultQueueing()
+	action := form.Type{Schema: `"enum":["reject","delay","shadow_ban","queue"]`, Default: o.Action.String()}
+	return form.Mapping{
+		Def: "onLimit", Doc: "What happens to a request over the limit. See docs/outcomes.md.", Short: &action, By: "action", Word: rules.Reject.String(),
+		Rows: append([]form.Row{
+			{
+				Key: "action", Doc: "reject: refuse. delay: requests wait, and those beyond the queue are refused. shadow_ban: answer as if the request had passed. queue: keep the request and send it later.",
+				Type: action.By("`reject`, `delay`, `shadow_ban`, `queue`", func(n *yamltext.Node) { p.parseAction(n, "action", o) }), See: "outcomes.md",
+			},
+			{Key: "status", Doc: "The HTTP status: for shadow_ban also from 200.", Type: form.Type{
+				Schema: `"type":"integer","minimum":200,"maximum":599`, Default: "429, for shadow_ban 200",
+			}.By("300 to 599", func(n *yamltext.Node) { p.parseStatus(n, o) })},
+			{
+				Key: "body", Doc: "Replaces the problem+json body: one text of up to 64 KiB, or one for each media type. Variables such as {{.RetryAfter}} are filled in.",
+				Type: form.Ref("body").By("text, or a mapping", func(n *yamltext.Node) { l.body = n }),
+			},
+			{
+				Key: "content_type", Doc: "The content type of body.",
+				Type: form.Type{Schema: `"type":"string","minLength":1,"pattern":"^[^\\x00-\\x08\\x0a-\\x1f\\x7f]*$"`, Default: "text/plain; charset=utf-8"}.By("text", func(n *yamltext.Node) { l.kind = n }),
+			},
+			{
+				Key: "headers", Doc: "Headers to add to the answer; not Content-Length and the like.",
+				Type: form.Ref("answerHeaders").By("`{X-Reason: maintenance}`", func(n *yamltext.Node) { o.Headers = p.headerMap(n) }),
+			},
+			{
+				Key: "retry_after_jitter", Doc: "Adds a random time to Retry-After: up to a percentage of it, or up to a duration.",
+				Type: form.Type{Schema: `"type":"string","pattern":"^(([1-9][0-9]?|100)%|([0-9]+(\\.[0-9]*)?(us|µs|μs|ms|s|m|h))+)$"`}.By("`10%`, `5s`", func(n *yamltext.Node) { p.parseJitter(n, &o.Jitter) }),
+				Only: []string{rules.Reject.String(), rules.Delay.String(), rules.Queue.String()},
+			},
+			{
+				Key: "max_wait", Doc: "Requests that would have to wait longer are refused.", Only: []string{rules.Delay.String()},
+				Type: form.Duration(time.Millisecond, maxWaiting, &l.wait, ""),
+			},
+			{
+				Key: "latency", Doc: "The time until the answer.", Only: []string{rules.ShadowBan.String()},
+				Type: form.Type{Schema: `"type":"string","pattern":"^([0-9]+(\\.[0-9]*)?(us|µs|μs|ms|s|m|h))+( *(±|\\+-) *([0-9]+(\\.[0-9]*)?(us|µs|μs|ms|s|m|h))+)?$"`}.
+					By("`120ms`, `120ms±30ms`", func(n *yamltext.Node) { p.parseLatency(n, &o.Latency) }),
+			},
+		}, p.queueKeys(&l.queue)...),
+		Extra: `"dependentRequired":{"content_type":["body"]}`,
+		Together: []string{
+			`{"if":{"not":{"required":["action"],"properties":{"action":{"const":"shadow_ban"}}}},"then":{"properties":{"status":{"minimum":300}}}}`,
+			`{"if":{"required":["body"],"properties":{"body":{"type":"object"}}},"then":{"properties":{"content_type":false}}}`,
+		},
+	}
 }
 
 // parseOnLimit reads on_limit, an action alone or a mapping, into r, whose
 // limit is known.
 func (p *Parser) parseOnLimit(n *yamltext.Node, r *rules.Rule) {
-	o := &r.OnLimit
-	if n.Kind == yamltext.Number {
+	o, l := &r.OnLimit, onLimitForm{}
+	keys := p.onLimitKeys(o, &l)
+	var f yamltext.Fields
+	switch n.Kind {
+	case yamltext.Number:
 		p.Errorf(n, "write on_limit: {status: "+n.Text+"}", "\"on_limit\" must be an action or a mapping, not a number")
 		return
-	}
-	if n.Kind != yamltext.Map {
+	case yamltext.Map:
+		f = form.Read(p.Report, n, "on_limit", keys.Rows)
+		form.Stray(f, keys.Rows, o.Action.String(), func(row *form.Row, at *yamltext.Node) {
+			p.Errorf(at, "", "%q does not apply to action: %s", row.Key, o.Action)
+		})
+	default:
 		p.parseAction(n, "on_limit", o)
-		p.makeWait(n, nil, r)
-		p.parseQueueing(n, nil, r)
-		return
 	}
-	f := p.Fields(n, "on_limit", onLimitKeys())
-	if n := f.Get("action"); n != nil {
-		p.parseAction(n, "action", o)
+	if l.body != nil {
+		p.parseBodies(l.body, l.kind, o)
+	} else if l.kind != nil {
+		p.Errorf(l.kind, "", "\"content_type\" needs a body")
 	}
-	p.refuseOfAction(f, o.Action)
-	lowest, status := int64(300), int64(o.Status)
+	if wait := f.Get("max_wait"); wait == nil || l.wait > 0 {
+		p.makeWait(n, wait, l.wait, r)
+	}
+	p.makeQueue(n, &l.queue, r)
+}
+
+// parseStatus reads the status of an answer, whose action is known.
+func (p *Parser) parseStatus(n *yamltext.Node, o *rules.OnLimit) {
+	lowest := int64(300)
 	if o.Action == rules.ShadowBan {
 		lowest = 200
 	}
-	p.IntegerOf(f, "status", lowest, 599, &status)
-	o.Status = int(status)
-	if n := f.Get("body"); n != nil {
-		p.parseBodies(n, f, o)
-	} else if n := f.Get("content_type"); n != nil {
-		p.Errorf(n, "", "\"content_type\" needs a body")
-	}
-	if n := f.Get("headers"); n != nil {
-		o.Headers = p.headerMap(n)
-	}
-	if n := f.Get("retry_after_jitter"); n != nil {
-		p.parseJitter(n, &o.Jitter)
-	}
-	if n := f.Get("latency"); n != nil {
-		p.parseLatency(n, &o.Latency)
-	}
-	p.makeWait(n, f, r)
-	p.parseQueueing(n, f, r)
+	form.ReadOne(p.Report, "status", n, form.Integer(lowest, 599, &o.Status))
 }
 
 // parseAction reads what to do with a request over the limit.
@@ -130,24 +176,8 @@ func (p *Parser) parseAction(n *yamltext.Node, key string, o *rules.OnLimit) {
 	}
 }
 
-// refuseOfAction reports keys that belong to another action.
-func (p *Parser) refuseOfAction(f yamltext.Fields, a rules.Action) {
-	owner := func(key string, actions ...rules.Action) {
-		if field, ok := f[key]; ok && !slices.Contains(actions, a) {
-			p.Errorf(field.Key, "", "%q does not apply to action: %s", key, a)
-		}
-	}
-	owner("retry_after_jitter", rules.Reject, rules.Delay, rules.Queue)
-	owner("max_wait", rules.Delay)
-	owner("latency", rules.ShadowBan)
-	for _, key := range queueKeys() {
-		owner(key, rules.Queue)
-	}
-}
-
 // parseBodies reads body, one text or one for each type, and content_type.
-func (p *Parser) parseBodies(n *yamltext.Node, f yamltext.Fields, o *rules.OnLimit) {
-	kind := f.Get("content_type")
+func (p *Parser) parseBodies(n, kind *yamltext.Node, o *rules.OnLimit) {
 	if n.Kind != yamltext.Map {
 		contentType := "text/plain; charset=utf-8"
 		if kind != nil {
@@ -242,37 +272,6 @@ func (p *Parser) addBody(n *yamltext.Node, key, contentType string, o *rules.OnL
 	o.Bodies = append(o.Bodies, body.Variant{ContentType: contentType, Template: template})
 }
 
-// duration parses a duration, such as 120ms or 1.5s.
-func duration(text string, low, high time.Duration) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil || text[0] < '0' || text[0] > '9' || strings.Contains(text, "ns") || d%time.Microsecond != 0 {
-		return 0, fmt.Errorf("invalid duration %s: want a number and a unit, such as 250ms or 2m", clip.Quote(text))
-	}
-	if d < low || d > high {
-		return 0, fmt.Errorf("%s must be from %s to %s", text, rate.Short(low), rate.Short(high))
-	}
-	return d, nil
-}
-
-// durationOf reads the duration under a key, and reports whether there is one.
-func (p *Parser) durationOf(f yamltext.Fields, key string, low, high time.Duration, into *time.Duration) bool {
-	n := f.Get(key)
-	if n == nil {
-		return false
-	}
-	text, ok := p.Span(n, key)
-	if !ok {
-		return false
-	}
-	d, err := duration(text, low, high)
-	if err != nil {
-		p.Errorf(n, "", "%q: %v", key, err)
-		return false
-	}
-	*into = d
-	return true
-}
-
 // parseJitter reads a percentage or a duration.
 func (p *Parser) parseJitter(n *yamltext.Node, j *rules.Jitter) {
 	text, ok := p.Span(n, "retry_after_jitter")
@@ -288,7 +287,7 @@ func (p *Parser) parseJitter(n *yamltext.Node, j *rules.Jitter) {
 		j.Percent = int64(v)
 		return
 	}
-	d, err := duration(text, time.Millisecond, maxWaiting)
+	d, err := form.ParseDuration(text, time.Millisecond, maxWaiting)
 	if err != nil {
 		p.Errorf(n, "or use a percentage such as 10%", "\"retry_after_jitter\": %v", err)
 		return
@@ -304,8 +303,8 @@ func (p *Parser) parseLatency(n *yamltext.Node, l *rules.Latency) {
 	}
 	base, spread, varies := strings.Cut(strings.ReplaceAll(text, "+-", "±"), "±")
 	var err error
-	if l.Base, err = duration(strings.TrimSpace(base), time.Microsecond, maxLatency); err == nil && varies {
-		l.Spread, err = duration(strings.TrimSpace(spread), time.Microsecond, l.Base)
+	if l.Base, err = form.ParseDuration(strings.TrimSpace(base), time.Microsecond, maxLatency); err == nil && varies {
+		l.Spread, err = form.ParseDuration(strings.TrimSpace(spread), time.Microsecond, l.Base)
 	}
 	if err != nil {
 		p.Errorf(n, "for example 120ms or 120ms±30ms", "\"latency\": %v", err)
@@ -314,16 +313,13 @@ func (p *Parser) parseLatency(n *yamltext.Node, l *rules.Latency) {
 }
 
 // makeWait gives the limit of r a queue, if its action is to delay.
-func (p *Parser) makeWait(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
+// n has the longest wait, and is nil if there is none.
+func (p *Parser) makeWait(at, n *yamltext.Node, wait time.Duration, r *rules.Rule) {
 	if r.OnLimit.Action != rules.Delay || !r.Limit.Valid() || r.Limit.IsUnlimited() {
 		return
 	}
-	var wait time.Duration
-	n := f.Get("max_wait")
 	if n != nil {
-		if at = n; !p.durationOf(f, "max_wait", time.Millisecond, maxWaiting, &wait) {
-			return
-		}
+		at = n
 	}
 	limit := r.Limit
 	switch {
@@ -386,21 +382,5 @@ func (p *Parser) warnOfWait(at *yamltext.Node, wait time.Duration, l headgate.Li
 		p.Warnf(at, "", "no request ever waits: the first %d are served at once, and the rest are refused", r.Burst)
 	case wait > 0 && r.Late >= r.Capacity-r.Token && r.Capacity-r.Token-r.Free < r.Late-r.Free:
 		p.Warnf(at, "", "\"max_wait\" has no effect: the queue is full before a request would wait that long")
-	}
-}
-
-// parseShare reads the part of a limit that this process enforces on its own.
-func (p *Parser) parseShare(field yamltext.Pair, r *rules.Rule) {
-	n := field.Value
-	v, err := strconv.ParseFloat(n.Text, 64)
-	switch {
-	case n.Kind != yamltext.Number || err != nil:
-		p.Errorf(n, "", "\"share\" must be a number, not %s", clip.Quote(n.Text))
-	case !(v > 0 && v <= 1): // also refuses NaN
-		p.Errorf(n, "", "\"share\" must be more than 0 and at most 1, not %s", n.Text)
-	case r.OnStoreError != rules.StoreErrorLocal:
-		p.Errorf(field.Key, "", "\"share\" applies only to policy: local")
-	default:
-		r.LocalShare = v
 	}
 }

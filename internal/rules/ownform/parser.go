@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 	"github.com/headgate/headgate/internal/rules/zone"
 )
@@ -40,6 +41,7 @@ type Parser struct {
 	// zoneTable has the zones that requests may name; nil until a rule needs it.
 	zoneTable *zone.Table
 	parsed    []parsedRule
+	names     map[string][]string // the keys of mappings, by what has them
 	replaced  map[LimitName]bool
 }
 
@@ -47,6 +49,17 @@ type Parser struct {
 // keys.
 func NewParser(rules *rules.Builder) *Parser {
 	return &Parser{Rules: rules, zones: map[string]*time.Location{}, replaced: map[LimitName]bool{}}
+}
+
+// Names returns the names of the keys of a mapping, which is made once.
+func (p *Parser) Names(what string, rows func() []form.Row) []string {
+	if p.names[what] == nil {
+		if p.names == nil {
+			p.names = map[string][]string{}
+		}
+		p.names[what] = form.Keys(rows())
+	}
+	return p.names[what]
 }
 
 // LimitName identifies a limit for replaces.
@@ -94,16 +107,16 @@ func (p *Parser) ParseLimits(f yamltext.Fields, domain string) {
 	}
 }
 
-// dialects returns the names of the header dialects. A test compares them with package
+// Dialects returns the names of the header dialects. A test compares them with package
 // answer, which implements them.
-func dialects() []string {
+func Dialects() []string {
 	return []string{"default", "ietf", "github", "openai", "draft-03", "none"}
 }
 
 // parseHeaders reads the headers of a document: the dialect of its domain, which must be
 // the same in all documents of the domain.
 func (p *Parser) parseHeaders(n *yamltext.Node, domain string) {
-	word, ok := p.Choice(n, "headers", dialects()...)
+	word, ok := p.Choice(n, "headers", Dialects()...)
 	if !ok || domain == "" {
 		return
 	}

@@ -1,14 +1,12 @@
 package ownform
 
 import (
-	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
@@ -24,14 +22,36 @@ const (
 	maxKeptResponse     = 1 << 20
 )
 
-func queueKeys() []string {
-	return []string{
-		"max_entries", "max_bytes", "max_body", "key_share", "ttl", "retries", "backoff", "concurrency", "timeout", "keep", "keep_response",
+// queueKeys are the keys of on_limit for action: queue.
+func (p *Parser) queueKeys(q *rules.Queueing) []form.Row {
+	rows := []form.Row{
+		{Key: "max_entries", Doc: "How many requests may wait; dead letters may take as much again.", Type: form.Integer(1, maxQueueEntries, &q.MaxEntries)},
+		{Key: "max_bytes", Doc: "Their size together; dead letters may take as much again.", Type: form.Size(1, maxQueueBytes, &q.MaxBytes)},
+		{Key: "max_body", Doc: "The largest body of a request.", Type: form.Size(0, maxQueueBody, &q.MaxBody)},
+		{
+			Key: "key_share", Doc: "The share of max_entries and max_bytes that one key may use, at least one request; everything in rules without a key.",
+			Type: form.Type{Schema: `"type":"string","pattern":"^([1-9][0-9]?|100)%$"`, Default: "10%"}.By("`1%` to `100%`", func(n *yamltext.Node) { p.parseKeyShare(n, q) }),
+		},
+		{Key: "ttl", Doc: "How long a request may wait.", Type: form.Duration(time.Second, maxQueueTTL, &q.TTL, "")},
+		{Key: "retries", Doc: "How often a request is tried again if the backend does not accept it.", Type: form.Integer(0, maxQueueRetries, &q.Retries)},
+		{
+			Key: "backoff", Doc: "The first and the longest wait before another try: it doubles, and half of it is random. A longer Retry-After of the backend wins.",
+			Type: form.Type{Schema: `"type":"string","pattern":"^([0-9]+(\\.[0-9]*)?(us|µs|μs|ms|s|m|h))+(\\.\\.([0-9]+(\\.[0-9]*)?(us|µs|μs|ms|s|m|h))+)?$"`, Default: "1s..5m"}.
+				By("`1s..5m`", func(n *yamltext.Node) { p.parseBackoff(n, q) }),
+		},
+		{Key: "concurrency", Doc: "How many requests of one key are sent at once. With more than 1, their order is not kept.", Type: form.Integer(1, maxQueueConcurrency, &q.Concurrency)},
+		{Key: "timeout", Doc: "How long the backend may take.", Type: form.Duration(time.Millisecond, maxQueueTimeout, &q.Timeout, "")},
+		{Key: "keep", Doc: "How long the outcome of a request can be looked up.", Type: form.Duration(0, maxQueueTTL, &q.Keep, "")},
+		{Key: "keep_response", Doc: "How much of the backend's answer is kept with the outcome.", Type: form.Size(0, maxKeptResponse, &q.KeepResponse)},
 	}
+	for i := range rows {
+		rows[i].Only = []string{rules.Queue.String()}
+	}
+	return rows
 }
 
-// parseQueueing reads those keys of on_limit; f may be nil.
-func (p *Parser) parseQueueing(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
+// makeQueue checks that the limit of r can queue, if its action is to.
+func (p *Parser) makeQueue(at *yamltext.Node, q *rules.Queueing, r *rules.Rule) {
 	if r.OnLimit.Action != rules.Queue {
 		return
 	}
@@ -41,25 +61,7 @@ func (p *Parser) parseQueueing(at *yamltext.Node, f yamltext.Fields, r *rules.Ru
 	if r.Concurrent() {
 		p.Errorf(at, "limit the rate instead", "action: queue does not work with concurrency: the time until a slot is free is unknown")
 	}
-	q := rules.DefaultQueueing()
-	retries, concurrency := int64(q.Retries), int64(q.Concurrency)
-	p.IntegerOf(f, "max_entries", 1, maxQueueEntries, &q.MaxEntries)
-	p.bytesOf(f, "max_bytes", 1, maxQueueBytes, &q.MaxBytes)
-	p.bytesOf(f, "max_body", 0, maxQueueBody, &q.MaxBody)
-	if n := f.Get("key_share"); n != nil {
-		p.parseKeyShare(n, &q)
-	}
-	p.durationOf(f, "ttl", time.Second, maxQueueTTL, &q.TTL)
-	p.IntegerOf(f, "retries", 0, maxQueueRetries, &retries)
-	if n := f.Get("backoff"); n != nil {
-		p.parseBackoff(n, &q)
-	}
-	p.IntegerOf(f, "concurrency", 1, maxQueueConcurrency, &concurrency)
-	p.durationOf(f, "timeout", time.Millisecond, maxQueueTimeout, &q.Timeout)
-	p.durationOf(f, "keep", 0, maxQueueTTL, &q.Keep)
-	p.bytesOf(f, "keep_response", 0, maxKeptResponse, &q.KeepResponse)
-	q.Retries, q.Concurrency = int(retries), int(concurrency)
-	r.OnLimit.Queueing = &q
+	r.OnLimit.Queueing = q
 }
 
 // parseKeyShare reads a percentage.
@@ -80,49 +82,14 @@ func (p *Parser) parseBackoff(n *yamltext.Node, q *rules.Queueing) {
 		return
 	}
 	first, last, two := strings.Cut(text, "..")
-	least, err := duration(first, time.Millisecond, maxQueueBackoff)
+	least, err := form.ParseDuration(first, time.Millisecond, maxQueueBackoff)
 	most := least
 	if err == nil && two {
-		most, err = duration(last, least, maxQueueBackoff)
+		most, err = form.ParseDuration(last, least, maxQueueBackoff)
 	}
 	if err != nil {
 		p.Errorf(n, "for example 1s..5m", "\"backoff\": %v", err)
 		return
 	}
 	q.BackoffLeast, q.BackoffMost = least, most
-}
-
-// bytesOf reads the number of bytes under a key, such as 1000, 64KiB or 100MB.
-func (p *Parser) bytesOf(f yamltext.Fields, key string, low, high int64, v *int64) {
-	n := f.Get(key)
-	if n == nil {
-		return
-	}
-	if n.Kind != yamltext.Text && n.Kind != yamltext.Number {
-		p.Errorf(n, "", "%q must be a size such as 100MB, not %s", key, n.Kind)
-		return
-	}
-	switch size, err := parseBytes(n.Text); {
-	case err != nil:
-		p.Errorf(n, "write a number of bytes, or use a unit, such as 64KiB or 100MB", "%q: %v", key, err)
-	case size < low || size > high:
-		p.Errorf(n, "", "%q must be from %d to %d bytes, not %s", key, low, high, n.Text)
-	default:
-		*v = size
-	}
-}
-
-func parseBytes(text string) (int64, error) {
-	digits := strings.TrimRight(text, "BKMGTi")
-	factor, known := map[string]int64{
-		"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
-	}[text[len(digits):]]
-	v, err := strconv.ParseUint(strings.ReplaceAll(digits, "_", ""), 10, 41)
-	if !known || err != nil || strings.HasPrefix(digits, "_") || strings.HasSuffix(digits, "_") || strings.Contains(digits, "__") {
-		return 0, fmt.Errorf("invalid size %s", clip.Quote(text))
-	}
-	if v > uint64(math.MaxInt64/factor) {
-		return math.MaxInt64, nil // more than any limit
-	}
-	return int64(v) * factor, nil
 }

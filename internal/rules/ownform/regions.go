@@ -7,11 +7,28 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// RegionKeys returns the keys of regions.
-func RegionKeys() []string { return []string{"slack", "home"} }
+// regionKeys are the keys of regions.
+func (l *LimitForm) regionKeys(settings *headgate.Regions, shared *bool) form.Mapping {
+	word := form.Switch(shared, "separate", "shared")
+	return form.Mapping{
+		Def: "regions", Doc: "Whether regions share the limit: separate (default) gives each region the whole limit, shared gives each a part, and regions give each other tokens. {home: eu} lets one region count for all, with any algorithm. See docs/regions.md.",
+		Short: &word, Rows: []form.Row{
+			{
+				Key: "slack", Doc: "Of a token_bucket: how much all regions together may admit above the burst, as a part of it.",
+				Type: form.Ref("part").ByPair("`0%` to `100%`", func(at yamltext.Pair) { settings.Slack = l.partOfBurst("slack", at) }).Or("0"),
+			},
+			{
+				Key: "home", Doc: "The region whose Redis counts the limit for all: exact, with a round trip there for each decision, unless sync: blocks saves it.", See: "regions-home.md",
+				Type: form.Ref("region").By("the name of a region", func(n *yamltext.Node) { settings.Home = l.readHome(n) }),
+			},
+		},
+		Extra: `"not":{"required":["slack","home"]}`,
+	}
+}
 
 // withRegions applies regions.
 func (l *LimitForm) withRegions(limit headgate.Limit) headgate.Limit {
@@ -30,7 +47,7 @@ func (l *LimitForm) withRegions(limit headgate.Limit) headgate.Limit {
 	case l.Algorithm == headgate.LeakyBucket || l.Algorithm == headgate.SlidingLog || l.Algorithm == headgate.Distinct || l.Algorithm == headgate.Concurrency:
 		l.Errorf(n, hint+", or use a token_bucket, fixed_window, sliding_window or sliding_buckets", "regions cannot share a limit of %s", l.Algorithm)
 		return limit
-	case l.IsSet(l.Keys, "count_denied"):
+	case l.countDenied:
 		l.Errorf(n, hint, "regions cannot share a limit with count_denied: each refused request would have to reach all of them")
 		return limit
 	case l.anchor == headgate.AnchorFirstRequest:
@@ -53,32 +70,24 @@ func (l *LimitForm) withRegions(limit headgate.Limit) headgate.Limit {
 
 // readRegions reads regions: a word, or a mapping. It reports whether that shares.
 func (l *LimitForm) readRegions(n *yamltext.Node) (settings headgate.Regions, shared bool) {
+	keys := l.regionKeys(&settings, &shared)
 	switch n.Kind {
 	case yamltext.Text:
-		word, _ := l.Choice(n, "regions", "separate", "shared")
-		return settings, word == "shared"
+		form.ReadOne(l.Report, "regions", n, *keys.Short)
+		return settings, shared
 	case yamltext.Map:
 	default:
 		l.Errorf(n, "", "\"regions\" must be separate or shared, or a mapping, not %s", n.Kind)
 		return settings, false
 	}
-	f := l.Fields(n, "regions", RegionKeys())
-	if field, ok := f["home"]; ok {
-		if slack, both := f["slack"]; both {
-			l.Errorf(slack.Key, "remove it", "\"slack\" does not apply to a limit that one region counts")
-			return settings, false
-		}
-		settings.Home = l.readHome(field.Value)
-		return settings, settings.Home != ""
+	f := l.Fields(n, "regions", form.Keys(keys.Rows))
+	_, home := f["home"]
+	if slack, ok := f["slack"]; ok && home {
+		l.Errorf(slack.Key, "remove it", "\"slack\" does not apply to a limit that one region counts")
+		return settings, false
 	}
-	if field, ok := f["slack"]; ok {
-		if l.Algorithm != headgate.TokenBucket {
-			l.Errorf(field.Key, "a window never admits more than its limit", "\"slack\" does not apply to %s", l.Algorithm)
-		} else if slack, ok := l.percentage("slack", field.Value); ok {
-			settings.Slack = slack
-		}
-	}
-	return settings, true
+	form.ReadFields(l.Report, f, keys.Rows)
+	return settings, !home || settings.Home != ""
 }
 
 // maxRegion is the longest name of a region.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
@@ -22,8 +23,29 @@ const (
 // processes draw more than one each.
 const fewTokens = 4
 
-// SyncKeys returns the keys of sync.
-func SyncKeys() []string { return []string{"mode", "max_age", "max_over"} }
+// syncKeys are the keys of sync.
+func (l *LimitForm) syncKeys(b *headgate.Blocks, blocks *bool) form.Mapping {
+	*b = headgate.Blocks{MaxAge: defaultBlockAge, MaxOver: defaultOver / 100.}
+	word := form.Switch(blocks, "exact", "blocks")
+	return form.Mapping{
+		Def: "sync", Doc: "How servers share the limit: exact (default) asks the store for each request, blocks draws tokens for busy keys in advance. See docs/blocks.md.",
+		Short: &word, By: "mode", Rows: []form.Row{
+			{Key: "mode", Doc: "exact or blocks.", Type: word, Missing: ": exact or blocks", Example: "for example sync: {mode: blocks, max_age: 1s}"},
+			{
+				Key: "max_age", Doc: "The longest time between drawing a token and using it.",
+				Type: form.Duration(minBlockAge, maxBlockAge, &b.MaxAge, ""), Only: []string{"blocks"},
+			},
+			{
+				Key: "max_over", Doc: "Of a token_bucket: how much may be admitted above the burst, as a part of it. With 0, nothing; the burst is then smaller.",
+				Type: form.Ref("part").ByPair("`0%` to `100%`", func(at yamltext.Pair) {
+					if *blocks {
+						b.MaxOver = l.partOfBurst("max_over", at)
+					}
+				}).Or("5%"), Only: []string{"blocks"},
+			},
+		},
+	}
+}
 
 // withSync applies sync.
 func (l *LimitForm) withSync(limit headgate.Limit) headgate.Limit {
@@ -44,7 +66,7 @@ func (l *LimitForm) withSync(limit headgate.Limit) headgate.Limit {
 	case l.Algorithm == headgate.Distinct:
 		l.Errorf(n, hint, "\"sync: blocks\" does not work with count: distinct: the store has to see every value")
 		return limit
-	case l.IsSet(l.Keys, "count_denied"):
+	case l.countDenied:
 		l.Errorf(n, hint, "\"sync: blocks\" does not work with count_denied: the store has to see every refused request")
 		return limit
 	case !limit.Valid():
@@ -61,38 +83,33 @@ func (l *LimitForm) withSync(limit headgate.Limit) headgate.Limit {
 
 // readSync reads sync: a word, or a mapping with one. It reports whether that is blocks.
 func (l *LimitForm) readSync(n *yamltext.Node) (b headgate.Blocks, blocks bool) {
-	b = headgate.Blocks{MaxAge: defaultBlockAge, MaxOver: defaultOver / 100.}
-	if n.Kind != yamltext.Map {
-		if n.Kind != yamltext.Text {
-			l.Errorf(n, "", "\"sync\" must be exact or blocks, or a mapping, not %s", n.Kind)
-			return b, false
-		}
-		word, _ := l.Choice(n, "sync", "exact", "blocks")
-		return b, word == "blocks"
-	}
-	const hint = "for example sync: {mode: blocks, max_age: 1s}"
-	f := l.Fields(n, "sync", SyncKeys())
-	if f.Get("mode") == nil {
-		if _, ok := f["mode"]; !ok {
-			l.Errorf(n, hint, "sync has no \"mode\": exact or blocks")
-		}
+	keys := l.syncKeys(&b, &blocks)
+	switch n.Kind {
+	case yamltext.Text:
+		form.ReadOne(l.Report, "sync", n, *keys.Short)
+		return b, blocks
+	case yamltext.Map:
+	default:
+		l.Errorf(n, "", "\"sync\" must be exact or blocks, or a mapping, not %s", n.Kind)
 		return b, false
 	}
-	blocks = l.ChoiceOf(f, "mode", "exact", "blocks") == "blocks"
-	for _, key := range SyncKeys()[1:] {
-		if field, ok := f[key]; ok && !blocks {
-			l.Errorf(field.Key, "", "%q only applies to mode: blocks", key)
-		}
-	}
-	l.durationOf(f, "max_age", minBlockAge, maxBlockAge, &b.MaxAge)
-	if field, ok := f["max_over"]; ok && blocks {
-		if l.Algorithm != headgate.TokenBucket {
-			l.Errorf(field.Key, "a window never admits more than its limit", "\"max_over\" does not apply to %s", l.Algorithm)
-		} else if over, ok := l.percentage("max_over", field.Value); ok {
-			b.MaxOver = over
-		}
+	f := form.Read(l.Report, n, "sync", keys.Rows)
+	if f.Get("mode") != nil && !blocks {
+		form.Stray(f, keys.Rows, "exact", func(row *form.Row, at *yamltext.Node) {
+			l.Errorf(at, "", "%q only applies to mode: blocks", row.Key)
+		})
 	}
 	return b, blocks
+}
+
+// partOfBurst reads a part of the burst, which only a token_bucket has.
+func (l *LimitForm) partOfBurst(key string, at yamltext.Pair) float64 {
+	if l.Algorithm != headgate.TokenBucket {
+		l.Errorf(at.Key, "a window never admits more than its limit", "%q does not apply to %s", key, l.Algorithm)
+		return 0
+	}
+	part, _ := l.percentage(key, at.Value)
+	return part
 }
 
 // percentage reads a part of the burst: 5%, 0.5% or 0.

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/keytable"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/tablefile"
@@ -30,8 +31,21 @@ const (
 	deny       = "deny" // no request passes
 )
 
-// RateKeys returns the keys of a rate that is a mapping.
-func RateKeys() []string { return []string{"table", "from", "max", "default"} }
+// rateKeys are the keys of a rate that is a mapping.
+func (t *tableForm) rateKeys() form.Mapping {
+	return form.Mapping{Def: "rateFrom", Doc: "Where each key has a rate of its own.", Rows: []form.Row{
+		{
+			Key: "table", Doc: "A file with a row for each key: its columns are key, rate and burst. CSV, JSON or YAML, by its name. The path is relative to this file.", See: "limits-by-customer.md",
+			Type: form.Ref("tableName").Is("the name of a file"),
+		},
+		{Key: "from", Doc: "Instead of a table: the claim of the verified token that has the rate.", Type: form.Ref("claim").Is("`jwt:CLAIM`")},
+		{Key: "max", Doc: "With from: what a claim that gives more gets.", Type: form.Ref("someRate").Is("`1000/minute`")},
+		{Key: "default", Doc: "The rate of keys that are not in the table, or of requests without the claim.", Type: form.Ref("defaultRate").Is("`100/minute`, `unlimited`, `deny`").Or(form.Required)},
+	}, Extra: `"required":["default"],"oneOf":[{"required":["table"]},{"required":["from","max"]}]`, Together: []string{
+		form.Without(`"required":["table"]`, []string{"from", "max"}),
+		`{"if":{"required":["from"]},"then":{"properties":{"default":{"not":{"type":"string","pattern":"^\\s*[uU][nN][lL][iI][mM][iI][tT][eE][dD]\\s*$"}}}}}`,
+	}}
+}
 
 // OpenTable opens a table file. It returns an error for anything but a regular file.
 type OpenTable func(path string) (io.ReadCloser, error)
@@ -64,7 +78,7 @@ func (p *Parser) tabled(f yamltext.Fields, r *rules.Rule) *tableForm {
 	}
 	t := &tableForm{Parser: p, f: f, rule: r, report: p.Report, places: map[[3]string]int{}, table: &rules.Table{}}
 	before := p.Errors
-	inner := p.Fields(n, "rate", RateKeys())
+	inner := p.Fields(n, "rate", form.Keys(t.rateKeys().Rows))
 	switch {
 	case inner.Get("from") != nil:
 		t.readClaim(n, inner)
@@ -213,7 +227,7 @@ func (t *tableForm) limit(keys yamltext.Fields, rateText, burst string) (headgat
 		}
 		keys["burst"] = yamltext.Pair{Key: t.at, Value: node(yamltext.Number, fmt.Sprint(n))}
 	}
-	p := &Parser{Report: &yamltext.Report{}, zones: t.zones, Regions: t.Regions}
+	p := &Parser{Report: &yamltext.Report{}, zones: t.zones, Regions: t.Regions, names: t.names}
 	r := &rules.Rule{OnLimit: t.rule.OnLimit}
 	r.Limit = p.parseRateAndOptions(keys, t.at)
 	if n := t.f.Get("on_limit"); n != nil && p.Errors == 0 && r.OnLimit.Action == rules.Delay {

@@ -128,7 +128,7 @@ func TestMistakesOfTables(t *testing.T) {
 		{rate, "key,rate\nk,5\n", `t.csv:2:3: invalid rate "5": want N/unit, such as 5/minute`},
 		{rate, "key,rate\nk,5/minuet\n", `t.csv:2:3: unknown unit "minuet", did you mean "minute"?`},
 		{rate, "key,rate,burst\nk,5/s,many\n", `t.csv:2:7: invalid burst: invalid count "many": want a whole number`},
-		{rate, "key,rate,burst\nk,5/s,0\n", `t.csv:2:7: the burst must be from 1`},
+		{rate, "key,rate,burst\nk,5/s,0\n", `t.csv:2:7: "burst" must be from 1`},
 		{rate, "key,rate,burst\nk,unlimited,5\n", `t.csv:2:13: unlimited has no burst`},
 		{rate + "\n    algorithm: sliding_window", "key,rate,burst\nk,5/s,6\n", `t.csv:2:7: "burst" does not apply to sliding_window`},
 		{rate + "\n    count: distinct\n    of: path", "key,rate\nj,65536/hour\nk,65537/hour\n", `t.csv:3:3: a limit of 65537 different values can be measured, but not enforced`},

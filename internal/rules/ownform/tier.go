@@ -1,13 +1,16 @@
 package ownform
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
@@ -15,9 +18,34 @@ import (
 // maxTiers is how many tiers one limit may have.
 const maxTiers = 64
 
-// TierKeys returns the keys of one tier: those of a limit that may differ.
-func TierKeys() []string {
-	return append([]string{"is", "cost", "on_limit", "mode", "percent", "on_store_error", "description", "concurrency", "lease"}, LimitKeys()...)
+// tierKeys are the keys of one tier: those of a limit that may differ.
+func (p *Parser) tierKeys() form.Mapping {
+	rf := ruleForm{rule: NewRule("", "", &yamltext.Node{})}
+	rows := []form.Row{
+		{Key: "is", Doc: "The values that choose this tier.", Type: form.Many("tierValue").Is("a value, or a list").Or("its name")},
+		{Key: "mode", Doc: "shadow: count and report, but refuse nothing.", Type: p.mode(rf.rule)},
+	}
+	rows = append(rows, p.SharedKeys(rf.rule)...)
+	rows = append(rows, p.slotKeys(new(int64), new(time.Duration))...)
+	rows = append(rows, p.limitKeys(&rf)...)
+	for i := range rows {
+		rows[i].Only = nil // the limit may have the algorithm
+	}
+	return form.Mapping{Def: "tier", Doc: "The settings of a tier that differ from the limit.", Rows: rows, Together: []string{concurrencyAlone(LimitKeys())}}
+}
+
+// tiersKeys are the keys of tiers that are not tiers.
+func (t *tierForm) tiersKeys() form.Mapping {
+	return form.Mapping{
+		Def: "tiers", Doc: "Limits that differ by an attribute of the request, such as free and pro. Each tier inherits what it does not set. See docs/outcomes.md.", Rows: []form.Row{
+			{
+				Key: "by", Doc: "The attribute whose value chooses the tier.", Missing: ", the attribute that chooses the tier", Example: "for example by: \"header:X-Plan\"",
+				Type: form.Ref("given").By("an attribute", t.readBy),
+			},
+			{Key: "default", Doc: "The tier of requests that match no other tier.", Type: form.Text(new(string)).By("the name of a tier", t.readDefault).Or("the limit's own rate")},
+		},
+		Extra: `"minProperties":2,"propertyNames":{"$ref":"#/$defs/name"},"additionalProperties":{"$ref":"#/$defs/tier"}`,
+	}
 }
 
 // tier is one tier of a limit.
@@ -52,7 +80,7 @@ func (p *Parser) parseTiers(limit ruleForm) {
 	if p.Errors > before {
 		return
 	}
-	limit.form = &t
+	limit.tiers = &t
 	for i := range t.tiers {
 		one := limit
 		one.node, one.f = t.tiers[i].node, t.merged(&t.tiers[i])
@@ -71,15 +99,12 @@ func (t *tierForm) read(n *yamltext.Node) {
 		t.Errorf(n, "for example tiers: {by: \"header:X-Plan\", default: free, free: {rate: 10/minute}}", "\"tiers\" must be a mapping, not %s", n.Kind)
 		return
 	}
-	var by, standard *yamltext.Node
+	rows, options := t.tiersKeys().Rows, yamltext.Fields{}
 	taken, before := map[string]string{}, t.Errors
 	for _, field := range n.Pairs {
-		switch field.Key.Text {
-		case "by":
-			by = field.Value
-		case "default":
-			standard = field.Value
-		default:
+		if slices.Contains(form.Keys(rows), field.Key.Text) {
+			options[field.Key.Text] = field
+		} else {
 			t.readTier(field, taken)
 		}
 	}
@@ -89,42 +114,22 @@ func (t *tierForm) read(n *yamltext.Node) {
 	case len(t.tiers) > maxTiers:
 		t.Errorf(n, "", "there are %d tiers, at most %d are allowed", len(t.tiers), maxTiers)
 	}
-	t.readBy(n, by)
-	t.readDefault(n, standard)
+	form.Need(t.Report, n, "tiers", rows)
+	form.ReadFields(t.Report, options, rows)
+	if _, ok := options["default"]; !ok && t.base.Get("rate") == nil && t.base.Get("concurrency") == nil && len(t.tiers) > 0 {
+		t.Errorf(n, "add default: with the name of a tier, or give the limit its own rate", "requests without a tier would have no limit")
+	}
 }
 
 // readBy reads the attribute that chooses the tier.
-func (t *tierForm) readBy(at, n *yamltext.Node) {
-	if n == nil {
-		t.Errorf(at, "for example by: \"header:X-Plan\"", "tiers has no \"by\", the attribute that chooses the tier")
-		return
-	}
-	text, ok := t.Word(n, "by")
-	if !ok {
-		return
-	}
-	a, err := rules.ParseAttribute(text)
-	if err != nil {
-		t.Errorf(n, "", "%v", err)
-		return
-	}
-	switch a.Kind {
-	case rules.Method, rules.Path, rules.Host, rules.ClientIP:
-		t.Errorf(n, "use a separate limit with its own match for each", "tiers cannot be chosen by %s", a)
-	case rules.Other, rules.Header, rules.Query, rules.Cookie, rules.JWT:
-		t.CheckEntry(n, a)
-		t.by = a
-	}
+func (t *tierForm) readBy(n *yamltext.Node) {
+	t.by, _ = t.attributeOf(n, "by", func(a rules.Attribute) (message, hint string) {
+		return fmt.Sprintf("tiers cannot be chosen by %s", a), "use a separate limit with its own match for each"
+	})
 }
 
 // readDefault reads which tier is for all others.
-func (t *tierForm) readDefault(at, n *yamltext.Node) {
-	if n == nil {
-		if t.base.Get("rate") == nil && t.base.Get("concurrency") == nil && len(t.tiers) > 0 {
-			t.Errorf(at, "add default: with the name of a tier, or give the limit its own rate", "requests without a tier would have no limit")
-		}
-		return
-	}
+func (t *tierForm) readDefault(n *yamltext.Node) {
 	name, ok := t.Word(n, "default")
 	if !ok {
 		return
@@ -149,7 +154,7 @@ func (t *tierForm) readTier(field yamltext.Pair, taken map[string]string) {
 		t.Errorf(field.Key, "", "%q has no value", name)
 		return
 	}
-	one.f = t.Fields(field.Value, "the tier "+clip.Quote(name), TierKeys())
+	one.f = t.Fields(field.Value, "the tier "+clip.Quote(name), t.Names("tier", func() []form.Row { return t.tierKeys().Rows }))
 	values := []yamltext.Item{{Text: name, At: field.Key}}
 	if n := one.f.Get("is"); n != nil {
 		values = t.Texts(n, "is")
@@ -198,7 +203,7 @@ func (t *tierForm) merged(one *tier) yamltext.Fields {
 	if n := one.f.Get("rate"); n != nil {
 		delete(f, "period")
 		if rate, err := rate.Parse(n.Text); err == nil && rate.Unlimited {
-			for _, key := range append(append(LimitKeys(), DistinctKeys()...), "on_limit") {
+			for _, key := range append(append(LimitKeys(), distinctNames()...), "on_limit") {
 				delete(f, key)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
@@ -77,28 +78,11 @@ func (p *Parser) parseValue(n *yamltext.Node, v *rules.ValueMatch) lists {
 		p.warnExcluded(n, name, l)
 		return l
 	}
-	f := p.Fields(n, clip.Quote(name), []string{"present", "is", "not"})
 	var l lists
-	if n := f.Get("is"); n != nil {
-		l = p.valueTexts(n, name, v)
-	}
-	if n := f.Get("not"); n != nil {
-		not, sources := p.globs(n, name)
-		v.Not = append(v.Not, not...)
-		l.not = append(l.not, sources...)
-	}
-	if n := f.Get("present"); n != nil {
-		yes, ok := p.Boolean(n, "present")
-		switch {
-		case !ok:
-		case yes:
-			v.Presence = rules.Present
-		default:
-			v.Presence = rules.Absent
-			if len(v.Any) > 0 {
-				p.Warnf(n, "", "the rule can never match: %s cannot both be absent and have a value", clip.Quote(name))
-			}
-		}
+	f := p.Fields(n, clip.Quote(name), form.Keys(p.conditionKeys(v, &l)))
+	form.ReadFields(p.Report, f, p.conditionKeys(v, &l))
+	if v.Presence == rules.Absent && len(v.Any) > 0 {
+		p.Warnf(f.Get("present"), "", "the rule can never match: %s cannot both be absent and have a value", clip.Quote(name))
 	}
 	if len(n.Pairs) == 0 {
 		p.Errorf(n, "", "the condition on %s is empty", clip.Quote(name))
@@ -106,6 +90,27 @@ func (p *Parser) parseValue(n *yamltext.Node, v *rules.ValueMatch) lists {
 	p.warnExcluded(n, name, l)
 	l.presence = v.Presence
 	return l
+}
+
+// conditionKeys are the keys of a condition on one attribute.
+func (p *Parser) conditionKeys(v *rules.ValueMatch, l *lists) []form.Row {
+	name := v.String()
+	return []form.Row{
+		{Key: "is", Doc: "The same as the value alone.", Type: form.Ref("globs").By("values", func(n *yamltext.Node) { *l = p.valueTexts(n, name, v) })},
+		{Key: "not", Doc: "None of these values. Also holds for a request without the attribute.", Type: form.Ref("globs").By("values", func(n *yamltext.Node) {
+			not, sources := p.globs(n, name)
+			v.Not, l.not = append(v.Not, not...), append(l.not, sources...)
+		})},
+		{Key: "present", Doc: "true: it must be there, even if empty. false: it must be missing.", Type: form.Type{Schema: `"type":"boolean"`}.By("`true`, `false`", func(n *yamltext.Node) {
+			switch yes, ok := p.Boolean(n, "present"); {
+			case !ok:
+			case yes:
+				v.Presence = rules.Present
+			default:
+				v.Presence = rules.Absent
+			}
+		})},
+	}
 }
 
 // valueTexts reads one value or a list of them into v. Those that start with ! are

@@ -92,7 +92,7 @@ func TestMistakesInLimits(t *testing.T) {
 		"rate: 5, period: {}":                                          `"period" must be a duration such as 30s, not a mapping`,
 		"rate: 5, period: soon":                                        "error",
 		"rate: 5/hour, algorithm: fixed":                               "unknown algorithm \"fixed\"",
-		"rate: 5/hour, burst: -1":                                      `"burst" must be from 0 to`,
+		"rate: 5/hour, burst: -1":                                      `"burst" must be from 1 to`,
 		"rate: 5/hour, burst: many":                                    `"burst" must be a whole number, not text`,
 		"rate: 5/hour, burst: \"5\"":                                   "remove the quotes",
 		"rate: 5/hour, delay_after: 2":                                 `"delay_after" does not apply to token_bucket; add algorithm: leaky_bucket`,

@@ -10,12 +10,36 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 	"github.com/headgate/headgate/internal/rules/zone"
 )
 
-// ZoneKeys returns the keys of a timezone that is a mapping.
-func ZoneKeys() []string { return []string{"from", "column", "default"} }
+// zoneKeys are the keys of a timezone that is a mapping.
+func (p *Parser) zoneKeys(z *zoneForm) form.Mapping {
+	name := form.Ref("zone").Or("UTC")
+	return form.Mapping{
+		Def: "zoneFrom", Doc: "Where the request, or its row in the table of the rule, has the zone of the client.", Rows: []form.Row{
+			{Key: "from", Doc: "The part of the request that has the name of the zone.", Type: form.Ref("given").By("an attribute", func(n *yamltext.Node) { z.from = n })},
+			{
+				Key: "column", Doc: "The column of the rule's table that has the name of the zone.", See: "limits-by-customer.md",
+				Type: form.Type{Schema: `"type":"string","minLength":1,"not":{"enum":["key","rate","burst"]}`}.By("the name of a column", func(n *yamltext.Node) { z.column = p.zoneColumn(n) }),
+			},
+			{Key: "default", Doc: "The zone of requests without one.", Type: name}, // ownZoneOf reads it
+		},
+		Extra: `"minProperties":1,"oneOf":[{"required":["from"]},{"required":["column"]}]`,
+	}
+}
+
+// zoneColumn reads the name of a column.
+func (p *Parser) zoneColumn(n *yamltext.Node) string {
+	name, _ := p.Word(n, "column")
+	if slices.Contains([]string{"key", "rate", "burst"}, name) {
+		p.Errorf(n, "for example column: timezone", "the column %s of a table has no time zone", clip.Quote(name))
+		return ""
+	}
+	return name
+}
 
 // exampleZone is how a rule takes the zone from a request.
 const exampleZone = `for example timezone: "jwt:zoneinfo", or timezone: {from: "jwt:zoneinfo", default: Europe/Berlin}`
@@ -28,7 +52,8 @@ func isOwnZone(n *yamltext.Node) bool {
 // zoneForm is a timezone that the client, or the table of the rule, gives.
 type zoneForm struct {
 	at     *yamltext.Node
-	column string // the name of the column, or empty
+	from   *yamltext.Node // what part of the request
+	column string         // the name of the column, or empty
 }
 
 // ownZone reads where the client's own time zone is to be found, if the rule says so, and
@@ -38,42 +63,41 @@ func (p *Parser) ownZone(f yamltext.Fields, r *rules.Rule) *zoneForm {
 	if !isOwnZone(n) || f.Get("concurrency") != nil {
 		return nil
 	}
-	form := &zoneForm{at: n}
-	from := n
+	z := &zoneForm{at: n, from: n}
 	if n.Kind == yamltext.Map {
 		before := p.Errors
-		inner := p.Fields(n, "timezone", ZoneKeys())
-		column := inner.Get("column")
-		from = inner.Get("from")
+		z.from = nil
+		f := form.Read(p.Report, n, "timezone", p.zoneKeys(z).Rows)
+		column, ok := f["column"]
 		switch {
-		case from != nil && column != nil:
-			p.Errorf(inner["column"].Key, "remove one of them", "timezone has both \"from\" and \"column\"")
-			return form
-		case column != nil:
-			form.column, _ = p.Word(column, "column")
-			if slices.Contains([]string{"key", "rate", "burst"}, form.column) {
-				p.Errorf(column, "for example column: timezone", "the column %s of a table has no time zone", clip.Quote(form.column))
-				form.column = ""
-			}
-			return form
-		case from == nil:
+		case z.from != nil && ok:
+			z.column = ""
+			p.Errorf(column.Key, "remove one of them", "timezone has both \"from\" and \"column\"")
+			return z
+		case ok:
+			return z
+		case z.from == nil:
 			if p.Errors == before {
 				p.Errorf(n, exampleZone, "timezone has no \"from\", which part of the request has the name of the zone")
 			}
-			return form
+			return z
 		}
 	}
-	if a, ok := p.zoneSource(from); ok {
+	a, ok := p.attributeOf(z.from, "from", func(a rules.Attribute) (message, hint string) {
+		return fmt.Sprintf("%s is not the name of a time zone", a), exampleZone
+	})
+	if ok {
 		if zones := p.requestZones(n); zones != nil {
 			p.Rules.SetGiven(r, &rules.Given{Zone: &rules.GivenZone{From: a, Zones: zones, Default: time.UTC}})
 		}
 	}
-	return form
+	return z
 }
 
-// zoneSource reads the part of requests that has the name of a zone.
-func (p *Parser) zoneSource(n *yamltext.Node) (rules.Attribute, bool) {
-	text, ok := p.Word(n, "from")
+// attributeOf reads an attribute that callers give. refused says what is wrong with one that
+// every request has.
+func (p *Parser) attributeOf(n *yamltext.Node, key string, refused func(a rules.Attribute) (message, hint string)) (rules.Attribute, bool) {
+	text, ok := p.Word(n, key)
 	if !ok {
 		return rules.Attribute{}, false
 	}
@@ -84,7 +108,8 @@ func (p *Parser) zoneSource(n *yamltext.Node) (rules.Attribute, bool) {
 	}
 	switch a.Kind {
 	case rules.Method, rules.Path, rules.Host, rules.ClientIP:
-		p.Errorf(n, exampleZone, "%s is not the name of a time zone", a)
+		message, hint := refused(a)
+		p.Errorf(n, hint, "%s", message)
 		return a, false
 	case rules.Other, rules.Header, rules.Query, rules.Cookie, rules.JWT:
 	}

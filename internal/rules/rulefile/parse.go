@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/envoyform"
+	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/ownform"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
@@ -69,9 +70,32 @@ type fileParser struct {
 	compat rules.Compat
 }
 
-// DocumentKeys returns the keys of a document, besides those that start with x-.
-func DocumentKeys() []string {
-	return []string{"domain", "allow", "deny", "limits", "descriptors", "compat", "merge_domains", "headers"}
+// Document is the mapping of a document, besides the keys that start with x-.
+func Document() form.Mapping {
+	list := func(def string) string { return `"items":{"$ref":"#/$defs/` + def + `"}` }
+	return form.Mapping{
+		Rows: []form.Row{
+			{Key: "domain", Doc: "The namespace of the rules. Each request belongs to one domain. Documents with the same domain are combined.", Type: form.Ref("domain").Is("text").Or(form.Required)},
+			{Key: "limits", Doc: "Headgate's own rules.", Type: form.Type{Schema: `"type":"array",` + list("limit"), Values: "a list"}},
+			{Key: "allow", Doc: "Requests that pass and that no rule counts, by attribute.", See: "lists.md", Type: form.Ref("allow").Is("a mapping")},
+			{Key: "deny", Doc: "Requests that are refused before anything is counted, by attribute, as under allow, which wins.", See: "lists.md", Type: form.Ref("deny").Is("a mapping")},
+			{
+				Key: "headers", Doc: "The dialect of the rate-limit headers for this domain.", See: "headers.md#dialects",
+				Type: form.OneOf(new(string), ownform.Dialects()...).Or("the server's setting"),
+			},
+			{
+				Key: "descriptors", Doc: "Rules in the form of envoyproxy/ratelimit.", See: "envoy-rules.md",
+				Type: form.Type{Schema: `"type":["array","null"],` + list("descriptor"), Values: "a list"},
+			},
+			{Key: "compat", Doc: "envoy: exactly the answers of envoyproxy/ratelimit.", See: "envoy-rules.md", Type: form.OneOf(new(string), "none", "envoy").Or("none")},
+			{Key: "merge_domains", Doc: "true: several documents may add descriptors to this domain.", See: "envoy-rules.md", Type: form.Ref("flag").Is("`true`, `false`").Or("false")},
+		},
+		Extra: `"required":["domain"],"patternProperties":{"^x-":true}`,
+	}
+}
+
+func (p *fileParser) documentKeys() []string {
+	return p.Names("document", func() []form.Row { return Document().Rows })
 }
 
 // parseFile reads the documents of one file. Top-level keys that start with x- are the
@@ -114,16 +138,16 @@ func saysRules(doc *yamltext.Node) bool {
 // parseDocument reads one namespace of rules.
 func (p *fileParser) parseDocument(doc *yamltext.Node) {
 	compat := rules.CompatNone
-	if setting := settingOf(doc); setting != nil {
+	if setting := p.settingOf(doc); setting != nil {
 		p.Errorf(setting, "check it with headgate check --config FILE, and use it with headgate serve --config FILE",
 			"this is a configuration, not a rule file: %q is a setting of the server", setting.Text)
 		return
 	}
 	if doc.Kind == yamltext.Map && yamltext.HasKey(doc, "descriptors") {
 		compat = p.tree.CompatOf(doc)
-		doc = p.tree.Placed(doc, "a rule file", DocumentKeys(), compat)
+		doc = p.tree.Placed(doc, "a rule file", p.documentKeys(), compat)
 	}
-	f := p.Fields(doc, "a rule file", DocumentKeys())
+	f := p.Fields(doc, "a rule file", p.documentKeys())
 	if doc.Kind != yamltext.Map {
 		return
 	}
@@ -147,8 +171,8 @@ func (p *fileParser) parseDocument(doc *yamltext.Node) {
 
 // settingOf returns a key that shows that a document is the configuration of a server; nil if
 // it may be rules.
-func settingOf(doc *yamltext.Node) *yamltext.Node {
-	if doc.Kind != yamltext.Map || slices.ContainsFunc(DocumentKeys(), func(key string) bool { return yamltext.HasKey(doc, key) }) {
+func (p *fileParser) settingOf(doc *yamltext.Node) *yamltext.Node {
+	if doc.Kind != yamltext.Map || slices.ContainsFunc(p.documentKeys(), func(key string) bool { return yamltext.HasKey(doc, key) }) {
 		return nil
 	}
 	for _, pair := range doc.Pairs {
