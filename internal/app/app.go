@@ -233,7 +233,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 // process returns what all doors get from the App.
 func (a *App) process() door.Process {
 	return door.Process{
-		Version: a.options.Version, Timeouts: a.options.Timeouts, Asker: admission.Asker{Engine: a.engine}, Store: a.store.Counts, Blocks: a.store.Blocks, Tokens: a.tokens(),
+		Version: a.options.Version, Timeouts: a.options.Timeouts, Asker: admission.Asker{Engine: a.engine}, Tokens: a.tokens(),
 		Ready: a.readiness, Queue: a.queue.Queue, Telemetry: a.telemetry, Register: a.registry.MustRegister,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/steady"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
@@ -19,14 +20,15 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/jwt"
 	"github.com/headgate/headgate/internal/transport/overload"
+	"github.com/headgate/headgate/store/blocks"
 )
 
 // list returns all doors, in the order in which they open. A new door is a line here.
 func (a *App) list() []door.Door {
 	return slices.Concat([]door.Door{
-		api.Door(),
+		api.Door(func() []blocks.Stats { return a.store.Blocks() }),
 		grpc.Door(),
-		resp.Door(),
+		resp.Door(func() headgate.Store { return a.store.Counts }),
 		serving.Shared(),
 		admin.Door(a.adminOptions),
 		proxy.Door(a.options.Backend),
@@ -46,7 +48,7 @@ func Sections() []config.Section {
 func (a *App) adminOptions(p *door.Process) admin.Options {
 	extra := func(h http.Handler) http.Handler { return door.Shedding(p.Sheds, overload.Extra, h) }
 	api := httpapi.New(httpapi.Options{
-		Asker: p.Asker, Ready: p.Ready, Bodies: p.Room(), Blocks: p.Blocks, Regions: a.options.Config.Store.Regions.Among(),
+		Asker: p.Asker, Ready: p.Ready, Bodies: p.Room(), Blocks: a.store.Blocks, Regions: a.options.Config.Store.Regions.Among(),
 	})
 	o := admin.Options{
 		Failures: p.Failures, Settings: *config.Own[admin.Settings](p.Config),
@@ -58,8 +60,8 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 			"POST /v1/explain": extra(api), // for operators, even if the API does not serve it
 			"POST /v1/limits":  extra(api),
 		},
-		Engine: a.engine, Store: p.Store, Control: a.control, Offenders: a.offenders, Clients: a.clients, Keys: a.keys, Metrics: a.metrics, Live: a.live,
-		Blocks: p.Blocks, Region: p.Config.Store.Regions.Name, Among: p.Config.Store.Regions.Among(),
+		Engine: a.engine, Store: a.store.Counts, Control: a.control, Offenders: a.offenders, Clients: a.clients, Keys: a.keys, Metrics: a.metrics, Live: a.live,
+		Blocks: a.store.Blocks, Region: p.Config.Store.Regions.Name, Among: p.Config.Store.Regions.Among(),
 		Regions: a.store.Regions, RegionsAsked: a.store.RegionsAsked, Homes: a.store.Homes,
 		Followed: a.store.Followed, Reach: a.store.Reach,
 		Events: a.events, Queue: a.queue.Queue, Candidate: a.trial, Process: a.status, Rules: a.loaded, RollBack: a.rollBack,

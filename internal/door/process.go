@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/admission"
@@ -25,7 +24,6 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 	"github.com/headgate/headgate/internal/transport/overload"
 	"github.com/headgate/headgate/internal/transport/unread"
-	"github.com/headgate/headgate/store/blocks"
 )
 
 // Process is what the process provides to a door: everything it needs to answer a
@@ -77,9 +75,6 @@ type Process struct {
 	admission.Asker
 	Timeouts Timeouts // override the configuration where not 0
 
-	Store headgate.Store // keeps counts that belong to no rule
-	// Blocks says what this process has of rules in blocks; nil if it draws none.
-	Blocks    func() []blocks.Stats
 	Tokens    client.Tokens                   // verifies the tokens of clients; nil if none is accepted
 	Domain    func() string                   // returns Door.Domain's result for the active rules
 	Ready     func(context.Context) Readiness // reports the state of the process

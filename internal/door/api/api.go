@@ -19,23 +19,25 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 	"github.com/headgate/headgate/internal/transport/oneport"
 	"github.com/headgate/headgate/internal/transport/overload"
+	"github.com/headgate/headgate/store/blocks"
 )
 
 const name = "api"
 
-// Door returns the door.
-func Door() door.Door {
+// Door returns the door. drawn returns what this process has of rules in blocks; nil if it
+// draws none.
+func Door(drawn func() []blocks.Stats) door.Door {
 	return door.Door{
 		Section: section(), Speaks: oneport.HTTP, ALPN: []string{"h2", "http/1.1"}, Tokens: true, Keeps: true,
-		Policy: netbound.ByStateThenRead, Open: open,
+		Policy: netbound.ByStateThenRead, Open: func(p *door.Process) (door.Server, error) { return open(p, drawn) },
 	}
 }
 
-func open(p *door.Process) (door.Server, error) {
+func open(p *door.Process, drawn func() []blocks.Stats) (door.Server, error) {
 	c := p.Config
 	auth := forwardauth.New(forwardauth.Options{Asker: p.Asker, Tokens: p.Tokens, TellTime: c.DecisionTime})
 	handler := httpapi.New(httpapi.Options{
-		Asker: p.Asker, Ready: p.Ready, Inline: p.Inline(), LimitsAsked: p.LimitsAsked(), Blocks: p.Blocks,
+		Asker: p.Asker, Ready: p.Ready, Inline: p.Inline(), LimitsAsked: p.LimitsAsked(), Blocks: drawn,
 		Regions:   c.Store.Regions.Among(),
 		RateLimit: rls.Of(p).JSON(p.Room()), ForwardAuth: auth, WithoutExplain: !Explains(c), Bodies: p.Room(),
 		Queue: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

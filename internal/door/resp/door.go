@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/observe/metrics"
@@ -15,11 +16,12 @@ import (
 
 const name = "resp"
 
-// Door returns the door of the Redis protocol.
-func Door() door.Door {
+// Door returns the door of the Redis protocol. counts returns, once doors open, the store of
+// counts that belong to no rule.
+func Door(counts func() headgate.Store) door.Door {
 	return door.Door{
 		Section: section(), Speaks: oneport.RESP, Tokens: true, Keeps: true, Counts: true,
-		Open: func(p *door.Process) (door.Server, error) { return open(p), nil },
+		Open: func(p *door.Process) (door.Server, error) { return open(p, counts()), nil },
 	}
 }
 
@@ -30,12 +32,12 @@ type served struct {
 	shared bool // behind the shared port, which counts the connections
 }
 
-func open(p *door.Process) *served {
+func open(p *door.Process, counts headgate.Store) *served {
 	c := config.Own[Settings](p.Config)
 	s := &served{shared: p.Over != nil}
 	var told door.Seldom
 	s.Server = New(Options{
-		Asker: p.Asker, Store: p.Store, Password: string(c.Password), IdleTimeout: c.IdleTimeout,
+		Asker: p.Asker, Store: counts, Password: string(c.Password), IdleTimeout: c.IdleTimeout,
 		MaxConnections: cmp.Or(p.Part(p.Name), int(p.Settings.HTTP.MaxConnections)),
 		Version:        p.Version, TLS: p.TLS, Buffers: p.Room(), Failures: p.Failures, Full: p.TooBusy, Busy: p.Busy,
 		// A misconfigured health check, or a web page in a browser.
