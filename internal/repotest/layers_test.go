@@ -1,6 +1,7 @@
 package repotest
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -121,13 +122,14 @@ var layers = map[string]int{
 
 // groups are the folders of internal/, the lowest first: a package imports only groups
 // before its own. (The layers order packages; they would not see that two groups need
-// each other.) internal/README.md draws them.
+// each other.) internal/README.md shows what each imports.
 var groups = []string{"base", "transport", "request", "rules", "answer", "queue", "decide", "observe", "config", "counts", "door", "replay", "operate", "app"}
 
 // only lists packages that may be imported by nothing but the named importers.
 // Doors see rules for its Request, which each of them implements.
 var only = map[string][]string{
 	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/queue", "internal/request", "internal/door", "internal/counts", "internal/observe", "internal/replay", "rulefiles"},
+	"store/blocks":               {"examples", "internal/app", "internal/counts/storing", "internal/door/admin", "internal/door/api", "internal/door/httpapi"},
 	"store/memory":               {"examples", "internal/counts/storing", "internal/counts/trial", "internal/replay"},
 	"store/redis":                {"examples", "internal/config", "internal/operate/doctor", "internal/counts/dispatch", "internal/counts/storing", "internal/decide/control", "internal/queue"},
 	"store/storetest":            {},
@@ -302,6 +304,7 @@ func groupOf(dir string) int {
 }
 
 func TestGroupsHaveNoCycles(t *testing.T) {
+	used := make([]map[int]bool, len(groups))
 	for _, s := range sources(t) {
 		from := groupOf(s.dir)
 		if from < 0 {
@@ -310,19 +313,55 @@ func TestGroupsHaveNoCycles(t *testing.T) {
 			}
 			continue
 		}
+		if used[from] == nil {
+			used[from] = map[int]bool{}
+		}
 		for _, imported := range s.imports {
-			to, ok := ours(imported)
-			if ok && groupOf(to) > from {
-				t.Errorf("%s: the group %s imports %s of a later one", s.file, groups[from], to)
+			dir, _ := ours(imported)
+			to := groupOf(dir)
+			if to > from {
+				t.Errorf("%s: the group %s imports %s of a later one", s.file, groups[from], dir)
+			}
+			if to >= 0 && to != from {
+				used[from][to] = true
 			}
 		}
 	}
-	text, err := os.ReadFile("internal/README.md")
+	drawGroups(t, used)
+}
+
+// drawGroups checks the picture of internal/README.md: a line for each group, with those
+// that it imports.
+func drawGroups(t *testing.T, used []map[int]bool) {
+	t.Helper()
+	const file, begin, end = "internal/README.md", "```text\n", "```\n"
+	var picture strings.Builder
+	for from, group := range slices.Backward(groups) {
+		line := fmt.Sprintf("%-11s", group)
+		for to := range groups {
+			name := groups[to]
+			if !used[from][to] {
+				name = strings.Repeat(" ", len(name))
+			}
+			line += name + " "
+		}
+		picture.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := strings.Join(groups, " ← "); !strings.Contains(string(text), want) {
-		t.Errorf("internal/README.md does not show %s", want)
+	before, rest, found := strings.Cut(string(text), begin)
+	shown, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("%s has no picture", file)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(before+begin+picture.String()+end+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if shown != picture.String() {
+		t.Errorf("%s shows\n%s\nwant\n%s\ngo test ./internal/repotest -run '^TestGroups' -update draws it", file, shown, &picture)
 	}
 }
 
