@@ -167,9 +167,6 @@ func Period[S any](key string, field func(*S) *time.Duration) Setting {
 	return Duration(key, field, leastPeriod)
 }
 
-// Size is a setting with a number of bytes such as 512MiB.
-func Size[S any](key string, field func(*S) *int64) Setting { return parsed(key, field, size) }
-
 // MessageSize is a setting with a maximum message size, at most 64 MiB.
 func MessageSize[S any](key string, field func(*S) *int64) Setting {
 	return parsed(key, field, messageSize)

@@ -34,9 +34,6 @@ func (k Kind) String() string {
 	return enum.Name(k, "kind", "key_refused", "rule_near_limit", "new_keys")
 }
 
-// ParseKind is the inverse of [Kind.String].
-func ParseKind(s string) (Kind, bool) { return enum.Parse(s, NewKeys) }
-
 // Settings say when to warn. Make them with [Default].
 type Settings struct {
 	// KeyRefused warns of a key if at least Share percent of its requests, and Refusals in
