@@ -198,6 +198,39 @@ func (l Limit) RefillEvery(d time.Duration) Limit {
 	return l.with(func(r *Rule) { r.RefillEvery = whole(d) })
 }
 
+// WithRate returns l with another rate: n per period. All else stays: the algorithm and its
+// options, a burst that was given, blocks, regions and the name. A limit that is too small
+// for its blocks then is exact, and windows of the calendar become windows of the period;
+// see [Limit.WithCalendarRate].
+func (l Limit) WithRate(n int64, period time.Duration) Limit {
+	return l.rated(n, whole(period), NoCalendar)
+}
+
+// WithCalendarRate is [Limit.WithRate] with n per calendar unit. A limit of [PerCalendar]
+// keeps its zone; for others the unit has its usual length, such as 30 days.
+func (l Limit) WithCalendarRate(n int64, unit CalendarUnit) Limit {
+	if l.Rule().Calendar == NoCalendar {
+		return l.rated(n, nominal(unit), NoCalendar)
+	}
+	return l.rated(n, nominal(unit), unit)
+}
+
+func (l Limit) rated(n, period int64, unit CalendarUnit) Limit {
+	out := l.with(func(r *Rule) {
+		if n == 0 || r.FullBurst() == r.Limit { // no burst of its own
+			r.Burst, r.burstSet, r.kept = 0, false, 0
+		}
+		r.Limit, r.Period, r.Calendar, r.Unlimited = n, period, unit, false
+		if unit == NoCalendar {
+			r.Zone, r.OwnZone = nil, false
+		}
+	})
+	if !out.Valid() {
+		return out.with(func(r *Rule) { r.blockAge, r.blockOver = 0, 0 })
+	}
+	return out
+}
+
 // Lease returns l, which must be a limit of [Concurrent], with leases that last d
 // unless they are renewed. d must be a whole number of microseconds.
 func (l Limit) Lease(d time.Duration) Limit {

@@ -382,3 +382,35 @@ func TestMistakesNameTheBounds(t *testing.T) {
 		}
 	}
 }
+
+func TestWithRateKeepsAllElse(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := headgate.Blocks{MaxAge: time.Second}
+	daily := headgate.PerCalendar(200, headgate.Day, berlin)
+	for _, c := range []struct{ got, want headgate.Limit }{
+		{headgate.PerSecond(5).WithRate(500, time.Minute), headgate.PerMinute(500)},
+		{headgate.PerSecond(5).Burst(9).WithRate(500, time.Minute), headgate.PerMinute(500).Burst(9)},
+		{headgate.PerSecond(5).Burst(9).WithRate(0, time.Minute), headgate.PerMinute(0)},
+		{headgate.Unlimited().WithRate(5, time.Minute), headgate.PerMinute(5)},
+		{headgate.PerMinute(60).RefillEvery(time.Second).WithRate(120, time.Minute), headgate.PerMinute(120).RefillEvery(time.Second)},
+		{headgate.PerMinute(6).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict).CountingDenied().WithRate(9, time.Hour), headgate.PerHour(9).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict).CountingDenied()},
+		{headgate.PerSecond(100).InBlocks(blocks).InRegions(headgate.Regions{Home: "eu"}).WithRate(50, 2*time.Second), headgate.Per(50, 2*time.Second).InBlocks(blocks).InRegions(headgate.Regions{Home: "eu"})},
+		{headgate.PerSecond(100).Burst(200).InBlocks(blocks).WithRate(400, time.Second), headgate.PerSecond(400).Burst(200)}, // too small for a block
+		{daily.WithCalendarRate(9, headgate.Month), headgate.PerCalendar(9, headgate.Month, berlin)},
+		{daily.InZone(berlin).WithCalendarRate(9, headgate.Day), headgate.PerCalendar(9, headgate.Day, berlin).InZone(berlin)},
+		{daily.WithRate(9, time.Hour), headgate.PerHour(9).Using(headgate.FixedWindow)},
+		{headgate.PerSecond(5).WithCalendarRate(9, headgate.Month), headgate.Per(9, 30*24*time.Hour)},
+		{headgate.PerSecond(5).Named("a").WithRate(9, time.Second), headgate.PerSecond(9).Named("a")},
+	} {
+		if !c.got.Equal(c.want) || c.got.Name() != c.want.Name() || !c.want.Valid() {
+			t.Errorf("got %s, want %s", c.got, c.want)
+		}
+	}
+	if l := headgate.PerSecond(5).WithRate(-1, time.Second); l.Valid() {
+		t.Errorf("%s is valid", l)
+	}
+}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
-	"github.com/headgate/headgate/internal/rules/rate"
 )
 
 // join sets what the counts of r, under compat: envoy, belong to. No other
@@ -20,7 +19,13 @@ func (r *Rule) join() {
 	r.ChargeDenied = algorithm != headgate.Concurrency && !r.Limit.IsUnlimited()
 	if algorithm == headgate.FixedWindow && r.ChargeDenied && r.Limit.N() == 0 {
 		was := r.Limit.Rule()
-		r.one = ratedExactly(was, rate.Rate{N: 1, Period: r.Limit.Period(), Unit: was.Calendar})
+		r.one = headgate.Per(1, r.Limit.Period()).Using(algorithm).Anchored(was.Anchor)
+		if was.Calendar != headgate.NoCalendar {
+			r.one = headgate.PerCalendar(1, was.Calendar, was.Zone)
+		}
+		if was.CountDenied {
+			r.one = r.one.CountingDenied()
+		}
 	}
 }
 

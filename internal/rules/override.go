@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/request/reading"
@@ -75,7 +74,9 @@ func changed(l headgate.Limit, other string, burst int64) (headgate.Limit, error
 			}
 			return headgate.Unlimited(), nil
 		}
-		out = rated(now, to)
+		if out = l.WithRate(to.N, to.Period); to.Unit != headgate.NoCalendar {
+			out = l.WithCalendarRate(to.N, to.Unit)
+		}
 	} else if l.IsUnlimited() {
 		return l, fmt.Errorf("the rule is unlimited: the override needs a rate")
 	}
@@ -86,74 +87,6 @@ func changed(l headgate.Limit, other string, burst int64) (headgate.Limit, error
 		out = out.Burst(burst)
 	}
 	return out, nil
-}
-
-// rated returns the limit of was with another rate.
-func rated(was *headgate.Rule, to rate.Rate) headgate.Limit {
-	l := ratedExactly(was, to)
-	if settings, shared := was.Regions(); shared {
-		l = l.InRegions(settings)
-	}
-	return blocked(l, was)
-}
-
-// blocked puts l into blocks as was is. A limit that is too small for that is exact.
-func blocked(l headgate.Limit, was *headgate.Rule) headgate.Limit {
-	if b, ok := was.Blocks(); ok {
-		if in := l.InBlocks(b); in.Valid() {
-			return in
-		}
-	}
-	return l
-}
-
-// ratedExactly is rated without blocks and regions.
-func ratedExactly(was *headgate.Rule, to rate.Rate) headgate.Limit {
-	if was.Calendar != headgate.NoCalendar && to.Unit != headgate.NoCalendar {
-		l := headgate.PerCalendar(to.N, to.Unit, was.Zone).Using(was.Algorithm)
-		if was.OwnZone {
-			l = l.InZone(was.Zone)
-		}
-		return counting(l, was)
-	}
-	l := headgate.Per(to.N, to.Period).Using(was.Algorithm)
-	switch was.Algorithm {
-	case headgate.FixedWindow, headgate.Distinct:
-		if was.Anchor != headgate.AnchorClock {
-			l = l.Anchored(was.Anchor)
-		}
-	case headgate.SlidingBuckets:
-		l = l.Buckets(int(was.Buckets), was.Edge)
-	case headgate.TokenBucket, headgate.LeakyBucket:
-		l = bucketed(l, was)
-	case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency:
-	}
-	return counting(l, was)
-}
-
-// counting makes l count refusals if was does.
-func counting(l headgate.Limit, was *headgate.Rule) headgate.Limit {
-	if was.CountDenied {
-		return l.CountingDenied()
-	}
-	return l
-}
-
-// bucketed gives l the burst of was, if it is set separately, and its other options.
-func bucketed(l headgate.Limit, was *headgate.Rule) headgate.Limit {
-	if burst := was.FullBurst(); burst != was.Limit && burst > 0 && l.N() > 0 {
-		l = l.Burst(burst)
-	}
-	if was.RefillEvery > 0 {
-		l = l.RefillEvery(time.Duration(was.RefillEvery) * time.Microsecond)
-	}
-	if was.DelayAfter > 0 {
-		l = l.DelayAfter(was.DelayAfter)
-	}
-	if was.MaxWait > 0 {
-		l = l.MaxWait(time.Duration(was.MaxWait) * time.Microsecond)
-	}
-	return l
 }
 
 // hashedPrefix begins the text of a part of a key that was too long to be
