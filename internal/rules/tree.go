@@ -8,7 +8,33 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// tree holds the rules of a domain that are written as descriptors.
+// tree holds the rules of a domain that are written as descriptors:
+//
+//	tree ─ Level ─ choice "path" ─ Branch "/login" ─ Level ─ choice "user" ─ Branch, any value: Rule
+//	             │               └ Branch "/*": Rule
+//	             └ choice "tenant" ─ …
+//
+// A Level has one choice for each key, and a choice its Branches from the most specific to
+// the least: an exact value, the longest pattern, the bare key. A Branch may have a Rule, a
+// Level below it, both, or neither; it answers if it says what applies, which may be that
+// nothing does. The tree is built once and never changes.
+//
+// Three kinds of requests walk it:
+//
+//   - A list of entries, as Envoy sends it, walks down in its order (find): the first entry
+//     chooses a Branch of the root, the second one below it, and so on. Where the most
+//     specific Branch leads nowhere, the next is tried. The limit is that of the last entry.
+//   - Under compat: envoy (findJoined), key and value are joined to one text and looked up as
+//     Envoy's service does: patterns come in the order of the file, and there is no second
+//     try.
+//   - A request with attributes (matchAttributes) has no order, so it walks down every key of
+//     a Level that it has, and gets every Rule on the way. Of one choice it takes the most
+//     specific Branch that answers.
+//
+// A value that servers may read in several ways takes all of them: each reading of a path is
+// walked, and a value that is unclear takes every Branch of its choice (matchAny). A walk
+// goes on to less specific Branches as long as some reading has no answer; answered counts
+// that. So no spelling evades a limit; at worst a request counts under more of them.
 type tree struct {
 	compat Compat
 	root   Level
