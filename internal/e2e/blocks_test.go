@@ -65,6 +65,7 @@ func TestMetricsOfBlocks(t *testing.T) {
 
 // What other servers have drawn of a key ends soon after an operator resets it.
 func TestResetEndsBlocksElsewhere(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	const text = "domain: api\nlimits: [{name: daily, key: client_ip, rate: 1_000_000/day, algorithm: fixed_window, sync: {mode: blocks, max_age: 1m}}]\n"
 	one := run(t, text, nil, onRedis(server.Addr), withAdmin)

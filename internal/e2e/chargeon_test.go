@@ -229,6 +229,7 @@ func TestAnswersAcrossRestarts(t *testing.T) {
 
 // After a fail-over to a replica that has what was taken, reports settle it as before.
 func TestAnswersAcrossAFailover(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Sentinel(t)
 	f := run(t, failedRules, newLogins(), func(c *config.Config) {
 		c.Store.Kind = config.InRedis

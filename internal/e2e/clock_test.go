@@ -169,6 +169,7 @@ func TestTokensGoByTheWallClock(t *testing.T) {
 
 // TestClockIsTold: the log and the metrics show that the wall clock was set.
 func TestClockIsTold(t *testing.T) {
+	t.Parallel()
 	m := newMachine()
 	f := newFixture(t, clockRules, nil, func(c *config.Config) { c.Door("admin").Address = "127.0.0.1:0" })
 	f.startOn(t, m)

@@ -201,6 +201,7 @@ func TestQueueDefaultsAgree(t *testing.T) {
 // The actual cost of a queued request is charged when its answer arrives: 60,000 at 60
 // a minute take hours, the estimate of 60 only a minute.
 func TestQueuedRequestsAreChargedWhatTheyCost(t *testing.T) {
+	t.Parallel()
 	f := run(t, strings.Replace(queueRulesText, "rate: 1/minute", "rate: 60/minute\n    cost: {estimate: 60, from_response: X-Cost}", 1),
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Cost", stdcmp.Or(r.URL.RawQuery, "60"))
@@ -310,6 +311,7 @@ func TestOneRequestDoesNotHoldAnothersKey(t *testing.T) {
 // Queued requests of a banned key are given up when their turn comes, and do not take
 // up space until they expire.
 func TestBannedKeysDoNotWait(t *testing.T) {
+	t.Parallel()
 	f := run(t, keyedQueueRules, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), inFile(t))
 	f.ordered(t, "greedy", 7)
 	f.ordered(t, "modest", 2)

@@ -109,6 +109,7 @@ func TestTwoProcessesOneCount(t *testing.T) {
 
 // A process starts without Redis if it is unreachable, but not if it refuses access.
 func TestStartWithoutRedis(t *testing.T) {
+	t.Parallel()
 	t.Run("absent", func(t *testing.T) {
 		f := run(t, sharedRules, nil, func(c *config.Config) {
 			c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{URL: "redis://127.0.0.1:1"}

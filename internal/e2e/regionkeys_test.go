@@ -103,6 +103,7 @@ func about(rule, ip, more string) string {
 // An operator's ban, override, grant or reset in one region is made in all, and the answer
 // says so; a region that cannot be reached is named, and follows.
 func TestKeysReachAllRegions(t *testing.T) {
+	t.Parallel()
 	e := newEarth(t)
 	eu, us := e.servers["eu"], e.servers["us"]
 	const ann, bob, cid = "198.51.100.1", "198.51.100.2", "198.51.100.3"
@@ -181,6 +182,7 @@ func left(t *testing.T, e *earth, ip string) (sum int64) {
 // A region that loses everything, or was away, gets what the others know; bans by
 // on_repeat reach the others.
 func TestRegionThatWasAway(t *testing.T) {
+	t.Parallel()
 	e := newEarth(t)
 	eu := e.servers["eu"]
 	const ann, bob = "198.51.100.1", "198.51.100.2"

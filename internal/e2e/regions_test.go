@@ -176,6 +176,7 @@ limits:
 // A limit at home in one region is counted there for all of them, by a user who may do
 // nothing else; while it is cut off, only its own rules notice.
 func TestALimitHasAHome(t *testing.T) {
+	t.Parallel()
 	eu, us := redistest.Standalone(t), redistest.Standalone(t)
 	eu.Do("ACL", "SETUSER", "headgate-us", "on", ">secret", "resetkeys", "~hg:{[^%]*", "-@all", "+evalsha", "+eval", "+get", "+set", "+getrange", "+setrange",
 		"+pttl", "+pexpire", "+pexpireat", "+pexpiretime", "+del", "+time", "+ping", "+hello")

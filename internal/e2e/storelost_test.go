@@ -36,6 +36,7 @@ const banMallory = `{"key":{"client_ip":"192.0.2.66"},"for":"1h"}`
 // that know them write them back, with the secret of tokens. Processes that start
 // afterwards, or just before with a new secret, get both.
 func TestRedisLosesEverything(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"FLUSHALL", "restart"} {
 		t.Run(how, func(t *testing.T) {
 			server := redistest.Standalone(t)
@@ -90,6 +91,7 @@ func TestRedisLosesEverything(t *testing.T) {
 // With an eviction policy, a flood of new keys removes no ban at any process, not even
 // at one that starts during the flood. Every start warns.
 func TestEvictionLiftsNoBan(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{"allkeys-lru", "allkeys-random", "volatile-lru"} {
 		t.Run(policy, func(t *testing.T) {
 			server := redistest.Standalone(t, "--maxmemory", "3mb", "--maxmemory-policy", policy)
@@ -182,6 +184,7 @@ limits:
 // If Redis fails for a single key, that is logged once, and other keys are not affected
 // by the policy: the circuit stays closed.
 func TestRedisRefusesOneKey(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	f := run(t, `domain: api
 limits:
@@ -238,6 +241,7 @@ func until(t *testing.T, is func() bool) {
 // The password of Redis is changed, there and in its file: that needs no restart. Until
 // the file has it, /readyz says what is wrong, also while Redis is only probed.
 func TestPasswordOfRedisChanges(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	server.Do("ACL", "SETUSER", "gate", "on", ">first", "~*", "+@all")
 	file := filepath.Join(t.TempDir(), "password")
@@ -269,6 +273,7 @@ func TestPasswordOfRedisChanges(t *testing.T) {
 // A read-only Redis, such as a replica, still refuses exhausted keys. That it does not
 // count is logged once and shown in a metric and the status.
 func TestRedisWritesNothing(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	f := run(t, `domain: api
 limits:

@@ -64,6 +64,7 @@ func TestExampleWarnings(t *testing.T) {
 
 // TestTwoServersWarnOnce: of two servers that share Redis, one sends the warning.
 func TestTwoServersWarnOnce(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	var mu sync.Mutex
 	var bodies []string
