@@ -15,6 +15,7 @@ import (
 // TestBytesOfValues: the sizes that docs/distinct.md states, and that one key has the
 // values and ends with its window.
 func TestBytesOfValues(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	exact := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct)
@@ -88,6 +89,7 @@ func TestForeignValues(t *testing.T) {
 // has in Redis, with the step in Go: values that are even, as those of a hash are, and
 // some that begin with the same bits, which only who knows the secret can choose.
 func TestManyValuesLikeTheStep(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true})
 	exact := headgate.PerDay(9000).Using(headgate.Distinct)

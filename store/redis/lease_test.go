@@ -116,10 +116,12 @@ func heldOnce(t *testing.T, store *redis.Store, op headgate.Op, lease headgate.D
 // TestLeasesOverAFailover: leases held when a primary dies are held on its successor,
 // with the same names.
 func TestLeasesOverAFailover(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts six servers, twice")
 	}
 	t.Run("Sentinel", func(t *testing.T) {
+		t.Parallel()
 		set := redistest.Sentinel(t)
 		store := open(t, redis.Options{
 			Addresses: set.Addrs(), Mode: redis.Sentinel, MasterName: redistest.MasterName, Timeout: patient,
@@ -131,6 +133,7 @@ func TestLeasesOverAFailover(t *testing.T) {
 		})
 	})
 	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
 		set := redistest.Cluster(t)
 		store := open(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster, Timeout: patient})
 		leasesOver(t, store, places(onPrimary(0)("place")[0]), func() {

@@ -28,6 +28,7 @@ type memoryCase struct {
 // used memory per key, including its time to live and its share of the tables, for keys
 // with names of 37 bytes.
 func TestMemoryPerKey(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("fills a server")
 	}

@@ -198,6 +198,7 @@ func connections(server *redistest.Server) (ids []string) {
 // TestPlannedFailover: sentinels replace a primary that works, which then becomes a
 // replica. The first call that it refuses finds the new one.
 func TestPlannedFailover(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}
