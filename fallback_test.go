@@ -22,18 +22,13 @@ type outage struct {
 
 var errDown = errors.Join(headgate.ErrUnavailable, errors.New("down"))
 
-func (o *outage) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if o.down {
-		return headgate.Decision{}, errDown
-	}
-	return o.Store.Take(ctx, op)
-}
-
-func (o *outage) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if o.down {
-		return errDown
-	}
-	return o.Store.Do(ctx, ops, out, mode)
+func (o *outage) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		if o.down {
+			return errDown
+		}
+		return headgate.ExecuteAll(ctx, o.Store, ops, out, mode)
+	})
 }
 
 func TestShare(t *testing.T) {
@@ -217,7 +212,7 @@ func TestCancelAfterOutage(t *testing.T) {
 			if !fallback {
 				continue
 			}
-			if d, _ := second.Take(t.Context(), headgate.Op{Key: "k", Limit: limit.Share(0.5), Cost: 1, Kind: headgate.Peek}); d.Remaining != 4 {
+			if d, _ := headgate.Execute(t.Context(), second, headgate.Op{Key: "k", Limit: limit.Share(0.5), Cost: 1, Kind: headgate.Peek}); d.Remaining != 4 {
 				t.Errorf("the fallback has %d of 4 left", d.Remaining)
 			}
 		}

@@ -17,7 +17,13 @@ type validated struct {
 	err error
 }
 
-func (v validated) Validate() error { return v.err }
+func (v validated) Do(ctx context.Context, b *headgate.Batch) {
+	if v.Store.Do(ctx, b); v.err != nil {
+		b.Fail(v.err)
+	}
+}
+
+var errFlaw = errors.New("a flaw")
 
 // TestFlawsShowAtOnce: a Limiter that was made of what cannot work says so when it
 // is asked, and refuses from its first call on, not only in an outage.
@@ -61,8 +67,8 @@ func TestFlawsShowAtOnce(t *testing.T) {
 		"one with a store":         {headgate.New(store), nil},
 		"one with a fallback":      {headgate.New(store, headgate.WithFallback(fine, 1)), nil},
 		"the last fallback counts": {headgate.New(store, headgate.WithFallback(nil, 1), headgate.WithFallback(fine, 1)), nil},
-		"a store with a flaw":      {headgate.New(validated{store, errDown}), errDown},
-		"a fallback with a flaw":   {headgate.New(store, headgate.WithFallback(validated{store, errDown}, 1)), errDown},
+		"a store with a flaw":      {headgate.New(validated{store, errFlaw}), errFlaw},
+		"a fallback with a flaw":   {headgate.New(store, headgate.WithFallback(validated{store, errFlaw}, 1)), errFlaw},
 		"a valid store":            {headgate.New(validated{store, nil}), nil},
 	} {
 		if err := row.limiter.Validate(); !errors.Is(err, row.want) {

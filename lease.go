@@ -130,7 +130,7 @@ func (h *Lease) ask(ctx context.Context, kind Kind) (Decision, error) {
 	if op.At, err = h.limiter.stamp(); err != nil {
 		return Decision{}, err
 	}
-	return h.limiter.origin(&op, &h.decision).Take(ctx, op)
+	return Execute(ctx, h.limiter.origin(&op, &h.decision), op)
 }
 
 // lock is a mutex: the goroutine that has put a value into it holds it. This package

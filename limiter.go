@@ -147,8 +147,8 @@ func isNil(store Store) bool {
 }
 
 // Validate returns what keeps l from working: [ErrNoStore] (also for a nil Limiter),
-// [ErrInvalidFallback], [ErrInvalidTime], or the error of a store's own Validate
-// method. It is for code that builds on a Limiter and wants to fail early.
+// [ErrInvalidFallback], [ErrInvalidTime], or what a store says of itself; a store that
+// is only out of reach is none of these. It is for code that builds on a Limiter and wants to fail early.
 func (l *Limiter) Validate() error {
 	if l == nil || l.store == nil {
 		return ErrNoStore
@@ -160,10 +160,11 @@ func (l *Limiter) Validate() error {
 		return err
 	}
 	for _, store := range [...]Store{l.store, l.fallback} {
-		if v, ok := store.(interface{ Validate() error }); ok {
-			if err := v.Validate(); err != nil {
-				return err
-			}
+		if store == nil {
+			continue
+		}
+		if err := ExecuteAll(context.Background(), store, nil, nil, Independent); err != nil && !isUnavailable(err) {
+			return err
 		}
 	}
 	return nil
@@ -172,9 +173,7 @@ func (l *Limiter) Validate() error {
 // flawed is the store of a Limiter that cannot work.
 type flawed struct{ err error }
 
-func (f flawed) Take(context.Context, Op) (Decision, error) { return Decision{}, f.err }
-
-func (f flawed) Do(context.Context, []Op, []Decision, Mode) error { return f.err }
+func (f flawed) Do(_ context.Context, b *Batch) { b.Fail(f.err) }
 
 func (flawed) Close() error { return nil }
 
@@ -245,7 +244,7 @@ func (l *Limiter) Do(ctx context.Context, op Op) (d Decision, err error) {
 			return l.policy(&op, err), err
 		}
 	}
-	if d, err = l.store.Take(ctx, op); err == nil {
+	if d, err = Execute(ctx, l.store, op); err == nil {
 		return d, nil
 	}
 	return l.failed(ctx, op, err)
@@ -307,7 +306,7 @@ func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) e
 			ops = *stamped
 			defer l.putBack(stamped)
 		}
-		if err = l.store.Do(ctx, ops, out, mode); err == nil {
+		if err = ExecuteAll(ctx, l.store, ops, out, mode); err == nil {
 			return nil
 		}
 	}
@@ -363,7 +362,7 @@ func (l *Limiter) fallBack(ctx context.Context, ops []Op, out []Decision, mode M
 	for i := range shared {
 		shared[i].Limit = shared[i].Limit.Share(l.share)
 	}
-	if l.fallback.Do(context.WithoutCancel(ctx), shared, out, mode) != nil {
+	if ExecuteAll(context.WithoutCancel(ctx), l.fallback, shared, out, mode) != nil {
 		return false
 	}
 	for i := range out[:len(ops)] {

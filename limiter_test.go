@@ -97,12 +97,10 @@ func TestT28_AllowAllChargesAllOrNone(t *testing.T) {
 // brokenStore fails every time, as a network would.
 type brokenStore struct{ err error }
 
-func (s brokenStore) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, s.err
-}
-
-func (s brokenStore) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	return s.err
+func (s brokenStore) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		return s.err
+	})
 }
 
 func (brokenStore) Close() error { return nil }

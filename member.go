@@ -76,7 +76,7 @@ func (o *Op) Validate() error {
 		switch o.Kind {
 		case Take, TakeUpTo, Charge, Reserve, Refund:
 			return ErrNoMember
-		case Peek, Grant, Reset, Release, Renew, Draw:
+		case Peek, Grant, Reset, Release, Renew, Draw, Times:
 		}
 	}
 	return nil

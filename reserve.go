@@ -60,7 +60,7 @@ func (r *Reservation) settle(ctx context.Context, n int64) error {
 		if op.At, err = r.limiter.stamp(); err != nil {
 			return err
 		}
-		if _, err = store.Take(ctx, op); err != nil {
+		if _, err = Execute(ctx, store, op); err != nil {
 			return err
 		}
 	}
@@ -148,7 +148,7 @@ func (r *refunds) do(ctx context.Context, store Store) error {
 		return nil
 	}
 	out := make([]Decision, len(r.ops))
-	if err := store.Do(ctx, r.ops, out, Independent); err != nil {
+	if err := ExecuteAll(ctx, store, r.ops, out, Independent); err != nil {
 		return err
 	}
 	for i, d := range r.took {

@@ -42,14 +42,18 @@ const (
 	// draw, all at once. Credit is not drawn. A refusal says when 1 can be drawn, or
 	// Never where the limit cannot be drawn from; see [Rule.CanDraw].
 	Draw
+	// Times reads when the state of the key was created and last changed, into Created
+	// and Changed of the [Batch], of which it must be the only op, with a Cost of 0. Most
+	// stores do not record that; see KeyTimes of package store.
+	Times
 )
 
 // String returns the kind's name in lower case, such as take_up_to.
 func (k Kind) String() string {
-	if k <= Draw {
+	if k <= Times {
 		return [...]string{
 			Take: "take", TakeUpTo: "take_up_to", Peek: "peek", Charge: "charge", Refund: "refund", Grant: "grant",
-			Reset: "reset", Reserve: "reserve", Release: "release", Renew: "renew", Draw: "draw",
+			Reset: "reset", Reserve: "reserve", Release: "release", Renew: "renew", Draw: "draw", Times: "times",
 		}[k]
 	}
 	return numbered("kind", uint8(k))
@@ -92,7 +96,7 @@ type Op struct {
 	Kind   Kind // what to do
 }
 
-// Mode says how the ops of one [Store.Do] depend on each other.
+// Mode says how the ops of a [Group] depend on each other.
 type Mode uint8
 
 const (
@@ -109,20 +113,24 @@ const (
 // wraps another store with a deadline and a circuit breaker. To implement a store, keep
 // the following contract, which package store/storetest checks.
 //
-// Take and Do execute an [Op] exactly as the step of its limit's algorithm (package
+// Do executes each [Op] exactly as the step of its limit's algorithm (package
 // algorithm) does, so that every store gives the same numbers. Each op is atomic: of
-// two takes of the last token one is refused, whatever machine they come from.
+// two takes of the last token one is refused, whatever machine they come from. An op
+// sees the writes of those before it in its [Group]. Groups are independent: a store may
+// execute some later than those after them, and documents when.
 //
 // A refusal is not an error. It is a [Decision] that says when to retry, and it writes
-// nothing, unless the limit counts refusals. An error means that there is no answer:
+// nothing, unless the limit counts refusals. The error of a group means that its ops have
+// no answer:
 //
-//   - ErrInvalidLimit, ErrInvalidCost or ErrNoMember: the op is invalid; see
-//     [Op.Validate]. It is refused before anything is written, also in the middle of Do.
-//   - An error that wraps ErrUnavailable: everything else. The op may or may not have
-//     been executed. The store must not retry it, since it might count twice.
+//   - ErrInvalidLimit, ErrInvalidCost or ErrNoMember: an op is invalid; see
+//     [Op.Validate]. It is refused before anything of its group is written.
+//   - An error that wraps ErrUnavailable: everything else. The ops may or may not have
+//     been executed. The store must not retry them, since they might count twice.
 //
 // What a failure means for the request is decided by the Limiter and its
-// [FailurePolicy], not by the store.
+// [FailurePolicy], not by the store. A group without ops asks nothing: its error says
+// what keeps the store from working at all, such as ErrNoStore or ErrClosed.
 //
 // Time is the store's own unless Op.At is set. A store that many processes share uses
 // its own clock and ignores Op.At. A state must be kept until its ResetAfter is over
@@ -130,17 +138,13 @@ const (
 // then it equals that of an unused key and may be removed. Removing it earlier gives
 // the key its whole limit back, so a full store removes the keys that lose least.
 //
-// Methods must be safe for concurrent use. Op.Key is valid only during the call; clone
-// it to keep it. Common mistakes: a Do that writes some ops before it finds an invalid
+// Methods must be safe for concurrent use. The Batch and its keys are valid only during
+// the call. Common mistakes: a group that writes some ops before it finds an invalid
 // one; and a lifetime that is rounded down.
 type Store interface {
-	// Take executes one op of any Kind. It has no slices, so nothing escapes to the
-	// heap.
-	Take(ctx context.Context, op Op) (Decision, error)
-	// Do executes ops in order and writes each answer to the same index of out, in one
-	// round trip if the store is remote. len(out) must be at least len(ops). An op sees
-	// the writes of those before it.
-	Do(ctx context.Context, ops []Op, out []Decision, mode Mode) error
+	// Do answers a Batch, in one round trip if the store is remote. A store that wraps
+	// another passes the Batch on, or a Batch of its own.
+	Do(ctx context.Context, b *Batch)
 	// Close releases the store's resources. Later calls return ErrClosed.
 	Close() error
 }

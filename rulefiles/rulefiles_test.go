@@ -332,12 +332,10 @@ func TestDecide(t *testing.T) {
 // broken is a store that cannot answer.
 type broken struct{ headgate.Store }
 
-func (broken) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, headgate.ErrUnavailable
-}
-
-func (broken) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	return headgate.ErrUnavailable
+func (broken) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		return headgate.ErrUnavailable
+	})
 }
 
 // If the store fails, on_store_error decides, the caller gets the error, and the

@@ -1,15 +1,19 @@
-// Package store is for authors of stores and of code that wraps stores. It defines
-// optional interfaces of a [headgate.Store] and errors that describe a store's
-// condition. The stores themselves are in the folders below.
+// Package store is for authors of stores and of code that wraps stores. It has the errors
+// that describe a store's condition, and what few stores offer beyond deciding. The stores
+// themselves are in the folders below.
 //
-// A store implements headgate.Store, which documents the contract, and passes the tests
-// of package store/storetest. [Direct] and [Pipeliner] make it faster.
+// A store has one method that decides, Do of [headgate.Store], which documents the
+// contract, and passes the tests of package store/storetest. Callers use
+// headgate.Execute for one op, headgate.ExecuteAll for several, or Do itself for many
+// requests at a time. A store that wraps another is one method around one method: all
+// that the inner store can do passes through, and nothing else needs to be forwarded.
 package store
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -59,56 +63,43 @@ func Failed(err error, i int) bool {
 	return true
 }
 
-// Direct is an optional interface of stores that decide inside this process. A store that
-// asks another for some limits implements [Pipeliner] as well.
-// headgate.Limiter.AllowN then calls TakeN directly: passing an Op and a Decision
-// around costs as much as deciding.
+// ErrNoKeyTimes means that a store has not been told to record when keys are created and
+// changed.
+var ErrNoKeyTimes = errors.New("the store does not record key times")
+
+// Times tell when the state of a key was created and last changed, by the clock of the
+// store. Both are zero if the key has no state, like one that was never used. Recording
+// them costs memory and time, so it must be turned on when the store is opened.
+type Times struct {
+	// Created is when the first request was counted since the key had no state. It is
+	// zero if the store did not record it then, for example before a restart.
+	Created time.Time
+	// Changed is when the state was last changed. A refusal changes nothing unless
+	// refusals count; see [headgate.Limit.CountingDenied].
+	Changed time.Time
+}
+
+// KeyTimes returns the times of the state that the Key of op has under its Scope and
+// Limit, At its At. Other fields are not used. It writes nothing. The error is
+// [ErrNoKeyTimes], or one of [headgate.Store].
+func KeyTimes(ctx context.Context, s headgate.Store, op headgate.Op) (Times, error) {
+	op = headgate.Op{Key: op.Key, Scope: op.Scope, Limit: op.Limit, At: op.At, Kind: headgate.Times}
+	b := headgate.Batch{Ops: []headgate.Op{op}, Out: make([]headgate.Decision, 1), Groups: []headgate.Group{{Ops: 1}}}
+	switch s.Do(ctx, &b); {
+	case b.Groups[0].Err != nil:
+		return Times{}, b.Groups[0].Err
+	case !b.Recorded:
+		return Times{}, ErrNoKeyTimes
+	}
+	return Times{b.Created, b.Changed}, nil
+}
+
+// Direct is the one exception to the one method of stores: memory decides in less time
+// than it takes to fill a [headgate.Batch], so headgate.Limiter.AllowN asks for this by
+// type. Who calls many at a time uses it to tell that a round trip is not worth saving.
 type Direct interface {
-	// TakeN is Take for Op{Key: key, Limit: limit, Cost: n}, with the default failure
+	// TakeN executes Op{Key: key, Limit: limit, Cost: n}, with the default failure
 	// policy applied: with an error that wraps ErrUnavailable the decision is allowed
 	// with the Reason FailOpen, with any other error it is refused with FailClosed.
 	TakeN(ctx context.Context, key string, limit headgate.Limit, n int64) (headgate.Decision, error)
-}
-
-// Group is a run of ops in a Pipeline. They belong together like the ops of one
-// headgate.Store.Do.
-type Group struct {
-	Ops  int           // number of ops
-	Mode headgate.Mode // how they belong together
-	Err  error         // what Do would return
-}
-
-// Pipeliner is an optional interface of remote stores: it executes many requests in one
-// round trip.
-type Pipeliner interface {
-	// Pipeline executes groups in order, each like a separate Do, in one round trip if
-	// possible, and sets the Err of each. ops holds the ops of all groups in sequence;
-	// their answers go to the same indexes of out. All groups share the store's
-	// deadline. A store may execute some groups later than those after them, and
-	// documents when.
-	Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []Group)
-}
-
-// Pipeline calls the Pipeline method of s if it is a [Pipeliner], and otherwise Do for
-// each group.
-func Pipeline(ctx context.Context, s headgate.Store, ops []headgate.Op, out []headgate.Decision, groups []Group) {
-	if p, ok := s.(Pipeliner); ok {
-		p.Pipeline(ctx, ops, out, groups)
-		return
-	}
-	from := 0
-	for i := range groups {
-		to := from + groups[i].Ops
-		groups[i].Err = s.Do(ctx, ops[from:to], out[from:to], groups[i].Mode)
-		from = to
-	}
-}
-
-// KeyTimes calls the KeyTimes method of s if it is a [headgate.KeyTimer]; otherwise the
-// error is headgate.ErrNoKeyTimes.
-func KeyTimes(ctx context.Context, s headgate.Store, op headgate.Op) (headgate.KeyTimes, error) {
-	if timer, ok := s.(headgate.KeyTimer); ok {
-		return timer.KeyTimes(ctx, op)
-	}
-	return headgate.KeyTimes{}, headgate.ErrNoKeyTimes
 }

@@ -38,18 +38,13 @@ type failing struct {
 	err error
 }
 
-func (f *failing) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if f.err != nil {
-		return headgate.Decision{}, f.err
-	}
-	return f.Store.Take(ctx, op)
-}
-
-func (f *failing) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if f.err != nil {
-		return f.err
-	}
-	return f.Store.Do(ctx, ops, out, mode)
+func (f *failing) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		if f.err != nil {
+			return f.err
+		}
+		return headgate.ExecuteAll(ctx, f.Store, ops, out, mode)
+	})
 }
 
 // bench has services of several protocols with one engine.

@@ -181,12 +181,14 @@ func TestParallelGuesses(t *testing.T) {
 // silent is a store whose refunds do not end by themselves.
 type silent struct{ headgate.Store }
 
-func (s silent) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if ops[0].Kind == headgate.Refund {
-		<-ctx.Done()
-		return errors.Join(headgate.ErrUnavailable, ctx.Err())
-	}
-	return s.Store.Do(ctx, ops, out, mode)
+func (s silent) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		if ops[0].Kind == headgate.Refund {
+			<-ctx.Done()
+			return errors.Join(headgate.ErrUnavailable, ctx.Err())
+		}
+		return headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+	})
 }
 
 // A store that does not answer delays the answer by a second at most.

@@ -152,11 +152,13 @@ type cut struct {
 	down bool
 }
 
-func (c *cut) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if c.down {
-		return headgate.ErrUnavailable
-	}
-	return c.Store.Do(ctx, ops, out, mode)
+func (c *cut) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		if c.down {
+			return headgate.ErrUnavailable
+		}
+		return headgate.ExecuteAll(ctx, c.Store, ops, out, mode)
+	})
 }
 
 // A cost that the fallback store charged during an outage is not refunded to the store

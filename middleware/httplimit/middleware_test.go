@@ -317,12 +317,10 @@ func TestOnLimit(t *testing.T) {
 // broken is a store that cannot answer.
 type broken struct{}
 
-func (broken) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, fmt.Errorf("%w: broken", headgate.ErrUnavailable)
-}
-
-func (broken) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	return fmt.Errorf("%w: broken", headgate.ErrUnavailable)
+func (broken) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		return fmt.Errorf("%w: broken", headgate.ErrUnavailable)
+	})
 }
 
 func (broken) Close() error { return nil }

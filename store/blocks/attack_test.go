@@ -111,9 +111,11 @@ func (c *closing) Close() error {
 	return nil
 }
 
-func (c *closing) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	c.late.Store(c.late.Load() || c.closed.Load())
-	return c.remote.Do(ctx, ops, out, mode)
+func (c *closing) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		c.late.Store(c.late.Load() || c.closed.Load())
+		return headgate.ExecuteAll(ctx, c.remote, ops, out, mode)
+	})
 }
 
 // TestTwoEnds: a process that is closed by two callers at once gives its blocks back once,

@@ -2,10 +2,8 @@ package blocks
 
 import (
 	"context"
-	"errors"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/store"
 )
 
 // held is a part of a call that this process holds tokens for.
@@ -18,36 +16,27 @@ type held struct {
 
 const fewOps = 8 // calls with so many ops need no memory if all are decided here
 
-var errShortOut = errors.New("blocks: fewer decisions than ops")
-
-// Do implements headgate.Store. What this process holds is taken here, and the rest in
-// one call to the inner store; if that refuses with AllOrNothing, what was taken here is
-// put back.
-func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if s.flaw != nil {
-		return s.flaw
-	}
-	if len(out) < len(ops) {
-		return errShortOut
-	}
-	for i := range ops {
-		if ops[i].Kind == headgate.Reset {
-			defer s.drop(&ops[i])
-			s.drop(&ops[i])
+// takeGroup executes the only group of a batch.
+func (s *Store) takeGroup(ctx context.Context, b *headgate.Batch) {
+	for i := range b.Ops {
+		if b.Ops[i].Kind == headgate.Reset {
+			defer s.drop(&b.Ops[i])
+			s.drop(&b.Ops[i])
 		}
 	}
-	if !divisible(ops) {
-		return s.inner.Do(ctx, ops, out, mode)
-	}
 	var few [fewOps]held
-	holds := s.hold(ops, out, few[:0])
-	if len(holds) == len(ops) {
-		return nil
+	holds := few[:0]
+	if divisible(b.Ops) {
+		holds = s.hold(b.Ops, b.Out, holds)
 	}
-	if len(holds) == 0 {
-		return s.inner.Do(ctx, ops, out, mode)
+	switch g := &b.Groups[0]; len(holds) {
+	case 0:
+		s.inner.Do(ctx, b)
+	case len(b.Ops):
+		g.Err = nil
+	default:
+		g.Err = s.doRest(ctx, b.Ops, b.Out, g.Mode, holds)
 	}
-	return s.doRest(ctx, ops, out, mode, holds)
 }
 
 // divisible reports whether ops can be divided: all only take or peek, and some in
@@ -136,7 +125,7 @@ func (s *Store) doRest(ctx context.Context, ops []headgate.Op, out []headgate.De
 		rest, at = append(rest, ops[i]), append(at, i)
 	}
 	answers := make([]headgate.Decision, len(rest))
-	err := s.inner.Do(ctx, rest, answers, mode)
+	err := headgate.ExecuteAll(ctx, s.inner, rest, answers, mode)
 	refused := err != nil
 	for i, a := range answers {
 		out[at[i]] = a
@@ -157,13 +146,13 @@ func (s *Store) doRest(ctx context.Context, ops []headgate.Op, out []headgate.De
 	putAllBack(holds, out)
 	if mode == headgate.AllOrNothing {
 		s.undo(ctx, rest, answers)
-		return s.inner.Do(ctx, ops, out, mode)
+		return headgate.ExecuteAll(ctx, s.inner, ops, out, mode)
 	}
 	again, replies := make([]headgate.Op, len(holds)), make([]headgate.Decision, len(holds))
 	for i, h := range holds {
 		again[i] = ops[h.index]
 	}
-	if err := s.inner.Do(ctx, again, replies, mode); err != nil {
+	if err := headgate.ExecuteAll(ctx, s.inner, again, replies, mode); err != nil {
 		return err
 	}
 	for i, h := range holds {
@@ -181,48 +170,37 @@ func putAllBack(holds []held, out []headgate.Decision) {
 	}
 }
 
-// Pipeline implements store.Pipeliner. A group is decided here if all of it can be;
-// otherwise by the inner store, which then is called anyway.
-func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
-	if s.flaw != nil {
-		for i := range groups {
-			groups[i].Err = s.flaw
-		}
-		return
-	}
-	var (
-		rest  []headgate.Op
-		to    []int // where the answers go
-		asked []store.Group
-		from  []int // which groups are asked
-	)
+// takeGroups executes the groups of a batch.
+func (s *Store) takeGroups(ctx context.Context, b *headgate.Batch) {
+	var rest headgate.Batch
+	var to, from []int // where the answers go, and which groups are asked
 	start := 0
-	for i := range groups {
-		end := start + groups[i].Ops
-		if s.decide(ops[start:end], out[start:end]) {
-			groups[i].Err = nil
+	for i := range b.Groups {
+		end := start + b.Groups[i].Ops
+		if s.decide(b.Ops[start:end], b.Out[start:end]) {
+			b.Groups[i].Err = nil
 		} else {
 			for j := start; j < end; j++ {
-				rest, to = append(rest, ops[j]), append(to, j)
+				rest.Ops, to = append(rest.Ops, b.Ops[j]), append(to, j)
 			}
-			asked, from = append(asked, groups[i]), append(from, i)
+			rest.Groups, from = append(rest.Groups, b.Groups[i]), append(from, i)
 		}
 		start = end
 	}
-	if len(asked) == 0 {
+	if len(from) == 0 {
 		return
 	}
-	answers := make([]headgate.Decision, len(rest))
-	s.inner.Pipeline(ctx, rest, answers, asked)
+	rest.Out = make([]headgate.Decision, len(rest.Ops))
+	s.inner.Do(ctx, &rest)
 	for i, at := range to {
-		out[at] = answers[i]
+		b.Out[at] = rest.Out[i]
 	}
 	for i, at := range from {
-		groups[at].Err = asked[i].Err
+		b.Groups[at].Err = rest.Groups[i].Err
 	}
-	for i := range rest {
-		if rest[i].Kind == headgate.Reset {
-			s.drop(&rest[i])
+	for i := range rest.Ops {
+		if rest.Ops[i].Kind == headgate.Reset {
+			s.drop(&rest.Ops[i])
 		}
 	}
 }

@@ -70,7 +70,7 @@ func TestFourServersOfTheDocs(t *testing.T) {
 				for range 4 {
 					callers.Go(func() {
 						for ; time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
-							d, err := store.Take(context.Background(), b.op(headgate.Take, 1))
+							d, err := headgate.Execute(context.Background(), store, b.op(headgate.Take, 1))
 							if err != nil {
 								t.Error(err)
 								return
@@ -102,7 +102,7 @@ func TestRefusedIsWhatOthersHold(t *testing.T) {
 			defer func() { _ = store.Close() }()
 			others = append(others, store)
 			for range 20 {
-				d, err := store.Take(b.Context(), b.op(headgate.Take, 1))
+				d, err := headgate.Execute(b.Context(), store, b.op(headgate.Take, 1))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -63,20 +63,14 @@ func (r *remote) calls(k headgate.Kind) int {
 	return r.took[k]
 }
 
-func (r *remote) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if err := r.note(op); err != nil {
-		return headgate.Decision{}, err
-	}
-	defer r.travel()
-	return r.Store.Take(ctx, op)
-}
-
-func (r *remote) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if err := r.note(ops...); err != nil {
-		return err
-	}
-	defer r.travel()
-	return r.Store.Do(ctx, ops, out, mode)
+func (r *remote) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		if err := r.note(ops...); err != nil {
+			return err
+		}
+		defer r.travel()
+		return headgate.ExecuteAll(ctx, r.Store, ops, out, mode)
+	})
 }
 
 // bench is a Store over a remote one, in a bubble of testing/synctest.
@@ -103,7 +97,7 @@ func (b *bench) op(kind headgate.Kind, cost int64) headgate.Op {
 
 func (b *bench) do(kind headgate.Kind, cost int64) headgate.Decision {
 	b.Helper()
-	d, err := b.store.Take(b.Context(), b.op(kind, cost))
+	d, err := headgate.Execute(b.Context(), b.store, b.op(kind, cost))
 	if err != nil {
 		b.Fatalf("%s %d: %v", kind, cost, err)
 	}
@@ -113,7 +107,7 @@ func (b *bench) do(kind headgate.Kind, cost int64) headgate.Decision {
 // shared is what the store behind has left.
 func (b *bench) shared() int64 {
 	b.Helper()
-	d, err := b.remote.Store.Take(b.Context(), b.op(headgate.Peek, 0))
+	d, err := headgate.Execute(b.Context(), b.remote.Store, b.op(headgate.Peek, 0))
 	if err != nil {
 		b.Fatal(err)
 	}

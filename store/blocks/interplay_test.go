@@ -20,7 +20,7 @@ func (b *bench) all(limits ...headgate.Limit) (bool, []headgate.Decision) {
 			ops[i].Scope = "other"
 		}
 	}
-	if err := b.store.Do(b.Context(), ops, out, headgate.AllOrNothing); err != nil {
+	if err := headgate.ExecuteAll(b.Context(), b.store, ops, out, headgate.AllOrNothing); err != nil {
 		b.Fatal(err)
 	}
 	allowed := true
@@ -143,7 +143,7 @@ func TestRefundOfATakeFromABlock(t *testing.T) {
 			before := b.shared()
 			op := b.op(headgate.Refund, 1)
 			op.CountsUntil = d.CountsUntil
-			if _, err := b.store.Take(b.Context(), op); err != nil {
+			if _, err := headgate.Execute(b.Context(), b.store, op); err != nil {
 				t.Fatal(err)
 			}
 			if b.shared() != before+1 {
@@ -175,7 +175,7 @@ func TestGrantIsSpentAboveTheLimit(t *testing.T) {
 		}
 		op := b.op(headgate.Grant, 5)
 		op.Duration = time.Hour
-		if _, err := b.store.Take(b.Context(), op); err != nil {
+		if _, err := headgate.Execute(b.Context(), b.store, op); err != nil {
 			t.Fatal(err)
 		}
 		passed := 0
@@ -214,7 +214,7 @@ func TestReserveGoesToTheStore(t *testing.T) {
 		before := b.shared()
 		op := b.op(headgate.Reserve, 3)
 		op.Duration = time.Minute
-		d, err := b.store.Take(b.Context(), op)
+		d, err := headgate.Execute(b.Context(), b.store, op)
 		if err != nil || !d.Allowed || b.remote.calls(headgate.Reserve) != 1 || b.shared() > before {
 			t.Errorf("%+v, %v", d, err)
 		}
@@ -230,7 +230,7 @@ func TestIndependentBatchIsDivided(t *testing.T) {
 		ops := []headgate.Op{b.op(headgate.Take, 1), {Key: "cold", Limit: headgate.PerHour(1), Cost: 1}, b.op(headgate.Take, 1)}
 		out := make([]headgate.Decision, 3)
 		before := b.total() - b.remote.calls(headgate.Draw)
-		if err := b.store.Do(context.Background(), ops, out, headgate.Independent); err != nil {
+		if err := headgate.ExecuteAll(context.Background(), b.store, ops, out, headgate.Independent); err != nil {
 			t.Fatal(err)
 		}
 		if b.total()-b.remote.calls(headgate.Draw) != before+1 || !out[0].Allowed || !out[1].Allowed || !out[2].Allowed || out[1].Limit != 1 {
@@ -265,7 +265,7 @@ func TestNothingIsHeldAtTheStart(t *testing.T) {
 		fresh := New(b.remote, Options{})
 		defer func() { _ = fresh.Close() }()
 		for range 50 {
-			if d, err := fresh.Take(b.Context(), b.op(headgate.Take, 1)); err != nil || d.Allowed {
+			if d, err := headgate.Execute(b.Context(), fresh, b.op(headgate.Take, 1)); err != nil || d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
 		}
@@ -287,7 +287,7 @@ func TestLostAnswerIsNotSentAgain(t *testing.T) {
 		for b.held() > 0 {
 			b.do(headgate.Take, 1)
 		}
-		_, err := b.store.Take(b.Context(), b.op(headgate.Take, 1))
+		_, err := headgate.Execute(b.Context(), b.store, b.op(headgate.Take, 1))
 		if err == nil || b.remote.calls(headgate.Draw) > draws+1 {
 			t.Errorf("%v after %d draws", err, b.remote.calls(headgate.Draw)-draws)
 		}
@@ -363,7 +363,7 @@ func TestFailedDrawsAreFew(t *testing.T) {
 		b.line().drop(b.store.now())
 		b.remote.fail(headgate.ErrUnavailable)
 		for range 1000 { // half a millisecond each
-			_, _ = b.store.Take(b.Context(), b.op(headgate.Take, 1))
+			_, _ = headgate.Execute(b.Context(), b.store, b.op(headgate.Take, 1))
 		}
 		if s := b.store.Stats()[0]; s.Failed < 2 || s.Failed > 12 {
 			t.Errorf("%d draws failed in half a second", s.Failed)

@@ -50,9 +50,9 @@ func TestNoOrderAdmitsTooMuch(t *testing.T) {
 				s := stores[i%processes].Load()
 				var err error
 				if len(ops) == 1 && rng.IntN(2) == 0 {
-					out[0], err = s.Take(context.Background(), ops[0])
+					out[0], err = headgate.Execute(context.Background(), s, ops[0])
 				} else {
-					err = s.Do(context.Background(), ops, out, mode)
+					err = headgate.ExecuteAll(context.Background(), s, ops, out, mode)
 				}
 				refused := mode == headgate.AllOrNothing && !out[len(out)-1].Allowed
 				switch {
@@ -99,7 +99,7 @@ func TestNoOrderAdmitsTooMuch(t *testing.T) {
 			under += of.Under
 		}
 	}
-	left, err := inner.Take(t.Context(), headgate.Op{Key: "k", Scope: "s", Limit: in, Kind: headgate.Peek})
+	left, err := headgate.Execute(t.Context(), inner, headgate.Op{Key: "k", Scope: "s", Limit: in, Kind: headgate.Peek})
 	if err != nil {
 		t.Fatal(err)
 	}

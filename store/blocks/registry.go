@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/store"
 )
 
 // registry holds the counters of all scopes.
@@ -136,44 +135,17 @@ type direct struct {
 	counters *registry
 }
 
-// Take implements headgate.Store.
-func (s direct) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	d, err := s.Store.Take(ctx, op)
-	if err == nil {
-		s.count(&op, &d)
-	}
-	return d, err
-}
-
 // Do implements headgate.Store.
-func (s direct) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	err := s.Store.Do(ctx, ops, out, mode)
-	if err == nil {
-		s.countAll(ops, out)
-	}
-	return err
-}
-
-// KeyTimes implements headgate.KeyTimer.
-func (s direct) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	return store.KeyTimes(ctx, s.Store, op)
-}
-
-// Pipeline implements store.Pipeliner.
-func (s direct) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
-	store.Pipeline(ctx, s.Store, ops, out, groups)
-	for i := range groups {
-		n := groups[i].Ops
-		if groups[i].Err == nil {
-			s.countAll(ops[:n], out[:n])
+func (s direct) Do(ctx context.Context, b *headgate.Batch) {
+	s.Store.Do(ctx, b)
+	at := 0
+	for i := range b.Groups {
+		for range b.Groups[i].Ops {
+			if b.Groups[i].Err == nil {
+				s.count(&b.Ops[at], &b.Out[at])
+			}
+			at++
 		}
-		ops, out = ops[n:], out[n:]
-	}
-}
-
-func (s direct) countAll(ops []headgate.Op, out []headgate.Decision) {
-	for i := range ops {
-		s.count(&ops[i], &out[i])
 	}
 }
 

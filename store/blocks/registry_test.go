@@ -81,7 +81,7 @@ func TestLossesOutliveTheRule(t *testing.T) {
 		b.heat()
 		b.remote.fail(errors.New("no answer"))
 		for range 100 {
-			_, _ = b.store.Take(context.Background(), b.op(headgate.Take, 1))
+			_, _ = headgate.Execute(context.Background(), b.store, b.op(headgate.Take, 1))
 		}
 		time.Sleep(2 * time.Second)
 		b.remote.fail(nil)
@@ -113,7 +113,7 @@ func TestEveryTokenIsCountedOnce(t *testing.T) {
 			}
 		}
 		ops, out := []headgate.Op{b.op(headgate.Take, 2), b.op(headgate.Peek, 1)}, make([]headgate.Decision, 2)
-		if err := b.store.Do(b.Context(), ops, out, headgate.AllOrNothing); err != nil {
+		if err := headgate.ExecuteAll(b.Context(), b.store, ops, out, headgate.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -132,7 +132,7 @@ func TestForgetIsOfOneKey(t *testing.T) {
 		other := b.op(headgate.Take, 1)
 		other.Key = "other"
 		for range 20 {
-			if _, err := b.store.Take(b.Context(), other); err != nil {
+			if _, err := headgate.Execute(b.Context(), b.store, other); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -140,7 +140,7 @@ func TestForgetIsOfOneKey(t *testing.T) {
 		before := b.held()
 		node := New(b.remote, Options{Keys: 64})
 		defer func() { _ = node.Close() }()
-		if _, err := node.Take(b.Context(), b.op(headgate.Reset, 0)); err != nil {
+		if _, err := headgate.Execute(b.Context(), node, b.op(headgate.Reset, 0)); err != nil {
 			t.Fatal(err)
 		}
 		b.store.Forget(b.op(headgate.Take, 0))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -24,7 +25,7 @@ func (s *Store) send(l *line, d *drawing) {
 		return
 	}
 	s.inFlight.Go(func() {
-		answer, err := s.inner.Take(context.Background(), l.draw(d.want))
+		answer, err := headgate.Execute(context.Background(), s.inner, l.draw(d.want))
 		l.finish(d, s.now(), answer, err)
 	})
 }
@@ -83,7 +84,7 @@ func (s *Store) giveBack(ctx context.Context, back []returned) {
 			ops = append(ops, part[i].op)
 		}
 		out := make([]headgate.Decision, len(ops))
-		err := s.inner.Do(ctx, ops, out, headgate.Independent)
+		err := headgate.ExecuteAll(ctx, s.inner, ops, out, headgate.Independent)
 		for i := range part {
 			if err != nil {
 				part[i].lost(s.now())
@@ -94,18 +95,16 @@ func (s *Store) giveBack(ctx context.Context, back []returned) {
 	}
 }
 
-// undo gives back what a request took from the store before it was refused.
+// undo gives back what a request took from the store before it was refused. What fails
+// counts, as if it had been used.
 func (s *Store) undo(ctx context.Context, ops []headgate.Op, out []headgate.Decision) {
-	undone := make([]headgate.Op, 0, len(ops))
-	for i := range ops {
-		if out[i].Granted > 0 {
-			op := ops[i]
-			op.Kind, op.Cost, op.CountsUntil = headgate.Refund, out[i].Granted, out[i].CountsUntil
-			undone = append(undone, op)
-		}
+	at := make([]int, len(ops))
+	for i := range at {
+		at[i] = i
 	}
-	// What fails counts, as if it had been used.
-	_ = s.inner.Do(context.WithoutCancel(ctx), undone, make([]headgate.Decision, len(undone)), headgate.Independent)
+	var call headgate.Batch
+	store.AddUndo(&call, ops, out, at)
+	s.inner.Do(context.WithoutCancel(ctx), &call)
 }
 
 // Close gives back all blocks, for at most Options.ReturnTimeout, and closes the inner

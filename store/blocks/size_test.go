@@ -141,7 +141,7 @@ func TestNextIsUsedAfterTheCurrentHasEnded(t *testing.T) {
 		for range 2 {
 			d, _ := l.begin(b.store.now(), 0)
 			op = l.draw(d.want)
-			answer, err := b.remote.Store.Take(t.Context(), op)
+			answer, err := headgate.Execute(t.Context(), b.remote.Store, op)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,6 @@ package blocks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -32,17 +31,13 @@ type Store struct {
 	sweeper  sync.WaitGroup
 }
 
-var (
-	_ headgate.Store    = (*Store)(nil)
-	_ headgate.KeyTimer = (*Store)(nil)
-	_ store.Direct      = (*Store)(nil)
-	_ store.Pipeliner   = (*Store)(nil)
-)
+var _ headgate.Store = (*Store)(nil)
 
 // New returns a Store that calls inner and owns it: Close closes both. inner must use a
 // clock of its own, as shared stores do, and should limit how long a call takes, as
 // package failsafe does. If inner is nil or a nil pointer, every call returns
-// headgate.ErrNoStore, and [Store.Validate] reports it at once.
+// headgate.ErrNoStore, and headgate.Limiter.Validate
+// reports it at once.
 func New(inner headgate.Store, options Options) *Store {
 	o := options.withDefaults()
 	s := &Store{options: o, table: newTable(o.Keys), stop: make(chan struct{}), ended: make(chan struct{})}
@@ -53,51 +48,34 @@ func New(inner headgate.Store, options Options) *Store {
 	return s
 }
 
-// Validate returns what keeps the inner store from working: headgate.ErrNoStore if there
-// is none, or the error of its own Validate method.
-func (s *Store) Validate() error {
-	if s == nil {
-		return headgate.ErrNoStore
-	}
-	return s.flaw
-}
-
-// KeyTimes implements headgate.KeyTimer.
-func (s *Store) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	if s.flaw != nil {
-		return headgate.KeyTimes{}, s.flaw
-	}
-	return s.inner.KeyTimes(ctx, op)
-}
-
 // now returns the time in microseconds. It never goes back, and includes sleep of the
 // machine.
 func (s *Store) now() int64 { return s.clock.Now() }
 
-// TakeN implements store.Direct.
-func (s *Store) TakeN(ctx context.Context, key string, limit headgate.Limit, n int64) (headgate.Decision, error) {
-	d, err := s.Take(ctx, headgate.Op{Key: key, Limit: limit, Cost: n})
-	if err != nil {
-		d = headgate.Decision{Reason: headgate.FailClosed, Limit: limit.Capacity()}
-		if errors.Is(err, headgate.ErrUnavailable) {
-			d.Allowed, d.Reason, d.Granted = true, headgate.FailOpen, n
-		}
-	}
-	return d, err
-}
-
-// Take implements headgate.Store. For a limit in blocks, a refusal may be a little early
+// Do implements headgate.Store. For a limit in blocks, a refusal may be a little early
 // in time: a block that another process gives back can let the request pass earlier than
 // RetryAfter says. Remaining is what this process holds plus what the store had left at
 // the last draw.
-func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if s.flaw != nil {
-		return headgate.Decision{}, s.flaw
+//
+// Of one group, what this process holds is taken here, and the rest in one call to the
+// inner store; if that refuses with AllOrNothing, what was taken here is put back. Of
+// several groups, one is decided here if all of it can be, otherwise by the inner store,
+// which then is called anyway.
+func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
+	switch {
+	case s.flaw != nil:
+		b.Fail(s.flaw)
+	case store.Single(b) && b.Ops[0].Limit.Rule().Age > 0 && b.Ops[0].Kind != headgate.Times:
+		b.Out[0], b.Groups[0].Err = s.take(ctx, b.Ops[0])
+	case len(b.Groups) == 1:
+		s.takeGroup(ctx, b)
+	default:
+		s.takeGroups(ctx, b)
 	}
-	r := op.Limit.Rule()
-	if r.Age == 0 {
-		return s.inner.Take(ctx, op)
-	}
+}
+
+// take executes one op of a limit in blocks.
+func (s *Store) take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
 	if op.Kind == headgate.Take && op.Cost > 0 {
 		hash := s.table.hash(&op)
 		l, now := s.table.find(hash, &op), s.now()
@@ -131,7 +109,7 @@ func (s *Store) rarer(ctx context.Context, op headgate.Op) (headgate.Decision, e
 		defer s.drop(&op)
 		s.drop(&op)
 	}
-	return s.inner.Take(ctx, op)
+	return headgate.Execute(ctx, s.inner, op)
 }
 
 // drop ends the blocks of a key that is reset.
@@ -151,11 +129,11 @@ const attempts = 3
 // takeSlow takes where this process holds too little.
 func (s *Store) takeSlow(ctx context.Context, op headgate.Op, l *line, hash uint64, now int64) (headgate.Decision, error) {
 	if op.Cost > op.Limit.Rule().Most() {
-		return s.inner.Take(ctx, op)
+		return headgate.Execute(ctx, s.inner, op)
 	}
 	if l == nil {
 		if l = s.lineFor(&op, hash, now); l == nil {
-			return s.inner.Take(ctx, op)
+			return headgate.Execute(ctx, s.inner, op)
 		}
 	}
 	for range attempts {
@@ -224,11 +202,11 @@ func (s *Store) takeRest(ctx context.Context, l *line, op headgate.Op) (headgate
 		held = b.takeUpTo(s.now(), op.Cost-1)
 	}
 	if held == 0 {
-		return s.inner.Take(ctx, op)
+		return headgate.Execute(ctx, s.inner, op)
 	}
 	rest := op
 	rest.Cost -= held
-	d, err := s.inner.Take(ctx, rest)
+	d, err := headgate.Execute(ctx, s.inner, rest)
 	if err != nil || !d.Allowed {
 		if l.putBack(b, held); err == nil {
 			d.Remaining += held
@@ -243,7 +221,7 @@ func (s *Store) takeRest(ctx context.Context, l *line, op headgate.Op) (headgate
 	l.lose(b, held)
 	more := op
 	more.Cost = held
-	again, err := s.inner.Take(ctx, more)
+	again, err := headgate.Execute(ctx, s.inner, more)
 	if err == nil && again.Allowed {
 		again.Granted = op.Cost
 		return again, nil
@@ -264,7 +242,7 @@ func (s *Store) takeUpTo(ctx context.Context, l *line, op headgate.Op) (headgate
 		rest := op
 		rest.Cost -= held
 		var err error
-		if d, err = s.inner.Take(ctx, rest); err != nil {
+		if d, err = headgate.Execute(ctx, s.inner, rest); err != nil {
 			if held > 0 {
 				l.putBack(b, held)
 			}
@@ -298,7 +276,7 @@ func (s *Store) peek(ctx context.Context, l *line, op headgate.Op) (headgate.Dec
 		return d, nil
 	}
 	op.Cost -= held
-	d, err := s.inner.Take(ctx, op)
+	d, err := headgate.Execute(ctx, s.inner, op)
 	if err == nil {
 		d.Remaining += held
 	}

@@ -46,7 +46,7 @@ func TestWindowAdmitsExactlyItsLimit(t *testing.T) {
 			callers.Go(func() {
 				mine := 0
 				for refusals := 0; refusals < 50; {
-					d, err := store.Take(context.Background(), b.op(headgate.Take, 1))
+					d, err := headgate.Execute(context.Background(), store, b.op(headgate.Take, 1))
 					switch {
 					case err != nil:
 						t.Error(err)
@@ -136,7 +136,7 @@ func TestCallerLeavesADraw(t *testing.T) {
 		ctx, cancel := context.WithTimeout(b.Context(), time.Millisecond)
 		defer cancel()
 		for {
-			_, err := b.store.Take(ctx, b.op(headgate.Take, 1))
+			_, err := headgate.Execute(ctx, b.store, b.op(headgate.Take, 1))
 			if err != nil {
 				if !errors.Is(err, headgate.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
@@ -208,7 +208,7 @@ func TestStoreDownBlocksCarry(t *testing.T) {
 		b.remote.fail(headgate.ErrUnavailable)
 		began, carried := time.Now(), 0
 		for {
-			d, err := b.store.Take(b.Context(), b.op(headgate.Take, 1))
+			d, err := headgate.Execute(b.Context(), b.store, b.op(headgate.Take, 1))
 			if err != nil {
 				if !errors.Is(err, headgate.ErrUnavailable) {
 					t.Error(err)
@@ -258,7 +258,7 @@ func TestReturnedBlocksAreNotCountedTwice(t *testing.T) {
 			l.size = 20
 			d, _ := l.begin(b.store.now(), 0)
 			op = l.draw(d.want)
-			answer, err := b.remote.Store.Take(t.Context(), op)
+			answer, err := headgate.Execute(t.Context(), b.remote.Store, op)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -339,7 +339,7 @@ func TestManyKeys(t *testing.T) {
 	for i := range 40 {
 		key := fmt.Sprint("key ", i)
 		for range 50 {
-			if d, err := s.Take(t.Context(), headgate.Op{Key: key, Limit: limit, Cost: 1}); err != nil || !d.Allowed {
+			if d, err := headgate.Execute(t.Context(), s, headgate.Op{Key: key, Limit: limit, Cost: 1}); err != nil || !d.Allowed {
 				t.Fatal(d, err)
 			}
 		}
@@ -410,16 +410,14 @@ func blocked(op headgate.Op) headgate.Op {
 	return op
 }
 
-func (s inBlocks) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	return s.Store.Take(ctx, blocked(op))
-}
-
-func (s inBlocks) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	ops = slices.Clone(ops)
-	for i := range ops {
-		ops[i] = blocked(ops[i])
-	}
-	return s.Store.Do(ctx, ops, out, mode)
+func (s inBlocks) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		ops = slices.Clone(ops)
+		for i := range ops {
+			ops[i] = blocked(ops[i])
+		}
+		return headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+	})
 }
 
 // TestConformanceOfColdKeys: a limit in blocks answers as without them, in every field,

@@ -12,12 +12,10 @@ import (
 // instant answers at once.
 type instant struct{ decision headgate.Decision }
 
-func (i instant) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return i.decision, nil
-}
-
-func (i instant) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	return nil
+func (i instant) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		return nil
+	})
 }
 func (i instant) Close() error { return nil }
 
@@ -33,12 +31,12 @@ func TestAllocations(t *testing.T) {
 	open := failsafe.New(&fake{answer: func(headgate.Op) (headgate.Decision, error) { return headgate.Decision{}, errBroken }},
 		failsafe.Options{Breaker: failsafe.Breaker{OpenFor: time.Hour}})
 	for open.Stats().State == failsafe.Closed {
-		_, _ = open.Take(context.Background(), op("k"))
+		_, _ = headgate.Execute(context.Background(), open, op("k"))
 	}
 	hit := newRefusing()
-	_, _ = hit.Take(context.Background(), op("k"))
+	_, _ = headgate.Execute(context.Background(), hit, op("k"))
 	through := failsafe.New(instant{headgate.Decision{Allowed: true}}, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 1024}})
-	_, _ = through.Take(context.Background(), op("k"))
+	_, _ = headgate.Execute(context.Background(), through, op("k"))
 	cancelable, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for _, tt := range []struct {
@@ -53,7 +51,7 @@ func TestAllocations(t *testing.T) {
 		{"through, with a context of the caller's", through, cancelable, 1},
 	} {
 		o := op("k")
-		got := testing.AllocsPerRun(1000, func() { _, _ = tt.store.Take(tt.ctx, o) })
+		got := testing.AllocsPerRun(1000, func() { _, _ = headgate.Execute(tt.ctx, tt.store, o) })
 		if got > tt.most+0.2 { // sometimes a timer
 			t.Errorf("%s: %v allocations, want at most %v", tt.name, got, tt.most)
 		}
@@ -80,7 +78,7 @@ func BenchmarkOpen(b *testing.B) {
 	f.fails()
 	s := failsafe.New(f, failsafe.Options{Breaker: failsafe.Breaker{OpenFor: time.Hour}})
 	for s.Stats().State == failsafe.Closed {
-		_, _ = s.Take(context.Background(), op("k"))
+		_, _ = headgate.Execute(context.Background(), s, op("k"))
 	}
 	benchmark(b, s)
 }
@@ -93,7 +91,7 @@ func benchmark(b *testing.B, s *failsafe.Store) {
 	o := op("198.51.100.7")
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			_, _ = s.Take(context.Background(), o)
+			_, _ = headgate.Execute(context.Background(), s, o)
 		}
 	})
 }

@@ -277,11 +277,11 @@ func TestFullStoreIsThere(t *testing.T) {
 		s := failsafe.New(f, failsafe.Options{})
 		for range 100 {
 			time.Sleep(timeout)
-			if _, err := s.Take(t.Context(), op("new")); !errors.Is(err, store.ErrFull) || !errors.Is(err, headgate.ErrUnavailable) {
+			if _, err := headgate.Execute(t.Context(), s, op("new")); !errors.Is(err, store.ErrFull) || !errors.Is(err, headgate.ErrUnavailable) {
 				t.Fatal(err)
 			}
 		}
-		if d, err := s.Take(t.Context(), op("old")); !d.Allowed || err != nil {
+		if d, err := headgate.Execute(t.Context(), s, op("old")); !d.Allowed || err != nil {
 			t.Error(d, err)
 		}
 		if got := s.Stats(); got.Full != 100 || got.Failures != 100 || got.Opened != 0 {
@@ -308,7 +308,7 @@ func TestRefusingStoreIsThere(t *testing.T) {
 		s := failsafe.New(f, failsafe.Options{})
 		for range 100 {
 			time.Sleep(timeout)
-			if _, err := s.Take(t.Context(), op("bad")); !errors.Is(err, store.ErrRefused) || !errors.Is(err, headgate.ErrUnavailable) {
+			if _, err := headgate.Execute(t.Context(), s, op("bad")); !errors.Is(err, store.ErrRefused) || !errors.Is(err, headgate.ErrUnavailable) {
 				t.Fatal(err)
 			}
 		}
@@ -324,11 +324,11 @@ func TestRefusingStoreIsThere(t *testing.T) {
 		down = true
 		for range 10 {
 			time.Sleep(timeout)
-			_, _ = s.Take(t.Context(), op("other"))
+			_, _ = headgate.Execute(t.Context(), s, op("other"))
 		}
 		down = false
 		time.Sleep(time.Second)
-		_, _ = s.Take(t.Context(), op("bad"))
+		_, _ = headgate.Execute(t.Context(), s, op("bad"))
 		if got := s.Stats(); got.State != failsafe.Closed || got.Opened != 1 {
 			t.Errorf("after a probe that was answered with an error: %+v", got)
 		}

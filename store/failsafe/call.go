@@ -29,65 +29,64 @@ const (
 	abandoned
 )
 
-// call is one call in its own goroutine. It holds copies of everything, because its
-// caller may be gone, with its memory, when the store reads them.
-type call struct {
-	ops  []headgate.Op
-	out  []headgate.Decision
-	err  error
-	done chan struct{}
-	end  atomic.Int32
+// ask lets the inner store answer b. A panic becomes the error of all groups: it is
+// unknown which of them have answers, and in our own goroutine no caller could recover
+// from it.
+func (s *Store) ask(ctx context.Context, b *headgate.Batch) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.Fail(fmt.Errorf("%w: panic: %v", headgate.ErrUnavailable, p))
+		}
+	}()
+	s.inner.Do(ctx, b)
 }
 
-// isolate runs ask on copies of ops in its own goroutine, and waits until it or ctx
-// ends.
-func (s *Store) isolate(ctx context.Context, ops []headgate.Op, out []headgate.Decision, ask asker) error {
+// isolate is ask for a copy of b in its own goroutine, and waits until it or ctx ends:
+// the caller of b may be gone, with its memory, when the store reads it.
+func (s *Store) isolate(ctx context.Context, b *headgate.Batch) {
 	if s.stuck.Load() >= maxStuck {
-		return errStuck
+		b.Fail(errStuck)
+		return
 	}
-	c := &call{
-		ops: slices.Clone(ops), out: make([]headgate.Decision, len(ops)), done: make(chan struct{}),
+	own := &headgate.Batch{Ops: slices.Clone(b.Ops), Out: make([]headgate.Decision, len(b.Ops)), Groups: slices.Clone(b.Groups)}
+	for i := range own.Ops {
+		own.Ops[i].Key = strings.Clone(own.Ops[i].Key)
 	}
-	for i := range c.ops {
-		c.ops[i].Key = strings.Clone(c.ops[i].Key)
-	}
+	var end atomic.Int32
+	done := make(chan struct{})
 	go func() {
-		c.err = guarded(ctx, c.ops, c.out, ask)
-		if !c.end.CompareAndSwap(running, answered) {
+		s.askSooner(ctx, own)
+		if !end.CompareAndSwap(running, answered) {
 			s.stuck.Add(-1)
 		}
-		close(c.done)
+		close(done)
 	}()
 	select {
-	case <-c.done:
+	case <-done:
 	case <-ctx.Done():
 		s.stuck.Add(1)
-		if c.end.CompareAndSwap(running, abandoned) {
-			return ErrTimeout
+		if end.CompareAndSwap(running, abandoned) {
+			b.Fail(ErrTimeout)
+			return
 		}
 		s.stuck.Add(-1)
-		<-c.done // it answered at this moment
+		<-done // it answered at this moment
 	}
-	copy(out, c.out)
-	return c.err
+	copy(b.Out, own.Out)
+	copy(b.Groups, own.Groups)
+	b.Created, b.Changed, b.Recorded = own.Created, own.Changed, own.Recorded
 }
 
-// guarded is ask, but returns a panic as an error: in our own goroutine, where no
-// caller can recover from it, a panic would end the process.
-func guarded(ctx context.Context, ops []headgate.Op, out []headgate.Decision, ask asker) (err error) {
-	defer recovered(&err)
-	return ask(ctx, ops, out)
-}
-
-// recovered turns a panic into an error. It must be deferred.
-func recovered(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("%w: panic: %v", headgate.ErrUnavailable, p)
+// askSooner is ask for a caller who leaves when ctx ends. With several groups the inner
+// store gets slightly less time, or the answers that did arrive would be lost too.
+func (s *Store) askSooner(ctx context.Context, b *headgate.Batch) {
+	if d, ok := ctx.Deadline(); ok && len(b.Groups) > 1 {
+		earlier, cancel := context.WithDeadline(ctx, d.Add(-s.options.Timeout/slotsPerTimeout))
+		defer cancel()
+		ctx = earlier
 	}
+	s.ask(ctx, b)
 }
-
-// asker calls a method of the inner store.
-type asker func(ctx context.Context, ops []headgate.Op, out []headgate.Decision) error
 
 // slotsPerTimeout is how many timers a Timeout is divided into. A call waits up to 1/8
 // less than the Timeout, and 160 timers a second serve any number of calls.

@@ -46,7 +46,7 @@ func TestDenyCacheTrace(t *testing.T) {
 			time.Sleep(step.at - time.Since(begin))
 			o := op("k")
 			o.Cost = step.cost
-			d, err := s.Take(t.Context(), o)
+			d, err := headgate.Execute(t.Context(), s, o)
 			if err != nil || d.Allowed || d.Reason != step.reason || d.RetryAfter != step.retry || d.Limit != 5 {
 				t.Fatalf("at %s, cost %d: %+v, %v; want %s, %s", step.at, step.cost, d, err, step.reason, step.retry)
 			}
@@ -66,7 +66,7 @@ func TestDenyCacheOfLargerCosts(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := cached(memory.New(memory.WithClock(time.Now)))
 			take := func(cost int64) headgate.Decision {
-				d, err := s.Take(t.Context(), headgate.Op{Key: "k", Scope: "s", Limit: limit, Cost: cost})
+				d, err := headgate.Execute(t.Context(), s, headgate.Op{Key: "k", Scope: "s", Limit: limit, Cost: cost})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -101,7 +101,7 @@ func TestDenyCacheIsBelievedFor250ms(t *testing.T) {
 			f.refuses(retry)
 			s := cached(f)
 			for _, want := range []int64{1, 1, 2} {
-				d, err := s.Take(t.Context(), op("k"))
+				d, err := headgate.Execute(t.Context(), s, op("k"))
 				if err != nil || f.asked.Load() != want {
 					t.Fatalf("asked %d times, want %d (%v)", f.asked.Load(), want, err)
 				}
@@ -138,12 +138,12 @@ func TestDenyCacheKeepsApart(t *testing.T) {
 			f := &fake{}
 			f.refuses(time.Minute)
 			s := cached(f)
-			if _, err := s.Take(t.Context(), op("k")); err != nil {
+			if _, err := headgate.Execute(t.Context(), s, op("k")); err != nil {
 				t.Fatal(err)
 			}
 			other := op("k")
 			tt.change(&other)
-			if d, err := s.Take(t.Context(), other); err != nil || d.Reason == headgate.Cached {
+			if d, err := headgate.Execute(t.Context(), s, other); err != nil || d.Reason == headgate.Cached {
 				t.Errorf("%+v, %v", d, err)
 			}
 		})
@@ -154,7 +154,7 @@ func TestDenyCacheKeepsApart(t *testing.T) {
 	for _, zone := range []*time.Location{time.UTC, time.FixedZone("x", 60)} {
 		o := op("k")
 		o.Limit = headgate.PerCalendar(5, headgate.Day, zone)
-		if d, err := s.Take(t.Context(), o); err != nil || d.Reason == headgate.Cached {
+		if d, err := headgate.Execute(t.Context(), s, o); err != nil || d.Reason == headgate.Cached {
 			t.Errorf("zone %s: %+v, %v", zone, d, err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestDenyCacheKeepsApart(t *testing.T) {
 	for range 3 { // every refused request must reach the log
 		o := op("k")
 		o.Limit = denying
-		_, _ = s.Take(t.Context(), o)
+		_, _ = headgate.Execute(t.Context(), s, o)
 	}
 	if f.asked.Load() != 3 {
 		t.Errorf("a limit that counts refusals was asked %d times out of 3", f.asked.Load())
@@ -178,26 +178,26 @@ func TestDenyCacheForgets(t *testing.T) {
 				f := &fake{}
 				f.refuses(time.Minute)
 				s := cached(f)
-				_, _ = s.Take(t.Context(), op("k"))
+				_, _ = headgate.Execute(t.Context(), s, op("k"))
 				give := op("k")
 				give.Kind, give.Limit = kind, headgate.PerMinute(50) // the same key under any limit
 				ops := []headgate.Op{give}
 				switch how {
 				case "take":
-					_, _ = s.Take(t.Context(), give)
+					_, _ = headgate.Execute(t.Context(), s, give)
 				case "large do":
 					for i := range 20 {
 						ops = append(ops, op(fmt.Sprint(i)))
 					}
 					fallthrough
 				case "do":
-					_ = s.Do(t.Context(), ops, make([]headgate.Decision, len(ops)), headgate.Independent)
+					_ = headgate.ExecuteAll(t.Context(), s, ops, make([]headgate.Decision, len(ops)), headgate.Independent)
 				case "failing":
 					f.fails()
-					_, _ = s.Take(t.Context(), give)
+					_, _ = headgate.Execute(t.Context(), s, give)
 				}
 				f.works()
-				if d, err := s.Take(t.Context(), op("k")); err != nil || !d.Allowed {
+				if d, err := headgate.Execute(t.Context(), s, op("k")); err != nil || !d.Allowed {
 					t.Errorf("%+v, %v", d, err)
 				}
 			})
@@ -214,16 +214,16 @@ func TestDenyCacheOvertaken(t *testing.T) {
 		f.refuses(time.Minute)
 		f.set(func(f *fake) { f.stall = stall })
 		s := cached(f)
-		go func() { _, _ = s.Take(context.Background(), op("k")) }()
+		go func() { _, _ = headgate.Execute(context.Background(), s, op("k")) }()
 		synctest.Wait() // it is in the store
 		f.set(func(f *fake) { f.stall = nil })
 		give := op("k")
 		give.Kind = headgate.Refund
-		_, _ = s.Take(t.Context(), give)
+		_, _ = headgate.Execute(t.Context(), s, give)
 		close(stall)
 		synctest.Wait()
 		f.works()
-		if d, _ := s.Take(t.Context(), op("k")); !d.Allowed {
+		if d, _ := headgate.Execute(t.Context(), s, op("k")); !d.Allowed {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -247,7 +247,7 @@ func TestDenyCacheInDo(t *testing.T) {
 		}
 		out = make([]headgate.Decision, len(keys))
 		before := f.asked.Load()
-		if err := s.Do(t.Context(), ops, out, mode); err != nil {
+		if err := headgate.ExecuteAll(t.Context(), s, ops, out, mode); err != nil {
 			t.Fatal(err)
 		}
 		return f.asked.Load() - before, out
@@ -290,7 +290,7 @@ func TestDenyCacheMakesNothingUp(t *testing.T) {
 				Limit: headgate.PerMinute(20).Using(headgate.FixedWindow),
 			}
 		}
-		if d, err := s.Take(t.Context(), use("full", 20)); err != nil || !d.Allowed {
+		if d, err := headgate.Execute(t.Context(), s, use("full", 20)); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		for _, step := range []struct {
@@ -313,7 +313,7 @@ func TestDenyCacheMakesNothingUp(t *testing.T) {
 			time.Sleep(step.at - time.Since(begin))
 			ops, out := []headgate.Op{use(step.key, step.cost), use("full", 1)}, make([]headgate.Decision, 2)
 			before := inner.asked
-			if err := s.Do(t.Context(), ops, out, headgate.AllOrNothing); err != nil {
+			if err := headgate.ExecuteAll(t.Context(), s, ops, out, headgate.AllOrNothing); err != nil {
 				t.Fatal(err)
 			}
 			d := out[0]
@@ -321,7 +321,7 @@ func TestDenyCacheMakesNothingUp(t *testing.T) {
 				t.Errorf("at %s, %s, cost %d: asked %v, %+v", step.at, step.key, step.cost, asked, out)
 			}
 		}
-		if d, err := s.Take(t.Context(), use("fresh", 1)); err != nil || !d.Allowed || d.Remaining != 19 {
+		if d, err := headgate.Execute(t.Context(), s, use("fresh", 1)); err != nil || !d.Allowed || d.Remaining != 19 {
 			t.Errorf("nothing was charged: %+v, %v", d, err)
 		}
 	})
@@ -333,9 +333,11 @@ type counting struct {
 	asked int
 }
 
-func (c *counting) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	c.asked++
-	return c.Store.Do(ctx, ops, out, mode)
+func (c *counting) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		c.asked++
+		return headgate.ExecuteAll(ctx, c.Store, ops, out, mode)
+	})
 }
 
 // TestDenyCacheSameKeyTwice: an op refused because of the previous one says nothing
@@ -346,10 +348,10 @@ func TestDenyCacheSameKeyTwice(t *testing.T) {
 		ops := []headgate.Op{op("k"), op("k")}
 		ops[0].Cost, ops[1].Cost = 3, 3
 		out := make([]headgate.Decision, 2)
-		if err := s.Do(t.Context(), ops, out, headgate.AllOrNothing); err != nil || out[1].Allowed {
+		if err := headgate.ExecuteAll(t.Context(), s, ops, out, headgate.AllOrNothing); err != nil || out[1].Allowed {
 			t.Fatalf("%+v, %v", out, err)
 		}
-		if d, err := s.Take(t.Context(), ops[0]); err != nil || !d.Allowed {
+		if d, err := headgate.Execute(t.Context(), s, ops[0]); err != nil || !d.Allowed {
 			t.Errorf("%+v, %v", d, err)
 		}
 	})
@@ -376,8 +378,8 @@ func TestDenyCacheNeverRefusesTooMuch(t *testing.T) {
 			if next(50) == 0 {
 				o.Kind = headgate.Refund
 			}
-			want, err1 := bare.Take(t.Context(), o)
-			got, err2 := s.Take(t.Context(), o)
+			want, err1 := headgate.Execute(t.Context(), bare, o)
+			got, err2 := headgate.Execute(t.Context(), s, o)
 			if err1 != nil || err2 != nil || got.Allowed != want.Allowed || got.Granted != want.Granted {
 				t.Fatalf("call %d, %+v:\n got %+v, %v\nwant %+v, %v", i, o, got, err2, want, err1)
 			}
@@ -401,7 +403,7 @@ func TestDenyCacheIsBounded(t *testing.T) {
 	for g := range 4 {
 		group.Go(func() {
 			for i := range 5000 {
-				if _, err := s.Take(context.Background(), op(fmt.Sprint(g, i))); err != nil {
+				if _, err := headgate.Execute(context.Background(), s, op(fmt.Sprint(g, i))); err != nil {
 					t.Error(err)
 				}
 			}
@@ -411,7 +413,7 @@ func TestDenyCacheIsBounded(t *testing.T) {
 	before := f.asked.Load()
 	for g := range 4 {
 		for i := range 5000 {
-			_, _ = s.Take(context.Background(), op(fmt.Sprint(g, i)))
+			_, _ = headgate.Execute(context.Background(), s, op(fmt.Sprint(g, i)))
 		}
 	}
 	if kept := 20_000 - (f.asked.Load() - before); kept > 64 {
@@ -426,16 +428,16 @@ func TestDenyCacheWhileOpen(t *testing.T) {
 		f := &fake{}
 		f.refuses(time.Second)
 		s := cached(f)
-		_, _ = s.Take(t.Context(), op("full"))
+		_, _ = headgate.Execute(t.Context(), s, op("full"))
 		f.fails()
 		time.Sleep(timeout)
 		for s.Stats().State == failsafe.Closed {
-			_, _ = s.Take(t.Context(), op("k"))
+			_, _ = headgate.Execute(t.Context(), s, op("k"))
 		}
-		if d, err := s.Take(t.Context(), op("full")); err != nil || d.Allowed || d.Reason != headgate.Cached {
+		if d, err := headgate.Execute(t.Context(), s, op("full")); err != nil || d.Allowed || d.Reason != headgate.Cached {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if _, err := s.Take(t.Context(), op("k")); !errors.Is(err, failsafe.ErrOpen) {
+		if _, err := headgate.Execute(t.Context(), s, op("k")); !errors.Is(err, failsafe.ErrOpen) {
 			t.Error(err)
 		}
 	})
@@ -451,14 +453,14 @@ func TestForget(t *testing.T) {
 		keys := make([]string, 500)
 		for i := range keys {
 			keys[i] = fmt.Sprint(i)
-			_, _ = s.Take(t.Context(), op(keys[i]))
+			_, _ = headgate.Execute(t.Context(), s, op(keys[i]))
 		}
 		stall := make(chan struct{})
 		f.set(func(f *fake) { f.stall = stall })
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = s.Take(t.Context(), op("in flight"))
+			_, _ = headgate.Execute(t.Context(), s, op("in flight"))
 		}()
 		synctest.Wait()
 		s.Forget()
@@ -467,7 +469,7 @@ func TestForget(t *testing.T) {
 		f.set(func(f *fake) { f.stall = nil })
 		f.works()
 		for _, key := range append(keys, "in flight") {
-			if d, err := s.Take(t.Context(), op(key)); err != nil || !d.Allowed {
+			if d, err := headgate.Execute(t.Context(), s, op(key)); err != nil || !d.Allowed {
 				t.Fatalf("%s: %+v, %v", key, d, err)
 			}
 		}
@@ -484,11 +486,11 @@ func TestDenyCacheOfDraws(t *testing.T) {
 	for i, want := range []headgate.Reason{headgate.Limited, headgate.Cached, headgate.Cached} {
 		o := op("k")
 		o.Kind, o.Cost = headgate.Draw, int64(40>>(2*i))
-		if d, err := s.Take(t.Context(), o); err != nil || d.Reason != want {
+		if d, err := headgate.Execute(t.Context(), s, o); err != nil || d.Reason != want {
 			t.Fatalf("draw of %d: %+v, %v; want %s", o.Cost, d, err, want)
 		}
 	}
-	if d, err := s.Take(t.Context(), op("k")); err != nil || d.Reason != headgate.Limited {
+	if d, err := headgate.Execute(t.Context(), s, op("k")); err != nil || d.Reason != headgate.Limited {
 		t.Errorf("a take after a refused draw: %+v, %v", d, err)
 	}
 }

@@ -27,7 +27,7 @@ func op(key string) headgate.Op {
 // take makes one call and returns its error and duration.
 func take(s headgate.Store, ctx context.Context) (error, time.Duration) { //nolint:staticcheck // the error is what is asked for, the time comes along
 	begin := time.Now()
-	_, err := s.Take(ctx, op("k"))
+	_, err := headgate.Execute(ctx, s, op("k"))
 	return err, time.Since(begin)
 }
 
@@ -67,9 +67,9 @@ func TestDeadline(t *testing.T) {
 							var err error
 							begin := time.Now()
 							if i%2 == 0 {
-								_, err = s.Take(t.Context(), op("k"))
+								_, err = headgate.Execute(t.Context(), s, op("k"))
 							} else {
-								err = s.Do(t.Context(), []headgate.Op{op("a"), op("b")}, make([]headgate.Decision, 2), headgate.AllOrNothing)
+								err = headgate.ExecuteAll(t.Context(), s, []headgate.Op{op("a"), op("b")}, make([]headgate.Decision, 2), headgate.AllOrNothing)
 							}
 							took := time.Since(begin)
 							if !errors.Is(err, failsafe.ErrTimeout) || !errors.Is(err, headgate.ErrUnavailable) {
@@ -110,7 +110,7 @@ func TestAbandonedCallOwnsItsMemory(t *testing.T) {
 		buffer := []byte("ab")
 		ops, out := []headgate.Op{op(""), op("")}, make([]headgate.Decision, 2)
 		ops[0].Key, ops[1].Key = unsafe.String(&buffer[0], 1), unsafe.String(&buffer[1], 1)
-		if err := s.Do(t.Context(), ops, out, headgate.Independent); !errors.Is(err, failsafe.ErrTimeout) {
+		if err := headgate.ExecuteAll(t.Context(), s, ops, out, headgate.Independent); !errors.Is(err, failsafe.ErrTimeout) {
 			t.Fatal(err)
 		}
 		copy(buffer, "xy")
@@ -210,14 +210,19 @@ type seer struct {
 	key any
 }
 
-func (s *seer) Take(ctx context.Context, _ headgate.Op) (headgate.Decision, error) {
+func (s *seer) Do(ctx context.Context, b *headgate.Batch) {
+	if len(b.Ops) == 0 { // of Validate
+		return
+	}
 	if got := ctx.Value(s.key); got != "trace" {
 		s.t.Errorf("value %v", got)
 	}
 	if _, ok := ctx.Deadline(); !ok || ctx.Err() != nil {
 		s.t.Errorf("deadline %v, err %v", ok, ctx.Err())
 	}
-	return headgate.Decision{Allowed: true}, nil
+	for i := range b.Out {
+		b.Out[i].Allowed = true
+	}
 }
 
 // TestErrors: the errors that callers get, and their effect on the breaker.
@@ -247,9 +252,9 @@ func TestErrors(t *testing.T) {
 				s := failsafe.New(f, failsafe.Options{})
 				var err error
 				if do {
-					err = s.Do(t.Context(), []headgate.Op{tt.op}, make([]headgate.Decision, 1), headgate.Independent)
+					err = headgate.ExecuteAll(t.Context(), s, []headgate.Op{tt.op}, make([]headgate.Decision, 1), headgate.Independent)
 				} else {
-					_, err = s.Take(t.Context(), tt.op)
+					_, err = headgate.Execute(t.Context(), s, tt.op)
 				}
 				if !errors.Is(err, tt.want) {
 					t.Errorf("do=%v: %v, want %v", do, err, tt.want)
@@ -262,7 +267,7 @@ func TestErrors(t *testing.T) {
 	}
 	f := &fake{}
 	s := failsafe.New(f, failsafe.Options{})
-	if err := s.Do(t.Context(), make([]headgate.Op, 2), make([]headgate.Decision, 1), headgate.Independent); err == nil {
+	if err := headgate.ExecuteAll(t.Context(), s, make([]headgate.Op, 2), make([]headgate.Decision, 1), headgate.Independent); err == nil {
 		t.Error("out is too short, and nobody says so")
 	}
 	if err := s.Close(); err != nil || !f.closed {

@@ -30,7 +30,8 @@ func (f *fake) set(change func(*fake)) {
 	change(f)
 }
 
-func (f *fake) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+// one answers one op.
+func (f *fake) one(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
 	f.asked.Add(1)
 	f.mu.Lock()
 	answer, stall, deaf := f.answer, f.stall, f.deaf
@@ -52,21 +53,23 @@ func (f *fake) Take(ctx context.Context, op headgate.Op) (headgate.Decision, err
 	return answer(op)
 }
 
-func (f *fake) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	refused := false
-	for i := range ops {
-		d, err := f.Take(ctx, ops[i])
-		if err != nil {
-			return err
+func (f *fake) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		refused := false
+		for i := range ops {
+			d, err := f.one(ctx, ops[i])
+			if err != nil {
+				return err
+			}
+			out[i], refused = d, refused || !d.Allowed
 		}
-		out[i], refused = d, refused || !d.Allowed
-	}
-	if refused && mode == headgate.AllOrNothing {
-		for i := range out[:len(ops)] {
-			out[i].Granted = 0
+		if refused && mode == headgate.AllOrNothing {
+			for i := range out[:len(ops)] {
+				out[i].Granted = 0
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (f *fake) Close() error {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -22,15 +21,15 @@ func TestPanicIsAFailure(t *testing.T) {
 			IgnoresContext: deaf, Timeout: time.Minute,
 			Breaker: failsafe.Breaker{Failures: 1000},
 		})
-		if _, err := s.Take(t.Context(), op("k")); err != nil { // from now on it is trusted
+		if _, err := headgate.Execute(t.Context(), s, op("k")); err != nil { // from now on it is trusted
 			t.Fatal(err)
 		}
 		f.set(func(f *fake) { f.answer = func(headgate.Op) (headgate.Decision, error) { panic("no map") } })
 		for i := range 3 {
-			_, err := s.Take(t.Context(), op("k"))
-			batch := s.Do(t.Context(), []headgate.Op{op("k")}, make([]headgate.Decision, 1), headgate.AllOrNothing)
-			groups := []store.Group{{Ops: 1}}
-			s.Pipeline(t.Context(), []headgate.Op{op("k")}, make([]headgate.Decision, 1), groups)
+			_, err := headgate.Execute(t.Context(), s, op("k"))
+			batch := headgate.ExecuteAll(t.Context(), s, []headgate.Op{op("k")}, make([]headgate.Decision, 1), headgate.AllOrNothing)
+			groups := []headgate.Group{{Ops: 1}}
+			s.Do(t.Context(), &headgate.Batch{Ops: []headgate.Op{op("k")}, Out: make([]headgate.Decision, 1), Groups: groups})
 			for _, err := range []error{err, batch, groups[0].Err} {
 				if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), "panic: no map") {
 					t.Errorf("%s, call %d: %v", name, i, err)
@@ -41,7 +40,7 @@ func TestPanicIsAFailure(t *testing.T) {
 			t.Errorf("%s: %+v", name, stats)
 		}
 		f.set(func(f *fake) { f.answer = nil })
-		if _, err := s.Take(t.Context(), op("k")); err != nil {
+		if _, err := headgate.Execute(t.Context(), s, op("k")); err != nil {
 			t.Errorf("%s, afterwards: %v", name, err)
 		}
 	}
@@ -69,8 +68,8 @@ func TestNoInnerStore(t *testing.T) {
 		if d, err := l.AllowAll(t.Context(), ops, out); !errors.Is(err, headgate.ErrNoStore) || d.Allowed {
 			t.Errorf("%s, AllowAll: %+v, %v", name, d, err)
 		}
-		groups := []store.Group{{Ops: 1}}
-		s.Pipeline(t.Context(), ops, out, groups)
+		groups := []headgate.Group{{Ops: 1}}
+		s.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
 		if !errors.Is(groups[0].Err, headgate.ErrNoStore) {
 			t.Errorf("%s, Pipeline: %v", name, groups[0].Err)
 		}

@@ -10,14 +10,13 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 )
 
 // many returns groups of one op each.
-func many(keys ...string) (ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
+func many(keys ...string) (ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
 	for _, key := range keys {
-		ops, groups = append(ops, op(key)), append(groups, store.Group{Ops: 1})
+		ops, groups = append(ops, op(key)), append(groups, headgate.Group{Ops: 1})
 	}
 	return ops, make([]headgate.Decision, len(keys)), groups
 }
@@ -37,7 +36,7 @@ func TestPipelineIsOneCall(t *testing.T) {
 			time.Sleep(timeout)
 			ops, out, groups := many("bad", "good", "bad")
 			ops[2].Cost = -1
-			s.Pipeline(t.Context(), ops, out, groups)
+			s.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
 			if !errors.Is(groups[0].Err, errBroken) || groups[1].Err != nil || !out[1].Allowed || !errors.Is(groups[2].Err, headgate.ErrInvalidCost) {
 				t.Fatalf("%+v", groups)
 			}
@@ -51,11 +50,11 @@ func TestPipelineIsOneCall(t *testing.T) {
 			}
 			time.Sleep(timeout)
 			ops, out, groups := many("bad1", "bad2", "bad3", "bad4", "bad5", "bad6")
-			s.Pipeline(t.Context(), ops, out, groups)
+			s.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
 		}
 		asked := f.asked.Load()
 		ops, out, groups := many("good", "good")
-		s.Pipeline(t.Context(), ops, out, groups)
+		s.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
 		got := s.Stats()
 		if got.Opened != 1 || got.Failures != 40 || got.FailedFast != 2 || f.asked.Load() != asked {
 			t.Errorf("%+v", got)
@@ -66,7 +65,7 @@ func TestPipelineIsOneCall(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		s.Pipeline(t.Context(), ops, out, groups) // a probe
+		s.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups}) // a probe
 		if got := s.Stats(); got.State != failsafe.Closed || groups[0].Err != nil || groups[1].Err != nil {
 			t.Errorf("%+v %+v", got, groups)
 		}
@@ -81,13 +80,13 @@ func TestPipelineKnowsRefusals(t *testing.T) {
 		s := failsafe.New(f, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 64, MaxAge: time.Minute}})
 		f.refuses(time.Minute)
 		ops, out, groups := many("a", "b")
-		s.Pipeline(t.Context(), ops, out, groups)
+		s.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
 		if f.asked.Load() != 2 || out[0].Reason != headgate.Limited {
 			t.Fatalf("asked %d times: %+v", f.asked.Load(), out)
 		}
 		f.works()
 		ops, out, groups = many("c", "a", "d", "b", "a")
-		s.Pipeline(t.Context(), ops, out, groups)
+		s.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
 		for i, want := range []bool{true, false, true, false, false} {
 			if out[i].Allowed != want || groups[i].Err != nil || !want && out[i].Reason != headgate.Cached {
 				t.Errorf("%d: %+v %v", i, out[i], groups[i].Err)
@@ -97,7 +96,7 @@ func TestPipelineKnowsRefusals(t *testing.T) {
 			t.Errorf("asked %d times, %+v", f.asked.Load(), got)
 		}
 		f.fails()
-		s.Pipeline(t.Context(), ops, out, groups)
+		s.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
 		for i, broken := range []bool{true, false, true, false, false} {
 			if errors.Is(groups[i].Err, errBroken) != broken {
 				t.Errorf("%d: %v", i, groups[i].Err)
@@ -106,8 +105,8 @@ func TestPipelineKnowsRefusals(t *testing.T) {
 		f.works()
 		ops, out, groups = many("a", "a", "a") // budget is given in between
 		ops[1].Kind = headgate.Grant
-		s.Pipeline(t.Context(), ops, out, groups)
-		if d, err := s.Take(t.Context(), op("a")); err != nil || !d.Allowed || !out[2].Allowed {
+		s.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
+		if d, err := headgate.Execute(t.Context(), s, op("a")); err != nil || !d.Allowed || !out[2].Allowed {
 			t.Errorf("%+v %v %+v", d, err, out[2])
 		}
 	})
@@ -117,11 +116,15 @@ func TestPipelineKnowsRefusals(t *testing.T) {
 // time is over.
 type inPart struct{ *fake }
 
-func (p inPart) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
-	groups[0].Err = p.Do(ctx, ops[:1], out[:1], headgate.Independent)
+func (p inPart) Do(ctx context.Context, b *headgate.Batch) {
+	if len(b.Groups) < 2 {
+		p.fake.Do(ctx, b)
+		return
+	}
+	b.Groups[0].Err = headgate.ExecuteAll(ctx, p.fake, b.Ops[:1], b.Out[:1], headgate.Independent)
 	<-ctx.Done()
-	for i := range groups[1:] {
-		groups[1+i].Err = ctx.Err()
+	for i := range b.Groups[1:] {
+		b.Groups[1+i].Err = ctx.Err()
 	}
 }
 
@@ -131,16 +134,16 @@ func TestPipelineInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ignores := range []bool{false, true} {
 			s := failsafe.New(inPart{new(fake)}, failsafe.Options{IgnoresContext: ignores})
-			if _, err := s.Take(t.Context(), op("first")); err != nil {
+			if _, err := headgate.Execute(t.Context(), s, op("first")); err != nil {
 				t.Fatal(err)
 			}
 			ops, out, groups := many("a", "b", "c")
 			began := time.Now()
-			s.Pipeline(t.Context(), ops, out, groups)
+			s.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
 			if took := time.Since(began); took > timeout {
 				t.Errorf("took %s", took)
 			}
-			late := func(g store.Group) bool { return errors.Is(g.Err, failsafe.ErrTimeout) }
+			late := func(g headgate.Group) bool { return errors.Is(g.Err, failsafe.ErrTimeout) }
 			if groups[0].Err != nil || !out[0].Allowed || !late(groups[1]) || !late(groups[2]) {
 				t.Errorf("%t: %+v %+v", ignores, out, groups)
 			}
@@ -159,11 +162,11 @@ func TestPipelineLeavesTheDeaf(t *testing.T) {
 		s := failsafe.New(f, failsafe.Options{})
 		ops, out, groups := many("a", "b")
 		began := time.Now()
-		s.Pipeline(t.Context(), ops, out, groups)
+		s.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
 		if took := time.Since(began); took > timeout {
 			t.Errorf("took %s", took)
 		}
-		if slices.ContainsFunc(groups, func(g store.Group) bool { return !errors.Is(g.Err, failsafe.ErrTimeout) }) {
+		if slices.ContainsFunc(groups, func(g headgate.Group) bool { return !errors.Is(g.Err, failsafe.ErrTimeout) }) {
 			t.Errorf("%+v", groups)
 		}
 		close(f.stall)

@@ -19,13 +19,17 @@ type drowsy struct {
 	late time.Duration
 }
 
-func (d *drowsy) Take(ctx context.Context, _ headgate.Op) (headgate.Decision, error) {
+func (d *drowsy) Do(ctx context.Context, b *headgate.Batch) {
+	if len(b.Ops) == 0 { // of Validate
+		return
+	}
 	if d.asked.Add(1) == 1 {
-		return headgate.Decision{Allowed: true}, nil
+		b.Out[0].Allowed = true
+		return
 	}
 	<-ctx.Done()
 	time.Sleep(d.late)
-	return headgate.Decision{}, ctx.Err()
+	b.Fail(ctx.Err())
 }
 
 // TestStarvedCallsAreNotTheStoresFault: timeouts that are noticed late count against
@@ -44,7 +48,7 @@ func TestStarvedCallsAreNotTheStoresFault(t *testing.T) {
 		t.Run(tt.late.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := failsafe.New(&drowsy{late: tt.late}, failsafe.Options{})
-				ask := func() error { _, err := s.Take(context.Background(), op("k")); return err }
+				ask := func() error { _, err := headgate.Execute(context.Background(), s, op("k")); return err }
 				if err := ask(); err != nil {
 					t.Fatal(err)
 				}

@@ -36,8 +36,8 @@ type Store struct {
 var _ headgate.Store = (*Store)(nil)
 
 // New returns a Store that calls inner and owns it: Close closes both. If inner is nil
-// or a nil pointer, every call returns headgate.ErrNoStore, and [Store.Validate]
-// reports it at once.
+// or a nil pointer, every call returns headgate.ErrNoStore, and
+// headgate.Limiter.Validate reports it at once.
 func New(inner headgate.Store, options Options) *Store {
 	o := options.withDefaults()
 	s := &Store{inner: inner, options: o, began: time.Now()} //nolint:forbidigo // deadlines are on the real clock
@@ -65,16 +65,6 @@ func (s *Store) Stats() Stats {
 	return stats
 }
 
-// Validate returns what keeps the inner store from working: headgate.ErrNoStore if
-// there is none, or the error of its own Validate method. headgate.Limiter.Validate
-// calls it.
-func (s *Store) Validate() error {
-	if s == nil {
-		return headgate.ErrNoStore
-	}
-	return s.flaw
-}
-
 // Close closes the inner store.
 func (s *Store) Close() error {
 	if errors.Is(s.flaw, headgate.ErrNoStore) {
@@ -89,110 +79,52 @@ func (s *Store) now() (time.Time, int64) {
 	return t, int64(t.Sub(s.began))
 }
 
-// Take implements headgate.Store.
-func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+// Do implements headgate.Store. What the deny cache does not answer counts as one call
+// for the breaker, with one Timeout.
+func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
 	if s.flaw != nil {
-		return headgate.Decision{}, s.flaw
+		b.Fail(s.flaw)
+		return
 	}
-	// An invalid op must not reach the breaker: it is invalid under every policy, so it
-	// must not count as a failure.
-	if err := op.Validate(); err != nil {
-		return headgate.Decision{Limit: op.Limit.Capacity()}, err
+	if len(b.Ops) == 0 {
+		s.inner.Do(ctx, b)
+		return
 	}
 	clock, start := s.now()
-	var at place
-	cached := s.denied != nil && (remembers(&op) || gives(&op))
-	if cached {
-		at = s.denied.place(&op)
-		if d, ok := s.denied.lookup(&at, &op, start); ok {
-			s.denied.hit(&at)
-			return d, nil
+	var few [maxCachedOps]place
+	places := few[:]
+	if s.denied != nil && len(b.Ops) > len(few) {
+		places = make([]place, len(b.Ops))
+	}
+	sent, from := b, []origin(nil)
+	if s.answer(b, places, start) {
+		if sent, from = rest(b); len(from) == 0 {
+			return
 		}
 	}
+	if s.call(ctx, sent, clock, start) && s.denied != nil {
+		s.denied.learnGroups(sent, from, places, start)
+	}
+	handBack(b, sent, from)
+}
+
+// call asks the inner store, and reports false if the breaker is open.
+func (s *Store) call(ctx context.Context, b *headgate.Batch, clock time.Time, start int64) bool {
 	t, ok := s.breaker.admit(start)
 	if !ok {
-		return headgate.Decision{}, s.breaker.refusal()
+		s.breaker.failedFast.Add(uint64(len(b.Groups) - 1)) // admit has counted one
+		b.Fail(s.breaker.refusal())
+		return false
 	}
 	bounded, own := s.slots.context(ctx, start, clock)
-	var d headgate.Decision
-	var err error
 	if s.enter(t, start) {
-		d, err = s.ownTake(bounded, op)
+		s.ask(bounded, b)
 	} else {
-		d, err = s.isolatedTake(bounded, op)
+		s.isolate(bounded, b)
 	}
 	s.inFlight.Add(-1)
-	err = s.settle(t, asked{bounded, start, own}, err)
-	if cached {
-		s.denied.learn(&at, &op, d, err, start)
-	}
-	return d, err
-}
-
-// ownTake calls the store on the caller's goroutine.
-func (s *Store) ownTake(ctx context.Context, op headgate.Op) (d headgate.Decision, err error) {
-	defer recovered(&err)
-	return s.inner.Take(ctx, op)
-}
-
-// ownDo calls the store on the caller's goroutine.
-func (s *Store) ownDo(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) (err error) {
-	defer recovered(&err)
-	return s.inner.Do(ctx, ops, out, mode)
-}
-
-// isolatedTake is separate from Take so that Take's variables stay off the heap.
-func (s *Store) isolatedTake(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	ops, out := [1]headgate.Op{op}, [1]headgate.Decision{}
-	err := s.isolate(ctx, ops[:], out[:], func(ctx context.Context, ops []headgate.Op, out []headgate.Decision) (err error) {
-		out[0], err = s.inner.Take(ctx, ops[0])
-		return err
-	})
-	return out[0], err
-}
-
-// Do implements headgate.Store.
-func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if s.flaw != nil {
-		return s.flaw
-	}
-	if len(out) < len(ops) {
-		return fmt.Errorf("failsafe: %d ops, but room for %d decisions", len(ops), len(out))
-	}
-	if err := checkAll(ops); err != nil {
-		return err
-	}
-	clock, start := s.now()
-	var places [maxCachedOps]place
-	known := places[:0]
-	if s.denied != nil && len(ops) <= maxCachedOps {
-		known = places[:len(ops)]
-		if s.denied.answer(known, ops, out, mode, start) {
-			return nil
-		}
-	}
-	t, ok := s.breaker.admit(start)
-	if !ok {
-		return s.breaker.refusal()
-	}
-	bounded, own := s.slots.context(ctx, start, clock)
-	var err error
-	if s.enter(t, start) {
-		err = s.ownDo(bounded, ops, out, mode)
-	} else {
-		err = s.isolate(bounded, ops, out[:len(ops)], func(ctx context.Context, ops []headgate.Op, out []headgate.Decision) error {
-			return s.inner.Do(ctx, ops, out, mode)
-		})
-	}
-	s.inFlight.Add(-1)
-	err = s.settle(t, asked{bounded, start, own}, err)
-	if s.denied != nil {
-		s.denied.learnAll(known, ops, out, err, start)
-		if err == nil && mode == headgate.AllOrNothing {
-			s.denied.learnPassed(known, ops, out, start)
-		}
-	}
-	return err
+	s.settle(t, asked{bounded, start, own}, b.Groups)
+	return true
 }
 
 // enter counts a call, and reports whether it may run on its caller's goroutine because
@@ -210,17 +142,25 @@ type asked struct {
 	own   bool
 }
 
-// settle reports the end of a call to the breaker, and returns the error that the
-// contract of headgate.Store requires.
-func (s *Store) settle(t ticket, a asked, err error) error {
+// settle reports the end of a call to the breaker, and makes the errors of groups those
+// that the contract of headgate.Store requires. One answer is enough to show that the
+// store is alive.
+func (s *Store) settle(t ticket, a asked, groups []headgate.Group) {
 	clock, now := s.now()
-	if err == nil {
-		s.breaker.done(t, succeeded, nil, now)
-		return nil
+	said, why := silent, error(nil)
+	for i := range groups {
+		o := succeeded
+		if groups[i].Err != nil {
+			o, groups[i].Err = s.judge(a, groups[i].Err, clock, now)
+		}
+		switch {
+		case o == succeeded:
+			said = o
+		case said == silent, said == starved && o == failed:
+			said, why = o, groups[i].Err
+		}
 	}
-	o, err := s.judge(a, err, clock, now)
-	s.breaker.done(t, o, err, now)
-	return err
+	s.breaker.done(t, said, why, now)
 }
 
 // judge counts the error of a call, and returns what it shows about the store, and the
@@ -263,7 +203,7 @@ func (s *Store) blame(ctx context.Context, now time.Time) outcome {
 
 func isWrongQuestion(err error) bool {
 	return errors.Is(err, headgate.ErrInvalidCost) || errors.Is(err, headgate.ErrNoMember) || errors.Is(err, headgate.ErrInvalidLimit) ||
-		errors.Is(err, store.ErrCrossSlot) || errors.Is(err, headgate.ErrNoKeyTimes)
+		errors.Is(err, store.ErrCrossSlot) || errors.Is(err, store.ErrNoKeyTimes) || errors.Is(err, headgate.ErrNoStore)
 }
 
 // answers counts errors of one kind that show that the store is alive. It can still

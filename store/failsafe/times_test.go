@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 )
 
@@ -15,48 +16,52 @@ import (
 type timer struct {
 	fake
 
-	times func(context.Context, headgate.Op) (headgate.KeyTimes, error)
+	times func(context.Context, headgate.Op) (store.Times, error)
 }
 
-func (s *timer) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	return s.times(ctx, op)
+func (s *timer) Do(ctx context.Context, b *headgate.Batch) {
+	if len(b.Ops) == 0 { // of Validate
+		return
+	}
+	times, err := s.times(ctx, b.Ops[0])
+	b.Created, b.Changed, b.Recorded, b.Groups[0].Err = times.Created, times.Changed, err == nil, err
 }
 
 var timed = headgate.Op{Key: "k", Scope: "s", Limit: headgate.PerHour(1)}
 
 func TestKeyTimes(t *testing.T) {
-	want := headgate.KeyTimes{Created: time.UnixMicro(1), Changed: time.UnixMicro(2)}
-	inner := &timer{times: func(_ context.Context, op headgate.Op) (headgate.KeyTimes, error) {
+	want := store.Times{Created: time.UnixMicro(1), Changed: time.UnixMicro(2)}
+	inner := &timer{times: func(_ context.Context, op headgate.Op) (store.Times, error) {
 		if op.Key != timed.Key || op.Scope != timed.Scope || op.Limit.N() != 1 {
 			t.Errorf("asked for %+v", op)
 		}
 		return want, nil
 	}}
-	store := failsafe.New(inner, failsafe.Options{})
-	if got, err := store.KeyTimes(t.Context(), timed); got != want || err != nil {
+	s := failsafe.New(inner, failsafe.Options{})
+	if got, err := store.KeyTimes(t.Context(), s, timed); got != want || err != nil {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := store.KeyTimes(t.Context(), headgate.Op{Limit: headgate.PerHour(-1)}); !errors.Is(err, headgate.ErrInvalidLimit) {
+	if _, err := store.KeyTimes(t.Context(), s, headgate.Op{Limit: headgate.PerHour(-1)}); !errors.Is(err, headgate.ErrInvalidLimit) {
 		t.Errorf("invalid limit: %v", err)
 	}
-	if _, err := failsafe.New(nil, failsafe.Options{}).KeyTimes(t.Context(), timed); !errors.Is(err, headgate.ErrNoStore) {
+	if _, err := store.KeyTimes(t.Context(), failsafe.New(nil, failsafe.Options{}), timed); !errors.Is(err, headgate.ErrNoStore) {
 		t.Errorf("no store: %v", err)
 	}
 }
 
 // A store without times is no failing store.
 func TestNoKeyTimes(t *testing.T) {
-	without := &timer{times: func(context.Context, headgate.Op) (headgate.KeyTimes, error) {
-		return headgate.KeyTimes{}, headgate.ErrNoKeyTimes
+	without := &timer{times: func(context.Context, headgate.Op) (store.Times, error) {
+		return store.Times{}, store.ErrNoKeyTimes
 	}}
 	for _, inner := range []headgate.Store{new(fake), without} {
-		store := failsafe.New(inner, failsafe.Options{Breaker: failsafe.Breaker{Failures: 1}})
+		s := failsafe.New(inner, failsafe.Options{Breaker: failsafe.Breaker{Failures: 1}})
 		for range 5 {
-			if _, err := store.KeyTimes(t.Context(), timed); !errors.Is(err, headgate.ErrNoKeyTimes) || errors.Is(err, headgate.ErrUnavailable) {
+			if _, err := store.KeyTimes(t.Context(), s, timed); !errors.Is(err, store.ErrNoKeyTimes) || errors.Is(err, headgate.ErrUnavailable) {
 				t.Errorf("%T: %v", inner, err)
 			}
 		}
-		if stats := store.Stats(); stats.State != failsafe.Closed || stats.Failures != 0 {
+		if stats := s.Stats(); stats.State != failsafe.Closed || stats.Failures != 0 {
 			t.Errorf("%T: %+v", inner, stats)
 		}
 	}
@@ -66,19 +71,19 @@ func TestNoKeyTimes(t *testing.T) {
 func TestKeyTimesOfAStalledStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		inner := &timer{times: func(ctx context.Context, _ headgate.Op) (headgate.KeyTimes, error) {
+		inner := &timer{times: func(ctx context.Context, _ headgate.Op) (store.Times, error) {
 			calls++
 			<-ctx.Done()
-			return headgate.KeyTimes{Created: time.UnixMicro(1)}, ctx.Err()
+			return store.Times{Created: time.UnixMicro(1)}, ctx.Err()
 		}}
-		store := failsafe.New(inner, failsafe.Options{Timeout: 50 * time.Millisecond, Breaker: failsafe.Breaker{Failures: 1}})
+		s := failsafe.New(inner, failsafe.Options{Timeout: 50 * time.Millisecond, Breaker: failsafe.Breaker{Failures: 1}})
 		began := time.Now()
-		got, err := store.KeyTimes(t.Context(), timed)
-		if !errors.Is(err, failsafe.ErrTimeout) || got != (headgate.KeyTimes{}) || time.Since(began) > 50*time.Millisecond {
+		got, err := store.KeyTimes(t.Context(), s, timed)
+		if !errors.Is(err, failsafe.ErrTimeout) || got != (store.Times{}) || time.Since(began) > 50*time.Millisecond {
 			t.Errorf("%v, %v after %s", got, err, time.Since(began))
 		}
 		synctest.Wait()
-		if _, err := store.KeyTimes(t.Context(), timed); !errors.Is(err, failsafe.ErrOpen) || calls != 1 {
+		if _, err := store.KeyTimes(t.Context(), s, timed); !errors.Is(err, failsafe.ErrOpen) || calls != 1 {
 			t.Errorf("%v after %d calls", err, calls)
 		}
 	})

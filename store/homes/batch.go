@@ -20,7 +20,7 @@ type part struct {
 
 // whole is a group whose parts are in several stores.
 type whole struct {
-	group *store.Group
+	group *headgate.Group
 	first int // the index of its first op
 	parts []*part
 }
@@ -28,15 +28,15 @@ type whole struct {
 // batch is a call about several stores.
 type batch struct {
 	*Store
+	*headgate.Batch
 
-	ops    []headgate.Op
-	out    []headgate.Decision
 	wholes []whole
 }
 
 // divide executes groups that are about several stores.
-func (s *Store) divide(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
-	b := &batch{Store: s, ops: ops, out: out, wholes: make([]whole, len(groups))}
+func (s *Store) divide(ctx context.Context, all *headgate.Batch) {
+	groups := all.Groups
+	b := &batch{Store: s, Batch: all, wholes: make([]whole, len(groups))}
 	now, later := make([][]*part, len(s.stores)), make([][]*part, len(s.stores))
 	first := 0
 	for i := range groups {
@@ -63,10 +63,10 @@ func (b *batch) open(w *whole) error {
 	by := make([]*part, len(b.stores))
 	stores := 0
 	for i := w.first; i < w.first+w.group.Ops; i++ {
-		if err := b.ops[i].Validate(); err != nil {
+		if err := b.Ops[i].Validate(); err != nil {
 			return err
 		}
-		at := b.place(b.ops[i].Limit)
+		at := b.place(b.Ops[i].Limit)
 		if by[at] == nil {
 			by[at] = &part{group: w, to: at}
 			stores++
@@ -87,10 +87,8 @@ func (b *batch) open(w *whole) error {
 // divisible returns why the ops of w cannot be divided between stores.
 func (b *batch) divisible(w *whole) error {
 	for i := w.first; i < w.first+w.group.Ops; i++ {
-		switch b.ops[i].Kind {
-		case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reserve:
-		case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw:
-			return fmt.Errorf("homes: in several regions, %s cannot be undone: %w", b.ops[i].Kind, store.ErrCrossSlot)
+		if kind := b.Ops[i].Kind; !store.CanUndo(kind) {
+			return fmt.Errorf("homes: in several regions, %s cannot be undone: %w", kind, store.ErrCrossSlot)
 		}
 	}
 	return nil
@@ -129,7 +127,7 @@ func (b *batch) refuses(p *part) bool {
 		return false
 	}
 	for _, i := range p.at {
-		if !b.out[i].Allowed {
+		if !b.Out[i].Allowed {
 			return true
 		}
 	}
@@ -141,24 +139,24 @@ func (b *batch) send(ctx context.Context, to int, parts []*part) {
 	if len(parts) == 0 {
 		return
 	}
-	var ops []headgate.Op
-	groups := make([]store.Group, len(parts))
+	call := headgate.Batch{Groups: make([]headgate.Group, len(parts))}
 	for i, p := range parts {
-		groups[i] = store.Group{Ops: len(p.at), Mode: p.group.group.Mode}
+		call.Groups[i] = headgate.Group{Ops: len(p.at), Mode: p.group.group.Mode}
 		for _, at := range p.at {
-			op := b.ops[at]
+			op := b.Ops[at]
 			if p.peeks {
 				op.Kind = headgate.Peek
 			}
-			ops = append(ops, op)
+			call.Ops = append(call.Ops, op)
 		}
 	}
-	out := make([]headgate.Decision, len(ops))
-	store.Pipeline(ctx, b.stores[to], ops, out, groups)
+	call.Out = make([]headgate.Decision, len(call.Ops))
+	b.stores[to].Do(ctx, &call)
+	out := call.Out
 	for i, p := range parts {
-		p.err = b.named(to, groups[i].Err)
+		p.err = b.named(to, call.Groups[i].Err)
 		for j, at := range p.at {
-			b.out[at] = out[j]
+			b.Out[at] = out[j]
 		}
 		out = out[len(p.at):]
 	}

@@ -27,20 +27,18 @@ func scatter(op headgate.Op) headgate.Op {
 	return op
 }
 
-func (s scattered) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	return s.Store.Take(ctx, scatter(op))
-}
-
-func (s scattered) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	mine := make([]headgate.Op, len(ops))
-	for i := range ops {
-		mine[i] = scatter(ops[i])
-	}
-	err := s.Store.Do(ctx, mine, out, mode)
-	if errors.Is(err, store.ErrCrossSlot) {
-		s.Skip("kinds that cannot be undone; TestDifferential has the others")
-	}
-	return err
+func (s scattered) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		mine := make([]headgate.Op, len(ops))
+		for i := range ops {
+			mine[i] = scatter(ops[i])
+		}
+		err := headgate.ExecuteAll(ctx, s.Store, mine, out, mode)
+		if errors.Is(err, store.ErrCrossSlot) {
+			s.Skip("kinds that cannot be undone; TestDifferential has the others")
+		}
+		return err
+	})
 }
 
 // The keys of every case are in three regions, and the answers are those of one store.
@@ -74,10 +72,10 @@ func TestDifferential(t *testing.T) {
 		}
 		mode := headgate.Mode(r.IntN(2))
 		got, want := make([]headgate.Decision, len(ops)), make([]headgate.Decision, len(ops))
-		if err := (scattered{split, t}).Do(t.Context(), ops, got, mode); err != nil {
+		if err := headgate.ExecuteAll(t.Context(), (scattered{split, t}), ops, got, mode); err != nil {
 			t.Fatal(err)
 		}
-		if err := one.Do(t.Context(), ops, want, mode); err != nil {
+		if err := headgate.ExecuteAll(t.Context(), one, ops, want, mode); err != nil {
 			t.Fatal(err)
 		}
 		for i := range ops {

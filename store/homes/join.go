@@ -69,43 +69,19 @@ func (b *batch) errorOf(w *whole) error {
 // giveBack undoes what parts took in one store and answers as Peek does. What cannot be
 // given back now stays taken: the refusal is right anyway.
 func (b *batch) giveBack(ctx context.Context, to int, parts []*part) {
-	var ops []headgate.Op
-	groups := make([]store.Group, len(parts))
+	var call headgate.Batch
+	for _, p := range parts {
+		store.AddUndo(&call, b.Ops, b.Out, p.at)
+	}
+	b.stores[to].Do(ctx, &call)
 	for i, p := range parts {
-		before := len(ops)
-		for _, at := range p.at {
-			if op, took := b.undo(at); took {
-				ops = append(ops, op)
-			}
+		if call.Groups[i].Err == nil {
+			store.Peeks(&call, i, b.Out, p.at)
+			continue
 		}
 		for _, at := range p.at {
-			op := b.ops[at]
-			op.Kind = headgate.Peek
-			ops = append(ops, op)
+			d := &b.Out[at]
+			d.Granted, d.Delay, d.Lease, d.CountsUntil = 0, 0, 0, 0
 		}
-		groups[i] = store.Group{Ops: len(ops) - before, Mode: headgate.Independent}
 	}
-	out := make([]headgate.Decision, len(ops))
-	store.Pipeline(ctx, b.stores[to], ops, out, groups)
-	for i, p := range parts {
-		peeks := out[groups[i].Ops-len(p.at) : groups[i].Ops]
-		for j, at := range p.at {
-			if d := &b.out[at]; groups[i].Err == nil {
-				*d = peeks[j]
-			} else {
-				d.Granted, d.Delay, d.Lease, d.CountsUntil = 0, 0, 0, 0
-			}
-		}
-		out = out[groups[i].Ops:]
-	}
-}
-
-// undo returns the op that gives back what an op took, and false if that is nothing.
-func (b *batch) undo(at int) (headgate.Op, bool) {
-	op, d := b.ops[at], &b.out[at]
-	op.Kind, op.Cost, op.CountsUntil, op.Duration = headgate.Refund, d.Granted, d.CountsUntil, d.ResetAfter
-	if op.Limit.Algorithm() == headgate.Concurrency {
-		op.Kind, op.Lease = headgate.Release, d.Lease
-	}
-	return op, d.Granted > 0
 }

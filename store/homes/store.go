@@ -34,11 +34,7 @@ type Store struct {
 	places map[string]int // the indexes of the homes
 }
 
-var (
-	_ headgate.Store    = (*Store)(nil)
-	_ headgate.KeyTimer = (*Store)(nil)
-	_ store.Pipeliner   = (*Store)(nil)
-)
+var _ headgate.Store = (*Store)(nil)
 
 // New returns a Store that asks own for limits without a home and those at home in
 // Options.Region. It owns all stores: Close closes them.
@@ -96,14 +92,22 @@ func (s *Store) only(ops []headgate.Op) (int, bool) {
 	return first, true
 }
 
-// Take implements headgate.Store.
-func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	at := s.place(op.Limit)
-	d, err := s.stores[at].Take(ctx, op)
-	if err != nil {
-		err = s.elsewhere(at, 1, err)
+// Do implements headgate.Store. With headgate.AllOrNothing, ops of several stores may
+// only be of a kind that can be undone: Take, TakeUpTo, Peek, Charge or Reserve; for
+// others the error wraps store.ErrCrossSlot. A group with ops of several stores may be
+// executed later than those after it.
+func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
+	at, is := s.only(b.Ops)
+	if !is {
+		s.divide(ctx, b)
+		return
 	}
-	return d, err
+	s.stores[at].Do(ctx, b)
+	for i := range b.Groups {
+		if g := &b.Groups[i]; g.Err != nil {
+			g.Err = s.elsewhere(at, g)
+		}
+	}
 }
 
 // named adds the name of the region to the error of a home.
@@ -116,58 +120,18 @@ func (s *Store) named(at int, err error) error {
 	return err
 }
 
-// elsewhere returns the error of a store that was asked n ops. With Options.Partial that
-// of a home is partial, because the own store may answer.
-func (s *Store) elsewhere(at, n int, err error) error {
-	err = s.named(at, err)
+// elsewhere returns the error of a group that one store was asked. With Options.Partial
+// that of a home is partial, because the own store may answer.
+func (s *Store) elsewhere(at int, g *headgate.Group) error {
+	err := s.named(at, g.Err)
 	if at == own || !s.options.Partial || !errors.Is(err, headgate.ErrUnavailable) {
 		return err
 	}
-	failed := make([]bool, n)
+	failed := make([]bool, g.Ops)
 	for i := range failed {
 		failed[i] = true
 	}
 	return &store.PartError{Err: err, Failed: failed}
-}
-
-// KeyTimes implements headgate.KeyTimer.
-func (s *Store) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	at := s.place(op.Limit)
-	times, err := store.KeyTimes(ctx, s.stores[at], op)
-	return times, s.named(at, err)
-}
-
-// Do implements headgate.Store. With headgate.AllOrNothing, ops of several stores may
-// only be of a kind that can be undone: Take, TakeUpTo, Peek, Charge or Reserve; for
-// others the error wraps store.ErrCrossSlot.
-func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if len(out) < len(ops) {
-		return fmt.Errorf("homes: %d ops, but room for %d decisions", len(ops), len(out))
-	}
-	if i, is := s.only(ops); is {
-		if err := s.stores[i].Do(ctx, ops, out, mode); err != nil {
-			return s.elsewhere(i, len(ops), err)
-		}
-		return nil
-	}
-	one := []store.Group{{Ops: len(ops), Mode: mode}}
-	s.divide(ctx, ops, out, one)
-	return one[0].Err
-}
-
-// Pipeline implements store.Pipeliner. A group with ops of several stores may be executed
-// later than those after it.
-func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
-	if i, is := s.only(ops); is {
-		store.Pipeline(ctx, s.stores[i], ops, out, groups)
-		for j := range groups {
-			if g := &groups[j]; g.Err != nil {
-				g.Err = s.elsewhere(i, g.Ops, g.Err)
-			}
-		}
-		return
-	}
-	s.divide(ctx, ops, out, groups)
 }
 
 // Close closes all stores.
@@ -186,12 +150,8 @@ func unknown(op *headgate.Op) error {
 	return fmt.Errorf("homes: %w: no store for the region %q", store.ErrNotSent, op.Limit.Rule().Home())
 }
 
-func (missing) Take(_ context.Context, op headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, unknown(&op)
-}
-
-func (missing) Do(_ context.Context, ops []headgate.Op, _ []headgate.Decision, _ headgate.Mode) error {
-	return unknown(&ops[0])
+func (missing) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, _ []headgate.Decision, _ headgate.Mode) error { return unknown(&ops[0]) })
 }
 
 func (missing) Close() error { return nil }

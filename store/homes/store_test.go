@@ -43,22 +43,13 @@ func (r *region) note(ops ...headgate.Op) error {
 	return down
 }
 
-func (r *region) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if err := r.note(op); err != nil {
-		return headgate.Decision{}, err
-	}
-	return r.Store.Take(ctx, op)
-}
-
-func (r *region) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if err := r.note(ops...); err != nil {
-		return err
-	}
-	return r.Store.Do(ctx, ops, out, mode)
-}
-
-func (r *region) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	return store.KeyTimes(ctx, r.Store, op)
+func (r *region) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		if err := r.note(ops...); err != nil {
+			return err
+		}
+		return headgate.ExecuteAll(ctx, r.Store, ops, out, mode)
+	})
 }
 
 // asked returns how many calls there were since the last time.
@@ -99,7 +90,7 @@ func take(l headgate.Limit) headgate.Op { return headgate.Op{Key: "k", Limit: l,
 func (w *world) left(r *region, op headgate.Op) int64 {
 	w.Helper()
 	op.Kind = headgate.Peek
-	d, err := r.Store.Take(w.Context(), op)
+	d, err := headgate.Execute(w.Context(), r.Store, op)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -108,7 +99,7 @@ func (w *world) left(r *region, op headgate.Op) int64 {
 
 func (w *world) do(mode headgate.Mode, ops ...headgate.Op) ([]headgate.Decision, error) {
 	out := make([]headgate.Decision, len(ops))
-	return out, w.store.Do(w.Context(), ops, out, mode)
+	return out, headgate.ExecuteAll(w.Context(), w.store, ops, out, mode)
 }
 
 // A limit is counted in its home, and all others here; for every kind of op.
@@ -130,15 +121,15 @@ func TestOpsGoHome(t *testing.T) {
 	} {
 		for kind := headgate.Take; kind <= headgate.Draw; kind++ {
 			op := headgate.Op{Key: "k", Limit: c.limit, Cost: 1, At: at, Kind: kind, Duration: time.Second}
-			if _, err := w.store.Take(t.Context(), op); err != nil || c.to.asked() != 1 {
+			if _, err := headgate.Execute(t.Context(), w.store, op); err != nil || c.to.asked() != 1 {
 				t.Errorf("%s of %s: %v, or asked elsewhere", kind, c.limit, err)
 			}
-			if err := w.store.Do(t.Context(), []headgate.Op{op, op}, make([]headgate.Decision, 2), headgate.AllOrNothing); err != nil || c.to.asked() != 1 {
+			if err := headgate.ExecuteAll(t.Context(), w.store, []headgate.Op{op, op}, make([]headgate.Decision, 2), headgate.AllOrNothing); err != nil || c.to.asked() != 1 {
 				t.Errorf("%s of %s in Do: %v, or asked elsewhere", kind, c.limit, err)
 			}
 		}
-		if _, err := w.store.KeyTimes(t.Context(), take(c.limit)); !errors.Is(err, headgate.ErrNoKeyTimes) {
-			t.Errorf("the times of a key: %v", err)
+		if _, err := store.KeyTimes(t.Context(), w.store, take(c.limit)); !errors.Is(err, store.ErrNoKeyTimes) || c.to.asked() != 1 {
+			t.Errorf("the times of a key: %v, or asked elsewhere", err)
 		}
 		if n := w.us.asked() + w.eu.asked() + w.ap.asked(); n > 0 {
 			t.Errorf("%s: %d calls elsewhere", c.limit, n)
@@ -214,7 +205,7 @@ func TestWhatCannotBeUndone(t *testing.T) {
 	if n := w.us.asked() + w.eu.asked(); n != 0 {
 		t.Errorf("%d calls", n)
 	}
-	if err := w.store.Do(t.Context(), []headgate.Op{here, there}, nil, headgate.Independent); err == nil {
+	if err := headgate.ExecuteAll(t.Context(), w.store, []headgate.Op{here, there}, nil, headgate.Independent); err == nil {
 		t.Error("there is no room for decisions")
 	}
 }
@@ -228,10 +219,10 @@ func TestHomeIsCutOff(t *testing.T) {
 	for _, partial := range []bool{false, true} {
 		w := newWorld(t, partial)
 		w.eu.down = errDown
-		if d, err := w.store.Take(t.Context(), here); err != nil || d.Remaining != 8 {
+		if d, err := headgate.Execute(t.Context(), w.store, here); err != nil || d.Remaining != 8 {
 			t.Errorf("here: %v, %v", d, err)
 		}
-		if _, err := w.store.Take(t.Context(), there); !errors.Is(err, headgate.ErrUnavailable) {
+		if _, err := headgate.Execute(t.Context(), w.store, there); !errors.Is(err, headgate.ErrUnavailable) {
 			t.Errorf("there: %v", err)
 		}
 		out, err := w.do(headgate.AllOrNothing, here, there, far)
@@ -281,9 +272,9 @@ func TestPipelineAsksEveryRegionOnce(t *testing.T) {
 		time.AfterFunc(time.Second, func() { close(w.eu.hold); close(w.ap.hold) })
 		here, there, far := take(headgate.PerDay(9)), take(home("eu", headgate.PerDay(9))), take(home("ap", headgate.PerDay(9)))
 		ops := []headgate.Op{here, there, here, there, far, take(home("mars", headgate.PerDay(9))), here}
-		groups := []store.Group{{Ops: 1}, {Ops: 1}, {Ops: 3, Mode: headgate.AllOrNothing}, {Ops: 1}, {Ops: 1}}
+		groups := []headgate.Group{{Ops: 1}, {Ops: 1}, {Ops: 3, Mode: headgate.AllOrNothing}, {Ops: 1}, {Ops: 1}}
 		out, began := make([]headgate.Decision, len(ops)), time.Now()
-		w.store.Pipeline(t.Context(), ops, out, groups)
+		w.store.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("it took %s", took)
 		}

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -9,15 +8,11 @@ import (
 	"github.com/headgate/headgate/algorithm"
 )
 
-// fewOps is how many ops Do handles without allocating.
+// fewOps is how many ops do handles without allocating.
 const fewOps = 16
 
-// Do executes ops in order; see [headgate.Store]. With AllOrNothing no other caller
-// sees an intermediate state. All ops without a time use the same time.
-func (s *Store) Do(_ context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if len(out) < len(ops) {
-		return fmt.Errorf("memory: %d ops, but room for %d decisions", len(ops), len(out))
-	}
+// do executes a group. All ops without a time use the same time.
+func (s *Store) do(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	for i := range ops {
 		if err := s.check(&ops[i]); err != nil {
 			return fmt.Errorf("memory: op %d: %w", i, err)
@@ -56,7 +51,7 @@ func (s *Store) Do(_ context.Context, ops []headgate.Op, out []headgate.Decision
 	return nil
 }
 
-// part is an op being executed by Do.
+// part is an op being executed by do.
 type part struct {
 	id   identity
 	now  int64

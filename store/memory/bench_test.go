@@ -232,7 +232,7 @@ func benchTake(b *testing.B, at int64) {
 	op := headgate.Op{Key: "user:1234567", Limit: headgate.PerSecond(1_000_000_000), Cost: 1, At: at}
 	ctx := context.Background()
 	for b.Loop() {
-		if d, err := s.Take(ctx, op); err != nil || !d.Allowed {
+		if d, err := headgate.Execute(ctx, s, op); err != nil || !d.Allowed {
 			b.Fatal("refused", err, d)
 		}
 	}

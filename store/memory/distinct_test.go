@@ -16,7 +16,7 @@ func withValues(t testing.TB, keys, values int, limit headgate.Limit) *Store {
 	for k := range keys {
 		for v := range values {
 			op := headgate.Op{Key: strconv.Itoa(k), Limit: limit, Cost: 1, Member: headgate.MemberOf([16]byte{1}, strconv.Itoa(v))}
-			if d, err := s.Take(t.Context(), op); err != nil || !d.Allowed {
+			if d, err := headgate.Execute(t.Context(), s, op); err != nil || !d.Allowed {
 				t.Fatalf("value %d: %+v, %v", v, d, err)
 			}
 		}
@@ -73,7 +73,7 @@ func TestValuesGiveTheirMemoryBack(t *testing.T) {
 	next := int64(t0) + time.Hour.Microseconds()
 	for k := range 100 {
 		op := headgate.Op{Key: strconv.Itoa(k), Limit: limit, Cost: 1, Member: 1, At: next}
-		if _, err := s.Take(t.Context(), op); err != nil {
+		if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +96,7 @@ func BenchmarkTakeDistinct(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		op := headgate.Op{Key: keys[i%1000], Limit: limit, Cost: 1, Member: headgate.MemberOf([16]byte{1}, keys[i%30])}
-		if _, err := s.Take(b.Context(), op); err != nil {
+		if _, err := headgate.Execute(b.Context(), s, op); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestManyValuesInBatches(t *testing.T) {
 	out := make([]headgate.Decision, 2)
 	take := func(kind headgate.Kind, value string) headgate.Decision {
 		ops := []headgate.Op{{Key: "0", Limit: limit, Cost: 1, Kind: kind, Member: headgate.MemberOf([16]byte{1}, value)}, other}
-		if err := s.Do(t.Context(), ops, out, headgate.AllOrNothing); err != nil {
+		if err := headgate.ExecuteAll(t.Context(), s, ops, out, headgate.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 		return out[0]

@@ -22,7 +22,7 @@ func TestFloodFreesNobody(t *testing.T) {
 				op := headgate.Op{Limit: limit, Cost: limit.Capacity(), At: t0}
 				for i := range maxKeys / 4 {
 					op.Key = fmt.Sprint("exhausted", i)
-					if d, _ := s.Take(t.Context(), op); !d.Allowed {
+					if d, _ := headgate.Execute(t.Context(), s, op); !d.Allowed {
 						t.Fatal("refused at first")
 					}
 				}
@@ -34,7 +34,7 @@ func TestFloodFreesNobody(t *testing.T) {
 				for i := range flood {
 					op.Key = fmt.Sprint("new", i)
 					op.At = t0 + int64(i)*500_000/int64(flood)
-					if _, err := s.Take(t.Context(), op); err != nil {
+					if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -44,7 +44,7 @@ func TestFloodFreesNobody(t *testing.T) {
 					op.Key = fmt.Sprint("exhausted", i)
 					// After 0.6 s a bucket of 20 at 7/s has 4 again.
 					op.Cost = 5
-					if d, _ := s.Take(t.Context(), op); d.Allowed {
+					if d, _ := headgate.Execute(t.Context(), s, op); d.Allowed {
 						freed++
 					}
 				}
@@ -70,14 +70,14 @@ func TestNewcomerAmongDebtors(t *testing.T) {
 	op := headgate.Op{Limit: limit, Cost: 30, Kind: headgate.Charge, At: t0}
 	for i := range maxKeys {
 		op.Key = fmt.Sprint("debtor", i)
-		if _, err := s.Take(t.Context(), op); err != nil {
+		if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 			t.Fatal(err)
 		}
 	}
 	op.Kind, op.Cost, op.Key = headgate.Take, 1, "newcomer"
 	allowed := 0
 	for range 100 {
-		if d, _ := s.Take(t.Context(), op); d.Allowed {
+		if d, _ := headgate.Execute(t.Context(), s, op); d.Allowed {
 			allowed++
 		}
 	}
@@ -89,7 +89,7 @@ func TestNewcomerAmongDebtors(t *testing.T) {
 	}
 	// With the largest debt of all it replaces a smaller one.
 	op.Kind, op.Cost = headgate.Charge, 50
-	if _, err := s.Take(t.Context(), op); err != nil {
+	if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.Stats(); n.Evicted != 1 || n.EvictedInDebt != 1 || n.Waiting != 0 || n.Keys != maxKeys {
@@ -114,7 +114,7 @@ func TestEvictsTheSmallestDebt(t *testing.T) {
 		if known && rng.IntN(4) == 0 {
 			op.Kind = headgate.Refund
 		}
-		d, err := s.Take(t.Context(), op)
+		d, err := headgate.Execute(t.Context(), s, op)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestEvictsTheSmallestDebt(t *testing.T) {
 			if lowest == op.Key {
 				// It waits; for the model it is an ordinary key.
 				skipped++
-				if _, err := s.Take(t.Context(), headgate.Op{Key: op.Key, Limit: limit, At: now, Kind: headgate.Reset}); err != nil {
+				if _, err := headgate.Execute(t.Context(), s, headgate.Op{Key: op.Key, Limit: limit, At: now, Kind: headgate.Reset}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -170,7 +170,7 @@ func TestEvictsTheSmallestDebt(t *testing.T) {
 
 func forgotten(t *testing.T, s *Store, key string, limit headgate.Limit, now int64) bool {
 	t.Helper()
-	d, err := s.Take(t.Context(), headgate.Op{Key: key, Limit: limit, Kind: headgate.Peek, Cost: 1, At: now})
+	d, err := headgate.Execute(t.Context(), s, headgate.Op{Key: key, Limit: limit, Kind: headgate.Peek, Cost: 1, At: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestMaxBytes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for i := range 100_000 {
 		op := headgate.Op{Key: fmt.Sprint(rng.IntN(5000)), Limit: limit, Cost: 1, At: t0 + int64(i)}
-		if _, err := s.Take(t.Context(), op); err != nil {
+		if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 			t.Fatal(err)
 		}
 		if i%1000 == 0 {
@@ -198,7 +198,7 @@ func TestMaxBytes(t *testing.T) {
 	checkShards(t, s)
 	big := New()
 	op := headgate.Op{Key: "k", Limit: headgate.PerSecond(1 << 20).Using(headgate.SlidingLog), Cost: 1, At: t0}
-	if _, err := big.Take(t.Context(), op); err != nil {
+	if _, err := headgate.Execute(t.Context(), big, op); err != nil {
 		t.Fatal(err)
 	}
 	if n := big.Stats(); n.Bytes > 4096 {
@@ -211,7 +211,7 @@ func TestSweep(t *testing.T) {
 	limit := headgate.PerMinute(10)
 	for i := range 100_000 {
 		op := headgate.Op{Key: fmt.Sprint(i), Limit: limit, Cost: 1 + int64(i%2), At: t0}
-		if _, err := s.Take(t.Context(), op); err != nil {
+		if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,7 +238,7 @@ func TestSweptInPassing(t *testing.T) {
 	limit := headgate.PerSecond(1000)
 	for i := range 200_000 {
 		op := headgate.Op{Key: fmt.Sprint(i), Limit: limit, Cost: 1, At: t0 + int64(i)*50}
-		if _, err := s.Take(t.Context(), op); err != nil {
+		if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 			t.Fatal(err)
 		}
 	}

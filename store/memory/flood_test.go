@@ -29,7 +29,7 @@ func TestExhaustedFlood(t *testing.T) {
 			op := headgate.Op{Limit: limit, Cost: 10, At: t0}
 			for i := range victims {
 				op.Key = fmt.Sprint("victim", i)
-				if d, _ := s.Take(t.Context(), op); !d.Allowed {
+				if d, _ := headgate.Execute(t.Context(), s, op); !d.Allowed {
 					t.Fatal("refused at first")
 				}
 			}
@@ -37,7 +37,7 @@ func TestExhaustedFlood(t *testing.T) {
 			// For 9.9 s, until a tenth of a second before the victims are free.
 			for i := range int(row.rate * 99 / 10) {
 				op.Key, op.Cost, op.At = fmt.Sprint("new", i), 10, t0+int64(i)*1_000_000/row.rate
-				if _, err := s.Take(t.Context(), op); err != nil {
+				if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 					t.Fatal(err)
 				}
 				if i%(row.keys/50) != 0 || first > 0 {
@@ -45,7 +45,7 @@ func TestExhaustedFlood(t *testing.T) {
 				}
 				for j := range victims {
 					peek := headgate.Op{Key: fmt.Sprint("victim", j), Limit: limit, Cost: 10, Kind: headgate.Peek, At: op.At}
-					if d, _ := s.Take(t.Context(), peek); d.Allowed {
+					if d, _ := headgate.Execute(t.Context(), s, peek); d.Allowed {
 						first = i
 						break
 					}

@@ -49,7 +49,7 @@ func TestTicketOfADebtor(t *testing.T) {
 	s.busy("k", limit, t0, 1)
 	c, _, r := hotKey(s, limit)
 	word := c.tickets.Add(^uint64(0))
-	if _, err := s.Take(context.Background(), headgate.Op{Key: "k", Limit: limit, Cost: 100, Kind: headgate.Charge, At: t0}); err != nil {
+	if _, err := headgate.Execute(context.Background(), s, headgate.Op{Key: "k", Limit: limit, Cost: 100, Kind: headgate.Charge, At: t0}); err != nil {
 		t.Fatal(err)
 	}
 	s.busy("k", limit, t0, 1)
@@ -69,7 +69,7 @@ func TestHotIsNotForKeysThatTakeTurns(t *testing.T) {
 	ask := func() {
 		for _, key := range [...]string{"k", "other"} {
 			now += 20
-			if _, err := s.Take(ctx, headgate.Op{Key: key, Limit: limit, Cost: 1, At: now}); err != nil {
+			if _, err := headgate.Execute(ctx, s, headgate.Op{Key: key, Limit: limit, Cost: 1, At: now}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -97,12 +97,12 @@ func TestHotIsGivenUpForOtherStates(t *testing.T) {
 	limit := headgate.PerHour(10)
 	ctx := context.Background()
 	grant := headgate.Op{Key: "k", Limit: limit, Cost: 1000, Kind: headgate.Grant, Duration: time.Hour, At: t0}
-	if _, err := s.Take(ctx, grant); err != nil {
+	if _, err := headgate.Execute(ctx, s, grant); err != nil {
 		t.Fatal(err)
 	}
 	s.busy("k", limit, t0, 1)
 	for range mostWasted + 2 {
-		if _, err := s.Take(ctx, headgate.Op{Key: "k", Limit: limit, Cost: 1, At: t0}); err != nil {
+		if _, err := headgate.Execute(ctx, s, headgate.Op{Key: "k", Limit: limit, Cost: 1, At: t0}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestRefusedByAnotherLimit(t *testing.T) {
 	fast := headgate.PerMinute(100).RefillEvery(20 * time.Second).Named("n")
 	ctx := context.Background()
 	charge := headgate.Op{Key: "k", Limit: slow, Cost: 400, Kind: headgate.Charge, At: t0}
-	if _, err := s.Take(ctx, charge); err != nil {
+	if _, err := headgate.Execute(ctx, s, charge); err != nil {
 		t.Fatal(err)
 	}
 	if d := s.busy("k", fast, t0, 1); d.Allowed || d.ResetAfter > 10*time.Minute {
@@ -131,7 +131,7 @@ func TestRefusedByAnotherLimit(t *testing.T) {
 	}
 	s.Sweep(time.UnixMicro(t0 + 11*minute))
 	peek := headgate.Op{Key: "k", Limit: slow, Cost: 1, Kind: headgate.Peek, At: t0 + 11*minute}
-	if d, err := s.Take(ctx, peek); err != nil || d.Allowed {
+	if d, err := headgate.Execute(ctx, s, peek); err != nil || d.Allowed {
 		t.Errorf("the debt is forgotten: %+v (%v)", d, err)
 	}
 }
@@ -179,9 +179,9 @@ func TestSeveralTicketsAreThere(t *testing.T) {
 		if i == 0 {
 			got = s.busy("k", limit, op.At, r.cost)
 		} else {
-			got, _ = s.Take(context.Background(), op)
+			got, _ = headgate.Execute(context.Background(), s, op)
 		}
-		if want, _ := exact.Take(context.Background(), op); got != want {
+		if want, _ := headgate.Execute(context.Background(), exact, op); got != want {
 			t.Errorf("request %d: got %+v, want %+v", i, got, want)
 		}
 	}
@@ -213,7 +213,7 @@ func TestTicketOfAClosedBucket(t *testing.T) {
 	c, _, r := hotKey(s, limit)
 	word := c.tickets.Add(^uint64(0))
 	op := headgate.Op{Key: "k", Limit: limit, Cost: 1, Kind: headgate.Peek, At: t0}
-	if d, err := s.Take(context.Background(), op); err != nil || d.Remaining != 8 {
+	if d, err := headgate.Execute(context.Background(), s, op); err != nil || d.Remaining != 8 {
 		t.Fatalf("%+v (%v)", d, err)
 	}
 	var d headgate.Decision
@@ -284,7 +284,7 @@ func TestStragglers(t *testing.T) {
 				var d headgate.Decision
 				late1.c.exchange(word, r, late1.now, 1, &d)
 				op.At = late1.now
-				if want, _ := exact.Take(context.Background(), op); !d.Allowed || !want.Allowed {
+				if want, _ := headgate.Execute(context.Background(), exact, op); !d.Allowed || !want.Allowed {
 					t.Fatalf("run %d step %d: a ticket: got %+v, want %+v", run, step, d, want)
 				}
 			case !late1.pending && kind < 3:
@@ -294,8 +294,8 @@ func TestStragglers(t *testing.T) {
 			case kind == 3:
 				op.Kind = []headgate.Kind{headgate.Peek, headgate.Refund, headgate.Charge, headgate.Reset, headgate.TakeUpTo}[rng.IntN(5)]
 				op.Cost = rng.Int64N(40) + 1
-				got, err := s.Take(context.Background(), op)
-				if want, _ := exact.Take(context.Background(), op); err != nil || got != want {
+				got, err := headgate.Execute(context.Background(), s, op)
+				if want, _ := headgate.Execute(context.Background(), exact, op); err != nil || got != want {
 					t.Fatalf("run %d step %d: %v of %d: got %+v, want %+v (%v)", run, step, op.Kind, op.Cost, got, want, err)
 				}
 			default:
@@ -304,9 +304,9 @@ func TestStragglers(t *testing.T) {
 				if c == nil {
 					got = s.busy("k", limit, now, op.Cost)
 				} else {
-					got, _ = s.Take(context.Background(), op)
+					got, _ = headgate.Execute(context.Background(), s, op)
 				}
-				if want, _ := exact.Take(context.Background(), op); got != want {
+				if want, _ := headgate.Execute(context.Background(), exact, op); got != want {
 					t.Fatalf("run %d step %d: take %d: got %+v, want %+v", run, step, op.Cost, got, want)
 				}
 			}
@@ -345,7 +345,7 @@ func TestMixedCostsAtOnce(t *testing.T) {
 			if running.Load() == 0 {
 				return
 			}
-			if d, err := s.Take(ctx, headgate.Op{Key: "k", Limit: limit, Cost: 2, Kind: headgate.TakeUpTo}); err != nil {
+			if d, err := headgate.Execute(ctx, s, headgate.Op{Key: "k", Limit: limit, Cost: 2, Kind: headgate.TakeUpTo}); err != nil {
 				t.Error(err)
 			} else {
 				taken.Add(d.Granted)

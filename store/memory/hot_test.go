@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/storetest"
 )
 
@@ -63,15 +64,15 @@ func TestHotDecidesExactly(t *testing.T) {
 				if op.Kind == headgate.Take {
 					op.Key = "other" // in the same shard
 				}
-				got, err := s.Take(context.Background(), op)
-				want, _ := exact.Take(context.Background(), op)
+				got, err := headgate.Execute(context.Background(), s, op)
+				want, _ := headgate.Execute(context.Background(), exact, op)
 				if err != nil || got != want {
 					t.Fatalf("run %d step %d: %v of %d of %s: got %+v, want %+v (%v)", run, step, op.Kind, n, limit, got, want, err)
 				}
 				continue
 			}
 			got := s.busy("k", limit, now, n)
-			want, _ := exact.Take(context.Background(), op)
+			want, _ := headgate.Execute(context.Background(), exact, op)
 			if got != want {
 				t.Fatalf("run %d step %d: take %d of %s: got %+v, want %+v", run, step, n, limit, got, want)
 			}
@@ -144,7 +145,7 @@ func TestEverythingAtOnce(t *testing.T) {
 				if i%100 == 0 {
 					// Refund first in the count, so that it is never too high.
 					net.Add(-1)
-					if _, err := s.Take(ctx, headgate.Op{Key: "k", Limit: limit, Cost: 1, Kind: headgate.Refund}); err != nil {
+					if _, err := headgate.Execute(ctx, s, headgate.Op{Key: "k", Limit: limit, Cost: 1, Kind: headgate.Refund}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -272,7 +273,7 @@ func TestHotKeepsItsTime(t *testing.T) {
 		s.busy("k", limit, t0, 1)
 	}
 	op := headgate.Op{Key: "k", Limit: limit, Cost: 1, Kind: headgate.Peek, At: t0 + int64(time.Hour/time.Microsecond)}
-	if d, err := s.Take(context.Background(), op); err != nil || d.Remaining != 10 {
+	if d, err := headgate.Execute(context.Background(), s, op); err != nil || d.Remaining != 10 {
 		t.Errorf("in an hour %d remain (%v), want 10", d.Remaining, err)
 	}
 	if d := s.busy("k", limit, t0+1, 1); d.Allowed {
@@ -283,15 +284,18 @@ func TestHotKeepsItsTime(t *testing.T) {
 // alwaysHot is a store whose keys are all busy.
 type alwaysHot struct{ *Store }
 
-func (s alwaysHot) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if r := op.Limit.AsBucket(); r != nil && !s.closed.Load() {
-		scope, mark := op.Space()
-		id := s.secret.identify(scope, op.Key, mark)
-		if c := s.hints[s.shardIndex(id)].hot.Load(); c == nil || !c.isFor(id, r) {
-			s.warmFor(id, r)
+func (s alwaysHot) Do(ctx context.Context, b *headgate.Batch) {
+	if store.Single(b) {
+		op := &b.Ops[0]
+		if r := op.Limit.AsBucket(); r != nil && !s.closed.Load() {
+			scope, mark := op.Space()
+			id := s.secret.identify(scope, op.Key, mark)
+			if c := s.hints[s.shardIndex(id)].hot.Load(); c == nil || !c.isFor(id, r) {
+				s.warmFor(id, r)
+			}
 		}
 	}
-	return s.Store.Take(ctx, op)
+	s.Store.Do(ctx, b)
 }
 
 func TestConformanceOfHotKeys(t *testing.T) {

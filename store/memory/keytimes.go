@@ -1,10 +1,10 @@
 package memory
 
 import (
-	"context"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // keyTimes are the times of a key in microseconds; created is 0 if it is unknown.
@@ -13,15 +13,14 @@ type keyTimes struct{ created, changed int64 }
 // keyTimesBytes is the memory of one keyTimes in its map, about.
 const keyTimesBytes = 64
 
-var _ headgate.KeyTimer = (*Store)(nil)
-
-// KeyTimes implements [headgate.KeyTimer] for a store with [WithKeyTimes].
-func (s *Store) KeyTimes(_ context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	if s.closed.Load() {
-		return headgate.KeyTimes{}, headgate.ErrClosed
-	}
-	if !op.Limit.Valid() {
-		return headgate.KeyTimes{}, op.Limit.Validate()
+// readTimes answers an op of kind Times, the only one of b.
+func (s *Store) readTimes(b *headgate.Batch) error {
+	op := &b.Ops[0]
+	switch {
+	case s.closed.Load():
+		return headgate.ErrClosed
+	case !op.Limit.Valid():
+		return op.Limit.Validate()
 	}
 	scope, mark := op.Space()
 	id, now := s.secret.identify(scope, op.Key, mark), op.At
@@ -33,14 +32,14 @@ func (s *Store) KeyTimes(_ context.Context, op headgate.Op) (headgate.KeyTimes, 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.times == nil {
-		return headgate.KeyTimes{}, headgate.ErrNoKeyTimes
+		return store.ErrNoKeyTimes
 	}
-	p := h.lookup(id)
-	if p == nil || p.freshAt() <= now {
-		return headgate.KeyTimes{}, nil
+	b.Recorded = true
+	if p := h.lookup(id); p != nil && p.freshAt() > now {
+		t := h.times[id]
+		b.Created, b.Changed = timeOf(t.created), timeOf(t.changed)
 	}
-	t := h.times[id]
-	return headgate.KeyTimes{Created: timeOf(t.created), Changed: timeOf(t.changed)}, nil
+	return nil
 }
 
 // timeOf returns the time that is us after the Unix epoch, or none for 0.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -26,14 +27,14 @@ func everyLimit() []headgate.Limit {
 // timesAre fails unless the key of op has the times, in seconds after start, or none for -1.
 func timesAre(t *testing.T, s *memory.Store, op headgate.Op, created, changed int) {
 	t.Helper()
-	want := headgate.KeyTimes{}
+	want := store.Times{}
 	if created >= 0 {
 		want.Created = at0.Add(time.Duration(created) * time.Second)
 	}
 	if changed >= 0 {
 		want.Changed = at0.Add(time.Duration(changed) * time.Second)
 	}
-	got, err := s.KeyTimes(t.Context(), op)
+	got, err := store.KeyTimes(t.Context(), s, op)
 	if err != nil || !got.Created.Equal(want.Created) || !got.Changed.Equal(want.Changed) {
 		t.Errorf("%s: created %s, changed %s, %v; want %s, %s", op.Limit, got.Created, got.Changed, err, want.Created, want.Changed)
 	}
@@ -49,7 +50,7 @@ func TestKeyTimes(t *testing.T) {
 			do := func(second int, kind headgate.Kind, cost int64) headgate.Decision {
 				t.Helper()
 				op.At, op.Kind, op.Cost = at0.Add(time.Duration(second)*time.Second).UnixMicro(), kind, cost
-				d, err := s.Take(t.Context(), op)
+				d, err := headgate.Execute(t.Context(), s, op)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -88,7 +89,7 @@ func TestKeyTimesOfCountedRefusals(t *testing.T) {
 	op := headgate.Op{Key: "ann", Limit: headgate.PerMinute(1).Using(headgate.SlidingLog).CountingDenied(), Cost: 1}
 	for second := 1; second <= 2; second++ {
 		op.At = at0.Add(time.Duration(second) * time.Second).UnixMicro()
-		if err := s.Do(t.Context(), []headgate.Op{op}, make([]headgate.Decision, 1), headgate.AllOrNothing); err != nil {
+		if err := headgate.ExecuteAll(t.Context(), s, []headgate.Op{op}, make([]headgate.Decision, 1), headgate.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,7 +103,7 @@ func TestKeyTimesAreBounded(t *testing.T) {
 	for i := range 10_000 {
 		op := headgate.Op{Key: fmt.Sprint(i), Limit: headgate.PerHour(5), Cost: 1 + int64(i%5), At: at0.UnixMicro() + int64(i)}
 		for _, store := range []*memory.Store{s, plain} {
-			if _, err := store.Take(t.Context(), op); err != nil {
+			if _, err := headgate.Execute(t.Context(), store, op); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -123,7 +124,7 @@ func TestKeyTimesAreBounded(t *testing.T) {
 func TestKeyTimesAfterARestart(t *testing.T) {
 	s := memory.New(memory.WithKeyTimes(), memory.WithClock(func() time.Time { return at0 }))
 	op := headgate.Op{Key: "ann", Limit: headgate.PerHour(5), Cost: 1}
-	if _, err := s.Take(t.Context(), op); err != nil {
+	if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 		t.Fatal(err)
 	}
 	var saved bytes.Buffer
@@ -135,7 +136,7 @@ func TestKeyTimesAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	timesAre(t, later, op, -1, -1)
-	if _, err := later.Take(t.Context(), op); err != nil {
+	if _, err := headgate.Execute(t.Context(), later, op); err != nil {
 		t.Fatal(err)
 	}
 	timesAre(t, later, op, -1, 1)
@@ -144,16 +145,16 @@ func TestKeyTimesAfterARestart(t *testing.T) {
 func TestNoKeyTimes(t *testing.T) {
 	s := memory.New()
 	op := headgate.Op{Key: "ann", Limit: headgate.PerHour(5), Cost: 1}
-	if _, err := s.KeyTimes(t.Context(), op); !errors.Is(err, headgate.ErrNoKeyTimes) {
+	if _, err := store.KeyTimes(t.Context(), s, op); !errors.Is(err, store.ErrNoKeyTimes) {
 		t.Errorf("%v", err)
 	}
-	if _, err := s.KeyTimes(t.Context(), headgate.Op{Key: "ann"}); !errors.Is(err, headgate.ErrInvalidLimit) {
+	if _, err := store.KeyTimes(t.Context(), s, headgate.Op{Key: "ann"}); !errors.Is(err, headgate.ErrInvalidLimit) {
 		t.Errorf("%v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.KeyTimes(t.Context(), op); !errors.Is(err, headgate.ErrClosed) {
+	if _, err := store.KeyTimes(t.Context(), s, op); !errors.Is(err, headgate.ErrClosed) {
 		t.Errorf("%v", err)
 	}
 }

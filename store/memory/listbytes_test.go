@@ -64,7 +64,7 @@ func fill(t testing.TB, s *Store, limit headgate.Limit, keys []string) int64 {
 		for _, key := range keys {
 			at := t0 + (step*period+rng.Int64N(period))/limit.N()
 			now = max(now, at)
-			if d, err := s.Take(t.Context(), headgate.Op{Key: key, Limit: limit, Cost: 1, At: at}); err != nil || !d.Allowed {
+			if d, err := headgate.Execute(t.Context(), s, headgate.Op{Key: key, Limit: limit, Cost: 1, At: at}); err != nil || !d.Allowed {
 				t.Fatal(d, err)
 			}
 		}

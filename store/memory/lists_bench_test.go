@@ -39,7 +39,7 @@ func benchLists(b *testing.B, limit headgate.Limit, users int, refused bool) {
 	}
 	now := int64(t0)
 	turn := func(i int) bool {
-		d, err := s.Take(ctx, headgate.Op{Key: keys[i], Limit: limit, Cost: 1, At: now})
+		d, err := headgate.Execute(ctx, s, headgate.Op{Key: keys[i], Limit: limit, Cost: 1, At: now})
 		if err != nil {
 			b.Fatal(err)
 		}

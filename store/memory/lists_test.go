@@ -24,7 +24,7 @@ func TestChurnOfLists(t *testing.T) {
 		for round := range 40 {
 			for i := range min(maxKeys, 8000) - 200 { // a large table
 				op := headgate.Op{Key: "other" + string(key(nil, uint64(i))), Limit: limits[len(limits)-1], Cost: 1, At: now}
-				if _, err := s.Take(t.Context(), op); err != nil {
+				if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -43,7 +43,7 @@ func TestChurnOfLists(t *testing.T) {
 				case 2:
 					op.Kind = headgate.Refund
 				}
-				if _, err := s.Take(t.Context(), op); err != nil {
+				if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -88,7 +88,7 @@ func TestCountersWiden(t *testing.T) {
 	s := New(WithMaxKeys(100))
 	limit := headgate.PerHour(1 << 40).Using(headgate.SlidingBuckets)
 	take := func(key string, n int64) int64 {
-		d, err := s.Take(t.Context(), headgate.Op{Key: key, Limit: limit, Cost: n, At: t0})
+		d, err := headgate.Execute(t.Context(), s, headgate.Op{Key: key, Limit: limit, Cost: n, At: t0})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,8 +32,8 @@ func TestValuesSurviveARestart(t *testing.T) {
 		}
 		for v := range values + 100 {
 			op := headgate.Op{Key: "1", Limit: limit, Cost: 1, Member: headgate.MemberOf([16]byte{1}, strconv.Itoa(v))}
-			want, _ := s.Take(t.Context(), op)
-			if got, err := again.Take(t.Context(), op); err != nil || got != want || v < values && got.Granted != 0 {
+			want, _ := headgate.Execute(t.Context(), s, op)
+			if got, err := headgate.Execute(t.Context(), again, op); err != nil || got != want || v < values && got.Granted != 0 {
 				t.Fatalf("%d values, value %d after the restart: %+v, %v, want %+v", values, v, got, err, want)
 			}
 		}

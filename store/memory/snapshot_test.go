@@ -29,7 +29,7 @@ func used(t testing.TB, n int, options ...Option) (*Store, []headgate.Op) {
 	for i := range n {
 		for j, limit := range everyLimit() {
 			op := headgate.Op{Key: fmt.Sprint("key", i), Scope: fmt.Sprint(j), Limit: limit, Cost: 1 + int64(i%10)}
-			if _, err := s.Take(t.Context(), op); err != nil {
+			if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 				t.Fatal(err)
 			}
 			op.Kind = headgate.Peek
@@ -39,7 +39,7 @@ func used(t testing.TB, n int, options ...Option) (*Store, []headgate.Op) {
 	credit := headgate.Op{
 		Key: "paid", Limit: headgate.PerMinute(1), Kind: headgate.Grant, Cost: 5, Duration: time.Hour,
 	}
-	if _, err := s.Take(t.Context(), credit); err != nil {
+	if _, err := headgate.Execute(t.Context(), s, credit); err != nil {
 		t.Fatal(err)
 	}
 	credit.Kind = headgate.Peek
@@ -49,7 +49,7 @@ func used(t testing.TB, n int, options ...Option) (*Store, []headgate.Op) {
 func answers(t testing.TB, s *Store, ops []headgate.Op) []headgate.Decision {
 	t.Helper()
 	out := make([]headgate.Decision, len(ops))
-	if err := s.Do(t.Context(), ops, out, headgate.Independent); err != nil {
+	if err := headgate.ExecuteAll(t.Context(), s, ops, out, headgate.Independent); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -119,7 +119,7 @@ func TestRestartRefillsNothing(t *testing.T) {
 	limit := headgate.PerHour(5)
 	s := New()
 	op := headgate.Op{Key: "k", Limit: limit, Cost: 5}
-	if d, _ := s.Take(t.Context(), op); !d.Allowed {
+	if d, _ := headgate.Execute(t.Context(), s, op); !d.Allowed {
 		t.Fatal("refused at first")
 	}
 	if err := s.SaveFile(path); err != nil {
@@ -130,7 +130,7 @@ func TestRestartRefillsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	op.Cost = 1
-	if d, _ := s.Take(t.Context(), op); d.Allowed {
+	if d, _ := headgate.Execute(t.Context(), s, op); d.Allowed {
 		t.Error("the restart refilled the bucket")
 	}
 	if err := s.Load(bytes.NewReader(nil)); err == nil {
@@ -173,7 +173,7 @@ func TestCountsOfTheFuture(t *testing.T) {
 		for i, limit := range append(everyLimit(), headgate.Concurrent(3)) {
 			for _, when := range []int64{10 * year, -3_600_000_000} {
 				op := headgate.Op{Key: fmt.Sprint(i, when > 0), Limit: limit, Kind: kind, Cost: limit.Capacity(), At: t0 + when}
-				if _, err := s.Take(t.Context(), op); err != nil {
+				if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 					t.Fatal(err)
 				}
 				op.Kind, op.At = headgate.Peek, 0

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // Store is a headgate.Store in this process's memory. Create it with [New].
@@ -70,11 +71,25 @@ func (s *Store) prepare() {
 	}
 }
 
-// Take executes one op; see [headgate.Store].
-func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, err error) {
+// Do executes ops in order; see [headgate.Store]. With AllOrNothing no other caller sees
+// an intermediate state.
+func (s *Store) Do(_ context.Context, b *headgate.Batch) {
+	switch {
+	case !store.Single(b):
+		b.Each(s.do)
+	case b.Ops[0].Kind == headgate.Times:
+		b.Groups[0].Err = s.readTimes(b)
+	default:
+		b.Groups[0].Err = s.take(&b.Ops[0], &b.Out[0])
+	}
+}
+
+// take executes one op.
+func (s *Store) take(op *headgate.Op, d *headgate.Decision) (err error) {
 	r := op.Limit.AsBucket()
 	if r == nil || op.Kind != headgate.Take || op.Cost <= 0 || s.slow.Load() {
-		return s.takeAny(&op)
+		*d, err = s.takeAny(op)
+		return err
 	}
 	scope, mark := op.Space()
 	id := s.secret.identify(scope, op.Key, mark)
@@ -83,12 +98,12 @@ func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, er
 		now, slack = s.now(id), s.slack
 	}
 	now = inRange(now)
-	s.takeOne(id, r, now, op.Cost, slack, &d)
-	return d, nil
+	s.takeOne(id, r, now, op.Cost, slack, d)
+	return nil
 }
 
-// TakeN is Take for Op{Key: key, Limit: limit, Cost: n} without copying an Op, which
-// costs as much as the decision; see [store.Direct].
+// TakeN executes Op{Key: key, Limit: limit, Cost: n} without copying an Op, which costs
+// as much as the decision; see [store.Direct].
 func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int64) (d headgate.Decision, err error) {
 	r := limit.AsBucket()
 	if r == nil || n <= 0 || s.slow.Load() {
@@ -117,7 +132,7 @@ func (s *Store) takeAnyN(key string, limit headgate.Limit, n int64) (headgate.De
 	return d, err
 }
 
-// takeAny is Take for every kind and algorithm.
+// takeAny is take for every kind and algorithm.
 func (s *Store) takeAny(op *headgate.Op) (headgate.Decision, error) {
 	if err := s.check(op); err != nil {
 		return headgate.Decision{}, err
@@ -157,7 +172,7 @@ func (s *Store) check(op *headgate.Op) error {
 	switch {
 	case s.closed.Load():
 		return headgate.ErrClosed
-	case op.Kind > headgate.Draw:
+	case op.Kind >= headgate.Times: // which is read alone
 		return fmt.Errorf("memory: unknown %s", op.Kind)
 	}
 	return op.Validate()

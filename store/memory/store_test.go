@@ -77,7 +77,7 @@ func TestAgreesWithStep(t *testing.T) {
 			model[n] = st
 		}
 		want := algorithm.Step(limit.Rule(), st, now, algorithm.RequestOf(&op)).Decision
-		got, err := s.Take(context.Background(), op)
+		got, err := headgate.Execute(context.Background(), s, op)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestConcurrent(t *testing.T) {
 				wg.Go(func() {
 					for i := range 300 {
 						op := headgate.Op{Key: "one", Limit: limit, Cost: 1, At: t0}
-						d, err := s.Take(t.Context(), op)
+						d, err := headgate.Execute(t.Context(), s, op)
 						if err != nil {
 							t.Error(err)
 						}
@@ -230,7 +230,7 @@ func TestConcurrent(t *testing.T) {
 						}
 						op.Key = fmt.Sprint(g, i)
 						var out [2]headgate.Decision
-						if err := s.Do(t.Context(), []headgate.Op{op, op}, out[:], headgate.AllOrNothing); err != nil {
+						if err := headgate.ExecuteAll(t.Context(), s, []headgate.Op{op, op}, out[:], headgate.AllOrNothing); err != nil {
 							t.Error(err)
 						}
 					}
@@ -257,11 +257,11 @@ func TestErrors(t *testing.T) {
 		{headgate.Op{Key: "k", Limit: headgate.PerMinute(-1), Cost: 1}, headgate.ErrInvalidLimit},
 		{headgate.Op{Key: "k", Limit: limit, Cost: -1}, headgate.ErrInvalidCost},
 	} {
-		if _, err := s.Take(t.Context(), c.op); !errors.Is(err, c.want) {
+		if _, err := headgate.Execute(t.Context(), s, c.op); !errors.Is(err, c.want) {
 			t.Errorf("Take: %v, want %v", err, c.want)
 		}
 		out := make([]headgate.Decision, 2)
-		if err := s.Do(t.Context(), []headgate.Op{good, c.op}, out, headgate.Independent); !errors.Is(err, c.want) {
+		if err := headgate.ExecuteAll(t.Context(), s, []headgate.Op{good, c.op}, out, headgate.Independent); !errors.Is(err, c.want) {
 			t.Errorf("Do: %v, want %v", err, c.want)
 		}
 	}
@@ -271,7 +271,7 @@ func TestErrors(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Take(t.Context(), good); !errors.Is(err, headgate.ErrClosed) {
+	if _, err := headgate.Execute(t.Context(), s, good); !errors.Is(err, headgate.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -288,7 +288,7 @@ func TestDryRunsWriteNothing(t *testing.T) {
 			{Kind: headgate.Reset},
 		} {
 			op.Key, op.Limit, op.At = "k", limit, t0
-			if _, err := s.Take(t.Context(), op); err != nil {
+			if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 				t.Fatal(err)
 			}
 			if n := s.Stats().Keys; n != 0 {
@@ -320,7 +320,7 @@ func TestNoAllocation(t *testing.T) {
 	out := make([]headgate.Decision, len(ops))
 	for _, mode := range []headgate.Mode{headgate.Independent, headgate.AllOrNothing} {
 		n := testing.AllocsPerRun(1000, func() {
-			if err := s.Do(ctx, ops, out, mode); err != nil {
+			if err := headgate.ExecuteAll(ctx, s, ops, out, mode); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -340,11 +340,11 @@ func TestTimesOutOfRange(t *testing.T) {
 			s := New()
 			op := headgate.Op{Key: "k", Limit: limit, Cost: limit.Capacity(), At: now}
 			var out [1]headgate.Decision
-			if err := s.Do(t.Context(), []headgate.Op{op}, out[:], headgate.AllOrNothing); err != nil || !out[0].Allowed {
+			if err := headgate.ExecuteAll(t.Context(), s, []headgate.Op{op}, out[:], headgate.AllOrNothing); err != nil || !out[0].Allowed {
 				t.Fatalf("%s at %d: %+v, %v", limit, now, out[0], err)
 			}
 			op.Cost = 1
-			if d, err := s.Take(t.Context(), op); err != nil || d.Allowed {
+			if d, err := headgate.Execute(t.Context(), s, op); err != nil || d.Allowed {
 				t.Errorf("%s at %d: allowed again", limit, now)
 			}
 			checkShards(t, s)

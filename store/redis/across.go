@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -26,10 +25,8 @@ func (b *batch) divisible() error {
 		return fmt.Errorf("redis: %d slots: %w", len(b.calls), store.ErrCrossSlot)
 	}
 	for i := range b.ops {
-		switch b.ops[i].Kind {
-		case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reserve:
-		case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw:
-			return fmt.Errorf("redis: %s cannot be undone: %w", b.ops[i].Kind, store.ErrCrossSlot)
+		if kind := b.ops[i].Kind; !store.CanUndo(kind) {
+			return fmt.Errorf("redis: %s cannot be undone: %w", kind, store.ErrCrossSlot)
 		}
 	}
 	return nil
@@ -57,73 +54,42 @@ func (b *batch) taken() (taken []*call, refused bool) {
 type unwanted struct {
 	*batch
 
-	taken []*call
-	err   error
+	at  []int // the indexes of the ops
+	err error
 }
 
-// giveBack undoes the takes of all of list in one round trip, and waits for it until
+// giveBack undoes the takes of all of list in one round trip, and waits for it until the
 // deadline. It runs even if the callers have gone.
-func (s *Store) giveBack(ctx context.Context, list []*unwanted, deadline time.Time) {
-	owns, calls := make([]*batch, len(list)), []*call(nil)
-	for i, u := range list {
-		own := &batch{store: s, ops: cloneOps(u.ops), out: slices.Clone(u.out[:len(u.ops)])}
-		own.calls = own.undo(u.taken)
-		owns[i], calls = own, append(calls, own.calls...)
+func (p *pipeline) giveBack(ctx context.Context, list []*unwanted) {
+	call := new(headgate.Batch)
+	for _, u := range list {
+		store.AddUndo(call, u.ops, u.out, u.at)
 	}
+	call.Ops = cloneOps(call.Ops)
 	done := make(chan struct{})
 	go func() {
-		s.sendAll(context.WithoutCancel(ctx), calls)
+		p.store.doGroups(context.WithoutCancel(ctx), call)
 		close(done)
 	}()
 	select {
 	case <-done:
-	case <-time.After(time.Until(deadline)): //nolint:forbidigo // deadlines are on the real clock
+	case <-time.After(time.Until(p.deadline)): //nolint:forbidigo // deadlines are on the real clock
 		for _, u := range list {
-			u.untake(u.taken)
+			u.untake(u.at)
 		}
 		return
 	}
 	for i, u := range list {
-		u.err = firstError(owns[i].calls)
-		for _, t := range u.taken {
-			for _, c := range t.checks {
-				u.out[c.index] = owns[i].out[c.index]
-			}
-		}
+		u.err = call.Groups[i].Err
+		store.Peeks(call, i, u.out, u.at)
 	}
 }
 
-// untake changes the decisions of taken to those of Peek, as far as possible without
+// untake changes the decisions of takes to those of Peek, as far as possible without
 // asking the server.
-func (b *batch) untake(taken []*call) {
-	for _, t := range taken {
-		for _, c := range t.checks {
-			d := &b.out[c.index]
-			d.Remaining, d.Granted, d.Delay, d.Lease, d.CountsUntil = d.Remaining+d.Granted, 0, 0, 0, 0
-		}
+func (b *batch) untake(at []int) {
+	for _, i := range at {
+		d := &b.out[i]
+		d.Remaining, d.Granted, d.Delay, d.Lease, d.CountsUntil = d.Remaining+d.Granted, 0, 0, 0, 0
 	}
-}
-
-// undo returns the calls that undo those takes and then answer like Peek.
-func (b *batch) undo(taken []*call) []*call {
-	calls := make([]*call, 0, len(taken))
-	for _, t := range taken {
-		u := &call{slot: t.slot, of: b}
-		for _, c := range t.checks {
-			if granted := b.out[c.index].Granted; granted > 0 {
-				op := b.ops[c.index]
-				op.Cost, op.CountsUntil = granted, b.out[c.index].CountsUntil
-				kind := headgate.Refund
-				if op.Limit.Algorithm() == headgate.Concurrency {
-					kind, op.Lease = headgate.Release, b.out[c.index].Lease
-				}
-				u.checks = append(u.checks, check{index: -1, kind: kind, op: &op})
-			}
-		}
-		for _, c := range t.checks {
-			u.checks = append(u.checks, check{index: c.index, kind: headgate.Peek})
-		}
-		calls = append(calls, u)
-	}
-	return calls
 }

@@ -55,7 +55,7 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 			took, done := time.Duration(0), make(chan error)
 			go func() {
 				began := time.Now()
-				err := store.Do(context.Background(), ops, out, headgate.AllOrNothing)
+				err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing)
 				took = time.Since(began)
 				done <- err
 			}()
@@ -83,7 +83,7 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 			peek := ops[0]
 			peek.Kind = headgate.Peek
 			for began := time.Now(); ; wait(time.Millisecond) {
-				d, err := store.Take(context.Background(), peek)
+				d, err := headgate.Execute(context.Background(), store, peek)
 				if err == nil && d.Remaining == 5 {
 					return
 				}

@@ -175,7 +175,7 @@ func TestAClockThatWasAheadInABatch(t *testing.T) {
 		out := make([]headgate.Decision, len(ops))
 		all := func() (refused bool) {
 			c.server.Do("SET", "clock", strconv.FormatInt(c.now, 10))
-			if err := c.store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil {
+			if err := headgate.ExecuteAll(context.Background(), c.store, ops, out, headgate.AllOrNothing); err != nil {
 				t.Fatal(err)
 			}
 			for _, d := range out {

@@ -1,76 +1,20 @@
 package redis
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/store"
 )
 
 // maxChecks is how many independent checks go into one script call: a server does
 // nothing else while it runs a script.
 const maxChecks = 64
 
-// Do executes ops. All ops in one cluster slot (without a cluster: all ops) are one
-// script call; calls to several slots, or of many independent ops, go out together.
-//
-// AllOrNothing is atomic within one slot. Across slots each slot takes separately, and
-// if one refuses, the others are undone: for a moment other requests may be refused,
-// but nothing is ever admitted too much. If the Timeout ends first, undoing continues
-// after Do has returned. Take, TakeUpTo, Peek, Charge and Reserve can be undone; other
-// kinds across slots, and all with Options.StrictAtomic, return store.ErrCrossSlot.
-func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if len(out) < len(ops) {
-		return fmt.Errorf("redis: %d ops, but room for %d decisions", len(ops), len(out))
-	}
-	limited := 0
-	for i := range ops {
-		if err := ops[i].Validate(); err != nil {
-			return err
-		}
-		if ops[i].Limit.IsUnlimited() {
-			out[i] = unlimited(&ops[i], ops[i].Kind)
-		} else {
-			limited++
-		}
-	}
-	if limited == 0 {
-		if s.closed.Load() {
-			return headgate.ErrClosed
-		}
-		return nil
-	}
-	if !s.trusts(ops) {
-		return s.doApart(ctx, ops, out, mode)
-	}
-	return s.doHere(ctx, ops, out, mode)
-}
-
-// doHere is Do on this goroutine. At least one of ops must have a limit.
-func (s *Store) doHere(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	b := batch{store: s, ops: ops, out: out}
-	b.group(mode)
-	if mode == headgate.AllOrNothing && len(b.calls) > 1 {
-		one := []store.Group{{Ops: len(ops), Mode: mode}}
-		s.Pipeline(ctx, ops, out, one)
-		return one[0].Err
-	}
-	s.sendAll(ctx, b.calls)
-	err := firstError(b.calls)
-	if err == nil && mode == headgate.AllOrNothing && !b.calls[0].allowed {
-		b.peekUnlimited()
-	}
-	return err
-}
-
 // call is one script call: some of a batch's ops.
 type call struct {
-	// checks lists the ops and what to do with each.
-	checks []check
+	checks []int // the indexes of its ops
 	slot   uint16
 	of     *batch // the batch it belongs to
 	all    bool   // all or nothing
@@ -84,14 +28,7 @@ type call struct {
 	args   []string
 }
 
-// check is one op in a call.
-type check struct {
-	index int
-	kind  headgate.Kind
-	op    *headgate.Op // nil for the batch's op
-}
-
-// batch is one call of Do.
+// batch is one group.
 type batch struct {
 	store *Store
 	ops   []headgate.Op
@@ -117,7 +54,7 @@ func (b *batch) group(mode headgate.Mode) {
 			c = &call{slot: slot, of: b, all: all}
 			b.calls = append(b.calls, c)
 		}
-		c.checks = append(c.checks, check{index: i, kind: op.Kind})
+		c.checks = append(c.checks, i)
 	}
 }
 
@@ -142,8 +79,8 @@ func (b *batch) prepare(c *call) {
 	c.keys, c.args = make([]string, 0, n), make([]string, 0, n+1)
 	c.script = nil
 	var buffer [640]byte
-	for _, check := range c.checks {
-		op := b.op(check)
+	for _, at := range c.checks {
+		op := &b.ops[at]
 		own := b.store.scripts.single[op.Limit.Rule().Algorithm]
 		c.script = b.store.scripts.join(c.script, own)
 		guess := c.guess
@@ -152,19 +89,12 @@ func (b *batch) prepare(c *call) {
 		}
 		key := appendKey(buffer[:0], b.store.options.Prefix, op)
 		length := len(key)
-		text := string(b.store.appendCheck(key, op, check.kind, guess))
+		text := string(b.store.appendCheck(key, op, guess))
 		c.keys, c.args = append(c.keys, text[:length]), append(c.args, text[length:])
 	}
 	if c.all {
 		c.args = append(c.args, "all")
 	}
-}
-
-func (b *batch) op(c check) *headgate.Op {
-	if c.op != nil {
-		return c.op
-	}
-	return &b.ops[c.index]
 }
 
 // naming is how scripts are sent.
@@ -241,16 +171,13 @@ func exchange(ctx *callContext, client rueidis.Client, calls []*call, how naming
 // decide reads the decisions of c.
 func (b *batch) decide(c *call, r *reply) error {
 	c.allowed = true
-	for _, check := range c.checks {
-		var d headgate.Decision
-		op := b.op(check)
-		if _, err := r.decide(op, check.kind, b.store.callerTime(op), &d); err != nil {
+	for _, at := range c.checks {
+		op, d := &b.ops[at], headgate.Decision{}
+		if _, err := r.decide(op, b.store.callerTime(op), &d); err != nil {
 			return err
 		}
 		c.allowed = c.allowed && d.Allowed
-		if check.index >= 0 {
-			b.out[check.index] = d
-		}
+		b.out[at] = d
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func BenchmarkTake(b *testing.B) {
 			b.SetParallelism(64)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if _, err := store.Take(context.Background(), op); err != nil {
+					if _, err := headgate.Execute(context.Background(), store, op); err != nil {
 						b.Error(err)
 						return
 					}
@@ -46,7 +46,7 @@ func TestTakeAllocates(t *testing.T) {
 		got := math.Inf(1)
 		for range 5 { // leftovers of other tests also allocate
 			got = min(got, testing.AllocsPerRun(200, func() {
-				if _, err := store.Take(context.Background(), op); err != nil {
+				if _, err := headgate.Execute(context.Background(), store, op); err != nil {
 					t.Fatal(err)
 				}
 			}))
@@ -68,7 +68,7 @@ func BenchmarkDistinct(b *testing.B) {
 	}
 	defer func() { _ = store.Close() }()
 	take := func(b *testing.B, op headgate.Op) {
-		if _, err := store.Take(context.Background(), op); err != nil {
+		if _, err := headgate.Execute(context.Background(), store, op); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -61,16 +61,14 @@ func TestCluster(t *testing.T) {
 // slots, all or nothing does not give exactly the same fields.
 type oneEntity struct{ *redis.Store }
 
-func (e oneEntity) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	return e.Store.Take(ctx, moved(op))
-}
-
-func (e oneEntity) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	var all []headgate.Op
-	for _, op := range ops {
-		all = append(all, moved(op))
-	}
-	return e.Store.Do(ctx, all, out, mode)
+func (e oneEntity) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		var all []headgate.Op
+		for _, op := range ops {
+			all = append(all, moved(op))
+		}
+		return headgate.ExecuteAll(ctx, e.Store, all, out, mode)
+	})
 }
 
 func moved(op headgate.Op) headgate.Op {
@@ -109,7 +107,7 @@ func everyScriptInOneSlot(t *testing.T, store *redis.Store) {
 			}
 			out := make([]headgate.Decision, len(ops))
 			for _, mode := range []headgate.Mode{headgate.Independent, headgate.AllOrNothing} {
-				if err := store.Do(context.Background(), ops, out, mode); err != nil {
+				if err := headgate.ExecuteAll(context.Background(), store, ops, out, mode); err != nil {
 					t.Fatalf("%s: %v", kind, err)
 				}
 			}
@@ -126,7 +124,7 @@ func acrossSlots(t *testing.T, store *redis.Store) {
 			ops = append(ops, headgate.Op{Key: fmt.Sprint("across", key), Scope: strconv.Itoa(i), Limit: limit, Cost: 2})
 		}
 		out := make([]headgate.Decision, len(ops))
-		if err := store.Do(ctx, ops, out, headgate.AllOrNothing); err != nil {
+		if err := headgate.ExecuteAll(ctx, store, ops, out, headgate.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 		for j, d := range out {
@@ -135,7 +133,7 @@ func acrossSlots(t *testing.T, store *redis.Store) {
 			}
 		}
 		ops[7].Cost = 4
-		if err := store.Do(ctx, ops, out, headgate.AllOrNothing); err != nil {
+		if err := headgate.ExecuteAll(ctx, store, ops, out, headgate.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 		for j, d := range out {
@@ -174,7 +172,7 @@ func neverTooMuch(t *testing.T, store *redis.Store) {
 						ops = append(ops, headgate.Op{Key: fmt.Sprint("much", k), Scope: l.String(), Limit: l, Cost: cost})
 					}
 					out := make([]headgate.Decision, keys)
-					if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil {
+					if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing); err != nil {
 						t.Error(err)
 					}
 					for k, d := range out {
@@ -199,14 +197,14 @@ func strictAtomic(t *testing.T, store *redis.Store) {
 		{Key: "strict 2", Limit: limit, Cost: 1},
 	}
 	out := make([]headgate.Decision, 2)
-	if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); !errors.Is(err, stores.ErrCrossSlot) {
+	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing); !errors.Is(err, stores.ErrCrossSlot) {
 		t.Errorf("error %v, want ErrCrossSlot", err)
 	}
-	if err := store.Do(context.Background(), ops, out, headgate.Independent); err != nil {
+	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.Independent); err != nil {
 		t.Error(err)
 	}
 	ops[1].Key, ops[1].Scope = ops[0].Key, "another"
-	if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil {
+	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing); err != nil {
 		t.Errorf("one entity in two scopes: %v", err)
 	}
 	if out[0].Remaining != 1 || out[1].Remaining != 2 {
@@ -222,7 +220,7 @@ func scriptsLost(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
 		ops = append(ops, headgate.Op{Key: fmt.Sprint("lost", i), Limit: headgate.PerHour(5), Cost: 1})
 	}
 	out := make([]headgate.Decision, len(ops))
-	if err := store.Do(context.Background(), ops, out, headgate.Independent); err != nil {
+	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.Independent); err != nil {
 		t.Fatal(err)
 	}
 	for i, d := range out {

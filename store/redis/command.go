@@ -20,8 +20,8 @@ const (
 // duration in microseconds, and six integers of the rule. For a limit of distinct values
 // the cost is the value, except for Grant. guess is the approximate
 // time, which determines the calendar windows to choose from.
-func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, guess int64) []byte {
-	r := op.Limit.Rule()
+func (s *Store) appendCheck(dst []byte, op *headgate.Op, guess int64) []byte {
+	r, kind := op.Limit.Rule(), op.Kind
 	cost, duration := min(op.Cost, maxInteger), clampDuration(kind, op.Duration)
 	switch {
 	case kind == headgate.Release || kind == headgate.Renew:

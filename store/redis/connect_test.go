@@ -106,7 +106,7 @@ func TestUsersAndPrefixes(t *testing.T) {
 	}
 	options.Prefix = "team2"
 	other := open(t, options)
-	if _, err := other.Take(context.Background(), one); !errors.Is(err, headgate.ErrUnavailable) {
+	if _, err := headgate.Execute(context.Background(), other, one); !errors.Is(err, headgate.ErrUnavailable) {
 		t.Errorf("keys of another prefix: error %v, want ErrUnavailable", err)
 	}
 	options.Password = "wrong"
@@ -171,7 +171,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("remaining %d, want 2", d.Remaining)
 	}
 	distrusting := open(t, redis.Options{Addresses: []string{secure}, TLS: &tls.Config{}, Timeout: patient})
-	if _, err := distrusting.Take(context.Background(), one); !errors.Is(err, headgate.ErrUnavailable) {
+	if _, err := headgate.Execute(context.Background(), distrusting, one); !errors.Is(err, headgate.ErrUnavailable) {
 		t.Errorf("an unknown certificate: error %v, want ErrUnavailable", err)
 	}
 }
@@ -196,7 +196,7 @@ func TestSecretsAreReadAgain(t *testing.T) {
 		t.Helper()
 		server.Do("CLIENT", "KILL", "USER", "gate")
 		for deadline := time.Now().Add(comeback); ; {
-			_, err := store.Take(t.Context(), one)
+			_, err := headgate.Execute(t.Context(), store, one)
 			if err != nil && strings.Contains(err.Error(), why) {
 				return
 			}
@@ -227,7 +227,7 @@ func TestTLSUnderFaults(t *testing.T) {
 	await(t, store, headgate.Op{Key: "first", Limit: headgate.PerHour(1000), Cost: 1})
 	sent, unknown := int64(0), int64(0) // a call without an answer may have counted
 	ask := func() error {
-		_, err := store.Take(ctx, op)
+		_, err := headgate.Execute(ctx, store, op)
 		if err == nil {
 			sent++
 		} else {
@@ -310,7 +310,7 @@ func TestServerComesLate(t *testing.T) {
 			}
 			store := open(t, o)
 			began := time.Now()
-			if _, err := store.Take(context.Background(), one); !errors.Is(err, headgate.ErrUnavailable) {
+			if _, err := headgate.Execute(context.Background(), store, one); !errors.Is(err, headgate.ErrUnavailable) {
 				t.Errorf("error %v, want ErrUnavailable", err)
 			}
 			if took := time.Since(began); took > patient { // otherwise it would try for ever
@@ -340,13 +340,13 @@ func TestStalledServer(t *testing.T) {
 	server.Pause()
 	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := store.Take(short, one); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, headgate.ErrUnavailable) {
+	if _, err := headgate.Execute(short, store, one); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, headgate.ErrUnavailable) {
 		t.Errorf("at its own deadline: error %v", err)
 	}
 	worst := longest(callers, func(i int) {
 		op := one
 		op.Key = strconv.Itoa(i)
-		if _, err := store.Take(context.Background(), op); !errors.Is(err, headgate.ErrUnavailable) {
+		if _, err := headgate.Execute(context.Background(), store, op); !errors.Is(err, headgate.ErrUnavailable) {
 			t.Errorf("error %v, want ErrUnavailable", err)
 		}
 	})
@@ -383,7 +383,7 @@ func awaitTake(t *testing.T, store *redis.Store) {
 func await(t *testing.T, store *redis.Store, op headgate.Op) {
 	t.Helper()
 	for deadline := time.Now().Add(comeback); ; {
-		if _, err := store.Take(context.Background(), op); err == nil {
+		if _, err := headgate.Execute(context.Background(), store, op); err == nil {
 			return
 		} else if time.Now().After(deadline) {
 			t.Fatalf("still %v", err)
@@ -402,7 +402,7 @@ func TestForeignValue(t *testing.T) {
 		for _, write := range [][]string{{"SET", key, "hello"}, {"HSET", key, "a", "b"}} {
 			server.Do("DEL", key)
 			server.Do(write...)
-			if _, err := store.Take(context.Background(), op); !errors.Is(err, headgate.ErrUnavailable) {
+			if _, err := headgate.Execute(context.Background(), store, op); !errors.Is(err, headgate.ErrUnavailable) {
 				t.Errorf("%s on a foreign %s: error %v, want ErrUnavailable", limit, write[0], err)
 			}
 			if server.Do("PTTL", key) != "-1" {
@@ -431,7 +431,7 @@ func TestCalendarSkew(t *testing.T) {
 	if d := take(t, store, op); d.Remaining != 2 {
 		t.Errorf("remaining %d, want 2", d.Remaining)
 	}
-	if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil {
+	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing); err != nil {
 		t.Fatal(err)
 	}
 	if out[2].Remaining != 0 || out[2].ResetAfter > time.Hour || asked == 0 {

@@ -142,7 +142,7 @@ func (s *story) run() error {
 			s.leases = append(s.leases[max(len(s.leases)-200, 0):], got.Lease)
 		}
 	}
-	_, err := s.store.Take(context.Background(), headgate.Op{Key: s.key, Scope: "s", Limit: limit, Kind: headgate.Reset, At: s.now})
+	_, err := headgate.Execute(context.Background(), s.store, headgate.Op{Key: s.key, Scope: "s", Limit: limit, Kind: headgate.Reset, At: s.now})
 	return err
 }
 

@@ -48,7 +48,7 @@ func TestBytesOfValues(t *testing.T) {
 		for range 2 { // the second time all are known
 			for from := 0; from < len(ops); from += 500 {
 				to := min(from+500, len(ops))
-				if err := store.Do(context.Background(), ops[from:to], out[from:to], headgate.Independent); err != nil {
+				if err := headgate.ExecuteAll(context.Background(), store, ops[from:to], out[from:to], headgate.Independent); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -79,7 +79,7 @@ func TestForeignValues(t *testing.T) {
 	op := headgate.Op{Key: "k", Scope: "api", Limit: headgate.PerDay(9).Using(headgate.Distinct), Cost: 1, Member: 1}
 	for _, text := range []string{"x", "\x01" + string(make([]byte, 33)), "\x02" + string(make([]byte, 50)), string(make([]byte, 2000))} {
 		server.Do("SET", "hg:{k}:api:d", text)
-		if d, err := store.Take(context.Background(), op); err == nil {
+		if d, err := headgate.Execute(context.Background(), store, op); err == nil {
 			t.Errorf("%d bytes: %+v", len(text), d)
 		}
 	}
@@ -153,7 +153,7 @@ func compareSteps(t *testing.T, store *redis.Store, st *algorithm.State, ops []h
 	out := make([]headgate.Decision, 300)
 	for len(ops) > 0 {
 		n := min(len(ops), len(out))
-		if err := store.Do(context.Background(), ops[:n], out[:n], headgate.Independent); err != nil {
+		if err := headgate.ExecuteAll(context.Background(), store, ops[:n], out[:n], headgate.Independent); err != nil {
 			t.Fatal(err)
 		}
 		for i := range ops[:n] {

@@ -7,7 +7,7 @@
 // Every decision is one script call, which uses the server's clock; the clocks of the
 // callers do not matter. The scripts in lua/ are twins of package algorithm and give
 // the same answers. All checks of one request in one cluster slot are one call; see
-// [Store.Do] for the others.
+// [Store.Do] for several slots.
 //
 // A key is named prefix:{entity}:scope:algorithm, where entity is Op.Key, so that all
 // limits of an entity share a slot. docs/redis.md has the details, and the lifetime and

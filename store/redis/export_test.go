@@ -11,6 +11,12 @@ import (
 
 // TakeFreshAt is Take, but also returns when the state is fresh.
 func (s *Store) TakeFreshAt(ctx context.Context, op headgate.Op) (headgate.Decision, int64, error) {
+	if err := op.Validate(); err != nil {
+		return headgate.Decision{}, 0, err
+	}
+	if op.Limit.IsUnlimited() {
+		return unlimited(&op, op.Kind), 0, nil
+	}
 	return s.take(ctx, &op)
 }
 

@@ -83,12 +83,12 @@ func mayCount(t *testing.T, s *redis.Store) {
 		for _, l := range limits {
 			for kind := headgate.Take; kind <= headgate.Draw; kind++ {
 				op := headgate.Op{Key: key, Scope: "api/rule", Limit: l, Cost: 1, Kind: kind, Member: 7, Duration: time.Second}
-				if _, err := s.Take(t.Context(), op); err != nil {
+				if _, err := headgate.Execute(t.Context(), s, op); err != nil {
 					t.Fatalf("%s of %q, %s: %v", kind, key, l, err)
 				}
 			}
 			op := headgate.Op{Key: key, Scope: "api/rule", Limit: l, Cost: 1, Member: 7}
-			if _, err := s.KeyTimes(t.Context(), op); err != nil && !errors.Is(err, headgate.ErrNoKeyTimes) {
+			if _, err := stores.KeyTimes(t.Context(), s, op); err != nil && !errors.Is(err, stores.ErrNoKeyTimes) {
 				t.Fatalf("the times of %q, %s: %v", key, l, err)
 			}
 		}

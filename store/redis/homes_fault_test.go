@@ -35,14 +35,11 @@ type farStore struct {
 	asked *atomic.Int64
 }
 
-func (s farStore) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	s.asked.Add(1)
-	return s.Store.Take(ctx, op)
-}
-
-func (s farStore) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	s.asked.Add(1)
-	return s.Store.Do(ctx, ops, out, mode)
+func (s farStore) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		s.asked.Add(1)
+		return headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+	})
 }
 
 func newOverseas(t *testing.T, timeout time.Duration) *overseas {
@@ -96,7 +93,7 @@ func (o *overseas) call(name string, s headgate.Store, limit headgate.Limit, sto
 			return
 		default:
 		}
-		d, err := s.Take(context.Background(), headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
+		d, err := headgate.Execute(context.Background(), s, headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
 		switch {
 		case errors.Is(err, headgate.ErrUnavailable):
 			o.failed.Add(1)
@@ -167,11 +164,11 @@ func TestHomeIsCutOffAndHeals(t *testing.T) {
 	await("nothing fails", func() bool { return o.failed.Load() > 100 })
 	before := o.allowed.Load()
 	began := time.Now()
-	_, err := o.stores["us"][0].Take(t.Context(), headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
+	_, err := headgate.Execute(t.Context(), o.stores["us"][0], headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
 	if took := time.Since(began); err == nil || took > comeback { // a second, or forever
 		t.Errorf("cut off: %v after %s", err, took)
 	}
-	if d, err := o.stores["us"][0].Take(t.Context(), headgate.Op{Key: "k", Limit: headgate.PerDay(9), Cost: 1}); err != nil || !d.Allowed {
+	if d, err := headgate.Execute(t.Context(), o.stores["us"][0], headgate.Op{Key: "k", Limit: headgate.PerDay(9), Cost: 1}); err != nil || !d.Allowed {
 		t.Errorf("a limit of us: %v, %v", d, err)
 	}
 	for _, c := range o.cables {
@@ -198,7 +195,7 @@ func TestBlocksSpareTheOcean(t *testing.T) {
 	decide := func(n int) {
 		for range n {
 			all.Go(func() {
-				d, err := s.Take(t.Context(), headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
+				d, err := headgate.Execute(t.Context(), s, headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
 				if err != nil || !d.Allowed {
 					t.Errorf("%+v, %v", d, err)
 				}

@@ -57,7 +57,7 @@ func leasesAcrossSlots(t *testing.T, store *redis.Store) {
 	held := take(t, store, full)
 	out := make([]headgate.Decision, len(ops))
 	for range 2 {
-		if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil {
+		if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 		for i, d := range out {
@@ -72,7 +72,7 @@ func leasesAcrossSlots(t *testing.T, store *redis.Store) {
 	if d := take(t, store, about(full, headgate.Release, held)); d.Granted != 3 {
 		t.Errorf("release of three: %+v", d)
 	}
-	if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil {
+	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing); err != nil {
 		t.Fatal(err)
 	}
 	for i, d := range out {
@@ -152,7 +152,7 @@ func leasesOver(t *testing.T, store *redis.Store, op headgate.Op, failover func(
 	failover()
 	deadline := time.Now().Add(time.Minute)
 	for { // a failed call that only looks changes nothing
-		if _, err := store.Take(context.Background(), peek); err == nil {
+		if _, err := headgate.Execute(context.Background(), store, peek); err == nil {
 			break
 		} else if !errors.Is(err, headgate.ErrUnavailable) || time.Now().After(deadline) {
 			t.Fatal(err)

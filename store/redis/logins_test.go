@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 	stores "github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
@@ -33,7 +34,7 @@ func TestRefusedLoginsAreFew(t *testing.T) {
 			refused := func() {
 				t.Helper()
 				for {
-					_, err := store.Take(t.Context(), one)
+					_, err := headgate.Execute(t.Context(), store, one)
 					if err != nil && strings.Contains(err.Error(), code) {
 						return
 					}

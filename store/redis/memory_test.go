@@ -64,7 +64,7 @@ func TestMemoryPerKey(t *testing.T) {
 			if n := len(redis.KeyOf("hg", &ops[0])); n != 37 {
 				t.Fatalf("the key has %d bytes", n)
 			}
-			if err := store.Do(context.Background(), ops, make([]headgate.Decision, keys), headgate.Independent); err != nil {
+			if err := headgate.ExecuteAll(context.Background(), store, ops, make([]headgate.Decision, keys), headgate.Independent); err != nil {
 				t.Fatal(err)
 			}
 		}

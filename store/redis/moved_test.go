@@ -53,7 +53,7 @@ func TestAddressThatMoves(t *testing.T) {
 			peek := one
 			peek.Kind = headgate.Peek
 			for range 64 { // opens all connections: one that is opened later leads to the right server
-				_, _ = store.Take(t.Context(), peek)
+				_, _ = headgate.Execute(t.Context(), store, peek)
 			}
 			if err := e.Publish(t.Context(), []byte("news")); err != nil {
 				t.Fatal(err)
@@ -61,7 +61,7 @@ func TestAddressThatMoves(t *testing.T) {
 			row.becomes(old, now)
 			way.Lead(now.Addr)
 			if row.code == "NOPERM" { // an error about one request says nothing about the server
-				_, _ = store.Take(t.Context(), one)
+				_, _ = headgate.Execute(t.Context(), store, one)
 				if n := store.Connections().Moved; n != 0 {
 					t.Errorf("moved %d times", n)
 				}
@@ -148,7 +148,7 @@ func TestSameServerIsKept(t *testing.T) {
 	op := one
 	op.Key = "another"
 	for began := time.Now(); time.Since(began) < 300*time.Millisecond; {
-		_, _ = store.Take(context.Background(), op)
+		_, _ = headgate.Execute(context.Background(), store, op)
 	}
 	server.Do("CONFIG", "SET", "maxmemory", "0")
 	take(t, store, op)
@@ -174,7 +174,7 @@ func TestServerWithoutAName(t *testing.T) {
 	op := one
 	op.Key = "another"
 	for began, before := time.Now(), len(connections(server)); len(connections(server)) <= before; {
-		if _, _ = store.Take(context.Background(), op); time.Since(began) > comeback {
+		if _, _ = headgate.Execute(context.Background(), store, op); time.Since(began) > comeback {
 			t.Fatal("the connections stay")
 		}
 	}

@@ -11,21 +11,44 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-var _ store.Pipeliner = (*Store)(nil)
-
-// Pipeline implements store.Pipeliner. Each group is its own script call, or one per
-// cluster slot, so that an error of one does not affect others. They go out together,
-// about 500 ops at a time. Groups without an answer when the Timeout ends have an
-// error: those that were sent may have counted; the rest is not sent.
+// Do executes a Batch. Op.At is ignored unless Options.CallerTime is set.
+//
+// All ops of a group in one cluster slot (without a cluster: all ops) are one script
+// call, so that an error of one group does not affect others. Calls of several groups, to
+// several slots, or of many independent ops, go out together, about 500 ops at a time.
+// Groups without an answer when the Timeout ends have an error: those that were sent may
+// have counted; the rest is not sent.
+//
+// AllOrNothing is atomic within one slot. Across slots each slot takes separately, and
+// if one refuses, the others are undone: for a moment other requests may be refused,
+// but nothing is ever admitted too much. If the Timeout ends first, undoing continues
+// after Do has returned. Kinds that cannot be undone (see store.CanUndo) across
+// slots, and all with Options.StrictAtomic, return store.ErrCrossSlot.
 //
 // Groups that share a key are executed in order, with two exceptions: the server has
-// just lost some of its scripts, or one of them spans slots and must be undone. A group
-// across slots that is refused is undone as in [Store.Do]; groups after it that were
-// refused only because of it are sent again.
-func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
+// just lost some of its scripts, or one of them spans slots and must be undone. Groups
+// after one that is undone that were refused only because of it are sent again.
+func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
+	if store.Single(b) {
+		op := &b.Ops[0]
+		switch {
+		case op.Kind == headgate.Times:
+			b.Groups[0].Err = s.readTimes(ctx, b)
+			return
+		case op.Validate() == nil && !op.Limit.IsUnlimited() && s.trust.in(s.trust.slotOf(op.Key)):
+			b.Out[0], _, b.Groups[0].Err = s.take(ctx, op)
+			return
+		}
+	}
+	s.doGroups(ctx, b)
+}
+
+// doGroups is Do for whatever has no shorter way.
+func (s *Store) doGroups(ctx context.Context, all *headgate.Batch) {
 	deadline := earlier(ctx, time.Now().Add(s.options.Timeout)) //nolint:forbidigo // deadlines are on the real clock
+	ops, out, groups := all.Ops, all.Out, all.Groups
 	p := pipeline{store: s, deadline: deadline, batches: make([]batch, len(groups))}
-	var todo []int
+	todo := make([]int, 0, len(groups))
 	for i := range groups {
 		b, g := &p.batches[i], &groups[i]
 		b.store, b.ops, b.out = s, ops[:g.Ops], out[:g.Ops]
@@ -57,7 +80,7 @@ func (p *pipeline) share(todo []int) int {
 }
 
 // answer sends groups and sets their errors.
-func (p *pipeline) answer(ctx context.Context, todo []int, groups []store.Group) {
+func (p *pipeline) answer(ctx context.Context, todo []int, groups []headgate.Group) {
 	for len(todo) > 0 {
 		p.ask(ctx, todo)
 		todo = p.join(ctx, todo, groups)
@@ -82,6 +105,9 @@ func (b *batch) open(mode headgate.Mode) error {
 		if err := op.Validate(); err != nil {
 			return err
 		}
+		if op.Kind == headgate.Times {
+			return errTimesAlone
+		}
 		if op.Limit.IsUnlimited() {
 			b.out[i] = unlimited(op, op.Kind)
 		}
@@ -96,12 +122,16 @@ func (b *batch) open(mode headgate.Mode) error {
 	return nil
 }
 
-// pipeline is one call of Pipeline.
+// errTimesAlone is the caller's mistake.
+var errTimesAlone = errors.New("redis: times of a key are read alone, in a Batch of one op")
+
+// pipeline is one call of doGroups.
 type pipeline struct {
 	store    *Store
 	deadline time.Time
 	batches  []batch // by group
-	cloned   bool    // whether the ops are copies
+	asked    bool
+	cloned   bool // whether the ops are copies
 }
 
 // errLate is the error of a call that was abandoned or not sent in time.
@@ -111,11 +141,12 @@ var errLate = fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, context.Deadl
 // together from this goroutine. Calls to each other slot go out from their own
 // goroutine, so that an unreachable server does not delay the answers of others.
 func (p *pipeline) ask(ctx context.Context, groups []int) {
-	if d, ok := ctx.Deadline(); !ok || d.After(p.deadline) {
+	if d, ok := ctx.Deadline(); p.asked && (!ok || d.After(p.deadline)) { // the first calls end then anyway
 		bounded, cancel := context.WithDeadline(ctx, p.deadline)
 		defer cancel()
 		ctx = bounded
 	}
+	p.asked = true
 	var here []*call
 	late := p.isLate()
 	apart := map[uint16][]*call{}
@@ -206,8 +237,8 @@ func (l leftBehind) take() {
 	for i, c := range l.calls {
 		of := c.of
 		*c = *l.own[i]
-		for _, check := range c.checks {
-			of.out[check.index] = c.of.out[check.index]
+		for _, at := range c.checks {
+			of.out[at] = c.of.out[at]
 		}
 		c.of = of
 	}
@@ -216,7 +247,7 @@ func (l leftBehind) take() {
 // join sets the errors of groups, combines the answers of groups in several slots, and
 // undoes the takes of refused groups. It returns the groups that were refused only
 // because of takes that are now undone.
-func (p *pipeline) join(ctx context.Context, todo []int, groups []store.Group) (again []int) {
+func (p *pipeline) join(ctx context.Context, todo []int, groups []headgate.Group) (again []int) {
 	var back []*unwanted
 	var of []int // the group of each call
 	given := map[string]bool{}
@@ -235,14 +266,18 @@ func (p *pipeline) join(ctx context.Context, todo []int, groups []store.Group) (
 		}
 		b.peekUnlimited()
 		if len(taken) > 0 {
-			back, of = append(back, &unwanted{batch: b, taken: taken}), append(of, i)
+			u := &unwanted{batch: b}
+			for _, c := range taken {
+				u.at = append(u.at, c.checks...)
+			}
+			back, of = append(back, u), append(of, i)
 			b.note(taken, given)
 		}
 	}
 	if len(back) == 0 {
 		return nil
 	}
-	p.store.giveBack(ctx, back, p.deadline)
+	p.giveBack(ctx, back)
 	for i, u := range back {
 		if u.err != nil {
 			groups[of[i]].Err = errors.Join(groups[of[i]].Err, u.err)
@@ -254,8 +289,8 @@ func (p *pipeline) join(ctx context.Context, todo []int, groups []store.Group) (
 // note adds the keys from which taken took something.
 func (b *batch) note(taken []*call, given map[string]bool) {
 	for _, c := range taken {
-		for i, check := range c.checks {
-			if b.out[check.index].Granted > 0 {
+		for i, at := range c.checks {
+			if b.out[at].Granted > 0 {
 				given[c.keys[i]] = true
 			}
 		}
@@ -268,8 +303,8 @@ func (b *batch) wants(given map[string]bool) bool {
 		return false
 	}
 	for _, c := range b.calls {
-		for i, check := range c.checks {
-			if !b.out[check.index].Allowed && !given[c.keys[i]] {
+		for i, at := range c.checks {
+			if !b.out[at].Allowed && !given[c.keys[i]] {
 				return false
 			}
 		}

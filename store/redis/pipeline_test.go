@@ -40,7 +40,7 @@ func TestPipelineIsManyDos(t *testing.T) {
 			q.add(headgate.AllOrNothing, free)
 			q.add(headgate.Independent, one("c"))
 			out := make([]headgate.Decision, len(q.ops))
-			store.Pipeline(t.Context(), q.ops, out, q.groups)
+			store.Do(t.Context(), &headgate.Batch{Ops: q.ops, Out: out, Groups: q.groups})
 			got := ""
 			for i := range out {
 				got += fmt.Sprintf("%t%d ", out[i].Allowed, out[i].Remaining)
@@ -63,16 +63,16 @@ func TestPipelineIsManyDos(t *testing.T) {
 // questions are the requests of a Pipeline.
 type questions struct {
 	ops    []headgate.Op
-	groups []stores.Group
+	groups []headgate.Group
 }
 
 func (q *questions) add(mode headgate.Mode, ops ...headgate.Op) {
 	q.ops = append(q.ops, ops...)
-	q.groups = append(q.groups, stores.Group{Ops: len(ops), Mode: mode})
+	q.groups = append(q.groups, headgate.Group{Ops: len(ops), Mode: mode})
 }
 
 // each calls f for each group.
-func (q *questions) each(f func(g *stores.Group, ops []headgate.Op)) {
+func (q *questions) each(f func(g *headgate.Group, ops []headgate.Op)) {
 	from := 0
 	for i := range q.groups {
 		g := &q.groups[i]
@@ -121,11 +121,11 @@ func random(r *rand.Rand, n int, together bool) *questions {
 func sameAsDo(t *testing.T, together, single *redis.Store, q *questions) {
 	t.Helper()
 	out := make([]headgate.Decision, len(q.ops))
-	together.Pipeline(t.Context(), q.ops, out, q.groups)
+	together.Do(t.Context(), &headgate.Batch{Ops: q.ops, Out: out, Groups: q.groups})
 	from := 0
-	q.each(func(g *stores.Group, ops []headgate.Op) {
+	q.each(func(g *headgate.Group, ops []headgate.Op) {
 		want := make([]headgate.Decision, len(ops))
-		err := single.Do(t.Context(), ops, want, g.Mode)
+		err := headgate.ExecuteAll(t.Context(), single, ops, want, g.Mode)
 		for i, op := range ops {
 			got := out[from+i]
 			if op.Limit.Algorithm() == headgate.Concurrency {
@@ -163,7 +163,7 @@ func saysWhatDoSays(t *testing.T, o redis.Options, servers []*redistest.Server, 
 		}
 		if seed%2 == 0 {
 			q := random(rand.New(rand.NewPCG(seed, 1)), 500, together)
-			stores["before"].Pipeline(t.Context(), q.ops, make([]headgate.Decision, len(q.ops)), q.groups)
+			stores["before"].Do(t.Context(), &headgate.Batch{Ops: q.ops, Out: make([]headgate.Decision, len(q.ops)), Groups: q.groups})
 		}
 		sameAsDo(t, stores["at once"], stores["one by one"], random(rand.New(rand.NewPCG(seed, 2)), 100, together))
 	}
@@ -192,7 +192,7 @@ func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.S
 			q.add(headgate.AllOrNothing, ops...)
 		}
 		out := make([]headgate.Decision, len(q.ops))
-		store.Pipeline(t.Context(), q.ops, out, q.groups)
+		store.Do(t.Context(), &headgate.Batch{Ops: q.ops, Out: out, Groups: q.groups})
 		left := map[string]int64{}
 		for i := range 5 {
 			left[fmt.Sprint("key", i)] = 9
@@ -206,7 +206,7 @@ func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.S
 			return true
 		}
 		from := 0
-		q.each(func(g *stores.Group, ops []headgate.Op) {
+		q.each(func(g *headgate.Group, ops []headgate.Op) {
 			if g.Err != nil {
 				t.Fatal(g.Err)
 			}
@@ -220,12 +220,12 @@ func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.S
 		for key, want := range left {
 			peek := op(key, 1)
 			peek.Kind = headgate.Peek
-			if d, err := store.Take(t.Context(), peek); err != nil || d.Remaining != want {
+			if d, err := headgate.Execute(t.Context(), store, peek); err != nil || d.Remaining != want {
 				t.Errorf("seed %d: %s has %d, want %d: %v", seed, key, d.Remaining, want, err)
 			}
 		}
 		from = 0
-		q.each(func(_ *stores.Group, ops []headgate.Op) {
+		q.each(func(_ *headgate.Group, ops []headgate.Op) {
 			fits := true
 			for _, op := range ops {
 				fits = fits && op.Cost <= left[op.Key]
@@ -256,7 +256,7 @@ func pipelineOfPart(t *testing.T, set *redistest.ClusterSet, o redis.Options) {
 	defer set.Primaries[0].Resume()
 	for round := range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), o.Timeout)
-		store.Pipeline(ctx, q.ops, out, q.groups)
+		store.Do(ctx, &headgate.Batch{Ops: q.ops, Out: out, Groups: q.groups})
 		cancel()
 		for i := range q.groups {
 			if err := q.groups[i].Err; (err != nil) != away[i] || err != nil && !errors.Is(err, headgate.ErrUnavailable) {

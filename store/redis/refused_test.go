@@ -24,7 +24,7 @@ func TestErrorRepliesAreAnswers(t *testing.T) {
 		inner := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 		store := failsafe.New(inner, failsafe.Options{Timeout: patient, Breaker: failsafe.Breaker{Failures: 1}})
 		take := func(key string) (headgate.Decision, error) {
-			return store.Take(t.Context(), headgate.Op{Key: key, Scope: "s", Limit: limit, Cost: 1})
+			return headgate.Execute(t.Context(), store, headgate.Op{Key: key, Scope: "s", Limit: limit, Cost: 1})
 		}
 		exhaust := func(key string) {
 			t.Helper()
@@ -78,11 +78,11 @@ func TestKeyIsForbidden(t *testing.T) {
 	store := failsafe.New(inner, failsafe.Options{Timeout: patient, Breaker: failsafe.Breaker{Failures: 1}})
 	for range 3 {
 		op := headgate.Op{Key: "mine", Scope: "s", Limit: headgate.Per(9, time.Hour), Cost: 1}
-		if d, err := store.Take(t.Context(), op); err != nil || !d.Allowed {
+		if d, err := headgate.Execute(t.Context(), store, op); err != nil || !d.Allowed {
 			t.Errorf("%+v %v", d, err)
 		}
 		op.Key = "others"
-		if d, err := store.Take(t.Context(), op); !errors.Is(err, stores.ErrRefused) {
+		if d, err := headgate.Execute(t.Context(), store, op); !errors.Is(err, stores.ErrRefused) {
 			t.Errorf("%+v %v", d, err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestForbiddenIsKnown(t *testing.T) {
 			server.Do("LPUSH", name, "NOPERM x")
 			server.Do(append([]string{"ACL", "SETUSER", "NOPERM", "reset", "on", ">p"}, row.user...)...)
 			store := open(t, redis.Options{Addresses: []string{server.Addr}, Username: "NOPERM", Password: "p", Timeout: patient})
-			_, err := store.Take(t.Context(), op)
+			_, err := headgate.Execute(t.Context(), store, op)
 			if !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, redis.ErrForbidden) != row.forbidden {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -126,7 +126,7 @@ func TestServerCannotSave(t *testing.T) {
 	inner := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	store := failsafe.New(inner, failsafe.Options{Timeout: patient, Breaker: failsafe.Breaker{Failures: 1}})
 	op := headgate.Op{Key: "old", Scope: "s", Limit: headgate.Per(1, time.Hour), Cost: 1}
-	if d, err := store.Take(t.Context(), op); err != nil || !d.Allowed {
+	if d, err := headgate.Execute(t.Context(), store, op); err != nil || !d.Allowed {
 		t.Fatalf("%+v %v", d, err)
 	}
 	if err := os.RemoveAll(server.Dir); err != nil {
@@ -142,11 +142,11 @@ func TestServerCannotSave(t *testing.T) {
 	}
 	for range 3 {
 		op.Key = "new"
-		if d, err := store.Take(t.Context(), op); !errors.Is(err, stores.ErrReadOnly) {
+		if d, err := headgate.Execute(t.Context(), store, op); !errors.Is(err, stores.ErrReadOnly) {
 			t.Errorf("%+v %v", d, err)
 		}
 		op.Key = "old"
-		if d, err := store.Take(t.Context(), op); err != nil || d.Allowed {
+		if d, err := headgate.Execute(t.Context(), store, op); err != nil || d.Allowed {
 			t.Errorf("an exhausted key: %+v %v", d, err)
 		}
 	}

@@ -49,7 +49,7 @@ func BenchmarkRegions(b *testing.B) {
 			all.Go(func() {
 				for n := i; time.Now().Before(end); n++ {
 					began := time.Now()
-					d, err := s.Take(context.Background(), headgate.Op{Key: "k" + strconv.Itoa(n%keys), Limit: l, Cost: 1})
+					d, err := headgate.Execute(context.Background(), s, headgate.Op{Key: "k" + strconv.Itoa(n%keys), Limit: l, Cost: 1})
 					if err != nil {
 						b.Error(err)
 						return

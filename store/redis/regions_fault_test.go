@@ -92,7 +92,7 @@ func (c *continent) load(name string, limit headgate.Limit, pause time.Duration,
 					return
 				case <-time.After(pause):
 				}
-				d, err := s.Take(context.Background(), headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
+				d, err := headgate.Execute(context.Background(), s, headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
 				switch {
 				case errors.Is(err, headgate.ErrUnavailable):
 				case err != nil:

@@ -51,7 +51,7 @@ func (r *reply) integers(dst []int64) error {
 // decide reads the answer to op: three values for a take that is allowed at once or
 // refused for now, otherwise the seven of lua/main.lua, plus the time when the state is
 // fresh if dated, and the lease for a limit with leases.
-func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headgate.Decision) (freshAt int64, err error) { //nolint:revive // a fact about the reply
+func (r *reply) decide(op *headgate.Op, dated bool, d *headgate.Decision) (freshAt int64, err error) { //nolint:revive // a fact about the reply
 	d.Limit = op.Limit.Capacity()
 	var v [7]int64
 	if len(r.values) == 3 {
@@ -70,7 +70,7 @@ func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headg
 	}
 	d.Allowed, d.Reason = v[0]&1 == 1, headgate.Reason(v[0]>>1)
 	d.Remaining, d.Granted = v[1], v[2]
-	if d.Granted == maxInteger && (kind == headgate.Charge || kind == headgate.Grant) {
+	if d.Granted == maxInteger && (op.Kind == headgate.Charge || op.Kind == headgate.Grant) {
 		d.Granted = op.Cost // it was cut to what a script can hold
 	}
 	d.RetryAfter = headgate.Never

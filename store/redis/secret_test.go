@@ -141,7 +141,7 @@ func TestSecretsThatAreRefused(t *testing.T) {
 	server.Do("LPUSH", "hg:secret", "x")
 	k := store.Secrets()
 	for range 3 {
-		if _, err := store.Take(t.Context(), headgate.Op{Key: "other", Limit: headgate.PerHour(1), Kind: headgate.Peek}); err != nil {
+		if _, err := headgate.Execute(t.Context(), store, headgate.Op{Key: "other", Limit: headgate.PerHour(1), Kind: headgate.Peek}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := k.Known(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {

@@ -11,32 +11,9 @@ import (
 // skewRetries is how often a call is repeated with other calendar windows.
 const skewRetries = 2
 
-// Take executes one op in one round trip. Op.At is ignored unless Options.CallerTime is
-// set.
-func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	d, _, err := s.take(ctx, &op)
-	return d, err
-}
-
-// take is Take, but also returns when the state is fresh if the caller gave the time.
+// take executes one valid op with a limit in one round trip, on this goroutine, and
+// returns when the state is fresh if the caller gave the time.
 func (s *Store) take(ctx context.Context, op *headgate.Op) (d headgate.Decision, freshAt int64, err error) {
-	if err := op.Validate(); err != nil {
-		return d, 0, err
-	}
-	if op.Limit.IsUnlimited() {
-		if s.closed.Load() {
-			return d, 0, headgate.ErrClosed
-		}
-		return unlimited(op, op.Kind), 0, nil
-	}
-	if !s.trust.in(s.trust.slotOf(op.Key)) {
-		return s.takeApart(ctx, *op)
-	}
-	return s.takeHere(ctx, op)
-}
-
-// takeHere is take on this goroutine.
-func (s *Store) takeHere(ctx context.Context, op *headgate.Op) (d headgate.Decision, freshAt int64, err error) {
 	epoch := s.trust.epoch.Load()
 	client, call, err := s.begin(ctx)
 	if err != nil {
@@ -58,7 +35,7 @@ func (s *Store) ask(call *callContext, client rueidis.Client, op *headgate.Op, d
 		var buffer [640]byte
 		key := appendKey(buffer[:0], s.options.Prefix, op)
 		length := len(key)
-		text := string(s.appendCheck(key, op, op.Kind, guess))
+		text := string(s.appendCheck(key, op, guess))
 		name, check := text[:length], text[length:]
 
 		cmd := client.B().Evalsha().Sha1(script.sha).Numkeys(1).Key(name).Arg(check).Build()
@@ -74,7 +51,7 @@ func (s *Store) ask(call *callContext, client rueidis.Client, op *headgate.Op, d
 		at, skewed := r.serverTime()
 		switch {
 		case !skewed:
-			return r.decide(op, op.Kind, s.callerTime(op), d)
+			return r.decide(op, s.callerTime(op), d)
 		case try == skewRetries:
 			return 0, errSkew
 		}

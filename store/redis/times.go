@@ -6,47 +6,46 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
-
-var _ headgate.KeyTimer = (*Store)(nil)
 
 // timesSuffix follows the name of a key in the name of the key with its times. No state
 // has such a name: each ends with a colon and one of letters.
 const timesSuffix = ":@"
 
-// KeyTimes implements headgate.KeyTimer, on the server's clock and in one round trip.
-// It needs Options.KeyTimes. Both times are also zero for a state that was last written
-// by a process without that option, if no other has recorded times of it.
-func (s *Store) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	var times headgate.KeyTimes
-	if s.scripts.times == nil {
-		return times, headgate.ErrNoKeyTimes
+// readTimes answers an op of kind Times, the only one of b, on the server's clock and in
+// one round trip. It needs Options.KeyTimes. Both times are also zero for a state that was
+// last written by a process without that option, if no other has recorded times of it.
+func (s *Store) readTimes(ctx context.Context, b *headgate.Batch) error {
+	op := &b.Ops[0]
+	switch {
+	case s.scripts.times == nil:
+		return store.ErrNoKeyTimes
+	case !op.Limit.Valid():
+		return op.Limit.Validate()
+	case op.Limit.IsUnlimited() && s.closed.Load():
+		return headgate.ErrClosed
+	case op.Limit.IsUnlimited():
+		b.Recorded = true
+		return nil
 	}
-	if !op.Limit.Valid() {
-		return times, op.Limit.Validate()
-	}
-	if op.Limit.IsUnlimited() {
-		if s.closed.Load() {
-			return times, headgate.ErrClosed
-		}
-		return times, nil
-	}
-	key := string(appendKey(nil, s.options.Prefix, &op))
+	key := string(appendKey(nil, s.options.Prefix, op))
 	answer, err := s.evaluate(ctx, s.scripts.times, []string{key, key + timesSuffix})
 	if err != nil {
-		return times, err
+		return err
 	}
 	at, err := answer.AsIntSlice()
 	if err == nil && len(at) != 2 {
 		err = fmt.Errorf("the script returned %d values", len(at))
 	}
 	if err != nil {
-		return times, fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
+		return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
 	}
-	for i, to := range []*time.Time{&times.Created, &times.Changed} {
+	b.Recorded = true
+	for i, to := range []*time.Time{&b.Created, &b.Changed} {
 		if at[i] > 0 {
 			*to = time.UnixMicro(at[i])
 		}
 	}
-	return times, nil
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	stores "github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -19,12 +20,12 @@ type watched struct {
 	server *redistest.Server
 	store  *redis.Store
 	op     headgate.Op
-	last   headgate.KeyTimes
+	last   stores.Times
 }
 
-func (w *watched) times() headgate.KeyTimes {
+func (w *watched) times() stores.Times {
 	w.t.Helper()
-	times, err := w.store.KeyTimes(context.Background(), w.op)
+	times, err := stores.KeyTimes(context.Background(), w.store, w.op)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func (w *watched) do(kind headgate.Kind, change bool) headgate.Decision {
 // created takes for the first time, or again after what should have ended the key.
 func (w *watched) created() {
 	w.t.Helper()
-	w.last = headgate.KeyTimes{}
+	w.last = stores.Times{}
 	if times := w.times(); times != w.last {
 		w.t.Fatalf("%s: times %v of a key that does not exist", w.op.Limit, times)
 	}
@@ -99,7 +100,7 @@ func keyTimes(t *testing.T, server *redistest.Server) {
 		w.created()
 
 		server.Do("DEL", state+":@")
-		w.last = headgate.KeyTimes{}
+		w.last = stores.Times{}
 		w.do(headgate.Peek, false)
 		w.do(headgate.Take, true)
 		w.kept(time.Time{})
@@ -159,7 +160,7 @@ func TestKeyTimesOfABatch(t *testing.T) {
 	}
 	do := func(mode headgate.Mode, ops ...headgate.Op) {
 		t.Helper()
-		if err := store.Do(t.Context(), ops, make([]headgate.Decision, len(ops)), mode); err != nil {
+		if err := headgate.ExecuteAll(t.Context(), store, ops, make([]headgate.Decision, len(ops)), mode); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,7 +239,7 @@ func TestNoKeyTimes(t *testing.T) {
 	off := open(t, o)
 	op := headgate.Op{Key: "k", Scope: "s", Limit: headgate.PerHour(10), Cost: 1}
 	take(t, off, op)
-	if times, err := off.KeyTimes(t.Context(), op); !errors.Is(err, headgate.ErrNoKeyTimes) || times != (headgate.KeyTimes{}) {
+	if times, err := stores.KeyTimes(t.Context(), off, op); !errors.Is(err, stores.ErrNoKeyTimes) || times != (stores.Times{}) {
 		t.Errorf("%v, %v", times, err)
 	}
 	if got := server.Do("KEYS", "*:@"); got != "" {
@@ -252,11 +253,11 @@ func TestNoKeyTimes(t *testing.T) {
 	w.do(headgate.Take, true)
 	w.kept(time.Time{})
 	op.Limit = headgate.Unlimited()
-	if times, err := on.KeyTimes(t.Context(), op); err != nil || times != (headgate.KeyTimes{}) {
+	if times, err := stores.KeyTimes(t.Context(), on, op); err != nil || times != (stores.Times{}) {
 		t.Errorf("unlimited: %v, %v", times, err)
 	}
 	op.Limit = headgate.PerHour(-1)
-	if _, err := on.KeyTimes(t.Context(), op); !errors.Is(err, headgate.ErrInvalidLimit) {
+	if _, err := stores.KeyTimes(t.Context(), on, op); !errors.Is(err, headgate.ErrInvalidLimit) {
 		t.Errorf("invalid: %v", err)
 	}
 	if err := on.Close(); err != nil {
@@ -264,38 +265,38 @@ func TestNoKeyTimes(t *testing.T) {
 	}
 	for _, limit := range []headgate.Limit{headgate.PerHour(1), headgate.Unlimited()} {
 		op.Limit = limit
-		if _, err := on.KeyTimes(t.Context(), op); !errors.Is(err, headgate.ErrClosed) {
+		if _, err := stores.KeyTimes(t.Context(), on, op); !errors.Is(err, headgate.ErrClosed) {
 			t.Errorf("%s on a closed store: %v", limit, err)
 		}
 	}
 }
 
 // timesAcrossSlots: a take that was undone leaves no times that a later one would keep.
-func timesAcrossSlots(t *testing.T, store *redis.Store) {
+func timesAcrossSlots(t *testing.T, shared *redis.Store) {
 	limit := headgate.PerHour(1).Using(headgate.SlidingLog)
 	var ops []headgate.Op
 	for i := range 20 {
 		ops = append(ops, headgate.Op{Key: fmt.Sprint("timed", i), Scope: "s", Limit: limit, Cost: 1})
 	}
 	full := ops[19]
-	take(t, store, full)
+	take(t, shared, full)
 	out := make([]headgate.Decision, len(ops))
-	if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil || out[19].Allowed {
+	if err := headgate.ExecuteAll(context.Background(), shared, ops, out, headgate.AllOrNothing); err != nil || out[19].Allowed {
 		t.Fatalf("%+v, %v", out[19], err)
 	}
 	for i, op := range ops {
 		undone := i < 19
 		for undone { // it ends within a millisecond
-			times, err := store.KeyTimes(t.Context(), op)
+			times, err := stores.KeyTimes(t.Context(), shared, op)
 			if err != nil {
 				t.Fatal(err)
 			}
-			undone = times != (headgate.KeyTimes{})
+			undone = times != (stores.Times{})
 		}
-		if d := take(t, store, op); d.Allowed != (i < 19) {
+		if d := take(t, shared, op); d.Allowed != (i < 19) {
 			t.Errorf("%s: %+v", op.Key, d)
 		}
-		times, err := store.KeyTimes(t.Context(), op)
+		times, err := stores.KeyTimes(t.Context(), shared, op)
 		if err != nil || times.Created.IsZero() || !times.Created.Equal(times.Changed) {
 			t.Errorf("%s: %v, %v", op.Key, times, err)
 		}

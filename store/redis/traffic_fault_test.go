@@ -296,7 +296,7 @@ func (c *changes) check(t *testing.T, store headgate.Store) int {
 	t.Helper()
 	// A busy machine may have opened it again at the last moment.
 	for began := time.Now(); c.open() && time.Since(began) < comeback; wait(time.Millisecond) {
-		_, _ = store.Take(t.Context(), one)
+		_, _ = headgate.Execute(t.Context(), store, one)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

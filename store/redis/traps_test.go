@@ -181,7 +181,7 @@ func TestT06_AWindowEndsWithItsKeyIfTheClockIsSetMeanwhile(t *testing.T) {
 
 func take(t *testing.T, store headgate.Store, op headgate.Op) headgate.Decision {
 	t.Helper()
-	d, err := store.Take(context.Background(), op)
+	d, err := headgate.Execute(context.Background(), store, op)
 	if err != nil {
 		t.Fatalf("%s %s: %v", op.Kind, op.Limit, err)
 	}
@@ -237,7 +237,7 @@ func TestT22_SkewedClientsChangeNothing(t *testing.T) {
 			group.Go(func() {
 				for range 20 {
 					op := headgate.Op{Key: strconv.Itoa(i), Limit: limit, Cost: 1, At: time.Now().Add(skews[j]).UnixMicro()}
-					d, err := store.Take(context.Background(), op)
+					d, err := headgate.Execute(context.Background(), store, op)
 					if err != nil {
 						t.Error(err)
 					}
@@ -266,7 +266,7 @@ func TestT30_TheShortWayAnswersAsTheLongOne(t *testing.T) {
 			// A second op forces the full path.
 			got := make([]headgate.Decision, 2)
 			peek := headgate.Op{Key: "another", Limit: limit, Cost: 1, At: long.At, Kind: headgate.Peek}
-			if err := store.Do(context.Background(), []headgate.Op{long, peek}, got, headgate.Independent); err != nil {
+			if err := headgate.ExecuteAll(context.Background(), store, []headgate.Op{long, peek}, got, headgate.Independent); err != nil {
 				t.Fatal(err)
 			}
 			if got[0] != want {
@@ -346,11 +346,11 @@ func TestScriptsAreKnownByName(t *testing.T) {
 			}
 			lost()
 			out := make([]headgate.Decision, len(ops))
-			if err := store.Do(ctx, ops, out, headgate.Independent); err != nil {
+			if err := headgate.ExecuteAll(ctx, store, ops, out, headgate.Independent); err != nil {
 				t.Fatal(err)
 			}
 			lost()
-			if err := store.Do(ctx, ops[60:70], out, headgate.AllOrNothing); err != nil {
+			if err := headgate.ExecuteAll(ctx, store, ops[60:70], out, headgate.AllOrNothing); err != nil {
 				t.Fatal(err)
 			}
 			for i, limit := range limits {
@@ -384,7 +384,7 @@ func TestBatchOrder(t *testing.T) {
 		ops[i] = headgate.Op{Key: "k", Limit: limits[i%6], Cost: 1}
 	}
 	out := make([]headgate.Decision, len(ops))
-	if err := store.Do(context.Background(), ops, out, headgate.Independent); err != nil {
+	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.Independent); err != nil {
 		t.Fatal(err)
 	}
 	for i := range out {

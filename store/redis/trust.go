@@ -75,34 +75,6 @@ func (s *Store) apart(ctx context.Context, f func() error) error {
 	return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, context.DeadlineExceeded)
 }
 
-// takeApart is take in its own goroutine.
-func (s *Store) takeApart(ctx context.Context, op headgate.Op) (headgate.Decision, int64, error) {
-	type answer struct {
-		d       headgate.Decision
-		freshAt int64
-	}
-	op.Key = strings.Clone(op.Key) // it may be in the caller's buffer
-	a := new(answer)
-	err := s.apart(ctx, func() (err error) {
-		a.d, a.freshAt, err = s.takeHere(ctx, &op)
-		return err
-	})
-	if err != nil {
-		return headgate.Decision{}, 0, err
-	}
-	return a.d, a.freshAt, nil
-}
-
-// doApart is doHere in its own goroutine.
-func (s *Store) doApart(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	own, answers := cloneOps(ops), slices.Clone(out[:len(ops)])
-	if err := s.apart(ctx, func() error { return s.doHere(ctx, own, answers, mode) }); err != nil {
-		return err
-	}
-	copy(out, answers)
-	return nil
-}
-
 // cloneOps copies ops and their keys, which may be in the caller's buffer.
 func cloneOps(ops []headgate.Op) []headgate.Op {
 	own := slices.Clone(ops)
@@ -110,17 +82,4 @@ func cloneOps(ops []headgate.Op) []headgate.Op {
 		own[i].Key = strings.Clone(own[i].Key)
 	}
 	return own
-}
-
-// trusts reports whether all servers for ops are trusted.
-func (s *Store) trusts(ops []headgate.Op) bool {
-	if len(s.trust.marks) == 1 {
-		return s.trust.in(0)
-	}
-	for i := range ops {
-		if !ops[i].Limit.IsUnlimited() && !s.trust.in(slotOf(ops[i].Key)) {
-			return false
-		}
-	}
-	return true
 }

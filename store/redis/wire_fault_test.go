@@ -166,7 +166,7 @@ func TestServerThatMayNotWrite(t *testing.T) {
 	take(t, store, one)
 	server.Do("REPLICAOF", "127.0.0.1", "1")
 	for range 20 {
-		if _, err := store.Take(t.Context(), one); !errors.Is(err, headgate.ErrUnavailable) {
+		if _, err := headgate.Execute(t.Context(), store, one); !errors.Is(err, headgate.ErrUnavailable) {
 			t.Fatalf("a replica took: %v", err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestFlappingWire(t *testing.T) {
 	for range 20 {
 		proxy.Cut()
 		for range 20 {
-			if _, err := store.Take(t.Context(), op); err == nil {
+			if _, err := headgate.Execute(t.Context(), store, op); err == nil {
 				counted++
 			} else {
 				unknown++
@@ -195,7 +195,7 @@ func TestFlappingWire(t *testing.T) {
 		}
 		proxy.Heal()
 		for range 20 {
-			if _, err := store.Take(t.Context(), op); err == nil {
+			if _, err := headgate.Execute(t.Context(), store, op); err == nil {
 				counted++
 			} else {
 				unknown++

@@ -144,11 +144,11 @@ func TestHandshakeAfterItsDeadline(t *testing.T) {
 	server.Restart()
 	server.Pause()
 	slowest := longest(10, func(int) {
-		if _, err := store.Take(context.Background(), one); !errors.Is(err, headgate.ErrUnavailable) {
+		if _, err := headgate.Execute(context.Background(), store, one); !errors.Is(err, headgate.ErrUnavailable) {
 			t.Errorf("error %v, want ErrUnavailable", err)
 		}
 	})
-	slowest = max(slowest, longest(10, func(int) { _, _ = store.Take(context.Background(), one) }))
+	slowest = max(slowest, longest(10, func(int) { _, _ = headgate.Execute(context.Background(), store, one) }))
 	server.Resume()
 	if slowest > machine.latest() {
 		t.Errorf("a call took %s; the machine was %s late", slowest, machine.late())

@@ -41,7 +41,7 @@ func TestBandwidth(t *testing.T) {
 							o := op(limit, 1)
 							o.Key = "customer-" + strconv.Itoa(100_000+i)
 							for range c.each / 5 {
-								if _, err := w.stores["eu"].Take(t.Context(), o); err != nil {
+								if _, err := headgate.Execute(t.Context(), w.stores["eu"], o); err != nil {
 									t.Fatal(err)
 								}
 							}
@@ -51,7 +51,7 @@ func TestBandwidth(t *testing.T) {
 					for i := range keys * int(c.each%5) {
 						o := op(limit, 1)
 						o.Key = "customer-" + strconv.Itoa(100_000+i%keys)
-						if _, err := w.stores["eu"].Take(t.Context(), o); err != nil {
+						if _, err := headgate.Execute(t.Context(), w.stores["eu"], o); err != nil {
 							t.Fatal(err)
 						}
 					}

@@ -21,7 +21,7 @@ func (w *world) asksFor(region string, limit headgate.Limit, keys []string, n in
 		for _, key := range keys {
 			o := op(limit, 1)
 			o.Key = key
-			if _, err := w.stores[region].Take(w.Context(), o); err != nil {
+			if _, err := headgate.Execute(w.Context(), w.stores[region], o); err != nil {
 				w.Fatal(err)
 			}
 		}

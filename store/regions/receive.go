@@ -188,20 +188,19 @@ func (c *courier) failed(rest []arriving, a *arriving, err, before error) ([]arr
 
 // do calls the store that gifts are taken from and refunded to. Of so many ops each, all are
 // executed or none.
-func (c *courier) do(ctx context.Context, ops []headgate.Op, each int) ([]headgate.Decision, []store.Group) {
-	out := make([]headgate.Decision, len(ops))
-	groups := make([]store.Group, len(ops)/each)
+func (c *courier) do(ctx context.Context, ops []headgate.Op, each int) ([]headgate.Decision, []headgate.Group) {
+	b := headgate.Batch{Ops: ops, Out: make([]headgate.Decision, len(ops)), Groups: make([]headgate.Group, len(ops)/each)}
 	mode := headgate.AllOrNothing
 	if each == 1 {
 		mode = headgate.Independent
 	}
-	for i := range groups {
-		groups[i] = store.Group{Ops: each, Mode: mode}
+	for i := range b.Groups {
+		b.Groups[i] = headgate.Group{Ops: each, Mode: mode}
 	}
-	if len(groups) > 0 {
-		store.Pipeline(ctx, c.options.Counts, ops, out, groups)
+	if len(ops) > 0 {
+		c.options.Counts.Do(ctx, &b)
 	}
-	return out, groups
+	return b.Out, b.Groups
 }
 
 // begins returns when the window or sub-window begins that a charge counts in until the

@@ -92,24 +92,26 @@ type wire struct {
 	p *process
 }
 
-func (w wire) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	s := w.p.sim
-	s.pass(2_000)
-	if s.faults > 0 && s.rng.IntN(30) == 0 { // the store stands still
-		s.pass(3_000_000)
-	}
-	if s.fails() {
-		return errFault
-	}
-	err := w.Store.Do(ctx, ops, out, mode)
-	for i := range ops {
-		s.logf("%s: %s %s %d -> %+v", w.p.name, ops[i].Scope, ops[i].Kind, ops[i].Cost, out[i])
-	}
-	s.pass(2_000)
-	if s.fails() {
-		return errFault
-	}
-	return err
+func (w wire) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		s := w.p.sim
+		s.pass(2_000)
+		if s.faults > 0 && s.rng.IntN(30) == 0 { // the store stands still
+			s.pass(3_000_000)
+		}
+		if s.fails() {
+			return errFault
+		}
+		err := headgate.ExecuteAll(ctx, w.Store, ops, out, mode)
+		for i := range ops {
+			s.logf("%s: %s %s %d -> %+v", w.p.name, ops[i].Scope, ops[i].Kind, ops[i].Cost, out[i])
+		}
+		s.pass(2_000)
+		if s.fails() {
+			return errFault
+		}
+		return err
+	})
 }
 
 // Lead implements Exchange: sometimes two processes act for a region, sometimes none.
@@ -247,7 +249,7 @@ func (s *simulation) event() {
 // request is a request of a caller, and takes no time.
 func (s *simulation) request(p *process, cost int64) {
 	op := headgate.Op{Key: "k", Scope: "api/rule", Limit: p.store.parts.of(s.limit), Cost: cost}
-	d, err := p.region.store.Take(context.Background(), op)
+	d, err := headgate.Execute(context.Background(), p.region.store, op)
 	if err != nil {
 		panic(err)
 	}

@@ -19,25 +19,22 @@ type slow struct {
 	refuses string // ops on this key fail
 }
 
-func (s *slow) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
+func (s *slow) Do(ctx context.Context, b *headgate.Batch) {
 	var err error
 	select {
 	case <-time.After(s.takes):
 	case <-ctx.Done():
 		err = fmt.Errorf("%w: %w", headgate.ErrUnavailable, ctx.Err())
 	}
-	from := 0
-	for i := range groups {
-		to := from + groups[i].Ops
-		switch groups[i].Err = err; {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		switch {
 		case err != nil:
-		case ops[from].Key == s.refuses:
-			groups[i].Err = fmt.Errorf("fake: %w", store.ErrRefused)
-		default:
-			groups[i].Err = s.Do(ctx, ops[from:to], out[from:to], groups[i].Mode)
+			return err
+		case ops[0].Key == s.refuses:
+			return fmt.Errorf("fake: %w", store.ErrRefused)
 		}
-		from = to
-	}
+		return headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+	})
 }
 
 // slowly makes a region's store slow for gifts.
@@ -53,7 +50,7 @@ func (w *world) use(region string, keys int) (allowed int) {
 		for {
 			o := op(perMinute, 1)
 			o.Key = "k" + strconv.Itoa(i)
-			d, err := w.stores[region].Take(w.Context(), o)
+			d, err := headgate.Execute(w.Context(), w.stores[region], o)
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -104,7 +101,7 @@ func TestOneBadKeyStopsNobody(t *testing.T) {
 		for i := range 10 {
 			o := op(perMinute, 1)
 			o.Key = "k" + strconv.Itoa(i)
-			d, err := w.stores["eu"].Take(t.Context(), o)
+			d, err := headgate.Execute(t.Context(), w.stores["eu"], o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,10 +125,10 @@ func TestABacklogIsReadAtOnce(t *testing.T) {
 		for i := range 20 {
 			o := op(perMinute, 50)
 			o.Key = "k" + strconv.Itoa(i)
-			if _, err := w.stores["eu"].Take(t.Context(), o); err != nil {
+			if _, err := headgate.Execute(t.Context(), w.stores["eu"], o); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := w.stores["eu"].Take(t.Context(), o); err != nil {
+			if _, err := headgate.Execute(t.Context(), w.stores["eu"], o); err != nil {
 				t.Fatal(err)
 			}
 			w.stores["eu"].asker.tick(t.Context())

@@ -2,11 +2,11 @@ package regions
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/store"
 )
 
 // Store is a headgate.Store that decides limits of [headgate.Limit.InRegions] by this
@@ -18,16 +18,13 @@ type Store struct {
 	demand   *demand
 	asker    asker
 	couriers []*courier
+	spare    sync.Pool // of *headgate.Batch, for ops with this region's parts of their limits
 
 	stop context.CancelFunc
 	loop sync.WaitGroup
 }
 
-var (
-	_ headgate.Store    = (*Store)(nil)
-	_ headgate.KeyTimer = (*Store)(nil)
-	_ store.Pipeliner   = (*Store)(nil)
-)
+var _ headgate.Store = (*Store)(nil)
 
 // New returns a Store that calls inner and owns it: Close closes both. It exchanges
 // messages until it is closed.
@@ -86,21 +83,42 @@ func (s *Store) Close() error {
 	return s.inner.Close()
 }
 
-// Take implements headgate.Store. Of a limit that regions share, Decision.Limit is the
+// Do implements headgate.Store. Of a limit that regions share, Decision.Limit is the
 // whole limit, and Remaining what this region has left. A refusal may be early in time:
 // another region can give what lets the request pass before RetryAfter.
-func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if !op.Limit.Rule().Shared() {
-		return s.inner.Take(ctx, op)
+func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
+	if !slices.ContainsFunc(b.Ops, shared) {
+		s.inner.Do(ctx, b)
+		return
 	}
-	whole := op.Limit
-	op.Limit = s.parts.of(whole)
-	d, err := s.inner.Take(ctx, op)
-	if err == nil {
-		s.decided(&op, whole, &d)
+	mine, _ := s.spare.Get().(*headgate.Batch)
+	if mine == nil {
+		mine = new(headgate.Batch)
 	}
-	return d, err
+	mine.Ops, mine.Out, mine.Groups = append(mine.Ops[:0], b.Ops...), b.Out, b.Groups
+	for i, op := range mine.Ops {
+		if shared(op) {
+			mine.Ops[i].Limit = s.parts.of(op.Limit)
+		}
+	}
+	s.inner.Do(ctx, mine)
+	at := 0
+	for i := range b.Groups {
+		for range b.Groups[i].Ops {
+			if b.Groups[i].Err == nil && shared(b.Ops[at]) {
+				s.decided(&mine.Ops[at], b.Ops[at].Limit, &b.Out[at])
+			}
+			at++
+		}
+	}
+	clear(mine.Ops)
+	mine.Out, mine.Groups = nil, nil
+	s.spare.Put(mine)
 }
+
+// shared reports whether this region has a part of op's limit. Times are kept under the
+// whole limit.
+func shared(op headgate.Op) bool { return op.Limit.Rule().Shared() && op.Kind != headgate.Times }
 
 // decided completes the decision on an op.
 func (s *Store) decided(op *headgate.Op, whole headgate.Limit, d *headgate.Decision) {
@@ -111,76 +129,8 @@ func (s *Store) decided(op *headgate.Op, whole headgate.Limit, d *headgate.Decis
 		if op.Cost > 0 && (!d.Allowed || d.Remaining <= most/2) {
 			s.demand.note(op, whole, d.Remaining)
 		}
-	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw:
+	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw, headgate.Times:
 	}
-}
-
-const fewOps = 8 // calls with so many ops need no memory for them
-
-// Do implements headgate.Store.
-func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	var few [fewOps]headgate.Op
-	mine, shared := s.mine(ops, few[:0])
-	if !shared || len(out) < len(ops) {
-		return s.inner.Do(ctx, ops, out, mode)
-	}
-	err := s.inner.Do(ctx, mine, out, mode)
-	if err == nil {
-		s.decidedAll(mine, ops, out)
-	}
-	return err
-}
-
-// mine returns ops with this region's parts of their limits, and false if no limit is
-// shared.
-func (s *Store) mine(ops, into []headgate.Op) (mine []headgate.Op, shared bool) {
-	for i := range ops {
-		if ops[i].Limit.Rule().Shared() {
-			shared = true
-			break
-		}
-	}
-	if !shared {
-		return nil, false
-	}
-	mine = append(into, ops...)
-	for i := range mine {
-		if mine[i].Limit.Rule().Shared() {
-			mine[i].Limit = s.parts.of(mine[i].Limit)
-		}
-	}
-	return mine, true
-}
-
-func (s *Store) decidedAll(mine, ops []headgate.Op, out []headgate.Decision) {
-	for i := range mine {
-		if ops[i].Limit.Rule().Shared() {
-			s.decided(&mine[i], ops[i].Limit, &out[i])
-		}
-	}
-}
-
-// Pipeline implements store.Pipeliner.
-func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
-	mine, shared := s.mine(ops, nil)
-	if !shared {
-		store.Pipeline(ctx, s.inner, ops, out, groups)
-		return
-	}
-	store.Pipeline(ctx, s.inner, mine, out, groups)
-	from := 0
-	for i := range groups {
-		to := from + groups[i].Ops
-		if groups[i].Err == nil {
-			s.decidedAll(mine[from:to], ops[from:to], out[from:to])
-		}
-		from = to
-	}
-}
-
-// KeyTimes implements headgate.KeyTimer.
-func (s *Store) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	return store.KeyTimes(ctx, s.inner, op)
 }
 
 // parts makes this region's parts of limits, and keeps them.

@@ -137,7 +137,7 @@ func op(limit headgate.Limit, cost int64) headgate.Op {
 
 func (w *world) take(region string, limit headgate.Limit, cost int64) headgate.Decision {
 	w.Helper()
-	d, err := w.stores[region].Take(w.Context(), op(limit, cost))
+	d, err := headgate.Execute(w.Context(), w.stores[region], op(limit, cost))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func (w *world) left(region string, limit headgate.Limit) int64 {
 	w.Helper()
 	peek := op(w.stores[region].parts.of(limit), 1)
 	peek.Kind = headgate.Peek
-	d, err := w.counts[region].Take(w.Context(), peek)
+	d, err := headgate.Execute(w.Context(), w.counts[region], peek)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -382,14 +382,14 @@ func TestOtherLimitsAreUntouched(t *testing.T) {
 		plain := headgate.PerMinute(10).Using(headgate.FixedWindow)
 		ops := []headgate.Op{{Key: "a", Limit: plain, Cost: 10}, op(perMinute, 50)}
 		out := make([]headgate.Decision, 2)
-		if err := w.stores["eu"].Do(t.Context(), ops, out, headgate.AllOrNothing); err != nil {
+		if err := headgate.ExecuteAll(t.Context(), w.stores["eu"], ops, out, headgate.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 		if !out[0].Allowed || !out[1].Allowed || out[0].Limit != 10 || out[1].Limit != 100 || out[1].Remaining != 0 {
 			t.Errorf("%+v", out)
 		}
-		groups := []store.Group{{Ops: 1}, {Ops: 1}}
-		w.stores["eu"].Pipeline(t.Context(), ops, out, groups)
+		groups := []headgate.Group{{Ops: 1}, {Ops: 1}}
+		w.stores["eu"].Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
 		if groups[0].Err != nil || out[0].Allowed || out[1].Allowed || out[1].Limit != 100 {
 			t.Errorf("%+v, %+v", groups, out)
 		}

@@ -45,7 +45,7 @@ func TestTwoStoresOfOneName(t *testing.T) {
 		for range 20 {
 			used += w.takeAll("eu", perMinute)
 			for {
-				d, err := twin.Take(t.Context(), op(perMinute, 1))
+				d, err := headgate.Execute(t.Context(), twin, op(perMinute, 1))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -101,7 +101,7 @@ func independent(s *session) {
 
 func emptyBatch(s *session) {
 	for _, mode := range []headgate.Mode{headgate.Independent, headgate.AllOrNothing} {
-		if err := s.store.Do(context.Background(), nil, nil, mode); err != nil {
+		if err := headgate.ExecuteAll(context.Background(), s.store, nil, nil, mode); err != nil {
 			s.Errorf("no ops, %s: %v", modeName(mode), err)
 		}
 	}
@@ -114,16 +114,16 @@ func lengthOfOut(s *session) {
 	s.stamp(&op)
 	mark := headgate.Decision{Limit: -1}
 	out := []headgate.Decision{{}, mark}
-	if err := s.store.Do(context.Background(), []headgate.Op{op}, out, headgate.Independent); err != nil {
+	if err := headgate.ExecuteAll(context.Background(), s.store, []headgate.Op{op}, out, headgate.Independent); err != nil {
 		s.Fatal(err)
 	}
 	if !out[0].Allowed || out[1] != mark {
 		s.Errorf("one op wrote %v", out)
 	}
-	if err := s.store.Do(context.Background(), []headgate.Op{op, op}, out[:1], headgate.AllOrNothing); err == nil {
+	if err := headgate.ExecuteAll(context.Background(), s.store, []headgate.Op{op, op}, out[:1], headgate.AllOrNothing); err == nil {
 		s.Error("two ops with room for one decision: no error")
 	}
-	if d, err := s.store.Take(context.Background(), kind(op, headgate.Peek)); err != nil || d.Remaining < 4 {
+	if d, err := headgate.Execute(context.Background(), s.store, kind(op, headgate.Peek)); err != nil || d.Remaining < 4 {
 		s.Errorf("the failed Do wrote: %s, %v", show(d), err)
 	}
 }

@@ -53,7 +53,7 @@ func concurrentTakes(s *session) {
 		var admitted atomic.Int64
 		err := together(func(int) error {
 			for range 100 {
-				d, err := s.store.Take(context.Background(), op)
+				d, err := headgate.Execute(context.Background(), s.store, op)
 				if err != nil {
 					return err
 				}
@@ -93,7 +93,7 @@ func concurrentBatches(s *session) {
 			}
 			out := make([]headgate.Decision, 2)
 			for range 40 {
-				if err := s.store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil {
+				if err := headgate.ExecuteAll(context.Background(), s.store, ops, out, headgate.AllOrNothing); err != nil {
 					return err
 				}
 				if out[0].Allowed && out[1].Allowed {
@@ -123,7 +123,7 @@ func noLostUpdates(s *session) {
 			for i := range keys * rounds {
 				op := key(now, fmt.Sprintf("key %d", (i+w)%keys))
 				for _, step := range []headgate.Op{cost(kind(op, headgate.Charge), 5), cost(kind(op, headgate.Refund), 2), cost(op, 1)} {
-					if _, err := s.store.Take(context.Background(), step); err != nil {
+					if _, err := headgate.Execute(context.Background(), s.store, step); err != nil {
 						return err
 					}
 				}
@@ -135,7 +135,7 @@ func noLostUpdates(s *session) {
 		}
 		want := int64(100_000 - goroutines*rounds*(5-2+1))
 		for i := range keys {
-			d, err := s.store.Take(context.Background(), key(kind(now, headgate.Peek), fmt.Sprintf("key %d", i)))
+			d, err := headgate.Execute(context.Background(), s.store, key(kind(now, headgate.Peek), fmt.Sprintf("key %d", i)))
 			if err != nil || d.Remaining != want {
 				s.Fatalf("%s, key %d: remaining %d, want %d (%v)", a, i, d.Remaining, want, err)
 			}

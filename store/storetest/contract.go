@@ -128,13 +128,13 @@ func invalidOps(s *session) {
 	ctx := context.Background()
 	for _, w := range wrong {
 		for k := headgate.Take; k <= headgate.Draw; k++ {
-			if _, err := s.store.Take(ctx, kind(w.op, k)); !errors.Is(err, w.want) {
+			if _, err := headgate.Execute(ctx, s.store, kind(w.op, k)); !errors.Is(err, w.want) {
 				s.Errorf("%s %s: error %v, want %v", k, w.name, err, w.want)
 			}
 		}
 		for _, mode := range []headgate.Mode{headgate.Independent, headgate.AllOrNothing} {
 			ops := []headgate.Op{good, w.op, good}
-			err := s.store.Do(ctx, ops, make([]headgate.Decision, 3), mode)
+			err := headgate.ExecuteAll(ctx, s.store, ops, make([]headgate.Decision, 3), mode)
 			if !errors.Is(err, w.want) || errors.Is(err, headgate.ErrUnavailable) {
 				s.Errorf("Do, %s, with a %s: error %v, want %v", modeName(mode), w.name, err, w.want)
 			}
@@ -161,7 +161,7 @@ func cancelledContext(s *session) {
 	cancel()
 	op := at(0, headgate.PerMinute(5))
 	s.stamp(&op)
-	if d, err := s.store.Take(ctx, op); err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+	if d, err := headgate.Execute(ctx, s.store, op); err != nil && !errors.Is(err, headgate.ErrUnavailable) {
 		s.Errorf("error %v does not wrap ErrUnavailable", err)
 	} else if err == nil && !d.Allowed {
 		s.Errorf("no error and yet %s", show(d))
@@ -175,11 +175,11 @@ func closedStore(s *session) {
 		s.Fatalf("Close: %v", err)
 	}
 	ctx := context.Background()
-	if _, err := s.store.Take(ctx, op); !errors.Is(err, headgate.ErrClosed) || !errors.Is(err, headgate.ErrUnavailable) {
+	if _, err := headgate.Execute(ctx, s.store, op); !errors.Is(err, headgate.ErrClosed) || !errors.Is(err, headgate.ErrUnavailable) {
 		s.Errorf("Take after Close: %v, want ErrClosed", err)
 	}
 	out := make([]headgate.Decision, 1)
-	if err := s.store.Do(ctx, []headgate.Op{op}, out, headgate.Independent); !errors.Is(err, headgate.ErrClosed) {
+	if err := headgate.ExecuteAll(ctx, s.store, []headgate.Op{op}, out, headgate.Independent); !errors.Is(err, headgate.ErrClosed) {
 		s.Errorf("Do after Close: %v, want ErrClosed", err)
 	}
 }

@@ -71,17 +71,17 @@ func distinctNeedsAValue(s *session) {
 	op := at(0, limit)
 	s.stamp(&op)
 	for _, k := range []headgate.Kind{headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve, headgate.Refund} {
-		if d, err := s.store.Take(ctx, kind(op, k)); !errors.Is(err, headgate.ErrNoMember) || errors.Is(err, headgate.ErrUnavailable) || d.Allowed {
+		if d, err := headgate.Execute(ctx, s.store, kind(op, k)); !errors.Is(err, headgate.ErrNoMember) || errors.Is(err, headgate.ErrUnavailable) || d.Allowed {
 			s.Errorf("%s without a value: %s, %v", k, show(d), err)
 		}
 	}
 	for k := headgate.Take; k <= headgate.Draw; k++ {
-		if _, err := s.store.Take(ctx, kind(member(op, 1<<52), k)); !errors.Is(err, headgate.ErrNoMember) {
+		if _, err := headgate.Execute(ctx, s.store, kind(member(op, 1<<52), k)); !errors.Is(err, headgate.ErrNoMember) {
 			s.Errorf("%s of a member that MemberOf never returns: %v", k, err)
 		}
 	}
 	out := make([]headgate.Decision, 2)
-	if err := s.store.Do(ctx, []headgate.Op{member(op, 1), op}, out, headgate.Independent); !errors.Is(err, headgate.ErrNoMember) {
+	if err := headgate.ExecuteAll(ctx, s.store, []headgate.Op{member(op, 1), op}, out, headgate.Independent); !errors.Is(err, headgate.ErrNoMember) {
 		s.Errorf("a batch without a value: %v", err)
 	}
 	if d := s.take(kind(op, headgate.Peek)); d.Remaining != 3 {
@@ -125,7 +125,7 @@ func concurrentValues(s *session) {
 	var added atomic.Int64
 	err := together(func(worker int) error {
 		for i := range uint64(1000) {
-			d, err := s.store.Take(context.Background(), member(op, 1+(i*uint64(2*worker+1)*37)%1000))
+			d, err := headgate.Execute(context.Background(), s.store, member(op, 1+(i*uint64(2*worker+1)*37)%1000))
 			if err != nil {
 				return err
 			}

@@ -127,7 +127,7 @@ func concurrentHolders(s *session) {
 	ctx := context.Background()
 	err := together(func(int) error {
 		for range 60 {
-			d, err := s.store.Take(ctx, op)
+			d, err := headgate.Execute(ctx, s.store, op)
 			if err != nil || !d.Allowed {
 				if err != nil {
 					return err
@@ -139,12 +139,12 @@ func concurrentHolders(s *session) {
 				return fmt.Errorf("%d are inside, %d may be", n, most)
 			}
 			if rand.IntN(2) == 0 {
-				if d, err = s.store.Take(ctx, renew(op, d)); err != nil || !d.Allowed {
+				if d, err = headgate.Execute(ctx, s.store, renew(op, d)); err != nil || !d.Allowed {
 					return fmt.Errorf("renewal: %s, %w", show(d), err)
 				}
 			}
 			inside.Add(-1)
-			if d, err := s.store.Take(ctx, release(op, d)); err != nil || d.Granted != 1 {
+			if d, err := headgate.Execute(ctx, s.store, release(op, d)); err != nil || d.Granted != 1 {
 				return fmt.Errorf("release: %s, %w", show(d), err)
 			}
 		}
@@ -153,7 +153,7 @@ func concurrentHolders(s *session) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	d, err := s.store.Take(ctx, kind(op, headgate.Peek))
+	d, err := headgate.Execute(ctx, s.store, kind(op, headgate.Peek))
 	if err != nil || d.Remaining != most || admitted.Load() == 0 {
 		s.Errorf("in the end: %s, %v, %d admitted", show(d), err, admitted.Load())
 	}

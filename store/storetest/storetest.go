@@ -107,7 +107,7 @@ func (s *session) take(op headgate.Op) headgate.Decision {
 	s.Helper()
 	now := s.stamp(&op)
 	want := s.model.take(&op, now)
-	got, err := s.store.Take(context.Background(), op)
+	got, err := headgate.Execute(context.Background(), s.store, op)
 	if err != nil {
 		s.Fatalf("%s: %v", describe(&op, now), err)
 	}
@@ -127,7 +127,7 @@ func (s *session) do(mode headgate.Mode, ops ...headgate.Op) []headgate.Decision
 	want := make([]headgate.Decision, len(ops))
 	s.model.do(ops, nows, want, mode)
 	got := make([]headgate.Decision, len(ops))
-	if err := s.store.Do(context.Background(), ops, got, mode); err != nil {
+	if err := headgate.ExecuteAll(context.Background(), s.store, ops, got, mode); err != nil {
 		s.Fatalf("Do of %d ops: %v", len(ops), err)
 	}
 	for i := range ops {

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -22,37 +21,30 @@ type reference struct {
 	forgets func() bool
 }
 
-func (r *reference) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	out := make([]headgate.Decision, 1)
-	err := r.Do(ctx, []headgate.Op{op}, out, headgate.Independent)
-	return out[0], err
-}
-
-func (r *reference) Do(_ context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.closed:
-		return headgate.ErrClosed
-	case len(out) < len(ops):
-		return errors.New("too little room")
-	}
-	nows := make([]int64, len(ops))
-	for i := range ops {
-		if err := ops[i].Validate(); err != nil {
-			return err
+func (r *reference) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.closed {
+			return headgate.ErrClosed
 		}
-		if nows[i] = ops[i].At; nows[i] == 0 {
-			nows[i] = r.now()
+		nows := make([]int64, len(ops))
+		for i := range ops {
+			if err := ops[i].Validate(); err != nil {
+				return err
+			}
+			if nows[i] = ops[i].At; nows[i] == 0 {
+				nows[i] = r.now()
+			}
 		}
-	}
-	for key, e := range r.model.states {
-		if e.freshAt <= max(r.model.latest, slices.Max(append(nows, 0))) && r.forgets != nil && r.forgets() {
-			delete(r.model.states, key)
+		for key, e := range r.model.states {
+			if e.freshAt <= max(r.model.latest, slices.Max(append(nows, 0))) && r.forgets != nil && r.forgets() {
+				delete(r.model.states, key)
+			}
 		}
-	}
-	r.model.do(ops, nows, out, mode)
-	return nil
+		r.model.do(ops, nows, out, mode)
+		return nil
+	})
 }
 
 func (r *reference) Close() error {

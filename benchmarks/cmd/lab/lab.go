@@ -165,7 +165,7 @@ func Run(ctx context.Context, s Subject, p Profile, newStore func() *memory.Stor
 			return r, ctx.Err()
 		}
 		op := headgate.Op{Key: fmt.Sprintf("key-%d", q.Key), Limit: s.Limit, Cost: 1, At: q.At}
-		d, err := store.Take(ctx, op)
+		d, err := headgate.Execute(ctx, store, op)
 		if err != nil {
 			return r, err
 		}
@@ -188,9 +188,9 @@ func Run(ctx context.Context, s Subject, p Profile, newStore func() *memory.Stor
 			continue
 		}
 		op.Kind = headgate.Peek
-		d, err = all.Take(ctx, op)
+		d, err = headgate.Execute(ctx, all, op)
 		op.Kind = headgate.Charge
-		if _, charged := all.Take(ctx, op); err != nil || charged != nil {
+		if _, charged := headgate.Execute(ctx, all, op); err != nil || charged != nil {
 			return r, errors.Join(err, charged)
 		}
 		w = &every[q.Key]

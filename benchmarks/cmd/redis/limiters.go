@@ -57,7 +57,7 @@ func limiters(address, only string) ([]limiter, error) {
 func ours(store *redis.Store, a headgate.Algorithm) limiter {
 	limit := headgate.PerSecond(rate).Using(a)
 	return limiter{"headgate " + a.String(), func(ctx context.Context, key string) error {
-		d, err := store.Take(ctx, headgate.Op{Key: key, Limit: limit, Cost: 1})
+		d, err := headgate.Execute(ctx, store, headgate.Op{Key: key, Limit: limit, Cost: 1})
 		if err == nil && !d.Allowed {
 			err = fmt.Errorf("refused: %+v", d)
 		}

@@ -75,18 +75,13 @@ type unreachable struct {
 	away atomic.Bool
 }
 
-func (u *unreachable) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if u.away.Load() {
-		return headgate.ErrUnavailable
-	}
-	return u.Store.Do(ctx, ops, out, mode)
-}
-
-func (u *unreachable) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if u.away.Load() {
-		return headgate.Decision{}, headgate.ErrUnavailable
-	}
-	return u.Store.Take(ctx, op)
+func (u *unreachable) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		if u.away.Load() {
+			return headgate.ErrUnavailable
+		}
+		return headgate.ExecuteAll(ctx, u.Store, ops, out, mode)
+	})
 }
 
 // bench is a Dispatcher with an engine, a queue in a file and a backend.

@@ -80,7 +80,7 @@ func (s *Store) watch() {
 // that, are seen without a request.
 func (s *Store) tryWriting() {
 	op := headgate.Op{Scope: "readyz", Limit: headgate.PerSecond(1000).Using(headgate.FixedWindow), Cost: 1}
-	_, err := s.shared.Take(context.Background(), op)
+	_, err := headgate.Execute(context.Background(), s.shared, op)
 	h := &s.health
 	h.mu.Lock()
 	defer h.mu.Unlock()

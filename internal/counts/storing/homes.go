@@ -87,12 +87,12 @@ func (s *Store) verifyHomes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyFor)
 	defer cancel()
 	mark := headgate.Op{Key: rand.Text(), Scope: "verify-homes", Limit: headgate.PerMinute(1).Using(headgate.FixedWindow), Cost: 1}
-	if _, err := s.shared.Take(ctx, mark); err != nil {
+	if _, err := headgate.Execute(ctx, s.shared, mark); err != nil {
 		return nil //nolint:nilerr // this region's own store is down, which others report
 	}
 	mark.Kind = headgate.Peek
 	for _, h := range s.homes {
-		if d, err := h.shared.Take(ctx, mark); err == nil && !d.Allowed {
+		if d, err := headgate.Execute(ctx, h.shared, mark); err == nil && !d.Allowed {
 			return &config.SourceError{
 				Source: "regions.homes", Message: "the store of region " + h.region + " is the store of this region, " + s.Config.Regions.Name,
 				Hint: "name the Redis of region " + h.region,

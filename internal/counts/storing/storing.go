@@ -84,7 +84,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	if err := s.health.trouble(); err != nil {
 		return err // otherwise a request that writes nothing would succeed
 	}
-	_, err := s.Counts.Take(ctx, headgate.Op{Scope: "readyz", Limit: headgate.PerSecond(1), Cost: 1, Kind: headgate.Peek})
+	_, err := headgate.Execute(ctx, s.Counts, headgate.Op{Scope: "readyz", Limit: headgate.PerSecond(1), Cost: 1, Kind: headgate.Peek})
 	return err
 }
 

@@ -8,14 +8,13 @@ import (
 )
 
 // DecideBatch answers n queries as if each were decided separately, in order. It passes
-// each verdict, with the error of Decide, to answer, which must not keep it. A
-// store.Pipeliner receives all queries together, within the time that one query may
-// take. Later steps that depend on an answer (charging rules that only observe,
+// each verdict, with the error of Decide, to answer, which must not keep it. A store
+// that is not store.Direct receives all queries together, within the time that one query
+// may take. Later steps that depend on an answer (charging rules that only observe,
 // disguising a hidden refusal) also run for all queries together. query is called once
 // for each, before the first answer or right before its own.
 func (e *Engine) DecideBatch(ctx context.Context, n int, query func(i int) Query, answer func(i int, v *Verdict, err error)) {
-	store, ok := e.store.(store.Pipeliner)
-	if !ok || n < 2 {
+	if _, here := e.store.(store.Direct); here || n < 2 {
 		var v Verdict
 		var err error
 		for i := range n {
@@ -30,7 +29,7 @@ func (e *Engine) DecideBatch(ctx context.Context, n int, query func(i int) Query
 		defer cancel()
 		ctx = bounded
 	}
-	b := &batch{store: store, items: make([]asking, n)}
+	b := &batch{store: e.store, items: make([]asking, n)}
 	for i := range b.items {
 		b.items[i].begin(e, query(i))
 	}
@@ -58,12 +57,10 @@ type asking struct {
 // batch holds queries that are decided together. Each takes its own steps; those with
 // the same step call the store together.
 type batch struct {
-	store store.Pipeliner
-	items []asking
+	headgate.Batch
 
-	ops    []headgate.Op
-	out    []headgate.Decision
-	groups []store.Group
+	store  headgate.Store
+	items  []asking
 	owners []*asking // for each group
 }
 
@@ -102,22 +99,22 @@ func (b *batch) take(ctx context.Context, st step) {
 		if len(x.pending) == 1 {
 			mode = headgate.Independent // as put does, so that a refusal counts if it should
 		}
-		b.ops = append(b.ops, x.pending...)
-		b.groups = append(b.groups, store.Group{Ops: len(x.pending), Mode: mode})
+		b.Ops = append(b.Ops, x.pending...)
+		b.Groups = append(b.Groups, headgate.Group{Ops: len(x.pending), Mode: mode})
 		b.owners = append(b.owners, x)
 	}
-	if len(b.groups) == 0 {
+	if len(b.Groups) == 0 {
 		return
 	}
-	if cap(b.out) < len(b.ops) {
-		b.out = make([]headgate.Decision, len(b.ops))
+	if cap(b.Out) < len(b.Ops) {
+		b.Out = make([]headgate.Decision, len(b.Ops))
 	}
-	b.out = b.out[:len(b.ops)]
-	b.store.Pipeline(ctx, b.ops, b.out, b.groups)
+	b.Out = b.Out[:len(b.Ops)]
+	b.store.Do(ctx, &b.Batch)
 	from := 0
 	for i, x := range b.owners {
-		from += copy(x.out, b.out[from:from+b.groups[i].Ops])
-		x.answers(ctx, st, b.groups[i].Err)
+		from += copy(x.out, b.Out[from:from+b.Groups[i].Ops])
+		x.answers(ctx, st, b.Groups[i].Err)
 	}
-	b.ops, b.groups, b.owners = b.ops[:0], b.groups[:0], b.owners[:0]
+	b.Ops, b.Groups, b.owners = b.Ops[:0], b.Groups[:0], b.owners[:0]
 }

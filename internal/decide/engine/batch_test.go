@@ -9,7 +9,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -21,15 +20,18 @@ type pipelined struct {
 	fail  error // for every second group
 }
 
-func (p *pipelined) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
-	p.asked++
-	for i := range groups {
-		n := groups[i].Ops
-		if groups[i].Err = p.fail; p.fail == nil || i%2 == 0 {
-			groups[i].Err = p.Do(ctx, ops[:n], out[:n], groups[i].Mode)
-		}
-		ops, out = ops[n:], out[n:]
+func (p *pipelined) Do(ctx context.Context, b *headgate.Batch) {
+	if len(b.Groups) > 1 {
+		p.asked++
 	}
+	i := 0
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		i++
+		if p.fail != nil && i%2 == 0 {
+			return p.fail
+		}
+		return headgate.ExecuteAll(ctx, p.Store, ops, out, mode)
+	})
 }
 
 const batchRules = `

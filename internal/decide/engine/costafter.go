@@ -182,7 +182,7 @@ func (s *settled) with(ctx context.Context, e *Engine, in headgate.Store) error 
 		return nil
 	}
 	out := make([]headgate.Decision, len(s.ops))
-	err := in.Do(ctx, s.ops, out, headgate.Independent)
+	err := headgate.ExecuteAll(ctx, in, s.ops, out, headgate.Independent)
 	for i, r := range s.owners {
 		if !store.Failed(err, i) {
 			e.refunded(r, s.ops[i].Kind, &out[i])

@@ -43,18 +43,13 @@ type counted struct {
 	down  bool
 }
 
-func (c *counted) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if c.calls++; c.down {
-		return headgate.Decision{}, headgate.ErrUnavailable
-	}
-	return c.Store.Take(ctx, op)
-}
-
-func (c *counted) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if c.calls++; c.down {
-		return headgate.ErrUnavailable
-	}
-	return c.Store.Do(ctx, ops, out, mode)
+func (c *counted) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		if c.calls++; c.down {
+			return headgate.ErrUnavailable
+		}
+		return headgate.ExecuteAll(ctx, c.Store, ops, out, mode)
+	})
 }
 
 func told(cost int64, known engine.CostKnowledge) func(*rules.CostAfter) (int64, engine.CostKnowledge) {
@@ -146,7 +141,7 @@ func TestCostsAreSettledLate(t *testing.T) {
 				t.Errorf("%d left, want %d", n, row.left)
 			}
 			reset := headgate.Op{Key: key("ann"), Scope: e.Rules().Rule("api", "refilled").Scope, Limit: headgate.PerMinute(60), Kind: headgate.Reset, At: at(base)}
-			if _, err := store.Take(t.Context(), reset); err != nil {
+			if _, err := headgate.Execute(t.Context(), store, reset); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -28,7 +28,7 @@ func TestCreditHoldsNoPlace(t *testing.T) {
 	grant := headgate.Op{
 		Key: key("ann"), Scope: rule.Scope, Limit: rule.Limit, At: q.At, Kind: headgate.Grant, Cost: 3, Duration: time.Hour,
 	}
-	if _, err := store.Take(ctx, grant); err != nil {
+	if _, err := headgate.Execute(ctx, store, grant); err != nil {
 		t.Fatal(err)
 	}
 	v := decide(t, e, q)
@@ -70,18 +70,13 @@ var errDown = errors.New("down")
 
 func (f *outage) down() bool { f.calls--; return f.calls < 0 }
 
-func (f *outage) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if f.down() {
-		return headgate.Decision{}, errDown
-	}
-	return f.Store.Take(ctx, op)
-}
-
-func (f *outage) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if f.down() {
-		return errDown
-	}
-	return f.Store.Do(ctx, ops, out, mode)
+func (f *outage) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		if f.down() {
+			return errDown
+		}
+		return headgate.ExecuteAll(ctx, f.Store, ops, out, mode)
+	})
 }
 
 // A commit without an answer may be retried, and counts at most once. Only a difference

@@ -443,11 +443,9 @@ func (d *deciding) put(ctx context.Context, store headgate.Store, mode headgate.
 	case 0:
 		return nil
 	case 1:
-		var err error
-		d.out[0], err = store.Take(ctx, d.pending[0])
-		return err
+		mode = headgate.Independent // so that a refusal counts if it should
 	}
-	return store.Do(ctx, d.pending, d.out, mode)
+	return headgate.ExecuteAll(ctx, store, d.pending, d.out, mode)
 }
 
 // disguises reports whether to disguise a refusal by hidden rules: not if the request

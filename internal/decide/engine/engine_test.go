@@ -221,12 +221,10 @@ type broken struct{ headgate.Store }
 
 var errBroken = errors.New("connection refused")
 
-func (broken) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, errBroken
-}
-
-func (broken) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	return errBroken
+func (broken) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		return errBroken
+	})
 }
 
 func TestStoreFailureIsAnsweredByTheRules(t *testing.T) {

@@ -145,18 +145,13 @@ type downable struct {
 	fails bool
 }
 
-func (f *downable) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if f.fails {
-		return headgate.Decision{}, errors.New("down")
-	}
-	return f.Store.Take(ctx, op)
-}
-
-func (f *downable) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if f.fails {
-		return errors.New("down")
-	}
-	return f.Store.Do(ctx, ops, out, mode)
+func (f *downable) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		if f.fails {
+			return errors.New("down")
+		}
+		return headgate.ExecuteAll(ctx, f.Store, ops, out, mode)
+	})
 }
 
 // A rule's action also applies to a ban, except that no request is queued.

@@ -19,18 +19,13 @@ type flaky struct {
 	slow time.Duration
 }
 
-func (f *flaky) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if err := f.answers(ctx); err != nil {
-		return headgate.Decision{}, err
-	}
-	return f.Store.Take(ctx, op)
-}
-
-func (f *flaky) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if err := f.answers(ctx); err != nil {
-		return err
-	}
-	return f.Store.Do(ctx, ops, out, mode)
+func (f *flaky) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		if err := f.answers(ctx); err != nil {
+			return err
+		}
+		return headgate.ExecuteAll(ctx, f.Store, ops, out, mode)
+	})
 }
 
 func (f *flaky) answers(ctx context.Context) error {

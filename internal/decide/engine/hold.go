@@ -85,7 +85,7 @@ func (e *Engine) each(ctx context.Context, leases []Lease, kind headgate.Kind, a
 	var errs []error
 	for i := range leases {
 		l := &leases[i]
-		d, err := e.storeOf(l).Take(ctx, l.op(kind, at))
+		d, err := headgate.Execute(ctx, e.storeOf(l), l.op(kind, at))
 		if err != nil {
 			errs = append(errs, unavailable(err))
 			continue
@@ -172,7 +172,7 @@ func (h *Hold) renew() {
 		}
 	})
 	for _, l := range lost {
-		d, again := h.engine.storeOf(l).Take(h.ctx, l.op(headgate.Take, at))
+		d, again := headgate.Execute(h.ctx, h.engine.storeOf(l), l.op(headgate.Take, at))
 		if l.Name = d.Lease; again == nil && !d.Allowed {
 			again = errLost
 		}

@@ -19,28 +19,20 @@ type (
 	alive  struct{ headgate.Store }
 )
 
-func (silent) Take(ctx context.Context, _ headgate.Op) (headgate.Decision, error) {
-	<-ctx.Done()
-	return headgate.Decision{}, headgate.ErrUnavailable
-}
-
-func (silent) Do(ctx context.Context, _ []headgate.Op, _ []headgate.Decision, _ headgate.Mode) error {
-	<-ctx.Done()
-	return headgate.ErrUnavailable
-}
-
-func (s alive) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if ctx.Err() != nil {
-		return headgate.Decision{}, headgate.ErrUnavailable
-	}
-	return s.Store.Take(ctx, op)
-}
-
-func (s alive) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if ctx.Err() != nil {
+func (silent) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		<-ctx.Done()
 		return headgate.ErrUnavailable
-	}
-	return s.Store.Do(ctx, ops, out, mode)
+	})
+}
+
+func (s alive) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		if ctx.Err() != nil {
+			return headgate.ErrUnavailable
+		}
+		return headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+	})
 }
 
 // A home that is silent until the request may not wait any longer: the limits of this
@@ -79,7 +71,7 @@ func TestCreditHoldsNoPlaceWhileAHomeIsCutOff(t *testing.T) {
 	grant := slot
 	grant.Kind, grant.Cost, grant.Duration = headgate.Grant, 2, time.Hour
 	for _, op := range []headgate.Op{slot, grant} {
-		if d, err := h.us.Take(t.Context(), op); err != nil || !d.Allowed {
+		if d, err := headgate.Execute(t.Context(), h.us, op); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
@@ -92,7 +84,7 @@ func TestCreditHoldsNoPlaceWhileAHomeIsCutOff(t *testing.T) {
 		v.Release()
 	}
 	slot.Kind, slot.Cost = headgate.Peek, 1
-	if d, err := h.us.Take(t.Context(), slot); err != nil || d.Allowed {
+	if d, err := headgate.Execute(t.Context(), h.us, slot); err != nil || d.Allowed {
 		t.Errorf("a slot is free, though nine requests have theirs: %+v, %v", d, err)
 	}
 }

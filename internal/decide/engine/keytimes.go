@@ -8,14 +8,14 @@ import (
 )
 
 // KeyTimes tells when the key of v.Rule was created and last changed: a peek that decided
-// at the time at asks for it before Release. The error is headgate.ErrNoKeyTimes if the
+// at the time at asks for it before Release. The error is store.ErrNoKeyTimes if the
 // store records none, or no rule applied.
-func (e *Engine) KeyTimes(ctx context.Context, v *Verdict, at int64) (headgate.KeyTimes, error) {
+func (e *Engine) KeyTimes(ctx context.Context, v *Verdict, at int64) (store.Times, error) {
 	results := v.Results()
 	for i := range results {
 		if r := &results[i]; r.Rule == v.Rule && !r.Rule.Limit.IsUnlimited() {
 			return store.KeyTimes(ctx, e.store, headgate.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.Rule.Limit, At: at})
 		}
 	}
-	return headgate.KeyTimes{}, headgate.ErrNoKeyTimes
+	return store.Times{}, store.ErrNoKeyTimes
 }

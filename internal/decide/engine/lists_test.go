@@ -68,12 +68,10 @@ limits:
 // unused is a store that must not be called.
 type unused struct{ headgate.Store }
 
-func (unused) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, errors.New("the store was called")
-}
-
-func (unused) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	return errors.New("the store was called")
+func (unused) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		return errors.New("the store was called")
+	})
 }
 
 func TestListsSettleRequestsWithoutTheStore(t *testing.T) {

@@ -116,29 +116,27 @@ func (p *parts) of(op *headgate.Op) headgate.Store {
 	return p.a
 }
 
-func (p *parts) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	return p.of(&op).Take(ctx, op)
-}
-
-func (p *parts) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	for i := range ops {
-		if mode == headgate.AllOrNothing && ops[i].Kind > headgate.Peek && p.of(&ops[i]) != p.of(&ops[0]) {
-			return store.ErrCrossSlot
-		}
-	}
-	for i := range ops {
-		if p.of(&ops[i]) == p.of(&ops[0]) {
-			continue
-		}
-		for i := range ops { // separately: no test here is refused in one part only
-			var err error
-			if out[i], err = p.Take(ctx, ops[i]); err != nil {
-				return err
+func (p *parts) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		for i := range ops {
+			if mode == headgate.AllOrNothing && ops[i].Kind > headgate.Peek && p.of(&ops[i]) != p.of(&ops[0]) {
+				return store.ErrCrossSlot
 			}
 		}
-		return nil
-	}
-	return p.of(&ops[0]).Do(ctx, ops, out, mode)
+		for i := range ops {
+			if p.of(&ops[i]) == p.of(&ops[0]) {
+				continue
+			}
+			for i := range ops { // separately: no test here is refused in one part only
+				var err error
+				if out[i], err = headgate.Execute(ctx, p.of(&ops[i]), ops[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		return headgate.ExecuteAll(ctx, p.of(&ops[0]), ops, out, mode)
+	})
 }
 
 func (p *parts) Close() error { return errors.Join(p.a.Close(), p.b.Close()) }

@@ -388,14 +388,9 @@ func TestFailingStoreIsAskedOnce(t *testing.T) {
 
 type failing struct{ asked int }
 
-func (f *failing) Take(context.Context, headgate.Op) (headgate.Decision, error) {
+func (f *failing) Do(_ context.Context, b *headgate.Batch) {
 	f.asked++
-	return headgate.Decision{}, errors.New("no route to host")
-}
-
-func (f *failing) Do(ctx context.Context, ops []headgate.Op, _ []headgate.Decision, _ headgate.Mode) error {
-	_, err := f.Take(ctx, ops[0])
-	return err
+	b.Fail(errors.New("no route to host"))
 }
 
 func (f *failing) Close() error { return nil }

@@ -273,11 +273,12 @@ type cut struct {
 	off atomic.Bool
 }
 
-func (c *cut) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+func (c *cut) Do(ctx context.Context, b *headgate.Batch) {
 	if c.off.Load() {
-		return headgate.Decision{}, headgate.ErrUnavailable
+		b.Fail(headgate.ErrUnavailable)
+		return
 	}
-	return c.Store.Take(ctx, op)
+	c.Store.Do(ctx, b)
 }
 
 // A hold reports renewals that fail and slots taken by others, and silently takes a

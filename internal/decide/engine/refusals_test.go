@@ -111,12 +111,10 @@ func TestRefusalsAreReported(t *testing.T) {
 // down is a store that does not answer.
 type down struct{ headgate.Store }
 
-func (down) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, headgate.ErrUnavailable
-}
-
-func (down) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	return headgate.ErrUnavailable
+func (down) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		return headgate.ErrUnavailable
+	})
 }
 
 // Refusals for want of the store are not reported, those of the fallback neither.

@@ -278,7 +278,7 @@ func TestHold(t *testing.T) {
 		}
 		c, _ := enter("bob")
 		reset := headgate.Op{Key: string(headgate.AppendKey(nil, "bob")), Scope: "api/exports", Limit: headgate.Concurrent(2), Kind: headgate.Reset}
-		if _, err := store.Take(t.Context(), reset); err != nil {
+		if _, err := headgate.Execute(t.Context(), store, reset); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(11 * time.Second) // it has been renewed, that is, taken again

@@ -22,17 +22,14 @@ func newTimed() *timed {
 	return s
 }
 
-func (s *timed) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	op.At = 0
-	return s.Store.Take(ctx, op)
-}
-
-func (s *timed) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	own := append([]headgate.Op(nil), ops...)
-	for i := range own {
-		own[i].At = 0
-	}
-	return s.Store.Do(ctx, own, out, mode)
+func (s *timed) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		own := append([]headgate.Op(nil), ops...)
+		for i := range own {
+			own[i].At = 0
+		}
+		return headgate.ExecuteAll(ctx, s.Store, own, out, mode)
+	})
 }
 
 const setClockRules = `

@@ -158,7 +158,7 @@ func (s *settling) together(ctx context.Context) (bool, error) {
 		ops = append(ops, a.ops...)
 	}
 	out := make([]headgate.Decision, len(ops))
-	switch err := s.engine.of(s.accounts[0].from).Do(ctx, ops, out, headgate.AllOrNothing); {
+	switch err := headgate.ExecuteAll(ctx, s.engine.of(s.accounts[0].from), ops, out, headgate.AllOrNothing); {
 	case errors.Is(err, store.ErrCrossSlot):
 		return false, nil
 	case err != nil:
@@ -175,7 +175,7 @@ func (s *settling) alone(ctx context.Context, a *account) error {
 	store := s.engine.of(a.from)
 	ops := append(slices.Clip(a.gate), a.ops...)
 	out := make([]headgate.Decision, len(ops))
-	if err := store.Do(ctx, ops, out, headgate.AllOrNothing); err != nil {
+	if err := headgate.ExecuteAll(ctx, store, ops, out, headgate.AllOrNothing); err != nil {
 		return err
 	}
 	if !allAllowed(out) {
@@ -183,7 +183,7 @@ func (s *settling) alone(ctx context.Context, a *account) error {
 			return nil
 		}
 		// A difference that does not fit becomes a debt.
-		if err := store.Do(ctx, a.gate, out[:len(a.gate)], headgate.AllOrNothing); err != nil {
+		if err := headgate.ExecuteAll(ctx, store, a.gate, out[:len(a.gate)], headgate.AllOrNothing); err != nil {
 			return err
 		}
 		if a.closed = !out[0].Allowed; a.closed {
@@ -202,7 +202,7 @@ func (s *settling) charge(ctx context.Context, store headgate.Store, ops []headg
 		}
 	}
 	out := make([]headgate.Decision, len(ops))
-	if err := store.Do(ctx, ops, out, headgate.Independent); err != nil {
+	if err := headgate.ExecuteAll(ctx, store, ops, out, headgate.Independent); err != nil {
 		return err
 	}
 	s.out.InDebt = s.out.InDebt || !allAllowed(out)

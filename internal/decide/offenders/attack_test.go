@@ -154,9 +154,11 @@ type counting struct {
 	calls int
 }
 
-func (c *counting) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	c.calls++
-	return c.failing.Do(ctx, ops, out, mode)
+func (c *counting) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		c.calls++
+		return headgate.ExecuteAll(ctx, c.failing, ops, out, mode)
+	})
 }
 
 // A flush waits once for a store that does not answer, however many keys were refused.

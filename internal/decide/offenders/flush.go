@@ -136,7 +136,7 @@ func (w *Watch) do(ctx context.Context, mode headgate.Mode) error {
 		w.out = make([]headgate.Decision, len(w.ops), 2*atOnce)
 	}
 	w.out = w.out[:len(w.ops)]
-	return w.options.Store.Do(ctx, w.ops, w.out, mode)
+	return headgate.ExecuteAll(ctx, w.options.Store, w.ops, w.out, mode)
 }
 
 // win returns those of the bans that this process starts: it is the one that counts them.

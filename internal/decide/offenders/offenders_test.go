@@ -281,7 +281,7 @@ func TestEndedBanAndPardon(t *testing.T) {
 	n.now = n.now.Add(5 * time.Minute)
 	n.refuse("ann", 99)
 	out := make([]headgate.Decision, 4)
-	if err := store.Do(t.Context(), offenders.Pardons(n.rs.Rules()[0], string(headgate.AppendKey(nil, "ann")), n.now), out, headgate.Independent); err != nil {
+	if err := headgate.ExecuteAll(t.Context(), store, offenders.Pardons(n.rs.Rules()[0], string(headgate.AppendKey(nil, "ann")), n.now), out, headgate.Independent); err != nil {
 		t.Fatal(err)
 	}
 	n.refuse("ann", 99)
@@ -381,8 +381,10 @@ func TestFollow(t *testing.T) {
 // failing is a store that does not answer.
 type failing struct{ headgate.Store }
 
-func (failing) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	return headgate.ErrUnavailable
+func (failing) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		return headgate.ErrUnavailable
+	})
 }
 
 // Refusals that the store cannot count are dropped, and too many keys as well.

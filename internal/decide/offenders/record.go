@@ -26,7 +26,7 @@ func RecordOf(ctx context.Context, store headgate.Store, rule *rules.Rule, key s
 	bans, refusals := id.ops(rule.OnRepeat, now.UnixMicro())
 	bans.Kind, refusals.Kind = headgate.Peek, headgate.Peek
 	var out [2]headgate.Decision
-	if err := store.Do(ctx, []headgate.Op{bans, refusals}, out[:], headgate.Independent); err != nil {
+	if err := headgate.ExecuteAll(ctx, store, []headgate.Op{bans, refusals}, out[:], headgate.Independent); err != nil {
 		return Record{}, err
 	}
 	r := Record{

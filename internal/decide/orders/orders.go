@@ -54,7 +54,7 @@ func (c *Carrier) Carry(ctx context.Context, o *control.Order) error {
 	}
 	// What another region counts for this one was changed there.
 	ops = slices.DeleteFunc(ops, func(op headgate.Op) bool { return op.Limit.Rule().Home() != "" })
-	return c.Store.Do(ctx, ops, make([]headgate.Decision, len(ops)), headgate.AllOrNothing)
+	return headgate.ExecuteAll(ctx, c.Store, ops, make([]headgate.Decision, len(ops)), headgate.AllOrNothing)
 }
 
 // tiers returns the rules that an order is about.

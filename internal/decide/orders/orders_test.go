@@ -47,7 +47,7 @@ func newPlace(t *testing.T) *place {
 func (p *place) op(rule string, kind headgate.Kind, cost int64) headgate.Decision {
 	p.Helper()
 	r := p.Engine.Rules().Rule("api", rule)
-	d, err := p.store.Take(context.Background(), headgate.Op{Key: "k", Scope: r.StoreScope(), Limit: r.Limit, At: p.now.UnixMicro(), Kind: kind, Cost: cost})
+	d, err := headgate.Execute(context.Background(), p.store, headgate.Op{Key: "k", Scope: r.StoreScope(), Limit: r.Limit, At: p.now.UnixMicro(), Kind: kind, Cost: cost})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -154,6 +154,8 @@ func TestStoreFails(t *testing.T) {
 
 type failing struct{ headgate.Store }
 
-func (failing) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	return headgate.ErrUnavailable
+func (failing) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		return headgate.ErrUnavailable
+	})
 }

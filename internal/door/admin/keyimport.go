@@ -459,7 +459,7 @@ func (i *importing) grantAll() error {
 				Kind: headgate.Grant, Cost: row.entry.Amount, Duration: row.entry.Until.Sub(i.now),
 			}
 		}
-		if err := i.Store.Do(i.ctx, ops, make([]headgate.Decision, len(ops)), headgate.Independent); err != nil {
+		if err := headgate.ExecuteAll(i.ctx, i.Store, ops, make([]headgate.Decision, len(ops)), headgate.Independent); err != nil {
 			return fmt.Errorf("the store did not answer: %d grants are recorded and may not have been made; to make them, reset their keys and import them again: %w", len(i.grants), err)
 		}
 	}

@@ -320,7 +320,7 @@ func (k keys) times(c *keyCall, rule *rules.Rule) error {
 		return nil
 	}
 	t, err := store.KeyTimes(c.ctx, k.Store, headgate.Op{Key: c.key, Scope: rule.StoreScope(), Limit: rule.Limit, At: c.now.UnixMicro()})
-	if errors.Is(err, headgate.ErrNoKeyTimes) {
+	if errors.Is(err, store.ErrNoKeyTimes) {
 		return nil
 	}
 	if c.answer.KeyTimes = err == nil; !t.Created.IsZero() {
@@ -336,7 +336,7 @@ func (k keys) times(c *keyCall, rule *rules.Rule) error {
 func (k keys) ask(c *keyCall, op headgate.Op) (headgate.Decision, *rules.Rule, error) {
 	rule, _ := k.Engine.Applies(c.ruled, c.key, c.now)
 	op.Key, op.Scope, op.Limit, op.At = c.key, rule.StoreScope(), rule.Limit, c.now.UnixMicro()
-	d, err := k.Store.Take(c.ctx, op)
+	d, err := headgate.Execute(c.ctx, k.Store, op)
 	return d, rule, err
 }
 
@@ -344,7 +344,7 @@ func (k keys) ask(c *keyCall, op headgate.Op) (headgate.Decision, *rules.Rule, e
 // regions.
 func (k keys) reset(c *keyCall) error {
 	for _, op := range orders.Others(c.tiers, c.ruled, c.key, c.now) {
-		if _, err := k.Store.Take(c.ctx, op); err != nil {
+		if _, err := headgate.Execute(c.ctx, k.Store, op); err != nil {
 			return err
 		}
 	}

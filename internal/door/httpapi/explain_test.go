@@ -159,16 +159,12 @@ type stuck struct {
 	asked, free chan struct{}
 }
 
-func (s *stuck) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	s.asked <- struct{}{}
-	<-s.free
-	return s.Store.Take(ctx, op)
-}
-
-func (s *stuck) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	s.asked <- struct{}{}
-	<-s.free
-	return s.Store.Do(ctx, ops, out, mode)
+func (s *stuck) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		s.asked <- struct{}{}
+		<-s.free
+		return headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+	})
 }
 
 // Explanations are made one at a time. A limited number may wait, and a caller that

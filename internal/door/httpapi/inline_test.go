@@ -170,8 +170,8 @@ func TestInlineMistakes(t *testing.T) {
 // lost is a store that does not answer.
 type lost struct{ headgate.Store }
 
-func (lost) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, fmt.Errorf("down: %w", headgate.ErrUnavailable)
+func (lost) Do(_ context.Context, b *headgate.Batch) {
+	b.Fail(fmt.Errorf("down: %w", headgate.ErrUnavailable))
 }
 
 // If the store is lost, the setting on_store_error decides.

@@ -35,7 +35,7 @@ func usedOf(t *testing.T, store headgate.Store, path string) int64 {
 	t.Helper()
 	rs, _ := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(chargeRules)})
 	rule := rs.Rule("api", path[1:])
-	d, err := store.Take(t.Context(), headgate.Op{Scope: rule.Scope, Limit: rule.Limit, Cost: 1, At: time.Now().UnixMicro(), Kind: headgate.Peek})
+	d, err := headgate.Execute(t.Context(), store, headgate.Op{Scope: rule.Scope, Limit: rule.Limit, Cost: 1, At: time.Now().UnixMicro(), Kind: headgate.Peek})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -226,14 +226,12 @@ func TestLimitsOfCallersOnLists(t *testing.T) {
 // failing is a store that does not answer.
 type failing struct{}
 
-func (failing) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, headgate.ErrUnavailable
-}
-
 func (failing) Close() error { return nil }
 
-func (failing) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	return headgate.ErrUnavailable
+func (failing) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		return headgate.ErrUnavailable
+	})
 }
 
 func TestLimitsWithoutTheStore(t *testing.T) {

@@ -198,14 +198,11 @@ limits:
 // farAway is a store with a network round trip.
 type farAway struct{ headgate.Store }
 
-func (f farAway) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	defer time.Sleep(10 * time.Millisecond)
-	return f.Store.Take(ctx, op)
-}
-
-func (f farAway) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	defer time.Sleep(10 * time.Millisecond)
-	return f.Store.Do(ctx, ops, out, mode)
+func (f farAway) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		defer time.Sleep(10 * time.Millisecond)
+		return headgate.ExecuteAll(ctx, f.Store, ops, out, mode)
+	})
 }
 
 // refusals counts the refusals that an engine reports.

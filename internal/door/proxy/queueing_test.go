@@ -216,24 +216,19 @@ type takes struct {
 	looked func() // called after a peek at several limits; may be nil
 }
 
-func (s *takes) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if op.Kind == headgate.Take {
-		s.n.Add(1)
-	}
-	return s.Store.Take(ctx, op)
-}
-
-func (s *takes) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	for i := range ops {
-		if ops[i].Kind == headgate.Take {
-			s.n.Add(1)
+func (s *takes) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		for i := range ops {
+			if ops[i].Kind == headgate.Take {
+				s.n.Add(1)
+			}
 		}
-	}
-	err := s.Store.Do(ctx, ops, out, mode)
-	if s.looked != nil && ops[0].Kind == headgate.Peek {
-		s.looked()
-	}
-	return err
+		err := headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+		if s.looked != nil && ops[0].Kind == headgate.Peek {
+			s.looked()
+		}
+		return err
+	})
 }
 
 // told is an observer of decisions.
@@ -462,12 +457,10 @@ func TestNothingAnswers(t *testing.T) {
 // silentStore is a store of counts that does not answer.
 type silentStore struct{ headgate.Store }
 
-func (silentStore) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, headgate.ErrUnavailable
-}
-
-func (silentStore) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	return headgate.ErrUnavailable
+func (silentStore) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		return headgate.ErrUnavailable
+	})
 }
 
 func TestAQueueThatCannotBeWritten(t *testing.T) {

@@ -214,10 +214,12 @@ type stuck struct {
 	asked, answer chan struct{}
 }
 
-func (s stuck) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	s.asked <- struct{}{}
-	<-s.answer
-	return headgate.ErrUnavailable
+func (s stuck) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		s.asked <- struct{}{}
+		<-s.answer
+		return headgate.ErrUnavailable
+	})
 }
 
 // Connections that are being answered are not closed; if all are, new ones are refused.

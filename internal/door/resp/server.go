@@ -67,9 +67,7 @@ func New(options Options) *Server {
 	}
 	// A store in this process is called for each command. A remote store, also one that
 	// decides some limits here, is called once for all commands that arrived together.
-	_, direct := options.Store.(store.Direct)
-	_, remote := options.Store.(store.Pipeliner)
-	s.local = direct && !remote
+	_, s.local = options.Store.(store.Direct)
 	s.base, s.cut = context.WithCancel(context.Background())
 	s.accepts, s.refuse = context.WithCancel(s.base)
 	s.listed = table()

@@ -55,7 +55,7 @@ func (c *conn) throttle(ctx context.Context) {
 		}
 		return
 	}
-	d, err := c.server.options.Store.Take(ctx, op)
+	d, err := headgate.Execute(ctx, c.server.options.Store, op)
 	if err != nil {
 		c.storeFailed(err)
 		return
@@ -87,7 +87,7 @@ func (c *conn) settle(ctx context.Context) {
 		b.out = make([]headgate.Decision, max(n, 16))
 	}
 	out := b.out[:n]
-	err := c.server.options.Store.Do(ctx, b.ops, out, headgate.Independent)
+	err := headgate.ExecuteAll(ctx, c.server.options.Store, b.ops, out, headgate.Independent)
 	for i := range out {
 		if err != nil {
 			c.storeFailed(err)

@@ -61,9 +61,11 @@ type elsewhere struct {
 	calls int
 }
 
-func (e *elsewhere) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	e.calls++
-	return e.Store.Do(ctx, ops, out, mode)
+func (e *elsewhere) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		e.calls++
+		return headgate.ExecuteAll(ctx, e.Store, ops, out, mode)
+	})
 }
 
 func TestThrottleErrors(t *testing.T) {

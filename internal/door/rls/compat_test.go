@@ -195,12 +195,10 @@ func TestCompatEnvoyReset(t *testing.T) {
 // gone is a store that cannot answer.
 type gone struct{ headgate.Store }
 
-func (gone) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, headgate.ErrUnavailable
-}
-
-func (gone) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
-	return headgate.ErrUnavailable
+func (gone) Do(_ context.Context, b *headgate.Batch) {
+	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+		return headgate.ErrUnavailable
+	})
 }
 
 // Without a store the state of the window is unknown, so clients should retry soon, not

@@ -40,9 +40,11 @@ func (g *gate) wait() {
 	g.asked.Add(-1)
 }
 
-func (g *gate) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	g.wait()
-	return g.Store.Do(ctx, ops, out, mode)
+func (g *gate) Do(ctx context.Context, b *headgate.Batch) {
+	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+		g.wait()
+		return headgate.ExecuteAll(ctx, g.Store, ops, out, mode)
+	})
 }
 
 // many is a request of n descriptors, which take far more memory than their encoding.

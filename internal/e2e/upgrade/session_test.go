@@ -197,7 +197,7 @@ func (s *session) except(t *testing.T, q engine.Query, name, amount string) erro
 	case "grant":
 		e.Kind, e.Amount, e.ID = control.Grant, number(t, amount), "one"
 		op := headgate.Op{Key: e.Key, Scope: e.Scope, Limit: r.Rule.Limit, Kind: headgate.Grant, Cost: e.Amount, Duration: 24 * time.Hour, At: s.at}
-		if _, err := s.counts.Take(t.Context(), op); err != nil {
+		if _, err := headgate.Execute(t.Context(), s.counts, op); err != nil {
 			return err
 		}
 	case "override":
@@ -219,7 +219,7 @@ func (s *session) draw(t *testing.T, q engine.Query, n int64) error {
 	}
 	defer v.Release()
 	r := v.Results()[0]
-	_, err = s.counts.Take(t.Context(), headgate.Op{
+	_, err = headgate.Execute(t.Context(), s.counts, headgate.Op{
 		Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.Rule.Limit, Kind: headgate.Draw, Cost: n, At: s.at,
 	})
 	return err

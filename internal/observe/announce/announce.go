@@ -175,7 +175,7 @@ func (a *Announcer) first(id string, level int64) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askFor)
 	defer cancel()
-	d, err := a.options.Store.Take(ctx, headgate.Op{
+	d, err := headgate.Execute(ctx, a.options.Store, headgate.Op{
 		Scope: sentScope, Key: fmt.Sprintf("%s %d", id, level), Limit: headgate.Per(1, a.policy.Again), Cost: 1, At: a.options.Clock().UnixMicro(),
 	})
 	a.silent = err != nil

@@ -130,10 +130,10 @@ type stalled struct {
 	asked *int
 }
 
-func (s stalled) Take(ctx context.Context, _ headgate.Op) (headgate.Decision, error) {
+func (s stalled) Do(ctx context.Context, b *headgate.Batch) {
 	*s.asked++
 	<-ctx.Done()
-	return headgate.Decision{}, headgate.ErrUnavailable
+	b.Fail(headgate.ErrUnavailable)
 }
 
 // A store that does not answer delays the warnings of a look once, not each of them.

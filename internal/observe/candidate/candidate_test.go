@@ -238,9 +238,7 @@ func TestWhoOnlyAsksIsNotCompared(t *testing.T) {
 // broken is a store that is unreachable.
 type broken struct{ headgate.Store }
 
-func (broken) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, headgate.ErrUnavailable
-}
+func (broken) Do(_ context.Context, b *headgate.Batch) { b.Fail(headgate.ErrUnavailable) }
 
 // An answer without the store says nothing about the rules, but the candidate still
 // counts the request.

@@ -330,9 +330,7 @@ func TestPartsOfAnEnvoyRequestAreOneRequest(t *testing.T) {
 // unavailable is a store that does not answer.
 type unavailable struct{ headgate.Store }
 
-func (unavailable) Take(context.Context, headgate.Op) (headgate.Decision, error) {
-	return headgate.Decision{}, headgate.ErrUnavailable
-}
+func (unavailable) Do(_ context.Context, b *headgate.Batch) { b.Fail(headgate.ErrUnavailable) }
 
 func TestDegradedAnswersAreCountedByPolicy(t *testing.T) {
 	text := `

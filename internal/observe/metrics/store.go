@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/store"
 )
 
 // Store is a headgate.Store that measures the latency of another one. It is for stores
@@ -34,45 +33,18 @@ func NewStore(inner headgate.Store, elapsed func() time.Duration) *Store {
 // Collector returns a collector of the latencies for Prometheus.
 func (s *Store) Collector() prometheus.Collector { return s.vec }
 
-// Take implements headgate.Store.
-func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+// Do implements headgate.Store. A call failed if any group did. Reading times is not
+// measured.
+func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
+	if len(b.Ops) == 0 || b.Ops[0].Kind == headgate.Times {
+		s.Store.Do(ctx, b)
+		return
+	}
 	began := s.elapsed()
-	d, err := s.Store.Take(ctx, op)
-	s.took(began, err)
-	return d, err
-}
-
-// Do implements headgate.Store.
-func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	began := s.elapsed()
-	err := s.Store.Do(ctx, ops, out, mode)
-	s.took(began, err)
-	return err
-}
-
-func (s *Store) took(began time.Duration, err error) {
+	s.Store.Do(ctx, b)
 	o := s.ok
-	if err != nil {
+	if b.Err() != nil {
 		o = s.fail
 	}
 	o.Observe((s.elapsed() - began).Seconds())
-}
-
-// Pipeline implements store.Pipeliner. It is measured as one call, which failed if any
-// group did.
-func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
-	began := s.elapsed()
-	store.Pipeline(ctx, s.Store, ops, out, groups)
-	var err error
-	for i := range groups {
-		if err = groups[i].Err; err != nil {
-			break
-		}
-	}
-	s.took(began, err)
-}
-
-// KeyTimes implements headgate.KeyTimer. It is not measured.
-func (s *Store) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	return store.KeyTimes(ctx, s.Store, op)
 }

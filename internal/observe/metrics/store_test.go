@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/storetest"
 )
@@ -20,7 +21,7 @@ func TestStoreTimesQuestionsByHowTheyEnd(t *testing.T) {
 	for result, inner := range map[string]headgate.Store{"ok": memory.New(), "error": unavailable{}} {
 		s := metrics.NewStore(inner, elapsed)
 		op := headgate.Op{Key: "k", Limit: headgate.PerSecond(1), Cost: 1}
-		if _, err := s.Take(context.Background(), op); (err != nil) != (result == "error") {
+		if _, err := headgate.Execute(context.Background(), s, op); (err != nil) != (result == "error") {
 			t.Fatal(err)
 		}
 		r := prometheus.NewPedanticRegistry()
@@ -50,17 +51,17 @@ func TestStoreAnswersAsTheOneItMeasures(t *testing.T) {
 // timer is a store that records key times.
 type timer struct{ headgate.Store }
 
-func (timer) KeyTimes(_ context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	return headgate.KeyTimes{Created: time.UnixMicro(op.Cost)}, nil
+func (timer) Do(_ context.Context, b *headgate.Batch) {
+	b.Recorded, b.Created = true, time.UnixMicro(b.Ops[0].At)
 }
 
 func TestStorePassesKeyTimesThrough(t *testing.T) {
 	s := metrics.NewStore(timer{memory.New()}, func() time.Duration { return 0 })
-	if times, err := s.KeyTimes(t.Context(), headgate.Op{Cost: 7}); err != nil || times.Created != time.UnixMicro(7) {
+	if times, err := store.KeyTimes(t.Context(), s, headgate.Op{At: 7}); err != nil || times.Created != time.UnixMicro(7) {
 		t.Errorf("%v, %v", times, err)
 	}
-	s = metrics.NewStore(unavailable{}, func() time.Duration { return 0 })
-	if _, err := s.KeyTimes(t.Context(), headgate.Op{}); !errors.Is(err, headgate.ErrNoKeyTimes) {
+	s = metrics.NewStore(memory.New(), func() time.Duration { return 0 })
+	if _, err := store.KeyTimes(t.Context(), s, headgate.Op{Limit: headgate.PerHour(1)}); !errors.Is(err, store.ErrNoKeyTimes) {
 		t.Errorf("a store without times: %v", err)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
-	"github.com/headgate/headgate/store"
 )
 
 // Attributes of decisions.
@@ -98,35 +97,7 @@ func (t *Telemetry) Store(next headgate.Store, kind string) headgate.Store {
 		about, s.kind = append(about, semconv.DBSystemNameRedis), trace.SpanKindClient
 	}
 	s.about = trace.WithAttributes(about...)
-	if p, ok := next.(store.Pipeliner); ok {
-		return &pipeliner{spanned: s, next: p}
-	}
 	return s
-}
-
-// pipeliner is a spanned store.Pipeliner.
-type pipeliner struct {
-	*spanned
-
-	next store.Pipeliner
-}
-
-// Pipeline implements store.Pipeliner.
-func (s *pipeliner) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
-	if !trace.SpanFromContext(ctx).IsRecording() {
-		s.next.Pipeline(ctx, ops, out, groups)
-		return
-	}
-	ctx, span := s.tracer.Start(ctx, "store pipeline", trace.WithSpanKind(s.kind), s.about)
-	span.SetAttributes(opsKey.Int(len(ops)))
-	s.next.Pipeline(ctx, ops, out, groups)
-	var err error
-	for i := range groups {
-		if err = groups[i].Err; err != nil {
-			break
-		}
-	}
-	end(span, err)
 }
 
 // spanned is a store whose calls are spans.
@@ -138,30 +109,25 @@ type spanned struct {
 	about  trace.SpanStartEventOption
 }
 
-// KeyTimes implements headgate.KeyTimer, without a span.
-func (s *spanned) KeyTimes(ctx context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	return store.KeyTimes(ctx, s.Store, op)
-}
-
-func (s *spanned) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if !trace.SpanFromContext(ctx).IsRecording() {
-		return s.Store.Take(ctx, op)
+// Do implements headgate.Store. Reading times has no span.
+func (s *spanned) Do(ctx context.Context, b *headgate.Batch) {
+	if !trace.SpanFromContext(ctx).IsRecording() || len(b.Ops) > 0 && b.Ops[0].Kind == headgate.Times {
+		s.Store.Do(ctx, b)
+		return
 	}
-	ctx, span := s.tracer.Start(ctx, "store "+op.Kind.String(), trace.WithSpanKind(s.kind), s.about)
-	d, err := s.Store.Take(ctx, op)
-	end(span, err)
-	return d, err
-}
-
-func (s *spanned) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	if !trace.SpanFromContext(ctx).IsRecording() {
-		return s.Store.Do(ctx, ops, out, mode)
+	name := "store batch"
+	switch {
+	case len(b.Groups) > 1:
+		name = "store pipeline"
+	case len(b.Ops) == 1:
+		name = "store " + b.Ops[0].Kind.String()
 	}
-	ctx, span := s.tracer.Start(ctx, "store batch", trace.WithSpanKind(s.kind), s.about)
-	span.SetAttributes(opsKey.Int(len(ops)))
-	err := s.Store.Do(ctx, ops, out, mode)
-	end(span, err)
-	return err
+	ctx, span := s.tracer.Start(ctx, name, trace.WithSpanKind(s.kind), s.about)
+	if len(b.Ops) != 1 {
+		span.SetAttributes(opsKey.Int(len(b.Ops)))
+	}
+	s.Store.Do(ctx, b)
+	end(span, b.Err())
 }
 
 // end ends the span of a call to a store. The text of the error is not sent, since a

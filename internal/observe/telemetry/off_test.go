@@ -97,21 +97,23 @@ func TestOffIsNotThere(t *testing.T) {
 // timer is a store that records key times.
 type timer struct{ headgate.Store }
 
-func (timer) KeyTimes(_ context.Context, op headgate.Op) (headgate.KeyTimes, error) {
-	return headgate.KeyTimes{Created: time.UnixMicro(op.Cost)}, nil
+func (timer) Do(_ context.Context, b *headgate.Batch) {
+	if len(b.Ops) > 0 {
+		b.Recorded, b.Created = true, time.UnixMicro(b.Ops[0].At)
+	}
 }
 
 // A store with spans has the key times of the one inside, whether it pipelines or not.
 func TestKeyTimesPassThrough(t *testing.T) {
 	tel := unsampled(t)
 	for _, inner := range []headgate.Store{timer{memory.New()}, failsafe.New(timer{memory.New()}, failsafe.Options{})} {
-		times, err := store.KeyTimes(t.Context(), tel.Store(inner, "redis"), headgate.Op{Cost: 7, Limit: headgate.PerHour(1)})
+		times, err := store.KeyTimes(t.Context(), tel.Store(inner, "redis"), headgate.Op{At: 7, Limit: headgate.PerHour(1)})
 		if err != nil || times.Created != time.UnixMicro(7) {
 			t.Errorf("%T: %v, %v", inner, times, err)
 		}
 	}
 	without := struct{ headgate.Store }{memory.New()}
-	if _, err := store.KeyTimes(t.Context(), tel.Store(without, "memory"), headgate.Op{}); !errors.Is(err, headgate.ErrNoKeyTimes) {
+	if _, err := store.KeyTimes(t.Context(), tel.Store(without, "memory"), headgate.Op{Limit: headgate.PerHour(1)}); !errors.Is(err, store.ErrNoKeyTimes) {
 		t.Errorf("a store without times: %v", err)
 	}
 }

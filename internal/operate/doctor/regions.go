@@ -78,9 +78,9 @@ func (i *Installation) home(ctx context.Context, r *config.Regions, name string,
 	defer func() { _ = s.Close() }()
 	look := headgate.Op{Key: rand.Text(), Scope: "verify-homes", Limit: headgate.PerMinute(1), Kind: headgate.Peek}
 	began := i.Now()
-	if _, err = s.Take(ctx, look); err == nil {
+	if _, err = headgate.Execute(ctx, s, look); err == nil {
 		began = i.Now() // without the time to load the script
-		_, err = s.Take(ctx, look)
+		_, err = headgate.Execute(ctx, s, look)
 	}
 	took := i.Now().Sub(began)
 	if err != nil {

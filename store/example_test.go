@@ -1,0 +1,41 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// watched is a store that counts what another refuses.
+type watched struct {
+	headgate.Store
+
+	calls, refused int
+}
+
+func (w *watched) Do(ctx context.Context, b *headgate.Batch) {
+	w.Store.Do(ctx, b)
+	w.calls++
+	for i := range b.Ops {
+		if b.Err() == nil && !b.Out[i].Allowed {
+			w.refused++
+		}
+	}
+}
+
+// A store around another is one method, whatever is asked of it: single requests,
+// several limits at once, or many requests together.
+func Example_wrapper() {
+	ctx, limit := context.Background(), headgate.PerHour(2)
+	store := &watched{Store: memory.New()}
+	limiter := headgate.New(store)
+	for range 3 {
+		_, _ = limiter.Allow(ctx, "ann", limit)
+	}
+	ops := []headgate.Op{{Key: "ann", Limit: limit, Cost: 1}, {Key: "bob", Limit: limit, Cost: 1}}
+	_ = limiter.Batch(ctx, ops, make([]headgate.Decision, len(ops)))
+	fmt.Println(store.calls, "calls,", store.refused, "refused")
+	// Output: 4 calls, 2 refused
+}
