@@ -32,7 +32,7 @@ func (l *LimitForm) readCount() {
 	if !ok {
 		return
 	}
-	if l.ChoiceOf(l.Keys, "count", headgate.Distinct.String()) == "" {
+	if word, _ := l.Choice(field.Value, "count", headgate.Distinct.String()); word == "" {
 		return
 	}
 	if other, ok := l.Keys["algorithm"]; ok {

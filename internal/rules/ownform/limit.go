@@ -105,7 +105,7 @@ func (l *LimitForm) Rows() []form.Row {
 	return []form.Row{
 		{Key: "rate", Doc: "How many, and in which time.", See: "rules.md#rate", Type: form.Ref("rate").Is("`5/minute`, `unlimited`")},
 		{Key: "period", Doc: "The time of a rate that is only a count.", Type: form.Ref("period").Is("`30s`, `7d`")},
-		{Key: "algorithm", Doc: "How the limit counts. token_bucket: bursts, then a steady rate. leaky_bucket: a queue that drains at a steady rate. fixed_window: windows on the clock or the calendar. sliding_log: exact. sliding_window: two counters. sliding_buckets: the window cut into sub-windows.", See: "algorithms.md", Type: form.Choice(&l.standard, headgate.Algorithms()...)},
+		{Key: "algorithm", Doc: "How the limit counts. token_bucket: bursts, then a steady rate. leaky_bucket: a queue that drains at a steady rate. fixed_window: windows on the clock or the calendar. sliding_log: exact. sliding_window: two counters. sliding_buckets: the window cut into sub-windows.", See: "algorithms.md", Type: l.algorithms()},
 		algorithm(
 			"burst", "How many may pass at once (token_bucket), or the length of the queue (leaky_bucket).", "only token_bucket and leaky_bucket have a burst",
 			form.Integer(1, headgate.MaxLimit, &l.burst).Or("the rate's count"), headgate.TokenBucket, headgate.LeakyBucket,
@@ -150,7 +150,6 @@ type LimitForm struct {
 	Epoch     bool // counts days and longer units from the Unix epoch
 	Own       bool // the zone may be the client's own
 
-	standard          headgate.Algorithm // without algorithm, for people
 	anchor            headgate.Anchor
 	burst, delayAfter int64
 	refill            time.Duration
@@ -226,17 +225,17 @@ func (l *LimitForm) ReadRate() {
 
 // ReadAlgorithm reads algorithm, which the other keys depend on.
 func (l *LimitForm) ReadAlgorithm() {
-	if n := l.Keys.Get("algorithm"); l.Own && n != nil && n.Text == headgate.Distinct.String() {
+	switch n := l.Keys.Get("algorithm"); {
+	case n == nil:
+	case l.Own && n.Text == headgate.Distinct.String():
 		l.Errorf(n, "write count: distinct, with of: and the attribute", "distinct is not an algorithm")
-		return
+	default:
+		form.ReadOne(l.Report, "algorithm", n, l.algorithms())
 	}
-	var names []string
-	for _, a := range headgate.Algorithms() {
-		names = append(names, a.String())
-	}
-	if word := l.ChoiceOf(l.Keys, "algorithm", names...); word != "" {
-		l.Algorithm, _ = headgate.ParseAlgorithm(word)
-	}
+}
+
+func (l *LimitForm) algorithms() form.Type {
+	return form.Choice(&l.Algorithm, headgate.Algorithms()...)
 }
 
 // RefuseBeside reports those of the keys that are given.

@@ -198,10 +198,6 @@ func TestFieldsAreExplained(t *testing.T) {
 	if got := yamltext.Ordinal("rule", 0) + ", " + yamltext.Ordinal("rule", 9); got != "rule 1, rule 10" {
 		t.Error(got)
 	}
-	f := yamltext.Fields{"on": {Value: &yamltext.Node{Kind: yamltext.Bool, Text: "true"}}, "off": {Value: &yamltext.Node{Kind: yamltext.Bool, Text: "false"}}}
-	if report := (yamltext.Report{}); !report.IsSet(f, "on") || report.IsSet(f, "off") || report.IsSet(f, "absent") {
-		t.Error("a switch is not what it says")
-	}
 }
 
 // The first problems are kept, sorted by position, and the number of the others is

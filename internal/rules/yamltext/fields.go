@@ -143,24 +143,6 @@ func (r *Report) IntegerOf(f Fields, key string, low, high int64, v *int64) bool
 	return ok
 }
 
-// ChoiceOf reads the word under a key, or returns nothing.
-func (r *Report) ChoiceOf(f Fields, key string, words ...string) string {
-	if n := f.Get(key); n != nil {
-		word, _ := r.Choice(n, key, words...)
-		return word
-	}
-	return ""
-}
-
-// IsSet reads the true or false under a key; it is false without.
-func (r *Report) IsSet(f Fields, key string) bool {
-	if n := f.Get(key); n != nil {
-		yes, ok := r.Boolean(n, key)
-		return yes && ok
-	}
-	return false
-}
-
 // Boolean reads true or false.
 func (r *Report) Boolean(n *Node, key string) (value, ok bool) {
 	if n.Kind == Bool {

@@ -192,9 +192,6 @@ func TestFields(t *testing.T) {
 		"bool as word":   {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Word(f.Get("yes"), "k"); return ok }, `put it in quotes`},
 		"list as word":   {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Word(f.Get("list"), "k"); return ok }, `"k" must be text, not a list`},
 		"span":           {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Span(f.Get("number"), "k"); return ok }, `"k" must be a duration such as 5s, not a number; for seconds, write 5s`},
-		"choice":         {func(r *yamltext.Report, f yamltext.Fields) any { return r.ChoiceOf(f, "text", "x", "y") }, "x"},
-		"no choice":      {func(r *yamltext.Report, f yamltext.Fields) any { return r.ChoiceOf(f, "absent", "x", "y") == "" }, "true"},
-		"other choice":   {func(r *yamltext.Report, f yamltext.Fields) any { return r.ChoiceOf(f, "text", "a", "b") == "" }, `true 1:7: unknown text "x"; use one of a, b`},
 		"integer": {func(r *yamltext.Report, f yamltext.Fields) any {
 			v := int64(7)
 			return fmt.Sprint(r.IntegerOf(f, "number", 1, 9, &v), v)
@@ -207,8 +204,6 @@ func TestFields(t *testing.T) {
 			v := int64(7)
 			return fmt.Sprint(r.IntegerOf(f, "number", 1, 4, &v), v)
 		}, `false 7 3:9: "number" must be from 1 to 4, not 5`},
-		"set":     {func(r *yamltext.Report, f yamltext.Fields) any { return r.IsSet(f, "yes") && !r.IsSet(f, "absent") }, "true"},
-		"not set": {func(r *yamltext.Report, f yamltext.Fields) any { return r.IsSet(f, "list") }, `false 5:7: "list" must be true or false, not a list`},
 		"texts":   {func(r *yamltext.Report, f yamltext.Fields) any { return len(r.Texts(f.Get("text"), "k")) }, "1"},
 		"list":    {func(r *yamltext.Report, f yamltext.Fields) any { return len(r.Texts(f.Get("list"), "k")) }, `1 5:11: "k" must be text, not a number`},
 		"no list": {func(r *yamltext.Report, f yamltext.Fields) any { return len(r.Texts(f.Get("none"), "k")) }, `0 6:7: the list of "k" is empty`},
