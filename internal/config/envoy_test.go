@@ -207,6 +207,9 @@ func TestRedisOfEnvoy(t *testing.T) {
 		},
 		{manifest("REDIS_URL", "rediss://ann:secret@redis:6379"), config.Redis{URL: "rediss://ann:secret@redis:6379"}},
 		{manifest("REDIS_URL", "redis://redis:6379", "REDIS_TLS", "true"), config.Redis{URL: "rediss://redis:6379"}},
+		{manifest("REDIS_URL", "redis://a:1", "REDIS_TYPE", "CLUSTER"), config.Redis{URL: "redis+cluster://a:1"}},
+		{manifest("REDIS_URL", "rediss://a:1,rediss://b:2", "REDIS_TYPE", "cluster"), config.Redis{URL: "rediss+cluster://a:1,b:2"}},
+		{manifest("REDIS_URL", "redis+sentinel://a/m", "REDIS_TYPE", "sentinel"), config.Redis{URL: "redis+sentinel://a/m"}},
 		{manifest("REDIS_URL", "valkey+cluster://a,b", "REDIS_TLS", "true", "REDIS_TYPE", "cluster"), config.Redis{URL: "valkeys+cluster://a,b"}},
 	}
 	for _, row := range rows {
@@ -222,6 +225,9 @@ func TestRedisOfEnvoy(t *testing.T) {
 	}
 	if c, err := config.Load(manifest("REDIS_TYPE", "CLUSTER", "CACHE_KEY_PREFIX", "x")); err != nil || c.Store.Kind != config.InMemory {
 		t.Errorf("without an address: %v", err)
+	}
+	if _, err := config.Load(manifest("REDIS_URL", "redis://a:1", "REDIS_TYPE", "sentinel")); err == nil || !strings.Contains(err.Error(), "REDIS_URL: it does not name the primary") {
+		t.Errorf("sentinels at a URL: %v", err)
 	}
 	if _, err := config.Load(manifest("REDIS_URL", "a:1", "REDIS_TYPE", "ring")); err == nil || !strings.Contains(err.Error(), "ring") {
 		t.Errorf("ring: %v", err)

@@ -157,6 +157,8 @@ func (e *envoyEnvironment) redis() {
 	if !isURL {
 		scheme, address = "redis", e.get("REDIS_URL")
 	}
+	kind, arrangement, _ := strings.Cut(scheme, "+")
+	address = strings.ReplaceAll(address, ","+scheme+"://", ",") // each may have its scheme
 	switch {
 	case strings.HasPrefix(address, "/"):
 		e.refuse("REDIS_URL", "unix sockets are not supported", "use the TCP address of Redis")
@@ -164,17 +166,20 @@ func (e *envoyEnvironment) redis() {
 	case mode != "single" && mode != "sentinel" && mode != "cluster":
 		e.refuse("REDIS_TYPE", fmt.Sprintf("%q is not one of SINGLE, SENTINEL, CLUSTER", mode), "")
 		return
-	case mode == "sentinel" && !isURL:
+	case arrangement != "" || mode == "single":
+	case mode == "cluster":
+		arrangement = mode
+	case isURL:
+		e.refuse("REDIS_URL", "it does not name the primary", "write NAME,host:port,host:port, or redis+sentinel://host:port,host:port/NAME")
+		return
+	default:
 		name, sentinels, _ := strings.Cut(address, ",")
-		scheme, address = "redis+sentinel", sentinels+"/"+url.PathEscape(name)
-	case mode == "cluster" && !isURL:
-		scheme = "redis+cluster"
+		arrangement, address = mode, sentinels+"/"+url.PathEscape(name)
 	}
-	kind, arrangement, _ := strings.Cut(scheme, "+")
 	if e.boolean("REDIS_TLS") && (kind == "redis" || kind == "valkey") {
-		scheme = strings.TrimSuffix(kind+"s+"+arrangement, "+")
+		kind += "s"
 	}
-	e.values["store.redis.url"] = scheme + "://" + address
+	e.values["store.redis.url"] = strings.TrimSuffix(kind+"+"+arrangement, "+") + "://" + address
 	e.auth("REDIS_AUTH", "store.redis.")
 	if mode == "sentinel" {
 		e.auth("REDIS_SENTINEL_AUTH", "store.redis.sentinel_")
