@@ -42,7 +42,7 @@ func TestInlineLimit(t *testing.T) {
 		{in: &headgatev1.CheckRequest{Id: "a", InlineLimit: &headgatev1.InlineLimit{Limit: "5/minute", Algorithm: "fixed_windov"}}, code: codes.InvalidArgument, message: `did you mean "fixed_window"?`},
 		{in: &headgatev1.CheckRequest{Id: "a", InlineLimit: &headgatev1.InlineLimit{Limit: "5/minute", Timezone: strings.Repeat("x", 99)}}, code: codes.InvalidArgument, message: `"timezone" is longer`},
 		{in: &headgatev1.CheckRequest{Id: "a", InlineLimit: &headgatev1.InlineLimit{Limit: "5/minute", Burst: n(1e9)}}, code: codes.PermissionDenied, message: "inline_limits.max_burst"},
-		{in: &headgatev1.CheckRequest{Id: strings.Repeat("a", 257), InlineLimit: &headgatev1.InlineLimit{Limit: "5/minute"}}, code: codes.PermissionDenied, message: "inline_limits.max_id"},
+		{in: &headgatev1.CheckRequest{Id: strings.Repeat("a", 257), InlineLimit: &headgatev1.InlineLimit{Limit: "5/minute"}}, code: codes.PermissionDenied, message: "more than 256"},
 	} {
 		out, err := s.Check(t.Context(), row.in)
 		if grpcstatus.Code(err) != row.code || err != nil && !strings.Contains(err.Error(), row.message) {
