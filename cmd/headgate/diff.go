@@ -170,7 +170,7 @@ func (f *diffFlags) judge(s streams, status *admin.CandidateStatus) error {
 	}
 	if n := status.Store.Evicted; n > 0 {
 		p.line("warning", fmt.Sprintf("the candidate's store is full: %s keys with counts were evicted", simulate.Thousands(n)))
-		p.line("hint", "raise candidate.max_keys")
+		p.line("hint", "compare the rules of fewer keys at a time: a candidate remembers 1,000,000")
 	}
 	if problem := f.allowed.exceeded(int64(status.NewlyRefused), int64(status.Requests)); problem != "" {
 		p.line("error", problem)

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
-// A connection that has not sent a request ends after shutdown_idle, as an idle one does.
+// A connection that has not sent a request ends after a second, as an idle one does.
 // net/http alone would wait up to five seconds for its first request.
 func TestShutdownClosesSilentConnections(t *testing.T) {
 	for name, place := range map[string]func(p *Process, l *netbound.Listener){
