@@ -48,8 +48,8 @@ type prompt struct {
 
 // promptly returns the body to copy to w in place of that of res.
 func promptly(w *quiet, res *http.Response, conn *upstreamConn) io.ReadCloser {
-	if res.Body == http.NoBody {
-		w.over.Store(true)
+	if res.ContentLength == 0 || res.Body == http.NoBody || res.Request.Method == http.MethodHead {
+		w.over.Store(true) // nothing comes: a flush would separate the header of gRPC's status from the end
 		return res.Body
 	}
 	res.ContentLength = 0 // otherwise httputil flushes after every write if it is unknown

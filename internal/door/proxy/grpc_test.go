@@ -285,6 +285,31 @@ func framesOf(t *testing.T, body []byte) (frames []string) {
 	return frames
 }
 
+// A gRPC answer without a message is a single header, which has the status and ends the
+// stream. It passes as such, whatever the rules have to know of it.
+func TestStatusWithoutAMessagePasses(t *testing.T) {
+	for name, rule := range map[string]string{
+		"no rule":     "match: {path: /none}, rate: 9/hour",
+		"rate":        "rate: 9/hour",
+		"charge_on":   "rate: 9/hour, charge_on: {grpc: [NOT_FOUND]}",
+		"concurrency": "concurrency: 9, lease: 1m",
+		"cost":        "rate: 9/hour, cost: {estimate: 1, from_response: X-Cost}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := healthClient(t, newProxy(t, "domain: api\nlimits: [{name: all, key: client_ip, "+rule+"}]\n", memory.New(), nil, healthService(t)))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for range 3 {
+				_, unary := c.Check(ctx, &healthpb.HealthCheckRequest{Service: "unknown"})
+				list, stream := c.List(ctx, &healthpb.HealthListRequest{})
+				if grpcstatus.Code(unary) != codes.NotFound || stream != nil || len(list.GetStatuses()) == 0 {
+					t.Errorf("%v, %v, %v", unary, list, stream)
+				}
+			}
+		})
+	}
+}
+
 // An answer of the upstream passes as it is, also one that is not gRPC.
 func TestAnswersOfTheUpstreamStay(t *testing.T) {
 	p := newProxy(t, "domain: api\nlimits: [{name: all, rate: 9/hour}]\n", memory.New(), func(r *http.Request) (*http.Response, error) {
