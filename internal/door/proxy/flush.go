@@ -48,8 +48,9 @@ type prompt struct {
 
 // promptly returns the body to copy to w in place of that of res.
 func promptly(w *quiet, res *http.Response, conn *upstreamConn) io.ReadCloser {
-	if res.ContentLength == 0 || res.Body == http.NoBody || res.Request.Method == http.MethodHead {
-		w.over.Store(true) // nothing comes: a flush would separate the header of gRPC's status from the end
+	// An empty body of HTTP/2 is another value.
+	if res.Body == http.NoBody || res.ProtoMajor > 1 && (res.ContentLength == 0 || res.Request.Method == http.MethodHead) {
+		w.over.Store(true) // a flush would part the header, which may have the status of gRPC, from the end
 		return res.Body
 	}
 	res.ContentLength = 0 // otherwise httputil flushes after every write if it is unknown
