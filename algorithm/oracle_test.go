@@ -344,6 +344,7 @@ func (o *oracle) step(r *headgate.Rule, now int64, req Request) Result {
 		return o.renew(r, now, req)
 	case headgate.Draw:
 		return o.draw(r, now, n, min(wait, maxTime))
+	case headgate.Times: // no step of an algorithm
 	}
 	panic("unknown kind")
 }

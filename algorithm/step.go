@@ -110,6 +110,7 @@ func Step(r *headgate.Rule, s *State, now int64, req Request) Result {
 		wrote := !isZero(s)
 		*s = State{}
 		return done(r, s, now, 0, wrote)
+	case headgate.Times: // a store answers that
 	}
 	return refuse(r, s, now, req.Cost)
 }
@@ -123,7 +124,7 @@ func mayTake(kind headgate.Kind) bool {
 	switch kind {
 	case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reserve:
 		return true
-	case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw:
+	case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw, headgate.Times:
 	}
 	return false
 }
@@ -136,7 +137,7 @@ func unlimited(req Request) Result {
 	switch req.Kind {
 	case headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve, headgate.Draw:
 		d.Granted = req.Cost
-	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew:
+	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Times:
 	}
 	return Result{Decision: d}
 }
