@@ -28,9 +28,9 @@ type Asker struct {
 	// Queue returns where requests wait that a rule queues, or nil. Nil if the door has none.
 	Queue    func() *queue.Queue
 	Patience time.Duration // how long a settlement may take; 0 for what the store allows
-	// Unobserved returns how long a slot stays taken for an upstream that may go on with a
-	// request that it did not receive whole or did not answer in time. Nil for not at all.
-	Unobserved func() time.Duration
+	// Linger ends a Hold later, for an upstream that may go on with a request that it did
+	// not receive whole or did not answer in time. If nil, the Hold ends at once.
+	Linger func(*engine.Hold)
 	// Failed is told of errors in place of the Logger; it may be nil.
 	Failed func(ctx context.Context, err error)
 }
@@ -133,13 +133,6 @@ func (a *Asker) WhyUnsettled(ctx context.Context, err error) Unsettled {
 	}
 	a.Logger.ErrorContext(ctx, "lease or reservation not settled", "err", err)
 	return Broken
-}
-
-func (a *Asker) unobserved() time.Duration {
-	if a.Unobserved == nil {
-		return 0
-	}
-	return a.Unobserved()
 }
 
 // leaseFailed is told of a slot that could not be kept or released.

@@ -242,8 +242,9 @@ func (p *Pass) Settle(ctx context.Context, r *Result) {
 			return cost, known
 		})
 	}
-	if !r.Ended && r.From != Unreached && (r.Broken || r.From == TimedOut) {
-		p.hold.EndIn(p.asker.unobserved()) // the upstream may continue with the part that it has
+	if p.hold != nil && p.asker.Linger != nil && !r.Ended && r.From != Unreached && (r.Broken || r.From == TimedOut) {
+		p.asker.Linger(p.hold) // the upstream may continue with the part that it has
+		p.hold = nil
 	}
 	p.hold.End()
 }

@@ -114,6 +114,7 @@ type Hold struct {
 	mu     sync.Mutex
 	leases []Lease
 	timer  *time.Timer // nil once ended
+	last   bool        // no more renewals
 }
 
 // HoldOptions configure a Hold.
@@ -159,7 +160,7 @@ func (e *Engine) Hold(ctx context.Context, v *Verdict, o HoldOptions) *Hold {
 func (h *Hold) renew() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.timer == nil {
+	if h.timer == nil || h.last {
 		return
 	}
 	at := h.clock().UnixMicro()
@@ -198,24 +199,11 @@ func (h *Hold) Lapse() {
 	}
 }
 
-// EndIn releases the leases after d, or lets them expire if that is earlier. It is for
-// requests that may run so long without being observed.
-func (h *Hold) EndIn(d time.Duration) {
-	if h == nil {
-		return
-	}
-	if d <= 0 {
-		h.End()
-		return
-	}
+// StopRenewing lets the leases expire unless End comes earlier.
+func (h *Hold) StopRenewing() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.timer == nil {
-		return
-	}
-	h.timer.Stop()
-	h.timer = nil
-	time.AfterFunc(d, h.release)
+	h.last = true
 }
 
 // End releases the leases. A second End does nothing.
@@ -230,11 +218,6 @@ func (h *Hold) End() {
 	}
 	h.timer.Stop()
 	h.timer = nil
-	h.release()
-}
-
-// release releases the leases, which are no longer renewed.
-func (h *Hold) release() {
 	if _, err := h.engine.ReleaseLeases(h.ctx, h.leases, h.clock().UnixMicro()); err != nil {
 		h.failed(err)
 	}

@@ -247,8 +247,9 @@ func (s *outlasting) none() <-chan struct{} {
 
 // Finish waits for requests that continue without their clients, and cuts them off when
 // ctx is done. A server's Shutdown does not wait for them. They are charged when Finish
-// returns.
+// returns, and all slots are free.
 func (p *Proxy) Finish(ctx context.Context) {
+	defer p.lingering.end()
 	none := p.outlasting.none()
 	select {
 	case <-none:

@@ -294,6 +294,31 @@ func TestBrokenUploadsFreeTheirSlots(t *testing.T) {
 	}
 }
 
+// A process that stops leaves no slot of a broken upload to its lease.
+func TestBrokenUploadsFreeTheirSlotsAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(memory.WithClock(time.Now))
+		p := newProxy(t, "domain: api\nlimits:\n  - {name: one, match: {path: /one}, concurrency: 1, lease: 5m}\n", store, func(r *http.Request) (*http.Response, error) {
+			if r.Body == nil || r.Body == http.NoBody {
+				return ok(r)
+			}
+			_, err := io.Copy(io.Discard, r.Body)
+			return nil, err
+		})
+		broken := request(t.Context(), "POST", "/one")
+		broken.Body, broken.ContentLength = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF)), 1000
+		p.ServeHTTP(httptest.NewRecorder(), broken)
+		for _, want := range []int{http.StatusTooManyRequests, http.StatusOK} {
+			w := httptest.NewRecorder()
+			p.ServeHTTP(w, request(t.Context(), "POST", "/one"))
+			if w.Code != want {
+				t.Errorf("%d, want %d", w.Code, want)
+			}
+			p.Finish(t.Context())
+		}
+	})
+}
+
 // A slot is free when the upstream's work has ended, not when the client has gone: an
 // upstream that does not notice never gets more requests than the limit.
 func TestPlacesOutlastTheirClients(t *testing.T) {

@@ -78,6 +78,7 @@ type Proxy struct {
 	room       waitingRoom
 	queues     queues
 	outlasting outlasting
+	lingering  lingering
 	via        via
 	limits     selfservice.Page
 }
@@ -90,7 +91,7 @@ func New(options Options) *Proxy {
 	}
 	options.CORS.fields = []string{strings.Join(answer.FieldNames(), ", ")}
 	p := &Proxy{options: options, room: newWaitingRoom(options.MaxWaiting)}
-	p.options.Queue, p.options.Wait, p.options.Unobserved = p.queues.current.Load, p.wait, p.patience
+	p.options.Queue, p.options.Wait, p.options.Linger = p.queues.current.Load, p.wait, p.linger
 	p.queues.gate = selfservice.NewGate()
 	p.queues.arriving = answer.NewBodies(options.Bodies)
 	p.limits = selfservice.Page{Engine: options.Engine, Gate: selfservice.NewGate(), Dialect: options.Dialect, Asked: options.LimitsAsked}
