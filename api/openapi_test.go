@@ -222,7 +222,7 @@ func started(t *testing.T) map[string]string {
 	for name, text := range map[string]string{
 		"rules.yaml": rules, "candidate.yaml": rules,
 		"headgate.yaml": `rules: [rules.yaml]
-candidate: {rules: [candidate.yaml]}
+candidate: [candidate.yaml]
 trusted_proxies: [127.0.0.1]
 listen: {api: 127.0.0.1:0, grpc: "off", resp: "off", admin: 127.0.0.1:0}
 proxy: {listen: 127.0.0.1:0, upstream: "` + backend.URL + `"}

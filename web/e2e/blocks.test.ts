@@ -83,7 +83,7 @@ async function open(config: string, colorScheme: "light" | "dark", width: number
 }
 
 test.skipIf(!withRedis).each(views)("what is held in blocks: %s, %i pixels", async (scheme, width) => {
-  const config = `store: {redis: {addresses: ["${address}"]}}\n`;
+  const config = `store: {redis: {url: "redis://${address}"}}\n`;
   const { door, tab, line } = await open(config, scheme, width);
   const { page, wrong } = tab;
   expect(await line("daily")).toMatch(/^In blocks: no busy key.*\. Never too many, now none too few\.$/);

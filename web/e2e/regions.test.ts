@@ -48,7 +48,7 @@ async function openRegion(name: string, own: number, other: string, at: number):
     file,
     `rules: [rules.yaml]
 store: redis://127.0.0.1:${own}
-regions: {name: ${name}, peers: {${other}: "redis://127.0.0.1:${at}"}, interval: 50ms}
+regions: {name: ${name}, peers: {${other}: "redis://127.0.0.1:${at}"}}
 `,
   );
   const door = await openDoor(["--config", file]);
