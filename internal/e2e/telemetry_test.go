@@ -143,7 +143,7 @@ func TestTraceOfEachDoor(t *testing.T) {
 
 	header, trace = parent(2, "01")
 	post("/v1/check", `{"checks":[`+check+`,`+check+`]}`, header)
-	of := named(t, f.awaitSpans(t, &r, trace, 3), "POST /v1/check")
+	of := named(t, f.awaitSpans(t, &r, trace, 2), "POST /v1/check")
 	hasAttributes(t, of, "headgate.outcome", "refused")
 	if events := of.GetEvents(); len(events) != 1 || attributes(events[0].GetAttributes())["headgate.outcome"] != "refused" {
 		t.Errorf("the second check of a batch is %v", events)
