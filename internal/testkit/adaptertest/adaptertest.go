@@ -3,6 +3,7 @@
 package adaptertest
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -234,8 +235,11 @@ func Misread(server Server) []string {
 	return found
 }
 
-// nowhere is a store that is never called.
+// nowhere is a store that is asked only whether it works.
 type nowhere struct{ headgate.Store }
+
+// Do implements [headgate.Store].
+func (nowhere) Do(context.Context, *headgate.Batch) {}
 
 // mistake returns the error that f panics with, or "".
 func mistake(f func()) (text string) {
