@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"context"
+	"math/bits"
+
+	"github.com/headgate/headgate"
+)
+
+// run takes the steps in order. If it has to wait for more than one, the Engine's
+// timeout covers them together; a single one is limited by the store.
+func (d *deciding) run(ctx context.Context) {
+	for d.todo != 0 {
+		if usual := d.todo == 1<<enforce || d.todo == 1<<charge; usual && !d.hidden || d.engine.timeout == 0 {
+			d.take(ctx)
+		} else {
+			d.bounded(ctx)
+		}
+	}
+}
+
+// bounded takes all steps within the timeout. Disguising the request gets the same time
+// again.
+func (d *deciding) bounded(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, d.engine.timeout)
+	defer cancel()
+	for was := d.hidden; d.todo != 0 && d.hidden == was; {
+		d.take(ctx)
+	}
+}
+
+// take takes the next step.
+func (d *deciding) take(ctx context.Context) {
+	st := step(bits.TrailingZeros16(uint16(d.todo)))
+	if d.questions(st); st == handBack {
+		d.handBack(ctx)
+		return
+	}
+	err := d.lost() // then the store is not called again
+	if err == nil {
+		err = d.put(ctx, d.engine.store, st.mode())
+	}
+	d.answers(ctx, st, err)
+}
+
+// questions builds the store requests of a step and marks the step as done.
+func (d *deciding) questions(st step) {
+	d.todo &^= 1 << st
+	pending, asked := d.pending[:0], d.asked[:0]
+	for i := range d.results {
+		r := &d.results[i]
+		if r.step != st && (st != disguise || !r.visible()) {
+			continue
+		}
+		pending, asked = extended(pending), append(asked, i)
+		d.ask(&pending[len(pending)-1], r, st)
+	}
+	d.pending, d.asked = pending, asked
+	d.room()
+}
+
+// ask sets op to the request for one limit in a step. Once an enforced limit has
+// refused, the others are only peeked at, unless they disguise that.
+func (d *deciding) ask(op *headgate.Op, r *Result, st step) {
+	p, rule := &d.parts[r.part], r.Rule
+	op.Key, op.Scope, op.Limit = r.Key, rule.StoreScope(), rule.Limit
+	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.at, p.Kind
+	op.Duration, op.Lease, op.Member = 0, 0, r.member
+	switch {
+	case st == charge:
+		r.charge(op)
+	case st == refund:
+	case d.defers && rule.Concurrent(), !d.allowed && !d.hidden, d.hidden && (r.role != enforce || rule.Concurrent()):
+		op.Kind = headgate.Peek
+	}
+}
+
+// answers processes the store's answers, or its failure.
+func (d *deciding) answers(ctx context.Context, st step, err error) {
+	if err != nil {
+		if d.lost() == nil {
+			d.failure = unavailable(err)
+		}
+		d.fail(ctx, st, err)
+	}
+	out, results := d.out, d.results
+	for j, i := range d.asked {
+		r := &results[i]
+		if err == nil {
+			d.hear(i, r, &out[j])
+		}
+		if r.step == enforce && !d.hidden {
+			d.allowed = d.allowed && r.Decision.Allowed
+		} else {
+			d.count(r)
+		}
+	}
+	switch {
+	case st == quota || st == charge:
+		d.todo |= 1 << handBack
+	case st == enforce && !d.allowed && !d.hidden && d.disguises() && d.hides(enforce):
+		d.hidden = true
+		d.todo |= 1 << disguise
+	}
+}
+
+// put sends the pending ops to store and stores the answers in d.out.
+func (d *deciding) put(ctx context.Context, store headgate.Store, mode headgate.Mode) error {
+	switch len(d.pending) {
+	case 0:
+		return nil
+	case 1:
+		mode = headgate.Independent // so that a refusal counts if it should
+	}
+	return headgate.ExecuteAll(ctx, store, d.pending, d.out, mode)
+}
+
+// disguises reports whether to disguise a refusal by hidden rules: not if the request
+// takes nothing, nor if the store is unavailable.
+func (d *deciding) disguises() bool {
+	return d.alone && d.parts[0].Kind == headgate.Take && d.failure == nil
+}
+
+// hear records the answer to r, which is result i. For a banned key, only explain needs
+// it.
+func (d *deciding) hear(i int, r *Result, answer *headgate.Decision) {
+	if d.explains != nil {
+		d.explains.hear(i, answer)
+	}
+	if r.role != none {
+		r.Decision = *answer
+	}
+}
+
+// count takes the answer for a limit into account.
+func (d *deciding) count(r *Result) {
+	if r.step == charge {
+		r.charged(&d.parts[r.part])
+	}
+	switch r.role {
+	case enforce:
+		d.allowed = d.allowed && r.Decision.Allowed
+		d.pretend(r)
+	case observe:
+		d.shadow(r)
+	case refund, charge, explain, quota, handBack, disguise, none:
+	}
+}
+
+// shadow turns the answer of a rule that only observes into one that allows.
+func (d *deciding) shadow(r *Result) {
+	r.Decision.Delay = 0
+	if !r.Decision.Allowed {
+		r.Decision.Allowed, r.Decision.Reason, r.Decision.RetryAfter = true, headgate.Shadow, 0
+		d.wouldRefuse++
+	}
+}
+
+// conclude makes v the verdict on a part that starts at result first, and returns the
+// first result of the next part.
+func (d *deciding) conclude(v *Verdict, part, first int) (next int) {
+	v.Known, v.at = d.known, d.at
+	if v.Allowed, v.Decision.Allowed, v.Decision.Reason = true, true, headgate.NoLimit; d.ruleless != headgate.OK {
+		v.refuse(d.ruleless)
+	}
+	results := d.results
+	for next = first; next < len(results) && int(results[next].part) == part; next++ {
+		switch r := &results[next]; {
+		case r.Enforced:
+			v.consider(r)
+		case r.Decision.Reason == headgate.Shadow:
+			v.WouldRefuse++
+		}
+	}
+	return next
+}
