@@ -14,7 +14,7 @@ import (
 // is for many requests that arrive together.
 type Batch struct {
 	Ops    []Op       // of all groups, in sequence; a store does not change them
-	Out    []Decision // their answers, by the same index; at least as long
+	Out    []Decision // their answers, by the same index; at least as long; a store overwrites all of each
 	Groups []Group    // which ops belong together
 
 	// Created and Changed are the answer to an op of kind [Times], and Recorded says that

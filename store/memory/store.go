@@ -97,8 +97,8 @@ func (s *Store) take(op *headgate.Op, d *headgate.Decision) (err error) {
 	if now == 0 {
 		now, slack = s.now(id), s.slack
 	}
-	now = inRange(now)
-	s.takeOne(id, r, now, op.Cost, slack, d)
+	*d = headgate.Decision{} // the caller's slice may hold an earlier answer
+	s.takeOne(id, r, inRange(now), op.Cost, slack, d)
 	return nil
 }
 

@@ -14,6 +14,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -107,14 +108,23 @@ func (s *session) take(op headgate.Op) headgate.Decision {
 	s.Helper()
 	now := s.stamp(&op)
 	want := s.model.take(&op, now)
-	got, err := headgate.Execute(context.Background(), s.store, op)
-	if err != nil {
+	got := earlier(1)
+	if err := headgate.ExecuteAll(context.Background(), s.store, []headgate.Op{op}, got, headgate.Independent); err != nil {
 		s.Fatalf("%s: %v", describe(&op, now), err)
 	}
-	if got != want {
-		s.Fatalf("%s:\n got %s\nwant %s", describe(&op, now), show(got), show(want))
+	if got[0] != want {
+		s.Fatalf("%s:\n got %s\nwant %s", describe(&op, now), show(got[0]), show(want))
 	}
-	return got
+	return got[0]
+}
+
+// earlier returns decisions as a caller has them that uses a slice again. A store
+// overwrites all of each.
+func earlier(n int) []headgate.Decision {
+	return slices.Repeat([]headgate.Decision{{
+		Allowed: true, Limit: -7, Remaining: -7, Granted: -7, RetryAfter: -7, ResetAfter: -7, Delay: -7,
+		CountsUntil: -7, Lease: -7, Reason: headgate.Banned,
+	}}, n)
 }
 
 // do executes ops as one batch on both. All ops have the time of the first.
@@ -126,7 +136,7 @@ func (s *session) do(mode headgate.Mode, ops ...headgate.Op) []headgate.Decision
 	}
 	want := make([]headgate.Decision, len(ops))
 	s.model.do(ops, nows, want, mode)
-	got := make([]headgate.Decision, len(ops))
+	got := earlier(len(ops))
 	if err := headgate.ExecuteAll(context.Background(), s.store, ops, got, mode); err != nil {
 		s.Fatalf("Do of %d ops: %v", len(ops), err)
 	}
