@@ -209,12 +209,6 @@ func operations() []operation {
 		{"admin", "post", "/v1/candidate/reset", "Begin the comparison again", nil, "Nothing", []reply{{200, of[admin.CandidateStatus](), false}, wrong, {404, problem, true}}, []try{{"", "", 200}, {"", "x", 400}}},
 		{"admin", "get", "/v1/overrides", "Bans and overrides", []parameter{{"domain", ""}, {"rule", ""}, {"n", "how many"}}, nil, []reply{{200, of[admin.Overrides](), false}, wrong}, []try{{"", "", 200}, {"?n=x", "", 400}}},
 		{"admin", "get", "/v1/audit", "The last changes of operators", []parameter{{"n", "how many"}}, nil, []reply{{200, "AuditList", false}, wrong}, []try{{"", "", 200}, {"?n=x", "", 400}}},
-		{"admin", "get", "/v1/keys/export", "All bans, overrides and grants", []parameter{{"domain", ""}, {"rule", ""}}, nil, []reply{{200, of[admin.ExportAnswer](), false}, wrong, {403, problem, true}, {404, problem, false}, busy}, []try{{"", "", 200}, {"?x", "", 400}, {"?rule=x", "", 404}}},
-		{
-			"admin", "post", "/v1/keys/import", "Bans, overrides and grants from an export", nil, of[admin.ImportRequest](),
-			[]reply{{200, of[admin.ImportAnswer](), false}, wrong, {507, problem, true}, busy},
-			[]try{{"", `{"dry_run":true,"rows":[{"kind":"ban","domain":"api","rule":"login","key":["198.51.100.8"],"until":"2099-01-01T00:00:00Z"}]}`, 200}, {"", "x", 400}},
-		},
 		{"admin", "get", "/v1/queue", "The queues", nil, nil, []reply{{200, of[admin.QueueList](), false}, wrong, busy}, []try{{"", "", 200}, {"?x", "", 400}}},
 		{"admin", "get", "/v1/queue/items", "Queued requests", []parameter{{"state", "pending or dead"}, {"domain", ""}, {"rule", ""}, {"n", "how many"}}, nil, []reply{{200, of[admin.QueueItems](), false}, wrong, {404, problem, true}, busy}, []try{{"", "", 200}, {"?n=x", "", 400}}},
 		{"admin", "get", "/v1/queue/items/{id}", "One queued request", []parameter{{"body", "true for its body too"}}, nil, []reply{{200, of[admin.QueueItem](), false}, wrong, {404, problem, false}, busy}, []try{{"$id", "", 200}, {"$id?x", "", 400}, {"x", "", 404}}},

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
@@ -15,7 +16,13 @@ var scriptCalls = regexp.MustCompile(`cmdstat_eval\w*:calls=(\d+)`)
 func TestIdleServerSparesItsRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
-	f := runNow(t, onRedis(server.Addr))
+	f := newFixture(t, "domain: api\nlimits: [{name: all, key: [client_ip], rate: 5/day}]\n", nil, withAdmin, onRedis(server.Addr))
+	var err error
+	f.App, err = app.New(app.Options{Config: f.config, Logger: f.journal.logger(), Clock: time.Now, PollInterval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.start(t)
 	f.journal.await(t, "store connected")
 	calls := func() (n int) {
 		for _, m := range scriptCalls.FindAllStringSubmatch(server.Do("INFO", "commandstats"), -1) {

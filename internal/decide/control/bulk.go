@@ -68,13 +68,6 @@ func (m *Manager) putEach(ctx context.Context, rows []Row) (int, error) {
 	return int(written.Load()), context.Cause(ctx)
 }
 
-// Granted reports whether a grant is recorded.
-func (m *Manager) Granted(e *Entry) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.active(e.name()) != nil
-}
-
 // ForgetGrants removes the records of a key's grants.
 func (m *Manager) ForgetGrants(ctx context.Context, scope, key string) error {
 	m.mu.Lock()

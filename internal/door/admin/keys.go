@@ -34,8 +34,6 @@ func (k keys) routes() map[string]http.Handler {
 		"GET /v1/overrides": asked(k.listOverrides, "domain", "rule", "n"),
 		"GET /v1/audit":     asked(k.listAudit, "n"),
 
-		"GET /v1/keys/export":  asked(k.exportKeys, "domain", "rule"),
-		"POST /v1/keys/import": asked(k.importKeys),
 		"POST /v1/keys/{action}": reply(func(_ http.ResponseWriter, r *http.Request) (any, error) {
 			return nil, &problem{http.StatusNotFound, nearestAction(r.PathValue("action"))}
 		}),
@@ -371,19 +369,20 @@ func (k keys) grant(c *keyCall) error {
 	return nil
 }
 
-// recordGrant notes a grant for exports.
+// recordGrant records a grant, which other regions then make too.
 func (k keys) recordGrant(c *keyCall, lasting time.Duration) {
-	put := func() error {
-		if k.Control.Room() <= control.MaxEntries-mostGrants {
-			return control.ErrFull
-		}
-		return k.Control.Put(c.ctx, &control.Entry{
+	if k.Among == nil {
+		return
+	}
+	err := control.ErrFull // unless half of the table is free: there must be space for bans
+	if k.Control.Room() > control.MaxEntries/2 {
+		err = k.Control.Put(c.ctx, &control.Entry{
 			Kind: control.Grant, Domain: c.domain, Rule: c.rule, Scope: c.scope, Key: c.key, Amount: c.body.Amount, ID: rand.Text(),
 			Until: c.now.Add(lasting).UTC().Truncate(time.Millisecond), Created: c.now.UTC(), Reason: c.body.Reason, By: c.by,
 		})
 	}
-	if err := put(); err != nil && c.warning == "" {
-		c.warning = fmt.Sprintf("done, but an export will not list this grant: %v", err)
+	if err != nil && c.warning == "" {
+		c.warning = fmt.Sprintf("done, but other regions will not make this grant: %v", err)
 	}
 }
 
