@@ -13,26 +13,31 @@ import (
 // A record is "HGQ", the version, the fields with their lengths (as varints), and a CRC-32C of
 // all that. The checksum keeps partly written and corrupt records from being sent.
 //
-// Version 2 has what the request gave of each limit. It is written only if there is any, so
-// that older servers can read the other records.
+// Version 2 has what the request gave of each limit, version 3 also the value that each limit
+// of different values counts. A record has the lowest version that holds it, so that older
+// servers can read the others.
 const (
-	magic     = "HGQ\x01"
-	magic2    = "HGQ\x02"
+	magic     = "HGQ"
+	newest    = 3
+	headSize  = len(magic) + 1
 	crcSize   = 4
 	maxFields = 1 << 16 // limits the claims, and the header fields, of a record
 )
 
 // Marshal returns the record of e.
 func (e *Entry) Marshal() []byte {
-	size := len(magic) + int(e.Size()) + 256
-	version := magic
+	size := headSize + int(e.Size()) + 256
+	version := byte(1)
 	for _, c := range e.Claims {
-		size += len(c.Rule) + len(c.Key) + len(c.Given) + 16
-		if c.Given != "" {
-			version = magic2
+		size += len(c.Rule) + len(c.Key) + len(c.Given) + 26
+		switch {
+		case c.Member != 0:
+			version = 3
+		case c.Given != "":
+			version = max(version, 2)
 		}
 	}
-	w := writer{b: append(make([]byte, 0, size), version...)}
+	w := writer{b: append(append(make([]byte, 0, size), magic...), version)}
 	for _, text := range [...]string{e.ID, e.Domain, e.Rule, e.Scope, e.Key, e.Method, e.URI, e.Host, e.IdempotencyKey} {
 		w.text(text)
 	}
@@ -43,8 +48,11 @@ func (e *Entry) Marshal() []byte {
 		w.text(c.Rule)
 		w.text(c.Key)
 		w.number(uint64(max(c.Cost, 0)))
-		if version == magic2 {
+		if version >= 2 {
 			w.text(c.Given)
+		}
+		if version >= 3 {
+			w.number(c.Member)
 		}
 	}
 	fields := 0
@@ -69,14 +77,15 @@ func sum(b []byte) []byte {
 
 // Unmarshal parses a record. Its errors wrap ErrDamaged. The entry does not refer to b.
 func Unmarshal(b []byte) (*Entry, error) {
-	if len(b) < len(magic)+crcSize || string(b[:len(magic)]) != magic && string(b[:len(magic)]) != magic2 {
+	if len(b) < headSize+crcSize || string(b[:len(magic)]) != magic || b[len(magic)] == 0 || b[len(magic)] > newest {
 		return nil, fmt.Errorf("%w: unknown record version", ErrDamaged)
 	}
+	version := b[len(magic)]
 	body, want := b[:len(b)-crcSize], binary.BigEndian.Uint32(b[len(b)-crcSize:])
 	if crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) != want {
 		return nil, fmt.Errorf("%w: wrong checksum", ErrDamaged)
 	}
-	r := reader{b: body[len(magic):]}
+	r := reader{b: body[headSize:]}
 	e := &Entry{}
 	for _, text := range [...]*string{&e.ID, &e.Domain, &e.Rule, &e.Scope, &e.Key, &e.Method, &e.URI, &e.Host, &e.IdempotencyKey} {
 		*text = r.text()
@@ -84,8 +93,11 @@ func Unmarshal(b []byte) (*Entry, error) {
 	e.Accepted, e.Expires = r.time(), r.time()
 	for range r.count() {
 		c := Claim{Rule: r.text(), Key: r.text(), Cost: int64(r.number())}
-		if string(b[:len(magic)]) == magic2 {
+		if version >= 2 {
 			c.Given = r.text()
+		}
+		if version >= 3 {
+			c.Member = r.number()
 		}
 		e.Claims = append(e.Claims, c)
 	}

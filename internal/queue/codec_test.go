@@ -13,7 +13,7 @@ import (
 func sample() *Entry {
 	return &Entry{
 		ID: "5K2J0B8H3M4Q6R1T9V7P2C4D", Domain: "api", Rule: "orders", Scope: "\x03api\x06orders", Key: "\x01a",
-		Claims: []Claim{{Rule: "orders", Key: "\x01a", Cost: 1}, {Rule: "all", Cost: 20, Given: "@Asia/Tokyo"}},
+		Claims: []Claim{{Rule: "orders", Key: "\x01a", Cost: 1}, {Rule: "all", Cost: 20, Given: "@Asia/Tokyo"}, {Rule: "users", Key: "\x01a", Cost: 1, Member: 1<<52 - 1}},
 		Method: "POST", URI: "/orders?x=1", Host: "api.example",
 		Header: http.Header{"Content-Type": {"application/json"}, "X-Many": {"a", "b"}}, Body: []byte(`{"n":1}`),
 		IdempotencyKey: "mine", Accepted: time.UnixMicro(1_700_000_000_123_456).UTC(), Expires: time.UnixMicro(1_700_086_400_000_000).UTC(),
@@ -32,17 +32,26 @@ func TestRecordsKeepEverything(t *testing.T) {
 	}
 }
 
-// A record without anything that a request gave is one that older servers can read.
-func TestRecordsOfTheFirstVersion(t *testing.T) {
+// A record has the lowest version that holds it, which older servers can read.
+func TestOldestVersionOfARecord(t *testing.T) {
 	e := sample()
-	e.Claims[1].Given = ""
-	record := e.Marshal()
-	if !bytes.HasPrefix(record, []byte(magic)) {
-		t.Errorf("it begins with %q", record[:4])
-	}
-	got, err := Unmarshal(record)
-	if diff := cmp.Diff(e, got); err != nil || diff != "" {
-		t.Error(err, diff)
+	for _, row := range []struct {
+		version string
+		without func()
+	}{
+		{"HGQ\x03", func() {}},
+		{"HGQ\x02", func() { e.Claims[2].Member = 0 }},
+		{"HGQ\x01", func() { e.Claims[1].Given = "" }},
+	} {
+		row.without()
+		record := e.Marshal()
+		if !bytes.HasPrefix(record, []byte(row.version)) {
+			t.Errorf("it begins with %q, want %q", record[:4], row.version)
+		}
+		got, err := Unmarshal(record)
+		if diff := cmp.Diff(e, got); err != nil || diff != "" {
+			t.Error(err, diff)
+		}
 	}
 }
 

@@ -46,6 +46,7 @@ type Claim struct {
 	Rule, Key string
 	Cost      int64
 	Given     string // what the request gave of the limit, if anything
+	Member    uint64 // the value that a limit of different values counts; else 0
 }
 
 // NewID returns a random id, which cannot be guessed. Senders get one of [Queue.NewID].

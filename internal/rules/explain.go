@@ -17,8 +17,9 @@ type Explanation struct {
 	Applies bool // whether the rule counts the request
 	// Key is the key; see [SplitKey]. It is empty if the rule does not apply.
 	Key      string
-	Cost     int64 // the charge for a request of cost 1
-	Enforced bool  // false in shadow mode and for a key outside Percent
+	Member   uint64 // as in [Check]
+	Cost     int64  // the charge for a request of cost 1
+	Enforced bool   // false in shadow mode and for a key outside Percent
 	// LimitFrom says where the limit comes from if not from the rule itself, such as
 	// "customers.csv:812"; see [Rule.LimitFrom].
 	LimitFrom string
@@ -105,7 +106,7 @@ func (s *Ruleset) explain(d *domain, req Request, m *Matches, settled *Rule) (li
 		}
 		for _, c := range checks[r] {
 			list = append(list, Explanation{
-				Rule: c.Rule, Applies: true, Key: strings.Clone(c.Key), Cost: c.Cost, Enforced: c.Enforced,
+				Rule: c.Rule, Applies: true, Key: strings.Clone(c.Key), Member: c.Member, Cost: c.Cost, Enforced: c.Enforced,
 				LimitFrom: c.Rule.LimitFrom(c.Key), ZoneFrom: c.Rule.zoneFrom(&f),
 			})
 		}

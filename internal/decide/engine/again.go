@@ -14,6 +14,7 @@ type Claim struct {
 	Rule, Key string // the name of the rule, and its key
 	Cost      int64  // the amount taken
 	Given     string // what the request gave of the limit; see rules.Rule.GivenText
+	Member    uint64 // the value that a rule with Values counts; else 0
 }
 
 // Claims returns the claims on enforced limits, for [Engine.Again]. Call it before
@@ -25,7 +26,9 @@ func (v *Verdict) Claims() []Claim {
 	claims := make([]Claim, 0, len(v.deciding.results))
 	for i := range v.deciding.results {
 		if r := &v.deciding.results[i]; r.Enforced {
-			claims = append(claims, Claim{Rule: r.Rule.Name, Key: strings.Clone(r.Key), Cost: r.cost, Given: r.Rule.GivenText()})
+			claims = append(claims, Claim{
+				Rule: r.Rule.Name, Key: strings.Clone(r.Key), Cost: r.cost, Given: r.Rule.GivenText(), Member: r.member,
+			})
 		}
 	}
 	return claims
@@ -33,17 +36,22 @@ func (v *Verdict) Claims() []Claim {
 
 // Again decides again about a refused request, by its claims: the request itself may no
 // longer exist. Rules of a domain that are no longer active, or only observe, do not
-// count. No Observer is called, because the request has already been counted. For the
-// errors see [Engine.Decide].
+// count; nor does a rule that counts values only since then, as the claim has none. No
+// Observer is called, because the request has already been counted. For the errors see
+// [Engine.Decide].
 func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at int64) (v Verdict, err error) {
 	d := e.begin(&Query{Domain: domain, Cost: 1, At: at, Waits: true})
 	d.known, v.deciding = true, d
 	rs := e.rules.Load()
 	for _, c := range claims {
-		if rule := rs.Rule(domain, c.Rule); rule != nil && rule.Mode == rules.Enforce && rule.Percent > 0 {
-			d.results = append(d.results, Result{Rule: rule.ForKey(c.Key).WithGiven(c.Given), Key: c.Key, Enforced: true, role: enforce, step: enforce, cost: c.Cost})
-			d.todo = 1 << enforce
+		rule := rs.Rule(domain, c.Rule)
+		if rule == nil || rule.Mode != rules.Enforce || rule.Percent == 0 || rule.Values != nil && c.Member == 0 {
+			continue
 		}
+		d.results = append(d.results, Result{
+			Rule: rule.ForKey(c.Key).WithGiven(c.Given), Key: c.Key, Enforced: true, role: enforce, step: enforce, cost: c.Cost, member: c.Member,
+		})
+		d.todo = 1 << enforce
 	}
 	if x := e.exceptions.Load(); x != nil && d.except(x) {
 		d.keepBans()

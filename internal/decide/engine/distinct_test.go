@@ -179,3 +179,37 @@ func TestReloadOfAnotherAttribute(t *testing.T) {
 		t.Errorf("accounts again: %s", got)
 	}
 }
+
+// A request that waits shows its value when it is asked about again, and when it is
+// explained: a value that is known passes, another does not.
+func TestWaitingRequestsShowTheirValues(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, distinctRules))
+	claims := func(account string) []engine.Claim {
+		v := decide(t, e, showing("/other", account))
+		defer v.Release()
+		return v.Claims()
+	}
+	first, second, third := claims("a"), claims("b"), claims("c")
+	for _, row := range []struct {
+		account string
+		claims  []engine.Claim
+		allowed bool
+	}{{"a", first, true}, {"b", second, true}, {"c", third, false}} {
+		v, err := e.Again(t.Context(), "api", row.claims, at(1))
+		if err != nil || v.Allowed != row.allowed || len(v.Results()) != 1 {
+			t.Errorf("%s again: %v, %+v, %v", row.account, v.Allowed, v.Decision, err)
+		}
+		v.Release()
+		q := showing("/other", row.account)
+		x, err := e.Explain(t.Context(), engine.ExplainQuery{Domain: "api", Parts: []rules.Request{q.Request}, Cost: 1, At: at(1)})
+		if err != nil || x.Verdict.Allowed != row.allowed {
+			t.Errorf("%s explained: %+v, %v", row.account, x.Verdict.Decision, err)
+		}
+	}
+
+	// A rule that counts values only since a reload does not hold a request that showed none.
+	first[0].Member = 0
+	if v, err := e.Again(t.Context(), "api", first, at(1)); err != nil || !v.Allowed || len(v.Results()) != 0 {
+		t.Errorf("without a value: %+v, %v", v.Decision, err)
+	}
+}

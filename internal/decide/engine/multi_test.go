@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate"
@@ -429,5 +430,53 @@ func (r *listener) DecidedAll(_ context.Context, _ engine.Mark, q engine.MultiQu
 		for _, result := range v.Parts()[i].Results() {
 			r.rules = append(r.rules, result.Rule.Name)
 		}
+	}
+}
+
+// refunds is a store that lists the refunds that it is asked for.
+type refunds struct {
+	headgate.Store
+
+	asked []headgate.Op
+}
+
+func (s *refunds) Do(ctx context.Context, b *headgate.Batch) {
+	for _, op := range b.Ops {
+		if op.Kind == headgate.Refund {
+			op.Key = strings.Clone(op.Key)
+			s.asked = append(s.asked, op)
+		}
+	}
+	s.Store.Do(ctx, b)
+}
+
+// A refund that a caller asks for does not know when the take was, whatever the memory of
+// the decision was used for before: here for refunds that know it.
+func TestRefundsKnowNothingOfEarlierOnes(t *testing.T) {
+	store := &refunds{Store: memory.New()}
+	e := engine.New(store, marked(t, byEntry, map[string]func(*rules.Rule){
+		"team": func(r *rules.Rule) { r.QuotaMode = true },
+	}))
+	both := []engine.Part{take(user("ann")), part(team("red"), 9, headgate.Take)} // handed back
+	back := []engine.Part{part(user("bob"), 2, headgate.Refund)}
+	for range 5 {
+		trace(t, e, engine.MultiQuery{}, []multiRow{
+			{both, false, []int64{3, 2}, []bool{false, true}},
+			{[]engine.Part{part(user("bob"), 3, headgate.Take)}, true, []int64{0}, nil},
+			{back, true, []int64{2}, nil},
+			{[]engine.Part{part(user("bob"), 9, headgate.Refund)}, true, []int64{3}, nil},
+		})
+	}
+	known := 0
+	for _, op := range store.asked {
+		switch {
+		case op.CountsUntil != 0 && op.Key == key("ann"):
+			known++
+		case op.CountsUntil != 0 || op.Duration != 0:
+			t.Errorf("%+v", op)
+		}
+	}
+	if known != 5 {
+		t.Errorf("%d refunds of what was handed back, want 5", known)
 	}
 }

@@ -65,7 +65,7 @@ func (d *deciding) ask(op *headgate.Op, r *Result, st step) {
 	p, rule := &d.parts[r.part], r.Rule
 	op.Key, op.Scope, op.Limit = r.Key, rule.StoreScope(), rule.Limit
 	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.at, p.Kind
-	op.Duration, op.Lease, op.Member = 0, 0, r.member
+	op.Duration, op.Lease, op.Member, op.CountsUntil = 0, 0, r.member, 0 // it is used again
 	switch {
 	case st == charge:
 		r.charge(op)
