@@ -47,10 +47,8 @@ func TestDocsOfAccessLogs(t *testing.T) {
 			}
 		}
 	}
-	for name, beginning := range map[string]string{"report.html": "<!doctype html>", "report.txt": "886 requests"} {
-		if text, err := os.ReadFile(name); err != nil || !strings.HasPrefix(strings.ToLower(string(text)), beginning) {
-			t.Errorf("%s: %.80s, %v", name, text, err)
-		}
+	if text, err := os.ReadFile("comparison.txt"); err != nil || !strings.HasPrefix(string(text), "886 requests") {
+		t.Errorf("%.80s, %v", text, err)
 	}
 	same(t, docs, "simulate.md", "next/rules.yaml")
 }

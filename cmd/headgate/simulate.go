@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -99,10 +97,10 @@ func progressLine(n simulate.Progress, after time.Duration) string {
 // simulateFlags are the flags of simulate.
 type simulateFlags struct {
 	logFlags
-	reading                            flags
-	rules, compare, domain, most, html string
-	asJSON, asCSV                      bool
-	top, maxKeys                       int
+	reading                      flags
+	rules, compare, domain, most string
+	asJSON, asCSV                bool
+	top, maxKeys                 int
 }
 
 func newSimulate(s streams) *cobra.Command {
@@ -142,7 +140,6 @@ wrong.`,
 	flags.StringVar(&f.compare, "compare", "", "rule files and folders to compare with --rules")
 	flags.StringVar(&f.domain, "domain", "", "domain whose rules apply (default: the only one)")
 	flags.StringVar(&f.most, "max-new-refusals", "", "with --compare: how many requests may newly be refused: a number, or a percentage such as 0.1%")
-	flags.StringVar(&f.html, "html", "", "write an HTML report with charts to this file")
 	flags.BoolVar(&f.asJSON, "json", false, "print the report as JSON")
 	flags.BoolVar(&f.asCSV, "csv", false, "print one line per rule and key as CSV")
 	flags.IntVar(&f.top, "top", 5, "how many keys to list for each rule")
@@ -176,9 +173,6 @@ func (f *simulateFlags) run(cmd *cobra.Command, s streams, args []string) error 
 		AccessLogs: f.AccessLogs, Rules: paths, RuleOptions: options, Domain: f.domain,
 		MaxKeys: f.maxKeys, Top: f.top, AllKeys: f.asCSV,
 	}
-	if f.html != "" {
-		simulation.Top = max(f.top, 20)
-	}
 	if f.compare != "" {
 		simulation.Candidate = rulePaths(f.compare)
 	}
@@ -195,11 +189,6 @@ func (f *simulateFlags) run(cmd *cobra.Command, s streams, args []string) error 
 
 // print writes the report in the requested formats.
 func (f *simulateFlags) print(s streams, report *simulate.Report) error {
-	if f.html != "" {
-		if err := writeTo(f.html, report.WriteHTML); err != nil {
-			return err
-		}
-	}
 	switch {
 	case f.asJSON:
 		return printJSON(s.out, report)
@@ -207,19 +196,6 @@ func (f *simulateFlags) print(s streams, report *simulate.Report) error {
 		return report.WriteCSV(s.out)
 	}
 	return report.WriteText(s.out, f.top)
-}
-
-// writeTo writes a file.
-func writeTo(path string, write func(io.Writer) error) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := write(file); err != nil {
-		_ = file.Close()
-		return err
-	}
-	return file.Close()
 }
 
 func (f *simulateFlags) maxNewRefusals() (allowance, error) {

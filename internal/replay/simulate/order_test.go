@@ -2,11 +2,8 @@ package simulate
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 )
 
 const second = int64(1_000_000)
@@ -67,63 +64,5 @@ func TestOrder(t *testing.T) {
 				t.Errorf("%s; %d late, %d dropped; want %s; %d, %d", text, late, dropped, row.want, row.late, row.dropped)
 			}
 		})
-	}
-}
-
-// However long it is, a timeline has every request in the right interval.
-func TestTimelineIsACount(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var line timeline
-		at := rapid.Int64Range(0, 1<<50).Draw(t, "begin")
-		type added struct{ at, requests, refused int64 }
-		var all []added
-		for range rapid.IntRange(1, 50).Draw(t, "requests") {
-			a := added{at, rapid.Int64Range(0, 9).Draw(t, "n"), rapid.Int64Range(0, 9).Draw(t, "refused")}
-			line.add(a.at, a.requests, a.refused)
-			all = append(all, a)
-			at += rapid.OneOf(rapid.Int64Range(0, 3*second), rapid.Int64Range(0, 1000*second), rapid.Int64Range(0, 1<<40)).Draw(t, "pause")
-		}
-		requests, refused := make([]int64, places), make([]int64, places)
-		for _, a := range all {
-			i := (a.at - line.start) / line.width
-			requests[i] += a.requests
-			refused[i] += a.refused
-		}
-		if !slices.Equal(requests, line.requests) || !slices.Equal(refused, line.refused) {
-			t.Fatalf("%v of %v\nwant %v of %v", line.refused, line.requests, refused, requests)
-		}
-		if line.start%second != 0 || line.width%second != 0 || all[0].at-line.start >= second {
-			t.Fatalf("it begins at %d in pieces of %d", line.start, line.width)
-		}
-		used := (all[len(all)-1].at - line.start) / line.width
-		if line.width > second && used < places/2-1 {
-			t.Fatalf("only %d of %d places are used", used, places)
-		}
-	})
-}
-
-// Demand is reported in steps that double, with the limit at the end of one.
-func TestPlace(t *testing.T) {
-	for _, row := range []struct {
-		asked float64
-		limit int64
-		want  int // 6 is what is just within the limit
-	}{
-		{100, 100, 6},
-		{101, 100, 7},
-		{200, 100, 7},
-		{201, 100, 8},
-		{51, 100, 6},
-		{50, 100, 5},
-		{1, 100, 0},
-		{0, 100, 0},
-		{1e12, 100, 14},
-		{1, 0, 14},
-		{0, 0, 14},
-		{1e300, 1, 14},
-	} {
-		if got := place(row.asked, row.limit); got != row.want {
-			t.Errorf("%g of %d: place %d, want %d", row.asked, row.limit, got, row.want)
-		}
 	}
 }

@@ -35,7 +35,6 @@ type Report struct {
 	Logs     []LogReport  `json:"logs"`
 	Samples  []Sample     `json:"samples,omitempty"`
 	Memory   Memory       `json:"memory"`
-	Timeline Timeline     `json:"timeline"`
 	Compare  *Comparison  `json:"compare,omitempty"`
 }
 
@@ -71,15 +70,9 @@ type RuleReport struct {
 	FirstRefusal *time.Time `json:"first_refusal"`
 	LastRefusal  *time.Time `json:"last_refusal"`
 	PeakUse      float64    `json:"peak_use"` // highest use by any key, as a fraction of its limit
-	// Demand counts keys by their peak demand: the requests of the busiest period
-	// relative to the limit, or the highest level of an unlimited bucket relative
-	// to the burst. DemandOf is period or bucket.
-	Demand   []DemandPlace `json:"demand"`
-	DemandOf string        `json:"demand_of"`
 	// Top are the keys that were refused most, then those closest to their limit.
-	Top      []KeyReport `json:"top"`
-	Timeline Timeline    `json:"timeline"`
-	Lacking  []Lacking   `json:"lacking,omitempty"` // attributes that the rule needs and the log does not have
+	Top     []KeyReport `json:"top"`
+	Lacking []Lacking   `json:"lacking,omitempty"` // attributes that the rule needs and the log does not have
 
 	OnRepeat *BansReport `json:"on_repeat,omitempty"` // nil for a rule without on_repeat
 
@@ -106,13 +99,6 @@ func (b *BansReport) String() string {
 	return text
 }
 
-// DemandPlace counts the keys with a demand of at most UpTo times their limit and
-// more than the place before. UpTo is 0 for the last place, which has no end.
-type DemandPlace struct {
-	UpTo float64 `json:"up_to"`
-	Keys int64   `json:"keys"`
-}
-
 // KeyReport is the result of a rule for one key.
 type KeyReport struct {
 	// Key is readable: name=value, separated by commas.
@@ -127,15 +113,6 @@ type KeyReport struct {
 	Busiest      int64      `json:"busiest"`
 	FirstRefusal *time.Time `json:"first_refusal"`
 	LastRefusal  *time.Time `json:"last_refusal"`
-}
-
-// Timeline counts requests over time.
-type Timeline struct {
-	Start *time.Time `json:"start"`
-	// Step is the length of an interval in seconds.
-	Step     float64 `json:"step"`
-	Requests []int64 `json:"requests"`
-	Refused  []int64 `json:"refused"`
 }
 
 // moment returns a time, or nil for never.
@@ -153,7 +130,7 @@ func newReport(s *side, o *Options, read outcome, first, last int64) *Report {
 	t := s.tally
 	r := t.Report
 	r.NoStatus = s.noStatus
-	r.NoClient, r.Logs, r.Samples, r.Timeline = s.noClient, read.logs, read.samples, t.total.report()
+	r.NoClient, r.Logs, r.Samples = s.noClient, read.logs, read.samples
 	r.Memory = Memory{s.peakKeys, s.peakBytes, s.store.Stats().EvictedInDebt}
 	if r.Requests > 0 {
 		r.From, r.To = moment(first), moment(last)
@@ -175,37 +152,21 @@ func newReport(s *side, o *Options, read outcome, first, last int64) *Report {
 	return &r
 }
 
-func (t *timeline) report() Timeline {
-	if !t.begun {
-		return Timeline{Requests: []int64{}, Refused: []int64{}}
-	}
-	n := places
-	for n > 1 && t.requests[n-1] == 0 {
-		n--
-	}
-	return Timeline{moment(t.start), float64(t.width) / 1e6, slices.Clone(t.requests[:n]), slices.Clone(t.refused[:n])}
-}
-
 func (rt *ruleTally) report(o *Options) RuleReport {
 	r := rt.RuleReport
 	r.MaxDelay, r.MeanDelay = rt.longest/1000, rt.delay/1000/max(1, rt.Delayed)
-	r.Outcomes, r.Demand, r.Top = map[string]int64{}, []DemandPlace{}, []KeyReport{}
+	r.Outcomes, r.Top = map[string]int64{}, []KeyReport{}
 	r.Keys, r.RefusedKeys, r.Approximate = rt.folded.keys+int64(len(rt.keys)), rt.folded.refused, rt.folded.keys > 0
-	r.FirstRefusal, r.LastRefusal, r.Timeline = moment(rt.first), moment(rt.last), rt.line.report()
+	r.FirstRefusal, r.LastRefusal = moment(rt.first), moment(rt.last)
 	for outcome, n := range rt.outcomes {
 		if n > 0 {
 			r.Outcomes[engine.Outcome(outcome).String()] = n
 		}
 	}
-	counts := rt.folded.demand
 	for _, k := range rt.keys {
 		if k.refused > 0 {
 			r.RefusedKeys++
 		}
-		counts[rt.place(k)]++
-	}
-	if rt.rule.Limit.Period() > 0 && !rt.rule.Limit.IsUnlimited() {
-		r.Demand = counts.report()
 	}
 	r.all = rt.top()
 	r.Top = append(r.Top, r.all[:min(o.Top, len(r.all))]...)
@@ -213,19 +174,6 @@ func (rt *ruleTally) report(o *Options) RuleReport {
 		r.all = nil
 	}
 	return r
-}
-
-func (d *demand) report() []DemandPlace {
-	out := make([]DemandPlace, 0, len(d))
-	upTo := 1.0 / (1 << (demandSteps - 1))
-	for i, n := range d {
-		if i == len(d)-1 {
-			upTo = 0
-		}
-		out = append(out, DemandPlace{upTo, n})
-		upTo *= 2
-	}
-	return out
 }
 
 // top returns all keys: those refused most first, then those closest to their

@@ -59,12 +59,9 @@ Peak store size: 3 keys, SIZE.
 // Without requests nothing is divided by zero.
 func TestTextOfNothing(t *testing.T) {
 	r := run(t, options(t, fivePerMinute, bytesLog("a.log", nil)))
-	var text, page, table bytes.Buffer
+	var text, table bytes.Buffer
 	if err := r.WriteText(&text, 5); err != nil || !strings.HasPrefix(text.String(), "no requests\n") || strings.Contains(text.String(), "NaN") {
 		t.Errorf("%v\n%s", err, text.String())
-	}
-	if err := r.WriteHTML(&page); err != nil || strings.Contains(page.String(), "NaN") || strings.Contains(page.String(), "<svg") {
-		t.Errorf("%v\n%s", err, page.String())
 	}
 	if err := r.WriteCSV(&table); err != nil || strings.Count(table.String(), "\n") != 1 {
 		t.Errorf("%v\n%s", err, table.String())
@@ -120,16 +117,15 @@ func TestJSON(t *testing.T) {
 		"requests": 12.0, "allowed": 8.0, "refused": 4.0, "skipped": 1.0, "delayed": 0.0, "would_refuse": 0.0, "domain": "d",
 		"from": "2026-11-21T12:00:00Z", "to": "2026-11-21T12:00:07Z",
 		"rules.0.name": "login", "rules.0.requests": 9.0, "rules.0.allowed": 6.0, "rules.0.refused": 3.0, "rules.0.limit": "5/minute token_bucket",
-		"rules.0.mode": "enforce", "rules.0.keys": 2.0, "rules.0.refused_keys": 1.0, "rules.0.peak_use": 1.0, "rules.0.demand_of": "bucket",
+		"rules.0.mode": "enforce", "rules.0.keys": 2.0, "rules.0.refused_keys": 1.0, "rules.0.peak_use": 1.0,
 		"rules.0.first_refusal": "2026-11-21T12:00:05Z", "rules.0.last_refusal": "2026-11-21T12:00:07Z",
 		"rules.0.outcomes.allowed": 6.0, "rules.0.outcomes.refused": 3.0,
 		"rules.0.top.0.key": "client_ip=198.51.100.7", "rules.0.top.0.requests": 8.0, "rules.0.top.0.refused": 3.0, "rules.0.top.0.delayed": 0.0,
 		"rules.0.top.0.peak": 5.0, "rules.0.top.0.limit": 5.0, "rules.0.top.0.busiest": 8.0,
 		"rules.0.top.0.first_refusal": "2026-11-21T12:00:05Z", "rules.0.top.1.first_refusal": nil,
-		"rules.0.timeline.start": "2026-11-21T12:00:00Z", "rules.0.timeline.step": 1.0, "rules.0.timeline.requests.4": 2.0, "rules.0.timeline.refused.5": 1.0,
 		"logs.0.name": "a.log", "logs.0.format": "combined", "logs.0.detected": true, "logs.0.lines": 13.0, "logs.0.skipped": 1.0,
 		"samples.0.file": "a.log", "samples.0.line": 13.0, "samples.0.text": "rubbish",
-		"memory.keys": 3.0, "memory.evicted": 0.0, "timeline.requests.0": 1.0,
+		"memory.keys": 3.0, "memory.evicted": 0.0,
 		"compare.newly_refused": 3.0, "compare.newly_allowed": 0.0, "compare.same_allowed": 5.0, "compare.same_refused": 4.0,
 		"compare.by.0.rule": "login", "compare.by.0.newly_refused": 3.0, "compare.by.0.keys": 1.0,
 		"compare.by.0.top.0.key": "client_ip=198.51.100.7", "compare.by.0.top.0.newly_refused": 3.0,
@@ -222,35 +218,6 @@ func TestCompareText(t *testing.T) {
 				t.Errorf("%v, no\n%s\nin\n%s", err, row.want, text.String())
 			}
 		})
-	}
-}
-
-// However long a log is, its timeline has at most 240 pieces, which hold all
-// requests.
-func TestTimeline(t *testing.T) {
-	for _, row := range []struct {
-		every time.Duration
-		n     int
-		step  float64
-	}{
-		{time.Second, 1, 1},
-		{time.Second, 240, 1},
-		{time.Second, 241, 2},
-		{time.Minute, 240, 64},
-		{24 * time.Hour, 365, 131072},
-	} {
-		var log strings.Builder
-		for i := range row.n {
-			log.WriteString(line(noon.Add(time.Duration(i)*row.every), "198.51.100.7", "GET /"))
-		}
-		l := run(t, options(t, fivePerMinute, bytesLog("a.log", []byte(log.String())))).Timeline
-		sum := int64(0)
-		for _, n := range l.Requests {
-			sum += n
-		}
-		if sum != int64(row.n) || len(l.Requests) > 240 || len(l.Refused) != len(l.Requests) || l.Step != row.step || !l.Start.Equal(noon) {
-			t.Errorf("%d every %s: %d in %d pieces of %g s from %s", row.n, row.every, sum, len(l.Requests), l.Step, l.Start)
-		}
 	}
 }
 

@@ -21,7 +21,6 @@ type tally struct {
 	order  []*ruleTally
 	keys   int // of all rules
 	most   int // number of keys from which on some are folded
-	total  timeline
 }
 
 // ruleTally is the same for one rule.
@@ -33,44 +32,22 @@ type ruleTally struct {
 	first      int64 // refusal
 	last       int64
 	outcomes   [engine.Outcomes]int64
-	tick       float64 // microseconds in which a bucket drains by one; 0 for other algorithms
-	capacity   int64   // of a key
 	keys       map[string]*keyTally
 	folded     struct { // keys that are no longer tracked
 		keys, refused int64
-		demand        demand
 	}
 	lacking []int64 // requests that lacked each part of the key
-	line    timeline
 }
 
 // keyTally is the same for one key.
 type keyTally struct {
 	requests, refused, delayed int64
-	first, last                int64   // refusals
-	peak                       int64   // highest use after a decision
-	limit                      int64   // that peak belongs to
-	fresh                      int64   // time from which on the key equals an unused one
-	window, count, busiest     int64   // requests per clock period
-	lacks                      uint64  // missing parts of the key, as rules.Rule.Missing returns them
-	full, deepest              float64 // when an unlimited bucket is empty, and the longest time until then, in microseconds
-}
-
-// demand counts keys by their peak demand relative to their limit: the requests of
-// the busiest period or, for a bucket, the highest level of an unlimited one. The
-// middle place starts at the limit, and each place is twice the one before.
-type demand [2*demandSteps + 1]int64
-
-// demandSteps is the number of places below the limit.
-const demandSteps = 7
-
-// place returns the place of a key in a demand. A key at its limit is below it.
-func place(asked float64, limit int64) int {
-	if limit <= 0 {
-		return 2 * demandSteps
-	}
-	step := math.Ceil(math.Log2(asked / float64(limit)))
-	return int(min(max(step+demandSteps-1, 0), 2*demandSteps))
+	first, last                int64  // refusals
+	peak                       int64  // highest use after a decision
+	limit                      int64  // that peak belongs to
+	fresh                      int64  // time from which on the key equals an unused one
+	window, count, busiest     int64  // requests per clock period
+	lacks                      uint64 // missing parts of the key, as rules.Rule.Missing returns them
 }
 
 const (
@@ -97,11 +74,8 @@ func (t *tally) of(r *rules.Rule) *ruleTally {
 	r = r.Base()
 	rt := t.rules[r]
 	if rt == nil {
-		rt = &ruleTally{rule: r, first: never, last: never, keys: map[string]*keyTally{}, capacity: r.Limit.N(), lacking: make([]int64, len(r.Key))}
-		rt.Name, rt.Limit, rt.Mode, rt.DemandOf = r.Name, r.LimitText(), r.Mode.String(), "period"
-		if a := r.Limit.Algorithm(); (a == headgate.TokenBucket || a == headgate.LeakyBucket) && r.Limit.N() > 0 && !r.HasRates() {
-			rt.tick, rt.capacity, rt.DemandOf = float64(r.Limit.Period().Microseconds())/float64(r.Limit.N()), r.Limit.Capacity(), "bucket"
-		}
+		rt = &ruleTally{rule: r, first: never, last: never, keys: map[string]*keyTally{}, lacking: make([]int64, len(r.Key))}
+		rt.Name, rt.Limit, rt.Mode = r.Name, r.LimitText(), r.Mode.String()
 		t.rules[r] = rt
 		t.order = append(t.order, rt)
 	}
@@ -114,7 +88,6 @@ func (t *tally) add(p *page) {
 	for i := range p.verdicts {
 		v := &p.verdicts[i]
 		t.Requests++
-		refused := int64(0)
 		if v.allowed {
 			t.Allowed++
 			if v.delayed {
@@ -122,12 +95,10 @@ func (t *tally) add(p *page) {
 			}
 		} else {
 			t.Refused++
-			refused = 1
 		}
 		if v.wouldRefuse {
 			t.WouldRefuse++
 		}
-		t.total.add(v.at, 1, refused)
 		for j := range v.results {
 			t.result(v.at, &rest[j])
 		}
@@ -155,19 +126,18 @@ func (t *tally) result(at int64, r *engine.Result) {
 	}
 	outcome := r.Outcome()
 	rt.outcomes[outcome]++
-	refused := int64(0)
+	refused := true
 	switch {
 	case !d.Allowed:
-		refused = 1
 		rt.Refused++
 	case outcome == engine.ShadowRefused:
-		refused = 1
 		rt.Allowed++
 		rt.WouldRefuse++
 	default:
+		refused = false
 		rt.Allowed++
 	}
-	if refused > 0 {
+	if refused {
 		k.refused++
 		k.last = at
 		rt.last = at
@@ -184,7 +154,6 @@ func (t *tally) result(at int64, r *engine.Result) {
 		rt.delay += d.Delay.Microseconds()
 		rt.longest = max(rt.longest, d.Delay.Microseconds())
 	}
-	rt.line.add(at, 1, refused)
 	if d.Reason != headgate.NoLimit {
 		k.limit = d.Limit
 		k.peak = max(k.peak, d.Limit-d.Remaining)
@@ -198,14 +167,6 @@ func (t *tally) result(at int64, r *engine.Result) {
 
 // asked records the demand of a key, allowed or not.
 func (rt *ruleTally) asked(k *keyTally, at, cost int64) {
-	if rt.tick > 0 {
-		at := at
-		if every := rt.rule.Limit.Rule().RefillEvery; every > 0 {
-			at -= at % every
-		}
-		k.full = max(k.full, float64(at)) + rt.tick*float64(cost)
-		k.deepest = max(k.deepest, k.full-float64(at))
-	}
 	if period := rt.rule.Limit.Period().Microseconds(); period > 0 {
 		if window := at - at%period; window != k.window {
 			k.window, k.count = window, 0
@@ -254,50 +215,7 @@ func (rt *ruleTally) forget(key string) {
 	if k.refused > 0 {
 		rt.folded.refused++
 	}
-	rt.folded.demand[rt.place(k)]++
 	delete(rt.keys, key)
-}
-
-// place returns the place of a key in the demand.
-func (rt *ruleTally) place(k *keyTally) int {
-	if rt.tick > 0 {
-		return place(k.deepest/rt.tick, rt.capacity)
-	}
-	if rt.rule.HasRates() {
-		return place(float64(k.busiest), k.limit)
-	}
-	return place(float64(k.busiest), rt.capacity)
-}
-
-// timeline counts requests and refusals in at most places intervals of equal
-// length, which doubles as needed.
-type timeline struct {
-	begun             bool
-	start, width      int64 // microseconds
-	requests, refused []int64
-}
-
-const places = 240
-
-func (t *timeline) add(at, requests, refused int64) {
-	if !t.begun {
-		t.begun, t.width = true, 1e6
-		t.start = at - at%t.width
-		t.requests, t.refused = make([]int64, places), make([]int64, places)
-	}
-	i := (at - t.start) / t.width
-	for i >= places {
-		for j := range places / 2 {
-			t.requests[j] = t.requests[2*j] + t.requests[2*j+1]
-			t.refused[j] = t.refused[2*j] + t.refused[2*j+1]
-		}
-		clear(t.requests[places/2:])
-		clear(t.refused[places/2:])
-		t.width *= 2
-		i = (at - t.start) / t.width
-	}
-	t.requests[i] += requests
-	t.refused[i] += refused
 }
 
 // books passes verdicts to the goroutine that counts them, so that decisions need
