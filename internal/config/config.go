@@ -195,6 +195,7 @@ func Load(from Sources) (*Config, error) {
 			errs.add(s.apply(c, "--"+name, value))
 		}
 	}
+	errs = append(errs, c.judgeVariables(from)...)
 	errs.add(c.Telemetry.adoptOTel(environment))
 	if len(errs) == 0 {
 		c.placeDoors()
@@ -208,7 +209,6 @@ func Load(from Sources) (*Config, error) {
 		return nil, errs
 	}
 	c.finish()
-	c.warnOfVariables(from)
 	c.warnOfFile()
 	c.settleDoors()
 	c.settleRegions()

@@ -17,27 +17,29 @@ func otherVariables() []string {
 	return []string{"HEADGATE_CONFIG", EnvoyEnvironment, "HEADGATE_ADDRESS", "HEADGATE_TOKEN"}
 }
 
-// warnOfVariables warns about unknown variables with our prefix.
-func (c *Config) warnOfVariables(from Sources) {
+// judgeVariables warns about unknown variables with our prefix, and returns an error for
+// each that was a setting: its file would not have started either.
+func (c *Config) judgeVariables(from Sources) (errs Errors) {
 	if from.Environ == nil {
-		return
+		return nil
 	}
 	known := otherVariables()
 	for _, s := range c.settings() {
 		known = append(known, s.variable())
 	}
 	for _, pair := range from.Environ() {
-		name, _, _ := strings.Cut(pair, "=")
+		name, value, _ := strings.Cut(pair, "=")
 		// HEADGATE_REQUIRE_ is for our tests.
 		if !strings.HasPrefix(name, ours) || slices.Contains(known, name) || strings.HasPrefix(name, "HEADGATE_REQUIRE_") {
 			continue
 		}
-		if instead := insteadOfVariable(name); instead != "" {
-			c.warn(name, "this is not a setting any more, and is ignored", instead)
-			continue
+		if instead := insteadOfVariable(name); instead == "" {
+			c.warn(name, "unknown variable is ignored"+nearestVariable(name, known), "")
+		} else if value != "" { // an empty one counts as unset
+			errs.note(name, "this is not a setting any more", instead)
 		}
-		c.warn(name, "unknown variable is ignored"+nearestVariable(name, known), "")
 	}
+	return errs
 }
 
 // nearestVariable returns a suggestion for a misspelled variable.

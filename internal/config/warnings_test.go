@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,6 +68,30 @@ func TestWarnings(t *testing.T) {
 		}
 		if !slices.Equal(got, row.want) {
 			t.Errorf("%q %v:\n%q, want\n%q", row.text, row.environ, got, row.want)
+		}
+	}
+}
+
+// A variable of a setting that has ended is refused as its key in a file is: it may have
+// said where counts are, or that a password is encrypted on its way there. An empty one is
+// not set.
+func TestEndedVariables(t *testing.T) {
+	for pair, want := range map[string]string{
+		"HEADGATE_STORE_REDIS_TLS=true":                     "HEADGATE_STORE_REDIS_TLS: this is not a setting any more; write rediss:// in store.redis.url (docs/redis.md)",
+		"HEADGATE_STORE_REDIS_ADDRESSES=127.0.0.1:6379":     "HEADGATE_STORE_REDIS_ADDRESSES: this is not a setting any more; write them in store.redis.url: redis://host:6379, redis+sentinel://a,b/primary or redis+cluster://a,b (docs/redis.md)",
+		"HEADGATE_API_TLS_MIN_VERSION=1.3":                  "HEADGATE_API_TLS_MIN_VERSION: this is not a setting any more; set tls.min_version, which is for all doors",
+		"HEADGATE_TELEMETRY_OTLP_ENDPOINT=http://127.0.0.1": "HEADGATE_TELEMETRY_OTLP_ENDPOINT: this is not a setting any more; set the variable OTEL_EXPORTER_OTLP_ENDPOINT (docs/tracing.md)",
+		"HEADGATE_STORE_REDIS_MODE=":                        "",
+	} {
+		_, err := config.Load(config.Sources{
+			Doors: app.Sections(), Environment: none, Environ: func() []string { return []string{pair} },
+		})
+		got := ""
+		if source, ok := errors.AsType[*config.SourceError](err); ok {
+			got = source.Error() + "; " + source.Hint
+		}
+		if got != want || (err == nil) != (want == "") {
+			t.Errorf("%s:\n%q, want\n%q (%v)", pair, got, want, err)
 		}
 	}
 }

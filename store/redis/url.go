@@ -37,6 +37,12 @@ func ParseURL(text string) (Options, error) {
 	if err != nil {
 		return Options{}, err
 	}
+	switch {
+	case u.Opaque != "":
+		return Options{}, fmt.Errorf("redis: two slashes are missing: write %s://host:port", u.Scheme)
+	case u.Fragment != "":
+		return Options{}, errors.New("redis: a URL has no part after #: write # in a password as %23")
+	}
 	if u.User != nil {
 		o.Username = u.User.Username()
 		o.Password, _ = u.User.Password()

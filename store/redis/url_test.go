@@ -59,7 +59,7 @@ func TestParseURL(t *testing.T) {
 
 func TestParseURLErrors(t *testing.T) {
 	for _, text := range []string{
-		"", "h:6379", "http://h", "redis+ring://h", "redis://h/x", "redis://h/1/2", "redis://h/-1", "redis://a,b", "redis+sentinel://h",
+		"", "h:6379", "redis:h:6379", "redis:u:hunter2@h", "redis://h#x", "redis://h/1#hunter2", "http://h", "redis+ring://h", "redis://h/x", "redis://h/1/2", "redis://h/-1", "redis://a,b", "redis+sentinel://h",
 		"redis+cluster://h/1", "redis://h?timeout=fast", "redis://h?timeout=-1s", "redis://h?colour=red", "redis://h?prefix={}",
 		"redis://h?insecure_skip_verify=true", "redis://u:hunter2@h:port", "redis://u:hunter2@h%zz",
 		"redis://:hunter2/x@h:1", "redis://:hunter2#x@h:1", "redis://:hunter2?x@h:1", "redis://user:1/hunter2@h", "redis://u:hunter2/==@h", "redis://h:hunter2",

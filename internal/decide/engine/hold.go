@@ -113,6 +113,7 @@ type Hold struct {
 
 	mu     sync.Mutex
 	leases []Lease
+	until  time.Time   // when the leases expire
 	timer  *time.Timer // nil once ended
 	last   bool        // no more renewals
 }
@@ -120,8 +121,8 @@ type Hold struct {
 // HoldOptions configure a Hold.
 type HoldOptions struct {
 	Clock func() time.Time // the time of store requests; required
-	// Failed is called if leases could not be renewed or released; they then expire. It
-	// may be nil.
+	// Failed is called if leases could not be renewed or released at once; it may be nil.
+	// Both are tried again until the leases expire.
 	Failed func(error)
 }
 
@@ -146,6 +147,7 @@ func (e *Engine) Hold(ctx context.Context, v *Verdict, o HoldOptions) *Hold {
 		engine: e, clock: o.Clock, every: max(every/3, time.Millisecond), leases: leases,
 		ctx: context.WithoutCancel(ctx), failed: o.Failed,
 	}
+	h.until = h.expiry()
 	if h.failed == nil {
 		h.failed = func(error) {}
 	}
@@ -181,8 +183,22 @@ func (h *Hold) renew() {
 	}
 	if err != nil {
 		h.failed(err)
+	} else {
+		h.until = h.expiry()
 	}
 	h.timer.Reset(h.every)
+}
+
+// expiry returns when leases that are renewed now expire, all of them.
+func (h *Hold) expiry() time.Time {
+	last := h.clock()
+	until := last
+	for i := range h.leases {
+		if t := last.Add(h.leases[i].Rule.Limit.Period()); t.After(until) {
+			until = t
+		}
+	}
+	return until
 }
 
 // Lapse lets the leases expire: they are neither renewed nor released. It is for
@@ -206,7 +222,14 @@ func (h *Hold) StopRenewing() {
 	h.last = true
 }
 
-// End releases the leases. A second End does nothing.
+// How long to wait before a release that failed is tried again, at first and at most.
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 5 * time.Second
+)
+
+// End releases the leases. While the store does not answer, it is tried again in the
+// background, until they have expired. A second End does nothing.
 func (h *Hold) End() {
 	if h == nil {
 		return
@@ -218,7 +241,27 @@ func (h *Hold) End() {
 	}
 	h.timer.Stop()
 	h.timer = nil
-	if _, err := h.engine.ReleaseLeases(h.ctx, h.leases, h.clock().UnixMicro()); err != nil {
+	if err := h.release(firstRetry); err != nil {
 		h.failed(err)
 	}
+}
+
+// release releases the leases, and after a pause again those for which the store did not
+// answer. It requires h.mu to be held.
+func (h *Hold) release(pause time.Duration) error {
+	now, left := h.clock(), h.leases[:0]
+	var errs []error
+	for i := range h.leases {
+		if _, err := h.engine.ReleaseLeases(h.ctx, h.leases[i:i+1], now.UnixMicro()); err != nil {
+			left, errs = append(left, h.leases[i]), append(errs, err)
+		}
+	}
+	if h.leases = left; len(left) > 0 && now.Add(pause).Before(h.until) {
+		time.AfterFunc(pause, func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			_ = h.release(min(2*pause, lastRetry))
+		})
+	}
+	return errors.Join(errs...)
 }

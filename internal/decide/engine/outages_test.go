@@ -340,3 +340,53 @@ func TestHoldInAnOutage(t *testing.T) {
 		none.Lapse()
 	})
 }
+
+// A slot whose release met an outage is free soon after it, not when its lease ends: each
+// release is tried again, those that the store has answered are not, and none after the
+// lease.
+func TestReleasesInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const two = "domain: api\nlimits:\n  - {name: exports, match: {path: /exports}, key: [user], concurrency: 1, lease: 10m}\n  - {name: all, match: {path: /exports}, concurrency: 1, lease: 1h}\n"
+		store := &cut{Store: memory.New()}
+		calls := &counted{Store: store}
+		e := engine.New(calls, parse(t, two))
+		failed := 0
+		enter := func() *engine.Hold {
+			q := query1("/exports", 0)
+			q.At = time.Now().UnixMicro()
+			v := decide(t, e, q)
+			defer v.Release()
+			return e.Hold(t.Context(), &v, engine.HoldOptions{Clock: time.Now, Failed: func(error) { failed++ }})
+		}
+		for _, outage := range []time.Duration{40 * time.Millisecond, 900 * time.Millisecond, time.Minute} {
+			hold := enter()
+			if hold == nil {
+				t.Fatalf("no slot before an outage of %s", outage)
+			}
+			store.off.Store(true)
+			hold.End()
+			hold.End()
+			time.Sleep(outage)
+			store.off.Store(false)
+			time.Sleep(min(outage+20*time.Millisecond, 5*time.Second))
+			synctest.Wait()
+			calls.calls = 0
+			time.Sleep(time.Minute)
+			if calls.calls != 0 {
+				t.Errorf("%d calls after both were released", calls.calls)
+			}
+		}
+		if failed != 3 {
+			t.Errorf("%d failures were reported, want one for each end", failed)
+		}
+		hold := enter()
+		store.off.Store(true)
+		hold.End()
+		time.Sleep(2 * time.Hour)
+		calls.calls = 0
+		time.Sleep(time.Hour)
+		if calls.calls != 0 {
+			t.Errorf("%d calls after the leases have ended", calls.calls)
+		}
+	})
+}
