@@ -4,12 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/headgate/headgate/internal/base/clip"
-	"github.com/headgate/headgate/internal/request/spelling"
 )
 
 // jsonNames maps the values of JSON objects to slots, by path: the keys from the
@@ -124,17 +123,19 @@ var errJSON = errors.New("the line is not a JSON object")
 func (p *jsonParser) Parse(line string, r *Record) error {
 	p.state.begin(r)
 	p.path, p.found, p.dated = p.path[:0], [other + 1]found{}, ""
-	s := scanner{text: line}
-	s.space()
-	if s.peek() != '{' {
+	if !strings.HasPrefix(strings.TrimSpace(line), "{") {
 		return errJSON
 	}
-	if err := p.value(&s, -1); err != nil {
-		return err
+	d := json.NewDecoder(strings.NewReader(line))
+	d.UseNumber()
+	if err := p.value(d, 0); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("truncated")
+		}
+		return fmt.Errorf("invalid JSON: %w", err)
 	}
-	s.space()
-	if s.at != len(s.text) {
-		return fmt.Errorf("character %d: unexpected text after the JSON object", s.at+1)
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("invalid JSON: unexpected text after the JSON object")
 	}
 	// The method before the target, which differs for CONNECT, and the query after
 	// it.
@@ -251,162 +252,46 @@ func (p *jsonParser) field(slot slot, name, value string) {
 }
 
 // value parses any value. The elements of an array have the array's path.
-func (p *jsonParser) value(s *scanner, depth int) error {
-	s.space()
-	switch s.peek() {
-	case '{':
-		return p.list(s, depth+1, '}', func() error { return p.member(s, depth+1) })
-	case '[':
-		return p.list(s, depth+1, ']', func() error { return p.value(s, depth+1) })
-	case '"':
-		text, err := s.string()
-		if err == nil {
-			p.put(text)
+func (p *jsonParser) value(d *json.Decoder, depth int) error {
+	token, err := d.Token()
+	switch v := token.(type) {
+	case string:
+		p.put(v)
+	case json.Number:
+		p.put(v.String())
+	case bool:
+		p.put(strconv.FormatBool(v))
+	case json.Delim:
+		if depth > maxDepth {
+			return errors.New("nested too deeply")
 		}
-		return err
-	}
-	word, err := s.word()
-	if err == nil && word != "null" {
-		p.put(word)
+		for err == nil && d.More() {
+			if v == '{' {
+				err = p.member(d, depth+1)
+			} else {
+				err = p.value(d, depth+1)
+			}
+		}
+		if err == nil {
+			_, err = d.Token()
+		}
 	}
 	return err
 }
 
-// list parses an object or array up to its closing bracket, calling one for each
-// element.
-func (p *jsonParser) list(s *scanner, depth int, closing byte, one func() error) error {
-	if depth > maxDepth {
-		return errors.New("invalid JSON: nested too deeply")
-	}
-	s.at++
-	s.space()
-	if s.peek() == closing {
-		s.at++
-		return nil
-	}
-	for {
-		if err := one(); err != nil {
-			return err
-		}
-		s.space()
-		switch s.peek() {
-		case ',':
-			s.at++
-		case closing:
-			s.at++
-			return nil
-		default:
-			return s.expected("a comma or " + string(closing))
-		}
-	}
-}
-
 // member parses a key and its value.
-func (p *jsonParser) member(s *scanner, depth int) error {
-	s.space()
-	key, err := s.string()
+func (p *jsonParser) member(d *json.Decoder, depth int) error {
+	token, err := d.Token()
 	if err != nil {
 		return err
 	}
-	s.space()
-	if s.peek() != ':' {
-		return s.expected("a colon")
-	}
-	s.at++
 	length := len(p.path)
 	if length > 0 {
 		p.path = append(p.path, '.')
 	}
+	key, _ := token.(string)
 	p.path = append(p.path, key...)
-	err = p.value(s, depth)
+	err = p.value(d, depth)
 	p.path = p.path[:length]
 	return err
-}
-
-// scanner reads the tokens of JSON (RFC 8259).
-type scanner struct {
-	text string
-	at   int
-}
-
-func (s *scanner) peek() byte {
-	if s.at < len(s.text) {
-		return s.text[s.at]
-	}
-	return 0
-}
-
-func (s *scanner) space() {
-	for s.at < len(s.text) && strings.IndexByte(" \t\r\n", s.text[s.at]) >= 0 {
-		s.at++
-	}
-}
-
-func (s *scanner) expected(what string) error {
-	if s.at >= len(s.text) {
-		return errors.New("invalid JSON: truncated")
-	}
-	return fmt.Errorf("invalid JSON at character %d: expected %s, found %q", s.at+1, what, clip.Text(s.text[s.at:], 10))
-}
-
-// string parses a string and decodes its escapes.
-func (s *scanner) string() (string, error) {
-	if s.peek() != '"' {
-		return "", s.expected("a quotation mark")
-	}
-	start := s.at + 1
-	for from := start; ; {
-		i := strings.IndexByte(s.text[from:], '"')
-		if i < 0 {
-			s.at = len(s.text)
-			return "", s.expected("")
-		}
-		from += i
-		if spelling.Quoted(s.text[start:], from-start) {
-			from++
-			continue
-		}
-		s.at = from + 1
-		return s.checked(s.text[start:from])
-	}
-}
-
-// checked refuses invalid strings, as encoding/json does.
-func (s *scanner) checked(text string) (string, error) {
-	plain := true
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c < ' ':
-			return "", errors.New("invalid JSON: control character in a string")
-		case c == '\\':
-			plain = false
-			if !strings.ContainsRune(`"\/bfnrtu`, rune(text[i+1])) { // a string never ends in a backslash
-				return "", fmt.Errorf("invalid JSON: unknown escape %q", clip.Text(text[i:], 2))
-			}
-			if text[i+1] == 'u' {
-				if _, ok := hex(text[i+2:], 4); !ok {
-					return "", fmt.Errorf("invalid JSON: unknown escape %q", clip.Text(text[i:], 6))
-				}
-			}
-			i++
-		}
-	}
-	if plain {
-		return text, nil
-	}
-	return unescape(text), nil
-}
-
-// word parses a number, true, false or null.
-func (s *scanner) word() (string, error) {
-	start := s.at
-	for s.at < len(s.text) && strings.IndexByte(" \t\r\n,:]}[{\"", s.text[s.at]) < 0 {
-		s.at++
-	}
-	word := s.text[start:s.at]
-	if !json.Valid([]byte(word)) {
-		s.at = start
-		return "", s.expected("a value")
-	}
-	return word, nil
 }
