@@ -5,10 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/url"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -24,10 +23,9 @@ import (
 // diffFlags are the flags of diff.
 type diffFlags struct {
 	*connection
-	most                 string
-	keys                 int
-	interval, period     time.Duration
-	watch, asJSON, reset bool
+	most          string
+	keys          int
+	asJSON, reset bool
 
 	allowed allowance
 }
@@ -41,30 +39,23 @@ func newDiff(s streams, server *connection) *cobra.Command {
 rules (serve --candidate): which requests would newly be refused or newly be
 allowed, and by which rule. It calls the admin door.
 
-With --watch it redraws the screen every --interval until Ctrl-C, or for the
-time given by --for. With --reset it starts a new comparison first.
+With --reset it starts a new comparison first.
 
 The exit code is 0 on success, 1 if nothing is being compared or more requests
 would newly be refused than --max-new-refusals allows, and 2 if the command line
 is wrong.`,
 		Example: `  headgate diff
-  headgate diff --watch
-  headgate diff --reset --watch --for 10m --max-new-refusals 0.1%
+  headgate diff --max-new-refusals 0.1%
   headgate diff --json`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.IntVarP(&f.keys, "keys", "n", 5, "how many keys to list for each rule")
 	flags.StringVar(&f.most, "max-new-refusals", "", "how many requests may newly be refused: a number, or a percentage such as 0.1%")
-	flags.BoolVarP(&f.watch, "watch", "w", false, "keep updating until Ctrl-C")
-	flags.DurationVar(&f.interval, "interval", 2*time.Second, "with --watch: how often to update")
-	flags.DurationVar(&f.period, "for", 0, "with --watch: for how long (default: until Ctrl-C)")
 	flags.BoolVar(&f.reset, "reset", false, "start a new comparison first")
-	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one line per update")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, client *adminClient) error {
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-		defer stop()
-		status, err := f.run(ctx, client, newScreen(s.out, f.asJSON || !f.watch))
+		status, err := f.run(cmd.Context(), client, s.out)
 		if err != nil {
 			return err
 		}
@@ -79,78 +70,27 @@ func (f *diffFlags) client() (*adminClient, error) {
 	if f.allowed, err = parseAllowance(f.most); err != nil {
 		return nil, err
 	}
-	switch {
-	case f.keys < 0 || f.keys > top.Counters:
+	if f.keys < 0 || f.keys > top.Counters {
 		return nil, &usageError{fmt.Sprintf("-n must be from 0 to %d", top.Counters), ""}
-	case f.interval < 100*time.Millisecond:
-		return nil, &usageError{"--interval must be at least 100ms", ""}
-	case f.period < 0 || f.period > 0 && !f.watch:
-		return nil, &usageError{"--for needs --watch and a positive duration", "for example: --watch --for 10m"}
 	}
 	return f.connection.client()
 }
 
-// run shows the comparison, once or until ctx is done, and returns the last one.
-func (f *diffFlags) run(ctx context.Context, c *adminClient, screen *screen) (*admin.CandidateStatus, error) {
+// run shows the comparison, and returns it.
+func (f *diffFlags) run(ctx context.Context, c *adminClient, out io.Writer) (*admin.CandidateStatus, error) {
+	var status admin.CandidateStatus
 	if f.reset {
-		var status admin.CandidateStatus
 		if err := c.postJSON(ctx, "/v1/candidate/reset", struct{}{}, &status); err != nil {
 			return nil, err
 		}
 	}
-	status, err := f.show(ctx, c, screen)
-	if err != nil || !f.watch {
-		return status, err
-	}
-	if f.period > 0 {
-		bounded, cancel := context.WithTimeout(ctx, f.period)
-		defer cancel()
-		ctx = bounded
-	}
-	defer screen.open()()
-	ticker := time.NewTicker(f.interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			// Include what came in since the last update.
-			return f.ask(context.WithoutCancel(ctx), c)
-		case <-ticker.C:
-		}
-		next, err := f.show(ctx, c, screen)
-		if err != nil && ctx.Err() == nil {
-			return nil, err
-		}
-		if err == nil {
-			status = next
-		}
-		if f.allowed.exceeded(int64(status.NewlyRefused), int64(status.Requests)) != "" && f.allowed.share < 0 {
-			return status, nil // the count never falls
-		}
-	}
-}
-
-// show fetches the comparison and shows it.
-func (f *diffFlags) show(ctx context.Context, c *adminClient, screen *screen) (*admin.CandidateStatus, error) {
-	status, err := f.ask(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	if f.asJSON {
-		return status, json.NewEncoder(screen.w).Encode(status)
-	}
-	return status, screen.show(func(int) string { return diffText(status) })
-}
-
-// ask fetches the comparison.
-func (f *diffFlags) ask(ctx context.Context, c *adminClient) (*admin.CandidateStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	var status admin.CandidateStatus
 	if err := c.getJSON(ctx, "/v1/candidate", url.Values{"n": {strconv.Itoa(f.keys)}}, &status); err != nil {
 		return nil, err
 	}
-	return &status, nil
+	if f.asJSON {
+		return &status, json.NewEncoder(out).Encode(&status)
+	}
+	return &status, newScreen(out, true).show(func(int) string { return diffText(&status) })
 }
 
 // judge prints problems to standard error, and fails if there are any.

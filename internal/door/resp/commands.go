@@ -9,15 +9,13 @@ import (
 
 // command is a command that clients can call.
 type command struct {
-	name           string // in lower case; for a subcommand without the parent's name
-	arity          int    // the number of arguments, with the name; -n means at least n
-	run            func(c *conn, ctx context.Context)
-	stranger       bool // allowed before AUTH
-	keyed, writing bool // keyed: the first argument is a key; writing: it changes counts
+	name  string // in lower case; for a subcommand without the parent's name
+	arity int    // the number of arguments, with the name; -n means at least n
+	run   func(c *conn, ctx context.Context)
+	early bool // allowed before AUTH
 	// decides: the engine decides it. gathers: it may be collected, to be decided
 	// together with the commands that arrived with it.
 	decides, gathers bool
-	summary, since   string
 	subs             []*command
 }
 
@@ -31,13 +29,13 @@ func (m *command) takes(n int) bool {
 // table returns all commands.
 func table() []*command {
 	list := []*command{
-		{name: "cl.throttle", arity: -1, keyed: true, writing: true, run: (*conn).throttle, since: "0.1.0", summary: "Takes from a token bucket: key max_burst count period [quantity]"},
-		{name: "hg.check", arity: -2, writing: true, decides: true, gathers: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Take) }, summary: "Checks whether a request is allowed: domain [cost] [attribute value ...]"},
-		{name: "hg.peek", arity: -2, decides: true, gathers: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Peek) }, summary: "Like HG.CHECK, but charges nothing"},
-		{name: "hg.mcheck", arity: -3, writing: true, decides: true, since: "0.1.0", run: (*conn).checkMany, summary: "Checks several requests independently: (count domain [cost] [attribute value ...])..."},
+		{name: "cl.throttle", arity: -1, run: (*conn).throttle},
+		{name: "hg.check", arity: -2, decides: true, gathers: true, run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Take) }},
+		{name: "hg.peek", arity: -2, decides: true, gathers: true, run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Peek) }},
+		{name: "hg.mcheck", arity: -3, decides: true, run: (*conn).checkMany},
 	}
 	list = append(list, sessionCommands()...)
-	return append(list, clientCommand(), commandCommand())
+	return append(list, clientCommand())
 }
 
 // dispatch answers the command that the parser has completed.
@@ -70,7 +68,7 @@ func (c *conn) dispatch(ctx context.Context) {
 		c.fail(c.unknown())
 	case !m.takes(len(c.parser.args)):
 		c.refuse(ctx, "ERR wrong number of arguments for '"+m.name+"' command")
-	case !c.authed && !m.stranger:
+	case !c.authed && !m.early:
 		c.refuse(ctx, "NOAUTH Authentication required.")
 	case m.decides && c.busy():
 		c.refuse(ctx, overloaded)
@@ -93,10 +91,6 @@ func (c *conn) busy() bool {
 
 func (c *conn) dispatchSub(ctx context.Context, m *command) {
 	name := c.arg(1)
-	if folded(name, "help") && len(c.parser.args) == 2 {
-		c.help(m)
-		return
-	}
 	for _, sub := range m.subs {
 		switch {
 		case !folded(name, sub.name):
@@ -108,17 +102,7 @@ func (c *conn) dispatchSub(ctx context.Context, m *command) {
 			return
 		}
 	}
-	c.fail("ERR unknown subcommand '" + clipped(name) + "'. Try " + m.upper() + " HELP.")
-}
-
-// help lists the subcommands of m.
-func (c *conn) help(m *command) {
-	c.array(len(m.subs) + 2)
-	c.simple(m.upper() + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
-	for _, sub := range m.subs {
-		c.simple(sub.upper())
-	}
-	c.simple("HELP")
+	c.fail("ERR unknown subcommand '" + clipped(name) + "'.")
 }
 
 // find returns the command with a name in any case, or nil.
@@ -172,92 +156,4 @@ func (c *conn) unknown() string {
 		left -= len(arg) + len("'' ")
 	}
 	return b.String()
-}
-
-// commandCommand returns COMMAND, which lists the commands for clients.
-func commandCommand() *command {
-	return &command{
-		name: "command", arity: -1, since: "0.1.0", summary: "Describes the commands",
-		run: func(c *conn, _ context.Context) { c.describe(c.server.listed) },
-		subs: []*command{
-			{name: "count", arity: 2, run: func(c *conn, _ context.Context) { c.integer(int64(len(c.server.listed))) }},
-			{name: "docs", arity: -2, run: (*conn).commandDocs},
-			{name: "info", arity: -2, run: (*conn).commandInfo},
-			{name: "list", arity: 2, run: func(c *conn, _ context.Context) {
-				c.array(len(c.server.listed))
-				for _, m := range c.server.listed {
-					c.bulk(m.name)
-				}
-			}},
-		},
-	}
-}
-
-// commandInfo answers COMMAND INFO [name …].
-func (c *conn) commandInfo(context.Context) {
-	if len(c.parser.args) == 2 {
-		c.describe(c.server.listed)
-		return
-	}
-	asked := make([]*command, 0, len(c.parser.args)-2)
-	for i := 2; i < len(c.parser.args); i++ {
-		asked = append(asked, c.server.find(c.arg(i)))
-	}
-	c.describe(asked)
-}
-
-// describe appends, for each command, its name, arity, flags, key positions and the
-// other fields of Redis 7, or null for a nil command.
-func (c *conn) describe(list []*command) {
-	c.array(len(list))
-	for _, m := range list {
-		if m == nil {
-			c.null()
-			continue
-		}
-		c.array(10)
-		c.bulk(m.name)
-		c.integer(int64(m.arity))
-		flag := "readonly"
-		if m.writing {
-			flag = "write"
-		}
-		c.array(2)
-		c.simple(flag)
-		c.simple("fast")
-		key := int64(0)
-		if m.keyed {
-			key = 1
-		}
-		for range 3 { // first, last, step
-			c.integer(key)
-		}
-		for range 4 { // categories, tips, key specifications, subcommands
-			c.array(0)
-		}
-	}
-}
-
-// commandDocs answers COMMAND DOCS [name …].
-func (c *conn) commandDocs(context.Context) {
-	asked := c.server.listed
-	if len(c.parser.args) > 2 {
-		asked = nil
-		for i := 2; i < len(c.parser.args); i++ {
-			if m := c.server.find(c.arg(i)); m != nil {
-				asked = append(asked, m)
-			}
-		}
-	}
-	c.mapping(len(asked))
-	for _, m := range asked {
-		c.bulk(m.name)
-		c.mapping(3)
-		c.bulk("summary")
-		c.bulk(m.summary)
-		c.bulk("since")
-		c.bulk(m.since)
-		c.bulk("group")
-		c.bulk("connection")
-	}
 }

@@ -29,22 +29,18 @@ const (
 )
 
 // conn is one connection. Only the goroutine that runs it may use the fields, except
-// waits, heard, draining, evicted and name.
+// waits, heard, draining and evicted.
 type conn struct {
 	server *Server
 	net    net.Conn
 	raw    net.Conn // net, or the connection under its TLS
 	id     int64
-	since  time.Time
 	waits  atomic.Int64 // see wait
 	heard  atomic.Int64 // Server.lastID when the client last sent something; 0 before
 
 	draining atomic.Bool
 	evicted  atomic.Pointer[large] // set if its memory is needed for others
-	name     string                // guarded by server.mu, like the next three
-	libName  string                // its lib-name
-	libVer   string                // its lib-ver
-	spoken   protocol              // a copy of proto for other connections
+	name     string
 
 	in         []byte
 	large      *large // its share of Options.Buffers, or nil
@@ -69,10 +65,7 @@ type conn struct {
 
 func newConn(s *Server, nc net.Conn, id int64) *conn {
 	c := &conn{server: s, net: nc, raw: belowTLS(nc), id: id, authed: s.options.Password == ""}
-	if s.options.Clock != nil {
-		c.since = s.options.Clock()
-	}
-	c.proto, c.spoken = resp2, resp2
+	c.proto = resp2
 	c.parser.bounds = bounds{args: s.options.MaxArgs, bulk: s.options.MaxBulk, command: s.options.MaxCommand}
 	c.parser.stranger = !c.authed
 	c.first = s.clock.Now()

@@ -1,6 +1,6 @@
 // Package resp is the door for Redis clients: CL.THROTTLE is compatible with redis-cell,
 // HG.CHECK applies the rules, and commands that client libraries send on their own
-// (HELLO, AUTH, CLIENT, COMMAND …) are answered as in Redis.
+// (HELLO, AUTH, CLIENT …) are answered as in Redis.
 //
 // It speaks RESP2 and RESP3, binary and inline, with any number of pipelined commands.
 // The contract is in docs/redis-protocol.md; docs/decisions says why this is not a
@@ -27,7 +27,6 @@ type Server struct {
 	options  Options
 	password [sha256.Size]byte
 	commands map[string]*command // by upper-case name
-	listed   []*command          // in the order of COMMAND's answer
 	local    bool                // the store is in this process
 	base     context.Context     // of all connections; canceled to cut them off
 	cut      context.CancelFunc
@@ -70,9 +69,9 @@ func New(options Options) *Server {
 	_, s.local = options.Store.(store.Direct)
 	s.base, s.cut = context.WithCancel(context.Background())
 	s.accepts, s.refuse = context.WithCancel(s.base)
-	s.listed = table()
-	s.commands = make(map[string]*command, len(s.listed))
-	for _, c := range s.listed {
+	list := table()
+	s.commands = make(map[string]*command, len(list))
+	for _, c := range list {
 		s.commands[c.upper()] = c
 	}
 	s.clock.Start(s.expire, options.ReadTimeout, options.WriteTimeout, options.IdleTimeout)

@@ -5,9 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 )
 
 const (
@@ -22,19 +19,20 @@ const (
 
 // sessionCommands returns the commands that client libraries send on their own.
 func sessionCommands() []*command {
-	const since = "0.1.0"
 	return []*command{
-		{name: "ping", arity: -1, run: (*conn).ping, since: since, summary: "Returns PONG, or the message"},
-		{name: "echo", arity: 2, run: func(c *conn, _ context.Context) { c.bulk(c.text(1)) }, since: since, summary: "Returns the message"},
-		{name: "hello", arity: -1, stranger: true, run: (*conn).hello, since: since, summary: "Switches the protocol: [2|3 [AUTH user password] [SETNAME name]]"},
-		{name: "auth", arity: -2, stranger: true, run: (*conn).auth, since: since, summary: "Authenticates the connection: [user] password"},
-		{name: "select", arity: 2, run: (*conn).selectDatabase, since: since, summary: "Selects database 0, the only one"},
-		{name: "info", arity: -1, run: (*conn).info, since: since, summary: "Describes the server"},
-		{name: "reset", arity: 1, stranger: true, run: (*conn).reset, since: since, summary: "Resets the connection"},
-		{name: "quit", arity: -1, stranger: true, run: func(c *conn, _ context.Context) {
+		{name: "ping", arity: -1, run: (*conn).ping},
+		{name: "echo", arity: 2, run: func(c *conn, _ context.Context) { c.bulk(c.text(1)) }},
+		{name: "hello", arity: -1, early: true, run: (*conn).hello},
+		{name: "auth", arity: -2, early: true, run: (*conn).auth},
+		{name: "select", arity: 2, run: (*conn).selectDatabase},
+		{name: "info", arity: -1, run: (*conn).info},
+		{name: "reset", arity: 1, early: true, run: (*conn).reset},
+		{name: "quit", arity: -1, early: true, run: func(c *conn, _ context.Context) {
 			c.ok()
 			c.closing = true
-		}, since: since, summary: "Closes the connection"},
+		}},
+		// Clients ask what commands there are, and manage without an answer.
+		{name: "command", arity: -1, run: func(c *conn, _ context.Context) { c.array(0) }},
 	}
 }
 
@@ -143,9 +141,9 @@ func (c *conn) hello(context.Context) {
 		return
 	}
 	if name >= 0 {
-		c.rename(c.text(name))
+		c.name = c.text(name)
 	}
-	c.speak(proto)
+	c.proto = proto
 	c.greet()
 }
 
@@ -180,16 +178,8 @@ func (c *conn) selectDatabase(context.Context) {
 	}
 }
 
-// speak sets the protocol.
-func (c *conn) speak(p protocol) {
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	c.proto, c.spoken = p, p
-}
-
 func (c *conn) reset(context.Context) {
-	c.speak(resp2)
-	c.rename("")
+	c.proto, c.name = resp2, ""
 	if c.server.options.Password != "" {
 		c.authed, c.parser.stranger = false, true
 		c.first = c.server.clock.Now()
@@ -229,17 +219,10 @@ func nameComplaint(name []byte) string {
 	return ""
 }
 
-// rename sets the name of the connection.
-func (c *conn) rename(name string) {
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	c.name = name
-}
-
 // clientCommand returns CLIENT.
 func clientCommand() *command {
 	return &command{
-		name: "client", arity: -2, since: "0.1.0", summary: "Names and lists connections",
+		name: "client", arity: -2,
 		run: func(*conn, context.Context) {}, // there is always a subcommand
 		subs: []*command{
 			{name: "id", arity: 2, run: func(c *conn, _ context.Context) { c.integer(c.id) }},
@@ -249,17 +232,10 @@ func clientCommand() *command {
 					c.fail(complaint)
 					return
 				}
-				c.rename(c.text(2))
+				c.name = c.text(2)
 				c.ok()
 			}},
-			{name: "setinfo", arity: 4, run: (*conn).clientInfo},
-			{name: "info", arity: 2, run: func(c *conn, _ context.Context) {
-				c.server.mu.Lock()
-				line := c.line()
-				c.server.mu.Unlock()
-				c.lines(line)
-			}},
-			{name: "list", arity: -2, run: (*conn).clientList},
+			{name: "setinfo", arity: 4, run: func(c *conn, _ context.Context) { c.ok() }}, // nobody reads it
 			{name: "no-evict", arity: 3, run: (*conn).clientSwitch},
 			{name: "no-touch", arity: 3, run: (*conn).clientSwitch},
 			// No value that clients can read ever changes, so there are no
@@ -270,7 +246,7 @@ func clientCommand() *command {
 }
 
 func (c *conn) clientName(context.Context) {
-	if c.name == "" { // written by this goroutine only
+	if c.name == "" {
 		c.null()
 		return
 	}
@@ -283,88 +259,4 @@ func (c *conn) clientSwitch(context.Context) {
 		return
 	}
 	c.ok()
-}
-
-// clientInfo sets the name or the version of the client's library.
-func (c *conn) clientInfo(context.Context) {
-	var field *string
-	name := ""
-	switch option := c.arg(2); {
-	case folded(option, "lib-name"):
-		name, field = "lib-name", &c.libName
-	case folded(option, "lib-ver"):
-		name, field = "lib-ver", &c.libVer
-	default:
-		c.fail("ERR Unrecognized option '" + clipped(option) + "'")
-		return
-	}
-	switch nameComplaint(c.arg(3)) {
-	case "":
-	case longName:
-		c.fail("ERR " + name + " can have at most 128 bytes")
-		return
-	default:
-		c.fail("ERR " + name + " cannot contain spaces, newlines or special characters.")
-		return
-	}
-	c.server.mu.Lock()
-	*field = c.text(3)
-	c.server.mu.Unlock()
-	c.ok()
-}
-
-// clientList lists all connections, those of a type or those with some ids.
-func (c *conn) clientList(context.Context) {
-	n := len(c.parser.args)
-	ids := map[int64]bool{}
-	listed := func(*conn) bool { return true }
-	switch {
-	case n == 2:
-	case n == 4 && folded(c.arg(2), "type"):
-		kind := c.arg(3)
-		if folded(kind, "normal") {
-			break
-		}
-		if !folded(kind, "master") && !folded(kind, "replica") && !folded(kind, "slave") && !folded(kind, "pubsub") {
-			c.fail("ERR Unknown client type '" + clipped(kind) + "'")
-			return
-		}
-		listed = func(*conn) bool { return false } // there are only normal ones
-	case n > 3 && folded(c.arg(2), "id"):
-		for i := 3; i < n; i++ {
-			id, ok := integer(c.arg(i))
-			if !ok || id < 1 {
-				c.fail("ERR Invalid client ID")
-				return
-			}
-			ids[id] = true
-		}
-		listed = func(other *conn) bool { return ids[other.id] }
-	default:
-		c.fail(syntax)
-		return
-	}
-	lines := map[int64]string{}
-	c.server.each(func(other *conn) {
-		if listed(other) {
-			lines[other.id] = other.line()
-		}
-	})
-	var b strings.Builder
-	for _, id := range slices.Sorted(maps.Keys(lines)) {
-		b.WriteString(lines[id])
-	}
-	c.lines(b.String())
-}
-
-// line returns c's line of CLIENT LIST, with all fields of Redis, since clients expect
-// them. What does not exist here, or is not measured, is 0. server.mu is held.
-func (c *conn) line() string {
-	age := int64(0)
-	if clock := c.server.options.Clock; clock != nil {
-		age = int64(max(clock().Sub(c.since), 0).Seconds())
-	}
-	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 "+
-		"qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=NULL user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
-		c.id, c.net.RemoteAddr(), c.net.LocalAddr(), c.name, age, defaultUser, c.spoken, c.libName, c.libVer)
 }

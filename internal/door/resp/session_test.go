@@ -1,7 +1,6 @@
 package resp_test
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -27,14 +26,13 @@ var asRedis = []string{
 	"*x\r\n", "*1000000000000\r\n", "*1\r\n$x\r\n", "*1\r\n$-1\r\n", "*1\r\n$600000000\r\n", "*1\r\n:3\r\n", "*2\r\n$4\r\nPING\r\nPING\r\n",
 	"SET \"a\r\n", "GET a\"b\r\n", "PING \"\\x41\\n\\\"q\\t\\q\" \r\n", "PING 'a\\'b\\n'\r\n", "PING \"\"\r\n", "PING \"a\"b\r\n",
 	"SELECT 0\r\nSELECT abc\r\nSELECT 99\r\nSELECT -1\r\nSELECT\r\n",
-	"CLIENT\r\nCLIENT foo\r\nCLIENT SETNAME\r\nCLIENT SETNAME \"a b\"\r\nCLIENT GETNAME\r\nCLIENT SETNAME ab\r\nCLIENT GETNAME\r\n",
+	"CLIENT\r\nCLIENT SETNAME\r\nCLIENT SETNAME \"a b\"\r\nCLIENT GETNAME\r\nCLIENT SETNAME ab\r\nCLIENT GETNAME\r\n",
 	"CLIENT NO-EVICT x\r\nCLIENT NO-EVICT on\r\nCLIENT NO-EVICT\r\n",
 	"AUTH x\r\nAUTH default x\r\nAUTH foo x\r\nAUTH\r\nAUTH a b c\r\n",
 	"HELLO 4\r\nHELLO x\r\nHELLO 2 FOO\r\nHELLO 2 SETNAME\r\nHELLO 2 SETNAME \"a b\"\r\nHELLO 2 AUTH foo x\r\nHELLO 2 AUTH foo\r\n",
 	"CLIENT SETNAME n\r\nRESET\r\nCLIENT GETNAME\r\nRESET a\r\n",
-	"COMMAND COUNT a\r\nCOMMAND FOO\r\nCOMMAND INFO nope\r\nCOMMAND DOCS nope\r\n",
 	"QUIT\r\nPING\r\n", "QUIT foo\r\n", "PING\r\n*x\r\nPING\r\n", "POST / HTTP/1.1\r\nHost: a\r\n\r\n",
-	"HELLO 3\r\nCLIENT GETNAME\r\nFOO\r\nCOMMAND INFO nope\r\n",
+	"HELLO 3\r\nCLIENT GETNAME\r\nFOO\r\n",
 }
 
 // exchange sends input and QUIT, and returns the answers, without HELLO's details of the
@@ -113,84 +111,26 @@ func TestHello(t *testing.T) {
 	}
 }
 
-func TestClientListAndInfo(t *testing.T) {
+// What clients say of themselves is accepted, and what they ask of others is unknown.
+func TestClientsIntroduceThemselves(t *testing.T) {
 	t.Parallel()
-	d := open(t)
-	d.dial(t).do("CLIENT SETNAME first")
-	w := d.dial(t)
-	d.clock.advance(3 * time.Second)
-	list := w.do("CLIENT LIST")
-	for _, want := range []string{"id=1 ", "name=first ", "id=2 ", "age=3 "} {
-		if !strings.Contains(list, want) {
-			t.Errorf("CLIENT LIST lacks %q: %s", want, list)
-		}
-	}
+	w := open(t).dial(t)
 	for _, row := range [][2]string{
 		{"CLIENT SETINFO lib-name redis-py", "+OK"},
 		{"CLIENT SETINFO LIB-VER 4.3.4", "+OK"},
-		{"CLIENT SETINFO x y", "-ERR Unrecognized option 'x'"},
-		{"CLIENT SETINFO lib-ver \"a b\"", "-ERR lib-ver cannot contain spaces, newlines or special characters."},
-		{"CLIENT SETINFO lib-name " + strings.Repeat("x", 129), "-ERR lib-name can have at most 128 bytes"},
-		{"CLIENT LIST ID x", "-ERR Invalid client ID"},
-		{"CLIENT LIST ID 0", "-ERR Invalid client ID"},
-		{"CLIENT LIST TYPE x", "-ERR Unknown client type 'x'"},
-		{"CLIENT LIST TYPE", "-ERR syntax error"},
-		{"CLIENT LIST ID", "-ERR syntax error"},
-		{"CLIENT LIST FOO bar", "-ERR syntax error"},
-		{"CLIENT LIST TYPE pubsub", `""`},
-		{"CLIENT NO", "-ERR unknown subcommand 'NO'. Try CLIENT HELP."},
+		{"CLIENT LIST", "-ERR unknown subcommand 'LIST'."},
+		{"CLIENT INFO", "-ERR unknown subcommand 'INFO'."},
+		{"COMMAND", "[]"},
+		{"COMMAND DOCS", "[]"},
 	} {
 		if got := w.do(row[0]); got != row[1] {
 			t.Errorf("%s\n got %s\nwant %s", row[0], got, row[1])
 		}
 	}
-	for command, lines := range map[string]string{
-		"CLIENT LIST ID 1": "1", "CLIENT LIST ID 1 2 7": "12", "CLIENT LIST ID 9": "", "CLIENT LIST TYPE NORMAL": "12", "CLIENT INFO": "2",
-	} {
-		got := ""
-		for _, m := range regexp.MustCompile(`id=(\d+) addr`).FindAllStringSubmatch(w.do(command), -1) {
-			got += m[1]
-		}
-		if got != lines {
-			t.Errorf("%s: connections %q, want %q", command, got, lines)
-		}
-	}
-	w.do("HELLO 3")
-	own := w.do("CLIENT INFO")
-	for field := range strings.FieldsSeq("id addr laddr fd name age idle flags db sub psub ssub multi watch qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp=3 lib-name=redis-py lib-ver=4.3.4") {
-		if !strings.Contains(own, " "+field) && !strings.Contains(own, field+"=") {
-			t.Errorf("CLIENT INFO lacks %s: %s", field, own)
-		}
-	}
-	for _, name := range []string{"CLIENT", "COMMAND"} {
-		if help := w.do(name + " HELP"); !strings.Contains(help, "+"+name+" <subcommand>") || !strings.Contains(help, "INFO") {
-			t.Errorf("%s HELP: %s", name, help)
-		}
-	}
 	info := w.do("INFO")
-	for _, want := range []string{"headgate_version:1.2.3", "loading:0", "connected_clients:2", "role:master"} {
+	for _, want := range []string{"headgate_version:1.2.3", "loading:0", "connected_clients:1", "role:master"} {
 		if !strings.Contains(info, want) {
 			t.Errorf("INFO lacks %q: %s", want, info)
-		}
-	}
-}
-
-func TestCommand(t *testing.T) {
-	t.Parallel()
-	w := open(t).dial(t)
-	count := w.do("COMMAND COUNT")
-	if list := w.do("COMMAND LIST"); fmt.Sprint(len(strings.Fields(list))) != count {
-		t.Errorf("%s commands, but %s", count, list)
-	}
-	if got, want := w.do("COMMAND INFO cl.throttle nope"), `[["cl.throttle" -1 [+write +fast] 1 1 1 [] [] [] []] nil]`; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	if got := w.do("COMMAND DOCS HG.PEEK"); !strings.HasPrefix(got, `["hg.peek" ["summary" `) {
-		t.Error(got)
-	}
-	for _, line := range []string{"COMMAND", "COMMAND INFO", "COMMAND DOCS"} {
-		if got := w.do(line); !strings.Contains(got, "cl.throttle") || !strings.Contains(got, "hg.check") {
-			t.Errorf("%s: %s", line, got)
 		}
 	}
 }
