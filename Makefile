@@ -17,18 +17,22 @@ LEAST    ?= 0
 ADAPTERS := middleware/ginlimit middleware/echolimit middleware/fiberlimit examples/chi
 MODULES  := . benchmarks chaos differential/envoy dist/packaging dist/helm $(ADAPTERS)
 LINTED   := . dist/packaging dist/helm $(ADAPTERS)
-# Packages whose tests measure milliseconds run one at a time.
-TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/e2e /door/resp /clients/conformance
+# Packages with tests that measure milliseconds run one at a time. Their tests that only
+# wait are parallel: six of them wait at a time, after those that measure.
+TIMED    := /store/redis /store/failsafe /internal/e2e /door/resp
+ONE      := -p 1 -parallel 6
 # Packages whose tests start servers that a bare machine does not have.
-SERVED   := /cmd/headgate /internal/queue/streams /internal/operate/setup
-# Packages where goroutines meet.
-RACED    := /store/ /middleware /rulefiles /internal/decide /internal/door /internal/observe /internal/queue /internal/request /internal/transport
+SERVED   := /cmd/headgate /internal/queue/streams /internal/operate/setup /internal/testkit/redistest /clients/conformance
+# Packages where goroutines meet: those in these folders that start some, or whose tests do.
+RACED     = $(shell grep -rl --include='*.go' -e '^[[:space:]]*go [a-z]' -e '\.Go\b' -e NewServer -e 'synctest\.' store middleware rulefiles internal/decide internal/door internal/observe internal/queue internal/request internal/transport | sed 's,/[^/]*$$,,; s,^,%/,' | sort -u)
 # packages lists all that match none of these, only those that match one.
 packages  = $(shell $(GO) list ./... | grep -v $(1:%=-e %))
 only      = $(shell $(GO) list ./... | grep $(1:%=-e %))
 REQUIRE  := HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1
 # No test is run again: one that fails once fails the run (docs/decisions/0087).
 TESTS    := $(TOOL) gotestsum --format pkgname
+# make lint vets.
+ONCE     := -vet=off -shuffle=on -timeout 30m
 # A program with the race detector waits a second before it ends: too long for thousands.
 export GORACE ?= atexit_sleep_ms=50
 
@@ -38,34 +42,32 @@ export GORACE ?= atexit_sleep_ms=50
 run: build ## build and start the quickstart: a proxy on :8000 in front of a demo backend, the API on :8080
 	$(BIN) quickstart
 
-quick: ## the tests that need no service and no patience: what to run after each change
-	$(GO) test -short -shuffle=on $(call packages,$(SERVED) $(TIMED))
+quick: ## the tests that need no service and no patience, of what has changed: what to run after each change
+	$(GO) test -short $(call packages,$(SERVED) $(TIMED))
 
-test: ## install what is missing, and run every test once: about 12 minutes on two cores
+test: ## install what is missing, and run every test once: about 8 minutes on two cores
 	@echo "== 1 of 4: what the tests need"
 	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl python3
 	@scripts/ensure-web.sh node && scripts/ensure-express.sh && scripts/ensure-clients.sh && scripts/ensure-python.sh && scripts/ensure-java.sh && { scripts/ensure.sh php || true; }
-	@echo "== 2 of 4: the tests of most packages (about 4 minutes; the first build takes two of them)"
-	$(REQUIRE) $(TESTS) --packages="$(call packages,$(TIMED))" -- -shuffle=on -timeout 30m
-	@echo "== 3 of 4: the tests that measure milliseconds, or start many servers, one package at a time (about 7 minutes)"
-	$(REQUIRE) HEADGATE_REQUIRE_CLIENTS=1 $(TESTS) --packages="$(call only,$(TIMED))" -- -shuffle=on -timeout 30m -p 1
+	@echo "== 2 of 4: the tests of most packages"
+	$(REQUIRE) HEADGATE_REQUIRE_CLIENTS=1 $(TESTS) --packages="$(call packages,$(TIMED))" -- $(ONCE) -p 3
+	@echo "== 3 of 4: the tests that measure milliseconds, one package at a time"
+	$(REQUIRE) $(TESTS) --packages="$(call only,$(TIMED))" -- $(ONCE) $(ONE)
 	@echo "== 4 of 4: the modules with dependencies of their own"
-	@for module in $(ADAPTERS) differential/envoy; do (cd $$module && $(GO) test -shuffle=on ./...) || exit 1; done
+	@for module in $(ADAPTERS) differential/envoy; do (cd $$module && $(GO) test $(ONCE) ./...) || exit 1; done
 
 test-race: ## every test once more, with the race detector (about half an hour)
 	@scripts/ensure.sh $(GO) gcc redis-server nginx caddy haproxy curl python3
-	$(TESTS) --packages="$(call packages,$(TIMED))" -- -race -shuffle=on -timeout 30m
-	$(TESTS) --packages="$(call only,$(TIMED))" -- -race -shuffle=on -timeout 30m -p 1
-	@for module in $(ADAPTERS); do (cd $$module && $(GO) test -race -shuffle=on ./...) || exit 1; done
+	$(TESTS) --packages="$(call packages,$(TIMED))" -- -race $(ONCE)
+	$(TESTS) --packages="$(call only,$(TIMED))" -- -race $(ONCE) $(ONE)
+	@for module in $(ADAPTERS); do (cd $$module && $(GO) test -race $(ONCE) ./...) || exit 1; done
 
 race-short: ## the race detector where goroutines meet, without packages that measure milliseconds: a part of .ci/run
 	@scripts/ensure.sh $(GO) gcc redis-server
-	$(TESTS) --packages="$(filter-out $(call only,$(TIMED)),$(call only,$(RACED)))" -- -race -short -shuffle=on -timeout 30m
+	$(TESTS) --packages="$(filter $(RACED),$(call packages,$(TIMED)))" -- -race -short $(ONCE)
 
-faults-short: ## five minutes of faults: processes, clocks, connections, blocks and regions
-	@$(MAKE) --no-print-directory chaos-short
-	@$(MAKE) --no-print-directory blocks-faults BREAK=1
-	@$(MAKE) --no-print-directory regions-faults FAULTS=short
+faults-short: ## some minutes of faults: processes, clocks, connections, blocks and regions
+	@$(MAKE) --no-print-directory chaos DURATION=50s MORE="-chaos.blocks 1 -chaos.regions short"
 
 test-all: test test-race envoy-integration chart-test release-test faults-short ## everything: make test and test-race, the tests of envoyproxy/ratelimit, charts, releases, benchmarks once, faults (about an hour)
 	$(GO) test -count=1 ./cmd/headgate -run '^TestRegionsExample$$' -args -long
@@ -96,7 +98,7 @@ regions-faults: ## break three regions, their wires, processes and Redis (FAULTS
 chaos: ## break processes, clocks and connections for DURATION (1h) and check all answers; SEED=n repeats a run
 	@scripts/ensure.sh $(GO) gcc redis-server
 	cd chaos && $(GO) test -shuffle=on ./history ./mutants
-	cd chaos && HEADGATE_REQUIRE_REDIS=1 $(GO) test -v -timeout 0 . -args -chaos.for $(DURATION) -chaos.seed $(SEED)
+	cd chaos && HEADGATE_REQUIRE_REDIS=1 $(GO) test -v -timeout 0 -parallel 3 . -args -chaos.for $(DURATION) -chaos.seed $(SEED) $(MORE)
 
 chaos-short: ## run chaos for a minute
 	@$(MAKE) --no-print-directory chaos DURATION=50s

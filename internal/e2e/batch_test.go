@@ -112,6 +112,7 @@ limits:
 // A batch waits no longer than a single request may. The rule's policy decides what
 // Redis did not answer in time.
 func TestBatchHasOneDeadline(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	wire := redistest.NewProxy(t, server.Addr)
 	f := run(t, `domain: api

@@ -112,6 +112,7 @@ func TestReloadDropsBlocks(t *testing.T) {
 
 // An explanation says what the limit can be off by, and what this server holds now.
 func TestExplainBlocks(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	f := run(t, blockRules, nil, onRedis(server.Addr), withAdmin)
 	const question = `{"domain":"api","attributes":{"client_ip":"198.51.100.7"}}`
@@ -157,6 +158,7 @@ func TestExplainBlocks(t *testing.T) {
 
 // GET /v1/blocks lists the rules in blocks, each tier with its own bound.
 func TestBlocksForOperators(t *testing.T) {
+	t.Parallel()
 	type answer struct{ Rules []admin.RuleBlocks }
 	server := redistest.Standalone(t)
 	const exact = "  - {name: exact, key: client_ip, rate: 5/minute}\n"

@@ -126,6 +126,7 @@ func parallel(t *testing.T, nodes []*fixture, user, password string, n int) map[
 // Of 100 parallel guesses exactly five reach the service. Right logins are given back,
 // so nobody is locked out by them.
 func TestParallelGuesses(t *testing.T) {
+	t.Parallel()
 	for name, size := range map[string]int{"memory": 1, "redis": 1, "two nodes on one redis": 2} {
 		t.Run(name, func(t *testing.T) {
 			service := newLogins()

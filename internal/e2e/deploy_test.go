@@ -55,6 +55,7 @@ func warned(t *testing.T, admin func(*config.Config)) map[string]bool {
 
 // The alerts and the dashboard of the chart only use metrics that exist.
 func TestDeployNamesRealMetrics(t *testing.T) {
+	t.Parallel()
 	const text = "domain: api\nlimits:\n  - {name: login, key: [client_ip], rate: 1/minute, on_limit: {action: queue}}\n"
 	admin := func(c *config.Config) { c.Door("admin").Address, c.Door("resp").Address = "127.0.0.1:0", "127.0.0.1:0" }
 	_, candidate := trying(t, text)
@@ -98,6 +99,7 @@ func TestDeployNamesRealMetrics(t *testing.T) {
 // TestAlerts runs the tests of the alerts with Prometheus' own tool, from PATH or as
 // installed by scripts/ensure-promtool.sh.
 func TestAlerts(t *testing.T) {
+	t.Parallel()
 	tool, err := exec.LookPath("promtool")
 	if err != nil {
 		cache, none := os.UserCacheDir()

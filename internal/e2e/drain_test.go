@@ -108,6 +108,7 @@ func (f *fixture) busy(t *testing.T, door, question string, keep bool) (answered
 // A stopping process answers every request it was sent: on kept connections, whose
 // clients are asked to close them, and on connections made before the door closed.
 func TestStopAnswersBusyCallers(t *testing.T) {
+	t.Parallel()
 	const (
 		stops  = 4
 		health = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

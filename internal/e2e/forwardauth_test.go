@@ -255,6 +255,7 @@ func TestForwardAuthOfCaddy(t *testing.T) {
 // Where no limit applies, no header shows one: Caddy 2.6 copies the placeholders of
 // missing fields.
 func TestForwardAuthOfCaddyWithoutALimit(t *testing.T) {
+	t.Parallel()
 	p, backend := runForwardAuth(t, "caddy-forward-auth", func(c *config.Config) {
 		writeFile(t, c.Rules[0], "domain: site\nlimits: [{name: login, match: {path: /login}, rate: 5/minute}]\n")
 	})
@@ -281,6 +282,7 @@ func TestForwardAuthOfCaddyWithoutALimit(t *testing.T) {
 // Without a query in Caddy's uri, clients control the query of our request: that must
 // not help them.
 func TestForwardAuthOfCaddyWithoutAQuery(t *testing.T) {
+	t.Parallel()
 	p, backend := runForwardAuth(t, "caddy-forward-auth")
 	p.startProxy(t, backend, "caddy-forward-auth", "Caddyfile", func(text, _ string) string { return strings.Replace(text, "?domain=site", "", 1) },
 		program(t, "caddy"), "run", "--config", "Caddyfile", "--adapter", "caddyfile")

@@ -250,6 +250,7 @@ func TestNamesOfKeys(t *testing.T) {
 
 // Errors say what is wrong, with a suggestion, and nothing is changed.
 func TestWrongKeyBodies(t *testing.T) {
+	t.Parallel()
 	f := run(t, keyRules, nil, withAdmin)
 	rows := []struct {
 		action, body string

@@ -112,6 +112,7 @@ func TestPeekTellsKeyTimes(t *testing.T) {
 
 // In Redis all servers see the same times, by Redis' clock.
 func TestPeekTellsKeyTimesOfRedis(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	const onlyLogin = `{domain: api, limits: [{name: login, match: {path: /login}, key: [client_ip], rate: 3/hour}]}`
 	change := func(c *config.Config) {

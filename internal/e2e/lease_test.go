@@ -34,7 +34,7 @@ const (
 func onRedis(address string) set {
 	return func(c *config.Config) {
 		c.Store.Kind = config.InRedis
-		c.Store.Redis = config.Redis{URL: config.Secret("redis://" + address), DenyCache: config.DefaultDenyCache, Timeout: 2 * time.Second}
+		c.Store.Redis = config.Redis{URL: config.Secret("redis://" + address), DenyCache: config.DefaultDenyCache, Timeout: patient}
 	}
 }
 
@@ -79,6 +79,7 @@ func TestLeaseHolder(t *testing.T) {
 // TestKilledHolder: kill -9 of a process that holds all slots leaks none of them. They
 // are free when the leases end, and not before.
 func TestKilledHolder(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	f := run(t, exportRules, nil, onRedis(server.Addr))
 	f.journal.await(t, "store connected")
@@ -121,6 +122,7 @@ func TestKilledHolder(t *testing.T) {
 
 // TestTokensOfTwoProcesses: a process releases and commits what another one issued.
 func TestTokensOfTwoProcesses(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	nodes := [2]*fixture{run(t, exportRules, nil, onRedis(server.Addr)), run(t, exportRules, nil, onRedis(server.Addr))}
 	for _, f := range nodes {

@@ -102,6 +102,7 @@ func TestReloadOnFileChange(t *testing.T) {
 // Kubernetes swaps a ConfigMap by renaming a symlink to a folder:
 // rules.yaml -> ..data/rules.yaml, ..data -> ..2026_1, then -> ..2026_2.
 func TestReloadOnConfigMapSwap(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	swap := func(version, text string) {
 		t.Helper()
@@ -143,6 +144,7 @@ func snapshot(name string) set {
 }
 
 func TestRestartHandsOutNoFreshBudgets(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "state")
 	f := newFixture(t, loginRules, hello, snapshot(file))
 	for _, want := range []string{"4/5", "2/5", "0/5"} {
@@ -390,6 +392,7 @@ func TestRunObeysSignals(t *testing.T) {
 }
 
 func TestSecondSignalStopsAtOnce(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, loginRules, hello, func(c *config.Config) { c.ShutdownDelay = time.Hour })
 	signals := make(chan os.Signal)
 	ctx, cancel := context.WithCancel(context.Background())

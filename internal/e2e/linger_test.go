@@ -62,6 +62,7 @@ func sendsAll(t *testing.T, nc net.Conn, head string, status int) {
 // TestLongBodiesGetTheirAnswer: a client that sends a whole long body before it reads
 // gets the refusal, not a connection reset.
 func TestLongBodiesGetTheirAnswer(t *testing.T) {
+	t.Parallel()
 	const (
 		host    = " HTTP/1.1\r\nHost: 127.0.0.1"
 		token   = "0123456789abcdef"

@@ -120,6 +120,7 @@ func (e *events) ended() bool {
 // TestNumbersAreThoseOfTheLoad: every page shows exactly what concurrent clients have
 // counted, to the last request.
 func TestNumbersAreThoseOfTheLoad(t *testing.T) {
+	t.Parallel()
 	f := run(t, loginRules, nil, withAdmin)
 	live := f.stream(t, "/v1/live")
 	live.next(t, "hello")
@@ -339,6 +340,7 @@ func TestStopEndsStreams(t *testing.T) {
 }
 
 func TestLogLevelCanBeChanged(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, loginRules, nil, withAdmin)
 	level, text := new(slog.LevelVar), &lockedBuffer{}
 	a, err := app.New(app.Options{

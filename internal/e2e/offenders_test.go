@@ -42,6 +42,7 @@ func (f *fixture) refuse(t *testing.T, path, ip string, n int) {
 
 // The hundredth refusal leads to a ban that operators see and can end. A reset forgets it.
 func TestOffenders(t *testing.T) {
+	t.Parallel()
 	f := run(t, offenderRules, nil, withAdmin)
 	banned := func() bool { return f.check(t, "/search", spammer).Reason == "banned" }
 	total := func(mode, rule string) string {

@@ -18,6 +18,7 @@ import (
 // budget and reads no rules: neither from its own origin, nor with its own name pointed
 // here.
 func TestWebPagesGetNowhereAtTheAPI(t *testing.T) {
+	t.Parallel()
 	const (
 		check = `{"domain":"api","attributes":{"path":"/login","method":"POST"}}`
 		evil  = "http://evil.example"

@@ -213,6 +213,7 @@ func answersBehind(t *testing.T, f *fixture, address, client string) string {
 // address. On Linux all of 127.0.0.0/8 is this machine, so each client can have a
 // separate address.
 func TestHAProxy(t *testing.T) {
+	t.Parallel()
 	haproxy := program(t, "haproxy")
 	for _, send := range []string{"send-proxy", "send-proxy-v2", "send-proxy-v2 proxy-v2-options crc32c,unique-id", "check inter 50ms send-proxy-v2 check-send-proxy"} {
 		t.Run(send, func(t *testing.T) {

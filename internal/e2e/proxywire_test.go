@@ -57,6 +57,7 @@ func (f *fixture) wire(t *testing.T, text string, n int, closes bool) (statuses 
 
 // Invalid and ambiguous HTTP/1.1 requests are not forwarded.
 func TestOddRequestsOnTheWire(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		name, text string
 		want       []int

@@ -59,6 +59,7 @@ func TestQueueNeedsAPlace(t *testing.T) {
 // A request over the limit is stored, survives a restart, is sent in its turn, and is
 // visible to operators.
 func TestQueueThroughARestart(t *testing.T) {
+	t.Parallel()
 	var arrived, status atomic.Int64
 	status.Store(http.StatusInternalServerError)
 	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -125,6 +126,7 @@ func (f *fixture) queues(t *testing.T) []admin.QueueStats {
 }
 
 func TestWrongQuestionsAboutTheQueue(t *testing.T) {
+	t.Parallel()
 	f := run(t, queueRulesText, http.NotFoundHandler(), inFile(t))
 	admin := "http://" + f.Addr(doorAdmin) + "/v1/queue/"
 	for _, c := range []struct {

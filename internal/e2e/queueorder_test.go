@@ -193,6 +193,7 @@ func (f *fleet) check() {
 // No confirmed request is overtaken by a later one of its key: not while Redis stalls, not
 // at a server that has just started, and not while servers are replaced one by one.
 func TestNobodyOvertakesInAFleet(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}

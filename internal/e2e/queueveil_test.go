@@ -20,6 +20,7 @@ limits:
 // In queued requests, operators do not see values that a rule hashes or, while keys are
 // hashed for operators, any value that a rule counts by.
 func TestQueuedRequestsAreVeiled(t *testing.T) {
+	t.Parallel()
 	const secret = "SECRET"
 	for _, row := range []struct {
 		name        string

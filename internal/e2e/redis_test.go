@@ -60,6 +60,7 @@ func hammer(t *testing.T, apps []*fixture, path string, n int) (allowed int64) {
 // Two processes on one Redis allow exactly the limit under every algorithm. Without
 // Redis, each rule's policy decides; when it is back, so are the counts.
 func TestTwoProcessesOneCount(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	shared := func(c *config.Config) {
 		c.Store.Kind = config.InRedis

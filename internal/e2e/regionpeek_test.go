@@ -23,6 +23,7 @@ limits:
 // whose count that of a limit with a home is. A grant of such limits is not said to be made
 // in other regions.
 func TestPeeksSayWhatRegionsShare(t *testing.T) {
+	t.Parallel()
 	const ip = "198.51.100.7"
 	eu, us := redistest.Standalone(t), redistest.Standalone(t)
 	between := redistest.NewProxy(t, eu.Addr)

@@ -19,10 +19,13 @@ limits:
   - {name: search, key: client_ip, rate: 300/day, algorithm: fixed_window, regions: shared}
 `
 
+// patient is a timeout that even a busy machine meets.
+const patient = 2 * time.Second
+
 // region configures a process of a region whose Redis is at own.
 func region(name, own, other, at string) func(*config.Config) {
 	return func(c *config.Config) {
-		c.Store.Kind, c.Store.Redis.URL = config.InRedis, config.Secret("redis://"+own)
+		c.Store.Kind, c.Store.Redis.URL, c.Store.Redis.Timeout = config.InRedis, config.Secret("redis://"+own), patient
 		c.Store.Regions = config.Regions{Name: name, Peers: map[string]config.Secret{other: config.Secret("redis://" + at)}, Interval: 20 * time.Millisecond}
 	}
 }
@@ -30,6 +33,7 @@ func region(name, own, other, at string) func(*config.Config) {
 // Two servers with a Redis each share a limit: all of it can be used in one region, and
 // then nothing is left in the other.
 func TestRegionsShareALimit(t *testing.T) {
+	t.Parallel()
 	eu, us := redistest.Standalone(t), redistest.Standalone(t)
 	one := run(t, regionRules, nil, region("eu", eu.Addr, "us", us.Addr), withAdmin)
 	two := run(t, regionRules, nil, region("us", us.Addr, "eu", eu.Addr), withAdmin)
@@ -144,6 +148,7 @@ func TestRegionIsNotItsOwnPeer(t *testing.T) {
 
 // TestRegionThatCannotAsk: the log tells what the own Redis refuses from news of others.
 func TestRegionThatCannotAsk(t *testing.T) {
+	t.Parallel()
 	eu, us := redistest.Standalone(t), redistest.Standalone(t)
 	eu.Do("ACL", "SETUSER", "default", "-xadd")
 	one := run(t, regionRules, nil, region("eu", eu.Addr, "us", us.Addr))
@@ -182,10 +187,11 @@ func TestALimitHasAHome(t *testing.T) {
 		"+pttl", "+pexpire", "+pexpireat", "+pexpiretime", "+del", "+time", "+ping", "+hello")
 	between := redistest.NewProxy(t, eu.Addr)
 	one := run(t, homeRules, nil, withAdmin, func(c *config.Config) {
-		c.Store.Kind, c.Store.Redis.URL, c.Store.Regions = config.InRedis, config.Secret("redis://"+eu.Addr), config.Regions{Name: "eu"}
+		c.Store.Kind, c.Store.Redis.URL, c.Store.Redis.Timeout = config.InRedis, config.Secret("redis://"+eu.Addr), patient
+		c.Store.Regions = config.Regions{Name: "eu"}
 	})
 	two := run(t, homeRules, nil, withAdmin, func(c *config.Config) {
-		c.Store.Kind, c.Store.Redis.URL = config.InRedis, config.Secret("redis://"+us.Addr)
+		c.Store.Kind, c.Store.Redis.URL, c.Store.Redis.Timeout = config.InRedis, config.Secret("redis://"+us.Addr), patient
 		c.Store.Regions = config.Regions{Name: "us", Homes: map[string]config.Secret{"eu": config.Secret("redis://headgate-us:secret@" + between.Addr)}}
 	})
 	between.Delay(80 * time.Millisecond)
@@ -236,7 +242,7 @@ func TestHomeIsNotThisRegion(t *testing.T) {
 	us := redistest.Standalone(t)
 	proxy := redistest.NewProxy(t, us.Addr)
 	err := newFixture(t, homeRules, nil, func(c *config.Config) {
-		c.Store.Kind, c.Store.Redis.URL = config.InRedis, config.Secret("redis://"+us.Addr)
+		c.Store.Kind, c.Store.Redis.URL, c.Store.Redis.Timeout = config.InRedis, config.Secret("redis://"+us.Addr), patient
 		c.Store.Regions = config.Regions{Name: "us", Homes: map[string]config.Secret{"eu": config.Secret("redis://" + proxy.Addr)}}
 	}).Start(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "the store of region eu is the store of this region, us") {

@@ -207,6 +207,7 @@ func mkdir(t *testing.T, parts ...string) string {
 
 // Changes to folders of rules are noticed, with and without reports of the file system.
 func TestFoldersOfRulesChange(t *testing.T) {
+	t.Parallel()
 	for _, only := range []bool{false, true} {
 		t.Run(fmt.Sprintf("only polled %v", only), func(t *testing.T) {
 			folder := mkdir(t, t.TempDir(), "rules")
@@ -282,6 +283,7 @@ func (f *fixture) expectRules(t *testing.T, want int) {
 // As when envoyproxy/ratelimit is deployed: a symlink on the path to the rules is
 // changed to another folder, and nothing else changes.
 func TestSymlinkOnTheWayIsSwapped(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	for version, text := range map[string]string{"v1": loginRules, "v2": tenRules} {
 		writeFile(t, filepath.Join(mkdir(t, root, version, "ratelimit", "config"), "a.yaml"), text)
@@ -312,6 +314,7 @@ func TestSymlinkOnTheWayIsSwapped(t *testing.T) {
 
 // Files next to the folder of rules are followed like those in it.
 func TestSiblingsAreFollowed(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	folder := mkdir(t, root, "config")
 	writeFile(t, filepath.Join(folder, "a.yaml"), loginRules)
@@ -333,6 +336,7 @@ func TestSiblingsAreFollowed(t *testing.T) {
 // A single file is followed when it is deleted, and when it is a link into another
 // folder.
 func TestSingleFilesAreFollowed(t *testing.T) {
+	t.Parallel()
 	folder, elsewhere := t.TempDir(), t.TempDir()
 	target, link := filepath.Join(elsewhere, "real.yaml"), filepath.Join(folder, "rules.yaml")
 	writeFile(t, target, loginRules)

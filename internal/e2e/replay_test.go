@@ -38,6 +38,7 @@ limits:
 // refused, and allowed ones have the same amount remaining. The log has the time of
 // each decision, and no two requests of a key overlap, so their order is known.
 func TestLogOfNginxReplaysToTheSameDecisions(t *testing.T) {
+	t.Parallel()
 	const clients, each = 16, 60
 	run := func(t *testing.T) (*fixture, *httptest.Server) {
 		t.Helper()

@@ -73,6 +73,7 @@ func TestShadowThroughTheProxy(t *testing.T) {
 // The keys for which a percentage is enforced are the same after a restart and on
 // another node. A growing percentage adds keys and drops none.
 func TestPercentThroughTheProxy(t *testing.T) {
+	t.Parallel()
 	f := run(t, perKey("percent: 10"), hello, withAdmin)
 	ten := f.enforced(t)
 	if n := len(ten); n < rolloutKeys/20 || n > rolloutKeys/6 {
@@ -143,6 +144,7 @@ func compared(s *admin.CandidateStatus) string {
 
 // A candidate becomes the active rules, through the proxy.
 func TestCandidateThroughTheProxy(t *testing.T) {
+	t.Parallel()
 	file, with := trying(t, loginRate("3/minute"))
 	f := run(t, loginRules, hello, withAdmin, with)
 	for i := range 7 {
@@ -195,6 +197,7 @@ func TestCandidateThroughTheProxy(t *testing.T) {
 }
 
 func TestCandidateReload(t *testing.T) {
+	t.Parallel()
 	file, with := trying(t, "domain: [")
 	f := run(t, loginRules, hello, withAdmin, with)
 	f.journal.await(t, "candidate not loaded")

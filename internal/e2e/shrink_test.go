@@ -29,6 +29,7 @@ func guarded(t *testing.T, guard config.Guard) *fixture {
 
 // TestEmptiedFiles: a rules file that becomes empty removes no limit.
 func TestEmptiedFiles(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"", "\n", "# nothing\n", "---\n", "domain: api\n", "domain: api\nlimits:\n", "domain: api\ndescriptors:\n", "x-a: 1\n", "nul"} {
 		f := guarded(t, config.GuardOff)
 		if text == "nul" { // some file systems leave this after a crash
@@ -51,6 +52,7 @@ func TestEmptiedFiles(t *testing.T) {
 
 // TestShrunkRules: rules cut off after each line, with each guard.
 func TestShrunkRules(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		guard       config.Guard
 		text        string
@@ -140,6 +142,7 @@ func manyAddresses(n int) string {
 // operator accepts it or the guard is off. A list that rules no longer have is a change of
 // rules.
 func TestShrunkLists(t *testing.T) {
+	t.Parallel()
 	const denied = "domain: api\nlimits: []\ndeny: {client_ip: {file: blocked.txt}}\n"
 	last := `{"domain":"api","attributes":{"client_ip":"192.0.3.231"}}` // of a thousand
 	for _, row := range []struct {

@@ -127,6 +127,7 @@ func TestEvictionLiftsNoBan(t *testing.T) {
 // with local continue to limit, and keys that Redis refused stay refused. When there is
 // memory again, that is logged too.
 func TestRedisIsFull(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, "--maxmemory-policy", "noeviction")
 	f := run(t, `domain: api
 limits:

@@ -11,6 +11,7 @@ import (
 // A table is followed like rule files, live or of a candidate, with and without reports of
 // the file system. With a mistake the old one stays.
 func TestTableIsReadAgainWhenItChanges(t *testing.T) {
+	t.Parallel()
 	for _, only := range []bool{false, true} {
 		dir, tables := t.TempDir(), t.TempDir() // of different folders
 		rules, table := filepath.Join(dir, "rules.yaml"), filepath.Join(tables, "t.csv")

@@ -71,6 +71,10 @@ func TestTraceOfTheProxy(t *testing.T) {
 				t.Fatal(status)
 			}
 			at := <-told
+			header, over := parent(3, "01")
+			if status := ask(header); status != http.StatusTooManyRequests {
+				t.Fatal(status)
+			}
 			spans := f.awaitSpans(t, &r, trace, 3)
 			server, store, client := named(t, spans, "GET"), named(t, spans, "store batch"), spans[slices.IndexFunc(spans, func(s *spanpb.Span) bool { return s.GetKind() == spanpb.Span_SPAN_KIND_CLIENT })]
 			if server == client {
@@ -90,11 +94,7 @@ func TestTraceOfTheProxy(t *testing.T) {
 			hasAttributes(t, store, "headgate.store", "memory", "headgate.store.operations", "2")
 			hasAttributes(t, client, "http.request.method", "GET", "http.response.status_code", "200", "server.address", "127.0.0.1")
 
-			header, trace = parent(3, "01")
-			if status := ask(header); status != http.StatusTooManyRequests {
-				t.Fatal(status)
-			}
-			refused := named(t, f.awaitSpans(t, &r, trace, 2), "GET")
+			refused := named(t, f.awaitSpans(t, &r, over, 2), "GET")
 			hasAttributes(t, refused, "headgate.rule", "per-key", "headgate.outcome", "refused", "headgate.reason", "limited", "http.response.status_code", "429")
 			if refused.GetStatus().GetCode() == spanpb.Status_STATUS_CODE_ERROR {
 				t.Error("a refusal is no error")
@@ -133,46 +133,48 @@ func TestTraceOfEachDoor(t *testing.T) {
 		_ = read(t, res)
 	}
 	check := `{"domain":"api","attributes":{"header:X-Api-Key":"` + secret + `"}}`
-	header, trace := parent(1, "01")
+	// All are sent before the first is waited for: spans leave once a second.
+	header, one := parent(1, "01")
 	post("/v1/check", check, header)
-	spans := f.awaitSpans(t, &r, trace, 2)
+	header, batch := parent(2, "01")
+	post("/v1/check", `{"checks":[`+check+`,`+check+`]}`, header)
+	header, forward := parent(3, "01")
+	f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header, "X-Api-Key", "other")
+	header, envoy := parent(4, "01")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", header)
+	askEnvoyAs(ctx, t, dialGRPC(t, f.Addr(doorGRPC)))
+	header, json := parent(5, "01")
+	post("/json", `{"domain":"mesh","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`, header)
+	header, quiet := parent(6, "01")
+	f.get(t, f.apiURL("/healthz"), "Traceparent", header)
+	header, unknown := parent(7, "01")
+	f.get(t, f.apiURL("/v1/"+secret), "Traceparent", header)
+
+	spans := f.awaitSpans(t, &r, one, 2)
 	hasAttributes(t, named(t, spans, "POST /v1/check"), "http.route", "/v1/check", "headgate.door", "api", "headgate.outcome", "allowed")
 	if named(t, spans, "store batch").GetKind() != spanpb.Span_SPAN_KIND_INTERNAL {
 		t.Error("memory is called by nobody else")
 	}
 
-	header, trace = parent(2, "01")
-	post("/v1/check", `{"checks":[`+check+`,`+check+`]}`, header)
-	of := named(t, f.awaitSpans(t, &r, trace, 2), "POST /v1/check")
+	of := named(t, f.awaitSpans(t, &r, batch, 2), "POST /v1/check")
 	hasAttributes(t, of, "headgate.outcome", "refused")
 	if events := of.GetEvents(); len(events) != 1 || attributes(events[0].GetAttributes())["headgate.outcome"] != "refused" {
 		t.Errorf("the second check of a batch is %v", events)
 	}
 
-	header, trace = parent(3, "01")
-	f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header, "X-Api-Key", "other")
-	hasAttributes(t, named(t, f.awaitSpans(t, &r, trace, 2), "GET /v1/auth"), "headgate.door", "forward_auth", "headgate.outcome", "allowed")
+	hasAttributes(t, named(t, f.awaitSpans(t, &r, forward, 2), "GET /v1/auth"), "headgate.door", "forward_auth", "headgate.outcome", "allowed")
 
-	header, trace = parent(4, "01")
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", header)
-	askEnvoyAs(ctx, t, dialGRPC(t, f.Addr(doorGRPC)))
-	got := named(t, f.awaitSpans(t, &r, trace, 1), "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
+	got := named(t, f.awaitSpans(t, &r, envoy, 1), "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
 	hasAttributes(t, got, "rpc.system.name", "grpc", "rpc.method", "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
 		"rpc.response.status_code", "OK", "headgate.door", "grpc", "headgate.domain", "mesh", "headgate.outcome", "allowed")
 	if fmt.Sprintf("%x", got.GetParentSpanId()) != caller {
 		t.Errorf("the parent is %x", got.GetParentSpanId())
 	}
 
-	header, trace = parent(5, "01")
-	post("/json", `{"domain":"mesh","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`, header)
-	hasAttributes(t, named(t, f.awaitSpans(t, &r, trace, 1), "POST /json"), "headgate.door", "grpc", "headgate.domain", "mesh")
+	hasAttributes(t, named(t, f.awaitSpans(t, &r, json, 1), "POST /json"), "headgate.door", "grpc", "headgate.domain", "mesh")
 
 	// Probes have no span, and that of an unknown path does not contain the path.
-	header, quiet := parent(6, "01")
-	f.get(t, f.apiURL("/healthz"), "Traceparent", header)
-	header, trace = parent(7, "01")
-	f.get(t, f.apiURL("/v1/"+secret), "Traceparent", header)
-	hasAttributes(t, named(t, f.awaitSpans(t, &r, trace, 1), "GET"), "http.response.status_code", "404")
+	hasAttributes(t, named(t, f.awaitSpans(t, &r, unknown, 1), "GET"), "http.response.status_code", "404")
 	if found := r.of(quiet); len(found) > 0 {
 		t.Errorf("a probe is recorded: %v", found)
 	}

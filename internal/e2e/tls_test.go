@@ -71,6 +71,7 @@ func asks(f *fixture, door string, client *tls.Config) (tls.ConnectionState, err
 // Every door requires a client certificate, uses a renewed certificate without closing
 // connections, and keeps the old one if the new one is invalid.
 func TestTLSEverywhere(t *testing.T) {
+	t.Parallel()
 	a := certtest.New(t)
 	cert, key := a.Issue("server", 2)
 	a.Issue("known", 3, "known.internal")

@@ -71,6 +71,7 @@ func use(documented *config.Config) set {
 
 // The configuration of docs/tls.md works as the page says.
 func TestTLSAsDocumented(t *testing.T) {
+	t.Parallel()
 	c, a := documented(t, "tls.md")
 	upstream := httptest.NewUnstartedServer(hello)
 	upstream.TLS = a.Client("server")

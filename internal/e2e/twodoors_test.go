@@ -240,6 +240,7 @@ func settledOf(verb string, s *headgatev1.Settlement) map[string]any {
 // this order, and compares whole answers. want is part of them, so both cannot be wrong
 // in the same way.
 func TestTwoDoorsAgree(t *testing.T) {
+	t.Parallel()
 	const login = `{"domain":"api","attributes":{"method":"POST","path":"/login","client_ip":"198.51.100.7"}}`
 	at := func(path, more string) string {
 		return fmt.Sprintf(`{"domain":"api","attributes":{"path":%q,"header:X-Api-Key":"k"}%s}`, path, more)

@@ -61,6 +61,7 @@ func TestNoSpellingSlipsPastTheProxy(t *testing.T) {
 
 // The same with forward-auth, with proxies configured as on the page.
 func TestNoSpellingSlipsPastForwardAuthOfNginx(t *testing.T) {
+	t.Parallel()
 	noSpellingSlipsPast(t, func(t *testing.T, p *forwardProxy, backend *httptest.Server, upstream string) {
 		p.startNginx(t, backend, func(text, folder string) string {
 			return nginxHome(replaced(t, text, backend.Listener.Addr().String(), upstream), folder)
@@ -69,6 +70,7 @@ func TestNoSpellingSlipsPastForwardAuthOfNginx(t *testing.T) {
 }
 
 func TestNoSpellingSlipsPastForwardAuthOfCaddy(t *testing.T) {
+	t.Parallel()
 	caddy := program(t, "caddy")
 	noSpellingSlipsPast(t, func(t *testing.T, p *forwardProxy, backend *httptest.Server, upstream string) {
 		p.startProxy(t, backend, "caddy-forward-auth", "Caddyfile", func(text, _ string) string {

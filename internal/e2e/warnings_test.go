@@ -22,14 +22,14 @@ import (
 // TestExampleWarnings: the receiver of the example takes what the server of the
 // example sends, and shows what its README says.
 func TestExampleWarnings(t *testing.T) {
+	t.Parallel()
 	receiver := filepath.Join(t.TempDir(), "receiver")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", receiver, examples+"warnings/receiver").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	t.Chdir("../..")
 	address := startBackend(t, receiver)
 	none := func(string) (string, bool) { return "", false }
-	c, err := config.Load(config.Sources{Doors: app.Sections(), File: "examples/warnings/headgate.yaml", Environment: none, Flags: map[string]string{
+	c, err := config.Load(config.Sources{Doors: app.Sections(), File: examples + "warnings/headgate.yaml", Environment: none, Flags: map[string]string{
 		"listen.api": "127.0.0.1:0", "listen.admin": "127.0.0.1:0",
 	}})
 	if err != nil {
@@ -49,7 +49,7 @@ func TestExampleWarnings(t *testing.T) {
 		_, seen = f.get(t, "http://"+address)
 		return strings.Contains(seen, "key_refused")
 	})
-	page := readFile(t, "examples/warnings/README.md")
+	page := readFile(t, examples+"warnings/README.md")
 	shown := regexp.MustCompile("(?s)\\$ curl -s http://127.0.0.1:9900/\n(.*?)\\$ ").FindStringSubmatch(page)
 	if shown == nil || !shows(shown[1], seen, false) {
 		t.Errorf("got\n%s\nthe page shows %q", seen, shown)

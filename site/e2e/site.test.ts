@@ -27,6 +27,18 @@ async function open(path: string, options: Parameters<typeof openTab>[2] = {}) {
   return tab;
 }
 
+/** Opens the search with the keyboard, which a page hears once its scripts run. */
+async function openSearch(page: Page) {
+  const box = page.getByRole("searchbox");
+  await expect
+    .poll(async () => {
+      await page.keyboard.press("Control+k");
+      return box.isVisible();
+    })
+    .toBe(true);
+  return box;
+}
+
 const frame = (page: Page) => page.frameLocator("iframe.playground");
 
 test("the playground on the front page decides", async () => {
@@ -84,8 +96,7 @@ test("an address that leads nowhere shows a page with the way back", async () =>
 
 test("a search result leads to its heading", async () => {
   const { page, wrong } = await open("");
-  await page.keyboard.press("Control+k");
-  await page.getByRole("searchbox").fill("refused requests that count");
+  await (await openSearch(page)).fill("refused requests that count");
   await page.locator(".VPLocalSearchBox .results .titles").first().waitFor();
   await page.keyboard.press("Enter");
   await page.waitForURL(/algorithms\.html#refused-requests-that-count/);
@@ -148,8 +159,7 @@ test.each([
 
 test("axe finds nothing in the results of a search", async () => {
   const { page } = await open("docs/");
-  await page.keyboard.press("Control+k");
-  await page.getByRole("searchbox").fill("redis");
+  await (await openSearch(page)).fill("redis");
   await page.locator(".VPLocalSearchBox .results .titles").first().waitFor();
   expect(await violations(page)).toEqual([]);
 });

@@ -17,6 +17,7 @@ import (
 // take two timeouts: the limit is between the two, with seconds to spare for a busy
 // machine.
 func TestAcrossSlotsHasOneDeadline(t *testing.T) {
+	t.Parallel()
 	const timeout, most = 2 * time.Second, 3500 * time.Millisecond
 	set := redistest.Cluster(t, "--cluster-node-timeout", "20000")
 	store := open(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster, Timeout: timeout})

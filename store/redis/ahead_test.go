@@ -53,6 +53,7 @@ const tenYears = int64(3652 * 24 * time.Hour / time.Microsecond)
 // TestDifferentialOfAWrongClock compares Lua with Go, as TestDifferential does, on a server
 // whose clock is set ahead and right again.
 func TestDifferentialOfAWrongClock(t *testing.T) {
+	t.Parallel()
 	c := newClocked(t, redistest.Standalone(t))
 	seed := *differentialSeed
 	if seed == 0 {
@@ -124,6 +125,7 @@ func exhausting() []headgate.Limit {
 // counts as if it had been taken at the first request after it is right, whatever that is,
 // and so do the ends of the keys.
 func TestAClockThatWasAheadLocksNobodyOut(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		c := newClocked(t, server)
 		begin := c.now

@@ -19,6 +19,7 @@ import (
 
 // TestCluster runs all cluster tests on one cluster: starting it takes seconds.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}

@@ -118,6 +118,7 @@ func TestUsersAndPrefixes(t *testing.T) {
 
 // TestSentinel finds the primary through its sentinels.
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}

@@ -26,6 +26,7 @@ var (
 // TestDifferentialOfManyValues is TestDifferential for keys with more than 4096 values,
 // which both sides keep, or estimate if the limit only measures.
 func TestDifferentialOfManyValues(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int64{6000, headgate.MaxDistinctExact + 1} {
 		t.Run(strconv.FormatInt(n, 10), func(t *testing.T) { differentialOfManyValues(t, n) })
 	}
@@ -62,6 +63,7 @@ func differentialOfManyValues(t *testing.T, n int64) {
 // fields of the decision and the time of freshness must agree. Each key has its own
 // history with its own seed, which a failure reports.
 func TestDifferential(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
 	seed := *differentialSeed

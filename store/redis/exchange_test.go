@@ -28,6 +28,7 @@ func exchange(t *testing.T, o redis.Options) *redis.Exchange {
 // TestExchangeOnANewCluster: the first calls of a process are answered. They used to
 // wait a second for a node's connection that another call had taken.
 func TestExchangeOnANewCluster(t *testing.T) {
+	t.Parallel()
 	set := redistest.Cluster(t)
 	for range 5 {
 		e := exchange(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster})
@@ -84,6 +85,7 @@ func TestExchangeNamesAKeyOfAnotherKind(t *testing.T) {
 
 // TLS to a port without it waits for an answer that never comes: the error says what to look at.
 func TestExchangeWithTLSToAPlainPort(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	o, err := redis.ParseURL("rediss://" + server.Addr)
 	if err != nil {

@@ -21,6 +21,7 @@ const homeACL = "on >secret resetkeys ~hg:{[^%]* ~hg:{%[h027]* resetchannels -@a
 // TestUserOfAHome: the user in docs/regions-home.md may count with every algorithm, kind
 // and form of key, in every topology, and do nothing else.
 func TestUserOfAHome(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/regions-home.md")
 	if err != nil || !strings.Contains(string(text), "    ACL SETUSER headgate-us "+homeACL+"\n") {
 		t.Errorf("the docs have another user: %v", err)

@@ -115,6 +115,7 @@ func (o *overseas) call(name string, s headgate.Store, limit headgate.Limit, sto
 
 // TestHomeCountsExactly: from three regions at once, exactly the limit is admitted.
 func TestHomeCountsExactly(t *testing.T) {
+	t.Parallel()
 	per := headgate.PerDay(300).InRegions(headgate.Regions{Home: "eu"})
 	for name, limit := range map[string]headgate.Limit{
 		"sliding_log": per.Using(headgate.SlidingLog), "fixed_window": per.Using(headgate.FixedWindow),
@@ -143,6 +144,7 @@ func TestHomeCountsExactly(t *testing.T) {
 // TestHomeIsCutOffAndHeals: meanwhile eu counts on, the others fail fast, and afterwards
 // they count together again; never is more admitted than the limit.
 func TestHomeIsCutOffAndHeals(t *testing.T) {
+	t.Parallel()
 	const n = 20_000
 	limit := headgate.PerDay(n).Using(headgate.SlidingLog).InRegions(headgate.Regions{Home: "eu"})
 	o := newOverseas(t, time.Second)
@@ -188,6 +190,7 @@ func TestHomeIsCutOffAndHeals(t *testing.T) {
 // TestBlocksSpareTheOcean: nearly all decisions of a busy key need no round trip. (That
 // they do not wait for one either is tested in a bubble: store/blocks, TestBlocksOutlastAStall.)
 func TestBlocksSpareTheOcean(t *testing.T) {
+	t.Parallel()
 	limit := headgate.PerMinute(600_000).Using(headgate.FixedWindow).InRegions(headgate.Regions{Home: "eu"}).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05})
 	o := newOverseas(t, time.Second)
 	s := o.stores["us"][0]

@@ -19,6 +19,7 @@ import (
 // an error that says that it is not, or cannot be, the right one: the store finds the
 // right one, and counts there. Bans and the exchange of regions do too.
 func TestAddressThatMoves(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		name    string
 		code    string

@@ -142,6 +142,7 @@ func sameAsDo(t *testing.T, together, single *redis.Store, q *questions) {
 // TestPipelineSaysWhatDoSays: whatever is requested, the answers are those of single
 // calls in order.
 func TestPipelineSaysWhatDoSays(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		o := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}
 		saysWhatDoSays(t, o, []*redistest.Server{server}, true)

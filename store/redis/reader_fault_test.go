@@ -13,6 +13,7 @@ import (
 // TestReaderOfOtherRegions: the user in docs/regions.md can read in every topology, with
 // what the docs say that it needs more there.
 func TestReaderOfOtherRegions(t *testing.T) {
+	t.Parallel()
 	own := redistest.Standalone(t)
 	read := func(t *testing.T, o redis.Options) {
 		t.Helper()

@@ -124,6 +124,7 @@ func (c *continent) await(n int64, within time.Duration) {
 // users who may only read. In each case all regions together admit exactly the limit
 // once everything works again, and never more.
 func TestRegionsThroughFaults(t *testing.T) {
+	t.Parallel()
 	const n = 3000
 	limit := headgate.Per(n, 30*24*time.Hour).Using(headgate.FixedWindow).InRegions(headgate.Regions{})
 	for _, tc := range []struct {

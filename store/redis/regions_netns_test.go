@@ -75,6 +75,7 @@ func (i *island) cable(state string) {
 // TestRegionsNoticeASilentCut: a Redis whose packets vanish is noticed soon,
 // the other region keeps its part at its own speed, and both share again afterwards.
 func TestRegionsNoticeASilentCut(t *testing.T) {
+	t.Parallel()
 	const n = 2000
 	i := newIsland(t)
 	home := redistest.Standalone(t)

@@ -34,7 +34,10 @@ func fixedLimits() []headgate.Limit {
 // TestFixedWindowOnTheServersClock compares Lua with Go if the key's own end is that of
 // the window: random operations under changing limits. The answers of the Go step just
 // before and just after must enclose the answer of Lua.
-func TestFixedWindowOnTheServersClock(t *testing.T) { redistest.Each(t, fixedOnTheServersClock) }
+func TestFixedWindowOnTheServersClock(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, fixedOnTheServersClock)
+}
 
 func fixedOnTheServersClock(t *testing.T, server *redistest.Server) {
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})

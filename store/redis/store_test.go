@@ -27,6 +27,7 @@ func open(t *testing.T, o redis.Options) *redis.Store {
 // TestConformance runs the conformance suite of stores on a real server, each case on
 // an empty one.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		storetest.Run(t, storetest.Harness{Open: func(t *testing.T) headgate.Store {
 			server.Do("FLUSHALL")

@@ -112,6 +112,7 @@ func keyTimes(t *testing.T, server *redistest.Server) {
 
 // A key that has ended has no times, and is created again.
 func TestKeyTimesOfAnEndedKey(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
 	limit := headgate.Per(10, time.Second).Using(headgate.SlidingLog)
@@ -128,6 +129,7 @@ func TestKeyTimesOfAnEndedKey(t *testing.T) {
 
 // A long log is written in place.
 func TestKeyTimesOfALongLog(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
 	limit := headgate.PerHour(10_000).Using(headgate.SlidingLog)

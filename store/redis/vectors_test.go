@@ -73,6 +73,7 @@ type vectorFile struct {
 // TestVectors runs the vectors of the Go steps through the scripts: all fields of every
 // decision, and when the state is fresh.
 func TestVectors(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		vectors(t, redis.Options{Addresses: []string{server.Addr}})
 	})
@@ -80,6 +81,7 @@ func TestVectors(t *testing.T) {
 
 // TestVectorsWithKeyTimes: recording times changes no decision.
 func TestVectorsWithKeyTimes(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	vectors(t, redis.Options{Addresses: []string{server.Addr}, KeyTimes: true})
 	if !timesMatchStates(t, server, time.Minute) {
