@@ -32,6 +32,7 @@ const endSoon = "atexit_sleep_ms=50"
 
 // TestScripts runs the commands as a user would; see testdata.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	authority := certtest.New(t)
 	authority.Issue("server", 2, "localhost")
 	testscript.Run(t, testscript.Params{

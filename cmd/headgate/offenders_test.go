@@ -103,6 +103,7 @@ func (c *crowd) spam(ctx context.Context, node int, refusals, hundredth *atomic.
 // One spammer among 10,000 users of two servers on one Redis is banned at both within
 // seconds of its hundredth refusal, once, and the others see nothing.
 func TestSpammerAmongTenThousandUsers(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts servers")
 	}

@@ -140,6 +140,7 @@ const (
 // tenant's in order, and never more than the limit allows.
 func killInTheMiddle(t *testing.T, each int) {
 	t.Helper()
+	t.Parallel()
 	backend := &tenants{seen: map[string]int{}, changed: make(chan struct{}, 1)}
 	server := httptest.NewServer(backend)
 	defer server.Close()

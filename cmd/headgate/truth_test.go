@@ -21,6 +21,7 @@ import (
 // TestTheTruth: under a mixed load through every door, all reported numbers match
 // those that the callers counted.
 func TestTheTruth(t *testing.T) {
+	t.Parallel()
 	f := newTruth(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

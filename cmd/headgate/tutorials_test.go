@@ -25,6 +25,7 @@ import (
 // source as the reader's clone. Only ports differ from the page, so that tests can run
 // in parallel.
 func TestTutorials(t *testing.T) {
+	t.Parallel()
 	home := &reader{home: t.TempDir()} // follows all pages, and builds once
 	for _, row := range []struct {
 		page     string

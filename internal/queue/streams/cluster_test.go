@@ -14,6 +14,7 @@ import (
 // In a cluster all keys of a limit are in one slot, so the queue works as on one server.
 // Losing its primary loses nothing if a replica must have each entry.
 func TestClusterLosesNothing(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}
@@ -41,6 +42,7 @@ func primaryOfQueue(t *testing.T, set *redistest.ClusterSet) int {
 
 // The operators' commands work in a cluster too.
 func TestClusterOperations(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}

@@ -19,6 +19,7 @@ import (
 // While the slot of a queue moves to another node, the queue accepts and sends as long as its
 // keys are together on either node, and waits while they are apart.
 func TestMovedSlotLosesNothing(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}

@@ -26,6 +26,7 @@ func entryOf(limit, number int) *queue.Entry {
 // themselves, the limits of the other shards are sent without a pause by the same processes.
 // Then its own are sent too.
 func TestSilentShardHoldsUpItsOwnLimits(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}
@@ -112,6 +113,7 @@ func TestSilentShardHoldsUpItsOwnLimits(t *testing.T) {
 // While the shard with the list of queues does not answer, a process that starts accepts and
 // sends entries of other shards, and adds them to the list afterwards.
 func TestSilentShardOfTheList(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}

@@ -161,6 +161,7 @@ func TestIdempotencyKeysEndWithTheirEntry(t *testing.T) {
 // A replica that becomes the primary may have missed that an entry was delivered. It is sent
 // again within minutes, not when the process ends, behind all newer ones.
 func TestDeliveriesThatRedisForgot(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	var passed atomic.Int64
 	clock := func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }

@@ -15,6 +15,7 @@ import (
 // A fail-over moves the address of Redis, and makes the old server a replica. Requests
 // are queued, and sent, at the new one.
 func TestQueueAtAnAddressThatMoves(t *testing.T) {
+	t.Parallel()
 	old, now := redistest.Standalone(t), redistest.Standalone(t)
 	way, b := redistest.NewProxy(t, old.Addr), newBackend()
 	q := node(t, streams.Options{Options: redis.Options{Addresses: []string{way.Addr}}}, "one", b)

@@ -124,6 +124,7 @@ func closing(t *testing.T, q *queue.Queue) {
 
 // Two nodes share the work: each sends some, nothing is lost, and nothing is out of order.
 func TestTwoNodesShareTheWork(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}
 		b := newBackend()
@@ -163,6 +164,7 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 
 // Entries that a node had read when it died are sent by another.
 func TestAnotherNodeTakesOver(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}
 	b := newBackend()
@@ -235,6 +237,7 @@ func (l *listener) Count(string) int64            { return 0 }
 // A server that writes every command to disk before it answers loses nothing when it is
 // killed.
 func TestRestartLosesNothing(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, "--appendonly", "yes", "--appendfsync", "always")
 	interrupted(t, streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}, func() {
 		server.Kill()
@@ -244,6 +247,7 @@ func TestRestartLosesNothing(t *testing.T) {
 
 // Nor does a failover, if a replica has to have each entry.
 func TestFailoverLosesNothing(t *testing.T) {
+	t.Parallel()
 	set := redistest.Sentinel(t, "--appendonly", "yes", "--appendfsync", "always")
 	interrupted(t, streams.Options{Options: redis.Options{Addresses: set.Addrs(), MasterName: redistest.MasterName}, Replicas: 1}, func() {
 		set.KillPrimary()
