@@ -17,7 +17,6 @@ import (
 
 // Operators' actions survive a restart if counts do.
 func TestBansSurviveARestart(t *testing.T) {
-	t.Parallel()
 	file := filepath.Join(t.TempDir(), "state")
 	f := newFixture(t, keyRules, nil, withAdmin, snapshot(file))
 	again := func() {

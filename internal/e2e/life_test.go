@@ -139,12 +139,13 @@ func TestReloadOnConfigMapSwap(t *testing.T) {
 	}
 }
 
+// snapshot keeps counts in a file. Tests in which one process follows another on it are not
+// parallel: a program that another test starts has the file's lock too, for a moment.
 func snapshot(name string) set {
 	return func(c *config.Config) { c.Store.Memory.Snapshot = name }
 }
 
 func TestRestartHandsOutNoFreshBudgets(t *testing.T) {
-	t.Parallel()
 	file := filepath.Join(t.TempDir(), "state")
 	f := newFixture(t, loginRules, hello, snapshot(file))
 	for _, want := range []string{"4/5", "2/5", "0/5"} {

@@ -57,7 +57,7 @@ func newEarth(t *testing.T) *earth {
 func (e *earth) start(name string) {
 	e.Helper()
 	e.servers[name] = run(e.T, regionKeyRules, nil, withAdmin, func(c *config.Config) {
-		c.Store.Kind, c.Store.Redis.URL = config.InRedis, config.Secret("redis://"+e.redis[name].Addr)
+		c.Store.Kind, c.Store.Redis.URL, c.Store.Redis.Timeout = config.InRedis, config.Secret("redis://"+e.redis[name].Addr), patient
 		c.Store.Regions = config.Regions{Name: name, Interval: 50 * time.Millisecond, Peers: map[string]config.Secret{}}
 		for at, wire := range e.wires {
 			if at[0] == name {

@@ -30,7 +30,6 @@ func TestOneSnapshotOneProcess(t *testing.T) {
 // TestOneSnapshotUnderTwoNames: the same through a symbolic link, even before the file
 // exists. Saving replaces the file, not the link.
 func TestOneSnapshotUnderTwoNames(t *testing.T) {
-	t.Parallel()
 	folder := t.TempDir()
 	mkdir(t, folder, "data", "deep")
 	file := filepath.Join(folder, "data", "state")

@@ -63,7 +63,6 @@ func TestTokensOutliveARestart(t *testing.T) {
 // TestDamagedSecretIsLogged: whichever byte of the secret's file is damaged, or missing,
 // the secret is not used, and the log says so.
 func TestDamagedSecretIsLogged(t *testing.T) {
-	t.Parallel()
 	file := filepath.Join(t.TempDir(), "counts")
 	f := run(t, exportRules, nil, snapshot(file))
 	stop := func() {
@@ -109,7 +108,6 @@ func TestDamagedSecretIsLogged(t *testing.T) {
 // TestSecretWithoutItsCounts: a secret that is invalid or whose counts are gone is not
 // used.
 func TestSecretWithoutItsCounts(t *testing.T) {
-	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, file string){
 		"no counts": func(t *testing.T, file string) {
 			if err := os.Remove(file); err != nil {
