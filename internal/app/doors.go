@@ -50,7 +50,7 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 	api := httpapi.New(httpapi.Options{
 		Asker: p.Asker, Ready: p.Ready, Bodies: p.Room(), Blocks: a.store.Blocks, Regions: a.options.Config.Store.Regions.Among(),
 	})
-	o := admin.Options{
+	return admin.Options{
 		Failures: p.Failures, Settings: *config.Own[admin.Settings](p.Config),
 		Health: api, IsProbe: httpapi.IsProbe, Extra: extra,
 		Others: map[string]http.Handler{
@@ -67,10 +67,6 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 		Events: a.events, Queue: a.queue.Queue, Candidate: a.trial, Process: a.status, Rules: a.loaded, RollBack: a.rollBack,
 		Accept: a.acceptRules, Clock: a.options.Clock, Log: a.log, LogLevel: a.options.LogLevel,
 	}
-	if jwt := &p.Config.JWT; jwt.Enabled() {
-		o.Secrets = []string{jwt.Header}
-	}
-	return o
 }
 
 // newVerifier returns the verifier of tokens, or nil without settings for it.

@@ -72,7 +72,6 @@ type Options struct {
 	// have.
 	Followed  func() []control.Followed
 	Reach     func(context.Context) map[string]bool
-	Secrets   []string     // further header fields of queued requests to hide from operators
 	Candidate *trial.Trial // nil if no candidate is configured
 
 	// Process returns the part of Status that only the process knows: Version,

@@ -160,12 +160,8 @@ func (d queues) items(_ http.ResponseWriter, r *http.Request, q *queue.Queue) (a
 		return nil, err
 	}
 	list := QueueItems{Items: []QueueItem{}}
-	veils := newVeils(d.Options)
 	for i := range items {
-		e := items[i].Entry
-		told := d.itemOf(e.ID, &items[i])
-		veils.of(e).over(&told)
-		list.Items = append(list.Items, told)
+		list.Items = append(list.Items, d.itemOf(items[i].Entry.ID, &items[i]))
 	}
 	return &list, nil
 }
@@ -179,9 +175,7 @@ func (d queues) item(_ http.ResponseWriter, r *http.Request, q *queue.Queue) (an
 	}
 	told := d.itemOf(id, item)
 	if e := item.Entry; e != nil {
-		v := newVeils(d.Options).of(e)
-		v.over(&told)
-		told.Header = v.seenHeader(e)
+		told.Header = seenHeader(e)
 		if r.URL.Query().Get("body") == "true" {
 			if utf8.Valid(e.Body) {
 				told.Body = string(e.Body)
@@ -193,7 +187,7 @@ func (d queues) item(_ http.ResponseWriter, r *http.Request, q *queue.Queue) (an
 	return &told, nil
 }
 
-// itemOf returns an entry without its header and body, and with nothing hidden.
+// itemOf returns an entry without its header and body.
 func (d queues) itemOf(id string, item *queue.Item) QueueItem {
 	told := QueueItem{ID: id, State: item.State.String()}
 	if item.State == queue.Delivered {
@@ -209,6 +203,7 @@ func (d queues) itemOf(id string, item *queue.Item) QueueItem {
 	if item.State == queue.Pending {
 		told.NextAttemptAt = tried.Next
 	}
+	d.veil(e, &told)
 	return told
 }
 
