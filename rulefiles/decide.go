@@ -69,7 +69,7 @@ func (r *Rules) DecideAttributes(ctx context.Context, attributes map[string]stri
 // decide is for callers that do not say when the request ends.
 func (r *Rules) decide(ctx context.Context, request rules.Request, cost int64) (Verdict, error) {
 	v, err := r.engine.Decide(ctx, engine.Query{
-		Domain: r.domain, Request: request, Cost: cost, At: r.limiter.Now().UnixMicro(), Endless: true,
+		Domain: r.domain, Part: engine.Part{Request: request, Cost: cost}, At: r.limiter.Now().UnixMicro(), Endless: true,
 	})
 	defer v.Release()
 	told := Verdict{Decision: v.Decision, Outcome: v.Outcome().String()}
@@ -110,7 +110,7 @@ func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Ha
 	x := exchange{w: w, request: request}
 	x.q.Of(request, r.clients, client.Identity{})
 	ctx, pass := request.Context(), &x.pass
-	pass.Begin(ctx, &r.asker, engine.Query{Domain: r.domain, Request: &x.q, Cost: 1, At: r.limiter.Now().UnixMicro(), Waits: true})
+	pass.Begin(ctx, &r.asker, engine.Query{Domain: r.domain, Part: engine.Part{Request: &x.q, Cost: 1}, At: r.limiter.Now().UnixMicro(), Waits: true})
 	defer pass.End() // also if next panics
 	if !pass.Allowed {
 		refuse(w, request, pass)

@@ -308,7 +308,7 @@ func TestDecide(t *testing.T) {
 	if v, err := other.Decide(t.Context(), request); err != nil || v.Decision.Allowed || v.Outcome != "refused" || v.Decision.RetryAfter != 30*time.Second {
 		t.Errorf("the third, in another process: %+v, %v", v, err)
 	}
-	if v, err := engine.New(store, set).Decide(t.Context(), engine.Query{Domain: "shop", Request: login(t, "198.51.100.7"), Cost: 1, At: new(clock).now().UnixMicro()}); err != nil || v.Allowed {
+	if v, err := engine.New(store, set).Decide(t.Context(), engine.Query{Domain: "shop", Part: engine.Part{Request: login(t, "198.51.100.7"), Cost: 1}, At: new(clock).now().UnixMicro()}); err != nil || v.Allowed {
 		t.Errorf("the fourth, of a server: %+v, %v", v, err)
 	}
 

@@ -267,18 +267,18 @@ func (a *App) openEngine(ctx context.Context) error {
 		return err
 	}
 	a.store = store
-	observer := a.openMetrics()
-	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), engine.WithStranger(a.strangers.tell), a.openOffenders())
+	a.openMetrics()
+	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), engine.WithStranger(a.strangers.tell), a.openOffenders(),
+		engine.WithStart(a.metrics.Start), engine.WithRefunded(a.metrics.Refunded), engine.WithObserver(a.telemetry.Observer(a.metrics)))
 	if a.warns != nil {
 		a.warns.Observer().SetRules(a.state.Load().Rules)
-		observer = engine.Both(observer, a.warns.Observer())
+		about = append(about, engine.WithObserver(a.warns.Observer()))
 	}
 	if len(c.Candidate.Rules) > 0 {
 		a.trial = trial.Open(trial.Options{Config: c, Clock: a.options.Clock, Logger: a.log, Life: &a.life, Warn: a.warn, Live: a.liveFiles().Loaded(a.seen)})
 		a.registry.MustRegister(a.trial.Collector())
-		observer = engine.Both(observer, a.trial.Comparing)
+		about = append(about, engine.WithObserver(a.trial.Comparing))
 	}
-	about = append(about, engine.WithObserver(observer))
 	a.engine = engine.New(store.Counts, a.state.Load().Rules, about...)
 	if a.trial != nil {
 		a.trial.Comparing.Follow(a.engine)

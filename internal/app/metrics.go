@@ -15,7 +15,6 @@ import (
 	"github.com/headgate/headgate/internal/base/steady"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/counts/storing"
-	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
@@ -23,8 +22,8 @@ import (
 	"github.com/headgate/headgate/internal/rules/follow"
 )
 
-// openMetrics starts counting and returns the observer for the engine.
-func (a *App) openMetrics() engine.Observer {
+// openMetrics starts counting.
+func (a *App) openMetrics() {
 	a.keys = admin.KeyView(a.options.Config)
 	a.events = metrics.NewStream(a.keys)
 	a.metrics = metrics.New(metrics.Options{
@@ -39,7 +38,6 @@ func (a *App) openMetrics() engine.Observer {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		a.metrics.Collector(),
 	)
-	return a.telemetry.Observer(a.metrics)
 }
 
 // warnOfLacking warns that all requests lack the rule's key and share one count.

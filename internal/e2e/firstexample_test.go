@@ -43,7 +43,7 @@ func TestFirstExampleKeepsItsWord(t *testing.T) {
 		var passed []time.Duration
 		for _, at := range []float64{58.7, 58.8, 58.9, 59, 59.1, 59.2, 60.6, 61, 75, 90, 118.69, 118.71, 118.81, 119.5, 150} {
 			after := time.Duration(at * float64(time.Second))
-			v, err := e.Decide(context.Background(), engine.Query{Domain: rs.Domains()[0], Request: login{}, Cost: 1, At: minute.Add(after).UnixMicro()})
+			v, err := e.Decide(context.Background(), engine.Query{Domain: rs.Domains()[0], Part: engine.Part{Request: login{}, Cost: 1}, At: minute.Add(after).UnixMicro()})
 			if err != nil {
 				t.Fatal(err)
 			}

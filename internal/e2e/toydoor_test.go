@@ -78,7 +78,7 @@ func (t *toy) answer(c net.Conn) {
 	for in := bufio.NewScanner(c); in.Scan(); t.lines.Add(1) {
 		var r described.Request
 		r.Add(rules.Attribute{Kind: rules.Other, Name: "user"}, in.Text(), t.Clients)
-		v, err := t.Engine.Decide(t.base, engine.Query{Domain: t.domain, Request: &r, Cost: 1, At: t.Clock().UnixMicro()})
+		v, err := t.Engine.Decide(t.base, engine.Query{Domain: t.domain, Part: engine.Part{Request: &r, Cost: 1}, At: t.Clock().UnixMicro()})
 		if err != nil {
 			t.Logger.Debug("degraded", "err", err)
 		}

@@ -160,7 +160,7 @@ func decisions(t *testing.T, live string, at time.Time, n int, options ...engine
 	e := engine.New(memory.New(memory.WithClock(func() time.Time { return at })), rs, options...)
 	var out strings.Builder
 	for i := range n {
-		v, err := e.Decide(t.Context(), engine.Query{Domain: "d", Cost: 1, At: at.Add(time.Duration(i) * time.Second).UnixMicro(), Request: user("ab"[i%2 : i%2+1])})
+		v, err := e.Decide(t.Context(), engine.Query{Domain: "d", Part: engine.Part{Cost: 1, Request: user("ab"[i%2 : i%2+1])}, At: at.Add(time.Duration(i) * time.Second).UnixMicro()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,13 +17,14 @@ import (
 func (p *Pass) askInLine(ctx context.Context, q *queue.Queue) (err error) {
 	e, m := p.asker.Engine, rules.Matches{}
 	p.behind = nil
-	matched := engine.Matched{Known: e.Rules().Match(p.query.Domain, p.query.Request, &m)}
-	matched.Checks = m.Checks
-	line := lineOf(ctx, q, matched.Checks)
-	if line.check != nil && p.look(ctx, matched, line) {
+	asked := p.query
+	asked.Matched = &engine.Matched{Known: e.Rules().Match(asked.Domain, asked.Request, &m)}
+	asked.Matched.Checks = m.Checks
+	line := lineOf(ctx, q, m.Checks)
+	if line.check != nil && p.look(ctx, asked, line) {
 		return nil
 	}
-	p.Verdict, err = e.DecideMatched(ctx, p.query, matched)
+	p.Verdict, err = e.Decide(ctx, asked)
 	if behind := line.resultOf(&p.Verdict); p.Allowed && behind != nil { // the limit that refused it in look no longer does
 		p.Leave(ctx)
 		p.join(behind)
@@ -33,10 +34,10 @@ func (p *Pass) askInLine(ctx context.Context, q *queue.Queue) (err error) {
 
 // look peeks at the limits for a request that has to queue behind others. It reports false
 // if it cannot, and the limits must then be asked.
-func (p *Pass) look(ctx context.Context, matched engine.Matched, line line) bool {
-	e, looking := p.asker.Engine, p.query
+func (p *Pass) look(ctx context.Context, looking engine.Query, line line) bool {
+	e := p.asker.Engine
 	looking.Kind = headgate.Peek
-	v, err := e.DecideMatched(ctx, looking, matched)
+	v, err := e.Decide(ctx, looking)
 	queued := !v.Allowed && v.Outcome() == engine.Queued
 	behind := line.resultOf(&v)
 	if err != nil || !v.Known || !queued && (!v.Allowed || behind == nil) {

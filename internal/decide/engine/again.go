@@ -40,8 +40,8 @@ func (v *Verdict) Claims() []Claim {
 // Observer is called, because the request has already been counted. For the errors see
 // [Engine.Decide].
 func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at int64) (v Verdict, err error) {
-	d := e.begin(&Query{Domain: domain, Cost: 1, At: at, Waits: true})
-	d.known, v.deciding = true, d
+	d := e.begin(&Query{Domain: domain, Part: Part{Cost: 1}, At: at, Waits: true})
+	d.known = true
 	rs := e.rules.Load()
 	for _, c := range claims {
 		rule := rs.Rule(domain, c.Rule)
@@ -58,7 +58,7 @@ func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at in
 	}
 	d.defers = rs.HasConcurrent() && d.mayWait()
 	d.run(ctx)
-	d.conclude(&v, 0, 0)
+	d.conclude(&v)
 	return v, d.failure
 }
 
@@ -76,7 +76,7 @@ func (e *Engine) Enter(ctx context.Context, v *Verdict, at int64) error {
 	if !v.Defers() {
 		return nil
 	}
-	was, d := v.deciding, e.begin(&Query{Cost: v.deciding.one[0].Cost, At: at})
+	was, d := v.deciding, e.begin(&Query{Part: Part{Cost: v.deciding.Parts[0].Cost}, At: at})
 	defer d.release()
 	d.known = true
 	for i := range was.results {
@@ -97,7 +97,7 @@ func (e *Engine) Enter(ctx context.Context, v *Verdict, at int64) error {
 		err = errors.Join(err, e.Undo(context.WithoutCancel(ctx), v, at))
 		was.keep(func(r *Result) bool { return r.Rule.Concurrent() })
 	}
-	*v = Verdict{deciding: was}
-	was.conclude(v, 0, 0)
+	*v = Verdict{}
+	was.conclude(v)
 	return err
 }

@@ -52,9 +52,9 @@ func TestDecideAllAllocatesNothing(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		e := engine.New(memory.New(), parse(t, many(n)))
 		r := request{"path": "/a", "user": "ann"}
-		q := engine.MultiQuery{Domain: "api", Parts: []engine.Part{{Request: r, Cost: 1}, {Request: r, Cost: 1}}}
+		q := engine.Query{Domain: "api", Parts: []engine.Part{{Request: r, Cost: 1}, {Request: r, Cost: 1}}}
 		got := testing.AllocsPerRun(1000, func() {
-			v, err := e.DecideAll(context.Background(), q)
+			v, err := e.Decide(context.Background(), q)
 			if err != nil || !v.Allowed || len(v.Parts()) != 2 || len(v.Parts()[1].Results()) != n {
 				t.Fatalf("DecideAll: %+v, %v", v, err)
 			}
@@ -87,13 +87,13 @@ func BenchmarkDecideAll(b *testing.B) {
 	for _, n := range []int{1, 3} {
 		b.Run(fmt.Sprintf("parts=%d", n), func(b *testing.B) {
 			e := engine.New(memory.New(), parse(b, many(1)))
-			q := engine.MultiQuery{Domain: "api"}
+			q := engine.Query{Domain: "api"}
 			for i := range n {
 				q.Parts = append(q.Parts, engine.Part{Request: request{"path": "/a", "user": fmt.Sprint("ann", i)}, Cost: 1})
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				v, err := e.DecideAll(context.Background(), q)
+				v, err := e.Decide(context.Background(), q)
 				if err != nil || len(v.Parts()[n-1].Results()) != 1 {
 					b.Fatalf("DecideAll: %+v, %v", v, err)
 				}
@@ -154,9 +154,9 @@ descriptors:
 	part := func(key string) engine.Part {
 		return engine.Part{Request: &rules.Descriptor{Entries: []rules.Entry{{Key: key, Value: "ann"}}}, Cost: 1}
 	}
-	q := engine.MultiQuery{Domain: "api", Parts: []engine.Part{part("user"), part("none")}}
+	q := engine.Query{Domain: "api", Parts: []engine.Part{part("user"), part("none")}}
 	got := testing.AllocsPerRun(1000, func() {
-		v, err := e.DecideAll(context.Background(), q)
+		v, err := e.Decide(context.Background(), q)
 		if err != nil || v.Allowed || len(v.Parts()[0].Results()) != 1 {
 			t.Fatalf("DecideAll: %+v, %v", v, err)
 		}
@@ -171,7 +171,7 @@ descriptors:
 func TestZonesAllocateNothing(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, ownZones))
 	for _, zone := range []string{"Asia/Tokyo", "Europe/Berlin", "nowhere", strings.Repeat("Europe/", 1000)} {
-		q := engine.Query{Domain: "api", Request: request{"user": zone, "zone": zone}, Cost: 0, At: noon}
+		q := engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": zone, "zone": zone}, Cost: 0}, At: noon}
 		if got := testing.AllocsPerRun(1000, func() {
 			v, err := e.Decide(context.Background(), q)
 			if err != nil || len(v.Results()) != 1 {
@@ -200,7 +200,7 @@ func (r *withRate) ClientIP() netip.Addr { return netip.Addr{} }
 func TestClaimedRatesAllocateNothing(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, withClaim("")))
 	for _, rate := range []string{"500/minute", "5000/minute", "fast", strings.Repeat("9", 1000)} {
-		q := engine.Query{Domain: "api", Request: &withRate{rate}, Cost: 0, At: start}
+		q := engine.Query{Domain: "api", Part: engine.Part{Request: &withRate{rate}, Cost: 0}, At: start}
 		if got := testing.AllocsPerRun(1000, func() {
 			v, err := e.Decide(context.Background(), q)
 			if err != nil || len(v.Results()) != 1 {
@@ -218,7 +218,7 @@ func TestListsAllocateNothing(t *testing.T) {
 	for _, address := range []string{"10.2.3.4", "203.0.113.1", "192.0.2.1"} {
 		var request rules.Request = by(address)
 		if n := testing.AllocsPerRun(100, func() {
-			v, err := e.Decide(context.Background(), engine.Query{Domain: "api", Request: request, Cost: 1, At: 1e6})
+			v, err := e.Decide(context.Background(), engine.Query{Domain: "api", Part: engine.Part{Request: request, Cost: 1}, At: 1e6})
 			if err != nil {
 				t.Fatal(err)
 			}

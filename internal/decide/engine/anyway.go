@@ -22,12 +22,11 @@ func (e *Engine) RefusesAnyway(ctx context.Context, q Query) bool {
 	if !known || len(m.Checks) == 0 {
 		return false
 	}
-	q.Kind = headgate.Peek
+	q.Kind, q.Matched = headgate.Peek, &Matched{Known: known, Checks: m.Checks}
 	d, v := e.begin(&q), Verdict{}
-	d.given, d.matched = Matched{Known: known, Checks: m.Checks}, true
-	v.deciding = d
 	err := d.decide(ctx)
-	d.conclude(&v, 0, 0)
+	d.conclude(&v)
+	d.forget()
 	defer v.Release()
 	return err == nil && !v.Allowed && v.Outcome() == Refused
 }

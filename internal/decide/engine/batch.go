@@ -31,14 +31,21 @@ func (e *Engine) DecideBatch(ctx context.Context, n int, query func(i int) Query
 	}
 	b := &batch{store: e.store, items: make([]asking, n)}
 	for i := range b.items {
-		b.items[i].begin(e, query(i))
+		x, q := &b.items[i], query(i)
+		x.deciding = e.begin(&q)
+		x.start()
+		x.err = x.prepare()
 	}
 	for st := range none {
 		b.take(ctx, st)
 	}
 	for i := range b.items {
 		x := &b.items[i]
-		x.end(ctx)
+		if x.err == nil {
+			x.err = x.failure
+		}
+		x.conclude(&x.v)
+		x.report(ctx, &x.v, x.err)
 		answer(i, &x.v, x.err)
 		x.v.Release()
 	}
@@ -48,10 +55,8 @@ func (e *Engine) DecideBatch(ctx context.Context, n int, query func(i int) Query
 type asking struct {
 	*deciding
 
-	q    Query
-	v    Verdict
-	mark Mark
-	err  error
+	v   Verdict
+	err error
 }
 
 // batch holds queries that are decided together. Each takes its own steps; those with
@@ -62,26 +67,6 @@ type batch struct {
 	store  headgate.Store
 	items  []asking
 	owners []*asking // for each group
-}
-
-func (x *asking) begin(e *Engine, q Query) {
-	x.deciding, x.q = e.begin(&q), q
-	x.v.deciding, x.mark.Lane = x.deciding, x.lane
-	if e.observer != nil {
-		x.mark.Start = e.observer.Deciding(q.At, x.lane)
-	}
-	x.err = x.prepare()
-}
-
-func (x *asking) end(ctx context.Context) {
-	x.conclude(&x.v, 0, 0)
-	if x.err == nil {
-		x.err = x.failure
-	}
-	x.engine.tellRefusals(&x.v, &x.q)
-	if x.forget(); x.engine.observer != nil {
-		x.engine.observer.Decided(ctx, x.mark, x.q, x.v, x.err)
-	}
 }
 
 // take runs one step for all queries that have it.

@@ -8,29 +8,6 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// AnswerObserver is an [Observer] that also receives requests that were given back
-// because charge_on says that their answer does not count.
-type AnswerObserver interface {
-	// GaveBack is called once for each such rule of a request.
-	GaveBack(rule *rules.Rule)
-}
-
-// TellGivenBack calls GaveBack of o if it is an [AnswerObserver], for observers that
-// wrap others.
-func TellGivenBack(o Observer, rule *rules.Rule) {
-	if o, ok := o.(AnswerObserver); ok {
-		o.GaveBack(rule)
-	}
-}
-
-func (e *Engine) tellGivenBack(rule *rules.Rule) { TellGivenBack(e.observer, rule) }
-
-// GaveBack implements [AnswerObserver].
-func (b *both) GaveBack(rule *rules.Rule) {
-	TellGivenBack(b.first, rule)
-	TellGivenBack(b.second, rule)
-}
-
 // HasChargeOn reports whether v has taken from a rule that counts only certain answers,
 // and no answer has settled it yet.
 func (v *Verdict) HasChargeOn() bool {
@@ -138,7 +115,7 @@ func (e *Engine) Report(ctx context.Context, token string, answer rules.Answer, 
 	out.Settlement, err = s.settle(ctx)
 	for _, rule := range given {
 		if err == nil && out.Ending == Done && !slices.Contains(out.Lost, rule.Name) {
-			e.tellGivenBack(rule)
+			e.refunds(rule)
 		}
 	}
 	return out, err

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,15 +29,6 @@ var (
 	forbidden = rules.Answer{Status: 403}
 )
 
-// gaveBack is an observer that counts requests that were given back.
-type gaveBack struct {
-	listener
-
-	count atomic.Int64
-}
-
-func (g *gaveBack) GaveBack(*rules.Rule) { g.count.Add(1) }
-
 // lefts returns what the rules of chargeRules have left for ann.
 func lefts(t *testing.T, e *engine.Engine, seconds float64) string {
 	t.Helper()
@@ -52,8 +42,8 @@ func lefts(t *testing.T, e *engine.Engine, seconds float64) string {
 // A request that passes is charged at once, and gives back what rules with charge_on
 // took if its answer does not count, whatever their mode. Other rules keep theirs.
 func TestAnswersThatDoNotCount(t *testing.T) {
-	seen := &gaveBack{}
-	e := engine.New(memory.New(), parse(t, chargeRules), engine.WithObserver(engine.Both(seen, &listener{})))
+	refunded := 0
+	e := engine.New(memory.New(), parse(t, chargeRules), engine.WithRefunded(func(*rules.Rule) { refunded++ }))
 	login := func(answer *rules.Answer) (v engine.Verdict) {
 		v = decide(t, e, query1("/login", 0))
 		if answer != nil && v.HasChargeOn() != v.Allowed {
@@ -90,7 +80,7 @@ func TestAnswersThatDoNotCount(t *testing.T) {
 			t.Errorf("%d: %s left, want %s", i, got, row.left)
 		}
 	}
-	if n := seen.count.Load(); n != 5 {
+	if n := refunded; n != 5 {
 		t.Errorf("%d given back, want 5", n)
 	}
 }
@@ -115,8 +105,8 @@ func TestResultsAfterAnAnswer(t *testing.T) {
 func TestReports(t *testing.T) {
 	for _, algorithm := range []string{"token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "sliding_buckets"} {
 		store, rs := memory.New(), parse(t, strings.ReplaceAll(chargeRules, "fixed_window, charge_on", algorithm+", charge_on"))
-		seen := &gaveBack{}
-		one, other := engine.New(store, rs, engine.WithSecret(shared)), engine.New(store, rs, engine.WithSecret(shared), engine.WithObserver(seen))
+		refunded := 0
+		one, other := engine.New(store, rs, engine.WithSecret(shared)), engine.New(store, rs, engine.WithSecret(shared), engine.WithRefunded(func(*rules.Rule) { refunded++ }))
 		check := func() string {
 			v := decide(t, one, query1("/login", 0))
 			defer v.Release()
@@ -148,7 +138,7 @@ func TestReports(t *testing.T) {
 		if got := lefts(t, one, 0.01); got != left {
 			t.Errorf("%s: %s left", algorithm, got)
 		}
-		if n := seen.count.Load(); n != 2 {
+		if n := refunded; n != 2 {
 			t.Errorf("%s: %d given back", algorithm, n)
 		}
 		third := check()

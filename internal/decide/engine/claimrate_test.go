@@ -139,7 +139,7 @@ func FuzzClaimedRate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, e := range engines {
 			most := e.Rules().Rule("api", "per-customer").GivenBy().Rate.Max
-			v := decide(t, e, engine.Query{Domain: "api", Request: request{"jwt:sub": "ann", "jwt:rate": text}, At: start, Cost: 1, Kind: headgate.Peek})
+			v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"jwt:sub": "ann", "jwt:rate": text}, Cost: 1, Kind: headgate.Peek}, At: start})
 			l := v.Rule.Limit
 			if !l.Valid() || l.IsUnlimited() || rules.IsMore(l, most) {
 				t.Errorf("%q: %s, with at most %s", text, l, most)

@@ -184,21 +184,13 @@ func (s *settled) with(ctx context.Context, e *Engine, in headgate.Store) error 
 	out := make([]headgate.Decision, len(s.ops))
 	err := headgate.ExecuteAll(ctx, in, s.ops, out, headgate.Independent)
 	for i, r := range s.owners {
-		if !store.Failed(err, i) {
-			e.refunded(r, s.ops[i].Kind, &out[i])
+		if store.Failed(err, i) || s.ops[i].Kind != headgate.Refund {
+			continue
+		}
+		r.Decision.Remaining, r.Decision.ResetAfter = max(out[i].Remaining, 0), out[i].ResetAfter
+		if r.Rule.ChargeOn() != nil { // the answer did not count
+			e.refunds(r.Rule)
 		}
 	}
 	return err
-}
-
-// refunded notes the answer to a refund for r: what remains, and that an answer did not
-// count.
-func (e *Engine) refunded(r *Result, kind headgate.Kind, answer *headgate.Decision) {
-	if kind != headgate.Refund {
-		return
-	}
-	r.Decision.Remaining, r.Decision.ResetAfter = max(answer.Remaining, 0), answer.ResetAfter
-	if r.Rule.ChargeOn() != nil {
-		e.tellGivenBack(r.Rule)
-	}
 }

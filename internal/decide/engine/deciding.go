@@ -40,29 +40,23 @@ import (
 // explaining.
 type deciding struct {
 	engine   *Engine
-	lane     uint32      // for observers; see [Mark]
 	explains *explaining // or nil
 
+	Decided // what observers receive, which is also the parts of the question
 	question
 	findings
 	calls
 	judgement
 }
 
-// question is what was asked. It does not change. Only at is kept once there is an answer.
+// question is what was asked. It does not change. Only its time, and the costs of the
+// Parts, are kept once there is an answer.
 type question struct {
-	domain string
-	at     int64
-	parts  []Part
-	one    [1]Part // holds the part of a Query
-	given  Matched // the rules that apply, if matched is set
-	slots  slots
-
-	// alone means that this is a Query: bans answer it, hidden refusals are disguised,
-	// and there are no other parts that could have quota left.
-	alone   bool
-	watches bool // all rules are treated as if they only observe
-	matched bool
+	query Query
+	slots slots
+	// alone means that the query is one Part: bans answer it, hidden refusals are
+	// disguised, and there are no other parts that could have quota left.
+	alone bool
 }
 
 // slots says what happens to the slots of concurrency rules.
@@ -79,7 +73,8 @@ type findings struct {
 	known    bool            // the domain has rules
 	matches  []rules.Matches // one for each part, because keys point into them
 	results  []Result        // one for each check, part by part
-	verdicts []Verdict       // one for each part of a MultiQuery
+	verdict  Verdict         // the answer, for observers
+	verdicts []Verdict       // one for each part, if there are several
 }
 
 // calls are the calls to the store that are still to be made, and the current one.
@@ -103,19 +98,27 @@ type judgement struct {
 // begin returns the decision about q, with reused memory if there is any.
 func (e *Engine) begin(q *Query) *deciding {
 	d, _ := e.free.Get().(*deciding)
-	d.domain, d.at, d.alone, d.watches, d.matched, d.slots = q.Domain, q.At, true, false, false, slotsNow
-	if q.Endless {
+	d.ask(q)
+	d.slots = slotsNow
+	if q.Endless || !d.alone {
 		d.slots = noSlots
 	} else if q.Waits && q.Kind == headgate.Take {
 		d.slots = slotsLater
 	}
-	p := &d.one[0]
-	p.Request, p.Cost, p.Kind, p.Rule, p.Key = q.Request, q.Cost, q.Kind, q.Rule, q.Key
-	d.parts = d.one[:]
 	d.todo, d.defers = 0, false
 	d.judgement = judgement{allowed: true}
 	d.results = d.results[:0]
 	return d
+}
+
+// ask notes the question. The Parts are copied, because the caller's memory is its own.
+func (d *deciding) ask(q *Query) {
+	d.query, d.alone = *q, q.Parts == nil
+	if d.alone {
+		d.Parts = append(d.Parts[:0], q.Part)
+	} else {
+		d.Parts = append(d.Parts[:0], q.Parts...)
+	}
 }
 
 const (
@@ -128,7 +131,7 @@ const (
 // release keeps d for the next decision, without lists that are too large.
 func (d *deciding) release() {
 	if len(d.matches) > maxParts || cap(d.results) > maxKept {
-		*d = deciding{engine: d.engine, lane: d.lane}
+		*d = deciding{engine: d.engine, Decided: Decided{Lane: d.Lane}}
 	}
 	d.engine.free.Put(d)
 }
@@ -199,41 +202,43 @@ func (d *deciding) decide(ctx context.Context) error {
 		d.run(ctx)
 		err = d.failure
 	}
-	d.forget()
 	return err
 }
 
 // forget drops what belongs to the door.
 func (d *deciding) forget() {
-	d.domain, d.parts, d.given.Checks = "", nil, nil
-	d.one[0].Request, d.one[0].Rule, d.one[0].Key = nil, nil, ""
+	d.query.Domain, d.query.Part, d.query.Parts, d.query.Matched = "", Part{}, nil, nil
+	for i := range d.Parts {
+		p := &d.Parts[i]
+		p.Request, p.Rule, p.Key = nil, nil, ""
+	}
 }
 
 // prepare finds the limits that apply and plans the calls to the store.
 func (d *deciding) prepare() error {
 	rs := d.engine.rules.Load()
-	for len(d.matches) < len(d.parts) {
+	for len(d.matches) < len(d.Parts) {
 		d.matches = append(d.matches, rules.Matches{})
 	}
 	var wrong *Part
-	matches := d.matches[:len(d.parts)]
+	matches := d.matches[:len(d.Parts)]
 	for i := range matches {
-		p, m := &d.parts[i], &matches[i]
+		p, m := &d.Parts[i], &matches[i]
 		if p.Cost < 0 || p.Kind != headgate.Take && p.Kind != headgate.Peek && (p.Kind != headgate.Refund || d.alone) {
 			wrong = p
 		}
 		switch {
-		case d.matched:
-			d.known, m.Checks = d.given.Known, append(m.Checks[:0], d.given.Checks...)
+		case d.query.Matched != nil:
+			d.known, m.Checks = d.query.Matched.Known, append(m.Checks[:0], d.query.Matched.Checks...)
 		case d.alone && p.Rule != nil:
 			d.known = true
 		default:
-			d.known = rs.Match(d.domain, p.Request, m)
+			d.known = rs.Match(d.query.Domain, p.Request, m)
 		}
 	}
 	listed := !d.alone && d.joinLists(rs)
 	for i := range matches {
-		p, m := &d.parts[i], &matches[i]
+		p, m := &d.Parts[i], &matches[i]
 		if p.Rule != nil && d.known && !listed { // a limit that came with the request is in place of the rules
 			if d.alone {
 				m.Checks = m.Checks[:0]
@@ -247,7 +252,7 @@ func (d *deciding) prepare() error {
 		}
 	}
 	if !d.known && d.engine.stranger != nil {
-		d.engine.stranger(d.domain)
+		d.engine.stranger(d.query.Domain)
 	}
 	switch {
 	case wrong != nil:
@@ -274,7 +279,7 @@ func (p *Part) invalid() error {
 func (d *deciding) plan() {
 	replaces, lists := d.list()
 	if replaces && d.explains == nil {
-		rules.ApplyReplaces(d.matches[:len(d.parts)])
+		rules.ApplyReplaces(d.matches[:len(d.Parts)])
 		_, lists = d.list()
 	}
 	if lists {
@@ -290,13 +295,13 @@ func (d *deciding) plan() {
 // of them replaces others and whether any is of a list.
 func (d *deciding) list() (replaces, lists bool) {
 	list, todo := d.results[:0], steps(0)
-	for i := range d.parts {
-		gives, checks := d.parts[i].Kind == headgate.Refund, d.matches[i].Checks
+	for i := range d.Parts {
+		gives, checks := d.Parts[i].Kind == headgate.Refund, d.matches[i].Checks
 		for j := range checks {
 			c := &checks[j]
 			list = extended(list)
 			r := &list[len(list)-1]
-			*r = Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced && !d.watches, part: int32(i), cost: c.Cost, member: c.Member}
+			*r = Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced && !d.query.Observe, Part: int32(i), cost: c.Cost, member: c.Member}
 			if c.Rule.List() != nil {
 				r.role, r.step, lists = none, none, true
 				continue

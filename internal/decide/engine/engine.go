@@ -23,23 +23,50 @@ import (
 
 // Query is a request from a door: may this request pass now?
 type Query struct {
-	Domain  string        // the namespace of the rules
-	Request rules.Request // the attributes that rules match and count by
-	Cost    int64         // what the request takes, usually 1; each rule multiplies it by its own cost. 0 is a dry run.
+	Domain string // the namespace of the rules
+	Part          // the request, unless it has Parts
+	// Parts are the checks of a request that has several, such as the descriptors of an
+	// Envoy request. They are decided together, and Endless.
+	Parts []Part
 	// At is the time of the request in microseconds since the Unix epoch,
 	// read once by the door. With 0 the store uses its own clock.
 	At   int64
-	Kind headgate.Kind // headgate.Take, or headgate.Peek to write nothing
-	Door Door          // where the request came in; only for observers
+	Door Door // where the request came in; only for observers
 	// Endless is for callers that will not know when the request ends. Concurrency
 	// rules do not apply to it. All other callers must release the leases of the
 	// Verdict; see [Engine.Hold].
 	Endless bool
 	Waits   bool // the caller holds requests back until their turn, and then calls [Engine.Enter]
-	// Rule, if not nil, is the only rule that applies, and counts by Key: a limit that
-	// came with the request. Domain is then only for observers and logs.
+	// Observe lets every request pass and treats all rules as if they only observed:
+	// WouldRefuse shows what they would have refused.
+	Observe bool
+	// Matched, if not nil, are the rules that apply to the Part, which then needs no
+	// Request: another goroutine has matched it. A replay matches many requests in
+	// parallel, but decides them one after another.
+	Matched *Matched
+}
+
+// Part is a request, or one of several checks of a request. Each is matched separately.
+type Part struct {
+	Request rules.Request // the attributes that rules match and count by
+	Cost    int64         // what it takes, usually 1; each rule multiplies it by its own cost. 0 is a dry run.
+	// Kind is headgate.Take, headgate.Peek to write nothing, or, for one of several
+	// Parts, headgate.Refund to return Cost.
+	Kind headgate.Kind
+	// Rule, if not nil, is used instead of the rules that match Request, and counts by
+	// Key: a limit that came with the request. For one of several Parts it does not apply
+	// in an unknown domain; otherwise the domain is only for observers and logs.
 	Rule *rules.Rule
 	Key  string
+}
+
+// Takes reports whether p charges limits, rather than only looks or refunds.
+func (p *Part) Takes() bool { return p.Kind == headgate.Take && p.Cost > 0 }
+
+// Matched is the result of [rules.Ruleset.Match] with the active rules.
+type Matched struct {
+	Known  bool          // reports whether the domain is known
+	Checks []rules.Check // the rules. They are only read.
 }
 
 // UnknownDomain says what happens to a request in a domain without rules.
@@ -61,8 +88,18 @@ func ParseUnknownDomain(s string) (UnknownDomain, bool) { return enum.Parse(s, U
 // Option configures an Engine.
 type Option func(*Engine)
 
-// WithObserver reports every decision to o.
-func WithObserver(o Observer) Option { return func(e *Engine) { e.observer = o } }
+// WithObserver reports every decision to o, and to those that were added before it.
+func WithObserver(o Observer) Option {
+	return func(e *Engine) { e.observers = append(e.observers, o) }
+}
+
+// WithStart calls f before each decision about a request at a time, for [Decided.Start]. lane
+// is as in Decided. 0 means not to measure this decision.
+func WithStart(f func(at int64, lane uint32) int64) Option { return func(e *Engine) { e.starts = f } }
+
+// WithRefunded calls f for each rule with charge_on that has refunded what a request took,
+// because of its answer.
+func WithRefunded(f func(*rules.Rule)) Option { return func(e *Engine) { e.refunds = f } }
 
 // WithUnknownDomain sets what happens to requests in a domain without rules.
 func WithUnknownDomain(u UnknownDomain) Option { return func(e *Engine) { e.unknown = u } }
@@ -73,8 +110,8 @@ func WithStranger(f func(domain string)) Option { return func(e *Engine) { e.str
 
 // Engine decides about requests. It is safe for concurrent use.
 //
-// A [Query] has one part, a [MultiQuery] one for each descriptor of the request. Every
-// decision follows the same steps:
+// A [Query] is one [Part], or has one for each descriptor of the request. Every decision
+// follows the same steps:
 //
 //   - Match: find the rules that apply to each part, without those that others replace.
 //     Each becomes a [Result] and is assigned to a step.
@@ -84,13 +121,13 @@ func WithStranger(f func(domain string)) Option { return func(e *Engine) { e.str
 //     quota mode, and last the rules in shadow mode. Once one has refused, later steps
 //     only look.
 //   - Conclude: choose the refusal whose action is taken or, if the request is allowed,
-//     the tightest limit. Report it to the observer and return a [Verdict].
+//     the tightest limit. Report it to observers and return a [Verdict].
 //   - Settle: with the verdict, or a token for it, the caller refunds, charges the real
 //     cost, or releases its slots.
 //
 // [Engine.Explain] has a single step that looks at everything. [Engine.DecideBatch]
 // takes each step of all its queries in one pipeline. [Engine.Again] starts after the
-// match. Two things apply only to a Query: a ban is its whole answer, and a refusal
+// match. Two things apply only to a Query without Parts: a ban is its whole answer, and a refusal
 // that the client must not see is disguised by charging the limits that it does see.
 //
 // There are no locks: rules and exceptions are swapped as a whole, and a decision keeps
@@ -105,16 +142,19 @@ type Engine struct {
 	store    headgate.Store
 	fallback headgate.Store // may be nil
 	timeout  time.Duration
-	observer Observer
 	refusals Refusals // may be nil
 	unknown  UnknownDomain
-	stranger func(domain string) // may be nil
-	free     sync.Pool           // of *deciding
+	free     sync.Pool // of *deciding
 	lanes    atomic.Uint32
 	seal     seal
 	largest  largestCosts
 	home     int64        // identifies this process in tokens for data in its memory; not 0
 	warned   atomic.Int64 // see WarnsOfToken
+
+	observers []Observer
+	refunds   func(*rules.Rule)
+	starts    func(at int64, lane uint32) int64 // may be nil
+	stranger  func(domain string)               // may be nil
 
 	rules      atomic.Pointer[rules.Ruleset] // swapped as a whole on every reload; a request reads it once
 	exceptions atomic.Pointer[Exceptions]    // nil if there are none
@@ -123,8 +163,8 @@ type Engine struct {
 // New returns an Engine that applies rs and keeps its counts in store. With a
 // nil rs every domain is unknown until SetRules.
 func New(store headgate.Store, rs *rules.Ruleset, options ...Option) *Engine {
-	e := &Engine{store: store, home: 2 + rand.Int64N(math.MaxInt64-2)} //nolint:gosec // a name, no secret
-	e.free.New = func() any { return &deciding{engine: e, lane: e.lanes.Add(1)} }
+	e := &Engine{store: store, refunds: func(*rules.Rule) {}, home: 2 + rand.Int64N(math.MaxInt64-2)} //nolint:gosec // a name, no secret
+	e.free.New = func() any { return &deciding{engine: e, Decided: Decided{Lane: e.lanes.Add(1)}} }
 	for _, o := range options {
 		o(e)
 	}
@@ -145,7 +185,13 @@ func (e *Engine) SetRules(rs *rules.Ruleset) {
 // Rules returns the active rules; never nil.
 func (e *Engine) Rules() *rules.Ruleset { return e.rules.Load() }
 
-// Decide answers q. All enforced limits that match are charged, or none.
+// Decide answers q. All enforced limits that match are charged, or none. Of a query with
+// Parts, some limits are separate:
+//
+//   - Refunds are always made.
+//   - Rules in quota mode refuse separately; see [Verdict].
+//   - Rules that only observe are charged if the request passes.
+//   - Rules with ChargeDenied are charged whether or not the request passes.
 //
 // An error that wraps headgate.ErrUnavailable means that the store could not answer;
 // the Verdict is then that of each rule's on_store_error. With any other error (a
@@ -153,51 +199,23 @@ func (e *Engine) Rules() *rules.Ruleset { return e.rules.Load() }
 //
 // Release the Verdict after using its Results, so that the next decision does not
 // allocate.
-func (e *Engine) Decide(ctx context.Context, q Query) (Verdict, error) {
-	return e.decide(ctx, &q, nil)
-}
-
-// Matched is the result of [rules.Ruleset.Match] with the active rules.
-type Matched struct {
-	Known  bool          // reports whether the domain is known
-	Checks []rules.Check // the rules. They are only read.
-}
-
-// DecideMatched is Decide for a request that has already been matched, for example by
-// another goroutine: a replay matches many requests in parallel, but decides them one
-// after another. q.Request is ignored.
-func (e *Engine) DecideMatched(ctx context.Context, q Query, m Matched) (Verdict, error) {
-	return e.decide(ctx, &q, &m)
-}
-
-// decide answers q. matched holds the rules that apply, if they are already known.
-func (e *Engine) decide(ctx context.Context, q *Query, matched *Matched) (v Verdict, err error) {
-	d := e.begin(q)
-	if v.deciding = d; matched != nil {
-		d.given, d.matched = *matched, true
-	}
-	mark := Mark{Lane: d.lane}
-	if e.observer != nil {
-		mark.Start = e.observer.Deciding(q.At, mark.Lane)
-	}
+func (e *Engine) Decide(ctx context.Context, q Query) (v Verdict, err error) {
+	d := e.begin(&q)
+	d.start()
 	err = d.decide(ctx)
-	d.conclude(&v, 0, 0)
-	e.tellRefusals(&v, q)
-	if e.observer != nil {
-		e.observer.Decided(ctx, mark, *q, v, err)
-	}
+	d.conclude(&v)
+	d.report(ctx, &v, err)
 	return v, err
 }
 
-// Tell reports an answer to q that a door has derived from a peek to the observer and to
+// Tell reports an answer to q that a door has derived from a peek to observers and to
 // [Refusals]: v counts like the answer to a take.
 func (e *Engine) Tell(ctx context.Context, q Query, v Verdict) {
-	q.Kind = headgate.Take
-	e.tellRefusals(&v, &q)
-	if e.observer != nil && v.deciding != nil {
-		mark := Mark{Lane: v.deciding.lane}
-		mark.Start = e.observer.Deciding(q.At, mark.Lane)
-		e.observer.Decided(ctx, mark, q, v, nil)
+	if d := v.deciding; d != nil {
+		q.Kind = headgate.Take
+		d.ask(&q)
+		d.start()
+		d.report(ctx, &v, nil)
 	}
 }
 

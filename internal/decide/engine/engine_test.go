@@ -40,7 +40,7 @@ func parse(t testing.TB, text string) *rules.Ruleset {
 const start = 1_800_000_000_000_000
 
 func ask(r request, seconds float64) engine.Query {
-	return engine.Query{Domain: "api", Request: r, Cost: 1, At: start + int64(seconds*1e6)}
+	return engine.Query{Domain: "api", Part: engine.Part{Request: r, Cost: 1}, At: start + int64(seconds*1e6)}
 }
 
 func decide(t *testing.T, e *engine.Engine, q engine.Query) engine.Verdict {
@@ -314,29 +314,24 @@ type recorder struct {
 	seen []string
 }
 
-func (r *recorder) Deciding(at int64, _ uint32) int64 { return at }
-
-func (r *recorder) DecidedAll(context.Context, engine.Mark, engine.MultiQuery, engine.MultiVerdict, error) {
-}
-
-func (r *recorder) Decided(_ context.Context, m engine.Mark, q engine.Query, v engine.Verdict, err error) {
+func (r *recorder) Observe(_ context.Context, d *engine.Decided) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, result := range v.Results() {
+	for _, result := range d.Verdict.Results() {
 		parts, _ := rules.SplitKey(result.Key)
-		r.seen = append(r.seen, q.Domain+" "+result.Rule.Name+" "+parts[0].Value+" "+result.Decision.Reason.String())
+		r.seen = append(r.seen, d.Query.Domain+" "+result.Rule.Name+" "+parts[0].Value+" "+result.Decision.Reason.String())
 	}
-	if m.Start != q.At || m.Lane == 0 {
-		r.seen = append(r.seen, fmt.Sprintf("mark %+v", m))
+	if d.Start != d.Query.At || d.Lane == 0 {
+		r.seen = append(r.seen, fmt.Sprintf("%+v", d))
 	}
-	if err != nil {
-		r.seen = append(r.seen, err.Error())
+	if d.Err != nil {
+		r.seen = append(r.seen, d.Err.Error())
 	}
 }
 
 func TestObserverHearsOfEveryLimit(t *testing.T) {
 	var r recorder
-	e := engine.New(memory.New(), parse(t, shadowed), engine.WithObserver(&r))
+	e := engine.New(memory.New(), parse(t, shadowed), engine.WithObserver(&r), engine.WithStart(func(at int64, _ uint32) int64 { return at }))
 	for range 2 {
 		v := decide(t, e, ask(request{"path": "/a", "user": "ann"}, 0))
 		v.Release()
@@ -393,7 +388,7 @@ func TestVerdictAfterRelease(t *testing.T) {
 }
 
 // Requests that were matched before get the same decisions.
-func TestDecideMatched(t *testing.T) {
+func TestMatchedBefore(t *testing.T) {
 	rs := parse(t, twoLimits)
 	plain, ahead := engine.New(memory.New(), rs), engine.New(memory.New(), rs)
 	var m rules.Matches
@@ -402,8 +397,8 @@ func TestDecideMatched(t *testing.T) {
 		q := ask(request{"path": []string{"/a", "/b"}[i/6], "user": "u", "team": fmt.Sprint("t", i%2)}, float64(i))
 		want := decide(t, plain, q)
 		known := rs.Match(q.Domain, q.Request, &m)
-		q.Request = nil
-		got, err := ahead.DecideMatched(t.Context(), q, engine.Matched{Known: known, Checks: m.Checks})
+		q.Request, q.Matched = nil, &engine.Matched{Known: known, Checks: m.Checks}
+		got, err := ahead.Decide(t.Context(), q)
 		if err != nil || got.Allowed != want.Allowed || got.Known != want.Known || got.Rule != want.Rule || got.Decision != want.Decision ||
 			!slices.Equal(got.Results(), want.Results()) {
 			t.Errorf("%d: %+v, %v, want %+v", i, got, err, want)
@@ -414,7 +409,9 @@ func TestDecideMatched(t *testing.T) {
 		got.Release()
 		want.Release()
 	}
-	v, err := ahead.DecideMatched(t.Context(), ask(nil, 0), engine.Matched{})
+	unknown := ask(nil, 0)
+	unknown.Matched = &engine.Matched{}
+	v, err := ahead.Decide(t.Context(), unknown)
 	if err != nil || v.Known || !v.Allowed || refused == 0 {
 		t.Errorf("unknown domain: %+v, %v; %d refused", v, err, refused)
 	}

@@ -155,7 +155,7 @@ func ban(rule *rules.Rule, until, at int64) headgate.Decision {
 // except applies x to the results, and reports whether it has refused the request.
 // Refunds are still made, and rules that only observe still observe.
 func (d *deciding) except(x *Exceptions) (refused bool) {
-	at := x.at(d.at)
+	at := x.at(d.query.At)
 	for i := range d.results {
 		r := &d.results[i]
 		until, rule := x.of(r.Rule, r.Key, at)
@@ -171,7 +171,7 @@ func (d *deciding) except(x *Exceptions) (refused bool) {
 		if r.role, r.Decision = none, ban(rule, until, at); d.explains == nil {
 			r.step = none
 		}
-		if d.watches {
+		if d.query.Observe {
 			d.shadow(r)
 			continue
 		}
@@ -182,7 +182,7 @@ func (d *deciding) except(x *Exceptions) (refused bool) {
 
 // bannedAs returns until when any of the possible senders of the request is banned.
 func (d *deciding) bannedAs(x *Exceptions, r *Result, at int64) (until int64) {
-	q, ok := d.parts[r.part].Request.(rules.DisputedRequest)
+	q, ok := d.Parts[r.Part].Request.(rules.DisputedRequest)
 	if !ok {
 		return 0
 	}
@@ -233,7 +233,7 @@ func (d *deciding) hides(role step) bool {
 // pretend makes the slots of a concurrency rule look as if one had been taken to
 // disguise the request. None was, because it would never be released.
 func (d *deciding) pretend(r *Result) {
-	p := &d.parts[r.part]
+	p := &d.Parts[r.Part]
 	if d.hidden && r.Decision.Allowed && r.Rule.Concurrent() && p.Kind == headgate.Take {
 		r.Decision.Remaining = max(r.Decision.Remaining-times(p.Cost, r.cost), 0)
 	}

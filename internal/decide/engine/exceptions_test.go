@@ -134,7 +134,7 @@ func TestBan(t *testing.T) {
 		}
 	}
 	// A request without a time uses the time of the exceptions.
-	if v := decide(t, e, engine.Query{Domain: "api", Request: user("ann"), Cost: 1}); v.Decision.RetryAfter != time.Minute {
+	if v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: user("ann"), Cost: 1}}); v.Decision.RetryAfter != time.Minute {
 		t.Errorf("%+v", v.Decision)
 	}
 }
@@ -174,10 +174,10 @@ func TestExceptionsOfParts(t *testing.T) {
 	e.SetExceptions(engine.NewExceptions([]engine.Exception{
 		banned(rs, "user", "ann", 60), with(t, rs, "team", "red", "9/minute", 60),
 	}, at(0)))
-	query := engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{take(user("ann")), take(team("red")), part(user("ann"), 1, headgate.Refund)}}
-	all := func() engine.MultiVerdict {
+	query := engine.Query{Domain: "api", At: start, Parts: []engine.Part{take(user("ann")), take(team("red")), part(user("ann"), 1, headgate.Refund)}}
+	all := func() engine.Verdict {
 		t.Helper()
-		v, err := e.DecideAll(context.Background(), query)
+		v, err := e.Decide(context.Background(), query)
 		if err != nil {
 			t.Fatal(err)
 		}

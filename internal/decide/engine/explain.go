@@ -36,8 +36,7 @@ type Explained struct {
 
 // Explanation is the answer to an ExplainQuery.
 type Explanation struct {
-	// Verdict is what Decide (for a single part) or DecideAll would answer. It has no
-	// Results.
+	// Verdict is what Decide would answer. It has no Results.
 	Verdict Verdict
 	Parts   []ExplainedPart // those of the query
 }
@@ -96,11 +95,12 @@ type explaining struct {
 // explain decides about a request without taking anything, and fills in x.
 func (e *Engine) explain(ctx context.Context, q ExplainQuery, parts [][]rules.Explanation, x *Explanation) error {
 	d := deciding{
-		engine: e, explains: new(explaining), question: question{at: q.At, parts: make([]Part, len(parts))},
+		engine: e, explains: new(explaining), question: question{query: Query{At: q.At}},
+		Decided:  Decided{Parts: make([]Part, len(parts))},
 		findings: findings{known: true}, judgement: judgement{allowed: true},
 	}
 	for i, list := range parts {
-		d.parts[i] = Part{Request: q.Parts[i], Cost: q.Cost, Kind: headgate.Peek}
+		d.Parts[i] = Part{Request: q.Parts[i], Cost: q.Cost, Kind: headgate.Peek}
 		x.Parts[i].Rules = make([]Explained, len(list))
 		var checks []rules.Check
 		for j := range list {

@@ -145,11 +145,11 @@ func TestExplainAgreesWithDecideAll(t *testing.T) {
 			}
 			parts = append(parts, one)
 		}
-		all := engine.MultiQuery{Domain: "api", At: at}
+		all := engine.Query{Domain: "api", At: at}
 		for _, p := range parts {
 			all.Parts = append(all.Parts, engine.Part{Request: p, Cost: 1, Kind: headgate.Peek})
 		}
-		want, err := e.DecideAll(context.Background(), all)
+		want, err := e.Decide(context.Background(), all)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func TestExplainAgreesWithDecideAll(t *testing.T) {
 		for j := range all.Parts {
 			all.Parts[j].Kind = headgate.Take
 		}
-		v, err := e.DecideAll(context.Background(), all)
+		v, err := e.Decide(context.Background(), all)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func (d *deciding) fallBack(ctx context.Context, st step, err error, refuses boo
 		if r := &d.results[i]; store.Failed(err, j) && r.local(st) {
 			d.pending = extended(d.pending)
 			op := &d.pending[len(d.pending)-1]
-			d.ask(op, r, st)
+			d.fill(op, r, st)
 			op.Limit = localLimit(r.Rule)
 			if refuses && st.mode() == headgate.AllOrNothing {
 				op.Kind = headgate.Peek
@@ -105,7 +105,7 @@ func (d *deciding) giveBack(ctx context.Context, err error) {
 		r := &d.results[i]
 		if has := &r.Decision; !store.Failed(err, j) && has.Granted > 0 {
 			op := headgate.Op{
-				Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.Rule.Limit, Member: r.member, Cost: has.Granted, At: d.at,
+				Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.Rule.Limit, Member: r.member, Cost: has.Granted, At: d.query.At,
 				Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: headgate.Refund,
 			}
 			if r.Rule.Concurrent() {

@@ -8,8 +8,8 @@ import (
 // joinLists applies the lists of the domain to all parts together, and reports whether
 // they allow or deny the request.
 func (d *deciding) joinLists(rs *rules.Ruleset) (settled bool) {
-	return d.known && rs.HasLists(d.domain) &&
-		rs.JoinLists(d.domain, d.matches[:len(d.parts)], func(i int) rules.Request { return d.parts[i].Request })
+	return d.known && rs.HasLists(d.query.Domain) &&
+		rs.JoinLists(d.query.Domain, d.matches[:len(d.Parts)], func(i int) rules.Request { return d.Parts[i].Request })
 }
 
 // settleLists answers the results of lists. No other limit has a result if the request is

@@ -98,7 +98,7 @@ func TestListsSettleRequestsWithoutTheStore(t *testing.T) {
 		"perhaps a partner, or anyone":      {from{clients: []string{}}, "deny client_ip", 403},
 		"perhaps a partner, perhaps denied": {from{clients: []string{"10.2.3.4", "203.0.113.5"}}, "deny client_ip", 403},
 	} {
-		v, err := e.Decide(t.Context(), engine.Query{Domain: "api", Request: c.request, Cost: 1})
+		v, err := e.Decide(t.Context(), engine.Query{Domain: "api", Part: engine.Part{Request: c.request, Cost: 1}})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -136,7 +136,7 @@ func TestOthersAreCounted(t *testing.T) {
 		{by("192.0.2.1"), false, 1},
 		{by("10.2.3.4"), true, 0},
 	} {
-		v := decide(t, e, engine.Query{Domain: "api", Request: c.request, Cost: 1, At: 1e6})
+		v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: c.request, Cost: 1}, At: 1e6})
 		if v.Allowed != c.allowed || v.WouldRefuse != c.would {
 			t.Errorf("%d: allowed %v, %d would refuse, want %v, %d", i, v.Allowed, v.WouldRefuse, c.allowed, c.would)
 		}
@@ -150,8 +150,8 @@ func TestListsAreNotForInlineLimits(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, listRules))
 	rule := parse(t, "domain: d\nlimits: [{name: r, rate: 1/hour}]").Rules()[0]
 	for _, address := range []string{"203.0.113.1", "10.2.3.4"} {
-		e.Decide(t.Context(), engine.Query{Domain: "api", Request: by(address), Cost: 1, At: 1e6}) //nolint:errcheck // leaves its checks in the memory of the next
-		v := decide(t, e, engine.Query{Domain: "api", Request: by(address), Cost: 1, At: 1e6, Rule: rule, Key: address})
+		e.Decide(t.Context(), engine.Query{Domain: "api", Part: engine.Part{Request: by(address), Cost: 1}, At: 1e6}) //nolint:errcheck // leaves its checks in the memory of the next
+		v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: by(address), Cost: 1, Rule: rule, Key: address}, At: 1e6})
 		if !v.Allowed || len(v.Results()) != 1 || v.Results()[0].Rule != rule {
 			t.Errorf("%s: %+v", address, v.Results())
 		}
@@ -169,7 +169,7 @@ func TestAllowedRequestsReachNoRuleThatCouldBanThem(t *testing.T) {
 		e.SetExceptions(engine.NewExceptions([]engine.Exception{
 			{Scope: rs.Rules()[0].Scope, Key: string(headgate.AppendKeyPart(nil, address)), BannedUntil: 9e15},
 		}, 1))
-		v := decide(t, e, engine.Query{Domain: "api", Request: by(address), Cost: 1, At: 1e6})
+		v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: by(address), Cost: 1}, At: 1e6})
 		if v.Allowed != (address == "10.0.0.1") {
 			t.Errorf("%s: %+v", address, v.Decision)
 		}
@@ -200,7 +200,7 @@ limits:
   - {name: each, key: client_ip, rate: 0/minute, on_repeat: {refusals: 100/10m, ban: 1m}}
 `), engine.WithRefusals(&told))
 	for _, address := range []string{"10.0.0.1", "203.0.113.1", "198.51.100.1"} {
-		v := decide(t, e, engine.Query{Domain: "api", Request: by(address), Cost: 1, At: start})
+		v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: by(address), Cost: 1}, At: start})
 		v.Release()
 	}
 	if len(told) != 1 || told[0] != string(headgate.AppendKeyPart(nil, "198.51.100.1")) {
@@ -233,11 +233,11 @@ func TestListsOfSeveralParts(t *testing.T) {
 			text = "domain: api\nallow: {user: ann}\nlimits: [{name: all, rate: 9/hour}]"
 		}
 		e := engine.New(memory.New(), parse(t, text))
-		q := engine.MultiQuery{Domain: "api", At: 1e6}
+		q := engine.Query{Domain: "api", At: 1e6}
 		for _, r := range c.parts {
 			q.Parts = append(q.Parts, engine.Part{Request: r, Cost: 1})
 		}
-		v, err := e.DecideAll(t.Context(), q)
+		v, err := e.Decide(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +265,7 @@ func TestListsOfSeveralParts(t *testing.T) {
 func TestObservedListsRefuseNobody(t *testing.T) {
 	t.Parallel()
 	e := engine.New(memory.New(), parse(t, listRules))
-	v, err := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: 1e6, Observe: true, Parts: []engine.Part{{Request: by("203.0.113.1"), Cost: 1}}})
+	v, err := e.Decide(t.Context(), engine.Query{Domain: "api", At: 1e6, Observe: true, Parts: []engine.Part{{Request: by("203.0.113.1"), Cost: 1}}})
 	if err != nil || !v.Allowed || v.WouldRefuse != 1 {
 		t.Errorf("%+v, %v", v, err)
 	}
@@ -334,7 +334,7 @@ func BenchmarkMillionListed(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				v, err := e.Decide(context.Background(), engine.Query{Domain: "api", Request: requests[i*40503%len(requests)], Cost: 1, At: int64(i)})
+				v, err := e.Decide(context.Background(), engine.Query{Domain: "api", Part: engine.Part{Request: requests[i*40503%len(requests)], Cost: 1}, At: int64(i)})
 				if err != nil || v.Allowed != (name == "neither") {
 					b.Fatal(v, err)
 				}
@@ -373,7 +373,7 @@ func BenchmarkListsOfADomain(b *testing.B) {
 			var request rules.Request = by("192.0.2.1")
 			b.ReportAllocs()
 			for i := int64(0); b.Loop(); i++ {
-				v, err := e.Decide(context.Background(), engine.Query{Domain: "api", Request: request, Cost: 1, At: i})
+				v, err := e.Decide(context.Background(), engine.Query{Domain: "api", Part: engine.Part{Request: request, Cost: 1}, At: i})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -51,12 +51,12 @@ type multiRow struct {
 	refused   []bool
 }
 
-func trace(t *testing.T, e *engine.Engine, base engine.MultiQuery, rows []multiRow) {
+func trace(t *testing.T, e *engine.Engine, base engine.Query, rows []multiRow) {
 	t.Helper()
 	for i, row := range rows {
 		q := base
 		q.Domain, q.At, q.Parts = "api", start+int64(i), row.parts
-		v, err := e.DecideAll(context.Background(), q)
+		v, err := e.Decide(context.Background(), q)
 		if err != nil {
 			t.Fatalf("row %d: %v", i, err)
 		}
@@ -80,7 +80,7 @@ func trace(t *testing.T, e *engine.Engine, base engine.MultiQuery, rows []multiR
 // issue 1060 of envoyproxy/ratelimit.
 func TestPartsAreChargedAllOrNone(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
-	trace(t, e, engine.MultiQuery{}, []multiRow{
+	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{take(user("ann")), take(team("red"))}, true, []int64{2, 1}, nil},
 		{[]engine.Part{take(user("ann")), take(team("red"))}, true, []int64{1, 0}, nil},
 		{[]engine.Part{take(user("ann")), take(team("red"))}, false, []int64{1, 0}, []bool{false, true}},
@@ -93,7 +93,7 @@ func TestPartsAreChargedAllOrNone(t *testing.T) {
 
 func TestPeekAndRefundParts(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
-	trace(t, e, engine.MultiQuery{}, []multiRow{
+	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{part(user("ann"), 3, headgate.Take)}, true, []int64{0}, nil},
 		{[]engine.Part{part(user("ann"), 1, headgate.Peek)}, false, []int64{0}, []bool{true}},
 		// A refund next to a refusal is still made.
@@ -107,7 +107,7 @@ func TestPeekAndRefundParts(t *testing.T) {
 func TestQuotaModeRefusesWhenNoneIsLeft(t *testing.T) {
 	quota := func(r *rules.Rule) { r.QuotaMode = true }
 	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){"user": quota, "team": quota}))
-	trace(t, e, engine.MultiQuery{}, []multiRow{
+	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{take(user("ann")), part(team("red"), 2, headgate.Take)}, true, []int64{2, 0}, nil},
 		{[]engine.Part{take(user("ann")), take(team("red"))}, true, []int64{1, 0}, []bool{false, true}},
 		{[]engine.Part{take(user("ann")), take(team("red"))}, true, []int64{0, 0}, []bool{false, true}},
@@ -123,7 +123,7 @@ func TestQuotaModeGivesBack(t *testing.T) {
 		"team": func(r *rules.Rule) { r.QuotaMode = true },
 	}))
 	both := []engine.Part{take(user("ann")), take(team("red"))}
-	trace(t, e, engine.MultiQuery{}, []multiRow{
+	trace(t, e, engine.Query{}, []multiRow{
 		{both, true, []int64{2, 1}, nil},
 		{both, true, []int64{1, 0}, nil},
 		{both, false, []int64{1, 0}, []bool{false, true}},
@@ -141,12 +141,12 @@ func TestReplacedRulesDoNotApply(t *testing.T) {
 		"team": func(r *rules.Rule) { r.LimitName = "of-teams" },
 	}))
 	for range 3 {
-		trace(t, e, engine.MultiQuery{}, []multiRow{
+		trace(t, e, engine.Query{}, []multiRow{
 			{[]engine.Part{part(team("red"), 9, headgate.Take), take(request{"user": t.Name()})}, true, []int64{0, 2}, nil},
 		})
 		e = engine.New(memory.New(), e.Rules())
 	}
-	trace(t, e, engine.MultiQuery{}, []multiRow{
+	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{take(team("red"))}, true, []int64{1}, nil}, // alone, it applies
 	})
 }
@@ -159,7 +159,7 @@ func TestChargeDenied(t *testing.T) {
 	charge := func(r *rules.Rule) { r.ChargeDenied = true }
 	peek := func(r request) engine.Part { return part(r, 1, headgate.Peek) }
 	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){"user": charge}))
-	trace(t, e, engine.MultiQuery{}, []multiRow{
+	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{peek(user("ann"))}, true, []int64{3}, nil},
 		{[]engine.Part{part(user("ann"), 50, headgate.Take)}, false, []int64{0}, []bool{true}},
 		{[]engine.Part{peek(user("ann"))}, false, []int64{0}, []bool{true}},
@@ -183,7 +183,7 @@ func TestChargeDeniedInItsModes(t *testing.T) {
 	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){
 		"user": quota, "team": quota, "seen": mode(func(*rules.Rule) {}),
 	}))
-	trace(t, e, engine.MultiQuery{}, []multiRow{
+	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{part(team("red"), 5, headgate.Take), take(user("ann"))}, true, []int64{0, 2}, []bool{true, false}},
 		{[]engine.Part{take(team("red"))}, false, []int64{0}, []bool{true}},
 		{[]engine.Part{take(team("red")), part(user("ann"), 9, headgate.Take)}, false, []int64{0, 0}, []bool{true, true}},
@@ -192,7 +192,7 @@ func TestChargeDeniedInItsModes(t *testing.T) {
 		cost, remaining int64
 		reason          headgate.Reason
 	}{{1, 0, headgate.OK}, {5, 0, headgate.Shadow}, {1, 0, headgate.Shadow}} {
-		v, err := e.DecideAll(context.Background(), engine.MultiQuery{
+		v, err := e.Decide(context.Background(), engine.Query{
 			Domain: "api", At: start, Parts: []engine.Part{part(request{"seen": "x"}, want.cost, headgate.Take)},
 		})
 		if d := v.Parts()[0].Results()[0].Decision; err != nil || !v.Allowed || !d.Allowed || d.Reason != want.reason || d.Remaining != want.remaining {
@@ -204,9 +204,9 @@ func TestChargeDeniedInItsModes(t *testing.T) {
 
 func TestObserveLetsEverythingPass(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
-	q := engine.MultiQuery{Domain: "api", At: start, Observe: true, Parts: []engine.Part{part(team("red"), 2, headgate.Take)}}
+	q := engine.Query{Domain: "api", At: start, Observe: true, Parts: []engine.Part{part(team("red"), 2, headgate.Take)}}
 	for i, refuses := range []int{0, 1} {
-		v, err := e.DecideAll(context.Background(), q)
+		v, err := e.Decide(context.Background(), q)
 		if err != nil || !v.Allowed || v.WouldRefuse != refuses {
 			t.Errorf("request %d: %+v, %v; want %d rules that would refuse", i, v, err, refuses)
 		}
@@ -219,14 +219,14 @@ func TestObserveLetsEverythingPass(t *testing.T) {
 
 func TestShadowRulesOfParts(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
-	q := engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{
+	q := engine.Query{Domain: "api", At: start, Parts: []engine.Part{
 		take(request{"seen": "x"}), part(team("red"), 2, headgate.Take),
 	}}
 	for i, want := range []struct {
 		allowed bool
 		refuse  int
 	}{{true, 0}, {false, 1}} {
-		v, err := e.DecideAll(context.Background(), q)
+		v, err := e.Decide(context.Background(), q)
 		if err != nil || v.Allowed != want.allowed || v.WouldRefuse != want.refuse || !v.Parts()[0].Allowed {
 			t.Errorf("request %d: %+v, %v", i, v, err)
 		}
@@ -238,13 +238,13 @@ func TestLimitOfTheRequestReplacesTheRules(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
 	own := &rules.Rule{Domain: "api", Name: "own", Scope: "own", Cost: 1, Limit: headgate.PerMinute(9).Using(headgate.FixedWindow)}
 	p := engine.Part{Request: user("ann"), Cost: 4, Rule: own, Key: "ann"}
-	trace(t, e, engine.MultiQuery{}, []multiRow{
+	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{p}, true, []int64{5}, nil},
 		{[]engine.Part{p}, true, []int64{1}, nil},
 		{[]engine.Part{p}, false, []int64{1}, []bool{true}},
 		{[]engine.Part{take(user("ann"))}, true, []int64{2}, nil},
 	})
-	v, err := e.DecideAll(context.Background(), engine.MultiQuery{Domain: "other", Parts: []engine.Part{p}})
+	v, err := e.Decide(context.Background(), engine.Query{Domain: "other", Parts: []engine.Part{p}})
 	if err != nil || !v.Allowed || v.Known || v.Parts()[0].Rule != nil {
 		t.Errorf("in an unknown domain: %+v, %v", v, err)
 	}
@@ -253,7 +253,7 @@ func TestLimitOfTheRequestReplacesTheRules(t *testing.T) {
 
 func TestUnknownDomainOfParts(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry), engine.WithUnknownDomain(engine.UnknownDomainRefuse))
-	v, err := e.DecideAll(context.Background(), engine.MultiQuery{Domain: "other", Parts: []engine.Part{take(user("ann"))}})
+	v, err := e.Decide(context.Background(), engine.Query{Domain: "other", Parts: []engine.Part{take(user("ann"))}})
 	if err != nil || v.Allowed || v.Parts()[0].Allowed || v.Parts()[0].Decision.RetryAfter != headgate.Never {
 		t.Errorf("%+v, %v", v, err)
 	}
@@ -278,7 +278,7 @@ func TestStoreFailsForParts(t *testing.T) {
 		{[]engine.Part{part(team("red"), 1, headgate.Refund)}, true},
 	}
 	for i, row := range rows {
-		v, err := e.DecideAll(context.Background(), engine.MultiQuery{Domain: "api", At: start, Parts: row.parts})
+		v, err := e.Decide(context.Background(), engine.Query{Domain: "api", At: start, Parts: row.parts})
 		if !errors.Is(err, headgate.ErrUnavailable) || v.Allowed != row.allowed || v.WouldRefuse != 0 {
 			t.Errorf("row %d: allowed %t, %d would refuse, %v", i, v.Allowed, v.WouldRefuse, err)
 		}
@@ -310,19 +310,19 @@ func TestWhichPartsMemoryAnswersFor(t *testing.T) {
 			{[]engine.Part{take(user("ann")), take(team("red"))}, quota, headgate.Fallback, map[bool]int64{false: 2, true: 1}[quota]},
 			{[]engine.Part{take(user("ann"))}, true, headgate.Fallback, map[bool]int64{false: 1, true: 0}[quota]},
 		} {
-			v, _ := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: row.parts})
+			v, _ := e.Decide(t.Context(), engine.Query{Domain: "api", At: start, Parts: row.parts})
 			if d := v.Parts()[0].Decision; v.Allowed != row.allowed || d.Reason != row.reason || d.Remaining != row.left {
 				t.Errorf("quota %t, row %d: allowed %t, %+v", quota, i, v.Allowed, d)
 			}
 			v.Release()
 		}
 		seen := []engine.Part{take(request{"seen": "x"})}
-		v, _ := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: seen})
+		v, _ := e.Decide(t.Context(), engine.Query{Domain: "api", At: start, Parts: seen})
 		if d := v.Parts()[0].Results()[0].Decision; d.Reason != headgate.FailOpen {
 			t.Errorf("what only observes: %+v", d)
 		}
 		v.Release()
-		v, err := engine.New(broken{}, rs).DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{take(user("ann"))}})
+		v, err := engine.New(broken{}, rs).Decide(t.Context(), engine.Query{Domain: "api", At: start, Parts: []engine.Part{take(user("ann"))}})
 		if !errors.Is(err, headgate.ErrUnavailable) || !v.Allowed || v.Parts()[0].Decision.Reason != headgate.FailOpen {
 			t.Errorf("without memory: %+v, %v", v.Parts()[0].Decision, err)
 		}
@@ -337,7 +337,7 @@ func TestReasonOfChargeDenied(t *testing.T) {
 	}})
 	for want, store := range map[headgate.Reason]headgate.Store{headgate.Limited: memory.New(), headgate.Fallback: broken{}} {
 		e := engine.New(store, rs, engine.WithFallback(memory.New()))
-		v, _ := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{part(user("ann"), 4, headgate.Take)}})
+		v, _ := e.Decide(t.Context(), engine.Query{Domain: "api", At: start, Parts: []engine.Part{part(user("ann"), 4, headgate.Take)}})
 		if d := v.Parts()[0].Decision; d.Allowed || d.Reason != want {
 			t.Errorf("%+v, want %s", d, want)
 		}
@@ -357,7 +357,7 @@ func TestPartsFallBackToMemory(t *testing.T) {
 			e := engine.New(down, rs, engine.WithFallback(memory.New()))
 			both := []engine.Part{take(user("ann")), take(team("red"))}
 			for i, want := range []struct{ allowed bool }{{true}, {true}, {false}, {false}} {
-				v, err := e.DecideAll(context.Background(), engine.MultiQuery{Domain: "api", At: start, Parts: both})
+				v, err := e.Decide(context.Background(), engine.Query{Domain: "api", At: start, Parts: both})
 				if !errors.Is(err, headgate.ErrUnavailable) || v.Allowed != want.allowed {
 					t.Errorf("request %d: allowed %t, %v", i, v.Allowed, err)
 				}
@@ -379,7 +379,7 @@ func TestFailingStoreIsAskedOnce(t *testing.T) {
 	e := engine.New(store, marked(t, byEntry, map[string]func(*rules.Rule){
 		"team": func(r *rules.Rule) { r.QuotaMode = true },
 	}))
-	v, err := e.DecideAll(context.Background(), engine.MultiQuery{Domain: "api", Parts: []engine.Part{
+	v, err := e.Decide(context.Background(), engine.Query{Domain: "api", Parts: []engine.Part{
 		part(user("bob"), 1, headgate.Refund), take(user("ann")), take(team("red")), take(request{"seen": "x"}),
 	}})
 	if !errors.Is(err, headgate.ErrUnavailable) || !v.Allowed || store.asked != 1 {
@@ -399,19 +399,19 @@ func (f *failing) Close() error { return nil }
 func TestWrongParts(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
 	for _, p := range []engine.Part{part(user("ann"), -1, headgate.Take), part(user("ann"), 1, headgate.Reset)} {
-		v, err := e.DecideAll(context.Background(), engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{take(user("ann")), p}})
+		v, err := e.Decide(context.Background(), engine.Query{Domain: "api", At: start, Parts: []engine.Part{take(user("ann")), p}})
 		if err == nil || v.Allowed {
 			t.Errorf("%+v: allowed %t, %v", p, v.Allowed, err)
 		}
 		v.Release()
 	}
-	trace(t, e, engine.MultiQuery{}, []multiRow{{[]engine.Part{take(user("ann"))}, true, []int64{2}, nil}})
+	trace(t, e, engine.Query{}, []multiRow{{[]engine.Part{take(user("ann"))}, true, []int64{2}, nil}})
 }
 
 func TestObserverHearsOfEveryPart(t *testing.T) {
 	heard := &listener{}
 	e := engine.New(memory.New(), parse(t, byEntry), engine.WithObserver(heard))
-	trace(t, e, engine.MultiQuery{}, []multiRow{
+	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{take(user("ann")), take(team("red"))}, true, []int64{2, 1}, nil},
 	})
 	if len(heard.rules) != 2 || heard.rules[0] != "user" || heard.rules[1] != "team" {
@@ -421,13 +421,9 @@ func TestObserverHearsOfEveryPart(t *testing.T) {
 
 type listener struct{ rules []string }
 
-func (r *listener) Deciding(int64, uint32) int64 { return 0 }
-
-func (r *listener) Decided(context.Context, engine.Mark, engine.Query, engine.Verdict, error) {}
-
-func (r *listener) DecidedAll(_ context.Context, _ engine.Mark, q engine.MultiQuery, v engine.MultiVerdict, _ error) {
-	for i := range q.Parts {
-		for _, result := range v.Parts()[i].Results() {
+func (r *listener) Observe(_ context.Context, d *engine.Decided) {
+	for i := range d.Parts {
+		for _, result := range d.Verdict.Parts()[i].Results() {
 			r.rules = append(r.rules, result.Rule.Name)
 		}
 	}
@@ -460,7 +456,7 @@ func TestRefundsKnowNothingOfEarlierOnes(t *testing.T) {
 	both := []engine.Part{take(user("ann")), part(team("red"), 9, headgate.Take)} // handed back
 	back := []engine.Part{part(user("bob"), 2, headgate.Refund)}
 	for range 5 {
-		trace(t, e, engine.MultiQuery{}, []multiRow{
+		trace(t, e, engine.Query{}, []multiRow{
 			{both, false, []int64{3, 2}, []bool{false, true}},
 			{[]engine.Part{part(user("bob"), 3, headgate.Take)}, true, []int64{0}, nil},
 			{back, true, []int64{2}, nil},

@@ -6,28 +6,57 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// Observer receives every decision, for metrics and events. Its methods are called
-// concurrently while requests wait, and must not block. Their arguments are valid until
-// they return.
+// Observer receives every decision, for metrics and events.
 type Observer interface {
-	// Deciding is called before a decision about a request at time at. Its result is
-	// passed on as Mark.Start: when the decision started, in the Observer's own unit,
-	// or 0 not to measure this one.
-	Deciding(at int64, lane uint32) (start int64)
-	// Decided is called before Decide returns v and err.
-	Decided(ctx context.Context, m Mark, q Query, v Verdict, err error)
-	// DecidedAll is called before DecideAll returns v and err. The parts of v
-	// correspond to those of q.
-	DecidedAll(ctx context.Context, m Mark, q MultiQuery, v MultiVerdict, err error)
+	// Observe is called before the decision is returned, concurrently and while requests
+	// wait, and must not block. d is valid until it returns.
+	Observe(ctx context.Context, d *Decided)
 }
 
-// Mark identifies one decision.
-type Mark struct {
-	Start int64 // the result of Observer.Deciding
+// Decided is a decision, as observers receive it.
+type Decided struct {
+	Query   *Query   // what was asked
+	Parts   []Part   // those of the query; itself if it has none
+	Verdict *Verdict // the answer
+	Err     error    // that of Decide
+	Start   int64    // when the decision started; see [WithStart]
 	// Lane is a number that concurrent decisions on different cores rarely share, so
 	// that counters per lane are rarely contended. Lanes start at 1; there are about as
 	// many as cores.
 	Lane uint32
+}
+
+// Takes reports whether any part charges limits, rather than only looks or refunds.
+func (d *Decided) Takes() bool {
+	for i := range d.Parts {
+		if d.Parts[i].Takes() {
+			return true
+		}
+	}
+	return false
+}
+
+// start notes when the decision started.
+func (d *deciding) start() {
+	if d.Start = 0; d.engine.starts != nil {
+		d.Start = d.engine.starts(d.query.At, d.Lane)
+	}
+}
+
+// report reports v to observers and to Refusals, and drops what belongs to the door.
+func (d *deciding) report(ctx context.Context, v *Verdict, err error) {
+	e := d.engine
+	if e.refusals != nil && (!d.alone || !v.Allowed || v.WouldRefuse > 0) {
+		d.reportRefusals()
+	}
+	if len(e.observers) > 0 {
+		d.verdict = *v
+		d.Query, d.Verdict, d.Err = &d.query, &d.verdict, err
+		for _, o := range e.observers {
+			o.Observe(ctx, &d.Decided)
+		}
+	}
+	d.forget()
 }
 
 // Door is where a request came in.
@@ -48,26 +77,4 @@ const (
 // String returns the name that metrics use, such as forward_auth.
 func (d Door) String() string {
 	return enum.Name(d, "door", "none", "api", "grpc", "resp", "forward_auth", "proxy", "grpc_api")
-}
-
-// Both returns an Observer that reports every decision to first and then to second.
-// first measures durations: second's Deciding is not called, and its Mark has the
-// result of first.
-func Both(first, second Observer) Observer { return &both{first, second} }
-
-type both struct{ first, second Observer }
-
-// Deciding implements [Observer].
-func (b *both) Deciding(at int64, lane uint32) (start int64) { return b.first.Deciding(at, lane) }
-
-// Decided implements [Observer].
-func (b *both) Decided(ctx context.Context, m Mark, q Query, v Verdict, err error) {
-	b.first.Decided(ctx, m, q, v, err)
-	b.second.Decided(ctx, m, q, v, err)
-}
-
-// DecidedAll implements [Observer].
-func (b *both) DecidedAll(ctx context.Context, m Mark, q MultiQuery, v MultiVerdict, err error) {
-	b.first.DecidedAll(ctx, m, q, v, err)
-	b.second.DecidedAll(ctx, m, q, v, err)
 }

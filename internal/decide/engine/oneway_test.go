@@ -82,11 +82,11 @@ func TestAgainUnderAHiddenBan(t *testing.T) {
 // used.
 func TestWrongQueriesOfUnknownDomains(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, oneWay))
-	one, err := e.Decide(t.Context(), engine.Query{Domain: "nobody's", Request: user("ann"), Cost: -1})
+	one, err := e.Decide(t.Context(), engine.Query{Domain: "nobody's", Part: engine.Part{Request: user("ann"), Cost: -1}})
 	if !errors.Is(err, headgate.ErrInvalidCost) || one.Allowed || one.Known || one.Decision.Reason != headgate.TooLarge {
 		t.Errorf("%+v, %v", one, err)
 	}
-	all, err := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "nobody's", Parts: []engine.Part{part(user("ann"), -1, headgate.Take)}})
+	all, err := e.Decide(t.Context(), engine.Query{Domain: "nobody's", Parts: []engine.Part{part(user("ann"), -1, headgate.Take)}})
 	if !errors.Is(err, headgate.ErrInvalidCost) || all.Allowed || all.Known || all.Parts()[0].Decision.Reason != headgate.TooLarge {
 		t.Errorf("%+v, %v", all, err)
 	}

@@ -143,7 +143,7 @@ limits:
 // as the store takes.
 func TestNobodyWaitsTwice(t *testing.T) {
 	const timeout, slow = 50 * time.Millisecond, 30 * time.Millisecond
-	two := engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{take(request{"path": "/two", "user": "ann"})}}
+	two := engine.Query{Domain: "api", At: start, Parts: []engine.Part{take(request{"path": "/two", "user": "ann"})}}
 	for _, row := range []struct {
 		name    string
 		timeout time.Duration
@@ -151,10 +151,10 @@ func TestNobodyWaitsTwice(t *testing.T) {
 		took    time.Duration
 		fails   bool
 	}{
-		{"parts", timeout, func(ctx context.Context, e *engine.Engine) error { _, err := e.DecideAll(ctx, two); return err }, timeout, true},
-		{"parts, no time-out", 0, func(ctx context.Context, e *engine.Engine) error { _, err := e.DecideAll(ctx, two); return err }, 2 * slow, false},
+		{"parts", timeout, func(ctx context.Context, e *engine.Engine) error { _, err := e.Decide(ctx, two); return err }, timeout, true},
+		{"parts, no time-out", 0, func(ctx context.Context, e *engine.Engine) error { _, err := e.Decide(ctx, two); return err }, 2 * slow, false},
 		{"one question about parts", 20 * time.Millisecond, func(ctx context.Context, e *engine.Engine) error {
-			_, err := e.DecideAll(ctx, engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{take(request{"path": "/hidden", "user": "bob"})}})
+			_, err := e.Decide(ctx, engine.Query{Domain: "api", At: start, Parts: []engine.Part{take(request{"path": "/hidden", "user": "bob"})}})
 			return err
 		}, slow, false}, // the store limits it itself
 		{"a request, no time-out", 0, func(ctx context.Context, e *engine.Engine) error {

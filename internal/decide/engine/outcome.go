@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"time"
-
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/internal/rules"
@@ -91,19 +89,6 @@ func (o Outcome) Action() string {
 	return "allow"
 }
 
-// Delay returns how long an allowed request has to wait for its turn. Parts without
-// quota do not matter.
-func (v *MultiVerdict) Delay() time.Duration {
-	var longest time.Duration
-	parts := v.Parts()
-	for i := range parts {
-		if v.Allowed && parts[i].Allowed {
-			longest = max(longest, parts[i].Delay)
-		}
-	}
-	return longest
-}
-
 // Outcome returns what happened to the request under all rules together.
 func (v *Verdict) Outcome() Outcome {
 	switch {
@@ -119,41 +104,22 @@ func (v *Verdict) Outcome() Outcome {
 	return Allowed
 }
 
-// Outcome returns what happened to the request. For a refusal, it is the first by
-// precedence among the refused parts, as among rules; see [Verdict.Rule].
-func (v *MultiVerdict) Outcome() Outcome {
-	parts := v.Parts()
-	if !v.Allowed {
-		if first := First(parts); first != nil {
-			return first.Outcome()
-		}
-		return Refused
-	}
-	if v.Delay() > 0 {
-		return Delayed
-	}
-	if v.WouldRefuse > 0 {
-		return ShadowRefused
-	}
-	return Allowed
-}
-
-// First returns the refused part whose rule's action is taken, chosen as among rules;
+// first returns the refused part whose rule's action is taken, chosen as among rules;
 // see [Verdict.Rule]. It is nil if no rule refused.
-func First(parts []Verdict) *Verdict {
-	var first *Verdict
+func first(parts []Verdict) *Verdict {
+	var found *Verdict
 	for i := range parts {
 		p := &parts[i]
 		if p.Allowed || p.Rule == nil {
 			continue
 		}
-		if first != nil {
-			was, is := first.Outcome().precedence(), p.Outcome().precedence()
-			if is < was || is == was && !p.Decision.Tighter(first.Decision) {
+		if found != nil {
+			was, is := found.Outcome().precedence(), p.Outcome().precedence()
+			if is < was || is == was && !p.Decision.Tighter(found.Decision) {
 				continue
 			}
 		}
-		first = p
+		found = p
 	}
-	return first
+	return found
 }

@@ -48,7 +48,7 @@ func TestResultsNameTheirKeys(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, twoLimits))
 	r := request{"path": "/a", "user": "ann", "team": "red"}
 	v := decide(t, e, ask(r, 0))
-	all, err := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{{Request: r, Cost: 1}}})
+	all, err := e.Decide(t.Context(), engine.Query{Domain: "api", At: start, Parts: []engine.Part{{Request: r, Cost: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ limits:
 			t.Fatal(problems)
 		}
 		e := engine.New(memory.New(), rs)
-		q := engine.Query{Domain: "d", Request: &rules.Descriptor{Entries: []rules.Entry{{Key: "k", Value: "v"}}}, Cost: 1, At: 1_700_000_000_000_000}
+		q := engine.Query{Domain: "d", Part: engine.Part{Request: &rules.Descriptor{Entries: []rules.Entry{{Key: "k", Value: "v"}}}, Cost: 1}, At: 1_700_000_000_000_000}
 		var v engine.Verdict
 		for range 2 {
 			var err error
@@ -110,7 +110,7 @@ func TestNoBanWithoutKnowing(t *testing.T) {
 	}
 	s := memory.New()
 	_ = s.Close()
-	v, err := engine.New(s, rs).Decide(t.Context(), engine.Query{Domain: "d", Request: &rules.Descriptor{}, Cost: 1})
+	v, err := engine.New(s, rs).Decide(t.Context(), engine.Query{Domain: "d", Part: engine.Part{Request: &rules.Descriptor{}, Cost: 1}})
 	if err == nil || v.Outcome() != engine.Refused {
 		t.Errorf("%s, %v", v.Outcome(), err)
 	}
@@ -188,12 +188,12 @@ limits:
 		{[]engine.Part{take(request{"line": "c"})}, engine.Allowed, 0, 0},
 		{[]engine.Part{take(request{"line": "c"}), empty}, engine.Refused, 0, 0}, // has a turn, but no quota
 	} {
-		v, err := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: row.parts})
+		v, err := e.Decide(t.Context(), engine.Query{Domain: "api", At: start, Parts: row.parts})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.Outcome() != row.want || v.Delay() != row.delay || v.WouldRefuse != row.would {
-			t.Errorf("row %d: %s after %v, %d would refuse; want %s after %v, %d", i, v.Outcome(), v.Delay(), v.WouldRefuse, row.want, row.delay, row.would)
+		if v.Outcome() != row.want || v.Delay != row.delay || v.WouldRefuse != row.would {
+			t.Errorf("row %d: %s after %v, %d would refuse; want %s after %v, %d", i, v.Outcome(), v.Delay, v.WouldRefuse, row.want, row.delay, row.would)
 		}
 		would := 0
 		for _, p := range v.Parts() {
@@ -204,12 +204,12 @@ limits:
 		}
 		v.Release()
 	}
-	v, err := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "nobody's", At: start, Parts: []engine.Part{line}})
+	v, err := e.Decide(t.Context(), engine.Query{Domain: "nobody's", At: start, Parts: []engine.Part{line}})
 	if err != nil || v.Outcome() != engine.Allowed {
 		t.Errorf("an unknown domain: %s, %v", v.Outcome(), err)
 	}
 	none := engine.New(memory.New(), rs, engine.WithUnknownDomain(engine.UnknownDomainRefuse))
-	if v, err = none.DecideAll(t.Context(), engine.MultiQuery{Domain: "nobody's", At: start, Parts: []engine.Part{line}}); err != nil || v.Outcome() != engine.Refused {
+	if v, err = none.Decide(t.Context(), engine.Query{Domain: "nobody's", At: start, Parts: []engine.Part{line}}); err != nil || v.Outcome() != engine.Refused {
 		t.Errorf("an unknown domain that is refused: %s, %v", v.Outcome(), err)
 	}
 }

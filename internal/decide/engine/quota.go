@@ -11,8 +11,8 @@ import (
 func (d *deciding) quotaLeft() bool {
 	quotas := false
 	for i := 0; i < len(d.results); {
-		part, has, left := d.results[i].part, false, true
-		for ; i < len(d.results) && d.results[i].part == part; i++ {
+		part, has, left := d.results[i].Part, false, true
+		for ; i < len(d.results) && d.results[i].Part == part; i++ {
 			if r := &d.results[i]; r.role == quota {
 				has, left = true, left && r.Decision.Allowed
 			}
@@ -43,7 +43,7 @@ func (d *deciding) handBack(ctx context.Context) {
 			}
 			d.pending = append(d.pending, headgate.Op{
 				Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.limit(), Member: r.member,
-				Cost: has.Granted, At: d.at, Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: headgate.Refund,
+				Cost: has.Granted, At: d.query.At, Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: headgate.Refund,
 			})
 			d.asked = append(d.asked, i)
 		}

@@ -10,7 +10,7 @@ import (
 type Refusals interface {
 	// Refused is called for each such rule of a request that has refused a key. key is
 	// valid until it returns. enforced is false if the rule only observes. lane is as in
-	// [Mark].
+	// [Decided].
 	Refused(rule *rules.Rule, key string, lane uint32, enforced bool)
 }
 
@@ -19,43 +19,21 @@ type Refusals interface {
 // dry runs.
 func WithRefusals(r Refusals) Option { return func(e *Engine) { e.refusals = r } }
 
-// refused reports the refusals among the results of a request of a kind and cost.
-func (e *Engine) refused(results []Result, lane uint32, kind headgate.Kind, cost int64) {
-	if kind != headgate.Take || cost <= 0 {
-		return
-	}
-	for i := range results {
-		r := &results[i]
-		if r.Rule.OnRepeat == nil {
+// reportRefusals reports the refusals among the results.
+func (d *deciding) reportRefusals() {
+	for i := range d.results {
+		r := &d.results[i]
+		if r.Rule.OnRepeat == nil || !d.Parts[r.Part].Takes() {
 			continue
 		}
-		switch d := &r.Decision; d.Reason {
+		switch answer := &r.Decision; answer.Reason {
 		case headgate.Limited, headgate.TooLarge, headgate.Cached:
-			if !d.Allowed {
-				e.refusals.Refused(r.Rule, r.Key, lane, true)
+			if !answer.Allowed {
+				d.engine.refusals.Refused(r.Rule, r.Key, d.Lane, true)
 			}
 		case headgate.Shadow:
-			e.refusals.Refused(r.Rule, r.Key, lane, false)
+			d.engine.refusals.Refused(r.Rule, r.Key, d.Lane, false)
 		default:
-		}
-	}
-}
-
-// tellRefusals reports the refusals of a verdict, if there are any.
-func (e *Engine) tellRefusals(v *Verdict, q *Query) {
-	if e.refusals != nil && v.deciding != nil && (!v.Allowed || v.WouldRefuse > 0) {
-		e.refused(v.deciding.results, v.deciding.lane, q.Kind, q.Cost)
-	}
-}
-
-// tellAllRefusals is tellRefusals for the parts of a request.
-func (e *Engine) tellAllRefusals(v *MultiVerdict, q *MultiQuery) {
-	if e.refusals == nil {
-		return
-	}
-	for i := range q.Parts {
-		if part := &v.deciding.verdicts[i]; !part.Allowed || part.WouldRefuse > 0 {
-			e.refused(part.results, v.deciding.lane, q.Parts[i].Kind, q.Parts[i].Cost)
 		}
 	}
 }

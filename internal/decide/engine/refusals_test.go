@@ -47,7 +47,7 @@ func TestRefusalsAreReported(t *testing.T) {
 	rs := parse(t, repeated)
 	e := engine.New(memory.New(), rs, engine.WithRefusals(&got))
 	both := request{"user": "ann", "team": "blue", "seen": "x"}
-	query := engine.Query{Domain: "api", Request: both, Cost: 1, At: at(0)}
+	query := engine.Query{Domain: "api", Part: engine.Part{Request: both, Cost: 1}, At: at(0)}
 	want := func(what string, list ...string) {
 		t.Helper()
 		if diff := cmp.Diff(list, got.since()); diff != "" {
@@ -85,10 +85,10 @@ func TestRefusalsAreReported(t *testing.T) {
 
 	e.DecideBatch(t.Context(), 2, func(int) engine.Query { return query }, func(int, *engine.Verdict, error) {})
 	want("a batch", "user ann true", "team blue false", "user ann true", "team blue false")
-	parts := engine.MultiQuery{Domain: "api", At: at(0), Parts: []engine.Part{
+	parts := engine.Query{Domain: "api", At: at(0), Parts: []engine.Part{
 		{Request: both, Cost: 1}, {Request: request{"user": "cay"}, Cost: 1}, {Request: request{"user": "dan"}, Cost: 1, Kind: headgate.Refund},
 	}}
-	m, err := e.DecideAll(t.Context(), parts)
+	m, err := e.Decide(t.Context(), parts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestRefusalsDuringAnOutage(t *testing.T) {
 	e := engine.New(down{}, parse(t, repeated+"  - {name: local, key: [local], key_missing: skip, rate: 1/hour, on_store_error: local, on_repeat: {refusals: 3/1h, ban: 1h}}\n"),
 		engine.WithRefusals(&got), engine.WithFallback(memory.New()))
 	for _, name := range []string{"closed", "local", "local", "local"} {
-		v, err := e.Decide(t.Context(), engine.Query{Domain: "api", Request: request{name: "ann"}, Cost: 1, At: at(0)})
+		v, err := e.Decide(t.Context(), engine.Query{Domain: "api", Part: engine.Part{Request: request{name: "ann"}, Cost: 1}, At: at(0)})
 		if !errors.Is(err, headgate.ErrUnavailable) {
 			t.Fatal(err)
 		}

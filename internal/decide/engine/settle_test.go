@@ -243,7 +243,7 @@ func TestWhatQuotasGiveBack(t *testing.T) {
 	quota := func(r *rules.Rule) { r.QuotaMode = true }
 	both := take(request{"user": "ann", "team": "red"})
 	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){"user": quota, "team": quota}))
-	trace(t, e, engine.MultiQuery{}, []multiRow{
+	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{part(team("red"), 2, headgate.Take)}, true, []int64{0}, nil},
 		{[]engine.Part{both}, false, []int64{0}, []bool{true}},
 		{[]engine.Part{both}, false, []int64{0}, []bool{true}},
@@ -252,7 +252,7 @@ func TestWhatQuotasGiveBack(t *testing.T) {
 	e = engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){
 		"user": func(r *rules.Rule) { r.ChargeDenied = true }, "team": quota,
 	}))
-	trace(t, e, engine.MultiQuery{}, []multiRow{
+	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{part(team("red"), 2, headgate.Take)}, true, []int64{0}, nil},
 		{[]engine.Part{take(user("ann")), take(team("red"))}, false, []int64{2, 0}, []bool{false, true}},
 		{[]engine.Part{take(user("ann"))}, true, []int64{1}, nil},

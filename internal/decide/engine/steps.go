@@ -53,18 +53,18 @@ func (d *deciding) questions(st step) {
 			continue
 		}
 		pending, asked = extended(pending), append(asked, i)
-		d.ask(&pending[len(pending)-1], r, st)
+		d.fill(&pending[len(pending)-1], r, st)
 	}
 	d.pending, d.asked = pending, asked
 	d.room()
 }
 
-// ask sets op to the request for one limit in a step. Once an enforced limit has
+// fill sets op to the request for one limit in a step. Once an enforced limit has
 // refused, the others are only peeked at, unless they disguise that.
-func (d *deciding) ask(op *headgate.Op, r *Result, st step) {
-	p, rule := &d.parts[r.part], r.Rule
+func (d *deciding) fill(op *headgate.Op, r *Result, st step) {
+	p, rule := &d.Parts[r.Part], r.Rule
 	op.Key, op.Scope, op.Limit = r.Key, rule.StoreScope(), rule.Limit
-	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.at, p.Kind
+	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.query.At, p.Kind
 	op.Duration, op.Lease, op.Member, op.CountsUntil = 0, 0, r.member, 0 // it is used again
 	switch {
 	case st == charge:
@@ -118,7 +118,7 @@ func (d *deciding) put(ctx context.Context, store headgate.Store, mode headgate.
 // disguises reports whether to disguise a refusal by hidden rules: not if the request
 // takes nothing, nor if the store is unavailable.
 func (d *deciding) disguises() bool {
-	return d.alone && d.parts[0].Kind == headgate.Take && d.failure == nil
+	return d.alone && d.Parts[0].Kind == headgate.Take && d.failure == nil
 }
 
 // hear records the answer to r, which is result i. For a banned key, only explain needs
@@ -135,7 +135,7 @@ func (d *deciding) hear(i int, r *Result, answer *headgate.Decision) {
 // count takes the answer for a limit into account.
 func (d *deciding) count(r *Result) {
 	if r.step == charge {
-		r.charged(&d.parts[r.part])
+		r.charged(&d.Parts[r.Part])
 	}
 	switch r.role {
 	case enforce:
@@ -156,15 +156,45 @@ func (d *deciding) shadow(r *Result) {
 	}
 }
 
-// conclude makes v the verdict on a part that starts at result first, and returns the
+// conclude makes v the answer of the results.
+func (d *deciding) conclude(v *Verdict) {
+	if v.deciding = d; d.alone {
+		d.concludePart(v, 0, 0)
+		return
+	}
+	d.verdicts = d.verdicts[:0]
+	from := 0
+	for i := range d.Parts {
+		d.verdicts = append(d.verdicts, Verdict{})
+		part := &d.verdicts[i]
+		next := d.concludePart(part, i, from)
+		part.results, from = d.results[from:next:next], next
+	}
+	v.Allowed, v.Known, v.WouldRefuse, v.at = d.allowed, d.known, d.wouldRefuse, d.query.At
+	says := first(d.verdicts)
+	for i := range d.verdicts {
+		part := &d.verdicts[i]
+		if v.Allowed && part.Allowed { // parts without quota delay nothing
+			v.Delay = max(v.Delay, part.Delay)
+		}
+		if says == nil && (part.Rule != nil || i == len(d.verdicts)-1) {
+			says = part
+		}
+	}
+	if says != nil {
+		v.Rule, v.Decision = says.Rule, says.Decision
+	}
+}
+
+// concludePart makes v the verdict on a part that starts at result first, and returns the
 // first result of the next part.
-func (d *deciding) conclude(v *Verdict, part, first int) (next int) {
-	v.Known, v.at = d.known, d.at
+func (d *deciding) concludePart(v *Verdict, part, first int) (next int) {
+	v.Known, v.at = d.known, d.query.At
 	if v.Allowed, v.Decision.Allowed, v.Decision.Reason = true, true, headgate.NoLimit; d.ruleless != headgate.OK {
 		v.refuse(d.ruleless)
 	}
 	results := d.results
-	for next = first; next < len(results) && int(results[next].part) == part; next++ {
+	for next = first; next < len(results) && int(results[next].Part) == part; next++ {
 		switch r := &results[next]; {
 		case r.Enforced:
 			v.consider(r)

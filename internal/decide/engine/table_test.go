@@ -127,7 +127,7 @@ func TestReservationWhileARowChanges(t *testing.T) {
 	if err != nil || out.Ending != engine.Done || out.InDebt || len(out.Lost) > 0 {
 		t.Fatalf("%+v %v", out, err)
 	}
-	v = decide(t, e, engine.Query{Domain: "api", Request: request{"user": "ann"}, At: start + 2e6, Kind: headgate.Peek, Cost: 1})
+	v = decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": "ann"}, Kind: headgate.Peek, Cost: 1}, At: start + 2e6})
 	if v.Decision.Limit != 20 || v.Decision.Remaining != 18 {
 		t.Errorf("%d of %d left, want 18 of 20", v.Decision.Remaining, v.Decision.Limit)
 	}

@@ -85,7 +85,7 @@ func BenchmarkTable(b *testing.B) {
 				for k := range engines {
 					i := (k + done) % 2
 					e, r := engines[i], requests[i]
-					q := engine.Query{Domain: "api", Request: r, Cost: 1, At: start}
+					q := engine.Query{Domain: "api", Part: engine.Part{Request: r, Cost: 1}, At: start}
 					begun := cpu()
 					for _, r.user = range order {
 						v, err := e.Decide(context.Background(), q)
@@ -104,7 +104,7 @@ func BenchmarkTable(b *testing.B) {
 				round(false)
 			}
 			requests[1].user = users[7]
-			v, _ := engines[1].Decide(context.Background(), engine.Query{Domain: "api", Request: requests[1], Cost: 1, At: start})
+			v, _ := engines[1].Decide(context.Background(), engine.Query{Domain: "api", Part: engine.Part{Request: requests[1], Cost: 1}, At: start})
 			if v.Rule.Base() == v.Rule || v.Rule.Limit.N() != 1_000_007 {
 				b.Fatal("the premise is wrong: the key has no row")
 			}

@@ -16,12 +16,12 @@ type Result struct {
 	// Decision is the limit's answer. For a rule that only observes and would have
 	// refused it is {Allowed: true, Reason: Shadow}.
 	Decision headgate.Decision
-	Enforced bool // false for a rule that only observes
+	Enforced bool  // false for a rule that only observes
+	Part     int32 // the index of the part, if the query has several
 
 	role    step   // the step for limits of this type
 	step    step   // the step in which the limit is checked, or none
 	settled bool   // by the response; see [Engine.SettleCosts]
-	part    int32  // index in the query
 	cost    int64  // for a request of cost 1
 	member  uint64 // of a rule that counts values
 }
@@ -35,13 +35,17 @@ func (r *Result) CostOf(cost int64) int64 { return times(cost, r.cost) }
 
 // Verdict is the answer to a Query under all limits that apply.
 type Verdict struct {
-	Allowed     bool // reports whether the request may pass
+	// Allowed reports whether the request may pass: no rule refuses it, and if there are
+	// parts with rules in quota mode, at least one of them has quota left.
+	Allowed     bool
 	Known       bool // reports whether the domain has rules
 	WouldRefuse int  // the number of rules that only observe and would have refused
 	// Rule is the rule that refused or, if the request is allowed, the most restrictive
 	// one. It is nil if no enforced limit applied. If several refused, it is the one
 	// whose action is taken: Reject before ShadowBan before Queue, and among equals the
-	// one that refuses for longest.
+	// one that refuses for longest. Of several parts, it is that of the part that
+	// refused, chosen likewise, even if another has quota left, or else of the first
+	// part that has one.
 	Rule *rules.Rule
 	// Decision is the decision of Rule. If Rule is nil, it is {Allowed: true, Reason:
 	// NoLimit}, or a refusal with RetryAfter Never in an unknown domain that is
@@ -53,7 +57,7 @@ type Verdict struct {
 
 	at       int64
 	deciding *deciding
-	results  []Result // for a part of a MultiVerdict, which has no deciding
+	results  []Result // for one of several parts, which has no deciding
 }
 
 // Results returns the answers of all limits that applied, in the order of the rule
@@ -63,6 +67,16 @@ func (v *Verdict) Results() []Result {
 		return v.results
 	}
 	return v.deciding.results
+}
+
+// Parts returns one verdict for each of the Parts of the query, in order. They are valid
+// until Release, and must not be released or undone themselves. A part that is refused only
+// by rules in quota mode may belong to a request that is allowed.
+func (v *Verdict) Parts() []Verdict {
+	if v.deciding == nil || v.deciding.alone {
+		return nil
+	}
+	return v.deciding.verdicts
 }
 
 // Headers returns the dialect of header fields that the domain has chosen, or "" if

@@ -36,7 +36,7 @@ func midnight(t *testing.T, e *engine.Engine, user, zone string, at int64) time.
 	if zone != "" {
 		r["zone"] = zone
 	}
-	v := decide(t, e, engine.Query{Domain: "api", Request: r, Cost: 1, At: at})
+	v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: r, Cost: 1}, At: at})
 	defer v.Release()
 	return v.Decision.ResetAfter
 }
@@ -61,7 +61,7 @@ func TestMovingDoesNotEndTheDay(t *testing.T) {
 	t.Parallel()
 	e := engine.New(memory.New(), parse(t, ownZones))
 	for i, zone := range []string{"Asia/Tokyo", "America/New_York", "Pacific/Kiritimati", ""} {
-		v := decide(t, e, engine.Query{Domain: "api", Request: request{"user": "ann", "zone": zone}, Cost: 1, At: noon})
+		v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": "ann", "zone": zone}, Cost: 1}, At: noon})
 		if v.Allowed != (i < 3) || v.Decision.ResetAfter != 3*time.Hour {
 			t.Errorf("request %d, from %q: %+v, want 3 within the day of Tokyo", i, zone, v.Decision)
 		}
@@ -84,7 +84,7 @@ func (c *claimant) days(days int, step time.Duration) {
 		for range 4 {
 			e := c.nodes[c.rng.IntN(len(c.nodes))]
 			r := request{"user": "eve", "zone": c.zones[c.rng.IntN(len(c.zones))]}
-			v := decide(c.T, e, engine.Query{Domain: "api", Request: r, Cost: 1, At: at})
+			v := decide(c.T, e, engine.Query{Domain: "api", Part: engine.Part{Request: r, Cost: 1}, At: at})
 			if v.Allowed {
 				c.used = append(c.used, at)
 			}
@@ -160,7 +160,7 @@ func TestZoneOfOverridesAndReservations(t *testing.T) {
 	e.SetExceptions(engine.NewExceptions([]engine.Exception{{
 		Scope: base.Scope, Key: key, LimitUntil: noon + 1e15, Instead: []engine.Instead{{Of: base, Rule: other}},
 	}}, noon))
-	q := engine.Query{Domain: "api", Request: request{"user": "ann", "zone": "Asia/Tokyo"}, Cost: 2, At: noon}
+	q := engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": "ann", "zone": "Asia/Tokyo"}, Cost: 2}, At: noon}
 	v, token, err := e.Reserve(context.Background(), q, 24*time.Hour)
 	if err != nil || v.Decision.Limit != 7 || v.Rule.Limit.Rule().Zone.String() != "Asia/Tokyo" || v.Decision.ResetAfter != 3*time.Hour {
 		t.Fatalf("%v %+v %v, want 7 a day in Tokyo", v.Rule.Limit, v.Decision, err)
@@ -183,7 +183,7 @@ func TestZoneOfOverridesAndReservations(t *testing.T) {
 func TestClaimsKeepTheZone(t *testing.T) {
 	t.Parallel()
 	e := engine.New(memory.New(), parse(t, ownZones))
-	v := decide(t, e, engine.Query{Domain: "api", Request: request{"user": "ann", "zone": "Asia/Tokyo"}, Cost: 1, At: noon, Kind: headgate.Peek})
+	v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": "ann", "zone": "Asia/Tokyo"}, Cost: 1, Kind: headgate.Peek}, At: noon})
 	claims := v.Claims()
 	v.Release()
 	v, err := e.Again(context.Background(), "api", claims, noon)
@@ -206,7 +206,7 @@ limits:
 		limit int64
 		reset time.Duration
 	}{"ann": {5, 3 * time.Hour}, "bob": {6, 12 * time.Hour}, "zoe": {2, 12 * time.Hour}} {
-		v := decide(t, e, engine.Query{Domain: "api", Request: request{"user": user}, Cost: 1, At: noon})
+		v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": user}, Cost: 1}, At: noon})
 		if d := v.Decision; d.Limit != want.limit || d.ResetAfter != want.reset {
 			t.Errorf("%s: %+v, want %+v", user, d, want)
 		}
@@ -247,7 +247,7 @@ limits:
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 20_000 {
 		i, name := rng.IntN(200), zones[rng.IntN(len(zones))]
-		v := decide(t, e, engine.Query{Domain: "api", Request: request{"user": fmt.Sprint("user-", i), "header:X-Zone": name}, Cost: 1, At: noon, Kind: headgate.Peek})
+		v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": fmt.Sprint("user-", i), "header:X-Zone": name}, Cost: 1, Kind: headgate.Peek}, At: noon})
 		if got := v.Rule.Limit.Rule(); got.Limit != int64(100+i) || got.Zone.String() != name {
 			t.Fatalf("user-%d in %s: %v", i, name, v.Rule.Limit)
 		}
@@ -272,8 +272,7 @@ limits:
 			for range 3000 {
 				n, name := 1+rng.Int64N(90_000), zones[rng.IntN(len(zones))]
 				v, err := e.Decide(context.Background(), engine.Query{
-					Domain: "api", Request: request{"jwt:sub": "ann", "jwt:rate": fmt.Sprint(n, "/day"), "header:X-Zone": name},
-					Cost: 1, At: noon, Kind: headgate.Peek,
+					Domain: "api", Part: engine.Part{Request: request{"jwt:sub": "ann", "jwt:rate": fmt.Sprint(n, "/day"), "header:X-Zone": name}, Cost: 1, Kind: headgate.Peek}, At: noon,
 				})
 				if got := v.Rule.Limit.Rule(); err != nil || got.Limit != n || got.Zone.String() != name {
 					t.Errorf("%d/day in %s: %v %v", n, name, v.Rule.Limit, err)

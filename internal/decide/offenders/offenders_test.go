@@ -80,7 +80,7 @@ func (n *node) ask(user string) headgate.Reason {
 	if user != "" {
 		q.Add(rules.Attribute{Name: "user"}, user, nil)
 	}
-	v, err := n.engine.Decide(n.t.Context(), engine.Query{Domain: "api", Request: q, Cost: 1, At: n.now.UnixMicro()})
+	v, err := n.engine.Decide(n.t.Context(), engine.Query{Domain: "api", Part: engine.Part{Request: q, Cost: 1}, At: n.now.UnixMicro()})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestWhatDoesNotCount(t *testing.T) {
 	}
 	ann := new(described.Request)
 	ann.Add(rules.Attribute{Name: "user"}, "ann", nil)
-	q := engine.Query{Domain: "api", Request: ann, At: n.now.UnixMicro()}
+	q := engine.Query{Domain: "api", Part: engine.Part{Request: ann}, At: n.now.UnixMicro()}
 	for _, kind := range []headgate.Kind{headgate.Peek, headgate.Take} {
 		if q.Kind = kind; kind == headgate.Peek {
 			q.Cost = 1
@@ -465,7 +465,7 @@ func TestUnknownClientsAreNotBanned(t *testing.T) {
 		q := new(described.Request)
 		q.Add(rules.Attribute{Kind: rules.ClientIP}, address, clients)
 		for range 20 {
-			v, err := n.engine.Decide(t.Context(), engine.Query{Domain: "api", Request: q, Cost: 1, At: n.now.UnixMicro()})
+			v, err := n.engine.Decide(t.Context(), engine.Query{Domain: "api", Part: engine.Part{Request: q, Cost: 1}, At: n.now.UnixMicro()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,5 +20,5 @@ type Check struct {
 
 // Query returns the query for the engine.
 func (c *Check) Query(at int64, door engine.Door) engine.Query {
-	return engine.Query{Domain: c.Domain, Request: c, Cost: c.Cost, At: at, Kind: c.Kind, Door: door, Rule: c.Rule, Key: c.Key}
+	return engine.Query{Domain: c.Domain, Part: engine.Part{Request: c, Cost: c.Cost, Kind: c.Kind, Rule: c.Rule, Key: c.Key}, At: at, Door: door}
 }

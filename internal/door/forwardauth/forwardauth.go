@@ -124,7 +124,7 @@ var errCost = errors.New("the peer is not in trusted_proxies, so cost in the for
 // decide asks the limits. Nobody will say when the request ends.
 func (h *Handler) decide(ctx context.Context, q *question) {
 	q.pass.Begin(ctx, &h.options.Asker, engine.Query{
-		Domain: q.domain, Request: q, Cost: q.cost, At: q.at.UnixMicro(), Door: engine.DoorForwardAuth, Endless: true,
+		Domain: q.domain, Part: engine.Part{Request: q, Cost: q.cost}, At: q.at.UnixMicro(), Door: engine.DoorForwardAuth, Endless: true,
 	})
 	if !q.pass.Known {
 		q.warning = fmt.Sprintf("the domain %q has no rules", q.domain)

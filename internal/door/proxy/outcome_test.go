@@ -208,13 +208,8 @@ func (f farAway) Do(ctx context.Context, b *headgate.Batch) {
 // refusals counts the refusals that an engine reports.
 type refusals struct{ atomic.Int64 }
 
-func (*refusals) Deciding(int64, uint32) int64 { return 0 }
-
-func (*refusals) DecidedAll(context.Context, engine.Mark, engine.MultiQuery, engine.MultiVerdict, error) {
-}
-
-func (n *refusals) Decided(_ context.Context, _ engine.Mark, _ engine.Query, v engine.Verdict, _ error) {
-	if !v.Allowed {
+func (n *refusals) Observe(_ context.Context, d *engine.Decided) {
+	if !d.Verdict.Allowed {
 		n.Add(1)
 	}
 }

@@ -176,7 +176,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 	ctx, pass, server := r.Context(), &x.pass, r.URL.Path == "*"
 	pass.Begin(ctx, &p.options.Asker, engine.Query{
-		Domain: p.options.Domain(), Request: x, Cost: 1, At: x.at.UnixMicro(), Door: engine.DoorProxy, Waits: !server,
+		Domain: p.options.Domain(), Part: engine.Part{Request: x, Cost: 1}, At: x.at.UnixMicro(), Door: engine.DoorProxy, Waits: !server,
 	})
 	if !pass.Allowed {
 		p.overLimit(w, x)

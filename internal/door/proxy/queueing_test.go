@@ -234,14 +234,11 @@ func (s *takes) Do(ctx context.Context, b *headgate.Batch) {
 // told is an observer of decisions.
 type told func(engine.Verdict)
 
-func (told) Deciding(int64, uint32) int64 { return 0 }
-func (f told) Decided(_ context.Context, _ engine.Mark, q engine.Query, v engine.Verdict, _ error) {
-	if q.Kind == headgate.Take {
-		f(v)
+func (f told) Observe(_ context.Context, d *engine.Decided) {
+	if d.Query.Kind == headgate.Take {
+		f(*d.Verdict)
 	}
 }
-
-func (told) DecidedAll(context.Context, engine.Mark, engine.MultiQuery, engine.MultiVerdict, error) {}
 
 // While requests wait, new ones take nothing that those wait for, not even to refund
 // it: otherwise a flood of them could take everything that refills.

@@ -15,7 +15,7 @@ import (
 // encodeMetadata writes dynamic_metadata: the request, the exhausted quotas, and the
 // metadata of the rules of descriptors that are within their limit. The format is that
 // of envoyproxy/ratelimit.
-func (c *call) encodeMetadata(v *engine.MultiVerdict) {
+func (c *call) encodeMetadata(v *engine.Verdict) {
 	r := &c.request
 	descriptors := make([]any, len(r.descriptors))
 	for i := range r.descriptors {
@@ -28,7 +28,7 @@ func (c *call) encodeMetadata(v *engine.MultiVerdict) {
 	switch outcome := v.Outcome(); outcome {
 	case engine.Delayed, engine.ShadowBanned, engine.Queued:
 		fields["action"] = outcome.Action()
-		if delay := v.Delay(); delay > 0 {
+		if delay := v.Delay; delay > 0 {
 			fields["delay_ms"] = answer.Milliseconds(delay)
 		}
 	case engine.Allowed, engine.Refused, engine.ShadowRefused, engine.Outcomes:
@@ -101,7 +101,7 @@ func (o *override) String() string {
 
 // passedMetadata merges the metadata of the rules of all allowed descriptors. If they
 // contradict each other, the first counts.
-func passedMetadata(v *engine.MultiVerdict) *structpb.Struct {
+func passedMetadata(v *engine.Verdict) *structpb.Struct {
 	merged := &structpb.Struct{}
 	parts := v.Parts()
 	for i := range parts {

@@ -16,7 +16,7 @@ import (
 )
 
 // encode writes the RateLimitResponse of v to c.out.
-func (c *call) encode(v *engine.MultiVerdict) {
+func (c *call) encode(v *engine.Verdict) {
 	c.over = !v.Allowed
 	code := uint64(codeOK)
 	if c.over {
@@ -30,12 +30,12 @@ func (c *call) encode(v *engine.MultiVerdict) {
 	}
 	c.collect(v)
 	c.encodeHeaders(parts)
-	if delay := v.Delay(); delay > 0 {
+	if delay := v.Delay; delay > 0 {
 		c.text = strconv.AppendInt(c.text[:0], answer.Milliseconds(delay), 10)
 		c.out = appendHeaderTo(c.out, 4, "X-Headgate-Delay-Ms", c.text)
 	}
 	if c.over {
-		c.encodeRefusal(parts)
+		c.encodeRefusal(v)
 	}
 	if c.service.options.DynamicMetadata {
 		c.encodeMetadata(v)
@@ -143,7 +143,7 @@ func nameOf(r *rules.Rule) string {
 
 // collect fills c.policies from the enforced limits. Exhausted quotas are left out of an
 // allowed request.
-func (c *call) collect(v *engine.MultiVerdict) {
+func (c *call) collect(v *engine.Verdict) {
 	parts := v.Parts()
 	for i := range parts {
 		results := parts[i].Results()
@@ -232,15 +232,15 @@ func (c *call) encodeLegacy(names *LegacyHeaders, least status) {
 
 // encodeRefusal writes the answer to a refused client: the rule's header fields and
 // body, or a problem+json body.
-func (c *call) encodeRefusal(parts []engine.Verdict) {
+func (c *call) encodeRefusal(v *engine.Verdict) {
 	refusal := answer.Refusal{Policies: c.policies}
-	if first := engine.First(parts); first != nil {
-		o := &first.Rule.OnLimit
+	if v.Rule != nil {
+		o := &v.Rule.OnLimit
 		refusal.Body, refusal.ContentType, refusal.Bodies = o.Body, o.ContentType, o.Bodies
-		if first.Outcome() == engine.ShadowBanned && o.Body == "" && len(o.Bodies) == 0 {
+		if v.Outcome() == engine.ShadowBanned && o.Body == "" && len(o.Bodies) == 0 {
 			return // a problem+json body would reveal the ban
 		}
-		if first.Rule.List() != nil {
+		if v.Rule.List() != nil {
 			refusal.Denied, refusal.Status = true, o.Status
 		}
 		for name, value := range o.Headers {

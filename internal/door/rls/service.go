@@ -149,7 +149,7 @@ func (s *Service) answer(ctx context.Context, c *call) (err error) {
 	if s.options.Clock != nil {
 		c.at = s.options.Clock().UnixMicro()
 	}
-	v, err := s.options.Engine.DecideAll(ctx, engine.MultiQuery{
+	v, err := s.options.Engine.Decide(ctx, engine.Query{
 		Domain: c.request.domain, Parts: c.parts, At: c.at,
 		Observe: s.options.Shadow, Door: engine.DoorGRPC,
 	})

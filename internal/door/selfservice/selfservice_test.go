@@ -64,7 +64,7 @@ func TestOf(t *testing.T) {
   - {name: per-key, key: "header:X-Key", rate: 9/hour, algorithm: fixed_window}
 `)
 	for range 2 {
-		v, err := e.Decide(t.Context(), engine.Query{Domain: "api", Request: caller(t, "user", "ann", "path", "/exports", "header:X-Key", "b"), Cost: 1, At: begin.UnixMicro()})
+		v, err := e.Decide(t.Context(), engine.Query{Domain: "api", Part: engine.Part{Request: caller(t, "user", "ann", "path", "/exports", "header:X-Key", "b"), Cost: 1}, At: begin.UnixMicro()})
 		if err != nil {
 			t.Fatal(err)
 		}

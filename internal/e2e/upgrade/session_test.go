@@ -96,7 +96,7 @@ func (s *session) run(t *testing.T, name, rest string) (string, error) {
 	if !strings.HasPrefix(rest, "/") {
 		amount, rest, _ = strings.Cut(rest, " ")
 	}
-	q := engine.Query{Domain: "api", Request: requestOf(rest), Cost: 1, At: s.at, Kind: headgate.Take}
+	q := engine.Query{Domain: "api", Part: engine.Part{Request: requestOf(rest), Cost: 1, Kind: headgate.Take}, At: s.at}
 	switch name {
 	case "ban", "override", "grant":
 		return "", s.except(t, q, name, amount)

@@ -142,7 +142,7 @@ func (s *server) clock() time.Time {
 func (s *server) spam(seconds int) {
 	for range seconds {
 		for range 20 {
-			v, _ := s.e.Decide(context.Background(), engine.Query{Domain: "api", Request: request{}, Cost: 1, At: s.clock().UnixMicro()})
+			v, _ := s.e.Decide(context.Background(), engine.Query{Domain: "api", Part: engine.Part{Request: request{}, Cost: 1}, At: s.clock().UnixMicro()})
 			v.Release()
 		}
 		s.rest(1)

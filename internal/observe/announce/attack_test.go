@@ -26,7 +26,7 @@ import (
 // ask sends n requests of a user.
 func (s *server) ask(user userRequest, n int) {
 	for range n {
-		v, _ := s.e.Decide(context.Background(), engine.Query{Domain: "api", Request: user, Cost: 1, At: s.clock().UnixMicro()})
+		v, _ := s.e.Decide(context.Background(), engine.Query{Domain: "api", Part: engine.Part{Request: user, Cost: 1}, At: s.clock().UnixMicro()})
 		v.Release()
 	}
 }

@@ -10,6 +10,7 @@ package candidate
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,16 +91,6 @@ func New(store headgate.Store) *Candidate {
 // name. Call it before the first decision.
 func (c *Candidate) Follow(live *engine.Engine) { c.live = live }
 
-// follow takes over changed exceptions. It is safe to call concurrently.
-func (c *Candidate) follow() {
-	if c.live == nil {
-		return
-	}
-	if x := c.live.Exceptions(); x != c.engine.Exceptions() {
-		c.engine.SetExceptions(x)
-	}
-}
-
 // SetRules compares with rs from now on and starts a new comparison. Counts of rules
 // that keep their name survive. If rs has no domain, nothing is compared.
 func (c *Candidate) SetRules(rs *rules.Ruleset, now time.Time) {
@@ -137,78 +128,43 @@ func (c *Candidate) Report(n int) (Report, bool) {
 	return Report{}, false
 }
 
-// Deciding implements engine.Observer.
-func (c *Candidate) Deciding(int64, uint32) int64 { return 0 }
-
-// Decided implements engine.Observer.
-func (c *Candidate) Decided(_ context.Context, m engine.Mark, q engine.Query, v engine.Verdict, err error) {
-	d := c.current.Load()
-	if d == nil || !takes(q.Kind, q.Cost) || q.Rule != nil {
-		return // candidate rules do not change a limit that comes with a request
+// Observe implements engine.Observer.
+func (c *Candidate) Observe(_ context.Context, live *engine.Decided) {
+	d, q, v, took := c.current.Load(), *live.Query, live.Verdict, live.Takes()
+	if d == nil || q.Rule != nil { // candidate rules do not change a limit that comes with a request
+		return
 	}
-	if refusedUnderWay(&v) {
-		c.count(d, m.Lane, NotCompared)
+	if refunds := func(p engine.Part) bool { return p.Kind == headgate.Refund }; !took && !slices.ContainsFunc(live.Parts, refunds) {
+		return
+	}
+	if !v.Allowed && v.Rule != nil && v.Rule.Concurrent() && v.Decision.Reason != headgate.Banned {
+		c.count(d, live.Lane, NotCompared)
 		return // the candidate ignores concurrency limits
 	}
-	c.follow()
-	// A request whose caller gave up was still counted by the live rules.
+	if c.live != nil { // changed exceptions; concurrent calls are safe
+		if x := c.live.Exceptions(); x != c.engine.Exceptions() {
+			c.engine.SetExceptions(x)
+		}
+	}
 	q.Endless = true // the candidate does not see the end of requests, so slots would never be released
+	// A request whose caller gave up was still counted by the live rules.
 	after, failed := c.engine.Decide(context.Background(), q)
-	defer after.Release()
-	n := note{change: NotCompared, at: q.At, door: q.Door, domain: q.Domain, request: q.Request}
-	if err == nil && failed == nil && after.Known {
-		n.change = compare(v.Allowed, after.Allowed)
-	}
-	d.differ(&n, &v, &after)
-	c.count(d, m.Lane, n.change)
-}
-
-// DecidedAll implements engine.Observer.
-func (c *Candidate) DecidedAll(_ context.Context, m engine.Mark, q engine.MultiQuery, v engine.MultiVerdict, err error) {
-	d := c.current.Load()
-	if d == nil {
-		return
-	}
-	took, counts := false, false
-	for i := range q.Parts {
-		p := &q.Parts[i]
-		took = took || takes(p.Kind, p.Cost)
-		counts = counts || p.Kind == headgate.Refund
-	}
-	if !took && !counts {
-		return
-	}
-	first := engine.First(v.Parts())
-	if first != nil && !v.Allowed && refusedUnderWay(first) {
-		c.count(d, m.Lane, NotCompared)
-		return
-	}
-	c.follow()
-	after, failed := c.engine.DecideAll(context.Background(), q)
 	defer after.Release()
 	if !took {
 		return // a refund, which is never refused
 	}
-	n := note{change: NotCompared, at: q.At, door: q.Door, domain: q.Domain, request: q.Parts[0].Request}
-	if err == nil && failed == nil && after.Known {
+	n := note{change: NotCompared, at: q.At, door: q.Door, domain: q.Domain, request: live.Parts[0].Request}
+	if live.Err == nil && failed == nil && after.Known {
 		n.change = compare(v.Allowed, after.Allowed)
 	}
-	d.differ(&n, first, engine.First(after.Parts()))
-	c.count(d, m.Lane, n.change)
+	d.differ(&n, v, &after)
+	c.count(d, live.Lane, n.change)
 }
 
 func (c *Candidate) count(d *comparison, number uint32, change Change) {
 	i := int(number) & (len(c.lanes) - 1)
 	c.lanes[i].counts[change].Add(1)
 	d.lanes[i].counts[change].Add(1)
-}
-
-// takes reports whether a request needs a decision, rather than only looking.
-func takes(kind headgate.Kind, cost int64) bool { return kind == headgate.Take && cost > 0 }
-
-// refusedUnderWay reports whether v was refused by a concurrency limit.
-func refusedUnderWay(v *engine.Verdict) bool {
-	return !v.Allowed && v.Rule != nil && v.Rule.Concurrent() && v.Decision.Reason != headgate.Banned
 }
 
 func compare(before, after bool) Change {

@@ -81,7 +81,7 @@ func newFixture(t testing.TB, live, tried string) *fixture {
 // ask decides a request and reports whether it passed.
 func (f *fixture) ask(t testing.TB, path, user string, change ...func(*engine.Query)) bool {
 	t.Helper()
-	q := engine.Query{Domain: "api", Request: &request{path, user}, Cost: 1, At: f.now.UnixMicro(), Door: engine.DoorProxy}
+	q := engine.Query{Domain: "api", Part: engine.Part{Request: &request{path, user}, Cost: 1}, At: f.now.UnixMicro(), Door: engine.DoorProxy}
 	for _, c := range change {
 		c(&q)
 	}
@@ -189,7 +189,7 @@ func TestCountsAreApart(t *testing.T) {
 	for i := range 5000 {
 		f.now = f.now.Add(time.Duration(random.IntN(2000)) * time.Millisecond)
 		q := engine.Query{
-			Domain: "api", Request: &request{"/a", fmt.Sprint(random.IntN(5))}, Cost: 1 + random.Int64N(2), At: f.now.UnixMicro(),
+			Domain: "api", Part: engine.Part{Request: &request{"/a", fmt.Sprint(random.IntN(5))}, Cost: 1 + random.Int64N(2)}, At: f.now.UnixMicro(),
 		}
 		var passed [2]bool
 		for j, e := range alone {
@@ -257,11 +257,11 @@ func TestAnswersWithoutTheStoreAreNotCompared(t *testing.T) {
 func TestRequestsOfSeveralParts(t *testing.T) {
 	f := newFixture(t, limits("a=9/minute"), limits("a=2/minute"))
 	send := func(kind headgate.Kind, users ...string) {
-		q := engine.MultiQuery{Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorGRPC}
+		q := engine.Query{Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorGRPC}
 		for _, u := range users {
 			q.Parts = append(q.Parts, engine.Part{Request: &request{"/a", u}, Cost: 1, Kind: kind})
 		}
-		v, err := f.live.DecideAll(context.Background(), q)
+		v, err := f.live.Decide(context.Background(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -445,7 +445,7 @@ func TestLimitsInRequestsAreNotCompared(t *testing.T) {
 	f := newFixture(t, limits("a=1/minute"), limits("a=5/minute"))
 	rule := &rules.Rule{Domain: "(inline)", Name: "inline", Scope: "%inline", Limit: headgate.PerMinute(1), Index: rules.IndexInline, Cost: 1, Percent: 100}
 	for i := range 2 {
-		v, err := f.live.Decide(t.Context(), engine.Query{Request: &request{}, Cost: 1, At: start.UnixMicro(), Rule: rule, Key: "\x03ann"})
+		v, err := f.live.Decide(t.Context(), engine.Query{Part: engine.Part{Request: &request{}, Cost: 1, Rule: rule, Key: "\x03ann"}, At: start.UnixMicro()})
 		if err != nil || v.Allowed != (i == 0) || !v.Known || v.Rule != rule {
 			t.Errorf("%d: %+v, %v", i, v, err)
 		}

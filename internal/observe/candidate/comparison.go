@@ -92,7 +92,7 @@ type note struct {
 }
 
 // differ adds n if the verdicts differ, under the rule that refuses: the old one or the
-// new one. Either verdict may be nil.
+// new one.
 func (c *comparison) differ(n *note, before, after *engine.Verdict) {
 	v := before
 	if n.change == NewlyRefused {
@@ -100,11 +100,10 @@ func (c *comparison) differ(n *note, before, after *engine.Verdict) {
 	} else if n.change != NewlyAllowed {
 		return
 	}
-	if v != nil && v.Rule != nil {
+	if v.Rule != nil {
 		n.rule, n.decision = v.Rule, v.Decision
-		results := v.Results()
-		if i := slices.IndexFunc(results, func(r engine.Result) bool { return r.Rule == v.Rule }); i >= 0 {
-			n.key = results[i].Key
+		if r := v.Refuser(); r != nil {
+			n.key = r.Key
 		}
 	}
 	c.add(n)

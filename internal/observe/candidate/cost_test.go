@@ -17,15 +17,15 @@ import (
 // A request that the candidate answers alike allocates no memory.
 func TestComparingAllocatesNothing(t *testing.T) {
 	f := newFixture(t, limits("a=1000000/minute"), limits("a=2000000/minute", "b=3000000/minute"))
-	q := engine.Query{Domain: "api", Request: &request{"/a", "x"}, Cost: 1, At: f.now.UnixMicro()}
-	m := engine.MultiQuery{Domain: "api", At: q.At, Parts: []engine.Part{{Request: q.Request, Cost: 1}, {Request: q.Request, Cost: 1}}}
+	q := engine.Query{Domain: "api", Part: engine.Part{Request: &request{"/a", "x"}, Cost: 1}, At: f.now.UnixMicro()}
+	m := engine.Query{Domain: "api", At: q.At, Parts: []engine.Part{{Request: q.Request, Cost: 1}, {Request: q.Request, Cost: 1}}}
 	got := testing.AllocsPerRun(1000, func() {
 		v, err := f.live.Decide(context.Background(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
 		v.Release()
-		all, err := f.live.DecideAll(context.Background(), m)
+		all, err := f.live.Decide(context.Background(), m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func BenchmarkCost(b *testing.B) {
 		for i, e := range engines {
 			from := time.Since(began)
 			for j := range batch {
-				q := engine.Query{Domain: "api", Request: requests[j%len(requests)], Cost: 1, At: start.Add(time.Since(began)).UnixMicro()}
+				q := engine.Query{Domain: "api", Part: engine.Part{Request: requests[j%len(requests)], Cost: 1}, At: start.Add(time.Since(began)).UnixMicro()}
 				v, err := e.Decide(context.Background(), q)
 				if err != nil {
 					b.Fatal(err)

@@ -40,7 +40,7 @@ func TestObservingAllocatesNothing(t *testing.T) {
 		requests[i] = &request{"/a", fmt.Sprint("user-", i)}
 	}
 	i := 0
-	q := engine.Query{Domain: "api", Cost: 1, At: f.now.UnixMicro()}
+	q := engine.Query{Domain: "api", Part: engine.Part{Cost: 1}, At: f.now.UnixMicro()}
 	decide := func() {
 		q.Request, q.At = requests[i%len(requests)], q.At+10
 		i++
@@ -67,11 +67,11 @@ func TestCountingByValueAllocatesNothing(t *testing.T) {
 		parts[i] = []engine.Part{{Request: &rules.Descriptor{Entries: []rules.Entry{{Key: "user", Value: value}}}, Cost: 1}}
 	}
 	i := 0
-	q := engine.MultiQuery{Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorGRPC}
+	q := engine.Query{Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorGRPC}
 	decide := func() {
 		q.Parts, q.At = parts[i%len(parts)], q.At+10
 		i++
-		v, err := f.DecideAll(context.Background(), q)
+		v, err := f.Decide(context.Background(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func BenchmarkCost(b *testing.B) {
 	turn := func(e *engine.Engine) time.Duration {
 		from := time.Since(began)
 		for i := range batch {
-			q := engine.Query{Domain: "api", Request: requests[i%len(requests)], Cost: 1, At: start.Add(time.Since(began)).UnixMicro()}
+			q := engine.Query{Domain: "api", Part: engine.Part{Request: requests[i%len(requests)], Cost: 1}, At: start.Add(time.Since(began)).UnixMicro()}
 			v, err := e.Decide(context.Background(), q)
 			if err != nil {
 				b.Fatal(err)

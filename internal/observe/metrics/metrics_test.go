@@ -66,7 +66,7 @@ func newFixture(t testing.TB, text string, change ...func(*metrics.Options)) *fi
 	f.observer = metrics.New(o)
 	rs := parse(t, text)
 	f.observer.SetRules(rs, f.now)
-	f.Engine = engine.New(memory.New(memory.WithMaxKeys(2_000_000)), rs, engine.WithObserver(f.observer))
+	f.Engine = engine.New(memory.New(memory.WithMaxKeys(2_000_000)), rs, engine.WithObserver(f.observer), engine.WithStart(f.observer.Start), engine.WithRefunded(f.observer.Refunded))
 	return f
 }
 
@@ -80,7 +80,7 @@ func (f *fixture) reload(t *testing.T, text string) {
 // ask decides about one request and returns the result.
 func (f *fixture) ask(t testing.TB, path, user string, change ...func(*engine.Query)) engine.Outcome {
 	t.Helper()
-	q := engine.Query{Domain: "api", Request: &request{path, user}, Cost: 1, At: f.now.UnixMicro(), Door: engine.DoorAPI}
+	q := engine.Query{Domain: "api", Part: engine.Part{Request: &request{path, user}, Cost: 1}, At: f.now.UnixMicro(), Door: engine.DoorAPI}
 	for _, c := range change {
 		c(&q)
 	}
@@ -306,7 +306,7 @@ func TestPartsOfAnEnvoyRequestAreOneRequest(t *testing.T) {
 	part := engine.Part{Request: &request{"/a", "ann"}, Cost: 1}
 	back := engine.Part{Request: &request{"/a", "bob"}, Cost: 1, Kind: headgate.Refund}
 	for range 2 {
-		v, err := f.DecideAll(context.Background(), engine.MultiQuery{
+		v, err := f.Decide(context.Background(), engine.Query{
 			Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorGRPC, Parts: []engine.Part{part, part, back},
 		})
 		if err != nil {
@@ -343,9 +343,9 @@ limits:
 	rs := parse(t, text)
 	f := newFixture(t, text)
 	f.observer.SetRules(rs, f.now)
-	e := engine.New(unavailable{}, rs, engine.WithObserver(f.observer), engine.WithFallback(memory.New()))
+	e := engine.New(unavailable{}, rs, engine.WithObserver(f.observer), engine.WithStart(f.observer.Start), engine.WithRefunded(f.observer.Refunded), engine.WithFallback(memory.New()))
 	for _, path := range []string{"/open", "/closed", "/local"} {
-		v, err := e.Decide(context.Background(), engine.Query{Domain: "api", Request: &request{path: path}, Cost: 1, At: f.now.UnixMicro()})
+		v, err := e.Decide(context.Background(), engine.Query{Domain: "api", Part: engine.Part{Request: &request{path: path}, Cost: 1}, At: f.now.UnixMicro()})
 		if err == nil {
 			t.Fatal("the store answers")
 		}
@@ -363,7 +363,7 @@ limits:
 func TestRequestsGivenBack(t *testing.T) {
 	f := newFixture(t, "domain: api\nlimits: [{name: failed, rate: 5/minute, charge_on: {status: 401}}]\n")
 	for _, status := range []int{200, 401, 200} {
-		v, err := f.Decide(t.Context(), engine.Query{Domain: "api", Request: &request{path: "/"}, Cost: 1, At: start.UnixMicro()})
+		v, err := f.Decide(t.Context(), engine.Query{Domain: "api", Part: engine.Part{Request: &request{path: "/"}, Cost: 1}, At: start.UnixMicro()})
 		if err != nil {
 			t.Fatal(err)
 		}

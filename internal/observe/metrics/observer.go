@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/top"
 	"github.com/headgate/headgate/internal/rules"
@@ -94,10 +93,7 @@ type Observer struct {
 	was     totals
 }
 
-var (
-	_ engine.Observer       = (*Observer)(nil)
-	_ engine.AnswerObserver = (*Observer)(nil)
-)
+var _ engine.Observer = (*Observer)(nil)
 
 // lane has the counters of one core that are not of a rule.
 type lane struct {
@@ -123,8 +119,9 @@ func New(o Options) *Observer {
 	return m
 }
 
-// Deciding implements engine.Observer.
-func (m *Observer) Deciding(at int64, number uint32) (start int64) {
+// Start is for [engine.WithStart]: it measures one decision in [timeEvery] on a core, and all
+// while somebody watches.
+func (m *Observer) Start(at int64, number uint32) (start int64) {
 	l := m.lane(number)
 	if since := at - l.timed.Load(); since < 0 || since >= timeEvery {
 		l.timed.Store(at)
@@ -146,62 +143,45 @@ func (m *Observer) watched() bool {
 	return false
 }
 
-// Decided implements engine.Observer.
-func (m *Observer) Decided(ctx context.Context, mark engine.Mark, q engine.Query, v engine.Verdict, err error) {
-	counted := counts(q.Kind, q.Cost)
+// Observe implements engine.Observer.
+func (m *Observer) Observe(ctx context.Context, d *engine.Decided) {
+	q, v, counted := d.Query, d.Verdict, d.Takes()
 	if counted {
-		l := m.lane(mark.Lane)
+		l := m.lane(d.Lane)
 		l.count(q.Door, v.Outcome(), v.Known)
-		m.results(l, mark.Lane, q.At, q.Request, v.Results())
+		m.results(l, d)
 	}
-	if elapsed := m.took(mark, q.Door); m.watched() {
-		m.show(ctx, &Seen{
-			Domain: q.Domain, Door: q.Door, At: q.At, Elapsed: elapsed, Outcome: v.Outcome(), Counted: counted, Err: err,
-			Parts: []Part{{q.Request, v.Results()}},
-		})
+	var elapsed time.Duration
+	if d.Start != 0 {
+		elapsed = m.options.Elapsed() - time.Duration(d.Start)
+		m.timing.observe(q.Door, elapsed)
+		elapsed = max(elapsed, 1)
 	}
-}
-
-// DecidedAll implements engine.Observer.
-func (m *Observer) DecidedAll(ctx context.Context, mark engine.Mark, q engine.MultiQuery, v engine.MultiVerdict, err error) {
-	l, counted := m.lane(mark.Lane), false
-	parts := v.Parts()
-	for i := range q.Parts {
-		if counts(q.Parts[i].Kind, q.Parts[i].Cost) {
-			counted = true
-			m.results(l, mark.Lane, q.At, q.Parts[i].Request, parts[i].Results())
-		}
-	}
-	if counted {
-		l.count(q.Door, v.Outcome(), v.Known)
-	}
-	elapsed := m.took(mark, q.Door)
 	if !m.watched() {
 		return
 	}
-	s := Seen{Domain: q.Domain, Door: q.Door, At: q.At, Elapsed: elapsed, Outcome: v.Outcome(), Counted: counted, Err: err}
-	for i := range q.Parts {
-		s.Parts = append(s.Parts, Part{q.Parts[i].Request, parts[i].Results()})
+	s := Seen{Domain: q.Domain, Door: q.Door, At: q.At, Elapsed: elapsed, Outcome: v.Outcome(), Counted: counted, Err: d.Err}
+	results := v.Results()
+	for i := range d.Parts {
+		n := 0
+		for n < len(results) && int(results[n].Part) == i {
+			n++
+		}
+		s.Parts = append(s.Parts, Part{d.Parts[i].Request, results[:n:n]})
+		results = results[n:]
 	}
-	m.show(ctx, &s)
-}
-
-// GaveBack implements engine.AnswerObserver.
-func (m *Observer) GaveBack(rule *rules.Rule) {
-	cells := m.table.Load().of(rule).cells
-	cells[rand.IntN(len(cells))].counts[givenBack].Add(1) //nolint:gosec // spreads the load, no secret
-}
-
-func (m *Observer) show(ctx context.Context, s *Seen) {
 	for _, w := range m.options.Watchers {
 		if w.Watching() {
-			w.See(ctx, s)
+			w.See(ctx, &s)
 		}
 	}
 }
 
-// counts reports whether a request takes from a limit, rather than peeks or refunds.
-func counts(kind headgate.Kind, cost int64) bool { return kind == headgate.Take && cost > 0 }
+// Refunded is for [engine.WithRefunded].
+func (m *Observer) Refunded(rule *rules.Rule) {
+	cells := m.table.Load().of(rule).cells
+	cells[rand.IntN(len(cells))].counts[givenBack].Add(1) //nolint:gosec // spreads the load, no secret
+}
 
 // count counts a request.
 func (l *lane) count(d engine.Door, o engine.Outcome, known bool) {
@@ -217,27 +197,21 @@ func (l *lane) count(d engine.Door, o engine.Outcome, known bool) {
 	}
 }
 
-// took records the latency of a timed decision.
-func (m *Observer) took(mark engine.Mark, d engine.Door) time.Duration {
-	if mark.Start == 0 {
-		return 0
-	}
-	elapsed := m.options.Elapsed() - time.Duration(mark.Start)
-	m.timing.observe(d, elapsed)
-	return max(elapsed, 1)
-}
-
 // results counts the results of all rules of a request.
-func (m *Observer) results(l *lane, number uint32, at int64, q rules.Request, results []engine.Result) {
-	t := m.table.Load()
+func (m *Observer) results(l *lane, d *engine.Decided) {
+	t, at, results := m.table.Load(), d.Query.At, d.Verdict.Results()
 	for i := range results {
 		r := &results[i]
+		p := &d.Parts[r.Part]
+		if !p.Takes() {
+			continue
+		}
 		outcome := r.Outcome()
 		c := t.of(r.Rule)
-		c.count(number, r, outcome)
-		m.missing(c, number, r)
+		c.count(d.Lane, r, outcome)
+		m.missing(c, d.Lane, r)
 		if v := c.values.Load(); v != nil {
-			m.countValue(v, r.Rule, q, outcome)
+			m.countValue(v, r.Rule, p.Request, outcome)
 		}
 		if r.Key == "" || c.shared {
 			continue

@@ -34,7 +34,7 @@ func (f *fixture) tell(t testing.TB, pairs ...string) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		d.Entries = append(d.Entries, rules.Entry{Key: pairs[i], Value: pairs[i+1]})
 	}
-	v, err := f.DecideAll(context.Background(), engine.MultiQuery{
+	v, err := f.Decide(context.Background(), engine.Query{
 		Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorGRPC, Parts: []engine.Part{{Request: d, Cost: 1}},
 	})
 	if err != nil {
@@ -215,7 +215,7 @@ func TestValuesFromManySides(t *testing.T) {
 		group.Go(func() {
 			for i := range each {
 				d := &rules.Descriptor{Entries: []rules.Entry{{Key: "user", Value: fmt.Sprint((i + g) % 150)}}}
-				v, err := e.DecideAll(context.Background(), engine.MultiQuery{
+				v, err := e.Decide(context.Background(), engine.Query{
 					Domain: "api", At: now.UnixMicro(), Door: engine.DoorGRPC, Parts: []engine.Part{{Request: d, Cost: 1}},
 				})
 				if err != nil {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/rules"
 )
 
 // Attributes of decisions.
@@ -36,53 +35,29 @@ func (t *Telemetry) Observer(next engine.Observer) engine.Observer {
 	return &observer{next}
 }
 
-type observer struct{ engine.Observer }
+type observer struct{ next engine.Observer }
 
-func (o *observer) Decided(ctx context.Context, m engine.Mark, q engine.Query, v engine.Verdict, err error) {
-	if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		note(span, q.Door, q.Domain, v.Outcome(), &v)
-	}
-	o.Observer.Decided(ctx, m, q, v, err)
-}
-
-func (o *observer) DecidedAll(ctx context.Context, m engine.Mark, q engine.MultiQuery, v engine.MultiVerdict, err error) {
-	if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		note(span, q.Door, q.Domain, v.Outcome(), telling(v.Parts()))
-	}
-	o.Observer.DecidedAll(ctx, m, q, v, err)
-}
-
-// GaveBack implements engine.AnswerObserver.
-func (o *observer) GaveBack(rule *rules.Rule) { engine.TellGivenBack(o.Observer, rule) }
-
-// telling returns the part whose rule decided, or the first that has one.
-func telling(parts []engine.Verdict) *engine.Verdict {
-	if first := engine.First(parts); first != nil {
-		return first
-	}
-	if i := slices.IndexFunc(parts, func(v engine.Verdict) bool { return v.Rule != nil }); i >= 0 {
-		return &parts[i]
-	}
-	return nil
-}
-
-// note writes a decision into a span: the first as attributes, further ones of a
+// Observe writes a decision into a span: the first as attributes, further ones of a
 // batch as events.
-func note(span trace.Span, door engine.Door, domain string, outcome engine.Outcome, v *engine.Verdict) {
-	about := []attribute.KeyValue{
-		doorKey.String(door.String()), domainKey.String(strings.ToValidUTF8(domain, "\uFFFD")), outcomeKey.String(outcome.String()),
-	}
-	if v != nil {
-		about = append(about, reasonKey.String(v.Decision.Reason.String()))
+func (o *observer) Observe(ctx context.Context, d *engine.Decided) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		q, v := d.Query, d.Verdict
+		about := []attribute.KeyValue{
+			doorKey.String(q.Door.String()), domainKey.String(strings.ToValidUTF8(q.Domain, "\uFFFD")), outcomeKey.String(v.Outcome().String()),
+		}
+		if q.Parts == nil || v.Rule != nil {
+			about = append(about, reasonKey.String(v.Decision.Reason.String()))
+		}
 		if v.Rule != nil {
 			about = append(about, ruleKey.String(v.Rule.Name))
 		}
+		if s, ok := span.(sdktrace.ReadOnlySpan); ok && slices.ContainsFunc(s.Attributes(), func(kv attribute.KeyValue) bool { return kv.Key == outcomeKey }) {
+			span.AddEvent("decision", trace.WithAttributes(about...))
+		} else {
+			span.SetAttributes(about...)
+		}
 	}
-	if s, ok := span.(sdktrace.ReadOnlySpan); ok && slices.ContainsFunc(s.Attributes(), func(kv attribute.KeyValue) bool { return kv.Key == outcomeKey }) {
-		span.AddEvent("decision", trace.WithAttributes(about...))
-		return
-	}
-	span.SetAttributes(about...)
+	o.next.Observe(ctx, d)
 }
 
 // Store wraps next so that its calls are child spans of the request, if that is

@@ -72,7 +72,7 @@ func newEngine(t testing.TB, tel *telemetry.Telemetry) *engine.Engine {
 	began := time.Now()
 	m := metrics.New(metrics.Options{Elapsed: func() time.Duration { return time.Since(began) }})
 	m.SetRules(rs, began)
-	return engine.New(tel.Store(memory.New(), "memory"), rs, engine.WithObserver(tel.Observer(m)))
+	return engine.New(tel.Store(memory.New(), "memory"), rs, engine.WithObserver(tel.Observer(m)), engine.WithStart(m.Start), engine.WithRefunded(m.Refunded))
 }
 
 // Without telemetry nothing is wrapped between a door, the engine and the store, so it
@@ -123,7 +123,7 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	var off *telemetry.Telemetry
 	for name, tel := range map[string]*telemetry.Telemetry{"off": off, "not recorded": unsampled(t)} {
 		e := newEngine(t, tel)
-		q := engine.Query{Domain: "api", Request: request{}, Cost: 1, At: time.Now().UnixMicro(), Door: engine.DoorAPI}
+		q := engine.Query{Domain: "api", Part: engine.Part{Request: request{}, Cost: 1}, At: time.Now().UnixMicro(), Door: engine.DoorAPI}
 		n := testing.AllocsPerRun(1000, func() {
 			v, err := e.Decide(context.Background(), q)
 			if err != nil {
@@ -150,7 +150,7 @@ func BenchmarkDoor(b *testing.B) {
 			e, at := newEngine(b, row.telemetry), time.Now().UnixMicro()
 			h := row.telemetry.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				at++
-				v, err := e.Decide(r.Context(), engine.Query{Domain: "api", Request: request{}, Cost: 1, At: at, Door: engine.DoorAPI})
+				v, err := e.Decide(r.Context(), engine.Query{Domain: "api", Part: engine.Part{Request: request{}, Cost: 1}, At: at, Door: engine.DoorAPI})
 				if err != nil {
 					b.Error(err)
 				}

@@ -93,32 +93,15 @@ func (t *table) of(r *rules.Rule) *watch {
 	return nil
 }
 
-// Deciding implements [engine.Observer].
-func (o *Observer) Deciding(int64, uint32) (start int64) { return 0 }
-
-// Decided implements [engine.Observer].
-func (o *Observer) Decided(_ context.Context, _ engine.Mark, q engine.Query, v engine.Verdict, _ error) {
-	if q.Kind == headgate.Take && q.Cost > 0 {
-		o.see(v.Results())
-	}
-}
-
-// DecidedAll implements [engine.Observer].
-func (o *Observer) DecidedAll(_ context.Context, _ engine.Mark, q engine.MultiQuery, v engine.MultiVerdict, _ error) {
-	parts := v.Parts()
-	for i := range q.Parts {
-		if q.Parts[i].Kind == headgate.Take && q.Parts[i].Cost > 0 {
-			o.see(parts[i].Results())
-		}
-	}
-}
-
-// see counts the results of one request. It allocates only for a rule's first request,
+// Observe implements [engine.Observer]. It allocates only for a rule's first request,
 // and for the first refusals of its keys.
-func (o *Observer) see(results []engine.Result) {
-	t := o.table.Load()
+func (o *Observer) Observe(_ context.Context, seen *engine.Decided) {
+	t, results := o.table.Load(), seen.Verdict.Results()
 	for i := range results {
 		r := &results[i]
+		if !seen.Parts[r.Part].Takes() {
+			continue
+		}
 		if d := r.Decision.Reason; d == headgate.NoLimit || d == headgate.FailOpen || d == headgate.FailClosed {
 			continue // says nothing of the key
 		}

@@ -59,7 +59,7 @@ func newTraffic(t testing.TB, text string, change func(*warning.Settings)) *traf
 // ask sends a request of a user at a time after the start of this second.
 func (tr *traffic) ask(user string, after time.Duration) bool {
 	v, err := tr.e.Decide(context.Background(), engine.Query{
-		Domain: "api", Request: &request{user}, Cost: 1, At: tr.now.Add(after).UnixMicro(),
+		Domain: "api", Part: engine.Part{Request: &request{user}, Cost: 1}, At: tr.now.Add(after).UnixMicro(),
 	})
 	if err != nil {
 		tr.t.Fatal(err)
@@ -350,7 +350,7 @@ func TestPeeksDoNotCount(t *testing.T) {
 	}
 	tr.seen = nil
 	for range 50 {
-		v, err := tr.e.Decide(t.Context(), engine.Query{Domain: "api", Request: &request{}, Cost: 1, Kind: headgate.Peek, At: tr.now.UnixMicro()})
+		v, err := tr.e.Decide(t.Context(), engine.Query{Domain: "api", Part: engine.Part{Request: &request{}, Cost: 1, Kind: headgate.Peek}, At: tr.now.UnixMicro()})
 		if err != nil || v.Allowed {
 			t.Fatal(v.Allowed, err)
 		}
@@ -365,7 +365,7 @@ func TestWatchingAllocatesNothing(t *testing.T) {
 	without.e = engine.New(memory.New(), without.e.Rules())
 	r := &request{"ann"}
 	allocs := func(tr *traffic) float64 {
-		q := engine.Query{Domain: "api", Request: r, Cost: 1, At: tr.now.UnixMicro()}
+		q := engine.Query{Domain: "api", Part: engine.Part{Request: r, Cost: 1}, At: tr.now.UnixMicro()}
 		return testing.AllocsPerRun(2000, func() {
 			v, _ := tr.e.Decide(context.Background(), q)
 			v.Release()
@@ -405,7 +405,7 @@ func TestConcurrently(t *testing.T) {
 		all.Go(func() {
 			for j := range 5000 {
 				v, _ := tr.e.Decide(context.Background(), engine.Query{
-					Domain: "api", Request: &request{fmt.Sprint(i*j%700 + 1)}, Cost: 1, At: tr.begin.UnixMicro() + int64(j)*100,
+					Domain: "api", Part: engine.Part{Request: &request{fmt.Sprint(i*j%700 + 1)}, Cost: 1}, At: tr.begin.UnixMicro() + int64(j)*100,
 				})
 				v.Release()
 			}
@@ -438,7 +438,7 @@ func BenchmarkDecide(b *testing.B) {
 					if name == "allowed" {
 						at += 100
 					}
-					v, _ := tr.e.Decide(context.Background(), engine.Query{Domain: "api", Request: list[i%len(list)], Cost: 1, At: at})
+					v, _ := tr.e.Decide(context.Background(), engine.Query{Domain: "api", Part: engine.Part{Request: list[i%len(list)], Cost: 1}, At: at})
 					v.Release()
 				}
 			})

@@ -42,7 +42,7 @@ func gotOf(v *engine.Verdict) Got {
 }
 
 // gotOfAll combines the verdicts on the parts of a request.
-func gotOfAll(v *engine.MultiVerdict) Got {
+func gotOfAll(v *engine.Verdict) Got {
 	g := Got{Allowed: v.Allowed, Reason: "unknown_domain"}
 	parts := v.Parts()
 	for i := range parts {

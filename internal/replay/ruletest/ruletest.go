@@ -252,7 +252,7 @@ func (r *run) ask(ctx context.Context, s *Step, request *described.Request, at t
 	now := at.UnixMicro()
 	if s.Descriptors == nil {
 		v, err := r.engine.Decide(ctx, engine.Query{
-			Domain: r.test.Domain, Request: request, Cost: s.Cost, At: now,
+			Domain: r.test.Domain, Part: engine.Part{Request: request, Cost: s.Cost}, At: now,
 		})
 		defer v.Release()
 		got := gotOf(&v)
@@ -261,13 +261,13 @@ func (r *run) ask(ctx context.Context, s *Step, request *described.Request, at t
 		}
 		return got, err
 	}
-	q := engine.MultiQuery{Domain: r.test.Domain, At: now}
+	q := engine.Query{Domain: r.test.Domain, At: now}
 	for _, entries := range s.Descriptors {
 		q.Parts = append(q.Parts, engine.Part{
 			Request: &described.Ordered{Told: rules.Descriptor{Entries: entries}, Clients: r.Clients}, Cost: s.Cost,
 		})
 	}
-	v, err := r.engine.DecideAll(ctx, q)
+	v, err := r.engine.Decide(ctx, q)
 	defer v.Release()
 	return gotOfAll(&v), err
 }

@@ -55,7 +55,8 @@ type side struct {
 	bans      map[*rules.Rule]*bans
 	store     *memory.Store
 	now       int64
-	tally     *tally // valid once the books are closed
+	matched   engine.Matched // the rules of the current request
+	tally     *tally         // valid once the books are closed
 	books     *books
 
 	decided             int64
@@ -79,8 +80,8 @@ func newSide(s Side, o *Options) *side {
 // decide decides an entry to which m's rules apply. The caller must release the
 // verdict.
 func (s *side) decide(ctx context.Context, at int64, m engine.Matched) (engine.Verdict, error) {
-	s.now = at
-	v, err := s.engine.DecideMatched(ctx, engine.Query{Domain: s.Domain, Cost: 1, At: at, Endless: true}, m)
+	s.now, s.matched = at, m
+	v, err := s.engine.Decide(ctx, engine.Query{Domain: s.Domain, Part: engine.Part{Cost: 1}, At: at, Endless: true, Matched: &s.matched})
 	if err != nil {
 		v.Release()
 		return v, fmt.Errorf("simulation: %w", err)

@@ -1,0 +1,4 @@
+package engine
+
+// First is first.
+var First = first
