@@ -184,7 +184,7 @@ bench-blocks: ## compare limits in blocks with exact counting in Redis and in me
 doors: ## measure the overhead of each door over its bare protocol
 	cd benchmarks && $(GO) run ./cmd/doors
 
-lab: ## measure the accuracy of the algorithms and write the tables of docs/accuracy.md
+lab: ## measure the accuracy of the algorithms and write the tables of docs/internals/accuracy.md
 	GO=$(GO) scripts/accuracy.sh
 
 vectors: ## rewrite algorithm/testdata/vectors from the Go code

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// docs/middleware.md says so.
+// docs/connect/middleware.md says so.
 func TestLimitsRunOnTheClockOfABubble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -103,7 +103,7 @@ func PerCalendar(n int64, unit CalendarUnit, zone *time.Location) Limit {
 // ends at the first midnight there that is at least 24 hours after the end of the last
 // window, so that a caller who changes zones gains nothing: of two consecutive windows
 // of a day, the second ends 24 hours after the first or later. See
-// docs/time-zones.md for all units. Create the limit of a zone once, and keep it.
+// docs/rules/time-zones.md for all units. Create the limit of a zone once, and keep it.
 func (l Limit) InZone(zone *time.Location) Limit {
 	if zone == nil {
 		zone = time.UTC

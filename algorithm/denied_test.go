@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// deniedExamples are those of docs/algorithms.md for limits that count refusals.
+// deniedExamples are those of docs/rules/algorithms.md for limits that count refusals.
 func deniedExamples() []example {
 	take := headgate.Take
 	five := headgate.PerMinute(5)

@@ -188,7 +188,7 @@ type distinctStep struct {
 	want  string
 }
 
-// TestDistinctTraces are the examples of docs/distinct.md and what they leave open.
+// TestDistinctTraces are the examples of docs/more/distinct.md and what they leave open.
 func TestDistinctTraces(t *testing.T) {
 	take, peek, charge, refund, grant := headgate.Take, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Grant
 	three := headgate.PerHour(3).Using(headgate.Distinct)
@@ -271,7 +271,7 @@ func TestDistinctTraces(t *testing.T) {
 	}
 }
 
-// TestDistinctErrorOfTheEstimate measures what docs/distinct.md states: the standard
+// TestDistinctErrorOfTheEstimate measures what docs/more/distinct.md states: the standard
 // error, over many sets of values, and that known values always pass.
 func TestDistinctErrorOfTheEstimate(t *testing.T) {
 	limit := headgate.Per(headgate.MaxDistinct, 24*time.Hour).Using(headgate.Distinct)
@@ -432,7 +432,7 @@ func BenchmarkDistinct(b *testing.B) {
 	}
 }
 
-// TestDistinctRefusesPartlyAboveWhatIsExact measures what docs/distinct.md states: how many of
+// TestDistinctRefusesPartlyAboveWhatIsExact measures what docs/more/distinct.md states: how many of
 // the new values a full window refuses. In registers most of the values of a large
 // window look known.
 func TestDistinctRefusesPartlyAboveWhatIsExact(t *testing.T) {

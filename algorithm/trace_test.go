@@ -27,7 +27,7 @@ type row struct {
 	want string
 }
 
-// examples returns the worked examples of docs/algorithms.md, with its numbers.
+// examples returns the worked examples of docs/rules/algorithms.md, with its numbers.
 func examples() []example {
 	take, peek, charge := headgate.Take, headgate.Peek, headgate.Charge
 	edge := []row{{"11:00:59", 5, take, "pass, left 0"}}

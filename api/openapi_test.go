@@ -29,7 +29,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-var update = flag.Bool("update", false, "write openapi.yaml and docs/api.md")
+var update = flag.Bool("update", false, "write openapi.yaml and docs/reference/api.md")
 
 // bodies are the content of a request or an answer, by media type.
 func (s *schemas) bodies(b any) dict {
@@ -131,13 +131,13 @@ func (o *operation) id() string {
 	})
 }
 
-// TestDocument: openapi.yaml and docs/api.md are what the code says.
+// TestDocument: openapi.yaml and docs/reference/api.md are what the code says.
 func TestDocument(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Written by: go test ./api -update\n")
 	all := document()
 	yaml(&b, "", all)
-	for file, want := range map[string]string{"openapi.yaml": b.String(), "../docs/api.md": page(all)} {
+	for file, want := range map[string]string{"openapi.yaml": b.String(), "../docs/reference/api.md": page(all)} {
 		if *update {
 			if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
 				t.Fatal(err)

@@ -170,13 +170,13 @@ func operations() []operation {
 		},
 		{"api", "get", "/healthcheck", "Like /readyz, for deployments of envoyproxy/ratelimit", nil, nil, []reply{{200, text, false}, {503, text, true}}, []try{{"", "", 200}}},
 		{
-			"api", "get", "/v1/auth", "Forward-auth for a reverse proxy, with any method; see docs/forward-auth.md",
+			"api", "get", "/v1/auth", "Forward-auth for a reverse proxy, with any method; see docs/connect/forward-auth.md",
 			[]parameter{{"domain", "not needed if there is only one"}, {"deny", "403 instead of 429 for refusals"}, {"cost", ""}},
 			nil,
 			[]reply{{200, nil, false}, {429, refusal, false}, {403, "Problem|Refusal", false}, wrong},
 			[]try{{"", "", 200}, {"?cost=100", "", 429}, {"?cost=100&deny=403", "", 403}, {"?deny=x", "", 400}},
 		},
-		{"api", "post", "/json", "Envoy's rate limit service in JSON; see docs/envoy.md", nil, "RateLimitRequest", []reply{{200, "RateLimitResponse", false}, {429, "RateLimitResponse", false}, {400, problem, false}}, []try{{"", `{"domain":"api","hits_addend":100,"descriptors":[{"entries":[{"key":"path","value":"/login"},{"key":"client_ip","value":"198.51.100.7"}]}]}`, 429}, {"", `{"domain":"api","descriptors":[{"entries":[{"key":"path","value":"/"}]}]}`, 200}, {"", "x", 400}}},
+		{"api", "post", "/json", "Envoy's rate limit service in JSON; see docs/connect/envoy.md", nil, "RateLimitRequest", []reply{{200, "RateLimitResponse", false}, {429, "RateLimitResponse", false}, {400, problem, false}}, []try{{"", `{"domain":"api","hits_addend":100,"descriptors":[{"entries":[{"key":"path","value":"/login"},{"key":"client_ip","value":"198.51.100.7"}]}]}`, 429}, {"", `{"domain":"api","descriptors":[{"entries":[{"key":"path","value":"/"}]}]}`, 200}, {"", "x", 400}}},
 		{"api", "get", "/v1/queue/{id}", "The state of a queued request", nil, nil, []reply{{200, "QueuedRequest", false}, {404, problem, false}, busy}, []try{{"$id", "", 200}, {"x", "", 404}}},
 
 		{"admin", "get", "/metrics", "Prometheus metrics", nil, nil, []reply{{200, text, false}}, []try{{"", "", 200}}},

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// page returns docs/api.md, which shows what the OpenAPI document has.
+// page returns docs/reference/api.md, which shows what the OpenAPI document has.
 func page(document dict) string {
 	var b strings.Builder
-	b.WriteString("# All operations\n\nWhat you send to the [HTTP API](http-api.md) and the [admin door](admin.md), and what they answer. [openapi.yaml](../api/openapi.yaml) (OpenAPI 3.1) has the same, for tools that make clients or tests of it. `go test ./api -update` writes both this page and that file from the code.\n")
+	b.WriteString("# All operations\n\nWhat you send to the [HTTP API](../connect/http-api.md) and the [admin door](admin.md), and what they answer. [openapi.yaml](../../api/openapi.yaml) (OpenAPI 3.1) has the same, for tools that make clients or tests of it. `go test ./api -update` writes both this page and that file from the code.\n")
 	for _, door := range []struct{ name, title string }{{"api", "The HTTP API"}, {"admin", "The admin door"}} {
 		fmt.Fprintf(&b, "\n## %s\n\n| operation | what | send | answers |\n| --- | --- | --- | --- |\n", door.title)
 		for _, o := range operations() {
@@ -21,7 +21,7 @@ func page(document dict) string {
 			}
 		}
 	}
-	b.WriteString("\nEvery operation may also answer 401 and 403 ([access](http-api.md#access)), 405, 408, 413 and 503. Errors are a [Problem](#problem).\n\n## Fields\n\nThe fields whose names do not say it all, by object. Fields in bold are always there. All fields and their types are in [openapi.yaml](../api/openapi.yaml).\n")
+	b.WriteString("\nEvery operation may also answer 401 and 403 ([access](../connect/http-api.md#access)), 405, 408, 413 and 503. Errors are a [Problem](#problem).\n\n## Fields\n\nThe fields whose names do not say it all, by object. Fields in bold are always there. All fields and their types are in [openapi.yaml](../../api/openapi.yaml).\n")
 	var plain []string // pairs: links to objects without such fields, which lead to the document
 	for _, schema := range document.at("components", "schemas") {
 		object, _ := schema.value.(dict)
@@ -39,7 +39,7 @@ func page(document dict) string {
 			}
 		}
 		if rows == "" {
-			plain = append(plain, "](#"+strings.ToLower(schema.name)+")", "](../api/openapi.yaml)")
+			plain = append(plain, "](#"+strings.ToLower(schema.name)+")", "](../../api/openapi.yaml)")
 			continue
 		}
 		fmt.Fprintf(&b, "\n### %s\n\n| field | type | meaning |\n| --- | --- | --- |\n%s", schema.name, rows)

@@ -12,7 +12,7 @@ import (
 
 // LimitsHandler returns a handler that tells callers their own limits and what is left of
 // them, free of charge, as /.headgate/limits of the server does: see
-// docs/self-service.md. Mount it outside of [Rules.Middleware], which would count its
+// docs/connect/self-service.md. Mount it outside of [Rules.Middleware], which would count its
 // requests, and behind what checks who is asking, if a limit counts by a header field or
 // a cookie. Each client may ask 60 times at once and then once a second.
 func (r *Rules) LimitsHandler() http.Handler {

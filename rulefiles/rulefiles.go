@@ -184,7 +184,7 @@ type settings struct {
 func WithDomain(name string) Option { return func(s *settings) { s.domain = name } }
 
 // WithTrustedProxies sets the proxies whose header fields about the client are
-// trusted. Otherwise client_ip is the peer's address. See docs/client-ip.md.
+// trusted. Otherwise client_ip is the peer's address. See docs/rules/client-ip.md.
 func WithTrustedProxies(networks ...netip.Prefix) Option {
 	return func(s *settings) { s.trusted = networks }
 }

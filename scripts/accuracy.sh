@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measures the tables of docs/accuracy.md again with benchmarks/cmd/lab and replaces
+# Measures the tables of docs/internals/accuracy.md again with benchmarks/cmd/lab and replaces
 # everything after the line that starts with <!-- tables. Takes some minutes.
 set -euo pipefail
-page=docs/accuracy.md
+page=docs/internals/accuracy.md
 new=$(mktemp)
 trap 'rm -f "$new"' EXIT
 sed '/^<!-- tables/q' "$page" >"$new"

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A Go program gets the library and each adapter from a clone as docs/install.md says: by
+// A Go program gets the library and each adapter from a clone as docs/start/install.md says: by
 // the line of the library, and one for the adapter.
 func TestModulesFromAClone(t *testing.T) {
 	t.Parallel()
@@ -17,7 +17,7 @@ func TestModulesFromAClone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/install.md")
+	page, err := os.ReadFile("../../docs/start/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}

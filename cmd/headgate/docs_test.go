@@ -24,7 +24,7 @@ func TestDocsOfAccessLogs(t *testing.T) {
 	// Swept keys and the memory of tables differ from run to run.
 	memory := regexp.MustCompile(`Peak store size: \d+ keys?, [\d.]+ KiB`)
 	blocks := regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
-	for _, page := range []string{"simulate.md", "suggest.md"} {
+	for _, page := range []string{"try/simulate.md", "try/suggest.md"} {
 		text, err := os.ReadFile(filepath.Join(docs, page))
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +50,7 @@ func TestDocsOfAccessLogs(t *testing.T) {
 	if text, err := os.ReadFile("comparison.txt"); err != nil || !strings.HasPrefix(string(text), "886 requests") {
 		t.Errorf("%.80s, %v", text, err)
 	}
-	same(t, docs, "simulate.md", "next/rules.yaml")
+	same(t, docs, "try/simulate.md", "next/rules.yaml")
 }
 
 // runLine runs a command line, which may end in >FILE.

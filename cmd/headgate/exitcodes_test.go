@@ -19,10 +19,10 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// promisedCodes are the exit codes on docs/cli.md.
+// promisedCodes are the exit codes on docs/reference/cli.md.
 func promisedCodes(t *testing.T) []string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/cli.md")
+	page, err := os.ReadFile("../../docs/reference/cli.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,11 +46,11 @@ func codeOf(t *testing.T, folder string, args ...string) (code int, printed stri
 	return 0, string(out)
 }
 
-// TestExitCodes: each code that docs/cli.md promises, and what it says about commands.
+// TestExitCodes: each code that docs/reference/cli.md promises, and what it says about commands.
 // (130 is in testdata/forced.txtar.)
 func TestExitCodes(t *testing.T) {
 	if got := strings.Join(promisedCodes(t), " "); got != "0 1 2 130" {
-		t.Errorf("docs/cli.md promises %s", got)
+		t.Errorf("docs/reference/cli.md promises %s", got)
 	}
 	folder := t.TempDir()
 	for name, text := range map[string]string{

@@ -251,7 +251,7 @@ func (r *relying) comes(i *issuer, key string) {
 	}
 }
 
-// The program trusts, ignores and refuses tokens as docs/identity.md says, with
+// The program trusts, ignores and refuses tokens as docs/rules/identity.md says, with
 // keys from a file and from a URL that change and vanish.
 func TestTokensOfTheProgram(t *testing.T) {
 	t.Parallel()

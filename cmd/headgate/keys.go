@@ -142,7 +142,7 @@ func (f *keysFlags) run(cmd *cobra.Command, out io.Writer, action string) error 
 		printKey(out, action, &list.Keys[i], time.Now())
 	}
 	if action == "ban" && f.rule == "" && len(list.Keys) > 0 {
-		_, _ = fmt.Fprintln(out, "requests that none of these rules match still pass: to refuse all, use a deny list (docs/lists.md)")
+		_, _ = fmt.Fprintln(out, "requests that none of these rules match still pass: to refuse all, use a deny list (docs/rules/lists.md)")
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func newRegions(s streams, server *connection) *cobra.Command {
 many tokens it gave, has on the way, and received; then what each region has of each
 limit that they share, and how much all of them together admit at most. One server of
 each region gives and receives for all of them. Last are the regions that count limits
-for the server's, and whether they answer. See docs/regions.md.`,
+for the server's, and whether they answer. See docs/many/regions.md.`,
 		Example: "  headgate regions",
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

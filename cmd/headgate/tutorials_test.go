@@ -60,7 +60,7 @@ func TestTutorials(t *testing.T) {
 	} {
 		t.Run(row.page, func(t *testing.T) {
 			t.Parallel()
-			text, err := os.ReadFile("../../docs/tutorials/" + row.page)
+			text, err := os.ReadFile("../../docs/start/" + row.page)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,7 @@ func newWarnings(s streams, server *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "warnings",
 		Short: "list early warnings of a running server",
-		Long:  `Warnings lists what a running server warns of. See docs/warnings.md.`,
+		Long:  `Warnings lists what a running server warns of. See docs/watch/warnings.md.`,
 	}
 	cmd.AddCommand(newWarningsList(s, server))
 	return cmd

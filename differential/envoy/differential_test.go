@@ -27,7 +27,7 @@ var (
 const perDomain = 250
 
 // TestDifferential compares the two. Intended differences are in allowed, and in
-// docs/envoy.md.
+// docs/connect/envoy.md.
 func TestDifferential(t *testing.T) {
 	original, headgate := binaries(t)
 	t.Logf("-seed %d", *seed)
@@ -165,7 +165,7 @@ func (p *pair) differences(r *envoy.RateLimitRequest, a, b *envoy.RateLimitRespo
 }
 
 // quotas are the limits in quota mode of a request. The compared version never refuses because
-// of them; later ones do when all have run out. This is the row "quota_mode" of docs/envoy.md.
+// of them; later ones do when all have run out. This is the row "quota_mode" of docs/connect/envoy.md.
 type quotas struct{ any, all, over bool }
 
 // look reports whether a status is about a quota, and records it.
@@ -192,7 +192,7 @@ func (q *quotas) overall(code envoy.RateLimitResponse_Code) envoy.RateLimitRespo
 func near(a, b, seconds int64) bool { return a-b >= 0 && a-b <= seconds }
 
 // headers compares the three fields of the original. Headgate's other fields are in the table
-// of docs/envoy.md.
+// of docs/connect/envoy.md.
 func headers(a, b *envoy.RateLimitResponse, seconds int64) (list []string) {
 	ours := map[string]string{}
 	for _, h := range b.GetResponseHeadersToAdd() {

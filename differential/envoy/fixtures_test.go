@@ -8,7 +8,7 @@ import (
 )
 
 // TestFixtures: of the original's own tests and examples, Headgate accepts the rule files that
-// the original accepts, and no others, except those in the table of docs/envoy.md.
+// the original accepts, and no others, except those in the table of docs/connect/envoy.md.
 func TestFixtures(t *testing.T) {
 	_, headgate := binaries(t)
 	checker := filepath.Join(t.TempDir(), "checker")

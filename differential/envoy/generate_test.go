@@ -196,7 +196,7 @@ func unitName(unit typev3.RateLimitUnit) string {
 
 // meets reports whether the windows of two different units start at the same second, such as
 // an hour's and a day's in the first hour of a day. In the original they then share a count
-// (docs/envoy.md, "a count of two units").
+// (docs/connect/envoy.md, "a count of two units").
 func meets(one, other string, now time.Time) bool {
 	if strings.EqualFold(one, other) {
 		return false

@@ -42,7 +42,7 @@ func rows(t *testing.T) map[string]map[string]any {
 		all[strings.TrimSuffix(filepath.Base(file), "-values.yaml")] = values(t, file)
 	}
 	all["plain"] = values(t, "../../examples/kubernetes/values.yml")
-	for _, page := range []string{folder + "/README.md", "../../docs/kubernetes.md"} {
+	for _, page := range []string{folder + "/README.md", "../../docs/run/kubernetes.md"} {
 		for i, text := range blocks(t, page, "# values.yaml") {
 			var v map[string]any
 			if err := yaml.UnmarshalStrict([]byte(text), &v); err != nil {
@@ -251,7 +251,7 @@ func read(t *testing.T, file string) []byte {
 // The plain manifest is what the chart renders.
 func TestPlainManifest(t *testing.T) {
 	const file, from = "../../examples/kubernetes/manifest.yml", "../../examples/kubernetes/values.yml"
-	got := "# Written by the chart of dist/helm from values.yml: see docs/kubernetes.md.\n" +
+	got := "# Written by the chart of dist/helm from values.yml: see docs/run/kubernetes.md.\n" +
 		rendered(t, chartutil.ReleaseOptions{Name: "headgate", Namespace: "default", Revision: 1, IsInstall: true}, values(t, from))
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {

@@ -31,10 +31,10 @@ import (
 
 const examples = "../../examples/kubernetes/"
 
-// The manifests of docs/kubernetes.md are valid, and the page shows them as they are.
+// The manifests of docs/run/kubernetes.md are valid, and the page shows them as they are.
 func TestManifestsOfThePage(t *testing.T) {
 	v := strict(t)
-	page := string(read(t, "../../docs/kubernetes.md"))
+	page := string(read(t, "../../docs/run/kubernetes.md"))
 	for _, file := range []string{"istio.yml", "envoy-gateway.yml", "envoy-gateway-policy.yml", "ingress-nginx-closed.yml", "ingress-nginx-open.yml"} {
 		text := string(read(t, examples+file))
 		if !strings.Contains(page, "```yaml\n"+text+"```\n") {

@@ -109,7 +109,7 @@ func (r *release) labels() map[string]string {
 		"org.opencontainers.image.description":   "Exact rate limiter for HTTP and gRPC",
 		"org.opencontainers.image.licenses":      "Apache-2.0",
 		"org.opencontainers.image.source":        "https://github.com/headgate/headgate",
-		"org.opencontainers.image.documentation": "https://github.com/headgate/headgate/blob/main/docs/install.md",
+		"org.opencontainers.image.documentation": "https://github.com/headgate/headgate/blob/main/docs/start/install.md",
 		"org.opencontainers.image.version":       r.version,
 		"org.opencontainers.image.revision":      r.commit,
 		"org.opencontainers.image.created":       r.date.Format(time.RFC3339),

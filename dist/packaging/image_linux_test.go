@@ -85,14 +85,14 @@ func TestImageOnReadOnlyRoot(t *testing.T) {
 	s.stop(t)
 }
 
-// The command in docs/install.md pushes the image to a registry, for each platform.
+// The command in docs/start/install.md pushes the image to a registry, for each platform.
 func TestImageIsPushed(t *testing.T) {
 	if _, err := exec.LookPath("skopeo"); err != nil {
 		t.Skip("no skopeo: apt-get install skopeo")
 	}
 	const line = "skopeo copy oci-archive:headgate_0.1.0_image.tar:v0.1.0 docker://registry.example/headgate:0.1.0 --all"
-	if !strings.Contains(read(t, "../../docs/install.md"), line) {
-		t.Errorf("docs/install.md does not say %s", line)
+	if !strings.Contains(read(t, "../../docs/start/install.md"), line) {
+		t.Errorf("docs/start/install.md does not say %s", line)
 	}
 	server := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
 	t.Cleanup(server.Close)

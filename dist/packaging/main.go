@@ -1,6 +1,6 @@
 // Command packaging builds a release of Headgate: archives, Debian and RPM
 // packages, an image for containers, lists of what is in them, checksums and a
-// signature. See ../../docs/install.md and README.md.
+// signature. See ../../docs/start/install.md and README.md.
 //
 // The same commit, version and Go give the same bytes, wherever and whenever they
 // are built.

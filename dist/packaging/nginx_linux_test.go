@@ -22,7 +22,7 @@ type logins struct {
 }
 
 // behindNginx starts a site and, in front of it, nginx with the configuration in
-// docs/forward-auth.md. Only addresses and folders are replaced.
+// docs/connect/forward-auth.md. Only addresses and folders are replaced.
 func behindNginx(t *testing.T, api string) *logins {
 	t.Helper()
 	l := &logins{front: freeAddress(t)}
@@ -35,10 +35,10 @@ func behindNginx(t *testing.T, api string) *logins {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, page, _ := strings.Cut(read(t, "../../docs/forward-auth.md"), "```nginx\nevents {}\n")
+	_, page, _ := strings.Cut(read(t, "../../docs/connect/forward-auth.md"), "```nginx\nevents {}\n")
 	text, _, found := strings.Cut(page, "```\n")
 	if !found {
-		t.Fatal("docs/forward-auth.md has no configuration for nginx")
+		t.Fatal("docs/connect/forward-auth.md has no configuration for nginx")
 	}
 	folder := t.TempDir()
 	home := "http {\n    access_log off;\n"

@@ -436,7 +436,7 @@ func TestUnit(t *testing.T) {
 		t.Error(out)
 	}
 	// So are the exceptions in the docs.
-	page, err := os.ReadFile("../../docs/install.md")
+	page, err := os.ReadFile("../../docs/start/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}

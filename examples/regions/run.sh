@@ -28,7 +28,7 @@ redis() { # name, port
   redis-server --port "$2" --bind 127.0.0.1 --save "" --dir "$dir" --logfile "$dir/$1.redis.log" &
   started="$started $!"
   until cli "$2" ping 2>/dev/null; do sleep 0.1; done
-  # The user for the other region, as docs/regions.md has it: it may only read.
+  # The user for the other region, as docs/many/regions.md has it: it may only read.
   cli "$2" acl setuser headgate-reader on '>secret' resetkeys '~hg:{%regions}:news' '~hg:{%tcontrol}:*' \
     resetchannels -@all +xrange +get +hmget +hlen +zcard +zrangebyscore +zmscore +time +ping +hello
 }

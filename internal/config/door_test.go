@@ -84,8 +84,8 @@ func TestDoorsInheritTheCertificate(t *testing.T) {
 func TestEndedSettings(t *testing.T) {
 	for text, want := range map[string]string{
 		"grpc:\n  tls: {cert: c, key: k, client_ca: a, client_name: b}\n": ":2:40: grpc.tls.client_name is not a setting any more; set client_names, which takes a single name too",
-		"api: {header_timeout: 5s}\n":                                     ":1:7: api.header_timeout is not a setting any more; leave it out: the door has limits that suit its callers (docs/tls.md)",
-		"store:\n  redis: {addresses: [a:1]}\n":                           ":2:11: store.redis.addresses is not a setting any more; write them in store.redis.url: redis://host:6379, redis+sentinel://a,b/primary or redis+cluster://a,b (docs/redis.md)",
+		"api: {header_timeout: 5s}\n":                                     ":1:7: api.header_timeout is not a setting any more; leave it out: the door has limits that suit its callers (docs/run/tls.md)",
+		"store:\n  redis: {addresses: [a:1]}\n":                           ":2:11: store.redis.addresses is not a setting any more; write them in store.redis.url: redis://host:6379, redis+sentinel://a,b/primary or redis+cluster://a,b (docs/run/redis.md)",
 		"api:\n  tls: {min_version: \"1.3\"}\n":                           ":2:9: api.tls.min_version is not a setting any more; set tls.min_version, which is for all doors",
 	} {
 		if _, err := load(t, text); err == nil || !strings.HasSuffix(err.Error(), want) {

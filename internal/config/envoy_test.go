@@ -235,10 +235,10 @@ func TestRedisOfEnvoy(t *testing.T) {
 }
 
 // TestEnvoyVariablesAreDocumented: whatever the original reads is used, refused or
-// ignored, and docs/envoy.md says which. The list comes from the original: see
+// ignored, and docs/connect/envoy.md says which. The list comes from the original: see
 // differential/envoy.
 func TestEnvoyVariablesAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/envoy.md")
+	page, err := os.ReadFile("../../docs/connect/envoy.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestEnvoyVariablesAreDocumented(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range known {
 		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("docs/envoy.md does not mention %s", name)
+			t.Errorf("docs/connect/envoy.md does not mention %s", name)
 		}
 		if seen[name] {
 			t.Errorf("duplicate %s", name)

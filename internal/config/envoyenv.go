@@ -15,7 +15,7 @@ import (
 
 // EnvoyEnvironment is the variable that makes Load read those of
 // envoyproxy/ratelimit too, so that its manifests keep working. HEADGATE_… wins over
-// them, and they win over the file. docs/envoy.md lists them.
+// them, and they win over the file. docs/connect/envoy.md lists them.
 const EnvoyEnvironment = "HEADGATE_ENVOY_ENV"
 
 // Ignored is a variable that is set but has no effect.
@@ -306,7 +306,7 @@ func (v *envoyVariable) isHarmless(value string) bool {
 	return strings.EqualFold(value, v.harmless)
 }
 
-// envoyVariables returns all its variables, as docs/envoy.md lists them.
+// envoyVariables returns all its variables, as docs/connect/envoy.md lists them.
 func envoyVariables() []envoyVariable {
 	var list []envoyVariable
 	for _, name := range [...]string{

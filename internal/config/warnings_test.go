@@ -77,10 +77,10 @@ func TestWarnings(t *testing.T) {
 // not set.
 func TestEndedVariables(t *testing.T) {
 	for pair, want := range map[string]string{
-		"HEADGATE_STORE_REDIS_TLS=true":                     "HEADGATE_STORE_REDIS_TLS: this is not a setting any more; write rediss:// in store.redis.url (docs/redis.md)",
-		"HEADGATE_STORE_REDIS_ADDRESSES=127.0.0.1:6379":     "HEADGATE_STORE_REDIS_ADDRESSES: this is not a setting any more; write them in store.redis.url: redis://host:6379, redis+sentinel://a,b/primary or redis+cluster://a,b (docs/redis.md)",
+		"HEADGATE_STORE_REDIS_TLS=true":                     "HEADGATE_STORE_REDIS_TLS: this is not a setting any more; write rediss:// in store.redis.url (docs/run/redis.md)",
+		"HEADGATE_STORE_REDIS_ADDRESSES=127.0.0.1:6379":     "HEADGATE_STORE_REDIS_ADDRESSES: this is not a setting any more; write them in store.redis.url: redis://host:6379, redis+sentinel://a,b/primary or redis+cluster://a,b (docs/run/redis.md)",
 		"HEADGATE_API_TLS_MIN_VERSION=1.3":                  "HEADGATE_API_TLS_MIN_VERSION: this is not a setting any more; set tls.min_version, which is for all doors",
-		"HEADGATE_TELEMETRY_OTLP_ENDPOINT=http://127.0.0.1": "HEADGATE_TELEMETRY_OTLP_ENDPOINT: this is not a setting any more; set the variable OTEL_EXPORTER_OTLP_ENDPOINT (docs/tracing.md)",
+		"HEADGATE_TELEMETRY_OTLP_ENDPOINT=http://127.0.0.1": "HEADGATE_TELEMETRY_OTLP_ENDPOINT: this is not a setting any more; set the variable OTEL_EXPORTER_OTLP_ENDPOINT (docs/watch/tracing.md)",
 		"HEADGATE_STORE_REDIS_MODE=":                        "",
 	} {
 		_, err := config.Load(config.Sources{

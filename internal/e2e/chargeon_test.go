@@ -309,7 +309,7 @@ func TestHangingUpBeforeTheAnswer(t *testing.T) {
 
 // Behind nginx, with the lines of the page, the service reports its answers.
 func TestNginxWithReports(t *testing.T) {
-	page := readFile(t, "../../docs/charge-on.md")
+	page := readFile(t, "../../docs/more/charge-on.md")
 	_, after, _ := strings.Cut(page, "```nginx\n")
 	lines, _, ok := strings.Cut(after, "```")
 	if !ok {

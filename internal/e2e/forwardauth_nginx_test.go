@@ -54,7 +54,7 @@ func TestForwardAuthOfNginxKeepsItsOwnStatuses(t *testing.T) {
 // With the lines of the page, nginx allows requests while Headgate is down, and refuses
 // them again when it is back.
 func TestNginxFailsOpenIfTold(t *testing.T) {
-	_, after, _ := strings.Cut(readFile(t, "../../docs/forward-auth.md"), "### When Headgate is down")
+	_, after, _ := strings.Cut(readFile(t, "../../docs/connect/forward-auth.md"), "### When Headgate is down")
 	after, _, _ = strings.Cut(after, "\n### ")
 	blocks := strings.Split(after, "```nginx\n")
 	if len(blocks) != 3 {
@@ -95,7 +95,7 @@ func TestNginxFailsOpenIfTold(t *testing.T) {
 // A shadow ban behind nginx, with the lines of the page: the client sees the same as
 // others, and the backend gets nothing.
 func TestForwardAuthOfNginxWithShadowBans(t *testing.T) {
-	page := readFile(t, "../../docs/forward-auth.md")
+	page := readFile(t, "../../docs/connect/forward-auth.md")
 	_, after, _ := strings.Cut(page, "### Shadow bans")
 	blocks := strings.Split(after, "```nginx\n")
 	if len(blocks) < 3 {
@@ -135,7 +135,7 @@ func TestForwardAuthOfNginxWithShadowBans(t *testing.T) {
 // is 429.
 func TestForwardAuthOfNginxWithOtherStatuses(t *testing.T) {
 	const line = "if ($limited = 410) { return 410; }"
-	if !strings.Contains(readFile(t, "../../docs/forward-auth.md"), "`"+line+"`") {
+	if !strings.Contains(readFile(t, "../../docs/connect/forward-auth.md"), "`"+line+"`") {
 		t.Error("the page does not say so")
 	}
 	p, backend := runForwardAuth(t, "nginx-forward-auth", func(c *config.Config) {

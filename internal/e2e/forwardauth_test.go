@@ -366,7 +366,7 @@ func TestForwardAuthOfTraefik(t *testing.T) {
 
 // The page shows the files in examples/.
 func TestForwardAuthPageShowsTheExamples(t *testing.T) {
-	page := readFile(t, "../../docs/forward-auth.md")
+	page := readFile(t, "../../docs/connect/forward-auth.md")
 	for _, file := range []string{
 		"nginx-forward-auth/nginx.conf", "caddy-forward-auth/Caddyfile", "traefik-forward-auth/traefik.yml",
 		"traefik-forward-auth/dynamic.yml", "nginx-forward-auth/headgate.yaml", "nginx-forward-auth/rules.yaml",

@@ -12,14 +12,14 @@ import (
 	"github.com/headgate/headgate/internal/testkit/certtest"
 )
 
-// proxyToken is the token in docs/forward-auth.md.
+// proxyToken is the token in docs/connect/forward-auth.md.
 const proxyToken = "token-of-your-own"
 
-// shown returns the code block in docs/forward-auth.md that starts with a line,
+// shown returns the code block in docs/connect/forward-auth.md that starts with a line,
 // indented to fit into an example.
 func shown(t *testing.T, begin, indent string) string {
 	t.Helper()
-	_, rest, found := strings.Cut(readFile(t, "../../docs/forward-auth.md"), "\n"+begin)
+	_, rest, found := strings.Cut(readFile(t, "../../docs/connect/forward-auth.md"), "\n"+begin)
 	if !found {
 		t.Fatalf("the page has no block that begins with %q", begin)
 	}

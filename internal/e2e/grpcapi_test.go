@@ -148,9 +148,9 @@ func TestLimiterIsFoundAndCounted(t *testing.T) {
 	}
 }
 
-// The calls in docs/grpc.md work, and its rules are those of the example.
+// The calls in docs/connect/grpc.md work, and its rules are those of the example.
 func TestLimiterAsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/grpc.md")
+	page, err := os.ReadFile("../../docs/connect/grpc.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,11 @@ import (
 	"github.com/headgate/headgate/internal/door/admin"
 )
 
-// fromIdentityPage writes the files of a section of docs/identity.md, and returns their
+// fromIdentityPage writes the files of a section of docs/rules/identity.md, and returns their
 // folder.
 func fromIdentityPage(t *testing.T, section string, names ...string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/identity.md")
+	page, err := os.ReadFile("../../docs/rules/identity.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func (f *fixture) hg(t *testing.T, lines ...string) string {
 	return out.String()
 }
 
-// The API keys of docs/identity.md are counted together at all doors. They appear
+// The API keys of docs/rules/identity.md are counted together at all doors. They appear
 // nowhere in plain text: not in the store, in logs or in what operators see. Operators
 // can still enter them.
 func TestHashedKeysAreNowhereInPlain(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// The files of docs/identity.md work as the page says.
+// The files of docs/rules/identity.md work as the page says.
 func TestTokensAsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/identity.md")
+	page, err := os.ReadFile("../../docs/rules/identity.md")
 	if err != nil {
 		t.Fatal(err)
 	}

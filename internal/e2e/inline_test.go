@@ -14,10 +14,10 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// TestInlineLimitsAsDocumented runs the calls of docs/inline-limits.md with the
+// TestInlineLimitsAsDocumented runs the calls of docs/rules/inline-limits.md with the
 // configuration of the example, and compares the answers.
 func TestInlineLimitsAsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/inline-limits.md")
+	text, err := os.ReadFile("../../docs/rules/inline-limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestKeysAsDocumented: the rules of docs/keys.md are those of the example, and every
+// TestKeysAsDocumented: the rules of docs/watch/keys.md are those of the example, and every
 // call in its table has an effect.
 func TestKeysAsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/keys.md")
+	page, err := os.ReadFile("../../docs/watch/keys.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ limits:
   - {name: login, match: {path: /login}, key: client_ip, rate: 5/day, algorithm: fixed_window, on_repeat: {refusals: 5/hour, ban: 1h, mode: enforce}}
 `
 
-// readerOfKeys is the user of docs/regions.md.
+// readerOfKeys is the user of docs/many/regions.md.
 const readerOfKeys = "ACL SETUSER headgate-reader on >secret resetkeys ~hg:{%regions}:news ~hg:{%tcontrol}:* resetchannels -@all +xrange +get +hmget +hlen +zcard +zrangebyscore +zmscore +time +ping +hello"
 
 // earth is three regions with a Redis and a server each, and a wire from each to each

@@ -251,9 +251,9 @@ func TestMetricsAreThoseOfPrometheus(t *testing.T) {
 	}
 }
 
-// The variables of docs/tracing.md send what the page says.
+// The variables of docs/watch/tracing.md send what the page says.
 func TestTracingAsDocumented(t *testing.T) {
-	page := readFile(t, "../../docs/tracing.md")
+	page := readFile(t, "../../docs/watch/tracing.md")
 	a := certtest.New(t)
 	a.Issue("server", 2, "127.0.0.1")
 	pair, err := tls.LoadX509KeyPair(a.Path("server.pem"), a.Path("server.key"))

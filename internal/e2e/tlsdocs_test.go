@@ -69,10 +69,10 @@ func use(documented *config.Config) set {
 	}
 }
 
-// The configuration of docs/tls.md works as the page says.
+// The configuration of docs/run/tls.md works as the page says.
 func TestTLSAsDocumented(t *testing.T) {
 	t.Parallel()
-	c, a := documented(t, "tls.md")
+	c, a := documented(t, "run/tls.md")
 	upstream := httptest.NewUnstartedServer(hello)
 	upstream.TLS = a.Client("server")
 	upstream.TLS.ClientCAs, upstream.TLS.ClientAuth = upstream.TLS.RootCAs, tls.RequireAndVerifyClientCert
@@ -132,9 +132,9 @@ func TestTLSAsDocumented(t *testing.T) {
 	}
 }
 
-// The configuration of docs/single-port.md serves all three on one port.
+// The configuration of docs/run/single-port.md serves all three on one port.
 func TestSinglePortAsDocumented(t *testing.T) {
-	c, a := documented(t, "single-port.md")
+	c, a := documented(t, "run/single-port.md")
 	f := run(t, envoyRules, nil, use(c))
 	address := f.Addr(doorShared)
 	for _, door := range []string{doorAPI, doorGRPC} {

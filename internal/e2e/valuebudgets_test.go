@@ -79,7 +79,7 @@ func rulesOfValues() string {
 func TestNoSpellingGivesAThirdBudget(t *testing.T) {
 	servers := upstreams()
 	delete(servers, "php files")
-	delete(servers, "fastify4") // reads queries from the first semicolon on: docs/rules.md
+	delete(servers, "fastify4") // reads queries from the first semicolon on: docs/rules/rules.md
 	servers["nginx"] = startNginxOfValues
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func (d *valueDoor) ask(t *testing.T, s spelled) (o outcome) {
 	charged := d.charged(t, s.part)
 	for reader, v := range saidBy(body)[s.part] {
 		if s.part == "bearer" && reader == "cut" {
-			continue // seven bytes, whatever they are: docs/rules.md
+			continue // seven bytes, whatever they are: docs/rules/rules.md
 		}
 		c := heard{part: s.part, value: v, seen: textsOf(v), charged: charged}
 		o.reached, o.real = true, o.real || c.has(realValue)

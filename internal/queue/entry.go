@@ -6,7 +6,7 @@
 // wait for each other. Failed deliveries are retried, and become dead letters when their
 // policy says so.
 //
-// The contract is in docs/queue.md.
+// The contract is in docs/more/queue.md.
 package queue
 
 import (

@@ -210,7 +210,7 @@ func sixthLogin(t *testing.T, text, method string) *httptest.ResponseRecorder {
 	return answer
 }
 
-// The figures that README gives are those of the settings and of docs/benchmarks.md.
+// The figures that README gives are those of the settings and of docs/internals/benchmarks.md.
 func TestFiguresOfREADME(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
@@ -218,7 +218,7 @@ func TestFiguresOfREADME(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits := fmt.Sprintf("no request waits longer than %d ms for its own Redis, or %d s for", redis.DefaultTimeout.Milliseconds(), int(config.DefaultHomeTimeout.Seconds()))
-	page, err := os.ReadFile("docs/benchmarks.md")
+	page, err := os.ReadFile("docs/internals/benchmarks.md")
 	if err != nil {
 		t.Fatal(err)
 	}

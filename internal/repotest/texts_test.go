@@ -40,11 +40,11 @@ func texts(t *testing.T, extensions ...string) map[string]string {
 func built(folder string) bool { return filepath.Base(folder) == "dist" && folder != "dist" }
 
 // TestLinks: every link in a page leads to a file, and to a heading, that is there;
-// and docs/README.md leads to every page of docs/.
+// and docs/README.md and the index of each group lead to every page of docs/.
 func TestLinks(t *testing.T) {
 	pages := texts(t, ".md")
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	linked := map[string]bool{}
+	linked := map[string]map[string]bool{}
 	anchors := map[string][]string{} // by page
 	for page, text := range pages {
 		for _, found := range link.FindAllStringSubmatch(prose(text), -1) {
@@ -56,9 +56,10 @@ func TestLinks(t *testing.T) {
 			if target != "" {
 				file = filepath.ToSlash(filepath.Join(filepath.Dir(page), target))
 			}
-			if page == "docs/README.md" {
-				linked[file] = true
+			if linked[page] == nil {
+				linked[page] = map[string]bool{}
 			}
+			linked[page][file] = true
 			if _, err := os.Stat(file); err != nil {
 				t.Errorf("%s: %s: no such file", page, found[1])
 				continue
@@ -72,8 +73,14 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	for page := range pages {
-		if folder := filepath.Dir(page); (folder == "docs" || folder == "docs/tutorials") && page != "docs/README.md" && !linked[page] {
-			t.Errorf("docs/README.md does not link to %s", page)
+		folder := filepath.Dir(page)
+		if filepath.Dir(folder) != "docs" || folder == "docs/decisions" || filepath.Base(page) == "README.md" {
+			continue
+		}
+		for _, index := range []string{"docs/README.md", folder + "/README.md"} {
+			if !linked[index][page] {
+				t.Errorf("%s does not link to %s", index, page)
+			}
 		}
 	}
 }

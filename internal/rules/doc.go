@@ -11,6 +11,6 @@
 //	}
 //
 // Package rulefile reads rule files and uses a [Builder] to make an immutable
-// [Ruleset]; this package does not depend on YAML or files. docs/rules.md describes
-// the file format, docs/envoy-rules.md that of envoyproxy/ratelimit.
+// [Ruleset]; this package does not depend on YAML or files. docs/rules/rules.md describes
+// the file format, docs/connect/envoy-rules.md that of envoyproxy/ratelimit.
 package rules

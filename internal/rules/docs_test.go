@@ -17,7 +17,7 @@ import (
 
 // The examples in the pages about rules are right.
 func TestDocumentedExamplesParse(t *testing.T) {
-	for page, least := range map[string]int{"rules.md": 4, "envoy-rules.md": 2, "headers.md": 1, "concurrency.md": 1, "reserve.md": 2, "outcomes.md": 5, "from-nginx.md": 4, "queue.md": 1, "keys.md": 1} {
+	for page, least := range map[string]int{"rules/rules.md": 4, "connect/envoy-rules.md": 2, "reference/headers.md": 1, "more/concurrency.md": 1, "more/reserve.md": 2, "more/outcomes.md": 5, "connect/from-nginx.md": 4, "more/queue.md": 1, "watch/keys.md": 1} {
 		text, err := os.ReadFile("../../docs/" + page)
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func wholeFile(src string) string {
 
 // Every key of the descriptor form is in its page, and in one that is read.
 func TestDescriptorKeysAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/envoy-rules.md")
+	page, err := os.ReadFile("../../docs/connect/envoy-rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestTablesOfKeysAreCurrent(t *testing.T) {
 		}
 	}
 	found, marked := 0, regexp.MustCompile("(?s)(<!-- keys of ([A-Za-z]+) -->\n).*?(<!-- end -->)")
-	for _, page := range []string{"rules.md", "offenders.md", "charge-on.md", "queue.md", "envoy-rules.md"} {
+	for _, page := range []string{"rules/rules.md", "more/offenders.md", "more/charge-on.md", "more/queue.md", "connect/envoy-rules.md"} {
 		path := "../../docs/" + page
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -98,7 +98,7 @@ func TestTablesOfKeysAreCurrent(t *testing.T) {
 
 // The example of which wildcard wins is right.
 func TestDocumentedWildcardsWin(t *testing.T) {
-	page, err := os.ReadFile("../../docs/envoy-rules.md")
+	page, err := os.ReadFile("../../docs/connect/envoy-rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestDocumentedWildcardsWin(t *testing.T) {
 
 // The rows of the table of paths are right.
 func TestDocumentedPathsMatch(t *testing.T) {
-	page, err := os.ReadFile("../../docs/rules.md")
+	page, err := os.ReadFile("../../docs/rules/rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -150,7 +150,7 @@ func typicalRequest(t testing.TB) *fakeRequest {
 // that meets number 7.
 type shape struct{ name, condition, request string }
 
-// shapes are those that docs/rules.md says are indexed.
+// shapes are those that docs/rules/rules.md says are indexed.
 func shapes() []shape {
 	return []shape{
 		{"path", "path: /v1/tenant-%d/orders", "path=/v1/tenant-7/orders"},
@@ -184,7 +184,7 @@ func (s shape) of(t testing.TB, n int) *rules.Ruleset {
 	return parse(t, src.String())
 }
 
-// docs/rules.md: of thousands of rules no more are looked at than of ten, and none for a
+// docs/rules/rules.md: of thousands of rules no more are looked at than of ten, and none for a
 // request that meets none of them.
 func TestCandidatesDoNotGrowWithRules(t *testing.T) {
 	t.Parallel()

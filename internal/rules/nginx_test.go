@@ -37,10 +37,10 @@ func take(l headgate.Limit, s *algorithm.State, ms int64) algorithm.Result {
 	return algorithm.Step(l.Rule(), s, ms*1000, algorithm.Request{Cost: 1})
 }
 
-// Every limit of docs/from-nginx.md admits the same requests at the same times as the
+// Every limit of docs/connect/from-nginx.md admits the same requests at the same times as the
 // limit_req before it.
 func TestDocumentedLimitReq(t *testing.T) {
-	text, err := os.ReadFile("../../docs/from-nginx.md")
+	text, err := os.ReadFile("../../docs/connect/from-nginx.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// TestSnippetOfTheDocs: what docs/middleware.md and the package's comment show is what is
+// TestSnippetOfTheDocs: what docs/connect/middleware.md and the package's comment show is what is
 // compiled here.
 func TestSnippetOfTheDocs(t *testing.T) {
 	limiter := headgate.New(memory.New())
@@ -26,8 +26,8 @@ func TestSnippetOfTheDocs(t *testing.T) {
 	_, after, _ := strings.Cut(read(t, "snippet_test.go"), "func TestSnippetOfTheDocs(t *testing.T) {\n")
 	code, _, _ := strings.Cut(after, "\tserver.Stop()")
 	code = strings.TrimSpace(strings.ReplaceAll(code, "\n\t", "\n"))
-	if !strings.Contains(read(t, "../../docs/middleware.md"), code) {
-		t.Error("docs/middleware.md shows something else")
+	if !strings.Contains(read(t, "../../docs/connect/middleware.md"), code) {
+		t.Error("docs/connect/middleware.md shows something else")
 	}
 	if comment := strings.ReplaceAll(code, "\n", "\n//\t"); !strings.Contains(read(t, "doc.go"), comment) {
 		t.Error("doc.go shows something else")

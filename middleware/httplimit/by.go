@@ -35,7 +35,7 @@ func (b By) apply(c *config) {
 
 // ByIP counts by the client's address, IPv6 by /64. This is the peer's address unless
 // the peer is in one of the trusted networks: proxies whose X-Forwarded-For or
-// Forwarded is trusted (see docs/client-ip.md). It is the default, with no trusted
+// Forwarded is trusted (see docs/rules/client-ip.md). It is the default, with no trusted
 // networks. It is nil if a network is invalid.
 func ByIP(trusted ...netip.Prefix) By {
 	resolver, err := client.New(client.Config{TrustedProxies: trusted})

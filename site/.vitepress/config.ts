@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitepress";
 import { markdown } from "../src/markdown.ts";
 import { excluded, place, repository, served } from "../src/pages.ts";
-import { decisions, sidebar, titleOf } from "../src/sidebar.ts";
+import { decisions, sidebar } from "../src/sidebar.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 const read = (file: string) => readFileSync(join(root, file), "utf8");
@@ -32,9 +32,9 @@ export default defineConfig({
   themeConfig: {
     logo: "/favicon.svg",
     nav: [
-      { text: "Docs", link: "/docs/", activeMatch: "^/(docs/(?!benchmarks|accuracy)|clients/)" },
+      { text: "Docs", link: "/docs/", activeMatch: "^/(docs/(?!internals/)|clients/)" },
       { text: "Playground", link: "/playground/index.html", target: "_self" },
-      { text: "Benchmarks", link: "/docs/benchmarks" },
+      { text: "Benchmarks", link: "/docs/internals/benchmarks" },
       { text: "Changelog", link: "/changelog" },
     ],
     sidebar: {
@@ -42,7 +42,7 @@ export default defineConfig({
         { text: "Documentation", items: [{ text: "All pages", link: "/docs/" }] },
         decisions(read("docs/decisions/README.md")),
       ],
-      "/": sidebar(read("docs/README.md"), (file) => titleOf(read(file))),
+      "/": sidebar(read),
     },
     outline: { level: [2, 3], label: "On this page" },
     socialLinks: [{ icon: "github", link: repository, ariaLabel: "Source code on GitHub" }],

@@ -124,19 +124,21 @@ test("no page is wider than a phone", async () => {
 });
 
 test("on a phone the pages are in a menu", async () => {
-  const { page, wrong } = await open("docs/tls.html", { viewport: { width: 360, height: 740 } });
+  const { page, wrong } = await open("docs/run/tls.html", { viewport: { width: 360, height: 740 } });
   await page.getByRole("button", { name: "Menu" }).click();
-  await page.locator(".VPSidebar").getByRole("link", { name: "Early warnings" }).click();
+  const sidebar = page.locator(".VPSidebar");
+  await sidebar.getByRole("button", { name: "toggle section" }).nth(7).click();
+  await sidebar.getByRole("link", { name: "Early warnings" }).click();
   await page.getByRole("heading", { level: 1, name: "Early warnings" }).waitFor();
   expect(wrong).toEqual([]);
 });
 
 const kinds = [
   "",
-  "docs/rules.html",
-  "docs/api.html",
+  "docs/rules/rules.html",
+  "docs/reference/api.html",
   "clients/python/index.html",
-  "docs/benchmarks.html",
+  "docs/internals/benchmarks.html",
   "docs/decisions/",
 ];
 
@@ -172,7 +174,7 @@ test("a theme is remembered, and holds for pictures and playground", async () =>
   expect(await frame(page).locator("html").evaluate(background)).toBe(light);
   await page.locator(".VPNavBar .VPSwitchAppearance").first().click();
   await expect.poll(() => frame(page).locator("html").evaluate(background)).toBe(dark);
-  await page.goto(`${site.url}/docs/dashboard.html`);
+  await page.goto(`${site.url}/docs/watch/dashboard.html`);
   await expect
     .poll(() => page.locator("main picture img").evaluate((img: HTMLImageElement) => img.currentSrc))
     .toContain("dashboard-dark");
@@ -183,7 +185,7 @@ test("a theme is remembered, and holds for pictures and playground", async () =>
 });
 
 test("on paper there is only the text, dark on white", async () => {
-  const { page, wrong } = await open("docs/rules.html", { colorScheme: "dark" });
+  const { page, wrong } = await open("docs/rules/rules.html", { colorScheme: "dark" });
   await page.emulateMedia({ media: "print", colorScheme: "dark" });
   for (const part of [".VPNav", ".VPSidebar", ".aside", ".VPDocFooter"]) {
     expect(await page.locator(part).first().isVisible(), part).toBe(false);
@@ -198,7 +200,7 @@ test("on paper there is only the text, dark on white", async () => {
 });
 
 test("nothing moves if the reader wants less motion", async () => {
-  const { page } = await open("docs/rules.html");
+  const { page } = await open("docs/rules/rules.html");
   const moving = await page.evaluate(() => {
     const long = (durations: string) => durations.split(",").some((duration) => parseFloat(duration) > 0.01);
     const moves = (style: CSSStyleDeclaration) =>

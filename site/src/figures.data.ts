@@ -10,7 +10,7 @@ export { data };
 
 /** Reads the figures when the site is built, so that they are those of the docs. */
 export default {
-  watch: [file("benchmarks.md"), file("accuracy.md")],
+  watch: [file("internals/benchmarks.md"), file("internals/accuracy.md")],
   load: (): Figures =>
-    figures(readFileSync(file("benchmarks.md"), "utf8"), readFileSync(file("accuracy.md"), "utf8")),
+    figures(readFileSync(file("internals/benchmarks.md"), "utf8"), readFileSync(file("internals/accuracy.md"), "utf8")),
 };

@@ -5,7 +5,7 @@ import { figures, table } from "./figures.ts";
 const read = (name: string) => readFileSync(new URL(`../../docs/${name}`, import.meta.url), "utf8");
 
 test("the figures are those of the docs", () => {
-  const { memory, time, wrong } = figures(read("benchmarks.md"), read("accuracy.md"));
+  const { memory, time, wrong } = figures(read("internals/benchmarks.md"), read("internals/accuracy.md"));
   expect(memory.map(({ name }) => name)).toEqual([
     "headgate",
     "x/time in a map",
@@ -39,7 +39,7 @@ test("a table is the first one behind a line", () => {
 test("missing figures are errors", () => {
   expect(() => table("x", "y")).toThrow('no line contains "y"');
   expect(() => table("x\n\nno table\n", "x")).toThrow('no table behind "x"');
-  expect(() => figures(read("benchmarks.md").replace("| 183 |", "| ? |"), read("accuracy.md"))).toThrow(
+  expect(() => figures(read("internals/benchmarks.md").replace("| 183 |", "| ? |"), read("internals/accuracy.md"))).toThrow(
     "no figure",
   );
 });

@@ -7,7 +7,7 @@ export interface Bar {
   ours: boolean;
 }
 
-/** What the front page shows of docs/benchmarks.md and docs/accuracy.md. */
+/** What the front page shows of docs/internals/benchmarks.md and docs/internals/accuracy.md. */
 export interface Figures {
   memory: Bar[];
   time: Bar[];

@@ -7,25 +7,25 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const repository = "https://github.com/headgate/headgate";
 
 test.each([
-  ["rules.md", "docs/tls.md", "/docs/rules.md"],
-  ["rules.md#keys", "docs/tls.md", "/docs/rules.md#keys"],
-  ["#keys", "docs/rules.md", "#keys"],
-  ["../redis.md", "docs/tutorials/nginx.md", "/docs/redis.md"],
+  ["../rules/rules.md", "docs/run/tls.md", "/docs/rules/rules.md"],
+  ["../rules/rules.md#keys", "docs/run/tls.md", "/docs/rules/rules.md#keys"],
+  ["#keys", "docs/rules/rules.md", "#keys"],
+  ["../run/redis.md", "docs/start/nginx.md", "/docs/run/redis.md"],
   ["decisions/README.md", "docs/README.md", "/docs/decisions/index.md"],
-  ["docs/rules.md", "CHANGELOG.md", "/docs/rules.md"],
-  ["../CHANGELOG.md", "docs/install.md", "/changelog.md"],
+  ["docs/rules/rules.md", "CHANGELOG.md", "/docs/rules/rules.md"],
+  ["../../CHANGELOG.md", "docs/start/install.md", "/changelog.md"],
   ["../clients/README.md", "docs/README.md", "/clients/index.md"],
-  ["rules.schema.json", "docs/rules.md", "/docs/rules.schema.json"],
-  ["../api/openapi.yaml", "docs/api.md", "/api/openapi.yaml"],
-  ["../examples/figma", "docs/rules.md", `${repository}/tree/main/examples/figma`],
+  ["../rules.schema.json", "docs/rules/rules.md", "/docs/rules.schema.json"],
+  ["../../api/openapi.yaml", "docs/reference/api.md", "/api/openapi.yaml"],
+  ["../../examples/figma", "docs/rules/rules.md", `${repository}/tree/main/examples/figma`],
   ["../CONTRIBUTING.md#words", "docs/README.md", `${repository}/blob/main/CONTRIBUTING.md#words`],
-  ["https://example.com/x.md", "docs/rules.md", "https://example.com/x.md"],
+  ["https://example.com/x.md", "docs/rules/rules.md", "https://example.com/x.md"],
 ])("%s in %s leads to %s", (href, from, want) => {
   expect(resolve(href, from, root)).toBe(want);
 });
 
 test.each(["../examples/no-such-example", "../../outside.txt"])("%s is an error", (href) => {
-  expect(() => resolve(href, "docs/rules.md", root)).toThrow(`docs/rules.md: link to ${href}: no such file`);
+  expect(() => resolve(href, "docs/rules/rules.md", root)).toThrow(`docs/rules/rules.md: link to ${href}: no such file`);
 });
 
 test.each([
@@ -39,14 +39,14 @@ test.each([
 
 test("pages are the docs, the changelog and the clients' pages", () => {
   const all = [
-    "docs/rules.md",
+    "docs/rules/rules.md",
     "docs/decisions/0110-regions.md",
     "CHANGELOG.md",
     "clients/node/README.md",
     "site/index.md",
   ];
   expect(all.filter(isPage).map(place)).toEqual([
-    "docs/rules.md",
+    "docs/rules/rules.md",
     "docs/decisions/0110-regions.md",
     "changelog.md",
     "clients/node/index.md",

@@ -1,40 +1,43 @@
 import { expect, test } from "vitest";
 import { decisions, sidebar, titleOf } from "./sidebar.ts";
 
-const map = `# Documentation
+const files: Record<string, string> = {
+  "docs/README.md": `# Documentation
 
-Before the first section: [rules](rules.md).
+| [Start](start/README.md) | [Watch](watch/README.md) |
 
-## Tutorials
+See [tls](run/tls.md), [start](start/README.md), [decisions](decisions/README.md), [clients](../clients/README.md).
+`,
+  "docs/start/README.md": `# Start
 
-- [Nginx](tutorials/nginx.md)
+| nginx | [nginx](nginx.md), [again](nginx.md#steps), [keys](../watch/keys.md), [scope](../scope.md) |
+| more | [clients](../../clients/README.md), [an example](../../examples/figma), [elsewhere](https://example.com/a.md) |
+`,
+  "docs/watch/README.md": "# Watch\n\n[keys](keys.md), [scope](../scope.md), [decisions](../decisions/README.md)\n",
+};
 
-## I want to …
-
-| … write rules | |
-|---|---|
-| limit | [rules](rules.md), [keys](keys.md#shapes) |
-| again | [rules](rules.md) |
-
-## Reference
-
-- [Clients](../clients/README.md), [contributing](../CONTRIBUTING.md), [elsewhere](https://example.com/a.md)
-`;
-
-test("sections and tables of docs/README.md are groups, and a page is listed once", () => {
-  expect(sidebar(map, (file) => `title of ${file}`)).toEqual([
+test("the indexes of docs/README.md are parts, and a page is listed once, in its own", () => {
+  const read = (file: string) => files[file] ?? `# title of ${file}\n`;
+  expect(sidebar(read)).toEqual([
     {
-      text: "Tutorials",
-      items: [{ text: "title of docs/tutorials/nginx.md", link: "/docs/tutorials/nginx.md" }],
-    },
-    {
-      text: "Write rules",
+      text: "Start",
+      link: "/docs/start/index.md",
+      collapsed: true,
       items: [
-        { text: "title of docs/rules.md", link: "/docs/rules.md" },
-        { text: "title of docs/keys.md", link: "/docs/keys.md" },
+        { text: "title of docs/start/nginx.md", link: "/docs/start/nginx.md" },
+        { text: "title of docs/scope.md", link: "/docs/scope.md" },
+        { text: "title of clients/README.md", link: "/clients/index.md" },
       ],
     },
-    { text: "Reference", items: [{ text: "title of clients/README.md", link: "/clients/index.md" }] },
+    {
+      text: "Watch",
+      link: "/docs/watch/index.md",
+      collapsed: true,
+      items: [
+        { text: "title of docs/watch/keys.md", link: "/docs/watch/keys.md" },
+        { text: "title of docs/decisions/README.md", link: "/docs/decisions/index.md" },
+      ],
+    },
   ]);
 });
 

@@ -1,39 +1,51 @@
 import { posix } from "node:path";
 import { isPage, place } from "./pages.ts";
 
-/** A part of the sidebar: a subject and its pages. */
+/** A part of the sidebar: a subject and its pages. Only the part with the page one reads is open. */
 export interface Group {
   text: string;
+  link?: string;
+  collapsed: true;
   items: { text: string; link: string }[];
 }
 
 /**
- * Makes the sidebar of docs/README.md, which links to every page by subject: a
- * section is a group, and so is a table, called by its first header. A page is listed
- * once, where it comes first.
+ * Makes the sidebar of the parts of the book: docs/README.md links to the index of each
+ * part, and the index to its pages. A page is listed once, in its own part; a page of
+ * another folder, such as a client's, where it comes first.
  *
- * @param map the text of docs/README.md
- * @param title returns the title of a page, by its file
+ * @param read returns the text of a file
  */
-export function sidebar(map: string, title: (file: string) => string): Group[] {
-  const groups: Group[] = [];
+export function sidebar(read: (file: string) => string): Group[] {
   const listed = new Set<string>();
-  const [, ...sections] = map.split(/^## /m);
-  for (const line of sections.flatMap((section) => `## ${section}`.split("\n"))) {
-    const heading = /^## (.*)/.exec(line)?.[1] ?? /^\| … (.*?) *\|/.exec(line)?.[1];
-    if (heading !== undefined) {
-      groups.push({ text: upper(heading), items: [] });
-      continue;
-    }
-    for (const [, href] of line.matchAll(/\]\(([^)#\s]+)[^)]*\)/g)) {
-      const file = posix.join("docs", href!);
-      if (href!.includes(":") || !isPage(file) || listed.has(file)) continue;
-      listed.add(file);
-      groups.at(-1)!.items.push({ text: title(file), link: `/${place(file)}` });
-    }
-  }
-  return groups.filter(({ items }) => items.length > 0);
+  return links("docs/README.md", read)
+    .filter((file) => /^docs\/[a-z]+\/README\.md$/.test(file) && file !== "docs/decisions/README.md")
+    .filter(once(listed))
+    .map((index) => ({
+      text: titleOf(read(index)),
+      link: `/${place(index)}`,
+      collapsed: true,
+      items: links(index, read)
+        .filter((file) => isPage(file) && belongs(file, index))
+        .filter(once(listed))
+        .map((file) => ({ text: titleOf(read(file)), link: `/${place(file)}` })),
+    }));
 }
+
+/** Returns the files that a page links to, in order. */
+function links(page: string, read: (file: string) => string): string[] {
+  const found = read(page).matchAll(/\]\(([^)#\s]+)[^)]*\)/g);
+  return [...found]
+    .map(([, href]) => href!)
+    .filter((href) => !href.includes(":"))
+    .map((href) => posix.join(posix.dirname(page), href));
+}
+
+/** Reports whether a page is in the part of an index, or in none. */
+const belongs = (file: string, index: string) =>
+  posix.dirname(file) === posix.dirname(index) || !/^docs\/[a-z]+\//.test(file) || file === "docs/decisions/README.md";
+
+const once = (seen: Set<string>) => (file: string) => !seen.has(file) && seen.add(file) !== undefined;
 
 /** Makes the sidebar of the decisions, from the table in docs/decisions/README.md. */
 export function decisions(map: string): Group {
@@ -42,7 +54,11 @@ export function decisions(map: string): Group {
     text: `${Number(number)} ${text!}`,
     link: `/docs/decisions/${file}`,
   }));
-  return { text: "Decisions", items: [{ text: "All decisions", link: "/docs/decisions/" }, ...items] };
+  return {
+    text: "Decisions",
+    collapsed: true,
+    items: [{ text: "All decisions", link: "/docs/decisions/" }, ...items],
+  };
 }
 
 /** Returns the first heading of a page. */
@@ -51,5 +67,3 @@ export function titleOf(text: string): string {
   if (title === undefined) throw new Error("a page without a heading");
   return title.replace(/^0*(\d+) /, "$1 ").replaceAll("`", "");
 }
-
-const upper = (text: string) => text[0]!.toUpperCase() + text.slice(1);

@@ -14,15 +14,15 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// minutely is the limit of the worked example in docs/blocks.md, with the defaults of
+// minutely is the limit of the worked example in docs/many/blocks.md, with the defaults of
 // sync: blocks.
 func minutely() headgate.Limit {
 	return headgate.PerMinute(1000).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05})
 }
 
-// TestWorkedExampleOfTheDocs: the numbers of docs/blocks.md are those that limits have.
+// TestWorkedExampleOfTheDocs: the numbers of docs/many/blocks.md are those that limits have.
 func TestWorkedExampleOfTheDocs(t *testing.T) {
-	text, err := os.ReadFile("../../docs/blocks.md")
+	text, err := os.ReadFile("../../docs/many/blocks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,13 +44,13 @@ func TestWorkedExampleOfTheDocs(t *testing.T) {
 		fmt.Sprintf("given back %.1f seconds after", (idleFor * longestBeat * time.Microsecond).Seconds()),
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("docs/blocks.md does not say %q", want)
+			t.Errorf("docs/many/blocks.md does not say %q", want)
 		}
 	}
 }
 
 // TestFourServersOfTheDocs: in its first minute, under far too many requests, four
-// processes admit no more than docs/blocks.md says, and hardly less.
+// processes admit no more than docs/many/blocks.md says, and hardly less.
 func TestFourServersOfTheDocs(t *testing.T) {
 	for _, c := range []struct {
 		limit       headgate.Limit

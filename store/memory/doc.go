@@ -7,7 +7,7 @@
 //
 // A key takes a slot of 32 bytes in an open-addressing table. Its text is not kept,
 // only 81 bits of a hash with a random secret. SlidingLog, SlidingBuckets and keys with
-// credit from Grant also keep a list outside the table. See docs/memory-store.md.
+// credit from Grant also keep a list outside the table. See docs/run/memory-store.md.
 //
 // A key whose state equals that of an unused key is removed: as new keys arrive, and by
 // [Store.Sweep]. The store starts no goroutine.

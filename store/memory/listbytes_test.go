@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestBytesOfLists measures the figures in docs/memory-store.md: by how much the heap
+// TestBytesOfLists measures the figures in docs/run/memory-store.md: by how much the heap
 // has grown, after a collection, once 10,000 users have used their whole limit at random
 // times, keys and the store's fixed part included.
 func TestBytesOfLists(t *testing.T) {

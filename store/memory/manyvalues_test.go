@@ -41,7 +41,7 @@ func TestValuesSurviveARestart(t *testing.T) {
 	}
 }
 
-// TestBytesOfValues measures what docs/distinct.md states.
+// TestBytesOfValues measures what docs/more/distinct.md states.
 func TestBytesOfValues(t *testing.T) {
 	exact, measured := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct), headgate.PerDay(1<<20).Using(headgate.Distinct)
 	for _, c := range []struct {

@@ -30,17 +30,17 @@ import (
 
 var one = headgate.Op{Key: "k", Limit: headgate.PerHour(3), Cost: 1}
 
-// documented returns the permissions of an ACL user in docs/redis.md: those of the
+// documented returns the permissions of an ACL user in docs/run/redis.md: those of the
 // store, and those that headgate serve needs in addition.
 func documented(t *testing.T) (store, serve []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/redis.md")
+	text, err := os.ReadFile("../../docs/run/redis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	line := regexp.MustCompile("An ACL user needs `([^`]+)` on `~hg:\\*`.*`headgate serve` also needs `([^`]+)`.*with `([^`]+)` it can warn").FindStringSubmatch(string(text))
 	if line == nil {
-		t.Fatal("docs/redis.md does not say what an ACL user needs")
+		t.Fatal("docs/run/redis.md does not say what an ACL user needs")
 	}
 	return strings.Fields(line[1]), strings.Fields(line[2] + " " + line[3])
 }

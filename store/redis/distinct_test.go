@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// TestBytesOfValues: the sizes that docs/distinct.md states, and that one key has the
+// TestBytesOfValues: the sizes that docs/more/distinct.md states, and that one key has the
 // values and ends with its window.
 func TestBytesOfValues(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,6 @@
 // [Store.Do] for several slots.
 //
 // A key is named prefix:{entity}:scope:algorithm, where entity is Op.Key, so that all
-// limits of an entity share a slot. docs/redis.md has the details, and the lifetime and
+// limits of an entity share a slot. docs/run/redis.md has the details, and the lifetime and
 // memory of each key.
 package redis

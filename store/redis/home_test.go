@@ -14,15 +14,15 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// homeACL is the user that docs/regions-home.md tells operators to create for a region whose
+// homeACL is the user that docs/many/regions-home.md tells operators to create for a region whose
 // limits another one counts.
 const homeACL = "on >secret resetkeys ~hg:{[^%]* ~hg:{%[h027]* resetchannels -@all +evalsha +eval +get +set +getrange +setrange +pttl +pexpire +pexpireat +pexpiretime +del +time +ping +hello"
 
-// TestUserOfAHome: the user in docs/regions-home.md may count with every algorithm, kind
+// TestUserOfAHome: the user in docs/many/regions-home.md may count with every algorithm, kind
 // and form of key, in every topology, and do nothing else.
 func TestUserOfAHome(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/regions-home.md")
+	text, err := os.ReadFile("../../docs/many/regions-home.md")
 	if err != nil || !strings.Contains(string(text), "    ACL SETUSER headgate-us "+homeACL+"\n") {
 		t.Errorf("the docs have another user: %v", err)
 	}

@@ -24,7 +24,7 @@ type memoryCase struct {
 	goal int64
 }
 
-// TestMemoryPerKey measures the numbers in docs/redis.md: the growth of the server's
+// TestMemoryPerKey measures the numbers in docs/run/redis.md: the growth of the server's
 // used memory per key, including its time to live and its share of the tables, for keys
 // with names of 37 bytes.
 func TestMemoryPerKey(t *testing.T) {

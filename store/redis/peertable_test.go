@@ -104,11 +104,11 @@ func TestPeerTable(t *testing.T) {
 
 // The docs tell operators to create the user with which these tests read.
 func TestReaderIsThatOfTheDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/regions.md")
+	page, err := os.ReadFile("../../docs/many/regions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if line := "\n    ACL SETUSER headgate-reader " + readerACL + "\n"; !strings.Contains(string(page), line) {
-		t.Errorf("docs/regions.md does not contain %q", line)
+		t.Errorf("docs/many/regions.md does not contain %q", line)
 	}
 }

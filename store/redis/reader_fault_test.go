@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// TestReaderOfOtherRegions: the user in docs/regions.md can read in every topology, with
+// TestReaderOfOtherRegions: the user in docs/many/regions.md can read in every topology, with
 // what the docs say that it needs more there.
 func TestReaderOfOtherRegions(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestReaderOfOtherRegions(t *testing.T) {
 	})
 }
 
-// TestOwnUserShares: the user in docs/redis.md may do what an Exchange does in the
+// TestOwnUserShares: the user in docs/run/redis.md may do what an Exchange does in the
 // region's own Redis.
 func TestOwnUserShares(t *testing.T) {
 	s := redistest.Standalone(t)

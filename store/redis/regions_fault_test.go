@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/store/regions"
 )
 
-// reader is the user that docs/regions.md tells operators to create for other regions.
+// reader is the user that docs/many/regions.md tells operators to create for other regions.
 const readerACL = "on >secret resetkeys ~hg:{%regions}:news ~hg:{%tcontrol}:* resetchannels -@all +xrange +get +hmget +hlen +zcard +zrangebyscore +zmscore +time +ping +hello"
 
 // continent is some regions with a server each, and a proxy from each to each other.

@@ -8,7 +8,7 @@ import (
 )
 
 // ErrForbidden is wrapped by the error of a call that Redis has refused because the user
-// may not run a command or use a key. The user needs the permissions in docs/redis.md.
+// may not run a command or use a key. The user needs the permissions in docs/run/redis.md.
 var ErrForbidden = errors.New("the user lacks a permission")
 
 // needed returns the commands of the scripts, those of the tables of headgate serve

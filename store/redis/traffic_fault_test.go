@@ -24,7 +24,7 @@ const (
 )
 
 // openFailsafe returns a store on redis wrapped in failsafe, with the default deadline
-// and probes: docs/failure.md describes the results.
+// and probes: docs/run/failure.md describes the results.
 func openFailsafe(t *testing.T, o redis.Options, changed func(failsafe.Change)) *failsafe.Store {
 	t.Helper()
 	o.Timeout = deadline

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// These are traps of docs/correctness.md that concern a real server. Those that need a
+// These are traps of docs/internals/correctness.md that concern a real server. Those that need a
 // frozen clock (T7 to T12, T19, T21) run in storetest, by TestConformance.
 
 // eachLimit returns limits of n per period, one for every algorithm and shape.

@@ -18,7 +18,7 @@ func (w *world) bytesOf(region string) (sum int) {
 	return sum
 }
 
-// TestBandwidth: what docs/regions.md says about 1,000 keys that all need more than their
+// TestBandwidth: what docs/many/regions.md says about 1,000 keys that all need more than their
 // part all the time. Keys with requests for less than half of it send nothing.
 func TestBandwidth(t *testing.T) {
 	const (

@@ -9,7 +9,7 @@
 // It compares the answers of a store, field by field, with those of [algorithm.Step] on
 // a map in memory: for random operations of every kind on every algorithm, and for
 // named cases, each a bug of some published rate limiter (TestT04 is trap T4 in
-// docs/correctness.md). Run it with -race.
+// docs/internals/correctness.md). Run it with -race.
 package storetest
 
 import (

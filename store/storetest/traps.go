@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// trapCases returns mistakes of published limiters; docs/correctness.md describes each.
+// trapCases returns mistakes of published limiters; docs/internals/correctness.md describes each.
 func trapCases() []testCase {
 	return []testCase{
 		{"TestT04_HugeCostsAndLimitsDoNotOverflow", hugeNumbers},

@@ -1,5 +1,5 @@
 // Package headgatev1 is Headgate's API over gRPC: the messages, a client and what
-// a server has to implement, generated from limiter.proto. docs/grpc.md explains how
+// a server has to implement, generated from limiter.proto. docs/connect/grpc.md explains how
 // a server is asked.
 //
 //	conn, err := grpc.NewClient("127.0.0.1:8081", grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -164,7 +164,7 @@ func (s *setup) summary(t *tally, commands, cpu float64) sample {
 // mostDraws is how often each process draws a busy key in a beat, at most.
 const mostDraws = 2
 
-// beat returns the time for which a process draws tokens; see docs/blocks.md.
+// beat returns the time for which a process draws tokens; see docs/many/blocks.md.
 func (s *setup) beat() time.Duration {
 	return min(100*time.Millisecond, max(s.limit.BlockAge(), time.Microsecond)*3/4)
 }

@@ -43,7 +43,7 @@ func (p *pings) close() error {
 }
 
 // drawsPerSecond returns how often all processes together draw a bucket that is asked for at
-// the row's pace; docs/blocks.md says how long a block lasts.
+// the row's pace; docs/many/blocks.md says how long a block lasts.
 func (w row) drawsPerSecond() float64 {
 	age := w.inBlocks().BlockAge()
 	lasts := age * 3 / 4

@@ -44,7 +44,7 @@ func TestRanking(t *testing.T) {
 	}
 }
 
-// As docs/accuracy.md says of the weighted edge: if every request counts, it errs in the
+// As docs/internals/accuracy.md says of the weighted edge: if every request counts, it errs in the
 // caller's favour because it rounds down, less so with more requests per sub-window.
 func TestWeightedRoundsDown(t *testing.T) {
 	ratio := func(limit int64) float64 {

@@ -1,6 +1,6 @@
 // Command lab measures the accuracy of the algorithms: the same traffic goes through each of
 // them, with a limit of 100 a minute, and is compared with the exact sliding log. It prints
-// the tables of docs/accuracy.md, as Markdown.
+// the tables of docs/internals/accuracy.md, as Markdown.
 //
 //	go run ./cmd/lab [--short] [--format FORMAT] [LOG...]
 //

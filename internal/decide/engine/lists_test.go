@@ -301,7 +301,7 @@ func TestExplainNamesTheEntry(t *testing.T) {
 	}
 }
 
-// The figures are in docs/lists.md.
+// The figures are in docs/rules/lists.md.
 func BenchmarkMillionListed(b *testing.B) {
 	const n = 1_000_000
 	dir := b.TempDir()

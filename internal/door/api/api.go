@@ -1,7 +1,7 @@
 // Package api is the HTTP door: the HTTP API, Envoy's rate limit service in JSON, and
 // forward-auth.
 //
-// The contract is in docs/http-api.md.
+// The contract is in docs/connect/http-api.md.
 package api
 
 import (

@@ -2,7 +2,7 @@
 // auth_request, Traefik with ForwardAuth, Caddy with forward_auth, and compatible ones.
 // They describe the request in header fields, forward it on 2xx, and pass on a refusal.
 //
-// The contract is in docs/forward-auth.md.
+// The contract is in docs/connect/forward-auth.md.
 package forwardauth
 
 import (

@@ -1,7 +1,7 @@
 // Package grpc is the gRPC door: Envoy's rate limit service, and the API as
 // headgate.v1.Limiter, on one server.
 //
-// The contract is in docs/grpc.md.
+// The contract is in docs/connect/grpc.md.
 package grpc
 
 import (

@@ -1,7 +1,7 @@
 // Package grpcapi is headgate.v1.Limiter, the HTTP API as a gRPC service: checks,
 // batches, reservations and leases. It is served next to Envoy's service.
 //
-// The contract is in api/headgate/v1/limiter.proto and docs/grpc.md.
+// The contract is in api/headgate/v1/limiter.proto and docs/connect/grpc.md.
 package grpcapi
 
 import (

@@ -1,7 +1,7 @@
 // Package httpapi is the HTTP API: POST /v1/check decides about a request, POST
 // /v1/explain says why, and /healthz and /readyz report the state of the process.
 //
-// The contract is in docs/http-api.md.
+// The contract is in docs/connect/http-api.md.
 package httpapi
 
 import (

@@ -2,7 +2,7 @@
 // unaware of limits. It streams bodies in both directions, and passes upgrades
 // (WebSocket) and server-sent events.
 //
-// The contract is in docs/proxy.md.
+// The contract is in docs/connect/proxy.md.
 package proxy
 
 import (

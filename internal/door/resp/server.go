@@ -3,7 +3,7 @@
 // (HELLO, AUTH, CLIENT …) are answered as in Redis.
 //
 // It speaks RESP2 and RESP3, binary and inline, with any number of pipelined commands.
-// The contract is in docs/redis-protocol.md; docs/decisions says why this is not a
+// The contract is in docs/connect/redis-protocol.md; docs/decisions says why this is not a
 // library.
 package resp
 

@@ -7,7 +7,7 @@
 // reflection would take longer than the decision. Tests compare with package
 // go-control-plane.
 //
-// The contract is in docs/grpc.md.
+// The contract is in docs/connect/grpc.md.
 package rls
 
 import (

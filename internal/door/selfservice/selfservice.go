@@ -1,7 +1,7 @@
 // Package selfservice tells callers their own limits and what is left of them, free of
 // charge.
 //
-// The contract is in docs/self-service.md.
+// The contract is in docs/connect/self-service.md.
 package selfservice
 
 import (

@@ -380,7 +380,7 @@ func TestWatchingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A rule takes no more memory than docs/warnings.md says, however long its keys are and
+// A rule takes no more memory than docs/watch/warnings.md says, however long its keys are and
 // however many there are.
 func TestMemoryOfARule(t *testing.T) {
 	for _, row := range []struct{ long, least, most int }{{10, 100_000, 150_000}, {150, 250_000, 400_000}} {

@@ -50,11 +50,11 @@ func (i *Installation) peers(ctx context.Context, r *config.Regions, own redis.O
 		}
 		took := i.Now().Sub(began)
 		if err != nil {
-			all = append(all, Finding{"regions", Fail, "cannot read the messages of region " + name + ": " + err.Error(), lost, "start its Redis, or correct regions.peers; the user needs the permissions in docs/regions.md"})
+			all = append(all, Finding{"regions", Fail, "cannot read the messages of region " + name + ": " + err.Error(), lost, "start its Redis, or correct regions.peers; the user needs the permissions in docs/many/regions.md"})
 			continue
 		}
 		if err := storing.LookAtControls(ctx, exchange, name, r.Name); err != nil {
-			all = append(all, Finding{"regions", Fail, "cannot read the bans, overrides, grants and resets of region " + name + ": " + err.Error(), "those that are made there are not made here", "grant the user the permissions in docs/regions.md"})
+			all = append(all, Finding{"regions", Fail, "cannot read the bans, overrides, grants and resets of region " + name + ": " + err.Error(), "those that are made there are not made here", "grant the user the permissions in docs/many/regions.md"})
 			continue
 		}
 		all = append(all, Finding{Check: "regions", Level: OK, What: fmt.Sprintf("region %s can be read in %s", name, took.Round(time.Microsecond))})
@@ -84,7 +84,7 @@ func (i *Installation) home(ctx context.Context, r *config.Regions, name string,
 	}
 	took := i.Now().Sub(began)
 	if err != nil {
-		return Finding{"regions", Fail, "region " + name + " does not count: " + err.Error(), lost, "start its Redis, or correct regions.homes; the user needs the permissions in docs/regions-home.md"}
+		return Finding{"regions", Fail, "region " + name + " does not count: " + err.Error(), lost, "start its Redis, or correct regions.homes; the user needs the permissions in docs/many/regions-home.md"}
 	}
 	f := Finding{Check: "regions", Level: OK, What: fmt.Sprintf("region %s counts limits for this one, and answers in %s", name, took.Round(time.Microsecond))}
 	if took > waits {

@@ -267,11 +267,11 @@ func permissions(ctx context.Context, s *redis.Store, r *config.Regions) Finding
 	case errors.Is(err, headgate.ErrUnavailable) && !errors.Is(err, redis.ErrForbidden): // says what to look at
 		f = Finding{"store", Fail, err.Error(), "no script runs: on_store_error of each rule decides", ""}
 	case err != nil:
-		f.Level, f.What, f.Why, f.Do = Fail, err.Error(), "no script runs: on_store_error of each rule decides", "grant the user the permissions in docs/redis.md"
+		f.Level, f.What, f.Why, f.Do = Fail, err.Error(), "no script runs: on_store_error of each rule decides", "grant the user the permissions in docs/run/redis.md"
 	case !known:
 		f.What = "not examined: before version 7.0, Redis does not tell"
 	case len(lacks) > 0:
-		f.Level, f.What, f.Why, f.Do = Fail, "the user may not run "+strings.Join(lacks, ", ")+" on keys with the prefix", "requests, bans or overrides are answered with errors", "grant the user the permissions in docs/redis.md"
+		f.Level, f.What, f.Why, f.Do = Fail, "the user may not run "+strings.Join(lacks, ", ")+" on keys with the prefix", "requests, bans or overrides are answered with errors", "grant the user the permissions in docs/run/redis.md"
 	}
 	return f
 }

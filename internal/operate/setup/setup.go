@@ -162,7 +162,7 @@ func (a *Answers) Files() []File {
 
 // failsClosed is the first line of the configuration of a proxy.
 const failsClosed = `# Fails closed: while Headgate does not answer, the proxy refuses requests. See
-# docs/forward-auth.md for how nginx fails open. The service is at 127.0.0.1:9000.
+# docs/connect/forward-auth.md for how nginx fails open. The service is at 127.0.0.1:9000.
 `
 
 func (a *Answers) snippet(name string) File { return File{name, failsClosed + embedded(name)} }

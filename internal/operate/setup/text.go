@@ -10,7 +10,7 @@ import (
 func (a *Answers) configuration() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# Written by headgate init. docs/configuration.md lists all settings.")
+	line("# Written by headgate init. docs/run/configuration.md lists all settings.")
 	line("# Check it with: headgate doctor --config headgate.yaml\n")
 	line("# Files are relative to this one. Changes to rules take effect at once.")
 	line("rules: [rules/]\n")
@@ -56,7 +56,7 @@ func (a *Answers) whenLost() string {
 // rules returns rules.yaml.
 func (a *Answers) rules() string {
 	var b strings.Builder
-	b.WriteString("# Written by headgate init. docs/rules.md describes rules.\n")
+	b.WriteString("# Written by headgate init. docs/rules/rules.md describes rules.\n")
 	if a.Front == "envoy" {
 		b.WriteString("# Envoy sends remote_address (see envoy.yaml), which is the client_ip of rules.\n")
 	}
@@ -93,7 +93,7 @@ func (a *Answers) rules() string {
 // test returns rules_test.yaml.
 func (a *Answers) test() string {
 	var b strings.Builder
-	b.WriteString("# Run it with: headgate test. docs/rule-tests.md describes rule tests.\ntests:\n")
+	b.WriteString("# Run it with: headgate test. docs/try/rule-tests.md describes rule tests.\ntests:\n")
 	const one, two = "client_ip: 198.51.100.7", "client_ip: 198.51.100.8"
 	if slices.Contains(a.Limits, "logins") {
 		fmt.Fprintf(&b, `  - name: five logins in any minute

@@ -84,7 +84,7 @@ func TestRuleTestsEnd(t *testing.T) {
 
 // The example of the documentation passes.
 func TestDocumentedRuleTests(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/rule-tests.md")
+	page, err := os.ReadFile("../../../docs/try/rule-tests.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // File is a file of rule tests: traces of requests with the expected verdicts.
-// docs/rule-tests.md describes it.
+// docs/try/rule-tests.md describes it.
 type File struct {
 	Name string // of the Source
 	// Rules are the rule files and folders to test, relative to the file. If empty,

@@ -332,7 +332,7 @@ func (s *Suggestion) Text() string {
 		p(",\n# %s to %s", s.From.Format(time.DateTime), s.To.Format(time.DateTime))
 	}
 	p(".\n# Test it on other days: headgate simulate --rules THIS_FILE LOG...\n" +
-		"# Not for logins: traffic does not tell how many guesses are too many (docs/charge-on.md).\n")
+		"# Not for logins: traffic does not tell how many guesses are too many (docs/more/charge-on.md).\n")
 	p("domain: %s\nlimits:\n", strconv.Quote(s.Domain))
 	for i := range s.Proposals {
 		r := &s.Proposals[i]

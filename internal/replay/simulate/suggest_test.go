@@ -116,7 +116,7 @@ func TestSuggestionForALoginProposesNoLargerBurst(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	for _, want := range []string{
-		"# Not for logins: traffic does not tell how many guesses are too many (docs/charge-on.md).\n",
+		"# Not for logins: traffic does not tell how many guesses are too many (docs/more/charge-on.md).\n",
 		"  # Below the rate it refuses 44.3% of the requests of steady clients, and 90.5% of\n  # clients that send 10 at once.\n",
 	} {
 		if !strings.Contains(text, want) {

@@ -2,7 +2,7 @@
 // by claims. golang-jwt checks signatures; this package finds the tokens, loads the keys
 // and remembers verified tokens.
 //
-// The contract is in docs/identity.md.
+// The contract is in docs/rules/identity.md.
 package jwt
 
 import (

@@ -1,6 +1,6 @@
 // Package spelling reads texts that clients can write in several ways: values of cookies
 // and parameters, credentials, names of parameters. Each has one strict reading. What it
-// cannot read is unclear, and is counted by the client's address; docs/rules.md has the
+// cannot read is unclear, and is counted by the client's address; docs/rules/rules.md has the
 // promise, and docs/decisions/0135 the reasons.
 package spelling
 

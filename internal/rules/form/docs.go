@@ -1,8 +1,13 @@
 package form
 
-import "strings"
+import (
+	"path"
+	"path/filepath"
+	"strings"
+)
 
-// Table returns the rows as a table of a page of the docs, in Markdown.
+// Table returns the rows as a table of a page of the docs, in Markdown. Like [Row.See], the
+// page is relative to docs.
 func Table(rows []Row, page string) string {
 	var out strings.Builder
 	out.WriteString("| key | value | default | meaning |\n|---|---|---|---|\n")
@@ -20,7 +25,8 @@ func Table(rows []Row, page string) string {
 			name, part, _ := strings.Cut(see, "#")
 			switch {
 			case name != page:
-				return "See [" + name + "](" + see + ")."
+				link, _ := filepath.Rel(filepath.Dir(page), see) // which cannot fail, as neither is absolute
+			return "See [" + strings.TrimSuffix(path.Base(name), ".md") + "](" + filepath.ToSlash(link) + ")."
 			case part == "":
 				return ""
 			}

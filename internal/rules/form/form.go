@@ -17,7 +17,7 @@ type Row struct {
 	Key string
 	Type
 	Doc     string // what it means, in sentences
-	See     string // the page of the docs that says more
+	See     string // the page that says more, below docs
 	Missing string // of a key that must be there: what an error adds to its name
 	Example string // how to write it, for the error that it is missing
 	// Only lists the words of the mapping's By that the key goes with; all if there are

@@ -43,7 +43,7 @@ func (p *Parser) matchKeys(m *matchForm) form.Mapping {
 			Type: form.Switch(&m.ExactPath, "ignore", "sensitive"),
 		},
 		{
-			Key: "path", Doc: "The path. * matches one segment, ** any number; !/v1/health excludes.", See: "rules.md#paths",
+			Key: "path", Doc: "The path. * matches one segment, ** any number; !/v1/health excludes.", See: "rules/rules.md#paths",
 			Type: form.Many("path").By("`/v1/**`, or a list", func(n *yamltext.Node) { m.note("path", p.parsePaths(n, m.Match)) }),
 		},
 		{
@@ -51,13 +51,13 @@ func (p *Parser) matchKeys(m *matchForm) form.Mapping {
 			Type: form.Many("host").By("`api.example.com`, or a list", func(n *yamltext.Node) { m.note("host", p.parseTexts(n, "host", &m.Host, p.host)) }),
 		},
 		{
-			Key: "client_ip", Doc: "The client's address, or its prefix.", See: "client-ip.md",
+			Key: "client_ip", Doc: "The client's address, or its prefix.", See: "rules/client-ip.md",
 			Type: form.Many("address").By("`10.0.0.0/8`, or a list", func(n *yamltext.Node) { m.note("client_ip", p.parseAddresses(n, m.Match)) }),
 		},
 		{Key: "headers", Doc: "Headers by name; case is ignored in names.", Type: named("fieldName", "").Is(values)},
 		{Key: "query", Doc: "Query parameters, decoded.", Type: named("valueName", "").Is(values)},
 		{Key: "cookies", Doc: "Cookies by name.", Type: named("valueName", "").Is(values)},
-		{Key: "jwt", Doc: "Claims of a verified token.", See: "identity.md", Type: named("valueName", "").Is(values)},
+		{Key: "jwt", Doc: "Claims of a verified token.", See: "rules/identity.md", Type: named("valueName", "").Is(values)},
 		{Key: "attributes", Doc: "Any other attribute that the caller sends by name, such as tenant.", Type: named("given", "").Is(values)},
 	}
 	for key, kind := range ValueSections() {

@@ -14,7 +14,7 @@ import (
 func (p *Parser) distinctKeys() []form.Row {
 	return []form.Row{
 		{
-			Key: "count", Doc: "How many different values of the attribute in of a key shows, in windows as by fixed_window, instead of requests.", See: "distinct.md",
+			Key: "count", Doc: "How many different values of the attribute in of a key shows, in windows as by fixed_window, instead of requests.", See: "more/distinct.md",
 			Type: form.OneOf(new(string), headgate.Distinct.String()).Or("requests"),
 		},
 		{Key: "of", Doc: "The attribute whose different values count.", Type: form.Ref("attribute").Is("an attribute")},

@@ -57,7 +57,7 @@ func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Lim
 // slotKeys are the keys of a limit of concurrency.
 func (p *Parser) slotKeys(most *int64, lease *time.Duration) []form.Row {
 	return []form.Row{
-		{Key: "concurrency", Doc: "Up to this many concurrent requests, instead of a rate.", See: "concurrency.md", Type: form.Integer(0, headgate.MaxConcurrent, most)},
+		{Key: "concurrency", Doc: "Up to this many concurrent requests, instead of a rate.", See: "more/concurrency.md", Type: form.Integer(0, headgate.MaxConcurrent, most)},
 		{
 			Key: "lease", Doc: "After this time without renewal a slot is free again, for example after a crash.",
 			Type: form.Duration(minLease, maxLease, lease, "for example lease: 60s").Or("60s"),
@@ -103,9 +103,9 @@ func (l *LimitForm) Rows() []form.Row {
 	const window, buckets = "add algorithm: fixed_window", "add algorithm: sliding_buckets"
 	l.buckets = headgate.DefaultBuckets
 	return []form.Row{
-		{Key: "rate", Doc: "How many, and in which time.", See: "rules.md#rate", Type: form.Ref("rate").Is("`5/minute`, `unlimited`")},
+		{Key: "rate", Doc: "How many, and in which time.", See: "rules/rules.md#rate", Type: form.Ref("rate").Is("`5/minute`, `unlimited`")},
 		{Key: "period", Doc: "The time of a rate that is only a count.", Type: form.Ref("period").Is("`30s`, `7d`")},
-		{Key: "algorithm", Doc: "How the limit counts. token_bucket: bursts, then a steady rate. leaky_bucket: a queue that drains at a steady rate. fixed_window: windows on the clock or the calendar. sliding_log: exact. sliding_window: two counters. sliding_buckets: the window cut into sub-windows.", See: "algorithms.md", Type: l.algorithms()},
+		{Key: "algorithm", Doc: "How the limit counts. token_bucket: bursts, then a steady rate. leaky_bucket: a queue that drains at a steady rate. fixed_window: windows on the clock or the calendar. sliding_log: exact. sliding_window: two counters. sliding_buckets: the window cut into sub-windows.", See: "rules/algorithms.md", Type: l.algorithms()},
 		algorithm(
 			"burst", "How many may pass at once (token_bucket), or the length of the queue (leaky_bucket).", "only token_bucket and leaky_bucket have a burst",
 			form.Integer(1, headgate.MaxLimit, &l.burst).Or("the rate's count"), headgate.TokenBucket, headgate.LeakyBucket,
@@ -134,8 +134,8 @@ func (l *LimitForm) Rows() []form.Row {
 			"count_denied", "Refused requests count too, so that a client that keeps hammering stays out.", "add algorithm: sliding_window, or another window", form.Flag(&l.countDenied),
 			headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets,
 		),
-		{Key: "sync", Type: form.Ref("sync").Is("`exact`, `blocks`, or a mapping").Or("exact"), Doc: "How servers share the limit.", See: "blocks.md"},
-		{Key: "regions", Type: form.Ref("regions").Is("`separate`, `shared`, or a mapping").Or("separate"), Doc: "Whether regions share the limit.", See: "regions.md"},
+		{Key: "sync", Type: form.Ref("sync").Is("`exact`, `blocks`, or a mapping").Or("exact"), Doc: "How servers share the limit.", See: "many/blocks.md"},
+		{Key: "regions", Type: form.Ref("regions").Is("`separate`, `shared`, or a mapping").Or("separate"), Doc: "Whether regions share the limit.", See: "many/regions.md"},
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 
 // denyKeys are the keys of deny that are not attributes.
 func (p *Parser) denyKeys(id *listID) form.Mapping {
-	return form.Mapping{Def: "deny", Doc: "Requests that are refused before anything is counted, by attribute, as under allow, which wins. See docs/lists.md.", Rows: []form.Row{
+	return form.Mapping{Def: "deny", Doc: "Requests that are refused before anything is counted, by attribute, as under allow, which wins. See docs/rules/lists.md.", Rows: []form.Row{
 		{Key: "mode", Doc: "shadow: refuse nobody, only count and report.", Type: form.Choice(&id.mode, rules.Enforce, rules.Shadow)},
 		{Key: "status", Doc: "The HTTP status of the answer. Envoy chooses the status itself.", Type: form.Integer(300, 599, &id.status)},
 	}, Extra: `"propertyNames":{"$ref":"#/$defs/listed"},` + listsExtra + `,"patternProperties":{"^(client_ip)$":{"$ref":"#/$defs/addresses"},"^(mod|modes|statu)$":{"type":"array","items":{"$ref":"#/$defs/listedValue"}}}`}
@@ -33,7 +33,7 @@ const listsExtra = `"additionalProperties":{"$ref":"#/$defs/listedValues"}`
 // allowKeys is the mapping under allow: attributes alone.
 func allowKeys() form.Mapping {
 	return form.Mapping{
-		Def: "allow", Doc: "Requests that pass and that no rule counts, by attribute: client_ip, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM, or any other attribute that the caller sends. See docs/lists.md.",
+		Def: "allow", Doc: "Requests that pass and that no rule counts, by attribute: client_ip, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM, or any other attribute that the caller sends. See docs/rules/lists.md.",
 		Extra: `"propertyNames":{"$ref":"#/$defs/listed","not":{"enum":["mode","status"]}},` + listsExtra + `,"patternProperties":{"^(client_ip)$":{"$ref":"#/$defs/addresses"}}`,
 	}
 }

@@ -19,7 +19,7 @@ const (
 
 // onRepeatKeys are the keys of on_repeat.
 func (p *Parser) onRepeatKeys(o *rules.OnRepeat, refusals *rate.Rate) form.Mapping {
-	return form.Mapping{Def: "onRepeat", Doc: "Bans a key that the rule refuses again and again, for longer each time. See docs/offenders.md.", Rows: []form.Row{
+	return form.Mapping{Def: "onRepeat", Doc: "Bans a key that the rule refuses again and again, for longer each time. See docs/more/offenders.md.", Rows: []form.Row{
 		{
 			Key: "refusals", Doc: "How many refusals lead to a ban, and within which time. Up to 10000 within 24h.", Example: "for example refusals: 100/10m",
 			Type: form.Type{Schema: `"type":"string","pattern":"^\\s*[0-9][0-9_]*\\s*/","not":{"pattern":"^[\\s0_]*/"}`}.

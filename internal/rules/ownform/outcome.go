@@ -74,11 +74,11 @@ func (p *Parser) onLimitKeys(o *rules.OnLimit, l *onLimitForm) form.Mapping {
 	l.queue = rules.DefaultQueueing()
 	action := form.Type{Schema: `"enum":["reject","delay","shadow_ban","queue"]`, Default: o.Action.String()}
 	return form.Mapping{
-		Def: "onLimit", Doc: "What happens to a request over the limit. See docs/outcomes.md.", Short: &action, By: "action", Word: rules.Reject.String(),
+		Def: "onLimit", Doc: "What happens to a request over the limit. See docs/more/outcomes.md.", Short: &action, By: "action", Word: rules.Reject.String(),
 		Rows: append([]form.Row{
 			{
 				Key: "action", Doc: "reject: refuse. delay: requests wait, and those beyond the queue are refused. shadow_ban: answer as if the request had passed. queue: keep the request and send it later.",
-				Type: action.By("`reject`, `delay`, `shadow_ban`, `queue`", func(n *yamltext.Node) { p.parseAction(n, "action", o) }), See: "outcomes.md",
+				Type: action.By("`reject`, `delay`, `shadow_ban`, `queue`", func(n *yamltext.Node) { p.parseAction(n, "action", o) }), See: "more/outcomes.md",
 			},
 			{Key: "status", Doc: "The HTTP status: for shadow_ban also from 200.", Type: form.Type{
 				Schema: `"type":"integer","minimum":200,"maximum":599`, Default: "429, for shadow_ban 200",

@@ -15,14 +15,14 @@ import (
 func (l *LimitForm) regionKeys(settings *headgate.Regions, shared *bool) form.Mapping {
 	word := form.Switch(shared, "separate", "shared")
 	return form.Mapping{
-		Def: "regions", Doc: "Whether regions share the limit: separate (default) gives each region the whole limit, shared gives each a part, and regions give each other tokens. {home: eu} lets one region count for all, with any algorithm. See docs/regions.md.",
+		Def: "regions", Doc: "Whether regions share the limit: separate (default) gives each region the whole limit, shared gives each a part, and regions give each other tokens. {home: eu} lets one region count for all, with any algorithm. See docs/many/regions.md.",
 		Short: &word, Rows: []form.Row{
 			{
 				Key: "slack", Doc: "Of a token_bucket: how much all regions together may admit above the burst, as a part of it.",
 				Type: form.Ref("part").ByPair("`0%` to `100%`", func(at yamltext.Pair) { settings.Slack = l.partOfBurst("slack", at) }).Or("0"),
 			},
 			{
-				Key: "home", Doc: "The region whose Redis counts the limit for all: exact, with a round trip there for each decision, unless sync: blocks saves it.", See: "regions-home.md",
+				Key: "home", Doc: "The region whose Redis counts the limit for all: exact, with a round trip there for each decision, unless sync: blocks saves it.", See: "many/regions-home.md",
 				Type: form.Ref("region").By("the name of a region", func(n *yamltext.Node) { settings.Home = l.readHome(n) }),
 			},
 		},

@@ -18,11 +18,11 @@ import (
 func (p *Parser) ruleKeys(rf *ruleForm) form.Mapping {
 	rows := slices.Concat(p.firstKeys(rf), p.limitKeys(rf), p.distinctKeys(), p.slotKeys(new(int64), new(time.Duration)), p.SharedKeys(rf.rule), []form.Row{
 		{
-			Key: "charge_on", Doc: "Counts only requests with certain answers, such as failed logins.", See: "charge-on.md",
+			Key: "charge_on", Doc: "Counts only requests with certain answers, such as failed logins.", See: "more/charge-on.md",
 			Type: form.Ref("chargeOn").Is("a mapping").Or("every request"),
 		},
-		{Key: "on_repeat", Doc: "Bans keys that are refused again and again.", See: "offenders.md", Type: form.Ref("onRepeat").Is("a mapping")},
-		{Key: "tiers", Doc: "Different limits by plan.", See: "outcomes.md#tiers", Type: form.Ref("tiers").Is("a mapping")},
+		{Key: "on_repeat", Doc: "Bans keys that are refused again and again.", See: "more/offenders.md", Type: form.Ref("onRepeat").Is("a mapping")},
+		{Key: "tiers", Doc: "Different limits by plan.", See: "more/outcomes.md#tiers", Type: form.Ref("tiers").Is("a mapping")},
 	})
 	return form.Mapping{
 		Def: "limit", Doc: "One of Headgate's own rules.", By: "algorithm", Word: headgate.TokenBucket.String(), Rows: rows,
@@ -41,11 +41,11 @@ func (p *Parser) firstKeys(rf *ruleForm) []form.Row {
 		},
 		{Key: "disabled", Doc: "true: the rule is checked but not used.", Type: form.Flag(&r.Disabled)},
 		{
-			Key: "match", See: "rules.md#match", Doc: "The requests that the rule applies to.",
+			Key: "match", See: "rules/rules.md#match", Doc: "The requests that the rule applies to.",
 			Type: form.Ref("match").By("a mapping", func(n *yamltext.Node) { rf.asked = p.parseMatch(n, &rf.match) }).Or("every request"),
 		},
 		{
-			Key: "key", Doc: "What the limit counts by: an attribute or a list of up to 16.", See: "rules.md#key",
+			Key: "key", Doc: "What the limit counts by: an attribute or a list of up to 16.", See: "rules/rules.md#key",
 			Type: form.Type{
 				Schema: `"anyOf":[{"$ref":"#/$defs/keyAttribute"},{"type":"array","maxItems":16,"items":{"$ref":"#/$defs/keyAttribute"}}]`, Default: "one count for all",
 			}.By("attributes", func(n *yamltext.Node) { p.parseKey(n, r) }),
@@ -54,7 +54,7 @@ func (p *Parser) firstKeys(rf *ruleForm) []form.Row {
 			Key: "key_missing", Doc: "share: requests that lack a part of the key share one count. skip: the rule does not apply to them.",
 			Type: form.Choice(&r.KeyMissing, rules.KeyMissingShare, rules.KeyMissingSkip),
 		},
-		{Key: "mode", Doc: "shadow: count and report, but refuse nothing.", See: "rollout.md", Type: p.mode(r)},
+		{Key: "mode", Doc: "shadow: count and report, but refuse nothing.", See: "try/rollout.md", Type: p.mode(r)},
 	}
 }
 
@@ -80,17 +80,17 @@ func (p *Parser) limitKeys(rf *ruleForm) []form.Row {
 func (p *Parser) SharedKeys(r *rules.Rule) []form.Row {
 	return []form.Row{
 		{Key: "description", Doc: "For people.", Type: form.Text(&r.Description)},
-		{Key: "cost", Type: form.Ref("cost").By("a number, or a mapping", func(n *yamltext.Node) { p.parseCost(n, r) }).Or("1"), Doc: "Multiplies the request's own cost.", See: "outcomes.md#cost-by-attribute"},
+		{Key: "cost", Type: form.Ref("cost").By("a number, or a mapping", func(n *yamltext.Node) { p.parseCost(n, r) }).Or("1"), Doc: "Multiplies the request's own cost.", See: "more/outcomes.md#cost-by-attribute"},
 		{
 			Key: "percent", Doc: "Enforces the rule for this percentage of the keys, always the same ones, and shadows it for the rest.",
-			Type: form.Integer(0, 100, &r.Percent), See: "rollout.md",
+			Type: form.Integer(0, 100, &r.Percent), See: "try/rollout.md",
 		},
 		{
-			Key: "on_store_error", Doc: "What happens when the store cannot answer.", See: "failure.md",
+			Key: "on_store_error", Doc: "What happens when the store cannot answer.", See: "run/failure.md",
 			Type: form.Ref("onStoreError").By("`allow`, `deny`, `local`, or a mapping", func(n *yamltext.Node) { p.parseStoreError(n, r) }).Or("allow"),
 		},
 		{
-			Key: "on_limit", Doc: "What happens to a request over the limit.", See: "outcomes.md",
+			Key: "on_limit", Doc: "What happens to a request over the limit.", See: "more/outcomes.md",
 			Type: form.Ref("onLimit").By("an action, or a mapping", func(n *yamltext.Node) { p.parseOnLimit(n, r) }).Or("reject"),
 		},
 	}

@@ -28,7 +28,7 @@ func (l *LimitForm) syncKeys(b *headgate.Blocks, blocks *bool) form.Mapping {
 	*b = headgate.Blocks{MaxAge: defaultBlockAge, MaxOver: defaultOver / 100.}
 	word := form.Switch(blocks, "exact", "blocks")
 	return form.Mapping{
-		Def: "sync", Doc: "How servers share the limit: exact (default) asks the store for each request, blocks draws tokens for busy keys in advance. See docs/blocks.md.",
+		Def: "sync", Doc: "How servers share the limit: exact (default) asks the store for each request, blocks draws tokens for busy keys in advance. See docs/many/blocks.md.",
 		Short: &word, By: "mode", Rows: []form.Row{
 			{Key: "mode", Doc: "exact or blocks.", Type: word, Missing: ": exact or blocks", Example: "for example sync: {mode: blocks, max_age: 1s}"},
 			{

@@ -35,7 +35,7 @@ const (
 func (t *tableForm) rateKeys() form.Mapping {
 	return form.Mapping{Def: "rateFrom", Doc: "Where each key has a rate of its own.", Rows: []form.Row{
 		{
-			Key: "table", Doc: "A file with a row for each key: its columns are key, rate and burst. CSV, JSON or YAML, by its name. The path is relative to this file.", See: "limits-by-customer.md",
+			Key: "table", Doc: "A file with a row for each key: its columns are key, rate and burst. CSV, JSON or YAML, by its name. The path is relative to this file.", See: "rules/limits-by-customer.md",
 			Type: form.Ref("tableName").Is("the name of a file"),
 		},
 		{Key: "from", Doc: "Instead of a table: the claim of the verified token that has the rate.", Type: form.Ref("claim").Is("`jwt:CLAIM`")},

@@ -37,7 +37,7 @@ func (p *Parser) tierKeys() form.Mapping {
 // tiersKeys are the keys of tiers that are not tiers.
 func (t *tierForm) tiersKeys() form.Mapping {
 	return form.Mapping{
-		Def: "tiers", Doc: "Limits that differ by an attribute of the request, such as free and pro. Each tier inherits what it does not set. See docs/outcomes.md.", Rows: []form.Row{
+		Def: "tiers", Doc: "Limits that differ by an attribute of the request, such as free and pro. Each tier inherits what it does not set. See docs/more/outcomes.md.", Rows: []form.Row{
 			{
 				Key: "by", Doc: "The attribute whose value chooses the tier.", Missing: ", the attribute that chooses the tier", Example: "for example by: \"header:X-Plan\"",
 				Type: form.Ref("given").By("an attribute", t.readBy),

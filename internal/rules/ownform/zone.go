@@ -22,7 +22,7 @@ func (p *Parser) zoneKeys(z *zoneForm) form.Mapping {
 		Def: "zoneFrom", Doc: "Where the request, or its row in the table of the rule, has the zone of the client.", Rows: []form.Row{
 			{Key: "from", Doc: "The part of the request that has the name of the zone.", Type: form.Ref("given").By("an attribute", func(n *yamltext.Node) { z.from = n })},
 			{
-				Key: "column", Doc: "The column of the rule's table that has the name of the zone.", See: "limits-by-customer.md",
+				Key: "column", Doc: "The column of the rule's table that has the name of the zone.", See: "rules/limits-by-customer.md",
 				Type: form.Type{Schema: `"type":"string","minLength":1,"not":{"enum":["key","rate","burst"]}`}.By("the name of a column", func(n *yamltext.Node) { z.column = p.zoneColumn(n) }),
 			},
 			{Key: "default", Doc: "The zone of requests without one.", Type: name}, // ownZoneOf reads it

@@ -14,7 +14,7 @@ import (
 )
 
 // A million rows are read in less than two seconds of an idle machine; the test allows for
-// a busy one and for the race detector. The figure is in docs/limits-by-customer.md.
+// a busy one and for the race detector. The figure is in docs/rules/limits-by-customer.md.
 func TestMillionRows(t *testing.T) {
 	t.Parallel()
 	const rows = 1_000_000
@@ -103,7 +103,7 @@ func TestBrokenRowsAreRefused(t *testing.T) {
 	}
 }
 
-// A million addresses and a million keys: the figures are in docs/lists.md.
+// A million addresses and a million keys: the figures are in docs/rules/lists.md.
 func TestMillionEntries(t *testing.T) {
 	t.Parallel()
 	const n = 1_000_000

@@ -77,18 +77,18 @@ func Document() form.Mapping {
 		Rows: []form.Row{
 			{Key: "domain", Doc: "The namespace of the rules. Each request belongs to one domain. Documents with the same domain are combined.", Type: form.Ref("domain").Is("text").Or(form.Required)},
 			{Key: "limits", Doc: "Headgate's own rules.", Type: form.Type{Schema: `"type":"array",` + list("limit"), Values: "a list"}},
-			{Key: "allow", Doc: "Requests that pass and that no rule counts, by attribute.", See: "lists.md", Type: form.Ref("allow").Is("a mapping")},
-			{Key: "deny", Doc: "Requests that are refused before anything is counted, by attribute, as under allow, which wins.", See: "lists.md", Type: form.Ref("deny").Is("a mapping")},
+			{Key: "allow", Doc: "Requests that pass and that no rule counts, by attribute.", See: "rules/lists.md", Type: form.Ref("allow").Is("a mapping")},
+			{Key: "deny", Doc: "Requests that are refused before anything is counted, by attribute, as under allow, which wins.", See: "rules/lists.md", Type: form.Ref("deny").Is("a mapping")},
 			{
-				Key: "headers", Doc: "The dialect of the rate-limit headers for this domain.", See: "headers.md#dialects",
+				Key: "headers", Doc: "The dialect of the rate-limit headers for this domain.", See: "reference/headers.md#dialects",
 				Type: form.OneOf(new(string), ownform.Dialects()...).Or("the server's setting"),
 			},
 			{
-				Key: "descriptors", Doc: "Rules in the form of envoyproxy/ratelimit.", See: "envoy-rules.md",
+				Key: "descriptors", Doc: "Rules in the form of envoyproxy/ratelimit.", See: "connect/envoy-rules.md",
 				Type: form.Type{Schema: `"type":["array","null"],` + list("descriptor"), Values: "a list"},
 			},
-			{Key: "compat", Doc: "envoy: exactly the answers of envoyproxy/ratelimit.", See: "envoy-rules.md", Type: form.OneOf(new(string), "none", "envoy").Or("none")},
-			{Key: "merge_domains", Doc: "true: several documents may add descriptors to this domain.", See: "envoy-rules.md", Type: form.Ref("flag").Is("`true`, `false`").Or("false")},
+			{Key: "compat", Doc: "envoy: exactly the answers of envoyproxy/ratelimit.", See: "connect/envoy-rules.md", Type: form.OneOf(new(string), "none", "envoy").Or("none")},
+			{Key: "merge_domains", Doc: "true: several documents may add descriptors to this domain.", See: "connect/envoy-rules.md", Type: form.Ref("flag").Is("`true`, `false`").Or("false")},
 		},
 		Extra: `"required":["domain"],"patternProperties":{"^x-":true}`,
 	}

@@ -17,7 +17,7 @@ import (
 var types string
 
 const head = `"$schema":"https://json-schema.org/draft/2020-12/schema","title":"Headgate rules",` +
-	`"description":"A document of a rule file: Headgate's own rules under limits, rules of envoyproxy/ratelimit under descriptors. See docs/rules.md."`
+	`"description":"A document of a rule file: Headgate's own rules under limits, rules of envoyproxy/ratelimit under descriptors. See docs/rules/rules.md."`
 
 // Rules returns the schema of one document of a rule file.
 func Rules() string { return form.Schema(head, rulefile.Document(), types, Mappings()) }

@@ -1,7 +1,7 @@
 // Package overload keeps an overloaded process alive: it divides file descriptors among
 // the doors, and sheds load by importance when memory or file descriptors run short.
 //
-// Health, metrics, keys and reload are never shed. See docs/overload.md.
+// Health, metrics, keys and reload are never shed. See docs/run/overload.md.
 package overload
 
 import (

@@ -22,7 +22,7 @@ export interface About {
   weakness: string;
 }
 
-/** The descriptions of the page. docs/algorithms.md has the details. */
+/** The descriptions of the page. docs/rules/algorithms.md has the details. */
 export const about: Record<Algorithm, About> = {
   token_bucket: {
     title: "Token bucket",

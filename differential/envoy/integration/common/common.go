@@ -8,7 +8,7 @@ import (
 )
 
 // Comparable returns an answer without what only Headgate's refusals have: a body and its
-// header fields (docs/envoy.md).
+// header fields (docs/connect/envoy.md).
 func Comparable(m proto.Message) proto.Message {
 	if r, ok := m.(*envoy.RateLimitResponse); ok && r.GetOverallCode() == envoy.RateLimitResponse_OVER_LIMIT {
 		r = proto.CloneOf(r)

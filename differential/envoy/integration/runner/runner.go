@@ -94,7 +94,7 @@ func (r *Runner) Stop() {
 // GetStatsStore returns the numbers of Headgate under the original's names.
 func (r *Runner) GetStatsStore() Stats { return r.stats }
 
-// Stats reads /metrics each time, as in the table of docs/metrics.md.
+// Stats reads /metrics each time, as in the table of docs/reference/metrics.md.
 type Stats struct{ url string }
 
 // Value is a number that was read.
