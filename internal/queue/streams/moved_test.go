@@ -25,6 +25,7 @@ func TestMovedSlotLosesNothing(t *testing.T) {
 	}
 	for replicas := range 2 {
 		t.Run(fmt.Sprintf("%d replicas", replicas), func(t *testing.T) {
+			t.Parallel()
 			m := newMoving(t, replicas)
 			for range 10 {
 				m.accept(20)
