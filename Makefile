@@ -17,12 +17,12 @@ LEAST    ?= 0
 ADAPTERS := middleware/ginlimit middleware/echolimit middleware/fiberlimit examples/chi
 MODULES  := . benchmarks chaos differential/envoy dist/packaging dist/helm $(ADAPTERS)
 LINTED   := . dist/packaging dist/helm $(ADAPTERS)
-# Packages with tests that measure milliseconds run one at a time. Their tests that only
-# wait are parallel: six of them wait at a time, after those that measure.
-TIMED    := /store/redis /store/failsafe /internal/e2e /door/resp
-ONE      := -p 1 -parallel 6
+# Packages with tests that measure milliseconds, or clients that give up after seconds, run
+# one at a time. Tests that only wait are parallel: four at a time, after those that measure.
+TIMED    := /store/redis /store/failsafe /internal/e2e /door/resp /clients/conformance
+ONE      := -p 1 -parallel 4
 # Packages whose tests start servers that a bare machine does not have.
-SERVED   := /cmd/headgate /internal/queue/streams /internal/operate/setup /internal/testkit/redistest /clients/conformance
+SERVED   := /cmd/headgate /internal/queue/streams /internal/operate/setup /internal/testkit/redistest
 # Packages where goroutines meet: those in these folders that start some, or whose tests do.
 RACED     = $(shell grep -rl --include='*.go' -e '^[[:space:]]*go [a-z]' -e '\.Go\b' -e NewServer -e 'synctest\.' store middleware rulefiles internal/decide internal/door internal/observe internal/queue internal/request internal/transport | sed 's,/[^/]*$$,,; s,^,%/,' | sort -u)
 # packages lists all that match none of these, only those that match one.
@@ -50,9 +50,9 @@ test: ## install what is missing, and run every test once: about 8 minutes on tw
 	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl python3
 	@scripts/ensure-web.sh node && scripts/ensure-express.sh && scripts/ensure-clients.sh && scripts/ensure-python.sh && scripts/ensure-java.sh && { scripts/ensure.sh php || true; }
 	@echo "== 2 of 4: the tests of most packages"
-	$(REQUIRE) HEADGATE_REQUIRE_CLIENTS=1 $(TESTS) --packages="$(call packages,$(TIMED))" -- $(ONCE) -p 3
+	$(REQUIRE) $(TESTS) --packages="$(call packages,$(TIMED))" -- $(ONCE) -p 3
 	@echo "== 3 of 4: the tests that measure milliseconds, one package at a time"
-	$(REQUIRE) $(TESTS) --packages="$(call only,$(TIMED))" -- $(ONCE) $(ONE)
+	$(REQUIRE) HEADGATE_REQUIRE_CLIENTS=1 $(TESTS) --packages="$(call only,$(TIMED))" -- $(ONCE) $(ONE)
 	@echo "== 4 of 4: the modules with dependencies of their own"
 	@for module in $(ADAPTERS) differential/envoy; do (cd $$module && $(GO) test $(ONCE) ./...) || exit 1; done
 
