@@ -14,12 +14,9 @@ import (
 // Server is what one server reports about itself; see [Store.Servers].
 type Server struct {
 	Address string
-	Err     error // if not nil, why it reports nothing, such as a missing permission
-	// Info has the fields of INFO, Cluster those of CLUSTER INFO. Cluster is nil outside
-	// of a cluster.
-	Info, Cluster map[string]string
-	// Config has save, appendfsync and min-replicas-to-write. It is nil if the user may
-	// not ask (+config|get).
+	Err     error             // if not nil, why it reports nothing, such as a missing permission
+	Info    map[string]string // the fields of INFO
+	// Config has save and appendfsync. It is nil if the user may not ask (+config|get).
 	Config map[string]string
 	// Ahead is how far its clock is ahead of the one that it is compared with; it may be
 	// wrong by Within, half of the round trip.
@@ -38,7 +35,7 @@ func (s *Store) Servers(ctx context.Context, now func() time.Time) ([]Server, er
 		for address, node := range nodes {
 			all = append(all, Server{Address: address})
 			is := &all[len(all)-1]
-			done.Go(func() { s.describe(ctx, node, now, is) })
+			done.Go(func() { describe(ctx, node, now, is) })
 		}
 		done.Wait()
 		list = all
@@ -52,7 +49,7 @@ func (s *Store) Servers(ctx context.Context, now func() time.Time) ([]Server, er
 }
 
 // describe asks one server.
-func (s *Store) describe(ctx context.Context, node rueidis.Client, now func() time.Time, is *Server) {
+func describe(ctx context.Context, node rueidis.Client, now func() time.Time, is *Server) {
 	text, err := node.Do(ctx, node.B().Info().Build()).ToString()
 	if err != nil {
 		is.Err = err
@@ -71,15 +68,8 @@ func (s *Store) describe(ctx context.Context, node rueidis.Client, now func() ti
 	}
 	is.Within = ended.Sub(began) / 2
 	is.Ahead = time.Unix(parts[0], parts[1]*int64(time.Microsecond)).Sub(began.Add(is.Within))
-	if s.options.Mode == Cluster {
-		if text, err = node.Do(ctx, node.B().ClusterInfo().Build()).ToString(); err != nil {
-			is.Err = err
-			return
-		}
-		is.Cluster = fieldsOf(text)
-	}
 	settings := map[string]string{}
-	for _, name := range []string{"save", "appendfsync", "min-replicas-to-write"} {
+	for _, name := range []string{"save", "appendfsync"} {
 		one, err := node.Do(ctx, node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
 		if err != nil {
 			return
@@ -89,7 +79,7 @@ func (s *Store) describe(ctx context.Context, node rueidis.Client, now func() ti
 	is.Config = settings
 }
 
-// fieldsOf parses an answer to INFO or CLUSTER INFO.
+// fieldsOf parses an answer to INFO.
 func fieldsOf(text string) map[string]string {
 	fields := map[string]string{}
 	text = strings.TrimPrefix(text, "txt:") // how RESP3 marks it
@@ -99,52 +89,4 @@ func fieldsOf(text string) map[string]string {
 		}
 	}
 	return fields
-}
-
-// SentinelReport is what one sentinel reports about the primary; see [Store.Sentinels].
-type SentinelReport struct {
-	Address string
-	Err     error // if not nil, why it reports nothing
-	// Primary has the fields of SENTINEL MASTER, such as ip, port, flags, quorum and
-	// num-other-sentinels.
-	Primary map[string]string
-	// NoQuorum is nil, or why the sentinels that it reaches could not replace the
-	// primary: the answer to SENTINEL CKQUORUM.
-	NoQuorum error
-}
-
-// Sentinels asks every sentinel in Options.Addresses, all at once. It returns nothing
-// in other modes, and works while the primary is down.
-func (s *Store) Sentinels(ctx context.Context) []SentinelReport {
-	if s.options.Mode != Sentinel {
-		return nil
-	}
-	all := make([]SentinelReport, len(s.options.Addresses))
-	var done sync.WaitGroup
-	for n, address := range s.options.Addresses {
-		all[n].Address = address
-		done.Go(func() { s.askSentinel(ctx, &all[n]) })
-	}
-	done.Wait()
-	return all
-}
-
-// askSentinel asks one sentinel over a connection of its own.
-func (s *Store) askSentinel(ctx context.Context, is *SentinelReport) {
-	dialer := newDialer(nil)
-	defer dialer.close()
-	o := s.options.clientOption(dialer)
-	o.InitAddress, o.Username, o.Password, o.SelectDB = []string{is.Address}, s.options.SentinelUsername, s.options.SentinelPassword, 0
-	o.AuthCredentialsFn = nil
-	o.Sentinel, o.ForceSingleClient = rueidis.SentinelOption{}, true
-	client, err := rueidis.NewClient(o)
-	if err != nil {
-		is.Err = err
-		return
-	}
-	defer client.Close()
-	name := s.options.MasterName
-	if is.Primary, is.Err = client.Do(ctx, client.B().Arbitrary("SENTINEL", "MASTER", name).Build()).AsStrMap(); is.Err == nil {
-		is.NoQuorum = client.Do(ctx, client.B().Arbitrary("SENTINEL", "CKQUORUM", name).Build()).Error()
-	}
 }

@@ -1,7 +1,6 @@
 package doctor_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -54,7 +53,7 @@ func TestPersistence(t *testing.T) {
 		t.Helper()
 		expect(t, inspect(t, url("redis", server.Addr), 0), want...)
 	}
-	is("warn persistence: "+server.Addr+": nothing is saved\n", "ok clock: ", "ok replication: "+server.Addr+": primary without replicas\n", "ok permissions: ")
+	is("warn persistence: "+server.Addr+": nothing is saved\n", "ok clock: ", "ok permissions: ")
 	server.Do("CONFIG", "SET", "save", "3600 1")
 	is("warn persistence: " + server.Addr + ": snapshots only (save 3600 1)\n")
 	server.Do("CONFIG", "SET", "appendonly", "yes")
@@ -106,43 +105,22 @@ func TestPermissionsOfTheUser(t *testing.T) {
 	})
 }
 
-// A primary without the replicas that it waits for, and a replica, accept no writes.
-func TestReplication(t *testing.T) {
+// A replica accepts no writes.
+func TestReplica(t *testing.T) {
 	t.Parallel()
-	primary := redistest.Standalone(t, "--min-replicas-to-write", "1")
-	expect(t, inspect(t, url("redis", primary.Addr), 0), "fail replication: "+primary.Addr+": min-replicas-to-write is 1, and 0 replicas are in step\n")
-
+	primary := redistest.Standalone(t)
 	replica := redistest.Standalone(t, "--replicaof", "127.0.0.1 "+strconv.Itoa(primary.Port))
-	await(t, primary, "state=online")
-	expect(t, inspect(t, url("redis", primary.Addr), 0), "ok replication: "+primary.Addr+": primary, 1 replica is in step, at most 1s behind\n")
+	expect(t, inspect(t, url("redis", primary.Addr), 0), "!replication")
 	expect(t, inspect(t, url("redis", replica.Addr), 0), "fail replication: "+replica.Addr+": replica of 127.0.0.1:"+strconv.Itoa(primary.Port)+"\n")
-	primary.Kill()
-	await(t, replica, "master_link_status:down")
-	expect(t, inspect(t, url("redis", replica.Addr), 0), "fail replication: "+replica.Addr+": replica of 127.0.0.1:"+strconv.Itoa(primary.Port)+", which it cannot reach\n")
 }
 
-// await asks a server until its replication is as wanted.
-func await(t *testing.T, s *redistest.Server, want string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for !strings.Contains(s.Do("INFO", "replication"), want) {
-		if ctx.Err() != nil {
-			t.Fatalf("no %s in\n%s", want, s.Do("INFO", "replication"))
-		}
-	}
-}
-
-// A cluster is sound, has slots without a server, and is taken for a single Redis.
+// A cluster is sound, and is taken for a single Redis.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	set := redistest.Cluster(t)
-	cluster := url("redis+cluster", set.Addrs()...)
-	expect(t, inspect(t, cluster, 0), "ok cluster: 3 primaries among 6 nodes serve all slots\n", "ok permissions: ", "!fail ", "!replication: no replica")
+	expect(t, inspect(t, url("redis+cluster", set.Addrs()...), 0), "ok permissions: ", "!fail ", "!replication")
 	first := set.Primaries[0].Addr
 	expect(t, inspect(t, url("redis", first), 0), "fail store: "+first+" is a node of a cluster\n")
-	set.Primaries[2].Do("CLUSTER", "DELSLOTS", "16383", "16382")
-	expect(t, inspect(t, cluster, 0), "fail cluster: "+set.Primaries[2].Addr+": 2 of 16384 slots belong to no server\n")
 }
 
 // A cluster that is to tell host names, but has none, works for nobody: the permissions
@@ -162,18 +140,11 @@ func TestClusterWithoutHostNames(t *testing.T) {
 	expect(t, inspect(t, cluster, 0), "ok permissions: ", "!cluster-announce-hostname")
 }
 
-// Sentinels replace a primary while a majority of them runs.
+// Sentinels name the primary; one of them is taken for a Redis.
 func TestSentinels(t *testing.T) {
 	t.Parallel()
 	set := redistest.Sentinel(t)
 	store := "store: {redis: {url: 'redis+sentinel://" + strings.Join(set.Addrs(), ",") + "/" + redistest.MasterName + "'}}\n"
-	expect(t, inspect(t, store, 0),
-		"ok sentinels: 3 watch the primary "+set.Primary.Addr+", quorum 2\n",
-		"ok replication: "+set.Primary.Addr+": primary, 2 replicas are in step", "!fail ")
-	lone := url("redis", set.Sentinels[0].Addr)
-	expect(t, inspect(t, lone, 0), "fail store: ")
-	set.Sentinels[1].Kill()
-	expect(t, inspect(t, store, 0), "warn sentinels: "+set.Sentinels[1].Addr+" does not answer: ")
-	set.Sentinels[2].Kill()
-	expect(t, inspect(t, store, 0), "warn sentinels: "+set.Sentinels[2].Addr+" does not answer: ")
+	expect(t, inspect(t, store, 0), "ok permissions: ", "!fail ")
+	expect(t, inspect(t, url("redis", set.Sentinels[0].Addr), 0), "fail store: ")
 }

@@ -54,8 +54,7 @@ func (i *Installation) store(ctx context.Context, c *config.Config) []Finding {
 		return append(all, i.servers(ctx, s, options.Mode)...)
 	}
 	if err != nil {
-		all := []Finding{{"store", Fail, err.Error(), lost, "start Redis, or correct store.redis"}}
-		return append(all, sentinels(s.Sentinels(ctx))...)
+		return []Finding{{"store", Fail, err.Error(), lost, "start Redis, or correct store.redis"}}
 	}
 	all := []Finding{i.latency(ctx, s, timeout)}
 	if err := s.CheckVersion(ctx); errors.Is(err, redis.ErrTooOld) {
@@ -63,7 +62,6 @@ func (i *Installation) store(ctx context.Context, c *config.Config) []Finding {
 	}
 	all = append(all, memory(ctx, s)...)
 	all = append(all, i.servers(ctx, s, options.Mode)...)
-	all = append(all, sentinels(s.Sentinels(ctx))...)
 	return append(all, permissions(ctx, s, &c.Store.Regions))
 }
 
