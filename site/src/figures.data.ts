@@ -12,5 +12,8 @@ export { data };
 export default {
   watch: [file("internals/benchmarks.md"), file("internals/accuracy.md")],
   load: (): Figures =>
-    figures(readFileSync(file("internals/benchmarks.md"), "utf8"), readFileSync(file("internals/accuracy.md"), "utf8")),
+    figures(
+      readFileSync(file("internals/benchmarks.md"), "utf8"),
+      readFileSync(file("internals/accuracy.md"), "utf8"),
+    ),
 };

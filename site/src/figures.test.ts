@@ -39,7 +39,7 @@ test("a table is the first one behind a line", () => {
 test("missing figures are errors", () => {
   expect(() => table("x", "y")).toThrow('no line contains "y"');
   expect(() => table("x\n\nno table\n", "x")).toThrow('no table behind "x"');
-  expect(() => figures(read("internals/benchmarks.md").replace("| 183 |", "| ? |"), read("internals/accuracy.md"))).toThrow(
-    "no figure",
-  );
+  expect(() =>
+    figures(read("internals/benchmarks.md").replace("| 183 |", "| ? |"), read("internals/accuracy.md")),
+  ).toThrow("no figure");
 });

@@ -25,7 +25,9 @@ test.each([
 });
 
 test.each(["../examples/no-such-example", "../../outside.txt"])("%s is an error", (href) => {
-  expect(() => resolve(href, "docs/rules/rules.md", root)).toThrow(`docs/rules/rules.md: link to ${href}: no such file`);
+  expect(() => resolve(href, "docs/rules/rules.md", root)).toThrow(
+    `docs/rules/rules.md: link to ${href}: no such file`,
+  );
 });
 
 test.each([

@@ -13,7 +13,8 @@ See [tls](run/tls.md), [start](start/README.md), [decisions](decisions/README.md
 | nginx | [nginx](nginx.md), [again](nginx.md#steps), [keys](../watch/keys.md), [scope](../scope.md) |
 | more | [clients](../../clients/README.md), [an example](../../examples/figma), [elsewhere](https://example.com/a.md) |
 `,
-  "docs/watch/README.md": "# Watch\n\n[keys](keys.md), [scope](../scope.md), [decisions](../decisions/README.md)\n",
+  "docs/watch/README.md":
+    "# Watch\n\n[keys](keys.md), [scope](../scope.md), [decisions](../decisions/README.md)\n",
 };
 
 test("the indexes of docs/README.md are parts, and a page is listed once, in its own", () => {

@@ -5,7 +5,7 @@ import { isPage, place } from "./pages.ts";
 export interface Group {
   text: string;
   link?: string;
-  collapsed: true;
+  collapsed?: true;
   items: { text: string; link: string }[];
 }
 
@@ -43,7 +43,9 @@ function links(page: string, read: (file: string) => string): string[] {
 
 /** Reports whether a page is in the part of an index, or in none. */
 const belongs = (file: string, index: string) =>
-  posix.dirname(file) === posix.dirname(index) || !/^docs\/[a-z]+\//.test(file) || file === "docs/decisions/README.md";
+  posix.dirname(file) === posix.dirname(index) ||
+  !/^docs\/[a-z]+\//.test(file) ||
+  file === "docs/decisions/README.md";
 
 const once = (seen: Set<string>) => (file: string) => !seen.has(file) && seen.add(file) !== undefined;
 
@@ -56,7 +58,6 @@ export function decisions(map: string): Group {
   }));
   return {
     text: "Decisions",
-    collapsed: true,
     items: [{ text: "All decisions", link: "/docs/decisions/" }, ...items],
   };
 }
