@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // TestBlockAge: how long a block of each limit may be used, and what that admits above
 // the limit.
 func TestBlockAge(t *testing.T) {
-	five := headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05}
-	none := headgate.Blocks{MaxAge: 50 * time.Millisecond}
+	five := store.Blocks{MaxAge: time.Second, MaxOver: 0.05}
+	none := store.Blocks{MaxAge: 50 * time.Millisecond}
 	for _, c := range []struct {
 		limit headgate.Limit
 		age   time.Duration
@@ -36,9 +37,9 @@ func TestBlockAge(t *testing.T) {
 		{headgate.PerCalendar(1000, headgate.Day, nil).InBlocks(five), time.Second, 0, 1000},
 		{headgate.PerSecond(0).InBlocks(five), 0, 0, 0},
 	} {
-		if c.limit.Validate() != nil || c.limit.BlockAge() != c.age || c.limit.BlockOver() != c.over || c.limit.Capacity() != c.burst {
+		if c.limit.Validate() != nil || c.limit.Rule().BlockAge() != c.age || c.limit.Rule().BlockOver() != c.over || c.limit.Capacity() != c.burst {
 			t.Errorf("%s: %v, age %s over %d burst %d; want %s, %d, %d", c.limit, c.limit.Validate(),
-				c.limit.BlockAge(), c.limit.BlockOver(), c.limit.Capacity(), c.age, c.over, c.burst)
+				c.limit.Rule().BlockAge(), c.limit.Rule().BlockOver(), c.limit.Capacity(), c.age, c.over, c.burst)
 		}
 	}
 	if got := headgate.PerSecond(1000).InBlocks(five).String(); got != "1000/second token_bucket in blocks up to 50ms old" {
@@ -48,7 +49,7 @@ func TestBlockAge(t *testing.T) {
 
 // TestBlocksAreRefused: where they cannot keep the limit's promise.
 func TestBlocksAreRefused(t *testing.T) {
-	good := headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05}
+	good := store.Blocks{MaxAge: time.Second, MaxOver: 0.05}
 	for _, c := range []struct {
 		limit headgate.Limit
 		want  string
@@ -57,11 +58,11 @@ func TestBlocksAreRefused(t *testing.T) {
 		{headgate.PerSecond(9).InBlocks(good).Using(headgate.LeakyBucket), "cannot be used in blocks"},
 		{headgate.Concurrent(9).InBlocks(good), "cannot be used in blocks"},
 		{headgate.PerSecond(9).Using(headgate.FixedWindow).CountingDenied().InBlocks(good), "cannot be used in blocks"},
-		{headgate.PerSecond(9).InBlocks(headgate.Blocks{}), "the age of a block"},
-		{headgate.PerSecond(9).InBlocks(headgate.Blocks{MaxAge: time.Nanosecond}), "the age of a block"},
-		{headgate.PerSecond(9).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 1.1}), "above a burst"},
-		{headgate.PerSecond(9).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: -0.1}), "above a burst"},
-		{headgate.PerSecond(9).InBlocks(headgate.Blocks{MaxAge: time.Second}), "leaves nothing"},
+		{headgate.PerSecond(9).InBlocks(store.Blocks{}), "the age of a block"},
+		{headgate.PerSecond(9).InBlocks(store.Blocks{MaxAge: time.Nanosecond}), "the age of a block"},
+		{headgate.PerSecond(9).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1.1}), "above a burst"},
+		{headgate.PerSecond(9).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: -0.1}), "above a burst"},
+		{headgate.PerSecond(9).InBlocks(store.Blocks{MaxAge: time.Second}), "leaves nothing"},
 	} {
 		if err := c.limit.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.limit, err, c.want)
@@ -73,8 +74,8 @@ func TestBlocksAreRefused(t *testing.T) {
 // they can be switched on and off.
 func TestBlocksShareCounts(t *testing.T) {
 	exact := headgate.PerSecond(1000)
-	blocks := exact.InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05})
-	a, b := headgate.Op{Key: "k", Limit: exact}, headgate.Op{Key: "k", Limit: blocks}
+	blocks := exact.InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})
+	a, b := store.Op{Key: "k", Rule: exact.Rule()}, store.Op{Key: "k", Rule: blocks.Rule()}
 	nameA, markA := a.Space()
 	nameB, markB := b.Space()
 	if nameA != nameB || markA != markB || exact.Equal(blocks) {

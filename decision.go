@@ -1,61 +1,49 @@
 package headgate
 
 import (
-	"math"
-	"strconv"
 	"time"
+
+	"github.com/headgate/headgate/store"
 )
 
 // Never is the RetryAfter of a cost that can never fit its limit.
-const Never = time.Duration(math.MaxInt64)
+const Never = store.Never
 
 // Reason says why a Decision was made.
-type Reason uint8
+type Reason = store.Reason
 
 const (
-	// OK means that the cost fits the limit.
-	OK Reason = iota
-	// Limited means that the request may pass at RetryAfter, not now.
-	Limited
-	// TooLarge means that the cost exceeds what can ever fit.
-	TooLarge
-	// FailOpen means that the store could not answer and the policy lets requests pass.
-	FailOpen
-	// FailClosed means that the store could not answer and the policy refuses, or that
+	// ReasonOK means that the cost fits the limit.
+	ReasonOK Reason = store.ReasonOK
+	// ReasonLimited means that the request may pass at RetryAfter, not now.
+	ReasonLimited Reason = store.ReasonLimited
+	// ReasonTooLarge means that the cost exceeds what can ever fit.
+	ReasonTooLarge Reason = store.ReasonTooLarge
+	// ReasonFailOpen means that the store could not answer and the policy lets requests pass.
+	ReasonFailOpen Reason = store.ReasonFailOpen
+	// ReasonFailClosed means that the store could not answer and the policy refuses, or that
 	// the request was invalid.
-	FailClosed
-	// Fallback means that the store could not answer, and the fallback store did.
-	Fallback
-	// Cached is a refusal from the deny cache; the store was not asked.
-	Cached
-	// Shadow means that the limit would have refused, but runs in shadow mode.
-	Shadow
-	// NoLimit means that the limit is Unlimited.
-	NoLimit
-	// Banned means that an operator has banned the key until RetryAfter, or that a deny
+	ReasonFailClosed Reason = store.ReasonFailClosed
+	// ReasonFallback means that the store could not answer, and the fallback store did.
+	ReasonFallback Reason = store.ReasonFallback
+	// ReasonCached is a refusal from the deny cache; the store was not asked.
+	ReasonCached Reason = store.ReasonCached
+	// ReasonShadow means that the limit would have refused, but runs in shadow mode.
+	ReasonShadow Reason = store.ReasonShadow
+	// ReasonNoLimit means that the limit is Unlimited.
+	ReasonNoLimit Reason = store.ReasonNoLimit
+	// ReasonBanned means that an operator has banned the key until RetryAfter, or that a deny
 	// list has the request and RetryAfter is Never. The limit was not consulted.
-	Banned
-	// Expired means that the lease to renew no longer exists.
-	Expired
+	ReasonBanned Reason = store.ReasonBanned
+	// ReasonExpired means that the lease to renew no longer exists.
+	ReasonExpired Reason = store.ReasonExpired
 )
-
-// String returns the name used in JSON, such as limited.
-func (r Reason) String() string {
-	if r <= Expired {
-		return [...]string{
-			OK: "ok", Limited: "limited", TooLarge: "too_large", FailOpen: "fail_open", FailClosed: "fail_closed",
-			Fallback: "fallback", Cached: "cached", Shadow: "shadow", NoLimit: "unlimited", Banned: "banned",
-			Expired: "expired",
-		}[r]
-	}
-	return numbered("reason", uint8(r))
-}
 
 // Decision is the answer of one limit to one request.
 //
 // For example, a token bucket of 4 that refills 4 per minute is asked five times at
 // once. The fourth answer is {Allowed: true, Limit: 4, Remaining: 0, Granted: 1,
-// ResetAfter: 1m} and the fifth {Allowed: false, Reason: Limited, Limit: 4, Remaining:
+// ResetAfter: 1m} and the fifth {Allowed: false, Reason: ReasonLimited, Limit: 4, Remaining:
 // 0, RetryAfter: 15s, ResetAfter: 1m}.
 type Decision struct {
 	Allowed bool   // reports whether the request may pass
@@ -84,72 +72,17 @@ type Decision struct {
 	Lease int64
 	// CountsUntil is when what was taken no longer counts against the limit, in
 	// microseconds since the Unix epoch by the store's clock; 0 if nothing was taken. A
-	// Refund finds the take by it; see [Op.CountsUntil].
+	// Refund finds the take by it; see package store.
 	CountsUntil int64
 }
 
 // String returns d as a sentence for people, such as "refused: 0 of 5 left, retry after
 // 12s". It has no names, keys or leases. The text may change; see Reason for programs.
-func (d Decision) String() string {
-	if !d.Allowed {
-		return "refused: " + d.refusal()
-	}
-	text := "allowed"
-	if d.Delay > 0 {
-		text += " after " + shortDuration(d.Delay)
-	}
-	switch d.Reason {
-	case NoLimit:
-		return text + ": no limit"
-	case FailOpen:
-		return text + ": the store did not answer"
-	case Shadow:
-		return text + " in shadow mode, else " + Decision{Reason: Limited, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter}.String()
-	case OK, Limited, TooLarge, FailClosed, Fallback, Cached, Banned, Expired:
-	}
-	if text += ": " + d.left(); d.ResetAfter > 0 {
-		text += ", all in " + shortDuration(d.ResetAfter)
-	}
-	return text
-}
-
-// refusal says why d refuses, and for how long.
-func (d Decision) refusal() string {
-	text := d.left()
-	switch d.Reason {
-	case OK:
-		return "no decision"
-	case FailClosed:
-		return "the store did not answer, or the request is invalid"
-	case Expired:
-		return "the lease no longer exists"
-	case Banned:
-		if text = "banned"; d.RetryAfter == Never {
-			return "on a deny list"
-		}
-	case Limited, TooLarge, FailOpen, Fallback, Cached, Shadow, NoLimit:
-	}
-	if d.RetryAfter == Never {
-		return "the cost is more than the limit can ever allow"
-	}
-	return text + ", retry after " + retryText(d.RetryAfter)
-}
-
-func (d Decision) left() string {
-	return strconv.FormatInt(d.Remaining, 10) + " of " + strconv.FormatInt(d.Limit, 10) + " left"
-}
+func (d Decision) String() string { return store.Decision(d).String() }
 
 // Tighter reports whether d is stricter than other. A refusal is stricter than an
 // admission. Of two refusals, the one with the longer RetryAfter is; of two admissions,
 // the one with less Remaining and then with the later ResetAfter.
 func (d Decision) Tighter(other Decision) bool {
-	switch {
-	case d.Allowed != other.Allowed:
-		return !d.Allowed
-	case !d.Allowed && d.RetryAfter != other.RetryAfter:
-		return d.RetryAfter > other.RetryAfter
-	case d.Remaining != other.Remaining:
-		return d.Remaining < other.Remaining
-	}
-	return d.ResetAfter > other.ResetAfter
+	return store.Decision(d).Tighter(store.Decision(other))
 }

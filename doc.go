@@ -2,7 +2,7 @@
 // may pass now, and when it may if not.
 //
 // A [Limit] says how much: N per period, an [Algorithm] and, for the buckets, a burst.
-// A key says who or what is counted: an IP address, an API key, a user. A [Store] keeps
+// A key says who or what is counted: an IP address, an API key, a user. A store keeps
 // the counts: store/memory inside the process, store/redis across machines. A [Limiter]
 // asks the store and returns a [Decision].
 //

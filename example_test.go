@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -37,14 +38,14 @@ func ExampleLimiter_Allow() {
 }
 
 func ExampleLimiter_AllowAll() {
-	store := memory.New()
-	defer store.Close()
-	limiter := headgate.New(store, headgate.WithClock(exampleClock()))
-	ops := []headgate.Op{
-		{Scope: "per user", Key: "42", Limit: headgate.PerMinute(100), Cost: 1},
-		{Scope: "logins", Key: "42", Limit: headgate.PerMinute(1).Using(headgate.SlidingLog), Cost: 1},
+	db := memory.New()
+	defer db.Close()
+	limiter := headgate.New(db, headgate.WithClock(exampleClock()))
+	ops := []store.Op{
+		{Scope: "per user", Key: "42", Rule: headgate.PerMinute(100).Rule(), Cost: 1},
+		{Scope: "logins", Key: "42", Rule: headgate.PerMinute(1).Using(headgate.SlidingLog).Rule(), Cost: 1},
 	}
-	out := make([]headgate.Decision, len(ops))
+	out := make([]store.Decision, len(ops))
 
 	for range 2 {
 		d, _ := limiter.AllowAll(context.Background(), ops, out)

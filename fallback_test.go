@@ -11,23 +11,24 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // outage is a memory store that can be cut off.
 type outage struct {
-	headgate.Store
+	store.Store
 	down bool
 }
 
 var errDown = errors.Join(headgate.ErrUnavailable, errors.New("down"))
 
-func (o *outage) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (o *outage) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		if o.down {
 			return errDown
 		}
-		return headgate.ExecuteAll(ctx, o.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, o.Store, ops, out, mode)
 	})
 }
 
@@ -86,11 +87,11 @@ func TestShare(t *testing.T) {
 // such a share is invalid.
 func TestSharesNeverAddUpToMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		period := time.Duration(rapid.Int64Range(1, int64(headgate.MaxPeriod/time.Microsecond)).Draw(t, "period")) * time.Microsecond
-		n := rapid.Int64Range(1, headgate.MaxLimit).Draw(t, "n")
+		period := time.Duration(rapid.Int64Range(1, int64(store.MaxPeriod/time.Microsecond)).Draw(t, "period")) * time.Microsecond
+		n := rapid.Int64Range(1, store.MaxLimit).Draw(t, "n")
 		limit := headgate.Per(n, period)
 		if rapid.Bool().Draw(t, "burst") {
-			exact := min(headgate.MaxLimit, (1<<52)/int64(period/time.Microsecond))
+			exact := min(store.MaxLimit, (1<<52)/int64(period/time.Microsecond))
 			limit = limit.Burst(rapid.Int64Range(1, exact).Draw(t, "b"))
 		}
 		if !limit.Valid() {
@@ -124,13 +125,13 @@ func TestFallbackTrace(t *testing.T) {
 			limit   int64
 			left    int64
 		}{
-			{false, true, headgate.OK, 8, 7},
-			{false, true, headgate.OK, 8, 6},
-			{true, true, headgate.Fallback, 2, 1},
-			{true, true, headgate.Fallback, 2, 0},
-			{true, false, headgate.Fallback, 2, 0},
-			{false, true, headgate.OK, 8, 5},       // what passed in between is not counted
-			{true, false, headgate.Fallback, 2, 0}, // nor is it forgotten by the fallback
+			{false, true, headgate.ReasonOK, 8, 7},
+			{false, true, headgate.ReasonOK, 8, 6},
+			{true, true, headgate.ReasonFallback, 2, 1},
+			{true, true, headgate.ReasonFallback, 2, 0},
+			{true, false, headgate.ReasonFallback, 2, 0},
+			{false, true, headgate.ReasonOK, 8, 5},       // what passed in between is not counted
+			{true, false, headgate.ReasonFallback, 2, 0}, // nor is it forgotten by the fallback
 		} {
 			store.down = step.down
 			d, err := l.Allow(t.Context(), "k", limit)
@@ -145,19 +146,19 @@ func TestFallbackTrace(t *testing.T) {
 }
 
 func TestFallbackAllOrNothingAndBatch(t *testing.T) {
-	store := &outage{Store: memory.New(), down: true}
-	l := headgate.New(store, headgate.WithFallback(memory.New(), 0.5), headgate.WithFailurePolicy(headgate.FailureDeny))
-	ops := []headgate.Op{
-		{Key: "a", Limit: headgate.PerHour(4), Cost: 1},
-		{Key: "b", Limit: headgate.PerHour(2), Cost: 1},
-		{Key: "c", Limit: headgate.Unlimited(), Cost: 1},
+	db := &outage{Store: memory.New(), down: true}
+	l := headgate.New(db, headgate.WithFallback(memory.New(), 0.5), headgate.WithFailurePolicy(headgate.FailureDeny))
+	ops := []store.Op{
+		{Key: "a", Rule: headgate.PerHour(4).Rule(), Cost: 1},
+		{Key: "b", Rule: headgate.PerHour(2).Rule(), Cost: 1},
+		{Key: "c", Rule: headgate.Unlimited().Rule(), Cost: 1},
 	}
-	out := make([]headgate.Decision, 3)
+	out := make([]store.Decision, 3)
 	d, err := l.AllowAll(t.Context(), ops, out)
-	if !errors.Is(err, headgate.ErrUnavailable) || !d.Allowed || d.Reason != headgate.Fallback || out[2].Reason != headgate.NoLimit {
+	if !errors.Is(err, headgate.ErrUnavailable) || !d.Allowed || d.Reason != headgate.ReasonFallback || out[2].Reason != headgate.ReasonNoLimit {
 		t.Fatalf("%+v, %+v, %v", d, out, err)
 	}
-	if !ops[0].Limit.Equal(headgate.PerHour(4)) {
+	if !ops[0].Rule.Equal(headgate.PerHour(4).Rule()) {
 		t.Error("the caller's op was changed")
 	}
 	d, err = l.AllowAll(t.Context(), ops, out)
@@ -173,7 +174,7 @@ func TestFallbackAllOrNothingAndBatch(t *testing.T) {
 func TestFallbackThatFails(t *testing.T) {
 	store, second := &outage{Store: memory.New(), down: true}, &outage{Store: memory.New(), down: true}
 	down := headgate.New(store, headgate.WithFallback(second, 0.5), headgate.WithFailurePolicy(headgate.FailureDeny))
-	if d, err := down.Allow(t.Context(), "k", headgate.PerHour(4)); !errors.Is(err, headgate.ErrUnavailable) || d.Allowed || d.Reason != headgate.FailClosed {
+	if d, err := down.Allow(t.Context(), "k", headgate.PerHour(4)); !errors.Is(err, headgate.ErrUnavailable) || d.Allowed || d.Reason != headgate.ReasonFailClosed {
 		t.Errorf("%+v, %v", d, err)
 	}
 	l := headgate.New(&outage{Store: memory.New()}, headgate.WithFallback(memory.New(), 1))
@@ -188,21 +189,21 @@ func TestCancelAfterOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := headgate.PerHour(8)
 		for _, fallback := range []bool{false, true} {
-			store, second := &outage{Store: memory.New()}, memory.New()
+			db, second := &outage{Store: memory.New()}, memory.New()
 			var options []headgate.Option
 			if fallback {
 				options = append(options, headgate.WithFallback(second, 0.5))
 			}
-			l := headgate.New(store, options...)
+			l := headgate.New(db, options...)
 			if d, err := l.AllowN(t.Context(), "k", limit, 5); err != nil || d.Remaining != 3 {
 				t.Fatal(d, err)
 			}
-			store.down = true
+			db.down = true
 			r, err := l.Reserve(t.Context(), "k", limit, 2, 0)
 			if err == nil || !r.OK() {
 				t.Fatalf("%+v, %v", r.Decision, err)
 			}
-			store.down = false
+			db.down = false
 			if err := r.Cancel(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -212,7 +213,7 @@ func TestCancelAfterOutage(t *testing.T) {
 			if !fallback {
 				continue
 			}
-			if d, _ := headgate.Execute(t.Context(), second, headgate.Op{Key: "k", Limit: limit.Share(0.5), Cost: 1, Kind: headgate.Peek}); d.Remaining != 4 {
+			if d, _ := store.Execute(t.Context(), second, store.Op{Key: "k", Rule: limit.Share(0.5).Rule(), Cost: 1, Kind: store.KindPeek}); d.Remaining != 4 {
 				t.Errorf("the fallback has %d of 4 left", d.Remaining)
 			}
 		}
@@ -238,27 +239,27 @@ func TestWaitDuringOutage(t *testing.T) {
 
 // TestGiveBack: what the fallback gave out goes back there, and nowhere else.
 func TestGiveBack(t *testing.T) {
-	store, local := &outage{Store: memory.New()}, memory.New()
-	l := headgate.New(store, headgate.WithFallback(local, 0.5))
-	op := headgate.Op{Key: "k", Limit: headgate.PerHour(4), Cost: 1}
+	db, local := &outage{Store: memory.New()}, memory.New()
+	l := headgate.New(db, headgate.WithFallback(local, 0.5))
+	op := store.Op{Key: "k", Rule: headgate.PerHour(4).Rule(), Cost: 1}
 	left := func() int64 {
-		d, _ := l.Peek(t.Context(), op.Key, op.Limit, 1)
+		d, _ := l.Peek(t.Context(), op.Key, headgate.LimitOf(op.Rule), 1)
 		return d.Remaining
 	}
-	var ops []headgate.Op
-	var decisions []headgate.Decision
+	var ops []store.Op
+	var decisions []store.Decision
 	for _, down := range []bool{false, true} {
-		store.down = down
+		db.down = down
 		d, _ := l.Do(t.Context(), op)
 		ops, decisions = append(ops, op), append(decisions, d)
 	}
 	for i, want := range []struct{ own, local int64 }{{4, 1}, {4, 2}} {
-		store.down = false
+		db.down = false
 		if err := l.GiveBack(t.Context(), ops[i:i+1], decisions[i:i+1], 0); err != nil {
 			t.Fatal(err)
 		}
 		own := left()
-		store.down = true
+		db.down = true
 		if got := left(); own != want.own || got != want.local {
 			t.Errorf("after %d: %d and %d left, want %v", i, own, got, want)
 		}
@@ -266,13 +267,13 @@ func TestGiveBack(t *testing.T) {
 	if d := decisions[0]; d.Granted != 0 || d.Remaining != 4 || d.ResetAfter != 0 {
 		t.Errorf("after its refund: %+v", d)
 	}
-	store.down = false
+	db.down = false
 	if err := l.GiveBack(t.Context(), ops, decisions, 0); err != nil || left() != 4 {
 		t.Errorf("a second time: %v, %d left", err, left())
 	}
 	d, _ := l.Do(t.Context(), op)
-	store.down = true
-	if err := l.GiveBack(t.Context(), ops[:1], []headgate.Decision{d}, 0); !errors.Is(err, headgate.ErrUnavailable) {
+	db.down = true
+	if err := l.GiveBack(t.Context(), ops[:1], []store.Decision{d}, 0); !errors.Is(err, headgate.ErrUnavailable) {
 		t.Errorf("to a store that is down: %v", err)
 	}
 }

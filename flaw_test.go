@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // validated is a store that says what is wrong with it.
 type validated struct {
-	headgate.Store
+	store.Store
 	err error
 }
 
-func (v validated) Do(ctx context.Context, b *headgate.Batch) {
+func (v validated) Do(ctx context.Context, b *store.Batch) {
 	if v.Store.Do(ctx, b); v.err != nil {
 		b.Fail(v.err)
 	}
@@ -30,20 +31,20 @@ var errFlaw = errors.New("a flaw")
 func TestFlawsShowAtOnce(t *testing.T) {
 	t.Parallel()
 	var none *memory.Store
-	store, fine := memory.New(), memory.New()
+	db, fine := memory.New(), memory.New()
 	for name, row := range map[string]struct {
 		limiter *headgate.Limiter
 		want    error
 	}{
 		"no store":                  {headgate.New(nil), headgate.ErrNoStore},
 		"a nil pointer":             {headgate.New(none), headgate.ErrNoStore},
-		"a fallback without store":  {headgate.New(store, headgate.WithFallback(nil, 0.5)), headgate.ErrInvalidFallback},
-		"a fallback of nil pointer": {headgate.New(store, headgate.WithFallback(none, 0.5)), headgate.ErrInvalidFallback},
-		"a share in percent":        {headgate.New(store, headgate.WithFallback(fine, 25)), headgate.ErrInvalidFallback},
-		"no share":                  {headgate.New(store, headgate.WithFallback(fine, 0)), headgate.ErrInvalidFallback},
-		"a negative share":          {headgate.New(store, headgate.WithFallback(fine, -0.5)), headgate.ErrInvalidFallback},
-		"a share that is no number": {headgate.New(store, headgate.WithFallback(fine, math.NaN())), headgate.ErrInvalidFallback},
-		"a nil option":              {headgate.New(store, nil), nil},
+		"a fallback without store":  {headgate.New(db, headgate.WithFallback(nil, 0.5)), headgate.ErrInvalidFallback},
+		"a fallback of nil pointer": {headgate.New(db, headgate.WithFallback(none, 0.5)), headgate.ErrInvalidFallback},
+		"a share in percent":        {headgate.New(db, headgate.WithFallback(fine, 25)), headgate.ErrInvalidFallback},
+		"no share":                  {headgate.New(db, headgate.WithFallback(fine, 0)), headgate.ErrInvalidFallback},
+		"a negative share":          {headgate.New(db, headgate.WithFallback(fine, -0.5)), headgate.ErrInvalidFallback},
+		"a share that is no number": {headgate.New(db, headgate.WithFallback(fine, math.NaN())), headgate.ErrInvalidFallback},
+		"a nil option":              {headgate.New(db, nil), nil},
 	} {
 		err := row.limiter.Validate()
 		if err == nil || row.want != nil && !errors.Is(err, row.want) {
@@ -53,7 +54,7 @@ func TestFlawsShowAtOnce(t *testing.T) {
 		if got != err || d.Allowed { //nolint:errorlint // this error exactly
 			t.Errorf("%s: %+v, %v", name, d, got)
 		}
-		ops, out := []headgate.Op{{Key: "k", Limit: headgate.PerSecond(1), Cost: 1}}, make([]headgate.Decision, 1)
+		ops, out := []store.Op{{Key: "k", Rule: headgate.PerSecond(1).Rule(), Cost: 1}}, make([]store.Decision, 1)
 		if d, got := row.limiter.AllowAll(t.Context(), ops, out); got != err || d.Allowed { //nolint:errorlint // this error exactly
 			t.Errorf("%s, AllowAll: %+v, %v", name, d, got)
 		}
@@ -64,12 +65,12 @@ func TestFlawsShowAtOnce(t *testing.T) {
 	}{
 		"nil":                      {nil, headgate.ErrNoStore},
 		"the zero Limiter":         {&headgate.Limiter{}, headgate.ErrNoStore},
-		"one with a store":         {headgate.New(store), nil},
-		"one with a fallback":      {headgate.New(store, headgate.WithFallback(fine, 1)), nil},
-		"the last fallback counts": {headgate.New(store, headgate.WithFallback(nil, 1), headgate.WithFallback(fine, 1)), nil},
-		"a store with a flaw":      {headgate.New(validated{store, errFlaw}), errFlaw},
-		"a fallback with a flaw":   {headgate.New(store, headgate.WithFallback(validated{store, errFlaw}, 1)), errFlaw},
-		"a valid store":            {headgate.New(validated{store, nil}), nil},
+		"one with a store":         {headgate.New(db), nil},
+		"one with a fallback":      {headgate.New(db, headgate.WithFallback(fine, 1)), nil},
+		"the last fallback counts": {headgate.New(db, headgate.WithFallback(nil, 1), headgate.WithFallback(fine, 1)), nil},
+		"a store with a flaw":      {headgate.New(validated{db, errFlaw}), errFlaw},
+		"a fallback with a flaw":   {headgate.New(db, headgate.WithFallback(validated{db, errFlaw}, 1)), errFlaw},
+		"a valid store":            {headgate.New(validated{db, nil}), nil},
 	} {
 		if err := row.limiter.Validate(); !errors.Is(err, row.want) {
 			t.Errorf("%s: Validate says %v, want %v", name, err, row.want)

@@ -4,16 +4,18 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/store"
 )
 
 // Lease holds one or more slots of a limit of [Concurrent]. It is safe for concurrent
 // use. The zero Lease was refused.
 type Lease struct {
 	limiter *Limiter
-	op      Op
+	op      store.Op
 
 	mu       lock
-	decision Decision
+	decision store.Decision
 	timer    *time.Timer // of Keep
 }
 
@@ -30,14 +32,14 @@ type Lease struct {
 // not answer and the failure policy lets requests pass, the Lease is OK and Release
 // does nothing.
 func (l *Limiter) Acquire(ctx context.Context, key string, limit Limit, n int64) (*Lease, error) {
-	op := Op{Key: key, Limit: limit, Cost: n}
+	op := store.Op{Key: key, Rule: limit.Rule(), Cost: n}
 	d, err := l.Do(ctx, op)
 	return l.LeaseOf(op, d), err
 }
 
 // LeaseOf returns the lease of an op that was part of a larger call, such as AllowAll,
 // and answered with d.
-func (l *Limiter) LeaseOf(op Op, d Decision) *Lease {
+func (l *Limiter) LeaseOf(op store.Op, d store.Decision) *Lease {
 	op.At, op.Key = 0, strings.Clone(op.Key)
 	return &Lease{limiter: l, op: op, mu: make(lock, 1), decision: d}
 }
@@ -49,7 +51,7 @@ func (h *Lease) OK() bool { return h.Decision().Allowed }
 func (h *Lease) Decision() Decision {
 	h.mu.enter()
 	defer h.mu.leave()
-	return h.decision
+	return Decision(h.decision)
 }
 
 // Release frees the slots. It reports false if they were free already, because the
@@ -64,7 +66,7 @@ func (h *Lease) Release(ctx context.Context) (bool, error) {
 	if h.decision.Lease == 0 {
 		return false, nil
 	}
-	d, err := h.ask(ctx, Release)
+	d, err := h.ask(ctx, store.KindRelease)
 	if err != nil {
 		return false, err
 	}
@@ -84,7 +86,7 @@ func (h *Lease) renew(ctx context.Context) (bool, error) {
 	if h.decision.Lease == 0 {
 		return false, nil
 	}
-	d, err := h.ask(ctx, Renew)
+	d, err := h.ask(ctx, store.KindRenew)
 	if err != nil {
 		return false, err
 	}
@@ -105,7 +107,7 @@ func (h *Lease) Keep() {
 	if h.decision.Lease == 0 || h.timer != nil {
 		return
 	}
-	every := max(h.op.Limit.Period()/3, time.Millisecond)
+	every := max(time.Duration(h.op.Rule.Period)*time.Microsecond/3, time.Millisecond)
 	h.timer = time.AfterFunc(every, func() {
 		h.mu.enter()
 		defer h.mu.leave()
@@ -113,7 +115,7 @@ func (h *Lease) Keep() {
 			return
 		}
 		ctx := context.Background()
-		if ok, err := h.renew(ctx); err == nil && !ok && h.op.Limit.Valid() {
+		if ok, err := h.renew(ctx); err == nil && !ok && h.op.Rule.Valid() {
 			if d, err := h.limiter.Do(ctx, h.op); err == nil && d.Allowed {
 				h.decision = d
 			}
@@ -123,14 +125,14 @@ func (h *Lease) Keep() {
 }
 
 // ask sends an op about the lease to the store that it was taken from.
-func (h *Lease) ask(ctx context.Context, kind Kind) (Decision, error) {
+func (h *Lease) ask(ctx context.Context, kind store.Kind) (store.Decision, error) {
 	op := h.op
 	op.Kind, op.Lease, op.Cost = kind, h.decision.Lease, h.decision.Granted
 	var err error
 	if op.At, err = h.limiter.stamp(); err != nil {
-		return Decision{}, err
+		return store.Decision{}, err
 	}
-	return Execute(ctx, h.limiter.origin(&op, &h.decision), op)
+	return store.Execute(ctx, h.limiter.origin(&op, &h.decision), op)
 }
 
 // lock is a mutex: the goroutine that has put a value into it holds it. This package

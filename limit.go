@@ -1,32 +1,9 @@
 package headgate
 
 import (
-	"strconv"
-	"strings"
 	"time"
-)
 
-const (
-	// MaxLimit is the largest limit and the largest burst: 2^40.
-	MaxLimit = 1 << 40
-	// MaxPeriod is the longest period, about 407 days.
-	MaxPeriod = (1<<45 - 1) * time.Microsecond
-	// MaxLog is the largest limit of SlidingLog, which keeps every request of a period:
-	// 2^20.
-	MaxLog = 1 << 20
-	// MaxConcurrent is the largest limit of Concurrency: 2^16.
-	MaxConcurrent = 1 << 16
-	// MaxDistinct is the largest limit of Distinct: 2^30.
-	MaxDistinct = 1 << 30
-	// MaxDistinctExact is the largest limit of Distinct that counts exactly and refuses
-	// every value above it: 65,536.
-	MaxDistinctExact = 1 << 16
-	// DefaultLease is how long a lease lasts unless [Limit.Lease] changes it.
-	DefaultLease = time.Minute
-	// MaxBuckets is the largest number of sub-windows of SlidingBuckets.
-	MaxBuckets = 512
-	// DefaultBuckets is the number of sub-windows unless [Limit.Buckets] changes it.
-	DefaultBuckets = 60
+	"github.com/headgate/headgate/store"
 )
 
 // Limit is how much may pass: N per period, an algorithm and an optional burst. Create
@@ -50,22 +27,16 @@ const (
 // returns them as [ErrInvalidLimit].
 type Limit struct {
 	_    [0]func() // forbids ==, which would compare the pointers
-	rule *Rule
+	rule *store.Rule
 }
 
 // Per returns a limit of n per period: a token bucket with a burst of n. The period
 // must be a whole number of microseconds.
 func Per(n int64, period time.Duration) Limit {
-	return compile(Rule{Limit: n, Period: whole(period)})
+	return compile(store.Settings{Limit: n, Period: store.Micros(period)})
 }
 
-// whole returns d in microseconds, or -1 if it is not a whole number of them.
-func whole(d time.Duration) int64 {
-	if d%time.Microsecond != 0 {
-		return -1
-	}
-	return int64(d / time.Microsecond)
-}
+func compile(s store.Settings) Limit { return Limit{rule: store.Compile(s)} }
 
 // PerSecond returns a limit of n per second; see [Per].
 func PerSecond(n int64) Limit { return Per(n, time.Second) }
@@ -87,9 +58,9 @@ func PerCalendar(n int64, unit CalendarUnit, zone *time.Location) Limit {
 	if zone == nil {
 		zone = time.UTC
 	}
-	return compile(Rule{
+	return compile(store.Settings{
 		Algorithm: FixedWindow, Calendar: unit, Zone: zone,
-		Limit: n, Period: nominal(unit),
+		Limit: n, Period: store.Nominal(unit),
 	})
 }
 
@@ -108,7 +79,7 @@ func (l Limit) InZone(zone *time.Location) Limit {
 	if zone == nil {
 		zone = time.UTC
 	}
-	return l.with(func(r *Rule) { r.Zone, r.OwnZone = zone, true })
+	return l.with(func(s *store.Settings) { s.Zone, s.OwnZone = zone, true })
 }
 
 // Concurrent returns a limit of n requests in progress at the same time. What is taken
@@ -116,12 +87,12 @@ func (l Limit) InZone(zone *time.Location) Limit {
 // crashes, the lease ends by itself after a minute, or after the time set with
 // [Limit.Lease]. Holders that need longer renew it; see [Limiter.Acquire].
 func Concurrent(n int64) Limit {
-	return compile(Rule{Algorithm: Concurrency, Limit: n, Period: int64(DefaultLease / time.Microsecond)})
+	return compile(store.Settings{Algorithm: Concurrency, Limit: n, Period: store.Micros(store.DefaultLease)})
 }
 
 // Unlimited returns a limit that allows everything and counts nothing.
 func Unlimited() Limit {
-	return compile(Rule{Unlimited: true})
+	return compile(store.Settings{Unlimited: true})
 }
 
 // Named returns l with a name to count under. Limits with the same name and algorithm
@@ -130,29 +101,25 @@ func Unlimited() Limit {
 //
 //	login := headgate.PerMinute(5).Named("login")
 //
-// Without a name, only equal limits share counts. [Op.Scope] overrides both. An empty
-// name removes the name.
+// Without a name, only equal limits share counts. An empty name removes the
+// name.
 func (l Limit) Named(name string) Limit {
-	return l.with(func(r *Rule) { r.name, r.share = name, 0 })
+	return l.with(func(s *store.Settings) { s.Name = name })
 }
 
 // with returns l with something changed.
-func (l Limit) with(change func(*Rule)) Limit {
-	r := *l.Rule()
-	change(&r)
-	return compile(r)
-}
+func (l Limit) with(change func(*store.Settings)) Limit { return LimitOf(l.Rule().With(change)) }
 
 // Name returns the name set by Named, or "".
-func (l Limit) Name() string { return l.Rule().name }
+func (l Limit) Name() string { return l.Rule().Name }
 
 // Using returns l with algorithm a.
-func (l Limit) Using(a Algorithm) Limit { return l.with(func(r *Rule) { r.Algorithm = a }) }
+func (l Limit) Using(a Algorithm) Limit { return l.with(func(s *store.Settings) { s.Algorithm = a }) }
 
 // Burst returns l with capacity b: how much a token bucket lets through at once, or how
 // many places the queue of a leaky bucket has. Windows have no burst.
 func (l Limit) Burst(b int64) Limit {
-	return l.with(func(r *Rule) { r.Burst, r.burstSet, r.kept = b, true, 0 })
+	return l.with(func(s *store.Settings) { s.Burst, s.HasBurst = b, true })
 }
 
 // DelayAfter returns l, which must use LeakyBucket, so that the first n places of its
@@ -167,7 +134,7 @@ func (l Limit) DelayAfter(n int64) Limit {
 	if n == 0 {
 		n = -1 // remembered as out of range
 	}
-	return l.with(func(r *Rule) { r.DelayAfter = n })
+	return l.with(func(s *store.Settings) { s.DelayAfter = n })
 }
 
 // MaxWait returns l, which must use LeakyBucket, so that it refuses requests whose turn
@@ -177,7 +144,7 @@ func (l Limit) MaxWait(d time.Duration) Limit {
 	if d <= 0 {
 		d = -time.Microsecond // remembered as out of range
 	}
-	return l.with(func(r *Rule) { r.MaxWait = whole(d) })
+	return l.with(func(s *store.Settings) { s.MaxWait = store.Micros(d) })
 }
 
 // RefillEvery returns l, which must use TokenBucket, so that its tokens arrive in steps
@@ -195,7 +162,7 @@ func (l Limit) RefillEvery(d time.Duration) Limit {
 	if d <= 0 {
 		d = -time.Microsecond // remembered as out of range
 	}
-	return l.with(func(r *Rule) { r.RefillEvery = whole(d) })
+	return l.with(func(s *store.Settings) { s.RefillEvery = store.Micros(d) })
 }
 
 // WithRate returns l with another rate: n per period. All else stays: the algorithm and its
@@ -203,50 +170,31 @@ func (l Limit) RefillEvery(d time.Duration) Limit {
 // for its blocks then is exact, and windows of the calendar become windows of the period;
 // see [Limit.WithCalendarRate].
 func (l Limit) WithRate(n int64, period time.Duration) Limit {
-	return l.rated(n, whole(period), NoCalendar)
+	return LimitOf(l.Rule().WithRate(n, store.Micros(period), NoCalendar))
 }
 
 // WithCalendarRate is [Limit.WithRate] with n per calendar unit. A limit of [PerCalendar]
 // keeps its zone; for others the unit has its usual length, such as 30 days.
 func (l Limit) WithCalendarRate(n int64, unit CalendarUnit) Limit {
-	if l.Rule().Calendar == NoCalendar {
-		return l.rated(n, nominal(unit), NoCalendar)
-	}
-	return l.rated(n, nominal(unit), unit)
-}
-
-func (l Limit) rated(n, period int64, unit CalendarUnit) Limit {
-	out := l.with(func(r *Rule) {
-		if n == 0 || r.FullBurst() == r.Limit { // no burst of its own
-			r.Burst, r.burstSet, r.kept = 0, false, 0
-		}
-		r.Limit, r.Period, r.Calendar, r.Unlimited = n, period, unit, false
-		if unit == NoCalendar {
-			r.Zone, r.OwnZone = nil, false
-		}
-	})
-	if !out.Valid() {
-		return out.with(func(r *Rule) { r.blockAge, r.blockOver = 0, 0 })
-	}
-	return out
+	return LimitOf(l.Rule().WithRate(n, 0, unit))
 }
 
 // Lease returns l, which must be a limit of [Concurrent], with leases that last d
 // unless they are renewed. d must be a whole number of microseconds.
 func (l Limit) Lease(d time.Duration) Limit {
-	return l.with(func(r *Rule) { r.Period, r.leaseSet = whole(d), true })
+	return l.with(func(s *store.Settings) { s.Period, s.HasLease = store.Micros(d), true })
 }
 
 // Anchored returns l, which must use FixedWindow or Distinct, with windows that start as a says.
-func (l Limit) Anchored(a Anchor) Limit { return l.with(func(r *Rule) { r.Anchor = a }) }
+func (l Limit) Anchored(a Anchor) Limit { return l.with(func(s *store.Settings) { s.Anchor = a }) }
 
 // Buckets returns l, which must use SlidingBuckets, with n sub-windows, the oldest of
 // which is counted as edge says.
 func (l Limit) Buckets(n int, edge Edge) Limit {
-	if n < 1 || n > MaxBuckets {
-		n = MaxBuckets + 1 // remembered as out of range
+	if n < 1 || n > store.MaxBuckets {
+		n = store.MaxBuckets + 1 // remembered as out of range
 	}
-	return l.with(func(r *Rule) { r.Buckets, r.Edge, r.bucketsSet = uint16(n), edge, true })
+	return l.with(func(s *store.Settings) { s.Buckets, s.Edge = uint16(n), edge })
 }
 
 // CountingDenied returns l, which must use a window or SlidingLog, so that requests that
@@ -254,7 +202,39 @@ func (l Limit) Buckets(n int, edge Edge) Limit {
 // counts as at most the limit. RetryAfter is when the next one passes if the client
 // stops until then. A fixed window still ends at its end; there it only matters that a
 // refused request uses up what was left for smaller ones.
-func (l Limit) CountingDenied() Limit { return l.with(func(r *Rule) { r.CountDenied = true }) }
+func (l Limit) CountingDenied() Limit {
+	return l.with(func(s *store.Settings) { s.CountDenied = true })
+}
+
+// InBlocks returns l so that processes draw tokens in advance and decide alone, through
+// package store/blocks:
+//
+//	headgate.PerSecond(10_000).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})
+//
+// Windows and SlidingLog still never admit more than the limit. A token bucket admits at
+// most BlockOver of its [Limit.Rule] more, at once, however many processes there are, and its rate
+// is exact in the long run. What other processes hold in advance may be refused. Queues,
+// concurrency and limits that count refusals cannot be used in blocks.
+func (l Limit) InBlocks(b store.Blocks) Limit {
+	return l.with(func(s *store.Settings) { s.SetBlocks(b) })
+}
+
+// InRegions returns l so that regions share it, through package store/regions:
+//
+//	headgate.PerMinute(600).Using(headgate.SlidingWindow).InRegions(store.Regions{})
+//
+// All regions together never admit more than l, whatever the network does; a token
+// bucket admits RegionOver of its [Limit.Rule] more, at once. What other regions hold may be refused
+// here, until they have given it. A request that costs more than a region's own part is
+// refused as [ReasonTooLarge]. Queues, logs, concurrency, distinct counts, limits that count
+// refusals, and windows of the calendar in time.Local or in a zone of time.FixedZone, which
+// others do not know, cannot be shared between regions, only counted by one, which is
+// then their home:
+//
+//	headgate.PerDay(10).Using(headgate.SlidingLog).InRegions(store.Regions{Home: "eu"})
+func (l Limit) InRegions(r store.Regions) Limit {
+	return l.with(func(s *store.Settings) { s.SetRegions(r) })
+}
 
 // Share returns l with the fraction f of its limit and burst, for one of several
 // processes that count separately: Share(0.25) in each of four. f must satisfy 0 < f ≤
@@ -264,71 +244,24 @@ func (l Limit) CountingDenied() Limit { return l.with(func(r *Rule) { r.CountDen
 // more than l, except for limits smaller than the number of processes. A share of a
 // limit without a name counts separately from that limit. A share is invalid if its
 // burst is too large to count its rate exactly.
-func (l Limit) Share(f float64) Limit {
-	r := *l.Rule()
-	r.part = true
-	if !(f > 0 && f <= 1) {
-		r.Limit, r.problem = -1, badShare
-		return Limit{rule: &r}
-	}
-	if f == 1 || r.Unlimited || r.problem != valid {
-		return l
-	}
-	if r.name == "" {
-		r.share = r.mark // of limits that have equal shares, each counts for itself
-	}
-	r.Limit = share(r.Limit, f)
-	if r.burstSet {
-		r.Burst, r.kept = share(r.Burst+r.kept, f), 0
-	}
-	if r.DelayAfter > 0 {
-		r.DelayAfter = share(r.DelayAfter, f)
-	}
-	return compile(r)
-}
+func (l Limit) Share(f float64) Limit { return LimitOf(l.Rule().Share(f)) }
 
-// share returns f of n, rounded down, but at least 1 of anything. A product that is
-// below a whole number by no more than a rounding error, such as 0.29 of 100, is not
-// rounded down.
-func share(n int64, f float64) int64 {
-	if n <= 0 {
-		return n
-	}
-	exact := float64(n) * f
-	part := int64(exact)
-	if exact-float64(part) > 1-1e-9 {
-		part++
-	}
-	return max(part, 1)
-}
-
-// Rule returns the compiled form, for stores. It is shared and must not be changed.
-func (l Limit) Rule() *Rule {
+// Rule returns the compiled form, for authors of stores and of what builds on them. It is
+// shared and must not be changed.
+func (l Limit) Rule() *store.Rule {
 	if l.rule == nil {
-		return &Rule{problem: unset}
+		return store.Unset()
 	}
 	return l.rule
 }
 
-// AsBucket returns the compiled form of a valid token or leaky bucket, and nil for
-// every other limit. It combines Rule and Valid, for stores where nanoseconds matter.
-func (l Limit) AsBucket() *Rule {
-	if l.rule != nil && l.rule.bucket {
-		return l.rule
-	}
-	return nil
-}
+// LimitOf returns the limit of a rule; see [Limit.Rule].
+func LimitOf(rule *store.Rule) Limit { return Limit{rule: rule} }
 
 // Equal reports whether l and other allow the same, however they were written and
 // whatever their names. Limits without a name share counts if they are equal; shares of
 // different limits do not.
-func (l Limit) Equal(other Limit) bool {
-	a, b := l.Rule(), other.Rule()
-	if a == b || a.Unlimited && b.Unlimited {
-		return true
-	}
-	return a.meaning(0) == b.meaning(0) && a.Age == b.Age && a.inRegions == b.inRegions && a.home == b.home && a.slack == b.slack && a.zoneMark() == b.zoneMark() && a.problem == b.problem && a.Unlimited == b.Unlimited
-}
+func (l Limit) Equal(other Limit) bool { return l.Rule().Equal(other.Rule()) }
 
 // N returns the limit per period.
 func (l Limit) N() int64 { return l.Rule().Limit }
@@ -349,118 +282,11 @@ func (l Limit) Algorithm() Algorithm { return l.Rule().Algorithm }
 func (l Limit) IsUnlimited() bool { return l.Rule().Unlimited }
 
 // Valid reports whether l can be enforced; [Limit.Validate] says why not.
-func (l Limit) Valid() bool { return l.rule != nil && l.rule.problem == valid }
+func (l Limit) Valid() bool { return l.rule.Valid() }
 
 // Validate returns nil, or an error that wraps [ErrInvalidLimit].
-func (l Limit) Validate() error {
-	if l.Valid() {
-		return nil
-	}
-	return &detailError{kind: ErrInvalidLimit, detail: string(l.Rule().problem)}
-}
+func (l Limit) Validate() error { return l.rule.Validate() }
 
 // String describes the limit for people, such as
 // "100/second token_bucket burst 500".
-func (l Limit) String() string {
-	r := l.Rule()
-	if r.problem != valid {
-		return "invalid limit: " + string(r.problem)
-	}
-	if r.Unlimited {
-		return "unlimited"
-	}
-	var b strings.Builder
-	b.WriteString(strconv.FormatInt(r.Limit, 10))
-	if r.Algorithm == Concurrency {
-		b.WriteString(" concurrent, lease " + shortDuration(l.Period()) + r.sharing())
-		return b.String()
-	}
-	b.WriteByte('/')
-	if r.Calendar != NoCalendar {
-		b.WriteString(r.Calendar.String() + " " + r.Algorithm.String() + " in " + r.Zone.String())
-		if r.OwnZone {
-			b.WriteString(", the caller's own zone")
-		}
-		b.WriteString(r.counting() + r.sharing())
-		return b.String()
-	}
-	const day = 24 * time.Hour
-	switch days := l.Period() / day; {
-	case days == 7 && l.Period()%day == 0:
-		b.WriteString("week ")
-	case days > 1 && l.Period()%day == 0:
-		b.WriteString(strconv.FormatInt(int64(days), 10) + "d ")
-	default:
-		b.WriteString(unitOf(l.Period()) + " ")
-	}
-	b.WriteString(r.Algorithm.String())
-	switch {
-	case r.Algorithm == SlidingBuckets:
-		b.WriteString(" of " + strconv.Itoa(int(r.Buckets)) + ", " + r.Edge.String())
-	case r.Anchor == AnchorFirstRequest:
-		b.WriteString(" from the first request")
-	case r.Burst != r.Limit:
-		b.WriteString(" burst " + strconv.FormatInt(r.Burst, 10))
-	}
-	b.WriteString(r.counting())
-	if r.RefillEvery > 0 {
-		b.WriteString(" refilled every " + shortDuration(time.Duration(r.RefillEvery)*time.Microsecond))
-	}
-	if r.DelayAfter > 0 {
-		b.WriteString(" delay after " + strconv.FormatInt(r.DelayAfter, 10))
-	}
-	if r.MaxWait > 0 {
-		b.WriteString(" wait at most " + shortDuration(time.Duration(r.MaxWait)*time.Microsecond))
-	}
-	b.WriteString(r.sharing())
-	return b.String()
-}
-
-// counting says in a limit's text whether it counts refusals.
-func (r *Rule) counting() string {
-	if r.CountDenied {
-		return " counting refusals"
-	}
-	return ""
-}
-
-// sharing says in a limit's text how old its blocks become, and whether regions share it.
-func (r *Rule) sharing() string {
-	text := ""
-	if r.Age > 0 {
-		text = " in blocks up to " + shortDuration(time.Duration(r.Age)*time.Microsecond) + " old"
-	}
-	switch {
-	case r.home != "":
-		text += " counted in " + r.home
-	case r.inRegions:
-		text += " in regions"
-	}
-	return text
-}
-
-// unitOf names a period as rates do: second, minute, hour, day, or otherwise a duration
-// such as 10m.
-func unitOf(period time.Duration) string {
-	for _, unit := range [...]struct {
-		length time.Duration
-		name   string
-	}{{time.Second, "second"}, {time.Minute, "minute"}, {time.Hour, "hour"}, {24 * time.Hour, "day"}} {
-		if period == unit.length {
-			return unit.name
-		}
-	}
-	return shortDuration(period)
-}
-
-// shortDuration formats d without trailing zero units: 10m, not 10m0s.
-func shortDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
+func (l Limit) String() string { return l.rule.String() }

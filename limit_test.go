@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 func TestLimitValidate(t *testing.T) {
@@ -38,21 +39,21 @@ func TestLimitValidate(t *testing.T) {
 		{"limit 0 with a burst", headgate.PerSecond(0).Burst(5), ok},
 		{"limit -1", headgate.PerSecond(-1), limit},
 		{"the least int64", headgate.PerSecond(math.MinInt64), limit},
-		{"the largest limit", headgate.PerSecond(headgate.MaxLimit), ok},
-		{"one more", headgate.PerSecond(headgate.MaxLimit + 1), limit},
+		{"the largest limit", headgate.PerSecond(store.MaxLimit), ok},
+		{"one more", headgate.PerSecond(store.MaxLimit + 1), limit},
 		{"the largest int64", headgate.PerSecond(math.MaxInt64), limit},
 		{"period 0", headgate.Per(1, 0), period},
 		{"period -1s", headgate.Per(1, -time.Second), period},
 		{"period 1ns", headgate.Per(1, 1), period},
 		{"period 1.5µs", headgate.Per(1, 1500), period},
 		{"period 1µs", headgate.Per(1, time.Microsecond), ok},
-		{"the longest period", headgate.Per(1, headgate.MaxPeriod), ok},
-		{"a microsecond more", headgate.Per(1, headgate.MaxPeriod+time.Microsecond), period},
+		{"the longest period", headgate.Per(1, store.MaxPeriod), ok},
+		{"a microsecond more", headgate.Per(1, store.MaxPeriod+time.Microsecond), period},
 		{"burst 0", perMinute.Burst(0), burst},
 		{"burst -1", perMinute.Burst(-1), burst},
-		{"the largest burst", headgate.PerSecond(1000).Burst(headgate.MaxLimit), ok},
-		{"one more", perMinute.Burst(headgate.MaxLimit + 1), burst},
-		{"a huge burst at 1 a year", headgate.Per(1, 365*24*time.Hour).Burst(headgate.MaxLimit), rounding},
+		{"the largest burst", headgate.PerSecond(1000).Burst(store.MaxLimit), ok},
+		{"one more", perMinute.Burst(store.MaxLimit + 1), burst},
+		{"a huge burst at 1 a year", headgate.Per(1, 365*24*time.Hour).Burst(store.MaxLimit), rounding},
 		{"burst of a leaky bucket", perMinute.Using(headgate.LeakyBucket).Burst(9), ok},
 		{"burst of a window", perMinute.Using(headgate.FixedWindow).Burst(9), "only token_bucket and leaky_bucket"},
 		{"burst given first", perMinute.Burst(9).Using(headgate.SlidingLog), "only token_bucket and leaky_bucket"},
@@ -72,8 +73,8 @@ func TestLimitValidate(t *testing.T) {
 		{"steps of nothing", perMinute.RefillEvery(0), "the time between two refills"},
 		{"steps back", perMinute.RefillEvery(-time.Second), "the time between two refills"},
 		{"steps of half a microsecond", perMinute.RefillEvery(500), "the time between two refills"},
-		{"steps of 408 days", perMinute.Burst(headgate.MaxLimit).RefillEvery(408 * 24 * time.Hour), "the time between two refills must be a whole number of microseconds, more than 0 and at most 407 days"},
-		{"the longest steps", headgate.Per(3, headgate.MaxPeriod).RefillEvery(headgate.MaxPeriod), ok},
+		{"steps of 408 days", perMinute.Burst(store.MaxLimit).RefillEvery(408 * 24 * time.Hour), "the time between two refills must be a whole number of microseconds, more than 0 and at most 407 days"},
+		{"the longest steps", headgate.Per(3, store.MaxPeriod).RefillEvery(store.MaxPeriod), ok},
 		{"steps of a window", perMinute.Using(headgate.FixedWindow).RefillEvery(time.Second), "only token_bucket refills in steps"},
 		{"steps of a queue", perMinute.RefillEvery(time.Second).Using(headgate.LeakyBucket), "only token_bucket refills in steps"},
 		{"steps of two periods", perMinute.RefillEvery(2 * time.Minute), "a refill adds more tokens than the burst"},
@@ -81,7 +82,7 @@ func TestLimitValidate(t *testing.T) {
 		{"steps of two periods, and a burst for them", perMinute.Burst(10).RefillEvery(2 * time.Minute), ok},
 		{"steps of a period, and a smaller burst", perMinute.Burst(4).RefillEvery(time.Minute), "a refill adds more tokens than the burst"},
 		{"a limit of 0 in steps", headgate.PerSecond(0).RefillEvery(time.Hour), ok},
-		{"steps that nothing divides", headgate.Per(headgate.MaxLimit-1, 407*24*time.Hour-time.Microsecond).RefillEvery(9999999967 * time.Microsecond), rounding},
+		{"steps that nothing divides", headgate.Per(store.MaxLimit-1, 407*24*time.Hour-time.Microsecond).RefillEvery(9999999967 * time.Microsecond), rounding},
 		{"unknown algorithm", perMinute.Using(headgate.Distinct + 1), unknown},
 		{"unknown anchor", perMinute.Using(headgate.FixedWindow).Anchored(7), unknown},
 		{"unknown edge", perMinute.Using(headgate.SlidingBuckets).Buckets(6, 7), unknown},
@@ -211,7 +212,7 @@ func TestEqualIsOneCount(t *testing.T) {
 					if a.Equal(b) != (i == j) {
 						t.Errorf("%s equals %s: %v", a, b, a.Equal(b))
 					}
-					x, y := headgate.Op{Limit: a}, headgate.Op{Limit: b}
+					x, y := store.Op{Rule: a.Rule()}, store.Op{Rule: b.Rule()}
 					_, one := x.Space()
 					_, two := y.Space()
 					if !a.IsUnlimited() && !b.IsUnlimited() && (one == two) != (i == j) {
@@ -248,7 +249,7 @@ func TestCompileExactly(t *testing.T) {
 		{headgate.PerMinute(10).RefillEvery(7 * time.Second), 6, 7, 60, 7_000_000},
 		{headgate.PerSecond(5).Burst(400).RefillEvery(time.Minute), 1, 300, 400, 60_000_000},
 		// Too large for the exact 2·P': the leak in ms, and the token for it.
-		{headgate.Per(2, headgate.MaxPeriod).Burst(259), 17_381_079_811_883, 988, 259 * 17_381_079_811_883, 1000},
+		{headgate.Per(2, store.MaxPeriod).Burst(259), 17_381_079_811_883, 988, 259 * 17_381_079_811_883, 1000},
 	}
 	for _, tt := range tests {
 		r := tt.limit.Rule()
@@ -271,7 +272,7 @@ func TestCompileInvariants(t *testing.T) {
 	refused, unevenSteps := 0, 0
 	const limits = 50_000
 	for range limits {
-		n, period, burst := logUniform(rng, 0, headgate.MaxLimit), logUniform(rng, 1000, year), logUniform(rng, 1, headgate.MaxLimit)
+		n, period, burst := logUniform(rng, 0, store.MaxLimit), logUniform(rng, 1000, year), logUniform(rng, 1, store.MaxLimit)
 		plain := headgate.Per(n, time.Duration(period)*time.Microsecond)
 		if err := plain.Validate(); err != nil {
 			t.Fatalf("%d per %dµs: %v", n, period, err)
@@ -352,12 +353,12 @@ func TestSubWindowWidth(t *testing.T) {
 }
 
 func TestAlgorithmNames(t *testing.T) {
-	for _, a := range headgate.Algorithms() {
-		if got, ok := headgate.ParseAlgorithm(a.String()); !ok || got != a {
+	for _, a := range store.Algorithms() {
+		if got, ok := store.ParseAlgorithm(a.String()); !ok || got != a {
 			t.Errorf("ParseAlgorithm(%q) = %v, %v", a, got, ok)
 		}
 	}
-	if _, ok := headgate.ParseAlgorithm("token-bucket"); ok {
+	if _, ok := store.ParseAlgorithm("token-bucket"); ok {
 		t.Error("ParseAlgorithm accepts token-bucket")
 	}
 }
@@ -369,12 +370,12 @@ func TestMistakesNameTheBounds(t *testing.T) {
 		limit headgate.Limit
 		bound int64
 	}{
-		{headgate.PerSecond(headgate.MaxLimit + 1), headgate.MaxLimit},
-		{headgate.PerSecond(1).Burst(headgate.MaxLimit + 1), headgate.MaxLimit},
-		{headgate.PerSecond(1).Using(headgate.SlidingBuckets).Buckets(headgate.MaxBuckets+1, headgate.EdgeStrict), headgate.MaxBuckets},
-		{headgate.PerSecond(headgate.MaxLog + 1).Using(headgate.SlidingLog), headgate.MaxLog},
-		{headgate.Concurrent(headgate.MaxConcurrent + 1), headgate.MaxConcurrent},
-		{headgate.Per(1, headgate.MaxPeriod+time.Microsecond), int64(headgate.MaxPeriod / (24 * time.Hour))},
+		{headgate.PerSecond(store.MaxLimit + 1), store.MaxLimit},
+		{headgate.PerSecond(1).Burst(store.MaxLimit + 1), store.MaxLimit},
+		{headgate.PerSecond(1).Using(headgate.SlidingBuckets).Buckets(store.MaxBuckets+1, headgate.EdgeStrict), store.MaxBuckets},
+		{headgate.PerSecond(store.MaxLog + 1).Using(headgate.SlidingLog), store.MaxLog},
+		{headgate.Concurrent(store.MaxConcurrent + 1), store.MaxConcurrent},
+		{headgate.Per(1, store.MaxPeriod+time.Microsecond), int64(store.MaxPeriod / (24 * time.Hour))},
 	} {
 		err := row.limit.Validate()
 		if err == nil || !strings.Contains(err.Error(), " "+strconv.FormatInt(row.bound, 10)) {
@@ -389,7 +390,7 @@ func TestWithRateKeepsAllElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := headgate.Blocks{MaxAge: time.Second}
+	blocks := store.Blocks{MaxAge: time.Second}
 	daily := headgate.PerCalendar(200, headgate.Day, berlin)
 	for _, c := range []struct{ got, want headgate.Limit }{
 		{headgate.PerSecond(5).WithRate(500, time.Minute), headgate.PerMinute(500)},
@@ -398,7 +399,7 @@ func TestWithRateKeepsAllElse(t *testing.T) {
 		{headgate.Unlimited().WithRate(5, time.Minute), headgate.PerMinute(5)},
 		{headgate.PerMinute(60).RefillEvery(time.Second).WithRate(120, time.Minute), headgate.PerMinute(120).RefillEvery(time.Second)},
 		{headgate.PerMinute(6).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict).CountingDenied().WithRate(9, time.Hour), headgate.PerHour(9).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict).CountingDenied()},
-		{headgate.PerSecond(100).InBlocks(blocks).InRegions(headgate.Regions{Home: "eu"}).WithRate(50, 2*time.Second), headgate.Per(50, 2*time.Second).InBlocks(blocks).InRegions(headgate.Regions{Home: "eu"})},
+		{headgate.PerSecond(100).InBlocks(blocks).InRegions(store.Regions{Home: "eu"}).WithRate(50, 2*time.Second), headgate.Per(50, 2*time.Second).InBlocks(blocks).InRegions(store.Regions{Home: "eu"})},
 		{headgate.PerSecond(100).Burst(200).InBlocks(blocks).WithRate(400, time.Second), headgate.PerSecond(400).Burst(200)}, // too small for a block
 		{daily.WithCalendarRate(9, headgate.Month), headgate.PerCalendar(9, headgate.Month, berlin)},
 		{daily.InZone(berlin).WithCalendarRate(9, headgate.Day), headgate.PerCalendar(9, headgate.Day, berlin).InZone(berlin)},

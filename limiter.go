@@ -7,6 +7,9 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/base/plain"
+	"github.com/headgate/headgate/store"
 )
 
 // FailurePolicy says what a Limiter answers when its store cannot answer.
@@ -20,7 +23,7 @@ const (
 	FailureDeny
 )
 
-// Limiter asks a [Store] about limits. It holds no counts and no limits: a program
+// Limiter asks a [store.Store] about limits. It holds no counts and no limits: a program
 // usually has one Limiter per store, created once by [New], and passes the key and the
 // [Limit] with every call. It is safe for concurrent use.
 //
@@ -53,16 +56,16 @@ const (
 // testing/synctest need none. The zero Limiter has no store; use New.
 type Limiter struct {
 	// direct is the store, if it can work without this Limiter, or through.
-	direct   direct
-	store    Store
+	direct   store.Direct
+	store    store.Store
 	clock    func() time.Time
 	failure  FailurePolicy
-	fallback Store
+	fallback store.Store
 	share    float64
-	secret   [16]byte             // see WithSecret
-	falls    bool                 // whether there was a WithFallback
-	flaw     error                // of what New was given
-	spare    atomic.Pointer[[]Op] // of stamped, while no call uses it
+	secret   [16]byte                   // see WithSecret
+	falls    bool                       // whether there was a WithFallback
+	flaw     error                      // of what New was given
+	spare    atomic.Pointer[[]store.Op] // of stamped, while no call uses it
 }
 
 // Option configures a Limiter.
@@ -87,28 +90,23 @@ func WithFailurePolicy(p FailurePolicy) Option {
 // WithFallback makes store answer when the Limiter's own store cannot. It is usually
 // store/memory, so that this process continues alone. It enforces [Limit.Share](share)
 // of each limit, such as 0.25 for four processes that share a Redis. Its decisions have
-// the Reason [Fallback] and come with the error that wraps [ErrUnavailable]. If the
+// the Reason [ReasonFallback] and come with the error that wraps [ErrUnavailable]. If the
 // fallback fails too, the failure policy decides. Without a store, or with a share
 // outside (0, 1], every call is refused with [ErrInvalidFallback].
 //
 // The two stores are independent. When the Limiter's own store answers again, its
 // counts apply, without what passed in between; those of the fallback fade. So an
 // outage admits at most the limit again, times the sum of all shares.
-func WithFallback(store Store, share float64) Option {
-	return func(l *Limiter) { l.fallback, l.share, l.falls = store, share, true }
+func WithFallback(to store.Store, share float64) Option {
+	return func(l *Limiter) { l.fallback, l.share, l.falls = to, share, true }
 }
 
-// direct is store.Direct, which is documented for authors of stores.
-type direct interface {
-	TakeN(ctx context.Context, key string, limit Limit, n int64) (Decision, error)
-}
-
-// New returns a Limiter that keeps its counts in store. One Limiter serves any number
+// New returns a Limiter that keeps its counts in a store. One Limiter serves any number
 // of limits, and several Limiters may share a store. Without a store, or with a nil
 // pointer as one, every call is refused with [ErrNoStore]; [Limiter.Validate] reports
 // it at once.
-func New(store Store, options ...Option) *Limiter {
-	l := &Limiter{store: store}
+func New(counts store.Store, options ...Option) *Limiter {
+	l := &Limiter{store: counts}
 	for _, o := range options {
 		if o == nil {
 			l.flaw = errNilOption
@@ -120,7 +118,7 @@ func New(store Store, options ...Option) *Limiter {
 		l.store, l.fallback = flawed{l.flaw}, nil
 	}
 	l.direct = through{l}
-	if d, ok := l.store.(direct); ok && l.clock == nil && l.failure == FailureAllow && l.fallback == nil {
+	if d, ok := l.store.(store.Direct); ok && l.clock == nil && l.failure == FailureAllow && l.fallback == nil {
 		l.direct = d
 	}
 	return l
@@ -132,17 +130,17 @@ func (l *Limiter) flawOfStores() error {
 	case isNil(l.store):
 		return ErrNoStore
 	case l.falls && isNil(l.fallback):
-		return &detailError{kind: ErrInvalidFallback, detail: "no store"}
+		return plain.Error(ErrInvalidFallback, "no store")
 	case l.falls && !(l.share > 0 && l.share <= 1):
-		return &detailError{kind: ErrInvalidFallback, detail: "the share must be more than 0 and at most 1, such as 0.25 for four processes"}
+		return plain.Error(ErrInvalidFallback, "the share must be more than 0 and at most 1, such as 0.25 for four processes")
 	}
 	return nil
 }
 
-// isNil reports whether store is nil or a nil pointer, such as one returned with an
+// isNil reports whether s is nil or a nil pointer, such as one returned with an
 // error.
-func isNil(store Store) bool {
-	v := reflect.ValueOf(store)
+func isNil(s store.Store) bool {
+	v := reflect.ValueOf(s)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
@@ -159,11 +157,11 @@ func (l *Limiter) Validate() error {
 	if _, err := l.stamp(); err != nil {
 		return err
 	}
-	for _, store := range [...]Store{l.store, l.fallback} {
-		if store == nil {
+	for _, s := range [...]store.Store{l.store, l.fallback} {
+		if s == nil {
 			continue
 		}
-		if err := ExecuteAll(context.Background(), store, nil, nil, Independent); err != nil && !isUnavailable(err) {
+		if err := store.ExecuteAll(context.Background(), s, nil, nil, store.Independent); err != nil && !isUnavailable(err) {
 			return err
 		}
 	}
@@ -173,15 +171,15 @@ func (l *Limiter) Validate() error {
 // flawed is the store of a Limiter that cannot work.
 type flawed struct{ err error }
 
-func (f flawed) Do(_ context.Context, b *Batch) { b.Fail(f.err) }
+func (f flawed) Do(_ context.Context, b *store.Batch) { b.Fail(f.err) }
 
 func (flawed) Close() error { return nil }
 
 // through answers as a direct store would, using Do.
 type through struct{ *Limiter }
 
-func (t through) TakeN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
-	return t.Do(ctx, Op{Key: key, Limit: limit, Cost: n})
+func (t through) TakeN(ctx context.Context, key string, rule *store.Rule, n int64) (store.Decision, error) {
+	return t.Do(ctx, store.Op{Key: key, Rule: rule, Cost: n})
 }
 
 // Allow takes 1 if it fits. It is shorthand for AllowN(ctx, key, limit, 1).
@@ -193,32 +191,33 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Decision,
 // limit; other limits count it separately, unless they have the same name
 // ([Limit.Named]).
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
-	return l.direct.TakeN(ctx, key, limit, n) // so short that it is inlined
+	d, err := l.direct.TakeN(ctx, key, limit.rule, n)
+	return Decision(d), err // so short that it is inlined
 }
 
 // AllowUpTo takes as much of n as fits; Decision.Granted is the amount. It is refused
 // only if nothing fits.
 func (l *Limiter) AllowUpTo(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
-	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: TakeUpTo})
+	return decided(l.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: n, Kind: store.KindTakeUpTo}))
 }
 
 // Peek reports whether AllowN would pass, and when, without writing anything. Remaining
 // and ResetAfter are those of the current state.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
-	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Peek})
+	return decided(l.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: n, Kind: store.KindPeek}))
 }
 
 // Charge takes n whether it fits or not, for costs that are known only afterwards. The
 // key may go into debt, which later requests must wait out. Allowed reports whether it
 // is out of debt.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
-	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Charge})
+	return decided(l.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: n, Kind: store.KindCharge}))
 }
 
 // Refund returns n to the key, up to the full limit. To return an earlier take, cancel
 // its Reservation instead, which subtracts what has refilled since.
 func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
-	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Refund})
+	return decided(l.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: n, Kind: store.KindRefund}))
 }
 
 // Grant adds n as credit above the limit for the time lasting, for example after a
@@ -226,25 +225,31 @@ func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, n int64) 
 // add up and last until the latest of their ends. lasting must be more than 0.
 func (l *Limiter) Grant(ctx context.Context, key string, limit Limit, n int64, lasting time.Duration) (Decision, error) {
 	if lasting <= 0 {
-		return Decision{Reason: FailClosed, Limit: limit.Capacity()}, ErrInvalidDuration
+		return Decision{Reason: ReasonFailClosed, Limit: limit.Capacity()}, ErrInvalidDuration
 	}
-	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Grant, Duration: lasting})
+	return decided(l.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: n, Kind: store.KindGrant, Duration: lasting}))
 }
 
 // Reset removes the key's use and credit under the limit's algorithm.
 func (l *Limiter) Reset(ctx context.Context, key string, limit Limit) error {
-	_, err := l.Do(ctx, Op{Key: key, Limit: limit, Kind: Reset})
+	_, err := l.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Kind: store.KindReset})
 	return err
 }
 
+// decided is d for callers of a Limiter.
+func decided(d store.Decision, err error) (Decision, error) { return Decision(d), err }
+
 // Do executes one op of any kind, and applies the failure policy.
-func (l *Limiter) Do(ctx context.Context, op Op) (d Decision, err error) {
+func (l *Limiter) Do(ctx context.Context, op store.Op) (d store.Decision, err error) {
+	if op.Rule == nil {
+		op.Rule = store.Unset()
+	}
 	if op.At == 0 && l.clock != nil {
 		if op.At, err = l.stamp(); err != nil {
 			return l.policy(&op, err), err
 		}
 	}
-	if d, err = Execute(ctx, l.store, op); err == nil {
+	if d, err = store.Execute(ctx, l.store, op); err == nil {
 		return d, nil
 	}
 	return l.failed(ctx, op, err)
@@ -265,39 +270,27 @@ func (l *Limiter) stamp() (int64, error) {
 
 // Batch answers ops independently, in one round trip to the store. len(out) must be at
 // least len(ops). If the store fails, every decision is the policy's.
-func (l *Limiter) Batch(ctx context.Context, ops []Op, out []Decision) error {
-	return l.do(ctx, ops, out, Independent)
+func (l *Limiter) Batch(ctx context.Context, ops []store.Op, out []store.Decision) error {
+	return l.do(ctx, ops, out, store.Independent)
 }
 
 // AllowAll takes every op if all of them fit, and none otherwise. It writes the
 // decisions to out, which must be at least as long as ops, and returns the tightest;
 // see [Decision.Tighter].
-func (l *Limiter) AllowAll(ctx context.Context, ops []Op, out []Decision) (Decision, error) {
-	err := l.do(ctx, ops, out, AllOrNothing)
+func (l *Limiter) AllowAll(ctx context.Context, ops []store.Op, out []store.Decision) (store.Decision, error) {
+	err := l.do(ctx, ops, out, store.AllOrNothing)
 	if len(ops) == 0 {
-		return Decision{Allowed: true, Reason: NoLimit}, err
+		return store.Decision{Allowed: true, Reason: ReasonNoLimit}, err
 	}
 	if len(out) < len(ops) {
-		return Decision{}, err
+		return store.Decision{}, err
 	}
-	return out[Tightest(out[:len(ops)])], err
+	return out[store.Tightest(out[:len(ops)])], err
 }
 
-// Tightest returns the index of the tightest decision, the first of equals, and -1 if
-// there is none; see [Decision.Tighter].
-func Tightest(decisions []Decision) int {
-	best := -1
-	for i := range decisions {
-		if best < 0 || decisions[i].Tighter(decisions[best]) {
-			best = i
-		}
-	}
-	return best
-}
-
-func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) error {
+func (l *Limiter) do(ctx context.Context, ops []store.Op, out []store.Decision, mode store.Mode) error {
 	if len(out) < len(ops) {
-		return errShortOut
+		return store.ErrShortOut
 	}
 	now, err := l.stamp()
 	if err == nil {
@@ -306,7 +299,7 @@ func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) e
 			ops = *stamped
 			defer l.putBack(stamped)
 		}
-		if err = ExecuteAll(ctx, l.store, ops, out, mode); err == nil {
+		if err = store.ExecuteAll(ctx, l.store, ops, out, mode); err == nil {
 			return nil
 		}
 	}
@@ -321,10 +314,10 @@ func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) e
 
 // stamped returns a copy of ops, which belong to the caller, with the time now where
 // none is set.
-func (l *Limiter) stamped(ops []Op, now int64) *[]Op {
+func (l *Limiter) stamped(ops []store.Op, now int64) *[]store.Op {
 	s := l.spare.Swap(nil)
 	if s == nil {
-		s = new([]Op)
+		s = new([]store.Op)
 	}
 	*s = append((*s)[:0], ops...)
 	for i := range *s {
@@ -336,7 +329,7 @@ func (l *Limiter) stamped(ops []Op, now int64) *[]Op {
 }
 
 // putBack keeps s for the next call, without the callers' keys.
-func (l *Limiter) putBack(s *[]Op) {
+func (l *Limiter) putBack(s *[]store.Op) {
 	const most = 64
 	clear(*s)
 	if len(*s) <= most {
@@ -345,10 +338,10 @@ func (l *Limiter) putBack(s *[]Op) {
 }
 
 // failed returns the decision that goes with err: the fallback's, or else the policy's.
-func (l *Limiter) failed(ctx context.Context, op Op, err error) (Decision, error) {
+func (l *Limiter) failed(ctx context.Context, op store.Op, err error) (store.Decision, error) {
 	if l.fallback != nil && isUnavailable(err) {
-		ops, out := [1]Op{op}, [1]Decision{}
-		if l.fallBack(ctx, ops[:], out[:], Independent) {
+		ops, out := [1]store.Op{op}, [1]store.Decision{}
+		if l.fallBack(ctx, ops[:], out[:], store.Independent) {
 			return out[0], err
 		}
 	}
@@ -357,17 +350,17 @@ func (l *Limiter) failed(ctx context.Context, op Op, err error) (Decision, error
 
 // fallBack asks the fallback for its share of each limit, and reports whether it
 // answered. The caller's deadline may have passed, but the fallback needs no time.
-func (l *Limiter) fallBack(ctx context.Context, ops []Op, out []Decision, mode Mode) bool {
+func (l *Limiter) fallBack(ctx context.Context, ops []store.Op, out []store.Decision, mode store.Mode) bool {
 	shared := slices.Clone(ops)
 	for i := range shared {
-		shared[i].Limit = shared[i].Limit.Share(l.share)
+		shared[i].Rule = shared[i].Rule.Share(l.share)
 	}
-	if ExecuteAll(context.WithoutCancel(ctx), l.fallback, shared, out, mode) != nil {
+	if store.ExecuteAll(context.WithoutCancel(ctx), l.fallback, shared, out, mode) != nil {
 		return false
 	}
 	for i := range out[:len(ops)] {
-		if out[i].Reason != NoLimit {
-			out[i].Reason = Fallback
+		if out[i].Reason != ReasonNoLimit {
+			out[i].Reason = ReasonFallback
 		}
 	}
 	return true
@@ -375,10 +368,10 @@ func (l *Limiter) fallBack(ctx context.Context, ops []Op, out []Decision, mode M
 
 // policy returns the answer of the failure policy. An invalid request is refused under
 // every policy.
-func (l *Limiter) policy(op *Op, err error) Decision {
-	d := Decision{Reason: FailClosed, Limit: op.Limit.Capacity()}
+func (l *Limiter) policy(op *store.Op, err error) store.Decision {
+	d := store.Decision{Reason: ReasonFailClosed, Limit: op.Rule.Most()}
 	if l.failure == FailureAllow && isUnavailable(err) {
-		d.Allowed, d.Reason, d.Granted = true, FailOpen, op.Cost
+		d.Allowed, d.Reason, d.Granted = true, ReasonFailOpen, op.Cost
 	}
 	return d
 }

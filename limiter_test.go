@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -68,12 +69,12 @@ func TestLimiterVerbs(t *testing.T) {
 // TestT28_AllowAllChargesAllOrNone: the limit that refuses is the answer.
 func TestT28_AllowAllChargesAllOrNone(t *testing.T) {
 	ctx := t.Context()
-	store := memory.New()
-	defer store.Close()
-	l := headgate.New(store, headgate.WithClock(newClock().Now))
+	db := memory.New()
+	defer db.Close()
+	l := headgate.New(db, headgate.WithClock(newClock().Now))
 	wide, narrow := headgate.PerMinute(100), headgate.PerMinute(2)
-	ops := []headgate.Op{{Key: "k", Scope: "wide", Limit: wide, Cost: 1}, {Key: "k", Scope: "narrow", Limit: narrow, Cost: 1}}
-	out := make([]headgate.Decision, len(ops))
+	ops := []store.Op{{Key: "k", Scope: "wide", Rule: wide.Rule(), Cost: 1}, {Key: "k", Scope: "narrow", Rule: narrow.Rule(), Cost: 1}}
+	out := make([]store.Decision, len(ops))
 	for i, want := range []bool{true, true, false, false} {
 		d, err := l.AllowAll(ctx, ops, out)
 		if err != nil || d.Allowed != want || d.Limit != 2 {
@@ -97,8 +98,8 @@ func TestT28_AllowAllChargesAllOrNone(t *testing.T) {
 // brokenStore fails every time, as a network would.
 type brokenStore struct{ err error }
 
-func (s brokenStore) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (s brokenStore) Do(_ context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		return s.err
 	})
 }
@@ -113,9 +114,9 @@ func TestFailurePolicy(t *testing.T) {
 		err    error
 		want   headgate.Decision
 	}{
-		{"allow", headgate.FailureAllow, outage, headgate.Decision{Allowed: true, Reason: headgate.FailOpen, Limit: 5, Granted: 2}},
-		{"deny", headgate.FailureDeny, outage, headgate.Decision{Reason: headgate.FailClosed, Limit: 5}},
-		{"allow, but the question was wrong", headgate.FailureAllow, headgate.ErrInvalidCost, headgate.Decision{Reason: headgate.FailClosed, Limit: 5}},
+		{"allow", headgate.FailureAllow, outage, headgate.Decision{Allowed: true, Reason: headgate.ReasonFailOpen, Limit: 5, Granted: 2}},
+		{"deny", headgate.FailureDeny, outage, headgate.Decision{Reason: headgate.ReasonFailClosed, Limit: 5}},
+		{"allow, but the question was wrong", headgate.FailureAllow, headgate.ErrInvalidCost, headgate.Decision{Reason: headgate.ReasonFailClosed, Limit: 5}},
 	}
 	for _, tt := range tests {
 		l := headgate.New(brokenStore{tt.err}, headgate.WithFailurePolicy(tt.policy))
@@ -124,10 +125,10 @@ func TestFailurePolicy(t *testing.T) {
 		if d != tt.want || !errors.Is(err, tt.err) {
 			t.Errorf("%s: %+v, %v; want %+v and the error", tt.name, d, err, tt.want)
 		}
-		out := make([]headgate.Decision, 2)
-		op := headgate.Op{Key: "k", Limit: limit, Cost: 2}
-		d, err = l.AllowAll(t.Context(), []headgate.Op{op, op}, out)
-		if d != tt.want || out[1] != tt.want || !errors.Is(err, tt.err) {
+		out := make([]store.Decision, 2)
+		op := store.Op{Key: "k", Rule: limit.Rule(), Cost: 2}
+		tightest, err := l.AllowAll(t.Context(), []store.Op{op, op}, out)
+		if d = headgate.Decision(tightest); d != tt.want || headgate.Decision(out[1]) != tt.want || !errors.Is(err, tt.err) {
 			t.Errorf("%s, AllowAll: %+v, %v", tt.name, d, err)
 		}
 		err = l.Wait(t.Context(), "k", limit, 2)
@@ -151,31 +152,31 @@ func TestLimiterRejectsWrongQuestions(t *testing.T) {
 	if err := l.Wait(ctx, "k", headgate.Limit{}, 1); !errors.Is(err, headgate.ErrInvalidLimit) {
 		t.Errorf("Wait for an unset limit: %v", err)
 	}
-	if d, err := l.AllowN(ctx, "k", headgate.Unlimited(), 1<<62); err != nil || !d.Allowed || d.Reason != headgate.NoLimit {
+	if d, err := l.AllowN(ctx, "k", headgate.Unlimited(), 1<<62); err != nil || !d.Allowed || d.Reason != headgate.ReasonNoLimit {
 		t.Errorf("unlimited: %+v, %v", d, err)
 	}
 }
 
 func TestTightest(t *testing.T) {
-	ok := func(left int64, reset time.Duration) headgate.Decision {
-		return headgate.Decision{Allowed: true, Remaining: left, ResetAfter: reset}
+	ok := func(left int64, reset time.Duration) store.Decision {
+		return store.Decision{Allowed: true, Remaining: left, ResetAfter: reset}
 	}
-	no := func(retry time.Duration) headgate.Decision { return headgate.Decision{RetryAfter: retry} }
+	no := func(retry time.Duration) store.Decision { return store.Decision{RetryAfter: retry} }
 	tests := []struct {
 		name string
-		in   []headgate.Decision
+		in   []store.Decision
 		want int
 	}{
 		{"none", nil, -1},
-		{"the first of equals", []headgate.Decision{ok(1, 5), ok(1, 5)}, 0},
-		{"the least remaining", []headgate.Decision{ok(3, 5), ok(1, 5), ok(2, 5)}, 1},
-		{"then the later reset", []headgate.Decision{ok(1, 5), ok(1, 9)}, 1},
-		{"a refusal before all", []headgate.Decision{ok(0, 9), no(1)}, 1},
-		{"the longest refusal", []headgate.Decision{no(1), no(3), no(2)}, 1},
-		{"never is the longest", []headgate.Decision{no(time.Hour), no(headgate.Never)}, 1},
+		{"the first of equals", []store.Decision{ok(1, 5), ok(1, 5)}, 0},
+		{"the least remaining", []store.Decision{ok(3, 5), ok(1, 5), ok(2, 5)}, 1},
+		{"then the later reset", []store.Decision{ok(1, 5), ok(1, 9)}, 1},
+		{"a refusal before all", []store.Decision{ok(0, 9), no(1)}, 1},
+		{"the longest refusal", []store.Decision{no(1), no(3), no(2)}, 1},
+		{"never is the longest", []store.Decision{no(time.Hour), no(headgate.Never)}, 1},
 	}
 	for _, tt := range tests {
-		if got := headgate.Tightest(tt.in); got != tt.want {
+		if got := store.Tightest(tt.in); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
@@ -198,7 +199,7 @@ func TestErrClosedIsAnOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := headgate.New(store).Allow(t.Context(), "k", headgate.PerMinute(5))
-	if !errors.Is(err, headgate.ErrClosed) || !errors.Is(err, headgate.ErrUnavailable) || d.Reason != headgate.FailOpen {
+	if !errors.Is(err, headgate.ErrClosed) || !errors.Is(err, headgate.ErrUnavailable) || d.Reason != headgate.ReasonFailOpen {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -238,8 +239,8 @@ func TestLimitsCountApart(t *testing.T) {
 		if err := l.Reset(t.Context(), "u1", second); err != nil {
 			t.Error(err)
 		}
-		var out [2]headgate.Decision
-		ops := []headgate.Op{{Key: "u1", Limit: second, Cost: 1}, {Key: "u1", Limit: hour, Cost: 1}}
+		var out [2]store.Decision
+		ops := []store.Op{{Key: "u1", Rule: second.Rule(), Cost: 1}, {Key: "u1", Rule: hour.Rule(), Cost: 1}}
 		if _, err := l.AllowAll(t.Context(), ops, out[:]); err != nil || out[0].Remaining != 4 || out[1].Remaining != 93 {
 			t.Errorf("all: %+v, %v", out, err)
 		}
@@ -290,7 +291,7 @@ func TestClocksBeyondTime(t *testing.T) {
 				t.Errorf("%s, request %d: %+v, %v, want %t", begin, i, d, err, want)
 			}
 		}
-		if _, err := l.AllowAll(t.Context(), []headgate.Op{{Key: "all", Limit: headgate.PerSecond(1), Cost: 1}}, make([]headgate.Decision, 1)); !right && begin.Unix() != 0 && !errors.Is(err, headgate.ErrInvalidTime) {
+		if _, err := l.AllowAll(t.Context(), []store.Op{{Key: "all", Rule: headgate.PerSecond(1).Rule(), Cost: 1}}, make([]store.Decision, 1)); !right && begin.Unix() != 0 && !errors.Is(err, headgate.ErrInvalidTime) {
 			t.Errorf("%s: AllowAll: %v", begin, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -30,11 +31,11 @@ func TestMemberOfIsSipHash(t *testing.T) {
 		15: {0xe5, 0x45, 0xbe, 0x49, 0x61, 0xca, 0x29, 0xa1},
 		63: {0x72, 0x45, 0x06, 0xeb, 0x4c, 0x32, 0x8a, 0x95},
 	} {
-		if got := headgate.MemberOf(secret, string(text[:length])); got != binary.LittleEndian.Uint64(want[:])>>12 {
+		if got := store.MemberOf(secret, string(text[:length])); got != binary.LittleEndian.Uint64(want[:])>>12 {
 			t.Errorf("%d bytes: %x", length, got)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { headgate.MemberOf(secret, "somebody@example.com") }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { store.MemberOf(secret, "somebody@example.com") }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -44,13 +45,13 @@ func TestMembersDiffer(t *testing.T) {
 	seen := map[uint64]string{}
 	for i := range 100_000 {
 		value := fmt.Sprint(i)
-		m := headgate.MemberOf([16]byte{}, value)
+		m := store.MemberOf([16]byte{}, value)
 		if was, ok := seen[m]; ok || m == 0 || m >= 1<<52 {
 			t.Fatalf("%q is %d, as %q", value, m, was)
 		}
 		seen[m] = value
 	}
-	if headgate.MemberOf([16]byte{1}, "a") == headgate.MemberOf([16]byte{2}, "a") {
+	if store.MemberOf([16]byte{1}, "a") == store.MemberOf([16]byte{2}, "a") {
 		t.Error("the secret makes no difference")
 	}
 }
@@ -79,7 +80,7 @@ func TestLimitOfValuesWithoutAValue(t *testing.T) {
 	limiter := headgate.New(memory.New())
 	for range 2 {
 		d, err := limiter.Allow(t.Context(), "203.0.113.7", headgate.PerDay(2).Using(headgate.Distinct))
-		if !errors.Is(err, headgate.ErrNoMember) || d.Allowed || d.Reason != headgate.FailClosed {
+		if !errors.Is(err, store.ErrNoMember) || d.Allowed || d.Reason != headgate.ReasonFailClosed {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}

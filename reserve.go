@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"github.com/headgate/headgate/store"
 )
 
 // Reservation is a take that can be cancelled, or settled at another cost. The zero
@@ -54,13 +56,13 @@ func (r *Reservation) settle(ctx context.Context, n int64) error {
 	if !r.Decision.Allowed || r.limiter == nil || r.settled {
 		return nil
 	}
-	op := Op{Key: r.key, Limit: r.limit}
-	if store := r.limiter.settlement(&op, &r.Decision, n, r.limiter.Now().Sub(r.taken)); store != nil {
+	op := store.Op{Key: r.key, Rule: r.limit.Rule()}
+	if to := r.limiter.settlement(&op, (*store.Decision)(&r.Decision), n, r.limiter.Now().Sub(r.taken)); to != nil {
 		var err error
 		if op.At, err = r.limiter.stamp(); err != nil {
 			return err
 		}
-		if _, err = Execute(ctx, store, op); err != nil {
+		if _, err = store.Execute(ctx, to, op); err != nil {
 			return err
 		}
 	}
@@ -70,18 +72,18 @@ func (r *Reservation) settle(ctx context.Context, n int64) error {
 
 // settlement turns op, a take that was answered with d age ago, into what is left to do
 // so that n is taken, and returns the store to send it to, or nil if nothing is left.
-func (l *Limiter) settlement(op *Op, d *Decision, n int64, age time.Duration) Store {
+func (l *Limiter) settlement(op *store.Op, d *store.Decision, n int64, age time.Duration) store.Store {
 	granted := d.Granted
-	if d.Reason == FailOpen {
+	if d.Reason == ReasonFailOpen {
 		granted = 0 // nothing was taken, so nothing can be given back
 	}
 	switch {
-	case op.Limit.Algorithm() == Concurrency:
-		op.Kind, op.Cost, op.Lease = Release, granted, d.Lease
+	case op.Rule.Algorithm == Concurrency:
+		op.Kind, op.Cost, op.Lease = store.KindRelease, granted, d.Lease
 	case n > granted:
-		op.Kind, op.Cost = Charge, n-granted
+		op.Kind, op.Cost = store.KindCharge, n-granted
 	default:
-		op.Kind, op.Cost, op.Duration, op.CountsUntil = Refund, granted-n, d.ResetAfter-age, d.CountsUntil
+		op.Kind, op.Cost, op.Duration, op.CountsUntil = store.KindRefund, granted-n, d.ResetAfter-age, d.CountsUntil
 		if op.Duration <= 0 {
 			return nil // time has given it back
 		}
@@ -95,9 +97,9 @@ func (l *Limiter) settlement(op *Op, d *Decision, n int64, age time.Duration) St
 // origin returns the store that answered op with d, and adapts op to it. What was taken
 // there is refunded, charged or renewed there only: in another store it would belong to
 // another take.
-func (l *Limiter) origin(op *Op, d *Decision) Store {
-	if d.Reason == Fallback && l.fallback != nil {
-		op.Limit = op.Limit.Share(l.share)
+func (l *Limiter) origin(op *store.Op, d *store.Decision) store.Store {
+	if d.Reason == ReasonFallback && l.fallback != nil {
+		op.Rule = op.Rule.Share(l.share)
 		return l.fallback
 	}
 	return l.store
@@ -109,7 +111,7 @@ func (l *Limiter) origin(op *Op, d *Decision) Store {
 // [Lease.Release]. It is for code that builds on a Limiter, such as middleware whose
 // request turns out not to count. Decisions whose take was refunded then have Granted 0,
 // and the Remaining and ResetAfter after the refund.
-func (l *Limiter) GiveBack(ctx context.Context, ops []Op, decisions []Decision, since time.Duration) error {
+func (l *Limiter) GiveBack(ctx context.Context, ops []store.Op, decisions []store.Decision, since time.Duration) error {
 	now, err := l.stamp()
 	if err != nil {
 		return err
@@ -117,13 +119,13 @@ func (l *Limiter) GiveBack(ctx context.Context, ops []Op, decisions []Decision, 
 	var own, local refunds
 	for i, op := range ops {
 		d := &decisions[i]
-		if d.Lease != 0 || d.Reason == Fallback && l.fallback == nil {
+		if d.Lease != 0 || d.Reason == ReasonFallback && l.fallback == nil {
 			continue
 		}
 		op.At = now
-		switch store := l.settlement(&op, d, 0, since); {
-		case store == nil:
-		case d.Reason == Fallback:
+		switch to := l.settlement(&op, d, 0, since); {
+		case to == nil:
+		case d.Reason == ReasonFallback:
 			local.add(op, d)
 		default:
 			own.add(op, d)
@@ -134,21 +136,21 @@ func (l *Limiter) GiveBack(ctx context.Context, ops []Op, decisions []Decision, 
 
 // refunds are ops that refund takes, and what those were answered with.
 type refunds struct {
-	ops  []Op
-	took []*Decision
+	ops  []store.Op
+	took []*store.Decision
 }
 
-func (r *refunds) add(op Op, took *Decision) {
+func (r *refunds) add(op store.Op, took *store.Decision) {
 	r.ops, r.took = append(r.ops, op), append(r.took, took)
 }
 
-// do sends r to store and notes what is left.
-func (r *refunds) do(ctx context.Context, store Store) error {
+// do sends r to a store and notes what is left.
+func (r *refunds) do(ctx context.Context, to store.Store) error {
 	if len(r.ops) == 0 {
 		return nil
 	}
-	out := make([]Decision, len(r.ops))
-	if err := ExecuteAll(ctx, store, r.ops, out, Independent); err != nil {
+	out := make([]store.Decision, len(r.ops))
+	if err := store.ExecuteAll(ctx, to, r.ops, out, store.Independent); err != nil {
 		return err
 	}
 	for i, d := range r.took {
@@ -161,7 +163,7 @@ func (r *refunds) do(ctx context.Context, store Store) error {
 // caller waits for Delay and proceeds, or cancels. A refusal is not an error: the
 // Reservation is then not OK, and its Decision says when to retry.
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, n int64, maxWait time.Duration) (Reservation, error) {
-	op := Op{Key: key, Limit: limit, Cost: n, Kind: Reserve, Duration: maxWait}
+	op := store.Op{Key: key, Rule: limit.Rule(), Cost: n, Kind: store.KindReserve, Duration: maxWait}
 	taken := l.Now()
 	d, err := l.Do(ctx, op)
 	if limit.Algorithm() > LeakyBucket {
@@ -170,7 +172,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, n int64,
 		// the age must not be too long.
 		taken = l.Now()
 	}
-	return Reservation{limiter: l, key: key, limit: limit, taken: taken, Decision: d}, err
+	return Reservation{limiter: l, key: key, limit: limit, taken: taken, Decision: Decision(d)}, err
 }
 
 // Wait blocks until n has been taken from the limit, and returns nil. It returns the
@@ -193,7 +195,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) er
 			maxWait = time.Until(deadline) //nolint:forbidigo // a context's deadline is on the real clock
 		}
 		r, err := l.Reserve(ctx, key, limit, n, max(maxWait, 0))
-		if err != nil && !r.OK() && r.Decision.Reason != Fallback {
+		if err != nil && !r.OK() && r.Decision.Reason != ReasonFallback {
 			return err
 		}
 		if r.OK() {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -58,12 +59,12 @@ func TestSettlingIsTriedAgain(t *testing.T) {
 func TestOpsAreTheCallers(t *testing.T) {
 	c := newClock()
 	l := headgate.New(memory.New(), headgate.WithClock(c.Now))
-	ops := []headgate.Op{
-		{Key: "k", Limit: headgate.PerSecond(1), Cost: 1},
-		{Key: "k", Limit: headgate.PerMinute(9), Cost: 1, At: c.now.UnixMicro()},
+	ops := []store.Op{
+		{Key: "k", Rule: headgate.PerSecond(1).Rule(), Cost: 1},
+		{Key: "k", Rule: headgate.PerMinute(9).Rule(), Cost: 1, At: c.now.UnixMicro()},
 	}
 	for i := range 3 {
-		if d, err := l.AllowAll(t.Context(), ops, make([]headgate.Decision, 2)); err != nil || !d.Allowed {
+		if d, err := l.AllowAll(t.Context(), ops, make([]store.Decision, 2)); err != nil || !d.Allowed {
 			t.Errorf("round %d: %+v, %v", i, d, err)
 		}
 		c.now = c.now.Add(time.Second)
@@ -73,7 +74,7 @@ func TestOpsAreTheCallers(t *testing.T) {
 	}
 	done := make(chan error, 4)
 	for range cap(done) {
-		go func() { done <- l.Batch(context.Background(), ops, make([]headgate.Decision, 2)) }()
+		go func() { done <- l.Batch(context.Background(), ops, make([]store.Decision, 2)) }()
 	}
 	for range cap(done) {
 		if err := <-done; err != nil {
@@ -85,7 +86,7 @@ func TestOpsAreTheCallers(t *testing.T) {
 // TestOpsCostNoMemory: the Limiter's clock costs no memory per call.
 func TestOpsCostNoMemory(t *testing.T) { //nolint:paralleltest // it counts allocations
 	l := headgate.New(memory.New(), headgate.WithClock(newClock().Now))
-	ops, out := []headgate.Op{{Key: "k", Limit: headgate.PerSecond(1), Cost: 1}}, make([]headgate.Decision, 1)
+	ops, out := []store.Op{{Key: "k", Rule: headgate.PerSecond(1).Rule(), Cost: 1}}, make([]store.Decision, 1)
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() { _, _ = l.AllowAll(ctx, ops, out) }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -99,7 +100,7 @@ func TestRefundAfterTheStoresClockWasSet(t *testing.T) {
 	jumps := []time.Duration{
 		time.Second, 7 * time.Second, 30 * time.Second, 59 * time.Second, time.Minute, 90 * time.Second, -time.Second, -30 * time.Second, -time.Hour,
 	}
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		for _, by := range jumps {
 			for _, settle := range []string{"cancel", "commit 1", "give back"} {
 				got, want := leftAfter(t, a, by, settle, false), leftAfter(t, a, by, settle, true)
@@ -122,7 +123,7 @@ func leftAfter(t *testing.T, a headgate.Algorithm, by time.Duration, settle stri
 		l, since = headgate.New(memory.New(), headgate.WithClock(c.Now)), by
 	}
 	r, err := l.Reserve(ctx, "k", limit, 2, 0)
-	ops, out := []headgate.Op{{Key: "k", Limit: limit, Cost: 2}}, make([]headgate.Decision, 1)
+	ops, out := []store.Op{{Key: "k", Rule: limit.Rule(), Cost: 2}}, make([]store.Decision, 1)
 	_, err2 := l.AllowAll(ctx, ops, out)
 	c.now = c.now.Add(by)
 	_, err3 := l.AllowN(ctx, "k", limit, 3)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -168,7 +169,7 @@ func TestCancelledWaitFreesItsPlace(t *testing.T) {
 
 // TestT02_CancelGivesBackOnce what time has not given back already.
 func TestT02_CancelGivesBackOnce(t *testing.T) {
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, l *headgate.Limiter) {
 				ctx, limit := t.Context(), headgate.PerMinute(6).Using(a)

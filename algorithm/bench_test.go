@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // BenchmarkStep measures one allowed take per algorithm, on a state that stays about
 // half full.
 func BenchmarkStep(b *testing.B) {
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		b.Run(a.String(), func(b *testing.B) {
 			limit := headgate.Per(1000, time.Second).Using(a)
 			var s State
@@ -44,7 +45,7 @@ func BenchmarkSteps(b *testing.B) {
 func BenchmarkTake(b *testing.B) {
 	limit := headgate.Per(1000, time.Second)
 	var state Bucket
-	var d headgate.Decision
+	var d store.Decision
 	now := int64(1_700_000_000_000_000)
 	b.ReportAllocs()
 	for b.Loop() {

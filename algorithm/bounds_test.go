@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // The worst case of a caller who knows the algorithm: the most that passes in a window
@@ -23,28 +24,28 @@ func boundCases() []struct {
 	period, nearly int
 } {
 	per := headgate.PerMinute(boundLimit)
-	buckets := per.Using(headgate.SlidingBuckets)
+	buckets := per.Using(store.SlidingBuckets)
 	return []struct {
 		limit          headgate.Limit
 		period, nearly int
 	}{
 		{per, 2 * boundLimit, 2 * boundLimit},
-		{per.Using(headgate.LeakyBucket), 2 * boundLimit, 2 * boundLimit},
-		{per.Using(headgate.FixedWindow), 2 * boundLimit, 2 * boundLimit},
-		{per.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), 2 * boundLimit, 2 * boundLimit},
-		{per.Using(headgate.SlidingLog), boundLimit, boundLimit},
-		{per.Using(headgate.SlidingWindow), 2 * boundLimit, 2 * boundLimit},
-		{buckets.Buckets(10, headgate.EdgeWeighted), 2 * boundLimit, boundLimit},
-		{buckets.Buckets(10, headgate.EdgeLenient), 2 * boundLimit, boundLimit},
-		{buckets.Buckets(10, headgate.EdgeStrict), boundLimit, boundLimit},
+		{per.Using(store.LeakyBucket), 2 * boundLimit, 2 * boundLimit},
+		{per.Using(store.FixedWindow), 2 * boundLimit, 2 * boundLimit},
+		{per.Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), 2 * boundLimit, 2 * boundLimit},
+		{per.Using(store.SlidingLog), boundLimit, boundLimit},
+		{per.Using(store.SlidingWindow), 2 * boundLimit, 2 * boundLimit},
+		{buckets.Buckets(10, store.EdgeWeighted), 2 * boundLimit, boundLimit},
+		{buckets.Buckets(10, store.EdgeLenient), 2 * boundLimit, boundLimit},
+		{buckets.Buckets(10, store.EdgeStrict), boundLimit, boundLimit},
 	}
 }
 
 // hammer sends requests at all times and returns the times of the admitted ones.
-func hammer(r *headgate.Rule, times []int64) (admitted []int64) {
+func hammer(r *store.Rule, times []int64) (admitted []int64) {
 	var st algorithm.State
 	for _, now := range times {
-		if algorithm.Step(r, &st, now, algorithm.Request{Kind: headgate.Take, Cost: 1}).Allowed {
+		if algorithm.Step(r, &st, now, algorithm.Request{Kind: store.KindTake, Cost: 1}).Allowed {
 			admitted = append(admitted, now)
 		}
 	}
@@ -120,7 +121,7 @@ func TestBoundsHold(t *testing.T) {
 // TestSlidingWindowBetween: in any stretch of w the two counters admit at most limit ×
 // (1 + w/period) + 1.
 func TestSlidingWindowBetween(t *testing.T) {
-	rule := headgate.PerMinute(boundLimit).Using(headgate.SlidingWindow).Rule()
+	rule := headgate.PerMinute(boundLimit).Using(store.SlidingWindow).Rule()
 	for seed := range uint64(200) {
 		admitted := hammer(rule, bursts(rand.New(rand.NewPCG(seed, 8))))
 		for w := int64(1); w <= boundPeriod; w += boundPeriod / 37 {

@@ -3,31 +3,31 @@ package algorithm
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // CalendarWindow returns the calendar window in zone that contains now: from start up
 // to, but not including, end, in microseconds since the epoch. A day starts at the
 // first instant of its date, even where clocks skip midnight. A minute or hour that a
 // clock change cuts short ends at the change. Windows follow each other without gaps.
-func CalendarWindow(unit headgate.CalendarUnit, zone *time.Location, now int64) (start, end int64) {
+func CalendarWindow(unit store.CalendarUnit, zone *time.Location, now int64) (start, end int64) {
 	local := time.UnixMicro(now).In(zone)
 	year, month, day := local.Date()
 	switch unit {
-	case headgate.Day:
+	case store.Day:
 		return dayStart(year, month, day, zone), dayStart(year, month, day+1, zone)
-	case headgate.Week:
+	case store.Week:
 		monday := day - (int(local.Weekday())+6)%7
 		return dayStart(year, month, monday, zone), dayStart(year, month, monday+7, zone)
-	case headgate.Month:
+	case store.Month:
 		return dayStart(year, month, 1, zone), dayStart(year, month+1, 1, zone)
-	case headgate.Year:
+	case store.Year:
 		return dayStart(year, 1, 1, zone), dayStart(year+1, 1, 1, zone)
-	case headgate.Minute:
+	case store.Minute:
 		return clockWindow(local, now, 60)
-	case headgate.Hour:
+	case store.Hour:
 		return clockWindow(local, now, 3600)
-	case headgate.NoCalendar:
+	case store.NoCalendar:
 	}
 	return now, now + 1
 }

@@ -6,54 +6,55 @@ import (
 	_ "time/tzdata" // the tests do not depend on the machine's zones
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // TestCalendarWindows lists windows that are easy to get wrong.
 func TestCalendarWindows(t *testing.T) {
 	tests := []struct {
-		unit       headgate.CalendarUnit
+		unit       store.CalendarUnit
 		zone       string
 		at         string // UTC
 		start, end string // in the zone
 		hours      float64
 	}{
-		{headgate.Day, "Europe/Berlin", "2026-03-29 12:00", "2026-03-29 00:00 +0100", "2026-03-30 00:00 +0200", 23},
-		{headgate.Day, "Europe/Berlin", "2026-10-25 00:30", "2026-10-25 00:00 +0200", "2026-10-26 00:00 +0100", 25},
-		{headgate.Day, "Europe/Berlin", "2026-03-28 23:00", "2026-03-29 00:00 +0100", "2026-03-30 00:00 +0200", 23},
-		{headgate.Day, "America/New_York", "2026-03-08 12:00", "2026-03-08 00:00 -0500", "2026-03-09 00:00 -0400", 23},
-		{headgate.Day, "America/New_York", "2026-11-01 12:00", "2026-11-01 00:00 -0400", "2026-11-02 00:00 -0500", 25},
-		{headgate.Day, "Australia/Lord_Howe", "2026-04-04 20:00", "2026-04-05 00:00 +1100", "2026-04-06 00:00 +1030", 24.5},
-		{headgate.Day, "Australia/Lord_Howe", "2026-10-04 12:00", "2026-10-04 00:00 +1030", "2026-10-05 00:00 +1100", 23.5},
-		{headgate.Day, "Asia/Kolkata", "2026-06-01 18:29", "2026-06-01 00:00 +0530", "2026-06-02 00:00 +0530", 24},
-		{headgate.Day, "Asia/Kolkata", "2026-06-01 18:30", "2026-06-02 00:00 +0530", "2026-06-03 00:00 +0530", 24},
+		{store.Day, "Europe/Berlin", "2026-03-29 12:00", "2026-03-29 00:00 +0100", "2026-03-30 00:00 +0200", 23},
+		{store.Day, "Europe/Berlin", "2026-10-25 00:30", "2026-10-25 00:00 +0200", "2026-10-26 00:00 +0100", 25},
+		{store.Day, "Europe/Berlin", "2026-03-28 23:00", "2026-03-29 00:00 +0100", "2026-03-30 00:00 +0200", 23},
+		{store.Day, "America/New_York", "2026-03-08 12:00", "2026-03-08 00:00 -0500", "2026-03-09 00:00 -0400", 23},
+		{store.Day, "America/New_York", "2026-11-01 12:00", "2026-11-01 00:00 -0400", "2026-11-02 00:00 -0500", 25},
+		{store.Day, "Australia/Lord_Howe", "2026-04-04 20:00", "2026-04-05 00:00 +1100", "2026-04-06 00:00 +1030", 24.5},
+		{store.Day, "Australia/Lord_Howe", "2026-10-04 12:00", "2026-10-04 00:00 +1030", "2026-10-05 00:00 +1100", 23.5},
+		{store.Day, "Asia/Kolkata", "2026-06-01 18:29", "2026-06-01 00:00 +0530", "2026-06-02 00:00 +0530", 24},
+		{store.Day, "Asia/Kolkata", "2026-06-01 18:30", "2026-06-02 00:00 +0530", "2026-06-03 00:00 +0530", 24},
 		// Midnight does not exist: clocks go from 23:59:59 to 01:00.
-		{headgate.Day, "America/Sao_Paulo", "2018-11-04 12:00", "2018-11-04 01:00 -0200", "2018-11-05 00:00 -0200", 23},
-		{headgate.Day, "America/Sao_Paulo", "2018-11-03 12:00", "2018-11-03 00:00 -0300", "2018-11-04 01:00 -0200", 24},
-		{headgate.Day, "Asia/Beirut", "2022-03-27 12:00", "2022-03-27 01:00 +0300", "2022-03-28 00:00 +0300", 23},
-		{headgate.Day, "Africa/Cairo", "2024-04-26 12:00", "2024-04-26 01:00 +0300", "2024-04-27 00:00 +0300", 23},
+		{store.Day, "America/Sao_Paulo", "2018-11-04 12:00", "2018-11-04 01:00 -0200", "2018-11-05 00:00 -0200", 23},
+		{store.Day, "America/Sao_Paulo", "2018-11-03 12:00", "2018-11-03 00:00 -0300", "2018-11-04 01:00 -0200", 24},
+		{store.Day, "Asia/Beirut", "2022-03-27 12:00", "2022-03-27 01:00 +0300", "2022-03-28 00:00 +0300", 23},
+		{store.Day, "Africa/Cairo", "2024-04-26 12:00", "2024-04-26 01:00 +0300", "2024-04-27 00:00 +0300", 23},
 		// Midnight exists twice: from 24:00 back to 23:00 (Cairo), from 00:59:59 to 00:00 (Havana).
-		{headgate.Day, "Africa/Cairo", "2024-10-31 12:00", "2024-10-31 00:00 +0300", "2024-11-01 00:00 +0200", 25},
-		{headgate.Day, "America/Havana", "2026-11-01 12:00", "2026-11-01 00:00 -0400", "2026-11-02 00:00 -0500", 25},
+		{store.Day, "Africa/Cairo", "2024-10-31 12:00", "2024-10-31 00:00 +0300", "2024-11-01 00:00 +0200", 25},
+		{store.Day, "America/Havana", "2026-11-01 12:00", "2026-11-01 00:00 -0400", "2026-11-02 00:00 -0500", 25},
 		// A day that does not exist: Samoa went from 29 to 31 December.
-		{headgate.Day, "Pacific/Apia", "2011-12-30 09:59", "2011-12-29 00:00 -1000", "2011-12-31 00:00 +1400", 24},
-		{headgate.Day, "Pacific/Apia", "2011-12-30 10:00", "2011-12-31 00:00 +1400", "2012-01-01 00:00 +1400", 24},
-		{headgate.Week, "UTC", "2026-01-01 00:00", "2025-12-29 00:00 +0000", "2026-01-05 00:00 +0000", 7 * 24},
-		{headgate.Week, "UTC", "2026-01-04 23:59", "2025-12-29 00:00 +0000", "2026-01-05 00:00 +0000", 7 * 24},
-		{headgate.Week, "UTC", "2026-01-05 00:00", "2026-01-05 00:00 +0000", "2026-01-12 00:00 +0000", 7 * 24},
-		{headgate.Week, "Europe/Berlin", "2026-03-29 12:00", "2026-03-23 00:00 +0100", "2026-03-30 00:00 +0200", 7*24 - 1},
-		{headgate.Month, "UTC", "2024-02-29 23:59", "2024-02-01 00:00 +0000", "2024-03-01 00:00 +0000", 29 * 24},
-		{headgate.Month, "UTC", "2026-02-28 23:59", "2026-02-01 00:00 +0000", "2026-03-01 00:00 +0000", 28 * 24},
-		{headgate.Month, "UTC", "2026-12-31 23:59", "2026-12-01 00:00 +0000", "2027-01-01 00:00 +0000", 31 * 24},
-		{headgate.Month, "Europe/Berlin", "2026-10-31 22:59", "2026-10-01 00:00 +0200", "2026-11-01 00:00 +0100", 31*24 + 1},
-		{headgate.Year, "UTC", "2024-06-01 00:00", "2024-01-01 00:00 +0000", "2025-01-01 00:00 +0000", 366 * 24},
-		{headgate.Year, "Asia/Kolkata", "2025-12-31 18:30", "2026-01-01 00:00 +0530", "2027-01-01 00:00 +0530", 365 * 24},
-		{headgate.Hour, "Asia/Kolkata", "2026-01-01 00:00", "2026-01-01 05:00 +0530", "2026-01-01 06:00 +0530", 1},
-		{headgate.Hour, "Australia/Lord_Howe", "2026-04-04 15:10", "2026-04-05 01:30 +1030", "2026-04-05 02:00 +1030", 0.5},
+		{store.Day, "Pacific/Apia", "2011-12-30 09:59", "2011-12-29 00:00 -1000", "2011-12-31 00:00 +1400", 24},
+		{store.Day, "Pacific/Apia", "2011-12-30 10:00", "2011-12-31 00:00 +1400", "2012-01-01 00:00 +1400", 24},
+		{store.Week, "UTC", "2026-01-01 00:00", "2025-12-29 00:00 +0000", "2026-01-05 00:00 +0000", 7 * 24},
+		{store.Week, "UTC", "2026-01-04 23:59", "2025-12-29 00:00 +0000", "2026-01-05 00:00 +0000", 7 * 24},
+		{store.Week, "UTC", "2026-01-05 00:00", "2026-01-05 00:00 +0000", "2026-01-12 00:00 +0000", 7 * 24},
+		{store.Week, "Europe/Berlin", "2026-03-29 12:00", "2026-03-23 00:00 +0100", "2026-03-30 00:00 +0200", 7*24 - 1},
+		{store.Month, "UTC", "2024-02-29 23:59", "2024-02-01 00:00 +0000", "2024-03-01 00:00 +0000", 29 * 24},
+		{store.Month, "UTC", "2026-02-28 23:59", "2026-02-01 00:00 +0000", "2026-03-01 00:00 +0000", 28 * 24},
+		{store.Month, "UTC", "2026-12-31 23:59", "2026-12-01 00:00 +0000", "2027-01-01 00:00 +0000", 31 * 24},
+		{store.Month, "Europe/Berlin", "2026-10-31 22:59", "2026-10-01 00:00 +0200", "2026-11-01 00:00 +0100", 31*24 + 1},
+		{store.Year, "UTC", "2024-06-01 00:00", "2024-01-01 00:00 +0000", "2025-01-01 00:00 +0000", 366 * 24},
+		{store.Year, "Asia/Kolkata", "2025-12-31 18:30", "2026-01-01 00:00 +0530", "2027-01-01 00:00 +0530", 365 * 24},
+		{store.Hour, "Asia/Kolkata", "2026-01-01 00:00", "2026-01-01 05:00 +0530", "2026-01-01 06:00 +0530", 1},
+		{store.Hour, "Australia/Lord_Howe", "2026-04-04 15:10", "2026-04-05 01:30 +1030", "2026-04-05 02:00 +1030", 0.5},
 		// The last day of a leap year after the last one in the zone's table.
-		{headgate.Hour, "America/St_Johns", "2040-12-30 23:50", "2040-12-30 20:00 -0330", "2040-12-30 21:00 -0330", 1},
-		{headgate.Hour, "America/St_Johns", "2040-12-31 00:00", "2040-12-30 20:00 -0330", "2040-12-30 21:00 -0330", 1},
-		{headgate.Hour, "Europe/Berlin", "2040-12-31 12:00", "2040-12-31 13:00 +0100", "2040-12-31 14:00 +0100", 1},
-		{headgate.Hour, "America/St_Johns", "1970-01-01 00:10", "1969-12-31 20:00 -0330", "1969-12-31 21:00 -0330", 1}, // before 1970 there
+		{store.Hour, "America/St_Johns", "2040-12-30 23:50", "2040-12-30 20:00 -0330", "2040-12-30 21:00 -0330", 1},
+		{store.Hour, "America/St_Johns", "2040-12-31 00:00", "2040-12-30 20:00 -0330", "2040-12-30 21:00 -0330", 1},
+		{store.Hour, "Europe/Berlin", "2040-12-31 12:00", "2040-12-31 13:00 +0100", "2040-12-31 14:00 +0100", 1},
+		{store.Hour, "America/St_Johns", "1970-01-01 00:10", "1969-12-31 20:00 -0330", "1969-12-31 21:00 -0330", 1}, // before 1970 there
 	}
 	const layout = "2006-01-02 15:04 -0700"
 	for _, tt := range tests {
@@ -72,26 +73,26 @@ func TestCalendarWindows(t *testing.T) {
 
 // TestNoCalendar: without a calendar, a window is just the instant.
 func TestNoCalendar(t *testing.T) {
-	if start, end := CalendarWindow(headgate.NoCalendar, time.UTC, t0); start != t0 || end != t0+1 {
+	if start, end := CalendarWindow(store.NoCalendar, time.UTC, t0); start != t0 || end != t0+1 {
 		t.Errorf("%d to %d", start-t0, end-t0)
 	}
 }
 
 // label returns what a wall calendar shows for a window: for units from a day up, two
 // instants are in one window if their labels are equal.
-func label(unit headgate.CalendarUnit, at time.Time) [3]int {
+func label(unit store.CalendarUnit, at time.Time) [3]int {
 	year, month, day := at.Date()
 	switch unit {
-	case headgate.Day:
+	case store.Day:
 		return [3]int{year, int(month), day}
-	case headgate.Week:
+	case store.Week:
 		y, w := at.ISOWeek()
 		return [3]int{y, w}
-	case headgate.Month:
+	case store.Month:
 		return [3]int{year, int(month)}
-	case headgate.Year:
+	case store.Year:
 		return [3]int{year}
-	case headgate.NoCalendar, headgate.Minute, headgate.Hour:
+	case store.NoCalendar, store.Minute, store.Hour:
 	}
 	return [3]int{}
 }
@@ -106,7 +107,7 @@ func TestCalendarAgainstScan(t *testing.T) {
 	}
 	const halfHour = int64(30 * time.Minute / time.Microsecond)
 	for _, name := range zones {
-		for _, unit := range []headgate.CalendarUnit{headgate.Day, headgate.Week, headgate.Month, headgate.Year} {
+		for _, unit := range []store.CalendarUnit{store.Day, store.Week, store.Month, store.Year} {
 			z := zone(name)
 			first := time.Date(2010, 12, 15, 0, 0, 0, 0, z).UnixMicro() // Samoa skips a day in December 2011
 			last := first + 3*year/2
@@ -115,10 +116,10 @@ func TestCalendarAgainstScan(t *testing.T) {
 			}
 			// Clocks change at full or half hours. Longer windows start with days.
 			step := halfHour
-			if unit != headgate.Day {
+			if unit != store.Day {
 				step *= 5
 			}
-			if unit == headgate.Year {
+			if unit == store.Year {
 				last = first + 3*year
 			}
 			start, end := CalendarWindow(unit, z, first)
@@ -160,10 +161,10 @@ func offset(t time.Time) int {
 func TestClockHoursAreContiguous(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "Asia/Kolkata", "Asia/Kathmandu", "Pacific/Apia"} {
 		z := zone(name)
-		for _, unit := range []headgate.CalendarUnit{headgate.Minute, headgate.Hour} {
+		for _, unit := range []store.CalendarUnit{store.Minute, store.Hour} {
 			at := time.Date(2011, 1, 1, 0, 0, 0, 0, z).UnixMicro()
 			windows := 9000
-			if unit == headgate.Minute {
+			if unit == store.Minute {
 				at = time.Date(2011, 4, 2, 0, 0, 0, 0, z).UnixMicro()
 			}
 			for range windows {
@@ -179,8 +180,8 @@ func TestClockHoursAreContiguous(t *testing.T) {
 	}
 }
 
-func nominalHour(unit headgate.CalendarUnit) int64 {
-	if unit == headgate.Minute {
+func nominalHour(unit store.CalendarUnit) int64 {
+	if unit == store.Minute {
 		return int64(time.Minute / time.Microsecond)
 	}
 	return int64(time.Hour / time.Microsecond)
@@ -189,7 +190,7 @@ func nominalHour(unit headgate.CalendarUnit) int64 {
 // TestCalendarLimit counts over the night on which clocks go back: the day has 25 hours
 // and one budget.
 func TestCalendarLimit(t *testing.T) {
-	limit := headgate.PerCalendar(10, headgate.Day, zone("Europe/Berlin"))
+	limit := headgate.PerCalendar(10, store.Day, zone("Europe/Berlin"))
 	start := time.Date(2026, 10, 25, 0, 0, 0, 0, zone("Europe/Berlin")).UnixMicro()
 	var s State
 	admitted := 0

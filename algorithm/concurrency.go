@@ -1,6 +1,8 @@
 package algorithm
 
-import "github.com/headgate/headgate"
+import (
+	"github.com/headgate/headgate/store"
+)
 
 // A concurrency limit has the state of a sliding log whose period is the length of a
 // lease. Each entry is a lease. Its time is when the lease started, and also its name,
@@ -85,8 +87,8 @@ func leaseRewrite(s *State, head int64, keep func(at, count int64) int64) {
 func (s *State) leaseForget(total int64, head cursor) { s.V[0], s.V[1] = total, head.i }
 
 // leased returns the name of the newest lease, or 0 if nothing was taken.
-func leased(r *headgate.Rule, s *State, n int64) int64 {
-	if r.Algorithm != headgate.Concurrency || n <= 0 || s.V[3] >= int64(len(s.Words)) {
+func leased(r *store.Rule, s *State, n int64) int64 {
+	if r.Algorithm != store.Concurrency || n <= 0 || s.V[3] >= int64(len(s.Words)) {
 		return 0
 	}
 	at, _, _ := leaseEntry(s.Words, s.V[3])
@@ -94,18 +96,18 @@ func leased(r *headgate.Rule, s *State, n int64) int64 {
 }
 
 // lease answers Release and Renew.
-func lease(r *headgate.Rule, s *State, now int64, req Request) Result {
+func lease(r *store.Rule, s *State, now int64, req Request) Result {
 	held := leaseHeld(r, s, now, req)
 	switch {
-	case req.Kind == headgate.Renew && held == 0:
+	case req.Kind == store.KindRenew && held == 0:
 		res := done(r, s, now, 0, false)
-		res.Allowed, res.Reason, res.RetryAfter = false, headgate.Expired, headgate.Never
+		res.Allowed, res.Reason, res.RetryAfter = false, store.ReasonExpired, store.Never
 		return res
 	case held == 0 || req.Cost == 0:
 		return done(r, s, now, 0, false)
 	}
 	leaseEnd(r, s, now, req.Lease, held)
-	if req.Kind == headgate.Release {
+	if req.Kind == store.KindRelease {
 		forgetUnused(r, s, now)
 		return done(r, s, now, held, true)
 	}
@@ -117,8 +119,8 @@ func lease(r *headgate.Rule, s *State, now int64, req Request) Result {
 
 // leaseHeld returns how much of the requested lease is still held: at most the cost, or
 // at least 1 for a dry run.
-func leaseHeld(r *headgate.Rule, s *State, now int64, req Request) int64 {
-	if r.Algorithm != headgate.Concurrency {
+func leaseHeld(r *store.Rule, s *State, now int64, req Request) int64 {
+	if r.Algorithm != store.Concurrency {
 		return 0
 	}
 	_, head := logAt(r, s, now)
@@ -137,7 +139,7 @@ func leaseHeld(r *headgate.Rule, s *State, now int64, req Request) int64 {
 
 // leaseAdd starts a lease of n. If debts have made the list longer than the limit
 // explains, n is added to the newest lease instead.
-func leaseAdd(r *headgate.Rule, s *State, now, n int64) {
+func leaseAdd(r *store.Rule, s *State, now, n int64) {
 	s.leaseForget(logAt(r, s, now))
 	if n = min(n, maxCount-s.V[0]); n == 0 {
 		return // the debt cannot grow further
@@ -165,7 +167,7 @@ func leasePut(s *State, at, n int64) {
 
 // leaseEnd takes n out of the entry with that time, which must exist and hold at least
 // n.
-func leaseEnd(r *headgate.Rule, s *State, now, name, n int64) {
+func leaseEnd(r *store.Rule, s *State, now, name, n int64) {
 	s.leaseForget(logAt(r, s, now))
 	s.V[0] -= n
 	before := s.V[1]
@@ -193,7 +195,7 @@ func leaseEnd(r *headgate.Rule, s *State, now, name, n int64) {
 }
 
 // leaseSub returns n as a sliding log does, no matter whose leases they are.
-func leaseSub(r *headgate.Rule, s *State, now, n, left int64) bool {
+func leaseSub(r *store.Rule, s *State, now, n, left int64) bool {
 	newest := s.V[2]
 	changed := logSub(r, s, now, n, left)
 	if changed {
@@ -204,7 +206,7 @@ func leaseSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 
 // leaseFresh returns when all leases have ended. A key without leases is like an unused
 // one once all names it has issued are in the past.
-func leaseFresh(r *headgate.Rule, s *State, now int64) int64 {
+func leaseFresh(r *store.Rule, s *State, now int64) int64 {
 	fresh := now
 	if total, _ := logAt(r, s, now); total > 0 {
 		at, _, _ := leaseEntry(s.Words, s.V[3])

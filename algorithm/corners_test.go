@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // corner is a trace of rare cases, with every verb: requests, their times and the
@@ -29,22 +30,22 @@ type request struct {
 	limit *headgate.Limit
 }
 
-func takes(n int64) request   { return request{Request: Request{Kind: headgate.Take, Cost: n}} }
-func peeks(n int64) request   { return request{Request: Request{Kind: headgate.Peek, Cost: n}} }
-func charges(n int64) request { return request{Request: Request{Kind: headgate.Charge, Cost: n}} }
-func gives(n int64) request   { return request{Request: Request{Kind: headgate.Refund, Cost: n}} }
+func takes(n int64) request   { return request{Request: Request{Kind: store.KindTake, Cost: n}} }
+func peeks(n int64) request   { return request{Request: Request{Kind: store.KindPeek, Cost: n}} }
+func charges(n int64) request { return request{Request: Request{Kind: store.KindCharge, Cost: n}} }
+func gives(n int64) request   { return request{Request: Request{Kind: store.KindRefund, Cost: n}} }
 
 // returns is gives for a take that would have counted for this much longer.
 func returns(n int64, left time.Duration) request {
-	return request{Request: Request{Kind: headgate.Refund, Cost: n, Duration: left}}
+	return request{Request: Request{Kind: store.KindRefund, Cost: n, Duration: left}}
 }
 
 func grants(n int64, lasting time.Duration) request {
-	return request{Request: Request{Kind: headgate.Grant, Cost: n, Duration: lasting}}
+	return request{Request: Request{Kind: store.KindGrant, Cost: n, Duration: lasting}}
 }
 
 func reserves(n int64, within time.Duration) request {
-	return request{Request: Request{Kind: headgate.Reserve, Cost: n, Duration: within}}
+	return request{Request: Request{Kind: store.KindReserve, Cost: n, Duration: within}}
 }
 
 func (r request) under(l headgate.Limit) request {
@@ -166,7 +167,7 @@ func creditCorners() []corner {
 
 func leakyCorners() []corner {
 	const second = time.Second
-	queue := headgate.PerSecond(1).Using(headgate.LeakyBucket).Burst(3)
+	queue := headgate.PerSecond(1).Using(store.LeakyBucket).Burst(3)
 	return []corner{
 		{"credit is a place in the queue if it lasts until the turn", queue, []ask{
 			{"11:00:00", takes(3), "pass, delay 0s"},
@@ -192,8 +193,8 @@ func leakyCorners() []corner {
 
 func windowCorners() []corner {
 	const second = time.Second
-	fixed, sliding := headgate.PerMinute(8).Using(headgate.FixedWindow), headgate.PerMinute(8).Using(headgate.SlidingWindow)
-	eighty := headgate.Per(8, 80*time.Millisecond).Using(headgate.SlidingWindow)
+	fixed, sliding := headgate.PerMinute(8).Using(store.FixedWindow), headgate.PerMinute(8).Using(store.SlidingWindow)
+	eighty := headgate.Per(8, 80*time.Millisecond).Using(store.SlidingWindow)
 	return []corner{
 		{"a return is one of this window from half a period on", fixed, []ask{
 			{"11:00:10", takes(5), "pass, left 3"},
@@ -231,7 +232,7 @@ func windowCorners() []corner {
 			{"11:00:00.12", returns(2, 50*time.Millisecond), "pass, left 2"},
 			{"11:00:00.12", returns(2, 50*time.Millisecond+time.Microsecond), "pass, left 4"},
 		}},
-		{"no product is too large for the time at which it fits", headgate.Per(1<<31, micros(1<<34)).Using(headgate.SlidingWindow), []ask{
+		{"no product is too large for the time at which it fits", headgate.Per(1<<31, micros(1<<34)).Using(store.SlidingWindow), []ask{
 			{"11:00:00", takes(1 << 31), "pass, left 0"},
 			{"14:00:00", takes(1<<30 + 1), "refused, retry 2h22m33.023489s"},
 			{"16:22:33.023488", takes(1<<30 + 1), "refused, retry 1µs"},
@@ -241,8 +242,8 @@ func windowCorners() []corner {
 }
 
 func logCorners() []corner {
-	minute := headgate.PerMinute(3).Using(headgate.SlidingLog)
-	eighty := headgate.Per(2, 80*time.Millisecond).Using(headgate.SlidingLog)
+	minute := headgate.PerMinute(3).Using(store.SlidingLog)
+	eighty := headgate.Per(2, 80*time.Millisecond).Using(store.SlidingLog)
 	full := slices.Concat(many(0, 36, 2000), many(36, 2, 2000))
 	return []corner{
 		// A debt of 2000 is two words; there is space for 2·3 + 64 before it is added
@@ -264,10 +265,10 @@ func logCorners() []corner {
 }
 
 func bucketCorners() []corner {
-	per := headgate.PerMinute(10).Using(headgate.SlidingBuckets)
-	changed := headgate.Per(10, time.Minute+3*time.Microsecond).Using(headgate.SlidingBuckets)
-	strict := per.Buckets(6, headgate.EdgeStrict)
-	tiny := headgate.Per(2, time.Millisecond).Using(headgate.SlidingBuckets).Buckets(512, headgate.EdgeStrict)
+	per := headgate.PerMinute(10).Using(store.SlidingBuckets)
+	changed := headgate.Per(10, time.Minute+3*time.Microsecond).Using(store.SlidingBuckets)
+	strict := per.Buckets(6, store.EdgeStrict)
+	tiny := headgate.Per(2, time.Millisecond).Using(store.SlidingBuckets).Buckets(512, store.EdgeStrict)
 	return []corner{
 		{"what has left the window does not come back as the ring comes round", strict, []ask{
 			{"11:00:00", takes(5), "pass, left 5"},
@@ -275,22 +276,22 @@ func bucketCorners() []corner {
 		}},
 		// Seven sub-windows are 3 µs longer than a minute: the one of 11:00:00 ends at
 		// 11:00:02.648970, the seventh after it starts at 11:00:54.077544.
-		{"a clock that goes back does not bring back what has faded", per.Buckets(7, headgate.EdgeLenient), []ask{
+		{"a clock that goes back does not bring back what has faded", per.Buckets(7, store.EdgeLenient), []ask{
 			{"11:00:00", takes(5), "pass, left 5"},
 			{"11:00:55", takes(1), "pass, left 9"},
 			{"11:00:40", takes(1), "pass, left 8"},
 		}},
 		// Faded takes are not considered either: a return placed 2 µs after the takes
 		// of 11:00:00 end is for the next sub-window, which exists.
-		{"a clock that goes back does not return what has faded", per.Buckets(7, headgate.EdgeWeighted), []ask{
+		{"a clock that goes back does not return what has faded", per.Buckets(7, store.EdgeWeighted), []ask{
 			{"11:00:00", takes(1), "pass, left 9"},
 			{"11:00:05", takes(2), "pass, left 7"},
 			{"11:00:55", takes(1), "pass, left 7"},
 			{"11:00:50", returns(1, 12_648_972*time.Microsecond), "pass, left 8"},
 		}},
-		{"a longer period with sub-windows as wide starts again", per.Buckets(7, headgate.EdgeWeighted), []ask{
+		{"a longer period with sub-windows as wide starts again", per.Buckets(7, store.EdgeWeighted), []ask{
 			{"11:00:00", takes(5), "pass, left 5"},
-			{"11:00:30", takes(1).under(changed.Buckets(7, headgate.EdgeWeighted)), "pass, left 4"},
+			{"11:00:30", takes(1).under(changed.Buckets(7, store.EdgeWeighted)), "pass, left 4"},
 			{"11:01:10", peeks(1), "pass, left 4"},
 		}},
 		{"a state is unused as soon as its clock is, though the caller's is behind", tiny, []ask{
@@ -302,8 +303,8 @@ func bucketCorners() []corner {
 }
 
 func bucketReturns() []corner {
-	per := headgate.PerMinute(10).Using(headgate.SlidingBuckets)
-	weighted, strict := per.Buckets(6, headgate.EdgeWeighted), per.Buckets(6, headgate.EdgeStrict)
+	per := headgate.PerMinute(10).Using(store.SlidingBuckets)
+	weighted, strict := per.Buckets(6, store.EdgeWeighted), per.Buckets(6, store.EdgeStrict)
 	return []corner{
 		{"a return is of the sub-window in which takes end then, or of the one before if they have just ended", weighted, []ask{
 			{"11:00:05", takes(4), "pass, left 6"},
@@ -315,7 +316,7 @@ func bucketReturns() []corner {
 			{"11:00:20", returns(1, 50*time.Second+65_537*time.Microsecond), "pass, left 7"}, // of 11:00:10
 			{"11:01:10", peeks(1), "pass, left 8"},
 		}},
-		{"of a short sub-window, just is an eighth", headgate.Per(10, 60*time.Millisecond).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict), []ask{
+		{"of a short sub-window, just is an eighth", headgate.Per(10, 60*time.Millisecond).Using(store.SlidingBuckets).Buckets(6, store.EdgeStrict), []ask{
 			{"11:00:00.005", takes(4), "pass, left 6"},
 			{"11:00:00.015", takes(4), "pass, left 2"},
 			{"11:00:00.02", returns(1, 51250*time.Microsecond), "pass, left 3"}, // of the first
@@ -330,7 +331,7 @@ func bucketReturns() []corner {
 			{"11:00:20", returns(1, 51*time.Second), "pass, left 5"},                  // of 11:00:10
 			{"11:01:10", peeks(1), "pass, left 7"},
 		}},
-		{"of a lenient edge it is the other end", per.Buckets(6, headgate.EdgeLenient), []ask{
+		{"of a lenient edge it is the other end", per.Buckets(6, store.EdgeLenient), []ask{
 			{"11:00:05", takes(4), "pass, left 6"},
 			{"11:00:15", takes(4), "pass, left 2"},
 			{"11:00:20", returns(1, 40*time.Second+time.Microsecond), "pass, left 3"},   // of 11:00:00

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // deniedExamples are those of docs/rules/algorithms.md for limits that count refusals.
 func deniedExamples() []example {
-	take := headgate.Take
+	take := store.KindTake
 	five := headgate.PerMinute(5)
 	return []example{
-		{"sliding window, 5 per minute, counting refusals", five.Using(headgate.SlidingWindow).CountingDenied(), slices.Concat(
+		{"sliding window, 5 per minute, counting refusals", five.Using(store.SlidingWindow).CountingDenied(), slices.Concat(
 			[]row{{"11:00:59", 5, take, "pass, left 0"}},
 			slices.Repeat([]row{{"11:00:59", 1, take, "refused, left 0"}}, 9),
 			[]row{
@@ -22,13 +23,13 @@ func deniedExamples() []example {
 				{"11:01:40.000001", 1, take, "pass, left 0"},
 			},
 		)},
-		{"sliding buckets, 10 per hour, counting refusals", hourly(headgate.EdgeLenient).CountingDenied(), []row{
+		{"sliding buckets, 10 per hour, counting refusals", hourly(store.EdgeLenient).CountingDenied(), []row{
 			{"10:00:30", 10, take, "pass, left 0"},
 			{"10:30:00", 1, take, "refused, retry 30m0.000001s"},
 			{"10:30:00", 10, take, "refused, retry 1h0m0.000001s"},
 			{"11:30:00", 1, take, "refused, retry 1µs"}, // if it were the last
 		}},
-		{"fixed window, 5 per minute, counting refusals: it ends all the same", five.Using(headgate.FixedWindow).CountingDenied(), []row{
+		{"fixed window, 5 per minute, counting refusals: it ends all the same", five.Using(store.FixedWindow).CountingDenied(), []row{
 			{"11:00:00", 3, take, "pass, left 2"},
 			{"11:00:01", 3, take, "refused, left 0, retry 59s"},
 			{"11:00:02", 1, take, "refused, left 0, retry 58s"},
@@ -39,17 +40,17 @@ func deniedExamples() []example {
 
 // deniedCorners are rare cases of limits that count refusals.
 func deniedCorners() []corner {
-	per := func(n int64, a headgate.Algorithm) headgate.Limit {
+	per := func(n int64, a store.Algorithm) headgate.Limit {
 		return headgate.PerMinute(n).Using(a).CountingDenied()
 	}
-	strict := headgate.PerHour(10).Using(headgate.SlidingBuckets).Buckets(60, headgate.EdgeStrict).CountingDenied()
+	strict := headgate.PerHour(10).Using(store.SlidingBuckets).Buckets(60, store.EdgeStrict).CountingDenied()
 	return []corner{
-		{"a return gives back the take and no refusal", per(5, headgate.SlidingWindow), []ask{
+		{"a return gives back the take and no refusal", per(5, store.SlidingWindow), []ask{
 			{"11:00:00", takes(5), "pass, reset 1m48.000001s"},
 			{"11:00:10", takes(3), "refused"},
 			{"11:00:10", returns(5, 98*time.Second+time.Microsecond), "left 2"},
 		}},
-		{"the same of a fixed window", per(5, headgate.FixedWindow), []ask{
+		{"the same of a fixed window", per(5, store.FixedWindow), []ask{
 			{"11:00:00", takes(5), "pass, reset 1m0s"},
 			{"11:00:10", takes(3), "refused"},
 			{"11:00:10", returns(5, 50*time.Second), "left 2"},
@@ -59,46 +60,46 @@ func deniedCorners() []corner {
 			{"11:10:00", takes(7), "refused, retry 1h1m0s"},
 			{"11:10:00", returns(10, 51*time.Minute), "left 3"},
 		}},
-		{"the same of a log that has dropped the take", per(2, headgate.SlidingLog), []ask{
+		{"the same of a log that has dropped the take", per(2, store.SlidingLog), []ask{
 			{"11:00:00", takes(2), "pass, reset 1m0s"},
 			{"11:00:10", takes(2), "refused, retry 1m0s"},
 			{"11:00:10", returns(2, 50*time.Second), "left 0, reset 1m0s"},
 			{"11:00:20", takes(1), "refused"},
 		}},
-		{"a return that finds nothing forgets nothing, if the clock goes back", per(2, headgate.SlidingLog), []ask{
+		{"a return that finds nothing forgets nothing, if the clock goes back", per(2, store.SlidingLog), []ask{
 			{"11:00:00", takes(2), "pass, reset 1m0s"},
 			{"11:00:30", takes(1), "refused, retry 30s"},
 			{"11:01:00", returns(2, 10*time.Second), "left 1, reset 30s"},
 			{"11:00:59.999999", peeks(1), "refused, left 0, retry 1µs"},
 		}},
-		{"a refusal counts as no more than the limit", per(5, headgate.SlidingWindow), []ask{
+		{"a refusal counts as no more than the limit", per(5, store.SlidingWindow), []ask{
 			{"11:00:00", takes(huge), "refused, retry never"},
 			{"11:00:00", peeks(1), "refused, left 0, retry 1m0.000001s"},
 			{"11:01:00.000001", takes(1), "pass, left 0"},
 		}},
-		{"nothing granted counts as 1", per(5, headgate.SlidingWindow), []ask{
-			{"11:00:00", request{Request: Request{Kind: headgate.TakeUpTo, Cost: 9}}, "pass, granted 5, left 0"},
-			{"11:00:00", request{Request: Request{Kind: headgate.TakeUpTo, Cost: 9}}, "refused, granted 0, retry 1m10.000001s"},
+		{"nothing granted counts as 1", per(5, store.SlidingWindow), []ask{
+			{"11:00:00", request{Request: Request{Kind: store.KindTakeUpTo, Cost: 9}}, "pass, granted 5, left 0"},
+			{"11:00:00", request{Request: Request{Kind: store.KindTakeUpTo, Cost: 9}}, "refused, granted 0, retry 1m10.000001s"},
 		}},
-		{"a dry run counts nothing", per(5, headgate.FixedWindow), []ask{
+		{"a dry run counts nothing", per(5, store.FixedWindow), []ask{
 			{"11:00:00", takes(5), "pass"},
 			{"11:00:00", peeks(1), "refused"},
 			{"11:00:00", takes(0), "pass"},
 			{"11:00:00", returns(1, time.Minute), "left 1"},
 		}},
-		{"a credit of which too little is left", per(5, headgate.SlidingWindow), []ask{
+		{"a credit of which too little is left", per(5, store.SlidingWindow), []ask{
 			{"11:00:00", takes(5), "pass"},
 			{"11:00:00", grants(3, time.Hour), "granted 3"},
 			{"11:00:00", takes(4), "refused, left 3"},
 			{"11:00:00", takes(3), "pass, left 0"},
 			{"11:00:00", returns(4, 90*time.Second), "left 0"},
 		}},
-		{"a limit of 0 counts nothing", headgate.PerMinute(0).Using(headgate.FixedWindow).CountingDenied(), []ask{
+		{"a limit of 0 counts nothing", headgate.PerMinute(0).Using(store.FixedWindow).CountingDenied(), []ask{
 			{"11:00:00", takes(1), "refused, retry never, reset 0s"},
 		}},
-		{"a count that is full", headgate.Per(headgate.MaxLimit, time.Minute).Using(headgate.SlidingWindow).CountingDenied(), []ask{
+		{"a count that is full", headgate.Per(store.MaxLimit, time.Minute).Using(store.SlidingWindow).CountingDenied(), []ask{
 			{"11:00:00", charges(maxCount), "refused"},
-			{"11:00:00", takes(headgate.MaxLimit), "refused"},
+			{"11:00:00", takes(store.MaxLimit), "refused"},
 			{"11:00:00", takes(1), "refused"},
 		}},
 	}
@@ -108,10 +109,10 @@ func deniedCorners() []corner {
 // after the first limit, until it stops for as long as RetryAfter says.
 func TestHammeringStaysOut(t *testing.T) {
 	per := headgate.PerMinute(30)
-	buckets := per.Using(headgate.SlidingBuckets)
+	buckets := per.Using(store.SlidingBuckets)
 	for _, limit := range []headgate.Limit{
-		per.Using(headgate.SlidingLog), per.Using(headgate.SlidingWindow), buckets.Buckets(60, headgate.EdgeWeighted),
-		buckets.Buckets(6, headgate.EdgeLenient), buckets.Buckets(6, headgate.EdgeStrict),
+		per.Using(store.SlidingLog), per.Using(store.SlidingWindow), buckets.Buckets(60, store.EdgeWeighted),
+		buckets.Buckets(6, store.EdgeLenient), buckets.Buckets(6, store.EdgeStrict),
 	} {
 		r := limit.CountingDenied().Rule()
 		var s State
@@ -140,9 +141,9 @@ func TestHammeringStaysOut(t *testing.T) {
 func TestAFixedWindowEndsAllTheSame(t *testing.T) {
 	rng := newRand(t)
 	for range 50 {
-		limit := headgate.Per(1+rng.Int64N(9), time.Second).Using(headgate.FixedWindow)
+		limit := headgate.Per(1+rng.Int64N(9), time.Second).Using(store.FixedWindow)
 		if rng.IntN(2) == 0 {
-			limit = limit.Anchored(headgate.AnchorFirstRequest)
+			limit = limit.Anchored(store.AnchorFirstRequest)
 		}
 		var a, b State
 		for now := int64(t0); now < t0+5_000_000; now += rng.Int64N(100_000) {
@@ -163,7 +164,7 @@ func TestFigmasLimiter(t *testing.T) {
 	passed, refused := 0, 0
 	for range 20 {
 		n := 1 + rng.Int64N(200)
-		r := headgate.PerHour(n).Using(headgate.SlidingBuckets).Buckets(60, headgate.EdgeLenient).CountingDenied().Rule()
+		r := headgate.PerHour(n).Using(store.SlidingBuckets).Buckets(60, store.EdgeLenient).CountingDenied().Rule()
 		hash, now := make(map[int64]int64), int64(t0)
 		var s State
 		for range 3000 {

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // A limit of distinct values counts in a fixed window how many different values a key
@@ -17,11 +17,11 @@ import (
 //	       in parts of 65536
 //	Words  the values in ascending order; then those of a HyperLogLog
 //
-// A value is a hash of 52 bits, from 1 to 2^52-1; see [headgate.MemberOf]. A value that
+// A value is a hash of 52 bits, from 1 to 2^52-1; see [store.MemberOf]. A value that
 // the window has passes and costs nothing, so a key in debt still passes with it. A
 // value that is refused is not kept.
 //
-// A limit of up to [headgate.MaxDistinctExact] keeps that many values one by one, and so
+// A limit of up to [store.MaxDistinctExact] keeps that many values one by one, and so
 // refuses each value above the limit. Only more, which charges and credit can add, are
 // estimated. A larger limit keeps 4096: registers cannot tell known values from new ones
 // in a large window, so such a limit measures more than it refuses, for which a list of
@@ -41,7 +41,7 @@ import (
 //	Words[k]  registers 8k-8 to 8k-1, 6 bits each, the first in the highest of 48 bits
 const (
 	// valuesKept is how many values a window keeps one by one if its limit is above
-	// headgate.MaxDistinctExact.
+	// store.MaxDistinctExact.
 	valuesKept  = 4096
 	registers   = 1 << 14
 	rankBits    = 38
@@ -57,10 +57,10 @@ const (
 
 // distinct answers all kinds that take. A cost above any limit is refused here too: it
 // says that a request must not pass.
-func distinct(r *headgate.Rule, s *State, now int64, req Request) Result {
-	if req.Cost > headgate.MaxLimit && req.Kind != headgate.Charge && req.Kind != headgate.TakeUpTo {
+func distinct(r *store.Rule, s *State, now int64, req Request) Result {
+	if req.Cost > store.MaxLimit && req.Kind != store.KindCharge && req.Kind != store.KindTakeUpTo {
 		res := done(r, s, now, 0, false)
-		res.Allowed, res.Reason, res.RetryAfter = false, headgate.TooLarge, headgate.Never
+		res.Allowed, res.Reason, res.RetryAfter = false, store.ReasonTooLarge, store.Never
 		return res
 	}
 	n, credit := min(req.Cost, 1), creditAt(s, now)
@@ -70,11 +70,11 @@ func distinct(r *headgate.Rule, s *State, now int64, req Request) Result {
 	switch {
 	case !closed && s.shows(now, req.Member):
 		return done(r, s, now, 0, false)
-	case !fits && req.Kind != headgate.Charge:
+	case !fits && req.Kind != store.KindCharge:
 		return refuse(r, s, now, n)
-	case n == 0 || req.Kind == headgate.Peek || closed:
+	case n == 0 || req.Kind == store.KindPeek || closed:
 		granted := int64(0)
-		if req.Kind == headgate.Charge {
+		if req.Kind == store.KindCharge {
 			granted = n
 		}
 		res := done(r, s, now, granted, false)
@@ -97,7 +97,7 @@ func distinct(r *headgate.Rule, s *State, now int64, req Request) Result {
 }
 
 // unpaid makes res say that a charge did not fit, and when a new value will.
-func unpaid(r *headgate.Rule, s *State, now int64, res *Result) {
+func unpaid(r *store.Rule, s *State, now int64, res *Result) {
 	refusal := refuse(r, s, now, 1)
 	res.Allowed, res.Reason, res.RetryAfter = false, refusal.Reason, refusal.RetryAfter
 }
@@ -119,7 +119,7 @@ func (s *State) shows(now int64, member uint64) bool {
 }
 
 // show adds a value that the window of now does not have.
-func (s *State) show(r *headgate.Rule, now int64, member uint64) {
+func (s *State) show(r *store.Rule, now int64, member uint64) {
 	count, end := fixedWindow(r, s, now)
 	if count == 0 {
 		s.V[3] = 0
@@ -141,9 +141,9 @@ func (s *State) show(r *headgate.Rule, now int64, member uint64) {
 }
 
 // mostValues returns how many values a window of r keeps one by one.
-func mostValues(r *headgate.Rule) int {
-	if r.Limit <= headgate.MaxDistinctExact {
-		return headgate.MaxDistinctExact
+func mostValues(r *store.Rule) int {
+	if r.Limit <= store.MaxDistinctExact {
+		return store.MaxDistinctExact
 	}
 	return valuesKept
 }
@@ -160,7 +160,7 @@ func (s *State) insert(member uint64, most int) {
 
 // takeBack removes a value and reports whether it could: not from registers, and not
 // after the window of the take, as for a fixed window.
-func (s *State) takeBack(r *headgate.Rule, now int64, member uint64, left int64) bool {
+func (s *State) takeBack(r *store.Rule, now int64, member uint64, left int64) bool {
 	count, end := fixedWindow(r, s, now)
 	if count == 0 || s.isEstimated() || left > 0 && now+left < end-r.Period/2 {
 		return false
@@ -224,8 +224,8 @@ func (s *State) raise(member uint64) int64 {
 
 // MayChangeValues reports whether a step of a limit of distinct values may change s. It
 // is never false if the step does.
-func MayChangeValues(r *headgate.Rule, s *State, now int64, req Request) bool {
-	if !mayTake(req.Kind) || req.Kind == headgate.Charge {
+func MayChangeValues(r *store.Rule, s *State, now int64, req Request) bool {
+	if !mayTake(req.Kind) || req.Kind == store.KindCharge {
 		return true
 	}
 	return !s.shows(now, req.Member) && (available(r, s, now) > 0 || creditAt(s, now) > 0)
@@ -242,7 +242,7 @@ func (u *Unpacked) PossibleValues() bool {
 			}
 			last = value
 		}
-		return len(u.List) <= headgate.MaxDistinctExact && u.V[0] == int64(len(u.List))
+		return len(u.List) <= store.MaxDistinctExact && u.V[0] == int64(len(u.List))
 	}
 	if u.V[3]>>fractionBits != 1 || len(u.List) != 1+registers/perWord || u.V[0] < valuesKept {
 		return false

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // FuzzPossibleValues: whatever a snapshot holds, a step can go on from what
 // PossibleValues accepts, and leaves a state that it accepts.
 func FuzzPossibleValues(f *testing.F) {
-	limit := headgate.PerDay(headgate.MaxDistinct).Using(headgate.Distinct)
-	exact := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct)
+	limit := headgate.PerDay(store.MaxDistinct).Using(store.Distinct)
+	exact := headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct)
 	for _, n := range []uint64{0, 1, 3, 4096, 4097} {
 		var s State
 		for i := range n {
@@ -35,10 +36,10 @@ func FuzzPossibleValues(f *testing.F) {
 		if member%2 == 0 {
 			limit = exact
 		}
-		s := u.Pack(headgate.Distinct)
-		for i, kind := range []headgate.Kind{headgate.Take, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Take} {
+		s := u.Pack(store.Distinct)
+		for i, kind := range []store.Kind{store.KindTake, store.KindPeek, store.KindCharge, store.KindRefund, store.KindTake} {
 			res := Step(limit.Rule(), &s, t0, Request{Kind: kind, Cost: 1, Member: max((member+uint64(i/4))%certain, 1)})
-			if after := s.Unpack(headgate.Distinct, nil); !after.PossibleValues() || res.Remaining < 0 {
+			if after := s.Unpack(store.Distinct, nil); !after.PossibleValues() || res.Remaining < 0 {
 				t.Fatalf("%s of %d leaves %v with %d words: %s", kind, member, s.V, len(s.Words), show(res))
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // window is an oracle for one key under a limit of distinct values: a set of the values
@@ -29,7 +30,7 @@ type window struct {
 // step answers like a step of a limit with the same numbers that counts requests, from
 // what one with fixed windows answers. It does not know credit, and no refund once there
 // are registers.
-func (w *window) step(distinct, fixed headgate.Limit, now int64, req Request) headgate.Decision {
+func (w *window) step(distinct, fixed headgate.Limit, now int64, req Request) store.Decision {
 	if now >= w.end {
 		*w = window{most: w.most, values: map[uint64]bool{}}
 	}
@@ -37,12 +38,12 @@ func (w *window) step(distinct, fixed headgate.Limit, now int64, req Request) he
 	asked := req
 	asked.Member = 0
 	if mayTake(req.Kind) && w.has(req.Member) && distinct.N() > 0 {
-		asked.Kind, asked.Cost = headgate.Peek, 0
+		asked.Kind, asked.Cost = store.KindPeek, 0
 		d := Step(fixed.Rule(), &w.requests, now, asked).Decision
-		d.Allowed, d.Reason, d.RetryAfter = true, headgate.OK, 0
+		d.Allowed, d.Reason, d.RetryAfter = true, store.ReasonOK, 0
 		return d
 	}
-	if req.Kind == headgate.Refund && !w.values[req.Member] {
+	if req.Kind == store.KindRefund && !w.values[req.Member] {
 		asked.Cost = 0
 	}
 	was := w.requests.V[0]
@@ -52,7 +53,7 @@ func (w *window) step(distinct, fixed headgate.Limit, now int64, req Request) he
 		w.values[req.Member] = true
 		w.raise(req.Member)
 		d.Remaining = max(distinct.N()-w.requests.V[0], 0)
-	case req.Kind == headgate.Reset:
+	case req.Kind == store.KindReset:
 		clear(w.values)
 	case count < was:
 		delete(w.values, req.Member)
@@ -121,13 +122,13 @@ func TestDistinctIsAFixedWindowOfNewValues(t *testing.T) {
 // that only measures. A limit that refuses is exact there.
 func TestDistinctEstimatesLikeTheOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	compareWithWindow(t, rng, headgate.PerCalendar(headgate.MaxDistinctExact+1, headgate.Year, nil), 1<<52, 9000)
-	compareWithWindow(t, rng, headgate.PerCalendar(5000, headgate.Year, nil), 1<<52, 9000)
+	compareWithWindow(t, rng, headgate.PerCalendar(store.MaxDistinctExact+1, store.Year, nil), 1<<52, 9000)
+	compareWithWindow(t, rng, headgate.PerCalendar(5000, store.Year, nil), 1<<52, 9000)
 }
 
 func compareWithWindow(t *testing.T, rng *rand.Rand, fixed headgate.Limit, values uint64, steps int) {
 	t.Helper()
-	limit := fixed.Using(headgate.Distinct)
+	limit := fixed.Using(store.Distinct)
 	var s State
 	w := window{most: mostValues(limit.Rule())}
 	now := int64(t0)
@@ -137,20 +138,20 @@ func compareWithWindow(t *testing.T, rng *rand.Rand, fixed headgate.Limit, value
 			now += rng.Int64N(limit.Rule().Period/8 + 1)
 		}
 		req := Request{
-			Kind: pick(rng, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Reserve, headgate.Charge, headgate.Peek, headgate.Refund, headgate.Reset),
+			Kind: pick(rng, store.KindTake, store.KindTake, store.KindTake, store.KindTakeUpTo, store.KindReserve, store.KindCharge, store.KindPeek, store.KindRefund, store.KindReset),
 			Cost: pick[int64](rng, 0, 1, 1, 1, 1, 7), Member: spread(1 + rng.Uint64N(values)),
 		}
-		if values > 1000 && (req.Kind == headgate.Reset || req.Kind == headgate.Refund) {
-			req.Kind = headgate.Take
+		if values > 1000 && (req.Kind == store.KindReset || req.Kind == store.KindRefund) {
+			req.Kind = store.KindTake
 		}
-		if req.Kind == headgate.Refund {
+		if req.Kind == store.KindRefund {
 			req.CountsUntil = pick(rng, 0, counts)
 		}
 		got, want := Step(limit.Rule(), &s, now, req), w.step(limit, fixed, now, req)
-		if req.Kind == headgate.Charge && !got.Allowed && want.Allowed {
-			want.Allowed, want.Reason, want.RetryAfter = false, headgate.Limited, got.RetryAfter // see TestDistinctChargesBeyondTheLimit
+		if req.Kind == store.KindCharge && !got.Allowed && want.Allowed {
+			want.Allowed, want.Reason, want.RetryAfter = false, store.ReasonLimited, got.RetryAfter // see TestDistinctChargesBeyondTheLimit
 		}
-		if req.Kind == headgate.Charge && !got.Allowed {
+		if req.Kind == store.KindCharge && !got.Allowed {
 			want.RetryAfter = got.RetryAfter
 		}
 		if got.Decision != want {
@@ -159,8 +160,8 @@ func compareWithWindow(t *testing.T, rng *rand.Rand, fixed headgate.Limit, value
 		if got.CountsUntil > 0 {
 			counts = got.CountsUntil
 		}
-		u := s.Unpack(headgate.Distinct, nil)
-		if again := u.Pack(headgate.Distinct); !u.PossibleValues() || !same(&again, &s) {
+		u := s.Unpack(store.Distinct, nil)
+		if again := u.Pack(store.Distinct); !u.PossibleValues() || !same(&again, &s) {
 			t.Fatalf("%s, step %d: impossible state %v with %d words", limit, i, s.V, len(s.Words))
 		}
 	}
@@ -173,25 +174,25 @@ func randomWindow(rng *rand.Rand) headgate.Limit {
 	n := rng.Int64N(12)
 	switch rng.IntN(4) {
 	case 0:
-		return headgate.PerCalendar(n, headgate.Day, zone("Europe/Berlin"))
+		return headgate.PerCalendar(n, store.Day, zone("Europe/Berlin"))
 	case 1:
-		return headgate.Per(n, time.Minute).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
+		return headgate.Per(n, time.Minute).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest)
 	}
-	return headgate.Per(n, time.Minute).Using(headgate.FixedWindow)
+	return headgate.Per(n, time.Minute).Using(store.FixedWindow)
 }
 
 // distinctStep is a request of one named value and its answer.
 type distinctStep struct {
 	at    string
-	kind  headgate.Kind
+	kind  store.Kind
 	value uint64
 	want  string
 }
 
 // TestDistinctTraces are the examples of docs/more/distinct.md and what they leave open.
 func TestDistinctTraces(t *testing.T) {
-	take, peek, charge, refund, grant := headgate.Take, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Grant
-	three := headgate.PerHour(3).Using(headgate.Distinct)
+	take, peek, charge, refund, grant := store.KindTake, store.KindPeek, store.KindCharge, store.KindRefund, store.KindGrant
+	three := headgate.PerHour(3).Using(store.Distinct)
 	for _, c := range []struct {
 		name  string
 		limit headgate.Limit
@@ -210,7 +211,7 @@ func TestDistinctTraces(t *testing.T) {
 			{"12:00:00", peek, 1, "pass, left 2"},
 			{"12:00:00", take, 1, "pass, left 1, granted 1"},
 		}},
-		{"a refused value is not remembered", headgate.PerHour(1).Using(headgate.Distinct), []distinctStep{
+		{"a refused value is not remembered", headgate.PerHour(1).Using(store.Distinct), []distinctStep{
 			{"11:00:00", take, 1, "pass"},
 			{"11:00:00", take, 2, "refused"},
 			{"11:00:00", refund, 1, "pass, left 1"},
@@ -222,7 +223,7 @@ func TestDistinctTraces(t *testing.T) {
 			{"11:00:00", refund, 2, "pass, left 2"},
 			{"12:00:00", refund, 1, "pass, left 3"},
 		}},
-		{"charges go beyond the limit, and all of its values pass", headgate.PerHour(1).Using(headgate.Distinct), []distinctStep{
+		{"charges go beyond the limit, and all of its values pass", headgate.PerHour(1).Using(store.Distinct), []distinctStep{
 			{"11:00:00", charge, 1, "pass, left 0, granted 1"},
 			{"11:00:00", charge, 2, "refused, left 0, granted 1, retry 1h0m0s"},
 			{"11:00:00", charge, 2, "pass, left 0, granted 0"},
@@ -230,7 +231,7 @@ func TestDistinctTraces(t *testing.T) {
 			{"11:00:00", take, 3, "refused, retry 1h0m0s"},
 			{"11:00:00", peek, 1, "pass"},
 		}},
-		{"credit pays for new values, once each", headgate.PerHour(1).Using(headgate.Distinct), []distinctStep{
+		{"credit pays for new values, once each", headgate.PerHour(1).Using(store.Distinct), []distinctStep{
 			{"11:00:00", take, 1, "pass, left 0"},
 			{"11:00:00", grant, 2, "pass, left 2"}, // two
 			{"11:00:00", take, 2, "pass, left 1, granted 1"},
@@ -239,14 +240,14 @@ func TestDistinctTraces(t *testing.T) {
 			{"11:00:00", take, 4, "refused"},
 			{"11:00:00", take, 3, "pass, granted 0"},
 		}},
-		{"a limit of 0", headgate.PerHour(0).Using(headgate.Distinct), []distinctStep{
+		{"a limit of 0", headgate.PerHour(0).Using(store.Distinct), []distinctStep{
 			{"11:00:00", take, 1, "refused, retry never"},
 			{"11:00:00", charge, 1, "refused, retry never"},
 			{"11:00:00", grant, 1, "pass, left 1"},
 			{"11:00:00", take, 1, "pass, left 0, granted 1"},
 			{"11:00:00", take, 1, "refused, retry never"},
 		}},
-		{"from the first request", headgate.PerHour(1).Using(headgate.Distinct).Anchored(headgate.AnchorFirstRequest), []distinctStep{
+		{"from the first request", headgate.PerHour(1).Using(store.Distinct).Anchored(store.AnchorFirstRequest), []distinctStep{
 			{"11:20:00", take, 1, "pass, reset 1h0m0s"},
 			{"12:10:00", take, 2, "refused, retry 10m0s"},
 			{"12:20:00", take, 2, "pass"},
@@ -274,7 +275,7 @@ func TestDistinctTraces(t *testing.T) {
 // TestDistinctErrorOfTheEstimate measures what docs/more/distinct.md states: the standard
 // error, over many sets of values, and that known values always pass.
 func TestDistinctErrorOfTheEstimate(t *testing.T) {
-	limit := headgate.Per(headgate.MaxDistinct, 24*time.Hour).Using(headgate.Distinct)
+	limit := headgate.Per(store.MaxDistinct, 24*time.Hour).Using(store.Distinct)
 	const sets, values = 60, 100_000
 	rng := rand.New(rand.NewPCG(3, 4))
 	sum, squares := 0.0, 0.0
@@ -310,21 +311,21 @@ func valueOf(seed, i uint64) uint64 {
 // TestDistinctIsExact admits exactly the limit, at the largest that is exact, and goes on
 // with an estimate if charges add more.
 func TestDistinctIsExact(t *testing.T) {
-	limit := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct)
+	limit := headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct)
 	var s State
 	allowed := 0
-	for i := range uint64(2 * headgate.MaxDistinctExact) {
+	for i := range uint64(2 * store.MaxDistinctExact) {
 		if Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, i)}).Allowed {
 			allowed++
 		}
 	}
-	if allowed != headgate.MaxDistinctExact || len(s.Words) != headgate.MaxDistinctExact || s.isEstimated() || cap(s.Words) != headgate.MaxDistinctExact {
+	if allowed != store.MaxDistinctExact || len(s.Words) != store.MaxDistinctExact || s.isEstimated() || cap(s.Words) != store.MaxDistinctExact {
 		t.Errorf("%d allowed, %d kept in space for %d", allowed, len(s.Words), cap(s.Words))
 	}
 	for i := range uint64(1000) {
-		Step(limit.Rule(), &s, t0, Request{Kind: headgate.Charge, Cost: 1, Member: valueOf(11, i)})
+		Step(limit.Rule(), &s, t0, Request{Kind: store.KindCharge, Cost: 1, Member: valueOf(11, i)})
 	}
-	if want := headgate.MaxDistinctExact + 1000.0; !s.isEstimated() || math.Abs(float64(s.V[0])-want) > want*0.02 {
+	if want := store.MaxDistinctExact + 1000.0; !s.isEstimated() || math.Abs(float64(s.V[0])-want) > want*0.02 {
 		t.Errorf("after 1000 charges the window has %d values, of 65,536 and 1000; estimated: %t", s.V[0], s.isEstimated())
 	}
 	if res := Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, 5)}); !res.Allowed || res.Granted != 0 {
@@ -335,8 +336,8 @@ func TestDistinctIsExact(t *testing.T) {
 // TestDistinctLimitsChangeInAWindow: what a window has stays known if the limit changes to
 // one that only measures, and back.
 func TestDistinctLimitsChangeInAWindow(t *testing.T) {
-	exact := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct)
-	measured := headgate.PerDay(1_000_000).Using(headgate.Distinct)
+	exact := headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct)
+	measured := headgate.PerDay(1_000_000).Using(store.Distinct)
 	var s State
 	show := func(limit headgate.Limit, from, to uint64) {
 		for i := from; i < to; i++ {
@@ -353,7 +354,7 @@ func TestDistinctLimitsChangeInAWindow(t *testing.T) {
 		t.Errorf("14,000 values are %d", s.V[0])
 	}
 	for i := range uint64(10_001) { // the last turned the list into registers
-		if res := Step(exact.Rule(), &s, t0, Request{Kind: headgate.Peek, Cost: 1, Member: valueOf(9, i)}); !s.shows(t0, valueOf(9, i)) || !res.Allowed {
+		if res := Step(exact.Rule(), &s, t0, Request{Kind: store.KindPeek, Cost: 1, Member: valueOf(9, i)}); !s.shows(t0, valueOf(9, i)) || !res.Allowed {
 			t.Fatalf("value %d is forgotten", i)
 		}
 	}
@@ -387,7 +388,7 @@ func TestMayChangeValues(t *testing.T) {
 
 // TestDistinctReleasesTheMemoryOfTheLastWindow: a list that was long is short again.
 func TestDistinctReleasesTheMemoryOfTheLastWindow(t *testing.T) {
-	limit := headgate.PerHour(1 << 20).Using(headgate.Distinct)
+	limit := headgate.PerHour(1 << 20).Using(store.Distinct)
 	var s State
 	for i := range uint64(5000) {
 		Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, i)})
@@ -403,7 +404,7 @@ func TestDistinctReleasesTheMemoryOfTheLastWindow(t *testing.T) {
 
 func BenchmarkDistinct(b *testing.B) {
 	for _, n := range []uint64{20, 4096, 65_536, 100_000} {
-		limit := headgate.Per(int64(max(n, headgate.MaxDistinctExact)), 24*time.Hour).Using(headgate.Distinct)
+		limit := headgate.Per(int64(max(n, store.MaxDistinctExact)), 24*time.Hour).Using(store.Distinct)
 		var s State
 		for i := range n {
 			Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, i)})
@@ -414,17 +415,17 @@ func BenchmarkDistinct(b *testing.B) {
 				Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, uint64(i)%n)})
 			}
 		})
-		if n <= headgate.MaxDistinctExact {
+		if n <= store.MaxDistinctExact {
 			b.Run(fmt.Sprintf("new after %d", n-1), func(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
 					member := valueOf(12, uint64(i))
-					Step(limit.Rule(), &s, t0, Request{Kind: headgate.Refund, Cost: 1, Member: s.Words[0]})
+					Step(limit.Rule(), &s, t0, Request{Kind: store.KindRefund, Cost: 1, Member: s.Words[0]})
 					Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: member})
 				}
 			})
 		}
 		b.Run(fmt.Sprintf("refused with %d", n), func(b *testing.B) {
-			full := headgate.PerDay(int64(min(n, headgate.MaxDistinctExact))).Using(headgate.Distinct)
+			full := headgate.PerDay(int64(min(n, store.MaxDistinctExact))).Using(store.Distinct)
 			for i := 0; b.Loop(); i++ {
 				Step(full.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(10, uint64(i))})
 			}
@@ -440,8 +441,8 @@ func TestDistinctRefusesPartlyAboveWhatIsExact(t *testing.T) {
 	for _, row := range []struct {
 		limit   int64
 		percent float64
-	}{{4096, 100}, {5000, 100}, {headgate.MaxDistinctExact, 100}, {headgate.MaxDistinctExact + 1, 18}, {100_000, 12}, {1_000_000, 1.2}} {
-		limit := headgate.PerDay(row.limit).Using(headgate.Distinct)
+	}{{4096, 100}, {5000, 100}, {store.MaxDistinctExact, 100}, {store.MaxDistinctExact + 1, 18}, {100_000, 12}, {1_000_000, 1.2}} {
+		limit := headgate.PerDay(row.limit).Using(store.Distinct)
 		var s State
 		next := uint64(0)
 		for ; s.V[0] < row.limit; next++ {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // nextMember returns the member of the next of several steps; see vectorStep.Times.
@@ -52,7 +53,7 @@ func (r *distinctRecorder) step(at int64, req Request, times int) Result {
 // the limit changes.
 func distinctVectors(t *testing.T) (all []vector) {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(20260101, uint64(headgate.Distinct)))
+	rng := rand.New(rand.NewPCG(20260101, uint64(store.Distinct)))
 	for i := range 24 {
 		r := &distinctRecorder{T: t, vector: vector{Name: fmt.Sprintf("random history %d", i+1)}}
 		r.change(randomDistinct(rng))
@@ -72,13 +73,13 @@ func distinctVectors(t *testing.T) (all []vector) {
 	for _, n := range []int64{300, 4096, 6000} {
 		all = append(all, manyValues(t, n, n))
 	}
-	all = append(all, manyValues(t, headgate.MaxDistinctExact+1, 6000))
+	all = append(all, manyValues(t, store.MaxDistinctExact+1, 6000))
 	return all
 }
 
 func randomDistinct(rng *rand.Rand) headgate.Limit {
-	limit := randomWindow(rng).Using(headgate.Distinct)
-	if limit.Rule().Calendar != headgate.NoCalendar && rng.IntN(2) == 0 {
+	limit := randomWindow(rng).Using(store.Distinct)
+	if limit.Rule().Calendar != store.NoCalendar && rng.IntN(2) == 0 {
 		return limit.InZone(zone(pick(rng, "Asia/Kolkata", "America/New_York", "UTC")))
 	}
 	return limit
@@ -86,18 +87,18 @@ func randomDistinct(rng *rand.Rand) headgate.Limit {
 
 func randomDistinctRequest(rng *rand.Rand, value uint64, counts int64) Request {
 	req := Request{
-		Kind: pick(rng, headgate.Take, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Reserve, headgate.Charge,
-			headgate.Peek, headgate.Refund, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew),
-		Cost: pick[int64](rng, 0, 1, 1, 1, 1, 7, 7, headgate.MaxLimit, headgate.MaxLimit+1), Member: spread(value),
+		Kind: pick(rng, store.KindTake, store.KindTake, store.KindTake, store.KindTake, store.KindTakeUpTo, store.KindReserve, store.KindCharge,
+			store.KindPeek, store.KindRefund, store.KindRefund, store.KindGrant, store.KindReset, store.KindRelease, store.KindRenew),
+		Cost: pick[int64](rng, 0, 1, 1, 1, 1, 7, 7, store.MaxLimit, store.MaxLimit+1), Member: spread(value),
 	}
 	switch {
-	case req.Kind == headgate.Peek && value%3 == 0:
+	case req.Kind == store.KindPeek && value%3 == 0:
 		req.Member = 0
-	case req.Kind == headgate.Refund && value%2 == 0:
+	case req.Kind == store.KindRefund && value%2 == 0:
 		req.CountsUntil = counts
-	case req.Kind == headgate.Refund || req.Kind == headgate.Reserve:
+	case req.Kind == store.KindRefund || req.Kind == store.KindReserve:
 		req.Duration = time.Duration(rng.Int64N(int64(time.Hour))).Truncate(time.Microsecond)
-	case req.Kind == headgate.Grant:
+	case req.Kind == store.KindGrant:
 		req.Cost, req.Duration = 1+rng.Int64N(3), time.Minute
 	}
 	return req
@@ -108,7 +109,7 @@ func randomDistinctRequest(rng *rand.Rand, value uint64, counts int64) Request {
 func manyValues(t *testing.T, n, values int64) vector {
 	t.Helper()
 	r := &distinctRecorder{T: t, vector: vector{Name: fmt.Sprintf("%d values of %d", values, n)}}
-	r.change(headgate.PerDay(n).Using(headgate.Distinct))
+	r.change(headgate.PerDay(n).Using(store.Distinct))
 	take := Request{Cost: 1, Member: 1}
 	now, left := int64(t0), int(values)
 	for _, times := range []int{1, 145, 1, 153, 1, 3000, 794, 1, 1, 1, 1, 400, 1500} {
@@ -124,19 +125,19 @@ func manyValues(t *testing.T, n, values int64) vector {
 		r.step(now, take, 1) // known
 		known := take
 		take.Member = nextMember(take.Member)
-		r.step(now, Request{Kind: headgate.Peek, Cost: 1, Member: take.Member}, 1)
-		r.step(now+1, Request{Kind: headgate.Refund, Cost: 1, Member: known.Member}, 1)
+		r.step(now, Request{Kind: store.KindPeek, Cost: 1, Member: take.Member}, 1)
+		r.step(now+1, Request{Kind: store.KindRefund, Cost: 1, Member: known.Member}, 1)
 		r.step(now+2, known, 1)
-		r.step(now+2, Request{Kind: headgate.Grant, Cost: 1, Duration: time.Microsecond}, 1)
+		r.step(now+2, Request{Kind: store.KindGrant, Cost: 1, Duration: time.Microsecond}, 1)
 		now += 1_000_000
 	}
 	r.step(now, take, 600)
-	r.step(now, Request{Kind: headgate.Charge, Cost: 1, Member: 12345}, 700)
-	r.step(now, Request{Kind: headgate.Peek, Cost: 1}, 1)
-	r.change(headgate.PerHour(n).Using(headgate.Distinct)) // the window goes on
+	r.step(now, Request{Kind: store.KindCharge, Cost: 1, Member: 12345}, 700)
+	r.step(now, Request{Kind: store.KindPeek, Cost: 1}, 1)
+	r.change(headgate.PerHour(n).Using(store.Distinct)) // the window goes on
 	r.step(now, Request{Cost: 1, Member: 1}, 1)
-	r.step(now, Request{Kind: headgate.Charge, Cost: 1, Member: 54321}, 1)
+	r.step(now, Request{Kind: store.KindCharge, Cost: 1, Member: 54321}, 1)
 	r.step(now+3_600_000_000, Request{Cost: 1, Member: 1}, 3)
-	r.step(now+3_600_000_000, Request{Kind: headgate.Reset}, 1)
+	r.step(now+3_600_000_000, Request{Kind: store.KindReset}, 1)
 	return r.vector
 }

@@ -5,17 +5,18 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
-func drawAt(t *testing.T, limit headgate.Limit, s *State, at, n int64, age time.Duration) headgate.Decision {
+func drawAt(t *testing.T, limit headgate.Limit, s *State, at, n int64, age time.Duration) store.Decision {
 	t.Helper()
-	return Step(limit.Rule(), s, at, Request{Kind: headgate.Draw, Cost: n, Duration: age}).Decision
+	return Step(limit.Rule(), s, at, Request{Kind: store.KindDraw, Cost: n, Duration: age}).Decision
 }
 
 // TestDrawsShrinkToOne: each draw takes at most a quarter of what is left, so several
 // processes share what there is, and the last tokens go one by one.
 func TestDrawsShrinkToOne(t *testing.T) {
-	limit, s := headgate.PerHour(20).Using(headgate.FixedWindow), State{}
+	limit, s := headgate.PerHour(20).Using(store.FixedWindow), State{}
 	for i, want := range []int64{5, 3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 0} {
 		d := drawAt(t, limit, &s, t0, 100, time.Minute)
 		if d.Granted != want || d.Allowed != (want > 0) {
@@ -34,13 +35,13 @@ func TestDrawEndsWithItsWindow(t *testing.T) {
 		after time.Duration // since the start of an hour
 		want  time.Duration
 	}{
-		{headgate.PerHour(100).Using(headgate.FixedWindow), 59*time.Minute + 50*time.Second, 10 * time.Second},
-		{headgate.PerHour(100).Using(headgate.FixedWindow), 0, time.Minute},
-		{headgate.PerHour(100).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), 59*time.Minute + 50*time.Second, time.Minute},
-		{headgate.PerCalendar(100, headgate.Day, time.UTC), 24*time.Hour - time.Second, time.Second},
-		{headgate.PerHour(100).Using(headgate.SlidingWindow), 59*time.Minute + 59*time.Second, time.Second},
-		{headgate.PerHour(100).Using(headgate.SlidingBuckets), 30*time.Minute - time.Second, time.Second},
-		{headgate.PerHour(100).Using(headgate.SlidingLog), 59*time.Minute + 59*time.Second, time.Minute},
+		{headgate.PerHour(100).Using(store.FixedWindow), 59*time.Minute + 50*time.Second, 10 * time.Second},
+		{headgate.PerHour(100).Using(store.FixedWindow), 0, time.Minute},
+		{headgate.PerHour(100).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), 59*time.Minute + 50*time.Second, time.Minute},
+		{headgate.PerCalendar(100, store.Day, time.UTC), 24*time.Hour - time.Second, time.Second},
+		{headgate.PerHour(100).Using(store.SlidingWindow), 59*time.Minute + 59*time.Second, time.Second},
+		{headgate.PerHour(100).Using(store.SlidingBuckets), 30*time.Minute - time.Second, time.Second},
+		{headgate.PerHour(100).Using(store.SlidingLog), 59*time.Minute + 59*time.Second, time.Minute},
 		{headgate.PerHour(100), 59*time.Minute + 59*time.Second, time.Minute},
 	} {
 		var s State
@@ -54,7 +55,7 @@ func TestDrawEndsWithItsWindow(t *testing.T) {
 // TestDrawFromALogForgetsNothing: what is drawn counts from its last possible use on,
 // but what still counts now must not be forgotten earlier for that.
 func TestDrawFromALogForgetsNothing(t *testing.T) {
-	limit, s := headgate.PerSecond(8).Using(headgate.SlidingLog), State{}
+	limit, s := headgate.PerSecond(8).Using(store.SlidingLog), State{}
 	const ms = int64(time.Millisecond / time.Microsecond)
 	Step(limit.Rule(), &s, t0, Request{Cost: 4})
 	if d := drawAt(t, limit, &s, t0+950*ms, 9, 100*time.Millisecond); d.Granted != 1 || d.Remaining != 3 {
@@ -66,7 +67,7 @@ func TestDrawFromALogForgetsNothing(t *testing.T) {
 	if got := Step(limit.Rule(), &s, t0+1000*ms, Request{Cost: 7}); !got.Allowed {
 		t.Error("the first four still count after a period")
 	}
-	if got := Step(limit.Rule(), &s, t0+2049*ms, Request{Kind: headgate.Peek, Cost: 8}); got.Allowed || got.RetryAfter != time.Millisecond {
+	if got := Step(limit.Rule(), &s, t0+2049*ms, Request{Kind: store.KindPeek, Cost: 8}); got.Allowed || got.RetryAfter != time.Millisecond {
 		t.Errorf("what was drawn may have been used at 1.05s: %s", show(got))
 	}
 }
@@ -75,12 +76,12 @@ func TestDrawFromALogForgetsNothing(t *testing.T) {
 // that count refusals.
 func TestDrawIsRefusedWhereItCannotBeExact(t *testing.T) {
 	for _, limit := range []headgate.Limit{
-		headgate.PerSecond(9).Using(headgate.LeakyBucket), headgate.Concurrent(9), headgate.PerSecond(0),
-		headgate.PerSecond(9).Using(headgate.SlidingWindow).CountingDenied(),
+		headgate.PerSecond(9).Using(store.LeakyBucket), headgate.Concurrent(9), headgate.PerSecond(0),
+		headgate.PerSecond(9).Using(store.SlidingWindow).CountingDenied(),
 	} {
 		var s State
 		d := drawAt(t, limit, &s, t0, 1, time.Second)
-		if d.Allowed || d.RetryAfter != headgate.Never || limit.Rule().CanDraw() || !isZero(&s) {
+		if d.Allowed || d.RetryAfter != store.Never || limit.Rule().CanDraw() || !isZero(&s) {
 			t.Errorf("%s: %s", limit, show(Result{Decision: d}))
 		}
 	}
@@ -91,7 +92,7 @@ func TestDrawIsRefusedWhereItCannotBeExact(t *testing.T) {
 func TestDrawLeavesCredit(t *testing.T) {
 	limit, s := headgate.PerSecond(4), State{}
 	Step(limit.Rule(), &s, t0, Request{Cost: 4})
-	Step(limit.Rule(), &s, t0, Request{Kind: headgate.Grant, Cost: 5, Duration: time.Hour})
+	Step(limit.Rule(), &s, t0, Request{Kind: store.KindGrant, Cost: 5, Duration: time.Hour})
 	if d := drawAt(t, limit, &s, t0, 3, time.Second); d.Allowed || d.Remaining != 5 || d.RetryAfter != 250*time.Millisecond {
 		t.Errorf("%s", show(Result{Decision: d}))
 	}
@@ -105,9 +106,9 @@ func TestReturnedDrawIsAsIfNeverMade(t *testing.T) {
 	second := int64(time.Second / time.Microsecond)
 	Step(limit.Rule(), &drawn, t0, Request{Cost: 50})
 	d := drawAt(t, limit, &drawn, t0, 10, time.Second)
-	Step(limit.Rule(), &drawn, t0+second/5, Request{Kind: headgate.Refund, Cost: 6, CountsUntil: d.CountsUntil})
+	Step(limit.Rule(), &drawn, t0+second/5, Request{Kind: store.KindRefund, Cost: 6, CountsUntil: d.CountsUntil})
 	Step(limit.Rule(), &used, t0, Request{Cost: 54})
-	peek := Request{Kind: headgate.Peek, Cost: 100}
+	peek := Request{Kind: store.KindPeek, Cost: 100}
 	got, want := Step(limit.Rule(), &drawn, t0+second/5, peek), Step(limit.Rule(), &used, t0+second/5, peek)
 	if got != want {
 		t.Errorf("\n got %s\nwant %s", show(got), show(want))

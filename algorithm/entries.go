@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // The entries of a sliding log are in Words: the newest in the head, the others in a
@@ -48,20 +48,20 @@ func places(count int64) int64 {
 }
 
 // first returns the place of the oldest entry that is kept.
-func (s *State) first(a headgate.Algorithm) cursor {
+func (s *State) first(a store.Algorithm) cursor {
 	switch {
-	case s.V[1] >= int64(len(s.Words)) && a != headgate.SlidingLog || len(s.Words) == 0:
+	case s.V[1] >= int64(len(s.Words)) && a != store.SlidingLog || len(s.Words) == 0:
 		return cursor{i: s.V[1]}
-	case a != headgate.SlidingLog:
+	case a != store.SlidingLog:
 		return cursor{i: s.V[1], at: int64(s.Words[s.V[1]] >> logShift)}
 	}
 	return cursor{i: s.V[1], at: int64(s.Words[0] >> widthBits)}
 }
 
 // end returns the place behind the newest entry.
-func (s *State) end(a headgate.Algorithm) int64 {
+func (s *State) end(a store.Algorithm) int64 {
 	switch {
-	case a != headgate.SlidingLog:
+	case a != store.SlidingLog:
 		return int64(len(s.Words))
 	case len(s.Words) == 0:
 		return 0
@@ -72,8 +72,8 @@ func (s *State) end(a headgate.Algorithm) int64 {
 func (s *State) streamEnd() int64 { return int64(s.Words[1] >> sizeBits) }
 
 // entry returns the count of the entry at c and the place after it.
-func (s *State) entry(a headgate.Algorithm, c cursor) (count int64, next cursor) {
-	if a != headgate.SlidingLog {
+func (s *State) entry(a store.Algorithm, c cursor) (count int64, next cursor) {
+	if a != store.SlidingLog {
 		_, count, next.i = leaseEntry(s.Words, c.i)
 		if next.i < int64(len(s.Words)) {
 			next.at = int64(s.Words[next.i] >> logShift)
@@ -153,7 +153,7 @@ func putEntry(words []uint64, k uint, i, gap, count int64) {
 func wordsFor(end int64) int { return int((end + 63) >> 6) }
 
 // appendEntry appends an entry to a sliding log. at must not be before the newest.
-func (s *State) appendEntry(r *headgate.Rule, at, count int64) {
+func (s *State) appendEntry(r *store.Rule, at, count int64) {
 	if len(s.Words) == 0 {
 		s.startLog(widthFor(r.Period/max(r.Limit, 1)), at, 0)
 	} else {
@@ -166,7 +166,7 @@ func (s *State) appendEntry(r *headgate.Rule, at, count int64) {
 }
 
 // pushEntry appends an entry to the stream.
-func (s *State) pushEntry(r *headgate.Rule, gap, count int64) {
+func (s *State) pushEntry(r *store.Rule, gap, count int64) {
 	size := entrySize(s.width(), gap, count)
 	if wordsFor(s.streamEnd()+size) > cap(s.Words) {
 		s.makeSpace(r)
@@ -179,7 +179,7 @@ func (s *State) pushEntry(r *headgate.Rule, gap, count int64) {
 }
 
 // addToNewest adds to the newest entry and moves its time to at.
-func (s *State) addToNewest(r *headgate.Rule, at, n int64) {
+func (s *State) addToNewest(r *store.Rule, at, n int64) {
 	if at > s.V[2] && wordsFor(s.streamEnd()+entryMost) > cap(s.Words) {
 		s.makeSpace(r) // for a larger gap before it
 	}
@@ -217,7 +217,7 @@ const leastGone, partGone, partMore = 4, 64, 16
 
 // makeSpace moves the entries to the front, where those were that no longer count, or
 // into more memory.
-func (s *State) makeSpace(r *headgate.Rule) {
+func (s *State) makeSpace(r *store.Rule) {
 	gone := s.V[1]>>6 - entryHead
 	if gone >= max(leastGone, int64(len(s.Words))/partGone) {
 		s.Words = s.Words[:entryHead+copy(s.Words[entryHead:], s.Words[entryHead+gone:])]
@@ -242,7 +242,7 @@ func (s *State) makeSpace(r *headgate.Rule) {
 
 // sizeIn returns the size of the stream with another width.
 func (s *State) sizeIn(k uint) (size int64) {
-	const a = headgate.SlidingLog
+	const a = store.SlidingLog
 	for c, end := s.first(a), s.streamEnd(); c.i < end; {
 		count, next := s.entry(a, c)
 		size += entrySize(k, next.at-c.at, count)
@@ -255,7 +255,7 @@ func (s *State) sizeIn(k uint) (size int64) {
 // counts, none of them larger than before; it drops those of 0. from may be a copy of s
 // with the same words.
 func (s *State) rewrite(from *State, c cursor, keep func(at, count int64) int64) {
-	const a = headgate.SlidingLog
+	const a = store.SlidingLog
 	end, k, shared := from.end(a), s.width(), &from.Words[0] == &s.Words[0]
 	s.V = [4]int64{1: entryFirst}
 	to, newest, last := int64(entryFirst), int64(0), int64(0)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // act is one request that passed: when, and how many tokens it used.
@@ -36,7 +37,7 @@ func (q *queue) step(req Request) Result {
 }
 
 // book takes n now or in the next seconds.
-func (q *queue) book(kind headgate.Kind, n int64) {
+func (q *queue) book(kind store.Kind, n int64) {
 	res := q.step(Request{Kind: kind, Cost: n, Duration: 30 * time.Second})
 	if res.Allowed {
 		q.acts = append(q.acts, act{q.now + res.Delay.Microseconds(), n, res.CountsUntil, false})
@@ -55,7 +56,7 @@ func (q *queue) leave(pick int) {
 		return
 	}
 	i := ahead[pick%len(ahead)]
-	q.step(Request{Kind: headgate.Refund, Cost: q.acts[i].n, CountsUntil: q.acts[i].until})
+	q.step(Request{Kind: store.KindRefund, Cost: q.acts[i].n, CountsUntil: q.acts[i].until})
 	q.acts = slices.Delete(q.acts, i, i+1)
 }
 
@@ -73,7 +74,7 @@ func (q *queue) settle(pick int, part int64) {
 	}
 	a := &q.acts[passed[pick%len(passed)]]
 	part = min(part, a.n)
-	q.step(Request{Kind: headgate.Refund, Cost: part, CountsUntil: a.until})
+	q.step(Request{Kind: store.KindRefund, Cost: part, CountsUntil: a.until})
 	a.n, a.settled = a.n-part, true
 }
 
@@ -89,7 +90,7 @@ func (q *queue) check() {
 		ahead := used
 		used += a.n * r.Token
 		slack := r.Leak - 1 // times are rounded up to a microsecond
-		if r.Algorithm == headgate.TokenBucket && used > r.Capacity+slack || r.Algorithm == headgate.LeakyBucket && ahead > r.Free+slack {
+		if r.Algorithm == store.TokenBucket && used > r.Capacity+slack || r.Algorithm == store.LeakyBucket && ahead > r.Free+slack {
 			q.Fatalf("%s: too much passes at %d\n%s", q.limit, a.at-t0, q.trace.String())
 		}
 	}
@@ -102,7 +103,7 @@ func TestLeaversLeaveThePaceAlone(t *testing.T) {
 		burst := rapid.Int64Range(1, 12).Draw(t, "burst")
 		limit := headgate.PerSecond(rapid.SampledFrom([]int64{1, 1, 3, 7, 1000}).Draw(t, "rate")).Burst(burst)
 		if rapid.Bool().Draw(t, "leaky") {
-			limit = limit.Using(headgate.LeakyBucket)
+			limit = limit.Using(store.LeakyBucket)
 			if after := rapid.Int64Range(0, burst).Draw(t, "delay after"); after > 0 {
 				limit = limit.DelayAfter(after)
 			}
@@ -113,11 +114,11 @@ func TestLeaversLeaveThePaceAlone(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0:
-				q.book(headgate.Take, rapid.Int64Range(1, burst).Draw(t, "cost"))
+				q.book(store.KindTake, rapid.Int64Range(1, burst).Draw(t, "cost"))
 			case 1, 2, 3:
-				q.book(headgate.Reserve, rapid.Int64Range(1, burst).Draw(t, "cost"))
+				q.book(store.KindReserve, rapid.Int64Range(1, burst).Draw(t, "cost"))
 			case 4:
-				q.step(Request{Kind: headgate.Charge, Cost: rapid.Int64Range(1, 3).Draw(t, "charge")})
+				q.step(Request{Kind: store.KindCharge, Cost: rapid.Int64Range(1, 3).Draw(t, "charge")})
 			case 5:
 				q.now += rapid.Int64Range(0, 2*token+2).Draw(t, "passes")
 			case 6:
@@ -156,10 +157,10 @@ func TestCancelsAsXTimeRate(t *testing.T) {
 			var s State
 			limit, answers := headgate.PerSecond(10).Burst(test.burst), make([]Result, len(test.rows))
 			for i, row := range test.rows {
-				req := Request{Kind: headgate.Reserve, Cost: row.n, Duration: time.Hour}
+				req := Request{Kind: store.KindReserve, Cost: row.n, Duration: time.Hour}
 				if row.cancel > 0 {
 					was := answers[row.cancel-1]
-					req = Request{Kind: headgate.Refund, Cost: was.Granted, CountsUntil: was.CountsUntil}
+					req = Request{Kind: store.KindRefund, Cost: was.Granted, CountsUntil: was.CountsUntil}
 				}
 				now := t0 + row.at*tenth
 				answers[i] = Step(limit.Rule(), &s, now, req)

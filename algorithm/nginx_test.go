@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/limitreq"
+	"github.com/headgate/headgate/store"
 )
 
 // TestTwoStagesAsNginx: limit_req rate=R burst=B delay=D admits the same requests at
@@ -19,7 +20,7 @@ func TestTwoStagesAsNginx(t *testing.T) {
 		burst := rng.Int64N(30)
 		delay := rng.Int64N(burst + 1)
 		theirs := limitreq.Zone{Rate: rate * 1000, Burst: burst * 1000, Delay: delay * 1000}
-		limit := headgate.PerSecond(rate).Using(headgate.LeakyBucket).Burst(burst + 1).DelayAfter(delay + 1)
+		limit := headgate.PerSecond(rate).Using(store.LeakyBucket).Burst(burst + 1).DelayAfter(delay + 1)
 		if err := limit.Validate(); err != nil {
 			t.Fatal(err)
 		}

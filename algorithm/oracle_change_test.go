@@ -5,16 +5,16 @@ import (
 	"math/big"
 	"slices"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
-func (o *oracle) add(r *headgate.Rule, now, n int64) {
+func (o *oracle) add(r *store.Rule, now, n int64) {
 	if n == 0 {
 		return
 	}
 	switch r.Algorithm {
-	case headgate.Distinct: // has tests of its own in distinct_test.go
-	case headgate.TokenBucket, headgate.LeakyBucket:
+	case store.Distinct: // has tests of its own in distinct_test.go
+	case store.TokenBucket, store.LeakyBucket:
 		used, gross := o.usedAt(r, now), o.grossAt(r, now)
 		most, tokens := big.NewRat(maxInteger, r.Token), new(big.Rat).SetInt64(n)
 		if gross != nil {
@@ -22,20 +22,20 @@ func (o *oracle) add(r *headgate.Rule, now, n int64) {
 		}
 		o.used, o.gross = atMost(used.Add(used, tokens), most), gross
 		o.last, o.token = max(now, o.last), r.Token
-	case headgate.FixedWindow:
+	case store.FixedWindow:
 		if r.OwnZone && n == 0 {
 			return
 		}
 		o.count, o.end = o.fixedAt(r, now)
 		o.count, o.code = saturated(o.count, n), fixedCode(r)
-	case headgate.SlidingLog:
+	case store.SlidingLog:
 		o.addLog(r, now, now, n)
-	case headgate.Concurrency:
+	case store.Concurrency:
 		o.addLease(r, now, n)
-	case headgate.SlidingWindow:
+	case store.SlidingWindow:
 		o.reshape(r, now, r.Period, 1)
 		o.counts[o.newest] = saturated(o.counts[o.newest], n)
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		o.reshape(r, now, r.Tick, int64(r.Buckets))
 		o.counts[o.newest] = saturated(o.counts[o.newest], n)
 	}
@@ -45,7 +45,7 @@ func saturated(a, b int64) int64 { return min(a+min(b, maxCount), maxCount) }
 
 // reshape makes the window of now the newest. After a change of the limit, everything
 // that counts now counts in that window.
-func (o *oracle) reshape(r *headgate.Rule, now, width, buckets int64) {
+func (o *oracle) reshape(r *store.Rule, now, width, buckets int64) {
 	if o.period == r.Period && o.width == width && o.buckets == buckets {
 		o.newest = max(o.newest, now/width)
 		return
@@ -68,7 +68,7 @@ func (o *oracle) words() (n int64) {
 	return n
 }
 
-func (o *oracle) addLog(r *headgate.Rule, now, at, n int64) {
+func (o *oracle) addLog(r *store.Rule, now, at, n int64) {
 	o.expire(r, now)
 	if n = min(n, maxCount-o.logAt(r, now)); n == 0 {
 		return
@@ -81,7 +81,7 @@ func (o *oracle) addLog(r *headgate.Rule, now, at, n int64) {
 }
 
 // addLease issues a name that no lease had before.
-func (o *oracle) addLease(r *headgate.Rule, now, n int64) {
+func (o *oracle) addLease(r *store.Rule, now, n int64) {
 	o.expire(r, now)
 	if n = min(n, maxCount-o.logAt(r, now)); n == 0 {
 		return
@@ -96,10 +96,10 @@ func (o *oracle) addLease(r *headgate.Rule, now, n int64) {
 
 // draw takes a quarter of what is free, at least 1 and at most n, without the credit. Its
 // delay is until when it may be used.
-func (o *oracle) draw(r *headgate.Rule, now, n, age int64) Result {
-	if r.Algorithm == headgate.LeakyBucket || r.Algorithm == headgate.Concurrency || r.CountDenied || r.Limit == 0 {
+func (o *oracle) draw(r *store.Rule, now, n, age int64) Result {
+	if r.Algorithm == store.LeakyBucket || r.Algorithm == store.Concurrency || r.CountDenied || r.Limit == 0 {
 		res := o.answer(r, now, 0)
-		res.Allowed, res.Reason, res.RetryAfter = false, headgate.TooLarge, headgate.Never
+		res.Allowed, res.Reason, res.RetryAfter = false, store.ReasonTooLarge, store.Never
 		return res
 	}
 	if n == 0 {
@@ -108,7 +108,7 @@ func (o *oracle) draw(r *headgate.Rule, now, n, age int64) Result {
 	free := o.free(r, now)
 	if free <= 0 {
 		res := o.answer(r, now, 0)
-		res.Allowed, res.Reason = false, headgate.Limited
+		res.Allowed, res.Reason = false, store.ReasonLimited
 		res.RetryAfter = micros(first(now, maxInteger, func(t int64) bool { return o.free(r, t) > 0 }) - now)
 		return res
 	}
@@ -119,15 +119,15 @@ func (o *oracle) draw(r *headgate.Rule, now, n, age int64) Result {
 	until := min(now+age, maxTime)
 	end := until
 	switch r.Algorithm {
-	case headgate.SlidingLog:
+	case store.SlidingLog:
 		o.addLog(r, now, until, granted)
-	case headgate.FixedWindow:
+	case store.FixedWindow:
 		o.add(r, now, granted)
 		end = o.end
-	case headgate.SlidingWindow, headgate.SlidingBuckets:
+	case store.SlidingWindow, store.SlidingBuckets:
 		o.add(r, now, granted)
 		end = (o.newest + 1) * o.width
-	case headgate.TokenBucket, headgate.LeakyBucket, headgate.Concurrency, headgate.Distinct:
+	case store.TokenBucket, store.LeakyBucket, store.Concurrency, store.Distinct:
 		o.add(r, now, granted)
 	}
 	res := o.took(r, now, granted)
@@ -137,8 +137,8 @@ func (o *oracle) draw(r *headgate.Rule, now, n, age int64) Result {
 
 // release releases part of a lease and returns how much of it was held, or 0 for a dry
 // run.
-func (o *oracle) release(r *headgate.Rule, now int64, req Request) int64 {
-	if r.Algorithm != headgate.Concurrency || req.Cost == 0 {
+func (o *oracle) release(r *store.Rule, now int64, req Request) int64 {
+	if r.Algorithm != store.Concurrency || req.Cost == 0 {
 		return 0
 	}
 	for i := range o.log {
@@ -160,13 +160,13 @@ func (o *oracle) release(r *headgate.Rule, now int64, req Request) int64 {
 	return 0
 }
 
-func (o *oracle) renew(r *headgate.Rule, now int64, req Request) Result {
-	held := r.Algorithm == headgate.Concurrency && slices.ContainsFunc(o.log, func(e logged) bool {
+func (o *oracle) renew(r *store.Rule, now int64, req Request) Result {
+	held := r.Algorithm == store.Concurrency && slices.ContainsFunc(o.log, func(e logged) bool {
 		return e.at == req.Lease && now < e.at+r.Period
 	})
 	if !held {
 		res := o.answer(r, now, 0)
-		res.Allowed, res.Reason, res.RetryAfter = false, headgate.Expired, headgate.Never
+		res.Allowed, res.Reason, res.RetryAfter = false, store.ReasonExpired, store.Never
 		return res
 	}
 	if req.Cost == 0 {
@@ -182,20 +182,20 @@ func (o *oracle) renew(r *headgate.Rule, now int64, req Request) Result {
 }
 
 // leased returns the name of the newest lease.
-func (o *oracle) leased(r *headgate.Rule, n int64) int64 {
-	if r.Algorithm != headgate.Concurrency || n == 0 || len(o.log) == 0 {
+func (o *oracle) leased(r *store.Rule, n int64) int64 {
+	if r.Algorithm != store.Concurrency || n == 0 || len(o.log) == 0 {
 		return 0
 	}
 	return o.log[len(o.log)-1].at
 }
 
-func (o *oracle) expire(r *headgate.Rule, now int64) {
+func (o *oracle) expire(r *store.Rule, now int64) {
 	o.log = slices.DeleteFunc(o.log, func(e logged) bool { return now >= e.at+r.Period })
 }
 
 // denied counts a refused request. A log drops entries that no longer matter because
 // the newer ones fill the limit.
-func (o *oracle) denied(r *headgate.Rule, now, n int64) {
+func (o *oracle) denied(r *store.Rule, now, n int64) {
 	o.add(r, now, n)
 	for len(o.log) > 1 && o.logAt(r, now)-o.log[0].count >= r.Limit {
 		o.log = o.log[1:]
@@ -204,8 +204,8 @@ func (o *oracle) denied(r *headgate.Rule, now, n int64) {
 
 // sub returns n; left is how much longer it would have counted, or 0. A state that is
 // unused afterwards is forgotten.
-func (o *oracle) sub(r *headgate.Rule, now, n, left int64) {
-	held := r.Algorithm != headgate.Concurrency || o.logAt(r, now) > 0
+func (o *oracle) sub(r *store.Rule, now, n, left int64) {
+	held := r.Algorithm != store.Concurrency || o.logAt(r, now) > 0
 	if !held || o.unused(r, now) || !o.giveBack(r, now, n, left) {
 		return
 	}
@@ -219,9 +219,9 @@ func (o *oracle) sub(r *headgate.Rule, now, n, left int64) {
 // later returns how many tokens were taken after a take that counts for left longer, if a
 // request that was booked waits for its time. Those of a leaky bucket are more than any,
 // since they have all been promised a time.
-func (o *oracle) later(r *headgate.Rule, now, left int64) *big.Rat {
+func (o *oracle) later(r *store.Rule, now, left int64) *big.Rat {
 	all, waits := o.grossAt(r, now), o.gross != nil
-	if r.Algorithm == headgate.LeakyBucket {
+	if r.Algorithm == store.LeakyBucket {
 		all = o.usedAt(r, now)
 		waits = all.Cmp(big.NewRat(r.Free+r.Token, r.Token)) > 0
 	}
@@ -233,7 +233,7 @@ func (o *oracle) later(r *headgate.Rule, now, left int64) *big.Rat {
 	switch {
 	case later.Sign() <= 0:
 		return new(big.Rat)
-	case r.Algorithm == headgate.LeakyBucket:
+	case r.Algorithm == store.LeakyBucket:
 		return new(big.Rat).SetInt64(1 << 62)
 	case r.Leak > r.Token:
 		return later.Add(later, big.NewRat(r.Leak-1, r.Token))
@@ -242,10 +242,10 @@ func (o *oracle) later(r *headgate.Rule, now, left int64) *big.Rat {
 }
 
 // giveBack reports whether it changed anything.
-func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
+func (o *oracle) giveBack(r *store.Rule, now, n, left int64) bool {
 	switch r.Algorithm {
-	case headgate.Distinct: // has tests of its own in distinct_test.go
-	case headgate.TokenBucket, headgate.LeakyBucket:
+	case store.Distinct: // has tests of its own in distinct_test.go
+	case store.TokenBucket, store.LeakyBucket:
 		back := new(big.Rat).SetInt64(n)
 		if left > 0 {
 			ticks := big.NewInt((now+left)/r.Tick - now/r.Tick)
@@ -265,15 +265,15 @@ func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
 		}
 		o.used, o.gross = used.Sub(used, back), gross
 		o.last, o.token = max(now, o.last), r.Token
-	case headgate.FixedWindow:
+	case store.FixedWindow:
 		count, end := o.fixedAt(r, now)
 		if left > 0 && now+left < end-r.Period/2 || r.OwnZone && count == 0 {
 			return false
 		}
 		o.count, o.end, o.code = max(count-n, 0), end, fixedCode(r)
-	case headgate.SlidingLog, headgate.Concurrency:
+	case store.SlidingLog, store.Concurrency:
 		return o.subLog(r, now, n, left)
-	case headgate.SlidingWindow:
+	case store.SlidingWindow:
 		before := *o
 		before.counts = maps.Clone(o.counts)
 		o.reshape(r, now, r.Period, 1)
@@ -285,7 +285,7 @@ func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
 			*o = before
 			return false
 		}
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		o.reshape(r, now, r.Tick, int64(r.Buckets))
 		from := o.newest
 		if left > 0 {
@@ -299,14 +299,14 @@ func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
 // takenIn returns the window of a take that counts until t: the one whose takes end
 // then. If t is not exactly such an end, and is later than the end of the one before by
 // no more than a caller's error, it is that one, if it still counts.
-func (o *oracle) takenIn(r *headgate.Rule, now, t int64) int64 {
+func (o *oracle) takenIn(r *store.Rule, now, t int64) int64 {
 	j := floorDiv(t-r.Period-1, o.width)
 	soonest, last := j*o.width+r.Period+1, (j+1)*o.width+r.Period
 	exact := t == soonest
-	if r.Edge == headgate.EdgeStrict {
+	if r.Edge == store.EdgeStrict {
 		exact = t == last
 	}
-	late := t-soonest < min(65_536, o.width/8) && r.Edge != headgate.EdgeLenient
+	late := t-soonest < min(65_536, o.width/8) && r.Edge != store.EdgeLenient
 	before := *o
 	before.counts = map[int64]int64{j - 1: o.counts[j-1]}
 	if late && !exact && before.free(r, now) < r.Limit {
@@ -329,7 +329,7 @@ func (o *oracle) subCounts(from, oldest, n int64) int64 {
 // subNear takes n from the entries that count at now and are at most slack from a time,
 // oldest first. If there are none, it also leaves the expired entries as they are: a
 // refund that gives nothing back writes nothing, so a clock that goes back finds them.
-func (o *oracle) subNear(r *headgate.Rule, now, about, slack, n int64) bool {
+func (o *oracle) subNear(r *store.Rule, now, about, slack, n int64) bool {
 	before := slices.Clone(o.log)
 	o.expire(r, now)
 	rest := n
@@ -350,7 +350,7 @@ func (o *oracle) subNear(r *headgate.Rule, now, about, slack, n int64) bool {
 
 // takenAbout returns when the take that counts for left longer was made, and by how much
 // that may be wrong: not at all if an entry that counts has exactly that time.
-func (o *oracle) takenAbout(r *headgate.Rule, now, left int64) (at, slack int64) {
+func (o *oracle) takenAbout(r *store.Rule, now, left int64) (at, slack int64) {
 	at = now + left - r.Period
 	if slices.ContainsFunc(o.log, func(e logged) bool { return e.at == at && now < e.at+r.Period }) {
 		return at, 0
@@ -361,7 +361,7 @@ func (o *oracle) takenAbout(r *headgate.Rule, now, left int64) (at, slack int64)
 // subLog takes n from the take's entry and those after it, oldest first, then from
 // those before it, newest first. If no entry has exactly the time of the take, entries
 // shortly before it also count as the take. It reports whether it wrote anything.
-func (o *oracle) subLog(r *headgate.Rule, now, n, left int64) bool {
+func (o *oracle) subLog(r *store.Rule, now, n, left int64) bool {
 	about, slack := o.takenAbout(r, now, left)
 	if left > 0 && r.CountDenied {
 		return o.subNear(r, now, about, slack, n)

@@ -4,7 +4,7 @@ import (
 	"math/big"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // oracle computes what Step should return, written for clarity instead of speed:
@@ -61,10 +61,10 @@ func floor(x *big.Rat) *big.Int {
 }
 
 // usedAt returns the bucket's usage at t, in tokens.
-func (o *oracle) usedAt(r *headgate.Rule, t int64) *big.Rat { return o.leftAt(r, t, o.used) }
+func (o *oracle) usedAt(r *store.Rule, t int64) *big.Rat { return o.leftAt(r, t, o.used) }
 
 // grossAt returns the gross usage at t, or nil if no booked request waits then.
-func (o *oracle) grossAt(r *headgate.Rule, t int64) *big.Rat {
+func (o *oracle) grossAt(r *store.Rule, t int64) *big.Rat {
 	if o.gross == nil {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (o *oracle) grossAt(r *headgate.Rule, t int64) *big.Rat {
 }
 
 // leftAt returns what is left at t of the tokens that were used at o.last.
-func (o *oracle) leftAt(r *headgate.Rule, t int64, used *big.Rat) *big.Rat {
+func (o *oracle) leftAt(r *store.Rule, t int64, used *big.Rat) *big.Rat {
 	used = new(big.Rat).Set(used)
 	if used.Sign() > 0 && o.token != r.Token {
 		used.SetInt(ceil(used))
@@ -100,7 +100,7 @@ func atMost(x, most *big.Rat) *big.Rat {
 }
 
 // fixedAt returns the window that contains t.
-func (o *oracle) fixedAt(r *headgate.Rule, t int64) (count, end int64) {
+func (o *oracle) fixedAt(r *store.Rule, t int64) (count, end int64) {
 	live := (o.count > 0 || r.OwnZone) && t < o.end
 	if live && o.code == fixedCode(r) {
 		return o.count, o.end
@@ -109,11 +109,11 @@ func (o *oracle) fixedAt(r *headgate.Rule, t int64) (count, end int64) {
 		count = o.count
 	}
 	switch {
-	case r.Anchor == headgate.AnchorFirstRequest:
+	case r.Anchor == store.AnchorFirstRequest:
 		return count, t + r.Period
 	case r.OwnZone && o.code == fixedCode(r):
 		return count, o.ownEnd(r, t)
-	case r.Calendar != headgate.NoCalendar:
+	case r.Calendar != store.NoCalendar:
 		_, end = CalendarWindow(r.Calendar, r.Zone, t)
 		return count, end
 	}
@@ -123,7 +123,7 @@ func (o *oracle) fixedAt(r *headgate.Rule, t int64) (count, end int64) {
 // ownEnd walks through the windows of the zone from the last end. A caller who has
 // stayed gets the first that ends after t, one who has moved the first that also ends
 // long enough after the last end.
-func (o *oracle) ownEnd(r *headgate.Rule, t int64) int64 {
+func (o *oracle) ownEnd(r *store.Rule, t int64) int64 {
 	earliest := t + 1
 	if start, _ := CalendarWindow(r.Calendar, r.Zone, o.end); start != o.end {
 		earliest = max(earliest, o.end+min(r.Period, 48*hour))
@@ -136,7 +136,7 @@ func (o *oracle) ownEnd(r *headgate.Rule, t int64) int64 {
 	return end
 }
 
-func (o *oracle) logAt(r *headgate.Rule, t int64) (total int64) {
+func (o *oracle) logAt(r *store.Rule, t int64) (total int64) {
 	for _, e := range o.log {
 		if t < e.at+r.Period {
 			total += e.count
@@ -162,7 +162,7 @@ func (o *oracle) slidingUsed(t int64) int64 {
 	return share(o.counts[i-1], o.period-off, o.period) + o.counts[i]
 }
 
-func (o *oracle) bucketsUsed(e headgate.Edge, t int64) (used int64) {
+func (o *oracle) bucketsUsed(e store.Edge, t int64) (used int64) {
 	if o.width == 0 {
 		return 0
 	}
@@ -172,9 +172,9 @@ func (o *oracle) bucketsUsed(e headgate.Edge, t int64) (used int64) {
 		start, end := j*o.width, (j+1)*o.width
 		switch {
 		case end <= from || j <= o.newest-o.buckets-1:
-		case start >= from || e == headgate.EdgeStrict:
+		case start >= from || e == store.EdgeStrict:
 			used += count
-		case e == headgate.EdgeWeighted:
+		case e == store.EdgeWeighted:
 			used += share(count, end-from, o.width)
 		}
 	}
@@ -182,32 +182,32 @@ func (o *oracle) bucketsUsed(e headgate.Edge, t int64) (used int64) {
 }
 
 // free returns what the limit alone has left at t; negative is debt.
-func (o *oracle) free(r *headgate.Rule, t int64) int64 {
+func (o *oracle) free(r *store.Rule, t int64) int64 {
 	switch r.Algorithm {
-	case headgate.Distinct: // has tests of its own in distinct_test.go
-	case headgate.TokenBucket, headgate.LeakyBucket:
+	case store.Distinct: // has tests of its own in distinct_test.go
+	case store.TokenBucket, store.LeakyBucket:
 		left := new(big.Rat).SetInt64(r.Burst)
 		return floor(left.Sub(left, o.usedAt(r, t))).Int64()
-	case headgate.FixedWindow:
+	case store.FixedWindow:
 		if o.count > 0 && t < o.end {
 			return r.Limit - o.count
 		}
 		return r.Limit
-	case headgate.SlidingLog, headgate.Concurrency:
+	case store.SlidingLog, store.Concurrency:
 		return r.Limit - o.logAt(r, t)
-	case headgate.SlidingWindow:
+	case store.SlidingWindow:
 		return r.Limit - o.slidingUsed(t)
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 	}
 	return r.Limit - o.bucketsUsed(r.Edge, t)
 }
 
 // unused reports whether nothing counts at t any more.
-func (o *oracle) unused(r *headgate.Rule, t int64) bool {
-	if r.Algorithm <= headgate.LeakyBucket {
+func (o *oracle) unused(r *store.Rule, t int64) bool {
+	if r.Algorithm <= store.LeakyBucket {
 		return o.usedAt(r, t).Sign() == 0
 	}
-	if r.Algorithm == headgate.Concurrency && o.newest > 0 && t <= o.newest {
+	if r.Algorithm == store.Concurrency && o.newest > 0 && t <= o.newest {
 		return false // its names are not free yet
 	}
 	if r.OwnZone && o.end > 0 && t < o.end+WindowKept(o.code) {
@@ -224,14 +224,14 @@ func (o *oracle) creditAt(t int64) int64 {
 }
 
 // waits returns how many tokens must drain before the turn of a request at t.
-func (o *oracle) waits(r *headgate.Rule, t int64) *big.Rat {
+func (o *oracle) waits(r *store.Rule, t int64) *big.Rat {
 	ahead := o.usedAt(r, t)
 	return ahead.Sub(ahead, big.NewRat(max(r.DelayAfter, 1)-1, 1))
 }
 
 // late reports whether the turn of a request at t is later than MaxWait.
-func (o *oracle) late(r *headgate.Rule, t int64) bool {
-	if r.Algorithm != headgate.LeakyBucket || r.MaxWait == 0 {
+func (o *oracle) late(r *store.Rule, t int64) bool {
+	if r.Algorithm != store.LeakyBucket || r.MaxWait == 0 {
 		return false
 	}
 	drains := new(big.Int).Mul(big.NewInt(r.MaxWait/r.Tick), big.NewInt(r.Leak))
@@ -239,7 +239,7 @@ func (o *oracle) late(r *headgate.Rule, t int64) bool {
 }
 
 // open is free, but 0 for requests that would wait too long.
-func (o *oracle) open(r *headgate.Rule, t int64) int64 {
+func (o *oracle) open(r *store.Rule, t int64) int64 {
 	if o.late(r, t) {
 		return min(o.free(r, t), 0)
 	}
@@ -247,9 +247,9 @@ func (o *oracle) open(r *headgate.Rule, t int64) int64 {
 }
 
 // remaining counts requests of cost 1 that would pass in a row.
-func (o *oracle) remaining(r *headgate.Rule, now int64) int64 {
+func (o *oracle) remaining(r *store.Rule, now int64) int64 {
 	free := max(o.open(r, now), 0)
-	if r.Algorithm != headgate.LeakyBucket || r.MaxWait == 0 || free == 0 {
+	if r.Algorithm != store.LeakyBucket || r.MaxWait == 0 || free == 0 {
 		return free
 	}
 	drains := new(big.Int).Mul(big.NewInt(r.MaxWait/r.Tick), big.NewInt(r.Leak))
@@ -262,7 +262,7 @@ func (o *oracle) remaining(r *headgate.Rule, now int64) int64 {
 }
 
 // passes reports whether n would be taken at t.
-func (o *oracle) passes(r *headgate.Rule, t, n int64) bool {
+func (o *oracle) passes(r *store.Rule, t, n int64) bool {
 	free, credit := o.open(r, t), o.creditAt(t)
 	if credit == 0 && (r.Limit == 0 || free < 0) {
 		return false
@@ -282,36 +282,36 @@ func (o *oracle) firstPass(now int64, holds func(t int64) bool) int64 {
 }
 
 // turn returns when the bucket will have drained.
-func (o *oracle) turn(r *headgate.Rule, now int64) int64 {
-	if r.Algorithm != headgate.LeakyBucket {
+func (o *oracle) turn(r *store.Rule, now int64) int64 {
+	if r.Algorithm != store.LeakyBucket {
 		return now
 	}
 	return first(now, maxInteger, func(t int64) bool { return o.waits(r, t).Sign() <= 0 })
 }
 
 // step is Step without Wrote.
-func (o *oracle) step(r *headgate.Rule, now int64, req Request) Result {
+func (o *oracle) step(r *store.Rule, now int64, req Request) Result {
 	n := req.Cost
 	wait := max(int64(req.Duration/time.Microsecond), 0)
 	switch req.Kind {
-	case headgate.Take:
+	case store.KindTake:
 		return o.take(r, now, n, n)
-	case headgate.TakeUpTo:
+	case store.KindTakeUpTo:
 		granted := min(n, max(o.open(r, now), 0)+o.creditAt(now))
 		if granted == 0 {
 			return o.take(r, now, min(n, 1), min(n, 1))
 		}
 		return o.take(r, now, granted, n)
-	case headgate.Peek:
+	case store.KindPeek:
 		if o.passes(r, now, n) {
 			return o.answer(r, now, 0)
 		}
 		return o.refuse(r, now, n)
-	case headgate.Reserve:
+	case store.KindReserve:
 		return o.reserve(r, now, n, wait)
-	case headgate.Charge:
+	case store.KindCharge:
 		return o.charge(r, now, n)
-	case headgate.Refund:
+	case store.KindRefund:
 		if n > 0 && (req.Duration >= 0 || req.CountsUntil > 0) && (req.CountsUntil == 0 || req.CountsUntil > now) {
 			switch {
 			case req.CountsUntil > 0:
@@ -322,7 +322,7 @@ func (o *oracle) step(r *headgate.Rule, now int64, req Request) Result {
 			o.sub(r, now, n, wait)
 		}
 		return o.answer(r, now, 0)
-	case headgate.Grant:
+	case store.KindGrant:
 		if n == 0 || wait == 0 {
 			return o.answer(r, now, 0)
 		}
@@ -332,25 +332,25 @@ func (o *oracle) step(r *headgate.Rule, now int64, req Request) Result {
 		}
 		o.until = max(o.until, min(now+min(wait, maxTime), maxInteger))
 		return o.answer(r, now, n)
-	case headgate.Reset:
+	case store.KindReset:
 		*o = *newOracle()
 		return o.answer(r, now, 0)
-	case headgate.Release:
+	case store.KindRelease:
 		held := o.release(r, now, req)
 		res := o.answer(r, now, 0)
 		res.Granted = held
 		return res
-	case headgate.Renew:
+	case store.KindRenew:
 		return o.renew(r, now, req)
-	case headgate.Draw:
+	case store.KindDraw:
 		return o.draw(r, now, n, min(wait, maxTime))
-	case headgate.Times: // no step of an algorithm
+	case store.KindTimes: // no step of an algorithm
 	}
 	panic("unknown kind")
 }
 
 // pay takes n, which must fit, from the limit and the rest from the credit.
-func (o *oracle) pay(r *headgate.Rule, now, n int64) (regular int64) {
+func (o *oracle) pay(r *store.Rule, now, n int64) (regular int64) {
 	regular = min(n, max(o.open(r, now), 0))
 	o.credit = o.creditAt(now) - (n - regular)
 	if o.credit == 0 {
@@ -360,7 +360,7 @@ func (o *oracle) pay(r *headgate.Rule, now, n int64) (regular int64) {
 	return regular
 }
 
-func (o *oracle) take(r *headgate.Rule, now, n, _ int64) Result {
+func (o *oracle) take(r *store.Rule, now, n, _ int64) Result {
 	if !o.passes(r, now, n) {
 		if r.CountDenied && n > 0 && r.Limit > 0 {
 			o.denied(r, now, min(n, r.Limit))
@@ -377,8 +377,8 @@ func (o *oracle) take(r *headgate.Rule, now, n, _ int64) Result {
 	return res
 }
 
-func (o *oracle) reserve(r *headgate.Rule, now, n, wait int64) Result {
-	if r.Algorithm > headgate.LeakyBucket || n == 0 {
+func (o *oracle) reserve(r *store.Rule, now, n, wait int64) Result {
+	if r.Algorithm > store.LeakyBucket || n == 0 {
 		return o.take(r, now, n, n)
 	}
 	// ready returns when the reserved request may proceed, if it can be reserved at t.
@@ -387,7 +387,7 @@ func (o *oracle) reserve(r *headgate.Rule, now, n, wait int64) Result {
 			at := o.turn(r, t)
 			return at, at-t <= wait
 		}
-		if r.Algorithm == headgate.LeakyBucket || n > r.Burst || r.Limit == 0 {
+		if r.Algorithm == store.LeakyBucket || n > r.Burst || r.Limit == 0 {
 			return 0, false
 		}
 		units := o.usedAt(r, t)
@@ -401,11 +401,11 @@ func (o *oracle) reserve(r *headgate.Rule, now, n, wait int64) Result {
 	at, ok := ready(now)
 	if !ok {
 		res := o.refuse(r, now, n)
-		if res.Reason != headgate.TooLarge {
+		if res.Reason != store.ReasonTooLarge {
 			at := o.firstPass(now, func(t int64) bool { _, ok := ready(t); return ok })
 			res.RetryAfter = micros(at - now)
 			if at >= maxInteger && n > res.Limit {
-				res.Reason, res.RetryAfter = headgate.TooLarge, headgate.Never
+				res.Reason, res.RetryAfter = store.ReasonTooLarge, store.Never
 			}
 		}
 		return res
@@ -426,7 +426,7 @@ func (o *oracle) reserve(r *headgate.Rule, now, n, wait int64) Result {
 	return res
 }
 
-func (o *oracle) charge(r *headgate.Rule, now, n int64) Result {
+func (o *oracle) charge(r *store.Rule, now, n int64) Result {
 	had := o.creditAt(now)
 	extra := min(max(n-max(o.open(r, now), 0), 0), had)
 	if extra > 0 || r.Limit > 0 && n > 0 {
@@ -446,16 +446,16 @@ func (o *oracle) charge(r *headgate.Rule, now, n int64) Result {
 	res.Lease = lease
 	switch {
 	case r.Limit == 0 && (n > extra || o.free(r, now) < 0 || n == 0 && had == 0):
-		res.Allowed, res.Reason, res.RetryAfter = false, headgate.TooLarge, headgate.Never
+		res.Allowed, res.Reason, res.RetryAfter = false, store.ReasonTooLarge, store.Never
 	case o.free(r, now) < 0:
-		res.Allowed, res.Reason = false, headgate.Limited
+		res.Allowed, res.Reason = false, store.ReasonLimited
 		res.RetryAfter = micros(first(now, maxInteger, func(t int64) bool { return o.free(r, t) >= 0 }) - now)
 	}
 	return res
 }
 
 // took is answer for a request that has taken n.
-func (o *oracle) took(r *headgate.Rule, now, n int64) Result {
+func (o *oracle) took(r *store.Rule, now, n int64) Result {
 	res := o.answer(r, now, n)
 	res.CountsUntil = first(now, maxInteger, func(t int64) bool {
 		return o.unused(r, t) || r.OwnZone && o.free(r, t) == r.Limit
@@ -464,7 +464,7 @@ func (o *oracle) took(r *headgate.Rule, now, n int64) Result {
 }
 
 // answer returns the allowed answer for the current state.
-func (o *oracle) answer(r *headgate.Rule, now, granted int64) Result {
+func (o *oracle) answer(r *store.Rule, now, granted int64) Result {
 	fresh := first(now, maxInteger, func(t int64) bool { return o.unused(r, t) })
 	if o.creditAt(now) > 0 {
 		fresh = max(fresh, o.until)
@@ -474,22 +474,22 @@ func (o *oracle) answer(r *headgate.Rule, now, granted int64) Result {
 		reset = first(now, maxInteger, func(t int64) bool { return o.free(r, t) == r.Limit && o.creditAt(t) == 0 })
 	}
 	limit := r.Limit
-	if r.Algorithm <= headgate.LeakyBucket {
+	if r.Algorithm <= store.LeakyBucket {
 		limit = r.Burst
 	}
-	return Result{FreshAt: fresh, Decision: headgate.Decision{
+	return Result{FreshAt: fresh, Decision: store.Decision{
 		Allowed: true, Limit: limit, Granted: granted,
 		Remaining:  o.remaining(r, now) + o.creditAt(now),
 		ResetAfter: micros(reset - now),
 	}}
 }
 
-func (o *oracle) refuse(r *headgate.Rule, now, n int64) Result {
+func (o *oracle) refuse(r *store.Rule, now, n int64) Result {
 	res := o.answer(r, now, 0)
-	res.Allowed, res.Reason = false, headgate.Limited
+	res.Allowed, res.Reason = false, store.ReasonLimited
 	at := o.firstPass(now, func(t int64) bool { return o.passes(r, t, n) })
 	if at >= maxInteger && (n > res.Limit || r.Limit == 0) {
-		res.Reason, res.RetryAfter = headgate.TooLarge, headgate.Never
+		res.Reason, res.RetryAfter = store.ReasonTooLarge, store.Never
 	} else {
 		res.RetryAfter = micros(at - now)
 	}

@@ -3,7 +3,7 @@ package algorithm
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // A calendar window in the caller's own time zone has the state of a fixed window, with
@@ -23,7 +23,7 @@ import (
 
 const (
 	// ownUnits is what V[2] has above the unit.
-	ownUnits = int64(headgate.Year)
+	ownUnits = int64(store.Year)
 	// longestKept is more than two zones can be apart, which is 26 hours, from UTC-12
 	// to UTC+14.
 	longestKept = int64(48 * time.Hour / time.Microsecond)
@@ -33,7 +33,7 @@ const (
 )
 
 // ownCode returns what V[2] has above the unit.
-func ownCode(r *headgate.Rule) int64 {
+func ownCode(r *store.Rule) int64 {
 	if r.OwnZone {
 		return ownUnits
 	}
@@ -46,20 +46,20 @@ func ownCode(r *headgate.Rule) int64 {
 func WindowKept(code int64) int64 {
 	const minute = int64(time.Minute / time.Microsecond)
 	switch code - ownUnits {
-	case int64(headgate.Minute):
+	case int64(store.Minute):
 		return minute
-	case int64(headgate.Hour):
+	case int64(store.Hour):
 		return 60 * minute
-	case int64(headgate.Day):
+	case int64(store.Day):
 		return 24 * 60 * minute
-	case int64(headgate.Week), int64(headgate.Month), int64(headgate.Year):
+	case int64(store.Week), int64(store.Month), int64(store.Year):
 		return longestKept
 	}
 	return 0
 }
 
 // ownEnd returns the end of the window that starts at now, in r.Zone.
-func ownEnd(r *headgate.Rule, s *State, now int64) int64 {
+func ownEnd(r *store.Rule, s *State, now int64) int64 {
 	start, end := CalendarWindow(r.Calendar, r.Zone, now)
 	if s.V[2] != fixedCode(r) || s.V[1] == start {
 		return end

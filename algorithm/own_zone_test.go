@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 var travelFlag = flag.Int("travel.ops", 60_000, "operations of the tests of callers who travel")
@@ -39,8 +40,8 @@ var everyZone = sync.OnceValue(func() (zones []*time.Location) {
 type traveller struct {
 	*testing.T
 	rng   *rand.Rand
-	unit  headgate.CalendarUnit
-	rules []*headgate.Rule // by zone
+	unit  store.CalendarUnit
+	rules []*store.Rule // by zone
 	state State
 	fresh int64
 	// passed has the times of what was allowed, ends the ends of their windows.
@@ -48,7 +49,7 @@ type traveller struct {
 	total        int
 }
 
-func newTraveller(t *testing.T, rng *rand.Rand, unit headgate.CalendarUnit, zones []*time.Location) *traveller {
+func newTraveller(t *testing.T, rng *rand.Rand, unit store.CalendarUnit, zones []*time.Location) *traveller {
 	t.Helper()
 	c := &traveller{T: t, rng: rng, unit: unit}
 	for _, z := range zones {
@@ -59,7 +60,7 @@ func newTraveller(t *testing.T, rng *rand.Rand, unit headgate.CalendarUnit, zone
 }
 
 // take tries in one zone. A store forgets what is fresh, at random.
-func (c *traveller) take(r *headgate.Rule, now int64) Result {
+func (c *traveller) take(r *store.Rule, now int64) Result {
 	if now >= c.fresh && c.rng.IntN(2) == 0 {
 		c.state = State{}
 	}
@@ -76,7 +77,7 @@ func (c *traveller) take(r *headgate.Rule, now int64) Result {
 }
 
 // greedy returns the rule of the zone in which the window of now ends first.
-func (c *traveller) greedy(now int64) *headgate.Rule {
+func (c *traveller) greedy(now int64) *store.Rule {
 	best, soonest := c.rules[0], int64(never)
 	for _, r := range c.rules {
 		if _, end := fixedWindow(r, &c.state, now); end < soonest {
@@ -92,9 +93,9 @@ func (c *traveller) check() {
 	for i := 1; i < len(c.ends); i++ {
 		before, end := c.ends[i-1], c.ends[i]
 		least := nominalOf(c.unit)
-		if c.unit >= headgate.Week {
+		if c.unit >= store.Week {
 			least -= 2 * day
-			if c.unit > headgate.Week {
+			if c.unit > store.Week {
 				least -= 5 * day // February, a leap year
 			}
 		}
@@ -124,7 +125,7 @@ func (c *traveller) most(span int64) (most int) {
 	return most
 }
 
-func nominalOf(unit headgate.CalendarUnit) int64 {
+func nominalOf(unit store.CalendarUnit) int64 {
 	limit := headgate.PerCalendar(1, unit, nil)
 	return limit.Rule().Period
 }
@@ -149,14 +150,14 @@ func TestTravellerGainsNothing(t *testing.T) {
 	if len(everyZone()) < 590 || len(still) < 200 {
 		t.Fatalf("%d zones, %d without clock changes", len(everyZone()), len(still))
 	}
-	for unit := headgate.Minute; unit <= headgate.Year; unit++ {
+	for unit := store.Minute; unit <= store.Year; unit++ {
 		for name, zones := range map[string][]*time.Location{"all zones": everyZone(), "no clock changes": still} {
 			for _, how := range []string{"at random", "greedily"} {
 				t.Run(fmt.Sprint(unit, "/", name, "/", how), func(t *testing.T) {
 					c := newTraveller(t, rng, unit, zones)
 					c.travel(how == "greedily")
 					c.check()
-					if name == "no clock changes" && unit <= headgate.Day && c.most(nominalOf(unit)) > 2 {
+					if name == "no clock changes" && unit <= store.Day && c.most(nominalOf(unit)) > 2 {
 						t.Errorf("%d budgets within one %s", c.most(nominalOf(unit)), unit)
 					}
 					if c.total < 10 {
@@ -204,7 +205,7 @@ func (c *traveller) travel(greedily bool) {
 func TestStayingIsAsBefore(t *testing.T) {
 	rng := newRand(t)
 	for _, z := range everyZone() {
-		for unit := headgate.Minute; unit <= headgate.Year; unit++ {
+		for unit := store.Minute; unit <= store.Year; unit++ {
 			fixed := headgate.PerCalendar(3, unit, z)
 			own := fixed.InZone(z)
 			period, now := nominalOf(unit), int64(0)
@@ -213,7 +214,7 @@ func TestStayingIsAsBefore(t *testing.T) {
 			var a, b State
 			for range max(*travelFlag/2000, 20) {
 				now += pick(rng, period/3, period, rng.Int64N(3*period))
-				req := Request{Kind: pick(rng, headgate.Take, headgate.Take, headgate.Take, headgate.Charge, headgate.Refund), Cost: 1 + rng.Int64N(2)}
+				req := Request{Kind: pick(rng, store.KindTake, store.KindTake, store.KindTake, store.KindCharge, store.KindRefund), Cost: 1 + rng.Int64N(2)}
 				want, got := Step(fixed.Rule(), &a, now, req), Step(own.Rule(), &b, now, req)
 				if got.Decision != want.Decision {
 					t.Fatalf("%s in %s at %d, %s: %s, want %s", unit, z, now, req.Kind, show(got), show(want))
@@ -225,8 +226,8 @@ func TestStayingIsAsBefore(t *testing.T) {
 
 // TestZoneChange goes from Berlin to New York and on to Tokyo, by day.
 func TestZoneChange(t *testing.T) {
-	in := func(name string) *headgate.Rule {
-		limit := headgate.PerCalendar(100, headgate.Day, nil).InZone(zone(name))
+	in := func(name string) *store.Rule {
+		limit := headgate.PerCalendar(100, store.Day, nil).InZone(zone(name))
 		return limit.Rule()
 	}
 	at := func(text string) int64 {
@@ -263,17 +264,17 @@ func TestZoneChange(t *testing.T) {
 // TestRefundedWindowStays: a window of which all is given back does not end earlier in
 // another zone, and loses no budget either.
 func TestRefundedWindowStays(t *testing.T) {
-	limit := headgate.PerCalendar(5, headgate.Day, nil)
+	limit := headgate.PerCalendar(5, store.Day, nil)
 	west, east := limit.InZone(zone("Etc/GMT+12")), limit.InZone(zone("Pacific/Kiritimati"))
 	var s State
 	Step(west.Rule(), &s, t0, Request{Cost: 5})
 	end := s.V[1]
-	Step(east.Rule(), &s, t0+1, Request{Kind: headgate.Refund, Cost: 5})
+	Step(east.Rule(), &s, t0+1, Request{Kind: store.KindRefund, Cost: 5})
 	got := Step(east.Rule(), &s, t0+2, Request{Cost: 5})
 	if !got.Allowed || s.V[1] != end || got.FreshAt != end+day {
 		t.Errorf("%s, ends at %d, want %d", show(got), s.V[1], end)
 	}
-	if got := Step(east.Rule(), &s, end, Request{Kind: headgate.Peek, Cost: 5}); !got.Allowed || got.ResetAfter != 0 || got.FreshAt != end+day {
+	if got := Step(east.Rule(), &s, end, Request{Kind: store.KindPeek, Cost: 5}); !got.Allowed || got.ResetAfter != 0 || got.FreshAt != end+day {
 		t.Errorf("after the window: %s", show(got))
 	}
 }

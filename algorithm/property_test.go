@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // admission is a take that passed.
@@ -36,7 +37,7 @@ func admissions(rng *rand.Rand, limit headgate.Limit, takes int, skew int64) []a
 		}
 		req := Request{Cost: 1 + rng.Int64N(3)}
 		if rng.IntN(4) == 0 {
-			req = Request{Kind: headgate.TakeUpTo, Cost: rng.Int64N(limit.Capacity() + 2)}
+			req = Request{Kind: store.KindTakeUpTo, Cost: rng.Int64N(limit.Capacity() + 2)}
 		}
 		if res := Step(limit.Rule(), &s, at, req); res.Allowed && res.Granted > 0 {
 			latest = max(latest, at)
@@ -51,7 +52,7 @@ func admissions(rng *rand.Rand, limit headgate.Limit, takes int, skew int64) []a
 func TestBucketBound(t *testing.T) {
 	rng := newRand(t)
 	for run := range 300 {
-		a := pick(rng, headgate.TokenBucket, headgate.LeakyBucket)
+		a := pick(rng, store.TokenBucket, store.LeakyBucket)
 		limit := headgate.Per(1+rng.Int64N(50), micros(1+near(rng, 1000, 60_000_000))).Using(a).Burst(1 + rng.Int64N(20))
 		skew := pick(rng, 0, limit.Rule().Period)
 		passed := admissions(rng, limit, 150, skew)
@@ -78,19 +79,19 @@ func TestWindowBound(t *testing.T) {
 		per := headgate.Per(1+rng.Int64N(40), micros(1000+near(rng, 1000, 60_000_000)))
 		exact := rng.IntN(2) == 0
 		limit := pick(
-			rng, per.Using(headgate.FixedWindow), per.Using(headgate.SlidingWindow),
-			per.Using(headgate.SlidingBuckets), per.Using(headgate.SlidingBuckets).Buckets(5, headgate.EdgeLenient),
+			rng, per.Using(store.FixedWindow), per.Using(store.SlidingWindow),
+			per.Using(store.SlidingBuckets), per.Using(store.SlidingBuckets).Buckets(5, store.EdgeLenient),
 		)
 		most := 2 * limit.N()
 		if exact {
 			limit = pick(
-				rng, per.Using(headgate.SlidingLog), per.Using(headgate.SlidingLog).CountingDenied(),
-				per.Using(headgate.SlidingBuckets).Buckets(1+rng.IntN(90), headgate.EdgeStrict),
+				rng, per.Using(store.SlidingLog), per.Using(store.SlidingLog).CountingDenied(),
+				per.Using(store.SlidingBuckets).Buckets(1+rng.IntN(90), store.EdgeStrict),
 			)
 			most = limit.N()
 		}
 		skew := int64(0)
-		if limit.Algorithm() == headgate.SlidingLog {
+		if limit.Algorithm() == store.SlidingLog {
 			skew = limit.Rule().Period / 2
 		}
 		passed := admissions(rng, limit, 150, skew)
@@ -110,7 +111,7 @@ func TestWindowBound(t *testing.T) {
 // after another at the rate.
 func TestLeakyQueueIsFirstInFirstOut(t *testing.T) {
 	rng := newRand(t)
-	limit := headgate.PerSecond(10).Using(headgate.LeakyBucket).Burst(7)
+	limit := headgate.PerSecond(10).Using(store.LeakyBucket).Burst(7)
 	var s State
 	now, turn := int64(t0), int64(0)
 	for range 5000 {
@@ -137,12 +138,12 @@ func TestLongRunRate(t *testing.T) {
 		r := limit.Rule()
 		var s State
 		now := int64(t0)
-		taken := Step(r, &s, now, Request{Kind: headgate.TakeUpTo, Cost: math.MaxInt64}).Granted
+		taken := Step(r, &s, now, Request{Kind: store.KindTakeUpTo, Cost: math.MaxInt64}).Granted
 		const steps = 20_000
 		gap := max(r.Period/(limit.N()+1)*3/7, r.Tick)
 		for range steps {
 			now += gap
-			taken += Step(r, &s, now, Request{Kind: headgate.TakeUpTo, Cost: math.MaxInt64}).Granted
+			taken += Step(r, &s, now, Request{Kind: store.KindTakeUpTo, Cost: math.MaxInt64}).Granted
 		}
 		refilled := new(big.Rat).Mul(big.NewRat(r.Limit, r.Period), new(big.Rat).SetInt64(gap*steps))
 		diff := refilled.Sub(refilled, new(big.Rat).SetInt64(taken-r.Burst))
@@ -172,14 +173,14 @@ func TestT01_PermutedTimesMintNothing(t *testing.T) {
 }
 
 func TestT02_ReturningATakeIsANoOp(t *testing.T) {
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		limit := headgate.PerMinute(10).Using(a)
 		var s State
 		Step(limit.Rule(), &s, t0, Request{Cost: 4})
-		before := Step(limit.Rule(), &s, t0+5_000_000, Request{Kind: headgate.Peek, Cost: 1})
+		before := Step(limit.Rule(), &s, t0+5_000_000, Request{Kind: store.KindPeek, Cost: 1})
 		res := Step(limit.Rule(), &s, t0+5_000_000, Request{Cost: 3})
-		Step(limit.Rule(), &s, t0+5_000_000, Request{Kind: headgate.Refund, Cost: 3, Duration: res.ResetAfter})
-		if after := Step(limit.Rule(), &s, t0+5_000_000, Request{Kind: headgate.Peek, Cost: 1}); after != before {
+		Step(limit.Rule(), &s, t0+5_000_000, Request{Kind: store.KindRefund, Cost: 3, Duration: res.ResetAfter})
+		if after := Step(limit.Rule(), &s, t0+5_000_000, Request{Kind: store.KindPeek, Cost: 1}); after != before {
 			t.Errorf("%s: before %s, after %s", limit, show(before), show(after))
 		}
 	}
@@ -189,16 +190,16 @@ func TestT02_ReturningATakeIsANoOp(t *testing.T) {
 // example because the store has its own clock. Taking out a newer take instead would
 // admit that one's tokens twice in a period.
 func TestT02_AReturnTakesOutItsOwnTake(t *testing.T) {
-	r := headgate.Per(2, 2*time.Second).Using(headgate.SlidingLog).Rule()
+	r := headgate.Per(2, 2*time.Second).Using(store.SlidingLog).Rule()
 	for _, off := range []time.Duration{0, 1, time.Microsecond, 3 * time.Millisecond, 60 * time.Millisecond, -time.Microsecond, -60 * time.Millisecond} {
 		var s State
 		take := func(at int64) bool {
-			return Step(r, &s, t0+at, Request{Kind: headgate.Take, Cost: 1}).Allowed
+			return Step(r, &s, t0+at, Request{Kind: store.KindTake, Cost: 1}).Allowed
 		}
 		if !take(0) || !take(1_000_000) {
 			t.Fatal("a fresh log refuses")
 		}
-		Step(r, &s, t0+1_500_000, Request{Kind: headgate.Refund, Cost: 1, Duration: 500*time.Millisecond + off})
+		Step(r, &s, t0+1_500_000, Request{Kind: store.KindRefund, Cost: 1, Duration: 500*time.Millisecond + off})
 		if !take(1_500_001) || take(2_000_001) || take(2_999_999) || !take(3_000_000) {
 			t.Errorf("placed %v off: the take of 1 s does not count until 3 s", off)
 		}
@@ -210,10 +211,10 @@ func TestT02_AReturnTakesOutItsOwnTake(t *testing.T) {
 // returned, and the rest counts as long as it would without them.
 func TestT02_AReturnTakesOutOfItsOwnWindow(t *testing.T) {
 	per := headgate.PerSecond(1000)
-	buckets := per.Using(headgate.SlidingBuckets)
+	buckets := per.Using(store.SlidingBuckets)
 	for _, limit := range []headgate.Limit{
-		per.Using(headgate.SlidingWindow), buckets.Buckets(2, headgate.EdgeWeighted),
-		buckets.Buckets(2, headgate.EdgeLenient), buckets.Buckets(2, headgate.EdgeStrict),
+		per.Using(store.SlidingWindow), buckets.Buckets(2, store.EdgeWeighted),
+		buckets.Buckets(2, store.EdgeLenient), buckets.Buckets(2, store.EdgeStrict),
 	} {
 		r := limit.Rule()
 		for _, off := range []time.Duration{0, 1, time.Microsecond, 2 * time.Microsecond, 3 * time.Millisecond, 60 * time.Millisecond} {
@@ -222,9 +223,9 @@ func TestT02_AReturnTakesOutOfItsOwnWindow(t *testing.T) {
 			Step(r, &s, t0+1_200_000, Request{Cost: 300})
 			Step(r, &alone, t0+1_200_000, Request{Cost: 300})
 			left := first.ResetAfter - 800*time.Millisecond + off
-			Step(r, &s, t0+1_300_000, Request{Kind: headgate.Refund, Cost: 600, Duration: left})
+			Step(r, &s, t0+1_300_000, Request{Kind: store.KindRefund, Cost: 600, Duration: left})
 			for at := int64(t0 + 1_300_000); at < t0+3_500_000; at += 100_000 {
-				got, want := Step(r, &s, at, Request{Kind: headgate.Peek, Cost: 1}), Step(r, &alone, at, Request{Kind: headgate.Peek, Cost: 1})
+				got, want := Step(r, &s, at, Request{Kind: store.KindPeek, Cost: 1}), Step(r, &alone, at, Request{Kind: store.KindPeek, Cost: 1})
 				if got != want {
 					t.Errorf("%s, placed %v late: at %d µs %s, want %s", limit, off, at-t0, show(got), show(want))
 					break
@@ -242,8 +243,8 @@ func TestT02_ALateReturnGivesBackOnlyWhatStillCounts(t *testing.T) {
 	first := Step(limit.Rule(), &s, t0, Request{Cost: 4})
 	Step(limit.Rule(), &s, t0+3_000_000, Request{Cost: 6}) // 1 + 6 are used
 	left := first.ResetAfter - 3*time.Second
-	Step(limit.Rule(), &s, t0+3_000_000, Request{Kind: headgate.Refund, Cost: 4, Duration: left})
-	if got := Step(limit.Rule(), &s, t0+3_000_000, Request{Kind: headgate.Peek, Cost: 1}); got.Remaining != 4 {
+	Step(limit.Rule(), &s, t0+3_000_000, Request{Kind: store.KindRefund, Cost: 4, Duration: left})
+	if got := Step(limit.Rule(), &s, t0+3_000_000, Request{Kind: store.KindPeek, Cost: 1}); got.Remaining != 4 {
 		t.Errorf("of 4 taken 3s ago 1 still counts; after its return: %s", show(got))
 	}
 }
@@ -252,10 +253,10 @@ func TestT03_T13_ALimitOfZeroRefusesAll(t *testing.T) {
 	for _, a := range everyAlgorithm() {
 		limit := headgate.PerSecond(0).Using(a)
 		var s State
-		for _, k := range []headgate.Kind{headgate.Take, headgate.TakeUpTo, headgate.Reserve, headgate.Peek, headgate.Charge} {
+		for _, k := range []store.Kind{store.KindTake, store.KindTakeUpTo, store.KindReserve, store.KindPeek, store.KindCharge} {
 			for cost := range int64(2) { // also refuses a dry run
 				got := Step(limit.Rule(), &s, t0, Request{Kind: k, Cost: cost, Duration: math.MaxInt64})
-				if got.Allowed || got.Reason != headgate.TooLarge || got.RetryAfter != headgate.Never || got.Wrote {
+				if got.Allowed || got.Reason != store.ReasonTooLarge || got.RetryAfter != store.Never || got.Wrote {
 					t.Errorf("%s %d of %s: %s", k, cost, limit, show(got))
 				}
 			}
@@ -264,24 +265,24 @@ func TestT03_T13_ALimitOfZeroRefusesAll(t *testing.T) {
 }
 
 func TestT17_HugeCountsTimesLongPeriods(t *testing.T) {
-	limit := headgate.Per(headgate.MaxLimit, 365*24*time.Hour).Using(headgate.SlidingWindow)
+	limit := headgate.Per(store.MaxLimit, 365*24*time.Hour).Using(store.SlidingWindow)
 	var s State
 	start := year * 50
-	Step(limit.Rule(), &s, start, Request{Cost: headgate.MaxLimit})
-	if got := Step(limit.Rule(), &s, start+year+year/2, Request{Cost: headgate.MaxLimit/2 + 1}); got.Allowed || got.Remaining != headgate.MaxLimit/2 {
+	Step(limit.Rule(), &s, start, Request{Cost: store.MaxLimit})
+	if got := Step(limit.Rule(), &s, start+year+year/2, Request{Cost: store.MaxLimit/2 + 1}); got.Allowed || got.Remaining != store.MaxLimit/2 {
 		t.Errorf("half of the previous window still counts: %s", show(got))
 	}
 }
 
 func TestUnlimited(t *testing.T) {
 	limit := headgate.Unlimited()
-	for k := headgate.Take; k <= headgate.Draw; k++ {
+	for k := store.KindTake; k <= store.KindDraw; k++ {
 		var s State
 		got := Step(limit.Rule(), &s, t0, Request{Kind: k, Cost: math.MaxInt64, Duration: time.Hour})
-		if !got.Allowed || got.Reason != headgate.NoLimit || got.Wrote || !isZero(&s) {
+		if !got.Allowed || got.Reason != store.ReasonNoLimit || got.Wrote || !isZero(&s) {
 			t.Errorf("%s: %s", k, show(got))
 		}
-		if took := k == headgate.Take || k == headgate.TakeUpTo || k == headgate.Charge || k == headgate.Reserve || k == headgate.Draw; (got.Granted > 0) != took {
+		if took := k == store.KindTake || k == store.KindTakeUpTo || k == store.KindCharge || k == store.KindReserve || k == store.KindDraw; (got.Granted > 0) != took {
 			t.Errorf("%s: granted %d", k, got.Granted)
 		}
 	}
@@ -291,9 +292,9 @@ func TestUnlimited(t *testing.T) {
 // even after a change of the limit and with a clock that goes back.
 func TestTakeAgrees(t *testing.T) {
 	rng := newRand(t)
-	outcomes := make(map[headgate.Reason]int)
+	outcomes := make(map[store.Reason]int)
 	for range 4000 {
-		a := pick(rng, headgate.TokenBucket, headgate.LeakyBucket)
+		a := pick(rng, store.TokenBucket, store.LeakyBucket)
 		limit := randomLimit(rng, a)
 		var s State
 		now := int64(t0)
@@ -309,10 +310,10 @@ func TestTakeAgrees(t *testing.T) {
 			before := Bucket{s.V[0], s.V[1], s.V[2]}
 			want := take(limit.Rule(), &s, now, Request{Cost: n})
 			outcomes[want.Reason]++
-			for name, f := range map[string]func(*headgate.Rule, Bucket, int64, int64, *headgate.Decision) (Bucket, int64, bool){
+			for name, f := range map[string]func(*store.Rule, Bucket, int64, int64, *store.Decision) (Bucket, int64, bool){
 				"Take": Take, "takeAnyBucket": takeAnyBucket,
 			} {
-				d := headgate.Decision{Delay: 7, Reason: headgate.Cached, RetryAfter: 9, Granted: 3} // like a caller's last one
+				d := store.Decision{Delay: 7, Reason: store.ReasonCached, RetryAfter: 9, Granted: 3} // like a caller's last one
 				after, fresh, wrote := f(limit.Rule(), before, now, n, &d)
 				if d != want.Decision || fresh != want.FreshAt || wrote != want.Wrote || wrote && after != (Bucket{s.V[0], s.V[1], s.V[2]}) {
 					t.Fatalf("%s, %d of %+v: %s says %+v, the step %s", limit, n, before, name, d, show(want))
@@ -320,7 +321,7 @@ func TestTakeAgrees(t *testing.T) {
 			}
 		}
 	}
-	if outcomes[headgate.OK] < 100 || outcomes[headgate.Limited] < 100 || outcomes[headgate.TooLarge] < 100 {
+	if outcomes[store.ReasonOK] < 100 || outcomes[store.ReasonLimited] < 100 || outcomes[store.ReasonTooLarge] < 100 {
 		t.Errorf("one-sided: %v", outcomes)
 	}
 }
@@ -335,10 +336,10 @@ func TestMemoryOfAlgorithms(t *testing.T) {
 		}
 		return len(s.Words)
 	}
-	if n := words(headgate.PerDay(500).Using(headgate.SlidingLog)); n != 230 {
+	if n := words(headgate.PerDay(500).Using(store.SlidingLog)); n != 230 {
 		t.Errorf("a log of 500 has %d words", n)
 	}
-	if n := words(headgate.PerDay(500).Using(headgate.SlidingBuckets)); n > 8 {
+	if n := words(headgate.PerDay(500).Using(store.SlidingBuckets)); n > 8 {
 		t.Errorf("60 buckets have %d words", n)
 	}
 }
@@ -347,7 +348,7 @@ func TestMemoryOfAlgorithms(t *testing.T) {
 func TestAtTheBeginningOfTime(t *testing.T) {
 	for _, a := range everyAlgorithm() {
 		limit := headgate.PerMinute(10).Using(a)
-		if got := Step(limit.Rule(), &State{}, 0, Request{Kind: headgate.Peek, Cost: 1}); got.FreshAt != 0 || !got.Allowed {
+		if got := Step(limit.Rule(), &State{}, 0, Request{Kind: store.KindPeek, Cost: 1}); got.FreshAt != 0 || !got.Allowed {
 			t.Errorf("%s: %s", limit, show(got))
 		}
 	}
@@ -356,7 +357,7 @@ func TestAtTheBeginningOfTime(t *testing.T) {
 // TestLogsForgetWhatHasEnded: at least half of a log's words are entries that count,
 // whether many end at once or one after another.
 func TestLogsForgetWhatHasEnded(t *testing.T) {
-	for _, limit := range []headgate.Limit{headgate.PerSecond(100).Using(headgate.SlidingLog), headgate.Concurrent(100).Lease(time.Second)} {
+	for _, limit := range []headgate.Limit{headgate.PerSecond(100).Using(store.SlidingLog), headgate.Concurrent(100).Lease(time.Second)} {
 		var s State
 		for round := range int64(10) {
 			for i := range int64(120) {
@@ -380,7 +381,7 @@ func TestAStateIsUsedAgain(t *testing.T) {
 		var s State
 		Step(r, &s, t0, Request{Cost: 1})
 		if n := testing.AllocsPerRun(100, func() {
-			Step(r, &s, t0, Request{Kind: headgate.Refund, Cost: 1})
+			Step(r, &s, t0, Request{Kind: store.KindRefund, Cost: 1})
 			Step(r, &s, t0, Request{Cost: 1})
 		}); n != 0 {
 			t.Errorf("%s: %v allocations for a take and its return", a, n)

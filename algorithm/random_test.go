@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 var (
@@ -46,9 +47,9 @@ func pick[T any](rng *rand.Rand, choices ...T) T { return choices[rng.IntN(len(c
 const year = int64(365 * 24 * time.Hour / time.Microsecond)
 
 // randomLimit returns a random valid limit of the algorithm.
-func randomLimit(rng *rand.Rand, a headgate.Algorithm) headgate.Limit {
+func randomLimit(rng *rand.Rand, a store.Algorithm) headgate.Limit {
 	for {
-		n := near(rng, 0, headgate.MaxLimit)
+		n := near(rng, 0, store.MaxLimit)
 		if rng.IntN(2) == 0 {
 			n = rng.Int64N(30)
 		}
@@ -58,31 +59,31 @@ func randomLimit(rng *rand.Rand, a headgate.Algorithm) headgate.Limit {
 		}
 		l := headgate.Per(n, micros(period)).Using(a)
 		switch {
-		case a <= headgate.LeakyBucket && rng.IntN(2) == 0:
-			l = l.Burst(near(rng, 1, pick[int64](rng, 50, headgate.MaxLimit)))
-			if a == headgate.TokenBucket && rng.IntN(3) == 0 {
+		case a <= store.LeakyBucket && rng.IntN(2) == 0:
+			l = l.Burst(near(rng, 1, pick[int64](rng, 50, store.MaxLimit)))
+			if a == store.TokenBucket && rng.IntN(3) == 0 {
 				l = l.RefillEvery(micros(near(rng, 1, min(3*period, year))))
 			}
-			if a == headgate.LeakyBucket && rng.IntN(2) == 0 {
+			if a == store.LeakyBucket && rng.IntN(2) == 0 {
 				l = l.DelayAfter(near(rng, 1, l.Capacity()))
 			}
-			if a == headgate.LeakyBucket && rng.IntN(2) == 0 {
+			if a == store.LeakyBucket && rng.IntN(2) == 0 {
 				l = l.MaxWait(micros(near(rng, 1, pick(rng, 10*period, year))))
 			}
-		case a == headgate.TokenBucket && rng.IntN(2) == 0:
+		case a == store.TokenBucket && rng.IntN(2) == 0:
 			l = l.RefillEvery(micros(near(rng, 1, period)))
-		case a == headgate.FixedWindow && rng.IntN(3) == 0:
-			l = l.Anchored(headgate.AnchorFirstRequest)
-		case a == headgate.FixedWindow && rng.IntN(3) == 0:
-			unit := headgate.Minute + headgate.CalendarUnit(rng.IntN(6))
+		case a == store.FixedWindow && rng.IntN(3) == 0:
+			l = l.Anchored(store.AnchorFirstRequest)
+		case a == store.FixedWindow && rng.IntN(3) == 0:
+			unit := store.Minute + store.CalendarUnit(rng.IntN(6))
 			l = headgate.PerCalendar(n, unit, pick(rng, zone("Europe/Berlin"), zone("Australia/Lord_Howe"), time.UTC))
 			if rng.IntN(2) == 0 {
 				l = l.InZone(pick(rng, travelled()...))
 			}
-		case a == headgate.SlidingBuckets && rng.IntN(4) != 0:
-			l = l.Buckets(1+rng.IntN(pick(rng, 5, 100, 512)), pick(rng, headgate.EdgeWeighted, headgate.EdgeLenient, headgate.EdgeStrict))
+		case a == store.SlidingBuckets && rng.IntN(4) != 0:
+			l = l.Buckets(1+rng.IntN(pick(rng, 5, 100, 512)), pick(rng, store.EdgeWeighted, store.EdgeLenient, store.EdgeStrict))
 		}
-		if a >= headgate.FixedWindow && a <= headgate.SlidingBuckets && rng.IntN(3) == 0 {
+		if a >= store.FixedWindow && a <= store.SlidingBuckets && rng.IntN(3) == 0 {
 			l = l.CountingDenied()
 		}
 		if l.Valid() {
@@ -142,17 +143,17 @@ func (h *history) randomDuration() time.Duration {
 }
 
 func (h *history) randomRequest() Request {
-	kinds := []headgate.Kind{
-		headgate.Take, headgate.Take, headgate.Take, headgate.Take, headgate.Take, headgate.Take,
-		headgate.TakeUpTo, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund,
-		headgate.Refund, headgate.Reserve, headgate.Reserve, headgate.Grant, headgate.Reset,
-		headgate.Draw, headgate.Draw,
+	kinds := []store.Kind{
+		store.KindTake, store.KindTake, store.KindTake, store.KindTake, store.KindTake, store.KindTake,
+		store.KindTakeUpTo, store.KindTakeUpTo, store.KindPeek, store.KindCharge, store.KindRefund,
+		store.KindRefund, store.KindReserve, store.KindReserve, store.KindGrant, store.KindReset,
+		store.KindDraw, store.KindDraw,
 	}
 	req := Request{Kind: pick(h.rng, kinds...), Cost: h.randomCost(), Duration: h.randomDuration()}
 	if len(h.leases) > 0 && h.rng.IntN(2) == 0 {
-		req.Kind, req.Lease = pick(h.rng, headgate.Release, headgate.Renew), pick(h.rng, h.leases...)+h.rng.Int64N(9)/8
+		req.Kind, req.Lease = pick(h.rng, store.KindRelease, store.KindRenew), pick(h.rng, h.leases...)+h.rng.Int64N(9)/8
 	}
-	if len(h.taken) > 0 && req.Kind == headgate.Refund && h.rng.IntN(3) > 0 {
+	if len(h.taken) > 0 && req.Kind == store.KindRefund && h.rng.IntN(3) > 0 {
 		if req.CountsUntil = pick(h.rng, h.taken...); h.rng.IntN(8) == 0 {
 			req.CountsUntil = near(h.rng, 0, 2*req.CountsUntil)
 		}
@@ -181,11 +182,11 @@ func (h *history) tick() {
 	case 3:
 		h.now++
 	case 4:
-		if h.prior.RetryAfter != headgate.Never {
+		if h.prior.RetryAfter != store.Never {
 			h.now += int64(h.prior.RetryAfter / time.Microsecond)
 		}
 	case 5:
-		if h.prior.RetryAfter != headgate.Never && h.prior.RetryAfter > 0 {
+		if h.prior.RetryAfter != store.Never && h.prior.RetryAfter > 0 {
 			h.now += int64(h.prior.RetryAfter/time.Microsecond) - 1
 		}
 	case 6:
@@ -258,11 +259,11 @@ func (h *history) checkContract(before State, req Request, got Result) {
 	if !got.Wrote && !same(&before, &h.state) {
 		h.fatalf("the state was changed but not reported so: before %+v", before)
 	}
-	loggedDenial := r.CountDenied && req.Kind != headgate.Peek
-	if !got.Allowed && got.Wrote && req.Kind != headgate.Charge && !loggedDenial {
+	loggedDenial := r.CountDenied && req.Kind != store.KindPeek
+	if !got.Allowed && got.Wrote && req.Kind != store.KindCharge && !loggedDenial {
 		h.fatalf("a refusal wrote")
 	}
-	if req.Cost == 0 && got.Wrote && req.Kind != headgate.Reset {
+	if req.Cost == 0 && got.Wrote && req.Kind != store.KindReset {
 		h.fatalf("a dry run wrote")
 	}
 	if bad := outOfRange(r, &h.state); bad != "" {
@@ -274,13 +275,13 @@ func (h *history) checkContract(before State, req Request, got Result) {
 	if got.FreshAt < h.now || got.FreshAt > maxInteger {
 		h.fatalf("FreshAt %d is out of range", got.FreshAt)
 	}
-	if (req.Kind == headgate.Take || req.Kind == headgate.Peek) && (!loggedDenial || got.Allowed) {
+	if (req.Kind == store.KindTake || req.Kind == store.KindPeek) && (!loggedDenial || got.Allowed) {
 		h.checkPeek(before, req, got)
 	}
-	if req.Kind == headgate.Take && got.Allowed && req.Cost > 0 && before.Credit == 0 && !h.changed {
+	if req.Kind == store.KindTake && got.Allowed && req.Cost > 0 && before.Credit == 0 && !h.changed {
 		h.checkRefund(before, req)
 	}
-	if !got.Allowed && req.Kind != headgate.Charge && req.Kind != headgate.Renew {
+	if !got.Allowed && req.Kind != store.KindCharge && req.Kind != store.KindRenew {
 		h.checkRetry(req, got)
 	}
 	h.checkFresh(got)
@@ -288,7 +289,7 @@ func (h *history) checkContract(before State, req Request, got Result) {
 
 // checkPeek: Peek gives the answer of Take without changing the state.
 func (h *history) checkPeek(before State, req Request, got Result) {
-	req.Kind = headgate.Peek
+	req.Kind = store.KindPeek
 	state := clone(&before)
 	peek := Step(h.limit.Rule(), &state, h.now, req)
 	if peek.Allowed != got.Allowed || peek.Reason != got.Reason || peek.RetryAfter != got.RetryAfter {
@@ -299,12 +300,12 @@ func (h *history) checkPeek(before State, req Request, got Result) {
 // checkRefund: a take and its return at the same instant restore the state.
 func (h *history) checkRefund(before State, req Request) {
 	r, state := h.limit.Rule(), clone(&h.state)
-	Step(r, &state, h.now, Request{Kind: headgate.Refund, Cost: req.Cost})
+	Step(r, &state, h.now, Request{Kind: store.KindRefund, Cost: req.Cost})
 	for _, cost := range []int64{0, 1, req.Cost, r.Most()} {
 		was, is := clone(&before), clone(&state)
-		q := Request{Kind: headgate.Peek, Cost: cost}
+		q := Request{Kind: store.KindPeek, Cost: cost}
 		a, b := Step(r, &was, h.now, q), Step(r, &is, h.now, q)
-		if r.Algorithm == headgate.Concurrency {
+		if r.Algorithm == store.Concurrency {
 			b.ResetAfter, b.FreshAt = a.ResetAfter, a.FreshAt // names are not issued twice
 		}
 		if r.OwnZone {
@@ -319,7 +320,7 @@ func (h *history) checkRefund(before State, req Request) {
 // checkRetry: refused until exactly RetryAfter, allowed at it.
 func (h *history) checkRetry(req Request, got Result) {
 	retry := int64(got.RetryAfter / time.Microsecond)
-	if got.RetryAfter == headgate.Never || h.now+retry > maxTime {
+	if got.RetryAfter == store.Never || h.now+retry > maxTime {
 		return
 	}
 	r := h.limit.Rule()
@@ -348,7 +349,7 @@ func (h *history) checkFresh(got Result) {
 		old, unused := clone(&h.state), State{}
 		for range 3 {
 			req := Request{
-				Kind: pick(h.rng, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Reserve, headgate.Draw),
+				Kind: pick(h.rng, store.KindTake, store.KindTakeUpTo, store.KindPeek, store.KindCharge, store.KindRefund, store.KindReserve, store.KindDraw),
 				Cost: h.randomCost(), Duration: h.randomDuration(),
 			}
 			a, b := Step(r, &old, at, req), Step(r, &unused, at, req)
@@ -373,22 +374,22 @@ func same(a, b *State) bool {
 
 // outOfRange returns a number in the state that is not from 0 to 2^53-1. A log entry
 // packs two such numbers into one word.
-func outOfRange(r *headgate.Rule, s *State) string {
+func outOfRange(r *store.Rule, s *State) string {
 	numbers := append(s.V[:], s.Credit, s.Until)
 	switch r.Algorithm {
-	case headgate.Distinct: // has tests of its own in distinct_test.go
-	case headgate.SlidingLog, headgate.Concurrency:
+	case store.Distinct: // has tests of its own in distinct_test.go
+	case store.SlidingLog, store.Concurrency:
 		for c, end := s.first(r.Algorithm), s.end(r.Algorithm); c.i < end; {
 			count, next := s.entry(r.Algorithm, c)
 			numbers = append(numbers, c.at, count)
 			c = next
 		}
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		g := s.ring()
 		for i := range g.n {
 			numbers = append(numbers, g.at(i))
 		}
-	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow:
+	case store.TokenBucket, store.LeakyBucket, store.FixedWindow, store.SlidingWindow:
 	}
 	for _, n := range numbers {
 		if n < 0 || n > maxInteger {
@@ -400,8 +401,8 @@ func outOfRange(r *headgate.Rule, s *State) string {
 
 // everyAlgorithm returns the algorithms that count a rate, and the one that counts
 // requests in progress.
-func everyAlgorithm() []headgate.Algorithm {
-	return append(headgate.Algorithms(), headgate.Concurrency)
+func everyAlgorithm() []store.Algorithm {
+	return append(store.Algorithms(), store.Concurrency)
 }
 
 func show(r Result) string {
@@ -411,7 +412,7 @@ func show(r Result) string {
 		verdict = "allowed"
 	}
 	retry := d.RetryAfter.String()
-	if d.RetryAfter == headgate.Never {
+	if d.RetryAfter == store.Never {
 		retry = "never"
 	}
 	return fmt.Sprintf("%s (%s) limit %d remaining %d granted %d retry %s reset %s delay %s lease %d counts until %d fresh at %d",

@@ -3,7 +3,7 @@ package algorithm
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // mostAhead is how far a clock may be set back, in microseconds, and the states stay as
@@ -20,7 +20,7 @@ const mostAhead = int64(time.Minute / time.Microsecond)
 // their own, before a [Step]; not for times of callers, where one that is late would give
 // back what others took. It never makes anything available, as at least that much time
 // has really passed.
-func Settle(r *headgate.Rule, s *State, now int64) bool {
+func Settle(r *store.Rule, s *State, now int64) bool {
 	if r.Unlimited {
 		return false
 	}
@@ -31,12 +31,12 @@ func Settle(r *headgate.Rule, s *State, now int64) bool {
 		return false
 	}
 	switch r.Algorithm {
-	case headgate.TokenBucket, headgate.LeakyBucket:
+	case store.TokenBucket, store.LeakyBucket:
 		s.V[1] = now
-	case headgate.Distinct:
+	case store.Distinct:
 		_, s.V[1] = fixedWindow(r, &State{}, now)
 		s.V[2] = fixedCode(r)
-	case headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets, headgate.Concurrency:
+	case store.FixedWindow, store.SlidingLog, store.SlidingWindow, store.SlidingBuckets, store.Concurrency:
 		n := r.Limit - available(r, s, now)
 		s.V, s.Words = [4]int64{}, s.Words[:0]
 		if n > 0 {
@@ -52,18 +52,18 @@ func Settle(r *headgate.Rule, s *State, now int64) bool {
 // begins returns a time that is not after the last write of s, unless the clock went back
 // or a log was drawn from, and how long the limit takes to be whole again. A debt, a
 // booking or credit does not change either.
-func begins(r *headgate.Rule, s *State) (begin, wait int64) {
+func begins(r *store.Rule, s *State) (begin, wait int64) {
 	switch r.Algorithm {
-	case headgate.TokenBucket, headgate.LeakyBucket:
+	case store.TokenBucket, store.LeakyBucket:
 		return s.V[1], drained(r, 0, r.Capacity)
-	case headgate.FixedWindow, headgate.Distinct:
+	case store.FixedWindow, store.Distinct:
 		length := WindowLength(s.V[2])
 		return s.V[1] - length, length
-	case headgate.SlidingLog, headgate.Concurrency:
+	case store.SlidingLog, store.Concurrency:
 		return s.V[2], r.Period // what was drawn counts from up to a twentieth of it later
-	case headgate.SlidingWindow:
+	case store.SlidingWindow:
 		return s.V[1], s.V[2]
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		return s.V[0] * s.V[1], s.V[2]
 	}
 	return 0, 0
@@ -78,8 +78,8 @@ func WindowLength(code int64) int64 {
 		return WindowLength(code-ownUnits) + longestKept
 	}
 	most := [...]int64{
-		headgate.Minute: hour, headgate.Hour: hour, headgate.Day: 25 * hour, headgate.Week: (7*24 + 1) * hour,
-		headgate.Month: (31*24 + 1) * hour, headgate.Year: 366 * 24 * hour,
+		store.Minute: hour, store.Hour: hour, store.Day: 25 * hour, store.Week: (7*24 + 1) * hour,
+		store.Month: (31*24 + 1) * hour, store.Year: 366 * 24 * hour,
 	}
 	if code > 0 && code < int64(len(most)) {
 		return most[code] //nolint:gosec // code is below the length

@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // settle makes what counts count as taken now.
-func (o *oracle) settle(r *headgate.Rule, begin, now int64) {
+func (o *oracle) settle(r *store.Rule, begin, now int64) {
 	if o.until > begin {
 		o.until -= begin - now
 	}
 	switch r.Algorithm {
-	case headgate.TokenBucket, headgate.LeakyBucket:
+	case store.TokenBucket, store.LeakyBucket:
 		o.last = now
 		return
-	case headgate.Distinct: // has tests of its own in distinct_test.go
+	case store.Distinct: // has tests of its own in distinct_test.go
 		return
-	case headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets, headgate.Concurrency:
+	case store.FixedWindow, store.SlidingLog, store.SlidingWindow, store.SlidingBuckets, store.Concurrency:
 	}
 	used, credit, until := r.Limit-o.free(r, now), o.credit, o.until
 	*o = *newOracle()
@@ -32,8 +33,8 @@ func (o *oracle) settle(r *headgate.Rule, begin, now int64) {
 // histories.
 func TestSettleAgreesWithTheOracle(t *testing.T) {
 	rng := newRand(t)
-	moved := map[headgate.Algorithm]int{}
-	for a := range headgate.Distinct { // which has tests of its own in distinct_test.go
+	moved := map[store.Algorithm]int{}
+	for a := range store.Distinct { // which has tests of its own in distinct_test.go
 		for range *runsFlag {
 			h := &history{T: t, rng: rng, limit: randomLimit(rng, a), now: int64(t0) + near(rng, 0, year), oracle: newOracle()}
 			fmt.Fprintf(&h.trace, "%s %+v\n", h.limit, *h.limit.Rule())
@@ -62,7 +63,7 @@ func TestSettleAgreesWithTheOracle(t *testing.T) {
 		}
 	}
 	t.Log("moved: ", moved)
-	if len(moved) < int(headgate.Distinct) {
+	if len(moved) < int(store.Distinct) {
 		t.Errorf("not every algorithm was tested: %v", moved)
 	}
 }
@@ -70,13 +71,13 @@ func TestSettleAgreesWithTheOracle(t *testing.T) {
 // settleLimits returns limits of every kind.
 func settleLimits() []headgate.Limit {
 	limits := []headgate.Limit{
-		headgate.PerMinute(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), headgate.PerSecond(10),
-		headgate.PerMinute(5).Burst(40).RefillEvery(15 * time.Second), headgate.PerMinute(5).Using(headgate.LeakyBucket).MaxWait(20 * time.Second),
-		headgate.PerCalendar(5, headgate.Day, zone("Europe/Berlin")), headgate.PerCalendar(5, headgate.Month, time.UTC),
-		headgate.PerCalendar(5, headgate.Day, nil).InZone(zone("Asia/Kolkata")), headgate.PerCalendar(5, headgate.Hour, nil).Using(headgate.Distinct),
-		headgate.PerMinute(5).Using(headgate.SlidingWindow).CountingDenied(), headgate.PerMinute(5).Using(headgate.SlidingLog).CountingDenied(),
+		headgate.PerMinute(5).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), headgate.PerSecond(10),
+		headgate.PerMinute(5).Burst(40).RefillEvery(15 * time.Second), headgate.PerMinute(5).Using(store.LeakyBucket).MaxWait(20 * time.Second),
+		headgate.PerCalendar(5, store.Day, zone("Europe/Berlin")), headgate.PerCalendar(5, store.Month, time.UTC),
+		headgate.PerCalendar(5, store.Day, nil).InZone(zone("Asia/Kolkata")), headgate.PerCalendar(5, store.Hour, nil).Using(store.Distinct),
+		headgate.PerMinute(5).Using(store.SlidingWindow).CountingDenied(), headgate.PerMinute(5).Using(store.SlidingLog).CountingDenied(),
 	}
-	for a := range headgate.Distinct + 1 {
+	for a := range store.Distinct + 1 {
 		limits = append(limits, headgate.PerMinute(5).Using(a), headgate.PerDay(5).Using(a))
 	}
 	return limits
@@ -106,17 +107,17 @@ func TestSettleLeavesStatesThatTheClockExplains(t *testing.T) {
 }
 
 // randomTake returns a request that takes, some of them far into debt.
-func randomTake(rng *rand.Rand, r *headgate.Rule, member uint64) Request {
-	req := Request{Kind: headgate.Take, Cost: 1 + rng.Int64N(4), Member: 1 + member}
+func randomTake(rng *rand.Rand, r *store.Rule, member uint64) Request {
+	req := Request{Kind: store.KindTake, Cost: 1 + rng.Int64N(4), Member: 1 + member}
 	switch rng.IntN(5) {
 	case 0:
-		req.Kind, req.Cost = headgate.Charge, near(rng, 1, maxCount)
+		req.Kind, req.Cost = store.KindCharge, near(rng, 1, maxCount)
 	case 1:
-		req.Kind, req.Duration = headgate.Reserve, micros(near(rng, 1, 1000*year))
+		req.Kind, req.Duration = store.KindReserve, micros(near(rng, 1, 1000*year))
 	case 2:
-		req.Kind, req.Duration = headgate.Grant, micros(near(rng, 1, 1000*year))
+		req.Kind, req.Duration = store.KindGrant, micros(near(rng, 1, 1000*year))
 	case 3:
-		req.Kind, req.Duration = headgate.TakeUpTo, 0
+		req.Kind, req.Duration = store.KindTakeUpTo, 0
 	}
 	return req
 }
@@ -132,7 +133,7 @@ func TestSettleGivesNothing(t *testing.T) {
 			now := at + near(rng, 0, 2*r.Period)
 			var wrong, right State
 			for i := range 1 + rng.IntN(5) {
-				req := Request{Kind: headgate.Take, Cost: 1, Member: uint64(i) + 1}
+				req := Request{Kind: store.KindTake, Cost: 1, Member: uint64(i) + 1}
 				Step(r, &wrong, at+ahead, req)
 				Step(r, &right, at, req)
 			}
@@ -163,8 +164,8 @@ func TestSettleMovesCredit(t *testing.T) {
 		r, ahead := limit.Rule(), 10*year
 		for _, at := range []int64{0, ahead} {
 			var s State
-			Step(r, &s, int64(t0)+at, Request{Kind: headgate.Grant, Cost: 7, Duration: time.Hour})
-			Step(r, &s, int64(t0)+ahead, Request{Kind: headgate.Charge, Cost: 2, Member: 1})
+			Step(r, &s, int64(t0)+at, Request{Kind: store.KindGrant, Cost: 7, Duration: time.Hour})
+			Step(r, &s, int64(t0)+ahead, Request{Kind: store.KindCharge, Cost: 2, Member: 1})
 			credit, until := s.Credit, s.Until
 			begin, _ := begins(r, &s)
 			if !Settle(r, &s, int64(t0)) || s.Credit != credit {

@@ -1,6 +1,8 @@
 package algorithm
 
-import "github.com/headgate/headgate"
+import (
+	"github.com/headgate/headgate/store"
+)
 
 // The state of sliding buckets:
 //
@@ -34,7 +36,7 @@ func floorDiv(a, b int64) int64 {
 }
 
 // sameShape reports whether s was written under the rule's period and width.
-func sameShape(r *headgate.Rule, s *State) bool {
+func sameShape(r *store.Rule, s *State) bool {
 	return s.V[1] == r.Tick && s.V[2] == r.Period && s.counters() == int64(r.Buckets)+1
 }
 
@@ -48,18 +50,18 @@ func (s *State) count(j int64) int64 {
 }
 
 // edge returns how much of the oldest sub-window's count is used.
-func edge(e headgate.Edge, count, overlap, width int64) int64 {
+func edge(e store.Edge, count, overlap, width int64) int64 {
 	switch {
-	case overlap == width || e == headgate.EdgeStrict:
+	case overlap == width || e == store.EdgeStrict:
 		return count
-	case e == headgate.EdgeLenient:
+	case e == store.EdgeLenient:
 		return 0
 	}
 	return mulDiv(count, overlap, width)
 }
 
 // counting returns how much sub-window j contributes to span.
-func (s *State) counting(e headgate.Edge, span bucketsSpan, j int64) int64 {
+func (s *State) counting(e store.Edge, span bucketsSpan, j int64) int64 {
 	switch {
 	case j < span.oldest:
 		return 0
@@ -70,7 +72,7 @@ func (s *State) counting(e headgate.Edge, span bucketsSpan, j int64) int64 {
 }
 
 // bucketsUsed returns the count at now, under the shape in which s was written.
-func bucketsUsed(e headgate.Edge, s *State, now int64) int64 {
+func bucketsUsed(e store.Edge, s *State, now int64) int64 {
 	g, width := s.ring(), s.V[1]
 	if width == 0 || g.n == 0 {
 		return 0
@@ -93,13 +95,13 @@ func (s *State) sum(from int64) int64 {
 	return g.sum(min(s.V[0]-from+1, g.n))
 }
 
-func bucketsAvailable(r *headgate.Rule, s *State, now int64) int64 {
+func bucketsAvailable(r *store.Rule, s *State, now int64) int64 {
 	return r.Limit - bucketsUsed(r.Edge, s, now)
 }
 
 // bucketsShape converts s to the rule's shape and moves it to now's sub-window. After a
 // change of the limit, the old counts keep counting.
-func bucketsShape(r *headgate.Rule, s *State, now int64) {
+func bucketsShape(r *store.Rule, s *State, now int64) {
 	g, current := s.ring(), now/r.Tick
 	if sameShape(r, s) {
 		if by := current - s.V[0]; by > 0 {
@@ -115,7 +117,7 @@ func bucketsShape(r *headgate.Rule, s *State, now int64) {
 	g.keep(s)
 }
 
-func bucketsAdd(r *headgate.Rule, s *State, now, n int64) {
+func bucketsAdd(r *store.Rule, s *State, now, n int64) {
 	bucketsShape(r, s, now)
 	g := s.ring()
 	g.put(g.newest, min(g.at(g.newest)+min(n, maxCount), maxCount))
@@ -124,7 +126,7 @@ func bucketsAdd(r *headgate.Rule, s *State, now, n int64) {
 
 // bucketsSub takes n out of the sub-window of the take, then out of older ones, newest
 // first.
-func bucketsSub(r *headgate.Rule, s *State, now, n, left int64) bool {
+func bucketsSub(r *store.Rule, s *State, now, n, left int64) bool {
 	if bucketsUsed(r.Edge, s, now) == 0 {
 		return false
 	}
@@ -149,13 +151,13 @@ func bucketsSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 // than its takes end and it still counts. Choosing a newer one would return more than
 // was taken, because that sub-window's own takes would be admitted again before their
 // period is over.
-func bucketsTaken(r *headgate.Rule, s *State, span bucketsSpan, until int64) int64 {
+func bucketsTaken(r *store.Rule, s *State, span bucketsSpan, until int64) int64 {
 	j := floorDiv(until-r.Period-1, r.Tick)
 	late := until - r.Period - j*r.Tick // from 1 to a width
 	switch {
-	case r.Edge == headgate.EdgeLenient || late > min(maxLate, r.Tick/8):
+	case r.Edge == store.EdgeLenient || late > min(maxLate, r.Tick/8):
 		return j
-	case r.Edge == headgate.EdgeWeighted && late == 1: // as for a single take of 1
+	case r.Edge == store.EdgeWeighted && late == 1: // as for a single take of 1
 		return j
 	case s.counting(r.Edge, span, j-1) == 0:
 		return j
@@ -166,7 +168,7 @@ func bucketsTaken(r *headgate.Rule, s *State, span bucketsSpan, until int64) int
 // bucketsFits returns when n will fit. It goes from the oldest sub-window to the
 // newest, to the one whose end makes enough available. Until a take rewrites the state,
 // it fades in its current shape.
-func bucketsFits(r *headgate.Rule, s *State, now, n int64) int64 {
+func bucketsFits(r *store.Rule, s *State, now, n int64) int64 {
 	width := s.V[1]
 	span := spanAt(s.V[2], width, max(now, s.V[0]*width))
 	g := s.ring()
@@ -184,19 +186,19 @@ func bucketsFits(r *headgate.Rule, s *State, now, n int64) int64 {
 
 // leaves returns when sub-window j, which holds count, contributes at most spare (less
 // than count), under the shape in which s was written.
-func leaves(e headgate.Edge, s *State, j, count, spare int64) int64 {
+func leaves(e store.Edge, s *State, j, count, spare int64) int64 {
 	width, period := s.V[1], s.V[2]
 	switch e {
-	case headgate.EdgeLenient:
+	case store.EdgeLenient:
 		return j*width + period + 1
-	case headgate.EdgeStrict:
+	case store.EdgeStrict:
 		return (j+1)*width + period
-	case headgate.EdgeWeighted:
+	case store.EdgeWeighted:
 	}
 	return (j+1)*width + period - overlapFor(count, spare, width)
 }
 
-func bucketsFresh(r *headgate.Rule, s *State, now int64) int64 {
+func bucketsFresh(r *store.Rule, s *State, now int64) int64 {
 	for j := s.V[0]; j > s.V[0]-s.counters() && j >= 0; j-- {
 		if count := s.count(j); count > 0 {
 			at := leaves(r.Edge, s, j, count, 0)

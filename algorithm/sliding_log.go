@@ -1,6 +1,8 @@
 package algorithm
 
-import "github.com/headgate/headgate"
+import (
+	"github.com/headgate/headgate/store"
+)
 
 // A sliding log's state:
 //
@@ -18,7 +20,7 @@ const maxLate = 1 << 16
 
 // logAt returns the total at now, and the place of the first entry that counts. Leases
 // have it too, as everything below that takes a rule.
-func logAt(r *headgate.Rule, s *State, now int64) (total int64, head cursor) {
+func logAt(r *store.Rule, s *State, now int64) (total int64, head cursor) {
 	total, head = s.V[0], s.first(r.Algorithm)
 	for end := s.end(r.Algorithm); head.i < end && head.at+r.Period <= now; {
 		count, next := s.entry(r.Algorithm, head)
@@ -28,7 +30,7 @@ func logAt(r *headgate.Rule, s *State, now int64) (total int64, head cursor) {
 	return total, head
 }
 
-func logAvailable(r *headgate.Rule, s *State, now int64) int64 {
+func logAvailable(r *store.Rule, s *State, now int64) int64 {
 	total, _ := logAt(r, s, now)
 	return r.Limit - total
 }
@@ -47,11 +49,11 @@ func (s *State) logForget(total int64, head cursor) {
 
 // logAdd appends an entry, or adds to the newest one if both are in the same
 // microsecond or debts have made the log longer than its limit explains.
-func logAdd(r *headgate.Rule, s *State, now, n int64) { logAddAt(r, s, now, now, n) }
+func logAdd(r *store.Rule, s *State, now, n int64) { logAddAt(r, s, now, now, n) }
 
 // logAddAt is logAdd for what counts as taken at a later time, at. Until then it counts
 // too.
-func logAddAt(r *headgate.Rule, s *State, now, at, n int64) {
+func logAddAt(r *store.Rule, s *State, now, at, n int64) {
 	s.logForget(logAt(r, s, now))
 	if n = min(n, maxCount-s.V[0]); n == 0 {
 		return // the debt cannot grow further
@@ -68,7 +70,7 @@ func logAddAt(r *headgate.Rule, s *State, now, at, n int64) {
 
 // logExcess drops the oldest entries of a log that counts refusals, if the newer ones
 // fill the limit without them.
-func logExcess(r *headgate.Rule, s *State) {
+func logExcess(r *store.Rule, s *State) {
 	total, head, end := s.V[0], s.first(r.Algorithm), s.end(r.Algorithm)
 	for head.i < end {
 		count, next := s.entry(r.Algorithm, head)
@@ -84,7 +86,7 @@ func logExcess(r *headgate.Rule, s *State) {
 // logSub takes n out of the log: from the entry of the returned take, then from older
 // ones, newest first. Without left, it starts at the newest. If refusals count and left
 // is known, it touches no other entry: the log may have dropped that of the take.
-func logSub(r *headgate.Rule, s *State, now, n, left int64) bool {
+func logSub(r *store.Rule, s *State, now, n, left int64) bool {
 	total, head := logAt(r, s, now)
 	if total == 0 {
 		return false
@@ -130,7 +132,7 @@ func logSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 		keepOlder -= kept
 		return kept
 	}
-	if r.Algorithm == headgate.Concurrency {
+	if r.Algorithm == store.Concurrency {
 		leaseRewrite(s, head.i, keep)
 	} else {
 		s.rewrite(&State{V: s.V, Words: s.Words}, head, keep)
@@ -142,7 +144,7 @@ func logSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 // found: that exact time if there is an entry, otherwise slightly earlier. Taking out
 // an older entry returns less than was taken. Taking out a newer one would return more,
 // because it would be admitted again before its period is over.
-func logTaken(r *headgate.Rule, s *State, head cursor, about int64) int64 {
+func logTaken(r *store.Rule, s *State, head cursor, about int64) int64 {
 	for c, end := head, s.end(r.Algorithm); c.i < end; {
 		if c.at >= about {
 			if c.at == about {
@@ -155,7 +157,7 @@ func logTaken(r *headgate.Rule, s *State, head cursor, about int64) int64 {
 	return about - min(maxLate, r.Period/8)
 }
 
-func logFits(r *headgate.Rule, s *State, now, n int64) int64 {
+func logFits(r *store.Rule, s *State, now, n int64) int64 {
 	total, head := logAt(r, s, now)
 	for end := s.end(r.Algorithm); head.i < end; {
 		count, next := s.entry(r.Algorithm, head)
@@ -167,7 +169,7 @@ func logFits(r *headgate.Rule, s *State, now, n int64) int64 {
 	return now
 }
 
-func logFresh(r *headgate.Rule, s *State, now int64) int64 {
+func logFresh(r *store.Rule, s *State, now int64) int64 {
 	if total, _ := logAt(r, s, now); total == 0 {
 		return now
 	}

@@ -3,7 +3,7 @@ package algorithm
 import (
 	"math/bits"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // A sliding window's state:
@@ -50,7 +50,7 @@ func slidingAt(s *State, now, w int64) slidingCounts {
 
 // slidingPeriod returns the period under which s was written. Until a take rewrites the
 // state, it fades with that period.
-func slidingPeriod(r *headgate.Rule, s *State) int64 {
+func slidingPeriod(r *store.Rule, s *State) int64 {
 	if s.V[2] != 0 {
 		return s.V[2]
 	}
@@ -84,15 +84,15 @@ func overlapFor(count, most, w int64) int64 {
 	return int64(q)
 }
 
-func slidingAvailable(r *headgate.Rule, s *State, now int64) int64 {
+func slidingAvailable(r *store.Rule, s *State, now int64) int64 {
 	return r.Limit - slidingAt(s, now, r.Period).used(r.Period)
 }
 
-func (c slidingCounts) store(r *headgate.Rule, s *State) {
+func (c slidingCounts) store(r *store.Rule, s *State) {
 	s.V = [4]int64{c.current, c.start, r.Period, c.previous}
 }
 
-func slidingAdd(r *headgate.Rule, s *State, now, n int64) {
+func slidingAdd(r *store.Rule, s *State, now, n int64) {
 	c := slidingAt(s, now, r.Period)
 	c.current = min(c.current+min(n, maxCount), maxCount)
 	c.store(r, s)
@@ -100,7 +100,7 @@ func slidingAdd(r *headgate.Rule, s *State, now, n int64) {
 
 // slidingSub returns n into the window of the take. A take of this window counts until
 // some time in the next one, a take of the previous window until some time in this one.
-func slidingSub(r *headgate.Rule, s *State, now, n, left int64) bool {
+func slidingSub(r *store.Rule, s *State, now, n, left int64) bool {
 	c := slidingAt(s, now, r.Period)
 	if c.used(r.Period) == 0 {
 		return false
@@ -123,7 +123,7 @@ func slidingSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 // current window. If that is shortly after the end of this window, the take belongs to
 // the previous one (if that still counts) and its time is off: of the current window, a
 // single token ends 1 µs after the end, and two end halfway through the next window.
-func (c slidingCounts) tookCurrent(r *headgate.Rule, until int64) bool {
+func (c slidingCounts) tookCurrent(r *store.Rule, until int64) bool {
 	after := until - c.start - r.Period
 	if after > 1 && after <= min(maxLate, r.Period/8) {
 		return c.used(r.Period) == c.current
@@ -131,7 +131,7 @@ func (c slidingCounts) tookCurrent(r *headgate.Rule, until int64) bool {
 	return after > 0
 }
 
-func slidingFits(r *headgate.Rule, s *State, now, n int64) int64 {
+func slidingFits(r *store.Rule, s *State, now, n int64) int64 {
 	w := slidingPeriod(r, s)
 	c := slidingAt(s, now, w)
 	if spare := r.Limit - n - c.current; spare >= 0 {
@@ -142,7 +142,7 @@ func slidingFits(r *headgate.Rule, s *State, now, n int64) int64 {
 	return c.start + 2*w - overlapFor(c.current, r.Limit-n, w)
 }
 
-func slidingFresh(r *headgate.Rule, s *State, now int64) int64 {
+func slidingFresh(r *store.Rule, s *State, now int64) int64 {
 	w := slidingPeriod(r, s)
 	c := slidingAt(s, now, w)
 	switch {

@@ -1,6 +1,8 @@
 package algorithm
 
-import "github.com/headgate/headgate"
+import (
+	"github.com/headgate/headgate/store"
+)
 
 // Span is part of a state: Count was taken between Start and End, in microseconds since
 // the epoch, and Counts of it still count.
@@ -14,35 +16,35 @@ type Span struct {
 // counts), or the sub-windows that are not empty. The sum of Counts is the usage of the
 // limit, without credit. A bucket's state has no such parts: its usage drains until
 // ResetAfter, evenly or in steps.
-func Spans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
+func Spans(r *store.Rule, s *State, now int64, dst []Span) []Span {
 	switch r.Algorithm {
-	case headgate.FixedWindow, headgate.Distinct:
+	case store.FixedWindow, store.Distinct:
 		return fixedSpans(r, s, now, dst)
-	case headgate.SlidingLog, headgate.Concurrency:
+	case store.SlidingLog, store.Concurrency:
 		return logSpans(r, s, now, dst)
-	case headgate.SlidingWindow:
+	case store.SlidingWindow:
 		return slidingSpans(r, s, now, dst)
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		return bucketsSpans(r, s, now, dst)
-	case headgate.TokenBucket, headgate.LeakyBucket:
+	case store.TokenBucket, store.LeakyBucket:
 	}
 	return dst
 }
 
-func fixedSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
+func fixedSpans(r *store.Rule, s *State, now int64, dst []Span) []Span {
 	count, end := s.V[0], s.V[1]
 	if count == 0 || now >= end {
 		return dst
 	}
 	start := end - s.V[2]
-	if r.Calendar != headgate.NoCalendar {
+	if r.Calendar != store.NoCalendar {
 		// After a change of the caller's zone the window may have begun earlier.
 		start, _ = CalendarWindow(r.Calendar, r.Zone, end-1)
 	}
 	return append(dst, Span{start, end, count, count})
 }
 
-func logSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
+func logSpans(r *store.Rule, s *State, now int64, dst []Span) []Span {
 	_, head := logAt(r, s, now)
 	for end := s.end(r.Algorithm); head.i < end; {
 		count, next := s.entry(r.Algorithm, head)
@@ -52,7 +54,7 @@ func logSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
 	return dst
 }
 
-func slidingSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
+func slidingSpans(r *store.Rule, s *State, now int64, dst []Span) []Span {
 	c := slidingAt(s, now, r.Period)
 	if c.previous > 0 {
 		dst = append(dst, Span{c.start - r.Period, c.start, c.previous, mulDiv(c.previous, c.overlap, r.Period)})
@@ -63,7 +65,7 @@ func slidingSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
 	return dst
 }
 
-func bucketsSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
+func bucketsSpans(r *store.Rule, s *State, now int64, dst []Span) []Span {
 	width := s.V[1]
 	if width == 0 || len(s.Words) == 0 {
 		return dst

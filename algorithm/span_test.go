@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // TestSpansAddUp: the spans add up to the usage of the limit, whatever was done to the
 // state, even after a change of the limit.
 func TestSpansAddUp(t *testing.T) {
 	rng := newRand(t)
-	windows := []headgate.Algorithm{headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets}
+	windows := []store.Algorithm{store.FixedWindow, store.SlidingLog, store.SlidingWindow, store.SlidingBuckets}
 	for run := range 400 {
 		a := windows[run%len(windows)]
 		limit := randomLimit(rng, a)
@@ -23,7 +24,7 @@ func TestSpansAddUp(t *testing.T) {
 			if rng.IntN(8) == 0 {
 				now -= rng.Int64N(limit.Rule().Period)
 			}
-			Step(limit.Rule(), &s, now, Request{Kind: pick(rng, headgate.Take, headgate.Charge, headgate.Refund), Cost: rng.Int64N(4)})
+			Step(limit.Rule(), &s, now, Request{Kind: pick(rng, store.KindTake, store.KindCharge, store.KindRefund), Cost: rng.Int64N(4)})
 			spans := Spans(limit.Rule(), &s, now, nil)
 			sum := int64(0)
 			for _, span := range spans {
@@ -35,7 +36,7 @@ func TestSpansAddUp(t *testing.T) {
 			if used := limit.N() - available(limit.Rule(), &s, now); sum != used {
 				t.Fatalf("%s, step %d: %v add up to %d, in use are %d", limit, step, spans, sum, used)
 			}
-			if rng.IntN(30) == 0 && a != headgate.SlidingLog {
+			if rng.IntN(30) == 0 && a != store.SlidingLog {
 				limit = changed(rng, limit)
 			}
 		}
@@ -43,11 +44,11 @@ func TestSpansAddUp(t *testing.T) {
 }
 
 func changed(rng *rand.Rand, l headgate.Limit) headgate.Limit {
-	if l.Rule().Calendar != headgate.NoCalendar {
+	if l.Rule().Calendar != store.NoCalendar {
 		return l
 	}
 	next := headgate.Per(l.N()+1, l.Period()*2).Using(l.Algorithm())
-	if l.Algorithm() == headgate.SlidingBuckets {
+	if l.Algorithm() == store.SlidingBuckets {
 		next = next.Buckets(1+rng.IntN(20), l.Rule().Edge)
 	}
 	if !next.Valid() {
@@ -74,36 +75,36 @@ func TestSpansOfTheWorkedExamples(t *testing.T) {
 		want  []Span
 	}{
 		{
-			"two counters, 30% into the window", headgate.PerMinute(7).Using(headgate.SlidingWindow),
+			"two counters, 30% into the window", headgate.PerMinute(7).Using(store.SlidingWindow),
 			[][2]int64{{10_000_000, 5}, {minute, 2}, {minute + 18_000_000, 1}},
 			minute + 18_000_000,
 			[]Span{{t0, t0 + minute, 5, 3}, {t0 + minute, t0 + 2*minute, 3, 3}},
 		},
 		{
-			"a fixed window", headgate.PerMinute(5).Using(headgate.FixedWindow),
+			"a fixed window", headgate.PerMinute(5).Using(store.FixedWindow),
 			[][2]int64{{59_000_000, 5}},
 			59_500_000,
 			[]Span{{t0, t0 + minute, 5, 5}},
 		},
 		{
-			"and its end", headgate.PerMinute(5).Using(headgate.FixedWindow),
+			"and its end", headgate.PerMinute(5).Using(store.FixedWindow),
 			[][2]int64{{59_000_000, 5}},
 			minute, nil,
 		},
 		{
-			"a log", headgate.PerMinute(5).Using(headgate.SlidingLog),
+			"a log", headgate.PerMinute(5).Using(store.SlidingLog),
 			[][2]int64{{0, 2}, {minute - 1, 1}},
 			minute,
 			[]Span{{t0 + minute - 1, t0 + 2*minute - 1, 1, 1}},
 		},
 		{
-			"sub-windows, of which the oldest has faded to 25/60", headgate.PerHour(10).Using(headgate.SlidingBuckets),
+			"sub-windows, of which the oldest has faded to 25/60", headgate.PerHour(10).Using(store.SlidingBuckets),
 			[][2]int64{{1_000_000, 5}, {hour / 2, 5}},
 			hour + 35_000_000,
 			[]Span{{t0, t0 + minute, 5, 2}, {t0 + hour/2, t0 + hour/2 + minute, 5, 5}},
 		},
 		{
-			"sub-windows under a clock that has gone back behind the newest", headgate.PerMinute(10).Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeLenient),
+			"sub-windows under a clock that has gone back behind the newest", headgate.PerMinute(10).Using(store.SlidingBuckets).Buckets(7, store.EdgeLenient),
 			[][2]int64{{0, 5}, {55_000_000, 1}},
 			40_000_000,
 			[]Span{{t0 - 5_924_439, t0 + 2_646_990, 5, 0}, {t0 + 54_075_564, t0 + 62_646_993, 1, 1}},

@@ -14,7 +14,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -46,23 +46,23 @@ type State struct {
 
 // Request is a request to a step.
 type Request struct {
-	Kind     headgate.Kind
+	Kind     store.Kind
 	Cost     int64         // at least 0
-	Duration time.Duration // as in headgate.Op
-	Lease    int64         // as in headgate.Op
-	// CountsUntil is as in headgate.Op.
+	Duration time.Duration // as in store.Op
+	Lease    int64         // as in store.Op
+	// CountsUntil is as in store.Op.
 	CountsUntil int64
-	Member      uint64 // as in headgate.Op
+	Member      uint64 // as in store.Op
 }
 
 // RequestOf returns the request that op makes.
-func RequestOf(op *headgate.Op) Request {
+func RequestOf(op *store.Op) Request {
 	return Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease, Member: op.Member, CountsUntil: op.CountsUntil}
 }
 
 // Result is a step's answer.
 type Result struct {
-	headgate.Decision
+	store.Decision
 	// FreshAt is when the state equals that of an unused key, in microseconds since the
 	// epoch. A store may forget the key then, but never earlier.
 	FreshAt int64
@@ -72,12 +72,12 @@ type Result struct {
 // Step answers req at now, in microseconds since the epoch, under a valid rule. It
 // changes s only if Result.Wrote is true, and never on a refusal, unless the rule
 // counts refusals. Time may run backwards between calls; that never returns tokens.
-func Step(r *headgate.Rule, s *State, now int64, req Request) Result {
+func Step(r *store.Rule, s *State, now int64, req Request) Result {
 	now = min(max(now, 0), maxTime)
 	if r.Unlimited {
 		return unlimited(req)
 	}
-	if r.Algorithm <= headgate.LeakyBucket && req.Kind == headgate.Take && s.Credit == 0 && s.V[3] == 0 && req.Cost > 0 {
+	if r.Algorithm <= store.LeakyBucket && req.Kind == store.KindTake && s.Credit == 0 && s.V[3] == 0 && req.Cost > 0 {
 		var res Result
 		var b Bucket
 		b, res.FreshAt, res.Wrote = Take(r, Bucket{s.V[0], s.V[1], s.V[2]}, now, req.Cost, &res.Decision)
@@ -86,31 +86,31 @@ func Step(r *headgate.Rule, s *State, now int64, req Request) Result {
 		}
 		return res
 	}
-	if r.Algorithm == headgate.Distinct && mayTake(req.Kind) {
+	if r.Algorithm == store.Distinct && mayTake(req.Kind) {
 		return distinct(r, s, now, req)
 	}
 	switch req.Kind {
-	case headgate.Take, headgate.Peek:
+	case store.KindTake, store.KindPeek:
 		return take(r, s, now, req)
-	case headgate.TakeUpTo:
+	case store.KindTakeUpTo:
 		return takeUpTo(r, s, now, req.Cost)
-	case headgate.Reserve:
+	case store.KindReserve:
 		return reserve(r, s, now, req)
-	case headgate.Charge:
+	case store.KindCharge:
 		return charge(r, s, now, req.Cost)
-	case headgate.Refund:
+	case store.KindRefund:
 		return giveBack(r, s, now, req)
-	case headgate.Grant:
+	case store.KindGrant:
 		return grant(r, s, now, req)
-	case headgate.Release, headgate.Renew:
+	case store.KindRelease, store.KindRenew:
 		return lease(r, s, now, req)
-	case headgate.Draw:
+	case store.KindDraw:
 		return draw(r, s, now, req)
-	case headgate.Reset:
+	case store.KindReset:
 		wrote := !isZero(s)
 		*s = State{}
 		return done(r, s, now, 0, wrote)
-	case headgate.Times: // a store answers that
+	case store.KindTimes: // a store answers that
 	}
 	return refuse(r, s, now, req.Cost)
 }
@@ -120,37 +120,37 @@ func isZero(s *State) bool {
 }
 
 // mayTake reports whether a kind takes, or asks whether it could.
-func mayTake(kind headgate.Kind) bool {
+func mayTake(kind store.Kind) bool {
 	switch kind {
-	case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reserve:
+	case store.KindTake, store.KindTakeUpTo, store.KindPeek, store.KindCharge, store.KindReserve:
 		return true
-	case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw, headgate.Times:
+	case store.KindRefund, store.KindGrant, store.KindReset, store.KindRelease, store.KindRenew, store.KindDraw, store.KindTimes:
 	}
 	return false
 }
 
 func unlimited(req Request) Result {
-	d := headgate.Decision{
-		Allowed: true, Reason: headgate.NoLimit,
-		Limit: headgate.MaxLimit, Remaining: headgate.MaxLimit,
+	d := store.Decision{
+		Allowed: true, Reason: store.ReasonNoLimit,
+		Limit: store.MaxLimit, Remaining: store.MaxLimit,
 	}
 	switch req.Kind {
-	case headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve, headgate.Draw:
+	case store.KindTake, store.KindTakeUpTo, store.KindCharge, store.KindReserve, store.KindDraw:
 		d.Granted = req.Cost
-	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Times:
+	case store.KindPeek, store.KindRefund, store.KindGrant, store.KindReset, store.KindRelease, store.KindRenew, store.KindTimes:
 	}
 	return Result{Decision: d}
 }
 
 // take answers Take and Peek.
-func take(r *headgate.Rule, s *State, now int64, req Request) Result {
+func take(r *store.Rule, s *State, now int64, req Request) Result {
 	n := req.Cost
 	free, credit := max(available(r, s, now), -1), creditAt(s, now)
 	regular, ok := split(r, n, free, credit)
 	switch {
 	case !ok:
 		return refused(r, s, now, req)
-	case n == 0 || req.Kind == headgate.Peek:
+	case n == 0 || req.Kind == store.KindPeek:
 		return done(r, s, now, 0, false)
 	}
 	delay := turn(r, s, now)
@@ -162,7 +162,7 @@ func take(r *headgate.Rule, s *State, now int64, req Request) Result {
 
 // split returns how much of n the limit itself covers, with credit covering the rest,
 // and whether both together are enough. free is -1 for a key in debt.
-func split(r *headgate.Rule, n, free, credit int64) (regular int64, ok bool) {
+func split(r *store.Rule, n, free, credit int64) (regular int64, ok bool) {
 	if n <= free && (r.Limit > 0 || credit > 0) {
 		return n, true
 	}
@@ -174,7 +174,7 @@ func split(r *headgate.Rule, n, free, credit int64) (regular int64, ok bool) {
 }
 
 // spend takes regular from the limit and extra from the credit.
-func spend(r *headgate.Rule, s *State, now, regular, extra int64) {
+func spend(r *store.Rule, s *State, now, regular, extra int64) {
 	if s.Until <= now {
 		s.Credit, s.Until = 0, 0
 	}
@@ -186,11 +186,11 @@ func spend(r *headgate.Rule, s *State, now, regular, extra int64) {
 	}
 }
 
-func takeUpTo(r *headgate.Rule, s *State, now, n int64) Result {
+func takeUpTo(r *store.Rule, s *State, now, n int64) Result {
 	free, credit := max(available(r, s, now), 0), creditAt(s, now)
 	granted := min(n, free+credit)
 	if granted == 0 {
-		return take(r, s, now, Request{Kind: headgate.Take, Cost: min(n, 1)})
+		return take(r, s, now, Request{Kind: store.KindTake, Cost: min(n, 1)})
 	}
 	delay := turn(r, s, now)
 	regular := min(granted, free)
@@ -201,16 +201,16 @@ func takeUpTo(r *headgate.Rule, s *State, now, n int64) Result {
 }
 
 // reserve takes now, or books what a bucket will have refilled within Duration.
-func reserve(r *headgate.Rule, s *State, now int64, req Request) Result {
-	if r.Algorithm > headgate.LeakyBucket || req.Cost == 0 {
-		return take(r, s, now, Request{Kind: headgate.Take, Cost: req.Cost})
+func reserve(r *store.Rule, s *State, now int64, req Request) Result {
+	if r.Algorithm > store.LeakyBucket || req.Cost == 0 {
+		return take(r, s, now, Request{Kind: store.KindTake, Cost: req.Cost})
 	}
 	n, wait := req.Cost, max(int64(req.Duration/time.Microsecond), 0)
 	free, credit := max(available(r, s, now), -1), creditAt(s, now)
 	regular, ok := split(r, n, free, credit)
 	delay := turn(r, s, now)
 	late := delay - wait
-	if !ok && r.Algorithm == headgate.TokenBucket && n <= r.Burst {
+	if !ok && r.Algorithm == store.TokenBucket && n <= r.Burst {
 		// Book: take the tokens now; they will be refilled by the time of use.
 		delay = bucketFits(r, s, now, n) - now
 		regular, ok, late = n, true, delay-wait
@@ -223,7 +223,7 @@ func reserve(r *headgate.Rule, s *State, now int64, req Request) Result {
 		return refuseBooking(r, s, now, n, late)
 	}
 	spend(r, s, now, regular, n-regular)
-	if r.Algorithm == headgate.TokenBucket && delay > 0 {
+	if r.Algorithm == store.TokenBucket && delay > 0 {
 		s.V[3] = max(s.V[3], 1)
 	}
 	res := took(r, s, now, n)
@@ -232,11 +232,11 @@ func reserve(r *headgate.Rule, s *State, now int64, req Request) Result {
 }
 
 // refuseBooking is refuse for a request whose turn would come too late, by late.
-func refuseBooking(r *headgate.Rule, s *State, now, n, late int64) Result {
+func refuseBooking(r *store.Rule, s *State, now, n, late int64) Result {
 	res := refuse(r, s, now, n)
 	switch {
-	case res.Reason == headgate.TooLarge:
-	case r.Algorithm == headgate.LeakyBucket:
+	case res.Reason == store.ReasonTooLarge:
+	case r.Algorithm == store.LeakyBucket:
 		// It needs space in the queue, a turn that is soon enough, and credit that
 		// lasts until then.
 		if creditAt(s, now) > 0 && now+late >= s.Until {
@@ -253,7 +253,7 @@ func refuseBooking(r *headgate.Rule, s *State, now, n, late int64) Result {
 }
 
 // charge takes n: first from the limit, then from the credit, the rest as debt.
-func charge(r *headgate.Rule, s *State, now, n int64) (res Result) {
+func charge(r *store.Rule, s *State, now, n int64) (res Result) {
 	free, credit := max(available(r, s, now), 0), creditAt(s, now)
 	extra := min(max(n-free, 0), credit)
 	regular := min(n, maxInteger) - extra // as in Lua, which cannot hold more
@@ -269,15 +269,15 @@ func charge(r *headgate.Rule, s *State, now, n int64) (res Result) {
 	res.Lease = leased(r, s, regular)
 	beyond := r.Limit == 0 && (n > extra || n == 0 && credit == 0) // also for a dry run, as for Take
 	if available(r, s, now) < 0 || beyond {
-		res.Allowed, res.Reason = false, headgate.Limited
+		res.Allowed, res.Reason = false, store.ReasonLimited
 		if res.RetryAfter = micros(fits(r, s, now, 0) - now); r.Limit == 0 {
-			res.RetryAfter, res.Reason = headgate.Never, headgate.TooLarge
+			res.RetryAfter, res.Reason = store.Never, store.ReasonTooLarge
 		}
 	}
 	return res
 }
 
-func giveBack(r *headgate.Rule, s *State, now int64, req Request) Result {
+func giveBack(r *store.Rule, s *State, now int64, req Request) Result {
 	left, over := int64(0), req.Duration < 0
 	switch {
 	case req.CountsUntil > 0:
@@ -289,7 +289,7 @@ func giveBack(r *headgate.Rule, s *State, now int64, req Request) Result {
 	wrote := false
 	switch {
 	case req.Cost == 0 || over:
-	case r.Algorithm == headgate.Distinct:
+	case r.Algorithm == store.Distinct:
 		wrote = s.takeBack(r, now, req.Member, left)
 	default:
 		wrote = sub(r, s, now, req.Cost, left)
@@ -302,7 +302,7 @@ func giveBack(r *headgate.Rule, s *State, now int64, req Request) Result {
 
 // forgetUnused resets a state that has been fully refunded to zero, because a store may
 // forget it. Otherwise its times would still hold back a clock that goes backwards.
-func forgetUnused(r *headgate.Rule, s *State, now int64) {
+func forgetUnused(r *store.Rule, s *State, now int64) {
 	bare := *s
 	bare.Credit, bare.Until = 0, 0
 	if freshAt(r, &bare, now) <= now {
@@ -310,7 +310,7 @@ func forgetUnused(r *headgate.Rule, s *State, now int64) {
 	}
 }
 
-func grant(r *headgate.Rule, s *State, now int64, req Request) Result {
+func grant(r *store.Rule, s *State, now int64, req Request) Result {
 	lasting := int64(req.Duration / time.Microsecond)
 	if req.Cost == 0 || lasting <= 0 {
 		return done(r, s, now, 0, false)
@@ -324,14 +324,14 @@ func grant(r *headgate.Rule, s *State, now int64, req Request) Result {
 }
 
 // done returns the answer that allows, from the state after the request.
-func done(r *headgate.Rule, s *State, now, granted int64, wrote bool) Result {
+func done(r *store.Rule, s *State, now, granted int64, wrote bool) Result {
 	fresh := freshAt(r, s, now)
 	reset := fresh
 	if r.OwnZone {
 		reset = ownReset(s, now)
 	}
 	return Result{
-		Decision: headgate.Decision{
+		Decision: store.Decision{
 			Allowed: true, Limit: r.Most(), Granted: granted,
 			Remaining:  remaining(r, s, now) + creditAt(s, now),
 			ResetAfter: micros(reset - now),
@@ -342,7 +342,7 @@ func done(r *headgate.Rule, s *State, now, granted int64, wrote bool) Result {
 
 // took is done for a request that has taken granted. What was taken counts until the
 // limit is reset, apart from credit that is left, which a refund does not return.
-func took(r *headgate.Rule, s *State, now, granted int64) Result {
+func took(r *store.Rule, s *State, now, granted int64) Result {
 	res := done(r, s, now, granted, true)
 	switch {
 	case r.OwnZone:
@@ -357,11 +357,11 @@ func took(r *headgate.Rule, s *State, now, granted int64) Result {
 
 // refused is refuse for Take and Peek. A window that counts refusals adds it, as no
 // more than its limit, so the answer says when the request passes if no other follows.
-func refused(r *headgate.Rule, s *State, now int64, req Request) Result {
-	counts := r.CountDenied && r.Limit > 0 && req.Kind == headgate.Take && req.Cost > 0
+func refused(r *store.Rule, s *State, now int64, req Request) Result {
+	counts := r.CountDenied && r.Limit > 0 && req.Kind == store.KindTake && req.Cost > 0
 	if counts {
 		add(r, s, now, min(req.Cost, r.Limit))
-		if r.Algorithm == headgate.SlidingLog {
+		if r.Algorithm == store.SlidingLog {
 			logExcess(r, s)
 		}
 	}
@@ -371,12 +371,12 @@ func refused(r *headgate.Rule, s *State, now int64, req Request) Result {
 }
 
 // refuse returns the answer that says when n will fit.
-func refuse(r *headgate.Rule, s *State, now, n int64) Result {
+func refuse(r *store.Rule, s *State, now, n int64) Result {
 	res := done(r, s, now, 0, false)
-	res.Allowed, res.Reason = false, headgate.Limited
+	res.Allowed, res.Reason = false, store.ReasonLimited
 	at := fitsWithCredit(r, s, now, n)
 	if at == never {
-		res.Reason, res.RetryAfter = headgate.TooLarge, headgate.Never
+		res.Reason, res.RetryAfter = store.ReasonTooLarge, store.Never
 	} else {
 		res.RetryAfter = micros(at - now)
 	}
@@ -385,7 +385,7 @@ func refuse(r *headgate.Rule, s *State, now, n int64) Result {
 
 // fitsWithCredit returns when n will fit into the limit and the credit together while
 // the credit lasts, or otherwise into the limit alone.
-func fitsWithCredit(r *headgate.Rule, s *State, now, n int64) int64 {
+func fitsWithCredit(r *store.Rule, s *State, now, n int64) int64 {
 	if credit := creditAt(s, now); credit > 0 && n-credit <= r.Most() {
 		if n <= credit {
 			return now // even for a key in debt

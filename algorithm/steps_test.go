@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // randomSteps returns a limit whose steps need not divide its period.
@@ -74,18 +75,18 @@ func TestStepsFillAtTheEdges(t *testing.T) {
 func TestAStepOfOnePeriodIsAFixedWindow(t *testing.T) {
 	rng := newRand(t)
 	for range 200 {
-		fixed := headgate.Per(1+rng.Int64N(20), micros(1000+near(rng, 1, 60_000_000))).Using(headgate.FixedWindow)
-		steps := fixed.Using(headgate.TokenBucket).RefillEvery(fixed.Period())
+		fixed := headgate.Per(1+rng.Int64N(20), micros(1000+near(rng, 1, 60_000_000))).Using(store.FixedWindow)
+		steps := fixed.Using(store.TokenBucket).RefillEvery(fixed.Period())
 		now := int64(t0) + rng.Int64N(fixed.Rule().Period)
 		var a, b State
 		var last Result
 		for range 100 {
 			now += near(rng, 0, pick(rng, fixed.Rule().Period/fixed.N(), 2*fixed.Rule().Period))
 			req := Request{
-				Kind: pick(rng, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Refund, headgate.Reset),
+				Kind: pick(rng, store.KindTake, store.KindTake, store.KindTake, store.KindTakeUpTo, store.KindPeek, store.KindRefund, store.KindReset),
 				Cost: near(rng, 0, fixed.N()+1),
 			}
-			if req.Kind == headgate.Refund {
+			if req.Kind == store.KindRefund {
 				req.Cost, req.CountsUntil = last.Granted, last.CountsUntil
 				last = Result{}
 			}
@@ -129,7 +130,7 @@ func TestStepsChangeOver(t *testing.T) {
 	var s State
 	at := func(sec int64, l headgate.Limit, want int64) {
 		t.Helper()
-		if got := Step(l.Rule(), &s, t0+sec*1_000_000, Request{Kind: headgate.Peek}); got.Remaining != want {
+		if got := Step(l.Rule(), &s, t0+sec*1_000_000, Request{Kind: store.KindPeek}); got.Remaining != want {
 			t.Errorf("%d s, %s: %s, want %d left", sec, l, show(got), want)
 		}
 	}

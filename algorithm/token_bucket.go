@@ -3,7 +3,7 @@ package algorithm
 import (
 	"math/bits"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // A bucket's state:
@@ -27,8 +27,8 @@ type Bucket struct{ Used, Last, Token int64 }
 // writes the decision where the caller wants it, because returning and copying one
 // costs as much as making it. It returns the new bucket, when that will be fresh, and
 // whether it was changed, which it is if the request is allowed.
-func Take(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decision) (after Bucket, fresh int64, wrote bool) {
-	if r.Algorithm != headgate.TokenBucket || r.Tick != 1 || r.Leak == 0 || b.Token != r.Token {
+func Take(r *store.Rule, b Bucket, now, n int64, d *store.Decision) (after Bucket, fresh int64, wrote bool) {
+	if r.Algorithm != store.TokenBucket || r.Tick != 1 || r.Leak == 0 || b.Token != r.Token {
 		return takeAnyBucket(r, b, now, n, d)
 	}
 	used := b.Used
@@ -43,7 +43,7 @@ func Take(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decision) (after
 	}
 	used += n * r.Token
 	fresh = min(last+int64((uint64(used)+uint64(r.Leak)-1)/uint64(r.Leak)), maxInteger)
-	d.Allowed, d.Reason = true, headgate.OK
+	d.Allowed, d.Reason = true, store.ReasonOK
 	d.Limit, d.Granted = r.Burst, n
 	d.Remaining = int64(uint64(r.Capacity-used) / uint64(r.Token))
 	d.RetryAfter, d.ResetAfter, d.Delay, d.CountsUntil = 0, micros(fresh-now), 0, fresh
@@ -52,13 +52,13 @@ func Take(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decision) (after
 
 // takeAnyBucket is Take for less common cases: a queue, a tick that is not a
 // microsecond, a changed limit.
-func takeAnyBucket(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decision) (after Bucket, fresh int64, wrote bool) {
+func takeAnyBucket(r *store.Rule, b Bucket, now, n int64, d *store.Decision) (after Bucket, fresh int64, wrote bool) {
 	used, last := bucketUsed(r, &State{V: [4]int64{b.Used, b.Last, b.Token}}, now)
 	if n > r.Burst || used > r.Capacity-n*r.Token {
 		return b, bucketRefuse(r, used, last, now, n, d), false
 	}
 	d.Delay = 0
-	leaky := r.Algorithm == headgate.LeakyBucket
+	leaky := r.Algorithm == store.LeakyBucket
 	if leaky && used > r.Free {
 		if used > r.Late {
 			return b, bucketRefuse(r, used, last, now, n, d), false
@@ -67,7 +67,7 @@ func takeAnyBucket(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decisio
 	}
 	used += n * r.Token
 	fresh = drained(r, last, used)
-	d.Allowed, d.Reason = true, headgate.OK
+	d.Allowed, d.Reason = true, store.ReasonOK
 	d.Limit, d.Granted = r.Burst, n
 	d.Remaining = (r.Capacity - used) / r.Token
 	if leaky {
@@ -80,7 +80,7 @@ func takeAnyBucket(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decisio
 // bucketRefuse is refuse for Take. It returns when the state is fresh.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
-func bucketRefuse(r *headgate.Rule, used, last, now, n int64, d *headgate.Decision) int64 {
+func bucketRefuse(r *store.Rule, used, last, now, n int64, d *store.Decision) int64 {
 	fresh := now
 	if used > 0 {
 		fresh = drained(r, last, used)
@@ -88,22 +88,22 @@ func bucketRefuse(r *headgate.Rule, used, last, now, n int64, d *headgate.Decisi
 	d.Allowed, d.Limit, d.Granted, d.Delay, d.CountsUntil = false, r.Burst, 0, 0, 0
 	d.Remaining = max(r.Capacity-used, 0) / r.Token
 	late := int64(0)
-	if r.Algorithm == headgate.LeakyBucket {
+	if r.Algorithm == store.LeakyBucket {
 		d.Remaining, late = leakyRemaining(r, used), used-r.Late
 	}
 	d.ResetAfter = micros(fresh - now)
 	if n > r.Burst {
-		d.Reason, d.RetryAfter = headgate.TooLarge, headgate.Never
+		d.Reason, d.RetryAfter = store.ReasonTooLarge, store.Never
 		return fresh
 	}
-	d.Reason = headgate.Limited
+	d.Reason = store.ReasonLimited
 	d.RetryAfter = micros(drained(r, last, max(used-(r.Capacity-n*r.Token), late)) - now)
 	return fresh
 }
 
 // bucketUsed returns the units in the bucket at now, and the time from which it
 // continues to drain: now, or the state's time if the clock has gone backwards.
-func bucketUsed(r *headgate.Rule, s *State, now int64) (used, last int64) {
+func bucketUsed(r *store.Rule, s *State, now int64) (used, last int64) {
 	used, last = s.V[0], s.V[1]
 	if used == 0 {
 		return 0, max(now, last)
@@ -140,7 +140,7 @@ func rescaled(used, from, to int64) int64 {
 
 // drained returns when the used units, counted from last, will have drained: the first
 // tick at which nothing is left.
-func drained(r *headgate.Rule, last, used int64) int64 {
+func drained(r *store.Rule, last, used int64) int64 {
 	switch {
 	case used == 0:
 		return last
@@ -159,19 +159,19 @@ func drained(r *headgate.Rule, last, used int64) int64 {
 	return min((last/r.Tick+ticks)*r.Tick, maxInteger)
 }
 
-func bucketAvailable(r *headgate.Rule, s *State, now int64) int64 {
+func bucketAvailable(r *store.Rule, s *State, now int64) int64 {
 	used, _ := bucketUsed(r, s, now)
 	free := r.Capacity - used
 	if free < 0 {
 		return -1 // the amount does not matter
 	}
-	if r.Algorithm == headgate.LeakyBucket && used > r.Late {
+	if r.Algorithm == store.LeakyBucket && used > r.Late {
 		return 0
 	}
 	return free / r.Token
 }
 
-func bucketAdd(r *headgate.Rule, s *State, now, n int64) {
+func bucketAdd(r *store.Rule, s *State, now, n int64) {
 	used, last := bucketUsed(r, s, now)
 	gross := bucketGross(r, s, now)
 	extra := gross - used
@@ -185,7 +185,7 @@ func bucketAdd(r *headgate.Rule, s *State, now, n int64) {
 
 // bucketSub refunds at most the part of the take that has not drained yet, and nothing
 // that a later booking relies on.
-func bucketSub(r *headgate.Rule, s *State, now, n, left int64) bool {
+func bucketSub(r *store.Rule, s *State, now, n, left int64) bool {
 	used, last := bucketUsed(r, s, now)
 	if used == 0 {
 		return false
@@ -220,7 +220,7 @@ func bucketSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 }
 
 // bucketLeaks returns the units that drain between two times.
-func bucketLeaks(r *headgate.Rule, from, to int64) int64 {
+func bucketLeaks(r *store.Rule, from, to int64) int64 {
 	hi, lo := bits.Mul64(uint64(max(to/r.Tick-from/r.Tick, 0)), uint64(r.Leak))
 	if hi != 0 || lo > maxInteger {
 		return maxInteger
@@ -232,7 +232,7 @@ func bucketLeaks(r *headgate.Rule, from, to int64) int64 {
 // returns the units in the bucket and what refunds have taken off since the first of
 // those that wait was booked: the latest of them has its time when all but Capacity of
 // that has drained, or earlier.
-func bucketGross(r *headgate.Rule, s *State, now int64) int64 {
+func bucketGross(r *store.Rule, s *State, now int64) int64 {
 	if s.V[3] == 0 {
 		return 0
 	}
@@ -264,8 +264,8 @@ func booked(gross, extra int64) int64 {
 //
 // In a leaky bucket each request has its time when the one before it has drained, so a
 // place is free again only if it is the last one.
-func keptFor(r *headgate.Rule, used, gross, ahead int64) int64 {
-	if r.Algorithm == headgate.LeakyBucket {
+func keptFor(r *store.Rule, used, gross, ahead int64) int64 {
+	if r.Algorithm == store.LeakyBucket {
 		if used <= r.Free+r.Token || used <= ahead {
 			return 0 // nobody waits, or nobody behind it
 		}
@@ -283,16 +283,16 @@ func keptFor(r *headgate.Rule, used, gross, ahead int64) int64 {
 }
 
 // bucketFits returns when n tokens will fit; n is at most Burst.
-func bucketFits(r *headgate.Rule, s *State, now, n int64) int64 {
+func bucketFits(r *store.Rule, s *State, now, n int64) int64 {
 	used, last := bucketUsed(r, s, now)
 	over := max(used-(r.Capacity-n*r.Token), 0)
-	if r.Algorithm == headgate.LeakyBucket && n > 0 {
+	if r.Algorithm == store.LeakyBucket && n > 0 {
 		over = max(over, used-r.Late)
 	}
 	return drained(r, last, over)
 }
 
-func bucketFresh(r *headgate.Rule, s *State, now int64) int64 {
+func bucketFresh(r *store.Rule, s *State, now int64) int64 {
 	used, last := bucketUsed(r, s, now)
 	if used == 0 {
 		return now

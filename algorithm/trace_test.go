@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // example is a documented trace: the answers of a limit to requests on one key.
@@ -21,7 +22,7 @@ type example struct {
 type row struct {
 	at   string // hh:mm:ss[.fraction] of 2026-01-01 UTC
 	cost int64
-	kind headgate.Kind
+	kind store.Kind
 	// want is "pass" or "refused", followed by other promises: "left 3", "retry 15s",
 	// "delay 1s", "granted 2".
 	want string
@@ -29,7 +30,7 @@ type row struct {
 
 // examples returns the worked examples of docs/rules/algorithms.md, with its numbers.
 func examples() []example {
-	take, peek, charge := headgate.Take, headgate.Peek, headgate.Charge
+	take, peek, charge := store.KindTake, store.KindPeek, store.KindCharge
 	edge := []row{{"11:00:59", 5, take, "pass, left 0"}}
 	return []example{
 		{"token bucket of 4, refilled 4 per minute", headgate.PerMinute(4), []row{
@@ -84,7 +85,7 @@ func examples() []example {
 			{"11:01:00", 5, take, "pass, left 0, reset 1m0s"},
 			{"11:01:00", 1, take, "refused, retry 1m0s"},
 		}},
-		{"leaky bucket with 3 places, one leaves a second", headgate.PerSecond(1).Using(headgate.LeakyBucket).Burst(3), []row{
+		{"leaky bucket with 3 places, one leaves a second", headgate.PerSecond(1).Using(store.LeakyBucket).Burst(3), []row{
 			{"11:00:00", 1, take, "pass, delay 0s"},
 			{"11:00:00", 1, take, "pass, delay 1s"},
 			{"11:00:00", 1, take, "pass, delay 2s"},
@@ -94,7 +95,7 @@ func examples() []example {
 		}},
 		// The example of two stages in nginx's documentation, rate=5r/s burst=12
 		// delay=8: of 15 requests 8 pass at once, 4 are delayed and 3 are refused.
-		{"two stages: of 15 together 8 pass, 4 wait and 3 are refused", headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).DelayAfter(8), slices.Concat(
+		{"two stages: of 15 together 8 pass, 4 wait and 3 are refused", headgate.PerSecond(5).Using(store.LeakyBucket).Burst(12).DelayAfter(8), slices.Concat(
 			slices.Repeat([]row{{"11:00:00", 1, take, "pass, delay 0s"}}, 8),
 			[]row{
 				{"11:00:00", 1, take, "pass, delay 200ms, left 3"},
@@ -110,7 +111,7 @@ func examples() []example {
 				{"11:00:03.4", 8, take, "pass, delay 0s, left 4"},
 			},
 		)},
-		{"a turn more than 450ms away is refused", headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).MaxWait(450 * time.Millisecond), []row{
+		{"a turn more than 450ms away is refused", headgate.PerSecond(5).Using(store.LeakyBucket).Burst(12).MaxWait(450 * time.Millisecond), []row{
 			{"11:00:00", 1, take, "pass, delay 0s, left 2"},
 			{"11:00:00", 1, take, "pass, delay 200ms, left 1"},
 			{"11:00:00", 1, take, "pass, delay 400ms, left 0"},
@@ -123,35 +124,35 @@ func examples() []example {
 		}},
 		{
 			"fixed window, 5 per minute: 10 pass around the edge, its known weakness",
-			headgate.PerMinute(5).Using(headgate.FixedWindow),
+			headgate.PerMinute(5).Using(store.FixedWindow),
 			append(
 				edge[:1:1], row{"11:00:59", 1, take, "refused, retry 1s"},
 				row{"11:01:00", 5, take, "pass, left 0"}, row{"11:01:00", 1, take, "refused, retry 1m0s"},
 			),
 		},
 		{
-			"sliding window, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).Using(headgate.SlidingWindow),
+			"sliding window, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).Using(store.SlidingWindow),
 			append(
 				edge[:1:1], row{"11:01:00", 5, take, "refused, left 0, retry 48.000001s"},
 				row{"11:01:00", 1, take, "refused, retry 1µs"}, row{"11:01:00.000001", 1, take, "pass, left 0"},
 			),
 		},
 		{
-			"sliding log, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).Using(headgate.SlidingLog),
+			"sliding log, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).Using(store.SlidingLog),
 			append(
 				edge[:1:1], row{"11:01:00", 1, take, "refused, retry 59s"},
 				row{"11:01:58.999999", 1, take, "refused, retry 1µs"}, row{"11:01:59", 5, take, "pass, left 0"},
 			),
 		},
 		{
-			"sliding buckets, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).Using(headgate.SlidingBuckets),
+			"sliding buckets, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).Using(store.SlidingBuckets),
 			append(
 				edge[:1:1], row{"11:01:00", 1, take, "refused, retry 59.000001s"},
 				row{"11:01:59", 1, take, "refused, retry 1µs"}, row{"11:01:59.5", 5, take, "refused, left 3"},
 				row{"11:02:00", 5, take, "pass, left 0"},
 			),
 		},
-		{"sliding log, 2 per minute, counting refusals", headgate.PerMinute(2).Using(headgate.SlidingLog).CountingDenied(), []row{
+		{"sliding log, 2 per minute, counting refusals", headgate.PerMinute(2).Using(store.SlidingLog).CountingDenied(), []row{
 			{"01:00:01", 1, take, "pass"},
 			{"01:00:30", 1, take, "pass"},
 			{"01:00:50", 1, take, "refused"},
@@ -159,7 +160,7 @@ func examples() []example {
 		}},
 		{
 			"sliding window, 7 per minute, previous 5, current 3, 30% into the window",
-			headgate.PerMinute(7).Using(headgate.SlidingWindow),
+			headgate.PerMinute(7).Using(store.SlidingWindow),
 			[]row{
 				{"10:00:10", 5, take, "pass, left 2"},
 				{"10:01:00", 2, take, "pass, left 0"},
@@ -171,7 +172,7 @@ func examples() []example {
 		},
 		{
 			"sliding buckets, lenient, hourly, asked at 11:00:35: 10:00:00 to 10:00:59 is left out",
-			hourly(headgate.EdgeLenient),
+			hourly(store.EdgeLenient),
 			[]row{
 				{"10:00:59", 5, take, "pass, left 5"},
 				{"10:30:00", 5, take, "pass, left 0"},
@@ -181,7 +182,7 @@ func examples() []example {
 		},
 		{
 			"sliding buckets, strict, hourly, asked at 11:00:35: 10:00:00 to 10:00:59 is counted whole",
-			hourly(headgate.EdgeStrict),
+			hourly(store.EdgeStrict),
 			[]row{
 				{"10:00:01", 5, take, "pass, left 5"},
 				{"10:30:00", 5, take, "pass, left 0"},
@@ -191,7 +192,7 @@ func examples() []example {
 		},
 		{
 			"sliding buckets, weighted, hourly, asked at 11:00:35: 25/60 of 10:00:00 to 10:00:59 are counted",
-			hourly(headgate.EdgeWeighted),
+			hourly(store.EdgeWeighted),
 			[]row{
 				{"10:00:01", 5, take, "pass, left 5"},
 				{"10:30:00", 5, take, "pass, left 0"},
@@ -199,7 +200,7 @@ func examples() []example {
 			},
 		},
 		{
-			"fixed window from the first request", headgate.PerMinute(2).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
+			"fixed window from the first request", headgate.PerMinute(2).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest),
 			[]row{
 				{"11:00:40", 1, take, "pass, left 1"},
 				{"11:01:10", 1, take, "pass, left 0"},
@@ -216,8 +217,8 @@ func examples() []example {
 	}
 }
 
-func hourly(e headgate.Edge) headgate.Limit {
-	return headgate.PerHour(10).Using(headgate.SlidingBuckets).Buckets(60, e)
+func hourly(e store.Edge) headgate.Limit {
+	return headgate.PerHour(10).Using(store.SlidingBuckets).Buckets(60, e)
 }
 
 func TestExamples(t *testing.T) {
@@ -246,7 +247,7 @@ func promised(got Result, want string) bool {
 		return strconv.FormatInt(got.Remaining, 10) == value
 	case "retry":
 		if value == "never" {
-			return got.RetryAfter == headgate.Never
+			return got.RetryAfter == store.Never
 		}
 		return got.RetryAfter.String() == value
 	case "reset":

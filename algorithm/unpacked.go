@@ -1,6 +1,8 @@
 package algorithm
 
-import "github.com/headgate/headgate"
+import (
+	"github.com/headgate/headgate/store"
+)
 
 // Unpacked is a state as plain numbers, for storage outside this process. Its form
 // never changes. V and List are, for
@@ -21,10 +23,10 @@ type Unpacked struct {
 
 // Unpack returns the state of a under an algorithm as plain numbers. It appends the list
 // to dst.
-func (s *State) Unpack(a headgate.Algorithm, dst []int64) Unpacked {
+func (s *State) Unpack(a store.Algorithm, dst []int64) Unpacked {
 	u := Unpacked{s.V, dst, s.Credit, s.Until}
 	switch a {
-	case headgate.SlidingLog:
+	case store.SlidingLog:
 		u.V[1], u.V[3] = 0, 0
 		for c, end := s.first(a), s.end(a); c.i < end; {
 			count, next := s.entry(a, c)
@@ -36,33 +38,33 @@ func (s *State) Unpack(a headgate.Algorithm, dst []int64) Unpacked {
 			}
 			c = next
 		}
-	case headgate.Concurrency, headgate.Distinct:
+	case store.Concurrency, store.Distinct:
 		for _, word := range s.Words {
 			u.List = append(u.List, int64(word))
 		}
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		g := s.ring()
 		u.V[3] = 0
 		for i := range g.n {
 			// That of the newest sub-window not after it whose number is i mod n.
 			u.List = append(u.List, g.at(g.index(floorMod(s.V[0]-i, g.n))))
 		}
-	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow:
+	case store.TokenBucket, store.LeakyBucket, store.FixedWindow, store.SlidingWindow:
 	}
 	return u
 }
 
 // Pack is the inverse of Unpack. The numbers must be what a step could have written.
-func (u *Unpacked) Pack(a headgate.Algorithm) State {
+func (u *Unpacked) Pack(a store.Algorithm) State {
 	s := State{V: u.V, Credit: u.Credit, Until: u.Until}
 	switch a {
-	case headgate.SlidingLog:
+	case store.SlidingLog:
 		u.packLog(&s)
-	case headgate.Concurrency, headgate.Distinct:
+	case store.Concurrency, store.Distinct:
 		for _, number := range u.List {
 			s.Words = append(s.Words, uint64(number))
 		}
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		var g ring
 		n, most := int64(len(u.List)), int64(0)
 		for _, count := range u.List {
@@ -76,7 +78,7 @@ func (u *Unpacked) Pack(a headgate.Algorithm) State {
 			g.newest = u.V[0] % n
 		}
 		g.keep(&s)
-	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow:
+	case store.TokenBucket, store.LeakyBucket, store.FixedWindow, store.SlidingWindow:
 	}
 	return s
 }
@@ -94,7 +96,7 @@ func (u *Unpacked) packLog(s *State) {
 	}
 	oldest, _, _ := leaseEntry(from.Words, u.V[1])
 	// As the limit is not known, the width is that of these entries.
-	r := headgate.Rule{Algorithm: headgate.SlidingLog, Period: u.V[2] - oldest, Limit: end - u.V[1]}
+	r := store.Rule{Settings: store.Settings{Algorithm: store.SlidingLog, Period: u.V[2] - oldest, Limit: end - u.V[1]}}
 	for i := u.V[1]; i < end; {
 		at, count, next := leaseEntry(from.Words, i)
 		s.appendEntry(&r, at, count)

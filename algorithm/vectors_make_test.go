@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // recorder records a vector.
@@ -50,10 +51,10 @@ func (r *recorder) step(at int64, req Request) Result {
 
 // makeVectors returns those of one algorithm: the worked examples, a walk through every
 // verb, each special limit, and random histories from a fixed seed.
-func makeVectors(t *testing.T, a headgate.Algorithm) []vector {
+func makeVectors(t *testing.T, a store.Algorithm) []vector {
 	t.Helper()
 	var all []vector
-	if a == headgate.Distinct {
+	if a == store.Distinct {
 		return distinctVectors(t)
 	}
 	for _, e := range append(examples(), deniedExamples()...) {
@@ -70,10 +71,10 @@ func makeVectors(t *testing.T, a headgate.Algorithm) []vector {
 		all = append(all, walk(t, limit))
 	}
 	all = append(all, clockIsSet(t, headgate.PerMinute(8).Using(a)))
-	if a == headgate.TokenBucket {
+	if a == store.TokenBucket {
 		all = append(all, clockIsSet(t, headgate.PerMinute(8).RefillEvery(15*time.Second)))
 	}
-	if a <= headgate.LeakyBucket {
+	if a <= store.LeakyBucket {
 		all = append(all, leftPlaces(t, a)...)
 	}
 	for _, c := range corners() {
@@ -86,43 +87,43 @@ func makeVectors(t *testing.T, a headgate.Algorithm) []vector {
 	for i := range 16 {
 		all = append(all, randomVector(t, rng, a, fmt.Sprintf("random history %d", i+1)))
 	}
-	if a == headgate.FixedWindow {
+	if a == store.FixedWindow {
 		all = append(all, journeys(t)...)
 	}
 	return all
 }
 
-func vectorLimits(a headgate.Algorithm) []headgate.Limit {
+func vectorLimits(a store.Algorithm) []headgate.Limit {
 	per := headgate.PerMinute(8).Using(a)
 	limits := []headgate.Limit{per, headgate.PerSecond(0).Using(a)}
 	switch a {
-	case headgate.Distinct: // has tests of its own in distinct_test.go
-	case headgate.TokenBucket, headgate.LeakyBucket:
+	case store.Distinct: // has tests of its own in distinct_test.go
+	case store.TokenBucket, store.LeakyBucket:
 		year := 365 * 24 * time.Hour
-		limits = append(limits, headgate.Per(3, 7*time.Millisecond).Using(a).Burst(2), headgate.Per(headgate.MaxLimit-1, year).Using(a))
-		if a == headgate.TokenBucket {
+		limits = append(limits, headgate.Per(3, 7*time.Millisecond).Using(a).Burst(2), headgate.Per(store.MaxLimit-1, year).Using(a))
+		if a == store.TokenBucket {
 			limits = append(
 				limits, per.RefillEvery(time.Minute), per.Burst(20).RefillEvery(15*time.Second), headgate.PerSecond(0).RefillEvery(time.Second),
 				headgate.Per(10, time.Second).RefillEvery(7*time.Millisecond), headgate.PerSecond(5).Burst(400).RefillEvery(time.Minute),
 			)
 		}
-		if a == headgate.LeakyBucket {
+		if a == store.LeakyBucket {
 			limits = append(limits, per.DelayAfter(3), per.MaxWait(20*time.Second), per.Burst(12).DelayAfter(4).MaxWait(45*time.Second))
 		}
-	case headgate.FixedWindow:
+	case store.FixedWindow:
 		limits = append(
-			limits, per.Anchored(headgate.AnchorFirstRequest), headgate.PerCalendar(8, headgate.Day, zone("Europe/Berlin")),
-			headgate.PerCalendar(8, headgate.Month, time.UTC), headgate.PerCalendar(8, headgate.Day, nil).InZone(zone("Asia/Kolkata")),
+			limits, per.Anchored(store.AnchorFirstRequest), headgate.PerCalendar(8, store.Day, zone("Europe/Berlin")),
+			headgate.PerCalendar(8, store.Month, time.UTC), headgate.PerCalendar(8, store.Day, nil).InZone(zone("Asia/Kolkata")),
 			per.CountingDenied(), headgate.PerSecond(0).Using(a).CountingDenied(),
 		)
-	case headgate.SlidingLog:
+	case store.SlidingLog:
 		limits = append(limits, per.CountingDenied(), headgate.PerDay(5000).Using(a))
-	case headgate.SlidingBuckets:
-		limits = append(limits, per.Buckets(6, headgate.EdgeStrict), per.Buckets(7, headgate.EdgeLenient), per.Buckets(1, headgate.EdgeWeighted))
-		limits = append(limits, per.CountingDenied(), per.Buckets(6, headgate.EdgeStrict).CountingDenied())
-	case headgate.SlidingWindow:
-		limits = append(limits, headgate.Per(headgate.MaxLimit, 365*24*time.Hour).Using(a), per.CountingDenied())
-	case headgate.Concurrency:
+	case store.SlidingBuckets:
+		limits = append(limits, per.Buckets(6, store.EdgeStrict), per.Buckets(7, store.EdgeLenient), per.Buckets(1, store.EdgeWeighted))
+		limits = append(limits, per.CountingDenied(), per.Buckets(6, store.EdgeStrict).CountingDenied())
+	case store.SlidingWindow:
+		limits = append(limits, headgate.Per(store.MaxLimit, 365*24*time.Hour).Using(a), per.CountingDenied())
+	case store.Concurrency:
 		limits = append(limits, headgate.Concurrent(1).Lease(time.Microsecond))
 	}
 	return limits
@@ -138,53 +139,53 @@ func walk(t *testing.T, limit headgate.Limit) vector {
 	now := int64(t0) + 59*1_000_000
 	pauses := []int64{0, 1, period / 8, 0, period / 2, period, 3 * period}
 	for i, req := range []Request{
-		{headgate.Peek, 1, 0, 0, 0, 0},
-		{headgate.Take, 0, 0, 0, 0, 0},
-		{headgate.Take, 1, 0, 0, 0, 0},
-		{headgate.Take, most, 0, 0, 0, 0},
-		{headgate.Take, most + 1, 0, 0, 0, 0},
-		{headgate.TakeUpTo, most, 0, 0, 0, 0},
-		{headgate.TakeUpTo, 1, 0, 0, 0, 0},
-		{headgate.Take, 1, 0, 0, 0, 0},
-		{headgate.Reserve, 1, micros(period), 0, 0, 0},
-		{headgate.Reserve, 1, time.Microsecond, 0, 0, 0},
-		{headgate.Refund, 1, micros(period / 2), 0, 0, 0},
-		{headgate.Refund, most, time.Microsecond, 0, 0, 0},
-		{headgate.Refund, 2, 0, 0, 0, 0},
-		{headgate.Charge, 3, 0, 0, 0, 0},
-		{headgate.Charge, most, 0, 0, 0, 0},
-		{headgate.Take, 0, 0, 0, 0, 0},
-		{headgate.Charge, 0, 0, 0, 0, 0},
-		{headgate.Grant, 4, micros(2 * period), 0, 0, 0},
-		{headgate.Grant, 1, micros(period), 0, 0, 0},
-		{headgate.Grant, 1, 0, 0, 0, 0},
-		{headgate.Take, 3, 0, 0, 0, 0},
-		{headgate.Peek, most + 1, 0, 0, 0, 0},
-		{headgate.Reserve, 2, micros(5 * period), 0, 0, 0},
-		{headgate.TakeUpTo, huge, 0, 0, 0, 0},
-		{headgate.Charge, huge, 0, 0, 0, 0},
-		{headgate.Refund, huge, 0, 0, 0, 0},
-		{headgate.Grant, huge, time.Hour, 0, 0, 0},
-		{headgate.Take, huge, 0, 0, 0, 0},
-		{headgate.Reset, 0, 0, 0, 0, 0},
-		{headgate.Reset, 0, 0, 0, 0, 0},
-		{headgate.Take, most, 0, 0, 0, 0},
-		{headgate.Draw, 3, micros(period / 8), 0, 0, 0},
-		{headgate.Draw, 0, micros(period / 8), 0, 0, 0},
-		{headgate.Draw, huge, micros(period / 2), 0, 0, 0},
-		{headgate.Take, 1, 0, 0, 0, 0},
-		{headgate.Draw, 1, 0, 0, 0, 0},
-		{headgate.Draw, huge, micros(huge), 0, 0, 0},
+		{store.KindPeek, 1, 0, 0, 0, 0},
+		{store.KindTake, 0, 0, 0, 0, 0},
+		{store.KindTake, 1, 0, 0, 0, 0},
+		{store.KindTake, most, 0, 0, 0, 0},
+		{store.KindTake, most + 1, 0, 0, 0, 0},
+		{store.KindTakeUpTo, most, 0, 0, 0, 0},
+		{store.KindTakeUpTo, 1, 0, 0, 0, 0},
+		{store.KindTake, 1, 0, 0, 0, 0},
+		{store.KindReserve, 1, micros(period), 0, 0, 0},
+		{store.KindReserve, 1, time.Microsecond, 0, 0, 0},
+		{store.KindRefund, 1, micros(period / 2), 0, 0, 0},
+		{store.KindRefund, most, time.Microsecond, 0, 0, 0},
+		{store.KindRefund, 2, 0, 0, 0, 0},
+		{store.KindCharge, 3, 0, 0, 0, 0},
+		{store.KindCharge, most, 0, 0, 0, 0},
+		{store.KindTake, 0, 0, 0, 0, 0},
+		{store.KindCharge, 0, 0, 0, 0, 0},
+		{store.KindGrant, 4, micros(2 * period), 0, 0, 0},
+		{store.KindGrant, 1, micros(period), 0, 0, 0},
+		{store.KindGrant, 1, 0, 0, 0, 0},
+		{store.KindTake, 3, 0, 0, 0, 0},
+		{store.KindPeek, most + 1, 0, 0, 0, 0},
+		{store.KindReserve, 2, micros(5 * period), 0, 0, 0},
+		{store.KindTakeUpTo, huge, 0, 0, 0, 0},
+		{store.KindCharge, huge, 0, 0, 0, 0},
+		{store.KindRefund, huge, 0, 0, 0, 0},
+		{store.KindGrant, huge, time.Hour, 0, 0, 0},
+		{store.KindTake, huge, 0, 0, 0, 0},
+		{store.KindReset, 0, 0, 0, 0, 0},
+		{store.KindReset, 0, 0, 0, 0, 0},
+		{store.KindTake, most, 0, 0, 0, 0},
+		{store.KindDraw, 3, micros(period / 8), 0, 0, 0},
+		{store.KindDraw, 0, micros(period / 8), 0, 0, 0},
+		{store.KindDraw, huge, micros(period / 2), 0, 0, 0},
+		{store.KindTake, 1, 0, 0, 0, 0},
+		{store.KindDraw, 1, 0, 0, 0, 0},
+		{store.KindDraw, huge, micros(huge), 0, 0, 0},
 	} {
 		now += pauses[i%len(pauses)]
 		res := r.step(now, req)
 		if !res.Allowed && res.RetryAfter > 0 && res.RetryAfter < micros(maxTime-now) && i%3 == 0 {
 			retry := int64(res.RetryAfter / time.Microsecond)
-			r.step(now+retry-1, Request{Kind: headgate.Peek, Cost: req.Cost})
-			r.step(now+retry, Request{Kind: headgate.Peek, Cost: req.Cost})
+			r.step(now+retry-1, Request{Kind: store.KindPeek, Cost: req.Cost})
+			r.step(now+retry, Request{Kind: store.KindPeek, Cost: req.Cost})
 		}
 	}
-	r.step(now-period/3, Request{Kind: headgate.Take, Cost: 1}) // the clock goes back
+	r.step(now-period/3, Request{Kind: store.KindTake, Cost: 1}) // the clock goes back
 	return r.vector
 }
 
@@ -192,7 +193,7 @@ func walk(t *testing.T, limit headgate.Limit) vector {
 func journeys(t *testing.T) (all []vector) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(20260101, 7))
-	for unit := headgate.Minute; unit <= headgate.Year; unit++ {
+	for unit := store.Minute; unit <= store.Year; unit++ {
 		limit := headgate.PerCalendar(1+rng.Int64N(9), unit, nil).InZone(pick(rng, travelled()...))
 		h := &history{T: t, rng: rng, limit: limit, now: t0}
 		r := record(t, "journey by "+unit.String(), limit)
@@ -218,31 +219,31 @@ func clockIsSet(t *testing.T, limit headgate.Limit) vector {
 	r, period := record(t, "the clock is set: "+limit.String(), limit), limit.Rule().Period
 	now := int64(t0) + 20*period
 	for _, by := range []int64{period / 8, period / 2, period - 1, period, 5 * period, -1, -period / 3, -5 * period} {
-		first := r.step(now, Request{Kind: headgate.Take, Cost: 2})
+		first := r.step(now, Request{Kind: store.KindTake, Cost: 2})
 		now += by
-		r.step(now, Request{Kind: headgate.Take, Cost: 3})
-		r.step(now+1, Request{Kind: headgate.Refund, Cost: 2, Duration: first.ResetAfter, CountsUntil: first.CountsUntil})
-		r.step(now+2, Request{Kind: headgate.Peek, Cost: 8})
-		r.step(now+2, Request{Kind: headgate.Reset})
+		r.step(now, Request{Kind: store.KindTake, Cost: 3})
+		r.step(now+1, Request{Kind: store.KindRefund, Cost: 2, Duration: first.ResetAfter, CountsUntil: first.CountsUntil})
+		r.step(now+2, Request{Kind: store.KindPeek, Cost: 8})
+		r.step(now+2, Request{Kind: store.KindReset})
 	}
-	r.step(now, Request{Kind: headgate.Take, Cost: 2})
-	r.step(now, Request{Kind: headgate.Grant, Cost: 9, Duration: time.Hour})
-	more := r.step(now+1, Request{Kind: headgate.Take, Cost: 4})
-	r.step(now+2, Request{Kind: headgate.Take, Cost: 3})
-	r.step(now+3, Request{Kind: headgate.Refund, Cost: 4, CountsUntil: more.CountsUntil})
-	r.step(now+3, Request{Kind: headgate.Peek, Cost: 1})
+	r.step(now, Request{Kind: store.KindTake, Cost: 2})
+	r.step(now, Request{Kind: store.KindGrant, Cost: 9, Duration: time.Hour})
+	more := r.step(now+1, Request{Kind: store.KindTake, Cost: 4})
+	r.step(now+2, Request{Kind: store.KindTake, Cost: 3})
+	r.step(now+3, Request{Kind: store.KindRefund, Cost: 4, CountsUntil: more.CountsUntil})
+	r.step(now+3, Request{Kind: store.KindPeek, Cost: 1})
 	return r.vector
 }
 
 // leftPlaces returns histories of requests that are booked and given up in any order, and
 // of others that are booked on top.
-func leftPlaces(t *testing.T, a headgate.Algorithm) (all []vector) {
+func leftPlaces(t *testing.T, a store.Algorithm) (all []vector) {
 	t.Helper()
 	limits := []headgate.Limit{
 		headgate.PerSecond(1).Burst(1), headgate.PerSecond(10).Burst(4), headgate.Per(3, 7*time.Millisecond).Burst(12),
 		headgate.PerSecond(3_000_000).Burst(5), headgate.PerSecond(5).Burst(40).RefillEvery(time.Second),
 	}
-	if a == headgate.LeakyBucket {
+	if a == store.LeakyBucket {
 		limits = []headgate.Limit{
 			headgate.PerSecond(2).Using(a).Burst(20), headgate.Per(3, 7*time.Millisecond).Using(a).Burst(12).DelayAfter(4),
 			headgate.PerSecond(10).Using(a).Burst(9).MaxWait(300 * time.Millisecond),
@@ -261,10 +262,10 @@ func leftPlaces(t *testing.T, a headgate.Algorithm) (all []vector) {
 			case rng.IntN(40) == 0:
 				r.change(pick(rng, limits...))
 			default:
-				kind := pick(rng, headgate.Reserve, headgate.Reserve, headgate.Reserve, headgate.Take, headgate.Charge)
+				kind := pick(rng, store.KindReserve, store.KindReserve, store.KindReserve, store.KindTake, store.KindCharge)
 				res := r.step(now, Request{Kind: kind, Cost: 1 + rng.Int64N(min(limit.Rule().Burst, 3)), Duration: time.Minute})
-				if res.CountsUntil > 0 && kind != headgate.Charge {
-					booked = append(booked, Request{Kind: headgate.Refund, Cost: res.Granted, CountsUntil: res.CountsUntil})
+				if res.CountsUntil > 0 && kind != store.KindCharge {
+					booked = append(booked, Request{Kind: store.KindRefund, Cost: res.Granted, CountsUntil: res.CountsUntil})
 				}
 			}
 			now += pick(rng, 0, 0, 0, rng.Int64N(limit.Rule().Period/limit.N()+2))
@@ -275,7 +276,7 @@ func leftPlaces(t *testing.T, a headgate.Algorithm) (all []vector) {
 }
 
 // randomVector only uses numbers that every language can read.
-func randomVector(t *testing.T, rng *rand.Rand, a headgate.Algorithm, name string) vector {
+func randomVector(t *testing.T, rng *rand.Rand, a store.Algorithm, name string) vector {
 	t.Helper()
 	h := &history{T: t, rng: rng, limit: randomLimit(rng, a), now: pick[int64](rng, t0, t0, 1000, maxTime)}
 	r := record(t, name, h.limit)

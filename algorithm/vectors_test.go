@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/vectors")
@@ -111,7 +112,7 @@ const vectorFolder = "testdata/vectors"
 // TestVectors runs the vectors that other implementations also run. With -update it
 // writes them again, and also checks each answer with the oracle.
 func TestVectors(t *testing.T) {
-	for _, a := range append(everyAlgorithm(), headgate.Distinct) {
+	for _, a := range append(everyAlgorithm(), store.Distinct) {
 		t.Run(a.String(), func(t *testing.T) {
 			name := filepath.Join(vectorFolder, a.String()+".json")
 			if *update {
@@ -179,9 +180,9 @@ func encode(t *testing.T, v any) string {
 	return string(data)
 }
 
-func (v *vectorStep) fill(r *headgate.Rule, res Result, s *State) {
+func (v *vectorStep) fill(r *store.Rule, res Result, s *State) {
 	retry := int64(res.RetryAfter / time.Microsecond)
-	if res.RetryAfter == headgate.Never {
+	if res.RetryAfter == store.Never {
 		retry = -1
 	}
 	v.Want = vectorWant{
@@ -192,9 +193,9 @@ func (v *vectorStep) fill(r *headgate.Rule, res Result, s *State) {
 	v.FreshAt, v.Wrote = res.FreshAt, res.Wrote
 	v.State = vectorState{V: slices.Clone(s.V[:]), Credit: s.Credit, Until: s.Until}
 	switch r.Algorithm {
-	case headgate.SlidingLog, headgate.Concurrency:
+	case store.SlidingLog, store.Concurrency:
 		v.State.V = nil
-		if r.Algorithm == headgate.Concurrency {
+		if r.Algorithm == store.Concurrency {
 			v.State.V = []int64{s.V[2]}
 		}
 		for c, end := s.first(r.Algorithm), s.end(r.Algorithm); c.i < end; {
@@ -202,14 +203,14 @@ func (v *vectorStep) fill(r *headgate.Rule, res Result, s *State) {
 			v.State.Log = append(v.State.Log, [2]int64{c.at, count})
 			c = next
 		}
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		v.State.V[3] = 0 // how the counters are packed is not part of the state
 		for j := max(s.V[0]-s.counters()+1, 0); j <= s.V[0]; j++ {
 			if count := s.count(j); count > 0 {
 				v.State.Counts = append(v.State.Counts, [2]int64{j, count})
 			}
 		}
-	case headgate.Distinct:
+	case store.Distinct:
 		const few = 32
 		switch {
 		case s.isEstimated():
@@ -217,15 +218,15 @@ func (v *vectorStep) fill(r *headgate.Rule, res Result, s *State) {
 		case len(s.Words) <= few:
 			v.State.Values = slices.Clone(s.Words)
 		}
-	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow:
+	case store.TokenBucket, store.LeakyBucket, store.FixedWindow, store.SlidingWindow:
 	}
 	v.State.V = slices.Clone(v.State.V)
 }
 
 func limitOf(t *testing.T, v *vectorLimit) headgate.Limit {
 	t.Helper()
-	a, ok := headgate.ParseAlgorithm(v.Algorithm)
-	for _, other := range [...]headgate.Algorithm{headgate.Concurrency, headgate.Distinct} {
+	a, ok := store.ParseAlgorithm(v.Algorithm)
+	for _, other := range [...]store.Algorithm{store.Concurrency, store.Distinct} {
 		if v.Algorithm == other.String() {
 			a, ok = other, true
 		}
@@ -246,11 +247,11 @@ func limitOf(t *testing.T, v *vectorLimit) headgate.Limit {
 	if v.RefillUS > 0 {
 		l = l.RefillEvery(micros(v.RefillUS))
 	}
-	if v.Anchor == headgate.AnchorFirstRequest.String() {
-		l = l.Anchored(headgate.AnchorFirstRequest)
+	if v.Anchor == store.AnchorFirstRequest.String() {
+		l = l.Anchored(store.AnchorFirstRequest)
 	}
 	if c := v.Calendar; c != nil {
-		for u := headgate.Minute; u <= headgate.Year; u++ {
+		for u := store.Minute; u <= store.Year; u++ {
 			if u.String() == c.Unit {
 				l = headgate.PerCalendar(v.Limit, u, zone(c.Zone)).Using(a)
 				if c.Own {
@@ -260,7 +261,7 @@ func limitOf(t *testing.T, v *vectorLimit) headgate.Limit {
 		}
 	}
 	if v.Buckets > 0 {
-		for _, e := range []headgate.Edge{headgate.EdgeWeighted, headgate.EdgeLenient, headgate.EdgeStrict} {
+		for _, e := range []store.Edge{store.EdgeWeighted, store.EdgeLenient, store.EdgeStrict} {
 			if e.String() == v.Edge {
 				l = l.Buckets(v.Buckets, e)
 			}
@@ -280,16 +281,16 @@ func specOf(l *headgate.Limit) *vectorLimit {
 	r := l.Rule()
 	v := &vectorLimit{Algorithm: r.Algorithm.String(), Limit: r.Limit, PeriodUS: r.Period, CountDenied: r.CountDenied}
 	switch r.Algorithm {
-	case headgate.TokenBucket, headgate.LeakyBucket:
+	case store.TokenBucket, store.LeakyBucket:
 		v.Burst, v.DelayAfter, v.MaxWaitUS, v.RefillUS = r.Burst, r.DelayAfter, r.MaxWait, r.RefillEvery
-	case headgate.FixedWindow, headgate.Distinct:
+	case store.FixedWindow, store.Distinct:
 		v.Anchor = r.Anchor.String()
-		if r.Calendar != headgate.NoCalendar {
+		if r.Calendar != store.NoCalendar {
 			v.Calendar = &vectorCalendar{r.Calendar.String(), r.Zone.String(), r.OwnZone}
 		}
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		v.Buckets, v.Edge = int(r.Buckets), r.Edge.String()
-	case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency:
+	case store.SlidingLog, store.SlidingWindow, store.Concurrency:
 	}
 	return v
 }
@@ -297,7 +298,7 @@ func specOf(l *headgate.Limit) *vectorLimit {
 func ruleOf(l *headgate.Limit) vectorRule {
 	r := l.Rule()
 	v := vectorRule{Limit: r.Limit, Period: r.Period, Leak: r.Leak, Token: r.Token, Capacity: r.Capacity, Tick: r.Tick, Buckets: int64(r.Buckets)}
-	if r.Algorithm <= headgate.LeakyBucket {
+	if r.Algorithm <= store.LeakyBucket {
 		v.Burst, v.Free, v.Late = r.Burst, r.Free, r.Late
 	}
 	return v
@@ -305,7 +306,7 @@ func ruleOf(l *headgate.Limit) vectorRule {
 
 func windowOf(l *headgate.Limit, at int64) []int64 {
 	r := l.Rule()
-	if r.Calendar == headgate.NoCalendar {
+	if r.Calendar == store.NoCalendar {
 		return nil
 	}
 	start, end := CalendarWindow(r.Calendar, r.Zone, at)
@@ -317,9 +318,9 @@ func windowOf(l *headgate.Limit, at int64) []int64 {
 	return []int64{start, end, second, third}
 }
 
-func kindOf(t *testing.T, name string) headgate.Kind {
+func kindOf(t *testing.T, name string) store.Kind {
 	t.Helper()
-	for k := headgate.Take; k <= headgate.Draw; k++ {
+	for k := store.KindTake; k <= store.KindDraw; k++ {
 		if k.String() == name {
 			return k
 		}

@@ -22,7 +22,7 @@ import (
 type Verdict struct {
 	// Decision is that of Rule: whether the request is allowed, and if not, when to
 	// retry. Delay is the longest of all limits that apply; the caller has to wait.
-	// It is {Allowed: true, Reason: headgate.NoLimit} if no limit applies.
+	// It is {Allowed: true, Reason: headgate.ReasonNoLimit} if no limit applies.
 	Decision headgate.Decision
 	// Rule is the name of the rule that refused or, if allowed, the tightest one.
 	Rule string
@@ -72,7 +72,7 @@ func (r *Rules) decide(ctx context.Context, request rules.Request, cost int64) (
 		Domain: r.domain, Part: engine.Part{Request: request, Cost: cost}, At: r.limiter.Now().UnixMicro(), Endless: true,
 	})
 	defer v.Release()
-	told := Verdict{Decision: v.Decision, Outcome: v.Outcome().String()}
+	told := Verdict{Decision: headgate.Decision(v.Decision), Outcome: v.Outcome().String()}
 	told.Decision.Delay = v.Delay
 	if v.Rule != nil {
 		told.Rule = v.Rule.Name

@@ -29,22 +29,22 @@ func TestLists(t *testing.T) {
 		attributes map[string]string
 		reason     headgate.Reason
 	}{
-		{map[string]string{"client_ip": "192.0.2.1"}, headgate.NoLimit},
-		{map[string]string{"client_ip": "192.0.2.2"}, headgate.Banned},
-		{map[string]string{"client_ip": "::ffff:192.0.2.2"}, headgate.Banned},
-		{map[string]string{"client_ip": "2001:db8:bad::1"}, headgate.Banned},
-		{map[string]string{"client_ip": "198.51.100.1", "header:X-Api-Key": "k-bad"}, headgate.Banned},
-		{map[string]string{"client_ip": "192.0.2.2", "user": "ann"}, headgate.NoLimit},
-		{map[string]string{"client_ip": "198.51.100.1"}, headgate.TooLarge},
+		{map[string]string{"client_ip": "192.0.2.1"}, headgate.ReasonNoLimit},
+		{map[string]string{"client_ip": "192.0.2.2"}, headgate.ReasonBanned},
+		{map[string]string{"client_ip": "::ffff:192.0.2.2"}, headgate.ReasonBanned},
+		{map[string]string{"client_ip": "2001:db8:bad::1"}, headgate.ReasonBanned},
+		{map[string]string{"client_ip": "198.51.100.1", "header:X-Api-Key": "k-bad"}, headgate.ReasonBanned},
+		{map[string]string{"client_ip": "192.0.2.2", "user": "ann"}, headgate.ReasonNoLimit},
+		{map[string]string{"client_ip": "198.51.100.1"}, headgate.ReasonTooLarge},
 	} {
 		v, err := r.DecideAttributes(t.Context(), row.attributes, 1)
-		if err != nil || v.Decision.Reason != row.reason || v.Decision.Allowed != (row.reason == headgate.NoLimit) {
+		if err != nil || v.Decision.Reason != row.reason || v.Decision.Allowed != (row.reason == headgate.ReasonNoLimit) {
 			t.Errorf("%v: %+v, %v, want %s", row.attributes, v, err, row.reason)
 		}
 	}
 	request := httptest.NewRequest(http.MethodGet, "/", nil)
 	request.RemoteAddr = "192.0.2.7:1234"
-	if v, err := r.Decide(t.Context(), request); err != nil || v.Decision.Reason != headgate.Banned || v.Rule != "deny client_ip" {
+	if v, err := r.Decide(t.Context(), request); err != nil || v.Decision.Reason != headgate.ReasonBanned || v.Rule != "deny client_ip" {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

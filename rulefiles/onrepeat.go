@@ -5,11 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // repeating bans keys by on_repeat while any rule has it.
@@ -23,7 +23,7 @@ type repeating struct {
 const mostBans = 100_000
 
 // openRepeat makes what counts refusals, and returns the option for the engine.
-func (r *Rules) openRepeat(store headgate.Store) engine.Option {
+func (r *Rules) openRepeat(store store.Store) engine.Option {
 	r.repeat.watch = offenders.New(offenders.Options{
 		Store: store, Clock: r.limiter.Now, Logger: r.log, Follow: true, Started: r.logBan,
 		Ban: offenders.InEngine(func() *engine.Engine { return r.engine }, mostBans),

@@ -33,7 +33,7 @@ func awaitBan(t *testing.T, r *rulefiles.Rules) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for timeout := time.After(20 * time.Second); search(t, r) != headgate.Banned; {
+	for timeout := time.After(20 * time.Second); search(t, r) != headgate.ReasonBanned; {
 		select {
 		case <-tick.C:
 		case <-timeout:
@@ -55,7 +55,7 @@ func TestOnRepeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if reason := search(t, one); reason != headgate.Limited {
+		if reason := search(t, one); reason != headgate.ReasonLimited {
 			t.Fatalf("%s before the third refusal", reason)
 		}
 	}
@@ -66,7 +66,7 @@ func TestOnRepeat(t *testing.T) {
 	c.pass(time.Hour)
 	other.pass(time.Hour)
 	for _, r := range []*rulefiles.Rules{one, two} {
-		if reason := search(t, r); reason == headgate.Banned {
+		if reason := search(t, r); reason == headgate.ReasonBanned {
 			t.Error("the ban has no end")
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 )
 
 // poll is the interval for checking files where the file system reports no changes.
@@ -47,7 +48,7 @@ type Rules struct {
 //
 // The error lists every mistake in the files, one per line with its place. It is also
 // an error if there are no rules, so that no service starts unlimited by mistake.
-func Open(store headgate.Store, paths []string, options ...Option) (*Rules, error) {
+func Open(store store.Store, paths []string, options ...Option) (*Rules, error) {
 	r := &Rules{settings: settings{log: slog.Default()}}
 	for _, o := range options {
 		o(&r.settings)
@@ -175,7 +176,7 @@ type settings struct {
 	domain   string
 	secret   rules.KeySecret
 	trusted  []netip.Prefix
-	fallback headgate.Store
+	fallback store.Store
 	log      *slog.Logger
 	clock    func() time.Time
 }
@@ -191,7 +192,7 @@ func WithTrustedProxies(networks ...netip.Prefix) Option {
 
 // WithFallback sets the store, usually store/memory, for rules with
 // on_store_error: local. Without it, they allow requests.
-func WithFallback(store headgate.Store) Option { return func(s *settings) { s.fallback = store } }
+func WithFallback(store store.Store) Option { return func(s *settings) { s.fallback = store } }
 
 // WithKeySecret sets the secret of hashed keys. Processes that share counts need the
 // same one.

@@ -27,6 +27,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/rulefiles"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -82,7 +83,7 @@ func replace(t *testing.T, file, text string) {
 }
 
 // open opens rules from text, with a manual clock and a buffered log.
-func open(t *testing.T, store headgate.Store, text string, options ...rulefiles.Option) (r *rulefiles.Rules, c *clock, log lines, file string) {
+func open(t *testing.T, store store.Store, text string, options ...rulefiles.Option) (r *rulefiles.Rules, c *clock, log lines, file string) {
 	t.Helper()
 	c, log, file = new(clock), make(lines, 100), write(t, text)
 	options = append([]rulefiles.Option{rulefiles.WithClock(c.now), rulefiles.WithLogger(slog.New(slog.NewTextHandler(log, nil)))}, options...)
@@ -245,7 +246,7 @@ func TestReload(t *testing.T) {
 	if err := r.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := r.DecideAttributes(t.Context(), nil, 1); err != nil || v.Decision.Reason != headgate.NoLimit || !v.Decision.Allowed {
+	if v, err := r.DecideAttributes(t.Context(), nil, 1); err != nil || v.Decision.Reason != headgate.ReasonNoLimit || !v.Decision.Allowed {
 		t.Errorf("without limits: %+v, %v", v, err)
 	}
 }
@@ -253,7 +254,7 @@ func TestReload(t *testing.T) {
 func TestOpenFails(t *testing.T) {
 	twoDomains := limited(1) + "---\n" + strings.Replace(limited(1), "domain: d", "domain: e", 1)
 	for _, row := range []struct {
-		store   headgate.Store
+		store   store.Store
 		text    string
 		options []rulefiles.Option
 		want    string
@@ -312,7 +313,7 @@ func TestDecide(t *testing.T) {
 		t.Errorf("the fourth, of a server: %+v, %v", v, err)
 	}
 
-	if v, err := r.DecideAttributes(t.Context(), map[string]string{"path": "/free"}, 1); err != nil || !v.Decision.Allowed || v.Rule != "" || v.Decision.Reason != headgate.NoLimit {
+	if v, err := r.DecideAttributes(t.Context(), map[string]string{"path": "/free"}, 1); err != nil || !v.Decision.Allowed || v.Rule != "" || v.Decision.Reason != headgate.ReasonNoLimit {
 		t.Errorf("without a rule: %+v, %v", v, err)
 	}
 	many := map[string]string{}
@@ -330,10 +331,10 @@ func TestDecide(t *testing.T) {
 }
 
 // broken is a store that cannot answer.
-type broken struct{ headgate.Store }
+type broken struct{ store.Store }
 
-func (broken) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (broken) Do(_ context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		return headgate.ErrUnavailable
 	})
 }
@@ -366,7 +367,7 @@ limits:
 	get(t, address+"/open")
 	log.await(t, "level=WARN")
 	v, err := r.DecideAttributes(t.Context(), map[string]string{"path": "/open"}, 1)
-	if !errors.Is(err, headgate.ErrUnavailable) || !v.Decision.Allowed || v.Decision.Reason != headgate.FailOpen {
+	if !errors.Is(err, headgate.ErrUnavailable) || !v.Decision.Allowed || v.Decision.Reason != headgate.ReasonFailOpen {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

@@ -1,58 +1,127 @@
 package store
 
-import "github.com/headgate/headgate"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
-// Single reports whether b is one op whose Mode does not matter, for which most stores
-// have a shorter way. (Charge and others can take and still not be allowed.)
-func Single(b *headgate.Batch) bool {
-	return len(b.Ops) == 1 && len(b.Groups) == 1 &&
-		(b.Groups[0].Mode == headgate.Independent || b.Ops[0].Kind == headgate.Take || b.Ops[0].Kind == headgate.Peek)
+// Batch is one call of a [Store]: what it is asked, and what it answers. It belongs to
+// the caller again when Do returns: a store that works on afterwards needs a copy, also
+// of the keys.
+//
+// Most callers ask one thing, with [Execute] or [ExecuteAll]. A Batch of several groups
+// is for many requests that arrive together.
+type Batch struct {
+	Ops    []Op       // of all groups, in sequence; a store does not change them
+	Out    []Decision // their answers, by the same index; at least as long; a store overwrites all of each
+	Groups []Group    // which ops belong together
+
+	// Created and Changed are the answer to an op of [KindTimes], and Recorded says that
+	// the store has given it. Other stores need not know that kind: it costs 0.
+	Created, Changed time.Time
+	Recorded         bool
 }
 
-// CanUndo reports whether what an op of this kind did can be given back at once, so that
-// a call to several stores can be all or nothing; see [AddUndo].
-func CanUndo(k headgate.Kind) bool {
-	switch k {
-	case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reserve:
-		return true
-	case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw, headgate.Times:
+// Group is a run of ops in a [Batch] that belong together. Groups are independent of each
+// other, and each has its own error.
+type Group struct {
+	Ops  int   // number of ops; the sum of all groups is that of the Batch
+	Mode Mode  // how they depend on each other
+	Err  error // why there is no answer; set by the store
+}
+
+// Each lets do execute each group that has ops, in order, and sets its error. It is all
+// that a store needs that executes groups one after the other.
+func (b *Batch) Each(do func(ops []Op, out []Decision, mode Mode) error) {
+	from := 0
+	for i := range b.Groups {
+		g := &b.Groups[i]
+		to := from + g.Ops
+		if g.Err = nil; g.Ops > 0 {
+			g.Err = do(b.Ops[from:to], b.Out[from:to], g.Mode)
+		}
+		from = to
 	}
-	return false
 }
 
-// AddUndo adds a group to b that gives back what the ops at some indexes took, according
-// to their answers, and then peeks at each: for a store that asks several others, when
-// one of them refused. [Peeks] reads its answers.
-func AddUndo(b *headgate.Batch, ops []headgate.Op, out []headgate.Decision, at []int) {
-	before := len(b.Ops)
-	for _, i := range at {
-		if d := &out[i]; d.Granted > 0 {
-			op := ops[i]
-			op.Kind, op.Cost, op.CountsUntil, op.Duration = headgate.Refund, d.Granted, d.CountsUntil, d.ResetAfter
-			if op.Limit.Algorithm() == headgate.Concurrency {
-				op.Kind, op.Lease = headgate.Release, d.Lease
-			}
-			b.Ops = append(b.Ops, op)
+// Fail sets the error of every group.
+func (b *Batch) Fail(err error) {
+	for i := range b.Groups {
+		b.Groups[i].Err = err
+	}
+}
+
+// Err returns the first error of a group, or nil.
+func (b *Batch) Err() error {
+	for i := range b.Groups {
+		if err := b.Groups[i].Err; err != nil {
+			return err
 		}
 	}
-	for _, i := range at {
-		op := ops[i]
-		op.Kind = headgate.Peek
-		b.Ops = append(b.Ops, op)
-	}
-	n := len(b.Ops) - before
-	b.Groups = append(b.Groups, headgate.Group{Ops: n})
-	b.Out = append(b.Out, make([]headgate.Decision, n)...)
+	return nil
 }
 
-// Peeks writes to out what group g of b, which AddUndo added, answered about the ops at
-// the same indexes.
-func Peeks(b *headgate.Batch, g int, out []headgate.Decision, at []int) {
-	end := 0
-	for i := range g + 1 {
-		end += b.Groups[i].Ops
+// single is a Batch of one op. Its slices are its own.
+type single struct {
+	Batch
+
+	op    [1]Op
+	out   [1]Decision
+	group [1]Group
+}
+
+// Batches that no call uses, so that a call does not allocate.
+//
+//nolint:gochecknoglobals // like the pools of fmt
+var singles, joints sync.Pool // of *single and *joint
+
+// Execute executes one op in a store; see [Store]. It does not allocate.
+func Execute(ctx context.Context, to Store, op Op) (d Decision, err error) {
+	s, _ := singles.Get().(*single)
+	if s == nil {
+		s = new(single)
+		s.Batch = Batch{Ops: s.op[:], Out: s.out[:], Groups: s.group[:]}
+		s.group[0].Ops = 1
 	}
-	for j, i := range at {
-		out[i] = b.Out[end-len(at)+j]
+	if s.op[0] = op; op.Rule == nil {
+		s.op[0].Rule = unsetRule
 	}
+	to.Do(ctx, &s.Batch)
+	d, err = s.out[0], s.group[0].Err
+	s.op[0].Key, s.op[0].Scope = "", "" // they may be in a larger text of the caller
+	s.out[0], s.group[0].Err = Decision{}, nil
+	singles.Put(s)
+	return d, err
+}
+
+// joint is a Batch of one group of ops that belong to the caller.
+type joint struct {
+	Batch
+
+	group [1]Group
+}
+
+// ExecuteAll executes ops in a store as one group, and writes each answer to the same
+// index of out; see [Store]. It does not allocate.
+func ExecuteAll(ctx context.Context, to Store, ops []Op, out []Decision, mode Mode) error {
+	if len(out) < len(ops) {
+		return ErrShortOut
+	}
+	for i := range ops {
+		if ops[i].Rule == nil {
+			return unsetRule.Validate()
+		}
+	}
+	j, _ := joints.Get().(*joint)
+	if j == nil {
+		j = new(joint)
+	}
+	j.group[0] = Group{Ops: len(ops), Mode: mode}
+	j.Ops, j.Out, j.Groups = ops, out[:len(ops)], j.group[:]
+	to.Do(ctx, &j.Batch)
+	err := j.group[0].Err
+	j.Ops, j.Out, j.group[0].Err = nil, nil, nil
+	joints.Put(j)
+	return err
 }

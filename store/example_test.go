@@ -5,17 +5,18 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // watched is a store that counts what another refuses.
 type watched struct {
-	headgate.Store
+	store.Store
 
 	calls, refused int
 }
 
-func (w *watched) Do(ctx context.Context, b *headgate.Batch) {
+func (w *watched) Do(ctx context.Context, b *store.Batch) {
 	w.Store.Do(ctx, b)
 	w.calls++
 	for i := range b.Ops {
@@ -29,13 +30,13 @@ func (w *watched) Do(ctx context.Context, b *headgate.Batch) {
 // several limits at once, or many requests together.
 func Example_wrapper() {
 	ctx, limit := context.Background(), headgate.PerHour(2)
-	store := &watched{Store: memory.New()}
-	limiter := headgate.New(store)
+	db := &watched{Store: memory.New()}
+	limiter := headgate.New(db)
 	for range 3 {
 		_, _ = limiter.Allow(ctx, "ann", limit)
 	}
-	ops := []headgate.Op{{Key: "ann", Limit: limit, Cost: 1}, {Key: "bob", Limit: limit, Cost: 1}}
-	_ = limiter.Batch(ctx, ops, make([]headgate.Decision, len(ops)))
-	fmt.Println(store.calls, "calls,", store.refused, "refused")
+	ops := []store.Op{{Key: "ann", Rule: limit.Rule(), Cost: 1}, {Key: "bob", Rule: limit.Rule(), Cost: 1}}
+	_ = limiter.Batch(ctx, ops, make([]store.Decision, len(ops)))
+	fmt.Println(db.calls, "calls,", db.refused, "refused")
 	// Output: 4 calls, 2 refused
 }

@@ -23,7 +23,7 @@ type Exchange interface {
 	// Read returns the messages that a region has published after the one with the given
 	// ID, oldest first, or, if that is empty, since Recent ago: as many as are
 	// read at a time.
-	Read(ctx context.Context, region, after string) (Batch, error)
+	Read(ctx context.Context, region, after string) (Messages, error)
 }
 
 // Office is what Lead returns.
@@ -36,8 +36,8 @@ type Office struct {
 	Identity string
 }
 
-// Batch is what Read returns.
-type Batch struct {
+// Messages is what Read returns.
+type Messages struct {
 	Messages []Message
 	More     bool      // there may be more
 	Now      time.Time // by the clock of the region that was read, while it was

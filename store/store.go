@@ -1,37 +1,52 @@
-// Package store is for authors of stores and of code that wraps stores. It has the errors
-// that describe a store's condition, and what few stores offer beyond deciding. The stores
+// Package store is what stores and their callers say to each other: ops, batches, decisions,
+// and the compiled rules of limits. It is for authors of stores, and of code that builds on
+// a Limiter; programs that limit something need package headgate alone. The stores
 // themselves are in the folders below.
 //
-// A store has one method that decides, Do of [headgate.Store], which documents the
-// contract, and passes the tests of package store/storetest. Callers use
-// headgate.Execute for one op, headgate.ExecuteAll for several, or Do itself for many
-// requests at a time. A store that wraps another is one method around one method: all
-// that the inner store can do passes through, and nothing else needs to be forwarded.
+// A store has one method that decides, Do of [Store], which documents the contract, and
+// passes the tests of package store/storetest. Callers use [Execute] for one op,
+// [ExecuteAll] for several, or Do itself for many requests at a time. A store that wraps
+// another is one method around one method: all that the inner store can do passes through,
+// and nothing else needs to be forwarded.
 package store
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/plain"
 )
 
+// ErrShortOut is the caller's mistake: there is no space for the answers.
+var ErrShortOut = errors.New("headgate: out is shorter than ops")
+
 var (
+	// ErrInvalidLimit is wrapped by every error about a limit that cannot be enforced:
+	// unset, negative, too large or with incompatible options.
+	ErrInvalidLimit = errors.New("invalid limit")
+	// ErrInvalidCost is returned for a negative cost. To give back, use Refund.
+	ErrInvalidCost = errors.New("invalid cost: it must not be negative")
+	// ErrNoMember is returned for a limit of [Distinct] and an op that does not say which
+	// value the request shows, or not by a number of [MemberOf].
+	ErrNoMember = errors.New("a limit of distinct values needs the value that the request shows: use AllowMember, or set Op.Member to what MemberOf returns")
+	// ErrUnavailable is wrapped by every error that means the store could not answer.
+	ErrUnavailable = errors.New("store unavailable")
+	// ErrClosed is returned by a store that has been closed. It wraps ErrUnavailable.
+	ErrClosed = plain.Error(ErrUnavailable, "closed")
 	// ErrFull is wrapped by the error of a store that answers but has no memory for a
-	// write. It wraps headgate.ErrUnavailable, as do ErrReadOnly and ErrRefused.
-	ErrFull = fmt.Errorf("%w: out of memory", headgate.ErrUnavailable)
+	// write. It wraps ErrUnavailable, as do ErrReadOnly and ErrRefused.
+	ErrFull = plain.Error(ErrUnavailable, "out of memory")
 	// ErrReadOnly is wrapped by the error of a store that answers but accepts no writes
 	// at the moment: a replica, or one that has lost its replicas or its disk.
-	ErrReadOnly = fmt.Errorf("%w: read-only", headgate.ErrUnavailable)
+	ErrReadOnly = plain.Error(ErrUnavailable, "read-only")
 	// ErrRefused is wrapped by the error of a store that answers but refused this
 	// operation, for example because the key holds something else.
-	ErrRefused = fmt.Errorf("%w: request refused", headgate.ErrUnavailable)
+	ErrRefused = plain.Error(ErrUnavailable, "request refused")
 	// ErrNotSent is wrapped by the error of a store that was not asked, so nothing
-	// was counted. It wraps headgate.ErrUnavailable.
-	ErrNotSent = fmt.Errorf("%w: not sent", headgate.ErrUnavailable)
-	// ErrCrossSlot is returned for headgate.AllOrNothing if the keys are in different
+	// was counted. It wraps ErrUnavailable.
+	ErrNotSent = plain.Error(ErrUnavailable, "not sent")
+	// ErrCrossSlot is returned for AllOrNothing if the keys are in different
 	// slots of a Redis Cluster and the operation must be strictly atomic or cannot be
 	// undone.
 	ErrCrossSlot = errors.New("keys are in different cluster slots")
@@ -39,10 +54,10 @@ var (
 
 // PartError is the error of a store that asks several others, some of which gave no
 // answer, if it is set up to say so. The decisions of the other ops are valid. With
-// headgate.AllOrNothing what these took stays taken unless one of them was refused: the
+// AllOrNothing what these took stays taken unless one of them was refused: the
 // caller decides what the failure means, and refunds what it does not need.
 type PartError struct {
-	Err    error  // why there is no answer; it wraps headgate.ErrUnavailable
+	Err    error  // why there is no answer; it wraps ErrUnavailable
 	Failed []bool // the ops without an answer, by their index
 }
 
@@ -80,11 +95,14 @@ type Times struct {
 }
 
 // KeyTimes returns the times of the state that the Key of op has under its Scope and
-// Limit, At its At. Other fields are not used. It writes nothing. The error is
-// [ErrNoKeyTimes], or one of [headgate.Store].
-func KeyTimes(ctx context.Context, s headgate.Store, op headgate.Op) (Times, error) {
-	op = headgate.Op{Key: op.Key, Scope: op.Scope, Limit: op.Limit, At: op.At, Kind: headgate.Times}
-	b := headgate.Batch{Ops: []headgate.Op{op}, Out: make([]headgate.Decision, 1), Groups: []headgate.Group{{Ops: 1}}}
+// Rule, At its At. Other fields are not used. It writes nothing. The error is
+// [ErrNoKeyTimes], or one of [Store].
+func KeyTimes(ctx context.Context, s Store, op Op) (Times, error) {
+	op = Op{Key: op.Key, Scope: op.Scope, Rule: op.Rule, At: op.At, Kind: KindTimes}
+	if op.Rule == nil {
+		op.Rule = unsetRule
+	}
+	b := Batch{Ops: []Op{op}, Out: make([]Decision, 1), Groups: []Group{{Ops: 1}}}
 	switch s.Do(ctx, &b); {
 	case b.Groups[0].Err != nil:
 		return Times{}, b.Groups[0].Err
@@ -95,11 +113,11 @@ func KeyTimes(ctx context.Context, s headgate.Store, op headgate.Op) (Times, err
 }
 
 // Direct is the one exception to the one method of stores: memory decides in less time
-// than it takes to fill a [headgate.Batch], so headgate.Limiter.AllowN asks for this by
+// than it takes to fill a [Batch], so headgate.Limiter.AllowN asks for this by
 // type. Who calls many at a time uses it to tell that a round trip is not worth saving.
 type Direct interface {
-	// TakeN executes Op{Key: key, Limit: limit, Cost: n}, with the default failure
+	// TakeN executes Op{Key: key, Rule: rule, Cost: n}, with the default failure
 	// policy applied: with an error that wraps ErrUnavailable the decision is allowed
-	// with the Reason FailOpen, with any other error it is refused with FailClosed.
-	TakeN(ctx context.Context, key string, limit headgate.Limit, n int64) (headgate.Decision, error)
+	// with ReasonFailOpen, with any other error it is refused with ReasonFailClosed.
+	TakeN(ctx context.Context, key string, rule *Rule, n int64) (Decision, error)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/chaos/history"
+	"github.com/headgate/headgate/store"
 )
 
 // world is a simulated store, callers and clock, in which bugs can be planted. A seed makes it
@@ -18,7 +19,7 @@ type world struct {
 	rand    *rand.Rand
 	bug     bug
 	limits  []history.Limit
-	rules   map[string]*headgate.Rule
+	rules   map[string]*store.Rule
 	states  map[string]*algorithm.State
 	before  map[string][]version // older states, for stale reads
 	history history.History
@@ -79,7 +80,7 @@ func limits() []history.Limit {
 }
 
 // compiled returns the limiter's form of a limit.
-func compiled(t *testing.T, l *history.Limit) *headgate.Rule {
+func compiled(t *testing.T, l *history.Limit) *store.Rule {
 	t.Helper()
 	limit := headgate.Per(l.Count, time.Duration(l.Period)*time.Microsecond)
 	switch l.Algorithm {
@@ -110,7 +111,7 @@ func newWorld(t *testing.T, seed uint64, b bug) *world {
 	t.Helper()
 	w := &world{
 		rand: rand.New(rand.NewPCG(seed, 0)), bug: b, limits: limits(),
-		rules: make(map[string]*headgate.Rule), states: make(map[string]*algorithm.State), before: make(map[string][]version),
+		rules: make(map[string]*store.Rule), states: make(map[string]*algorithm.State), before: make(map[string][]version),
 		begin: 1_700_000_000_000_000,
 	}
 	w.history = history.History{Seed: seed, Limits: w.limits}
@@ -285,17 +286,17 @@ func (w *world) settle(op *history.Op, at int64) {
 	}
 	for range times {
 		if left >= 0 {
-			algorithm.Step(r, w.state(x.key, x.limits[0]), w.now(at), algorithm.Request{Kind: headgate.Refund, Cost: int64(x.was), Duration: left})
+			algorithm.Step(r, w.state(x.key, x.limits[0]), w.now(at), algorithm.Request{Kind: store.KindRefund, Cost: int64(x.was), Duration: left})
 		}
 	}
 }
 
 // leave releases a lease, or renews it.
 func (w *world) leave(op *history.Op, x holding, at int64) {
-	req := algorithm.Request{Kind: headgate.Release, Cost: int64(x.was), Lease: x.lease}
+	req := algorithm.Request{Kind: store.KindRelease, Cost: int64(x.was), Lease: x.lease}
 	op.Kind = history.Release
 	if w.rand.IntN(3) == 0 {
-		op.Kind, op.Cost, req.Kind = history.Renew, int64(x.was), headgate.Renew
+		op.Kind, op.Cost, req.Kind = history.Renew, int64(x.was), store.KindRenew
 	}
 	if w.bug == neverReleased && op.Kind == history.Release && w.rand.IntN(5) == 0 {
 		return
@@ -310,9 +311,9 @@ func (w *world) leave(op *history.Op, x holding, at int64) {
 // answer steps every limit, all or nothing.
 func (w *world) answer(op *history.Op, at int64) (answer *history.Answer, lease int64) {
 	now := w.now(at)
-	kind := headgate.Take
+	kind := store.KindTake
 	if op.Kind == history.Peek {
-		kind = headgate.Peek
+		kind = store.KindPeek
 	}
 	old := make([]algorithm.State, len(op.Limits))
 	results := make([]algorithm.Result, len(op.Limits))
@@ -322,7 +323,7 @@ func (w *world) answer(op *history.Op, at int64) (answer *history.Answer, lease 
 		old[i] = copied(s)
 		if w.bug == staleRead && w.rand.IntN(5) == 0 {
 			stale := w.stale(op.Key+"/"+name, at-700_000)
-			if res := algorithm.Step(w.rules[name], &stale, now, algorithm.Request{Kind: headgate.Peek, Cost: op.Cost}); !res.Allowed {
+			if res := algorithm.Step(w.rules[name], &stale, now, algorithm.Request{Kind: store.KindPeek, Cost: op.Cost}); !res.Allowed {
 				results[i], refusing = res, i
 				continue
 			}
@@ -340,13 +341,13 @@ func (w *world) answer(op *history.Op, at int64) (answer *history.Answer, lease 
 		s := w.state(op.Key, name)
 		switch {
 		case refusing >= 0 && w.bug == chargedRefused && w.rand.IntN(10) == 0:
-			algorithm.Step(w.rules[name], s, now, algorithm.Request{Kind: headgate.Charge, Cost: op.Cost})
+			algorithm.Step(w.rules[name], s, now, algorithm.Request{Kind: store.KindCharge, Cost: op.Cost})
 		case refusing >= 0 && w.bug != halfCharged:
 			*s = old[i]
-		case kind == headgate.Take && w.bug == lostUpdate && w.rand.IntN(30) == 0:
+		case kind == store.KindTake && w.bug == lostUpdate && w.rand.IntN(30) == 0:
 			*s = old[i]
-		case kind == headgate.Take && w.bug == doubleCharge && w.rand.IntN(30) == 0:
-			algorithm.Step(w.rules[name], s, now, algorithm.Request{Kind: headgate.Take, Cost: op.Cost})
+		case kind == store.KindTake && w.bug == doubleCharge && w.rand.IntN(30) == 0:
+			algorithm.Step(w.rules[name], s, now, algorithm.Request{Kind: store.KindTake, Cost: op.Cost})
 		}
 		w.before[op.Key+"/"+name] = append(w.before[op.Key+"/"+name], version{at, copied(s)})
 	}

@@ -224,9 +224,9 @@ func (e explanation) verdict(x *offline.Explained) {
 		e.printf("%s: domain %s has no rules\n", e.in(red, "refused"), x.Domain)
 	case x.Allowed && x.Rule == "":
 		e.printf("%s: no limit applies\n", e.in(green, "allowed"))
-	case x.Allowed && x.Reason == headgate.FailOpen.String():
+	case x.Allowed && x.Reason == headgate.ReasonFailOpen.String():
 		e.printf("%s: the store did not answer, and %s lets requests pass\n", e.in(green, "allowed"), x.Rule)
-	case x.Allowed && x.Reason == headgate.NoLimit.String():
+	case x.Allowed && x.Reason == headgate.ReasonNoLimit.String():
 		e.printf("%s: %s is unlimited\n", e.in(green, "allowed"), x.Rule)
 	case x.Allowed:
 		e.printf("%s: %s has the least remaining\n", e.in(green, "allowed"), x.Rule)
@@ -303,7 +303,7 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 // now says how much of a limit is used.
 func (e explanation) now(r *httpapi.ExplainedRule) string {
 	c, here := r.Count, ""
-	if c.Reason == headgate.FailOpen.String() || c.Reason == headgate.FailClosed.String() {
+	if c.Reason == headgate.ReasonFailOpen.String() || c.Reason == headgate.ReasonFailClosed.String() {
 		return "unknown: the store did not answer, so on_store_error decides"
 	}
 	of := c.Limit

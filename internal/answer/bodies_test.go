@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/rules/body"
+	"github.com/headgate/headgate/store"
 )
 
 // variants returns bodies whose text is their content type.
@@ -81,8 +82,8 @@ func TestBodiesByAccept(t *testing.T) {
 // The values are those of the limit that refuses longest.
 func TestBodyValues(t *testing.T) {
 	t.Parallel()
-	soon := with(login, headgate.Decision{Reason: headgate.Limited, Limit: 9, Remaining: -2, RetryAfter: time.Microsecond, ResetAfter: 1500 * time.Millisecond})
-	never := with(login, headgate.Decision{Reason: headgate.TooLarge, Limit: 5, Remaining: 5, RetryAfter: headgate.Never})
+	soon := with(login, store.Decision{Reason: headgate.ReasonLimited, Limit: 9, Remaining: -2, RetryAfter: time.Microsecond, ResetAfter: 1500 * time.Millisecond})
+	never := with(login, store.Decision{Reason: headgate.ReasonTooLarge, Limit: 5, Remaining: 5, RetryAfter: headgate.Never})
 	for _, row := range []struct {
 		name string
 		list []answer.Policy
@@ -114,8 +115,8 @@ func TestBodyValues(t *testing.T) {
 // can never pass, are unchanged.
 func TestPostpone(t *testing.T) {
 	t.Parallel()
-	soon := with(login, headgate.Decision{Reason: headgate.Limited, Limit: 9, RetryAfter: time.Second})
-	never := with(login, headgate.Decision{Reason: headgate.TooLarge, Limit: 5, RetryAfter: headgate.Never})
+	soon := with(login, store.Decision{Reason: headgate.ReasonLimited, Limit: 9, RetryAfter: time.Second})
+	never := with(login, store.Decision{Reason: headgate.ReasonTooLarge, Limit: 5, RetryAfter: headgate.Never})
 	twice := func(exact time.Duration, random func(n int64) int64) time.Duration {
 		if n := random(7); n < 0 || n > 6 {
 			t.Errorf("a random number below 7 is %d", n)

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 )
 
 // noon is the time of the decisions: half a second after a whole second.
@@ -24,11 +25,11 @@ func TestVendorHeaders(t *testing.T) {
 	at := func(p answer.Policy, micros int64) answer.Policy { p.At = micros; return p }
 	tokens := answer.Policy{
 		Name: "gpt.tokens", Limit: headgate.PerMinute(40000),
-		Decision: headgate.Decision{Allowed: true, Limit: 40000, Remaining: 39112, Granted: 888, ResetAfter: 1332 * time.Millisecond},
+		Decision: store.Decision{Allowed: true, Limit: 40000, Remaining: 39112, Granted: 888, ResetAfter: 1332 * time.Millisecond},
 	}
 	perKey := answer.Policy{
 		Name: "per-key", Limit: headgate.PerSecond(100).Burst(500),
-		Decision: headgate.Decision{Allowed: true, Limit: 500, Remaining: 499, Granted: 1, ResetAfter: 10 * time.Millisecond},
+		Decision: store.Decision{Allowed: true, Limit: 500, Remaining: 499, Granted: 1, ResetAfter: 10 * time.Millisecond},
 	}
 	tests := []struct {
 		name    string
@@ -63,7 +64,7 @@ func TestVendorHeaders(t *testing.T) {
 			"Retry-After": "12",
 		}},
 		{"openai, tokens after a separator, back in a second", answer.OpenAI, []answer.Policy{
-			{Name: "/tokens", Limit: tokens.Limit, Decision: headgate.Decision{Allowed: true, Limit: 40000, ResetAfter: time.Second}},
+			{Name: "/tokens", Limit: tokens.Limit, Decision: store.Decision{Allowed: true, Limit: 40000, ResetAfter: time.Second}},
 		}, map[string]string{
 			"X-Ratelimit-Limit-Tokens": "40000", "X-Ratelimit-Remaining-Tokens": "0", "X-Ratelimit-Reset-Tokens": "1s",
 		}},
@@ -146,12 +147,12 @@ func anyPolicy(random *rand.Rand) answer.Policy {
 		Name:  []string{"login", "per-key", "tokens", "chat:Tokens", "tokenizer", "größe 1"}[random.IntN(6)],
 		Limit: headgate.Per(n, time.Duration(1+random.Int64N(int64(48*time.Hour/time.Microsecond)))*time.Microsecond), At: noon + random.Int64N(1e12),
 	}
-	p.Decision = headgate.Decision{
+	p.Decision = store.Decision{
 		Allowed: random.IntN(2) == 0, Limit: n, Remaining: random.Int64N(2*n+1) - n/2,
 		ResetAfter: time.Duration(random.Int64N(int64(1 << random.IntN(48)))),
 	}
 	if !p.Decision.Allowed {
-		p.Decision.Reason = headgate.Limited
+		p.Decision.Reason = headgate.ReasonLimited
 		p.Decision.RetryAfter = time.Duration(random.Int64N(int64(p.Decision.ResetAfter) + 1))
 	}
 	return p

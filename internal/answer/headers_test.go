@@ -14,24 +14,25 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/store"
 )
 
 var (
 	login = answer.Policy{
 		Name: "login", Limit: headgate.PerMinute(5),
-		Decision: headgate.Decision{
-			Reason: headgate.Limited, Limit: 5,
+		Decision: store.Decision{
+			Reason: headgate.ReasonLimited, Limit: 5,
 			RetryAfter: 11250 * time.Millisecond, ResetAfter: time.Minute,
 		},
 	}
 	daily = answer.Policy{
 		Name: "daily", Limit: headgate.PerDay(1000),
-		Decision: headgate.Decision{Allowed: true, Limit: 1000, Remaining: 300, Granted: 1, ResetAfter: 13*time.Hour + 1},
+		Decision: store.Decision{Allowed: true, Limit: 1000, Remaining: 300, Granted: 1, ResetAfter: 13*time.Hour + 1},
 	}
 )
 
 // with returns p with another decision.
-func with(p answer.Policy, d headgate.Decision) answer.Policy {
+func with(p answer.Policy, d store.Decision) answer.Policy {
 	p.Decision = d
 	return p
 }
@@ -40,11 +41,11 @@ func TestHeaders(t *testing.T) {
 	t.Parallel()
 	perKey := answer.Policy{
 		Name: "per-key", Limit: headgate.PerSecond(100).Burst(500),
-		Decision: headgate.Decision{Allowed: true, Limit: 500, Remaining: 499, Granted: 1, ResetAfter: 10 * time.Millisecond},
+		Decision: store.Decision{Allowed: true, Limit: 500, Remaining: 499, Granted: 1, ResetAfter: 10 * time.Millisecond},
 	}
 	full := answer.Policy{ // the request shows a known value
 		Name: "signups", Limit: headgate.PerHour(20).Using(headgate.Distinct),
-		Decision: headgate.Decision{Allowed: true, Limit: 20, ResetAfter: 10 * time.Minute},
+		Decision: store.Decision{Allowed: true, Limit: 20, ResetAfter: 10 * time.Minute},
 	}
 	tests := []struct {
 		name    string
@@ -67,7 +68,7 @@ func TestHeaders(t *testing.T) {
 			"Ratelimit":        `"daily";r=300;t=25920, "login";r=0;t=12`,
 		}},
 		{"two refused: the longer counts, whichever is first", answer.Default, []answer.Policy{
-			login, with(daily, headgate.Decision{Reason: headgate.Limited, Limit: 1000, RetryAfter: time.Second, ResetAfter: time.Hour}),
+			login, with(daily, store.Decision{Reason: headgate.ReasonLimited, Limit: 1000, RetryAfter: time.Second, ResetAfter: time.Hour}),
 		}, map[string]string{
 			"X-Ratelimit-Limit": "5", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "60",
 			"Retry-After": "12", "X-Ratelimit-Retry-After": "12",
@@ -80,33 +81,33 @@ func TestHeaders(t *testing.T) {
 		{"none, admitted", answer.None, []answer.Policy{daily}, nil},
 		{"no limits", answer.Default, nil, nil},
 		{"unlimited", answer.Default, []answer.Policy{
-			{Name: "free", Limit: headgate.Unlimited(), Decision: headgate.Decision{Allowed: true, Reason: headgate.NoLimit}},
+			{Name: "free", Limit: headgate.Unlimited(), Decision: store.Decision{Allowed: true, Reason: headgate.ReasonNoLimit}},
 		}, nil},
 		{"a shadowed limit is not mentioned", answer.Default, []answer.Policy{
-			with(login, headgate.Decision{Allowed: true, Reason: headgate.Shadow, Limit: 5, RetryAfter: time.Second}),
+			with(login, store.Decision{Allowed: true, Reason: headgate.ReasonShadow, Limit: 5, RetryAfter: time.Second}),
 		}, nil},
 		{"the cost can never fit", answer.Default, []answer.Policy{
-			with(login, headgate.Decision{Reason: headgate.TooLarge, Limit: 5, Remaining: 5, RetryAfter: headgate.Never}),
+			with(login, store.Decision{Reason: headgate.ReasonTooLarge, Limit: 5, Remaining: 5, RetryAfter: headgate.Never}),
 		}, map[string]string{
 			"X-Ratelimit-Limit": "5", "X-Ratelimit-Remaining": "5", "X-Ratelimit-Reset": "0",
 			"Ratelimit-Policy": `"login";q=5;w=60`, "Ratelimit": `"login";r=5;t=60`,
 		}},
 		{"never outweighs later", answer.IETF, []answer.Policy{
-			login, with(daily, headgate.Decision{Reason: headgate.TooLarge, Limit: 1000, RetryAfter: headgate.Never, ResetAfter: time.Hour}),
+			login, with(daily, store.Decision{Reason: headgate.ReasonTooLarge, Limit: 1000, RetryAfter: headgate.Never, ResetAfter: time.Hour}),
 		}, map[string]string{
 			"Ratelimit-Policy": `"login";q=5;w=60, "daily";q=1000;w=86400`, "Ratelimit": `"login";r=0;t=12, "daily";r=0;t=87`,
 		}},
 		{"store down, open: nobody knows what is left", answer.Default, []answer.Policy{
-			with(login, headgate.Decision{Allowed: true, Reason: headgate.FailOpen, Limit: 5, Granted: 1}),
+			with(login, store.Decision{Allowed: true, Reason: headgate.ReasonFailOpen, Limit: 5, Granted: 1}),
 		}, map[string]string{"Ratelimit-Policy": `"login";q=5;w=60`}},
 		{"store down, closed", answer.Default, []answer.Policy{
-			with(login, headgate.Decision{Reason: headgate.FailClosed, Limit: 5}),
+			with(login, store.Decision{Reason: headgate.ReasonFailClosed, Limit: 5}),
 		}, map[string]string{"Ratelimit-Policy": `"login";q=5;w=60`, "Retry-After": "1", "X-Ratelimit-Retry-After": "1"}},
 		{"a bucket: the next token comes first", answer.IETF, []answer.Policy{
-			with(login, headgate.Decision{Allowed: true, Limit: 5, Granted: 1, ResetAfter: time.Minute}),
+			with(login, store.Decision{Allowed: true, Limit: 5, Granted: 1, ResetAfter: time.Minute}),
 		}, map[string]string{"Ratelimit-Policy": `"login";q=5;w=60`, "Ratelimit": `"login";r=0;t=12`}},
 		{"a leaky bucket: so does the next place", answer.IETF, []answer.Policy{
-			{Name: "q", Limit: headgate.PerMinute(5).Using(headgate.LeakyBucket), Decision: headgate.Decision{Allowed: true, Limit: 5, Granted: 1, ResetAfter: time.Minute}},
+			{Name: "q", Limit: headgate.PerMinute(5).Using(headgate.LeakyBucket), Decision: store.Decision{Allowed: true, Limit: 5, Granted: 1, ResetAfter: time.Minute}},
 		}, map[string]string{"Ratelimit-Policy": `"q";q=5;w=60`, "Ratelimit": `"q";r=0;t=12`}},
 		{"a window: all of it comes back at once", answer.IETF, []answer.Policy{
 			{Name: "w", Limit: daily.Limit.Using(headgate.FixedWindow), Decision: daily.Decision},
@@ -119,22 +120,22 @@ func TestHeaders(t *testing.T) {
 			"X-Ratelimit-Limit": "20", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "600",
 		}},
 		{"a new value is refused", answer.Default, []answer.Policy{
-			daily, with(full, headgate.Decision{Reason: headgate.Limited, Limit: 20, RetryAfter: 10 * time.Minute, ResetAfter: 10 * time.Minute}),
+			daily, with(full, store.Decision{Reason: headgate.ReasonLimited, Limit: 20, RetryAfter: 10 * time.Minute, ResetAfter: 10 * time.Minute}),
 		}, map[string]string{
 			"X-Ratelimit-Limit": "20", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "600", "Retry-After": "600", "X-Ratelimit-Retry-After": "600",
 			"Ratelimit-Policy": `"daily";q=1000;w=86400`, "Ratelimit": `"daily";r=300;t=25920, "signups";r=0;t=600`,
 		}},
 		{"a refusal of less than is left: Retry-After does not end earlier than t", answer.IETF, []answer.Policy{
-			with(login, headgate.Decision{Reason: headgate.Limited, Limit: 5, Remaining: 3, RetryAfter: 12 * time.Second, ResetAfter: 24 * time.Second}),
+			with(login, store.Decision{Reason: headgate.ReasonLimited, Limit: 5, Remaining: 3, RetryAfter: 12 * time.Second, ResetAfter: 24 * time.Second}),
 		}, map[string]string{"Retry-After": "12", "Ratelimit-Policy": `"login";q=5;w=60`, "Ratelimit": `"login";r=1;t=12`}},
 		{"a concurrency limit has no window", answer.IETF, []answer.Policy{
-			{Name: "c", Limit: headgate.Concurrent(20), Decision: headgate.Decision{Allowed: true, Limit: 20, Remaining: 3, ResetAfter: time.Minute}},
+			{Name: "c", Limit: headgate.Concurrent(20), Decision: store.Decision{Allowed: true, Limit: 20, Remaining: 3, ResetAfter: time.Minute}},
 		}, map[string]string{"Ratelimit-Policy": `"c";q=20;qu="concurrent-requests"`, "Ratelimit": `"c";r=3`}},
 		{"a concurrency limit that is used up", answer.IETF, []answer.Policy{
-			{Name: "c", Limit: headgate.Concurrent(20), Decision: headgate.Decision{Reason: headgate.Limited, Limit: 20, RetryAfter: time.Second, ResetAfter: time.Minute}},
+			{Name: "c", Limit: headgate.Concurrent(20), Decision: store.Decision{Reason: headgate.ReasonLimited, Limit: 20, RetryAfter: time.Second, ResetAfter: time.Minute}},
 		}, map[string]string{"Retry-After": "1", "Ratelimit-Policy": `"c";q=20;qu="concurrent-requests"`, "Ratelimit": `"c";r=0;t=1`}},
 		{"a limit of zero", answer.IETF, []answer.Policy{
-			{Name: "closed", Limit: headgate.PerSecond(0), Decision: headgate.Decision{Reason: headgate.TooLarge, RetryAfter: headgate.Never}},
+			{Name: "closed", Limit: headgate.PerSecond(0), Decision: store.Decision{Reason: headgate.ReasonTooLarge, RetryAfter: headgate.Never}},
 		}, map[string]string{"Ratelimit-Policy": `"closed";q=0;w=1`, "Ratelimit": `"closed";r=0`}},
 	}
 	for _, tt := range tests {
@@ -167,13 +168,13 @@ func TestRetryAfterGrammar(t *testing.T) {
 		1500 * time.Millisecond:        "2",
 		time.Minute:                    "60",
 		-time.Second:                   "1",
-		headgate.MaxPeriod:             "35184373",
+		store.MaxPeriod:                "35184373",
 		headgate.Never - 1:             "9223372037",
 		48*time.Hour - time.Nanosecond: "172800",
 	} {
 		for _, dialect := range answer.Dialects() {
 			h := http.Header{}
-			answer.Headers(h, dialect, with(login, headgate.Decision{Reason: headgate.Limited, Limit: 5, RetryAfter: after}))
+			answer.Headers(h, dialect, with(login, store.Decision{Reason: headgate.ReasonLimited, Limit: 5, RetryAfter: after}))
 			for _, name := range []string{"Retry-After", "X-RateLimit-Retry-After"} {
 				got := h.Get(name)
 				if got == "" && dialect != answer.Default && name != "Retry-After" {
@@ -199,11 +200,11 @@ func TestPolicyWindow(t *testing.T) {
 		{headgate.Per(10, 300*time.Millisecond), `"x";q=33;w=1`},
 		{headgate.Per(3, 1500*time.Millisecond), `"x";q=3;w=2`},
 		{headgate.PerCalendar(200, headgate.Month, nil), `"x";q=200;w=2592000`},
-		{headgate.Per(headgate.MaxLimit, time.Microsecond), `"x";q=999999999999999;w=1`},
+		{headgate.Per(store.MaxLimit, time.Microsecond), `"x";q=999999999999999;w=1`},
 		{headgate.Limit{}, `"x";q=0;w=1`}, // a missing limit
 	} {
 		h := http.Header{}
-		answer.Headers(h, answer.IETF, answer.Policy{Name: "x", Limit: tt.limit, Decision: headgate.Decision{Allowed: true}})
+		answer.Headers(h, answer.IETF, answer.Policy{Name: "x", Limit: tt.limit, Decision: store.Decision{Allowed: true}})
 		if got := h.Get("RateLimit-Policy"); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.limit, got, tt.want)
 		}
@@ -297,8 +298,8 @@ func TestSpreadingIsNeverFasterThanTheLimit(t *testing.T) {
 			}
 			for _, left := range []int64{0, 1, 2, limit.Capacity() / 2, limit.Capacity(), 2 * limit.Capacity()} { // twice: after a grant
 				for _, reset := range []time.Duration{0, 1, time.Second, 10 * time.Second, limit.Period()} {
-					parsed(t, answer.Policy{Name: "x", Limit: limit, Decision: headgate.Decision{Allowed: true, Limit: limit.Capacity(), Remaining: left, ResetAfter: reset}})
-					parsed(t, answer.Policy{Name: "x", Limit: limit, Decision: headgate.Decision{Reason: headgate.Limited, Limit: limit.Capacity(), Remaining: left, RetryAfter: reset, ResetAfter: reset}})
+					parsed(t, answer.Policy{Name: "x", Limit: limit, Decision: store.Decision{Allowed: true, Limit: limit.Capacity(), Remaining: left, ResetAfter: reset}})
+					parsed(t, answer.Policy{Name: "x", Limit: limit, Decision: store.Decision{Reason: headgate.ReasonLimited, Limit: limit.Capacity(), Remaining: left, RetryAfter: reset, ResetAfter: reset}})
 				}
 			}
 		}
@@ -373,8 +374,8 @@ func FuzzHeaders(f *testing.F) {
 		if !limit.Valid() {
 			return
 		}
-		parsed(t, answer.Policy{Name: name, Limit: limit, Decision: headgate.Decision{
-			Reason: headgate.Limited, Limit: limit.Capacity(), Remaining: remaining,
+		parsed(t, answer.Policy{Name: name, Limit: limit, Decision: store.Decision{
+			Reason: headgate.ReasonLimited, Limit: limit.Capacity(), Remaining: remaining,
 			RetryAfter: time.Duration(retry), ResetAfter: time.Duration(reset),
 		}})
 	})

@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // Policy is one limit that applied to a request, with its decision.
 type Policy struct {
 	Name     string // the rule's name; empty reads as "default"
 	Limit    headgate.Limit
-	Decision headgate.Decision
+	Decision store.Decision
 	At       int64 // the time of the decision in microseconds since the Unix epoch; 0 leaves out times of day
 }
 
@@ -29,13 +30,13 @@ func Append(list []Policy, p Policy) []Policy {
 // told reports whether clients see p at all. Limits that only observe, and those that
 // limit nothing, concern only the operator.
 func (p *Policy) told() bool {
-	return p.Decision.Reason != headgate.Shadow && p.Decision.Reason != headgate.NoLimit
+	return p.Decision.Reason != headgate.ReasonShadow && p.Decision.Reason != headgate.ReasonNoLimit
 }
 
 // counted reports whether p's Remaining and ResetAfter are known. They are not if the
 // store could not answer, and an invented "0 left" would only slow clients down.
 func (p *Policy) counted() bool {
-	return p.told() && p.Decision.Reason != headgate.FailOpen && p.Decision.Reason != headgate.FailClosed
+	return p.told() && p.Decision.Reason != headgate.ReasonFailOpen && p.Decision.Reason != headgate.ReasonFailClosed
 }
 
 // violated reports whether p refused the request.
@@ -95,11 +96,11 @@ func ceil(d, unit time.Duration) int64 {
 //
 // If the store could not answer (FailClosed), the time is unknown; at least one
 // second keeps clients from hammering.
-func RetryAfter(d headgate.Decision) (time.Duration, bool) {
+func RetryAfter(d store.Decision) (time.Duration, bool) {
 	if d.Allowed || d.RetryAfter == headgate.Never {
 		return 0, false
 	}
-	if d.Reason == headgate.FailClosed {
+	if d.Reason == headgate.ReasonFailClosed {
 		return max(d.RetryAfter, time.Second), true
 	}
 	return max(d.RetryAfter, 0), true

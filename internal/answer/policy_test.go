@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/store"
 )
 
 // Clients see a limit that decided about several keys once, with the tightest decision;
@@ -15,7 +16,7 @@ import (
 func TestAppend(t *testing.T) {
 	t.Parallel()
 	left := func(p answer.Policy, n int64) answer.Policy {
-		p.Decision = headgate.Decision{Allowed: true, Limit: 5, Remaining: n, ResetAfter: time.Minute}
+		p.Decision = store.Decision{Allowed: true, Limit: 5, Remaining: n, ResetAfter: time.Minute}
 		return p
 	}
 	larger, other := login, login

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules/body"
+	"github.com/headgate/headgate/store"
 )
 
 // Problem types of draft-ietf-httpapi-ratelimit-headers, for RFC 9457 bodies.
@@ -126,7 +127,7 @@ func (r *Refusal) status() int {
 	switch {
 	case r.Status >= 200 && r.Status <= 999 && r.Status != http.StatusTooManyRequests:
 		return r.Status
-	case r.reason() == headgate.FailClosed:
+	case r.reason() == headgate.ReasonFailClosed:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusTooManyRequests
@@ -137,14 +138,14 @@ func (r *Refusal) reason() headgate.Reason {
 	if i := refusing(r.Policies); i >= 0 {
 		return r.Policies[i].Decision.Reason
 	}
-	return headgate.Limited
+	return headgate.ReasonLimited
 }
 
 // problem returns the problem+json body. Rule names are the only foreign text in it;
 // the escaping of appendName is also valid JSON.
 func (r *Refusal) problem(status int) []byte {
 	kind, title, detail := QuotaExceeded, "Request quota exceeded", "Try again later."
-	decision, nothing := headgate.Decision{Allowed: true}, false
+	decision, nothing := store.Decision{Allowed: true}, false
 	if i := refusing(r.Policies); i >= 0 {
 		decision, nothing = r.Policies[i].Decision, r.Policies[i].Limit.N() == 0
 	}
@@ -152,10 +153,10 @@ func (r *Refusal) problem(status int) []byte {
 	switch {
 	case r.Denied:
 		kind, title, detail = "about:blank", cmp.Or(http.StatusText(status), "Refused"), "Requests from you are not accepted."
-	case decision.Reason == headgate.FailClosed:
+	case decision.Reason == headgate.ReasonFailClosed:
 		kind, title = ReducedCapacity, "Capacity temporarily reduced"
 		detail = "The quota cannot be checked at the moment. Try again later."
-	case decision.Reason == headgate.Banned:
+	case decision.Reason == headgate.ReasonBanned:
 		kind, title, detail = AbnormalUsage, "Abnormal usage detected", "Requests from you are not accepted for now."
 	case decision.RetryAfter == headgate.Never && nothing: // a row "deny" of a table
 		detail = "Requests from you are not accepted."

@@ -11,12 +11,13 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/store"
 )
 
 func TestRefuse(t *testing.T) {
 	t.Parallel()
-	closed := with(login, headgate.Decision{Reason: headgate.FailClosed, Limit: 5})
-	never := with(login, headgate.Decision{Reason: headgate.TooLarge, Limit: 5, RetryAfter: headgate.Never})
+	closed := with(login, store.Decision{Reason: headgate.ReasonFailClosed, Limit: 5})
+	never := with(login, store.Decision{Reason: headgate.ReasonTooLarge, Limit: 5, RetryAfter: headgate.Never})
 	tests := []struct {
 		name    string
 		refusal answer.Refusal
@@ -44,7 +45,7 @@ func TestRefuse(t *testing.T) {
 			"detail":            "The quota cannot be checked at the moment. Try again later.",
 			"violated-policies": []any{"login"}, "retry_after_ms": 1000.0,
 		}},
-		{"banned", answer.Refusal{Policies: []answer.Policy{daily, with(login, headgate.Decision{Reason: headgate.Banned, RetryAfter: time.Minute})}}, 429, map[string]any{
+		{"banned", answer.Refusal{Policies: []answer.Policy{daily, with(login, store.Decision{Reason: headgate.ReasonBanned, RetryAfter: time.Minute})}}, 429, map[string]any{
 			"type": answer.AbnormalUsage, "title": "Abnormal usage detected", "status": 429.0,
 			"detail": "Requests from you are not accepted for now.", "violated-policies": []any{"login"}, "retry_after_ms": 60000.0,
 		}},

@@ -68,7 +68,7 @@ func (r *Refusal) translate(w http.ResponseWriter) bool {
 			m.RetryAfter = max(after, time.Millisecond)
 		}
 		switch {
-		case m.Reason == headgate.FailClosed:
+		case m.Reason == headgate.ReasonFailClosed:
 			m.Detail = "the limit cannot be checked at the moment"
 		case r.Policies[i].Decision.RetryAfter == headgate.Never && r.Policies[i].Limit.N() == 0:
 			m.Detail = "requests from you are not accepted"

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/steady"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
@@ -20,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/jwt"
 	"github.com/headgate/headgate/internal/transport/overload"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/blocks"
 )
 
@@ -28,7 +28,7 @@ func (a *App) list() []door.Door {
 	return slices.Concat([]door.Door{
 		api.Door(func() []blocks.Stats { return a.store.Blocks() }),
 		grpc.Door(),
-		resp.Door(func() headgate.Store { return a.store.Counts }),
+		resp.Door(func() store.Store { return a.store.Counts }),
 		serving.Shared(),
 		admin.Door(a.adminOptions),
 		proxy.Door(a.options.Backend),

@@ -5,10 +5,10 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/rules/rate"
+	"github.com/headgate/headgate/store"
 )
 
 // inlineSettings returns the settings of limits that callers of the API send.
@@ -27,7 +27,7 @@ func inlineSettings() []Setting {
 			d, _, err := rate.ParsePeriod(v)
 			return d, err
 		}),
-		Count(at+"max_burst", func(c *Config) *int64 { return &c.Inline.MaxBurst }, headgate.MaxLimit),
+		Count(at+"max_burst", func(c *Config) *int64 { return &c.Inline.MaxBurst }, store.MaxLimit),
 		Choice(at+"on_store_error", func(c *Config) *rules.StoreError { return &c.Inline.OnStoreError }, parseStoreError,
 			rules.StoreErrorAllow.String(), rules.StoreErrorDeny.String(), rules.StoreErrorLocal.String()),
 	}

@@ -29,21 +29,22 @@ import (
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // failing is a store that fails with err if it is set.
 type failing struct {
-	headgate.Store
+	store.Store
 	err error
 }
 
-func (f *failing) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (f *failing) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		if f.err != nil {
 			return f.err
 		}
-		return headgate.ExecuteAll(ctx, f.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, f.Store, ops, out, mode)
 	})
 }
 
@@ -175,9 +176,9 @@ limits:
 func TestPoliciesTellTheTightest(t *testing.T) {
 	rule := &rules.Rule{Name: "user", Limit: headgate.PerHour(10)}
 	results := []engine.Result{
-		{Rule: rule, Enforced: true, Decision: headgate.Decision{Allowed: true, Remaining: 5}},
-		{Rule: rule, Enforced: true, Decision: headgate.Decision{Allowed: true, Remaining: 2}},
-		{Rule: rule, Decision: headgate.Decision{Allowed: true, Remaining: 1}}, // not enforced
+		{Rule: rule, Enforced: true, Decision: store.Decision{Allowed: true, Remaining: 5}},
+		{Rule: rule, Enforced: true, Decision: store.Decision{Allowed: true, Remaining: 2}},
+		{Rule: rule, Decision: store.Decision{Allowed: true, Remaining: 1}}, // not enforced
 	}
 	told := admission.Policies([]answer.Policy(nil), results, 1)
 	if len(told) != 1 || told[0].Decision.Remaining != 2 || told[0].At != 1 {

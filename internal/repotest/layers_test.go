@@ -23,20 +23,21 @@ const module = "github.com/headgate/headgate"
 // its end is for the folders below alone. Test files are
 // exempt, so that a test may use any store or the conformance suite.
 var layers = map[string]int{
-	".":           0, // vocabulary
-	"algorithm":   1, // pure steps
-	"api":         0, // the messages of gRPC
-	"docs":        0, // files that the program prints
-	"store":       1, // what a store can do besides, and its errors
-	"store/":      2, // each folder a store, and the suite they pass
-	"middleware/": 4, // each folder a framework or protocol
-	"rulefiles":   7, // the server's rules in a Go program
+	"store":       -1, // what stores and their callers say to each other
+	".":           0,  // the page of users
+	"algorithm":   1,  // pure steps
+	"api":         0,  // the messages of gRPC
+	"docs":        0,  // files that the program prints
+	"store/":      2,  // each folder a store, and the suite they pass
+	"middleware/": 4,  // each folder a framework or protocol
+	"rulefiles":   7,  // the server's rules in a Go program
 	"cmd":         11,
 	"examples":    11,
 	"web/wasm":    11, // what the browser runs
 
-	"internal/base":           0, // needs nothing: files, texts, the clock
-	"internal/base/fastclock": 1, // the clock, in nanoseconds
+	"internal/base":           0,  // needs nothing: files, texts, the clock
+	"internal/base/plain":     -2, // texts without fmt
+	"internal/base/fastclock": 1,  // the clock, in nanoseconds
 
 	"internal/rules":             2, // what applies to a request
 	"internal/rules/body":        1, // the texts that rules answer with
@@ -140,7 +141,7 @@ var only = map[string][]string{
 
 // stdOnly lists packages that a library user builds with nothing but the
 // standard library: they may import that, and each other.
-var stdOnly = []string{".", "algorithm", "store", "store/memory", "internal/base/steady", "internal/base/fastclock", "internal/base/atomicfile", "internal/base/hugepage"}
+var stdOnly = []string{".", "algorithm", "store", "store/memory", "internal/base/plain", "internal/base/steady", "internal/base/fastclock", "internal/base/atomicfile", "internal/base/hugepage"}
 
 // forbidden lists, for a folder and all below it, imports that it must do
 // without, and why.
@@ -166,7 +167,7 @@ var forbidden = map[string]map[string]string{
 // small lists packages that are compiled to WebAssembly for the playground, and
 // heavy what they must do without for it.
 var (
-	small = []string{".", "algorithm"}
+	small = []string{".", "algorithm", "store", "internal/base/plain"}
 	heavy = map[string]string{
 		"fmt":           "with reflection it adds 230 kB to the compressed WebAssembly",
 		"encoding/json": "with reflection it adds 230 kB to the compressed WebAssembly",
@@ -180,7 +181,7 @@ var (
 
 // exempt lists exceptions from forbidden and heavy, with the reason.
 var exempt = map[[2]string]string{
-	{".", "sync"}:                             "a pool of batches, so that a call does not allocate",
+	{"store", "sync"}:                         "a pool of batches, so that a call does not allocate",
 	{"store/storetest", "testing"}:            "it is a test suite",
 	{"internal/testkit/redistest", "testing"}: "only tests import it",
 	{"internal/testkit/certtest", "testing"}:  "only tests import it",

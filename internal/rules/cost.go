@@ -3,8 +3,8 @@ package rules
 import (
 	"net/textproto"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/enum"
+	"github.com/headgate/headgate/store"
 )
 
 // CostFrom says which attribute of a request has its cost.
@@ -28,7 +28,7 @@ func (c *CostFrom) cost(v value) int64 {
 			return c.Max
 		}
 		// Once above the largest, it stays there: no overflow.
-		if n <= headgate.MaxLimit {
+		if n <= store.MaxLimit {
 			n = 10*n + int64(digit)
 		}
 	}
@@ -99,9 +99,9 @@ func (c *CostAfter) OnAbort(estimate, largest int64) int64 {
 }
 
 // Cost parses the value of the header, and reports false if it is not a whole number
-// from 0 to headgate.MaxLimit.
+// from 0 to store.MaxLimit.
 func (c *CostAfter) Cost(text string) (int64, bool) {
-	from := CostFrom{Max: headgate.MaxLimit + 1}
+	from := CostFrom{Max: store.MaxLimit + 1}
 	n := from.cost(value{text: textproto.TrimString(text), ok: true})
-	return n, n <= headgate.MaxLimit
+	return n, n <= store.MaxLimit
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // The cost in a response must be a whole number that fits into a limit; a number that is
@@ -16,7 +17,7 @@ import (
 func TestCostsOfResponses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{
-		"0": 0, "5": 5, " 17\t": 17, "007": 7, "1099511627776": headgate.MaxLimit,
+		"0": 0, "5": 5, " 17\t": 17, "007": 7, "1099511627776": store.MaxLimit,
 		"1099511627777": -1, "10995116277760": -1, "10995116277770": -1, "18446744073709551617": -1, strings.Repeat("9", 400): -1,
 		"": -1, " ": -1, "-1": -1, "+1": -1, "5.0": -1, "1e3": -1, "5,000": -1, "5 5": -1, "٣": -1, "0x10": -1, "5;q=1": -1,
 	} {

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/request/spelling"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 )
 
 const testSecret = "0123456789abcdef0123456789abcdef"
@@ -164,7 +164,7 @@ func FuzzSplitKey(f *testing.F) {
 			case p.Hashed:
 				again = append(append(again, rules.MarkHashed...), p.Value...)
 			default:
-				again = headgate.AppendKeyPart(again, p.Value)
+				again = store.AppendKeyPart(again, p.Value)
 			}
 		}
 		if string(again) != key {

@@ -73,7 +73,7 @@ func (g *GivenRate) limit(text string, standard headgate.Limit) (headgate.Limit,
 	if err != nil || l.IsUnlimited() {
 		return standard, rateWrong
 	}
-	if l.AsBucket() != nil && l.Capacity() > g.Max.Capacity() && !isFaster(l, g.Max) {
+	if l.Rule().AsBucket() != nil && l.Capacity() > g.Max.Capacity() && !isFaster(l, g.Max) {
 		if smaller := l.Burst(g.Max.Capacity()); smaller.Valid() {
 			return smaller, rateTaken
 		}

@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"unsafe"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
-// A key is its parts one after another, each as headgate.AppendKeyPart writes
+// A key is its parts one after another, each as store.AppendKeyPart writes
 // it: a length and that many bytes. AppendUvarint always writes a length in
 // the fewest bytes, so that the longer forms are free to mark what is no value.
 // See docs/decisions/0004-rule-keys.md.
@@ -33,7 +33,7 @@ type KeyPart struct {
 // appendPart appends a value to a key.
 func appendPart(dst []byte, value string) []byte {
 	if len(value) <= maxKeyPart {
-		return headgate.AppendKeyPart(dst, value)
+		return store.AppendKeyPart(dst, value)
 	}
 	// []byte(value) would copy the long value; this is only read.
 	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(value), len(value))) //nolint:gosec // read only

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/request/reading"
 	"github.com/headgate/headgate/internal/request/spelling"
 	"github.com/headgate/headgate/internal/rules/rate"
+	"github.com/headgate/headgate/store"
 )
 
 // WithLimit returns a copy of r with another rate or burst. An empty rate and a burst
@@ -42,10 +43,10 @@ func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
 
 // CanEnforce returns why a valid limit cannot refuse everything above it, or nil.
 func CanEnforce(l headgate.Limit) error {
-	if l.Algorithm() != headgate.Distinct || l.IsUnlimited() || l.N() <= headgate.MaxDistinctExact {
+	if l.Algorithm() != headgate.Distinct || l.IsUnlimited() || l.N() <= store.MaxDistinctExact {
 		return nil
 	}
-	return fmt.Errorf("a limit of %d different values can be measured, but not enforced: only up to %d are counted exactly", l.N(), headgate.MaxDistinctExact)
+	return fmt.Errorf("a limit of %d different values can be measured, but not enforced: only up to %d are counted exactly", l.N(), store.MaxDistinctExact)
 }
 
 // Limited returns a copy of r with another limit for all keys, also for those with a row

@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 )
 
 // TestRegions: what regions makes of a limit.
@@ -17,17 +18,17 @@ func TestRegions(t *testing.T) {
 		want headgate.Limit
 	}{
 		{"regions: separate", busy},
-		{"regions: shared", busy.InRegions(headgate.Regions{})},
-		{"regions: {}", busy.InRegions(headgate.Regions{})},
-		{"regions: {slack: 0}", busy.InRegions(headgate.Regions{})},
-		{"regions: {slack: 5%}", busy.InRegions(headgate.Regions{Slack: 0.05})},
-		{"regions: shared\n    algorithm: sliding_buckets", busy.Using(headgate.SlidingBuckets).InRegions(headgate.Regions{})},
-		{"regions: shared\n    algorithm: sliding_window\n    sync: blocks", busy.Using(headgate.SlidingWindow).InRegions(headgate.Regions{}).InBlocks(headgate.Blocks{MaxAge: 1e9, MaxOver: 0.05})},
-		{"regions: {home: eu}", busy.InRegions(headgate.Regions{Home: "eu"})},
-		{"regions: {home: eu}\n    sync: blocks", busy.InRegions(headgate.Regions{Home: "eu"}).InBlocks(headgate.Blocks{MaxAge: 1e9, MaxOver: 0.05})},
-		{"regions: {home: us-west-2}\n    algorithm: sliding_log\n    count_denied: true", busy.Using(headgate.SlidingLog).CountingDenied().InRegions(headgate.Regions{Home: "us-west-2"})},
-		{"regions: {home: eu}\n    algorithm: leaky_bucket", busy.Using(headgate.LeakyBucket).InRegions(headgate.Regions{Home: "eu"})},
-		{"regions: {home: eu}\n    algorithm: fixed_window\n    anchor: first_request", busy.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest).InRegions(headgate.Regions{Home: "eu"})},
+		{"regions: shared", busy.InRegions(store.Regions{})},
+		{"regions: {}", busy.InRegions(store.Regions{})},
+		{"regions: {slack: 0}", busy.InRegions(store.Regions{})},
+		{"regions: {slack: 5%}", busy.InRegions(store.Regions{Slack: 0.05})},
+		{"regions: shared\n    algorithm: sliding_buckets", busy.Using(headgate.SlidingBuckets).InRegions(store.Regions{})},
+		{"regions: shared\n    algorithm: sliding_window\n    sync: blocks", busy.Using(headgate.SlidingWindow).InRegions(store.Regions{}).InBlocks(store.Blocks{MaxAge: 1e9, MaxOver: 0.05})},
+		{"regions: {home: eu}", busy.InRegions(store.Regions{Home: "eu"})},
+		{"regions: {home: eu}\n    sync: blocks", busy.InRegions(store.Regions{Home: "eu"}).InBlocks(store.Blocks{MaxAge: 1e9, MaxOver: 0.05})},
+		{"regions: {home: us-west-2}\n    algorithm: sliding_log\n    count_denied: true", busy.Using(headgate.SlidingLog).CountingDenied().InRegions(store.Regions{Home: "us-west-2"})},
+		{"regions: {home: eu}\n    algorithm: leaky_bucket", busy.Using(headgate.LeakyBucket).InRegions(store.Regions{Home: "eu"})},
+		{"regions: {home: eu}\n    algorithm: fixed_window\n    anchor: first_request", busy.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest).InRegions(store.Regions{Home: "eu"})},
 	} {
 		set, diagnostics := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - name: r\n    key: client_ip\n    rate: 10000/s\n    " + c.text + "\n")})
 		if set == nil || len(diagnostics) > 0 {

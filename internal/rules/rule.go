@@ -102,7 +102,7 @@ type Rule struct {
 	// table, requests go through many variants of a rule.
 
 	Limit headgate.Limit // how much
-	// Scope joins Domain and Name uniquely; it is the headgate.Op.Scope of the rule's
+	// Scope joins Domain and Name uniquely; it is the store.Op.Scope of the rule's
 	// checks.
 	Scope string
 	Cost  int64 // the cost of a request, multiplied by the request's own cost
@@ -207,7 +207,7 @@ type Check struct {
 	// and is valid until those are used again.
 	Key  string
 	Cost int64 // the charge for a request of cost 1
-	// Member is the headgate.Op.Member of the check: the value that a rule with Values
+	// Member is the store.Op.Member of the check: the value that a rule with Values
 	// counts.
 	Member   uint64
 	Enforced bool // false in shadow mode and for a key outside Percent

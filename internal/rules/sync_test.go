@@ -7,11 +7,12 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 )
 
 // TestSync: what sync makes of a limit.
 func TestSync(t *testing.T) {
-	standard := headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05}
+	standard := store.Blocks{MaxAge: time.Second, MaxOver: 0.05}
 	busy := headgate.PerSecond(10_000)
 	for _, c := range []struct {
 		text string
@@ -21,9 +22,9 @@ func TestSync(t *testing.T) {
 		{"sync: {mode: exact}", busy},
 		{"sync: blocks", busy.InBlocks(standard)},
 		{"sync: {mode: blocks}", busy.InBlocks(standard)},
-		{"sync: {mode: blocks, max_age: 20ms}", busy.InBlocks(headgate.Blocks{MaxAge: 20 * time.Millisecond, MaxOver: 0.05})},
-		{"sync: {mode: blocks, max_over: 0.5%}", busy.InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.005})},
-		{"sync: {mode: blocks, max_over: 0, max_age: 20ms}", busy.InBlocks(headgate.Blocks{MaxAge: 20 * time.Millisecond})},
+		{"sync: {mode: blocks, max_age: 20ms}", busy.InBlocks(store.Blocks{MaxAge: 20 * time.Millisecond, MaxOver: 0.05})},
+		{"sync: {mode: blocks, max_over: 0.5%}", busy.InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.005})},
+		{"sync: {mode: blocks, max_over: 0, max_age: 20ms}", busy.InBlocks(store.Blocks{MaxAge: 20 * time.Millisecond})},
 		{"sync: blocks\n    burst: 20_000", busy.Burst(20_000).InBlocks(standard)},
 		{"sync: blocks\n    algorithm: sliding_log", busy.Using(headgate.SlidingLog).InBlocks(standard)},
 		{"sync: blocks\n    algorithm: fixed_window", busy.Using(headgate.FixedWindow).InBlocks(standard)},
@@ -64,11 +65,11 @@ limits:
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Limit.BlockAge() != c.age || r.Limit.Capacity() != c.most {
-			t.Errorf("%s: %s, age %s, most %d", r.Name, r.Limit, r.Limit.BlockAge(), r.Limit.Capacity())
+		if r.Limit.Rule().BlockAge() != c.age || r.Limit.Capacity() != c.most {
+			t.Errorf("%s: %s, age %s, most %d", r.Name, r.Limit, r.Limit.Rule().BlockAge(), r.Limit.Capacity())
 		}
 	}
-	if r, err := set.Rules()[1].WithLimit("1000000/s", 0); err != nil || r.Limit.BlockAge() != 0 || r.Limit.Capacity() != 5000 {
+	if r, err := set.Rules()[1].WithLimit("1000000/s", 0); err != nil || r.Limit.Rule().BlockAge() != 0 || r.Limit.Capacity() != 5000 {
 		t.Errorf("%v, %v", r, err)
 	}
 }

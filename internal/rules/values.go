@@ -3,7 +3,7 @@ package rules
 import (
 	"crypto/sha256"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // Values says which values a rule counts under each key, instead of requests.
@@ -12,7 +12,7 @@ type Values struct {
 
 	scope  string         // see [Rule.StoreScope]
 	parts  []KeyAttribute // the key and Of
-	secret [16]byte       // of headgate.MemberOf
+	secret [16]byte       // of store.MemberOf
 }
 
 // parts returns the attributes that say what r counts: its key, and the attribute whose
@@ -24,7 +24,7 @@ func (r *Rule) parts() []KeyAttribute {
 	return r.Key
 }
 
-// StoreScope returns the headgate.Op.Scope of the rule's counts: its Scope, and what it
+// StoreScope returns the store.Op.Scope of the rule's counts: its Scope, and what it
 // counts values of, so that a rule with another of starts new counts.
 func (r *Rule) StoreScope() string {
 	if r.Values != nil {
@@ -40,7 +40,7 @@ func (v *Values) same(other *Values) bool {
 
 // memberOf returns what a check counts of a text: that of a part of a key, so that an
 // absent value and an empty one differ.
-func (v *Values) memberOf(part string) uint64 { return headgate.MemberOf(v.secret, part) }
+func (v *Values) memberOf(part string) uint64 { return store.MemberOf(v.secret, part) }
 
 // newMemberSecret returns the secret for values that belongs to one for keys. Without one
 // the hash of a value is public.

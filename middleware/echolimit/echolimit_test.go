@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/testkit/adaptertest"
 	"github.com/headgate/headgate/middleware/echolimit"
 	"github.com/headgate/headgate/middleware/httplimit"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -162,7 +163,7 @@ func TestOptionsWithoutEcho(t *testing.T) {
 }
 
 func BenchmarkEcho(b *testing.B) {
-	h := router(echolimit.New(headgate.New(memory.New()), headgate.PerSecond(headgate.MaxLimit)))
+	h := router(echolimit.New(headgate.New(memory.New()), headgate.PerSecond(store.MaxLimit)))
 	r := httptest.NewRequest(http.MethodGet, "/status/204", nil)
 	rec := httptest.NewRecorder()
 	b.ReportAllocs()

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/testkit/adaptertest"
 	"github.com/headgate/headgate/middleware/fiberlimit"
 	"github.com/headgate/headgate/middleware/httplimit"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -208,7 +209,7 @@ func TestOptionsWithoutFiber(t *testing.T) {
 }
 
 func BenchmarkFiber(b *testing.B) {
-	limited := router(fiberlimit.New(headgate.New(memory.New()), headgate.PerSecond(headgate.MaxLimit)))
+	limited := router(fiberlimit.New(headgate.New(memory.New()), headgate.PerSecond(store.MaxLimit)))
 	for name, app := range map[string]*fiber.App{"limited": limited, "bare": router()} {
 		b.Run(name, func(b *testing.B) {
 			var c fasthttp.RequestCtx

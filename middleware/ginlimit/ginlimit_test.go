@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/testkit/adaptertest"
 	"github.com/headgate/headgate/middleware/ginlimit"
 	"github.com/headgate/headgate/middleware/httplimit"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -134,7 +135,7 @@ func TestOptionsWithoutGin(t *testing.T) {
 }
 
 func BenchmarkGin(b *testing.B) {
-	h := router(ginlimit.New(headgate.New(memory.New()), headgate.PerSecond(headgate.MaxLimit)))
+	h := router(ginlimit.New(headgate.New(memory.New()), headgate.PerSecond(store.MaxLimit)))
 	r := httptest.NewRequest(http.MethodGet, "/status/204", nil)
 	rec := httptest.NewRecorder()
 	b.ReportAllocs()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/middleware/grpclimit"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -179,15 +180,15 @@ func TestParallelGuesses(t *testing.T) {
 }
 
 // silent is a store whose refunds do not end by themselves.
-type silent struct{ headgate.Store }
+type silent struct{ store.Store }
 
-func (s silent) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-		if ops[0].Kind == headgate.Refund {
+func (s silent) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
+		if ops[0].Kind == store.KindRefund {
 			<-ctx.Done()
 			return errors.Join(headgate.ErrUnavailable, ctx.Err())
 		}
-		return headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, s.Store, ops, out, mode)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/checks"
+	"github.com/headgate/headgate/store"
 )
 
 // admit takes everything that c needs or nothing, and waits if [Wait] allows it. The
@@ -25,7 +26,7 @@ func (g *gate) admit(c *Call) (places, error) {
 	c.client = g.client
 	ops := slices.Clone(g.limits.Ops)
 	g.limits.About(c, ops)
-	left, decisions := g.maxWait, make([]headgate.Decision, len(ops))
+	left, decisions := g.maxWait, make([]store.Decision, len(ops))
 	for {
 		asked := g.limits.Limiter.Now()
 		tightest, err := g.limits.AllowAll(c.Context, ops, decisions)
@@ -48,7 +49,7 @@ func (g *gate) admit(c *Call) (places, error) {
 
 // turn waits for the turn of a call in a leaky bucket and then takes its slots. If the
 // caller leaves, everything is refunded.
-func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate.Decision, asked time.Time) (places, error) {
+func (g *gate) turn(ctx context.Context, ops []store.Op, decisions []store.Decision, asked time.Time) (places, error) {
 	var delay time.Duration
 	for _, d := range decisions {
 		delay = max(delay, d.Delay)
@@ -66,7 +67,7 @@ func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate
 			return places{}, status.FromContextError(err).Err()
 		}
 	}
-	tightest, err := g.limits.Enter(ctx, ops, func(i int) *headgate.Decision { return &decisions[i] }, undo)
+	tightest, err := g.limits.Enter(ctx, ops, func(i int) *store.Decision { return &decisions[i] }, undo)
 	if err != nil && g.onError != nil {
 		g.onError(ctx, err)
 	}
@@ -87,18 +88,18 @@ func tooLate(ctx context.Context, wait time.Duration) bool {
 }
 
 // refusal returns the error for a refused call.
-func (g *gate) refusal(ops []headgate.Op, decisions []headgate.Decision) error {
+func (g *gate) refusal(ops []store.Op, decisions []store.Decision) error {
 	quota := &errdetails.QuotaFailure{}
 	code, message, after := codes.ResourceExhausted, "rate limit exceeded", time.Duration(0)
 	for i, d := range decisions {
 		if d.Allowed {
 			continue
 		}
-		name := g.limits.NameOf(i, ops[i].Limit)
+		name := g.limits.NameOf(i, headgate.LimitOf(ops[i].Rule))
 		quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{
-			Subject: "limit:" + name, Description: ops[i].Limit.String(),
+			Subject: "limit:" + name, Description: ops[i].Rule.String(),
 		})
-		if d.Reason == headgate.FailClosed {
+		if d.Reason == headgate.ReasonFailClosed {
 			code, message = codes.Unavailable, "rate limits cannot be checked"
 		}
 		after = max(after, d.RetryAfter)
@@ -172,8 +173,8 @@ func codeOf(err error) codes.Code {
 }
 
 // hold keeps the leases among decisions.
-func (g *gate) hold(ctx context.Context, ops []headgate.Op, decisions []headgate.Decision) places {
-	return places{gate: g, ctx: ctx, leases: g.limits.Keep(ops, func(i int) *headgate.Decision { return &decisions[i] })}
+func (g *gate) hold(ctx context.Context, ops []store.Op, decisions []store.Decision) places {
+	return places{gate: g, ctx: ctx, leases: g.limits.Keep(ops, func(i int) *store.Decision { return &decisions[i] })}
 }
 
 // end releases the leases. Further calls do nothing.

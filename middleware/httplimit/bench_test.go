@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/middleware/httplimit"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -20,7 +21,7 @@ func (d discard) WriteHeader(int)             {}
 func BenchmarkMiddleware(b *testing.B) {
 	limiter := headgate.New(memory.New())
 	for name, limit := range map[string]headgate.Limit{
-		"admits":  headgate.PerSecond(headgate.MaxLimit),
+		"admits":  headgate.PerSecond(store.MaxLimit),
 		"refuses": headgate.PerHour(0),
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/middleware/httplimit"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -212,9 +213,9 @@ func TestLimitBy(t *testing.T) {
 
 // LimitBy does not allocate.
 func TestLimitByAllocatesNothing(t *testing.T) {
-	limiter, pro := headgate.New(memory.New()), headgate.PerSecond(headgate.MaxLimit).Burst(1)
+	limiter, pro := headgate.New(memory.New()), headgate.PerSecond(store.MaxLimit).Burst(1)
 	allocs := func(options ...httplimit.Option) float64 {
-		h := httplimit.New(limiter, headgate.PerSecond(headgate.MaxLimit), options...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		h := httplimit.New(limiter, headgate.PerSecond(store.MaxLimit), options...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		w, r := discard{http.Header{}}, said("/", nil)
 		return testing.AllocsPerRun(1000, func() {
 			clear(w.h)

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 	"github.com/headgate/headgate/middleware/httplimit"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -148,15 +149,15 @@ func TestHangingUpCounts(t *testing.T) {
 }
 
 // stalled is a store whose refunds do not end by themselves.
-type stalled struct{ headgate.Store }
+type stalled struct{ store.Store }
 
-func (s stalled) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-		if ops[0].Kind == headgate.Refund {
+func (s stalled) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
+		if ops[0].Kind == store.KindRefund {
 			<-ctx.Done()
 			return errors.Join(headgate.ErrUnavailable, ctx.Err())
 		}
-		return headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, s.Store, ops, out, mode)
 	})
 }
 
@@ -234,10 +235,10 @@ func TestParallelGuesses(t *testing.T) {
 				wrong.Add(1)
 				w.WriteHeader(http.StatusUnauthorized)
 			})
-			open := func() headgate.Store { return memory.New() }
+			open := func() store.Store { return memory.New() }
 			if name != "memory" {
 				server := redistest.Standalone(t)
-				open = func() headgate.Store {
+				open = func() store.Store {
 					store, err := redis.New(t.Context(), redis.Options{Addresses: []string{server.Addr}, Timeout: 20 * time.Second})
 					if err != nil {
 						t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/middleware/httplimit"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -148,16 +149,16 @@ func TestHangingUpIsNotRefunded(t *testing.T) {
 
 // cut is a store that can become unavailable.
 type cut struct {
-	headgate.Store
+	store.Store
 	down bool
 }
 
-func (c *cut) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (c *cut) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		if c.down {
 			return headgate.ErrUnavailable
 		}
-		return headgate.ExecuteAll(ctx, c.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, c.Store, ops, out, mode)
 	})
 }
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/middleware/httplimit"
+	"github.com/headgate/headgate/store"
 )
 
 // FuzzHint reads any header fields. The wait is never negative or longer than the
@@ -24,7 +24,7 @@ func FuzzHint(f *testing.F) {
 		for _, leave := range []string{"", "Retry-After", "Ratelimit"} {
 			delete(all, leave)
 			d, told := httplimit.Hint(&http.Response{StatusCode: http.StatusTooManyRequests, Header: all}, at)
-			if d < 0 || d > headgate.MaxPeriod || !told && d != 0 {
+			if d < 0 || d > store.MaxPeriod || !told && d != 0 {
 				t.Errorf("%q: %v, %v", all, d, told)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/checks"
+	"github.com/headgate/headgate/store"
 )
 
 // Gate is the core of the middleware of [New], for frameworks with another kind of
@@ -74,14 +75,14 @@ func (p *Pass) await(w http.ResponseWriter) bool {
 	}
 	decision, err := g.limits.Enter(p.ctx, p.ops, p.decisionOf, p.giveBack)
 	if g.report(p.r, err); !decision.Allowed {
-		p.decision = decision
+		p.decision = headgate.Decision(decision)
 		g.reject(w, p.r, &p.ticket)
 		return false
 	}
 	return true
 }
 
-func (t *ticket) decisionOf(i int) *headgate.Decision { return &t.policies[i].Decision }
+func (t *ticket) decisionOf(i int) *store.Decision { return &t.policies[i].Decision }
 
 // Refunds reports whether the gate has a [RefundIf] or a [ChargeOn]. Without them, Leave
 // does nothing, and Answered does not need the status.
@@ -138,22 +139,22 @@ func (p *Pass) End() {
 // ticket is what one request has taken.
 type ticket struct {
 	at       time.Time
-	ops      []headgate.Op
+	ops      []store.Op
 	policies []answer.Policy
 	decision headgate.Decision // the tightest
 }
 
 // take takes everything that r needs, or nothing.
 func (g *Gate) take(ctx context.Context, r *http.Request) ticket {
-	t := ticket{at: g.limits.Limiter.Now(), ops: make([]headgate.Op, len(g.limits.Ops)), policies: make([]answer.Policy, len(g.limits.Ops))}
+	t := ticket{at: g.limits.Limiter.Now(), ops: make([]store.Op, len(g.limits.Ops)), policies: make([]answer.Policy, len(g.limits.Ops))}
 	copy(t.ops, g.limits.Ops)
 	g.limits.About(r, t.ops)
-	decisions := make([]headgate.Decision, len(t.ops))
+	decisions := make([]store.Decision, len(t.ops))
 	tightest, err := g.limits.AllowAll(ctx, t.ops, decisions)
 	g.report(r, err)
-	t.decision = tightest
+	t.decision = headgate.Decision(tightest)
 	for i := range decisions {
-		limit := t.ops[i].Limit
+		limit := headgate.LimitOf(t.ops[i].Rule)
 		t.policies[i] = answer.Policy{Name: g.limits.NameOf(i, limit), Limit: limit, At: t.at.UnixMicro(), Decision: decisions[i]}
 	}
 	return t
@@ -188,7 +189,7 @@ func (t *ticket) delay() (longest time.Duration) {
 
 // giveBack refunds what p has taken, less what has been refilled since.
 func (p *Pass) giveBack() {
-	decisions := make([]headgate.Decision, len(p.ops))
+	decisions := make([]store.Decision, len(p.ops))
 	for i := range decisions {
 		decisions[i] = p.policies[i].Decision
 	}

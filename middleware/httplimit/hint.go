@@ -6,28 +6,28 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/retryafter"
 	"github.com/headgate/headgate/internal/base/structured"
+	"github.com/headgate/headgate/store"
 )
 
 // hint returns how long after at res reports that nothing is left, and false if it does
-// not. The result is from 0 to headgate.MaxPeriod. Malformed fields are ignored.
+// not. The result is from 0 to store.MaxPeriod. Malformed fields are ignored.
 func hint(res *http.Response, at time.Time) (time.Duration, bool) {
 	h := res.Header
 	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable {
-		if d, ok := retryafter.Of(h, at, headgate.MaxPeriod); ok {
+		if d, ok := retryafter.Of(h, at, store.MaxPeriod); ok {
 			return d, true
 		}
 	}
 	if seconds, ok := exhausted(h["Ratelimit"]); ok {
-		return retryafter.In(h, seconds, at, headgate.MaxPeriod), true
+		return retryafter.In(h, seconds, at, store.MaxPeriod), true
 	}
 	for _, prefix := range []string{"X-Ratelimit-", "Ratelimit-"} {
 		left, ok := number(h.Get(prefix + "Remaining"))
 		reset, both := number(h.Get(prefix + "Reset"))
 		if ok && both && left == 0 {
-			return retryafter.In(h, reset, at, headgate.MaxPeriod), true
+			return retryafter.In(h, reset, at, store.MaxPeriod), true
 		}
 	}
 	return 0, false

@@ -138,7 +138,7 @@ func (t *Transport) next(ctx context.Context, host string, at, limit time.Time) 
 	}
 	deadline, ok := ctx.Deadline()
 	if until.After(limit) || ok && until.After(deadline) {
-		return 0, &headgate.LimitedError{Decision: headgate.Decision{Reason: headgate.Limited, RetryAfter: wait}}
+		return 0, &headgate.LimitedError{Decision: headgate.Decision{Reason: headgate.ReasonLimited, RetryAfter: wait}}
 	}
 	return wait, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // TestARetiredBlockIsOver: a request that found a block just before it is given back gets
@@ -27,9 +28,9 @@ func TestARetiredBlockIsOver(t *testing.T) {
 // refilled as it holds, if others take the rest.
 func TestLostTokensCountForARefill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, headgate.PerSecond(10).Burst(100).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 1}))
+		b := newBench(t, headgate.PerSecond(10).Burst(100).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1}))
 		b.heat()
-		b.remote.fail(headgate.ErrUnavailable)
+		b.remote.fail(store.ErrUnavailable)
 		time.Sleep(2 * time.Second)
 		lost := b.store.Stats()[0].Under
 		if lost == 0 {
@@ -37,7 +38,7 @@ func TestLostTokensCountForARefill(t *testing.T) {
 		}
 		b.remote.fail(nil)
 		for range 6 {
-			b.do(headgate.TakeUpTo, 100)
+			b.do(store.KindTakeUpTo, 100)
 			time.Sleep(time.Second)
 		}
 		if under := b.store.Stats()[0].Under; under != lost {
@@ -53,20 +54,20 @@ func TestLostTokensCountForARefill(t *testing.T) {
 // TestExtremeLimits: the largest and the smallest limits, and costs of 0 and above all that
 // is held, admit exactly what the limit has.
 func TestExtremeLimits(t *testing.T) {
-	const most = headgate.MaxLimit
+	const most = store.MaxLimit
 	for _, base := range []headgate.Limit{
 		headgate.PerHour(1), headgate.PerHour(2), headgate.PerHour(9), headgate.Per(most, 365*24*time.Hour), headgate.PerHour(most), headgate.PerSecond(most),
 	} {
-		for _, algorithm := range []headgate.Algorithm{headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets} {
+		for _, algorithm := range []store.Algorithm{store.TokenBucket, store.FixedWindow, store.SlidingLog, store.SlidingWindow, store.SlidingBuckets} {
 			limit := base.Using(algorithm).InBlocks(quick)
-			if !limit.Valid() && algorithm == headgate.SlidingLog {
+			if !limit.Valid() && algorithm == store.SlidingLog {
 				continue // it cannot be so large
 			}
 			in(t, limit, func(b *bench) {
 				size := limit.Capacity()
 				admitted := int64(0)
 				take := func(cost int64) {
-					d := b.do(headgate.Take, cost)
+					d := b.do(store.KindTake, cost)
 					if d.Allowed != (d.Granted == cost) || d.Remaining < 0 || d.Remaining > size || d.RetryAfter < 0 && cost <= size || d.ResetAfter < 0 {
 						t.Errorf("%s: cost %d: %+v", limit, cost, d)
 					}
@@ -76,7 +77,7 @@ func TestExtremeLimits(t *testing.T) {
 				for i := range 100 {
 					take(1)
 					if i == 50 {
-						b.do(headgate.Take, 0)
+						b.do(store.KindTake, 0)
 						take(size / 3)
 						take(size)
 						take(size + 1)
@@ -88,7 +89,7 @@ func TestExtremeLimits(t *testing.T) {
 					}
 				}
 				// PerSecond and a bucket get more in the meantime.
-				if more := float64(time.Since(began)) / float64(limit.Period()) * float64(limit.N()); admitted > size+int64(more)+limit.BlockOver()+1 {
+				if more := float64(time.Since(began)) / float64(limit.Period()) * float64(limit.N()); admitted > size+int64(more)+limit.Rule().BlockOver()+1 {
 					t.Errorf("%s: %d admitted", limit, admitted)
 				}
 				if s := b.store.Stats(); len(s) > 0 && (s[0].Under < 0 || s[0].Under > size || s[0].Held < 0) {
@@ -111,10 +112,10 @@ func (c *closing) Close() error {
 	return nil
 }
 
-func (c *closing) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (c *closing) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		c.late.Store(c.late.Load() || c.closed.Load())
-		return headgate.ExecuteAll(ctx, c.remote, ops, out, mode)
+		return store.ExecuteAll(ctx, c.remote, ops, out, mode)
 	})
 }
 
@@ -135,7 +136,7 @@ func TestTwoEnds(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if left := b.shared(); left != 1000-taken || b.remote.calls(headgate.Refund) != 1 || inner.late.Load() {
+		if left := b.shared(); left != 1000-taken || b.remote.calls(store.KindRefund) != 1 || inner.late.Load() {
 			t.Errorf("%d left, want %d; given back after the end: %t", left, 1000-taken, inner.late.Load())
 		}
 	})

@@ -3,7 +3,7 @@ package blocks
 import (
 	"context"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // held is a part of a call that this process holds tokens for.
@@ -17,9 +17,9 @@ type held struct {
 const fewOps = 8 // calls with so many ops need no memory if all are decided here
 
 // takeGroup executes the only group of a batch.
-func (s *Store) takeGroup(ctx context.Context, b *headgate.Batch) {
+func (s *Store) takeGroup(ctx context.Context, b *store.Batch) {
 	for i := range b.Ops {
-		if b.Ops[i].Kind == headgate.Reset {
+		if b.Ops[i].Kind == store.KindReset {
 			defer s.drop(&b.Ops[i])
 			s.drop(&b.Ops[i])
 		}
@@ -41,24 +41,24 @@ func (s *Store) takeGroup(ctx context.Context, b *headgate.Batch) {
 
 // divisible reports whether ops can be divided: all only take or peek, and some in
 // blocks.
-func divisible(ops []headgate.Op) bool {
+func divisible(ops []store.Op) bool {
 	some := false
 	for i := range ops {
 		op := &ops[i]
-		if op.Kind != headgate.Take && op.Kind != headgate.Peek || op.Cost < 0 || !op.Limit.Valid() {
+		if op.Kind != store.KindTake && op.Kind != store.KindPeek || op.Cost < 0 || !op.Rule.Valid() {
 			return false
 		}
-		some = some || op.Limit.Rule().Age > 0
+		some = some || op.Rule.Age > 0
 	}
 	return some
 }
 
 // hold takes here what it can, and writes the answers to out.
-func (s *Store) hold(ops []headgate.Op, out []headgate.Decision, holds []held) []held {
+func (s *Store) hold(ops []store.Op, out []store.Decision, holds []held) []held {
 	now := s.now()
 	for i := range ops {
 		op := &ops[i]
-		if op.Limit.Rule().Age == 0 || op.Kind != headgate.Take || op.Cost == 0 || op.Cost > op.Limit.Rule().Most() {
+		if op.Rule.Age == 0 || op.Kind != store.KindTake || op.Cost == 0 || op.Cost > op.Rule.Most() {
 			continue
 		}
 		hash := s.table.hash(op)
@@ -83,7 +83,7 @@ func (s *Store) hold(ops []headgate.Op, out []headgate.Decision, holds []held) [
 
 // hold takes cost from what the process holds, writes the decision, and returns the block
 // that it took it from, or nil.
-func (l *line) hold(now, cost int64, d *headgate.Decision) *block {
+func (l *line) hold(now, cost int64, d *store.Decision) *block {
 	for range 2 {
 		if b := l.current.Load(); b != nil {
 			if left := b.take(now, cost); left >= 0 {
@@ -113,8 +113,8 @@ func (l *line) lose(b *block, n int64) {
 }
 
 // doRest sends the ops that are not held to the inner store.
-func (s *Store) doRest(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode, holds []held) error {
-	rest := make([]headgate.Op, 0, len(ops))
+func (s *Store) doRest(ctx context.Context, ops []store.Op, out []store.Decision, mode store.Mode, holds []held) error {
+	rest := make([]store.Op, 0, len(ops))
 	at := make([]int, 0, len(ops))
 	next := 0
 	for i := range ops {
@@ -124,12 +124,12 @@ func (s *Store) doRest(ctx context.Context, ops []headgate.Op, out []headgate.De
 		}
 		rest, at = append(rest, ops[i]), append(at, i)
 	}
-	answers := make([]headgate.Decision, len(rest))
-	err := headgate.ExecuteAll(ctx, s.inner, rest, answers, mode)
+	answers := make([]store.Decision, len(rest))
+	err := store.ExecuteAll(ctx, s.inner, rest, answers, mode)
 	refused := err != nil
 	for i, a := range answers {
 		out[at[i]] = a
-		refused = refused || mode == headgate.AllOrNothing && !a.Allowed
+		refused = refused || mode == store.AllOrNothing && !a.Allowed
 	}
 	if refused {
 		putAllBack(holds, out)
@@ -144,15 +144,15 @@ func (s *Store) doRest(ctx context.Context, ops []headgate.Op, out []headgate.De
 	}
 	// Too late for what was held. The store decides everything.
 	putAllBack(holds, out)
-	if mode == headgate.AllOrNothing {
+	if mode == store.AllOrNothing {
 		s.undo(ctx, rest, answers)
-		return headgate.ExecuteAll(ctx, s.inner, ops, out, mode)
+		return store.ExecuteAll(ctx, s.inner, ops, out, mode)
 	}
-	again, replies := make([]headgate.Op, len(holds)), make([]headgate.Decision, len(holds))
+	again, replies := make([]store.Op, len(holds)), make([]store.Decision, len(holds))
 	for i, h := range holds {
 		again[i] = ops[h.index]
 	}
-	if err := headgate.ExecuteAll(ctx, s.inner, again, replies, mode); err != nil {
+	if err := store.ExecuteAll(ctx, s.inner, again, replies, mode); err != nil {
 		return err
 	}
 	for i, h := range holds {
@@ -162,7 +162,7 @@ func (s *Store) doRest(ctx context.Context, ops []headgate.Op, out []headgate.De
 }
 
 // putAllBack returns what was held, and changes the answers to those of a peek.
-func putAllBack(holds []held, out []headgate.Decision) {
+func putAllBack(holds []held, out []store.Decision) {
 	for _, h := range holds {
 		h.line.putBack(h.block, h.cost)
 		d := &out[h.index]
@@ -171,8 +171,8 @@ func putAllBack(holds []held, out []headgate.Decision) {
 }
 
 // takeGroups executes the groups of a batch.
-func (s *Store) takeGroups(ctx context.Context, b *headgate.Batch) {
-	var rest headgate.Batch
+func (s *Store) takeGroups(ctx context.Context, b *store.Batch) {
+	var rest store.Batch
 	var to, from []int // where the answers go, and which groups are asked
 	start := 0
 	for i := range b.Groups {
@@ -190,7 +190,7 @@ func (s *Store) takeGroups(ctx context.Context, b *headgate.Batch) {
 	if len(from) == 0 {
 		return
 	}
-	rest.Out = make([]headgate.Decision, len(rest.Ops))
+	rest.Out = make([]store.Decision, len(rest.Ops))
 	s.inner.Do(ctx, &rest)
 	for i, at := range to {
 		b.Out[at] = rest.Out[i]
@@ -199,14 +199,14 @@ func (s *Store) takeGroups(ctx context.Context, b *headgate.Batch) {
 		b.Groups[at].Err = rest.Groups[i].Err
 	}
 	for i := range rest.Ops {
-		if rest.Ops[i].Kind == headgate.Reset {
+		if rest.Ops[i].Kind == store.KindReset {
 			s.drop(&rest.Ops[i])
 		}
 	}
 }
 
 // decide answers a group if this process holds enough for all of it.
-func (s *Store) decide(ops []headgate.Op, out []headgate.Decision) bool {
+func (s *Store) decide(ops []store.Op, out []store.Decision) bool {
 	if !divisible(ops) {
 		return false
 	}

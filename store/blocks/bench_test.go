@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/blocks"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -12,10 +13,10 @@ import (
 // BenchmarkHot compares a busy key in blocks with the same key in store/memory.
 func BenchmarkHot(b *testing.B) {
 	exact := headgate.PerSecond(1_000_000_000)
-	in := exact.InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 1})
+	in := exact.InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1})
 	for _, c := range []struct {
 		name  string
-		store headgate.Store
+		store store.Store
 		limit headgate.Limit
 	}{
 		{"memory", memory.New(), exact},

@@ -3,9 +3,9 @@
 //
 //	shared, err := redis.New(ctx, redis.Options{Addresses: …})
 //	limiter := headgate.New(blocks.New(failsafe.New(shared, failsafe.Options{}), blocks.Options{}))
-//	limit := headgate.PerSecond(10_000).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05})
+//	limit := headgate.PerSecond(10_000).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})
 //
-// A process draws a block of tokens for a busy key (headgate.Draw), spends it without
+// A process draws a block of tokens for a busy key (store.KindDraw), spends it without
 // asking the store, and gives back what it does not need. Only limits made with
 // [headgate.Limit.InBlocks] are affected, and only keys with several requests in a beat,
 // which is a tenth of a second or less.

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // minutely is the limit of the worked example in docs/many/blocks.md, with the defaults of
 // sync: blocks.
 func minutely() headgate.Limit {
-	return headgate.PerMinute(1000).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05})
+	return headgate.PerMinute(1000).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})
 }
 
 // TestWorkedExampleOfTheDocs: the numbers of docs/many/blocks.md are those that limits have.
@@ -27,17 +28,17 @@ func TestWorkedExampleOfTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := strings.ReplaceAll(string(text), ",", "")
-	bucket, window := minutely(), minutely().Using(headgate.FixedWindow)
-	n, over := bucket.N(), bucket.BlockOver()
-	unbounded := headgate.PerMinute(1000).InBlocks(headgate.Blocks{MaxAge: time.Hour, MaxOver: 0.05})
+	bucket, window := minutely(), minutely().Using(store.FixedWindow)
+	n, over := bucket.N(), bucket.Rule().BlockOver()
+	unbounded := headgate.PerMinute(1000).InBlocks(store.Blocks{MaxAge: time.Hour, MaxOver: 0.05})
 	for _, want := range []string{
 		fmt.Sprintf("| `token_bucket` at once | %d | %d |", bucket.Capacity(), bucket.Capacity()+over),
 		fmt.Sprintf("| `token_bucket` in any minute | %d | %d |", bucket.Capacity()+n, bucket.Capacity()+n+over),
 		fmt.Sprintf("| `token_bucket` in any hour | %d | %d |", bucket.Capacity()+60*n, bucket.Capacity()+60*n+over),
-		fmt.Sprintf("| `fixed_window` in each minute | %d | %d |", window.N(), window.N()+window.BlockOver()),
+		fmt.Sprintf("| `fixed_window` in each minute | %d | %d |", window.N(), window.N()+window.Rule().BlockOver()),
 		fmt.Sprintf("admits %d too many", over),
-		fmt.Sprintf("%d/minute × %s = %d\n", n, bucket.BlockAge(), over),
-		fmt.Sprintf("5%% × %d ÷ %d/minute = %s but at most max_age = %s\n", bucket.Capacity(), n, unbounded.BlockAge(), bucket.BlockAge()),
+		fmt.Sprintf("%d/minute × %s = %d\n", n, bucket.Rule().BlockAge(), over),
+		fmt.Sprintf("5%% × %d ÷ %d/minute = %s but at most max_age = %s\n", bucket.Capacity(), n, unbounded.Rule().BlockAge(), bucket.Rule().BlockAge()),
 		fmt.Sprintf("for %.1f seconds at its present pace", (longest * time.Microsecond).Seconds()),
 		fmt.Sprintf("| %.1f seconds to a second |", (stallAge * time.Microsecond).Seconds()),
 		fmt.Sprintf("or for %.1f seconds if that is longer", (longestBeat * time.Microsecond).Seconds()),
@@ -57,7 +58,7 @@ func TestFourServersOfTheDocs(t *testing.T) {
 		least, most int64
 	}{
 		{minutely(), 1950, 2017},
-		{minutely().Using(headgate.FixedWindow), 1000, 1000},
+		{minutely().Using(store.FixedWindow), 1000, 1000},
 	} {
 		in(t, c.limit, func(b *bench) {
 			time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
@@ -65,12 +66,12 @@ func TestFourServersOfTheDocs(t *testing.T) {
 			var admitted atomic.Int64
 			var callers sync.WaitGroup
 			for range 4 {
-				store := New(b.remote, Options{Keys: 64})
-				defer func() { _ = store.Close() }()
+				db := New(b.remote, Options{Keys: 64})
+				defer func() { _ = db.Close() }()
 				for range 4 {
 					callers.Go(func() {
 						for ; time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
-							d, err := headgate.Execute(context.Background(), store, b.op(headgate.Take, 1))
+							d, err := store.Execute(context.Background(), db, b.op(store.KindTake, 1))
 							if err != nil {
 								t.Error(err)
 								return
@@ -98,11 +99,11 @@ func TestRefusedIsWhatOthersHold(t *testing.T) {
 		var admitted, held, under int64
 		var others []*Store
 		for range 3 {
-			store := New(b.remote, Options{Keys: 64})
-			defer func() { _ = store.Close() }()
-			others = append(others, store)
+			db := New(b.remote, Options{Keys: 64})
+			defer func() { _ = db.Close() }()
+			others = append(others, db)
 			for range 20 {
-				d, err := headgate.Execute(b.Context(), store, b.op(headgate.Take, 1))
+				d, err := store.Execute(b.Context(), db, b.op(store.KindTake, 1))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -110,7 +111,7 @@ func TestRefusedIsWhatOthersHold(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * time.Millisecond) // for draws ahead
-		for b.do(headgate.Take, 1).Allowed {
+		for b.do(store.KindTake, 1).Allowed {
 			admitted++
 		}
 		for _, store := range others {

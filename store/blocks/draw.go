@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 )
 
@@ -13,7 +12,7 @@ type drawing struct {
 	want, sent int64
 	void       bool // its key was reset in the meantime
 	done       chan struct{}
-	answer     headgate.Decision // the store's, when done is closed
+	answer     store.Decision // the store's, when done is closed
 	err        error
 }
 
@@ -41,17 +40,17 @@ func (l *line) begin(now, cost int64) (d *drawing, mine bool) {
 }
 
 // mostDrawn returns the most that the store lets a process draw.
-func mostDrawn(r *headgate.Rule) int64 { return max(r.Most()/4, 1) }
+func mostDrawn(r *store.Rule) int64 { return max(r.Most()/4, 1) }
 
 // draw returns the op of a draw.
-func (l *line) draw(want int64) headgate.Op {
+func (l *line) draw(want int64) store.Op {
 	op := l.op
-	op.Kind, op.Cost, op.Duration = headgate.Draw, want, micros(l.rule.Age)
+	op.Kind, op.Cost, op.Duration = store.KindDraw, want, micros(l.rule.Age)
 	return op
 }
 
 // finish ends a draw with the store's answer.
-func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error) {
+func (l *line) finish(d *drawing, now int64, answer store.Decision, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drawing = nil
@@ -104,13 +103,13 @@ func (l *line) finish(d *drawing, now int64, answer headgate.Decision, err error
 
 // refuse answers a request while no draw may begin: there is too little for it here, and
 // hardly anything at the store.
-func (l *line) refuse(now int64, d *headgate.Decision) bool {
+func (l *line) refuse(now int64, d *store.Decision) bool {
 	until := l.resting.Load()
 	if now >= until {
 		return false
 	}
-	*d = headgate.Decision{
-		Reason: headgate.Cached, Limit: l.rule.Most(), Remaining: l.current.Load().has(now),
+	*d = store.Decision{
+		Reason: store.ReasonCached, Limit: l.rule.Most(), Remaining: l.current.Load().has(now),
 		RetryAfter: micros(until - now), ResetAfter: micros(max(l.resetAt.Load()-now, 0)),
 	}
 	return true
@@ -118,7 +117,7 @@ func (l *line) refuse(now int64, d *headgate.Decision) bool {
 
 // newBlock returns the block that an answer gives. Its time counts from before the draw
 // was sent, so it is never used longer than the store allows.
-func (l *line) newBlock(d *drawing, now int64, answer *headgate.Decision) *block {
+func (l *line) newBlock(d *drawing, now int64, answer *store.Decision) *block {
 	valid := int64(answer.Delay / time.Microsecond)
 	b := &block{
 		size: answer.Granted, short: answer.Granted < d.want, sent: d.sent, began: now, deadline: d.sent + valid - (valid+margin-1)/margin,

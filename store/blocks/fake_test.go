@@ -7,25 +7,26 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // remote is a store behind a network: it counts calls, takes time and can fail.
 type remote struct {
-	headgate.Store
+	store.Store
 
 	mu    sync.Mutex
-	delay time.Duration         // of a round trip
-	took  map[headgate.Kind]int // calls by the kind of their first op
-	last  []headgate.Op         // of the last call
+	delay time.Duration      // of a round trip
+	took  map[store.Kind]int // calls by the kind of their first op
+	last  []store.Op         // of the last call
 	down  error
 }
 
 func newRemote() *remote {
-	return &remote{Store: memory.New(memory.WithClock(time.Now)), delay: time.Millisecond, took: map[headgate.Kind]int{}}
+	return &remote{Store: memory.New(memory.WithClock(time.Now)), delay: time.Millisecond, took: map[store.Kind]int{}}
 }
 
-func (r *remote) note(ops ...headgate.Op) error {
+func (r *remote) note(ops ...store.Op) error {
 	r.travel()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,19 +58,19 @@ func (r *remote) fail(err error) {
 	r.down = err
 }
 
-func (r *remote) calls(k headgate.Kind) int {
+func (r *remote) calls(k store.Kind) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.took[k]
 }
 
-func (r *remote) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (r *remote) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		if err := r.note(ops...); err != nil {
 			return err
 		}
 		defer r.travel()
-		return headgate.ExecuteAll(ctx, r.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, r.Store, ops, out, mode)
 	})
 }
 
@@ -89,15 +90,15 @@ func newBench(t *testing.T, limit headgate.Limit) *bench {
 	return b
 }
 
-var quick = headgate.Blocks{MaxAge: time.Second, MaxOver: 0.1}
+var quick = store.Blocks{MaxAge: time.Second, MaxOver: 0.1}
 
-func (b *bench) op(kind headgate.Kind, cost int64) headgate.Op {
-	return headgate.Op{Key: "k", Scope: "s", Limit: b.limit, Kind: kind, Cost: cost}
+func (b *bench) op(kind store.Kind, cost int64) store.Op {
+	return store.Op{Key: "k", Scope: "s", Rule: b.limit.Rule(), Kind: kind, Cost: cost}
 }
 
-func (b *bench) do(kind headgate.Kind, cost int64) headgate.Decision {
+func (b *bench) do(kind store.Kind, cost int64) store.Decision {
 	b.Helper()
-	d, err := headgate.Execute(b.Context(), b.store, b.op(kind, cost))
+	d, err := store.Execute(b.Context(), b.store, b.op(kind, cost))
 	if err != nil {
 		b.Fatalf("%s %d: %v", kind, cost, err)
 	}
@@ -107,7 +108,7 @@ func (b *bench) do(kind headgate.Kind, cost int64) headgate.Decision {
 // shared is what the store behind has left.
 func (b *bench) shared() int64 {
 	b.Helper()
-	d, err := headgate.Execute(b.Context(), b.remote.Store, b.op(headgate.Peek, 0))
+	d, err := store.Execute(b.Context(), b.remote.Store, b.op(store.KindPeek, 0))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func (b *bench) shared() int64 {
 func (b *bench) heat() (taken int64) {
 	b.Helper()
 	for b.held() == 0 {
-		if taken++; !b.do(headgate.Take, 1).Allowed || taken > 1000 {
+		if taken++; !b.do(store.KindTake, 1).Allowed || taken > 1000 {
 			b.Fatalf("no block after %d", taken)
 		}
 	}

@@ -11,16 +11,16 @@ import (
 )
 
 // all asks for one of every given limit, all or nothing.
-func (b *bench) all(limits ...headgate.Limit) (bool, []headgate.Decision) {
+func (b *bench) all(limits ...headgate.Limit) (bool, []store.Decision) {
 	b.Helper()
-	ops, out := make([]headgate.Op, len(limits)), make([]headgate.Decision, len(limits))
+	ops, out := make([]store.Op, len(limits)), make([]store.Decision, len(limits))
 	for i, l := range limits {
-		ops[i] = headgate.Op{Key: "k", Scope: "s", Limit: l, Cost: 1}
+		ops[i] = store.Op{Key: "k", Scope: "s", Rule: l.Rule(), Cost: 1}
 		if i > 0 {
 			ops[i].Scope = "other"
 		}
 	}
-	if err := headgate.ExecuteAll(b.Context(), b.store, ops, out, headgate.AllOrNothing); err != nil {
+	if err := store.ExecuteAll(b.Context(), b.store, ops, out, store.AllOrNothing); err != nil {
 		b.Fatal(err)
 	}
 	allowed := true
@@ -43,7 +43,7 @@ func (b *bench) total() (n int) {
 // TestAllowAllIsLocalIfAllIsHeld: several limits in blocks need no round trip.
 func TestAllowAllIsLocalIfAllIsHeld(t *testing.T) {
 	in(t, hourly(1_000_000), func(b *bench) {
-		minutely := headgate.PerMinute(1_000_000).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 1})
+		minutely := headgate.PerMinute(1_000_000).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1})
 		for range 2000 {
 			if ok, _ := b.all(b.limit, minutely); !ok {
 				t.Fatal("refused")
@@ -94,13 +94,13 @@ func TestPeekCoveredHere(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
 		taken := b.heat()
 		before := b.total()
-		if d := b.do(headgate.Peek, 1); !d.Allowed || d.Granted != 0 || b.total() != before {
+		if d := b.do(store.KindPeek, 1); !d.Allowed || d.Granted != 0 || b.total() != before {
 			t.Errorf("%+v after %d calls", d, b.total()-before)
 		}
-		if d := b.do(headgate.Peek, 1000-taken); !d.Allowed || b.total() != before+1 {
+		if d := b.do(store.KindPeek, 1000-taken); !d.Allowed || b.total() != before+1 {
 			t.Errorf("all that is left: %+v", d)
 		}
-		if d := b.do(headgate.Peek, 1001-taken); d.Allowed {
+		if d := b.do(store.KindPeek, 1001-taken); d.Allowed {
 			t.Errorf("one more: %+v", d)
 		}
 		if held := b.held(); held+b.shared() != 1000-taken {
@@ -113,13 +113,13 @@ func TestPeekCoveredHere(t *testing.T) {
 func TestCostAboveWhatIsHeld(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
 		taken := b.heat()
-		if d := b.do(headgate.Take, 1001-taken); d.Allowed {
+		if d := b.do(store.KindTake, 1001-taken); d.Allowed {
 			t.Fatalf("%+v", d)
 		}
-		if d := b.do(headgate.Take, 1001); d.Allowed || d.Reason != headgate.TooLarge {
+		if d := b.do(store.KindTake, 1001); d.Allowed || d.Reason != store.ReasonTooLarge {
 			t.Errorf("more than the limit: %+v", d)
 		}
-		if d := b.do(headgate.TakeUpTo, 100); d.Granted != 100 {
+		if d := b.do(store.KindTakeUpTo, 100); d.Granted != 100 {
 			t.Errorf("up to 100: %+v", d)
 		}
 		taken += 100
@@ -127,7 +127,7 @@ func TestCostAboveWhatIsHeld(t *testing.T) {
 		if b.shared() != 1000-taken {
 			t.Errorf("%d left, want %d", b.shared(), 1000-taken)
 		}
-		if d := b.do(headgate.Take, 1000-taken); !d.Allowed || d.Granted != 1000-taken {
+		if d := b.do(store.KindTake, 1000-taken); !d.Allowed || d.Granted != 1000-taken {
 			t.Errorf("all that is left: %+v", d)
 		}
 	})
@@ -135,15 +135,15 @@ func TestCostAboveWhatIsHeld(t *testing.T) {
 
 // TestRefundOfATakeFromABlock: it is given back to the store, once.
 func TestRefundOfATakeFromABlock(t *testing.T) {
-	for _, limit := range []headgate.Limit{hourly(1000), headgate.PerHour(1000).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 1})} {
+	for _, limit := range []headgate.Limit{hourly(1000), headgate.PerHour(1000).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1})} {
 		in(t, limit, func(b *bench) {
 			b.heat()
-			d := b.do(headgate.Take, 1)
+			d := b.do(store.KindTake, 1)
 			time.Sleep(2 * time.Millisecond) // for a draw ahead
 			before := b.shared()
-			op := b.op(headgate.Refund, 1)
+			op := b.op(store.KindRefund, 1)
 			op.CountsUntil = d.CountsUntil
-			if _, err := headgate.Execute(b.Context(), b.store, op); err != nil {
+			if _, err := store.Execute(b.Context(), b.store, op); err != nil {
 				t.Fatal(err)
 			}
 			if b.shared() != before+1 {
@@ -158,11 +158,11 @@ func TestRefundOfATakeFromABlock(t *testing.T) {
 func TestChargeIsFeltWhenBlocksEnd(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
 		b.heat()
-		if d := b.do(headgate.Charge, 2000); d.Allowed {
+		if d := b.do(store.KindCharge, 2000); d.Allowed {
 			t.Fatalf("%+v", d)
 		}
 		time.Sleep(time.Second)
-		if d := b.do(headgate.Take, 1); d.Allowed {
+		if d := b.do(store.KindTake, 1); d.Allowed {
 			t.Errorf("after its blocks have ended: %+v", d)
 		}
 	})
@@ -171,15 +171,15 @@ func TestChargeIsFeltWhenBlocksEnd(t *testing.T) {
 // TestGrantIsSpentAboveTheLimit: credit is not drawn, but it is spent.
 func TestGrantIsSpentAboveTheLimit(t *testing.T) {
 	in(t, hourly(100), func(b *bench) {
-		for b.do(headgate.Take, 1).Allowed {
+		for b.do(store.KindTake, 1).Allowed {
 		}
-		op := b.op(headgate.Grant, 5)
+		op := b.op(store.KindGrant, 5)
 		op.Duration = time.Hour
-		if _, err := headgate.Execute(b.Context(), b.store, op); err != nil {
+		if _, err := store.Execute(b.Context(), b.store, op); err != nil {
 			t.Fatal(err)
 		}
 		passed := 0
-		for b.do(headgate.Take, 1).Allowed {
+		for b.do(store.KindTake, 1).Allowed {
 			passed++
 		}
 		if passed != 5 {
@@ -193,12 +193,12 @@ func TestGrantIsSpentAboveTheLimit(t *testing.T) {
 func TestResetEndsBlocks(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
 		b.heat()
-		b.do(headgate.Reset, 0)
+		b.do(store.KindReset, 0)
 		if b.held() != 0 || b.shared() != 1000 {
 			t.Fatalf("%d held, %d left", b.held(), b.shared())
 		}
 		passed := int64(0)
-		for b.do(headgate.Take, 1).Allowed {
+		for b.do(store.KindTake, 1).Allowed {
 			passed++
 		}
 		if passed != 1000 {
@@ -209,13 +209,13 @@ func TestResetEndsBlocks(t *testing.T) {
 
 // TestReserveGoesToTheStore: a booking is not made from a block.
 func TestReserveGoesToTheStore(t *testing.T) {
-	in(t, headgate.PerSecond(100).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 1}), func(b *bench) {
+	in(t, headgate.PerSecond(100).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1}), func(b *bench) {
 		b.heat()
 		before := b.shared()
-		op := b.op(headgate.Reserve, 3)
+		op := b.op(store.KindReserve, 3)
 		op.Duration = time.Minute
-		d, err := headgate.Execute(b.Context(), b.store, op)
-		if err != nil || !d.Allowed || b.remote.calls(headgate.Reserve) != 1 || b.shared() > before {
+		d, err := store.Execute(b.Context(), b.store, op)
+		if err != nil || !d.Allowed || b.remote.calls(store.KindReserve) != 1 || b.shared() > before {
 			t.Errorf("%+v, %v", d, err)
 		}
 	})
@@ -225,15 +225,15 @@ func TestReserveGoesToTheStore(t *testing.T) {
 func TestIndependentBatchIsDivided(t *testing.T) {
 	in(t, hourly(100_000), func(b *bench) {
 		for range 1000 {
-			b.do(headgate.Take, 1)
+			b.do(store.KindTake, 1)
 		}
-		ops := []headgate.Op{b.op(headgate.Take, 1), {Key: "cold", Limit: headgate.PerHour(1), Cost: 1}, b.op(headgate.Take, 1)}
-		out := make([]headgate.Decision, 3)
-		before := b.total() - b.remote.calls(headgate.Draw)
-		if err := headgate.ExecuteAll(context.Background(), b.store, ops, out, headgate.Independent); err != nil {
+		ops := []store.Op{b.op(store.KindTake, 1), {Key: "cold", Rule: headgate.PerHour(1).Rule(), Cost: 1}, b.op(store.KindTake, 1)}
+		out := make([]store.Decision, 3)
+		before := b.total() - b.remote.calls(store.KindDraw)
+		if err := store.ExecuteAll(context.Background(), b.store, ops, out, store.Independent); err != nil {
 			t.Fatal(err)
 		}
-		if b.total()-b.remote.calls(headgate.Draw) != before+1 || !out[0].Allowed || !out[1].Allowed || !out[2].Allowed || out[1].Limit != 1 {
+		if b.total()-b.remote.calls(store.KindDraw) != before+1 || !out[0].Allowed || !out[1].Allowed || !out[2].Allowed || out[1].Limit != 1 {
 			t.Errorf("%+v", out)
 		}
 	})
@@ -242,12 +242,12 @@ func TestIndependentBatchIsDivided(t *testing.T) {
 // TestOldWindowsBlocksEndWithIt: the trap of limitador#288 and apisix#13704. What was
 // drawn in a window is neither spent nor given back in the next.
 func TestOldWindowsBlocksEndWithIt(t *testing.T) {
-	in(t, headgate.PerMinute(1000).Using(headgate.FixedWindow).InBlocks(quick), func(b *bench) {
+	in(t, headgate.PerMinute(1000).Using(store.FixedWindow).InBlocks(quick), func(b *bench) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute - 50*time.Millisecond)))
 		b.heat()
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 		passed := int64(0)
-		for b.do(headgate.Take, 1).Allowed {
+		for b.do(store.KindTake, 1).Allowed {
 			passed++
 		}
 		if passed != 1000 {
@@ -260,12 +260,12 @@ func TestOldWindowsBlocksEndWithIt(t *testing.T) {
 // nothing, and admits nothing that the store has not counted.
 func TestNothingIsHeldAtTheStart(t *testing.T) {
 	in(t, hourly(10), func(b *bench) {
-		for b.do(headgate.Take, 1).Allowed {
+		for b.do(store.KindTake, 1).Allowed {
 		}
 		fresh := New(b.remote, Options{})
 		defer func() { _ = fresh.Close() }()
 		for range 50 {
-			if d, err := headgate.Execute(b.Context(), fresh, b.op(headgate.Take, 1)); err != nil || d.Allowed {
+			if d, err := store.Execute(b.Context(), fresh, b.op(store.KindTake, 1)); err != nil || d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
 		}
@@ -278,18 +278,18 @@ func TestLostAnswerIsNotSentAgain(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
 		taken := b.heat()
 		for b.held() > 0 {
-			if b.do(headgate.Take, 1).Allowed {
+			if b.do(store.KindTake, 1).Allowed {
 				taken++
 			}
 		}
-		b.remote.fail(headgate.ErrUnavailable)
-		draws := b.remote.calls(headgate.Draw)
+		b.remote.fail(store.ErrUnavailable)
+		draws := b.remote.calls(store.KindDraw)
 		for b.held() > 0 {
-			b.do(headgate.Take, 1)
+			b.do(store.KindTake, 1)
 		}
-		_, err := headgate.Execute(b.Context(), b.store, b.op(headgate.Take, 1))
-		if err == nil || b.remote.calls(headgate.Draw) > draws+1 {
-			t.Errorf("%v after %d draws", err, b.remote.calls(headgate.Draw)-draws)
+		_, err := store.Execute(b.Context(), b.store, b.op(store.KindTake, 1))
+		if err == nil || b.remote.calls(store.KindDraw) > draws+1 {
+			t.Errorf("%v after %d draws", err, b.remote.calls(store.KindDraw)-draws)
 		}
 		if s := b.store.Stats()[0]; s.Failed == 0 || s.Lost == 0 {
 			t.Errorf("%+v", s)
@@ -301,13 +301,13 @@ func TestLostAnswerIsNotSentAgain(t *testing.T) {
 // lost, until that no longer counts.
 func TestUnderCountsWhatIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, headgate.Per(1000, time.Minute).Using(headgate.FixedWindow).InBlocks(quick))
+		b := newBench(t, headgate.Per(1000, time.Minute).Using(store.FixedWindow).InBlocks(quick))
 		b.heat()
 		s := b.store.Stats()[0]
 		if s.Under != s.Held || s.Under == 0 || s.Over != 0 {
 			t.Errorf("Under is %d, Over is %d, with %d held", s.Under, s.Over, s.Held)
 		}
-		b.remote.fail(headgate.ErrUnavailable)
+		b.remote.fail(store.ErrUnavailable)
 		time.Sleep(time.Second) // idle blocks are given back, which fails
 		if lost := b.store.Stats()[0]; lost.Held != 0 || lost.Under < s.Under {
 			t.Errorf("Under is %d, with %d lost and %d held", lost.Under, s.Under, lost.Held)
@@ -324,13 +324,13 @@ func TestUnderCountsWhatIsKept(t *testing.T) {
 // not sent, and a limit cannot keep more than it has.
 func TestUnderIsOfOneKey(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
-		c := b.store.counters.forLine(&headgate.Op{Key: "k", Scope: "s", Limit: b.limit})
+		c := b.store.counters.forLine(&store.Op{Key: "k", Scope: "s", Rule: b.limit.Rule()})
 		lose := func(key string, err error) {
-			op := headgate.Op{Key: key, Scope: "s", Limit: b.limit}
+			op := store.Op{Key: key, Scope: "s", Rule: b.limit.Rule()}
 			l := newLine(&op, b.store.table.hash(&op), c)
 			l.size = 100
 			d, _ := l.begin(b.store.now(), 0)
-			l.finish(d, b.store.now(), headgate.Decision{}, err)
+			l.finish(d, b.store.now(), store.Decision{}, err)
 		}
 		under := func() int64 { return b.store.Stats()[0].Under }
 		lose("k", store.ErrNotSent)
@@ -338,13 +338,13 @@ func TestUnderIsOfOneKey(t *testing.T) {
 			t.Errorf("Under is %d after a draw that was not sent", under())
 		}
 		for _, key := range []string{"a", "b", "c"} {
-			lose(key, headgate.ErrUnavailable)
+			lose(key, store.ErrUnavailable)
 		}
-		if lose("a", headgate.ErrUnavailable); under() != 200 {
+		if lose("a", store.ErrUnavailable); under() != 200 {
 			t.Errorf("Under is %d, after one key has lost 200, and others 100", under())
 		}
 		for range 30 {
-			lose("a", headgate.ErrUnavailable)
+			lose("a", store.ErrUnavailable)
 		}
 		if under() != 1000 {
 			t.Errorf("Under is %d of a limit of 1000", under())
@@ -361,15 +361,15 @@ func TestFailedDrawsAreFew(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
 		b.heat()
 		b.line().drop(b.store.now())
-		b.remote.fail(headgate.ErrUnavailable)
+		b.remote.fail(store.ErrUnavailable)
 		for range 1000 { // half a millisecond each
-			_, _ = headgate.Execute(b.Context(), b.store, b.op(headgate.Take, 1))
+			_, _ = store.Execute(b.Context(), b.store, b.op(store.KindTake, 1))
 		}
 		if s := b.store.Stats()[0]; s.Failed < 2 || s.Failed > 12 {
 			t.Errorf("%d draws failed in half a second", s.Failed)
 		}
 		b.remote.fail(nil)
-		if !b.do(headgate.Take, 1).Allowed {
+		if !b.do(store.KindTake, 1).Allowed {
 			t.Error("refused, although the store answers again")
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // sealed is what is left of a block that is no longer used.
@@ -81,8 +81,8 @@ func (b *block) putBack(n int64) bool {
 // over returns from when on the store surely does not count b's tokens. That time began
 // when the store answered, so this counts from when the answer arrived. In a bucket, others
 // may have taken what was there when b was drawn, so tokens count for as long as it refills.
-func (b *block) over(r *headgate.Rule) int64 {
-	if r.Algorithm == headgate.TokenBucket {
+func (b *block) over(r *store.Rule) int64 {
+	if r.Algorithm == store.TokenBucket {
 		return b.began + countsFor(r)
 	}
 	return b.resetAt + b.began - b.sent
@@ -98,8 +98,8 @@ func (b *block) has(now int64) int64 {
 
 // line is what a process has of one key under one limit. Spending needs no lock.
 type line struct {
-	op       headgate.Op // its Key, Scope and Limit
-	rule     *headgate.Rule
+	op       store.Op // its Key, Scope and Limit
+	rule     *store.Rule
 	hash     uint64
 	beat     int64 // the length of a beat in microseconds
 	keep     int64 // for how long tokens are kept; see keepOf
@@ -128,17 +128,17 @@ type line struct {
 }
 
 // serves reports whether l is for op.
-func (l *line) serves(op *headgate.Op) bool {
+func (l *line) serves(op *store.Op) bool {
 	if l.op.Key != op.Key || l.op.Scope != op.Scope {
 		return false
 	}
-	r := op.Limit.Rule()
-	return l.rule == r || l.op.Limit.Equal(op.Limit) && l.op.Limit.Name() == op.Limit.Name()
+	r := op.Rule
+	return l.rule == r || l.op.Rule.Equal(op.Rule) && l.op.Rule.Name == op.Rule.Name
 }
 
 // spend takes cost from what the process holds, and writes the decision. It reports
 // whether it did.
-func (l *line) spend(now, cost int64, d *headgate.Decision) bool {
+func (l *line) spend(now, cost int64, d *store.Decision) bool {
 	return l.hold(now, cost, d) != nil
 }
 
@@ -150,13 +150,13 @@ func (l *line) wants(now int64) bool {
 }
 
 // answer writes the decision for a cost that was taken from b.
-func (l *line) answer(b *block, now, cost, left int64, d *headgate.Decision) {
+func (l *line) answer(b *block, now, cost, left int64, d *store.Decision) {
 	r := l.rule
-	d.Allowed, d.Reason, d.Limit = true, headgate.OK, r.Most()
+	d.Allowed, d.Reason, d.Limit = true, store.ReasonOK, r.Most()
 	d.Remaining, d.Granted = min(left+b.remaining, r.Most()), cost
 	d.RetryAfter, d.ResetAfter = 0, micros(max(b.resetAt-now, 0))
 	d.Delay, d.Lease, d.CountsUntil = 0, 0, b.counts
-	if r.Algorithm == headgate.TokenBucket && left > 0 {
+	if r.Algorithm == store.TokenBucket && left > 0 {
 		// The tokens of a block drain one after the other; those left are the last.
 		d.CountsUntil -= int64(uint64(left*r.Token)/uint64(r.Leak)) * r.Tick
 	}
@@ -214,7 +214,7 @@ func (l *line) retire(b *block, now int64) {
 
 // returned is what is left of a block, on its way back.
 type returned struct {
-	op    headgate.Op
+	op    store.Op
 	of    *line
 	sent  int64 // when it was drawn, or earlier, on the process's clock
 	until int64 // when it ends to count anyway
@@ -224,7 +224,7 @@ type returned struct {
 // since it was drawn, which is not given back.
 func (r *returned) arrived(now int64) {
 	r.of.counters.returning.Add(-r.op.Cost)
-	if rule := r.of.rule; rule.Algorithm == headgate.TokenBucket {
+	if rule := r.of.rule; rule.Algorithm == store.TokenBucket {
 		drained := float64(now-r.sent+rule.Tick) / float64(rule.Tick) * float64(rule.Leak) / float64(rule.Token)
 		r.of.counters.stuck.add(r.of, int64(min(drained+1, float64(r.op.Cost))), now, r.until)
 	}
@@ -239,10 +239,10 @@ func (r *returned) lost(now int64) {
 // refund returns the op that gives back what is left of b: in a single op, because two
 // could return tokens of others. A bucket gets back at most what cannot have drained
 // since the draw, even if nothing else was taken.
-func (l *line) refund(b *block, left int64) (headgate.Op, bool) {
+func (l *line) refund(b *block, left int64) (store.Op, bool) {
 	op := l.op
-	op.Kind, op.Cost, op.CountsUntil = headgate.Refund, left, b.counts
-	if r := l.rule; r.Algorithm == headgate.TokenBucket {
+	op.Kind, op.Cost, op.CountsUntil = store.KindRefund, left, b.counts
+	if r := l.rule; r.Algorithm == store.TokenBucket {
 		drains := int64(uint64(left*r.Token) / uint64(r.Leak))
 		op.CountsUntil = (b.drawn/r.Tick + drains) * r.Tick
 	}
@@ -292,10 +292,10 @@ func (l *line) refunds() []returned {
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
 // newLine returns the line for op, which keeps a copy of its key.
-func newLine(op *headgate.Op, hash uint64, c *counters) *line {
-	r := op.Limit.Rule()
+func newLine(op *store.Op, hash uint64, c *counters) *line {
+	r := op.Rule
 	l := &line{
-		op:   headgate.Op{Key: strings.Clone(op.Key), Scope: strings.Clone(op.Scope), Limit: op.Limit},
+		op:   store.Op{Key: strings.Clone(op.Key), Scope: strings.Clone(op.Scope), Rule: op.Rule},
 		rule: r, hash: hash, beat: beatOf(r), keep: keepOf(r), counters: c, size: hotAfter,
 	}
 	c.keys.Add(1)

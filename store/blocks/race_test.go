@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // shared is a store that does not close with one of the processes.
-type shared struct{ headgate.Store }
+type shared struct{ store.Store }
 
 func (shared) Close() error { return nil }
 
@@ -35,32 +36,32 @@ func TestNoOrderAdmitsTooMuch(t *testing.T) {
 		rng := rand.New(rand.NewPCG(rand.Uint64(), uint64(i)))
 		work.Go(func() {
 			for refusals := 0; refusals < 200; {
-				ops := []headgate.Op{{Key: "k", Scope: "s", Limit: in, Cost: 1 + rng.Int64N(1+rng.Int64N(30))}}
-				mode := headgate.Independent
+				ops := []store.Op{{Key: "k", Scope: "s", Rule: in.Rule(), Cost: 1 + rng.Int64N(1+rng.Int64N(30))}}
+				mode := store.Independent
 				switch rng.IntN(8) {
 				case 0:
-					ops[0].Kind = headgate.TakeUpTo
+					ops[0].Kind = store.KindTakeUpTo
 				case 1: // what is held is put back
-					ops = append(ops, headgate.Op{Key: "none", Limit: none, Cost: 1})
-					mode = headgate.AllOrNothing
+					ops = append(ops, store.Op{Key: "none", Rule: none.Rule(), Cost: 1})
+					mode = store.AllOrNothing
 				case 2:
-					ops[0].Kind = headgate.Peek
+					ops[0].Kind = store.KindPeek
 				}
-				out := make([]headgate.Decision, len(ops))
+				out := make([]store.Decision, len(ops))
 				s := stores[i%processes].Load()
 				var err error
 				if len(ops) == 1 && rng.IntN(2) == 0 {
-					out[0], err = headgate.Execute(context.Background(), s, ops[0])
+					out[0], err = store.Execute(context.Background(), s, ops[0])
 				} else {
-					err = headgate.ExecuteAll(context.Background(), s, ops, out, mode)
+					err = store.ExecuteAll(context.Background(), s, ops, out, mode)
 				}
-				refused := mode == headgate.AllOrNothing && !out[len(out)-1].Allowed
+				refused := mode == store.AllOrNothing && !out[len(out)-1].Allowed
 				switch {
 				case err != nil:
 					continue // the process has ended
 				case !out[0].Allowed:
 					refusals++
-				case !refused && ops[0].Kind != headgate.Peek:
+				case !refused && ops[0].Kind != store.KindPeek:
 					admitted.Add(out[0].Granted)
 				}
 			}
@@ -99,7 +100,7 @@ func TestNoOrderAdmitsTooMuch(t *testing.T) {
 			under += of.Under
 		}
 	}
-	left, err := headgate.Execute(t.Context(), inner, headgate.Op{Key: "k", Scope: "s", Limit: in, Kind: headgate.Peek})
+	left, err := store.Execute(t.Context(), inner, store.Op{Key: "k", Scope: "s", Rule: in.Rule(), Kind: store.KindPeek})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // registry holds the counters of all scopes.
@@ -25,7 +26,7 @@ type registered struct {
 }
 
 // of returns the counters of op, which are new if this is the first of its scope.
-func (r *registry) of(op *headgate.Op) *counters {
+func (r *registry) of(op *store.Op) *counters {
 	scope, mark := op.Space()
 	id := registered{scope: scope}
 	if scope == "" {
@@ -40,25 +41,25 @@ func (r *registry) of(op *headgate.Op) *counters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c = r.all[id]; c == nil {
-		c = &counters{scope: scope, limit: op.Limit}
-		c.over.Store(op.Limit.BlockOver())
+		c = &counters{scope: scope, limit: headgate.LimitOf(op.Rule)}
+		c.over.Store(op.Rule.BlockOver())
 		r.all[id] = c
 	}
 	return c
 }
 
 // forLine returns the counters for a new line.
-func (r *registry) forLine(op *headgate.Op) *counters {
+func (r *registry) forLine(op *store.Op) *counters {
 	c := r.of(op)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.limit = op.Limit
-	over := op.Limit.BlockOver()
+	c.limit = headgate.LimitOf(op.Rule)
+	over := op.Rule.BlockOver()
 	if c.keys.Load() > 0 {
 		over = max(over, c.over.Load())
 	}
 	c.over.Store(over)
-	c.capacity.Store(max(c.capacity.Load(), op.Limit.Capacity()))
+	c.capacity.Store(max(c.capacity.Load(), op.Rule.Most()))
 	return c
 }
 
@@ -130,13 +131,13 @@ func (s *Store) Stats() []Stats {
 
 // direct is the inner store. It counts what that admits itself of limits in blocks.
 type direct struct {
-	headgate.Store
+	store.Store
 
 	counters *registry
 }
 
-// Do implements headgate.Store.
-func (s direct) Do(ctx context.Context, b *headgate.Batch) {
+// Do implements store.Store.
+func (s direct) Do(ctx context.Context, b *store.Batch) {
 	s.Store.Do(ctx, b)
 	at := 0
 	for i := range b.Groups {
@@ -149,8 +150,8 @@ func (s direct) Do(ctx context.Context, b *headgate.Batch) {
 	}
 }
 
-func (s direct) count(op *headgate.Op, d *headgate.Decision) {
-	if (op.Kind == headgate.Take || op.Kind == headgate.TakeUpTo) && op.Cost > 0 && op.Limit.Rule().Age > 0 {
+func (s direct) count(op *store.Op, d *store.Decision) {
+	if (op.Kind == store.KindTake || op.Kind == store.KindTakeUpTo) && op.Cost > 0 && op.Rule.Age > 0 {
 		s.counters.of(op).direct.Add(d.Granted)
 	}
 }

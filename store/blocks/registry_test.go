@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 func only(scopes ...string) func(string) bool {
@@ -33,7 +33,7 @@ func TestRetainGivesBack(t *testing.T) {
 			t.Errorf("%d counters are kept", n)
 		}
 		for range 20 { // requests that began before the reload are still decided
-			if taken++; !b.do(headgate.Take, 1).Allowed {
+			if taken++; !b.do(store.KindTake, 1).Allowed {
 				t.Fatal("refused")
 			}
 		}
@@ -52,13 +52,13 @@ func TestRetainGivesBack(t *testing.T) {
 func TestRetainWhileDrawing(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
 		for range hotAfter {
-			b.do(headgate.Take, 1)
+			b.do(store.KindTake, 1)
 		}
-		b.store.Forget(b.op(headgate.Take, 0))
+		b.store.Forget(b.op(store.KindTake, 0))
 		before := b.shared()
 		b.remote.slow(200 * time.Millisecond)
 		answered := make(chan bool)
-		go func() { answered <- b.do(headgate.Take, 1).Allowed }()
+		go func() { answered <- b.do(store.KindTake, 1).Allowed }()
 		time.Sleep(10 * time.Millisecond)
 		b.store.Retain(only())
 		if !<-answered {
@@ -81,7 +81,7 @@ func TestLossesOutliveTheRule(t *testing.T) {
 		b.heat()
 		b.remote.fail(errors.New("no answer"))
 		for range 100 {
-			_, _ = headgate.Execute(context.Background(), b.store, b.op(headgate.Take, 1))
+			_, _ = store.Execute(context.Background(), b.store, b.op(store.KindTake, 1))
 		}
 		time.Sleep(2 * time.Second)
 		b.remote.fail(nil)
@@ -106,14 +106,14 @@ func TestEveryTokenIsCountedOnce(t *testing.T) {
 	in(t, hourly(100_000), func(b *bench) {
 		var taken int64
 		for i := range 300 {
-			d := b.do(headgate.Take, int64(1+i%3))
+			d := b.do(store.KindTake, int64(1+i%3))
 			taken += d.Granted
 			if i%50 == 0 {
 				time.Sleep(time.Second)
 			}
 		}
-		ops, out := []headgate.Op{b.op(headgate.Take, 2), b.op(headgate.Peek, 1)}, make([]headgate.Decision, 2)
-		if err := headgate.ExecuteAll(b.Context(), b.store, ops, out, headgate.AllOrNothing); err != nil {
+		ops, out := []store.Op{b.op(store.KindTake, 2), b.op(store.KindPeek, 1)}, make([]store.Decision, 2)
+		if err := store.ExecuteAll(b.Context(), b.store, ops, out, store.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -129,10 +129,10 @@ func TestEveryTokenIsCountedOnce(t *testing.T) {
 func TestForgetIsOfOneKey(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
 		b.heat()
-		other := b.op(headgate.Take, 1)
+		other := b.op(store.KindTake, 1)
 		other.Key = "other"
 		for range 20 {
-			if _, err := headgate.Execute(b.Context(), b.store, other); err != nil {
+			if _, err := store.Execute(b.Context(), b.store, other); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -140,15 +140,15 @@ func TestForgetIsOfOneKey(t *testing.T) {
 		before := b.held()
 		node := New(b.remote, Options{Keys: 64})
 		defer func() { _ = node.Close() }()
-		if _, err := headgate.Execute(b.Context(), node, b.op(headgate.Reset, 0)); err != nil {
+		if _, err := store.Execute(b.Context(), node, b.op(store.KindReset, 0)); err != nil {
 			t.Fatal(err)
 		}
-		b.store.Forget(b.op(headgate.Take, 0))
+		b.store.Forget(b.op(store.KindTake, 0))
 		if held := b.held(); held == 0 || held >= before {
 			t.Errorf("%d held of %d", held, before)
 		}
 		admitted := 0
-		for b.do(headgate.Take, 1).Allowed {
+		for b.do(store.KindTake, 1).Allowed {
 			admitted++
 		}
 		if admitted != 1000 {

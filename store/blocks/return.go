@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 )
 
@@ -21,11 +20,11 @@ func (s *Store) send(l *line, d *drawing) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
-		l.finish(d, s.now(), headgate.Decision{}, headgate.ErrClosed)
+		l.finish(d, s.now(), store.Decision{}, store.ErrClosed)
 		return
 	}
 	s.inFlight.Go(func() {
-		answer, err := headgate.Execute(context.Background(), s.inner, l.draw(d.want))
+		answer, err := store.Execute(context.Background(), s.inner, l.draw(d.want))
 		l.finish(d, s.now(), answer, err)
 	})
 }
@@ -79,12 +78,12 @@ func (s *Store) lookAtAll(now int64) (back []returned) {
 // giveBack gives blocks back. What fails is lost: it may have been given back.
 func (s *Store) giveBack(ctx context.Context, back []returned) {
 	for part := range slices.Chunk(back, mostOps) {
-		ops := make([]headgate.Op, 0, len(part))
+		ops := make([]store.Op, 0, len(part))
 		for i := range part {
 			ops = append(ops, part[i].op)
 		}
-		out := make([]headgate.Decision, len(ops))
-		err := headgate.ExecuteAll(ctx, s.inner, ops, out, headgate.Independent)
+		out := make([]store.Decision, len(ops))
+		err := store.ExecuteAll(ctx, s.inner, ops, out, store.Independent)
 		for i := range part {
 			if err != nil {
 				part[i].lost(s.now())
@@ -97,12 +96,12 @@ func (s *Store) giveBack(ctx context.Context, back []returned) {
 
 // undo gives back what a request took from the store before it was refused. What fails
 // counts, as if it had been used.
-func (s *Store) undo(ctx context.Context, ops []headgate.Op, out []headgate.Decision) {
+func (s *Store) undo(ctx context.Context, ops []store.Op, out []store.Decision) {
 	at := make([]int, len(ops))
 	for i := range at {
 		at[i] = i
 	}
-	var call headgate.Batch
+	var call store.Batch
 	store.AddUndo(&call, ops, out, at)
 	s.inner.Do(context.WithoutCancel(ctx), &call)
 }

@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // TestReturnsNeverGiveMore: blocks that are drawn and given back unused never leave more at
@@ -18,30 +18,30 @@ func TestReturnsNeverGiveMore(t *testing.T) {
 		rng := rand.New(rand.NewPCG(first+i, 21))
 		limit, _ := randomLimit(rng)
 		r := limit.Rule()
-		if r.Anchor == headgate.AnchorFirstRequest {
+		if r.Anchor == store.AnchorFirstRequest {
 			continue // a draw opens another window than the take after it
 		}
 		var with, without algorithm.State
 		now := 1_767_225_600_000_000 + rng.Int64N(r.Period)
 		left := func(s *algorithm.State) int64 {
-			return algorithm.Step(r, s, now, algorithm.Request{Kind: headgate.Peek}).Remaining
+			return algorithm.Step(r, s, now, algorithm.Request{Kind: store.KindPeek}).Remaining
 		}
 		var lines []*line
 		for range 40 {
 			switch rng.IntN(5) {
 			case 0, 1: // somebody draws
-				op := headgate.Op{Key: "k", Limit: limit}
+				op := store.Op{Key: "k", Rule: limit.Rule()}
 				l := newLine(&op, 1, new(counters))
 				d, _ := l.begin(now, 1+rng.Int64N(limit.Capacity()))
 				op = l.draw(d.want)
-				answer := algorithm.Step(r, &with, now, algorithm.Request{Kind: headgate.Draw, Cost: op.Cost, Duration: op.Duration}).Decision
+				answer := algorithm.Step(r, &with, now, algorithm.Request{Kind: store.KindDraw, Cost: op.Cost, Duration: op.Duration}).Decision
 				if l.finish(d, now, answer, nil); answer.Granted > 0 {
 					lines = append(lines, l)
 				}
 			case 2: // somebody else takes
 				n := 1 + rng.Int64N(limit.Capacity())
-				if algorithm.Step(r, &with, now, algorithm.Request{Kind: headgate.Take, Cost: n}).Allowed {
-					algorithm.Step(r, &without, now, algorithm.Request{Kind: headgate.Take, Cost: n})
+				if algorithm.Step(r, &with, now, algorithm.Request{Kind: store.KindTake, Cost: n}).Allowed {
+					algorithm.Step(r, &without, now, algorithm.Request{Kind: store.KindTake, Cost: n})
 				}
 			case 3: // a block comes back
 				if len(lines) == 0 {
@@ -51,7 +51,7 @@ func TestReturnsNeverGiveMore(t *testing.T) {
 				lines[at].end(now)
 				for _, back := range lines[at].refunds() {
 					before := left(&with)
-					algorithm.Step(r, &with, now, algorithm.Request{Kind: headgate.Refund, Cost: back.op.Cost, CountsUntil: back.op.CountsUntil})
+					algorithm.Step(r, &with, now, algorithm.Request{Kind: store.KindRefund, Cost: back.op.Cost, CountsUntil: back.op.CountsUntil})
 					gaveBack += left(&with) - before
 				}
 				lines = append(lines[:at], lines[at+1:]...)

@@ -22,7 +22,7 @@ func TestNoScheduleAdmitsTooMuch(t *testing.T) {
 		s := newSimulation(first + i)
 		s.run()
 		if s.use.wrong != "" || s.under != "" {
-			t.Fatalf("seed %d: %s, age %s: %s %s\n%s", first+i, s.limit, s.limit.BlockAge(), s.use.wrong, s.under, &s.trace)
+			t.Fatalf("seed %d: %s, age %s: %s %s\n%s", first+i, s.limit, s.limit.Rule().BlockAge(), s.use.wrong, s.under, &s.trace)
 		}
 		admitted += s.use.total
 		for _, n := range s.nodes {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 var oneSeed = flag.Uint64("blocks.seed", 0, "the only schedule that TestNoScheduleAdmitsTooMuch tries")
@@ -115,7 +116,7 @@ func (s *simulation) clock(n *node) int64 {
 	return s.now + (s.now-s.began)*n.rate/1_000_000 + n.offset
 }
 
-func (s *simulation) step(kind headgate.Kind, cost int64, op *headgate.Op) headgate.Decision {
+func (s *simulation) step(kind store.Kind, cost int64, op *store.Op) store.Decision {
 	req := algorithm.Request{Kind: kind, Cost: cost}
 	if op != nil {
 		req.Duration, req.CountsUntil = op.Duration, op.CountsUntil
@@ -127,7 +128,7 @@ func (s *simulation) step(kind headgate.Kind, cost int64, op *headgate.Op) headg
 }
 
 func (s *simulation) newLine(c *counters) *line {
-	op := headgate.Op{Key: "k", Scope: "s", Limit: s.limit}
+	op := store.Op{Key: "k", Scope: "s", Rule: s.limit.Rule()}
 	l := newLine(&op, 1, c)
 	l.size = 2 + s.rng.Int64N(max(2*s.limit.N()*l.rule.Age/l.rule.Period, 1)+8)
 	return l
@@ -145,7 +146,7 @@ func (s *simulation) lost() bool { return s.faults && s.rng.IntN(12) == 0 }
 
 // request is what Store.Take does.
 func (s *simulation) request(n *node, a *ask) {
-	var d headgate.Decision
+	var d store.Decision
 	if now := s.clock(n); n.line.spend(now, a.cost, &d) {
 		s.admit(a.cost)
 		if n.line.wants(now) {
@@ -179,7 +180,7 @@ func (s *simulation) request(n *node, a *ask) {
 var errLost = errors.New("lost")
 
 func (s *simulation) draw(n *node, l *line, d *drawing) {
-	finish := func(answer headgate.Decision, err error) {
+	finish := func(answer store.Decision, err error) {
 		l.finish(d, s.clock(n), answer, err)
 		s.logf("node %p draws: %+v", n, answer)
 		waiting := n.waiting[d]
@@ -198,18 +199,18 @@ func (s *simulation) draw(n *node, l *line, d *drawing) {
 	}
 	timeout := 20 * (l.rule.Age + 1000)
 	if s.lost() {
-		s.on(n, timeout, func() { finish(headgate.Decision{}, errLost) })
+		s.on(n, timeout, func() { finish(store.Decision{}, errLost) })
 		return
 	}
 	s.after(s.delay(), func() {
 		op := l.draw(d.want)
-		answer := s.step(headgate.Draw, op.Cost, &op)
+		answer := s.step(store.KindDraw, op.Cost, &op)
 		if !n.dead[l] {
 			s.explain(answer, d.want)
 		}
 		if s.lost() {
 			s.gone += answer.Granted
-			s.on(n, timeout, func() { finish(headgate.Decision{}, errLost) })
+			s.on(n, timeout, func() { finish(store.Decision{}, errLost) })
 			return
 		}
 		s.flying += answer.Granted
@@ -229,7 +230,7 @@ func (s *simulation) draw(n *node, l *line, d *drawing) {
 
 // explain checks the refusal of a draw: what was not admitted must be held by somebody,
 // on its way, or lost, and must be in the sum of Stats.Under.
-func (s *simulation) explain(d headgate.Decision, want int64) {
+func (s *simulation) explain(d store.Decision, want int64) {
 	if d.Allowed || s.under != "" {
 		return
 	}
@@ -240,9 +241,9 @@ func (s *simulation) explain(d headgate.Decision, want int64) {
 	}
 	kept := int64(0)
 	switch s.limit.Algorithm() {
-	case headgate.FixedWindow:
+	case store.FixedWindow:
 		kept = s.limit.N() - s.use.inWindow(s.now)
-	case headgate.TokenBucket:
+	case store.TokenBucket:
 		// It is empty, so in the time in which it refills, as much was taken as it holds.
 		// One token may be there in part.
 		kept = s.limit.Rule().Burst - 1 - s.use.inRefill(s.now)
@@ -252,7 +253,7 @@ func (s *simulation) explain(d headgate.Decision, want int64) {
 	if kept > under {
 		s.under = fmt.Sprintf("refused at %d with %d kept from clients, and Under is %d in all", s.now, kept, under)
 	}
-	if s.limit.Algorithm() != headgate.FixedWindow {
+	if s.limit.Algorithm() != store.FixedWindow {
 		return
 	}
 	if admitted := s.use.inWindow(s.now); s.limit.N()-admitted > held && s.under == "" {
@@ -275,7 +276,7 @@ func (s *simulation) held(l *line) (held int64) {
 // exact asks the store for a single request, which counts when the store decides.
 func (s *simulation) exact(n *node, cost int64) {
 	s.after(s.delay(), func() {
-		if d := s.step(headgate.Take, cost, nil); d.Allowed {
+		if d := s.step(store.KindTake, cost, nil); d.Allowed {
 			s.admit(cost)
 		} else {
 			s.rejected++
@@ -297,7 +298,7 @@ func (s *simulation) back(n *node, l *line) {
 		s.after(s.delay(), func() {
 			s.flying -= op.Cost
 			before := s.left()
-			s.step(headgate.Refund, op.Cost, &op)
+			s.step(store.KindRefund, op.Cost, &op)
 			s.gone += op.Cost - (s.left() - before)
 			r.arrived(s.clock(n))
 		})
@@ -306,7 +307,7 @@ func (s *simulation) back(n *node, l *line) {
 
 // left is what the store has left.
 func (s *simulation) left() int64 {
-	return algorithm.Step(s.limit.Rule(), &s.state, s.now, algorithm.Request{Kind: headgate.Peek}).Remaining
+	return algorithm.Step(s.limit.Rule(), &s.state, s.now, algorithm.Request{Kind: store.KindPeek}).Remaining
 }
 
 func (s *simulation) admit(cost int64) {
@@ -413,7 +414,7 @@ func newSimulation(seed uint64) *simulation {
 			counters: c, line: s.newLine(c), waiting: map[*drawing][]*ask{}, dead: map[*line]bool{}, offset: rng.Int64N(10_000_000) - 5_000_000, rate: rng.Int64N(52_001) - 26_000,
 		})
 	}
-	s.logf("%s, age %s, %d nodes", limit, limit.BlockAge(), len(s.nodes))
+	s.logf("%s, age %s, %d nodes", limit, limit.Rule().BlockAge(), len(s.nodes))
 	return s
 }
 
@@ -426,23 +427,23 @@ func randomLimit(rng *rand.Rand) (l headgate.Limit, burst int64) {
 		case 0, 1:
 			l = l.Burst(1 + rng.Int64N(3*n))
 		case 2:
-			l = l.Using(headgate.FixedWindow)
+			l = l.Using(store.FixedWindow)
 			if rng.IntN(3) == 0 {
-				l = l.Anchored(headgate.AnchorFirstRequest)
+				l = l.Anchored(store.AnchorFirstRequest)
 			}
 		case 3:
-			l = l.Using(headgate.SlidingLog)
+			l = l.Using(store.SlidingLog)
 		case 4:
-			l = l.Using(headgate.SlidingWindow)
+			l = l.Using(store.SlidingWindow)
 		case 5:
-			l = l.Using(headgate.SlidingBuckets).Buckets(1+rng.IntN(8), headgate.Edge(rng.IntN(3)))
+			l = l.Using(store.SlidingBuckets).Buckets(1+rng.IntN(8), store.Edge(rng.IntN(3)))
 		}
-		b := headgate.Blocks{MaxAge: time.Duration(1+rng.Int64N(int64(period/time.Microsecond))) * time.Microsecond, MaxOver: rng.Float64()}
+		b := store.Blocks{MaxAge: time.Duration(1+rng.Int64N(int64(period/time.Microsecond))) * time.Microsecond, MaxOver: rng.Float64()}
 		if rng.IntN(3) == 0 {
 			b.MaxOver = 0
 		}
 		burst = l.Capacity()
-		if l = l.InBlocks(b); l.Valid() && l.BlockAge() > 0 {
+		if l = l.InBlocks(b); l.Valid() && l.Rule().BlockAge() > 0 {
 			return l, burst
 		}
 	}
@@ -454,9 +455,9 @@ func TestTheBoundIsReached(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	best := 0.0
 	for range 200 {
-		limit := headgate.PerSecond(1000 + rng.Int64N(100_000)).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.02 + 0.1*rng.Float64()})
+		limit := headgate.PerSecond(1000 + rng.Int64N(100_000)).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.02 + 0.1*rng.Float64()})
 		s := &simulation{rng: rng, limit: limit, began: 1_767_225_600_000_000, now: 1_767_225_600_000_000, use: newUsage(limit, limit.Capacity())}
-		age, over := limit.Rule().Age, limit.BlockOver()
+		age, over := limit.Rule().Age, limit.Rule().BlockOver()
 		for range 1 + rng.IntN(8) {
 			s.nodes = append(s.nodes, &node{line: s.newLine(new(counters)), rate: rng.Int64N(26_000)})
 		}
@@ -464,12 +465,12 @@ func TestTheBoundIsReached(t *testing.T) {
 			n.line.size = over / int64(len(s.nodes))
 			d, _ := n.line.begin(s.clock(n), 0)
 			op := n.line.draw(d.want)
-			n.line.finish(d, s.clock(n), s.step(headgate.Draw, op.Cost, &op), nil)
+			n.line.finish(d, s.clock(n), s.step(store.KindDraw, op.Cost, &op), nil)
 		}
 		s.now += age - age/margin - age/50
-		s.use.admit(s.now, s.step(headgate.TakeUpTo, limit.Capacity(), nil).Granted)
+		s.use.admit(s.now, s.step(store.KindTakeUpTo, limit.Capacity(), nil).Granted)
 		for _, n := range s.nodes {
-			var d headgate.Decision
+			var d store.Decision
 			for n.line.spend(s.clock(n), 1, &d) {
 				s.use.admit(s.now, 1)
 			}

@@ -3,7 +3,7 @@ package blocks
 import (
 	"sync/atomic"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 )
 
 // beatOf returns the length of a beat in microseconds.
-func beatOf(r *headgate.Rule) int64 { return max(min(longestBeat, r.Age*3/4), 1) }
+func beatOf(r *store.Rule) int64 { return max(min(longestBeat, r.Age*3/4), 1) }
 
 // rest returns how long no draw should follow one that left so much: half a beat, if the
 // store has less than it gets in a beat. Otherwise a key that is asked for more than its
@@ -36,7 +36,7 @@ func beatOf(r *headgate.Rule) int64 { return max(min(longestBeat, r.Age*3/4), 1)
 // waiting. A fixed window gets nothing, so its last tokens are drawn at once.
 func (l *line) rest(remaining int64) int64 {
 	r := l.rule
-	if r.Algorithm == headgate.FixedWindow || float64(remaining) >= float64(r.Limit)*float64(l.beat)/float64(r.Period) {
+	if r.Algorithm == store.FixedWindow || float64(remaining) >= float64(r.Limit)*float64(l.beat)/float64(r.Period) {
 		return 0
 	}
 	return l.beat / 2
@@ -45,8 +45,8 @@ func (l *line) rest(remaining int64) int64 {
 // keepOf returns for how many microseconds tokens are meant to be kept: not longer than
 // they may be used, and in a window hardly longer than a tenth of it, because others need
 // what a process holds when it ends.
-func keepOf(r *headgate.Rule) int64 {
-	if r.Algorithm == headgate.TokenBucket {
+func keepOf(r *store.Rule) int64 {
+	if r.Algorithm == store.TokenBucket {
 		return r.Age
 	}
 	return min(r.Age, max(r.Period/10, longestBeat))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // steady takes one token every so often for a time, and returns the longest that one took.
@@ -12,7 +13,7 @@ func (b *bench) steady(every, long time.Duration) (longest time.Duration) {
 	b.Helper()
 	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(every) {
 		began := time.Now()
-		if d := b.do(headgate.Take, 1); !d.Allowed {
+		if d := b.do(store.KindTake, 1); !d.Allowed {
 			b.Fatalf("refused: %+v", d)
 		}
 		longest = max(longest, time.Since(began))
@@ -41,7 +42,7 @@ func TestBlocksOutlastAStall(t *testing.T) {
 // TestBlocksLastASpan: a busy key needs few draws at a steady pace, whatever a round trip
 // takes, and uses what it draws. (The end of a window ends its blocks.)
 func TestBlocksLastASpan(t *testing.T) {
-	second := headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05}
+	second := store.Blocks{MaxAge: time.Second, MaxOver: 0.05}
 	for _, c := range []struct {
 		name  string
 		limit headgate.Limit
@@ -51,7 +52,7 @@ func TestBlocksLastASpan(t *testing.T) {
 	}{
 		{"window", hourly(1_000_000), time.Millisecond, 400 * time.Millisecond, 0.98},
 		{"window, far away", hourly(1_000_000), 20 * time.Millisecond, 400 * time.Millisecond, 0.98},
-		{"window of two seconds", headgate.Per(20_000, 2*time.Second).Using(headgate.FixedWindow).InBlocks(second), time.Millisecond, 150 * time.Millisecond, 0.9},
+		{"window of two seconds", headgate.Per(20_000, 2*time.Second).Using(store.FixedWindow).InBlocks(second), time.Millisecond, 150 * time.Millisecond, 0.9},
 		{"bucket of a second", headgate.PerSecond(10_000).InBlocks(second), time.Millisecond, 37 * time.Millisecond, 0.98},
 		{"bucket of a second, far away", headgate.PerSecond(10_000).InBlocks(second), 10 * time.Millisecond, 23 * time.Millisecond, 0.98},
 		{"bucket with a burst of 20 seconds", headgate.PerSecond(10_000).Burst(200_000).InBlocks(second), time.Millisecond, 400 * time.Millisecond, 0.98},
@@ -81,7 +82,7 @@ func TestBlocksLastASpan(t *testing.T) {
 func TestFewRequestsAtOnceAreNoPace(t *testing.T) {
 	in(t, hourly(1_000_000), func(b *bench) {
 		for range 100 {
-			b.do(headgate.Take, 1)
+			b.do(store.KindTake, 1)
 		}
 		time.Sleep(5 * time.Millisecond) // for a draw ahead
 		if held := b.held(); held == 0 || held > 300 {
@@ -121,7 +122,7 @@ func TestSizeLearnsOnlyFromUse(t *testing.T) {
 		{"spent at once", &block{size: 800, opened: 1}, 0, 2, 1600, 800},
 		{"smaller than wanted", &block{size: 100, opened: 1, short: true}, 0, 10_001, 800, 800},
 	} {
-		op := headgate.Op{Key: "k", Scope: "s", Limit: hourly(1_000_000)}
+		op := store.Op{Key: "k", Scope: "s", Rule: hourly(1_000_000).Rule()}
 		l := newLine(&op, 1, new(counters))
 		l.size = c.was
 		l.resize(c.block, c.left, c.now)
@@ -135,13 +136,13 @@ func TestSizeLearnsOnlyFromUse(t *testing.T) {
 // asks for it. The next one is not.
 func TestNextIsUsedAfterTheCurrentHasEnded(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
-		op := b.op(headgate.Draw, 8)
+		op := b.op(store.KindDraw, 8)
 		l := newLine(&op, 1, new(counters))
 		l.counters.limit = b.limit
 		for range 2 {
 			d, _ := l.begin(b.store.now(), 0)
 			op = l.draw(d.want)
-			answer, err := headgate.Execute(t.Context(), b.remote.Store, op)
+			answer, err := store.Execute(t.Context(), b.remote.Store, op)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +151,7 @@ func TestNextIsUsedAfterTheCurrentHasEnded(t *testing.T) {
 		}
 		now := l.current.Load().deadline
 		l.look(now)
-		var d headgate.Decision
+		var d store.Decision
 		if l.current.Load() != nil || l.next.Load() == nil {
 			t.Fatal("the first block has not ended, or the second has")
 		}

@@ -6,12 +6,13 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // Stats are the counters of one scope (in the server, of one rule), or of one limit
 // without a scope, since its first request. All but the gauges only grow.
 type Stats struct {
-	Scope string         // headgate.Op.Scope, or the limit's name
+	Scope string         // store.Op.Scope, or the limit's name
 	Limit headgate.Limit // one of those in blocks that were used there
 
 	Keys int64 // gauge: keys with a line in the table now
@@ -122,11 +123,11 @@ func (c *counters) aside(now int64) int64 { return c.returning.Load() + c.stuck.
 
 // countsFor returns how long, in microseconds, tokens count at the store that were drawn
 // now: in a bucket, until it has been refilled from nothing.
-func countsFor(r *headgate.Rule) int64 {
+func countsFor(r *store.Rule) int64 {
 	switch r.Algorithm {
-	case headgate.TokenBucket:
+	case store.TokenBucket:
 		return int64(float64(r.FullBurst())*float64(r.Period)/float64(r.Limit)) + max(r.Tick, r.RefillEvery)
-	case headgate.FixedWindow:
+	case store.FixedWindow:
 		return r.Period
 	default:
 		return 2*r.Period + r.Age

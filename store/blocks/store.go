@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// Store is a headgate.Store that decides limits in blocks in this process and everything
+// Store is a store.Store that decides limits in blocks in this process and everything
 // else in the store it wraps. It is safe for concurrent use. Create it with [New].
 type Store struct {
 	inner    direct
@@ -31,14 +31,14 @@ type Store struct {
 	sweeper  sync.WaitGroup
 }
 
-var _ headgate.Store = (*Store)(nil)
+var _ store.Store = (*Store)(nil)
 
 // New returns a Store that calls inner and owns it: Close closes both. inner must use a
 // clock of its own, as shared stores do, and should limit how long a call takes, as
 // package failsafe does. If inner is nil or a nil pointer, every call returns
 // headgate.ErrNoStore, and headgate.Limiter.Validate
 // reports it at once.
-func New(inner headgate.Store, options Options) *Store {
+func New(inner store.Store, options Options) *Store {
 	o := options.withDefaults()
 	s := &Store{options: o, table: newTable(o.Keys), stop: make(chan struct{}), ended: make(chan struct{})}
 	s.counters.all = make(map[registered]*counters)
@@ -52,7 +52,7 @@ func New(inner headgate.Store, options Options) *Store {
 // machine.
 func (s *Store) now() int64 { return s.clock.Now() }
 
-// Do implements headgate.Store. For a limit in blocks, a refusal may be a little early
+// Do implements store.Store. For a limit in blocks, a refusal may be a little early
 // in time: a block that another process gives back can let the request pass earlier than
 // RetryAfter says. Remaining is what this process holds plus what the store had left at
 // the last draw.
@@ -61,11 +61,11 @@ func (s *Store) now() int64 { return s.clock.Now() }
 // inner store; if that refuses with AllOrNothing, what was taken here is put back. Of
 // several groups, one is decided here if all of it can be, otherwise by the inner store,
 // which then is called anyway.
-func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
+func (s *Store) Do(ctx context.Context, b *store.Batch) {
 	switch {
 	case s.flaw != nil:
 		b.Fail(s.flaw)
-	case store.Single(b) && b.Ops[0].Limit.Rule().Age > 0 && b.Ops[0].Kind != headgate.Times:
+	case store.Single(b) && b.Ops[0].Rule.Age > 0 && b.Ops[0].Kind != store.KindTimes:
 		b.Out[0], b.Groups[0].Err = s.take(ctx, b.Ops[0])
 	case len(b.Groups) == 1:
 		s.takeGroup(ctx, b)
@@ -75,12 +75,12 @@ func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
 }
 
 // take executes one op of a limit in blocks.
-func (s *Store) take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if op.Kind == headgate.Take && op.Cost > 0 {
+func (s *Store) take(ctx context.Context, op store.Op) (store.Decision, error) {
+	if op.Kind == store.KindTake && op.Cost > 0 {
 		hash := s.table.hash(&op)
 		l, now := s.table.find(hash, &op), s.now()
 		if l != nil {
-			var d headgate.Decision
+			var d store.Decision
 			if l.spend(now, op.Cost, &d) {
 				if l.wants(now) {
 					s.drawAhead(l, now)
@@ -94,26 +94,26 @@ func (s *Store) take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 }
 
 // rarer executes ops of other kinds.
-func (s *Store) rarer(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if op.Cost > 0 && op.Cost <= op.Limit.Rule().Most() {
+func (s *Store) rarer(ctx context.Context, op store.Op) (store.Decision, error) {
+	if op.Cost > 0 && op.Cost <= op.Rule.Most() {
 		l := s.table.find(s.table.hash(&op), &op)
 		switch {
 		case l == nil:
-		case op.Kind == headgate.Peek:
+		case op.Kind == store.KindPeek:
 			return s.peek(ctx, l, op)
-		case op.Kind == headgate.TakeUpTo:
+		case op.Kind == store.KindTakeUpTo:
 			return s.takeUpTo(ctx, l, op)
 		}
 	}
-	if op.Kind == headgate.Reset {
+	if op.Kind == store.KindReset {
 		defer s.drop(&op)
 		s.drop(&op)
 	}
-	return headgate.Execute(ctx, s.inner, op)
+	return store.Execute(ctx, s.inner, op)
 }
 
 // drop ends the blocks of a key that is reset.
-func (s *Store) drop(op *headgate.Op) {
+func (s *Store) drop(op *store.Op) {
 	now := s.now()
 	s.table.of(op, func(l *line) { l.drop(now) })
 }
@@ -121,23 +121,23 @@ func (s *Store) drop(op *headgate.Op) {
 // Forget ends the blocks of op's key in its scope, under whatever limit, without giving
 // them back. Call it when another process has reset the key: what was drawn before would
 // come on top of its new budget.
-func (s *Store) Forget(op headgate.Op) { s.drop(&op) }
+func (s *Store) Forget(op store.Op) { s.drop(&op) }
 
 // attempts is how many draws a request waits for before it asks the store itself.
 const attempts = 3
 
 // takeSlow takes where this process holds too little.
-func (s *Store) takeSlow(ctx context.Context, op headgate.Op, l *line, hash uint64, now int64) (headgate.Decision, error) {
-	if op.Cost > op.Limit.Rule().Most() {
-		return headgate.Execute(ctx, s.inner, op)
+func (s *Store) takeSlow(ctx context.Context, op store.Op, l *line, hash uint64, now int64) (store.Decision, error) {
+	if op.Cost > op.Rule.Most() {
+		return store.Execute(ctx, s.inner, op)
 	}
 	if l == nil {
 		if l = s.lineFor(&op, hash, now); l == nil {
-			return headgate.Execute(ctx, s.inner, op)
+			return store.Execute(ctx, s.inner, op)
 		}
 	}
 	for range attempts {
-		var refusal headgate.Decision
+		var refusal store.Decision
 		if l.refuse(now, &refusal) {
 			l.counters.rested.Add(1)
 			return refusal, nil
@@ -150,10 +150,10 @@ func (s *Store) takeSlow(ctx context.Context, op headgate.Op, l *line, hash uint
 			select {
 			case <-d.done:
 			case <-ctx.Done():
-				return headgate.Decision{}, fmt.Errorf("blocks: %w: %w", headgate.ErrUnavailable, ctx.Err())
+				return store.Decision{}, fmt.Errorf("blocks: %w: %w", store.ErrUnavailable, ctx.Err())
 			}
 			if d.err != nil {
-				return headgate.Decision{}, d.err
+				return store.Decision{}, d.err
 			}
 			if d.answer.Granted == 0 {
 				if op.Cost == 1 && d.answer.Remaining == 0 && d.answer.RetryAfter > 0 {
@@ -163,7 +163,7 @@ func (s *Store) takeSlow(ctx context.Context, op headgate.Op, l *line, hash uint
 			}
 		}
 		now = s.now()
-		var answer headgate.Decision
+		var answer store.Decision
 		if l.spend(now, op.Cost, &answer) {
 			return answer, nil
 		}
@@ -172,8 +172,8 @@ func (s *Store) takeSlow(ctx context.Context, op headgate.Op, l *line, hash uint
 }
 
 // lineFor returns the line of a key that has become busy, or nil.
-func (s *Store) lineFor(op *headgate.Op, hash uint64, now int64) *line {
-	beat := beatOf(op.Limit.Rule())
+func (s *Store) lineFor(op *store.Op, hash uint64, now int64) *line {
+	beat := beatOf(op.Rule)
 	n := s.table.warm(hash, uint64(now/beat))
 	if n < hotAfter {
 		return nil
@@ -195,18 +195,18 @@ func (s *Store) lineFor(op *headgate.Op, hash uint64, now int64) *line {
 }
 
 // takeRest takes what this process holds and the rest from the store, or nothing.
-func (s *Store) takeRest(ctx context.Context, l *line, op headgate.Op) (headgate.Decision, error) {
+func (s *Store) takeRest(ctx context.Context, l *line, op store.Op) (store.Decision, error) {
 	b := l.current.Load()
 	held := int64(0)
 	if b != nil {
 		held = b.takeUpTo(s.now(), op.Cost-1)
 	}
 	if held == 0 {
-		return headgate.Execute(ctx, s.inner, op)
+		return store.Execute(ctx, s.inner, op)
 	}
 	rest := op
 	rest.Cost -= held
-	d, err := headgate.Execute(ctx, s.inner, rest)
+	d, err := store.Execute(ctx, s.inner, rest)
 	if err != nil || !d.Allowed {
 		if l.putBack(b, held); err == nil {
 			d.Remaining += held
@@ -221,28 +221,28 @@ func (s *Store) takeRest(ctx context.Context, l *line, op headgate.Op) (headgate
 	l.lose(b, held)
 	more := op
 	more.Cost = held
-	again, err := headgate.Execute(ctx, s.inner, more)
+	again, err := store.Execute(ctx, s.inner, more)
 	if err == nil && again.Allowed {
 		again.Granted = op.Cost
 		return again, nil
 	}
-	s.undo(ctx, []headgate.Op{rest}, []headgate.Decision{d})
+	s.undo(ctx, []store.Op{rest}, []store.Decision{d})
 	return again, err
 }
 
 // takeUpTo takes what this process holds, and as much more as the store has.
-func (s *Store) takeUpTo(ctx context.Context, l *line, op headgate.Op) (headgate.Decision, error) {
+func (s *Store) takeUpTo(ctx context.Context, l *line, op store.Op) (store.Decision, error) {
 	b, now := l.current.Load(), s.now()
 	held := int64(0)
 	if b != nil {
 		held = b.takeUpTo(now, op.Cost)
 	}
-	var d headgate.Decision
+	var d store.Decision
 	if held < op.Cost {
 		rest := op
 		rest.Cost -= held
 		var err error
-		if d, err = headgate.Execute(ctx, s.inner, rest); err != nil {
+		if d, err = store.Execute(ctx, s.inner, rest); err != nil {
 			if held > 0 {
 				l.putBack(b, held)
 			}
@@ -265,18 +265,18 @@ func (s *Store) takeUpTo(ctx context.Context, l *line, op headgate.Op) (headgate
 }
 
 // peek answers for what this process holds and the store together.
-func (s *Store) peek(ctx context.Context, l *line, op headgate.Op) (headgate.Decision, error) {
+func (s *Store) peek(ctx context.Context, l *line, op store.Op) (store.Decision, error) {
 	now := s.now()
 	b := l.current.Load()
 	held := b.has(now)
 	if held >= op.Cost {
-		var d headgate.Decision
+		var d store.Decision
 		l.answer(b, now, 0, held, &d)
 		d.CountsUntil = 0
 		return d, nil
 	}
 	op.Cost -= held
-	d, err := headgate.Execute(ctx, s.inner, op)
+	d, err := store.Execute(ctx, s.inner, op)
 	if err == nil {
 		d.Remaining += held
 	}

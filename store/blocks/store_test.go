@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/storetest"
 )
@@ -19,7 +20,7 @@ import (
 // TestConformance: without blocks, and for keys that are not busy, nothing changes.
 func TestConformance(t *testing.T) {
 	storetest.Run(t, storetest.Harness{
-		Open: func(*testing.T) headgate.Store { return New(memory.New(), Options{}) },
+		Open: func(*testing.T) store.Store { return New(memory.New(), Options{}) },
 	})
 }
 
@@ -30,7 +31,7 @@ func in(t *testing.T, limit headgate.Limit, test func(b *bench)) {
 }
 
 func hourly(n int64) headgate.Limit {
-	return headgate.PerHour(n).Using(headgate.FixedWindow).InBlocks(quick)
+	return headgate.PerHour(n).Using(store.FixedWindow).InBlocks(quick)
 }
 
 // TestWindowAdmitsExactlyItsLimit: 64 callers of two processes, until all are refused.
@@ -42,11 +43,11 @@ func TestWindowAdmitsExactlyItsLimit(t *testing.T) {
 		admitted := 0
 		var callers sync.WaitGroup
 		for i := range 64 {
-			store := [...]*Store{b.store, other}[i%2]
+			db := [...]*Store{b.store, other}[i%2]
 			callers.Go(func() {
 				mine := 0
 				for refusals := 0; refusals < 50; {
-					d, err := headgate.Execute(context.Background(), store, b.op(headgate.Take, 1))
+					d, err := store.Execute(context.Background(), db, b.op(store.KindTake, 1))
 					switch {
 					case err != nil:
 						t.Error(err)
@@ -64,7 +65,7 @@ func TestWindowAdmitsExactlyItsLimit(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		calls := b.remote.calls(headgate.Take) + b.remote.calls(headgate.Draw) + b.remote.calls(headgate.Refund)
+		calls := b.remote.calls(store.KindTake) + b.remote.calls(store.KindDraw) + b.remote.calls(store.KindRefund)
 		if admitted != 100_000 {
 			t.Errorf("admitted %d of 100000", admitted)
 		}
@@ -78,10 +79,10 @@ func TestWindowAdmitsExactlyItsLimit(t *testing.T) {
 func TestColdKeysPassThrough(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
 		for range 100 {
-			b.do(headgate.Take, 1)
+			b.do(store.KindTake, 1)
 			time.Sleep(20 * time.Millisecond)
 		}
-		if got := b.remote.calls(headgate.Draw); got != 0 || b.shared() != 900 {
+		if got := b.remote.calls(store.KindDraw); got != 0 || b.shared() != 900 {
 			t.Errorf("%d draws, %d left", got, b.shared())
 		}
 	})
@@ -92,16 +93,16 @@ func TestWaitersJoinOneDraw(t *testing.T) {
 	in(t, hourly(100_000), func(b *bench) {
 		b.heat()
 		for b.held() > 0 {
-			b.store.Forget(b.op(headgate.Take, 0))
+			b.store.Forget(b.op(store.KindTake, 0))
 		}
-		before := b.remote.calls(headgate.Draw)
+		before := b.remote.calls(store.KindDraw)
 		var callers sync.WaitGroup
 		for range 8 {
-			callers.Go(func() { b.do(headgate.Take, 1) })
+			callers.Go(func() { b.do(store.KindTake, 1) })
 		}
 		callers.Wait()
 		synctest.Wait()
-		if got := b.remote.calls(headgate.Draw) - before; got > 2 { // one, and perhaps one ahead
+		if got := b.remote.calls(store.KindDraw) - before; got > 2 { // one, and perhaps one ahead
 			t.Errorf("%d draws for 8 callers", got)
 		}
 	})
@@ -110,19 +111,19 @@ func TestWaitersJoinOneDraw(t *testing.T) {
 // TestRefusalsOfADrawAreShared: 50 callers of an exhausted key are one draw.
 func TestRefusalsOfADrawAreShared(t *testing.T) {
 	in(t, hourly(100), func(b *bench) {
-		for b.do(headgate.Take, 1).Allowed {
+		for b.do(store.KindTake, 1).Allowed {
 		}
-		before := b.remote.calls(headgate.Draw)
+		before := b.remote.calls(store.KindDraw)
 		var callers sync.WaitGroup
 		for range 50 {
 			callers.Go(func() {
-				if d := b.do(headgate.Take, 1); d.Allowed || d.RetryAfter <= 0 || d.Limit != 100 {
+				if d := b.do(store.KindTake, 1); d.Allowed || d.RetryAfter <= 0 || d.Limit != 100 {
 					t.Errorf("%+v", d)
 				}
 			})
 		}
 		callers.Wait()
-		if got := b.remote.calls(headgate.Draw) - before; got != 1 {
+		if got := b.remote.calls(store.KindDraw) - before; got != 1 {
 			t.Errorf("%d draws", got)
 		}
 	})
@@ -136,9 +137,9 @@ func TestCallerLeavesADraw(t *testing.T) {
 		ctx, cancel := context.WithTimeout(b.Context(), time.Millisecond)
 		defer cancel()
 		for {
-			_, err := headgate.Execute(ctx, b.store, b.op(headgate.Take, 1))
+			_, err := store.Execute(ctx, b.store, b.op(store.KindTake, 1))
 			if err != nil {
-				if !errors.Is(err, headgate.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+				if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
 				break
@@ -178,8 +179,8 @@ func TestCloseReturnsAll(t *testing.T) {
 		if left := b.shared(); left != 1000-taken {
 			t.Errorf("%d left, want %d", left, 1000-taken)
 		}
-		if b.remote.calls(headgate.Refund) != 1 {
-			t.Errorf("%d calls to return all", b.remote.calls(headgate.Refund))
+		if b.remote.calls(store.KindRefund) != 1 {
+			t.Errorf("%d calls to return all", b.remote.calls(store.KindRefund))
 		}
 	})
 }
@@ -203,14 +204,14 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 func TestStoreDownBlocksCarry(t *testing.T) {
 	in(t, hourly(1_000_000), func(b *bench) {
 		for range 5000 {
-			b.do(headgate.Take, 1)
+			b.do(store.KindTake, 1)
 		}
-		b.remote.fail(headgate.ErrUnavailable)
+		b.remote.fail(store.ErrUnavailable)
 		began, carried := time.Now(), 0
 		for {
-			d, err := headgate.Execute(b.Context(), b.store, b.op(headgate.Take, 1))
+			d, err := store.Execute(b.Context(), b.store, b.op(store.KindTake, 1))
 			if err != nil {
-				if !errors.Is(err, headgate.ErrUnavailable) {
+				if !errors.Is(err, store.ErrUnavailable) {
 					t.Error(err)
 				}
 				break
@@ -233,7 +234,7 @@ func TestBlockEndsWithItsAge(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
 		b.heat()
 		l := b.line()
-		var d headgate.Decision
+		var d store.Decision
 		if late := b.store.now() + l.rule.Age; l.spend(late, 1, &d) {
 			t.Errorf("spent after its age: %+v", d)
 		}
@@ -241,24 +242,24 @@ func TestBlockEndsWithItsAge(t *testing.T) {
 }
 
 func (b *bench) line() *line {
-	op := b.op(headgate.Take, 1)
+	op := b.op(store.KindTake, 1)
 	return b.store.table.find(b.store.table.hash(&op), &op)
 }
 
 // TestReturnedBlocksAreNotCountedTwice: the return of a second block must not give more
 // than it still counts for, although the first return emptied the bucket in between.
 func TestReturnedBlocksAreNotCountedTwice(t *testing.T) {
-	limit := headgate.PerSecond(10).Burst(100).InBlocks(headgate.Blocks{MaxAge: 10 * time.Second, MaxOver: 1})
+	limit := headgate.PerSecond(10).Burst(100).InBlocks(store.Blocks{MaxAge: 10 * time.Second, MaxOver: 1})
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, limit)
 		var lines [2]*line
 		for i := range lines {
-			op := b.op(headgate.Draw, 20)
+			op := b.op(store.KindDraw, 20)
 			l := newLine(&op, 1, new(counters))
 			l.size = 20
 			d, _ := l.begin(b.store.now(), 0)
 			op = l.draw(d.want)
-			answer, err := headgate.Execute(t.Context(), b.remote.Store, op)
+			answer, err := store.Execute(t.Context(), b.remote.Store, op)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -272,7 +273,7 @@ func TestReturnedBlocksAreNotCountedTwice(t *testing.T) {
 		time.Sleep(time.Second)
 		back(lines[0])
 		time.Sleep(2 * time.Second) // the bucket is full again
-		if b.do(headgate.Charge, 50); b.shared() != 50 {
+		if b.do(store.KindCharge, 50); b.shared() != 50 {
 			t.Fatalf("%d left", b.shared())
 		}
 		if back(lines[1]); b.shared() != 50 {
@@ -288,7 +289,7 @@ func TestOtherLimitIsAnotherBlock(t *testing.T) {
 		taken := b.heat()
 		b.limit = hourly(500)
 		for range 20 {
-			if d := b.do(headgate.Take, 1); d.Limit != 500 {
+			if d := b.do(store.KindTake, 1); d.Limit != 500 {
 				t.Fatalf("%+v", d)
 			}
 			taken++
@@ -304,9 +305,9 @@ func TestOtherLimitIsAnotherBlock(t *testing.T) {
 func TestEqualLimitsShareBlocks(t *testing.T) {
 	in(t, hourly(1000), func(b *bench) {
 		b.heat()
-		draws := b.remote.calls(headgate.Draw)
+		draws := b.remote.calls(store.KindDraw)
 		b.limit = hourly(1000)
-		if b.do(headgate.Take, 1); b.remote.calls(headgate.Draw) != draws || b.store.Stats()[0].Keys != 1 {
+		if b.do(store.KindTake, 1); b.remote.calls(store.KindDraw) != draws || b.store.Stats()[0].Keys != 1 {
 			t.Error("it has blocks of its own")
 		}
 	})
@@ -314,7 +315,7 @@ func TestEqualLimitsShareBlocks(t *testing.T) {
 
 // TestHotPathDoesNotAllocate: a decision from a block.
 func TestHotPathDoesNotAllocate(t *testing.T) {
-	limit := headgate.PerHour(1 << 40).Using(headgate.FixedWindow).InBlocks(headgate.Blocks{MaxAge: time.Minute})
+	limit := headgate.PerHour(1 << 40).Using(store.FixedWindow).InBlocks(store.Blocks{MaxAge: time.Minute})
 	s := New(memory.New(), Options{})
 	defer func() { _ = s.Close() }()
 	limiter := headgate.New(s)
@@ -339,7 +340,7 @@ func TestManyKeys(t *testing.T) {
 	for i := range 40 {
 		key := fmt.Sprint("key ", i)
 		for range 50 {
-			if d, err := headgate.Execute(t.Context(), s, headgate.Op{Key: key, Limit: limit, Cost: 1}); err != nil || !d.Allowed {
+			if d, err := store.Execute(t.Context(), s, store.Op{Key: key, Rule: limit.Rule(), Cost: 1}); err != nil || !d.Allowed {
 				t.Fatal(d, err)
 			}
 		}
@@ -352,7 +353,7 @@ func TestManyKeys(t *testing.T) {
 // TestSaturatedKeyIsDrawnInBeats: a bucket that is asked for eight times its rate is not
 // drawn token by token, and loses nothing by that.
 func TestSaturatedKeyIsDrawnInBeats(t *testing.T) {
-	limit := headgate.PerSecond(10_000).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05})
+	limit := headgate.PerSecond(10_000).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})
 	in(t, limit, func(b *bench) {
 		const seconds = 5
 		var admitted, refused atomic.Int64
@@ -361,7 +362,7 @@ func TestSaturatedKeyIsDrawnInBeats(t *testing.T) {
 		for range 8 {
 			callers.Go(func() {
 				for time.Now().Before(end) {
-					if d := b.do(headgate.Take, 1); d.Allowed {
+					if d := b.do(store.KindTake, 1); d.Allowed {
 						admitted.Add(1)
 					} else {
 						refused.Add(1)
@@ -374,10 +375,10 @@ func TestSaturatedKeyIsDrawnInBeats(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		calls := b.remote.calls(headgate.Draw) + b.remote.calls(headgate.Take)
+		calls := b.remote.calls(store.KindDraw) + b.remote.calls(store.KindTake)
 		t.Logf("admitted %d, refused %d, %d calls", admitted.Load(), refused.Load(), calls)
-		most := int64(10_000*(seconds+1)) + limit.BlockOver()
-		if n := admitted.Load(); n > most || n < (most-limit.BlockOver())*98/100 {
+		most := int64(10_000*(seconds+1)) + limit.Rule().BlockOver()
+		if n := admitted.Load(); n > most || n < (most-limit.Rule().BlockOver())*98/100 {
 			t.Errorf("admitted %d, want nearly %d", n, most)
 		}
 		if all := admitted.Load() + refused.Load(); int64(calls) > all/100 {
@@ -403,20 +404,20 @@ func TestBusyKeysWithOneCounter(t *testing.T) {
 // inBlocks puts every limit into blocks that can be.
 type inBlocks struct{ *Store }
 
-func blocked(op headgate.Op) headgate.Op {
-	if l := op.Limit.InBlocks(quick); l.Valid() {
-		op.Limit = l
+func blocked(op store.Op) store.Op {
+	if l := headgate.LimitOf(op.Rule).InBlocks(quick); l.Valid() {
+		op.Rule = l.Rule()
 	}
 	return op
 }
 
-func (s inBlocks) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (s inBlocks) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		ops = slices.Clone(ops)
 		for i := range ops {
 			ops[i] = blocked(ops[i])
 		}
-		return headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, s.Store, ops, out, mode)
 	})
 }
 
@@ -424,7 +425,7 @@ func (s inBlocks) Do(ctx context.Context, b *headgate.Batch) {
 // for keys without a block: here, the table has no space for any.
 func TestConformanceOfColdKeys(t *testing.T) {
 	storetest.Run(t, storetest.Harness{
-		Open: func(*testing.T) headgate.Store {
+		Open: func(*testing.T) store.Store {
 			s := New(memory.New(), Options{Keys: 1})
 			other := &line{}
 			for i := range s.table.sets[0].lines {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 const ways = 4 // how many lines one place in the table has
@@ -38,7 +38,7 @@ func newTable(keys int) *table {
 }
 
 // hash returns where op belongs. It is never 0.
-func (t *table) hash(op *headgate.Op) uint64 {
+func (t *table) hash(op *store.Op) uint64 {
 	h := maphash.String(t.seed, op.Key)
 	if op.Scope != "" {
 		h ^= bits.RotateLeft64(maphash.String(t.seed, op.Scope), 32)
@@ -47,7 +47,7 @@ func (t *table) hash(op *headgate.Op) uint64 {
 }
 
 // find returns the line for op, or nil.
-func (t *table) find(hash uint64, op *headgate.Op) *line {
+func (t *table) find(hash uint64, op *store.Op) *line {
 	s := &t.sets[hash&t.mask]
 	for i := range s.hashes {
 		if s.hashes[i].Load() == hash {
@@ -60,7 +60,7 @@ func (t *table) find(hash uint64, op *headgate.Op) *line {
 }
 
 // add returns the line for op, which it adds if there is space; otherwise nil.
-func (t *table) add(hash uint64, op *headgate.Op, create func() *line) *line {
+func (t *table) add(hash uint64, op *store.Op, create func() *line) *line {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l := t.find(hash, op); l != nil {
@@ -108,7 +108,7 @@ func (t *table) each(f func(l *line)) {
 }
 
 // of calls f for the lines of a key in a scope, under whatever limit.
-func (t *table) of(op *headgate.Op, f func(l *line)) {
+func (t *table) of(op *store.Op, f func(l *line)) {
 	s := &t.sets[t.hash(op)&t.mask]
 	for i := range s.lines {
 		if l := s.lines[i].Load(); l != nil && l.op.Key == op.Key && l.op.Scope == op.Scope {

@@ -6,13 +6,14 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // usage checks what was admitted against the definition of the limit. It does not
 // depend on blocks, or on the state of the store.
 type usage struct {
 	limit  headgate.Limit
-	rule   *headgate.Rule
+	rule   *store.Rule
 	total  int64
 	worst  int64 // for a bucket, the most above the burst so far, in tokens
 	wrong  string
@@ -32,7 +33,7 @@ func newUsage(l headgate.Limit, burst int64) usage {
 
 // sees notes when the store's present window ends.
 func (u *usage) sees(end int64) {
-	if u.rule.Anchor == headgate.AnchorFirstRequest && end > 0 && (len(u.ends) == 0 || u.ends[len(u.ends)-1] != end) {
+	if u.rule.Anchor == store.AnchorFirstRequest && end > 0 && (len(u.ends) == 0 || u.ends[len(u.ends)-1] != end) {
 		u.ends = append(u.ends, end)
 	}
 }
@@ -46,24 +47,24 @@ func (u *usage) failf(format string, args ...any) {
 func (u *usage) admit(at, cost int64) {
 	u.total += cost
 	switch u.rule.Algorithm {
-	case headgate.TokenBucket:
+	case store.TokenBucket:
 		u.admitBucket(at, cost)
-	case headgate.FixedWindow:
+	case store.FixedWindow:
 		w := u.window(at)
 		if u.counts[w] += cost; u.counts[w] > u.rule.Limit {
 			u.failf("%d in one window, at %d", u.counts[w], at)
 		}
-	case headgate.SlidingLog:
+	case store.SlidingLog:
 		u.admitLog(at, cost)
-	case headgate.SlidingWindow:
+	case store.SlidingWindow:
 		u.counts[at/u.rule.Period] += cost
 		w, into := at/u.rule.Period, at%u.rule.Period
 		if used := u.counts[w-1]*(u.rule.Period-into)/u.rule.Period + u.counts[w]; used > u.rule.Limit {
 			u.failf("%d in the sliding window, at %d", used, at)
 		}
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		u.admitBuckets(at, cost)
-	case headgate.LeakyBucket, headgate.Concurrency, headgate.Distinct:
+	case store.LeakyBucket, store.Concurrency, store.Distinct:
 		u.failf("%s cannot be used in blocks", u.rule.Algorithm)
 	}
 }
@@ -80,8 +81,8 @@ func (u *usage) admitBucket(at, cost int64) {
 	u.log = append(u.log, admission{at, cost})
 	u.meter += cost * r.Token
 	u.worst = max(u.worst, u.meter/r.Token-u.burst)
-	if most := u.burst + u.limit.BlockOver(); u.meter > most*r.Token {
-		u.failf("%d above a burst of %d, at %d: more than %d", u.meter/r.Token-u.burst, u.burst, at, u.limit.BlockOver())
+	if most := u.burst + u.limit.Rule().BlockOver(); u.meter > most*r.Token {
+		u.failf("%d above a burst of %d, at %d: more than %d", u.meter/r.Token-u.burst, u.burst, at, u.limit.Rule().BlockOver())
 	}
 }
 
@@ -107,9 +108,9 @@ func (u *usage) admitBuckets(at, cost int64) {
 		switch start, end := j*width, (j+1)*width; {
 		case end <= from:
 			delete(u.counts, j)
-		case start >= from || u.rule.Edge == headgate.EdgeStrict:
+		case start >= from || u.rule.Edge == store.EdgeStrict:
 			used += count
-		case u.rule.Edge == headgate.EdgeWeighted:
+		case u.rule.Edge == store.EdgeWeighted:
 			used += count * (end - from) / width
 		}
 	}
@@ -121,14 +122,14 @@ func (u *usage) admitBuckets(at, cost int64) {
 // window returns the window of at.
 func (u *usage) window(at int64) int64 {
 	switch {
-	case u.rule.Anchor == headgate.AnchorFirstRequest:
+	case u.rule.Anchor == store.AnchorFirstRequest:
 		for _, end := range slices.Backward(u.ends) {
 			if at < end && at >= end-u.rule.Period {
 				return end
 			}
 		}
 		return 0
-	case u.rule.Calendar != headgate.NoCalendar:
+	case u.rule.Calendar != store.NoCalendar:
 		start, _ := algorithm.CalendarWindow(u.rule.Calendar, u.rule.Zone, at)
 		return start
 	}

@@ -5,22 +5,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 )
 
 // instant answers at once.
-type instant struct{ decision headgate.Decision }
+type instant struct{ decision store.Decision }
 
-func (i instant) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (i instant) Do(_ context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		return nil
 	})
 }
 func (i instant) Close() error { return nil }
 
 // refused lasts longer than any test.
-var refused = headgate.Decision{Reason: headgate.Limited, RetryAfter: time.Hour}
+var refused = store.Decision{Reason: store.ReasonLimited, RetryAfter: time.Hour}
 
 func newRefusing() *failsafe.Store {
 	return failsafe.New(instant{refused}, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 1024, MaxAge: time.Hour}})
@@ -28,20 +28,20 @@ func newRefusing() *failsafe.Store {
 
 // TestAllocations: what the wrapper adds to a call.
 func TestAllocations(t *testing.T) {
-	open := failsafe.New(&fake{answer: func(headgate.Op) (headgate.Decision, error) { return headgate.Decision{}, errBroken }},
+	open := failsafe.New(&fake{answer: func(store.Op) (store.Decision, error) { return store.Decision{}, errBroken }},
 		failsafe.Options{Breaker: failsafe.Breaker{OpenFor: time.Hour}})
 	for open.Stats().State == failsafe.Closed {
-		_, _ = headgate.Execute(context.Background(), open, op("k"))
+		_, _ = store.Execute(context.Background(), open, op("k"))
 	}
 	hit := newRefusing()
-	_, _ = headgate.Execute(context.Background(), hit, op("k"))
-	through := failsafe.New(instant{headgate.Decision{Allowed: true}}, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 1024}})
-	_, _ = headgate.Execute(context.Background(), through, op("k"))
+	_, _ = store.Execute(context.Background(), hit, op("k"))
+	through := failsafe.New(instant{store.Decision{Allowed: true}}, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 1024}})
+	_, _ = store.Execute(context.Background(), through, op("k"))
 	cancelable, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for _, tt := range []struct {
 		name  string
-		store headgate.Store
+		store store.Store
 		ctx   context.Context
 		most  float64
 	}{
@@ -51,7 +51,7 @@ func TestAllocations(t *testing.T) {
 		{"through, with a context of the caller's", through, cancelable, 1},
 	} {
 		o := op("k")
-		got := testing.AllocsPerRun(1000, func() { _, _ = headgate.Execute(tt.ctx, tt.store, o) })
+		got := testing.AllocsPerRun(1000, func() { _, _ = store.Execute(tt.ctx, tt.store, o) })
 		if got > tt.most+0.2 { // sometimes a timer
 			t.Errorf("%s: %v allocations, want at most %v", tt.name, got, tt.most)
 		}
@@ -59,17 +59,17 @@ func TestAllocations(t *testing.T) {
 }
 
 func BenchmarkThrough(b *testing.B) {
-	s := failsafe.New(instant{headgate.Decision{Allowed: true}}, failsafe.Options{})
+	s := failsafe.New(instant{store.Decision{Allowed: true}}, failsafe.Options{})
 	benchmark(b, s)
 }
 
 func BenchmarkThroughGoroutine(b *testing.B) {
-	s := failsafe.New(instant{headgate.Decision{Allowed: true}}, failsafe.Options{IgnoresContext: true})
+	s := failsafe.New(instant{store.Decision{Allowed: true}}, failsafe.Options{IgnoresContext: true})
 	benchmark(b, s)
 }
 
 func BenchmarkThroughDenyCacheMiss(b *testing.B) {
-	s := failsafe.New(instant{headgate.Decision{Allowed: true}}, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 16384}})
+	s := failsafe.New(instant{store.Decision{Allowed: true}}, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 16384}})
 	benchmark(b, s)
 }
 
@@ -78,7 +78,7 @@ func BenchmarkOpen(b *testing.B) {
 	f.fails()
 	s := failsafe.New(f, failsafe.Options{Breaker: failsafe.Breaker{OpenFor: time.Hour}})
 	for s.Stats().State == failsafe.Closed {
-		_, _ = headgate.Execute(context.Background(), s, op("k"))
+		_, _ = store.Execute(context.Background(), s, op("k"))
 	}
 	benchmark(b, s)
 }
@@ -91,7 +91,7 @@ func benchmark(b *testing.B, s *failsafe.Store) {
 	o := op("198.51.100.7")
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			_, _ = headgate.Execute(context.Background(), s, o)
+			_, _ = store.Execute(context.Background(), s, o)
 		}
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 )
@@ -50,7 +49,7 @@ func TestBreakerTrace(t *testing.T) {
 			before := f.asked.Load()
 			for range step.calls {
 				err, took := take(s, t.Context())
-				if !errors.Is(err, headgate.ErrUnavailable) || took != 0 {
+				if !errors.Is(err, store.ErrUnavailable) || took != 0 {
 					t.Fatalf("at %s: %v after %s", step.at, err, took)
 				}
 			}
@@ -115,11 +114,11 @@ func TestOneProbesOthersFailFast(t *testing.T) {
 func TestPartOfTheStoreIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		f := &fake{answer: func(op headgate.Op) (headgate.Decision, error) {
+		f := &fake{answer: func(op store.Op) (store.Decision, error) {
 			if n++; n%60 < 20 { // 20 failures in a row, then 40 successes
-				return headgate.Decision{}, errBroken
+				return store.Decision{}, errBroken
 			}
-			return headgate.Decision{Allowed: true}, nil
+			return store.Decision{Allowed: true}, nil
 		}}
 		s := failsafe.New(f, failsafe.Options{})
 		time.Sleep(time.Second)
@@ -268,20 +267,20 @@ func TestBreakerUnderRace(t *testing.T) {
 // still called.
 func TestFullStoreIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{answer: func(o headgate.Op) (headgate.Decision, error) {
+		f := &fake{answer: func(o store.Op) (store.Decision, error) {
 			if o.Key == "new" {
-				return headgate.Decision{}, fmt.Errorf("redis: %w", store.ErrFull)
+				return store.Decision{}, fmt.Errorf("redis: %w", store.ErrFull)
 			}
-			return headgate.Decision{Allowed: true}, nil
+			return store.Decision{Allowed: true}, nil
 		}}
 		s := failsafe.New(f, failsafe.Options{})
 		for range 100 {
 			time.Sleep(timeout)
-			if _, err := headgate.Execute(t.Context(), s, op("new")); !errors.Is(err, store.ErrFull) || !errors.Is(err, headgate.ErrUnavailable) {
+			if _, err := store.Execute(t.Context(), s, op("new")); !errors.Is(err, store.ErrFull) || !errors.Is(err, store.ErrUnavailable) {
 				t.Fatal(err)
 			}
 		}
-		if d, err := headgate.Execute(t.Context(), s, op("old")); !d.Allowed || err != nil {
+		if d, err := store.Execute(t.Context(), s, op("old")); !d.Allowed || err != nil {
 			t.Error(d, err)
 		}
 		if got := s.Stats(); got.Full != 100 || got.Failures != 100 || got.Opened != 0 {
@@ -296,19 +295,19 @@ func TestRefusingStoreIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("connection refused")
 		var down bool
-		f := &fake{answer: func(o headgate.Op) (headgate.Decision, error) {
+		f := &fake{answer: func(o store.Op) (store.Decision, error) {
 			switch {
 			case down:
-				return headgate.Decision{}, broken
+				return store.Decision{}, broken
 			case o.Key == "bad":
-				return headgate.Decision{}, fmt.Errorf("redis: %w", store.ErrRefused)
+				return store.Decision{}, fmt.Errorf("redis: %w", store.ErrRefused)
 			}
-			return headgate.Decision{Allowed: true}, nil
+			return store.Decision{Allowed: true}, nil
 		}}
 		s := failsafe.New(f, failsafe.Options{})
 		for range 100 {
 			time.Sleep(timeout)
-			if _, err := headgate.Execute(t.Context(), s, op("bad")); !errors.Is(err, store.ErrRefused) || !errors.Is(err, headgate.ErrUnavailable) {
+			if _, err := store.Execute(t.Context(), s, op("bad")); !errors.Is(err, store.ErrRefused) || !errors.Is(err, store.ErrUnavailable) {
 				t.Fatal(err)
 			}
 		}
@@ -324,11 +323,11 @@ func TestRefusingStoreIsThere(t *testing.T) {
 		down = true
 		for range 10 {
 			time.Sleep(timeout)
-			_, _ = headgate.Execute(t.Context(), s, op("other"))
+			_, _ = store.Execute(t.Context(), s, op("other"))
 		}
 		down = false
 		time.Sleep(time.Second)
-		_, _ = headgate.Execute(t.Context(), s, op("bad"))
+		_, _ = store.Execute(t.Context(), s, op("bad"))
 		if got := s.Stats(); got.State != failsafe.Closed || got.Opened != 1 {
 			t.Errorf("after a probe that was answered with an error: %+v", got)
 		}
@@ -343,7 +342,7 @@ func TestOpenBreakerTellsWhy(t *testing.T) {
 		s := failsafe.New(f, failsafe.Options{Breaker: failsafe.Breaker{Failures: 1, Jitter: -1}})
 		for _, why := range []string{"connection refused", "x509: certificate has expired"} {
 			f.set(func(f *fake) {
-				f.answer = func(headgate.Op) (headgate.Decision, error) { return headgate.Decision{}, errors.New(why) }
+				f.answer = func(store.Op) (store.Decision, error) { return store.Decision{}, errors.New(why) }
 			})
 			_, _ = take(s, t.Context()) // opens it, or probes
 			err, _ := take(s, t.Context())

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -32,10 +32,10 @@ const (
 // ask lets the inner store answer b. A panic becomes the error of all groups: it is
 // unknown which of them have answers, and in our own goroutine no caller could recover
 // from it.
-func (s *Store) ask(ctx context.Context, b *headgate.Batch) {
+func (s *Store) ask(ctx context.Context, b *store.Batch) {
 	defer func() {
 		if p := recover(); p != nil {
-			b.Fail(fmt.Errorf("%w: panic: %v", headgate.ErrUnavailable, p))
+			b.Fail(fmt.Errorf("%w: panic: %v", store.ErrUnavailable, p))
 		}
 	}()
 	s.inner.Do(ctx, b)
@@ -43,12 +43,12 @@ func (s *Store) ask(ctx context.Context, b *headgate.Batch) {
 
 // isolate is ask for a copy of b in its own goroutine, and waits until it or ctx ends:
 // the caller of b may be gone, with its memory, when the store reads it.
-func (s *Store) isolate(ctx context.Context, b *headgate.Batch) {
+func (s *Store) isolate(ctx context.Context, b *store.Batch) {
 	if s.stuck.Load() >= maxStuck {
 		b.Fail(errStuck)
 		return
 	}
-	own := &headgate.Batch{Ops: slices.Clone(b.Ops), Out: make([]headgate.Decision, len(b.Ops)), Groups: slices.Clone(b.Groups)}
+	own := &store.Batch{Ops: slices.Clone(b.Ops), Out: make([]store.Decision, len(b.Ops)), Groups: slices.Clone(b.Groups)}
 	for i := range own.Ops {
 		own.Ops[i].Key = strings.Clone(own.Ops[i].Key)
 	}
@@ -79,7 +79,7 @@ func (s *Store) isolate(ctx context.Context, b *headgate.Batch) {
 
 // askSooner is ask for a caller who leaves when ctx ends. With several groups the inner
 // store gets slightly less time, or the answers that did arrive would be lost too.
-func (s *Store) askSooner(ctx context.Context, b *headgate.Batch) {
+func (s *Store) askSooner(ctx context.Context, b *store.Batch) {
 	if d, ok := ctx.Deadline(); ok && len(b.Groups) > 1 {
 		earlier, cancel := context.WithDeadline(ctx, d.Add(-s.options.Timeout/slotsPerTimeout))
 		defer cancel()

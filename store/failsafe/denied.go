@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -70,8 +70,8 @@ func newDenied(o DenyCache) *denied {
 }
 
 // place finds where op belongs.
-func (d *denied) place(op *headgate.Op) place {
-	r := op.Limit.Rule()
+func (d *denied) place(op *store.Op) place {
+	r := op.Rule
 	kinds := uint64(op.Kind) | uint64(r.Algorithm)<<8 | uint64(r.Anchor)<<16 | uint64(r.Edge)<<24 |
 		uint64(r.Calendar)<<32 | uint64(r.Buckets)<<40
 	scope, mark := op.Space()
@@ -97,21 +97,21 @@ func (d *denied) set(p *place) []refusal {
 
 // remembers reports whether a refusal of op allows conclusions about the next. A slot
 // may become free at any time.
-func remembers(op *headgate.Op) bool {
-	return op.Cost > 0 && (op.Kind == headgate.Take || op.Kind == headgate.TakeUpTo || op.Kind == headgate.Draw) &&
-		!op.Limit.Rule().CountDenied && op.Limit.Algorithm() < headgate.Concurrency
+func remembers(op *store.Op) bool {
+	return op.Cost > 0 && (op.Kind == store.KindTake || op.Kind == store.KindTakeUpTo || op.Kind == store.KindDraw) &&
+		!op.Rule.CountDenied && op.Rule.Algorithm < store.Concurrency
 }
 
 // gives reports whether op may let a refused key pass earlier.
-func gives(op *headgate.Op) bool {
-	return op.Kind == headgate.Refund || op.Kind == headgate.Grant || op.Kind == headgate.Reset || op.Kind == headgate.Charge
+func gives(op *store.Op) bool {
+	return op.Kind == store.KindRefund || op.Kind == store.KindGrant || op.Kind == store.KindReset || op.Kind == store.KindCharge
 }
 
 // lookup answers op if it is known to be refused. It must be called before the store,
 // because it stores in p what learn needs.
-func (d *denied) lookup(p *place, op *headgate.Op, now int64) (headgate.Decision, bool) {
+func (d *denied) lookup(p *place, op *store.Op, now int64) (store.Decision, bool) {
 	if !remembers(op) {
-		return headgate.Decision{}, false
+		return store.Decision{}, false
 	}
 	s := d.stripe(p)
 	s.mu.Lock()
@@ -123,17 +123,17 @@ func (d *denied) lookup(p *place, op *headgate.Op, now int64) (headgate.Decision
 		if e.passed || !e.is(p, op) || now >= e.until || !e.answers(op) {
 			continue
 		}
-		if op.Kind != headgate.Draw && op.Cost > op.Limit.Capacity() && e.cost <= op.Limit.Capacity() {
+		if op.Kind != store.KindDraw && op.Cost > op.Rule.Most() && e.cost <= op.Rule.Most() {
 			continue // refused forever: only the store may say so
 		}
 		return e.decision(op, now), true
 	}
-	return headgate.Decision{}, false
+	return store.Decision{}, false
 }
 
 // lookupPassed returns the store's last answer about op, which was allowed when another
 // limit in the same call refused.
-func (d *denied) lookupPassed(p *place, op *headgate.Op, now int64) (headgate.Decision, bool) {
+func (d *denied) lookupPassed(p *place, op *store.Op, now int64) (store.Decision, bool) {
 	s := d.stripe(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,30 +143,30 @@ func (d *denied) lookupPassed(p *place, op *headgate.Op, now int64) (headgate.De
 			return e.decision(op, now), true
 		}
 	}
-	return headgate.Decision{}, false
+	return store.Decision{}, false
 }
 
 // is reports whether e is about op, which belongs at p.
-func (e *refusal) is(p *place, op *headgate.Op) bool {
-	return e.h1 == p.h1 && e.h2 == p.h2 && e.limit == p.limit && e.zone == op.Limit.Rule().Zone
+func (e *refusal) is(p *place, op *store.Op) bool {
+	return e.h1 == p.h1 && e.h2 == p.h2 && e.limit == p.limit && e.zone == op.Rule.Zone
 }
 
 // answers reports whether e says when op may pass. It must be for the same key and
 // limit, and the same cost, unless they are draws, which are refused where 1 is. If a
 // whole window ends at once, a larger cost passes no earlier.
-func (e *refusal) answers(op *headgate.Op) bool {
-	return op.Cost == e.cost || op.Kind == headgate.Draw || op.Cost > e.cost && op.Limit.Algorithm() == headgate.FixedWindow
+func (e *refusal) answers(op *store.Op) bool {
+	return op.Cost == e.cost || op.Kind == store.KindDraw || op.Cost > e.cost && op.Rule.Algorithm == store.FixedWindow
 }
 
-func (e *refusal) decision(op *headgate.Op, now int64) headgate.Decision {
-	d := headgate.Decision{
-		Allowed: e.passed, Reason: headgate.Cached, Limit: op.Limit.Capacity(), Remaining: e.remaining,
+func (e *refusal) decision(op *store.Op, now int64) store.Decision {
+	d := store.Decision{
+		Allowed: e.passed, Reason: store.ReasonCached, Limit: op.Rule.Most(), Remaining: e.remaining,
 		ResetAfter: time.Duration(max(e.resetAt-now, 0)),
 	}
 	if e.passed {
 		return d
 	}
-	d.RetryAfter = headgate.Never
+	d.RetryAfter = store.Never
 	if e.retryAt != math.MaxInt64 {
 		d.RetryAfter = time.Duration(e.retryAt - now)
 	}
@@ -174,7 +174,7 @@ func (e *refusal) decision(op *headgate.Op, now int64) headgate.Decision {
 }
 
 // learn records the store's answer to op, requested at start.
-func (d *denied) learn(p *place, op *headgate.Op, answer headgate.Decision, err error, start int64) {
+func (d *denied) learn(p *place, op *store.Op, answer store.Decision, err error, start int64) {
 	switch {
 	case gives(op):
 		// Even after an error: the op may have been applied.
@@ -201,9 +201,9 @@ func (d *denied) forget(p *place) {
 
 // remember keeps an answer. Its times count from the start of the call, not from the
 // answer, so that nothing is refused for longer than it should be.
-func (d *denied) remember(p *place, op *headgate.Op, answer headgate.Decision, start int64) {
+func (d *denied) remember(p *place, op *store.Op, answer store.Decision, start int64) {
 	e := refusal{
-		h1: p.h1, h2: p.h2, limit: p.limit, zone: op.Limit.Rule().Zone,
+		h1: p.h1, h2: p.h2, limit: p.limit, zone: op.Rule.Zone,
 		cost: op.Cost, remaining: answer.Remaining,
 		retryAt: after(start, answer.RetryAfter), resetAt: after(start, answer.ResetAfter),
 		passed: answer.Allowed,
@@ -249,7 +249,7 @@ func after(start int64, d time.Duration) int64 {
 
 // answer fills in known and, if the cache alone can answer a Do, out. If one of several
 // limits refuses, it can answer if the others are known as well.
-func (d *denied) answer(known []place, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode, now int64) bool {
+func (d *denied) answer(known []place, ops []store.Op, out []store.Decision, mode store.Mode, now int64) bool {
 	refused, answered := 0, 0
 	cacheable := len(ops) > 0
 	for i := range ops {
@@ -258,7 +258,7 @@ func (d *denied) answer(known []place, ops []headgate.Op, out []headgate.Decisio
 		answer, ok := d.lookup(&known[i], &ops[i], now)
 		if ok {
 			refused++
-		} else if cacheable && mode == headgate.AllOrNothing {
+		} else if cacheable && mode == store.AllOrNothing {
 			answer, ok = d.lookupPassed(&known[i], &ops[i], now)
 		}
 		if ok {
@@ -278,7 +278,7 @@ func (d *denied) answer(known []place, ops []headgate.Op, out []headgate.Decisio
 }
 
 // learnAll records the answers to a Do. known is empty if the Do was too large.
-func (d *denied) learnAll(known []place, ops []headgate.Op, out []headgate.Decision, err error, start int64) {
+func (d *denied) learnAll(known []place, ops []store.Op, out []store.Decision, err error, start int64) {
 	if len(known) == 0 {
 		for i := range ops {
 			if gives(&ops[i]) {
@@ -289,7 +289,7 @@ func (d *denied) learnAll(known []place, ops []headgate.Op, out []headgate.Decis
 		return
 	}
 	for i := range known {
-		var answer headgate.Decision
+		var answer store.Decision
 		if err == nil {
 			answer = out[i]
 		}
@@ -302,13 +302,13 @@ func (d *denied) learnAll(known []place, ops []headgate.Op, out []headgate.Decis
 
 // learnPassed records the store's answers about the other ops of an all-or-nothing Do
 // that it refused.
-func (d *denied) learnPassed(known []place, ops []headgate.Op, out []headgate.Decision, start int64) {
+func (d *denied) learnPassed(known []place, ops []store.Op, out []store.Decision, start int64) {
 	refused := false
 	for i := range known {
 		refused = refused || !out[i].Allowed
 	}
 	for i := range known {
-		if refused && out[i].Allowed && out[i].Reason == headgate.OK && remembers(&ops[i]) && !again(known, i) {
+		if refused && out[i].Allowed && out[i].Reason == store.ReasonOK && remembers(&ops[i]) && !again(known, i) {
 			d.remember(&known[i], &ops[i], out[i], start)
 		}
 	}

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
 )
 
-func cached(f headgate.Store) *failsafe.Store {
+func cached(f store.Store) *failsafe.Store {
 	return failsafe.New(f, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 1024}})
 }
 
@@ -28,25 +29,25 @@ func TestDenyCacheTrace(t *testing.T) {
 		for _, step := range []struct {
 			at     time.Duration
 			cost   int64
-			reason headgate.Reason
+			reason store.Reason
 			retry  time.Duration
 		}{
-			{0, 3, headgate.Limited, 100 * time.Millisecond},
-			{0, 3, headgate.Cached, 100 * time.Millisecond},
-			{30 * time.Millisecond, 3, headgate.Cached, 70 * time.Millisecond},
-			{30 * time.Millisecond, 5, headgate.Limited, 100 * time.Millisecond}, // a larger cost might have to wait longer
-			{30 * time.Millisecond, 2, headgate.Limited, 100 * time.Millisecond}, // a smaller one might pass
-			{40 * time.Millisecond, 3, headgate.Cached, 60 * time.Millisecond},
-			{40 * time.Millisecond, 5, headgate.Cached, 90 * time.Millisecond},
-			{40 * time.Millisecond, 2, headgate.Cached, 90 * time.Millisecond},
-			{40 * time.Millisecond, 6, headgate.Limited, 100 * time.Millisecond}, // more than could ever fit
-			{99*time.Millisecond + 999*time.Microsecond, 3, headgate.Cached, time.Microsecond},
-			{100 * time.Millisecond, 3, headgate.Limited, 100 * time.Millisecond}, // it may pass again: call the store
+			{0, 3, store.ReasonLimited, 100 * time.Millisecond},
+			{0, 3, store.ReasonCached, 100 * time.Millisecond},
+			{30 * time.Millisecond, 3, store.ReasonCached, 70 * time.Millisecond},
+			{30 * time.Millisecond, 5, store.ReasonLimited, 100 * time.Millisecond}, // a larger cost might have to wait longer
+			{30 * time.Millisecond, 2, store.ReasonLimited, 100 * time.Millisecond}, // a smaller one might pass
+			{40 * time.Millisecond, 3, store.ReasonCached, 60 * time.Millisecond},
+			{40 * time.Millisecond, 5, store.ReasonCached, 90 * time.Millisecond},
+			{40 * time.Millisecond, 2, store.ReasonCached, 90 * time.Millisecond},
+			{40 * time.Millisecond, 6, store.ReasonLimited, 100 * time.Millisecond}, // more than could ever fit
+			{99*time.Millisecond + 999*time.Microsecond, 3, store.ReasonCached, time.Microsecond},
+			{100 * time.Millisecond, 3, store.ReasonLimited, 100 * time.Millisecond}, // it may pass again: call the store
 		} {
 			time.Sleep(step.at - time.Since(begin))
 			o := op("k")
 			o.Cost = step.cost
-			d, err := headgate.Execute(t.Context(), s, o)
+			d, err := store.Execute(t.Context(), s, o)
 			if err != nil || d.Allowed || d.Reason != step.reason || d.RetryAfter != step.retry || d.Limit != 5 {
 				t.Fatalf("at %s, cost %d: %+v, %v; want %s, %s", step.at, step.cost, d, err, step.reason, step.retry)
 			}
@@ -61,12 +62,12 @@ func TestDenyCacheTrace(t *testing.T) {
 // for a window that is available all at once.
 func TestDenyCacheOfLargerCosts(t *testing.T) {
 	for _, limit := range []headgate.Limit{
-		headgate.PerMinute(5), headgate.PerMinute(5).Using(headgate.FixedWindow), headgate.PerMinute(5).Using(headgate.SlidingLog),
+		headgate.PerMinute(5), headgate.PerMinute(5).Using(store.FixedWindow), headgate.PerMinute(5).Using(store.SlidingLog),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := cached(memory.New(memory.WithClock(time.Now)))
-			take := func(cost int64) headgate.Decision {
-				d, err := headgate.Execute(t.Context(), s, headgate.Op{Key: "k", Scope: "s", Limit: limit, Cost: cost})
+			take := func(cost int64) store.Decision {
+				d, err := store.Execute(t.Context(), s, store.Op{Key: "k", Scope: "s", Rule: limit.Rule(), Cost: cost})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -78,7 +79,7 @@ func TestDenyCacheOfLargerCosts(t *testing.T) {
 			}
 			take(1) // also refused
 			d := take(3)
-			if is := d.Reason == headgate.Cached; is != (limit.Algorithm() == headgate.FixedWindow) {
+			if is := d.Reason == store.ReasonCached; is != (limit.Algorithm() == store.FixedWindow) {
 				t.Errorf("%s: %s", limit, d.Reason)
 			}
 			time.Sleep(d.RetryAfter - time.Microsecond)
@@ -95,17 +96,17 @@ func TestDenyCacheOfLargerCosts(t *testing.T) {
 
 // TestDenyCacheIsBelievedFor250ms: the maximum age, even for a cost that can never fit.
 func TestDenyCacheIsBelievedFor250ms(t *testing.T) {
-	for _, retry := range []time.Duration{time.Hour, headgate.Never} {
+	for _, retry := range []time.Duration{time.Hour, store.Never} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{}
 			f.refuses(retry)
 			s := cached(f)
 			for _, want := range []int64{1, 1, 2} {
-				d, err := headgate.Execute(t.Context(), s, op("k"))
+				d, err := store.Execute(t.Context(), s, op("k"))
 				if err != nil || f.asked.Load() != want {
 					t.Fatalf("asked %d times, want %d (%v)", f.asked.Load(), want, err)
 				}
-				if d.Reason == headgate.Cached && retry == headgate.Never && d.RetryAfter != headgate.Never {
+				if d.Reason == store.ReasonCached && retry == store.Never && d.RetryAfter != store.Never {
 					t.Errorf("%+v", d)
 				}
 				time.Sleep(125 * time.Millisecond)
@@ -117,33 +118,33 @@ func TestDenyCacheIsBelievedFor250ms(t *testing.T) {
 // TestDenyCacheKeepsApart: a refusal is only used for its own key, scope, limit and
 // kind, and only for kinds that take.
 func TestDenyCacheKeepsApart(t *testing.T) {
-	denying := headgate.Per(5, time.Minute).Using(headgate.SlidingLog).CountingDenied()
+	denying := headgate.Per(5, time.Minute).Using(store.SlidingLog).CountingDenied()
 	for _, tt := range []struct {
 		name   string
-		change func(*headgate.Op)
+		change func(*store.Op)
 	}{
-		{"key", func(o *headgate.Op) { o.Key = "other" }},
-		{"scope", func(o *headgate.Op) { o.Scope = "other" }},
-		{"moved border", func(o *headgate.Op) { o.Key, o.Scope = "", "sk" }},
-		{"limit", func(o *headgate.Op) { o.Limit = headgate.PerMinute(6) }},
-		{"burst", func(o *headgate.Op) { o.Limit = o.Limit.Burst(9) }},
-		{"algorithm", func(o *headgate.Op) { o.Limit = o.Limit.Using(headgate.SlidingWindow) }},
-		{"up to", func(o *headgate.Op) { o.Kind = headgate.TakeUpTo }},
-		{"peek", func(o *headgate.Op) { o.Kind = headgate.Peek }},
-		{"reserve", func(o *headgate.Op) { o.Kind = headgate.Reserve }},
-		{"dry run", func(o *headgate.Op) { o.Cost = 0 }},
-		{"counts refusals", func(o *headgate.Op) { o.Limit = denying }},
+		{"key", func(o *store.Op) { o.Key = "other" }},
+		{"scope", func(o *store.Op) { o.Scope = "other" }},
+		{"moved border", func(o *store.Op) { o.Key, o.Scope = "", "sk" }},
+		{"limit", func(o *store.Op) { o.Rule = headgate.PerMinute(6).Rule() }},
+		{"burst", func(o *store.Op) { o.Rule = headgate.LimitOf(o.Rule).Burst(9).Rule() }},
+		{"algorithm", func(o *store.Op) { o.Rule = headgate.LimitOf(o.Rule).Using(store.SlidingWindow).Rule() }},
+		{"up to", func(o *store.Op) { o.Kind = store.KindTakeUpTo }},
+		{"peek", func(o *store.Op) { o.Kind = store.KindPeek }},
+		{"reserve", func(o *store.Op) { o.Kind = store.KindReserve }},
+		{"dry run", func(o *store.Op) { o.Cost = 0 }},
+		{"counts refusals", func(o *store.Op) { o.Rule = denying.Rule() }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fake{}
 			f.refuses(time.Minute)
 			s := cached(f)
-			if _, err := headgate.Execute(t.Context(), s, op("k")); err != nil {
+			if _, err := store.Execute(t.Context(), s, op("k")); err != nil {
 				t.Fatal(err)
 			}
 			other := op("k")
 			tt.change(&other)
-			if d, err := headgate.Execute(t.Context(), s, other); err != nil || d.Reason == headgate.Cached {
+			if d, err := store.Execute(t.Context(), s, other); err != nil || d.Reason == store.ReasonCached {
 				t.Errorf("%+v, %v", d, err)
 			}
 		})
@@ -153,16 +154,16 @@ func TestDenyCacheKeepsApart(t *testing.T) {
 	s := cached(f)
 	for _, zone := range []*time.Location{time.UTC, time.FixedZone("x", 60)} {
 		o := op("k")
-		o.Limit = headgate.PerCalendar(5, headgate.Day, zone)
-		if d, err := headgate.Execute(t.Context(), s, o); err != nil || d.Reason == headgate.Cached {
+		o.Rule = headgate.PerCalendar(5, store.Day, zone).Rule()
+		if d, err := store.Execute(t.Context(), s, o); err != nil || d.Reason == store.ReasonCached {
 			t.Errorf("zone %s: %+v, %v", zone, d, err)
 		}
 	}
 	f.asked.Store(0)
 	for range 3 { // every refused request must reach the log
 		o := op("k")
-		o.Limit = denying
-		_, _ = headgate.Execute(t.Context(), s, o)
+		o.Rule = denying.Rule()
+		_, _ = store.Execute(t.Context(), s, o)
 	}
 	if f.asked.Load() != 3 {
 		t.Errorf("a limit that counts refusals was asked %d times out of 3", f.asked.Load())
@@ -172,32 +173,32 @@ func TestDenyCacheKeepsApart(t *testing.T) {
 // TestDenyCacheForgets: new budget takes effect at once, in Take and in Do, even if
 // giving it seems to have failed.
 func TestDenyCacheForgets(t *testing.T) {
-	for _, kind := range []headgate.Kind{headgate.Refund, headgate.Grant, headgate.Reset, headgate.Charge} {
+	for _, kind := range []store.Kind{store.KindRefund, store.KindGrant, store.KindReset, store.KindCharge} {
 		for _, how := range []string{"take", "do", "large do", "failing"} {
 			t.Run(fmt.Sprintf("%s by %s", kind, how), func(t *testing.T) {
 				f := &fake{}
 				f.refuses(time.Minute)
 				s := cached(f)
-				_, _ = headgate.Execute(t.Context(), s, op("k"))
+				_, _ = store.Execute(t.Context(), s, op("k"))
 				give := op("k")
-				give.Kind, give.Limit = kind, headgate.PerMinute(50) // the same key under any limit
-				ops := []headgate.Op{give}
+				give.Kind, give.Rule = kind, headgate.PerMinute(50).Rule() // the same key under any limit
+				ops := []store.Op{give}
 				switch how {
 				case "take":
-					_, _ = headgate.Execute(t.Context(), s, give)
+					_, _ = store.Execute(t.Context(), s, give)
 				case "large do":
 					for i := range 20 {
 						ops = append(ops, op(fmt.Sprint(i)))
 					}
 					fallthrough
 				case "do":
-					_ = headgate.ExecuteAll(t.Context(), s, ops, make([]headgate.Decision, len(ops)), headgate.Independent)
+					_ = store.ExecuteAll(t.Context(), s, ops, make([]store.Decision, len(ops)), store.Independent)
 				case "failing":
 					f.fails()
-					_, _ = headgate.Execute(t.Context(), s, give)
+					_, _ = store.Execute(t.Context(), s, give)
 				}
 				f.works()
-				if d, err := headgate.Execute(t.Context(), s, op("k")); err != nil || !d.Allowed {
+				if d, err := store.Execute(t.Context(), s, op("k")); err != nil || !d.Allowed {
 					t.Errorf("%+v, %v", d, err)
 				}
 			})
@@ -214,16 +215,16 @@ func TestDenyCacheOvertaken(t *testing.T) {
 		f.refuses(time.Minute)
 		f.set(func(f *fake) { f.stall = stall })
 		s := cached(f)
-		go func() { _, _ = headgate.Execute(context.Background(), s, op("k")) }()
+		go func() { _, _ = store.Execute(context.Background(), s, op("k")) }()
 		synctest.Wait() // it is in the store
 		f.set(func(f *fake) { f.stall = nil })
 		give := op("k")
-		give.Kind = headgate.Refund
-		_, _ = headgate.Execute(t.Context(), s, give)
+		give.Kind = store.KindRefund
+		_, _ = store.Execute(t.Context(), s, give)
 		close(stall)
 		synctest.Wait()
 		f.works()
-		if d, _ := headgate.Execute(t.Context(), s, op("k")); !d.Allowed {
+		if d, _ := store.Execute(t.Context(), s, op("k")); !d.Allowed {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -232,43 +233,43 @@ func TestDenyCacheOvertaken(t *testing.T) {
 // TestDenyCacheInDo: an all-or-nothing Do is refused if one op is known to be;
 // otherwise every op must be known.
 func TestDenyCacheInDo(t *testing.T) {
-	f := &fake{answer: func(o headgate.Op) (headgate.Decision, error) {
+	f := &fake{answer: func(o store.Op) (store.Decision, error) {
 		if o.Key == "full" {
-			return headgate.Decision{Reason: headgate.Limited, RetryAfter: time.Minute}, nil
+			return store.Decision{Reason: store.ReasonLimited, RetryAfter: time.Minute}, nil
 		}
-		return headgate.Decision{Allowed: true, Granted: 1}, nil
+		return store.Decision{Allowed: true, Granted: 1}, nil
 	}}
 	s := cached(f)
-	ask := func(mode headgate.Mode, keys ...string) (asked int64, out []headgate.Decision) {
+	ask := func(mode store.Mode, keys ...string) (asked int64, out []store.Decision) {
 		t.Helper()
-		ops := make([]headgate.Op, len(keys))
+		ops := make([]store.Op, len(keys))
 		for i, k := range keys {
 			ops[i] = op(k)
 		}
-		out = make([]headgate.Decision, len(keys))
+		out = make([]store.Decision, len(keys))
 		before := f.asked.Load()
-		if err := headgate.ExecuteAll(t.Context(), s, ops, out, mode); err != nil {
+		if err := store.ExecuteAll(t.Context(), s, ops, out, mode); err != nil {
 			t.Fatal(err)
 		}
 		return f.asked.Load() - before, out
 	}
-	if n, _ := ask(headgate.AllOrNothing, "free", "full"); n != 2 {
+	if n, _ := ask(store.AllOrNothing, "free", "full"); n != 2 {
 		t.Fatalf("asked %d", n)
 	}
-	n, out := ask(headgate.AllOrNothing, "free", "full")
-	if n != 0 || !out[0].Allowed || out[0].Granted != 0 || out[1].Allowed || out[1].Reason != headgate.Cached {
+	n, out := ask(store.AllOrNothing, "free", "full")
+	if n != 0 || !out[0].Allowed || out[0].Granted != 0 || out[1].Allowed || out[1].Reason != store.ReasonCached {
 		t.Errorf("asked %d, %+v", n, out)
 	}
-	if at := headgate.Tightest(out); at != 1 {
+	if at := store.Tightest(out); at != 1 {
 		t.Errorf("the tightest is %d", at)
 	}
-	if n, out = ask(headgate.Independent, "free", "full"); n != 2 || !out[0].Allowed || out[0].Granted != 1 {
+	if n, out = ask(store.Independent, "free", "full"); n != 2 || !out[0].Allowed || out[0].Granted != 1 {
 		t.Errorf("independent: asked %d, %+v", n, out)
 	}
-	if n, _ = ask(headgate.Independent, "full", "full"); n != 0 {
+	if n, _ = ask(store.Independent, "full", "full"); n != 0 {
 		t.Errorf("independent, both known: asked %d", n)
 	}
-	if n, _ = ask(headgate.AllOrNothing, "free", "free"); n != 2 {
+	if n, _ = ask(store.AllOrNothing, "free", "free"); n != 2 {
 		t.Errorf("all or nothing, none known: asked %d", n)
 	}
 	if got := s.Stats().CacheHits; got != 3 {
@@ -284,13 +285,13 @@ func TestDenyCacheMakesNothingUp(t *testing.T) {
 		inner := &counting{Store: memory.New()}
 		s := failsafe.New(inner, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 1024}})
 		begin := time.Now()
-		use := func(key string, cost int64) headgate.Op {
-			return headgate.Op{
+		use := func(key string, cost int64) store.Op {
+			return store.Op{
 				Key: key, Scope: "s", Cost: cost, At: time.Now().UnixMicro(),
-				Limit: headgate.PerMinute(20).Using(headgate.FixedWindow),
+				Rule: headgate.PerMinute(20).Using(store.FixedWindow).Rule(),
 			}
 		}
-		if d, err := headgate.Execute(t.Context(), s, use("full", 20)); err != nil || !d.Allowed {
+		if d, err := store.Execute(t.Context(), s, use("full", 20)); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		for _, step := range []struct {
@@ -311,9 +312,9 @@ func TestDenyCacheMakesNothingUp(t *testing.T) {
 			{260 * time.Millisecond, "other", 1, false, true, 20},
 		} {
 			time.Sleep(step.at - time.Since(begin))
-			ops, out := []headgate.Op{use(step.key, step.cost), use("full", 1)}, make([]headgate.Decision, 2)
+			ops, out := []store.Op{use(step.key, step.cost), use("full", 1)}, make([]store.Decision, 2)
 			before := inner.asked
-			if err := headgate.ExecuteAll(t.Context(), s, ops, out, headgate.AllOrNothing); err != nil {
+			if err := store.ExecuteAll(t.Context(), s, ops, out, store.AllOrNothing); err != nil {
 				t.Fatal(err)
 			}
 			d := out[0]
@@ -321,7 +322,7 @@ func TestDenyCacheMakesNothingUp(t *testing.T) {
 				t.Errorf("at %s, %s, cost %d: asked %v, %+v", step.at, step.key, step.cost, asked, out)
 			}
 		}
-		if d, err := headgate.Execute(t.Context(), s, use("fresh", 1)); err != nil || !d.Allowed || d.Remaining != 19 {
+		if d, err := store.Execute(t.Context(), s, use("fresh", 1)); err != nil || !d.Allowed || d.Remaining != 19 {
 			t.Errorf("nothing was charged: %+v, %v", d, err)
 		}
 	})
@@ -329,14 +330,14 @@ func TestDenyCacheMakesNothingUp(t *testing.T) {
 
 // counting counts the calls to a store.
 type counting struct {
-	headgate.Store
+	store.Store
 	asked int
 }
 
-func (c *counting) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (c *counting) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		c.asked++
-		return headgate.ExecuteAll(ctx, c.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, c.Store, ops, out, mode)
 	})
 }
 
@@ -345,13 +346,13 @@ func (c *counting) Do(ctx context.Context, b *headgate.Batch) {
 func TestDenyCacheSameKeyTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := cached(memory.New())
-		ops := []headgate.Op{op("k"), op("k")}
+		ops := []store.Op{op("k"), op("k")}
 		ops[0].Cost, ops[1].Cost = 3, 3
-		out := make([]headgate.Decision, 2)
-		if err := headgate.ExecuteAll(t.Context(), s, ops, out, headgate.AllOrNothing); err != nil || out[1].Allowed {
+		out := make([]store.Decision, 2)
+		if err := store.ExecuteAll(t.Context(), s, ops, out, store.AllOrNothing); err != nil || out[1].Allowed {
 			t.Fatalf("%+v, %v", out, err)
 		}
-		if d, err := headgate.Execute(t.Context(), s, ops[0]); err != nil || !d.Allowed {
+		if d, err := store.Execute(t.Context(), s, ops[0]); err != nil || !d.Allowed {
 			t.Errorf("%+v, %v", d, err)
 		}
 	})
@@ -366,24 +367,24 @@ func TestDenyCacheNeverRefusesTooMuch(t *testing.T) {
 		bare := memory.New(memory.WithClock(clock))
 		s := cached(memory.New(memory.WithClock(clock)))
 		limits := []headgate.Limit{
-			headgate.PerSecond(20), headgate.PerSecond(10).Using(headgate.SlidingWindow),
-			headgate.PerSecond(8).Using(headgate.SlidingLog), headgate.PerSecond(9).Using(headgate.FixedWindow),
-			headgate.PerSecond(12).Using(headgate.LeakyBucket), headgate.PerSecond(15).Using(headgate.SlidingBuckets),
+			headgate.PerSecond(20), headgate.PerSecond(10).Using(store.SlidingWindow),
+			headgate.PerSecond(8).Using(store.SlidingLog), headgate.PerSecond(9).Using(store.FixedWindow),
+			headgate.PerSecond(12).Using(store.LeakyBucket), headgate.PerSecond(15).Using(store.SlidingBuckets),
 		}
 		n := uint64(1)
 		next := func(below uint64) uint64 { n = n*6364136223846793005 + 1442695040888963407; return n >> 33 % below }
 		for i := range 60_000 {
-			o := headgate.Op{Key: fmt.Sprint(next(8)), Limit: limits[next(uint64(len(limits)))], Cost: int64(1 + next(3))}
-			o.Scope = o.Limit.String()
+			o := store.Op{Key: fmt.Sprint(next(8)), Rule: limits[next(uint64(len(limits)))].Rule(), Cost: int64(1 + next(3))}
+			o.Scope = o.Rule.String()
 			if next(50) == 0 {
-				o.Kind = headgate.Refund
+				o.Kind = store.KindRefund
 			}
-			want, err1 := headgate.Execute(t.Context(), bare, o)
-			got, err2 := headgate.Execute(t.Context(), s, o)
+			want, err1 := store.Execute(t.Context(), bare, o)
+			got, err2 := store.Execute(t.Context(), s, o)
 			if err1 != nil || err2 != nil || got.Allowed != want.Allowed || got.Granted != want.Granted {
 				t.Fatalf("call %d, %+v:\n got %+v, %v\nwant %+v, %v", i, o, got, err2, want, err1)
 			}
-			if got.Reason == headgate.Cached && got.RetryAfter > want.RetryAfter {
+			if got.Reason == store.ReasonCached && got.RetryAfter > want.RetryAfter {
 				t.Fatalf("call %d, %+v: told to wait %s, but it is %s", i, o, got.RetryAfter, want.RetryAfter)
 			}
 			time.Sleep(time.Duration(next(4000)) * time.Microsecond)
@@ -403,7 +404,7 @@ func TestDenyCacheIsBounded(t *testing.T) {
 	for g := range 4 {
 		group.Go(func() {
 			for i := range 5000 {
-				if _, err := headgate.Execute(context.Background(), s, op(fmt.Sprint(g, i))); err != nil {
+				if _, err := store.Execute(context.Background(), s, op(fmt.Sprint(g, i))); err != nil {
 					t.Error(err)
 				}
 			}
@@ -413,7 +414,7 @@ func TestDenyCacheIsBounded(t *testing.T) {
 	before := f.asked.Load()
 	for g := range 4 {
 		for i := range 5000 {
-			_, _ = headgate.Execute(context.Background(), s, op(fmt.Sprint(g, i)))
+			_, _ = store.Execute(context.Background(), s, op(fmt.Sprint(g, i)))
 		}
 	}
 	if kept := 20_000 - (f.asked.Load() - before); kept > 64 {
@@ -428,16 +429,16 @@ func TestDenyCacheWhileOpen(t *testing.T) {
 		f := &fake{}
 		f.refuses(time.Second)
 		s := cached(f)
-		_, _ = headgate.Execute(t.Context(), s, op("full"))
+		_, _ = store.Execute(t.Context(), s, op("full"))
 		f.fails()
 		time.Sleep(timeout)
 		for s.Stats().State == failsafe.Closed {
-			_, _ = headgate.Execute(t.Context(), s, op("k"))
+			_, _ = store.Execute(t.Context(), s, op("k"))
 		}
-		if d, err := headgate.Execute(t.Context(), s, op("full")); err != nil || d.Allowed || d.Reason != headgate.Cached {
+		if d, err := store.Execute(t.Context(), s, op("full")); err != nil || d.Allowed || d.Reason != store.ReasonCached {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if _, err := headgate.Execute(t.Context(), s, op("k")); !errors.Is(err, failsafe.ErrOpen) {
+		if _, err := store.Execute(t.Context(), s, op("k")); !errors.Is(err, failsafe.ErrOpen) {
 			t.Error(err)
 		}
 	})
@@ -453,14 +454,14 @@ func TestForget(t *testing.T) {
 		keys := make([]string, 500)
 		for i := range keys {
 			keys[i] = fmt.Sprint(i)
-			_, _ = headgate.Execute(t.Context(), s, op(keys[i]))
+			_, _ = store.Execute(t.Context(), s, op(keys[i]))
 		}
 		stall := make(chan struct{})
 		f.set(func(f *fake) { f.stall = stall })
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = headgate.Execute(t.Context(), s, op("in flight"))
+			_, _ = store.Execute(t.Context(), s, op("in flight"))
 		}()
 		synctest.Wait()
 		s.Forget()
@@ -469,7 +470,7 @@ func TestForget(t *testing.T) {
 		f.set(func(f *fake) { f.stall = nil })
 		f.works()
 		for _, key := range append(keys, "in flight") {
-			if d, err := headgate.Execute(t.Context(), s, op(key)); err != nil || !d.Allowed {
+			if d, err := store.Execute(t.Context(), s, op(key)); err != nil || !d.Allowed {
 				t.Fatalf("%s: %+v, %v", key, d, err)
 			}
 		}
@@ -483,14 +484,14 @@ func TestDenyCacheOfDraws(t *testing.T) {
 	f := &fake{}
 	f.refuses(100 * time.Millisecond)
 	s := cached(f)
-	for i, want := range []headgate.Reason{headgate.Limited, headgate.Cached, headgate.Cached} {
+	for i, want := range []store.Reason{store.ReasonLimited, store.ReasonCached, store.ReasonCached} {
 		o := op("k")
-		o.Kind, o.Cost = headgate.Draw, int64(40>>(2*i))
-		if d, err := headgate.Execute(t.Context(), s, o); err != nil || d.Reason != want {
+		o.Kind, o.Cost = store.KindDraw, int64(40>>(2*i))
+		if d, err := store.Execute(t.Context(), s, o); err != nil || d.Reason != want {
 			t.Fatalf("draw of %d: %+v, %v; want %s", o.Cost, d, err, want)
 		}
 	}
-	if d, err := headgate.Execute(t.Context(), s, op("k")); err != nil || d.Reason != headgate.Limited {
+	if d, err := store.Execute(t.Context(), s, op("k")); err != nil || d.Reason != store.ReasonLimited {
 		t.Errorf("a take after a refused draw: %+v, %v", d, err)
 	}
 }

@@ -1,5 +1,5 @@
 // Package failsafe limits what a failing store can do to its callers. It wraps any
-// [headgate.Store], usually one behind a network:
+// [store.Store], usually one behind a network:
 //
 //	store := failsafe.New(redisStore, failsafe.Options{
 //		Timeout:   50 * time.Millisecond,
@@ -20,7 +20,7 @@
 // A take that timed out may have counted. That can refuse a later request that would
 // have passed, and never admits one too many.
 //
-// A panic of the store becomes an error that wraps headgate.ErrUnavailable.
+// A panic of the store becomes an error that wraps store.ErrUnavailable.
 //
 // # Circuit breaker
 //

@@ -20,25 +20,25 @@ import (
 
 const timeout = failsafe.DefaultTimeout
 
-func op(key string) headgate.Op {
-	return headgate.Op{Key: key, Scope: "s", Limit: headgate.PerMinute(5), Cost: 1}
+func op(key string) store.Op {
+	return store.Op{Key: key, Scope: "s", Rule: headgate.PerMinute(5).Rule(), Cost: 1}
 }
 
 // take makes one call and returns its error and duration.
-func take(s headgate.Store, ctx context.Context) (error, time.Duration) { //nolint:staticcheck // the error is what is asked for, the time comes along
+func take(s store.Store, ctx context.Context) (error, time.Duration) { //nolint:staticcheck // the error is what is asked for, the time comes along
 	begin := time.Now()
-	_, err := headgate.Execute(ctx, s, op("k"))
+	_, err := store.Execute(ctx, s, op("k"))
 	return err, time.Since(begin)
 }
 
 func TestConformance(t *testing.T) {
-	storetest.Run(t, storetest.Harness{Open: func(*testing.T) headgate.Store {
+	storetest.Run(t, storetest.Harness{Open: func(*testing.T) store.Store {
 		return failsafe.New(memory.New(), failsafe.Options{})
 	}})
 }
 
 func TestConformanceInGoroutines(t *testing.T) {
-	storetest.Run(t, storetest.Harness{Open: func(*testing.T) headgate.Store {
+	storetest.Run(t, storetest.Harness{Open: func(*testing.T) store.Store {
 		return failsafe.New(memory.New(), failsafe.Options{IgnoresContext: true, Timeout: 10 * time.Second})
 	}})
 }
@@ -67,12 +67,12 @@ func TestDeadline(t *testing.T) {
 							var err error
 							begin := time.Now()
 							if i%2 == 0 {
-								_, err = headgate.Execute(t.Context(), s, op("k"))
+								_, err = store.Execute(t.Context(), s, op("k"))
 							} else {
-								err = headgate.ExecuteAll(t.Context(), s, []headgate.Op{op("a"), op("b")}, make([]headgate.Decision, 2), headgate.AllOrNothing)
+								err = store.ExecuteAll(t.Context(), s, []store.Op{op("a"), op("b")}, make([]store.Decision, 2), store.AllOrNothing)
 							}
 							took := time.Since(begin)
-							if !errors.Is(err, failsafe.ErrTimeout) || !errors.Is(err, headgate.ErrUnavailable) {
+							if !errors.Is(err, failsafe.ErrTimeout) || !errors.Is(err, store.ErrUnavailable) {
 								t.Errorf("call %d: %v", i, err)
 							}
 							if took > timeout || took < timeout*7/8 {
@@ -99,18 +99,18 @@ func TestDeadline(t *testing.T) {
 // store still has the request.
 func TestAbandonedCallOwnsItsMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stall, seen := make(chan struct{}), make(chan headgate.Op, 2)
-		f := &fake{stall: stall, deaf: true, answer: func(op headgate.Op) (headgate.Decision, error) {
+		stall, seen := make(chan struct{}), make(chan store.Op, 2)
+		f := &fake{stall: stall, deaf: true, answer: func(op store.Op) (store.Decision, error) {
 			op.Key = strings.Clone(op.Key)
 			seen <- op
-			return headgate.Decision{Allowed: true, Granted: 7}, nil
+			return store.Decision{Allowed: true, Granted: 7}, nil
 		}}
 		s := failsafe.New(f, failsafe.Options{})
 		// Keys as the engine builds them: in a reused buffer.
 		buffer := []byte("ab")
-		ops, out := []headgate.Op{op(""), op("")}, make([]headgate.Decision, 2)
+		ops, out := []store.Op{op(""), op("")}, make([]store.Decision, 2)
 		ops[0].Key, ops[1].Key = unsafe.String(&buffer[0], 1), unsafe.String(&buffer[1], 1)
-		if err := headgate.ExecuteAll(t.Context(), s, ops, out, headgate.Independent); !errors.Is(err, failsafe.ErrTimeout) {
+		if err := store.ExecuteAll(t.Context(), s, ops, out, store.Independent); !errors.Is(err, failsafe.ErrTimeout) {
 			t.Fatal(err)
 		}
 		copy(buffer, "xy")
@@ -120,7 +120,7 @@ func TestAbandonedCallOwnsItsMemory(t *testing.T) {
 		if a, b := <-seen, <-seen; a.Key != "a" || b.Key != "b" || a.Scope != "s" || b.Scope != "s" {
 			t.Errorf("the store saw %+v, %+v", a, b)
 		}
-		if out[0] != (headgate.Decision{}) {
+		if out[0] != (store.Decision{}) {
 			t.Errorf("a late answer was written: %+v", out[0])
 		}
 	})
@@ -137,7 +137,7 @@ func TestStuckCallsAreBounded(t *testing.T) {
 			var group sync.WaitGroup
 			for range 100 {
 				group.Go(func() {
-					if err, took := take(s, context.Background()); !errors.Is(err, headgate.ErrUnavailable) || took > timeout {
+					if err, took := take(s, context.Background()); !errors.Is(err, store.ErrUnavailable) || took > timeout {
 						t.Errorf("%v after %s", err, took)
 					}
 				})
@@ -174,7 +174,7 @@ func TestCallersDeadline(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), tt.patience)
 					err, took := take(s, ctx)
 					cancel()
-					if !errors.Is(err, headgate.ErrUnavailable) || took > tt.patience {
+					if !errors.Is(err, store.ErrUnavailable) || took > tt.patience {
 						t.Fatalf("%v after %s", err, took)
 					}
 				}
@@ -210,7 +210,7 @@ type seer struct {
 	key any
 }
 
-func (s *seer) Do(ctx context.Context, b *headgate.Batch) {
+func (s *seer) Do(ctx context.Context, b *store.Batch) {
 	if len(b.Ops) == 0 { // of Validate
 		return
 	}
@@ -228,33 +228,33 @@ func (s *seer) Do(ctx context.Context, b *headgate.Batch) {
 // TestErrors: the errors that callers get, and their effect on the breaker.
 func TestErrors(t *testing.T) {
 	unset := op("k")
-	unset.Limit = headgate.Limit{}
+	unset.Rule = headgate.Limit{}.Rule()
 	negative := op("k")
 	negative.Cost = -1
 	for _, tt := range []struct {
 		name  string
-		op    headgate.Op
+		op    store.Op
 		inner error
 		want  error
 		asked int64
 		fails uint64
 	}{
-		{"broken", op("k"), errBroken, headgate.ErrUnavailable, 1, 1},
+		{"broken", op("k"), errBroken, store.ErrUnavailable, 1, 1},
 		{"broken keeps its cause", op("k"), errBroken, errBroken, 1, 1},
-		{"closed", op("k"), headgate.ErrClosed, headgate.ErrClosed, 1, 1},
+		{"closed", op("k"), store.ErrClosed, store.ErrClosed, 1, 1},
 		{"cross slot", op("k"), store.ErrCrossSlot, store.ErrCrossSlot, 1, 0},
-		{"unset limit", unset, nil, headgate.ErrInvalidLimit, 0, 0},
-		{"negative cost", negative, nil, headgate.ErrInvalidCost, 0, 0},
+		{"unset limit", unset, nil, store.ErrInvalidLimit, 0, 0},
+		{"negative cost", negative, nil, store.ErrInvalidCost, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, do := range []bool{false, true} {
-				f := &fake{answer: func(headgate.Op) (headgate.Decision, error) { return headgate.Decision{}, tt.inner }}
+				f := &fake{answer: func(store.Op) (store.Decision, error) { return store.Decision{}, tt.inner }}
 				s := failsafe.New(f, failsafe.Options{})
 				var err error
 				if do {
-					err = headgate.ExecuteAll(t.Context(), s, []headgate.Op{tt.op}, make([]headgate.Decision, 1), headgate.Independent)
+					err = store.ExecuteAll(t.Context(), s, []store.Op{tt.op}, make([]store.Decision, 1), store.Independent)
 				} else {
-					_, err = headgate.Execute(t.Context(), s, tt.op)
+					_, err = store.Execute(t.Context(), s, tt.op)
 				}
 				if !errors.Is(err, tt.want) {
 					t.Errorf("do=%v: %v, want %v", do, err, tt.want)
@@ -267,7 +267,7 @@ func TestErrors(t *testing.T) {
 	}
 	f := &fake{}
 	s := failsafe.New(f, failsafe.Options{})
-	if err := headgate.ExecuteAll(t.Context(), s, make([]headgate.Op, 2), make([]headgate.Decision, 1), headgate.Independent); err == nil {
+	if err := store.ExecuteAll(t.Context(), s, make([]store.Op, 2), make([]store.Decision, 1), store.Independent); err == nil {
 		t.Error("out is too short, and nobody says so")
 	}
 	if err := s.Close(); err != nil || !f.closed {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 var errBroken = errors.New("connection refused")
@@ -15,7 +15,7 @@ var errBroken = errors.New("connection refused")
 // fake is a scriptable inner store.
 type fake struct {
 	mu     sync.Mutex
-	answer func(headgate.Op) (headgate.Decision, error)
+	answer func(store.Op) (store.Decision, error)
 	// stall makes calls wait until it is closed.
 	stall chan struct{}
 	// deaf makes them wait even if their context is done.
@@ -31,7 +31,7 @@ func (f *fake) set(change func(*fake)) {
 }
 
 // one answers one op.
-func (f *fake) one(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+func (f *fake) one(ctx context.Context, op store.Op) (store.Decision, error) {
 	f.asked.Add(1)
 	f.mu.Lock()
 	answer, stall, deaf := f.answer, f.stall, f.deaf
@@ -44,17 +44,17 @@ func (f *fake) one(ctx context.Context, op headgate.Op) (headgate.Decision, erro
 		select {
 		case <-stall:
 		case <-done:
-			return headgate.Decision{}, ctx.Err()
+			return store.Decision{}, ctx.Err()
 		}
 	}
 	if answer == nil {
-		return headgate.Decision{Allowed: true, Granted: op.Cost}, nil
+		return store.Decision{Allowed: true, Granted: op.Cost}, nil
 	}
 	return answer(op)
 }
 
-func (f *fake) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (f *fake) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		refused := false
 		for i := range ops {
 			d, err := f.one(ctx, ops[i])
@@ -63,7 +63,7 @@ func (f *fake) Do(ctx context.Context, b *headgate.Batch) {
 			}
 			out[i], refused = d, refused || !d.Allowed
 		}
-		if refused && mode == headgate.AllOrNothing {
+		if refused && mode == store.AllOrNothing {
 			for i := range out[:len(ops)] {
 				out[i].Granted = 0
 			}
@@ -80,7 +80,7 @@ func (f *fake) Close() error {
 // fails makes every call fail at once.
 func (f *fake) fails() {
 	f.set(func(f *fake) {
-		f.answer = func(headgate.Op) (headgate.Decision, error) { return headgate.Decision{}, errBroken }
+		f.answer = func(store.Op) (store.Decision, error) { return store.Decision{}, errBroken }
 	})
 }
 
@@ -92,9 +92,9 @@ func (f *fake) works() {
 // refuses makes every take be refused until retry is over.
 func (f *fake) refuses(retry time.Duration) {
 	f.set(func(f *fake) {
-		f.answer = func(op headgate.Op) (headgate.Decision, error) {
-			return headgate.Decision{
-				Reason: headgate.Limited, Limit: op.Limit.Capacity(), Remaining: 0,
+		f.answer = func(op store.Op) (store.Decision, error) {
+			return store.Decision{
+				Reason: store.ReasonLimited, Limit: op.Rule.Most(), Remaining: 0,
 				RetryAfter: retry, ResetAfter: time.Minute,
 			}, nil
 		}

@@ -3,7 +3,7 @@ package failsafe
 import (
 	"errors"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // errKnown marks a group that the deny cache has answered, until rest has seen it.
@@ -11,7 +11,7 @@ var errKnown = errors.New("failsafe: answered by the deny cache")
 
 // answer answers invalid and cached groups, and reports whether there are any. It must be
 // called before the store, because it stores in places what learnGroups needs.
-func (s *Store) answer(b *headgate.Batch, places []place, now int64) (some bool) {
+func (s *Store) answer(b *store.Batch, places []place, now int64) (some bool) {
 	asks := s.denied != nil && len(b.Groups) > 1 && givesAny(b.Ops) // this may end an earlier refusal
 	from := 0
 	for i := range b.Groups {
@@ -26,7 +26,7 @@ func (s *Store) answer(b *headgate.Batch, places []place, now int64) (some bool)
 	return some
 }
 
-func givesAny(ops []headgate.Op) bool {
+func givesAny(ops []store.Op) bool {
 	for i := range ops {
 		if gives(&ops[i]) {
 			return true
@@ -37,7 +37,7 @@ func givesAny(ops []headgate.Op) bool {
 
 // checkAll returns why an op must not reach the breaker: an invalid one is invalid under
 // every policy, so it must not count as a failure.
-func checkAll(ops []headgate.Op) error {
+func checkAll(ops []store.Op) error {
 	for i := range ops {
 		if err := ops[i].Validate(); err != nil {
 			return err
@@ -50,8 +50,8 @@ func checkAll(ops []headgate.Op) error {
 type origin struct{ group, first int } // the indexes of the group and its first op
 
 // rest returns the groups of b that answer has left, and where they come from.
-func rest(b *headgate.Batch) (*headgate.Batch, []origin) {
-	var left headgate.Batch
+func rest(b *store.Batch) (*store.Batch, []origin) {
+	var left store.Batch
 	var from []origin
 	first := 0
 	for i := range b.Groups {
@@ -64,12 +64,12 @@ func rest(b *headgate.Batch) (*headgate.Batch, []origin) {
 		}
 		first += g.Ops
 	}
-	left.Out = make([]headgate.Decision, len(left.Ops))
+	left.Out = make([]store.Decision, len(left.Ops))
 	return &left, from
 }
 
 // handBack copies the answers of a rest of b, unless that is all of it.
-func handBack(b, left *headgate.Batch, from []origin) {
+func handBack(b, left *store.Batch, from []origin) {
 	out := left.Out
 	for i, o := range from {
 		g := &left.Groups[i]
@@ -79,7 +79,7 @@ func handBack(b, left *headgate.Batch, from []origin) {
 }
 
 // learnGroups records the store's answers, in order.
-func (d *denied) learnGroups(b *headgate.Batch, from []origin, places []place, start int64) {
+func (d *denied) learnGroups(b *store.Batch, from []origin, places []place, start int64) {
 	first := 0
 	for i := range b.Groups {
 		g := &b.Groups[i]
@@ -93,7 +93,7 @@ func (d *denied) learnGroups(b *headgate.Batch, from []origin, places []place, s
 		}
 		ops, out := b.Ops[first:first+g.Ops], b.Out[first:first+g.Ops]
 		d.learnAll(known, ops, out, g.Err, start)
-		if g.Err == nil && g.Mode == headgate.AllOrNothing {
+		if g.Err == nil && g.Mode == store.AllOrNothing {
 			d.learnPassed(known, ops, out, start)
 		}
 		first += g.Ops

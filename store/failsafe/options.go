@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/store"
 )
@@ -20,12 +19,12 @@ const (
 
 // ErrOpen is wrapped by the error that is returned at once while the circuit breaker is
 // open, which ends with the store's last failure. It wraps store.ErrNotSent, and so
-// headgate.ErrUnavailable.
+// store.ErrUnavailable.
 var ErrOpen = fmt.Errorf("%w: circuit breaker open", store.ErrNotSent)
 
 // ErrTimeout is returned when the store has not answered within the Timeout. It wraps
-// headgate.ErrUnavailable.
-var ErrTimeout = fmt.Errorf("%w: no answer in time", headgate.ErrUnavailable)
+// store.ErrUnavailable.
+var ErrTimeout = fmt.Errorf("%w: no answer in time", store.ErrUnavailable)
 
 // errStuck is returned when too many calls are stuck in the store to start another.
 var errStuck = fmt.Errorf("%w: too many calls are stuck in the store", store.ErrNotSent)
@@ -68,7 +67,7 @@ type Breaker struct {
 
 // DenyCache remembers refusals. An entry answers Take and TakeUpTo of the same key,
 // scope, limit and cost (for a fixed window also of a larger cost) until the request
-// may pass or MaxAge is over. The answer has the Reason headgate.Cached, and its
+// may pass or MaxAge is over. The answer has the Reason store.ReasonCached, and its
 // RetryAfter counts down. Peek and Reserve always ask the store, as do limits that
 // count refusals. A Refund, Grant, Reset or Charge through this Store drops the key's
 // entries at once; through another process it takes effect within MaxAge.

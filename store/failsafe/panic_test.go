@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -21,17 +22,17 @@ func TestPanicIsAFailure(t *testing.T) {
 			IgnoresContext: deaf, Timeout: time.Minute,
 			Breaker: failsafe.Breaker{Failures: 1000},
 		})
-		if _, err := headgate.Execute(t.Context(), s, op("k")); err != nil { // from now on it is trusted
+		if _, err := store.Execute(t.Context(), s, op("k")); err != nil { // from now on it is trusted
 			t.Fatal(err)
 		}
-		f.set(func(f *fake) { f.answer = func(headgate.Op) (headgate.Decision, error) { panic("no map") } })
+		f.set(func(f *fake) { f.answer = func(store.Op) (store.Decision, error) { panic("no map") } })
 		for i := range 3 {
-			_, err := headgate.Execute(t.Context(), s, op("k"))
-			batch := headgate.ExecuteAll(t.Context(), s, []headgate.Op{op("k")}, make([]headgate.Decision, 1), headgate.AllOrNothing)
-			groups := []headgate.Group{{Ops: 1}}
-			s.Do(t.Context(), &headgate.Batch{Ops: []headgate.Op{op("k")}, Out: make([]headgate.Decision, 1), Groups: groups})
+			_, err := store.Execute(t.Context(), s, op("k"))
+			batch := store.ExecuteAll(t.Context(), s, []store.Op{op("k")}, make([]store.Decision, 1), store.AllOrNothing)
+			groups := []store.Group{{Ops: 1}}
+			s.Do(t.Context(), &store.Batch{Ops: []store.Op{op("k")}, Out: make([]store.Decision, 1), Groups: groups})
 			for _, err := range []error{err, batch, groups[0].Err} {
-				if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), "panic: no map") {
+				if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "panic: no map") {
 					t.Errorf("%s, call %d: %v", name, i, err)
 				}
 			}
@@ -40,7 +41,7 @@ func TestPanicIsAFailure(t *testing.T) {
 			t.Errorf("%s: %+v", name, stats)
 		}
 		f.set(func(f *fake) { f.answer = nil })
-		if _, err := headgate.Execute(t.Context(), s, op("k")); err != nil {
+		if _, err := store.Execute(t.Context(), s, op("k")); err != nil {
 			t.Errorf("%s, afterwards: %v", name, err)
 		}
 	}
@@ -52,7 +53,7 @@ func TestNoInnerStore(t *testing.T) {
 	t.Parallel()
 	var none *memory.Store
 	var nothing *failsafe.Store
-	for name, inner := range map[string]headgate.Store{
+	for name, inner := range map[string]store.Store{
 		"nil": nil, "a nil pointer": none, "a Store around nil": failsafe.New(nil, failsafe.Options{}), "no Store": nothing,
 	} {
 		s := failsafe.New(inner, failsafe.Options{})
@@ -64,12 +65,12 @@ func TestNoInnerStore(t *testing.T) {
 		if !errors.Is(err, headgate.ErrNoStore) || d.Allowed {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
-		ops, out := []headgate.Op{op("k")}, make([]headgate.Decision, 1)
+		ops, out := []store.Op{op("k")}, make([]store.Decision, 1)
 		if d, err := l.AllowAll(t.Context(), ops, out); !errors.Is(err, headgate.ErrNoStore) || d.Allowed {
 			t.Errorf("%s, AllowAll: %+v, %v", name, d, err)
 		}
-		groups := []headgate.Group{{Ops: 1}}
-		s.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
+		groups := []store.Group{{Ops: 1}}
+		s.Do(t.Context(), &store.Batch{Ops: ops, Out: out, Groups: groups})
 		if !errors.Is(groups[0].Err, headgate.ErrNoStore) {
 			t.Errorf("%s, Pipeline: %v", name, groups[0].Err)
 		}

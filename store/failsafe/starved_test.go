@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 )
 
@@ -19,7 +19,7 @@ type drowsy struct {
 	late time.Duration
 }
 
-func (d *drowsy) Do(ctx context.Context, b *headgate.Batch) {
+func (d *drowsy) Do(ctx context.Context, b *store.Batch) {
 	if len(b.Ops) == 0 { // of Validate
 		return
 	}
@@ -48,7 +48,7 @@ func TestStarvedCallsAreNotTheStoresFault(t *testing.T) {
 		t.Run(tt.late.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := failsafe.New(&drowsy{late: tt.late}, failsafe.Options{})
-				ask := func() error { _, err := headgate.Execute(context.Background(), s, op("k")); return err }
+				ask := func() error { _, err := store.Execute(context.Background(), s, op("k")); return err }
 				if err := ask(); err != nil {
 					t.Fatal(err)
 				}

@@ -16,10 +16,10 @@ import (
 // a quarter, for a timeout to count as the store's failure.
 const fairShare = 4
 
-// Store is a headgate.Store that limits how long its caller waits. It is safe for
+// Store is a store.Store that limits how long its caller waits. It is safe for
 // concurrent use.
 type Store struct {
-	inner    headgate.Store
+	inner    store.Store
 	flaw     error // of inner, which is then not called
 	options  Options
 	began    time.Time
@@ -33,12 +33,12 @@ type Store struct {
 	full, readOnly, refused answers
 }
 
-var _ headgate.Store = (*Store)(nil)
+var _ store.Store = (*Store)(nil)
 
 // New returns a Store that calls inner and owns it: Close closes both. If inner is nil
 // or a nil pointer, every call returns headgate.ErrNoStore, and
 // headgate.Limiter.Validate reports it at once.
-func New(inner headgate.Store, options Options) *Store {
+func New(inner store.Store, options Options) *Store {
 	o := options.withDefaults()
 	s := &Store{inner: inner, options: o, began: time.Now()} //nolint:forbidigo // deadlines are on the real clock
 	s.flaw = headgate.New(inner).Validate()
@@ -79,9 +79,9 @@ func (s *Store) now() (time.Time, int64) {
 	return t, int64(t.Sub(s.began))
 }
 
-// Do implements headgate.Store. What the deny cache does not answer counts as one call
+// Do implements store.Store. What the deny cache does not answer counts as one call
 // for the breaker, with one Timeout.
-func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
+func (s *Store) Do(ctx context.Context, b *store.Batch) {
 	if s.flaw != nil {
 		b.Fail(s.flaw)
 		return
@@ -109,7 +109,7 @@ func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
 }
 
 // call asks the inner store, and reports false if the breaker is open.
-func (s *Store) call(ctx context.Context, b *headgate.Batch, clock time.Time, start int64) bool {
+func (s *Store) call(ctx context.Context, b *store.Batch, clock time.Time, start int64) bool {
 	t, ok := s.breaker.admit(start)
 	if !ok {
 		s.breaker.failedFast.Add(uint64(len(b.Groups) - 1)) // admit has counted one
@@ -143,9 +143,9 @@ type asked struct {
 }
 
 // settle reports the end of a call to the breaker, and makes the errors of groups those
-// that the contract of headgate.Store requires. One answer is enough to show that the
+// that the contract of store.Store requires. One answer is enough to show that the
 // store is alive.
-func (s *Store) settle(t ticket, a asked, groups []headgate.Group) {
+func (s *Store) settle(t ticket, a asked, groups []store.Group) {
 	clock, now := s.now()
 	said, why := silent, error(nil)
 	for i := range groups {
@@ -187,8 +187,8 @@ func (s *Store) judge(a asked, err error, clock time.Time, now int64) (outcome, 
 	switch {
 	case late && !errors.Is(err, ErrTimeout):
 		err = fmt.Errorf("%w: %w", ErrTimeout, err)
-	case !errors.Is(err, headgate.ErrUnavailable):
-		err = fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
+	case !errors.Is(err, store.ErrUnavailable):
+		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return o, err
 }
@@ -202,7 +202,7 @@ func (s *Store) blame(ctx context.Context, now time.Time) outcome {
 }
 
 func isWrongQuestion(err error) bool {
-	return errors.Is(err, headgate.ErrInvalidCost) || errors.Is(err, headgate.ErrNoMember) || errors.Is(err, headgate.ErrInvalidLimit) ||
+	return errors.Is(err, store.ErrInvalidCost) || errors.Is(err, store.ErrNoMember) || errors.Is(err, store.ErrInvalidLimit) ||
 		errors.Is(err, store.ErrCrossSlot) || errors.Is(err, store.ErrNoKeyTimes) || errors.Is(err, headgate.ErrNoStore)
 }
 

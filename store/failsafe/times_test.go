@@ -16,10 +16,10 @@ import (
 type timer struct {
 	fake
 
-	times func(context.Context, headgate.Op) (store.Times, error)
+	times func(context.Context, store.Op) (store.Times, error)
 }
 
-func (s *timer) Do(ctx context.Context, b *headgate.Batch) {
+func (s *timer) Do(ctx context.Context, b *store.Batch) {
 	if len(b.Ops) == 0 { // of Validate
 		return
 	}
@@ -27,12 +27,12 @@ func (s *timer) Do(ctx context.Context, b *headgate.Batch) {
 	b.Created, b.Changed, b.Recorded, b.Groups[0].Err = times.Created, times.Changed, err == nil, err
 }
 
-var timed = headgate.Op{Key: "k", Scope: "s", Limit: headgate.PerHour(1)}
+var timed = store.Op{Key: "k", Scope: "s", Rule: headgate.PerHour(1).Rule()}
 
 func TestKeyTimes(t *testing.T) {
 	want := store.Times{Created: time.UnixMicro(1), Changed: time.UnixMicro(2)}
-	inner := &timer{times: func(_ context.Context, op headgate.Op) (store.Times, error) {
-		if op.Key != timed.Key || op.Scope != timed.Scope || op.Limit.N() != 1 {
+	inner := &timer{times: func(_ context.Context, op store.Op) (store.Times, error) {
+		if op.Key != timed.Key || op.Scope != timed.Scope || op.Rule.Limit != 1 {
 			t.Errorf("asked for %+v", op)
 		}
 		return want, nil
@@ -41,7 +41,7 @@ func TestKeyTimes(t *testing.T) {
 	if got, err := store.KeyTimes(t.Context(), s, timed); got != want || err != nil {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := store.KeyTimes(t.Context(), s, headgate.Op{Limit: headgate.PerHour(-1)}); !errors.Is(err, headgate.ErrInvalidLimit) {
+	if _, err := store.KeyTimes(t.Context(), s, store.Op{Rule: headgate.PerHour(-1).Rule()}); !errors.Is(err, store.ErrInvalidLimit) {
 		t.Errorf("invalid limit: %v", err)
 	}
 	if _, err := store.KeyTimes(t.Context(), failsafe.New(nil, failsafe.Options{}), timed); !errors.Is(err, headgate.ErrNoStore) {
@@ -51,13 +51,13 @@ func TestKeyTimes(t *testing.T) {
 
 // A store without times is no failing store.
 func TestNoKeyTimes(t *testing.T) {
-	without := &timer{times: func(context.Context, headgate.Op) (store.Times, error) {
+	without := &timer{times: func(context.Context, store.Op) (store.Times, error) {
 		return store.Times{}, store.ErrNoKeyTimes
 	}}
-	for _, inner := range []headgate.Store{new(fake), without} {
+	for _, inner := range []store.Store{new(fake), without} {
 		s := failsafe.New(inner, failsafe.Options{Breaker: failsafe.Breaker{Failures: 1}})
 		for range 5 {
-			if _, err := store.KeyTimes(t.Context(), s, timed); !errors.Is(err, store.ErrNoKeyTimes) || errors.Is(err, headgate.ErrUnavailable) {
+			if _, err := store.KeyTimes(t.Context(), s, timed); !errors.Is(err, store.ErrNoKeyTimes) || errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("%T: %v", inner, err)
 			}
 		}
@@ -71,7 +71,7 @@ func TestNoKeyTimes(t *testing.T) {
 func TestKeyTimesOfAStalledStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		inner := &timer{times: func(ctx context.Context, _ headgate.Op) (store.Times, error) {
+		inner := &timer{times: func(ctx context.Context, _ store.Op) (store.Times, error) {
 			calls++
 			<-ctx.Done()
 			return store.Times{Created: time.UnixMicro(1)}, ctx.Err()

@@ -20,7 +20,7 @@ type part struct {
 
 // whole is a group whose parts are in several stores.
 type whole struct {
-	group *headgate.Group
+	group *store.Group
 	first int // the index of its first op
 	parts []*part
 }
@@ -28,13 +28,13 @@ type whole struct {
 // batch is a call about several stores.
 type batch struct {
 	*Store
-	*headgate.Batch
+	*store.Batch
 
 	wholes []whole
 }
 
 // divide executes groups that are about several stores.
-func (s *Store) divide(ctx context.Context, all *headgate.Batch) {
+func (s *Store) divide(ctx context.Context, all *store.Batch) {
 	groups := all.Groups
 	b := &batch{Store: s, Batch: all, wholes: make([]whole, len(groups))}
 	now, later := make([][]*part, len(s.stores)), make([][]*part, len(s.stores))
@@ -66,7 +66,7 @@ func (b *batch) open(w *whole) error {
 		if err := b.Ops[i].Validate(); err != nil {
 			return err
 		}
-		at := b.place(b.Ops[i].Limit)
+		at := b.place(headgate.LimitOf(b.Ops[i].Rule))
 		if by[at] == nil {
 			by[at] = &part{group: w, to: at}
 			stores++
@@ -78,7 +78,7 @@ func (b *batch) open(w *whole) error {
 			w.parts = append(w.parts, p)
 		}
 	}
-	if stores > 1 && w.group.Mode == headgate.AllOrNothing {
+	if stores > 1 && w.group.Mode == store.AllOrNothing {
 		return b.divisible(w)
 	}
 	return nil
@@ -97,7 +97,7 @@ func (b *batch) divisible(w *whole) error {
 // dependent reports whether the parts in other regions wait for the own one: that is
 // asked at once, and if it refuses nothing needs to be given back across the ocean.
 func (w *whole) dependent() bool {
-	return w.group.Mode == headgate.AllOrNothing && len(w.parts) > 1 && w.parts[0].to == own
+	return w.group.Mode == store.AllOrNothing && len(w.parts) > 1 && w.parts[0].to == own
 }
 
 // ask asks all stores: the own one on this goroutine, and those of later after it.
@@ -139,18 +139,18 @@ func (b *batch) send(ctx context.Context, to int, parts []*part) {
 	if len(parts) == 0 {
 		return
 	}
-	call := headgate.Batch{Groups: make([]headgate.Group, len(parts))}
+	call := store.Batch{Groups: make([]store.Group, len(parts))}
 	for i, p := range parts {
-		call.Groups[i] = headgate.Group{Ops: len(p.at), Mode: p.group.group.Mode}
+		call.Groups[i] = store.Group{Ops: len(p.at), Mode: p.group.group.Mode}
 		for _, at := range p.at {
 			op := b.Ops[at]
 			if p.peeks {
-				op.Kind = headgate.Peek
+				op.Kind = store.KindPeek
 			}
 			call.Ops = append(call.Ops, op)
 		}
 	}
-	call.Out = make([]headgate.Decision, len(call.Ops))
+	call.Out = make([]store.Decision, len(call.Ops))
 	b.stores[to].Do(ctx, &call)
 	out := call.Out
 	for i, p := range parts {

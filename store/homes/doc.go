@@ -1,8 +1,8 @@
 // Package homes wraps the store of one region so that limits with a home are counted by
 // the store of that region, whichever region the request is in:
 //
-//	limit := headgate.PerDay(10).Using(headgate.SlidingLog).InRegions(headgate.Regions{Home: "eu"})
-//	counts, err := homes.New(own, homes.Options{Region: "us", Homes: map[string]headgate.Store{"eu": eu}})
+//	limit := headgate.PerDay(10).Using(store.SlidingLog).InRegions(store.Regions{Home: "eu"})
+//	counts, err := homes.New(own, homes.Options{Region: "us", Homes: map[string]store.Store{"eu": eu}})
 //	limiter := headgate.New(counts)
 //
 // Such a limit is exact and can use any algorithm, but a decision takes a round trip to
@@ -11,9 +11,9 @@
 // own, so that one that does not answer delays nothing else.
 //
 // Ops of several stores in one call go out together, except that with
-// headgate.AllOrNothing the own store is asked first. If one store refuses, the others
+// store.AllOrNothing the own store is asked first. If one store refuses, the others
 // give back what they took: for a moment other requests may be refused. A value of
-// headgate.Distinct that two requests show in that moment may not be counted.
+// store.Distinct that two requests show in that moment may not be counted.
 //
 // The files: store.go chooses the store, batch.go divides calls that need several, and
 // join.go puts their answers together.

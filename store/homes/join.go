@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 )
 
@@ -20,7 +19,7 @@ func (b *batch) join(ctx context.Context) {
 		}
 		w.group.Err = b.errorOf(w)
 		_, useful := errors.AsType[*store.PartError](w.group.Err)
-		if w.group.Mode == headgate.Independent || !b.refused(w) && (w.group.Err == nil || useful) {
+		if w.group.Mode == store.Independent || !b.refused(w) && (w.group.Err == nil || useful) {
 			continue
 		}
 		for _, p := range w.parts {
@@ -57,7 +56,7 @@ func (b *batch) errorOf(w *whole) error {
 			failed[i-w.first] = true
 		}
 	}
-	if first == nil || !b.options.Partial || !errors.Is(first, headgate.ErrUnavailable) {
+	if first == nil || !b.options.Partial || !errors.Is(first, store.ErrUnavailable) {
 		return first
 	}
 	if len(w.parts) == 1 && w.parts[0].to == own {
@@ -69,7 +68,7 @@ func (b *batch) errorOf(w *whole) error {
 // giveBack undoes what parts took in one store and answers as Peek does. What cannot be
 // given back now stays taken: the refusal is right anyway.
 func (b *batch) giveBack(ctx context.Context, to int, parts []*part) {
-	var call headgate.Batch
+	var call store.Batch
 	for _, p := range parts {
 		store.AddUndo(&call, b.Ops, b.Out, p.at)
 	}

@@ -20,21 +20,21 @@ const at = 1_767_225_600_000_000
 
 // region is the store of a region. It counts calls and can fail.
 type region struct {
-	headgate.Store
+	store.Store
 
 	mu    sync.Mutex
 	calls int
-	ops   []headgate.Op // of the last call
+	ops   []store.Op // of the last call
 	down  error
 	hold  chan struct{} // calls wait until it is closed
 }
 
 func newRegion() *region { return &region{Store: memory.New()} }
 
-func (r *region) note(ops ...headgate.Op) error {
+func (r *region) note(ops ...store.Op) error {
 	r.mu.Lock()
 	r.calls++
-	r.ops = append([]headgate.Op(nil), ops...)
+	r.ops = append([]store.Op(nil), ops...)
 	hold, down := r.hold, r.down
 	r.mu.Unlock()
 	if hold != nil {
@@ -43,12 +43,12 @@ func (r *region) note(ops ...headgate.Op) error {
 	return down
 }
 
-func (r *region) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (r *region) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		if err := r.note(ops...); err != nil {
 			return err
 		}
-		return headgate.ExecuteAll(ctx, r.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, r.Store, ops, out, mode)
 	})
 }
 
@@ -72,7 +72,7 @@ func newWorld(t *testing.T, partial bool) *world {
 	t.Helper()
 	w := &world{T: t, us: newRegion(), eu: newRegion(), ap: newRegion()}
 	var err error
-	w.store, err = homes.New(w.us, homes.Options{Region: "us", Homes: map[string]headgate.Store{"eu": w.eu, "ap": w.ap}, Partial: partial})
+	w.store, err = homes.New(w.us, homes.Options{Region: "us", Homes: map[string]store.Store{"eu": w.eu, "ap": w.ap}, Partial: partial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,31 +81,31 @@ func newWorld(t *testing.T, partial bool) *world {
 }
 
 func home(name string, l headgate.Limit) headgate.Limit {
-	return l.InRegions(headgate.Regions{Home: name})
+	return l.InRegions(store.Regions{Home: name})
 }
 
-func take(l headgate.Limit) headgate.Op { return headgate.Op{Key: "k", Limit: l, Cost: 1, At: at} }
+func take(l headgate.Limit) store.Op { return store.Op{Key: "k", Rule: l.Rule(), Cost: 1, At: at} }
 
 // left returns what an op's key has left in a region.
-func (w *world) left(r *region, op headgate.Op) int64 {
+func (w *world) left(r *region, op store.Op) int64 {
 	w.Helper()
-	op.Kind = headgate.Peek
-	d, err := headgate.Execute(w.Context(), r.Store, op)
+	op.Kind = store.KindPeek
+	d, err := store.Execute(w.Context(), r.Store, op)
 	if err != nil {
 		w.Fatal(err)
 	}
 	return d.Remaining
 }
 
-func (w *world) do(mode headgate.Mode, ops ...headgate.Op) ([]headgate.Decision, error) {
-	out := make([]headgate.Decision, len(ops))
-	return out, headgate.ExecuteAll(w.Context(), w.store, ops, out, mode)
+func (w *world) do(mode store.Mode, ops ...store.Op) ([]store.Decision, error) {
+	out := make([]store.Decision, len(ops))
+	return out, store.ExecuteAll(w.Context(), w.store, ops, out, mode)
 }
 
 // A limit is counted in its home, and all others here; for every kind of op.
 func TestOpsGoHome(t *testing.T) {
 	w := newWorld(t, false)
-	limit := headgate.PerDay(10).Using(headgate.SlidingLog)
+	limit := headgate.PerDay(10).Using(store.SlidingLog)
 	for _, c := range []struct {
 		limit headgate.Limit
 		to    *region
@@ -115,16 +115,16 @@ func TestOpsGoHome(t *testing.T) {
 		{home("eu", limit), w.eu},
 		{home("ap", limit), w.ap},
 		{home("eu", headgate.Concurrent(3)), w.eu},
-		{home("eu", headgate.PerHour(4).Using(headgate.LeakyBucket)), w.eu},
+		{home("eu", headgate.PerHour(4).Using(store.LeakyBucket)), w.eu},
 		{home("eu", headgate.Unlimited()), w.us},
-		{headgate.PerDay(9).InRegions(headgate.Regions{}), w.us},
+		{headgate.PerDay(9).InRegions(store.Regions{}), w.us},
 	} {
-		for kind := headgate.Take; kind <= headgate.Draw; kind++ {
-			op := headgate.Op{Key: "k", Limit: c.limit, Cost: 1, At: at, Kind: kind, Duration: time.Second}
-			if _, err := headgate.Execute(t.Context(), w.store, op); err != nil || c.to.asked() != 1 {
+		for kind := store.KindTake; kind <= store.KindDraw; kind++ {
+			op := store.Op{Key: "k", Rule: c.limit.Rule(), Cost: 1, At: at, Kind: kind, Duration: time.Second}
+			if _, err := store.Execute(t.Context(), w.store, op); err != nil || c.to.asked() != 1 {
 				t.Errorf("%s of %s: %v, or asked elsewhere", kind, c.limit, err)
 			}
-			if err := headgate.ExecuteAll(t.Context(), w.store, []headgate.Op{op, op}, make([]headgate.Decision, 2), headgate.AllOrNothing); err != nil || c.to.asked() != 1 {
+			if err := store.ExecuteAll(t.Context(), w.store, []store.Op{op, op}, make([]store.Decision, 2), store.AllOrNothing); err != nil || c.to.asked() != 1 {
 				t.Errorf("%s of %s in Do: %v, or asked elsewhere", kind, c.limit, err)
 			}
 		}
@@ -140,14 +140,14 @@ func TestOpsGoHome(t *testing.T) {
 // If one region refuses, the others give back what they took, and answer as Peek does.
 func TestAllOrNothingInSeveralRegions(t *testing.T) {
 	w := newWorld(t, false)
-	here := take(headgate.PerDay(10).Using(headgate.FixedWindow))
-	there, far := take(home("eu", headgate.PerDay(2).Using(headgate.SlidingLog))), take(home("ap", headgate.PerDay(5)))
+	here := take(headgate.PerDay(10).Using(store.FixedWindow))
+	there, far := take(home("eu", headgate.PerDay(2).Using(store.SlidingLog))), take(home("ap", headgate.PerDay(5)))
 	slot := take(headgate.Concurrent(3))
 	for i, want := range []struct {
 		allowed             bool
 		here, eu, ap, slots int64
 	}{{true, 9, 1, 4, 2}, {true, 8, 0, 3, 1}, {false, 8, 0, 3, 1}} {
-		out, err := w.do(headgate.AllOrNothing, here, there, far, slot)
+		out, err := w.do(store.AllOrNothing, here, there, far, slot)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,11 +177,11 @@ func TestAllOrNothingInSeveralRegions(t *testing.T) {
 func TestRefusedHereTakesNothingThere(t *testing.T) {
 	w := newWorld(t, false)
 	here, there := take(headgate.PerDay(0)), take(home("eu", headgate.PerDay(2)))
-	out, err := w.do(headgate.AllOrNothing, there, here)
+	out, err := w.do(store.AllOrNothing, there, here)
 	if err != nil || !out[0].Allowed || out[0].Remaining != 2 || out[0].Granted != 0 || out[1].Allowed {
 		t.Errorf("%v, %v", out, err)
 	}
-	if n := w.eu.asked(); n != 1 || w.eu.ops[0].Kind != headgate.Peek {
+	if n := w.eu.asked(); n != 1 || w.eu.ops[0].Kind != store.KindPeek {
 		t.Errorf("eu was asked %d times, with %s", n, w.eu.ops[0].Kind)
 	}
 }
@@ -190,27 +190,27 @@ func TestRefusedHereTakesNothingThere(t *testing.T) {
 func TestWhatCannotBeUndone(t *testing.T) {
 	w := newWorld(t, false)
 	here, there := take(headgate.PerDay(9)), take(home("eu", headgate.PerDay(9)))
-	for _, kind := range []headgate.Kind{headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw} {
+	for _, kind := range []store.Kind{store.KindRefund, store.KindGrant, store.KindReset, store.KindRelease, store.KindRenew, store.KindDraw} {
 		there.Kind = kind
-		if _, err := w.do(headgate.AllOrNothing, here, there); !errors.Is(err, store.ErrCrossSlot) || !strings.Contains(err.Error(), kind.String()) {
+		if _, err := w.do(store.AllOrNothing, here, there); !errors.Is(err, store.ErrCrossSlot) || !strings.Contains(err.Error(), kind.String()) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
-	there.Kind, there.Cost = headgate.Take, -1
-	for _, mode := range []headgate.Mode{headgate.AllOrNothing, headgate.Independent} {
-		if _, err := w.do(mode, here, there); !errors.Is(err, headgate.ErrInvalidCost) {
+	there.Kind, there.Cost = store.KindTake, -1
+	for _, mode := range []store.Mode{store.AllOrNothing, store.Independent} {
+		if _, err := w.do(mode, here, there); !errors.Is(err, store.ErrInvalidCost) {
 			t.Errorf("an invalid op: %v", err)
 		}
 	}
 	if n := w.us.asked() + w.eu.asked(); n != 0 {
 		t.Errorf("%d calls", n)
 	}
-	if err := headgate.ExecuteAll(t.Context(), w.store, []headgate.Op{here, there}, nil, headgate.Independent); err == nil {
+	if err := store.ExecuteAll(t.Context(), w.store, []store.Op{here, there}, nil, store.Independent); err == nil {
 		t.Error("there is no room for decisions")
 	}
 }
 
-var errDown = errors.Join(headgate.ErrUnavailable, errors.New("the cable is cut"))
+var errDown = errors.Join(store.ErrUnavailable, errors.New("the cable is cut"))
 
 // A home that does not answer: a call about several regions fails and gives back what it
 // took, or says which ops failed.
@@ -219,13 +219,13 @@ func TestHomeIsCutOff(t *testing.T) {
 	for _, partial := range []bool{false, true} {
 		w := newWorld(t, partial)
 		w.eu.down = errDown
-		if d, err := headgate.Execute(t.Context(), w.store, here); err != nil || d.Remaining != 8 {
+		if d, err := store.Execute(t.Context(), w.store, here); err != nil || d.Remaining != 8 {
 			t.Errorf("here: %v, %v", d, err)
 		}
-		if _, err := headgate.Execute(t.Context(), w.store, there); !errors.Is(err, headgate.ErrUnavailable) {
+		if _, err := store.Execute(t.Context(), w.store, there); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("there: %v", err)
 		}
-		out, err := w.do(headgate.AllOrNothing, here, there, far)
+		out, err := w.do(store.AllOrNothing, here, there, far)
 		part, is := errors.AsType[*store.PartError](err)
 		if !errors.Is(err, errDown) || is != partial {
 			t.Errorf("partial %v: %v", partial, err)
@@ -247,7 +247,7 @@ func TestHomeIsCutOff(t *testing.T) {
 		if left := w.left(w.ap, far); left != want+1 {
 			t.Errorf("partial %v: %d left in ap, want %d", partial, left, want+1)
 		}
-		if _, err = w.do(headgate.Independent, there, here); store.Failed(err, 1) == partial || !store.Failed(err, 0) {
+		if _, err = w.do(store.Independent, there, here); store.Failed(err, 1) == partial || !store.Failed(err, 0) {
 			t.Errorf("partial %v, independent: %v", partial, err)
 		}
 	}
@@ -258,7 +258,7 @@ func TestCutOffAndRefused(t *testing.T) {
 	w := newWorld(t, true)
 	w.eu.down = errDown
 	here, there, none := take(headgate.PerDay(9)), take(home("eu", headgate.PerDay(9))), take(home("ap", headgate.PerDay(0)))
-	out, err := w.do(headgate.AllOrNothing, here, there, none)
+	out, err := w.do(store.AllOrNothing, here, there, none)
 	if !store.Failed(err, 1) || store.Failed(err, 0) || store.Failed(err, 2) || out[2].Allowed || out[0].Granted != 0 || w.left(w.us, here) != 9 {
 		t.Errorf("%v, %v; %d left here", out, err, w.left(w.us, here))
 	}
@@ -271,10 +271,10 @@ func TestPipelineAsksEveryRegionOnce(t *testing.T) {
 		w.eu.hold, w.ap.hold = make(chan struct{}), make(chan struct{})
 		time.AfterFunc(time.Second, func() { close(w.eu.hold); close(w.ap.hold) })
 		here, there, far := take(headgate.PerDay(9)), take(home("eu", headgate.PerDay(9))), take(home("ap", headgate.PerDay(9)))
-		ops := []headgate.Op{here, there, here, there, far, take(home("mars", headgate.PerDay(9))), here}
-		groups := []headgate.Group{{Ops: 1}, {Ops: 1}, {Ops: 3, Mode: headgate.AllOrNothing}, {Ops: 1}, {Ops: 1}}
-		out, began := make([]headgate.Decision, len(ops)), time.Now()
-		w.store.Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
+		ops := []store.Op{here, there, here, there, far, take(home("mars", headgate.PerDay(9))), here}
+		groups := []store.Group{{Ops: 1}, {Ops: 1}, {Ops: 3, Mode: store.AllOrNothing}, {Ops: 1}, {Ops: 1}}
+		out, began := make([]store.Decision, len(ops)), time.Now()
+		w.store.Do(t.Context(), &store.Batch{Ops: ops, Out: out, Groups: groups})
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("it took %s", took)
 		}
@@ -307,14 +307,14 @@ func TestOptions(t *testing.T) {
 	own, other := memory.New(), memory.New()
 	var none *memory.Store
 	for name, c := range map[string]struct {
-		own headgate.Store
+		own store.Store
 		o   homes.Options
 	}{
 		"no store":            {nil, homes.Options{Region: "us"}},
 		"no region":           {own, homes.Options{}},
-		"itself":              {own, homes.Options{Region: "us", Homes: map[string]headgate.Store{"us": other}}},
-		"no name":             {own, homes.Options{Region: "us", Homes: map[string]headgate.Store{"": other}}},
-		"no store of another": {own, homes.Options{Region: "us", Homes: map[string]headgate.Store{"eu": none}}},
+		"itself":              {own, homes.Options{Region: "us", Homes: map[string]store.Store{"us": other}}},
+		"no name":             {own, homes.Options{Region: "us", Homes: map[string]store.Store{"": other}}},
+		"no store of another": {own, homes.Options{Region: "us", Homes: map[string]store.Store{"eu": none}}},
 	} {
 		if _, err := homes.New(c.own, c.o); err == nil {
 			t.Errorf("%s: no error", name)
@@ -329,7 +329,7 @@ func TestAHomeCannotDoIt(t *testing.T) {
 		w := newWorld(t, partial)
 		w.eu.down = store.ErrCrossSlot
 		here, there, far := take(headgate.PerDay(9)), take(home("eu", headgate.PerDay(9))), take(home("ap", headgate.PerDay(9)))
-		if _, err := w.do(headgate.AllOrNothing, here, there, far); !errors.Is(err, store.ErrCrossSlot) || !store.Failed(err, 0) {
+		if _, err := w.do(store.AllOrNothing, here, there, far); !errors.Is(err, store.ErrCrossSlot) || !store.Failed(err, 0) {
 			t.Errorf("partial %v: %v", partial, err)
 		}
 		if own, away := w.left(w.us, here), w.left(w.ap, far); own != 9 || away != 9 {

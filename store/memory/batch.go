@@ -4,22 +4,22 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // fewOps is how many ops do handles without allocating.
 const fewOps = 16
 
 // do executes a group. All ops without a time use the same time.
-func (s *Store) do(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (s *Store) do(ops []store.Op, out []store.Decision, mode store.Mode) error {
 	for i := range ops {
 		if err := s.check(&ops[i]); err != nil {
 			return fmt.Errorf("memory: op %d: %w", i, err)
 		}
 	}
 	if s.closed.Load() {
-		return headgate.ErrClosed
+		return store.ErrClosed
 	}
 	var few [fewOps]part
 	parts := few[:0]
@@ -29,7 +29,7 @@ func (s *Store) do(ops []headgate.Op, out []headgate.Decision, mode headgate.Mod
 	now := s.clock.now()
 	for i := range ops {
 		op := &ops[i]
-		p := part{now: op.At, rule: op.Limit.Rule()}
+		p := part{now: op.At, rule: op.Rule}
 		if p.now == 0 {
 			p.now = now
 		}
@@ -38,7 +38,7 @@ func (s *Store) do(ops []headgate.Op, out []headgate.Decision, mode headgate.Mod
 		p.id = s.secret.identify(scope, op.Key, mark)
 		parts = append(parts, p)
 	}
-	if mode == headgate.Independent {
+	if mode == store.Independent {
 		for i := range out[:len(ops)] {
 			out[i] = s.execute(&ops[i], parts[i].id, parts[i].now)
 		}
@@ -55,7 +55,7 @@ func (s *Store) do(ops []headgate.Op, out []headgate.Decision, mode headgate.Mod
 type part struct {
 	id   identity
 	now  int64
-	rule *headgate.Rule
+	rule *store.Rule
 	// same is the index of the first op on the same state. The following fields are
 	// only used in that first op: the state after the ops so far.
 	same   int
@@ -69,7 +69,7 @@ type part struct {
 
 // doAll executes all ops on copies of the states. It writes them back only if every op
 // was allowed; otherwise it only writes refusals that count.
-func (s *Store) doAll(ops []headgate.Op, parts []part, out []headgate.Decision) {
+func (s *Store) doAll(ops []store.Op, parts []part, out []store.Decision) {
 	var few [fewOps]uint64
 	locked := s.lockAll(parts, few[:0])
 	defer s.unlock(locked)
@@ -83,7 +83,7 @@ func (s *Store) doAll(ops []headgate.Op, parts []part, out []headgate.Decision) 
 		if res.Wrote {
 			first.wrote, first.times, first.last = true, timesOf(p.rule, &res, p.now), i
 		}
-		p.denied = res.Wrote && !res.Allowed && req.Kind == headgate.Take
+		p.denied = res.Wrote && !res.Allowed && req.Kind == store.KindTake
 		out[i] = res.Decision
 		refused = refused || !res.Allowed
 	}
@@ -120,7 +120,7 @@ func (s *Store) first(parts []part, i int) *part {
 // own gives the state a list of its own if a step of op may change it. Most steps of
 // distinct values change nothing, and their lists can be long.
 func (p *part) own(op *part, req algorithm.Request) {
-	if p.shared && (op.rule.Algorithm != headgate.Distinct || algorithm.MayChangeValues(op.rule, &p.state, op.now, req)) {
+	if p.shared && (op.rule.Algorithm != store.Distinct || algorithm.MayChangeValues(op.rule, &p.state, op.now, req)) {
 		p.copyList()
 	}
 }
@@ -135,7 +135,7 @@ func (p *part) copyList() {
 
 // peekAllowed replaces the answers of allowed ops with those of Peek, because the whole
 // was refused.
-func (s *Store) peekAllowed(ops []headgate.Op, parts []part, out []headgate.Decision) {
+func (s *Store) peekAllowed(ops []store.Op, parts []part, out []store.Decision) {
 	for i := range parts {
 		if !out[i].Allowed {
 			continue
@@ -145,16 +145,16 @@ func (s *Store) peekAllowed(ops []headgate.Op, parts []part, out []headgate.Deci
 			s.shard(parts[i].id).load(parts[i].id, &st)
 		}
 		req := algorithm.RequestOf(&ops[i])
-		if req.Kind == headgate.Grant {
+		if req.Kind == store.KindGrant {
 			req.Member = 0 // a grant shows no value
 		}
-		req.Kind = headgate.Peek
+		req.Kind = store.KindPeek
 		out[i] = algorithm.Step(parts[i].rule, &st, parts[i].now, req).Decision
 	}
 }
 
 // countDenied writes the refusals that count, based on the original states.
-func (s *Store) countDenied(ops []headgate.Op, parts []part) {
+func (s *Store) countDenied(ops []store.Op, parts []part) {
 	for i := range parts {
 		p := &parts[i]
 		if !p.denied {

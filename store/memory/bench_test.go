@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 const million = 1_000_000
@@ -101,7 +102,7 @@ func full(b *testing.B, n int) (*Store, *headgate.Limiter, headgate.Limit) {
 	limit := headgate.PerHour(1_000_000_000)
 	var buf [32]byte
 	for i := range uint64(n) {
-		op := headgate.Op{Key: string(key(buf[:], i)), Limit: limit, Kind: headgate.Charge, Cost: 900_000_000}
+		op := store.Op{Key: string(key(buf[:], i)), Rule: limit.Rule(), Kind: store.KindCharge, Cost: 900_000_000}
 		if _, err := limiter.Do(context.Background(), op); err != nil {
 			b.Fatal(err)
 		}
@@ -201,7 +202,7 @@ func BenchmarkClock(b *testing.B) {
 func BenchmarkIdentify(b *testing.B) {
 	s := New()
 	for b.Loop() {
-		s.secret.identify("", "user:1234567", uint64(headgate.TokenBucket))
+		s.secret.identify("", "user:1234567", uint64(store.TokenBucket))
 	}
 }
 
@@ -219,7 +220,7 @@ func BenchmarkHotTakeN(b *testing.B) {
 	limit := headgate.PerSecond(1_000_000_000)
 	ctx := context.Background()
 	for b.Loop() {
-		if d, err := s.TakeN(ctx, "user:1234567", limit, 1); err != nil || !d.Allowed {
+		if d, err := s.TakeN(ctx, "user:1234567", limit.Rule(), 1); err != nil || !d.Allowed {
 			b.Fatal("refused", err, d)
 		}
 	}
@@ -229,10 +230,10 @@ func BenchmarkHotAt(b *testing.B) { benchTake(b, t0) }
 
 func benchTake(b *testing.B, at int64) {
 	s := New()
-	op := headgate.Op{Key: "user:1234567", Limit: headgate.PerSecond(1_000_000_000), Cost: 1, At: at}
+	op := store.Op{Key: "user:1234567", Rule: headgate.PerSecond(1_000_000_000).Rule(), Cost: 1, At: at}
 	ctx := context.Background()
 	for b.Loop() {
-		if d, err := headgate.Execute(ctx, s, op); err != nil || !d.Allowed {
+		if d, err := store.Execute(ctx, s, op); err != nil || !d.Allowed {
 			b.Fatal("refused", err, d)
 		}
 	}

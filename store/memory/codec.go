@@ -4,8 +4,8 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // A slot is 32 bytes: the tag, and 128+64 bits of state, packed by one of four codecs.
@@ -143,9 +143,9 @@ type times struct{ fresh, rank int64 }
 // until it is fresh. The debt of a window is the used part of the limit times the time
 // it stays used: since all keys of one window become fresh together, an exhausted key
 // would otherwise rank the same as a hardly used one.
-func timesOf(r *headgate.Rule, res *algorithm.Result, now int64) times {
+func timesOf(r *store.Rule, res *algorithm.Result, now int64) times {
 	t := times{res.FreshAt, res.FreshAt}
-	if r.Algorithm <= headgate.LeakyBucket || res.Limit <= 0 || res.Remaining <= 0 || t.fresh <= now {
+	if r.Algorithm <= store.LeakyBucket || res.Limit <= 0 || res.Remaining <= 0 || t.fresh <= now {
 		return t
 	}
 	free := min(res.Remaining, res.Limit)
@@ -157,7 +157,7 @@ func timesOf(r *headgate.Rule, res *algorithm.Result, now int64) times {
 
 // pack returns the slot of a state, if a codec can hold it: none holds a list or
 // credit.
-func pack(a headgate.Algorithm, id identity, st *algorithm.State, t times) (slot, bool) {
+func pack(a store.Algorithm, id identity, st *algorithm.State, t times) (slot, bool) {
 	if st.Words != nil || st.Credit != 0 {
 		return slot{}, false
 	}
@@ -168,13 +168,13 @@ func pack(a headgate.Algorithm, id identity, st *algorithm.State, t times) (slot
 		return s, false
 	}
 	switch a {
-	case headgate.TokenBucket, headgate.LeakyBucket:
+	case store.TokenBucket, store.LeakyBucket:
 		if v0 > timeMask || v2 > stateMask || v3 != 0 {
 			return s, false
 		}
 		s.setBucket(algorithm.Bucket{Used: v[0], Last: v[1], Token: v[2]}, max(t.fresh, v[1]))
 		return s, true
-	case headgate.FixedWindow:
+	case store.FixedWindow:
 		fresh := v[1] + algorithm.WindowKept(v[2])
 		if v0 >= 1<<43 || v2 > stateMask || t.fresh > fresh {
 			return s, false
@@ -182,7 +182,7 @@ func pack(a headgate.Algorithm, id identity, st *algorithm.State, t times) (slot
 		d := squeezeDown(uint64(max(fresh-t.rank, 0)), 28)
 		s.a, s.b, s.c = v0|d<<43, v1|d>>21<<timeBits, s.c|codecWindow<<codecShift|v2
 		return s, true
-	case headgate.SlidingWindow:
+	case store.SlidingWindow:
 		fresh := v[1] + 2*v[2]
 		if v2 > countMask {
 			if v2%1000 != 0 || v2 > 1000*countMask {
@@ -198,7 +198,7 @@ func pack(a headgate.Algorithm, id identity, st *algorithm.State, t times) (slot
 		s.b = v1 | v3>>28<<timeBits | d<<60
 		s.c |= codecSliding<<codecShift | v2 | d>>4<<37
 		return s, true
-	case headgate.SlidingLog, headgate.SlidingBuckets, headgate.Concurrency, headgate.Distinct:
+	case store.SlidingLog, store.SlidingBuckets, store.Concurrency, store.Distinct:
 	}
 	return s, false
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // withValues returns a store with keys that have shown some values each.
@@ -15,8 +16,8 @@ func withValues(t testing.TB, keys, values int, limit headgate.Limit) *Store {
 	s := New(at(t0))
 	for k := range keys {
 		for v := range values {
-			op := headgate.Op{Key: strconv.Itoa(k), Limit: limit, Cost: 1, Member: headgate.MemberOf([16]byte{1}, strconv.Itoa(v))}
-			if d, err := headgate.Execute(t.Context(), s, op); err != nil || !d.Allowed {
+			op := store.Op{Key: strconv.Itoa(k), Rule: limit.Rule(), Cost: 1, Member: store.MemberOf([16]byte{1}, strconv.Itoa(v))}
+			if d, err := store.Execute(t.Context(), s, op); err != nil || !d.Allowed {
 				t.Fatalf("value %d: %+v, %v", v, d, err)
 			}
 		}
@@ -26,7 +27,7 @@ func withValues(t testing.TB, keys, values int, limit headgate.Limit) *Store {
 
 // TestDamagedValuesAreNotRestored: a step could not go on from these states.
 func TestDamagedValuesAreNotRestored(t *testing.T) {
-	limit := headgate.PerDay(1 << 20).Using(headgate.Distinct)
+	limit := headgate.PerDay(1 << 20).Using(store.Distinct)
 	few, many := valuesOf(t, limit, 3), valuesOf(t, limit, 5000)
 	for name, r := range map[string]saved{"few": few, "many": many} {
 		if !r.possible() {
@@ -60,20 +61,20 @@ func valuesOf(t *testing.T, limit headgate.Limit, n int) saved {
 	t.Helper()
 	var st algorithm.State
 	for v := range n {
-		algorithm.Step(limit.Rule(), &st, t0, algorithm.Request{Cost: 1, Member: headgate.MemberOf([16]byte{2}, strconv.Itoa(v))})
+		algorithm.Step(limit.Rule(), &st, t0, algorithm.Request{Cost: 1, Member: store.MemberOf([16]byte{2}, strconv.Itoa(v))})
 	}
-	return saved{Unpacked: st.Unpack(headgate.Distinct, nil), algorithm: headgate.Distinct}
+	return saved{Unpacked: st.Unpack(store.Distinct, nil), algorithm: store.Distinct}
 }
 
 // TestValuesGiveTheirMemoryBack: the next window, and a sweep, free what many values took.
 func TestValuesGiveTheirMemoryBack(t *testing.T) {
-	limit := headgate.PerHour(1 << 20).Using(headgate.Distinct)
+	limit := headgate.PerHour(1 << 20).Using(store.Distinct)
 	s := withValues(t, 100, 5000, limit)
 	full := s.Stats().Bytes
 	next := int64(t0) + time.Hour.Microseconds()
 	for k := range 100 {
-		op := headgate.Op{Key: strconv.Itoa(k), Limit: limit, Cost: 1, Member: 1, At: next}
-		if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+		op := store.Op{Key: strconv.Itoa(k), Rule: limit.Rule(), Cost: 1, Member: 1, At: next}
+		if _, err := store.Execute(t.Context(), s, op); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,7 +88,7 @@ func TestValuesGiveTheirMemoryBack(t *testing.T) {
 }
 
 func BenchmarkTakeDistinct(b *testing.B) {
-	limit := headgate.PerDay(20).Using(headgate.Distinct)
+	limit := headgate.PerDay(20).Using(store.Distinct)
 	s := withValues(b, 1000, 20, limit)
 	var keys [1000]string
 	for k := range keys {
@@ -95,8 +96,8 @@ func BenchmarkTakeDistinct(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		op := headgate.Op{Key: keys[i%1000], Limit: limit, Cost: 1, Member: headgate.MemberOf([16]byte{1}, keys[i%30])}
-		if _, err := headgate.Execute(b.Context(), s, op); err != nil {
+		op := store.Op{Key: keys[i%1000], Rule: limit.Rule(), Cost: 1, Member: store.MemberOf([16]byte{1}, keys[i%30])}
+		if _, err := store.Execute(b.Context(), s, op); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -105,37 +106,37 @@ func BenchmarkTakeDistinct(b *testing.B) {
 // TestManyValuesInBatches: ops of all or nothing see the same values, and those that
 // change nothing do not copy them.
 func TestManyValuesInBatches(t *testing.T) {
-	limit := headgate.PerDay(10_000).Using(headgate.Distinct)
+	limit := headgate.PerDay(10_000).Using(store.Distinct)
 	s := withValues(t, 1, 10_000, limit)
-	other := headgate.Op{Key: "0", Scope: "other", Limit: headgate.PerDay(1 << 30), Cost: 1}
-	out := make([]headgate.Decision, 2)
-	take := func(kind headgate.Kind, value string) headgate.Decision {
-		ops := []headgate.Op{{Key: "0", Limit: limit, Cost: 1, Kind: kind, Member: headgate.MemberOf([16]byte{1}, value)}, other}
-		if err := headgate.ExecuteAll(t.Context(), s, ops, out, headgate.AllOrNothing); err != nil {
+	other := store.Op{Key: "0", Scope: "other", Rule: headgate.PerDay(1 << 30).Rule(), Cost: 1}
+	out := make([]store.Decision, 2)
+	take := func(kind store.Kind, value string) store.Decision {
+		ops := []store.Op{{Key: "0", Rule: limit.Rule(), Cost: 1, Kind: kind, Member: store.MemberOf([16]byte{1}, value)}, other}
+		if err := store.ExecuteAll(t.Context(), s, ops, out, store.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 		return out[0]
 	}
 	for i, step := range []struct {
-		kind      headgate.Kind
+		kind      store.Kind
 		value     string
 		allowed   bool
 		remaining int64
 	}{
-		{headgate.Take, "7", true, 0},
-		{headgate.Take, "new", false, 0},
-		{headgate.Refund, "7", true, 1},
-		{headgate.Take, "new", true, 0},
-		{headgate.Take, "7", false, 0},
-		{headgate.Charge, "7", false, 0}, // all or nothing: not kept
-		{headgate.Take, "7", false, 0},
+		{store.KindTake, "7", true, 0},
+		{store.KindTake, "new", false, 0},
+		{store.KindRefund, "7", true, 1},
+		{store.KindTake, "new", true, 0},
+		{store.KindTake, "7", false, 0},
+		{store.KindCharge, "7", false, 0}, // all or nothing: not kept
+		{store.KindTake, "7", false, 0},
 	} {
 		if d := take(step.kind, step.value); d.Allowed != step.allowed || d.Remaining != step.remaining {
 			t.Errorf("step %d, %s of %s: %+v", i, step.kind, step.value, d)
 		}
 	}
 	for _, value := range []string{"7", "another"} {
-		if n := testing.AllocsPerRun(100, func() { take(headgate.Take, value) }); n > 1 { // the ops
+		if n := testing.AllocsPerRun(100, func() { take(store.KindTake, value) }); n > 1 { // the ops
 			t.Errorf("%v allocations for a request of %s", n, value)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // TestFloodFreesNobody (trap T37): new keys, each used once and a hundred times as many
@@ -19,10 +20,10 @@ func TestFloodFreesNobody(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(maxKeys, limit), func(t *testing.T) {
 				s := New(WithMaxKeys(maxKeys), WithMaxBytes(int64(maxKeys)*2000+1<<20))
-				op := headgate.Op{Limit: limit, Cost: limit.Capacity(), At: t0}
+				op := store.Op{Rule: limit.Rule(), Cost: limit.Capacity(), At: t0}
 				for i := range maxKeys / 4 {
 					op.Key = fmt.Sprint("exhausted", i)
-					if d, _ := headgate.Execute(t.Context(), s, op); !d.Allowed {
+					if d, _ := store.Execute(t.Context(), s, op); !d.Allowed {
 						t.Fatal("refused at first")
 					}
 				}
@@ -34,7 +35,7 @@ func TestFloodFreesNobody(t *testing.T) {
 				for i := range flood {
 					op.Key = fmt.Sprint("new", i)
 					op.At = t0 + int64(i)*500_000/int64(flood)
-					if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+					if _, err := store.Execute(t.Context(), s, op); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -44,7 +45,7 @@ func TestFloodFreesNobody(t *testing.T) {
 					op.Key = fmt.Sprint("exhausted", i)
 					// After 0.6 s a bucket of 20 at 7/s has 4 again.
 					op.Cost = 5
-					if d, _ := headgate.Execute(t.Context(), s, op); d.Allowed {
+					if d, _ := store.Execute(t.Context(), s, op); d.Allowed {
 						freed++
 					}
 				}
@@ -67,17 +68,17 @@ func TestNewcomerAmongDebtors(t *testing.T) {
 	const maxKeys = 200
 	s := New(WithMaxKeys(maxKeys))
 	limit := headgate.PerHour(10)
-	op := headgate.Op{Limit: limit, Cost: 30, Kind: headgate.Charge, At: t0}
+	op := store.Op{Rule: limit.Rule(), Cost: 30, Kind: store.KindCharge, At: t0}
 	for i := range maxKeys {
 		op.Key = fmt.Sprint("debtor", i)
-		if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+		if _, err := store.Execute(t.Context(), s, op); err != nil {
 			t.Fatal(err)
 		}
 	}
-	op.Kind, op.Cost, op.Key = headgate.Take, 1, "newcomer"
+	op.Kind, op.Cost, op.Key = store.KindTake, 1, "newcomer"
 	allowed := 0
 	for range 100 {
-		if d, _ := headgate.Execute(t.Context(), s, op); d.Allowed {
+		if d, _ := store.Execute(t.Context(), s, op); d.Allowed {
 			allowed++
 		}
 	}
@@ -88,8 +89,8 @@ func TestNewcomerAmongDebtors(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	// With the largest debt of all it replaces a smaller one.
-	op.Kind, op.Cost = headgate.Charge, 50
-	if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+	op.Kind, op.Cost = store.KindCharge, 50
+	if _, err := store.Execute(t.Context(), s, op); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.Stats(); n.Evicted != 1 || n.EvictedInDebt != 1 || n.Waiting != 0 || n.Keys != maxKeys {
@@ -109,27 +110,27 @@ func TestEvictsTheSmallestDebt(t *testing.T) {
 	now, skipped := int64(t0), 0
 	for i := range 20_000 {
 		now += rng.Int64N(5)
-		op := headgate.Op{Key: fmt.Sprint(rng.IntN(1200)), Limit: limit, At: now, Kind: headgate.Charge, Cost: 1 + rng.Int64N(20_000)}
+		op := store.Op{Key: fmt.Sprint(rng.IntN(1200)), Rule: limit.Rule(), At: now, Kind: store.KindCharge, Cost: 1 + rng.Int64N(20_000)}
 		fresh, known := model[op.Key]
 		if known && rng.IntN(4) == 0 {
-			op.Kind = headgate.Refund
+			op.Kind = store.KindRefund
 		}
-		d, err := headgate.Execute(t.Context(), s, op)
+		d, err := store.Execute(t.Context(), s, op)
 		if err != nil {
 			t.Fatal(err)
 		}
 		checkRanking(t, &s.shards[0])
-		if known = known && fresh > now; !known && op.Kind == headgate.Charge {
+		if known = known && fresh > now; !known && op.Kind == store.KindCharge {
 			if want := op.Cost; int64(d.ResetAfter/time.Microsecond) != want {
 				t.Fatalf("op %d: a key that should have been forgotten is fresh after %s", i, d.ResetAfter)
 			}
 		}
 		switch {
-		case known && op.Kind == headgate.Refund:
+		case known && op.Kind == store.KindRefund:
 			fresh = max(fresh-op.Cost, now)
 		case known:
 			fresh += op.Cost
-		case op.Kind == headgate.Refund:
+		case op.Kind == store.KindRefund:
 			delete(model, op.Key)
 			continue
 		default:
@@ -154,7 +155,7 @@ func TestEvictsTheSmallestDebt(t *testing.T) {
 			if lowest == op.Key {
 				// It waits; for the model it is an ordinary key.
 				skipped++
-				if _, err := headgate.Execute(t.Context(), s, headgate.Op{Key: op.Key, Limit: limit, At: now, Kind: headgate.Reset}); err != nil {
+				if _, err := store.Execute(t.Context(), s, store.Op{Key: op.Key, Rule: limit.Rule(), At: now, Kind: store.KindReset}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -170,7 +171,7 @@ func TestEvictsTheSmallestDebt(t *testing.T) {
 
 func forgotten(t *testing.T, s *Store, key string, limit headgate.Limit, now int64) bool {
 	t.Helper()
-	d, err := headgate.Execute(t.Context(), s, headgate.Op{Key: key, Limit: limit, Kind: headgate.Peek, Cost: 1, At: now})
+	d, err := store.Execute(t.Context(), s, store.Op{Key: key, Rule: limit.Rule(), Kind: store.KindPeek, Cost: 1, At: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,11 +182,11 @@ func forgotten(t *testing.T, s *Store, key string, limit headgate.Limit, now int
 func TestMaxBytes(t *testing.T) {
 	const maxBytes = 1 << 20
 	s := New(WithMaxBytes(maxBytes))
-	limit := headgate.PerHour(1000).Using(headgate.SlidingLog)
+	limit := headgate.PerHour(1000).Using(store.SlidingLog)
 	rng := rand.New(rand.NewPCG(7, 8))
 	for i := range 100_000 {
-		op := headgate.Op{Key: fmt.Sprint(rng.IntN(5000)), Limit: limit, Cost: 1, At: t0 + int64(i)}
-		if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+		op := store.Op{Key: fmt.Sprint(rng.IntN(5000)), Rule: limit.Rule(), Cost: 1, At: t0 + int64(i)}
+		if _, err := store.Execute(t.Context(), s, op); err != nil {
 			t.Fatal(err)
 		}
 		if i%1000 == 0 {
@@ -197,8 +198,8 @@ func TestMaxBytes(t *testing.T) {
 	}
 	checkShards(t, s)
 	big := New()
-	op := headgate.Op{Key: "k", Limit: headgate.PerSecond(1 << 20).Using(headgate.SlidingLog), Cost: 1, At: t0}
-	if _, err := headgate.Execute(t.Context(), big, op); err != nil {
+	op := store.Op{Key: "k", Rule: headgate.PerSecond(1 << 20).Using(store.SlidingLog).Rule(), Cost: 1, At: t0}
+	if _, err := store.Execute(t.Context(), big, op); err != nil {
 		t.Fatal(err)
 	}
 	if n := big.Stats(); n.Bytes > 4096 {
@@ -210,8 +211,8 @@ func TestSweep(t *testing.T) {
 	s := New()
 	limit := headgate.PerMinute(10)
 	for i := range 100_000 {
-		op := headgate.Op{Key: fmt.Sprint(i), Limit: limit, Cost: 1 + int64(i%2), At: t0}
-		if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+		op := store.Op{Key: fmt.Sprint(i), Rule: limit.Rule(), Cost: 1 + int64(i%2), At: t0}
+		if _, err := store.Execute(t.Context(), s, op); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -237,8 +238,8 @@ func TestSweptInPassing(t *testing.T) {
 	s := New()
 	limit := headgate.PerSecond(1000)
 	for i := range 200_000 {
-		op := headgate.Op{Key: fmt.Sprint(i), Limit: limit, Cost: 1, At: t0 + int64(i)*50}
-		if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+		op := store.Op{Key: fmt.Sprint(i), Rule: limit.Rule(), Cost: 1, At: t0 + int64(i)*50}
+		if _, err := store.Execute(t.Context(), s, op); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // TestExhaustedFlood: new keys, each exhausted by one request, free an exhausted key
@@ -26,10 +27,10 @@ func TestExhaustedFlood(t *testing.T) {
 			s := New(WithMaxKeys(row.keys))
 			limit := headgate.Per(10, 10*time.Second)
 			const victims = 50
-			op := headgate.Op{Limit: limit, Cost: 10, At: t0}
+			op := store.Op{Rule: limit.Rule(), Cost: 10, At: t0}
 			for i := range victims {
 				op.Key = fmt.Sprint("victim", i)
-				if d, _ := headgate.Execute(t.Context(), s, op); !d.Allowed {
+				if d, _ := store.Execute(t.Context(), s, op); !d.Allowed {
 					t.Fatal("refused at first")
 				}
 			}
@@ -37,15 +38,15 @@ func TestExhaustedFlood(t *testing.T) {
 			// For 9.9 s, until a tenth of a second before the victims are free.
 			for i := range int(row.rate * 99 / 10) {
 				op.Key, op.Cost, op.At = fmt.Sprint("new", i), 10, t0+int64(i)*1_000_000/row.rate
-				if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+				if _, err := store.Execute(t.Context(), s, op); err != nil {
 					t.Fatal(err)
 				}
 				if i%(row.keys/50) != 0 || first > 0 {
 					continue
 				}
 				for j := range victims {
-					peek := headgate.Op{Key: fmt.Sprint("victim", j), Limit: limit, Cost: 10, Kind: headgate.Peek, At: op.At}
-					if d, _ := headgate.Execute(t.Context(), s, peek); d.Allowed {
+					peek := store.Op{Key: fmt.Sprint("victim", j), Rule: limit.Rule(), Cost: 10, Kind: store.KindPeek, At: op.At}
+					if d, _ := store.Execute(t.Context(), s, peek); d.Allowed {
 						first = i
 						break
 					}

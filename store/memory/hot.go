@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // hot is the bucket of a key so busy that processors wait for each other at its shard's
@@ -30,7 +30,7 @@ type hot struct {
 	used, last, until atomic.Int64  // the bucket at last if all tickets are taken
 	sure              atomic.Int64  // the tickets issued
 	id                identity
-	rule              *headgate.Rule
+	rule              *store.Rule
 	_                 [64]byte // processors fetch lines in pairs
 
 	// tickets has the generation in its high half. In the low half are ticketsValid and
@@ -108,7 +108,7 @@ func lockSoon(mu *sync.Mutex) {
 // request may be timed.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
-func (s *Store) takeOne(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) {
+func (s *Store) takeOne(id identity, r *store.Rule, now, n, slack int64, d *store.Decision) {
 	i := s.shardIndex(id)
 	h, hint := &s.shards[i], &s.hints[i]
 	if hint.hot.Load() != nil || !h.mu.TryLock() {
@@ -126,7 +126,7 @@ func (s *Store) takeOne(id identity, r *headgate.Rule, now, n, slack int64, d *h
 //
 //go:noinline
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
-func (s *Store) takeBusy(id identity, r *headgate.Rule, now, n, slack int64, d *headgate.Decision) {
+func (s *Store) takeBusy(id identity, r *store.Rule, now, n, slack int64, d *store.Decision) {
 	c := s.hints[s.shardIndex(id)].hot.Load()
 	if c == nil || !c.isFor(id, r) || !c.take(r, now, n, slack, d) && !c.takeWaiting(r, now, n, slack, d) {
 		s.takeTable(id, r, now, n, d, c)
@@ -137,7 +137,7 @@ func (s *Store) takeBusy(id identity, r *headgate.Rule, now, n, slack int64, d *
 // of no help; if there was none, it could not get the lock at once.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
-func (s *Store) takeTable(id identity, r *headgate.Rule, now, n int64, d *headgate.Decision, found *hot) {
+func (s *Store) takeTable(id identity, r *store.Rule, now, n int64, d *store.Decision, found *hot) {
 	i := s.shardIndex(id)
 	h, hint := &s.shards[i], &s.hints[i]
 	waited := found == nil
@@ -192,7 +192,7 @@ func (h *shard) warm(s *Store) *hot {
 
 // open opens a key's hot bucket for requests of cost n, if the table has it as a bucket,
 // under the shard's lock. The shard's bucket must be for that key, or for nobody.
-func (h *shard) open(hint *hint, id identity, r *headgate.Rule, now, n int64) {
+func (h *shard) open(hint *hint, id identity, r *store.Rule, now, n int64) {
 	c := hint.hot.Load()
 	i, found := h.find(id)
 	if !found || h.slots[i].codec() != codecBucket || n > r.Burst {
@@ -220,7 +220,7 @@ func (h *shard) open(hint *hint, id identity, r *headgate.Rule, now, n int64) {
 }
 
 // isFor reports whether c is for a key under a limit, however that was written.
-func (c *hot) isFor(id identity, r *headgate.Rule) bool {
+func (c *hot) isFor(id identity, r *store.Rule) bool {
 	return c.id == id && (c.rule == r || *c.rule == *r)
 }
 
@@ -250,7 +250,7 @@ func (h *shard) putBack(s *Store, c *hot, now int64) {
 		return // and lasts as long as the limit says that took last
 	}
 	st := algorithm.State{V: [4]int64{b.Used, b.Last, b.Token}}
-	fresh := algorithm.Step(c.rule, &st, b.Last, algorithm.Request{Kind: headgate.Peek}).FreshAt
+	fresh := algorithm.Step(c.rule, &st, b.Last, algorithm.Request{Kind: store.KindPeek}).FreshAt
 	h.write(s, p, c.rule, &st, times{fresh, fresh}, b.Last)
 }
 
@@ -260,7 +260,7 @@ func (c *hot) open(b algorithm.Bucket) {
 	if r.Leak > 0 {
 		until = max((b.Last/r.Tick+b.Used/r.Leak)*r.Tick, b.Last)
 	}
-	if r.Algorithm == headgate.TokenBucket && b.Used < r.Capacity {
+	if r.Algorithm == store.TokenBucket && b.Used < r.Capacity {
 		sure = min((r.Capacity-b.Used)/(c.cost*r.Token), mostTickets)
 	}
 	c.used.Store(b.Used + sure*c.cost*r.Token)
@@ -286,7 +286,7 @@ func (c *hot) close() algorithm.Bucket {
 
 // take answers a request for the bucket's key without a lock, timed at now or up to slack before. It returns
 // false, and d is undefined, if it cannot.
-func (c *hot) take(r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
+func (c *hot) take(r *store.Rule, now, n, slack int64, d *store.Decision) bool {
 	seq := c.seq.Load()
 	b := algorithm.Bucket{Used: c.used.Load(), Last: c.last.Load(), Token: r.Token}
 	if seq&hotClosed != 0 {
@@ -321,7 +321,7 @@ func (c *hot) take(r *headgate.Rule, now, n, slack int64, d *headgate.Decision) 
 
 // takeSeveral is take for other costs than that of a ticket. all is the bucket if all
 // tickets are taken.
-func (c *hot) takeSeveral(seq uint64, all algorithm.Bucket, now, n int64, d *headgate.Decision) bool {
+func (c *hot) takeSeveral(seq uint64, all algorithm.Bucket, now, n int64, d *store.Decision) bool {
 	m := n / c.cost
 	for range takeTries {
 		word := c.tickets.Load()
@@ -346,11 +346,11 @@ func (c *hot) takeSeveral(seq uint64, all algorithm.Bucket, now, n int64, d *hea
 
 // evensOut reports whether what a bucket drains in mostSlack is so little of it that nobody
 // can tell: less than one part in 65,536, which for most limits is less than a token.
-func evensOut(r *headgate.Rule) bool { return r.Tick == 1 && r.Leak <= r.Capacity/mostSlack>>16 }
+func evensOut(r *store.Rule) bool { return r.Tick == 1 && r.Leak <= r.Capacity/mostSlack>>16 }
 
 // exchange answers a request that got a ticket of a later generation than it had looked
 // at, possibly of a bucket that has been reset since.
-func (c *hot) exchange(word uint64, r *headgate.Rule, now, n int64, d *headgate.Decision) {
+func (c *hot) exchange(word uint64, r *store.Rule, now, n int64, d *store.Decision) {
 	lockSoon(&c.mu)
 	defer c.mu.Unlock()
 	seq, b := c.seq.Load(), algorithm.Bucket{Used: c.used.Load(), Last: c.last.Load(), Token: r.Token}
@@ -373,7 +373,7 @@ func (c *hot) exchange(word uint64, r *headgate.Rule, now, n int64, d *headgate.
 
 // takeWaiting is take for the requests that it cannot answer at once: it opens the bucket
 // again, unless somebody else does. It returns false if it was put back.
-func (c *hot) takeWaiting(r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
+func (c *hot) takeWaiting(r *store.Rule, now, n, slack int64, d *store.Decision) bool {
 	for try := 0; !c.mu.TryLock(); try++ {
 		if try == lockTries {
 			c.mu.Lock()
@@ -389,7 +389,7 @@ func (c *hot) takeWaiting(r *headgate.Rule, now, n, slack int64, d *headgate.Dec
 	return c.takeLocked(r, now, n, slack, d)
 }
 
-func (c *hot) takeLocked(r *headgate.Rule, now, n, slack int64, d *headgate.Decision) bool {
+func (c *hot) takeLocked(r *store.Rule, now, n, slack int64, d *store.Decision) bool {
 	if c.seq.Load()&hotClosed != 0 {
 		return false
 	}

@@ -10,11 +10,12 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // hotKey is a hot bucket of key k, its identity and its rule.
-func hotKey(s *Store, limit headgate.Limit) (*hot, identity, *headgate.Rule) {
-	r := limit.AsBucket()
+func hotKey(s *Store, limit headgate.Limit) (*hot, identity, *store.Rule) {
+	r := limit.Rule().AsBucket()
 	scope, mark := r.Space()
 	id := s.secret.identify(scope, "k", mark)
 	return s.hints[s.shardIndex(id)].hot.Load(), id, r
@@ -27,7 +28,7 @@ func TestTicketsOfALaterGenerationHaveTheirOwnNumber(t *testing.T) {
 	s.busy("k", limit, t0, 1)
 	c, _, r := hotKey(s, limit)
 	word := c.tickets.Add(^uint64(0)) // the second request; it has looked at the generation before
-	var second, third headgate.Decision
+	var second, third store.Decision
 	if !c.take(r, t0, 1, 0, &third) {
 		t.Fatal("the bucket is not open")
 	}
@@ -49,11 +50,11 @@ func TestTicketOfADebtor(t *testing.T) {
 	s.busy("k", limit, t0, 1)
 	c, _, r := hotKey(s, limit)
 	word := c.tickets.Add(^uint64(0))
-	if _, err := headgate.Execute(context.Background(), s, headgate.Op{Key: "k", Limit: limit, Cost: 100, Kind: headgate.Charge, At: t0}); err != nil {
+	if _, err := store.Execute(context.Background(), s, store.Op{Key: "k", Rule: limit.Rule(), Cost: 100, Kind: store.KindCharge, At: t0}); err != nil {
 		t.Fatal(err)
 	}
 	s.busy("k", limit, t0, 1)
-	var d headgate.Decision
+	var d store.Decision
 	if c.exchange(word, r, t0, 1, &d); !d.Allowed || d.Remaining != 0 {
 		t.Errorf("a ticket was counted, but the answer is %+v", d)
 	}
@@ -69,7 +70,7 @@ func TestHotIsNotForKeysThatTakeTurns(t *testing.T) {
 	ask := func() {
 		for _, key := range [...]string{"k", "other"} {
 			now += 20
-			if _, err := headgate.Execute(ctx, s, headgate.Op{Key: key, Limit: limit, Cost: 1, At: now}); err != nil {
+			if _, err := store.Execute(ctx, s, store.Op{Key: key, Rule: limit.Rule(), Cost: 1, At: now}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -96,13 +97,13 @@ func TestHotIsGivenUpForOtherStates(t *testing.T) {
 	s := New(WithMaxKeys(100))
 	limit := headgate.PerHour(10)
 	ctx := context.Background()
-	grant := headgate.Op{Key: "k", Limit: limit, Cost: 1000, Kind: headgate.Grant, Duration: time.Hour, At: t0}
-	if _, err := headgate.Execute(ctx, s, grant); err != nil {
+	grant := store.Op{Key: "k", Rule: limit.Rule(), Cost: 1000, Kind: store.KindGrant, Duration: time.Hour, At: t0}
+	if _, err := store.Execute(ctx, s, grant); err != nil {
 		t.Fatal(err)
 	}
 	s.busy("k", limit, t0, 1)
 	for range mostWasted + 2 {
-		if _, err := headgate.Execute(ctx, s, headgate.Op{Key: "k", Limit: limit, Cost: 1, At: t0}); err != nil {
+		if _, err := store.Execute(ctx, s, store.Op{Key: "k", Rule: limit.Rule(), Cost: 1, At: t0}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,8 +120,8 @@ func TestRefusedByAnotherLimit(t *testing.T) {
 	slow := headgate.PerMinute(5).RefillEvery(20 * time.Second).Named("n")
 	fast := headgate.PerMinute(100).RefillEvery(20 * time.Second).Named("n")
 	ctx := context.Background()
-	charge := headgate.Op{Key: "k", Limit: slow, Cost: 400, Kind: headgate.Charge, At: t0}
-	if _, err := headgate.Execute(ctx, s, charge); err != nil {
+	charge := store.Op{Key: "k", Rule: slow.Rule(), Cost: 400, Kind: store.KindCharge, At: t0}
+	if _, err := store.Execute(ctx, s, charge); err != nil {
 		t.Fatal(err)
 	}
 	if d := s.busy("k", fast, t0, 1); d.Allowed || d.ResetAfter > 10*time.Minute {
@@ -130,8 +131,8 @@ func TestRefusedByAnotherLimit(t *testing.T) {
 		t.Fatal("the bucket is not hot")
 	}
 	s.Sweep(time.UnixMicro(t0 + 11*minute))
-	peek := headgate.Op{Key: "k", Limit: slow, Cost: 1, Kind: headgate.Peek, At: t0 + 11*minute}
-	if d, err := headgate.Execute(ctx, s, peek); err != nil || d.Allowed {
+	peek := store.Op{Key: "k", Rule: slow.Rule(), Cost: 1, Kind: store.KindPeek, At: t0 + 11*minute}
+	if d, err := store.Execute(ctx, s, peek); err != nil || d.Allowed {
 		t.Errorf("the debt is forgotten: %+v (%v)", d, err)
 	}
 }
@@ -149,14 +150,14 @@ func TestMixedCosts(t *testing.T) {
 	}
 	used := int64(23)
 	for i := range int64(1000) {
-		var d headgate.Decision
+		var d store.Decision
 		n := i%40 + 1
 		if used += n; !c.take(r, t0, n, 0, &d) || !d.Allowed || d.Remaining != 1_000_000-used {
 			t.Fatalf("request %d of cost %d: %+v after %d", i, n, d, used)
 		}
 	}
 	left := 1_000_000 - used
-	var d headgate.Decision
+	var d store.Decision
 	if !c.take(r, t0, left+1, 0, &d) || d.Allowed || d.Remaining != left {
 		t.Errorf("more than what is left: %+v", d)
 	}
@@ -174,14 +175,14 @@ func TestSeveralTicketsAreThere(t *testing.T) {
 	limit := headgate.PerSecond(10)
 	s, exact := New(), New()
 	for i, r := range []struct{ at, cost int64 }{{0, 1}, {0, 5}, {100_000, 5}, {100_000, 1}, {200_000, 2}, {200_000, 1}} {
-		op := headgate.Op{Key: "k", Limit: limit, Cost: r.cost, At: t0 + r.at}
-		var got headgate.Decision
+		op := store.Op{Key: "k", Rule: limit.Rule(), Cost: r.cost, At: t0 + r.at}
+		var got store.Decision
 		if i == 0 {
 			got = s.busy("k", limit, op.At, r.cost)
 		} else {
-			got, _ = headgate.Execute(context.Background(), s, op)
+			got, _ = store.Execute(context.Background(), s, op)
 		}
-		if want, _ := headgate.Execute(context.Background(), exact, op); got != want {
+		if want, _ := store.Execute(context.Background(), exact, op); got != want {
 			t.Errorf("request %d: got %+v, want %+v", i, got, want)
 		}
 	}
@@ -198,7 +199,7 @@ func TestSeveralTicketsOfALaterGeneration(t *testing.T) {
 	c.mu.Lock()
 	c.open(c.close())
 	c.mu.Unlock()
-	var d headgate.Decision
+	var d store.Decision
 	if c.takeSeveral(seq, all, t0, 2, &d) {
 		t.Errorf("taken: %+v", d)
 	}
@@ -212,11 +213,11 @@ func TestTicketOfAClosedBucket(t *testing.T) {
 	s.busy("k", limit, t0, 1)
 	c, _, r := hotKey(s, limit)
 	word := c.tickets.Add(^uint64(0))
-	op := headgate.Op{Key: "k", Limit: limit, Cost: 1, Kind: headgate.Peek, At: t0}
-	if d, err := headgate.Execute(context.Background(), s, op); err != nil || d.Remaining != 8 {
+	op := store.Op{Key: "k", Rule: limit.Rule(), Cost: 1, Kind: store.KindPeek, At: t0}
+	if d, err := store.Execute(context.Background(), s, op); err != nil || d.Remaining != 8 {
 		t.Fatalf("%+v (%v)", d, err)
 	}
-	var d headgate.Decision
+	var d store.Decision
 	if c.exchange(word, r, t0+1_000_000, 1, &d); !d.Allowed || c.seq.Load()&hotClosed == 0 {
 		t.Errorf("%+v, and the bucket is open", d)
 	}
@@ -229,12 +230,12 @@ func TestHotDoesNotAllocate(t *testing.T) {
 	s.busy("k", limit, t0, 1)
 	c, _, r := hotKey(s, limit)
 	now := int64(t0)
-	for name, take := range map[string]func(d *headgate.Decision) bool{
-		"a ticket": func(d *headgate.Decision) bool { return c.take(r, t0, 1, 0, d) },
-		"tickets":  func(d *headgate.Decision) bool { return c.take(r, t0, 3, 0, d) },
-		"opening":  func(d *headgate.Decision) bool { now += 1000; return c.takeWaiting(r, now, 1, 0, d) },
+	for name, take := range map[string]func(d *store.Decision) bool{
+		"a ticket": func(d *store.Decision) bool { return c.take(r, t0, 1, 0, d) },
+		"tickets":  func(d *store.Decision) bool { return c.take(r, t0, 3, 0, d) },
+		"opening":  func(d *store.Decision) bool { now += 1000; return c.takeWaiting(r, now, 1, 0, d) },
 	} {
-		var d headgate.Decision
+		var d store.Decision
 		allocations := testing.AllocsPerRun(100, func() {
 			if !take(&d) || !d.Allowed {
 				t.Errorf("%s: %+v", name, d)
@@ -270,7 +271,7 @@ func TestStragglers(t *testing.T) {
 		now := int64(t0)
 		for step := range 300 {
 			now += []int64{0, 0, 1, 5, 1000, 1_000_000}[rng.IntN(6)]
-			op := headgate.Op{Key: "k", Limit: limit, Cost: 1, At: now}
+			op := store.Op{Key: "k", Rule: limit.Rule(), Cost: 1, At: now}
 			c, _, r := hotKey(s, limit)
 			switch kind := rng.IntN(10); {
 			case late1.pending && kind < 3:
@@ -281,10 +282,10 @@ func TestStragglers(t *testing.T) {
 					break // it goes on as if it had not looked
 				}
 				valid++
-				var d headgate.Decision
+				var d store.Decision
 				late1.c.exchange(word, r, late1.now, 1, &d)
 				op.At = late1.now
-				if want, _ := headgate.Execute(context.Background(), exact, op); !d.Allowed || !want.Allowed {
+				if want, _ := store.Execute(context.Background(), exact, op); !d.Allowed || !want.Allowed {
 					t.Fatalf("run %d step %d: a ticket: got %+v, want %+v", run, step, d, want)
 				}
 			case !late1.pending && kind < 3:
@@ -292,21 +293,21 @@ func TestStragglers(t *testing.T) {
 					late1 = straggler{c, now, true}
 				}
 			case kind == 3:
-				op.Kind = []headgate.Kind{headgate.Peek, headgate.Refund, headgate.Charge, headgate.Reset, headgate.TakeUpTo}[rng.IntN(5)]
+				op.Kind = []store.Kind{store.KindPeek, store.KindRefund, store.KindCharge, store.KindReset, store.KindTakeUpTo}[rng.IntN(5)]
 				op.Cost = rng.Int64N(40) + 1
-				got, err := headgate.Execute(context.Background(), s, op)
-				if want, _ := headgate.Execute(context.Background(), exact, op); err != nil || got != want {
+				got, err := store.Execute(context.Background(), s, op)
+				if want, _ := store.Execute(context.Background(), exact, op); err != nil || got != want {
 					t.Fatalf("run %d step %d: %v of %d: got %+v, want %+v (%v)", run, step, op.Kind, op.Cost, got, want, err)
 				}
 			default:
 				op.Cost = []int64{1, 1, 1, 1, 2, 7}[rng.IntN(6)]
-				var got headgate.Decision
+				var got store.Decision
 				if c == nil {
 					got = s.busy("k", limit, now, op.Cost)
 				} else {
-					got, _ = headgate.Execute(context.Background(), s, op)
+					got, _ = store.Execute(context.Background(), s, op)
 				}
-				if want, _ := headgate.Execute(context.Background(), exact, op); got != want {
+				if want, _ := store.Execute(context.Background(), exact, op); got != want {
 					t.Fatalf("run %d step %d: take %d: got %+v, want %+v", run, step, op.Cost, got, want)
 				}
 			}
@@ -345,7 +346,7 @@ func TestMixedCostsAtOnce(t *testing.T) {
 			if running.Load() == 0 {
 				return
 			}
-			if d, err := headgate.Execute(ctx, s, headgate.Op{Key: "k", Limit: limit, Cost: 2, Kind: headgate.TakeUpTo}); err != nil {
+			if d, err := store.Execute(ctx, s, store.Op{Key: "k", Rule: limit.Rule(), Cost: 2, Kind: store.KindTakeUpTo}); err != nil {
 				t.Error(err)
 			} else {
 				taken.Add(d.Granted)
@@ -361,7 +362,7 @@ func TestMixedCostsAtOnce(t *testing.T) {
 }
 
 // takeHot takes n from k, whose shard has a hot bucket.
-func (s *Store) takeHot(limit headgate.Limit, n int64) (d headgate.Decision) {
+func (s *Store) takeHot(limit headgate.Limit, n int64) (d store.Decision) {
 	if c, _, _ := hotKey(s, limit); c == nil {
 		return s.busy("k", limit, t0, n)
 	}

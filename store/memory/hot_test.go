@@ -15,8 +15,8 @@ import (
 )
 
 // busy takes n at now as a processor would that shares the key with others.
-func (s *Store) busy(key string, limit headgate.Limit, now, n int64) (d headgate.Decision) {
-	r := limit.AsBucket()
+func (s *Store) busy(key string, limit headgate.Limit, now, n int64) (d store.Decision) {
+	r := limit.Rule().AsBucket()
 	scope, mark := r.Space()
 	id := s.secret.identify(scope, key, mark)
 	s.warmFor(id, r)
@@ -25,7 +25,7 @@ func (s *Store) busy(key string, limit headgate.Limit, now, n int64) (d headgate
 }
 
 // warmFor closes the bucket of id's shard, and lets it be for id.
-func (s *Store) warmFor(id identity, r *headgate.Rule) {
+func (s *Store) warmFor(id identity, r *store.Rule) {
 	i := s.shardIndex(id)
 	h := s.lock(i, 0)
 	defer h.mu.Unlock()
@@ -45,7 +45,7 @@ func TestHotDecidesExactly(t *testing.T) {
 		headgate.PerSecond(300_000).Burst(2000),
 		headgate.PerSecond(7),
 		headgate.PerHour(1_000_000_000),
-		headgate.PerSecond(1000).Using(headgate.LeakyBucket),
+		headgate.PerSecond(1000).Using(store.LeakyBucket),
 	}
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -58,21 +58,21 @@ func TestHotDecidesExactly(t *testing.T) {
 		for step := range 300 {
 			now += []int64{0, 0, 0, 0, 1, 1, 2, 7, 30, 1000, 100_000}[rng.IntN(11)]
 			n := []int64{1, 1, 1, 2, 9, 40}[rng.IntN(6)]
-			op := headgate.Op{Key: "k", Limit: limit, Cost: n, At: now}
+			op := store.Op{Key: "k", Rule: limit.Rule(), Cost: n, At: now}
 			if rng.IntN(10) == 0 {
-				op.Kind = []headgate.Kind{headgate.Peek, headgate.Refund, headgate.Charge, headgate.Reset, headgate.Take}[rng.IntN(5)]
-				if op.Kind == headgate.Take {
+				op.Kind = []store.Kind{store.KindPeek, store.KindRefund, store.KindCharge, store.KindReset, store.KindTake}[rng.IntN(5)]
+				if op.Kind == store.KindTake {
 					op.Key = "other" // in the same shard
 				}
-				got, err := headgate.Execute(context.Background(), s, op)
-				want, _ := headgate.Execute(context.Background(), exact, op)
+				got, err := store.Execute(context.Background(), s, op)
+				want, _ := store.Execute(context.Background(), exact, op)
 				if err != nil || got != want {
 					t.Fatalf("run %d step %d: %v of %d of %s: got %+v, want %+v (%v)", run, step, op.Kind, n, limit, got, want, err)
 				}
 				continue
 			}
 			got := s.busy("k", limit, now, n)
-			want, _ := headgate.Execute(context.Background(), exact, op)
+			want, _ := store.Execute(context.Background(), exact, op)
 			if got != want {
 				t.Fatalf("run %d step %d: take %d of %s: got %+v, want %+v", run, step, n, limit, got, want)
 			}
@@ -145,7 +145,7 @@ func TestEverythingAtOnce(t *testing.T) {
 				if i%100 == 0 {
 					// Refund first in the count, so that it is never too high.
 					net.Add(-1)
-					if _, err := headgate.Execute(ctx, s, headgate.Op{Key: "k", Limit: limit, Cost: 1, Kind: headgate.Refund}); err != nil {
+					if _, err := store.Execute(ctx, s, store.Op{Key: "k", Rule: limit.Rule(), Cost: 1, Kind: store.KindRefund}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -174,7 +174,7 @@ func TestHotSlack(t *testing.T) {
 	const burst, cost, micros = 1_000_000, 700, 50_000
 	limit := headgate.PerSecond(burst) // a token in a microsecond
 	s := New()
-	r := limit.AsBucket()
+	r := limit.Rule().AsBucket()
 	scope, mark := r.Space()
 	id := s.secret.identify(scope, "k", mark)
 	s.warmFor(id, r)
@@ -184,7 +184,7 @@ func TestHotSlack(t *testing.T) {
 	sum := int64(0)
 	for i := range int64(micros) {
 		for range 2 {
-			var d headgate.Decision
+			var d store.Decision
 			if s.takeBusy(id, r, t0+i, cost, mostSlack, &d); d.Allowed {
 				sum += cost
 			} else if exactly := burst + i - sum; exactly >= cost {
@@ -205,12 +205,12 @@ func TestHotSlack(t *testing.T) {
 func TestHotComesAndGoes(t *testing.T) {
 	limit := headgate.PerSecond(1_000_000)
 	s := New(WithMaxKeys(100)) // one shard
-	r := limit.AsBucket()
+	r := limit.Rule().AsBucket()
 	scope, mark := r.Space()
 	id, other := s.secret.identify(scope, "k", mark), s.secret.identify(scope, "other", mark)
 	h, hint := s.shard(id), &s.hints[s.shardIndex(id)]
 	before := s.Stats().Bytes
-	var d headgate.Decision
+	var d store.Decision
 	for i := range int64(hotAfter) {
 		if hint.hot.Load() != nil {
 			t.Fatalf("a hot bucket after %d requests that waited", i)
@@ -239,7 +239,7 @@ func TestTicketOfALaterGeneration(t *testing.T) {
 	for name, again := range map[string]int{"the open one": 0, "one that is over": 1, "one that is long over": 2} {
 		s := New()
 		s.busy("k", limit, t0, 1)
-		r := limit.AsBucket()
+		r := limit.Rule().AsBucket()
 		scope, mark := r.Space()
 		id := s.secret.identify(scope, "k", mark)
 		c := s.hints[s.shardIndex(id)].hot.Load()
@@ -249,7 +249,7 @@ func TestTicketOfALaterGeneration(t *testing.T) {
 			c.open(c.close())
 			c.mu.Unlock()
 		}
-		var d headgate.Decision
+		var d store.Decision
 		if c.exchange(word, r, t0, 1, &d); !d.Allowed || d.Granted != 1 || d.Remaining > 8 {
 			t.Errorf("a ticket of %s: %+v", name, d)
 		}
@@ -272,8 +272,8 @@ func TestHotKeepsItsTime(t *testing.T) {
 	for range 10 {
 		s.busy("k", limit, t0, 1)
 	}
-	op := headgate.Op{Key: "k", Limit: limit, Cost: 1, Kind: headgate.Peek, At: t0 + int64(time.Hour/time.Microsecond)}
-	if d, err := headgate.Execute(context.Background(), s, op); err != nil || d.Remaining != 10 {
+	op := store.Op{Key: "k", Rule: limit.Rule(), Cost: 1, Kind: store.KindPeek, At: t0 + int64(time.Hour/time.Microsecond)}
+	if d, err := store.Execute(context.Background(), s, op); err != nil || d.Remaining != 10 {
 		t.Errorf("in an hour %d remain (%v), want 10", d.Remaining, err)
 	}
 	if d := s.busy("k", limit, t0+1, 1); d.Allowed {
@@ -284,10 +284,10 @@ func TestHotKeepsItsTime(t *testing.T) {
 // alwaysHot is a store whose keys are all busy.
 type alwaysHot struct{ *Store }
 
-func (s alwaysHot) Do(ctx context.Context, b *headgate.Batch) {
+func (s alwaysHot) Do(ctx context.Context, b *store.Batch) {
 	if store.Single(b) {
 		op := &b.Ops[0]
-		if r := op.Limit.AsBucket(); r != nil && !s.closed.Load() {
+		if r := op.Rule.AsBucket(); r != nil && !s.closed.Load() {
 			scope, mark := op.Space()
 			id := s.secret.identify(scope, op.Key, mark)
 			if c := s.hints[s.shardIndex(id)].hot.Load(); c == nil || !c.isFor(id, r) {
@@ -300,6 +300,6 @@ func (s alwaysHot) Do(ctx context.Context, b *headgate.Batch) {
 
 func TestConformanceOfHotKeys(t *testing.T) {
 	storetest.Run(t, storetest.Harness{
-		Open: func(*testing.T) headgate.Store { return alwaysHot{New(WithMaxKeys(1000))} },
+		Open: func(*testing.T) store.Store { return alwaysHot{New(WithMaxKeys(1000))} },
 	})
 }

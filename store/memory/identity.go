@@ -30,7 +30,7 @@ func newSecret() secret {
 	return k
 }
 
-// identify hashes scope, key and mark; see headgate.Op.Space. It folds words into two
+// identify hashes scope, key and mark; see store.Op.Space. It folds words into two
 // lanes with 64×64→128-bit multiplication, as wyhash does into one lane, so that 128
 // bits instead of 64 are carried from word to word. The scope comes first, followed by
 // its length; the key's length and the mark come last, so that no two triples are the

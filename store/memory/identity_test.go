@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // TestIdentitiesDiffer compares names that are easily confused.
 func TestIdentitiesDiffer(t *testing.T) {
 	k := newSecret()
 	seen := make(map[identity]string)
-	note := func(scope, key string, a headgate.Algorithm) {
+	note := func(scope, key string, a store.Algorithm) {
 		t.Helper()
 		id, name := k.identify(scope, key, uint64(a)), fmt.Sprintf("%.40q %.40q (%d, %d) %s", scope, key, len(scope), len(key), a)
 		if other, ok := seen[id]; ok {
@@ -28,17 +28,17 @@ func TestIdentitiesDiffer(t *testing.T) {
 	}
 	text := strings.Repeat("\x00", 40) + strings.Repeat("abcdefgh", 1280)
 	for n := range 70 {
-		note("", text[:n], headgate.TokenBucket)                    // zeros, of every length
-		note("", text[40:40+n+1], headgate.TokenBucket)             // every length
-		note(text[40:40+n+1], "", headgate.TokenBucket)             // the same as a scope
-		note(text[40:40+n+1], text[41+n:112], headgate.TokenBucket) // cut elsewhere
+		note("", text[:n], store.TokenBucket)                    // zeros, of every length
+		note("", text[40:40+n+1], store.TokenBucket)             // every length
+		note(text[40:40+n+1], "", store.TokenBucket)             // the same as a scope
+		note(text[40:40+n+1], text[41+n:112], store.TokenBucket) // cut elsewhere
 	}
 	for n := range 64 {
 		b := []byte(text[40:10280])
 		b[n*160] ^= 1
-		note("", string(b), headgate.TokenBucket) // one bit of 10 KiB
+		note("", string(b), store.TokenBucket) // one bit of 10 KiB
 	}
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		note("a", "b", a)
 	}
 }
@@ -53,10 +53,10 @@ func TestIdentityAvalanche(t *testing.T) {
 		n := 0
 		for round := range rounds {
 			key := []byte(fmt.Sprintf("%0*d", size, round))
-			base := k.identify("", string(key), uint64(headgate.TokenBucket))
+			base := k.identify("", string(key), uint64(store.TokenBucket))
 			for bit := range 8 * size {
 				key[bit/8] ^= 1 << (bit % 8)
-				id := k.identify("", string(key), uint64(headgate.TokenBucket))
+				id := k.identify("", string(key), uint64(store.TokenBucket))
 				key[bit/8] ^= 1 << (bit % 8)
 				n++
 				for i := range flips {
@@ -82,7 +82,7 @@ func TestShardsFillEvenly(t *testing.T) {
 	const keys, cells = 1 << 18, 256
 	var shards, homes [cells]int
 	for i := range keys {
-		id := k.identify("", fmt.Sprintf("user:%08d", i), uint64(headgate.TokenBucket))
+		id := k.identify("", fmt.Sprintf("user:%08d", i), uint64(store.TokenBucket))
 		shards[id.extra%cells]++
 		home, _ := bits.Mul64(id.tag, cells)
 		homes[home]++

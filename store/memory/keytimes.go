@@ -3,7 +3,6 @@ package memory
 import (
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 )
 
@@ -14,13 +13,13 @@ type keyTimes struct{ created, changed int64 }
 const keyTimesBytes = 64
 
 // readTimes answers an op of kind Times, the only one of b.
-func (s *Store) readTimes(b *headgate.Batch) error {
+func (s *Store) readTimes(b *store.Batch) error {
 	op := &b.Ops[0]
 	switch {
 	case s.closed.Load():
-		return headgate.ErrClosed
-	case !op.Limit.Valid():
-		return op.Limit.Validate()
+		return store.ErrClosed
+	case !op.Rule.Valid():
+		return op.Rule.Validate()
 	}
 	scope, mark := op.Space()
 	id, now := s.secret.identify(scope, op.Key, mark), op.At

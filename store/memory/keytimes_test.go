@@ -15,17 +15,17 @@ import (
 // everyLimit returns 2 per minute of each algorithm.
 func everyLimit() []headgate.Limit {
 	limits := []headgate.Limit{
-		headgate.PerMinute(2).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
+		headgate.PerMinute(2).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest),
 		headgate.Concurrent(2).Lease(time.Minute),
 	}
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		limits = append(limits, headgate.PerMinute(2).Using(a))
 	}
 	return limits
 }
 
 // timesAre fails unless the key of op has the times, in seconds after start, or none for -1.
-func timesAre(t *testing.T, s *memory.Store, op headgate.Op, created, changed int) {
+func timesAre(t *testing.T, s *memory.Store, op store.Op, created, changed int) {
 	t.Helper()
 	want := store.Times{}
 	if created >= 0 {
@@ -36,7 +36,7 @@ func timesAre(t *testing.T, s *memory.Store, op headgate.Op, created, changed in
 	}
 	got, err := store.KeyTimes(t.Context(), s, op)
 	if err != nil || !got.Created.Equal(want.Created) || !got.Changed.Equal(want.Changed) {
-		t.Errorf("%s: created %s, changed %s, %v; want %s, %s", op.Limit, got.Created, got.Changed, err, want.Created, want.Changed)
+		t.Errorf("%s: created %s, changed %s, %v; want %s, %s", op.Rule, got.Created, got.Changed, err, want.Created, want.Changed)
 	}
 }
 
@@ -46,34 +46,34 @@ func TestKeyTimes(t *testing.T) {
 	for _, limit := range everyLimit() {
 		t.Run(limit.String(), func(t *testing.T) {
 			s := memory.New(memory.WithKeyTimes())
-			op := headgate.Op{Key: "ann", Limit: limit, Cost: 1}
-			do := func(second int, kind headgate.Kind, cost int64) headgate.Decision {
+			op := store.Op{Key: "ann", Rule: limit.Rule(), Cost: 1}
+			do := func(second int, kind store.Kind, cost int64) store.Decision {
 				t.Helper()
 				op.At, op.Kind, op.Cost = at0.Add(time.Duration(second)*time.Second).UnixMicro(), kind, cost
-				d, err := headgate.Execute(t.Context(), s, op)
+				d, err := store.Execute(t.Context(), s, op)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return d
 			}
-			do(0, headgate.Peek, 1)
+			do(0, store.KindPeek, 1)
 			timesAre(t, s, op, -1, -1)
-			do(1, headgate.Take, 1)
+			do(1, store.KindTake, 1)
 			timesAre(t, s, op, 1, 1)
-			do(2, headgate.Take, 1)
+			do(2, store.KindTake, 1)
 			timesAre(t, s, op, 1, 2)
-			if do(3, headgate.Take, 2).Allowed {
+			if do(3, store.KindTake, 2).Allowed {
 				t.Fatal("3 of 2 passed")
 			}
-			do(4, headgate.Peek, 1)
+			do(4, store.KindPeek, 1)
 			timesAre(t, s, op, 1, 2)
-			do(5, headgate.Reset, 0)
+			do(5, store.KindReset, 0)
 			timesAre(t, s, op, -1, -1)
-			do(6, headgate.Take, 1)
+			do(6, store.KindTake, 1)
 			timesAre(t, s, op, 6, 6)
-			do(600, headgate.Peek, 1) // everything is fresh
+			do(600, store.KindPeek, 1) // everything is fresh
 			timesAre(t, s, op, -1, -1)
-			do(601, headgate.Take, 1)
+			do(601, store.KindTake, 1)
 			timesAre(t, s, op, 601, 601)
 			s.Sweep(at0.Add(time.Hour))
 			if stats := s.Stats(); stats.Keys != 0 {
@@ -86,10 +86,10 @@ func TestKeyTimes(t *testing.T) {
 // Refusals that count change a key.
 func TestKeyTimesOfCountedRefusals(t *testing.T) {
 	s := memory.New(memory.WithKeyTimes())
-	op := headgate.Op{Key: "ann", Limit: headgate.PerMinute(1).Using(headgate.SlidingLog).CountingDenied(), Cost: 1}
+	op := store.Op{Key: "ann", Rule: headgate.PerMinute(1).Using(store.SlidingLog).CountingDenied().Rule(), Cost: 1}
 	for second := 1; second <= 2; second++ {
 		op.At = at0.Add(time.Duration(second) * time.Second).UnixMicro()
-		if err := headgate.ExecuteAll(t.Context(), s, []headgate.Op{op}, make([]headgate.Decision, 1), headgate.AllOrNothing); err != nil {
+		if err := store.ExecuteAll(t.Context(), s, []store.Op{op}, make([]store.Decision, 1), store.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -101,9 +101,9 @@ func TestKeyTimesAreBounded(t *testing.T) {
 	const most = 100
 	s, plain := memory.New(memory.WithKeyTimes(), memory.WithMaxKeys(most)), memory.New(memory.WithMaxKeys(most))
 	for i := range 10_000 {
-		op := headgate.Op{Key: fmt.Sprint(i), Limit: headgate.PerHour(5), Cost: 1 + int64(i%5), At: at0.UnixMicro() + int64(i)}
-		for _, store := range []*memory.Store{s, plain} {
-			if _, err := headgate.Execute(t.Context(), store, op); err != nil {
+		op := store.Op{Key: fmt.Sprint(i), Rule: headgate.PerHour(5).Rule(), Cost: 1 + int64(i%5), At: at0.UnixMicro() + int64(i)}
+		for _, db := range []*memory.Store{s, plain} {
+			if _, err := store.Execute(t.Context(), db, op); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -123,8 +123,8 @@ func TestKeyTimesAreBounded(t *testing.T) {
 // A snapshot has no times: what was counted before it has an unknown beginning.
 func TestKeyTimesAfterARestart(t *testing.T) {
 	s := memory.New(memory.WithKeyTimes(), memory.WithClock(func() time.Time { return at0 }))
-	op := headgate.Op{Key: "ann", Limit: headgate.PerHour(5), Cost: 1}
-	if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+	op := store.Op{Key: "ann", Rule: headgate.PerHour(5).Rule(), Cost: 1}
+	if _, err := store.Execute(t.Context(), s, op); err != nil {
 		t.Fatal(err)
 	}
 	var saved bytes.Buffer
@@ -136,7 +136,7 @@ func TestKeyTimesAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	timesAre(t, later, op, -1, -1)
-	if _, err := headgate.Execute(t.Context(), later, op); err != nil {
+	if _, err := store.Execute(t.Context(), later, op); err != nil {
 		t.Fatal(err)
 	}
 	timesAre(t, later, op, -1, 1)
@@ -144,17 +144,17 @@ func TestKeyTimesAfterARestart(t *testing.T) {
 
 func TestNoKeyTimes(t *testing.T) {
 	s := memory.New()
-	op := headgate.Op{Key: "ann", Limit: headgate.PerHour(5), Cost: 1}
+	op := store.Op{Key: "ann", Rule: headgate.PerHour(5).Rule(), Cost: 1}
 	if _, err := store.KeyTimes(t.Context(), s, op); !errors.Is(err, store.ErrNoKeyTimes) {
 		t.Errorf("%v", err)
 	}
-	if _, err := store.KeyTimes(t.Context(), s, headgate.Op{Key: "ann"}); !errors.Is(err, headgate.ErrInvalidLimit) {
+	if _, err := store.KeyTimes(t.Context(), s, store.Op{Key: "ann"}); !errors.Is(err, store.ErrInvalidLimit) {
 		t.Errorf("%v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.KeyTimes(t.Context(), s, op); !errors.Is(err, headgate.ErrClosed) {
+	if _, err := store.KeyTimes(t.Context(), s, op); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("%v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // TestBytesOfLists measures the figures in docs/run/memory-store.md: by how much the heap
@@ -23,9 +24,9 @@ func TestBytesOfLists(t *testing.T) {
 		goal  float64 // MB
 		long  bool
 	}{
-		{"60 sub-windows", headgate.Per(500, time.Hour).Using(headgate.SlidingBuckets), 3.6, false},
-		{"a log of 500 in an hour", headgate.Per(500, time.Hour).Using(headgate.SlidingLog), 20, false},
-		{"a log of 500 in a day", headgate.Per(500, 24*time.Hour).Using(headgate.SlidingLog), 23.5, true},
+		{"60 sub-windows", headgate.Per(500, time.Hour).Using(store.SlidingBuckets), 3.6, false},
+		{"a log of 500 in an hour", headgate.Per(500, time.Hour).Using(store.SlidingLog), 20, false},
+		{"a log of 500 in a day", headgate.Per(500, 24*time.Hour).Using(store.SlidingLog), 23.5, true},
 	} {
 		if tt.long && testing.Short() {
 			continue
@@ -64,7 +65,7 @@ func fill(t testing.TB, s *Store, limit headgate.Limit, keys []string) int64 {
 		for _, key := range keys {
 			at := t0 + (step*period+rng.Int64N(period))/limit.N()
 			now = max(now, at)
-			if d, err := headgate.Execute(t.Context(), s, headgate.Op{Key: key, Limit: limit, Cost: 1, At: at}); err != nil || !d.Allowed {
+			if d, err := store.Execute(t.Context(), s, store.Op{Key: key, Rule: limit.Rule(), Cost: 1, At: at}); err != nil || !d.Allowed {
 				t.Fatal(d, err)
 			}
 		}

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // lists are the states of a shard that do not fit in slots. Each has a block of words in
@@ -89,13 +89,13 @@ func (at place) credit() bool {
 	return at>>placeCredit&1 != 0
 }
 
-func (at place) algorithm() headgate.Algorithm {
-	return headgate.Algorithm(at >> placeAlgorithm & (1<<(placeCredit-placeAlgorithm) - 1))
+func (at place) algorithm() store.Algorithm {
+	return store.Algorithm(at >> placeAlgorithm & (1<<(placeCredit-placeAlgorithm) - 1))
 }
 
 // hasList reports whether the states of a have lists.
-func hasList(a headgate.Algorithm) bool {
-	return a == headgate.SlidingLog || a == headgate.SlidingBuckets || a >= headgate.Concurrency
+func hasList(a store.Algorithm) bool {
+	return a == store.SlidingLog || a == store.SlidingBuckets || a >= store.Concurrency
 }
 
 // block returns the block at a place.
@@ -165,7 +165,7 @@ func (l *lists) rewrite(at place, st *algorithm.State) bool {
 }
 
 // placeOf returns a place without an index for a state, and how large its block is.
-func placeOf(a headgate.Algorithm, st *algorithm.State) (at place, size int) {
+func placeOf(a store.Algorithm, st *algorithm.State) (at place, size int) {
 	at, size = place(a)<<placeAlgorithm, blockHead+cap(st.Words)
 	if st.Credit != 0 || st.Until != 0 {
 		at, size = at|1<<placeCredit, size+blockCredit
@@ -177,7 +177,7 @@ func placeOf(a headgate.Algorithm, st *algorithm.State) (at place, size int) {
 }
 
 // move writes a slot's state to a block of another size and returns its place.
-func (h *shard) move(s *Store, slot *slot, a headgate.Algorithm, st *algorithm.State) place {
+func (h *shard) move(s *Store, slot *slot, a store.Algorithm, st *algorithm.State) place {
 	if h.enlarge(s, slot, a, st) && h.lists.rewrite(place(slot.a), st) {
 		return place(slot.a)
 	}
@@ -188,7 +188,7 @@ func (h *shard) move(s *Store, slot *slot, a headgate.Algorithm, st *algorithm.S
 
 // enlarge makes a slot's block larger by moving all blocks of its piece, if there is no
 // space for another one anyway. It returns false if that is not worth while.
-func (h *shard) enlarge(s *Store, slot *slot, a headgate.Algorithm, st *algorithm.State) bool {
+func (h *shard) enlarge(s *Store, slot *slot, a store.Algorithm, st *algorithm.State) bool {
 	l, at := &h.lists, place(slot.a)
 	to, size := placeOf(a, st)
 	more := size - at.size()
@@ -205,7 +205,7 @@ func (h *shard) enlarge(s *Store, slot *slot, a headgate.Algorithm, st *algorith
 }
 
 // add stores a new state and returns its place.
-func (h *shard) add(s *Store, a headgate.Algorithm, st *algorithm.State) place {
+func (h *shard) add(s *Store, a store.Algorithm, st *algorithm.State) place {
 	at, size := placeOf(a, st)
 	l := &h.lists
 	if size > largestShared {

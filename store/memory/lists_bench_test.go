@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // BenchmarkLists is a decision for one of 10,000 users whose windows are full, each in
@@ -14,9 +15,9 @@ import (
 func BenchmarkLists(b *testing.B) {
 	const users = 10_000
 	for _, limit := range []headgate.Limit{
-		headgate.Per(500, 24*time.Hour).Using(headgate.SlidingBuckets),
-		headgate.Per(500, 24*time.Hour).Using(headgate.SlidingLog),
-		headgate.Per(50, time.Minute).Using(headgate.SlidingLog),
+		headgate.Per(500, 24*time.Hour).Using(store.SlidingBuckets),
+		headgate.Per(500, 24*time.Hour).Using(store.SlidingLog),
+		headgate.Per(50, time.Minute).Using(store.SlidingLog),
 	} {
 		for _, refused := range []bool{false, true} {
 			name := limit.Algorithm().String() + "/" + limit.Period().String()
@@ -39,7 +40,7 @@ func benchLists(b *testing.B, limit headgate.Limit, users int, refused bool) {
 	}
 	now := int64(t0)
 	turn := func(i int) bool {
-		d, err := headgate.Execute(ctx, s, headgate.Op{Key: keys[i], Limit: limit, Cost: 1, At: now})
+		d, err := store.Execute(ctx, s, store.Op{Key: keys[i], Rule: limit.Rule(), Cost: 1, At: now})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -68,7 +69,7 @@ func benchLists(b *testing.B, limit headgate.Limit, users int, refused bool) {
 		n++
 	}
 	b.ReportMetric(float64(s.Stats().Bytes)/float64(users), "B/key")
-	if limit.Algorithm() == headgate.SlidingLog && n > 2*users && (denied > n/2) != refused {
+	if limit.Algorithm() == store.SlidingLog && n > 2*users && (denied > n/2) != refused {
 		b.Fatalf("%d of %d refused", denied, n)
 	}
 }

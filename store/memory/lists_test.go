@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // TestChurnOfLists: lists of all sizes that come, grow and go leave no memory behind.
 func TestChurnOfLists(t *testing.T) {
 	limits := []headgate.Limit{
-		headgate.PerHour(5000).Using(headgate.SlidingLog),
-		headgate.PerHour(1 << 40).Using(headgate.SlidingBuckets),
-		headgate.PerHour(200).Using(headgate.SlidingBuckets),
-		headgate.PerMinute(5000).Using(headgate.Concurrency),
+		headgate.PerHour(5000).Using(store.SlidingLog),
+		headgate.PerHour(1 << 40).Using(store.SlidingBuckets),
+		headgate.PerHour(200).Using(store.SlidingBuckets),
+		headgate.PerMinute(5000).Using(store.Concurrency),
 		headgate.PerHour(10),
 	}
 	for _, maxKeys := range []int{100, 8000, 1_000_000} {
@@ -23,8 +24,8 @@ func TestChurnOfLists(t *testing.T) {
 		now, most := int64(t0), int64(0)
 		for round := range 40 {
 			for i := range min(maxKeys, 8000) - 200 { // a large table
-				op := headgate.Op{Key: "other" + string(key(nil, uint64(i))), Limit: limits[len(limits)-1], Cost: 1, At: now}
-				if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+				op := store.Op{Key: "other" + string(key(nil, uint64(i))), Rule: limits[len(limits)-1].Rule(), Cost: 1, At: now}
+				if _, err := store.Execute(t.Context(), s, op); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -34,16 +35,16 @@ func TestChurnOfLists(t *testing.T) {
 			for range 5000 {
 				now += rng.Int64N(1000)
 				limit := limits[rng.IntN(len(limits))]
-				op := headgate.Op{Key: string(key(nil, rng.Uint64N(200))), Limit: limit, Cost: 1 + rng.Int64N(limit.N()/100+1), At: now}
+				op := store.Op{Key: string(key(nil, rng.Uint64N(200))), Rule: limit.Rule(), Cost: 1 + rng.Int64N(limit.N()/100+1), At: now}
 				switch rng.IntN(20) {
 				case 0:
-					op.Kind = headgate.Reset
+					op.Kind = store.KindReset
 				case 1:
-					op.Kind, op.Duration = headgate.Grant, time.Hour
+					op.Kind, op.Duration = store.KindGrant, time.Hour
 				case 2:
-					op.Kind = headgate.Refund
+					op.Kind = store.KindRefund
 				}
-				if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+				if _, err := store.Execute(t.Context(), s, op); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -86,9 +87,9 @@ func heldByLists(s *Store) (bytes int64) {
 // and those of its neighbours.
 func TestCountersWiden(t *testing.T) {
 	s := New(WithMaxKeys(100))
-	limit := headgate.PerHour(1 << 40).Using(headgate.SlidingBuckets)
+	limit := headgate.PerHour(1 << 40).Using(store.SlidingBuckets)
 	take := func(key string, n int64) int64 {
-		d, err := headgate.Execute(t.Context(), s, headgate.Op{Key: key, Limit: limit, Cost: n, At: t0})
+		d, err := store.Execute(t.Context(), s, store.Op{Key: key, Rule: limit.Rule(), Cost: n, At: t0})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // These tests make millions of requests one after another: with the race detector they take
@@ -15,7 +16,7 @@ import (
 
 // TestValuesSurviveARestart: a snapshot has the values, or the registers.
 func TestValuesSurviveARestart(t *testing.T) {
-	exact, measured := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct), headgate.PerDay(1_000_000).Using(headgate.Distinct)
+	exact, measured := headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct), headgate.PerDay(1_000_000).Using(store.Distinct)
 	for _, c := range []struct {
 		limit  headgate.Limit
 		values int
@@ -31,9 +32,9 @@ func TestValuesSurviveARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		for v := range values + 100 {
-			op := headgate.Op{Key: "1", Limit: limit, Cost: 1, Member: headgate.MemberOf([16]byte{1}, strconv.Itoa(v))}
-			want, _ := headgate.Execute(t.Context(), s, op)
-			if got, err := headgate.Execute(t.Context(), again, op); err != nil || got != want || v < values && got.Granted != 0 {
+			op := store.Op{Key: "1", Rule: limit.Rule(), Cost: 1, Member: store.MemberOf([16]byte{1}, strconv.Itoa(v))}
+			want, _ := store.Execute(t.Context(), s, op)
+			if got, err := store.Execute(t.Context(), again, op); err != nil || got != want || v < values && got.Granted != 0 {
 				t.Fatalf("%d values, value %d after the restart: %+v, %v, want %+v", values, v, got, err, want)
 			}
 		}
@@ -43,7 +44,7 @@ func TestValuesSurviveARestart(t *testing.T) {
 
 // TestBytesOfValues measures what docs/more/distinct.md states.
 func TestBytesOfValues(t *testing.T) {
-	exact, measured := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct), headgate.PerDay(1<<20).Using(headgate.Distinct)
+	exact, measured := headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct), headgate.PerDay(1<<20).Using(store.Distinct)
 	for _, c := range []struct {
 		limit              headgate.Limit
 		keys, values, most int

@@ -3,8 +3,8 @@ package memory
 import (
 	"encoding/binary"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // What a snapshot must know about states, which otherwise only package algorithm knows:
@@ -14,11 +14,11 @@ import (
 // saved is a state as a snapshot has it.
 type saved struct {
 	algorithm.Unpacked
-	algorithm headgate.Algorithm
+	algorithm store.Algorithm
 }
 
 func readRecord(b []byte) saved {
-	r := saved{algorithm: headgate.Algorithm(b[0])}
+	r := saved{algorithm: store.Algorithm(b[0])}
 	b = b[1:]
 	for i := range r.V {
 		r.V[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
@@ -44,9 +44,9 @@ func (r *saved) possible() bool {
 		}
 	}
 	switch r.algorithm {
-	case headgate.SlidingLog, headgate.Concurrency:
+	case store.SlidingLog, store.Concurrency:
 		return r.possibleLog()
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		var sum int64
 		for _, n := range r.List {
 			if n < 0 || n >= most {
@@ -56,11 +56,11 @@ func (r *saved) possible() bool {
 				return false
 			}
 		}
-		return len(r.List) <= headgate.MaxBuckets+1 && (len(r.List) == 0) == (r.V[1] == 0) &&
+		return len(r.List) <= store.MaxBuckets+1 && (len(r.List) == 0) == (r.V[1] == 0) &&
 			(r.V[1] == 0 || r.V[0] < most/r.V[1])
-	case headgate.Distinct:
+	case store.Distinct:
 		return r.PossibleValues()
-	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow:
+	case store.TokenBucket, store.LeakyBucket, store.FixedWindow, store.SlidingWindow:
 		return len(r.List) == 0
 	}
 	return false
@@ -102,7 +102,7 @@ func (r *saved) possibleLog() bool {
 	if r.V[1] >= n {
 		return r.V[1] == n && n == 0 || r.V[0] == 0
 	}
-	return total == r.V[0] && newest == r.V[3] && (r.algorithm == headgate.Concurrency || last == r.V[2])
+	return total == r.V[0] && newest == r.V[3] && (r.algorithm == store.Concurrency || last == r.V[2])
 }
 
 // begins returns a time at or before the first write of s, which must hold its state
@@ -110,25 +110,25 @@ func (r *saved) possibleLog() bool {
 func (s *slot) begins() int64 {
 	var st algorithm.State
 	s.state(&st)
-	a := headgate.TokenBucket
+	a := store.TokenBucket
 	switch s.codec() {
 	case codecWindow:
-		a = headgate.FixedWindow
+		a = store.FixedWindow
 	case codecSliding:
-		a = headgate.SlidingWindow
+		a = store.SlidingWindow
 	}
 	return begins(a, &st.V)
 }
 
-func begins(a headgate.Algorithm, v *[4]int64) int64 {
+func begins(a store.Algorithm, v *[4]int64) int64 {
 	switch a {
-	case headgate.FixedWindow, headgate.Distinct:
+	case store.FixedWindow, store.Distinct:
 		return v[1] - algorithm.WindowLength(v[2])
-	case headgate.SlidingLog, headgate.Concurrency:
+	case store.SlidingLog, store.Concurrency:
 		return v[2]
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		return v[0] * v[1]
-	case headgate.TokenBucket, headgate.LeakyBucket, headgate.SlidingWindow:
+	case store.TokenBucket, store.LeakyBucket, store.SlidingWindow:
 	}
 	return v[1]
 }
@@ -151,7 +151,7 @@ func (r *saved) moveBack(by int64) {
 	r.Until = max(r.Until-by, 0)
 	switch {
 	case by == 0:
-	case r.algorithm == headgate.SlidingLog || r.algorithm == headgate.Concurrency:
+	case r.algorithm == store.SlidingLog || r.algorithm == store.Concurrency:
 		r.V[2] = max(r.V[2]-by, 0)
 		for i := 0; i < len(r.List); i++ {
 			count := r.List[i] & logLong
@@ -161,7 +161,7 @@ func (r *saved) moveBack(by int64) {
 				i++
 			}
 		}
-	case r.algorithm == headgate.SlidingBuckets:
+	case r.algorithm == store.SlidingBuckets:
 		r.turnBack(by)
 	default:
 		r.V[1] = max(r.V[1]-by, 0)

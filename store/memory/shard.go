@@ -3,8 +3,8 @@ package memory
 import (
 	"sync"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // shard is the part of a store behind one lock. Callers of its methods must hold mu.
@@ -43,14 +43,14 @@ const leastWaiting, mostWaiting = 4, 32
 // saves two nanoseconds.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
-func (h *shard) takeBucket(s *Store, id identity, r *headgate.Rule, now, n int64, d *headgate.Decision) {
+func (h *shard) takeBucket(s *Store, id identity, r *store.Rule, now, n int64, d *store.Decision) {
 	slots := h.slots
 	i := h.home(id.tag)
 	for i < len(slots) && slots[i].tag-1 < id.tag-1 {
 		i++
 	}
 	if i >= len(slots) || !slots[i].is(id) || slots[i].codec() != codecBucket {
-		*d = h.step(s, id, r, now, algorithm.Request{Kind: headgate.Take, Cost: n})
+		*d = h.step(s, id, r, now, algorithm.Request{Kind: store.KindTake, Cost: n})
 		return
 	}
 	p := &slots[i]
@@ -66,7 +66,7 @@ func (h *shard) takeBucket(s *Store, id identity, r *headgate.Rule, now, n int64
 }
 
 // step executes one request for id: all of Take except the lock.
-func (h *shard) step(s *Store, id identity, r *headgate.Rule, now int64, req algorithm.Request) headgate.Decision {
+func (h *shard) step(s *Store, id identity, r *store.Rule, now int64, req algorithm.Request) store.Decision {
 	i, found := h.find(id)
 	var p *slot
 	if found {
@@ -92,7 +92,7 @@ func (h *shard) step(s *Store, id identity, r *headgate.Rule, now int64, req alg
 }
 
 // stepRecord is step for a state in a block, whose list is changed in place.
-func (h *shard) stepRecord(s *Store, p *slot, r *headgate.Rule, now int64, req algorithm.Request) headgate.Decision {
+func (h *shard) stepRecord(s *Store, p *slot, r *store.Rule, now int64, req algorithm.Request) store.Decision {
 	var st algorithm.State
 	h.lists.state(place(p.a), &st)
 	res := algorithm.Step(r, &st, now, req)
@@ -105,7 +105,7 @@ func (h *shard) stepRecord(s *Store, p *slot, r *headgate.Rule, now int64, req a
 // write writes a changed state back to p, its slot or waiting place.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
-func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, t times, now int64) {
+func (h *shard) write(s *Store, p *slot, r *store.Rule, st *algorithm.State, t times, now int64) {
 	if isUnused(st) {
 		h.drop(s, p)
 		return
@@ -140,7 +140,7 @@ func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, 
 // create stores the state of a new identity.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
-func (h *shard) create(s *Store, id identity, r *headgate.Rule, st *algorithm.State, t times, now int64) {
+func (h *shard) create(s *Store, id identity, r *store.Rule, st *algorithm.State, t times, now int64) {
 	packed, ok := pack(r.Algorithm, id, st, t)
 	if !ok {
 		packed = packRecord(id, h.add(s, r.Algorithm, st), t)

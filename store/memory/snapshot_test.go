@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // at returns a clock that stands still.
@@ -22,34 +23,34 @@ func at(now int64) Option { return WithClock(func() time.Time { return time.Unix
 
 // used returns a store in which n keys are exhausted under each limit, and the peeks
 // that show it.
-func used(t testing.TB, n int, options ...Option) (*Store, []headgate.Op) {
+func used(t testing.TB, n int, options ...Option) (*Store, []store.Op) {
 	t.Helper()
 	s := New(append([]Option{at(t0)}, options...)...)
-	var peeks []headgate.Op
+	var peeks []store.Op
 	for i := range n {
 		for j, limit := range everyLimit() {
-			op := headgate.Op{Key: fmt.Sprint("key", i), Scope: fmt.Sprint(j), Limit: limit, Cost: 1 + int64(i%10)}
-			if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+			op := store.Op{Key: fmt.Sprint("key", i), Scope: fmt.Sprint(j), Rule: limit.Rule(), Cost: 1 + int64(i%10)}
+			if _, err := store.Execute(t.Context(), s, op); err != nil {
 				t.Fatal(err)
 			}
-			op.Kind = headgate.Peek
+			op.Kind = store.KindPeek
 			peeks = append(peeks, op)
 		}
 	}
-	credit := headgate.Op{
-		Key: "paid", Limit: headgate.PerMinute(1), Kind: headgate.Grant, Cost: 5, Duration: time.Hour,
+	credit := store.Op{
+		Key: "paid", Rule: headgate.PerMinute(1).Rule(), Kind: store.KindGrant, Cost: 5, Duration: time.Hour,
 	}
-	if _, err := headgate.Execute(t.Context(), s, credit); err != nil {
+	if _, err := store.Execute(t.Context(), s, credit); err != nil {
 		t.Fatal(err)
 	}
-	credit.Kind = headgate.Peek
+	credit.Kind = store.KindPeek
 	return s, append(peeks, credit)
 }
 
-func answers(t testing.TB, s *Store, ops []headgate.Op) []headgate.Decision {
+func answers(t testing.TB, s *Store, ops []store.Op) []store.Decision {
 	t.Helper()
-	out := make([]headgate.Decision, len(ops))
-	if err := headgate.ExecuteAll(t.Context(), s, ops, out, headgate.Independent); err != nil {
+	out := make([]store.Decision, len(ops))
+	if err := store.ExecuteAll(t.Context(), s, ops, out, store.Independent); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -80,7 +81,7 @@ func TestSnapshotKeepsAnswers(t *testing.T) {
 			}
 			for i, got := range answers(t, again, peeks) {
 				if got != want[i] {
-					t.Fatalf("%s: %+v, was %+v", peeks[i].Limit, got, want[i])
+					t.Fatalf("%s: %+v, was %+v", peeks[i].Rule, got, want[i])
 				}
 			}
 			checkShards(t, again)
@@ -118,8 +119,8 @@ func TestRestartRefillsNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	limit := headgate.PerHour(5)
 	s := New()
-	op := headgate.Op{Key: "k", Limit: limit, Cost: 5}
-	if d, _ := headgate.Execute(t.Context(), s, op); !d.Allowed {
+	op := store.Op{Key: "k", Rule: limit.Rule(), Cost: 5}
+	if d, _ := store.Execute(t.Context(), s, op); !d.Allowed {
 		t.Fatal("refused at first")
 	}
 	if err := s.SaveFile(path); err != nil {
@@ -130,7 +131,7 @@ func TestRestartRefillsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	op.Cost = 1
-	if d, _ := headgate.Execute(t.Context(), s, op); d.Allowed {
+	if d, _ := store.Execute(t.Context(), s, op); d.Allowed {
 		t.Error("the restart refilled the bucket")
 	}
 	if err := s.Load(bytes.NewReader(nil)); err == nil {
@@ -152,12 +153,12 @@ func TestClockSetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, got := range answers(t, again, peeks) {
-		if got.Allowed != want[i].Allowed && peeks[i].Limit.Algorithm() != headgate.SlidingBuckets {
-			t.Errorf("%s: allowed %t, was %t", peeks[i].Limit, got.Allowed, want[i].Allowed)
+		if got.Allowed != want[i].Allowed && peeks[i].Rule.Algorithm != store.SlidingBuckets {
+			t.Errorf("%s: allowed %t, was %t", peeks[i].Rule, got.Allowed, want[i].Allowed)
 		}
 		// A calendar window is where it was in the year.
 		if got.ResetAfter > 2*want[i].ResetAfter+time.Minute {
-			t.Errorf("%s: reset after %s, was %s", peeks[i].Limit, got.ResetAfter, want[i].ResetAfter)
+			t.Errorf("%s: reset after %s, was %s", peeks[i].Rule, got.ResetAfter, want[i].ResetAfter)
 		}
 	}
 }
@@ -167,16 +168,16 @@ func TestClockSetBack(t *testing.T) {
 // keys counted an hour ago do not change.
 func TestCountsOfTheFuture(t *testing.T) {
 	const year = int64(366 * 24 * time.Hour / time.Microsecond)
-	for _, kind := range []headgate.Kind{headgate.Take, headgate.Charge} {
+	for _, kind := range []store.Kind{store.KindTake, store.KindCharge} {
 		s := New(at(t0))
-		var ops []headgate.Op
+		var ops []store.Op
 		for i, limit := range append(everyLimit(), headgate.Concurrent(3)) {
 			for _, when := range []int64{10 * year, -3_600_000_000} {
-				op := headgate.Op{Key: fmt.Sprint(i, when > 0), Limit: limit, Kind: kind, Cost: limit.Capacity(), At: t0 + when}
-				if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+				op := store.Op{Key: fmt.Sprint(i, when > 0), Rule: limit.Rule(), Kind: kind, Cost: limit.Capacity(), At: t0 + when}
+				if _, err := store.Execute(t.Context(), s, op); err != nil {
 					t.Fatal(err)
 				}
-				op.Kind, op.At = headgate.Peek, 0
+				op.Kind, op.At = store.KindPeek, 0
 				op.Cost = 1
 				ops = append(ops, op)
 			}
@@ -192,10 +193,10 @@ func TestCountsOfTheFuture(t *testing.T) {
 		}
 		for i, got := range answers(t, again, ops) {
 			if i%2 == 1 && got != want[i] {
-				t.Errorf("%s, of an hour ago: %+v, was %+v", ops[i].Limit, got, want[i])
+				t.Errorf("%s, of an hour ago: %+v, was %+v", ops[i].Rule, got, want[i])
 			}
-			if r := ops[i].Limit.Rule(); i%2 == 0 && got.RetryAfter > 2*time.Duration(max(r.Period, 1))*time.Microsecond+366*24*time.Hour*time.Duration(min(int64(r.Calendar), 1)) {
-				t.Errorf("%s, of the future: %+v", ops[i].Limit, got)
+			if r := ops[i].Rule; i%2 == 0 && got.RetryAfter > 2*time.Duration(max(r.Period, 1))*time.Microsecond+366*24*time.Hour*time.Duration(min(int64(r.Calendar), 1)) {
+				t.Errorf("%s, of the future: %+v", ops[i].Rule, got)
 			}
 		}
 	}
@@ -268,9 +269,9 @@ func FuzzLoad(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(file.Bytes()[len(magic):])
-	ops := make([]headgate.Op, 0, 4*len(peeks))
+	ops := make([]store.Op, 0, 4*len(peeks))
 	for _, op := range peeks {
-		for _, k := range []headgate.Kind{headgate.Peek, headgate.Take, headgate.Refund, headgate.Charge} {
+		for _, k := range []store.Kind{store.KindPeek, store.KindTake, store.KindRefund, store.KindCharge} {
 			op.Kind = k
 			ops = append(ops, op)
 		}

@@ -8,12 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/store"
 )
 
-// Store is a headgate.Store in this process's memory. Create it with [New].
+// Store is a store.Store in this process's memory. Create it with [New].
 type Store struct {
 	shards   []shard
 	hints    []hint // of each shard
@@ -34,6 +33,8 @@ type Store struct {
 	bytes  atomic.Int64
 	hand   atomic.Uint32 // the shard at which the next search for memory starts
 }
+
+var _ store.Direct = (*Store)(nil)
 
 // New returns an empty store.
 func New(options ...Option) *Store {
@@ -71,13 +72,13 @@ func (s *Store) prepare() {
 	}
 }
 
-// Do executes ops in order; see [headgate.Store]. With AllOrNothing no other caller sees
+// Do executes ops in order; see [store.Store]. With AllOrNothing no other caller sees
 // an intermediate state.
-func (s *Store) Do(_ context.Context, b *headgate.Batch) {
+func (s *Store) Do(_ context.Context, b *store.Batch) {
 	switch {
 	case !store.Single(b):
 		b.Each(s.do)
-	case b.Ops[0].Kind == headgate.Times:
+	case b.Ops[0].Kind == store.KindTimes:
 		b.Groups[0].Err = s.readTimes(b)
 	default:
 		b.Groups[0].Err = s.take(&b.Ops[0], &b.Out[0])
@@ -85,9 +86,9 @@ func (s *Store) Do(_ context.Context, b *headgate.Batch) {
 }
 
 // take executes one op.
-func (s *Store) take(op *headgate.Op, d *headgate.Decision) (err error) {
-	r := op.Limit.AsBucket()
-	if r == nil || op.Kind != headgate.Take || op.Cost <= 0 || s.slow.Load() {
+func (s *Store) take(op *store.Op, d *store.Decision) (err error) {
+	r := op.Rule.AsBucket()
+	if r == nil || op.Kind != store.KindTake || op.Cost <= 0 || s.slow.Load() {
 		*d, err = s.takeAny(op)
 		return err
 	}
@@ -97,17 +98,17 @@ func (s *Store) take(op *headgate.Op, d *headgate.Decision) (err error) {
 	if now == 0 {
 		now, slack = s.now(id), s.slack
 	}
-	*d = headgate.Decision{} // the caller's slice may hold an earlier answer
+	*d = store.Decision{} // the caller's slice may hold an earlier answer
 	s.takeOne(id, r, inRange(now), op.Cost, slack, d)
 	return nil
 }
 
-// TakeN executes Op{Key: key, Limit: limit, Cost: n} without copying an Op, which costs
+// TakeN executes Op{Key: key, Rule: rule, Cost: n} without copying an Op, which costs
 // as much as the decision; see [store.Direct].
-func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int64) (d headgate.Decision, err error) {
-	r := limit.AsBucket()
+func (s *Store) TakeN(_ context.Context, key string, rule *store.Rule, n int64) (d store.Decision, err error) {
+	r := rule.AsBucket()
 	if r == nil || n <= 0 || s.slow.Load() {
-		return s.takeAnyN(key, limit, n)
+		return s.takeAnyN(key, rule, n)
 	}
 	scope, mark := r.Space()
 	id := s.secret.identify(scope, key, mark)
@@ -120,22 +121,25 @@ func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int
 // stack space that TakeN rarely needs.
 //
 //go:noinline
-func (s *Store) takeAnyN(key string, limit headgate.Limit, n int64) (headgate.Decision, error) {
-	d, err := s.takeAny(&headgate.Op{Key: key, Limit: limit, Cost: n})
+func (s *Store) takeAnyN(key string, rule *store.Rule, n int64) (store.Decision, error) {
+	if rule == nil {
+		rule = store.Unset()
+	}
+	d, err := s.takeAny(&store.Op{Key: key, Rule: rule, Cost: n})
 	switch {
 	case err == nil:
-	case errors.Is(err, headgate.ErrUnavailable):
-		d = headgate.Decision{Allowed: true, Reason: headgate.FailOpen, Limit: limit.Capacity(), Granted: n}
+	case errors.Is(err, store.ErrUnavailable):
+		d = store.Decision{Allowed: true, Reason: store.ReasonFailOpen, Limit: rule.Most(), Granted: n}
 	default:
-		d = headgate.Decision{Reason: headgate.FailClosed, Limit: limit.Capacity()}
+		d = store.Decision{Reason: store.ReasonFailClosed, Limit: rule.Most()}
 	}
 	return d, err
 }
 
 // takeAny is take for every kind and algorithm.
-func (s *Store) takeAny(op *headgate.Op) (headgate.Decision, error) {
+func (s *Store) takeAny(op *store.Op) (store.Decision, error) {
 	if err := s.check(op); err != nil {
-		return headgate.Decision{}, err
+		return store.Decision{}, err
 	}
 	now := op.At
 	if now == 0 {
@@ -151,8 +155,8 @@ func (s *Store) takeAny(op *headgate.Op) (headgate.Decision, error) {
 }
 
 // execute executes one op that check has accepted.
-func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decision {
-	r := op.Limit.Rule()
+func (s *Store) execute(op *store.Op, id identity, now int64) store.Decision {
+	r := op.Rule
 	if r.Unlimited {
 		var st algorithm.State
 		return algorithm.Step(r, &st, now, algorithm.RequestOf(op)).Decision
@@ -168,11 +172,11 @@ func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decisi
 func inRange(now int64) int64 { return min(max(now, 0), timeMask) }
 
 // check returns why op cannot be executed.
-func (s *Store) check(op *headgate.Op) error {
+func (s *Store) check(op *store.Op) error {
 	switch {
 	case s.closed.Load():
-		return headgate.ErrClosed
-	case op.Kind >= headgate.Times: // which is read alone
+		return store.ErrClosed
+	case op.Kind >= store.KindTimes: // which is read alone
 		return fmt.Errorf("memory: unknown %s", op.Kind)
 	}
 	return op.Validate()
@@ -200,7 +204,7 @@ func (s *Store) takeKey() bool {
 // Close removes all counts. Save those that must survive first.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
-		return headgate.ErrClosed
+		return store.ErrClosed
 	}
 	s.slow.Store(true)
 	for i := range s.shards {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 const t0 = 1_700_000_000_000_000 // an arbitrary time, in microseconds
@@ -24,17 +25,17 @@ func everyLimit() []headgate.Limit {
 	return []headgate.Limit{
 		headgate.PerMinute(10),
 		headgate.PerSecond(7).Burst(20),
-		headgate.PerMinute(10).Using(headgate.LeakyBucket),
-		headgate.PerMinute(10).Using(headgate.FixedWindow),
-		headgate.PerMinute(10).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
-		headgate.PerCalendar(10, headgate.Month, nil),
-		headgate.PerCalendar(10, headgate.Minute, nil).InZone(time.FixedZone("UTC+14", 14*60*60)),
-		headgate.PerMinute(10).Using(headgate.SlidingWindow),
-		headgate.Per(10, 40*24*time.Hour).Using(headgate.SlidingWindow),
-		headgate.Per(1<<40, 7*time.Microsecond).Using(headgate.SlidingWindow),
-		headgate.PerMinute(10).Using(headgate.SlidingLog),
-		headgate.PerMinute(10).Using(headgate.SlidingLog).CountingDenied(),
-		headgate.PerMinute(10).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeWeighted),
+		headgate.PerMinute(10).Using(store.LeakyBucket),
+		headgate.PerMinute(10).Using(store.FixedWindow),
+		headgate.PerMinute(10).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest),
+		headgate.PerCalendar(10, store.Month, nil),
+		headgate.PerCalendar(10, store.Minute, nil).InZone(time.FixedZone("UTC+14", 14*60*60)),
+		headgate.PerMinute(10).Using(store.SlidingWindow),
+		headgate.Per(10, 40*24*time.Hour).Using(store.SlidingWindow),
+		headgate.Per(1<<40, 7*time.Microsecond).Using(store.SlidingWindow),
+		headgate.PerMinute(10).Using(store.SlidingLog),
+		headgate.PerMinute(10).Using(store.SlidingLog).CountingDenied(),
+		headgate.PerMinute(10).Using(store.SlidingBuckets).Buckets(6, store.EdgeWeighted),
 	}
 }
 
@@ -45,7 +46,7 @@ func TestAgreesWithStep(t *testing.T) {
 	defer s.Close()
 	type name struct {
 		key string
-		a   headgate.Algorithm
+		a   store.Algorithm
 	}
 	model := make(map[name]*algorithm.State)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -55,16 +56,16 @@ func TestAgreesWithStep(t *testing.T) {
 		now += rng.Int64N(100_000)
 		which := rng.IntN(len(limits))
 		limit := limits[which]
-		op := headgate.Op{
+		op := store.Op{
 			// A state is forgotten when it is fresh under its own limit.
-			Key: fmt.Sprint("key", which, rng.IntN(300)), Limit: limit, At: now,
-			Kind: headgate.Kind(rng.IntN(int(headgate.Reserve) + 1)), Cost: rng.Int64N(4),
+			Key: fmt.Sprint("key", which, rng.IntN(300)), Rule: limit.Rule(), At: now,
+			Kind: store.Kind(rng.IntN(int(store.KindReserve) + 1)), Cost: rng.Int64N(4),
 			Duration: time.Duration(rng.IntN(20)) * time.Second,
 		}
 		if rng.IntN(3) > 0 {
-			op.Kind = headgate.Take
+			op.Kind = store.KindTake
 		}
-		if op.Kind == headgate.Reset && rng.IntN(4) > 0 || op.Kind == headgate.Grant && rng.IntN(8) > 0 {
+		if op.Kind == store.KindReset && rng.IntN(4) > 0 || op.Kind == store.KindGrant && rng.IntN(8) > 0 {
 			continue
 		}
 		if rng.IntN(50) == 0 {
@@ -77,7 +78,7 @@ func TestAgreesWithStep(t *testing.T) {
 			model[n] = st
 		}
 		want := algorithm.Step(limit.Rule(), st, now, algorithm.RequestOf(&op)).Decision
-		got, err := headgate.Execute(context.Background(), s, op)
+		got, err := store.Execute(context.Background(), s, op)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,8 +221,8 @@ func TestConcurrent(t *testing.T) {
 			for g := range 8 {
 				wg.Go(func() {
 					for i := range 300 {
-						op := headgate.Op{Key: "one", Limit: limit, Cost: 1, At: t0}
-						d, err := headgate.Execute(t.Context(), s, op)
+						op := store.Op{Key: "one", Rule: limit.Rule(), Cost: 1, At: t0}
+						d, err := store.Execute(t.Context(), s, op)
 						if err != nil {
 							t.Error(err)
 						}
@@ -229,8 +230,8 @@ func TestConcurrent(t *testing.T) {
 							allowed.Add(1)
 						}
 						op.Key = fmt.Sprint(g, i)
-						var out [2]headgate.Decision
-						if err := headgate.ExecuteAll(t.Context(), s, []headgate.Op{op, op}, out[:], headgate.AllOrNothing); err != nil {
+						var out [2]store.Decision
+						if err := store.ExecuteAll(t.Context(), s, []store.Op{op, op}, out[:], store.AllOrNothing); err != nil {
 							t.Error(err)
 						}
 					}
@@ -248,20 +249,20 @@ func TestConcurrent(t *testing.T) {
 func TestErrors(t *testing.T) {
 	s := New()
 	limit := headgate.PerMinute(5)
-	good := headgate.Op{Key: "k", Limit: limit, Cost: 1}
+	good := store.Op{Key: "k", Rule: limit.Rule(), Cost: 1}
 	for _, c := range []struct {
-		op   headgate.Op
+		op   store.Op
 		want error
 	}{
-		{headgate.Op{Key: "k", Cost: 1}, headgate.ErrInvalidLimit},
-		{headgate.Op{Key: "k", Limit: headgate.PerMinute(-1), Cost: 1}, headgate.ErrInvalidLimit},
-		{headgate.Op{Key: "k", Limit: limit, Cost: -1}, headgate.ErrInvalidCost},
+		{store.Op{Key: "k", Cost: 1}, store.ErrInvalidLimit},
+		{store.Op{Key: "k", Rule: headgate.PerMinute(-1).Rule(), Cost: 1}, store.ErrInvalidLimit},
+		{store.Op{Key: "k", Rule: limit.Rule(), Cost: -1}, store.ErrInvalidCost},
 	} {
-		if _, err := headgate.Execute(t.Context(), s, c.op); !errors.Is(err, c.want) {
+		if _, err := store.Execute(t.Context(), s, c.op); !errors.Is(err, c.want) {
 			t.Errorf("Take: %v, want %v", err, c.want)
 		}
-		out := make([]headgate.Decision, 2)
-		if err := headgate.ExecuteAll(t.Context(), s, []headgate.Op{good, c.op}, out, headgate.Independent); !errors.Is(err, c.want) {
+		out := make([]store.Decision, 2)
+		if err := store.ExecuteAll(t.Context(), s, []store.Op{good, c.op}, out, store.Independent); !errors.Is(err, c.want) {
 			t.Errorf("Do: %v, want %v", err, c.want)
 		}
 	}
@@ -271,7 +272,7 @@ func TestErrors(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := headgate.Execute(t.Context(), s, good); !errors.Is(err, headgate.ErrClosed) {
+	if _, err := store.Execute(t.Context(), s, good); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -279,16 +280,16 @@ func TestErrors(t *testing.T) {
 func TestDryRunsWriteNothing(t *testing.T) {
 	s := New()
 	for _, limit := range everyLimit() {
-		for _, op := range []headgate.Op{
-			{Kind: headgate.Peek, Cost: 3},
-			{Kind: headgate.Take},
-			{Kind: headgate.Charge},
-			{Kind: headgate.Grant},
-			{Kind: headgate.Refund, Cost: 3},
-			{Kind: headgate.Reset},
+		for _, op := range []store.Op{
+			{Kind: store.KindPeek, Cost: 3},
+			{Kind: store.KindTake},
+			{Kind: store.KindCharge},
+			{Kind: store.KindGrant},
+			{Kind: store.KindRefund, Cost: 3},
+			{Kind: store.KindReset},
 		} {
-			op.Key, op.Limit, op.At = "k", limit, t0
-			if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+			op.Key, op.Rule, op.At = "k", limit.Rule(), t0
+			if _, err := store.Execute(t.Context(), s, op); err != nil {
 				t.Fatal(err)
 			}
 			if n := s.Stats().Keys; n != 0 {
@@ -304,7 +305,7 @@ func TestNoAllocation(t *testing.T) {
 	s := New()
 	limiter := headgate.New(s)
 	for _, limit := range everyLimit() {
-		if limit.Algorithm() == headgate.SlidingLog || limit.N() > 10 {
+		if limit.Algorithm() == store.SlidingLog || limit.N() > 10 {
 			continue
 		}
 		n := testing.AllocsPerRun(1000, func() {
@@ -316,11 +317,11 @@ func TestNoAllocation(t *testing.T) {
 			t.Errorf("%s: %v allocations", limit, n)
 		}
 	}
-	ops := slices.Repeat([]headgate.Op{{Key: "a", Limit: headgate.PerSecond(1000), Cost: 1}}, 4)
-	out := make([]headgate.Decision, len(ops))
-	for _, mode := range []headgate.Mode{headgate.Independent, headgate.AllOrNothing} {
+	ops := slices.Repeat([]store.Op{{Key: "a", Rule: headgate.PerSecond(1000).Rule(), Cost: 1}}, 4)
+	out := make([]store.Decision, len(ops))
+	for _, mode := range []store.Mode{store.Independent, store.AllOrNothing} {
 		n := testing.AllocsPerRun(1000, func() {
-			if err := headgate.ExecuteAll(ctx, s, ops, out, mode); err != nil {
+			if err := store.ExecuteAll(ctx, s, ops, out, mode); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -338,13 +339,13 @@ func TestTimesOutOfRange(t *testing.T) {
 		}
 		for _, now := range []int64{-1 << 62, -1, 1, 1 << 52, 1 << 53, 1<<63 - 1} {
 			s := New()
-			op := headgate.Op{Key: "k", Limit: limit, Cost: limit.Capacity(), At: now}
-			var out [1]headgate.Decision
-			if err := headgate.ExecuteAll(t.Context(), s, []headgate.Op{op}, out[:], headgate.AllOrNothing); err != nil || !out[0].Allowed {
+			op := store.Op{Key: "k", Rule: limit.Rule(), Cost: limit.Capacity(), At: now}
+			var out [1]store.Decision
+			if err := store.ExecuteAll(t.Context(), s, []store.Op{op}, out[:], store.AllOrNothing); err != nil || !out[0].Allowed {
 				t.Fatalf("%s at %d: %+v, %v", limit, now, out[0], err)
 			}
 			op.Cost = 1
-			if d, err := headgate.Execute(t.Context(), s, op); err != nil || d.Allowed {
+			if d, err := store.Execute(t.Context(), s, op); err != nil || d.Allowed {
 				t.Errorf("%s at %d: allowed again", limit, now)
 			}
 			checkShards(t, s)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 )
 
@@ -61,7 +60,7 @@ type unwanted struct {
 // giveBack undoes the takes of all of list in one round trip, and waits for it until the
 // deadline. It runs even if the callers have gone.
 func (p *pipeline) giveBack(ctx context.Context, list []*unwanted) {
-	call := new(headgate.Batch)
+	call := new(store.Batch)
 	for _, u := range list {
 		store.AddUndo(call, u.ops, u.out, u.at)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -20,7 +21,7 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 	t.Parallel()
 	const timeout, most = 2 * time.Second, 3500 * time.Millisecond
 	set := redistest.Cluster(t, "--cluster-node-timeout", "20000")
-	store := open(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster, Timeout: timeout})
+	db := open(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster, Timeout: timeout})
 	limit := headgate.Per(5, never)
 	taker, other := set.Primaries[0], set.Primaries[1]
 	for _, tt := range []struct {
@@ -40,23 +41,23 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 		}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ops := []headgate.Op{
-				{Key: onPrimary(0)(tt.name)[0], Limit: limit, Cost: 1},
-				{Key: onPrimary(1)(tt.name)[0], Limit: limit, Cost: tt.cost},
+			ops := []store.Op{
+				{Key: onPrimary(0)(tt.name)[0], Rule: limit.Rule(), Cost: 1},
+				{Key: onPrimary(1)(tt.name)[0], Rule: limit.Rule(), Cost: tt.cost},
 			}
 			for i := range ops { // makes the connections
 				warm := ops[i]
-				warm.Kind, warm.Cost = headgate.Peek, 1
-				await(t, store, warm)
+				warm.Kind, warm.Cost = store.KindPeek, 1
+				await(t, db, warm)
 			}
 			other.Pause()
 			defer other.Resume()
 			defer taker.Resume()
-			out := make([]headgate.Decision, 2)
+			out := make([]store.Decision, 2)
 			took, done := time.Duration(0), make(chan error)
 			go func() {
 				began := time.Now()
-				err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing)
+				err := store.ExecuteAll(context.Background(), db, ops, out, store.AllOrNothing)
 				took = time.Since(began)
 				done <- err
 			}()
@@ -74,7 +75,7 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 				t.Errorf("took %s, want at most %s", took, most)
 			}
 			switch {
-			case tt.failed != (err != nil), err != nil && !errors.Is(err, headgate.ErrUnavailable):
+			case tt.failed != (err != nil), err != nil && !errors.Is(err, store.ErrUnavailable):
 				t.Errorf("error %v", err)
 			case err == nil && (out[1].Allowed || out[0].Granted != 0 || out[0].Remaining != 5):
 				t.Errorf("refused: %+v", out)
@@ -82,9 +83,9 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 			t.Logf("took %s, %v", took, err)
 			taker.Resume()
 			peek := ops[0]
-			peek.Kind = headgate.Peek
+			peek.Kind = store.KindPeek
 			for began := time.Now(); ; wait(time.Millisecond) {
-				d, err := headgate.Execute(context.Background(), store, peek)
+				d, err := store.Execute(context.Background(), db, peek)
 				if err == nil && d.Remaining == 5 {
 					return
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -42,7 +43,7 @@ func newClocked(t *testing.T, server *redistest.Server) *clocked {
 	return &clocked{T: t, server: server, store: store, now: microsOf(t, server) + (48 * time.Hour).Microseconds()}
 }
 
-func (c *clocked) take(op headgate.Op) headgate.Decision {
+func (c *clocked) take(op store.Op) store.Decision {
 	c.Helper()
 	c.server.Do("SET", "clock", strconv.FormatInt(c.now, 10))
 	return take(c.T, c.store, op)
@@ -60,10 +61,10 @@ func TestDifferentialOfAWrongClock(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("seed %d", seed)
-	begin, ops, moved := c.now, 0, map[headgate.Algorithm]int{}
+	begin, ops, moved := c.now, 0, map[store.Algorithm]int{}
 	for n := uint64(1); ops < int(*differentialOps)/10; n++ {
 		s := &story{rng: rand.New(rand.NewPCG(seed, n)), key: fmt.Sprintf("story %d", n)}
-		a := headgate.Algorithm(s.rng.IntN(int(headgate.Distinct) + 1))
+		a := store.Algorithm(s.rng.IntN(int(store.Distinct) + 1))
 		limits := []headgate.Limit{s.limit(a), s.limit(a)}
 		ahead := int64(0)
 		var state algorithm.State
@@ -82,11 +83,11 @@ func TestDifferentialOfAWrongClock(t *testing.T) {
 			c.now = min(c.now, 1<<52)
 			op := s.op(limit, false)
 			op.At = 0
-			if op.Kind == headgate.Draw { // as blocks are
+			if op.Kind == store.KindDraw { // as blocks are
 				op.Duration = min(op.Duration, limit.Period()/20).Truncate(time.Microsecond)
 			}
 			was := state
-			if op.Kind != headgate.Reset && algorithm.Settle(limit.Rule(), &state, c.now) {
+			if op.Kind != store.KindReset && algorithm.Settle(limit.Rule(), &state, c.now) {
 				moved[a]++
 			}
 			want := algorithm.Step(limit.Rule(), &state, c.now, algorithm.RequestOf(&op)).Decision
@@ -98,10 +99,10 @@ func TestDifferentialOfAWrongClock(t *testing.T) {
 			}
 			ops++
 		}
-		c.take(headgate.Op{Key: s.key, Scope: "s", Limit: limits[0], Kind: headgate.Reset})
+		c.take(store.Op{Key: s.key, Scope: "s", Rule: limits[0].Rule(), Kind: store.KindReset})
 	}
 	t.Log("moved: ", moved)
-	if len(moved) <= int(headgate.Distinct) {
+	if len(moved) <= int(store.Distinct) {
 		t.Errorf("not every algorithm was tested: %v", moved)
 	}
 }
@@ -110,12 +111,12 @@ func TestDifferentialOfAWrongClock(t *testing.T) {
 func exhausting() []headgate.Limit {
 	minute := headgate.PerMinute(5)
 	limits := []headgate.Limit{
-		minute.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), minute.RefillEvery(time.Minute),
-		minute.Using(headgate.LeakyBucket).MaxWait(time.Minute), headgate.PerCalendar(5, headgate.Day, time.UTC),
-		headgate.PerCalendar(5, headgate.Hour, nil).Using(headgate.Distinct), headgate.PerCalendar(5, headgate.Day, nil).InZone(time.UTC),
-		minute.Using(headgate.SlidingWindow).CountingDenied(), minute.Using(headgate.SlidingLog).CountingDenied(),
+		minute.Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), minute.RefillEvery(time.Minute),
+		minute.Using(store.LeakyBucket).MaxWait(time.Minute), headgate.PerCalendar(5, store.Day, time.UTC),
+		headgate.PerCalendar(5, store.Hour, nil).Using(store.Distinct), headgate.PerCalendar(5, store.Day, nil).InZone(time.UTC),
+		minute.Using(store.SlidingWindow).CountingDenied(), minute.Using(store.SlidingLog).CountingDenied(),
 	}
-	for a := range headgate.Distinct + 1 {
+	for a := range store.Distinct + 1 {
 		limits = append(limits, minute.Using(a))
 	}
 	return limits
@@ -130,8 +131,8 @@ func TestAClockThatWasAheadLocksNobodyOut(t *testing.T) {
 		c := newClocked(t, server)
 		begin := c.now
 		for i, limit := range exhausting() {
-			for j, first := range []headgate.Kind{headgate.Take, headgate.Peek, headgate.Charge, headgate.Refund, headgate.TakeUpTo, headgate.Reserve} {
-				op := headgate.Op{Key: fmt.Sprint(i, j), Scope: "s", Limit: limit, Cost: 1}
+			for j, first := range []store.Kind{store.KindTake, store.KindPeek, store.KindCharge, store.KindRefund, store.KindTakeUpTo, store.KindReserve} {
+				op := store.Op{Key: fmt.Sprint(i, j), Scope: "s", Rule: limit.Rule(), Cost: 1}
 				c.now = begin + tenYears
 				for n := range 5 {
 					op.Member = uint64(n) + 1
@@ -145,14 +146,14 @@ func TestAClockThatWasAheadLocksNobodyOut(t *testing.T) {
 				if most := 2 * 25 * time.Hour; d.RetryAfter > most || d.ResetAfter > most {
 					t.Errorf("%s, %s: %+v", limit, first, d)
 				}
-				if d.Allowed && first != headgate.Refund {
+				if d.Allowed && first != store.KindRefund {
 					t.Errorf("%s, %s: it gave something back: %+v", limit, first, d)
 				}
 				if end := number(t, server.Do("PEXPIRETIME", redis.KeyOf("hg", &op))) * 1000; end > begin+(75*time.Hour).Microseconds() {
 					t.Errorf("%s, %s: the key ends in %v", limit, first, time.Duration(end-begin)*time.Microsecond)
 				}
 				c.now += 2*limit.Period().Microseconds() + 1
-				if op.Kind = headgate.Take; !c.take(op).Allowed {
+				if op.Kind = store.KindTake; !c.take(op).Allowed {
 					t.Errorf("%s, %s: still refused after two periods", limit, first)
 				}
 			}
@@ -167,17 +168,17 @@ func TestAClockThatWasAheadInABatch(t *testing.T) {
 		c := newClocked(t, server)
 		begin := c.now
 		limits := exhausting()
-		ops := make([]headgate.Op, len(limits))
+		ops := make([]store.Op, len(limits))
 		c.now = begin + tenYears
 		for i, limit := range limits {
-			ops[i] = headgate.Op{Key: "batch", Scope: strconv.Itoa(i), Limit: limit, Cost: int64(1 + i%2*4), Member: 1}
+			ops[i] = store.Op{Key: "batch", Scope: strconv.Itoa(i), Rule: limit.Rule(), Cost: int64(1 + i%2*4), Member: 1}
 			c.take(ops[i])
 		}
 		c.now = begin
-		out := make([]headgate.Decision, len(ops))
+		out := make([]store.Decision, len(ops))
 		all := func() (refused bool) {
 			c.server.Do("SET", "clock", strconv.FormatInt(c.now, 10))
-			if err := headgate.ExecuteAll(context.Background(), c.store, ops, out, headgate.AllOrNothing); err != nil {
+			if err := store.ExecuteAll(context.Background(), c.store, ops, out, store.AllOrNothing); err != nil {
 				t.Fatal(err)
 			}
 			for _, d := range out {
@@ -206,7 +207,7 @@ func TestAClockThatWentBackALittleStandsStill(t *testing.T) {
 	begin := c.now
 	for i, limit := range []headgate.Limit{headgate.PerSecond(5), headgate.PerDay(24)} {
 		back := []time.Duration{time.Minute, 24 * time.Hour}[i].Microseconds()
-		op := headgate.Op{Key: strconv.Itoa(i), Scope: "s", Limit: limit, Cost: limit.N()}
+		op := store.Op{Key: strconv.Itoa(i), Scope: "s", Rule: limit.Rule(), Cost: limit.N()}
 		c.now = begin
 		c.take(op)
 		op.Cost = 1

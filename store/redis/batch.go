@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // maxChecks is how many independent checks go into one script call: a server does
@@ -31,18 +31,18 @@ type call struct {
 // batch is one group.
 type batch struct {
 	store *Store
-	ops   []headgate.Op
-	out   []headgate.Decision
+	ops   []store.Op
+	out   []store.Decision
 	calls []*call
 }
 
 // group divides the ops into calls, in order.
-func (b *batch) group(mode headgate.Mode) {
+func (b *batch) group(mode store.Mode) {
 	cluster := b.store.options.Mode == Cluster
-	all := mode == headgate.AllOrNothing && !b.isTake()
+	all := mode == store.AllOrNothing && !b.isTake()
 	for i := range b.ops {
 		op := &b.ops[i]
-		if op.Limit.IsUnlimited() {
+		if op.Rule.Unlimited {
 			continue
 		}
 		slot := uint16(0)
@@ -50,7 +50,7 @@ func (b *batch) group(mode headgate.Mode) {
 			slot = slotOf(op.Key)
 		}
 		c := b.last(slot)
-		if c == nil || mode == headgate.Independent && len(c.checks) == maxChecks {
+		if c == nil || mode == store.Independent && len(c.checks) == maxChecks {
 			c = &call{slot: slot, of: b, all: all}
 			b.calls = append(b.calls, c)
 		}
@@ -60,7 +60,7 @@ func (b *batch) group(mode headgate.Mode) {
 
 // isTake reports whether b is a single op, for which the scripts have a fast path.
 func (b *batch) isTake() bool {
-	return len(b.ops) == 1 && (b.ops[0].Kind == headgate.Take || b.ops[0].Kind == headgate.Peek)
+	return len(b.ops) == 1 && (b.ops[0].Kind == store.KindTake || b.ops[0].Kind == store.KindPeek)
 }
 
 // last returns the newest call to slot, or nil.
@@ -81,7 +81,7 @@ func (b *batch) prepare(c *call) {
 	var buffer [640]byte
 	for _, at := range c.checks {
 		op := &b.ops[at]
-		own := b.store.scripts.single[op.Limit.Rule().Algorithm]
+		own := b.store.scripts.single[op.Rule.Algorithm]
 		c.script = b.store.scripts.join(c.script, own)
 		guess := c.guess
 		if guess == 0 {
@@ -172,7 +172,7 @@ func exchange(ctx *callContext, client rueidis.Client, calls []*call, how naming
 func (b *batch) decide(c *call, r *reply) error {
 	c.allowed = true
 	for _, at := range c.checks {
-		op, d := &b.ops[at], headgate.Decision{}
+		op, d := &b.ops[at], store.Decision{}
 		if _, err := r.decide(op, b.store.callerTime(op), &d); err != nil {
 			return err
 		}
@@ -186,8 +186,8 @@ func (b *batch) decide(c *call, r *reply) error {
 // was refused.
 func (b *batch) peekUnlimited() {
 	for i := range b.ops {
-		if b.ops[i].Limit.IsUnlimited() {
-			b.out[i] = unlimited(&b.ops[i], headgate.Peek)
+		if b.ops[i].Rule.Unlimited {
+			b.out[i] = unlimited(&b.ops[i], store.KindPeek)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
-	stores "github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 	"github.com/headgate/headgate/store/storetest"
 )
@@ -46,7 +46,7 @@ func TestCluster(t *testing.T) {
 	t.Run("Leases", func(t *testing.T) { clusterLeases(t, set, open(t, options)) })
 	t.Run("Resharding", func(t *testing.T) { resharding(t, set, open(t, options)) })
 	t.Run("Conformance", func(t *testing.T) {
-		storetest.Run(t, storetest.Harness{Open: func(t *testing.T) headgate.Store {
+		storetest.Run(t, storetest.Harness{Open: func(t *testing.T) store.Store {
 			for _, p := range set.Primaries {
 				p.Do("FLUSHALL")
 			}
@@ -62,17 +62,17 @@ func TestCluster(t *testing.T) {
 // slots, all or nothing does not give exactly the same fields.
 type oneEntity struct{ *redis.Store }
 
-func (e oneEntity) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-		var all []headgate.Op
+func (e oneEntity) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
+		var all []store.Op
 		for _, op := range ops {
 			all = append(all, moved(op))
 		}
-		return headgate.ExecuteAll(ctx, e.Store, all, out, mode)
+		return store.ExecuteAll(ctx, e.Store, all, out, mode)
 	})
 }
 
-func moved(op headgate.Op) headgate.Op {
+func moved(op store.Op) store.Op {
 	space, _ := op.Space()
 	if space == "" {
 		space = string(op.AppendSpace(nil))
@@ -85,7 +85,7 @@ func moved(op headgate.Op) headgate.Op {
 func clusterSlots(t *testing.T, set *redistest.ClusterSet) {
 	for _, key := range []string{"", "a", "user:1", "{", "}", "a}b", "{a}b", "\x00", "%", string(make([]byte, 500))} {
 		for _, scope := range []string{"", "api", "}"} {
-			op := headgate.Op{Key: key, Scope: scope, Limit: headgate.PerSecond(1)}
+			op := store.Op{Key: key, Scope: scope, Rule: headgate.PerSecond(1).Rule()}
 			if got, want := int(redis.SlotOf(key)), set.Slot(redis.KeyOf("hg", &op)); got != want {
 				t.Errorf("key %q in scope %q: slot %d, the server says %d", key, scope, got, want)
 			}
@@ -94,21 +94,21 @@ func clusterSlots(t *testing.T, set *redistest.ClusterSet) {
 }
 
 // everyScriptInOneSlot: no script uses keys of another slot.
-func everyScriptInOneSlot(t *testing.T, store *redis.Store) {
+func everyScriptInOneSlot(t *testing.T, db *redis.Store) {
 	limits := eachLimit(5, time.Hour)
-	for _, kind := range []headgate.Kind{
-		headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Grant, headgate.Reserve, headgate.Reset,
+	for _, kind := range []store.Kind{
+		store.KindTake, store.KindTakeUpTo, store.KindPeek, store.KindCharge, store.KindRefund, store.KindGrant, store.KindReserve, store.KindReset,
 	} {
 		for i := range 20 {
-			var ops []headgate.Op
+			var ops []store.Op
 			for j, limit := range limits {
-				op := headgate.Op{Key: strconv.Itoa(i), Scope: strconv.Itoa(j), Limit: limit, Cost: 1, Kind: kind, Duration: time.Second}
-				take(t, store, op)
+				op := store.Op{Key: strconv.Itoa(i), Scope: strconv.Itoa(j), Rule: limit.Rule(), Cost: 1, Kind: kind, Duration: time.Second}
+				take(t, db, op)
 				ops = append(ops, op)
 			}
-			out := make([]headgate.Decision, len(ops))
-			for _, mode := range []headgate.Mode{headgate.Independent, headgate.AllOrNothing} {
-				if err := headgate.ExecuteAll(context.Background(), store, ops, out, mode); err != nil {
+			out := make([]store.Decision, len(ops))
+			for _, mode := range []store.Mode{store.Independent, store.AllOrNothing} {
+				if err := store.ExecuteAll(context.Background(), db, ops, out, mode); err != nil {
 					t.Fatalf("%s: %v", kind, err)
 				}
 			}
@@ -117,15 +117,15 @@ func everyScriptInOneSlot(t *testing.T, store *redis.Store) {
 }
 
 // acrossSlots: if one of many slots refuses, nothing stays taken.
-func acrossSlots(t *testing.T, store *redis.Store) {
+func acrossSlots(t *testing.T, db *redis.Store) {
 	ctx := context.Background()
 	for i, limit := range eachLimit(5, time.Hour) {
-		var ops []headgate.Op
+		var ops []store.Op
 		for key := range 12 {
-			ops = append(ops, headgate.Op{Key: fmt.Sprint("across", key), Scope: strconv.Itoa(i), Limit: limit, Cost: 2})
+			ops = append(ops, store.Op{Key: fmt.Sprint("across", key), Scope: strconv.Itoa(i), Rule: limit.Rule(), Cost: 2})
 		}
-		out := make([]headgate.Decision, len(ops))
-		if err := headgate.ExecuteAll(ctx, store, ops, out, headgate.AllOrNothing); err != nil {
+		out := make([]store.Decision, len(ops))
+		if err := store.ExecuteAll(ctx, db, ops, out, store.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 		for j, d := range out {
@@ -134,7 +134,7 @@ func acrossSlots(t *testing.T, store *redis.Store) {
 			}
 		}
 		ops[7].Cost = 4
-		if err := headgate.ExecuteAll(ctx, store, ops, out, headgate.AllOrNothing); err != nil {
+		if err := store.ExecuteAll(ctx, db, ops, out, store.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 		for j, d := range out {
@@ -145,9 +145,9 @@ func acrossSlots(t *testing.T, store *redis.Store) {
 				continue
 			}
 			peek := ops[j]
-			peek.Kind = headgate.Peek
+			peek.Kind = store.KindPeek
 			// A refund may return too little, by what has drained until then.
-			if left := take(t, store, peek).Remaining; left > 3 && limit.Algorithm() > headgate.LeakyBucket || left < 2 {
+			if left := take(t, db, peek).Remaining; left > 3 && limit.Algorithm() > store.LeakyBucket || left < 2 {
 				t.Errorf("%s: op %d has %d left, want 3", limit, j, left)
 			}
 		}
@@ -156,7 +156,7 @@ func acrossSlots(t *testing.T, store *redis.Store) {
 
 // neverTooMuch: many concurrent all-or-nothing takes on keys in many slots, most of
 // them refused, admit at most the limit of each.
-func neverTooMuch(t *testing.T, store *redis.Store) {
+func neverTooMuch(t *testing.T, db *redis.Store) {
 	const limit, callers, keys = 40, 16, 4
 	for _, l := range eachLimit(limit, 24*time.Hour) {
 		var admitted [keys]atomic.Int64
@@ -164,16 +164,16 @@ func neverTooMuch(t *testing.T, store *redis.Store) {
 		for caller := range callers {
 			group.Go(func() {
 				for i := range 25 {
-					var ops []headgate.Op
+					var ops []store.Op
 					for k := range keys {
 						cost := int64(1)
 						if (caller+i)%3 == 0 && k == keys-1 {
 							cost = limit // refused, mostly after the others have taken
 						}
-						ops = append(ops, headgate.Op{Key: fmt.Sprint("much", k), Scope: l.String(), Limit: l, Cost: cost})
+						ops = append(ops, store.Op{Key: fmt.Sprint("much", k), Scope: l.String(), Rule: l.Rule(), Cost: cost})
 					}
-					out := make([]headgate.Decision, keys)
-					if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing); err != nil {
+					out := make([]store.Decision, keys)
+					if err := store.ExecuteAll(context.Background(), db, ops, out, store.AllOrNothing); err != nil {
 						t.Error(err)
 					}
 					for k, d := range out {
@@ -191,21 +191,21 @@ func neverTooMuch(t *testing.T, store *redis.Store) {
 	}
 }
 
-func strictAtomic(t *testing.T, store *redis.Store) {
+func strictAtomic(t *testing.T, db *redis.Store) {
 	limit := headgate.PerHour(3)
-	ops := []headgate.Op{
-		{Key: "strict 1", Limit: limit, Cost: 1},
-		{Key: "strict 2", Limit: limit, Cost: 1},
+	ops := []store.Op{
+		{Key: "strict 1", Rule: limit.Rule(), Cost: 1},
+		{Key: "strict 2", Rule: limit.Rule(), Cost: 1},
 	}
-	out := make([]headgate.Decision, 2)
-	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing); !errors.Is(err, stores.ErrCrossSlot) {
+	out := make([]store.Decision, 2)
+	if err := store.ExecuteAll(context.Background(), db, ops, out, store.AllOrNothing); !errors.Is(err, store.ErrCrossSlot) {
 		t.Errorf("error %v, want ErrCrossSlot", err)
 	}
-	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.Independent); err != nil {
+	if err := store.ExecuteAll(context.Background(), db, ops, out, store.Independent); err != nil {
 		t.Error(err)
 	}
 	ops[1].Key, ops[1].Scope = ops[0].Key, "another"
-	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing); err != nil {
+	if err := store.ExecuteAll(context.Background(), db, ops, out, store.AllOrNothing); err != nil {
 		t.Errorf("one entity in two scopes: %v", err)
 	}
 	if out[0].Remaining != 1 || out[1].Remaining != 2 {
@@ -214,14 +214,14 @@ func strictAtomic(t *testing.T, store *redis.Store) {
 }
 
 // scriptsLost: each node learns the scripts separately.
-func scriptsLost(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
+func scriptsLost(t *testing.T, set *redistest.ClusterSet, db *redis.Store) {
 	set.Primaries[1].Do("SCRIPT", "FLUSH")
-	var ops []headgate.Op
+	var ops []store.Op
 	for i := range 60 {
-		ops = append(ops, headgate.Op{Key: fmt.Sprint("lost", i), Limit: headgate.PerHour(5), Cost: 1})
+		ops = append(ops, store.Op{Key: fmt.Sprint("lost", i), Rule: headgate.PerHour(5).Rule(), Cost: 1})
 	}
-	out := make([]headgate.Decision, len(ops))
-	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.Independent); err != nil {
+	out := make([]store.Decision, len(ops))
+	if err := store.ExecuteAll(context.Background(), db, ops, out, store.Independent); err != nil {
 		t.Fatal(err)
 	}
 	for i, d := range out {
@@ -232,16 +232,16 @@ func scriptsLost(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
 }
 
 // resharding: a slot that moves while its keys are in use loses no count.
-func resharding(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
+func resharding(t *testing.T, set *redistest.ClusterSet, db *redis.Store) {
 	const limit = 300
-	op := headgate.Op{Key: "moving", Limit: headgate.Per(limit, 24*time.Hour).Using(headgate.FixedWindow), Cost: 1}
+	op := store.Op{Key: "moving", Rule: headgate.Per(limit, 24*time.Hour).Using(store.FixedWindow).Rule(), Cost: 1}
 	slot := int(redis.SlotOf(op.Key))
 	owner := slot * len(set.Primaries) / redistest.Slots
 	from, to := set.Primaries[owner], set.Primaries[(owner+1)%len(set.Primaries)]
 	admitted := int64(0)
 	ask := func(n int) {
 		for range n {
-			admitted += take(t, store, op).Granted
+			admitted += take(t, db, op).Granted
 		}
 	}
 	ask(100)

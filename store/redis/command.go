@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -20,15 +20,15 @@ const (
 // duration in microseconds, and six integers of the rule. For a limit of distinct values
 // the cost is the value, except for Grant. guess is the approximate
 // time, which determines the calendar windows to choose from.
-func (s *Store) appendCheck(dst []byte, op *headgate.Op, guess int64) []byte {
-	r, kind := op.Limit.Rule(), op.Kind
+func (s *Store) appendCheck(dst []byte, op *store.Op, guess int64) []byte {
+	r, kind := op.Rule, op.Kind
 	cost, duration := min(op.Cost, maxInteger), clampDuration(kind, op.Duration)
 	switch {
-	case kind == headgate.Release || kind == headgate.Renew:
+	case kind == store.KindRelease || kind == store.KindRenew:
 		duration = min(max(op.Lease, 0), maxInteger)
-	case kind == headgate.Refund && op.CountsUntil > 0:
+	case kind == store.KindRefund && op.CountsUntil > 0:
 		kind, duration = undo, min(op.CountsUntil, maxInteger)
-	case kind == headgate.Refund && op.Duration < 0:
+	case kind == store.KindRefund && op.Duration < 0:
 		cost = 0 // the take has expired: nothing to refund
 	}
 	given := int64(0)
@@ -40,20 +40,20 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, guess int64) []byte {
 	if r.CountDenied {
 		flag |= countsDenied
 	}
-	if r.Algorithm == headgate.Distinct {
+	if r.Algorithm == store.Distinct {
 		switch {
 		case cost == 0:
 			flag |= costsNothing
-		case cost > headgate.MaxLimit:
+		case cost > store.MaxLimit:
 			flag |= costsTooMuch
 		}
-		if kind != headgate.Grant {
+		if kind != store.KindGrant {
 			cost = int64(min(op.Member, maxInteger))
 		}
 	}
 	unit := byte(r.Calendar)
 	if r.OwnZone {
-		unit += byte(headgate.Year)
+		unit += byte(store.Year)
 	}
 	dst = append(dst, byte(r.Algorithm), byte(kind), flag, unit)
 	p := s.parameters(r, guess)
@@ -71,38 +71,38 @@ const countsDenied = 128
 const costsNothing, costsTooMuch = 64, 32
 
 // undo is, in a script, a Refund with Op.CountsUntil.
-const undo = headgate.Draw + 1
+const undo = store.KindDraw + 1
 
 // callerTime reports whether the time of op is used.
-func (s *Store) callerTime(op *headgate.Op) bool { return s.options.CallerTime && op.At != 0 }
+func (s *Store) callerTime(op *store.Op) bool { return s.options.CallerTime && op.At != 0 }
 
 // parameters returns the integers that the Lua twin of the rule's algorithm
 // expects.
-func (s *Store) parameters(r *headgate.Rule, guess int64) [6]int64 {
+func (s *Store) parameters(r *store.Rule, guess int64) [6]int64 {
 	switch r.Algorithm {
-	case headgate.TokenBucket:
+	case store.TokenBucket:
 		return [6]int64{r.Limit, r.Burst, r.Token, r.Leak, r.Capacity, r.Tick}
-	case headgate.LeakyBucket:
+	case store.LeakyBucket:
 		return [6]int64{r.Late, r.Burst, r.Token, r.Leak, r.Free, r.Tick}
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		return [6]int64{r.Limit, r.Period, r.Tick, int64(r.Buckets)}
-	case headgate.FixedWindow, headgate.Distinct:
-		if r.Calendar != headgate.NoCalendar {
+	case store.FixedWindow, store.Distinct:
+		if r.Calendar != store.NoCalendar {
 			b := s.calendars.around(r, guess)
 			return [6]int64{r.Limit, r.Period, b[0], b[1], b[2], b[3]}
 		}
-	case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency:
+	case store.SlidingLog, store.SlidingWindow, store.Concurrency:
 	}
 	return [6]int64{r.Limit, r.Period}
 }
 
 // clampDuration converts d to microseconds as a step does, from 0 to 2^53-1.
-func clampDuration(kind headgate.Kind, d time.Duration) int64 {
+func clampDuration(kind store.Kind, d time.Duration) int64 {
 	us := max(int64(d/time.Microsecond), 0)
-	if kind == headgate.Refund && d > 0 {
+	if kind == store.KindRefund && d > 0 {
 		us = max(us, 1)
 	}
-	if kind == headgate.Refund || kind == headgate.Grant {
+	if kind == store.KindRefund || kind == store.KindGrant {
 		return min(us, maxTime)
 	}
 	return min(us, maxInteger)
@@ -119,7 +119,7 @@ type calendars struct {
 const mostCalendars = 8192
 
 type calendarID struct {
-	unit headgate.CalendarUnit
+	unit store.CalendarUnit
 	own  bool
 	zone *time.Location
 }
@@ -127,7 +127,7 @@ type calendarID struct {
 // around returns the starts of the previous, current and next windows, and the end of
 // the next. In the caller's own zone, after a change of which a window may be longer,
 // it returns the start of the current window, its end, and the next two ends.
-func (c *calendars) around(r *headgate.Rule, now int64) [4]int64 {
+func (c *calendars) around(r *store.Rule, now int64) [4]int64 {
 	id := calendarID{r.Calendar, r.OwnZone, r.Zone}
 	current := 1 // the index of the current window's start
 	if id.own {

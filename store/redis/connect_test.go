@@ -24,11 +24,11 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
-	stores "github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
-var one = headgate.Op{Key: "k", Limit: headgate.PerHour(3), Cost: 1}
+var one = store.Op{Key: "k", Rule: headgate.PerHour(3).Rule(), Cost: 1}
 
 // documented returns the permissions of an ACL user in docs/run/redis.md: those of the
 // store, and those that headgate serve needs in addition.
@@ -55,26 +55,26 @@ func TestUsersAndPrefixes(t *testing.T) {
 		t.Fatal(answer)
 	}
 	options := redis.Options{Addresses: []string{server.Addr}, Username: "gate", Password: "secret", Prefix: "team1", Timeout: patient}
-	store := open(t, options)
-	if err := store.Ping(context.Background()); err != nil {
+	db := open(t, options)
+	if err := db.Ping(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	for _, limit := range eachLimit(3, time.Hour) {
 		op := one
-		op.Limit = limit
-		take(t, store, op)
-		op.Kind = headgate.Reset
-		take(t, store, op)
-		op.Kind, op.Cost = headgate.Refund, 1
-		take(t, store, op)
+		op.Rule = limit.Rule()
+		take(t, db, op)
+		op.Kind = store.KindReset
+		take(t, db, op)
+		op.Kind, op.Cost = store.KindRefund, 1
+		take(t, db, op)
 	}
 	if answer := server.Do(append([]string{"ACL", "SETUSER", "gate"}, besides...)...); answer != "OK" {
 		t.Fatal(answer)
 	}
-	if _, err := store.Secrets().All(context.Background()); err != nil {
+	if _, err := db.Secrets().All(context.Background()); err != nil {
 		t.Error(err)
 	}
-	table := store.Table("test")
+	table := db.Table("test")
 	row := redis.TableRow{Name: "a", Value: "1", Until: time.Now().Add(time.Hour)}
 	if err := table.Put(context.Background(), row, 1); err != nil {
 		t.Error(err)
@@ -87,32 +87,32 @@ func TestUsersAndPrefixes(t *testing.T) {
 	}
 	server.Do("CONFIG", "SET", "maxmemory", "100mb")
 	server.Do("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
-	list, err := store.Memory(context.Background())
+	list, err := db.Memory(context.Background())
 	if err != nil || len(list) != 1 || !list[0].Evicts() || list[0].Max != 100<<20 || list[0].Used == 0 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	server.Do("ACL", "SETUSER", "gate", "-info")
-	if _, err := store.Memory(context.Background()); !errors.Is(err, stores.ErrRefused) {
+	if _, err := db.Memory(context.Background()); !errors.Is(err, store.ErrRefused) {
 		t.Errorf("without +info: %v", err)
 	}
-	take(t, store, one) // everything else works
+	take(t, db, one) // everything else works
 	// A window also works without PEXPIRETIME, which does not exist before Redis 7.0.
 	server.Do("ACL", "SETUSER", "gate", "-pexpiretime")
-	window := headgate.Op{Key: "window", Limit: headgate.Per(3, 7*24*time.Hour).Using(headgate.FixedWindow), Cost: 1}
+	window := store.Op{Key: "window", Rule: headgate.Per(3, 7*24*time.Hour).Using(store.FixedWindow).Rule(), Cost: 1}
 	for _, left := range []int64{2, 1} {
-		if d := take(t, store, window); d.Remaining != left {
+		if d := take(t, db, window); d.Remaining != left {
 			t.Errorf("without +pexpiretime: %+v, want %d left", d, left)
 		}
 	}
 	options.Prefix = "team2"
 	other := open(t, options)
-	if _, err := headgate.Execute(context.Background(), other, one); !errors.Is(err, headgate.ErrUnavailable) {
+	if _, err := store.Execute(context.Background(), other, one); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("keys of another prefix: error %v, want ErrUnavailable", err)
 	}
 	options.Password = "wrong"
-	if store, err := redis.New(context.Background(), options); !errors.Is(err, headgate.ErrUnavailable) {
+	if db, err := redis.New(context.Background(), options); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("wrong password: error %v, want ErrUnavailable", err)
-		_ = store.Close()
+		_ = db.Close()
 	}
 }
 
@@ -167,12 +167,12 @@ func encrypted(t *testing.T) (server *redistest.Server, address string, pool *x5
 // options.
 func TestTLS(t *testing.T) {
 	_, secure, pool := encrypted(t)
-	store := open(t, redis.Options{Addresses: []string{secure}, TLS: &tls.Config{RootCAs: pool}, Timeout: patient})
-	if d := take(t, store, one); d.Remaining != 2 {
+	db := open(t, redis.Options{Addresses: []string{secure}, TLS: &tls.Config{RootCAs: pool}, Timeout: patient})
+	if d := take(t, db, one); d.Remaining != 2 {
 		t.Errorf("remaining %d, want 2", d.Remaining)
 	}
 	distrusting := open(t, redis.Options{Addresses: []string{secure}, TLS: &tls.Config{}, Timeout: patient})
-	if _, err := headgate.Execute(context.Background(), distrusting, one); !errors.Is(err, headgate.ErrUnavailable) {
+	if _, err := store.Execute(context.Background(), distrusting, one); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("an unknown certificate: error %v, want ErrUnavailable", err)
 	}
 }
@@ -187,17 +187,17 @@ func TestSecretsAreReadAgain(t *testing.T) {
 	enter := func(p string) { password.Store(&p) }
 	enter("first")
 	current.Store(&tls.Config{RootCAs: pool})
-	store := open(t, redis.Options{
+	db := open(t, redis.Options{
 		Addresses: []string{secure}, Timeout: patient, TLS: &tls.Config{},
 		Login:      func() (string, string, error) { return "gate", *password.Load(), nil },
 		CurrentTLS: current.Load,
 	})
-	take(t, store, one)
+	take(t, db, one)
 	refused := func(why string) {
 		t.Helper()
 		server.Do("CLIENT", "KILL", "USER", "gate")
 		for deadline := time.Now().Add(comeback); ; {
-			_, err := headgate.Execute(t.Context(), store, one)
+			_, err := store.Execute(t.Context(), db, one)
 			if err != nil && strings.Contains(err.Error(), why) {
 				return
 			}
@@ -209,11 +209,11 @@ func TestSecretsAreReadAgain(t *testing.T) {
 	server.Do("ACL", "SETUSER", "gate", "resetpass", ">second")
 	refused("WRONGPASS")
 	enter("second")
-	awaitTake(t, store)
+	awaitTake(t, db)
 	current.Store(&tls.Config{RootCAs: x509.NewCertPool()})
 	refused("x509")
 	current.Store(&tls.Config{RootCAs: pool})
-	awaitTake(t, store)
+	awaitTake(t, db)
 }
 
 // TestTLSUnderFaults breaks an encrypted connection in every way, including during
@@ -222,13 +222,13 @@ func TestSecretsAreReadAgain(t *testing.T) {
 func TestTLSUnderFaults(t *testing.T) {
 	_, secure, pool := encrypted(t)
 	proxy := redistest.NewProxy(t, secure)
-	store := open(t, redis.Options{Addresses: []string{proxy.Addr}, TLS: &tls.Config{RootCAs: pool}, Timeout: 500 * time.Millisecond})
-	op := headgate.Op{Key: "k", Limit: headgate.PerDay(1_000_000).Using(headgate.FixedWindow), Cost: 1}
+	db := open(t, redis.Options{Addresses: []string{proxy.Addr}, TLS: &tls.Config{RootCAs: pool}, Timeout: 500 * time.Millisecond})
+	op := store.Op{Key: "k", Rule: headgate.PerDay(1_000_000).Using(store.FixedWindow).Rule(), Cost: 1}
 	ctx := context.Background()
-	await(t, store, headgate.Op{Key: "first", Limit: headgate.PerHour(1000), Cost: 1})
+	await(t, db, store.Op{Key: "first", Rule: headgate.PerHour(1000).Rule(), Cost: 1})
 	sent, unknown := int64(0), int64(0) // a call without an answer may have counted
 	ask := func() error {
-		_, err := headgate.Execute(ctx, store, op)
+		_, err := store.Execute(ctx, db, op)
 		if err == nil {
 			sent++
 		} else {
@@ -248,7 +248,7 @@ func TestTLSUnderFaults(t *testing.T) {
 	} {
 		fault.begin()
 		for range 3 {
-			if err := ask(); err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+			if err := ask(); err != nil && !errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("%s: %v", fault.name, err)
 			}
 		}
@@ -259,8 +259,8 @@ func TestTLSUnderFaults(t *testing.T) {
 			}
 		}
 	}
-	op.Kind, op.Cost = headgate.Peek, 0
-	d := take(t, store, op)
+	op.Kind, op.Cost = store.KindPeek, 0
+	d := take(t, db, op)
 	if counted := 1_000_000 - d.Remaining; counted < sent || counted > sent+unknown {
 		t.Errorf("%d counted, %d answered and %d not", counted, sent, unknown)
 	}
@@ -309,9 +309,9 @@ func TestServerComesLate(t *testing.T) {
 			if mode == redis.Sentinel {
 				o.MasterName = "none"
 			}
-			store := open(t, o)
+			db := open(t, o)
 			began := time.Now()
-			if _, err := headgate.Execute(context.Background(), store, one); !errors.Is(err, headgate.ErrUnavailable) {
+			if _, err := store.Execute(context.Background(), db, one); !errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("error %v, want ErrUnavailable", err)
 			}
 			if took := time.Since(began); took > patient { // otherwise it would try for ever
@@ -321,7 +321,7 @@ func TestServerComesLate(t *testing.T) {
 				return
 			}
 			server.Restart()
-			awaitTake(t, store)
+			awaitTake(t, db)
 		})
 	}
 }
@@ -336,18 +336,18 @@ func TestStalledServer(t *testing.T) {
 		timeout = 100 * time.Millisecond
 	)
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: timeout})
-	awaitTake(t, store)
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: timeout})
+	awaitTake(t, db)
 	server.Pause()
 	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := headgate.Execute(short, store, one); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, headgate.ErrUnavailable) {
+	if _, err := store.Execute(short, db, one); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("at its own deadline: error %v", err)
 	}
 	worst := longest(callers, func(i int) {
 		op := one
 		op.Key = strconv.Itoa(i)
-		if _, err := headgate.Execute(context.Background(), store, op); !errors.Is(err, headgate.ErrUnavailable) {
+		if _, err := store.Execute(context.Background(), db, op); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("error %v, want ErrUnavailable", err)
 		}
 	})
@@ -355,7 +355,7 @@ func TestStalledServer(t *testing.T) {
 		t.Errorf("the longest call took %s, want %s", worst, timeout)
 	}
 	server.Resume()
-	awaitTake(t, store)
+	awaitTake(t, db)
 }
 
 // longest runs f in n goroutines and returns how long the slowest took.
@@ -381,10 +381,10 @@ func awaitTake(t *testing.T, store *redis.Store) {
 }
 
 // await calls the store until it answers: then there is a connection.
-func await(t *testing.T, store *redis.Store, op headgate.Op) {
+func await(t *testing.T, db *redis.Store, op store.Op) {
 	t.Helper()
 	for deadline := time.Now().Add(comeback); ; {
-		if _, err := headgate.Execute(context.Background(), store, op); err == nil {
+		if _, err := store.Execute(context.Background(), db, op); err == nil {
 			return
 		} else if time.Now().After(deadline) {
 			t.Fatalf("still %v", err)
@@ -395,24 +395,24 @@ func await(t *testing.T, store *redis.Store, op headgate.Op) {
 // TestForeignValue: a key written by another client is an error and is not changed.
 func TestForeignValue(t *testing.T) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	for _, limit := range eachLimit(3, time.Hour) {
 		op := one
-		op.Limit = limit
+		op.Rule = limit.Rule()
 		key := redis.KeyOf("hg", &op)
 		for _, write := range [][]string{{"SET", key, "hello"}, {"HSET", key, "a", "b"}} {
 			server.Do("DEL", key)
 			server.Do(write...)
-			if _, err := headgate.Execute(context.Background(), store, op); !errors.Is(err, headgate.ErrUnavailable) {
+			if _, err := store.Execute(context.Background(), db, op); !errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("%s on a foreign %s: error %v, want ErrUnavailable", limit, write[0], err)
 			}
 			if server.Do("PTTL", key) != "-1" {
 				t.Errorf("%s: the foreign key was changed", limit)
 			}
 		}
-		op.Kind = headgate.Reset
+		op.Kind = store.KindReset
 		server.Do("DEL", key)
-		take(t, store, op)
+		take(t, db, op)
 	}
 }
 
@@ -421,18 +421,18 @@ func TestForeignValue(t *testing.T) {
 func TestCalendarSkew(t *testing.T) {
 	server := redistest.Standalone(t)
 	asked := 0
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, Clock: func() time.Time {
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, Clock: func() time.Time {
 		asked++
 		return time.Unix(1e9, 0)
 	}})
 	op := one
-	op.Limit = headgate.PerCalendar(3, headgate.Hour, time.UTC)
-	ops := []headgate.Op{op, one, op}
-	out := make([]headgate.Decision, 3)
-	if d := take(t, store, op); d.Remaining != 2 {
+	op.Rule = headgate.PerCalendar(3, store.Hour, time.UTC).Rule()
+	ops := []store.Op{op, one, op}
+	out := make([]store.Decision, 3)
+	if d := take(t, db, op); d.Remaining != 2 {
 		t.Errorf("remaining %d, want 2", d.Remaining)
 	}
-	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing); err != nil {
+	if err := store.ExecuteAll(context.Background(), db, ops, out, store.AllOrNothing); err != nil {
 		t.Fatal(err)
 	}
 	if out[2].Remaining != 0 || out[2].ResetAfter > time.Hour || asked == 0 {

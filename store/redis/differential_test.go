@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -27,29 +28,29 @@ var (
 // which both sides keep, or estimate if the limit only measures.
 func TestDifferentialOfManyValues(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int64{6000, headgate.MaxDistinctExact + 1} {
+	for _, n := range []int64{6000, store.MaxDistinctExact + 1} {
 		t.Run(strconv.FormatInt(n, 10), func(t *testing.T) { differentialOfManyValues(t, n) })
 	}
 }
 
 func differentialOfManyValues(t *testing.T, n int64) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	limit := headgate.PerCalendar(n, headgate.Year, nil).Using(headgate.Distinct)
+	limit := headgate.PerCalendar(n, store.Year, nil).Using(store.Distinct)
 	var state algorithm.State
 	for i := range 9000 {
-		op := headgate.Op{Key: "many", Limit: limit, Cost: 1, At: 1_767_225_600_000_000 + int64(i), Member: 1 + rng.Uint64N(1<<52-1)}
+		op := store.Op{Key: "many", Rule: limit.Rule(), Cost: 1, At: 1_767_225_600_000_000 + int64(i), Member: 1 + rng.Uint64N(1<<52-1)}
 		switch rng.IntN(20) {
 		case 0:
-			op.Kind, op.Duration = headgate.Kind(rng.IntN(int(headgate.Reset))), time.Hour
+			op.Kind, op.Duration = store.Kind(rng.IntN(int(store.KindReset))), time.Hour
 		case 1:
-			op.Kind, op.Member = headgate.Peek, 0
+			op.Kind, op.Member = store.KindPeek, 0
 		}
 		want := algorithm.Step(limit.Rule(), &state, op.At, algorithm.RequestOf(&op))
-		got, freshAt, err := store.TakeFreshAt(context.Background(), op)
+		got, freshAt, err := db.TakeFreshAt(context.Background(), op)
 		if err != nil || got != want.Decision || freshAt != want.FreshAt {
 			t.Fatalf("op %d, %s: %v\n got %+v fresh at %d\nwant %+v fresh at %d", i, op.Kind, err, got, freshAt, want.Decision, want.FreshAt)
 		}
@@ -105,7 +106,7 @@ type story struct {
 
 // run creates a few limits of one algorithm, and random ops under them.
 func (s *story) run() error {
-	a := headgate.Algorithm(s.rng.IntN(int(headgate.Distinct) + 1))
+	a := store.Algorithm(s.rng.IntN(int(store.Distinct) + 1))
 	s.leases, s.taken = s.leases[:0], s.taken[:0]
 	limits := make([]headgate.Limit, 1+s.rng.IntN(3))
 	for i := range limits {
@@ -144,7 +145,7 @@ func (s *story) run() error {
 			s.leases = append(s.leases[max(len(s.leases)-200, 0):], got.Lease)
 		}
 	}
-	_, err := headgate.Execute(context.Background(), s.store, headgate.Op{Key: s.key, Scope: "s", Limit: limit, Kind: headgate.Reset, At: s.now})
+	_, err := store.Execute(context.Background(), s.store, store.Op{Key: s.key, Scope: "s", Rule: limit.Rule(), Kind: store.KindReset, At: s.now})
 	return err
 }
 
@@ -165,7 +166,7 @@ func (s *story) magnitude(bits int) int64 {
 
 func (s *story) period() time.Duration {
 	round := []time.Duration{
-		time.Millisecond, time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 30 * 24 * time.Hour, headgate.MaxPeriod,
+		time.Millisecond, time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 30 * 24 * time.Hour, store.MaxPeriod,
 	}
 	if s.rng.IntN(2) == 0 {
 		return round[s.rng.IntN(len(round))]
@@ -173,41 +174,41 @@ func (s *story) period() time.Duration {
 	return time.Duration(1+s.magnitude(44)) * time.Microsecond
 }
 
-func (s *story) limit(a headgate.Algorithm) headgate.Limit {
+func (s *story) limit(a store.Algorithm) headgate.Limit {
 	for {
 		n := s.magnitude(10)
 		switch {
-		case a == headgate.SlidingLog && s.rng.IntN(3) == 0:
+		case a == store.SlidingLog && s.rng.IntN(3) == 0:
 			n = s.magnitude(20)
-		case a == headgate.Concurrency && s.rng.IntN(3) == 0:
+		case a == store.Concurrency && s.rng.IntN(3) == 0:
 			n = s.magnitude(16)
 		case s.rng.IntN(4) == 0:
 			n = s.magnitude(40)
 		}
 		l := headgate.Per(n, s.period()).Using(a)
 		switch a {
-		case headgate.TokenBucket, headgate.LeakyBucket:
+		case store.TokenBucket, store.LeakyBucket:
 			if s.rng.IntN(2) == 0 {
 				l = l.Burst(1 + s.magnitude(20))
 			}
-			if a == headgate.LeakyBucket && s.rng.IntN(2) == 0 && l.Capacity() > 0 {
+			if a == store.LeakyBucket && s.rng.IntN(2) == 0 && l.Capacity() > 0 {
 				l = l.DelayAfter(1 + s.rng.Int64N(l.Capacity()))
 			}
-			if a == headgate.LeakyBucket && s.rng.IntN(2) == 0 {
+			if a == store.LeakyBucket && s.rng.IntN(2) == 0 {
 				l = l.MaxWait(time.Duration(1+s.magnitude(40)) * time.Microsecond)
 			}
-			if a == headgate.TokenBucket && s.rng.IntN(2) == 0 {
+			if a == store.TokenBucket && s.rng.IntN(2) == 0 {
 				l = l.RefillEvery(l.Period()/time.Duration(1+s.magnitude(8))/time.Microsecond*time.Microsecond + time.Duration(s.rng.IntN(2))*time.Microsecond)
 			}
-		case headgate.FixedWindow, headgate.Distinct:
+		case store.FixedWindow, store.Distinct:
 			l = s.anchored(l)
-		case headgate.SlidingBuckets:
+		case store.SlidingBuckets:
 			if s.rng.IntN(3) > 0 {
-				l = l.Buckets(1+int(s.magnitude(9)), headgate.Edge(s.rng.IntN(3)))
+				l = l.Buckets(1+int(s.magnitude(9)), store.Edge(s.rng.IntN(3)))
 			}
-		case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency:
+		case store.SlidingLog, store.SlidingWindow, store.Concurrency:
 		}
-		if a >= headgate.FixedWindow && a <= headgate.SlidingBuckets && s.rng.IntN(3) == 0 {
+		if a >= store.FixedWindow && a <= store.SlidingBuckets && s.rng.IntN(3) == 0 {
 			l = l.CountingDenied()
 		}
 		if l.Valid() {
@@ -225,15 +226,15 @@ func (s *story) member(l *headgate.Limit, long bool) uint64 {
 	if s.rng.IntN(50) == 0 {
 		return 1<<52 - 1 // the largest
 	}
-	return headgate.MemberOf([16]byte{}, strconv.FormatInt(s.rng.Int64N(values), 10))
+	return store.MemberOf([16]byte{}, strconv.FormatInt(s.rng.Int64N(values), 10))
 }
 
 func (s *story) anchored(l headgate.Limit) headgate.Limit {
 	switch s.rng.IntN(3) {
 	case 0:
-		return l.Anchored(headgate.AnchorFirstRequest)
+		return l.Anchored(store.AnchorFirstRequest)
 	case 1:
-		l = headgate.PerCalendar(l.N(), headgate.CalendarUnit(1+s.rng.IntN(int(headgate.Year))), s.zone()).Using(l.Algorithm())
+		l = headgate.PerCalendar(l.N(), store.CalendarUnit(1+s.rng.IntN(int(store.Year))), s.zone()).Using(l.Algorithm())
 		if s.rng.IntN(2) == 0 {
 			l = l.InZone(s.zone())
 		}
@@ -280,24 +281,24 @@ func (s *story) tick(l *headgate.Limit) {
 	s.now = min(max(s.now, 1), 1<<52)
 }
 
-func (s *story) op(l headgate.Limit, long bool) headgate.Op {
-	kinds := []headgate.Kind{
-		headgate.Take, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge,
-		headgate.Refund, headgate.Grant, headgate.Reserve, headgate.Draw, headgate.Draw,
+func (s *story) op(l headgate.Limit, long bool) store.Op {
+	kinds := []store.Kind{
+		store.KindTake, store.KindTake, store.KindTake, store.KindTake, store.KindTakeUpTo, store.KindPeek, store.KindCharge,
+		store.KindRefund, store.KindGrant, store.KindReserve, store.KindDraw, store.KindDraw,
 	}
-	op := headgate.Op{Key: s.key, Scope: "s", Limit: l, At: s.now, Cost: 1, Kind: kinds[s.rng.IntN(len(kinds))]}
+	op := store.Op{Key: s.key, Scope: "s", Rule: l.Rule(), At: s.now, Cost: 1, Kind: kinds[s.rng.IntN(len(kinds))]}
 	op.Member = s.member(&l, long)
 	if len(s.leases) > 0 && s.rng.IntN(4) == 0 {
 		op.Lease = s.leases[s.rng.IntN(len(s.leases))]
-		op.Kind = headgate.Release + headgate.Kind(s.rng.IntN(2))
+		op.Kind = store.KindRelease + store.Kind(s.rng.IntN(2))
 		return op
 	}
 	if long && s.rng.IntN(30) > 0 {
-		op.Kind = headgate.Take
+		op.Kind = store.KindTake
 		return op
 	}
 	if s.rng.IntN(60) == 0 {
-		op.Kind = headgate.Reset
+		op.Kind = store.KindReset
 	}
 	n := l.Capacity()
 	switch s.rng.IntN(10) {
@@ -323,7 +324,7 @@ func (s *story) op(l headgate.Limit, long bool) headgate.Op {
 	case 2:
 		op.Duration = -time.Duration(s.magnitude(30))
 	}
-	if n := len(s.taken); n > 0 && op.Kind == headgate.Refund && s.rng.IntN(3) > 0 {
+	if n := len(s.taken); n > 0 && op.Kind == store.KindRefund && s.rng.IntN(3) > 0 {
 		op.CountsUntil = s.taken[s.rng.IntN(n)]
 		if s.rng.IntN(8) == 0 {
 			op.CountsUntil = max(op.CountsUntil+s.magnitude(40)-s.magnitude(40), 0)

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -17,9 +18,9 @@ import (
 func TestBytesOfValues(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-	exact := headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct)
-	measured := headgate.PerDay(headgate.MaxDistinct).Using(headgate.Distinct)
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	exact := headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct)
+	measured := headgate.PerDay(store.MaxDistinct).Using(store.Distinct)
 	for _, c := range []struct {
 		limit         headgate.Limit
 		values, bytes int
@@ -40,15 +41,15 @@ func TestBytesOfValues(t *testing.T) {
 		if limit.Equal(measured) {
 			key = "m" + key
 		}
-		ops := make([]headgate.Op, c.values)
+		ops := make([]store.Op, c.values)
 		for i := range ops {
-			ops[i] = headgate.Op{Key: key, Scope: "api", Limit: limit, Cost: 1, Member: headgate.MemberOf([16]byte{}, strconv.Itoa(i))}
+			ops[i] = store.Op{Key: key, Scope: "api", Rule: limit.Rule(), Cost: 1, Member: store.MemberOf([16]byte{}, strconv.Itoa(i))}
 		}
-		out := make([]headgate.Decision, len(ops))
+		out := make([]store.Decision, len(ops))
 		for range 2 { // the second time all are known
 			for from := 0; from < len(ops); from += 500 {
 				to := min(from+500, len(ops))
-				if err := headgate.ExecuteAll(context.Background(), store, ops[from:to], out[from:to], headgate.Independent); err != nil {
+				if err := store.ExecuteAll(context.Background(), db, ops[from:to], out[from:to], store.Independent); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -75,11 +76,11 @@ func TestBytesOfValues(t *testing.T) {
 // TestForeignValues: a text that Headgate did not write is refused, not read as values.
 func TestForeignValues(t *testing.T) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-	op := headgate.Op{Key: "k", Scope: "api", Limit: headgate.PerDay(9).Using(headgate.Distinct), Cost: 1, Member: 1}
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	op := store.Op{Key: "k", Scope: "api", Rule: headgate.PerDay(9).Using(store.Distinct).Rule(), Cost: 1, Member: 1}
 	for _, text := range []string{"x", "\x01" + string(make([]byte, 33)), "\x02" + string(make([]byte, 50)), string(make([]byte, 2000))} {
 		server.Do("SET", "hg:{k}:api:d", text)
-		if d, err := headgate.Execute(context.Background(), store, op); err == nil {
+		if d, err := store.Execute(context.Background(), db, op); err == nil {
 			t.Errorf("%d bytes: %+v", len(text), d)
 		}
 	}
@@ -91,8 +92,8 @@ func TestForeignValues(t *testing.T) {
 func TestManyValuesLikeTheStep(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true})
-	exact := headgate.PerDay(9000).Using(headgate.Distinct)
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true})
+	exact := headgate.PerDay(9000).Using(store.Distinct)
 	for name, c := range map[string]struct {
 		limit  headgate.Limit
 		values uint64
@@ -101,24 +102,24 @@ func TestManyValuesLikeTheStep(t *testing.T) {
 		"even":          {exact, 10_000, 0},
 		"near":          {exact, 10_000, 10},
 		"near in part":  {exact, 10_000, 4},
-		"measured":      {headgate.PerDay(headgate.MaxDistinctExact + 1).Using(headgate.Distinct), 6000, 0},
-		"full":          {headgate.PerDay(5000).Using(headgate.Distinct), 10_000, 1},
-		"beyond exact":  {headgate.PerDay(headgate.MaxDistinctExact).Using(headgate.Distinct), 70_000, 0},
-		"near, growing": {headgate.PerDay(8000).Using(headgate.Distinct), 8000, 1},
+		"measured":      {headgate.PerDay(store.MaxDistinctExact + 1).Using(store.Distinct), 6000, 0},
+		"full":          {headgate.PerDay(5000).Using(store.Distinct), 10_000, 1},
+		"beyond exact":  {headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct), 70_000, 0},
+		"near, growing": {headgate.PerDay(8000).Using(store.Distinct), 8000, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 1))
 			var st algorithm.State
-			compareSteps(t, store, &st, valueOps(rng, headgate.Op{Key: name, Scope: "api", Limit: c.limit, Cost: 1, At: 1_700_000_000_000_000}, c.values, c.near))
+			compareSteps(t, db, &st, valueOps(rng, store.Op{Key: name, Scope: "api", Rule: c.limit.Rule(), Cost: 1, At: 1_700_000_000_000_000}, c.values, c.near))
 		})
 	}
 }
 
 // valueOps returns ops of so many values: each new one, and now and then a known one, a
 // charge, and a refund.
-func valueOps(rng *rand.Rand, op headgate.Op, values, near uint64) (ops []headgate.Op) {
+func valueOps(rng *rand.Rand, op store.Op, values, near uint64) (ops []store.Op) {
 	value := func(i uint64) uint64 {
 		if i%10 < near {
 			return 1<<51 + i*0x9e3779b97f4a7c15>>24
@@ -126,21 +127,21 @@ func valueOps(rng *rand.Rand, op headgate.Op, values, near uint64) (ops []headga
 		return max(i*0x9e3779b97f4a7c15>>12, 1)
 	}
 	for i := range values {
-		op.Kind, op.Member = headgate.Take, value(i)
-		if rng.IntN(10) == 0 || values > headgate.MaxDistinctExact {
-			op.Kind = headgate.Charge
+		op.Kind, op.Member = store.KindTake, value(i)
+		if rng.IntN(10) == 0 || values > store.MaxDistinctExact {
+			op.Kind = store.KindCharge
 		}
 		ops = append(ops, op)
 		op.Member = value(rng.Uint64N(i + 1))
 		switch rng.IntN(8) {
 		case 0:
-			op.Kind = headgate.Refund
+			op.Kind = store.KindRefund
 			ops = append(ops, op)
 		case 1:
-			op.Kind = headgate.Take
+			op.Kind = store.KindTake
 			ops = append(ops, op)
 		case 2:
-			op.Kind = headgate.Peek
+			op.Kind = store.KindPeek
 			ops = append(ops, op)
 		}
 	}
@@ -148,16 +149,16 @@ func valueOps(rng *rand.Rand, op headgate.Op, values, near uint64) (ops []headga
 }
 
 // compareSteps executes ops in calls of up to 300, and by the step, with the same answers.
-func compareSteps(t *testing.T, store *redis.Store, st *algorithm.State, ops []headgate.Op) {
+func compareSteps(t *testing.T, db *redis.Store, st *algorithm.State, ops []store.Op) {
 	t.Helper()
-	out := make([]headgate.Decision, 300)
+	out := make([]store.Decision, 300)
 	for len(ops) > 0 {
 		n := min(len(ops), len(out))
-		if err := headgate.ExecuteAll(context.Background(), store, ops[:n], out[:n], headgate.Independent); err != nil {
+		if err := store.ExecuteAll(context.Background(), db, ops[:n], out[:n], store.Independent); err != nil {
 			t.Fatal(err)
 		}
 		for i := range ops[:n] {
-			res := algorithm.Step(ops[i].Limit.Rule(), st, ops[i].At, algorithm.RequestOf(&ops[i]))
+			res := algorithm.Step(ops[i].Rule, st, ops[i].At, algorithm.RequestOf(&ops[i]))
 			if res.Decision != out[i] {
 				t.Fatalf("%s of %d with %d values: %+v, want %+v", ops[i].Kind, ops[i].Member, st.V[0], out[i], res.Decision)
 			}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/transport/rightserver"
 	"github.com/headgate/headgate/store"
 )
@@ -196,7 +195,7 @@ func future(id string, now time.Time) bool {
 var errRegion = errors.New("redis: unknown region")
 
 // Read implements store.Exchange.
-func (e *Exchange) Read(ctx context.Context, region, after string) (b store.Batch, err error) {
+func (e *Exchange) Read(ctx context.Context, region, after string) (b store.Messages, err error) {
 	l := e.peers[region]
 	if l == nil {
 		return b, fmt.Errorf("%w %q", errRegion, region)
@@ -220,7 +219,7 @@ func (e *Exchange) Read(ctx context.Context, region, after string) (b store.Batc
 // pace decides how many messages to read the next time: about twice as many as there
 // were, so that a stream that suddenly has large ones is not read in one go, and one
 // after large ones.
-func (l *line) pace(b *store.Batch, err error) {
+func (l *line) pace(b *store.Messages, err error) {
 	bytes := 0
 	for i := range b.Messages {
 		bytes += len(b.Messages[i].Data)
@@ -248,7 +247,7 @@ func (l *line) recent(ctx context.Context, client rueidis.Client) (string, error
 func idAt(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
 
 // read returns the messages from the given ID on.
-func (l *line) read(ctx context.Context, client rueidis.Client, from string) (b store.Batch, err error) {
+func (l *line) read(ctx context.Context, client rueidis.Client, from string) (b store.Messages, err error) {
 	most := l.most.Load()
 	answers := client.DoMulti(ctx,
 		client.B().Time().Build(),
@@ -351,7 +350,7 @@ func (l *line) call(ctx context.Context, f func(ctx context.Context, client ruei
 		server.Told(err)
 	}
 	if err != nil {
-		return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
+		return fmt.Errorf("redis: %w: %w", store.ErrUnavailable, err)
 	}
 	return nil
 }
@@ -387,7 +386,7 @@ func (l *line) current() (*rightserver.Holder, <-chan struct{}, error) {
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		return nil, nil, headgate.ErrClosed
+		return nil, nil, store.ErrClosed
 	case l.server != nil:
 		return l.server, nil, nil
 	case l.dialing != nil:

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -92,7 +92,7 @@ func TestExchangeWithTLSToAPlainPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = exchange(t, o).Read(t.Context(), "us", "")
-	if err == nil || !strings.Contains(err.Error(), server.Addr+": no connection yet; does that port speak TLS") || !errors.Is(err, headgate.ErrUnavailable) {
+	if err == nil || !strings.Contains(err.Error(), server.Addr+": no connection yet; does that port speak TLS") || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -115,7 +115,7 @@ func TestExchangeReadsABacklog(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	_, err := e.Read(short, "us", "")
 	cancel()
-	if server.Resume(); !errors.Is(err, headgate.ErrUnavailable) {
+	if server.Resume(); !errors.Is(err, store.ErrUnavailable) {
 		t.Fatal(err)
 	}
 	after, got := "", 0
@@ -184,7 +184,7 @@ func TestExchangeDoesNotWaitForAConnection(t *testing.T) {
 	for range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		began := time.Now()
-		if err := e.Publish(ctx, []byte("news")); !errors.Is(err, headgate.ErrUnavailable) {
+		if err := e.Publish(ctx, []byte("news")); !errors.Is(err, store.ErrUnavailable) {
 			t.Error(err)
 		}
 		quickest = min(quickest, time.Since(began))

@@ -5,16 +5,16 @@ import (
 	"net"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/transport/rightserver"
+	"github.com/headgate/headgate/store"
 )
 
 // TakeFreshAt is Take, but also returns when the state is fresh.
-func (s *Store) TakeFreshAt(ctx context.Context, op headgate.Op) (headgate.Decision, int64, error) {
+func (s *Store) TakeFreshAt(ctx context.Context, op store.Op) (store.Decision, int64, error) {
 	if err := op.Validate(); err != nil {
-		return headgate.Decision{}, 0, err
+		return store.Decision{}, 0, err
 	}
-	if op.Limit.IsUnlimited() {
+	if op.Rule.Unlimited {
 		return unlimited(&op, op.Kind), 0, nil
 	}
 	return s.take(ctx, &op)
@@ -24,7 +24,7 @@ func (s *Store) TakeFreshAt(ctx context.Context, op headgate.Op) (headgate.Decis
 func SlotOf(key string) uint16 { return slotOf(key) }
 
 // KeyOf returns the name of op's key under prefix.
-func KeyOf(prefix string, op *headgate.Op) string { return string(appendKey(nil, prefix, op)) }
+func KeyOf(prefix string, op *store.Op) string { return string(appendKey(nil, prefix, op)) }
 
 // NewWire returns a connection like those that the store gives its client.
 func NewWire(conn net.Conn, limit time.Time, closed func()) net.Conn {

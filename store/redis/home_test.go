@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
-	stores "github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -76,20 +76,20 @@ func TestUserOfAHome(t *testing.T) {
 
 func mayCount(t *testing.T, s *redis.Store) {
 	t.Helper()
-	limits := []headgate.Limit{headgate.PerCalendar(9, headgate.Day, nil), headgate.Concurrent(9), headgate.PerDay(9).Using(headgate.Distinct)}
-	for _, a := range headgate.Algorithms() {
+	limits := []headgate.Limit{headgate.PerCalendar(9, store.Day, nil), headgate.Concurrent(9), headgate.PerDay(9).Using(store.Distinct)}
+	for _, a := range store.Algorithms() {
 		limits = append(limits, headgate.PerDay(9).Using(a))
 	}
 	for _, key := range []string{"", "198.51.100.7", "100%", "}", "%tcontrol", strings.Repeat("long", 99)} {
 		for _, l := range limits {
-			for kind := headgate.Take; kind <= headgate.Draw; kind++ {
-				op := headgate.Op{Key: key, Scope: "api/rule", Limit: l, Cost: 1, Kind: kind, Member: 7, Duration: time.Second}
-				if _, err := headgate.Execute(t.Context(), s, op); err != nil {
+			for kind := store.KindTake; kind <= store.KindDraw; kind++ {
+				op := store.Op{Key: key, Scope: "api/rule", Rule: l.Rule(), Cost: 1, Kind: kind, Member: 7, Duration: time.Second}
+				if _, err := store.Execute(t.Context(), s, op); err != nil {
 					t.Fatalf("%s of %q, %s: %v", kind, key, l, err)
 				}
 			}
-			op := headgate.Op{Key: key, Scope: "api/rule", Limit: l, Cost: 1, Member: 7}
-			if _, err := stores.KeyTimes(t.Context(), s, op); err != nil && !errors.Is(err, stores.ErrNoKeyTimes) {
+			op := store.Op{Key: key, Scope: "api/rule", Rule: l.Rule(), Cost: 1, Member: 7}
+			if _, err := store.KeyTimes(t.Context(), s, op); err != nil && !errors.Is(err, store.ErrNoKeyTimes) {
 				t.Fatalf("the times of %q, %s: %v", key, l, err)
 			}
 		}
@@ -107,5 +107,5 @@ func mayNotTouch(t *testing.T, s *redis.Store) {
 }
 
 func isRefused(err error) bool {
-	return errors.Is(err, stores.ErrRefused) || err != nil && strings.Contains(err.Error(), "NOPERM")
+	return errors.Is(err, store.ErrRefused) || err != nil && strings.Contains(err.Error(), "NOPERM")
 }

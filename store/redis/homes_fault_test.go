@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/blocks"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/homes"
@@ -21,7 +22,7 @@ import (
 type overseas struct {
 	*testing.T
 	cables  map[string]*redistest.Proxy // to eu, from us and ap
-	stores  map[string][]headgate.Store
+	stores  map[string][]store.Store
 	allowed atomic.Int64
 	failed  atomic.Int64
 	asked   atomic.Int64 // calls from us and ap to eu
@@ -35,16 +36,16 @@ type farStore struct {
 	asked *atomic.Int64
 }
 
-func (s farStore) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (s farStore) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		s.asked.Add(1)
-		return headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, s.Store, ops, out, mode)
 	})
 }
 
 func newOverseas(t *testing.T, timeout time.Duration) *overseas {
 	t.Helper()
-	o := &overseas{T: t, cables: map[string]*redistest.Proxy{}, stores: map[string][]headgate.Store{}, mine: map[string]*atomic.Int64{}}
+	o := &overseas{T: t, cables: map[string]*redistest.Proxy{}, stores: map[string][]store.Store{}, mine: map[string]*atomic.Int64{}}
 	eu := redistest.Standalone(t)
 	for _, name := range []string{"eu", "us", "ap"} {
 		own := eu
@@ -55,7 +56,7 @@ func newOverseas(t *testing.T, timeout time.Duration) *overseas {
 			o.cables[name].Delay(80 * time.Millisecond)
 		}
 		for range 2 {
-			all := homes.Options{Region: name, Homes: map[string]headgate.Store{}}
+			all := homes.Options{Region: name, Homes: map[string]store.Store{}}
 			if name != "eu" {
 				far := farStore{open(t, redis.Options{Addresses: []string{o.cables[name].Addr}, Timeout: timeout}), &o.asked}
 				all.Homes["eu"] = blocks.New(failsafe.New(far, failsafe.Options{Timeout: timeout}), blocks.Options{})
@@ -86,16 +87,16 @@ func (o *overseas) load(n int, limit headgate.Limit, stop chan struct{}, regions
 	wait.Wait()
 }
 
-func (o *overseas) call(name string, s headgate.Store, limit headgate.Limit, stop chan struct{}) {
+func (o *overseas) call(name string, s store.Store, limit headgate.Limit, stop chan struct{}) {
 	for {
 		select {
 		case <-stop:
 			return
 		default:
 		}
-		d, err := headgate.Execute(context.Background(), s, headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
+		d, err := store.Execute(context.Background(), s, store.Op{Key: "k", Scope: "api/rule", Rule: limit.Rule(), Cost: 1})
 		switch {
-		case errors.Is(err, headgate.ErrUnavailable):
+		case errors.Is(err, store.ErrUnavailable):
 			o.failed.Add(1)
 			time.Sleep(10 * time.Millisecond)
 		case err != nil:
@@ -116,11 +117,11 @@ func (o *overseas) call(name string, s headgate.Store, limit headgate.Limit, sto
 // TestHomeCountsExactly: from three regions at once, exactly the limit is admitted.
 func TestHomeCountsExactly(t *testing.T) {
 	t.Parallel()
-	per := headgate.PerDay(300).InRegions(headgate.Regions{Home: "eu"})
+	per := headgate.PerDay(300).InRegions(store.Regions{Home: "eu"})
 	for name, limit := range map[string]headgate.Limit{
-		"sliding_log": per.Using(headgate.SlidingLog), "fixed_window": per.Using(headgate.FixedWindow),
-		"in blocks":     per.Using(headgate.FixedWindow).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05}),
-		"first request": per.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), "count_denied": per.Using(headgate.SlidingLog).CountingDenied(),
+		"sliding_log": per.Using(store.SlidingLog), "fixed_window": per.Using(store.FixedWindow),
+		"in blocks":     per.Using(store.FixedWindow).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05}),
+		"first request": per.Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), "count_denied": per.Using(store.SlidingLog).CountingDenied(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,7 +147,7 @@ func TestHomeCountsExactly(t *testing.T) {
 func TestHomeIsCutOffAndHeals(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
-	limit := headgate.PerDay(n).Using(headgate.SlidingLog).InRegions(headgate.Regions{Home: "eu"})
+	limit := headgate.PerDay(n).Using(store.SlidingLog).InRegions(store.Regions{Home: "eu"})
 	o := newOverseas(t, time.Second)
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -166,11 +167,11 @@ func TestHomeIsCutOffAndHeals(t *testing.T) {
 	await("nothing fails", func() bool { return o.failed.Load() > 100 })
 	before := o.allowed.Load()
 	began := time.Now()
-	_, err := headgate.Execute(t.Context(), o.stores["us"][0], headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
+	_, err := store.Execute(t.Context(), o.stores["us"][0], store.Op{Key: "k", Scope: "api/rule", Rule: limit.Rule(), Cost: 1})
 	if took := time.Since(began); err == nil || took > comeback { // a second, or forever
 		t.Errorf("cut off: %v after %s", err, took)
 	}
-	if d, err := headgate.Execute(t.Context(), o.stores["us"][0], headgate.Op{Key: "k", Limit: headgate.PerDay(9), Cost: 1}); err != nil || !d.Allowed {
+	if d, err := store.Execute(t.Context(), o.stores["us"][0], store.Op{Key: "k", Rule: headgate.PerDay(9).Rule(), Cost: 1}); err != nil || !d.Allowed {
 		t.Errorf("a limit of us: %v, %v", d, err)
 	}
 	for _, c := range o.cables {
@@ -191,14 +192,14 @@ func TestHomeIsCutOffAndHeals(t *testing.T) {
 // they do not wait for one either is tested in a bubble: store/blocks, TestBlocksOutlastAStall.)
 func TestBlocksSpareTheOcean(t *testing.T) {
 	t.Parallel()
-	limit := headgate.PerMinute(600_000).Using(headgate.FixedWindow).InRegions(headgate.Regions{Home: "eu"}).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05})
+	limit := headgate.PerMinute(600_000).Using(store.FixedWindow).InRegions(store.Regions{Home: "eu"}).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})
 	o := newOverseas(t, time.Second)
 	s := o.stores["us"][0]
 	var all sync.WaitGroup
 	decide := func(n int) {
 		for range n {
 			all.Go(func() {
-				d, err := headgate.Execute(t.Context(), s, headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
+				d, err := store.Execute(t.Context(), s, store.Op{Key: "k", Scope: "api/rule", Rule: limit.Rule(), Cost: 1})
 				if err != nil || !d.Allowed {
 					t.Errorf("%+v, %v", d, err)
 				}

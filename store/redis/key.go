@@ -5,7 +5,7 @@ import (
 	"encoding/base64"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -23,18 +23,18 @@ const letters = "tqflwbcd"
 // appendKey appends the name of op's key: prefix:{entity}:scope:letter. All keys of one
 // Op.Key have the same tag, and so the same slot. Different (Key, Space, algorithm)
 // have different names.
-func appendKey(dst []byte, prefix string, op *headgate.Op) []byte {
+func appendKey(dst []byte, prefix string, op *store.Op) []byte {
 	dst = append(dst, prefix...)
 	dst = append(dst, ":{"...)
 	dst = appendEntity(dst, op.Key)
 	dst = append(dst, "}:"...)
 	dst = appendSpace(dst, op)
-	return append(dst, ':', letters[op.Limit.Rule().Algorithm])
+	return append(dst, ':', letters[op.Rule.Algorithm])
 }
 
 // appendSpace appends the scope of op or, without one, the meaning of its limit, which
 // starts with a tilde, as no scope does.
-func appendSpace(dst []byte, op *headgate.Op) []byte {
+func appendSpace(dst []byte, op *store.Op) []byte {
 	switch scope, _ := op.Space(); {
 	case scope == "":
 		return op.AppendSpace(dst)

@@ -10,76 +10,77 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
 // places returns an op on a limit of 3 requests in progress, whose leases outlive the
 // test.
-func places(key string) headgate.Op {
-	return headgate.Op{Key: key, Scope: "places", Limit: headgate.Concurrent(3).Lease(time.Hour), Cost: 1}
+func places(key string) store.Op {
+	return store.Op{Key: key, Scope: "places", Rule: headgate.Concurrent(3).Lease(time.Hour).Rule(), Cost: 1}
 }
 
 // about returns an op about the lease of d.
-func about(op headgate.Op, kind headgate.Kind, d headgate.Decision) headgate.Op {
+func about(op store.Op, kind store.Kind, d store.Decision) store.Op {
 	op.Kind, op.Lease = kind, d.Lease
 	return op
 }
 
 // clusterLeases: in a cluster no lease is held if one of many slots refuses, and a
 // lease moves with its slot to another node.
-func clusterLeases(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
-	t.Run("AcrossSlots", func(t *testing.T) { leasesAcrossSlots(t, store) })
+func clusterLeases(t *testing.T, set *redistest.ClusterSet, db *redis.Store) {
+	t.Run("AcrossSlots", func(t *testing.T) { leasesAcrossSlots(t, db) })
 	t.Run("Resharding", func(t *testing.T) {
 		op := places("moving place")
 		slot := int(redis.SlotOf(op.Key))
 		owner := slot * len(set.Primaries) / redistest.Slots
 		from, to := set.Primaries[owner], set.Primaries[(owner+1)%len(set.Primaries)]
-		first, second := take(t, store, op), take(t, store, op)
-		var renewed headgate.Decision
+		first, second := take(t, db, op), take(t, db, op)
+		var renewed store.Decision
 		set.MoveSlot(slot, from, to, func() { // clients meet ASK
-			renewed = take(t, store, about(op, headgate.Renew, first))
-			if d := take(t, store, about(op, headgate.Release, second)); d.Granted != 1 {
+			renewed = take(t, db, about(op, store.KindRenew, first))
+			if d := take(t, db, about(op, store.KindRelease, second)); d.Granted != 1 {
 				t.Errorf("release while the slot moves: %+v", d)
 			}
 		})
-		heldOnce(t, store, op, renewed, 2)
+		heldOnce(t, db, op, renewed, 2)
 		set.MoveSlot(slot, to, from, nil)
 	})
 }
 
-func leasesAcrossSlots(t *testing.T, store *redis.Store) {
-	var ops []headgate.Op
+func leasesAcrossSlots(t *testing.T, db *redis.Store) {
+	var ops []store.Op
 	for i := range 12 {
 		ops = append(ops, places(fmt.Sprint("across", i)))
 	}
 	full := ops[7]
 	full.Cost = 3
-	held := take(t, store, full)
-	out := make([]headgate.Decision, len(ops))
+	held := take(t, db, full)
+	out := make([]store.Decision, len(ops))
 	for range 2 {
-		if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing); err != nil {
+		if err := store.ExecuteAll(context.Background(), db, ops, out, store.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 		for i, d := range out {
 			peek := ops[i]
-			peek.Kind = headgate.Peek
-			left := take(t, store, peek).Remaining
+			peek.Kind = store.KindPeek
+			left := take(t, db, peek).Remaining
 			if d.Lease != 0 || d.Granted != 0 || d.Allowed != (i != 7) || i != 7 && left != 3 {
 				t.Errorf("op %d of a refusal: %+v, %d left", i, d, left)
 			}
 		}
 	}
-	if d := take(t, store, about(full, headgate.Release, held)); d.Granted != 3 {
+	if d := take(t, db, about(full, store.KindRelease, held)); d.Granted != 3 {
 		t.Errorf("release of three: %+v", d)
 	}
-	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.AllOrNothing); err != nil {
+	if err := store.ExecuteAll(context.Background(), db, ops, out, store.AllOrNothing); err != nil {
 		t.Fatal(err)
 	}
 	for i, d := range out {
 		if d.Lease == 0 || d.Granted != 1 {
 			t.Errorf("op %d: %+v", i, d)
 		}
-		if d := take(t, store, about(ops[i], headgate.Release, d)); d.Granted != 1 {
+		if d := take(t, db, about(ops[i], store.KindRelease, d)); d.Granted != 1 {
 			t.Errorf("release of op %d: %+v", i, d)
 		}
 	}
@@ -87,27 +88,27 @@ func leasesAcrossSlots(t *testing.T, store *redis.Store) {
 
 // heldOnce: of the three slots of op, all but free are held, one of them by lease,
 // which can be renewed, and released once.
-func heldOnce(t *testing.T, store *redis.Store, op headgate.Op, lease headgate.Decision, free int64) {
+func heldOnce(t *testing.T, db *redis.Store, op store.Op, lease store.Decision, free int64) {
 	t.Helper()
 	peek := op
-	peek.Kind = headgate.Peek
-	if d := take(t, store, peek); d.Remaining != free {
+	peek.Kind = store.KindPeek
+	if d := take(t, db, peek); d.Remaining != free {
 		t.Fatalf("%d places are free, want %d", d.Remaining, free)
 	}
 	for range free {
-		if d := take(t, store, op); d.Lease == 0 {
+		if d := take(t, db, op); d.Lease == 0 {
 			t.Errorf("a free place: %+v", d)
 		}
 	}
-	if d := take(t, store, op); d.Allowed {
+	if d := take(t, db, op); d.Allowed {
 		t.Errorf("a fourth of three: %+v", d)
 	}
-	renewed := take(t, store, about(op, headgate.Renew, lease))
+	renewed := take(t, db, about(op, store.KindRenew, lease))
 	if !renewed.Allowed {
 		t.Errorf("renewal: %+v", renewed)
 	}
 	for i, want := range []int64{1, 0} {
-		if d := take(t, store, about(op, headgate.Release, renewed)); d.Granted != want {
+		if d := take(t, db, about(op, store.KindRelease, renewed)); d.Granted != want {
 			t.Errorf("release number %d: %+v", i+1, d)
 		}
 	}
@@ -144,24 +145,24 @@ func TestLeasesOverAFailover(t *testing.T) {
 	})
 }
 
-func leasesOver(t *testing.T, store *redis.Store, op headgate.Op, failover func()) {
+func leasesOver(t *testing.T, db *redis.Store, op store.Op, failover func()) {
 	peek := op
-	peek.Kind = headgate.Peek
-	await(t, store, peek)
-	first, second := take(t, store, op), take(t, store, op)
+	peek.Kind = store.KindPeek
+	await(t, db, peek)
+	first, second := take(t, db, op), take(t, db, op)
 	failover()
 	deadline := time.Now().Add(time.Minute)
 	for { // a failed call that only looks changes nothing
-		if _, err := headgate.Execute(context.Background(), store, peek); err == nil {
+		if _, err := store.Execute(context.Background(), db, peek); err == nil {
 			break
-		} else if !errors.Is(err, headgate.ErrUnavailable) || time.Now().After(deadline) {
+		} else if !errors.Is(err, store.ErrUnavailable) || time.Now().After(deadline) {
 			t.Fatal(err)
 		}
 	}
-	if d := take(t, store, about(op, headgate.Release, first)); d.Granted != 1 {
+	if d := take(t, db, about(op, store.KindRelease, first)); d.Granted != 1 {
 		t.Errorf("release: %+v", d)
 	}
-	heldOnce(t, store, op, second, 2)
+	heldOnce(t, db, op, second, 2)
 }
 
 // caughtUp waits until replicas have all the data of their primary: anything they lack

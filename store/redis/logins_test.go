@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
-	stores "github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -29,12 +28,12 @@ func TestRefusedLoginsAreFew(t *testing.T) {
 			var password atomic.Pointer[string]
 			password.Store(&wrong)
 			options := redis.Options{Addresses: []string{way.addr}, Timeout: patient, Login: func() (string, string, error) { return "", *password.Load(), nil }}
-			store := open(t, options.Clocked(func() time.Time { return time.Unix(1e9, now.Load()) }))
-			take(t, store, one)
+			db := open(t, options.Clocked(func() time.Time { return time.Unix(1e9, now.Load()) }))
+			take(t, db, one)
 			refused := func() {
 				t.Helper()
 				for {
-					_, err := headgate.Execute(t.Context(), store, one)
+					_, err := store.Execute(t.Context(), db, one)
 					if err != nil && strings.Contains(err.Error(), code) {
 						return
 					}
@@ -48,11 +47,11 @@ func TestRefusedLoginsAreFew(t *testing.T) {
 				for n := 0; n < 100 || way.made.Load() < want; n++ {
 					refused()
 				}
-				_ = store.Ping(t.Context())
-				if _, err := store.Memory(t.Context()); err == nil || errors.Is(err, stores.ErrRefused) {
+				_ = db.Ping(t.Context())
+				if _, err := db.Memory(t.Context()); err == nil || errors.Is(err, store.ErrRefused) {
 					t.Errorf("%s: the memory: %v, which is no matter of permissions", what, err)
 				}
-				store.LookAround()
+				db.LookAround()
 				if got := way.made.Swap(0); got != want {
 					t.Errorf("%s: %d connections, want %d", what, got, want)
 				}
@@ -68,12 +67,12 @@ func TestRefusedLoginsAreFew(t *testing.T) {
 			way.lead(free.Addr)
 			few("the server has changed its mind", 0)
 			now.Add(longest)
-			awaitTake(t, store)
+			awaitTake(t, db)
 			way.lead(locked.Addr)
 			refused()
 			right := "right"
 			password.Store(&right)
-			awaitTake(t, store)
+			awaitTake(t, db)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -35,28 +36,28 @@ func TestMemoryPerKey(t *testing.T) {
 	hour := time.Hour
 	cases := []memoryCase{
 		{"token_bucket", headgate.Per(100, hour), 1, 0, 181},
-		{"leaky_bucket", headgate.Per(100, hour).Using(headgate.LeakyBucket), 1, 0, 181},
-		{"fixed_window", headgate.Per(100, hour).Using(headgate.FixedWindow), 3, 0, 133},
-		{"fixed_window, 1000 requests", headgate.Per(1000, hour).Using(headgate.FixedWindow), 1000, 0, 149},
-		{"fixed_window, calendar day", headgate.PerCalendar(100, headgate.Day, time.UTC), 3, 0, 133},
-		{"fixed_window, first request", headgate.Per(100, hour).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), 1, 0, 181},
-		{"sliding_window", headgate.Per(100, hour).Using(headgate.SlidingWindow), 1, 0, 165},
-		{"sliding_buckets of 60", headgate.Per(500, hour).Using(headgate.SlidingBuckets), 90, time.Minute, 330},
-		{"sliding_log, 1 entry", headgate.Per(100, hour).Using(headgate.SlidingLog), 1, 0, 260},
-		{"sliding_log, 500 entries", headgate.Per(500, hour).Using(headgate.SlidingLog), 500, 7 * time.Second, 4300},
-		{"sliding_log, 100 entries", headgate.Per(100, hour).Using(headgate.SlidingLog), 100, time.Second, 1229},
+		{"leaky_bucket", headgate.Per(100, hour).Using(store.LeakyBucket), 1, 0, 181},
+		{"fixed_window", headgate.Per(100, hour).Using(store.FixedWindow), 3, 0, 133},
+		{"fixed_window, 1000 requests", headgate.Per(1000, hour).Using(store.FixedWindow), 1000, 0, 149},
+		{"fixed_window, calendar day", headgate.PerCalendar(100, store.Day, time.UTC), 3, 0, 133},
+		{"fixed_window, first request", headgate.Per(100, hour).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), 1, 0, 181},
+		{"sliding_window", headgate.Per(100, hour).Using(store.SlidingWindow), 1, 0, 165},
+		{"sliding_buckets of 60", headgate.Per(500, hour).Using(store.SlidingBuckets), 90, time.Minute, 330},
+		{"sliding_log, 1 entry", headgate.Per(100, hour).Using(store.SlidingLog), 1, 0, 260},
+		{"sliding_log, 500 entries", headgate.Per(500, hour).Using(store.SlidingLog), 500, 7 * time.Second, 4300},
+		{"sliding_log, 100 entries", headgate.Per(100, hour).Using(store.SlidingLog), 100, time.Second, 1229},
 	}
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true}) // uses Op.At
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true}) // uses Op.At
 	fill := func(c *memoryCase, keys int) {
 		takes, cost := c.takes, int64(1)
 		if c.pause == 0 {
 			takes, cost = 1, int64(c.takes)
 		}
 		for step := range takes {
-			ops := make([]headgate.Op, keys)
+			ops := make([]store.Op, keys)
 			for i := range ops {
-				ops[i] = headgate.Op{Key: fmt.Sprintf("user:%012d", i), Scope: "api/v1/login", Limit: c.limit, Cost: cost}
+				ops[i] = store.Op{Key: fmt.Sprintf("user:%012d", i), Scope: "api/v1/login", Rule: c.limit.Rule(), Cost: cost}
 				if c.pause > 0 {
 					ops[i].At = time.Date(2026, 1, 1, 12, 0, 1, 0, time.UTC).Add(time.Duration(step) * c.pause).UnixMicro()
 				}
@@ -64,7 +65,7 @@ func TestMemoryPerKey(t *testing.T) {
 			if n := len(redis.KeyOf("hg", &ops[0])); n != 37 {
 				t.Fatalf("the key has %d bytes", n)
 			}
-			if err := headgate.ExecuteAll(context.Background(), store, ops, make([]headgate.Decision, keys), headgate.Independent); err != nil {
+			if err := store.ExecuteAll(context.Background(), db, ops, make([]store.Decision, keys), store.Independent); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -49,12 +50,12 @@ func TestAddressThatMoves(t *testing.T) {
 			}
 			way := redistest.NewProxy(t, old.Addr)
 			o := redis.Options{Addresses: []string{way.Addr}, Timeout: patient}
-			store, e := open(t, o), exchange(t, o)
-			awaitTake(t, store)
+			db, e := open(t, o), exchange(t, o)
+			awaitTake(t, db)
 			peek := one
-			peek.Kind = headgate.Peek
+			peek.Kind = store.KindPeek
 			for range 64 { // opens all connections: one that is opened later leads to the right server
-				_, _ = headgate.Execute(t.Context(), store, peek)
+				_, _ = store.Execute(t.Context(), db, peek)
 			}
 			if err := e.Publish(t.Context(), []byte("news")); err != nil {
 				t.Fatal(err)
@@ -62,21 +63,21 @@ func TestAddressThatMoves(t *testing.T) {
 			row.becomes(old, now)
 			way.Lead(now.Addr)
 			if row.code == "NOPERM" { // an error about one request says nothing about the server
-				_, _ = headgate.Execute(t.Context(), store, one)
-				if n := store.Connections().Moved; n != 0 {
+				_, _ = store.Execute(t.Context(), db, one)
+				if n := db.Connections().Moved; n != 0 {
 					t.Errorf("moved %d times", n)
 				}
 				return
 			}
 			began := time.Now()
-			awaitTake(t, store)
+			awaitTake(t, db)
 			for e.Publish(t.Context(), []byte("more")) != nil {
 				if time.Since(began) > comeback {
 					t.Fatal("the exchange did not come back")
 				}
 			}
 			t.Logf("after %s", time.Since(began))
-			is := store.Connections()
+			is := db.Connections()
 			if is.Moved != 1 || is.Errors[row.code] == 0 {
 				t.Errorf("%+v, want one move because of %s", is, row.code)
 			}
@@ -142,18 +143,18 @@ func TestWritableOldPrimary(t *testing.T) {
 // the connections stay, so that calls in progress do.
 func TestSameServerIsKept(t *testing.T) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-	awaitTake(t, store)
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	awaitTake(t, db)
 	before := connections(server)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	op := one
 	op.Key = "another"
 	for began := time.Now(); time.Since(began) < 300*time.Millisecond; {
-		_, _ = headgate.Execute(context.Background(), store, op)
+		_, _ = store.Execute(context.Background(), db, op)
 	}
 	server.Do("CONFIG", "SET", "maxmemory", "0")
-	take(t, store, op)
-	if is := store.Connections(); is.Moved != 0 || is.Errors["OOM"] == 0 || len(before) == 0 {
+	take(t, db, op)
+	if is := db.Connections(); is.Moved != 0 || is.Errors["OOM"] == 0 || len(before) == 0 {
 		t.Errorf("%+v, connections before %q", is, before)
 	}
 	for _, id := range before {
@@ -169,19 +170,19 @@ func TestSameServerIsKept(t *testing.T) {
 func TestServerWithoutAName(t *testing.T) {
 	server := redistest.Standalone(t)
 	server.Do("ACL", "SETUSER", "default", "-info")
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-	awaitTake(t, store)
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	awaitTake(t, db)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	op := one
 	op.Key = "another"
 	for began, before := time.Now(), len(connections(server)); len(connections(server)) <= before; {
-		if _, _ = headgate.Execute(context.Background(), store, op); time.Since(began) > comeback {
+		if _, _ = store.Execute(context.Background(), db, op); time.Since(began) > comeback {
 			t.Fatal("the connections stay")
 		}
 	}
 	server.Do("CONFIG", "SET", "maxmemory", "0")
-	awaitTake(t, store)
-	if is := store.Connections(); is.Moved != 0 || is.Errors["OOM"] == 0 {
+	awaitTake(t, db)
+	if is := db.Connections(); is.Moved != 0 || is.Errors["OOM"] == 0 {
 		t.Errorf("%+v", is)
 	}
 }
@@ -204,8 +205,8 @@ func TestPlannedFailover(t *testing.T) {
 		t.Skip("starts six servers")
 	}
 	set := redistest.Sentinel(t)
-	store := open(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Sentinel, MasterName: redistest.MasterName, Timeout: patient})
-	awaitTake(t, store)
+	db := open(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Sentinel, MasterName: redistest.MasterName, Timeout: patient})
+	awaitTake(t, db)
 	set.Sentinels[0].Do("SENTINEL", "FAILOVER", redistest.MasterName)
 	primary := set.AwaitFailover()
 	for {
@@ -215,8 +216,8 @@ func TestPlannedFailover(t *testing.T) {
 		}
 		wait(10 * time.Millisecond) // until then it counts, and loses that
 	}
-	op := headgate.Op{Key: "after", Limit: headgate.PerHour(3), Cost: 1}
-	await(t, store, op)
+	op := store.Op{Key: "after", Rule: headgate.PerHour(3).Rule(), Cost: 1}
+	await(t, db, op)
 	if primary.Do("EXISTS", redis.KeyOf("hg", &op)) != "1" {
 		t.Error("counted elsewhere")
 	}

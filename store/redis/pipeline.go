@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 )
 
@@ -28,14 +27,14 @@ import (
 // Groups that share a key are executed in order, with two exceptions: the server has
 // just lost some of its scripts, or one of them spans slots and must be undone. Groups
 // after one that is undone that were refused only because of it are sent again.
-func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
+func (s *Store) Do(ctx context.Context, b *store.Batch) {
 	if store.Single(b) {
 		op := &b.Ops[0]
 		switch {
-		case op.Kind == headgate.Times:
+		case op.Kind == store.KindTimes:
 			b.Groups[0].Err = s.readTimes(ctx, b)
 			return
-		case op.Validate() == nil && !op.Limit.IsUnlimited() && s.trust.in(s.trust.slotOf(op.Key)):
+		case op.Validate() == nil && !op.Rule.Unlimited && s.trust.in(s.trust.slotOf(op.Key)):
 			b.Out[0], _, b.Groups[0].Err = s.take(ctx, op)
 			return
 		}
@@ -44,7 +43,7 @@ func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
 }
 
 // doGroups is Do for whatever has no shorter way.
-func (s *Store) doGroups(ctx context.Context, all *headgate.Batch) {
+func (s *Store) doGroups(ctx context.Context, all *store.Batch) {
 	deadline := earlier(ctx, time.Now().Add(s.options.Timeout)) //nolint:forbidigo // deadlines are on the real clock
 	ops, out, groups := all.Ops, all.Out, all.Groups
 	p := pipeline{store: s, deadline: deadline, batches: make([]batch, len(groups))}
@@ -80,7 +79,7 @@ func (p *pipeline) share(todo []int) int {
 }
 
 // answer sends groups and sets their errors.
-func (p *pipeline) answer(ctx context.Context, todo []int, groups []headgate.Group) {
+func (p *pipeline) answer(ctx context.Context, todo []int, groups []store.Group) {
 	for len(todo) > 0 {
 		p.ask(ctx, todo)
 		todo = p.join(ctx, todo, groups)
@@ -99,24 +98,24 @@ func (p *pipeline) isLate() bool {
 }
 
 // open divides b into calls, or returns why that is impossible.
-func (b *batch) open(mode headgate.Mode) error {
+func (b *batch) open(mode store.Mode) error {
 	for i := range b.ops {
 		op := &b.ops[i]
 		if err := op.Validate(); err != nil {
 			return err
 		}
-		if op.Kind == headgate.Times {
+		if op.Kind == store.KindTimes {
 			return errTimesAlone
 		}
-		if op.Limit.IsUnlimited() {
+		if op.Rule.Unlimited {
 			b.out[i] = unlimited(op, op.Kind)
 		}
 	}
 	if b.store.closed.Load() {
-		return headgate.ErrClosed
+		return store.ErrClosed
 	}
 	b.group(mode)
-	if mode == headgate.AllOrNothing && len(b.calls) > 1 {
+	if mode == store.AllOrNothing && len(b.calls) > 1 {
 		return b.divisible()
 	}
 	return nil
@@ -135,7 +134,7 @@ type pipeline struct {
 }
 
 // errLate is the error of a call that was abandoned or not sent in time.
-var errLate = fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, context.DeadlineExceeded)
+var errLate = fmt.Errorf("redis: %w: %w", store.ErrUnavailable, context.DeadlineExceeded)
 
 // ask sends the calls of groups and sets their errors. Calls to trusted servers go out
 // together from this goroutine. Calls to each other slot go out from their own
@@ -225,7 +224,7 @@ func leave(calls []*call) leftBehind {
 	part := leftBehind{calls, make([]*call, len(calls))}
 	for i, c := range calls {
 		own := *c
-		own.of = &batch{store: c.of.store, ops: c.of.ops, out: make([]headgate.Decision, len(c.of.ops))}
+		own.of = &batch{store: c.of.store, ops: c.of.ops, out: make([]store.Decision, len(c.of.ops))}
 		part.own[i] = &own
 		c.err = errLate
 	}
@@ -247,14 +246,14 @@ func (l leftBehind) take() {
 // join sets the errors of groups, combines the answers of groups in several slots, and
 // undoes the takes of refused groups. It returns the groups that were refused only
 // because of takes that are now undone.
-func (p *pipeline) join(ctx context.Context, todo []int, groups []headgate.Group) (again []int) {
+func (p *pipeline) join(ctx context.Context, todo []int, groups []store.Group) (again []int) {
 	var back []*unwanted
 	var of []int // the group of each call
 	given := map[string]bool{}
 	for _, i := range todo {
 		b, g := &p.batches[i], &groups[i]
 		g.Err = firstError(b.calls)
-		if g.Mode == headgate.Independent {
+		if g.Mode == store.Independent {
 			continue
 		}
 		taken, refused := b.taken()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
-	stores "github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -18,9 +18,9 @@ import (
 // error affects only its own group, even when the server has forgotten the scripts.
 func TestPipelineIsManyDos(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-		three := headgate.Per(3, time.Hour).Using(headgate.FixedWindow)
-		one := func(key string) headgate.Op { return headgate.Op{Key: key, Scope: "s", Limit: three, Cost: 1} }
+		db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+		three := headgate.Per(3, time.Hour).Using(store.FixedWindow)
+		one := func(key string) store.Op { return store.Op{Key: key, Scope: "s", Rule: three.Rule(), Cost: 1} }
 		for _, forget := range []func(){func() {}, func() { server.Do("SCRIPT", "FLUSH") }} {
 			server.Do("FLUSHALL")
 			forget()
@@ -29,29 +29,29 @@ func TestPipelineIsManyDos(t *testing.T) {
 			wrong := one("wrong")
 			wrong.Cost = -1
 			free := one("free")
-			free.Limit = headgate.Unlimited()
+			free.Rule = headgate.Unlimited().Rule()
 			var q questions
 			for range 5 {
-				q.add(headgate.AllOrNothing, one("a"), one("b"))
+				q.add(store.AllOrNothing, one("a"), one("b"))
 			}
-			q.add(headgate.AllOrNothing, one("b")) // the refused groups took none of it
-			q.add(headgate.AllOrNothing, bad)
-			q.add(headgate.AllOrNothing, wrong)
-			q.add(headgate.AllOrNothing, free)
-			q.add(headgate.Independent, one("c"))
-			out := make([]headgate.Decision, len(q.ops))
-			store.Do(t.Context(), &headgate.Batch{Ops: q.ops, Out: out, Groups: q.groups})
+			q.add(store.AllOrNothing, one("b")) // the refused groups took none of it
+			q.add(store.AllOrNothing, bad)
+			q.add(store.AllOrNothing, wrong)
+			q.add(store.AllOrNothing, free)
+			q.add(store.Independent, one("c"))
+			out := make([]store.Decision, len(q.ops))
+			db.Do(t.Context(), &store.Batch{Ops: q.ops, Out: out, Groups: q.groups})
 			got := ""
 			for i := range out {
 				got += fmt.Sprintf("%t%d ", out[i].Allowed, out[i].Remaining)
 			}
 			want := "true2 true2 true1 true1 true0 true0 false0 false0 false0 false0 false0 false0 false0 true" +
-				fmt.Sprint(headgate.MaxLimit) + " true2 "
+				fmt.Sprint(store.MaxLimit) + " true2 "
 			if got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 			for i, g := range q.groups {
-				is := map[int]error{6: stores.ErrRefused, 7: headgate.ErrInvalidCost}[i]
+				is := map[int]error{6: store.ErrRefused, 7: store.ErrInvalidCost}[i]
 				if !errors.Is(g.Err, is) {
 					t.Errorf("group %d: %v", i, g.Err)
 				}
@@ -62,17 +62,17 @@ func TestPipelineIsManyDos(t *testing.T) {
 
 // questions are the requests of a Pipeline.
 type questions struct {
-	ops    []headgate.Op
-	groups []headgate.Group
+	ops    []store.Op
+	groups []store.Group
 }
 
-func (q *questions) add(mode headgate.Mode, ops ...headgate.Op) {
+func (q *questions) add(mode store.Mode, ops ...store.Op) {
 	q.ops = append(q.ops, ops...)
-	q.groups = append(q.groups, headgate.Group{Ops: len(ops), Mode: mode})
+	q.groups = append(q.groups, store.Group{Ops: len(ops), Mode: mode})
 }
 
 // each calls f for each group.
-func (q *questions) each(f func(g *headgate.Group, ops []headgate.Op)) {
+func (q *questions) each(f func(g *store.Group, ops []store.Op)) {
 	from := 0
 	for i := range q.groups {
 		g := &q.groups[i]
@@ -86,11 +86,11 @@ func (q *questions) each(f func(g *headgate.Group, ops []headgate.Op)) {
 func random(r *rand.Rand, n int, together bool) *questions {
 	limits := []headgate.Limit{
 		headgate.Per(5, time.Minute),
-		headgate.Per(4, time.Minute).Using(headgate.FixedWindow),
-		headgate.Per(6, time.Minute).Using(headgate.SlidingLog),
-		headgate.Per(7, time.Minute).Using(headgate.SlidingWindow),
-		headgate.Per(5, time.Minute).Using(headgate.SlidingBuckets),
-		headgate.Per(5, time.Minute).Using(headgate.LeakyBucket),
+		headgate.Per(4, time.Minute).Using(store.FixedWindow),
+		headgate.Per(6, time.Minute).Using(store.SlidingLog),
+		headgate.Per(7, time.Minute).Using(store.SlidingWindow),
+		headgate.Per(5, time.Minute).Using(store.SlidingBuckets),
+		headgate.Per(5, time.Minute).Using(store.LeakyBucket),
 		headgate.Concurrent(3),
 		headgate.Unlimited(),
 	}
@@ -100,18 +100,18 @@ func random(r *rand.Rand, n int, together bool) *questions {
 			at += r.Int64N(int64(30*time.Second) / 1000)
 		}
 		key := fmt.Sprint("key", r.IntN(4))
-		var ops []headgate.Op
+		var ops []store.Op
 		for range 1 + r.IntN(3) {
 			if together {
 				key = fmt.Sprint("key", r.IntN(4))
 			}
 			i := r.IntN(len(limits))
-			ops = append(ops, headgate.Op{
-				Key: key, Scope: fmt.Sprint("limit", i), Limit: limits[i], Cost: 1 + r.Int64N(2), At: at,
-				Kind: []headgate.Kind{headgate.Take, headgate.Take, headgate.Take, headgate.Peek}[r.IntN(4)],
+			ops = append(ops, store.Op{
+				Key: key, Scope: fmt.Sprint("limit", i), Rule: limits[i].Rule(), Cost: 1 + r.Int64N(2), At: at,
+				Kind: []store.Kind{store.KindTake, store.KindTake, store.KindTake, store.KindPeek}[r.IntN(4)],
 			})
 		}
-		q.add([]headgate.Mode{headgate.AllOrNothing, headgate.AllOrNothing, headgate.Independent}[r.IntN(3)], ops...)
+		q.add([]store.Mode{store.AllOrNothing, store.AllOrNothing, store.Independent}[r.IntN(3)], ops...)
 	}
 	return q
 }
@@ -120,19 +120,19 @@ func random(r *rand.Rand, n int, together bool) *questions {
 // give the same answers.
 func sameAsDo(t *testing.T, together, single *redis.Store, q *questions) {
 	t.Helper()
-	out := make([]headgate.Decision, len(q.ops))
-	together.Do(t.Context(), &headgate.Batch{Ops: q.ops, Out: out, Groups: q.groups})
+	out := make([]store.Decision, len(q.ops))
+	together.Do(t.Context(), &store.Batch{Ops: q.ops, Out: out, Groups: q.groups})
 	from := 0
-	q.each(func(g *headgate.Group, ops []headgate.Op) {
-		want := make([]headgate.Decision, len(ops))
-		err := headgate.ExecuteAll(t.Context(), single, ops, want, g.Mode)
+	q.each(func(g *store.Group, ops []store.Op) {
+		want := make([]store.Decision, len(ops))
+		err := store.ExecuteAll(t.Context(), single, ops, want, g.Mode)
 		for i, op := range ops {
 			got := out[from+i]
-			if op.Limit.Algorithm() == headgate.Concurrency {
+			if op.Rule.Algorithm == store.Concurrency {
 				got.Lease, want[i].Lease = 0, 0
 			}
 			if got != want[i] || g.Err != nil || err != nil {
-				t.Fatalf("op %d, %s of %d under %v:\n got %+v, %v\nwant %+v, %v", from+i, op.Kind, op.Cost, op.Limit, got, g.Err, want[i], err)
+				t.Fatalf("op %d, %s of %d under %v:\n got %+v, %v\nwant %+v, %v", from+i, op.Kind, op.Cost, op.Rule, got, g.Err, want[i], err)
 			}
 		}
 		from += len(ops)
@@ -164,7 +164,7 @@ func saysWhatDoSays(t *testing.T, o redis.Options, servers []*redistest.Server, 
 		}
 		if seed%2 == 0 {
 			q := random(rand.New(rand.NewPCG(seed, 1)), 500, together)
-			stores["before"].Do(t.Context(), &headgate.Batch{Ops: q.ops, Out: make([]headgate.Decision, len(q.ops)), Groups: q.groups})
+			stores["before"].Do(t.Context(), &store.Batch{Ops: q.ops, Out: make([]store.Decision, len(q.ops)), Groups: q.groups})
 		}
 		sameAsDo(t, stores["at once"], stores["one by one"], random(rand.New(rand.NewPCG(seed, 2)), 100, together))
 	}
@@ -173,10 +173,10 @@ func saysWhatDoSays(t *testing.T, o redis.Options, servers []*redistest.Server, 
 // pipelineAcrossSlots: refused groups across slots do not affect groups after them. In
 // the end each key has what the admitted groups have left, and no group that would fit
 // was refused.
-func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
-	limit := headgate.Per(9, 24*time.Hour).Using(headgate.FixedWindow)
-	op := func(key string, cost int64) headgate.Op {
-		return headgate.Op{Key: key, Scope: "across", Limit: limit, Cost: cost}
+func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, db *redis.Store) {
+	limit := headgate.Per(9, 24*time.Hour).Using(store.FixedWindow)
+	op := func(key string, cost int64) store.Op {
+		return store.Op{Key: key, Scope: "across", Rule: limit.Rule(), Cost: cost}
 	}
 	for seed := range uint64(8) {
 		for _, p := range set.Primaries {
@@ -186,19 +186,19 @@ func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.S
 		q := new(questions)
 		for range 60 {
 			a := r.IntN(5)
-			ops := []headgate.Op{op(fmt.Sprint("key", a), 1+r.Int64N(3))}
+			ops := []store.Op{op(fmt.Sprint("key", a), 1+r.Int64N(3))}
 			if r.IntN(3) > 0 {
 				ops = append(ops, op(fmt.Sprint("key", (a+1+r.IntN(4))%5), 1+r.Int64N(3)))
 			}
-			q.add(headgate.AllOrNothing, ops...)
+			q.add(store.AllOrNothing, ops...)
 		}
-		out := make([]headgate.Decision, len(q.ops))
-		store.Do(t.Context(), &headgate.Batch{Ops: q.ops, Out: out, Groups: q.groups})
+		out := make([]store.Decision, len(q.ops))
+		db.Do(t.Context(), &store.Batch{Ops: q.ops, Out: out, Groups: q.groups})
 		left := map[string]int64{}
 		for i := range 5 {
 			left[fmt.Sprint("key", i)] = 9
 		}
-		admitted := func(out []headgate.Decision) bool {
+		admitted := func(out []store.Decision) bool {
 			for i := range out {
 				if !out[i].Allowed {
 					return false
@@ -207,7 +207,7 @@ func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.S
 			return true
 		}
 		from := 0
-		q.each(func(g *headgate.Group, ops []headgate.Op) {
+		q.each(func(g *store.Group, ops []store.Op) {
 			if g.Err != nil {
 				t.Fatal(g.Err)
 			}
@@ -220,13 +220,13 @@ func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.S
 		})
 		for key, want := range left {
 			peek := op(key, 1)
-			peek.Kind = headgate.Peek
-			if d, err := headgate.Execute(t.Context(), store, peek); err != nil || d.Remaining != want {
+			peek.Kind = store.KindPeek
+			if d, err := store.Execute(t.Context(), db, peek); err != nil || d.Remaining != want {
 				t.Errorf("seed %d: %s has %d, want %d: %v", seed, key, d.Remaining, want, err)
 			}
 		}
 		from = 0
-		q.each(func(_ *headgate.Group, ops []headgate.Op) {
+		q.each(func(_ *store.Group, ops []store.Op) {
 			fits := true
 			for _, op := range ops {
 				fits = fits && op.Cost <= left[op.Key]
@@ -243,24 +243,24 @@ func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.S
 // are still answered.
 func pipelineOfPart(t *testing.T, set *redistest.ClusterSet, o redis.Options) {
 	o.Timeout = 300 * time.Millisecond
-	store := open(t, o)
+	db := open(t, o)
 	limit := headgate.Per(1000, time.Hour)
 	q := new(questions)
 	var away []bool
 	for i := range 60 {
 		key := fmt.Sprint("part", i)
-		q.add(headgate.AllOrNothing, headgate.Op{Key: key, Scope: "s", Limit: limit, Cost: 1})
+		q.add(store.AllOrNothing, store.Op{Key: key, Scope: "s", Rule: limit.Rule(), Cost: 1})
 		away = append(away, set.Slot("{"+key+"}") < 5461) // on the first primary
 	}
-	out := make([]headgate.Decision, len(q.ops))
+	out := make([]store.Decision, len(q.ops))
 	set.Primaries[0].Pause()
 	defer set.Primaries[0].Resume()
 	for round := range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), o.Timeout)
-		store.Do(ctx, &headgate.Batch{Ops: q.ops, Out: out, Groups: q.groups})
+		db.Do(ctx, &store.Batch{Ops: q.ops, Out: out, Groups: q.groups})
 		cancel()
 		for i := range q.groups {
-			if err := q.groups[i].Err; (err != nil) != away[i] || err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+			if err := q.groups[i].Err; (err != nil) != away[i] || err != nil && !errors.Is(err, store.ErrUnavailable) {
 				t.Fatalf("round %d, group %d, of the server that is away: %t: %v", round, i, away[i], err)
 			}
 		}

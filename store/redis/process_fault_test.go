@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -26,9 +27,9 @@ const childVariable = "HEADGATE_FAULT_TEST_SERVER"
 // during a test.
 func everyAlgorithm() map[string]headgate.Limit {
 	limits := make(map[string]headgate.Limit)
-	for _, a := range []headgate.Algorithm{
-		headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow,
-		headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets,
+	for _, a := range []store.Algorithm{
+		store.TokenBucket, store.LeakyBucket, store.FixedWindow,
+		store.SlidingLog, store.SlidingWindow, store.SlidingBuckets,
 	} {
 		limits[a.String()] = headgate.Per(500, never).Using(a)
 	}
@@ -178,13 +179,13 @@ func TestKilledInTheMiddle(t *testing.T) {
 	server := redistest.Standalone(t, "--appendonly", "yes", "--appendfsync", "no")
 	type pool struct {
 		limiter *headgate.Limiter
-		policy  headgate.Reason
+		policy  store.Reason
 	}
 	deny := openFailsafe(t, redis.Options{Addresses: []string{server.Addr}}, nil)
 	local := openFailsafe(t, redis.Options{Addresses: []string{server.Addr}}, nil)
 	pools := []pool{
-		{headgate.New(deny, headgate.WithFailurePolicy(headgate.FailureDeny)), headgate.FailClosed},
-		{headgate.New(local, headgate.WithFallback(memory.New(), 0.1)), headgate.Fallback},
+		{headgate.New(deny, headgate.WithFailurePolicy(headgate.FailureDeny)), store.ReasonFailClosed},
+		{headgate.New(local, headgate.WithFallback(memory.New(), 0.1)), store.ReasonFallback},
 	}
 	var mu sync.Mutex
 	admitted, inMemory, failed := make(map[string]int), make(map[string]int), make(map[string]int)
@@ -209,7 +210,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 					switch {
 					case err != nil:
 						failed[name]++
-						if d.Reason != p.policy || !errors.Is(err, headgate.ErrUnavailable) || d.Reason == headgate.FailClosed && d.Allowed {
+						if d.Reason != p.policy || !errors.Is(err, store.ErrUnavailable) || d.Reason == store.ReasonFailClosed && d.Allowed {
 							t.Errorf("%s: %+v, %v", name, d, err)
 						}
 						if d.Allowed {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
-	stores "github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -22,9 +22,9 @@ func TestErrorRepliesAreAnswers(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		limit := headgate.Per(1, time.Hour)
 		inner := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-		store := failsafe.New(inner, failsafe.Options{Timeout: patient, Breaker: failsafe.Breaker{Failures: 1}})
-		take := func(key string) (headgate.Decision, error) {
-			return headgate.Execute(t.Context(), store, headgate.Op{Key: key, Scope: "s", Limit: limit, Cost: 1})
+		db := failsafe.New(inner, failsafe.Options{Timeout: patient, Breaker: failsafe.Breaker{Failures: 1}})
+		take := func(key string) (store.Decision, error) {
+			return store.Execute(t.Context(), db, store.Op{Key: key, Scope: "s", Rule: limit.Rule(), Cost: 1})
 		}
 		exhaust := func(key string) {
 			t.Helper()
@@ -37,7 +37,7 @@ func TestErrorRepliesAreAnswers(t *testing.T) {
 		refused := func(what, key string, kind error) {
 			t.Helper()
 			for range 3 {
-				if d, err := take(key); !errors.Is(err, kind) || !errors.Is(err, headgate.ErrUnavailable) {
+				if d, err := take(key); !errors.Is(err, kind) || !errors.Is(err, store.ErrUnavailable) {
 					t.Errorf("%s: %+v %v", what, d, err)
 				}
 			}
@@ -46,25 +46,25 @@ func TestErrorRepliesAreAnswers(t *testing.T) {
 			}
 		}
 		exhaust("old")
-		name := redis.KeyOf("hg", &headgate.Op{Key: "bad", Scope: "s", Limit: limit})
+		name := redis.KeyOf("hg", &store.Op{Key: "bad", Scope: "s", Rule: limit.Rule()})
 		for _, command := range [][]string{{"LPUSH", name, "x"}, {"SET", name, "garbage"}, {"SET", name, "\xff\xff\xff"}} {
 			server.Do("DEL", name)
 			server.Do(command...)
-			refused(fmt.Sprint(command), "bad", stores.ErrRefused)
+			refused(fmt.Sprint(command), "bad", store.ErrRefused)
 			if d, err := take(fmt.Sprint("other", command)); err != nil || !d.Allowed {
 				t.Errorf("another key than %q: %+v %v", command, d, err)
 			}
 		}
 		server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
-		refused("NOREPLICAS", "new", stores.ErrReadOnly)
+		refused("NOREPLICAS", "new", store.ErrReadOnly)
 		server.Do("CONFIG", "SET", "min-replicas-to-write", "0")
 		server.Do("REPLICAOF", "127.0.0.1", "1")
-		refused("READONLY", "new", stores.ErrReadOnly)
+		refused("READONLY", "new", store.ErrReadOnly)
 		server.Do("REPLICAOF", "NO", "ONE")
 		if d, err := take("new"); err != nil || !d.Allowed {
 			t.Errorf("when it may be written again: %+v %v", d, err)
 		}
-		if s := store.Stats(); s.Opened != 0 || s.Refused != 9 || s.ReadOnly != 6 || s.Failures != 15 {
+		if s := db.Stats(); s.Opened != 0 || s.Refused != 9 || s.ReadOnly != 6 || s.Failures != 15 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -75,18 +75,18 @@ func TestKeyIsForbidden(t *testing.T) {
 	server := redistest.Standalone(t)
 	server.Do("ACL", "SETUSER", "some", "on", ">p", "+@all", "~hg:*mine*")
 	inner := open(t, redis.Options{Addresses: []string{server.Addr}, Username: "some", Password: "p", Timeout: patient})
-	store := failsafe.New(inner, failsafe.Options{Timeout: patient, Breaker: failsafe.Breaker{Failures: 1}})
+	db := failsafe.New(inner, failsafe.Options{Timeout: patient, Breaker: failsafe.Breaker{Failures: 1}})
 	for range 3 {
-		op := headgate.Op{Key: "mine", Scope: "s", Limit: headgate.Per(9, time.Hour), Cost: 1}
-		if d, err := headgate.Execute(t.Context(), store, op); err != nil || !d.Allowed {
+		op := store.Op{Key: "mine", Scope: "s", Rule: headgate.Per(9, time.Hour).Rule(), Cost: 1}
+		if d, err := store.Execute(t.Context(), db, op); err != nil || !d.Allowed {
 			t.Errorf("%+v %v", d, err)
 		}
 		op.Key = "others"
-		if d, err := headgate.Execute(t.Context(), store, op); !errors.Is(err, stores.ErrRefused) {
+		if d, err := store.Execute(t.Context(), db, op); !errors.Is(err, store.ErrRefused) {
 			t.Errorf("%+v %v", d, err)
 		}
 	}
-	if s := store.Stats(); s.Opened != 0 {
+	if s := db.Stats(); s.Opened != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -94,7 +94,7 @@ func TestKeyIsForbidden(t *testing.T) {
 // TestForbiddenIsKnown: what the user may not do is told apart from all other refusals.
 func TestForbiddenIsKnown(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		op := headgate.Op{Key: "mine", Scope: "s", Limit: headgate.Per(9, time.Hour), Cost: 1}
+		op := store.Op{Key: "mine", Scope: "s", Rule: headgate.Per(9, time.Hour).Rule(), Cost: 1}
 		name := redis.KeyOf("hg", &op)
 		for what, row := range map[string]struct {
 			user      []string
@@ -107,12 +107,12 @@ func TestForbiddenIsKnown(t *testing.T) {
 			server.Do("DEL", name)
 			server.Do("LPUSH", name, "NOPERM x")
 			server.Do(append([]string{"ACL", "SETUSER", "NOPERM", "reset", "on", ">p"}, row.user...)...)
-			store := open(t, redis.Options{Addresses: []string{server.Addr}, Username: "NOPERM", Password: "p", Timeout: patient})
-			_, err := headgate.Execute(t.Context(), store, op)
-			if !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, redis.ErrForbidden) != row.forbidden {
+			db := open(t, redis.Options{Addresses: []string{server.Addr}, Username: "NOPERM", Password: "p", Timeout: patient})
+			_, err := store.Execute(t.Context(), db, op)
+			if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, redis.ErrForbidden) != row.forbidden {
 				t.Errorf("%s: %v", what, err)
 			}
-			if _, _, err := store.Lacks(t.Context()); errors.Is(err, redis.ErrForbidden) != row.forbidden || row.forbidden && err == nil {
+			if _, _, err := db.Lacks(t.Context()); errors.Is(err, redis.ErrForbidden) != row.forbidden || row.forbidden && err == nil {
 				t.Errorf("%s: lacks %v", what, err)
 			}
 		}
@@ -124,9 +124,9 @@ func TestForbiddenIsKnown(t *testing.T) {
 func TestServerCannotSave(t *testing.T) {
 	server := redistest.Standalone(t)
 	inner := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-	store := failsafe.New(inner, failsafe.Options{Timeout: patient, Breaker: failsafe.Breaker{Failures: 1}})
-	op := headgate.Op{Key: "old", Scope: "s", Limit: headgate.Per(1, time.Hour), Cost: 1}
-	if d, err := headgate.Execute(t.Context(), store, op); err != nil || !d.Allowed {
+	db := failsafe.New(inner, failsafe.Options{Timeout: patient, Breaker: failsafe.Breaker{Failures: 1}})
+	op := store.Op{Key: "old", Scope: "s", Rule: headgate.Per(1, time.Hour).Rule(), Cost: 1}
+	if d, err := store.Execute(t.Context(), db, op); err != nil || !d.Allowed {
 		t.Fatalf("%+v %v", d, err)
 	}
 	if err := os.RemoveAll(server.Dir); err != nil {
@@ -142,15 +142,15 @@ func TestServerCannotSave(t *testing.T) {
 	}
 	for range 3 {
 		op.Key = "new"
-		if d, err := headgate.Execute(t.Context(), store, op); !errors.Is(err, stores.ErrReadOnly) {
+		if d, err := store.Execute(t.Context(), db, op); !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%+v %v", d, err)
 		}
 		op.Key = "old"
-		if d, err := headgate.Execute(t.Context(), store, op); err != nil || d.Allowed {
+		if d, err := store.Execute(t.Context(), db, op); err != nil || d.Allowed {
 			t.Errorf("an exhausted key: %+v %v", d, err)
 		}
 	}
-	if s := store.Stats(); s.Opened != 0 || s.ReadOnly != 3 {
+	if s := db.Stats(); s.Opened != 0 || s.ReadOnly != 3 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 	"github.com/headgate/headgate/store/regions"
 )
@@ -38,9 +39,9 @@ func BenchmarkRegions(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = alone.Close() })
-	plain := headgate.PerSecond(1600).Using(headgate.FixedWindow)
-	limit := plain.InRegions(headgate.Regions{})
-	round := func(s headgate.Store, l headgate.Limit) (p99 time.Duration, refused float64) {
+	plain := headgate.PerSecond(1600).Using(store.FixedWindow)
+	limit := plain.InRegions(store.Regions{})
+	round := func(s store.Store, l headgate.Limit) (p99 time.Duration, refused float64) {
 		var all sync.WaitGroup
 		var no atomic.Int64
 		took := make([][]time.Duration, 64)
@@ -49,7 +50,7 @@ func BenchmarkRegions(b *testing.B) {
 			all.Go(func() {
 				for n := i; time.Now().Before(end); n++ {
 					began := time.Now()
-					d, err := headgate.Execute(context.Background(), s, headgate.Op{Key: "k" + strconv.Itoa(n%keys), Limit: l, Cost: 1})
+					d, err := store.Execute(context.Background(), s, store.Op{Key: "k" + strconv.Itoa(n%keys), Rule: l.Rule(), Cost: 1})
 					if err != nil {
 						b.Error(err)
 						return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 	"github.com/headgate/headgate/store/regions"
 )
@@ -92,9 +93,9 @@ func (c *continent) load(name string, limit headgate.Limit, pause time.Duration,
 					return
 				case <-time.After(pause):
 				}
-				d, err := headgate.Execute(context.Background(), s, headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: 1})
+				d, err := store.Execute(context.Background(), s, store.Op{Key: "k", Scope: "api/rule", Rule: limit.Rule(), Cost: 1})
 				switch {
-				case errors.Is(err, headgate.ErrUnavailable):
+				case errors.Is(err, store.ErrUnavailable):
 				case err != nil:
 					c.Error(err)
 				case d.Allowed:
@@ -126,7 +127,7 @@ func (c *continent) await(n int64, within time.Duration) {
 func TestRegionsThroughFaults(t *testing.T) {
 	t.Parallel()
 	const n = 3000
-	limit := headgate.Per(n, 30*24*time.Hour).Using(headgate.FixedWindow).InRegions(headgate.Regions{})
+	limit := headgate.Per(n, 30*24*time.Hour).Using(store.FixedWindow).InRegions(store.Regions{})
 	for _, tc := range []struct {
 		name  string
 		fault func(c *continent)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 	"github.com/headgate/headgate/store/regions"
 )
@@ -79,7 +80,7 @@ func TestRegionsNoticeASilentCut(t *testing.T) {
 	const n = 2000
 	i := newIsland(t)
 	home := redistest.Standalone(t)
-	limit := headgate.Per(n, 30*24*time.Hour).Using(headgate.FixedWindow).InRegions(headgate.Regions{})
+	limit := headgate.Per(n, 30*24*time.Hour).Using(store.FixedWindow).InRegions(store.Regions{})
 	c := &continent{T: t, cost: newCosts("eu", "us"), stores: map[string][]*regions.Store{}}
 	for name, at := range map[string][2]string{"eu": {home.Addr, i.addr}, "us": {i.addr, home.Addr}} {
 		other := map[string]string{"eu": "us", "us": "eu"}[name]

@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // errSkew means that none of the calendar windows sent contains the server's time.
@@ -51,15 +51,15 @@ func (r *reply) integers(dst []int64) error {
 // decide reads the answer to op: three values for a take that is allowed at once or
 // refused for now, otherwise the seven of lua/main.lua, plus the time when the state is
 // fresh if dated, and the lease for a limit with leases.
-func (r *reply) decide(op *headgate.Op, dated bool, d *headgate.Decision) (freshAt int64, err error) { //nolint:revive // a fact about the reply
-	d.Limit = op.Limit.Capacity()
+func (r *reply) decide(op *store.Op, dated bool, d *store.Decision) (freshAt int64, err error) { //nolint:revive // a fact about the reply
+	d.Limit = op.Rule.Most()
 	var v [7]int64
 	if len(r.values) == 3 {
 		switch err := r.integers(v[:3]); {
 		case err != nil:
 			return 0, err
 		case v[0] < 0:
-			d.Reason, d.Remaining, d.RetryAfter, d.ResetAfter = headgate.Limited, -1-v[0], micros(v[1]), micros(v[2])
+			d.Reason, d.Remaining, d.RetryAfter, d.ResetAfter = store.ReasonLimited, -1-v[0], micros(v[1]), micros(v[2])
 		default:
 			d.Allowed, d.Remaining, d.Granted, d.ResetAfter, d.CountsUntil = true, v[0], op.Cost, micros(v[1]), v[2]
 		}
@@ -68,12 +68,12 @@ func (r *reply) decide(op *headgate.Op, dated bool, d *headgate.Decision) (fresh
 	if err := r.integers(v[:]); err != nil {
 		return 0, err
 	}
-	d.Allowed, d.Reason = v[0]&1 == 1, headgate.Reason(v[0]>>1)
+	d.Allowed, d.Reason = v[0]&1 == 1, store.Reason(v[0]>>1)
 	d.Remaining, d.Granted = v[1], v[2]
-	if d.Granted == maxInteger && (op.Kind == headgate.Charge || op.Kind == headgate.Grant) {
+	if d.Granted == maxInteger && (op.Kind == store.KindCharge || op.Kind == store.KindGrant) {
 		d.Granted = op.Cost // it was cut to what a script can hold
 	}
-	d.RetryAfter = headgate.Never
+	d.RetryAfter = store.Never
 	if v[3] >= 0 {
 		d.RetryAfter = micros(v[3])
 	}
@@ -82,7 +82,7 @@ func (r *reply) decide(op *headgate.Op, dated bool, d *headgate.Decision) (fresh
 		err = r.integers(v[:1])
 		freshAt = v[0]
 	}
-	if err == nil && op.Limit.Algorithm() == headgate.Concurrency {
+	if err == nil && op.Rule.Algorithm == store.Concurrency {
 		err = r.integers(v[:1])
 		d.Lease = v[0]
 	}
@@ -92,6 +92,6 @@ func (r *reply) decide(op *headgate.Op, dated bool, d *headgate.Decision) (fresh
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
 // unlimited returns the answer of an unlimited limit, which does not need the server.
-func unlimited(op *headgate.Op, kind headgate.Kind) headgate.Decision {
-	return algorithm.Step(op.Limit.Rule(), new(algorithm.State), 0, algorithm.Request{Kind: kind, Cost: op.Cost}).Decision
+func unlimited(op *store.Op, kind store.Kind) store.Decision {
+	return algorithm.Step(op.Rule, new(algorithm.State), 0, algorithm.Request{Kind: kind, Cost: op.Cost}).Decision
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 //go:embed lua
@@ -38,7 +38,7 @@ func textScript(text string) *script {
 // defines its functions again for every call, so the fewer it has, the faster it is;
 // the most common call is answered before any are defined.
 type scripts struct {
-	single [headgate.Distinct + 1]*script
+	single [store.Distinct + 1]*script
 	// mixed are by which of withLeases and withValues they can do too, which would make
 	// the others slower.
 	mixed [withLeases + withValues + 1]*script
@@ -71,14 +71,14 @@ func newScripts(o *Options) *scripts {
 	}
 	return &scripts{
 		single: [...]*script{
-			headgate.TokenBucket:    bucket,
-			headgate.LeakyBucket:    bucket,
-			headgate.FixedWindow:    compose("fixed_window_take", "common", "window", "fixed_window"),
-			headgate.SlidingLog:     compose("sliding_log_take", "common", "sliding_log"),
-			headgate.SlidingWindow:  compose("sliding_window_take", "common", "sliding_window"),
-			headgate.SlidingBuckets: compose("sliding_buckets_take", "common", "sliding_buckets"),
-			headgate.Concurrency:    compose("common", "sliding_log", "concurrency"),
-			headgate.Distinct:       compose("common", "window", "distinct"),
+			store.TokenBucket:    bucket,
+			store.LeakyBucket:    bucket,
+			store.FixedWindow:    compose("fixed_window_take", "common", "window", "fixed_window"),
+			store.SlidingLog:     compose("sliding_log_take", "common", "sliding_log"),
+			store.SlidingWindow:  compose("sliding_window_take", "common", "sliding_window"),
+			store.SlidingBuckets: compose("sliding_buckets_take", "common", "sliding_buckets"),
+			store.Concurrency:    compose("common", "sliding_log", "concurrency"),
+			store.Distinct:       compose("common", "window", "distinct"),
 		},
 		mixed: [...]*script{
 			compose(mixed...),
@@ -101,9 +101,9 @@ func (s *scripts) join(was, own *script) *script {
 // rare returns which of withLeases and withValues a script can do.
 func (s *scripts) rare(known *script) int {
 	switch known {
-	case s.single[headgate.Concurrency]:
+	case s.single[store.Concurrency]:
 		return withLeases
-	case s.single[headgate.Distinct]:
+	case s.single[store.Distinct]:
 		return withValues
 	}
 	return max(slices.Index(s.mixed[:], known), 0)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // secretLua returns the secret under a key, after setting it to the given one if there
@@ -140,7 +140,7 @@ func (k *Secrets) pause(ctx context.Context, under <-chan struct{}, length time.
 	case <-under:
 	case <-over:
 	case <-ctx.Done():
-		return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, ctx.Err())
+		return fmt.Errorf("redis: %w: %w", store.ErrUnavailable, ctx.Err())
 	}
 	return nil
 }

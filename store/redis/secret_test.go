@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -49,7 +50,7 @@ func TestSecretsOfSilentServers(t *testing.T) {
 		for range callers {
 			a := <-answers
 			quickest, slowest = min(quickest, a.took), max(slowest, a.took)
-			if want := map[bool]int{k == knowing: 1}[true]; a.n != want || !errors.Is(a.err, headgate.ErrUnavailable) {
+			if want := map[bool]int{k == knowing: 1}[true]; a.n != want || !errors.Is(a.err, store.ErrUnavailable) {
 				t.Errorf("%d secrets, want %d: %v", a.n, want, a.err)
 			}
 		}
@@ -57,7 +58,7 @@ func TestSecretsOfSilentServers(t *testing.T) {
 	}
 	fails := map[*redis.Secrets]func(){
 		knowing: func() {
-			if err := knowing.Return(context.Background()); !errors.Is(err, headgate.ErrUnavailable) {
+			if err := knowing.Return(context.Background()); !errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("the server is silent: %v", err)
 			}
 		},
@@ -118,7 +119,7 @@ func TestSecretsWrittenBackJustNow(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if got, err := hasty.All(ended); len(got) != 2 || !errors.Is(err, context.Canceled) || !errors.Is(err, headgate.ErrUnavailable) {
+	if got, err := hasty.All(ended); len(got) != 2 || !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("%d secrets for one who waits no more, %v", len(got), err)
 	}
 }
@@ -137,11 +138,11 @@ func first(t *testing.T, ask func(context.Context) ([][]byte, error)) string {
 // callers that want the secrets get it, and none waits for a better answer.
 func TestSecretsThatAreRefused(t *testing.T) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	server.Do("LPUSH", "hg:secret", "x")
-	k := store.Secrets()
+	k := db.Secrets()
 	for range 3 {
-		if _, err := headgate.Execute(t.Context(), store, headgate.Op{Key: "other", Limit: headgate.PerHour(1), Kind: headgate.Peek}); err != nil {
+		if _, err := store.Execute(t.Context(), db, store.Op{Key: "other", Rule: headgate.PerHour(1).Rule(), Kind: store.KindPeek}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := k.Known(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -20,14 +21,14 @@ var shared = regexp.MustCompile(`^[0-9]{1,4}$`)
 // fixedLimits returns windows of lengths that the smallest state can hold, and others.
 func fixedLimits() []headgate.Limit {
 	fixed := func(n int64, period time.Duration) headgate.Limit {
-		return headgate.Per(n, period).Using(headgate.FixedWindow)
+		return headgate.Per(n, period).Using(store.FixedWindow)
 	}
 	return []headgate.Limit{
 		fixed(50, 24*time.Hour), fixed(900, 7*24*time.Hour), fixed(10, 24*time.Hour),
-		fixed(40, 20*24*time.Hour), fixed(30, 24*time.Hour).Anchored(headgate.AnchorFirstRequest),
-		headgate.PerCalendar(60, headgate.Month, time.UTC), headgate.PerCalendar(1000, headgate.Year, time.UTC),
-		headgate.PerCalendar(60, headgate.Day, nil).InZone(time.UTC),
-		headgate.PerCalendar(60, headgate.Day, nil).InZone(time.FixedZone("UTC-12", -12*60*60)),
+		fixed(40, 20*24*time.Hour), fixed(30, 24*time.Hour).Anchored(store.AnchorFirstRequest),
+		headgate.PerCalendar(60, store.Month, time.UTC), headgate.PerCalendar(1000, store.Year, time.UTC),
+		headgate.PerCalendar(60, store.Day, nil).InZone(time.UTC),
+		headgate.PerCalendar(60, store.Day, nil).InZone(time.FixedZone("UTC-12", -12*60*60)),
 	}
 }
 
@@ -40,7 +41,7 @@ func TestFixedWindowOnTheServersClock(t *testing.T) {
 }
 
 func fixedOnTheServersClock(t *testing.T, server *redistest.Server) {
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	limits, small := fixedLimits(), 0
 	for n := range 150 {
 		rng := rand.New(rand.NewPCG(1, uint64(n)))
@@ -51,19 +52,19 @@ func fixedOnTheServersClock(t *testing.T, server *redistest.Server) {
 			if rng.IntN(10) == 0 {
 				limit = limits[rng.IntN(len(limits))]
 			}
-			op := headgate.Op{Key: strconv.Itoa(n), Scope: "s", Limit: limit, Cost: 1 + rng.Int64N(1+limit.N()/8)}
+			op := store.Op{Key: strconv.Itoa(n), Scope: "s", Rule: limit.Rule(), Cost: 1 + rng.Int64N(1+limit.N()/8)}
 			if rng.IntN(3) == 0 {
-				op.Kind = []headgate.Kind{
-					headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Reserve, headgate.Grant,
+				op.Kind = []store.Kind{
+					store.KindTakeUpTo, store.KindPeek, store.KindCharge, store.KindRefund, store.KindReserve, store.KindGrant,
 				}[rng.IntN(6)]
 			}
-			if op.Kind == headgate.Grant {
+			if op.Kind == store.KindGrant {
 				op.Duration = 10000 * time.Hour
 				slack = time.Second // the credit's end is on the server's clock
 			}
 			request := algorithm.RequestOf(&op)
 			before := microsOf(t, server)
-			got := take(t, store, op)
+			got := take(t, db, op)
 			after := microsOf(t, server)
 			early := state
 			first := algorithm.Step(limit.Rule(), &early, before, request).Decision
@@ -76,13 +77,13 @@ func fixedOnTheServersClock(t *testing.T, server *redistest.Server) {
 				t.Fatalf("key %d, step %d: %s %d of %s\n got %+v\nwant %+v\n  to %+v", n, step, op.Kind, op.Cost, limit, got, first, last)
 			}
 			got.RetryAfter, got.ResetAfter = last.RetryAfter, last.ResetAfter
-			if limit.Rule().Anchor == headgate.AnchorFirstRequest && between(got.CountsUntil, first.CountsUntil, last.CountsUntil) {
+			if limit.Rule().Anchor == store.AnchorFirstRequest && between(got.CountsUntil, first.CountsUntil, last.CountsUntil) {
 				got.CountsUntil = last.CountsUntil
 			}
 			if got != last {
 				t.Fatalf("key %d, step %d: %s %d of %s\n got %+v\nwant %+v", n, step, op.Kind, op.Cost, limit, got, last)
 			}
-			if limit.Rule().Anchor == headgate.AnchorFirstRequest {
+			if limit.Rule().Anchor == store.AnchorFirstRequest {
 				break // the window started at about this time: Go does not know when
 			}
 			if shared.MatchString(server.Do("GET", redis.KeyOf("hg", &op))) {
@@ -102,15 +103,15 @@ func between[T ~int64](d, from, to T) bool { return d >= from && d <= to }
 // TestOlderStatesAreRead: states written by earlier versions keep counting.
 func TestOlderStatesAreRead(t *testing.T) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	now := microsOf(t, server)
-	window := headgate.Op{Key: "window", Limit: headgate.Per(100, 7*24*time.Hour).Using(headgate.FixedWindow), Cost: 1}
+	window := store.Op{Key: "window", Rule: headgate.Per(100, 7*24*time.Hour).Using(store.FixedWindow).Rule(), Cost: 1}
 	number := now/(7*day) + 1
 	server.Do("SET", redis.KeyOf("hg", &window), fmt.Sprintf("6604800%d%07d", number, 40), "PX", "3600000")
 
 	buckets := window
-	buckets.Key, buckets.Limit = "buckets", headgate.Per(100, 60*24*time.Hour).Using(headgate.SlidingBuckets)
-	rule := buckets.Limit.Rule()
+	buckets.Key, buckets.Rule = "buckets", headgate.Per(100, 60*24*time.Hour).Using(store.SlidingBuckets).Rule()
+	rule := buckets.Rule
 	size := int64(rule.Buckets) + 1
 	words := make([]byte, size*2)
 	newest := now / rule.Tick
@@ -119,9 +120,9 @@ func TestOlderStatesAreRead(t *testing.T) {
 	state := bytesOf(7, newest) + bytesOf(6, rule.Tick) + bytesOf(6, rule.Period) + bytesOf(2, size) + "\x02" + string(words)
 	server.Do("SET", redis.KeyOf("hg", &buckets), state, "PX", "3600000")
 
-	for _, op := range []headgate.Op{window, buckets} {
+	for _, op := range []store.Op{window, buckets} {
 		for _, left := range []int64{59, 58} {
-			if d := take(t, store, op); d.Remaining != left {
+			if d := take(t, db, op); d.Remaining != left {
 				t.Errorf("%s: %+v, want %d left", op.Key, d, left)
 			}
 		}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/transport/rightserver"
 	"github.com/headgate/headgate/store"
 )
@@ -34,12 +33,12 @@ type Store struct {
 	loop   sync.WaitGroup
 }
 
-var _ headgate.Store = (*Store)(nil)
+var _ store.Store = (*Store)(nil)
 
 // New returns a Store and connects it. Invalid options, and a server that refuses the
 // connection (wrong password, no permission, [ErrTooOld]), are errors. A server that
 // cannot be reached is not: the Store keeps trying, and every call returns
-// headgate.ErrUnavailable until it is connected; see [Store.Ping]. ctx limits how long
+// store.ErrUnavailable until it is connected; see [Store.Ping]. ctx limits how long
 // New waits for the connection.
 func New(ctx context.Context, o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
@@ -52,7 +51,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	case err := <-first:
 		if isRefusal(err) {
 			_ = s.Close()
-			return nil, fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, explained(err))
+			return nil, fmt.Errorf("redis: %w: %w", store.ErrUnavailable, explained(err))
 		}
 	case <-ctx.Done():
 	}
@@ -153,7 +152,7 @@ func isRefusal(err error) bool {
 }
 
 // Ping returns nil if a server answers, and otherwise an error that wraps
-// headgate.ErrUnavailable. It is for readiness checks.
+// store.ErrUnavailable. It is for readiness checks.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		return client.Do(ctx, client.B().Ping().Build()).Error()
@@ -191,7 +190,7 @@ func (s *Store) evaluate(ctx context.Context, script *script, keys []string, arg
 }
 
 // Close closes the connections. Calls in progress may fail; later ones return
-// headgate.ErrClosed.
+// store.ErrClosed.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -216,18 +215,18 @@ func (s *Store) Close() error {
 // begin returns the client and the context for one call. Pass the context to end.
 func (s *Store) begin(ctx context.Context) (rueidis.Client, *callContext, error) {
 	if s.closed.Load() {
-		return nil, nil, headgate.ErrClosed
+		return nil, nil, store.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, nil, fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
+		return nil, nil, fmt.Errorf("redis: %w: %w", store.ErrUnavailable, err)
 	}
 	server := s.server.Load()
 	if server == nil {
-		return nil, nil, fmt.Errorf("redis: %w: not connected yet", headgate.ErrUnavailable)
+		return nil, nil, fmt.Errorf("redis: %w: not connected yet", store.ErrUnavailable)
 	}
 	now := time.Now() //nolint:forbidigo // deadlines are on the real clock
 	if !s.gate.enter(now) {
-		return nil, nil, fmt.Errorf("redis: %w: %d calls are waiting for an answer", headgate.ErrUnavailable, gateSize)
+		return nil, nil, fmt.Errorf("redis: %w: %d calls are waiting for an answer", store.ErrUnavailable, gateSize)
 	}
 	return server.Client(), s.contexts.get(ctx, now, s.options.Timeout), nil
 }
@@ -298,13 +297,13 @@ func (s *Store) told(ctx context.Context, err error) error {
 	case answer != nil:
 		return fmt.Errorf("redis: %w: %w", answer, err)
 	case errors.Is(err, rueidis.ErrNoSlot):
-		return fmt.Errorf("redis: %w: %w: does the cluster tell the addresses of its nodes? (cluster-preferred-endpoint-type hostname needs cluster-announce-hostname)", headgate.ErrUnavailable, err)
+		return fmt.Errorf("redis: %w: %w: does the cluster tell the addresses of its nodes? (cluster-preferred-endpoint-type hostname needs cluster-announce-hostname)", store.ErrUnavailable, err)
 	case errors.Is(err, rueidis.ErrClosing) && s.closed.Load():
-		return headgate.ErrClosed
+		return store.ErrClosed
 	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-		return fmt.Errorf("redis: %w: %w: %w", headgate.ErrUnavailable, ctx.Err(), err)
+		return fmt.Errorf("redis: %w: %w: %w", store.ErrUnavailable, ctx.Err(), err)
 	}
-	return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
+	return fmt.Errorf("redis: %w: %w", store.ErrUnavailable, err)
 }
 
 // explained returns err, which wraps ErrForbidden if Redis says so.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 	"github.com/headgate/headgate/store/storetest"
 )
@@ -29,7 +29,7 @@ func open(t *testing.T, o redis.Options) *redis.Store {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		storetest.Run(t, storetest.Harness{Open: func(t *testing.T) headgate.Store {
+		storetest.Run(t, storetest.Harness{Open: func(t *testing.T) store.Store {
 			server.Do("FLUSHALL")
 			return open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
 		}})

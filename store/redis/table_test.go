@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -100,7 +100,7 @@ func TestTable(t *testing.T) {
 		server.Kill()
 		soon, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
-		if _, err := one.Look(soon); !errors.Is(err, headgate.ErrUnavailable) {
+		if _, err := one.Look(soon); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("without a server: %v", err)
 		}
 	})
@@ -232,7 +232,7 @@ func TestTableOnAFullServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Do("CONFIG", "SET", "maxmemory", "1")
-	if err := table.Put(ctx, redis.TableRow{Name: "c", Value: "1", Until: time.Now().Add(time.Hour)}, 9); !errors.Is(err, headgate.ErrUnavailable) {
+	if err := table.Put(ctx, redis.TableRow{Name: "c", Value: "1", Until: time.Now().Add(time.Hour)}, 9); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("without room: %v", err)
 	}
 	after, err := table.Look(ctx)

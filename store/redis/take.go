@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // skewRetries is how often a call is repeated with other calendar windows.
@@ -13,7 +13,7 @@ const skewRetries = 2
 
 // take executes one valid op with a limit in one round trip, on this goroutine, and
 // returns when the state is fresh if the caller gave the time.
-func (s *Store) take(ctx context.Context, op *headgate.Op) (d headgate.Decision, freshAt int64, err error) {
+func (s *Store) take(ctx context.Context, op *store.Op) (d store.Decision, freshAt int64, err error) {
 	epoch := s.trust.epoch.Load()
 	client, call, err := s.begin(ctx)
 	if err != nil {
@@ -21,15 +21,15 @@ func (s *Store) take(ctx context.Context, op *headgate.Op) (d headgate.Decision,
 	}
 	freshAt, err = s.ask(call, client, op, &d)
 	if err = s.end(ctx, call, err); err != nil {
-		return headgate.Decision{}, 0, err
+		return store.Decision{}, 0, err
 	}
 	s.trust.gain(s.trust.slotOf(op.Key), epoch)
 	return d, freshAt, nil
 }
 
 // ask sends op and reads the answer into d.
-func (s *Store) ask(call *callContext, client rueidis.Client, op *headgate.Op, d *headgate.Decision) (int64, error) {
-	script := s.scripts.single[op.Limit.Rule().Algorithm]
+func (s *Store) ask(call *callContext, client rueidis.Client, op *store.Op, d *store.Decision) (int64, error) {
+	script := s.scripts.single[op.Rule.Algorithm]
 	guess := s.guess(op)
 	for try := 0; ; try++ {
 		var buffer [640]byte
@@ -60,8 +60,8 @@ func (s *Store) ask(call *callContext, client rueidis.Client, op *headgate.Op, d
 }
 
 // guess returns the approximate time on the server's clock, for op's calendar window.
-func (s *Store) guess(op *headgate.Op) int64 {
-	if op.Limit.Rule().Calendar == headgate.NoCalendar {
+func (s *Store) guess(op *store.Op) int64 {
+	if op.Rule.Calendar == store.NoCalendar {
 		return 0
 	}
 	return s.options.Clock().UnixMicro()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 )
 
@@ -16,16 +15,16 @@ const timesSuffix = ":@"
 // readTimes answers an op of kind Times, the only one of b, on the server's clock and in
 // one round trip. It needs Options.KeyTimes. Both times are also zero for a state that was
 // last written by a process without that option, if no other has recorded times of it.
-func (s *Store) readTimes(ctx context.Context, b *headgate.Batch) error {
+func (s *Store) readTimes(ctx context.Context, b *store.Batch) error {
 	op := &b.Ops[0]
 	switch {
 	case s.scripts.times == nil:
 		return store.ErrNoKeyTimes
-	case !op.Limit.Valid():
-		return op.Limit.Validate()
-	case op.Limit.IsUnlimited() && s.closed.Load():
-		return headgate.ErrClosed
-	case op.Limit.IsUnlimited():
+	case !op.Rule.Valid():
+		return op.Rule.Validate()
+	case op.Rule.Unlimited && s.closed.Load():
+		return store.ErrClosed
+	case op.Rule.Unlimited:
 		b.Recorded = true
 		return nil
 	}
@@ -39,7 +38,7 @@ func (s *Store) readTimes(ctx context.Context, b *headgate.Batch) error {
 		err = fmt.Errorf("the script returned %d values", len(at))
 	}
 	if err != nil {
-		return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
+		return fmt.Errorf("redis: %w: %w", store.ErrUnavailable, err)
 	}
 	b.Recorded = true
 	for i, to := range []*time.Time{&b.Created, &b.Changed} {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
-	stores "github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -19,13 +19,13 @@ type watched struct {
 	t      *testing.T
 	server *redistest.Server
 	store  *redis.Store
-	op     headgate.Op
-	last   stores.Times
+	op     store.Op
+	last   store.Times
 }
 
-func (w *watched) times() stores.Times {
+func (w *watched) times() store.Times {
 	w.t.Helper()
-	times, err := stores.KeyTimes(context.Background(), w.store, w.op)
+	times, err := store.KeyTimes(context.Background(), w.store, w.op)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func (w *watched) times() stores.Times {
 
 // do executes the op as kind and reads the times. They must be as before, or changed
 // meanwhile if change is wanted.
-func (w *watched) do(kind headgate.Kind, change bool) headgate.Decision {
+func (w *watched) do(kind store.Kind, change bool) store.Decision {
 	w.t.Helper()
 	op := w.op
 	op.Kind = kind
@@ -43,7 +43,7 @@ func (w *watched) do(kind headgate.Kind, change bool) headgate.Decision {
 	after := microsOf(w.t, w.server)
 	times := w.times()
 	if change && (times.Changed.UnixMicro() < before || times.Changed.UnixMicro() > after) || !change && times != w.last {
-		w.t.Fatalf("%s %s at %d to %d: %+v; times %v, before %v", kind, op.Limit, before, after, d, times, w.last)
+		w.t.Fatalf("%s %s at %d to %d: %+v; times %v, before %v", kind, op.Rule, before, after, d, times, w.last)
 	}
 	w.last = times
 	return d
@@ -52,12 +52,12 @@ func (w *watched) do(kind headgate.Kind, change bool) headgate.Decision {
 // created takes for the first time, or again after what should have ended the key.
 func (w *watched) created() {
 	w.t.Helper()
-	w.last = stores.Times{}
+	w.last = store.Times{}
 	if times := w.times(); times != w.last {
-		w.t.Fatalf("%s: times %v of a key that does not exist", w.op.Limit, times)
+		w.t.Fatalf("%s: times %v of a key that does not exist", w.op.Rule, times)
 	}
-	if w.do(headgate.Take, true); w.last.Created != w.last.Changed {
-		w.t.Fatalf("%s: created at %v, changed at %v", w.op.Limit, w.last.Created, w.last.Changed)
+	if w.do(store.KindTake, true); w.last.Created != w.last.Changed {
+		w.t.Fatalf("%s: created at %v, changed at %v", w.op.Rule, w.last.Created, w.last.Changed)
 	}
 }
 
@@ -65,34 +65,34 @@ func (w *watched) created() {
 func (w *watched) kept(created time.Time) {
 	w.t.Helper()
 	if w.last.Created != created {
-		w.t.Errorf("%s: created at %v, was %v", w.op.Limit, w.last.Created, created)
+		w.t.Errorf("%s: created at %v, was %v", w.op.Rule, w.last.Created, created)
 	}
 }
 
 func TestKeyTimes(t *testing.T) { redistest.Each(t, keyTimes) }
 
 func keyTimes(t *testing.T, server *redistest.Server) {
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
 	for i, limit := range append(eachLimit(3, time.Hour), headgate.Concurrent(3)) {
-		op := headgate.Op{Key: strconv.Itoa(i), Scope: "s", Limit: limit, Cost: 1}
-		w := &watched{t: t, server: server, store: store, op: op}
+		op := store.Op{Key: strconv.Itoa(i), Scope: "s", Rule: limit.Rule(), Cost: 1}
+		w := &watched{t: t, server: server, store: db, op: op}
 		w.created()
 		created := w.last.Created
 		for range 2 {
-			w.do(headgate.Take, true)
+			w.do(store.KindTake, true)
 			w.kept(created)
 		}
-		if d := w.do(headgate.Take, limit.Rule().CountDenied); d.Allowed {
+		if d := w.do(store.KindTake, limit.Rule().CountDenied); d.Allowed {
 			t.Errorf("%s: the fourth take is allowed", limit)
 		}
-		w.do(headgate.Peek, false)
-		if limit.Algorithm() != headgate.Concurrency {
-			w.do(headgate.Charge, true)
+		w.do(store.KindPeek, false)
+		if limit.Algorithm() != store.Concurrency {
+			w.do(store.KindCharge, true)
 		}
 		w.kept(created)
 
-		op.Kind = headgate.Reset
-		take(t, store, op)
+		op.Kind = store.KindReset
+		take(t, db, op)
 		w.created()
 
 		state := redis.KeyOf("hg", &op)
@@ -100,9 +100,9 @@ func keyTimes(t *testing.T, server *redistest.Server) {
 		w.created()
 
 		server.Do("DEL", state+":@")
-		w.last = stores.Times{}
-		w.do(headgate.Peek, false)
-		w.do(headgate.Take, true)
+		w.last = store.Times{}
+		w.do(store.KindPeek, false)
+		w.do(store.KindTake, true)
 		w.kept(time.Time{})
 	}
 	if !timesMatchStates(t, server, time.Minute) {
@@ -114,9 +114,9 @@ func keyTimes(t *testing.T, server *redistest.Server) {
 func TestKeyTimesOfAnEndedKey(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
-	limit := headgate.Per(10, time.Second).Using(headgate.SlidingLog)
-	w := &watched{t: t, server: server, store: store, op: headgate.Op{Key: "k", Scope: "s", Limit: limit, Cost: 1}}
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
+	limit := headgate.Per(10, time.Second).Using(store.SlidingLog)
+	w := &watched{t: t, server: server, store: db, op: store.Op{Key: "k", Scope: "s", Rule: limit.Rule(), Cost: 1}}
 	w.created()
 	first := w.last.Created
 	for w.times().Created.Equal(first) {
@@ -131,13 +131,13 @@ func TestKeyTimesOfAnEndedKey(t *testing.T) {
 func TestKeyTimesOfALongLog(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
-	limit := headgate.PerHour(10_000).Using(headgate.SlidingLog)
-	w := &watched{t: t, server: server, store: store, op: headgate.Op{Key: "k", Scope: "s", Limit: limit, Cost: 1}}
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
+	limit := headgate.PerHour(10_000).Using(store.SlidingLog)
+	w := &watched{t: t, server: server, store: db, op: store.Op{Key: "k", Scope: "s", Rule: limit.Rule(), Cost: 1}}
 	w.created()
 	created := w.last.Created
 	for range 600 {
-		w.do(headgate.Take, true)
+		w.do(store.KindTake, true)
 	}
 	w.kept(created)
 	if n := number(t, server.Do("STRLEN", redis.KeyOf("hg", &w.op))); n < 4200 {
@@ -149,25 +149,25 @@ func TestKeyTimesOfALongLog(t *testing.T) {
 // Several keys in one script have times of their own.
 func TestKeyTimesOfABatch(t *testing.T) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
-	var ops []headgate.Op
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
+	var ops []store.Op
 	var keys []*watched
 	for i, limit := range eachLimit(3, time.Hour) {
-		op := headgate.Op{Key: strconv.Itoa(i), Scope: "s", Limit: limit, Cost: 1}
-		w := &watched{t: t, server: server, store: store, op: op}
+		op := store.Op{Key: strconv.Itoa(i), Scope: "s", Rule: limit.Rule(), Cost: 1}
+		w := &watched{t: t, server: server, store: db, op: op}
 		if i%2 == 0 {
 			w.created()
 		}
 		ops, keys = append(ops, op), append(keys, w)
 	}
-	do := func(mode headgate.Mode, ops ...headgate.Op) {
+	do := func(mode store.Mode, ops ...store.Op) {
 		t.Helper()
-		if err := headgate.ExecuteAll(t.Context(), store, ops, make([]headgate.Decision, len(ops)), mode); err != nil {
+		if err := store.ExecuteAll(t.Context(), db, ops, make([]store.Decision, len(ops)), mode); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := microsOf(t, server)
-	do(headgate.AllOrNothing, ops...)
+	do(store.AllOrNothing, ops...)
 	for i, w := range keys {
 		was := w.last
 		w.last = w.times()
@@ -177,20 +177,20 @@ func TestKeyTimesOfABatch(t *testing.T) {
 			w.kept(w.last.Changed)
 		}
 		if w.last.Changed.UnixMicro() < before {
-			t.Errorf("%s: changed at %v", w.op.Limit, w.last.Changed)
+			t.Errorf("%s: changed at %v", w.op.Rule, w.last.Changed)
 		}
 	}
 	refused := ops[0]
 	refused.Cost = 3
-	do(headgate.AllOrNothing, append(ops[1:len(ops):len(ops)], refused)...)
+	do(store.AllOrNothing, append(ops[1:len(ops):len(ops)], refused)...)
 	for _, w := range keys {
 		if times := w.times(); times != w.last {
-			t.Errorf("%s: a refused batch changed %v to %v", w.op.Limit, w.last, times)
+			t.Errorf("%s: a refused batch changed %v to %v", w.op.Rule, w.last, times)
 		}
 	}
 	reset := ops[0]
-	reset.Kind = headgate.Reset
-	do(headgate.Independent, reset, ops[0])
+	reset.Kind = store.KindReset
+	do(store.Independent, reset, ops[0])
 	if times := keys[0].times(); !times.Created.Equal(times.Changed) || !times.Created.After(keys[0].last.Changed) {
 		t.Errorf("reset and taken again: %v, before %v", times, keys[0].last)
 	}
@@ -239,9 +239,9 @@ func TestNoKeyTimes(t *testing.T) {
 	server := redistest.Standalone(t)
 	o := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}
 	off := open(t, o)
-	op := headgate.Op{Key: "k", Scope: "s", Limit: headgate.PerHour(10), Cost: 1}
+	op := store.Op{Key: "k", Scope: "s", Rule: headgate.PerHour(10).Rule(), Cost: 1}
 	take(t, off, op)
-	if times, err := stores.KeyTimes(t.Context(), off, op); !errors.Is(err, stores.ErrNoKeyTimes) || times != (stores.Times{}) {
+	if times, err := store.KeyTimes(t.Context(), off, op); !errors.Is(err, store.ErrNoKeyTimes) || times != (store.Times{}) {
 		t.Errorf("%v, %v", times, err)
 	}
 	if got := server.Do("KEYS", "*:@"); got != "" {
@@ -251,23 +251,23 @@ func TestNoKeyTimes(t *testing.T) {
 	o.KeyTimes = true
 	on := open(t, o)
 	w := &watched{t: t, server: server, store: on, op: op}
-	w.do(headgate.Peek, false) // it exists, but nobody knows since when
-	w.do(headgate.Take, true)
+	w.do(store.KindPeek, false) // it exists, but nobody knows since when
+	w.do(store.KindTake, true)
 	w.kept(time.Time{})
-	op.Limit = headgate.Unlimited()
-	if times, err := stores.KeyTimes(t.Context(), on, op); err != nil || times != (stores.Times{}) {
+	op.Rule = headgate.Unlimited().Rule()
+	if times, err := store.KeyTimes(t.Context(), on, op); err != nil || times != (store.Times{}) {
 		t.Errorf("unlimited: %v, %v", times, err)
 	}
-	op.Limit = headgate.PerHour(-1)
-	if _, err := stores.KeyTimes(t.Context(), on, op); !errors.Is(err, headgate.ErrInvalidLimit) {
+	op.Rule = headgate.PerHour(-1).Rule()
+	if _, err := store.KeyTimes(t.Context(), on, op); !errors.Is(err, store.ErrInvalidLimit) {
 		t.Errorf("invalid: %v", err)
 	}
 	if err := on.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for _, limit := range []headgate.Limit{headgate.PerHour(1), headgate.Unlimited()} {
-		op.Limit = limit
-		if _, err := stores.KeyTimes(t.Context(), on, op); !errors.Is(err, headgate.ErrClosed) {
+		op.Rule = limit.Rule()
+		if _, err := store.KeyTimes(t.Context(), on, op); !errors.Is(err, store.ErrClosed) {
 			t.Errorf("%s on a closed store: %v", limit, err)
 		}
 	}
@@ -275,30 +275,30 @@ func TestNoKeyTimes(t *testing.T) {
 
 // timesAcrossSlots: a take that was undone leaves no times that a later one would keep.
 func timesAcrossSlots(t *testing.T, shared *redis.Store) {
-	limit := headgate.PerHour(1).Using(headgate.SlidingLog)
-	var ops []headgate.Op
+	limit := headgate.PerHour(1).Using(store.SlidingLog)
+	var ops []store.Op
 	for i := range 20 {
-		ops = append(ops, headgate.Op{Key: fmt.Sprint("timed", i), Scope: "s", Limit: limit, Cost: 1})
+		ops = append(ops, store.Op{Key: fmt.Sprint("timed", i), Scope: "s", Rule: limit.Rule(), Cost: 1})
 	}
 	full := ops[19]
 	take(t, shared, full)
-	out := make([]headgate.Decision, len(ops))
-	if err := headgate.ExecuteAll(context.Background(), shared, ops, out, headgate.AllOrNothing); err != nil || out[19].Allowed {
+	out := make([]store.Decision, len(ops))
+	if err := store.ExecuteAll(context.Background(), shared, ops, out, store.AllOrNothing); err != nil || out[19].Allowed {
 		t.Fatalf("%+v, %v", out[19], err)
 	}
 	for i, op := range ops {
 		undone := i < 19
 		for undone { // it ends within a millisecond
-			times, err := stores.KeyTimes(t.Context(), shared, op)
+			times, err := store.KeyTimes(t.Context(), shared, op)
 			if err != nil {
 				t.Fatal(err)
 			}
-			undone = times != (stores.Times{})
+			undone = times != (store.Times{})
 		}
 		if d := take(t, shared, op); d.Allowed != (i < 19) {
 			t.Errorf("%s: %+v", op.Key, d)
 		}
-		times, err := stores.KeyTimes(t.Context(), shared, op)
+		times, err := store.KeyTimes(t.Context(), shared, op)
 		if err != nil || times.Created.IsZero() || !times.Created.Equal(times.Changed) {
 			t.Errorf("%s: %v, %v", op.Key, times, err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -19,7 +20,7 @@ type scene struct {
 	t       *testing.T
 	crowds  []*crowd
 	options redis.Options
-	store   headgate.Store
+	store   store.Store
 	machine lag
 	log     *changes
 	stop    func()
@@ -88,13 +89,13 @@ func (s *scene) finish(forgotten int) {
 	for i, c := range s.crowds {
 		limit := int(c.limit.N()) * len(c.keys)
 		total := s.total[i]
-		admitted := total.allowed[headgate.OK] + total.earlier + c.drain(s.options)
+		admitted := total.allowed[store.ReasonOK] + total.earlier + c.drain(s.options)
 		if admitted > limit+forgotten || admitted < limit-total.errs {
 			t.Errorf("%s: the store admitted %d of %d, %d may have been forgotten, %d calls failed",
 				c.name, admitted, limit, forgotten, total.errs)
 		}
-		if share := int(c.limit.Share(0.05).N()) * len(c.keys); total.allowed[headgate.Fallback] > share {
-			t.Errorf("%s: memory admitted %d, its share is %d", c.name, total.allowed[headgate.Fallback], share)
+		if share := int(c.limit.Share(0.05).N()) * len(c.keys); total.allowed[store.ReasonFallback] > share {
+			t.Errorf("%s: memory admitted %d, its share is %d", c.name, total.allowed[store.ReasonFallback], share)
 		}
 		if total.slowest > s.machine.latest() {
 			t.Errorf("%s: somebody waited %s; the machine was %s late", c.name, total.slowest, s.machine.late())
@@ -142,9 +143,9 @@ func TestClusterLosesAPrimary(t *testing.T) {
 	for i, during := range s.look() {
 		c := s.crowds[i]
 		switch {
-		case c == others && during.allowed[headgate.OK] < 9*during.errs && !s.machine.busy():
+		case c == others && during.allowed[store.ReasonOK] < 9*during.errs && !s.machine.busy():
 			t.Errorf("keys of other primaries: %s", during)
-		case c != others && during.allowed[headgate.OK] > during.errs:
+		case c != others && during.allowed[store.ReasonOK] > during.errs:
 			t.Errorf("keys of the dead primary: %s", during)
 		}
 		t.Logf("%s, during: %s", c.name, during)
@@ -185,7 +186,7 @@ func TestClusterMovesASlot(t *testing.T) {
 		wait(50 * time.Millisecond)
 	}
 	for i, during := range s.look() {
-		if during.errs*10 > during.allowed[headgate.OK] && !s.machine.busy() {
+		if during.errs*10 > during.allowed[store.ReasonOK] && !s.machine.busy() {
 			t.Errorf("%s: too much failed: %s", s.crowds[i].name, during)
 		}
 	}
@@ -211,12 +212,12 @@ func ownerOf(t *testing.T, set *redistest.ClusterSet, slot int) int {
 func TestClusterAcrossSlots(t *testing.T) {
 	set := redistest.Cluster(t)
 	options := redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster}
-	store := openFailsafe(t, options, nil)
-	limiter := headgate.New(store, headgate.WithFailurePolicy(headgate.FailureDeny))
+	db := openFailsafe(t, options, nil)
+	limiter := headgate.New(db, headgate.WithFailurePolicy(headgate.FailureDeny))
 	limit := headgate.Per(300, never)
-	var ops []headgate.Op
+	var ops []store.Op
 	for i := range set.Primaries {
-		ops = append(ops, headgate.Op{Key: onPrimary(i)("all")[0], Limit: limit, Cost: 1})
+		ops = append(ops, store.Op{Key: onPrimary(i)("all")[0], Rule: limit.Rule(), Cost: 1})
 	}
 	var mu sync.Mutex
 	var took []time.Duration
@@ -231,13 +232,13 @@ func TestClusterAcrossSlots(t *testing.T) {
 			defer tick.Stop()
 			for ctx.Err() == nil {
 				<-tick.C
-				out := make([]headgate.Decision, len(ops))
+				out := make([]store.Decision, len(ops))
 				begin := time.Now()
 				d, err := limiter.AllowAll(context.Background(), slices.Clone(ops), out)
 				mu.Lock()
 				took = append(took, time.Since(begin))
 				switch {
-				case err != nil && !errors.Is(err, headgate.ErrUnavailable):
+				case err != nil && !errors.Is(err, store.ErrUnavailable):
 					t.Error(err)
 				case err != nil:
 					failed++

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/redis"
@@ -43,7 +44,7 @@ func openFailsafe(t *testing.T, o redis.Options, changed func(failsafe.Change)) 
 
 // tally counts the answers to callers.
 type tally struct {
-	allowed, refused map[headgate.Reason]int
+	allowed, refused map[store.Reason]int
 	// errs is the number of answers with an error.
 	errs int
 	// inRow is the number of answers without an error since the last one with.
@@ -56,7 +57,7 @@ type tally struct {
 }
 
 func newTally() tally {
-	return tally{allowed: make(map[headgate.Reason]int), refused: make(map[headgate.Reason]int)}
+	return tally{allowed: make(map[store.Reason]int), refused: make(map[store.Reason]int)}
 }
 
 func (a tally) String() string {
@@ -114,11 +115,11 @@ func (c *crowd) ask(key string) {
 	c.tally.inRow++
 	if err != nil {
 		c.tally.errs, c.tally.inRow = c.tally.errs+1, 0
-		if !errors.Is(err, headgate.ErrUnavailable) {
+		if !errors.Is(err, store.ErrUnavailable) {
 			c.t.Errorf("%s: the error is none of ours: %v", c.name, err)
 		}
 	}
-	degraded := d.Reason == headgate.FailOpen || d.Reason == headgate.FailClosed || d.Reason == headgate.Fallback
+	degraded := d.Reason == store.ReasonFailOpen || d.Reason == store.ReasonFailClosed || d.Reason == store.ReasonFallback
 	if degraded != (err != nil) {
 		c.t.Errorf("%s: reason %s with error %v", c.name, d.Reason, err)
 	}
@@ -171,9 +172,9 @@ func (c *crowd) drain(o redis.Options) int {
 func drain(t *testing.T, o redis.Options, key string, limit headgate.Limit) int {
 	t.Helper()
 	o.Timeout = patient
-	store := open(t, o)
-	await(t, store, headgate.Op{Key: key, Limit: limit, Kind: headgate.Peek, Cost: 1})
-	limiter := headgate.New(store)
+	db := open(t, o)
+	await(t, db, store.Op{Key: key, Rule: limit.Rule(), Kind: store.KindPeek, Cost: 1})
+	limiter := headgate.New(db)
 	for total := int64(0); ; {
 		d, err := limiter.AllowUpTo(t.Context(), key, limit, limit.N())
 		if err != nil {
@@ -188,7 +189,7 @@ func drain(t *testing.T, o redis.Options, key string, limit headgate.Limit) int 
 
 // policies returns a crowd for each failure policy, all on one store. keys returns the
 // keys of one crowd.
-func policies(t *testing.T, store headgate.Store, keys func(name string) []string) (allow, deny, local *crowd) {
+func policies(t *testing.T, store store.Store, keys func(name string) []string) (allow, deny, local *crowd) {
 	t.Helper()
 	limit := headgate.Per(4000, never)
 	with := func(name string, options ...headgate.Option) *crowd {
@@ -292,11 +293,11 @@ func (c *changes) open() bool {
 
 // check requires that each change differs from the previous one, and that the breaker
 // closes if the store is called. It returns the number of changes.
-func (c *changes) check(t *testing.T, store headgate.Store) int {
+func (c *changes) check(t *testing.T, db store.Store) int {
 	t.Helper()
 	// A busy machine may have opened it again at the last moment.
 	for began := time.Now(); c.open() && time.Since(began) < comeback; wait(time.Millisecond) {
-		_, _ = headgate.Execute(t.Context(), store, one)
+		_, _ = store.Execute(t.Context(), db, one)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -22,17 +23,17 @@ import (
 // eachLimit returns limits of n per period, one for every algorithm and shape.
 func eachLimit(n int64, period time.Duration) []headgate.Limit {
 	var limits []headgate.Limit
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		limits = append(limits, headgate.Per(n, period).Using(a))
 	}
 	return append(limits,
 		headgate.Per(n, period).RefillEvery(period/2),
-		headgate.Per(n, period).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
-		headgate.PerCalendar(n, headgate.Month, time.UTC),
-		headgate.PerCalendar(n, headgate.Month, nil).InZone(time.FixedZone("UTC+14", 14*60*60)),
-		headgate.Per(n, period).Using(headgate.SlidingLog).CountingDenied(),
-		headgate.Per(n, period).Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeStrict),
-		headgate.Per(n, period).Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeLenient),
+		headgate.Per(n, period).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest),
+		headgate.PerCalendar(n, store.Month, time.UTC),
+		headgate.PerCalendar(n, store.Month, nil).InZone(time.FixedZone("UTC+14", 14*60*60)),
+		headgate.Per(n, period).Using(store.SlidingLog).CountingDenied(),
+		headgate.Per(n, period).Using(store.SlidingBuckets).Buckets(7, store.EdgeStrict),
+		headgate.Per(n, period).Using(store.SlidingBuckets).Buckets(7, store.EdgeLenient),
 	)
 }
 
@@ -63,22 +64,22 @@ func TestT06_T18_T19_T20_T35_EveryKeyLivesUntilItIsFresh(t *testing.T) {
 
 // everyKeyLives uses the TIME seen by the store's scripts, which is ahead of the
 // server's clock by some microseconds.
-func everyKeyLives(t *testing.T, server *redistest.Server, store *redis.Store, ahead int64) {
+func everyKeyLives(t *testing.T, server *redistest.Server, db *redis.Store, ahead int64) {
 	t.Helper()
 	limits := append(eachLimit(3, 1900*time.Millisecond), eachLimit(10, 100*time.Millisecond)...)
 	limits = append(limits, eachLimit(3, time.Hour)...)
-	kinds := []headgate.Kind{headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve, headgate.Grant, headgate.Refund}
+	kinds := []store.Kind{store.KindTake, store.KindTakeUpTo, store.KindCharge, store.KindReserve, store.KindGrant, store.KindRefund}
 	checked := 0
 	for i, limit := range limits {
 		for _, kind := range kinds {
-			op := headgate.Op{Key: fmt.Sprint(i, kind), Limit: limit, Cost: 2, Kind: kind, Duration: 90 * time.Second}
-			if kind == headgate.Refund {
+			op := store.Op{Key: fmt.Sprint(i, kind), Rule: limit.Rule(), Cost: 2, Kind: kind, Duration: 90 * time.Second}
+			if kind == store.KindRefund {
 				first := op
-				first.Kind, first.Cost = headgate.Take, 3
-				take(t, store, first)
+				first.Kind, first.Cost = store.KindTake, 3
+				take(t, db, first)
 				op.Duration = 0
 			}
-			if livesUntilFresh(t, server, store, op, ahead) {
+			if livesUntilFresh(t, server, db, op, ahead) {
 				checked++
 			}
 		}
@@ -90,27 +91,27 @@ func everyKeyLives(t *testing.T, server *redistest.Server, store *redis.Store, a
 
 // livesUntilFresh checks when the key written by op expires, and reports whether the
 // key still existed.
-func livesUntilFresh(t *testing.T, server *redistest.Server, store *redis.Store, op headgate.Op, ahead int64) bool {
+func livesUntilFresh(t *testing.T, server *redistest.Server, db *redis.Store, op store.Op, ahead int64) bool {
 	t.Helper()
 	before := microsOf(t, server) + ahead
-	d := take(t, store, op)
+	d := take(t, db, op)
 	after := microsOf(t, server) + ahead
 	end := number(t, server.Do("PEXPIRETIME", redis.KeyOf("hg", &op)))
 	resetUS := d.ResetAfter.Microseconds()
-	if op.Kind != headgate.Grant && op.Limit.Rule().OwnZone {
+	if op.Kind != store.KindGrant && op.Rule.OwnZone {
 		resetUS += (48 * time.Hour).Microseconds() // a window in the caller's own zone is remembered after its end
 	}
 	switch {
 	case end == -2 && microsOf(t, server)+ahead > before+resetUS:
 		return false // it expired before the check
 	case end == -2:
-		t.Errorf("%s %s: no key, but it is fresh only in %s", op.Kind, op.Limit, d.ResetAfter)
+		t.Errorf("%s %s: no key, but it is fresh only in %s", op.Kind, op.Rule, d.ResetAfter)
 	case end == -1:
-		t.Errorf("%s %s: the key has no end", op.Kind, op.Limit)
+		t.Errorf("%s %s: the key has no end", op.Kind, op.Rule)
 	case resetUS > 0 && (end+1)*1000 < before+resetUS: // one that is fresh already may stay as it was
-		t.Errorf("%s %s: ends at %d ms, before it is fresh at %d µs", op.Kind, op.Limit, end, before+resetUS)
+		t.Errorf("%s %s: ends at %d ms, before it is fresh at %d µs", op.Kind, op.Rule, end, before+resetUS)
 	case end > (after+resetUS)/1000+2:
-		t.Errorf("%s %s: ends at %d ms, long after it is fresh at %d µs", op.Kind, op.Limit, end, after+resetUS)
+		t.Errorf("%s %s: ends at %d ms, long after it is fresh at %d µs", op.Kind, op.Rule, end, after+resetUS)
 	}
 	return true
 }
@@ -131,18 +132,18 @@ end}, {__index = redis})`
 func TestT06_EveryKeyLivesUntilItIsFreshIfTheClockIsSetMeanwhile(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-		store.Prelude(clockSet)
+		db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+		db.Prelude(clockSet)
 		ahead := time.Hour.Microseconds()
-		everyKeyLives(t, server, store, ahead)
+		everyKeyLives(t, server, db, ahead)
 
-		long := headgate.Op{Key: "long", Limit: headgate.Per(1000, time.Hour).Using(headgate.SlidingLog), Cost: 1}
+		long := store.Op{Key: "long", Rule: headgate.Per(1000, time.Hour).Using(store.SlidingLog).Rule(), Cost: 1}
 		for range 600 { // beyond 4 KB it is changed in place
-			take(t, store, long)
+			take(t, db, long)
 		}
-		livesUntilFresh(t, server, store, long, ahead)
-		places := headgate.Op{Key: "places", Limit: headgate.Concurrent(3), Cost: 1}
-		livesUntilFresh(t, server, store, places, ahead)
+		livesUntilFresh(t, server, db, long, ahead)
+		places := store.Op{Key: "places", Rule: headgate.Concurrent(3).Rule(), Cost: 1}
+		livesUntilFresh(t, server, db, places, ahead)
 	})
 }
 
@@ -152,7 +153,7 @@ func TestT06_EveryKeyLivesUntilItIsFreshIfTheClockIsSetMeanwhile(t *testing.T) {
 func TestT06_AWindowEndsWithItsKeyIfTheClockIsSetMeanwhile(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		options := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}
-		op := headgate.Op{Key: "k", Limit: headgate.Per(3, 7*24*time.Hour).Using(headgate.FixedWindow), Cost: 1}
+		op := store.Op{Key: "k", Rule: headgate.Per(3, 7*24*time.Hour).Using(store.FixedWindow).Rule(), Cost: 1}
 		now := microsOf(t, server)
 		if week := int64(7 * day); now/week != (now+2*time.Hour.Microseconds())/week {
 			t.Skip("the window is about to end")
@@ -165,7 +166,7 @@ func TestT06_AWindowEndsWithItsKeyIfTheClockIsSetMeanwhile(t *testing.T) {
 		end := server.Do("PEXPIRETIME", key)
 		later := open(t, options)
 		later.Prelude(clockSet)
-		for _, kind := range []headgate.Kind{headgate.Take, headgate.Charge} {
+		for _, kind := range []store.Kind{store.KindTake, store.KindCharge} {
 			op.Kind = kind
 			before := microsOf(t, server) + time.Hour.Microseconds()
 			reset := take(t, later, op).ResetAfter.Microseconds()
@@ -180,11 +181,11 @@ func TestT06_AWindowEndsWithItsKeyIfTheClockIsSetMeanwhile(t *testing.T) {
 	})
 }
 
-func take(t *testing.T, store headgate.Store, op headgate.Op) headgate.Decision {
+func take(t *testing.T, db store.Store, op store.Op) store.Decision {
 	t.Helper()
-	d, err := headgate.Execute(context.Background(), store, op)
+	d, err := store.Execute(context.Background(), db, op)
 	if err != nil {
-		t.Fatalf("%s %s: %v", op.Kind, op.Limit, err)
+		t.Fatalf("%s %s: %v", op.Kind, op.Rule, err)
 	}
 	return d
 }
@@ -192,26 +193,26 @@ func take(t *testing.T, store headgate.Store, op headgate.Op) headgate.Decision 
 // TestT15_ARefusalWritesNothing, not even the time to live.
 func TestT15_ARefusalWritesNothing(t *testing.T) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	for i, limit := range eachLimit(3, time.Hour) {
 		if limit.Rule().CountDenied {
 			continue
 		}
-		op := headgate.Op{Key: strconv.Itoa(i), Limit: limit, Cost: 3}
-		take(t, store, op)
+		op := store.Op{Key: strconv.Itoa(i), Rule: limit.Rule(), Cost: 3}
+		take(t, db, op)
 		key := redis.KeyOf("hg", &op)
 		value, end := server.Do("GET", key), server.Do("PEXPIRETIME", key)
-		for _, kind := range []headgate.Kind{headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Reserve} {
+		for _, kind := range []store.Kind{store.KindTake, store.KindTakeUpTo, store.KindPeek, store.KindReserve} {
 			op.Kind = kind
-			if d := take(t, store, op); d.Allowed || d.Granted != 0 {
+			if d := take(t, db, op); d.Allowed || d.Granted != 0 {
 				t.Errorf("%s of %s: %+v", kind, limit, d)
 			}
 		}
 		if server.Do("GET", key) != value || server.Do("PEXPIRETIME", key) != end {
 			t.Errorf("%s: a refusal changed the key", limit)
 		}
-		op.Key, op.Kind = "unused", headgate.Peek
-		take(t, store, op)
+		op.Key, op.Kind = "unused", store.KindPeek
+		take(t, db, op)
 		if server.Do("EXISTS", redis.KeyOf("hg", &op)) != "0" {
 			t.Errorf("%s: a peek made a key", limit)
 		}
@@ -230,15 +231,15 @@ func TestT22_SkewedClientsChangeNothing(t *testing.T) {
 			Clock: func() time.Time { return time.Now().Add(skew) },
 		}))
 	}
-	limits := append(eachLimit(25, 24*time.Hour), headgate.PerCalendar(25, headgate.Year, time.UTC))
+	limits := append(eachLimit(25, 24*time.Hour), headgate.PerCalendar(25, store.Year, time.UTC))
 	for i, limit := range limits {
 		var admitted atomic.Int64
 		var group sync.WaitGroup
-		for j, store := range stores {
+		for j, db := range stores {
 			group.Go(func() {
 				for range 20 {
-					op := headgate.Op{Key: strconv.Itoa(i), Limit: limit, Cost: 1, At: time.Now().Add(skews[j]).UnixMicro()}
-					d, err := headgate.Execute(context.Background(), store, op)
+					op := store.Op{Key: strconv.Itoa(i), Rule: limit.Rule(), Cost: 1, At: time.Now().Add(skews[j]).UnixMicro()}
+					d, err := store.Execute(context.Background(), db, op)
 					if err != nil {
 						t.Error(err)
 					}
@@ -257,17 +258,17 @@ func TestT22_SkewedClientsChangeNothing(t *testing.T) {
 // answers before it defines anything, agrees with the full path.
 func TestT30_TheShortWayAnswersAsTheLongOne(t *testing.T) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true})
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true})
 	for i, limit := range eachLimit(5, time.Minute) {
 		for n := range int64(8) {
-			short := headgate.Op{Key: fmt.Sprint("short", i), Limit: limit, Cost: 1, At: 1e15 + n*1e6}
+			short := store.Op{Key: fmt.Sprint("short", i), Rule: limit.Rule(), Cost: 1, At: 1e15 + n*1e6}
 			long := short
 			long.Key = fmt.Sprint("long", i)
-			want := take(t, store, short)
+			want := take(t, db, short)
 			// A second op forces the full path.
-			got := make([]headgate.Decision, 2)
-			peek := headgate.Op{Key: "another", Limit: limit, Cost: 1, At: long.At, Kind: headgate.Peek}
-			if err := headgate.ExecuteAll(context.Background(), store, []headgate.Op{long, peek}, got, headgate.Independent); err != nil {
+			got := make([]store.Decision, 2)
+			peek := store.Op{Key: "another", Rule: limit.Rule(), Cost: 1, At: long.At, Kind: store.KindPeek}
+			if err := store.ExecuteAll(context.Background(), db, []store.Op{long, peek}, got, store.Independent); err != nil {
 				t.Fatal(err)
 			}
 			if got[0] != want {
@@ -281,7 +282,7 @@ func TestT30_TheShortWayAnswersAsTheLongOne(t *testing.T) {
 // bytes can end, and resetting one key never affects another, whatever it looks like.
 func TestT31_KeysAreOpaqueBytes(t *testing.T) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	long := strings.Repeat("x", 10_000)
 	keys := []string{
 		"", "*", "?", "[a]", "a", "\x00", "a\x00b", "{", "}", "{}", "}{", "a}b", "a{b", "{a}", "%", "%7D", "%h", "%0", ":", "a:b",
@@ -291,7 +292,7 @@ func TestT31_KeysAreOpaqueBytes(t *testing.T) {
 	names := map[string]string{}
 	for _, key := range keys {
 		for _, scope := range []string{"", "api", "a:b", "}", long} {
-			op := headgate.Op{Key: key, Scope: scope, Limit: limit, Cost: 1}
+			op := store.Op{Key: key, Scope: scope, Rule: limit.Rule(), Cost: 1}
 			name := redis.KeyOf("hg", &op)
 			if other, taken := names[name]; taken {
 				t.Fatalf("%q and %q in scope %.20q are both named %q", key, other, scope, name)
@@ -300,7 +301,7 @@ func TestT31_KeysAreOpaqueBytes(t *testing.T) {
 			if len(name) > 460 {
 				t.Errorf("the name of %.20q has %d bytes", key, len(name))
 			}
-			if d := take(t, store, op); d.Remaining != 1 {
+			if d := take(t, db, op); d.Remaining != 1 {
 				t.Fatalf("%.20q in scope %.20q: remaining %d at the first take", key, scope, d.Remaining)
 			}
 			if server.Do("EXISTS", name) != "1" {
@@ -308,13 +309,13 @@ func TestT31_KeysAreOpaqueBytes(t *testing.T) {
 			}
 		}
 	}
-	take(t, store, headgate.Op{Key: "*", Limit: limit, Kind: headgate.Reset})
+	take(t, db, store.Op{Key: "*", Rule: limit.Rule(), Kind: store.KindReset})
 	for _, key := range keys {
 		want := int64(1)
 		if key == "*" {
 			want = 2
 		}
-		if d := take(t, store, headgate.Op{Key: key, Limit: limit, Cost: 1, Kind: headgate.Peek}); d.Remaining != want {
+		if d := take(t, db, store.Op{Key: key, Rule: limit.Rule(), Cost: 1, Kind: store.KindPeek}); d.Remaining != want {
 			t.Errorf("after the reset of *, %.20q has %d left, want %d", key, d.Remaining, want)
 		}
 	}
@@ -327,7 +328,7 @@ func TestT31_KeysAreOpaqueBytes(t *testing.T) {
 // restart, is sent again, only once, even during a pipeline.
 func TestScriptsAreKnownByName(t *testing.T) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	limits := eachLimit(1000, time.Hour)
 	ctx := context.Background()
 	lose := map[string]func(){
@@ -335,38 +336,38 @@ func TestScriptsAreKnownByName(t *testing.T) {
 		"flushed":     func() { server.Do("SCRIPT", "FLUSH") },
 		"one known": func() {
 			server.Do("SCRIPT", "FLUSH")
-			take(t, store, headgate.Op{Key: "other", Limit: limits[0], Cost: 1})
+			take(t, db, store.Op{Key: "other", Rule: limits[0].Rule(), Cost: 1})
 		},
 	}
 	for name, lost := range lose {
 		t.Run(name, func(t *testing.T) {
 			server.Do("FLUSHALL")
-			var ops []headgate.Op
+			var ops []store.Op
 			for i := range 300 { // several script calls in one pipeline
-				ops = append(ops, headgate.Op{Key: "k", Scope: "s", Limit: limits[i/64%len(limits)], Cost: 1})
+				ops = append(ops, store.Op{Key: "k", Scope: "s", Rule: limits[i/64%len(limits)].Rule(), Cost: 1})
 			}
 			lost()
-			out := make([]headgate.Decision, len(ops))
-			if err := headgate.ExecuteAll(ctx, store, ops, out, headgate.Independent); err != nil {
+			out := make([]store.Decision, len(ops))
+			if err := store.ExecuteAll(ctx, db, ops, out, store.Independent); err != nil {
 				t.Fatal(err)
 			}
 			lost()
-			if err := headgate.ExecuteAll(ctx, store, ops[60:70], out, headgate.AllOrNothing); err != nil {
+			if err := store.ExecuteAll(ctx, db, ops[60:70], out, store.AllOrNothing); err != nil {
 				t.Fatal(err)
 			}
 			for i, limit := range limits {
 				lost()
-				op := headgate.Op{Key: "k", Scope: "s", Limit: limit, Cost: 1, Kind: headgate.Peek}
+				op := store.Op{Key: "k", Scope: "s", Rule: limit.Rule(), Cost: 1, Kind: store.KindPeek}
 				used := int64(0)
 				for j, o := range ops {
-					if o.Limit.Algorithm() == limit.Algorithm() {
+					if o.Rule.Algorithm == limit.Algorithm() {
 						used++
 						if j >= 60 && j < 70 {
 							used++
 						}
 					}
 				}
-				if d := take(t, store, op); d.Limit-d.Remaining != used {
+				if d := take(t, db, op); d.Limit-d.Remaining != used {
 					t.Errorf("limit %d, %s: %d used, want %d", i, limit, d.Limit-d.Remaining, used)
 				}
 			}
@@ -378,22 +379,22 @@ func TestScriptsAreKnownByName(t *testing.T) {
 // the earlier ones, and mixed algorithms share a call.
 func TestBatchOrder(t *testing.T) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	limits := eachLimit(1000, time.Hour)[:6]
-	ops := make([]headgate.Op, 600)
+	ops := make([]store.Op, 600)
 	for i := range ops {
-		ops[i] = headgate.Op{Key: "k", Limit: limits[i%6], Cost: 1}
+		ops[i] = store.Op{Key: "k", Rule: limits[i%6].Rule(), Cost: 1}
 	}
-	out := make([]headgate.Decision, len(ops))
-	if err := headgate.ExecuteAll(context.Background(), store, ops, out, headgate.Independent); err != nil {
+	out := make([]store.Decision, len(ops))
+	if err := store.ExecuteAll(context.Background(), db, ops, out, store.Independent); err != nil {
 		t.Fatal(err)
 	}
 	for i := range out {
-		if want := int64(1000 - i/6 - 1); out[i].Remaining != want && limits[i%6].Algorithm() > headgate.LeakyBucket {
+		if want := int64(1000 - i/6 - 1); out[i].Remaining != want && limits[i%6].Algorithm() > store.LeakyBucket {
 			t.Fatalf("op %d: remaining %d, want %d", i, out[i].Remaining, want)
 		}
 	}
-	if !slices.ContainsFunc(out, func(d headgate.Decision) bool { return d.Remaining == 900 }) {
+	if !slices.ContainsFunc(out, func(d store.Decision) bool { return d.Remaining == 900 }) {
 		t.Error("nobody has come to 900")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // trust decides whether a call may run on its caller's goroutine. The client respects a
@@ -72,11 +72,11 @@ func (s *Store) apart(ctx context.Context, f func() error) error {
 		case <-time.After(graceFor(end.Sub(deadline))): //nolint:forbidigo // see above
 		}
 	}
-	return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, context.DeadlineExceeded)
+	return fmt.Errorf("redis: %w: %w", store.ErrUnavailable, context.DeadlineExceeded)
 }
 
 // cloneOps copies ops and their keys, which may be in the caller's buffer.
-func cloneOps(ops []headgate.Op) []headgate.Op {
+func cloneOps(ops []store.Op) []store.Op {
 	own := slices.Clone(ops)
 	for i := range own {
 		own[i].Key = strings.Clone(own[i].Key)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -102,10 +102,10 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		"braces":           {Addresses: []string{"a:1"}, Prefix: "a{b"},
 		"unknown mode":     {Addresses: []string{"a:1"}, Mode: 9},
 	} {
-		if store, err := redis.New(context.Background(), o); err == nil || errors.Is(err, headgate.ErrUnavailable) {
+		if db, err := redis.New(context.Background(), o); err == nil || errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%s: error %v", name, err)
-			if store != nil {
-				_ = store.Close()
+			if db != nil {
+				_ = db.Close()
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -91,8 +92,8 @@ func TestVectorsWithKeyTimes(t *testing.T) {
 
 func vectors(t *testing.T, o redis.Options) {
 	o.CallerTime, o.Timeout = true, patient
-	store := open(t, o)
-	for _, a := range append(headgate.Algorithms(), headgate.Concurrency, headgate.Distinct) {
+	db := open(t, o)
+	for _, a := range append(store.Algorithms(), store.Concurrency, store.Distinct) {
 		t.Run(a.String(), func(t *testing.T) {
 			steps := 0
 			for _, v := range readVectors(t, a).Vectors {
@@ -101,18 +102,18 @@ func vectors(t *testing.T, o redis.Options) {
 					if step.Limit != nil {
 						limit = step.Limit.limit(t)
 					}
-					op := headgate.Op{
-						Key: v.Name, Scope: a.String(), Limit: limit, Cost: step.Cost, At: step.AtUS,
+					op := store.Op{
+						Key: v.Name, Scope: a.String(), Rule: limit.Rule(), Cost: step.Cost, At: step.AtUS,
 						Duration: time.Duration(step.DurationUS) * time.Microsecond, Kind: kindOf(t, step.Kind),
 						Lease: step.Lease, CountsUntil: step.CountsUntilUS, Member: step.Member,
 					}
 					if op.At == 0 {
 						op.At = -1 // 0 is the server's clock, a negative time the epoch
 					}
-					d, freshAt, err := store.TakeFreshAt(context.Background(), op)
+					d, freshAt, err := db.TakeFreshAt(context.Background(), op)
 					for range step.Times - 1 {
 						op.Member = max((op.Member+0x9e3779b97f4a7)%(1<<52), 1)
-						d, freshAt, err = store.TakeFreshAt(context.Background(), op)
+						d, freshAt, err = db.TakeFreshAt(context.Background(), op)
 					}
 					if err != nil {
 						t.Fatal(err)
@@ -132,7 +133,7 @@ func vectors(t *testing.T, o redis.Options) {
 	}
 }
 
-func readVectors(t *testing.T, a headgate.Algorithm) (file vectorFile) {
+func readVectors(t *testing.T, a store.Algorithm) (file vectorFile) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "algorithm", "testdata", "vectors", a.String()+".json"))
 	if err != nil {
@@ -144,9 +145,9 @@ func readVectors(t *testing.T, a headgate.Algorithm) (file vectorFile) {
 	return file
 }
 
-func wantOf(d headgate.Decision, freshAt int64) vectorWant {
+func wantOf(d store.Decision, freshAt int64) vectorWant {
 	retry := d.RetryAfter.Microseconds()
-	if d.RetryAfter == headgate.Never {
+	if d.RetryAfter == store.Never {
 		retry = -1
 	}
 	return vectorWant{
@@ -157,8 +158,8 @@ func wantOf(d headgate.Decision, freshAt int64) vectorWant {
 
 func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 	t.Helper()
-	a, ok := headgate.ParseAlgorithm(v.Algorithm)
-	for _, other := range [...]headgate.Algorithm{headgate.Concurrency, headgate.Distinct} {
+	a, ok := store.ParseAlgorithm(v.Algorithm)
+	for _, other := range [...]store.Algorithm{store.Concurrency, store.Distinct} {
 		if v.Algorithm == other.String() {
 			a, ok = other, true
 		}
@@ -173,7 +174,7 @@ func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for u := headgate.Minute; u <= headgate.Year; u++ {
+		for u := store.Minute; u <= store.Year; u++ {
 			if u.String() == v.Calendar.Unit {
 				l = headgate.PerCalendar(v.Limit, u, zone).Using(a)
 				if v.Calendar.Own {
@@ -184,7 +185,7 @@ func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 	case v.Burst > 0:
 		l = l.Burst(v.Burst)
 	case v.Anchor == "first_request":
-		l = l.Anchored(headgate.AnchorFirstRequest)
+		l = l.Anchored(store.AnchorFirstRequest)
 	}
 	if v.CountDenied {
 		l = l.CountingDenied()
@@ -198,7 +199,7 @@ func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 	if v.RefillUS > 0 {
 		l = l.RefillEvery(time.Duration(v.RefillUS) * time.Microsecond)
 	}
-	for _, e := range []headgate.Edge{headgate.EdgeWeighted, headgate.EdgeLenient, headgate.EdgeStrict} {
+	for _, e := range []store.Edge{store.EdgeWeighted, store.EdgeLenient, store.EdgeStrict} {
 		if v.Buckets > 0 && e.String() == v.Edge {
 			l = l.Buckets(v.Buckets, e)
 		}
@@ -209,9 +210,9 @@ func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 	return l
 }
 
-func kindOf(t *testing.T, name string) headgate.Kind {
+func kindOf(t *testing.T, name string) store.Kind {
 	t.Helper()
-	for k := headgate.Take; k <= headgate.Draw; k++ {
+	for k := store.KindTake; k <= store.KindDraw; k++ {
 		if k.String() == name {
 			return k
 		}

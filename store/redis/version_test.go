@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -32,20 +32,20 @@ func TestOldServers(t *testing.T) {
 		{ancient, "7.0.1", false},
 	} {
 		o := redis.Options{Addresses: []string{redistest.Posing(t, row.server, row.version)}, Timeout: patient}
-		store, err := redis.New(ctx, o)
+		db, err := redis.New(ctx, o)
 		switch {
 		case !row.old && err != nil:
 			t.Errorf("%s: %v", row.version, err)
-		case row.old && (!errors.Is(err, redis.ErrTooOld) || !errors.Is(err, headgate.ErrUnavailable)):
+		case row.old && (!errors.Is(err, redis.ErrTooOld) || !errors.Is(err, store.ErrUnavailable)):
 			t.Errorf("%s: %v, want ErrTooOld", row.version, err)
 		case row.old && !strings.Contains(err.Error(), "headgate needs Redis 6.2 or later, or Valkey: this is Redis "+row.version):
 			t.Errorf("%s: %v", row.version, err)
 		}
 		if err == nil {
-			if err := store.CheckVersion(ctx); err != nil {
+			if err := db.CheckVersion(ctx); err != nil {
 				t.Errorf("%s: %v", row.version, err)
 			}
-			_ = store.Close()
+			_ = db.Close()
 		}
 	}
 	// A user without the permission to ask is accepted.
@@ -60,13 +60,13 @@ func TestOldServerThatComesLate(t *testing.T) {
 	server := redistest.Standalone(t)
 	address := redistest.Posing(t, server, "6.0.1")
 	server.Kill()
-	store := open(t, redis.Options{Addresses: []string{address}, Timeout: patient})
-	if err := store.CheckVersion(context.Background()); !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, redis.ErrTooOld) {
+	db := open(t, redis.Options{Addresses: []string{address}, Timeout: patient})
+	if err := db.CheckVersion(context.Background()); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, redis.ErrTooOld) {
 		t.Errorf("without a server: %v", err)
 	}
 	server.Restart()
-	awaitTake(t, store)
-	if err := store.CheckVersion(context.Background()); !errors.Is(err, redis.ErrTooOld) {
+	awaitTake(t, db)
+	if err := db.CheckVersion(context.Background()); !errors.Is(err, redis.ErrTooOld) {
 		t.Errorf("%v, want ErrTooOld", err)
 	}
 }

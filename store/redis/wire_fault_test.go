@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -36,8 +37,8 @@ func TestFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Addr)
 			var log changes
-			store := openFailsafe(t, redis.Options{Addresses: []string{proxy.Addr}}, log.add)
-			allow, deny, local := policies(t, store, named(tt.name))
+			db := openFailsafe(t, redis.Options{Addresses: []string{proxy.Addr}}, log.add)
+			allow, deny, local := policies(t, db, named(tt.name))
 			crowds := []*crowd{allow, deny, local}
 
 			ctx, stop := context.WithCancel(t.Context())
@@ -53,7 +54,7 @@ func TestFaults(t *testing.T) {
 			recovered(t, crowds...) // or rather: it has begun
 			admitted, failed, slowest := make([]int, 3), make([]int, 3), time.Duration(0)
 			note := func(i int, seen tally) {
-				admitted[i] += seen.allowed[headgate.OK] + seen.earlier
+				admitted[i] += seen.allowed[store.ReasonOK] + seen.earlier
 				failed[i] += seen.errs
 				slowest = max(slowest, seen.slowest)
 			}
@@ -86,7 +87,7 @@ func TestFaults(t *testing.T) {
 					t.Errorf("%s: the store admitted %d of %d, and %d calls failed", c.name, admitted[i], limit, failed[i])
 				}
 			}
-			opened := log.check(t, store) / 2
+			opened := log.check(t, db) / 2
 			if opened == 0 && tt.effect == outage {
 				t.Error("the breaker did not open")
 			}
@@ -119,7 +120,7 @@ func (e effect) await(log *changes, crowds []*crowd) {
 	for _, c := range crowds {
 		c.t.Helper()
 		c.until("an outage", func(now tally) bool {
-			return log.open() && now.errs > 0 && (c.name != "local" || now.refused[headgate.Fallback] > 0)
+			return log.open() && now.errs > 0 && (c.name != "local" || now.refused[store.ReasonFallback] > 0)
 		})
 	}
 }
@@ -130,7 +131,7 @@ func (e effect) check(t *testing.T, c *crowd, during tally, busy bool) {
 	t.Helper()
 	switch e {
 	case harmless:
-		if during.errs*10 > during.allowed[headgate.OK] && !busy {
+		if during.errs*10 > during.allowed[store.ReasonOK] && !busy {
 			t.Errorf("%s: %s", c.name, during)
 		}
 		return
@@ -138,7 +139,7 @@ func (e effect) check(t *testing.T, c *crowd, during tally, busy bool) {
 		return
 	case outage:
 	}
-	if during.allowed[headgate.OK] != 0 || during.errs == 0 {
+	if during.allowed[store.ReasonOK] != 0 || during.errs == 0 {
 		t.Errorf("%s: not an outage: %s", c.name, during)
 	}
 	switch c.name {
@@ -151,7 +152,7 @@ func (e effect) check(t *testing.T, c *crowd, during tally, busy bool) {
 			t.Errorf("deny: %s", during)
 		}
 	case "local":
-		if share := int(c.limit.Share(0.05).N()); during.allowed[headgate.Fallback] > share || during.refused[headgate.Fallback] == 0 {
+		if share := int(c.limit.Share(0.05).N()); during.allowed[store.ReasonFallback] > share || during.refused[store.ReasonFallback] == 0 {
 			t.Errorf("local, a share of %d: %s", share, during)
 		}
 	}
@@ -162,17 +163,17 @@ func (e effect) check(t *testing.T, c *crowd, during tally, busy bool) {
 // counted in between.
 func TestServerThatMayNotWrite(t *testing.T) {
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-	take(t, store, one)
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	take(t, db, one)
 	server.Do("REPLICAOF", "127.0.0.1", "1")
 	for range 20 {
-		if _, err := headgate.Execute(t.Context(), store, one); !errors.Is(err, headgate.ErrUnavailable) {
+		if _, err := store.Execute(t.Context(), db, one); !errors.Is(err, store.ErrUnavailable) {
 			t.Fatalf("a replica took: %v", err)
 		}
 	}
 	server.Do("REPLICAOF", "NO", "ONE")
-	await(t, store, headgate.Op{Key: "other", Limit: headgate.PerHour(1000), Cost: 1})
-	if d := take(t, store, one); d.Remaining != 1 {
+	await(t, db, store.Op{Key: "other", Rule: headgate.PerHour(1000).Rule(), Cost: 1})
+	if d := take(t, db, one); d.Remaining != 1 {
 		t.Errorf("%+v, want one left of three", d)
 	}
 }
@@ -181,13 +182,13 @@ func TestServerThatMayNotWrite(t *testing.T) {
 func TestFlappingWire(t *testing.T) {
 	server := redistest.Standalone(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	store := openFailsafe(t, redis.Options{Addresses: []string{proxy.Addr}}, nil)
-	op := headgate.Op{Key: "k", Limit: headgate.PerDay(1_000_000).Using(headgate.FixedWindow), Cost: 1}
+	db := openFailsafe(t, redis.Options{Addresses: []string{proxy.Addr}}, nil)
+	op := store.Op{Key: "k", Rule: headgate.PerDay(1_000_000).Using(store.FixedWindow).Rule(), Cost: 1}
 	counted, unknown := int64(0), int64(0)
 	for range 20 {
 		proxy.Cut()
 		for range 20 {
-			if _, err := headgate.Execute(t.Context(), store, op); err == nil {
+			if _, err := store.Execute(t.Context(), db, op); err == nil {
 				counted++
 			} else {
 				unknown++
@@ -195,7 +196,7 @@ func TestFlappingWire(t *testing.T) {
 		}
 		proxy.Heal()
 		for range 20 {
-			if _, err := headgate.Execute(t.Context(), store, op); err == nil {
+			if _, err := store.Execute(t.Context(), db, op); err == nil {
 				counted++
 			} else {
 				unknown++
@@ -203,7 +204,7 @@ func TestFlappingWire(t *testing.T) {
 		}
 	}
 	direct := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-	op.Kind, op.Cost = headgate.Peek, 0
+	op.Kind, op.Cost = store.KindPeek, 0
 	if n := 1_000_000 - take(t, direct, op).Remaining; n < counted || n > counted+unknown {
 		t.Errorf("%d counted, %d answered and %d not", n, counted, unknown)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -125,7 +125,7 @@ func TestHandshakeAfterItsDeadline(t *testing.T) {
 	defer stop()
 	machine.run(ctx, &group)
 	ended := make(chan time.Duration, 100)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: deadline, Client: func(c *rueidis.ClientOption) {
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: deadline, Client: func(c *rueidis.ClientOption) {
 		dial := c.DialCtxFn
 		c.DialCtxFn = func(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 			conn, err := dial(ctx, address, d, config)
@@ -139,16 +139,16 @@ func TestHandshakeAfterItsDeadline(t *testing.T) {
 			return &endConn{Conn: conn, end: func() { ended <- time.Since(began) }}, err
 		}
 	}})
-	awaitTake(t, store)
+	awaitTake(t, db)
 	server.Kill() // the connection ends, and the next call connects again
 	server.Restart()
 	server.Pause()
 	slowest := longest(10, func(int) {
-		if _, err := headgate.Execute(context.Background(), store, one); !errors.Is(err, headgate.ErrUnavailable) {
+		if _, err := store.Execute(context.Background(), db, one); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("error %v, want ErrUnavailable", err)
 		}
 	})
-	slowest = max(slowest, longest(10, func(int) { _, _ = headgate.Execute(context.Background(), store, one) }))
+	slowest = max(slowest, longest(10, func(int) { _, _ = store.Execute(context.Background(), db, one) }))
 	server.Resume()
 	if slowest > machine.latest() {
 		t.Errorf("a call took %s; the machine was %s late", slowest, machine.late())

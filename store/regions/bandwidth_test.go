@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // bytesOf returns how many bytes the messages of a region have.
@@ -33,7 +34,7 @@ func TestBandwidth(t *testing.T) {
 	}{{"hot", 12, 60, false}, {"used up", 100, 30, false}, {"quiet", 2, 60, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				limit := headgate.PerMinute(600).Using(headgate.SlidingWindow).InRegions(headgate.Regions{})
+				limit := headgate.PerMinute(600).Using(store.SlidingWindow).InRegions(store.Regions{})
 				w := newWorld(t, "eu", "us")
 				for range c.seconds {
 					for range 5 {
@@ -41,7 +42,7 @@ func TestBandwidth(t *testing.T) {
 							o := op(limit, 1)
 							o.Key = "customer-" + strconv.Itoa(100_000+i)
 							for range c.each / 5 {
-								if _, err := headgate.Execute(t.Context(), w.stores["eu"], o); err != nil {
+								if _, err := store.Execute(t.Context(), w.stores["eu"], o); err != nil {
 									t.Fatal(err)
 								}
 							}
@@ -51,7 +52,7 @@ func TestBandwidth(t *testing.T) {
 					for i := range keys * int(c.each%5) {
 						o := op(limit, 1)
 						o.Key = "customer-" + strconv.Itoa(100_000+i%keys)
-						if _, err := headgate.Execute(t.Context(), w.stores["eu"], o); err != nil {
+						if _, err := store.Execute(t.Context(), w.stores["eu"], o); err != nil {
 							t.Fatal(err)
 						}
 					}

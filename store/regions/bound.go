@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // Part is what a region has of a limit.
@@ -18,7 +19,7 @@ func Parts(whole headgate.Limit, names ...string) []Part {
 	sorted := slices.Sorted(slices.Values(names))
 	parts := make([]Part, len(sorted))
 	for i, name := range sorted {
-		parts[i] = Part{name, whole.Part(i, len(sorted))}
+		parts[i] = Part{name, headgate.LimitOf(whole.Rule().Part(i, len(sorted)))}
 	}
 	return parts
 }
@@ -34,12 +35,12 @@ type Over struct {
 // OverOf returns why n regions together can admit more than a limit. They never admit
 // more than the limit and the sum of these.
 func OverOf(whole headgate.Limit, n int) Over {
-	over := Over{Slack: whole.RegionOver()}
-	if a := whole.Algorithm(); a == headgate.SlidingWindow || a == headgate.SlidingBuckets {
+	over := Over{Slack: whole.Rule().RegionOver()}
+	if a := whole.Algorithm(); a == store.SlidingWindow || a == store.SlidingBuckets {
 		over.Rounding = int64(n - 1)
 	}
 	for i := range n {
-		over.Blocks += whole.Part(i, n).BlockOver()
+		over.Blocks += headgate.LimitOf(whole.Rule().Part(i, n)).Rule().BlockOver()
 	}
 	return over
 }

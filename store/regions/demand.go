@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -59,11 +60,11 @@ func newDemand(keys int) *demand {
 }
 
 // note notes a request for a key that has little left.
-func (d *demand) note(op *headgate.Op, whole headgate.Limit, remaining int64) {
+func (d *demand) note(op *store.Op, whole headgate.Limit, remaining int64) {
 	if len(op.Key) > longestKey {
 		return
 	}
-	space := headgate.Op{Scope: op.Scope, Limit: whole}
+	space := store.Op{Scope: op.Scope, Rule: whole.Rule()}
 	scope, mark := space.Space()
 	sh := &d.shards[maphash.String(d.seed, op.Key)%shards]
 	sh.mu.Lock()

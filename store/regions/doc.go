@@ -1,7 +1,7 @@
 // Package regions wraps the store of one region so that several regions share limits,
 // each with a store of its own:
 //
-//	limit := headgate.PerMinute(600).InRegions(headgate.Regions{})
+//	limit := headgate.PerMinute(600).InRegions(store.Regions{})
 //	counts, err := regions.New(shared, regions.Options{Name: "eu", Others: []string{"us", "ap"}, Exchange: exchange})
 //	limiter := headgate.New(counts)
 //

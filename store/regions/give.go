@@ -27,12 +27,12 @@ type giving struct {
 	*claim
 	whole headgate.Limit
 	of    entity
-	op    headgate.Op
+	op    store.Op
 }
 
 func (c *courier) giveSome(ctx context.Context, in *incoming, wants []claim, seen int64, out *writer) error {
 	possible := make([]giving, 0, len(wants))
-	ops := make([]headgate.Op, 0, len(wants))
+	ops := make([]store.Op, 0, len(wants))
 	for i := range wants {
 		w := &wants[i]
 		l := in.limits[w.Limit]
@@ -40,9 +40,9 @@ func (c *courier) giveSome(ctx context.Context, in *incoming, wants []claim, see
 			c.counts.skipped.Add(1)
 			continue
 		}
-		op := headgate.Op{Key: string(w.Key), Scope: w.Scope, Limit: c.parts.of(l.limit), Cost: 1, Kind: headgate.Peek}
+		op := store.Op{Key: string(w.Key), Scope: w.Scope, Rule: c.parts.of(l.limit).Rule(), Cost: 1, Kind: store.KindPeek}
 		of := entityOf(&op, l.limit)
-		if !op.Limit.Valid() || op.Limit.Capacity() == 0 || seen < c.given[of] {
+		if !op.Rule.Valid() || op.Rule.Most() == 0 || seen < c.given[of] {
 			continue
 		}
 		possible, ops = append(possible, giving{w, l.limit, of, op}), append(ops, op)
@@ -57,7 +57,7 @@ func (c *courier) giveSome(ctx context.Context, in *incoming, wants []claim, see
 			continue
 		}
 		if g.op.Cost = c.spare(&g, c.asked(in, g.Tokens), answers[i].Remaining); g.op.Cost > 0 {
-			g.op.Kind = headgate.TakeUpTo
+			g.op.Kind = store.KindTakeUpTo
 			chosen, ops = append(chosen, g), append(ops, g.op)
 		}
 	}
@@ -84,7 +84,7 @@ func (c *courier) answered(err error, failed *error) bool {
 	if err == nil {
 		return true
 	}
-	if errors.Is(err, headgate.ErrUnavailable) && !errors.Is(err, store.ErrRefused) {
+	if errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrRefused) {
 		*failed = err
 	} else {
 		c.counts.skipped.Add(1)
@@ -126,7 +126,7 @@ func (c *courier) spare(g *giving, asked, left int64) int64 {
 		keep = (left + 1) / 2
 	}
 	tokens := min(asked, left-keep)
-	if g.op.Limit.Algorithm() == headgate.TokenBucket && drains(g.op.Limit, tokens)+g.whole.RegionAge() < 4*c.options.Interval {
+	if g.op.Rule.Algorithm == store.TokenBucket && drains(headgate.LimitOf(g.op.Rule), tokens)+g.whole.Rule().RegionAge() < 4*c.options.Interval {
 		return 0 // hardly any would arrive
 	}
 	return tokens
@@ -141,8 +141,8 @@ func drains(l headgate.Limit, tokens int64) time.Duration {
 }
 
 // entityOf returns what the whole limit counts an op's key under.
-func entityOf(op *headgate.Op, whole headgate.Limit) entity {
-	space := headgate.Op{Scope: op.Scope, Limit: whole}
+func entityOf(op *store.Op, whole headgate.Limit) entity {
+	space := store.Op{Scope: op.Scope, Rule: whole.Rule()}
 	scope, mark := space.Space()
 	return entity{scope, op.Key, mark}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // longestMessage is the longest message, in bytes, that is read. What regions publish has
@@ -65,7 +66,7 @@ type want struct {
 // writer writes a message.
 type writer struct {
 	content
-	places map[*headgate.Rule]int
+	places map[*store.Rule]int
 	size   int // of the keys and scopes of gifts, in bytes
 }
 
@@ -74,7 +75,7 @@ func (w *writer) place(l headgate.Limit) int {
 	i, ok := w.places[l.Rule()]
 	if !ok {
 		if w.places == nil {
-			w.places = make(map[*headgate.Rule]int)
+			w.places = make(map[*store.Rule]int)
 		}
 		i = len(w.Limits)
 		w.places[l.Rule()] = i

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 func TestSpecsDescribeLimits(t *testing.T) {
@@ -13,11 +14,11 @@ func TestSpecsDescribeLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	limits := append(simulatedLimits(),
-		headgate.PerMinute(7).Named("login"), headgate.PerCalendar(3, headgate.Month, berlin),
-		headgate.PerSecond(100).InBlocks(headgate.Blocks{MaxAge: time.Second}),
+		headgate.PerMinute(7).Named("login"), headgate.PerCalendar(3, store.Month, berlin),
+		headgate.PerSecond(100).InBlocks(store.Blocks{MaxAge: time.Second}),
 	)
 	for _, l := range limits {
-		l = l.InRegions(headgate.Regions{Slack: 0.25})
+		l = l.InRegions(store.Regions{Slack: 0.25})
 		s := specOf(l)
 		got, err := s.whole()
 		if err != nil {
@@ -25,8 +26,8 @@ func TestSpecsDescribeLimits(t *testing.T) {
 			continue
 		}
 		want := l
-		if l.BlockAge() > 0 { // how a region uses its part is its own business
-			want = headgate.PerSecond(100).InRegions(headgate.Regions{Slack: 0.25})
+		if l.Rule().BlockAge() > 0 { // how a region uses its part is its own business
+			want = headgate.PerSecond(100).InRegions(store.Regions{Slack: 0.25})
 		}
 		if !got.Equal(want) || got.Name() != want.Name() {
 			t.Errorf("%s became %s", want, got)
@@ -40,7 +41,7 @@ func TestParts(t *testing.T) {
 		for n := 1; n <= 7; n++ {
 			limit, capacity, rate := int64(0), int64(0), 0.0
 			for i := range n {
-				part := l.Part(i, n)
+				part := headgate.LimitOf(l.Rule().Part(i, n))
 				if err := part.Validate(); err != nil {
 					t.Fatalf("part %d of %d of %s: %v", i, n, l, err)
 				}
@@ -48,7 +49,7 @@ func TestParts(t *testing.T) {
 				capacity += part.Capacity()
 				rate += float64(part.N()) / part.Period().Seconds()
 			}
-			if capacity != l.Capacity() || l.Algorithm() != headgate.TokenBucket && limit != l.N() {
+			if capacity != l.Capacity() || l.Algorithm() != store.TokenBucket && limit != l.N() {
 				t.Errorf("%d parts of %s: %d, together %d at once", n, l, limit, capacity)
 			}
 			if want := float64(l.N()) / l.Period().Seconds(); rate > want*1.000001 || rate < want*0.999999 {
@@ -60,7 +61,7 @@ func TestParts(t *testing.T) {
 
 func FuzzMessage(f *testing.F) {
 	var w writer
-	l := headgate.PerMinute(100).InRegions(headgate.Regions{Slack: 0.1})
+	l := headgate.PerMinute(100).InRegions(store.Regions{Slack: 0.1})
 	w.want(&want{entity: entity{"s", "k", 0}, scope: "s", limit: l, tokens: 5})
 	w.Gifts = []gift{{To: "eu", Limit: w.place(l), Key: []byte("k"), Tokens: 3, Charged: 5, Until: 6}}
 	data, err := w.bytes()

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 )
 
@@ -29,7 +28,7 @@ type Options struct {
 	Interval time.Duration
 	// Counts is the store to give from and to receive into, if that is not the wrapped
 	// one: what that wraps, if it is a store of package blocks.
-	Counts headgate.Store
+	Counts store.Store
 	// Keys is how many keys that run low are known at a time. The default is 65,536.
 	Keys int
 	// OnError is told of every failure to exchange messages, and of nil after a
@@ -42,7 +41,7 @@ const defaultKeys = 1 << 16
 // ErrOptions is wrapped by the errors of New.
 var ErrOptions = errors.New("regions: invalid options")
 
-func (o Options) withDefaults(inner headgate.Store) (Options, error) {
+func (o Options) withDefaults(inner store.Store) (Options, error) {
 	if o.Interval <= 0 {
 		o.Interval = DefaultInterval
 	}

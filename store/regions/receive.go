@@ -13,8 +13,8 @@ import (
 
 // arriving is a gift to this region on its way into the store.
 type arriving struct {
-	once   headgate.Op // marks it, so that it is refunded once
-	refund headgate.Op
+	once   store.Op // marks it, so that it is refunded once
+	refund store.Op
 	of     entity
 	begins int64 // of a window: when that begins, by the clock of the key's server
 	// By this process's clock: when it may have drained from the giver's bucket (zero for a
@@ -27,7 +27,7 @@ const mostArriving = 10_000
 
 // applied counts a gift once.
 func applied() headgate.Limit {
-	return headgate.Per(1, appliedFor).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
+	return headgate.Per(1, appliedFor).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest)
 }
 
 // clockOf is a limit whose decisions tell the clock of a key's server: what is taken counts
@@ -53,12 +53,12 @@ func (c *courier) receive(in *incoming, gifts []gift) {
 			continue
 		}
 		a := arriving{
-			once:   headgate.Op{Key: string(g.Key), Scope: c.mark(in, i), Limit: c.once, Cost: 1},
-			refund: headgate.Op{Key: string(g.Key), Scope: g.Scope, Limit: part, Cost: g.Tokens, Kind: headgate.Refund, CountsUntil: g.Until},
+			once:   store.Op{Key: string(g.Key), Scope: c.mark(in, i), Rule: c.once.Rule(), Cost: 1},
+			refund: store.Op{Key: string(g.Key), Scope: g.Scope, Rule: part.Rule(), Cost: g.Tokens, Kind: store.KindRefund, CountsUntil: g.Until},
 			begins: begins(part.Rule(), g.Until), ends: in.ends,
 		}
 		a.of = entityOf(&a.refund, l.limit)
-		if part.Algorithm() == headgate.TokenBucket {
+		if part.Algorithm() == store.TokenBucket {
 			if a.drained = in.drained(l.limit, part, g); !c.clock().Before(a.drained) {
 				continue
 			}
@@ -80,7 +80,7 @@ func (in *incoming) drained(whole, part headgate.Limit, g *gift) time.Time {
 		return time.Time{}
 	}
 	charged := min(g.Charged, in.at) // later only if a clock was set back in between
-	ends := time.UnixMicro(charged).Add(drains(part, g.Tokens) + whole.RegionAge())
+	ends := time.UnixMicro(charged).Add(drains(part, g.Tokens) + whole.Rule().RegionAge())
 	if r.Tick > 1 { // a step may fall into one more
 		ends = ends.Add(-time.Duration(r.Tick) * time.Microsecond)
 	}
@@ -112,9 +112,9 @@ func (c *courier) settle(ctx context.Context) (err error) {
 // late, and in a cluster each server has a clock of its own.
 func (c *courier) refund(ctx context.Context, some []arriving) (rest []arriving, err error) {
 	some = c.fresh(some)
-	ops := make([]headgate.Op, len(some))
+	ops := make([]store.Op, len(some))
 	for i := range some {
-		ops[i] = headgate.Op{Key: some[i].once.Key, Scope: clockScope, Limit: c.tells, Cost: 1}
+		ops[i] = store.Op{Key: some[i].once.Key, Scope: clockScope, Rule: c.tells.Rule(), Cost: 1}
 	}
 	clocks, groups := c.do(ctx, ops, 1)
 	now := c.clock()
@@ -176,7 +176,7 @@ func (c *courier) failed(rest []arriving, a *arriving, err, before error) ([]arr
 	switch {
 	case errors.Is(err, store.ErrRefused): // it may be a slot that is being moved
 		return append(rest, *a), before
-	case errors.Is(err, headgate.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		if before == nil {
 			before = err
 		}
@@ -188,14 +188,14 @@ func (c *courier) failed(rest []arriving, a *arriving, err, before error) ([]arr
 
 // do calls the store that gifts are taken from and refunded to. Of so many ops each, all are
 // executed or none.
-func (c *courier) do(ctx context.Context, ops []headgate.Op, each int) ([]headgate.Decision, []headgate.Group) {
-	b := headgate.Batch{Ops: ops, Out: make([]headgate.Decision, len(ops)), Groups: make([]headgate.Group, len(ops)/each)}
-	mode := headgate.AllOrNothing
+func (c *courier) do(ctx context.Context, ops []store.Op, each int) ([]store.Decision, []store.Group) {
+	b := store.Batch{Ops: ops, Out: make([]store.Decision, len(ops)), Groups: make([]store.Group, len(ops)/each)}
+	mode := store.AllOrNothing
 	if each == 1 {
-		mode = headgate.Independent
+		mode = store.Independent
 	}
 	for i := range b.Groups {
-		b.Groups[i] = headgate.Group{Ops: each, Mode: mode}
+		b.Groups[i] = store.Group{Ops: each, Mode: mode}
 	}
 	if len(ops) > 0 {
 		c.options.Counts.Do(ctx, &b)
@@ -205,19 +205,19 @@ func (c *courier) do(ctx context.Context, ops []headgate.Op, each int) ([]headga
 
 // begins returns when the window or sub-window begins that a charge counts in until the
 // given time.
-func begins(r *headgate.Rule, until int64) int64 {
+func begins(r *store.Rule, until int64) int64 {
 	switch r.Algorithm {
-	case headgate.FixedWindow:
-		if r.Calendar != headgate.NoCalendar {
+	case store.FixedWindow:
+		if r.Calendar != store.NoCalendar {
 			start, _ := algorithm.CalendarWindow(r.Calendar, r.Zone, until-1)
 			return start
 		}
 		return until - r.Period
-	case headgate.SlidingWindow:
+	case store.SlidingWindow:
 		return ((until-1)/r.Period - 1) * r.Period
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		return (until - r.Period - 1) / r.Tick * r.Tick
-	case headgate.TokenBucket, headgate.LeakyBucket, headgate.SlidingLog, headgate.Concurrency, headgate.Distinct:
+	case store.TokenBucket, store.LeakyBucket, store.SlidingLog, store.Concurrency, store.Distinct:
 	}
 	return 0
 }

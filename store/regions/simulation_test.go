@@ -41,7 +41,7 @@ type region struct {
 	name   string
 	offset int64 // of its store's clock
 	skew   int64 // of the server with the messages, which in a cluster is another one
-	store  headgate.Store
+	store  store.Store
 	stream []store.Message
 	nodes  []*process
 	seen   map[string]time.Time
@@ -82,18 +82,18 @@ func (s *simulation) pass(d int64) {
 	s.now += s.rng.Int64N(d + 1)
 }
 
-var errFault = fmt.Errorf("%w: a fault", headgate.ErrUnavailable)
+var errFault = fmt.Errorf("%w: a fault", store.ErrUnavailable)
 
 func (s *simulation) fails() bool { return s.faults > 0 && s.rng.IntN(s.faults) == 0 }
 
 // wire is a process's way to its store.
 type wire struct {
-	headgate.Store
+	store.Store
 	p *process
 }
 
-func (w wire) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (w wire) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		s := w.p.sim
 		s.pass(2_000)
 		if s.faults > 0 && s.rng.IntN(30) == 0 { // the store stands still
@@ -102,7 +102,7 @@ func (w wire) Do(ctx context.Context, b *headgate.Batch) {
 		if s.fails() {
 			return errFault
 		}
-		err := headgate.ExecuteAll(ctx, w.Store, ops, out, mode)
+		err := store.ExecuteAll(ctx, w.Store, ops, out, mode)
 		for i := range ops {
 			s.logf("%s: %s %s %d -> %+v", w.p.name, ops[i].Scope, ops[i].Kind, ops[i].Cost, out[i])
 		}
@@ -147,7 +147,7 @@ func (p *process) Publish(_ context.Context, data []byte) error {
 	return nil
 }
 
-func (p *process) Read(_ context.Context, name, after string) (b store.Batch, err error) {
+func (p *process) Read(_ context.Context, name, after string) (b store.Messages, err error) {
 	s := p.sim
 	s.pass(150_000)
 	from := s.region(name)
@@ -183,7 +183,7 @@ func newSimulation(seed uint64, limit headgate.Limit, faults int) *simulation {
 	s.heavy = []int64{100, 20, 10}[s.rng.IntN(3)]
 	n := 2 + s.rng.IntN(3)
 	s.use = newUsage(limit, n)
-	skewed := limit.Algorithm() == headgate.FixedWindow || limit.Algorithm() == headgate.TokenBucket && limit.Rule().RefillEvery == 0
+	skewed := limit.Algorithm() == store.FixedWindow || limit.Algorithm() == store.TokenBucket && limit.Rule().RefillEvery == 0
 	for i := range n {
 		r := &region{sim: s, index: i, name: string(rune('a' + i)), seen: map[string]time.Time{}}
 		if skewed && s.rng.IntN(2) == 0 {
@@ -248,8 +248,8 @@ func (s *simulation) event() {
 
 // request is a request of a caller, and takes no time.
 func (s *simulation) request(p *process, cost int64) {
-	op := headgate.Op{Key: "k", Scope: "api/rule", Limit: p.store.parts.of(s.limit), Cost: cost}
-	d, err := headgate.Execute(context.Background(), p.region.store, op)
+	op := store.Op{Key: "k", Scope: "api/rule", Rule: p.store.parts.of(s.limit).Rule(), Cost: cost}
+	d, err := store.Execute(context.Background(), p.region.store, op)
 	if err != nil {
 		panic(err)
 	}
@@ -258,7 +258,7 @@ func (s *simulation) request(p *process, cost int64) {
 	s.logf("%s: take %d -> %+v", p.name, cost, d)
 	if d.Allowed {
 		at := p.clock().UnixMicro()
-		if s.limit.Algorithm() == headgate.TokenBucket {
+		if s.limit.Algorithm() == store.TokenBucket {
 			at = s.now
 		}
 		s.use.admit(at, cost)
@@ -267,14 +267,14 @@ func (s *simulation) request(p *process, cost int64) {
 
 func simulatedLimits() []headgate.Limit {
 	return []headgate.Limit{
-		headgate.Per(60, 10*time.Second).Using(headgate.FixedWindow),
-		headgate.Per(300, 20*time.Second).Using(headgate.FixedWindow),
-		headgate.Per(90, 10*time.Second).Using(headgate.SlidingWindow),
-		headgate.Per(100, 10*time.Second).Using(headgate.SlidingBuckets).Buckets(10, headgate.EdgeWeighted),
-		headgate.Per(100, 10*time.Second).Using(headgate.SlidingBuckets).Buckets(20, headgate.EdgeStrict),
+		headgate.Per(60, 10*time.Second).Using(store.FixedWindow),
+		headgate.Per(300, 20*time.Second).Using(store.FixedWindow),
+		headgate.Per(90, 10*time.Second).Using(store.SlidingWindow),
+		headgate.Per(100, 10*time.Second).Using(store.SlidingBuckets).Buckets(10, store.EdgeWeighted),
+		headgate.Per(100, 10*time.Second).Using(store.SlidingBuckets).Buckets(20, store.EdgeStrict),
 		headgate.PerSecond(10).Burst(100),
 		headgate.PerSecond(50).Burst(100),
 		headgate.PerSecond(20).Burst(60).RefillEvery(time.Second),
-		headgate.PerCalendar(40, headgate.Minute, nil),
+		headgate.PerCalendar(40, store.Minute, nil),
 	}
 }

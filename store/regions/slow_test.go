@@ -14,26 +14,26 @@ import (
 
 // slow is a store that takes its time for a call, and ends at the caller's deadline.
 type slow struct {
-	headgate.Store
+	store.Store
 	takes   time.Duration
 	refuses string // ops on this key fail
 }
 
-func (s *slow) Do(ctx context.Context, b *headgate.Batch) {
+func (s *slow) Do(ctx context.Context, b *store.Batch) {
 	var err error
 	select {
 	case <-time.After(s.takes):
 	case <-ctx.Done():
-		err = fmt.Errorf("%w: %w", headgate.ErrUnavailable, ctx.Err())
+		err = fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
 	}
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		switch {
 		case err != nil:
 			return err
 		case ops[0].Key == s.refuses:
 			return fmt.Errorf("fake: %w", store.ErrRefused)
 		}
-		return headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, s.Store, ops, out, mode)
 	})
 }
 
@@ -50,7 +50,7 @@ func (w *world) use(region string, keys int) (allowed int) {
 		for {
 			o := op(perMinute, 1)
 			o.Key = "k" + strconv.Itoa(i)
-			d, err := headgate.Execute(w.Context(), w.stores[region], o)
+			d, err := store.Execute(w.Context(), w.stores[region], o)
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -101,7 +101,7 @@ func TestOneBadKeyStopsNobody(t *testing.T) {
 		for i := range 10 {
 			o := op(perMinute, 1)
 			o.Key = "k" + strconv.Itoa(i)
-			d, err := headgate.Execute(t.Context(), w.stores["eu"], o)
+			d, err := store.Execute(t.Context(), w.stores["eu"], o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,10 +125,10 @@ func TestABacklogIsReadAtOnce(t *testing.T) {
 		for i := range 20 {
 			o := op(perMinute, 50)
 			o.Key = "k" + strconv.Itoa(i)
-			if _, err := headgate.Execute(t.Context(), w.stores["eu"], o); err != nil {
+			if _, err := store.Execute(t.Context(), w.stores["eu"], o); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := headgate.Execute(t.Context(), w.stores["eu"], o); err != nil {
+			if _, err := store.Execute(t.Context(), w.stores["eu"], o); err != nil {
 				t.Fatal(err)
 			}
 			w.stores["eu"].asker.tick(t.Context())
@@ -171,7 +171,7 @@ func TestGivesAfterTheClockWasSetBack(t *testing.T) {
 func TestAnEarlyGiftStopsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eu", "us")
-		early := headgate.Per(100, 10*time.Second).Using(headgate.FixedWindow).InRegions(headgate.Regions{})
+		early := headgate.Per(100, 10*time.Second).Using(store.FixedWindow).InRegions(store.Regions{})
 		next := time.Now().Truncate(10 * time.Second).Add(20 * time.Second)
 		out := writer{}
 		out.Gifts = []gift{{To: "eu", Scope: "api/rule", Limit: out.place(early), Key: []byte("early"), Tokens: 5, Charged: 1, Until: next.UnixMicro()}}

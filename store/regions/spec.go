@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // spec is a limit as regions tell each other: a region may be asked for a key of a limit
@@ -30,15 +31,15 @@ func specOf(l headgate.Limit) spec {
 	settings, _ := r.Regions()
 	s := spec{Name: l.Name(), Algorithm: r.Algorithm.String(), Limit: r.Limit, Period: r.Period, Refill: r.RefillEvery, Slack: settings.Slack}
 	switch r.Algorithm {
-	case headgate.TokenBucket:
+	case store.TokenBucket:
 		s.Burst = r.FullBurst()
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		s.Buckets, s.Edge = int(r.Buckets), uint8(r.Edge)
-	case headgate.FixedWindow:
-		if r.Calendar != headgate.NoCalendar {
+	case store.FixedWindow:
+		if r.Calendar != store.NoCalendar {
 			s.Calendar, s.Zone, s.Period = uint8(r.Calendar), r.Zone.String(), 0
 		}
-	case headgate.LeakyBucket, headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency, headgate.Distinct:
+	case store.LeakyBucket, store.SlidingLog, store.SlidingWindow, store.Concurrency, store.Distinct:
 	}
 	return s
 }
@@ -47,7 +48,7 @@ var errSpec = errors.New("regions: unknown limit")
 
 // whole returns the limit that s describes.
 func (s *spec) whole() (l headgate.Limit, err error) {
-	a, ok := headgate.ParseAlgorithm(s.Algorithm)
+	a, ok := store.ParseAlgorithm(s.Algorithm)
 	if !ok {
 		return l, fmt.Errorf("%w: algorithm %q", errSpec, s.Algorithm)
 	}
@@ -56,9 +57,9 @@ func (s *spec) whole() (l headgate.Limit, err error) {
 		if err != nil {
 			return l, fmt.Errorf("%w: %w", errSpec, err)
 		}
-		l = headgate.PerCalendar(s.Limit, headgate.CalendarUnit(s.Calendar), zone)
+		l = headgate.PerCalendar(s.Limit, store.CalendarUnit(s.Calendar), zone)
 	} else {
-		if s.Period <= 0 || s.Period > int64(headgate.MaxPeriod/time.Microsecond) {
+		if s.Period <= 0 || s.Period > int64(store.MaxPeriod/time.Microsecond) {
 			return l, fmt.Errorf("%w: period %d", errSpec, s.Period)
 		}
 		l = headgate.Per(s.Limit, time.Duration(s.Period)*time.Microsecond).Using(a)
@@ -67,12 +68,12 @@ func (s *spec) whole() (l headgate.Limit, err error) {
 		l = l.Burst(s.Burst)
 	}
 	if s.Refill > 0 {
-		l = l.RefillEvery(time.Duration(min(s.Refill, int64(headgate.MaxPeriod/time.Microsecond))) * time.Microsecond)
+		l = l.RefillEvery(time.Duration(min(s.Refill, int64(store.MaxPeriod/time.Microsecond))) * time.Microsecond)
 	}
 	if s.Buckets > 0 {
-		l = l.Buckets(s.Buckets, headgate.Edge(s.Edge))
+		l = l.Buckets(s.Buckets, store.Edge(s.Edge))
 	}
-	l = l.InRegions(headgate.Regions{Slack: s.Slack})
+	l = l.InRegions(store.Regions{Slack: s.Slack})
 	if s.Name != "" {
 		l = l.Named(s.Name)
 	}

@@ -68,7 +68,7 @@ type counts struct {
 }
 
 // heard notes whether the other region's messages could be read.
-func (c *counts) heard(now time.Time, b *store.Batch, err error) {
+func (c *counts) heard(now time.Time, b *store.Messages, err error) {
 	if err != nil {
 		if c.cut.Load() == nil {
 			c.cut.Store(&now)

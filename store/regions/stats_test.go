@@ -148,6 +148,6 @@ func TestOwnStoreIsNoPeer(t *testing.T) {
 // aliased is a postOf that takes its own stream for every other one.
 type aliased struct{ postOf }
 
-func (a aliased) Read(ctx context.Context, _, after string) (store.Batch, error) {
+func (a aliased) Read(ctx context.Context, _, after string) (store.Messages, error) {
 	return a.postOf.Read(ctx, a.name, after)
 }

@@ -7,28 +7,29 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
-// Store is a headgate.Store that decides limits of [headgate.Limit.InRegions] by this
+// Store is a store.Store that decides limits of [headgate.Limit.InRegions] by this
 // region's part of them. It is safe for concurrent use. Create it with [New].
 type Store struct {
-	inner    headgate.Store
+	inner    store.Store
 	options  Options
 	parts    parts
 	demand   *demand
 	asker    asker
 	couriers []*courier
-	spare    sync.Pool // of *headgate.Batch, for ops with this region's parts of their limits
+	spare    sync.Pool // of *store.Batch, for ops with this region's parts of their limits
 
 	stop context.CancelFunc
 	loop sync.WaitGroup
 }
 
-var _ headgate.Store = (*Store)(nil)
+var _ store.Store = (*Store)(nil)
 
 // New returns a Store that calls inner and owns it: Close closes both. It exchanges
 // messages until it is closed.
-func New(inner headgate.Store, options Options) (*Store, error) {
+func New(inner store.Store, options Options) (*Store, error) {
 	s, err := newStore(inner, options)
 	if err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func (s *Store) every(ctx context.Context, do func(context.Context)) {
 	})
 }
 
-func newStore(inner headgate.Store, options Options) (*Store, error) {
+func newStore(inner store.Store, options Options) (*Store, error) {
 	if err := headgate.New(inner).Validate(); err != nil {
 		return nil, err
 	}
@@ -83,22 +84,22 @@ func (s *Store) Close() error {
 	return s.inner.Close()
 }
 
-// Do implements headgate.Store. Of a limit that regions share, Decision.Limit is the
+// Do implements store.Store. Of a limit that regions share, Decision.Limit is the
 // whole limit, and Remaining what this region has left. A refusal may be early in time:
 // another region can give what lets the request pass before RetryAfter.
-func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
+func (s *Store) Do(ctx context.Context, b *store.Batch) {
 	if !slices.ContainsFunc(b.Ops, shared) {
 		s.inner.Do(ctx, b)
 		return
 	}
-	mine, _ := s.spare.Get().(*headgate.Batch)
+	mine, _ := s.spare.Get().(*store.Batch)
 	if mine == nil {
-		mine = new(headgate.Batch)
+		mine = new(store.Batch)
 	}
 	mine.Ops, mine.Out, mine.Groups = append(mine.Ops[:0], b.Ops...), b.Out, b.Groups
 	for i, op := range mine.Ops {
 		if shared(op) {
-			mine.Ops[i].Limit = s.parts.of(op.Limit)
+			mine.Ops[i].Rule = s.parts.of(headgate.LimitOf(op.Rule)).Rule()
 		}
 	}
 	s.inner.Do(ctx, mine)
@@ -106,7 +107,7 @@ func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
 	for i := range b.Groups {
 		for range b.Groups[i].Ops {
 			if b.Groups[i].Err == nil && shared(b.Ops[at]) {
-				s.decided(&mine.Ops[at], b.Ops[at].Limit, &b.Out[at])
+				s.decided(&mine.Ops[at], headgate.LimitOf(b.Ops[at].Rule), &b.Out[at])
 			}
 			at++
 		}
@@ -118,18 +119,18 @@ func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
 
 // shared reports whether this region has a part of op's limit. Times are kept under the
 // whole limit.
-func shared(op headgate.Op) bool { return op.Limit.Rule().Shared() && op.Kind != headgate.Times }
+func shared(op store.Op) bool { return op.Rule.Shared() && op.Kind != store.KindTimes }
 
 // decided completes the decision on an op.
-func (s *Store) decided(op *headgate.Op, whole headgate.Limit, d *headgate.Decision) {
+func (s *Store) decided(op *store.Op, whole headgate.Limit, d *store.Decision) {
 	most := d.Limit
 	d.Limit = whole.Capacity()
 	switch op.Kind {
-	case headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve:
+	case store.KindTake, store.KindTakeUpTo, store.KindCharge, store.KindReserve:
 		if op.Cost > 0 && (!d.Allowed || d.Remaining <= most/2) {
 			s.demand.note(op, whole, d.Remaining)
 		}
-	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew, headgate.Draw, headgate.Times:
+	case store.KindPeek, store.KindRefund, store.KindGrant, store.KindReset, store.KindRelease, store.KindRenew, store.KindDraw, store.KindTimes:
 	}
 }
 
@@ -138,7 +139,7 @@ type parts struct {
 	i, n int
 
 	mu   sync.RWMutex
-	made map[*headgate.Rule]headgate.Limit
+	made map[*store.Rule]headgate.Limit
 }
 
 // mostParts is how many parts are kept. A process that makes more limits makes a new one
@@ -154,11 +155,11 @@ func (p *parts) of(whole headgate.Limit) headgate.Limit {
 	if ok {
 		return part
 	}
-	part = whole.Part(p.i, p.n)
+	part = headgate.LimitOf(whole.Rule().Part(p.i, p.n))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.made == nil || len(p.made) >= mostParts {
-		p.made = make(map[*headgate.Rule]headgate.Limit)
+		p.made = make(map[*store.Rule]headgate.Limit)
 	}
 	p.made[r] = part
 	return part

@@ -89,12 +89,12 @@ func (p postOf) Publish(_ context.Context, data []byte) error {
 	return nil
 }
 
-func (p postOf) Read(_ context.Context, region, after string) (store.Batch, error) {
+func (p postOf) Read(_ context.Context, region, after string) (store.Messages, error) {
 	if err := p.down[region]; err != nil {
-		return store.Batch{}, err
+		return store.Messages{}, err
 	}
 	first, _ := strconv.Atoi(after)
-	b := store.Batch{Now: time.Now()}
+	b := store.Messages{Now: time.Now()}
 	for _, m := range p.streams[region][first:] {
 		if p.most > 0 && len(b.Messages) == p.most {
 			b.More = true
@@ -131,13 +131,13 @@ func newWorld(t *testing.T, names ...string) *world {
 	return w
 }
 
-func op(limit headgate.Limit, cost int64) headgate.Op {
-	return headgate.Op{Key: "k", Scope: "api/rule", Limit: limit, Cost: cost}
+func op(limit headgate.Limit, cost int64) store.Op {
+	return store.Op{Key: "k", Scope: "api/rule", Rule: limit.Rule(), Cost: cost}
 }
 
-func (w *world) take(region string, limit headgate.Limit, cost int64) headgate.Decision {
+func (w *world) take(region string, limit headgate.Limit, cost int64) store.Decision {
 	w.Helper()
-	d, err := headgate.Execute(w.Context(), w.stores[region], op(limit, cost))
+	d, err := store.Execute(w.Context(), w.stores[region], op(limit, cost))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -167,15 +167,15 @@ func (w *world) ticks(n int) {
 func (w *world) left(region string, limit headgate.Limit) int64 {
 	w.Helper()
 	peek := op(w.stores[region].parts.of(limit), 1)
-	peek.Kind = headgate.Peek
-	d, err := headgate.Execute(w.Context(), w.counts[region], peek)
+	peek.Kind = store.KindPeek
+	d, err := store.Execute(w.Context(), w.counts[region], peek)
 	if err != nil {
 		w.Fatal(err)
 	}
 	return d.Remaining
 }
 
-var perMinute = headgate.PerMinute(100).Using(headgate.FixedWindow).InRegions(headgate.Regions{})
+var perMinute = headgate.PerMinute(100).Using(store.FixedWindow).InRegions(store.Regions{})
 
 func TestEachRegionHasItsPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -196,9 +196,9 @@ func TestEachRegionHasItsPart(t *testing.T) {
 func TestTokensGoWhereTheyAreWanted(t *testing.T) {
 	for _, limit := range []headgate.Limit{
 		perMinute,
-		headgate.PerCalendar(100, headgate.Hour, nil).InRegions(headgate.Regions{}),
-		headgate.PerMinute(100).Using(headgate.SlidingWindow).InRegions(headgate.Regions{}),
-		headgate.PerMinute(100).Using(headgate.SlidingBuckets).InRegions(headgate.Regions{}),
+		headgate.PerCalendar(100, store.Hour, nil).InRegions(store.Regions{}),
+		headgate.PerMinute(100).Using(store.SlidingWindow).InRegions(store.Regions{}),
+		headgate.PerMinute(100).Using(store.SlidingBuckets).InRegions(store.Regions{}),
 	} {
 		t.Run(limit.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestBucketGivesWhatHasNotDrained(t *testing.T) {
 		want  int64
 	}{{0, 39}, {0.05, 41}, {0.5, 44}} { // with 0.05, half a second does not count
 		synctest.Test(t, func(t *testing.T) {
-			limit := headgate.PerSecond(10).Burst(100).InRegions(headgate.Regions{Slack: c.slack})
+			limit := headgate.PerSecond(10).Burst(100).InRegions(store.Regions{Slack: c.slack})
 			w := newWorld(t, "eu", "us")
 			w.takeAll("eu", limit)
 			w.stores["eu"].tick(t.Context())
@@ -367,7 +367,7 @@ func TestMessagesOfLaterReleases(t *testing.T) {
 func TestCostsMoreThanAPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eu", "us", "ap")
-		if d := w.take("eu", perMinute, 34); d.Allowed || d.Reason != headgate.TooLarge || d.Limit != 100 {
+		if d := w.take("eu", perMinute, 34); d.Allowed || d.Reason != store.ReasonTooLarge || d.Limit != 100 {
 			t.Errorf("%+v: want too large for a part of 33", d)
 		}
 		if d := w.take("eu", perMinute, 33); !d.Allowed {
@@ -379,21 +379,21 @@ func TestCostsMoreThanAPart(t *testing.T) {
 func TestOtherLimitsAreUntouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eu", "us")
-		plain := headgate.PerMinute(10).Using(headgate.FixedWindow)
-		ops := []headgate.Op{{Key: "a", Limit: plain, Cost: 10}, op(perMinute, 50)}
-		out := make([]headgate.Decision, 2)
-		if err := headgate.ExecuteAll(t.Context(), w.stores["eu"], ops, out, headgate.AllOrNothing); err != nil {
+		plain := headgate.PerMinute(10).Using(store.FixedWindow)
+		ops := []store.Op{{Key: "a", Rule: plain.Rule(), Cost: 10}, op(perMinute, 50)}
+		out := make([]store.Decision, 2)
+		if err := store.ExecuteAll(t.Context(), w.stores["eu"], ops, out, store.AllOrNothing); err != nil {
 			t.Fatal(err)
 		}
 		if !out[0].Allowed || !out[1].Allowed || out[0].Limit != 10 || out[1].Limit != 100 || out[1].Remaining != 0 {
 			t.Errorf("%+v", out)
 		}
-		groups := []headgate.Group{{Ops: 1}, {Ops: 1}}
-		w.stores["eu"].Do(t.Context(), &headgate.Batch{Ops: ops, Out: out, Groups: groups})
+		groups := []store.Group{{Ops: 1}, {Ops: 1}}
+		w.stores["eu"].Do(t.Context(), &store.Batch{Ops: ops, Out: out, Groups: groups})
 		if groups[0].Err != nil || out[0].Allowed || out[1].Allowed || out[1].Limit != 100 {
 			t.Errorf("%+v, %+v", groups, out)
 		}
-		if !ops[1].Limit.Equal(perMinute) {
+		if !ops[1].Rule.Equal(perMinute.Rule()) {
 			t.Error("the caller's op was changed")
 		}
 	})
@@ -419,7 +419,7 @@ func TestOptions(t *testing.T) {
 
 // TestConformance: without limits in regions, a Store is what it wraps.
 func TestConformance(t *testing.T) {
-	storetest.Run(t, storetest.Harness{Open: func(t *testing.T) headgate.Store {
+	storetest.Run(t, storetest.Harness{Open: func(t *testing.T) store.Store {
 		t.Helper()
 		s, err := newStore(memory.New(), Options{Name: "eu", Others: []string{"us"}, Exchange: postOf{&post{streams: map[string][]store.Message{}}, "eu", ""}})
 		if err != nil {

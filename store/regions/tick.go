@@ -208,7 +208,7 @@ func (c *courier) visit(ctx context.Context, out *writer) (unread error) {
 // open acts upon a message that is recent, and was read by a call that began at asked. What
 // fails is not tried again, except for gifts that have arrived: a region that still wants
 // something asks again.
-func (c *courier) open(ctx context.Context, batch *store.Batch, m *store.Message, asked time.Time, out *writer) error {
+func (c *courier) open(ctx context.Context, batch *store.Messages, m *store.Message, asked time.Time, out *writer) error {
 	age := batch.Now.Sub(m.At)
 	if age >= store.Recent {
 		return nil

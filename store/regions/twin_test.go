@@ -19,7 +19,7 @@ type reading struct {
 	from postOf
 }
 
-func (r reading) Read(ctx context.Context, region, after string) (store.Batch, error) {
+func (r reading) Read(ctx context.Context, region, after string) (store.Messages, error) {
 	return r.from.Read(ctx, region, after)
 }
 
@@ -45,7 +45,7 @@ func TestTwoStoresOfOneName(t *testing.T) {
 		for range 20 {
 			used += w.takeAll("eu", perMinute)
 			for {
-				d, err := headgate.Execute(t.Context(), twin, op(perMinute, 1))
+				d, err := store.Execute(t.Context(), twin, op(perMinute, 1))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -77,11 +77,11 @@ func TestTwoStoresOfOneName(t *testing.T) {
 // While regions have different limits of one rule, which one region has changed and another
 // not yet, all together admit at most the larger one.
 func TestTwoLimitsOfOneRule(t *testing.T) {
-	for _, algorithm := range []headgate.Algorithm{headgate.FixedWindow, headgate.SlidingWindow} {
+	for _, algorithm := range []store.Algorithm{store.FixedWindow, store.SlidingWindow} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, "ap", "eu", "us")
 			limit := func(n int64) headgate.Limit {
-				return headgate.Per(n, time.Hour).Using(algorithm).InRegions(headgate.Regions{}).Named("search")
+				return headgate.Per(n, time.Hour).Using(algorithm).InRegions(store.Regions{}).Named("search")
 			}
 			small, large, used := limit(60), limit(600), 0
 			for i := range 40 {

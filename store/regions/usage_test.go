@@ -5,6 +5,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // usage checks what all regions admitted against the definition of the limit. It does
@@ -12,7 +13,7 @@ import (
 // number, each region by its own clock.
 type usage struct {
 	limit   headgate.Limit
-	rule    *headgate.Rule
+	rule    *store.Rule
 	regions int
 	fullest int64 // in a window
 	wrong   string
@@ -35,23 +36,23 @@ func (u *usage) checkf(used, most int64, format string, args ...any) {
 func (u *usage) admit(at, cost int64) {
 	r := u.rule
 	switch r.Algorithm {
-	case headgate.TokenBucket:
+	case store.TokenBucket:
 		u.admitBucket(at, cost)
-	case headgate.FixedWindow:
+	case store.FixedWindow:
 		w := at / r.Period
-		if r.Calendar != headgate.NoCalendar {
+		if r.Calendar != store.NoCalendar {
 			w, _ = algorithm.CalendarWindow(r.Calendar, r.Zone, at)
 		}
 		u.counts[w] += cost
 		u.checkf(u.counts[w], r.Limit, "in one window, at %d", at)
-	case headgate.SlidingWindow:
+	case store.SlidingWindow:
 		w, into := at/r.Period, at%r.Period
 		u.counts[w] += cost
 		used := u.counts[w-1]*(r.Period-into)/r.Period + u.counts[w]
 		u.checkf(used, r.Limit+int64(u.regions-1), "in the sliding window, at %d", at) // each region rounds down
-	case headgate.SlidingBuckets:
+	case store.SlidingBuckets:
 		u.admitBuckets(at, cost)
-	case headgate.LeakyBucket, headgate.SlidingLog, headgate.Concurrency, headgate.Distinct:
+	case store.LeakyBucket, store.SlidingLog, store.Concurrency, store.Distinct:
 		u.wrong = "cannot be shared"
 	}
 }
@@ -65,7 +66,7 @@ func (u *usage) admitBucket(at, cost int64) {
 	}
 	u.last = at
 	u.meter += cost * r.Token
-	u.checkf((u.meter+r.Token-1)/r.Token, r.Burst+u.limit.RegionOver(), "above what is refilled, at %d", at)
+	u.checkf((u.meter+r.Token-1)/r.Token, r.Burst+u.limit.Rule().RegionOver(), "above what is refilled, at %d", at)
 }
 
 func (u *usage) admitBuckets(at, cost int64) {
@@ -77,9 +78,9 @@ func (u *usage) admitBuckets(at, cost int64) {
 		switch start, end := j*width, (j+1)*width; {
 		case end <= from:
 			delete(u.counts, j)
-		case start >= from || r.Edge == headgate.EdgeStrict:
+		case start >= from || r.Edge == store.EdgeStrict:
 			used += count
-		case r.Edge == headgate.EdgeWeighted:
+		case r.Edge == store.EdgeWeighted:
 			used += count * (end - from) / width
 		}
 	}

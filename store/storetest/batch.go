@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 func batchCases() []testCase {
@@ -21,21 +22,21 @@ func batchCases() []testCase {
 // allOrNothing: if the last of three ops refuses, the first two are not charged.
 func allOrNothing(s *session) {
 	for _, limit := range everyAlgorithm(5) {
-		ops := []headgate.Op{key(at(0, limit), "a"), key(at(0, limit), "b"), key(cost(at(0, limit), 6), "c")}
-		if limit.Rule().Calendar != headgate.NoCalendar || limit.Rule().CountDenied || limit.Rule().Anchor != headgate.AnchorClock {
+		ops := []store.Op{key(at(0, limit), "a"), key(at(0, limit), "b"), key(cost(at(0, limit), 6), "c")}
+		if limit.Rule().Calendar != store.NoCalendar || limit.Rule().CountDenied || limit.Rule().Anchor != store.AnchorClock {
 			continue // same states as for another limit here
 		}
 		for i := range ops {
 			ops[i].Scope = limit.String()
 		}
 		for range 10 {
-			out := s.do(headgate.AllOrNothing, ops...)
+			out := s.do(store.AllOrNothing, ops...)
 			if !out[0].Allowed || out[0].Granted != 0 || out[0].Remaining != 5 || out[2].Allowed {
 				s.Errorf("%s: %s, %s", limit, show(out[0]), show(out[2]))
 			}
 		}
 		ops[2].Cost = 5
-		for i, d := range s.do(headgate.AllOrNothing, ops...) {
+		for i, d := range s.do(store.AllOrNothing, ops...) {
 			if !d.Allowed || d.Granted != ops[i].Cost {
 				s.Errorf("%s: %s", limit, show(d))
 			}
@@ -46,7 +47,7 @@ func allOrNothing(s *session) {
 // refusalsCount: a limit that counts refusals counts its own, even if other limits
 // allowed the request, but not those of other limits.
 func refusalsCount(s *session) {
-	three := headgate.Per(3, 2*time.Second).Using(headgate.SlidingLog)
+	three := headgate.Per(3, 2*time.Second).Using(store.SlidingLog)
 	var verdicts [2]string
 	for i := range 16 { // every 250 ms
 		now := int64(i) * 250 * ms
@@ -54,7 +55,7 @@ func refusalsCount(s *session) {
 			wide := key(at(now, headgate.PerDay(1000)), "wide")
 			one := at(now, limit)
 			wide.Scope, one.Scope = limit.String(), limit.String()
-			out := s.do(headgate.AllOrNothing, wide, one)
+			out := s.do(store.AllOrNothing, wide, one)
 			verdicts[j] += map[bool]string{true: "1", false: "0"}[out[1].Allowed]
 		}
 	}
@@ -66,7 +67,7 @@ func refusalsCount(s *session) {
 	counting.Scope = "other"
 	none := key(at(8*1000*ms, headgate.PerDay(0)), "none")
 	for range 5 {
-		if out := s.do(headgate.AllOrNothing, none, counting); !out[1].Allowed || out[1].Remaining != 3 {
+		if out := s.do(store.AllOrNothing, none, counting); !out[1].Allowed || out[1].Remaining != 3 {
 			s.Errorf("with a refusal: %s", show(out[1]))
 		}
 	}
@@ -74,14 +75,14 @@ func refusalsCount(s *session) {
 
 // sameKeyTwice: two ops on one state are charged together or not at all.
 func sameKeyTwice(s *session) {
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		limit := headgate.PerMinute(5).Using(a)
 		three := cost(at(0, limit), 3)
-		if out := s.do(headgate.AllOrNothing, three, three); !out[0].Allowed || out[1].Allowed {
+		if out := s.do(store.AllOrNothing, three, three); !out[0].Allowed || out[1].Allowed {
 			s.Errorf("%s: 3 + 3 of 5: %s, %s", a, show(out[0]), show(out[1]))
 		}
 		two := cost(three, 2)
-		if out := s.do(headgate.AllOrNothing, three, two); !out[0].Allowed || !out[1].Allowed || out[1].Remaining != 0 {
+		if out := s.do(store.AllOrNothing, three, two); !out[0].Allowed || !out[1].Allowed || out[1].Remaining != 0 {
 			s.Errorf("%s: 3 + 2 of 5: %s, %s", a, show(out[0]), show(out[1]))
 		}
 	}
@@ -89,9 +90,9 @@ func sameKeyTwice(s *session) {
 
 func independent(s *session) {
 	limit := headgate.PerMinute(5)
-	other := headgate.PerMinute(2).Using(headgate.SlidingLog)
+	other := headgate.PerMinute(2).Using(store.SlidingLog)
 	three := cost(at(0, limit), 3)
-	out := s.do(headgate.Independent, three, three, cost(three, 2), at(0, other), kind(three, headgate.Peek))
+	out := s.do(store.Independent, three, three, cost(three, 2), at(0, other), kind(three, store.KindPeek))
 	for i, want := range []bool{true, false, true, true, false} {
 		if out[i].Allowed != want {
 			s.Errorf("op %d: %s", i, show(out[i]))
@@ -100,8 +101,8 @@ func independent(s *session) {
 }
 
 func emptyBatch(s *session) {
-	for _, mode := range []headgate.Mode{headgate.Independent, headgate.AllOrNothing} {
-		if err := headgate.ExecuteAll(context.Background(), s.store, nil, nil, mode); err != nil {
+	for _, mode := range []store.Mode{store.Independent, store.AllOrNothing} {
+		if err := store.ExecuteAll(context.Background(), s.store, nil, nil, mode); err != nil {
 			s.Errorf("no ops, %s: %v", modeName(mode), err)
 		}
 	}
@@ -112,18 +113,18 @@ func emptyBatch(s *session) {
 func lengthOfOut(s *session) {
 	op := at(0, headgate.PerMinute(5))
 	s.stamp(&op)
-	mark := headgate.Decision{Limit: -1}
-	out := []headgate.Decision{{}, mark}
-	if err := headgate.ExecuteAll(context.Background(), s.store, []headgate.Op{op}, out, headgate.Independent); err != nil {
+	mark := store.Decision{Limit: -1}
+	out := []store.Decision{{}, mark}
+	if err := store.ExecuteAll(context.Background(), s.store, []store.Op{op}, out, store.Independent); err != nil {
 		s.Fatal(err)
 	}
 	if !out[0].Allowed || out[1] != mark {
 		s.Errorf("one op wrote %v", out)
 	}
-	if err := headgate.ExecuteAll(context.Background(), s.store, []headgate.Op{op, op}, out[:1], headgate.AllOrNothing); err == nil {
+	if err := store.ExecuteAll(context.Background(), s.store, []store.Op{op, op}, out[:1], store.AllOrNothing); err == nil {
 		s.Error("two ops with room for one decision: no error")
 	}
-	if d, err := headgate.Execute(context.Background(), s.store, kind(op, headgate.Peek)); err != nil || d.Remaining < 4 {
+	if d, err := store.Execute(context.Background(), s.store, kind(op, store.KindPeek)); err != nil || d.Remaining < 4 {
 		s.Errorf("the failed Do wrote: %s, %v", show(d), err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 func concurrentCases() []testCase {
@@ -44,7 +45,7 @@ func together(f func(worker int) error) error {
 func concurrentTakes(s *session) {
 	const limited = 1000
 	for i, limit := range everyAlgorithm(limited) {
-		if limit.Algorithm() <= headgate.LeakyBucket {
+		if limit.Algorithm() <= store.LeakyBucket {
 			limit = headgate.PerDay(limited).Using(limit.Algorithm()) // nothing refills during the test
 		}
 		op := key(at(day/2, limit), string(rune('a'+i)))
@@ -53,7 +54,7 @@ func concurrentTakes(s *session) {
 		var admitted atomic.Int64
 		err := together(func(int) error {
 			for range 100 {
-				d, err := headgate.Execute(context.Background(), s.store, op)
+				d, err := store.Execute(context.Background(), s.store, op)
 				if err != nil {
 					return err
 				}
@@ -80,20 +81,20 @@ func concurrentTakes(s *session) {
 // them one by one would deadlock or take only one.
 func concurrentBatches(s *session) {
 	const limited = 300
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		limit := headgate.PerDay(limited).Using(a)
 		x, y := key(at(day/2, limit), "x"), key(at(day/2, limit), "y")
 		s.stamp(&x)
 		s.stamp(&y)
 		var admitted atomic.Int64
 		err := together(func(w int) error {
-			ops := []headgate.Op{x, y}
+			ops := []store.Op{x, y}
 			if w%2 == 1 {
 				ops[0], ops[1] = y, x
 			}
-			out := make([]headgate.Decision, 2)
+			out := make([]store.Decision, 2)
 			for range 40 {
-				if err := headgate.ExecuteAll(context.Background(), s.store, ops, out, headgate.AllOrNothing); err != nil {
+				if err := store.ExecuteAll(context.Background(), s.store, ops, out, store.AllOrNothing); err != nil {
 					return err
 				}
 				if out[0].Allowed && out[1].Allowed {
@@ -115,15 +116,15 @@ func concurrentBatches(s *session) {
 // right in the end.
 func noLostUpdates(s *session) {
 	const keys, rounds = 10, 20
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		limit := headgate.PerDay(100_000).Using(a)
 		now := at(day/2, limit)
 		s.stamp(&now)
 		err := together(func(w int) error {
 			for i := range keys * rounds {
 				op := key(now, fmt.Sprintf("key %d", (i+w)%keys))
-				for _, step := range []headgate.Op{cost(kind(op, headgate.Charge), 5), cost(kind(op, headgate.Refund), 2), cost(op, 1)} {
-					if _, err := headgate.Execute(context.Background(), s.store, step); err != nil {
+				for _, step := range []store.Op{cost(kind(op, store.KindCharge), 5), cost(kind(op, store.KindRefund), 2), cost(op, 1)} {
+					if _, err := store.Execute(context.Background(), s.store, step); err != nil {
 						return err
 					}
 				}
@@ -135,7 +136,7 @@ func noLostUpdates(s *session) {
 		}
 		want := int64(100_000 - goroutines*rounds*(5-2+1))
 		for i := range keys {
-			d, err := headgate.Execute(context.Background(), s.store, key(kind(now, headgate.Peek), fmt.Sprintf("key %d", i)))
+			d, err := store.Execute(context.Background(), s.store, key(kind(now, store.KindPeek), fmt.Sprintf("key %d", i)))
 			if err != nil || d.Remaining != want {
 				s.Fatalf("%s, key %d: remaining %d, want %d (%v)", a, i, d.Remaining, want, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // everyAlgorithm returns one limit of n per minute for each algorithm and each of its
@@ -17,20 +18,20 @@ func everyAlgorithm(n int64) []headgate.Limit {
 	return []headgate.Limit{
 		per,
 		per.RefillEvery(20 * time.Second),
-		per.Using(headgate.LeakyBucket),
-		per.Using(headgate.FixedWindow),
-		per.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
-		headgate.PerCalendar(n, headgate.Day, time.UTC),
-		headgate.PerCalendar(n, headgate.Day, nil).InZone(time.FixedZone("UTC+14", 14*60*60)),
-		per.Using(headgate.SlidingLog),
-		per.Using(headgate.SlidingLog).CountingDenied(),
-		per.Using(headgate.FixedWindow).CountingDenied(),
-		per.Using(headgate.SlidingWindow).CountingDenied(),
-		per.Using(headgate.SlidingBuckets).CountingDenied(),
-		per.Using(headgate.SlidingWindow),
-		per.Using(headgate.SlidingBuckets),
-		per.Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict),
-		per.Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeLenient),
+		per.Using(store.LeakyBucket),
+		per.Using(store.FixedWindow),
+		per.Using(store.FixedWindow).Anchored(store.AnchorFirstRequest),
+		headgate.PerCalendar(n, store.Day, time.UTC),
+		headgate.PerCalendar(n, store.Day, nil).InZone(time.FixedZone("UTC+14", 14*60*60)),
+		per.Using(store.SlidingLog),
+		per.Using(store.SlidingLog).CountingDenied(),
+		per.Using(store.FixedWindow).CountingDenied(),
+		per.Using(store.SlidingWindow).CountingDenied(),
+		per.Using(store.SlidingBuckets).CountingDenied(),
+		per.Using(store.SlidingWindow),
+		per.Using(store.SlidingBuckets),
+		per.Using(store.SlidingBuckets).Buckets(6, store.EdgeStrict),
+		per.Using(store.SlidingBuckets).Buckets(7, store.EdgeLenient),
 		headgate.Concurrent(n),
 	}
 }
@@ -49,41 +50,41 @@ func contractCases() []testCase {
 // everyVerb uses all kinds on one key per limit, in and out of debt.
 func everyVerb(s *session) {
 	script := []struct {
-		kind headgate.Kind
+		kind store.Kind
 		cost int64
 		long time.Duration
 	}{
-		{headgate.Peek, 1, 0},
-		{headgate.Take, 1, 0},
-		{headgate.Take, 0, 0},
-		{headgate.Take, 5, 0},
-		{headgate.TakeUpTo, 9, 0},
-		{headgate.Take, 1, 0},
-		{headgate.TakeUpTo, 1, 0},
-		{headgate.Refund, 2, 0},
-		{headgate.Peek, 2, 0},
-		{headgate.Peek, 3, 0},
-		{headgate.Charge, 4, 0},
-		{headgate.Take, 0, 0},
-		{headgate.Grant, 3, time.Minute},
-		{headgate.Take, 2, 0},
-		{headgate.Peek, 9, 0},
-		{headgate.Reserve, 2, 5 * time.Minute},
-		{headgate.Reserve, 1, time.Microsecond},
-		{headgate.Refund, 1, 30 * time.Second},
-		{headgate.Refund, math.MaxInt64, 0},
-		{headgate.Charge, math.MaxInt64, 0},
-		{headgate.Take, 1, 0},
-		{headgate.Reset, 0, 0},
-		{headgate.Take, 8, 0},
-		{headgate.Take, 9, 0},
-		{headgate.Draw, 3, time.Second},
-		{headgate.Reset, 0, 0},
-		{headgate.Draw, 0, time.Second},
-		{headgate.Draw, 3, time.Second},
-		{headgate.Draw, 1, 10 * time.Minute},
-		{headgate.Take, 2, 0},
-		{headgate.Draw, 9, 0},
+		{store.KindPeek, 1, 0},
+		{store.KindTake, 1, 0},
+		{store.KindTake, 0, 0},
+		{store.KindTake, 5, 0},
+		{store.KindTakeUpTo, 9, 0},
+		{store.KindTake, 1, 0},
+		{store.KindTakeUpTo, 1, 0},
+		{store.KindRefund, 2, 0},
+		{store.KindPeek, 2, 0},
+		{store.KindPeek, 3, 0},
+		{store.KindCharge, 4, 0},
+		{store.KindTake, 0, 0},
+		{store.KindGrant, 3, time.Minute},
+		{store.KindTake, 2, 0},
+		{store.KindPeek, 9, 0},
+		{store.KindReserve, 2, 5 * time.Minute},
+		{store.KindReserve, 1, time.Microsecond},
+		{store.KindRefund, 1, 30 * time.Second},
+		{store.KindRefund, math.MaxInt64, 0},
+		{store.KindCharge, math.MaxInt64, 0},
+		{store.KindTake, 1, 0},
+		{store.KindReset, 0, 0},
+		{store.KindTake, 8, 0},
+		{store.KindTake, 9, 0},
+		{store.KindDraw, 3, time.Second},
+		{store.KindReset, 0, 0},
+		{store.KindDraw, 0, time.Second},
+		{store.KindDraw, 3, time.Second},
+		{store.KindDraw, 1, 10 * time.Minute},
+		{store.KindTake, 2, 0},
+		{store.KindDraw, 9, 0},
 	}
 	for _, pause := range []int64{0, 1, 7 * second, 50 * second, 3 * minute} {
 		for i, limit := range everyAlgorithm(8) {
@@ -104,7 +105,7 @@ func everyVerb(s *session) {
 func unlimited(s *session) {
 	for range 3 {
 		d := s.take(cost(at(0, headgate.Unlimited()), math.MaxInt64))
-		if !d.Allowed || d.Reason != headgate.NoLimit {
+		if !d.Allowed || d.Reason != store.ReasonNoLimit {
 			s.Fatalf("unlimited answers %s", show(d))
 		}
 	}
@@ -117,37 +118,37 @@ func invalidOps(s *session) {
 	s.stamp(&good)
 	wrong := []struct {
 		name string
-		op   headgate.Op
+		op   store.Op
 		want error
 	}{
-		{"negative cost", cost(good, -1), headgate.ErrInvalidCost},
-		{"the least cost", cost(good, math.MinInt64), headgate.ErrInvalidCost},
-		{"unset limit", headgate.Op{Key: "k", Cost: 1, At: good.At}, headgate.ErrInvalidLimit},
-		{"negative limit", headgate.Op{Key: "k", Cost: 1, At: good.At, Limit: headgate.PerMinute(-1)}, headgate.ErrInvalidLimit},
+		{"negative cost", cost(good, -1), store.ErrInvalidCost},
+		{"the least cost", cost(good, math.MinInt64), store.ErrInvalidCost},
+		{"unset limit", store.Op{Key: "k", Cost: 1, At: good.At}, store.ErrInvalidLimit},
+		{"negative limit", store.Op{Key: "k", Cost: 1, At: good.At, Rule: headgate.PerMinute(-1).Rule()}, store.ErrInvalidLimit},
 	}
 	ctx := context.Background()
 	for _, w := range wrong {
-		for k := headgate.Take; k <= headgate.Draw; k++ {
-			if _, err := headgate.Execute(ctx, s.store, kind(w.op, k)); !errors.Is(err, w.want) {
+		for k := store.KindTake; k <= store.KindDraw; k++ {
+			if _, err := store.Execute(ctx, s.store, kind(w.op, k)); !errors.Is(err, w.want) {
 				s.Errorf("%s %s: error %v, want %v", k, w.name, err, w.want)
 			}
 		}
-		for _, mode := range []headgate.Mode{headgate.Independent, headgate.AllOrNothing} {
-			ops := []headgate.Op{good, w.op, good}
-			err := headgate.ExecuteAll(ctx, s.store, ops, make([]headgate.Decision, 3), mode)
-			if !errors.Is(err, w.want) || errors.Is(err, headgate.ErrUnavailable) {
+		for _, mode := range []store.Mode{store.Independent, store.AllOrNothing} {
+			ops := []store.Op{good, w.op, good}
+			err := store.ExecuteAll(ctx, s.store, ops, make([]store.Decision, 3), mode)
+			if !errors.Is(err, w.want) || errors.Is(err, store.ErrUnavailable) {
 				s.Errorf("Do, %s, with a %s: error %v, want %v", modeName(mode), w.name, err, w.want)
 			}
 		}
 	}
-	if d := s.take(kind(at(0, limit), headgate.Peek)); d.Remaining != 3 {
+	if d := s.take(kind(at(0, limit), store.KindPeek)); d.Remaining != 3 {
 		s.Errorf("an invalid op in the middle of Do let others write: %s", show(d))
 	}
 }
 
 // ownStates: one key under six algorithms has six separate counts.
 func ownStates(s *session) {
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		if d := s.take(cost(at(0, headgate.PerMinute(4).Using(a)), 4)); !d.Allowed {
 			s.Errorf("%s: %s", a, show(d))
 		}
@@ -161,7 +162,7 @@ func cancelledContext(s *session) {
 	cancel()
 	op := at(0, headgate.PerMinute(5))
 	s.stamp(&op)
-	if d, err := headgate.Execute(ctx, s.store, op); err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+	if d, err := store.Execute(ctx, s.store, op); err != nil && !errors.Is(err, store.ErrUnavailable) {
 		s.Errorf("error %v does not wrap ErrUnavailable", err)
 	} else if err == nil && !d.Allowed {
 		s.Errorf("no error and yet %s", show(d))
@@ -175,11 +176,11 @@ func closedStore(s *session) {
 		s.Fatalf("Close: %v", err)
 	}
 	ctx := context.Background()
-	if _, err := headgate.Execute(ctx, s.store, op); !errors.Is(err, headgate.ErrClosed) || !errors.Is(err, headgate.ErrUnavailable) {
+	if _, err := store.Execute(ctx, s.store, op); !errors.Is(err, store.ErrClosed) || !errors.Is(err, store.ErrUnavailable) {
 		s.Errorf("Take after Close: %v, want ErrClosed", err)
 	}
-	out := make([]headgate.Decision, 1)
-	if err := headgate.ExecuteAll(ctx, s.store, []headgate.Op{op}, out, headgate.Independent); !errors.Is(err, headgate.ErrClosed) {
+	out := make([]store.Decision, 1)
+	if err := store.ExecuteAll(ctx, s.store, []store.Op{op}, out, store.Independent); !errors.Is(err, store.ErrClosed) {
 		s.Errorf("Do after Close: %v, want ErrClosed", err)
 	}
 }
@@ -203,14 +204,14 @@ func awkward() []string {
 
 // opaqueKeys exhausts each key, and resets one that could be a pattern.
 func opaqueKeys(s *session) {
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		limit := headgate.PerDay(1).Using(a)
 		for _, k := range awkward() {
 			if d := s.take(key(at(0, limit), k)); !d.Allowed {
 				s.Errorf("%s: another key has used up that of %q: %s", a, k, show(d))
 			}
 		}
-		s.take(key(kind(at(0, limit), headgate.Reset), "*"))
+		s.take(key(kind(at(0, limit), store.KindReset), "*"))
 		for _, k := range awkward() {
 			if d := s.take(key(at(0, limit), k)); d.Allowed != (k == "*") {
 				s.Errorf("%s: after Reset of \"*\", key %q: %s", a, k, show(d))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 func differentialCases() []testCase {
@@ -37,19 +38,19 @@ func differential(s *session, steps, batch int) {
 	for range steps {
 		w.tick()
 		if w.rng.IntN(3) >= batch {
-			ops := []headgate.Op{w.op()}
-			w.clear(headgate.Independent, ops)
+			ops := []store.Op{w.op()}
+			w.clear(store.Independent, ops)
 			w.note(w.take(ops[0]))
 			continue
 		}
 		w.now = max(w.now, w.latest) // all of a batch have one time
-		ops := make([]headgate.Op, 1+w.rng.IntN(6))
+		ops := make([]store.Op, 1+w.rng.IntN(6))
 		for i := range ops {
 			ops[i] = w.op()
 		}
-		mode := headgate.AllOrNothing
+		mode := store.AllOrNothing
 		if w.rng.IntN(3) == 0 {
-			mode = headgate.Independent
+			mode = store.Independent
 		}
 		w.clear(mode, ops)
 		w.note(w.do(mode, ops...)...)
@@ -57,7 +58,7 @@ func differential(s *session, steps, batch int) {
 }
 
 // note stores what was taken.
-func (w *world) note(decisions ...headgate.Decision) {
+func (w *world) note(decisions ...store.Decision) {
 	for _, d := range decisions {
 		if d.Lease != 0 {
 			w.leases = append(w.leases[max(len(w.leases)-30, 0):], d.Lease)
@@ -73,13 +74,13 @@ func randomLimits() []headgate.Limit {
 	limits = append(
 		limits,
 		headgate.PerSecond(100).Burst(500), headgate.PerSecond(8).RefillEvery(250*time.Millisecond), headgate.PerMinute(7).Burst(20).RefillEvery(11*time.Second), headgate.Per(3, 7*time.Millisecond).Burst(2), headgate.PerSecond(0),
-		headgate.Per(headgate.MaxLimit, 24*time.Hour), headgate.Per(7, 13*time.Second).Using(headgate.LeakyBucket).Burst(3),
-		headgate.Per(7, 13*time.Second).Using(headgate.LeakyBucket).Burst(9).DelayAfter(4), headgate.PerSecond(10).Using(headgate.LeakyBucket).Burst(20).DelayAfter(5).MaxWait(900*time.Millisecond),
-		headgate.PerSecond(3).Using(headgate.FixedWindow), headgate.PerHour(3).Using(headgate.SlidingWindow),
-		headgate.PerSecond(2).Using(headgate.SlidingLog), headgate.PerSecond(9).Using(headgate.SlidingBuckets),
+		headgate.Per(store.MaxLimit, 24*time.Hour), headgate.Per(7, 13*time.Second).Using(store.LeakyBucket).Burst(3),
+		headgate.Per(7, 13*time.Second).Using(store.LeakyBucket).Burst(9).DelayAfter(4), headgate.PerSecond(10).Using(store.LeakyBucket).Burst(20).DelayAfter(5).MaxWait(900*time.Millisecond),
+		headgate.PerSecond(3).Using(store.FixedWindow), headgate.PerHour(3).Using(store.SlidingWindow),
+		headgate.PerSecond(2).Using(store.SlidingLog), headgate.PerSecond(9).Using(store.SlidingBuckets),
 		headgate.Concurrent(9).Lease(time.Second), headgate.Concurrent(3).Lease(time.Minute), headgate.Concurrent(3000),
-		headgate.PerMinute(5).Using(headgate.Distinct), headgate.PerSecond(3).Using(headgate.Distinct).Anchored(headgate.AnchorFirstRequest),
-		headgate.PerCalendar(6, headgate.Hour, nil).Using(headgate.Distinct),
+		headgate.PerMinute(5).Using(store.Distinct), headgate.PerSecond(3).Using(store.Distinct).Anchored(store.AnchorFirstRequest),
+		headgate.PerCalendar(6, store.Hour, nil).Using(store.Distinct),
 		headgate.Unlimited(),
 	)
 	return limits
@@ -105,25 +106,25 @@ func (w *world) tick() {
 	}
 }
 
-func (w *world) op() headgate.Op {
-	op := headgate.Op{
+func (w *world) op() store.Op {
+	op := store.Op{
 		Key: pick(w.rng, "a", "b", "c"), Scope: pick(w.rng, "", "s"), At: w.now,
-		Limit: pick(w.rng, w.limits...),
-		Cost:  pick[int64](w.rng, 0, 1, 1, 1, 2, 3, 5, 6, 50, 101, w.rng.Int64N(600), math.MaxInt64),
-		Kind: pick(w.rng, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge,
-			headgate.Refund, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Reserve, headgate.Release, headgate.Renew, headgate.Draw, headgate.Draw),
+		Rule: pick(w.rng, w.limits...).Rule(),
+		Cost: pick[int64](w.rng, 0, 1, 1, 1, 2, 3, 5, 6, 50, 101, w.rng.Int64N(600), math.MaxInt64),
+		Kind: pick(w.rng, store.KindTake, store.KindTake, store.KindTake, store.KindTakeUpTo, store.KindPeek, store.KindCharge,
+			store.KindRefund, store.KindRefund, store.KindGrant, store.KindReset, store.KindReserve, store.KindRelease, store.KindRenew, store.KindDraw, store.KindDraw),
 		Duration: pick(w.rng, 0, time.Microsecond, time.Duration(w.rng.Int64N(int64(time.Minute))), time.Duration(math.MaxInt64)),
 	}
 	if w.rng.IntN(4) == 0 {
-		op.Limit = op.Limit.Named("n")
+		op.Rule = headgate.LimitOf(op.Rule).Named("n").Rule()
 	}
 	if op.Cost == math.MaxInt64 && w.rng.IntN(3) > 0 {
 		op.Cost = 4
 	}
-	if n := len(w.leases); n > 0 && (op.Kind == headgate.Release || op.Kind == headgate.Renew) {
+	if n := len(w.leases); n > 0 && (op.Kind == store.KindRelease || op.Kind == store.KindRenew) {
 		op.Lease = w.leases[w.rng.IntN(n)]
 	}
-	if len(w.taken) > 0 && op.Kind == headgate.Refund && w.rng.IntN(2) == 0 {
+	if len(w.taken) > 0 && op.Kind == store.KindRefund && w.rng.IntN(2) == 0 {
 		op.CountsUntil = pick(w.rng, w.taken...)
 	}
 	op.Member = 1 + w.rng.Uint64N(12)
@@ -134,13 +135,13 @@ func (w *world) op() headgate.Op {
 // keepDefined changes an op whose answer would depend on whether the store has already
 // forgotten a state that it may forget: the op must not go back to before that, nor may
 // another limit revive the state or a grant keep it alive.
-func (w *world) keepDefined(op *headgate.Op) {
+func (w *world) keepDefined(op *store.Op) {
 	e := w.model.states[idOf(op)]
-	if e != nil && !e.unused() && !op.Limit.IsUnlimited() && e.freshAt <= max(w.latest, op.At) {
+	if e != nil && !e.unused() && !op.Rule.Unlimited && e.freshAt <= max(w.latest, op.At) {
 		op.At = max(w.latest, op.At)
-		op.Limit = e.limit
-		if op.Kind == headgate.Grant {
-			op.Kind = headgate.Reset
+		op.Rule = e.limit.Rule()
+		if op.Kind == store.KindGrant {
+			op.Kind = store.KindReset
 		}
 	}
 	w.now = op.At
@@ -150,12 +151,12 @@ func (w *world) keepDefined(op *headgate.Op) {
 // clear turns ops into resets if the answer to one of them is not the same for all stores.
 // keepDefined leaves that possible: a state that was over and is used again may still have
 // what is over, which another limit, or one whose clock goes back, sees.
-func (w *world) clear(mode headgate.Mode, ops []headgate.Op) {
+func (w *world) clear(mode store.Mode, ops []store.Op) {
 	if w.model.isClear(ops, mode) {
 		return
 	}
 	for i := range ops {
-		ops[i].Kind = headgate.Reset
+		ops[i].Kind = store.KindReset
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 func leaseCases() []testCase {
@@ -20,13 +21,13 @@ func leaseCases() []testCase {
 }
 
 // release and renew return ops about the lease of d.
-func release(op headgate.Op, d headgate.Decision) headgate.Op {
-	op.Kind, op.Lease = headgate.Release, d.Lease
+func release(op store.Op, d store.Decision) store.Op {
+	op.Kind, op.Lease = store.KindRelease, d.Lease
 	return op
 }
 
-func renew(op headgate.Op, d headgate.Decision) headgate.Op {
-	op.Kind, op.Lease = headgate.Renew, d.Lease
+func renew(op store.Op, d store.Decision) store.Op {
+	op.Kind, op.Lease = store.KindRenew, d.Lease
 	return op
 }
 
@@ -50,7 +51,7 @@ func leasesEnd(s *session) {
 	if !renewed.Allowed || renewed.Lease == 0 || renewed.Lease == other.Lease {
 		s.Errorf("renewal: %s", show(renewed))
 	}
-	if d := s.take(renew(at(5*second, limit), other)); d.Allowed || d.Reason != headgate.Expired {
+	if d := s.take(renew(at(5*second, limit), other)); d.Allowed || d.Reason != store.ReasonExpired {
 		s.Errorf("renewal of what was renewed: %s", show(d))
 	}
 	if d := s.take(cost(at(12*second, limit), 2)); d.Allowed {
@@ -74,28 +75,28 @@ func leasesEnd(s *session) {
 
 // leasesWithRates: if one of the two refuses, the other has taken nothing.
 func leasesWithRates(s *session) {
-	rate, places := headgate.PerHour(3).Using(headgate.FixedWindow), headgate.Concurrent(2)
-	both := func(after int64) []headgate.Op {
+	rate, places := headgate.PerHour(3).Using(store.FixedWindow), headgate.Concurrent(2)
+	both := func(after int64) []store.Op {
 		a, b := at(after, rate), at(after, places)
 		a.Scope, b.Scope = "rate", "places"
-		return []headgate.Op{a, b}
+		return []store.Op{a, b}
 	}
 	for i, want := range []bool{true, true, false} {
-		if d := s.do(headgate.AllOrNothing, both(int64(i)*ms)...); d[0].Allowed && d[1].Allowed != want {
+		if d := s.do(store.AllOrNothing, both(int64(i)*ms)...); d[0].Allowed && d[1].Allowed != want {
 			s.Errorf("request %d: %s, %s", i, show(d[0]), show(d[1]))
 		}
 	}
 	rateOp := both(4 * ms)[0]
-	if d := s.take(kind(rateOp, headgate.Peek)); d.Remaining != 1 {
+	if d := s.take(kind(rateOp, store.KindPeek)); d.Remaining != 1 {
 		s.Errorf("no place was free, and yet the rate was charged: %s", show(d))
 	}
 	s.take(rateOp)
 	placeOp := both(5 * ms)[1]
-	s.take(kind(placeOp, headgate.Reset))
-	if d := s.do(headgate.AllOrNothing, both(6*ms)...); d[0].Allowed || d[1].Lease != 0 {
+	s.take(kind(placeOp, store.KindReset))
+	if d := s.do(store.AllOrNothing, both(6*ms)...); d[0].Allowed || d[1].Lease != 0 {
 		s.Errorf("the rate refused, and yet there is a lease: %s", show(d[1]))
 	}
-	if d := s.take(kind(placeOp, headgate.Peek)); d.Remaining != 2 {
+	if d := s.take(kind(placeOp, store.KindPeek)); d.Remaining != 2 {
 		s.Errorf("the rate refused, and yet a place is taken: %s", show(d))
 	}
 }
@@ -103,16 +104,16 @@ func leasesWithRates(s *session) {
 // leasesLookedAt: peeking at a slot does not take it, and if no slot is free, the peek
 // refuses the take next to it.
 func leasesLookedAt(s *session) {
-	rate, place := at(0, headgate.PerHour(5).Using(headgate.FixedWindow)), at(0, headgate.Concurrent(1))
+	rate, place := at(0, headgate.PerHour(5).Using(store.FixedWindow)), at(0, headgate.Concurrent(1))
 	rate.Scope, place.Scope = "rate", "place"
-	look := kind(place, headgate.Peek)
+	look := kind(place, store.KindPeek)
 	for i := range 3 {
-		if d := s.do(headgate.AllOrNothing, look, rate); !d[0].Allowed || d[0].Lease != 0 || d[0].Remaining != 1 || !d[1].Allowed || d[1].Granted != 1 {
+		if d := s.do(store.AllOrNothing, look, rate); !d[0].Allowed || d[0].Lease != 0 || d[0].Remaining != 1 || !d[1].Allowed || d[1].Granted != 1 {
 			s.Errorf("look %d: %s, %s", i, show(d[0]), show(d[1]))
 		}
 	}
 	s.take(place)
-	if d := s.do(headgate.AllOrNothing, look, rate); d[0].Allowed || d[1].Granted != 0 || d[1].Remaining != 2 {
+	if d := s.do(store.AllOrNothing, look, rate); d[0].Allowed || d[1].Granted != 0 || d[1].Remaining != 2 {
 		s.Errorf("with a slot that is taken: %s, %s", show(d[0]), show(d[1]))
 	}
 }
@@ -127,7 +128,7 @@ func concurrentHolders(s *session) {
 	ctx := context.Background()
 	err := together(func(int) error {
 		for range 60 {
-			d, err := headgate.Execute(ctx, s.store, op)
+			d, err := store.Execute(ctx, s.store, op)
 			if err != nil || !d.Allowed {
 				if err != nil {
 					return err
@@ -139,12 +140,12 @@ func concurrentHolders(s *session) {
 				return fmt.Errorf("%d are inside, %d may be", n, most)
 			}
 			if rand.IntN(2) == 0 {
-				if d, err = headgate.Execute(ctx, s.store, renew(op, d)); err != nil || !d.Allowed {
+				if d, err = store.Execute(ctx, s.store, renew(op, d)); err != nil || !d.Allowed {
 					return fmt.Errorf("renewal: %s, %w", show(d), err)
 				}
 			}
 			inside.Add(-1)
-			if d, err := headgate.Execute(ctx, s.store, release(op, d)); err != nil || d.Granted != 1 {
+			if d, err := store.Execute(ctx, s.store, release(op, d)); err != nil || d.Granted != 1 {
 				return fmt.Errorf("release: %s, %w", show(d), err)
 			}
 		}
@@ -153,7 +154,7 @@ func concurrentHolders(s *session) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	d, err := headgate.Execute(ctx, s.store, kind(op, headgate.Peek))
+	d, err := store.Execute(ctx, s.store, kind(op, store.KindPeek))
 	if err != nil || d.Remaining != most || admitted.Load() == 0 {
 		s.Errorf("in the end: %s, %v, %d admitted", show(d), err, admitted.Load())
 	}

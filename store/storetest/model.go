@@ -6,18 +6,19 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // id identifies a state.
 type id struct {
 	scope, key string
 	mark       uint64
-	algorithm  headgate.Algorithm
+	algorithm  store.Algorithm
 }
 
-func idOf(op *headgate.Op) id {
+func idOf(op *store.Op) id {
 	scope, mark := op.Space()
-	return id{scope, op.Key, mark, op.Limit.Algorithm()}
+	return id{scope, op.Key, mark, op.Rule.Algorithm}
 }
 
 // model is the simplest possible store: a map that never forgets.
@@ -54,7 +55,7 @@ func (e *entry) unused() bool {
 
 func newModel() *model { return &model{states: make(map[id]*entry)} }
 
-func (m *model) entry(op *headgate.Op) *entry {
+func (m *model) entry(op *store.Op) *entry {
 	k := idOf(op)
 	e := m.states[k]
 	if e == nil {
@@ -64,11 +65,11 @@ func (m *model) entry(op *headgate.Op) *entry {
 	return e
 }
 
-func (m *model) take(op *headgate.Op, now int64) headgate.Decision {
-	e, rule, req := m.entry(op), op.Limit.Rule(), algorithm.RequestOf(op)
+func (m *model) take(op *store.Op, now int64) store.Decision {
+	e, rule, req := m.entry(op), op.Rule, algorithm.RequestOf(op)
 	r := algorithm.Step(rule, &e.state, now, req)
 	if r.Wrote {
-		e.freshAt, e.limit = r.FreshAt, op.Limit
+		e.freshAt, e.limit = r.FreshAt, headgate.LimitOf(op.Rule)
 	}
 	if m.latest = max(m.latest, now); e.forgetAt <= m.latest {
 		e.forgot = algorithm.State{}
@@ -82,7 +83,7 @@ func (m *model) take(op *headgate.Op, now int64) headgate.Decision {
 }
 
 // isClear reports whether all stores that conform answer ops alike, each at its At.
-func (m *model) isClear(ops []headgate.Op, mode headgate.Mode) bool {
+func (m *model) isClear(ops []store.Op, mode store.Mode) bool {
 	c := &model{states: make(map[id]*entry), latest: m.latest}
 	nows := make([]int64, len(ops))
 	for i := range ops {
@@ -92,15 +93,15 @@ func (m *model) isClear(ops []headgate.Op, mode headgate.Mode) bool {
 			c.states[idOf(&ops[i])] = &was
 		}
 	}
-	c.do(ops, nows, make([]headgate.Decision, len(ops)), mode)
+	c.do(ops, nows, make([]store.Decision, len(ops)), mode)
 	return !c.unclear
 }
 
-// do implements the contract of headgate.AllOrNothing literally: on a refusal
+// do implements the contract of store.AllOrNothing literally: on a refusal
 // everything is restored, the allowed ops are repeated as Peek, and refusals that count
 // are counted.
-func (m *model) do(ops []headgate.Op, nows []int64, out []headgate.Decision, mode headgate.Mode) {
-	if mode == headgate.Independent {
+func (m *model) do(ops []store.Op, nows []int64, out []store.Decision, mode store.Mode) {
+	if mode == store.Independent {
 		for i := range ops {
 			out[i] = m.take(&ops[i], nows[i])
 		}
@@ -129,12 +130,12 @@ func (m *model) do(ops []headgate.Op, nows []int64, out []headgate.Decision, mod
 		switch {
 		case out[i].Allowed:
 			peek := ops[i]
-			peek.Kind = headgate.Peek
-			if ops[i].Kind == headgate.Grant {
+			peek.Kind = store.KindPeek
+			if ops[i].Kind == store.KindGrant {
 				peek.Member = 0 // a grant shows no value
 			}
 			out[i] = m.take(&peek, nows[i])
-		case ops[i].Kind == headgate.Take && ops[i].Limit.Rule().CountDenied:
+		case ops[i].Kind == store.KindTake && ops[i].Rule.CountDenied:
 			denied = append(denied, i)
 		}
 	}
@@ -143,8 +144,8 @@ func (m *model) do(ops []headgate.Op, nows []int64, out []headgate.Decision, mod
 	}
 }
 
-func describe(op *headgate.Op, now int64) string {
-	s := fmt.Sprintf("t0%+dµs %s %d of %s", now-t0, op.Kind, op.Cost, op.Limit)
+func describe(op *store.Op, now int64) string {
+	s := fmt.Sprintf("t0%+dµs %s %d of %s", now-t0, op.Kind, op.Cost, op.Rule)
 	if op.Duration != 0 {
 		s += fmt.Sprintf(" for %s", op.Duration)
 	}
@@ -161,21 +162,21 @@ func describe(op *headgate.Op, now int64) string {
 	return fmt.Sprintf("%s (scope %q key %q)", s, op.Scope, k)
 }
 
-func show(d headgate.Decision) string {
+func show(d store.Decision) string {
 	verdict := "refused"
 	if d.Allowed {
 		verdict = "allowed"
 	}
 	retry := d.RetryAfter.String()
-	if d.RetryAfter == headgate.Never {
+	if d.RetryAfter == store.Never {
 		retry = "never"
 	}
 	return fmt.Sprintf("%s (%s) limit %d remaining %d granted %d retry %s reset %s delay %s lease %d counts until t0%+dµs",
 		verdict, d.Reason, d.Limit, d.Remaining, d.Granted, retry, d.ResetAfter, d.Delay, d.Lease, d.CountsUntil-t0)
 }
 
-func modeName(m headgate.Mode) string {
-	if m == headgate.AllOrNothing {
+func modeName(m store.Mode) string {
+	if m == store.AllOrNothing {
 		return "all or nothing"
 	}
 	return "independent"

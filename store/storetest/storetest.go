@@ -1,8 +1,8 @@
-// Package storetest is the conformance suite of [headgate.Store] for authors of stores:
+// Package storetest is the conformance suite of [store.Store] for authors of stores:
 //
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, storetest.Harness{
-//			Open: func(t *testing.T) headgate.Store { return mystore.New() },
+//			Open: func(t *testing.T) store.Store { return mystore.New() },
 //		})
 //	}
 //
@@ -19,13 +19,14 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // Harness gives the suite a store and control over its time.
 type Harness struct {
 	// Open returns an empty store with space for at least 10,000 keys. The suite closes
 	// it. It is called once per test, from the test's goroutine.
-	Open func(t *testing.T) headgate.Store
+	Open func(t *testing.T) store.Store
 
 	// Now and Advance are for a store that ignores Op.At even in tests. Advance moves
 	// its clock forward; Now returns its time in microseconds since the Unix epoch.
@@ -61,7 +62,7 @@ func cases() []testCase {
 	return append(all, differentialCases()...)
 }
 
-func open(t *testing.T, h Harness) headgate.Store {
+func open(t *testing.T, h Harness) store.Store {
 	t.Helper()
 	store := h.Open(t)
 	t.Cleanup(func() { _ = store.Close() })
@@ -83,7 +84,7 @@ const (
 type session struct {
 	*testing.T
 	h     Harness
-	store headgate.Store
+	store store.Store
 	model *model
 }
 
@@ -91,7 +92,7 @@ type session struct {
 func (s *session) ownClock() bool { return s.h.Advance != nil }
 
 // stamp prepares op for the store and returns its time.
-func (s *session) stamp(op *headgate.Op) int64 {
+func (s *session) stamp(op *store.Op) int64 {
 	if !s.ownClock() {
 		return op.At
 	}
@@ -104,12 +105,12 @@ func (s *session) stamp(op *headgate.Op) int64 {
 
 // take executes op on the store and the model, fails if they differ, and returns the
 // decision.
-func (s *session) take(op headgate.Op) headgate.Decision {
+func (s *session) take(op store.Op) store.Decision {
 	s.Helper()
 	now := s.stamp(&op)
 	want := s.model.take(&op, now)
 	got := earlier(1)
-	if err := headgate.ExecuteAll(context.Background(), s.store, []headgate.Op{op}, got, headgate.Independent); err != nil {
+	if err := store.ExecuteAll(context.Background(), s.store, []store.Op{op}, got, store.Independent); err != nil {
 		s.Fatalf("%s: %v", describe(&op, now), err)
 	}
 	if got[0] != want {
@@ -120,24 +121,24 @@ func (s *session) take(op headgate.Op) headgate.Decision {
 
 // earlier returns decisions as a caller has them that uses a slice again. A store
 // overwrites all of each.
-func earlier(n int) []headgate.Decision {
-	return slices.Repeat([]headgate.Decision{{
+func earlier(n int) []store.Decision {
+	return slices.Repeat([]store.Decision{{
 		Allowed: true, Limit: -7, Remaining: -7, Granted: -7, RetryAfter: -7, ResetAfter: -7, Delay: -7,
-		CountsUntil: -7, Lease: -7, Reason: headgate.Banned,
+		CountsUntil: -7, Lease: -7, Reason: store.ReasonBanned,
 	}}, n)
 }
 
 // do executes ops as one batch on both. All ops have the time of the first.
-func (s *session) do(mode headgate.Mode, ops ...headgate.Op) []headgate.Decision {
+func (s *session) do(mode store.Mode, ops ...store.Op) []store.Decision {
 	s.Helper()
 	nows := make([]int64, len(ops))
 	for i := range ops {
 		nows[i] = s.stamp(&ops[i])
 	}
-	want := make([]headgate.Decision, len(ops))
+	want := make([]store.Decision, len(ops))
 	s.model.do(ops, nows, want, mode)
 	got := earlier(len(ops))
-	if err := headgate.ExecuteAll(context.Background(), s.store, ops, got, mode); err != nil {
+	if err := store.ExecuteAll(context.Background(), s.store, ops, got, mode); err != nil {
 		s.Fatalf("Do of %d ops: %v", len(ops), err)
 	}
 	for i := range ops {
@@ -150,26 +151,26 @@ func (s *session) do(mode headgate.Mode, ops ...headgate.Op) []headgate.Decision
 }
 
 // at returns an op of cost 1 on the key "k" at a time after t0.
-func at(after int64, limit headgate.Limit) headgate.Op {
-	return headgate.Op{Key: "k", Limit: limit, Cost: 1, At: t0 + after}
+func at(after int64, limit headgate.Limit) store.Op {
+	return store.Op{Key: "k", Rule: limit.Rule(), Cost: 1, At: t0 + after}
 }
 
-func cost(op headgate.Op, n int64) headgate.Op {
+func cost(op store.Op, n int64) store.Op {
 	op.Cost = n
 	return op
 }
 
-func kind(op headgate.Op, k headgate.Kind) headgate.Op {
+func kind(op store.Op, k store.Kind) store.Op {
 	op.Kind = k
 	return op
 }
 
-func key(op headgate.Op, k string) headgate.Op {
+func key(op store.Op, k string) store.Op {
 	op.Key = k
 	return op
 }
 
-func lasting(op headgate.Op, d time.Duration) headgate.Op {
+func lasting(op store.Op, d time.Duration) store.Op {
 	op.Duration = d
 	return op
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // reference is the model behind a lock: the simplest conforming store.
@@ -21,12 +22,12 @@ type reference struct {
 	forgets func() bool
 }
 
-func (r *reference) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (r *reference) Do(_ context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.closed {
-			return headgate.ErrClosed
+			return store.ErrClosed
 		}
 		nows := make([]int64, len(ops))
 		for i := range ops {
@@ -56,7 +57,7 @@ func (r *reference) Close() error {
 
 // TestReference: the suite accepts a store that conforms.
 func TestReference(t *testing.T) {
-	Run(t, Harness{Open: func(*testing.T) headgate.Store { return &reference{model: newModel()} }})
+	Run(t, Harness{Open: func(*testing.T) store.Store { return &reference{model: newModel()} }})
 }
 
 // TestStoresThatForget: the differential cases accept a store whenever it forgets what it
@@ -67,7 +68,7 @@ func TestStoresThatForget(t *testing.T) {
 		"sometimes": func() bool { return rand.IntN(8) == 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			open := func(*testing.T) headgate.Store { return &reference{model: newModel(), forgets: forgets} }
+			open := func(*testing.T) store.Store { return &reference{model: newModel(), forgets: forgets} }
 			for range 5 {
 				for _, c := range differentialCases() {
 					t.Run(c.name, func(t *testing.T) {
@@ -82,16 +83,16 @@ func TestStoresThatForget(t *testing.T) {
 // TestIsClear: which requests all stores answer alike depends on what they may have
 // forgotten, also if the key has been used again since.
 func TestIsClear(t *testing.T) {
-	lenient := headgate.PerMinute(100).Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeLenient).Named("n")
-	weighted := headgate.PerMinute(100).Using(headgate.SlidingBuckets).Named("n")
+	lenient := headgate.PerMinute(100).Using(store.SlidingBuckets).Buckets(7, store.EdgeLenient).Named("n")
+	weighted := headgate.PerMinute(100).Using(store.SlidingBuckets).Named("n")
 	m := newModel()
-	first := kind(cost(at(0, lenient), 519), headgate.Charge)
+	first := kind(cost(at(0, lenient), 519), store.KindCharge)
 	m.take(&first, first.At)
 	end := m.entry(&first).freshAt - t0
-	check := func(op headgate.Op, want bool) {
+	check := func(op store.Op, want bool) {
 		t.Helper()
 		other := key(op, "other")
-		if got := m.isClear([]headgate.Op{other, op}, headgate.AllOrNothing); got != want {
+		if got := m.isClear([]store.Op{other, op}, store.AllOrNothing); got != want {
 			t.Errorf("%s: clear %t, want %t", describe(&op, op.At), got, want)
 		}
 	}
@@ -103,8 +104,8 @@ func TestIsClear(t *testing.T) {
 	check(at(end-1, lenient), false)
 	check(at(end, lenient), true)
 	check(at(end, weighted), false)
-	check(kind(at(end, weighted), headgate.Reset), true)
-	reset := kind(at(end, weighted), headgate.Reset)
+	check(kind(at(end, weighted), store.KindReset), true)
+	reset := kind(at(end, weighted), store.KindReset)
 	m.take(&reset, reset.At)
 	check(at(end-1, weighted), true)
 	if m.unclear {
@@ -117,7 +118,7 @@ func TestReferenceWithItsOwnClock(t *testing.T) {
 	var now int64
 	clock := func() int64 { return now }
 	Run(t, Harness{
-		Open: func(*testing.T) headgate.Store {
+		Open: func(*testing.T) store.Store {
 			now = t0
 			return &reference{model: newModel(), now: clock}
 		},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // trapCases returns mistakes of published limiters; docs/internals/correctness.md describes each.
@@ -33,17 +34,17 @@ func trapCases() []testCase {
 func hugeNumbers(s *session) {
 	for i, limit := range []headgate.Limit{
 		headgate.PerDay(1).Burst(5),
-		headgate.Per(headgate.MaxLimit, 365*24*time.Hour),
-		headgate.Per(headgate.MaxLimit, time.Millisecond),
-		headgate.PerDay(headgate.MaxLimit).Using(headgate.SlidingWindow),
-		headgate.PerDay(headgate.MaxLimit).Using(headgate.SlidingBuckets),
-		headgate.PerDay(1 << 20).Using(headgate.SlidingLog),
-		headgate.PerDay(headgate.MaxLimit).Using(headgate.FixedWindow),
+		headgate.Per(store.MaxLimit, 365*24*time.Hour),
+		headgate.Per(store.MaxLimit, time.Millisecond),
+		headgate.PerDay(store.MaxLimit).Using(store.SlidingWindow),
+		headgate.PerDay(store.MaxLimit).Using(store.SlidingBuckets),
+		headgate.PerDay(1 << 20).Using(store.SlidingLog),
+		headgate.PerDay(store.MaxLimit).Using(store.FixedWindow),
 	} {
 		k := string(rune('a' + i))
 		for _, n := range []int64{150_000, 1 << 40, 1<<40 + 1, 1 << 53, math.MaxInt64} {
 			d := s.take(key(cost(at(int64(i)*day, limit), n), k))
-			if n > limit.Capacity() && (d.Allowed || d.RetryAfter != headgate.Never) {
+			if n > limit.Capacity() && (d.Allowed || d.RetryAfter != store.Never) {
 				s.Errorf("%s allows %d: %s", limit, n, show(d))
 			}
 		}
@@ -77,7 +78,7 @@ func livesUntilFresh(s *session) {
 		s.take(key(at(now, limit), k))
 		d := s.take(key(at(now, limit), k))
 		now += int64(d.ResetAfter/time.Microsecond) - 1
-		if d := s.take(key(kind(at(now, limit), headgate.Peek), k)); d.ResetAfter != time.Microsecond && !s.ownClock() {
+		if d := s.take(key(kind(at(now, limit), store.KindPeek), k)); d.ResetAfter != time.Microsecond && !s.ownClock() {
 			s.Errorf("%s, 1µs before it is fresh: %s", limit, show(d))
 		}
 		now++
@@ -133,7 +134,7 @@ func exactRetry(s *session) {
 func wholeGrants(s *session) {
 	limit := headgate.Per(10, 10*time.Second)
 	s.take(cost(at(0, limit), 10))
-	d := s.take(cost(kind(at(2700*ms, limit), headgate.TakeUpTo), 9)) // 2.7 tokens are available
+	d := s.take(cost(kind(at(2700*ms, limit), store.KindTakeUpTo), 9)) // 2.7 tokens are available
 	if d.Granted != 2 {
 		s.Errorf("of 2.7 tokens: %s", show(d))
 	}
@@ -145,11 +146,11 @@ func wholeGrants(s *session) {
 func refundsLast(s *session) {
 	limit := headgate.PerDay(10)
 	s.take(cost(at(0, limit), 3))
-	s.take(cost(kind(at(0, limit), headgate.Refund), 3))
-	if d := s.take(kind(at(0, limit), headgate.Peek)); d.Remaining != 10 || d.ResetAfter != 0 {
+	s.take(cost(kind(at(0, limit), store.KindRefund), 3))
+	if d := s.take(kind(at(0, limit), store.KindPeek)); d.Remaining != 10 || d.ResetAfter != 0 {
 		s.Errorf("after a full refund: %s", show(d))
 	}
-	s.take(cost(kind(at(0, limit), headgate.Refund), 100))
+	s.take(cost(kind(at(0, limit), store.KindRefund), 100))
 	if d := s.take(cost(at(0, limit), 11)); d.Allowed {
 		s.Errorf("a refund went above full: %s", show(d))
 	}
@@ -157,12 +158,12 @@ func refundsLast(s *session) {
 
 func neverAndZero(s *session) {
 	for _, limit := range everyAlgorithm(0) {
-		if d := s.take(at(0, limit)); d.Allowed || d.RetryAfter != headgate.Never || d.Reason != headgate.TooLarge {
+		if d := s.take(at(0, limit)); d.Allowed || d.RetryAfter != store.Never || d.Reason != store.ReasonTooLarge {
 			s.Errorf("%s: %s", limit, show(d))
 		}
 	}
 	for _, limit := range everyAlgorithm(10) {
-		if d := s.take(cost(at(0, limit), 50)); d.Allowed || d.RetryAfter != headgate.Never || d.Remaining != 10 && !limit.Rule().CountDenied {
+		if d := s.take(cost(at(0, limit), 50)); d.Allowed || d.RetryAfter != store.Never || d.Remaining != 10 && !limit.Rule().CountDenied {
 			s.Errorf("%s, cost 50: %s", limit, show(d))
 		}
 	}
@@ -221,7 +222,7 @@ func peekIsDryRun(s *session) {
 		k := string(rune('a' + i))
 		for n := int64(0); n <= 6; n++ {
 			op := key(cost(at(int64(i)*2*day+n*second, limit), n), k)
-			peek := s.take(kind(op, headgate.Peek))
+			peek := s.take(kind(op, store.KindPeek))
 			take := s.take(op)
 			if peek.Allowed != take.Allowed || peek.RetryAfter != take.RetryAfter && !limit.Rule().CountDenied && !s.ownClock() {
 				s.Errorf("%s, cost %d: peek %s, take %s", limit, n, show(peek), show(take))
@@ -269,7 +270,7 @@ func changedLimit(s *session) {
 		large := everyAlgorithm(10)[i].Named("one")
 		small = small.Named("one")
 		s.take(key(cost(at(0, small), 3), k))
-		if d := s.take(key(kind(at(0, large), headgate.Peek), k)); d.Remaining != 7 {
+		if d := s.take(key(kind(at(0, large), store.KindPeek), k)); d.Remaining != 7 {
 			s.Errorf("%s, 3 used, raised to 10: %s", small, show(d))
 		}
 		s.take(key(cost(at(0, large), 7), k))
@@ -285,17 +286,17 @@ func changedLimit(s *session) {
 func limitsCountApart(s *session) {
 	berlin := time.FixedZone("Berlin", 3600)
 	apart := append(everyAlgorithm(1), headgate.PerHour(1), headgate.PerMinute(2), headgate.PerMinute(1).Burst(2),
-		headgate.PerMinute(1).Using(headgate.LeakyBucket).Burst(2), headgate.PerMinute(1).Using(headgate.LeakyBucket).MaxWait(time.Second),
-		headgate.PerCalendar(1, headgate.Day, berlin), headgate.PerCalendar(1, headgate.Hour, nil), headgate.PerMinute(9).Share(0.2), headgate.PerMinute(8).Share(0.2),
-		headgate.PerMinute(1).Named("a"), headgate.PerMinute(1).Named("b"), headgate.PerMinute(1).Using(headgate.SlidingLog).Named("a"))
+		headgate.PerMinute(1).Using(store.LeakyBucket).Burst(2), headgate.PerMinute(1).Using(store.LeakyBucket).MaxWait(time.Second),
+		headgate.PerCalendar(1, store.Day, berlin), headgate.PerCalendar(1, store.Hour, nil), headgate.PerMinute(9).Share(0.2), headgate.PerMinute(8).Share(0.2),
+		headgate.PerMinute(1).Named("a"), headgate.PerMinute(1).Named("b"), headgate.PerMinute(1).Using(store.SlidingLog).Named("a"))
 	for _, limit := range apart {
 		if d := s.take(at(0, limit)); !d.Allowed || d.Remaining != limit.Capacity()-1 {
 			s.Errorf("%s (name %q) has lost to another limit: %s", limit, limit.Name(), show(d))
 		}
 	}
-	together := []headgate.Op{
+	together := []store.Op{
 		at(0, headgate.PerMinute(4)), at(0, headgate.PerMinute(4).Named("x").Named("")),
-		at(0, headgate.Per(4, time.Minute).Using(headgate.SlidingLog).Using(headgate.TokenBucket)), at(0, headgate.PerHour(4)),
+		at(0, headgate.Per(4, time.Minute).Using(store.SlidingLog).Using(store.TokenBucket)), at(0, headgate.PerHour(4)),
 	}
 	together[3].Scope = "b"
 	for i, want := range []int64{3, 2, 1, 2} { // one was already taken in scope b
@@ -303,13 +304,13 @@ func limitsCountApart(s *session) {
 			s.Errorf("together %d: %s, want %d left", i, show(d), want)
 		}
 	}
-	var ops []headgate.Op
+	var ops []store.Op
 	for _, limit := range apart {
-		ops = append(ops, kind(at(0, limit), headgate.Refund))
+		ops = append(ops, kind(at(0, limit), store.KindRefund))
 	}
-	s.do(headgate.Independent, ops...)
+	s.do(store.Independent, ops...)
 	for _, limit := range apart[len(everyAlgorithm(1)):] {
-		if d := s.take(kind(at(0, limit), headgate.Peek)); limit.Name() != "b" && d.Remaining != limit.Capacity() {
+		if d := s.take(kind(at(0, limit), store.KindPeek)); limit.Name() != "b" && d.Remaining != limit.Capacity() {
 			s.Errorf("%s (name %q): what was taken was not given back: %s", limit, limit.Name(), show(d))
 		}
 	}
@@ -319,7 +320,7 @@ func debtSaturates(s *session) {
 	for i, limit := range everyAlgorithm(10) {
 		k := string(rune('a' + i))
 		for range 3 {
-			s.take(key(cost(kind(at(0, limit), headgate.Charge), math.MaxInt64), k))
+			s.take(key(cost(kind(at(0, limit), store.KindCharge), math.MaxInt64), k))
 		}
 		if d := s.take(key(at(0, limit), k)); d.Allowed || d.Remaining != 0 {
 			s.Errorf("%s, in endless debt: %s", limit, show(d))

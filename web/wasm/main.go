@@ -15,9 +15,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/internal/replay/playground"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -62,12 +62,12 @@ func set(lane int32) int32 {
 			return int32(copy(text[:], "invalid limit: only whole numbers below 2^53 are allowed"))
 		}
 	}
-	if b[0] < 0 || int(b[0]) >= len(headgate.Algorithms()) || math.Abs(b[2]) > 1<<52 {
+	if b[0] < 0 || int(b[0]) >= len(store.Algorithms()) || math.Abs(b[2]) > 1<<52 {
 		return int32(copy(text[:], "invalid limit: unknown algorithm, or period too long"))
 	}
 	limit := playground.Spec{
-		Algorithm: headgate.Algorithm(b[0]), N: int64(b[1]), Period: period(b[2]), Burst: int64(b[3]),
-		Anchor: headgate.Anchor(b[4]), Buckets: int(b[5]), Edge: headgate.Edge(b[6]), CountDenied: b[7] != 0,
+		Algorithm: store.Algorithm(b[0]), N: int64(b[1]), Period: period(b[2]), Burst: int64(b[3]),
+		Anchor: store.Anchor(b[4]), Buckets: int(b[5]), Edge: store.Edge(b[6]), CountDenied: b[7] != 0,
 		DelayAfter: int64(b[8]), MaxWait: period(b[9]), RefillEvery: period(b[10]),
 	}.Limit()
 	if err := table[lane].Set(limit); err != nil {
@@ -78,8 +78,8 @@ func set(lane int32) int32 {
 
 // period converts microseconds. Values above MaxPeriod become an invalid period.
 func period(us float64) time.Duration {
-	if us > float64(headgate.MaxPeriod/time.Microsecond) {
-		return headgate.MaxPeriod + time.Microsecond
+	if us > float64(store.MaxPeriod/time.Microsecond) {
+		return store.MaxPeriod + time.Microsecond
 	}
 	return time.Duration(us) * time.Microsecond
 }
@@ -147,7 +147,7 @@ func look(lane int32, at, cost float64) int32 {
 //go:wasmexport do
 func do(lane, kind int32, at, cost, duration, countsUntil float64) {
 	res := table[lane].Do(int64(at), algorithm.Request{
-		Kind: headgate.Kind(kind), Cost: int64(cost), Duration: time.Duration(duration) * time.Microsecond,
+		Kind: store.Kind(kind), Cost: int64(cost), Duration: time.Duration(duration) * time.Microsecond,
 		CountsUntil: int64(countsUntil),
 	})
 	copy(buffer[:11], []float64{
@@ -180,7 +180,7 @@ func race(lane, sharing, servers int32, way float64, n int32) int32 {
 
 // micros converts to microseconds, and Never to -1.
 func micros(d time.Duration) float64 {
-	if d == headgate.Never {
+	if d == store.Never {
 		return -1
 	}
 	return float64(d / time.Microsecond)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/benchmarks/process"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/blocks"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
@@ -68,7 +69,7 @@ type setup struct {
 	row    row
 	limit  headgate.Limit
 	names  []string
-	stores []headgate.Store // of each node
+	stores []store.Store // of each node
 	blocks []*blocks.Store
 	wire   *wire
 	pings  *pings
@@ -188,7 +189,7 @@ func (b *bench) measure(ctx context.Context, w row, store string) (out sample, e
 	out = s.summary(&sum, used.scripts-idle.scripts, used.cpu-idle.cpu-b.idle*sum.took.Seconds())
 	passed := before.passed + sum.passed
 	out.Excess = float64(passed) - s.atMost(time.Since(began))
-	out.Bound = float64(s.limit.BlockOver())
+	out.Bound = float64(s.limit.Rule().BlockOver())
 	return out, s.check(&out, passed)
 }
 

@@ -131,7 +131,7 @@ func (c *caller) count(key int, d *headgate.Decision, err error) {
 	switch {
 	case err != nil && !errors.Is(err, headgate.ErrUnavailable):
 		c.err = err
-	case err != nil || d.Reason == headgate.FailOpen || d.Reason == headgate.FailClosed:
+	case err != nil || d.Reason == headgate.ReasonFailOpen || d.Reason == headgate.ReasonFailClosed:
 		c.degraded++
 	case d.Allowed:
 		c.passed++
@@ -166,7 +166,7 @@ const mostDraws = 2
 
 // beat returns the time for which a process draws tokens; see docs/many/blocks.md.
 func (s *setup) beat() time.Duration {
-	return min(100*time.Millisecond, max(s.limit.BlockAge(), time.Microsecond)*3/4)
+	return min(100*time.Millisecond, max(s.limit.Rule().BlockAge(), time.Microsecond)*3/4)
 }
 
 // leastKeys returns how many distinct keys so many requests must have used.

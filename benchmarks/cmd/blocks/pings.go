@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // pings sends Redis a command now and then.
@@ -45,7 +46,7 @@ func (p *pings) close() error {
 // drawsPerSecond returns how often all processes together draw a bucket that is asked for at
 // the row's pace; docs/many/blocks.md says how long a block lasts.
 func (w row) drawsPerSecond() float64 {
-	age := w.inBlocks().BlockAge()
+	age := w.inBlocks().Rule().BlockAge()
 	lasts := age * 3 / 4
 	if age >= 500*time.Millisecond {
 		lasts = min(age*2/5, 400*time.Millisecond)
@@ -55,5 +56,5 @@ func (w row) drawsPerSecond() float64 {
 
 // inBlocks returns the row's limit in blocks.
 func (w row) inBlocks() headgate.Limit {
-	return w.limit.InBlocks(headgate.Blocks{MaxAge: age, MaxOver: w.over})
+	return w.limit.InBlocks(store.Blocks{MaxAge: age, MaxOver: w.over})
 }

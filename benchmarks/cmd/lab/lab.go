@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -26,7 +27,7 @@ type Subject struct {
 func Subjects(n int64, period time.Duration) []Subject {
 	base := headgate.Per(n, period)
 	buckets := func(edge headgate.Edge) headgate.Limit {
-		return base.Using(headgate.SlidingBuckets).Buckets(headgate.DefaultBuckets, edge)
+		return base.Using(headgate.SlidingBuckets).Buckets(store.DefaultBuckets, edge)
 	}
 	return []Subject{
 		{"fixed_window", base.Using(headgate.FixedWindow), true},
@@ -156,16 +157,16 @@ func (w *window) at(now, period int64) int {
 // windows, with every request counting.
 func Run(ctx context.Context, s Subject, p Profile, newStore func() *memory.Store) (r Result, err error) {
 	r = Result{Subject: s.Name, Requests: int64(len(p.Requests))}
-	store, all := newStore(), newStore()
-	defer func() { err = errors.Join(err, store.Close(), all.Close()) }()
+	db, all := newStore(), newStore()
+	defer func() { err = errors.Join(err, db.Close(), all.Close()) }()
 	period, limit := s.Limit.Period().Microseconds(), int(s.Limit.N())
 	own, exact, every := make([]window, p.Keys), make([]window, p.Keys), make([]window, p.Keys)
 	for i, q := range p.Requests {
 		if i%(1<<16) == 0 && ctx.Err() != nil {
 			return r, ctx.Err()
 		}
-		op := headgate.Op{Key: fmt.Sprintf("key-%d", q.Key), Limit: s.Limit, Cost: 1, At: q.At}
-		d, err := headgate.Execute(ctx, store, op)
+		op := store.Op{Key: fmt.Sprintf("key-%d", q.Key), Rule: s.Limit.Rule(), Cost: 1, At: q.At}
+		d, err := store.Execute(ctx, db, op)
 		if err != nil {
 			return r, err
 		}
@@ -181,16 +182,16 @@ func Run(ctx context.Context, s Subject, p Profile, newStore func() *memory.Stor
 			r.Refused++
 		}
 		if i == len(p.Requests)/2 { // while keys are alive
-			stats := store.Stats()
+			stats := db.Stats()
 			r.BytesPerKey = float64(stats.Bytes) / float64(max(stats.Keys, 1))
 		}
 		if !s.Window {
 			continue
 		}
-		op.Kind = headgate.Peek
-		d, err = headgate.Execute(ctx, all, op)
-		op.Kind = headgate.Charge
-		if _, charged := headgate.Execute(ctx, all, op); err != nil || charged != nil {
+		op.Kind = store.KindPeek
+		d, err = store.Execute(ctx, all, op)
+		op.Kind = store.KindCharge
+		if _, charged := store.Execute(ctx, all, op); err != nil || charged != nil {
 			return r, errors.Join(err, charged)
 		}
 		w = &every[q.Key]

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -37,13 +38,13 @@ func limiters(address, only string) ([]limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := redis.New(context.Background(), redis.Options{Addresses: []string{address}, Timeout: time.Second})
+	db, err := redis.New(context.Background(), redis.Options{Addresses: []string{address}, Timeout: time.Second})
 	if err != nil {
 		return nil, err
 	}
 	all := []limiter{redisRate(address), bare}
-	for _, a := range headgate.Algorithms() {
-		all = append(all, ours(store, a))
+	for _, a := range store.Algorithms() {
+		all = append(all, ours(db, a))
 	}
 	if only == "" {
 		return all, nil
@@ -54,10 +55,10 @@ func limiters(address, only string) ([]limiter, error) {
 }
 
 // ours is the store with its defaults.
-func ours(store *redis.Store, a headgate.Algorithm) limiter {
+func ours(db *redis.Store, a headgate.Algorithm) limiter {
 	limit := headgate.PerSecond(rate).Using(a)
 	return limiter{"headgate " + a.String(), func(ctx context.Context, key string) error {
-		d, err := headgate.Execute(ctx, store, headgate.Op{Key: key, Limit: limit, Cost: 1})
+		d, err := store.Execute(ctx, db, store.Op{Key: key, Rule: limit.Rule(), Cost: 1})
 		if err == nil && !d.Allowed {
 			err = fmt.Errorf("refused: %+v", d)
 		}

@@ -232,7 +232,7 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 		}
 	}
 	switch {
-	case pass.Decision.Reason == headgate.Banned:
+	case pass.Decision.Reason == headgate.ReasonBanned:
 		p.RetryAfter, p.Why = -1, "its key is banned"
 	case p.RetryAfter == headgate.Never:
 		p.RetryAfter = -1

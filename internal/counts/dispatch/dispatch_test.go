@@ -29,6 +29,7 @@ import (
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -70,17 +71,17 @@ func (s *sender) list() []string {
 
 // unreachable is a store that can be made unavailable.
 type unreachable struct {
-	headgate.Store
+	store.Store
 
 	away atomic.Bool
 }
 
-func (u *unreachable) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (u *unreachable) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		if u.away.Load() {
 			return headgate.ErrUnavailable
 		}
-		return headgate.ExecuteAll(ctx, u.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, u.Store, ops, out, mode)
 	})
 }
 

@@ -79,8 +79,8 @@ func (s *Store) watch() {
 // tryWriting counts something, so that a store that accepts no writes, and the end of
 // that, are seen without a request.
 func (s *Store) tryWriting() {
-	op := headgate.Op{Scope: "readyz", Limit: headgate.PerSecond(1000).Using(headgate.FixedWindow), Cost: 1}
-	_, err := headgate.Execute(context.Background(), s.shared, op)
+	op := store.Op{Scope: "readyz", Rule: headgate.PerSecond(1000).Using(headgate.FixedWindow).Rule(), Cost: 1}
+	_, err := store.Execute(context.Background(), s.shared, op)
 	h := &s.health
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/blocks"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/homes"
@@ -62,7 +63,7 @@ func (s *Store) openHomes(ctx context.Context, own redis.Options) (longest time.
 		wait.Go(func() { errs[i] = s.openHome(ctx, s.homes[i], o) })
 	}
 	wait.Wait()
-	stores := make(map[string]headgate.Store, len(s.homes))
+	stores := make(map[string]store.Store, len(s.homes))
 	for i, h := range s.homes {
 		if errs[i] != nil {
 			return 0, &config.SourceError{Source: "regions.homes", Message: "region " + h.region + ": " + errs[i].Error()}
@@ -86,13 +87,13 @@ func (s *Store) openHomes(ctx context.Context, own redis.Options) (longest time.
 func (s *Store) verifyHomes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyFor)
 	defer cancel()
-	mark := headgate.Op{Key: rand.Text(), Scope: "verify-homes", Limit: headgate.PerMinute(1).Using(headgate.FixedWindow), Cost: 1}
-	if _, err := headgate.Execute(ctx, s.shared, mark); err != nil {
+	mark := store.Op{Key: rand.Text(), Scope: "verify-homes", Rule: headgate.PerMinute(1).Using(headgate.FixedWindow).Rule(), Cost: 1}
+	if _, err := store.Execute(ctx, s.shared, mark); err != nil {
 		return nil //nolint:nilerr // this region's own store is down, which others report
 	}
-	mark.Kind = headgate.Peek
+	mark.Kind = store.KindPeek
 	for _, h := range s.homes {
-		if d, err := headgate.Execute(ctx, h.shared, mark); err == nil && !d.Allowed {
+		if d, err := store.Execute(ctx, h.shared, mark); err == nil && !d.Allowed {
 			return &config.SourceError{
 				Source: "regions.homes", Message: "the store of region " + h.region + " is the store of this region, " + s.Config.Regions.Name,
 				Hint: "name the Redis of region " + h.region,

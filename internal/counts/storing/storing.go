@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/telemetry"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/blocks"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
@@ -43,7 +44,7 @@ type Options struct {
 // Store is where a process keeps its counts.
 type Store struct {
 	Options
-	Counts headgate.Store // the store with its protective wrappers
+	Counts store.Store // the store with its protective wrappers
 
 	memory    *memory.Store   // Counts, or the fallback of Redis
 	safe      *failsafe.Store // nil without Redis, as are the following fields
@@ -84,7 +85,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	if err := s.health.trouble(); err != nil {
 		return err // otherwise a request that writes nothing would succeed
 	}
-	_, err := headgate.Execute(ctx, s.Counts, headgate.Op{Scope: "readyz", Limit: headgate.PerSecond(1), Cost: 1, Kind: headgate.Peek})
+	_, err := store.Execute(ctx, s.Counts, store.Op{Scope: "readyz", Rule: headgate.PerSecond(1).Rule(), Cost: 1, Kind: store.KindPeek})
 	return err
 }
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/blocks"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/redis"
@@ -32,7 +32,7 @@ func (s *Store) Control(o control.Options) (*control.Manager, error) {
 	if s.shared != nil {
 		o.Table, o.Changed, interval = sharedTable{s.shared.Table(controlTable)}, s.forget, control.PollInterval
 		o.Reset = func(scope, key string) {
-			s.eachBlocks(func(b *blocks.Store) { b.Forget(headgate.Op{Scope: scope, Key: key}) })
+			s.eachBlocks(func(b *blocks.Store) { b.Forget(store.Op{Scope: scope, Key: key}) })
 		}
 		o.Forgot, o.Evicted = s.secrets.Return, s.evicting
 		s.returnSecrets()

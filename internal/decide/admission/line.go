@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // askInLine asks the limits where a rule may queue. While other requests of its key wait in
@@ -36,7 +37,7 @@ func (p *Pass) askInLine(ctx context.Context, q *queue.Queue) (err error) {
 // if it cannot, and the limits must then be asked.
 func (p *Pass) look(ctx context.Context, looking engine.Query, line line) bool {
 	e := p.asker.Engine
-	looking.Kind = headgate.Peek
+	looking.Kind = store.KindPeek
 	v, err := e.Decide(ctx, looking)
 	queued := !v.Allowed && v.Outcome() == engine.Queued
 	behind := line.resultOf(&v)
@@ -55,7 +56,7 @@ func (p *Pass) look(ctx context.Context, looking engine.Query, line line) bool {
 // join makes p a refusal by a limit that has room, but whose queue has others.
 func (p *Pass) join(behind *engine.Result) {
 	d := &behind.Decision
-	d.Allowed, d.Reason, d.Remaining, d.RetryAfter = false, headgate.Limited, 0, max(d.ResetAfter, time.Second)
+	d.Allowed, d.Reason, d.Remaining, d.RetryAfter = false, headgate.ReasonLimited, 0, max(d.ResetAfter, time.Second)
 	p.behind, p.Allowed, p.Rule, p.Decision, p.Delay = behind, false, behind.Rule, *d, 0
 }
 
@@ -100,7 +101,7 @@ func (l line) resultOf(v *engine.Verdict) *engine.Result {
 		return nil
 	}
 	r := &results[i]
-	if l.unsure && (r.Decision.Reason == headgate.FailOpen || r.Decision.Reason == headgate.Fallback) {
+	if l.unsure && (r.Decision.Reason == headgate.ReasonFailOpen || r.Decision.Reason == headgate.ReasonFallback) {
 		return nil
 	}
 	return r

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // Limiter returns why a limiter cannot be used, or nil.
@@ -65,17 +66,17 @@ func (s *Scopes) Of(place int, limit headgate.Limit) string {
 	if c := &s.checks[place]; c.Name != "" || limit.Name() != "" || !s.apart[place] {
 		return c.Name
 	}
-	op := headgate.Op{Limit: limit}
+	op := store.Op{Rule: limit.Rule()}
 	return string(strconv.AppendInt(append(op.AppendSpace(nil), '-'), int64(place)+1, 10))
 }
 
 // AllowAll checks all ops together. If limits chosen for the request share a name, the
 // request is invalid: this cannot be detected when the middleware is built.
-func (s *Scopes) AllowAll(ctx context.Context, limiter *headgate.Limiter, ops []headgate.Op, out []headgate.Decision) (headgate.Decision, error) {
+func (s *Scopes) AllowAll(ctx context.Context, limiter *headgate.Limiter, ops []store.Op, out []store.Decision) (store.Decision, error) {
 	if s.varied {
 		if name, twice := sameName(ops); twice {
 			for i := range ops {
-				out[i] = headgate.Decision{Reason: headgate.FailClosed, Limit: ops[i].Limit.Capacity()}
+				out[i] = store.Decision{Reason: headgate.ReasonFailClosed, Limit: ops[i].Rule.Most()}
 			}
 			return out[0], fmt.Errorf("%w: LimitBy returned a second limit named %q, so the request would count twice", headgate.ErrInvalidLimit, name)
 		}
@@ -84,15 +85,15 @@ func (s *Scopes) AllowAll(ctx context.Context, limiter *headgate.Limiter, ops []
 }
 
 // sameName returns the name that two of ops have in common.
-func sameName(ops []headgate.Op) (name string, twice bool) {
+func sameName(ops []store.Op) (name string, twice bool) {
 	for i := range ops {
 		scope, mark := ops[i].Space()
-		if scope == "" || !counts(ops[i].Limit) {
+		if scope == "" || !counts(headgate.LimitOf(ops[i].Rule)) {
 			continue
 		}
 		for j := range ops[:i] {
 			other, otherMark := ops[j].Space()
-			if other == scope && otherMark == mark && counts(ops[j].Limit) {
+			if other == scope && otherMark == mark && counts(headgate.LimitOf(ops[j].Rule)) {
 				return scope, true
 			}
 		}
@@ -126,7 +127,7 @@ func meet(a, b *Check) bool {
 }
 
 func space(limit headgate.Limit) (scope string, mark uint64) {
-	op := headgate.Op{Limit: limit}
+	op := store.Op{Rule: limit.Rule()}
 	return op.Space()
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/checks"
+	"github.com/headgate/headgate/store"
 )
 
 // TestScopes: a check counts separately if an earlier one could count under the same.
@@ -40,7 +41,7 @@ func TestScopes(t *testing.T) {
 		for i := range row.checks {
 			scope := scopes.Of(i, row.limit)
 			if at := strings.LastIndex(scope, "-"); at >= 0 {
-				op := headgate.Op{Limit: row.limit}
+				op := store.Op{Rule: row.limit.Rule()}
 				if want := string(op.AppendSpace(nil)); scope[:at] != want {
 					t.Errorf("%s: the scope %q is not of %q", row.name, scope, want)
 				}

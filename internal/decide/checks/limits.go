@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // Options are the settings of one limit of a middleware, for requests of type R.
@@ -24,7 +25,7 @@ type Options[R any] struct {
 type Limits[R any] struct {
 	Limiter *headgate.Limiter
 	// Ops holds the fields of the ops that are the same for every request.
-	Ops    []headgate.Op
+	Ops    []store.Op
 	scopes Scopes
 	each   []Options[R]
 }
@@ -38,7 +39,7 @@ func (l *Limits[R]) Add(o Options[R], limit headgate.Limit) error {
 	if err != nil {
 		return fmt.Errorf("the limit %q: %w", o.nameOf(limit), err)
 	}
-	l.Ops = append(l.Ops, headgate.Op{Scope: l.scopes.Of(len(l.each), limit), Limit: limit})
+	l.Ops = append(l.Ops, store.Op{Scope: l.scopes.Of(len(l.each), limit), Rule: limit.Rule()})
 	l.each = append(l.each, o)
 	return nil
 }
@@ -61,19 +62,19 @@ func (l *Limits[R]) Vary() bool { return l.scopes.varied }
 // Charges reports whether requests may be charged, and not only take slots of
 // concurrency limits.
 func (l *Limits[R]) Charges() bool {
-	return l.Vary() || slices.ContainsFunc(l.Ops, func(op headgate.Op) bool { return op.Limit.Algorithm() != headgate.Concurrency })
+	return l.Vary() || slices.ContainsFunc(l.Ops, func(op store.Op) bool { return op.Rule.Algorithm != headgate.Concurrency })
 }
 
 // RefundTimeout is how long the answer to a request may wait for its refund.
 const RefundTimeout = time.Second
 
 // About completes ops, a copy of l.Ops, for r.
-func (l *Limits[R]) About(r R, ops []headgate.Op) {
+func (l *Limits[R]) About(r R, ops []store.Op) {
 	for i := range l.each {
 		o, op := &l.each[i], &ops[i]
 		if o.LimitBy != nil {
 			if limit, ok := o.LimitBy(r); ok {
-				op.Limit, op.Scope = limit, l.scopes.Of(i, limit)
+				op.Rule, op.Scope = limit.Rule(), l.scopes.Of(i, limit)
 			}
 		}
 		if key, ok := o.Key(r); ok {
@@ -86,21 +87,21 @@ func (l *Limits[R]) About(r R, ops []headgate.Op) {
 // AllowAll checks all ops together; see [Scopes.AllowAll]. If one of them may make the
 // request wait for its turn, slots of concurrency limits are only checked here and
 // taken by Enter, because a waiting request is not in progress.
-func (l *Limits[R]) AllowAll(ctx context.Context, ops []headgate.Op, out []headgate.Decision) (headgate.Decision, error) {
+func (l *Limits[R]) AllowAll(ctx context.Context, ops []store.Op, out []store.Decision) (store.Decision, error) {
 	turns := false
 	for i := range ops {
-		turns = turns || ops[i].Limit.Algorithm() == headgate.LeakyBucket
+		turns = turns || ops[i].Rule.Algorithm == headgate.LeakyBucket
 	}
 	for i := range ops {
-		if turns && ops[i].Limit.Algorithm() == headgate.Concurrency {
-			ops[i].Kind = headgate.Peek
+		if turns && ops[i].Rule.Algorithm == headgate.Concurrency {
+			ops[i].Kind = store.KindPeek
 		}
 	}
 	return l.scopes.AllowAll(ctx, l.Limiter, ops, out)
 }
 
 // Keep holds the leases of concurrency limits until they are released.
-func (l *Limits[R]) Keep(ops []headgate.Op, decisions func(i int) *headgate.Decision) (kept []*headgate.Lease) {
+func (l *Limits[R]) Keep(ops []store.Op, decisions func(i int) *store.Decision) (kept []*headgate.Lease) {
 	for i := range ops {
 		if d := decisions(i); d.Lease != 0 {
 			lease := l.Limiter.LeaseOf(ops[i], *d)
@@ -114,19 +115,19 @@ func (l *Limits[R]) Keep(ops []headgate.Op, decisions func(i int) *headgate.Deci
 // Enter takes the slots that AllowAll only checked, once it is the request's turn. If
 // none is free any more, the request is refused, and undo is called before the
 // decisions are updated.
-func (l *Limits[R]) Enter(ctx context.Context, ops []headgate.Op, decision func(i int) *headgate.Decision, undo func()) (headgate.Decision, error) {
-	var places []headgate.Op
-	var of []*headgate.Decision
+func (l *Limits[R]) Enter(ctx context.Context, ops []store.Op, decision func(i int) *store.Decision, undo func()) (store.Decision, error) {
+	var places []store.Op
+	var of []*store.Decision
 	for i := range ops {
-		if ops[i].Kind == headgate.Peek {
-			ops[i].Kind = headgate.Take
+		if ops[i].Kind == store.KindPeek {
+			ops[i].Kind = store.KindTake
 			places, of = append(places, ops[i]), append(of, decision(i))
 		}
 	}
 	if len(places) == 0 {
-		return headgate.Decision{Allowed: true}, nil
+		return store.Decision{Allowed: true}, nil
 	}
-	out := make([]headgate.Decision, len(places))
+	out := make([]store.Decision, len(places))
 	tightest, err := l.Limiter.AllowAll(ctx, places, out)
 	if !tightest.Allowed {
 		undo()
@@ -161,7 +162,7 @@ func Join[R any, By ~func(R) (key string, ok bool)](parts []By) By {
 				value = ""
 			}
 			found = found || value != ""
-			key = headgate.AppendKeyPart(key, value)
+			key = store.AppendKeyPart(key, value)
 		}
 		return string(key), found
 	}

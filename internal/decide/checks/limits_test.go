@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/checks"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -21,8 +22,8 @@ func TestPlacesAreTakenInTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var ops [12][]headgate.Op
-	var decisions [12][2]headgate.Decision
+	var ops [12][]store.Op
+	var decisions [12][2]store.Decision
 	for i := range ops {
 		ops[i] = slices.Clone(limits.Ops)
 		limits.About("ann", ops[i])
@@ -32,7 +33,7 @@ func TestPlacesAreTakenInTurn(t *testing.T) {
 	}
 	for i := range 4 {
 		undone, place := false, &decisions[i][0]
-		d, err := limits.Enter(t.Context(), ops[i], func(n int) *headgate.Decision { return &decisions[i][n] }, func() { undone = true })
+		d, err := limits.Enter(t.Context(), ops[i], func(n int) *store.Decision { return &decisions[i][n] }, func() { undone = true })
 		if want := i < 3; err != nil || d.Allowed != want || (place.Lease != 0) != want || undone == want || place.Allowed != want {
 			t.Errorf("request %d: %+v, undone %t, %v", i, d, undone, err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/enum"
+	"github.com/headgate/headgate/store"
 )
 
 // Kind is the kind of an Entry.
@@ -146,9 +147,9 @@ func (s *stored) check(kind Kind) error {
 		return errors.New("the rule is missing")
 	case s.Until <= 0 || s.Until > maxMilli || s.Created < 0 || s.Created > maxMilli:
 		return errors.New("a time is out of range")
-	case s.Burst < 0 || s.Burst > headgate.MaxLimit:
+	case s.Burst < 0 || s.Burst > store.MaxLimit:
 		return errors.New("the burst is out of range")
-	case (kind == Grant) != (s.Amount > 0) || s.Amount > headgate.MaxLimit:
+	case (kind == Grant) != (s.Amount > 0) || s.Amount > store.MaxLimit:
 		return errors.New("the amount is out of range")
 	}
 	return nil

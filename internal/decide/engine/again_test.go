@@ -67,7 +67,7 @@ func TestAgainUnderNoShare(t *testing.T) {
 	rs := parse(t, "domain: api\nlimits:\n  - {name: user, key: [user], rate: 0/hour, percent: 0}\n")
 	e := engine.New(memory.New(), rs)
 	v, err := e.Again(t.Context(), "api", []engine.Claim{{Rule: "user", Key: key("ann"), Cost: 1}}, at(0))
-	if err != nil || !v.Allowed || v.Decision.Reason != headgate.OK && v.Decision.Reason != headgate.NoLimit || len(v.Results()) != 0 {
+	if err != nil || !v.Allowed || v.Decision.Reason != headgate.ReasonOK && v.Decision.Reason != headgate.ReasonNoLimit || len(v.Results()) != 0 {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

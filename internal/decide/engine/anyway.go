@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // RefusesAnyway reports whether the limits, bans and lists that do not depend on claims
@@ -22,7 +22,7 @@ func (e *Engine) RefusesAnyway(ctx context.Context, q Query) bool {
 	if !known || len(m.Checks) == 0 {
 		return false
 	}
-	q.Kind, q.Matched = headgate.Peek, &Matched{Known: known, Checks: m.Checks}
+	q.Kind, q.Matched = store.KindPeek, &Matched{Known: known, Checks: m.Checks}
 	d, v := e.begin(&q), Verdict{}
 	err := d.decide(ctx)
 	d.conclude(&v)

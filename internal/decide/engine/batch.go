@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 )
 
@@ -62,9 +61,9 @@ type asking struct {
 // batch holds queries that are decided together. Each takes its own steps; those with
 // the same step call the store together.
 type batch struct {
-	headgate.Batch
+	store.Batch
 
-	store  headgate.Store
+	store  store.Store
 	items  []asking
 	owners []*asking // for each group
 }
@@ -82,17 +81,17 @@ func (b *batch) take(ctx context.Context, st step) {
 		}
 		mode := st.mode()
 		if len(x.pending) == 1 {
-			mode = headgate.Independent // as put does, so that a refusal counts if it should
+			mode = store.Independent // as put does, so that a refusal counts if it should
 		}
 		b.Ops = append(b.Ops, x.pending...)
-		b.Groups = append(b.Groups, headgate.Group{Ops: len(x.pending), Mode: mode})
+		b.Groups = append(b.Groups, store.Group{Ops: len(x.pending), Mode: mode})
 		b.owners = append(b.owners, x)
 	}
 	if len(b.Groups) == 0 {
 		return
 	}
 	if cap(b.Out) < len(b.Ops) {
-		b.Out = make([]headgate.Decision, len(b.Ops))
+		b.Out = make([]store.Decision, len(b.Ops))
 	}
 	b.Out = b.Out[:len(b.Ops)]
 	b.store.Do(ctx, &b.Batch)

@@ -9,28 +9,29 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // pipelined is a store that counts its calls.
 type pipelined struct {
-	headgate.Store
+	store.Store
 
 	asked int
 	fail  error // for every second group
 }
 
-func (p *pipelined) Do(ctx context.Context, b *headgate.Batch) {
+func (p *pipelined) Do(ctx context.Context, b *store.Batch) {
 	if len(b.Groups) > 1 {
 		p.asked++
 	}
 	i := 0
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		i++
 		if p.fail != nil && i%2 == 0 {
 			return p.fail
 		}
-		return headgate.ExecuteAll(ctx, p.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, p.Store, ops, out, mode)
 	})
 }
 
@@ -71,15 +72,15 @@ func TestBatchIsEachByItself(t *testing.T) {
 	}, at(0))
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		store := &pipelined{Store: memory.New()}
-		batch, single := engine.New(store, rs), engine.New(memory.New(), rs)
+		db := &pipelined{Store: memory.New()}
+		batch, single := engine.New(db, rs), engine.New(memory.New(), rs)
 		queries := make([]engine.Query, 80)
 		for i := range queries {
 			path := [...]string{"/a", "/a", "/b", "/c", "/h", "/q", "/d", "/none"}[r.IntN(8)]
 			q := ask(request{"path": path, "user": [...]string{"ann", "bob", "cat"}[r.IntN(3)]}, 0)
 			if path != "/h" {
 				q.Cost = r.Int64N(4) - 1 // -1 is an error
-				q.Kind = [...]headgate.Kind{headgate.Take, headgate.Take, headgate.Peek}[r.IntN(3)]
+				q.Kind = [...]store.Kind{store.KindTake, store.KindTake, store.KindPeek}[r.IntN(3)]
 			}
 			q.Endless = r.IntN(5) == 0
 			if r.IntN(20) == 0 {
@@ -105,8 +106,8 @@ func TestBatchIsEachByItself(t *testing.T) {
 			}
 			v.Release()
 		}
-		if store.asked > 3 {
-			t.Errorf("the store was asked %d times", store.asked)
+		if db.asked > 3 {
+			t.Errorf("the store was asked %d times", db.asked)
 		}
 	}
 }

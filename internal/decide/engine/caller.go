@@ -5,6 +5,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // maxCallerLimits is how many limits [Engine.CallerLimits] asks the store about.
@@ -40,7 +41,7 @@ func (e *Engine) CallerLimits(ctx context.Context, domain string, req rules.Requ
 		return found, nil
 	}
 	x := Explanation{Parts: make([]ExplainedPart, 1)}
-	x.Verdict.Decision = headgate.Decision{Allowed: true, Reason: headgate.NoLimit}
+	x.Verdict.Decision = store.Decision{Allowed: true, Reason: headgate.ReasonNoLimit}
 	err := e.explain(ctx, ExplainQuery{Domain: domain, Parts: []rules.Request{req}, Cost: 1, At: at}, [][]rules.Explanation{list}, &x)
 	found.Limits = x.Parts[0].Rules
 	return found, err

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -214,7 +214,7 @@ func TestAnswersDuringAnOutage(t *testing.T) {
 func TestNothingToReport(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, chargeRules+"  - {name: plain, match: {path: /plain}, rate: 5/day}\n"))
 	for _, change := range []func(*engine.Query){
-		func(q *engine.Query) { q.Kind = headgate.Peek },
+		func(q *engine.Query) { q.Kind = store.KindPeek },
 		func(q *engine.Query) { q.Cost = 0 },
 		func(q *engine.Query) { q.Request = request{"path": "/plain"} },
 	} {

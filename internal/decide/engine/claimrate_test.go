@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -119,7 +119,7 @@ func TestSettlingUnderAClaim(t *testing.T) {
 	e.SetExceptions(engine.NewExceptions([]engine.Exception{{
 		Scope: base.Scope, Key: key, LimitUntil: start + 1e12, Instead: []engine.Instead{{Of: base, Rule: other}},
 	}}, start))
-	q.Kind = headgate.Peek
+	q.Kind = store.KindPeek
 	v = decide(t, e, q)
 	if v.Decision.Limit != 7 {
 		t.Errorf("%+v, want the override", v.Decision)
@@ -139,7 +139,7 @@ func FuzzClaimedRate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, e := range engines {
 			most := e.Rules().Rule("api", "per-customer").GivenBy().Rate.Max
-			v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"jwt:sub": "ann", "jwt:rate": text}, Cost: 1, Kind: headgate.Peek}, At: start})
+			v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"jwt:sub": "ann", "jwt:rate": text}, Cost: 1, Kind: store.KindPeek}, At: start})
 			l := v.Rule.Limit
 			if !l.Valid() || l.IsUnlimited() || rules.IsMore(l, most) {
 				t.Errorf("%q: %s, with at most %s", text, l, most)

@@ -124,15 +124,15 @@ func (e *Engine) SettleCosts(
 
 // unsettled reports whether the response of the request has yet to settle r.
 func (r *Result) unsettled() bool {
-	return r.Rule.CostAfter != nil && !r.settled && r.Decision.Reason != headgate.NoLimit && r.Decision.Reason != headgate.Shadow
+	return r.Rule.CostAfter != nil && !r.settled && r.Decision.Reason != headgate.ReasonNoLimit && r.Decision.Reason != headgate.ReasonShadow
 }
 
 // settlement returns the op that corrects r to the known cost after some time. It
 // returns false if there is nothing to correct.
-func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after time.Duration) (headgate.Op, bool) {
+func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after time.Duration) (store.Op, bool) {
 	switch known {
 	case CostEstimated, CostPending:
-		return headgate.Op{}, false
+		return store.Op{}, false
 	case CostKnown:
 		e.largest.note(r.Rule.Scope, cost)
 	case CostAborted:
@@ -145,8 +145,8 @@ func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after ti
 
 // correction returns the op that changes what r took, some time ago, to the real cost;
 // see [corrected].
-func (r *Result) correction(cost int64, ago time.Duration) (headgate.Op, bool) {
-	op := headgate.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.limit(), CountsUntil: r.Decision.CountsUntil, Member: r.member}
+func (r *Result) correction(cost int64, ago time.Duration) (store.Op, bool) {
+	op := store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), CountsUntil: r.Decision.CountsUntil, Member: r.member}
 	return corrected(op, cost, r.Decision.Granted, r.Decision.ResetAfter, ago)
 }
 
@@ -154,37 +154,37 @@ func (r *Result) correction(cost int64, ago time.Duration) (headgate.Op, bool) {
 // to refund the part below. It returns false if there is nothing to do because time has
 // already returned all of it. freshIn is how long the take counts, from the take on,
 // and ago how long ago it was, both by this process; op.CountsUntil, by the store, or 0.
-func corrected(op headgate.Op, cost, taken int64, freshIn, ago time.Duration) (headgate.Op, bool) {
-	if op.Limit.Algorithm() == headgate.Distinct {
+func corrected(op store.Op, cost, taken int64, freshIn, ago time.Duration) (store.Op, bool) {
+	if op.Rule.Algorithm == headgate.Distinct {
 		cost = min(cost, taken) // a value costs 1 at most, and nothing if it was known
 	}
 	if cost > taken {
-		op.Kind, op.Cost = headgate.Charge, cost-taken
+		op.Kind, op.Cost = store.KindCharge, cost-taken
 		return op, true
 	}
-	op.Kind, op.Cost, op.Duration = headgate.Refund, taken-cost, freshIn-ago
+	op.Kind, op.Cost, op.Duration = store.KindRefund, taken-cost, freshIn-ago
 	return op, op.Cost > 0 && op.Duration > 0
 }
 
 // settled collects the ops that settle what was taken.
 type settled struct {
-	ops    []headgate.Op
+	ops    []store.Op
 	owners []*Result // for each of ops, whose take it corrects
 }
 
-func (s *settled) add(op headgate.Op, r *Result) {
+func (s *settled) add(op store.Op, r *Result) {
 	s.ops, s.owners = append(s.ops, op), append(s.owners, r)
 }
 
 // with sends the ops to a store.
-func (s *settled) with(ctx context.Context, e *Engine, in headgate.Store) error {
+func (s *settled) with(ctx context.Context, e *Engine, in store.Store) error {
 	if len(s.ops) == 0 {
 		return nil
 	}
-	out := make([]headgate.Decision, len(s.ops))
-	err := headgate.ExecuteAll(ctx, in, s.ops, out, headgate.Independent)
+	out := make([]store.Decision, len(s.ops))
+	err := store.ExecuteAll(ctx, in, s.ops, out, store.Independent)
 	for i, r := range s.owners {
-		if store.Failed(err, i) || s.ops[i].Kind != headgate.Refund {
+		if store.Failed(err, i) || s.ops[i].Kind != store.KindRefund {
 			continue
 		}
 		r.Decision.Remaining, r.Decision.ResetAfter = max(out[i].Remaining, 0), out[i].ResetAfter

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -38,17 +39,17 @@ limits:
 
 // counted is a store that counts its calls and can be cut off.
 type counted struct {
-	headgate.Store
+	store.Store
 	calls int
 	down  bool
 }
 
-func (c *counted) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (c *counted) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		if c.calls++; c.down {
 			return headgate.ErrUnavailable
 		}
-		return headgate.ExecuteAll(ctx, c.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, c.Store, ops, out, mode)
 	})
 }
 
@@ -106,8 +107,8 @@ func TestCostsAreSettled(t *testing.T) {
 
 // What time has already returned is not refunded again.
 func TestCostsAreSettledLate(t *testing.T) {
-	store := &counted{Store: memory.New()}
-	e := engine.New(store, parse(t, costRules))
+	db := &counted{Store: memory.New()}
+	e := engine.New(db, parse(t, costRules))
 	for _, row := range []struct {
 		name          string
 		after         float64
@@ -129,19 +130,19 @@ func TestCostsAreSettledLate(t *testing.T) {
 				other := decide(t, e, query1("/bucket", max(base+row.after, base)))
 				other.Release()
 			}
-			store.calls = 0
+			db.calls = 0
 			if err := e.SettleCosts(t.Context(), &v, at(base+row.after), told(row.cost, engine.CostKnown)); err != nil {
 				t.Error(err)
 			}
 			v.Release()
-			if store.calls != row.calls {
-				t.Errorf("the store was asked %d times, want %d", store.calls, row.calls)
+			if db.calls != row.calls {
+				t.Errorf("the store was asked %d times, want %d", db.calls, row.calls)
 			}
 			if n := left(t, e, "/bucket", "refilled", max(base+row.after, base)); n != row.left {
 				t.Errorf("%d left, want %d", n, row.left)
 			}
-			reset := headgate.Op{Key: key("ann"), Scope: e.Rules().Rule("api", "refilled").Scope, Limit: headgate.PerMinute(60), Kind: headgate.Reset, At: at(base)}
-			if _, err := headgate.Execute(t.Context(), store, reset); err != nil {
+			reset := store.Op{Key: key("ann"), Scope: e.Rules().Rule("api", "refilled").Scope, Rule: headgate.PerMinute(60).Rule(), Kind: store.KindReset, At: at(base)}
+			if _, err := store.Execute(t.Context(), db, reset); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -154,7 +155,7 @@ func TestCostsThatAreNotSettled(t *testing.T) {
 	store := &counted{Store: memory.New()}
 	e := engine.New(store, parse(t, costRules))
 	v := decide(t, e, query1("/watched", 0))
-	if v.Results()[0].Decision.Reason != headgate.Shadow {
+	if v.Results()[0].Decision.Reason != headgate.ReasonShadow {
 		t.Fatalf("%+v", v.Results()[0].Decision)
 	}
 	store.calls = 0
@@ -179,7 +180,7 @@ func TestCostsOfTheFallback(t *testing.T) {
 	ofStore := decide(t, e, query1("/llm", 0))
 	store.down = true
 	ofMemory, err := e.Decide(t.Context(), query1("/llm", 0))
-	if !errors.Is(err, headgate.ErrUnavailable) || ofMemory.Decision.Reason != headgate.Fallback || ofMemory.Decision.Remaining != 40 {
+	if !errors.Is(err, headgate.ErrUnavailable) || ofMemory.Decision.Reason != headgate.ReasonFallback || ofMemory.Decision.Remaining != 40 {
 		t.Fatalf("%+v, %v", ofMemory.Decision, err)
 	}
 	if err := e.SettleCosts(t.Context(), &ofMemory, start, told(30, engine.CostKnown)); err != nil {

@@ -8,14 +8,15 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // A request admitted by credit under a concurrency limit holds no slot. Undoing it, or
 // cancelling or committing its reservation, releases no slots of others.
 func TestCreditHoldsNoPlace(t *testing.T) {
-	store, rs := memory.New(), parse(t, leaseRules)
-	e, ctx := engine.New(store, rs), t.Context()
+	db, rs := memory.New(), parse(t, leaseRules)
+	e, ctx := engine.New(db, rs), t.Context()
 	rule := rs.Rule("api", "exports")
 	q := ask(request{"path": "/exports", "user": "ann"}, 1)
 	for range 2 {
@@ -25,10 +26,10 @@ func TestCreditHoldsNoPlace(t *testing.T) {
 		}
 		v.Release()
 	}
-	grant := headgate.Op{
-		Key: key("ann"), Scope: rule.Scope, Limit: rule.Limit, At: q.At, Kind: headgate.Grant, Cost: 3, Duration: time.Hour,
+	grant := store.Op{
+		Key: key("ann"), Scope: rule.Scope, Rule: rule.Limit.Rule(), At: q.At, Kind: store.KindGrant, Cost: 3, Duration: time.Hour,
 	}
-	if _, err := headgate.Execute(ctx, store, grant); err != nil {
+	if _, err := store.Execute(ctx, db, grant); err != nil {
 		t.Fatal(err)
 	}
 	v := decide(t, e, q)
@@ -62,7 +63,7 @@ func TestCreditHoldsNoPlace(t *testing.T) {
 
 // outage is a store that answers only the first calls.
 type outage struct {
-	headgate.Store
+	store.Store
 	calls int
 }
 
@@ -70,12 +71,12 @@ var errDown = errors.New("down")
 
 func (f *outage) down() bool { f.calls--; return f.calls < 0 }
 
-func (f *outage) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (f *outage) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		if f.down() {
 			return errDown
 		}
-		return headgate.ExecuteAll(ctx, f.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, f.Store, ops, out, mode)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // deciding is a decision in progress: the one path for all queries. It is a question, what
@@ -81,8 +82,8 @@ type findings struct {
 type calls struct {
 	todo    steps
 	defers  bool // slots are only checked, not taken; see [Engine.Enter]
-	pending []headgate.Op
-	out     []headgate.Decision
+	pending []store.Op
+	out     []store.Decision
 	asked   []int // the result for each pending op
 }
 
@@ -102,7 +103,7 @@ func (e *Engine) begin(q *Query) *deciding {
 	d.slots = slotsNow
 	if q.Endless || !d.alone {
 		d.slots = noSlots
-	} else if q.Waits && q.Kind == headgate.Take {
+	} else if q.Waits && q.Kind == store.KindTake {
 		d.slots = slotsLater
 	}
 	d.todo, d.defers = 0, false
@@ -160,7 +161,7 @@ func (d *deciding) keep(f func(*Result) bool) {
 // room makes d.out as long as d.pending.
 func (d *deciding) room() {
 	if n := len(d.pending); cap(d.out) < n {
-		d.out = make([]headgate.Decision, n, 2*n)
+		d.out = make([]store.Decision, n, 2*n)
 	}
 	d.out = d.out[:len(d.pending)]
 }
@@ -188,11 +189,11 @@ const (
 type steps uint16
 
 // mode returns how the ops of a step belong together.
-func (st step) mode() headgate.Mode {
+func (st step) mode() store.Mode {
 	if st == enforce || st == disguise {
-		return headgate.AllOrNothing
+		return store.AllOrNothing
 	}
-	return headgate.Independent
+	return store.Independent
 }
 
 // decide runs the whole decision.
@@ -224,7 +225,7 @@ func (d *deciding) prepare() error {
 	matches := d.matches[:len(d.Parts)]
 	for i := range matches {
 		p, m := &d.Parts[i], &matches[i]
-		if p.Cost < 0 || p.Kind != headgate.Take && p.Kind != headgate.Peek && (p.Kind != headgate.Refund || d.alone) {
+		if p.Cost < 0 || p.Kind != store.KindTake && p.Kind != store.KindPeek && (p.Kind != store.KindRefund || d.alone) {
 			wrong = p
 		}
 		switch {
@@ -256,13 +257,13 @@ func (d *deciding) prepare() error {
 	}
 	switch {
 	case wrong != nil:
-		d.allowed, d.ruleless = false, headgate.TooLarge
+		d.allowed, d.ruleless = false, headgate.ReasonTooLarge
 		return wrong.invalid()
 	case d.known:
 		d.plan()
 		d.defers = d.slots == slotsLater && rs.HasConcurrent() && d.mayWait()
 	case d.engine.unknown == UnknownDomainRefuse:
-		d.allowed, d.ruleless = false, headgate.Limited
+		d.allowed, d.ruleless = false, headgate.ReasonLimited
 	}
 	return nil
 }
@@ -296,7 +297,7 @@ func (d *deciding) plan() {
 func (d *deciding) list() (replaces, lists bool) {
 	list, todo := d.results[:0], steps(0)
 	for i := range d.Parts {
-		gives, checks := d.Parts[i].Kind == headgate.Refund, d.matches[i].Checks
+		gives, checks := d.Parts[i].Kind == store.KindRefund, d.matches[i].Checks
 		for j := range checks {
 			c := &checks[j]
 			list = extended(list)

@@ -41,7 +41,7 @@ func shown(t *testing.T, e *engine.Engine, rule string, queries ...engine.Query)
 		for _, r := range v.Results() {
 			switch {
 			case r.Rule.Name != rule:
-			case !r.Decision.Allowed || r.Decision.Reason == headgate.Shadow:
+			case !r.Decision.Allowed || r.Decision.Reason == headgate.ReasonShadow:
 				b.WriteByte('!')
 			case r.Decision.Granted > 0:
 				b.WriteByte('+')

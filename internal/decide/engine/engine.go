@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // Query is a request from a door: may this request pass now?
@@ -50,9 +51,9 @@ type Query struct {
 type Part struct {
 	Request rules.Request // the attributes that rules match and count by
 	Cost    int64         // what it takes, usually 1; each rule multiplies it by its own cost. 0 is a dry run.
-	// Kind is headgate.Take, headgate.Peek to write nothing, or, for one of several
-	// Parts, headgate.Refund to return Cost.
-	Kind headgate.Kind
+	// Kind is store.KindTake, store.KindPeek to write nothing, or, for one of several
+	// Parts, store.KindRefund to return Cost.
+	Kind store.Kind
 	// Rule, if not nil, is used instead of the rules that match Request, and counts by
 	// Key: a limit that came with the request. For one of several Parts it does not apply
 	// in an unknown domain; otherwise the domain is only for observers and logs.
@@ -61,7 +62,7 @@ type Part struct {
 }
 
 // Takes reports whether p charges limits, rather than only looks or refunds.
-func (p *Part) Takes() bool { return p.Kind == headgate.Take && p.Cost > 0 }
+func (p *Part) Takes() bool { return p.Kind == store.KindTake && p.Cost > 0 }
 
 // Matched is the result of [rules.Ruleset.Match] with the active rules.
 type Matched struct {
@@ -139,8 +140,8 @@ func WithStranger(f func(domain string)) Option { return func(e *Engine) { e.str
 // the error is returned with the verdict. Rules in shadow mode have no answer then. An
 // invalid query (a negative cost) is refused with its own error.
 type Engine struct {
-	store    headgate.Store
-	fallback headgate.Store // may be nil
+	store    store.Store
+	fallback store.Store // may be nil
 	timeout  time.Duration
 	refusals Refusals // may be nil
 	unknown  UnknownDomain
@@ -162,7 +163,7 @@ type Engine struct {
 
 // New returns an Engine that applies rs and keeps its counts in store. With a
 // nil rs every domain is unknown until SetRules.
-func New(store headgate.Store, rs *rules.Ruleset, options ...Option) *Engine {
+func New(store store.Store, rs *rules.Ruleset, options ...Option) *Engine {
 	e := &Engine{store: store, refunds: func(*rules.Rule) {}, home: 2 + rand.Int64N(math.MaxInt64-2)} //nolint:gosec // a name, no secret
 	e.free.New = func() any { return &deciding{engine: e, Decided: Decided{Lane: e.lanes.Add(1)}} }
 	for _, o := range options {
@@ -212,7 +213,7 @@ func (e *Engine) Decide(ctx context.Context, q Query) (v Verdict, err error) {
 // [Refusals]: v counts like the answer to a take.
 func (e *Engine) Tell(ctx context.Context, q Query, v Verdict) {
 	if d := v.deciding; d != nil {
-		q.Kind = headgate.Take
+		q.Kind = store.KindTake
 		d.ask(&q)
 		d.start()
 		d.report(ctx, &v, nil)
@@ -229,10 +230,10 @@ func (e *Engine) Undo(ctx context.Context, v *Verdict, at int64) error {
 		return nil
 	}
 	d.refunds(v.at, at, fromStore)
-	err := d.put(ctx, e.store, headgate.Independent)
+	err := d.put(ctx, e.store, store.Independent)
 	if e.fallback != nil {
 		d.refunds(v.at, at, fromFallback)
-		err = errors.Join(err, d.put(ctx, e.fallback, headgate.Independent))
+		err = errors.Join(err, d.put(ctx, e.fallback, store.Independent))
 	}
 	if err != nil {
 		return unavailable(err)

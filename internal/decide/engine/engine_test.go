@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -91,7 +92,7 @@ func TestAllLimitsAreChargedOrNone(t *testing.T) {
 func TestNoRuleApplies(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, twoLimits))
 	v := decide(t, e, ask(request{"path": "/b"}, 0))
-	if !v.Allowed || !v.Known || v.Rule != nil || v.Decision.Reason != headgate.NoLimit {
+	if !v.Allowed || !v.Known || v.Rule != nil || v.Decision.Reason != headgate.ReasonNoLimit {
 		t.Errorf("verdict %+v, want one without a limit", v)
 	}
 }
@@ -132,7 +133,7 @@ func TestShadowNeverRefusesAndNeverStandsInTheWay(t *testing.T) {
 			t.Errorf("request %d: %+v, want %+v", i, v, row)
 		}
 		trial := v.Results()[1]
-		if !trial.Decision.Allowed || trial.Enforced || (row.wouldRefuse > 0) != (trial.Decision.Reason == headgate.Shadow) {
+		if !trial.Decision.Allowed || trial.Enforced || (row.wouldRefuse > 0) != (trial.Decision.Reason == headgate.ReasonShadow) {
 			t.Errorf("request %d: trial said %+v", i, trial.Decision)
 		}
 		v.Release()
@@ -161,7 +162,7 @@ limits:
 func TestPeekChargesNothing(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, twoLimits))
 	q := ask(request{"path": "/a", "user": "ann", "team": "red"}, 0)
-	q.Kind = headgate.Peek
+	q.Kind = store.KindPeek
 	for range 5 {
 		v := decide(t, e, q)
 		if !v.Allowed || v.Decision.Remaining != 2 {
@@ -183,11 +184,11 @@ limits:
 		remaining int64
 		reason    headgate.Reason
 	}{
-		{2, true, 4, headgate.OK},
-		{0, true, 4, headgate.OK}, // a dry run
-		{2, false, 4, headgate.Limited},
-		{1, true, 1, headgate.OK},
-		{1 << 62, false, 1, headgate.TooLarge}, // trap T4: 3 × 2^62 overflows
+		{2, true, 4, headgate.ReasonOK},
+		{0, true, 4, headgate.ReasonOK}, // a dry run
+		{2, false, 4, headgate.ReasonLimited},
+		{1, true, 1, headgate.ReasonOK},
+		{1 << 62, false, 1, headgate.ReasonTooLarge}, // trap T4: 3 × 2^62 overflows
 	}
 	for i, row := range rows {
 		q := ask(request{}, 0)
@@ -208,7 +209,7 @@ func TestWrongQueriesAreRefused(t *testing.T) {
 		t.Errorf("negative cost: allowed %t, err %v", v.Allowed, err)
 	}
 	grant := ask(request{"path": "/a"}, 0)
-	grant.Kind = headgate.Grant
+	grant.Kind = store.KindGrant
 	for grant.Cost = range int64(2) {
 		if v, err := e.Decide(context.Background(), grant); v.Allowed || err == nil || errors.Is(err, headgate.ErrInvalidCost) {
 			t.Errorf("grant %d: allowed %t, err %v", grant.Cost, v.Allowed, err)
@@ -217,12 +218,12 @@ func TestWrongQueriesAreRefused(t *testing.T) {
 }
 
 // broken is a store that cannot answer.
-type broken struct{ headgate.Store }
+type broken struct{ store.Store }
 
 var errBroken = errors.New("connection refused")
 
-func (broken) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (broken) Do(_ context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		return errBroken
 	})
 }
@@ -240,10 +241,10 @@ limits:
 		allowed bool
 		reason  headgate.Reason
 	}{
-		{"/a", true, headgate.FailOpen},
-		{"/b", false, headgate.FailClosed},
-		{"/c", false, headgate.FailClosed},
-		{"/d", true, headgate.NoLimit},
+		{"/a", true, headgate.ReasonFailOpen},
+		{"/b", false, headgate.ReasonFailClosed},
+		{"/c", false, headgate.ReasonFailClosed},
+		{"/d", true, headgate.ReasonNoLimit},
 	}
 	for _, row := range rows {
 		v, err := e.Decide(context.Background(), ask(request{"path": row.path}, 0))

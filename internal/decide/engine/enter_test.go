@@ -58,7 +58,7 @@ func TestPlacesAreTakenInTurn(t *testing.T) {
 		if n := left(t, e, "/turns", "places", float64(i)); n != int64(3-places) {
 			t.Errorf("turn %d: %d places left, want %d", i, n, 3-places)
 		}
-		if !entered && (v.Rule.Name != "places" || v.Decision.Reason != headgate.Limited || v.Refuser() == nil) {
+		if !entered && (v.Rule.Name != "places" || v.Decision.Reason != headgate.ReasonLimited || v.Refuser() == nil) {
 			t.Errorf("turn %d: refused by %v, %+v", i, v.Rule, v.Decision)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // Exception is an operator's setting for one key of a rule: a ban, another limit, or
@@ -13,7 +14,7 @@ import (
 type Exception struct {
 	Scope, Key string // as in the rule's checks
 	// BannedUntil is when a ban ends, in microseconds since the Unix epoch; 0 without
-	// one. A banned key is refused with the Reason headgate.Banned, even by a rule that
+	// one. A banned key is refused with the Reason headgate.ReasonBanned, even by a rule that
 	// only observes. The store is not called for such a request, and no limit is
 	// charged. If the rule's action is ShadowBan, the other limits are charged, because
 	// clients can see them.
@@ -147,9 +148,9 @@ func (e *Engine) Applies(rule *rules.Rule, key string, now time.Time) (applies *
 }
 
 // ban returns the decision about a banned key.
-func ban(rule *rules.Rule, until, at int64) headgate.Decision {
+func ban(rule *rules.Rule, until, at int64) store.Decision {
 	left := time.Duration(until-at) * time.Microsecond
-	return headgate.Decision{Reason: headgate.Banned, Limit: rule.Limit.Capacity(), RetryAfter: left, ResetAfter: left}
+	return store.Decision{Reason: headgate.ReasonBanned, Limit: rule.Limit.Capacity(), RetryAfter: left, ResetAfter: left}
 }
 
 // except applies x to the results, and reports whether it has refused the request.
@@ -234,7 +235,7 @@ func (d *deciding) hides(role step) bool {
 // disguise the request. None was, because it would never be released.
 func (d *deciding) pretend(r *Result) {
 	p := &d.Parts[r.Part]
-	if d.hidden && r.Decision.Allowed && r.Rule.Concurrent() && p.Kind == headgate.Take {
+	if d.hidden && r.Decision.Allowed && r.Rule.Concurrent() && p.Kind == store.KindTake {
 		r.Decision.Remaining = max(r.Decision.Remaining-times(p.Cost, r.cost), 0)
 	}
 }

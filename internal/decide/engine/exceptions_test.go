@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -113,11 +114,11 @@ func TestBan(t *testing.T) {
 	for i, row := range rows {
 		v, err := e.Decide(context.Background(), ask(row.request, row.second))
 		d := v.Decision
-		if err != nil || v.Allowed || v.Rule.Name != row.rule || d.Reason != headgate.Banned || d.RetryAfter != row.retry || d.ResetAfter != row.retry {
+		if err != nil || v.Allowed || v.Rule.Name != row.rule || d.Reason != headgate.ReasonBanned || d.RetryAfter != row.retry || d.ResetAfter != row.retry {
 			t.Errorf("row %d: %+v, %v", i, v, err)
 		}
 		for _, r := range v.Results() {
-			if r.Decision.Reason != headgate.Banned || !r.Enforced || r.Outcome() != engine.Refused {
+			if r.Decision.Reason != headgate.ReasonBanned || !r.Enforced || r.Outcome() != engine.Refused {
 				t.Errorf("row %d: %+v", i, r)
 			}
 		}
@@ -141,16 +142,16 @@ func TestBan(t *testing.T) {
 
 // downable is a store that can be told to fail.
 type downable struct {
-	headgate.Store
+	store.Store
 	fails bool
 }
 
-func (f *downable) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (f *downable) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		if f.fails {
 			return errors.New("down")
 		}
-		return headgate.ExecuteAll(ctx, f.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, f.Store, ops, out, mode)
 	})
 }
 
@@ -174,7 +175,7 @@ func TestExceptionsOfParts(t *testing.T) {
 	e.SetExceptions(engine.NewExceptions([]engine.Exception{
 		banned(rs, "user", "ann", 60), with(t, rs, "team", "red", "9/minute", 60),
 	}, at(0)))
-	query := engine.Query{Domain: "api", At: start, Parts: []engine.Part{take(user("ann")), take(team("red")), part(user("ann"), 1, headgate.Refund)}}
+	query := engine.Query{Domain: "api", At: start, Parts: []engine.Part{take(user("ann")), take(team("red")), part(user("ann"), 1, store.KindRefund)}}
 	all := func() engine.Verdict {
 		t.Helper()
 		v, err := e.Decide(context.Background(), query)
@@ -185,7 +186,7 @@ func TestExceptionsOfParts(t *testing.T) {
 	}
 	v := all()
 	parts := v.Parts()
-	if v.Allowed || parts[0].Decision.Reason != headgate.Banned || parts[0].Rule.Name != "user" || parts[1].Decision.Remaining != 9 || !parts[2].Allowed {
+	if v.Allowed || parts[0].Decision.Reason != headgate.ReasonBanned || parts[0].Rule.Name != "user" || parts[1].Decision.Remaining != 9 || !parts[2].Allowed {
 		t.Errorf("%+v", parts)
 	}
 	if first := engine.First(parts); first == nil || first.Decision.RetryAfter != time.Minute {
@@ -204,7 +205,7 @@ func TestExplainShowsExceptions(t *testing.T) {
 	ban := banned(rs, "seen", "y", 60)
 	e.SetExceptions(engine.NewExceptions([]engine.Exception{ban, with(t, rs, "user", "ann", "9/hour", 60)}, at(0)))
 	x, err := e.Explain(context.Background(), query(request{"user": "ann", "seen": "y"}))
-	if err != nil || x.Verdict.Allowed || x.Verdict.Decision.Reason != headgate.Banned || x.Verdict.Rule.Name != "seen" {
+	if err != nil || x.Verdict.Allowed || x.Verdict.Decision.Reason != headgate.ReasonBanned || x.Verdict.Rule.Name != "seen" {
 		t.Fatalf("%+v, %v", x.Verdict, err)
 	}
 	for _, r := range x.Parts[0].Rules {
@@ -216,7 +217,7 @@ func TestExplainShowsExceptions(t *testing.T) {
 		case "seen":
 			// The usage does not depend on the ban.
 			if r.Overridden || !r.Enforced || r.Decision.RetryAfter != time.Minute || r.BannedUntil != at(60) ||
-				r.Unbanned.Allowed || r.Unbanned.Reason != headgate.Limited || r.Unbanned.ResetAfter != time.Hour {
+				r.Unbanned.Allowed || r.Unbanned.Reason != headgate.ReasonLimited || r.Unbanned.ResetAfter != time.Hour {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -286,7 +287,7 @@ func TestExceptionsWith(t *testing.T) {
 		e.SetExceptions(row.x)
 		got := ""
 		for _, name := range []string{"ann", "bob", "eve"} {
-			if v := decide(t, e, ask(request{"user": name}, 3)); v.Decision.Reason == headgate.Banned {
+			if v := decide(t, e, ask(request{"user": name}, 3)); v.Decision.Reason == headgate.ReasonBanned {
 				got += name + " "
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // ExplainQuery is a request to be explained.
@@ -25,12 +26,12 @@ type Explained struct {
 	rules.Explanation
 	// Decision is what the store would answer now, if the rule applies. For a rule that
 	// only observes, it is the answer as if it were enforced.
-	Decision headgate.Decision
+	Decision store.Decision
 	// BannedUntil is when a ban of this key ends, in microseconds since the Unix epoch;
 	// 0 without one. With a ban, Decision is the ban, and Unbanned what the store would
 	// answer without it; otherwise the two are equal.
 	BannedUntil int64
-	Unbanned    headgate.Decision
+	Unbanned    store.Decision
 	Overridden  bool // the limit of Rule was set by an operator for this key
 }
 
@@ -58,9 +59,9 @@ func (e *Engine) Explain(ctx context.Context, q ExplainQuery) (Explanation, erro
 	var x Explanation
 	v := &x.Verdict
 	v.Allowed, v.at = true, q.At
-	v.Decision = headgate.Decision{Allowed: true, Reason: headgate.NoLimit}
+	v.Decision = store.Decision{Allowed: true, Reason: headgate.ReasonNoLimit}
 	if q.Cost < 0 {
-		v.refuse(headgate.TooLarge)
+		v.refuse(headgate.ReasonTooLarge)
 		return x, headgate.ErrInvalidCost
 	}
 	parts, known := e.rules.Load().ExplainParts(q.Domain, q.Parts)
@@ -77,7 +78,7 @@ func (e *Engine) Explain(ctx context.Context, q ExplainQuery) (Explanation, erro
 	if !v.Known {
 		x.Parts = nil
 		if e.unknown == UnknownDomainRefuse {
-			v.refuse(headgate.Limited)
+			v.refuse(headgate.ReasonLimited)
 		}
 		return x, nil
 	}
@@ -100,7 +101,7 @@ func (e *Engine) explain(ctx context.Context, q ExplainQuery, parts [][]rules.Ex
 		findings: findings{known: true}, judgement: judgement{allowed: true},
 	}
 	for i, list := range parts {
-		d.Parts[i] = Part{Request: q.Parts[i], Cost: q.Cost, Kind: headgate.Peek}
+		d.Parts[i] = Part{Request: q.Parts[i], Cost: q.Cost, Kind: store.KindPeek}
 		x.Parts[i].Rules = make([]Explained, len(list))
 		var checks []rules.Check
 		for j := range list {
@@ -156,14 +157,14 @@ func (x *explaining) except(i int, rule *rules.Rule, until, at int64) {
 // listed records what a list does with the request.
 func (x *explaining) listed(i int, r *Result) {
 	to := x.rules[i]
-	if to.Decision = r.Decision; r.Decision.Reason == headgate.Shadow {
+	if to.Decision = r.Decision; r.Decision.Reason == headgate.ReasonShadow {
 		to.Decision = denial() // as if it were enforced
 	}
 	to.Unbanned = to.Decision
 }
 
 // hear records an answer.
-func (x *explaining) hear(i int, answer *headgate.Decision) {
+func (x *explaining) hear(i int, answer *store.Decision) {
 	to := x.rules[i]
 	if to.Unbanned = *answer; to.BannedUntil == 0 {
 		to.Decision = *answer

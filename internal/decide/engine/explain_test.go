@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -111,7 +112,7 @@ func TestExplainUnknownDomainAndWrongCost(t *testing.T) {
 	}
 	q = query(user("u"))
 	q.Cost = 0
-	if x, err := e.Explain(context.Background(), q); err != nil || !x.Verdict.Allowed || x.Verdict.Decision.Reason == headgate.TooLarge {
+	if x, err := e.Explain(context.Background(), q); err != nil || !x.Verdict.Allowed || x.Verdict.Decision.Reason == headgate.ReasonTooLarge {
 		t.Errorf("a dry run: %+v, %v", x.Verdict, err)
 	}
 	q.Cost = -1
@@ -123,7 +124,7 @@ func TestExplainUnknownDomainAndWrongCost(t *testing.T) {
 func TestExplainWithoutAStore(t *testing.T) {
 	e := engine.New(broken{}, parse(t, explained))
 	x, err := e.Explain(context.Background(), query(user("u")))
-	if !errors.Is(err, headgate.ErrUnavailable) || !x.Verdict.Allowed || x.Verdict.Decision.Reason != headgate.FailOpen {
+	if !errors.Is(err, headgate.ErrUnavailable) || !x.Verdict.Allowed || x.Verdict.Decision.Reason != headgate.ReasonFailOpen {
 		t.Errorf("%+v, %v", x.Verdict, err)
 	}
 }
@@ -147,7 +148,7 @@ func TestExplainAgreesWithDecideAll(t *testing.T) {
 		}
 		all := engine.Query{Domain: "api", At: at}
 		for _, p := range parts {
-			all.Parts = append(all.Parts, engine.Part{Request: p, Cost: 1, Kind: headgate.Peek})
+			all.Parts = append(all.Parts, engine.Part{Request: p, Cost: 1, Kind: store.KindPeek})
 		}
 		want, err := e.Decide(context.Background(), all)
 		if err != nil {
@@ -166,7 +167,7 @@ func TestExplainAgreesWithDecideAll(t *testing.T) {
 		}
 		want.Release()
 		for j := range all.Parts {
-			all.Parts[j].Kind = headgate.Take
+			all.Parts[j].Kind = store.KindTake
 		}
 		v, err := e.Decide(context.Background(), all)
 		if err != nil {

@@ -13,12 +13,12 @@ import (
 
 // WithFallback makes store, usually this process's memory, answer for rules with
 // on_store_error: local when the Engine's store cannot. It enforces the rule's local
-// share of the limit; its decisions have the Reason headgate.Fallback. Without it, such
+// share of the limit; its decisions have the Reason headgate.ReasonFallback. Without it, such
 // rules let requests pass, as with allow.
 //
 // The two stores are independent: after an outage the counts of the Engine's store
 // apply again, without the requests that passed during it.
-func WithFallback(store headgate.Store) Option { return func(e *Engine) { e.fallback = store } }
+func WithFallback(store store.Store) Option { return func(e *Engine) { e.fallback = store } }
 
 // WithTimeout limits how long a request waits for the store in total. The store must
 // limit each call, but a request under rules that only observe makes two. 0, the
@@ -38,7 +38,7 @@ func (d *deciding) fail(ctx context.Context, st step, err error) {
 		} else {
 			answer := failed(r.Rule)
 			if d.hear(i, r, &answer); r.role == refund || r.role == observe {
-				r.Decision.Allowed, r.Decision.Reason = true, headgate.FailOpen
+				r.Decision.Allowed, r.Decision.Reason = true, headgate.ReasonFailOpen
 			}
 		}
 		refuses = refuses || !r.Decision.Allowed
@@ -59,9 +59,9 @@ func (d *deciding) fallBack(ctx context.Context, st step, err error, refuses boo
 			d.pending = extended(d.pending)
 			op := &d.pending[len(d.pending)-1]
 			d.fill(op, r, st)
-			op.Limit = localLimit(r.Rule)
-			if refuses && st.mode() == headgate.AllOrNothing {
-				op.Kind = headgate.Peek
+			op.Rule = localLimit(r.Rule).Rule()
+			if refuses && st.mode() == store.AllOrNothing {
+				op.Kind = store.KindPeek
 			}
 		}
 	}
@@ -73,8 +73,8 @@ func (d *deciding) fallBack(ctx context.Context, st step, err error, refuses boo
 	next := 0
 	for j, i := range d.asked {
 		if r := &d.results[i]; store.Failed(err, j) && r.local(st) {
-			if answer := &d.out[next]; answer.Reason != headgate.NoLimit {
-				answer.Reason = headgate.Fallback
+			if answer := &d.out[next]; answer.Reason != headgate.ReasonNoLimit {
+				answer.Reason = headgate.ReasonFallback
 			}
 			d.hear(i, r, &d.out[next])
 			next++
@@ -104,14 +104,14 @@ func (d *deciding) giveBack(ctx context.Context, err error) {
 	for j, i := range d.asked {
 		r := &d.results[i]
 		if has := &r.Decision; !store.Failed(err, j) && has.Granted > 0 {
-			op := headgate.Op{
-				Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.Rule.Limit, Member: r.member, Cost: has.Granted, At: d.query.At,
-				Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: headgate.Refund,
+			op := store.Op{
+				Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.Rule.Limit.Rule(), Member: r.member, Cost: has.Granted, At: d.query.At,
+				Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: store.KindRefund,
 			}
 			if r.Rule.Concurrent() {
 				// Admitted by credit it holds no slot, and a refund would return another
 				// request's: releasing lease 0 does nothing.
-				op.Kind, op.Lease = headgate.Release, has.Lease
+				op.Kind, op.Lease = store.KindRelease, has.Lease
 			}
 			d.pending = append(d.pending, op)
 			has.Remaining, has.Granted, has.Delay, has.Lease, has.CountsUntil = has.Remaining+has.Granted, 0, 0, 0, 0
@@ -120,7 +120,7 @@ func (d *deciding) giveBack(ctx context.Context, err error) {
 	d.room()
 	// The caller's deadline may have passed while the part that failed was asked. What
 	// cannot be given back now stays taken: the refusal is right anyway.
-	_ = d.put(context.WithoutCancel(ctx), d.engine.store, headgate.Independent)
+	_ = d.put(context.WithoutCancel(ctx), d.engine.store, store.Independent)
 }
 
 // local reports whether memory answers for r when the store fails in a step.
@@ -137,7 +137,7 @@ const (
 )
 
 // origin returns the store that answered r.
-func (r *Result) origin() origin { return origin(r.Decision.Reason == headgate.Fallback) }
+func (r *Result) origin() origin { return origin(r.Decision.Reason == headgate.ReasonFallback) }
 
 // limit returns the limit that was checked in that store.
 func (r *Result) limit() headgate.Limit {
@@ -158,9 +158,9 @@ func (d *deciding) refunds(taken, now int64, from origin) {
 		}
 		switch {
 		case r.Decision.Lease != 0:
-			d.pending = append(d.pending, headgate.Op{
-				Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.limit(),
-				Cost: r.Decision.Granted, At: now, Lease: r.Decision.Lease, Kind: headgate.Release,
+			d.pending = append(d.pending, store.Op{
+				Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(),
+				Cost: r.Decision.Granted, At: now, Lease: r.Decision.Lease, Kind: store.KindRelease,
 			})
 		case r.Rule.Concurrent():
 			// It was admitted by credit and holds no slot: a refund would return
@@ -180,9 +180,9 @@ func (d *deciding) refunds(taken, now int64, from origin) {
 func localLimit(r *rules.Rule) headgate.Limit { return r.Limit.Share(r.LocalShare) }
 
 // failed returns the answer of rule when neither the store nor memory answers.
-func failed(rule *rules.Rule) headgate.Decision {
+func failed(rule *rules.Rule) store.Decision {
 	if rule.OnStoreError == rules.StoreErrorDeny {
-		return headgate.Decision{Reason: headgate.FailClosed, Limit: rule.Limit.Capacity()}
+		return store.Decision{Reason: headgate.ReasonFailClosed, Limit: rule.Limit.Capacity()}
 	}
-	return headgate.Decision{Allowed: true, Reason: headgate.FailOpen, Limit: rule.Limit.Capacity()}
+	return store.Decision{Allowed: true, Reason: headgate.ReasonFailOpen, Limit: rule.Limit.Capacity()}
 }

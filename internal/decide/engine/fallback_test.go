@@ -9,22 +9,23 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // flaky is a memory store that can be cut off, and then takes time to fail.
 type flaky struct {
-	headgate.Store
+	store.Store
 	down bool
 	slow time.Duration
 }
 
-func (f *flaky) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (f *flaky) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		if err := f.answers(ctx); err != nil {
 			return err
 		}
-		return headgate.ExecuteAll(ctx, f.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, f.Store, ops, out, mode)
 	})
 }
 
@@ -62,15 +63,15 @@ func TestFallbackTrace(t *testing.T) {
 		reason    headgate.Reason
 		remaining int64
 	}{
-		{false, "/local", true, "local", headgate.OK, 7},
-		{true, "/allow", true, "allow", headgate.FailOpen, 0},
-		{true, "/deny", false, "deny", headgate.FailClosed, 0},
-		{true, "/mixed", false, "deny", headgate.FailClosed, 0}, // the local rule is not charged
-		{true, "/both", true, "whole", headgate.Fallback, 0},    // 1 of 2, and 1 of 1
-		{true, "/both", false, "whole", headgate.Fallback, 0},   // refuses: the other is not charged
-		{true, "/local", true, "local", headgate.Fallback, 0},   // 2 of 2
-		{true, "/local", false, "local", headgate.Fallback, 0},
-		{false, "/local", true, "local", headgate.OK, 6}, // the store's own counts apply
+		{false, "/local", true, "local", headgate.ReasonOK, 7},
+		{true, "/allow", true, "allow", headgate.ReasonFailOpen, 0},
+		{true, "/deny", false, "deny", headgate.ReasonFailClosed, 0},
+		{true, "/mixed", false, "deny", headgate.ReasonFailClosed, 0}, // the local rule is not charged
+		{true, "/both", true, "whole", headgate.ReasonFallback, 0},    // 1 of 2, and 1 of 1
+		{true, "/both", false, "whole", headgate.ReasonFallback, 0},   // refuses: the other is not charged
+		{true, "/local", true, "local", headgate.ReasonFallback, 0},   // 2 of 2
+		{true, "/local", false, "local", headgate.ReasonFallback, 0},
+		{false, "/local", true, "local", headgate.ReasonOK, 6}, // the store's own counts apply
 	} {
 		store.down = row.down
 		v, err := e.Decide(context.Background(), ask(request{"path": row.path, "user": "ann"}, 0))
@@ -92,7 +93,7 @@ func TestFallbackMissingOrBroken(t *testing.T) {
 	} {
 		e := engine.New(broken{}, parse(t, policyRules), options...)
 		v, err := e.Decide(context.Background(), ask(request{"path": "/local", "user": "ann"}, 0))
-		if !errors.Is(err, headgate.ErrUnavailable) || !v.Allowed || v.Decision.Reason != headgate.FailOpen {
+		if !errors.Is(err, headgate.ErrUnavailable) || !v.Allowed || v.Decision.Reason != headgate.ReasonFailOpen {
 			t.Errorf("%s: %+v, %v", name, v.Decision, err)
 		}
 	}
@@ -100,27 +101,27 @@ func TestFallbackMissingOrBroken(t *testing.T) {
 
 // TestUndoAfterOutage: what was taken from memory is returned to memory.
 func TestUndoAfterOutage(t *testing.T) {
-	store, local := &flaky{Store: memory.New()}, memory.New()
-	e := engine.New(store, parse(t, policyRules), engine.WithFallback(local))
+	db, local := &flaky{Store: memory.New()}, memory.New()
+	e := engine.New(db, parse(t, policyRules), engine.WithFallback(local))
 	q := ask(request{"path": "/local", "user": "ann"}, 0)
 	first := decide(t, e, q)
 	first.Release()
-	store.down = true
+	db.down = true
 	v, _ := e.Decide(context.Background(), q)
-	if !v.Allowed || v.Decision.Reason != headgate.Fallback {
+	if !v.Allowed || v.Decision.Reason != headgate.ReasonFallback {
 		t.Fatalf("%+v", v.Decision)
 	}
-	store.down = false
+	db.down = false
 	for range 2 {
 		if err := e.Undo(context.Background(), &v, start); err != nil {
 			t.Fatal(err)
 		}
 	}
-	q.Kind = headgate.Peek
+	q.Kind = store.KindPeek
 	if again := decide(t, e, q); again.Decision.Remaining != 7 {
 		t.Errorf("the store has %d of 8 left, and 1 was taken from it", again.Decision.Remaining)
 	}
-	store.down = true
+	db.down = true
 	if again, _ := e.Decide(context.Background(), q); again.Decision.Remaining != 2 {
 		t.Errorf("memory has %d of 2 left, and all was given back", again.Decision.Remaining)
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -23,7 +23,7 @@ limits:
 // step is one request and what its client sees of the answer.
 type step struct {
 	user    string
-	kind    headgate.Kind
+	kind    store.Kind
 	outcome engine.Outcome
 	rule    string // the one that refused; empty if none
 	all     int64  // left of the limit shared by all users
@@ -50,7 +50,7 @@ func (s step) check(t *testing.T, e *engine.Engine, i int) {
 	if left["all"] != s.all || left["user"] != s.own {
 		t.Errorf("request %d: %d and %d left of the limits that show, want %d and %d", i, left["all"], left["user"], s.all, s.own)
 	}
-	if busy := left["busy"]; s.outcome != engine.Refused && s.kind == headgate.Take && busy != 2 {
+	if busy := left["busy"]; s.outcome != engine.Refused && s.kind == store.KindTake && busy != 2 {
 		t.Errorf("request %d: %d places left, want 2 as of every request by itself", i, busy)
 	}
 	if _, err := e.ReleaseLeases(t.Context(), v.Leases(nil), q.At); err != nil {
@@ -63,14 +63,14 @@ func (s step) check(t *testing.T, e *engine.Engine, i int) {
 func TestHiddenRefusalCountsWhereItShows(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, hidden))
 	for i, s := range []step{
-		{"ann", headgate.Take, engine.Allowed, "", 4, 3},
-		{"ann", headgate.Take, engine.ShadowRefused, "", 3, 2},
-		{"ann", headgate.Peek, engine.ShadowBanned, "secret", 3, 2}, // takes nothing
-		{"ann", headgate.Take, engine.ShadowBanned, "secret", 2, 1},
-		{"ann", headgate.Take, engine.ShadowBanned, "secret", 1, 0},
-		{"ann", headgate.Take, engine.Refused, "user", 1, 0}, // refused by a visible rule: nothing is charged
-		{"bob", headgate.Take, engine.Allowed, "", 0, 3},
-		{"bob", headgate.Take, engine.Refused, "all", 0, 3},
+		{"ann", store.KindTake, engine.Allowed, "", 4, 3},
+		{"ann", store.KindTake, engine.ShadowRefused, "", 3, 2},
+		{"ann", store.KindPeek, engine.ShadowBanned, "secret", 3, 2}, // takes nothing
+		{"ann", store.KindTake, engine.ShadowBanned, "secret", 2, 1},
+		{"ann", store.KindTake, engine.ShadowBanned, "secret", 1, 0},
+		{"ann", store.KindTake, engine.Refused, "user", 1, 0}, // refused by a visible rule: nothing is charged
+		{"bob", store.KindTake, engine.Allowed, "", 0, 3},
+		{"bob", store.KindTake, engine.Refused, "all", 0, 3},
 	} {
 		s.check(t, e, i)
 	}
@@ -79,16 +79,16 @@ func TestHiddenRefusalCountsWhereItShows(t *testing.T) {
 // The same for a key banned by an operator, where the ban itself needs no store call.
 func TestHiddenBanCountsWhereItShows(t *testing.T) {
 	rs := parse(t, hidden)
-	store := &downable{Store: memory.New()}
-	e := engine.New(store, rs)
+	db := &downable{Store: memory.New()}
+	e := engine.New(db, rs)
 	e.SetExceptions(engine.NewExceptions([]engine.Exception{banned(rs, "secret", "ann", 60)}, at(0)))
 	for i, s := range []step{
-		{"ann", headgate.Take, engine.ShadowBanned, "secret", 4, 3},
-		{"ann", headgate.Peek, engine.ShadowBanned, "secret", 4, 3},
-		{"ann", headgate.Take, engine.ShadowBanned, "secret", 3, 2},
-		{"ann", headgate.Take, engine.ShadowBanned, "secret", 2, 1},
-		{"ann", headgate.Take, engine.ShadowBanned, "secret", 1, 0},
-		{"ann", headgate.Take, engine.Refused, "user", 1, 0},
+		{"ann", store.KindTake, engine.ShadowBanned, "secret", 4, 3},
+		{"ann", store.KindPeek, engine.ShadowBanned, "secret", 4, 3},
+		{"ann", store.KindTake, engine.ShadowBanned, "secret", 3, 2},
+		{"ann", store.KindTake, engine.ShadowBanned, "secret", 2, 1},
+		{"ann", store.KindTake, engine.ShadowBanned, "secret", 1, 0},
+		{"ann", store.KindTake, engine.Refused, "user", 1, 0},
 	} {
 		s.check(t, e, i)
 	}
@@ -111,7 +111,7 @@ func TestHiddenBanCountsWhereItShows(t *testing.T) {
 		t.Errorf("under the ban: %v, want %v", names, want)
 	}
 	// Even if the store is down, the ban is active and hidden.
-	store.fails = true
+	db.fails = true
 	v, err := e.Decide(t.Context(), ask(user("ann"), 1))
 	if err == nil || v.Outcome() != engine.ShadowBanned {
 		t.Errorf("store down: %s, %v", v.Outcome(), err)
@@ -133,5 +133,5 @@ func TestToldBanChargesNobody(t *testing.T) {
 		v.Release()
 	}
 	e.SetExceptions(nil)
-	step{"ann", headgate.Take, engine.Allowed, "", 4, 3}.check(t, e, 0)
+	step{"ann", store.KindTake, engine.Allowed, "", 4, 3}.check(t, e, 0)
 }

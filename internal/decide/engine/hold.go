@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // Lease is a slot under a concurrency rule.
@@ -16,7 +17,7 @@ type Lease struct {
 	// Rule is the rule, Key its key for the request.
 	Rule        *rules.Rule
 	Key         string
-	Name, Count int64 // Name is headgate.Decision.Lease, Count the number of slots
+	Name, Count int64 // Name is store.Decision.Lease, Count the number of slots
 	Local       bool  // taken in this process's memory, because the store could not answer
 }
 
@@ -28,7 +29,7 @@ func (v *Verdict) Leases(dst []Lease) []Lease {
 		if r := &results[i]; r.Decision.Lease != 0 {
 			dst = append(dst, Lease{
 				Rule: r.Rule, Key: strings.Clone(r.Key), Name: r.Decision.Lease, Count: r.Decision.Granted,
-				Local: r.Decision.Reason == headgate.Fallback,
+				Local: r.Decision.Reason == headgate.ReasonFallback,
 			})
 		}
 	}
@@ -47,12 +48,12 @@ func (v *Verdict) HasLeases() bool {
 }
 
 // op returns a store request about l.
-func (l *Lease) op(kind headgate.Kind, at int64) headgate.Op {
-	op := headgate.Op{
-		Key: l.Key, Scope: l.Rule.Scope, Limit: l.Rule.Limit, Cost: l.Count, At: at, Lease: l.Name, Kind: kind,
+func (l *Lease) op(kind store.Kind, at int64) store.Op {
+	op := store.Op{
+		Key: l.Key, Scope: l.Rule.Scope, Rule: l.Rule.Limit.Rule(), Cost: l.Count, At: at, Lease: l.Name, Kind: kind,
 	}
 	if l.Local {
-		op.Limit = localLimit(l.Rule)
+		op.Rule = localLimit(l.Rule).Rule()
 	}
 	return op
 }
@@ -60,7 +61,7 @@ func (l *Lease) op(kind headgate.Kind, at int64) headgate.Op {
 // ReleaseLeases releases leases and returns how many of them had not already ended. at
 // is now, in microseconds since the Unix epoch.
 func (e *Engine) ReleaseLeases(ctx context.Context, leases []Lease, at int64) (ended int, err error) {
-	err = e.each(ctx, leases, headgate.Release, at, func(_ *Lease, d *headgate.Decision) {
+	err = e.each(ctx, leases, store.KindRelease, at, func(_ *Lease, d *store.Decision) {
 		if d.Granted > 0 {
 			ended++
 		}
@@ -71,7 +72,7 @@ func (e *Engine) ReleaseLeases(ctx context.Context, leases []Lease, at int64) (e
 // RenewLeases makes leases last their full time from now, updates their names, and
 // returns how many were renewed. A lease that has ended is not renewed.
 func (e *Engine) RenewLeases(ctx context.Context, leases []Lease, at int64) (renewed int, err error) {
-	err = e.each(ctx, leases, headgate.Renew, at, func(l *Lease, d *headgate.Decision) {
+	err = e.each(ctx, leases, store.KindRenew, at, func(l *Lease, d *store.Decision) {
 		if d.Allowed {
 			l.Name = d.Lease
 			renewed++
@@ -81,11 +82,11 @@ func (e *Engine) RenewLeases(ctx context.Context, leases []Lease, at int64) (ren
 }
 
 // each sends a request about each lease to the store it was taken from.
-func (e *Engine) each(ctx context.Context, leases []Lease, kind headgate.Kind, at int64, answer func(*Lease, *headgate.Decision)) error {
+func (e *Engine) each(ctx context.Context, leases []Lease, kind store.Kind, at int64, answer func(*Lease, *store.Decision)) error {
 	var errs []error
 	for i := range leases {
 		l := &leases[i]
-		d, err := headgate.Execute(ctx, e.storeOf(l), l.op(kind, at))
+		d, err := store.Execute(ctx, e.storeOf(l), l.op(kind, at))
 		if err != nil {
 			errs = append(errs, unavailable(err))
 			continue
@@ -96,7 +97,7 @@ func (e *Engine) each(ctx context.Context, leases []Lease, kind headgate.Kind, a
 }
 
 // storeOf returns the store from which l was taken.
-func (e *Engine) storeOf(l *Lease) headgate.Store {
+func (e *Engine) storeOf(l *Lease) store.Store {
 	if l.Local && e.fallback != nil {
 		return e.fallback
 	}
@@ -167,7 +168,7 @@ func (h *Hold) renew() {
 	}
 	at := h.clock().UnixMicro()
 	var lost []*Lease
-	err := h.engine.each(h.ctx, h.leases, headgate.Renew, at, func(l *Lease, d *headgate.Decision) {
+	err := h.engine.each(h.ctx, h.leases, store.KindRenew, at, func(l *Lease, d *store.Decision) {
 		if d.Allowed {
 			l.Name = d.Lease
 		} else {
@@ -175,7 +176,7 @@ func (h *Hold) renew() {
 		}
 	})
 	for _, l := range lost {
-		d, again := headgate.Execute(h.ctx, h.engine.storeOf(l), l.op(headgate.Take, at))
+		d, again := store.Execute(h.ctx, h.engine.storeOf(l), l.op(store.KindTake, at))
 		if l.Name = d.Lease; again == nil && !d.Allowed {
 			again = errLost
 		}

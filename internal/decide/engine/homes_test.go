@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/homes"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -30,7 +31,7 @@ type home struct {
 func atHome(t *testing.T) home {
 	t.Helper()
 	h := home{us: &counted{Store: memory.New()}, eu: &counted{Store: memory.New()}}
-	store, err := homes.New(h.us, homes.Options{Region: "us", Homes: map[string]headgate.Store{"eu": h.eu}, Partial: true})
+	store, err := homes.New(h.us, homes.Options{Region: "us", Homes: map[string]store.Store{"eu": h.eu}, Partial: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,13 +40,13 @@ func atHome(t *testing.T) home {
 }
 
 // remaining returns what remains of a rule after a request.
-func remaining(v *engine.Verdict, rule string) headgate.Decision {
+func remaining(v *engine.Verdict, rule string) store.Decision {
 	for _, r := range v.Results() {
 		if r.Rule.Name == rule {
 			return r.Decision
 		}
 	}
-	return headgate.Decision{Remaining: -1}
+	return store.Decision{Remaining: -1}
 }
 
 // While a home is cut off, its rules answer as their on_store_error says, and all others
@@ -56,9 +57,9 @@ func TestAHomeIsCutOff(t *testing.T) {
 		here, slots     int64 // left
 		watched, reason headgate.Reason
 	}{
-		"/slots/open":   {{true, 4, 8, headgate.OK, headgate.FailOpen}, {true, 3, 7, headgate.OK, headgate.FailOpen}, {true, 2, 6, headgate.OK, headgate.FailOpen}, {true, 1, 5, headgate.Shadow, headgate.FailOpen}, {true, 0, 4, headgate.Shadow, headgate.FailOpen}, {false, 0, 4, headgate.Shadow, headgate.FailOpen}},
-		"/slots/closed": {{false, 5, 9, headgate.OK, headgate.FailClosed}, {false, 5, 9, headgate.OK, headgate.FailClosed}},
-		"/slots/local":  {{true, 4, 8, headgate.OK, headgate.Fallback}, {true, 3, 7, headgate.OK, headgate.Fallback}, {false, 3, 7, headgate.OK, headgate.Fallback}, {false, 3, 7, headgate.OK, headgate.Fallback}},
+		"/slots/open":   {{true, 4, 8, headgate.ReasonOK, headgate.ReasonFailOpen}, {true, 3, 7, headgate.ReasonOK, headgate.ReasonFailOpen}, {true, 2, 6, headgate.ReasonOK, headgate.ReasonFailOpen}, {true, 1, 5, headgate.ReasonShadow, headgate.ReasonFailOpen}, {true, 0, 4, headgate.ReasonShadow, headgate.ReasonFailOpen}, {false, 0, 4, headgate.ReasonShadow, headgate.ReasonFailOpen}},
+		"/slots/closed": {{false, 5, 9, headgate.ReasonOK, headgate.ReasonFailClosed}, {false, 5, 9, headgate.ReasonOK, headgate.ReasonFailClosed}},
+		"/slots/local":  {{true, 4, 8, headgate.ReasonOK, headgate.ReasonFallback}, {true, 3, 7, headgate.ReasonOK, headgate.ReasonFallback}, {false, 3, 7, headgate.ReasonOK, headgate.ReasonFallback}, {false, 3, 7, headgate.ReasonOK, headgate.ReasonFallback}},
 	} {
 		h := atHome(t)
 		h.eu.down = true

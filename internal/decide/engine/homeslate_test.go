@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/homes"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -15,23 +16,23 @@ import (
 // silent is a store that does not answer before its caller stops waiting; alive is one that
 // fails as a remote one does when the caller has gone.
 type (
-	silent struct{ headgate.Store }
-	alive  struct{ headgate.Store }
+	silent struct{ store.Store }
+	alive  struct{ store.Store }
 )
 
-func (silent) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (silent) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		<-ctx.Done()
 		return headgate.ErrUnavailable
 	})
 }
 
-func (s alive) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (s alive) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		if ctx.Err() != nil {
 			return headgate.ErrUnavailable
 		}
-		return headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, s.Store, ops, out, mode)
 	})
 }
 
@@ -40,7 +41,7 @@ func (s alive) Do(ctx context.Context, b *headgate.Batch) {
 func TestASilentHomeUsesUpTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		us := alive{memory.New()}
-		counts, err := homes.New(us, homes.Options{Region: "us", Homes: map[string]headgate.Store{"eu": silent{memory.New()}}, Partial: true})
+		counts, err := homes.New(us, homes.Options{Region: "us", Homes: map[string]store.Store{"eu": silent{memory.New()}}, Partial: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,11 +68,11 @@ func TestCreditHoldsNoPlaceWhileAHomeIsCutOff(t *testing.T) {
 	q := query1("/slots/closed", 0)
 	q.Endless = false
 	rule := h.Rules().Rule("api", "slots")
-	slot := headgate.Op{Key: key("ann"), Scope: rule.StoreScope(), Limit: rule.Limit, At: q.At, Cost: 9}
+	slot := store.Op{Key: key("ann"), Scope: rule.StoreScope(), Rule: rule.Limit.Rule(), At: q.At, Cost: 9}
 	grant := slot
-	grant.Kind, grant.Cost, grant.Duration = headgate.Grant, 2, time.Hour
-	for _, op := range []headgate.Op{slot, grant} {
-		if d, err := headgate.Execute(t.Context(), h.us, op); err != nil || !d.Allowed {
+	grant.Kind, grant.Cost, grant.Duration = store.KindGrant, 2, time.Hour
+	for _, op := range []store.Op{slot, grant} {
+		if d, err := store.Execute(t.Context(), h.us, op); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
@@ -83,8 +84,8 @@ func TestCreditHoldsNoPlaceWhileAHomeIsCutOff(t *testing.T) {
 		}
 		v.Release()
 	}
-	slot.Kind, slot.Cost = headgate.Peek, 1
-	if d, err := headgate.Execute(t.Context(), h.us, slot); err != nil || d.Allowed {
+	slot.Kind, slot.Cost = store.KindPeek, 1
+	if d, err := store.Execute(t.Context(), h.us, slot); err != nil || d.Allowed {
 		t.Errorf("a slot is free, though nine requests have theirs: %+v, %v", d, err)
 	}
 }

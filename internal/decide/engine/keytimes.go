@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 )
 
@@ -14,7 +13,7 @@ func (e *Engine) KeyTimes(ctx context.Context, v *Verdict, at int64) (store.Time
 	results := v.Results()
 	for i := range results {
 		if r := &results[i]; r.Rule == v.Rule && !r.Rule.Limit.IsUnlimited() {
-			return store.KeyTimes(ctx, e.store, headgate.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.Rule.Limit, At: at})
+			return store.KeyTimes(ctx, e.store, store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.Rule.Limit.Rule(), At: at})
 		}
 	}
 	return store.Times{}, store.ErrNoKeyTimes

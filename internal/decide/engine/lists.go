@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // joinLists applies the lists of the domain to all parts together, and reports whether
@@ -23,7 +24,7 @@ func (d *deciding) settleLists() {
 		case l == nil:
 			continue
 		case l.Kind == rules.AllowList:
-			r.Decision = headgate.Decision{Allowed: true, Reason: headgate.NoLimit}
+			r.Decision = store.Decision{Allowed: true, Reason: headgate.ReasonNoLimit}
 		case r.Enforced:
 			r.Decision, d.allowed = denial(), false
 		default:
@@ -37,6 +38,6 @@ func (d *deciding) settleLists() {
 }
 
 // denial is the decision about a request on a deny list.
-func denial() headgate.Decision {
-	return headgate.Decision{Reason: headgate.Banned, RetryAfter: headgate.Never}
+func denial() store.Decision {
+	return store.Decision{Reason: headgate.ReasonBanned, RetryAfter: headgate.Never}
 }

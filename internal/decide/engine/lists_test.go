@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -66,10 +67,10 @@ limits:
 `
 
 // unused is a store that must not be called.
-type unused struct{ headgate.Store }
+type unused struct{ store.Store }
 
-func (unused) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (unused) Do(_ context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		return errors.New("the store was called")
 	})
 }
@@ -109,7 +110,7 @@ func TestListsSettleRequestsWithoutTheStore(t *testing.T) {
 		if v.Allowed != (c.rule == "") || got != c.rule || status != c.status {
 			t.Errorf("%s: allowed %v, rule %q, status %d, want %q, %d", name, v.Allowed, got, status, c.rule, c.status)
 		}
-		if d := v.Decision; c.rule != "" && (d.Reason != headgate.Banned || d.RetryAfter != headgate.Never || v.Outcome() != engine.Refused) {
+		if d := v.Decision; c.rule != "" && (d.Reason != headgate.ReasonBanned || d.RetryAfter != headgate.Never || v.Outcome() != engine.Refused) {
 			t.Errorf("%s: %+v, %s", name, d, v.Outcome())
 		}
 		if results := v.Results(); len(results) != 1 || results[0].Rule.List() == nil || results[0].Rule.Index != rules.IndexList {
@@ -167,7 +168,7 @@ func TestAllowedRequestsReachNoRuleThatCouldBanThem(t *testing.T) {
 	e := engine.New(memory.New(), rs)
 	for _, address := range []string{"10.0.0.1", "192.0.2.1"} {
 		e.SetExceptions(engine.NewExceptions([]engine.Exception{
-			{Scope: rs.Rules()[0].Scope, Key: string(headgate.AppendKeyPart(nil, address)), BannedUntil: 9e15},
+			{Scope: rs.Rules()[0].Scope, Key: string(store.AppendKeyPart(nil, address)), BannedUntil: 9e15},
 		}, 1))
 		v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: by(address), Cost: 1}, At: 1e6})
 		if v.Allowed != (address == "10.0.0.1") {
@@ -203,7 +204,7 @@ limits:
 		v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: by(address), Cost: 1}, At: start})
 		v.Release()
 	}
-	if len(told) != 1 || told[0] != string(headgate.AppendKeyPart(nil, "198.51.100.1")) {
+	if len(told) != 1 || told[0] != string(store.AppendKeyPart(nil, "198.51.100.1")) {
 		t.Errorf("told of %q", told)
 	}
 }

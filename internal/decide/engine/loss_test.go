@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -63,7 +63,7 @@ func TestSettledReservationsPushOutNothing(t *testing.T) {
 }
 
 // replaced is a store whose data can be lost.
-type replaced struct{ headgate.Store }
+type replaced struct{ store.Store }
 
 // Once a store has lost its data, a refund may give back what nobody has: at most what
 // was taken before, so at most one limit more passes. Each take is still refunded once.

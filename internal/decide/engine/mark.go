@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // settledSlack is how much longer a settled reservation is remembered than it could be
@@ -19,30 +20,30 @@ func (p place) in(l headgate.Limit) headgate.Limit {
 	if p.home == "" {
 		return l
 	}
-	return l.InRegions(headgate.Regions{Home: p.home})
+	return l.InRegions(store.Regions{Home: p.home})
 }
 
 // mark returns the ops that succeed only for the first settlement. They take a whole
 // window next to the count, in the same store, and refund all but one. That one is a
 // debt of at most debt, by which a full store chooses what to evict: with the debt of
 // what was taken, a mark evicts nothing that the take would not.
-func (r *reservation) mark(of place, debt time.Duration, at int64) []headgate.Op {
+func (r *reservation) mark(of place, debt time.Duration, at int64) []store.Op {
 	lasting := max(time.Duration(r.until-at)*time.Microsecond, 0) + settledSlack
 	n := dilution(lasting, debt)
-	op := headgate.Op{
-		Key: of.key, Scope: "settled/" + r.id, Cost: n, At: at, Kind: headgate.Take,
-		Limit: of.in(headgate.Per(n, lasting).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)),
+	op := store.Op{
+		Key: of.key, Scope: "settled/" + r.id, Cost: n, At: at, Kind: store.KindTake,
+		Rule: of.in(headgate.Per(n, lasting).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)).Rule(),
 	}
 	rest := op
-	rest.Kind, rest.Cost = headgate.Refund, n-1
-	return []headgate.Op{op, rest}
+	rest.Kind, rest.Cost = store.KindRefund, n-1
+	return []store.Op{op, rest}
 }
 
 // dilution returns the number of slots of which one must be taken for so long to be a
 // debt of at most debt.
 func dilution(lasting, debt time.Duration) int64 {
 	debt = max(debt, time.Microsecond)
-	return min(int64((lasting+debt-1)/debt), headgate.MaxLimit)
+	return min(int64((lasting+debt-1)/debt), store.MaxLimit)
 }
 
 // debtOf returns the debt of n taken from an unused key.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
@@ -107,19 +106,19 @@ func TestReservationsOfNothingAreChargedOnce(t *testing.T) {
 }
 
 // parts is a store of two parts with separate keys, like a cluster.
-type parts struct{ a, b headgate.Store }
+type parts struct{ a, b store.Store }
 
-func (p *parts) of(op *headgate.Op) headgate.Store {
+func (p *parts) of(op *store.Op) store.Store {
 	if strings.Contains(op.Key, "team") {
 		return p.b
 	}
 	return p.a
 }
 
-func (p *parts) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (p *parts) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		for i := range ops {
-			if mode == headgate.AllOrNothing && ops[i].Kind > headgate.Peek && p.of(&ops[i]) != p.of(&ops[0]) {
+			if mode == store.AllOrNothing && ops[i].Kind > store.KindPeek && p.of(&ops[i]) != p.of(&ops[0]) {
 				return store.ErrCrossSlot
 			}
 		}
@@ -129,13 +128,13 @@ func (p *parts) Do(ctx context.Context, b *headgate.Batch) {
 			}
 			for i := range ops { // separately: no test here is refused in one part only
 				var err error
-				if out[i], err = headgate.Execute(ctx, p.of(&ops[i]), ops[i]); err != nil {
+				if out[i], err = store.Execute(ctx, p.of(&ops[i]), ops[i]); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
-		return headgate.ExecuteAll(ctx, p.of(&ops[0]), ops, out, mode)
+		return store.ExecuteAll(ctx, p.of(&ops[0]), ops, out, mode)
 	})
 }
 
@@ -178,7 +177,7 @@ limits:
 				won = cost
 			}
 		}
-		q.Kind, q.Cost = headgate.Peek, 1
+		q.Kind, q.Cost = store.KindPeek, 1
 		v = decide(t, e, q)
 		for _, r := range v.Results() {
 			if r.Decision.Remaining != 10-won {

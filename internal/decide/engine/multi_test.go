@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -38,7 +39,7 @@ func team(name string) request { return request{"team": name} }
 
 func take(r request) engine.Part { return engine.Part{Request: r, Cost: 1} }
 
-func part(r request, cost int64, kind headgate.Kind) engine.Part {
+func part(r request, cost int64, kind store.Kind) engine.Part {
 	return engine.Part{Request: r, Cost: cost, Kind: kind}
 }
 
@@ -94,13 +95,13 @@ func TestPartsAreChargedAllOrNone(t *testing.T) {
 func TestPeekAndRefundParts(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
 	trace(t, e, engine.Query{}, []multiRow{
-		{[]engine.Part{part(user("ann"), 3, headgate.Take)}, true, []int64{0}, nil},
-		{[]engine.Part{part(user("ann"), 1, headgate.Peek)}, false, []int64{0}, []bool{true}},
+		{[]engine.Part{part(user("ann"), 3, store.KindTake)}, true, []int64{0}, nil},
+		{[]engine.Part{part(user("ann"), 1, store.KindPeek)}, false, []int64{0}, []bool{true}},
 		// A refund next to a refusal is still made.
-		{[]engine.Part{part(user("ann"), 2, headgate.Refund), part(team("red"), 9, headgate.Take)}, false, []int64{2, 2}, []bool{false, true}},
-		{[]engine.Part{part(user("ann"), 2, headgate.Peek)}, true, []int64{2}, nil},
-		{[]engine.Part{part(user("ann"), 9, headgate.Refund)}, true, []int64{3}, nil},
-		{[]engine.Part{part(user("ann"), 3, headgate.Peek)}, true, []int64{3}, nil}, // and no more than 3
+		{[]engine.Part{part(user("ann"), 2, store.KindRefund), part(team("red"), 9, store.KindTake)}, false, []int64{2, 2}, []bool{false, true}},
+		{[]engine.Part{part(user("ann"), 2, store.KindPeek)}, true, []int64{2}, nil},
+		{[]engine.Part{part(user("ann"), 9, store.KindRefund)}, true, []int64{3}, nil},
+		{[]engine.Part{part(user("ann"), 3, store.KindPeek)}, true, []int64{3}, nil}, // and no more than 3
 	})
 }
 
@@ -108,7 +109,7 @@ func TestQuotaModeRefusesWhenNoneIsLeft(t *testing.T) {
 	quota := func(r *rules.Rule) { r.QuotaMode = true }
 	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){"user": quota, "team": quota}))
 	trace(t, e, engine.Query{}, []multiRow{
-		{[]engine.Part{take(user("ann")), part(team("red"), 2, headgate.Take)}, true, []int64{2, 0}, nil},
+		{[]engine.Part{take(user("ann")), part(team("red"), 2, store.KindTake)}, true, []int64{2, 0}, nil},
 		{[]engine.Part{take(user("ann")), take(team("red"))}, true, []int64{1, 0}, []bool{false, true}},
 		{[]engine.Part{take(user("ann")), take(team("red"))}, true, []int64{0, 0}, []bool{false, true}},
 		{[]engine.Part{take(user("ann")), take(team("red"))}, false, []int64{0, 0}, []bool{true, true}},
@@ -131,7 +132,7 @@ func TestQuotaModeGivesBack(t *testing.T) {
 		{[]engine.Part{take(user("ann"))}, true, []int64{0}, nil},
 		// Refused by the other one: the quota is not checked.
 		{[]engine.Part{take(user("ann")), take(team("blue"))}, false, []int64{0, 2}, []bool{true, false}},
-		{[]engine.Part{part(team("blue"), 2, headgate.Take)}, true, []int64{0}, nil},
+		{[]engine.Part{part(team("blue"), 2, store.KindTake)}, true, []int64{0}, nil},
 	})
 }
 
@@ -142,7 +143,7 @@ func TestReplacedRulesDoNotApply(t *testing.T) {
 	}))
 	for range 3 {
 		trace(t, e, engine.Query{}, []multiRow{
-			{[]engine.Part{part(team("red"), 9, headgate.Take), take(request{"user": t.Name()})}, true, []int64{0, 2}, nil},
+			{[]engine.Part{part(team("red"), 9, store.KindTake), take(request{"user": t.Name()})}, true, []int64{0, 2}, nil},
 		})
 		e = engine.New(memory.New(), e.Rules())
 	}
@@ -157,19 +158,19 @@ func TestReplacedRulesDoNotApply(t *testing.T) {
 // the count is above the limit.
 func TestChargeDenied(t *testing.T) {
 	charge := func(r *rules.Rule) { r.ChargeDenied = true }
-	peek := func(r request) engine.Part { return part(r, 1, headgate.Peek) }
+	peek := func(r request) engine.Part { return part(r, 1, store.KindPeek) }
 	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){"user": charge}))
 	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{peek(user("ann"))}, true, []int64{3}, nil},
-		{[]engine.Part{part(user("ann"), 50, headgate.Take)}, false, []int64{0}, []bool{true}},
+		{[]engine.Part{part(user("ann"), 50, store.KindTake)}, false, []int64{0}, []bool{true}},
 		{[]engine.Part{peek(user("ann"))}, false, []int64{0}, []bool{true}},
-		{[]engine.Part{part(user("bob"), 3, headgate.Take)}, true, []int64{0}, nil},
+		{[]engine.Part{part(user("bob"), 3, store.KindTake)}, true, []int64{0}, nil},
 		{[]engine.Part{peek(user("bob"))}, true, []int64{0}, nil}, // exactly at the limit
 		// The same count twice; the first refuses.
-		{[]engine.Part{part(user("cid"), 5, headgate.Take), take(user("cid"))}, false, []int64{0, 0}, []bool{true, true}},
+		{[]engine.Part{part(user("cid"), 5, store.KindTake), take(user("cid"))}, false, []int64{0, 0}, []bool{true, true}},
 		// Charged next to a limit that refuses; the one that refuses is not.
-		{[]engine.Part{take(user("dan")), part(team("red"), 9, headgate.Take)}, false, []int64{2, 2}, []bool{false, true}},
-		{[]engine.Part{part(user("dan"), 9, headgate.Take), take(team("red"))}, false, []int64{0, 2}, []bool{true, false}},
+		{[]engine.Part{take(user("dan")), part(team("red"), 9, store.KindTake)}, false, []int64{2, 2}, []bool{false, true}},
+		{[]engine.Part{part(user("dan"), 9, store.KindTake), take(team("red"))}, false, []int64{0, 2}, []bool{true, false}},
 		{[]engine.Part{take(user("dan"))}, false, []int64{0}, []bool{true}},
 	})
 }
@@ -184,16 +185,16 @@ func TestChargeDeniedInItsModes(t *testing.T) {
 		"user": quota, "team": quota, "seen": mode(func(*rules.Rule) {}),
 	}))
 	trace(t, e, engine.Query{}, []multiRow{
-		{[]engine.Part{part(team("red"), 5, headgate.Take), take(user("ann"))}, true, []int64{0, 2}, []bool{true, false}},
+		{[]engine.Part{part(team("red"), 5, store.KindTake), take(user("ann"))}, true, []int64{0, 2}, []bool{true, false}},
 		{[]engine.Part{take(team("red"))}, false, []int64{0}, []bool{true}},
-		{[]engine.Part{take(team("red")), part(user("ann"), 9, headgate.Take)}, false, []int64{0, 0}, []bool{true, true}},
+		{[]engine.Part{take(team("red")), part(user("ann"), 9, store.KindTake)}, false, []int64{0, 0}, []bool{true, true}},
 	})
 	for i, want := range []struct {
 		cost, remaining int64
 		reason          headgate.Reason
-	}{{1, 0, headgate.OK}, {5, 0, headgate.Shadow}, {1, 0, headgate.Shadow}} {
+	}{{1, 0, headgate.ReasonOK}, {5, 0, headgate.ReasonShadow}, {1, 0, headgate.ReasonShadow}} {
 		v, err := e.Decide(context.Background(), engine.Query{
-			Domain: "api", At: start, Parts: []engine.Part{part(request{"seen": "x"}, want.cost, headgate.Take)},
+			Domain: "api", At: start, Parts: []engine.Part{part(request{"seen": "x"}, want.cost, store.KindTake)},
 		})
 		if d := v.Parts()[0].Results()[0].Decision; err != nil || !v.Allowed || !d.Allowed || d.Reason != want.reason || d.Remaining != want.remaining {
 			t.Errorf("row %d: %+v, %v", i, d, err)
@@ -204,13 +205,13 @@ func TestChargeDeniedInItsModes(t *testing.T) {
 
 func TestObserveLetsEverythingPass(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
-	q := engine.Query{Domain: "api", At: start, Observe: true, Parts: []engine.Part{part(team("red"), 2, headgate.Take)}}
+	q := engine.Query{Domain: "api", At: start, Observe: true, Parts: []engine.Part{part(team("red"), 2, store.KindTake)}}
 	for i, refuses := range []int{0, 1} {
 		v, err := e.Decide(context.Background(), q)
 		if err != nil || !v.Allowed || v.WouldRefuse != refuses {
 			t.Errorf("request %d: %+v, %v; want %d rules that would refuse", i, v, err, refuses)
 		}
-		if r := v.Parts()[0].Results()[0]; r.Enforced || (r.Decision.Reason == headgate.Shadow) != (refuses == 1) {
+		if r := v.Parts()[0].Results()[0]; r.Enforced || (r.Decision.Reason == headgate.ReasonShadow) != (refuses == 1) {
 			t.Errorf("request %d: %+v", i, r)
 		}
 		v.Release()
@@ -220,7 +221,7 @@ func TestObserveLetsEverythingPass(t *testing.T) {
 func TestShadowRulesOfParts(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
 	q := engine.Query{Domain: "api", At: start, Parts: []engine.Part{
-		take(request{"seen": "x"}), part(team("red"), 2, headgate.Take),
+		take(request{"seen": "x"}), part(team("red"), 2, store.KindTake),
 	}}
 	for i, want := range []struct {
 		allowed bool
@@ -275,7 +276,7 @@ func TestStoreFailsForParts(t *testing.T) {
 		{[]engine.Part{take(user("ann"))}, true},
 		{[]engine.Part{take(user("ann")), take(team("red"))}, false},
 		{[]engine.Part{take(request{"seen": "x"})}, true}, // it only observes
-		{[]engine.Part{part(team("red"), 1, headgate.Refund)}, true},
+		{[]engine.Part{part(team("red"), 1, store.KindRefund)}, true},
 	}
 	for i, row := range rows {
 		v, err := e.Decide(context.Background(), engine.Query{Domain: "api", At: start, Parts: row.parts})
@@ -305,10 +306,10 @@ func TestWhichPartsMemoryAnswersFor(t *testing.T) {
 			reason  headgate.Reason // of the first part
 			left    int64           // of the first part, of 3
 		}{
-			{[]engine.Part{take(user("ann"))}, true, headgate.Fallback, 2},
+			{[]engine.Part{take(user("ann"))}, true, headgate.ReasonFallback, 2},
 			// Not charged next to a refusal; quotas count separately.
-			{[]engine.Part{take(user("ann")), take(team("red"))}, quota, headgate.Fallback, map[bool]int64{false: 2, true: 1}[quota]},
-			{[]engine.Part{take(user("ann"))}, true, headgate.Fallback, map[bool]int64{false: 1, true: 0}[quota]},
+			{[]engine.Part{take(user("ann")), take(team("red"))}, quota, headgate.ReasonFallback, map[bool]int64{false: 2, true: 1}[quota]},
+			{[]engine.Part{take(user("ann"))}, true, headgate.ReasonFallback, map[bool]int64{false: 1, true: 0}[quota]},
 		} {
 			v, _ := e.Decide(t.Context(), engine.Query{Domain: "api", At: start, Parts: row.parts})
 			if d := v.Parts()[0].Decision; v.Allowed != row.allowed || d.Reason != row.reason || d.Remaining != row.left {
@@ -318,12 +319,12 @@ func TestWhichPartsMemoryAnswersFor(t *testing.T) {
 		}
 		seen := []engine.Part{take(request{"seen": "x"})}
 		v, _ := e.Decide(t.Context(), engine.Query{Domain: "api", At: start, Parts: seen})
-		if d := v.Parts()[0].Results()[0].Decision; d.Reason != headgate.FailOpen {
+		if d := v.Parts()[0].Results()[0].Decision; d.Reason != headgate.ReasonFailOpen {
 			t.Errorf("what only observes: %+v", d)
 		}
 		v.Release()
 		v, err := engine.New(broken{}, rs).Decide(t.Context(), engine.Query{Domain: "api", At: start, Parts: []engine.Part{take(user("ann"))}})
-		if !errors.Is(err, headgate.ErrUnavailable) || !v.Allowed || v.Parts()[0].Decision.Reason != headgate.FailOpen {
+		if !errors.Is(err, headgate.ErrUnavailable) || !v.Allowed || v.Parts()[0].Decision.Reason != headgate.ReasonFailOpen {
 			t.Errorf("without memory: %+v, %v", v.Parts()[0].Decision, err)
 		}
 	}
@@ -335,9 +336,9 @@ func TestReasonOfChargeDenied(t *testing.T) {
 	rs := marked(t, byEntry, map[string]func(*rules.Rule){"user": func(r *rules.Rule) {
 		r.ChargeDenied, r.OnStoreError, r.LocalShare = true, rules.StoreErrorLocal, 1
 	}})
-	for want, store := range map[headgate.Reason]headgate.Store{headgate.Limited: memory.New(), headgate.Fallback: broken{}} {
-		e := engine.New(store, rs, engine.WithFallback(memory.New()))
-		v, _ := e.Decide(t.Context(), engine.Query{Domain: "api", At: start, Parts: []engine.Part{part(user("ann"), 4, headgate.Take)}})
+	for want, db := range map[headgate.Reason]store.Store{headgate.ReasonLimited: memory.New(), headgate.ReasonFallback: broken{}} {
+		e := engine.New(db, rs, engine.WithFallback(memory.New()))
+		v, _ := e.Decide(t.Context(), engine.Query{Domain: "api", At: start, Parts: []engine.Part{part(user("ann"), 4, store.KindTake)}})
 		if d := v.Parts()[0].Decision; d.Allowed || d.Reason != want {
 			t.Errorf("%+v, want %s", d, want)
 		}
@@ -364,7 +365,7 @@ func TestPartsFallBackToMemory(t *testing.T) {
 				if left := v.Parts()[0].Decision.Remaining; left != int64(max(2-i, 1)) {
 					t.Errorf("request %d: ann has %d left", i, left)
 				}
-				if reason := v.Parts()[0].Decision.Reason; reason != headgate.Fallback {
+				if reason := v.Parts()[0].Decision.Reason; reason != headgate.ReasonFallback {
 					t.Errorf("request %d: %s", i, reason)
 				}
 				v.Release()
@@ -375,21 +376,21 @@ func TestPartsFallBackToMemory(t *testing.T) {
 
 // A request waits for a failing store once, not once for each type of limit.
 func TestFailingStoreIsAskedOnce(t *testing.T) {
-	store := &failing{}
-	e := engine.New(store, marked(t, byEntry, map[string]func(*rules.Rule){
+	db := &failing{}
+	e := engine.New(db, marked(t, byEntry, map[string]func(*rules.Rule){
 		"team": func(r *rules.Rule) { r.QuotaMode = true },
 	}))
 	v, err := e.Decide(context.Background(), engine.Query{Domain: "api", Parts: []engine.Part{
-		part(user("bob"), 1, headgate.Refund), take(user("ann")), take(team("red")), take(request{"seen": "x"}),
+		part(user("bob"), 1, store.KindRefund), take(user("ann")), take(team("red")), take(request{"seen": "x"}),
 	}})
-	if !errors.Is(err, headgate.ErrUnavailable) || !v.Allowed || store.asked != 1 {
-		t.Errorf("allowed %t, %v; the store was asked %d times", v.Allowed, err, store.asked)
+	if !errors.Is(err, headgate.ErrUnavailable) || !v.Allowed || db.asked != 1 {
+		t.Errorf("allowed %t, %v; the store was asked %d times", v.Allowed, err, db.asked)
 	}
 }
 
 type failing struct{ asked int }
 
-func (f *failing) Do(_ context.Context, b *headgate.Batch) {
+func (f *failing) Do(_ context.Context, b *store.Batch) {
 	f.asked++
 	b.Fail(errors.New("no route to host"))
 }
@@ -398,7 +399,7 @@ func (f *failing) Close() error { return nil }
 
 func TestWrongParts(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
-	for _, p := range []engine.Part{part(user("ann"), -1, headgate.Take), part(user("ann"), 1, headgate.Reset)} {
+	for _, p := range []engine.Part{part(user("ann"), -1, store.KindTake), part(user("ann"), 1, store.KindReset)} {
 		v, err := e.Decide(context.Background(), engine.Query{Domain: "api", At: start, Parts: []engine.Part{take(user("ann")), p}})
 		if err == nil || v.Allowed {
 			t.Errorf("%+v: allowed %t, %v", p, v.Allowed, err)
@@ -431,14 +432,14 @@ func (r *listener) Observe(_ context.Context, d *engine.Decided) {
 
 // refunds is a store that lists the refunds that it is asked for.
 type refunds struct {
-	headgate.Store
+	store.Store
 
-	asked []headgate.Op
+	asked []store.Op
 }
 
-func (s *refunds) Do(ctx context.Context, b *headgate.Batch) {
+func (s *refunds) Do(ctx context.Context, b *store.Batch) {
 	for _, op := range b.Ops {
-		if op.Kind == headgate.Refund {
+		if op.Kind == store.KindRefund {
 			op.Key = strings.Clone(op.Key)
 			s.asked = append(s.asked, op)
 		}
@@ -449,22 +450,22 @@ func (s *refunds) Do(ctx context.Context, b *headgate.Batch) {
 // A refund that a caller asks for does not know when the take was, whatever the memory of
 // the decision was used for before: here for refunds that know it.
 func TestRefundsKnowNothingOfEarlierOnes(t *testing.T) {
-	store := &refunds{Store: memory.New()}
-	e := engine.New(store, marked(t, byEntry, map[string]func(*rules.Rule){
+	db := &refunds{Store: memory.New()}
+	e := engine.New(db, marked(t, byEntry, map[string]func(*rules.Rule){
 		"team": func(r *rules.Rule) { r.QuotaMode = true },
 	}))
-	both := []engine.Part{take(user("ann")), part(team("red"), 9, headgate.Take)} // handed back
-	back := []engine.Part{part(user("bob"), 2, headgate.Refund)}
+	both := []engine.Part{take(user("ann")), part(team("red"), 9, store.KindTake)} // handed back
+	back := []engine.Part{part(user("bob"), 2, store.KindRefund)}
 	for range 5 {
 		trace(t, e, engine.Query{}, []multiRow{
 			{both, false, []int64{3, 2}, []bool{false, true}},
-			{[]engine.Part{part(user("bob"), 3, headgate.Take)}, true, []int64{0}, nil},
+			{[]engine.Part{part(user("bob"), 3, store.KindTake)}, true, []int64{0}, nil},
 			{back, true, []int64{2}, nil},
-			{[]engine.Part{part(user("bob"), 9, headgate.Refund)}, true, []int64{3}, nil},
+			{[]engine.Part{part(user("bob"), 9, store.KindRefund)}, true, []int64{3}, nil},
 		})
 	}
 	known := 0
-	for _, op := range store.asked {
+	for _, op := range db.asked {
 		switch {
 		case op.CountsUntil != 0 && op.Key == key("ann"):
 			known++

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -47,7 +48,7 @@ func TestExplainInAnOutage(t *testing.T) {
 			t.Errorf("explained %d: %+v, %v", i, x.Verdict, err)
 		}
 		for _, rule := range x.Parts[0].Rules {
-			if want := map[bool]headgate.Reason{true: headgate.Fallback, false: headgate.FailClosed}[rule.Enforced]; rule.Decision.Reason != want {
+			if want := map[bool]headgate.Reason{true: headgate.ReasonFallback, false: headgate.ReasonFailClosed}[rule.Enforced]; rule.Decision.Reason != want {
 				t.Errorf("explained %d: %s: %+v, want %s", i, rule.Rule.Name, rule.Decision, want)
 			}
 		}
@@ -56,7 +57,7 @@ func TestExplainInAnOutage(t *testing.T) {
 			t.Errorf("decided %d: %+v, %v", i, v.Decision, err)
 		}
 		for _, result := range v.Results() {
-			if d := result.Decision; !result.Enforced && (d.Reason != headgate.FailOpen || d.Limit != 7) {
+			if d := result.Decision; !result.Enforced && (d.Reason != headgate.ReasonFailOpen || d.Limit != 7) {
 				t.Errorf("decided %d: %s: %+v", i, result.Rule.Name, d)
 			}
 		}
@@ -83,11 +84,11 @@ func TestAgainUnderAHiddenBan(t *testing.T) {
 func TestWrongQueriesOfUnknownDomains(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, oneWay))
 	one, err := e.Decide(t.Context(), engine.Query{Domain: "nobody's", Part: engine.Part{Request: user("ann"), Cost: -1}})
-	if !errors.Is(err, headgate.ErrInvalidCost) || one.Allowed || one.Known || one.Decision.Reason != headgate.TooLarge {
+	if !errors.Is(err, headgate.ErrInvalidCost) || one.Allowed || one.Known || one.Decision.Reason != headgate.ReasonTooLarge {
 		t.Errorf("%+v, %v", one, err)
 	}
-	all, err := e.Decide(t.Context(), engine.Query{Domain: "nobody's", Parts: []engine.Part{part(user("ann"), -1, headgate.Take)}})
-	if !errors.Is(err, headgate.ErrInvalidCost) || all.Allowed || all.Known || all.Parts()[0].Decision.Reason != headgate.TooLarge {
+	all, err := e.Decide(t.Context(), engine.Query{Domain: "nobody's", Parts: []engine.Part{part(user("ann"), -1, store.KindTake)}})
+	if !errors.Is(err, headgate.ErrInvalidCost) || all.Allowed || all.Known || all.Parts()[0].Decision.Reason != headgate.ReasonTooLarge {
 		t.Errorf("%+v, %v", all, err)
 	}
 	x, err := e.Explain(t.Context(), engine.ExplainQuery{Domain: "nobody's", Parts: []rules.Request{user("ann")}, Cost: -1})

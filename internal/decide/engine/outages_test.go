@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -103,16 +104,16 @@ func TestReservationsOfTheFallback(t *testing.T) {
 		left   int64 // of memory's 50
 		inDebt bool
 	}{{40, 10, false}, {5, 45, false}, {20, 30, false}, {80, 0, true}} {
-		store := &counted{Store: memory.New()}
-		e := engine.New(store, parse(t, localLeases), engine.WithFallback(memory.New()))
+		db := &counted{Store: memory.New()}
+		e := engine.New(db, parse(t, localLeases), engine.WithFallback(memory.New()))
 		q := query1("/llm", 0)
 		q.Cost = 20
-		store.down = true
+		db.down = true
 		v, token, err := e.Reserve(t.Context(), q, time.Minute)
-		if !errors.Is(err, headgate.ErrUnavailable) || token == "" || v.Decision.Reason != headgate.Fallback {
+		if !errors.Is(err, headgate.ErrUnavailable) || token == "" || v.Decision.Reason != headgate.ReasonFallback {
 			t.Fatalf("%+v, %v", v.Decision, err)
 		}
-		store.down = false
+		db.down = false
 		for i, want := range []engine.Ending{engine.Done, engine.Settled} {
 			out, err := e.Commit(t.Context(), token, row.cost, at(1))
 			if err != nil || out.Ending != want || i == 0 && out.InDebt != row.inDebt {
@@ -122,8 +123,8 @@ func TestReservationsOfTheFallback(t *testing.T) {
 		if n := left(t, e, "/llm", "tokens", 1); n != 100 {
 			t.Errorf("the store has %d left of 100, and gave none", n)
 		}
-		store.down = true
-		q.Kind, q.Cost = headgate.Peek, 1
+		db.down = true
+		q.Kind, q.Cost = store.KindPeek, 1
 		if v, _ := e.Decide(t.Context(), q); v.Decision.Remaining != row.left {
 			t.Errorf("cost %d: memory has %d left, want %d", row.cost, v.Decision.Remaining, row.left)
 		}
@@ -199,26 +200,26 @@ func askExplain(ctx context.Context, e *engine.Engine) error {
 // store answered.
 func TestHiddenRefusalsThatAreNotDisguised(t *testing.T) {
 	text := strings.ReplaceAll(waiting, "on_limit: shadow_ban", "on_limit: shadow_ban, on_store_error: {policy: local, share: 1}")
-	store := &counted{Store: memory.New()}
-	e := engine.New(store, parse(t, text), engine.WithFallback(memory.New()))
+	db := &counted{Store: memory.New()}
+	e := engine.New(db, parse(t, text), engine.WithFallback(memory.New()))
 	for i, row := range []struct {
-		kind  headgate.Kind
+		kind  store.Kind
 		down  bool
 		calls int
 		want  engine.Outcome
 	}{
-		{headgate.Take, false, 1, engine.Allowed},
-		{headgate.Peek, false, 1, engine.ShadowBanned},
-		{headgate.Take, false, 2, engine.ShadowBanned},
-		{headgate.Take, true, 1, engine.Allowed}, // by memory
-		{headgate.Take, true, 1, engine.ShadowBanned},
+		{store.KindTake, false, 1, engine.Allowed},
+		{store.KindPeek, false, 1, engine.ShadowBanned},
+		{store.KindTake, false, 2, engine.ShadowBanned},
+		{store.KindTake, true, 1, engine.Allowed}, // by memory
+		{store.KindTake, true, 1, engine.ShadowBanned},
 	} {
 		q := query1("/hidden", 0)
 		q.Kind = row.kind
-		store.calls, store.down = 0, row.down
+		db.calls, db.down = 0, row.down
 		v, err := e.Decide(t.Context(), q)
-		if v.Outcome() != row.want || store.calls != row.calls || errors.Is(err, headgate.ErrUnavailable) != row.down {
-			t.Errorf("row %d: %s, the store was asked %d times, %v; want %s, %d", i, v.Outcome(), store.calls, err, row.want, row.calls)
+		if v.Outcome() != row.want || db.calls != row.calls || errors.Is(err, headgate.ErrUnavailable) != row.down {
+			t.Errorf("row %d: %s, the store was asked %d times, %v; want %s, %d", i, v.Outcome(), db.calls, err, row.want, row.calls)
 		}
 		v.Release()
 	}
@@ -231,7 +232,7 @@ func TestObservingWithoutAStore(t *testing.T) {
 	for range 2 { // the second reuses the memory of the first
 		store.down = !store.down
 		v, _ := e.Decide(t.Context(), query1("/two", 0))
-		want := map[bool]headgate.Reason{true: headgate.FailOpen, false: headgate.OK}[store.down]
+		want := map[bool]headgate.Reason{true: headgate.ReasonFailOpen, false: headgate.ReasonOK}[store.down]
 		for _, r := range v.Results() {
 			if r.Decision.Reason != want || !r.Decision.Allowed || v.WouldRefuse != 0 {
 				t.Errorf("%s: %+v, want %s", r.Rule.Name, r.Decision, want)
@@ -269,11 +270,11 @@ func TestTokensOfRulesThatAreGone(t *testing.T) {
 
 // cut is a store that can be cut off while it is in use.
 type cut struct {
-	headgate.Store
+	store.Store
 	off atomic.Bool
 }
 
-func (c *cut) Do(ctx context.Context, b *headgate.Batch) {
+func (c *cut) Do(ctx context.Context, b *store.Batch) {
 	if c.off.Load() {
 		b.Fail(headgate.ErrUnavailable)
 		return

@@ -4,6 +4,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // Outcome is what happened to a request under one rule, as a word for metrics and
@@ -32,7 +33,7 @@ func (o Outcome) String() string {
 func (r *Result) Outcome() Outcome {
 	d := &r.Decision
 	switch {
-	case !r.Enforced && d.Reason == headgate.Shadow:
+	case !r.Enforced && d.Reason == headgate.ReasonShadow:
 		return ShadowRefused
 	case !d.Allowed:
 		return refusal(r.Rule, d)
@@ -45,12 +46,12 @@ func (r *Result) Outcome() Outcome {
 // refusal returns what happens to a request that a rule refused with d. If the store
 // could not answer, it is unknown whether a ban is justified. A request that can never
 // pass is not kept.
-func refusal(rule *rules.Rule, d *headgate.Decision) Outcome {
+func refusal(rule *rules.Rule, d *store.Decision) Outcome {
 	switch action := rule.OnLimit.Action; {
-	case d.Reason == headgate.FailClosed:
+	case d.Reason == headgate.ReasonFailClosed:
 	case action == rules.ShadowBan:
 		return ShadowBanned
-	case action == rules.Queue && d.RetryAfter != headgate.Never && d.Reason != headgate.Banned:
+	case action == rules.Queue && d.RetryAfter != headgate.Never && d.Reason != headgate.ReasonBanned:
 		return Queued
 	}
 	return Refused

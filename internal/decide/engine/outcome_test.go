@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -17,18 +18,18 @@ func TestOutcome(t *testing.T) {
 	rows := []struct {
 		action   rules.Action
 		enforced bool
-		decision headgate.Decision
+		decision store.Decision
 		want     engine.Outcome
 	}{
-		{rules.Reject, true, headgate.Decision{Allowed: true}, engine.Allowed},
-		{rules.Reject, true, headgate.Decision{Allowed: true, Reason: headgate.NoLimit}, engine.Allowed},
-		{rules.Reject, true, headgate.Decision{Reason: headgate.Limited}, engine.Refused},
-		{rules.Delay, true, headgate.Decision{Allowed: true, Delay: time.Second}, engine.Delayed},
-		{rules.Delay, true, headgate.Decision{Reason: headgate.Limited}, engine.Refused},
-		{rules.ShadowBan, true, headgate.Decision{Reason: headgate.Limited}, engine.ShadowBanned},
-		{rules.Queue, true, headgate.Decision{Reason: headgate.Limited}, engine.Queued},
-		{rules.ShadowBan, false, headgate.Decision{Allowed: true, Reason: headgate.Shadow}, engine.ShadowRefused},
-		{rules.Reject, false, headgate.Decision{Allowed: true}, engine.Allowed},
+		{rules.Reject, true, store.Decision{Allowed: true}, engine.Allowed},
+		{rules.Reject, true, store.Decision{Allowed: true, Reason: headgate.ReasonNoLimit}, engine.Allowed},
+		{rules.Reject, true, store.Decision{Reason: headgate.ReasonLimited}, engine.Refused},
+		{rules.Delay, true, store.Decision{Allowed: true, Delay: time.Second}, engine.Delayed},
+		{rules.Delay, true, store.Decision{Reason: headgate.ReasonLimited}, engine.Refused},
+		{rules.ShadowBan, true, store.Decision{Reason: headgate.ReasonLimited}, engine.ShadowBanned},
+		{rules.Queue, true, store.Decision{Reason: headgate.ReasonLimited}, engine.Queued},
+		{rules.ShadowBan, false, store.Decision{Allowed: true, Reason: headgate.ReasonShadow}, engine.ShadowRefused},
+		{rules.Reject, false, store.Decision{Allowed: true}, engine.Allowed},
 	}
 	for _, row := range rows {
 		r := engine.Result{Rule: &rules.Rule{OnLimit: rules.OnLimit{Action: row.action}}, Enforced: row.enforced, Decision: row.decision}
@@ -122,7 +123,7 @@ func TestFirstOfTheRefusedParts(t *testing.T) {
 	refused := func(action rules.Action, retry time.Duration) engine.Verdict {
 		return engine.Verdict{
 			Rule:     &rules.Rule{OnLimit: rules.OnLimit{Action: action}},
-			Decision: headgate.Decision{Reason: headgate.Limited, RetryAfter: retry},
+			Decision: store.Decision{Reason: headgate.ReasonLimited, RetryAfter: retry},
 		}
 	}
 	passed := refused(rules.Reject, 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // quotaLeft reports whether any part with rules in quota mode is not refused by them,
@@ -41,9 +42,9 @@ func (d *deciding) handBack(ctx context.Context) {
 			if r.step != enforce && r.step != quota || r.origin() != from || has.Granted == 0 || has.ResetAfter <= 0 {
 				continue
 			}
-			d.pending = append(d.pending, headgate.Op{
-				Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.limit(), Member: r.member,
-				Cost: has.Granted, At: d.query.At, Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: headgate.Refund,
+			d.pending = append(d.pending, store.Op{
+				Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), Member: r.member,
+				Cost: has.Granted, At: d.query.At, Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: store.KindRefund,
 			})
 			d.asked = append(d.asked, i)
 		}
@@ -61,12 +62,12 @@ func (d *deciding) handBack(ctx context.Context) {
 
 func (d *deciding) handedBack(ctx context.Context, from origin) bool {
 	if from == fromFallback {
-		return d.put(context.WithoutCancel(ctx), d.engine.fallback, headgate.Independent) == nil
+		return d.put(context.WithoutCancel(ctx), d.engine.fallback, store.Independent) == nil
 	}
 	if d.lost() != nil {
 		return false
 	}
-	err := d.put(ctx, d.engine.store, headgate.Independent)
+	err := d.put(ctx, d.engine.store, store.Independent)
 	if err != nil {
 		d.failure = unavailable(err)
 	}
@@ -80,16 +81,16 @@ func (d *deciding) handedBack(ctx context.Context, from origin) bool {
 // because the excess ends with the window. Other algorithms would be in debt for much
 // longer than their period, so they take only what is left. A part that peeks adds
 // nothing.
-func (r *Result) charge(op *headgate.Op) {
-	op.Limit = r.Rule.Counted()
-	if op.Kind == headgate.Peek {
+func (r *Result) charge(op *store.Op) {
+	op.Rule = r.Rule.Counted().Rule()
+	if op.Kind == store.KindPeek {
 		op.Cost = 0
 	}
 	switch {
 	case r.Rule.Limit.Algorithm() == headgate.FixedWindow:
-		op.Kind = headgate.Charge
-	case op.Kind == headgate.Take:
-		op.Kind = headgate.TakeUpTo
+		op.Kind = store.KindCharge
+	case op.Kind == store.KindTake:
+		op.Kind = store.KindTakeUpTo
 	}
 }
 
@@ -99,10 +100,10 @@ func (r *Result) charge(op *headgate.Op) {
 func (r *Result) charged(p *Part) {
 	d := &r.Decision
 	switch d.Reason {
-	case headgate.FailOpen, headgate.FailClosed, headgate.NoLimit:
+	case headgate.ReasonFailOpen, headgate.ReasonFailClosed, headgate.ReasonNoLimit:
 		return
-	case headgate.OK, headgate.Limited, headgate.TooLarge, headgate.Fallback, headgate.Cached,
-		headgate.Shadow, headgate.Banned, headgate.Expired:
+	case headgate.ReasonOK, headgate.ReasonLimited, headgate.ReasonTooLarge, headgate.ReasonFallback, headgate.ReasonCached,
+		headgate.ReasonShadow, headgate.ReasonBanned, headgate.ReasonExpired:
 	}
 	if r.Rule.Limit.Algorithm() != headgate.FixedWindow {
 		r.drained(p)
@@ -114,8 +115,8 @@ func (r *Result) charged(p *Part) {
 		return
 	}
 	d.Remaining, d.Granted, d.RetryAfter = 0, 0, d.ResetAfter
-	if d.Reason != headgate.Fallback {
-		d.Reason = headgate.Limited
+	if d.Reason != headgate.ReasonFallback {
+		d.Reason = headgate.ReasonLimited
 	}
 }
 
@@ -123,7 +124,7 @@ func (r *Result) charged(p *Part) {
 // cost. A cost above the limit fits once everything is available again.
 func (r *Result) drained(p *Part) {
 	d, cost := &r.Decision, int64(0)
-	if p.Kind == headgate.Take {
+	if p.Kind == store.KindTake {
 		cost = times(p.Cost, r.cost)
 	}
 	partly := d.Allowed && d.Granted < cost
@@ -131,8 +132,8 @@ func (r *Result) drained(p *Part) {
 		return
 	}
 	d.Allowed, d.Remaining, d.Granted, d.Delay = false, 0, 0, 0
-	if d.Reason == headgate.OK {
-		d.Reason = headgate.Limited
+	if d.Reason == headgate.ReasonOK {
+		d.Reason = headgate.ReasonLimited
 	}
 	if partly || cost > 1 && d.RetryAfter != headgate.Never {
 		d.RetryAfter = d.ResetAfter

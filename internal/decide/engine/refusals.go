@@ -27,11 +27,11 @@ func (d *deciding) reportRefusals() {
 			continue
 		}
 		switch answer := &r.Decision; answer.Reason {
-		case headgate.Limited, headgate.TooLarge, headgate.Cached:
+		case headgate.ReasonLimited, headgate.ReasonTooLarge, headgate.ReasonCached:
 			if !answer.Allowed {
 				d.engine.refusals.Refused(r.Rule, r.Key, d.Lane, true)
 			}
-		case headgate.Shadow:
+		case headgate.ReasonShadow:
 			d.engine.refusals.Refused(r.Rule, r.Key, d.Lane, false)
 		default:
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -64,7 +65,7 @@ func TestRefusalsAreReported(t *testing.T) {
 	ask(query)
 	want("a refused request", "user ann true", "team blue false")
 	peek := query
-	peek.Kind = headgate.Peek
+	peek.Kind = store.KindPeek
 	v := decide(t, e, peek)
 	want("a peek")
 	e.Tell(t.Context(), peek, v)
@@ -86,7 +87,7 @@ func TestRefusalsAreReported(t *testing.T) {
 	e.DecideBatch(t.Context(), 2, func(int) engine.Query { return query }, func(int, *engine.Verdict, error) {})
 	want("a batch", "user ann true", "team blue false", "user ann true", "team blue false")
 	parts := engine.Query{Domain: "api", At: at(0), Parts: []engine.Part{
-		{Request: both, Cost: 1}, {Request: request{"user": "cay"}, Cost: 1}, {Request: request{"user": "dan"}, Cost: 1, Kind: headgate.Refund},
+		{Request: both, Cost: 1}, {Request: request{"user": "cay"}, Cost: 1}, {Request: request{"user": "dan"}, Cost: 1, Kind: store.KindRefund},
 	}}
 	m, err := e.Decide(t.Context(), parts)
 	if err != nil {
@@ -109,10 +110,10 @@ func TestRefusalsAreReported(t *testing.T) {
 }
 
 // down is a store that does not answer.
-type down struct{ headgate.Store }
+type down struct{ store.Store }
 
-func (down) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (down) Do(_ context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		return headgate.ErrUnavailable
 	})
 }

@@ -106,7 +106,7 @@ func (p replay) decide(t *testing.T, q engine.Query, down bool, tokens int64) an
 	v, _ := p.engine.Decide(t.Context(), q)
 	defer v.Release()
 	a := answered{outcome: v.Outcome()}
-	if !v.Allowed && v.Decision.Reason != headgate.FailClosed { // answered with 503
+	if !v.Allowed && v.Decision.Reason != headgate.ReasonFailClosed { // answered with 503
 		a.status = v.Rule.OnLimit.Status
 	}
 	if v.Allowed {

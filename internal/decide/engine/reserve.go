@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // How long a reservation can be settled.
@@ -57,7 +58,7 @@ type reservation struct {
 // required.
 func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Verdict, token string, err error) {
 	v, err = e.Decide(ctx, q)
-	if !v.Allowed || q.Kind != headgate.Take {
+	if !v.Allowed || q.Kind != store.KindTake {
 		return v, "", err
 	}
 	ttl = min(max(ttl, time.Millisecond), MaxReservation)
@@ -66,7 +67,7 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 	for i := range results {
 		d := &results[i].Decision
 		rule := results[i].Rule
-		if d.Reason == headgate.NoLimit || d.Reason == headgate.Shadow || rule.Concurrent() {
+		if d.Reason == headgate.ReasonNoLimit || d.Reason == headgate.ReasonShadow || rule.Concurrent() {
 			continue // a slot is no cost; unless admitted by credit, it is among the leases
 		}
 		r.parts = append(r.parts, results[i].reserved())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -38,7 +39,7 @@ func twoNodes(t *testing.T) [2]*engine.Engine {
 func left(t *testing.T, e *engine.Engine, path, rule string, seconds float64) int64 {
 	t.Helper()
 	q := ask(request{"path": path, "user": "ann"}, seconds)
-	q.Kind = headgate.Peek
+	q.Kind = store.KindPeek
 	v := decide(t, e, q)
 	defer v.Release()
 	for _, r := range v.Results() {
@@ -248,8 +249,8 @@ func settle(t *testing.T, node *engine.Engine, rng *rand.Rand, now float64, o *o
 // slot is taken again if one is free.
 func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
-		e := engine.New(store, parse(t, leaseRules))
+		db := memory.New()
+		e := engine.New(db, parse(t, leaseRules))
 		var failures []error
 		options := engine.HoldOptions{Clock: time.Now, Failed: func(err error) { failures = append(failures, err) }}
 		enter := func(user string) (*engine.Hold, bool) {
@@ -277,8 +278,8 @@ func TestHold(t *testing.T) {
 			t.Errorf("failures: %v", failures)
 		}
 		c, _ := enter("bob")
-		reset := headgate.Op{Key: string(headgate.AppendKey(nil, "bob")), Scope: "api/exports", Limit: headgate.Concurrent(2), Kind: headgate.Reset}
-		if _, err := headgate.Execute(t.Context(), store, reset); err != nil {
+		reset := store.Op{Key: string(headgate.AppendKey(nil, "bob")), Scope: "api/exports", Rule: headgate.Concurrent(2).Rule(), Kind: store.KindReset}
+		if _, err := store.Execute(t.Context(), db, reset); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(11 * time.Second) // it has been renewed, that is, taken again
@@ -289,7 +290,7 @@ func TestHold(t *testing.T) {
 			t.Error("a third: the lost slot was not taken again")
 		}
 		c.End()
-		if err := store.Close(); err != nil {
+		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
 	})

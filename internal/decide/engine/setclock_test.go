@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -22,13 +22,13 @@ func newTimed() *timed {
 	return s
 }
 
-func (s *timed) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-		own := append([]headgate.Op(nil), ops...)
+func (s *timed) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
+		own := append([]store.Op(nil), ops...)
 		for i := range own {
 			own[i].At = 0
 		}
-		return headgate.ExecuteAll(ctx, s.Store, own, out, mode)
+		return store.ExecuteAll(ctx, s.Store, own, out, mode)
 	})
 }
 

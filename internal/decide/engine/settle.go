@@ -30,8 +30,8 @@ type account struct {
 	from   origin
 	took   bool          // something was taken
 	debt   time.Duration // debt of what was taken and of the charges
-	ops    []headgate.Op // the differences
-	gate   []headgate.Op // succeeds only the first time
+	ops    []store.Op    // the differences
+	gate   []store.Op    // succeeds only the first time
 	closed bool
 }
 
@@ -61,7 +61,7 @@ func (s *settling) plan() {
 		a.debt = max(a.debt, debtOf(rule.Limit, p.granted))
 		if op, ok := s.difference(p, rule); ok {
 			a.ops = append(a.ops, op)
-			a.debt = max(a.debt, debtOf(op.Limit, op.Cost))
+			a.debt = max(a.debt, debtOf(headgate.LimitOf(op.Rule), op.Cost))
 		}
 	}
 	// Nothing was taken and there is no difference, so there is nothing to do.
@@ -100,14 +100,14 @@ func (s *settling) account(p *reserved) *account {
 }
 
 // difference returns the op that changes what p took to the cost of the request.
-func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool) {
-	op := headgate.Op{Key: p.key, Scope: rule.StoreScope(), Limit: rule.Limit, At: s.at, CountsUntil: p.countsUntil, Member: p.member}
+func (s *settling) difference(p *reserved, rule *rules.Rule) (store.Op, bool) {
+	op := store.Op{Key: p.key, Scope: rule.StoreScope(), Rule: rule.Limit.Rule(), At: s.at, CountsUntil: p.countsUntil, Member: p.member}
 	if p.from == fromFallback {
-		op.Limit = localLimit(rule)
+		op.Rule = localLimit(rule).Rule()
 	}
 	op, ok := corrected(op, s.costOf(p, rule), p.granted, p.freshIn, elapsed(s.made, s.at))
-	if op.Kind == headgate.Charge {
-		op.Kind = headgate.Take // for now; see alone
+	if op.Kind == store.KindCharge {
+		op.Kind = store.KindTake // for now; see alone
 	}
 	return op, ok
 }
@@ -147,7 +147,7 @@ func (s *settling) settle(ctx context.Context) (Settlement, error) {
 // impossible: they are in several stores or slots, one has been settled, or a difference
 // does not fit.
 func (s *settling) together(ctx context.Context) (bool, error) {
-	var ops []headgate.Op
+	var ops []store.Op
 	for _, a := range s.accounts {
 		if a.from != s.accounts[0].from {
 			return false, nil
@@ -157,8 +157,8 @@ func (s *settling) together(ctx context.Context) (bool, error) {
 	for _, a := range s.accounts {
 		ops = append(ops, a.ops...)
 	}
-	out := make([]headgate.Decision, len(ops))
-	switch err := headgate.ExecuteAll(ctx, s.engine.of(s.accounts[0].from), ops, out, headgate.AllOrNothing); {
+	out := make([]store.Decision, len(ops))
+	switch err := store.ExecuteAll(ctx, s.engine.of(s.accounts[0].from), ops, out, store.AllOrNothing); {
 	case errors.Is(err, store.ErrCrossSlot):
 		return false, nil
 	case err != nil:
@@ -172,10 +172,10 @@ func (s *settling) together(ctx context.Context) (bool, error) {
 // alone passes the gate of one account and applies its differences. If one of these is
 // refused, the gate's answers are those of a Peek.
 func (s *settling) alone(ctx context.Context, a *account) error {
-	store := s.engine.of(a.from)
+	db := s.engine.of(a.from)
 	ops := append(slices.Clip(a.gate), a.ops...)
-	out := make([]headgate.Decision, len(ops))
-	if err := headgate.ExecuteAll(ctx, store, ops, out, headgate.AllOrNothing); err != nil {
+	out := make([]store.Decision, len(ops))
+	if err := store.ExecuteAll(ctx, db, ops, out, store.AllOrNothing); err != nil {
 		return err
 	}
 	if !allAllowed(out) {
@@ -183,26 +183,26 @@ func (s *settling) alone(ctx context.Context, a *account) error {
 			return nil
 		}
 		// A difference that does not fit becomes a debt.
-		if err := headgate.ExecuteAll(ctx, store, a.gate, out[:len(a.gate)], headgate.AllOrNothing); err != nil {
+		if err := store.ExecuteAll(ctx, db, a.gate, out[:len(a.gate)], store.AllOrNothing); err != nil {
 			return err
 		}
 		if a.closed = !out[0].Allowed; a.closed {
 			return nil
 		}
-		return s.charge(ctx, store, a.ops)
+		return s.charge(ctx, db, a.ops)
 	}
 	return nil
 }
 
 // charge executes ops separately, into debt if needed.
-func (s *settling) charge(ctx context.Context, store headgate.Store, ops []headgate.Op) error {
+func (s *settling) charge(ctx context.Context, db store.Store, ops []store.Op) error {
 	for i := range ops {
-		if ops[i].Kind == headgate.Take {
-			ops[i].Kind = headgate.Charge
+		if ops[i].Kind == store.KindTake {
+			ops[i].Kind = store.KindCharge
 		}
 	}
-	out := make([]headgate.Decision, len(ops))
-	if err := headgate.ExecuteAll(ctx, store, ops, out, headgate.Independent); err != nil {
+	out := make([]store.Decision, len(ops))
+	if err := store.ExecuteAll(ctx, db, ops, out, store.Independent); err != nil {
 		return err
 	}
 	s.out.InDebt = s.out.InDebt || !allAllowed(out)
@@ -210,13 +210,13 @@ func (s *settling) charge(ctx context.Context, store headgate.Store, ops []headg
 }
 
 // of returns the store from which something was taken.
-func (e *Engine) of(from origin) headgate.Store {
+func (e *Engine) of(from origin) store.Store {
 	if from == fromFallback {
 		return e.fallback
 	}
 	return e.store
 }
 
-func allAllowed(out []headgate.Decision) bool {
-	return !slices.ContainsFunc(out, func(d headgate.Decision) bool { return !d.Allowed })
+func allAllowed(out []store.Decision) bool {
+	return !slices.ContainsFunc(out, func(d store.Decision) bool { return !d.Allowed })
 }

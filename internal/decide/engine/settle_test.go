@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -133,7 +134,7 @@ func TestUndoWithoutATime(t *testing.T) {
 	if err := e.Undo(t.Context(), &v, time.Now().UnixMicro()); err != nil {
 		t.Fatal(err)
 	}
-	q.Kind, q.Cost = headgate.Peek, 1
+	q.Kind, q.Cost = store.KindPeek, 1
 	if again := decide(t, e, q); again.Decision.Remaining != 100 {
 		t.Errorf("%d left of 100", again.Decision.Remaining)
 	}
@@ -244,7 +245,7 @@ func TestWhatQuotasGiveBack(t *testing.T) {
 	both := take(request{"user": "ann", "team": "red"})
 	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){"user": quota, "team": quota}))
 	trace(t, e, engine.Query{}, []multiRow{
-		{[]engine.Part{part(team("red"), 2, headgate.Take)}, true, []int64{0}, nil},
+		{[]engine.Part{part(team("red"), 2, store.KindTake)}, true, []int64{0}, nil},
 		{[]engine.Part{both}, false, []int64{0}, []bool{true}},
 		{[]engine.Part{both}, false, []int64{0}, []bool{true}},
 		{[]engine.Part{take(user("ann"))}, true, []int64{2}, nil},
@@ -253,7 +254,7 @@ func TestWhatQuotasGiveBack(t *testing.T) {
 		"user": func(r *rules.Rule) { r.ChargeDenied = true }, "team": quota,
 	}))
 	trace(t, e, engine.Query{}, []multiRow{
-		{[]engine.Part{part(team("red"), 2, headgate.Take)}, true, []int64{0}, nil},
+		{[]engine.Part{part(team("red"), 2, store.KindTake)}, true, []int64{0}, nil},
 		{[]engine.Part{take(user("ann")), take(team("red"))}, false, []int64{2, 0}, []bool{false, true}},
 		{[]engine.Part{take(user("ann"))}, true, []int64{1}, nil},
 	})

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // run takes the steps in order. If it has to wait for more than one, the Engine's
@@ -61,9 +62,9 @@ func (d *deciding) questions(st step) {
 
 // fill sets op to the request for one limit in a step. Once an enforced limit has
 // refused, the others are only peeked at, unless they disguise that.
-func (d *deciding) fill(op *headgate.Op, r *Result, st step) {
+func (d *deciding) fill(op *store.Op, r *Result, st step) {
 	p, rule := &d.Parts[r.Part], r.Rule
-	op.Key, op.Scope, op.Limit = r.Key, rule.StoreScope(), rule.Limit
+	op.Key, op.Scope, op.Rule = r.Key, rule.StoreScope(), rule.Limit.Rule()
 	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.query.At, p.Kind
 	op.Duration, op.Lease, op.Member, op.CountsUntil = 0, 0, r.member, 0 // it is used again
 	switch {
@@ -71,7 +72,7 @@ func (d *deciding) fill(op *headgate.Op, r *Result, st step) {
 		r.charge(op)
 	case st == refund:
 	case d.defers && rule.Concurrent(), !d.allowed && !d.hidden, d.hidden && (r.role != enforce || rule.Concurrent()):
-		op.Kind = headgate.Peek
+		op.Kind = store.KindPeek
 	}
 }
 
@@ -105,25 +106,25 @@ func (d *deciding) answers(ctx context.Context, st step, err error) {
 }
 
 // put sends the pending ops to store and stores the answers in d.out.
-func (d *deciding) put(ctx context.Context, store headgate.Store, mode headgate.Mode) error {
+func (d *deciding) put(ctx context.Context, db store.Store, mode store.Mode) error {
 	switch len(d.pending) {
 	case 0:
 		return nil
 	case 1:
-		mode = headgate.Independent // so that a refusal counts if it should
+		mode = store.Independent // so that a refusal counts if it should
 	}
-	return headgate.ExecuteAll(ctx, store, d.pending, d.out, mode)
+	return store.ExecuteAll(ctx, db, d.pending, d.out, mode)
 }
 
 // disguises reports whether to disguise a refusal by hidden rules: not if the request
 // takes nothing, nor if the store is unavailable.
 func (d *deciding) disguises() bool {
-	return d.alone && d.Parts[0].Kind == headgate.Take && d.failure == nil
+	return d.alone && d.Parts[0].Kind == store.KindTake && d.failure == nil
 }
 
 // hear records the answer to r, which is result i. For a banned key, only explain needs
 // it.
-func (d *deciding) hear(i int, r *Result, answer *headgate.Decision) {
+func (d *deciding) hear(i int, r *Result, answer *store.Decision) {
 	if d.explains != nil {
 		d.explains.hear(i, answer)
 	}
@@ -151,7 +152,7 @@ func (d *deciding) count(r *Result) {
 func (d *deciding) shadow(r *Result) {
 	r.Decision.Delay = 0
 	if !r.Decision.Allowed {
-		r.Decision.Allowed, r.Decision.Reason, r.Decision.RetryAfter = true, headgate.Shadow, 0
+		r.Decision.Allowed, r.Decision.Reason, r.Decision.RetryAfter = true, headgate.ReasonShadow, 0
 		d.wouldRefuse++
 	}
 }
@@ -190,7 +191,7 @@ func (d *deciding) conclude(v *Verdict) {
 // first result of the next part.
 func (d *deciding) concludePart(v *Verdict, part, first int) (next int) {
 	v.Known, v.at = d.known, d.query.At
-	if v.Allowed, v.Decision.Allowed, v.Decision.Reason = true, true, headgate.NoLimit; d.ruleless != headgate.OK {
+	if v.Allowed, v.Decision.Allowed, v.Decision.Reason = true, true, headgate.ReasonNoLimit; d.ruleless != headgate.ReasonOK {
 		v.refuse(d.ruleless)
 	}
 	results := d.results
@@ -198,7 +199,7 @@ func (d *deciding) concludePart(v *Verdict, part, first int) (next int) {
 		switch r := &results[next]; {
 		case r.Enforced:
 			v.consider(r)
-		case r.Decision.Reason == headgate.Shadow:
+		case r.Decision.Reason == headgate.ReasonShadow:
 			v.WouldRefuse++
 		}
 	}

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -113,8 +113,8 @@ limits:
 // A reservation under a row is settled under the row that the key has then.
 func TestReservationWhileARowChanges(t *testing.T) {
 	t.Parallel()
-	store := memory.New()
-	e := engine.New(store, tabled(t, byCustomer, "key,rate\nann,10/minute\n"))
+	db := memory.New()
+	e := engine.New(db, tabled(t, byCustomer, "key,rate\nann,10/minute\n"))
 	q := ask(request{"user": "ann"}, 0)
 	q.Cost = 6
 	v, token, err := e.Reserve(context.Background(), q, time.Minute)
@@ -127,7 +127,7 @@ func TestReservationWhileARowChanges(t *testing.T) {
 	if err != nil || out.Ending != engine.Done || out.InDebt || len(out.Lost) > 0 {
 		t.Fatalf("%+v %v", out, err)
 	}
-	v = decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": "ann"}, Kind: headgate.Peek, Cost: 1}, At: start + 2e6})
+	v = decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": "ann"}, Kind: store.KindPeek, Cost: 1}, At: start + 2e6})
 	if v.Decision.Limit != 20 || v.Decision.Remaining != 18 {
 		t.Errorf("%d of %d left, want 18 of 20", v.Decision.Remaining, v.Decision.Limit)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // Result is the answer of one limit that applied to a request.
@@ -15,7 +16,7 @@ type Result struct {
 	Key string
 	// Decision is the limit's answer. For a rule that only observes and would have
 	// refused it is {Allowed: true, Reason: Shadow}.
-	Decision headgate.Decision
+	Decision store.Decision
 	Enforced bool  // false for a rule that only observes
 	Part     int32 // the index of the part, if the query has several
 
@@ -50,7 +51,7 @@ type Verdict struct {
 	// Decision is the decision of Rule. If Rule is nil, it is {Allowed: true, Reason:
 	// NoLimit}, or a refusal with RetryAfter Never in an unknown domain that is
 	// refused.
-	Decision headgate.Decision
+	Decision store.Decision
 	// Delay is how long an allowed request has to wait for its turn: the longest delay
 	// of all limits that apply.
 	Delay time.Duration
@@ -112,9 +113,9 @@ func (v *Verdict) consider(r *Result) {
 	v.Delay = max(v.Delay, d.Delay)
 	switch {
 	case v.Rule == nil:
-	case d.Reason == headgate.NoLimit:
+	case d.Reason == headgate.ReasonNoLimit:
 		return
-	case v.Decision.Reason != headgate.NoLimit && !d.Tighter(v.Decision):
+	case v.Decision.Reason != headgate.ReasonNoLimit && !d.Tighter(v.Decision):
 		return
 	}
 	v.Rule, v.Decision = r.Rule, *d
@@ -148,7 +149,7 @@ func (v *Verdict) Refuser() (found *Result) {
 
 // refuse makes v a refusal without a rule.
 func (v *Verdict) refuse(why headgate.Reason) {
-	v.Allowed, v.Decision = false, headgate.Decision{Reason: why, RetryAfter: headgate.Never}
+	v.Allowed, v.Decision = false, store.Decision{Reason: why, RetryAfter: headgate.Never}
 }
 
 // elapsed returns the time between two readings in microseconds; 0 if either is unknown

@@ -11,11 +11,11 @@ import (
 	"time"
 	_ "time/tzdata" // the tests do not depend on the machine's zones
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/zone"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -113,7 +113,7 @@ func (c *claimant) check(budget, days int) {
 // k days: in memory, and on two nodes with one Redis.
 func TestClaimingZonesGainsNothing(t *testing.T) {
 	t.Parallel()
-	run := func(t *testing.T, days int, step time.Duration, zones []string, stores ...headgate.Store) {
+	run := func(t *testing.T, days int, step time.Duration, zones []string, stores ...store.Store) {
 		t.Helper()
 		c := &claimant{T: t, zones: zones, rng: rand.New(rand.NewPCG(1, 7))}
 		for _, s := range stores {
@@ -130,7 +130,7 @@ func TestClaimingZonesGainsNothing(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Standalone(t)
-		var stores []headgate.Store
+		var stores []store.Store
 		for range 2 {
 			s, err := redis.New(t.Context(), redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, CallerTime: true})
 			if err != nil {
@@ -171,7 +171,7 @@ func TestZoneOfOverridesAndReservations(t *testing.T) {
 	if out, err := e.Commit(context.Background(), token, 5, later); err != nil || out.Ending != engine.Done {
 		t.Fatalf("%+v %v", out, err)
 	}
-	q.At, q.Kind = later, headgate.Peek
+	q.At, q.Kind = later, store.KindPeek
 	v = decide(t, e, q)
 	if v.Decision.Remaining != 4 || v.Decision.ResetAfter != 23*time.Hour {
 		t.Errorf("%+v, want 3 of 7 used until midnight in Tokyo", v.Decision)
@@ -183,7 +183,7 @@ func TestZoneOfOverridesAndReservations(t *testing.T) {
 func TestClaimsKeepTheZone(t *testing.T) {
 	t.Parallel()
 	e := engine.New(memory.New(), parse(t, ownZones))
-	v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": "ann", "zone": "Asia/Tokyo"}, Cost: 1, Kind: headgate.Peek}, At: noon})
+	v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": "ann", "zone": "Asia/Tokyo"}, Cost: 1, Kind: store.KindPeek}, At: noon})
 	claims := v.Claims()
 	v.Release()
 	v, err := e.Again(context.Background(), "api", claims, noon)
@@ -247,7 +247,7 @@ limits:
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 20_000 {
 		i, name := rng.IntN(200), zones[rng.IntN(len(zones))]
-		v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": fmt.Sprint("user-", i), "header:X-Zone": name}, Cost: 1, Kind: headgate.Peek}, At: noon})
+		v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"user": fmt.Sprint("user-", i), "header:X-Zone": name}, Cost: 1, Kind: store.KindPeek}, At: noon})
 		if got := v.Rule.Limit.Rule(); got.Limit != int64(100+i) || got.Zone.String() != name {
 			t.Fatalf("user-%d in %s: %v", i, name, v.Rule.Limit)
 		}
@@ -272,7 +272,7 @@ limits:
 			for range 3000 {
 				n, name := 1+rng.Int64N(90_000), zones[rng.IntN(len(zones))]
 				v, err := e.Decide(context.Background(), engine.Query{
-					Domain: "api", Part: engine.Part{Request: request{"jwt:sub": "ann", "jwt:rate": fmt.Sprint(n, "/day"), "header:X-Zone": name}, Cost: 1, Kind: headgate.Peek}, At: noon,
+					Domain: "api", Part: engine.Part{Request: request{"jwt:sub": "ann", "jwt:rate": fmt.Sprint(n, "/day"), "header:X-Zone": name}, Cost: 1, Kind: store.KindPeek}, At: noon,
 				})
 				if got := v.Rule.Limit.Rule(); err != nil || got.Limit != n || got.Zone.String() != name {
 					t.Errorf("%d/day in %s: %v %v", n, name, v.Rule.Limit, err)

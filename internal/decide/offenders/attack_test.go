@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -33,7 +34,7 @@ func TestFollowedBanOfTheFuture(t *testing.T) {
 		want  bool
 	}{{time.Minute - time.Microsecond, true}, {time.Microsecond, false}} {
 		two.now = two.now.Add(row.after)
-		if got := two.ask("ann") == headgate.Banned; got != row.want {
+		if got := two.ask("ann") == headgate.ReasonBanned; got != row.want {
 			t.Errorf("after %s: banned: %t", row.after, got)
 		}
 	}
@@ -89,7 +90,7 @@ func TestBansAreBounded(t *testing.T) {
 	users := []string{"a", "b", "c", "d", "e"}
 	banned := func() (count int) {
 		for _, user := range users {
-			if n.ask(user) == headgate.Banned {
+			if n.ask(user) == headgate.ReasonBanned {
 				count++
 			}
 		}
@@ -154,10 +155,10 @@ type counting struct {
 	calls int
 }
 
-func (c *counting) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (c *counting) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		c.calls++
-		return headgate.ExecuteAll(ctx, c.failing, ops, out, mode)
+		return store.ExecuteAll(ctx, c.failing, ops, out, mode)
 	})
 }
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // atOnce is how many keys are counted in one call of the store.
@@ -73,13 +73,13 @@ func (w *Watch) drop(err error, list []offence) {
 }
 
 // ops returns the operations on the two counts of an offender.
-func (o *offender) ops(r *rules.OnRepeat, at int64) (bans, refusals headgate.Op) {
+func (o *offender) ops(r *rules.OnRepeat, at int64) (bans, refusals store.Op) {
 	suffix := ""
 	if o.mode == rules.Shadow {
 		suffix = "!shadow"
 	}
-	bans = headgate.Op{Key: o.key, Scope: o.scope + "!bans" + suffix, Limit: r.Bans, At: at}
-	refusals = headgate.Op{Key: o.key, Scope: o.scope + "!refusals" + suffix, Limit: r.Refusals, At: at}
+	bans = store.Op{Key: o.key, Scope: o.scope + "!bans" + suffix, Rule: r.Bans.Rule(), At: at}
+	refusals = store.Op{Key: o.key, Scope: o.scope + "!refusals" + suffix, Rule: r.Refusals.Rule(), At: at}
 	return bans, refusals
 }
 
@@ -91,17 +91,17 @@ func (w *Watch) count(ctx context.Context, list []offence) (found []Ban, err err
 	for i := range list {
 		o := &list[i]
 		bans, refusals := o.ops(o.rule.OnRepeat, at)
-		bans.Kind = headgate.Peek
-		refusals.Kind, refusals.Cost = headgate.TakeUpTo, o.n
+		bans.Kind = store.KindPeek
+		refusals.Kind, refusals.Cost = store.KindTakeUpTo, o.n
 		if nobody(o.rule, o.key) {
 			refusals.Cost = 0
 		}
 		w.ops = append(w.ops, bans, refusals)
 	}
-	if err := w.do(ctx, headgate.Independent); err != nil {
+	if err := w.do(ctx, store.Independent); err != nil {
 		return nil, err
 	}
-	var again []headgate.Op
+	var again []store.Op
 	for i := range list {
 		o, bans, refusals := &list[i], &w.out[2*i], &w.out[2*i+1]
 		was := o.rule.OnRepeat.Bans.N() - bans.Remaining
@@ -111,7 +111,7 @@ func (w *Watch) count(ctx context.Context, list []offence) (found []Ban, err err
 			// an operator has ended it, or it is in shadow mode.
 			if refusals.Granted > 0 {
 				op := w.ops[2*i+1]
-				op.Kind, op.Cost = headgate.Reset, 0
+				op.Kind, op.Cost = store.KindReset, 0
 				again = append(again, op)
 			}
 			if left := o.rule.OnRepeat.Lasts(was) - age; w.options.Follow && o.mode == rules.Enforce {
@@ -123,7 +123,7 @@ func (w *Watch) count(ctx context.Context, list []offence) (found []Ban, err err
 	}
 	if len(again) > 0 {
 		w.ops = append(w.ops[:0], again...)
-		if err := w.do(ctx, headgate.Independent); err != nil {
+		if err := w.do(ctx, store.Independent); err != nil {
 			return nil, err
 		}
 	}
@@ -131,12 +131,12 @@ func (w *Watch) count(ctx context.Context, list []offence) (found []Ban, err err
 }
 
 // do calls the store with w.ops.
-func (w *Watch) do(ctx context.Context, mode headgate.Mode) error {
+func (w *Watch) do(ctx context.Context, mode store.Mode) error {
 	if cap(w.out) < len(w.ops) {
-		w.out = make([]headgate.Decision, len(w.ops), 2*atOnce)
+		w.out = make([]store.Decision, len(w.ops), 2*atOnce)
 	}
 	w.out = w.out[:len(w.ops)]
-	return headgate.ExecuteAll(ctx, w.options.Store, w.ops, w.out, mode)
+	return store.ExecuteAll(ctx, w.options.Store, w.ops, w.out, mode)
 }
 
 // win returns those of the bans that this process starts: it is the one that counts them.
@@ -150,10 +150,10 @@ func (w *Watch) win(ctx context.Context, list []Ban) (won []Ban, err error) {
 		most := o.Bans.N()
 		w.ops = append(w.ops[:0], bans, bans, bans, refusals)
 		w.ops[0].Cost = most - b.Number + 1 // fits only if no other process has counted this ban
-		w.ops[1].Kind = headgate.Reset
+		w.ops[1].Kind = store.KindReset
 		w.ops[2].Cost = min(b.Number, most-1)
-		w.ops[3].Kind = headgate.Reset
-		if err := w.do(ctx, headgate.AllOrNothing); err != nil {
+		w.ops[3].Kind = store.KindReset
+		if err := w.do(ctx, store.AllOrNothing); err != nil {
 			return won, err
 		}
 		if w.out[0].Allowed {
@@ -212,15 +212,15 @@ func (b *Ban) Reason() string {
 
 // Pardons returns the operations with which a key's refusals and bans are forgotten: the
 // next ban is then the first.
-func Pardons(rule *rules.Rule, key string, now time.Time) []headgate.Op {
+func Pardons(rule *rules.Rule, key string, now time.Time) []store.Op {
 	if rule.OnRepeat == nil {
 		return nil
 	}
-	var out []headgate.Op
+	var out []store.Op
 	for _, mode := range []rules.Mode{rules.Enforce, rules.Shadow} {
 		id := offender{rule.Scope, key, mode}
 		bans, refusals := id.ops(rule.OnRepeat, now.UnixMicro())
-		bans.Kind, refusals.Kind = headgate.Reset, headgate.Reset
+		bans.Kind, refusals.Kind = store.KindReset, store.KindReset
 		out = append(out, bans, refusals)
 	}
 	return out

@@ -8,15 +8,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // NewReplay returns an engine for a replay and its Watch, which bans keys in that engine
 // alone and calls started for each ban. Call Flush after each refusal. The Watch is nil if
 // no rule has on_repeat.
-func NewReplay(store headgate.Store, rs *rules.Ruleset, clock func() time.Time, started func(Ban)) (*engine.Engine, *Watch) {
+func NewReplay(store store.Store, rs *rules.Ruleset, clock func() time.Time, started func(Ban)) (*engine.Engine, *Watch) {
 	if !Wanted(rs) {
 		return engine.New(store, rs), nil
 	}

@@ -18,9 +18,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // FlushInterval is how often to call [Watch.Tick] in a server.
@@ -38,7 +38,7 @@ const (
 
 // Options configure a Watch. Store, Ban and Clock are required.
 type Options struct {
-	Store headgate.Store // the engine's
+	Store store.Store // the engine's
 	// Ban starts bans, and returns those that it has started: all of them, unless there is
 	// an error. Bans in shadow mode are not passed on.
 	Ban   func(ctx context.Context, list []Ban) (started []Ban, err error)
@@ -72,8 +72,8 @@ type Watch struct {
 
 	flushing sync.Mutex
 	todo     []offence // reused
-	ops      []headgate.Op
-	out      []headgate.Decision
+	ops      []store.Op
+	out      []store.Decision
 	known    []Ban // by other processes
 }
 

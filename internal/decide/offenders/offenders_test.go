@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -54,7 +55,7 @@ type node struct {
 	bans   []string // in the order in which they started: key, mode, number, duration
 }
 
-func newNode(t testing.TB, store headgate.Store, text string, change ...func(*offenders.Options)) *node {
+func newNode(t testing.TB, store store.Store, text string, change ...func(*offenders.Options)) *node {
 	t.Helper()
 	n := &node{t: t, rs: parse(t, text), now: time.UnixMicro(1_800_000_000_000_000)}
 	o := offenders.Options{
@@ -93,9 +94,9 @@ func (n *node) refuse(user string, refusals int) {
 	n.t.Helper()
 	for refused := 0; refused < refusals; {
 		switch reason := n.ask(user); reason {
-		case headgate.Limited:
+		case headgate.ReasonLimited:
 			refused++
-		case headgate.OK:
+		case headgate.ReasonOK:
 		default:
 			n.t.Fatalf("%s after %d refusals: %s", user, refused, reason)
 		}
@@ -126,7 +127,7 @@ func TestLadder(t *testing.T) {
 		n.now = n.now.Add(row.wait)
 		n.bans = nil
 		n.refuse("ann", 99)
-		if len(n.bans) > 0 || n.ask("ann") != headgate.Limited {
+		if len(n.bans) > 0 || n.ask("ann") != headgate.ReasonLimited {
 			t.Fatalf("%s: after 99 refusals: %v", row.want, n.bans)
 		}
 		n.watch.Flush(t.Context())
@@ -137,10 +138,10 @@ func TestLadder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n.now = n.now.Add(lasts - time.Microsecond); n.ask("ann") != headgate.Banned {
+		if n.now = n.now.Add(lasts - time.Microsecond); n.ask("ann") != headgate.ReasonBanned {
 			t.Fatalf("%s: not banned at its end", row.want)
 		}
-		if n.now = n.now.Add(time.Microsecond); n.ask("ann") == headgate.Banned {
+		if n.now = n.now.Add(time.Microsecond); n.ask("ann") == headgate.ReasonBanned {
 			t.Fatalf("%s: still banned after its end", row.want)
 		}
 	}
@@ -177,8 +178,8 @@ func TestWhatDoesNotCount(t *testing.T) {
 	ann := new(described.Request)
 	ann.Add(rules.Attribute{Name: "user"}, "ann", nil)
 	q := engine.Query{Domain: "api", Part: engine.Part{Request: ann}, At: n.now.UnixMicro()}
-	for _, kind := range []headgate.Kind{headgate.Peek, headgate.Take} {
-		if q.Kind = kind; kind == headgate.Peek {
+	for _, kind := range []store.Kind{store.KindPeek, store.KindTake} {
+		if q.Kind = kind; kind == store.KindPeek {
 			q.Cost = 1
 		} else {
 			q.Cost = 0 // a dry run
@@ -218,7 +219,7 @@ func TestShadow(t *testing.T) {
 			store := memory.New()
 			n := newNode(t, store, text)
 			for range 1000 {
-				if n.ask("ann") == headgate.Banned {
+				if n.ask("ann") == headgate.ReasonBanned {
 					t.Fatal("banned")
 				}
 				n.watch.Flush(t.Context())
@@ -267,8 +268,8 @@ func TestActionsAndTiers(t *testing.T) {
 // An ended ban is not repeated for refusals before its planned end. A pardon starts the
 // ladder again.
 func TestEndedBanAndPardon(t *testing.T) {
-	store := memory.New()
-	n := newNode(t, store, search)
+	db := memory.New()
+	n := newNode(t, db, search)
 	n.refuse("ann", 100)
 	n.now = n.now.Add(time.Second)
 	n.engine.SetExceptions(nil) // an operator ends it
@@ -280,8 +281,8 @@ func TestEndedBanAndPardon(t *testing.T) {
 	n.refuse("ann", 100)
 	n.now = n.now.Add(5 * time.Minute)
 	n.refuse("ann", 99)
-	out := make([]headgate.Decision, 4)
-	if err := headgate.ExecuteAll(t.Context(), store, offenders.Pardons(n.rs.Rules()[0], string(headgate.AppendKey(nil, "ann")), n.now), out, headgate.Independent); err != nil {
+	out := make([]store.Decision, 4)
+	if err := store.ExecuteAll(t.Context(), db, offenders.Pardons(n.rs.Rules()[0], string(headgate.AppendKey(nil, "ann")), n.now), out, store.Independent); err != nil {
 		t.Fatal(err)
 	}
 	n.refuse("ann", 99)
@@ -293,8 +294,8 @@ func TestEndedBanAndPardon(t *testing.T) {
 
 // Two processes that count the same refusals, at the same time, start each ban once.
 func TestOneBanForAllProcesses(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T) headgate.Store{
-		"cluster": func(t *testing.T) headgate.Store {
+	for name, open := range map[string]func(t *testing.T) store.Store{
+		"cluster": func(t *testing.T) store.Store {
 			s, err := redis.New(t.Context(), redis.Options{Mode: redis.Cluster, Addresses: redistest.Cluster(t).Addrs(), Timeout: 10 * time.Second})
 			if err != nil {
 				t.Fatal(err)
@@ -302,8 +303,8 @@ func TestOneBanForAllProcesses(t *testing.T) {
 			t.Cleanup(func() { _ = s.Close() })
 			return s
 		},
-		"memory": func(*testing.T) headgate.Store { return memory.New() },
-		"redis": func(t *testing.T) headgate.Store {
+		"memory": func(*testing.T) store.Store { return memory.New() },
+		"redis": func(t *testing.T) store.Store {
 			s, err := redis.New(t.Context(), redis.Options{Addresses: []string{redistest.Standalone(t).Addr}, Timeout: 10 * time.Second})
 			if err != nil {
 				t.Fatal(err)
@@ -372,17 +373,17 @@ func TestFollow(t *testing.T) {
 		want  bool
 	}{{3 * time.Second, true}, {time.Minute - time.Microsecond, true}, {time.Minute, false}} {
 		two.now = one.now.Add(row.after)
-		if got := two.ask("ann") == headgate.Banned; got != row.want {
+		if got := two.ask("ann") == headgate.ReasonBanned; got != row.want {
 			t.Errorf("after %s: banned: %t", row.after, got)
 		}
 	}
 }
 
 // failing is a store that does not answer.
-type failing struct{ headgate.Store }
+type failing struct{ store.Store }
 
-func (failing) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (failing) Do(_ context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		return headgate.ErrUnavailable
 	})
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // Record is what is counted about a key of a rule with on_repeat, in its mode.
@@ -18,15 +18,15 @@ type Record struct {
 }
 
 // RecordOf returns the record of a key of a rule that has on_repeat. It counts nothing.
-func RecordOf(ctx context.Context, store headgate.Store, rule *rules.Rule, key string, now time.Time) (Record, error) {
+func RecordOf(ctx context.Context, db store.Store, rule *rules.Rule, key string, now time.Time) (Record, error) {
 	id := offender{rule.Scope, key, rule.OnRepeat.Mode}
 	if !rule.Enforces(key) {
 		id.mode = rules.Shadow
 	}
 	bans, refusals := id.ops(rule.OnRepeat, now.UnixMicro())
-	bans.Kind, refusals.Kind = headgate.Peek, headgate.Peek
-	var out [2]headgate.Decision
-	if err := headgate.ExecuteAll(ctx, store, []headgate.Op{bans, refusals}, out[:], headgate.Independent); err != nil {
+	bans.Kind, refusals.Kind = store.KindPeek, store.KindPeek
+	var out [2]store.Decision
+	if err := store.ExecuteAll(ctx, db, []store.Op{bans, refusals}, out[:], store.Independent); err != nil {
 		return Record{}, err
 	}
 	r := Record{

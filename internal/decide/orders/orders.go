@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // ErrNoRule means that this region does not have the rule of an order.
@@ -25,7 +26,7 @@ const marked = time.Minute
 // Carrier carries out orders.
 type Carrier struct {
 	Engine *engine.Engine
-	Store  headgate.Store
+	Store  store.Store
 	Clock  func() time.Time
 }
 
@@ -40,21 +41,21 @@ func (c *Carrier) Carry(ctx context.Context, o *control.Order) error {
 	now := c.Clock()
 	ruled := tiers[0].ForKey(o.Key)
 	rule, _ := c.Engine.Applies(ruled, o.Key, now)
-	op := headgate.Op{Key: o.Key, Scope: rule.StoreScope(), Limit: rule.Limit, At: now.UnixMicro()}
-	ops := []headgate.Op{{Key: o.Key, Scope: "%order:" + o.ID, Limit: once(o), Cost: 1, At: op.At}}
+	op := store.Op{Key: o.Key, Scope: rule.StoreScope(), Rule: rule.Limit.Rule(), At: now.UnixMicro()}
+	ops := []store.Op{{Key: o.Key, Scope: "%order:" + o.ID, Rule: once(o).Rule(), Cost: 1, At: op.At}}
 	if o.Kind == control.Grant {
 		if _, shared := rule.Limit.Rule().Regions(); shared || rule.Limit.IsUnlimited() || o.Left <= 0 {
 			return nil
 		}
-		op.Kind, op.Cost, op.Duration = headgate.Grant, o.Amount, o.Left
+		op.Kind, op.Cost, op.Duration = store.KindGrant, o.Amount, o.Left
 		ops = append(ops, op)
 	} else {
-		op.Kind = headgate.Reset
+		op.Kind = store.KindReset
 		ops = append(append(ops, op), Others(tiers, ruled, o.Key, now)...)
 	}
 	// What another region counts for this one was changed there.
-	ops = slices.DeleteFunc(ops, func(op headgate.Op) bool { return op.Limit.Rule().Home() != "" })
-	return headgate.ExecuteAll(ctx, c.Store, ops, make([]headgate.Decision, len(ops)), headgate.AllOrNothing)
+	ops = slices.DeleteFunc(ops, func(op store.Op) bool { return op.Rule.Home() != "" })
+	return store.ExecuteAll(ctx, c.Store, ops, make([]store.Decision, len(ops)), store.AllOrNothing)
 }
 
 // tiers returns the rules that an order is about.
@@ -71,18 +72,18 @@ func (c *Carrier) tiers(o *control.Order) (tiers []*rules.Rule) {
 // again.
 func once(o *control.Order) headgate.Limit {
 	lasts := max(o.Until.Sub(o.Created), 0) + marked
-	return headgate.Per(1, min(lasts, headgate.MaxPeriod)).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
+	return headgate.Per(1, min(lasts, store.MaxPeriod)).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
 }
 
 // Others returns what resetting a key resets besides the counts of the limit that applies:
 // those of other tiers, and what on_repeat has counted.
-func Others(tiers []*rules.Rule, ruled *rules.Rule, key string, now time.Time) []headgate.Op {
-	var ops []headgate.Op
+func Others(tiers []*rules.Rule, ruled *rules.Rule, key string, now time.Time) []store.Op {
+	var ops []store.Op
 	for _, r := range tiers {
 		if r.Limit.Algorithm() == ruled.Limit.Algorithm() && r.StoreScope() == ruled.StoreScope() {
 			continue
 		}
-		ops = append(ops, headgate.Op{Key: key, Scope: r.StoreScope(), Limit: r.Limit, At: now.UnixMicro(), Kind: headgate.Reset})
+		ops = append(ops, store.Op{Key: key, Scope: r.StoreScope(), Rule: r.Limit.Rule(), At: now.UnixMicro(), Kind: store.KindReset})
 	}
 	return append(ops, offenders.Pardons(ruled, key, now)...)
 }

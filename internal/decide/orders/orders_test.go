@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/orders"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -44,17 +45,17 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-func (p *place) op(rule string, kind headgate.Kind, cost int64) headgate.Decision {
+func (p *place) op(rule string, kind store.Kind, cost int64) store.Decision {
 	p.Helper()
 	r := p.Engine.Rules().Rule("api", rule)
-	d, err := headgate.Execute(context.Background(), p.store, headgate.Op{Key: "k", Scope: r.StoreScope(), Limit: r.Limit, At: p.now.UnixMicro(), Kind: kind, Cost: cost})
+	d, err := store.Execute(context.Background(), p.store, store.Op{Key: "k", Scope: r.StoreScope(), Rule: r.Limit.Rule(), At: p.now.UnixMicro(), Kind: kind, Cost: cost})
 	if err != nil {
 		p.Fatal(err)
 	}
 	return d
 }
 
-func (p *place) left(rule string) int64 { return p.op(rule, headgate.Peek, 1).Remaining }
+func (p *place) left(rule string) int64 { return p.op(rule, store.KindPeek, 1).Remaining }
 
 func (p *place) order(rule string, kind control.Kind, id string) *control.Order {
 	scope := "api/" + rule
@@ -79,7 +80,7 @@ func (p *place) carry(o *control.Order) {
 func TestOnce(t *testing.T) {
 	for _, rule := range []string{"own", "log"} {
 		p := newPlace(t)
-		p.op(rule, headgate.Take, 4)
+		p.op(rule, store.KindTake, 4)
 		p.carry(p.order(rule, control.Grant, "eu:one"))
 		p.carry(p.order(rule, control.Grant, "eu:one"))
 		if n := p.left(rule); n != 4 {
@@ -90,7 +91,7 @@ func TestOnce(t *testing.T) {
 			t.Errorf("%s: %d left after two grants, want 7", rule, n)
 		}
 		p.carry(p.order(rule, control.Reset, "eu:5"))
-		p.op(rule, headgate.Take, 2)
+		p.op(rule, store.KindTake, 2)
 		p.carry(p.order(rule, control.Reset, "eu:5"))
 		if n := p.left(rule); n != 3 {
 			t.Errorf("%s: %d left after a reset that was read twice, want 3", rule, n)
@@ -114,7 +115,7 @@ func TestNothingToGrant(t *testing.T) {
 	if all, own := p.left("all"), p.left("own"); all != 5 || own != 5 {
 		t.Errorf("%d and %d left, want 5", all, own)
 	}
-	p.op("all", headgate.Take, 2)
+	p.op("all", store.KindTake, 2)
 	p.carry(p.order("all", control.Reset, "eu:four"))
 	if n := p.left("all"); n != 5 {
 		t.Errorf("%d left after a reset, want 5", n)
@@ -128,7 +129,7 @@ func TestNothingToGrant(t *testing.T) {
 // counts alone, and is not tried again.
 func TestALimitWithAHome(t *testing.T) {
 	p := newPlace(t)
-	p.op("away", headgate.Take, 2)
+	p.op("away", store.KindTake, 2)
 	for _, kind := range []control.Kind{control.Grant, control.Reset} {
 		if p.carry(p.order("away", kind, "eu:one")); p.left("away") != 3 {
 			t.Errorf("%d left after a %s in eu, want 3", p.left("away"), kind)
@@ -139,7 +140,7 @@ func TestALimitWithAHome(t *testing.T) {
 // If the store fails, the order is to be carried out again, and then it is.
 func TestStoreFails(t *testing.T) {
 	p := newPlace(t)
-	p.op("own", headgate.Take, 4)
+	p.op("own", store.KindTake, 4)
 	good := p.Store
 	p.Store = failing{good}
 	if err := p.Carry(context.Background(), p.order("own", control.Grant, "eu:one")); !errors.Is(err, headgate.ErrUnavailable) {
@@ -152,10 +153,10 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-type failing struct{ headgate.Store }
+type failing struct{ store.Store }
 
-func (failing) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (failing) Do(_ context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		return headgate.ErrUnavailable
 	})
 }

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/counts/storing"
 	"github.com/headgate/headgate/internal/counts/trial"
@@ -31,6 +30,7 @@ import (
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/blocks"
 	"github.com/headgate/headgate/store/regions"
 )
@@ -46,7 +46,7 @@ type Options struct {
 	Extra   func(http.Handler) http.Handler // wraps a handler to refuse requests during overload
 
 	Engine    *engine.Engine
-	Store     headgate.Store // the engine's
+	Store     store.Store // the engine's
 	Control   *control.Manager
 	Offenders *offenders.Watch
 	Clients   *client.Resolver

@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // keyBody is the body of POST /v1/keys/{action}. Missing fields are zero.
@@ -145,8 +145,8 @@ func text(value json.RawMessage, into *string) error {
 }
 
 func number(value json.RawMessage, into *int64) error {
-	if json.Unmarshal(value, into) != nil || *into < 1 || *into > headgate.MaxLimit {
-		return fmt.Errorf("must be a whole number from 1 to %d", int64(headgate.MaxLimit))
+	if json.Unmarshal(value, into) != nil || *into < 1 || *into > store.MaxLimit {
+		return fmt.Errorf("must be a whole number from 1 to %d", int64(store.MaxLimit))
 	}
 	return nil
 }

@@ -266,7 +266,7 @@ func (k keys) describe(c *keyCall) error {
 		c.answer.Override = &OverrideView{Rate: limit.Rate, Burst: limit.Burst, Until: limit.Until, Reason: limit.Reason, By: limit.By}
 	}
 	if c.ruled != nil {
-		d, rule, err := k.ask(c, headgate.Op{Kind: headgate.Peek, Cost: max(c.ruled.Cost, 1)})
+		d, rule, err := k.ask(c, store.Op{Kind: store.KindPeek, Cost: max(c.ruled.Cost, 1)})
 		if err != nil {
 			return err
 		}
@@ -305,7 +305,7 @@ func (k keys) shared(limit headgate.Limit) *httpapi.Regions {
 }
 
 // left says how much of its limit a key has left, in this region if others share it.
-func (k keys) left(d *headgate.Decision, limit headgate.Limit) string {
+func (k keys) left(d *store.Decision, limit headgate.Limit) string {
 	if own, ok := k.shared(limit).Own(); ok {
 		return fmt.Sprintf("%d of %d left in %s", d.Remaining, own, k.Region)
 	}
@@ -317,7 +317,7 @@ func (k keys) times(c *keyCall, rule *rules.Rule) error {
 	if rule.Limit.IsUnlimited() {
 		return nil
 	}
-	t, err := store.KeyTimes(c.ctx, k.Store, headgate.Op{Key: c.key, Scope: rule.StoreScope(), Limit: rule.Limit, At: c.now.UnixMicro()})
+	t, err := store.KeyTimes(c.ctx, k.Store, store.Op{Key: c.key, Scope: rule.StoreScope(), Rule: rule.Limit.Rule(), At: c.now.UnixMicro()})
 	if errors.Is(err, store.ErrNoKeyTimes) {
 		return nil
 	}
@@ -331,10 +331,10 @@ func (k keys) times(c *keyCall, rule *rules.Rule) error {
 }
 
 // ask runs op in the store for the key, under the limit that applies to it now.
-func (k keys) ask(c *keyCall, op headgate.Op) (headgate.Decision, *rules.Rule, error) {
+func (k keys) ask(c *keyCall, op store.Op) (store.Decision, *rules.Rule, error) {
 	rule, _ := k.Engine.Applies(c.ruled, c.key, c.now)
-	op.Key, op.Scope, op.Limit, op.At = c.key, rule.StoreScope(), rule.Limit, c.now.UnixMicro()
-	d, err := headgate.Execute(c.ctx, k.Store, op)
+	op.Key, op.Scope, op.Rule, op.At = c.key, rule.StoreScope(), rule.Limit.Rule(), c.now.UnixMicro()
+	d, err := store.Execute(c.ctx, k.Store, op)
 	return d, rule, err
 }
 
@@ -342,11 +342,11 @@ func (k keys) ask(c *keyCall, op headgate.Op) (headgate.Decision, *rules.Rule, e
 // regions.
 func (k keys) reset(c *keyCall) error {
 	for _, op := range orders.Others(c.tiers, c.ruled, c.key, c.now) {
-		if _, err := headgate.Execute(c.ctx, k.Store, op); err != nil {
+		if _, err := store.Execute(c.ctx, k.Store, op); err != nil {
 			return err
 		}
 	}
-	if err := k.giveBudget(c, headgate.Op{Kind: headgate.Reset}); err != nil {
+	if err := k.giveBudget(c, store.Op{Kind: store.KindReset}); err != nil {
 		return err
 	}
 	return k.Control.ForgetGrants(c.ctx, c.scope, c.key) // they are gone as well
@@ -362,7 +362,7 @@ func (k keys) grant(c *keyCall) error {
 	if rule.Limit.IsUnlimited() {
 		return wrong("the key is unlimited in %s: there is nothing to grant", c.rule)
 	}
-	if err := k.giveBudget(c, headgate.Op{Kind: headgate.Grant, Cost: c.body.Amount, Duration: lasting}); err != nil {
+	if err := k.giveBudget(c, store.Op{Kind: store.KindGrant, Cost: c.body.Amount, Duration: lasting}); err != nil {
 		return err
 	}
 	k.recordGrant(c, lasting)
@@ -388,15 +388,15 @@ func (k keys) recordGrant(c *keyCall, lasting time.Duration) {
 
 // giveBudget runs op and notifies all processes, so that none keeps refusing the key
 // from its cache.
-func (k keys) giveBudget(c *keyCall, op headgate.Op) error {
-	before, was, err := k.ask(c, headgate.Op{Kind: headgate.Peek, Cost: 1})
+func (k keys) giveBudget(c *keyCall, op store.Op) error {
+	before, was, err := k.ask(c, store.Op{Kind: store.KindPeek, Cost: 1})
 	if err != nil {
 		return err
 	}
 	if _, _, err = k.ask(c, op); err != nil {
 		return err
 	}
-	if op.Kind == headgate.Reset && (k.Among != nil || slices.ContainsFunc(c.tiers, (*rules.Rule).MayUseBlocks)) {
+	if op.Kind == store.KindReset && (k.Among != nil || slices.ContainsFunc(c.tiers, (*rules.Rule).MayUseBlocks)) {
 		err = k.Control.WasReset(c.ctx, &control.Entry{Domain: c.domain, Rule: c.rule, Scope: c.scope, Key: c.key})
 	} else {
 		err = k.Control.Touch(c.ctx)
@@ -407,7 +407,7 @@ func (k keys) giveBudget(c *keyCall, op headgate.Op) error {
 			c.warning = fmt.Sprintf("done, but %v", err)
 		}
 	}
-	after, is, err := k.ask(c, headgate.Op{Kind: headgate.Peek, Cost: 1})
+	after, is, err := k.ask(c, store.Op{Kind: store.KindPeek, Cost: 1})
 	if err != nil {
 		return err
 	}

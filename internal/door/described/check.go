@@ -1,9 +1,9 @@
 package described
 
 import (
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // Check is one check by a caller that sends attributes; it is their rules.Request.
@@ -12,7 +12,7 @@ type Check struct {
 
 	Domain string
 	Cost   int64
-	Kind   headgate.Kind
+	Kind   store.Kind
 	// Rule, if not nil, is a limit that came with the check, which counts by Key.
 	Rule *rules.Rule
 	Key  string

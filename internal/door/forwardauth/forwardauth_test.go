@@ -13,12 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/forwardauth"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -34,7 +34,7 @@ type door struct {
 	log *bytes.Buffer
 }
 
-func open(t testing.TB, store headgate.Store, options []engine.Option, rulesText ...string) door {
+func open(t testing.TB, store store.Store, options []engine.Option, rulesText ...string) door {
 	t.Helper()
 	var sources []rulefile.Source
 	for _, text := range rulesText {

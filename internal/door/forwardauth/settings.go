@@ -7,8 +7,8 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // settings are the settings in the query of the forward-auth URL, which the proxy sets.
@@ -45,8 +45,8 @@ func (s *settings) parse(raw string) error {
 			}
 			s.deny = http.StatusForbidden
 		case "cost":
-			if s.cost, err = strconv.ParseInt(value, 10, 64); err != nil || s.cost < 0 || s.cost > headgate.MaxLimit {
-				return fmt.Errorf("cost=%q is not a whole number from 0 to %d", value, int64(headgate.MaxLimit))
+			if s.cost, err = strconv.ParseInt(value, 10, 64); err != nil || s.cost < 0 || s.cost > store.MaxLimit {
+				return fmt.Errorf("cost=%q is not a whole number from 0 to %d", value, int64(store.MaxLimit))
 			}
 		default:
 			return fmt.Errorf("unknown setting %q in the forward-auth URL; known are domain, deny and cost", name)

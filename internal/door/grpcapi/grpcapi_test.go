@@ -30,6 +30,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -47,7 +48,7 @@ limits:
 // now is the time of all requests.
 func now() time.Time { return time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC) }
 
-func newService(t testing.TB, store headgate.Store) *Service {
+func newService(t testing.TB, store store.Store) *Service {
 	t.Helper()
 	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(testRules)})
 	if rs == nil {
@@ -65,8 +66,8 @@ func newService(t testing.TB, store headgate.Store) *Service {
 
 // Every value in the core has a constant with the same name.
 func TestWords(t *testing.T) {
-	for r := headgate.OK; r <= headgate.Banned; r++ {
-		if want := "REASON_" + strings.ToUpper(r.String()); r != headgate.Shadow && reasonOf(r).String() != want {
+	for r := headgate.ReasonOK; r <= headgate.ReasonBanned; r++ {
+		if want := "REASON_" + strings.ToUpper(r.String()); r != headgate.ReasonShadow && reasonOf(r).String() != want {
 			t.Errorf("%s is %s", r, reasonOf(r))
 		}
 	}

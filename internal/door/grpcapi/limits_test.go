@@ -8,13 +8,13 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -36,7 +36,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	until := now().Add(3_600_000_000_000)
-	banned := string(headgate.AppendKeyPart(nil, "bad"))
+	banned := string(store.AppendKeyPart(nil, "bad"))
 	e.SetExceptions(engine.NewExceptions([]engine.Exception{{Scope: "api/per-key", Key: banned, BannedUntil: until.UnixMicro()}}, now().UnixMicro()))
 	for key, want := range map[string]*headgatev1.CallerLimit{
 		"k": {

@@ -10,13 +10,13 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
+	"github.com/headgate/headgate/store"
 )
 
 // maxWords is the longest error message in bytes: it is sent in a header field.
@@ -51,7 +51,7 @@ func (s *Service) readCheck(in *headgatev1.CheckRequest) (*described.Check, erro
 		c, err = s.read(in.GetDomain(), in.GetAttributes(), in.Cost)
 	}
 	if err == nil && in.GetPeek() {
-		c.Kind = headgate.Peek
+		c.Kind = store.KindPeek
 	}
 	return c, err
 }

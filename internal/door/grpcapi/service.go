@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
@@ -20,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules/inline"
+	"github.com/headgate/headgate/store"
 )
 
 // Options configure the service.
@@ -55,7 +55,7 @@ func (s *Service) Check(ctx context.Context, in *headgatev1.CheckRequest) (*head
 	defer v.Release()
 	out := s.answer(ctx, &v, at)
 	out.Headers = s.headers(&v, at)
-	if c.Kind == headgate.Peek {
+	if c.Kind == store.KindPeek {
 		t, _ := s.options.Engine.KeyTimes(ctx, &v, at) // without them the answer is still right
 		out.CreatedAtMs, out.ChangedAtMs = milliseconds(t.Created), milliseconds(t.Changed)
 	}

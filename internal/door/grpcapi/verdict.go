@@ -23,12 +23,12 @@ func verdictOf(v *engine.Verdict) *headgatev1.Verdict {
 	if v.Rule != nil {
 		out.Rule = v.Rule.Name
 	}
-	if v.Rule != nil && d.Reason != headgate.NoLimit {
+	if v.Rule != nil && d.Reason != headgate.ReasonNoLimit {
 		out.Limit = &d.Limit
 		if !out.Never {
 			out.RetryAfterMs = new(answer.Milliseconds(after))
 		}
-		if d.Reason != headgate.FailOpen && d.Reason != headgate.FailClosed {
+		if d.Reason != headgate.ReasonFailOpen && d.Reason != headgate.ReasonFailClosed {
 			out.Remaining = &d.Remaining
 			out.ResetAfterMs = new(answer.Milliseconds(d.ResetAfter))
 		}
@@ -36,7 +36,7 @@ func verdictOf(v *engine.Verdict) *headgatev1.Verdict {
 	if v.WouldRefuse > 0 {
 		results := v.Results()
 		for i := range results {
-			if results[i].Decision.Reason == headgate.Shadow {
+			if results[i].Decision.Reason == headgate.ReasonShadow {
 				out.Shadow = append(out.Shadow, results[i].Rule.Name)
 			}
 		}
@@ -67,13 +67,13 @@ func actionOf(o engine.Outcome) headgatev1.Action {
 
 func reasonOf(r headgate.Reason) headgatev1.Reason {
 	return [...]headgatev1.Reason{
-		headgate.OK: headgatev1.Reason_REASON_OK, headgate.Limited: headgatev1.Reason_REASON_LIMITED,
-		headgate.TooLarge: headgatev1.Reason_REASON_TOO_LARGE, headgate.FailOpen: headgatev1.Reason_REASON_FAIL_OPEN,
-		headgate.FailClosed: headgatev1.Reason_REASON_FAIL_CLOSED, headgate.Fallback: headgatev1.Reason_REASON_FALLBACK,
-		headgate.Cached: headgatev1.Reason_REASON_CACHED, headgate.NoLimit: headgatev1.Reason_REASON_UNLIMITED,
-		headgate.Banned: headgatev1.Reason_REASON_BANNED,
+		headgate.ReasonOK: headgatev1.Reason_REASON_OK, headgate.ReasonLimited: headgatev1.Reason_REASON_LIMITED,
+		headgate.ReasonTooLarge: headgatev1.Reason_REASON_TOO_LARGE, headgate.ReasonFailOpen: headgatev1.Reason_REASON_FAIL_OPEN,
+		headgate.ReasonFailClosed: headgatev1.Reason_REASON_FAIL_CLOSED, headgate.ReasonFallback: headgatev1.Reason_REASON_FALLBACK,
+		headgate.ReasonCached: headgatev1.Reason_REASON_CACHED, headgate.ReasonNoLimit: headgatev1.Reason_REASON_UNLIMITED,
+		headgate.ReasonBanned: headgatev1.Reason_REASON_BANNED,
 		// Never in a verdict.
-		headgate.Shadow: headgatev1.Reason_REASON_UNSPECIFIED, headgate.Expired: headgatev1.Reason_REASON_UNSPECIFIED,
+		headgate.ReasonShadow: headgatev1.Reason_REASON_UNSPECIFIED, headgate.ReasonExpired: headgatev1.Reason_REASON_UNSPECIFIED,
 	}[r]
 }
 

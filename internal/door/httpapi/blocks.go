@@ -32,11 +32,11 @@ type BlocksNow struct {
 // BlocksOf describes a limit; nil means that it is not in blocks. now is what this server
 // has of each scope; nil if it draws no blocks.
 func BlocksOf(limit headgate.Limit, scope string, now []blocks.Stats) *Blocks {
-	age := limit.BlockAge()
+	age := limit.Rule().BlockAge()
 	if age == 0 {
 		return nil
 	}
-	b := &Blocks{AgeUS: age.Microseconds(), Over: limit.BlockOver(), Bound: boundOf(limit)}
+	b := &Blocks{AgeUS: age.Microseconds(), Over: limit.Rule().BlockOver(), Bound: boundOf(limit)}
 	if now == nil {
 		return b
 	}
@@ -52,8 +52,8 @@ func BlocksOf(limit headgate.Limit, scope string, now []blocks.Stats) *Blocks {
 // boundOf says how much all servers together can admit above the limit of a key.
 func boundOf(l headgate.Limit) string {
 	r := l.Rule()
-	age := rate.Short(l.BlockAge())
-	switch over := l.BlockOver(); {
+	age := rate.Short(l.Rule().BlockAge())
+	switch over := l.Rule().BlockOver(); {
 	case over > 0:
 		return fmt.Sprintf("at most %d above the burst of %d, on all servers together: what is refilled in %s", over, r.Burst, age)
 	case r.Algorithm == headgate.TokenBucket:

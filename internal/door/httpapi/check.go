@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
+	"github.com/headgate/headgate/store"
 )
 
 // keptAttributes is the number of attributes for which a check keeps its memory.
@@ -17,7 +17,7 @@ const keptAttributes = 32
 // reset clears c for the next check, keeping its memory.
 func reset(c *described.Check) {
 	c.Reset(keptAttributes) // releases the body's text
-	c.Domain, c.Cost, c.Kind, c.Rule, c.Key = "", 1, headgate.Take, nil, ""
+	c.Domain, c.Cost, c.Kind, c.Rule, c.Key = "", 1, store.KindTake, nil, ""
 }
 
 // body is the body of POST /v1/check: one check, or a batch of them.
@@ -144,7 +144,7 @@ func (p *parser) member(c *described.Check, name string, s *seen, more string) (
 			peek, err = p.boolean(`"peek"`)
 		}
 		if peek {
-			c.Kind = headgate.Peek
+			c.Kind = store.KindPeek
 		}
 	default:
 		err = p.unknown(name, s, more)

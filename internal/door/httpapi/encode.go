@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 )
 
 // appendVerdict appends v as the JSON object that /v1/check answers with:
@@ -25,8 +26,8 @@ func appendVerdict(dst []byte, v *engine.Verdict) []byte {
 		dst = append(dst, `,"rule":`...)
 		dst = appendString(dst, v.Rule.Name)
 	}
-	if v.Rule != nil && d.Reason != headgate.NoLimit {
-		degraded := d.Reason == headgate.FailOpen || d.Reason == headgate.FailClosed
+	if v.Rule != nil && d.Reason != headgate.ReasonNoLimit {
+		degraded := d.Reason == headgate.ReasonFailOpen || d.Reason == headgate.ReasonFailClosed
 		dst = appendNumber(dst, `,"limit":`, d.Limit)
 		if !degraded {
 			dst = appendNumber(dst, `,"remaining":`, d.Remaining)
@@ -63,7 +64,7 @@ func appendNumber(dst []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(dst, name...), n, 10)
 }
 
-func appendRetryAfter(dst []byte, d *headgate.Decision) []byte {
+func appendRetryAfter(dst []byte, d *store.Decision) []byte {
 	after, ok := answer.RetryAfter(*d)
 	if !ok && !d.Allowed {
 		return append(dst, `,"retry_after_ms":null`...)
@@ -76,7 +77,7 @@ func appendShadow(dst []byte, results []engine.Result) []byte {
 	dst = append(dst, `,"shadow":`...)
 	next := byte('[')
 	for i := range results {
-		if results[i].Decision.Reason == headgate.Shadow {
+		if results[i].Decision.Reason == headgate.ReasonShadow {
 			dst = appendString(append(dst, next), results[i].Rule.Name)
 			next = ','
 		}

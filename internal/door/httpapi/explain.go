@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/blocks"
 )
 
@@ -392,15 +393,15 @@ func (q *Question) explainedRule(x *engine.Explained) ExplainedRule {
 	if x.BannedUntil > 0 {
 		out.BannedUntil = new(time.UnixMicro(x.BannedUntil).UTC())
 	}
-	if d, now := &x.Decision, x.Unbanned; d.Reason != headgate.NoLimit {
-		if now.Reason == headgate.NoLimit {
-			now = headgate.Decision{} // a ban on a rule that counts nothing
+	if d, now := &x.Decision, x.Unbanned; d.Reason != headgate.ReasonNoLimit {
+		if now.Reason == headgate.ReasonNoLimit {
+			now = store.Decision{} // a ban on a rule that counts nothing
 		}
 		most := now.Limit
 		if own, ok := out.Regions.Own(); ok {
 			most = own
 		}
-		if now.Reason == headgate.FailOpen || now.Reason == headgate.FailClosed {
+		if now.Reason == headgate.ReasonFailOpen || now.Reason == headgate.ReasonFailClosed {
 			most = 0 // nobody knows
 		}
 		out.Count = &LimitCount{
@@ -434,7 +435,7 @@ func keyParts(r *rules.Rule, key string) []KeyPart {
 }
 
 // retryAfter returns milliseconds, rounded up; nil means never.
-func retryAfter(d *headgate.Decision) *int64 {
+func retryAfter(d *store.Decision) *int64 {
 	after, ok := answer.RetryAfter(*d)
 	if !ok && !d.Allowed {
 		return nil

@@ -5,11 +5,11 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
+	"github.com/headgate/headgate/store"
 )
 
 // FuzzParseLimits: a body of POST /v1/limits is read as that of a check with nothing but
@@ -106,12 +106,12 @@ func FuzzParse(f *testing.F) {
 		}
 		for i, w := range list {
 			got := &b.checks[i]
-			cost, kind := int64(1), headgate.Take
+			cost, kind := int64(1), store.KindTake
 			if w.Cost != nil {
 				cost = *w.Cost
 			}
 			if w.Peek {
-				kind = headgate.Peek
+				kind = store.KindPeek
 			}
 			if w.Limit != nil {
 				compareInline(t, got, w.ID)

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
@@ -24,6 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/blocks"
 )
 
@@ -175,7 +175,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request, c *call) {
 	v := h.options.Decide(r.Context(), c.body.checks[0].Query(c.at, engine.DoorAPI))
 	defer v.Release()
 	more := h.tokens(r.Context(), c, &v)
-	if c.body.checks[0].Kind == headgate.Peek {
+	if c.body.checks[0].Kind == store.KindPeek {
 		more = h.keyTimes(r.Context(), c, &v)
 	}
 	h.answer(w, c, &v, more)

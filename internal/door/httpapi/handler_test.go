@@ -15,7 +15,6 @@ import (
 
 	"github.com/dunglas/httpsfv"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
@@ -26,6 +25,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -67,13 +67,13 @@ type api struct {
 	ready   door.Readiness
 }
 
-func newAPI(t testing.TB, store headgate.Store, options ...engine.Option) *api {
+func newAPI(t testing.TB, store store.Store, options ...engine.Option) *api {
 	t.Helper()
 	return newBoundedAPI(t, store, answer.DefaultMostBodies, options...)
 }
 
 // newBoundedAPI returns an API whose large bodies may take most bytes together.
-func newBoundedAPI(t testing.TB, store headgate.Store, bodies int64, options ...engine.Option) *api {
+func newBoundedAPI(t testing.TB, store store.Store, bodies int64, options ...engine.Option) *api {
 	t.Helper()
 	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(testRules)})
 	if rs == nil {
@@ -462,7 +462,7 @@ func TestHealthAndReadiness(t *testing.T) {
 }
 
 // closed is a store that cannot answer.
-func closed(t *testing.T) headgate.Store {
+func closed(t *testing.T) store.Store {
 	t.Helper()
 	s := memory.New()
 	if err := s.Close(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -168,9 +169,9 @@ func TestInlineMistakes(t *testing.T) {
 }
 
 // lost is a store that does not answer.
-type lost struct{ headgate.Store }
+type lost struct{ store.Store }
 
-func (lost) Do(_ context.Context, b *headgate.Batch) {
+func (lost) Do(_ context.Context, b *store.Batch) {
 	b.Fail(fmt.Errorf("down: %w", headgate.ErrUnavailable))
 }
 

@@ -36,7 +36,7 @@ func RegionsOf(limit headgate.Limit, among *rules.Regions) *Regions {
 	}
 	out := &Regions{Limit: limit.Capacity(), Parts: []RegionPart{}}
 	if home := limit.Rule().Home(); home != "" {
-		out.Home, out.Over = home, limit.BlockOver()
+		out.Home, out.Over = home, limit.Rule().BlockOver()
 		out.Bound = regionBound(limit, regions.Over{Blocks: out.Over})
 		out.Alone = "without " + home + ", on_store_error decides"
 		if among != nil {
@@ -45,7 +45,7 @@ func RegionsOf(limit headgate.Limit, among *rules.Regions) *Regions {
 		return out
 	}
 	if among == nil {
-		out.Over = limit.RegionOver()
+		out.Over = limit.Rule().RegionOver()
 		out.Bound, out.Alone = regionBound(limit, regions.Over{Slack: out.Over}), "each region keeps what it has, and its own part"
 		if a := limit.Algorithm(); a == headgate.SlidingWindow || a == headgate.SlidingBuckets {
 			out.Bound += ", and by rounding one more for each region after the first"

@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -31,11 +31,11 @@ limits:
 `
 
 // usedOf returns what the first rule of a path has counted.
-func usedOf(t *testing.T, store headgate.Store, path string) int64 {
+func usedOf(t *testing.T, db store.Store, path string) int64 {
 	t.Helper()
 	rs, _ := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(chargeRules)})
 	rule := rs.Rule("api", path[1:])
-	d, err := headgate.Execute(t.Context(), store, headgate.Op{Scope: rule.Scope, Limit: rule.Limit, Cost: 1, At: time.Now().UnixMicro(), Kind: headgate.Peek})
+	d, err := store.Execute(t.Context(), db, store.Op{Scope: rule.Scope, Rule: rule.Limit.Rule(), Cost: 1, At: time.Now().UnixMicro(), Kind: store.KindPeek})
 	if err != nil {
 		t.Fatal(err)
 	}

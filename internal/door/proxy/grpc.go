@@ -147,7 +147,7 @@ func statusOf(m answer.Meaning) *status.Status {
 	code := codeOf(m.Status)
 	var details []protoadapt.MessageV1
 	if m.Refused {
-		if code = codes.ResourceExhausted; m.Reason == headgate.FailClosed {
+		if code = codes.ResourceExhausted; m.Reason == headgate.ReasonFailClosed {
 			code = codes.Unavailable
 		}
 	}

@@ -26,10 +26,10 @@ import (
 	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/middleware/grpclimit"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -87,38 +87,38 @@ func callsEnd(t *testing.T, c healthpb.HealthClient) (header metadata.MD, unary,
 // say it.
 func TestCallersOfGRPCGetAStatus(t *testing.T) {
 	const first = "domain: api\nlimits:\n  - {name: all, key: client_ip, rate: 2/hour, algorithm: fixed_window"
-	store := func() headgate.Store { return memory.New() }
-	closed := func() headgate.Store {
+	db := func() store.Store { return memory.New() }
+	closed := func() store.Store {
 		s := memory.New()
 		_ = s.Close()
 		return s
 	}
 	for _, row := range []struct {
 		name, rules string
-		store       func() headgate.Store
+		store       func() store.Store
 		change      func(*proxy.Options)
 		code        codes.Code
 		retry       bool // it says when to try again
 		limit       string
 		message     string
 	}{
-		{"limit", first + "}\n", store, nil, codes.ResourceExhausted, true, "limit:all", "rate limit exceeded"},
-		{"limit with a status", first + ", on_limit: {status: 503, body: x}}\n", store, nil, codes.ResourceExhausted, true, "limit:all", "rate limit exceeded"},
-		{"queue", first + ", on_limit: queue}\n", store, nil, codes.ResourceExhausted, true, "limit:all", "rate limit exceeded"},
-		{"ban", first + ", on_repeat: {refusals: 1/1m, ban: 1h}}\n", store, nil, codes.ResourceExhausted, true, "limit:all", "rate limit exceeded"},
-		{"too expensive", "domain: api\nlimits:\n  - {name: all, rate: 2/hour, algorithm: fixed_window, cost: {from: \"header:Content-Type\", default: 1, max: 5}}\n", store, nil, codes.ResourceExhausted, false, "limit:all", "the call costs more than the entire limit"},
-		{"deny list", "domain: api\ndeny: {client_ip: [127.0.0.0/8]}\nlimits: [{name: all, rate: 2/hour}]\n", store, nil, codes.PermissionDenied, false, "", "requests from you are not accepted"},
+		{"limit", first + "}\n", db, nil, codes.ResourceExhausted, true, "limit:all", "rate limit exceeded"},
+		{"limit with a status", first + ", on_limit: {status: 503, body: x}}\n", db, nil, codes.ResourceExhausted, true, "limit:all", "rate limit exceeded"},
+		{"queue", first + ", on_limit: queue}\n", db, nil, codes.ResourceExhausted, true, "limit:all", "rate limit exceeded"},
+		{"ban", first + ", on_repeat: {refusals: 1/1m, ban: 1h}}\n", db, nil, codes.ResourceExhausted, true, "limit:all", "rate limit exceeded"},
+		{"too expensive", "domain: api\nlimits:\n  - {name: all, rate: 2/hour, algorithm: fixed_window, cost: {from: \"header:Content-Type\", default: 1, max: 5}}\n", db, nil, codes.ResourceExhausted, false, "limit:all", "the call costs more than the entire limit"},
+		{"deny list", "domain: api\ndeny: {client_ip: [127.0.0.0/8]}\nlimits: [{name: all, rate: 2/hour}]\n", db, nil, codes.PermissionDenied, false, "", "requests from you are not accepted"},
 		{"fail closed", first + ", on_store_error: deny}\n", closed, nil, codes.Unavailable, true, "", "the limit cannot be checked at the moment"},
-		{"upstream down", "domain: api\nlimits: [{name: all, rate: 9/hour}]\n", store, func(o *proxy.Options) {
+		{"upstream down", "domain: api\nlimits: [{name: all, rate: 9/hour}]\n", db, func(o *proxy.Options) {
 			o.Transport = upstream(func(*http.Request) (*http.Response, error) { return nil, errors.New("refused") })
 		}, codes.Unavailable, false, "", "the upstream cannot be reached"},
-		{"upstream down, cost pending", "domain: api\nlimits: [{name: all, rate: 9/hour, cost: {estimate: 1, from_response: X-Cost}}]\n", store, func(o *proxy.Options) {
+		{"upstream down, cost pending", "domain: api\nlimits: [{name: all, rate: 9/hour, cost: {estimate: 1, from_response: X-Cost}}]\n", db, func(o *proxy.Options) {
 			o.Transport = upstream(func(*http.Request) (*http.Response, error) { return nil, errors.New("refused") })
 		}, codes.Unavailable, false, "", "the upstream cannot be reached"},
-		{"upstream full", "domain: api\nlimits: [{name: all, rate: 9/hour}]\n", store, func(o *proxy.Options) {
+		{"upstream full", "domain: api\nlimits: [{name: all, rate: 9/hour}]\n", db, func(o *proxy.Options) {
 			o.Transport = upstream(func(*http.Request) (*http.Response, error) { return nil, proxy.ErrUpstreamFull })
 		}, codes.Unavailable, true, "", "overloaded: too many connections to the upstream"},
-		{"bad token", "domain: api\nlimits: [{name: all, key: 'jwt:sub', rate: 9/hour}]\n", store, func(o *proxy.Options) { o.Tokens = refusing{} }, codes.Unauthenticated, false, "", "the token has expired"},
+		{"bad token", "domain: api\nlimits: [{name: all, key: 'jwt:sub', rate: 9/hour}]\n", db, func(o *proxy.Options) { o.Tokens = refusing{} }, codes.Unauthenticated, false, "", "the token has expired"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			change := row.change

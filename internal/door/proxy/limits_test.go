@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -113,8 +114,8 @@ func TestBannedCallerReadsUntilWhen(t *testing.T) {
 		var e *engine.Engine
 		p := newProxy(t, callerRules, memory.New(memory.WithClock(time.Now)), ok, telling, func(o *proxy.Options) { e = o.Engine })
 		until := time.Now().Add(time.Hour).UTC()
-		key := string(headgate.AppendKeyPart(nil, "k1"))
-		hidden := string(headgate.AppendKeyPart(nil, "192.0.2.1"))
+		key := string(store.AppendKeyPart(nil, "k1"))
+		hidden := string(store.AppendKeyPart(nil, "192.0.2.1"))
 		e.SetExceptions(engine.NewExceptions([]engine.Exception{
 			{Scope: "api/per-key", Key: key, BannedUntil: until.UnixMicro()},
 			{Scope: "api/hidden", Key: hidden, BannedUntil: until.Add(time.Hour).UnixMicro()},
@@ -228,8 +229,8 @@ type failing struct{}
 
 func (failing) Close() error { return nil }
 
-func (failing) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (failing) Do(_ context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		return headgate.ErrUnavailable
 	})
 }

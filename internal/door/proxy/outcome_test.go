@@ -13,10 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -196,12 +196,12 @@ limits:
 }
 
 // farAway is a store with a network round trip.
-type farAway struct{ headgate.Store }
+type farAway struct{ store.Store }
 
-func (f farAway) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (f farAway) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		defer time.Sleep(10 * time.Millisecond)
-		return headgate.ExecuteAll(ctx, f.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, f.Store, ops, out, mode)
 	})
 }
 

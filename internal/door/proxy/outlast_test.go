@@ -17,8 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -81,7 +81,7 @@ func worksUntil(count int, piece string, err error) upstream {
 }
 
 // used returns how much key has used of a path's rule.
-func used(t *testing.T, store headgate.Store, path, key string) int64 {
+func used(t *testing.T, store store.Store, path, key string) int64 {
 	t.Helper()
 	w := httptest.NewRecorder()
 	newProxy(t, abortRules, store, func(r *http.Request) (*http.Response, error) {

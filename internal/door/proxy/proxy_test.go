@@ -13,12 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -33,7 +33,7 @@ func ok(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
 }
 
-func newProxy(t testing.TB, rulesText string, store headgate.Store, to upstream, change ...func(*proxy.Options)) *proxy.Proxy {
+func newProxy(t testing.TB, rulesText string, store store.Store, to upstream, change ...func(*proxy.Options)) *proxy.Proxy {
 	t.Helper()
 	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(rulesText)})
 	if rs == nil {

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/base/retryafter"
 	"github.com/headgate/headgate/internal/decide/engine"
@@ -23,6 +22,7 @@ import (
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/store"
 )
 
 // idempotencyKey is the field by which a backend recognizes a repeated request
@@ -255,7 +255,7 @@ func (p *Proxy) Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.
 	}
 	defer func() { _ = res.Body.Close() }()
 	a := queue.Answer{Status: res.StatusCode, ContentType: res.Header.Get("Content-Type")}
-	a.RetryAfter, _ = retryafter.Of(res.Header, p.options.Clock(), headgate.MaxPeriod)
+	a.RetryAfter, _ = retryafter.Of(res.Header, p.options.Clock(), store.MaxPeriod)
 	if keep > 0 {
 		a.Body, _ = io.ReadAll(io.LimitReader(res.Body, keep+1)) // a partial body is enough
 		if int64(len(a.Body)) > keep {

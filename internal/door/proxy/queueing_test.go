@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/queue/file"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -211,20 +212,20 @@ func TestNobodyOvertakes(t *testing.T) {
 
 // takes is a store that counts takes.
 type takes struct {
-	headgate.Store
+	store.Store
 	n      atomic.Int64
 	looked func() // called after a peek at several limits; may be nil
 }
 
-func (s *takes) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (s *takes) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		for i := range ops {
-			if ops[i].Kind == headgate.Take {
+			if ops[i].Kind == store.KindTake {
 				s.n.Add(1)
 			}
 		}
-		err := headgate.ExecuteAll(ctx, s.Store, ops, out, mode)
-		if s.looked != nil && ops[0].Kind == headgate.Peek {
+		err := store.ExecuteAll(ctx, s.Store, ops, out, mode)
+		if s.looked != nil && ops[0].Kind == store.KindPeek {
 			s.looked()
 		}
 		return err
@@ -235,7 +236,7 @@ func (s *takes) Do(ctx context.Context, b *headgate.Batch) {
 type told func(engine.Verdict)
 
 func (f told) Observe(_ context.Context, d *engine.Decided) {
-	if d.Query.Kind == headgate.Take {
+	if d.Query.Kind == store.KindTake {
 		f(*d.Verdict)
 	}
 }
@@ -452,10 +453,10 @@ func TestNothingAnswers(t *testing.T) {
 }
 
 // silentStore is a store of counts that does not answer.
-type silentStore struct{ headgate.Store }
+type silentStore struct{ store.Store }
 
-func (silentStore) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (silentStore) Do(_ context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		return headgate.ErrUnavailable
 	})
 }

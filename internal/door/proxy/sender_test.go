@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -72,7 +72,7 @@ func TestTokensOfTheBannedAreNotChecked(t *testing.T) {
 	p := newProxy(t, "domain: api\nlimits: [{name: ip, key: client_ip, rate: 9/hour}, {name: user, key: 'jwt:sub', rate: 9/hour}]\n", memory.New(), ok,
 		func(o *proxy.Options) { o.Tokens = tokens; asker = o.Asker })
 	asker.Engine.SetExceptions(engine.NewExceptions([]engine.Exception{{
-		Scope: asker.Engine.Rules().Rule("api", "ip").Scope, Key: string(headgate.AppendKeyPart(nil, "192.0.2.1")), BannedUntil: time.Now().Add(time.Hour).UnixMicro(),
+		Scope: asker.Engine.Rules().Rule("api", "ip").Scope, Key: string(store.AppendKeyPart(nil, "192.0.2.1")), BannedUntil: time.Now().Add(time.Hour).UnixMicro(),
 	}}, 0))
 	p.ServeHTTP(httptest.NewRecorder(), request(t.Context(), "GET", "/a"))
 	if len(tokens.refused) != 1 || !tokens.refused[0] {
@@ -100,7 +100,7 @@ func TestTokensAreCheckedIfNothingRefuses(t *testing.T) {
 			asker = o.Asker
 		})
 	ban := engine.NewExceptions([]engine.Exception{{
-		Scope: asker.Engine.Rules().Rule("api", "ip").Scope, Key: string(headgate.AppendKeyPart(nil, "192.0.2.1")), BannedUntil: time.Now().Add(time.Hour).UnixMicro(),
+		Scope: asker.Engine.Rules().Rule("api", "ip").Scope, Key: string(store.AppendKeyPart(nil, "192.0.2.1")), BannedUntil: time.Now().Add(time.Hour).UnixMicro(),
 	}}, 0)
 	for i, want := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusTooManyRequests} {
 		asker.Engine.SetExceptions(ban)

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 
 // checkOne answers HG.CHECK and HG.PEEK domain [cost] [attribute value …]. If the
 // store is remote, commands that arrived together are decided together.
-func (c *conn) checkOne(ctx context.Context, kind headgate.Kind) {
+func (c *conn) checkOne(ctx context.Context, kind store.Kind) {
 	text := string(c.in[c.start : c.start+c.parser.args[len(c.parser.args)-1].end()])
 	q := c.add()
 	q.Kind = kind
@@ -91,7 +92,7 @@ func (c *conn) add() *described.Check {
 	}
 	q := &c.checks[len(c.checks)-1]
 	q.Reset(described.MaxAttributes)
-	q.Domain, q.Cost, q.Kind = "", 1, headgate.Take
+	q.Domain, q.Cost, q.Kind = "", 1, store.KindTake
 	return q
 }
 
@@ -165,8 +166,8 @@ func (c *conn) attribute(q *described.Check, name, value string) error {
 func (c *conn) verdict(ctx context.Context, v *engine.Verdict) {
 	lease := c.server.options.Lease(ctx, v)
 	d := &v.Decision
-	limited := v.Rule != nil && d.Reason != headgate.NoLimit
-	known := limited && d.Reason != headgate.FailOpen && d.Reason != headgate.FailClosed
+	limited := v.Rule != nil && d.Reason != headgate.ReasonNoLimit
+	known := limited && d.Reason != headgate.ReasonFailOpen && d.Reason != headgate.ReasonFailClosed
 	fields := 9
 	if lease != "" {
 		fields++

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // command is a command that clients can call.
@@ -30,8 +30,8 @@ func (m *command) takes(n int) bool {
 func table() []*command {
 	list := []*command{
 		{name: "cl.throttle", arity: -1, run: (*conn).throttle},
-		{name: "hg.check", arity: -2, decides: true, gathers: true, run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Take) }},
-		{name: "hg.peek", arity: -2, decides: true, gathers: true, run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Peek) }},
+		{name: "hg.check", arity: -2, decides: true, gathers: true, run: func(c *conn, ctx context.Context) { c.checkOne(ctx, store.KindTake) }},
+		{name: "hg.peek", arity: -2, decides: true, gathers: true, run: func(c *conn, ctx context.Context) { c.checkOne(ctx, store.KindPeek) }},
 		{name: "hg.mcheck", arity: -3, decides: true, run: (*conn).checkMany},
 	}
 	list = append(list, sessionCommands()...)

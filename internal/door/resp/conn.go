@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -300,8 +300,8 @@ func (c *conn) text(i int) string { return string(c.arg(i)) }
 
 // batch collects CL.THROTTLE operations for one call to a remote store.
 type batch struct {
-	ops []headgate.Op
-	out []headgate.Decision
+	ops []store.Op
+	out []store.Decision
 }
 
 // noMemory is the answer to a command that does not fit in Options.Buffers.

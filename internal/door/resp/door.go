@@ -7,18 +7,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/transport/oneport"
+	"github.com/headgate/headgate/store"
 )
 
 const name = "resp"
 
 // Door returns the door of the Redis protocol. counts returns, once doors open, the store of
 // counts that belong to no rule.
-func Door(counts func() headgate.Store) door.Door {
+func Door(counts func() store.Store) door.Door {
 	return door.Door{
 		Section: section(), Speaks: oneport.RESP, Tokens: true, Keeps: true, Counts: true,
 		Open: func(p *door.Process) (door.Server, error) { return open(p, counts()), nil },
@@ -32,7 +32,7 @@ type served struct {
 	shared bool // behind the shared port, which counts the connections
 }
 
-func open(p *door.Process, counts headgate.Store) *served {
+func open(p *door.Process, counts store.Store) *served {
 	c := config.Own[Settings](p.Config)
 	s := &served{shared: p.Over != nil}
 	var told door.Seldom

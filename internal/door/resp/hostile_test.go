@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -210,12 +211,12 @@ func TestFloodOfConnections(t *testing.T) {
 
 // stuck is a store that blocks until it is released.
 type stuck struct {
-	headgate.Store
+	store.Store
 	asked, answer chan struct{}
 }
 
-func (s stuck) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (s stuck) Do(_ context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		s.asked <- struct{}{}
 		<-s.answer
 		return headgate.ErrUnavailable

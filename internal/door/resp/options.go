@@ -6,10 +6,10 @@ import (
 	"net"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/store"
 )
 
 // DefaultMaxBulk is the default of Options.MaxBulk.
@@ -19,8 +19,8 @@ const DefaultMaxBulk = 64 << 10
 type Options struct {
 	// Asker decides the HG commands. Without a Clock, the store's clock is used.
 	admission.Asker
-	Store   headgate.Store // keeps the counts of CL.THROTTLE, in a separate scope; required
-	Version string         // Headgate's version, for HELLO and INFO
+	Store   store.Store // keeps the counts of CL.THROTTLE, in a separate scope; required
+	Version string      // Headgate's version, for HELLO and INFO
 
 	Password string      // for AUTH; empty for none
 	TLS      *tls.Config // encrypts connections if not nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/store"
 )
 
 // throttleScope is the scope of CL.THROTTLE's keys. The scope of a rule is UTF-8, so it
@@ -47,7 +48,7 @@ func (c *conn) throttle(ctx context.Context) {
 		c.refuse(ctx, cellError+"quantity must not be negative")
 		return
 	}
-	op := headgate.Op{Key: view(c.arg(1)), Scope: throttleScope, Limit: limit, Cost: numbers[3], At: c.at}
+	op := store.Op{Key: view(c.arg(1)), Scope: throttleScope, Rule: limit.Rule(), Cost: numbers[3], At: c.at}
 	if !c.server.local {
 		c.batch.ops = append(c.batch.ops, op)
 		if len(c.batch.ops) == maxBatch {
@@ -55,7 +56,7 @@ func (c *conn) throttle(ctx context.Context) {
 		}
 		return
 	}
-	d, err := headgate.Execute(ctx, c.server.options.Store, op)
+	d, err := store.Execute(ctx, c.server.options.Store, op)
 	if err != nil {
 		c.storeFailed(err)
 		return
@@ -84,10 +85,10 @@ func (c *conn) settle(ctx context.Context) {
 		return
 	}
 	if cap(b.out) < n {
-		b.out = make([]headgate.Decision, max(n, 16))
+		b.out = make([]store.Decision, max(n, 16))
 	}
 	out := b.out[:n]
-	err := headgate.ExecuteAll(ctx, c.server.options.Store, b.ops, out, headgate.Independent)
+	err := store.ExecuteAll(ctx, c.server.options.Store, b.ops, out, store.Independent)
 	for i := range out {
 		if err != nil {
 			c.storeFailed(err)
@@ -111,7 +112,7 @@ func (c *conn) storeFailed(err error) {
 
 // fiveIntegers answers like redis-cell: limited (0 or 1), limit, remaining, seconds
 // until retry or -1, seconds until full. Seconds are rounded up.
-func (c *conn) fiveIntegers(d *headgate.Decision) {
+func (c *conn) fiveIntegers(d *store.Decision) {
 	limited, retry := int64(1), int64(-1)
 	c.throttled++
 	if d.Allowed {
@@ -161,13 +162,13 @@ var errZeroRate = errors.New("Zero rates are not supported") //nolint:staticchec
 
 // makeLimit returns the limit of CL.THROTTLE's numbers, which may be any.
 func makeLimit(burst, count, period int64) (headgate.Limit, error) {
-	const longest = int64(headgate.MaxPeriod / time.Second)
+	const longest = int64(store.MaxPeriod / time.Second)
 	var none headgate.Limit
 	switch {
 	case count == 0 || period == 0:
 		return none, errZeroRate
-	case burst < 0 || burst > headgate.MaxLimit-1:
-		return none, fmt.Errorf("max_burst must be from 0 to %d", headgate.MaxLimit-1)
+	case burst < 0 || burst > store.MaxLimit-1:
+		return none, fmt.Errorf("max_burst must be from 0 to %d", store.MaxLimit-1)
 	case count < 0 || period < 0:
 		return none, errors.New("count per period and period must not be negative")
 	}
@@ -178,8 +179,8 @@ func makeLimit(burst, count, period int64) (headgate.Limit, error) {
 	}
 	count, period = count/a, period/a
 	switch {
-	case count > headgate.MaxLimit:
-		return none, fmt.Errorf("count per period must be at most %d", headgate.MaxLimit)
+	case count > store.MaxLimit:
+		return none, fmt.Errorf("count per period must be at most %d", store.MaxLimit)
 	case period > longest:
 		return none, fmt.Errorf("period must be at most %d for a count of %d", longest, count)
 	}

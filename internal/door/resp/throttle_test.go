@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/resp"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -57,14 +57,14 @@ func remote(o *resp.Options) { o.Store = &elsewhere{Store: o.Store} }
 
 // elsewhere is a store that looks remote: it does not implement store.Direct.
 type elsewhere struct {
-	headgate.Store
+	store.Store
 	calls int
 }
 
-func (e *elsewhere) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (e *elsewhere) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		e.calls++
-		return headgate.ExecuteAll(ctx, e.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, e.Store, ops, out, mode)
 	})
 }
 
@@ -215,7 +215,7 @@ func TestThrottleWithoutStore(t *testing.T) {
 	t.Parallel()
 	down := memory.New()
 	_ = down.Close()
-	for name, store := range map[string]headgate.Store{"local": down, "elsewhere": &elsewhere{Store: down}} {
+	for name, store := range map[string]store.Store{"local": down, "elsewhere": &elsewhere{Store: down}} {
 		w := open(t, func(o *resp.Options) { o.Store = store }).dial(t)
 		w.send(strings.Repeat("CL.THROTTLE k 1 1 60\r\n", 2) + "PING\r\n")
 		for _, want := range []string{"-Cell error: Store error: the store did not answer", "-Cell error: Store error: the store did not answer", "+PONG"} {

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -193,10 +194,10 @@ func TestCompatEnvoyReset(t *testing.T) {
 }
 
 // gone is a store that cannot answer.
-type gone struct{ headgate.Store }
+type gone struct{ store.Store }
 
-func (gone) Do(_ context.Context, b *headgate.Batch) {
-	b.Each(func([]headgate.Op, []headgate.Decision, headgate.Mode) error {
+func (gone) Do(_ context.Context, b *store.Batch) {
+	b.Each(func([]store.Op, []store.Decision, store.Mode) error {
 		return headgate.ErrUnavailable
 	})
 }

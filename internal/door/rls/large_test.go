@@ -16,16 +16,16 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/grpcserver"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // gate is a store that answers one call for each value from open, and records the most
 // concurrent calls.
 type gate struct {
-	headgate.Store
+	store.Store
 	open        chan struct{}
 	asked, most atomic.Int64
 }
@@ -40,10 +40,10 @@ func (g *gate) wait() {
 	g.asked.Add(-1)
 }
 
-func (g *gate) Do(ctx context.Context, b *headgate.Batch) {
-	b.Each(func(ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (g *gate) Do(ctx context.Context, b *store.Batch) {
+	b.Each(func(ops []store.Op, out []store.Decision, mode store.Mode) error {
 		g.wait()
-		return headgate.ExecuteAll(ctx, g.Store, ops, out, mode)
+		return store.ExecuteAll(ctx, g.Store, ops, out, mode)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // encode writes the RateLimitResponse of v to c.out.
@@ -65,7 +66,7 @@ func (c *call) statusOf(v *engine.Verdict) status {
 			if rule == nil && !r.Hidden() && r.Rule.List() == nil {
 				rule, d = r.Rule, r.Decision
 			}
-			if shadow && !r.Hidden() && r.Decision.Reason == headgate.Shadow && r.Rule.Mode != rules.Shadow {
+			if shadow && !r.Hidden() && r.Decision.Reason == headgate.ReasonShadow && r.Rule.Mode != rules.Shadow {
 				rule, d, s.code = r.Rule, r.Decision, codeOverLimit
 			}
 		}
@@ -77,13 +78,13 @@ func (c *call) statusOf(v *engine.Verdict) status {
 		return s // which has no limit
 	}
 	switch d.Reason {
-	case headgate.NoLimit:
+	case headgate.ReasonNoLimit:
 		s.remaining = math.MaxUint32
 		return s
-	case headgate.FailOpen:
+	case headgate.ReasonFailOpen:
 		return s // what remains is unknown
-	case headgate.OK, headgate.Limited, headgate.TooLarge, headgate.FailClosed,
-		headgate.Fallback, headgate.Cached, headgate.Shadow, headgate.Banned, headgate.Expired:
+	case headgate.ReasonOK, headgate.ReasonLimited, headgate.ReasonTooLarge, headgate.ReasonFailClosed,
+		headgate.ReasonFallback, headgate.ReasonCached, headgate.ReasonShadow, headgate.ReasonBanned, headgate.ReasonExpired:
 	}
 	s.hasLimit, s.limit = true, describe(rule.Limit)
 	s.limit.name = rule.LimitName
@@ -96,7 +97,7 @@ func (c *call) statusOf(v *engine.Verdict) status {
 
 // tightestShown returns the tightest limit that clients may see, or nil. Envoy turns the
 // status into header fields, so hidden limits must not appear in it.
-func tightestShown(results []engine.Result) (rule *rules.Rule, d headgate.Decision) {
+func tightestShown(results []engine.Result) (rule *rules.Rule, d store.Decision) {
 	for i := range results {
 		if r := &results[i]; r.Enforced && !r.Hidden() && (rule == nil || r.Decision.Tighter(d)) {
 			rule, d = r.Rule, r.Decision
@@ -108,7 +109,7 @@ func tightestShown(results []engine.Result) (rule *rules.Rule, d headgate.Decisi
 // untilReset returns the time from which Envoy makes the reset field and, for refusals,
 // Retry-After. For a cost that can never fit, it is when the limit is full again. It is
 // 0, which is not encoded, for an unused limit.
-func (c *call) untilReset(rule *rules.Rule, d headgate.Decision) time.Duration {
+func (c *call) untilReset(rule *rules.Rule, d store.Decision) time.Duration {
 	if after, ok := answer.RetryAfter(d); ok {
 		return max(after, time.Second)
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/h2bound"
+	"github.com/headgate/headgate/store"
 )
 
 // Options configures a [Service].
@@ -189,10 +190,10 @@ func (c *call) prepare() error {
 		}
 		switch {
 		case d.negative:
-			p.Kind = headgate.Refund
+			p.Kind = store.KindRefund
 		case p.Cost == 0:
 			// Cost 0 passes if a cost of 1 would.
-			p.Kind, p.Cost = headgate.Peek, 1
+			p.Kind, p.Cost = store.KindPeek, 1
 		}
 		if d.override.there {
 			rule, err := d.override.rule(r.domain, c.compat)

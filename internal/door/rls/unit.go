@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // unit is a unit of Envoy, with its number in envoy.type.v3.RateLimitUnit. WEEK exists
@@ -86,8 +87,8 @@ func (o *override) rule(domain string, compat rules.Compat) (*rules.Rule, error)
 		return nil, errors.New("limit.unit_multiplier must not be 0")
 	}
 	n, times := int64(o.requests), int64(max(o.multiplier, 1))
-	if times > int64(headgate.MaxPeriod/u.length) {
-		return nil, fmt.Errorf("the period of limit is longer than %s", headgate.MaxPeriod)
+	if times > int64(store.MaxPeriod/u.length) {
+		return nil, fmt.Errorf("the period of limit is longer than %s", store.MaxPeriod)
 	}
 	period := u.length * time.Duration(times)
 	limit := headgate.Per(n, period).Using(headgate.FixedWindow)
@@ -114,8 +115,8 @@ func (d *descriptor) appendKey(key []byte, domain string, compat rules.Compat) [
 		return rules.AppendJoined(key, domain, d.Told.Entries)
 	}
 	for i := range d.Told.Entries {
-		key = headgate.AppendKeyPart(key, d.Told.Entries[i].Key)
-		key = headgate.AppendKeyPart(key, d.Told.Entries[i].Value)
+		key = store.AppendKeyPart(key, d.Told.Entries[i].Key)
+		key = store.AppendKeyPart(key, d.Told.Entries[i].Value)
 	}
 	return key
 }

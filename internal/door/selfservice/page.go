@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httprequest"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // Page answers callers that ask for their own limits. All fields but Asked are required.
@@ -79,7 +80,7 @@ func (g *Gate) Admit(w http.ResponseWriter, q *httprequest.Request, at time.Time
 	address, _ := q.Attribute(rules.Attribute{Kind: rules.ClientIP})
 	wait, ok := g.admit(address, at.UnixMicro())
 	if !ok {
-		limited := headgate.Decision{Reason: headgate.Limited, RetryAfter: wait}
+		limited := store.Decision{Reason: headgate.ReasonLimited, RetryAfter: wait}
 		answer.Headers(w.Header(), answer.None, answer.Policy{Decision: limited})
 		answer.Problem(w, http.StatusTooManyRequests, detail)
 	}
@@ -88,7 +89,7 @@ func (g *Gate) Admit(w http.ResponseWriter, q *httprequest.Request, at time.Time
 
 // Deny refuses r, whose sender is on a deny list.
 func Deny(w http.ResponseWriter, r *http.Request, by *rules.Rule) {
-	denied := engine.Verdict{Rule: by, Decision: headgate.Decision{Reason: headgate.Banned, RetryAfter: headgate.Never}}
+	denied := engine.Verdict{Rule: by, Decision: store.Decision{Reason: headgate.ReasonBanned, RetryAfter: headgate.Never}}
 	httprequest.Refuse(w, r, &admission.Pass{Verdict: denied, Dialect: answer.None})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // DefaultPath is where callers of the proxy read their limits.
@@ -78,7 +79,7 @@ func Of(ctx context.Context, e *engine.Engine, domain string, req rules.Request,
 
 // add adds a limit. Of several keys that count the caller, it keeps the tightest.
 func (a *Answer) add(x *engine.Explained, at int64) {
-	if x.Decision.Reason == headgate.NoLimit {
+	if x.Decision.Reason == headgate.ReasonNoLimit {
 		return
 	}
 	l := limitOf(x, at)
@@ -100,8 +101,8 @@ func limitOf(x *engine.Explained, at int64) Limit {
 	if r.Concurrent() {
 		period = 0 // that of leases
 	}
-	if now.Reason == headgate.NoLimit {
-		now = headgate.Decision{} // a ban on a rule that counts nothing
+	if now.Reason == headgate.ReasonNoLimit {
+		now = store.Decision{} // a ban on a rule that counts nothing
 	}
 	l := Limit{
 		Name: r.Name, Algorithm: r.Limit.Algorithm().String(), Rate: r.Limit.String(), Limit: now.Limit,

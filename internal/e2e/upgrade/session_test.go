@@ -8,17 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // session is a server with its store, and the tokens that it has issued.
 type session struct {
 	engine   *engine.Engine
 	control  *control.Manager
-	counts   headgate.Store
+	counts   store.Store
 	tokens   map[string]string
 	at       int64 // in microseconds; 0 is the store's own clock
 	saveTo   func(t *testing.T, tokens string)
@@ -96,7 +96,7 @@ func (s *session) run(t *testing.T, name, rest string) (string, error) {
 	if !strings.HasPrefix(rest, "/") {
 		amount, rest, _ = strings.Cut(rest, " ")
 	}
-	q := engine.Query{Domain: "api", Part: engine.Part{Request: requestOf(rest), Cost: 1, Kind: headgate.Take}, At: s.at}
+	q := engine.Query{Domain: "api", Part: engine.Part{Request: requestOf(rest), Cost: 1, Kind: store.KindTake}, At: s.at}
 	switch name {
 	case "ban", "override", "grant":
 		return "", s.except(t, q, name, amount)
@@ -133,7 +133,7 @@ func (s *session) decide(t *testing.T, q engine.Query, name, amount string) (str
 		q.Cost = number(t, amount)
 	}
 	if name == "peek" || name == "left" || name == "times" {
-		q.Kind = headgate.Peek
+		q.Kind = store.KindPeek
 	}
 	if name == "reserve" {
 		v, token, err := s.engine.Reserve(t.Context(), q, time.Hour)
@@ -182,7 +182,7 @@ var farAway = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 // except makes an exception for the key of a request.
 func (s *session) except(t *testing.T, q engine.Query, name, amount string) error {
 	t.Helper()
-	q.Kind = headgate.Peek
+	q.Kind = store.KindPeek
 	v, err := s.engine.Decide(t.Context(), q)
 	if err != nil {
 		return err
@@ -196,8 +196,8 @@ func (s *session) except(t *testing.T, q engine.Query, name, amount string) erro
 	switch name {
 	case "grant":
 		e.Kind, e.Amount, e.ID = control.Grant, number(t, amount), "one"
-		op := headgate.Op{Key: e.Key, Scope: e.Scope, Limit: r.Rule.Limit, Kind: headgate.Grant, Cost: e.Amount, Duration: 24 * time.Hour, At: s.at}
-		if _, err := headgate.Execute(t.Context(), s.counts, op); err != nil {
+		op := store.Op{Key: e.Key, Scope: e.Scope, Rule: r.Rule.Limit.Rule(), Kind: store.KindGrant, Cost: e.Amount, Duration: 24 * time.Hour, At: s.at}
+		if _, err := store.Execute(t.Context(), s.counts, op); err != nil {
 			return err
 		}
 	case "override":
@@ -212,15 +212,15 @@ func (s *session) except(t *testing.T, q engine.Query, name, amount string) erro
 // draw takes a block of tokens in advance.
 func (s *session) draw(t *testing.T, q engine.Query, n int64) error {
 	t.Helper()
-	q.Kind = headgate.Peek
+	q.Kind = store.KindPeek
 	v, err := s.engine.Decide(t.Context(), q)
 	if err != nil {
 		return err
 	}
 	defer v.Release()
 	r := v.Results()[0]
-	_, err = headgate.Execute(t.Context(), s.counts, headgate.Op{
-		Key: r.Key, Scope: r.Rule.StoreScope(), Limit: r.Rule.Limit, Kind: headgate.Draw, Cost: n, At: s.at,
+	_, err = store.Execute(t.Context(), s.counts, store.Op{
+		Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.Rule.Limit.Rule(), Kind: store.KindDraw, Cost: n, At: s.at,
 	})
 	return err
 }

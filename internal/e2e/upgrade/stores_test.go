@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules/rulefile"
@@ -29,12 +28,12 @@ type silence struct{}
 func (silence) Lead(context.Context, time.Duration) (store.Office, error) { return store.Office{}, nil }
 func (silence) Saw(context.Context, string, time.Time) error              { return nil }
 func (silence) Publish(context.Context, []byte) error                     { return nil }
-func (silence) Read(context.Context, string, string) (store.Batch, error) {
-	return store.Batch{}, nil
+func (silence) Read(context.Context, string, string) (store.Messages, error) {
+	return store.Messages{}, nil
 }
 
 // newSession returns a server with the rules of a version, in one of two regions.
-func newSession(t *testing.T, folder string, counts headgate.Store, table control.Table, secret engine.Option) *session {
+func newSession(t *testing.T, folder string, counts store.Store, table control.Table, secret engine.Option) *session {
 	t.Helper()
 	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(read(t, folder, "rules.yaml"))})
 	if rs == nil {

@@ -17,11 +17,12 @@ import (
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/warning"
+	"github.com/headgate/headgate/store"
 )
 
 // Options configure an Announcer. All are required.
 type Options struct {
-	Store     headgate.Store // remembers, for all servers that share it, what was sent
+	Store     store.Store // remembers, for all servers that share it, what was sent
 	Clock     func() time.Time
 	KeySecret string // makes IDs that say nothing of keys; random if empty
 	Keys      *metrics.KeyView
@@ -175,8 +176,8 @@ func (a *Announcer) first(id string, level int64) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askFor)
 	defer cancel()
-	d, err := headgate.Execute(ctx, a.options.Store, headgate.Op{
-		Scope: sentScope, Key: fmt.Sprintf("%s %d", id, level), Limit: headgate.Per(1, a.policy.Again), Cost: 1, At: a.options.Clock().UnixMicro(),
+	d, err := store.Execute(ctx, a.options.Store, store.Op{
+		Scope: sentScope, Key: fmt.Sprintf("%s %d", id, level), Rule: headgate.Per(1, a.policy.Again).Rule(), Cost: 1, At: a.options.Clock().UnixMicro(),
 	})
 	a.silent = err != nil
 	return a.silent || d.Allowed

@@ -19,7 +19,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/announce"
@@ -27,6 +26,7 @@ import (
 	"github.com/headgate/headgate/internal/observe/warning"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -88,7 +88,7 @@ type server struct {
 	e    *engine.Engine
 	log  bytes.Buffer
 	// What the Announcer has.
-	store  *struct{ headgate.Store }
+	store  *struct{ store.Store }
 	keys   *metrics.KeyView
 	events *metrics.Stream
 	mu     sync.Mutex
@@ -103,7 +103,7 @@ func (request) Attribute(a rules.Attribute) (string, bool) {
 func (request) ClientIP() netip.Addr { return netip.Addr{} }
 
 // newServer starts one.
-func newServer(t *testing.T, store headgate.Store, c warning.Policy) *server {
+func newServer(t *testing.T, db store.Store, c warning.Policy) *server {
 	t.Helper()
 	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(
 		"domain: api\nlimits: [{name: login, key: [user], rate: 5/minute, algorithm: fixed_window}]\n")})
@@ -113,7 +113,7 @@ func newServer(t *testing.T, store headgate.Store, c warning.Policy) *server {
 	s := &server{t: t, life: new(lifetime.Lifetime), now: start}
 	a := announce.New(c)
 	s.Announcer = a
-	s.store, s.keys = &struct{ headgate.Store }{store}, &metrics.KeyView{}
+	s.store, s.keys = &struct{ store.Store }{db}, &metrics.KeyView{}
 	s.events = metrics.NewStream(s.keys)
 	a.Start(announce.Options{
 		Store: s.store, Clock: s.clock, KeySecret: "shared", Keys: s.keys,
@@ -121,7 +121,7 @@ func newServer(t *testing.T, store headgate.Store, c warning.Policy) *server {
 	})
 	s.life.End() // only the test looks
 	a.Observer().SetRules(rs)
-	s.e = engine.New(store, rs, engine.WithObserver(a.Observer()))
+	s.e = engine.New(db, rs, engine.WithObserver(a.Observer()))
 	t.Cleanup(s.stop)
 	return s
 }

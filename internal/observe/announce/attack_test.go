@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/observe/warning"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -126,11 +127,11 @@ func (s *server) readEvents(t *testing.T) (seen func() string) {
 
 // stalled is a store that does not answer.
 type stalled struct {
-	headgate.Store
+	store.Store
 	asked *int
 }
 
-func (s stalled) Do(ctx context.Context, b *headgate.Batch) {
+func (s stalled) Do(ctx context.Context, b *store.Batch) {
 	*s.asked++
 	<-ctx.Done()
 	b.Fail(headgate.ErrUnavailable)

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // Change is how the candidate would change the answer to a request.
@@ -83,7 +84,7 @@ func sum(lanes []lane) (counts [Changes]uint64) {
 
 // New returns a Candidate without rules, which compares nothing. store keeps its counts
 // and must not be used for anything else.
-func New(store headgate.Store) *Candidate {
+func New(store store.Store) *Candidate {
 	return &Candidate{engine: engine.New(store, nil), lanes: newLanes()}
 }
 
@@ -134,10 +135,10 @@ func (c *Candidate) Observe(_ context.Context, live *engine.Decided) {
 	if d == nil || q.Rule != nil { // candidate rules do not change a limit that comes with a request
 		return
 	}
-	if refunds := func(p engine.Part) bool { return p.Kind == headgate.Refund }; !took && !slices.ContainsFunc(live.Parts, refunds) {
+	if refunds := func(p engine.Part) bool { return p.Kind == store.KindRefund }; !took && !slices.ContainsFunc(live.Parts, refunds) {
 		return
 	}
-	if !v.Allowed && v.Rule != nil && v.Rule.Concurrent() && v.Decision.Reason != headgate.Banned {
+	if !v.Allowed && v.Rule != nil && v.Rule.Concurrent() && v.Decision.Reason != headgate.ReasonBanned {
 		c.count(d, live.Lane, NotCompared)
 		return // the candidate ignores concurrency limits
 	}

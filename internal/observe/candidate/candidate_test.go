@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/observe/candidate"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -224,7 +225,7 @@ func TestCountsAreApart(t *testing.T) {
 // A request that only peeks is not compared: a candidate would not change it.
 func TestWhoOnlyAsksIsNotCompared(t *testing.T) {
 	f := newFixture(t, limits("a=4/minute"), limits("a=1/minute"))
-	f.ask(t, "/a", "x", func(q *engine.Query) { q.Kind = headgate.Peek })
+	f.ask(t, "/a", "x", func(q *engine.Query) { q.Kind = store.KindPeek })
 	f.ask(t, "/a", "x", func(q *engine.Query) { q.Cost = 0 })
 	if got := f.counted(t); got != "" {
 		t.Errorf("%s", got)
@@ -236,9 +237,9 @@ func TestWhoOnlyAsksIsNotCompared(t *testing.T) {
 }
 
 // broken is a store that is unreachable.
-type broken struct{ headgate.Store }
+type broken struct{ store.Store }
 
-func (broken) Do(_ context.Context, b *headgate.Batch) { b.Fail(headgate.ErrUnavailable) }
+func (broken) Do(_ context.Context, b *store.Batch) { b.Fail(headgate.ErrUnavailable) }
 
 // An answer without the store says nothing about the rules, but the candidate still
 // counts the request.
@@ -256,7 +257,7 @@ func TestAnswersWithoutTheStoreAreNotCompared(t *testing.T) {
 
 func TestRequestsOfSeveralParts(t *testing.T) {
 	f := newFixture(t, limits("a=9/minute"), limits("a=2/minute"))
-	send := func(kind headgate.Kind, users ...string) {
+	send := func(kind store.Kind, users ...string) {
 		q := engine.Query{Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorGRPC}
 		for _, u := range users {
 			q.Parts = append(q.Parts, engine.Part{Request: &request{"/a", u}, Cost: 1, Kind: kind})
@@ -267,10 +268,10 @@ func TestRequestsOfSeveralParts(t *testing.T) {
 		}
 		v.Release()
 	}
-	send(headgate.Take, "x", "y")
-	send(headgate.Take, "x", "y")
-	send(headgate.Take, "x", "z") // x has none left under the candidate
-	send(headgate.Peek, "x")
+	send(store.KindTake, "x", "y")
+	send(store.KindTake, "x", "y")
+	send(store.KindTake, "x", "z") // x has none left under the candidate
+	send(store.KindPeek, "x")
 	if got := f.counted(t); got != "same_allowed 2, newly_refused 1" {
 		t.Errorf("%s", got)
 	}
@@ -278,8 +279,8 @@ func TestRequestsOfSeveralParts(t *testing.T) {
 	if got := because(&r); !slices.Equal(got, []string{"newly_refused api.a 1: x=1"}) {
 		t.Errorf("%q", got)
 	}
-	send(headgate.Refund, "x")
-	send(headgate.Take, "x")
+	send(store.KindRefund, "x")
+	send(store.KindTake, "x")
 	if got := f.counted(t); got != "same_allowed 3, newly_refused 1" {
 		t.Errorf("%s: what was given back is not there", got)
 	}

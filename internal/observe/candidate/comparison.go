@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/top"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -49,9 +49,9 @@ type Sample struct {
 	Door         engine.Door
 	Domain       string
 	Change       Change
-	Rule, Key    string            // Rule is as in RuleChange, Key is the key it counted
-	Method, Path string            // from the request, if present, shortened
-	Decision     headgate.Decision // that of Rule
+	Rule, Key    string         // Rule is as in RuleChange, Key is the key it counted
+	Method, Path string         // from the request, if present, shortened
+	Decision     store.Decision // that of Rule
 }
 
 // comparison counts differences from its start on.
@@ -88,7 +88,7 @@ type note struct {
 	request  rules.Request
 	rule     *rules.Rule
 	key      string
-	decision headgate.Decision
+	decision store.Decision
 }
 
 // differ adds n if the verdicts differ, under the rule that refuses: the old one or the

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/observe/top"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -129,7 +130,7 @@ func TestEachRuleIsCounted(t *testing.T) {
 	}
 	f.ask(t, "/b", "ann")                                                                   // no rule
 	f.ask(t, "/a", "ann", func(q *engine.Query) { q.Domain = "other" })                     // unknown
-	f.ask(t, "/a", "ann", func(q *engine.Query) { q.Kind = headgate.Peek })                 // a peek
+	f.ask(t, "/a", "ann", func(q *engine.Query) { q.Kind = store.KindPeek })                // a peek
 	f.ask(t, "/a", "ann", func(q *engine.Query) { q.Cost = 0 })                             // a dry run
 	f.ask(t, "/b", "ann", func(q *engine.Query) { q.Door = engine.DoorProxy })              // another door
 	f.ask(t, "/a", "bob", func(q *engine.Query) { q.At += int64(time.Millisecond) / 1000 }) // later
@@ -304,7 +305,7 @@ func TestTopKeysAreExactWhileThereAreFewAndRightOnAverageBeyond(t *testing.T) {
 func TestPartsOfAnEnvoyRequestAreOneRequest(t *testing.T) {
 	f := newFixture(t, twoRules)
 	part := engine.Part{Request: &request{"/a", "ann"}, Cost: 1}
-	back := engine.Part{Request: &request{"/a", "bob"}, Cost: 1, Kind: headgate.Refund}
+	back := engine.Part{Request: &request{"/a", "bob"}, Cost: 1, Kind: store.KindRefund}
 	for range 2 {
 		v, err := f.Decide(context.Background(), engine.Query{
 			Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorGRPC, Parts: []engine.Part{part, part, back},
@@ -328,9 +329,9 @@ func TestPartsOfAnEnvoyRequestAreOneRequest(t *testing.T) {
 }
 
 // unavailable is a store that does not answer.
-type unavailable struct{ headgate.Store }
+type unavailable struct{ store.Store }
 
-func (unavailable) Do(_ context.Context, b *headgate.Batch) { b.Fail(headgate.ErrUnavailable) }
+func (unavailable) Do(_ context.Context, b *store.Batch) { b.Fail(headgate.ErrUnavailable) }
 
 func TestDegradedAnswersAreCountedByPolicy(t *testing.T) {
 	text := `

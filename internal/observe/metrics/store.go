@@ -6,13 +6,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
-// Store is a headgate.Store that measures the latency of another one. It is for stores
+// Store is a store.Store that measures the latency of another one. It is for stores
 // behind a network, where reading a clock twice does not matter.
 type Store struct {
-	headgate.Store
+	store.Store
 
 	elapsed  func() time.Duration
 	vec      *prometheus.HistogramVec
@@ -20,7 +20,7 @@ type Store struct {
 }
 
 // NewStore returns inner, measured by a monotonic clock.
-func NewStore(inner headgate.Store, elapsed func() time.Duration) *Store {
+func NewStore(inner store.Store, elapsed func() time.Duration) *Store {
 	s := &Store{Store: inner, elapsed: elapsed}
 	s.vec = prometheus.NewHistogramVec(Histogram(
 		"headgate_store_duration_seconds", "Latency of calls to the shared store in seconds, by result.",
@@ -33,10 +33,10 @@ func NewStore(inner headgate.Store, elapsed func() time.Duration) *Store {
 // Collector returns a collector of the latencies for Prometheus.
 func (s *Store) Collector() prometheus.Collector { return s.vec }
 
-// Do implements headgate.Store. A call failed if any group did. Reading times is not
+// Do implements store.Store. A call failed if any group did. Reading times is not
 // measured.
-func (s *Store) Do(ctx context.Context, b *headgate.Batch) {
-	if len(b.Ops) == 0 || b.Ops[0].Kind == headgate.Times {
+func (s *Store) Do(ctx context.Context, b *store.Batch) {
+	if len(b.Ops) == 0 || b.Ops[0].Kind == store.KindTimes {
 		s.Store.Do(ctx, b)
 		return
 	}

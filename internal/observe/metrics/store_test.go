@@ -18,10 +18,10 @@ import (
 func TestStoreTimesQuestionsByHowTheyEnd(t *testing.T) {
 	var now time.Duration
 	elapsed := func() time.Duration { now += 3 * time.Millisecond; return now }
-	for result, inner := range map[string]headgate.Store{"ok": memory.New(), "error": unavailable{}} {
+	for result, inner := range map[string]store.Store{"ok": memory.New(), "error": unavailable{}} {
 		s := metrics.NewStore(inner, elapsed)
-		op := headgate.Op{Key: "k", Limit: headgate.PerSecond(1), Cost: 1}
-		if _, err := headgate.Execute(context.Background(), s, op); (err != nil) != (result == "error") {
+		op := store.Op{Key: "k", Rule: headgate.PerSecond(1).Rule(), Cost: 1}
+		if _, err := store.Execute(context.Background(), s, op); (err != nil) != (result == "error") {
 			t.Fatal(err)
 		}
 		r := prometheus.NewPedanticRegistry()
@@ -43,25 +43,25 @@ func TestStoreTimesQuestionsByHowTheyEnd(t *testing.T) {
 }
 
 func TestStoreAnswersAsTheOneItMeasures(t *testing.T) {
-	storetest.Run(t, storetest.Harness{Open: func(*testing.T) headgate.Store {
+	storetest.Run(t, storetest.Harness{Open: func(*testing.T) store.Store {
 		return metrics.NewStore(memory.New(), func() time.Duration { return 0 })
 	}})
 }
 
 // timer is a store that records key times.
-type timer struct{ headgate.Store }
+type timer struct{ store.Store }
 
-func (timer) Do(_ context.Context, b *headgate.Batch) {
+func (timer) Do(_ context.Context, b *store.Batch) {
 	b.Recorded, b.Created = true, time.UnixMicro(b.Ops[0].At)
 }
 
 func TestStorePassesKeyTimesThrough(t *testing.T) {
 	s := metrics.NewStore(timer{memory.New()}, func() time.Duration { return 0 })
-	if times, err := store.KeyTimes(t.Context(), s, headgate.Op{At: 7}); err != nil || times.Created != time.UnixMicro(7) {
+	if times, err := store.KeyTimes(t.Context(), s, store.Op{At: 7}); err != nil || times.Created != time.UnixMicro(7) {
 		t.Errorf("%v, %v", times, err)
 	}
 	s = metrics.NewStore(memory.New(), func() time.Duration { return 0 })
-	if _, err := store.KeyTimes(t.Context(), s, headgate.Op{Limit: headgate.PerHour(1)}); !errors.Is(err, store.ErrNoKeyTimes) {
+	if _, err := store.KeyTimes(t.Context(), s, store.Op{Rule: headgate.PerHour(1).Rule()}); !errors.Is(err, store.ErrNoKeyTimes) {
 		t.Errorf("a store without times: %v", err)
 	}
 }

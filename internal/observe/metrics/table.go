@@ -71,16 +71,16 @@ func (c *ruleCounts) count(lane uint32, r *engine.Result, o engine.Outcome) {
 	}
 	d := &r.Decision
 	switch d.Reason {
-	case headgate.FailOpen:
+	case headgate.ReasonFailOpen:
 		at[degraded].Add(1)
-	case headgate.FailClosed:
+	case headgate.ReasonFailClosed:
 		at[degraded+1].Add(1)
-	case headgate.Fallback:
+	case headgate.ReasonFallback:
 		at[degraded+2].Add(1)
-	case headgate.Banned:
+	case headgate.ReasonBanned:
 		at[banned].Add(1)
 	default:
-		if d.Allowed && o != engine.ShadowRefused && d.Remaining*5 <= d.Limit && d.Reason != headgate.NoLimit {
+		if d.Allowed && o != engine.ShadowRefused && d.Remaining*5 <= d.Limit && d.Reason != headgate.ReasonNoLimit {
 			at[near].Add(1)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 )
 
 // Attributes of decisions.
@@ -62,7 +63,7 @@ func (o *observer) Observe(ctx context.Context, d *engine.Decided) {
 
 // Store wraps next so that its calls are child spans of the request, if that is
 // recorded. kind is the kind of store, such as redis.
-func (t *Telemetry) Store(next headgate.Store, kind string) headgate.Store {
+func (t *Telemetry) Store(next store.Store, kind string) store.Store {
 	if t == nil || t.tracer == nil {
 		return next
 	}
@@ -77,16 +78,16 @@ func (t *Telemetry) Store(next headgate.Store, kind string) headgate.Store {
 
 // spanned is a store whose calls are spans.
 type spanned struct {
-	headgate.Store
+	store.Store
 
 	tracer trace.Tracer
 	kind   trace.SpanKind
 	about  trace.SpanStartEventOption
 }
 
-// Do implements headgate.Store. Reading times has no span.
-func (s *spanned) Do(ctx context.Context, b *headgate.Batch) {
-	if !trace.SpanFromContext(ctx).IsRecording() || len(b.Ops) > 0 && b.Ops[0].Kind == headgate.Times {
+// Do implements store.Store. Reading times has no span.
+func (s *spanned) Do(ctx context.Context, b *store.Batch) {
+	if !trace.SpanFromContext(ctx).IsRecording() || len(b.Ops) > 0 && b.Ops[0].Kind == store.KindTimes {
 		s.Store.Do(ctx, b)
 		return
 	}

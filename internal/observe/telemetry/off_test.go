@@ -95,9 +95,9 @@ func TestOffIsNotThere(t *testing.T) {
 }
 
 // timer is a store that records key times.
-type timer struct{ headgate.Store }
+type timer struct{ store.Store }
 
-func (timer) Do(_ context.Context, b *headgate.Batch) {
+func (timer) Do(_ context.Context, b *store.Batch) {
 	if len(b.Ops) > 0 {
 		b.Recorded, b.Created = true, time.UnixMicro(b.Ops[0].At)
 	}
@@ -106,14 +106,14 @@ func (timer) Do(_ context.Context, b *headgate.Batch) {
 // A store with spans has the key times of the one inside, whether it pipelines or not.
 func TestKeyTimesPassThrough(t *testing.T) {
 	tel := unsampled(t)
-	for _, inner := range []headgate.Store{timer{memory.New()}, failsafe.New(timer{memory.New()}, failsafe.Options{})} {
-		times, err := store.KeyTimes(t.Context(), tel.Store(inner, "redis"), headgate.Op{At: 7, Limit: headgate.PerHour(1)})
+	for _, inner := range []store.Store{timer{memory.New()}, failsafe.New(timer{memory.New()}, failsafe.Options{})} {
+		times, err := store.KeyTimes(t.Context(), tel.Store(inner, "redis"), store.Op{At: 7, Rule: headgate.PerHour(1).Rule()})
 		if err != nil || times.Created != time.UnixMicro(7) {
 			t.Errorf("%T: %v, %v", inner, times, err)
 		}
 	}
-	without := struct{ headgate.Store }{memory.New()}
-	if _, err := store.KeyTimes(t.Context(), tel.Store(without, "memory"), headgate.Op{Limit: headgate.PerHour(1)}); !errors.Is(err, store.ErrNoKeyTimes) {
+	without := struct{ store.Store }{memory.New()}
+	if _, err := store.KeyTimes(t.Context(), tel.Store(without, "memory"), store.Op{Rule: headgate.PerHour(1).Rule()}); !errors.Is(err, store.ErrNoKeyTimes) {
 		t.Errorf("a store without times: %v", err)
 	}
 }

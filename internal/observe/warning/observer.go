@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // MaxRules is how many rules are watched at a time: those that had requests first. One
@@ -102,7 +103,7 @@ func (o *Observer) Observe(_ context.Context, seen *engine.Decided) {
 		if !seen.Parts[r.Part].Takes() {
 			continue
 		}
-		if d := r.Decision.Reason; d == headgate.NoLimit || d == headgate.FailOpen || d == headgate.FailClosed {
+		if d := r.Decision.Reason; d == headgate.ReasonNoLimit || d == headgate.ReasonFailOpen || d == headgate.ReasonFailClosed {
 			continue // says nothing of the key
 		}
 		w := t.of(r.Rule)
@@ -168,7 +169,7 @@ func (o *Observer) count(s *state, r *engine.Result) {
 }
 
 // levels returns how many levels of RuleNearLimit a key has reached. 100% is a refusal.
-func (o *Observer) levels(d *headgate.Decision, refused bool) (n int) { //nolint:revive // a fact, not a mode
+func (o *Observer) levels(d *store.Decision, refused bool) (n int) { //nolint:revive // a fact, not a mode
 	if refused {
 		return len(o.settings.RuleNearLimit)
 	}

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/warning"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -350,7 +350,7 @@ func TestPeeksDoNotCount(t *testing.T) {
 	}
 	tr.seen = nil
 	for range 50 {
-		v, err := tr.e.Decide(t.Context(), engine.Query{Domain: "api", Part: engine.Part{Request: &request{}, Cost: 1, Kind: headgate.Peek}, At: tr.now.UnixMicro()})
+		v, err := tr.e.Decide(t.Context(), engine.Query{Domain: "api", Part: engine.Part{Request: &request{}, Cost: 1, Kind: store.KindPeek}, At: tr.now.UnixMicro()})
 		if err != nil || v.Allowed {
 			t.Fatal(v.Allowed, err)
 		}

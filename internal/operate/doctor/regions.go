@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/counts/storing"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -76,11 +77,11 @@ func (i *Installation) home(ctx context.Context, r *config.Regions, name string,
 		return Finding{"regions", Fail, "region " + name + ": " + err.Error(), "the server does not start", "check the password and the permissions of the user in regions.homes"}
 	}
 	defer func() { _ = s.Close() }()
-	look := headgate.Op{Key: rand.Text(), Scope: "verify-homes", Limit: headgate.PerMinute(1), Kind: headgate.Peek}
+	look := store.Op{Key: rand.Text(), Scope: "verify-homes", Rule: headgate.PerMinute(1).Rule(), Kind: store.KindPeek}
 	began := i.Now()
-	if _, err = headgate.Execute(ctx, s, look); err == nil {
+	if _, err = store.Execute(ctx, s, look); err == nil {
 		began = i.Now() // without the time to load the script
-		_, err = headgate.Execute(ctx, s, look)
+		_, err = store.Execute(ctx, s, look)
 	}
 	took := i.Now().Sub(began)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/store"
 )
 
 // Verdict compares a decision with an exact log of the requests that the limit has
@@ -23,7 +24,7 @@ const (
 
 // Outcome is the result of one request.
 type Outcome struct {
-	headgate.Decision
+	store.Decision
 	Verdict Verdict
 }
 
@@ -95,8 +96,8 @@ func (l *Lane) Do(at int64, req algorithm.Request) algorithm.Result {
 func (l *Lane) Counts() Counts { return l.counts }
 
 // Peek returns the decision on a request of cost at a time, without making it.
-func (l *Lane) Peek(at, cost int64) headgate.Decision {
-	return algorithm.Step(l.limit.Rule(), &l.state, at, algorithm.Request{Kind: headgate.Peek, Cost: cost}).Decision
+func (l *Lane) Peek(at, cost int64) store.Decision {
+	return algorithm.Step(l.limit.Rule(), &l.state, at, algorithm.Request{Kind: store.KindPeek, Cost: cost}).Decision
 }
 
 // Used returns how much of the limit is in use at a time: fractions of a token

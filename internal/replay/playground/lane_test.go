@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/internal/replay/playground"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -65,7 +66,7 @@ func TestAWindowThatIsNotEvenIsTooStrict(t *testing.T) {
 // TestBooksAgainstAList compares with sums over a plain list of all that passed.
 func TestBooksAgainstAList(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		limit := headgate.Per(8, 10*time.Second).Using(a)
 		l := lane(t, limit)
 		type pass struct{ at, cost int64 }
@@ -110,7 +111,7 @@ func TestBooksAgainstAList(t *testing.T) {
 }
 
 func TestAChangedLimitKeepsTheUse(t *testing.T) {
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		l := lane(t, headgate.PerMinute(10).Using(a))
 		for range 6 {
 			l.Hit(t0, 1)
@@ -175,7 +176,7 @@ func TestBytes(t *testing.T) {
 		headgate.TokenBucket: 24, headgate.LeakyBucket: 24, headgate.FixedWindow: 24,
 		headgate.SlidingLog: 8 * (4 + 2 + 18), headgate.SlidingWindow: 32, headgate.SlidingBuckets: 8 * (3 + 8),
 	}
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		l := lane(t, headgate.PerMinute(50).Using(a))
 		for i := range int64(60) {
 			l.Hit(t0+i, 1)
@@ -198,7 +199,7 @@ func TestResetForgetsAllButTheLimit(t *testing.T) {
 }
 
 func TestSpecLeavesOutWhatIsNotTheAlgorithms(t *testing.T) {
-	for _, a := range headgate.Algorithms() {
+	for _, a := range store.Algorithms() {
 		limit := playground.Spec{
 			Algorithm: a, N: 5, Period: time.Minute, Burst: 9, Anchor: headgate.AnchorFirstRequest,
 			Buckets: 12, Edge: headgate.EdgeStrict, CountDenied: true, RefillEvery: 15 * time.Second,
@@ -222,7 +223,7 @@ func TestSpecLeavesOutWhatIsNotTheAlgorithms(t *testing.T) {
 func TestDoIsTheStep(t *testing.T) {
 	l, limit := lane(t, headgate.PerMinute(3)), headgate.PerMinute(3)
 	var s algorithm.State
-	for _, kind := range []headgate.Kind{headgate.Take, headgate.Charge, headgate.Peek, headgate.Refund} {
+	for _, kind := range []store.Kind{store.KindTake, store.KindCharge, store.KindPeek, store.KindRefund} {
 		req := algorithm.Request{Kind: kind, Cost: 2}
 		if got, want := l.Do(t0, req), algorithm.Step(limit.Rule(), &s, t0, req); got != want {
 			t.Errorf("%s: %+v, want %+v", kind, got, want)

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // Got is the verdict on one request.
@@ -20,7 +21,7 @@ type Got struct {
 	// Rule is the rule that refuses or is closest to its limit; nil if none
 	// applies.
 	Rule     *rules.Rule
-	Decision headgate.Decision
+	Decision store.Decision
 	Delay    time.Duration
 	Status   int
 	Reason   string
@@ -33,7 +34,7 @@ func gotOf(v *engine.Verdict) Got {
 		g.Reason = "unknown_domain"
 	}
 	for _, r := range v.Results() {
-		if r.Decision.Reason == headgate.Shadow {
+		if r.Decision.Reason == headgate.ReasonShadow {
 			g.Shadow = append(g.Shadow, r.Rule)
 		}
 	}
@@ -80,7 +81,7 @@ func (g *Got) String() string {
 		b.WriteString(", " + g.Reason)
 	case !g.Allowed:
 		fmt.Fprintf(&b, " by %s, %d of %d remaining", g.Rule.Name, d.Remaining, d.Limit)
-	case d.Reason == headgate.NoLimit:
+	case d.Reason == headgate.ReasonNoLimit:
 		b.WriteString(", unlimited under " + g.Rule.Name)
 	default:
 		fmt.Fprintf(&b, ", %d of %d remaining under %s", d.Remaining, d.Limit, g.Rule.Name)

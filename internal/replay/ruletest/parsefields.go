@@ -302,7 +302,7 @@ func (p *testParser) expectation(n *yamltext.Node) Expectation {
 func (p *testParser) readReason(f yamltext.Fields, e *Expectation) {
 	if n := f.Get("reason"); n != nil {
 		var known []string
-		for r := headgate.OK; r <= headgate.Banned; r++ {
+		for r := headgate.ReasonOK; r <= headgate.ReasonBanned; r++ {
 			known = append(known, r.String())
 		}
 		if word, ok := p.Choice(n, "reason", append(known, "unknown_domain")...); ok {

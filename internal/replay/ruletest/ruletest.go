@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/decide/engine"
@@ -19,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -177,7 +177,7 @@ func expectsNoDomain(t *Test) bool {
 type run struct {
 	Options
 	test      *Test
-	store     headgate.Store
+	store     store.Store
 	engine    *engine.Engine
 	offenders *offenders.Watch // nil without on_repeat
 	now       time.Time

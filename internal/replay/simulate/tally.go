@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // tally counts decisions. Its memory is bounded by the keys that have counts:
@@ -154,7 +155,7 @@ func (t *tally) result(at int64, r *engine.Result) {
 		rt.delay += d.Delay.Microseconds()
 		rt.longest = max(rt.longest, d.Delay.Microseconds())
 	}
-	if d.Reason != headgate.NoLimit {
+	if d.Reason != headgate.ReasonNoLimit {
 		k.limit = d.Limit
 		k.peak = max(k.peak, d.Limit-d.Remaining)
 		if d.Limit > 0 {
@@ -162,7 +163,7 @@ func (t *tally) result(at int64, r *engine.Result) {
 		}
 	}
 	k.fresh = at + d.ResetAfter.Microseconds()
-	rt.asked(k, at, min(r.Cost(), headgate.MaxLimit))
+	rt.asked(k, at, min(r.Cost(), store.MaxLimit))
 }
 
 // asked records the demand of a key, allowed or not.
@@ -171,7 +172,7 @@ func (rt *ruleTally) asked(k *keyTally, at, cost int64) {
 		if window := at - at%period; window != k.window {
 			k.window, k.count = window, 0
 		}
-		k.count = min(k.count+cost, math.MaxInt64-headgate.MaxLimit)
+		k.count = min(k.count+cost, math.MaxInt64-store.MaxLimit)
 		k.busiest = max(k.busiest, k.count)
 	}
 }

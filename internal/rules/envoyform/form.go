@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/ownform"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/store"
 )
 
 // descriptorKeys are the keys of one descriptor.
@@ -73,7 +74,7 @@ func envoyLimitKeys() []form.Row {
 			Key: "unit", Doc: "second, minute, hour, day, week, month or year, in any case.",
 			Type: form.Type{Schema: `"type":"string","anyOf":[{"enum":` + form.Words(envoyUnits()) + `},{"pattern":"^([sS][eE][cC][oO][nN][dD]|[mM][iI][nN][uU][tT][eE]|[hH][oO][uU][rR]|[dD][aA][yY]|[wW][eE][eE][kK]|[mM][oO][nN][tT][hH]|[yY][eE][aA][rR])$"}]`, Values: "a unit"},
 		},
-		{Key: "requests_per_unit", Doc: "How many requests per unit or period.", Type: form.Integer(0, headgate.MaxLimit, new(int64))},
+		{Key: "requests_per_unit", Doc: "How many requests per unit or period.", Type: form.Integer(0, store.MaxLimit, new(int64))},
 		{Key: "unlimited", Doc: "true: everything is allowed.", Type: form.Ref("flag").Is("`true`, `false`")},
 		{
 			Key: "name", Doc: "The limit's name, shown to clients and used by replaces.",

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/ownform"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/store"
 )
 
 // rateLimit reads the rate_limit of a descriptor. The rule has the position of the
@@ -81,7 +82,7 @@ func (t *treeForm) readCount(l *ownform.LimitForm, refused bool) {
 		if t.compat == rules.CompatEnvoy {
 			n = inDecimal(n)
 		}
-		l.Rate.N, _ = t.Integer(n, "requests_per_unit", 0, headgate.MaxLimit)
+		l.Rate.N, _ = t.Integer(n, "requests_per_unit", 0, store.MaxLimit)
 	case refused:
 	case t.compat == rules.CompatEnvoy:
 		t.Warnf(l.At, "", "\"requests_per_unit\" is missing: every request is refused")

@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/ownform"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/store"
 )
 
 // Scope is the scope of the counts. No rule's scope starts like this: a % in one is
@@ -205,7 +206,7 @@ func (l *Limits) Key(id string) (string, error) {
 		return "", &Error{denied: true, message: fmt.Sprintf(`"id" has %d bytes, more than %d`, n, maxID)}
 	}
 	var space [maxID + 2]byte
-	return string(headgate.AppendKeyPart(space[:0], id)), nil
+	return string(store.AppendKeyPart(space[:0], id)), nil
 }
 
 // Rule returns the rule of a limit. A limit that was asked for before is not parsed

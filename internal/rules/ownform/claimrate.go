@@ -107,7 +107,7 @@ func (c *claimForm) isMoreThan(most headgate.Limit) func(text string) bool {
 			return false
 		}
 		l, err := c.limit(maps.Clone(period), text, "")
-		if most.AsBucket() != nil {
+		if most.Rule().AsBucket() != nil {
 			l = l.Burst(1)
 		}
 		return err == nil && rules.IsMore(l, most)

@@ -3,11 +3,11 @@ package ownform
 import (
 	"fmt"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/store"
 )
 
 // costForm is a cost that is being read.
@@ -20,7 +20,7 @@ type costForm struct {
 
 // costKeys are the keys of a cost that is not a number.
 func (p *Parser) costKeys(c *costForm) form.Mapping {
-	whole := form.Integer(0, headgate.MaxLimit, new(int64)).Or("1")
+	whole := form.Integer(0, store.MaxLimit, new(int64)).Or("1")
 	return form.Mapping{
 		Def: "cost", Doc: "What a request costs. Multiplied by the cost that the request itself has.", Short: &whole,
 		Rows: []form.Row{
@@ -29,17 +29,17 @@ func (p *Parser) costKeys(c *costForm) form.Mapping {
 					return fmt.Sprintf("the cost cannot be read from the %s", a), ""
 				})
 			})},
-			{Key: "default", Doc: "The cost of a request that lacks the attribute.", Type: form.Integer(0, headgate.MaxLimit, &c.bounds.Default)},
-			{Key: "min", Doc: "The minimum cost; lower values are raised to it.", Type: form.Integer(0, headgate.MaxLimit, &c.bounds.Min)},
+			{Key: "default", Doc: "The cost of a request that lacks the attribute.", Type: form.Integer(0, store.MaxLimit, &c.bounds.Default)},
+			{Key: "min", Doc: "The minimum cost; lower values are raised to it.", Type: form.Integer(0, store.MaxLimit, &c.bounds.Min)},
 			{
 				Key: "max", Doc: "The maximum cost; higher values are lowered to it, and values that are not numbers count as it.",
-				Type: form.Integer(1, headgate.MaxLimit, &c.bounds.Max).Or("the limit's capacity"),
+				Type: form.Integer(1, store.MaxLimit, &c.bounds.Max).Or("the limit's capacity"),
 			},
 			{
 				Key: "from_response", Doc: "The header or trailer of the upstream's response that holds the cost. Only the proxy sees it.", See: "more/reserve.md",
 				Type: form.Ref("fieldName").By("the name of a header", func(n *yamltext.Node) { c.after.Header = p.fieldName(n) }),
 			},
-			{Key: "estimate", Doc: "What the request is charged until the response reports its cost.", Type: form.Integer(1, headgate.MaxLimit, &c.estimate)},
+			{Key: "estimate", Doc: "What the request is charged until the response reports its cost.", Type: form.Integer(1, store.MaxLimit, &c.estimate)},
 			{
 				Key: "on_error", Doc: "Whether the estimate is kept or cancelled if the upstream does not answer, or answers with a 5xx.",
 				Type: form.Switch(&c.after.CancelErrors, "keep", "cancel"),
@@ -71,10 +71,10 @@ func (p *Parser) fieldName(n *yamltext.Node) string {
 // parseCost reads cost: a number, or where to find it.
 func (p *Parser) parseCost(n *yamltext.Node, r *rules.Rule) {
 	if n.Kind != yamltext.Map {
-		form.ReadOne(p.Report, "cost", n, form.Integer(0, headgate.MaxLimit, &r.Cost))
+		form.ReadOne(p.Report, "cost", n, form.Integer(0, store.MaxLimit, &r.Cost))
 		return
 	}
-	c := costForm{bounds: rules.CostFrom{Default: 1, Min: 1, Max: headgate.MaxLimit}, estimate: r.Cost}
+	c := costForm{bounds: rules.CostFrom{Default: 1, Min: 1, Max: store.MaxLimit}, estimate: r.Cost}
 	if r.Limit.Valid() && !r.Limit.IsUnlimited() && r.Limit.Capacity() > 0 {
 		c.bounds.Max = r.Limit.Capacity()
 	}
@@ -135,7 +135,7 @@ func (p *Parser) costAfter(at *yamltext.Node, f yamltext.Fields, r *rules.Rule, 
 // parseAbort reads on_abort: a word or a number.
 func (p *Parser) parseAbort(n *yamltext.Node, after *rules.CostAfter) {
 	if n.Kind == yamltext.Number {
-		if v, ok := p.Integer(n, "on_abort", 0, headgate.MaxLimit); ok {
+		if v, ok := p.Integer(n, "on_abort", 0, store.MaxLimit); ok {
 			after.Abort, after.AbortCost = rules.AbortFixed, v
 		}
 		return

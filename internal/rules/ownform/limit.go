@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 	"github.com/headgate/headgate/internal/rules/zone"
+	"github.com/headgate/headgate/store"
 )
 
 // The shortest and the longest lease.
@@ -57,7 +58,7 @@ func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Lim
 // slotKeys are the keys of a limit of concurrency.
 func (p *Parser) slotKeys(most *int64, lease *time.Duration) []form.Row {
 	return []form.Row{
-		{Key: "concurrency", Doc: "Up to this many concurrent requests, instead of a rate.", See: "more/concurrency.md", Type: form.Integer(0, headgate.MaxConcurrent, most)},
+		{Key: "concurrency", Doc: "Up to this many concurrent requests, instead of a rate.", See: "more/concurrency.md", Type: form.Integer(0, store.MaxConcurrent, most)},
 		{
 			Key: "lease", Doc: "After this time without renewal a slot is free again, for example after a crash.",
 			Type: form.Duration(minLease, maxLease, lease, "for example lease: 60s").Or("60s"),
@@ -101,14 +102,14 @@ func (l *LimitForm) Rows() []form.Row {
 		return row
 	}
 	const window, buckets = "add algorithm: fixed_window", "add algorithm: sliding_buckets"
-	l.buckets = headgate.DefaultBuckets
+	l.buckets = store.DefaultBuckets
 	return []form.Row{
 		{Key: "rate", Doc: "How many, and in which time.", See: "rules/rules.md#rate", Type: form.Ref("rate").Is("`5/minute`, `unlimited`")},
 		{Key: "period", Doc: "The time of a rate that is only a count.", Type: form.Ref("period").Is("`30s`, `7d`")},
 		{Key: "algorithm", Doc: "How the limit counts. token_bucket: bursts, then a steady rate. leaky_bucket: a queue that drains at a steady rate. fixed_window: windows on the clock or the calendar. sliding_log: exact. sliding_window: two counters. sliding_buckets: the window cut into sub-windows.", See: "rules/algorithms.md", Type: l.algorithms()},
 		algorithm(
 			"burst", "How many may pass at once (token_bucket), or the length of the queue (leaky_bucket).", "only token_bucket and leaky_bucket have a burst",
-			form.Integer(1, headgate.MaxLimit, &l.burst).Or("the rate's count"), headgate.TokenBucket, headgate.LeakyBucket,
+			form.Integer(1, store.MaxLimit, &l.burst).Or("the rate's count"), headgate.TokenBucket, headgate.LeakyBucket,
 		),
 		algorithm(
 			"refill", "Tokens arrive in steps, at every multiple of this time since the Unix epoch, instead of continuously.", "only token_bucket refills in steps",
@@ -116,7 +117,7 @@ func (l *LimitForm) Rows() []form.Row {
 		),
 		algorithm(
 			"delay_after", "How many queued requests are served at once; later ones wait.", "add algorithm: leaky_bucket",
-			form.Integer(1, headgate.MaxLimit, &l.delayAfter), headgate.LeakyBucket,
+			form.Integer(1, store.MaxLimit, &l.delayAfter), headgate.LeakyBucket,
 		),
 		algorithm(
 			"anchor", "Where windows start: on the clock, or with the first request.", window,
@@ -125,7 +126,7 @@ func (l *LimitForm) Rows() []form.Row {
 		algorithm(
 			"timezone", "The zone of the calendar, by its IANA name.", window, form.Ref("zone").Is("`Europe/Berlin`").Or("UTC"), headgate.FixedWindow, headgate.Distinct,
 		),
-		algorithm("buckets", "The number of sub-windows.", buckets, form.Integer(1, headgate.MaxBuckets, &l.buckets), headgate.SlidingBuckets),
+		algorithm("buckets", "The number of sub-windows.", buckets, form.Integer(1, store.MaxBuckets, &l.buckets), headgate.SlidingBuckets),
 		algorithm(
 			"edge", "How the oldest sub-window counts.", buckets,
 			form.Choice(&l.edge, headgate.EdgeWeighted, headgate.EdgeLenient, headgate.EdgeStrict), headgate.SlidingBuckets,
@@ -235,7 +236,7 @@ func (l *LimitForm) ReadAlgorithm() {
 }
 
 func (l *LimitForm) algorithms() form.Type {
-	return form.Choice(&l.Algorithm, headgate.Algorithms()...)
+	return form.Choice(&l.Algorithm, store.Algorithms()...)
 }
 
 // RefuseBeside reports those of the keys that are given.

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/body"
 	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/store"
 )
 
 // headerMap reads the headers of an answer.
@@ -339,7 +340,7 @@ func (p *Parser) makeWait(at, n *yamltext.Node, wait time.Duration, r *rules.Rul
 	case limit.Rule().RefillEvery > 0:
 		p.Errorf(at, "remove one of them", "action: delay does not work with refill: a queue drains continuously, not in steps")
 		return
-	case limit.BlockAge() > 0:
+	case limit.Rule().BlockAge() > 0:
 		p.Errorf(at, "remove one of them", "action: delay does not work with sync: blocks: a queue has to know every request")
 		return
 	case n == nil:
@@ -366,12 +367,12 @@ func (p *Parser) makeWait(at, n *yamltext.Node, wait time.Duration, r *rules.Rul
 func queueBehind(l headgate.Limit, wait time.Duration) headgate.Limit {
 	burst := l.Capacity()
 	hi, lo := bits.Mul64(uint64(l.N()), uint64(wait/time.Microsecond))
-	places := int64(headgate.MaxLimit)
+	places := int64(store.MaxLimit)
 	if period := uint64(l.Period() / time.Microsecond); hi < period {
 		quotient, _ := bits.Div64(hi, lo, period)
-		places = int64(min(quotient, headgate.MaxLimit))
+		places = int64(min(quotient, store.MaxLimit))
 	}
-	return l.Using(headgate.LeakyBucket).Burst(min(burst+places, headgate.MaxLimit)).DelayAfter(burst).MaxWait(wait)
+	return l.Using(headgate.LeakyBucket).Burst(min(burst+places, store.MaxLimit)).DelayAfter(burst).MaxWait(wait)
 }
 
 // warnOfWait warns about a wait that changes nothing.

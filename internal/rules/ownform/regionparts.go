@@ -4,6 +4,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/store"
 )
 
 const moreThanRegions = "use a limit of at least as many as there are regions"
@@ -19,7 +20,7 @@ func (p *Parser) lacksParts(limit headgate.Limit) bool {
 		return false
 	}
 	for i := range count {
-		if limit.Part(i, count).Capacity() == 0 {
+		if headgate.LimitOf(limit.Rule().Part(i, count)).Capacity() == 0 {
 			return true
 		}
 	}
@@ -39,11 +40,11 @@ func (t *tableForm) warnOfParts() {
 func (l *LimitForm) checkParts(n *yamltext.Node, limit headgate.Limit) {
 	count := l.regionCount()
 	for i := range count {
-		part := limit.Part(i, count)
+		part := headgate.LimitOf(limit.Rule().Part(i, count))
 		if !part.Valid() {
 			l.Errorf(n, "use a shorter period, or a window: algorithm: fixed_window",
 				"%d regions cannot share this bucket: the part of each refills in %d times its period, which is longer than %d days",
-				count, count, int(headgate.MaxPeriod.Hours()/24))
+				count, count, int(store.MaxPeriod.Hours()/24))
 			return
 		}
 	}

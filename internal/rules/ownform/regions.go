@@ -9,10 +9,11 @@ import (
 	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/store"
 )
 
 // regionKeys are the keys of regions.
-func (l *LimitForm) regionKeys(settings *headgate.Regions, shared *bool) form.Mapping {
+func (l *LimitForm) regionKeys(settings *store.Regions, shared *bool) form.Mapping {
 	word := form.Switch(shared, "separate", "shared")
 	return form.Mapping{
 		Def: "regions", Doc: "Whether regions share the limit: separate (default) gives each region the whole limit, shared gives each a part, and regions give each other tokens. {home: eu} lets one region count for all, with any algorithm. See docs/many/regions.md.",
@@ -69,7 +70,7 @@ func (l *LimitForm) withRegions(limit headgate.Limit) headgate.Limit {
 }
 
 // readRegions reads regions: a word, or a mapping. It reports whether that shares.
-func (l *LimitForm) readRegions(n *yamltext.Node) (settings headgate.Regions, shared bool) {
+func (l *LimitForm) readRegions(n *yamltext.Node) (settings store.Regions, shared bool) {
 	keys := l.regionKeys(&settings, &shared)
 	switch n.Kind {
 	case yamltext.Text:

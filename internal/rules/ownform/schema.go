@@ -3,11 +3,11 @@ package ownform
 import (
 	"slices"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/store"
 )
 
 // Mappings returns the mappings of rules, by their tables: for the schema and the docs.
@@ -25,8 +25,8 @@ func Mappings() []form.Mapping {
 		p.onLimitKeys(&r.OnLimit, &onLimitForm{}),
 		p.onRepeatKeys(&rules.OnRepeat{Factor: defaultBanFactor, Mode: rules.Shadow}, &rate.Rate{}),
 		p.storeErrorKeys(r),
-		l.syncKeys(&headgate.Blocks{}, new(bool)),
-		l.regionKeys(&headgate.Regions{}, new(bool)),
+		l.syncKeys(&store.Blocks{}, new(bool)),
+		l.regionKeys(&store.Regions{}, new(bool)),
 		(&tableForm{Parser: p}).rateKeys(),
 		p.zoneKeys(&zoneForm{}),
 		allowKeys(),

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/store"
 )
 
 // The ages that a block may be given, and what applies otherwise.
@@ -24,8 +25,8 @@ const (
 const fewTokens = 4
 
 // syncKeys are the keys of sync.
-func (l *LimitForm) syncKeys(b *headgate.Blocks, blocks *bool) form.Mapping {
-	*b = headgate.Blocks{MaxAge: defaultBlockAge, MaxOver: defaultOver / 100.}
+func (l *LimitForm) syncKeys(b *store.Blocks, blocks *bool) form.Mapping {
+	*b = store.Blocks{MaxAge: defaultBlockAge, MaxOver: defaultOver / 100.}
 	word := form.Switch(blocks, "exact", "blocks")
 	return form.Mapping{
 		Def: "sync", Doc: "How servers share the limit: exact (default) asks the store for each request, blocks draws tokens for busy keys in advance. See docs/many/blocks.md.",
@@ -82,7 +83,7 @@ func (l *LimitForm) withSync(limit headgate.Limit) headgate.Limit {
 }
 
 // readSync reads sync: a word, or a mapping with one. It reports whether that is blocks.
-func (l *LimitForm) readSync(n *yamltext.Node) (b headgate.Blocks, blocks bool) {
+func (l *LimitForm) readSync(n *yamltext.Node) (b store.Blocks, blocks bool) {
 	keys := l.syncKeys(&b, &blocks)
 	switch n.Kind {
 	case yamltext.Text:
@@ -126,7 +127,7 @@ func (l *LimitForm) percentage(key string, n *yamltext.Node) (float64, bool) {
 
 // warnOfSync warns of blocks that hold next to nothing.
 func (l *LimitForm) warnOfSync(n *yamltext.Node, limit headgate.Limit) {
-	age := limit.BlockAge()
+	age := limit.Rule().BlockAge()
 	if age == 0 {
 		return
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/tablefile"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -154,7 +155,7 @@ func (t *tableForm) readDefault(at, n *yamltext.Node) {
 // delay_after needs, though a sliding log cannot have more, and in steps no more than
 // the burst holds.
 func (t *tableForm) someRate() string {
-	count, unit := int64(headgate.MaxLog), "minute"
+	count, unit := int64(store.MaxLog), "minute"
 	if t.f.Get("refill") != nil {
 		unit = "day" // the longest step
 		if t.f.Get("burst") != nil {
@@ -253,7 +254,7 @@ func (t *tableForm) check() {
 	}
 	if c := t.rule.CostFrom; c != nil {
 		if n := t.f.Get("cost"); !yamltext.HasKey(n, "max") {
-			c.Max = headgate.MaxLimit // and not what fits into the default
+			c.Max = store.MaxLimit // and not what fits into the default
 		}
 	}
 	if t.OpenTable == nil && t.at != nil && t.claim == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store"
 )
 
 // readLimits reads limits, each the keys of one besides its name, and returns what is
@@ -68,7 +69,7 @@ func TestLimits(t *testing.T) {
 		"rate: 5/day, algorithm: fixed_window, timezone: Europe/Berlin":               headgate.PerCalendar(5, headgate.Day, berlin),
 		"rate: 5/day, algorithm: fixed_window, anchor: first_request":                 headgate.PerDay(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
 		"rate: 6/hour, algorithm: sliding_buckets, buckets: 6, edge: strict":          headgate.PerHour(6).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict),
-		"rate: 6/hour, algorithm: sliding_buckets, edge: lenient":                     headgate.PerHour(6).Using(headgate.SlidingBuckets).Buckets(headgate.DefaultBuckets, headgate.EdgeLenient),
+		"rate: 6/hour, algorithm: sliding_buckets, edge: lenient":                     headgate.PerHour(6).Using(headgate.SlidingBuckets).Buckets(store.DefaultBuckets, headgate.EdgeLenient),
 		"rate: 5/hour, algorithm: sliding_log, count_denied: true":                    headgate.PerHour(5).Using(headgate.SlidingLog).CountingDenied(),
 		"rate: 5/hour, algorithm: sliding_window, count_denied: true":                 headgate.PerHour(5).Using(headgate.SlidingWindow).CountingDenied(),
 		"rate: 5/day, algorithm: fixed_window, count_denied: true":                    headgate.PerCalendar(5, headgate.Day, nil).CountingDenied(),

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/store"
 )
 
 // Rate is N per Period.
@@ -75,7 +76,7 @@ func rateWithoutSlash(text string) error {
 }
 
 // ParseCount parses the count of a rate: digits, optionally grouped by _, from 0 to
-// [headgate.MaxLimit].
+// [store.MaxLimit].
 func ParseCount(text string) (int64, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -86,8 +87,8 @@ func ParseCount(text string) (int64, error) {
 		return 0, err
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n > headgate.MaxLimit {
-		return 0, fmt.Errorf("the count %s is too large: the maximum is %d", clip.Quote(text), int64(headgate.MaxLimit))
+	if err != nil || n > store.MaxLimit {
+		return 0, fmt.Errorf("the count %s is too large: the maximum is %d", clip.Quote(text), int64(store.MaxLimit))
 	}
 	return n, nil
 }
@@ -184,8 +185,8 @@ func ParsePeriod(text string) (time.Duration, headgate.CalendarUnit, error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		if part > headgate.MaxPeriod-total {
-			return 0, 0, fmt.Errorf("the period %s is too long: the maximum is %d days", clip.Quote(strings.TrimSpace(text)), headgate.MaxPeriod/day)
+		if part > store.MaxPeriod-total {
+			return 0, 0, fmt.Errorf("the period %s is too long: the maximum is %d days", clip.Quote(strings.TrimSpace(text)), store.MaxPeriod/day)
 		}
 		total += part
 	}
@@ -222,8 +223,8 @@ func parsePart(text string) (part time.Duration, rest string, err error) {
 		return 0, "", fmt.Errorf("months and years have no fixed length: use days, such as 90d, or a single %s", u.Calendar)
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n > int64(headgate.MaxPeriod/u.Length) {
-		return 0, "", fmt.Errorf("the period %s%s is too long: the maximum is %d days", digits, word, headgate.MaxPeriod/day)
+	if err != nil || n > int64(store.MaxPeriod/u.Length) {
+		return 0, "", fmt.Errorf("the period %s%s is too long: the maximum is %d days", digits, word, store.MaxPeriod/day)
 	}
 	return time.Duration(n) * u.Length, text[end:], nil
 }

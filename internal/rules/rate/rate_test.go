@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 func TestParseRate(t *testing.T) {
@@ -28,7 +29,7 @@ func TestParseRate(t *testing.T) {
 		"5/1_000s":          {N: 5, Period: 1000 * time.Second},
 		"0/second":          {Period: time.Second},
 		"007/s":             {N: 7, Period: time.Second},
-		"1099511627776/s":   {N: headgate.MaxLimit, Period: time.Second},
+		"1099511627776/s":   {N: store.MaxLimit, Period: time.Second},
 		"unlimited":         {Unlimited: true},
 		" Unlimited ":       {Unlimited: true},
 	} {
@@ -106,7 +107,7 @@ func FuzzParseRate(f *testing.F) {
 			}
 			return
 		}
-		if !r.Unlimited && (r.N < 0 || r.N > headgate.MaxLimit || r.Period <= 0 || r.Period > headgate.MaxPeriod) {
+		if !r.Unlimited && (r.N < 0 || r.N > store.MaxLimit || r.Period <= 0 || r.Period > store.MaxPeriod) {
 			t.Errorf("%q: %+v is out of range", s, r)
 		}
 		if again, err := Parse(r.String()); err != nil || again != r {

@@ -8,29 +8,30 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // The last that is taken of each bound, and the first that is not.
 func TestRatesAtTheirBounds(t *testing.T) {
-	const most = "35184372088831us" // headgate.MaxPeriod
+	const most = "35184372088831us" // store.MaxPeriod
 	for _, row := range []struct {
 		rate string
 		want Rate
 		err  string
 	}{
-		{"1/" + most, Rate{N: 1, Period: headgate.MaxPeriod}, ""},
+		{"1/" + most, Rate{N: 1, Period: store.MaxPeriod}, ""},
 		{"1/35184372088832us", Rate{}, "the period 35184372088832us is too long: the maximum is 407 days"},
 		{"1/407d5h", Rate{N: 1, Period: 407*day + 5*time.Hour}, ""},
 		{"1/407d6h", Rate{}, `the period "407d6h" is too long: the maximum is 407 days`},
-		{"1/35184372088830us1us", Rate{N: 1, Period: headgate.MaxPeriod}, ""},
+		{"1/35184372088830us1us", Rate{N: 1, Period: store.MaxPeriod}, ""},
 		{"1/35184372088831us1us", Rate{}, `the period "35184372088831us1us" is too long: the maximum is 407 days`},
-		{"1/" + most + "0s", Rate{N: 1, Period: headgate.MaxPeriod}, ""},
+		{"1/" + most + "0s", Rate{N: 1, Period: store.MaxPeriod}, ""},
 		{"1/1us", Rate{N: 1, Period: time.Microsecond}, ""},
 		{"1/0d0us", Rate{}, `the period "0d0us" must be longer than zero`},
 		{"1/0m1s", Rate{N: 1, Period: time.Second}, ""},
 		{"1/1m0s", Rate{N: 1, Period: time.Minute}, ""},
 		{"0/1s", Rate{Period: time.Second}, ""},
-		{"1_099_511_627_776/s", Rate{N: headgate.MaxLimit, Period: time.Second}, ""},
+		{"1_099_511_627_776/s", Rate{N: store.MaxLimit, Period: time.Second}, ""},
 		{"1_099_511_627_777/s", Rate{}, `the count "1_099_511_627_777" is too large: the maximum is 1099511627776`},
 	} {
 		got, err := Parse(row.rate)
@@ -94,7 +95,7 @@ func TestRatesAddUp(t *testing.T) {
 			total += time.Duration(count) * length
 		}
 		got, err := Parse(text)
-		if total == 0 || total > headgate.MaxPeriod {
+		if total == 0 || total > store.MaxPeriod {
 			if refused++; err == nil {
 				t.Errorf("%q is taken: %+v", text, got)
 			}

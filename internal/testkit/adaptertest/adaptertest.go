@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/middleware/httplimit"
+	"github.com/headgate/headgate/store"
 )
 
 // Status is the prefix of paths that are answered with the status they name, such as
@@ -236,10 +237,10 @@ func Misread(server Server) []string {
 }
 
 // nowhere is a store that is asked only whether it works.
-type nowhere struct{ headgate.Store }
+type nowhere struct{ store.Store }
 
-// Do implements [headgate.Store].
-func (nowhere) Do(context.Context, *headgate.Batch) {}
+// Do implements [store.Store].
+func (nowhere) Do(context.Context, *store.Batch) {}
 
 // mistake returns the error that f panics with, or "".
 func mistake(f func()) (text string) {

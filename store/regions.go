@@ -1,4 +1,4 @@
-package headgate
+package store
 
 import (
 	"math"
@@ -30,29 +30,15 @@ const (
 	badPart    problem = "the number of a region must be from 0 to one less than there are regions"
 )
 
-// InRegions returns l so that regions share it, through package store/regions:
-//
-//	headgate.PerMinute(600).Using(headgate.SlidingWindow).InRegions(headgate.Regions{})
-//
-// All regions together never admit more than l, whatever the network does; a token
-// bucket admits [Limit.RegionOver] more, at once. What other regions hold may be refused
-// here, until they have given it. A request that costs more than a region's own part is
-// refused as [TooLarge]. Queues, logs, concurrency, distinct counts, limits that count
-// refusals, and windows of the calendar in time.Local or in a zone of time.FixedZone, which
-// others do not know, cannot be shared between regions, only counted by one, which is
-// then their home:
-//
-//	headgate.PerDay(10).Using(headgate.SlidingLog).InRegions(headgate.Regions{Home: "eu"})
-func (l Limit) InRegions(settings Regions) Limit {
-	return l.with(func(r *Rule) {
-		r.inRegions, r.home, r.slack = true, settings.Home, -1
-		if settings.Slack >= 0 && settings.Slack <= 1 {
-			r.slack = int64(math.Round(settings.Slack * millionths))
-		}
-	})
+// SetRegions makes regions share limits of s; see headgate.Limit.InRegions.
+func (s *Settings) SetRegions(r Regions) {
+	s.inRegions, s.home, s.slack = true, r.Home, -1
+	if r.Slack >= 0 && r.Slack <= 1 {
+		s.slack = int64(math.Round(r.Slack * millionths))
+	}
 }
 
-// Regions returns the settings of InRegions, and false for a limit that is not shared.
+// Regions returns the settings of SetRegions, and false for a limit that is not shared.
 func (r *Rule) Regions() (settings Regions, ok bool) {
 	return Regions{Home: r.home, Slack: float64(r.slack) / millionths}, r.inRegions
 }
@@ -68,8 +54,7 @@ func (r *Rule) Home() string { return r.home }
 // RegionAge returns how long a token may be on its way from one region to another and
 // still arrive whole; see [Regions]. It is 0 for windows, whose tokens arrive whole until
 // the window ends.
-func (l Limit) RegionAge() time.Duration {
-	r := l.Rule()
+func (r *Rule) RegionAge() time.Duration {
 	if r.Algorithm != TokenBucket || !r.inRegions || r.Limit == 0 {
 		return 0
 	}
@@ -78,48 +63,47 @@ func (l Limit) RegionAge() time.Duration {
 
 // RegionOver returns how many tokens all regions together can admit above the limit, in
 // any period of time: what is refilled in RegionAge. It is 0 for windows.
-func (l Limit) RegionOver() int64 {
-	age := l.RegionAge()
+func (r *Rule) RegionOver() int64 {
+	age := r.RegionAge()
 	if age == 0 {
 		return 0
 	}
-	return l.Rule().refilled(int64(age / time.Microsecond))
+	return r.refilled(int64(age / time.Microsecond))
 }
 
 // Part returns part i of n of a limit, counted from 0, for one of n regions. Other than
-// those of [Limit.Share], the parts of all regions add up to l exactly, and so none is
-// left if l is smaller than n. A bucket's part refills in n periods what l refills in
+// those of [Rule.Share], the parts of all regions add up to r exactly, and so none is
+// left if r is smaller than n. A bucket's part refills in n periods what r refills in
 // one.
-func (l Limit) Part(i, n int) Limit {
-	r := *l.Rule()
-	r.part = true
+func (r *Rule) Part(i, n int) *Rule {
+	s := r.Settings
+	s.part = true
 	if i < 0 || i >= n {
-		r.Limit, r.problem = -1, badPart
-		return Limit{rule: &r}
+		return invalid(s, badPart)
 	}
-	if n == 1 || r.Unlimited || r.problem != valid {
-		return l
+	if n == 1 || s.Unlimited || r.problem != valid {
+		return r
 	}
-	if r.name == "" {
-		r.share = r.mark
+	if s.Name == "" {
+		s.share = r.mark
 	}
 	cut := func(total int64) int64 {
 		return mulDivDown(total, int64(i)+1, int64(n)) - mulDivDown(total, int64(i), int64(n))
 	}
-	if r.Algorithm != TokenBucket {
-		r.Limit = cut(r.Limit)
-		return compile(r)
+	if s.Algorithm != TokenBucket {
+		s.Limit = cut(s.Limit)
+		return Compile(s)
 	}
-	r.Burst, r.kept, r.burstSet = cut(r.Burst+r.kept), 0, true
-	if r.Period > math.MaxInt64/int64(n) {
-		r.Period = -1
+	s.Burst, s.HasBurst = cut(r.FullBurst()), true
+	if s.Period > math.MaxInt64/int64(n) {
+		s.Period = -1
 	} else {
-		r.Period *= int64(n)
+		s.Period *= int64(n)
 	}
-	if r.Burst == 0 {
-		r.Limit, r.burstSet = 0, false
+	if s.Burst == 0 {
+		s.Limit, s.HasBurst = 0, false
 	}
-	return compile(r)
+	return Compile(s)
 }
 
 // checkRegions returns why r cannot be shared between regions.

@@ -1,4 +1,4 @@
-package headgate
+package store
 
 import (
 	"math/bits"
@@ -13,15 +13,15 @@ import (
 // the algorithm. Otherwise the mark identifies the limit itself, so that different
 // limits count separately. The mark is the same in all processes and releases.
 func (o *Op) Space() (scope string, mark uint64) {
-	r := o.Limit.Rule()
+	r := o.Rule
 	if o.Scope != "" {
 		return o.Scope, uint64(r.Algorithm)
 	}
-	return r.name, r.mark
+	return r.Name, r.mark
 }
 
 // Space is [Op.Space] for an op without a Scope.
-func (r *Rule) Space() (scope string, mark uint64) { return r.name, r.mark }
+func (r *Rule) Space() (scope string, mark uint64) { return r.Name, r.mark }
 
 // AppendSpace appends a text for the space of op to dst: its scope, or a description of
 // the limit. Different spaces of one algorithm have different texts, unless a scope
@@ -31,7 +31,7 @@ func (o *Op) AppendSpace(dst []byte) []byte {
 	if scope != "" {
 		return append(dst, scope...)
 	}
-	r := o.Limit.Rule()
+	r := o.Rule
 	dst = append(dst, '~')
 	dst = strconv.AppendInt(dst, r.Limit, 10)
 	dst = append(dst, '/')
@@ -48,7 +48,7 @@ func (o *Op) AppendSpace(dst []byte) []byte {
 // everything that the limit means. Limits are chosen by developers, so the hash need
 // not resist attacks; two limits share one by accident with a probability of 2^-64.
 func (r *Rule) setMark() {
-	if r.name != "" {
+	if r.Name != "" {
 		r.mark = uint64(r.Algorithm)
 		return
 	}
@@ -98,18 +98,8 @@ func (r *Rule) zoneMark() int64 {
 	return int64(h)
 }
 
-// AppendKey appends parts to dst as one key, each preceded by its length, so that
-// different lists of parts never give the same key. It returns the extended slice, and
-// does not allocate if dst has capacity.
-func AppendKey(dst []byte, parts ...string) []byte {
-	for _, p := range parts {
-		dst = AppendKeyPart(dst, p)
-	}
-	return dst
-}
-
-// AppendKeyPart appends a single part; see [AppendKey]. The length is a varint as in
-// encoding/binary.
+// AppendKeyPart appends part to dst, preceded by its length as a varint, as in
+// encoding/binary; headgate.AppendKey does so for several parts.
 func AppendKeyPart(dst []byte, part string) []byte {
 	n := uint64(len(part))
 	for ; n >= 0x80; n >>= 7 {

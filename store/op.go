@@ -1,68 +1,70 @@
-package headgate
+package store
 
 import (
 	"context"
 	"time"
+
+	"github.com/headgate/headgate/internal/base/plain"
 )
 
 // Kind says what an Op does.
 type Kind uint8
 
 const (
-	// Take takes Cost if all of it fits, and nothing otherwise.
-	Take Kind = iota
-	// TakeUpTo takes as much of Cost as fits.
-	TakeUpTo
-	// Peek answers like Take and writes nothing.
-	Peek
-	// Charge takes Cost whether it fits or not; the key may go into debt.
-	Charge
-	// Refund returns Cost, up to the full limit, but nothing that the times of later
+	// KindTake takes Cost if all of it fits, and nothing otherwise.
+	KindTake Kind = iota
+	// KindTakeUpTo takes as much of Cost as fits.
+	KindTakeUpTo
+	// KindPeek answers like Take and writes nothing.
+	KindPeek
+	// KindCharge takes Cost whether it fits or not; the key may go into debt.
+	KindCharge
+	// KindRefund returns Cost, up to the full limit, but nothing that the times of later
 	// bookings rely on.
-	Refund
-	// Grant adds Cost as credit above the limit, for Op.Duration.
-	Grant
-	// Reset removes the key's state.
-	Reset
-	// Reserve takes Cost now, or books it for later, at most Op.Duration from now. Only
+	KindRefund
+	// KindGrant adds Cost as credit above the limit, for Op.Duration.
+	KindGrant
+	// KindReset removes the key's state.
+	KindReset
+	// KindReserve takes Cost now, or books it for later, at most Op.Duration from now. Only
 	// buckets can book; windows answer as for Take.
-	Reserve
-	// Release ends Cost of the lease named by Op.Lease. Decision.Granted is how much of
+	KindReserve
+	// KindRelease ends Cost of the lease named by Op.Lease. Decision.Granted is how much of
 	// it still existed; 0 is not a refusal.
-	Release
-	// Renew replaces Cost of the lease named by Op.Lease by a new lease, which lasts
+	KindRelease
+	// KindRenew replaces Cost of the lease named by Op.Lease by a new lease, which lasts
 	// its full time from now and is named by Decision.Lease. It is refused as [Expired]
 	// if the lease no longer exists, and never because the limit is reached.
-	Renew
-	// Draw takes up to Cost for a process that then decides on its own, but not more
+	KindRenew
+	// KindDraw takes up to Cost for a process that then decides on its own, but not more
 	// than a quarter of what is left (or 1), so that other processes get some too. What
 	// was drawn, Decision.Granted, may be used until Decision.Delay is over, counted
 	// from before the call; that is at most Op.Duration. It counts as if it had been
 	// used. To give back what is left, Refund it with the Decision.CountsUntil of the
 	// draw, all at once. Credit is not drawn. A refusal says when 1 can be drawn, or
 	// Never where the limit cannot be drawn from; see [Rule.CanDraw].
-	Draw
-	// Times reads when the state of the key was created and last changed, into Created
+	KindDraw
+	// KindTimes reads when the state of the key was created and last changed, into Created
 	// and Changed of the [Batch], of which it must be the only op, with a Cost of 0. Most
 	// stores do not record that; see KeyTimes of package store.
-	Times
+	KindTimes
 )
 
 // String returns the kind's name in lower case, such as take_up_to.
 func (k Kind) String() string {
-	if k <= Times {
+	if k <= KindTimes {
 		return [...]string{
-			Take: "take", TakeUpTo: "take_up_to", Peek: "peek", Charge: "charge", Refund: "refund", Grant: "grant",
-			Reset: "reset", Reserve: "reserve", Release: "release", Renew: "renew", Draw: "draw", Times: "times",
+			KindTake: "take", KindTakeUpTo: "take_up_to", KindPeek: "peek", KindCharge: "charge", KindRefund: "refund", KindGrant: "grant",
+			KindReset: "reset", KindReserve: "reserve", KindRelease: "release", KindRenew: "renew", KindDraw: "draw", KindTimes: "times",
 		}[k]
 	}
-	return numbered("kind", uint8(k))
+	return plain.Numbered("kind", uint8(k))
 }
 
 // Op is one operation of a store on one key.
 type Op struct {
 	// Key says who or what is counted: opaque bytes of any length. Join parts with
-	// [AppendKey], so that (a_b, c) and (a, b_c) stay different. A store may read it
+	// headgate.AppendKey, so that (a_b, c) and (a, b_c) stay different. A store may read it
 	// only during the call.
 	Key string
 	// Scope is a namespace for keys, such as the domain and name of a rule. The same
@@ -70,9 +72,10 @@ type Op struct {
 	// namespace, and without a name the limit itself; see [Op.Space]. A Redis store
 	// puts all scopes of a Key into one cluster slot.
 	Scope string
-	// Limit is the limit to apply. Within one Scope or name, the state survives a
-	// change of its numbers; each Algorithm has its own state.
-	Limit Limit
+	// Rule is the limit to apply: what headgate.Limit.Rule returns. Within one Scope or
+	// name, the state survives a change of its numbers; each Algorithm has its own state.
+	// Every op of a [Batch] has one.
+	Rule *Rule
 	// Cost is the cost of the request. It must not be negative. With 0, every kind is a
 	// dry run.
 	Cost int64
@@ -104,11 +107,11 @@ const (
 	Independent Mode = iota
 	// AllOrNothing writes only if every op is allowed. If one is refused, the decisions
 	// of the others are those of Peek, and only limits that count refusals write (see
-	// [Limit.CountingDenied]).
+	// headgate.Limit.CountingDenied).
 	AllOrNothing
 )
 
-// Store keeps the counts of keys. Create one and pass it to [New]: store/memory keeps
+// Store keeps the counts of keys. Create one and pass it to headgate.New: store/memory keeps
 // counts in this process, store/redis shares them between processes, and store/failsafe
 // wraps another store with a deadline and a circuit breaker. To implement a store, keep
 // the following contract, which package store/storetest checks.
@@ -129,7 +132,7 @@ const (
 //     been executed. The store must not retry them, since they might count twice.
 //
 // What a failure means for the request is decided by the Limiter and its
-// [FailurePolicy], not by the store. A group without ops asks nothing: its error says
+// headgate.FailurePolicy, not by the store. A group without ops asks nothing: its error says
 // what keeps the store from working at all, such as ErrNoStore or ErrClosed.
 //
 // Time is the store's own unless Op.At is set. A store that many processes share uses

@@ -1,4 +1,4 @@
-package headgate
+package store
 
 import (
 	"math"
@@ -33,29 +33,19 @@ const (
 	badBlockBurst problem = "blocks that admit nothing above the burst take what is refilled in their age out of it, which leaves nothing: use a shorter age"
 )
 
-// InBlocks returns l so that processes draw tokens in advance and decide alone, through
-// package store/blocks:
-//
-//	headgate.PerSecond(10_000).InBlocks(headgate.Blocks{MaxAge: time.Second, MaxOver: 0.05})
-//
-// Windows and SlidingLog still never admit more than the limit. A token bucket admits at
-// most [Limit.BlockOver] more, at once, however many processes there are, and its rate
-// is exact in the long run. What other processes hold in advance may be refused. Queues,
-// concurrency and limits that count refusals cannot be used in blocks.
-func (l Limit) InBlocks(b Blocks) Limit {
-	return l.with(func(r *Rule) {
-		r.blockAge = whole(b.MaxAge)
-		if b.MaxAge <= 0 {
-			r.blockAge = -1 // remembered as out of range
-		}
-		r.blockOver = -1
-		if b.MaxOver >= 0 && b.MaxOver <= 1 {
-			r.blockOver = int64(math.Round(b.MaxOver * millionths))
-		}
-	})
+// SetBlocks makes limits of s be used in blocks; see headgate.Limit.InBlocks.
+func (s *Settings) SetBlocks(b Blocks) {
+	s.blockAge = Micros(b.MaxAge)
+	if b.MaxAge <= 0 {
+		s.blockAge = -1 // remembered as out of range
+	}
+	s.blockOver = -1
+	if b.MaxOver >= 0 && b.MaxOver <= 1 {
+		s.blockOver = int64(math.Round(b.MaxOver * millionths))
+	}
 }
 
-// Blocks returns the settings of InBlocks, and false for a limit without blocks.
+// Blocks returns the settings of SetBlocks, and false for a limit without blocks.
 func (r *Rule) Blocks() (b Blocks, ok bool) {
 	if r.blockAge <= 0 || r.blockOver < 0 {
 		return b, false
@@ -63,17 +53,16 @@ func (r *Rule) Blocks() (b Blocks, ok bool) {
 	return Blocks{MaxAge: time.Duration(r.blockAge) * time.Microsecond, MaxOver: float64(r.blockOver) / millionths}, true
 }
 
-// FullBurst returns the burst of a bucket, including what InBlocks has taken out of it.
+// FullBurst returns the burst of a bucket, including what blocks have taken out of it.
 func (r *Rule) FullBurst() int64 { return r.Burst + r.kept }
 
-// BlockAge returns how old a block may become, or 0 if l does not use blocks.
-func (l Limit) BlockAge() time.Duration { return time.Duration(l.Rule().Age) * time.Microsecond }
+// BlockAge returns how old a block may become, or 0 if r does not use blocks.
+func (r *Rule) BlockAge() time.Duration { return time.Duration(r.Age) * time.Microsecond }
 
 // BlockOver returns how many tokens all processes together can admit above the limit, in
 // any period of time: what is refilled in BlockAge. It is 0 for windows, and without
 // blocks.
-func (l Limit) BlockOver() int64 {
-	r := l.Rule()
+func (r *Rule) BlockOver() int64 {
 	if r.Algorithm != TokenBucket || r.Age == 0 || r.kept > 0 {
 		return 0
 	}

@@ -1,0 +1,56 @@
+package store
+
+// Single reports whether b is one op whose Mode does not matter, for which most stores
+// have a shorter way. (Charge and others can take and still not be allowed.)
+func Single(b *Batch) bool {
+	return len(b.Ops) == 1 && len(b.Groups) == 1 &&
+		(b.Groups[0].Mode == Independent || b.Ops[0].Kind == KindTake || b.Ops[0].Kind == KindPeek)
+}
+
+// CanUndo reports whether what an op of this kind did can be given back at once, so that
+// a call to several stores can be all or nothing; see [AddUndo].
+func CanUndo(k Kind) bool {
+	switch k {
+	case KindTake, KindTakeUpTo, KindPeek, KindCharge, KindReserve:
+		return true
+	case KindRefund, KindGrant, KindReset, KindRelease, KindRenew, KindDraw, KindTimes:
+	}
+	return false
+}
+
+// AddUndo adds a group to b that gives back what the ops at some indexes took, according
+// to their answers, and then peeks at each: for a store that asks several others, when
+// one of them refused. [Peeks] reads its answers.
+func AddUndo(b *Batch, ops []Op, out []Decision, at []int) {
+	before := len(b.Ops)
+	for _, i := range at {
+		if d := &out[i]; d.Granted > 0 {
+			op := ops[i]
+			op.Kind, op.Cost, op.CountsUntil, op.Duration = KindRefund, d.Granted, d.CountsUntil, d.ResetAfter
+			if op.Rule.Algorithm == Concurrency {
+				op.Kind, op.Lease = KindRelease, d.Lease
+			}
+			b.Ops = append(b.Ops, op)
+		}
+	}
+	for _, i := range at {
+		op := ops[i]
+		op.Kind = KindPeek
+		b.Ops = append(b.Ops, op)
+	}
+	n := len(b.Ops) - before
+	b.Groups = append(b.Groups, Group{Ops: n})
+	b.Out = append(b.Out, make([]Decision, n)...)
+}
+
+// Peeks writes to out what group g of b, which AddUndo added, answered about the ops at
+// the same indexes.
+func Peeks(b *Batch, g int, out []Decision, at []int) {
+	end := 0
+	for i := range g + 1 {
+		end += b.Groups[i].Ops
+	}
+	for j, i := range at {
+		out[i] = b.Out[end-len(at)+j]
+	}
+}
