@@ -31,7 +31,7 @@ type Rules struct {
 
 	files   follow.Files
 	engine  *engine.Engine
-	repeat  repeating
+	working working
 	clients *client.Resolver
 	limiter *headgate.Limiter
 	asker   admission.Asker
@@ -75,12 +75,12 @@ func Open(store store.Store, paths []string, options ...Option) (*Rules, error) 
 	if r.fallback != nil {
 		own = append(own, engine.WithFallback(r.fallback))
 	}
-	r.engine = engine.New(store, rs, append(own, r.openRepeat(store))...)
+	r.engine = engine.New(store, rs, append(own, r.openFeatures(store))...)
 	r.asker = admission.Asker{
 		Engine: r.engine, Clients: r.clients, Clock: r.limiter.Now, Logger: r.log, Failed: r.report, Patience: time.Second,
 		Wait: func(ctx context.Context, d time.Duration, _ bool) error { return r.limiter.Sleep(ctx, d) },
 	}
-	r.watchRepeat(rs)
+	r.startFeatures(rs)
 	r.stop = follow.Start(follow.Options{Files: r.files, Changed: r.changed, Settle: follow.DefaultSettle, Poll: poll, Log: r.log})
 	return r, nil
 }
@@ -155,17 +155,17 @@ func (r *Rules) reload(guard func(before, after *rules.Ruleset) error) error {
 		return err
 	}
 	r.engine.SetRules(rs)
-	r.watchRepeat(rs)
+	r.startFeatures(rs)
 	stats := rs.Stats()
 	r.log.Info("rules reloaded", "rules", stats.Rules, "files", stats.Files)
 	return nil
 }
 
 // Close stops following the files and waits for a running reload. The rules can
-// still be used, but on_repeat starts no further bans. Call it once.
+// still be used, but no further bans start. Call it once.
 func (r *Rules) Close() error {
 	r.stop(func(done <-chan struct{}) { <-done })
-	r.repeat.life.End()
+	r.working.life.End()
 	return nil
 }
 

@@ -278,9 +278,7 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 	if r.ChargeOn != "" {
 		e.printf("    counts      only if the answer has %s\n", inert(r.ChargeOn))
 	}
-	if r.OnRepeat != "" {
-		e.printf("    on_repeat   %s\n", r.OnRepeat)
-	}
+	r.Lines(func(name, text string) { e.printf("    %-11s %s\n", name, text) })
 	e.blocks(r.Blocks)
 	e.regions(r.Regions)
 	if c := r.Count; c != nil {

@@ -259,15 +259,15 @@ func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 		b.WriteString("\n  " + text)
 	}
 	if k.BannedUntil != nil {
-		fmt.Fprintf(&b, "\n  banned until %s (%s)", k.BannedUntil.Format(time.RFC3339), roughly(k.BannedUntil.Sub(now)))
+		fmt.Fprintf(&b, "\n  banned until %s (%s)", k.BannedUntil.Format(time.RFC3339), rate.Roughly(k.BannedUntil.Sub(now)))
 	} else if !k.Allowed && k.RetryAfter != nil && *k.RetryAfter > 0 {
 		fmt.Fprintf(&b, "\n  retry after %s", milliseconds(*k.RetryAfter))
 	}
 	if o := k.Override; o != nil {
-		fmt.Fprintf(&b, "\n  override until %s (%s)", o.Until.Format(time.RFC3339), roughly(o.Until.Sub(now)))
+		fmt.Fprintf(&b, "\n  override until %s (%s)", o.Until.Format(time.RFC3339), rate.Roughly(o.Until.Sub(now)))
 	}
-	if action == "peek" && k.Repeat != nil {
-		b.WriteString("\n  " + repeats(k.Repeat, now))
+	if action == "peek" {
+		k.Lines(now, func(text string) { b.WriteString("\n  " + text) })
 	}
 	if action == "peek" && k.LimitText != "" && !k.Unlimited {
 		b.WriteString("\n  " + keyTimes(k, now))
@@ -330,37 +330,10 @@ func inRegions(regions map[string]bool) string {
 	return inert(strings.Join(slices.DeleteFunc(names, func(name string) bool { return !regions[name] }), ", "))
 }
 
-// repeats says what on_repeat has counted about a key.
-func repeats(r *admin.RepeatView, now time.Time) string {
-	short := func(ms int64) string { return rate.Short(time.Duration(ms) * time.Millisecond) }
-	text := fmt.Sprintf("%d of %s within %s", r.Refusals, count(int(r.Of), "refusal"), short(r.Within))
-	never, were, next := "never banned", "banned ", "; the next ban lasts "
-	if r.Mode == "shadow" {
-		never, were, next = "would not have been banned yet", "would have been banned ", "; the next ban would last "
-	}
-	if r.LastBan == nil {
-		return text + ", " + never + next + short(r.NextBan)
-	}
-	return text + ", " + were + count(int(r.Bans), "time") + ", last " + r.LastBan.Format(time.RFC3339) +
-		fmt.Sprintf(" (%s ago)", roughly(max(now.Sub(*r.LastBan), 0))) + next + short(r.NextBan)
-}
-
-// roughly formats a time that goes by: to the second, or from two days on to the hour.
-func roughly(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d = d.Round(time.Second); d < 2*day {
-		return rate.Short(d)
-	}
-	if d = d.Round(time.Hour); d%day != 0 {
-		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
-	}
-	return fmt.Sprintf("%dd", d/day)
-}
-
 // keyTimes says when a key was created and last changed.
 func keyTimes(k *admin.KeyAnswer, now time.Time) string {
 	ago := func(at time.Time) string {
-		return fmt.Sprintf("%s (%s ago)", at.Format(time.RFC3339), roughly(max(now.Sub(at), 0)))
+		return fmt.Sprintf("%s (%s ago)", at.Format(time.RFC3339), rate.Roughly(max(now.Sub(at), 0)))
 	}
 	switch {
 	case !k.KeyTimes:
@@ -427,7 +400,7 @@ func printOverrides(w io.Writer, list *admin.Overrides, now time.Time) error {
 			what += " (the rule no longer exists)"
 		}
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(o.Domain), printable(o.Rule), shownKey(o.Key), what,
-			roughly(o.Until.Sub(now)), printable(o.By), printable(o.Reason))
+			rate.Roughly(o.Until.Sub(now)), printable(o.By), printable(o.Reason))
 	}
 	return t.Flush()
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/serving"
 	"github.com/headgate/headgate/internal/observe/announce"
@@ -32,6 +31,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/jwt"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/features"
 	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/xds"
@@ -75,15 +75,13 @@ type App struct {
 	engine    *engine.Engine
 	strangers *strangers
 	control   *control.Manager
-	offenders *offenders.Watch
-	// unsavedBans counts bans of offenders that are active, but not saved.
-	unsavedBans atomic.Int64
-	doors       *serving.Doors
-	queue       *dispatch.Dispatcher
-	trial       *trial.Trial        // nil without a candidate
-	warns       *announce.Announcer // nil unless warnings are on
-	plane       *xds.Client         // nil if rules come from files
-	clock       *steady.Clock       // nil if Options.Clock is set
+	features  features.Workers
+	doors     *serving.Doors
+	queue     *dispatch.Dispatcher
+	trial     *trial.Trial        // nil without a candidate
+	warns     *announce.Announcer // nil unless warnings are on
+	plane     *xds.Client         // nil if rules come from files
+	clock     *steady.Clock       // nil if Options.Clock is set
 
 	// For operators.
 	started   time.Time // by Options.Clock
@@ -190,7 +188,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	a.watchOffenders()
+	a.startFeatures()
 	a.doors.Watch(a.opened.Load)
 	a.openLive()
 	a.watchClock()
@@ -268,7 +266,7 @@ func (a *App) openEngine(ctx context.Context) error {
 	}
 	a.store = store
 	a.openMetrics()
-	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), engine.WithStranger(a.strangers.tell), a.openOffenders(),
+	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), engine.WithStranger(a.strangers.tell), a.openFeatures(),
 		engine.WithStart(a.metrics.Start), engine.WithRefunded(a.metrics.Refunded), engine.WithObserver(a.telemetry.Observer(a.metrics)))
 	if a.warns != nil {
 		a.warns.Observer().SetRules(a.state.Load().Rules)

@@ -60,7 +60,7 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 			"POST /v1/explain": extra(api), // for operators, even if the API does not serve it
 			"POST /v1/limits":  extra(api),
 		},
-		Engine: a.engine, Store: a.store.Counts, Control: a.control, Offenders: a.offenders, Clients: a.clients, Keys: a.keys, Metrics: a.metrics, Live: a.live,
+		Engine: a.engine, Store: a.store.Counts, Control: a.control, Features: a.features, Clients: a.clients, Keys: a.keys, Metrics: a.metrics, Live: a.live,
 		Blocks: a.store.Blocks, Region: p.Config.Store.Regions.Name, Among: p.Config.Store.Regions.Among(),
 		Regions: a.store.Regions, RegionsAsked: a.store.RegionsAsked, Homes: a.store.Homes,
 		Followed: a.store.Followed, Reach: a.store.Reach,

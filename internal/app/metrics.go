@@ -80,7 +80,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.store.DescribeHomes(c)
 	a.store.DescribeFollowed(c)
 	storing.DescribeControl(a.control, c)
-	a.describeOffenders(c)
+	a.describeFeatures(c)
 	a.doors.Describe(c)
 	a.queue.Describe(c)
 	if a.warns != nil {

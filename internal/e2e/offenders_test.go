@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/rules/features/offenders"
 )
 
 const offenderRules = `
@@ -68,7 +69,7 @@ func TestOffenders(t *testing.T) {
 	if want := "100 refusals within 10m: a ban of 1m, then 4m, 16m … 24h; forgotten after 48h"; rules[0].OnRepeat != want {
 		t.Errorf("the rules page says %q, want %q", rules[0].OnRepeat, want)
 	}
-	peek := func(rule string) admin.RepeatView {
+	peek := func(rule string) offenders.RepeatView {
 		view := f.mustKeys(t, "peek", `{"rule":"`+rule+`","key":["`+spammer+`"]}`).Repeat
 		if view.LastBan != nil && f.clock.Now().Sub(*view.LastBan) > time.Second {
 			t.Errorf("the last ban of %s: %s", rule, view.LastBan)
@@ -76,7 +77,7 @@ func TestOffenders(t *testing.T) {
 		view.LastBan = nil
 		return *view
 	}
-	if got, want := peek("search"), (admin.RepeatView{Mode: "enforce", Of: 100, Within: 600_000, Bans: 1, NextBan: 240_000}); got != want {
+	if got, want := peek("search"), (offenders.RepeatView{Mode: "enforce", Of: 100, Within: 600_000, Bans: 1, NextBan: 240_000}); got != want {
 		t.Errorf("a peek says %+v, want %+v", got, want)
 	}
 	f.mustKeys(t, "unban", `{"rule":"search","key":["`+spammer+`"]}`)
@@ -100,7 +101,7 @@ func TestOffenders(t *testing.T) {
 
 	f.refuse(t, "/login", spammer, 20)
 	f.await(t, func() bool { return total("shadow", "logins") == "1" })
-	if got, want := peek("logins"), (admin.RepeatView{Mode: "shadow", Of: 20, Within: 3_600_000, Bans: 1, NextBan: 28_800_000}); got != want {
+	if got, want := peek("logins"), (offenders.RepeatView{Mode: "shadow", Of: 20, Within: 3_600_000, Bans: 1, NextBan: 28_800_000}); got != want {
 		t.Errorf("a peek says %+v, want %+v", got, want)
 	}
 	if d := f.check(t, "/login", spammer); d.Reason == "banned" {

@@ -29,11 +29,11 @@ var layers = map[string]int{
 	"api":         0,  // the messages of gRPC
 	"docs":        0,  // files that the program prints
 	"store/":      2,  // each folder a store, and the suite they pass
-	"middleware/": 4,  // each folder a framework or protocol
-	"rulefiles":   7,  // the server's rules in a Go program
-	"cmd":         11,
-	"examples":    11,
-	"web/wasm":    11, // what the browser runs
+	"middleware/": 7,  // each folder a framework or protocol
+	"rulefiles":   10, // the server's rules in a Go program
+	"cmd":         14,
+	"examples":    14,
+	"web/wasm":    14, // what the browser runs
 
 	"internal/base":           0,  // needs nothing: files, texts, the clock
 	"internal/base/plain":     -2, // texts without fmt
@@ -49,32 +49,36 @@ var layers = map[string]int{
 	"internal/rules/listfile":    1, // lists, one entry a line
 	"internal/rules/zone":        1, // the time zones that requests may name
 	"internal/rules/tablefile":   2, // CSV, JSON and YAML, row by row
-	"internal/rules/ownform":     3, // Headgate's own form of rules
-	"internal/rules/envoyform":   4, // descriptors
-	"internal/rules/inline":      4, // limits that come with a request
-	"internal/rules/rulefile":    5, // files of either
-	"internal/rules/schema":      6, // JSON Schemas for editors
-	"internal/rules/follow":      6, // notices that rule files have changed
-	"internal/rules/xds":         6, // rules from a control plane
+	"internal/rules/feature":     3, // what the rest knows of a feature
+	"internal/rules/features/":   4, // each folder a feature: all of it
+	"internal/rules/features":    5, // the list of them
+	"internal/rules/ownform":     6, // Headgate's own form of rules
+	"internal/rules/envoyform":   7, // descriptors
+	"internal/rules/inline":      7, // limits that come with a request
+	"internal/rules/rulefile":    8, // files of either
+	"internal/rules/schema":      9, // JSON Schemas for editors
+	"internal/rules/follow":      9, // notices that rule files have changed
+	"internal/rules/xds":         9, // rules from a control plane
 
-	"internal/decide":           4, // around the engine: bans, overrides, candidates
-	"internal/decide/engine":    3, // the verdict on a request
-	"internal/decide/admission": 4, // the life of a request
-	"internal/decide/orders":    5, // grants and resets of other regions
-	"internal/decide/checks":    1, // the scopes of the limits of middleware
+	"internal/decide":            7, // around the engine: bans, overrides, candidates
+	"internal/decide/engine":     6, // the verdict on a request
+	"internal/decide/admission":  7, // the life of a request
+	"internal/decide/orders":     8, // grants and resets of other regions
+	"internal/decide/standalone": 7, // an engine without a table of bans that servers share
+	"internal/decide/checks":     1, // the scopes of the limits of middleware
 
-	"internal/answer":          3, // what all answers share: headers and bodies
-	"internal/counts/storing":  7, // opens the store, and what belongs to it
-	"internal/counts/dispatch": 8, // opens the queue, and asks when an entry may be sent
-	"internal/counts/trial":    8, // the candidate of a process: its files, its counts
+	"internal/answer":          6,  // what all answers share: headers and bodies
+	"internal/counts/storing":  10, // opens the store, and what belongs to it
+	"internal/counts/dispatch": 11, // opens the queue, and asks when an entry may be sent
+	"internal/counts/trial":    11, // the candidate of a process: its files, its counts
 
-	"internal/request":          3, // the client, and what it requests
+	"internal/request":          6, // the client, and what it requests
 	"internal/request/spelling": 0, // one form of what clients write in many
 	"internal/request/reading":  1, // the ways in which servers read one path
 	"internal/request/client":   2, // who is asking
-	"internal/request/jwt":      4, // verifies tokens
+	"internal/request/jwt":      7, // verifies tokens
 
-	"internal/transport":             3, // connections: bounds, TLS, shared ports
+	"internal/transport":             6, // connections: bounds, TLS, shared ports
 	"internal/transport/membound":    1,
 	"internal/transport/rightserver": 1, // the client of Redis, which may have to be replaced
 	"internal/transport/ticks":       0,
@@ -83,42 +87,42 @@ var layers = map[string]int{
 	"internal/transport/h2bound":     2,
 	"internal/transport/overload":    2,
 
-	"internal/door":                 7, // the kit of doors
-	"internal/door/":                9, // each folder a door
-	"internal/door/admin/dashboard": 4, // the pages of the admin door
-	"internal/door/selfservice":     6, // tells callers their own limits
-	"internal/door/serving":         9, // opens, bounds, serves and closes them all
-	"internal/door/grpcserver":      5, // serves them over gRPC
-	"internal/door/httprequest":     5, // an HTTP request, as rules see it
-	"internal/door/described":       4, // a request described by attributes
-	"internal/door/httpapi":         8, // services that doors offer
-	"internal/door/grpcapi":         8,
-	"internal/door/rls":             8,
-	"internal/door/forwardauth":     8,
+	"internal/door":                 10, // the kit of doors
+	"internal/door/":                12, // each folder a door
+	"internal/door/admin/dashboard": 7,  // the pages of the admin door
+	"internal/door/selfservice":     9,  // tells callers their own limits
+	"internal/door/serving":         12, // opens, bounds, serves and closes them all
+	"internal/door/grpcserver":      8,  // serves them over gRPC
+	"internal/door/httprequest":     8,  // an HTTP request, as rules see it
+	"internal/door/described":       7,  // a request described by attributes
+	"internal/door/httpapi":         11, // services that doors offer
+	"internal/door/grpcapi":         11,
+	"internal/door/rls":             11,
+	"internal/door/forwardauth":     11,
 
-	"internal/observe":           4, // metrics
-	"internal/observe/announce":  5, // tells operators of warnings
-	"internal/observe/candidate": 4, // what candidate rules would have answered
-	"internal/observe/telemetry": 5, // traces and metrics, sent elsewhere
+	"internal/observe":           7, // metrics
+	"internal/observe/announce":  8, // tells operators of warnings
+	"internal/observe/candidate": 7, // what candidate rules would have answered
+	"internal/observe/telemetry": 8, // traces and metrics, sent elsewhere
 	"internal/observe/sse":       0, // live events, for readers that may be slow
 	"internal/observe/top":       1, // the most frequent keys
 
-	"internal/replay":            6, // what rules would do
-	"internal/replay/accesslog":  3,
-	"internal/replay/offline":    9, // the commands that need no server
-	"internal/replay/playground": 2, // one limit and its books, for web/wasm
+	"internal/replay":            9, // what rules would do
+	"internal/replay/accesslog":  6,
+	"internal/replay/offline":    12, // the commands that need no server
+	"internal/replay/playground": 2,  // one limit and its books, for web/wasm
 
-	"internal/queue":         3, // requests that are sent later
-	"internal/queue/file":    4, // kept in a file
-	"internal/queue/streams": 4, // kept in Redis
+	"internal/queue":         6, // requests that are sent later
+	"internal/queue/file":    7, // kept in a file
+	"internal/queue/streams": 7, // kept in Redis
 
-	"internal/operate": 10, // what operators use around a server
+	"internal/operate": 13, // what operators use around a server
 
-	"internal/config": 6,
-	"internal/app":    10, // the only package that sees everything
+	"internal/config": 9,
+	"internal/app":    13, // the only package that sees everything
 
 	"internal/testkit":             0, // for tests: starts a real server, makes certificates
-	"internal/testkit/adaptertest": 5, // compares the middleware of frameworks with httplimit
+	"internal/testkit/adaptertest": 8, // compares the middleware of frameworks with httplimit
 }
 
 // groups are the folders of internal/, the lowest first: a package imports only groups

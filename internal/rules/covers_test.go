@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -47,11 +48,11 @@ func comparisons() map[string]comparison {
 		// Behind a shadow ban other limits count on, and a rejection goes
 		// before it.
 		"OnLimit": {func(r *Rule) { r.OnLimit.Action = ShadowBan }, false, true, false},
-		// Its refusals may ban a key before those of the other do.
-		"OnRepeat": {func(r *Rule) { r.OnRepeat = &OnRepeat{Ban: MinBan} }, true, false, false},
-		"Headers":  harmless(func(r *Rule) { r.Headers = "github" }),
-		"Mode":     {func(r *Rule) { r.Mode = Shadow }, false, true, false},
-		"Percent":  {func(r *Rule) { r.Percent = 50 }, false, true, false},
+		// Its refusals may, for example, ban a key before those of the other do.
+		"Traits":  {func(r *Rule) { r.Traits = []fmt.Stringer{Attribute{}} }, true, false, false},
+		"Headers": harmless(func(r *Rule) { r.Headers = "github" }),
+		"Mode":    {func(r *Rule) { r.Mode = Shadow }, false, true, false},
+		"Percent": {func(r *Rule) { r.Percent = 50 }, false, true, false},
 		// The stricter policy for outages covers the others.
 		"OnStoreError": {func(r *Rule) { r.OnStoreError = StoreErrorDeny }, true, false, false},
 		"LocalShare":   harmless(func(r *Rule) { r.LocalShare = 0.5 }), // cannot be combined with allow

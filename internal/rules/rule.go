@@ -141,8 +141,8 @@ type Rule struct {
 	KeyMissing KeyMissing     // for requests that lack a part of Key
 	// Values is, for a limit of headgate.Distinct, which values it counts; nil for
 	// others.
-	Values   *Values
-	OnRepeat *OnRepeat // bans keys that are refused again and again; nil if none are
+	Values *Values
+	Traits []fmt.Stringer // what features have read of the rule: see the package feature
 	// Headers is the dialect of the rate-limit headers of the rule's domain, such
 	// as github; empty for the server's default.
 	Headers      string
@@ -344,6 +344,16 @@ func (r *Rule) manner() Rule {
 	return m
 }
 
+// TraitOf returns the trait of a type that a feature has given r; the zero value without one.
+func TraitOf[T fmt.Stringer](r *Rule) (trait T) {
+	for _, t := range r.Traits {
+		if of, ok := t.(T); ok {
+			return of
+		}
+	}
+	return trait
+}
+
 // Covers reports whether r, which counts the same requests as other, refuses
 // everything that other would. It is true only for limits that differ in nothing but
 // their numbers, with costs that are known before the request, and for a rule that
@@ -353,7 +363,7 @@ func (r *Rule) Covers(other *Rule) bool {
 	switch {
 	case r.Mode != Enforce || r.Percent < 100 || r.QuotaMode || r.OnLimit.Action != Reject:
 		return false
-	case r.ChargeDenied || other.ChargeDenied || other.OnRepeat != nil || !r.costsAs(other) || !r.Values.same(other.Values) || !r.coversOutage(other):
+	case r.ChargeDenied || other.ChargeDenied || len(other.Traits) > 0 || !r.costsAs(other) || !r.Values.same(other.Values) || !r.coversOutage(other):
 		return false
 	case r.Limit.IsUnlimited() || other.Limit.IsUnlimited() || r.varies() || other.varies():
 		return false

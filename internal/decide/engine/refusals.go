@@ -5,7 +5,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Refusals receives the refusals by rules with on_repeat. Refused is called concurrently,
+// Refusals receives the refusals by rules with traits. Refused is called concurrently,
 // on the path of the request, and must not block.
 type Refusals interface {
 	// Refused is called for each such rule of a request that has refused a key. key is
@@ -14,7 +14,7 @@ type Refusals interface {
 	Refused(rule *rules.Rule, key string, lane uint32, enforced bool)
 }
 
-// WithRefusals reports refusals by rules with on_repeat to r. Refusals of a banned key are
+// WithRefusals reports refusals by rules with traits to r. Refusals of a banned key are
 // not reported, or a ban would extend itself; nor are those for want of the store, and
 // dry runs.
 func WithRefusals(r Refusals) Option { return func(e *Engine) { e.refusals = r } }
@@ -23,7 +23,7 @@ func WithRefusals(r Refusals) Option { return func(e *Engine) { e.refusals = r }
 func (d *deciding) reportRefusals() {
 	for i := range d.results {
 		r := &d.results[i]
-		if r.Rule.OnRepeat == nil || !d.Parts[r.Part].Takes() {
+		if len(r.Rule.Traits) == 0 || !d.Parts[r.Part].Takes() {
 			continue
 		}
 		switch answer := &r.Decision; answer.Reason {

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/features"
 	"github.com/headgate/headgate/store"
 )
 
@@ -76,7 +76,7 @@ func once(o *control.Order) headgate.Limit {
 }
 
 // Others returns what resetting a key resets besides the counts of the limit that applies:
-// those of other tiers, and what on_repeat has counted.
+// those of other tiers, and what features have counted.
 func Others(tiers []*rules.Rule, ruled *rules.Rule, key string, now time.Time) []store.Op {
 	var ops []store.Op
 	for _, r := range tiers {
@@ -85,5 +85,5 @@ func Others(tiers []*rules.Rule, ruled *rules.Rule, key string, now time.Time) [
 		}
 		ops = append(ops, store.Op{Key: key, Scope: r.StoreScope(), Rule: r.Limit.Rule(), At: now.UnixMicro(), Kind: store.KindReset})
 	}
-	return append(ops, offenders.Pardons(ruled, key, now)...)
+	return append(ops, features.Resets(ruled, key, now)...)
 }

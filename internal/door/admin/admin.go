@@ -21,7 +21,6 @@ import (
 	"github.com/headgate/headgate/internal/counts/trial"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/door/admin/dashboard"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/queue"
@@ -29,6 +28,7 @@ import (
 	"github.com/headgate/headgate/internal/request/hosts"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/features"
 	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/blocks"
@@ -45,11 +45,11 @@ type Options struct {
 	Others  map[string]http.Handler         // routes of other parts of the process, by http.ServeMux pattern
 	Extra   func(http.Handler) http.Handler // wraps a handler to refuse requests during overload
 
-	Engine    *engine.Engine
-	Store     store.Store // the engine's
-	Control   *control.Manager
-	Offenders *offenders.Watch
-	Clients   *client.Resolver
+	Engine   *engine.Engine
+	Store    store.Store // the engine's
+	Control  *control.Manager
+	Features features.Workers
+	Clients  *client.Resolver
 	// Keys says how operators see keys.
 	Keys    *metrics.KeyView
 	Metrics *metrics.Observer

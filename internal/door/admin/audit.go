@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/control"
-	"github.com/headgate/headgate/internal/decide/offenders"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -15,7 +14,7 @@ import (
 // maxAudit is the number of changes kept.
 const maxAudit = 1000
 
-// AuditEntry is a change made by an operator, or a ban by on_repeat.
+// AuditEntry is a change made by an operator, or a ban by a feature of rules.
 type AuditEntry struct {
 	T      time.Time `json:"t"`
 	Action string    `json:"action"`
@@ -77,15 +76,15 @@ func (k keys) listAudit(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"audit": k.withOffenders(k.audit.last(n), n)}, nil
+	return map[string]any{"audit": k.withBans(k.audit.last(n), n)}, nil
 }
 
-// withOffenders adds the last bans by on_repeat to the last n changes.
-func (k keys) withOffenders(list []AuditEntry, n int) []AuditEntry {
-	for _, b := range k.Offenders.Last(n) {
+// withBans adds the last bans by features to the last n changes.
+func (k keys) withBans(list []AuditEntry, n int) []AuditEntry {
+	for _, b := range k.Features.Last(n) {
 		e := AuditEntry{
-			T: b.From.UTC(), Action: "ban", By: offenders.By, Domain: b.Rule.Domain, Rule: b.Rule.Name,
-			Key: k.Keys.Of(b.Key), Reason: b.Reason(), Before: "none", After: entryText(&control.Entry{Kind: control.Ban, Until: b.Until.UTC()}),
+			T: b.From.UTC(), Action: "ban", By: b.By, Domain: b.Rule.Domain, Rule: b.Rule.Name,
+			Key: k.Keys.Of(b.Key), Reason: b.Reason, Before: "none", After: entryText(&control.Entry{Kind: control.Ban, Until: b.Until.UTC()}),
 		}
 		if b.Mode == rules.Shadow {
 			e.Action, e.After = "would_ban", "would be "+e.After

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/features"
 	"github.com/headgate/headgate/store"
 )
 
@@ -99,8 +100,8 @@ type KeyAnswer struct {
 	KeyTimes    bool          `json:"key_times"`
 	BannedUntil *time.Time    `json:"banned_until,omitempty"`
 	Override    *OverrideView `json:"override,omitempty"`
-	Repeat      *RepeatView   `json:"on_repeat,omitempty"` // set if the rule has on_repeat
-	Warning     string        `json:"warning,omitempty"`   // set if the action was only partly successful
+	features.Counted
+	Warning string `json:"warning,omitempty"` // set if the action was only partly successful
 	// Regions are the other regions, and whether they have made the change too.
 	Regions map[string]bool `json:"regions,omitempty"`
 	// InRegions says how regions share the limit; nil if they do not. Limit is then that of
@@ -208,7 +209,7 @@ func (a *KeyAnswer) everywhere(action string) bool {
 	case a.InRegions == nil:
 		return true
 	case action == "reset":
-		return a.InRegions.Home == "" || a.Repeat != nil // they forget earlier bans
+		return a.InRegions.Home == "" || a.Counted != features.Counted{} // they forget what features have counted
 	}
 	return action != "grant"
 }
@@ -281,7 +282,7 @@ func (k keys) describe(c *keyCall) error {
 		if err := k.times(c, rule); err != nil {
 			return err
 		}
-		if err := k.repeat(c); err != nil {
+		if c.answer.Counted, err = features.Count(c.ctx, k.Store, c.ruled, c.key, c.now); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/top"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/features"
 	"github.com/headgate/headgate/internal/rules/follow"
 )
 
@@ -291,8 +292,8 @@ type RuleStatus struct {
 	Percent      int      `json:"percent"`
 	Action       string   `json:"action"`
 	OnStoreError string   `json:"on_store_error"`
-	OnRepeat     string   `json:"on_repeat,omitempty"` // which refusals lead to which bans
-	Description  string   `json:"description,omitempty"`
+	features.Told
+	Description string `json:"description,omitempty"`
 }
 
 // listRules answers GET /v1/rules.
@@ -314,10 +315,7 @@ func ruleStatus(r *rules.Rule) RuleStatus {
 	s := RuleStatus{
 		Domain: r.Domain, Name: r.Name, File: r.File, Line: r.Line, Rate: rateText(r.Limit),
 		Unlimited: r.Limit.IsUnlimited(), Key: []string{}, Match: r.Conditions(), Mode: r.Mode.String(), Percent: r.Percent,
-		Action: r.OnLimit.Action.String(), OnStoreError: r.OnStoreError.String(), Description: r.Description,
-	}
-	if r.OnRepeat != nil {
-		s.OnRepeat = r.OnRepeat.String()
+		Action: r.OnLimit.Action.String(), OnStoreError: r.OnStoreError.String(), Told: features.Tell(r), Description: r.Description,
 	}
 	if !s.Unlimited {
 		s.Limit, s.PeriodMS, s.Burst = r.Limit.N(), r.Limit.Period().Milliseconds(), r.Limit.Capacity()

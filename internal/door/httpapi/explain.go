@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/features"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/blocks"
 )
@@ -276,15 +277,15 @@ type ExplainedRule struct {
 	LimitFrom string `json:"limit_from,omitempty"`
 	// ZoneFrom says which time zone the limit has, if not that of the rule, and where it
 	// comes from: "Europe/Berlin, from jwt:zoneinfo".
-	ZoneFrom  string           `json:"zone_from,omitempty"`
-	Cost      int64            `json:"cost"`
-	Mode      string           `json:"mode"`
-	Percent   int              `json:"percent"`
-	Of        string           `json:"of,omitempty"`        // the attribute whose values count; empty if requests do
-	ChargeOn  string           `json:"charge_on,omitempty"` // which answers count; empty for all requests
-	OnRepeat  string           `json:"on_repeat,omitempty"` // which refusals lead to which bans; empty for none
-	Blocks    *Blocks          `json:"blocks,omitempty"`    // how far off sync: blocks can be; nil without it
-	Regions   *Regions         `json:"regions,omitempty"`   // how regions share it; nil if they do not
+	ZoneFrom string `json:"zone_from,omitempty"`
+	Cost     int64  `json:"cost"`
+	Mode     string `json:"mode"`
+	Percent  int    `json:"percent"`
+	Of       string `json:"of,omitempty"`        // the attribute whose values count; empty if requests do
+	ChargeOn string `json:"charge_on,omitempty"` // which answers count; empty for all requests
+	features.Told
+	Blocks    *Blocks          `json:"blocks,omitempty"`  // how far off sync: blocks can be; nil without it
+	Regions   *Regions         `json:"regions,omitempty"` // how regions share it; nil if they do not
 	QuotaMode bool             `json:"quota_mode,omitempty"`
 	Applies   bool             `json:"applies"`
 	Why       []rules.Mismatch `json:"why,omitempty"` // why it does not apply
@@ -372,9 +373,7 @@ func (q *Question) explainedRule(x *engine.Explained) ExplainedRule {
 	if on := r.ChargeOn(); on != nil {
 		out.ChargeOn = on.String()
 	}
-	if r.OnRepeat != nil {
-		out.OnRepeat = r.OnRepeat.String()
-	}
+	out.Told = features.Tell(r)
 	out.Blocks = BlocksOf(r.Limit, r.Scope, q.Blocks)
 	out.Regions = RegionsOf(r.Limit, q.Regions)
 	if !x.Applies {

@@ -14,10 +14,11 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/decide/offenders"
+	"github.com/headgate/headgate/internal/decide/standalone"
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/features"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -95,7 +96,7 @@ func Run(ctx context.Context, file *File, rs *rules.Ruleset, o Options) ([]Resul
 	var results []Result
 	for i := range tests {
 		r := run{Options: o, test: &tests[i], store: memory.New()}
-		r.engine, r.offenders = offenders.NewReplay(r.store, rs, func() time.Time { return r.now }, nil)
+		r.engine, r.features = standalone.Replay(r.store, rs, func() time.Time { return r.now }, nil)
 		if err := errors.Join(r.run(ctx), r.store.Close()); err != nil {
 			return results, nil, err
 		}
@@ -176,13 +177,13 @@ func expectsNoDomain(t *Test) bool {
 // run is a test in progress.
 type run struct {
 	Options
-	test      *Test
-	store     store.Store
-	engine    *engine.Engine
-	offenders *offenders.Watch // nil without on_repeat
-	now       time.Time
-	result    Result
-	asked     int // requests reported to Asked
+	test     *Test
+	store    store.Store
+	engine   *engine.Engine
+	features features.Workers // nil if they have nothing to do
+	now      time.Time
+	result   Result
+	asked    int // requests reported to Asked
 }
 
 // often is the number of requests between calls of Asked and checks of the
@@ -209,8 +210,8 @@ func (r *run) run(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("%s:%d:%d: %w", s.File, s.Line, s.Column, err)
 			}
-			if last = got; r.offenders != nil {
-				r.offenders.Flush(ctx)
+			if last = got; r.features != nil {
+				r.features.Flush(ctx)
 			}
 			expect := &s.Expect[min(n, len(s.Expect)-1)]
 			if fields := got.compare(expect); fields != nil && !failed {

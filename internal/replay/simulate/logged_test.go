@@ -102,7 +102,7 @@ func TestOnRepeat(t *testing.T) {
 		{strings.Replace(text, "}}]", "}, mode: shadow}]", 1), 660, 1, "2 bans of 1 key by on_repeat (shadow)"},
 	} {
 		r := run(t, options(t, row.rules, logs))
-		if got := r.Rules[0].OnRepeat; r.Allowed != row.allowed || got == nil || got.Keys != row.banned || got.String() != row.want {
+		if got := r.Rules[0].OnRepeat; r.Allowed != row.allowed || got == nil || got.Keys != row.banned || r.Rules[0].Banned() != row.want {
 			t.Errorf("%s: %d allowed, %v", row.rules, r.Allowed, got)
 		}
 		var out bytes.Buffer

@@ -12,6 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/feature"
+	"github.com/headgate/headgate/internal/rules/features"
 )
 
 // Report is the result of a simulation.
@@ -74,29 +76,23 @@ type RuleReport struct {
 	Top     []KeyReport `json:"top"`
 	Lacking []Lacking   `json:"lacking,omitempty"` // attributes that the rule needs and the log does not have
 
-	OnRepeat *BansReport `json:"on_repeat,omitempty"` // nil for a rule without on_repeat
+	features.Replayed
 
 	all []KeyReport
 }
 
-// BansReport counts the bans by on_repeat, and the keys that were banned. In shadow mode it
-// counts those that would have been.
-type BansReport struct {
-	Mode string `json:"mode"`
-	Bans int64  `json:"bans"`
-	Keys int64  `json:"keys"`
-}
-
-// String describes the bans, such as "3 bans of 2 keys"; it is empty without bans.
-func (b *BansReport) String() string {
-	if b == nil || b.Bans == 0 {
-		return ""
-	}
-	text := Plural(b.Bans, "ban") + " of " + Plural(b.Keys, "key") + " by on_repeat"
-	if b.Mode == rules.Shadow.String() {
-		text += " (shadow)"
-	}
-	return text
+// Banned describes the bans by features, such as "3 bans of 2 keys by" and the name of
+// the feature; it is empty without any.
+func (r *RuleReport) Banned() string {
+	var all []string
+	r.Bans(func(b *feature.Bans) {
+		text := Plural(b.Bans, "ban") + " of " + Plural(b.Keys, "key") + " by " + b.By
+		if b.Mode == rules.Shadow.String() {
+			text += " (shadow)"
+		}
+		all = append(all, text)
+	})
+	return strings.Join(all, ", ")
 }
 
 // KeyReport is the result of a rule for one key.
@@ -141,12 +137,11 @@ func newReport(s *side, o *Options, read outcome, first, last int64) *Report {
 	for _, rt := range t.order {
 		one := rt.report(o)
 		one.Lacking = rt.lacks(read.logged)
-		if o := rt.rule.OnRepeat; o != nil {
-			one.OnRepeat = &BansReport{Mode: max(o.Mode, rt.rule.Mode).String()}
-			if b := s.bans[rt.rule]; b != nil {
-				one.OnRepeat.Bans, one.OnRepeat.Keys = b.n, int64(len(b.keys))
-			}
+		var b bans
+		if of := s.bans[rt.rule]; of != nil {
+			b = *of
 		}
+		one.Replayed = features.Replay(rt.rule, b.n, int64(len(b.keys)))
 		r.Rules = append(r.Rules, one)
 	}
 	return &r

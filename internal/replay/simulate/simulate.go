@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/decide/offenders"
+	"github.com/headgate/headgate/internal/decide/standalone"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/feature"
+	"github.com/headgate/headgate/internal/rules/features"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -50,14 +52,14 @@ const (
 // side is a Side in progress.
 type side struct {
 	Side
-	engine    *engine.Engine
-	offenders *offenders.Watch // nil without on_repeat
-	bans      map[*rules.Rule]*bans
-	store     *memory.Store
-	now       int64
-	matched   engine.Matched // the rules of the current request
-	tally     *tally         // valid once the books are closed
-	books     *books
+	engine   *engine.Engine
+	features features.Workers // nil if they have nothing to do
+	bans     map[*rules.Rule]*bans
+	store    *memory.Store
+	now      int64
+	matched  engine.Matched // the rules of the current request
+	tally    *tally         // valid once the books are closed
+	books    *books
 
 	decided             int64
 	peakKeys, peakBytes int64
@@ -72,7 +74,7 @@ func newSide(s Side, o *Options) *side {
 		settings = append(settings, memory.WithMaxKeys(o.MaxKeys))
 	}
 	out.store = memory.New(settings...)
-	out.engine, out.offenders = offenders.NewReplay(out.store, s.Rules, func() time.Time { return time.UnixMicro(out.now) }, out.banned)
+	out.engine, out.features = standalone.Replay(out.store, s.Rules, func() time.Time { return time.UnixMicro(out.now) }, out.banned)
 	out.books = newBooks(out.tally)
 	return out
 }
@@ -86,8 +88,8 @@ func (s *side) decide(ctx context.Context, at int64, m engine.Matched) (engine.V
 		v.Release()
 		return v, fmt.Errorf("simulation: %w", err)
 	}
-	if s.offenders != nil && (!v.Allowed || v.WouldRefuse > 0) {
-		s.offenders.Flush(ctx)
+	if s.features != nil && (!v.Allowed || v.WouldRefuse > 0) {
+		s.features.Flush(ctx)
 	}
 	s.books.enter(at, &v)
 	s.decided++
@@ -112,14 +114,14 @@ func (s *side) answered(ctx context.Context, at int64, v *engine.Verdict, status
 	return s.engine.SettleAnswer(ctx, v, at, rules.Answer{Status: status})
 }
 
-// bans are those of a rule by on_repeat.
+// bans are those of keys of a rule.
 type bans struct {
 	n    int64
 	keys map[string]bool
 }
 
 // banned counts a ban, or what would be one in shadow mode.
-func (s *side) banned(b offenders.Ban) {
+func (s *side) banned(b feature.Ban) {
 	r := b.Rule.Base()
 	if s.bans[r] == nil {
 		s.bans[r] = &bans{keys: map[string]bool{}}

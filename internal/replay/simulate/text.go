@@ -88,7 +88,7 @@ func (w *writer) keys(r *RuleReport, top int) {
 	if r.FirstRefusal != nil {
 		w.printf(" first refusal %s, last %s", r.FirstRefusal.Format(time.DateTime), r.LastRefusal.Format(time.DateTime))
 	}
-	if bans := r.OnRepeat.String(); bans != "" {
+	if bans := r.Banned(); bans != "" {
 		w.printf(", %s", bans)
 	}
 	if r.Delayed > 0 {

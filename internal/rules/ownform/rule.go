@@ -10,6 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/feature"
+	"github.com/headgate/headgate/internal/rules/features"
 	"github.com/headgate/headgate/internal/rules/form"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
@@ -21,9 +23,11 @@ func (p *Parser) ruleKeys(rf *ruleForm) form.Mapping {
 			Key: "charge_on", Doc: "Counts only requests with certain answers, such as failed logins.", See: "more/charge-on.md",
 			Type: form.Ref("chargeOn").Is("a mapping").Or("every request"),
 		},
-		{Key: "on_repeat", Doc: "Bans keys that are refused again and again.", See: "more/offenders.md", Type: form.Ref("onRepeat").Is("a mapping")},
-		{Key: "tiers", Doc: "Different limits by plan.", See: "more/outcomes.md#tiers", Type: form.Ref("tiers").Is("a mapping")},
 	})
+	for _, f := range features.All() {
+		rows = append(rows, f.Row())
+	}
+	rows = append(rows, form.Row{Key: "tiers", Doc: "Different limits by plan.", See: "more/outcomes.md#tiers", Type: form.Ref("tiers").Is("a mapping")})
 	return form.Mapping{
 		Def: "limit", Doc: "One of Headgate's own rules.", By: "algorithm", Word: headgate.TokenBucket.String(), Rows: rows,
 		Instead: map[string]string{headgate.Distinct.String(): `{"required":["count"]}`},
@@ -224,7 +228,9 @@ func (p *Parser) parseRule(rf ruleForm) {
 	form.ReadFields(p.Report, f, p.SharedKeys(r))
 	p.parseDistinct(f, r)
 	p.parseChargeOn(f, r, rf.tiers)
-	p.parseOnRepeat(f, r, rf.tiers)
+	for _, feat := range features.All() {
+		feat.Read(&feature.Reading{Report: p.Report, Fields: f, Rule: r, Tiered: rf.tiers != nil})
+	}
 	if rf.tiers != nil {
 		rf.tiers.apply(r, &rf.match, rf.asked, rf.tier, rf.standard)
 		if rf.tier != "" && r.Name != "" {

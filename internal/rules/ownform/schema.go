@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/features"
 	"github.com/headgate/headgate/internal/rules/form"
-	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 	"github.com/headgate/headgate/store"
 )
@@ -14,7 +14,7 @@ import (
 func Mappings() []form.Mapping {
 	p, r := &Parser{}, NewRule("", "", &yamltext.Node{})
 	l, globs := &LimitForm{Parser: p}, form.Ref("globs")
-	return []form.Mapping{
+	all := []form.Mapping{
 		p.ruleKeys(&ruleForm{rule: r}),
 		p.matchKeys(&matchForm{Match: &rules.Match{}}),
 		{Def: "condition", Doc: "A value or a list of values, of which any may match (* matches any characters), or a mapping with is, not and present.", Short: &globs, Rows: p.conditionKeys(&rules.ValueMatch{}, &lists{}), Extra: `"minProperties":1`},
@@ -23,7 +23,6 @@ func Mappings() []form.Mapping {
 		p.costKeys(&costForm{bounds: rules.CostFrom{Default: 1, Min: 1}}),
 		p.chargeOnKeys(&chargeForm{}),
 		p.onLimitKeys(&r.OnLimit, &onLimitForm{}),
-		p.onRepeatKeys(&rules.OnRepeat{Factor: defaultBanFactor, Mode: rules.Shadow}, &rate.Rate{}),
 		p.storeErrorKeys(r),
 		l.syncKeys(&store.Blocks{}, new(bool)),
 		l.regionKeys(&store.Regions{}, new(bool)),
@@ -33,6 +32,12 @@ func Mappings() []form.Mapping {
 		p.denyKeys(&listID{status: deniedStatus}),
 		p.listFileKeys(new(string)),
 	}
+	for _, f := range features.All() {
+		if f.Keys != nil {
+			all = append(all, f.Keys())
+		}
+	}
+	return all
 }
 
 // limitTogether are the schemas of what the keys of a rule refuse of each other.

@@ -244,3 +244,14 @@ func Short(d time.Duration) string {
 	}
 	return text
 }
+
+// Roughly formats a time that goes by: to the second, or from two days on to the hour.
+func Roughly(d time.Duration) string {
+	if d = d.Round(time.Second); d < 2*day {
+		return Short(d)
+	}
+	if d = d.Round(time.Hour); d%day != 0 {
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/day)
+}

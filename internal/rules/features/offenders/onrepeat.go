@@ -1,12 +1,16 @@
-package rules
+package offenders
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rate"
 )
+
+// Name is the key of the rule form, and for operators who has banned a key.
+const Name = "on_repeat"
 
 // OnRepeat bans a key that a rule refuses again and again, for longer each time. It is
 // immutable.
@@ -18,7 +22,7 @@ type OnRepeat struct {
 	Factor         int64         // how much longer each further one lasts, from 1 to MaxBanFactor
 	Max            time.Duration // how long a ban lasts at most
 	Forget         time.Duration // after this time without a new ban, the next one is the first
-	Mode           Mode          // Shadow only reports who would be banned
+	Mode           rules.Mode    // rules.Shadow only reports who would be banned
 }
 
 // Bounds of OnRepeat.
@@ -37,9 +41,12 @@ const (
 // outlast the counts of a flood.
 const MaxBans = 32
 
-// NewOnRepeat returns an OnRepeat that bans after n refusals within a time, and sets
+// Of returns the on_repeat of a rule; nil if it has none.
+func Of(r *rules.Rule) *OnRepeat { return rules.TraitOf[*OnRepeat](r) }
+
+// newOnRepeat returns an OnRepeat that bans after n refusals within a time, and sets
 // what follows from its fields.
-func NewOnRepeat(n int64, within time.Duration, o OnRepeat) *OnRepeat {
+func newOnRepeat(n int64, within time.Duration, o OnRepeat) *OnRepeat {
 	o.Refusals = headgate.Per(n, within).Using(headgate.SlidingLog)
 	o.Bans = headgate.Per(MaxBans, o.Forget).Using(headgate.SlidingLog)
 	return &o
@@ -65,11 +72,7 @@ func (o *OnRepeat) Steps() int64 {
 
 // Threshold describes the refusals that lead to a ban: "100 refusals within 10m".
 func (o *OnRepeat) Threshold() string {
-	noun := "refusals"
-	if o.Refusals.N() == 1 {
-		noun = "refusal"
-	}
-	return fmt.Sprintf("%d %s within %s", o.Refusals.N(), noun, rate.Short(o.Refusals.Period()))
+	return plural(o.Refusals.N(), "refusal") + " within " + rate.Short(o.Refusals.Period())
 }
 
 // String describes o: "100 refusals within 10m: a ban of 1m, then 4m, 16m … 24h; forgotten after 48h".
@@ -90,8 +93,15 @@ func (o *OnRepeat) String() string {
 		text += " … " + rate.Short(o.Max)
 	}
 	text += "; forgotten after " + rate.Short(o.Forget)
-	if o.Mode == Shadow {
+	if o.Mode == rules.Shadow {
 		text += " (shadow: nobody is banned)"
 	}
 	return text
+}
+
+func plural(n int64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }

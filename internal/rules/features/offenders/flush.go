@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/feature"
 	"github.com/headgate/headgate/store"
 )
 
@@ -19,14 +20,14 @@ const (
 	mostRest   = 5 * time.Second
 )
 
-// Tick is Flush, for calls at every [FlushInterval] by one goroutine. It does nothing while
+// Tick implements feature.Worker. It does nothing while
 // saving the last bans took so long that a tenth of a second later is too soon.
 func (w *Watch) Tick(ctx context.Context) {
-	if rest := w.next.Sub(w.options.Clock()); rest > 0 && rest <= mostRest { // a longer one is a changed clock
+	if rest := w.next.Sub(w.process.Clock()); rest > 0 && rest <= mostRest { // a longer one is a changed clock
 		return
 	}
 	took := w.flush(ctx)
-	w.next = w.options.Clock().Add(min(restFactor*max(took, 0), mostRest))
+	w.next = w.process.Clock().Add(min(restFactor*max(took, 0), mostRest))
 }
 
 // Flush counts the refusals since the last call, and starts the bans that they lead to.
@@ -39,7 +40,7 @@ func (w *Watch) flush(ctx context.Context) (took time.Duration) {
 	w.flushing.Lock()
 	defer w.flushing.Unlock()
 	w.collect()
-	var bans []Ban
+	var bans []feature.Ban
 	for todo := w.todo; len(todo) > 0; {
 		n := min(atOnce, len(todo))
 		found, err := w.count(ctx, todo[:n])
@@ -55,9 +56,9 @@ func (w *Watch) flush(ctx context.Context) (took time.Duration) {
 	}
 	w.known = nil
 	if len(bans) > 0 {
-		before := w.options.Clock()
+		before := w.process.Clock()
 		w.start(ctx, bans)
-		took = w.options.Clock().Sub(before)
+		took = w.process.Clock().Sub(before)
 	}
 	return took
 }
@@ -67,13 +68,13 @@ func (w *Watch) drop(err error, list []offence) {
 	for i := range list {
 		w.stats.uncounted.Add(list[i].n)
 	}
-	if mayLog(&w.stats.uncountedAt, w.options.Clock()) {
-		w.options.Logger.Warn("refusals not counted for on_repeat: the store does not answer", "err", err)
+	if mayLog(&w.stats.uncountedAt, w.process.Clock()) {
+		w.process.Log.Warn("refusals not counted for on_repeat: the store does not answer", "err", err)
 	}
 }
 
 // ops returns the operations on the two counts of an offender.
-func (o *offender) ops(r *rules.OnRepeat, at int64) (bans, refusals store.Op) {
+func (o *offender) ops(r *OnRepeat, at int64) (bans, refusals store.Op) {
 	suffix := ""
 	if o.mode == rules.Shadow {
 		suffix = "!shadow"
@@ -84,13 +85,13 @@ func (o *offender) ops(r *rules.OnRepeat, at int64) (bans, refusals store.Op) {
 }
 
 // count counts refusals, and returns the bans that they lead to.
-func (w *Watch) count(ctx context.Context, list []offence) (found []Ban, err error) {
-	now := w.options.Clock()
+func (w *Watch) count(ctx context.Context, list []offence) (found []feature.Ban, err error) {
+	now := w.process.Clock()
 	at := now.UnixMicro()
 	w.ops = w.ops[:0]
 	for i := range list {
 		o := &list[i]
-		bans, refusals := o.ops(o.rule.OnRepeat, at)
+		bans, refusals := o.ops(Of(o.rule), at)
 		bans.Kind = store.KindPeek
 		refusals.Kind, refusals.Cost = store.KindTakeUpTo, o.n
 		if nobody(o.rule, o.key) {
@@ -104,9 +105,10 @@ func (w *Watch) count(ctx context.Context, list []offence) (found []Ban, err err
 	var again []store.Op
 	for i := range list {
 		o, bans, refusals := &list[i], &w.out[2*i], &w.out[2*i+1]
-		was := o.rule.OnRepeat.Bans.N() - bans.Remaining
-		switch age := max(o.rule.OnRepeat.Forget-bans.ResetAfter, 0); { // a clock may have been ahead
-		case was > 0 && age < o.rule.OnRepeat.Lasts(was):
+		on := Of(o.rule)
+		was := on.Bans.N() - bans.Remaining
+		switch age := max(on.Forget-bans.ResetAfter, 0); { // a clock may have been ahead
+		case was > 0 && age < on.Lasts(was):
 			// Refusals during a ban do not count: they were in progress when it started, or
 			// an operator has ended it, or it is in shadow mode.
 			if refusals.Granted > 0 {
@@ -114,11 +116,11 @@ func (w *Watch) count(ctx context.Context, list []offence) (found []Ban, err err
 				op.Kind, op.Cost = store.KindReset, 0
 				again = append(again, op)
 			}
-			if left := o.rule.OnRepeat.Lasts(was) - age; w.options.Follow && o.mode == rules.Enforce {
-				w.known = append(w.known, Ban{Rule: o.rule, Key: o.key, Number: was, From: now, Until: now.Add(left)})
+			if left := on.Lasts(was) - age; w.process.Follow && o.mode == rules.Enforce {
+				w.known = append(w.known, feature.Ban{Rule: o.rule, Key: o.key, Number: was, From: now, Until: now.Add(left)})
 			}
 		case refusals.Remaining == 0 && w.ops[2*i+1].Cost > 0:
-			found = append(found, Ban{Rule: o.rule, Key: o.key, Mode: o.mode, Number: was + 1, From: now})
+			found = append(found, feature.Ban{Rule: o.rule, Key: o.key, Mode: o.mode, Number: was + 1, From: now})
 		}
 	}
 	if len(again) > 0 {
@@ -136,16 +138,16 @@ func (w *Watch) do(ctx context.Context, mode store.Mode) error {
 		w.out = make([]store.Decision, len(w.ops), 2*atOnce)
 	}
 	w.out = w.out[:len(w.ops)]
-	return store.ExecuteAll(ctx, w.options.Store, w.ops, w.out, mode)
+	return store.ExecuteAll(ctx, w.process.Store, w.ops, w.out, mode)
 }
 
 // win returns those of the bans that this process starts: it is the one that counts them.
-// From the ban rules.MaxBans on, another process may start the same one.
-func (w *Watch) win(ctx context.Context, list []Ban) (won []Ban, err error) {
+// From the ban MaxBans on, another process may start the same one.
+func (w *Watch) win(ctx context.Context, list []feature.Ban) (won []feature.Ban, err error) {
 	for i := range list {
 		b := &list[i]
 		id := offender{b.Rule.Scope, b.Key, b.Mode}
-		o := b.Rule.OnRepeat
+		o := Of(b.Rule)
 		bans, refusals := id.ops(o, b.From.UnixMicro())
 		most := o.Bans.N()
 		w.ops = append(w.ops[:0], bans, bans, bans, refusals)
@@ -157,7 +159,7 @@ func (w *Watch) win(ctx context.Context, list []Ban) (won []Ban, err error) {
 			return won, err
 		}
 		if w.out[0].Allowed {
-			b.Until = b.From.Add(o.Lasts(b.Number))
+			b.Until, b.By, b.Reason = b.From.Add(o.Lasts(b.Number)), Name, reason(o, b.Number)
 			won = append(won, *b)
 		}
 	}
@@ -165,8 +167,8 @@ func (w *Watch) win(ctx context.Context, list []Ban) (won []Ban, err error) {
 }
 
 // start starts bans, and reports those that are saved.
-func (w *Watch) start(ctx context.Context, list []Ban) {
-	enforced, seen := make([]Ban, 0, len(list)), make([]Ban, 0, len(list))
+func (w *Watch) start(ctx context.Context, list []feature.Ban) {
+	enforced, seen := make([]feature.Ban, 0, len(list)), make([]feature.Ban, 0, len(list))
 	for _, b := range list {
 		if b.Mode == rules.Enforce {
 			enforced = append(enforced, b)
@@ -179,47 +181,46 @@ func (w *Watch) start(ctx context.Context, list []Ban) {
 	}
 	for i := range seen {
 		w.stats.add(&seen[i])
-		if w.options.Started != nil {
-			w.options.Started(seen[i])
+		if w.process.Started != nil {
+			w.process.Started(seen[i])
 		}
 	}
 }
 
 // ban passes bans on, and returns those that were started.
-func (w *Watch) ban(ctx context.Context, list []Ban) []Ban {
-	started, err := w.options.Ban(ctx, list)
+func (w *Watch) ban(ctx context.Context, list []feature.Ban) []feature.Ban {
+	started, unsaved, err := w.process.Ban(ctx, list)
+	w.stats.unsaved.Add(int64(unsaved))
 	if err != nil {
 		lost := len(list) - len(started)
 		w.stats.unbanned.Add(int64(lost))
-		if mayLog(&w.stats.unbannedAt, w.options.Clock()) {
-			w.options.Logger.Error("keys not banned by on_repeat", "keys", lost, "in_all", w.stats.unbanned.Load(), "err", err)
+		if mayLog(&w.stats.unbannedAt, w.process.Clock()) {
+			w.process.Log.Error("keys not banned by on_repeat", "keys", lost, "in_all", w.stats.unbanned.Load(), "err", err)
 		}
 	}
 	return started
 }
 
-// By is who has banned the key, for operators.
-const By = "on_repeat"
-
-// Reason describes what led to the ban: "100 refusals within 10m, ban 2".
-func (b *Ban) Reason() string {
+// reason describes what led to a ban: "100 refusals within 10m, ban 2".
+func reason(o *OnRepeat, number int64) string {
 	later := ""
-	if b.Number >= rules.MaxBans {
+	if number >= MaxBans {
 		later = " or later"
 	}
-	return fmt.Sprintf("%s, ban %d%s", b.Rule.OnRepeat.Threshold(), b.Number, later)
+	return fmt.Sprintf("%s, ban %d%s", o.Threshold(), number, later)
 }
 
-// Pardons returns the operations with which a key's refusals and bans are forgotten: the
+// pardons returns the operations with which a key's refusals and bans are forgotten: the
 // next ban is then the first.
-func Pardons(rule *rules.Rule, key string, now time.Time) []store.Op {
-	if rule.OnRepeat == nil {
+func pardons(rule *rules.Rule, key string, now time.Time) []store.Op {
+	on := Of(rule)
+	if on == nil {
 		return nil
 	}
 	var out []store.Op
 	for _, mode := range []rules.Mode{rules.Enforce, rules.Shadow} {
 		id := offender{rule.Scope, key, mode}
-		bans, refusals := id.ops(rule.OnRepeat, now.UnixMicro())
+		bans, refusals := id.ops(on, now.UnixMicro())
 		bans.Kind, refusals.Kind = store.KindReset, store.KindReset
 		out = append(out, bans, refusals)
 	}

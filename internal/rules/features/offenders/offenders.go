@@ -11,8 +11,8 @@
 package offenders
 
 import (
-	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,11 +20,11 @@ import (
 
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/feature"
+	"github.com/headgate/headgate/internal/rules/form"
+	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/store"
 )
-
-// FlushInterval is how often to call [Watch.Tick] in a server.
-const FlushInterval = 100 * time.Millisecond
 
 const (
 	shards = 16
@@ -32,39 +32,21 @@ const (
 	// the ban of a longer one may not fit into the table of bans, and would be the end of
 	// others that start at the same time.
 	maxKey = 5 << 10
-	// DefaultMaxKeys is the default of Options.MaxKeys.
-	DefaultMaxKeys = 100_000
+	// defaultMaxKeys is how many refused keys are noted between two flushes.
+	defaultMaxKeys = 100_000
 )
 
-// Options configure a Watch. Store, Ban and Clock are required.
-type Options struct {
-	Store store.Store // the engine's
-	// Ban starts bans, and returns those that it has started: all of them, unless there is
-	// an error. Bans in shadow mode are not passed on.
-	Ban   func(ctx context.Context, list []Ban) (started []Ban, err error)
-	Clock func() time.Time
-	// Follow also passes on bans that other processes have started, once this one sees a
-	// refusal of the key: for processes that do not learn of bans in another way. They are
-	// neither reported nor counted as bans of this process.
-	Follow bool
-	// Started, if not nil, is called for each ban, in shadow mode too.
-	Started func(Ban)
-	Logger  *slog.Logger // receives failures; nil for none
-	MaxKeys int          // the largest number of refused keys between two flushes; 0 is DefaultMaxKeys
+// Feature is on_repeat, for those who know no feature by name.
+func Feature() feature.Feature {
+	return feature.Feature{
+		Row: row, Read: read, Resets: pardons, Open: func(p feature.Process) feature.Worker { return New(p) },
+		Keys: func() form.Mapping { return keys(&feature.Reading{}, new(standard()), &rate.Rate{}) },
+	}
 }
 
-// Ban is the ban of a key of a rule, or in shadow mode what would be one.
-type Ban struct {
-	Rule        *rules.Rule
-	Key         string
-	Mode        rules.Mode
-	Number      int64 // of the key's ban, from 1 on
-	From, Until time.Time
-}
-
-// Watch counts refusals and starts bans. It implements engine.Refusals.
+// Watch counts refusals and starts bans.
 type Watch struct {
-	options Options
+	process feature.Process
 	shards  [shards]shard
 	keys    atomic.Int64 // how many notes there are
 	stats   stats
@@ -74,7 +56,7 @@ type Watch struct {
 	todo     []offence // reused
 	ops      []store.Op
 	out      []store.Decision
-	known    []Ban // by other processes
+	known    []feature.Ban // by other processes
 }
 
 // shard has the refusals that were noted on some of the cores.
@@ -98,24 +80,33 @@ type note struct {
 }
 
 // New returns a Watch.
-func New(o Options) *Watch {
-	if o.MaxKeys <= 0 {
-		o.MaxKeys = DefaultMaxKeys
+func New(p feature.Process) *Watch {
+	if p.MaxKeys <= 0 {
+		p.MaxKeys = defaultMaxKeys
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
 	}
-	w := &Watch{options: o}
+	w := &Watch{process: p}
 	for i := range w.shards {
 		w.shards[i].notes = map[offender]*note{}
 	}
-	w.stats.banned = map[Banned]int64{}
+	w.stats.banned = map[banned]int64{}
 	return w
 }
 
-// Refused implements engine.Refusals.
+// Wanted implements feature.Worker.
+func (w *Watch) Wanted(rs *rules.Ruleset) bool {
+	return slices.ContainsFunc(rs.Rules(), func(r *rules.Rule) bool { return Of(r) != nil })
+}
+
+// Refused implements feature.Worker.
 func (w *Watch) Refused(rule *rules.Rule, key string, lane uint32, enforced bool) { //nolint:revive // a fact, not a mode
-	id := offender{rule.Scope, key, rule.OnRepeat.Mode}
+	on := Of(rule)
+	if on == nil {
+		return
+	}
+	id := offender{rule.Scope, key, on.Mode}
 	if !enforced {
 		id.mode = rules.Shadow
 	}
@@ -130,7 +121,7 @@ func (w *Watch) Refused(rule *rules.Rule, key string, lane uint32, enforced bool
 		n.rule, n.n = rule, n.n+1 // the rules may have been reloaded
 		return
 	}
-	if w.keys.Add(1) > int64(w.options.MaxKeys) {
+	if w.keys.Add(1) > int64(w.process.MaxKeys) {
 		w.keys.Add(-1)
 		w.stats.full.Add(1)
 		return

@@ -14,8 +14,9 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/decide/offenders"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/decide/standalone"
+	"github.com/headgate/headgate/internal/rules/feature"
+	"github.com/headgate/headgate/internal/rules/features/offenders"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -27,7 +28,7 @@ func TestFollowedBanOfTheFuture(t *testing.T) {
 	one := newNode(t, store, search)
 	one.now = one.now.Add(365 * 24 * time.Hour)
 	one.refuse("ann", 100)
-	two := newNode(t, store, search, func(o *offenders.Options) { o.Follow = true })
+	two := newNode(t, store, search, func(o *feature.Process) { o.Follow = true })
 	two.refuse("ann", 1)
 	for _, row := range []struct {
 		after time.Duration
@@ -51,7 +52,7 @@ func TestLongKeys(t *testing.T) {
 	if diff := cmp.Diff([]string{"ann enforce 1 1m"}, n.bans); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := n.watch.Counts().LongKeys; got != 190 {
+	if got := counted(n.watch, "long_key"); got != 190 {
 		t.Errorf("%d refusals of long keys, want 190", got)
 	}
 }
@@ -59,10 +60,10 @@ func TestLongKeys(t *testing.T) {
 // If only some bans can be started, those are reported, and only those are counted.
 func TestSomeBansFail(t *testing.T) {
 	var log bytes.Buffer
-	n := newNode(t, memory.New(), search, func(o *offenders.Options) {
-		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		o.Ban = func(_ context.Context, list []offenders.Ban) ([]offenders.Ban, error) {
-			return list[:1], errors.New("full")
+	n := newNode(t, memory.New(), search, func(o *feature.Process) {
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		o.Ban = func(_ context.Context, list []feature.Ban) ([]feature.Ban, int, error) {
+			return list[:1], 0, errors.New("full")
 		}
 	})
 	for i := range 3 {
@@ -73,8 +74,8 @@ func TestSomeBansFail(t *testing.T) {
 		}
 		n.watch.Flush(t.Context())
 	}
-	if c := n.watch.Counts(); len(n.bans) != 3 || c.Unsaved != 6 || len(n.watch.Last(10)) != 3 {
-		t.Errorf("%v, %+v", n.bans, c)
+	if unsaved := counted(n.watch, "not_saved"); len(n.bans) != 3 || unsaved != 6 || len(n.watch.Last(10)) != 3 {
+		t.Errorf("%v, %d not saved", n.bans, unsaved)
 	}
 	if got := strings.Count(log.String(), "keys not banned by on_repeat"); got != 1 {
 		t.Errorf("logged %d times within a minute:\n%s", got, &log)
@@ -84,8 +85,8 @@ func TestSomeBansFail(t *testing.T) {
 // A process of its own bans no more keys than fit, and others when those bans are over.
 func TestBansAreBounded(t *testing.T) {
 	var n *node
-	n = newNode(t, memory.New(), strings.Replace(search, "100/10m", "1/10m", 1), func(o *offenders.Options) {
-		o.Ban = offenders.InEngine(func() *engine.Engine { return n.engine }, 2)
+	n = newNode(t, memory.New(), strings.Replace(search, "100/10m", "1/10m", 1), func(o *feature.Process) {
+		o.Ban = standalone.Bans(func() *engine.Engine { return n.engine }, 2)
 	})
 	users := []string{"a", "b", "c", "d", "e"}
 	banned := func() (count int) {
@@ -109,7 +110,7 @@ func TestBansAreBounded(t *testing.T) {
 			t.Errorf("%d banned after the end", got)
 		}
 	}
-	if got := n.watch.Counts().Unsaved; got != 6 {
+	if got := counted(n.watch, "not_saved"); got != 6 {
 		t.Errorf("%d bans without space, want 6", got)
 	}
 }
@@ -136,14 +137,14 @@ func TestFloodForgetsNoBan(t *testing.T) {
 // Bans go on after the last number that is told apart.
 func TestManyBans(t *testing.T) {
 	n := newNode(t, memory.New(), strings.Replace(search, "ban: 1m, factor: 4, max: 24h", "ban: 1m, factor: 1, max: 1m", 1))
-	for range rules.MaxBans + 3 {
+	for range offenders.MaxBans + 3 {
 		n.refuse("ann", 100)
 		n.now = n.now.Add(time.Minute)
 	}
-	if len(n.bans) != rules.MaxBans+3 || n.bans[0] != "ann enforce 1 1m" || n.bans[rules.MaxBans+2] != "ann enforce 32 1m" {
+	if len(n.bans) != offenders.MaxBans+3 || n.bans[0] != "ann enforce 1 1m" || n.bans[offenders.MaxBans+2] != "ann enforce 32 1m" {
 		t.Errorf("%d bans: %v", len(n.bans), n.bans)
 	}
-	if got := n.watch.Last(1)[0].Reason(); got != "100 refusals within 10m, ban 32 or later" {
+	if got := n.watch.Last(1)[0].Reason; got != "100 refusals within 10m, ban 32 or later" {
 		t.Error(got)
 	}
 }
@@ -165,13 +166,13 @@ func (c *counting) Do(ctx context.Context, b *store.Batch) {
 // A flush waits once for a store that does not answer, however many keys were refused.
 func TestFlushWithoutStore(t *testing.T) {
 	store := &counting{}
-	w := offenders.New(offenders.Options{Store: store, Clock: time.Now})
+	w := offenders.New(feature.Process{Store: store, Clock: time.Now})
 	rule := parse(t, search).Rules()[0]
 	for i := range 10_000 {
 		w.Refused(rule, string(headgate.AppendKey(nil, fmt.Sprint(i))), uint32(i), true)
 	}
 	w.Flush(t.Context())
-	if got := w.Counts().Uncounted; store.calls != 1 || got != 10_000 {
+	if got := counted(w, "store"); store.calls != 1 || got != 10_000 {
 		t.Errorf("%d calls, %d refusals not counted", store.calls, got)
 	}
 }
@@ -180,7 +181,7 @@ func TestFlushWithoutStore(t *testing.T) {
 // have been forgotten.
 func TestNotedKeys(t *testing.T) {
 	for _, lanes := range []int{1, 2, 100} {
-		w := offenders.New(offenders.Options{Store: memory.New(), Clock: time.Now, MaxKeys: 1000})
+		w := offenders.New(feature.Process{Store: memory.New(), Clock: time.Now, MaxKeys: 1000})
 		rule := parse(t, search).Rules()[0]
 		lost := int64(0)
 		for round := range 3 {
@@ -188,7 +189,7 @@ func TestNotedKeys(t *testing.T) {
 				w.Refused(rule, string(headgate.AppendKey(nil, fmt.Sprint(round, i))), uint32(i%lanes), true)
 			}
 			lost += 500
-			if got := w.Counts().TooManyKeys; got != lost {
+			if got := counted(w, "too_many_keys"); got != lost {
 				t.Errorf("%d lanes, round %d: %d refusals not noted, want %d", lanes, round, got, lost)
 			}
 			w.Flush(t.Context())

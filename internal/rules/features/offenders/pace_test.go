@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/decide/offenders"
+	"github.com/headgate/headgate/internal/rules/feature"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -20,16 +20,16 @@ func TestSavingBansTakesAFifthOfTheTime(t *testing.T) {
 		t.Run(row.save.String(), func(t *testing.T) {
 			var n *node
 			saves := 0
-			n = newNode(t, memory.New(), search, func(o *offenders.Options) {
+			n = newNode(t, memory.New(), search, func(o *feature.Process) {
 				o.Started = nil
-				o.Ban = func(_ context.Context, list []offenders.Ban) ([]offenders.Ban, error) {
+				o.Ban = func(_ context.Context, list []feature.Ban) ([]feature.Ban, int, error) {
 					saves++
 					n.now = n.now.Add(row.save)
-					return list, nil
+					return list, 0, nil
 				}
 			})
 			rule, banned := n.rs.Rules()[0], 0
-			for end := n.now.Add(time.Minute); n.now.Before(end); n.now = n.now.Add(offenders.FlushInterval) {
+			for end := n.now.Add(time.Minute); n.now.Before(end); n.now = n.now.Add(feature.Interval) {
 				for range 100 {
 					n.watch.Refused(rule, fmt.Sprint("client ", banned), 0, true)
 				}

@@ -1,20 +1,20 @@
-package rules_test
+package offenders_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/features/offenders"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // onRepeat parses the on_repeat of a rule. It returns nil for a mistake.
-func onRepeat(text string) *rules.OnRepeat {
+func onRepeat(text string) *offenders.OnRepeat {
 	set, _ := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte("domain: d\nlimits: [{name: a, key: [b], rate: 5/minute, on_repeat: " + text + "}]\n")})
 	if set == nil || len(set.Rules()) != 1 {
 		return nil
 	}
-	return set.Rules()[0].OnRepeat
+	return offenders.Of(set.Rules()[0])
 }
 
 func TestOnRepeatInWords(t *testing.T) {
@@ -52,10 +52,10 @@ func FuzzOnRepeat(f *testing.F) {
 		if o == nil {
 			return
 		}
-		if o.Steps() >= rules.MaxBans {
+		if o.Steps() >= offenders.MaxBans {
 			t.Fatalf("%s: more steps than bans that are told apart", o)
 		}
-		if !o.Refusals.Valid() || !o.Bans.Valid() || o.Forget < o.Max || o.Max < o.Ban || o.Ban < rules.MinBan || o.Bans.Period() != o.Forget {
+		if !o.Refusals.Valid() || !o.Bans.Valid() || o.Forget < o.Max || o.Max < o.Ban || o.Ban < offenders.MinBan || o.Bans.Period() != o.Forget {
 			t.Fatalf("%+v", *o)
 		}
 		last := time.Duration(0)
