@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "rewrite testdata/promised/commands.txt"
 
 // TestCommandsAreAsPromised: testdata/promised/commands.txt lists all commands and their
 // flags, with the short forms and the types of their values. A line that is taken away
-// breaks scripts; see docs/run/compatibility.md.
+// breaks scripts; see docs/start/install.md.
 func TestCommandsAreAsPromised(t *testing.T) {
 	var lines []string
 	for _, c := range documented(newRoot(streams{out: io.Discard, err: io.Discard})) {

@@ -123,7 +123,7 @@ any, serve uses ./headgate.yaml and the rules in ./rules if they exist.
 TLS and connection limits of every port are set in the file or the environment:
 api.tls.cert is HEADGATE_API_TLS_CERT. Secrets can come from files:
 api.token_file, admin.token_file, resp.password_file. See docs/run/tls.md and
-docs/run/single-port.md.
+docs/run/configuration.md.
 
 SIGHUP, or a change to a rule file, reloads the rules. Changed certificate files
 are reloaded too. SIGTERM or SIGINT drains requests, then stops; a second one, a

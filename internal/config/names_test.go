@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "rewrite testdata/settings.txt and testdata/defaults.txt")
 
 // TestSettingsAreAsPromised: testdata/settings.txt lists the names of all settings. A
-// line that is taken away breaks configurations; see docs/run/compatibility.md.
+// line that is taken away breaks configurations; see docs/start/install.md.
 func TestSettingsAreAsPromised(t *testing.T) {
 	names := config.Settings(app.Sections())
 	slices.Sort(names)

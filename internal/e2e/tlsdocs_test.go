@@ -17,15 +17,16 @@ import (
 
 const adminToken, apiToken, redisPassword = "admin-0123456789", "api-0123456789ab", "resp-0123456789a"
 
-// documented loads the first configuration of a page, in a folder with the certificates
-// and secrets it names.
-func documented(t *testing.T, page string) (*config.Config, *certtest.Authority) {
+// documented loads the first configuration below a heading of a page, in a folder with the
+// certificates and secrets it names.
+func documented(t *testing.T, page, heading string) (*config.Config, *certtest.Authority) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, yaml, found := strings.Cut(string(text), "```yaml\n")
+	_, section, _ := strings.Cut("\n"+string(text), "\n"+heading)
+	_, yaml, found := strings.Cut(section, "```yaml\n")
 	if yaml, _, _ = strings.Cut(yaml, "```"); !found {
 		t.Fatal("no configuration")
 	}
@@ -72,7 +73,7 @@ func use(documented *config.Config) set {
 // The configuration of docs/run/tls.md works as the page says.
 func TestTLSAsDocumented(t *testing.T) {
 	t.Parallel()
-	c, a := documented(t, "run/tls.md")
+	c, a := documented(t, "run/tls.md", "# TLS")
 	upstream := httptest.NewUnstartedServer(hello)
 	upstream.TLS = a.Client("server")
 	upstream.TLS.ClientCAs, upstream.TLS.ClientAuth = upstream.TLS.RootCAs, tls.RequireAndVerifyClientCert
@@ -132,9 +133,9 @@ func TestTLSAsDocumented(t *testing.T) {
 	}
 }
 
-// The configuration of docs/run/single-port.md serves all three on one port.
+// The configuration for one port on docs/run/configuration.md serves all three on one port.
 func TestSinglePortAsDocumented(t *testing.T) {
-	c, a := documented(t, "run/single-port.md")
+	c, a := documented(t, "run/configuration.md", "## One port")
 	f := run(t, envoyRules, nil, use(c))
 	address := f.Addr(doorShared)
 	for _, door := range []string{doorAPI, doorGRPC} {

@@ -14,7 +14,7 @@ import (
 
 // TestMetricsAreAsPromised: testdata/metrics.txt lists all metrics, with their types and
 // labels. A line that is taken away breaks dashboards and alerts; see
-// docs/run/compatibility.md.
+// docs/start/install.md.
 func TestMetricsAreAsPromised(t *testing.T) {
 	var lines []string
 	for file, text := range texts(t, ".go") {

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "rewrite testdata/promised.txt")
 
 // TestMessagesAreAsPromised: testdata/promised.txt lists the methods, the fields with their
 // numbers and types, and the values of enumerations. A line that is taken away or changed
-// breaks clients; see docs/run/compatibility.md.
+// breaks clients; see docs/start/install.md.
 func TestMessagesAreAsPromised(t *testing.T) {
 	file := headgatev1.File_headgate_v1_limiter_proto
 	lines := []string{"package " + string(file.Package())}

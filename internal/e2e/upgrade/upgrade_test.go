@@ -1,6 +1,6 @@
 // Package upgrade_test holds that this version reads what older ones have written: rule
 // files, snapshots, bans and overrides, tokens, queues, and counts in Redis.
-// docs/run/compatibility.md makes the promise.
+// docs/start/install.md makes the promise.
 //
 // Each folder in testdata is a version. before.txt is what that version was asked and
 // answered before it wrote the other files, and after.txt what every later version must

@@ -6,7 +6,7 @@
 // passes it to Apply. A snapshot that Apply accepts is acknowledged. One that it refuses
 // is refused to the control plane with the reason, and the current rules stay active.
 //
-// See docs/connect/xds.md.
+// See docs/connect/envoy-rules.md.
 package xds
 
 import (
