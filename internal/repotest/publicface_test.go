@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite testdata/public.txt, testdata/m
 // public are the folders that Go programs may import. All others are under internal/,
 // or generated from api/.
 var public = []string{
-	".", "algorithm", "middleware/httplimit", "middleware/grpclimit", "rulefiles", "store", "store/blocks", "store/failsafe", "store/memory", "store/redis", "store/regions", "store/storetest",
+	".", "algorithm", "middleware/httplimit", "middleware/grpclimit", "rulefiles", "store", "store/blocks", "store/failsafe", "store/homes", "store/memory", "store/redis", "store/regions", "store/storetest",
 	"middleware/echolimit", "middleware/fiberlimit", "middleware/ginlimit",
 }
 

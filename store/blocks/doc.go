@@ -23,4 +23,6 @@
 // The files: table.go finds the line of a key, line.go is a line and its blocks, size.go
 // says how large they are, draw.go gets them, return.go gives them back, batch.go holds
 // parts of calls with several limits, and registry.go counts.
+//
+// Experimental: names and options of this package may change in any release of version 0.
 package blocks

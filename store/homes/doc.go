@@ -17,4 +17,6 @@
 //
 // The files: store.go chooses the store, batch.go divides calls that need several, and
 // join.go puts their answers together.
+//
+// Experimental: names and options of this package may change in any release of version 0.
 package homes

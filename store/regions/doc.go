@@ -17,4 +17,6 @@
 // The files: store.go decides, demand.go knows which keys run low, message.go and spec.go
 // are what regions tell each other, tick.go does that at every interval, give.go and
 // receive.go move tokens.
+//
+// Experimental: names and options of this package may change in any release of version 0.
 package regions
