@@ -78,7 +78,7 @@ const (
 func FieldNames() []string {
 	names := make([]string, 0, fieldCount+1)
 	for f := range fieldCount {
-		names = append(names, f.name())
+		names = append(names, fieldNames[f])
 	}
 	return append(names, TimeField)
 }
@@ -86,6 +86,8 @@ func FieldNames() []string {
 // maxFields is the largest number of fields in a dialect.
 const maxFields = 7
 
+// fieldNames are in the canonical spelling of net/http, so that [http.Header.Get] finds them.
+//
 //nolint:gochecknoglobals // an immutable table, for the hot path
 var fieldNames = [fieldCount]string{
 	"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Ratelimit-Policy", "Ratelimit", "Retry-After",
@@ -94,7 +96,3 @@ var fieldNames = [fieldCount]string{
 	"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens",
 	"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset",
 }
-
-// name returns the field's name in the canonical spelling of net/http, so that
-// [http.Header.Get] finds it.
-func (f field) name() string { return fieldNames[f] }

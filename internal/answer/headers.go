@@ -30,7 +30,7 @@ func Each(text []byte, d Dialect, list []Policy, add func(name string, value []b
 	start := len(text)
 	text = f.fill(text, d, list)
 	for i := range f.count {
-		add(f.names[i].name(), text[start:f.ends[i]])
+		add(fieldNames[f.names[i]], text[start:f.ends[i]])
 		start = f.ends[i]
 	}
 	return text
@@ -48,7 +48,12 @@ type fields struct {
 func (f *fields) fill(text []byte, d Dialect, list []Policy) []byte {
 	switch d {
 	case Default:
-		text = f.legacy(text, list)
+		if i := tightest(list); i >= 0 { // X-RateLimit-* describes only that one
+			tight := &list[i].Decision
+			text = f.number(text, fieldLimit, tight.Limit)
+			text = f.number(text, fieldRemaining, max(tight.Remaining, 0))
+			text = f.number(text, fieldReset, Seconds(tight.ResetAfter))
+		}
 		text = f.ietf(text, list)
 	case IETF:
 		text = f.ietf(text, list)
@@ -60,7 +65,20 @@ func (f *fields) fill(text []byte, d Dialect, list []Policy) []byte {
 		text = f.draft03(text, list)
 	case None:
 	}
-	return f.retry(text, d, list)
+	i := refusing(list)
+	if i < 0 {
+		return text
+	}
+	after, ok := RetryAfter(list[i].Decision)
+	if !ok {
+		return text
+	}
+	seconds := max(Seconds(after), 1)
+	text = f.number(text, fieldRetryAfter, seconds)
+	if d == Default {
+		text = f.number(text, fieldXRetryAfter, seconds)
+	}
+	return text
 }
 
 // end records a field whose value ends at offset end of the text.
@@ -87,46 +105,9 @@ func (f *fields) set(h http.Header, text []byte) []string {
 	for i := range f.count {
 		values[i] = all[start:f.ends[i]]
 		start = f.ends[i]
-		h[f.names[i].name()] = values[i : i+1 : i+1]
+		h[fieldNames[f.names[i]]] = values[i : i+1 : i+1]
 	}
 	return values
-}
-
-// legacy appends X-RateLimit-*, which describes only the tightest limit.
-func (f *fields) legacy(text []byte, list []Policy) []byte {
-	i := tightest(list)
-	if i < 0 {
-		return text
-	}
-	d := &list[i].Decision
-	text = f.number(text, fieldLimit, d.Limit)
-	text = f.number(text, fieldRemaining, max(d.Remaining, 0))
-	return f.number(text, fieldReset, Seconds(d.ResetAfter))
-}
-
-// retry appends Retry-After if a limit refused.
-func (f *fields) retry(text []byte, d Dialect, list []Policy) []byte {
-	i := refusing(list)
-	if i < 0 {
-		return text
-	}
-	after, ok := RetryAfter(list[i].Decision)
-	if !ok {
-		return text
-	}
-	seconds := max(Seconds(after), 1)
-	text = f.number(text, fieldRetryAfter, seconds)
-	if d == Default {
-		text = f.number(text, fieldXRetryAfter, seconds)
-	}
-	return text
-}
-
-func separated(dst []byte, start int) []byte {
-	if len(dst) > start {
-		return append(dst, ", "...)
-	}
-	return dst
 }
 
 const hexDigits = "0123456789ABCDEF"

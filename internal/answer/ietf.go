@@ -18,45 +18,43 @@ import (
 // on requests, so it is in RateLimit only if it refuses.
 func (f *fields) ietf(text []byte, list []Policy) []byte {
 	start := len(text)
-	for i := range list {
-		if list[i].told() && !list[i].countsValues() {
-			text = appendPolicy(separated(text, start), &list[i])
+	for i := range list { // "login";q=5;w=60, or "exports";q=20;qu="concurrent-requests"
+		p := &list[i]
+		if !p.told() || p.countsValues() {
+			continue
 		}
+		if len(text) > start {
+			text = append(text, ", "...)
+		}
+		text = appendName(text, p.Name)
+		if p.Limit.Algorithm() == headgate.Concurrency {
+			text = append(appendParameter(text, ";q=", p.Limit.N()), `;qu="concurrent-requests"`...)
+			continue
+		}
+		quota, window := perSeconds(p.Limit)
+		text = appendParameter(appendParameter(text, ";q=", quota), ";w=", window)
 	}
 	if len(text) > start {
 		f.end(fieldPolicy, len(text))
 	}
 	start = len(text)
-	for i := range list {
-		if list[i].counted() && (!list[i].Decision.Allowed || !list[i].countsValues()) {
-			text = appendState(separated(text, start), &list[i])
+	for i := range list { // "login";r=0;t=12
+		p := &list[i]
+		if !p.counted() || p.Decision.Allowed && p.countsValues() {
+			continue
+		}
+		if len(text) > start {
+			text = append(text, ", "...)
+		}
+		left, window := effective(p)
+		if text = appendParameter(appendName(text, p.Name), ";r=", left); window >= 0 {
+			text = appendParameter(text, ";t=", window)
 		}
 	}
 	if len(text) > start {
 		f.end(fieldRateLimit, len(text))
 	}
 	return text
-}
-
-// appendPolicy appends a member of RateLimit-Policy, such as "login";q=5;w=60 or
-// "exports";q=20;qu="concurrent-requests".
-func appendPolicy(dst []byte, p *Policy) []byte {
-	dst = appendName(dst, p.Name)
-	if p.Limit.Algorithm() == headgate.Concurrency {
-		return append(appendParameter(dst, ";q=", p.Limit.N()), `;qu="concurrent-requests"`...)
-	}
-	quota, window := perSeconds(p.Limit)
-	return appendParameter(appendParameter(dst, ";q=", quota), ";w=", window)
-}
-
-// appendState appends a member of RateLimit, such as "login";r=0;t=12.
-func appendState(dst []byte, p *Policy) []byte {
-	left, window := effective(p)
-	dst = appendParameter(appendName(dst, p.Name), ";r=", left)
-	if window < 0 {
-		return dst
-	}
-	return appendParameter(dst, ";t=", window)
 }
 
 // effective returns how much of p is left, and the effective window in seconds: the time
@@ -84,18 +82,13 @@ func effective(p *Policy) (left, window int64) {
 	case concurrent:
 		return left, Seconds(p.Decision.ResetAfter)
 	}
-	return left, max(untilMore(p), share(left, per, quota, quota-1))
-}
-
-// untilMore returns the seconds until more of p's quota is available: for a bucket, at
-// most the time of one token and, for a window, the time until all of it is available,
-// which is never too early.
-func untilMore(p *Policy) int64 {
+	// More is there, for a bucket, after at most the time of one token and, for a window,
+	// once all of it is available, which is never too early.
 	until := p.Decision.ResetAfter
 	if p.Limit.Algorithm() <= headgate.LeakyBucket && p.Limit.N() > 0 {
 		until = min(until, time.Duration(ceil(p.Limit.Period(), time.Duration(p.Limit.N()))))
 	}
-	return Seconds(until)
+	return left, max(Seconds(until), share(left, per, quota, quota-1))
 }
 
 // share returns (a*b+more)/of, at most maxInteger. None is negative, and of is not 0.

@@ -26,7 +26,7 @@ func Tell(h http.Header, d Dialect, list ...Policy) (t Told) {
 // fields ours is the only value, as with [Join]. A field that it has removed stays away.
 func (t *Told) Settle(h http.Header, d Dialect, list ...Policy) {
 	for i, ours := range t.values {
-		if v := h[t.names[i].name()]; len(v) != 1 || v[0] != ours {
+		if v := h[fieldNames[t.names[i]]]; len(v) != 1 || v[0] != ours {
 			t.Update(h, d, list...)
 			return
 		}
@@ -37,7 +37,7 @@ func (t *Told) Settle(h http.Header, d Dialect, list ...Policy) {
 func (t *Told) Update(h http.Header, d Dialect, list ...Policy) {
 	removed := make([]bool, len(t.values))
 	for i, ours := range t.values {
-		name := t.names[i].name()
+		name := fieldNames[t.names[i]]
 		theirs := h[name]
 		removed[i] = len(theirs) == 0
 		if at := slices.Index(theirs, ours); at >= 0 {
@@ -50,7 +50,7 @@ func (t *Told) Update(h http.Header, d Dialect, list ...Policy) {
 	Join(h, d, list...)
 	for i := range t.values {
 		if removed[i] {
-			delete(h, t.names[i].name())
+			delete(h, fieldNames[t.names[i]])
 		}
 	}
 }
