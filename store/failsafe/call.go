@@ -55,7 +55,15 @@ func (s *Store) isolate(ctx context.Context, b *store.Batch) {
 	var end atomic.Int32
 	done := make(chan struct{})
 	go func() {
-		s.askSooner(ctx, own)
+		earlier := ctx
+		if d, ok := ctx.Deadline(); ok && len(own.Groups) > 1 {
+			// The inner store gets slightly less time than our caller, or the answers that
+			// did arrive would be lost too.
+			before, cancel := context.WithDeadline(ctx, d.Add(-s.options.Timeout/slotsPerTimeout))
+			defer cancel()
+			earlier = before
+		}
+		s.ask(earlier, own)
 		if !end.CompareAndSwap(running, answered) {
 			s.stuck.Add(-1)
 		}
@@ -75,17 +83,6 @@ func (s *Store) isolate(ctx context.Context, b *store.Batch) {
 	copy(b.Out, own.Out)
 	copy(b.Groups, own.Groups)
 	b.Created, b.Changed, b.Recorded = own.Created, own.Changed, own.Recorded
-}
-
-// askSooner is ask for a caller who leaves when ctx ends. With several groups the inner
-// store gets slightly less time, or the answers that did arrive would be lost too.
-func (s *Store) askSooner(ctx context.Context, b *store.Batch) {
-	if d, ok := ctx.Deadline(); ok && len(b.Groups) > 1 {
-		earlier, cancel := context.WithDeadline(ctx, d.Add(-s.options.Timeout/slotsPerTimeout))
-		defer cancel()
-		ctx = earlier
-	}
-	s.ask(ctx, b)
 }
 
 // slotsPerTimeout is how many timers a Timeout is divided into. A call waits up to 1/8

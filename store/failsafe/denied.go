@@ -107,9 +107,10 @@ func gives(op *store.Op) bool {
 	return op.Kind == store.KindRefund || op.Kind == store.KindGrant || op.Kind == store.KindReset || op.Kind == store.KindCharge
 }
 
-// lookup answers op if it is known to be refused. It must be called before the store,
-// because it stores in p what learn needs.
-func (d *denied) lookup(p *place, op *store.Op, now int64) (store.Decision, bool) {
+// lookup answers op if it is known to be refused or, if passed is set, what the store has
+// answered when op was allowed and another limit in the same call refused. It must be
+// called before the store, because it stores in p what learn needs.
+func (d *denied) lookup(p *place, op *store.Op, passed bool, now int64) (store.Decision, bool) { //nolint:revive // a fact about the group
 	if !remembers(op) {
 		return store.Decision{}, false
 	}
@@ -118,32 +119,26 @@ func (d *denied) lookup(p *place, op *store.Op, now int64) (store.Decision, bool
 	defer s.mu.Unlock()
 	p.changes = s.changes
 	set := d.set(p)
+	var found *refusal
 	for i := range set {
 		e := &set[i]
-		if e.passed || !e.is(p, op) || now >= e.until || !e.answers(op) {
-			continue
-		}
-		if op.Kind != store.KindDraw && op.Cost > op.Rule.Most() && e.cost <= op.Rule.Most() {
-			continue // refused forever: only the store may say so
-		}
-		return e.decision(op, now), true
-	}
-	return store.Decision{}, false
-}
-
-// lookupPassed returns the store's last answer about op, which was allowed when another
-// limit in the same call refused.
-func (d *denied) lookupPassed(p *place, op *store.Op, now int64) (store.Decision, bool) {
-	s := d.stripe(p)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	set := d.set(p)
-	for i := range set {
-		if e := &set[i]; e.passed && e.is(p, op) && now < e.until && op.Cost == e.cost {
+		switch {
+		case now >= e.until || !e.is(p, op):
+		case e.passed:
+			if passed && op.Cost == e.cost && found == nil {
+				found = e
+			}
+		case !e.answers(op):
+		case op.Kind != store.KindDraw && op.Cost > op.Rule.Most() && e.cost <= op.Rule.Most():
+			// Refused forever: only the store may say so.
+		default:
 			return e.decision(op, now), true
 		}
 	}
-	return store.Decision{}, false
+	if found == nil {
+		return store.Decision{}, false
+	}
+	return found.decision(op, now), true
 }
 
 // is reports whether e is about op, which belongs at p.
@@ -171,17 +166,6 @@ func (e *refusal) decision(op *store.Op, now int64) store.Decision {
 		d.RetryAfter = time.Duration(e.retryAt - now)
 	}
 	return d
-}
-
-// learn records the store's answer to op, requested at start.
-func (d *denied) learn(p *place, op *store.Op, answer store.Decision, err error, start int64) {
-	switch {
-	case gives(op):
-		// Even after an error: the op may have been applied.
-		d.forget(p)
-	case err == nil && !answer.Allowed && answer.RetryAfter > 0 && remembers(op):
-		d.remember(p, op, answer, start)
-	}
 }
 
 // forget drops all refusals of a key. Refusals from calls that are still in progress
@@ -255,14 +239,12 @@ func (d *denied) answer(known []place, ops []store.Op, out []store.Decision, mod
 	for i := range ops {
 		known[i] = d.place(&ops[i])
 		cacheable = cacheable && remembers(&ops[i])
-		answer, ok := d.lookup(&known[i], &ops[i], now)
-		if ok {
-			refused++
-		} else if cacheable && mode == store.AllOrNothing {
-			answer, ok = d.lookupPassed(&known[i], &ops[i], now)
-		}
+		answer, ok := d.lookup(&known[i], &ops[i], cacheable && mode == store.AllOrNothing, now)
 		if ok {
 			answered++
+			if !answer.Allowed {
+				refused++
+			}
 		}
 		out[i] = answer
 	}
@@ -275,43 +257,6 @@ func (d *denied) answer(known []place, ops []store.Op, out []store.Decision, mod
 		}
 	}
 	return true
-}
-
-// learnAll records the answers to a Do. known is empty if the Do was too large.
-func (d *denied) learnAll(known []place, ops []store.Op, out []store.Decision, err error, start int64) {
-	if len(known) == 0 {
-		for i := range ops {
-			if gives(&ops[i]) {
-				p := d.place(&ops[i])
-				d.forget(&p)
-			}
-		}
-		return
-	}
-	for i := range known {
-		var answer store.Decision
-		if err == nil {
-			answer = out[i]
-		}
-		if !gives(&ops[i]) && again(known, i) {
-			continue // refused because of another op on the same key
-		}
-		d.learn(&known[i], &ops[i], answer, err, start)
-	}
-}
-
-// learnPassed records the store's answers about the other ops of an all-or-nothing Do
-// that it refused.
-func (d *denied) learnPassed(known []place, ops []store.Op, out []store.Decision, start int64) {
-	refused := false
-	for i := range known {
-		refused = refused || !out[i].Allowed
-	}
-	for i := range known {
-		if refused && out[i].Allowed && out[i].Reason == store.ReasonOK && remembers(&ops[i]) && !again(known, i) {
-			d.remember(&known[i], &ops[i], out[i], start)
-		}
-	}
 }
 
 // again reports whether another op has the same key as op i.

@@ -10,14 +10,21 @@ import (
 var errKnown = errors.New("failsafe: answered by the deny cache")
 
 // answer answers invalid and cached groups, and reports whether there are any. It must be
-// called before the store, because it stores in places what learnGroups needs.
+// called before the store, because it stores in places what learn needs.
 func (s *Store) answer(b *store.Batch, places []place, now int64) (some bool) {
 	asks := s.denied != nil && len(b.Groups) > 1 && givesAny(b.Ops) // this may end an earlier refusal
 	from := 0
 	for i := range b.Groups {
 		g, to := &b.Groups[i], from+b.Groups[i].Ops
 		ops, out := b.Ops[from:to], b.Out[from:to]
-		if g.Err = checkAll(ops); g.Err == nil && s.denied != nil && g.Ops <= maxCachedOps &&
+		g.Err = nil
+		for j := range ops {
+			// An invalid op is invalid under every policy, so it must not reach the breaker.
+			if g.Err = ops[j].Validate(); g.Err != nil {
+				break
+			}
+		}
+		if g.Err == nil && s.denied != nil && g.Ops <= maxCachedOps &&
 			s.denied.answer(places[from:to], ops, out, g.Mode, now) && !asks {
 			g.Err = errKnown
 		}
@@ -33,17 +40,6 @@ func givesAny(ops []store.Op) bool {
 		}
 	}
 	return false
-}
-
-// checkAll returns why an op must not reach the breaker: an invalid one is invalid under
-// every policy, so it must not count as a failure.
-func checkAll(ops []store.Op) error {
-	for i := range ops {
-		if err := ops[i].Validate(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // origin is where a group of a rest comes from.
@@ -68,18 +64,8 @@ func rest(b *store.Batch) (*store.Batch, []origin) {
 	return &left, from
 }
 
-// handBack copies the answers of a rest of b, unless that is all of it.
-func handBack(b, left *store.Batch, from []origin) {
-	out := left.Out
-	for i, o := range from {
-		g := &left.Groups[i]
-		b.Groups[o.group].Err = g.Err
-		out = out[copy(b.Out[o.first:o.first+g.Ops], out):]
-	}
-}
-
-// learnGroups records the store's answers, in order.
-func (d *denied) learnGroups(b *store.Batch, from []origin, places []place, start int64) {
+// learn records the store's answers, in order.
+func (d *denied) learn(b *store.Batch, from []origin, places []place, start int64) {
 	first := 0
 	for i := range b.Groups {
 		g := &b.Groups[i]
@@ -87,15 +73,35 @@ func (d *denied) learnGroups(b *store.Batch, from []origin, places []place, star
 		if from != nil {
 			at = from[i].first
 		}
-		var known []place
-		if g.Ops <= maxCachedOps {
-			known = places[at : at+g.Ops]
-		}
 		ops, out := b.Ops[first:first+g.Ops], b.Out[first:first+g.Ops]
-		d.learnAll(known, ops, out, g.Err, start)
-		if g.Err == nil && g.Mode == store.AllOrNothing {
-			d.learnPassed(known, ops, out, start)
-		}
 		first += g.Ops
+		if g.Ops > maxCachedOps {
+			for i := range ops {
+				if gives(&ops[i]) {
+					p := d.place(&ops[i])
+					d.forget(&p)
+				}
+			}
+			continue
+		}
+		known, refused := places[at:at+g.Ops], false
+		for i := range known {
+			op, answer := &ops[i], &out[i]
+			refused = refused || !answer.Allowed
+			switch {
+			case gives(op): // even after an error: the op may have been applied
+				d.forget(&known[i])
+			case g.Err == nil && !answer.Allowed && answer.RetryAfter > 0 && remembers(op) && !again(known, i):
+				d.remember(&known[i], op, *answer, start)
+			}
+		}
+		// Of an all-or-nothing group that it refused, also the answers about the other ops.
+		for i := range known {
+			op, answer := &ops[i], &out[i]
+			if g.Err == nil && g.Mode == store.AllOrNothing && refused && answer.Allowed && answer.Reason == store.ReasonOK &&
+				remembers(op) && !again(known, i) {
+				d.remember(&known[i], op, *answer, start)
+			}
+		}
 	}
 }

@@ -102,36 +102,30 @@ func (s *Store) Do(ctx context.Context, b *store.Batch) {
 			return
 		}
 	}
-	if s.call(ctx, sent, clock, start) && s.denied != nil {
-		s.denied.learnGroups(sent, from, places, start)
-	}
-	handBack(b, sent, from)
-}
-
-// call asks the inner store, and reports false if the breaker is open.
-func (s *Store) call(ctx context.Context, b *store.Batch, clock time.Time, start int64) bool {
 	t, ok := s.breaker.admit(start)
-	if !ok {
-		s.breaker.failedFast.Add(uint64(len(b.Groups) - 1)) // admit has counted one
-		b.Fail(s.breaker.refusal())
-		return false
-	}
-	bounded, own := s.slots.context(ctx, start, clock)
-	if s.enter(t, start) {
-		s.ask(bounded, b)
+	if ok {
+		bounded, own := s.slots.context(ctx, start, clock)
+		// It runs on its caller's goroutine if the store is trusted to respect the context.
+		if s.inFlight.Add(1) <= maxInline && !s.options.IgnoresContext && s.breaker.trusted(t, start) {
+			s.ask(bounded, sent)
+		} else {
+			s.isolate(bounded, sent)
+		}
+		s.inFlight.Add(-1)
+		s.settle(t, asked{bounded, start, own}, sent.Groups)
+		if s.denied != nil {
+			s.denied.learn(sent, from, places, start)
+		}
 	} else {
-		s.isolate(bounded, b)
+		s.breaker.failedFast.Add(uint64(len(sent.Groups) - 1)) // admit has counted one
+		sent.Fail(s.breaker.refusal())
 	}
-	s.inFlight.Add(-1)
-	s.settle(t, asked{bounded, start, own}, b.Groups)
-	return true
-}
-
-// enter counts a call, and reports whether it may run on its caller's goroutine because
-// the store is trusted to respect the context.
-func (s *Store) enter(t ticket, now int64) (inline bool) {
-	n := s.inFlight.Add(1)
-	return n <= maxInline && !s.options.IgnoresContext && s.breaker.trusted(t, now)
+	out := sent.Out
+	for i, o := range from { // unless all of b was sent
+		g := &sent.Groups[i]
+		b.Groups[o.group].Err = g.Err
+		out = out[copy(b.Out[o.first:o.first+g.Ops], out):]
+	}
 }
 
 // asked describes a call to the inner store: its context, when it started, and whether
