@@ -39,7 +39,9 @@ type batch struct {
 // group divides the ops into calls, in order.
 func (b *batch) group(mode store.Mode) {
 	cluster := b.store.options.Mode == Cluster
-	all := mode == store.AllOrNothing && !b.isTake()
+	// For a single take, the scripts have a fast path.
+	take := len(b.ops) == 1 && (b.ops[0].Kind == store.KindTake || b.ops[0].Kind == store.KindPeek)
+	all := mode == store.AllOrNothing && !take
 	for i := range b.ops {
 		op := &b.ops[i]
 		if op.Rule.Unlimited {
@@ -49,28 +51,19 @@ func (b *batch) group(mode store.Mode) {
 		if cluster {
 			slot = slotOf(op.Key)
 		}
-		c := b.last(slot)
+		var c *call // the newest to that slot
+		for _, other := range slices.Backward(b.calls) {
+			if other.slot == slot {
+				c = other
+				break
+			}
+		}
 		if c == nil || mode == store.Independent && len(c.checks) == maxChecks {
 			c = &call{slot: slot, of: b, all: all}
 			b.calls = append(b.calls, c)
 		}
 		c.checks = append(c.checks, i)
 	}
-}
-
-// isTake reports whether b is a single op, for which the scripts have a fast path.
-func (b *batch) isTake() bool {
-	return len(b.ops) == 1 && (b.ops[0].Kind == store.KindTake || b.ops[0].Kind == store.KindPeek)
-}
-
-// last returns the newest call to slot, or nil.
-func (b *batch) last(slot uint16) *call {
-	for _, c := range slices.Backward(b.calls) {
-		if c.slot == slot {
-			return c
-		}
-	}
-	return nil
 }
 
 // prepare encodes the keys and arguments of c.

@@ -28,21 +28,15 @@ func appendKey(dst []byte, prefix string, op *store.Op) []byte {
 	dst = append(dst, ":{"...)
 	dst = appendEntity(dst, op.Key)
 	dst = append(dst, "}:"...)
-	dst = appendSpace(dst, op)
-	return append(dst, ':', letters[op.Rule.Algorithm])
-}
-
-// appendSpace appends the scope of op or, without one, the meaning of its limit, which
-// starts with a tilde, as no scope does.
-func appendSpace(dst []byte, op *store.Op) []byte {
 	switch scope, _ := op.Space(); {
-	case scope == "":
-		return op.AppendSpace(dst)
+	case scope == "": // the meaning of the limit, which starts with a tilde, as no scope does
+		dst = op.AppendSpace(dst)
 	case len(scope) > longestPart:
-		return appendHash(dst, scope)
+		dst = appendHash(dst, scope)
 	default:
-		return appendEscaped(dst, scope, "%~")
+		dst = appendEscaped(dst, scope, "%~")
 	}
+	return append(dst, ':', letters[op.Rule.Algorithm])
 }
 
 // appendEntity appends the tag, which is never empty: with an empty tag, the slot would

@@ -57,41 +57,29 @@ func (s *Store) doGroups(ctx context.Context, all *store.Batch) {
 		}
 	}
 	for len(todo) > 0 {
-		n := p.share(todo)
-		p.answer(ctx, todo[:n], groups)
-		todo = todo[n:]
+		n := len(todo) // go out next
+		for i, of := 0, 0; i < n; i++ {
+			if of += len(p.batches[todo[i]].ops); of > maxOps && i > 0 {
+				n = i
+			}
+		}
+		now := todo[:n]
+		for todo = todo[n:]; len(now) > 0; {
+			p.ask(ctx, now)
+			if now = p.join(ctx, now, groups); p.isLate() {
+				break
+			}
+			for _, i := range now {
+				p.batches[i].calls = nil
+				p.batches[i].group(groups[i].Mode)
+			}
+		}
 	}
 }
 
 // maxOps is about how many ops go out together. The client gets either all their
 // answers or none, so with too many, none would be answered in time.
 const maxOps = 512
-
-// share returns how many of todo go out next.
-func (p *pipeline) share(todo []int) int {
-	ops := 0
-	for n, i := range todo {
-		if ops += len(p.batches[i].ops); ops > maxOps && n > 0 {
-			return n
-		}
-	}
-	return len(todo)
-}
-
-// answer sends groups and sets their errors.
-func (p *pipeline) answer(ctx context.Context, todo []int, groups []store.Group) {
-	for len(todo) > 0 {
-		p.ask(ctx, todo)
-		todo = p.join(ctx, todo, groups)
-		if p.isLate() {
-			return
-		}
-		for _, i := range todo {
-			p.batches[i].calls = nil
-			p.batches[i].group(groups[i].Mode)
-		}
-	}
-}
 
 func (p *pipeline) isLate() bool {
 	return !time.Now().Before(p.deadline) //nolint:forbidigo // deadlines are on the real clock
@@ -148,7 +136,7 @@ func (p *pipeline) ask(ctx context.Context, groups []int) {
 	p.asked = true
 	var here []*call
 	late := p.isLate()
-	apart := map[uint16][]*call{}
+	var apart map[uint16][]*call
 	for _, i := range groups {
 		for _, c := range p.batches[i].calls {
 			switch {
@@ -156,14 +144,18 @@ func (p *pipeline) ask(ctx context.Context, groups []int) {
 				c.err = errLate
 			case p.store.trust.in(c.slot):
 				here = append(here, c)
+			case apart == nil:
+				apart = map[uint16][]*call{c.slot: {c}}
 			default:
 				apart[c.slot] = append(apart[c.slot], c)
 			}
 		}
 	}
-	if len(apart) > 0 {
-		p.clone()
+	if len(apart) == 0 {
+		p.store.sendAll(ctx, here)
+		return
 	}
+	p.clone()
 	answers := make(chan leftBehind, len(apart))
 	for _, calls := range apart {
 		part := leave(calls)
@@ -190,9 +182,6 @@ func (p *pipeline) clone() {
 // collect waits for n answers or until the time is over. Answers that arrived in time
 // count, even if they are read later.
 func (p *pipeline) collect(answers <-chan leftBehind, n int) {
-	if n == 0 {
-		return
-	}
 	timer := time.NewTimer(time.Until(p.deadline)) //nolint:forbidigo // deadlines are on the real clock
 	defer timer.Stop()
 	for patient := true; n > 0; {
@@ -252,7 +241,12 @@ func (p *pipeline) join(ctx context.Context, todo []int, groups []store.Group) (
 	given := map[string]bool{}
 	for _, i := range todo {
 		b, g := &p.batches[i], &groups[i]
-		g.Err = firstError(b.calls)
+		g.Err = nil
+		for _, c := range b.calls {
+			if g.Err == nil {
+				g.Err = c.err
+			}
+		}
 		if g.Mode == store.Independent {
 			continue
 		}
@@ -353,14 +347,4 @@ func worst(calls []*call) error {
 		}
 	}
 	return found
-}
-
-// firstError returns the first error in calls, or nil.
-func firstError(calls []*call) error {
-	for _, c := range calls {
-		if c.err != nil {
-			return c.err
-		}
-	}
-	return nil
 }
