@@ -165,7 +165,16 @@ func (x *index) linkAddresses() {
 func (x *index) candidates(f *facts, out []int32) []int32 {
 	out = append(out, x.always...)
 	if x.paths != nil || x.pathParts.all != nil {
-		out = x.collectPaths(f, out)
+		switch { // under any reading of the path; with too many of them, all
+		case !f.getPath().ok:
+		case f.paths.Beyond():
+			out = append(x.paths.all(out), x.pathParts.all...)
+		default:
+			for i := range f.paths.All() {
+				path := f.paths.Folded(i)
+				out = x.pathParts.collect(path, "/", x.paths.collect(path[1:], out))
+			}
+		}
 	}
 	if x.hosts != nil || x.suffixes != nil {
 		if host := f.getHost(); host.ok {
@@ -208,22 +217,6 @@ func (x *valueIndex) collect(f *facts, out []int32) []int32 {
 	}
 	if v.ok {
 		out = x.parts.collect(v.text, "", append(out, x.rules[v.text]...))
-	}
-	return out
-}
-
-// collectPaths appends the rules filed under any reading of the path; for a path with
-// too many readings, all of them.
-func (x *index) collectPaths(f *facts, out []int32) []int32 {
-	switch {
-	case !f.getPath().ok:
-		return out
-	case f.paths.Beyond():
-		return append(x.paths.all(out), x.pathParts.all...)
-	}
-	for i := range f.paths.All() {
-		path := f.paths.Folded(i)
-		out = x.pathParts.collect(path, "/", x.paths.collect(path[1:], out))
 	}
 	return out
 }

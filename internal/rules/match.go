@@ -99,10 +99,23 @@ const (
 // applies reports whether every condition holds, of a rule that the index has
 // given for the request.
 func (m *matcher) applies(f *facts) bool {
-	return (m.method.isEmpty() || m.method.applies(f.getMethod())) &&
-		(m.path.isEmpty() || m.path.appliesIndexed(f)) &&
-		(m.host.isEmpty() || m.host.applies(f.getHost())) &&
-		m.addressApplies(f) && m.valuesApply(f)
+	switch {
+	case !m.method.isEmpty() && !m.method.applies(f.getMethod()):
+		return false
+	case m.path.isEmpty():
+	case m.path.indexed && m.path.excludes(f.paths), !m.path.indexed && !m.path.applies(f):
+		return false
+	}
+	if !m.host.isEmpty() && !m.host.applies(f.getHost()) || !m.addressApplies(f) {
+		return false
+	}
+	for i := range m.values {
+		c := &m.values[i]
+		if !c.holds(f.get(c.attribute)) {
+			return false
+		}
+	}
+	return true
 }
 
 func (m *matcher) addressApplies(f *facts) bool {
@@ -118,16 +131,6 @@ func (m *matcher) addressApplies(f *facts) bool {
 		return true
 	}
 	return !m.notAddresses.contains(a) && (!wanted || m.addresses.contains(a))
-}
-
-func (m *matcher) valuesApply(f *facts) bool {
-	for i := range m.values {
-		c := &m.values[i]
-		if !c.holds(f.get(c.attribute)) {
-			return false
-		}
-	}
-	return true
 }
 
 // holds decides about a value of the attribute. Any condition may hold for an unclear one,

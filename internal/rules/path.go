@@ -182,14 +182,6 @@ func (c *pathCondition) applies(f *facts) bool {
 	return (len(c.any.all) == 0 || c.asksFor(f.paths)) && !c.excludes(f.paths)
 }
 
-// appliesIndexed is applies for a rule that the index has given.
-func (c *pathCondition) appliesIndexed(f *facts) bool {
-	if c.indexed {
-		return !c.excludes(f.paths)
-	}
-	return c.applies(f)
-}
-
 // asksFor reports whether a reading is one asked for. A path with more readings
 // than are looked at may be anything.
 func (c *pathCondition) asksFor(s *reading.Set) bool {

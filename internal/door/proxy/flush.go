@@ -80,8 +80,20 @@ func (q *quiet) Unwrap() http.ResponseWriter { return q.ResponseWriter }
 
 // Read implements io.Reader. If the answer breaks off, the client gets what there is of it:
 // otherwise net/http would drop the last bytes.
-func (b *prompt) Read(p []byte) (int, error) {
-	n, err := b.read(p)
+func (b *prompt) Read(p []byte) (n int, err error) {
+	switch {
+	case b.err != nil:
+		err = b.err
+	case b.conn == nil:
+		b.flush()
+		n, err = b.ReadCloser.Read(p)
+	default:
+		b.reads(true)
+		b.conn.waits.Store(b)
+		n, err = b.ReadCloser.Read(p)
+		b.conn.waits.CompareAndSwap(b, nil) // another request may have the connection by now
+		b.reads(false)
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		b.to.over.Store(true)
@@ -94,22 +106,6 @@ func (b *prompt) Read(p []byte) (int, error) {
 	}
 	b.flush()
 	return 0, err
-}
-
-func (b *prompt) read(p []byte) (int, error) {
-	switch {
-	case b.err != nil:
-		return 0, b.err
-	case b.conn == nil:
-		b.flush()
-		return b.ReadCloser.Read(p)
-	}
-	b.reads(true)
-	b.conn.waits.Store(b)
-	n, err := b.ReadCloser.Read(p)
-	b.conn.waits.CompareAndSwap(b, nil) // another request may have the connection by now
-	b.reads(false)
-	return n, err
 }
 
 func (b *prompt) reads(yes bool) {

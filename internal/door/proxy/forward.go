@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/internal/request/spelling"
@@ -32,7 +33,9 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.SetURL(p.options.Upstream)
 	out.URL.RawQuery = readable(in.URL.RawQuery)
 	p.via.add(out.Header, in.ProtoMajor)
-	lessHops(out)
+	if n, limited, _ := hops(out); limited && n > 0 {
+		out.Header[maxForwards] = []string{strconv.FormatUint(n-1, 10)} // this process is one
+	}
 	out.Trailer = nil // no rule has seen it, and PHP treats it as header fields
 	if x, ok := in.Context().Value(exchangeKey{}).(*exchange); ok && x.pass.HasCostAfter() {
 		out.Header.Set("Te", "trailers") // may contain the cost, even if the client did not ask for them

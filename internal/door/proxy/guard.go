@@ -148,7 +148,7 @@ func (p *Proxy) clean(r *http.Request) bool {
 			delete(r.Header, name)
 		}
 	}
-	from := p.peerOf(r)
+	from := peer(p.trusts(r.RemoteAddr))
 	dropHopByHop(r.Header, from)
 	dropHTTP(r.Header)
 	if from == stranger {
@@ -166,8 +166,6 @@ const (
 	stranger peer = false
 	proxied  peer = true // a trusted proxy
 )
-
-func (p *Proxy) peerOf(r *http.Request) peer { return peer(p.trusts(r.RemoteAddr)) }
 
 // dropHopByHop removes the fields that Connection names: they are for us, not for the
 // upstream (RFC 9110, 7.6.1). Upgrade and TE are still needed; the other hop-by-hop
@@ -251,8 +249,14 @@ func (p *Proxy) aboutAll(w http.ResponseWriter, x *exchange) {
 
 // admitPath returns r with the path to forward, or why r is refused.
 func (p *Proxy) admitPath(r *http.Request) (admitted *http.Request, refusal string) {
-	r = withItsEscapes(r)
 	path := r.URL.EscapedPath()
+	if raw := r.URL.RawPath; raw != "" && raw != path {
+		// If a path has one character that must be escaped, net/url escapes all of it
+		// again and turns each %2f into a slash.
+		if again := withPath(r, reading.Escape(raw)); again != nil {
+			r, path = again, again.URL.EscapedPath()
+		}
+	}
 	if path == "*" || reading.IsPlain(path) {
 		return r, ""
 	}
@@ -279,20 +283,6 @@ func (p *Proxy) admitPath(r *http.Request) (admitted *http.Request, refusal stri
 		return nil, "the path leads above the root"
 	}
 	return r, ""
-}
-
-// withItsEscapes returns r with the original escapes of its path. If a path has one
-// character that must be escaped, net/url escapes all of it again and turns each %2f
-// into a slash.
-func withItsEscapes(r *http.Request) *http.Request {
-	raw := r.URL.RawPath
-	if raw == "" || raw == r.URL.EscapedPath() {
-		return r
-	}
-	if again := withPath(r, reading.Escape(raw)); again != nil {
-		return again
-	}
-	return r
 }
 
 // withPath returns r with another percent-encoded path, or nil if that is not valid.

@@ -42,10 +42,3 @@ func endsHere(w http.ResponseWriter, r *http.Request) bool {
 	}
 	return true
 }
-
-// lessHops counts this process in the Max-Forwards of out.
-func lessHops(out *http.Request) {
-	if n, limited, _ := hops(out); limited && n > 0 {
-		out.Header[maxForwards] = []string{strconv.FormatUint(n-1, 10)}
-	}
-}

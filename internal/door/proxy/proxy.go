@@ -153,16 +153,17 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.TellTime(w.Header(), at)
 		x.told = w.Header()[answer.TimeField]
 	}
-	x.begin(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
-	x.upload, x.at, x.header, x.closes = upload, at, w.Header(), len(w.Header()["Connection"]) > 0
-	x.origin = origin
+	x.Of(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
+	x.in, x.upload, x.at, x.origin = r, upload, at, origin
+	x.header, x.closes = w.Header(), len(w.Header()["Connection"]) > 0
 	if p.options.Tokens != nil {
 		x.SentBy(&x.pass)
 	}
 	// Deferred, since httputil panics when an upstream's answer is cut off. A tunnel lasts
 	// until here, and so do its slots.
 	defer func() {
-		x.end()
+		x.pass.End()
+		*x = exchange{pass: x.pass}
 		p.exchanges.Put(x)
 	}()
 	if p.options.CORS.free(r, origin) {
@@ -279,7 +280,14 @@ func (p *Proxy) answered(res *http.Response) error {
 		if res.StatusCode != http.StatusSwitchingProtocols {
 			x.upload.leaves(res.Header)
 		}
-		x.parts(res)
+		switch { // httputil has forgotten after an early hint (103) that the client's connection closes
+		case !x.closes:
+		case res.StatusCode == http.StatusSwitchingProtocols:
+			delete(x.header, "Connection") // a tunnel is a connection of its own
+		default:
+			delete(res.Header, "Connection") // not twice
+			x.header["Connection"] = []string{"close"}
+		}
 		settleHeader(res.Request.Context(), x)
 		answer.Join(res.Header, x.pass.Dialect, x.pass.Policies...)
 		if x.outlast != nil {
@@ -363,29 +371,4 @@ type exchange struct {
 	fault   error          // why the upstream did not answer
 	writer  *quiet
 	conn    *upstreamConn // to the upstream; nil if not known
-}
-
-// begin sets x to the exchange of r.
-func (x *exchange) begin(r *http.Request, clients *client.Resolver, identity client.Identity) {
-	x.in = r
-	x.Of(r, clients, identity)
-}
-
-// parts tells the client that its connection closes, if it does: httputil has forgotten it
-// after an early hint (103). A tunnel is a connection of its own.
-func (x *exchange) parts(res *http.Response) {
-	switch {
-	case !x.closes:
-	case res.StatusCode == http.StatusSwitchingProtocols:
-		delete(x.header, "Connection")
-	default:
-		delete(res.Header, "Connection") // not twice
-		x.header["Connection"] = []string{"close"}
-	}
-}
-
-// end releases the request.
-func (x *exchange) end() {
-	x.pass.End()
-	*x = exchange{pass: x.pass}
 }
