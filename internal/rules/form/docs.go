@@ -26,7 +26,7 @@ func Table(rows []Row, page string) string {
 			switch {
 			case name != page:
 				link, _ := filepath.Rel(filepath.Dir(page), see) // which cannot fail, as neither is absolute
-			return "See [" + strings.TrimSuffix(path.Base(name), ".md") + "](" + filepath.ToSlash(link) + ")."
+				return "See [" + strings.TrimSuffix(path.Base(name), ".md") + "](" + filepath.ToSlash(link) + ")."
 			case part == "":
 				return ""
 			}
