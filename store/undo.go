@@ -18,18 +18,28 @@ func CanUndo(k Kind) bool {
 	return false
 }
 
+// Undo turns op, which d has just answered, into what gives back what it took, for a
+// request that does not run: another limit has refused it, or its client has left. It
+// reports whether anything is given back. A value of [Distinct] stays: others that have
+// shown it since passed at no cost, so without it more values than the limit would pass.
+func Undo(op *Op, d *Decision) bool {
+	op.Kind, op.Cost, op.CountsUntil, op.Duration = KindRefund, d.Granted, d.CountsUntil, d.ResetAfter
+	algorithm := op.Rule.Algorithm
+	if algorithm == Concurrency {
+		// What was admitted by credit holds no slot, and a refund would return that of
+		// another request: releasing lease 0 does nothing.
+		op.Kind, op.Lease = KindRelease, d.Lease
+	}
+	return op.Cost > 0 && algorithm != Distinct
+}
+
 // AddUndo adds a group to b that gives back what the ops at some indexes took, according
 // to their answers, and then peeks at each: for a store that asks several others, when
-// one of them refused. [Peeks] reads its answers.
+// one of them refused. See [Undo]; [Peeks] reads its answers.
 func AddUndo(b *Batch, ops []Op, out []Decision, at []int) {
 	before := len(b.Ops)
 	for _, i := range at {
-		if d := &out[i]; d.Granted > 0 {
-			op := ops[i]
-			op.Kind, op.Cost, op.CountsUntil, op.Duration = KindRefund, d.Granted, d.CountsUntil, d.ResetAfter
-			if op.Rule.Algorithm == Concurrency {
-				op.Kind, op.Lease = KindRelease, d.Lease
-			}
+		if op := ops[i]; Undo(&op, &out[i]) {
 			b.Ops = append(b.Ops, op)
 		}
 	}

@@ -172,6 +172,31 @@ func TestAllOrNothingInSeveralRegions(t *testing.T) {
 	}
 }
 
+// A value that a refused request has shown here stays: another request has passed with
+// it at no cost, so without it more values would pass than the limit.
+func TestValuesOfRefusedRequestsStay(t *testing.T) {
+	w := newWorld(t, false)
+	shown, refuses := take(headgate.PerDay(2).Using(store.Distinct)), take(home("eu", headgate.PerDay(0)))
+	admitted := 0
+	for member := range uint64(5) {
+		shown.Member = 1 + member
+		b := store.Batch{
+			Ops: []store.Op{shown, refuses, shown}, Out: make([]store.Decision, 3),
+			Groups: []store.Group{{Ops: 2, Mode: store.AllOrNothing}, {Ops: 1, Mode: store.AllOrNothing}},
+		}
+		w.store.Do(t.Context(), &b)
+		if b.Groups[0].Err != nil || b.Groups[1].Err != nil || b.Out[1].Allowed || b.Out[0].Granted != 0 {
+			t.Fatalf("%+v, %+v", b.Groups, b.Out)
+		}
+		if b.Out[2].Allowed {
+			admitted++
+		}
+	}
+	if admitted != 2 {
+		t.Errorf("%d values were admitted, want 2", admitted)
+	}
+}
+
 // The own region is asked first: what it refuses takes nothing elsewhere, not even for a
 // moment.
 func TestRefusedHereTakesNothingThere(t *testing.T) {

@@ -88,7 +88,10 @@ func (p *pipeline) giveBack(ctx context.Context, list []*unwanted) {
 // asking the server.
 func (b *batch) untake(at []int) {
 	for _, i := range at {
-		d := &b.out[i]
-		d.Remaining, d.Granted, d.Delay, d.Lease, d.CountsUntil = d.Remaining+d.Granted, 0, 0, 0, 0
+		op, d := b.ops[i], &b.out[i]
+		if store.Undo(&op, d) {
+			d.Remaining += d.Granted
+		}
+		d.Granted, d.Delay, d.Lease, d.CountsUntil = 0, 0, 0, 0
 	}
 }

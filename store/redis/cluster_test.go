@@ -35,6 +35,7 @@ func TestCluster(t *testing.T) {
 	})
 	t.Run("AcrossSlots", func(t *testing.T) { acrossSlots(t, open(t, options)) })
 	t.Run("AcrossSlotsNeverTooMuch", func(t *testing.T) { neverTooMuch(t, open(t, options)) })
+	t.Run("AcrossSlotsKeepsValues", func(t *testing.T) { acrossSlotsKeepsValues(t, open(t, options)) })
 	t.Run("Strict", func(t *testing.T) {
 		strict := options
 		strict.StrictAtomic = true
@@ -151,6 +152,31 @@ func acrossSlots(t *testing.T, db *redis.Store) {
 				t.Errorf("%s: op %d has %d left, want 3", limit, j, left)
 			}
 		}
+	}
+}
+
+// acrossSlotsKeepsValues: a value that a refused request has shown stays: another request has
+// passed with it at no cost, so without it more values would pass than the limit.
+func acrossSlotsKeepsValues(t *testing.T, db *redis.Store) {
+	shown := store.Op{Key: "values", Rule: headgate.PerDay(3).Using(store.Distinct).Rule(), Cost: 1}
+	refuses := store.Op{Key: "none left", Rule: headgate.PerDay(0).Rule(), Cost: 1}
+	admitted := 0
+	for member := range uint64(9) {
+		shown.Member = 1 + member
+		b := store.Batch{
+			Ops: []store.Op{shown, refuses, shown}, Out: make([]store.Decision, 3),
+			Groups: []store.Group{{Ops: 2, Mode: store.AllOrNothing}, {Ops: 1, Mode: store.AllOrNothing}},
+		}
+		db.Do(t.Context(), &b)
+		if b.Groups[0].Err != nil || b.Groups[1].Err != nil || b.Out[1].Allowed || b.Out[0].Granted != 0 {
+			t.Fatalf("%+v, %+v", b.Groups, b.Out)
+		}
+		if b.Out[2].Allowed {
+			admitted++
+		}
+	}
+	if admitted != 3 {
+		t.Errorf("%d values were admitted, want 3", admitted)
 	}
 }
 

@@ -146,7 +146,7 @@ func TestReservationsOfDistinctValues(t *testing.T) {
 	}
 }
 
-// Undo takes the values back that a verdict has added.
+// Undo leaves the values that a verdict has added: others may have passed with them since.
 func TestUndoOfDistinctValues(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, distinctRules))
 	shown(t, e, "plain", showing("/other", "a"))
@@ -156,9 +156,40 @@ func TestUndoOfDistinctValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.Release()
-		if n := left(t, e, "/other", "plain", 1); n != 1 {
-			t.Errorf("undo %d: %d left, want 1", i, n)
+		if n := left(t, e, "/other", "plain", 1); n != int64(1-i) {
+			t.Errorf("undo %d: %d left, want %d", i, n, 1-i)
 		}
+	}
+	if got := shown(t, e, "plain", showing("/other", "b"), showing("/other", "c")); got != ".!" {
+		t.Errorf("after that: %s", got)
+	}
+}
+
+// A client that has to wait for its turn can send each value twice and leave with the
+// request that has paid for it. No more values pass for that.
+func TestLeaversPayForTheirValues(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, `
+domain: api
+limits:
+  - {name: turn, match: {path: /x}, key: user, rate: 4/second, algorithm: leaky_bucket, burst: 100}
+  - {name: accounts, match: {path: /x}, key: user, count: distinct, of: "header:X-Account", rate: 3/day}
+`))
+	admitted := ""
+	for _, account := range []string{"a", "b", "c", "d", "e"} {
+		first, second := decide(t, e, showing("/x", account)), decide(t, e, showing("/x", account))
+		if first.Allowed {
+			if err := e.Undo(t.Context(), &first, at(0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if second.Allowed {
+			admitted += account
+		}
+		first.Release()
+		second.Release()
+	}
+	if admitted != "abc" {
+		t.Errorf("admitted: %s, want abc", admitted)
 	}
 }
 

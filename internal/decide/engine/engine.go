@@ -222,8 +222,8 @@ func (e *Engine) Tell(ctx context.Context, q Query, v Verdict) {
 
 // Undo refunds what v took, less what has refilled since, for a request that was
 // allowed but will not run, for example because its client left while waiting for its
-// turn. at is now, in microseconds since the Unix epoch. Call Undo before Release; a
-// second Undo does nothing.
+// turn. Values of headgate.Distinct stay; see [store.Undo]. at is now, in microseconds
+// since the Unix epoch. Call Undo before Release; a second Undo does nothing.
 func (e *Engine) Undo(ctx context.Context, v *Verdict, at int64) error {
 	d := v.deciding
 	if d == nil {

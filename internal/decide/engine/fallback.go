@@ -103,19 +103,15 @@ func (d *deciding) giveBack(ctx context.Context, err error) {
 	d.pending = d.pending[:0]
 	for j, i := range d.asked {
 		r := &d.results[i]
-		if has := &r.Decision; !store.Failed(err, j) && has.Granted > 0 {
-			op := store.Op{
-				Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.Rule.Limit.Rule(), Member: r.member, Cost: has.Granted, At: d.query.At,
-				Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: store.KindRefund,
-			}
-			if r.Rule.Concurrent() {
-				// Admitted by credit it holds no slot, and a refund would return another
-				// request's: releasing lease 0 does nothing.
-				op.Kind, op.Lease = store.KindRelease, has.Lease
-			}
-			d.pending = append(d.pending, op)
-			has.Remaining, has.Granted, has.Delay, has.Lease, has.CountsUntil = has.Remaining+has.Granted, 0, 0, 0, 0
+		if store.Failed(err, j) {
+			continue
 		}
+		has := &r.Decision
+		if op, ok := r.undo(d.query.At); ok {
+			d.pending = append(d.pending, op)
+			has.Remaining += has.Granted
+		}
+		has.Granted, has.Delay, has.Lease, has.CountsUntil = 0, 0, 0, 0
 	}
 	d.room()
 	// The caller's deadline may have passed while the part that failed was asked. What
@@ -147,6 +143,14 @@ func (r *Result) limit() headgate.Limit {
 	return r.Rule.Limit
 }
 
+// undo returns the op that gives back at some time what r took just before, and whether
+// there is anything to give back; see [store.Undo].
+func (r *Result) undo(at int64) (op store.Op, ok bool) {
+	op = store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), Member: r.member, At: at}
+	ok = store.Undo(&op, &r.Decision)
+	return op, ok
+}
+
 // refunds fills d.pending with the ops that refund at now what was taken from one store
 // at another time.
 func (d *deciding) refunds(taken, now int64, from origin) {
@@ -156,20 +160,15 @@ func (d *deciding) refunds(taken, now int64, from origin) {
 		if r.origin() != from {
 			continue
 		}
-		switch {
-		case r.Decision.Lease != 0:
-			d.pending = append(d.pending, store.Op{
-				Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(),
-				Cost: r.Decision.Granted, At: now, Lease: r.Decision.Lease, Kind: store.KindRelease,
-			})
-		case r.Rule.Concurrent():
-			// It was admitted by credit and holds no slot: a refund would return
-			// another request's slot.
-		default:
-			if op, ok := r.correction(0, elapsed(taken, now)); ok {
-				op.At = now
-				d.pending = append(d.pending, op)
-			}
+		op, ok := r.undo(now)
+		if op.Kind == store.KindRefund {
+			op.Duration -= elapsed(taken, now)
+			ok = ok && op.Duration > 0
+		} else {
+			ok = ok && op.Lease != 0
+		}
+		if ok {
+			d.pending = append(d.pending, op)
 		}
 		r.Decision.Granted, r.Decision.Lease = 0, 0
 	}

@@ -39,14 +39,12 @@ func (d *deciding) handBack(ctx context.Context) {
 		for i := range d.results {
 			r := &d.results[i]
 			has := &r.Decision
-			if r.step != enforce && r.step != quota || r.origin() != from || has.Granted == 0 || has.ResetAfter <= 0 {
+			if r.step != enforce && r.step != quota || r.origin() != from || has.ResetAfter <= 0 {
 				continue
 			}
-			d.pending = append(d.pending, store.Op{
-				Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), Member: r.member,
-				Cost: has.Granted, At: d.query.At, Duration: has.ResetAfter, CountsUntil: has.CountsUntil, Kind: store.KindRefund,
-			})
-			d.asked = append(d.asked, i)
+			if op, ok := r.undo(d.query.At); ok {
+				d.pending, d.asked = append(d.pending, op), append(d.asked, i)
+			}
 		}
 		d.room()
 		if !d.handedBack(ctx, from) {
