@@ -36,7 +36,7 @@ func (p *Parser) costKeys(c *costForm) form.Mapping {
 				Type: form.Integer(1, store.MaxLimit, &c.bounds.Max).Or("the limit's capacity"),
 			},
 			{
-				Key: "from_response", Doc: "The header or trailer of the upstream's response that holds the cost. Only the proxy sees it.", See: "more/reserve.md",
+				Key: "from_response", Doc: "The header or trailer of the upstream's response that holds the cost. Only the proxy sees it.", See: "more/charge-on.md",
 				Type: form.Ref("fieldName").By("the name of a header", func(n *yamltext.Node) { c.after.Header = p.fieldName(n) }),
 			},
 			{Key: "estimate", Doc: "What the request is charged until the response reports its cost.", Type: form.Integer(1, store.MaxLimit, &c.estimate)},
