@@ -2,6 +2,7 @@ import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSyn
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitepress";
+import { llms, served as markdownOf } from "../src/llms.ts";
 import { markdown } from "../src/markdown.ts";
 import { excluded, place, repository, served } from "../src/pages.ts";
 import { decisions, sidebar } from "../src/sidebar.ts";
@@ -71,7 +72,7 @@ export default defineConfig({
             boostDocument: (id: string) => {
               if (/\/decisions\/|\/changelog|\/api\.html/.test(id)) return 0.3;
               if (/\/(regions|playground|benchmarks|accuracy)/.test(id)) return 0.7;
-              return /\/(rules|algorithms|headers|client-ip|configuration|http-api|redis|failure)\.html/.test(
+              return /\/(rules|algorithms|which-algorithm|troubleshooting|cookbook|install|kubernetes|headers|client-ip|configuration|http-api|redis|failure)\.html/.test(
                 id,
               )
                 ? 1.5
@@ -95,11 +96,16 @@ export default defineConfig({
     ],
     build: { chunkSizeWarningLimit: 2000 },
   },
-  buildEnd({ outDir }) {
+  buildEnd({ outDir, pages }) {
     for (const file of served) {
       mkdirSync(dirname(join(outDir, file)), { recursive: true });
       copyFileSync(join(root, file), join(outDir, file));
     }
+    // For readers that are programs: each page as Markdown next to its HTML, and a list of them.
+    for (const file of pages.filter((page) => page !== "site/index.md")) {
+      writeFileSync(join(outDir, place(file)), markdownOf(read(file), file, root, base));
+    }
+    writeFileSync(join(outDir, "llms.txt"), llms(read, base));
     if (!existsSync(playground)) throw new Error("no bin/playground: run make site, which builds it first");
     cpSync(playground, join(outDir, "playground"), { recursive: true });
     const page = join(outDir, "playground/index.html");

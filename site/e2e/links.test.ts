@@ -57,6 +57,22 @@ test("no page shows what a program forgot", () => {
   expect(shown.filter(([, text]) => /undefined|\[object |NaN/.test(text)).map(([page]) => page)).toEqual([]);
 });
 
+test("every page is also served as Markdown, and llms.txt leads to it", () => {
+  const list = new Set(found(readFileSync(join(folder, "llms.txt"), "utf8"), /\]\(\/([^)#]+)\)/g));
+  expect([...list].filter((file) => !files.includes(file))).toEqual([]);
+  const markdown = pages.filter((page) => page !== "index.html").map((page) => page.replace(/html$/, "md"));
+  expect(markdown.filter((file) => !files.includes(file))).toEqual([]);
+  const book = markdown.filter((file) => /^docs\/(?!decisions\/)[a-z]+\//.test(file));
+  expect(book.filter((file) => !list.has(file))).toEqual([]);
+});
+
+test("every block of code has a button that copies it", () => {
+  const blocks = html.get("docs/start/cookbook.html")!;
+  expect(found(blocks, /(<button title="Copy Code" class="copy">)/g).length).toBe(
+    found(blocks, /(<pre\s)/g).length,
+  );
+});
+
 test("every Markdown file of the docs is a page", () => {
   const docs = readdirSync(join(root, "docs"), { recursive: true, encoding: "utf8" }).map(
     (name) => `docs/${name}`,

@@ -19,6 +19,7 @@ export const pages = files.filter(
 
 const types: Record<string, string> = {
   ".html": "text/html",
+  ".md": "text/markdown; charset=utf-8",
   ".js": "text/javascript",
   ".css": "text/css",
   ".svg": "image/svg+xml",

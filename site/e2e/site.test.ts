@@ -63,18 +63,23 @@ test("from the playground there is a way back", async () => {
 
 test.each([
   ["redis is down", "When the store fails"],
-  ["failed logins", "Count by the answer"],
+  ["failed logins", "Charge after the answer"],
   ["nginx auth_request", "Forward-auth"],
   ["unblock a key", "Inspect and change keys"],
   ["user's midnight", "time zone"],
   ["retry-after header", "Rate limit header fields"],
   ["retry-after", "Rate limit header fields"],
   ["x-forwarded-for", "Client addresses"],
-  ["charge_on", "Count by the answer"],
+  ["charge_on", "Charge after the answer"],
   ["burst", "Algorithms"],
   ["kubernetes deployment", "Kubernetes"],
   ["token bucket burst", "Algorithms"],
   ["CL.THROTTLE", "The Redis protocol"],
+  ["graphql", "Cookbook"],
+  ["helm", "Kubernetes"],
+  ["install", "Install"],
+  ["which algorithm", "Which algorithm?"],
+  ["everybody shares one count", "Troubleshooting"],
 ])("search finds the page for %j", async (words, title) => {
   const { page, wrong } = await open("docs/");
   await page.getByRole("button", { name: "Search" }).click();
