@@ -1,5 +1,7 @@
 package store
 
+import "slices"
+
 // Single reports whether b is one op whose Mode does not matter, for which most stores
 // have a shorter way. (Charge and others can take and still not be allowed.)
 func Single(b *Batch) bool {
@@ -38,7 +40,7 @@ func Undo(op *Op, d *Decision) bool {
 // one of them refused. See [Undo]; [Peeks] reads its answers.
 func AddUndo(b *Batch, ops []Op, out []Decision, at []int) {
 	before := len(b.Ops)
-	for _, i := range at {
+	for _, i := range slices.Backward(at) { // in a queue, only the last place is free again
 		if op := ops[i]; Undo(&op, &out[i]) {
 			b.Ops = append(b.Ops, op)
 		}
@@ -51,6 +53,32 @@ func AddUndo(b *Batch, ops []Op, out []Decision, at []int) {
 	n := len(b.Ops) - before
 	b.Groups = append(b.Groups, Group{Ops: n})
 	b.Out = append(b.Out, make([]Decision, n)...)
+}
+
+// Queues reports whether op may take a place in a queue. Those behind it keep their turns
+// when it is given back, so that it stays empty: a store that asks several others only
+// peeks at it, and takes it once all others have allowed. See [Refuses].
+func Queues(op *Op) bool {
+	switch op.Kind {
+	case KindTake, KindTakeUpTo, KindCharge, KindReserve:
+		a := op.Rule.Algorithm
+		return a == LeakyBucket || a == TokenBucket && op.Kind == KindReserve
+	case KindPeek, KindRefund, KindGrant, KindReset, KindRelease, KindRenew, KindDraw, KindTimes:
+	}
+	return false
+}
+
+// Refuses reports whether op would be refused, if a Peek in its place was answered with d,
+// and whether its limit would count that refusal. What a Peek cannot tell would not be.
+func Refuses(op *Op, d *Decision) (refuses, counts bool) {
+	switch op.Kind {
+	case KindTakeUpTo, KindCharge:
+	case KindReserve:
+		refuses = !d.Allowed && d.RetryAfter > op.Duration
+	case KindTake, KindPeek, KindRefund, KindGrant, KindReset, KindRelease, KindRenew, KindDraw, KindTimes:
+		refuses = !d.Allowed
+	}
+	return refuses, refuses && op.Kind == KindTake && op.Rule.CountDenied
 }
 
 // Peeks writes to out what group g of b, which AddUndo added, answered about the ops at

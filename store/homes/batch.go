@@ -3,6 +3,7 @@ package homes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/headgate/headgate"
@@ -15,7 +16,8 @@ type part struct {
 	to    int   // the store
 	at    []int // the indexes of its ops
 	err   error
-	peeks bool // it takes nothing, because another part is refused
+	peeks bool // it takes nothing, because another part is refused, or not yet
+	last  bool // it takes once all others have allowed
 }
 
 // whole is a group whose parts are in several stores.
@@ -46,6 +48,7 @@ func (s *Store) divide(ctx context.Context, all *store.Batch) {
 		if groups[i].Err = b.open(w); groups[i].Err != nil {
 			continue
 		}
+		b.takeLast(w)
 		for _, p := range w.parts {
 			if p.to != own && w.dependent() {
 				later[p.to] = append(later[p.to], p)
@@ -100,7 +103,23 @@ func (w *whole) dependent() bool {
 	return w.group.Mode == store.AllOrNothing && len(w.parts) > 1 && w.parts[0].to == own
 }
 
-// ask asks all stores: the own one on this goroutine, and those of later after it.
+// takeLast makes the parts of w with a queue only peek at first, because places in it
+// cannot be given back; see store.Queues. A home that is asked last needs no peek.
+func (b *batch) takeLast(w *whole) {
+	if w.group.Mode != store.AllOrNothing || len(w.parts) == 1 {
+		return
+	}
+	for i, p := range w.parts {
+		if i == 1 && len(w.parts) == 2 && w.dependent() && !w.parts[0].last {
+			return
+		}
+		p.last = slices.ContainsFunc(p.at, func(at int) bool { return store.Queues(&b.Ops[at]) })
+		p.peeks = p.last
+	}
+}
+
+// ask asks all stores: the own one on this goroutine, those of later after it, and at the
+// end all that take last.
 func (b *batch) ask(ctx context.Context, now, later [][]*part) {
 	var wait sync.WaitGroup
 	send := func(parts [][]*part) {
@@ -114,24 +133,51 @@ func (b *batch) ask(ctx context.Context, now, later [][]*part) {
 	b.send(ctx, own, now[own])
 	for _, list := range later {
 		for _, p := range list {
-			p.peeks = b.refuses(p.group.parts[0])
+			if b.refuses(p.group.parts[0]) {
+				p.peeks, p.last = true, false
+			}
 		}
 	}
 	send(later)
 	wait.Wait()
+	last := make([][]*part, len(b.stores))
+	for i := range b.wholes {
+		b.takes(&b.wholes[i], last)
+	}
+	send(last)
+	b.send(ctx, own, last[own])
+	wait.Wait()
 }
 
-// refuses reports whether p was answered, and one of its ops refused.
-func (b *batch) refuses(p *part) bool {
-	if p.err != nil {
-		return false
-	}
-	for _, i := range p.at {
-		if !b.Out[i].Allowed {
-			return true
+// takes adds the parts of w that take now: those with a queue if all others have allowed,
+// and otherwise those whose refusal counts.
+func (b *batch) takes(w *whole, last [][]*part) {
+	allowed := !b.refused(w) && !failed(b.errorOf(w))
+	for _, p := range w.parts {
+		if p.last && p.err == nil && (allowed || b.counts(p)) {
+			p.peeks = false
+			last[p.to] = append(last[p.to], p)
 		}
 	}
-	return false
+}
+
+// refuses reports whether p was answered, and one of its ops refused, or would be.
+func (b *batch) refuses(p *part) bool {
+	return p.err == nil && slices.ContainsFunc(p.at, func(at int) bool {
+		if p.last && p.peeks {
+			refuses, _ := store.Refuses(&b.Ops[at], &b.Out[at])
+			return refuses
+		}
+		return !b.Out[at].Allowed
+	})
+}
+
+// counts reports whether the refusal of p, which has peeked, counts.
+func (b *batch) counts(p *part) bool {
+	return slices.ContainsFunc(p.at, func(at int) bool {
+		_, counts := store.Refuses(&b.Ops[at], &b.Out[at])
+		return counts
+	})
 }
 
 // send asks one store about parts of groups, and copies its answers.

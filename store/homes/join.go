@@ -18,8 +18,7 @@ func (b *batch) join(ctx context.Context) {
 			continue
 		}
 		w.group.Err = b.errorOf(w)
-		_, useful := errors.AsType[*store.PartError](w.group.Err)
-		if w.group.Mode == store.Independent || !b.refused(w) && (w.group.Err == nil || useful) {
+		if w.group.Mode == store.Independent || !b.refused(w) && !failed(w.group.Err) {
 			continue
 		}
 		for _, p := range w.parts {
@@ -35,6 +34,12 @@ func (b *batch) join(ctx context.Context) {
 		}
 	}
 	wait.Wait()
+}
+
+// failed reports whether err leaves nothing of a group that could be used.
+func failed(err error) bool {
+	_, useful := errors.AsType[*store.PartError](err)
+	return err != nil && !useful
 }
 
 // refused reports whether a part of w was refused.
@@ -69,6 +74,7 @@ func (b *batch) errorOf(w *whole) error {
 // given back now stays taken: the refusal is right anyway.
 func (b *batch) giveBack(ctx context.Context, to int, parts []*part) {
 	var call store.Batch
+	slices.Reverse(parts) // the last is undone first
 	for _, p := range parts {
 		store.AddUndo(&call, b.Ops, b.Out, p.at)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/homes"
@@ -194,6 +196,79 @@ func TestValuesOfRefusedRequestsStay(t *testing.T) {
 	}
 	if admitted != 2 {
 		t.Errorf("%d values were admitted, want 2", admitted)
+	}
+}
+
+// Requests that other regions refuse leave a queue as it was, whatever they are and in
+// whichever region it is: a place in the middle could not be given back.
+func TestRefusedRequestsFillNoQueue(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t, false)
+		queue := headgate.PerMinute(60).Using(store.LeakyBucket).Burst(100)
+		in := rapid.SampledFrom([]string{"us", "eu"}).Draw(rt, "queue in")
+		line := take(home(in, queue))
+		other := take(home(rapid.SampledFrom([]string{"us", "eu", "ap"}).Draw(rt, "other in"), headgate.PerDay(9).Using(store.FixedWindow)))
+		none := take(home(rapid.SampledFrom([]string{"us", "eu", "ap"}).Draw(rt, "refused in"), headgate.PerDay(0)))
+		for range rapid.IntRange(1, 5).Draw(rt, "batches") {
+			b := new(store.Batch)
+			for range rapid.IntRange(1, 9).Draw(rt, "requests") {
+				line.Cost = rapid.Int64Range(1, 3).Draw(rt, "cost")
+				ops := rapid.Permutation([]store.Op{line, other, none}).Draw(rt, "ops")
+				b.Ops, b.Groups = append(b.Ops, ops...), append(b.Groups, store.Group{Ops: 3, Mode: store.AllOrNothing})
+			}
+			b.Out = make([]store.Decision, len(b.Ops))
+			w.store.Do(t.Context(), b)
+			for i, op := range b.Ops {
+				if d := &b.Out[i]; d.Allowed != (op.Rule != none.Rule) || d.Granted != 0 || b.Groups[i/3].Err != nil {
+					rt.Fatalf("op %d: %+v, %v", i, d, b.Groups[i/3].Err)
+				}
+			}
+		}
+		line.Cost = 1
+		if d, err := store.Execute(t.Context(), w.store, line); err != nil || d.Delay != 0 || d.Remaining != 99 {
+			rt.Errorf("the next one: %+v, %v", d, err)
+		}
+	})
+}
+
+// A request with a queue in this region peeks at it first; one with a queue in its only
+// home asks no more often than others. Either takes once.
+func TestQueuesTakeLast(t *testing.T) {
+	queue, window := headgate.PerMinute(60).Using(store.LeakyBucket).Burst(9), headgate.PerDay(9).Using(store.FixedWindow)
+	for _, c := range []struct {
+		here, there headgate.Limit
+		us, eu      int // calls
+	}{{queue, window, 2, 1}, {window, queue, 1, 1}, {queue, queue, 2, 2}, {window, window, 1, 1}} {
+		w := newWorld(t, false)
+		here, there := take(c.here), take(home("eu", c.there))
+		for i := range int64(9) {
+			out, err := w.do(store.AllOrNothing, here, there)
+			if err != nil || !out[0].Allowed || !out[1].Allowed || out[0].Granted != 1 || out[1].Granted != 1 || out[0].Remaining != 8-i || out[1].Remaining != 8-i {
+				t.Fatalf("%s and %s, request %d: %+v, %v", c.here, c.there, i, out, err)
+			}
+			if us, eu := w.us.asked(), w.eu.asked(); us != c.us || eu != c.eu {
+				t.Errorf("%s and %s: %d calls here and %d there, want %d and %d", c.here, c.there, us, eu, c.us, c.eu)
+			}
+		}
+		if out, err := w.do(store.AllOrNothing, here, there); err != nil || out[0].Allowed {
+			t.Errorf("%s and %s: the tenth: %+v, %v", c.here, c.there, out, err)
+		}
+	}
+}
+
+// A refusal that counts does so also where a queue is only peeked at.
+func TestRefusalsCountBeforeAQueue(t *testing.T) {
+	w := newWorld(t, false)
+	line := take(headgate.PerMinute(60).Using(store.LeakyBucket).Burst(100))
+	counting := take(headgate.PerDay(1).Using(store.SlidingLog).CountingDenied())
+	there := take(home("eu", headgate.PerDay(9)))
+	for i, want := range []time.Duration{0, 24 * time.Hour} {
+		at := int64(at) + int64(i)*10*time.Hour.Microseconds()
+		line.At, counting.At, there.At = at, at, at
+		out, err := w.do(store.AllOrNothing, line, counting, there)
+		if err != nil || out[1].RetryAfter != want || out[1].Allowed != (i == 0) || out[0].Granted != int64(1-i) {
+			t.Errorf("request %d: %+v, %v", i, out, err)
+		}
 	}
 }
 

@@ -3,13 +3,16 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/store"
 )
 
 // All or nothing in several slots: each slot takes separately. If one refuses or fails,
-// the takes of the others are undone; see pipeline.join.
+// the takes of the others are undone; see pipeline.join. Places in a queue cannot be given
+// back, so slots with queues take once all others have allowed; see batch.takeLast. They
+// refuse then only what another request has taken in between.
 //
 // The server knows by its own clock how much a take added and how much of that has
 // drained when it is undone, so nothing is returned twice. A failed call may have taken
@@ -35,18 +38,28 @@ func (b *batch) divisible() error {
 func (b *batch) taken() (taken []*call, refused bool) {
 	for _, c := range b.calls {
 		switch {
-		case c.err != nil:
+		case c.err != nil || !c.allowed:
 			refused = true
-		case c.allowed:
+		case !c.peeks:
 			taken = append(taken, c)
-		default:
-			refused = true
 		}
 	}
 	if !refused {
 		return nil, false
 	}
 	return taken, true
+}
+
+// takeLast makes the calls that have only peeked due if all of b was allowed, or if they
+// refuse and that counts. It reports whether there are any.
+func (b *batch) takeLast() (due bool) {
+	allowed := !slices.ContainsFunc(b.calls, func(c *call) bool { return c.err != nil || !c.allowed })
+	for _, c := range b.calls {
+		if c.peeks && c.err == nil && (allowed || c.counts) {
+			c.peeks, c.sent, due = false, false, true
+		}
+	}
+	return due
 }
 
 // unwanted is what a batch took and must return.

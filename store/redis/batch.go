@@ -19,8 +19,13 @@ type call struct {
 	of     *batch // the batch it belongs to
 	all    bool   // all or nothing
 	guess  int64  // of the server's time
-	// allowed reports whether every check was allowed.
+	// peeks means that it does not take yet: it has a queue, and other slots are asked
+	// first. See batch.takeLast.
+	peeks bool
+	sent  bool
+	// allowed reports whether every check was allowed, or would be if it peeks.
 	allowed bool
+	counts  bool // it peeks, and its refusal counts
 	err     error
 
 	script *script
@@ -64,6 +69,11 @@ func (b *batch) group(mode store.Mode) {
 		}
 		c.checks = append(c.checks, i)
 	}
+	if mode == store.AllOrNothing && len(b.calls) > 1 {
+		for _, c := range b.calls {
+			c.peeks = slices.ContainsFunc(c.checks, func(at int) bool { return store.Queues(&b.ops[at]) })
+		}
+	}
 }
 
 // prepare encodes the keys and arguments of c.
@@ -74,6 +84,11 @@ func (b *batch) prepare(c *call) {
 	var buffer [640]byte
 	for _, at := range c.checks {
 		op := &b.ops[at]
+		if c.peeks {
+			peek := *op
+			peek.Kind = store.KindPeek
+			op = &peek
+		}
 		own := b.store.scripts.single[op.Rule.Algorithm]
 		c.script = b.store.scripts.join(c.script, own)
 		guess := c.guess
@@ -163,13 +178,17 @@ func exchange(ctx *callContext, client rueidis.Client, calls []*call, how naming
 
 // decide reads the decisions of c.
 func (b *batch) decide(c *call, r *reply) error {
-	c.allowed = true
+	c.allowed, c.counts = true, false
 	for _, at := range c.checks {
 		op, d := &b.ops[at], store.Decision{}
 		if _, err := r.decide(op, b.store.callerTime(op), &d); err != nil {
 			return err
 		}
-		c.allowed = c.allowed && d.Allowed
+		refuses, counts := !d.Allowed, false
+		if c.peeks {
+			refuses, counts = store.Refuses(op, &d)
+		}
+		c.allowed, c.counts = c.allowed && !refuses, c.counts || counts
 		b.out[at] = d
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,8 @@ func TestCluster(t *testing.T) {
 	t.Run("AcrossSlots", func(t *testing.T) { acrossSlots(t, open(t, options)) })
 	t.Run("AcrossSlotsNeverTooMuch", func(t *testing.T) { neverTooMuch(t, open(t, options)) })
 	t.Run("AcrossSlotsKeepsValues", func(t *testing.T) { acrossSlotsKeepsValues(t, open(t, options)) })
+	t.Run("AcrossSlotsFillsNoQueue", func(t *testing.T) { acrossSlotsFillsNoQueue(t, open(t, options)) })
+	t.Run("AcrossSlotsRacesForQueues", func(t *testing.T) { acrossSlotsRacesForQueues(t, open(t, options)) })
 	t.Run("Strict", func(t *testing.T) {
 		strict := options
 		strict.StrictAtomic = true
@@ -177,6 +180,70 @@ func acrossSlotsKeepsValues(t *testing.T, db *redis.Store) {
 	}
 	if admitted != 3 {
 		t.Errorf("%d values were admitted, want 3", admitted)
+	}
+}
+
+// acrossSlotsFillsNoQueue: requests that another slot refuses leave a queue as it was,
+// whatever comes together: a place in the middle could not be given back.
+func acrossSlotsFillsNoQueue(t *testing.T, db *redis.Store) {
+	none := store.Op{Key: "none left", Rule: headgate.PerDay(0).Rule(), Cost: 1}
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		line := store.Op{Key: fmt.Sprint("line", seed), Rule: headgate.PerHour(100).Using(store.LeakyBucket).Rule()}
+		window := store.Op{Key: []string{line.Key, "window"}[seed%2], Rule: headgate.PerDay(9).Using(store.FixedWindow).Rule(), Cost: 1}
+		var wait sync.WaitGroup
+		for range 1 + seed%4 {
+			b := new(store.Batch)
+			for range 1 + r.IntN(20) {
+				line.Cost = 1 + r.Int64N(3)
+				ops := []store.Op{line, window, none}
+				r.Shuffle(3, func(i, j int) { ops[i], ops[j] = ops[j], ops[i] })
+				b.Ops, b.Groups = append(b.Ops, ops...), append(b.Groups, store.Group{Ops: 3, Mode: store.AllOrNothing})
+			}
+			b.Out = make([]store.Decision, len(b.Ops))
+			wait.Go(func() {
+				for range 3 {
+					if db.Do(t.Context(), b); b.Err() != nil {
+						t.Error(b.Err())
+					}
+				}
+			})
+		}
+		wait.Wait()
+		line.Cost = 1
+		if d, err := store.Execute(t.Context(), db, line); err != nil || d.Delay != 0 || d.Remaining != 99 {
+			t.Errorf("seed %d: the next one: %+v, %v", seed, d, err)
+		}
+	}
+}
+
+// acrossSlotsRacesForQueues: of requests that race for the last places of a queue, at most
+// those in flight leave places that nobody uses in another queue.
+func acrossSlotsRacesForQueues(t *testing.T, db *redis.Store) {
+	const callers, places = 8, 5
+	hourly := headgate.PerHour(1000).Using(store.LeakyBucket)
+	wide := store.Op{Key: "wide", Rule: hourly.Rule(), Cost: 1}
+	narrow := store.Op{Key: "narrow", Rule: hourly.Burst(places).Rule(), Cost: 1}
+	var wait sync.WaitGroup
+	var admitted atomic.Int64
+	for range callers {
+		wait.Go(func() {
+			out := make([]store.Decision, 2)
+			for range 40 {
+				if err := store.ExecuteAll(t.Context(), db, []store.Op{wide, narrow}, out, store.AllOrNothing); err != nil {
+					t.Error(err)
+				}
+				if out[0].Allowed && out[1].Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	wide.Kind = store.KindPeek
+	d, err := store.Execute(t.Context(), db, wide)
+	if used := 1000 - d.Remaining; err != nil || used > admitted.Load()+callers*(1+admitted.Load()-places) {
+		t.Errorf("%d places are used by %d requests: %v", used, admitted.Load(), err)
 	}
 }
 

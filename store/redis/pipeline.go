@@ -20,13 +20,15 @@ import (
 //
 // AllOrNothing is atomic within one slot. Across slots each slot takes separately, and
 // if one refuses, the others are undone: for a moment other requests may be refused,
-// but nothing is ever admitted too much. If the Timeout ends first, undoing continues
-// after Do has returned. Kinds that cannot be undone (see store.CanUndo) across
+// but nothing is ever admitted too much. Slots with a queue (see store.Queues) take in a
+// second round trip, once all others have allowed. If the Timeout ends first, undoing
+// continues after Do has returned. Kinds that cannot be undone (see store.CanUndo) across
 // slots, and all with Options.StrictAtomic, return store.ErrCrossSlot.
 //
 // Groups that share a key are executed in order, with two exceptions: the server has
-// just lost some of its scripts, or one of them spans slots and must be undone. Groups
-// after one that is undone that were refused only because of it are sent again.
+// just lost some of its scripts, or one of them spans slots and has a queue or must be
+// undone. Groups after one that is undone that were refused only because of it are sent
+// again.
 func (s *Store) Do(ctx context.Context, b *store.Batch) {
 	if store.Single(b) {
 		op := &b.Ops[0]
@@ -66,6 +68,7 @@ func (s *Store) doGroups(ctx context.Context, all *store.Batch) {
 		now := todo[:n]
 		for todo = todo[n:]; len(now) > 0; {
 			p.ask(ctx, now)
+			p.askLast(ctx, now)
 			if now = p.join(ctx, now, groups); p.isLate() {
 				break
 			}
@@ -139,6 +142,10 @@ func (p *pipeline) ask(ctx context.Context, groups []int) {
 	var apart map[uint16][]*call
 	for _, i := range groups {
 		for _, c := range p.batches[i].calls {
+			if c.sent {
+				continue
+			}
+			c.sent = true
 			switch {
 			case late:
 				c.err = errLate
@@ -166,6 +173,17 @@ func (p *pipeline) ask(ctx context.Context, groups []int) {
 	}
 	p.store.sendAll(ctx, here)
 	p.collect(answers, len(apart))
+}
+
+// askLast sends the calls of groups that wait for the answers to others.
+func (p *pipeline) askLast(ctx context.Context, groups []int) {
+	due := false
+	for _, i := range groups {
+		due = p.batches[i].takeLast() || due
+	}
+	if due {
+		p.ask(ctx, groups)
+	}
 }
 
 // clone copies the ops for calls that may be abandoned.
@@ -270,6 +288,8 @@ func (p *pipeline) join(ctx context.Context, todo []int, groups []store.Group) (
 	if len(back) == 0 {
 		return nil
 	}
+	slices.Reverse(back) // the last is undone first
+	slices.Reverse(of)
 	p.giveBack(ctx, back)
 	for i, u := range back {
 		if u.err != nil {
