@@ -140,25 +140,30 @@ func (b *batch) ask(ctx context.Context, now, later [][]*part) {
 	}
 	send(later)
 	wait.Wait()
-	last := make([][]*part, len(b.stores))
+	var last [][]*part
 	for i := range b.wholes {
-		b.takes(&b.wholes[i], last)
+		last = b.takes(&b.wholes[i], last)
 	}
-	send(last)
-	b.send(ctx, own, last[own])
-	wait.Wait()
+	if last != nil {
+		send(last)
+		b.send(ctx, own, last[own])
+		wait.Wait()
+	}
 }
 
-// takes adds the parts of w that take now: those with a queue if all others have allowed,
-// and otherwise those whose refusal counts.
-func (b *batch) takes(w *whole, last [][]*part) {
+// takes adds to last the parts of w that take now: those with a queue if all others have
+// allowed, and otherwise those whose refusal counts.
+func (b *batch) takes(w *whole, last [][]*part) [][]*part {
 	allowed := !b.refused(w) && !failed(b.errorOf(w))
 	for _, p := range w.parts {
 		if p.last && p.err == nil && (allowed || b.counts(p)) {
-			p.peeks = false
+			if p.peeks = false; last == nil {
+				last = make([][]*part, len(b.stores))
+			}
 			last[p.to] = append(last[p.to], p)
 		}
 	}
+	return last
 }
 
 // refuses reports whether p was answered, and one of its ops refused, or would be.

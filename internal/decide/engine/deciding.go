@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
@@ -174,6 +175,7 @@ const (
 	refund   step = iota // refunds, which no limit refuses
 	charge               // charges the limits that count refusals
 	explain              // peeks at all limits together
+	look                 // peeks at the limits in quota mode, before a queue is entered
 	enforce              // takes from the enforced limits, all or nothing
 	quota                // takes from the limits in quota mode, each separately
 	handBack             // refunds everything if no part has any quota left
@@ -328,6 +330,9 @@ func (d *deciding) list() (replaces, lists bool) {
 			todo |= 1 << r.step
 			replaces = replaces || len(c.Rule.Replaces) > 0
 		}
+	}
+	if todo&(1<<quota) != 0 && slices.ContainsFunc(list, queues) {
+		todo |= 1 << look
 	}
 	d.results, d.todo = list, todo
 	return replaces, lists

@@ -26,6 +26,12 @@ func (d *deciding) quotaLeft() bool {
 	return !quotas
 }
 
+// queues reports whether r takes a place in a queue, which cannot be given back once others
+// are behind it: then the limits in quota mode are looked at first.
+func queues(r Result) bool {
+	return r.step == enforce && r.Rule.Limit.Algorithm() == store.LeakyBucket
+}
+
 // handBack refuses the request if no part in quota mode has any quota left. It then
 // refunds what the limits that can refuse have taken, each in the store that answered.
 // Their answers show what remains after that.

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -235,6 +236,41 @@ limits:
 	decide(t, e, query1("/line", 0))
 	if v := decide(t, e, query1("/line", 0)); v.Outcome() != engine.ShadowBanned || v.Delay != 0 {
 		t.Errorf("%s after %v", v.Outcome(), v.Delay)
+	}
+}
+
+// queueing notes how many places in queues were taken.
+type queueing struct {
+	store.Store
+
+	places int
+}
+
+func (q *queueing) Do(ctx context.Context, b *store.Batch) {
+	for i := range b.Ops {
+		if b.Ops[i].Kind == store.KindTake && b.Ops[i].Rule.Algorithm == store.LeakyBucket {
+			q.places++
+		}
+	}
+	q.Store.Do(ctx, b)
+}
+
+// While the quotas are used up, nobody takes a place in a queue: one in the middle could not
+// be given back.
+func TestNoQuotaNoPlaceInTheQueue(t *testing.T) {
+	queue := &queueing{Store: memory.New()}
+	e := engine.New(queue, marked(t, strings.Replace(byEntry, "3/minute, algorithm: fixed_window", "60/minute, algorithm: leaky_bucket, burst: 100", 1),
+		map[string]func(*rules.Rule){"team": func(r *rules.Rule) { r.QuotaMode = true }}))
+	both := []engine.Part{take(user("ann")), take(team("red"))}
+	refused := []bool{false, true}
+	trace(t, e, engine.Query{}, []multiRow{
+		{both, true, []int64{99, 1}, nil},
+		{both, true, []int64{98, 0}, nil},
+		{both, false, []int64{98, 0}, refused},
+		{both, false, []int64{98, 0}, refused},
+	})
+	if queue.places != 2 {
+		t.Errorf("%d places were taken, want 2", queue.places)
 	}
 }
 
