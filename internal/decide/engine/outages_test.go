@@ -373,6 +373,7 @@ func TestReleasesInAnOutage(t *testing.T) {
 			synctest.Wait()
 			calls.calls = 0
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			if calls.calls != 0 {
 				t.Errorf("%d calls after both were released", calls.calls)
 			}
@@ -384,8 +385,10 @@ func TestReleasesInAnOutage(t *testing.T) {
 		store.off.Store(true)
 		hold.End()
 		time.Sleep(2 * time.Hour)
+		synctest.Wait()
 		calls.calls = 0
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if calls.calls != 0 {
 			t.Errorf("%d calls after the leases have ended", calls.calls)
 		}
