@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/base/plain"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/replay/offline"
 	"github.com/headgate/headgate/internal/rules/schema"
@@ -132,12 +133,12 @@ func printGood(s streams, r *offline.Report) error {
 		if r.Entries != 1 {
 			entries = fmt.Sprintf("%d entries", r.Entries)
 		}
-		more = ", " + count(r.Lists, "list") + " with " + entries
+		more = ", " + plain.Count(r.Lists, "list") + " with " + entries
 	}
 	if r.Tests > 0 {
-		more += ", " + count(r.Tests, "test")
+		more += ", " + plain.Count(r.Tests, "test")
 	}
-	_, err := fmt.Fprintf(s.out, "ok: %s in %s (%s)%s\n", count(r.Rules, "rule"), count(r.Files, "file"), inert(domains(r.Domains)), more)
+	_, err := fmt.Fprintf(s.out, "ok: %s in %s (%s)%s\n", plain.Count(r.Rules, "rule"), plain.Count(r.Files, "file"), inert(domains(r.Domains)), more)
 	return err
 }
 
@@ -158,11 +159,4 @@ func domains(names []string) string {
 		return "domain " + names[0]
 	}
 	return "domains " + strings.Join(names, ", ")
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

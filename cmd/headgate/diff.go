@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/base/plain"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/top"
 	"github.com/headgate/headgate/internal/replay/simulate"
@@ -139,7 +140,7 @@ func diffText(c *admin.CandidateStatus) string {
 		fmt.Fprintf(&b, "%s, not comparing\n", c.State)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%s, comparing since %s\n", count(c.Rules.Rules, "rule"), c.Since.Format(time.DateTime))
+	fmt.Fprintf(&b, "%s, comparing since %s\n", plain.Count(c.Rules.Rules, "rule"), c.Since.Format(time.DateTime))
 	if c.WarmAt == nil || c.WarmAt.After(*c.Since) {
 		until := "they cover its longest limit"
 		if c.WarmAt != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/headgate/headgate/internal/base/plain"
 	"github.com/headgate/headgate/internal/config"
 )
 
@@ -51,7 +52,7 @@ Their date is SOURCE_DATE_EPOCH if it is set, and otherwise that of the commit.`
 					return err
 				}
 			}
-			_, err := fmt.Fprintf(s.out, "%s in %s\n", count(len(pages), "page"), inert(args[0]))
+			_, err := fmt.Fprintf(s.out, "%s in %s\n", plain.Count(len(pages), "page"), inert(args[0]))
 			return err
 		},
 	}

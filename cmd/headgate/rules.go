@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/base/plain"
 	"github.com/headgate/headgate/internal/door/admin"
 )
 
@@ -38,7 +39,7 @@ func newRulesChange(s streams, server *connection, verb, short string) *cobra.Co
 		if asJSON {
 			return json.NewEncoder(s.out).Encode(now)
 		}
-		_, err := fmt.Fprintf(s.out, "active: %s in %s\n", count(now.Rules, "rule"), count(now.Domains, "domain"))
+		_, err := fmt.Fprintf(s.out, "active: %s in %s\n", plain.Count(now.Rules, "rule"), plain.Count(now.Domains, "domain"))
 		return err
 	})
 	return cmd

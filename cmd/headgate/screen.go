@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/plain"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
@@ -259,7 +260,7 @@ func (s *screen) keys(b *bytes.Buffer, r *admin.TopRule, by string) {
 	if by == top.Refused.String() {
 		which = "over the limit of"
 	}
-	fmt.Fprintf(b, "\nKEYS %s %s %s: %s in the last 5 to 10 minutes\n", which, printable(r.Domain), printable(r.Rule), count(int(r.Total), "request"))
+	fmt.Fprintf(b, "\nKEYS %s %s %s: %s in the last 5 to 10 minutes\n", which, printable(r.Domain), printable(r.Rule), plain.Count(r.Total, "request"))
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	for i := range r.Keys {
 		k := &r.Keys[i]

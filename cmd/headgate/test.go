@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/base/plain"
 	"github.com/headgate/headgate/internal/replay/offline"
 	"github.com/headgate/headgate/internal/replay/ruletest"
 	"github.com/headgate/headgate/internal/rules/schema"
@@ -118,12 +119,12 @@ func (o testOutput) test(t *ruletest.Result) {
 	if !t.Passed {
 		word = o.in(red, "FAIL")
 	}
-	o.printf("%s  %s:%d:%d: %s (%s)\n", word, t.File, t.Line, t.Column, t.Name, count(t.Requests, "request"))
+	o.printf("%s  %s:%d:%d: %s (%s)\n", word, t.File, t.Line, t.Column, t.Name, plain.Count(t.Requests, "request"))
 	for i := range t.Failures {
 		o.failure(&t.Failures[i])
 	}
 	if t.More > 0 {
-		o.printf("      … and %s more\n", count(t.More, "step"))
+		o.printf("      … and %s more\n", plain.Count(t.More, "step"))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/plain"
 	"github.com/headgate/headgate/internal/request/reading"
 	"github.com/headgate/headgate/internal/request/spelling"
 	"github.com/headgate/headgate/internal/rules/rate"
@@ -196,14 +197,7 @@ func (r *Rule) wrongParts(n int) error {
 	for _, a := range r.Key {
 		names = append(names, a.String())
 	}
-	return fmt.Errorf("the key has %s, not %d: %s", count(len(r.Key), "part"), n, strings.Join(names, ", "))
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return fmt.Sprintf("%d %s", n, what)
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Errorf("the key has %s, not %d: %s", plain.Count(len(r.Key), "part"), n, strings.Join(names, ", "))
 }
 
 // normal returns a value, as a client has sent it, in the form that doors count by.

@@ -25,6 +25,14 @@ func Numbered(kind string, n uint8) string {
 	return kind + "(" + strconv.Itoa(int(n)) + ")"
 }
 
+// Count says how many there are of what: 1 rule, 2 rules.
+func Count[N int | int64](n N, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.FormatInt(int64(n), 10) + " " + what
+}
+
 // Duration formats d without trailing zero units: 10m, not 10m0s.
 func Duration(d time.Duration) string {
 	text := d.String()

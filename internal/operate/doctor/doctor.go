@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/internal/base/plain"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/replay/offline"
 	"github.com/headgate/headgate/internal/transport/overload"
@@ -105,17 +106,9 @@ func written(c *config.Config) (all []Finding) {
 		all = append(all, Finding{"rules", level, placed(d), why, d.Hint})
 	}
 	if len(all) == 0 {
-		all = append(all, Finding{Check: "rules", Level: OK, What: count(report.Rules, "rule") + " in " + count(report.Files, "file")})
+		all = append(all, Finding{Check: "rules", Level: OK, What: plain.Count(report.Rules, "rule") + " in " + plain.Count(report.Files, "file")})
 	}
 	return all
-}
-
-// count returns a number and a word, in the plural unless the number is 1.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // doors examines the addresses that the server would open.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 
+	"github.com/headgate/headgate/internal/base/plain"
 	"github.com/headgate/headgate/internal/door/admin"
 )
 
@@ -19,7 +20,7 @@ func Running(s *admin.Status) []Finding {
 	case r.Rules == 0:
 		all = append(all, Finding{"rules", Warn, "there are no rules", "nothing is limited", "set rules in the configuration"})
 	default:
-		all = append(all, Finding{Check: "rules", Level: OK, What: count(r.Rules, "rule") + " in " + count(r.Domains, "domain")})
+		all = append(all, Finding{Check: "rules", Level: OK, What: plain.Count(r.Rules, "rule") + " in " + plain.Count(r.Domains, "domain")})
 	}
 	st := &s.Store
 	switch {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/plain"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rate"
 )
@@ -72,7 +73,7 @@ func (o *OnRepeat) Steps() int64 {
 
 // Threshold describes the refusals that lead to a ban: "100 refusals within 10m".
 func (o *OnRepeat) Threshold() string {
-	return plural(o.Refusals.N(), "refusal") + " within " + rate.Short(o.Refusals.Period())
+	return plain.Count(o.Refusals.N(), "refusal") + " within " + rate.Short(o.Refusals.Period())
 }
 
 // String describes o: "100 refusals within 10m: a ban of 1m, then 4m, 16m … 24h; forgotten after 48h".
@@ -97,11 +98,4 @@ func (o *OnRepeat) String() string {
 		text += " (shadow: nobody is banned)"
 	}
 	return text
-}
-
-func plural(n int64, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

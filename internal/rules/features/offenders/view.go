@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate/headgate/internal/base/plain"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/feature"
 	"github.com/headgate/headgate/internal/rules/rate"
@@ -65,7 +66,7 @@ func milliseconds(d time.Duration) int64 { return (d + time.Millisecond - 1).Mil
 // Text describes v for operators.
 func (v *RepeatView) Text(now time.Time) string {
 	short := func(ms int64) string { return rate.Short(time.Duration(ms) * time.Millisecond) }
-	text := fmt.Sprintf("%d of %s within %s", v.Refusals, plural(v.Of, "refusal"), short(v.Within))
+	text := fmt.Sprintf("%d of %s within %s", v.Refusals, plain.Count(v.Of, "refusal"), short(v.Within))
 	never, were, next := "never banned", "banned ", "; the next ban lasts "
 	if v.Mode == rules.Shadow.String() {
 		never, were, next = "would not have been banned yet", "would have been banned ", "; the next ban would last "
@@ -73,7 +74,7 @@ func (v *RepeatView) Text(now time.Time) string {
 	if v.LastBan == nil {
 		return text + ", " + never + next + short(v.NextBan)
 	}
-	return text + ", " + were + plural(v.Bans, "time") + ", last " + v.LastBan.Format(time.RFC3339) +
+	return text + ", " + were + plain.Count(v.Bans, "time") + ", last " + v.LastBan.Format(time.RFC3339) +
 		fmt.Sprintf(" (%s ago)", rate.Roughly(max(now.Sub(*v.LastBan), 0))) + next + short(v.NextBan)
 }
 
