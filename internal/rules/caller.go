@@ -2,7 +2,6 @@ package rules
 
 import (
 	"slices"
-	"strings"
 )
 
 // Caller is what the rules of a domain say about the sender of a request.
@@ -48,7 +47,7 @@ func (s *Ruleset) OfCaller(domain string, req Request) (caller Caller) {
 	for i := range m.Checks {
 		c := &m.Checks[i]
 		if c.Enforced {
-			caller.Limits = append(caller.Limits, Explanation{Rule: c.Rule, Applies: true, Key: strings.Clone(c.Key), Cost: c.Cost, Enforced: true})
+			caller.Limits = append(caller.Limits, Explanation{Check: c.kept(), Applies: true})
 		}
 	}
 	return caller

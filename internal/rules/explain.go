@@ -13,13 +13,8 @@ import (
 
 // Explanation says whether and why a rule applies to a request.
 type Explanation struct {
-	Rule    *Rule
+	Check        // of the request; only with a Rule and its Cost if the rule does not apply
 	Applies bool // whether the rule counts the request
-	// Key is the key; see [SplitKey]. It is empty if the rule does not apply.
-	Key      string
-	Member   uint64 // as in [Check]
-	Cost     int64  // the charge for a request of cost 1
-	Enforced bool   // false in shadow mode and for a key outside Percent
 	// LimitFrom says where the limit comes from if not from the rule itself, such as
 	// "customers.csv:812"; see [Rule.LimitFrom].
 	LimitFrom string
@@ -96,7 +91,7 @@ func (s *Ruleset) explain(d *domain, req Request, m *Matches, settled *Rule) (li
 		checks[c.Rule.Base()] = append(checks[c.Rule.Base()], c)
 		if l := c.Rule.list; l != nil {
 			list = append(list, Explanation{
-				Rule: c.Rule, Applies: true, Key: strings.Clone(c.Key), Enforced: c.Enforced, LimitFrom: l.entryOf(&f),
+				Check: c.kept(), Applies: true, LimitFrom: l.entryOf(&f),
 			})
 		}
 	}
@@ -106,20 +101,20 @@ func (s *Ruleset) explain(d *domain, req Request, m *Matches, settled *Rule) (li
 		}
 		for _, c := range checks[r] {
 			list = append(list, Explanation{
-				Rule: c.Rule, Applies: true, Key: strings.Clone(c.Key), Member: c.Member, Cost: c.Cost, Enforced: c.Enforced,
+				Check: c.kept(), Applies: true,
 				LimitFrom: c.Rule.LimitFrom(c.Key), ZoneFrom: c.Rule.zoneFrom(&f),
 			})
 		}
 		switch {
 		case len(checks[r]) > 0:
 		case settled != nil:
-			list = append(list, Explanation{Rule: r, Cost: r.Cost, Mismatches: []Mismatch{{
+			list = append(list, Explanation{Check: Check{Rule: r, Cost: r.Cost}, Mismatches: []Mismatch{{
 				Condition: "lists", Want: "a request that is on no list", Got: "on the list " + settled.Name,
 			}}})
 		case len(r.steps) > 0:
-			list = append(list, Explanation{Rule: r, Cost: r.Cost, Mismatches: d.tree.mismatches(r, &f)})
+			list = append(list, Explanation{Check: Check{Rule: r, Cost: r.Cost}, Mismatches: d.tree.mismatches(r, &f)})
 		default:
-			list = append(list, Explanation{Rule: r, Cost: r.Cost, Mismatches: r.mismatches(&f)})
+			list = append(list, Explanation{Check: Check{Rule: r, Cost: r.Cost}, Mismatches: r.mismatches(&f)})
 		}
 	}
 	return list
@@ -142,7 +137,7 @@ func ExplainReplaces(parts ...[]Explanation) {
 	for _, list := range parts {
 		for i := range list {
 			if r := by[list[i].Rule.LimitName]; r != nil && list[i].Applies {
-				list[i] = Explanation{Rule: list[i].Rule, Mismatches: []Mismatch{{
+				list[i] = Explanation{Check: Check{Rule: list[i].Rule}, Mismatches: []Mismatch{{
 					Condition: "replaces", Want: "not to be replaced",
 					Got: fmt.Sprintf("replaced by %s (%s)", r.Name, r.Position()),
 				}}}

@@ -215,6 +215,13 @@ type Check struct {
 	replaced bool // for ApplyReplaces
 }
 
+// kept returns c with a key of its own.
+func (c *Check) kept() Check {
+	kept := *c
+	kept.Key = strings.Clone(c.Key)
+	return kept
+}
+
 // Matches is the result of [Ruleset.Match]. Its zero value is ready for use;
 // reusing it saves allocations.
 type Matches struct {

@@ -48,9 +48,9 @@ func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at in
 		if rule == nil || rule.Mode != rules.Enforce || rule.Percent == 0 || rule.Values != nil && c.Member == 0 {
 			continue
 		}
-		d.results = append(d.results, Result{
-			Rule: rule.ForKey(c.Key).WithGiven(c.Given), Key: c.Key, Enforced: true, role: enforce, step: enforce, cost: c.Cost, member: c.Member,
-		})
+		r := resultOf(&rules.Check{Rule: rule.ForKey(c.Key).WithGiven(c.Given), Key: c.Key, Cost: c.Cost, Member: c.Member, Enforced: true})
+		r.role, r.step = enforce, enforce
+		d.results = append(d.results, r)
 		d.todo = 1 << enforce
 	}
 	if x := e.exceptions.Load(); x != nil && d.except(x) {

@@ -304,7 +304,8 @@ func (d *deciding) list() (replaces, lists bool) {
 			c := &checks[j]
 			list = extended(list)
 			r := &list[len(list)-1]
-			*r = Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced && !d.query.Observe, Part: int32(i), cost: c.Cost, member: c.Member}
+			*r = resultOf(c)
+			r.Part, r.Enforced = int32(i), c.Enforced && !d.query.Observe
 			if c.Rule.List() != nil {
 				r.role, r.step, lists = none, none, true
 				continue

@@ -107,7 +107,7 @@ func (e *Engine) explain(ctx context.Context, q ExplainQuery, parts [][]rules.Ex
 		for j := range list {
 			r := &x.Parts[i].Rules[j]
 			if r.Explanation = list[j]; r.Applies {
-				checks = append(checks, rules.Check{Rule: r.Rule, Key: r.Key, Cost: r.Cost, Member: r.Member, Enforced: r.Enforced})
+				checks = append(checks, r.Check)
 				d.explains.rules = append(d.explains.rules, r)
 			}
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -109,6 +110,7 @@ type Hold struct {
 	engine *Engine
 	clock  func() time.Time
 	every  time.Duration
+	lasts  time.Duration   // the longest lease
 	ctx    context.Context //nolint:containedctx // of the request, whose values the renewals keep
 	failed func(error)
 
@@ -140,15 +142,17 @@ func (e *Engine) Hold(ctx context.Context, v *Verdict, o HoldOptions) *Hold {
 	if len(leases) == 0 {
 		return nil
 	}
-	every := leases[0].Rule.Limit.Period()
+	shortest := leases[0].Rule.Limit.Period()
+	longest := shortest
 	for i := range leases {
-		every = min(every, leases[i].Rule.Limit.Period())
+		lease := leases[i].Rule.Limit.Period()
+		shortest, longest = min(shortest, lease), max(longest, lease)
 	}
 	h := &Hold{
-		engine: e, clock: o.Clock, every: max(every/3, time.Millisecond), leases: leases,
+		engine: e, clock: o.Clock, every: max(shortest/3, time.Millisecond), lasts: longest, leases: leases,
 		ctx: context.WithoutCancel(ctx), failed: o.Failed,
 	}
-	h.until = h.expiry()
+	h.until = h.clock().Add(h.lasts)
 	if h.failed == nil {
 		h.failed = func(error) {}
 	}
@@ -185,21 +189,9 @@ func (h *Hold) renew() {
 	if err != nil {
 		h.failed(err)
 	} else {
-		h.until = h.expiry()
+		h.until = h.clock().Add(h.lasts)
 	}
 	h.timer.Reset(h.every)
-}
-
-// expiry returns when leases that are renewed now expire, all of them.
-func (h *Hold) expiry() time.Time {
-	last := h.clock()
-	until := last
-	for i := range h.leases {
-		if t := last.Add(h.leases[i].Rule.Limit.Period()); t.After(until) {
-			until = t
-		}
-	}
-	return until
 }
 
 // Lapse lets the leases expire: they are neither renewed nor released. It is for
@@ -250,19 +242,15 @@ func (h *Hold) End() {
 // release releases the leases, and after a pause again those for which the store did not
 // answer. It requires h.mu to be held.
 func (h *Hold) release(pause time.Duration) error {
-	now, left := h.clock(), h.leases[:0]
-	var errs []error
-	for i := range h.leases {
-		if _, err := h.engine.ReleaseLeases(h.ctx, h.leases[i:i+1], now.UnixMicro()); err != nil {
-			left, errs = append(left, h.leases[i]), append(errs, err)
-		}
-	}
-	if h.leases = left; len(left) > 0 && now.Add(pause).Before(h.until) {
+	now := h.clock()
+	err := h.engine.each(h.ctx, h.leases, store.KindRelease, now.UnixMicro(), func(l *Lease, _ *store.Decision) { l.Name = 0 })
+	h.leases = slices.DeleteFunc(h.leases, func(l Lease) bool { return l.Name == 0 }) // released
+	if len(h.leases) > 0 && now.Add(pause).Before(h.until) {
 		time.AfterFunc(pause, func() {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			_ = h.release(min(2*pause, lastRetry))
 		})
 	}
-	return errors.Join(errs...)
+	return err
 }

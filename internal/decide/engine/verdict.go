@@ -27,6 +27,11 @@ type Result struct {
 	member  uint64 // of a rule that counts values
 }
 
+// resultOf returns a Result about c, without an answer.
+func resultOf(c *rules.Check) Result {
+	return Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced, cost: c.Cost, member: c.Member}
+}
+
 // Cost returns what a request of cost 1 takes of the limit. It may be set by the
 // request, if the rule says so.
 func (r *Result) Cost() int64 { return r.cost }
