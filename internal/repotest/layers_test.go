@@ -35,7 +35,7 @@ var layers = map[string]int{
 	"examples":    14,
 	"web/wasm":    14, // what the browser runs
 
-	"internal/base":           0,  // needs nothing: files, texts, the clock
+	"internal/base":           0,  // imports none of the others: files, texts, the clock
 	"internal/base/plain":     -2, // texts without fmt
 	"internal/base/fastclock": 1,  // the clock, in nanoseconds
 
