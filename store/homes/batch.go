@@ -119,7 +119,7 @@ func (b *batch) takeLast(w *whole) {
 }
 
 // ask asks all stores: the own one on this goroutine, those of later after it, and at the
-// end all that take last.
+// end those that take last; see takes.
 func (b *batch) ask(ctx context.Context, now, later [][]*part) {
 	var wait sync.WaitGroup
 	send := func(parts [][]*part) {
@@ -140,27 +140,33 @@ func (b *batch) ask(ctx context.Context, now, later [][]*part) {
 	}
 	send(later)
 	wait.Wait()
-	var last [][]*part
-	for i := range b.wholes {
-		last = b.takes(&b.wholes[i], last)
-	}
-	if last != nil {
+	for {
+		var last [][]*part
+		for i := range b.wholes {
+			last = b.takes(&b.wholes[i], last)
+		}
+		if last == nil {
+			return
+		}
 		send(last)
 		b.send(ctx, own, last[own])
 		wait.Wait()
 	}
 }
 
-// takes adds to last the parts of w that take now: those with a queue if all others have
-// allowed, and otherwise those whose refusal counts.
+// takes adds to last the part of w that takes next: of those with a queue, the first if
+// all others have allowed, otherwise the first whose refusal counts. All requests take
+// them one after another in the same order, so that of two for the last places of two
+// queues one gets both, and not each one of them, which would stay empty.
 func (b *batch) takes(w *whole, last [][]*part) [][]*part {
 	allowed := !b.refused(w) && !failed(b.errorOf(w))
 	for _, p := range w.parts {
-		if p.last && p.err == nil && (allowed || b.counts(p)) {
+		if p.last && p.peeks && p.err == nil && (allowed || b.counts(p)) {
 			if p.peeks = false; last == nil {
 				last = make([][]*part, len(b.stores))
 			}
 			last[p.to] = append(last[p.to], p)
+			break
 		}
 	}
 	return last

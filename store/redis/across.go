@@ -50,16 +50,23 @@ func (b *batch) taken() (taken []*call, refused bool) {
 	return taken, true
 }
 
-// takeLast makes the calls that have only peeked due if all of b was allowed, or if they
-// refuse and that counts. It reports whether there are any.
-func (b *batch) takeLast() (due bool) {
+// takeLast makes one of the calls that have only peeked due: the first slot's if all of b
+// was allowed, otherwise the first whose refusal counts. It reports whether there is one.
+// All requests take them in the same order, so that of two for the last places of two
+// queues one gets both, and not each one of them, which would stay empty.
+func (b *batch) takeLast() bool {
 	allowed := !slices.ContainsFunc(b.calls, func(c *call) bool { return c.err != nil || !c.allowed })
+	var next *call
 	for _, c := range b.calls {
-		if c.peeks && c.err == nil && (allowed || c.counts) {
-			c.peeks, c.sent, due = false, false, true
+		if c.peeks && c.err == nil && (allowed || c.counts) && (next == nil || c.slot < next.slot) {
+			next = c
 		}
 	}
-	return due
+	if next == nil {
+		return false
+	}
+	next.peeks, next.sent = false, false
+	return true
 }
 
 // unwanted is what a batch took and must return.

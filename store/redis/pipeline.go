@@ -20,8 +20,8 @@ import (
 //
 // AllOrNothing is atomic within one slot. Across slots each slot takes separately, and
 // if one refuses, the others are undone: for a moment other requests may be refused,
-// but nothing is ever admitted too much. Slots with a queue (see store.Queues) take in a
-// second round trip, once all others have allowed. If the Timeout ends first, undoing
+// but nothing is ever admitted too much. Slots with a queue (see store.Queues) take one
+// after another, a round trip each, once all others have allowed. If the Timeout ends first, undoing
 // continues after Do has returned. Kinds that cannot be undone (see store.CanUndo) across
 // slots, and all with Options.StrictAtomic, return store.ErrCrossSlot.
 //
@@ -177,11 +177,14 @@ func (p *pipeline) ask(ctx context.Context, groups []int) {
 
 // askLast sends the calls of groups that wait for the answers to others.
 func (p *pipeline) askLast(ctx context.Context, groups []int) {
-	due := false
-	for _, i := range groups {
-		due = p.batches[i].takeLast() || due
-	}
-	if due {
+	for {
+		due := false
+		for _, i := range groups {
+			due = p.batches[i].takeLast() || due
+		}
+		if !due {
+			return
+		}
 		p.ask(ctx, groups)
 	}
 }
