@@ -10,7 +10,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/middleware/httplimit"
-	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -211,19 +210,3 @@ func TestLimitBy(t *testing.T) {
 	}
 }
 
-// LimitBy does not allocate.
-func TestLimitByAllocatesNothing(t *testing.T) {
-	limiter, pro := headgate.New(memory.New()), headgate.PerSecond(store.MaxLimit).Burst(1)
-	allocs := func(options ...httplimit.Option) float64 {
-		h := httplimit.New(limiter, headgate.PerSecond(store.MaxLimit), options...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		w, r := discard{http.Header{}}, said("/", nil)
-		return testing.AllocsPerRun(1000, func() {
-			clear(w.h)
-			h.ServeHTTP(w, r)
-		})
-	}
-	plain, chosen := allocs(), allocs(httplimit.LimitBy(func(*http.Request) (headgate.Limit, bool) { return pro, true }))
-	if chosen != plain {
-		t.Errorf("%v allocations with LimitBy, %v without", chosen, plain)
-	}
-}

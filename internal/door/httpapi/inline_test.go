@@ -186,25 +186,6 @@ func TestInlineStoreLost(t *testing.T) {
 
 const inlineBody = `{"id":"user:7","limit":"5/minute","algorithm":"sliding_window","cost":1}`
 
-// A repeated check with its own limit allocates no more than one by rules.
-func TestInlineAllocs(t *testing.T) {
-	a := newAPI(t, memory.New())
-	measure := func(text string) float64 {
-		body := strings.NewReader("")
-		r := httptest.NewRequest(http.MethodPost, "/v1/check", nil)
-		r.Body, r.ContentLength = io.NopCloser(body), int64(len(text))
-		w := &sink{header: http.Header{}}
-		return testing.AllocsPerRun(200, func() {
-			body.Reset(text)
-			clear(w.header)
-			a.handler.ServeHTTP(w, r)
-		})
-	}
-	if own, rule := measure(inlineBody), measure(loginBody); own > rule+2 {
-		t.Errorf("%v allocations, a check by rules has %v", own, rule)
-	}
-}
-
 func BenchmarkInlineCheck(b *testing.B) {
 	a := newAPI(b, memory.New())
 	body := strings.NewReader("")
