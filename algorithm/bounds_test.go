@@ -12,7 +12,7 @@ import (
 
 // The worst case of a caller who knows the algorithm: the most that passes in a window
 // of the period, as a multiple of the limit of 50, and in one that is a sub-window
-// shorter. docs/rules/algorithms.md proves both.
+// shorter. docs/rules/algorithms.md states both.
 const (
 	boundLimit  = 50
 	boundPeriod = 60_000_000

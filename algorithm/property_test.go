@@ -326,8 +326,7 @@ func TestTakeAgrees(t *testing.T) {
 	}
 }
 
-// TestMemoryOfAlgorithms measures the comparison in docs/rules/algorithms.md: 500 a day for
-// one user, as a log and as buckets.
+// TestMemoryOfAlgorithms: what 500 a day take for one user, as a log and as buckets.
 func TestMemoryOfAlgorithms(t *testing.T) {
 	words := func(limit headgate.Limit) int {
 		var s State
