@@ -55,17 +55,30 @@ func AddUndo(b *Batch, ops []Op, out []Decision, at []int) {
 	b.Out = append(b.Out, make([]Decision, n)...)
 }
 
-// Queues reports whether op may take a place in a queue. Those behind it keep their turns
-// when it is given back, so that it stays empty: a store that asks several others only
-// peeks at it, and takes it once all others have allowed. See [Refuses].
-func Queues(op *Op) bool {
+// Queue returns the burst of the queue in which op may take a place, or 0. Those behind a
+// place keep their turns when it is given back, so that it stays empty: a store that asks
+// several others only peeks at it, and takes it once all others have allowed; of several
+// queues the smallest first, so that many requests at once of which only one has a place in
+// a small queue leave no empty ones in a large one. See [Refuses].
+func Queue(op *Op) int64 {
 	switch op.Kind {
 	case KindTake, KindTakeUpTo, KindCharge, KindReserve:
-		a := op.Rule.Algorithm
-		return a == LeakyBucket || a == TokenBucket && op.Kind == KindReserve
+		if a := op.Rule.Algorithm; a == LeakyBucket || a == TokenBucket && op.Kind == KindReserve {
+			return op.Rule.Burst
+		}
 	case KindPeek, KindRefund, KindGrant, KindReset, KindRelease, KindRenew, KindDraw, KindTimes:
 	}
-	return false
+	return 0
+}
+
+// SmallestQueue returns the smallest Queue of the ops at some indexes, or 0.
+func SmallestQueue(ops []Op, at []int) (smallest int64) {
+	for _, i := range at {
+		if burst := Queue(&ops[i]); burst > 0 && (smallest == 0 || burst < smallest) {
+			smallest = burst
+		}
+	}
+	return smallest
 }
 
 // Refuses reports whether op would be refused, if a Peek in its place was answered with d,

@@ -16,8 +16,9 @@ type part struct {
 	to    int   // the store
 	at    []int // the indexes of its ops
 	err   error
-	peeks bool // it takes nothing, because another part is refused, or not yet
-	last  bool // it takes once all others have allowed
+	peeks bool  // it takes nothing, because another part is refused, or not yet
+	last  bool  // it takes once all others have allowed
+	queue int64 // the burst of its smallest queue; 0 if it has none
 }
 
 // whole is a group whose parts are in several stores.
@@ -113,8 +114,8 @@ func (b *batch) takeLast(w *whole) {
 		if i == 1 && len(w.parts) == 2 && w.dependent() && !w.parts[0].last {
 			return
 		}
-		p.last = slices.ContainsFunc(p.at, func(at int) bool { return store.Queues(&b.Ops[at]) })
-		p.peeks = p.last
+		p.queue = store.SmallestQueue(b.Ops, p.at)
+		p.last, p.peeks = p.queue > 0, p.queue > 0
 	}
 }
 
@@ -154,21 +155,26 @@ func (b *batch) ask(ctx context.Context, now, later [][]*part) {
 	}
 }
 
-// takes adds to last the part of w that takes next: of those with a queue, the first if
-// all others have allowed, otherwise the first whose refusal counts. All requests take
-// them one after another in the same order, so that of two for the last places of two
-// queues one gets both, and not each one of them, which would stay empty.
+// takes adds to last the part of w that takes next: of those that have peeked at a queue,
+// the one with the smallest if all others have allowed, otherwise that of those whose
+// refusal counts. All requests take them one after another in the same order, so that of
+// two for the last places of two queues one gets both, and not each one of them, which
+// would stay empty.
 func (b *batch) takes(w *whole, last [][]*part) [][]*part {
 	allowed := !b.refused(w) && !failed(b.errorOf(w))
+	var next *part
 	for _, p := range w.parts {
-		if p.last && p.peeks && p.err == nil && (allowed || b.counts(p)) {
-			if p.peeks = false; last == nil {
-				last = make([][]*part, len(b.stores))
-			}
-			last[p.to] = append(last[p.to], p)
-			break
+		if p.last && p.peeks && p.err == nil && (allowed || b.counts(p)) && (next == nil || p.queue < next.queue) {
+			next = p
 		}
 	}
+	if next == nil {
+		return last
+	}
+	if next.peeks = false; last == nil {
+		last = make([][]*part, len(b.stores))
+	}
+	last[next.to] = append(last[next.to], next)
 	return last
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,6 +253,37 @@ func TestQueuesTakeLast(t *testing.T) {
 		}
 		if out, err := w.do(store.AllOrNothing, here, there); err != nil || out[0].Allowed {
 			t.Errorf("%s and %s: the tenth: %+v, %v", c.here, c.there, out, err)
+		}
+	}
+}
+
+// Requests that race for the last places of a small queue leave no places in a large one
+// that nobody uses, wherever the two are.
+func TestRacesForASmallQueue(t *testing.T) {
+	small, large := headgate.PerDay(30).Using(store.LeakyBucket).Burst(5), headgate.PerDay(1000).Using(store.LeakyBucket)
+	for _, regions := range [][2]string{{"us", "eu"}, {"eu", "us"}, {"eu", "ap"}, {"ap", "eu"}} {
+		w := newWorld(t, false)
+		ops := []store.Op{take(home(regions[0], small)), take(home(regions[1], large))}
+		var admitted atomic.Int64
+		var wait sync.WaitGroup
+		for range 16 {
+			wait.Go(func() {
+				for range 20 {
+					out := make([]store.Decision, 2)
+					if err := store.ExecuteAll(t.Context(), w.store, ops, out, store.AllOrNothing); err != nil {
+						t.Error(err)
+					}
+					if out[0].Allowed && out[1].Allowed {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+		wait.Wait()
+		ops[1].Kind = store.KindPeek
+		d, err := store.Execute(t.Context(), w.store, ops[1])
+		if used := 1000 - d.Remaining; err != nil || admitted.Load() != 5 || used != 5 {
+			t.Errorf("%v: %d admitted, %d places used: %v", regions, admitted.Load(), used, err)
 		}
 	}
 }

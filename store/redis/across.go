@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -50,15 +51,16 @@ func (b *batch) taken() (taken []*call, refused bool) {
 	return taken, true
 }
 
-// takeLast makes one of the calls that have only peeked due: the first slot's if all of b
-// was allowed, otherwise the first whose refusal counts. It reports whether there is one.
+// takeLast makes one of the calls that have only peeked due: the one with the smallest
+// queue if all of b was allowed, otherwise that of those whose refusal counts. It reports
+// whether there is one.
 // All requests take them in the same order, so that of two for the last places of two
 // queues one gets both, and not each one of them, which would stay empty.
 func (b *batch) takeLast() bool {
 	allowed := !slices.ContainsFunc(b.calls, func(c *call) bool { return c.err != nil || !c.allowed })
 	var next *call
 	for _, c := range b.calls {
-		if c.peeks && c.err == nil && (allowed || c.counts) && (next == nil || c.slot < next.slot) {
+		if c.peeks && c.err == nil && (allowed || c.counts) && (next == nil || c.takesBefore(next)) {
 			next = c
 		}
 	}
@@ -67,6 +69,10 @@ func (b *batch) takeLast() bool {
 	}
 	next.peeks, next.sent = false, false
 	return true
+}
+
+func (c *call) takesBefore(other *call) bool {
+	return cmp.Or(cmp.Compare(c.queue, other.queue), cmp.Compare(c.slot, other.slot)) < 0
 }
 
 // unwanted is what a batch took and must return.

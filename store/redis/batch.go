@@ -22,6 +22,7 @@ type call struct {
 	// peeks means that it does not take yet: it has a queue, and other slots are asked
 	// first. See batch.takeLast.
 	peeks bool
+	queue int64 // the burst of its smallest queue, if it has to peek first
 	sent  bool
 	// allowed reports whether every check was allowed, or would be if it peeks.
 	allowed bool
@@ -71,7 +72,8 @@ func (b *batch) group(mode store.Mode) {
 	}
 	if mode == store.AllOrNothing && len(b.calls) > 1 {
 		for _, c := range b.calls {
-			c.peeks = slices.ContainsFunc(c.checks, func(at int) bool { return store.Queues(&b.ops[at]) })
+			c.queue = store.SmallestQueue(b.ops, c.checks)
+			c.peeks = c.queue > 0
 		}
 	}
 }

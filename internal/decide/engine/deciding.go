@@ -172,14 +172,14 @@ func (d *deciding) room() {
 type step uint8
 
 const (
-	refund   step = iota // refunds, which no limit refuses
-	charge               // charges the limits that count refusals
-	explain              // peeks at all limits together
-	look                 // peeks at the limits in quota mode, before a queue is entered
-	enforce              // takes from the enforced limits, all or nothing
-	quota                // takes from the limits in quota mode, each separately
-	handBack             // refunds everything if no part has any quota left
-	disguise             // charges the visible limits for a request that hidden rules refused
+	refund     step = iota // refunds, which no limit refuses
+	charge                 // charges the limits that count refusals
+	explain                // peeks at all limits together
+	quotaFirst             // as quota, for a request that takes a place in a queue
+	enforce                // takes from the enforced limits, all or nothing
+	quota                  // takes from the limits in quota mode, each separately
+	handBack               // refunds everything if no part has any quota left, and quotas taken first if it is refused
+	disguise               // charges the visible limits for a request that hidden rules refused
 	// observe calls the store for the limits that only observe. They are charged for
 	// requests that really pass: a request that another rule refuses does not reach
 	// them, as if they were enforced.
@@ -333,7 +333,12 @@ func (d *deciding) list() (replaces, lists bool) {
 		}
 	}
 	if todo&(1<<quota) != 0 && slices.ContainsFunc(list, queues) {
-		todo |= 1 << look
+		todo ^= 1<<quota | 1<<quotaFirst
+		for i := range list {
+			if list[i].step == quota {
+				list[i].step = quotaFirst
+			}
+		}
 	}
 	d.results, d.todo = list, todo
 	return replaces, lists

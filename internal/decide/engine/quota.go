@@ -27,33 +27,35 @@ func (d *deciding) quotaLeft() bool {
 }
 
 // queues reports whether r takes a place in a queue, which cannot be given back once others
-// are behind it: then the limits in quota mode are looked at first.
+// are behind it: then the limits in quota mode, of which anything can be given back, take
+// before it.
 func queues(r Result) bool {
 	return r.step == enforce && r.Rule.Limit.Algorithm() == store.LeakyBucket
 }
 
 // handBack refuses the request if no part in quota mode has any quota left. It then
 // refunds what the limits that can refuse have taken, each in the store that answered.
-// Their answers show what remains after that.
+// Their answers show what remains after that. If another limit has refused the request,
+// only quotas that were taken before it have anything to refund.
 func (d *deciding) handBack(ctx context.Context) {
-	if !d.allowed || d.quotaLeft() {
+	if d.allowed && d.quotaLeft() {
 		return
 	}
+	took := d.allowed
 	d.allowed = false
 	for _, from := range [...]origin{fromStore, fromFallback} {
 		d.pending, d.asked = d.pending[:0], d.asked[:0]
 		for i := range d.results {
 			r := &d.results[i]
 			has := &r.Decision
-			if r.step != enforce && r.step != quota || r.origin() != from || has.ResetAfter <= 0 {
+			if r.step != quota && r.step != quotaFirst && (!took || r.step != enforce) || r.origin() != from || has.ResetAfter <= 0 {
 				continue
 			}
 			if op, ok := r.undo(d.query.At); ok {
 				d.pending, d.asked = append(d.pending, op), append(d.asked, i)
 			}
 		}
-		d.room()
-		if !d.handedBack(ctx, from) {
+		if d.room(); len(d.pending) == 0 || !d.handedBack(ctx, from) {
 			continue
 		}
 		for j, i := range d.asked {

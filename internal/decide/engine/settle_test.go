@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,29 +241,41 @@ limits:
 	}
 }
 
-// queueing notes how many places in queues were taken.
+// queueing notes how many places in queues were taken. The first calls wait for each other.
 type queueing struct {
 	store.Store
 
-	places int
+	first  sync.WaitGroup
+	calls  atomic.Int64
+	waits  int64
+	places atomic.Int64
 }
 
 func (q *queueing) Do(ctx context.Context, b *store.Batch) {
 	for i := range b.Ops {
 		if b.Ops[i].Kind == store.KindTake && b.Ops[i].Rule.Algorithm == store.LeakyBucket {
-			q.places++
+			q.places.Add(1)
 		}
 	}
 	q.Store.Do(ctx, b)
+	if q.calls.Add(1) <= q.waits {
+		q.first.Done()
+		q.first.Wait()
+	}
+}
+
+// queueAndQuota limits users by a queue of 100 places, and teams by a quota of 2.
+func queueAndQuota(t *testing.T) (e *engine.Engine, queue *queueing, both []engine.Part) {
+	queue = &queueing{Store: memory.New()}
+	e = engine.New(queue, marked(t, strings.Replace(byEntry, "3/minute, algorithm: fixed_window", "60/minute, algorithm: leaky_bucket, burst: 100", 1),
+		map[string]func(*rules.Rule){"team": func(r *rules.Rule) { r.QuotaMode = true }}))
+	return e, queue, []engine.Part{take(user("ann")), take(team("red"))}
 }
 
 // While the quotas are used up, nobody takes a place in a queue: one in the middle could not
 // be given back.
 func TestNoQuotaNoPlaceInTheQueue(t *testing.T) {
-	queue := &queueing{Store: memory.New()}
-	e := engine.New(queue, marked(t, strings.Replace(byEntry, "3/minute, algorithm: fixed_window", "60/minute, algorithm: leaky_bucket, burst: 100", 1),
-		map[string]func(*rules.Rule){"team": func(r *rules.Rule) { r.QuotaMode = true }}))
-	both := []engine.Part{take(user("ann")), take(team("red"))}
+	e, queue, both := queueAndQuota(t)
 	refused := []bool{false, true}
 	trace(t, e, engine.Query{}, []multiRow{
 		{both, true, []int64{99, 1}, nil},
@@ -269,9 +283,42 @@ func TestNoQuotaNoPlaceInTheQueue(t *testing.T) {
 		{both, false, []int64{98, 0}, refused},
 		{both, false, []int64{98, 0}, refused},
 	})
-	if queue.places != 2 {
-		t.Errorf("%d places were taken, want 2", queue.places)
+	if n := queue.places.Load(); n != 2 {
+		t.Errorf("%d places were taken, want 2", n)
 	}
+}
+
+// Requests that race for the last of a quota take no more places than the quota has.
+func TestRacesForAQuota(t *testing.T) {
+	e, queue, both := queueAndQuota(t)
+	queue.waits = 20
+	queue.first.Add(20)
+	var wait sync.WaitGroup
+	for range 20 {
+		wait.Go(func() {
+			if v, err := e.Decide(t.Context(), engine.Query{Domain: "api", Parts: both, At: start}); err != nil {
+				t.Error(err)
+			} else {
+				v.Release()
+			}
+		})
+	}
+	wait.Wait()
+	if n := queue.places.Load(); n != 2 {
+		t.Errorf("%d places were taken, want 2", n)
+	}
+}
+
+// A request that the queue refuses leaves the quotas as they were, although they are taken
+// before it.
+func TestAFullQueueTakesNoQuota(t *testing.T) {
+	e, _, both := queueAndQuota(t)
+	full := part(user("ann"), 100, store.KindTake)
+	trace(t, e, engine.Query{}, []multiRow{
+		{[]engine.Part{full}, true, []int64{0}, nil},
+		{both, false, []int64{0, 2}, []bool{true, false}},
+		{[]engine.Part{take(team("red"))}, true, []int64{1}, nil},
+	})
 }
 
 // When quotas refuse, each quota of a part gets back what was taken, and a limit that

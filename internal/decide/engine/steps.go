@@ -50,7 +50,7 @@ func (d *deciding) questions(st step) {
 	pending, asked := d.pending[:0], d.asked[:0]
 	for i := range d.results {
 		r := &d.results[i]
-		if r.step != st && (st != disguise || !r.visible()) && (st != look || r.step != quota) {
+		if r.step != st && (st != disguise || !r.visible()) {
 			continue
 		}
 		pending, asked = extended(pending), append(asked, i)
@@ -71,7 +71,7 @@ func (d *deciding) fill(op *store.Op, r *Result, st step) {
 	case st == charge:
 		r.charge(op)
 	case st == refund:
-	case st == look, d.defers && rule.Concurrent(), !d.allowed && !d.hidden, d.hidden && (r.role != enforce || rule.Concurrent()):
+	case d.defers && rule.Concurrent(), !d.allowed && !d.hidden, d.hidden && (r.role != enforce || rule.Concurrent()):
 		op.Kind = store.KindPeek
 	}
 }
@@ -97,9 +97,9 @@ func (d *deciding) answers(ctx context.Context, st step, err error) {
 		}
 	}
 	switch {
-	case st == look && !d.quotaLeft():
-		d.allowed = false
-		d.todo &^= 1 << quota
+	case st == quotaFirst:
+		d.allowed = d.allowed && d.quotaLeft()
+		d.todo |= 1 << handBack
 	case st == quota || st == charge:
 		d.todo |= 1 << handBack
 	case st == enforce && !d.allowed && !d.hidden && d.disguises() && d.hides(enforce):
@@ -147,7 +147,7 @@ func (d *deciding) count(r *Result) {
 		d.pretend(r)
 	case observe:
 		d.shadow(r)
-	case refund, charge, explain, look, quota, handBack, disguise, none:
+	case refund, charge, explain, quotaFirst, quota, handBack, disguise, none:
 	}
 }
 
