@@ -1,9 +1,14 @@
 package api_test
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -100,6 +105,7 @@ func below(b *strings.Builder, indent string, v any) {
 type schemas struct {
 	list dict
 	of   map[reflect.Type]string
+	said map[reflect.Type]map[string]string // what the source says of fields
 }
 
 func ref(name string) dict { return dict{{"$ref", "#/components/schemas/" + name}} }
@@ -118,7 +124,7 @@ func (s *schemas) describe(name string, members ...string) {
 			required = append(required, field)
 		}
 		schema := typed(kind)
-		if what != "" && schema[0].name != "$ref" {
+		if what != "" {
 			schema = append(schema, pair{"description", what})
 		}
 		properties = append(properties, pair{field, schema})
@@ -242,8 +248,55 @@ func (s *schemas) members(t reflect.Type, properties *dict, required *[]any) {
 			*required = append(*required, name)
 			schema = s.member(f.Type)
 		}
+		if what := cmp.Or(s.comments(t)[f.Name], everywhere[name]); what != "" {
+			schema = append(schema, pair{"description", what})
+		}
 		*properties = append(*properties, pair{name, schema})
 	}
+}
+
+// comments returns what the source of a struct says of its fields, by their names in Go.
+func (s *schemas) comments(t reflect.Type) map[string]string {
+	if said, ok := s.said[t]; ok {
+		return said
+	}
+	said := map[string]string{}
+	s.said[t] = said
+	files, _ := filepath.Glob(".." + strings.TrimPrefix(t.PkgPath(), "github.com/headgate/headgate") + "/*.go")
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			panic(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || spec.Name.Name != t.Name() {
+				return true
+			}
+			if object, ok := spec.Type.(*ast.StructType); ok {
+				for _, f := range object.Fields.List {
+					for _, name := range f.Names {
+						said[name.Name] = meaning(t, cmp.Or(f.Comment.Text(), f.Doc.Text()))
+					}
+				}
+			}
+			return false
+		})
+	}
+	return said
+}
+
+// meaning is a comment of a field in the words of the document: fields by their names there,
+// without "x is", which begins a comment in Go, and without the last full stop.
+func meaning(t reflect.Type, comment string) string {
+	text := strings.Join(strings.Fields(comment), " ")
+	for f := range t.Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			text = regexp.MustCompile(`\b`+f.Name+`\b`).ReplaceAllString(text, name)
+			text = strings.TrimPrefix(text, name+" is ")
+		}
+	}
+	return strings.TrimSuffix(text, ".")
 }
 
 func (d dict) get(name string) any {

@@ -70,7 +70,7 @@ func (s *schemas) bodies(b any) dict {
 
 // document returns the OpenAPI document.
 func document() dict {
-	s := &schemas{of: map[reflect.Type]string{}}
+	s := &schemas{of: map[reflect.Type]string{}, said: map[reflect.Type]map[string]string{}}
 	common(s)
 	var paths dict
 	for _, o := range operations() {
@@ -145,6 +145,26 @@ func TestDocument(t *testing.T) {
 		}
 		if got, err := os.ReadFile(file); err != nil || string(got) != want {
 			t.Errorf("%s is out of date: run go test ./api -update (%v)", file, err)
+		}
+	}
+}
+
+// TestMeanings: every field and every parameter has a meaning, in the source of its struct or in
+// operations_test.go.
+func TestMeanings(t *testing.T) {
+	for _, schema := range document().at("components", "schemas") {
+		object, _ := schema.value.(dict)
+		for _, field := range object.at("properties") {
+			if described, _ := field.value.(dict); described.get("description") == nil {
+				t.Errorf("%s.%s has no meaning", schema.name, field.name)
+			}
+		}
+	}
+	for _, o := range operations() {
+		for _, p := range o.query {
+			if p.what == "" {
+				t.Errorf("%s %s: the parameter %s has no meaning", o.method, o.path, p.name)
+			}
 		}
 	}
 }

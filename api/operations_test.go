@@ -45,17 +45,24 @@ const (
 
 func of[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
+// everywhere says what fields mean that are the same in all objects which do not say it.
+var everywhere = map[string]string{
+	"domain": "the domain of the rule", "rule": "the name of the rule", "name": "the name of the rule",
+	"file": "the file that it is in", "line": "its line in the file", "key_hash": "the key's hash, if keys are not shown",
+	"rate": "the limit, as in rules: 100/minute", "algorithm": "token_bucket, sliding_log and so on",
+}
+
 // common describes the schemas of what is read and written by hand.
 func common(s *schemas) {
-	s.describe("Problem", "type! string", "title! string", "status! integer: the status of the answer", "detail string: what is wrong")
-	s.describe("Refusal", "type! string", "title! string", "status! integer: 429, also if deny=403", "detail string", "violated-policies [string]: the rules that refused")
+	s.describe("Problem", "type! string: a URI that names the kind of problem", "title! string: the problem in a few words", "status! integer: the status of the answer", "detail string: what is wrong")
+	s.describe("Refusal", "type! string: a URI that names the kind of problem", "title! string: the problem in a few words", "status! integer: 429, also if deny=403", "detail string: what to do", "violated-policies [string]: the rules that refused")
 	check := []string{
 		"domain string: required, except for a limit in the request", "attributes {string}: what rules match and count by: method, path, host, client_ip, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM or any other name",
 		"cost integer: 0 to 2^53-1, default 1; 0 is a dry run",
 	}
 	s.describe("Check", append(check, "peek boolean: checks without charging", "id string: instead of domain and attributes, for a limit in the request: what it counts by",
-		"limit string|integer: such as 5/minute", "algorithm string", "burst string|integer", "refill_every string", "delay_after string|integer", "anchor string",
-		"timezone string", "buckets string|integer", "edge string|boolean", "count_denied string|boolean")...)
+		"limit string|integer: such as 5/minute", "algorithm string: with limit: see algorithms", "burst string|integer: with limit, of buckets: how many at once", "refill_every string: with limit: tokens come in steps of this length", "delay_after string|integer: with limit, of leaky_bucket: how many are served at once", "anchor string: with limit, of fixed_window: clock or first_request",
+		"timezone string: with limit: the zone that days and months are of", "buckets string|integer: with limit, of sliding_buckets: how many the window has", "edge string|boolean: with limit, of sliding_buckets: weighted, lenient or strict", "count_denied string|boolean: with limit: refused requests count too")...)
 	s.describe("Checks", "checks! [Check]: up to 1000, decided one after the other")
 	s.describe("Reserve", append(check, "ttl_ms integer: the time to settle it in, 1 to 86400000, default 600000")...)
 	decision := []string{
@@ -64,37 +71,37 @@ func common(s *schemas) {
 		"reset_after_ms integer: time until the full limit is available", "action string: delay, shadow_ban or queue", "delay_ms integer: how long to hold the request",
 		"reason! string: ok, limited, too_large, unlimited, unknown_domain, cached, fail_open, fail_closed, fallback, banned and others", "shadow [string]: rules in shadow mode that would have refused",
 	}
-	s.describe("Decision", append(decision, "lease string: the slot taken under a concurrency rule", "report string: for POST /v1/report", "created_at string: of a peek", "changed_at string: of a peek")...)
+	s.describe("Decision", append(decision, "lease string: the slot taken under a concurrency rule", "report string: for POST /v1/report", "created_at string: of a peek: when the key was created, if the store records it", "changed_at string: of a peek: when the key last changed")...)
 	s.describe("Reservation", append(decision, "reservation string: for commit and cancel, if allowed")...)
 	s.describe("Decisions", "results! [Decision]: in the order of the checks")
-	s.describe("Commit", "reservation! string", "cost! integer: the real cost")
-	s.describe("Cancel", "reservation! string")
-	s.describe("Lease", "lease! string")
+	s.describe("Commit", "reservation! string: of the answer of POST /v1/reserve", "cost! integer: the real cost")
+	s.describe("Cancel", "reservation! string: of the answer of POST /v1/reserve")
+	s.describe("Lease", "lease! string: of the decision")
 	s.describe("Report", "report! string: of the decision", "status integer: the status of the answer", "grpc string: its gRPC code, as a name or a number", "headers {string}: its header fields")
-	settled := []string{"reason string: settled, expired or gone, if nothing was done", "in_debt boolean", "rules_gone [string]: rules that no longer exist"}
-	s.describe("Committed", append([]string{"committed! boolean"}, settled...)...)
-	s.describe("Cancelled", append([]string{"cancelled! boolean"}, settled...)...)
-	s.describe("Reported", append([]string{"reported! boolean", "counted boolean: whether a rule counts the answer"}, settled...)...)
-	s.describe("Released", "released! boolean", "reason string")
-	s.describe("Renewed", "renewed! boolean", "lease string: its new name", "reason string")
-	s.describe("Asked", "domain string: not needed if there is only one", "attributes {string}")
-	s.describe("Explain", "domain string: not needed if there is only one", "attributes {string}", "descriptors [Descriptor]: of Envoy, instead of attributes", "cost integer", "rule string: the only rule to explain")
-	s.describe("Descriptor", "entries! [Entry]")
-	s.describe("Entry", "key! string", "value string")
-	s.describe("Ready", "ready! boolean", "draining! boolean", "store! string: ok, or what is wrong", "rules! RulesState")
+	settled := []string{"reason string: settled, expired or gone, if nothing was done", "in_debt boolean: the cost did not fit, and later requests wait for it", "rules_gone [string]: rules that no longer exist"}
+	s.describe("Committed", append([]string{"committed! boolean: whether the cost was charged"}, settled...)...)
+	s.describe("Cancelled", append([]string{"cancelled! boolean: whether the estimate was refunded"}, settled...)...)
+	s.describe("Reported", append([]string{"reported! boolean: whether the answer was taken into account", "counted boolean: whether a rule counts the answer"}, settled...)...)
+	s.describe("Released", "released! boolean: whether the slot was freed", "reason string: gone, if it was free already")
+	s.describe("Renewed", "renewed! boolean: whether the slot is kept", "lease string: its new name", "reason string: gone, if it was free already")
+	s.describe("Asked", "domain string: not needed if there is only one", "attributes {string}: of the caller, as in a check")
+	s.describe("Explain", "domain string: not needed if there is only one", "attributes {string}: as in a check", "descriptors [Descriptor]: of Envoy, instead of attributes", "cost integer: as in a check", "rule string: the only rule to explain")
+	s.describe("Descriptor", "entries! [Entry]: what it consists of, in order")
+	s.describe("Entry", "key! string: a name", "value string: its value")
+	s.describe("Ready", "ready! boolean: whether it can serve", "draining! boolean: whether it is about to stop", "store! string: ok, or what is wrong", "rules! RulesState: the rules, and how often they were read")
 	s.goType(of[door.RulesState]())
-	s.describe("QueuedRequest", "id! string", "state! string", "accepted_at! string", "attempts! integer", "next_attempt_at string", "delivered_at string", "given_up_at string", "response QueuedResponse")
-	s.describe("QueuedResponse", "status! integer", "content_type string", "body string", "body_base64 string", "truncated boolean")
-	s.describe("RateLimitRequest", "domain! string", "descriptors! [Descriptor]", "hitsAddend integer: the cost, default 1")
+	s.describe("QueuedRequest", "id! string: its id", "state! string: pending, delivered or dead (given up)", "accepted_at! string: when it was queued", "attempts! integer: how often it was sent", "next_attempt_at string: when it is sent again", "delivered_at string: when the backend took it", "given_up_at string: when it was given up", "response QueuedResponse: what the backend answered")
+	s.describe("QueuedResponse", "status! integer: the status of the answer", "content_type string: its Content-Type", "body string: its body, if that is UTF-8", "body_base64 string: its body, if that is not", "truncated boolean: the body was longer")
+	s.describe("RateLimitRequest", "domain! string: the domain of the rules", "descriptors! [Descriptor]: each is decided by itself", "hitsAddend integer: the cost, default 1")
 	s.describe("RateLimitResponse", "overallCode! string: OK or OVER_LIMIT", "statuses [RateLimitStatus]: one for each descriptor", "responseHeadersToAdd [Entry]: header fields for the answer", "rawBody string: the body of a refusal, in base64")
-	s.describe("RateLimitStatus", "code! string: OK or OVER_LIMIT", "currentLimit object: with name, requestsPerUnit and unit", "limitRemaining integer", "durationUntilReset string: such as 12s")
-	s.describe("RuleList", "rules! [RuleStatus]", "lists [ListStatus]")
+	s.describe("RateLimitStatus", "code! string: OK or OVER_LIMIT", "currentLimit object: with name, requestsPerUnit and unit", "limitRemaining integer: what would pass now", "durationUntilReset string: such as 12s")
+	s.describe("RuleList", "rules! [RuleStatus]: in the order of the files", "lists [ListStatus]: allow and deny lists")
 	s.goType(of[admin.RuleStatus]())
 	s.goType(of[admin.ListStatus]())
-	s.describe("BlockList", "rules! [RuleBlocks]")
+	s.describe("BlockList", "rules! [RuleBlocks]: those with sync: blocks")
 	s.goType(of[admin.RuleBlocks]())
 	s.describe("LogLevel", "level! string: debug, info, warn or error")
-	s.describe("AuditList", "audit! [AuditEntry]")
+	s.describe("AuditList", "audit! [AuditEntry]: the newest first")
 	s.goType(of[admin.AuditEntry]())
 	s.describe("Nothing")
 	s.describe("KeyBody", "domain string: all, if there is none", "rule string: all rules of the domain, if there is none", "key! [string|null]: the parts in order; or an object by attribute",
@@ -171,7 +178,7 @@ func operations() []operation {
 		{"api", "get", "/healthcheck", "Like /readyz, for deployments of envoyproxy/ratelimit", nil, nil, []reply{{200, text, false}, {503, text, true}}, []try{{"", "", 200}}},
 		{
 			"api", "get", "/v1/auth", "Forward-auth for a reverse proxy, with any method; see docs/connect/forward-auth.md",
-			[]parameter{{"domain", "not needed if there is only one"}, {"deny", "403 instead of 429 for refusals"}, {"cost", ""}},
+			[]parameter{{"domain", "not needed if there is only one"}, {"deny", "403 instead of 429 for refusals"}, {"cost", "0 to 2^53-1, default 1"}},
 			nil,
 			[]reply{{200, nil, false}, {429, refusal, false}, {403, "Problem|Refusal", false}, wrong},
 			[]try{{"", "", 200}, {"?cost=100", "", 429}, {"?cost=100&deny=403", "", 403}, {"?deny=x", "", 400}},
@@ -188,14 +195,14 @@ func operations() []operation {
 		{"admin", "get", "/v1/live", "What rules do, as server-sent events", nil, nil, []reply{{200, "text/event-stream", false}, wrong, busy}, []try{{"", "", 200}, {"?x", "", 400}}},
 		{
 			"admin", "get", "/v1/events", "Decisions, as server-sent events",
-			[]parameter{{"domain", ""}, {"rule", ""}, {"outcome", ""}, {"key", ""}, {"sample", "the share of them, above 0 and at most 1"}},
+			[]parameter{{"domain", "only this one"}, {"rule", "only this one"}, {"outcome", "only this one, such as refused"}, {"key", "only this one"}, {"sample", "the share of them, above 0 and at most 1"}},
 			nil,
 			[]reply{{200, "text/event-stream", false}, wrong, busy},
 			[]try{{"", "", 200}, {"?sample=2", "", 400}},
 		},
 		{
 			"admin", "get", "/v1/top", "The busiest or most refused keys",
-			[]parameter{{"domain", ""}, {"rule", ""}, {"by", "refused or active"}, {"n", "how many keys of a rule"}},
+			[]parameter{{"domain", "only this one"}, {"rule", "only this one"}, {"by", "refused or active"}, {"n", "how many keys of a rule"}},
 			nil,
 			[]reply{{200, of[admin.TopRules](), false}, wrong, {404, problem, false}},
 			[]try{{"?by=active", "", 200}, {"?n=0", "", 400}, {"?rule=x", "", 404}},
@@ -207,10 +214,10 @@ func operations() []operation {
 		{"admin", "post", "/v1/rules/accept", "Accept refused rules", nil, "Nothing", []reply{{200, of[admin.RulesChange](), true}, wrong, {409, problem, false}}, []try{{"", "{}", 409}, {"", "x", 400}}},
 		{"admin", "get", "/v1/candidate", "How the candidate rules differ", []parameter{{"n", "how many keys of a rule"}}, nil, []reply{{200, of[admin.CandidateStatus](), false}, wrong, {404, problem, true}}, []try{{"", "", 200}, {"?n=x", "", 400}}},
 		{"admin", "post", "/v1/candidate/reset", "Begin the comparison again", nil, "Nothing", []reply{{200, of[admin.CandidateStatus](), false}, wrong, {404, problem, true}}, []try{{"", "", 200}, {"", "x", 400}}},
-		{"admin", "get", "/v1/overrides", "Bans and overrides", []parameter{{"domain", ""}, {"rule", ""}, {"n", "how many"}}, nil, []reply{{200, of[admin.Overrides](), false}, wrong}, []try{{"", "", 200}, {"?n=x", "", 400}}},
+		{"admin", "get", "/v1/overrides", "Bans and overrides", []parameter{{"domain", "only this one"}, {"rule", "only this one"}, {"n", "how many"}}, nil, []reply{{200, of[admin.Overrides](), false}, wrong}, []try{{"", "", 200}, {"?n=x", "", 400}}},
 		{"admin", "get", "/v1/audit", "The last changes of operators", []parameter{{"n", "how many"}}, nil, []reply{{200, "AuditList", false}, wrong}, []try{{"", "", 200}, {"?n=x", "", 400}}},
 		{"admin", "get", "/v1/queue", "The queues", nil, nil, []reply{{200, of[admin.QueueList](), false}, wrong, busy}, []try{{"", "", 200}, {"?x", "", 400}}},
-		{"admin", "get", "/v1/queue/items", "Queued requests", []parameter{{"state", "pending or dead"}, {"domain", ""}, {"rule", ""}, {"n", "how many"}}, nil, []reply{{200, of[admin.QueueItems](), false}, wrong, {404, problem, true}, busy}, []try{{"", "", 200}, {"?n=x", "", 400}}},
+		{"admin", "get", "/v1/queue/items", "Queued requests", []parameter{{"state", "pending or dead"}, {"domain", "only this one"}, {"rule", "only this one"}, {"n", "how many"}}, nil, []reply{{200, of[admin.QueueItems](), false}, wrong, {404, problem, true}, busy}, []try{{"", "", 200}, {"?n=x", "", 400}}},
 		{"admin", "get", "/v1/queue/items/{id}", "One queued request", []parameter{{"body", "true for its body too"}}, nil, []reply{{200, of[admin.QueueItem](), false}, wrong, {404, problem, false}, busy}, []try{{"$id", "", 200}, {"$id?x", "", 400}, {"x", "", 404}}},
 		{"admin", "post", "/v1/queue/retry", "Send failed requests again", nil, of[admin.QueueChange](), []reply{{200, of[admin.QueueChange](), false}, wrong, {404, problem, true}, busy}, []try{{"", `{"ids":["x"]}`, 200}, {"", "x", 400}}},
 		{"admin", "post", "/v1/queue/drop", "Drop queued requests", nil, []reflect.Type{of[admin.QueueChange](), of[admin.QueueDropKey]()}, []reply{{200, of[admin.QueueChange](), false}, wrong, {404, problem, true}, busy}, []try{{"", `{"ids":["$id"]}`, 200}, {"", `{"rule":"later","key":[]}`, 200}, {"", "x", 400}}},

@@ -21,8 +21,7 @@ func page(document dict) string {
 			}
 		}
 	}
-	b.WriteString("\nEvery operation may also answer 401 and 403 ([access](../connect/http-api.md#access)), 405, 408, 413 and 503. Errors are a [Problem](#problem).\n\n## Fields\n\nThe fields whose names do not say it all, by object. Fields in bold are always there. All fields and their types are in [openapi.yaml](../../api/openapi.yaml).\n")
-	var plain []string // pairs: links to objects without such fields, which lead to the document
+	b.WriteString("\nEvery operation may also answer 401 and 403 ([access](../connect/http-api.md#access)), 405, 408, 413 and 503. Errors are a [Problem](#problem).\n\n## Fields\n\nBy object. Fields in bold are always there.\n")
 	for _, schema := range document.at("components", "schemas") {
 		object, _ := schema.value.(dict)
 		required, _ := object.get("required").([]any)
@@ -34,29 +33,26 @@ func page(document dict) string {
 			}
 			described, _ := field.value.(dict)
 			what, _ := described.get("description").(string)
-			if what != "" {
-				rows += fmt.Sprintf("| %s | %s | %s |\n", name, kind(described), strings.ReplaceAll(what, "|", "\\|"))
-			}
+			rows += fmt.Sprintf("| %s | %s | %s |\n", name, kind(described), strings.ReplaceAll(what, "|", "\\|"))
 		}
 		if rows == "" {
-			plain = append(plain, "](#"+strings.ToLower(schema.name)+")", "](../../api/openapi.yaml)")
-			continue
+			rows = "| none | | |\n"
 		}
 		fmt.Fprintf(&b, "\n### %s\n\n| field | type | meaning |\n| --- | --- | --- |\n%s", schema.name, rows)
 	}
-	return strings.NewReplacer(plain...).Replace(b.String())
+	return b.String()
 }
 
 // sent says what a request has: its query, or its body.
 func sent(o *operation, described dict) string {
 	var parts []string
 	for _, p := range o.query {
-		parts = append(parts, "`?"+p.name+"=`")
+		parts = append(parts, "`?"+p.name+"=` "+p.what)
 	}
 	if content := described.at("requestBody", "content"); len(content) > 0 {
 		parts = append(parts, shape(content))
 	}
-	return strings.Join(parts, " ")
+	return strings.Join(parts, "; ")
 }
 
 // answered lists the statuses, with the body of those that are no errors.

@@ -167,22 +167,20 @@ type Readiness struct {
 
 // RulesState describes the active rules and how the last reload went.
 type RulesState struct {
-	Domains  int       `json:"domains"`
-	Rules    int       `json:"rules"`
-	Files    int       `json:"files"`
-	LoadedAt time.Time `json:"loaded_at"` // when the active rules were read
-	// Succeeded and Failed count how often rules were read.
-	Succeeded uint64 `json:"loads_succeeded,omitempty"`
-	Failed    uint64 `json:"loads_failed,omitempty"`
-	Waiting   bool   `json:"waiting,omitempty"` // until the first rules of a control plane arrive
-	// LastFailed is set if the last reload failed and older rules are active.
-	LastFailed *FailedReload `json:"last_failed_reload,omitempty"`
+	Domains    int           `json:"domains"`                      // how many domains have rules
+	Rules      int           `json:"rules"`                        // how many rules there are
+	Files      int           `json:"files"`                        // how many files they are in
+	LoadedAt   time.Time     `json:"loaded_at"`                    // when the active rules were read
+	Succeeded  uint64        `json:"loads_succeeded,omitempty"`    // how often rules were read
+	Failed     uint64        `json:"loads_failed,omitempty"`       // how often they could not be read
+	Waiting    bool          `json:"waiting,omitempty"`            // until the first rules of a control plane arrive
+	LastFailed *FailedReload `json:"last_failed_reload,omitempty"` // set if the last reload failed and older rules are active
 }
 
 // FailedReload says why a reload failed, and when.
 type FailedReload struct {
-	At    time.Time `json:"at"`
-	Error string    `json:"error"`
+	At    time.Time `json:"at"`    // when it failed
+	Error string    `json:"error"` // the first error in the new rules
 }
 
 // Ready reports whether this process should receive requests.

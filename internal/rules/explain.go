@@ -29,10 +29,8 @@ type Explanation struct {
 // Mismatch is a condition of a rule that does not hold.
 type Mismatch struct {
 	Condition string `json:"condition"` // what was looked at: method, header:X-Plan, entry 2
-	// Want is what the rule requires, Got what the request has; both are for
-	// people.
-	Want string `json:"want"`
-	Got  string `json:"got"`
+	Want      string `json:"want"`      // what the rule requires, for people
+	Got       string `json:"got"`       // what the request has, for people
 }
 
 // String says it in one line, such as "method: wants POST, is GET".

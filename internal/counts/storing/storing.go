@@ -91,23 +91,21 @@ func (s *Store) Ready(ctx context.Context) error {
 
 // Status is the state of a store, for operators.
 type Status struct {
-	Kind    string `json:"kind"` // memory or redis
-	Healthy bool   `json:"healthy"`
-	Circuit string `json:"circuit"` // closed or open
-	// Keys to Evicted describe the embedded store; with Redis, the fallback.
-	Keys    int64 `json:"keys"`
-	MaxKeys int64 `json:"max_keys"`
-	Bytes   int64 `json:"bytes"`
-	Evicted int64 `json:"evicted"`
-	// DenyCache is only used with Redis.
-	DenyCache DenyCache `json:"deny_cache"`
-	Error     string    `json:"error,omitempty"`
+	Kind      string    `json:"kind"`            // memory or redis
+	Healthy   bool      `json:"healthy"`         // false while the circuit is open
+	Circuit   string    `json:"circuit"`         // closed or open
+	Keys      int64     `json:"keys"`            // in memory: the keys of the memory store; with Redis, of the local fallback
+	MaxKeys   int64     `json:"max_keys"`        // how many keys fit in memory
+	Bytes     int64     `json:"bytes"`           // the memory that its keys take
+	Evicted   int64     `json:"evicted"`         // keys evicted to make space
+	DenyCache DenyCache `json:"deny_cache"`      // only used with Redis
+	Error     string    `json:"error,omitempty"` // why Redis does not answer
 }
 
 // DenyCache is the size of the deny cache and how often it answered.
 type DenyCache struct {
-	Entries int64  `json:"entries"`
-	Hits    uint64 `json:"hits"`
+	Entries int64  `json:"entries"` // refused keys that it remembers
+	Hits    uint64 `json:"hits"`    // refusals answered without Redis
 }
 
 // Status returns the current state of the store.

@@ -16,19 +16,17 @@ const maxAudit = 1000
 
 // AuditEntry is a change made by an operator, or a ban by a feature of rules.
 type AuditEntry struct {
-	T      time.Time `json:"t"`
-	Action string    `json:"action"`
-	By     string    `json:"by"`
+	T      time.Time `json:"t"`      // when
+	Action string    `json:"action"` // what was done: ban, grant, rollback and so on
+	By     string    `json:"by"`     // the user and address that asked, or on_repeat
 	Domain string    `json:"domain"`
 	Rule   string    `json:"rule"`
 	metrics.Key
-	Reason string `json:"reason,omitempty"`
-	Before string `json:"before"`
-	After  string `json:"after"`
-	// Count and IDs are set for queued requests: how many were changed, and the ids
-	// of the first ones. The log has all of them, with their keys.
-	Count int      `json:"count,omitempty"`
-	IDs   []string `json:"ids,omitempty"`
+	Reason string   `json:"reason,omitempty"` // what the operator gave as the reason
+	Before string   `json:"before"`           // the state before, in words
+	After  string   `json:"after"`            // the state after, in words
+	Count  int      `json:"count,omitempty"`  // how many queued requests were changed
+	IDs    []string `json:"ids,omitempty"`    // the ids of the first queued requests that were changed; the log has all of them
 }
 
 // audit keeps the last changes made through this process.
@@ -97,9 +95,8 @@ func (k keys) withBans(list []AuditEntry, n int) []AuditEntry {
 
 // Overrides is the answer of GET /v1/overrides.
 type Overrides struct {
-	// Overrides are the newest bans and overrides. Total counts all of them.
-	Overrides []Override `json:"overrides"`
-	Total     int        `json:"total"`
+	Overrides []Override `json:"overrides"` // the newest bans and overrides
+	Total     int        `json:"total"`     // how many there are in all
 }
 
 // Override is a ban, or a limit that replaces a rule's.
@@ -107,13 +104,13 @@ type Override struct {
 	Domain string `json:"domain"`
 	Rule   string `json:"rule"`
 	metrics.Key
-	Kind    string    `json:"kind"` // ban or limit
-	Rate    string    `json:"rate,omitempty"`
-	Burst   int64     `json:"burst,omitempty"`
-	Until   time.Time `json:"until"`
-	Reason  string    `json:"reason"`
-	By      string    `json:"by"`
-	Created time.Time `json:"created"`
+	Kind    string    `json:"kind"`              // ban or limit
+	Rate    string    `json:"rate,omitempty"`    // of an override: the limit, such as 100/minute
+	Burst   int64     `json:"burst,omitempty"`   // of an override: the burst, if it has its own
+	Until   time.Time `json:"until"`             // when it ends
+	Reason  string    `json:"reason"`            // what the operator gave as the reason
+	By      string    `json:"by"`                // the user and address that asked, or on_repeat
+	Created time.Time `json:"created"`           // when it was made
 	NoRule  bool      `json:"no_rule,omitempty"` // the rule no longer exists
 }
 

@@ -20,63 +20,53 @@ const (
 
 // CandidateStatus is the answer of GET /v1/candidate.
 type CandidateStatus struct {
-	// State is one of the states above. Paths are the candidate's files and folders.
-	State string   `json:"state"`
-	Paths []string `json:"paths"`
-	// Since is when the comparison started; null if there is none. Before WarmAt the
-	// candidate refuses too little, because its counts do not yet reach back as far
-	// as its longest limit; null means that they never will.
-	Since  *time.Time `json:"since"`
-	WarmAt *time.Time `json:"warm_at"`
-	// Requests counts compared requests. NotCompared counts the others: in a domain
-	// that the candidate has no rules for, answered without the store, or refused by
-	// a concurrency limit.
-	Requests     uint64 `json:"requests"`
-	Same         uint64 `json:"same"`
-	SameAllowed  uint64 `json:"same_allowed"`
-	SameRefused  uint64 `json:"same_refused"`
-	NewlyRefused uint64 `json:"newly_refused"`
-	NewlyAllowed uint64 `json:"newly_allowed"`
-	NotCompared  uint64 `json:"not_compared"`
-	// By lists the rules that cause differences, Samples some of the differences.
-	By      []CandidateRule   `json:"by"`
-	Samples []CandidateSample `json:"samples"`
-	Rules   RulesStatus       `json:"rules"`
-	Store   CandidateStore    `json:"store"`
+	State        string            `json:"state"`         // comparing, absent (no files) or failed (never read without errors)
+	Paths        []string          `json:"paths"`         // the candidate's files and folders
+	Since        *time.Time        `json:"since"`         // when the comparison started; null if there is none
+	WarmAt       *time.Time        `json:"warm_at"`       // from when on its counts reach back as far as its longest limit; before, it refuses too little. null if never
+	Requests     uint64            `json:"requests"`      // how many requests were compared
+	Same         uint64            `json:"same"`          // how many of them both rules answered in the same way
+	SameAllowed  uint64            `json:"same_allowed"`  // how many both allowed
+	SameRefused  uint64            `json:"same_refused"`  // how many both refused
+	NewlyRefused uint64            `json:"newly_refused"` // how many only the candidate refused
+	NewlyAllowed uint64            `json:"newly_allowed"` // how many only the live rules refused
+	NotCompared  uint64            `json:"not_compared"`  // others: in a domain without candidate rules, answered without the store, or refused by a concurrency limit
+	By           []CandidateRule   `json:"by"`            // the rules that cause differences
+	Samples      []CandidateSample `json:"samples"`       // some of the differences
+	Rules        RulesStatus       `json:"rules"`         // the state of the candidate's files
+	Store        CandidateStore    `json:"store"`         // the store of the candidate's counts
 }
 
 // CandidateRule counts the differences that one rule causes.
 type CandidateRule struct {
-	Domain       string `json:"domain"`
-	Rule         string `json:"rule"` // the candidate's if newly refused, the live one if newly allowed
-	NewlyRefused int64  `json:"newly_refused"`
-	NewlyAllowed int64  `json:"newly_allowed"`
-	// ErrorBound is how often a key not in Keys may have occurred.
-	ErrorBound int64    `json:"error_bound"`
-	Keys       []TopKey `json:"keys"`
+	Domain       string   `json:"domain"`
+	Rule         string   `json:"rule"`          // the candidate's if newly refused, the live one if newly allowed
+	NewlyRefused int64    `json:"newly_refused"` // requests that only the candidate refuses
+	NewlyAllowed int64    `json:"newly_allowed"` // requests that only the live rules refuse
+	ErrorBound   int64    `json:"error_bound"`   // how often a key not in Keys may have occurred
+	Keys         []TopKey `json:"keys"`          // the keys with most differences
 }
 
 // CandidateSample is one difference.
 type CandidateSample struct {
-	T      time.Time `json:"t"`
+	T      time.Time `json:"t"`      // when
 	Change string    `json:"change"` // newly_refused or newly_allowed
 	Domain string    `json:"domain"`
 	Rule   string    `json:"rule"`
 	metrics.Key
-	Limit int64 `json:"limit"`
-	// RetryAfter belongs to the refusal; null means never.
-	RetryAfter *int64 `json:"retry_after_ms"`
-	Door       string `json:"door,omitempty"`
-	Method     string `json:"method,omitempty"`
-	Path       string `json:"path,omitempty"`
+	Limit      int64  `json:"limit"`            // the limit that refuses
+	RetryAfter *int64 `json:"retry_after_ms"`   // of the refusal; null means never
+	Door       string `json:"door,omitempty"`   // the door that the request came to
+	Method     string `json:"method,omitempty"` // the method of the request
+	Path       string `json:"path,omitempty"`   // the path of the request
 }
 
 // CandidateStore describes the store of the candidate's counts.
 type CandidateStore struct {
-	Keys    int64 `json:"keys"`
-	MaxKeys int64 `json:"max_keys"`
-	Bytes   int64 `json:"bytes"`
-	Evicted int64 `json:"evicted"` // keys forgotten to free memory although they still counted
+	Keys    int64 `json:"keys"`     // keys in it
+	MaxKeys int64 `json:"max_keys"` // how many keys fit
+	Bytes   int64 `json:"bytes"`    // the memory that its keys take
+	Evicted int64 `json:"evicted"`  // keys forgotten to free memory although they still counted
 }
 
 // candidates reports what the candidate rules would change.

@@ -79,34 +79,25 @@ func nearestAction(name string) string {
 type KeyAnswer struct {
 	Domain string `json:"domain"`
 	Rule   string `json:"rule"`
-	// Tier is set if the rule has several tiers.
-	Tier string `json:"tier,omitempty"`
+	Tier   string `json:"tier,omitempty"` // set if the rule has several tiers
 	metrics.Key
-	Changed bool `json:"changed"` // whether the action had any effect
-	// Allowed is whether this rule would allow a request of cost 1 now. The next
-	// fields are what the rule would answer.
-	Allowed    bool   `json:"allowed"`
-	Unlimited  bool   `json:"unlimited,omitempty"`
-	Limit      int64  `json:"limit"`
-	Remaining  int64  `json:"remaining"`
-	RetryAfter *int64 `json:"retry_after_ms"` // null means never
-	ResetAfter int64  `json:"reset_after_ms"`
-	// LimitText describes the limit that applies.
-	LimitText string `json:"limit_text"`
-	// CreatedAt is when the key was created, ChangedAt when it last changed, if that is
-	// known. KeyTimes is whether the store records it.
-	CreatedAt   *time.Time    `json:"created_at,omitempty"`
-	ChangedAt   *time.Time    `json:"changed_at,omitempty"`
-	KeyTimes    bool          `json:"key_times"`
-	BannedUntil *time.Time    `json:"banned_until,omitempty"`
-	Override    *OverrideView `json:"override,omitempty"`
+	Changed     bool          `json:"changed"`                // whether the action had any effect
+	Allowed     bool          `json:"allowed"`                // whether this rule would allow a request of cost 1 now
+	Unlimited   bool          `json:"unlimited,omitempty"`    // the key has no limit
+	Limit       int64         `json:"limit"`                  // the burst of a bucket, or the limit of a window
+	Remaining   int64         `json:"remaining"`              // what would pass now
+	RetryAfter  *int64        `json:"retry_after_ms"`         // null means never
+	ResetAfter  int64         `json:"reset_after_ms"`         // the time until the full limit is available
+	LimitText   string        `json:"limit_text"`             // the limit that applies, in words
+	CreatedAt   *time.Time    `json:"created_at,omitempty"`   // when the key was created, if that is known
+	ChangedAt   *time.Time    `json:"changed_at,omitempty"`   // when it last changed, if that is known
+	KeyTimes    bool          `json:"key_times"`              // whether the store records these times
+	BannedUntil *time.Time    `json:"banned_until,omitempty"` // when the ban of the key ends; absent without a ban
+	Override    *OverrideView `json:"override,omitempty"`     // the other limit that an operator set for the key
 	features.Counted
-	Warning string `json:"warning,omitempty"` // set if the action was only partly successful
-	// Regions are the other regions, and whether they have made the change too.
-	Regions map[string]bool `json:"regions,omitempty"`
-	// InRegions says how regions share the limit; nil if they do not. Limit is then that of
-	// all regions together, and Remaining what this one has of it, or what its home has.
-	InRegions *httpapi.Regions `json:"in_regions,omitempty"`
+	Warning   string           `json:"warning,omitempty"`    // set if the action was only partly successful
+	Regions   map[string]bool  `json:"regions,omitempty"`    // the other regions, and whether they have made the change too
+	InRegions *httpapi.Regions `json:"in_regions,omitempty"` // how regions share the limit; absent if they do not. Limit is then that of all regions together, Remaining what this one (or its home) has of it
 }
 
 // Here returns the limit that Remaining is of: this region's part, if regions share it.
@@ -119,16 +110,16 @@ func (a *KeyAnswer) Here() int64 {
 
 // OverrideView is a limit that replaces a rule's.
 type OverrideView struct {
-	Rate   string    `json:"rate,omitempty"`
-	Burst  int64     `json:"burst,omitempty"`
-	Until  time.Time `json:"until"`
-	Reason string    `json:"reason,omitempty"`
-	By     string    `json:"by,omitempty"`
+	Rate   string    `json:"rate,omitempty"`   // the limit, such as 100/minute
+	Burst  int64     `json:"burst,omitempty"`  // the burst, if it has its own
+	Until  time.Time `json:"until"`            // when it ends
+	Reason string    `json:"reason,omitempty"` // what the operator gave as the reason
+	By     string    `json:"by,omitempty"`     // the user and address that asked for it
 }
 
 // KeyAnswers is the answer of POST /v1/keys/{action} if the request names no rule.
 type KeyAnswers struct {
-	Keys []KeyAnswer `json:"keys"`
+	Keys []KeyAnswer `json:"keys"` // one for each rule that the action was for
 }
 
 // keyCall is one call of POST /v1/keys/{action}.

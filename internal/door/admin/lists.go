@@ -8,20 +8,18 @@ import (
 
 // ListStatus is one list in the answer of GET /v1/rules.
 type ListStatus struct {
-	Domain    string `json:"domain"`
-	Name      string `json:"name"` // such as deny client_ip
-	List      string `json:"list"` // allow or deny
-	Attribute string `json:"attribute"`
-	Mode      string `json:"mode"`
-	Status    int    `json:"status,omitempty"` // of the answer to denied requests
-	// Entries counts what is on the list, without addresses inside others; Bytes is the
-	// memory that it takes.
-	Entries int      `json:"entries"`
-	Bytes   int64    `json:"bytes"`
-	Files   []string `json:"files,omitempty"` // with entries, as the rules name them
-	Hits    uint64   `json:"hits"`            // requests on the list since it was added
-	File    string   `json:"file"`
-	Line    int      `json:"line"`
+	Domain    string   `json:"domain"`
+	Name      string   `json:"name"`             // such as deny client_ip
+	List      string   `json:"list"`             // allow or deny
+	Attribute string   `json:"attribute"`        // what its entries are compared with, such as client_ip
+	Mode      string   `json:"mode"`             // enforce or shadow
+	Status    int      `json:"status,omitempty"` // of the answer to denied requests
+	Entries   int      `json:"entries"`          // how many entries it has, without addresses inside others
+	Bytes     int64    `json:"bytes"`            // the memory that it takes
+	Files     []string `json:"files,omitempty"`  // with entries, as the rules name them
+	Hits      uint64   `json:"hits"`             // requests on the list since it was added
+	File      string   `json:"file"`
+	Line      int      `json:"line"`
 }
 
 // listsOf returns the lists of a domain, or all.

@@ -19,7 +19,7 @@ import (
 
 // QueueList is the answer of GET /v1/queue.
 type QueueList struct {
-	Queues []QueueStats `json:"queues"`
+	Queues []QueueStats `json:"queues"` // one for each rule with on_limit: queue
 }
 
 // QueueStats describes the queue of one rule. Pending and dead requests are those of
@@ -28,53 +28,53 @@ type QueueList struct {
 type QueueStats struct {
 	Domain      string `json:"domain"`
 	Rule        string `json:"rule"`
-	Depth       int64  `json:"depth"`
-	Bytes       int64  `json:"bytes"`
-	OldestAgeMS int64  `json:"oldest_age_ms"`
-	InFlight    int64  `json:"in_flight"`
-	Delivered   uint64 `json:"delivered"`
-	Failed      uint64 `json:"failed"`
-	Dead        int64  `json:"dead"`
-	Accepted    uint64 `json:"accepted"`
-	Repeated    uint64 `json:"repeated"`
-	Full        uint64 `json:"full"`
-	Errors      uint64 `json:"errors"`
+	Depth       int64  `json:"depth"`         // requests that wait
+	Bytes       int64  `json:"bytes"`         // the space that they take
+	OldestAgeMS int64  `json:"oldest_age_ms"` // for how long the oldest has waited
+	InFlight    int64  `json:"in_flight"`     // requests that this process is sending
+	Delivered   uint64 `json:"delivered"`     // attempts of this process that the backend took
+	Failed      uint64 `json:"failed"`        // attempts of this process that failed
+	Dead        int64  `json:"dead"`          // requests that were given up
+	Accepted    uint64 `json:"accepted"`      // requests that this process has queued
+	Repeated    uint64 `json:"repeated"`      // repeats that this process recognised by their idempotency key
+	Full        uint64 `json:"full"`          // requests that this process refused because the queue was full
+	Errors      uint64 `json:"errors"`        // requests that could not be saved
 }
 
 // QueueItems is the answer of GET /v1/queue/items.
 type QueueItems struct {
-	Items []QueueItem `json:"items"`
+	Items []QueueItem `json:"items"` // the oldest first
 }
 
 // QueueItem is one queued request.
 type QueueItem struct {
-	ID     string `json:"id"`
-	State  string `json:"state"`
+	ID     string `json:"id"`    // its id, which the caller was given
+	State  string `json:"state"` // pending, dead (given up) or delivered
 	Domain string `json:"domain,omitempty"`
 	Rule   string `json:"rule,omitempty"`
 	metrics.Key
-	Method         string      `json:"method,omitempty"`
-	URI            string      `json:"uri,omitempty"`
-	Host           string      `json:"host,omitempty"`
-	Header         http.Header `json:"header,omitempty"`
-	BodyBytes      int         `json:"body_bytes"`
-	Body           string      `json:"body,omitempty"`
-	BodyBase64     []byte      `json:"body_base64,omitempty"`
-	IdempotencyKey string      `json:"idempotency_key,omitempty"`
-	AcceptedAt     time.Time   `json:"accepted_at"`
-	ExpiresAt      time.Time   `json:"expires_at,omitzero"`
-	Attempts       int         `json:"attempts"`
-	NextAttemptAt  time.Time   `json:"next_attempt_at,omitzero"`
-	GivenUpAt      time.Time   `json:"given_up_at,omitzero"`
-	DeliveredAt    time.Time   `json:"delivered_at,omitzero"`
-	LastStatus     int         `json:"last_status,omitempty"`
-	LastError      string      `json:"last_error,omitempty"`
+	Method         string      `json:"method,omitempty"`          // its method
+	URI            string      `json:"uri,omitempty"`             // its path and query
+	Host           string      `json:"host,omitempty"`            // its host
+	Header         http.Header `json:"header,omitempty"`          // its header fields
+	BodyBytes      int         `json:"body_bytes"`                // the size of its body
+	Body           string      `json:"body,omitempty"`            // its body, if that is text
+	BodyBase64     []byte      `json:"body_base64,omitempty"`     // its body, if that is not text
+	IdempotencyKey string      `json:"idempotency_key,omitempty"` // the key under which repeats are recognised
+	AcceptedAt     time.Time   `json:"accepted_at"`               // when it was queued
+	ExpiresAt      time.Time   `json:"expires_at,omitzero"`       // when it is dropped if it is still here
+	Attempts       int         `json:"attempts"`                  // how often it was sent
+	NextAttemptAt  time.Time   `json:"next_attempt_at,omitzero"`  // when it is sent again
+	GivenUpAt      time.Time   `json:"given_up_at,omitzero"`      // when it was given up
+	DeliveredAt    time.Time   `json:"delivered_at,omitzero"`     // when the backend took it
+	LastStatus     int         `json:"last_status,omitempty"`     // what the backend answered last
+	LastError      string      `json:"last_error,omitempty"`      // why it could not be sent
 }
 
 // QueueChange is the body of POST /v1/queue/retry and /v1/queue/drop. It is also their
 // answer, with the ids that were found.
 type QueueChange struct {
-	IDs []string `json:"ids"`
+	IDs []string `json:"ids"` // queued requests
 }
 
 const (
@@ -294,9 +294,9 @@ func (d queues) note(r *http.Request, change *queueAction, ids []string, about m
 // QueueDropKey is the body of POST /v1/queue/drop without ids: a rule and a key, as in
 // POST /v1/keys/{action}.
 type QueueDropKey struct {
-	Domain string `json:"domain,omitempty"`
-	Rule   string `json:"rule,omitempty"`
-	Key    any    `json:"key"`
+	Domain string `json:"domain,omitempty"` // all, if there is none
+	Rule   string `json:"rule,omitempty"`   // all rules of the domain, if there is none
+	Key    any    `json:"key"`              // the parts in order; or an object by attribute
 }
 
 // ids reads a QueueChange.

@@ -10,52 +10,41 @@ import (
 
 // Regions is the answer of GET /v1/regions: the regions that limits are shared with.
 type Regions struct {
-	Region string         `json:"region"` // that of this process; empty without regions
-	Acts   bool           `json:"acts"`   // this process gives and receives tokens for its region
-	Asked  int64          `json:"asked"`  // tokens that this process has asked for and that have not come yet
-	Others []RegionStatus `json:"others"`
-	Rules  []RegionRule   `json:"rules"` // those whose limits are shared
-	// Homes are the regions that count limits for this one.
-	Homes []HomeStatus `json:"homes,omitempty"`
+	Region string         `json:"region"`          // that of this process; empty without regions
+	Acts   bool           `json:"acts"`            // this process gives and receives tokens for its region
+	Asked  int64          `json:"asked"`           // tokens that this process has asked for and that have not come yet
+	Others []RegionStatus `json:"others"`          // the other regions
+	Rules  []RegionRule   `json:"rules"`           // those whose limits are shared
+	Homes  []HomeStatus   `json:"homes,omitempty"` // the regions that count limits for this one
 }
 
 // HomeStatus is a region that counts limits for this one.
 type HomeStatus struct {
-	Region    string `json:"region"`
-	Reachable bool   `json:"reachable"`
-	// Failed is how many requests it did not answer, since this process started, and
-	// Unasked how many were not sent because of that.
-	Failed  uint64 `json:"failed"`
-	Unasked uint64 `json:"unasked"`
-	Error   string `json:"error,omitempty"` // why it cannot be reached
+	Region    string `json:"region"`          // the region whose Redis counts
+	Reachable bool   `json:"reachable"`       // whether its Redis answers
+	Failed    uint64 `json:"failed"`          // requests that it did not answer, since this process started
+	Unasked   uint64 `json:"unasked"`         // requests that were not sent because it did not answer
+	Error     string `json:"error,omitempty"` // why it cannot be reached
 }
 
 // RegionStatus is another region, as this process sees it.
 type RegionStatus struct {
-	Region string `json:"region"`
-	// State is reachable, cut, or unknown: this process does not act for its region, or
-	// has not read the other one's messages yet.
-	State string `json:"state"`
-	// News is how long ago its messages were last read, in milliseconds; nil if never by
-	// this process. Lag is how old they were, and Cut for how long they could not be read.
-	News *int64 `json:"news_ms"`
-	Lag  int64  `json:"lag_ms"`
-	Cut  int64  `json:"cut_ms"`
-	// Given and Received are tokens, since this process started. Unacknowledged are
-	// those given that the region has not confirmed yet, Unconfirmed those that it did not
-	// confirm in time: they may be lost.
-	Given          int64  `json:"given"`
-	Received       int64  `json:"received"`
-	Unacknowledged int64  `json:"unacknowledged"`
-	Unconfirmed    int64  `json:"unconfirmed"`
-	Error          string `json:"error,omitempty"` // what is wrong
-	// Keys is what this process has read of bans, overrides, grants and resets.
-	Keys RegionKeys `json:"keys"`
+	Region         string     `json:"region"`          // its name
+	State          string     `json:"state"`           // reachable, cut, or unknown: this process does not act for its region, or has not read the other one's messages yet
+	News           *int64     `json:"news_ms"`         // how long ago its messages were last read, in milliseconds; null if never by this process
+	Lag            int64      `json:"lag_ms"`          // how old they were, in milliseconds
+	Cut            int64      `json:"cut_ms"`          // for how long they could not be read, in milliseconds
+	Given          int64      `json:"given"`           // tokens given to the region, since this process started
+	Received       int64      `json:"received"`        // tokens received from it
+	Unacknowledged int64      `json:"unacknowledged"`  // tokens given and not confirmed yet
+	Unconfirmed    int64      `json:"unconfirmed"`     // tokens given that it did not confirm in time: they may be lost
+	Error          string     `json:"error,omitempty"` // what is wrong
+	Keys           RegionKeys `json:"keys"`            // what this process has read of its bans, overrides, grants and resets
 }
 
 // RegionKeys is what a process has read of what another region says of keys.
 type RegionKeys struct {
-	Read     *int64 `json:"read_ms"`         // how long ago, in milliseconds; nil if never
+	Read     *int64 `json:"read_ms"`         // how long ago, in milliseconds; null if never
 	Received int64  `json:"received"`        // changes that were made here too
 	Left     int64  `json:"left"`            // changes that were not: unreadable, no space, too late, or no such rule
 	Error    string `json:"error,omitempty"` // why they cannot be read

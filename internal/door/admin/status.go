@@ -24,34 +24,34 @@ import (
 
 // Status is the answer of GET /v1/status.
 type Status struct {
-	Version   string         `json:"version"`
-	Go        string         `json:"go"`
-	Started   time.Time      `json:"started"`
-	UptimeS   int64          `json:"uptime_s"`
-	Ready     bool           `json:"ready"`
-	Store     storing.Status `json:"store"`
-	Rules     RulesStatus    `json:"rules"`
+	Version   string         `json:"version"`   // of Headgate
+	Go        string         `json:"go"`        // the version of Go that built it
+	Started   time.Time      `json:"started"`   // when this process started
+	UptimeS   int64          `json:"uptime_s"`  // seconds since then
+	Ready     bool           `json:"ready"`     // what /readyz says
+	Store     storing.Status `json:"store"`     // where counts are kept
+	Rules     RulesStatus    `json:"rules"`     // the active rules
 	Candidate bool           `json:"candidate"` // whether a candidate is configured: see GET /v1/candidate
 	Regions   bool           `json:"regions"`   // whether other regions are configured: see GET /v1/regions
-	Doors     []DoorStatus   `json:"doors"`
+	Doors     []DoorStatus   `json:"doors"`     // the open doors
 }
 
 // RulesStatus describes the active rules.
 type RulesStatus struct {
-	Source        string    `json:"source"` // files, xds or built_in
-	Rules         int       `json:"rules"`
-	Domains       int       `json:"domains"`
-	Files         int       `json:"files"`
-	LoadedAt      time.Time `json:"loaded_at"`
-	ReloadsOK     uint64    `json:"reloads_ok"`
-	ReloadsFailed uint64    `json:"reloads_failed"`
+	Source        string    `json:"source"`               // files, xds or built_in
+	Rules         int       `json:"rules"`                // how many rules there are
+	Domains       int       `json:"domains"`              // in how many domains
+	Files         int       `json:"files"`                // in how many files
+	LoadedAt      time.Time `json:"loaded_at"`            // when they were read
+	ReloadsOK     uint64    `json:"reloads_ok"`           // how often rules were read
+	ReloadsFailed uint64    `json:"reloads_failed"`       // how often they could not be read
 	LastError     string    `json:"last_error,omitempty"` // of the last reload, if it failed
 }
 
 // DoorStatus is the address of a door.
 type DoorStatus struct {
-	Name    string `json:"name"`
-	Address string `json:"address"`
+	Name    string `json:"name"`    // api, grpc, resp, proxy, admin or shared
+	Address string `json:"address"` // where it listens
 }
 
 func statusOf(source string, r *follow.Reading) RulesStatus {
@@ -186,22 +186,20 @@ type TopRules struct {
 
 // TopRule lists the most frequent keys of one rule.
 type TopRule struct {
-	Domain     string `json:"domain"`
-	Rule       string `json:"rule"`
-	By         string `json:"by"`
-	ErrorBound int64  `json:"error_bound"` // how often a key not listed may have occurred
-	// Total is the count of all keys, Sampled the estimated part of it.
-	Total   int64    `json:"total"`
-	Sampled int64    `json:"sampled"`
-	Keys    []TopKey `json:"keys"` // in descending order
+	Domain     string   `json:"domain"`
+	Rule       string   `json:"rule"`
+	By         string   `json:"by"`          // what is counted: refused or active
+	ErrorBound int64    `json:"error_bound"` // how often a key not listed may have occurred
+	Total      int64    `json:"total"`       // the count of all keys
+	Sampled    int64    `json:"sampled"`     // the estimated part of Total
+	Keys       []TopKey `json:"keys"`        // in descending order
 }
 
 // TopKey is one key.
 type TopKey struct {
 	metrics.Key
-	// Count is at most Error too high, never too low; if estimated, right on average.
-	Count int64   `json:"count"`
-	Error int64   `json:"error"`
+	Count int64   `json:"count"` // at most Error too high, never too low; if estimated, right on average
+	Error int64   `json:"error"` // how much Count may be too high
 	Share float64 `json:"share"` // of Total, from 0 to 1
 }
 
@@ -280,20 +278,20 @@ type RuleStatus struct {
 	Name         string   `json:"name"`
 	File         string   `json:"file"`
 	Line         int      `json:"line"`
-	Limit        int64    `json:"limit"`
-	PeriodMS     int64    `json:"period_ms"`
+	Limit        int64    `json:"limit"`     // how many in a period
+	PeriodMS     int64    `json:"period_ms"` // the period
 	Rate         string   `json:"rate"`
 	Algorithm    string   `json:"algorithm"`
-	Burst        int64    `json:"burst"`
-	Unlimited    bool     `json:"unlimited,omitempty"`
-	Key          []string `json:"key"`
-	Match        string   `json:"match"`
-	Mode         string   `json:"mode"`
-	Percent      int      `json:"percent"`
-	Action       string   `json:"action"`
-	OnStoreError string   `json:"on_store_error"`
+	Burst        int64    `json:"burst"`               // how many at once
+	Unlimited    bool     `json:"unlimited,omitempty"` // it limits nothing
+	Key          []string `json:"key"`                 // what it counts by
+	Match        string   `json:"match"`               // which requests it applies to, in words
+	Mode         string   `json:"mode"`                // enforce or shadow
+	Percent      int      `json:"percent"`             // the share of keys that it applies to
+	Action       string   `json:"action"`              // what happens to a request over the limit
+	OnStoreError string   `json:"on_store_error"`      // what happens if the store does not answer: allow, deny or local
 	features.Told
-	Description string `json:"description,omitempty"`
+	Description string `json:"description,omitempty"` // what the rule file says about it
 }
 
 // listRules answers GET /v1/rules.
@@ -338,8 +336,8 @@ func rateText(l headgate.Limit) string {
 
 // RulesChange is the answer of POST /v1/rules/rollback and /v1/rules/accept.
 type RulesChange struct {
-	Rules   int `json:"rules"`
-	Domains int `json:"domains"`
+	Rules   int `json:"rules"`   // how many rules are active now
+	Domains int `json:"domains"` // in how many domains
 }
 
 // changeRules answers a request with an empty body that overrides the rule files.

@@ -13,20 +13,16 @@ type Blocks struct {
 	AgeUS int64      `json:"age_us"` // how old a block may become, in microseconds
 	Over  int64      `json:"over"`   // the most tokens above the limit, of a key, on all servers together
 	Bound string     `json:"bound"`  // Over in words
-	Now   *BlocksNow `json:"now"`    // nil if nothing is drawn in blocks: without a running server, or without Redis
+	Now   *BlocksNow `json:"now"`    // null if nothing is drawn in blocks: without a running server, or without Redis
 }
 
 // BlocksNow is what one server has of a rule.
 type BlocksNow struct {
-	Keys int64 `json:"keys"` // busy keys
-	Held int64 `json:"held"` // tokens held, of all keys
-	// Under is how many tokens of a key can be refused at most, although its limit has
-	// them, because of this server.
-	Under int64 `json:"under"`
-	// Admitted is how many tokens this server has admitted alone, and Direct how many
-	// Redis has admitted for it, request by request.
-	Admitted int64 `json:"admitted"`
-	Direct   int64 `json:"direct"`
+	Keys     int64 `json:"keys"`     // busy keys
+	Held     int64 `json:"held"`     // tokens held, of all keys
+	Under    int64 `json:"under"`    // the most tokens of a key that can be refused because of this server, although its limit has them
+	Admitted int64 `json:"admitted"` // tokens that this server has admitted alone
+	Direct   int64 `json:"direct"`   // tokens that Redis has admitted for it, request by request
 }
 
 // BlocksOf describes a limit; nil means that it is not in blocks. now is what this server

@@ -243,84 +243,70 @@ func (p *parser) entry(d *described.Ordered) error {
 
 // Explanation is the answer of POST /v1/explain.
 type Explanation struct {
-	Domain string `json:"domain"`
-	Known  bool   `json:"known"` // whether the domain has rules
-	// Allowed, Rule, Reason and RetryAfter are what /v1/check would answer.
-	Allowed    bool   `json:"allowed"`
-	Rule       string `json:"rule,omitempty"`
-	Reason     string `json:"reason"`
-	RetryAfter *int64 `json:"retry_after_ms"` // nil means never
-	// StoreError is set if the store could not answer; counts are unknown then.
-	StoreError string          `json:"store_error,omitempty"`
-	Parts      []ExplainedPart `json:"parts"` // one for attributes, or one for each descriptor
+	Domain     string          `json:"domain"`                // the domain whose rules were asked
+	Known      bool            `json:"known"`                 // whether the domain has rules
+	Allowed    bool            `json:"allowed"`               // this, Rule, Reason and RetryAfter are what /v1/check would answer
+	Rule       string          `json:"rule,omitempty"`        // the rule that refuses, or the tightest
+	Reason     string          `json:"reason"`                // why: see reasons
+	RetryAfter *int64          `json:"retry_after_ms"`        // null means never
+	StoreError string          `json:"store_error,omitempty"` // set if the store could not answer; counts are unknown then
+	Parts      []ExplainedPart `json:"parts"`                 // one for attributes, or one for each descriptor
 }
 
 // ExplainedPart says how the rules of the domain apply to one part.
 type ExplainedPart struct {
 	// Descriptor is key=value,key=value, or empty.
 	Descriptor string          `json:"descriptor,omitempty"`
-	Rules      []ExplainedRule `json:"rules"`
+	Rules      []ExplainedRule `json:"rules"`              // those that apply, and some that do not
 	LeftOff    int             `json:"left_off,omitempty"` // number of unlisted rules that do not apply
 }
 
 // ExplainedRule says how one rule applies to a part.
 type ExplainedRule struct {
 	Rule      string `json:"rule"`
-	LimitName string `json:"limit_name,omitempty"`
-	At        string `json:"at"` // file:line:column
-	// List is allow or deny if Rule is a list that has the request. Limit then says where its
-	// entries are, and LimitFrom which of them has the request.
-	List  string `json:"list,omitempty"`
-	Limit string `json:"limit"`
-	// LimitFrom says where the limit of this key comes from, if not from the rule itself:
-	// a line of a table, or its default.
-	LimitFrom string `json:"limit_from,omitempty"`
-	// ZoneFrom says which time zone the limit has, if not that of the rule, and where it
-	// comes from: "Europe/Berlin, from jwt:zoneinfo".
-	ZoneFrom string `json:"zone_from,omitempty"`
-	Cost     int64  `json:"cost"`
-	Mode     string `json:"mode"`
-	Percent  int    `json:"percent"`
-	Of       string `json:"of,omitempty"`        // the attribute whose values count; empty if requests do
-	ChargeOn string `json:"charge_on,omitempty"` // which answers count; empty for all requests
+	LimitName string `json:"limit_name,omitempty"` // the name that answers show, if it is another
+	At        string `json:"at"`                   // file:line:column
+	List      string `json:"list,omitempty"`       // allow or deny, if the rule is a list that has the request; Limit then says where its entries are, LimitFrom which one it is
+	Limit     string `json:"limit"`                // the limit, in words
+	LimitFrom string `json:"limit_from,omitempty"` // where the limit of this key comes from, if not from the rule itself: a line of a table, or its default
+	ZoneFrom  string `json:"zone_from,omitempty"`  // the time zone, and where it comes from, if not from the rule: "Europe/Berlin, from jwt:zoneinfo"
+	Cost      int64  `json:"cost"`                 // what the request takes of it
+	Mode      string `json:"mode"`                 // enforce or shadow
+	Percent   int    `json:"percent"`              // the share of keys that it applies to
+	Of        string `json:"of,omitempty"`         // the attribute whose values count; empty if requests do
+	ChargeOn  string `json:"charge_on,omitempty"`  // which answers count; empty for all requests
 	features.Told
-	Blocks    *Blocks          `json:"blocks,omitempty"`  // how far off sync: blocks can be; nil without it
-	Regions   *Regions         `json:"regions,omitempty"` // how regions share it; nil if they do not
-	QuotaMode bool             `json:"quota_mode,omitempty"`
-	Applies   bool             `json:"applies"`
-	Why       []rules.Mismatch `json:"why,omitempty"` // why it does not apply
-	// Enforced is false if the rule only observes. It and the fields below are set
-	// only for a rule that applies.
-	Enforced   bool `json:"enforced,omitempty"`
-	Overridden bool `json:"overridden,omitempty"` // an operator set Limit for this key
-	// BannedUntil is when a ban of this key ends; nil without a ban. During a ban,
-	// Count still says how much is used, and when the ban ends.
-	BannedUntil *time.Time  `json:"banned_until,omitempty"`
-	Key         []KeyPart   `json:"key,omitempty"`
-	Count       *LimitCount `json:"count,omitempty"` // nil for a rule without a limit
+	Blocks      *Blocks          `json:"blocks,omitempty"`       // how far off sync: blocks can be; absent without it
+	Regions     *Regions         `json:"regions,omitempty"`      // how regions share it; absent if they do not
+	QuotaMode   bool             `json:"quota_mode,omitempty"`   // the rule refuses only if all rules with quota_mode would
+	Applies     bool             `json:"applies"`                // whether the rule applies to the request
+	Why         []rules.Mismatch `json:"why,omitempty"`          // why it does not apply
+	Enforced    bool             `json:"enforced,omitempty"`     // false if the rule only observes. This and what follows is only there for a rule that applies
+	Overridden  bool             `json:"overridden,omitempty"`   // an operator set Limit for this key
+	BannedUntil *time.Time       `json:"banned_until,omitempty"` // when the ban of the key ends; absent without a ban
+	Key         []KeyPart        `json:"key,omitempty"`          // the parts of the key
+	Count       *LimitCount      `json:"count,omitempty"`        // absent for a rule without a limit. During a ban it still says how much is used
 }
 
 // KeyPart is one part of a rule's key.
 type KeyPart struct {
-	Attribute string `json:"attribute,omitempty"`
-	Value     string `json:"value"` // the attribute's value, or hash: and its digest if the rule hashes it
-	Missing   bool   `json:"missing,omitempty"`
-	Hashed    bool   `json:"hashed,omitempty"` // the value was too long: Value is its SHA-256
+	Attribute string `json:"attribute,omitempty"` // the attribute, such as client_ip
+	Value     string `json:"value"`               // the attribute's value, or hash: and its digest if the rule hashes it
+	Missing   bool   `json:"missing,omitempty"`   // the request does not have it
+	Hashed    bool   `json:"hashed,omitempty"`    // the value was too long: Value is its SHA-256
 }
 
 // LimitCount says how much of a limit is used now, and what it decides about the
 // request.
 type LimitCount struct {
-	Allowed bool   `json:"allowed"`
-	Reason  string `json:"reason"`
-	Limit   int64  `json:"limit"`
-	// Used is of this region's part, if regions share the limit. It and Remaining are 0 if
-	// the store did not answer: Reason is fail_open or fail_closed then.
-	Used       int64  `json:"used"`
-	Remaining  int64  `json:"remaining"`
-	RetryAfter *int64 `json:"retry_after_ms"` // nil means never
-	ResetAfter int64  `json:"reset_after_ms"`
-	Delay      int64  `json:"delay_ms,omitempty"`
+	Allowed    bool   `json:"allowed"`            // whether this rule alone would allow the request
+	Reason     string `json:"reason"`             // why: see reasons
+	Limit      int64  `json:"limit"`              // the burst of a bucket, or the limit of a window
+	Used       int64  `json:"used"`               // what is used, of this region's part if regions share the limit. This and Remaining are 0 if the store did not answer
+	Remaining  int64  `json:"remaining"`          // what would pass now
+	RetryAfter *int64 `json:"retry_after_ms"`     // null means never
+	ResetAfter int64  `json:"reset_after_ms"`     // the time until the full limit is available
+	Delay      int64  `json:"delay_ms,omitempty"` // how long the request would wait for its turn
 }
 
 // view converts the engine's explanation into the answer.

@@ -16,16 +16,15 @@ type Regions struct {
 	Home   string       `json:"home,omitempty"`   // the one that counts for all; empty if each has a part
 	Limit  int64        `json:"limit"`            // of all regions together
 	Parts  []RegionPart `json:"parts"`            // by name; none with a home, or if the regions are not known
-	// Over is how many tokens of a key all regions together can admit above Limit.
-	Over  int64  `json:"over"`
-	Bound string `json:"bound"` // Limit and Over in words
-	Alone string `json:"alone"` // what the region has while it cannot reach the others, in words
+	Over   int64        `json:"over"`             // the most tokens of a key that all regions together can admit above Limit
+	Bound  string       `json:"bound"`            // Limit and Over in words
+	Alone  string       `json:"alone"`            // what the region has while it cannot reach the others, in words
 }
 
 // RegionPart is what a region has of a limit before regions give each other anything.
 type RegionPart struct {
-	Region string `json:"region"`
-	Limit  int64  `json:"limit"`
+	Region string `json:"region"` // its name
+	Limit  int64  `json:"limit"`  // its part of the limit
 }
 
 // RegionsOf describes a limit; nil means that regions do not share it. Without regions it

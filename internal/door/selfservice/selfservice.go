@@ -24,12 +24,11 @@ const DefaultPath = "/.headgate/limits"
 
 // Answer is what a caller is told. Times are in milliseconds, rounded up.
 type Answer struct {
-	Limits      []Limit    `json:"limits"` // the caller's, in the order of the rules
-	BannedUntil *time.Time `json:"banned_until,omitempty"`
-	LeftOff     int        `json:"left_off,omitempty"` // how many limits there are besides
-	// Unlimited is true for a caller on an allow list, Denied for one on a deny list.
-	Unlimited bool `json:"unlimited,omitempty"`
-	Denied    bool `json:"denied,omitempty"`
+	Limits      []Limit    `json:"limits"`                 // the caller's, in the order of the rules
+	BannedUntil *time.Time `json:"banned_until,omitempty"` // when the ban of the caller ends; absent without a ban
+	LeftOff     int        `json:"left_off,omitempty"`     // how many limits there are besides
+	Unlimited   bool       `json:"unlimited,omitempty"`    // the caller is on an allow list
+	Denied      bool       `json:"denied,omitempty"`       // the caller is on a deny list
 
 	deniedBy *rules.Rule
 	policies []answer.Policy
@@ -38,21 +37,17 @@ type Answer struct {
 
 // Limit is one limit of a caller and what is left of it.
 type Limit struct {
-	Name      string `json:"name"`
-	Algorithm string `json:"algorithm"`
-	Limit     int64  `json:"limit"` // what fits in at once, with the burst
-	Rate      string `json:"rate"`  // as in rules, such as 100/minute
-	Period    int64  `json:"period_ms,omitempty"`
-	Used      int64  `json:"used"`
-	Remaining int64  `json:"remaining"`
-	// ResetAfter is the time until all of the limit is available, and Reset when that is.
-	// Reset is nil if only the store has the time.
-	ResetAfter int64      `json:"reset_after_ms"`
-	Reset      *time.Time `json:"reset,omitempty"`
-	// RetryAfter is the time until the caller's next request is accepted: 0 for now,
-	// though it may have to wait for its turn, and nil for never.
-	RetryAfter  *int64     `json:"retry_after_ms"`
-	BannedUntil *time.Time `json:"banned_until,omitempty"`
+	Name        string     `json:"name"`                   // the name of the limit
+	Algorithm   string     `json:"algorithm"`              // token_bucket, sliding_log and so on
+	Limit       int64      `json:"limit"`                  // what fits in at once, with the burst
+	Rate        string     `json:"rate"`                   // as in rules, such as 100/minute
+	Period      int64      `json:"period_ms,omitempty"`    // the period of the rate
+	Used        int64      `json:"used"`                   // what is used
+	Remaining   int64      `json:"remaining"`              // what would pass now
+	ResetAfter  int64      `json:"reset_after_ms"`         // the time until all of the limit is available
+	Reset       *time.Time `json:"reset,omitempty"`        // when that is; absent if only the store has the time
+	RetryAfter  *int64     `json:"retry_after_ms"`         // the time until the caller's next request is accepted: 0 for now, though it may have to wait for its turn; null for never
+	BannedUntil *time.Time `json:"banned_until,omitempty"` // when the ban ends; absent without a ban
 }
 
 // ErrUnknownDomain is the error for a domain without rules.

@@ -16,34 +16,31 @@ import (
 
 // Message is the body of a webhook.
 type Message struct {
-	Type string    `json:"type"` // kind and state, such as key_refused.started
-	At   time.Time `json:"timestamp"`
-	Data *Warning  `json:"data"`
+	Type string    `json:"type"`      // kind and state, such as key_refused.started
+	At   time.Time `json:"timestamp"` // when it happened
+	Data *Warning  `json:"data"`      // the warning
 }
 
 // Warning is a warning as operators see it.
 type Warning struct {
-	// ID is the same for the same kind, rule and key, on all servers with the same
-	// keys.secret, otherwise on one.
-	ID     string `json:"id"`
-	Kind   string `json:"kind"`
-	State  string `json:"state"`
-	Text   string `json:"text"` // a sentence for people
+	ID     string `json:"id"`    // the same for the same kind, rule and key, on all servers with the same keys.secret_file, otherwise on one
+	Kind   string `json:"kind"`  // key_refused, new_keys or rule_near_limit
+	State  string `json:"state"` // started or ended
+	Text   string `json:"text"`  // a sentence for people
 	Domain string `json:"domain"`
 	Rule   string `json:"rule"`
 	Mode   string `json:"mode"` // of the rule: enforce or shadow
 	// Key is the key, or its hash, or nothing, by the setting warnings.keys.
 	metrics.Key
-	Since time.Time `json:"since"`
-	// Which figures are there depends on the kind; see warning.Warning.
-	Level     *int64 `json:"level_percent,omitempty"`
-	Allowed   *int64 `json:"allowed,omitempty"`
-	Refused   *int64 `json:"refused,omitempty"`
-	Within    *int64 `json:"within_seconds,omitempty"`
-	Keys      *int64 `json:"keys,omitempty"`
-	Near      *int64 `json:"keys_at_level,omitempty"`
-	PerSecond *int64 `json:"new_per_second,omitempty"`
-	Usual     *int64 `json:"usual_per_second,omitempty"`
+	Since     time.Time `json:"since"`                      // when it started
+	Level     *int64    `json:"level_percent,omitempty"`    // of rule_near_limit: the share of the limit that its keys have used
+	Allowed   *int64    `json:"allowed,omitempty"`          // of key_refused: requests of the key that passed in the time of Within
+	Refused   *int64    `json:"refused,omitempty"`          // of key_refused: those that were refused, also in shadow mode
+	Within    *int64    `json:"within_seconds,omitempty"`   // of key_refused: the time that it counts, in seconds
+	Keys      *int64    `json:"keys,omitempty"`             // of rule_near_limit and new_keys: the active keys of the rule, about
+	Near      *int64    `json:"keys_at_level,omitempty"`    // of rule_near_limit: those that have used the level
+	PerSecond *int64    `json:"new_per_second,omitempty"`   // of new_keys: new keys a second, about
+	Usual     *int64    `json:"usual_per_second,omitempty"` // of new_keys: how many are usual
 }
 
 // about returns w as operators see it.

@@ -12,9 +12,8 @@ import (
 
 // Status is the answer of GET /v1/warnings.
 type Status struct {
-	On bool `json:"on"` // whether it looks for what to warn of
-	// Active are those that last, the oldest first, with keys as operators see them.
-	Active []*Warning `json:"active"`
+	On     bool       `json:"on"`     // whether it looks for what to warn of
+	Active []*Warning `json:"active"` // the warnings that last, the oldest first, with keys as operators see them
 	Recent []*Message `json:"recent"` // the last 100 announcements, the newest first
 }
 

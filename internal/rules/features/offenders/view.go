@@ -22,15 +22,13 @@ func Text(r *rules.Rule) string {
 
 // RepeatView is what on_repeat has counted about a key.
 type RepeatView struct {
-	Mode     string `json:"mode"`     // shadow: nobody is banned
-	Refusals int64  `json:"refusals"` // how many count towards the next ban
-	Of       int64  `json:"of"`       // how many lead to it
-	Within   int64  `json:"within_ms"`
-	// Bans is how many bans of the key there were, or would have been in shadow mode, and
-	// LastBan when the last one started.
-	Bans    int64      `json:"bans"`
-	LastBan *time.Time `json:"last_ban,omitempty"`
-	NextBan int64      `json:"next_ban_ms"` // how long the next one lasts
+	Mode     string     `json:"mode"`               // shadow: nobody is banned
+	Refusals int64      `json:"refusals"`           // how many count towards the next ban
+	Of       int64      `json:"of"`                 // how many lead to it
+	Within   int64      `json:"within_ms"`          // in how long
+	Bans     int64      `json:"bans"`               // how many bans of the key there were, or would have been in shadow mode
+	LastBan  *time.Time `json:"last_ban,omitempty"` // when the last one started
+	NextBan  int64      `json:"next_ban_ms"`        // how long the next one lasts
 }
 
 // View returns what is counted about a key of a rule; nil without on_repeat. It counts
