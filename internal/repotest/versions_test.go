@@ -23,6 +23,10 @@ func TestMetricsAreAsPromised(t *testing.T) {
 		}
 	}
 	slices.Sort(lines)
+	compareTables(t, slices.Compact(lines))
+	for i, line := range lines {
+		lines[i], _, _ = strings.Cut(line, "\t")
+	}
 	lines = slices.Compact(lines)
 	const file = "internal/repotest/testdata/metrics.txt"
 	if *update {
@@ -50,7 +54,50 @@ func TestMetricsAreAsPromised(t *testing.T) {
 	}
 }
 
-// metricsOf returns a line for each metric that a file makes.
+// compareTables compares the tables of docs/reference/metrics.md with the metrics. A table begins
+// with a comment that has the beginnings of the names that it is of, without headgate_.
+func compareTables(t *testing.T, lines []string) {
+	t.Helper()
+	const page = "docs/reference/metrics.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := map[string]int{}
+	want := regexp.MustCompile(`(?s)(<!-- metrics ([a-z_ ]+) -->\n).*?(<!-- end -->)`).ReplaceAllStringFunc(string(text), func(block string) string {
+		beginnings, _, _ := strings.Cut(strings.TrimPrefix(block, "<!-- metrics "), " -->")
+		rows := "<!-- metrics " + beginnings + " -->\n| metric | type | meaning |\n|---|---|---|\n"
+		for _, line := range lines {
+			metric, help, _ := strings.Cut(line, "\t")
+			words := strings.Fields(metric)
+			if slices.ContainsFunc(strings.Fields(beginnings), func(b string) bool { return strings.HasPrefix(words[0], "headgate_"+b) }) {
+				tables[line]++
+				name := words[0]
+				if len(words) > 2 {
+					name += "{" + strings.Join(words[2:], ",") + "}"
+				}
+				rows += "| `" + name + "` | " + words[1] + " | " + strings.TrimSuffix(help, ".") + " |\n"
+			}
+		}
+		return rows + "<!-- end -->"
+	})
+	for _, line := range lines {
+		if tables[line] != 1 {
+			t.Errorf("%s: %d tables have %s", page, tables[line], line)
+		}
+	}
+	if want == string(text) {
+		return
+	}
+	if !*update {
+		t.Errorf("%s is not what the metrics say: go test ./internal/repotest -run '^TestMetricsAreAsPromised$' -update", page)
+	} else if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// metricsOf returns a line for each metric that a file makes: its name, type and labels, and
+// after a tab what it means.
 func metricsOf(t *testing.T, file, text string) (lines []string) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
@@ -93,6 +140,13 @@ func metricsOf(t *testing.T, file, text string) (lines []string) {
 				t.Errorf("%s: %s has a label that is not written there", file, metric)
 			}
 			line += " " + label
+		}
+		if help, _ := literal(labels[0]); help != "" {
+			line += "\t" + help
+		} else if help, ok := literal(call.Args[1]); ok {
+			line += "\t" + help
+		} else {
+			t.Errorf("%s: %s has no help that is written there", file, metric)
 		}
 		lines = append(lines, line)
 		return true

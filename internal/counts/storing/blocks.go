@@ -44,7 +44,7 @@ func (s *Store) DescribeBlocks(c *metrics.Asked, labels func(domain, rule string
 	expired := c.Counter("headgate_block_expired_tokens_total", "Tokens of blocks that ended unused.", "domain", "rule")
 	held := c.Gauge("headgate_block_held_tokens", "Tokens that this process holds in blocks, of all keys.", "domain", "rule")
 	keys := c.Gauge("headgate_block_keys", "Busy keys that this process has blocks for.", "domain", "rule")
-	over := c.Gauge("headgate_over_admission_bound_tokens", "The most that all processes together can admit above the limit of a key with sync: blocks.", "domain", "rule")
+	over := c.Gauge("headgate_over_admission_bound_tokens", "The most that all processes together can admit above the limit of a key with sync: blocks. Take the maximum of all processes.", "domain", "rule")
 	under := c.Gauge("headgate_under_admission_bound_tokens", "The most that can be refused of a key with sync: blocks because of this process, although its limit has it. The sum of all processes is the bound.", "domain", "rule")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		for at, b := range s.blocksByLabels(labels) {

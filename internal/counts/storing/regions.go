@@ -136,7 +136,7 @@ func (s *Store) DescribeRegions(c *metrics.Asked, labels func(domain, rule strin
 	lag := c.Gauge("headgate_region_lag_seconds", "How old the messages of the region were when they were last read, in seconds.", "region")
 	given := c.Counter("headgate_region_given_tokens_total", "Tokens that this process gave to the region.", "region")
 	received := c.Counter("headgate_region_received_tokens_total", "Tokens that this process received from the region.", "region")
-	skipped := c.Counter("headgate_region_skipped_total", "Gifts and wishes of the region that this process could not carry out, or not in time: the store refused the key, this release does not know such a limit or message, or they are for another store of that name.", "region")
+	skipped := c.Counter("headgate_region_skipped_total", "Gifts of the region and its requests for tokens that this process could not carry out in time: the store refused the key, this release does not know the limit or the message, or they are for another store of that name.", "region")
 	open := c.Gauge("headgate_region_unacknowledged_tokens", "Tokens that this process gave to the region, which has not confirmed them yet.", "region")
 	lost := c.Counter("headgate_region_unconfirmed_tokens_total", "Tokens that this process gave to the region, which did not confirm them for half a minute: they may be lost.", "region")
 	asked := c.Gauge("headgate_region_asked_tokens", "Tokens that this process has asked the other regions for and that have not come yet.")

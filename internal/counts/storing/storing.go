@@ -145,7 +145,7 @@ func (s *Store) Describe(c *metrics.Asked) {
 
 // describeMemory adds the metrics of the embedded store; with Redis, of the fallback.
 func (s *Store) describeMemory(c *metrics.Asked) {
-	keys := c.Gauge("headgate_memory_keys", "Keys in this process's memory store.")
+	keys := c.Gauge("headgate_memory_keys", "Keys in this process's memory store; with Redis, in its local fallback.")
 	most := c.Gauge("headgate_memory_max_keys", "Maximum number of keys in this process's memory store.")
 	bytes := c.Gauge("headgate_memory_bytes", "Bytes used by this process's memory store.")
 	evicted := c.Counter("headgate_memory_evicted_total", "Keys evicted from the memory store to make space, by state: in_debt (still counted) or fresh.", "state")

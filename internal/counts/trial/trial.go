@@ -176,7 +176,7 @@ func noneExist(paths []string) bool {
 func (t *Trial) Collector() prometheus.Collector {
 	c := &metrics.Asked{}
 	decisions := c.Counter("headgate_candidate_decisions_total",
-		"Requests, by what the candidate rules would change.", "change")
+		"Requests, by what the candidate rules would change: same_allowed, same_refused, newly_refused, newly_allowed or not_compared.", "change")
 	rulesOf := c.Gauge("headgate_candidate_rules", "Rules in the candidate; 0 if there is none.")
 	reloads := c.Counter("headgate_candidate_reloads_total", "Times that the candidate was read, including the first, by result: success or failure.", "result")
 	good := c.Gauge("headgate_candidate_reload_last_successful", "1 if the last read of the candidate succeeded, 0 if it failed.")

@@ -184,7 +184,7 @@ func (d *Doors) short() bool { return d.load != nil && d.load.Level() >= overloa
 // overload, and refused load.
 func (d *Doors) Describe(c *metrics.Asked) {
 	level := c.Gauge("headgate_overload_level", "Overload level: 0 nothing is refused, 1 explanations and live views are, 2 new connections too, 3 requests too.")
-	pressure := c.Gauge("headgate_overload_pressure", "Share of a resource in use, from 0 to 1, by resource.", "resource")
+	pressure := c.Gauge("headgate_overload_pressure", "Share of a resource in use, from 0 to 1, by resource: memory or descriptors.", "resource")
 	shed := c.Counter("headgate_overload_shed_total", "Work refused because of overload, by load: extra (explanations and live views), connection or request.", "load")
 	limit := c.Gauge("headgate_connections_max", "Maximum number of open connections, by door.", "door")
 	c.Ask(func(out chan<- prometheus.Metric) {
@@ -199,7 +199,7 @@ func (d *Doors) Describe(c *metrics.Asked) {
 			limit(out, float64(part), name)
 		}
 	})
-	wrong := c.Counter("headgate_auth_failures_total", "Attempts with a wrong token or password, by door.", "door")
+	wrong := c.Counter("headgate_auth_failures_total", "Attempts with a wrong token or password, by door; logged once a minute.", "door")
 	held := c.Gauge("headgate_room_bytes", "Memory held by large requests being received, in bytes, by door; for api and admin, by HTTP/2 connections too.", "door")
 	ended := c.Counter("headgate_room_evicted_total", "Large requests refused and HTTP/2 connections closed because they held memory for too long, by door.", "door")
 	c.Ask(func(out chan<- prometheus.Metric) {

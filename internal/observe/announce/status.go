@@ -54,9 +54,9 @@ func (a *Announcer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 // Describe adds the metrics of warnings to c.
 func (a *Announcer) Describe(c *metrics.Asked) {
-	total := c.Counter("headgate_warnings_total", "Warnings that have started, by kind and rule.", "kind", "domain", "rule")
-	active := c.Gauge("headgate_warnings_active", "Warnings that have started and not ended, by kind and rule.", "kind", "domain", "rule")
-	messages := c.Counter("headgate_warning_messages_total", "Messages to the webhook, by result: delivered, or failed, which is lost.", "webhook", "result")
+	total := c.Counter("headgate_warnings_total", "Warnings that have started, by kind: key_refused, rule_near_limit or new_keys.", "kind", "domain", "rule")
+	active := c.Gauge("headgate_warnings_active", "Warnings that have started and not ended, by kind.", "kind", "domain", "rule")
+	messages := c.Counter("headgate_warning_messages_total", "Messages to the webhook, by result: delivered, or failed (lost after three attempts).", "webhook", "result")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		now := map[counted]int{}
 		for _, w := range a.watch.Active() {

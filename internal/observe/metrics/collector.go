@@ -57,23 +57,23 @@ type collector struct {
 func (m *Observer) Collector() prometheus.Collector {
 	c := &collector{m: m}
 	c.decisions = c.Counter("headgate_decisions_total",
-		"Decisions of rules, by rule and outcome. A request counts once for every rule that applies to it.", "domain", "rule", "outcome")
+		"Decisions of rules, by outcome: allowed, refused, delayed, queued, shadow_banned or shadow_refused. A request counts once for every rule that applies to it.", "domain", "rule", "outcome")
 	c.near = c.Counter("headgate_near_limit_total",
 		"Requests allowed with at most a fifth of the rule's limit remaining.", "domain", "rule")
 	c.degraded = c.Counter("headgate_degraded_decisions_total",
-		"Decisions made without the store, by rule and on_store_error policy.", "domain", "rule", "policy")
+		"Decisions made without the store, by the rule's on_store_error: allow, deny or local.", "domain", "rule", "policy")
 	c.banned = c.Counter("headgate_banned_total",
-		"Requests refused because an operator banned the key, by rule.", "domain", "rule")
+		"Requests refused by a ban of the key. They are decisions too.", "domain", "rule")
 	c.missing = c.Counter("headgate_key_missing_total",
-		"Requests that lacked a part of the rule's key and were counted together, by rule.", "domain", "rule")
+		"Requests that lacked a part of the rule's key and were counted together.", "domain", "rule")
 	c.givenBack = c.Counter("headgate_given_back_total",
 		"Requests that a rule with charge_on gave back, because it does not count their answer.", "domain", "rule")
 	c.zoneless = c.Counter("headgate_unknown_timezone_total",
-		"Requests whose time zone does not exist, so that the rule's default applied, by rule.", "domain", "rule")
+		"Requests that name a time zone that does not exist, so that the rule's default applied.", "domain", "rule")
 	c.rateless = c.Counter("headgate_invalid_rate_total",
-		"Requests whose token has a rate that is none, so that the rule's default applied, by rule.", "domain", "rule")
+		"Requests whose token has an invalid rate, so that the rule's default applied.", "domain", "rule")
 	c.requests = c.Counter("headgate_requests_total",
-		"Requests, each counted once, by door and outcome.", "door", "outcome")
+		"Requests, each counted once, by outcome and door: api, grpc (with POST /json), resp, forward_auth, proxy, grpc_api (headgate.v1.Limiter) or none.", "door", "outcome")
 	c.inForce = c.Gauge("headgate_rules", "Active rules.")
 	c.overflow = c.Gauge("headgate_rules_without_series",
 		"Active rules beyond metrics.max_rules, which share the series of rule (other).")
@@ -81,7 +81,7 @@ func (m *Observer) Collector() prometheus.Collector {
 		"Decisions of rules with detailed_metric or value_to_metric, by descriptor with its values (the first 100 of a rule).",
 		"domain", "rule", "descriptor", "outcome")
 	c.listed = c.Counter("headgate_list_decisions_total",
-		"Requests on an allow or deny list, by attribute and mode.", "domain", "list", "attribute", "mode")
+		"Requests on an allow or deny list, by attribute; with mode shadow, those that would have been denied. They are not decisions of rules.", "domain", "list", "attribute", "mode")
 	return c
 }
 

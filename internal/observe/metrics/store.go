@@ -23,7 +23,7 @@ type Store struct {
 func NewStore(inner store.Store, elapsed func() time.Duration) *Store {
 	s := &Store{Store: inner, elapsed: elapsed}
 	s.vec = prometheus.NewHistogramVec(Histogram(
-		"headgate_store_duration_seconds", "Latency of calls to the shared store in seconds, by result.",
+		"headgate_store_duration_seconds", "Latency of calls to the shared store in seconds, by result: ok or error.",
 		[]float64{100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5},
 	), []string{"result"})
 	s.ok, s.fail = s.vec.WithLabelValues("ok"), s.vec.WithLabelValues("error")

@@ -118,9 +118,9 @@ func (t *Telemetry) Collector() prometheus.Collector {
 	}
 	c := new(metrics.Asked)
 	messages := c.Counter("headgate_otlp_messages_total",
-		"Messages to the OpenTelemetry collector, by signal and result.", "signal", "result")
+		"Messages to the OpenTelemetry collector, by signal and result: sent or failed.", "signal", "result")
 	spans := c.Counter("headgate_otlp_spans_total",
-		"Spans sent to the OpenTelemetry collector or lost, by result.", "result")
+		"Spans for the OpenTelemetry collector, by result: sent or lost.", "result")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		for _, d := range t.deliveries {
 			messages(out, float64(d.sent.Load()), d.signal, "sent")
