@@ -141,14 +141,11 @@ func metricsOf(t *testing.T, file, text string) (lines []string) {
 			}
 			line += " " + label
 		}
-		if help, _ := literal(labels[0]); help != "" {
-			line += "\t" + help
-		} else if help, ok := literal(call.Args[1]); ok {
-			line += "\t" + help
-		} else {
-			t.Errorf("%s: %s has no help that is written there", file, metric)
+		help, ok := literal(call.Args[1])
+		if !ok {
+			t.Errorf("%s: the help of %s is not written there", file, metric)
 		}
-		lines = append(lines, line)
+		lines = append(lines, line+"\t"+help)
 		return true
 	})
 	for _, match := range regexp.MustCompile(`"(headgate_[a-z0-9_]+)"`).FindAllStringSubmatch(text, -1) {
