@@ -22,8 +22,9 @@ import (
 // and each rule's on_store_error applies.
 const connectFor = 2 * time.Second
 
-// openRedis opens the shared store behind a deadline, a circuit breaker and the blocks of
-// busy keys, with a memory store for rules with on_store_error: local.
+// openRedis opens the shared store and what is in front of it: homes, regions, blocks,
+// failsafe and metrics, the first of which exist only if they are set. Open puts telemetry
+// in front of them all. A memory store is for rules with on_store_error: local.
 func (s *Store) openRedis() ([]engine.Option, error) {
 	c := &s.Config.Redis
 	options, err := RedisOptions(c)
@@ -57,8 +58,8 @@ func (s *Store) openRedis() ([]engine.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	outermost := s.Counts // telemetry comes around it
-	s.Life.OnEnd(func() { _ = outermost.Close() })
+	untraced := s.Counts
+	s.Life.OnEnd(func() { _ = untraced.Close() })
 	local := s.newMemory()
 	s.keep(local)
 	return []engine.Option{

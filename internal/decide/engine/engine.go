@@ -3,6 +3,10 @@
 //
 // Every door translates its protocol to a [Query], and a [Verdict] back; this package
 // does not depend on the door.
+//
+// One limit of a request is a [rules.Check], a [Result], a [store.Op] and a
+// [store.Decision], in this order. A [rules.Rule] is a rule of a file, and a [store.Rule]
+// is its limit, compiled.
 package engine
 
 import (
