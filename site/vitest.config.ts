@@ -9,8 +9,6 @@ export default defineConfig({
     testTimeout: 120_000,
     hookTimeout: 120_000,
     expect: { poll: { timeout: 30_000 } },
-    // Retry once and report it: browsers fail at random now and then.
-    retry: 1,
     fileParallelism: false,
   },
 });

@@ -10,8 +10,6 @@ export default defineConfig({
     testTimeout: 240_000,
     hookTimeout: 120_000,
     expect: { poll: { timeout: 60_000 } },
-    // Retry once and report it: browsers fail at random now and then.
-    retry: 1,
     // One browser at a time: the machine may be small.
     fileParallelism: false,
   },
