@@ -1,3 +1,7 @@
+//go:build !race
+
+// The stores of this repository run the same suite with the race detector; this is its model behind a lock.
+
 package storetest
 
 import (
