@@ -64,7 +64,7 @@ test-race: ## every test once more, with the race detector (about half an hour)
 
 race-short: ## the race detector where goroutines meet, without packages that measure milliseconds: a part of .ci/run
 	@scripts/ensure.sh $(GO) gcc redis-server
-	$(TESTS) --packages="$(filter $(RACED),$(call packages,$(TIMED)))" -- -race -short $(ONCE)
+	CGO_ENABLED=1 $(TESTS) --packages="$(filter $(RACED),$(call packages,$(TIMED)))" -- -race -short $(ONCE)
 
 faults-short: ## some minutes of faults: processes, clocks, connections, blocks and regions
 	@$(MAKE) --no-print-directory chaos DURATION=50s MORE="-chaos.blocks 1 -chaos.regions short"
@@ -133,7 +133,7 @@ site-test: ## build the documentation site, and test it in Chromium
 build: ## build the static binary bin/headgate
 	@scripts/ensure.sh $(GO)
 	@GO=$(GO) scripts/wasm.sh
-	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -trimpath -ldflags '-s -w -X "main.stamp=$(STAMP)"' -o $(BIN) ./cmd/headgate
+	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -ldflags '-s -w -X "main.stamp=$(STAMP)"' -o $(BIN) ./cmd/headgate
 
 lint: ## run golangci-lint, which vets too, or vet alone where it is not used, and gofumpt, in the versions of tools/go.mod
 	@for module in $(LINTED); do (cd $$module && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./...) || exit 1; done
