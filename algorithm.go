@@ -67,11 +67,10 @@ type CalendarUnit = store.CalendarUnit
 
 // The calendar's windows. A week begins on Monday (ISO 8601).
 const (
-	NoCalendar CalendarUnit = store.NoCalendar
-	Minute     CalendarUnit = store.Minute
-	Hour       CalendarUnit = store.Hour
-	Day        CalendarUnit = store.Day
-	Week       CalendarUnit = store.Week
-	Month      CalendarUnit = store.Month
-	Year       CalendarUnit = store.Year
+	Minute CalendarUnit = store.Minute
+	Hour   CalendarUnit = store.Hour
+	Day    CalendarUnit = store.Day
+	Week   CalendarUnit = store.Week
+	Month  CalendarUnit = store.Month
+	Year   CalendarUnit = store.Year
 )

@@ -9,7 +9,8 @@ import (
 // Never is the RetryAfter of a cost that can never fit its limit.
 const Never = store.Never
 
-// Reason says why a Decision was made.
+// Reason says why a Decision was made. Those that only a server gives, for bans and rules in
+// shadow mode, are in package store.
 type Reason = store.Reason
 
 const (
@@ -28,13 +29,8 @@ const (
 	ReasonFallback Reason = store.ReasonFallback
 	// ReasonCached is a refusal from the deny cache; the store was not asked.
 	ReasonCached Reason = store.ReasonCached
-	// ReasonShadow means that the limit would have refused, but runs in shadow mode.
-	ReasonShadow Reason = store.ReasonShadow
 	// ReasonNoLimit means that the limit is Unlimited.
 	ReasonNoLimit Reason = store.ReasonNoLimit
-	// ReasonBanned means that an operator has banned the key until RetryAfter, or that a deny
-	// list has the request and RetryAfter is Never. The limit was not consulted.
-	ReasonBanned Reason = store.ReasonBanned
 	// ReasonExpired means that the lease to renew no longer exists.
 	ReasonExpired Reason = store.ReasonExpired
 )
@@ -79,10 +75,3 @@ type Decision struct {
 // String returns d as a sentence for people, such as "refused: 0 of 5 left, retry after
 // 12s". It has no names, keys or leases. The text may change; see Reason for programs.
 func (d Decision) String() string { return store.Decision(d).String() }
-
-// Tighter reports whether d is stricter than other. A refusal is stricter than an
-// admission. Of two refusals, the one with the longer RetryAfter is; of two admissions,
-// the one with less Remaining and then with the later ResetAfter.
-func (d Decision) Tighter(other Decision) bool {
-	return store.Decision(d).Tighter(store.Decision(other))
-}

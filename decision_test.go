@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -36,13 +37,13 @@ func TestDecisionReadsAsASentence(t *testing.T) {
 		"allowed: the store did not answer":                                   {Allowed: true, Reason: headgate.ReasonFailOpen, Limit: 5},
 		"refused: 0 of 5 left, retry after 11.251s":                           {Reason: headgate.ReasonLimited, Limit: 5, RetryAfter: 11250*time.Millisecond + 1},
 		"refused: 0 of 5 left, retry after 12s":                               {Reason: headgate.ReasonCached, Limit: 5, RetryAfter: 12 * time.Second},
-		"refused: banned, retry after 1h":                                     {Reason: headgate.ReasonBanned, RetryAfter: time.Hour},
-		"refused: on a deny list":                                             {Reason: headgate.ReasonBanned, RetryAfter: headgate.Never},
+		"refused: banned, retry after 1h":                                     {Reason: store.ReasonBanned, RetryAfter: time.Hour},
+		"refused: on a deny list":                                             {Reason: store.ReasonBanned, RetryAfter: headgate.Never},
 		"refused: the lease no longer exists":                                 {Reason: headgate.ReasonExpired},
 		"refused: no decision":                                                {},
 		"refused: the cost is more than the limit can ever allow":             {Reason: headgate.ReasonTooLarge, Limit: 5, Remaining: 5, RetryAfter: headgate.Never},
 		"refused: the store did not answer, or the request is invalid":        {Reason: headgate.ReasonFailClosed, Limit: 5},
-		"allowed in shadow mode, else refused: 0 of 5 left, retry after 1m1s": {Allowed: true, Reason: headgate.ReasonShadow, Limit: 5, RetryAfter: 61 * time.Second},
+		"allowed in shadow mode, else refused: 0 of 5 left, retry after 1m1s": {Allowed: true, Reason: store.ReasonShadow, Limit: 5, RetryAfter: 61 * time.Second},
 	} {
 		if got := fmt.Sprint(d); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -48,7 +48,7 @@ func ExampleLimiter_AllowAll() {
 	out := make([]store.Decision, len(ops))
 
 	for range 2 {
-		d, _ := limiter.AllowAll(context.Background(), ops, out)
+		d, _ := limiter.Caller().AllowAll(context.Background(), ops, out)
 		fmt.Println(d.Allowed, d.Limit, "and of the other limit are left", out[0].Remaining)
 	}
 	// Output:
@@ -79,8 +79,8 @@ func ExampleLimiter_Reserve() {
 
 	for range 3 {
 		r, _ := limiter.Reserve(ctx, "mail", perSecond, 1, time.Second)
-		fmt.Println(r.OK(), r.Delay())
-		if r.Delay() > 0 {
+		fmt.Println(r.Decision.Allowed, r.Decision.Delay)
+		if r.Decision.Delay > 0 {
 			_ = r.Cancel(ctx) // no need any more: the place is free again
 		}
 	}

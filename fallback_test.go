@@ -61,21 +61,21 @@ func TestShare(t *testing.T) {
 		{headgate.PerMinute(2).RefillEvery(time.Minute), 0.1, headgate.PerMinute(1).RefillEvery(time.Minute)},
 		{headgate.Unlimited(), 0.5, headgate.Unlimited()},
 	} {
-		if got := tt.limit.Share(tt.share); !got.Equal(tt.want) || !got.Valid() {
+		if got := headgate.LimitOf(tt.limit.Rule().Share(tt.share)); !got.Equal(tt.want) || !got.Rule().Valid() {
 			t.Errorf("%v of %s is %s, want %s", tt.share, tt.limit, got, tt.want)
 		}
 	}
 	// A share's step of 1.5 tokens for a burst of 1 is valid: it loses half a token, which
 	// is less than the limit, not more.
-	if part := headgate.PerMinute(2).Burst(3).RefillEvery(90 * time.Second).Share(0.5); !part.Valid() || part.Capacity() != 1 {
+	if part := headgate.LimitOf(headgate.PerMinute(2).Burst(3).RefillEvery(90 * time.Second).Rule().Share(0.5)); !part.Rule().Valid() || part.Capacity() != 1 {
 		t.Errorf("half of 3 tokens every 90 s: %s", part)
 	}
 	for _, bad := range []float64{0, -0.5, 1.01, math.NaN(), math.Inf(1)} {
-		limit := headgate.PerMinute(5).Share(bad)
+		limit := headgate.LimitOf(headgate.PerMinute(5).Rule().Share(bad))
 		if err := limit.Validate(); !errors.Is(err, headgate.ErrInvalidLimit) {
 			t.Errorf("a share of %v: %v", bad, err)
 		}
-		if again := limit.Burst(3); again.Valid() {
+		if again := limit.Burst(3); again.Rule().Valid() {
 			t.Errorf("a share of %v is valid again: %s", bad, again)
 		}
 	}
@@ -94,12 +94,12 @@ func TestSharesNeverAddUpToMore(t *testing.T) {
 			exact := min(store.MaxLimit, (1<<52)/int64(period/time.Microsecond))
 			limit = limit.Burst(rapid.Int64Range(1, exact).Draw(t, "b"))
 		}
-		if !limit.Valid() {
+		if !limit.Rule().Valid() {
 			t.Fatalf("%d per %s is invalid: %v", n, period, limit.Validate())
 		}
 		k := rapid.Int64Range(1, 1000).Draw(t, "k")
-		part := limit.Share(1 / float64(k))
-		if !part.Valid() {
+		part := headgate.LimitOf(limit.Rule().Share(1 / float64(k)))
+		if !part.Rule().Valid() {
 			t.Fatalf("1/%d of %s: %v", k, limit, part.Validate())
 		}
 		if k*part.N() > max(limit.N(), k) || k*part.Capacity() > max(limit.Capacity(), k) {
@@ -154,18 +154,18 @@ func TestFallbackAllOrNothingAndBatch(t *testing.T) {
 		{Key: "c", Rule: headgate.Unlimited().Rule(), Cost: 1},
 	}
 	out := make([]store.Decision, 3)
-	d, err := l.AllowAll(t.Context(), ops, out)
+	d, err := l.Caller().AllowAll(t.Context(), ops, out)
 	if !errors.Is(err, headgate.ErrUnavailable) || !d.Allowed || d.Reason != headgate.ReasonFallback || out[2].Reason != headgate.ReasonNoLimit {
 		t.Fatalf("%+v, %+v, %v", d, out, err)
 	}
 	if !ops[0].Rule.Equal(headgate.PerHour(4).Rule()) {
 		t.Error("the caller's op was changed")
 	}
-	d, err = l.AllowAll(t.Context(), ops, out)
+	d, err = l.Caller().AllowAll(t.Context(), ops, out)
 	if err == nil || d.Allowed || !out[0].Allowed || out[0].Granted != 0 || out[0].Remaining != 1 {
 		t.Fatalf("b is at its share, a must not be charged: %+v, %+v, %v", d, out, err)
 	}
-	if err = l.Batch(t.Context(), ops, out); err == nil || !out[0].Allowed || out[1].Allowed {
+	if err = l.Caller().Batch(t.Context(), ops, out); err == nil || !out[0].Allowed || out[1].Allowed {
 		t.Fatalf("batch: %+v, %v", out, err)
 	}
 }
@@ -200,7 +200,7 @@ func TestCancelAfterOutage(t *testing.T) {
 			}
 			db.down = true
 			r, err := l.Reserve(t.Context(), "k", limit, 2, 0)
-			if err == nil || !r.OK() {
+			if err == nil || !r.Decision.Allowed {
 				t.Fatalf("%+v, %v", r.Decision, err)
 			}
 			db.down = false
@@ -213,7 +213,7 @@ func TestCancelAfterOutage(t *testing.T) {
 			if !fallback {
 				continue
 			}
-			if d, _ := store.Execute(t.Context(), second, store.Op{Key: "k", Rule: limit.Share(0.5).Rule(), Cost: 1, Kind: store.KindPeek}); d.Remaining != 4 {
+			if d, _ := store.Execute(t.Context(), second, store.Op{Key: "k", Rule: limit.Rule().Share(0.5), Cost: 1, Kind: store.KindPeek}); d.Remaining != 4 {
 				t.Errorf("the fallback has %d of 4 left", d.Remaining)
 			}
 		}
@@ -250,12 +250,12 @@ func TestGiveBack(t *testing.T) {
 	var decisions []store.Decision
 	for _, down := range []bool{false, true} {
 		db.down = down
-		d, _ := l.Do(t.Context(), op)
+		d, _ := l.Caller().Do(t.Context(), op)
 		ops, decisions = append(ops, op), append(decisions, d)
 	}
 	for i, want := range []struct{ own, local int64 }{{4, 1}, {4, 2}} {
 		db.down = false
-		if err := l.GiveBack(t.Context(), ops[i:i+1], decisions[i:i+1], 0); err != nil {
+		if err := l.Caller().Refund(t.Context(), ops[i:i+1], decisions[i:i+1], 0); err != nil {
 			t.Fatal(err)
 		}
 		own := left()
@@ -268,12 +268,12 @@ func TestGiveBack(t *testing.T) {
 		t.Errorf("after its refund: %+v", d)
 	}
 	db.down = false
-	if err := l.GiveBack(t.Context(), ops, decisions, 0); err != nil || left() != 4 {
+	if err := l.Caller().Refund(t.Context(), ops, decisions, 0); err != nil || left() != 4 {
 		t.Errorf("a second time: %v, %d left", err, left())
 	}
-	d, _ := l.Do(t.Context(), op)
+	d, _ := l.Caller().Do(t.Context(), op)
 	db.down = true
-	if err := l.GiveBack(t.Context(), ops[:1], []store.Decision{d}, 0); !errors.Is(err, headgate.ErrUnavailable) {
+	if err := l.Caller().Refund(t.Context(), ops[:1], []store.Decision{d}, 0); !errors.Is(err, headgate.ErrUnavailable) {
 		t.Errorf("to a store that is down: %v", err)
 	}
 }

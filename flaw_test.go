@@ -36,14 +36,14 @@ func TestFlawsShowAtOnce(t *testing.T) {
 		limiter *headgate.Limiter
 		want    error
 	}{
-		"no store":                  {headgate.New(nil), headgate.ErrNoStore},
-		"a nil pointer":             {headgate.New(none), headgate.ErrNoStore},
-		"a fallback without store":  {headgate.New(db, headgate.WithFallback(nil, 0.5)), headgate.ErrInvalidFallback},
-		"a fallback of nil pointer": {headgate.New(db, headgate.WithFallback(none, 0.5)), headgate.ErrInvalidFallback},
-		"a share in percent":        {headgate.New(db, headgate.WithFallback(fine, 25)), headgate.ErrInvalidFallback},
-		"no share":                  {headgate.New(db, headgate.WithFallback(fine, 0)), headgate.ErrInvalidFallback},
-		"a negative share":          {headgate.New(db, headgate.WithFallback(fine, -0.5)), headgate.ErrInvalidFallback},
-		"a share that is no number": {headgate.New(db, headgate.WithFallback(fine, math.NaN())), headgate.ErrInvalidFallback},
+		"no store":                  {headgate.New(nil), store.ErrNoStore},
+		"a nil pointer":             {headgate.New(none), store.ErrNoStore},
+		"a fallback without store":  {headgate.New(db, headgate.WithFallback(nil, 0.5)), store.ErrInvalidFallback},
+		"a fallback of nil pointer": {headgate.New(db, headgate.WithFallback(none, 0.5)), store.ErrInvalidFallback},
+		"a share in percent":        {headgate.New(db, headgate.WithFallback(fine, 25)), store.ErrInvalidFallback},
+		"no share":                  {headgate.New(db, headgate.WithFallback(fine, 0)), store.ErrInvalidFallback},
+		"a negative share":          {headgate.New(db, headgate.WithFallback(fine, -0.5)), store.ErrInvalidFallback},
+		"a share that is no number": {headgate.New(db, headgate.WithFallback(fine, math.NaN())), store.ErrInvalidFallback},
 		"a nil option":              {headgate.New(db, nil), nil},
 	} {
 		err := row.limiter.Validate()
@@ -55,7 +55,7 @@ func TestFlawsShowAtOnce(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, d, got)
 		}
 		ops, out := []store.Op{{Key: "k", Rule: headgate.PerSecond(1).Rule(), Cost: 1}}, make([]store.Decision, 1)
-		if d, got := row.limiter.AllowAll(t.Context(), ops, out); got != err || d.Allowed { //nolint:errorlint // this error exactly
+		if d, got := row.limiter.Caller().AllowAll(t.Context(), ops, out); got != err || d.Allowed { //nolint:errorlint // this error exactly
 			t.Errorf("%s, AllowAll: %+v, %v", name, d, got)
 		}
 	}
@@ -63,8 +63,8 @@ func TestFlawsShowAtOnce(t *testing.T) {
 		limiter *headgate.Limiter
 		want    error
 	}{
-		"nil":                      {nil, headgate.ErrNoStore},
-		"the zero Limiter":         {&headgate.Limiter{}, headgate.ErrNoStore},
+		"nil":                      {nil, store.ErrNoStore},
+		"the zero Limiter":         {&headgate.Limiter{}, store.ErrNoStore},
 		"one with a store":         {headgate.New(db), nil},
 		"one with a fallback":      {headgate.New(db, headgate.WithFallback(fine, 1)), nil},
 		"the last fallback counts": {headgate.New(db, headgate.WithFallback(nil, 1), headgate.WithFallback(fine, 1)), nil},
@@ -88,7 +88,7 @@ func TestZeroLease(t *testing.T) {
 		lease.Keep()
 		released, err := lease.Release(context.Background())
 		renewed, again := lease.Renew(context.Background())
-		if lease.OK() || released || renewed || err != nil || again != nil {
+		if lease.Decision.Allowed || released || renewed || err != nil || again != nil {
 			t.Errorf("released %v, renewed %v, %v, %v", released, renewed, err, again)
 		}
 	}()
@@ -111,7 +111,7 @@ func TestWhatNobodyCouldUse(t *testing.T) {
 		t.Errorf("%d places are left, want 1 (%v)", d.Remaining, err)
 	}
 	for _, lasting := range []time.Duration{0, -time.Second} {
-		if d, err := l.Grant(t.Context(), "k", limit, 5, lasting); !errors.Is(err, headgate.ErrInvalidDuration) || d.Allowed {
+		if d, err := l.Grant(t.Context(), "k", limit, 5, lasting); !errors.Is(err, store.ErrInvalidDuration) || d.Allowed {
 			t.Errorf("credit for %s: %+v, %v", lasting, d, err)
 		}
 	}

@@ -19,7 +19,7 @@ func ExampleLimiter_Acquire() {
 	first, _ := limiter.Acquire(ctx, "customer-42", limit, 1)
 	second, _ := limiter.Acquire(ctx, "customer-42", limit, 1)
 	third, _ := limiter.Acquire(ctx, "customer-42", limit, 1)
-	fmt.Println(first.OK(), second.OK(), third.OK())
+	fmt.Println(first.Decision.Allowed, second.Decision.Allowed, third.Decision.Allowed)
 
 	first.Keep() // renews it, should the work take longer than 30s
 	released, _ := first.Release(ctx)
@@ -36,7 +36,7 @@ func ExampleReservation_Commit() {
 	ctx := context.Background()
 	// What an answer costs is known when it is there: reserve an estimate.
 	r, _ := limiter.Reserve(ctx, "customer-42", limit, 4000, 0)
-	if r.OK() {
+	if r.Decision.Allowed {
 		_ = r.Commit(ctx, 1234)
 	}
 	left, _ := limiter.Peek(ctx, "customer-42", limit, 1)
@@ -54,8 +54,8 @@ func TestLeaseKeep(t *testing.T) {
 		acquire := func(want bool) *headgate.Lease {
 			t.Helper()
 			l, err := limiter.Acquire(ctx, "k", limit, 1)
-			if err != nil || l.OK() != want {
-				t.Fatalf("%+v, %v; want OK %t", l.Decision(), err, want)
+			if err != nil || l.Decision.Allowed != want {
+				t.Fatalf("%+v, %v; want OK %t", l.Decision, err, want)
 			}
 			return l
 		}
@@ -92,8 +92,8 @@ func TestLeaseOfAFailingStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, err := limiter.Acquire(t.Context(), "k", headgate.Concurrent(1), 1)
-	if !errors.Is(err, headgate.ErrUnavailable) || !l.OK() {
-		t.Fatalf("%+v, %v", l.Decision(), err)
+	if !errors.Is(err, headgate.ErrUnavailable) || !l.Decision.Allowed {
+		t.Fatalf("%+v, %v", l.Decision, err)
 	}
 	l.Keep()
 	if ended, err := l.Release(t.Context()); ended || err != nil {
@@ -123,7 +123,7 @@ func TestReservationCommit(t *testing.T) {
 			at := now
 			limiter := headgate.New(memory.New(), headgate.WithClock(func() time.Time { return at }))
 			r, err := limiter.Reserve(t.Context(), "k", limit, c.estimate, 0)
-			if err != nil || !r.OK() {
+			if err != nil || !r.Decision.Allowed {
 				t.Fatalf("%+v, %v", r.Decision, err)
 			}
 			at = at.Add(c.after)

@@ -165,20 +165,6 @@ func (l Limit) RefillEvery(d time.Duration) Limit {
 	return l.with(func(s *store.Settings) { s.RefillEvery = store.Micros(d) })
 }
 
-// WithRate returns l with another rate: n per period. All else stays: the algorithm and its
-// options, a burst that was given, blocks, regions and the name. A limit that is too small
-// for its blocks then is exact, and windows of the calendar become windows of the period;
-// see [Limit.WithCalendarRate].
-func (l Limit) WithRate(n int64, period time.Duration) Limit {
-	return LimitOf(l.Rule().WithRate(n, store.Micros(period), NoCalendar))
-}
-
-// WithCalendarRate is [Limit.WithRate] with n per calendar unit. A limit of [PerCalendar]
-// keeps its zone; for others the unit has its usual length, such as 30 days.
-func (l Limit) WithCalendarRate(n int64, unit CalendarUnit) Limit {
-	return LimitOf(l.Rule().WithRate(n, 0, unit))
-}
-
 // Lease returns l, which must be a limit of [Concurrent], with leases that last d
 // unless they are renewed. d must be a whole number of microseconds.
 func (l Limit) Lease(d time.Duration) Limit {
@@ -205,46 +191,6 @@ func (l Limit) Buckets(n int, edge Edge) Limit {
 func (l Limit) CountingDenied() Limit {
 	return l.with(func(s *store.Settings) { s.CountDenied = true })
 }
-
-// InBlocks returns l so that processes draw tokens in advance and decide alone, through
-// package store/blocks:
-//
-//	headgate.PerSecond(10_000).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})
-//
-// Windows and SlidingLog still never admit more than the limit. A token bucket admits at
-// most BlockOver of its [Limit.Rule] more, at once, however many processes there are, and its rate
-// is exact in the long run. What other processes hold in advance may be refused. Queues,
-// concurrency and limits that count refusals cannot be used in blocks.
-func (l Limit) InBlocks(b store.Blocks) Limit {
-	return l.with(func(s *store.Settings) { s.SetBlocks(b) })
-}
-
-// InRegions returns l so that regions share it, through package store/regions:
-//
-//	headgate.PerMinute(600).Using(headgate.SlidingWindow).InRegions(store.Regions{})
-//
-// All regions together never admit more than l, whatever the network does; a token
-// bucket admits RegionOver of its [Limit.Rule] more, at once. What other regions hold may be refused
-// here, until they have given it. A request that costs more than a region's own part is
-// refused as [ReasonTooLarge]. Queues, logs, concurrency, distinct counts, limits that count
-// refusals, and windows of the calendar in time.Local or in a zone of time.FixedZone, which
-// others do not know, cannot be shared between regions, only counted by one, which is
-// then their home:
-//
-//	headgate.PerDay(10).Using(headgate.SlidingLog).InRegions(store.Regions{Home: "eu"})
-func (l Limit) InRegions(r store.Regions) Limit {
-	return l.with(func(s *store.Settings) { s.SetRegions(r) })
-}
-
-// Share returns l with the fraction f of its limit and burst, for one of several
-// processes that count separately: Share(0.25) in each of four. f must satisfy 0 < f ≤
-// 1; otherwise the Limit is invalid.
-//
-// The numbers are rounded down, but to no less than 1, so the shares never add up to
-// more than l, except for limits smaller than the number of processes. A share of a
-// limit without a name counts separately from that limit. A share is invalid if its
-// burst is too large to count its rate exactly.
-func (l Limit) Share(f float64) Limit { return LimitOf(l.Rule().Share(f)) }
 
 // Rule returns the compiled form, for authors of stores and of what builds on them. It is
 // shared and must not be changed.
@@ -277,12 +223,6 @@ func (l Limit) Capacity() int64 { return l.Rule().Most() }
 
 // Algorithm returns the algorithm that the limit uses.
 func (l Limit) Algorithm() Algorithm { return l.Rule().Algorithm }
-
-// IsUnlimited reports whether l allows everything.
-func (l Limit) IsUnlimited() bool { return l.Rule().Unlimited }
-
-// Valid reports whether l can be enforced; [Limit.Validate] says why not.
-func (l Limit) Valid() bool { return l.rule.Valid() }
 
 // Validate returns nil, or an error that wraps [ErrInvalidLimit].
 func (l Limit) Validate() error { return l.rule.Validate() }

@@ -89,7 +89,7 @@ func TestLimitValidate(t *testing.T) {
 		{"anchor of a fixed window", perMinute.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), ok},
 		{"anchor of a bucket", perMinute.Anchored(headgate.AnchorFirstRequest), "only fixed_window and distinct have an anchor"},
 		{"calendar day", headgate.PerCalendar(200, headgate.Day, nil), ok},
-		{"calendar of no unit", headgate.PerCalendar(200, headgate.NoCalendar, nil), calendar},
+		{"calendar of no unit", headgate.PerCalendar(200, store.NoCalendar, nil), calendar},
 		{"calendar of an unknown unit", headgate.PerCalendar(200, headgate.Year+1, nil), calendar},
 		{"calendar of a bucket", headgate.PerCalendar(200, headgate.Day, nil).Using(headgate.TokenBucket), calendar},
 		{"calendar from the first request", headgate.PerCalendar(200, headgate.Day, nil).Anchored(headgate.AnchorFirstRequest), calendar},
@@ -120,8 +120,8 @@ func TestLimitValidate(t *testing.T) {
 		case tt.want != ok && !strings.Contains(err.Error(), tt.want):
 			t.Errorf("%s: error %q does not say %q", tt.name, err, tt.want)
 		}
-		if tt.limit.Valid() != (tt.want == ok) {
-			t.Errorf("%s: Valid() = %v", tt.name, tt.limit.Valid())
+		if tt.limit.Rule().Valid() != (tt.want == ok) {
+			t.Errorf("%s: Valid() = %v", tt.name, tt.limit.Rule().Valid())
 		}
 	}
 }
@@ -215,14 +215,14 @@ func TestEqualIsOneCount(t *testing.T) {
 					x, y := store.Op{Rule: a.Rule()}, store.Op{Rule: b.Rule()}
 					_, one := x.Space()
 					_, two := y.Space()
-					if !a.IsUnlimited() && !b.IsUnlimited() && (one == two) != (i == j) {
+					if !a.Rule().Unlimited && !b.Rule().Unlimited && (one == two) != (i == j) {
 						t.Errorf("%s and %s share a count: %v", a, b, one == two)
 					}
 				}
 			}
 		}
 	}
-	if a, b := headgate.PerMinute(6).Burst(6), headgate.PerMinute(12).Share(0.5).Named("half"); !a.Equal(b) {
+	if a, b := headgate.PerMinute(6).Burst(6), headgate.LimitOf(headgate.PerMinute(12).Rule().Share(0.5)).Named("half"); !a.Equal(b) {
 		t.Errorf("%s does not equal the half of 12, which has a name", a)
 	}
 }
@@ -278,13 +278,13 @@ func TestCompileInvariants(t *testing.T) {
 			t.Fatalf("%d per %dµs: %v", n, period, err)
 		}
 		checkBucketRule(t, plain)
-		if steps := plain.RefillEvery(time.Duration(logUniform(rng, 1, period)) * time.Microsecond); steps.Valid() {
+		if steps := plain.RefillEvery(time.Duration(logUniform(rng, 1, period)) * time.Microsecond); steps.Rule().Valid() {
 			checkBucketRule(t, steps)
 		} else {
 			unevenSteps++
 		}
 		bursting := plain.Burst(burst)
-		if !bursting.Valid() {
+		if !bursting.Rule().Valid() {
 			refused++
 			continue
 		}
@@ -392,26 +392,29 @@ func TestWithRateKeepsAllElse(t *testing.T) {
 	}
 	blocks := store.Blocks{MaxAge: time.Second}
 	daily := headgate.PerCalendar(200, headgate.Day, berlin)
-	for _, c := range []struct{ got, want headgate.Limit }{
-		{headgate.PerSecond(5).WithRate(500, time.Minute), headgate.PerMinute(500)},
-		{headgate.PerSecond(5).Burst(9).WithRate(500, time.Minute), headgate.PerMinute(500).Burst(9)},
-		{headgate.PerSecond(5).Burst(9).WithRate(0, time.Minute), headgate.PerMinute(0)},
-		{headgate.Unlimited().WithRate(5, time.Minute), headgate.PerMinute(5)},
-		{headgate.PerMinute(60).RefillEvery(time.Second).WithRate(120, time.Minute), headgate.PerMinute(120).RefillEvery(time.Second)},
-		{headgate.PerMinute(6).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict).CountingDenied().WithRate(9, time.Hour), headgate.PerHour(9).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict).CountingDenied()},
-		{headgate.PerSecond(100).InBlocks(blocks).InRegions(store.Regions{Home: "eu"}).WithRate(50, 2*time.Second), headgate.Per(50, 2*time.Second).InBlocks(blocks).InRegions(store.Regions{Home: "eu"})},
-		{headgate.PerSecond(100).Burst(200).InBlocks(blocks).WithRate(400, time.Second), headgate.PerSecond(400).Burst(200)}, // too small for a block
-		{daily.WithCalendarRate(9, headgate.Month), headgate.PerCalendar(9, headgate.Month, berlin)},
-		{daily.InZone(berlin).WithCalendarRate(9, headgate.Day), headgate.PerCalendar(9, headgate.Day, berlin).InZone(berlin)},
-		{daily.WithRate(9, time.Hour), headgate.PerHour(9).Using(headgate.FixedWindow)},
-		{headgate.PerSecond(5).WithCalendarRate(9, headgate.Month), headgate.Per(9, 30*24*time.Hour)},
-		{headgate.PerSecond(5).Named("a").WithRate(9, time.Second), headgate.PerSecond(9).Named("a")},
+	for _, c := range []struct {
+		got  *store.Rule
+		want headgate.Limit
+	}{
+		{headgate.PerSecond(5).Rule().WithRate(500, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(500)},
+		{headgate.PerSecond(5).Burst(9).Rule().WithRate(500, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(500).Burst(9)},
+		{headgate.PerSecond(5).Burst(9).Rule().WithRate(0, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(0)},
+		{headgate.Unlimited().Rule().WithRate(5, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(5)},
+		{headgate.PerMinute(60).RefillEvery(time.Second).Rule().WithRate(120, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(120).RefillEvery(time.Second)},
+		{headgate.PerMinute(6).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict).CountingDenied().Rule().WithRate(9, store.Micros(time.Hour), store.NoCalendar), headgate.PerHour(9).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict).CountingDenied()},
+		{headgate.PerSecond(100).Rule().InBlocks(blocks).InRegions(store.Regions{Home: "eu"}).WithRate(50, store.Micros(2*time.Second), store.NoCalendar), headgate.LimitOf(headgate.Per(50, 2*time.Second).Rule().InBlocks(blocks).InRegions(store.Regions{Home: "eu"}))},
+		{headgate.PerSecond(100).Burst(200).Rule().InBlocks(blocks).WithRate(400, store.Micros(time.Second), store.NoCalendar), headgate.PerSecond(400).Burst(200)}, // too small for a block
+		{daily.Rule().WithRate(9, 0, headgate.Month), headgate.PerCalendar(9, headgate.Month, berlin)},
+		{daily.InZone(berlin).Rule().WithRate(9, 0, headgate.Day), headgate.PerCalendar(9, headgate.Day, berlin).InZone(berlin)},
+		{daily.Rule().WithRate(9, store.Micros(time.Hour), store.NoCalendar), headgate.PerHour(9).Using(headgate.FixedWindow)},
+		{headgate.PerSecond(5).Rule().WithRate(9, 0, headgate.Month), headgate.Per(9, 30*24*time.Hour)},
+		{headgate.PerSecond(5).Named("a").Rule().WithRate(9, store.Micros(time.Second), store.NoCalendar), headgate.PerSecond(9).Named("a")},
 	} {
-		if !c.got.Equal(c.want) || c.got.Name() != c.want.Name() || !c.want.Valid() {
+		if !c.got.Equal(c.want.Rule()) || c.got.Name != c.want.Name() || !c.want.Rule().Valid() {
 			t.Errorf("got %s, want %s", c.got, c.want)
 		}
 	}
-	if l := headgate.PerSecond(5).WithRate(-1, time.Second); l.Valid() {
+	if l := headgate.PerSecond(5).Rule().WithRate(-1, store.Micros(time.Second), store.NoCalendar); l.Valid() {
 		t.Errorf("%s is valid", l)
 	}
 }

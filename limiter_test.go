@@ -76,7 +76,7 @@ func TestT28_AllowAllChargesAllOrNone(t *testing.T) {
 	ops := []store.Op{{Key: "k", Scope: "wide", Rule: wide.Rule(), Cost: 1}, {Key: "k", Scope: "narrow", Rule: narrow.Rule(), Cost: 1}}
 	out := make([]store.Decision, len(ops))
 	for i, want := range []bool{true, true, false, false} {
-		d, err := l.AllowAll(ctx, ops, out)
+		d, err := l.Caller().AllowAll(ctx, ops, out)
 		if err != nil || d.Allowed != want || d.Limit != 2 {
 			t.Errorf("call %d: %+v, %v", i+1, d, err)
 		}
@@ -84,13 +84,13 @@ func TestT28_AllowAllChargesAllOrNone(t *testing.T) {
 	if out[0].Remaining != 98 {
 		t.Errorf("the wide limit was charged for refused requests: %+v", out[0])
 	}
-	if err := l.Batch(ctx, ops, out); err != nil || !out[0].Allowed || out[1].Allowed || out[0].Remaining != 97 {
+	if err := l.Caller().Batch(ctx, ops, out); err != nil || !out[0].Allowed || out[1].Allowed || out[0].Remaining != 97 {
 		t.Errorf("Batch answers each separately: %+v, %v", out, err)
 	}
-	if d, err := l.AllowAll(ctx, nil, nil); err != nil || !d.Allowed {
+	if d, err := l.Caller().AllowAll(ctx, nil, nil); err != nil || !d.Allowed {
 		t.Errorf("of no ops all pass: %+v, %v", d, err)
 	}
-	if _, err := l.AllowAll(ctx, ops, out[:1]); err == nil {
+	if _, err := l.Caller().AllowAll(ctx, ops, out[:1]); err == nil {
 		t.Error("no error for too little room")
 	}
 }
@@ -127,7 +127,7 @@ func TestFailurePolicy(t *testing.T) {
 		}
 		out := make([]store.Decision, 2)
 		op := store.Op{Key: "k", Rule: limit.Rule(), Cost: 2}
-		tightest, err := l.AllowAll(t.Context(), []store.Op{op, op}, out)
+		tightest, err := l.Caller().AllowAll(t.Context(), []store.Op{op, op}, out)
 		if d = headgate.Decision(tightest); d != tt.want || headgate.Decision(out[1]) != tt.want || !errors.Is(err, tt.err) {
 			t.Errorf("%s, AllowAll: %+v, %v", tt.name, d, err)
 		}
@@ -199,7 +199,7 @@ func TestErrClosedIsAnOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := headgate.New(store).Allow(t.Context(), "k", headgate.PerMinute(5))
-	if !errors.Is(err, headgate.ErrClosed) || !errors.Is(err, headgate.ErrUnavailable) || d.Reason != headgate.ReasonFailOpen {
+	if !errors.Is(err, store.ErrClosed) || !errors.Is(err, headgate.ErrUnavailable) || d.Reason != headgate.ReasonFailOpen {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -241,10 +241,10 @@ func TestLimitsCountApart(t *testing.T) {
 		}
 		var out [2]store.Decision
 		ops := []store.Op{{Key: "u1", Rule: second.Rule(), Cost: 1}, {Key: "u1", Rule: hour.Rule(), Cost: 1}}
-		if _, err := l.AllowAll(t.Context(), ops, out[:]); err != nil || out[0].Remaining != 4 || out[1].Remaining != 93 {
+		if _, err := l.Caller().AllowAll(t.Context(), ops, out[:]); err != nil || out[0].Remaining != 4 || out[1].Remaining != 93 {
 			t.Errorf("all: %+v, %v", out, err)
 		}
-		if err := l.Batch(t.Context(), ops, out[:]); err != nil || out[0].Remaining != 3 || out[1].Remaining != 92 {
+		if err := l.Caller().Batch(t.Context(), ops, out[:]); err != nil || out[0].Remaining != 3 || out[1].Remaining != 92 {
 			t.Errorf("batch: %+v, %v", out, err)
 		}
 	}
@@ -278,7 +278,7 @@ func TestClocksBeyondTime(t *testing.T) {
 	for _, begin := range []time.Time{{}, time.Unix(0, 0), time.Unix(-5, 0), time.Date(2255, 1, 1, 0, 0, 0, 0, time.UTC), time.UnixMicro(1)} {
 		now, right := begin, begin.UnixMicro() == 1
 		l := headgate.New(memory.New(), headgate.WithClock(func() time.Time { return now }))
-		if err := l.Validate(); right != (err == nil) || !right && !errors.Is(err, headgate.ErrInvalidTime) {
+		if err := l.Validate(); right != (err == nil) || !right && !errors.Is(err, store.ErrInvalidTime) {
 			t.Errorf("%s: Validate: %v", begin, err)
 		}
 		for i, want := range []bool{true, false, true} {
@@ -287,11 +287,11 @@ func TestClocksBeyondTime(t *testing.T) {
 			}
 			want = want && (right || i == 2 && begin.Unix() == 0)
 			d, err := l.Allow(t.Context(), "k", headgate.PerSecond(1))
-			if d.Allowed != want || !right && i < 2 && !errors.Is(err, headgate.ErrInvalidTime) {
+			if d.Allowed != want || !right && i < 2 && !errors.Is(err, store.ErrInvalidTime) {
 				t.Errorf("%s, request %d: %+v, %v, want %t", begin, i, d, err, want)
 			}
 		}
-		if _, err := l.AllowAll(t.Context(), []store.Op{{Key: "all", Rule: headgate.PerSecond(1).Rule(), Cost: 1}}, make([]store.Decision, 1)); !right && begin.Unix() != 0 && !errors.Is(err, headgate.ErrInvalidTime) {
+		if _, err := l.Caller().AllowAll(t.Context(), []store.Op{{Key: "all", Rule: headgate.PerSecond(1).Rule(), Cost: 1}}, make([]store.Decision, 1)); !right && begin.Unix() != 0 && !errors.Is(err, store.ErrInvalidTime) {
 			t.Errorf("%s: AllowAll: %v", begin, err)
 		}
 	}

@@ -22,5 +22,5 @@ func WithSecret(secret [16]byte) Option {
 // Decision.Granted is 1 if the value is new. To take a value back that this call added,
 // use the Member of a [store.Op] with Refund.
 func (l *Limiter) AllowMember(ctx context.Context, key, value string, limit Limit) (Decision, error) {
-	return decided(l.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: 1, Member: store.MemberOf(l.secret, value)}))
+	return decided(l.caller.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: 1, Member: store.MemberOf(l.secret, value)}))
 }

@@ -13,19 +13,19 @@ func TestHome(t *testing.T) {
 	eu := store.Regions{Home: "eu"}
 	blocks := store.Blocks{MaxAge: time.Second, MaxOver: 0.05}
 	for limit, want := range map[string]headgate.Limit{
-		"5/minute sliding_log counted in eu":                            headgate.PerMinute(5).Using(headgate.SlidingLog).InRegions(eu),
-		"5/minute leaky_bucket counted in eu":                           headgate.PerMinute(5).InRegions(eu).Using(headgate.LeakyBucket),
-		"5/minute fixed_window from the first request counted in eu":    headgate.PerMinute(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest).InRegions(eu),
-		"5/minute sliding_window counting refusals counted in eu":       headgate.PerMinute(5).Using(headgate.SlidingWindow).CountingDenied().InRegions(eu),
-		"5/day distinct in UTC, the caller's own zone counted in eu":    headgate.PerCalendar(5, headgate.Day, nil).Using(headgate.Distinct).InZone(nil).InRegions(eu),
-		"5 concurrent, lease 1m counted in eu":                          headgate.Concurrent(5).InRegions(eu),
-		"6000/minute token_bucket in blocks up to 1s old counted in eu": headgate.PerMinute(6000).InRegions(eu).InBlocks(blocks),
-		"6000/minute token_bucket burst 9 counted in eu":                headgate.PerMinute(6000).InRegions(eu).Burst(9).Named("n"),
-		"unlimited":                           headgate.Unlimited().InRegions(eu),
-		"6000/minute fixed_window in regions": headgate.PerMinute(6000).Using(headgate.FixedWindow).InRegions(eu).InRegions(store.Regions{}),
-		"invalid limit: a limit that one region counts has no slack": headgate.PerMinute(6000).InRegions(store.Regions{Home: "eu", Slack: 0.1}),
-		"invalid limit: the slack of regions must be from 0 to 1":    headgate.PerMinute(6000).InRegions(store.Regions{Home: "eu", Slack: 2}),
-		"2000/minute token_bucket burst 3000 counted in eu":          headgate.PerMinute(6000).Burst(9000).InRegions(eu).Share(1. / 3),
+		"5/minute sliding_log counted in eu":                            headgate.LimitOf(headgate.PerMinute(5).Using(headgate.SlidingLog).Rule().InRegions(eu)),
+		"5/minute leaky_bucket counted in eu":                           headgate.LimitOf(headgate.PerMinute(5).Rule().InRegions(eu)).Using(headgate.LeakyBucket),
+		"5/minute fixed_window from the first request counted in eu":    headgate.LimitOf(headgate.PerMinute(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest).Rule().InRegions(eu)),
+		"5/minute sliding_window counting refusals counted in eu":       headgate.LimitOf(headgate.PerMinute(5).Using(headgate.SlidingWindow).CountingDenied().Rule().InRegions(eu)),
+		"5/day distinct in UTC, the caller's own zone counted in eu":    headgate.LimitOf(headgate.PerCalendar(5, headgate.Day, nil).Using(headgate.Distinct).InZone(nil).Rule().InRegions(eu)),
+		"5 concurrent, lease 1m counted in eu":                          headgate.LimitOf(headgate.Concurrent(5).Rule().InRegions(eu)),
+		"6000/minute token_bucket in blocks up to 1s old counted in eu": headgate.LimitOf(headgate.PerMinute(6000).Rule().InRegions(eu).InBlocks(blocks)),
+		"6000/minute token_bucket burst 9 counted in eu":                headgate.LimitOf(headgate.PerMinute(6000).Rule().InRegions(eu)).Burst(9).Named("n"),
+		"unlimited":                           headgate.LimitOf(headgate.Unlimited().Rule().InRegions(eu)),
+		"6000/minute fixed_window in regions": headgate.LimitOf(headgate.PerMinute(6000).Using(headgate.FixedWindow).Rule().InRegions(eu).InRegions(store.Regions{})),
+		"invalid limit: a limit that one region counts has no slack": headgate.LimitOf(headgate.PerMinute(6000).Rule().InRegions(store.Regions{Home: "eu", Slack: 0.1})),
+		"invalid limit: the slack of regions must be from 0 to 1":    headgate.LimitOf(headgate.PerMinute(6000).Rule().InRegions(store.Regions{Home: "eu", Slack: 2})),
+		"2000/minute token_bucket burst 3000 counted in eu":          headgate.LimitOf(headgate.PerMinute(6000).Burst(9000).Rule().InRegions(eu).Share(1. / 3)),
 	} {
 		if got := want.String(); got != limit {
 			t.Errorf("%s, want %s", got, limit)
@@ -33,12 +33,12 @@ func TestHome(t *testing.T) {
 		if settings, is := want.Rule().Regions(); settings.Home != want.Rule().Home() || !is {
 			t.Errorf("%s: home %q and %q", limit, settings.Home, want.Rule().Home())
 		}
-		if want.Valid() && want.Rule().RegionOver() != 0 || want.Valid() && want.Rule().RegionAge() != 0 {
+		if want.Rule().Valid() && want.Rule().RegionOver() != 0 || want.Rule().Valid() && want.Rule().RegionAge() != 0 {
 			t.Errorf("%s: a home admits nothing above the limit", limit)
 		}
 	}
 	limit := headgate.PerMinute(5)
-	if here, there := limit.InRegions(eu), limit.InRegions(store.Regions{Home: "us"}); here.Equal(there) || here.Equal(limit) || !here.Equal(limit.InRegions(eu)) {
+	if here, there := headgate.LimitOf(limit.Rule().InRegions(eu)), headgate.LimitOf(limit.Rule().InRegions(store.Regions{Home: "us"})); here.Equal(there) || here.Equal(limit) || !here.Equal(headgate.LimitOf(limit.Rule().InRegions(eu))) {
 		t.Error("limits with different homes are not equal")
 	}
 }
@@ -62,10 +62,10 @@ func TestRegionsKnowTheZone(t *testing.T) {
 		{time.FixedZone("Nowhere", 3600), false},
 	} {
 		day := headgate.PerCalendar(9, headgate.Day, c.zone)
-		if got := day.InRegions(store.Regions{}); got.Valid() != c.ok || headgate.LimitOf(got.Rule().Part(0, 3)).Valid() != c.ok {
+		if got := headgate.LimitOf(day.Rule().InRegions(store.Regions{})); got.Rule().Valid() != c.ok || got.Rule().Part(0, 3).Valid() != c.ok {
 			t.Errorf("shared in the zone %q: %s, want valid: %t", c.zone, got, c.ok)
 		}
-		if got := day.InRegions(store.Regions{Home: "eu"}); !got.Valid() {
+		if got := headgate.LimitOf(day.Rule().InRegions(store.Regions{Home: "eu"})); !got.Rule().Valid() {
 			t.Errorf("with a home, in the zone %q: %s", c.zone, got)
 		}
 	}

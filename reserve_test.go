@@ -28,7 +28,7 @@ func TestSettlingIsTriedAgain(t *testing.T) {
 			store, local, c := &outage{Store: memory.New()}, memory.New(), newClock()
 			l := headgate.New(store, headgate.WithClock(c.Now), headgate.WithFallback(local, 1))
 			r, err := l.Reserve(t.Context(), "k", limit, 100, 0)
-			if err != nil || !r.OK() {
+			if err != nil || !r.Decision.Allowed {
 				t.Fatal(r, err)
 			}
 			store.down = true
@@ -64,7 +64,7 @@ func TestOpsAreTheCallers(t *testing.T) {
 		{Key: "k", Rule: headgate.PerMinute(9).Rule(), Cost: 1, At: c.now.UnixMicro()},
 	}
 	for i := range 3 {
-		if d, err := l.AllowAll(t.Context(), ops, make([]store.Decision, 2)); err != nil || !d.Allowed {
+		if d, err := l.Caller().AllowAll(t.Context(), ops, make([]store.Decision, 2)); err != nil || !d.Allowed {
 			t.Errorf("round %d: %+v, %v", i, d, err)
 		}
 		c.now = c.now.Add(time.Second)
@@ -74,7 +74,7 @@ func TestOpsAreTheCallers(t *testing.T) {
 	}
 	done := make(chan error, 4)
 	for range cap(done) {
-		go func() { done <- l.Batch(context.Background(), ops, make([]store.Decision, 2)) }()
+		go func() { done <- l.Caller().Batch(context.Background(), ops, make([]store.Decision, 2)) }()
 	}
 	for range cap(done) {
 		if err := <-done; err != nil {
@@ -88,7 +88,7 @@ func TestOpsCostNoMemory(t *testing.T) { //nolint:paralleltest // it counts allo
 	l := headgate.New(memory.New(), headgate.WithClock(newClock().Now))
 	ops, out := []store.Op{{Key: "k", Rule: headgate.PerSecond(1).Rule(), Cost: 1}}, make([]store.Decision, 1)
 	ctx := t.Context()
-	if n := testing.AllocsPerRun(100, func() { _, _ = l.AllowAll(ctx, ops, out) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = l.Caller().AllowAll(ctx, ops, out) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -124,7 +124,7 @@ func leftAfter(t *testing.T, a headgate.Algorithm, by time.Duration, settle stri
 	}
 	r, err := l.Reserve(ctx, "k", limit, 2, 0)
 	ops, out := []store.Op{{Key: "k", Rule: limit.Rule(), Cost: 2}}, make([]store.Decision, 1)
-	_, err2 := l.AllowAll(ctx, ops, out)
+	_, err2 := l.Caller().AllowAll(ctx, ops, out)
 	c.now = c.now.Add(by)
 	_, err3 := l.AllowN(ctx, "k", limit, 3)
 	if err = errors.Join(err, err2, err3); err != nil {
@@ -136,7 +136,7 @@ func leftAfter(t *testing.T, a headgate.Algorithm, by time.Duration, settle stri
 	case "commit 1":
 		err = r.Commit(ctx, 1)
 	default:
-		err = l.GiveBack(ctx, ops, out, since)
+		err = l.Caller().Refund(ctx, ops, out, since)
 	}
 	c.now = c.now.Add(100 * time.Millisecond)
 	d, err2 := l.Peek(ctx, "k", limit, 1)

@@ -174,7 +174,7 @@ func TestT02_CancelGivesBackOnce(t *testing.T) {
 			inBubble(t, func(t *testing.T, l *headgate.Limiter) {
 				ctx, limit := t.Context(), headgate.PerMinute(6).Using(a)
 				r, err := l.Reserve(ctx, "k", limit, 4, 0)
-				if err != nil || !r.OK() || r.Delay() != 0 {
+				if err != nil || !r.Decision.Allowed || r.Decision.Delay != 0 {
 					t.Fatalf("reserved %+v, %v", r.Decision, err)
 				}
 				time.Sleep(10 * time.Second)
@@ -219,12 +219,12 @@ func TestReserveBooksAhead(t *testing.T) {
 		ctx, limit := t.Context(), headgate.PerSecond(1)
 		for i, want := range []time.Duration{0, time.Second, 2 * time.Second} {
 			r, err := l.Reserve(ctx, "k", limit, 1, 2*time.Second)
-			if err != nil || !r.OK() || r.Delay() != want {
-				t.Errorf("reservation %d: delay %v, %+v, %v", i+1, r.Delay(), r.Decision, err)
+			if err != nil || !r.Decision.Allowed || r.Decision.Delay != want {
+				t.Errorf("reservation %d: delay %v, %+v, %v", i+1, r.Decision.Delay, r.Decision, err)
 			}
 		}
 		r, err := l.Reserve(ctx, "k", limit, 1, 2*time.Second)
-		if err != nil || r.OK() || r.Decision.RetryAfter != time.Second {
+		if err != nil || r.Decision.Allowed || r.Decision.RetryAfter != time.Second {
 			t.Errorf("a booking 3s ahead: %+v, %v", r.Decision, err)
 		}
 		if err := r.Cancel(ctx); err != nil {
@@ -232,7 +232,7 @@ func TestReserveBooksAhead(t *testing.T) {
 		}
 	})
 	var zero headgate.Reservation
-	if err := zero.Cancel(t.Context()); err != nil || zero.OK() {
-		t.Errorf("the zero Reservation: %v, %v", zero.OK(), err)
+	if err := zero.Cancel(t.Context()); err != nil || zero.Decision.Allowed {
+		t.Errorf("the zero Reservation: %v, %v", zero.Decision.Allowed, err)
 	}
 }

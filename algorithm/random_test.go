@@ -86,7 +86,7 @@ func randomLimit(rng *rand.Rand, a store.Algorithm) headgate.Limit {
 		if a >= store.FixedWindow && a <= store.SlidingBuckets && rng.IntN(3) == 0 {
 			l = l.CountingDenied()
 		}
-		if l.Valid() {
+		if l.Rule().Valid() {
 			return l
 		}
 	}

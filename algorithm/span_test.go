@@ -51,7 +51,7 @@ func changed(rng *rand.Rand, l headgate.Limit) headgate.Limit {
 	if l.Algorithm() == store.SlidingBuckets {
 		next = next.Buckets(1+rng.IntN(20), l.Rule().Edge)
 	}
-	if !next.Valid() {
+	if !next.Rule().Valid() {
 		return l
 	}
 	return next

@@ -18,7 +18,7 @@ func randomSteps(rng *rand.Rand) headgate.Limit {
 		if rng.IntN(2) == 0 {
 			l = l.Burst(1 + rng.Int64N(90))
 		}
-		if l.Valid() {
+		if l.Rule().Valid() {
 			return l
 		}
 	}

@@ -69,7 +69,7 @@ func (r *Rules) DecideAttributes(ctx context.Context, attributes map[string]stri
 // decide is for callers that do not say when the request ends.
 func (r *Rules) decide(ctx context.Context, request rules.Request, cost int64) (Verdict, error) {
 	v, err := r.engine.Decide(ctx, engine.Query{
-		Domain: r.domain, Part: engine.Part{Request: request, Cost: cost}, At: r.limiter.Now().UnixMicro(), Endless: true,
+		Domain: r.domain, Part: engine.Part{Request: request, Cost: cost}, At: r.limiter.Caller().Now().UnixMicro(), Endless: true,
 	})
 	defer v.Release()
 	told := Verdict{Decision: headgate.Decision(v.Decision), Outcome: v.Outcome().String()}
@@ -110,7 +110,7 @@ func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Ha
 	x := exchange{w: w, request: request}
 	x.q.Of(request, r.clients, client.Identity{})
 	ctx, pass := request.Context(), &x.pass
-	pass.Begin(ctx, &r.asker, engine.Query{Domain: r.domain, Part: engine.Part{Request: &x.q, Cost: 1}, At: r.limiter.Now().UnixMicro(), Waits: true})
+	pass.Begin(ctx, &r.asker, engine.Query{Domain: r.domain, Part: engine.Part{Request: &x.q, Cost: 1}, At: r.limiter.Caller().Now().UnixMicro(), Waits: true})
 	defer pass.End() // also if next panics
 	if !pass.Allowed {
 		refuse(w, request, pass)
@@ -145,7 +145,7 @@ func (r *Rules) report(ctx context.Context, err error) {
 	if err == nil {
 		return
 	}
-	level, last, now := slog.LevelDebug, r.told.Load(), r.limiter.Now().Unix()
+	level, last, now := slog.LevelDebug, r.told.Load(), r.limiter.Caller().Now().Unix()
 	if (last == 0 || now-last >= 60) && r.told.CompareAndSwap(last, now) {
 		level = slog.LevelWarn
 	}

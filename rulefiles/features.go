@@ -28,7 +28,7 @@ const mostBans = 100_000
 // openFeatures makes what the features of rules do, and returns the option for the engine.
 func (r *Rules) openFeatures(store store.Store) engine.Option {
 	r.working.workers = features.Open(feature.Process{
-		Store: store, Clock: r.limiter.Now, Log: r.log, Follow: true, Started: r.logBan,
+		Store: store, Clock: r.limiter.Caller().Now, Log: r.log, Follow: true, Started: r.logBan,
 		Ban: standalone.Bans(func() *engine.Engine { return r.engine }, mostBans),
 	})
 	return engine.WithRefusals(r.working.workers)

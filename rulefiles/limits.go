@@ -24,6 +24,6 @@ func (r *Rules) LimitsHandler() http.Handler {
 		}
 		var q httprequest.Request
 		q.Of(request, r.clients, client.Identity{})
-		r.report(request.Context(), page.Serve(w, request, &q, r.domain, r.limiter.Now()))
+		r.report(request.Context(), page.Serve(w, request, &q, r.domain, r.limiter.Caller().Now()))
 	})
 }

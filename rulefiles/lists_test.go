@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/rulefiles"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -30,10 +31,10 @@ func TestLists(t *testing.T) {
 		reason     headgate.Reason
 	}{
 		{map[string]string{"client_ip": "192.0.2.1"}, headgate.ReasonNoLimit},
-		{map[string]string{"client_ip": "192.0.2.2"}, headgate.ReasonBanned},
-		{map[string]string{"client_ip": "::ffff:192.0.2.2"}, headgate.ReasonBanned},
-		{map[string]string{"client_ip": "2001:db8:bad::1"}, headgate.ReasonBanned},
-		{map[string]string{"client_ip": "198.51.100.1", "header:X-Api-Key": "k-bad"}, headgate.ReasonBanned},
+		{map[string]string{"client_ip": "192.0.2.2"}, store.ReasonBanned},
+		{map[string]string{"client_ip": "::ffff:192.0.2.2"}, store.ReasonBanned},
+		{map[string]string{"client_ip": "2001:db8:bad::1"}, store.ReasonBanned},
+		{map[string]string{"client_ip": "198.51.100.1", "header:X-Api-Key": "k-bad"}, store.ReasonBanned},
 		{map[string]string{"client_ip": "192.0.2.2", "user": "ann"}, headgate.ReasonNoLimit},
 		{map[string]string{"client_ip": "198.51.100.1"}, headgate.ReasonTooLarge},
 	} {
@@ -44,7 +45,7 @@ func TestLists(t *testing.T) {
 	}
 	request := httptest.NewRequest(http.MethodGet, "/", nil)
 	request.RemoteAddr = "192.0.2.7:1234"
-	if v, err := r.Decide(t.Context(), request); err != nil || v.Decision.Reason != headgate.ReasonBanned || v.Rule != "deny client_ip" {
+	if v, err := r.Decide(t.Context(), request); err != nil || v.Decision.Reason != store.ReasonBanned || v.Rule != "deny client_ip" {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

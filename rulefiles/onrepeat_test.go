@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/rulefiles"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -33,7 +34,7 @@ func awaitBan(t *testing.T, r *rulefiles.Rules) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for timeout := time.After(20 * time.Second); search(t, r) != headgate.ReasonBanned; {
+	for timeout := time.After(20 * time.Second); search(t, r) != store.ReasonBanned; {
 		select {
 		case <-tick.C:
 		case <-timeout:
@@ -66,7 +67,7 @@ func TestOnRepeat(t *testing.T) {
 	c.pass(time.Hour)
 	other.pass(time.Hour)
 	for _, r := range []*rulefiles.Rules{one, two} {
-		if reason := search(t, r); reason == headgate.ReasonBanned {
+		if reason := search(t, r); reason == store.ReasonBanned {
 			t.Error("the ban has no end")
 		}
 	}

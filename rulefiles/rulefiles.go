@@ -77,8 +77,8 @@ func Open(store store.Store, paths []string, options ...Option) (*Rules, error) 
 	}
 	r.engine = engine.New(store, rs, append(own, r.openFeatures(store))...)
 	r.asker = admission.Asker{
-		Engine: r.engine, Clients: r.clients, Clock: r.limiter.Now, Logger: r.log, Failed: r.report, Patience: time.Second,
-		Wait: func(ctx context.Context, d time.Duration, _ bool) error { return r.limiter.Sleep(ctx, d) },
+		Engine: r.engine, Clients: r.clients, Clock: r.limiter.Caller().Now, Logger: r.log, Failed: r.report, Patience: time.Second,
+		Wait: func(ctx context.Context, d time.Duration, _ bool) error { return r.limiter.Caller().Sleep(ctx, d) },
 	}
 	r.startFeatures(rs)
 	r.stop = follow.Start(follow.Options{Files: r.files, Changed: r.changed, Settle: follow.DefaultSettle, Poll: poll, Log: r.log})

@@ -33,19 +33,30 @@ const (
 	badBlockBurst problem = "blocks that admit nothing above the burst take what is refilled in their age out of it, which leaves nothing: use a shorter age"
 )
 
-// SetBlocks makes limits of s be used in blocks; see headgate.Limit.InBlocks.
-func (s *Settings) SetBlocks(b Blocks) {
-	s.blockAge = Micros(b.MaxAge)
-	if b.MaxAge <= 0 {
-		s.blockAge = -1 // remembered as out of range
-	}
-	s.blockOver = -1
-	if b.MaxOver >= 0 && b.MaxOver <= 1 {
-		s.blockOver = int64(math.Round(b.MaxOver * millionths))
-	}
+// InBlocks returns r so that processes draw tokens in advance and decide alone, through
+// package store/blocks:
+//
+//	perSecond := headgate.PerSecond(10_000)
+//	limit := headgate.LimitOf(perSecond.Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05}))
+//
+// Windows and SlidingLog still never admit more than the limit. A token bucket admits at
+// most [Rule.BlockOver] more, at once, however many processes there are, and its rate is
+// exact in the long run. What other processes hold in advance may be refused. Queues,
+// concurrency and limits that count refusals cannot be used in blocks.
+func (r *Rule) InBlocks(b Blocks) *Rule {
+	return r.With(func(s *Settings) {
+		s.blockAge = Micros(b.MaxAge)
+		if b.MaxAge <= 0 {
+			s.blockAge = -1 // remembered as out of range
+		}
+		s.blockOver = -1
+		if b.MaxOver >= 0 && b.MaxOver <= 1 {
+			s.blockOver = int64(math.Round(b.MaxOver * millionths))
+		}
+	})
 }
 
-// Blocks returns the settings of SetBlocks, and false for a limit without blocks.
+// Blocks returns what [Rule.InBlocks] was given, and false for a limit without blocks.
 func (r *Rule) Blocks() (b Blocks, ok bool) {
 	if r.blockAge <= 0 || r.blockOver < 0 {
 		return b, false

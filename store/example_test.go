@@ -36,7 +36,7 @@ func Example_wrapper() {
 		_, _ = limiter.Allow(ctx, "ann", limit)
 	}
 	ops := []store.Op{{Key: "ann", Rule: limit.Rule(), Cost: 1}, {Key: "bob", Rule: limit.Rule(), Cost: 1}}
-	_ = limiter.Batch(ctx, ops, make([]store.Decision, len(ops)))
+	_ = limiter.Caller().Batch(ctx, ops, make([]store.Decision, len(ops)))
 	fmt.Println(db.calls, "calls,", db.refused, "refused")
 	// Output: 4 calls, 2 refused
 }

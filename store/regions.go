@@ -30,15 +30,28 @@ const (
 	badPart    problem = "the number of a region must be from 0 to one less than there are regions"
 )
 
-// SetRegions makes regions share limits of s; see headgate.Limit.InRegions.
-func (s *Settings) SetRegions(r Regions) {
-	s.inRegions, s.home, s.slack = true, r.Home, -1
-	if r.Slack >= 0 && r.Slack <= 1 {
-		s.slack = int64(math.Round(r.Slack * millionths))
-	}
+// InRegions returns r so that regions share it, through package store/regions:
+//
+//	perMinute := headgate.PerMinute(600).Using(headgate.SlidingWindow)
+//	limit := headgate.LimitOf(perMinute.Rule().InRegions(store.Regions{}))
+//
+// All regions together never admit more than the limit, whatever the network does; a token
+// bucket admits [Rule.RegionOver] more, at once. What other regions hold may be refused
+// here, until they have given it. A request that costs more than a region's own part is
+// refused as [ReasonTooLarge]. Queues, logs, concurrency, distinct counts, limits that count
+// refusals, and windows of the calendar in time.Local or in a zone of time.FixedZone, which
+// others do not know, cannot be shared between regions, only counted by one, which is
+// then their home: store.Regions{Home: "eu"}.
+func (r *Rule) InRegions(g Regions) *Rule {
+	return r.With(func(s *Settings) {
+		s.inRegions, s.home, s.slack = true, g.Home, -1
+		if g.Slack >= 0 && g.Slack <= 1 {
+			s.slack = int64(math.Round(g.Slack * millionths))
+		}
+	})
 }
 
-// Regions returns the settings of SetRegions, and false for a limit that is not shared.
+// Regions returns what [Rule.InRegions] was given, and false for a limit that is not shared.
 func (r *Rule) Regions() (settings Regions, ok bool) {
 	return Regions{Home: r.home, Slack: float64(r.slack) / millionths}, r.inRegions
 }

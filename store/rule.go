@@ -57,9 +57,9 @@ type Settings struct {
 	RefillEvery int64
 	Zone        *time.Location // the zone of a calendar window
 
-	// blockAge and blockOver are those of SetBlocks, blockOver in millionths.
+	// blockAge and blockOver are those of InBlocks, blockOver in millionths.
 	blockAge, blockOver int64
-	// inRegions, home and slack are those of SetRegions, slack in millionths.
+	// inRegions, home and slack are those of InRegions, slack in millionths.
 	inRegions bool
 	home      string
 	slack     int64
@@ -415,8 +415,14 @@ func Nominal(u CalendarUnit) int64 {
 	return [...]int64{Minute: minute, Hour: 60 * minute, Day: day, Week: 7 * day, Month: 30 * day, Year: 365 * day}[u]
 }
 
-// Share returns the fraction f of r, for one of several processes that count separately;
-// see headgate.Limit.Share.
+// Share returns the fraction f of r and its burst, for one of several processes that count
+// separately: Share(0.25) in each of four. f must satisfy 0 < f ≤ 1; otherwise the rule is
+// invalid.
+//
+// The numbers are rounded down, but to no less than 1, so the shares never add up to more
+// than r, except for limits smaller than the number of processes. A share of a limit
+// without a name counts separately from that limit. A share is invalid if its burst is too
+// large to count its rate exactly.
 func (r *Rule) Share(f float64) *Rule {
 	s := r.Settings
 	s.part = true
@@ -445,8 +451,11 @@ func invalid(s Settings, p problem) *Rule {
 	return &Rule{Settings: s, problem: p}
 }
 
-// WithRate returns r with another rate: n per period in microseconds, or per calendar
-// unit; see headgate.Limit.WithRate.
+// WithRate returns r with another rate: n per period in microseconds, or per calendar unit.
+// All else stays: the algorithm and its options, a burst that was given, blocks, regions and
+// the name. A rule that is too small for its blocks then is exact. Windows of the calendar
+// become windows of the period, or keep their zone if there is a unit; for other rules a
+// unit has its usual length, such as 30 days.
 func (r *Rule) WithRate(n, period int64, unit CalendarUnit) *Rule {
 	if unit != NoCalendar {
 		if period = Nominal(unit); r.Calendar == NoCalendar {

@@ -30,6 +30,17 @@ var (
 	// ErrNoMember is returned for a limit of [Distinct] and an op that does not say which
 	// value the request shows, or not by a number of [MemberOf].
 	ErrNoMember = errors.New("a limit of distinct values needs the value that the request shows: use AllowMember, or set Op.Member to what MemberOf returns")
+	// ErrNoStore is returned by every method of a headgate.Limiter without a Store. Such a
+	// Limiter refuses everything.
+	ErrNoStore = errors.New("headgate.New was called without a store")
+	// ErrInvalidFallback is wrapped by the error of every method of a headgate.Limiter whose
+	// WithFallback has no store or an invalid share. Such a Limiter refuses everything.
+	ErrInvalidFallback = errors.New("invalid fallback")
+	// ErrInvalidDuration is returned for credit that would end immediately.
+	ErrInvalidDuration = errors.New("invalid duration: credit must last longer than 0")
+	// ErrInvalidTime is returned by every method of a headgate.Limiter if the clock set with
+	// WithClock is out of range.
+	ErrInvalidTime = errors.New("invalid time: the clock of WithClock must be after 1970-01-01T00:00:00Z and before 2112")
 	// ErrUnavailable is wrapped by every error that means the store could not answer.
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrClosed is returned by a store that has been closed. It wraps ErrUnavailable.

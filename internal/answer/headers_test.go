@@ -84,7 +84,7 @@ func TestHeaders(t *testing.T) {
 			{Name: "free", Limit: headgate.Unlimited(), Decision: store.Decision{Allowed: true, Reason: headgate.ReasonNoLimit}},
 		}, nil},
 		{"a shadowed limit is not mentioned", answer.Default, []answer.Policy{
-			with(login, store.Decision{Allowed: true, Reason: headgate.ReasonShadow, Limit: 5, RetryAfter: time.Second}),
+			with(login, store.Decision{Allowed: true, Reason: store.ReasonShadow, Limit: 5, RetryAfter: time.Second}),
 		}, nil},
 		{"the cost can never fit", answer.Default, []answer.Policy{
 			with(login, store.Decision{Reason: headgate.ReasonTooLarge, Limit: 5, Remaining: 5, RetryAfter: headgate.Never}),
@@ -371,7 +371,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("gr\xffe\"\\", int64(1<<40), int64(1), int64(-1), int64(-5), int64(1<<62))
 	f.Fuzz(func(t *testing.T, name string, n, period, remaining, retry, reset int64) {
 		limit := headgate.Per(n, time.Duration(period))
-		if !limit.Valid() {
+		if !limit.Rule().Valid() {
 			return
 		}
 		parsed(t, answer.Policy{Name: name, Limit: limit, Decision: store.Decision{

@@ -30,7 +30,7 @@ func Append(list []Policy, p Policy) []Policy {
 // told reports whether clients see p at all. Limits that only observe, and those that
 // limit nothing, concern only the operator.
 func (p *Policy) told() bool {
-	return p.Decision.Reason != headgate.ReasonShadow && p.Decision.Reason != headgate.ReasonNoLimit
+	return p.Decision.Reason != store.ReasonShadow && p.Decision.Reason != headgate.ReasonNoLimit
 }
 
 // counted reports whether p's Remaining and ResetAfter are known. They are not if the

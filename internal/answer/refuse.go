@@ -156,7 +156,7 @@ func (r *Refusal) problem(status int) []byte {
 	case decision.Reason == headgate.ReasonFailClosed:
 		kind, title = ReducedCapacity, "Capacity temporarily reduced"
 		detail = "The quota cannot be checked at the moment. Try again later."
-	case decision.Reason == headgate.ReasonBanned:
+	case decision.Reason == store.ReasonBanned:
 		kind, title, detail = AbnormalUsage, "Abnormal usage detected", "Requests from you are not accepted for now."
 	case decision.RetryAfter == headgate.Never && nothing: // a row "deny" of a table
 		detail = "Requests from you are not accepted."

@@ -45,7 +45,7 @@ func TestRefuse(t *testing.T) {
 			"detail":            "The quota cannot be checked at the moment. Try again later.",
 			"violated-policies": []any{"login"}, "retry_after_ms": 1000.0,
 		}},
-		{"banned", answer.Refusal{Policies: []answer.Policy{daily, with(login, store.Decision{Reason: headgate.ReasonBanned, RetryAfter: time.Minute})}}, 429, map[string]any{
+		{"banned", answer.Refusal{Policies: []answer.Policy{daily, with(login, store.Decision{Reason: store.ReasonBanned, RetryAfter: time.Minute})}}, 429, map[string]any{
 			"type": answer.AbnormalUsage, "title": "Abnormal usage detected", "status": 429.0,
 			"detail": "Requests from you are not accepted for now.", "violated-policies": []any{"login"}, "retry_after_ms": 60000.0,
 		}},

@@ -152,7 +152,7 @@ descriptors:
   - {key: b, rate_limit: {name: b, unlimited: !!bool yes}}
 `)
 	lookups{{"a=xy", "a: d_a_x*_"}}.run(t, theirs)
-	if !theirs.Rules()[1].Limit.IsUnlimited() {
+	if !theirs.Rules()[1].Limit.Rule().Unlimited {
 		t.Error("it is limited")
 	}
 }

@@ -70,11 +70,11 @@ func (g *GivenRate) limit(text string, standard headgate.Limit) (headgate.Limit,
 	if err != nil && g.More(text) {
 		return g.Max, rateCapped
 	}
-	if err != nil || l.IsUnlimited() {
+	if err != nil || l.Rule().Unlimited {
 		return standard, rateWrong
 	}
 	if l.Rule().AsBucket() != nil && l.Capacity() > g.Max.Capacity() && !isFaster(l, g.Max) {
-		if smaller := l.Burst(g.Max.Capacity()); smaller.Valid() {
+		if smaller := l.Burst(g.Max.Capacity()); smaller.Rule().Valid() {
 			return smaller, rateTaken
 		}
 	}
@@ -86,8 +86,8 @@ func (g *GivenRate) limit(text string, standard headgate.Limit) (headgate.Limit,
 
 // IsMore reports whether a limit allows more than another, in the long run or at once.
 func IsMore(a, b headgate.Limit) bool {
-	if a.IsUnlimited() || b.IsUnlimited() {
-		return !b.IsUnlimited()
+	if a.Rule().Unlimited || b.Rule().Unlimited {
+		return !b.Rule().Unlimited
 	}
 	return a.Capacity() > b.Capacity() || isFaster(a, b)
 }

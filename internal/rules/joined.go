@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/store"
 )
 
 // join sets what the counts of r, under compat: envoy, belong to. No other
@@ -16,11 +17,11 @@ import (
 func (r *Rule) join() {
 	r.flat, r.Scope = true, "envoy:"+r.Limit.Period().String()
 	algorithm := r.Limit.Algorithm()
-	r.ChargeDenied = algorithm != headgate.Concurrency && !r.Limit.IsUnlimited()
+	r.ChargeDenied = algorithm != headgate.Concurrency && !r.Limit.Rule().Unlimited
 	if algorithm == headgate.FixedWindow && r.ChargeDenied && r.Limit.N() == 0 {
 		was := r.Limit.Rule()
 		r.one = headgate.Per(1, r.Limit.Period()).Using(algorithm).Anchored(was.Anchor)
-		if was.Calendar != headgate.NoCalendar {
+		if was.Calendar != store.NoCalendar {
 			r.one = headgate.PerCalendar(1, was.Calendar, was.Zone)
 		}
 		if was.CountDenied {
@@ -32,7 +33,7 @@ func (r *Rule) join() {
 // Counted returns the limit to charge for a rule with ChargeDenied: its own, or
 // in place of one of 0, which counts nothing, one of 1 in the same windows.
 func (r *Rule) Counted() headgate.Limit {
-	if r.Limit.N() == 0 && r.one.Valid() {
+	if r.Limit.N() == 0 && r.one.Rule().Valid() {
 		return r.one
 	}
 	return r.Limit

@@ -24,7 +24,7 @@ func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
 			return nil, fmt.Errorf("the rule takes its rate from %s: the override needs a rate", r.given.Rate.From)
 		}
 		was = r.given.Rate.Shape
-	case was.IsUnlimited() && rate != "" && r.table != nil:
+	case was.Rule().Unlimited && rate != "" && r.table != nil:
 		was = r.table.Shape
 	}
 	limit, err := changed(was, rate, burst)
@@ -44,7 +44,7 @@ func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
 
 // CanEnforce returns why a valid limit cannot refuse everything above it, or nil.
 func CanEnforce(l headgate.Limit) error {
-	if l.Algorithm() != headgate.Distinct || l.IsUnlimited() || l.N() <= store.MaxDistinctExact {
+	if l.Algorithm() != headgate.Distinct || l.Rule().Unlimited || l.N() <= store.MaxDistinctExact {
 		return nil
 	}
 	return fmt.Errorf("a limit of %d different values can be measured, but not enforced: only up to %d are counted exactly", l.N(), store.MaxDistinctExact)
@@ -76,10 +76,8 @@ func changed(l headgate.Limit, other string, burst int64) (headgate.Limit, error
 			}
 			return headgate.Unlimited(), nil
 		}
-		if out = l.WithRate(to.N, to.Period); to.Unit != headgate.NoCalendar {
-			out = l.WithCalendarRate(to.N, to.Unit)
-		}
-	} else if l.IsUnlimited() {
+		out = headgate.LimitOf(now.WithRate(to.N, store.Micros(to.Period), to.Unit))
+	} else if l.Rule().Unlimited {
 		return l, fmt.Errorf("the rule is unlimited: the override needs a rate")
 	}
 	if burst != 0 {

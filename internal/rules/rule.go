@@ -372,7 +372,7 @@ func (r *Rule) Covers(other *Rule) bool {
 		return false
 	case r.ChargeDenied || other.ChargeDenied || len(other.Traits) > 0 || !r.costsAs(other) || !r.Values.same(other.Values) || !r.coversOutage(other):
 		return false
-	case r.Limit.IsUnlimited() || other.Limit.IsUnlimited() || r.varies() || other.varies():
+	case r.Limit.Rule().Unlimited || other.Limit.Rule().Unlimited || r.varies() || other.varies():
 		return false
 	}
 	a, b := r.Limit.Rule(), other.Limit.Rule()

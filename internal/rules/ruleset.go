@@ -172,7 +172,7 @@ func ApplyReplaces(matches []Matches) {
 	for i := range matches {
 		for j := range matches[i].Checks {
 			c := &matches[i].Checks[j]
-			if c.Rule.flat && c.Rule.Limit.IsUnlimited() {
+			if c.Rule.flat && c.Rule.Limit.Rule().Unlimited {
 				continue // as in Envoy's service, there is no limit to replace
 			}
 			for k := range matches {

@@ -20,14 +20,14 @@ func TestSync(t *testing.T) {
 	}{
 		{"sync: exact", busy},
 		{"sync: {mode: exact}", busy},
-		{"sync: blocks", busy.InBlocks(standard)},
-		{"sync: {mode: blocks}", busy.InBlocks(standard)},
-		{"sync: {mode: blocks, max_age: 20ms}", busy.InBlocks(store.Blocks{MaxAge: 20 * time.Millisecond, MaxOver: 0.05})},
-		{"sync: {mode: blocks, max_over: 0.5%}", busy.InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.005})},
-		{"sync: {mode: blocks, max_over: 0, max_age: 20ms}", busy.InBlocks(store.Blocks{MaxAge: 20 * time.Millisecond})},
-		{"sync: blocks\n    burst: 20_000", busy.Burst(20_000).InBlocks(standard)},
-		{"sync: blocks\n    algorithm: sliding_log", busy.Using(headgate.SlidingLog).InBlocks(standard)},
-		{"sync: blocks\n    algorithm: fixed_window", busy.Using(headgate.FixedWindow).InBlocks(standard)},
+		{"sync: blocks", headgate.LimitOf(busy.Rule().InBlocks(standard))},
+		{"sync: {mode: blocks}", headgate.LimitOf(busy.Rule().InBlocks(standard))},
+		{"sync: {mode: blocks, max_age: 20ms}", headgate.LimitOf(busy.Rule().InBlocks(store.Blocks{MaxAge: 20 * time.Millisecond, MaxOver: 0.05}))},
+		{"sync: {mode: blocks, max_over: 0.5%}", headgate.LimitOf(busy.Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.005}))},
+		{"sync: {mode: blocks, max_over: 0, max_age: 20ms}", headgate.LimitOf(busy.Rule().InBlocks(store.Blocks{MaxAge: 20 * time.Millisecond}))},
+		{"sync: blocks\n    burst: 20_000", headgate.LimitOf(busy.Burst(20_000).Rule().InBlocks(standard))},
+		{"sync: blocks\n    algorithm: sliding_log", headgate.LimitOf(busy.Using(headgate.SlidingLog).Rule().InBlocks(standard))},
+		{"sync: blocks\n    algorithm: fixed_window", headgate.LimitOf(busy.Using(headgate.FixedWindow).Rule().InBlocks(standard))},
 	} {
 		set, diagnostics := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - name: r\n    key: client_ip\n    rate: 10000/s\n    " + c.text + "\n")})
 		if set == nil || len(diagnostics) > 0 {

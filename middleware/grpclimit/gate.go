@@ -28,7 +28,7 @@ func (g *gate) admit(c *Call) (places, error) {
 	g.limits.About(c, ops)
 	left, decisions := g.maxWait, make([]store.Decision, len(ops))
 	for {
-		asked := g.limits.Limiter.Now()
+		asked := g.limits.Limiter.Caller().Now()
 		tightest, err := g.limits.AllowAll(c.Context, ops, decisions)
 		if err != nil && g.onError != nil {
 			g.onError(c.Context, err)
@@ -41,7 +41,7 @@ func (g *gate) admit(c *Call) (places, error) {
 			return places{}, g.refusal(ops, decisions)
 		}
 		left -= wait
-		if err := g.limits.Limiter.Sleep(c.Context, wait); err != nil {
+		if err := g.limits.Limiter.Caller().Sleep(c.Context, wait); err != nil {
 			return places{}, status.FromContextError(err).Err()
 		}
 	}
@@ -57,12 +57,12 @@ func (g *gate) turn(ctx context.Context, ops []store.Op, decisions []store.Decis
 	undo := func() {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.RefundTimeout)
 		defer cancel()
-		if e := g.limits.Limiter.GiveBack(own, ops, decisions, g.limits.Limiter.Now().Sub(asked)); e != nil && g.onError != nil {
+		if e := g.limits.Limiter.Caller().Refund(own, ops, decisions, g.limits.Limiter.Caller().Now().Sub(asked)); e != nil && g.onError != nil {
 			g.onError(ctx, e)
 		}
 	}
 	if delay > 0 {
-		if err := g.limits.Limiter.Sleep(ctx, delay); err != nil {
+		if err := g.limits.Limiter.Caller().Sleep(ctx, delay); err != nil {
 			undo()
 			return places{}, status.FromContextError(err).Err()
 		}
@@ -141,7 +141,7 @@ func RetryAfter(err error) (time.Duration, bool) {
 type places struct {
 	gate   *gate
 	ctx    context.Context //nolint:containedctx // of the call, whose values the release keeps
-	leases []*headgate.Lease
+	leases []*store.Lease
 	charge *charge // nil without ChargeOn
 }
 

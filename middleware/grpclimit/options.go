@@ -120,7 +120,7 @@ func Also(limit headgate.Limit, options ...Option) Option {
 }
 
 // Validate returns the error that an interceptor with these arguments would panic
-// with: a nil limiter or one without a store ([headgate.ErrNoStore]), an invalid limit
+// with: a nil limiter or one without a store ([store.ErrNoStore]), an invalid limit
 // ([headgate.ErrInvalidLimit]), or an invalid option. Call it first if limits come from
 // configuration.
 func Validate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) error {

@@ -28,8 +28,8 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, fine, nil, "", nil},
 		{limiter, headgate.Unlimited(), []httplimit.Option{httplimit.LimitBy(nil), httplimit.OnLimit(nil), httplimit.OnError(nil)}, "", nil},
 		{limiter, headgate.PerMinute(0), []httplimit.Option{httplimit.Also(fine)}, "", nil},
-		{nil, fine, nil, "httplimit: no limiter: ", headgate.ErrNoStore},
-		{headgate.New(nil), fine, nil, "httplimit: no limiter: ", headgate.ErrNoStore},
+		{nil, fine, nil, "httplimit: no limiter: ", store.ErrNoStore},
+		{headgate.New(nil), fine, nil, "httplimit: no limiter: ", store.ErrNoStore},
 		{limiter, headgate.Limit{}, nil, `httplimit: the limit "default": `, headgate.ErrInvalidLimit},
 		{limiter, wrong, nil, `httplimit: the limit "default": invalid limit: only token_bucket and leaky_bucket have a burst`, headgate.ErrInvalidLimit},
 		{limiter, wrong.Named("login"), nil, `httplimit: the limit "login": `, headgate.ErrInvalidLimit},
@@ -40,9 +40,9 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, fine, []httplimit.Option{httplimit.By(nil)}, `httplimit: By of the limit "default" is nil`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.OnLimit(http.HandlerFunc(nil))}, `httplimit: OnLimit `, nil},
 		{limiter, fine, []httplimit.Option{httplimit.OnLimit((*http.ServeMux)(nil))}, `httplimit: OnLimit `, nil},
-		{headgate.New((*memory.Store)(nil)), fine, nil, "httplimit: no limiter: ", headgate.ErrNoStore},
-		{&headgate.Limiter{}, fine, nil, "httplimit: no limiter: ", headgate.ErrNoStore},
-		{headgate.New(memory.New(), headgate.WithFallback(memory.New(), 25)), fine, nil, "httplimit: unusable limiter: ", headgate.ErrInvalidFallback},
+		{headgate.New((*memory.Store)(nil)), fine, nil, "httplimit: no limiter: ", store.ErrNoStore},
+		{&headgate.Limiter{}, fine, nil, "httplimit: no limiter: ", store.ErrNoStore},
+		{headgate.New(memory.New(), headgate.WithFallback(memory.New(), 25)), fine, nil, "httplimit: unusable limiter: ", store.ErrInvalidFallback},
 		{limiter, fine, []httplimit.Option{httplimit.Cost(nil)}, `httplimit: Cost `, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Name("api"), httplimit.Also(headgate.PerDay(9).Named("api"))}, `httplimit: the limit "api": two limits of this middleware are named "api"`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.RefundIf(200))}, `httplimit: RefundIf inside Also has no effect`, nil},
@@ -209,4 +209,3 @@ func TestLimitBy(t *testing.T) {
 		}
 	}
 }
-

@@ -37,7 +37,7 @@ type Pass struct {
 	ctx  context.Context //nolint:containedctx // it lives as long as the request
 	r    *http.Request
 	ticket
-	leases  []*headgate.Lease // held until End
+	leases  []*store.Lease // held until End
 	told    answer.Told       // the header fields that Enter has set
 	settled bool              // by Answered
 }
@@ -68,7 +68,7 @@ func (g *Gate) Enter(ctx context.Context, w http.ResponseWriter, r *http.Request
 // reports false, and has answered, if the client leaves first or there is no slot.
 func (p *Pass) await(w http.ResponseWriter) bool {
 	g := p.gate
-	if delay := p.delay(); delay > 0 && g.limits.Limiter.Sleep(p.ctx, delay) != nil {
+	if delay := p.delay(); delay > 0 && g.limits.Limiter.Caller().Sleep(p.ctx, delay) != nil {
 		p.giveBack()
 		answer.Problem(w, http.StatusServiceUnavailable, "The request was interrupted while it waited for its turn.")
 		return false
@@ -146,7 +146,7 @@ type ticket struct {
 
 // take takes everything that r needs, or nothing.
 func (g *Gate) take(ctx context.Context, r *http.Request) ticket {
-	t := ticket{at: g.limits.Limiter.Now(), ops: make([]store.Op, len(g.limits.Ops)), policies: make([]answer.Policy, len(g.limits.Ops))}
+	t := ticket{at: g.limits.Limiter.Caller().Now(), ops: make([]store.Op, len(g.limits.Ops)), policies: make([]answer.Policy, len(g.limits.Ops))}
 	copy(t.ops, g.limits.Ops)
 	g.limits.About(r, t.ops)
 	decisions := make([]store.Decision, len(t.ops))
@@ -196,7 +196,7 @@ func (p *Pass) giveBack() {
 	// Refund also if the client is gone, but do not delay the answer for long.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), checks.RefundTimeout)
 	defer cancel()
-	p.gate.report(p.r, p.gate.limits.Limiter.GiveBack(ctx, p.ops, decisions, p.gate.limits.Limiter.Now().Sub(p.at)))
+	p.gate.report(p.r, p.gate.limits.Limiter.Caller().Refund(ctx, p.ops, decisions, p.gate.limits.Limiter.Caller().Now().Sub(p.at)))
 	for i := range decisions {
 		p.policies[i].Decision = decisions[i]
 	}

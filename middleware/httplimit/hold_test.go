@@ -114,7 +114,7 @@ func TestWhoWaitsHoldsNoPlace(t *testing.T) {
 		waits = later(from("192.0.2.1"))
 		slow := later(from("192.0.2.3"), to("/slow"))
 		want(waits, "429 at 2s")
-		d, err := limiter.Do(t.Context(), store.Op{Key: "192.0.2.1", Scope: "day", Rule: day.Rule(), Kind: store.KindPeek, Cost: 1})
+		d, err := limiter.Caller().Do(t.Context(), store.Op{Key: "192.0.2.1", Scope: "day", Rule: day.Rule(), Kind: store.KindPeek, Cost: 1})
 		if err != nil || d.Remaining != 7 {
 			t.Errorf("%d left of the day, want 7: %v", d.Remaining, err)
 		}
@@ -137,7 +137,7 @@ func TestWhoGivesUpWaitingHoldsNoPlace(t *testing.T) {
 		go func() { gone = ask(h, func(r *http.Request) { *r = *r.WithContext(ctx) }) }()
 		synctest.Wait()
 		left := func() int64 {
-			d, err := limiter.Do(t.Context(), store.Op{Key: "198.51.100.7", Scope: "places", Rule: places.Rule(), Kind: store.KindPeek, Cost: 1})
+			d, err := limiter.Caller().Do(t.Context(), store.Op{Key: "198.51.100.7", Scope: "places", Rule: places.Rule(), Kind: store.KindPeek, Cost: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

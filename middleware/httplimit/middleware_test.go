@@ -194,7 +194,7 @@ func TestSeveralLimitsAllOrNothing(t *testing.T) {
 			t.Fatalf("%d, Retry-After %q", rec.Code, rec.Header().Get("Retry-After"))
 		}
 	}
-	d, err := limiter.Do(context.Background(), store.Op{Key: "k", Scope: "hour", Rule: perHour.Rule(), Kind: store.KindPeek, Cost: 1})
+	d, err := limiter.Caller().Do(context.Background(), store.Op{Key: "k", Scope: "hour", Rule: perHour.Rule(), Kind: store.KindPeek, Cost: 1})
 	if err != nil || d.Remaining != 2 {
 		t.Errorf("hour has %d left, %v, want 2", d.Remaining, err)
 	}
@@ -455,7 +455,7 @@ func TestWriterKeepsAbilities(t *testing.T) {
 	}
 	server.Close() // waits for the handlers, and so for their refunds
 	for key, want := range map[string]int64{"/flush": 100, "/read": 100, "/hijack": 99} {
-		d, err := limiter.Do(context.Background(), store.Op{Key: key, Rule: headgate.PerMinute(100).Rule(), Kind: store.KindPeek, Cost: 1})
+		d, err := limiter.Caller().Do(context.Background(), store.Op{Key: key, Rule: headgate.PerMinute(100).Rule(), Kind: store.KindPeek, Cost: 1})
 		if err != nil || d.Remaining != want {
 			t.Errorf("%s: %d left, %v, want %d", key, d.Remaining, err, want)
 		}

@@ -169,7 +169,7 @@ func (d Dialect) String() string { return d.answers().String() }
 func (d Dialect) answers() answer.Dialect { return answer.Dialect(d) }
 
 // Validate returns the error that [New] with these arguments would panic with: a nil
-// limiter or one without a store ([headgate.ErrNoStore]), an invalid limit
+// limiter or one without a store ([store.ErrNoStore]), an invalid limit
 // ([headgate.ErrInvalidLimit]), or an invalid option. Call it first if limits come from
 // configuration.
 func Validate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) error {

@@ -68,7 +68,7 @@ type Transport struct {
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	host := r.URL.Scheme + "://" + r.URL.Host
-	start := t.clock.Now()
+	start := t.clock.Caller().Now()
 	limit := start.Add(t.maxWait())
 	if err := t.pace(r.Context(), host, limit); err != nil {
 		closeBody(r)
@@ -79,9 +79,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		wait, told := hint(res, t.clock.Now())
+		wait, told := hint(res, t.clock.Caller().Now())
 		if told {
-			t.hold(host, t.clock.Now().Add(min(wait, max(longestHold, t.maxWait()))))
+			t.hold(host, t.clock.Caller().Now().Add(min(wait, max(longestHold, t.maxWait()))))
 		}
 		if attempt >= t.maxRetries() || !retryable(r, res.StatusCode) {
 			return res, nil
@@ -92,12 +92,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		case wait <= 0 && attempt > 0: // the wait was too short
 			wait = firstBackoff << min(attempt-1, 16)
 		}
-		wait, err = t.next(r.Context(), host, t.clock.Now().Add(wait), limit)
+		wait, err = t.next(r.Context(), host, t.clock.Caller().Now().Add(wait), limit)
 		if err != nil {
 			return res, nil // the answer says more than our error
 		}
 		drain(res)
-		if err := t.clock.Sleep(r.Context(), jittered(wait, limit.Sub(t.clock.Now()))); err != nil {
+		if err := t.clock.Caller().Sleep(r.Context(), jittered(wait, limit.Sub(t.clock.Caller().Now()))); err != nil {
 			return nil, err
 		}
 		// Another request may have learned of a longer wait in the meantime.
@@ -117,7 +117,7 @@ func (t *Transport) pace(ctx context.Context, host string, limit time.Time) erro
 		if err != nil || wait <= 0 {
 			return err
 		}
-		if err := t.clock.Sleep(ctx, jittered(wait, limit.Sub(t.clock.Now()))); err != nil {
+		if err := t.clock.Caller().Sleep(ctx, jittered(wait, limit.Sub(t.clock.Caller().Now()))); err != nil {
 			return err
 		}
 	}
@@ -132,7 +132,7 @@ func (t *Transport) next(ctx context.Context, host string, at, limit time.Time) 
 	if until.Before(at) {
 		until = at
 	}
-	wait := until.Sub(t.clock.Now())
+	wait := until.Sub(t.clock.Caller().Now())
 	if wait <= 0 {
 		return 0, nil
 	}
@@ -162,7 +162,7 @@ func (t *Transport) hold(host string, until time.Time) {
 // forget removes a host from t.until to make space, preferably one that need not be
 // waited for. t.mu is held.
 func (t *Transport) forget() {
-	at := t.clock.Now()
+	at := t.clock.Caller().Now()
 	for host, until := range t.until {
 		if !until.After(at) {
 			delete(t.until, host)

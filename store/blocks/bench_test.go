@@ -13,7 +13,7 @@ import (
 // BenchmarkHot compares a busy key in blocks with the same key in store/memory.
 func BenchmarkHot(b *testing.B) {
 	exact := headgate.PerSecond(1_000_000_000)
-	in := exact.InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1})
+	in := headgate.LimitOf(exact.Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1}))
 	for _, c := range []struct {
 		name  string
 		store store.Store

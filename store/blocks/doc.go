@@ -7,7 +7,7 @@
 //
 // A process draws a block of tokens for a busy key (store.KindDraw), spends it without
 // asking the store, and gives back what it does not need. Only limits made with
-// [headgate.Limit.InBlocks] are affected, and only keys with several requests in a beat,
+// [store.Rule.InBlocks] are affected, and only keys with several requests in a beat,
 // which is a tenth of a second or less.
 //
 // What is promised, whatever the number of processes, their crashes and the network:

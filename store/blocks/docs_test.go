@@ -18,7 +18,7 @@ import (
 // minutely is the limit of the worked example in docs/many/blocks.md, with the defaults of
 // sync: blocks.
 func minutely() headgate.Limit {
-	return headgate.PerMinute(1000).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})
+	return headgate.LimitOf(headgate.PerMinute(1000).Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05}))
 }
 
 // TestWorkedExampleOfTheDocs: the numbers of docs/many/blocks.md are those that limits have.
@@ -30,7 +30,7 @@ func TestWorkedExampleOfTheDocs(t *testing.T) {
 	page := strings.ReplaceAll(string(text), ",", "")
 	bucket, window := minutely(), minutely().Using(store.FixedWindow)
 	n, over := bucket.N(), bucket.Rule().BlockOver()
-	unbounded := headgate.PerMinute(1000).InBlocks(store.Blocks{MaxAge: time.Hour, MaxOver: 0.05})
+	unbounded := headgate.LimitOf(headgate.PerMinute(1000).Rule().InBlocks(store.Blocks{MaxAge: time.Hour, MaxOver: 0.05}))
 	for _, want := range []string{
 		fmt.Sprintf("| `token_bucket` at once | %d | %d |", bucket.Capacity(), bucket.Capacity()+over),
 		fmt.Sprintf("| `token_bucket` in any minute | %d | %d |", bucket.Capacity()+n, bucket.Capacity()+n+over),

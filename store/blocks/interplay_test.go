@@ -43,7 +43,7 @@ func (b *bench) total() (n int) {
 // TestAllowAllIsLocalIfAllIsHeld: several limits in blocks need no round trip.
 func TestAllowAllIsLocalIfAllIsHeld(t *testing.T) {
 	in(t, hourly(1_000_000), func(b *bench) {
-		minutely := headgate.PerMinute(1_000_000).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1})
+		minutely := headgate.LimitOf(headgate.PerMinute(1_000_000).Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1}))
 		for range 2000 {
 			if ok, _ := b.all(b.limit, minutely); !ok {
 				t.Fatal("refused")
@@ -135,7 +135,7 @@ func TestCostAboveWhatIsHeld(t *testing.T) {
 
 // TestRefundOfATakeFromABlock: it is given back to the store, once.
 func TestRefundOfATakeFromABlock(t *testing.T) {
-	for _, limit := range []headgate.Limit{hourly(1000), headgate.PerHour(1000).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1})} {
+	for _, limit := range []headgate.Limit{hourly(1000), headgate.LimitOf(headgate.PerHour(1000).Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1}))} {
 		in(t, limit, func(b *bench) {
 			b.heat()
 			d := b.do(store.KindTake, 1)
@@ -209,7 +209,7 @@ func TestResetEndsBlocks(t *testing.T) {
 
 // TestReserveGoesToTheStore: a booking is not made from a block.
 func TestReserveGoesToTheStore(t *testing.T) {
-	in(t, headgate.PerSecond(100).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1}), func(b *bench) {
+	in(t, headgate.LimitOf(headgate.PerSecond(100).Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1})), func(b *bench) {
 		b.heat()
 		before := b.shared()
 		op := b.op(store.KindReserve, 3)
@@ -242,7 +242,7 @@ func TestIndependentBatchIsDivided(t *testing.T) {
 // TestOldWindowsBlocksEndWithIt: the trap of limitador#288 and apisix#13704. What was
 // drawn in a window is neither spent nor given back in the next.
 func TestOldWindowsBlocksEndWithIt(t *testing.T) {
-	in(t, headgate.PerMinute(1000).Using(store.FixedWindow).InBlocks(quick), func(b *bench) {
+	in(t, headgate.LimitOf(headgate.PerMinute(1000).Using(store.FixedWindow).Rule().InBlocks(quick)), func(b *bench) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute - 50*time.Millisecond)))
 		b.heat()
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
@@ -301,7 +301,7 @@ func TestLostAnswerIsNotSentAgain(t *testing.T) {
 // lost, until that no longer counts.
 func TestUnderCountsWhatIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, headgate.Per(1000, time.Minute).Using(store.FixedWindow).InBlocks(quick))
+		b := newBench(t, headgate.LimitOf(headgate.Per(1000, time.Minute).Using(store.FixedWindow).Rule().InBlocks(quick)))
 		b.heat()
 		s := b.store.Stats()[0]
 		if s.Under != s.Held || s.Under == 0 || s.Over != 0 {

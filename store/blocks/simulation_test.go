@@ -443,7 +443,7 @@ func randomLimit(rng *rand.Rand) (l headgate.Limit, burst int64) {
 			b.MaxOver = 0
 		}
 		burst = l.Capacity()
-		if l = l.InBlocks(b); l.Valid() && l.Rule().BlockAge() > 0 {
+		if l = headgate.LimitOf(l.Rule().InBlocks(b)); l.Rule().Valid() && l.Rule().BlockAge() > 0 {
 			return l, burst
 		}
 	}
@@ -455,7 +455,7 @@ func TestTheBoundIsReached(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	best := 0.0
 	for range 200 {
-		limit := headgate.PerSecond(1000 + rng.Int64N(100_000)).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.02 + 0.1*rng.Float64()})
+		limit := headgate.LimitOf(headgate.PerSecond(1000 + rng.Int64N(100_000)).Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.02 + 0.1*rng.Float64()}))
 		s := &simulation{rng: rng, limit: limit, began: 1_767_225_600_000_000, now: 1_767_225_600_000_000, use: newUsage(limit, limit.Capacity())}
 		age, over := limit.Rule().Age, limit.Rule().BlockOver()
 		for range 1 + rng.IntN(8) {

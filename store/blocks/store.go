@@ -36,7 +36,7 @@ var _ store.Store = (*Store)(nil)
 // New returns a Store that calls inner and owns it: Close closes both. inner must use a
 // clock of its own, as shared stores do, and should limit how long a call takes, as
 // package failsafe does. If inner is nil or a nil pointer, every call returns
-// headgate.ErrNoStore, and headgate.Limiter.Validate
+// store.ErrNoStore, and headgate.Limiter.Validate
 // reports it at once.
 func New(inner store.Store, options Options) *Store {
 	o := options.withDefaults()

@@ -58,20 +58,20 @@ func TestNoInnerStore(t *testing.T) {
 	} {
 		s := failsafe.New(inner, failsafe.Options{})
 		l := headgate.New(s, headgate.WithFallback(memory.New(), 1))
-		if err := l.Validate(); !errors.Is(err, headgate.ErrNoStore) {
+		if err := l.Validate(); !errors.Is(err, store.ErrNoStore) {
 			t.Errorf("%s: Validate says %v", name, err)
 		}
 		d, err := l.Allow(t.Context(), "k", headgate.PerSecond(1))
-		if !errors.Is(err, headgate.ErrNoStore) || d.Allowed {
+		if !errors.Is(err, store.ErrNoStore) || d.Allowed {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 		ops, out := []store.Op{op("k")}, make([]store.Decision, 1)
-		if d, err := l.AllowAll(t.Context(), ops, out); !errors.Is(err, headgate.ErrNoStore) || d.Allowed {
+		if d, err := l.Caller().AllowAll(t.Context(), ops, out); !errors.Is(err, store.ErrNoStore) || d.Allowed {
 			t.Errorf("%s, AllowAll: %+v, %v", name, d, err)
 		}
 		groups := []store.Group{{Ops: 1}}
 		s.Do(t.Context(), &store.Batch{Ops: ops, Out: out, Groups: groups})
-		if !errors.Is(groups[0].Err, headgate.ErrNoStore) {
+		if !errors.Is(groups[0].Err, store.ErrNoStore) {
 			t.Errorf("%s, Pipeline: %v", name, groups[0].Err)
 		}
 		if err := s.Close(); err != nil {

@@ -36,7 +36,7 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 // New returns a Store that calls inner and owns it: Close closes both. If inner is nil
-// or a nil pointer, every call returns headgate.ErrNoStore, and
+// or a nil pointer, every call returns store.ErrNoStore, and
 // headgate.Limiter.Validate reports it at once.
 func New(inner store.Store, options Options) *Store {
 	o := options.withDefaults()
@@ -67,7 +67,7 @@ func (s *Store) Stats() Stats {
 
 // Close closes the inner store.
 func (s *Store) Close() error {
-	if errors.Is(s.flaw, headgate.ErrNoStore) {
+	if errors.Is(s.flaw, store.ErrNoStore) {
 		return nil
 	}
 	return s.inner.Close()
@@ -197,7 +197,7 @@ func (s *Store) blame(ctx context.Context, now time.Time) outcome {
 
 func isWrongQuestion(err error) bool {
 	return errors.Is(err, store.ErrInvalidCost) || errors.Is(err, store.ErrNoMember) || errors.Is(err, store.ErrInvalidLimit) ||
-		errors.Is(err, store.ErrCrossSlot) || errors.Is(err, store.ErrNoKeyTimes) || errors.Is(err, headgate.ErrNoStore)
+		errors.Is(err, store.ErrCrossSlot) || errors.Is(err, store.ErrNoKeyTimes) || errors.Is(err, store.ErrNoStore)
 }
 
 // answers counts errors of one kind that show that the store is alive. It can still

@@ -44,7 +44,7 @@ func TestKeyTimes(t *testing.T) {
 	if _, err := store.KeyTimes(t.Context(), s, store.Op{Rule: headgate.PerHour(-1).Rule()}); !errors.Is(err, store.ErrInvalidLimit) {
 		t.Errorf("invalid limit: %v", err)
 	}
-	if _, err := store.KeyTimes(t.Context(), failsafe.New(nil, failsafe.Options{}), timed); !errors.Is(err, headgate.ErrNoStore) {
+	if _, err := store.KeyTimes(t.Context(), failsafe.New(nil, failsafe.Options{}), timed); !errors.Is(err, store.ErrNoStore) {
 		t.Errorf("no store: %v", err)
 	}
 }

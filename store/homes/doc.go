@@ -6,7 +6,7 @@
 //	limiter := headgate.New(counts)
 //
 // Such a limit is exact and can use any algorithm, but a decision takes a round trip to
-// its home. With [headgate.Limit.InBlocks] and a store of package blocks around the
+// its home. With [store.Rule.InBlocks] and a store of package blocks around the
 // home's, busy keys seldom need one. Give every home a store of package failsafe of its
 // own, so that one that does not answer delays nothing else.
 //

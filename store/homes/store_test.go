@@ -84,7 +84,7 @@ func newWorld(t *testing.T, partial bool) *world {
 }
 
 func home(name string, l headgate.Limit) headgate.Limit {
-	return l.InRegions(store.Regions{Home: name})
+	return headgate.LimitOf(l.Rule().InRegions(store.Regions{Home: name}))
 }
 
 func take(l headgate.Limit) store.Op { return store.Op{Key: "k", Rule: l.Rule(), Cost: 1, At: at} }
@@ -120,7 +120,7 @@ func TestOpsGoHome(t *testing.T) {
 		{home("eu", headgate.Concurrent(3)), w.eu},
 		{home("eu", headgate.PerHour(4).Using(store.LeakyBucket)), w.eu},
 		{home("eu", headgate.Unlimited()), w.us},
-		{headgate.PerDay(9).InRegions(store.Regions{}), w.us},
+		{headgate.LimitOf(headgate.PerDay(9).Rule().InRegions(store.Regions{})), w.us},
 	} {
 		for kind := store.KindTake; kind <= store.KindDraw; kind++ {
 			op := store.Op{Key: "k", Rule: c.limit.Rule(), Cost: 1, At: at, Kind: kind, Duration: time.Second}

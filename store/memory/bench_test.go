@@ -103,7 +103,7 @@ func full(b *testing.B, n int) (*Store, *headgate.Limiter, headgate.Limit) {
 	var buf [32]byte
 	for i := range uint64(n) {
 		op := store.Op{Key: string(key(buf[:], i)), Rule: limit.Rule(), Kind: store.KindCharge, Cost: 900_000_000}
-		if _, err := limiter.Do(context.Background(), op); err != nil {
+		if _, err := limiter.Caller().Do(context.Background(), op); err != nil {
 			b.Fatal(err)
 		}
 	}

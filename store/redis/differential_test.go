@@ -211,7 +211,7 @@ func (s *story) limit(a store.Algorithm) headgate.Limit {
 		if a >= store.FixedWindow && a <= store.SlidingBuckets && s.rng.IntN(3) == 0 {
 			l = l.CountingDenied()
 		}
-		if l.Valid() {
+		if l.Rule().Valid() {
 			return l
 		}
 	}

@@ -117,10 +117,10 @@ func (o *overseas) call(name string, s store.Store, limit headgate.Limit, stop c
 // TestHomeCountsExactly: from three regions at once, exactly the limit is admitted.
 func TestHomeCountsExactly(t *testing.T) {
 	t.Parallel()
-	per := headgate.PerDay(300).InRegions(store.Regions{Home: "eu"})
+	per := headgate.LimitOf(headgate.PerDay(300).Rule().InRegions(store.Regions{Home: "eu"}))
 	for name, limit := range map[string]headgate.Limit{
 		"sliding_log": per.Using(store.SlidingLog), "fixed_window": per.Using(store.FixedWindow),
-		"in blocks":     per.Using(store.FixedWindow).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05}),
+		"in blocks":     headgate.LimitOf(per.Using(store.FixedWindow).Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})),
 		"first request": per.Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), "count_denied": per.Using(store.SlidingLog).CountingDenied(),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestHomeCountsExactly(t *testing.T) {
 func TestHomeIsCutOffAndHeals(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
-	limit := headgate.PerDay(n).Using(store.SlidingLog).InRegions(store.Regions{Home: "eu"})
+	limit := headgate.LimitOf(headgate.PerDay(n).Using(store.SlidingLog).Rule().InRegions(store.Regions{Home: "eu"}))
 	o := newOverseas(t, time.Second)
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -192,7 +192,7 @@ func TestHomeIsCutOffAndHeals(t *testing.T) {
 // they do not wait for one either is tested in a bubble: store/blocks, TestBlocksOutlastAStall.)
 func TestBlocksSpareTheOcean(t *testing.T) {
 	t.Parallel()
-	limit := headgate.PerMinute(600_000).Using(store.FixedWindow).InRegions(store.Regions{Home: "eu"}).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})
+	limit := headgate.LimitOf(headgate.PerMinute(600_000).Using(store.FixedWindow).Rule().InRegions(store.Regions{Home: "eu"}).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05}))
 	o := newOverseas(t, time.Second)
 	s := o.stores["us"][0]
 	var all sync.WaitGroup

@@ -251,7 +251,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 		if admitted[name] > n || admitted[name] < n-failed[name] {
 			t.Errorf("%s: admitted %d of %d, %d calls failed", name, admitted[name], n, failed[name])
 		}
-		if most := int(limit.Share(0.1).N()); inMemory[name] > most {
+		if most := int(headgate.LimitOf(limit.Rule().Share(0.1)).N()); inMemory[name] > most {
 			t.Errorf("%s: memory admitted %d, its share is %d", name, inMemory[name], most)
 		}
 		t.Logf("%s: admitted %d of %d, memory %d, %d calls failed", name, admitted[name], n, inMemory[name], failed[name])

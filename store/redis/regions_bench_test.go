@@ -40,7 +40,7 @@ func BenchmarkRegions(b *testing.B) {
 	}
 	b.Cleanup(func() { _ = alone.Close() })
 	plain := headgate.PerSecond(1600).Using(store.FixedWindow)
-	limit := plain.InRegions(store.Regions{})
+	limit := headgate.LimitOf(plain.Rule().InRegions(store.Regions{}))
 	round := func(s store.Store, l headgate.Limit) (p99 time.Duration, refused float64) {
 		var all sync.WaitGroup
 		var no atomic.Int64

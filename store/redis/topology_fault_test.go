@@ -94,7 +94,7 @@ func (s *scene) finish(forgotten int) {
 			t.Errorf("%s: the store admitted %d of %d, %d may have been forgotten, %d calls failed",
 				c.name, admitted, limit, forgotten, total.errs)
 		}
-		if share := int(c.limit.Share(0.05).N()) * len(c.keys); total.allowed[store.ReasonFallback] > share {
+		if share := int(headgate.LimitOf(c.limit.Rule().Share(0.05)).N()) * len(c.keys); total.allowed[store.ReasonFallback] > share {
 			t.Errorf("%s: memory admitted %d, its share is %d", c.name, total.allowed[store.ReasonFallback], share)
 		}
 		if total.slowest > s.machine.latest() {
@@ -234,7 +234,7 @@ func TestClusterAcrossSlots(t *testing.T) {
 				<-tick.C
 				out := make([]store.Decision, len(ops))
 				begin := time.Now()
-				d, err := limiter.AllowAll(context.Background(), slices.Clone(ops), out)
+				d, err := limiter.Caller().AllowAll(context.Background(), slices.Clone(ops), out)
 				mu.Lock()
 				took = append(took, time.Since(begin))
 				switch {

@@ -152,7 +152,7 @@ func (e effect) check(t *testing.T, c *crowd, during tally, busy bool) {
 			t.Errorf("deny: %s", during)
 		}
 	case "local":
-		if share := int(c.limit.Share(0.05).N()); during.allowed[store.ReasonFallback] > share || during.refused[store.ReasonFallback] == 0 {
+		if share := int(headgate.LimitOf(c.limit.Rule().Share(0.05)).N()); during.allowed[store.ReasonFallback] > share || during.refused[store.ReasonFallback] == 0 {
 			t.Errorf("local, a share of %d: %s", share, during)
 		}
 	}

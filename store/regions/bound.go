@@ -40,7 +40,7 @@ func OverOf(whole headgate.Limit, n int) Over {
 		over.Rounding = int64(n - 1)
 	}
 	for i := range n {
-		over.Blocks += headgate.LimitOf(whole.Rule().Part(i, n)).Rule().BlockOver()
+		over.Blocks += whole.Rule().Part(i, n).BlockOver()
 	}
 	return over
 }

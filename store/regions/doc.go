@@ -11,7 +11,7 @@
 // regions together never admit more than the limit, whatever is lost, late, doubled or
 // cut off. docs/decisions/0110 has the proof.
 //
-// Only limits made with [headgate.Limit.InRegions] are affected, and only keys that run
+// Only limits made with [store.Rule.InRegions] are affected, and only keys that run
 // low in some region cause traffic between regions.
 //
 // The files: store.go decides, demand.go knows which keys run low, message.go and spec.go

@@ -15,7 +15,7 @@ func FuzzPeer(f *testing.F) {
 	now := time.Now().UnixMicro()
 	for _, l := range simulatedLimits() {
 		var w writer
-		l = l.InRegions(store.Regions{Slack: 0.1})
+		l = headgate.LimitOf(l.Rule().InRegions(store.Regions{Slack: 0.1}))
 		w.want(&want{entity: entity{"api/rule", "k", 0}, scope: "api/rule", limit: l, tokens: 5})
 		w.Gifts = []gift{{To: "eu", Scope: "api/rule", Limit: w.place(l), Key: []byte("k"), Tokens: 3, Charged: now, Until: now + 20_000_000}}
 		w.Seen = map[string]int64{"eu": now}
@@ -40,7 +40,7 @@ func FuzzPeer(f *testing.F) {
 		for range 2 {
 			w.stores["eu"].tick(t.Context())
 		}
-		used := w.takeAll("eu", headgate.PerHour(10).Using(store.FixedWindow).InRegions(store.Regions{}).Named("other"))
+		used := w.takeAll("eu", headgate.LimitOf(headgate.PerHour(10).Using(store.FixedWindow).Rule().InRegions(store.Regions{})).Named("other"))
 		if used > 5 {
 			t.Errorf("a region with a part of 5 admits %d", used)
 		}
@@ -55,7 +55,7 @@ func FuzzPeer(f *testing.F) {
 func TestImpossibleGifts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eu", "us")
-		limit := headgate.PerMinute(60).Burst(60).InRegions(store.Regions{})
+		limit := headgate.LimitOf(headgate.PerMinute(60).Burst(60).Rule().InRegions(store.Regions{}))
 		if got := w.takeAll("eu", limit); got != 30 {
 			t.Fatalf("%d were admitted, want the part of 30", got)
 		}

@@ -15,10 +15,10 @@ func TestSpecsDescribeLimits(t *testing.T) {
 	}
 	limits := append(simulatedLimits(),
 		headgate.PerMinute(7).Named("login"), headgate.PerCalendar(3, store.Month, berlin),
-		headgate.PerSecond(100).InBlocks(store.Blocks{MaxAge: time.Second}),
+		headgate.LimitOf(headgate.PerSecond(100).Rule().InBlocks(store.Blocks{MaxAge: time.Second})),
 	)
 	for _, l := range limits {
-		l = l.InRegions(store.Regions{Slack: 0.25})
+		l = headgate.LimitOf(l.Rule().InRegions(store.Regions{Slack: 0.25}))
 		s := specOf(l)
 		got, err := s.whole()
 		if err != nil {
@@ -27,7 +27,7 @@ func TestSpecsDescribeLimits(t *testing.T) {
 		}
 		want := l
 		if l.Rule().BlockAge() > 0 { // how a region uses its part is its own business
-			want = headgate.PerSecond(100).InRegions(store.Regions{Slack: 0.25})
+			want = headgate.LimitOf(headgate.PerSecond(100).Rule().InRegions(store.Regions{Slack: 0.25}))
 		}
 		if !got.Equal(want) || got.Name() != want.Name() {
 			t.Errorf("%s became %s", want, got)
@@ -61,7 +61,7 @@ func TestParts(t *testing.T) {
 
 func FuzzMessage(f *testing.F) {
 	var w writer
-	l := headgate.PerMinute(100).InRegions(store.Regions{Slack: 0.1})
+	l := headgate.LimitOf(headgate.PerMinute(100).Rule().InRegions(store.Regions{Slack: 0.1}))
 	w.want(&want{entity: entity{"s", "k", 0}, scope: "s", limit: l, tokens: 5})
 	w.Gifts = []gift{{To: "eu", Limit: w.place(l), Key: []byte("k"), Tokens: 3, Charged: 5, Until: 6}}
 	data, err := w.bytes()

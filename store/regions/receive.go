@@ -48,7 +48,7 @@ func (c *courier) receive(in *incoming, gifts []gift) {
 		}
 		l := in.limits[g.Limit]
 		part := c.parts.of(l.limit)
-		if l.err != nil || !part.Valid() || g.Tokens > l.limit.Capacity() || len(c.arriving) >= mostArriving {
+		if l.err != nil || !part.Rule().Valid() || g.Tokens > l.limit.Capacity() || len(c.arriving) >= mostArriving {
 			c.counts.skipped.Add(1)
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 )
 
@@ -29,7 +30,7 @@ type outcome struct {
 func try(seed uint64) (o outcome) {
 	choose := rand.New(rand.NewPCG(seed, 7))
 	all := simulatedLimits()
-	limit := all[choose.IntN(len(all))].InRegions(store.Regions{Slack: []float64{0, 0.05, 0.5}[choose.IntN(3)]})
+	limit := headgate.LimitOf(all[choose.IntN(len(all))].Rule().InRegions(store.Regions{Slack: []float64{0, 0.05, 0.5}[choose.IntN(3)]}))
 	s := newSimulation(seed, limit, []int{0, 0, 30, 6}[choose.IntN(4)])
 	for range 300 {
 		s.event()

@@ -73,7 +73,7 @@ func (s *spec) whole() (l headgate.Limit, err error) {
 	if s.Buckets > 0 {
 		l = l.Buckets(s.Buckets, store.Edge(s.Edge))
 	}
-	l = l.InRegions(store.Regions{Slack: s.Slack})
+	l = headgate.LimitOf(l.Rule().InRegions(store.Regions{Slack: s.Slack}))
 	if s.Name != "" {
 		l = l.Named(s.Name)
 	}

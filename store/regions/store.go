@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// Store is a store.Store that decides limits of [headgate.Limit.InRegions] by this
+// Store is a store.Store that decides limits of [store.Rule.InRegions] by this
 // region's part of them. It is safe for concurrent use. Create it with [New].
 type Store struct {
 	inner    store.Store

@@ -175,7 +175,7 @@ func (w *world) left(region string, limit headgate.Limit) int64 {
 	return d.Remaining
 }
 
-var perMinute = headgate.PerMinute(100).Using(store.FixedWindow).InRegions(store.Regions{})
+var perMinute = headgate.LimitOf(headgate.PerMinute(100).Using(store.FixedWindow).Rule().InRegions(store.Regions{}))
 
 func TestEachRegionHasItsPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -196,9 +196,9 @@ func TestEachRegionHasItsPart(t *testing.T) {
 func TestTokensGoWhereTheyAreWanted(t *testing.T) {
 	for _, limit := range []headgate.Limit{
 		perMinute,
-		headgate.PerCalendar(100, store.Hour, nil).InRegions(store.Regions{}),
-		headgate.PerMinute(100).Using(store.SlidingWindow).InRegions(store.Regions{}),
-		headgate.PerMinute(100).Using(store.SlidingBuckets).InRegions(store.Regions{}),
+		headgate.LimitOf(headgate.PerCalendar(100, store.Hour, nil).Rule().InRegions(store.Regions{})),
+		headgate.LimitOf(headgate.PerMinute(100).Using(store.SlidingWindow).Rule().InRegions(store.Regions{})),
+		headgate.LimitOf(headgate.PerMinute(100).Using(store.SlidingBuckets).Rule().InRegions(store.Regions{})),
 	} {
 		t.Run(limit.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestBucketGivesWhatHasNotDrained(t *testing.T) {
 		want  int64
 	}{{0, 39}, {0.05, 41}, {0.5, 44}} { // with 0.05, half a second does not count
 		synctest.Test(t, func(t *testing.T) {
-			limit := headgate.PerSecond(10).Burst(100).InRegions(store.Regions{Slack: c.slack})
+			limit := headgate.LimitOf(headgate.PerSecond(10).Burst(100).Rule().InRegions(store.Regions{Slack: c.slack}))
 			w := newWorld(t, "eu", "us")
 			w.takeAll("eu", limit)
 			w.stores["eu"].tick(t.Context())
@@ -412,7 +412,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	if _, err := New(nil, Options{Name: "eu", Others: []string{"us"}, Exchange: ex}); !errors.Is(err, headgate.ErrNoStore) {
+	if _, err := New(nil, Options{Name: "eu", Others: []string{"us"}, Exchange: ex}); !errors.Is(err, store.ErrNoStore) {
 		t.Errorf("no store: %v", err)
 	}
 }

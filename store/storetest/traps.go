@@ -287,7 +287,7 @@ func limitsCountApart(s *session) {
 	berlin := time.FixedZone("Berlin", 3600)
 	apart := append(everyAlgorithm(1), headgate.PerHour(1), headgate.PerMinute(2), headgate.PerMinute(1).Burst(2),
 		headgate.PerMinute(1).Using(store.LeakyBucket).Burst(2), headgate.PerMinute(1).Using(store.LeakyBucket).MaxWait(time.Second),
-		headgate.PerCalendar(1, store.Day, berlin), headgate.PerCalendar(1, store.Hour, nil), headgate.PerMinute(9).Share(0.2), headgate.PerMinute(8).Share(0.2),
+		headgate.PerCalendar(1, store.Day, berlin), headgate.PerCalendar(1, store.Hour, nil), headgate.LimitOf(headgate.PerMinute(9).Rule().Share(0.2)), headgate.LimitOf(headgate.PerMinute(8).Rule().Share(0.2)),
 		headgate.PerMinute(1).Named("a"), headgate.PerMinute(1).Named("b"), headgate.PerMinute(1).Using(store.SlidingLog).Named("a"))
 	for _, limit := range apart {
 		if d := s.take(at(0, limit)); !d.Allowed || d.Remaining != limit.Capacity()-1 {

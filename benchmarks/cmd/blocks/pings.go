@@ -56,5 +56,5 @@ func (w row) drawsPerSecond() float64 {
 
 // inBlocks returns the row's limit in blocks.
 func (w row) inBlocks() headgate.Limit {
-	return w.limit.InBlocks(store.Blocks{MaxAge: age, MaxOver: w.over})
+	return headgate.LimitOf(w.limit.Rule().InBlocks(store.Blocks{MaxAge: age, MaxOver: w.over}))
 }

@@ -50,7 +50,7 @@ func passed(s sample) float64    { return s.Passed }
 
 // aims are the goals. Allocations are rounded, as those of the measurement count too.
 func aims() []aim {
-	log := saturatedLog().InBlocks(store.Blocks{MaxAge: age, MaxOver: usualOver}).Rule()
+	log := saturatedLog().Rule().InBlocks(store.Blocks{MaxAge: age, MaxOver: usualOver})
 	return []aim{
 		{"hot key, 1 caller", "time of a decision, blocks to memory", inMemory, nsPerOp, 1.5, false},
 		{"hot key, 128 callers", "decisions a second, blocks to exact", exact, perSecond, 20, true},

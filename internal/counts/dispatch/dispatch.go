@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate/internal/queue/file"
 	"github.com/headgate/headgate/internal/queue/streams"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -232,7 +233,7 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 		}
 	}
 	switch {
-	case pass.Decision.Reason == headgate.ReasonBanned:
+	case pass.Decision.Reason == store.ReasonBanned:
 		p.RetryAfter, p.Why = -1, "its key is banned"
 	case p.RetryAfter == headgate.Never:
 		p.RetryAfter = -1

@@ -16,7 +16,7 @@ import (
 func Limiter(limiter *headgate.Limiter) error {
 	err := limiter.Validate()
 	switch {
-	case errors.Is(err, headgate.ErrNoStore):
+	case errors.Is(err, store.ErrNoStore):
 		return fmt.Errorf("no limiter: %w", err)
 	case err != nil:
 		return fmt.Errorf("unusable limiter: %w", err)
@@ -81,7 +81,7 @@ func (s *Scopes) AllowAll(ctx context.Context, limiter *headgate.Limiter, ops []
 			return out[0], fmt.Errorf("%w: LimitBy returned a second limit named %q, so the request would count twice", headgate.ErrInvalidLimit, name)
 		}
 	}
-	return limiter.AllowAll(ctx, ops, out)
+	return limiter.Caller().AllowAll(ctx, ops, out)
 }
 
 // sameName returns the name that two of ops have in common.
@@ -101,7 +101,7 @@ func sameName(ops []store.Op) (name string, twice bool) {
 	return "", false
 }
 
-func counts(limit headgate.Limit) bool { return limit.Valid() && !limit.IsUnlimited() }
+func counts(limit headgate.Limit) bool { return limit.Rule().Valid() && !limit.Rule().Unlimited }
 
 func (c *Check) name() string {
 	if c.Name != "" {

@@ -101,10 +101,10 @@ func (l *Limits[R]) AllowAll(ctx context.Context, ops []store.Op, out []store.De
 }
 
 // Keep holds the leases of concurrency limits until they are released.
-func (l *Limits[R]) Keep(ops []store.Op, decisions func(i int) *store.Decision) (kept []*headgate.Lease) {
+func (l *Limits[R]) Keep(ops []store.Op, decisions func(i int) *store.Decision) (kept []*store.Lease) {
 	for i := range ops {
 		if d := decisions(i); d.Lease != 0 {
-			lease := l.Limiter.LeaseOf(ops[i], *d)
+			lease := l.Limiter.Caller().Lease(ops[i], *d)
 			lease.Keep()
 			kept = append(kept, lease)
 		}
@@ -128,7 +128,7 @@ func (l *Limits[R]) Enter(ctx context.Context, ops []store.Op, decision func(i i
 		return store.Decision{Allowed: true}, nil
 	}
 	out := make([]store.Decision, len(places))
-	tightest, err := l.Limiter.AllowAll(ctx, places, out)
+	tightest, err := l.Limiter.Caller().AllowAll(ctx, places, out)
 	if !tightest.Allowed {
 		undo()
 	}
@@ -139,7 +139,7 @@ func (l *Limits[R]) Enter(ctx context.Context, ops []store.Op, decision func(i i
 }
 
 // Release releases leases, even if the client has gone.
-func Release(ctx context.Context, leases []*headgate.Lease, failed func(error)) {
+func Release(ctx context.Context, leases []*store.Lease, failed func(error)) {
 	for _, l := range leases {
 		if _, err := l.Release(context.WithoutCancel(ctx)); err != nil {
 			failed(err)

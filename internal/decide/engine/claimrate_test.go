@@ -141,7 +141,7 @@ func FuzzClaimedRate(f *testing.F) {
 			most := e.Rules().Rule("api", "per-customer").GivenBy().Rate.Max
 			v := decide(t, e, engine.Query{Domain: "api", Part: engine.Part{Request: request{"jwt:sub": "ann", "jwt:rate": text}, Cost: 1, Kind: store.KindPeek}, At: start})
 			l := v.Rule.Limit
-			if !l.Valid() || l.IsUnlimited() || rules.IsMore(l, most) {
+			if !l.Rule().Valid() || l.Rule().Unlimited || rules.IsMore(l, most) {
 				t.Errorf("%q: %s, with at most %s", text, l, most)
 			}
 			if again := v.Rule.Base().WithGiven(v.Rule.GivenText()); !again.Limit.Equal(l) {

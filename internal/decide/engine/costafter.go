@@ -124,7 +124,7 @@ func (e *Engine) SettleCosts(
 
 // unsettled reports whether the response of the request has yet to settle r.
 func (r *Result) unsettled() bool {
-	return r.Rule.CostAfter != nil && !r.settled && r.Decision.Reason != headgate.ReasonNoLimit && r.Decision.Reason != headgate.ReasonShadow
+	return r.Rule.CostAfter != nil && !r.settled && r.Decision.Reason != headgate.ReasonNoLimit && r.Decision.Reason != store.ReasonShadow
 }
 
 // settlement returns the op that corrects r to the known cost after some time. It

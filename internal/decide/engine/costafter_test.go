@@ -155,7 +155,7 @@ func TestCostsThatAreNotSettled(t *testing.T) {
 	store := &counted{Store: memory.New()}
 	e := engine.New(store, parse(t, costRules))
 	v := decide(t, e, query1("/watched", 0))
-	if v.Results()[0].Decision.Reason != headgate.ReasonShadow {
+	if v.Results()[0].Decision.Reason != store.ReasonShadow {
 		t.Fatalf("%+v", v.Results()[0].Decision)
 	}
 	store.calls = 0

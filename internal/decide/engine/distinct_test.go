@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -41,7 +41,7 @@ func shown(t *testing.T, e *engine.Engine, rule string, queries ...engine.Query)
 		for _, r := range v.Results() {
 			switch {
 			case r.Rule.Name != rule:
-			case !r.Decision.Allowed || r.Decision.Reason == headgate.ReasonShadow:
+			case !r.Decision.Allowed || r.Decision.Reason == store.ReasonShadow:
 				b.WriteByte('!')
 			case r.Decision.Granted > 0:
 				b.WriteByte('+')

@@ -133,7 +133,7 @@ func TestShadowNeverRefusesAndNeverStandsInTheWay(t *testing.T) {
 			t.Errorf("request %d: %+v, want %+v", i, v, row)
 		}
 		trial := v.Results()[1]
-		if !trial.Decision.Allowed || trial.Enforced || (row.wouldRefuse > 0) != (trial.Decision.Reason == headgate.ReasonShadow) {
+		if !trial.Decision.Allowed || trial.Enforced || (row.wouldRefuse > 0) != (trial.Decision.Reason == store.ReasonShadow) {
 			t.Errorf("request %d: trial said %+v", i, trial.Decision)
 		}
 		v.Release()

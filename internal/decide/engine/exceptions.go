@@ -4,7 +4,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store"
 )
@@ -150,7 +149,7 @@ func (e *Engine) Applies(rule *rules.Rule, key string, now time.Time) (applies *
 // ban returns the decision about a banned key.
 func ban(rule *rules.Rule, until, at int64) store.Decision {
 	left := time.Duration(until-at) * time.Microsecond
-	return store.Decision{Reason: headgate.ReasonBanned, Limit: rule.Limit.Capacity(), RetryAfter: left, ResetAfter: left}
+	return store.Decision{Reason: store.ReasonBanned, Limit: rule.Limit.Capacity(), RetryAfter: left, ResetAfter: left}
 }
 
 // except applies x to the results, and reports whether it has refused the request.

@@ -114,11 +114,11 @@ func TestBan(t *testing.T) {
 	for i, row := range rows {
 		v, err := e.Decide(context.Background(), ask(row.request, row.second))
 		d := v.Decision
-		if err != nil || v.Allowed || v.Rule.Name != row.rule || d.Reason != headgate.ReasonBanned || d.RetryAfter != row.retry || d.ResetAfter != row.retry {
+		if err != nil || v.Allowed || v.Rule.Name != row.rule || d.Reason != store.ReasonBanned || d.RetryAfter != row.retry || d.ResetAfter != row.retry {
 			t.Errorf("row %d: %+v, %v", i, v, err)
 		}
 		for _, r := range v.Results() {
-			if r.Decision.Reason != headgate.ReasonBanned || !r.Enforced || r.Outcome() != engine.Refused {
+			if r.Decision.Reason != store.ReasonBanned || !r.Enforced || r.Outcome() != engine.Refused {
 				t.Errorf("row %d: %+v", i, r)
 			}
 		}
@@ -186,7 +186,7 @@ func TestExceptionsOfParts(t *testing.T) {
 	}
 	v := all()
 	parts := v.Parts()
-	if v.Allowed || parts[0].Decision.Reason != headgate.ReasonBanned || parts[0].Rule.Name != "user" || parts[1].Decision.Remaining != 9 || !parts[2].Allowed {
+	if v.Allowed || parts[0].Decision.Reason != store.ReasonBanned || parts[0].Rule.Name != "user" || parts[1].Decision.Remaining != 9 || !parts[2].Allowed {
 		t.Errorf("%+v", parts)
 	}
 	if first := engine.First(parts); first == nil || first.Decision.RetryAfter != time.Minute {
@@ -205,7 +205,7 @@ func TestExplainShowsExceptions(t *testing.T) {
 	ban := banned(rs, "seen", "y", 60)
 	e.SetExceptions(engine.NewExceptions([]engine.Exception{ban, with(t, rs, "user", "ann", "9/hour", 60)}, at(0)))
 	x, err := e.Explain(context.Background(), query(request{"user": "ann", "seen": "y"}))
-	if err != nil || x.Verdict.Allowed || x.Verdict.Decision.Reason != headgate.ReasonBanned || x.Verdict.Rule.Name != "seen" {
+	if err != nil || x.Verdict.Allowed || x.Verdict.Decision.Reason != store.ReasonBanned || x.Verdict.Rule.Name != "seen" {
 		t.Fatalf("%+v, %v", x.Verdict, err)
 	}
 	for _, r := range x.Parts[0].Rules {
@@ -287,7 +287,7 @@ func TestExceptionsWith(t *testing.T) {
 		e.SetExceptions(row.x)
 		got := ""
 		for _, name := range []string{"ann", "bob", "eve"} {
-			if v := decide(t, e, ask(request{"user": name}, 3)); v.Decision.Reason == headgate.ReasonBanned {
+			if v := decide(t, e, ask(request{"user": name}, 3)); v.Decision.Reason == store.ReasonBanned {
 				got += name + " "
 			}
 		}

@@ -157,7 +157,7 @@ func (x *explaining) except(i int, rule *rules.Rule, until, at int64) {
 // listed records what a list does with the request.
 func (x *explaining) listed(i int, r *Result) {
 	to := x.rules[i]
-	if to.Decision = r.Decision; r.Decision.Reason == headgate.ReasonShadow {
+	if to.Decision = r.Decision; r.Decision.Reason == store.ReasonShadow {
 		to.Decision = denial() // as if it were enforced
 	}
 	to.Unbanned = to.Decision

@@ -176,7 +176,9 @@ func (d *deciding) refunds(taken, now int64, from origin) {
 }
 
 // localLimit returns this process's share of the limit.
-func localLimit(r *rules.Rule) headgate.Limit { return r.Limit.Share(r.LocalShare) }
+func localLimit(r *rules.Rule) headgate.Limit {
+	return headgate.LimitOf(r.Limit.Rule().Share(r.LocalShare))
+}
 
 // failed returns the answer of rule when neither the store nor memory answers.
 func failed(rule *rules.Rule) store.Decision {

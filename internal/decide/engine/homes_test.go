@@ -57,7 +57,7 @@ func TestAHomeIsCutOff(t *testing.T) {
 		here, slots     int64 // left
 		watched, reason headgate.Reason
 	}{
-		"/slots/open":   {{true, 4, 8, headgate.ReasonOK, headgate.ReasonFailOpen}, {true, 3, 7, headgate.ReasonOK, headgate.ReasonFailOpen}, {true, 2, 6, headgate.ReasonOK, headgate.ReasonFailOpen}, {true, 1, 5, headgate.ReasonShadow, headgate.ReasonFailOpen}, {true, 0, 4, headgate.ReasonShadow, headgate.ReasonFailOpen}, {false, 0, 4, headgate.ReasonShadow, headgate.ReasonFailOpen}},
+		"/slots/open":   {{true, 4, 8, headgate.ReasonOK, headgate.ReasonFailOpen}, {true, 3, 7, headgate.ReasonOK, headgate.ReasonFailOpen}, {true, 2, 6, headgate.ReasonOK, headgate.ReasonFailOpen}, {true, 1, 5, store.ReasonShadow, headgate.ReasonFailOpen}, {true, 0, 4, store.ReasonShadow, headgate.ReasonFailOpen}, {false, 0, 4, store.ReasonShadow, headgate.ReasonFailOpen}},
 		"/slots/closed": {{false, 5, 9, headgate.ReasonOK, headgate.ReasonFailClosed}, {false, 5, 9, headgate.ReasonOK, headgate.ReasonFailClosed}},
 		"/slots/local":  {{true, 4, 8, headgate.ReasonOK, headgate.ReasonFallback}, {true, 3, 7, headgate.ReasonOK, headgate.ReasonFallback}, {false, 3, 7, headgate.ReasonOK, headgate.ReasonFallback}, {false, 3, 7, headgate.ReasonOK, headgate.ReasonFallback}},
 	} {

@@ -12,7 +12,7 @@ import (
 func (e *Engine) KeyTimes(ctx context.Context, v *Verdict, at int64) (store.Times, error) {
 	results := v.Results()
 	for i := range results {
-		if r := &results[i]; r.Rule == v.Rule && !r.Rule.Limit.IsUnlimited() {
+		if r := &results[i]; r.Rule == v.Rule && !r.Rule.Limit.Rule().Unlimited {
 			return store.KeyTimes(ctx, e.store, store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.Rule.Limit.Rule(), At: at})
 		}
 	}

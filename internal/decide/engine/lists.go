@@ -39,5 +39,5 @@ func (d *deciding) settleLists() {
 
 // denial is the decision about a request on a deny list.
 func denial() store.Decision {
-	return store.Decision{Reason: headgate.ReasonBanned, RetryAfter: headgate.Never}
+	return store.Decision{Reason: store.ReasonBanned, RetryAfter: headgate.Never}
 }

@@ -110,7 +110,7 @@ func TestListsSettleRequestsWithoutTheStore(t *testing.T) {
 		if v.Allowed != (c.rule == "") || got != c.rule || status != c.status {
 			t.Errorf("%s: allowed %v, rule %q, status %d, want %q, %d", name, v.Allowed, got, status, c.rule, c.status)
 		}
-		if d := v.Decision; c.rule != "" && (d.Reason != headgate.ReasonBanned || d.RetryAfter != headgate.Never || v.Outcome() != engine.Refused) {
+		if d := v.Decision; c.rule != "" && (d.Reason != store.ReasonBanned || d.RetryAfter != headgate.Never || v.Outcome() != engine.Refused) {
 			t.Errorf("%s: %+v, %s", name, d, v.Outcome())
 		}
 		if results := v.Results(); len(results) != 1 || results[0].Rule.List() == nil || results[0].Rule.Index != rules.IndexList {

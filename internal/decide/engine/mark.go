@@ -20,7 +20,7 @@ func (p place) in(l headgate.Limit) headgate.Limit {
 	if p.home == "" {
 		return l
 	}
-	return l.InRegions(store.Regions{Home: p.home})
+	return headgate.LimitOf(l.Rule().InRegions(store.Regions{Home: p.home}))
 }
 
 // mark returns the ops that succeed only for the first settlement. They take a whole

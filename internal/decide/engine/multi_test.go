@@ -192,7 +192,7 @@ func TestChargeDeniedInItsModes(t *testing.T) {
 	for i, want := range []struct {
 		cost, remaining int64
 		reason          headgate.Reason
-	}{{1, 0, headgate.ReasonOK}, {5, 0, headgate.ReasonShadow}, {1, 0, headgate.ReasonShadow}} {
+	}{{1, 0, headgate.ReasonOK}, {5, 0, store.ReasonShadow}, {1, 0, store.ReasonShadow}} {
 		v, err := e.Decide(context.Background(), engine.Query{
 			Domain: "api", At: start, Parts: []engine.Part{part(request{"seen": "x"}, want.cost, store.KindTake)},
 		})
@@ -211,7 +211,7 @@ func TestObserveLetsEverythingPass(t *testing.T) {
 		if err != nil || !v.Allowed || v.WouldRefuse != refuses {
 			t.Errorf("request %d: %+v, %v; want %d rules that would refuse", i, v, err, refuses)
 		}
-		if r := v.Parts()[0].Results()[0]; r.Enforced || (r.Decision.Reason == headgate.ReasonShadow) != (refuses == 1) {
+		if r := v.Parts()[0].Results()[0]; r.Enforced || (r.Decision.Reason == store.ReasonShadow) != (refuses == 1) {
 			t.Errorf("request %d: %+v", i, r)
 		}
 		v.Release()

@@ -33,7 +33,7 @@ func (o Outcome) String() string {
 func (r *Result) Outcome() Outcome {
 	d := &r.Decision
 	switch {
-	case !r.Enforced && d.Reason == headgate.ReasonShadow:
+	case !r.Enforced && d.Reason == store.ReasonShadow:
 		return ShadowRefused
 	case !d.Allowed:
 		return refusal(r.Rule, d)
@@ -51,7 +51,7 @@ func refusal(rule *rules.Rule, d *store.Decision) Outcome {
 	case d.Reason == headgate.ReasonFailClosed:
 	case action == rules.ShadowBan:
 		return ShadowBanned
-	case action == rules.Queue && d.RetryAfter != headgate.Never && d.Reason != headgate.ReasonBanned:
+	case action == rules.Queue && d.RetryAfter != headgate.Never && d.Reason != store.ReasonBanned:
 		return Queued
 	}
 	return Refused

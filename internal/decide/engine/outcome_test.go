@@ -28,7 +28,7 @@ func TestOutcome(t *testing.T) {
 		{rules.Delay, true, store.Decision{Reason: headgate.ReasonLimited}, engine.Refused},
 		{rules.ShadowBan, true, store.Decision{Reason: headgate.ReasonLimited}, engine.ShadowBanned},
 		{rules.Queue, true, store.Decision{Reason: headgate.ReasonLimited}, engine.Queued},
-		{rules.ShadowBan, false, store.Decision{Allowed: true, Reason: headgate.ReasonShadow}, engine.ShadowRefused},
+		{rules.ShadowBan, false, store.Decision{Allowed: true, Reason: store.ReasonShadow}, engine.ShadowRefused},
 		{rules.Reject, false, store.Decision{Allowed: true}, engine.Allowed},
 	}
 	for _, row := range rows {

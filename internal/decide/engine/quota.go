@@ -109,7 +109,7 @@ func (r *Result) charged(p *Part) {
 	case headgate.ReasonFailOpen, headgate.ReasonFailClosed, headgate.ReasonNoLimit:
 		return
 	case headgate.ReasonOK, headgate.ReasonLimited, headgate.ReasonTooLarge, headgate.ReasonFallback, headgate.ReasonCached,
-		headgate.ReasonShadow, headgate.ReasonBanned, headgate.ReasonExpired:
+		store.ReasonShadow, store.ReasonBanned, headgate.ReasonExpired:
 	}
 	if r.Rule.Limit.Algorithm() != headgate.FixedWindow {
 		r.drained(p)

@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // Refusals receives the refusals by rules with traits. Refused is called concurrently,
@@ -31,7 +32,7 @@ func (d *deciding) reportRefusals() {
 			if !answer.Allowed {
 				d.engine.refusals.Refused(r.Rule, r.Key, d.Lane, true)
 			}
-		case headgate.ReasonShadow:
+		case store.ReasonShadow:
 			d.engine.refusals.Refused(r.Rule, r.Key, d.Lane, false)
 		default:
 		}

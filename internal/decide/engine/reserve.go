@@ -67,7 +67,7 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 	for i := range results {
 		d := &results[i].Decision
 		rule := results[i].Rule
-		if d.Reason == headgate.ReasonNoLimit || d.Reason == headgate.ReasonShadow || rule.Concurrent() {
+		if d.Reason == headgate.ReasonNoLimit || d.Reason == store.ReasonShadow || rule.Concurrent() {
 			continue // a slot is no cost; unless admitted by credit, it is among the leases
 		}
 		r.parts = append(r.parts, results[i].reserved())

@@ -54,7 +54,7 @@ func (s *settling) plan() {
 		}
 		a := s.account(p)
 		a.took = a.took || p.granted > 0
-		if !counts || rule.Limit.IsUnlimited() {
+		if !counts || rule.Limit.Rule().Unlimited {
 			continue
 		}
 		_, rule = x.of(rule, p.key, x.orNow(s.at))

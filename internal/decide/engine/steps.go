@@ -155,7 +155,7 @@ func (d *deciding) count(r *Result) {
 func (d *deciding) shadow(r *Result) {
 	r.Decision.Delay = 0
 	if !r.Decision.Allowed {
-		r.Decision.Allowed, r.Decision.Reason, r.Decision.RetryAfter = true, headgate.ReasonShadow, 0
+		r.Decision.Allowed, r.Decision.Reason, r.Decision.RetryAfter = true, store.ReasonShadow, 0
 		d.wouldRefuse++
 	}
 }
@@ -202,7 +202,7 @@ func (d *deciding) concludePart(v *Verdict, part, first int) (next int) {
 		switch r := &results[next]; {
 		case r.Enforced:
 			v.consider(r)
-		case r.Decision.Reason == headgate.ReasonShadow:
+		case r.Decision.Reason == store.ReasonShadow:
 			v.WouldRefuse++
 		}
 	}

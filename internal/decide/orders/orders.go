@@ -44,7 +44,7 @@ func (c *Carrier) Carry(ctx context.Context, o *control.Order) error {
 	op := store.Op{Key: o.Key, Scope: rule.StoreScope(), Rule: rule.Limit.Rule(), At: now.UnixMicro()}
 	ops := []store.Op{{Key: o.Key, Scope: "%order:" + o.ID, Rule: once(o).Rule(), Cost: 1, At: op.At}}
 	if o.Kind == control.Grant {
-		if _, shared := rule.Limit.Rule().Regions(); shared || rule.Limit.IsUnlimited() || o.Left <= 0 {
+		if _, shared := rule.Limit.Rule().Regions(); shared || rule.Limit.Rule().Unlimited || o.Left <= 0 {
 			return nil
 		}
 		op.Kind, op.Cost, op.Duration = store.KindGrant, o.Amount, o.Left

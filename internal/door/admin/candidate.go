@@ -169,7 +169,7 @@ func (c candidates) candidateSample(s *candidate.Sample) CandidateSample {
 func memoryOf(rs *rules.Ruleset) (time.Duration, bool) {
 	var longest time.Duration
 	for _, r := range rs.Rules() {
-		if r.Limit.IsUnlimited() || r.Limit.N() == 0 {
+		if r.Limit.Rule().Unlimited || r.Limit.N() == 0 {
 			continue
 		}
 		periods := max(float64(r.Limit.Capacity())/float64(r.Limit.N()), 1) // until a bucket is full again

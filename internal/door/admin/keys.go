@@ -263,7 +263,7 @@ func (k keys) describe(c *keyCall) error {
 			return err
 		}
 		c.answer.Allowed, c.answer.Limit, c.answer.Remaining = d.Allowed, d.Limit, d.Remaining
-		c.answer.Unlimited, c.answer.LimitText = rule.Limit.IsUnlimited(), rule.Limit.String()
+		c.answer.Unlimited, c.answer.LimitText = rule.Limit.Rule().Unlimited, rule.Limit.String()
 		c.answer.InRegions = k.shared(rule.Limit)
 		c.answer.ResetAfter = answer.Milliseconds(d.ResetAfter)
 		if d.RetryAfter != headgate.Never {
@@ -306,7 +306,7 @@ func (k keys) left(d *store.Decision, limit headgate.Limit) string {
 
 // times fills in when the key was created and changed, if the store records it.
 func (k keys) times(c *keyCall, rule *rules.Rule) error {
-	if rule.Limit.IsUnlimited() {
+	if rule.Limit.Rule().Unlimited {
 		return nil
 	}
 	t, err := store.KeyTimes(c.ctx, k.Store, store.Op{Key: c.key, Scope: rule.StoreScope(), Rule: rule.Limit.Rule(), At: c.now.UnixMicro()})
@@ -351,7 +351,7 @@ func (k keys) grant(c *keyCall) error {
 		lasting = c.ruled.Limit.Period()
 	}
 	rule, _ := k.Engine.Applies(c.ruled, c.key, c.now)
-	if rule.Limit.IsUnlimited() {
+	if rule.Limit.Rule().Unlimited {
 		return wrong("the key is unlimited in %s: there is nothing to grant", c.rule)
 	}
 	if err := k.giveBudget(c, store.Op{Kind: store.KindGrant, Cost: c.body.Amount, Duration: lasting}); err != nil {

@@ -312,7 +312,7 @@ func (d reports) listRules(_ http.ResponseWriter, r *http.Request) (any, error) 
 func ruleStatus(r *rules.Rule) RuleStatus {
 	s := RuleStatus{
 		Domain: r.Domain, Name: r.Name, File: r.File, Line: r.Line, Rate: rateText(r.Limit),
-		Unlimited: r.Limit.IsUnlimited(), Key: []string{}, Match: r.Conditions(), Mode: r.Mode.String(), Percent: r.Percent,
+		Unlimited: r.Limit.Rule().Unlimited, Key: []string{}, Match: r.Conditions(), Mode: r.Mode.String(), Percent: r.Percent,
 		Action: r.OnLimit.Action.String(), OnStoreError: r.OnStoreError.String(), Told: features.Tell(r), Description: r.Description,
 	}
 	if !s.Unlimited {

@@ -6,6 +6,7 @@ import (
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 )
 
 // verdictOf converts v to the protocol.
@@ -36,7 +37,7 @@ func verdictOf(v *engine.Verdict) *headgatev1.Verdict {
 	if v.WouldRefuse > 0 {
 		results := v.Results()
 		for i := range results {
-			if results[i].Decision.Reason == headgate.ReasonShadow {
+			if results[i].Decision.Reason == store.ReasonShadow {
 				out.Shadow = append(out.Shadow, results[i].Rule.Name)
 			}
 		}
@@ -71,9 +72,9 @@ func reasonOf(r headgate.Reason) headgatev1.Reason {
 		headgate.ReasonTooLarge: headgatev1.Reason_REASON_TOO_LARGE, headgate.ReasonFailOpen: headgatev1.Reason_REASON_FAIL_OPEN,
 		headgate.ReasonFailClosed: headgatev1.Reason_REASON_FAIL_CLOSED, headgate.ReasonFallback: headgatev1.Reason_REASON_FALLBACK,
 		headgate.ReasonCached: headgatev1.Reason_REASON_CACHED, headgate.ReasonNoLimit: headgatev1.Reason_REASON_UNLIMITED,
-		headgate.ReasonBanned: headgatev1.Reason_REASON_BANNED,
+		store.ReasonBanned: headgatev1.Reason_REASON_BANNED,
 		// Never in a verdict.
-		headgate.ReasonShadow: headgatev1.Reason_REASON_UNSPECIFIED, headgate.ReasonExpired: headgatev1.Reason_REASON_UNSPECIFIED,
+		store.ReasonShadow: headgatev1.Reason_REASON_UNSPECIFIED, headgate.ReasonExpired: headgatev1.Reason_REASON_UNSPECIFIED,
 	}[r]
 }
 

@@ -77,7 +77,7 @@ func appendShadow(dst []byte, results []engine.Result) []byte {
 	dst = append(dst, `,"shadow":`...)
 	next := byte('[')
 	for i := range results {
-		if results[i].Decision.Reason == headgate.ReasonShadow {
+		if results[i].Decision.Reason == store.ReasonShadow {
 			dst = appendString(append(dst, next), results[i].Rule.Name)
 			next = ','
 		}

@@ -133,7 +133,7 @@ func compareInline(t *testing.T, c *described.Check, id *string) {
 	if id == nil || !ok || len(parts) != 1 || parts[0].Value != *id {
 		t.Fatalf("the key is %q", c.Key)
 	}
-	if c.Rule == nil || !c.Rule.Limit.Valid() || c.Rule.Limit.IsUnlimited() || c.Rule.Scope != inline.Scope || c.Rule.Limit.Rule().Most() > inline.DefaultMaxBurst {
+	if c.Rule == nil || !c.Rule.Limit.Rule().Valid() || c.Rule.Limit.Rule().Unlimited || c.Rule.Scope != inline.Scope || c.Rule.Limit.Rule().Most() > inline.DefaultMaxBurst {
 		t.Errorf("the rule is %+v", c.Rule)
 	}
 }

@@ -30,7 +30,7 @@ type RegionPart struct {
 // RegionsOf describes a limit; nil means that regions do not share it. Without regions it
 // says what several would have.
 func RegionsOf(limit headgate.Limit, among *rules.Regions) *Regions {
-	if _, inRegions := limit.Rule().Regions(); !inRegions || limit.IsUnlimited() {
+	if _, inRegions := limit.Rule().Regions(); !inRegions || limit.Rule().Unlimited {
 		return nil
 	}
 	out := &Regions{Limit: limit.Capacity(), Parts: []RegionPart{}}

@@ -148,7 +148,7 @@ func (c *conn) limit(burst, count, period int64) (headgate.Limit, error) {
 	}
 	mixed := uint64(burst)*0x9e3779b97f4a7c15 + uint64(count)*0xc2b2ae3d27d4eb4f + uint64(period)*0x165667b19e3779f9
 	e := &c.limits[mixed>>60]
-	if e.burst == burst && e.count == count && e.period == period && e.limit.Valid() {
+	if e.burst == burst && e.count == count && e.period == period && e.limit.Rule().Valid() {
 		return e.limit, nil
 	}
 	limit, err := makeLimit(burst, count, period)

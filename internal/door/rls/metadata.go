@@ -57,7 +57,7 @@ func quotaFields(fields map[string]any, parts []engine.Verdict) {
 	for i := range parts {
 		over := false
 		for _, r := range parts[i].Results() {
-			if quota := r.Rule.QuotaMode && !r.Rule.Limit.IsUnlimited() && !r.Hidden(); quota {
+			if quota := r.Rule.QuotaMode && !r.Rule.Limit.Rule().Unlimited && !r.Hidden(); quota {
 				enabled, over = true, over || !r.Decision.Allowed
 			}
 		}

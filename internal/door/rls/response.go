@@ -66,7 +66,7 @@ func (c *call) statusOf(v *engine.Verdict) status {
 			if rule == nil && !r.Hidden() && r.Rule.List() == nil {
 				rule, d = r.Rule, r.Decision
 			}
-			if shadow && !r.Hidden() && r.Decision.Reason == headgate.ReasonShadow && r.Rule.Mode != rules.Shadow {
+			if shadow && !r.Hidden() && r.Decision.Reason == store.ReasonShadow && r.Rule.Mode != rules.Shadow {
 				rule, d, s.code = r.Rule, r.Decision, codeOverLimit
 			}
 		}
@@ -84,7 +84,7 @@ func (c *call) statusOf(v *engine.Verdict) status {
 	case headgate.ReasonFailOpen:
 		return s // what remains is unknown
 	case headgate.ReasonOK, headgate.ReasonLimited, headgate.ReasonTooLarge, headgate.ReasonFailClosed,
-		headgate.ReasonFallback, headgate.ReasonCached, headgate.ReasonShadow, headgate.ReasonBanned, headgate.ReasonExpired:
+		headgate.ReasonFallback, headgate.ReasonCached, store.ReasonShadow, store.ReasonBanned, headgate.ReasonExpired:
 	}
 	s.hasLimit, s.limit = true, describe(rule.Limit)
 	s.limit.name = rule.LimitName
@@ -125,7 +125,7 @@ func windowLeft(l headgate.Limit, at int64) time.Duration {
 	r := l.Rule()
 	switch {
 	case l.Algorithm() != headgate.FixedWindow:
-	case r.Calendar != headgate.NoCalendar:
+	case r.Calendar != store.NoCalendar:
 		_, end := algorithm.CalendarWindow(r.Calendar, r.Zone, at)
 		return time.Duration(end-at) * time.Microsecond
 	case r.Anchor == headgate.AnchorClock:

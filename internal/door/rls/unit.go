@@ -33,7 +33,7 @@ var units = [...]unit{
 	{4, "DAY", day, headgate.Day},
 	{3, "HOUR", time.Hour, headgate.Hour},
 	{2, "MINUTE", time.Minute, headgate.Minute},
-	{1, "SECOND", time.Second, headgate.NoCalendar},
+	{1, "SECOND", time.Second, store.NoCalendar},
 }
 
 // unitOf returns the unit with a number, or the zero unit.
@@ -53,10 +53,10 @@ func describe(l headgate.Limit) currentLimit {
 	calendar := l.Rule().Calendar
 	for _, u := range units {
 		switch {
-		case calendar != headgate.NoCalendar && u.calendar == calendar:
+		case calendar != store.NoCalendar && u.calendar == calendar:
 			c.unit = uint64(u.number)
 			return c
-		case calendar == headgate.NoCalendar && l.Period() > 0 && l.Period()%u.length == 0:
+		case calendar == store.NoCalendar && l.Period() > 0 && l.Period()%u.length == 0:
 			c.unit, c.multiplier = uint64(u.number), clamp(int64(l.Period()/u.length))
 			return c
 		}

@@ -89,7 +89,7 @@ func (g *Gate) Admit(w http.ResponseWriter, q *httprequest.Request, at time.Time
 
 // Deny refuses r, whose sender is on a deny list.
 func Deny(w http.ResponseWriter, r *http.Request, by *rules.Rule) {
-	denied := engine.Verdict{Rule: by, Decision: store.Decision{Reason: headgate.ReasonBanned, RetryAfter: headgate.Never}}
+	denied := engine.Verdict{Rule: by, Decision: store.Decision{Reason: store.ReasonBanned, RetryAfter: headgate.Never}}
 	httprequest.Refuse(w, r, &admission.Pass{Verdict: denied, Dialect: answer.None})
 }
 

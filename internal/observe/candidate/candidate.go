@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
@@ -138,7 +137,7 @@ func (c *Candidate) Observe(_ context.Context, live *engine.Decided) {
 	if refunds := func(p engine.Part) bool { return p.Kind == store.KindRefund }; !took && !slices.ContainsFunc(live.Parts, refunds) {
 		return
 	}
-	if !v.Allowed && v.Rule != nil && v.Rule.Concurrent() && v.Decision.Reason != headgate.ReasonBanned {
+	if !v.Allowed && v.Rule != nil && v.Rule.Concurrent() && v.Decision.Reason != store.ReasonBanned {
 		c.count(d, live.Lane, NotCompared)
 		return // the candidate ignores concurrency limits
 	}

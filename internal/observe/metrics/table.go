@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/top"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // Retention is how long the counts of a removed rule are kept: enough for the last
@@ -77,7 +78,7 @@ func (c *ruleCounts) count(lane uint32, r *engine.Result, o engine.Outcome) {
 		at[degraded+1].Add(1)
 	case headgate.ReasonFallback:
 		at[degraded+2].Add(1)
-	case headgate.ReasonBanned:
+	case store.ReasonBanned:
 		at[banned].Add(1)
 	default:
 		if d.Allowed && o != engine.ShadowRefused && d.Remaining*5 <= d.Limit && d.Reason != headgate.ReasonNoLimit {

@@ -51,7 +51,7 @@ func (l *Lane) Set(limit headgate.Limit) error {
 	if err := limit.Validate(); err != nil {
 		return err
 	}
-	if l.limit.Valid() && l.limit.Algorithm() != limit.Algorithm() {
+	if l.limit.Rule().Valid() && l.limit.Algorithm() != limit.Algorithm() {
 		l.state = algorithm.State{}
 	}
 	l.limit = limit

@@ -34,7 +34,7 @@ func gotOf(v *engine.Verdict) Got {
 		g.Reason = "unknown_domain"
 	}
 	for _, r := range v.Results() {
-		if r.Decision.Reason == headgate.ReasonShadow {
+		if r.Decision.Reason == store.ReasonShadow {
 			g.Shadow = append(g.Shadow, r.Rule)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/ownform"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
+	"github.com/headgate/headgate/store"
 )
 
 // testClock is the current time of a trace.
@@ -302,7 +303,7 @@ func (p *testParser) expectation(n *yamltext.Node) Expectation {
 func (p *testParser) readReason(f yamltext.Fields, e *Expectation) {
 	if n := f.Get("reason"); n != nil {
 		var known []string
-		for r := headgate.ReasonOK; r <= headgate.ReasonBanned; r++ {
+		for r := headgate.ReasonOK; r <= store.ReasonBanned; r++ {
 			known = append(known, r.String())
 		}
 		if word, ok := p.Choice(n, "reason", append(known, "unknown_domain")...); ok {

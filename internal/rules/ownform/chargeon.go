@@ -60,9 +60,9 @@ func (p *Parser) parseChargeOn(f yamltext.Fields, r *rules.Rule, tiers *tierForm
 	case r.Concurrent():
 		p.Errorf(at, "limit the rate instead", "\"charge_on\" does not work with concurrency: a slot is taken until the request ends, whatever its answer")
 		return
-	case r.Limit.IsUnlimited() && tiers != nil:
+	case r.Limit.Rule().Unlimited && tiers != nil:
 		return // other tiers have a limit
-	case r.Limit.IsUnlimited():
+	case r.Limit.Rule().Unlimited:
 		p.Errorf(at, "remove it", "\"charge_on\" has no effect without a limit")
 		return
 	}

@@ -69,7 +69,7 @@ func (c *claimForm) finish() {
 	case err != nil:
 		report.Errorf(c.max, "", "max: %v", err)
 		return
-	case most.IsUnlimited():
+	case most.Rule().Unlimited:
 		report.Errorf(c.max, exampleClaim, "\"max\" must not be unlimited")
 		return
 	case rules.IsMore(c.others, most):

@@ -75,7 +75,7 @@ func (p *Parser) parseCost(n *yamltext.Node, r *rules.Rule) {
 		return
 	}
 	c := costForm{bounds: rules.CostFrom{Default: 1, Min: 1, Max: store.MaxLimit}, estimate: r.Cost}
-	if r.Limit.Valid() && !r.Limit.IsUnlimited() && r.Limit.Capacity() > 0 {
+	if r.Limit.Rule().Valid() && !r.Limit.Rule().Unlimited && r.Limit.Capacity() > 0 {
 		c.bounds.Max = r.Limit.Capacity()
 	}
 	before := p.Errors

@@ -330,7 +330,7 @@ func (l *LimitForm) fixedWindow() headgate.Limit {
 	switch {
 	case l.anchor == headgate.AnchorFirstRequest:
 		return headgate.Per(l.Rate.N, l.Rate.Period).Using(headgate.FixedWindow).Anchored(l.anchor)
-	case unit >= headgate.Day && !l.Epoch || n != nil && unit != headgate.NoCalendar:
+	case unit >= headgate.Day && !l.Epoch || n != nil && unit != store.NoCalendar:
 		limit := headgate.PerCalendar(l.Rate.N, unit, zone)
 		if own {
 			return limit.InZone(zone)

@@ -316,7 +316,7 @@ func (p *Parser) parseLatency(n *yamltext.Node, l *rules.Latency) {
 // makeWait gives the limit of r a queue, if its action is to delay.
 // n has the longest wait, and is nil if there is none.
 func (p *Parser) makeWait(at, n *yamltext.Node, wait time.Duration, r *rules.Rule) {
-	if r.OnLimit.Action != rules.Delay || !r.Limit.Valid() || r.Limit.IsUnlimited() {
+	if r.OnLimit.Action != rules.Delay || !r.Limit.Rule().Valid() || r.Limit.Rule().Unlimited {
 		return
 	}
 	if n != nil {

@@ -41,7 +41,7 @@ func (l *LimitForm) checkParts(n *yamltext.Node, limit headgate.Limit) {
 	count := l.regionCount()
 	for i := range count {
 		part := headgate.LimitOf(limit.Rule().Part(i, count))
-		if !part.Valid() {
+		if !part.Rule().Valid() {
 			l.Errorf(n, "use a shorter period, or a window: algorithm: fixed_window",
 				"%d regions cannot share this bucket: the part of each refills in %d times its period, which is longer than %d days",
 				count, count, int(store.MaxPeriod.Hours()/24))

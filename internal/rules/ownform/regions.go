@@ -55,10 +55,10 @@ func (l *LimitForm) withRegions(limit headgate.Limit) headgate.Limit {
 		l.Errorf(n, hint+", or remove anchor", "regions cannot share windows that start at the first request, which each of them sees at another time")
 		return limit
 	}
-	if !limit.Valid() {
+	if !limit.Rule().Valid() {
 		return limit // reported elsewhere
 	}
-	made := limit.InRegions(settings)
+	made := headgate.LimitOf(limit.Rule().InRegions(settings))
 	if err := made.Validate(); err != nil {
 		l.Errorf(n, hint, "%s", strings.TrimPrefix(err.Error(), headgate.ErrInvalidLimit.Error()+": "))
 		return limit

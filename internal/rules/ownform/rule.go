@@ -328,7 +328,7 @@ func forwardedFields() []string {
 // refuses every request.
 func (p *Parser) WarnOfAll(f yamltext.Fields, r *rules.Rule, key, other string) {
 	switch at := cmp.Or(f.Get(key), f.Get(other)); {
-	case r.Limit.IsUnlimited() || at == nil:
+	case r.Limit.Rule().Unlimited || at == nil:
 	case r.Limit.N() == 0:
 		p.Warnf(at, "", "a limit of 0 refuses every request")
 	case r.Cost > r.Limit.Capacity():

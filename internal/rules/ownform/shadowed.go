@@ -108,7 +108,7 @@ func (p *Parser) warnPair(first, second parsedRule) bool {
 		stricter = "as strict"
 	}
 	switch {
-	case !a.Limit.Valid() || !b.Limit.Valid():
+	case !a.Limit.Rule().Valid() || !b.Limit.Rule().Valid():
 		return false // its rate is invalid
 	case a.Repeats(b) && p.isReplaced(a) == p.isReplaced(b):
 		second.report.Warnf(second.name, "remove one of them", "the rule %s repeats %s (%s): same match, key and limit", clip.Quote(b.Name), clip.Quote(a.Name), a.Position())

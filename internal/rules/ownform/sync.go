@@ -70,10 +70,10 @@ func (l *LimitForm) withSync(limit headgate.Limit) headgate.Limit {
 	case l.countDenied:
 		l.Errorf(n, hint, "\"sync: blocks\" does not work with count_denied: the store has to see every refused request")
 		return limit
-	case !limit.Valid():
+	case !limit.Rule().Valid():
 		return limit // reported elsewhere
 	}
-	made := limit.InBlocks(blocks)
+	made := headgate.LimitOf(limit.Rule().InBlocks(blocks))
 	if err := made.Validate(); err != nil {
 		l.Errorf(n, "", "%s", strings.TrimPrefix(err.Error(), headgate.ErrInvalidLimit.Error()+": "))
 		return limit

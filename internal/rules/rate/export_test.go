@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // String returns the rate as [Parse] reads it.
@@ -12,7 +12,7 @@ func (r Rate) String() string {
 	switch {
 	case r.Unlimited:
 		return "unlimited"
-	case r.Unit != headgate.NoCalendar:
+	case r.Unit != store.NoCalendar:
 		return fmt.Sprintf("%d/%s", r.N, r.Unit)
 	}
 	period, name := r.Period, "us"

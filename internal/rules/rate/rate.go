@@ -127,11 +127,11 @@ type Unit struct {
 func UnitOf(word string) (Unit, bool) {
 	switch word {
 	case "us", "µs", "μs", "microsecond", "microseconds":
-		return Unit{time.Microsecond, headgate.NoCalendar}, true
+		return Unit{time.Microsecond, store.NoCalendar}, true
 	case "ms", "msec", "millisecond", "milliseconds":
-		return Unit{time.Millisecond, headgate.NoCalendar}, true
+		return Unit{time.Millisecond, store.NoCalendar}, true
 	case "s", "sec", "secs", "second", "seconds":
-		return Unit{time.Second, headgate.NoCalendar}, true
+		return Unit{time.Second, store.NoCalendar}, true
 	case "m", "min", "mins", "minute", "minutes":
 		return Unit{time.Minute, headgate.Minute}, true
 	case "h", "hr", "hrs", "hour", "hours":
@@ -193,7 +193,7 @@ func ParsePeriod(text string) (time.Duration, headgate.CalendarUnit, error) {
 	if total == 0 {
 		return 0, 0, fmt.Errorf("the period %s must be longer than zero", clip.Quote(strings.TrimSpace(text)))
 	}
-	return total, headgate.NoCalendar, nil
+	return total, store.NoCalendar, nil
 }
 
 // parsePart reads one number with its unit and returns what follows.

@@ -130,7 +130,7 @@ func grouped(r *rand.Rand, n int64) string {
 // not.
 func TestUnitsOfTheCalendar(t *testing.T) {
 	for word, want := range map[string]Unit{
-		"ms": {time.Millisecond, headgate.NoCalendar}, "sec": {time.Second, headgate.NoCalendar},
+		"ms": {time.Millisecond, store.NoCalendar}, "sec": {time.Second, store.NoCalendar},
 		"min": {time.Minute, headgate.Minute}, "hr": {time.Hour, headgate.Hour}, "day": {day, headgate.Day},
 		"wk": {week, headgate.Week}, "month": {30 * day, headgate.Month}, "YEARS": {365 * day, headgate.Year},
 	} {
@@ -139,7 +139,7 @@ func TestUnitsOfTheCalendar(t *testing.T) {
 			t.Errorf("%s: %s of %s, %v, want %+v", word, period, calendar, err, want)
 		}
 		period, calendar, err = ParsePeriod("1" + word)
-		if fixed := want.Calendar < headgate.Month; (err == nil) != fixed || fixed && (period != want.Length || calendar != headgate.NoCalendar) {
+		if fixed := want.Calendar < headgate.Month; (err == nil) != fixed || fixed && (period != want.Length || calendar != store.NoCalendar) {
 			t.Errorf("1%s: %s of %s, %v", word, period, calendar, err)
 		}
 	}

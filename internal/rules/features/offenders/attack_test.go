@@ -35,7 +35,7 @@ func TestFollowedBanOfTheFuture(t *testing.T) {
 		want  bool
 	}{{time.Minute - time.Microsecond, true}, {time.Microsecond, false}} {
 		two.now = two.now.Add(row.after)
-		if got := two.ask("ann") == headgate.ReasonBanned; got != row.want {
+		if got := two.ask("ann") == store.ReasonBanned; got != row.want {
 			t.Errorf("after %s: banned: %t", row.after, got)
 		}
 	}
@@ -91,7 +91,7 @@ func TestBansAreBounded(t *testing.T) {
 	users := []string{"a", "b", "c", "d", "e"}
 	banned := func() (count int) {
 		for _, user := range users {
-			if n.ask(user) == headgate.ReasonBanned {
+			if n.ask(user) == store.ReasonBanned {
 				count++
 			}
 		}

@@ -62,9 +62,9 @@ func read(r *feature.Reading) {
 	case rule.OnLimit.Action == rules.Queue:
 		r.Errorf(at, "remove one of them", "\"on_repeat\" does not work with action: queue: requests over the limit are kept, not refused")
 		return
-	case rule.Limit.IsUnlimited() && r.Tiered:
+	case rule.Limit.Rule().Unlimited && r.Tiered:
 		return // other tiers have a limit
-	case rule.Limit.IsUnlimited():
+	case rule.Limit.Rule().Unlimited:
 		r.Errorf(at, "remove it", "\"on_repeat\" has no effect without a limit")
 		return
 	}
@@ -127,7 +127,7 @@ func warn(r *feature.Reading, f yamltext.Fields, o *OnRepeat) {
 	if o.Mode == rules.Enforce && r.Rule.Mode == rules.Shadow {
 		r.Warnf(f.Get("mode"), "set mode: enforce for the rule, too", "nobody is banned: the rule itself only observes")
 	}
-	if out := usedUpFor(r.Rule.Limit); r.Rule.Limit.Valid() && o.Ban < out {
+	if out := usedUpFor(r.Rule.Limit); r.Rule.Limit.Rule().Valid() && o.Ban < out {
 		r.Warnf(f.Get("ban"), "", "a first ban of %s has little effect: a key that has used up its limit is refused for up to %s anyway",
 			rate.Short(o.Ban), rate.Short(out))
 	}

@@ -152,10 +152,10 @@ func TestLadder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n.now = n.now.Add(lasts - time.Microsecond); n.ask("ann") != headgate.ReasonBanned {
+		if n.now = n.now.Add(lasts - time.Microsecond); n.ask("ann") != store.ReasonBanned {
 			t.Fatalf("%s: not banned at its end", row.want)
 		}
-		if n.now = n.now.Add(time.Microsecond); n.ask("ann") == headgate.ReasonBanned {
+		if n.now = n.now.Add(time.Microsecond); n.ask("ann") == store.ReasonBanned {
 			t.Fatalf("%s: still banned after its end", row.want)
 		}
 	}
@@ -233,7 +233,7 @@ func TestShadow(t *testing.T) {
 			store := memory.New()
 			n := newNode(t, store, text)
 			for range 1000 {
-				if n.ask("ann") == headgate.ReasonBanned {
+				if n.ask("ann") == store.ReasonBanned {
 					t.Fatal("banned")
 				}
 				n.watch.Flush(t.Context())
@@ -387,7 +387,7 @@ func TestFollow(t *testing.T) {
 		want  bool
 	}{{3 * time.Second, true}, {time.Minute - time.Microsecond, true}, {time.Minute, false}} {
 		two.now = one.now.Add(row.after)
-		if got := two.ask("ann") == headgate.ReasonBanned; got != row.want {
+		if got := two.ask("ann") == store.ReasonBanned; got != row.want {
 			t.Errorf("after %s: banned: %t", row.after, got)
 		}
 	}

@@ -55,7 +55,7 @@ func FuzzOnRepeat(f *testing.F) {
 		if o.Steps() >= offenders.MaxBans {
 			t.Fatalf("%s: more steps than bans that are told apart", o)
 		}
-		if !o.Refusals.Valid() || !o.Bans.Valid() || o.Forget < o.Max || o.Max < o.Ban || o.Ban < offenders.MinBan || o.Bans.Period() != o.Forget {
+		if !o.Refusals.Rule().Valid() || !o.Bans.Rule().Valid() || o.Forget < o.Max || o.Max < o.Ban || o.Ban < offenders.MinBan || o.Bans.Period() != o.Forget {
 			t.Fatalf("%+v", *o)
 		}
 		last := time.Duration(0)
