@@ -58,7 +58,7 @@ type Decision struct {
 	RetryAfter time.Duration
 	// ResetAfter is how long it takes until the state equals that of an unused key if
 	// no other request takes in between. For a limit in the caller's own zone
-	// ([Limit.InZone]) it is how long it takes until the whole limit is available.
+	// ([Limit.WithZone]) it is how long it takes until the whole limit is available.
 	ResetAfter time.Duration
 	// Delay is how long an allowed request must wait for its turn: in the queue of a
 	// leaky bucket, or for what Reserve has booked.

@@ -7,7 +7,7 @@
 // asks the store and returns a [Decision].
 //
 //	limiter := headgate.New(memory.New())
-//	perKey := headgate.PerSecond(100).Burst(500)
+//	perKey := headgate.PerSecond(100).WithBurst(500)
 //
 //	d, err := limiter.Allow(ctx, apiKey, perKey)
 //	if !d.Allowed {

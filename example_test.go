@@ -43,7 +43,7 @@ func ExampleLimiter_AllowAll() {
 	limiter := headgate.New(db, headgate.WithClock(exampleClock()))
 	ops := []store.Op{
 		{Scope: "per user", Key: "42", Rule: headgate.PerMinute(100).Rule(), Cost: 1},
-		{Scope: "logins", Key: "42", Rule: headgate.PerMinute(1).Using(headgate.SlidingLog).Rule(), Cost: 1},
+		{Scope: "logins", Key: "42", Rule: headgate.PerMinute(1).WithAlgorithm(headgate.SlidingLog).Rule(), Cost: 1},
 	}
 	out := make([]store.Decision, len(ops))
 
@@ -95,7 +95,7 @@ func ExampleLimiter_Wait() {
 	defer store.Close()
 	limiter := headgate.New(store, headgate.WithClock(exampleClock()))
 
-	err := limiter.Wait(context.Background(), "report", headgate.PerDay(5), 6)
+	err := limiter.WaitN(context.Background(), "report", headgate.PerDay(5), 6)
 	var limited *headgate.LimitedError
 	fmt.Println(errors.As(err, &limited), err)
 	// Output:
@@ -114,7 +114,7 @@ func ExamplePerCalendar() {
 }
 
 func ExampleLimit_Validate() {
-	fmt.Println(headgate.PerMinute(5).Using(headgate.SlidingLog).Burst(10).Validate())
+	fmt.Println(headgate.PerMinute(5).WithAlgorithm(headgate.SlidingLog).WithBurst(10).Validate())
 	// Output:
 	// invalid limit: only token_bucket and leaky_bucket have a burst
 }

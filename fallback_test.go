@@ -46,19 +46,19 @@ func TestShare(t *testing.T) {
 		{headgate.PerMinute(0), 0.25, headgate.PerMinute(0)},  // but not of nothing
 		{headgate.PerMinute(100), 0.29, headgate.PerMinute(29)},
 		{headgate.PerMinute(10), 0.7, headgate.PerMinute(7)},
-		{headgate.PerSecond(100).Burst(500), 0.1, headgate.PerSecond(10).Burst(50)},
-		{headgate.PerSecond(100).Burst(3), 0.1, headgate.PerSecond(10).Burst(1)},
+		{headgate.PerSecond(100).WithBurst(500), 0.1, headgate.PerSecond(10).WithBurst(50)},
+		{headgate.PerSecond(100).WithBurst(3), 0.1, headgate.PerSecond(10).WithBurst(1)},
 		{headgate.PerCalendar(200, headgate.Day, berlin), 0.5, headgate.PerCalendar(100, headgate.Day, berlin)},
 		{
-			headgate.PerHour(90).Using(headgate.SlidingBuckets).Buckets(12, headgate.EdgeStrict), 0.5,
-			headgate.PerHour(45).Using(headgate.SlidingBuckets).Buckets(12, headgate.EdgeStrict),
+			headgate.PerHour(90).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(12, headgate.EdgeStrict), 0.5,
+			headgate.PerHour(45).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(12, headgate.EdgeStrict),
 		},
 		{
-			headgate.PerHour(9).Using(headgate.SlidingLog).CountingDenied(), 0.5,
-			headgate.PerHour(4).Using(headgate.SlidingLog).CountingDenied(),
+			headgate.PerHour(9).WithAlgorithm(headgate.SlidingLog).WithRefusalsCounted(), 0.5,
+			headgate.PerHour(4).WithAlgorithm(headgate.SlidingLog).WithRefusalsCounted(),
 		},
-		{headgate.PerSecond(100).Burst(900).RefillEvery(5 * time.Second), 0.1, headgate.PerSecond(10).Burst(90).RefillEvery(5 * time.Second)},
-		{headgate.PerMinute(2).RefillEvery(time.Minute), 0.1, headgate.PerMinute(1).RefillEvery(time.Minute)},
+		{headgate.PerSecond(100).WithBurst(900).WithRefillEvery(5 * time.Second), 0.1, headgate.PerSecond(10).WithBurst(90).WithRefillEvery(5 * time.Second)},
+		{headgate.PerMinute(2).WithRefillEvery(time.Minute), 0.1, headgate.PerMinute(1).WithRefillEvery(time.Minute)},
 		{headgate.Unlimited(), 0.5, headgate.Unlimited()},
 	} {
 		if got := headgate.LimitOf(tt.limit.Rule().Share(tt.share)); !got.Equal(tt.want) || !got.Rule().Valid() {
@@ -67,7 +67,7 @@ func TestShare(t *testing.T) {
 	}
 	// A share's step of 1.5 tokens for a burst of 1 is valid: it loses half a token, which
 	// is less than the limit, not more.
-	if part := headgate.LimitOf(headgate.PerMinute(2).Burst(3).RefillEvery(90 * time.Second).Rule().Share(0.5)); !part.Rule().Valid() || part.Capacity() != 1 {
+	if part := headgate.LimitOf(headgate.PerMinute(2).WithBurst(3).WithRefillEvery(90 * time.Second).Rule().Share(0.5)); !part.Rule().Valid() || part.Burst() != 1 {
 		t.Errorf("half of 3 tokens every 90 s: %s", part)
 	}
 	for _, bad := range []float64{0, -0.5, 1.01, math.NaN(), math.Inf(1)} {
@@ -75,7 +75,7 @@ func TestShare(t *testing.T) {
 		if err := limit.Validate(); !errors.Is(err, headgate.ErrInvalidLimit) {
 			t.Errorf("a share of %v: %v", bad, err)
 		}
-		if again := limit.Burst(3); again.Rule().Valid() {
+		if again := limit.WithBurst(3); again.Rule().Valid() {
 			t.Errorf("a share of %v is valid again: %s", bad, again)
 		}
 	}
@@ -92,7 +92,7 @@ func TestSharesNeverAddUpToMore(t *testing.T) {
 		limit := headgate.Per(n, period)
 		if rapid.Bool().Draw(t, "burst") {
 			exact := min(store.MaxLimit, (1<<52)/int64(period/time.Microsecond))
-			limit = limit.Burst(rapid.Int64Range(1, exact).Draw(t, "b"))
+			limit = limit.WithBurst(rapid.Int64Range(1, exact).Draw(t, "b"))
 		}
 		if !limit.Rule().Valid() {
 			t.Fatalf("%d per %s is invalid: %v", n, period, limit.Validate())
@@ -102,7 +102,7 @@ func TestSharesNeverAddUpToMore(t *testing.T) {
 		if !part.Rule().Valid() {
 			t.Fatalf("1/%d of %s: %v", k, limit, part.Validate())
 		}
-		if k*part.N() > max(limit.N(), k) || k*part.Capacity() > max(limit.Capacity(), k) {
+		if k*part.N() > max(limit.N(), k) || k*part.Burst() > max(limit.Burst(), k) {
 			t.Fatalf("%d × %s is more than %s", k, part, limit)
 		}
 		if part.N() < limit.N()/k {
@@ -117,7 +117,7 @@ func TestFallbackTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &outage{Store: memory.New()}
 		l := headgate.New(store, headgate.WithFallback(memory.New(), 0.25))
-		limit := headgate.PerHour(8).Using(headgate.SlidingLog)
+		limit := headgate.PerHour(8).WithAlgorithm(headgate.SlidingLog)
 		for i, step := range []struct {
 			down    bool
 			allowed bool
@@ -147,7 +147,7 @@ func TestFallbackTrace(t *testing.T) {
 
 func TestFallbackAllOrNothingAndBatch(t *testing.T) {
 	db := &outage{Store: memory.New(), down: true}
-	l := headgate.New(db, headgate.WithFallback(memory.New(), 0.5), headgate.WithFailurePolicy(headgate.FailureDeny))
+	l := headgate.New(db, headgate.WithFallback(memory.New(), 0.5), headgate.WithFailurePolicy(headgate.FailClosed))
 	ops := []store.Op{
 		{Key: "a", Rule: headgate.PerHour(4).Rule(), Cost: 1},
 		{Key: "b", Rule: headgate.PerHour(2).Rule(), Cost: 1},
@@ -173,7 +173,7 @@ func TestFallbackAllOrNothingAndBatch(t *testing.T) {
 // TestFallbackThatFails: then the policy decides.
 func TestFallbackThatFails(t *testing.T) {
 	store, second := &outage{Store: memory.New(), down: true}, &outage{Store: memory.New(), down: true}
-	down := headgate.New(store, headgate.WithFallback(second, 0.5), headgate.WithFailurePolicy(headgate.FailureDeny))
+	down := headgate.New(store, headgate.WithFallback(second, 0.5), headgate.WithFailurePolicy(headgate.FailClosed))
 	if d, err := down.Allow(t.Context(), "k", headgate.PerHour(4)); !errors.Is(err, headgate.ErrUnavailable) || d.Allowed || d.Reason != headgate.ReasonFailClosed {
 		t.Errorf("%+v, %v", d, err)
 	}
@@ -207,7 +207,7 @@ func TestCancelAfterOutage(t *testing.T) {
 			if err := r.Cancel(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if d, err := l.Peek(t.Context(), "k", limit, 1); err != nil || d.Remaining != 3 {
+			if d, err := l.Peek(t.Context(), "k", limit); err != nil || d.Remaining != 3 {
 				t.Errorf("fallback %v: 5 of 8 are used, but %d are left (%v)", fallback, d.Remaining, err)
 			}
 			if !fallback {
@@ -225,9 +225,9 @@ func TestWaitDuringOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := headgate.New(&outage{Store: memory.New(), down: true}, headgate.WithFallback(memory.New(), 0.5))
 		start := time.Now()
-		limit := headgate.PerSecond(4).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
+		limit := headgate.PerSecond(4).WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest)
 		for range 5 { // two a second
-			if err := l.Wait(t.Context(), "k", limit, 1); err != nil {
+			if err := l.Wait(t.Context(), "k", limit); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -243,7 +243,7 @@ func TestGiveBack(t *testing.T) {
 	l := headgate.New(db, headgate.WithFallback(local, 0.5))
 	op := store.Op{Key: "k", Rule: headgate.PerHour(4).Rule(), Cost: 1}
 	left := func() int64 {
-		d, _ := l.Peek(t.Context(), op.Key, headgate.LimitOf(op.Rule), 1)
+		d, _ := l.Peek(t.Context(), op.Key, headgate.LimitOf(op.Rule))
 		return d.Remaining
 	}
 	var ops []store.Op

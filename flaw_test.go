@@ -104,10 +104,10 @@ func TestWhatNobodyCouldUse(t *testing.T) {
 	t.Parallel()
 	l := headgate.New(memory.New())
 	places, limit := headgate.Concurrent(1), headgate.PerMinute(5)
-	if err := l.Wait(t.Context(), "k", places, 1); !errors.Is(err, headgate.ErrInvalidLimit) {
+	if err := l.Wait(t.Context(), "k", places); !errors.Is(err, headgate.ErrInvalidLimit) {
 		t.Errorf("Wait for a slot that nothing can release: %v", err)
 	}
-	if d, err := l.Peek(t.Context(), "k", places, 1); err != nil || d.Remaining != 1 {
+	if d, err := l.Peek(t.Context(), "k", places); err != nil || d.Remaining != 1 {
 		t.Errorf("%d places are left, want 1 (%v)", d.Remaining, err)
 	}
 	for _, lasting := range []time.Duration{0, -time.Second} {

@@ -15,9 +15,9 @@ type Lease struct {
 	lease *store.Lease
 }
 
-// Acquire takes n slots of a limit of [Concurrent], for as long as the lease lasts:
+// Acquire takes a slot of a limit of [Concurrent], for as long as the lease lasts:
 //
-//	lease, err := limiter.Acquire(ctx, "customer-42", headgate.Concurrent(20), 1)
+//	lease, err := limiter.Acquire(ctx, "customer-42", headgate.Concurrent(20))
 //	if !lease.Decision.Allowed {
 //		return // 20 are in progress
 //	}
@@ -26,7 +26,13 @@ type Lease struct {
 //
 // The returned Lease is never nil. If the store could not answer and the failure policy
 // lets requests pass, its Decision is allowed and Release does nothing.
-func (l *Limiter) Acquire(ctx context.Context, key string, limit Limit, n int64) (*Lease, error) {
+func (l *Limiter) Acquire(ctx context.Context, key string, limit Limit) (*Lease, error) {
+	return l.AcquireN(ctx, key, limit, 1)
+}
+
+// AcquireN takes n slots if all of them are free, and none otherwise; see
+// [Limiter.Acquire].
+func (l *Limiter) AcquireN(ctx context.Context, key string, limit Limit, n int64) (*Lease, error) {
 	op := store.Op{Key: key, Rule: limit.Rule(), Cost: n}
 	d, err := l.caller.Do(ctx, op)
 	return &Lease{Decision: Decision(d), lease: l.caller.Lease(op, d)}, err

@@ -14,11 +14,11 @@ import (
 
 func ExampleLimiter_Acquire() {
 	limiter := headgate.New(memory.New())
-	limit := headgate.Concurrent(2).Lease(30 * time.Second)
+	limit := headgate.Concurrent(2).WithLease(30 * time.Second)
 	ctx := context.Background()
-	first, _ := limiter.Acquire(ctx, "customer-42", limit, 1)
-	second, _ := limiter.Acquire(ctx, "customer-42", limit, 1)
-	third, _ := limiter.Acquire(ctx, "customer-42", limit, 1)
+	first, _ := limiter.Acquire(ctx, "customer-42", limit)
+	second, _ := limiter.Acquire(ctx, "customer-42", limit)
+	third, _ := limiter.Acquire(ctx, "customer-42", limit)
 	fmt.Println(first.Decision.Allowed, second.Decision.Allowed, third.Decision.Allowed)
 
 	first.Keep() // renews it, should the work take longer than 30s
@@ -32,14 +32,14 @@ func ExampleLimiter_Acquire() {
 
 func ExampleReservation_Commit() {
 	limiter := headgate.New(memory.New(memory.WithClock(func() time.Time { return time.UnixMicro(1_767_225_600_000_000) })))
-	limit := headgate.PerDay(100_000).Using(headgate.FixedWindow)
+	limit := headgate.PerDay(100_000).WithAlgorithm(headgate.FixedWindow)
 	ctx := context.Background()
 	// What an answer costs is known when it is there: reserve an estimate.
 	r, _ := limiter.Reserve(ctx, "customer-42", limit, 4000, 0)
 	if r.Decision.Allowed {
 		_ = r.Commit(ctx, 1234)
 	}
-	left, _ := limiter.Peek(ctx, "customer-42", limit, 1)
+	left, _ := limiter.Peek(ctx, "customer-42", limit)
 	fmt.Println(left.Remaining)
 	// Output: 98766
 }
@@ -49,11 +49,11 @@ func ExampleReservation_Commit() {
 func TestLeaseKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := headgate.New(memory.New(), headgate.WithClock(time.Now))
-		limit := headgate.Concurrent(1).Lease(10 * time.Second)
+		limit := headgate.Concurrent(1).WithLease(10 * time.Second)
 		ctx := t.Context()
 		acquire := func(want bool) *headgate.Lease {
 			t.Helper()
-			l, err := limiter.Acquire(ctx, "k", limit, 1)
+			l, err := limiter.Acquire(ctx, "k", limit)
 			if err != nil || l.Decision.Allowed != want {
 				t.Fatalf("%+v, %v; want OK %t", l.Decision, err, want)
 			}
@@ -91,7 +91,7 @@ func TestLeaseOfAFailingStore(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := limiter.Acquire(t.Context(), "k", headgate.Concurrent(1), 1)
+	l, err := limiter.Acquire(t.Context(), "k", headgate.Concurrent(1))
 	if !errors.Is(err, headgate.ErrUnavailable) || !l.Decision.Allowed {
 		t.Fatalf("%+v, %v", l.Decision, err)
 	}
@@ -103,7 +103,7 @@ func TestLeaseOfAFailingStore(t *testing.T) {
 
 func TestReservationCommit(t *testing.T) {
 	now := time.UnixMicro(1_767_225_600_000_000)
-	limit := headgate.PerMinute(60).Burst(100) // one a second
+	limit := headgate.PerMinute(60).WithBurst(100) // one a second
 	for _, c := range []struct {
 		name     string
 		after    time.Duration
@@ -132,7 +132,7 @@ func TestReservationCommit(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			d, err := limiter.Peek(t.Context(), "k", limit, 1)
+			d, err := limiter.Peek(t.Context(), "k", limit)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,7 +36,7 @@ func TestLimitValidate(t *testing.T) {
 		{"unlimited", headgate.Unlimited(), ok},
 		{"5 a minute", perMinute, ok},
 		{"limit 0 refuses all and is legal", headgate.PerSecond(0), ok},
-		{"limit 0 with a burst", headgate.PerSecond(0).Burst(5), ok},
+		{"limit 0 with a burst", headgate.PerSecond(0).WithBurst(5), ok},
 		{"limit -1", headgate.PerSecond(-1), limit},
 		{"the least int64", headgate.PerSecond(math.MinInt64), limit},
 		{"the largest limit", headgate.PerSecond(store.MaxLimit), ok},
@@ -49,66 +49,66 @@ func TestLimitValidate(t *testing.T) {
 		{"period 1µs", headgate.Per(1, time.Microsecond), ok},
 		{"the longest period", headgate.Per(1, store.MaxPeriod), ok},
 		{"a microsecond more", headgate.Per(1, store.MaxPeriod+time.Microsecond), period},
-		{"burst 0", perMinute.Burst(0), burst},
-		{"burst -1", perMinute.Burst(-1), burst},
-		{"the largest burst", headgate.PerSecond(1000).Burst(store.MaxLimit), ok},
-		{"one more", perMinute.Burst(store.MaxLimit + 1), burst},
-		{"a huge burst at 1 a year", headgate.Per(1, 365*24*time.Hour).Burst(store.MaxLimit), rounding},
-		{"burst of a leaky bucket", perMinute.Using(headgate.LeakyBucket).Burst(9), ok},
-		{"burst of a window", perMinute.Using(headgate.FixedWindow).Burst(9), "only token_bucket and leaky_bucket"},
-		{"burst given first", perMinute.Burst(9).Using(headgate.SlidingLog), "only token_bucket and leaky_bucket"},
-		{"two stages", perMinute.Using(headgate.LeakyBucket).Burst(12).DelayAfter(8), ok},
-		{"no request waits", perMinute.Using(headgate.LeakyBucket).DelayAfter(5), ok},
-		{"delay after more than the burst", perMinute.Using(headgate.LeakyBucket).DelayAfter(6), "without delay"},
-		{"delay after 0", perMinute.Using(headgate.LeakyBucket).DelayAfter(0), "without delay"},
-		{"delay of a token bucket", perMinute.DelayAfter(2), "only leaky_bucket"},
-		{"a longest wait", perMinute.Using(headgate.LeakyBucket).MaxWait(time.Second), ok},
-		{"a wait of nothing", perMinute.Using(headgate.LeakyBucket).MaxWait(0), "the maximum wait"},
-		{"a wait of half a microsecond", perMinute.Using(headgate.LeakyBucket).MaxWait(500), "the maximum wait"},
-		{"too long a wait", perMinute.Using(headgate.LeakyBucket).MaxWait(408 * 24 * time.Hour), "the maximum wait must be a whole number of microseconds, more than 0 and at most 407 days"},
+		{"burst 0", perMinute.WithBurst(0), burst},
+		{"burst -1", perMinute.WithBurst(-1), burst},
+		{"the largest burst", headgate.PerSecond(1000).WithBurst(store.MaxLimit), ok},
+		{"one more", perMinute.WithBurst(store.MaxLimit + 1), burst},
+		{"a huge burst at 1 a year", headgate.Per(1, 365*24*time.Hour).WithBurst(store.MaxLimit), rounding},
+		{"burst of a leaky bucket", perMinute.WithAlgorithm(headgate.LeakyBucket).WithBurst(9), ok},
+		{"burst of a window", perMinute.WithAlgorithm(headgate.FixedWindow).WithBurst(9), "only token_bucket and leaky_bucket"},
+		{"burst given first", perMinute.WithBurst(9).WithAlgorithm(headgate.SlidingLog), "only token_bucket and leaky_bucket"},
+		{"two stages", perMinute.WithAlgorithm(headgate.LeakyBucket).WithBurst(12).WithDelayAfter(8), ok},
+		{"no request waits", perMinute.WithAlgorithm(headgate.LeakyBucket).WithDelayAfter(5), ok},
+		{"delay after more than the burst", perMinute.WithAlgorithm(headgate.LeakyBucket).WithDelayAfter(6), "without delay"},
+		{"delay after 0", perMinute.WithAlgorithm(headgate.LeakyBucket).WithDelayAfter(0), "without delay"},
+		{"delay of a token bucket", perMinute.WithDelayAfter(2), "only leaky_bucket"},
+		{"a longest wait", perMinute.WithAlgorithm(headgate.LeakyBucket).WithMaxWait(time.Second), ok},
+		{"a wait of nothing", perMinute.WithAlgorithm(headgate.LeakyBucket).WithMaxWait(0), "the maximum wait"},
+		{"a wait of half a microsecond", perMinute.WithAlgorithm(headgate.LeakyBucket).WithMaxWait(500), "the maximum wait"},
+		{"too long a wait", perMinute.WithAlgorithm(headgate.LeakyBucket).WithMaxWait(408 * 24 * time.Hour), "the maximum wait must be a whole number of microseconds, more than 0 and at most 407 days"},
 		{"too long a period", headgate.Per(5, 408*24*time.Hour), "the period must be a whole number of microseconds, more than 0 and at most 407 days"},
 		{"407 days", headgate.Per(5, 407*24*time.Hour), ok},
-		{"a longest wait of a window", perMinute.Using(headgate.SlidingLog).MaxWait(time.Second), "only leaky_bucket"},
-		{"steps", perMinute.RefillEvery(time.Second), ok},
-		{"steps of nothing", perMinute.RefillEvery(0), "the time between two refills"},
-		{"steps back", perMinute.RefillEvery(-time.Second), "the time between two refills"},
-		{"steps of half a microsecond", perMinute.RefillEvery(500), "the time between two refills"},
-		{"steps of 408 days", perMinute.Burst(store.MaxLimit).RefillEvery(408 * 24 * time.Hour), "the time between two refills must be a whole number of microseconds, more than 0 and at most 407 days"},
-		{"the longest steps", headgate.Per(3, store.MaxPeriod).RefillEvery(store.MaxPeriod), ok},
-		{"steps of a window", perMinute.Using(headgate.FixedWindow).RefillEvery(time.Second), "only token_bucket refills in steps"},
-		{"steps of a queue", perMinute.RefillEvery(time.Second).Using(headgate.LeakyBucket), "only token_bucket refills in steps"},
-		{"steps of two periods", perMinute.RefillEvery(2 * time.Minute), "a refill adds more tokens than the burst"},
-		{"a microsecond more than a period", perMinute.RefillEvery(time.Minute + time.Microsecond), "a refill adds more tokens than the burst"},
-		{"steps of two periods, and a burst for them", perMinute.Burst(10).RefillEvery(2 * time.Minute), ok},
-		{"steps of a period, and a smaller burst", perMinute.Burst(4).RefillEvery(time.Minute), "a refill adds more tokens than the burst"},
-		{"a limit of 0 in steps", headgate.PerSecond(0).RefillEvery(time.Hour), ok},
-		{"steps that nothing divides", headgate.Per(store.MaxLimit-1, 407*24*time.Hour-time.Microsecond).RefillEvery(9999999967 * time.Microsecond), rounding},
-		{"unknown algorithm", perMinute.Using(headgate.Distinct + 1), unknown},
-		{"unknown anchor", perMinute.Using(headgate.FixedWindow).Anchored(7), unknown},
-		{"unknown edge", perMinute.Using(headgate.SlidingBuckets).Buckets(6, 7), unknown},
-		{"anchor of a fixed window", perMinute.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), ok},
-		{"anchor of a bucket", perMinute.Anchored(headgate.AnchorFirstRequest), "only fixed_window and distinct have an anchor"},
+		{"a longest wait of a window", perMinute.WithAlgorithm(headgate.SlidingLog).WithMaxWait(time.Second), "only leaky_bucket"},
+		{"steps", perMinute.WithRefillEvery(time.Second), ok},
+		{"steps of nothing", perMinute.WithRefillEvery(0), "the time between two refills"},
+		{"steps back", perMinute.WithRefillEvery(-time.Second), "the time between two refills"},
+		{"steps of half a microsecond", perMinute.WithRefillEvery(500), "the time between two refills"},
+		{"steps of 408 days", perMinute.WithBurst(store.MaxLimit).WithRefillEvery(408 * 24 * time.Hour), "the time between two refills must be a whole number of microseconds, more than 0 and at most 407 days"},
+		{"the longest steps", headgate.Per(3, store.MaxPeriod).WithRefillEvery(store.MaxPeriod), ok},
+		{"steps of a window", perMinute.WithAlgorithm(headgate.FixedWindow).WithRefillEvery(time.Second), "only token_bucket refills in steps"},
+		{"steps of a queue", perMinute.WithRefillEvery(time.Second).WithAlgorithm(headgate.LeakyBucket), "only token_bucket refills in steps"},
+		{"steps of two periods", perMinute.WithRefillEvery(2 * time.Minute), "a refill adds more tokens than the burst"},
+		{"a microsecond more than a period", perMinute.WithRefillEvery(time.Minute + time.Microsecond), "a refill adds more tokens than the burst"},
+		{"steps of two periods, and a burst for them", perMinute.WithBurst(10).WithRefillEvery(2 * time.Minute), ok},
+		{"steps of a period, and a smaller burst", perMinute.WithBurst(4).WithRefillEvery(time.Minute), "a refill adds more tokens than the burst"},
+		{"a limit of 0 in steps", headgate.PerSecond(0).WithRefillEvery(time.Hour), ok},
+		{"steps that nothing divides", headgate.Per(store.MaxLimit-1, 407*24*time.Hour-time.Microsecond).WithRefillEvery(9999999967 * time.Microsecond), rounding},
+		{"unknown algorithm", perMinute.WithAlgorithm(headgate.Distinct + 1), unknown},
+		{"unknown anchor", perMinute.WithAlgorithm(headgate.FixedWindow).WithAnchor(7), unknown},
+		{"unknown edge", perMinute.WithAlgorithm(headgate.SlidingBuckets).WithBuckets(6, 7), unknown},
+		{"anchor of a fixed window", perMinute.WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest), ok},
+		{"anchor of a bucket", perMinute.WithAnchor(headgate.AnchorFirstRequest), "only fixed_window and distinct have an anchor"},
 		{"calendar day", headgate.PerCalendar(200, headgate.Day, nil), ok},
 		{"calendar of no unit", headgate.PerCalendar(200, store.NoCalendar, nil), calendar},
 		{"calendar of an unknown unit", headgate.PerCalendar(200, headgate.Year+1, nil), calendar},
-		{"calendar of a bucket", headgate.PerCalendar(200, headgate.Day, nil).Using(headgate.TokenBucket), calendar},
-		{"calendar from the first request", headgate.PerCalendar(200, headgate.Day, nil).Anchored(headgate.AnchorFirstRequest), calendar},
-		{"sub-windows", perMinute.Using(headgate.SlidingBuckets).Buckets(512, headgate.EdgeStrict), ok},
-		{"no sub-windows", perMinute.Using(headgate.SlidingBuckets).Buckets(0, headgate.EdgeStrict), buckets},
-		{"too many", perMinute.Using(headgate.SlidingBuckets).Buckets(513, headgate.EdgeStrict), buckets},
-		{"2^16 + 1, which must not wrap to 1", perMinute.Using(headgate.SlidingBuckets).Buckets(65537, headgate.EdgeStrict), buckets},
-		{"more than microseconds", headgate.Per(1, 10*time.Microsecond).Using(headgate.SlidingBuckets).Buckets(11, headgate.EdgeStrict), buckets},
-		{"sub-windows of a log", perMinute.Using(headgate.SlidingLog).Buckets(6, headgate.EdgeStrict), "only sliding_buckets"},
-		{"count_denied of a log", perMinute.Using(headgate.SlidingLog).CountingDenied(), ok},
-		{"count_denied of a bucket", perMinute.CountingDenied(), "only fixed_window, sliding_log, sliding_window and sliding_buckets can count refused requests"},
-		{"count_denied of a queue", perMinute.Using(headgate.LeakyBucket).CountingDenied(), "only fixed_window"},
-		{"count_denied of leases", headgate.Concurrent(5).CountingDenied(), "only fixed_window"},
-		{"count_denied of a window", perMinute.Using(headgate.FixedWindow).CountingDenied(), ok},
-		{"count_denied of two windows", perMinute.Using(headgate.SlidingWindow).CountingDenied(), ok},
-		{"count_denied of sub-windows", perMinute.Using(headgate.SlidingBuckets).CountingDenied(), ok},
-		{"a mistake made good", headgate.PerSecond(-1).Using(headgate.SlidingLog), limit},
-		{"options in another order", headgate.PerMinute(5).Using(headgate.SlidingBuckets).Using(headgate.SlidingWindow), ok},
-		{"fewer sub-windows by default in 10µs", headgate.Per(1, 10*time.Microsecond).Using(headgate.SlidingBuckets).Using(headgate.SlidingBuckets), ok},
+		{"calendar of a bucket", headgate.PerCalendar(200, headgate.Day, nil).WithAlgorithm(headgate.TokenBucket), calendar},
+		{"calendar from the first request", headgate.PerCalendar(200, headgate.Day, nil).WithAnchor(headgate.AnchorFirstRequest), calendar},
+		{"sub-windows", perMinute.WithAlgorithm(headgate.SlidingBuckets).WithBuckets(512, headgate.EdgeStrict), ok},
+		{"no sub-windows", perMinute.WithAlgorithm(headgate.SlidingBuckets).WithBuckets(0, headgate.EdgeStrict), buckets},
+		{"too many", perMinute.WithAlgorithm(headgate.SlidingBuckets).WithBuckets(513, headgate.EdgeStrict), buckets},
+		{"2^16 + 1, which must not wrap to 1", perMinute.WithAlgorithm(headgate.SlidingBuckets).WithBuckets(65537, headgate.EdgeStrict), buckets},
+		{"more than microseconds", headgate.Per(1, 10*time.Microsecond).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(11, headgate.EdgeStrict), buckets},
+		{"sub-windows of a log", perMinute.WithAlgorithm(headgate.SlidingLog).WithBuckets(6, headgate.EdgeStrict), "only sliding_buckets"},
+		{"count_denied of a log", perMinute.WithAlgorithm(headgate.SlidingLog).WithRefusalsCounted(), ok},
+		{"count_denied of a bucket", perMinute.WithRefusalsCounted(), "only fixed_window, sliding_log, sliding_window and sliding_buckets can count refused requests"},
+		{"count_denied of a queue", perMinute.WithAlgorithm(headgate.LeakyBucket).WithRefusalsCounted(), "only fixed_window"},
+		{"count_denied of leases", headgate.Concurrent(5).WithRefusalsCounted(), "only fixed_window"},
+		{"count_denied of a window", perMinute.WithAlgorithm(headgate.FixedWindow).WithRefusalsCounted(), ok},
+		{"count_denied of two windows", perMinute.WithAlgorithm(headgate.SlidingWindow).WithRefusalsCounted(), ok},
+		{"count_denied of sub-windows", perMinute.WithAlgorithm(headgate.SlidingBuckets).WithRefusalsCounted(), ok},
+		{"a mistake made good", headgate.PerSecond(-1).WithAlgorithm(headgate.SlidingLog), limit},
+		{"options in another order", headgate.PerMinute(5).WithAlgorithm(headgate.SlidingBuckets).WithAlgorithm(headgate.SlidingWindow), ok},
+		{"fewer sub-windows by default in 10µs", headgate.Per(1, 10*time.Microsecond).WithAlgorithm(headgate.SlidingBuckets).WithAlgorithm(headgate.SlidingBuckets), ok},
 	}
 	for _, tt := range tests {
 		err := tt.limit.Validate()
@@ -135,17 +135,17 @@ func TestLimitString(t *testing.T) {
 		limit headgate.Limit
 		want  string
 	}{
-		{headgate.PerSecond(100).Burst(500), "100/second token_bucket burst 500"},
-		{headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).DelayAfter(8).MaxWait(time.Second), "5/second leaky_bucket burst 12 delay after 8 wait at most 1s"},
-		{headgate.PerMinute(60).Burst(100).RefillEvery(10 * time.Second), "60/minute token_bucket burst 100 refilled every 10s"},
+		{headgate.PerSecond(100).WithBurst(500), "100/second token_bucket burst 500"},
+		{headgate.PerSecond(5).WithAlgorithm(headgate.LeakyBucket).WithBurst(12).WithDelayAfter(8).WithMaxWait(time.Second), "5/second leaky_bucket burst 12 delay after 8 wait at most 1s"},
+		{headgate.PerMinute(60).WithBurst(100).WithRefillEvery(10 * time.Second), "60/minute token_bucket burst 100 refilled every 10s"},
 		{headgate.Per(5, 7*24*time.Hour), "5/week token_bucket"},
-		{headgate.Per(5, 30*24*time.Hour).Burst(9), "5/30d token_bucket burst 9"},
+		{headgate.Per(5, 30*24*time.Hour).WithBurst(9), "5/30d token_bucket burst 9"},
 		{headgate.Per(5, 36*time.Hour), "5/36h token_bucket"},
-		{headgate.PerMinute(5).Using(headgate.SlidingLog).CountingDenied(), "5/minute sliding_log counting refusals"},
-		{headgate.PerHour(5).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict), "5/hour sliding_buckets of 6, strict"},
-		{headgate.PerHour(5).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict).CountingDenied(), "5/hour sliding_buckets of 6, strict counting refusals"},
-		{headgate.PerCalendar(5, headgate.Day, berlin).CountingDenied(), "5/day fixed_window in Europe/Berlin counting refusals"},
-		{headgate.PerHour(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), "5/hour fixed_window from the first request"},
+		{headgate.PerMinute(5).WithAlgorithm(headgate.SlidingLog).WithRefusalsCounted(), "5/minute sliding_log counting refusals"},
+		{headgate.PerHour(5).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(6, headgate.EdgeStrict), "5/hour sliding_buckets of 6, strict"},
+		{headgate.PerHour(5).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(6, headgate.EdgeStrict).WithRefusalsCounted(), "5/hour sliding_buckets of 6, strict counting refusals"},
+		{headgate.PerCalendar(5, headgate.Day, berlin).WithRefusalsCounted(), "5/day fixed_window in Europe/Berlin counting refusals"},
+		{headgate.PerHour(5).WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest), "5/hour fixed_window from the first request"},
 		{headgate.PerCalendar(200, headgate.Day, berlin), "200/day fixed_window in Europe/Berlin"},
 		{headgate.Unlimited(), "unlimited"},
 		{headgate.Limit{}, "invalid limit: unset (use Unlimited for no limit)"},
@@ -162,10 +162,10 @@ func TestLimitEqual(t *testing.T) {
 	if !headgate.PerMinute(5).Equal(headgate.Per(5, time.Minute)) {
 		t.Error("PerMinute(5) differs from Per(5, time.Minute)")
 	}
-	if !headgate.PerMinute(5).Using(headgate.SlidingBuckets).Using(headgate.TokenBucket).Equal(headgate.PerMinute(5)) {
+	if !headgate.PerMinute(5).WithAlgorithm(headgate.SlidingBuckets).WithAlgorithm(headgate.TokenBucket).Equal(headgate.PerMinute(5)) {
 		t.Error("a detour over another algorithm leaves traces")
 	}
-	if headgate.PerMinute(5).Equal(headgate.PerMinute(6)) || headgate.PerMinute(5).Equal(headgate.PerMinute(5).Using(headgate.LeakyBucket)) {
+	if headgate.PerMinute(5).Equal(headgate.PerMinute(6)) || headgate.PerMinute(5).Equal(headgate.PerMinute(5).WithAlgorithm(headgate.LeakyBucket)) {
 		t.Error("different limits are equal")
 	}
 }
@@ -180,29 +180,29 @@ func TestEqualIsOneCount(t *testing.T) {
 		}
 		return loaded
 	}
-	buckets, leaky := headgate.PerMinute(6).Using(headgate.SlidingBuckets), headgate.PerMinute(6).Using(headgate.LeakyBucket)
+	buckets, leaky := headgate.PerMinute(6).WithAlgorithm(headgate.SlidingBuckets), headgate.PerMinute(6).WithAlgorithm(headgate.LeakyBucket)
 	classes := [][]headgate.Limit{
-		{headgate.PerMinute(6), headgate.PerMinute(6).Burst(6), headgate.Per(6, time.Minute)},
-		{headgate.PerMinute(6).Burst(7)},
-		{headgate.PerMinute(6).RefillEvery(time.Minute), headgate.PerMinute(6).Burst(6).RefillEvery(time.Second).RefillEvery(time.Minute)},
-		{headgate.PerMinute(6).RefillEvery(time.Second)},
+		{headgate.PerMinute(6), headgate.PerMinute(6).WithBurst(6), headgate.Per(6, time.Minute)},
+		{headgate.PerMinute(6).WithBurst(7)},
+		{headgate.PerMinute(6).WithRefillEvery(time.Minute), headgate.PerMinute(6).WithBurst(6).WithRefillEvery(time.Second).WithRefillEvery(time.Minute)},
+		{headgate.PerMinute(6).WithRefillEvery(time.Second)},
 		{headgate.PerHour(360)},
-		{headgate.PerMinute(0), headgate.PerMinute(0).Burst(3)},
-		{buckets, buckets.Buckets(60, headgate.EdgeWeighted)},
-		{buckets.Buckets(60, headgate.EdgeStrict)},
-		{buckets.Buckets(59, headgate.EdgeWeighted)},
-		{leaky, leaky.DelayAfter(1), leaky.Burst(6)},
-		{leaky.DelayAfter(2)},
-		{leaky.MaxWait(time.Second)},
+		{headgate.PerMinute(0), headgate.PerMinute(0).WithBurst(3)},
+		{buckets, buckets.WithBuckets(60, headgate.EdgeWeighted)},
+		{buckets.WithBuckets(60, headgate.EdgeStrict)},
+		{buckets.WithBuckets(59, headgate.EdgeWeighted)},
+		{leaky, leaky.WithDelayAfter(1), leaky.WithBurst(6)},
+		{leaky.WithDelayAfter(2)},
+		{leaky.WithMaxWait(time.Second)},
 		{headgate.PerCalendar(6, headgate.Day, zone("Europe/Berlin")), headgate.PerCalendar(6, headgate.Day, zone("Europe/Berlin"))},
 		{headgate.PerCalendar(6, headgate.Day, zone("Europe/Vienna"))},
 		{headgate.PerCalendar(6, headgate.Day, nil), headgate.PerCalendar(6, headgate.Day, zone("UTC"))},
-		{headgate.Concurrent(6), headgate.Concurrent(6).Lease(time.Minute)},
-		{headgate.Concurrent(6).Lease(time.Second)},
-		{headgate.PerMinute(6).Using(headgate.SlidingLog)},
-		{headgate.PerMinute(6).Using(headgate.SlidingLog).CountingDenied()},
-		{buckets.CountingDenied()},
-		{headgate.Unlimited(), headgate.Unlimited().Burst(3)},
+		{headgate.Concurrent(6), headgate.Concurrent(6).WithLease(time.Minute)},
+		{headgate.Concurrent(6).WithLease(time.Second)},
+		{headgate.PerMinute(6).WithAlgorithm(headgate.SlidingLog)},
+		{headgate.PerMinute(6).WithAlgorithm(headgate.SlidingLog).WithRefusalsCounted()},
+		{buckets.WithRefusalsCounted()},
+		{headgate.Unlimited(), headgate.Unlimited().WithBurst(3)},
 		{{}, {}},
 	}
 	for i, class := range classes {
@@ -222,7 +222,7 @@ func TestEqualIsOneCount(t *testing.T) {
 			}
 		}
 	}
-	if a, b := headgate.PerMinute(6).Burst(6), headgate.LimitOf(headgate.PerMinute(12).Rule().Share(0.5)).Named("half"); !a.Equal(b) {
+	if a, b := headgate.PerMinute(6).WithBurst(6), headgate.LimitOf(headgate.PerMinute(12).Rule().Share(0.5)).WithName("half"); !a.Equal(b) {
 		t.Errorf("%s does not equal the half of 12, which has a name", a)
 	}
 }
@@ -237,19 +237,19 @@ func TestCompileExactly(t *testing.T) {
 		// 4 tokens per 60,000,000 µs = 1 per 15,000,000.
 		{headgate.PerMinute(4), 15_000_000, 1, 60_000_000, 1},
 		// 100 per second = 1 per 10,000 µs.
-		{headgate.PerSecond(100).Burst(500), 10_000, 1, 5_000_000, 1},
+		{headgate.PerSecond(100).WithBurst(500), 10_000, 1, 5_000_000, 1},
 		{headgate.PerDay(200), 432_000_000, 1, 86_400_000_000, 1},
 		// 3 per millisecond: 3 units a µs, a token of 1000.
 		{headgate.Per(3, time.Millisecond), 1000, 3, 3000, 1},
 		{headgate.Per(1<<40, time.Millisecond), 125, 1 << 37, 125 << 40, 1},
 		{headgate.PerSecond(0), 1, 0, 0, 1},
-		{headgate.PerSecond(0).RefillEvery(time.Minute), 1, 0, 0, 1},
+		{headgate.PerSecond(0).WithRefillEvery(time.Minute), 1, 0, 0, 1},
 		// A step is a tick: 5 tokens in 5 s, 7/6 in 7 s, 300 in a minute.
-		{headgate.PerMinute(60).RefillEvery(5 * time.Second), 1, 5, 60, 5_000_000},
-		{headgate.PerMinute(10).RefillEvery(7 * time.Second), 6, 7, 60, 7_000_000},
-		{headgate.PerSecond(5).Burst(400).RefillEvery(time.Minute), 1, 300, 400, 60_000_000},
+		{headgate.PerMinute(60).WithRefillEvery(5 * time.Second), 1, 5, 60, 5_000_000},
+		{headgate.PerMinute(10).WithRefillEvery(7 * time.Second), 6, 7, 60, 7_000_000},
+		{headgate.PerSecond(5).WithBurst(400).WithRefillEvery(time.Minute), 1, 300, 400, 60_000_000},
 		// Too large for the exact 2·P': the leak in ms, and the token for it.
-		{headgate.Per(2, store.MaxPeriod).Burst(259), 17_381_079_811_883, 988, 259 * 17_381_079_811_883, 1000},
+		{headgate.Per(2, store.MaxPeriod).WithBurst(259), 17_381_079_811_883, 988, 259 * 17_381_079_811_883, 1000},
 	}
 	for _, tt := range tests {
 		r := tt.limit.Rule()
@@ -278,12 +278,12 @@ func TestCompileInvariants(t *testing.T) {
 			t.Fatalf("%d per %dµs: %v", n, period, err)
 		}
 		checkBucketRule(t, plain)
-		if steps := plain.RefillEvery(time.Duration(logUniform(rng, 1, period)) * time.Microsecond); steps.Rule().Valid() {
+		if steps := plain.WithRefillEvery(time.Duration(logUniform(rng, 1, period)) * time.Microsecond); steps.Rule().Valid() {
 			checkBucketRule(t, steps)
 		} else {
 			unevenSteps++
 		}
-		bursting := plain.Burst(burst)
+		bursting := plain.WithBurst(burst)
 		if !bursting.Rule().Valid() {
 			refused++
 			continue
@@ -341,9 +341,9 @@ func TestSubWindowWidth(t *testing.T) {
 		limit headgate.Limit
 		want  int64
 	}{
-		{headgate.PerHour(5).Using(headgate.SlidingBuckets), 60_000_000},
-		{headgate.PerMinute(5).Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeStrict), 8_571_429}, // rounded up
-		{headgate.Per(5, 10*time.Microsecond).Using(headgate.SlidingBuckets).Buckets(10, headgate.EdgeStrict), 1},
+		{headgate.PerHour(5).WithAlgorithm(headgate.SlidingBuckets), 60_000_000},
+		{headgate.PerMinute(5).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(7, headgate.EdgeStrict), 8_571_429}, // rounded up
+		{headgate.Per(5, 10*time.Microsecond).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(10, headgate.EdgeStrict), 1},
 	}
 	for _, tt := range tests {
 		if got := tt.limit.Rule().Tick; got != tt.want {
@@ -371,9 +371,9 @@ func TestMistakesNameTheBounds(t *testing.T) {
 		bound int64
 	}{
 		{headgate.PerSecond(store.MaxLimit + 1), store.MaxLimit},
-		{headgate.PerSecond(1).Burst(store.MaxLimit + 1), store.MaxLimit},
-		{headgate.PerSecond(1).Using(headgate.SlidingBuckets).Buckets(store.MaxBuckets+1, headgate.EdgeStrict), store.MaxBuckets},
-		{headgate.PerSecond(store.MaxLog + 1).Using(headgate.SlidingLog), store.MaxLog},
+		{headgate.PerSecond(1).WithBurst(store.MaxLimit + 1), store.MaxLimit},
+		{headgate.PerSecond(1).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(store.MaxBuckets+1, headgate.EdgeStrict), store.MaxBuckets},
+		{headgate.PerSecond(store.MaxLog + 1).WithAlgorithm(headgate.SlidingLog), store.MaxLog},
 		{headgate.Concurrent(store.MaxConcurrent + 1), store.MaxConcurrent},
 		{headgate.Per(1, store.MaxPeriod+time.Microsecond), int64(store.MaxPeriod / (24 * time.Hour))},
 	} {
@@ -397,18 +397,18 @@ func TestWithRateKeepsAllElse(t *testing.T) {
 		want headgate.Limit
 	}{
 		{headgate.PerSecond(5).Rule().WithRate(500, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(500)},
-		{headgate.PerSecond(5).Burst(9).Rule().WithRate(500, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(500).Burst(9)},
-		{headgate.PerSecond(5).Burst(9).Rule().WithRate(0, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(0)},
+		{headgate.PerSecond(5).WithBurst(9).Rule().WithRate(500, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(500).WithBurst(9)},
+		{headgate.PerSecond(5).WithBurst(9).Rule().WithRate(0, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(0)},
 		{headgate.Unlimited().Rule().WithRate(5, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(5)},
-		{headgate.PerMinute(60).RefillEvery(time.Second).Rule().WithRate(120, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(120).RefillEvery(time.Second)},
-		{headgate.PerMinute(6).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict).CountingDenied().Rule().WithRate(9, store.Micros(time.Hour), store.NoCalendar), headgate.PerHour(9).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict).CountingDenied()},
+		{headgate.PerMinute(60).WithRefillEvery(time.Second).Rule().WithRate(120, store.Micros(time.Minute), store.NoCalendar), headgate.PerMinute(120).WithRefillEvery(time.Second)},
+		{headgate.PerMinute(6).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(6, headgate.EdgeStrict).WithRefusalsCounted().Rule().WithRate(9, store.Micros(time.Hour), store.NoCalendar), headgate.PerHour(9).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(6, headgate.EdgeStrict).WithRefusalsCounted()},
 		{headgate.PerSecond(100).Rule().InBlocks(blocks).InRegions(store.Regions{Home: "eu"}).WithRate(50, store.Micros(2*time.Second), store.NoCalendar), headgate.LimitOf(headgate.Per(50, 2*time.Second).Rule().InBlocks(blocks).InRegions(store.Regions{Home: "eu"}))},
-		{headgate.PerSecond(100).Burst(200).Rule().InBlocks(blocks).WithRate(400, store.Micros(time.Second), store.NoCalendar), headgate.PerSecond(400).Burst(200)}, // too small for a block
+		{headgate.PerSecond(100).WithBurst(200).Rule().InBlocks(blocks).WithRate(400, store.Micros(time.Second), store.NoCalendar), headgate.PerSecond(400).WithBurst(200)}, // too small for a block
 		{daily.Rule().WithRate(9, 0, headgate.Month), headgate.PerCalendar(9, headgate.Month, berlin)},
-		{daily.InZone(berlin).Rule().WithRate(9, 0, headgate.Day), headgate.PerCalendar(9, headgate.Day, berlin).InZone(berlin)},
-		{daily.Rule().WithRate(9, store.Micros(time.Hour), store.NoCalendar), headgate.PerHour(9).Using(headgate.FixedWindow)},
+		{daily.WithZone(berlin).Rule().WithRate(9, 0, headgate.Day), headgate.PerCalendar(9, headgate.Day, berlin).WithZone(berlin)},
+		{daily.Rule().WithRate(9, store.Micros(time.Hour), store.NoCalendar), headgate.PerHour(9).WithAlgorithm(headgate.FixedWindow)},
 		{headgate.PerSecond(5).Rule().WithRate(9, 0, headgate.Month), headgate.Per(9, 30*24*time.Hour)},
-		{headgate.PerSecond(5).Named("a").Rule().WithRate(9, store.Micros(time.Second), store.NoCalendar), headgate.PerSecond(9).Named("a")},
+		{headgate.PerSecond(5).WithName("a").Rule().WithRate(9, store.Micros(time.Second), store.NoCalendar), headgate.PerSecond(9).WithName("a")},
 	} {
 		if !c.got.Equal(c.want.Rule()) || c.got.Name != c.want.Name() || !c.want.Rule().Valid() {
 			t.Errorf("got %s, want %s", c.got, c.want)

@@ -14,11 +14,11 @@ import (
 type FailurePolicy uint8
 
 const (
-	// FailureAllow lets requests pass. It is the default: an outage of the rate limiter
+	// FailOpen lets requests pass. It is the default: an outage of the rate limiter
 	// should not become an outage of the service.
-	FailureAllow FailurePolicy = iota
-	// FailureDeny refuses requests, for limits that must hold at all times.
-	FailureDeny
+	FailOpen FailurePolicy = iota
+	// FailClosed refuses requests, for limits that must hold at all times.
+	FailClosed
 )
 
 // Limiter asks a [store.Store] about limits. It holds no counts and no limits: a program
@@ -45,7 +45,7 @@ const (
 //
 // A key is counted under its limit: PerSecond(5) and PerHour(100) count the same key
 // separately, and changed numbers start a new count, unless the limits have a name
-// ([Limit.Named]). Join the parts of a key with [AppendKey]; with a plain separator, a
+// ([Limit.WithName]). Join the parts of a key with [AppendKey]; with a plain separator, a
 // client could forge the key of another. Create limits once, not per request.
 //
 // Time comes from the store, or from [WithClock], which is the only way to inject a
@@ -75,7 +75,7 @@ func WithClock(clock func() time.Time) Option {
 
 // WithFailurePolicy sets the answer for when the store cannot answer.
 func WithFailurePolicy(p FailurePolicy) Option {
-	return func(l *Limiter) { l.caller.FailClosed = p == FailureDeny }
+	return func(l *Limiter) { l.caller.FailClosed = p == FailClosed }
 }
 
 // WithFallback makes store answer when the Limiter's own store cannot. It is usually
@@ -163,45 +163,50 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Decision,
 
 // AllowN takes n if all of it fits, and nothing otherwise. The key is counted under
 // limit; other limits count it separately, unless they have the same name
-// ([Limit.Named]).
+// ([Limit.WithName]).
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
 	d, err := l.direct.TakeN(ctx, key, limit.rule, n)
 	return Decision(d), err // so short that it is inlined
 }
 
-// AllowUpTo takes as much of n as fits; Decision.Granted is the amount. It is refused
+// AllowUpTo takes as much of most as fits; Decision.Granted is the amount. It is refused
 // only if nothing fits.
-func (l *Limiter) AllowUpTo(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
-	return decided(l.caller.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: n, Kind: store.KindTakeUpTo}))
+func (l *Limiter) AllowUpTo(ctx context.Context, key string, limit Limit, most int64) (Decision, error) {
+	return decided(l.caller.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: most, Kind: store.KindTakeUpTo}))
 }
 
-// Peek reports whether AllowN would pass, and when, without writing anything. Remaining
+// Peek reports whether Allow would pass. It is shorthand for PeekN(ctx, key, limit, 1).
+func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Decision, error) {
+	return l.PeekN(ctx, key, limit, 1)
+}
+
+// PeekN reports whether AllowN would pass, and when, without writing anything. Remaining
 // and ResetAfter are those of the current state.
-func (l *Limiter) Peek(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
+func (l *Limiter) PeekN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
 	return decided(l.caller.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: n, Kind: store.KindPeek}))
 }
 
-// Charge takes n whether it fits or not, for costs that are known only afterwards. The
+// Charge takes cost whether it fits or not, for costs that are known only afterwards. The
 // key may go into debt, which later requests must wait out. Allowed reports whether it
 // is out of debt.
-func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
-	return decided(l.caller.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: n, Kind: store.KindCharge}))
+func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, cost int64) (Decision, error) {
+	return decided(l.caller.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: cost, Kind: store.KindCharge}))
 }
 
-// Refund returns n to the key, up to the full limit. To return an earlier take, cancel
+// Refund returns cost to the key, up to the full limit. To return an earlier take, cancel
 // its Reservation instead, which subtracts what has refilled since.
-func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
-	return decided(l.caller.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: n, Kind: store.KindRefund}))
+func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, cost int64) (Decision, error) {
+	return decided(l.caller.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: cost, Kind: store.KindRefund}))
 }
 
-// Grant adds n as credit above the limit for the time lasting, for example after a
-// payment. Credit is used when the limit is spent, and does not refill. Further grants
-// add up and last until the latest of their ends. lasting must be more than 0.
-func (l *Limiter) Grant(ctx context.Context, key string, limit Limit, n int64, lasting time.Duration) (Decision, error) {
+// Grant adds credit above the limit for the time lasting, for example after a payment.
+// Credit is used when the limit is spent, and does not refill. Further grants add up and
+// last until the latest of their ends. lasting must be more than 0.
+func (l *Limiter) Grant(ctx context.Context, key string, limit Limit, credit int64, lasting time.Duration) (Decision, error) {
 	if lasting <= 0 {
-		return Decision{Reason: ReasonFailClosed, Limit: limit.Capacity()}, store.ErrInvalidDuration
+		return Decision{Reason: ReasonFailClosed, Limit: limit.Burst()}, store.ErrInvalidDuration
 	}
-	return decided(l.caller.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: n, Kind: store.KindGrant, Duration: lasting}))
+	return decided(l.caller.Do(ctx, store.Op{Key: key, Rule: limit.Rule(), Cost: credit, Kind: store.KindGrant, Duration: lasting}))
 }
 
 // Reset removes the key's use and credit under the limit's algorithm.

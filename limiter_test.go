@@ -39,8 +39,8 @@ func TestLimiterVerbs(t *testing.T) {
 		{"allow", 0, func() (headgate.Decision, error) { return l.Allow(ctx, "k", limit) }, true, 9, 1, 0},
 		{"allow 4", 0, func() (headgate.Decision, error) { return l.AllowN(ctx, "k", limit, 4) }, true, 5, 4, 0},
 		{"allow 6", 0, func() (headgate.Decision, error) { return l.AllowN(ctx, "k", limit, 6) }, false, 5, 0, 6 * time.Second},
-		{"peek 6", time.Second, func() (headgate.Decision, error) { return l.Peek(ctx, "k", limit, 6) }, false, 5, 0, 5 * time.Second},
-		{"peek 5", 0, func() (headgate.Decision, error) { return l.Peek(ctx, "k", limit, 5) }, true, 5, 0, 0},
+		{"peek 6", time.Second, func() (headgate.Decision, error) { return l.PeekN(ctx, "k", limit, 6) }, false, 5, 0, 5 * time.Second},
+		{"peek 5", 0, func() (headgate.Decision, error) { return l.PeekN(ctx, "k", limit, 5) }, true, 5, 0, 0},
 		{"up to 9", 0, func() (headgate.Decision, error) { return l.AllowUpTo(ctx, "k", limit, 9) }, true, 0, 5, 0},
 		{"up to 9 of none", 0, func() (headgate.Decision, error) { return l.AllowUpTo(ctx, "k", limit, 9) }, false, 0, 0, 5 * time.Second},
 		{"refund 2", 0, func() (headgate.Decision, error) { return l.Refund(ctx, "k", limit, 2) }, true, 2, 0, 0},
@@ -55,7 +55,7 @@ func TestLimiterVerbs(t *testing.T) {
 			}
 			return l.AllowN(ctx, "k", limit, 10)
 		}, true, 0, 10, 0},
-		{"a minute later", time.Minute, func() (headgate.Decision, error) { return l.Peek(ctx, "k", limit, 10) }, true, 10, 0, 0},
+		{"a minute later", time.Minute, func() (headgate.Decision, error) { return l.PeekN(ctx, "k", limit, 10) }, true, 10, 0, 0},
 	}
 	for _, s := range steps {
 		c.now = c.now.Add(s.after)
@@ -114,9 +114,9 @@ func TestFailurePolicy(t *testing.T) {
 		err    error
 		want   headgate.Decision
 	}{
-		{"allow", headgate.FailureAllow, outage, headgate.Decision{Allowed: true, Reason: headgate.ReasonFailOpen, Limit: 5, Granted: 2}},
-		{"deny", headgate.FailureDeny, outage, headgate.Decision{Reason: headgate.ReasonFailClosed, Limit: 5}},
-		{"allow, but the question was wrong", headgate.FailureAllow, headgate.ErrInvalidCost, headgate.Decision{Reason: headgate.ReasonFailClosed, Limit: 5}},
+		{"allow", headgate.FailOpen, outage, headgate.Decision{Allowed: true, Reason: headgate.ReasonFailOpen, Limit: 5, Granted: 2}},
+		{"deny", headgate.FailClosed, outage, headgate.Decision{Reason: headgate.ReasonFailClosed, Limit: 5}},
+		{"allow, but the question was wrong", headgate.FailOpen, headgate.ErrInvalidCost, headgate.Decision{Reason: headgate.ReasonFailClosed, Limit: 5}},
 	}
 	for _, tt := range tests {
 		l := headgate.New(brokenStore{tt.err}, headgate.WithFailurePolicy(tt.policy))
@@ -131,7 +131,7 @@ func TestFailurePolicy(t *testing.T) {
 		if d = headgate.Decision(tightest); d != tt.want || headgate.Decision(out[1]) != tt.want || !errors.Is(err, tt.err) {
 			t.Errorf("%s, AllowAll: %+v, %v", tt.name, d, err)
 		}
-		err = l.Wait(t.Context(), "k", limit, 2)
+		err = l.WaitN(t.Context(), "k", limit, 2)
 		if (err == nil) != tt.want.Allowed {
 			t.Errorf("%s, Wait: %v", tt.name, err)
 		}
@@ -149,7 +149,7 @@ func TestLimiterRejectsWrongQuestions(t *testing.T) {
 	if d, err := l.Allow(ctx, "k", headgate.Limit{}); !errors.Is(err, headgate.ErrInvalidLimit) || d.Allowed {
 		t.Errorf("unset limit: %+v, %v", d, err)
 	}
-	if err := l.Wait(ctx, "k", headgate.Limit{}, 1); !errors.Is(err, headgate.ErrInvalidLimit) {
+	if err := l.Wait(ctx, "k", headgate.Limit{}); !errors.Is(err, headgate.ErrInvalidLimit) {
 		t.Errorf("Wait for an unset limit: %v", err)
 	}
 	if d, err := l.AllowN(ctx, "k", headgate.Unlimited(), 1<<62); err != nil || !d.Allowed || d.Reason != headgate.ReasonNoLimit {
@@ -194,11 +194,11 @@ func TestLimitedErrorSaysWhen(t *testing.T) {
 }
 
 func TestErrClosedIsAnOutage(t *testing.T) {
-	store := memory.New()
-	if err := store.Close(); err != nil {
+	db := memory.New()
+	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	d, err := headgate.New(store).Allow(t.Context(), "k", headgate.PerMinute(5))
+	d, err := headgate.New(db).Allow(t.Context(), "k", headgate.PerMinute(5))
 	if !errors.Is(err, store.ErrClosed) || !errors.Is(err, headgate.ErrUnavailable) || d.Reason != headgate.ReasonFailOpen {
 		t.Errorf("%+v, %v", d, err)
 	}
@@ -223,7 +223,7 @@ func TestLimitsCountApart(t *testing.T) {
 		if d, err := l.Refund(t.Context(), "u1", second, 2); err != nil || d.Remaining != 2 {
 			t.Errorf("refund: %+v, %v", d, err)
 		}
-		if d, err := l.Peek(t.Context(), "u1", hour, 1); err != nil || d.Remaining != 95 {
+		if d, err := l.Peek(t.Context(), "u1", hour); err != nil || d.Remaining != 95 {
 			t.Errorf("peek: %+v, %v", d, err)
 		}
 		r, err := l.Reserve(t.Context(), "u1", hour, 3, 0)
@@ -233,7 +233,7 @@ func TestLimitsCountApart(t *testing.T) {
 		if err := r.Cancel(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if err := l.Wait(t.Context(), "u1", hour, 1); err != nil {
+		if err := l.Wait(t.Context(), "u1", hour); err != nil {
 			t.Error(err)
 		}
 		if err := l.Reset(t.Context(), "u1", second); err != nil {
@@ -258,11 +258,11 @@ func TestWaitGoesByTheClock(t *testing.T) {
 		var now atomic.Int64
 		l := headgate.New(memory.New(), headgate.WithClock(func() time.Time { return time.Unix(1_700_000_000, now.Load()) }))
 		limit := headgate.PerHour(1)
-		if err := l.Wait(t.Context(), "k", limit, 1); err != nil {
+		if err := l.Wait(t.Context(), "k", limit); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error)
-		go func() { done <- l.Wait(t.Context(), "k", limit, 1) }()
+		go func() { done <- l.Wait(t.Context(), "k", limit) }()
 		synctest.Wait()
 		begin := time.Now()
 		now.Store(int64(time.Hour))

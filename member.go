@@ -16,7 +16,7 @@ func WithSecret(secret [16]byte) Option {
 // AllowMember takes 1 if the limit, which must use [Distinct], has space for another
 // value, and takes nothing if the key has shown the value in this window already:
 //
-//	signups := headgate.PerHour(20).Using(headgate.Distinct)
+//	signups := headgate.PerHour(20).WithAlgorithm(headgate.Distinct)
 //	d, err := limiter.AllowMember(ctx, clientIP, account, signups)
 //
 // Decision.Granted is 1 if the value is new. To take a value back that this call added,

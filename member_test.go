@@ -57,7 +57,7 @@ func TestMembersDiffer(t *testing.T) {
 }
 
 func TestAllowMember(t *testing.T) {
-	ctx, limit := t.Context(), headgate.PerDay(2).Using(headgate.Distinct)
+	ctx, limit := t.Context(), headgate.PerDay(2).WithAlgorithm(headgate.Distinct)
 	limiter := headgate.New(memory.New(), headgate.WithSecret([16]byte{9}))
 	for i, want := range []struct {
 		value   string
@@ -79,7 +79,7 @@ func TestAllowMember(t *testing.T) {
 func TestLimitOfValuesWithoutAValue(t *testing.T) {
 	limiter := headgate.New(memory.New())
 	for range 2 {
-		d, err := limiter.Allow(t.Context(), "203.0.113.7", headgate.PerDay(2).Using(headgate.Distinct))
+		d, err := limiter.Allow(t.Context(), "203.0.113.7", headgate.PerDay(2).WithAlgorithm(headgate.Distinct))
 		if !errors.Is(err, store.ErrNoMember) || d.Allowed || d.Reason != headgate.ReasonFailClosed {
 			t.Errorf("%+v, %v", d, err)
 		}
@@ -87,7 +87,7 @@ func TestLimitOfValuesWithoutAValue(t *testing.T) {
 }
 
 func ExampleLimiter_AllowMember() {
-	signups := headgate.PerDay(2).Using(headgate.Distinct)
+	signups := headgate.PerDay(2).WithAlgorithm(headgate.Distinct)
 	limiter := headgate.New(memory.New())
 	for _, account := range []string{"ann", "ann", "bob", "eve", "ann"} {
 		d, _ := limiter.AllowMember(context.Background(), "203.0.113.7", account, signups)

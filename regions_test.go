@@ -13,19 +13,19 @@ func TestHome(t *testing.T) {
 	eu := store.Regions{Home: "eu"}
 	blocks := store.Blocks{MaxAge: time.Second, MaxOver: 0.05}
 	for limit, want := range map[string]headgate.Limit{
-		"5/minute sliding_log counted in eu":                            headgate.LimitOf(headgate.PerMinute(5).Using(headgate.SlidingLog).Rule().InRegions(eu)),
-		"5/minute leaky_bucket counted in eu":                           headgate.LimitOf(headgate.PerMinute(5).Rule().InRegions(eu)).Using(headgate.LeakyBucket),
-		"5/minute fixed_window from the first request counted in eu":    headgate.LimitOf(headgate.PerMinute(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest).Rule().InRegions(eu)),
-		"5/minute sliding_window counting refusals counted in eu":       headgate.LimitOf(headgate.PerMinute(5).Using(headgate.SlidingWindow).CountingDenied().Rule().InRegions(eu)),
-		"5/day distinct in UTC, the caller's own zone counted in eu":    headgate.LimitOf(headgate.PerCalendar(5, headgate.Day, nil).Using(headgate.Distinct).InZone(nil).Rule().InRegions(eu)),
+		"5/minute sliding_log counted in eu":                            headgate.LimitOf(headgate.PerMinute(5).WithAlgorithm(headgate.SlidingLog).Rule().InRegions(eu)),
+		"5/minute leaky_bucket counted in eu":                           headgate.LimitOf(headgate.PerMinute(5).Rule().InRegions(eu)).WithAlgorithm(headgate.LeakyBucket),
+		"5/minute fixed_window from the first request counted in eu":    headgate.LimitOf(headgate.PerMinute(5).WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest).Rule().InRegions(eu)),
+		"5/minute sliding_window counting refusals counted in eu":       headgate.LimitOf(headgate.PerMinute(5).WithAlgorithm(headgate.SlidingWindow).WithRefusalsCounted().Rule().InRegions(eu)),
+		"5/day distinct in UTC, the caller's own zone counted in eu":    headgate.LimitOf(headgate.PerCalendar(5, headgate.Day, nil).WithAlgorithm(headgate.Distinct).WithZone(nil).Rule().InRegions(eu)),
 		"5 concurrent, lease 1m counted in eu":                          headgate.LimitOf(headgate.Concurrent(5).Rule().InRegions(eu)),
 		"6000/minute token_bucket in blocks up to 1s old counted in eu": headgate.LimitOf(headgate.PerMinute(6000).Rule().InRegions(eu).InBlocks(blocks)),
-		"6000/minute token_bucket burst 9 counted in eu":                headgate.LimitOf(headgate.PerMinute(6000).Rule().InRegions(eu)).Burst(9).Named("n"),
+		"6000/minute token_bucket burst 9 counted in eu":                headgate.LimitOf(headgate.PerMinute(6000).Rule().InRegions(eu)).WithBurst(9).WithName("n"),
 		"unlimited":                           headgate.LimitOf(headgate.Unlimited().Rule().InRegions(eu)),
-		"6000/minute fixed_window in regions": headgate.LimitOf(headgate.PerMinute(6000).Using(headgate.FixedWindow).Rule().InRegions(eu).InRegions(store.Regions{})),
+		"6000/minute fixed_window in regions": headgate.LimitOf(headgate.PerMinute(6000).WithAlgorithm(headgate.FixedWindow).Rule().InRegions(eu).InRegions(store.Regions{})),
 		"invalid limit: a limit that one region counts has no slack": headgate.LimitOf(headgate.PerMinute(6000).Rule().InRegions(store.Regions{Home: "eu", Slack: 0.1})),
 		"invalid limit: the slack of regions must be from 0 to 1":    headgate.LimitOf(headgate.PerMinute(6000).Rule().InRegions(store.Regions{Home: "eu", Slack: 2})),
-		"2000/minute token_bucket burst 3000 counted in eu":          headgate.LimitOf(headgate.PerMinute(6000).Burst(9000).Rule().InRegions(eu).Share(1. / 3)),
+		"2000/minute token_bucket burst 3000 counted in eu":          headgate.LimitOf(headgate.PerMinute(6000).WithBurst(9000).Rule().InRegions(eu).Share(1. / 3)),
 	} {
 		if got := want.String(); got != limit {
 			t.Errorf("%s, want %s", got, limit)

@@ -27,21 +27,21 @@ type Reservation struct {
 // does nothing. After an error, Cancel may be called again.
 func (r *Reservation) Cancel(ctx context.Context) error { return r.settle(ctx, 0) }
 
-// Commit settles the reservation at n, the real cost of the request. The difference is
+// Commit settles the reservation at cost, the real cost of the request. The difference is
 // charged, into debt if it does not fit, or refunded, less what has refilled since.
 // Committing a second time, or committing a refused or cancelled reservation, does
-// nothing. n must not be negative.
+// nothing. cost must not be negative.
 //
 // After an error the reservation is not settled, and Commit or Cancel may be called
 // again. A store that did not answer in time may have counted it, and then counts it
 // twice.
 //
 // For a limit of [Concurrent], Commit releases the slots.
-func (r *Reservation) Commit(ctx context.Context, n int64) error {
-	if n < 0 {
+func (r *Reservation) Commit(ctx context.Context, cost int64) error {
+	if cost < 0 {
 		return ErrInvalidCost
 	}
-	return r.settle(ctx, n)
+	return r.settle(ctx, cost)
 }
 
 // settle settles r at n, once.
@@ -74,13 +74,19 @@ func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, cost int
 	return &Reservation{Decision: Decision(d), limiter: l, key: key, limit: limit, taken: taken}, err
 }
 
-// Wait blocks until n has been taken from the limit, and returns nil. It returns the
+// Wait blocks until 1 has been taken from the limit. It is shorthand for WaitN(ctx, key,
+// limit, 1).
+func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
+	return l.WaitN(ctx, key, limit, 1)
+}
+
+// WaitN blocks until n has been taken from the limit, and returns nil. It returns the
 // context's error when the context is done, and a [LimitedError] at once if n can never
 // fit, or not before the context's deadline. Buckets serve waiters in order. With
 // [WithClock] it waits by that clock, except that the context's
 // deadline is in real time. A limit of [Concurrent] is an error, since nothing would
 // release the slot; use [Limiter.Acquire].
-func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) error {
+func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, n int64) error {
 	if limit.Rule().Valid() && limit.Algorithm() == Concurrency {
 		return errWaitsForLease
 	}

@@ -34,7 +34,7 @@ func TestSettlingIsTriedAgain(t *testing.T) {
 			store.down = true
 			nothing := name == "commit of all"
 			for range 2 {
-				if err := row.settle(t.Context(), &r); errors.Is(err, headgate.ErrUnavailable) == nothing {
+				if err := row.settle(t.Context(), r); errors.Is(err, headgate.ErrUnavailable) == nothing {
 					t.Errorf("while the store is down: %v", err)
 				}
 			}
@@ -43,11 +43,11 @@ func TestSettlingIsTriedAgain(t *testing.T) {
 			}
 			store.down = false
 			for range 2 {
-				if err := row.settle(t.Context(), &r); err != nil {
+				if err := row.settle(t.Context(), r); err != nil {
 					t.Error(err)
 				}
 			}
-			if d, err := l.Peek(t.Context(), "k", limit, 1); err != nil || d.Remaining != row.want {
+			if d, err := l.Peek(t.Context(), "k", limit); err != nil || d.Remaining != row.want {
 				t.Errorf("%d left, want %d (%v)", d.Remaining, row.want, err)
 			}
 		})
@@ -117,7 +117,7 @@ func TestRefundAfterTheStoresClockWasSet(t *testing.T) {
 // Limiter uses the clock too, and so knows by how much.
 func leftAfter(t *testing.T, a headgate.Algorithm, by time.Duration, settle string, own bool) int64 {
 	t.Helper()
-	ctx, c, limit, since := t.Context(), newClock(), headgate.PerMinute(12).Using(a), time.Duration(0)
+	ctx, c, limit, since := t.Context(), newClock(), headgate.PerMinute(12).WithAlgorithm(a), time.Duration(0)
 	l := headgate.New(memory.New(memory.WithClock(c.Now)))
 	if own {
 		l, since = headgate.New(memory.New(), headgate.WithClock(c.Now)), by
@@ -139,7 +139,7 @@ func leftAfter(t *testing.T, a headgate.Algorithm, by time.Duration, settle stri
 		err = l.Caller().Refund(ctx, ops, out, since)
 	}
 	c.now = c.now.Add(100 * time.Millisecond)
-	d, err2 := l.Peek(ctx, "k", limit, 1)
+	d, err2 := l.Peek(ctx, "k", limit)
 	if err = errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func waited(f func() error) (time.Duration, error) {
 }
 
 func TestWaitTakesItsTurn(t *testing.T) {
-	perSecond := headgate.PerSecond(1).Burst(2)
+	perSecond := headgate.PerSecond(1).WithBurst(2)
 	tests := []struct {
 		name  string
 		limit headgate.Limit
@@ -41,16 +41,16 @@ func TestWaitTakesItsTurn(t *testing.T) {
 	}{
 		{"token bucket", perSecond, 1, []time.Duration{0, 0, time.Second, time.Second}},
 		{"token bucket, two at a time", perSecond, 2, []time.Duration{0, 2 * time.Second, 2 * time.Second}},
-		{"leaky bucket", perSecond.Using(headgate.LeakyBucket), 1, []time.Duration{0, time.Second, time.Second, time.Second}},
-		{"sliding log", headgate.PerMinute(2).Using(headgate.SlidingLog), 1, []time.Duration{0, 0, time.Minute, 0, time.Minute}},
+		{"leaky bucket", perSecond.WithAlgorithm(headgate.LeakyBucket), 1, []time.Duration{0, time.Second, time.Second, time.Second}},
+		{"sliding log", headgate.PerMinute(2).WithAlgorithm(headgate.SlidingLog), 1, []time.Duration{0, 0, time.Minute, 0, time.Minute}},
 		// The bubble's time begins at a full minute.
-		{"fixed window", headgate.PerMinute(1).Using(headgate.FixedWindow), 1, []time.Duration{0, time.Minute, time.Minute}},
+		{"fixed window", headgate.PerMinute(1).WithAlgorithm(headgate.FixedWindow), 1, []time.Duration{0, time.Minute, time.Minute}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, l *headgate.Limiter) {
 				for i, want := range tt.want {
-					got, err := waited(func() error { return l.Wait(t.Context(), "k", tt.limit, tt.n) })
+					got, err := waited(func() error { return l.WaitN(t.Context(), "k", tt.limit, tt.n) })
 					if err != nil || got != want {
 						t.Errorf("call %d waited %v, %v; want %v", i+1, got, err, want)
 					}
@@ -71,7 +71,7 @@ func TestWaitIsFirstInFirstOut(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 6 {
 			wg.Go(func() {
-				if err := l.Wait(t.Context(), "k", headgate.PerSecond(1), 1); err != nil {
+				if err := l.Wait(t.Context(), "k", headgate.PerSecond(1)); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -92,23 +92,23 @@ func TestWaitRefusesAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *headgate.Limiter) {
 		limit := headgate.PerMinute(1)
 		var limited *headgate.LimitedError
-		took, err := waited(func() error { return l.Wait(t.Context(), "k", limit, 2) })
+		took, err := waited(func() error { return l.WaitN(t.Context(), "k", limit, 2) })
 		if !errors.As(err, &limited) || limited.Decision.RetryAfter != headgate.Never || took != 0 {
 			t.Errorf("more than the burst: %v after %v", err, took)
 		}
-		if err := l.Wait(t.Context(), "k", limit, 1); err != nil {
+		if err := l.Wait(t.Context(), "k", limit); err != nil {
 			t.Fatal(err)
 		}
 		soon, cancel := context.WithTimeout(t.Context(), 59*time.Second)
 		defer cancel()
-		took, err = waited(func() error { return l.Wait(soon, "k", limit, 1) })
+		took, err = waited(func() error { return l.Wait(soon, "k", limit) })
 		if !errors.As(err, &limited) || limited.Decision.RetryAfter != time.Minute || took != 0 {
 			t.Errorf("a second later than the deadline: %v after %v", err, took)
 		}
 		later, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		// At the deadline itself both the timer and the context are due.
-		took, err = waited(func() error { return l.Wait(later, "k", limit, 1) })
+		took, err = waited(func() error { return l.Wait(later, "k", limit) })
 		if took != time.Minute || err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("at the deadline: %v after %v", err, took)
 		}
@@ -119,20 +119,20 @@ func TestWaitRefusesAtOnce(t *testing.T) {
 // which is waited for if the turn then comes in time.
 func TestWaitForAFullQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *headgate.Limiter) {
-		limit := headgate.PerSecond(1).Using(headgate.LeakyBucket).Burst(2)
+		limit := headgate.PerSecond(1).WithAlgorithm(headgate.LeakyBucket).WithBurst(2)
 		if _, err := l.AllowN(t.Context(), "k", limit, 2); err != nil {
 			t.Fatal(err)
 		}
 		early, cancel := context.WithTimeout(t.Context(), 1900*time.Millisecond)
 		defer cancel()
-		took, err := waited(func() error { return l.Wait(early, "k", limit, 1) })
+		took, err := waited(func() error { return l.Wait(early, "k", limit) })
 		var limited *headgate.LimitedError
 		if !errors.As(err, &limited) || took != 0 {
 			t.Errorf("with 1.9s: %v after %v", err, took)
 		}
 		enough, cancel := context.WithTimeout(t.Context(), 2100*time.Millisecond)
 		defer cancel()
-		took, err = waited(func() error { return l.Wait(enough, "k", limit, 1) })
+		took, err = waited(func() error { return l.Wait(enough, "k", limit) })
 		if err != nil || took != 2*time.Second {
 			t.Errorf("with 2.1s: %v after %v", err, took)
 		}
@@ -144,23 +144,23 @@ func TestWaitForAFullQueue(t *testing.T) {
 func TestCancelledWaitFreesItsPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *headgate.Limiter) {
 		limit := headgate.PerSecond(1)
-		if err := l.Wait(t.Context(), "k", limit, 1); err != nil {
+		if err := l.Wait(t.Context(), "k", limit); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		gaveUp := make(chan error)
-		go func() { gaveUp <- l.Wait(ctx, "k", limit, 1) }()
+		go func() { gaveUp <- l.Wait(ctx, "k", limit) }()
 		synctest.Wait()
 		time.Sleep(300 * time.Millisecond)
 		cancel()
 		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
 			t.Errorf("the cancelled one: %v", err)
 		}
-		took, err := waited(func() error { return l.Wait(t.Context(), "k", limit, 1) })
+		took, err := waited(func() error { return l.Wait(t.Context(), "k", limit) })
 		if err != nil || took != 700*time.Millisecond {
 			t.Errorf("the next one waited %v, %v; want 700ms", took, err)
 		}
-		done, err := waited(func() error { return l.Wait(ctx, "k", limit, 1) })
+		done, err := waited(func() error { return l.Wait(ctx, "k", limit) })
 		if !errors.Is(err, context.Canceled) || done != 0 {
 			t.Errorf("with a context that is done: %v after %v", err, done)
 		}
@@ -172,7 +172,7 @@ func TestT02_CancelGivesBackOnce(t *testing.T) {
 	for _, a := range store.Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, l *headgate.Limiter) {
-				ctx, limit := t.Context(), headgate.PerMinute(6).Using(a)
+				ctx, limit := t.Context(), headgate.PerMinute(6).WithAlgorithm(a)
 				r, err := l.Reserve(ctx, "k", limit, 4, 0)
 				if err != nil || !r.Decision.Allowed || r.Decision.Delay != 0 {
 					t.Fatalf("reserved %+v, %v", r.Decision, err)
@@ -183,7 +183,7 @@ func TestT02_CancelGivesBackOnce(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				d, err := l.Peek(ctx, "k", limit, 6)
+				d, err := l.PeekN(ctx, "k", limit, 6)
 				if err != nil || d.Remaining != 6 {
 					t.Errorf("after the cancel: %+v, %v", d, err)
 				}

@@ -13,7 +13,7 @@ import (
 func BenchmarkStep(b *testing.B) {
 	for _, a := range store.Algorithms() {
 		b.Run(a.String(), func(b *testing.B) {
-			limit := headgate.Per(1000, time.Second).Using(a)
+			limit := headgate.Per(1000, time.Second).WithAlgorithm(a)
 			var s State
 			now := int64(1_700_000_000_000_000)
 			b.ReportAllocs()
@@ -29,7 +29,7 @@ func BenchmarkStep(b *testing.B) {
 
 // BenchmarkSteps measures the same for a bucket that refills in steps.
 func BenchmarkSteps(b *testing.B) {
-	limit := headgate.Per(1000, time.Second).RefillEvery(100 * time.Millisecond)
+	limit := headgate.Per(1000, time.Second).WithRefillEvery(100 * time.Millisecond)
 	var s State
 	now := int64(1_700_000_000_000_000)
 	b.ReportAllocs()

@@ -24,20 +24,20 @@ func boundCases() []struct {
 	period, nearly int
 } {
 	per := headgate.PerMinute(boundLimit)
-	buckets := per.Using(store.SlidingBuckets)
+	buckets := per.WithAlgorithm(store.SlidingBuckets)
 	return []struct {
 		limit          headgate.Limit
 		period, nearly int
 	}{
 		{per, 2 * boundLimit, 2 * boundLimit},
-		{per.Using(store.LeakyBucket), 2 * boundLimit, 2 * boundLimit},
-		{per.Using(store.FixedWindow), 2 * boundLimit, 2 * boundLimit},
-		{per.Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), 2 * boundLimit, 2 * boundLimit},
-		{per.Using(store.SlidingLog), boundLimit, boundLimit},
-		{per.Using(store.SlidingWindow), 2 * boundLimit, 2 * boundLimit},
-		{buckets.Buckets(10, store.EdgeWeighted), 2 * boundLimit, boundLimit},
-		{buckets.Buckets(10, store.EdgeLenient), 2 * boundLimit, boundLimit},
-		{buckets.Buckets(10, store.EdgeStrict), boundLimit, boundLimit},
+		{per.WithAlgorithm(store.LeakyBucket), 2 * boundLimit, 2 * boundLimit},
+		{per.WithAlgorithm(store.FixedWindow), 2 * boundLimit, 2 * boundLimit},
+		{per.WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest), 2 * boundLimit, 2 * boundLimit},
+		{per.WithAlgorithm(store.SlidingLog), boundLimit, boundLimit},
+		{per.WithAlgorithm(store.SlidingWindow), 2 * boundLimit, 2 * boundLimit},
+		{buckets.WithBuckets(10, store.EdgeWeighted), 2 * boundLimit, boundLimit},
+		{buckets.WithBuckets(10, store.EdgeLenient), 2 * boundLimit, boundLimit},
+		{buckets.WithBuckets(10, store.EdgeStrict), boundLimit, boundLimit},
 	}
 }
 
@@ -121,7 +121,7 @@ func TestBoundsHold(t *testing.T) {
 // TestSlidingWindowBetween: in any stretch of w the two counters admit at most limit ×
 // (1 + w/period) + 1.
 func TestSlidingWindowBetween(t *testing.T) {
-	rule := headgate.PerMinute(boundLimit).Using(store.SlidingWindow).Rule()
+	rule := headgate.PerMinute(boundLimit).WithAlgorithm(store.SlidingWindow).Rule()
 	for seed := range uint64(200) {
 		admitted := hammer(rule, bursts(rand.New(rand.NewPCG(seed, 8))))
 		for w := int64(1); w <= boundPeriod; w += boundPeriod / 37 {

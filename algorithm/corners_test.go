@@ -124,12 +124,12 @@ func tokenCorners() []corner {
 			{"11:00:00", reserves(1, micros(huge)), "pass"},
 			{"11:00:00", reserves(1, micros(huge)), "refused"},
 		}},
-		{"one a year, counted in milliseconds", perYear.Burst(200), []ask{
+		{"one a year, counted in milliseconds", perYear.WithBurst(200), []ask{
 			{"11:00:00.0005", takes(1), "pass, left 199, reset 8759h59m59.9995s"},
 			{"11:00:00.0005", takes(199), "pass, left 0"},
 			{"11:00:00.001", takes(1), "refused, retry 8759h59m59.999s"},
 		}},
-		{"a bucket that is empty when times end", headgate.Per(1, 89*second).Burst(60_000_000_000), []ask{
+		{"a bucket that is empty when times end", headgate.Per(1, 89*second).WithBurst(60_000_000_000), []ask{
 			{"1970-01-01 00:00:00.000001", takes(101_204_486), "pass, reset 2501999h47m33.999999s"},
 		}},
 	}
@@ -167,7 +167,7 @@ func creditCorners() []corner {
 
 func leakyCorners() []corner {
 	const second = time.Second
-	queue := headgate.PerSecond(1).Using(store.LeakyBucket).Burst(3)
+	queue := headgate.PerSecond(1).WithAlgorithm(store.LeakyBucket).WithBurst(3)
 	return []corner{
 		{"credit is a place in the queue if it lasts until the turn", queue, []ask{
 			{"11:00:00", takes(3), "pass, delay 0s"},
@@ -193,8 +193,8 @@ func leakyCorners() []corner {
 
 func windowCorners() []corner {
 	const second = time.Second
-	fixed, sliding := headgate.PerMinute(8).Using(store.FixedWindow), headgate.PerMinute(8).Using(store.SlidingWindow)
-	eighty := headgate.Per(8, 80*time.Millisecond).Using(store.SlidingWindow)
+	fixed, sliding := headgate.PerMinute(8).WithAlgorithm(store.FixedWindow), headgate.PerMinute(8).WithAlgorithm(store.SlidingWindow)
+	eighty := headgate.Per(8, 80*time.Millisecond).WithAlgorithm(store.SlidingWindow)
 	return []corner{
 		{"a return is one of this window from half a period on", fixed, []ask{
 			{"11:00:10", takes(5), "pass, left 3"},
@@ -232,7 +232,7 @@ func windowCorners() []corner {
 			{"11:00:00.12", returns(2, 50*time.Millisecond), "pass, left 2"},
 			{"11:00:00.12", returns(2, 50*time.Millisecond+time.Microsecond), "pass, left 4"},
 		}},
-		{"no product is too large for the time at which it fits", headgate.Per(1<<31, micros(1<<34)).Using(store.SlidingWindow), []ask{
+		{"no product is too large for the time at which it fits", headgate.Per(1<<31, micros(1<<34)).WithAlgorithm(store.SlidingWindow), []ask{
 			{"11:00:00", takes(1 << 31), "pass, left 0"},
 			{"14:00:00", takes(1<<30 + 1), "refused, retry 2h22m33.023489s"},
 			{"16:22:33.023488", takes(1<<30 + 1), "refused, retry 1µs"},
@@ -242,8 +242,8 @@ func windowCorners() []corner {
 }
 
 func logCorners() []corner {
-	minute := headgate.PerMinute(3).Using(store.SlidingLog)
-	eighty := headgate.Per(2, 80*time.Millisecond).Using(store.SlidingLog)
+	minute := headgate.PerMinute(3).WithAlgorithm(store.SlidingLog)
+	eighty := headgate.Per(2, 80*time.Millisecond).WithAlgorithm(store.SlidingLog)
 	full := slices.Concat(many(0, 36, 2000), many(36, 2, 2000))
 	return []corner{
 		// A debt of 2000 is two words; there is space for 2·3 + 64 before it is added
@@ -265,10 +265,10 @@ func logCorners() []corner {
 }
 
 func bucketCorners() []corner {
-	per := headgate.PerMinute(10).Using(store.SlidingBuckets)
-	changed := headgate.Per(10, time.Minute+3*time.Microsecond).Using(store.SlidingBuckets)
-	strict := per.Buckets(6, store.EdgeStrict)
-	tiny := headgate.Per(2, time.Millisecond).Using(store.SlidingBuckets).Buckets(512, store.EdgeStrict)
+	per := headgate.PerMinute(10).WithAlgorithm(store.SlidingBuckets)
+	changed := headgate.Per(10, time.Minute+3*time.Microsecond).WithAlgorithm(store.SlidingBuckets)
+	strict := per.WithBuckets(6, store.EdgeStrict)
+	tiny := headgate.Per(2, time.Millisecond).WithAlgorithm(store.SlidingBuckets).WithBuckets(512, store.EdgeStrict)
 	return []corner{
 		{"what has left the window does not come back as the ring comes round", strict, []ask{
 			{"11:00:00", takes(5), "pass, left 5"},
@@ -276,22 +276,22 @@ func bucketCorners() []corner {
 		}},
 		// Seven sub-windows are 3 µs longer than a minute: the one of 11:00:00 ends at
 		// 11:00:02.648970, the seventh after it starts at 11:00:54.077544.
-		{"a clock that goes back does not bring back what has faded", per.Buckets(7, store.EdgeLenient), []ask{
+		{"a clock that goes back does not bring back what has faded", per.WithBuckets(7, store.EdgeLenient), []ask{
 			{"11:00:00", takes(5), "pass, left 5"},
 			{"11:00:55", takes(1), "pass, left 9"},
 			{"11:00:40", takes(1), "pass, left 8"},
 		}},
 		// Faded takes are not considered either: a return placed 2 µs after the takes
 		// of 11:00:00 end is for the next sub-window, which exists.
-		{"a clock that goes back does not return what has faded", per.Buckets(7, store.EdgeWeighted), []ask{
+		{"a clock that goes back does not return what has faded", per.WithBuckets(7, store.EdgeWeighted), []ask{
 			{"11:00:00", takes(1), "pass, left 9"},
 			{"11:00:05", takes(2), "pass, left 7"},
 			{"11:00:55", takes(1), "pass, left 7"},
 			{"11:00:50", returns(1, 12_648_972*time.Microsecond), "pass, left 8"},
 		}},
-		{"a longer period with sub-windows as wide starts again", per.Buckets(7, store.EdgeWeighted), []ask{
+		{"a longer period with sub-windows as wide starts again", per.WithBuckets(7, store.EdgeWeighted), []ask{
 			{"11:00:00", takes(5), "pass, left 5"},
-			{"11:00:30", takes(1).under(changed.Buckets(7, store.EdgeWeighted)), "pass, left 4"},
+			{"11:00:30", takes(1).under(changed.WithBuckets(7, store.EdgeWeighted)), "pass, left 4"},
 			{"11:01:10", peeks(1), "pass, left 4"},
 		}},
 		{"a state is unused as soon as its clock is, though the caller's is behind", tiny, []ask{
@@ -303,8 +303,8 @@ func bucketCorners() []corner {
 }
 
 func bucketReturns() []corner {
-	per := headgate.PerMinute(10).Using(store.SlidingBuckets)
-	weighted, strict := per.Buckets(6, store.EdgeWeighted), per.Buckets(6, store.EdgeStrict)
+	per := headgate.PerMinute(10).WithAlgorithm(store.SlidingBuckets)
+	weighted, strict := per.WithBuckets(6, store.EdgeWeighted), per.WithBuckets(6, store.EdgeStrict)
 	return []corner{
 		{"a return is of the sub-window in which takes end then, or of the one before if they have just ended", weighted, []ask{
 			{"11:00:05", takes(4), "pass, left 6"},
@@ -316,7 +316,7 @@ func bucketReturns() []corner {
 			{"11:00:20", returns(1, 50*time.Second+65_537*time.Microsecond), "pass, left 7"}, // of 11:00:10
 			{"11:01:10", peeks(1), "pass, left 8"},
 		}},
-		{"of a short sub-window, just is an eighth", headgate.Per(10, 60*time.Millisecond).Using(store.SlidingBuckets).Buckets(6, store.EdgeStrict), []ask{
+		{"of a short sub-window, just is an eighth", headgate.Per(10, 60*time.Millisecond).WithAlgorithm(store.SlidingBuckets).WithBuckets(6, store.EdgeStrict), []ask{
 			{"11:00:00.005", takes(4), "pass, left 6"},
 			{"11:00:00.015", takes(4), "pass, left 2"},
 			{"11:00:00.02", returns(1, 51250*time.Microsecond), "pass, left 3"}, // of the first
@@ -331,7 +331,7 @@ func bucketReturns() []corner {
 			{"11:00:20", returns(1, 51*time.Second), "pass, left 5"},                  // of 11:00:10
 			{"11:01:10", peeks(1), "pass, left 7"},
 		}},
-		{"of a lenient edge it is the other end", per.Buckets(6, store.EdgeLenient), []ask{
+		{"of a lenient edge it is the other end", per.WithBuckets(6, store.EdgeLenient), []ask{
 			{"11:00:05", takes(4), "pass, left 6"},
 			{"11:00:15", takes(4), "pass, left 2"},
 			{"11:00:20", returns(1, 40*time.Second+time.Microsecond), "pass, left 3"},   // of 11:00:00
@@ -345,7 +345,7 @@ func bucketReturns() []corner {
 func leaseCorners() []corner {
 	full := slices.Concat(many(0, 36, 2000), many(36, 2, 2000))
 	return []corner{
-		{"debts of more leases than the limit explains are the newest's", headgate.Concurrent(3).Lease(time.Minute), slices.Concat(full, []ask{
+		{"debts of more leases than the limit explains are the newest's", headgate.Concurrent(3).WithLease(time.Minute), slices.Concat(full, []ask{
 			{"11:01:00.000029", peeks(0), "refused, retry 6µs"},
 			{"11:01:00.000029", charges(2000), "refused, retry 1m0s"},
 			{"11:01:00.00003", charges(2000), "refused, retry 1m0s"},

@@ -14,7 +14,7 @@ func deniedExamples() []example {
 	take := store.KindTake
 	five := headgate.PerMinute(5)
 	return []example{
-		{"sliding window, 5 per minute, counting refusals", five.Using(store.SlidingWindow).CountingDenied(), slices.Concat(
+		{"sliding window, 5 per minute, counting refusals", five.WithAlgorithm(store.SlidingWindow).WithRefusalsCounted(), slices.Concat(
 			[]row{{"11:00:59", 5, take, "pass, left 0"}},
 			slices.Repeat([]row{{"11:00:59", 1, take, "refused, left 0"}}, 9),
 			[]row{
@@ -23,13 +23,13 @@ func deniedExamples() []example {
 				{"11:01:40.000001", 1, take, "pass, left 0"},
 			},
 		)},
-		{"sliding buckets, 10 per hour, counting refusals", hourly(store.EdgeLenient).CountingDenied(), []row{
+		{"sliding buckets, 10 per hour, counting refusals", hourly(store.EdgeLenient).WithRefusalsCounted(), []row{
 			{"10:00:30", 10, take, "pass, left 0"},
 			{"10:30:00", 1, take, "refused, retry 30m0.000001s"},
 			{"10:30:00", 10, take, "refused, retry 1h0m0.000001s"},
 			{"11:30:00", 1, take, "refused, retry 1µs"}, // if it were the last
 		}},
-		{"fixed window, 5 per minute, counting refusals: it ends all the same", five.Using(store.FixedWindow).CountingDenied(), []row{
+		{"fixed window, 5 per minute, counting refusals: it ends all the same", five.WithAlgorithm(store.FixedWindow).WithRefusalsCounted(), []row{
 			{"11:00:00", 3, take, "pass, left 2"},
 			{"11:00:01", 3, take, "refused, left 0, retry 59s"},
 			{"11:00:02", 1, take, "refused, left 0, retry 58s"},
@@ -41,9 +41,9 @@ func deniedExamples() []example {
 // deniedCorners are rare cases of limits that count refusals.
 func deniedCorners() []corner {
 	per := func(n int64, a store.Algorithm) headgate.Limit {
-		return headgate.PerMinute(n).Using(a).CountingDenied()
+		return headgate.PerMinute(n).WithAlgorithm(a).WithRefusalsCounted()
 	}
-	strict := headgate.PerHour(10).Using(store.SlidingBuckets).Buckets(60, store.EdgeStrict).CountingDenied()
+	strict := headgate.PerHour(10).WithAlgorithm(store.SlidingBuckets).WithBuckets(60, store.EdgeStrict).WithRefusalsCounted()
 	return []corner{
 		{"a return gives back the take and no refusal", per(5, store.SlidingWindow), []ask{
 			{"11:00:00", takes(5), "pass, reset 1m48.000001s"},
@@ -94,10 +94,10 @@ func deniedCorners() []corner {
 			{"11:00:00", takes(3), "pass, left 0"},
 			{"11:00:00", returns(4, 90*time.Second), "left 0"},
 		}},
-		{"a limit of 0 counts nothing", headgate.PerMinute(0).Using(store.FixedWindow).CountingDenied(), []ask{
+		{"a limit of 0 counts nothing", headgate.PerMinute(0).WithAlgorithm(store.FixedWindow).WithRefusalsCounted(), []ask{
 			{"11:00:00", takes(1), "refused, retry never, reset 0s"},
 		}},
-		{"a count that is full", headgate.Per(store.MaxLimit, time.Minute).Using(store.SlidingWindow).CountingDenied(), []ask{
+		{"a count that is full", headgate.Per(store.MaxLimit, time.Minute).WithAlgorithm(store.SlidingWindow).WithRefusalsCounted(), []ask{
 			{"11:00:00", charges(maxCount), "refused"},
 			{"11:00:00", takes(store.MaxLimit), "refused"},
 			{"11:00:00", takes(1), "refused"},
@@ -109,12 +109,12 @@ func deniedCorners() []corner {
 // after the first limit, until it stops for as long as RetryAfter says.
 func TestHammeringStaysOut(t *testing.T) {
 	per := headgate.PerMinute(30)
-	buckets := per.Using(store.SlidingBuckets)
+	buckets := per.WithAlgorithm(store.SlidingBuckets)
 	for _, limit := range []headgate.Limit{
-		per.Using(store.SlidingLog), per.Using(store.SlidingWindow), buckets.Buckets(60, store.EdgeWeighted),
-		buckets.Buckets(6, store.EdgeLenient), buckets.Buckets(6, store.EdgeStrict),
+		per.WithAlgorithm(store.SlidingLog), per.WithAlgorithm(store.SlidingWindow), buckets.WithBuckets(60, store.EdgeWeighted),
+		buckets.WithBuckets(6, store.EdgeLenient), buckets.WithBuckets(6, store.EdgeStrict),
 	} {
-		r := limit.CountingDenied().Rule()
+		r := limit.WithRefusalsCounted().Rule()
 		var s State
 		passed, now := 0, int64(t0)
 		var last Result
@@ -141,13 +141,13 @@ func TestHammeringStaysOut(t *testing.T) {
 func TestAFixedWindowEndsAllTheSame(t *testing.T) {
 	rng := newRand(t)
 	for range 50 {
-		limit := headgate.Per(1+rng.Int64N(9), time.Second).Using(store.FixedWindow)
+		limit := headgate.Per(1+rng.Int64N(9), time.Second).WithAlgorithm(store.FixedWindow)
 		if rng.IntN(2) == 0 {
-			limit = limit.Anchored(store.AnchorFirstRequest)
+			limit = limit.WithAnchor(store.AnchorFirstRequest)
 		}
 		var a, b State
 		for now := int64(t0); now < t0+5_000_000; now += rng.Int64N(100_000) {
-			one, two := Step(limit.Rule(), &a, now, Request{Cost: 1}), Step(limit.CountingDenied().Rule(), &b, now, Request{Cost: 1})
+			one, two := Step(limit.Rule(), &a, now, Request{Cost: 1}), Step(limit.WithRefusalsCounted().Rule(), &b, now, Request{Cost: 1})
 			if one.Decision != two.Decision {
 				t.Fatalf("%s at %d: %s, counting refusals %s", limit, now, show(one), show(two))
 			}
@@ -164,7 +164,7 @@ func TestFigmasLimiter(t *testing.T) {
 	passed, refused := 0, 0
 	for range 20 {
 		n := 1 + rng.Int64N(200)
-		r := headgate.PerHour(n).Using(store.SlidingBuckets).Buckets(60, store.EdgeLenient).CountingDenied().Rule()
+		r := headgate.PerHour(n).WithAlgorithm(store.SlidingBuckets).WithBuckets(60, store.EdgeLenient).WithRefusalsCounted().Rule()
 		hash, now := make(map[int64]int64), int64(t0)
 		var s State
 		for range 3000 {

@@ -11,8 +11,8 @@ import (
 // FuzzPossibleValues: whatever a snapshot holds, a step can go on from what
 // PossibleValues accepts, and leaves a state that it accepts.
 func FuzzPossibleValues(f *testing.F) {
-	limit := headgate.PerDay(store.MaxDistinct).Using(store.Distinct)
-	exact := headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct)
+	limit := headgate.PerDay(store.MaxDistinct).WithAlgorithm(store.Distinct)
+	exact := headgate.PerDay(store.MaxDistinctExact).WithAlgorithm(store.Distinct)
 	for _, n := range []uint64{0, 1, 3, 4096, 4097} {
 		var s State
 		for i := range n {

@@ -128,7 +128,7 @@ func TestDistinctEstimatesLikeTheOracle(t *testing.T) {
 
 func compareWithWindow(t *testing.T, rng *rand.Rand, fixed headgate.Limit, values uint64, steps int) {
 	t.Helper()
-	limit := fixed.Using(store.Distinct)
+	limit := fixed.WithAlgorithm(store.Distinct)
 	var s State
 	w := window{most: mostValues(limit.Rule())}
 	now := int64(t0)
@@ -176,9 +176,9 @@ func randomWindow(rng *rand.Rand) headgate.Limit {
 	case 0:
 		return headgate.PerCalendar(n, store.Day, zone("Europe/Berlin"))
 	case 1:
-		return headgate.Per(n, time.Minute).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest)
+		return headgate.Per(n, time.Minute).WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest)
 	}
-	return headgate.Per(n, time.Minute).Using(store.FixedWindow)
+	return headgate.Per(n, time.Minute).WithAlgorithm(store.FixedWindow)
 }
 
 // distinctStep is a request of one named value and its answer.
@@ -192,7 +192,7 @@ type distinctStep struct {
 // TestDistinctTraces are the examples of docs/more/distinct.md and what they leave open.
 func TestDistinctTraces(t *testing.T) {
 	take, peek, charge, refund, grant := store.KindTake, store.KindPeek, store.KindCharge, store.KindRefund, store.KindGrant
-	three := headgate.PerHour(3).Using(store.Distinct)
+	three := headgate.PerHour(3).WithAlgorithm(store.Distinct)
 	for _, c := range []struct {
 		name  string
 		limit headgate.Limit
@@ -211,7 +211,7 @@ func TestDistinctTraces(t *testing.T) {
 			{"12:00:00", peek, 1, "pass, left 2"},
 			{"12:00:00", take, 1, "pass, left 1, granted 1"},
 		}},
-		{"a refused value is not remembered", headgate.PerHour(1).Using(store.Distinct), []distinctStep{
+		{"a refused value is not remembered", headgate.PerHour(1).WithAlgorithm(store.Distinct), []distinctStep{
 			{"11:00:00", take, 1, "pass"},
 			{"11:00:00", take, 2, "refused"},
 			{"11:00:00", refund, 1, "pass, left 1"},
@@ -223,7 +223,7 @@ func TestDistinctTraces(t *testing.T) {
 			{"11:00:00", refund, 2, "pass, left 2"},
 			{"12:00:00", refund, 1, "pass, left 3"},
 		}},
-		{"charges go beyond the limit, and all of its values pass", headgate.PerHour(1).Using(store.Distinct), []distinctStep{
+		{"charges go beyond the limit, and all of its values pass", headgate.PerHour(1).WithAlgorithm(store.Distinct), []distinctStep{
 			{"11:00:00", charge, 1, "pass, left 0, granted 1"},
 			{"11:00:00", charge, 2, "refused, left 0, granted 1, retry 1h0m0s"},
 			{"11:00:00", charge, 2, "pass, left 0, granted 0"},
@@ -231,7 +231,7 @@ func TestDistinctTraces(t *testing.T) {
 			{"11:00:00", take, 3, "refused, retry 1h0m0s"},
 			{"11:00:00", peek, 1, "pass"},
 		}},
-		{"credit pays for new values, once each", headgate.PerHour(1).Using(store.Distinct), []distinctStep{
+		{"credit pays for new values, once each", headgate.PerHour(1).WithAlgorithm(store.Distinct), []distinctStep{
 			{"11:00:00", take, 1, "pass, left 0"},
 			{"11:00:00", grant, 2, "pass, left 2"}, // two
 			{"11:00:00", take, 2, "pass, left 1, granted 1"},
@@ -240,14 +240,14 @@ func TestDistinctTraces(t *testing.T) {
 			{"11:00:00", take, 4, "refused"},
 			{"11:00:00", take, 3, "pass, granted 0"},
 		}},
-		{"a limit of 0", headgate.PerHour(0).Using(store.Distinct), []distinctStep{
+		{"a limit of 0", headgate.PerHour(0).WithAlgorithm(store.Distinct), []distinctStep{
 			{"11:00:00", take, 1, "refused, retry never"},
 			{"11:00:00", charge, 1, "refused, retry never"},
 			{"11:00:00", grant, 1, "pass, left 1"},
 			{"11:00:00", take, 1, "pass, left 0, granted 1"},
 			{"11:00:00", take, 1, "refused, retry never"},
 		}},
-		{"from the first request", headgate.PerHour(1).Using(store.Distinct).Anchored(store.AnchorFirstRequest), []distinctStep{
+		{"from the first request", headgate.PerHour(1).WithAlgorithm(store.Distinct).WithAnchor(store.AnchorFirstRequest), []distinctStep{
 			{"11:20:00", take, 1, "pass, reset 1h0m0s"},
 			{"12:10:00", take, 2, "refused, retry 10m0s"},
 			{"12:20:00", take, 2, "pass"},
@@ -275,7 +275,7 @@ func TestDistinctTraces(t *testing.T) {
 // TestDistinctErrorOfTheEstimate measures what docs/more/distinct.md states: the standard
 // error, over many sets of values, and that known values always pass.
 func TestDistinctErrorOfTheEstimate(t *testing.T) {
-	limit := headgate.Per(store.MaxDistinct, 24*time.Hour).Using(store.Distinct)
+	limit := headgate.Per(store.MaxDistinct, 24*time.Hour).WithAlgorithm(store.Distinct)
 	const sets, values = 60, 100_000
 	rng := rand.New(rand.NewPCG(3, 4))
 	sum, squares := 0.0, 0.0
@@ -311,7 +311,7 @@ func valueOf(seed, i uint64) uint64 {
 // TestDistinctIsExact admits exactly the limit, at the largest that is exact, and goes on
 // with an estimate if charges add more.
 func TestDistinctIsExact(t *testing.T) {
-	limit := headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct)
+	limit := headgate.PerDay(store.MaxDistinctExact).WithAlgorithm(store.Distinct)
 	var s State
 	allowed := 0
 	for i := range uint64(2 * store.MaxDistinctExact) {
@@ -336,8 +336,8 @@ func TestDistinctIsExact(t *testing.T) {
 // TestDistinctLimitsChangeInAWindow: what a window has stays known if the limit changes to
 // one that only measures, and back.
 func TestDistinctLimitsChangeInAWindow(t *testing.T) {
-	exact := headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct)
-	measured := headgate.PerDay(1_000_000).Using(store.Distinct)
+	exact := headgate.PerDay(store.MaxDistinctExact).WithAlgorithm(store.Distinct)
+	measured := headgate.PerDay(1_000_000).WithAlgorithm(store.Distinct)
 	var s State
 	show := func(limit headgate.Limit, from, to uint64) {
 		for i := from; i < to; i++ {
@@ -388,7 +388,7 @@ func TestMayChangeValues(t *testing.T) {
 
 // TestDistinctReleasesTheMemoryOfTheLastWindow: a list that was long is short again.
 func TestDistinctReleasesTheMemoryOfTheLastWindow(t *testing.T) {
-	limit := headgate.PerHour(1 << 20).Using(store.Distinct)
+	limit := headgate.PerHour(1 << 20).WithAlgorithm(store.Distinct)
 	var s State
 	for i := range uint64(5000) {
 		Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, i)})
@@ -404,7 +404,7 @@ func TestDistinctReleasesTheMemoryOfTheLastWindow(t *testing.T) {
 
 func BenchmarkDistinct(b *testing.B) {
 	for _, n := range []uint64{20, 4096, 65_536, 100_000} {
-		limit := headgate.Per(int64(max(n, store.MaxDistinctExact)), 24*time.Hour).Using(store.Distinct)
+		limit := headgate.Per(int64(max(n, store.MaxDistinctExact)), 24*time.Hour).WithAlgorithm(store.Distinct)
 		var s State
 		for i := range n {
 			Step(limit.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(9, i)})
@@ -425,7 +425,7 @@ func BenchmarkDistinct(b *testing.B) {
 			})
 		}
 		b.Run(fmt.Sprintf("refused with %d", n), func(b *testing.B) {
-			full := headgate.PerDay(int64(min(n, store.MaxDistinctExact))).Using(store.Distinct)
+			full := headgate.PerDay(int64(min(n, store.MaxDistinctExact))).WithAlgorithm(store.Distinct)
 			for i := 0; b.Loop(); i++ {
 				Step(full.Rule(), &s, t0, Request{Cost: 1, Member: valueOf(10, uint64(i))})
 			}
@@ -442,7 +442,7 @@ func TestDistinctRefusesPartlyAboveWhatIsExact(t *testing.T) {
 		limit   int64
 		percent float64
 	}{{4096, 100}, {5000, 100}, {store.MaxDistinctExact, 100}, {store.MaxDistinctExact + 1, 18}, {100_000, 12}, {1_000_000, 1.2}} {
-		limit := headgate.PerDay(row.limit).Using(store.Distinct)
+		limit := headgate.PerDay(row.limit).WithAlgorithm(store.Distinct)
 		var s State
 		next := uint64(0)
 		for ; s.V[0] < row.limit; next++ {

@@ -78,9 +78,9 @@ func distinctVectors(t *testing.T) (all []vector) {
 }
 
 func randomDistinct(rng *rand.Rand) headgate.Limit {
-	limit := randomWindow(rng).Using(store.Distinct)
+	limit := randomWindow(rng).WithAlgorithm(store.Distinct)
 	if limit.Rule().Calendar != store.NoCalendar && rng.IntN(2) == 0 {
-		return limit.InZone(zone(pick(rng, "Asia/Kolkata", "America/New_York", "UTC")))
+		return limit.WithZone(zone(pick(rng, "Asia/Kolkata", "America/New_York", "UTC")))
 	}
 	return limit
 }
@@ -109,7 +109,7 @@ func randomDistinctRequest(rng *rand.Rand, value uint64, counts int64) Request {
 func manyValues(t *testing.T, n, values int64) vector {
 	t.Helper()
 	r := &distinctRecorder{T: t, vector: vector{Name: fmt.Sprintf("%d values of %d", values, n)}}
-	r.change(headgate.PerDay(n).Using(store.Distinct))
+	r.change(headgate.PerDay(n).WithAlgorithm(store.Distinct))
 	take := Request{Cost: 1, Member: 1}
 	now, left := int64(t0), int(values)
 	for _, times := range []int{1, 145, 1, 153, 1, 3000, 794, 1, 1, 1, 1, 400, 1500} {
@@ -134,7 +134,7 @@ func manyValues(t *testing.T, n, values int64) vector {
 	r.step(now, take, 600)
 	r.step(now, Request{Kind: store.KindCharge, Cost: 1, Member: 12345}, 700)
 	r.step(now, Request{Kind: store.KindPeek, Cost: 1}, 1)
-	r.change(headgate.PerHour(n).Using(store.Distinct)) // the window goes on
+	r.change(headgate.PerHour(n).WithAlgorithm(store.Distinct)) // the window goes on
 	r.step(now, Request{Cost: 1, Member: 1}, 1)
 	r.step(now, Request{Kind: store.KindCharge, Cost: 1, Member: 54321}, 1)
 	r.step(now+3_600_000_000, Request{Cost: 1, Member: 1}, 3)

@@ -16,7 +16,7 @@ func drawAt(t *testing.T, limit headgate.Limit, s *State, at, n int64, age time.
 // TestDrawsShrinkToOne: each draw takes at most a quarter of what is left, so several
 // processes share what there is, and the last tokens go one by one.
 func TestDrawsShrinkToOne(t *testing.T) {
-	limit, s := headgate.PerHour(20).Using(store.FixedWindow), State{}
+	limit, s := headgate.PerHour(20).WithAlgorithm(store.FixedWindow), State{}
 	for i, want := range []int64{5, 3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 0} {
 		d := drawAt(t, limit, &s, t0, 100, time.Minute)
 		if d.Granted != want || d.Allowed != (want > 0) {
@@ -35,13 +35,13 @@ func TestDrawEndsWithItsWindow(t *testing.T) {
 		after time.Duration // since the start of an hour
 		want  time.Duration
 	}{
-		{headgate.PerHour(100).Using(store.FixedWindow), 59*time.Minute + 50*time.Second, 10 * time.Second},
-		{headgate.PerHour(100).Using(store.FixedWindow), 0, time.Minute},
-		{headgate.PerHour(100).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), 59*time.Minute + 50*time.Second, time.Minute},
+		{headgate.PerHour(100).WithAlgorithm(store.FixedWindow), 59*time.Minute + 50*time.Second, 10 * time.Second},
+		{headgate.PerHour(100).WithAlgorithm(store.FixedWindow), 0, time.Minute},
+		{headgate.PerHour(100).WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest), 59*time.Minute + 50*time.Second, time.Minute},
 		{headgate.PerCalendar(100, store.Day, time.UTC), 24*time.Hour - time.Second, time.Second},
-		{headgate.PerHour(100).Using(store.SlidingWindow), 59*time.Minute + 59*time.Second, time.Second},
-		{headgate.PerHour(100).Using(store.SlidingBuckets), 30*time.Minute - time.Second, time.Second},
-		{headgate.PerHour(100).Using(store.SlidingLog), 59*time.Minute + 59*time.Second, time.Minute},
+		{headgate.PerHour(100).WithAlgorithm(store.SlidingWindow), 59*time.Minute + 59*time.Second, time.Second},
+		{headgate.PerHour(100).WithAlgorithm(store.SlidingBuckets), 30*time.Minute - time.Second, time.Second},
+		{headgate.PerHour(100).WithAlgorithm(store.SlidingLog), 59*time.Minute + 59*time.Second, time.Minute},
 		{headgate.PerHour(100), 59*time.Minute + 59*time.Second, time.Minute},
 	} {
 		var s State
@@ -55,7 +55,7 @@ func TestDrawEndsWithItsWindow(t *testing.T) {
 // TestDrawFromALogForgetsNothing: what is drawn counts from its last possible use on,
 // but what still counts now must not be forgotten earlier for that.
 func TestDrawFromALogForgetsNothing(t *testing.T) {
-	limit, s := headgate.PerSecond(8).Using(store.SlidingLog), State{}
+	limit, s := headgate.PerSecond(8).WithAlgorithm(store.SlidingLog), State{}
 	const ms = int64(time.Millisecond / time.Microsecond)
 	Step(limit.Rule(), &s, t0, Request{Cost: 4})
 	if d := drawAt(t, limit, &s, t0+950*ms, 9, 100*time.Millisecond); d.Granted != 1 || d.Remaining != 3 {
@@ -76,8 +76,8 @@ func TestDrawFromALogForgetsNothing(t *testing.T) {
 // that count refusals.
 func TestDrawIsRefusedWhereItCannotBeExact(t *testing.T) {
 	for _, limit := range []headgate.Limit{
-		headgate.PerSecond(9).Using(store.LeakyBucket), headgate.Concurrent(9), headgate.PerSecond(0),
-		headgate.PerSecond(9).Using(store.SlidingWindow).CountingDenied(),
+		headgate.PerSecond(9).WithAlgorithm(store.LeakyBucket), headgate.Concurrent(9), headgate.PerSecond(0),
+		headgate.PerSecond(9).WithAlgorithm(store.SlidingWindow).WithRefusalsCounted(),
 	} {
 		var s State
 		d := drawAt(t, limit, &s, t0, 1, time.Second)
@@ -101,7 +101,7 @@ func TestDrawLeavesCredit(t *testing.T) {
 // TestReturnedDrawIsAsIfNeverMade: of a draw of 10 from a bucket, 4 are used and 6 come
 // back 2 tokens later; the bucket has drained as if only 4 had been taken.
 func TestReturnedDrawIsAsIfNeverMade(t *testing.T) {
-	limit := headgate.PerSecond(10).Burst(100)
+	limit := headgate.PerSecond(10).WithBurst(100)
 	var drawn, used State
 	second := int64(time.Second / time.Microsecond)
 	Step(limit.Rule(), &drawn, t0, Request{Cost: 50})

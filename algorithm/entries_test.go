@@ -17,7 +17,7 @@ func TestEntries(t *testing.T) {
 	counts := []int64{1, 1, 1, 2, 255, 256, logLong - 1, logLong, 1 << 16, 1 << 32}
 	for range 200 {
 		period := pick(rng, int64(time.Second), 100_000, 1<<40)
-		r := headgate.Per(1000, micros(period)).Using(store.SlidingLog).Rule()
+		r := headgate.Per(1000, micros(period)).WithAlgorithm(store.SlidingLog).Rule()
 		var s State
 		var want []admission
 		at := pick[int64](rng, t0, 0, 1)
@@ -54,7 +54,7 @@ func TestEntries(t *testing.T) {
 					s.addToNewest(r, want[last].at, n)
 				}
 			case 3: // a limit with another width
-				r = headgate.Per(1+rng.Int64N(2000), micros(near(rng, 1000, year))).Using(store.SlidingLog).Rule()
+				r = headgate.Per(1+rng.Int64N(2000), micros(near(rng, 1000, year))).WithAlgorithm(store.SlidingLog).Rule()
 			default:
 				prev := at
 				if len(want) > 0 {
@@ -98,7 +98,7 @@ func checkEntries(t *testing.T, s *State, want []admission) {
 func TestSizeOfLogs(t *testing.T) {
 	rng := newRand(t)
 	for range 100 {
-		r := headgate.Per(10+rng.Int64N(1000), micros(near(rng, 1_000_000, year))).Using(store.SlidingLog).Rule()
+		r := headgate.Per(10+rng.Int64N(1000), micros(near(rng, 1_000_000, year))).WithAlgorithm(store.SlidingLog).Rule()
 		var s State
 		now, spread := int64(t0), pick[int64](rng, 1, 4, 100)
 		for range 3 * r.Limit {

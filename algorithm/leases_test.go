@@ -14,7 +14,7 @@ func longCorners(t *testing.T, a store.Algorithm) []vector {
 	switch a {
 	case store.Distinct: // has tests of its own in distinct_test.go
 	case store.LeakyBucket:
-		r := record(t, "corner: credit that ends before its turn does not help", headgate.PerSecond(1).Using(a).Burst(3))
+		r := record(t, "corner: credit that ends before its turn does not help", headgate.PerSecond(1).WithAlgorithm(a).WithBurst(3))
 		r.step(t0, Request{store.KindTake, 3, 0, 0, 0, 0})
 		r.step(t0, Request{store.KindGrant, 2, time.Second, 0, 0, 0})
 		r.step(t0, Request{store.KindReserve, 1, time.Second, 0, 0, 0})
@@ -38,7 +38,7 @@ func longCorners(t *testing.T, a store.Algorithm) []vector {
 		b.step(t0, Request{store.KindReserve, 1, 0, 0, 0, 0})
 		return []vector{r.vector, q.vector, b.vector}
 	case store.SlidingLog:
-		r := record(t, "corner: entries of 1023 and more, a log that is full", headgate.PerDay(5000).Using(a))
+		r := record(t, "corner: entries of 1023 and more, a log that is full", headgate.PerDay(5000).WithAlgorithm(a))
 		r.step(t0, Request{store.KindTake, 1023, 0, 0, 0, 0})
 		r.step(t0+1, Request{store.KindTake, 1022, 0, 0, 0, 0})
 		r.step(t0+2, Request{store.KindTake, 2000, 0, 0, 0, 0})
@@ -49,7 +49,7 @@ func longCorners(t *testing.T, a store.Algorithm) []vector {
 		r.step(t0+5, Request{store.KindTake, 1, 0, 0, 0, 0})
 		return []vector{r.vector}
 	case store.SlidingBuckets:
-		r := record(t, "corner: a clock that goes back behind what has faded", headgate.PerMinute(6).Using(a).Buckets(6, store.EdgeWeighted))
+		r := record(t, "corner: a clock that goes back behind what has faded", headgate.PerMinute(6).WithAlgorithm(a).WithBuckets(6, store.EdgeWeighted))
 		r.step(t0+5_000_000, Request{store.KindTake, 6, 0, 0, 0, 0})
 		r.step(t0+69_000_000, Request{store.KindCharge, 1, 0, 0, 0, 0})
 		r.step(t0+61_000_000, Request{store.KindRefund, 6, 0, 0, 0, 0})
@@ -65,7 +65,7 @@ func longCorners(t *testing.T, a store.Algorithm) []vector {
 // another order, twice, too late, and after the lease length has changed.
 func leases(t *testing.T) vector {
 	t.Helper()
-	r := record(t, "corner: leases end in any order, once each", headgate.Concurrent(3).Lease(time.Second))
+	r := record(t, "corner: leases end in any order, once each", headgate.Concurrent(3).WithLease(time.Second))
 	a := r.step(t0, Request{store.KindTake, 1, 0, 0, 0, 0}).Lease
 	b := r.step(t0, Request{store.KindTake, 1, 0, 0, 0, 0}).Lease
 	c := r.step(t0, Request{store.KindTake, 1, 0, 0, 0, 0}).Lease
@@ -79,7 +79,7 @@ func leases(t *testing.T) vector {
 	r.step(t0+1_000_002, Request{store.KindRenew, 1, 0, c, 0, 0})
 	r.step(t0+1_000_002, Request{store.KindRelease, 1, 0, c, 0, 0})
 	r.step(t0+1_000_010, Request{store.KindRelease, 1, 0, d, 0, 0})
-	r.change(headgate.Concurrent(1).Lease(time.Minute))
+	r.change(headgate.Concurrent(1).WithLease(time.Minute))
 	r.step(t0+1_000_010, Request{store.KindTake, 1, 0, 0, 0, 0})
 	a = r.step(t0+1_000_020, Request{store.KindRenew, 1, 0, a, 0, 0}).Lease
 	r.step(t0+5, Request{store.KindRelease, 1, 0, a, 0, 0})

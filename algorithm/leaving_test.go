@@ -101,11 +101,11 @@ func (q *queue) check() {
 func TestLeaversLeaveThePaceAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		burst := rapid.Int64Range(1, 12).Draw(t, "burst")
-		limit := headgate.PerSecond(rapid.SampledFrom([]int64{1, 1, 3, 7, 1000}).Draw(t, "rate")).Burst(burst)
+		limit := headgate.PerSecond(rapid.SampledFrom([]int64{1, 1, 3, 7, 1000}).Draw(t, "rate")).WithBurst(burst)
 		if rapid.Bool().Draw(t, "leaky") {
-			limit = limit.Using(store.LeakyBucket)
+			limit = limit.WithAlgorithm(store.LeakyBucket)
 			if after := rapid.Int64Range(0, burst).Draw(t, "delay after"); after > 0 {
-				limit = limit.DelayAfter(after)
+				limit = limit.WithDelayAfter(after)
 			}
 		}
 		q := &queue{T: t, limit: limit, now: t0}
@@ -155,7 +155,7 @@ func TestCancelsAsXTimeRate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const tenth = 100_000
 			var s State
-			limit, answers := headgate.PerSecond(10).Burst(test.burst), make([]Result, len(test.rows))
+			limit, answers := headgate.PerSecond(10).WithBurst(test.burst), make([]Result, len(test.rows))
 			for i, row := range test.rows {
 				req := Request{Kind: store.KindReserve, Cost: row.n, Duration: time.Hour}
 				if row.cancel > 0 {

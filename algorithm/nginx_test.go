@@ -20,7 +20,7 @@ func TestTwoStagesAsNginx(t *testing.T) {
 		burst := rng.Int64N(30)
 		delay := rng.Int64N(burst + 1)
 		theirs := limitreq.Zone{Rate: rate * 1000, Burst: burst * 1000, Delay: delay * 1000}
-		limit := headgate.PerSecond(rate).Using(store.LeakyBucket).Burst(burst + 1).DelayAfter(delay + 1)
+		limit := headgate.PerSecond(rate).WithAlgorithm(store.LeakyBucket).WithBurst(burst + 1).WithDelayAfter(delay + 1)
 		if err := limit.Validate(); err != nil {
 			t.Fatal(err)
 		}

@@ -97,7 +97,7 @@ func (o *oracle) addLease(r *store.Rule, now, n int64) {
 // draw takes a quarter of what is free, at least 1 and at most n, without the credit. Its
 // delay is until when it may be used.
 func (o *oracle) draw(r *store.Rule, now, n, age int64) Result {
-	if r.Algorithm == store.LeakyBucket || r.Algorithm == store.Concurrency || r.CountDenied || r.Limit == 0 {
+	if r.Algorithm == store.LeakyBucket || r.Algorithm == store.Concurrency || r.CountRefused || r.Limit == 0 {
 		res := o.answer(r, now, 0)
 		res.Allowed, res.Reason, res.RetryAfter = false, store.ReasonTooLarge, store.Never
 		return res
@@ -363,7 +363,7 @@ func (o *oracle) takenAbout(r *store.Rule, now, left int64) (at, slack int64) {
 // shortly before it also count as the take. It reports whether it wrote anything.
 func (o *oracle) subLog(r *store.Rule, now, n, left int64) bool {
 	about, slack := o.takenAbout(r, now, left)
-	if left > 0 && r.CountDenied {
+	if left > 0 && r.CountRefused {
 		return o.subNear(r, now, about, slack, n)
 	}
 	o.expire(r, now)

@@ -362,7 +362,7 @@ func (o *oracle) pay(r *store.Rule, now, n int64) (regular int64) {
 
 func (o *oracle) take(r *store.Rule, now, n, _ int64) Result {
 	if !o.passes(r, now, n) {
-		if r.CountDenied && n > 0 && r.Limit > 0 {
+		if r.CountRefused && n > 0 && r.Limit > 0 {
 			o.denied(r, now, min(n, r.Limit))
 		}
 		return o.refuse(r, now, n)

@@ -53,7 +53,7 @@ func newTraveller(t *testing.T, rng *rand.Rand, unit store.CalendarUnit, zones [
 	t.Helper()
 	c := &traveller{T: t, rng: rng, unit: unit}
 	for _, z := range zones {
-		limit := headgate.PerCalendar(1, unit, nil).InZone(z)
+		limit := headgate.PerCalendar(1, unit, nil).WithZone(z)
 		c.rules = append(c.rules, limit.Rule())
 	}
 	return c
@@ -207,7 +207,7 @@ func TestStayingIsAsBefore(t *testing.T) {
 	for _, z := range everyZone() {
 		for unit := store.Minute; unit <= store.Year; unit++ {
 			fixed := headgate.PerCalendar(3, unit, z)
-			own := fixed.InZone(z)
+			own := fixed.WithZone(z)
 			period, now := nominalOf(unit), int64(0)
 			// The years in which the zone's clocks changed most, and the present.
 			now = pick(rng, int64(0), 30*year, 50*year) + rng.Int64N(20*year)
@@ -227,7 +227,7 @@ func TestStayingIsAsBefore(t *testing.T) {
 // TestZoneChange goes from Berlin to New York and on to Tokyo, by day.
 func TestZoneChange(t *testing.T) {
 	in := func(name string) *store.Rule {
-		limit := headgate.PerCalendar(100, store.Day, nil).InZone(zone(name))
+		limit := headgate.PerCalendar(100, store.Day, nil).WithZone(zone(name))
 		return limit.Rule()
 	}
 	at := func(text string) int64 {
@@ -265,7 +265,7 @@ func TestZoneChange(t *testing.T) {
 // another zone, and loses no budget either.
 func TestRefundedWindowStays(t *testing.T) {
 	limit := headgate.PerCalendar(5, store.Day, nil)
-	west, east := limit.InZone(zone("Etc/GMT+12")), limit.InZone(zone("Pacific/Kiritimati"))
+	west, east := limit.WithZone(zone("Etc/GMT+12")), limit.WithZone(zone("Pacific/Kiritimati"))
 	var s State
 	Step(west.Rule(), &s, t0, Request{Cost: 5})
 	end := s.V[1]

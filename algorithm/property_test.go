@@ -37,7 +37,7 @@ func admissions(rng *rand.Rand, limit headgate.Limit, takes int, skew int64) []a
 		}
 		req := Request{Cost: 1 + rng.Int64N(3)}
 		if rng.IntN(4) == 0 {
-			req = Request{Kind: store.KindTakeUpTo, Cost: rng.Int64N(limit.Capacity() + 2)}
+			req = Request{Kind: store.KindTakeUpTo, Cost: rng.Int64N(limit.Burst() + 2)}
 		}
 		if res := Step(limit.Rule(), &s, at, req); res.Allowed && res.Granted > 0 {
 			latest = max(latest, at)
@@ -53,7 +53,7 @@ func TestBucketBound(t *testing.T) {
 	rng := newRand(t)
 	for run := range 300 {
 		a := pick(rng, store.TokenBucket, store.LeakyBucket)
-		limit := headgate.Per(1+rng.Int64N(50), micros(1+near(rng, 1000, 60_000_000))).Using(a).Burst(1 + rng.Int64N(20))
+		limit := headgate.Per(1+rng.Int64N(50), micros(1+near(rng, 1000, 60_000_000))).WithAlgorithm(a).WithBurst(1 + rng.Int64N(20))
 		skew := pick(rng, 0, limit.Rule().Period)
 		passed := admissions(rng, limit, 150, skew)
 		r := limit.Rule()
@@ -79,14 +79,14 @@ func TestWindowBound(t *testing.T) {
 		per := headgate.Per(1+rng.Int64N(40), micros(1000+near(rng, 1000, 60_000_000)))
 		exact := rng.IntN(2) == 0
 		limit := pick(
-			rng, per.Using(store.FixedWindow), per.Using(store.SlidingWindow),
-			per.Using(store.SlidingBuckets), per.Using(store.SlidingBuckets).Buckets(5, store.EdgeLenient),
+			rng, per.WithAlgorithm(store.FixedWindow), per.WithAlgorithm(store.SlidingWindow),
+			per.WithAlgorithm(store.SlidingBuckets), per.WithAlgorithm(store.SlidingBuckets).WithBuckets(5, store.EdgeLenient),
 		)
 		most := 2 * limit.N()
 		if exact {
 			limit = pick(
-				rng, per.Using(store.SlidingLog), per.Using(store.SlidingLog).CountingDenied(),
-				per.Using(store.SlidingBuckets).Buckets(1+rng.IntN(90), store.EdgeStrict),
+				rng, per.WithAlgorithm(store.SlidingLog), per.WithAlgorithm(store.SlidingLog).WithRefusalsCounted(),
+				per.WithAlgorithm(store.SlidingBuckets).WithBuckets(1+rng.IntN(90), store.EdgeStrict),
 			)
 			most = limit.N()
 		}
@@ -111,7 +111,7 @@ func TestWindowBound(t *testing.T) {
 // after another at the rate.
 func TestLeakyQueueIsFirstInFirstOut(t *testing.T) {
 	rng := newRand(t)
-	limit := headgate.PerSecond(10).Using(store.LeakyBucket).Burst(7)
+	limit := headgate.PerSecond(10).WithAlgorithm(store.LeakyBucket).WithBurst(7)
 	var s State
 	now, turn := int64(t0), int64(0)
 	for range 5000 {
@@ -131,9 +131,9 @@ func TestLeakyQueueIsFirstInFirstOut(t *testing.T) {
 // TestLongRunRate: over a long time no token is lost or gained (trap T29).
 func TestLongRunRate(t *testing.T) {
 	for _, limit := range []headgate.Limit{
-		headgate.Per(3, 7*time.Millisecond).Burst(9), headgate.Per(7, 11*time.Second).Burst(20), headgate.PerSecond(999_983),
-		headgate.PerDay(1).Burst(3), headgate.Per(1<<40-1, 365*24*time.Hour),
-		headgate.PerMinute(10).Burst(20).RefillEvery(7 * time.Second), headgate.PerSecond(3).Burst(40).RefillEvery(11 * time.Second),
+		headgate.Per(3, 7*time.Millisecond).WithBurst(9), headgate.Per(7, 11*time.Second).WithBurst(20), headgate.PerSecond(999_983),
+		headgate.PerDay(1).WithBurst(3), headgate.Per(1<<40-1, 365*24*time.Hour),
+		headgate.PerMinute(10).WithBurst(20).WithRefillEvery(7 * time.Second), headgate.PerSecond(3).WithBurst(40).WithRefillEvery(11 * time.Second),
 	} {
 		r := limit.Rule()
 		var s State
@@ -158,7 +158,7 @@ func TestLongRunRate(t *testing.T) {
 func TestT01_PermutedTimesMintNothing(t *testing.T) {
 	rng := newRand(t)
 	for _, a := range everyAlgorithm() {
-		limit := headgate.PerSecond(10).Using(a)
+		limit := headgate.PerSecond(10).WithAlgorithm(a)
 		var s State
 		admitted := 0
 		for _, i := range rng.Perm(1000) {
@@ -174,7 +174,7 @@ func TestT01_PermutedTimesMintNothing(t *testing.T) {
 
 func TestT02_ReturningATakeIsANoOp(t *testing.T) {
 	for _, a := range store.Algorithms() {
-		limit := headgate.PerMinute(10).Using(a)
+		limit := headgate.PerMinute(10).WithAlgorithm(a)
 		var s State
 		Step(limit.Rule(), &s, t0, Request{Cost: 4})
 		before := Step(limit.Rule(), &s, t0+5_000_000, Request{Kind: store.KindPeek, Cost: 1})
@@ -190,7 +190,7 @@ func TestT02_ReturningATakeIsANoOp(t *testing.T) {
 // example because the store has its own clock. Taking out a newer take instead would
 // admit that one's tokens twice in a period.
 func TestT02_AReturnTakesOutItsOwnTake(t *testing.T) {
-	r := headgate.Per(2, 2*time.Second).Using(store.SlidingLog).Rule()
+	r := headgate.Per(2, 2*time.Second).WithAlgorithm(store.SlidingLog).Rule()
 	for _, off := range []time.Duration{0, 1, time.Microsecond, 3 * time.Millisecond, 60 * time.Millisecond, -time.Microsecond, -60 * time.Millisecond} {
 		var s State
 		take := func(at int64) bool {
@@ -211,10 +211,10 @@ func TestT02_AReturnTakesOutItsOwnTake(t *testing.T) {
 // returned, and the rest counts as long as it would without them.
 func TestT02_AReturnTakesOutOfItsOwnWindow(t *testing.T) {
 	per := headgate.PerSecond(1000)
-	buckets := per.Using(store.SlidingBuckets)
+	buckets := per.WithAlgorithm(store.SlidingBuckets)
 	for _, limit := range []headgate.Limit{
-		per.Using(store.SlidingWindow), buckets.Buckets(2, store.EdgeWeighted),
-		buckets.Buckets(2, store.EdgeLenient), buckets.Buckets(2, store.EdgeStrict),
+		per.WithAlgorithm(store.SlidingWindow), buckets.WithBuckets(2, store.EdgeWeighted),
+		buckets.WithBuckets(2, store.EdgeLenient), buckets.WithBuckets(2, store.EdgeStrict),
 	} {
 		r := limit.Rule()
 		for _, off := range []time.Duration{0, 1, time.Microsecond, 2 * time.Microsecond, 3 * time.Millisecond, 60 * time.Millisecond} {
@@ -238,7 +238,7 @@ func TestT02_AReturnTakesOutOfItsOwnWindow(t *testing.T) {
 // TestT02_ALateReturnGivesBackOnlyWhatStillCounts: what time has already returned is
 // not returned again, whatever else was taken in between (trap T2).
 func TestT02_ALateReturnGivesBackOnlyWhatStillCounts(t *testing.T) {
-	limit := headgate.PerMinute(60).Burst(10) // one a second
+	limit := headgate.PerMinute(60).WithBurst(10) // one a second
 	var s State
 	first := Step(limit.Rule(), &s, t0, Request{Cost: 4})
 	Step(limit.Rule(), &s, t0+3_000_000, Request{Cost: 6}) // 1 + 6 are used
@@ -251,7 +251,7 @@ func TestT02_ALateReturnGivesBackOnlyWhatStillCounts(t *testing.T) {
 
 func TestT03_T13_ALimitOfZeroRefusesAll(t *testing.T) {
 	for _, a := range everyAlgorithm() {
-		limit := headgate.PerSecond(0).Using(a)
+		limit := headgate.PerSecond(0).WithAlgorithm(a)
 		var s State
 		for _, k := range []store.Kind{store.KindTake, store.KindTakeUpTo, store.KindReserve, store.KindPeek, store.KindCharge} {
 			for cost := range int64(2) { // also refuses a dry run
@@ -265,7 +265,7 @@ func TestT03_T13_ALimitOfZeroRefusesAll(t *testing.T) {
 }
 
 func TestT17_HugeCountsTimesLongPeriods(t *testing.T) {
-	limit := headgate.Per(store.MaxLimit, 365*24*time.Hour).Using(store.SlidingWindow)
+	limit := headgate.Per(store.MaxLimit, 365*24*time.Hour).WithAlgorithm(store.SlidingWindow)
 	var s State
 	start := year * 50
 	Step(limit.Rule(), &s, start, Request{Cost: store.MaxLimit})
@@ -306,7 +306,7 @@ func TestTakeAgrees(t *testing.T) {
 			if rng.IntN(8) == 0 {
 				now -= rng.Int64N(limit.Rule().Period)
 			}
-			n := 1 + near(rng, 0, limit.Capacity()+2)
+			n := 1 + near(rng, 0, limit.Burst()+2)
 			before := Bucket{s.V[0], s.V[1], s.V[2]}
 			want := take(limit.Rule(), &s, now, Request{Cost: n})
 			outcomes[want.Reason]++
@@ -335,10 +335,10 @@ func TestMemoryOfAlgorithms(t *testing.T) {
 		}
 		return len(s.Words)
 	}
-	if n := words(headgate.PerDay(500).Using(store.SlidingLog)); n != 230 {
+	if n := words(headgate.PerDay(500).WithAlgorithm(store.SlidingLog)); n != 230 {
 		t.Errorf("a log of 500 has %d words", n)
 	}
-	if n := words(headgate.PerDay(500).Using(store.SlidingBuckets)); n > 8 {
+	if n := words(headgate.PerDay(500).WithAlgorithm(store.SlidingBuckets)); n > 8 {
 		t.Errorf("60 buckets have %d words", n)
 	}
 }
@@ -346,7 +346,7 @@ func TestMemoryOfAlgorithms(t *testing.T) {
 // TestAtTheBeginningOfTime: an unused key is fresh at every time, including the first.
 func TestAtTheBeginningOfTime(t *testing.T) {
 	for _, a := range everyAlgorithm() {
-		limit := headgate.PerMinute(10).Using(a)
+		limit := headgate.PerMinute(10).WithAlgorithm(a)
 		if got := Step(limit.Rule(), &State{}, 0, Request{Kind: store.KindPeek, Cost: 1}); got.FreshAt != 0 || !got.Allowed {
 			t.Errorf("%s: %s", limit, show(got))
 		}
@@ -356,7 +356,7 @@ func TestAtTheBeginningOfTime(t *testing.T) {
 // TestLogsForgetWhatHasEnded: at least half of a log's words are entries that count,
 // whether many end at once or one after another.
 func TestLogsForgetWhatHasEnded(t *testing.T) {
-	for _, limit := range []headgate.Limit{headgate.PerSecond(100).Using(store.SlidingLog), headgate.Concurrent(100).Lease(time.Second)} {
+	for _, limit := range []headgate.Limit{headgate.PerSecond(100).WithAlgorithm(store.SlidingLog), headgate.Concurrent(100).WithLease(time.Second)} {
 		var s State
 		for round := range int64(10) {
 			for i := range int64(120) {
@@ -376,7 +376,7 @@ func TestLogsForgetWhatHasEnded(t *testing.T) {
 // TestAStateIsUsedAgain: a fully refunded key needs no new memory.
 func TestAStateIsUsedAgain(t *testing.T) {
 	for _, a := range everyAlgorithm() {
-		r := headgate.PerMinute(10).Using(a).Rule()
+		r := headgate.PerMinute(10).WithAlgorithm(a).Rule()
 		var s State
 		Step(r, &s, t0, Request{Cost: 1})
 		if n := testing.AllocsPerRun(100, func() {

@@ -57,34 +57,34 @@ func randomLimit(rng *rand.Rand, a store.Algorithm) headgate.Limit {
 		if rng.IntN(3) == 0 {
 			period = int64(pick(rng, time.Second, time.Minute, time.Hour, 24*time.Hour) / time.Microsecond)
 		}
-		l := headgate.Per(n, micros(period)).Using(a)
+		l := headgate.Per(n, micros(period)).WithAlgorithm(a)
 		switch {
 		case a <= store.LeakyBucket && rng.IntN(2) == 0:
-			l = l.Burst(near(rng, 1, pick[int64](rng, 50, store.MaxLimit)))
+			l = l.WithBurst(near(rng, 1, pick[int64](rng, 50, store.MaxLimit)))
 			if a == store.TokenBucket && rng.IntN(3) == 0 {
-				l = l.RefillEvery(micros(near(rng, 1, min(3*period, year))))
+				l = l.WithRefillEvery(micros(near(rng, 1, min(3*period, year))))
 			}
 			if a == store.LeakyBucket && rng.IntN(2) == 0 {
-				l = l.DelayAfter(near(rng, 1, l.Capacity()))
+				l = l.WithDelayAfter(near(rng, 1, l.Burst()))
 			}
 			if a == store.LeakyBucket && rng.IntN(2) == 0 {
-				l = l.MaxWait(micros(near(rng, 1, pick(rng, 10*period, year))))
+				l = l.WithMaxWait(micros(near(rng, 1, pick(rng, 10*period, year))))
 			}
 		case a == store.TokenBucket && rng.IntN(2) == 0:
-			l = l.RefillEvery(micros(near(rng, 1, period)))
+			l = l.WithRefillEvery(micros(near(rng, 1, period)))
 		case a == store.FixedWindow && rng.IntN(3) == 0:
-			l = l.Anchored(store.AnchorFirstRequest)
+			l = l.WithAnchor(store.AnchorFirstRequest)
 		case a == store.FixedWindow && rng.IntN(3) == 0:
 			unit := store.Minute + store.CalendarUnit(rng.IntN(6))
 			l = headgate.PerCalendar(n, unit, pick(rng, zone("Europe/Berlin"), zone("Australia/Lord_Howe"), time.UTC))
 			if rng.IntN(2) == 0 {
-				l = l.InZone(pick(rng, travelled()...))
+				l = l.WithZone(pick(rng, travelled()...))
 			}
 		case a == store.SlidingBuckets && rng.IntN(4) != 0:
-			l = l.Buckets(1+rng.IntN(pick(rng, 5, 100, 512)), pick(rng, store.EdgeWeighted, store.EdgeLenient, store.EdgeStrict))
+			l = l.WithBuckets(1+rng.IntN(pick(rng, 5, 100, 512)), pick(rng, store.EdgeWeighted, store.EdgeLenient, store.EdgeStrict))
 		}
 		if a >= store.FixedWindow && a <= store.SlidingBuckets && rng.IntN(3) == 0 {
-			l = l.CountingDenied()
+			l = l.WithRefusalsCounted()
 		}
 		if l.Rule().Valid() {
 			return l
@@ -231,7 +231,7 @@ func (h *history) travel() bool {
 	if !h.limit.Rule().OwnZone || h.rng.IntN(4) > 0 {
 		return false
 	}
-	h.limit = h.limit.InZone(pick(h.rng, travelled()...))
+	h.limit = h.limit.WithZone(pick(h.rng, travelled()...))
 	return true
 }
 
@@ -259,7 +259,7 @@ func (h *history) checkContract(before State, req Request, got Result) {
 	if !got.Wrote && !same(&before, &h.state) {
 		h.fatalf("the state was changed but not reported so: before %+v", before)
 	}
-	loggedDenial := r.CountDenied && req.Kind != store.KindPeek
+	loggedDenial := r.CountRefused && req.Kind != store.KindPeek
 	if !got.Allowed && got.Wrote && req.Kind != store.KindCharge && !loggedDenial {
 		h.fatalf("a refusal wrote")
 	}

@@ -71,14 +71,14 @@ func TestSettleAgreesWithTheOracle(t *testing.T) {
 // settleLimits returns limits of every kind.
 func settleLimits() []headgate.Limit {
 	limits := []headgate.Limit{
-		headgate.PerMinute(5).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), headgate.PerSecond(10),
-		headgate.PerMinute(5).Burst(40).RefillEvery(15 * time.Second), headgate.PerMinute(5).Using(store.LeakyBucket).MaxWait(20 * time.Second),
+		headgate.PerMinute(5).WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest), headgate.PerSecond(10),
+		headgate.PerMinute(5).WithBurst(40).WithRefillEvery(15 * time.Second), headgate.PerMinute(5).WithAlgorithm(store.LeakyBucket).WithMaxWait(20 * time.Second),
 		headgate.PerCalendar(5, store.Day, zone("Europe/Berlin")), headgate.PerCalendar(5, store.Month, time.UTC),
-		headgate.PerCalendar(5, store.Day, nil).InZone(zone("Asia/Kolkata")), headgate.PerCalendar(5, store.Hour, nil).Using(store.Distinct),
-		headgate.PerMinute(5).Using(store.SlidingWindow).CountingDenied(), headgate.PerMinute(5).Using(store.SlidingLog).CountingDenied(),
+		headgate.PerCalendar(5, store.Day, nil).WithZone(zone("Asia/Kolkata")), headgate.PerCalendar(5, store.Hour, nil).WithAlgorithm(store.Distinct),
+		headgate.PerMinute(5).WithAlgorithm(store.SlidingWindow).WithRefusalsCounted(), headgate.PerMinute(5).WithAlgorithm(store.SlidingLog).WithRefusalsCounted(),
 	}
 	for a := range store.Distinct + 1 {
-		limits = append(limits, headgate.PerMinute(5).Using(a), headgate.PerDay(5).Using(a))
+		limits = append(limits, headgate.PerMinute(5).WithAlgorithm(a), headgate.PerDay(5).WithAlgorithm(a))
 	}
 	return limits
 }

@@ -91,7 +91,7 @@ func logSub(r *store.Rule, s *State, now, n, left int64) bool {
 	if total == 0 {
 		return false
 	}
-	taken, last, alone := int64(never), int64(never), r.CountDenied && left > 0
+	taken, last, alone := int64(never), int64(never), r.CountRefused && left > 0
 	if left > 0 {
 		about := now + left - r.Period
 		taken = logTaken(r, s, head, about)

@@ -47,9 +47,9 @@ func changed(rng *rand.Rand, l headgate.Limit) headgate.Limit {
 	if l.Rule().Calendar != store.NoCalendar {
 		return l
 	}
-	next := headgate.Per(l.N()+1, l.Period()*2).Using(l.Algorithm())
+	next := headgate.Per(l.N()+1, l.Period()*2).WithAlgorithm(l.Algorithm())
 	if l.Algorithm() == store.SlidingBuckets {
-		next = next.Buckets(1+rng.IntN(20), l.Rule().Edge)
+		next = next.WithBuckets(1+rng.IntN(20), l.Rule().Edge)
 	}
 	if !next.Rule().Valid() {
 		return l
@@ -75,36 +75,36 @@ func TestSpansOfTheWorkedExamples(t *testing.T) {
 		want  []Span
 	}{
 		{
-			"two counters, 30% into the window", headgate.PerMinute(7).Using(store.SlidingWindow),
+			"two counters, 30% into the window", headgate.PerMinute(7).WithAlgorithm(store.SlidingWindow),
 			[][2]int64{{10_000_000, 5}, {minute, 2}, {minute + 18_000_000, 1}},
 			minute + 18_000_000,
 			[]Span{{t0, t0 + minute, 5, 3}, {t0 + minute, t0 + 2*minute, 3, 3}},
 		},
 		{
-			"a fixed window", headgate.PerMinute(5).Using(store.FixedWindow),
+			"a fixed window", headgate.PerMinute(5).WithAlgorithm(store.FixedWindow),
 			[][2]int64{{59_000_000, 5}},
 			59_500_000,
 			[]Span{{t0, t0 + minute, 5, 5}},
 		},
 		{
-			"and its end", headgate.PerMinute(5).Using(store.FixedWindow),
+			"and its end", headgate.PerMinute(5).WithAlgorithm(store.FixedWindow),
 			[][2]int64{{59_000_000, 5}},
 			minute, nil,
 		},
 		{
-			"a log", headgate.PerMinute(5).Using(store.SlidingLog),
+			"a log", headgate.PerMinute(5).WithAlgorithm(store.SlidingLog),
 			[][2]int64{{0, 2}, {minute - 1, 1}},
 			minute,
 			[]Span{{t0 + minute - 1, t0 + 2*minute - 1, 1, 1}},
 		},
 		{
-			"sub-windows, of which the oldest has faded to 25/60", headgate.PerHour(10).Using(store.SlidingBuckets),
+			"sub-windows, of which the oldest has faded to 25/60", headgate.PerHour(10).WithAlgorithm(store.SlidingBuckets),
 			[][2]int64{{1_000_000, 5}, {hour / 2, 5}},
 			hour + 35_000_000,
 			[]Span{{t0, t0 + minute, 5, 2}, {t0 + hour/2, t0 + hour/2 + minute, 5, 5}},
 		},
 		{
-			"sub-windows under a clock that has gone back behind the newest", headgate.PerMinute(10).Using(store.SlidingBuckets).Buckets(7, store.EdgeLenient),
+			"sub-windows under a clock that has gone back behind the newest", headgate.PerMinute(10).WithAlgorithm(store.SlidingBuckets).WithBuckets(7, store.EdgeLenient),
 			[][2]int64{{0, 5}, {55_000_000, 1}},
 			40_000_000,
 			[]Span{{t0 - 5_924_439, t0 + 2_646_990, 5, 0}, {t0 + 54_075_564, t0 + 62_646_993, 1, 1}},

@@ -358,7 +358,7 @@ func took(r *store.Rule, s *State, now, granted int64) Result {
 // refused is refuse for Take and Peek. A window that counts refusals adds it, as no
 // more than its limit, so the answer says when the request passes if no other follows.
 func refused(r *store.Rule, s *State, now int64, req Request) Result {
-	counts := r.CountDenied && r.Limit > 0 && req.Kind == store.KindTake && req.Cost > 0
+	counts := r.CountRefused && r.Limit > 0 && req.Kind == store.KindTake && req.Cost > 0
 	if counts {
 		add(r, s, now, min(req.Cost, r.Limit))
 		if r.Algorithm == store.SlidingLog {

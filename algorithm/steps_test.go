@@ -14,9 +14,9 @@ import (
 func randomSteps(rng *rand.Rand) headgate.Limit {
 	for {
 		period := 1 + near(rng, 1000, 60_000_000)
-		l := headgate.Per(1+rng.Int64N(40), micros(period)).RefillEvery(micros(near(rng, max(period/50, 1), 2*period)))
+		l := headgate.Per(1+rng.Int64N(40), micros(period)).WithRefillEvery(micros(near(rng, max(period/50, 1), 2*period)))
 		if rng.IntN(2) == 0 {
-			l = l.Burst(1 + rng.Int64N(90))
+			l = l.WithBurst(1 + rng.Int64N(90))
 		}
 		if l.Rule().Valid() {
 			return l
@@ -75,8 +75,8 @@ func TestStepsFillAtTheEdges(t *testing.T) {
 func TestAStepOfOnePeriodIsAFixedWindow(t *testing.T) {
 	rng := newRand(t)
 	for range 200 {
-		fixed := headgate.Per(1+rng.Int64N(20), micros(1000+near(rng, 1, 60_000_000))).Using(store.FixedWindow)
-		steps := fixed.Using(store.TokenBucket).RefillEvery(fixed.Period())
+		fixed := headgate.Per(1+rng.Int64N(20), micros(1000+near(rng, 1, 60_000_000))).WithAlgorithm(store.FixedWindow)
+		steps := fixed.WithAlgorithm(store.TokenBucket).WithRefillEvery(fixed.Period())
 		now := int64(t0) + rng.Int64N(fixed.Rule().Period)
 		var a, b State
 		var last Result
@@ -126,7 +126,7 @@ func TestStepsBound(t *testing.T) {
 // and gains at most the first step early.
 func TestStepsChangeOver(t *testing.T) {
 	even := headgate.PerMinute(60)
-	steps := even.RefillEvery(10 * time.Second)
+	steps := even.WithRefillEvery(10 * time.Second)
 	var s State
 	at := func(sec int64, l headgate.Limit, want int64) {
 		t.Helper()
@@ -147,7 +147,7 @@ func TestStepsChangeOver(t *testing.T) {
 // TestStepsSurviveAClockSetBack: no step counts twice, and the next one is the next in
 // the time that the state has seen.
 func TestStepsSurviveAClockSetBack(t *testing.T) {
-	r := headgate.PerMinute(6).RefillEvery(10 * time.Second).Rule()
+	r := headgate.PerMinute(6).WithRefillEvery(10 * time.Second).Rule()
 	var s State
 	take := func(at, n int64) Result { return Step(r, &s, t0+at*1_000_000, Request{Cost: n}) }
 	take(5, 6)
@@ -164,7 +164,7 @@ func TestStepsSurviveAClockSetBack(t *testing.T) {
 
 // TestStepsAllocateNothing: deciding in steps is as free of garbage as deciding without.
 func TestStepsAllocateNothing(t *testing.T) {
-	r := headgate.PerSecond(1000).RefillEvery(100 * time.Millisecond).Rule()
+	r := headgate.PerSecond(1000).WithRefillEvery(100 * time.Millisecond).Rule()
 	var s State
 	now := int64(t0)
 	if n := testing.AllocsPerRun(100, func() {

@@ -47,7 +47,7 @@ func examples() []example {
 			{"11:02:00", 4, take, "pass, left 0"},
 			{"11:02:00", 5, take, "refused, left 0, retry never"},
 		}},
-		{"token bucket of 500, a token every 0.01s", headgate.PerSecond(100).Burst(500), []row{
+		{"token bucket of 500, a token every 0.01s", headgate.PerSecond(100).WithBurst(500), []row{
 			{"11:00:00", 500, take, "pass, left 0, reset 5s"},
 			{"11:00:00", 1, take, "refused, retry 10ms"},
 			{"11:00:00.01", 1, take, "pass, left 0"},
@@ -63,7 +63,7 @@ func examples() []example {
 			{"12:07:12", 100, take, "pass, left 0"},
 			{"12:07:12", 1, take, "refused, retry 7m12s"},
 		}},
-		{"60 per minute in steps of 10s, burst 20", headgate.PerMinute(60).Burst(20).RefillEvery(10 * time.Second), []row{
+		{"60 per minute in steps of 10s, burst 20", headgate.PerMinute(60).WithBurst(20).WithRefillEvery(10 * time.Second), []row{
 			{"11:00:04", 20, take, "pass, left 0, reset 16s"},
 			{"11:00:04", 1, take, "refused, left 0, retry 6s, reset 16s"},
 			{"11:00:09.999999", 1, take, "refused, left 0, retry 1µs, reset 10.000001s"},
@@ -72,20 +72,20 @@ func examples() []example {
 			{"11:00:20", 1, take, "pass, left 15, reset 10s"},
 			{"11:00:30", 0, peek, "pass, left 20, reset 0s"},
 		}},
-		{"10 per minute in steps of 7s: 7/6 of a token each", headgate.PerMinute(10).RefillEvery(7 * time.Second), []row{
+		{"10 per minute in steps of 7s: 7/6 of a token each", headgate.PerMinute(10).WithRefillEvery(7 * time.Second), []row{
 			{"11:00:00", 10, take, "pass, left 0"}, // 6 s before a multiple of 7 s since the epoch
 			{"11:00:05.999999", 1, take, "refused, left 0, retry 1µs"},
 			{"11:00:06", 0, peek, "pass, left 1"},
 			{"11:00:34", 0, peek, "pass, left 5"},
 			{"11:00:41", 0, peek, "pass, left 7"}, // the sixth: 6 × 7/6
 		}},
-		{"5 per minute in a step of a minute is a fixed window", headgate.PerMinute(5).RefillEvery(time.Minute), []row{
+		{"5 per minute in a step of a minute is a fixed window", headgate.PerMinute(5).WithRefillEvery(time.Minute), []row{
 			{"11:00:59", 5, take, "pass, left 0, reset 1s"},
 			{"11:00:59", 1, take, "refused, retry 1s"},
 			{"11:01:00", 5, take, "pass, left 0, reset 1m0s"},
 			{"11:01:00", 1, take, "refused, retry 1m0s"},
 		}},
-		{"leaky bucket with 3 places, one leaves a second", headgate.PerSecond(1).Using(store.LeakyBucket).Burst(3), []row{
+		{"leaky bucket with 3 places, one leaves a second", headgate.PerSecond(1).WithAlgorithm(store.LeakyBucket).WithBurst(3), []row{
 			{"11:00:00", 1, take, "pass, delay 0s"},
 			{"11:00:00", 1, take, "pass, delay 1s"},
 			{"11:00:00", 1, take, "pass, delay 2s"},
@@ -95,7 +95,7 @@ func examples() []example {
 		}},
 		// The example of two stages in nginx's documentation, rate=5r/s burst=12
 		// delay=8: of 15 requests 8 pass at once, 4 are delayed and 3 are refused.
-		{"two stages: of 15 together 8 pass, 4 wait and 3 are refused", headgate.PerSecond(5).Using(store.LeakyBucket).Burst(12).DelayAfter(8), slices.Concat(
+		{"two stages: of 15 together 8 pass, 4 wait and 3 are refused", headgate.PerSecond(5).WithAlgorithm(store.LeakyBucket).WithBurst(12).WithDelayAfter(8), slices.Concat(
 			slices.Repeat([]row{{"11:00:00", 1, take, "pass, delay 0s"}}, 8),
 			[]row{
 				{"11:00:00", 1, take, "pass, delay 200ms, left 3"},
@@ -111,7 +111,7 @@ func examples() []example {
 				{"11:00:03.4", 8, take, "pass, delay 0s, left 4"},
 			},
 		)},
-		{"a turn more than 450ms away is refused", headgate.PerSecond(5).Using(store.LeakyBucket).Burst(12).MaxWait(450 * time.Millisecond), []row{
+		{"a turn more than 450ms away is refused", headgate.PerSecond(5).WithAlgorithm(store.LeakyBucket).WithBurst(12).WithMaxWait(450 * time.Millisecond), []row{
 			{"11:00:00", 1, take, "pass, delay 0s, left 2"},
 			{"11:00:00", 1, take, "pass, delay 200ms, left 1"},
 			{"11:00:00", 1, take, "pass, delay 400ms, left 0"},
@@ -124,35 +124,35 @@ func examples() []example {
 		}},
 		{
 			"fixed window, 5 per minute: 10 pass around the edge, its known weakness",
-			headgate.PerMinute(5).Using(store.FixedWindow),
+			headgate.PerMinute(5).WithAlgorithm(store.FixedWindow),
 			append(
 				edge[:1:1], row{"11:00:59", 1, take, "refused, retry 1s"},
 				row{"11:01:00", 5, take, "pass, left 0"}, row{"11:01:00", 1, take, "refused, retry 1m0s"},
 			),
 		},
 		{
-			"sliding window, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).Using(store.SlidingWindow),
+			"sliding window, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).WithAlgorithm(store.SlidingWindow),
 			append(
 				edge[:1:1], row{"11:01:00", 5, take, "refused, left 0, retry 48.000001s"},
 				row{"11:01:00", 1, take, "refused, retry 1µs"}, row{"11:01:00.000001", 1, take, "pass, left 0"},
 			),
 		},
 		{
-			"sliding log, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).Using(store.SlidingLog),
+			"sliding log, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).WithAlgorithm(store.SlidingLog),
 			append(
 				edge[:1:1], row{"11:01:00", 1, take, "refused, retry 59s"},
 				row{"11:01:58.999999", 1, take, "refused, retry 1µs"}, row{"11:01:59", 5, take, "pass, left 0"},
 			),
 		},
 		{
-			"sliding buckets, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).Using(store.SlidingBuckets),
+			"sliding buckets, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).WithAlgorithm(store.SlidingBuckets),
 			append(
 				edge[:1:1], row{"11:01:00", 1, take, "refused, retry 59.000001s"},
 				row{"11:01:59", 1, take, "refused, retry 1µs"}, row{"11:01:59.5", 5, take, "refused, left 3"},
 				row{"11:02:00", 5, take, "pass, left 0"},
 			),
 		},
-		{"sliding log, 2 per minute, counting refusals", headgate.PerMinute(2).Using(store.SlidingLog).CountingDenied(), []row{
+		{"sliding log, 2 per minute, counting refusals", headgate.PerMinute(2).WithAlgorithm(store.SlidingLog).WithRefusalsCounted(), []row{
 			{"01:00:01", 1, take, "pass"},
 			{"01:00:30", 1, take, "pass"},
 			{"01:00:50", 1, take, "refused"},
@@ -160,7 +160,7 @@ func examples() []example {
 		}},
 		{
 			"sliding window, 7 per minute, previous 5, current 3, 30% into the window",
-			headgate.PerMinute(7).Using(store.SlidingWindow),
+			headgate.PerMinute(7).WithAlgorithm(store.SlidingWindow),
 			[]row{
 				{"10:00:10", 5, take, "pass, left 2"},
 				{"10:01:00", 2, take, "pass, left 0"},
@@ -200,7 +200,7 @@ func examples() []example {
 			},
 		},
 		{
-			"fixed window from the first request", headgate.PerMinute(2).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest),
+			"fixed window from the first request", headgate.PerMinute(2).WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest),
 			[]row{
 				{"11:00:40", 1, take, "pass, left 1"},
 				{"11:01:10", 1, take, "pass, left 0"},
@@ -218,7 +218,7 @@ func examples() []example {
 }
 
 func hourly(e store.Edge) headgate.Limit {
-	return headgate.PerHour(10).Using(store.SlidingBuckets).Buckets(60, e)
+	return headgate.PerHour(10).WithAlgorithm(store.SlidingBuckets).WithBuckets(60, e)
 }
 
 func TestExamples(t *testing.T) {

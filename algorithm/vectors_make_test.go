@@ -70,9 +70,9 @@ func makeVectors(t *testing.T, a store.Algorithm) []vector {
 	for _, limit := range vectorLimits(a) {
 		all = append(all, walk(t, limit))
 	}
-	all = append(all, clockIsSet(t, headgate.PerMinute(8).Using(a)))
+	all = append(all, clockIsSet(t, headgate.PerMinute(8).WithAlgorithm(a)))
 	if a == store.TokenBucket {
-		all = append(all, clockIsSet(t, headgate.PerMinute(8).RefillEvery(15*time.Second)))
+		all = append(all, clockIsSet(t, headgate.PerMinute(8).WithRefillEvery(15*time.Second)))
 	}
 	if a <= store.LeakyBucket {
 		all = append(all, leftPlaces(t, a)...)
@@ -94,37 +94,37 @@ func makeVectors(t *testing.T, a store.Algorithm) []vector {
 }
 
 func vectorLimits(a store.Algorithm) []headgate.Limit {
-	per := headgate.PerMinute(8).Using(a)
-	limits := []headgate.Limit{per, headgate.PerSecond(0).Using(a)}
+	per := headgate.PerMinute(8).WithAlgorithm(a)
+	limits := []headgate.Limit{per, headgate.PerSecond(0).WithAlgorithm(a)}
 	switch a {
 	case store.Distinct: // has tests of its own in distinct_test.go
 	case store.TokenBucket, store.LeakyBucket:
 		year := 365 * 24 * time.Hour
-		limits = append(limits, headgate.Per(3, 7*time.Millisecond).Using(a).Burst(2), headgate.Per(store.MaxLimit-1, year).Using(a))
+		limits = append(limits, headgate.Per(3, 7*time.Millisecond).WithAlgorithm(a).WithBurst(2), headgate.Per(store.MaxLimit-1, year).WithAlgorithm(a))
 		if a == store.TokenBucket {
 			limits = append(
-				limits, per.RefillEvery(time.Minute), per.Burst(20).RefillEvery(15*time.Second), headgate.PerSecond(0).RefillEvery(time.Second),
-				headgate.Per(10, time.Second).RefillEvery(7*time.Millisecond), headgate.PerSecond(5).Burst(400).RefillEvery(time.Minute),
+				limits, per.WithRefillEvery(time.Minute), per.WithBurst(20).WithRefillEvery(15*time.Second), headgate.PerSecond(0).WithRefillEvery(time.Second),
+				headgate.Per(10, time.Second).WithRefillEvery(7*time.Millisecond), headgate.PerSecond(5).WithBurst(400).WithRefillEvery(time.Minute),
 			)
 		}
 		if a == store.LeakyBucket {
-			limits = append(limits, per.DelayAfter(3), per.MaxWait(20*time.Second), per.Burst(12).DelayAfter(4).MaxWait(45*time.Second))
+			limits = append(limits, per.WithDelayAfter(3), per.WithMaxWait(20*time.Second), per.WithBurst(12).WithDelayAfter(4).WithMaxWait(45*time.Second))
 		}
 	case store.FixedWindow:
 		limits = append(
-			limits, per.Anchored(store.AnchorFirstRequest), headgate.PerCalendar(8, store.Day, zone("Europe/Berlin")),
-			headgate.PerCalendar(8, store.Month, time.UTC), headgate.PerCalendar(8, store.Day, nil).InZone(zone("Asia/Kolkata")),
-			per.CountingDenied(), headgate.PerSecond(0).Using(a).CountingDenied(),
+			limits, per.WithAnchor(store.AnchorFirstRequest), headgate.PerCalendar(8, store.Day, zone("Europe/Berlin")),
+			headgate.PerCalendar(8, store.Month, time.UTC), headgate.PerCalendar(8, store.Day, nil).WithZone(zone("Asia/Kolkata")),
+			per.WithRefusalsCounted(), headgate.PerSecond(0).WithAlgorithm(a).WithRefusalsCounted(),
 		)
 	case store.SlidingLog:
-		limits = append(limits, per.CountingDenied(), headgate.PerDay(5000).Using(a))
+		limits = append(limits, per.WithRefusalsCounted(), headgate.PerDay(5000).WithAlgorithm(a))
 	case store.SlidingBuckets:
-		limits = append(limits, per.Buckets(6, store.EdgeStrict), per.Buckets(7, store.EdgeLenient), per.Buckets(1, store.EdgeWeighted))
-		limits = append(limits, per.CountingDenied(), per.Buckets(6, store.EdgeStrict).CountingDenied())
+		limits = append(limits, per.WithBuckets(6, store.EdgeStrict), per.WithBuckets(7, store.EdgeLenient), per.WithBuckets(1, store.EdgeWeighted))
+		limits = append(limits, per.WithRefusalsCounted(), per.WithBuckets(6, store.EdgeStrict).WithRefusalsCounted())
 	case store.SlidingWindow:
-		limits = append(limits, headgate.Per(store.MaxLimit, 365*24*time.Hour).Using(a), per.CountingDenied())
+		limits = append(limits, headgate.Per(store.MaxLimit, 365*24*time.Hour).WithAlgorithm(a), per.WithRefusalsCounted())
 	case store.Concurrency:
-		limits = append(limits, headgate.Concurrent(1).Lease(time.Microsecond))
+		limits = append(limits, headgate.Concurrent(1).WithLease(time.Microsecond))
 	}
 	return limits
 }
@@ -135,7 +135,7 @@ const huge = maxInteger // the largest cost that every language can read
 func walk(t *testing.T, limit headgate.Limit) vector {
 	t.Helper()
 	r := record(t, "every verb: "+limit.String(), limit)
-	most, period := limit.Capacity(), limit.Rule().Period
+	most, period := limit.Burst(), limit.Rule().Period
 	now := int64(t0) + 59*1_000_000
 	pauses := []int64{0, 1, period / 8, 0, period / 2, period, 3 * period}
 	for i, req := range []Request{
@@ -194,7 +194,7 @@ func journeys(t *testing.T) (all []vector) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(20260101, 7))
 	for unit := store.Minute; unit <= store.Year; unit++ {
-		limit := headgate.PerCalendar(1+rng.Int64N(9), unit, nil).InZone(pick(rng, travelled()...))
+		limit := headgate.PerCalendar(1+rng.Int64N(9), unit, nil).WithZone(pick(rng, travelled()...))
 		h := &history{T: t, rng: rng, limit: limit, now: t0}
 		r := record(t, "journey by "+unit.String(), limit)
 		for range 40 {
@@ -240,13 +240,13 @@ func clockIsSet(t *testing.T, limit headgate.Limit) vector {
 func leftPlaces(t *testing.T, a store.Algorithm) (all []vector) {
 	t.Helper()
 	limits := []headgate.Limit{
-		headgate.PerSecond(1).Burst(1), headgate.PerSecond(10).Burst(4), headgate.Per(3, 7*time.Millisecond).Burst(12),
-		headgate.PerSecond(3_000_000).Burst(5), headgate.PerSecond(5).Burst(40).RefillEvery(time.Second),
+		headgate.PerSecond(1).WithBurst(1), headgate.PerSecond(10).WithBurst(4), headgate.Per(3, 7*time.Millisecond).WithBurst(12),
+		headgate.PerSecond(3_000_000).WithBurst(5), headgate.PerSecond(5).WithBurst(40).WithRefillEvery(time.Second),
 	}
 	if a == store.LeakyBucket {
 		limits = []headgate.Limit{
-			headgate.PerSecond(2).Using(a).Burst(20), headgate.Per(3, 7*time.Millisecond).Using(a).Burst(12).DelayAfter(4),
-			headgate.PerSecond(10).Using(a).Burst(9).MaxWait(300 * time.Millisecond),
+			headgate.PerSecond(2).WithAlgorithm(a).WithBurst(20), headgate.Per(3, 7*time.Millisecond).WithAlgorithm(a).WithBurst(12).WithDelayAfter(4),
+			headgate.PerSecond(10).WithAlgorithm(a).WithBurst(9).WithMaxWait(300 * time.Millisecond),
 		}
 	}
 	rng := rand.New(rand.NewPCG(20260102, uint64(a)))

@@ -234,28 +234,28 @@ func limitOf(t *testing.T, v *vectorLimit) headgate.Limit {
 	if !ok {
 		t.Fatalf("algorithm %q", v.Algorithm)
 	}
-	l := headgate.Per(v.Limit, micros(v.PeriodUS)).Using(a)
+	l := headgate.Per(v.Limit, micros(v.PeriodUS)).WithAlgorithm(a)
 	if v.Burst > 0 {
-		l = l.Burst(v.Burst)
+		l = l.WithBurst(v.Burst)
 	}
 	if v.DelayAfter > 0 {
-		l = l.DelayAfter(v.DelayAfter)
+		l = l.WithDelayAfter(v.DelayAfter)
 	}
 	if v.MaxWaitUS > 0 {
-		l = l.MaxWait(micros(v.MaxWaitUS))
+		l = l.WithMaxWait(micros(v.MaxWaitUS))
 	}
 	if v.RefillUS > 0 {
-		l = l.RefillEvery(micros(v.RefillUS))
+		l = l.WithRefillEvery(micros(v.RefillUS))
 	}
 	if v.Anchor == store.AnchorFirstRequest.String() {
-		l = l.Anchored(store.AnchorFirstRequest)
+		l = l.WithAnchor(store.AnchorFirstRequest)
 	}
 	if c := v.Calendar; c != nil {
 		for u := store.Minute; u <= store.Year; u++ {
 			if u.String() == c.Unit {
-				l = headgate.PerCalendar(v.Limit, u, zone(c.Zone)).Using(a)
+				l = headgate.PerCalendar(v.Limit, u, zone(c.Zone)).WithAlgorithm(a)
 				if c.Own {
-					l = l.InZone(zone(c.Zone))
+					l = l.WithZone(zone(c.Zone))
 				}
 			}
 		}
@@ -263,12 +263,12 @@ func limitOf(t *testing.T, v *vectorLimit) headgate.Limit {
 	if v.Buckets > 0 {
 		for _, e := range []store.Edge{store.EdgeWeighted, store.EdgeLenient, store.EdgeStrict} {
 			if e.String() == v.Edge {
-				l = l.Buckets(v.Buckets, e)
+				l = l.WithBuckets(v.Buckets, e)
 			}
 		}
 	}
 	if v.CountDenied {
-		l = l.CountingDenied()
+		l = l.WithRefusalsCounted()
 	}
 	if err := l.Validate(); err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func limitOf(t *testing.T, v *vectorLimit) headgate.Limit {
 // specOf is the inverse of limitOf.
 func specOf(l *headgate.Limit) *vectorLimit {
 	r := l.Rule()
-	v := &vectorLimit{Algorithm: r.Algorithm.String(), Limit: r.Limit, PeriodUS: r.Period, CountDenied: r.CountDenied}
+	v := &vectorLimit{Algorithm: r.Algorithm.String(), Limit: r.Limit, PeriodUS: r.Period, CountDenied: r.CountRefused}
 	switch r.Algorithm {
 	case store.TokenBucket, store.LeakyBucket:
 		v.Burst, v.DelayAfter, v.MaxWaitUS, v.RefillUS = r.Burst, r.DelayAfter, r.MaxWait, r.RefillEvery

@@ -46,8 +46,8 @@ func awaitBan(t *testing.T, r *rulefiles.Rules) {
 // A key is banned in all processes that share the store, until the end of its ban. A
 // reload may add on_repeat.
 func TestOnRepeat(t *testing.T) {
-	store := memory.New()
-	one, c, log, file := open(t, store, "domain: shop\nlimits: [{name: search, key: [client_ip], rate: 1/minute}]\n")
+	db := memory.New()
+	one, c, log, file := open(t, db, "domain: shop\nlimits: [{name: search, key: [client_ip], rate: 1/minute}]\n")
 	for range 10 {
 		search(t, one)
 	}
@@ -62,7 +62,7 @@ func TestOnRepeat(t *testing.T) {
 	}
 	log.await(t, "key banned by on_repeat")
 	awaitBan(t, one)
-	two, other, _, _ := open(t, store, repeated)
+	two, other, _, _ := open(t, db, repeated)
 	awaitBan(t, two)
 	c.pass(time.Hour)
 	other.pass(time.Hour)

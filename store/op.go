@@ -107,7 +107,7 @@ const (
 	Independent Mode = iota
 	// AllOrNothing writes only if every op is allowed. If one is refused, the decisions
 	// of the others are those of Peek, and only limits that count refusals write (see
-	// headgate.Limit.CountingDenied).
+	// headgate.Limit.WithRefusalsCounted).
 	AllOrNothing
 )
 

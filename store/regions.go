@@ -32,7 +32,7 @@ const (
 
 // InRegions returns r so that regions share it, through package store/regions:
 //
-//	perMinute := headgate.PerMinute(600).Using(headgate.SlidingWindow)
+//	perMinute := headgate.PerMinute(600).WithAlgorithm(headgate.SlidingWindow)
 //	limit := headgate.LimitOf(perMinute.Rule().InRegions(store.Regions{}))
 //
 // All regions together never admit more than the limit, whatever the network does; a token

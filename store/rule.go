@@ -33,13 +33,13 @@ const (
 // Settings are what a limit was given. [Compile] makes a [Rule] of them. Times are in
 // microseconds.
 type Settings struct {
-	Name        string // to count under; empty for none
-	Algorithm   Algorithm
-	Anchor      Anchor
-	Edge        Edge
-	Calendar    CalendarUnit
-	CountDenied bool // refused requests count in a window
-	OwnZone     bool // Zone is the caller's own, which may change
+	Name         string // to count under; empty for none
+	Algorithm    Algorithm
+	Anchor       Anchor
+	Edge         Edge
+	Calendar     CalendarUnit
+	CountRefused bool // refused requests count in a window
+	OwnZone      bool // Zone is the caller's own, which may change
 	// Unlimited allows everything, whatever the other settings are.
 	Unlimited bool
 	// HasBurst and HasLease say that Burst, or Period as the time of a lease, was given.
@@ -163,7 +163,7 @@ func (r *Rule) CanDraw() bool { return r.Limit > 0 && r.divides() }
 func (r *Rule) divides() bool {
 	switch r.Algorithm {
 	case TokenBucket, FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets:
-		return !r.CountDenied && !r.Unlimited
+		return !r.CountRefused && !r.Unlimited
 	case LeakyBucket, Concurrency, Distinct:
 	}
 	return false
@@ -300,7 +300,7 @@ func (r *Rule) check() problem {
 		return strayBuckets
 	case r.Buckets > MaxBuckets || int64(r.Buckets) > r.Period:
 		return badBuckets
-	case r.CountDenied && (isBucket || r.Algorithm >= Concurrency):
+	case r.CountRefused && (isBucket || r.Algorithm >= Concurrency):
 		return strayDenied
 	}
 	return valid

@@ -64,7 +64,7 @@ func (r *Rule) setMark() {
 // the mark of the limit that it is a share of. The caller's own zone is no part of it.
 func (r *Rule) meaning(share uint64) [8]int64 {
 	countDenied := int64(0)
-	if r.CountDenied {
+	if r.CountRefused {
 		countDenied = 1
 	}
 	zone, own := r.zoneMark(), int64(0)

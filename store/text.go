@@ -70,7 +70,7 @@ func (r *Rule) String() string {
 
 // counting says in a limit's text whether it counts refusals.
 func (r *Rule) counting() string {
-	if r.CountDenied {
+	if r.CountRefused {
 		return " counting refusals"
 	}
 	return ""

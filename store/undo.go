@@ -91,7 +91,7 @@ func Refuses(op *Op, d *Decision) (refuses, counts bool) {
 	case KindTake, KindPeek, KindRefund, KindGrant, KindReset, KindRelease, KindRenew, KindDraw, KindTimes:
 		refuses = !d.Allowed
 	}
-	return refuses, refuses && op.Kind == KindTake && op.Rule.CountDenied
+	return refuses, refuses && op.Kind == KindTake && op.Rule.CountRefused
 }
 
 // Peeks writes to out what group g of b, which AddUndo added, answered about the ops at

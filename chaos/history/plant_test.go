@@ -85,21 +85,21 @@ func compiled(t *testing.T, l *history.Limit) *store.Rule {
 	limit := headgate.Per(l.Count, time.Duration(l.Period)*time.Microsecond)
 	switch l.Algorithm {
 	case history.TokenBucket:
-		limit = limit.Burst(l.Burst)
+		limit = limit.WithBurst(l.Burst)
 	case history.LeakyBucket:
-		limit = limit.Using(headgate.LeakyBucket).Burst(l.Burst)
+		limit = limit.WithAlgorithm(headgate.LeakyBucket).WithBurst(l.Burst)
 	case history.FixedWindow:
-		limit = limit.Using(headgate.FixedWindow)
+		limit = limit.WithAlgorithm(headgate.FixedWindow)
 	case history.SlidingLog:
-		limit = limit.Using(headgate.SlidingLog)
+		limit = limit.WithAlgorithm(headgate.SlidingLog)
 	case history.SlidingWindow:
-		limit = limit.Using(headgate.SlidingWindow)
+		limit = limit.WithAlgorithm(headgate.SlidingWindow)
 	case history.SlidingBuckets:
 		edge := map[string]headgate.Edge{"weighted": headgate.EdgeWeighted, "strict": headgate.EdgeStrict, "lenient": headgate.EdgeLenient}[l.Edge]
-		limit = limit.Using(headgate.SlidingBuckets).Buckets(int(l.Buckets), edge)
+		limit = limit.WithAlgorithm(headgate.SlidingBuckets).WithBuckets(int(l.Buckets), edge)
 	}
 	if l.Algorithm == history.Places {
-		limit = headgate.Concurrent(l.Count).Lease(time.Duration(l.Period) * time.Microsecond)
+		limit = headgate.Concurrent(l.Count).WithLease(time.Duration(l.Period) * time.Microsecond)
 	}
 	if err := limit.Validate(); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func TestVendorHeaders(t *testing.T) {
 		Decision: store.Decision{Allowed: true, Limit: 40000, Remaining: 39112, Granted: 888, ResetAfter: 1332 * time.Millisecond},
 	}
 	perKey := answer.Policy{
-		Name: "per-key", Limit: headgate.PerSecond(100).Burst(500),
+		Name: "per-key", Limit: headgate.PerSecond(100).WithBurst(500),
 		Decision: store.Decision{Allowed: true, Limit: 500, Remaining: 499, Granted: 1, ResetAfter: 10 * time.Millisecond},
 	}
 	tests := []struct {

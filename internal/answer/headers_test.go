@@ -40,11 +40,11 @@ func with(p answer.Policy, d store.Decision) answer.Policy {
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	perKey := answer.Policy{
-		Name: "per-key", Limit: headgate.PerSecond(100).Burst(500),
+		Name: "per-key", Limit: headgate.PerSecond(100).WithBurst(500),
 		Decision: store.Decision{Allowed: true, Limit: 500, Remaining: 499, Granted: 1, ResetAfter: 10 * time.Millisecond},
 	}
 	full := answer.Policy{ // the request shows a known value
-		Name: "signups", Limit: headgate.PerHour(20).Using(headgate.Distinct),
+		Name: "signups", Limit: headgate.PerHour(20).WithAlgorithm(headgate.Distinct),
 		Decision: store.Decision{Allowed: true, Limit: 20, ResetAfter: 10 * time.Minute},
 	}
 	tests := []struct {
@@ -107,10 +107,10 @@ func TestHeaders(t *testing.T) {
 			with(login, store.Decision{Allowed: true, Limit: 5, Granted: 1, ResetAfter: time.Minute}),
 		}, map[string]string{"Ratelimit-Policy": `"login";q=5;w=60`, "Ratelimit": `"login";r=0;t=12`}},
 		{"a leaky bucket: so does the next place", answer.IETF, []answer.Policy{
-			{Name: "q", Limit: headgate.PerMinute(5).Using(headgate.LeakyBucket), Decision: store.Decision{Allowed: true, Limit: 5, Granted: 1, ResetAfter: time.Minute}},
+			{Name: "q", Limit: headgate.PerMinute(5).WithAlgorithm(headgate.LeakyBucket), Decision: store.Decision{Allowed: true, Limit: 5, Granted: 1, ResetAfter: time.Minute}},
 		}, map[string]string{"Ratelimit-Policy": `"q";q=5;w=60`, "Ratelimit": `"q";r=0;t=12`}},
 		{"a window: all of it comes back at once", answer.IETF, []answer.Policy{
-			{Name: "w", Limit: daily.Limit.Using(headgate.FixedWindow), Decision: daily.Decision},
+			{Name: "w", Limit: daily.Limit.WithAlgorithm(headgate.FixedWindow), Decision: daily.Decision},
 		}, map[string]string{"Ratelimit-Policy": `"w";q=1000;w=86400`, "Ratelimit": `"w";r=300;t=46801`}},
 		{"different values: no number of requests", answer.Default, []answer.Policy{full, daily}, map[string]string{
 			"X-Ratelimit-Limit": "1000", "X-Ratelimit-Remaining": "300", "X-Ratelimit-Reset": "46801",
@@ -288,18 +288,18 @@ func faster(r, t, q, w int64) bool {
 func TestSpreadingIsNeverFasterThanTheLimit(t *testing.T) {
 	t.Parallel()
 	limits := []headgate.Limit{
-		headgate.Per(10000, 1000*time.Second), headgate.PerDay(20000), headgate.PerSecond(100).Burst(500),
+		headgate.Per(10000, 1000*time.Second), headgate.PerDay(20000), headgate.PerSecond(100).WithBurst(500),
 		headgate.Per(10, 300*time.Millisecond), headgate.Per(3, 1500*time.Millisecond), headgate.Per(1, time.Hour), headgate.PerCalendar(200, headgate.Month, nil),
 	}
 	for _, limit := range limits {
 		for _, algorithm := range []headgate.Algorithm{headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.SlidingBuckets} {
 			if limit.Period() < 28*24*time.Hour { // a month is a fixed window
-				limit = limit.Using(algorithm)
+				limit = limit.WithAlgorithm(algorithm)
 			}
-			for _, left := range []int64{0, 1, 2, limit.Capacity() / 2, limit.Capacity(), 2 * limit.Capacity()} { // twice: after a grant
+			for _, left := range []int64{0, 1, 2, limit.Burst() / 2, limit.Burst(), 2 * limit.Burst()} { // twice: after a grant
 				for _, reset := range []time.Duration{0, 1, time.Second, 10 * time.Second, limit.Period()} {
-					parsed(t, answer.Policy{Name: "x", Limit: limit, Decision: store.Decision{Allowed: true, Limit: limit.Capacity(), Remaining: left, ResetAfter: reset}})
-					parsed(t, answer.Policy{Name: "x", Limit: limit, Decision: store.Decision{Reason: headgate.ReasonLimited, Limit: limit.Capacity(), Remaining: left, RetryAfter: reset, ResetAfter: reset}})
+					parsed(t, answer.Policy{Name: "x", Limit: limit, Decision: store.Decision{Allowed: true, Limit: limit.Burst(), Remaining: left, ResetAfter: reset}})
+					parsed(t, answer.Policy{Name: "x", Limit: limit, Decision: store.Decision{Reason: headgate.ReasonLimited, Limit: limit.Burst(), Remaining: left, RetryAfter: reset, ResetAfter: reset}})
 				}
 			}
 		}
@@ -375,7 +375,7 @@ func FuzzHeaders(f *testing.F) {
 			return
 		}
 		parsed(t, answer.Policy{Name: name, Limit: limit, Decision: store.Decision{
-			Reason: headgate.ReasonLimited, Limit: limit.Capacity(), Remaining: remaining,
+			Reason: headgate.ReasonLimited, Limit: limit.Burst(), Remaining: remaining,
 			RetryAfter: time.Duration(retry), ResetAfter: time.Duration(reset),
 		}})
 	})

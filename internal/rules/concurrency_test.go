@@ -12,8 +12,8 @@ func TestConcurrency(t *testing.T) {
 	for options, want := range map[string]headgate.Limit{
 		"concurrency: 20":                 headgate.Concurrent(20),
 		"concurrency: 0":                  headgate.Concurrent(0),
-		"concurrency: 20, lease: 1m30s":   headgate.Concurrent(20).Lease(90 * time.Second),
-		"concurrency: 1_000, lease: 10ms": headgate.Concurrent(1000).Lease(10 * time.Millisecond),
+		"concurrency: 20, lease: 1m30s":   headgate.Concurrent(20).WithLease(90 * time.Second),
+		"concurrency: 1_000, lease: 10ms": headgate.Concurrent(1000).WithLease(10 * time.Millisecond),
 	} {
 		set := parse(t, "domain: d\nlimits:\n  - {name: r, "+options+"}\n")
 		if got := set.Rules()[0]; !got.Limit.Equal(want) || !got.Concurrent() || !set.HasConcurrent() {
@@ -40,9 +40,9 @@ limits:
       metered: {rate: 100/hour, algorithm: sliding_window}
 `)
 	for name, want := range map[string]headgate.Limit{
-		"exports":         headgate.Concurrent(2).Lease(30 * time.Second),
-		"exports/pro":     headgate.Concurrent(20).Lease(30 * time.Second),
-		"exports/metered": headgate.PerHour(100).Using(headgate.SlidingWindow),
+		"exports":         headgate.Concurrent(2).WithLease(30 * time.Second),
+		"exports/pro":     headgate.Concurrent(20).WithLease(30 * time.Second),
+		"exports/metered": headgate.PerHour(100).WithAlgorithm(headgate.SlidingWindow),
 	} {
 		r := set.Rule("d", name)
 		if r == nil || !r.Limit.Equal(want) {

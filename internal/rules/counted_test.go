@@ -152,7 +152,7 @@ descriptors:
 		if key := string(rules.AppendJoined(nil, "d", entries)); key != m.Checks[0].Key {
 			t.Errorf("%s: the key %q, want %q", row.words, key, m.Checks[0].Key)
 		}
-		for _, limit := range []headgate.Limit{headgate.PerHour(3).Using(headgate.FixedWindow), headgate.PerMinute(3).Using(headgate.FixedWindow)} {
+		for _, limit := range []headgate.Limit{headgate.PerHour(3).WithAlgorithm(headgate.FixedWindow), headgate.PerMinute(3).WithAlgorithm(headgate.FixedWindow)} {
 			o := rules.Override("d", limit)
 			if same := o.Scope == r.Scope; same != (limit.Period() == r.Limit.Period()) {
 				t.Errorf("%s and %s: the same count: %v", r.Limit, limit, same)
@@ -162,7 +162,7 @@ descriptors:
 			}
 		}
 	}
-	zero := rules.Override("d", headgate.Per(0, time.Minute).Using(headgate.FixedWindow))
+	zero := rules.Override("d", headgate.Per(0, time.Minute).WithAlgorithm(headgate.FixedWindow))
 	if got := zero.Counted(); got.N() != 1 || got.Period() != time.Minute || zero.Limit.N() != 0 {
 		t.Errorf("%s is counted by %s", zero.Limit, got)
 	}

@@ -250,7 +250,7 @@ func TestEnvoyDefect_MonthOf30Days(t *testing.T) {
 		if want := headgate.PerCalendar(5, u, time.UTC); !ours.Rules()[i].Limit.Equal(want) {
 			t.Errorf("%s: %s, want %s", u, ours.Rules()[i].Limit, want)
 		}
-		want := headgate.Per(5, time.Duration(days[i])*24*time.Hour).Using(headgate.FixedWindow)
+		want := headgate.Per(5, time.Duration(days[i])*24*time.Hour).WithAlgorithm(headgate.FixedWindow)
 		if !theirs.Rules()[i].Limit.Equal(want) {
 			t.Errorf("compat, %s: %s, want %s", u, theirs.Rules()[i].Limit, want)
 		}

@@ -25,7 +25,7 @@ type Given struct {
 	variants []atomic.Pointer[Rule] // a power of two
 }
 
-// GivenZone is a calendar window in the client's own time zone; see headgate.Limit.InZone.
+// GivenZone is a calendar window in the client's own time zone; see headgate.Limit.WithZone.
 type GivenZone struct {
 	From    Attribute      // holds the name of the zone
 	Zones   *zone.Table    // the zones that there are
@@ -118,7 +118,7 @@ func (g *Given) variant(row *Rule, zone int, rate string) *Rule {
 		limit, used = g.Rate.limit(rate, limit)
 	}
 	if zone >= 0 && limit.Rule().OwnZone {
-		limit = limit.InZone(g.Zone.Zones.At(zone))
+		limit = limit.WithZone(g.Zone.Zones.At(zone))
 	}
 	v := row.variant(limit)
 	v.zone, v.rate, v.used = zone, rate, used

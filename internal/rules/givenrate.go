@@ -73,8 +73,8 @@ func (g *GivenRate) limit(text string, standard headgate.Limit) (headgate.Limit,
 	if err != nil || l.Rule().Unlimited {
 		return standard, rateWrong
 	}
-	if l.Rule().AsBucket() != nil && l.Capacity() > g.Max.Capacity() && !isFaster(l, g.Max) {
-		if smaller := l.Burst(g.Max.Capacity()); smaller.Rule().Valid() {
+	if l.Rule().AsBucket() != nil && l.Burst() > g.Max.Burst() && !isFaster(l, g.Max) {
+		if smaller := l.WithBurst(g.Max.Burst()); smaller.Rule().Valid() {
 			return smaller, rateTaken
 		}
 	}
@@ -89,7 +89,7 @@ func IsMore(a, b headgate.Limit) bool {
 	if a.Rule().Unlimited || b.Rule().Unlimited {
 		return !b.Rule().Unlimited
 	}
-	return a.Capacity() > b.Capacity() || isFaster(a, b)
+	return a.Burst() > b.Burst() || isFaster(a, b)
 }
 
 // isFaster reports whether a limit allows more than another in the long run.

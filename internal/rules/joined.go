@@ -20,12 +20,12 @@ func (r *Rule) join() {
 	r.ChargeDenied = algorithm != headgate.Concurrency && !r.Limit.Rule().Unlimited
 	if algorithm == headgate.FixedWindow && r.ChargeDenied && r.Limit.N() == 0 {
 		was := r.Limit.Rule()
-		r.one = headgate.Per(1, r.Limit.Period()).Using(algorithm).Anchored(was.Anchor)
+		r.one = headgate.Per(1, r.Limit.Period()).WithAlgorithm(algorithm).WithAnchor(was.Anchor)
 		if was.Calendar != store.NoCalendar {
 			r.one = headgate.PerCalendar(1, was.Calendar, was.Zone)
 		}
-		if was.CountDenied {
-			r.one = r.one.CountingDenied()
+		if was.CountRefused {
+			r.one = r.one.WithRefusalsCounted()
 		}
 	}
 }

@@ -19,30 +19,30 @@ func TestLimits(t *testing.T) {
 	if !set.Rules()[0].Limit.Equal(set.Rules()[1].Limit) {
 		t.Error("two limits in one time zone are not equal")
 	}
-	window := func(l headgate.Limit) headgate.Limit { return l.Using(headgate.FixedWindow) }
+	window := func(l headgate.Limit) headgate.Limit { return l.WithAlgorithm(headgate.FixedWindow) }
 	for options, want := range map[string]headgate.Limit{
 		"rate: 4/minute":                                                 headgate.PerMinute(4),
-		"rate: 100/second, burst: 500":                                   headgate.PerSecond(100).Burst(500),
+		"rate: 100/second, burst: 500":                                   headgate.PerSecond(100).WithBurst(500),
 		"rate: 100, period: 1m30s":                                       headgate.Per(100, 90*time.Second),
 		"rate: 1_000, period: day":                                       headgate.PerDay(1000),
-		"rate: 3/s, algorithm: leaky_bucket, burst: 7":                   headgate.PerSecond(3).Using(headgate.LeakyBucket).Burst(7),
+		"rate: 3/s, algorithm: leaky_bucket, burst: 7":                   headgate.PerSecond(3).WithAlgorithm(headgate.LeakyBucket).WithBurst(7),
 		"rate: 5/minute, algorithm: fixed_window":                        window(headgate.PerMinute(5)),
 		"rate: 5/hour, algorithm: fixed_window, anchor: clock":           window(headgate.PerHour(5)),
 		"rate: 5/1d, algorithm: fixed_window":                            window(headgate.PerDay(5)),
-		"rate: 5/minute, algorithm: fixed_window, anchor: first_request": window(headgate.PerMinute(5)).Anchored(headgate.AnchorFirstRequest),
-		"rate: 5/month, algorithm: fixed_window, anchor: first_request":  window(headgate.Per(5, 30*24*time.Hour)).Anchored(headgate.AnchorFirstRequest),
+		"rate: 5/minute, algorithm: fixed_window, anchor: first_request": window(headgate.PerMinute(5)).WithAnchor(headgate.AnchorFirstRequest),
+		"rate: 5/month, algorithm: fixed_window, anchor: first_request":  window(headgate.Per(5, 30*24*time.Hour)).WithAnchor(headgate.AnchorFirstRequest),
 		"rate: 5/day, algorithm: fixed_window":                           headgate.PerCalendar(5, headgate.Day, time.UTC),
 		"rate: 5/week, algorithm: fixed_window":                          headgate.PerCalendar(5, headgate.Week, time.UTC),
 		"rate: 5/month, algorithm: fixed_window, timezone: UTC":          headgate.PerCalendar(5, headgate.Month, time.UTC),
 		"rate: 5/year, algorithm: fixed_window, timezone: Europe/Berlin": {},
 		"rate: 5/hour, algorithm: fixed_window, timezone: Europe/Berlin": {},
 		"rate: 5/month": headgate.Per(5, 30*24*time.Hour),
-		"rate: 5/year, algorithm: sliding_window":                            headgate.Per(5, 365*24*time.Hour).Using(headgate.SlidingWindow),
-		"rate: 2/minute, algorithm: sliding_log, count_denied: true":         headgate.PerMinute(2).Using(headgate.SlidingLog).CountingDenied(),
-		"rate: 2/minute, algorithm: sliding_log, count_denied: false":        headgate.PerMinute(2).Using(headgate.SlidingLog),
-		"rate: 5/hour, algorithm: sliding_buckets":                           headgate.PerHour(5).Using(headgate.SlidingBuckets),
-		"rate: 5/hour, algorithm: sliding_buckets, buckets: 6, edge: strict": headgate.PerHour(5).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict),
-		"rate: 5/hour, algorithm: sliding_buckets, edge: lenient":            headgate.PerHour(5).Using(headgate.SlidingBuckets).Buckets(60, headgate.EdgeLenient),
+		"rate: 5/year, algorithm: sliding_window":                            headgate.Per(5, 365*24*time.Hour).WithAlgorithm(headgate.SlidingWindow),
+		"rate: 2/minute, algorithm: sliding_log, count_denied: true":         headgate.PerMinute(2).WithAlgorithm(headgate.SlidingLog).WithRefusalsCounted(),
+		"rate: 2/minute, algorithm: sliding_log, count_denied: false":        headgate.PerMinute(2).WithAlgorithm(headgate.SlidingLog),
+		"rate: 5/hour, algorithm: sliding_buckets":                           headgate.PerHour(5).WithAlgorithm(headgate.SlidingBuckets),
+		"rate: 5/hour, algorithm: sliding_buckets, buckets: 6, edge: strict": headgate.PerHour(5).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(6, headgate.EdgeStrict),
+		"rate: 5/hour, algorithm: sliding_buckets, edge: lenient":            headgate.PerHour(5).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(60, headgate.EdgeLenient),
 		"rate: unlimited": headgate.Unlimited(),
 	} {
 		got := parse(t, "domain: d\nlimits:\n  - {name: r, "+options+"}\n").Rules()[0].Limit

@@ -86,7 +86,7 @@ func TestDocumentedRatesPerMinute(t *testing.T) {
 		if got := strconv.FormatFloat(float64(theirs.Rate)*60/1000, 'f', 2, 64); got != want {
 			t.Errorf("%d per minute are %s, want %s", rate, got, want)
 		}
-		limit, ours := headgate.PerMinute(rate).Burst(1), algorithm.State{}
+		limit, ours := headgate.PerMinute(rate).WithBurst(1), algorithm.State{}
 		var both [2]int64
 		const minutes = 200
 		for ms := int64(0); ms < minutes*60_000; ms += 20 {

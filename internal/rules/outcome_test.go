@@ -23,12 +23,12 @@ func outcomes(t *testing.T) *rules.Ruleset {
 }
 
 func TestDelayBecomesAQueue(t *testing.T) {
-	leaky := headgate.PerSecond(5).Using(headgate.LeakyBucket)
+	leaky := headgate.PerSecond(5).WithAlgorithm(headgate.LeakyBucket)
 	set := outcomes(t)
 	for name, want := range map[string]headgate.Limit{
-		"wait": leaky.Burst(12).DelayAfter(8).MaxWait(700 * time.Millisecond),
+		"wait": leaky.WithBurst(12).WithDelayAfter(8).WithMaxWait(700 * time.Millisecond),
 		// Eight at once, and whom four fifths of a second serve.
-		"wait-plainly": leaky.Burst(12).DelayAfter(8).MaxWait(800 * time.Millisecond),
+		"wait-plainly": leaky.WithBurst(12).WithDelayAfter(8).WithMaxWait(800 * time.Millisecond),
 		"queue":        leaky,
 	} {
 		r := set.Rule("outcomes", name)
@@ -112,9 +112,9 @@ func TestTierOfARequest(t *testing.T) {
 func TestTiersInherit(t *testing.T) {
 	set := outcomes(t)
 	for name, want := range map[string]headgate.Limit{
-		"per-key":       headgate.PerMinute(10).Burst(20),
-		"per-key/pro":   headgate.PerMinute(1000).Burst(20),
-		"per-key/exact": headgate.PerMinute(60).Using(headgate.SlidingLog),
+		"per-key":       headgate.PerMinute(10).WithBurst(20),
+		"per-key/pro":   headgate.PerMinute(1000).WithBurst(20),
+		"per-key/exact": headgate.PerMinute(60).WithAlgorithm(headgate.SlidingLog),
 		"per-key/staff": headgate.Unlimited(),
 		"monthly/free":  headgate.PerCalendar(1000, headgate.Month, time.UTC),
 		"monthly/pro":   headgate.PerCalendar(100_000, headgate.Month, time.UTC),

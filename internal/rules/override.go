@@ -84,7 +84,7 @@ func changed(l headgate.Limit, other string, burst int64) (headgate.Limit, error
 		if now.Algorithm > headgate.LeakyBucket {
 			return l, fmt.Errorf("%s has no burst; only token_bucket and leaky_bucket have one", now.Algorithm)
 		}
-		out = out.Burst(burst)
+		out = out.WithBurst(burst)
 	}
 	return out, nil
 }

@@ -22,13 +22,13 @@ func TestRegions(t *testing.T) {
 		{"regions: {}", headgate.LimitOf(busy.Rule().InRegions(store.Regions{}))},
 		{"regions: {slack: 0}", headgate.LimitOf(busy.Rule().InRegions(store.Regions{}))},
 		{"regions: {slack: 5%}", headgate.LimitOf(busy.Rule().InRegions(store.Regions{Slack: 0.05}))},
-		{"regions: shared\n    algorithm: sliding_buckets", headgate.LimitOf(busy.Using(headgate.SlidingBuckets).Rule().InRegions(store.Regions{}))},
-		{"regions: shared\n    algorithm: sliding_window\n    sync: blocks", headgate.LimitOf(busy.Using(headgate.SlidingWindow).Rule().InRegions(store.Regions{}).InBlocks(store.Blocks{MaxAge: 1e9, MaxOver: 0.05}))},
+		{"regions: shared\n    algorithm: sliding_buckets", headgate.LimitOf(busy.WithAlgorithm(headgate.SlidingBuckets).Rule().InRegions(store.Regions{}))},
+		{"regions: shared\n    algorithm: sliding_window\n    sync: blocks", headgate.LimitOf(busy.WithAlgorithm(headgate.SlidingWindow).Rule().InRegions(store.Regions{}).InBlocks(store.Blocks{MaxAge: 1e9, MaxOver: 0.05}))},
 		{"regions: {home: eu}", headgate.LimitOf(busy.Rule().InRegions(store.Regions{Home: "eu"}))},
 		{"regions: {home: eu}\n    sync: blocks", headgate.LimitOf(busy.Rule().InRegions(store.Regions{Home: "eu"}).InBlocks(store.Blocks{MaxAge: 1e9, MaxOver: 0.05}))},
-		{"regions: {home: us-west-2}\n    algorithm: sliding_log\n    count_denied: true", headgate.LimitOf(busy.Using(headgate.SlidingLog).CountingDenied().Rule().InRegions(store.Regions{Home: "us-west-2"}))},
-		{"regions: {home: eu}\n    algorithm: leaky_bucket", headgate.LimitOf(busy.Using(headgate.LeakyBucket).Rule().InRegions(store.Regions{Home: "eu"}))},
-		{"regions: {home: eu}\n    algorithm: fixed_window\n    anchor: first_request", headgate.LimitOf(busy.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest).Rule().InRegions(store.Regions{Home: "eu"}))},
+		{"regions: {home: us-west-2}\n    algorithm: sliding_log\n    count_denied: true", headgate.LimitOf(busy.WithAlgorithm(headgate.SlidingLog).WithRefusalsCounted().Rule().InRegions(store.Regions{Home: "us-west-2"}))},
+		{"regions: {home: eu}\n    algorithm: leaky_bucket", headgate.LimitOf(busy.WithAlgorithm(headgate.LeakyBucket).Rule().InRegions(store.Regions{Home: "eu"}))},
+		{"regions: {home: eu}\n    algorithm: fixed_window\n    anchor: first_request", headgate.LimitOf(busy.WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest).Rule().InRegions(store.Regions{Home: "eu"}))},
 	} {
 		set, diagnostics := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - name: r\n    key: client_ip\n    rate: 10000/s\n    " + c.text + "\n")})
 		if set == nil || len(diagnostics) > 0 {

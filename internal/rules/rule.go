@@ -377,7 +377,7 @@ func (r *Rule) Covers(other *Rule) bool {
 	}
 	a, b := r.Limit.Rule(), other.Limit.Rule()
 	same := a.Algorithm == b.Algorithm && a.Anchor == b.Anchor && a.Calendar == b.Calendar && a.Zone == b.Zone &&
-		a.Edge == b.Edge && a.Buckets == b.Buckets && a.Period == b.Period && a.CountDenied == b.CountDenied && a.RefillEvery == b.RefillEvery
+		a.Edge == b.Edge && a.Buckets == b.Buckets && a.Period == b.Period && a.CountRefused == b.CountRefused && a.RefillEvery == b.RefillEvery
 	// A limit that is counted with other regions can refuse for what they used.
 	here, shared := a.Regions()
 	there, alsoShared := b.Regions()

@@ -25,9 +25,9 @@ func TestSync(t *testing.T) {
 		{"sync: {mode: blocks, max_age: 20ms}", headgate.LimitOf(busy.Rule().InBlocks(store.Blocks{MaxAge: 20 * time.Millisecond, MaxOver: 0.05}))},
 		{"sync: {mode: blocks, max_over: 0.5%}", headgate.LimitOf(busy.Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.005}))},
 		{"sync: {mode: blocks, max_over: 0, max_age: 20ms}", headgate.LimitOf(busy.Rule().InBlocks(store.Blocks{MaxAge: 20 * time.Millisecond}))},
-		{"sync: blocks\n    burst: 20_000", headgate.LimitOf(busy.Burst(20_000).Rule().InBlocks(standard))},
-		{"sync: blocks\n    algorithm: sliding_log", headgate.LimitOf(busy.Using(headgate.SlidingLog).Rule().InBlocks(standard))},
-		{"sync: blocks\n    algorithm: fixed_window", headgate.LimitOf(busy.Using(headgate.FixedWindow).Rule().InBlocks(standard))},
+		{"sync: blocks\n    burst: 20_000", headgate.LimitOf(busy.WithBurst(20_000).Rule().InBlocks(standard))},
+		{"sync: blocks\n    algorithm: sliding_log", headgate.LimitOf(busy.WithAlgorithm(headgate.SlidingLog).Rule().InBlocks(standard))},
+		{"sync: blocks\n    algorithm: fixed_window", headgate.LimitOf(busy.WithAlgorithm(headgate.FixedWindow).Rule().InBlocks(standard))},
 	} {
 		set, diagnostics := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - name: r\n    key: client_ip\n    rate: 10000/s\n    " + c.text + "\n")})
 		if set == nil || len(diagnostics) > 0 {
@@ -65,11 +65,11 @@ limits:
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Limit.Rule().BlockAge() != c.age || r.Limit.Capacity() != c.most {
-			t.Errorf("%s: %s, age %s, most %d", r.Name, r.Limit, r.Limit.Rule().BlockAge(), r.Limit.Capacity())
+		if r.Limit.Rule().BlockAge() != c.age || r.Limit.Burst() != c.most {
+			t.Errorf("%s: %s, age %s, most %d", r.Name, r.Limit, r.Limit.Rule().BlockAge(), r.Limit.Burst())
 		}
 	}
-	if r, err := set.Rules()[1].WithLimit("1000000/s", 0); err != nil || r.Limit.Rule().BlockAge() != 0 || r.Limit.Capacity() != 5000 {
+	if r, err := set.Rules()[1].WithLimit("1000000/s", 0); err != nil || r.Limit.Rule().BlockAge() != 0 || r.Limit.Burst() != 5000 {
 		t.Errorf("%v, %v", r, err)
 	}
 }

@@ -70,7 +70,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 		"a panic": {func(*echo.Context) error { panic("broken") }, "4"},
 	} {
 		limiter := headgate.New(memory.New())
-		limit := headgate.PerDay(5).Using(headgate.FixedWindow)
+		limit := headgate.PerDay(5).WithAlgorithm(headgate.FixedWindow)
 		e := echo.New()
 		e.Use(recovering)
 		e.GET("/", row.answer, echolimit.New(limiter, limit, failed()))
@@ -92,7 +92,7 @@ func TestFlushedAnswers(t *testing.T) {
 			suggest(c, 401)
 		}
 		return http.NewResponseController(c.Response()).Flush()
-	}, echolimit.New(limiter, headgate.PerDay(5).Using(headgate.FixedWindow), failed()))
+	}, echolimit.New(limiter, headgate.PerDay(5).WithAlgorithm(headgate.FixedWindow), failed()))
 	var left []string
 	for _, path := range []string{"/200", "/200", "/401", "/200"} {
 		left = append(left, ask(e, path, nil).Result().Header.Get("X-Ratelimit-Remaining"))
@@ -109,7 +109,7 @@ func TestParallelGuesses(t *testing.T) {
 	e.GET("/", func(*echo.Context) error {
 		reached.Add(1)
 		return echo.ErrUnauthorized
-	}, echolimit.New(headgate.New(memory.New()), headgate.PerHour(5).Using(headgate.SlidingLog), failed()))
+	}, echolimit.New(headgate.New(memory.New()), headgate.PerHour(5).WithAlgorithm(headgate.SlidingLog), failed()))
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {

@@ -54,7 +54,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 		"a panic":       {func(fiber.Ctx) error { panic("broken") }, "4"},
 	} {
 		limiter := headgate.New(memory.New())
-		limit := headgate.PerDay(5).Using(headgate.FixedWindow)
+		limit := headgate.PerDay(5).WithAlgorithm(headgate.FixedWindow)
 		app := fiber.New()
 		app.Use(recover.New())
 		app.Get("/", fiberlimit.New(limiter, limit, failed()), row.answer)
@@ -70,7 +70,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 func TestParallelGuesses(t *testing.T) {
 	var reached, wrong atomic.Int64
 	app := fiber.New()
-	app.Get("/", fiberlimit.New(headgate.New(memory.New()), headgate.PerHour(5).Using(headgate.SlidingLog), failed()), func(c fiber.Ctx) error {
+	app.Get("/", fiberlimit.New(headgate.New(memory.New()), headgate.PerHour(5).WithAlgorithm(headgate.SlidingLog), failed()), func(c fiber.Ctx) error {
 		reached.Add(1)
 		return c.SendStatus(http.StatusUnauthorized)
 	})

@@ -166,7 +166,7 @@ func TestGivenUp(t *testing.T) {
 			c.SetContext(canceled)
 		}
 		return c.Next()
-	}, fiberlimit.New(headgate.New(memory.New()), headgate.PerSecond(50).Burst(2).Using(headgate.LeakyBucket)))
+	}, fiberlimit.New(headgate.New(memory.New()), headgate.PerSecond(50).WithBurst(2).WithAlgorithm(headgate.LeakyBucket)))
 	var got []int
 	for _, query := range []string{"", "?gone=1", "?gone=1", "?gone=1", ""} {
 		status, _ := ask(t, app, "/status/200"+query, nil)

@@ -40,7 +40,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 		"a panic":          {func(*gin.Context) { panic("broken") }, "4"},
 	} {
 		limiter := headgate.New(memory.New())
-		limit := headgate.PerDay(5).Using(headgate.FixedWindow)
+		limit := headgate.PerDay(5).WithAlgorithm(headgate.FixedWindow)
 		e := gin.New()
 		e.Use(gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, _ any) { c.AbortWithStatus(500) }))
 		e.GET("/", ginlimit.New(limiter, limit, failed()), row.answer)
@@ -56,7 +56,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 func TestParallelGuesses(t *testing.T) {
 	var reached, wrong atomic.Int64
 	e := gin.New()
-	e.GET("/", ginlimit.New(headgate.New(memory.New()), headgate.PerHour(5).Using(headgate.SlidingLog), failed()), func(c *gin.Context) {
+	e.GET("/", ginlimit.New(headgate.New(memory.New()), headgate.PerHour(5).WithAlgorithm(headgate.SlidingLog), failed()), func(c *gin.Context) {
 		reached.Add(1)
 		c.AbortWithStatus(http.StatusUnauthorized)
 	})

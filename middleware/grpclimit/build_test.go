@@ -18,7 +18,7 @@ import (
 // Invalid arguments are found when the interceptor is built, not by each call.
 func TestMistakesShowWhenBuilt(t *testing.T) {
 	limiter, _ := newLimiter()
-	fine, wrong := headgate.PerMinute(5), headgate.PerMinute(5).Using(headgate.FixedWindow).Burst(3)
+	fine, wrong := headgate.PerMinute(5), headgate.PerMinute(5).WithAlgorithm(headgate.FixedWindow).WithBurst(3)
 	for _, row := range []struct {
 		limiter *headgate.Limiter
 		limit   headgate.Limit
@@ -31,7 +31,7 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, headgate.Limit{}, nil, `grpclimit: the limit "default": invalid limit: unset`},
 		{limiter, wrong, nil, `grpclimit: the limit "default": invalid limit: only token_bucket and leaky_bucket have a burst`},
 		{limiter, fine, []grpclimit.Option{grpclimit.Also(wrong)}, `grpclimit: the limit "default-2": invalid limit`},
-		{limiter, fine.Named("api"), []grpclimit.Option{grpclimit.Also(headgate.PerDay(9), grpclimit.Name("api"))}, `grpclimit: the limit "api": two limits of this middleware are named "api"`},
+		{limiter, fine.WithName("api"), []grpclimit.Option{grpclimit.Also(headgate.PerDay(9), grpclimit.Name("api"))}, `grpclimit: the limit "api": two limits of this middleware are named "api"`},
 		{limiter, fine, []grpclimit.Option{grpclimit.Methods("/pkg.Svc/Login", "/Svc/Log_out2"), grpclimit.Methods("/Svc/Three")}, ""},
 		{limiter, fine, []grpclimit.Option{grpclimit.Methods("/pkg.Svc/Login", "pkg.Svc/Login")}, `grpclimit: Methods of the limit "default": "pkg.Svc/Login" is not a full method name such as /package.Service/Method: it must start with a slash`},
 		{limiter, fine, []grpclimit.Option{grpclimit.Methods("Login")}, `grpclimit: Methods of the limit "default": "Login" is no`},
@@ -93,7 +93,7 @@ func panicOf(f func()) (err error) {
 func TestLimitBy(t *testing.T) {
 	limiter, _ := newLimiter()
 	plans := map[string]headgate.Limit{
-		"two": headgate.PerMinute(2), "pro": headgate.PerMinute(2).Named("pro"), "staff": headgate.Unlimited(), "broken": {},
+		"two": headgate.PerMinute(2), "pro": headgate.PerMinute(2).WithName("pro"), "staff": headgate.Unlimited(), "broken": {},
 	}
 	var heard error
 	i := grpclimit.UnaryServer(limiter, headgate.PerMinute(1), grpclimit.All(),

@@ -64,7 +64,7 @@ func (s serverStream) Context() context.Context { return s.ctx }
 // Calls and streams of a server count by the status they end with; one whose status
 // nobody saw counts.
 func TestCallsCountByTheirStatus(t *testing.T) {
-	limit := headgate.PerDay(5).Using(headgate.FixedWindow).Named("failed")
+	limit := headgate.PerDay(5).WithAlgorithm(headgate.FixedWindow).WithName("failed")
 	for name := range answers(nil) {
 		for _, kind := range []string{"unary", "stream"} {
 			t.Run(kind+", "+name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestCallsCountByTheirStatus(t *testing.T) {
 						i := grpclimit.StreamServer(limiter, limit, failed())
 						_ = i(nil, serverStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: method}, func(any, grpc.ServerStream) error { return row.end(ctx) })
 					}()
-					d, err := limiter.Peek(t.Context(), "", limit, 1)
+					d, err := limiter.Peek(t.Context(), "", limit)
 					if counts := d.Remaining == 4; err != nil || counts != row.counts {
 						t.Errorf("%d left: %v", d.Remaining, err)
 					}
@@ -96,12 +96,12 @@ func TestCallsCountByTheirStatus(t *testing.T) {
 // is not read to its end counts.
 func TestClientsCountByTheStatus(t *testing.T) {
 	limiter := headgate.New(memory.New())
-	unary, streams := headgate.PerDay(100).Named("unary"), headgate.PerDay(100).Named("streams")
+	unary, streams := headgate.PerDay(100).WithName("unary"), headgate.PerDay(100).WithName("streams")
 	on := grpclimit.ChargeOn(codes.NotFound)
 	c := dial(t, nil, grpc.WithUnaryInterceptor(grpclimit.UnaryClient(limiter, unary, on)),
 		grpc.WithStreamInterceptor(grpclimit.StreamClient(limiter, streams, on)))
 	used := func(limit headgate.Limit) int64 {
-		d, err := limiter.Peek(t.Context(), "", limit, 1)
+		d, err := limiter.Peek(t.Context(), "", limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestClientsCountByTheStatus(t *testing.T) {
 // Of 100 parallel guesses exactly five reach the handler. Right ones are given back.
 func TestParallelGuesses(t *testing.T) {
 	var reached atomic.Int64
-	i := grpclimit.UnaryServer(headgate.New(memory.New()), headgate.PerHour(5).Using(headgate.SlidingLog), failed())
+	i := grpclimit.UnaryServer(headgate.New(memory.New()), headgate.PerHour(5).WithAlgorithm(headgate.SlidingLog), failed())
 	call := func(answer error) error {
 		_, err := i(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) {
 			reached.Add(1)

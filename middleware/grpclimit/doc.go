@@ -3,7 +3,7 @@
 // keep a client within a limit.
 //
 //	limiter := headgate.New(memory.New())
-//	limit := headgate.PerSecond(100).Burst(500)
+//	limit := headgate.PerSecond(100).WithBurst(500)
 //	byKey := grpclimit.ByMetadata("x-api-key")
 //	server := grpc.NewServer(
 //		grpc.ChainUnaryInterceptor(grpclimit.UnaryServer(limiter, limit, byKey)),
@@ -12,7 +12,7 @@
 //
 // A refusal is RESOURCE_EXHAUSTED with google.rpc.RetryInfo, which [RetryAfter]
 // reads, and google.rpc.QuotaFailure, which names the limits. It is UNAVAILABLE if
-// the store could not answer (headgate.FailureDeny).
+// the store could not answer (headgate.FailClosed).
 //
 // With headgate.Concurrent, a call holds its slots until it ends, and a stream until
 // it is closed.

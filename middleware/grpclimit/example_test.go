@@ -59,7 +59,7 @@ func ExampleUnaryServer() {
 // A client that keeps within its server's limit is not refused.
 func ExampleUnaryClient() {
 	limiter := headgate.New(memory.New())
-	pace := grpclimit.UnaryClient(limiter, headgate.PerSecond(100).Burst(1), grpclimit.Wait(time.Second))
+	pace := grpclimit.UnaryClient(limiter, headgate.PerSecond(100).WithBurst(1), grpclimit.Wait(time.Second))
 	client, stop := serve(grpc.EmptyServerOption{}, grpc.WithUnaryInterceptor(pace))
 	defer stop()
 	began := time.Now()
@@ -119,7 +119,7 @@ func ExampleLimitBy() {
 
 // Two failed logins an hour. Calls that end with another code cost nothing.
 func ExampleChargeOn() {
-	limit := grpclimit.UnaryServer(headgate.New(memory.New()), headgate.PerHour(2).Using(headgate.SlidingLog),
+	limit := grpclimit.UnaryServer(headgate.New(memory.New()), headgate.PerHour(2).WithAlgorithm(headgate.SlidingLog),
 		grpclimit.ChargeOn(codes.Unauthenticated, codes.PermissionDenied))
 	login := func(password string) error {
 		_, err := limit(context.Background(), password, &grpc.UnaryServerInfo{FullMethod: "/users.Login/Login"},

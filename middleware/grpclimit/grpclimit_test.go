@@ -252,7 +252,7 @@ func TestStoreDown(t *testing.T) {
 	down := memory.New()
 	_ = down.Close()
 	var heard error
-	i := grpclimit.UnaryServer(headgate.New(down, headgate.WithFailurePolicy(headgate.FailureDeny)), headgate.PerMinute(1),
+	i := grpclimit.UnaryServer(headgate.New(down, headgate.WithFailurePolicy(headgate.FailClosed)), headgate.PerMinute(1),
 		grpclimit.OnError(func(_ context.Context, err error) { heard = err }))
 	err := call(context.Background(), i, "")
 	if retry, ok := grpclimit.RetryAfter(err); status.Code(err) != codes.Unavailable || !ok || retry != time.Second || !errors.Is(heard, headgate.ErrUnavailable) {
@@ -266,7 +266,7 @@ func TestStoreDown(t *testing.T) {
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := headgate.New(memory.New(memory.WithClock(time.Now)))
-		i := grpclimit.UnaryServer(limiter, headgate.PerMinute(60).Burst(1), grpclimit.Wait(90*time.Second), grpclimit.All())
+		i := grpclimit.UnaryServer(limiter, headgate.PerMinute(60).WithBurst(1), grpclimit.Wait(90*time.Second), grpclimit.All())
 		began := time.Now()
 		for n := range 4 {
 			if err := call(context.Background(), i, ""); err != nil {
@@ -295,7 +295,7 @@ func TestWait(t *testing.T) {
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := headgate.New(memory.New(memory.WithClock(time.Now)))
-		limit := headgate.PerMinute(60).Using(headgate.LeakyBucket).Burst(3)
+		limit := headgate.PerMinute(60).WithAlgorithm(headgate.LeakyBucket).WithBurst(3)
 		i := grpclimit.UnaryServer(limiter, limit, grpclimit.All())
 		began := time.Now()
 		for n := range 3 {

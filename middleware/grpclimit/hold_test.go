@@ -18,7 +18,7 @@ import (
 )
 
 // one is a limit of one concurrent call.
-func one() headgate.Limit { return headgate.Concurrent(1).Lease(time.Second) }
+func one() headgate.Limit { return headgate.Concurrent(1).WithLease(time.Second) }
 
 // A call holds its slot until its handler is done, however short the lease, and however
 // the handler ends.
@@ -64,7 +64,7 @@ func TestPlacesOfUnaryCalls(t *testing.T) {
 // client leaves.
 func TestPlacesOfStreams(t *testing.T) {
 	atServer, atClient := headgate.New(memory.New()), headgate.New(memory.New())
-	limit := headgate.Concurrent(1).Lease(time.Hour)
+	limit := headgate.Concurrent(1).WithLease(time.Hour)
 	c := dial(t, []grpc.ServerOption{grpc.StreamInterceptor(grpclimit.StreamServer(atServer, limit, grpclimit.ByMetadata("k")))})
 	limited := dial(t, nil, grpc.WithStreamInterceptor(grpclimit.StreamClient(atClient, limit)))
 	for name, c := range map[string]healthpb.HealthClient{"server": c, "client": limited} {

@@ -47,7 +47,7 @@ type also struct {
 }
 
 // Name sets the limit's name in refusals. The default is that of
-// [headgate.Limit.Named], or "default". Limits with the same name and store share
+// [headgate.Limit.WithName], or "default". Limits with the same name and store share
 // their counts, and keep them when their numbers change. Unnamed limits share counts
 // only if they are identical.
 func Name(name string) Option {
@@ -62,7 +62,7 @@ func Cost(cost func(*Call) int64) Option {
 
 // LimitBy sets a limit for each call, such as that of the user's plan or the method.
 // If it returns false, the limit of the interceptor or [Also] applies. Make the limits
-// once, not for every call. With a [Name] or [headgate.Limit.Named], limits of one
+// once, not for every call. With a [Name] or [headgate.Limit.WithName], limits of one
 // algorithm share a key's count. An invalid limit, or two with the same name for one
 // call, refuses it with UNAVAILABLE and calls [OnError]. For no limit, return
 // [headgate.Unlimited].

@@ -16,7 +16,7 @@ import (
 // compiled here.
 func TestSnippetOfTheDocs(t *testing.T) {
 	limiter := headgate.New(memory.New())
-	limit := headgate.PerSecond(100).Burst(500)
+	limit := headgate.PerSecond(100).WithBurst(500)
 	byKey := grpclimit.ByMetadata("x-api-key")
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(grpclimit.UnaryServer(limiter, limit, byKey)),

@@ -21,8 +21,8 @@ import (
 func TestGivenUpAfterSomeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := headgate.New(memory.New(), headgate.WithClock(time.Now))
-		queue := headgate.PerMinute(1).Using(headgate.LeakyBucket).Burst(10).Named("queue")
-		bucket := headgate.PerSecond(1).Burst(10).Named("bucket")
+		queue := headgate.PerMinute(1).WithAlgorithm(headgate.LeakyBucket).WithBurst(10).WithName("queue")
+		bucket := headgate.PerSecond(1).WithBurst(10).WithName("bucket")
 		one := func(*grpclimit.Call) (string, bool) { return "one", true }
 		limit := grpclimit.UnaryServer(limiter, queue, grpclimit.By(one),
 			grpclimit.Also(bucket, grpclimit.Cost(func(*grpclimit.Call) int64 { return 5 })))
@@ -47,7 +47,7 @@ func TestGivenUpAfterSomeTime(t *testing.T) {
 		}
 		giveUp()
 		group.Wait()
-		if d, err := limiter.Peek(t.Context(), "one", bucket, 1); err != nil || d.Remaining != 5 {
+		if d, err := limiter.Peek(t.Context(), "one", bucket); err != nil || d.Remaining != 5 {
 			t.Errorf("%d left of 10, want 5: %v", d.Remaining, err)
 		}
 	})
@@ -82,8 +82,8 @@ func TestWaitGoesByTheClock(t *testing.T) {
 func TestWhoWaitsHoldsNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := headgate.New(memory.New(), headgate.WithClock(time.Now))
-		queue := headgate.PerSecond(1).Using(headgate.LeakyBucket).Burst(9).Named("queue")
-		places := headgate.Concurrent(1).Lease(time.Minute).Named("places")
+		queue := headgate.PerSecond(1).WithAlgorithm(headgate.LeakyBucket).WithBurst(9).WithName("queue")
+		places := headgate.Concurrent(1).WithLease(time.Minute).WithName("places")
 		by := func(name string) grpclimit.By { return func(*grpclimit.Call) (string, bool) { return name, true } }
 		begin := time.Now()
 		call := func(who string, takes time.Duration) chan string {
@@ -112,7 +112,7 @@ func TestWhoWaitsHoldsNoPlace(t *testing.T) {
 		waits = call("a", 0)
 		slow := call("c", 10*time.Second)
 		want(waits, "ResourceExhausted at 2s")
-		if d, err := limiter.Peek(t.Context(), "a", queue, 1); err != nil || d.Delay > time.Second {
+		if d, err := limiter.Peek(t.Context(), "a", queue); err != nil || d.Delay > time.Second {
 			t.Errorf("its place in the queue is not free: %+v, %v", d, err)
 		}
 		want(slow, "OK at 11s")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/middleware/httplimit"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestMistakesShowWhenBuilt(t *testing.T) {
 	t.Parallel()
 	limiter := headgate.New(memory.New())
-	fine, wrong := headgate.PerMinute(5), headgate.PerMinute(5).Using(headgate.FixedWindow).Burst(3)
+	fine, wrong := headgate.PerMinute(5), headgate.PerMinute(5).WithAlgorithm(headgate.FixedWindow).WithBurst(3)
 	for _, row := range []struct {
 		limiter *headgate.Limiter
 		limit   headgate.Limit
@@ -32,7 +33,7 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{headgate.New(nil), fine, nil, "httplimit: no limiter: ", store.ErrNoStore},
 		{limiter, headgate.Limit{}, nil, `httplimit: the limit "default": `, headgate.ErrInvalidLimit},
 		{limiter, wrong, nil, `httplimit: the limit "default": invalid limit: only token_bucket and leaky_bucket have a burst`, headgate.ErrInvalidLimit},
-		{limiter, wrong.Named("login"), nil, `httplimit: the limit "login": `, headgate.ErrInvalidLimit},
+		{limiter, wrong.WithName("login"), nil, `httplimit: the limit "login": `, headgate.ErrInvalidLimit},
 		{limiter, wrong, []httplimit.Option{httplimit.Name("login")}, `httplimit: the limit "login": `, headgate.ErrInvalidLimit},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine), httplimit.Also(wrong)}, `httplimit: the limit "default-3": `, headgate.ErrInvalidLimit},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.Also(wrong))}, `httplimit: the limit "default-3": `, headgate.ErrInvalidLimit},
@@ -44,7 +45,7 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{&headgate.Limiter{}, fine, nil, "httplimit: no limiter: ", store.ErrNoStore},
 		{headgate.New(memory.New(), headgate.WithFallback(memory.New(), 25)), fine, nil, "httplimit: unusable limiter: ", store.ErrInvalidFallback},
 		{limiter, fine, []httplimit.Option{httplimit.Cost(nil)}, `httplimit: Cost `, nil},
-		{limiter, fine, []httplimit.Option{httplimit.Name("api"), httplimit.Also(headgate.PerDay(9).Named("api"))}, `httplimit: the limit "api": two limits of this middleware are named "api"`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Name("api"), httplimit.Also(headgate.PerDay(9).WithName("api"))}, `httplimit: the limit "api": two limits of this middleware are named "api"`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.RefundIf(200))}, `httplimit: RefundIf inside Also has no effect`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.IETF)}, `httplimit: a Dialect inside Also has no effect`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.OnLimit(http.NotFoundHandler()))}, `httplimit: OnLimit inside Also has no effect`, nil},
@@ -149,12 +150,12 @@ func TestLimitBy(t *testing.T) {
 	t.Parallel()
 	limiter, _ := frozen()
 	plans := map[string]headgate.Limit{
-		"pro":     headgate.PerMinute(100).Named("pro"),
+		"pro":     headgate.PerMinute(100).WithName("pro"),
 		"five":    headgate.PerMinute(5), // also the limit without a plan
 		"ten":     headgate.PerMinute(10),
 		"staff":   headgate.Unlimited(),
 		"none":    headgate.PerMinute(0),
-		"broken":  headgate.PerMinute(5).Using(headgate.FixedWindow).Burst(3),
+		"broken":  headgate.PerMinute(5).WithAlgorithm(headgate.FixedWindow).WithBurst(3),
 		"nothing": {},
 	}
 	byPlan := httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {

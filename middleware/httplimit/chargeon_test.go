@@ -31,7 +31,7 @@ func failed() httplimit.Option {
 }
 
 // perDay is a window that no test outlasts.
-func perDay(n int64) headgate.Limit { return headgate.PerDay(n).Using(headgate.FixedWindow) }
+func perDay(n int64) headgate.Limit { return headgate.PerDay(n).WithAlgorithm(headgate.FixedWindow) }
 
 // A request counts by its answer, and the answer's header says what is left after it.
 func TestRequestsCountByTheirAnswer(t *testing.T) {
@@ -92,7 +92,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			limiter, _ := frozen()
-			limit := perDay(5).Named("failed")
+			limit := perDay(5).WithName("failed")
 			ended := make(chan struct{}, 1)
 			limited := httplimit.New(limiter, limit, failed(), httplimit.By(func(*http.Request) (string, bool) { return "ann", true }))(row.answer)
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +107,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 				_ = res.Body.Close()
 			}
 			<-ended
-			d, err := limiter.Peek(t.Context(), "ann", limit, 1)
+			d, err := limiter.Peek(t.Context(), "ann", limit)
 			if err != nil || d.Remaining != row.left || header != row.header {
 				t.Errorf("%d left, %q by the header, want %d and %q: %v", d.Remaining, header, row.left, row.header, err)
 			}
@@ -186,7 +186,7 @@ func TestSeveralLimitsByTheAnswer(t *testing.T) {
 	t.Parallel()
 	limiter, clock := frozen()
 	h := httplimit.New(limiter, perDay(5), failed(), httplimit.Cost(func(*http.Request) int64 { return 2 }),
-		httplimit.Also(headgate.PerSecond(10).Burst(10).Using(headgate.TokenBucket)), httplimit.Also(headgate.Concurrent(3)))(
+		httplimit.Also(headgate.PerSecond(10).WithBurst(10).WithAlgorithm(headgate.TokenBucket)), httplimit.Also(headgate.Concurrent(3)))(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			clock.at = clock.at.Add(100 * time.Millisecond)
 			w.WriteHeader(map[string]int{"/right": 200, "/wrong": 401}[r.URL.Path])
@@ -251,11 +251,11 @@ func TestParallelGuesses(t *testing.T) {
 			for range processes {
 				limiter := headgate.New(open())
 				for range 200 { // uses one of a few connections, at random: refunds are skipped if one is opened since the take
-					if _, err := limiter.Peek(t.Context(), "warm", headgate.PerHour(1), 1); err != nil {
+					if _, err := limiter.Peek(t.Context(), "warm", headgate.PerHour(1)); err != nil {
 						t.Fatal(err)
 					}
 				}
-				handlers = append(handlers, httplimit.New(limiter, headgate.PerHour(5).Using(headgate.SlidingLog), failed())(work))
+				handlers = append(handlers, httplimit.New(limiter, headgate.PerHour(5).WithAlgorithm(headgate.SlidingLog), failed())(work))
 			}
 			if got := guesses(handlers, "right", 100); got[200] < 5 || got[200]+got[429] != 100 || int64(got[200]) != right.Load() {
 				t.Errorf("100 right logins: %v", got)

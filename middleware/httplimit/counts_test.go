@@ -33,7 +33,7 @@ func TestLimitsCountApart(t *testing.T) {
 		{"the same limit again", handler(headgate.PerMinute(2)), "0"},
 		{"of another name", handler(headgate.PerMinute(2), httplimit.Name("register")), "1"},
 		{"of that name, with other numbers", handler(headgate.PerMinute(5), httplimit.Name("register")), "3"},
-		{"of that name, given to the limit", handler(headgate.PerMinute(5).Named("register")), "2"},
+		{"of that name, given to the limit", handler(headgate.PerMinute(5).WithName("register")), "2"},
 		{"twice in one, by different things", handler(headgate.PerHour(3), httplimit.By(func(*http.Request) (string, bool) { return "192.0.2.1", true }), httplimit.Also(headgate.PerHour(3), httplimit.ByIP())), "2"},
 	} {
 		if got := ask(step.h).Header().Get("X-RateLimit-Remaining"); got != step.want {
@@ -73,7 +73,7 @@ func TestEachLimitOfARequestHasItsCount(t *testing.T) {
 			return httplimit.New(l, headgate.PerMinute(6), byKey, httplimit.Also(headgate.PerMinute(6), httplimit.ByIP()))(http.HandlerFunc(ok))
 		},
 		"the same limit in other words": func(l *headgate.Limiter) http.Handler {
-			return httplimit.New(l, headgate.PerMinute(6), byKey, httplimit.Also(headgate.PerMinute(6).Burst(6), httplimit.ByIP()))(http.HandlerFunc(ok))
+			return httplimit.New(l, headgate.PerMinute(6), byKey, httplimit.Also(headgate.PerMinute(6).WithBurst(6), httplimit.ByIP()))(http.HandlerFunc(ok))
 		},
 	} {
 		limiter, _ := frozen()
@@ -167,7 +167,7 @@ func (c *cut) Do(ctx context.Context, b *store.Batch) {
 func TestRefundsGoWhereTheyCameFrom(t *testing.T) {
 	store, status := &cut{Store: memory.New()}, http.StatusUnauthorized
 	limiter := headgate.New(store, headgate.WithFallback(memory.New(), 1))
-	h := httplimit.New(limiter, headgate.PerDay(2).Using(headgate.FixedWindow), httplimit.RefundIf(http.StatusOK))(
+	h := httplimit.New(limiter, headgate.PerDay(2).WithAlgorithm(headgate.FixedWindow), httplimit.RefundIf(http.StatusOK))(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			store.down = false // the outage ends during the request
 			w.WriteHeader(status)

@@ -52,7 +52,7 @@ func ExampleAlso() {
 // Five failed logins an hour for each user. Right ones cost nothing.
 func ExampleChargeOn() {
 	limiter := headgate.New(memory.New())
-	limit := httplimit.New(limiter, headgate.PerHour(5).Using(headgate.SlidingLog), httplimit.Name("failed-logins"),
+	limit := httplimit.New(limiter, headgate.PerHour(5).WithAlgorithm(headgate.SlidingLog), httplimit.Name("failed-logins"),
 		httplimit.ByQuery("user"),
 		httplimit.ChargeOn(func(status int, _ http.Header) bool {
 			return status == http.StatusUnauthorized || status == http.StatusForbidden
@@ -104,7 +104,7 @@ func ExampleLimitBy() {
 // Five wrong passwords a minute: successful logins do not count.
 func ExampleRefundIf() {
 	limiter := headgate.New(memory.New())
-	limit := httplimit.New(limiter, headgate.PerMinute(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
+	limit := httplimit.New(limiter, headgate.PerMinute(5).WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest),
 		httplimit.RefundIf(http.StatusOK))
 	login := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Password") != "right" {

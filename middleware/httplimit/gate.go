@@ -38,8 +38,8 @@ type Pass struct {
 	r    *http.Request
 	ticket
 	leases  []*store.Lease // held until End
-	told    answer.Told       // the header fields that Enter has set
-	settled bool              // by Answered
+	told    answer.Told    // the header fields that Enter has set
+	settled bool           // by Answered
 }
 
 // Enter decides about r. If it is allowed, Enter waits for its turn, sets the header
@@ -210,7 +210,7 @@ func (g *Gate) report(r *http.Request, err error) {
 
 // New returns middleware that allows requests within limit, counted by [ByIP] unless an
 // option says otherwise, and refuses others with 429, or with 503 if the store could
-// not answer (headgate.FailureDeny).
+// not answer (headgate.FailClosed).
 //
 // Requests to a leaky bucket wait for their turn. If the client leaves first, its slot
 // is freed.

@@ -38,7 +38,7 @@ func TestPlacesAreHeldUntilTheHandlerIsDone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				limit := headgate.Concurrent(1).Lease(time.Second)
+				limit := headgate.Concurrent(1).WithLease(time.Second)
 				h := httplimit.New(onRealTime(), limit, httplimit.RefundIf(http.StatusBadGateway),
 					httplimit.Also(headgate.PerHour(1000)))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Path == "/next" {
@@ -79,8 +79,8 @@ func TestWhoWaitsHoldsNoPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		limiter := onRealTime()
-		queue := headgate.PerSecond(1).Using(headgate.LeakyBucket).Burst(9)
-		places := headgate.Concurrent(1).Lease(10 * time.Second)
+		queue := headgate.PerSecond(1).WithAlgorithm(headgate.LeakyBucket).WithBurst(9)
+		places := headgate.Concurrent(1).WithLease(10 * time.Second)
 		day := headgate.PerDay(9)
 		h := httplimit.New(limiter, queue, httplimit.Name("queue"), httplimit.Also(places, httplimit.Name("places"), httplimit.By(func(*http.Request) (string, bool) { return "all", true })),
 			httplimit.Also(day, httplimit.Name("day")))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -128,8 +128,8 @@ func TestWhoGivesUpWaitingHoldsNoPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		limiter := onRealTime()
-		queue := headgate.PerMinute(1).Using(headgate.LeakyBucket).Burst(3)
-		places := headgate.Concurrent(2).Lease(10 * time.Second)
+		queue := headgate.PerMinute(1).WithAlgorithm(headgate.LeakyBucket).WithBurst(3)
+		places := headgate.Concurrent(2).WithLease(10 * time.Second)
 		h := httplimit.New(limiter, places, httplimit.Name("places"), httplimit.Also(queue, httplimit.Name("queue")))(http.HandlerFunc(ok))
 		ask(h) // the queue's next turn is a minute away
 		ctx, leave := context.WithCancel(t.Context())
@@ -160,7 +160,7 @@ func TestPlacesOverARealConnection(t *testing.T) {
 	t.Parallel()
 	limiter := headgate.New(memory.New())
 	entered := make(chan struct{}, 1)
-	server := httptest.NewServer(httplimit.New(limiter, headgate.Concurrent(1).Lease(time.Hour))(
+	server := httptest.NewServer(httplimit.New(limiter, headgate.Concurrent(1).WithLease(time.Hour))(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/next" {
 				return

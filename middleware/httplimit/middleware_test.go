@@ -328,7 +328,7 @@ func (broken) Close() error { return nil }
 
 func TestStoreFailure(t *testing.T) {
 	t.Parallel()
-	for policy, want := range map[headgate.FailurePolicy]int{headgate.FailureAllow: 200, headgate.FailureDeny: 503} {
+	for policy, want := range map[headgate.FailurePolicy]int{headgate.FailOpen: 200, headgate.FailClosed: 503} {
 		var errs []error
 		h := httplimit.New(headgate.New(broken{}, headgate.WithFailurePolicy(policy)), headgate.PerMinute(1), httplimit.RefundIf(200),
 			httplimit.OnError(func(_ *http.Request, err error) { errs = append(errs, err) }))(http.HandlerFunc(ok))
@@ -358,7 +358,7 @@ func TestZeroAndUnlimited(t *testing.T) {
 func TestLeakyBucketQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		limit := headgate.PerSecond(1).Using(headgate.LeakyBucket).Burst(3)
+		limit := headgate.PerSecond(1).WithAlgorithm(headgate.LeakyBucket).WithBurst(3)
 		limiter := headgate.New(memory.New(), headgate.WithClock(time.Now))
 		start := time.Now()
 		h := httplimit.New(limiter, limit)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -468,7 +468,7 @@ func TestTurnGoesByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var passed atomic.Int64
 		limiter := headgate.New(memory.New(), headgate.WithClock(func() time.Time { return time.Unix(1_700_000_000, passed.Load()) }))
-		h := httplimit.New(limiter, headgate.PerHour(1).Using(headgate.LeakyBucket).Burst(3))(http.HandlerFunc(ok))
+		h := httplimit.New(limiter, headgate.PerHour(1).WithAlgorithm(headgate.LeakyBucket).WithBurst(3))(http.HandlerFunc(ok))
 		if rec := ask(h); rec.Code != 200 {
 			t.Fatalf("the first: %d", rec.Code)
 		}

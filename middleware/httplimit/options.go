@@ -48,7 +48,7 @@ type also struct {
 }
 
 // Name sets the limit's name in header fields and refusals. The default is that of
-// [headgate.Limit.Named], or "default". Limits with the same name and store share their
+// [headgate.Limit.WithName], or "default". Limits with the same name and store share their
 // counts, and keep them when their numbers change. Unnamed limits share counts only if
 // they are identical: name limits that must count separately, such as those for /login
 // and /register, or that count by different things.
@@ -70,7 +70,7 @@ func Cost(cost func(*http.Request) int64) Option {
 //	})
 //
 // If it returns false, the limit of [New] or [Also] applies. Make the limits once, not
-// for every request. With a [Name] or [headgate.Limit.Named], limits of one algorithm
+// for every request. With a [Name] or [headgate.Limit.WithName], limits of one algorithm
 // share a key's count, so a user who changes plans keeps it; unnamed limits each start
 // at zero. An invalid limit, or two with the same name for one request, refuses it with
 // 503 and calls [OnError]. For no limit, return [headgate.Unlimited].

@@ -28,7 +28,7 @@ func TestARetiredBlockIsOver(t *testing.T) {
 // refilled as it holds, if others take the rest.
 func TestLostTokensCountForARefill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, headgate.LimitOf(headgate.PerSecond(10).Burst(100).Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1})))
+		b := newBench(t, headgate.LimitOf(headgate.PerSecond(10).WithBurst(100).Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 1})))
 		b.heat()
 		b.remote.fail(store.ErrUnavailable)
 		time.Sleep(2 * time.Second)
@@ -59,12 +59,12 @@ func TestExtremeLimits(t *testing.T) {
 		headgate.PerHour(1), headgate.PerHour(2), headgate.PerHour(9), headgate.Per(most, 365*24*time.Hour), headgate.PerHour(most), headgate.PerSecond(most),
 	} {
 		for _, algorithm := range []store.Algorithm{store.TokenBucket, store.FixedWindow, store.SlidingLog, store.SlidingWindow, store.SlidingBuckets} {
-			limit := headgate.LimitOf(base.Using(algorithm).Rule().InBlocks(quick))
+			limit := headgate.LimitOf(base.WithAlgorithm(algorithm).Rule().InBlocks(quick))
 			if !limit.Rule().Valid() && algorithm == store.SlidingLog {
 				continue // it cannot be so large
 			}
 			in(t, limit, func(b *bench) {
-				size := limit.Capacity()
+				size := limit.Burst()
 				admitted := int64(0)
 				take := func(cost int64) {
 					d := b.do(store.KindTake, cost)

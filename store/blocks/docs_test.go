@@ -28,17 +28,17 @@ func TestWorkedExampleOfTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := strings.ReplaceAll(string(text), ",", "")
-	bucket, window := minutely(), minutely().Using(store.FixedWindow)
+	bucket, window := minutely(), minutely().WithAlgorithm(store.FixedWindow)
 	n, over := bucket.N(), bucket.Rule().BlockOver()
 	unbounded := headgate.LimitOf(headgate.PerMinute(1000).Rule().InBlocks(store.Blocks{MaxAge: time.Hour, MaxOver: 0.05}))
 	for _, want := range []string{
-		fmt.Sprintf("| `token_bucket` at once | %d | %d |", bucket.Capacity(), bucket.Capacity()+over),
-		fmt.Sprintf("| `token_bucket` in any minute | %d | %d |", bucket.Capacity()+n, bucket.Capacity()+n+over),
-		fmt.Sprintf("| `token_bucket` in any hour | %d | %d |", bucket.Capacity()+60*n, bucket.Capacity()+60*n+over),
+		fmt.Sprintf("| `token_bucket` at once | %d | %d |", bucket.Burst(), bucket.Burst()+over),
+		fmt.Sprintf("| `token_bucket` in any minute | %d | %d |", bucket.Burst()+n, bucket.Burst()+n+over),
+		fmt.Sprintf("| `token_bucket` in any hour | %d | %d |", bucket.Burst()+60*n, bucket.Burst()+60*n+over),
 		fmt.Sprintf("| `fixed_window` in each minute | %d | %d |", window.N(), window.N()+window.Rule().BlockOver()),
 		fmt.Sprintf("admits %d too many", over),
 		fmt.Sprintf("%d/minute × %s = %d\n", n, bucket.Rule().BlockAge(), over),
-		fmt.Sprintf("5%% × %d ÷ %d/minute = %s but at most max_age = %s\n", bucket.Capacity(), n, unbounded.Rule().BlockAge(), bucket.Rule().BlockAge()),
+		fmt.Sprintf("5%% × %d ÷ %d/minute = %s but at most max_age = %s\n", bucket.Burst(), n, unbounded.Rule().BlockAge(), bucket.Rule().BlockAge()),
 		fmt.Sprintf("for %.1f seconds at its present pace", (longest * time.Microsecond).Seconds()),
 		fmt.Sprintf("| %.1f seconds to a second |", (stallAge * time.Microsecond).Seconds()),
 		fmt.Sprintf("or for %.1f seconds if that is longer", (longestBeat * time.Microsecond).Seconds()),
@@ -58,7 +58,7 @@ func TestFourServersOfTheDocs(t *testing.T) {
 		least, most int64
 	}{
 		{minutely(), 1950, 2017},
-		{minutely().Using(store.FixedWindow), 1000, 1000},
+		{minutely().WithAlgorithm(store.FixedWindow), 1000, 1000},
 	} {
 		in(t, c.limit, func(b *bench) {
 			time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))

@@ -242,7 +242,7 @@ func TestIndependentBatchIsDivided(t *testing.T) {
 // TestOldWindowsBlocksEndWithIt: the trap of limitador#288 and apisix#13704. What was
 // drawn in a window is neither spent nor given back in the next.
 func TestOldWindowsBlocksEndWithIt(t *testing.T) {
-	in(t, headgate.LimitOf(headgate.PerMinute(1000).Using(store.FixedWindow).Rule().InBlocks(quick)), func(b *bench) {
+	in(t, headgate.LimitOf(headgate.PerMinute(1000).WithAlgorithm(store.FixedWindow).Rule().InBlocks(quick)), func(b *bench) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute - 50*time.Millisecond)))
 		b.heat()
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
@@ -301,7 +301,7 @@ func TestLostAnswerIsNotSentAgain(t *testing.T) {
 // lost, until that no longer counts.
 func TestUnderCountsWhatIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, headgate.LimitOf(headgate.Per(1000, time.Minute).Using(store.FixedWindow).Rule().InBlocks(quick)))
+		b := newBench(t, headgate.LimitOf(headgate.Per(1000, time.Minute).WithAlgorithm(store.FixedWindow).Rule().InBlocks(quick)))
 		b.heat()
 		s := b.store.Stats()[0]
 		if s.Under != s.Held || s.Under == 0 || s.Over != 0 {

@@ -36,14 +36,14 @@ func TestReturnsNeverGiveMore(t *testing.T) {
 			case 0, 1: // somebody draws
 				op := store.Op{Key: "k", Rule: limit.Rule()}
 				l := newLine(&op, 1, new(counters))
-				d, _ := l.begin(now, 1+rng.Int64N(limit.Capacity()))
+				d, _ := l.begin(now, 1+rng.Int64N(limit.Burst()))
 				op = l.draw(d.want)
 				answer := algorithm.Step(r, &with, now, algorithm.Request{Kind: store.KindDraw, Cost: op.Cost, Duration: op.Duration}).Decision
 				if l.finish(d, now, answer, nil); answer.Granted > 0 {
 					lines = append(lines, l)
 				}
 			case 2: // somebody else takes
-				n := 1 + rng.Int64N(limit.Capacity())
+				n := 1 + rng.Int64N(limit.Burst())
 				if algorithm.Step(r, &with, now, algorithm.Request{Kind: store.KindTake, Cost: n}).Allowed {
 					algorithm.Step(r, &without, now, algorithm.Request{Kind: store.KindTake, Cost: n})
 				}

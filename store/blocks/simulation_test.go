@@ -158,7 +158,7 @@ func (s *simulation) request(n *node, a *ask) {
 		}
 		return
 	}
-	if a.tries++; a.tries > attempts || a.cost > s.limit.Capacity() {
+	if a.tries++; a.tries > attempts || a.cost > s.limit.Burst() {
 		s.exact(n, a.cost)
 		return
 	}
@@ -390,7 +390,7 @@ func (s *simulation) client(n *node, end int64) {
 			s.request(n, &ask{cost: cost})
 		}
 		if s.rng.IntN(6) == 0 { // and some that are not in blocks
-			for range s.rng.Int64N(2*s.limit.Capacity()/8 + 2) {
+			for range s.rng.Int64N(2*s.limit.Burst()/8 + 2) {
 				s.exact(n, 1)
 			}
 		}
@@ -425,24 +425,24 @@ func randomLimit(rng *rand.Rand) (l headgate.Limit, burst int64) {
 		l = headgate.Per(n, period)
 		switch rng.IntN(6) {
 		case 0, 1:
-			l = l.Burst(1 + rng.Int64N(3*n))
+			l = l.WithBurst(1 + rng.Int64N(3*n))
 		case 2:
-			l = l.Using(store.FixedWindow)
+			l = l.WithAlgorithm(store.FixedWindow)
 			if rng.IntN(3) == 0 {
-				l = l.Anchored(store.AnchorFirstRequest)
+				l = l.WithAnchor(store.AnchorFirstRequest)
 			}
 		case 3:
-			l = l.Using(store.SlidingLog)
+			l = l.WithAlgorithm(store.SlidingLog)
 		case 4:
-			l = l.Using(store.SlidingWindow)
+			l = l.WithAlgorithm(store.SlidingWindow)
 		case 5:
-			l = l.Using(store.SlidingBuckets).Buckets(1+rng.IntN(8), store.Edge(rng.IntN(3)))
+			l = l.WithAlgorithm(store.SlidingBuckets).WithBuckets(1+rng.IntN(8), store.Edge(rng.IntN(3)))
 		}
 		b := store.Blocks{MaxAge: time.Duration(1+rng.Int64N(int64(period/time.Microsecond))) * time.Microsecond, MaxOver: rng.Float64()}
 		if rng.IntN(3) == 0 {
 			b.MaxOver = 0
 		}
-		burst = l.Capacity()
+		burst = l.Burst()
 		if l = headgate.LimitOf(l.Rule().InBlocks(b)); l.Rule().Valid() && l.Rule().BlockAge() > 0 {
 			return l, burst
 		}
@@ -456,7 +456,7 @@ func TestTheBoundIsReached(t *testing.T) {
 	best := 0.0
 	for range 200 {
 		limit := headgate.LimitOf(headgate.PerSecond(1000 + rng.Int64N(100_000)).Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.02 + 0.1*rng.Float64()}))
-		s := &simulation{rng: rng, limit: limit, began: 1_767_225_600_000_000, now: 1_767_225_600_000_000, use: newUsage(limit, limit.Capacity())}
+		s := &simulation{rng: rng, limit: limit, began: 1_767_225_600_000_000, now: 1_767_225_600_000_000, use: newUsage(limit, limit.Burst())}
 		age, over := limit.Rule().Age, limit.Rule().BlockOver()
 		for range 1 + rng.IntN(8) {
 			s.nodes = append(s.nodes, &node{line: s.newLine(new(counters)), rate: rng.Int64N(26_000)})
@@ -468,7 +468,7 @@ func TestTheBoundIsReached(t *testing.T) {
 			n.line.finish(d, s.clock(n), s.step(store.KindDraw, op.Cost, &op), nil)
 		}
 		s.now += age - age/margin - age/50
-		s.use.admit(s.now, s.step(store.KindTakeUpTo, limit.Capacity(), nil).Granted)
+		s.use.admit(s.now, s.step(store.KindTakeUpTo, limit.Burst(), nil).Granted)
 		for _, n := range s.nodes {
 			var d store.Decision
 			for n.line.spend(s.clock(n), 1, &d) {

@@ -52,10 +52,10 @@ func TestBlocksLastASpan(t *testing.T) {
 	}{
 		{"window", hourly(1_000_000), time.Millisecond, 400 * time.Millisecond, 0.98},
 		{"window, far away", hourly(1_000_000), 20 * time.Millisecond, 400 * time.Millisecond, 0.98},
-		{"window of two seconds", headgate.LimitOf(headgate.Per(20_000, 2*time.Second).Using(store.FixedWindow).Rule().InBlocks(second)), time.Millisecond, 150 * time.Millisecond, 0.9},
+		{"window of two seconds", headgate.LimitOf(headgate.Per(20_000, 2*time.Second).WithAlgorithm(store.FixedWindow).Rule().InBlocks(second)), time.Millisecond, 150 * time.Millisecond, 0.9},
 		{"bucket of a second", headgate.LimitOf(headgate.PerSecond(10_000).Rule().InBlocks(second)), time.Millisecond, 37 * time.Millisecond, 0.98},
 		{"bucket of a second, far away", headgate.LimitOf(headgate.PerSecond(10_000).Rule().InBlocks(second)), 10 * time.Millisecond, 23 * time.Millisecond, 0.98},
-		{"bucket with a burst of 20 seconds", headgate.LimitOf(headgate.PerSecond(10_000).Burst(200_000).Rule().InBlocks(second)), time.Millisecond, 400 * time.Millisecond, 0.98},
+		{"bucket with a burst of 20 seconds", headgate.LimitOf(headgate.PerSecond(10_000).WithBurst(200_000).Rule().InBlocks(second)), time.Millisecond, 400 * time.Millisecond, 0.98},
 		{"bucket of a minute", headgate.LimitOf(headgate.PerMinute(600_000).Rule().InBlocks(second)), time.Millisecond, 400 * time.Millisecond, 0.98},
 	} {
 		t.Run(c.name, func(t *testing.T) {

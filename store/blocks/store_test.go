@@ -31,7 +31,7 @@ func in(t *testing.T, limit headgate.Limit, test func(b *bench)) {
 }
 
 func hourly(n int64) headgate.Limit {
-	return headgate.LimitOf(headgate.PerHour(n).Using(store.FixedWindow).Rule().InBlocks(quick))
+	return headgate.LimitOf(headgate.PerHour(n).WithAlgorithm(store.FixedWindow).Rule().InBlocks(quick))
 }
 
 // TestWindowAdmitsExactlyItsLimit: 64 callers of two processes, until all are refused.
@@ -249,7 +249,7 @@ func (b *bench) line() *line {
 // TestReturnedBlocksAreNotCountedTwice: the return of a second block must not give more
 // than it still counts for, although the first return emptied the bucket in between.
 func TestReturnedBlocksAreNotCountedTwice(t *testing.T) {
-	limit := headgate.LimitOf(headgate.PerSecond(10).Burst(100).Rule().InBlocks(store.Blocks{MaxAge: 10 * time.Second, MaxOver: 1}))
+	limit := headgate.LimitOf(headgate.PerSecond(10).WithBurst(100).Rule().InBlocks(store.Blocks{MaxAge: 10 * time.Second, MaxOver: 1}))
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, limit)
 		var lines [2]*line
@@ -315,7 +315,7 @@ func TestEqualLimitsShareBlocks(t *testing.T) {
 
 // TestHotPathDoesNotAllocate: a decision from a block.
 func TestHotPathDoesNotAllocate(t *testing.T) {
-	limit := headgate.LimitOf(headgate.PerHour(1 << 40).Using(store.FixedWindow).Rule().InBlocks(store.Blocks{MaxAge: time.Minute}))
+	limit := headgate.LimitOf(headgate.PerHour(1 << 40).WithAlgorithm(store.FixedWindow).Rule().InBlocks(store.Blocks{MaxAge: time.Minute}))
 	s := New(memory.New(), Options{})
 	defer func() { _ = s.Close() }()
 	limiter := headgate.New(s)

@@ -99,7 +99,7 @@ func (d *denied) set(p *place) []refusal {
 // may become free at any time.
 func remembers(op *store.Op) bool {
 	return op.Cost > 0 && (op.Kind == store.KindTake || op.Kind == store.KindTakeUpTo || op.Kind == store.KindDraw) &&
-		!op.Rule.CountDenied && op.Rule.Algorithm < store.Concurrency
+		!op.Rule.CountRefused && op.Rule.Algorithm < store.Concurrency
 }
 
 // gives reports whether op may let a refused key pass earlier.

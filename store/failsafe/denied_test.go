@@ -62,7 +62,7 @@ func TestDenyCacheTrace(t *testing.T) {
 // for a window that is available all at once.
 func TestDenyCacheOfLargerCosts(t *testing.T) {
 	for _, limit := range []headgate.Limit{
-		headgate.PerMinute(5), headgate.PerMinute(5).Using(store.FixedWindow), headgate.PerMinute(5).Using(store.SlidingLog),
+		headgate.PerMinute(5), headgate.PerMinute(5).WithAlgorithm(store.FixedWindow), headgate.PerMinute(5).WithAlgorithm(store.SlidingLog),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := cached(memory.New(memory.WithClock(time.Now)))
@@ -118,7 +118,7 @@ func TestDenyCacheIsBelievedFor250ms(t *testing.T) {
 // TestDenyCacheKeepsApart: a refusal is only used for its own key, scope, limit and
 // kind, and only for kinds that take.
 func TestDenyCacheKeepsApart(t *testing.T) {
-	denying := headgate.Per(5, time.Minute).Using(store.SlidingLog).CountingDenied()
+	denying := headgate.Per(5, time.Minute).WithAlgorithm(store.SlidingLog).WithRefusalsCounted()
 	for _, tt := range []struct {
 		name   string
 		change func(*store.Op)
@@ -127,8 +127,8 @@ func TestDenyCacheKeepsApart(t *testing.T) {
 		{"scope", func(o *store.Op) { o.Scope = "other" }},
 		{"moved border", func(o *store.Op) { o.Key, o.Scope = "", "sk" }},
 		{"limit", func(o *store.Op) { o.Rule = headgate.PerMinute(6).Rule() }},
-		{"burst", func(o *store.Op) { o.Rule = headgate.LimitOf(o.Rule).Burst(9).Rule() }},
-		{"algorithm", func(o *store.Op) { o.Rule = headgate.LimitOf(o.Rule).Using(store.SlidingWindow).Rule() }},
+		{"burst", func(o *store.Op) { o.Rule = headgate.LimitOf(o.Rule).WithBurst(9).Rule() }},
+		{"algorithm", func(o *store.Op) { o.Rule = headgate.LimitOf(o.Rule).WithAlgorithm(store.SlidingWindow).Rule() }},
 		{"up to", func(o *store.Op) { o.Kind = store.KindTakeUpTo }},
 		{"peek", func(o *store.Op) { o.Kind = store.KindPeek }},
 		{"reserve", func(o *store.Op) { o.Kind = store.KindReserve }},
@@ -288,7 +288,7 @@ func TestDenyCacheMakesNothingUp(t *testing.T) {
 		use := func(key string, cost int64) store.Op {
 			return store.Op{
 				Key: key, Scope: "s", Cost: cost, At: time.Now().UnixMicro(),
-				Rule: headgate.PerMinute(20).Using(store.FixedWindow).Rule(),
+				Rule: headgate.PerMinute(20).WithAlgorithm(store.FixedWindow).Rule(),
 			}
 		}
 		if d, err := store.Execute(t.Context(), s, use("full", 20)); err != nil || !d.Allowed {
@@ -367,9 +367,9 @@ func TestDenyCacheNeverRefusesTooMuch(t *testing.T) {
 		bare := memory.New(memory.WithClock(clock))
 		s := cached(memory.New(memory.WithClock(clock)))
 		limits := []headgate.Limit{
-			headgate.PerSecond(20), headgate.PerSecond(10).Using(store.SlidingWindow),
-			headgate.PerSecond(8).Using(store.SlidingLog), headgate.PerSecond(9).Using(store.FixedWindow),
-			headgate.PerSecond(12).Using(store.LeakyBucket), headgate.PerSecond(15).Using(store.SlidingBuckets),
+			headgate.PerSecond(20), headgate.PerSecond(10).WithAlgorithm(store.SlidingWindow),
+			headgate.PerSecond(8).WithAlgorithm(store.SlidingLog), headgate.PerSecond(9).WithAlgorithm(store.FixedWindow),
+			headgate.PerSecond(12).WithAlgorithm(store.LeakyBucket), headgate.PerSecond(15).WithAlgorithm(store.SlidingBuckets),
 		}
 		n := uint64(1)
 		next := func(below uint64) uint64 { n = n*6364136223846793005 + 1442695040888963407; return n >> 33 % below }

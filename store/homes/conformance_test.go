@@ -55,9 +55,9 @@ func TestDifferential(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	limits := []headgate.Limit{
-		headgate.PerMinute(5), headgate.PerMinute(6).Burst(3), headgate.PerMinute(4).Using(store.LeakyBucket),
-		headgate.PerMinute(5).Using(store.FixedWindow), headgate.PerMinute(5).Using(store.SlidingLog),
-		headgate.PerMinute(5).Using(store.SlidingWindow), headgate.PerMinute(5).Using(store.SlidingBuckets),
+		headgate.PerMinute(5), headgate.PerMinute(6).WithBurst(3), headgate.PerMinute(4).WithAlgorithm(store.LeakyBucket),
+		headgate.PerMinute(5).WithAlgorithm(store.FixedWindow), headgate.PerMinute(5).WithAlgorithm(store.SlidingLog),
+		headgate.PerMinute(5).WithAlgorithm(store.SlidingWindow), headgate.PerMinute(5).WithAlgorithm(store.SlidingBuckets),
 	}
 	kinds := []store.Kind{store.KindTake, store.KindTake, store.KindTake, store.KindPeek}
 	split, one := newWorld(t, false).store, memory.New()

@@ -1,7 +1,7 @@
 // Package homes wraps the store of one region so that limits with a home are counted by
 // the store of that region, whichever region the request is in:
 //
-//	limit := headgate.PerDay(10).Using(store.SlidingLog).InRegions(store.Regions{Home: "eu"})
+//	limit := headgate.PerDay(10).WithAlgorithm(store.SlidingLog).InRegions(store.Regions{Home: "eu"})
 //	counts, err := homes.New(own, homes.Options{Region: "us", Homes: map[string]store.Store{"eu": eu}})
 //	limiter := headgate.New(counts)
 //

@@ -108,7 +108,7 @@ func (w *world) do(mode store.Mode, ops ...store.Op) ([]store.Decision, error) {
 // A limit is counted in its home, and all others here; for every kind of op.
 func TestOpsGoHome(t *testing.T) {
 	w := newWorld(t, false)
-	limit := headgate.PerDay(10).Using(store.SlidingLog)
+	limit := headgate.PerDay(10).WithAlgorithm(store.SlidingLog)
 	for _, c := range []struct {
 		limit headgate.Limit
 		to    *region
@@ -118,7 +118,7 @@ func TestOpsGoHome(t *testing.T) {
 		{home("eu", limit), w.eu},
 		{home("ap", limit), w.ap},
 		{home("eu", headgate.Concurrent(3)), w.eu},
-		{home("eu", headgate.PerHour(4).Using(store.LeakyBucket)), w.eu},
+		{home("eu", headgate.PerHour(4).WithAlgorithm(store.LeakyBucket)), w.eu},
 		{home("eu", headgate.Unlimited()), w.us},
 		{headgate.LimitOf(headgate.PerDay(9).Rule().InRegions(store.Regions{})), w.us},
 	} {
@@ -143,8 +143,8 @@ func TestOpsGoHome(t *testing.T) {
 // If one region refuses, the others give back what they took, and answer as Peek does.
 func TestAllOrNothingInSeveralRegions(t *testing.T) {
 	w := newWorld(t, false)
-	here := take(headgate.PerDay(10).Using(store.FixedWindow))
-	there, far := take(home("eu", headgate.PerDay(2).Using(store.SlidingLog))), take(home("ap", headgate.PerDay(5)))
+	here := take(headgate.PerDay(10).WithAlgorithm(store.FixedWindow))
+	there, far := take(home("eu", headgate.PerDay(2).WithAlgorithm(store.SlidingLog))), take(home("ap", headgate.PerDay(5)))
 	slot := take(headgate.Concurrent(3))
 	for i, want := range []struct {
 		allowed             bool
@@ -179,7 +179,7 @@ func TestAllOrNothingInSeveralRegions(t *testing.T) {
 // it at no cost, so without it more values would pass than the limit.
 func TestValuesOfRefusedRequestsStay(t *testing.T) {
 	w := newWorld(t, false)
-	shown, refuses := take(headgate.PerDay(2).Using(store.Distinct)), take(home("eu", headgate.PerDay(0)))
+	shown, refuses := take(headgate.PerDay(2).WithAlgorithm(store.Distinct)), take(home("eu", headgate.PerDay(0)))
 	admitted := 0
 	for member := range uint64(5) {
 		shown.Member = 1 + member
@@ -205,10 +205,10 @@ func TestValuesOfRefusedRequestsStay(t *testing.T) {
 func TestRefusedRequestsFillNoQueue(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, false)
-		queue := headgate.PerMinute(60).Using(store.LeakyBucket).Burst(100)
+		queue := headgate.PerMinute(60).WithAlgorithm(store.LeakyBucket).WithBurst(100)
 		in := rapid.SampledFrom([]string{"us", "eu"}).Draw(rt, "queue in")
 		line := take(home(in, queue))
-		other := take(home(rapid.SampledFrom([]string{"us", "eu", "ap"}).Draw(rt, "other in"), headgate.PerDay(9).Using(store.FixedWindow)))
+		other := take(home(rapid.SampledFrom([]string{"us", "eu", "ap"}).Draw(rt, "other in"), headgate.PerDay(9).WithAlgorithm(store.FixedWindow)))
 		none := take(home(rapid.SampledFrom([]string{"us", "eu", "ap"}).Draw(rt, "refused in"), headgate.PerDay(0)))
 		for range rapid.IntRange(1, 5).Draw(rt, "batches") {
 			b := new(store.Batch)
@@ -235,7 +235,7 @@ func TestRefusedRequestsFillNoQueue(t *testing.T) {
 // A request with a queue in this region peeks at it first; one with a queue in its only
 // home asks no more often than others. Either takes once.
 func TestQueuesTakeLast(t *testing.T) {
-	queue, window := headgate.PerMinute(60).Using(store.LeakyBucket).Burst(9), headgate.PerDay(9).Using(store.FixedWindow)
+	queue, window := headgate.PerMinute(60).WithAlgorithm(store.LeakyBucket).WithBurst(9), headgate.PerDay(9).WithAlgorithm(store.FixedWindow)
 	for _, c := range []struct {
 		here, there headgate.Limit
 		us, eu      int // calls
@@ -260,7 +260,7 @@ func TestQueuesTakeLast(t *testing.T) {
 // Requests that race for the last places of a small queue leave no places in a large one
 // that nobody uses, wherever the two are.
 func TestRacesForASmallQueue(t *testing.T) {
-	small, large := headgate.PerDay(30).Using(store.LeakyBucket).Burst(5), headgate.PerDay(1000).Using(store.LeakyBucket)
+	small, large := headgate.PerDay(30).WithAlgorithm(store.LeakyBucket).Burst(5), headgate.PerDay(1000).Using(store.LeakyBucket)
 	for _, regions := range [][2]string{{"us", "eu"}, {"eu", "us"}, {"eu", "ap"}, {"ap", "eu"}} {
 		w := newWorld(t, false)
 		ops := []store.Op{take(home(regions[0], small)), take(home(regions[1], large))}
@@ -291,8 +291,8 @@ func TestRacesForASmallQueue(t *testing.T) {
 // A refusal that counts does so also where a queue is only peeked at.
 func TestRefusalsCountBeforeAQueue(t *testing.T) {
 	w := newWorld(t, false)
-	line := take(headgate.PerMinute(60).Using(store.LeakyBucket).Burst(100))
-	counting := take(headgate.PerDay(1).Using(store.SlidingLog).CountingDenied())
+	line := take(headgate.PerMinute(60).WithAlgorithm(store.LeakyBucket).WithBurst(100))
+	counting := take(headgate.PerDay(1).WithAlgorithm(store.SlidingLog).WithRefusalsCounted())
 	there := take(home("eu", headgate.PerDay(9)))
 	for i, want := range []time.Duration{0, 24 * time.Hour} {
 		at := int64(at) + int64(i)*10*time.Hour.Microseconds()

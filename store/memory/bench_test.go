@@ -54,7 +54,7 @@ func BenchmarkHotDenied(b *testing.B) {
 // BenchmarkHotParallelCosts is one key that all processors ask for, at different costs.
 func BenchmarkHotParallelCosts(b *testing.B) {
 	limiter := headgate.New(New())
-	limit := headgate.PerSecond(1_000_000).Burst(1 << 36)
+	limit := headgate.PerSecond(1_000_000).WithBurst(1 << 36)
 	ctx := context.Background()
 	b.SetParallelism(2)
 	b.RunParallel(func(more *testing.PB) {
@@ -71,7 +71,7 @@ func BenchmarkHotParallelCosts(b *testing.B) {
 func BenchmarkHotParallel(b *testing.B) {
 	for name, limit := range map[string]headgate.Limit{
 		"drained": headgate.PerSecond(1_000_000_000),
-		"allowed": headgate.PerSecond(1_000_000).Burst(1 << 36),
+		"allowed": headgate.PerSecond(1_000_000).WithBurst(1 << 36),
 		"denied":  headgate.PerSecond(100),
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -31,7 +31,7 @@ func withValues(t testing.TB, keys, values int, limit headgate.Limit) *Store {
 
 // TestDamagedValuesAreNotRestored: a step could not go on from these states.
 func TestDamagedValuesAreNotRestored(t *testing.T) {
-	limit := headgate.PerDay(1 << 20).Using(store.Distinct)
+	limit := headgate.PerDay(1 << 20).WithAlgorithm(store.Distinct)
 	few, many := valuesOf(t, limit, 3), valuesOf(t, limit, 5000)
 	for name, r := range map[string]saved{"few": few, "many": many} {
 		if !r.possible() {
@@ -72,7 +72,7 @@ func valuesOf(t *testing.T, limit headgate.Limit, n int) saved {
 
 // TestValuesGiveTheirMemoryBack: the next window, and a sweep, free what many values took.
 func TestValuesGiveTheirMemoryBack(t *testing.T) {
-	limit := headgate.PerHour(1 << 20).Using(store.Distinct)
+	limit := headgate.PerHour(1 << 20).WithAlgorithm(store.Distinct)
 	s := withValues(t, 100, 5000, limit)
 	full := s.Stats().Bytes
 	next := int64(t0) + time.Hour.Microseconds()
@@ -92,7 +92,7 @@ func TestValuesGiveTheirMemoryBack(t *testing.T) {
 }
 
 func BenchmarkTakeDistinct(b *testing.B) {
-	limit := headgate.PerDay(20).Using(store.Distinct)
+	limit := headgate.PerDay(20).WithAlgorithm(store.Distinct)
 	s := withValues(b, 1000, 20, limit)
 	var keys [1000]string
 	for k := range keys {
@@ -110,7 +110,7 @@ func BenchmarkTakeDistinct(b *testing.B) {
 // TestManyValuesInBatches: ops of all or nothing see the same values, and those that
 // change nothing do not copy them.
 func TestManyValuesInBatches(t *testing.T) {
-	limit := headgate.PerDay(10_000).Using(store.Distinct)
+	limit := headgate.PerDay(10_000).WithAlgorithm(store.Distinct)
 	s := withValues(t, 1, 10_000, limit)
 	other := store.Op{Key: "0", Scope: "other", Rule: headgate.PerDay(1 << 30).Rule(), Cost: 1}
 	out := make([]store.Decision, 2)

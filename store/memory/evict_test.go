@@ -24,7 +24,7 @@ func TestFloodFreesNobody(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(maxKeys, limit), func(t *testing.T) {
 				s := New(WithMaxKeys(maxKeys), WithMaxBytes(int64(maxKeys)*2000+1<<20))
-				op := store.Op{Rule: limit.Rule(), Cost: limit.Capacity(), At: t0}
+				op := store.Op{Rule: limit.Rule(), Cost: limit.Burst(), At: t0}
 				for i := range maxKeys / 4 {
 					op.Key = fmt.Sprint("exhausted", i)
 					if d, _ := store.Execute(t.Context(), s, op); !d.Allowed {
@@ -108,7 +108,7 @@ func TestNewcomerAmongDebtors(t *testing.T) {
 func TestEvictsTheSmallestDebt(t *testing.T) {
 	const maxKeys = 400
 	s := New(WithMaxKeys(maxKeys))
-	limit := headgate.Per(1_000_000, time.Second).Burst(1 << 20) // a token is a microsecond
+	limit := headgate.Per(1_000_000, time.Second).WithBurst(1 << 20) // a token is a microsecond
 	rng := rand.New(rand.NewPCG(5, 6))
 	model := make(map[string]int64) // when each is fresh
 	now, skipped := int64(t0), 0
@@ -186,7 +186,7 @@ func forgotten(t *testing.T, s *Store, key string, limit headgate.Limit, now int
 func TestMaxBytes(t *testing.T) {
 	const maxBytes = 1 << 20
 	s := New(WithMaxBytes(maxBytes))
-	limit := headgate.PerHour(1000).Using(store.SlidingLog)
+	limit := headgate.PerHour(1000).WithAlgorithm(store.SlidingLog)
 	rng := rand.New(rand.NewPCG(7, 8))
 	for i := range 100_000 {
 		op := store.Op{Key: fmt.Sprint(rng.IntN(5000)), Rule: limit.Rule(), Cost: 1, At: t0 + int64(i)}
@@ -202,7 +202,7 @@ func TestMaxBytes(t *testing.T) {
 	}
 	checkShards(t, s)
 	big := New()
-	op := store.Op{Key: "k", Rule: headgate.PerSecond(1 << 20).Using(store.SlidingLog).Rule(), Cost: 1, At: t0}
+	op := store.Op{Key: "k", Rule: headgate.PerSecond(1 << 20).WithAlgorithm(store.SlidingLog).Rule(), Cost: 1, At: t0}
 	if _, err := store.Execute(t.Context(), big, op); err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestTicketsOfALaterGenerationHaveTheirOwnNumber(t *testing.T) {
 		if c.exchange(word, r, t0, 1, &second); second.Remaining != 8 || third.Remaining != 7 {
 			t.Errorf("%s: %d and %d remain, want 8 and 7", state, second.Remaining, third.Remaining)
 		}
-		if d, err := headgate.New(s).Peek(context.Background(), "k", limit, 1); err != nil || d.Remaining != 7 {
+		if d, err := headgate.New(s).Peek(context.Background(), "k", limit); err != nil || d.Remaining != 7 {
 			t.Errorf("%s: %d remain in the end, want 7 (%v)", state, d.Remaining, err)
 		}
 	}
@@ -117,8 +117,8 @@ func TestHotIsGivenUpForOtherStates(t *testing.T) {
 func TestRefusedByAnotherLimit(t *testing.T) {
 	const minute = int64(time.Minute / time.Microsecond)
 	s := New(WithMaxKeys(100))
-	slow := headgate.PerMinute(5).RefillEvery(20 * time.Second).Named("n")
-	fast := headgate.PerMinute(100).RefillEvery(20 * time.Second).Named("n")
+	slow := headgate.PerMinute(5).WithRefillEvery(20 * time.Second).WithName("n")
+	fast := headgate.PerMinute(100).WithRefillEvery(20 * time.Second).WithName("n")
 	ctx := context.Background()
 	charge := store.Op{Key: "k", Rule: slow.Rule(), Cost: 400, Kind: store.KindCharge, At: t0}
 	if _, err := store.Execute(ctx, s, charge); err != nil {
@@ -351,11 +351,11 @@ func TestMixedCostsAtOnce(t *testing.T) {
 			} else {
 				taken.Add(d.Granted)
 			}
-			_, _ = headgate.New(s).Peek(ctx, "k", limit, 1)
+			_, _ = headgate.New(s).Peek(ctx, "k", limit)
 		}
 	})
 	all.Wait()
-	d, err := headgate.New(s).Peek(ctx, "k", limit, 1)
+	d, err := headgate.New(s).Peek(ctx, "k", limit)
 	if err != nil || d.Remaining != burst-taken.Load() {
 		t.Errorf("%d of %d taken, and %d remain (%v)", taken.Load(), burst, d.Remaining, err)
 	}

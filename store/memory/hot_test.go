@@ -40,12 +40,12 @@ func TestHotDecidesExactly(t *testing.T) {
 	limits := []headgate.Limit{
 		headgate.PerSecond(100),
 		headgate.PerSecond(1_000_000),
-		headgate.PerSecond(1_000_000).Burst(50),
+		headgate.PerSecond(1_000_000).WithBurst(50),
 		headgate.PerSecond(1_000_000_000),
-		headgate.PerSecond(300_000).Burst(2000),
+		headgate.PerSecond(300_000).WithBurst(2000),
 		headgate.PerSecond(7),
 		headgate.PerHour(1_000_000_000),
-		headgate.PerSecond(1000).Using(store.LeakyBucket),
+		headgate.PerSecond(1000).WithAlgorithm(store.LeakyBucket),
 	}
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -116,8 +116,8 @@ func TestManyAtOnce(t *testing.T) {
 			t.Fatalf("round %d: %d of %d passed, want %d", round, allowed.Load(), goroutines*burst/4, want)
 		}
 		_, _ = headgate.New(exact).AllowN(context.Background(), "k", limit, want)
-		got, _ := limiter.Peek(context.Background(), "k", limit, 1)
-		if as, _ := headgate.New(exact).Peek(context.Background(), "k", limit, 1); got != as {
+		got, _ := limiter.Peek(context.Background(), "k", limit)
+		if as, _ := headgate.New(exact).Peek(context.Background(), "k", limit); got != as {
 			t.Fatalf("round %d: left %+v, want %+v", round, got, as)
 		}
 		now.Add(100_000)
@@ -155,14 +155,14 @@ func TestEverythingAtOnce(t *testing.T) {
 	all.Go(func() {
 		limiter := headgate.New(s)
 		for i := 0; left.Load() > 0; i++ {
-			_, _ = limiter.Peek(ctx, "k", limit, 1)
+			_, _ = limiter.Peek(ctx, "k", limit)
 			_, _ = limiter.Allow(ctx, fmt.Sprint("other", i%10), limit)
 			s.Sweep(time.UnixMicro(t0))
 			s.Stats()
 		}
 	})
 	all.Wait()
-	d, err := headgate.New(s).Peek(ctx, "k", limit, 1)
+	d, err := headgate.New(s).Peek(ctx, "k", limit)
 	if err != nil || d.Remaining != burst-net.Load() {
 		t.Errorf("%d remain after %d of %d (%v)", d.Remaining, net.Load(), burst, err)
 	}

@@ -15,11 +15,11 @@ import (
 // everyLimit returns 2 per minute of each algorithm.
 func everyLimit() []headgate.Limit {
 	limits := []headgate.Limit{
-		headgate.PerMinute(2).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest),
-		headgate.Concurrent(2).Lease(time.Minute),
+		headgate.PerMinute(2).WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest),
+		headgate.Concurrent(2).WithLease(time.Minute),
 	}
 	for _, a := range store.Algorithms() {
-		limits = append(limits, headgate.PerMinute(2).Using(a))
+		limits = append(limits, headgate.PerMinute(2).WithAlgorithm(a))
 	}
 	return limits
 }
@@ -86,7 +86,7 @@ func TestKeyTimes(t *testing.T) {
 // Refusals that count change a key.
 func TestKeyTimesOfCountedRefusals(t *testing.T) {
 	s := memory.New(memory.WithKeyTimes())
-	op := store.Op{Key: "ann", Rule: headgate.PerMinute(1).Using(store.SlidingLog).CountingDenied().Rule(), Cost: 1}
+	op := store.Op{Key: "ann", Rule: headgate.PerMinute(1).WithAlgorithm(store.SlidingLog).WithRefusalsCounted().Rule(), Cost: 1}
 	for second := 1; second <= 2; second++ {
 		op.At = at0.Add(time.Duration(second) * time.Second).UnixMicro()
 		if err := store.ExecuteAll(t.Context(), s, []store.Op{op}, make([]store.Decision, 1), store.AllOrNothing); err != nil {

@@ -24,9 +24,9 @@ func TestBytesOfLists(t *testing.T) {
 		goal  float64 // MB
 		long  bool
 	}{
-		{"60 sub-windows", headgate.Per(500, time.Hour).Using(store.SlidingBuckets), 3.6, false},
-		{"a log of 500 in an hour", headgate.Per(500, time.Hour).Using(store.SlidingLog), 20, false},
-		{"a log of 500 in a day", headgate.Per(500, 24*time.Hour).Using(store.SlidingLog), 23.5, true},
+		{"60 sub-windows", headgate.Per(500, time.Hour).WithAlgorithm(store.SlidingBuckets), 3.6, false},
+		{"a log of 500 in an hour", headgate.Per(500, time.Hour).WithAlgorithm(store.SlidingLog), 20, false},
+		{"a log of 500 in a day", headgate.Per(500, 24*time.Hour).WithAlgorithm(store.SlidingLog), 23.5, true},
 	} {
 		if tt.long && testing.Short() {
 			continue

@@ -15,9 +15,9 @@ import (
 func BenchmarkLists(b *testing.B) {
 	const users = 10_000
 	for _, limit := range []headgate.Limit{
-		headgate.Per(500, 24*time.Hour).Using(store.SlidingBuckets),
-		headgate.Per(500, 24*time.Hour).Using(store.SlidingLog),
-		headgate.Per(50, time.Minute).Using(store.SlidingLog),
+		headgate.Per(500, 24*time.Hour).WithAlgorithm(store.SlidingBuckets),
+		headgate.Per(500, 24*time.Hour).WithAlgorithm(store.SlidingLog),
+		headgate.Per(50, time.Minute).WithAlgorithm(store.SlidingLog),
 	} {
 		for _, refused := range []bool{false, true} {
 			name := limit.Algorithm().String() + "/" + limit.Period().String()

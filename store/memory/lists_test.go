@@ -16,10 +16,10 @@ import (
 // TestChurnOfLists: lists of all sizes that come, grow and go leave no memory behind.
 func TestChurnOfLists(t *testing.T) {
 	limits := []headgate.Limit{
-		headgate.PerHour(5000).Using(store.SlidingLog),
-		headgate.PerHour(1 << 40).Using(store.SlidingBuckets),
-		headgate.PerHour(200).Using(store.SlidingBuckets),
-		headgate.PerMinute(5000).Using(store.Concurrency),
+		headgate.PerHour(5000).WithAlgorithm(store.SlidingLog),
+		headgate.PerHour(1 << 40).WithAlgorithm(store.SlidingBuckets),
+		headgate.PerHour(200).WithAlgorithm(store.SlidingBuckets),
+		headgate.PerMinute(5000).WithAlgorithm(store.Concurrency),
 		headgate.PerHour(10),
 	}
 	for _, maxKeys := range []int{100, 8000, 1_000_000} {
@@ -91,7 +91,7 @@ func heldByLists(s *Store) (bytes int64) {
 // and those of its neighbours.
 func TestCountersWiden(t *testing.T) {
 	s := New(WithMaxKeys(100))
-	limit := headgate.PerHour(1 << 40).Using(store.SlidingBuckets)
+	limit := headgate.PerHour(1 << 40).WithAlgorithm(store.SlidingBuckets)
 	take := func(key string, n int64) int64 {
 		d, err := store.Execute(t.Context(), s, store.Op{Key: key, Rule: limit.Rule(), Cost: n, At: t0})
 		if err != nil {

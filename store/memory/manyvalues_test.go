@@ -16,7 +16,7 @@ import (
 
 // TestValuesSurviveARestart: a snapshot has the values, or the registers.
 func TestValuesSurviveARestart(t *testing.T) {
-	exact, measured := headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct), headgate.PerDay(1_000_000).Using(store.Distinct)
+	exact, measured := headgate.PerDay(store.MaxDistinctExact).WithAlgorithm(store.Distinct), headgate.PerDay(1_000_000).WithAlgorithm(store.Distinct)
 	for _, c := range []struct {
 		limit  headgate.Limit
 		values int
@@ -44,7 +44,7 @@ func TestValuesSurviveARestart(t *testing.T) {
 
 // TestBytesOfValues measures what docs/more/distinct.md states.
 func TestBytesOfValues(t *testing.T) {
-	exact, measured := headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct), headgate.PerDay(1<<20).Using(store.Distinct)
+	exact, measured := headgate.PerDay(store.MaxDistinctExact).WithAlgorithm(store.Distinct), headgate.PerDay(1<<20).WithAlgorithm(store.Distinct)
 	for _, c := range []struct {
 		limit              headgate.Limit
 		keys, values, most int

@@ -173,7 +173,7 @@ func TestCountsOfTheFuture(t *testing.T) {
 		var ops []store.Op
 		for i, limit := range append(everyLimit(), headgate.Concurrent(3)) {
 			for _, when := range []int64{10 * year, -3_600_000_000} {
-				op := store.Op{Key: fmt.Sprint(i, when > 0), Rule: limit.Rule(), Kind: kind, Cost: limit.Capacity(), At: t0 + when}
+				op := store.Op{Key: fmt.Sprint(i, when > 0), Rule: limit.Rule(), Kind: kind, Cost: limit.Burst(), At: t0 + when}
 				if _, err := store.Execute(t.Context(), s, op); err != nil {
 					t.Fatal(err)
 				}

@@ -24,18 +24,18 @@ const t0 = 1_700_000_000_000_000 // an arbitrary time, in microseconds
 func everyLimit() []headgate.Limit {
 	return []headgate.Limit{
 		headgate.PerMinute(10),
-		headgate.PerSecond(7).Burst(20),
-		headgate.PerMinute(10).Using(store.LeakyBucket),
-		headgate.PerMinute(10).Using(store.FixedWindow),
-		headgate.PerMinute(10).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest),
+		headgate.PerSecond(7).WithBurst(20),
+		headgate.PerMinute(10).WithAlgorithm(store.LeakyBucket),
+		headgate.PerMinute(10).WithAlgorithm(store.FixedWindow),
+		headgate.PerMinute(10).WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest),
 		headgate.PerCalendar(10, store.Month, nil),
-		headgate.PerCalendar(10, store.Minute, nil).InZone(time.FixedZone("UTC+14", 14*60*60)),
-		headgate.PerMinute(10).Using(store.SlidingWindow),
-		headgate.Per(10, 40*24*time.Hour).Using(store.SlidingWindow),
-		headgate.Per(1<<40, 7*time.Microsecond).Using(store.SlidingWindow),
-		headgate.PerMinute(10).Using(store.SlidingLog),
-		headgate.PerMinute(10).Using(store.SlidingLog).CountingDenied(),
-		headgate.PerMinute(10).Using(store.SlidingBuckets).Buckets(6, store.EdgeWeighted),
+		headgate.PerCalendar(10, store.Minute, nil).WithZone(time.FixedZone("UTC+14", 14*60*60)),
+		headgate.PerMinute(10).WithAlgorithm(store.SlidingWindow),
+		headgate.Per(10, 40*24*time.Hour).WithAlgorithm(store.SlidingWindow),
+		headgate.Per(1<<40, 7*time.Microsecond).WithAlgorithm(store.SlidingWindow),
+		headgate.PerMinute(10).WithAlgorithm(store.SlidingLog),
+		headgate.PerMinute(10).WithAlgorithm(store.SlidingLog).WithRefusalsCounted(),
+		headgate.PerMinute(10).WithAlgorithm(store.SlidingBuckets).WithBuckets(6, store.EdgeWeighted),
 	}
 }
 
@@ -238,8 +238,8 @@ func TestConcurrent(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if got := allowed.Load(); got != limit.Capacity() {
-				t.Errorf("allowed %d, want %d", got, limit.Capacity())
+			if got := allowed.Load(); got != limit.Burst() {
+				t.Errorf("allowed %d, want %d", got, limit.Burst())
 			}
 			checkShards(t, s)
 		})
@@ -339,7 +339,7 @@ func TestTimesOutOfRange(t *testing.T) {
 		}
 		for _, now := range []int64{-1 << 62, -1, 1, 1 << 52, 1 << 53, 1<<63 - 1} {
 			s := New()
-			op := store.Op{Key: "k", Rule: limit.Rule(), Cost: limit.Capacity(), At: now}
+			op := store.Op{Key: "k", Rule: limit.Rule(), Cost: limit.Burst(), At: now}
 			var out [1]store.Decision
 			if err := store.ExecuteAll(t.Context(), s, []store.Op{op}, out[:], store.AllOrNothing); err != nil || !out[0].Allowed {
 				t.Fatalf("%s at %d: %+v, %v", limit, now, out[0], err)

@@ -111,13 +111,13 @@ func TestDifferentialOfAWrongClock(t *testing.T) {
 func exhausting() []headgate.Limit {
 	minute := headgate.PerMinute(5)
 	limits := []headgate.Limit{
-		minute.Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), minute.RefillEvery(time.Minute),
-		minute.Using(store.LeakyBucket).MaxWait(time.Minute), headgate.PerCalendar(5, store.Day, time.UTC),
-		headgate.PerCalendar(5, store.Hour, nil).Using(store.Distinct), headgate.PerCalendar(5, store.Day, nil).InZone(time.UTC),
-		minute.Using(store.SlidingWindow).CountingDenied(), minute.Using(store.SlidingLog).CountingDenied(),
+		minute.WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest), minute.WithRefillEvery(time.Minute),
+		minute.WithAlgorithm(store.LeakyBucket).WithMaxWait(time.Minute), headgate.PerCalendar(5, store.Day, time.UTC),
+		headgate.PerCalendar(5, store.Hour, nil).WithAlgorithm(store.Distinct), headgate.PerCalendar(5, store.Day, nil).WithZone(time.UTC),
+		minute.WithAlgorithm(store.SlidingWindow).WithRefusalsCounted(), minute.WithAlgorithm(store.SlidingLog).WithRefusalsCounted(),
 	}
 	for a := range store.Distinct + 1 {
-		limits = append(limits, minute.Using(a))
+		limits = append(limits, minute.WithAlgorithm(a))
 	}
 	return limits
 }

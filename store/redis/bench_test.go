@@ -23,7 +23,7 @@ func BenchmarkTake(b *testing.B) {
 	defer func() { _ = db.Close() }()
 	for _, a := range store.Algorithms() {
 		b.Run(a.String(), func(b *testing.B) {
-			op := store.Op{Key: "user:12345678", Scope: "api", Rule: headgate.PerSecond(1_000_000).Using(a).Rule(), Cost: 1}
+			op := store.Op{Key: "user:12345678", Scope: "api", Rule: headgate.PerSecond(1_000_000).WithAlgorithm(a).Rule(), Cost: 1}
 			b.ReportAllocs()
 			b.SetParallelism(64)
 			b.RunParallel(func(pb *testing.PB) {
@@ -43,7 +43,7 @@ func TestTakeAllocates(t *testing.T) {
 	server := redistest.Standalone(t)
 	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	for _, a := range store.Algorithms() {
-		op := store.Op{Key: "user:12345678", Scope: "api", Rule: headgate.PerMinute(1_000_000).Using(a).Rule(), Cost: 1}
+		op := store.Op{Key: "user:12345678", Scope: "api", Rule: headgate.PerMinute(1_000_000).WithAlgorithm(a).Rule(), Cost: 1}
 		got := math.Inf(1)
 		for range 5 { // leftovers of other tests also allocate
 			got = min(got, testing.AllocsPerRun(200, func() {
@@ -75,14 +75,14 @@ func BenchmarkDistinct(b *testing.B) {
 	}
 	for _, n := range []uint64{1, 20, 100, 1000, 4096, 20_000, 65_000} {
 		key := strconv.FormatUint(n, 10)
-		open := store.Op{Key: key, Scope: "api", Rule: headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct).Rule(), Cost: 1}
+		open := store.Op{Key: key, Scope: "api", Rule: headgate.PerDay(store.MaxDistinctExact).WithAlgorithm(store.Distinct).Rule(), Cost: 1}
 		spread := func(i uint64) uint64 { return max(i*0x9e3779b97f4a7c15>>12, 1) }
 		for i := range n {
 			open.Member = spread(i)
 			take(b, open)
 		}
 		full := open
-		full.Rule = headgate.PerDay(int64(n)).Using(store.Distinct).Rule()
+		full.Rule = headgate.PerDay(int64(n)).WithAlgorithm(store.Distinct).Rule()
 		for name, op := range map[string]store.Op{"known": open, "refused": full, "new": open} {
 			b.Run(name+" of "+key, func(b *testing.B) {
 				server.Do("CONFIG", "RESETSTAT")

@@ -145,7 +145,7 @@ func acrossSlots(t *testing.T, db *redis.Store) {
 			if d.Allowed != (j != 7) || d.Granted != 0 {
 				t.Errorf("%s: op %d after a refusal: %+v", limit, j, d)
 			}
-			if j == 7 && limit.Rule().CountDenied {
+			if j == 7 && limit.Rule().CountRefused {
 				continue
 			}
 			peek := ops[j]
@@ -161,7 +161,7 @@ func acrossSlots(t *testing.T, db *redis.Store) {
 // acrossSlotsKeepsValues: a value that a refused request has shown stays: another request has
 // passed with it at no cost, so without it more values would pass than the limit.
 func acrossSlotsKeepsValues(t *testing.T, db *redis.Store) {
-	shown := store.Op{Key: "values", Rule: headgate.PerDay(3).Using(store.Distinct).Rule(), Cost: 1}
+	shown := store.Op{Key: "values", Rule: headgate.PerDay(3).WithAlgorithm(store.Distinct).Rule(), Cost: 1}
 	refuses := store.Op{Key: "none left", Rule: headgate.PerDay(0).Rule(), Cost: 1}
 	admitted := 0
 	for member := range uint64(9) {
@@ -189,8 +189,8 @@ func acrossSlotsFillsNoQueue(t *testing.T, db *redis.Store) {
 	none := store.Op{Key: "none left", Rule: headgate.PerDay(0).Rule(), Cost: 1}
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		line := store.Op{Key: fmt.Sprint("line", seed), Rule: headgate.PerHour(100).Using(store.LeakyBucket).Rule()}
-		window := store.Op{Key: []string{line.Key, "window"}[seed%2], Rule: headgate.PerDay(9).Using(store.FixedWindow).Rule(), Cost: 1}
+		line := store.Op{Key: fmt.Sprint("line", seed), Rule: headgate.PerHour(100).WithAlgorithm(store.LeakyBucket).Rule()}
+		window := store.Op{Key: []string{line.Key, "window"}[seed%2], Rule: headgate.PerDay(9).WithAlgorithm(store.FixedWindow).Rule(), Cost: 1}
 		var wait sync.WaitGroup
 		for range 1 + seed%4 {
 			b := new(store.Batch)
@@ -221,9 +221,9 @@ func acrossSlotsFillsNoQueue(t *testing.T, db *redis.Store) {
 // no places in a large one that nobody uses.
 func acrossSlotsRacesForQueues(t *testing.T, db *redis.Store) {
 	const callers, places = 8, 5
-	hourly := headgate.PerHour(1000).Using(store.LeakyBucket)
+	hourly := headgate.PerHour(1000).WithAlgorithm(store.LeakyBucket)
 	wide := store.Op{Key: "wide", Rule: hourly.Rule(), Cost: 1}
-	narrow := store.Op{Key: "narrow", Rule: hourly.Burst(places).Rule(), Cost: 1}
+	narrow := store.Op{Key: "narrow", Rule: hourly.WithBurst(places).Rule(), Cost: 1}
 	var wait sync.WaitGroup
 	var admitted atomic.Int64
 	for range callers {
@@ -327,7 +327,7 @@ func scriptsLost(t *testing.T, set *redistest.ClusterSet, db *redis.Store) {
 // resharding: a slot that moves while its keys are in use loses no count.
 func resharding(t *testing.T, set *redistest.ClusterSet, db *redis.Store) {
 	const limit = 300
-	op := store.Op{Key: "moving", Rule: headgate.Per(limit, 24*time.Hour).Using(store.FixedWindow).Rule(), Cost: 1}
+	op := store.Op{Key: "moving", Rule: headgate.Per(limit, 24*time.Hour).WithAlgorithm(store.FixedWindow).Rule(), Cost: 1}
 	slot := int(redis.SlotOf(op.Key))
 	owner := slot * len(set.Primaries) / redistest.Slots
 	from, to := set.Primaries[owner], set.Primaries[(owner+1)%len(set.Primaries)]

@@ -37,7 +37,7 @@ func (s *Store) appendCheck(dst []byte, op *store.Op, guess int64) []byte {
 		guess = given - 1
 	}
 	flag := byte(r.Anchor) | byte(r.Edge) // of which an algorithm has at most one
-	if r.CountDenied {
+	if r.CountRefused {
 		flag |= countsDenied
 	}
 	if r.Algorithm == store.Distinct {

@@ -98,7 +98,7 @@ func TestUsersAndPrefixes(t *testing.T) {
 	take(t, db, one) // everything else works
 	// A window also works without PEXPIRETIME, which does not exist before Redis 7.0.
 	server.Do("ACL", "SETUSER", "gate", "-pexpiretime")
-	window := store.Op{Key: "window", Rule: headgate.Per(3, 7*24*time.Hour).Using(store.FixedWindow).Rule(), Cost: 1}
+	window := store.Op{Key: "window", Rule: headgate.Per(3, 7*24*time.Hour).WithAlgorithm(store.FixedWindow).Rule(), Cost: 1}
 	for _, left := range []int64{2, 1} {
 		if d := take(t, db, window); d.Remaining != left {
 			t.Errorf("without +pexpiretime: %+v, want %d left", d, left)
@@ -223,7 +223,7 @@ func TestTLSUnderFaults(t *testing.T) {
 	_, secure, pool := encrypted(t)
 	proxy := redistest.NewProxy(t, secure)
 	db := open(t, redis.Options{Addresses: []string{proxy.Addr}, TLS: &tls.Config{RootCAs: pool}, Timeout: 500 * time.Millisecond})
-	op := store.Op{Key: "k", Rule: headgate.PerDay(1_000_000).Using(store.FixedWindow).Rule(), Cost: 1}
+	op := store.Op{Key: "k", Rule: headgate.PerDay(1_000_000).WithAlgorithm(store.FixedWindow).Rule(), Cost: 1}
 	ctx := context.Background()
 	await(t, db, store.Op{Key: "first", Rule: headgate.PerHour(1000).Rule(), Cost: 1})
 	sent, unknown := int64(0), int64(0) // a call without an answer may have counted

@@ -39,7 +39,7 @@ func differentialOfManyValues(t *testing.T, n int64) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	limit := headgate.PerCalendar(n, store.Year, nil).Using(store.Distinct)
+	limit := headgate.PerCalendar(n, store.Year, nil).WithAlgorithm(store.Distinct)
 	var state algorithm.State
 	for i := range 9000 {
 		op := store.Op{Key: "many", Rule: limit.Rule(), Cost: 1, At: 1_767_225_600_000_000 + int64(i), Member: 1 + rng.Uint64N(1<<52-1)}
@@ -125,7 +125,7 @@ func (s *story) run() error {
 		}
 		s.tick(&limit)
 		if limit.Rule().OwnZone && s.rng.IntN(3) == 0 {
-			limit = limit.InZone(s.zone())
+			limit = limit.WithZone(s.zone())
 		}
 		op := s.op(limit, length > 1000)
 		want := algorithm.Step(limit.Rule(), &state, op.At, algorithm.RequestOf(&op))
@@ -185,31 +185,31 @@ func (s *story) limit(a store.Algorithm) headgate.Limit {
 		case s.rng.IntN(4) == 0:
 			n = s.magnitude(40)
 		}
-		l := headgate.Per(n, s.period()).Using(a)
+		l := headgate.Per(n, s.period()).WithAlgorithm(a)
 		switch a {
 		case store.TokenBucket, store.LeakyBucket:
 			if s.rng.IntN(2) == 0 {
-				l = l.Burst(1 + s.magnitude(20))
+				l = l.WithBurst(1 + s.magnitude(20))
 			}
-			if a == store.LeakyBucket && s.rng.IntN(2) == 0 && l.Capacity() > 0 {
-				l = l.DelayAfter(1 + s.rng.Int64N(l.Capacity()))
+			if a == store.LeakyBucket && s.rng.IntN(2) == 0 && l.Burst() > 0 {
+				l = l.WithDelayAfter(1 + s.rng.Int64N(l.Burst()))
 			}
 			if a == store.LeakyBucket && s.rng.IntN(2) == 0 {
-				l = l.MaxWait(time.Duration(1+s.magnitude(40)) * time.Microsecond)
+				l = l.WithMaxWait(time.Duration(1+s.magnitude(40)) * time.Microsecond)
 			}
 			if a == store.TokenBucket && s.rng.IntN(2) == 0 {
-				l = l.RefillEvery(l.Period()/time.Duration(1+s.magnitude(8))/time.Microsecond*time.Microsecond + time.Duration(s.rng.IntN(2))*time.Microsecond)
+				l = l.WithRefillEvery(l.Period()/time.Duration(1+s.magnitude(8))/time.Microsecond*time.Microsecond + time.Duration(s.rng.IntN(2))*time.Microsecond)
 			}
 		case store.FixedWindow, store.Distinct:
 			l = s.anchored(l)
 		case store.SlidingBuckets:
 			if s.rng.IntN(3) > 0 {
-				l = l.Buckets(1+int(s.magnitude(9)), store.Edge(s.rng.IntN(3)))
+				l = l.WithBuckets(1+int(s.magnitude(9)), store.Edge(s.rng.IntN(3)))
 			}
 		case store.SlidingLog, store.SlidingWindow, store.Concurrency:
 		}
 		if a >= store.FixedWindow && a <= store.SlidingBuckets && s.rng.IntN(3) == 0 {
-			l = l.CountingDenied()
+			l = l.WithRefusalsCounted()
 		}
 		if l.Rule().Valid() {
 			return l
@@ -232,11 +232,11 @@ func (s *story) member(l *headgate.Limit, long bool) uint64 {
 func (s *story) anchored(l headgate.Limit) headgate.Limit {
 	switch s.rng.IntN(3) {
 	case 0:
-		return l.Anchored(store.AnchorFirstRequest)
+		return l.WithAnchor(store.AnchorFirstRequest)
 	case 1:
-		l = headgate.PerCalendar(l.N(), store.CalendarUnit(1+s.rng.IntN(int(store.Year))), s.zone()).Using(l.Algorithm())
+		l = headgate.PerCalendar(l.N(), store.CalendarUnit(1+s.rng.IntN(int(store.Year))), s.zone()).WithAlgorithm(l.Algorithm())
 		if s.rng.IntN(2) == 0 {
-			l = l.InZone(s.zone())
+			l = l.WithZone(s.zone())
 		}
 	}
 	return l
@@ -300,7 +300,7 @@ func (s *story) op(l headgate.Limit, long bool) store.Op {
 	if s.rng.IntN(60) == 0 {
 		op.Kind = store.KindReset
 	}
-	n := l.Capacity()
+	n := l.Burst()
 	switch s.rng.IntN(10) {
 	case 0:
 		op.Cost = 0

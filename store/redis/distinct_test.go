@@ -19,8 +19,8 @@ func TestBytesOfValues(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
 	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-	exact := headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct)
-	measured := headgate.PerDay(store.MaxDistinct).Using(store.Distinct)
+	exact := headgate.PerDay(store.MaxDistinctExact).WithAlgorithm(store.Distinct)
+	measured := headgate.PerDay(store.MaxDistinct).WithAlgorithm(store.Distinct)
 	for _, c := range []struct {
 		limit         headgate.Limit
 		values, bytes int
@@ -77,7 +77,7 @@ func TestBytesOfValues(t *testing.T) {
 func TestForeignValues(t *testing.T) {
 	server := redistest.Standalone(t)
 	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-	op := store.Op{Key: "k", Scope: "api", Rule: headgate.PerDay(9).Using(store.Distinct).Rule(), Cost: 1, Member: 1}
+	op := store.Op{Key: "k", Scope: "api", Rule: headgate.PerDay(9).WithAlgorithm(store.Distinct).Rule(), Cost: 1, Member: 1}
 	for _, text := range []string{"x", "\x01" + string(make([]byte, 33)), "\x02" + string(make([]byte, 50)), string(make([]byte, 2000))} {
 		server.Do("SET", "hg:{k}:api:d", text)
 		if d, err := store.Execute(context.Background(), db, op); err == nil {
@@ -93,7 +93,7 @@ func TestManyValuesLikeTheStep(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
 	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true})
-	exact := headgate.PerDay(9000).Using(store.Distinct)
+	exact := headgate.PerDay(9000).WithAlgorithm(store.Distinct)
 	for name, c := range map[string]struct {
 		limit  headgate.Limit
 		values uint64
@@ -102,10 +102,10 @@ func TestManyValuesLikeTheStep(t *testing.T) {
 		"even":          {exact, 10_000, 0},
 		"near":          {exact, 10_000, 10},
 		"near in part":  {exact, 10_000, 4},
-		"measured":      {headgate.PerDay(store.MaxDistinctExact + 1).Using(store.Distinct), 6000, 0},
-		"full":          {headgate.PerDay(5000).Using(store.Distinct), 10_000, 1},
-		"beyond exact":  {headgate.PerDay(store.MaxDistinctExact).Using(store.Distinct), 70_000, 0},
-		"near, growing": {headgate.PerDay(8000).Using(store.Distinct), 8000, 1},
+		"measured":      {headgate.PerDay(store.MaxDistinctExact + 1).WithAlgorithm(store.Distinct), 6000, 0},
+		"full":          {headgate.PerDay(5000).WithAlgorithm(store.Distinct), 10_000, 1},
+		"beyond exact":  {headgate.PerDay(store.MaxDistinctExact).WithAlgorithm(store.Distinct), 70_000, 0},
+		"near, growing": {headgate.PerDay(8000).WithAlgorithm(store.Distinct), 8000, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed := rand.Uint64()

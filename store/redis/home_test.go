@@ -76,9 +76,9 @@ func TestUserOfAHome(t *testing.T) {
 
 func mayCount(t *testing.T, s *redis.Store) {
 	t.Helper()
-	limits := []headgate.Limit{headgate.PerCalendar(9, store.Day, nil), headgate.Concurrent(9), headgate.PerDay(9).Using(store.Distinct)}
+	limits := []headgate.Limit{headgate.PerCalendar(9, store.Day, nil), headgate.Concurrent(9), headgate.PerDay(9).WithAlgorithm(store.Distinct)}
 	for _, a := range store.Algorithms() {
-		limits = append(limits, headgate.PerDay(9).Using(a))
+		limits = append(limits, headgate.PerDay(9).WithAlgorithm(a))
 	}
 	for _, key := range []string{"", "198.51.100.7", "100%", "}", "%tcontrol", strings.Repeat("long", 99)} {
 		for _, l := range limits {

@@ -119,9 +119,9 @@ func TestHomeCountsExactly(t *testing.T) {
 	t.Parallel()
 	per := headgate.LimitOf(headgate.PerDay(300).Rule().InRegions(store.Regions{Home: "eu"}))
 	for name, limit := range map[string]headgate.Limit{
-		"sliding_log": per.Using(store.SlidingLog), "fixed_window": per.Using(store.FixedWindow),
-		"in blocks":     headgate.LimitOf(per.Using(store.FixedWindow).Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})),
-		"first request": per.Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), "count_denied": per.Using(store.SlidingLog).CountingDenied(),
+		"sliding_log": per.WithAlgorithm(store.SlidingLog), "fixed_window": per.WithAlgorithm(store.FixedWindow),
+		"in blocks":     headgate.LimitOf(per.WithAlgorithm(store.FixedWindow).Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})),
+		"first request": per.WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest), "count_denied": per.WithAlgorithm(store.SlidingLog).WithRefusalsCounted(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +147,7 @@ func TestHomeCountsExactly(t *testing.T) {
 func TestHomeIsCutOffAndHeals(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
-	limit := headgate.LimitOf(headgate.PerDay(n).Using(store.SlidingLog).Rule().InRegions(store.Regions{Home: "eu"}))
+	limit := headgate.LimitOf(headgate.PerDay(n).WithAlgorithm(store.SlidingLog).Rule().InRegions(store.Regions{Home: "eu"}))
 	o := newOverseas(t, time.Second)
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -192,7 +192,7 @@ func TestHomeIsCutOffAndHeals(t *testing.T) {
 // they do not wait for one either is tested in a bubble: store/blocks, TestBlocksOutlastAStall.)
 func TestBlocksSpareTheOcean(t *testing.T) {
 	t.Parallel()
-	limit := headgate.LimitOf(headgate.PerMinute(600_000).Using(store.FixedWindow).Rule().InRegions(store.Regions{Home: "eu"}).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05}))
+	limit := headgate.LimitOf(headgate.PerMinute(600_000).WithAlgorithm(store.FixedWindow).Rule().InRegions(store.Regions{Home: "eu"}).InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05}))
 	o := newOverseas(t, time.Second)
 	s := o.stores["us"][0]
 	var all sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 // places returns an op on a limit of 3 requests in progress, whose leases outlive the
 // test.
 func places(key string) store.Op {
-	return store.Op{Key: key, Scope: "places", Rule: headgate.Concurrent(3).Lease(time.Hour).Rule(), Cost: 1}
+	return store.Op{Key: key, Scope: "places", Rule: headgate.Concurrent(3).WithLease(time.Hour).Rule(), Cost: 1}
 }
 
 // about returns an op about the lease of d.

@@ -36,16 +36,16 @@ func TestMemoryPerKey(t *testing.T) {
 	hour := time.Hour
 	cases := []memoryCase{
 		{"token_bucket", headgate.Per(100, hour), 1, 0, 181},
-		{"leaky_bucket", headgate.Per(100, hour).Using(store.LeakyBucket), 1, 0, 181},
-		{"fixed_window", headgate.Per(100, hour).Using(store.FixedWindow), 3, 0, 133},
-		{"fixed_window, 1000 requests", headgate.Per(1000, hour).Using(store.FixedWindow), 1000, 0, 149},
+		{"leaky_bucket", headgate.Per(100, hour).WithAlgorithm(store.LeakyBucket), 1, 0, 181},
+		{"fixed_window", headgate.Per(100, hour).WithAlgorithm(store.FixedWindow), 3, 0, 133},
+		{"fixed_window, 1000 requests", headgate.Per(1000, hour).WithAlgorithm(store.FixedWindow), 1000, 0, 149},
 		{"fixed_window, calendar day", headgate.PerCalendar(100, store.Day, time.UTC), 3, 0, 133},
-		{"fixed_window, first request", headgate.Per(100, hour).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest), 1, 0, 181},
-		{"sliding_window", headgate.Per(100, hour).Using(store.SlidingWindow), 1, 0, 165},
-		{"sliding_buckets of 60", headgate.Per(500, hour).Using(store.SlidingBuckets), 90, time.Minute, 330},
-		{"sliding_log, 1 entry", headgate.Per(100, hour).Using(store.SlidingLog), 1, 0, 260},
-		{"sliding_log, 500 entries", headgate.Per(500, hour).Using(store.SlidingLog), 500, 7 * time.Second, 4300},
-		{"sliding_log, 100 entries", headgate.Per(100, hour).Using(store.SlidingLog), 100, time.Second, 1229},
+		{"fixed_window, first request", headgate.Per(100, hour).WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest), 1, 0, 181},
+		{"sliding_window", headgate.Per(100, hour).WithAlgorithm(store.SlidingWindow), 1, 0, 165},
+		{"sliding_buckets of 60", headgate.Per(500, hour).WithAlgorithm(store.SlidingBuckets), 90, time.Minute, 330},
+		{"sliding_log, 1 entry", headgate.Per(100, hour).WithAlgorithm(store.SlidingLog), 1, 0, 260},
+		{"sliding_log, 500 entries", headgate.Per(500, hour).WithAlgorithm(store.SlidingLog), 500, 7 * time.Second, 4300},
+		{"sliding_log, 100 entries", headgate.Per(100, hour).WithAlgorithm(store.SlidingLog), 100, time.Second, 1229},
 	}
 	server := redistest.Standalone(t)
 	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true}) // uses Op.At

@@ -19,7 +19,7 @@ import (
 func TestPipelineIsManyDos(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
-		three := headgate.Per(3, time.Hour).Using(store.FixedWindow)
+		three := headgate.Per(3, time.Hour).WithAlgorithm(store.FixedWindow)
 		one := func(key string) store.Op { return store.Op{Key: key, Scope: "s", Rule: three.Rule(), Cost: 1} }
 		for _, forget := range []func(){func() {}, func() { server.Do("SCRIPT", "FLUSH") }} {
 			server.Do("FLUSHALL")
@@ -86,11 +86,11 @@ func (q *questions) each(f func(g *store.Group, ops []store.Op)) {
 func random(r *rand.Rand, n int, together bool) *questions {
 	limits := []headgate.Limit{
 		headgate.Per(5, time.Minute),
-		headgate.Per(4, time.Minute).Using(store.FixedWindow),
-		headgate.Per(6, time.Minute).Using(store.SlidingLog),
-		headgate.Per(7, time.Minute).Using(store.SlidingWindow),
-		headgate.Per(5, time.Minute).Using(store.SlidingBuckets),
-		headgate.Per(5, time.Minute).Using(store.LeakyBucket),
+		headgate.Per(4, time.Minute).WithAlgorithm(store.FixedWindow),
+		headgate.Per(6, time.Minute).WithAlgorithm(store.SlidingLog),
+		headgate.Per(7, time.Minute).WithAlgorithm(store.SlidingWindow),
+		headgate.Per(5, time.Minute).WithAlgorithm(store.SlidingBuckets),
+		headgate.Per(5, time.Minute).WithAlgorithm(store.LeakyBucket),
 		headgate.Concurrent(3),
 		headgate.Unlimited(),
 	}
@@ -174,7 +174,7 @@ func saysWhatDoSays(t *testing.T, o redis.Options, servers []*redistest.Server, 
 // the end each key has what the admitted groups have left, and no group that would fit
 // was refused.
 func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, db *redis.Store) {
-	limit := headgate.Per(9, 24*time.Hour).Using(store.FixedWindow)
+	limit := headgate.Per(9, 24*time.Hour).WithAlgorithm(store.FixedWindow)
 	op := func(key string, cost int64) store.Op {
 		return store.Op{Key: key, Scope: "across", Rule: limit.Rule(), Cost: cost}
 	}

@@ -31,7 +31,7 @@ func everyAlgorithm() map[string]headgate.Limit {
 		store.TokenBucket, store.LeakyBucket, store.FixedWindow,
 		store.SlidingLog, store.SlidingWindow, store.SlidingBuckets,
 	} {
-		limits[a.String()] = headgate.Per(500, never).Using(a)
+		limits[a.String()] = headgate.Per(500, never).WithAlgorithm(a)
 	}
 	return limits
 }
@@ -184,7 +184,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	deny := openFailsafe(t, redis.Options{Addresses: []string{server.Addr}}, nil)
 	local := openFailsafe(t, redis.Options{Addresses: []string{server.Addr}}, nil)
 	pools := []pool{
-		{headgate.New(deny, headgate.WithFailurePolicy(headgate.FailureDeny)), store.ReasonFailClosed},
+		{headgate.New(deny, headgate.WithFailurePolicy(headgate.FailClosed)), store.ReasonFailClosed},
 		{headgate.New(local, headgate.WithFallback(memory.New(), 0.1)), store.ReasonFallback},
 	}
 	var mu sync.Mutex
@@ -231,7 +231,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	begin := time.Now()
 	for s, p := range pools {
 		for {
-			_, err := p.limiter.Peek(t.Context(), "x", headgate.PerHour(1), 1)
+			_, err := p.limiter.Peek(t.Context(), "x", headgate.PerHour(1))
 			if err == nil {
 				break
 			}

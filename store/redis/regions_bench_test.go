@@ -39,7 +39,7 @@ func BenchmarkRegions(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = alone.Close() })
-	plain := headgate.PerSecond(1600).Using(store.FixedWindow)
+	plain := headgate.PerSecond(1600).WithAlgorithm(store.FixedWindow)
 	limit := headgate.LimitOf(plain.Rule().InRegions(store.Regions{}))
 	round := func(s store.Store, l headgate.Limit) (p99 time.Duration, refused float64) {
 		var all sync.WaitGroup

@@ -127,7 +127,7 @@ func (c *continent) await(n int64, within time.Duration) {
 func TestRegionsThroughFaults(t *testing.T) {
 	t.Parallel()
 	const n = 3000
-	limit := headgate.LimitOf(headgate.Per(n, 30*24*time.Hour).Using(store.FixedWindow).Rule().InRegions(store.Regions{}))
+	limit := headgate.LimitOf(headgate.Per(n, 30*24*time.Hour).WithAlgorithm(store.FixedWindow).Rule().InRegions(store.Regions{}))
 	for _, tc := range []struct {
 		name  string
 		fault func(c *continent)

@@ -80,7 +80,7 @@ func TestRegionsNoticeASilentCut(t *testing.T) {
 	const n = 2000
 	i := newIsland(t)
 	home := redistest.Standalone(t)
-	limit := headgate.LimitOf(headgate.Per(n, 30*24*time.Hour).Using(store.FixedWindow).Rule().InRegions(store.Regions{}))
+	limit := headgate.LimitOf(headgate.Per(n, 30*24*time.Hour).WithAlgorithm(store.FixedWindow).Rule().InRegions(store.Regions{}))
 	c := &continent{T: t, cost: newCosts("eu", "us"), stores: map[string][]*regions.Store{}}
 	for name, at := range map[string][2]string{"eu": {home.Addr, i.addr}, "us": {i.addr, home.Addr}} {
 		other := map[string]string{"eu": "us", "us": "eu"}[name]

@@ -21,14 +21,14 @@ var shared = regexp.MustCompile(`^[0-9]{1,4}$`)
 // fixedLimits returns windows of lengths that the smallest state can hold, and others.
 func fixedLimits() []headgate.Limit {
 	fixed := func(n int64, period time.Duration) headgate.Limit {
-		return headgate.Per(n, period).Using(store.FixedWindow)
+		return headgate.Per(n, period).WithAlgorithm(store.FixedWindow)
 	}
 	return []headgate.Limit{
 		fixed(50, 24*time.Hour), fixed(900, 7*24*time.Hour), fixed(10, 24*time.Hour),
-		fixed(40, 20*24*time.Hour), fixed(30, 24*time.Hour).Anchored(store.AnchorFirstRequest),
+		fixed(40, 20*24*time.Hour), fixed(30, 24*time.Hour).WithAnchor(store.AnchorFirstRequest),
 		headgate.PerCalendar(60, store.Month, time.UTC), headgate.PerCalendar(1000, store.Year, time.UTC),
-		headgate.PerCalendar(60, store.Day, nil).InZone(time.UTC),
-		headgate.PerCalendar(60, store.Day, nil).InZone(time.FixedZone("UTC-12", -12*60*60)),
+		headgate.PerCalendar(60, store.Day, nil).WithZone(time.UTC),
+		headgate.PerCalendar(60, store.Day, nil).WithZone(time.FixedZone("UTC-12", -12*60*60)),
 	}
 }
 
@@ -105,12 +105,12 @@ func TestOlderStatesAreRead(t *testing.T) {
 	server := redistest.Standalone(t)
 	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	now := microsOf(t, server)
-	window := store.Op{Key: "window", Rule: headgate.Per(100, 7*24*time.Hour).Using(store.FixedWindow).Rule(), Cost: 1}
+	window := store.Op{Key: "window", Rule: headgate.Per(100, 7*24*time.Hour).WithAlgorithm(store.FixedWindow).Rule(), Cost: 1}
 	number := now/(7*day) + 1
 	server.Do("SET", redis.KeyOf("hg", &window), fmt.Sprintf("6604800%d%07d", number, 40), "PX", "3600000")
 
 	buckets := window
-	buckets.Key, buckets.Rule = "buckets", headgate.Per(100, 60*24*time.Hour).Using(store.SlidingBuckets).Rule()
+	buckets.Key, buckets.Rule = "buckets", headgate.Per(100, 60*24*time.Hour).WithAlgorithm(store.SlidingBuckets).Rule()
 	rule := buckets.Rule
 	size := int64(rule.Buckets) + 1
 	words := make([]byte, size*2)

@@ -82,7 +82,7 @@ func keyTimes(t *testing.T, server *redistest.Server) {
 			w.do(store.KindTake, true)
 			w.kept(created)
 		}
-		if d := w.do(store.KindTake, limit.Rule().CountDenied); d.Allowed {
+		if d := w.do(store.KindTake, limit.Rule().CountRefused); d.Allowed {
 			t.Errorf("%s: the fourth take is allowed", limit)
 		}
 		w.do(store.KindPeek, false)
@@ -115,7 +115,7 @@ func TestKeyTimesOfAnEndedKey(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
 	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
-	limit := headgate.Per(10, time.Second).Using(store.SlidingLog)
+	limit := headgate.Per(10, time.Second).WithAlgorithm(store.SlidingLog)
 	w := &watched{t: t, server: server, store: db, op: store.Op{Key: "k", Scope: "s", Rule: limit.Rule(), Cost: 1}}
 	w.created()
 	first := w.last.Created
@@ -132,7 +132,7 @@ func TestKeyTimesOfALongLog(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
 	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, KeyTimes: true})
-	limit := headgate.PerHour(10_000).Using(store.SlidingLog)
+	limit := headgate.PerHour(10_000).WithAlgorithm(store.SlidingLog)
 	w := &watched{t: t, server: server, store: db, op: store.Op{Key: "k", Scope: "s", Rule: limit.Rule(), Cost: 1}}
 	w.created()
 	created := w.last.Created
@@ -275,7 +275,7 @@ func TestNoKeyTimes(t *testing.T) {
 
 // timesAcrossSlots: a take that was undone leaves no times that a later one would keep.
 func timesAcrossSlots(t *testing.T, shared *redis.Store) {
-	limit := headgate.PerHour(1).Using(store.SlidingLog)
+	limit := headgate.PerHour(1).WithAlgorithm(store.SlidingLog)
 	var ops []store.Op
 	for i := range 20 {
 		ops = append(ops, store.Op{Key: fmt.Sprint("timed", i), Scope: "s", Rule: limit.Rule(), Cost: 1})

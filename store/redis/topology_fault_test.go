@@ -213,7 +213,7 @@ func TestClusterAcrossSlots(t *testing.T) {
 	set := redistest.Cluster(t)
 	options := redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster}
 	db := openFailsafe(t, options, nil)
-	limiter := headgate.New(db, headgate.WithFailurePolicy(headgate.FailureDeny))
+	limiter := headgate.New(db, headgate.WithFailurePolicy(headgate.FailClosed))
 	limit := headgate.Per(300, never)
 	var ops []store.Op
 	for i := range set.Primaries {

@@ -195,8 +195,8 @@ func policies(t *testing.T, store store.Store, keys func(name string) []string) 
 	with := func(name string, options ...headgate.Option) *crowd {
 		return &crowd{t: t, name: name, limit: limit, keys: keys(name), limiter: headgate.New(store, options...)}
 	}
-	return with("allow"), with("deny", headgate.WithFailurePolicy(headgate.FailureDeny)),
-		with("local", headgate.WithFallback(memory.New(), 0.05), headgate.WithFailurePolicy(headgate.FailureDeny))
+	return with("allow"), with("deny", headgate.WithFailurePolicy(headgate.FailClosed)),
+		with("local", headgate.WithFallback(memory.New(), 0.05), headgate.WithFailurePolicy(headgate.FailClosed))
 }
 
 // named returns one key for each crowd.

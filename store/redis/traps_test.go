@@ -24,16 +24,16 @@ import (
 func eachLimit(n int64, period time.Duration) []headgate.Limit {
 	var limits []headgate.Limit
 	for _, a := range store.Algorithms() {
-		limits = append(limits, headgate.Per(n, period).Using(a))
+		limits = append(limits, headgate.Per(n, period).WithAlgorithm(a))
 	}
 	return append(limits,
-		headgate.Per(n, period).RefillEvery(period/2),
-		headgate.Per(n, period).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest),
+		headgate.Per(n, period).WithRefillEvery(period/2),
+		headgate.Per(n, period).WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest),
 		headgate.PerCalendar(n, store.Month, time.UTC),
-		headgate.PerCalendar(n, store.Month, nil).InZone(time.FixedZone("UTC+14", 14*60*60)),
-		headgate.Per(n, period).Using(store.SlidingLog).CountingDenied(),
-		headgate.Per(n, period).Using(store.SlidingBuckets).Buckets(7, store.EdgeStrict),
-		headgate.Per(n, period).Using(store.SlidingBuckets).Buckets(7, store.EdgeLenient),
+		headgate.PerCalendar(n, store.Month, nil).WithZone(time.FixedZone("UTC+14", 14*60*60)),
+		headgate.Per(n, period).WithAlgorithm(store.SlidingLog).WithRefusalsCounted(),
+		headgate.Per(n, period).WithAlgorithm(store.SlidingBuckets).WithBuckets(7, store.EdgeStrict),
+		headgate.Per(n, period).WithAlgorithm(store.SlidingBuckets).WithBuckets(7, store.EdgeLenient),
 	)
 }
 
@@ -137,7 +137,7 @@ func TestT06_EveryKeyLivesUntilItIsFreshIfTheClockIsSetMeanwhile(t *testing.T) {
 		ahead := time.Hour.Microseconds()
 		everyKeyLives(t, server, db, ahead)
 
-		long := store.Op{Key: "long", Rule: headgate.Per(1000, time.Hour).Using(store.SlidingLog).Rule(), Cost: 1}
+		long := store.Op{Key: "long", Rule: headgate.Per(1000, time.Hour).WithAlgorithm(store.SlidingLog).Rule(), Cost: 1}
 		for range 600 { // beyond 4 KB it is changed in place
 			take(t, db, long)
 		}
@@ -153,7 +153,7 @@ func TestT06_EveryKeyLivesUntilItIsFreshIfTheClockIsSetMeanwhile(t *testing.T) {
 func TestT06_AWindowEndsWithItsKeyIfTheClockIsSetMeanwhile(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		options := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}
-		op := store.Op{Key: "k", Rule: headgate.Per(3, 7*24*time.Hour).Using(store.FixedWindow).Rule(), Cost: 1}
+		op := store.Op{Key: "k", Rule: headgate.Per(3, 7*24*time.Hour).WithAlgorithm(store.FixedWindow).Rule(), Cost: 1}
 		now := microsOf(t, server)
 		if week := int64(7 * day); now/week != (now+2*time.Hour.Microseconds())/week {
 			t.Skip("the window is about to end")
@@ -195,7 +195,7 @@ func TestT15_ARefusalWritesNothing(t *testing.T) {
 	server := redistest.Standalone(t)
 	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	for i, limit := range eachLimit(3, time.Hour) {
-		if limit.Rule().CountDenied {
+		if limit.Rule().CountRefused {
 			continue
 		}
 		op := store.Op{Key: strconv.Itoa(i), Rule: limit.Rule(), Cost: 3}

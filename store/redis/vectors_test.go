@@ -167,7 +167,7 @@ func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 	if !ok {
 		t.Fatalf("algorithm %q", v.Algorithm)
 	}
-	l := headgate.Per(v.Limit, time.Duration(v.PeriodUS)*time.Microsecond).Using(a)
+	l := headgate.Per(v.Limit, time.Duration(v.PeriodUS)*time.Microsecond).WithAlgorithm(a)
 	switch {
 	case v.Calendar != nil:
 		zone, err := time.LoadLocation(v.Calendar.Zone)
@@ -176,32 +176,32 @@ func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 		}
 		for u := store.Minute; u <= store.Year; u++ {
 			if u.String() == v.Calendar.Unit {
-				l = headgate.PerCalendar(v.Limit, u, zone).Using(a)
+				l = headgate.PerCalendar(v.Limit, u, zone).WithAlgorithm(a)
 				if v.Calendar.Own {
-					l = l.InZone(zone)
+					l = l.WithZone(zone)
 				}
 			}
 		}
 	case v.Burst > 0:
-		l = l.Burst(v.Burst)
+		l = l.WithBurst(v.Burst)
 	case v.Anchor == "first_request":
-		l = l.Anchored(store.AnchorFirstRequest)
+		l = l.WithAnchor(store.AnchorFirstRequest)
 	}
 	if v.CountDenied {
-		l = l.CountingDenied()
+		l = l.WithRefusalsCounted()
 	}
 	if v.DelayAfter > 0 {
-		l = l.DelayAfter(v.DelayAfter)
+		l = l.WithDelayAfter(v.DelayAfter)
 	}
 	if v.MaxWaitUS > 0 {
-		l = l.MaxWait(time.Duration(v.MaxWaitUS) * time.Microsecond)
+		l = l.WithMaxWait(time.Duration(v.MaxWaitUS) * time.Microsecond)
 	}
 	if v.RefillUS > 0 {
-		l = l.RefillEvery(time.Duration(v.RefillUS) * time.Microsecond)
+		l = l.WithRefillEvery(time.Duration(v.RefillUS) * time.Microsecond)
 	}
 	for _, e := range []store.Edge{store.EdgeWeighted, store.EdgeLenient, store.EdgeStrict} {
 		if v.Buckets > 0 && e.String() == v.Edge {
-			l = l.Buckets(v.Buckets, e)
+			l = l.WithBuckets(v.Buckets, e)
 		}
 	}
 	if err := l.Validate(); err != nil {

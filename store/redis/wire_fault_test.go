@@ -183,7 +183,7 @@ func TestFlappingWire(t *testing.T) {
 	server := redistest.Standalone(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	db := openFailsafe(t, redis.Options{Addresses: []string{proxy.Addr}}, nil)
-	op := store.Op{Key: "k", Rule: headgate.PerDay(1_000_000).Using(store.FixedWindow).Rule(), Cost: 1}
+	op := store.Op{Key: "k", Rule: headgate.PerDay(1_000_000).WithAlgorithm(store.FixedWindow).Rule(), Cost: 1}
 	counted, unknown := int64(0), int64(0)
 	for range 20 {
 		proxy.Cut()

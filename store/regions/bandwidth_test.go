@@ -34,7 +34,7 @@ func TestBandwidth(t *testing.T) {
 	}{{"hot", 12, 60, false}, {"used up", 100, 30, false}, {"quiet", 2, 60, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				limit := headgate.LimitOf(headgate.PerMinute(600).Using(store.SlidingWindow).Rule().InRegions(store.Regions{}))
+				limit := headgate.LimitOf(headgate.PerMinute(600).WithAlgorithm(store.SlidingWindow).Rule().InRegions(store.Regions{}))
 				w := newWorld(t, "eu", "us")
 				for range c.seconds {
 					for range 5 {

@@ -79,7 +79,7 @@ func (d *demand) note(op *store.Op, whole headgate.Limit, remaining int64) {
 		n.scope = strings.Clone(op.Scope)
 	}
 	n.limit, n.remaining, n.idle = whole, remaining, 0
-	n.requested += min(op.Cost, whole.Capacity())
+	n.requested += min(op.Cost, whole.Burst())
 }
 
 // busy reports whether a key is in demand in this process.
@@ -123,7 +123,7 @@ func (d *demand) due(p *parts) (wants []want) {
 				n.awaited = 0
 			}
 			if len(wants) < mostWants && size < mostBytes {
-				if tokens := n.wanted(p.of(n.limit).Capacity()); tokens > 0 {
+				if tokens := n.wanted(p.of(n.limit).Burst()); tokens > 0 {
 					n.asked, n.awaited = askAgain, tokens
 					wants = append(wants, want{entity: e, scope: n.scope, limit: n.limit, tokens: tokens})
 					size += len(e.key) + len(n.scope)

@@ -40,7 +40,7 @@ func FuzzPeer(f *testing.F) {
 		for range 2 {
 			w.stores["eu"].tick(t.Context())
 		}
-		used := w.takeAll("eu", headgate.LimitOf(headgate.PerHour(10).Using(store.FixedWindow).Rule().InRegions(store.Regions{})).Named("other"))
+		used := w.takeAll("eu", headgate.LimitOf(headgate.PerHour(10).WithAlgorithm(store.FixedWindow).Rule().InRegions(store.Regions{})).WithName("other"))
 		if used > 5 {
 			t.Errorf("a region with a part of 5 admits %d", used)
 		}
@@ -55,7 +55,7 @@ func FuzzPeer(f *testing.F) {
 func TestImpossibleGifts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eu", "us")
-		limit := headgate.LimitOf(headgate.PerMinute(60).Burst(60).Rule().InRegions(store.Regions{}))
+		limit := headgate.LimitOf(headgate.PerMinute(60).WithBurst(60).Rule().InRegions(store.Regions{}))
 		if got := w.takeAll("eu", limit); got != 30 {
 			t.Fatalf("%d were admitted, want the part of 30", got)
 		}

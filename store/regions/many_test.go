@@ -51,7 +51,7 @@ func TestEveryKeyHasItsTurn(t *testing.T) {
 		for i := range names {
 			names[i] = "customer-" + strconv.Itoa(i)
 		}
-		limit := headgate.LimitOf(headgate.PerMinute(4).Using(store.FixedWindow).Rule().InRegions(store.Regions{}))
+		limit := headgate.LimitOf(headgate.PerMinute(4).WithAlgorithm(store.FixedWindow).Rule().InRegions(store.Regions{}))
 		if asked := w.asksFor("eu", limit, names, 12); asked < keys*99/100 {
 			t.Errorf("%d of %d keys were asked for in 12 intervals", asked, keys)
 		}
@@ -71,7 +71,7 @@ func TestLongKeys(t *testing.T) {
 				for i := range names {
 					names[i] = strings.Repeat("k", c.length-2) + strconv.Itoa(10+i)
 				}
-				limit := headgate.LimitOf(headgate.PerMinute(100).Using(store.FixedWindow).Rule().InRegions(store.Regions{}))
+				limit := headgate.LimitOf(headgate.PerMinute(100).WithAlgorithm(store.FixedWindow).Rule().InRegions(store.Regions{}))
 				if got := w.asksFor("eu", limit, names, 60); got != c.asked {
 					t.Errorf("%d keys were asked for, want %d", got, c.asked)
 				}

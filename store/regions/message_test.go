@@ -14,7 +14,7 @@ func TestSpecsDescribeLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	limits := append(simulatedLimits(),
-		headgate.PerMinute(7).Named("login"), headgate.PerCalendar(3, store.Month, berlin),
+		headgate.PerMinute(7).WithName("login"), headgate.PerCalendar(3, store.Month, berlin),
 		headgate.LimitOf(headgate.PerSecond(100).Rule().InBlocks(store.Blocks{MaxAge: time.Second})),
 	)
 	for _, l := range limits {
@@ -46,10 +46,10 @@ func TestParts(t *testing.T) {
 					t.Fatalf("part %d of %d of %s: %v", i, n, l, err)
 				}
 				limit += part.N()
-				capacity += part.Capacity()
+				capacity += part.Burst()
 				rate += float64(part.N()) / part.Period().Seconds()
 			}
-			if capacity != l.Capacity() || l.Algorithm() != store.TokenBucket && limit != l.N() {
+			if capacity != l.Burst() || l.Algorithm() != store.TokenBucket && limit != l.N() {
 				t.Errorf("%d parts of %s: %d, together %d at once", n, l, limit, capacity)
 			}
 			if want := float64(l.N()) / l.Period().Seconds(); rate > want*1.000001 || rate < want*0.999999 {

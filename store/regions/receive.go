@@ -27,7 +27,7 @@ const mostArriving = 10_000
 
 // applied counts a gift once.
 func applied() headgate.Limit {
-	return headgate.Per(1, appliedFor).Using(store.FixedWindow).Anchored(store.AnchorFirstRequest)
+	return headgate.Per(1, appliedFor).WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest)
 }
 
 // clockOf is a limit whose decisions tell the clock of a key's server: what is taken counts
@@ -48,7 +48,7 @@ func (c *courier) receive(in *incoming, gifts []gift) {
 		}
 		l := in.limits[g.Limit]
 		part := c.parts.of(l.limit)
-		if l.err != nil || !part.Rule().Valid() || g.Tokens > l.limit.Capacity() || len(c.arriving) >= mostArriving {
+		if l.err != nil || !part.Rule().Valid() || g.Tokens > l.limit.Burst() || len(c.arriving) >= mostArriving {
 			c.counts.skipped.Add(1)
 			continue
 		}

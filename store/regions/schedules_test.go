@@ -39,7 +39,7 @@ func try(seed uint64) (o outcome) {
 	for _, r := range s.regions {
 		o.messages += len(r.stream)
 	}
-	if s.use.fullest >= s.limit.Capacity() {
+	if s.use.fullest >= s.limit.Burst() {
 		o.full++
 	}
 	if s.use.wrong != "" {

@@ -230,7 +230,7 @@ func (s *simulation) event() {
 	switch n := s.rng.IntN(100); {
 	case p.busy:
 	case n < 60:
-		s.request(p, 1+s.rng.Int64N(3+s.limit.Capacity()/s.heavy))
+		s.request(p, 1+s.rng.Int64N(3+s.limit.Burst()/s.heavy))
 	case n < 97:
 		p.busy = true
 		p.store.tick(context.Background())
@@ -267,14 +267,14 @@ func (s *simulation) request(p *process, cost int64) {
 
 func simulatedLimits() []headgate.Limit {
 	return []headgate.Limit{
-		headgate.Per(60, 10*time.Second).Using(store.FixedWindow),
-		headgate.Per(300, 20*time.Second).Using(store.FixedWindow),
-		headgate.Per(90, 10*time.Second).Using(store.SlidingWindow),
-		headgate.Per(100, 10*time.Second).Using(store.SlidingBuckets).Buckets(10, store.EdgeWeighted),
-		headgate.Per(100, 10*time.Second).Using(store.SlidingBuckets).Buckets(20, store.EdgeStrict),
-		headgate.PerSecond(10).Burst(100),
-		headgate.PerSecond(50).Burst(100),
-		headgate.PerSecond(20).Burst(60).RefillEvery(time.Second),
+		headgate.Per(60, 10*time.Second).WithAlgorithm(store.FixedWindow),
+		headgate.Per(300, 20*time.Second).WithAlgorithm(store.FixedWindow),
+		headgate.Per(90, 10*time.Second).WithAlgorithm(store.SlidingWindow),
+		headgate.Per(100, 10*time.Second).WithAlgorithm(store.SlidingBuckets).WithBuckets(10, store.EdgeWeighted),
+		headgate.Per(100, 10*time.Second).WithAlgorithm(store.SlidingBuckets).WithBuckets(20, store.EdgeStrict),
+		headgate.PerSecond(10).WithBurst(100),
+		headgate.PerSecond(50).WithBurst(100),
+		headgate.PerSecond(20).WithBurst(60).WithRefillEvery(time.Second),
 		headgate.PerCalendar(40, store.Minute, nil),
 	}
 }

@@ -171,7 +171,7 @@ func TestGivesAfterTheClockWasSetBack(t *testing.T) {
 func TestAnEarlyGiftStopsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eu", "us")
-		early := headgate.LimitOf(headgate.Per(100, 10*time.Second).Using(store.FixedWindow).Rule().InRegions(store.Regions{}))
+		early := headgate.LimitOf(headgate.Per(100, 10*time.Second).WithAlgorithm(store.FixedWindow).Rule().InRegions(store.Regions{}))
 		next := time.Now().Truncate(10 * time.Second).Add(20 * time.Second)
 		out := writer{}
 		out.Gifts = []gift{{To: "eu", Scope: "api/rule", Limit: out.place(early), Key: []byte("early"), Tokens: 5, Charged: 1, Until: next.UnixMicro()}}

@@ -62,20 +62,20 @@ func (s *spec) whole() (l headgate.Limit, err error) {
 		if s.Period <= 0 || s.Period > int64(store.MaxPeriod/time.Microsecond) {
 			return l, fmt.Errorf("%w: period %d", errSpec, s.Period)
 		}
-		l = headgate.Per(s.Limit, time.Duration(s.Period)*time.Microsecond).Using(a)
+		l = headgate.Per(s.Limit, time.Duration(s.Period)*time.Microsecond).WithAlgorithm(a)
 	}
 	if s.Burst > 0 {
-		l = l.Burst(s.Burst)
+		l = l.WithBurst(s.Burst)
 	}
 	if s.Refill > 0 {
-		l = l.RefillEvery(time.Duration(min(s.Refill, int64(store.MaxPeriod/time.Microsecond))) * time.Microsecond)
+		l = l.WithRefillEvery(time.Duration(min(s.Refill, int64(store.MaxPeriod/time.Microsecond))) * time.Microsecond)
 	}
 	if s.Buckets > 0 {
-		l = l.Buckets(s.Buckets, store.Edge(s.Edge))
+		l = l.WithBuckets(s.Buckets, store.Edge(s.Edge))
 	}
 	l = headgate.LimitOf(l.Rule().InRegions(store.Regions{Slack: s.Slack}))
 	if s.Name != "" {
-		l = l.Named(s.Name)
+		l = l.WithName(s.Name)
 	}
 	if err := l.Validate(); err != nil {
 		return l, fmt.Errorf("%w: %w", errSpec, err)

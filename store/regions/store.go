@@ -124,7 +124,7 @@ func shared(op store.Op) bool { return op.Rule.Shared() && op.Kind != store.Kind
 // decided completes the decision on an op.
 func (s *Store) decided(op *store.Op, whole headgate.Limit, d *store.Decision) {
 	most := d.Limit
-	d.Limit = whole.Capacity()
+	d.Limit = whole.Burst()
 	switch op.Kind {
 	case store.KindTake, store.KindTakeUpTo, store.KindCharge, store.KindReserve:
 		if op.Cost > 0 && (!d.Allowed || d.Remaining <= most/2) {

@@ -175,7 +175,7 @@ func (w *world) left(region string, limit headgate.Limit) int64 {
 	return d.Remaining
 }
 
-var perMinute = headgate.LimitOf(headgate.PerMinute(100).Using(store.FixedWindow).Rule().InRegions(store.Regions{}))
+var perMinute = headgate.LimitOf(headgate.PerMinute(100).WithAlgorithm(store.FixedWindow).Rule().InRegions(store.Regions{}))
 
 func TestEachRegionHasItsPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -197,8 +197,8 @@ func TestTokensGoWhereTheyAreWanted(t *testing.T) {
 	for _, limit := range []headgate.Limit{
 		perMinute,
 		headgate.LimitOf(headgate.PerCalendar(100, store.Hour, nil).Rule().InRegions(store.Regions{})),
-		headgate.LimitOf(headgate.PerMinute(100).Using(store.SlidingWindow).Rule().InRegions(store.Regions{})),
-		headgate.LimitOf(headgate.PerMinute(100).Using(store.SlidingBuckets).Rule().InRegions(store.Regions{})),
+		headgate.LimitOf(headgate.PerMinute(100).WithAlgorithm(store.SlidingWindow).Rule().InRegions(store.Regions{})),
+		headgate.LimitOf(headgate.PerMinute(100).WithAlgorithm(store.SlidingBuckets).Rule().InRegions(store.Regions{})),
 	} {
 		t.Run(limit.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestBucketGivesWhatHasNotDrained(t *testing.T) {
 		want  int64
 	}{{0, 39}, {0.05, 41}, {0.5, 44}} { // with 0.05, half a second does not count
 		synctest.Test(t, func(t *testing.T) {
-			limit := headgate.LimitOf(headgate.PerSecond(10).Burst(100).Rule().InRegions(store.Regions{Slack: c.slack}))
+			limit := headgate.LimitOf(headgate.PerSecond(10).WithBurst(100).Rule().InRegions(store.Regions{Slack: c.slack}))
 			w := newWorld(t, "eu", "us")
 			w.takeAll("eu", limit)
 			w.stores["eu"].tick(t.Context())
@@ -379,7 +379,7 @@ func TestCostsMoreThanAPart(t *testing.T) {
 func TestOtherLimitsAreUntouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eu", "us")
-		plain := headgate.PerMinute(10).Using(store.FixedWindow)
+		plain := headgate.PerMinute(10).WithAlgorithm(store.FixedWindow)
 		ops := []store.Op{{Key: "a", Rule: plain.Rule(), Cost: 10}, op(perMinute, 50)}
 		out := make([]store.Decision, 2)
 		if err := store.ExecuteAll(t.Context(), w.stores["eu"], ops, out, store.AllOrNothing); err != nil {

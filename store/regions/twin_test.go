@@ -81,7 +81,7 @@ func TestTwoLimitsOfOneRule(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, "ap", "eu", "us")
 			limit := func(n int64) headgate.Limit {
-				return headgate.LimitOf(headgate.Per(n, time.Hour).Using(algorithm).Rule().InRegions(store.Regions{})).Named("search")
+				return headgate.LimitOf(headgate.Per(n, time.Hour).WithAlgorithm(algorithm).Rule().InRegions(store.Regions{})).WithName("search")
 			}
 			small, large, used := limit(60), limit(600), 0
 			for i := range 40 {

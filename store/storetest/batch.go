@@ -23,7 +23,7 @@ func batchCases() []testCase {
 func allOrNothing(s *session) {
 	for _, limit := range everyAlgorithm(5) {
 		ops := []store.Op{key(at(0, limit), "a"), key(at(0, limit), "b"), key(cost(at(0, limit), 6), "c")}
-		if limit.Rule().Calendar != store.NoCalendar || limit.Rule().CountDenied || limit.Rule().Anchor != store.AnchorClock {
+		if limit.Rule().Calendar != store.NoCalendar || limit.Rule().CountRefused || limit.Rule().Anchor != store.AnchorClock {
 			continue // same states as for another limit here
 		}
 		for i := range ops {
@@ -47,11 +47,11 @@ func allOrNothing(s *session) {
 // refusalsCount: a limit that counts refusals counts its own, even if other limits
 // allowed the request, but not those of other limits.
 func refusalsCount(s *session) {
-	three := headgate.Per(3, 2*time.Second).Using(store.SlidingLog)
+	three := headgate.Per(3, 2*time.Second).WithAlgorithm(store.SlidingLog)
 	var verdicts [2]string
 	for i := range 16 { // every 250 ms
 		now := int64(i) * 250 * ms
-		for j, limit := range []headgate.Limit{three, three.CountingDenied()} {
+		for j, limit := range []headgate.Limit{three, three.WithRefusalsCounted()} {
 			wide := key(at(now, headgate.PerDay(1000)), "wide")
 			one := at(now, limit)
 			wide.Scope, one.Scope = limit.String(), limit.String()
@@ -63,7 +63,7 @@ func refusalsCount(s *session) {
 		s.Errorf("%s, want %s", verdicts, want)
 	}
 	// A refusal by another limit does not count for this one.
-	counting := at(8*1000*ms, three.CountingDenied())
+	counting := at(8*1000*ms, three.WithRefusalsCounted())
 	counting.Scope = "other"
 	none := key(at(8*1000*ms, headgate.PerDay(0)), "none")
 	for range 5 {
@@ -76,7 +76,7 @@ func refusalsCount(s *session) {
 // sameKeyTwice: two ops on one state are charged together or not at all.
 func sameKeyTwice(s *session) {
 	for _, a := range store.Algorithms() {
-		limit := headgate.PerMinute(5).Using(a)
+		limit := headgate.PerMinute(5).WithAlgorithm(a)
 		three := cost(at(0, limit), 3)
 		if out := s.do(store.AllOrNothing, three, three); !out[0].Allowed || out[1].Allowed {
 			s.Errorf("%s: 3 + 3 of 5: %s, %s", a, show(out[0]), show(out[1]))
@@ -90,7 +90,7 @@ func sameKeyTwice(s *session) {
 
 func independent(s *session) {
 	limit := headgate.PerMinute(5)
-	other := headgate.PerMinute(2).Using(store.SlidingLog)
+	other := headgate.PerMinute(2).WithAlgorithm(store.SlidingLog)
 	three := cost(at(0, limit), 3)
 	out := s.do(store.Independent, three, three, cost(three, 2), at(0, other), kind(three, store.KindPeek))
 	for i, want := range []bool{true, false, true, true, false} {

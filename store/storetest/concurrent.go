@@ -46,7 +46,7 @@ func concurrentTakes(s *session) {
 	const limited = 1000
 	for i, limit := range everyAlgorithm(limited) {
 		if limit.Algorithm() <= store.LeakyBucket {
-			limit = headgate.PerDay(limited).Using(limit.Algorithm()) // nothing refills during the test
+			limit = headgate.PerDay(limited).WithAlgorithm(limit.Algorithm()) // nothing refills during the test
 		}
 		op := key(at(day/2, limit), string(rune('a'+i)))
 		s.stamp(&op)
@@ -82,7 +82,7 @@ func concurrentTakes(s *session) {
 func concurrentBatches(s *session) {
 	const limited = 300
 	for _, a := range store.Algorithms() {
-		limit := headgate.PerDay(limited).Using(a)
+		limit := headgate.PerDay(limited).WithAlgorithm(a)
 		x, y := key(at(day/2, limit), "x"), key(at(day/2, limit), "y")
 		s.stamp(&x)
 		s.stamp(&y)
@@ -117,7 +117,7 @@ func concurrentBatches(s *session) {
 func noLostUpdates(s *session) {
 	const keys, rounds = 10, 20
 	for _, a := range store.Algorithms() {
-		limit := headgate.PerDay(100_000).Using(a)
+		limit := headgate.PerDay(100_000).WithAlgorithm(a)
 		now := at(day/2, limit)
 		s.stamp(&now)
 		err := together(func(w int) error {

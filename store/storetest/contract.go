@@ -17,21 +17,21 @@ func everyAlgorithm(n int64) []headgate.Limit {
 	per := headgate.PerMinute(n)
 	return []headgate.Limit{
 		per,
-		per.RefillEvery(20 * time.Second),
-		per.Using(store.LeakyBucket),
-		per.Using(store.FixedWindow),
-		per.Using(store.FixedWindow).Anchored(store.AnchorFirstRequest),
+		per.WithRefillEvery(20 * time.Second),
+		per.WithAlgorithm(store.LeakyBucket),
+		per.WithAlgorithm(store.FixedWindow),
+		per.WithAlgorithm(store.FixedWindow).WithAnchor(store.AnchorFirstRequest),
 		headgate.PerCalendar(n, store.Day, time.UTC),
-		headgate.PerCalendar(n, store.Day, nil).InZone(time.FixedZone("UTC+14", 14*60*60)),
-		per.Using(store.SlidingLog),
-		per.Using(store.SlidingLog).CountingDenied(),
-		per.Using(store.FixedWindow).CountingDenied(),
-		per.Using(store.SlidingWindow).CountingDenied(),
-		per.Using(store.SlidingBuckets).CountingDenied(),
-		per.Using(store.SlidingWindow),
-		per.Using(store.SlidingBuckets),
-		per.Using(store.SlidingBuckets).Buckets(6, store.EdgeStrict),
-		per.Using(store.SlidingBuckets).Buckets(7, store.EdgeLenient),
+		headgate.PerCalendar(n, store.Day, nil).WithZone(time.FixedZone("UTC+14", 14*60*60)),
+		per.WithAlgorithm(store.SlidingLog),
+		per.WithAlgorithm(store.SlidingLog).WithRefusalsCounted(),
+		per.WithAlgorithm(store.FixedWindow).WithRefusalsCounted(),
+		per.WithAlgorithm(store.SlidingWindow).WithRefusalsCounted(),
+		per.WithAlgorithm(store.SlidingBuckets).WithRefusalsCounted(),
+		per.WithAlgorithm(store.SlidingWindow),
+		per.WithAlgorithm(store.SlidingBuckets),
+		per.WithAlgorithm(store.SlidingBuckets).WithBuckets(6, store.EdgeStrict),
+		per.WithAlgorithm(store.SlidingBuckets).WithBuckets(7, store.EdgeLenient),
 		headgate.Concurrent(n),
 	}
 }
@@ -149,7 +149,7 @@ func invalidOps(s *session) {
 // ownStates: one key under six algorithms has six separate counts.
 func ownStates(s *session) {
 	for _, a := range store.Algorithms() {
-		if d := s.take(cost(at(0, headgate.PerMinute(4).Using(a)), 4)); !d.Allowed {
+		if d := s.take(cost(at(0, headgate.PerMinute(4).WithAlgorithm(a)), 4)); !d.Allowed {
 			s.Errorf("%s: %s", a, show(d))
 		}
 	}
@@ -205,7 +205,7 @@ func awkward() []string {
 // opaqueKeys exhausts each key, and resets one that could be a pattern.
 func opaqueKeys(s *session) {
 	for _, a := range store.Algorithms() {
-		limit := headgate.PerDay(1).Using(a)
+		limit := headgate.PerDay(1).WithAlgorithm(a)
 		for _, k := range awkward() {
 			if d := s.take(key(at(0, limit), k)); !d.Allowed {
 				s.Errorf("%s: another key has used up that of %q: %s", a, k, show(d))

@@ -73,14 +73,14 @@ func randomLimits() []headgate.Limit {
 	limits := append(everyAlgorithm(5), everyAlgorithm(100)...)
 	limits = append(
 		limits,
-		headgate.PerSecond(100).Burst(500), headgate.PerSecond(8).RefillEvery(250*time.Millisecond), headgate.PerMinute(7).Burst(20).RefillEvery(11*time.Second), headgate.Per(3, 7*time.Millisecond).Burst(2), headgate.PerSecond(0),
-		headgate.Per(store.MaxLimit, 24*time.Hour), headgate.Per(7, 13*time.Second).Using(store.LeakyBucket).Burst(3),
-		headgate.Per(7, 13*time.Second).Using(store.LeakyBucket).Burst(9).DelayAfter(4), headgate.PerSecond(10).Using(store.LeakyBucket).Burst(20).DelayAfter(5).MaxWait(900*time.Millisecond),
-		headgate.PerSecond(3).Using(store.FixedWindow), headgate.PerHour(3).Using(store.SlidingWindow),
-		headgate.PerSecond(2).Using(store.SlidingLog), headgate.PerSecond(9).Using(store.SlidingBuckets),
-		headgate.Concurrent(9).Lease(time.Second), headgate.Concurrent(3).Lease(time.Minute), headgate.Concurrent(3000),
-		headgate.PerMinute(5).Using(store.Distinct), headgate.PerSecond(3).Using(store.Distinct).Anchored(store.AnchorFirstRequest),
-		headgate.PerCalendar(6, store.Hour, nil).Using(store.Distinct),
+		headgate.PerSecond(100).WithBurst(500), headgate.PerSecond(8).WithRefillEvery(250*time.Millisecond), headgate.PerMinute(7).WithBurst(20).WithRefillEvery(11*time.Second), headgate.Per(3, 7*time.Millisecond).WithBurst(2), headgate.PerSecond(0),
+		headgate.Per(store.MaxLimit, 24*time.Hour), headgate.Per(7, 13*time.Second).WithAlgorithm(store.LeakyBucket).WithBurst(3),
+		headgate.Per(7, 13*time.Second).WithAlgorithm(store.LeakyBucket).WithBurst(9).WithDelayAfter(4), headgate.PerSecond(10).WithAlgorithm(store.LeakyBucket).WithBurst(20).WithDelayAfter(5).WithMaxWait(900*time.Millisecond),
+		headgate.PerSecond(3).WithAlgorithm(store.FixedWindow), headgate.PerHour(3).WithAlgorithm(store.SlidingWindow),
+		headgate.PerSecond(2).WithAlgorithm(store.SlidingLog), headgate.PerSecond(9).WithAlgorithm(store.SlidingBuckets),
+		headgate.Concurrent(9).WithLease(time.Second), headgate.Concurrent(3).WithLease(time.Minute), headgate.Concurrent(3000),
+		headgate.PerMinute(5).WithAlgorithm(store.Distinct), headgate.PerSecond(3).WithAlgorithm(store.Distinct).WithAnchor(store.AnchorFirstRequest),
+		headgate.PerCalendar(6, store.Hour, nil).WithAlgorithm(store.Distinct),
 		headgate.Unlimited(),
 	)
 	return limits
@@ -116,7 +116,7 @@ func (w *world) op() store.Op {
 		Duration: pick(w.rng, 0, time.Microsecond, time.Duration(w.rng.Int64N(int64(time.Minute))), time.Duration(math.MaxInt64)),
 	}
 	if w.rng.IntN(4) == 0 {
-		op.Rule = headgate.LimitOf(op.Rule).Named("n").Rule()
+		op.Rule = headgate.LimitOf(op.Rule).WithName("n").Rule()
 	}
 	if op.Cost == math.MaxInt64 && w.rng.IntN(3) > 0 {
 		op.Cost = 4

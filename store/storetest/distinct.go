@@ -28,7 +28,7 @@ func member(op store.Op, n uint64) store.Op {
 // refused ones are not kept; all or nothing with other limits, in which a refusal keeps
 // no value.
 func distinctValues(s *session) {
-	limit := headgate.PerHour(3).Using(store.Distinct)
+	limit := headgate.PerHour(3).WithAlgorithm(store.Distinct)
 	op := at(0, limit)
 	for i, want := range []struct {
 		member  uint64
@@ -68,7 +68,7 @@ func distinctValues(s *session) {
 // distinctNeedsAValue: what does not say which value the request shows is an error, not a
 // request that passes.
 func distinctNeedsAValue(s *session) {
-	ctx, limit := context.Background(), headgate.PerHour(3).Using(store.Distinct)
+	ctx, limit := context.Background(), headgate.PerHour(3).WithAlgorithm(store.Distinct)
 	op := at(0, limit)
 	s.stamp(&op)
 	for _, k := range []store.Kind{store.KindTake, store.KindTakeUpTo, store.KindCharge, store.KindReserve, store.KindRefund} {
@@ -92,11 +92,11 @@ func distinctNeedsAValue(s *session) {
 
 // distinctThousands fills a limit of thousands exactly, and one that only measures.
 func distinctThousands(s *session) {
-	exact := thousandsOf(s, key(at(0, headgate.PerDay(4500).Using(store.Distinct)), "exact"))
+	exact := thousandsOf(s, key(at(0, headgate.PerDay(4500).WithAlgorithm(store.Distinct)), "exact"))
 	if exact.Allowed || exact.Remaining != 0 {
 		s.Errorf("after 5000 values of 4500: %s", show(exact))
 	}
-	measured := thousandsOf(s, key(at(0, headgate.PerDay(store.MaxDistinctExact+1).Using(store.Distinct)), "measured"))
+	measured := thousandsOf(s, key(at(0, headgate.PerDay(store.MaxDistinctExact+1).WithAlgorithm(store.Distinct)), "measured"))
 	if n := store.MaxDistinctExact + 1 - measured.Remaining; !measured.Allowed || n < 4500 || n > 5500 { // these are no hashes
 		s.Errorf("5000 values are %d: %s", n, show(measured))
 	}
@@ -121,7 +121,7 @@ func thousandsOf(s *session, op store.Op) store.Decision {
 
 // concurrentValues: 16 goroutines show the same 1000 values to a limit of 700.
 func concurrentValues(s *session) {
-	op := at(day/2, headgate.PerDay(700).Using(store.Distinct))
+	op := at(day/2, headgate.PerDay(700).WithAlgorithm(store.Distinct))
 	s.stamp(&op)
 	var added atomic.Int64
 	err := together(func(worker int) error {

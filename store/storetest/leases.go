@@ -34,7 +34,7 @@ func renew(op store.Op, d store.Decision) store.Op {
 // leasesEnd: a released lease is free at once and only once, a renewed one lasts, and
 // one left alone ends when its time is over, not before.
 func leasesEnd(s *session) {
-	limit := headgate.Concurrent(2).Lease(10 * time.Second)
+	limit := headgate.Concurrent(2).WithLease(10 * time.Second)
 	first, other := s.take(at(0, limit)), s.take(at(0, limit))
 	if first.Lease == 0 || first.Lease == other.Lease {
 		s.Fatalf("two leases: %s and %s", show(first), show(other))
@@ -75,7 +75,7 @@ func leasesEnd(s *session) {
 
 // leasesWithRates: if one of the two refuses, the other has taken nothing.
 func leasesWithRates(s *session) {
-	rate, places := headgate.PerHour(3).Using(store.FixedWindow), headgate.Concurrent(2)
+	rate, places := headgate.PerHour(3).WithAlgorithm(store.FixedWindow), headgate.Concurrent(2)
 	both := func(after int64) []store.Op {
 		a, b := at(after, rate), at(after, places)
 		a.Scope, b.Scope = "rate", "places"
@@ -104,7 +104,7 @@ func leasesWithRates(s *session) {
 // leasesLookedAt: peeking at a slot does not take it, and if no slot is free, the peek
 // refuses the take next to it.
 func leasesLookedAt(s *session) {
-	rate, place := at(0, headgate.PerHour(5).Using(store.FixedWindow)), at(0, headgate.Concurrent(1))
+	rate, place := at(0, headgate.PerHour(5).WithAlgorithm(store.FixedWindow)), at(0, headgate.Concurrent(1))
 	rate.Scope, place.Scope = "rate", "place"
 	look := kind(place, store.KindPeek)
 	for i := range 3 {
@@ -122,7 +122,7 @@ func leasesLookedAt(s *session) {
 // limit, and in the end there are none.
 func concurrentHolders(s *session) {
 	const most = 5
-	op := at(0, headgate.Concurrent(most).Lease(time.Hour))
+	op := at(0, headgate.Concurrent(most).WithLease(time.Hour))
 	s.stamp(&op)
 	var inside, admitted atomic.Int64
 	ctx := context.Background()

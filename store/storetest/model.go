@@ -135,7 +135,7 @@ func (m *model) do(ops []store.Op, nows []int64, out []store.Decision, mode stor
 				peek.Member = 0 // a grant shows no value
 			}
 			out[i] = m.take(&peek, nows[i])
-		case ops[i].Kind == store.KindTake && ops[i].Rule.CountDenied:
+		case ops[i].Kind == store.KindTake && ops[i].Rule.CountRefused:
 			denied = append(denied, i)
 		}
 	}

@@ -87,8 +87,8 @@ func TestStoresThatForget(t *testing.T) {
 // TestIsClear: which requests all stores answer alike depends on what they may have
 // forgotten, also if the key has been used again since.
 func TestIsClear(t *testing.T) {
-	lenient := headgate.PerMinute(100).Using(store.SlidingBuckets).Buckets(7, store.EdgeLenient).Named("n")
-	weighted := headgate.PerMinute(100).Using(store.SlidingBuckets).Named("n")
+	lenient := headgate.PerMinute(100).WithAlgorithm(store.SlidingBuckets).WithBuckets(7, store.EdgeLenient).WithName("n")
+	weighted := headgate.PerMinute(100).WithAlgorithm(store.SlidingBuckets).WithName("n")
 	m := newModel()
 	first := kind(cost(at(0, lenient), 519), store.KindCharge)
 	m.take(&first, first.At)

@@ -33,18 +33,18 @@ func trapCases() []testCase {
 
 func hugeNumbers(s *session) {
 	for i, limit := range []headgate.Limit{
-		headgate.PerDay(1).Burst(5),
+		headgate.PerDay(1).WithBurst(5),
 		headgate.Per(store.MaxLimit, 365*24*time.Hour),
 		headgate.Per(store.MaxLimit, time.Millisecond),
-		headgate.PerDay(store.MaxLimit).Using(store.SlidingWindow),
-		headgate.PerDay(store.MaxLimit).Using(store.SlidingBuckets),
-		headgate.PerDay(1 << 20).Using(store.SlidingLog),
-		headgate.PerDay(store.MaxLimit).Using(store.FixedWindow),
+		headgate.PerDay(store.MaxLimit).WithAlgorithm(store.SlidingWindow),
+		headgate.PerDay(store.MaxLimit).WithAlgorithm(store.SlidingBuckets),
+		headgate.PerDay(1 << 20).WithAlgorithm(store.SlidingLog),
+		headgate.PerDay(store.MaxLimit).WithAlgorithm(store.FixedWindow),
 	} {
 		k := string(rune('a' + i))
 		for _, n := range []int64{150_000, 1 << 40, 1<<40 + 1, 1 << 53, math.MaxInt64} {
 			d := s.take(key(cost(at(int64(i)*day, limit), n), k))
-			if n > limit.Capacity() && (d.Allowed || d.RetryAfter != store.Never) {
+			if n > limit.Burst() && (d.Allowed || d.RetryAfter != store.Never) {
 				s.Errorf("%s allows %d: %s", limit, n, show(d))
 			}
 		}
@@ -90,11 +90,11 @@ func livesUntilFresh(s *session) {
 
 func exactBurst(s *session) {
 	for i, limit := range []headgate.Limit{
-		headgate.Per(1_000_000_000, time.Second).Burst(10), headgate.PerSecond(50_000).Burst(10),
-		headgate.Per(3, time.Millisecond).Burst(880), headgate.Per(7, 13*time.Second).Burst(100),
+		headgate.Per(1_000_000_000, time.Second).WithBurst(10), headgate.PerSecond(50_000).WithBurst(10),
+		headgate.Per(3, time.Millisecond).WithBurst(880), headgate.Per(7, 13*time.Second).WithBurst(100),
 		headgate.PerDay(11), headgate.PerHour(999),
 	} {
-		for want := limit.Capacity() - 1; want >= -1; want-- {
+		for want := limit.Burst() - 1; want >= -1; want-- {
 			d := s.take(key(at(0, limit), string(rune('a'+i))))
 			if s.ownClock() {
 				break // the clock may advance between two ops
@@ -108,7 +108,7 @@ func exactBurst(s *session) {
 
 func exactRetry(s *session) {
 	for i, limit := range everyAlgorithm(5) {
-		if limit.Rule().CountDenied {
+		if limit.Rule().CountRefused {
 			continue // a refusal restarts the wait
 		}
 		k := string(rune('a' + i))
@@ -163,7 +163,7 @@ func neverAndZero(s *session) {
 		}
 	}
 	for _, limit := range everyAlgorithm(10) {
-		if d := s.take(cost(at(0, limit), 50)); d.Allowed || d.RetryAfter != store.Never || d.Remaining != 10 && !limit.Rule().CountDenied {
+		if d := s.take(cost(at(0, limit), 50)); d.Allowed || d.RetryAfter != store.Never || d.Remaining != 10 && !limit.Rule().CountRefused {
 			s.Errorf("%s, cost 50: %s", limit, show(d))
 		}
 	}
@@ -171,7 +171,7 @@ func neverAndZero(s *session) {
 
 func refusalChangesNothing(s *session) {
 	for i, limit := range everyAlgorithm(10) {
-		if limit.Rule().CountDenied {
+		if limit.Rule().CountRefused {
 			continue
 		}
 		k := string(rune('a' + i))
@@ -188,7 +188,7 @@ func refusalChangesNothing(s *session) {
 
 func floodGetsLimit(s *session) {
 	for i, limit := range everyAlgorithm(60) {
-		if limit.Rule().CountDenied || limit.Period() != time.Minute {
+		if limit.Rule().CountRefused || limit.Period() != time.Minute {
 			continue
 		}
 		admitted := 0
@@ -205,7 +205,7 @@ func floodGetsLimit(s *session) {
 }
 
 func fastRates(s *session) {
-	limit := headgate.PerSecond(100).Burst(10)
+	limit := headgate.PerSecond(100).WithBurst(10)
 	admitted := 0
 	for after := int64(0); after < 200*ms; after += ms {
 		if s.take(at(after, limit)).Allowed {
@@ -224,7 +224,7 @@ func peekIsDryRun(s *session) {
 			op := key(cost(at(int64(i)*2*day+n*second, limit), n), k)
 			peek := s.take(kind(op, store.KindPeek))
 			take := s.take(op)
-			if peek.Allowed != take.Allowed || peek.RetryAfter != take.RetryAfter && !limit.Rule().CountDenied && !s.ownClock() {
+			if peek.Allowed != take.Allowed || peek.RetryAfter != take.RetryAfter && !limit.Rule().CountRefused && !s.ownClock() {
 				s.Errorf("%s, cost %d: peek %s, take %s", limit, n, show(peek), show(take))
 			}
 		}
@@ -244,7 +244,7 @@ func backwardClock(s *session) {
 				admitted++
 			}
 		}
-		if limit := int(limit.Capacity()) + 2; admitted > limit { // 10/min for 10s is 1.7
+		if limit := int(limit.Burst()) + 2; admitted > limit { // 10/min for 10s is 1.7
 			s.Errorf("%s: skewed clocks got %d", everyAlgorithm(10)[i], admitted)
 		}
 	}
@@ -267,8 +267,8 @@ func lateArrivals(s *session) {
 func changedLimit(s *session) {
 	for i, small := range everyAlgorithm(3) {
 		k := string(rune('a' + i))
-		large := everyAlgorithm(10)[i].Named("one")
-		small = small.Named("one")
+		large := everyAlgorithm(10)[i].WithName("one")
+		small = small.WithName("one")
 		s.take(key(cost(at(0, small), 3), k))
 		if d := s.take(key(kind(at(0, large), store.KindPeek), k)); d.Remaining != 7 {
 			s.Errorf("%s, 3 used, raised to 10: %s", small, show(d))
@@ -285,18 +285,18 @@ func changedLimit(s *session) {
 // algorithm.
 func limitsCountApart(s *session) {
 	berlin := time.FixedZone("Berlin", 3600)
-	apart := append(everyAlgorithm(1), headgate.PerHour(1), headgate.PerMinute(2), headgate.PerMinute(1).Burst(2),
-		headgate.PerMinute(1).Using(store.LeakyBucket).Burst(2), headgate.PerMinute(1).Using(store.LeakyBucket).MaxWait(time.Second),
+	apart := append(everyAlgorithm(1), headgate.PerHour(1), headgate.PerMinute(2), headgate.PerMinute(1).WithBurst(2),
+		headgate.PerMinute(1).WithAlgorithm(store.LeakyBucket).WithBurst(2), headgate.PerMinute(1).WithAlgorithm(store.LeakyBucket).WithMaxWait(time.Second),
 		headgate.PerCalendar(1, store.Day, berlin), headgate.PerCalendar(1, store.Hour, nil), headgate.LimitOf(headgate.PerMinute(9).Rule().Share(0.2)), headgate.LimitOf(headgate.PerMinute(8).Rule().Share(0.2)),
-		headgate.PerMinute(1).Named("a"), headgate.PerMinute(1).Named("b"), headgate.PerMinute(1).Using(store.SlidingLog).Named("a"))
+		headgate.PerMinute(1).WithName("a"), headgate.PerMinute(1).WithName("b"), headgate.PerMinute(1).WithAlgorithm(store.SlidingLog).WithName("a"))
 	for _, limit := range apart {
-		if d := s.take(at(0, limit)); !d.Allowed || d.Remaining != limit.Capacity()-1 {
+		if d := s.take(at(0, limit)); !d.Allowed || d.Remaining != limit.Burst()-1 {
 			s.Errorf("%s (name %q) has lost to another limit: %s", limit, limit.Name(), show(d))
 		}
 	}
 	together := []store.Op{
-		at(0, headgate.PerMinute(4)), at(0, headgate.PerMinute(4).Named("x").Named("")),
-		at(0, headgate.Per(4, time.Minute).Using(store.SlidingLog).Using(store.TokenBucket)), at(0, headgate.PerHour(4)),
+		at(0, headgate.PerMinute(4)), at(0, headgate.PerMinute(4).WithName("x").WithName("")),
+		at(0, headgate.Per(4, time.Minute).WithAlgorithm(store.SlidingLog).WithAlgorithm(store.TokenBucket)), at(0, headgate.PerHour(4)),
 	}
 	together[3].Scope = "b"
 	for i, want := range []int64{3, 2, 1, 2} { // one was already taken in scope b
@@ -310,7 +310,7 @@ func limitsCountApart(s *session) {
 	}
 	s.do(store.Independent, ops...)
 	for _, limit := range apart[len(everyAlgorithm(1)):] {
-		if d := s.take(kind(at(0, limit), store.KindPeek)); limit.Name() != "b" && d.Remaining != limit.Capacity() {
+		if d := s.take(kind(at(0, limit), store.KindPeek)); limit.Name() != "b" && d.Remaining != limit.Burst() {
 			s.Errorf("%s (name %q): what was taken was not given back: %s", limit, limit.Name(), show(d))
 		}
 	}

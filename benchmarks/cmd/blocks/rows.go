@@ -50,7 +50,7 @@ const (
 
 // saturatedLog has a period short enough for the shortest run.
 func saturatedLog() headgate.Limit {
-	return headgate.Per(saturated/10, time.Second/10).Using(headgate.SlidingLog)
+	return headgate.Per(saturated/10, time.Second/10).WithAlgorithm(headgate.SlidingLog)
 }
 
 func allRows() []row {
@@ -69,7 +69,7 @@ func allRows() []row {
 		})
 	}
 	daily := func(n int64) headgate.Limit {
-		return headgate.Per(n, 24*time.Hour).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
+		return headgate.Per(n, 24*time.Hour).WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest)
 	}
 	hotWindow := daily(plenty) // its blocks may be used for all of age, unlike those of a bucket
 	return []row{

@@ -27,15 +27,15 @@ type Subject struct {
 func Subjects(n int64, period time.Duration) []Subject {
 	base := headgate.Per(n, period)
 	buckets := func(edge headgate.Edge) headgate.Limit {
-		return base.Using(headgate.SlidingBuckets).Buckets(store.DefaultBuckets, edge)
+		return base.WithAlgorithm(headgate.SlidingBuckets).WithBuckets(store.DefaultBuckets, edge)
 	}
 	return []Subject{
-		{"fixed_window", base.Using(headgate.FixedWindow), true},
-		{"sliding_window", base.Using(headgate.SlidingWindow), true},
+		{"fixed_window", base.WithAlgorithm(headgate.FixedWindow), true},
+		{"sliding_window", base.WithAlgorithm(headgate.SlidingWindow), true},
 		{"sliding_buckets 60 lenient", buckets(headgate.EdgeLenient), true},
 		{"sliding_buckets 60 weighted", buckets(headgate.EdgeWeighted), true},
 		{"sliding_buckets 60 strict", buckets(headgate.EdgeStrict), true},
-		{"sliding_log", base.Using(headgate.SlidingLog), true},
+		{"sliding_log", base.WithAlgorithm(headgate.SlidingLog), true},
 		{"token_bucket", base, false},
 	}
 }

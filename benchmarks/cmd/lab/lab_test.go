@@ -59,7 +59,7 @@ func TestWeightedRoundsDown(t *testing.T) {
 			p.Requests[i] = Request{At: int64(at), Key: rnd.IntN(keys)}
 		}
 		s := Subject{Name: "weighted", Window: true, Limit: headgate.Per(limit, time.Minute).
-			Using(headgate.SlidingBuckets).Buckets(store.DefaultBuckets, headgate.EdgeWeighted)}
+			WithAlgorithm(headgate.SlidingBuckets).WithBuckets(store.DefaultBuckets, headgate.EdgeWeighted)}
 		r, err := Run(t.Context(), s, p, func() *memory.Store { return memory.New() })
 		if err != nil || r.AllAllowed+r.AllRefused < requests/1000 {
 			t.Fatalf("%+v, %v", r, err)

@@ -56,7 +56,7 @@ func limiters(address, only string) ([]limiter, error) {
 
 // ours is the store with its defaults.
 func ours(db *redis.Store, a headgate.Algorithm) limiter {
-	limit := headgate.PerSecond(rate).Using(a)
+	limit := headgate.PerSecond(rate).WithAlgorithm(a)
 	return limiter{"headgate " + a.String(), func(ctx context.Context, key string) error {
 		d, err := store.Execute(ctx, db, store.Op{Key: key, Rule: limit.Rule(), Cost: 1})
 		if err == nil && !d.Allowed {

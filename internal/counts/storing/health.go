@@ -79,7 +79,7 @@ func (s *Store) watch() {
 // tryWriting counts something, so that a store that accepts no writes, and the end of
 // that, are seen without a request.
 func (s *Store) tryWriting() {
-	op := store.Op{Scope: "readyz", Rule: headgate.PerSecond(1000).Using(headgate.FixedWindow).Rule(), Cost: 1}
+	op := store.Op{Scope: "readyz", Rule: headgate.PerSecond(1000).WithAlgorithm(headgate.FixedWindow).Rule(), Cost: 1}
 	_, err := store.Execute(context.Background(), s.shared, op)
 	h := &s.health
 	h.mu.Lock()

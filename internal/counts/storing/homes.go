@@ -87,7 +87,7 @@ func (s *Store) openHomes(ctx context.Context, own redis.Options) (longest time.
 func (s *Store) verifyHomes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyFor)
 	defer cancel()
-	mark := store.Op{Key: rand.Text(), Scope: "verify-homes", Rule: headgate.PerMinute(1).Using(headgate.FixedWindow).Rule(), Cost: 1}
+	mark := store.Op{Key: rand.Text(), Scope: "verify-homes", Rule: headgate.PerMinute(1).WithAlgorithm(headgate.FixedWindow).Rule(), Cost: 1}
 	if _, err := store.Execute(ctx, s.shared, mark); err != nil {
 		return nil //nolint:nilerr // this region's own store is down, which others report
 	}

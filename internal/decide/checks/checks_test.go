@@ -12,7 +12,7 @@ import (
 // TestScopes: a check counts separately if an earlier one could count under the same.
 func TestScopes(t *testing.T) {
 	t.Parallel()
-	six, seven, named := headgate.PerMinute(6), headgate.PerMinute(7), headgate.PerMinute(6).Named("six")
+	six, seven, named := headgate.PerMinute(6), headgate.PerMinute(7), headgate.PerMinute(6).WithName("six")
 	for _, row := range []struct {
 		name   string
 		checks []checks.Check
@@ -21,7 +21,7 @@ func TestScopes(t *testing.T) {
 	}{
 		{"alone", []checks.Check{{Limit: six}}, six, "-"},
 		{"different limits", []checks.Check{{Limit: six}, {Limit: seven}}, seven, "- -"},
-		{"the same, and the same in other words", []checks.Check{{Limit: six}, {Limit: seven}, {Limit: six.Burst(6)}}, six, "- - 3"},
+		{"the same, and the same in other words", []checks.Check{{Limit: six}, {Limit: seven}, {Limit: six.WithBurst(6)}}, six, "- - 3"},
 		{"with a name", []checks.Check{{Limit: six}, {Limit: six, Name: "a"}, {Limit: named}}, six, "- a -"},
 		{"the first varies", []checks.Check{{Limit: six, Varies: true}, {Limit: seven}, {Limit: named}}, seven, "- 2 -"},
 		{"the second varies", []checks.Check{{Limit: six}, {Limit: seven, Varies: true}}, six, "- 2"},
@@ -64,9 +64,9 @@ func TestNamesDiffer(t *testing.T) {
 	six := headgate.PerMinute(6)
 	for i, row := range [][2]checks.Check{
 		{{Limit: six, Name: "a"}, {Limit: headgate.PerHour(9), Name: "a"}},
-		{{Limit: six.Named("a")}, {Limit: headgate.PerHour(9), Name: "a"}},
-		{{Limit: six, Name: "a"}, {Limit: headgate.Concurrent(9).Named("a"), Varies: true}},
-		{{Limit: six.Named("a")}, {Limit: six.Named("a")}},
+		{{Limit: six.WithName("a")}, {Limit: headgate.PerHour(9), Name: "a"}},
+		{{Limit: six, Name: "a"}, {Limit: headgate.Concurrent(9).WithName("a"), Varies: true}},
+		{{Limit: six.WithName("a")}, {Limit: six.WithName("a")}},
 	} {
 		var scopes checks.Scopes
 		if err := scopes.Add(row[0]); err != nil {

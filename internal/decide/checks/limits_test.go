@@ -16,7 +16,7 @@ import (
 func TestPlacesAreTakenInTurn(t *testing.T) {
 	t.Parallel()
 	limits := checks.Limits[string]{Limiter: headgate.New(memory.New(), headgate.WithClock(func() time.Time { return time.Unix(1_700_000_000, 0) }))}
-	for _, limit := range []headgate.Limit{headgate.Concurrent(3), headgate.PerSecond(1).Using(headgate.LeakyBucket).Burst(20)} {
+	for _, limit := range []headgate.Limit{headgate.Concurrent(3), headgate.PerSecond(1).WithAlgorithm(headgate.LeakyBucket).WithBurst(20)} {
 		all := checks.Options[string]{Key: func(r string) (string, bool) { return r, true }, Cost: func(string) int64 { return 1 }}
 		if err := limits.Add(all, limit); err != nil {
 			t.Fatal(err)

@@ -152,23 +152,23 @@ func TestCostsAreSettledLate(t *testing.T) {
 // Nothing is settled for a rule that only observes and would have refused, or for a
 // released verdict.
 func TestCostsThatAreNotSettled(t *testing.T) {
-	store := &counted{Store: memory.New()}
-	e := engine.New(store, parse(t, costRules))
+	db := &counted{Store: memory.New()}
+	e := engine.New(db, parse(t, costRules))
 	v := decide(t, e, query1("/watched", 0))
 	if v.Results()[0].Decision.Reason != store.ReasonShadow {
 		t.Fatalf("%+v", v.Results()[0].Decision)
 	}
-	store.calls = 0
+	db.calls = 0
 	for range 2 {
-		if err := e.SettleCosts(t.Context(), &v, start, told(99, engine.CostKnown)); err != nil || store.calls != 0 {
-			t.Errorf("%v, the store was asked %d times", err, store.calls)
+		if err := e.SettleCosts(t.Context(), &v, start, told(99, engine.CostKnown)); err != nil || db.calls != 0 {
+			t.Errorf("%v, the store was asked %d times", err, db.calls)
 		}
 		v.Release()
 	}
 	plain := decide(t, e, query1("/plain", 0))
-	store.calls = 0
-	if err := e.SettleCosts(t.Context(), &plain, start, told(99, engine.CostKnown)); err != nil || store.calls != 0 {
-		t.Errorf("a rule without a cost from the response: %v, asked %d times", err, store.calls)
+	db.calls = 0
+	if err := e.SettleCosts(t.Context(), &plain, start, told(99, engine.CostKnown)); err != nil || db.calls != 0 {
+		t.Errorf("a rule without a cost from the response: %v, asked %d times", err, db.calls)
 	}
 }
 

@@ -149,7 +149,7 @@ func (e *Engine) Applies(rule *rules.Rule, key string, now time.Time) (applies *
 // ban returns the decision about a banned key.
 func ban(rule *rules.Rule, until, at int64) store.Decision {
 	left := time.Duration(until-at) * time.Microsecond
-	return store.Decision{Reason: store.ReasonBanned, Limit: rule.Limit.Capacity(), RetryAfter: left, ResetAfter: left}
+	return store.Decision{Reason: store.ReasonBanned, Limit: rule.Limit.Burst(), RetryAfter: left, ResetAfter: left}
 }
 
 // except applies x to the results, and reports whether it has refused the request.

@@ -94,8 +94,8 @@ func TestLimitOfOneKey(t *testing.T) {
 // only observes.
 func TestBan(t *testing.T) {
 	rs := parse(t, excepted)
-	store := &downable{Store: memory.New()}
-	e := engine.New(store, rs)
+	db := &downable{Store: memory.New()}
+	e := engine.New(db, rs)
 	e.SetExceptions(engine.NewExceptions([]engine.Exception{
 		banned(rs, "user", "ann", 60), banned(rs, "seen", "x", 90),
 	}, at(0)))
@@ -110,7 +110,7 @@ func TestBan(t *testing.T) {
 		{0, request{"user": "bob", "seen": "x"}, "seen", 90 * time.Second},
 		{0, request{"user": "ann", "seen": "x"}, "seen", 90 * time.Second}, // the longer one
 	}
-	store.fails = true
+	db.fails = true
 	for i, row := range rows {
 		v, err := e.Decide(context.Background(), ask(row.request, row.second))
 		d := v.Decision
@@ -127,7 +127,7 @@ func TestBan(t *testing.T) {
 		}
 		v.Release()
 	}
-	store.fails = false
+	db.fails = false
 	v := decide(t, e, ask(request{"user": "ann", "team": "red"}, 60))
 	for i, want := range []int64{2, 99} {
 		if r := v.Results()[i]; !v.Allowed || r.Decision.Remaining != want {

@@ -183,7 +183,7 @@ func localLimit(r *rules.Rule) headgate.Limit {
 // failed returns the answer of rule when neither the store nor memory answers.
 func failed(rule *rules.Rule) store.Decision {
 	if rule.OnStoreError == rules.StoreErrorDeny {
-		return store.Decision{Reason: headgate.ReasonFailClosed, Limit: rule.Limit.Capacity()}
+		return store.Decision{Reason: headgate.ReasonFailClosed, Limit: rule.Limit.Burst()}
 	}
-	return store.Decision{Allowed: true, Reason: headgate.ReasonFailOpen, Limit: rule.Limit.Capacity()}
+	return store.Decision{Allowed: true, Reason: headgate.ReasonFailOpen, Limit: rule.Limit.Burst()}
 }

@@ -32,7 +32,7 @@ func (r *reservation) mark(of place, debt time.Duration, at int64) []store.Op {
 	n := dilution(lasting, debt)
 	op := store.Op{
 		Key: of.key, Scope: "settled/" + r.id, Cost: n, At: at, Kind: store.KindTake,
-		Rule: of.in(headgate.Per(n, lasting).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)).Rule(),
+		Rule: of.in(headgate.Per(n, lasting).WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest)).Rule(),
 	}
 	rest := op
 	rest.Kind, rest.Cost = store.KindRefund, n-1

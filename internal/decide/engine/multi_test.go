@@ -237,7 +237,7 @@ func TestShadowRulesOfParts(t *testing.T) {
 
 func TestLimitOfTheRequestReplacesTheRules(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
-	own := &rules.Rule{Domain: "api", Name: "own", Scope: "own", Cost: 1, Limit: headgate.PerMinute(9).Using(headgate.FixedWindow)}
+	own := &rules.Rule{Domain: "api", Name: "own", Scope: "own", Cost: 1, Limit: headgate.PerMinute(9).WithAlgorithm(headgate.FixedWindow)}
 	p := engine.Part{Request: user("ann"), Cost: 4, Rule: own, Key: "ann"}
 	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{p}, true, []int64{5}, nil},

@@ -116,7 +116,7 @@ func (r *Result) charged(p *Part) {
 		return
 	}
 	d.Remaining -= r.Rule.Counted().N() - r.Rule.Limit.N()
-	d.Limit = r.Rule.Limit.Capacity()
+	d.Limit = r.Rule.Limit.Burst()
 	if d.Allowed = d.Allowed && d.Remaining >= 0; d.Allowed {
 		return
 	}

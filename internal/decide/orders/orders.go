@@ -72,7 +72,7 @@ func (c *Carrier) tiers(o *control.Order) (tiers []*rules.Rule) {
 // again.
 func once(o *control.Order) headgate.Limit {
 	lasts := max(o.Until.Sub(o.Created), 0) + marked
-	return headgate.Per(1, min(lasts, store.MaxPeriod)).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
+	return headgate.Per(1, min(lasts, store.MaxPeriod)).WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest)
 }
 
 // Others returns what resetting a key resets besides the counts of the limit that applies:

@@ -172,7 +172,7 @@ func memoryOf(rs *rules.Ruleset) (time.Duration, bool) {
 		if r.Limit.Rule().Unlimited || r.Limit.N() == 0 {
 			continue
 		}
-		periods := max(float64(r.Limit.Capacity())/float64(r.Limit.N()), 1) // until a bucket is full again
+		periods := max(float64(r.Limit.Burst())/float64(r.Limit.N()), 1) // until a bucket is full again
 		back := float64(r.Limit.Period()) * periods
 		if back > float64(1<<62) {
 			return 0, false

@@ -316,7 +316,7 @@ func ruleStatus(r *rules.Rule) RuleStatus {
 		Action: r.OnLimit.Action.String(), OnStoreError: r.OnStoreError.String(), Told: features.Tell(r), Description: r.Description,
 	}
 	if !s.Unlimited {
-		s.Limit, s.PeriodMS, s.Burst = r.Limit.N(), r.Limit.Period().Milliseconds(), r.Limit.Capacity()
+		s.Limit, s.PeriodMS, s.Burst = r.Limit.N(), r.Limit.Period().Milliseconds(), r.Limit.Burst()
 		s.Algorithm = r.Limit.Algorithm().String()
 	}
 	for _, k := range r.Key {

@@ -33,7 +33,7 @@ func RegionsOf(limit headgate.Limit, among *rules.Regions) *Regions {
 	if _, inRegions := limit.Rule().Regions(); !inRegions || limit.Rule().Unlimited {
 		return nil
 	}
-	out := &Regions{Limit: limit.Capacity(), Parts: []RegionPart{}}
+	out := &Regions{Limit: limit.Burst(), Parts: []RegionPart{}}
 	if home := limit.Rule().Home(); home != "" {
 		out.Home, out.Over = home, limit.Rule().BlockOver()
 		out.Bound = regionBound(limit, regions.Over{Blocks: out.Over})
@@ -53,7 +53,7 @@ func RegionsOf(limit headgate.Limit, among *rules.Regions) *Regions {
 	}
 	out.Region = among.Own
 	for _, p := range regions.Parts(limit, among.Names()...) {
-		out.Parts = append(out.Parts, RegionPart{p.Region, p.Limit.Capacity()})
+		out.Parts = append(out.Parts, RegionPart{p.Region, p.Limit.Burst()})
 	}
 	over := regions.OverOf(limit, len(out.Parts))
 	out.Over, out.Bound = over.Sum(), regionBound(limit, over)
@@ -89,7 +89,7 @@ func regionBound(l headgate.Limit, over regions.Over) string {
 		when = "different values in a window"
 	case headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingBuckets, headgate.SlidingLog:
 	}
-	text := fmt.Sprintf("all regions together admit at most %d %s", l.Capacity()+over.Sum(), when)
+	text := fmt.Sprintf("all regions together admit at most %d %s", l.Burst()+over.Sum(), when)
 	var more []string
 	for _, o := range []struct {
 		n   int64
@@ -100,7 +100,7 @@ func regionBound(l headgate.Limit, over regions.Over) string {
 		}
 	}
 	if len(more) > 0 {
-		text += fmt.Sprintf(": %s of %d, and %s", what, l.Capacity(), strings.Join(more, ", and "))
+		text += fmt.Sprintf(": %s of %d, and %s", what, l.Burst(), strings.Join(more, ", and "))
 	}
 	return text
 }

@@ -184,7 +184,7 @@ func makeLimit(burst, count, period int64) (headgate.Limit, error) {
 	case period > longest:
 		return none, fmt.Errorf("period must be at most %d for a count of %d", longest, count)
 	}
-	l := headgate.Per(count, time.Duration(period)*time.Second).Burst(burst + 1)
+	l := headgate.Per(count, time.Duration(period)*time.Second).WithBurst(burst + 1)
 	return l, l.Validate()
 }
 

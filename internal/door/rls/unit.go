@@ -91,7 +91,7 @@ func (o *override) rule(domain string, compat rules.Compat) (*rules.Rule, error)
 		return nil, fmt.Errorf("the period of limit is longer than %s", store.MaxPeriod)
 	}
 	period := u.length * time.Duration(times)
-	limit := headgate.Per(n, period).Using(headgate.FixedWindow)
+	limit := headgate.Per(n, period).WithAlgorithm(headgate.FixedWindow)
 	if compat == rules.CompatEnvoy {
 		return rules.Override(domain, limit), limit.Validate()
 	}

@@ -293,7 +293,7 @@ func TestBansAndOverridesHold(t *testing.T) {
 	f.Follow(f.live)
 	live := f.live.Rules().Rule("api", "a")
 	more := *live
-	more.Limit = headgate.Per(3, time.Minute).Using(headgate.FixedWindow)
+	more.Limit = headgate.Per(3, time.Minute).WithAlgorithm(headgate.FixedWindow)
 	until := f.now.Add(time.Hour).UnixMicro()
 	f.live.SetExceptions(engine.NewExceptions([]engine.Exception{
 		{Scope: live.Scope, Key: "\x01b", BannedUntil: until},

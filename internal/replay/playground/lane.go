@@ -162,31 +162,31 @@ type Spec struct {
 // Limit returns the limit, which may be invalid. It ignores options of other
 // algorithms, so that a page can keep them while the algorithm changes.
 func (s Spec) Limit() headgate.Limit {
-	l := headgate.Per(s.N, s.Period).Using(s.Algorithm)
+	l := headgate.Per(s.N, s.Period).WithAlgorithm(s.Algorithm)
 	switch s.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		if s.Burst != 0 {
-			l = l.Burst(s.Burst)
+			l = l.WithBurst(s.Burst)
 		}
 		if s.Algorithm == headgate.TokenBucket && s.RefillEvery != 0 {
-			l = l.RefillEvery(s.RefillEvery)
+			l = l.WithRefillEvery(s.RefillEvery)
 		}
 		if s.Algorithm == headgate.LeakyBucket && s.DelayAfter != 0 {
-			l = l.DelayAfter(s.DelayAfter)
+			l = l.WithDelayAfter(s.DelayAfter)
 		}
 		if s.Algorithm == headgate.LeakyBucket && s.MaxWait != 0 {
-			l = l.MaxWait(s.MaxWait)
+			l = l.WithMaxWait(s.MaxWait)
 		}
 	case headgate.FixedWindow:
-		l = l.Anchored(s.Anchor)
+		l = l.WithAnchor(s.Anchor)
 	case headgate.SlidingBuckets:
 		if s.Buckets != 0 {
-			l = l.Buckets(s.Buckets, s.Edge)
+			l = l.WithBuckets(s.Buckets, s.Edge)
 		}
 	case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency, headgate.Distinct:
 	}
 	if s.CountDenied && s.Algorithm > headgate.LeakyBucket {
-		l = l.CountingDenied()
+		l = l.WithRefusalsCounted()
 	}
 	return l
 }

@@ -33,13 +33,13 @@ func TestBooksOfTheEdge(t *testing.T) {
 		limit headgate.Limit
 		want  playground.Counts
 	}{
-		{headgate.PerMinute(5).Using(headgate.FixedWindow), playground.Counts{Allowed: 10, TooMany: 5, Peak: 10}},
-		{headgate.PerMinute(5).Using(headgate.SlidingWindow), playground.Counts{Allowed: 5, Refused: 5, Peak: 5}},
-		{headgate.PerMinute(5).Using(headgate.SlidingLog), playground.Counts{Allowed: 5, Refused: 5, Peak: 5}},
-		{headgate.PerMinute(5).Using(headgate.SlidingBuckets), playground.Counts{Allowed: 5, Refused: 5, Peak: 5}},
+		{headgate.PerMinute(5).WithAlgorithm(headgate.FixedWindow), playground.Counts{Allowed: 10, TooMany: 5, Peak: 10}},
+		{headgate.PerMinute(5).WithAlgorithm(headgate.SlidingWindow), playground.Counts{Allowed: 5, Refused: 5, Peak: 5}},
+		{headgate.PerMinute(5).WithAlgorithm(headgate.SlidingLog), playground.Counts{Allowed: 5, Refused: 5, Peak: 5}},
+		{headgate.PerMinute(5).WithAlgorithm(headgate.SlidingBuckets), playground.Counts{Allowed: 5, Refused: 5, Peak: 5}},
 		{headgate.PerMinute(5), playground.Counts{Allowed: 5, Refused: 5, Peak: 5}},
-		{headgate.PerMinute(5).Burst(8), playground.Counts{Allowed: 8, Refused: 2, TooMany: 3, Peak: 8}},
-		{headgate.PerMinute(5).Burst(2), playground.Counts{Allowed: 2, Refused: 8, TooStrict: 8, Peak: 2}},
+		{headgate.PerMinute(5).WithBurst(8), playground.Counts{Allowed: 8, Refused: 2, TooMany: 3, Peak: 8}},
+		{headgate.PerMinute(5).WithBurst(2), playground.Counts{Allowed: 2, Refused: 8, TooStrict: 8, Peak: 2}},
 	}
 	for _, row := range rows {
 		l := lane(t, row.limit)
@@ -53,7 +53,7 @@ func TestBooksOfTheEdge(t *testing.T) {
 }
 
 func TestAWindowThatIsNotEvenIsTooStrict(t *testing.T) {
-	l := lane(t, headgate.PerMinute(6).Using(headgate.SlidingWindow))
+	l := lane(t, headgate.PerMinute(6).WithAlgorithm(headgate.SlidingWindow))
 	for range 6 {
 		l.Hit(t0, 1) // all at the beginning of a minute, gone at its end
 	}
@@ -67,7 +67,7 @@ func TestAWindowThatIsNotEvenIsTooStrict(t *testing.T) {
 func TestBooksAgainstAList(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for _, a := range store.Algorithms() {
-		limit := headgate.Per(8, 10*time.Second).Using(a)
+		limit := headgate.Per(8, 10*time.Second).WithAlgorithm(a)
 		l := lane(t, limit)
 		type pass struct{ at, cost int64 }
 		var passed []pass
@@ -112,11 +112,11 @@ func TestBooksAgainstAList(t *testing.T) {
 
 func TestAChangedLimitKeepsTheUse(t *testing.T) {
 	for _, a := range store.Algorithms() {
-		l := lane(t, headgate.PerMinute(10).Using(a))
+		l := lane(t, headgate.PerMinute(10).WithAlgorithm(a))
 		for range 6 {
 			l.Hit(t0, 1)
 		}
-		if err := l.Set(headgate.PerMinute(8).Using(a)); err != nil {
+		if err := l.Set(headgate.PerMinute(8).WithAlgorithm(a)); err != nil {
 			t.Fatal(err)
 		}
 		if got := l.Peek(t0, 1).Remaining; got != 2 {
@@ -147,7 +147,7 @@ func TestUsed(t *testing.T) {
 		{headgate.SlidingBuckets, 60*time.Second + 500*time.Millisecond, 2},
 	}
 	for _, row := range rows {
-		l := lane(t, headgate.PerMinute(4).Using(row.algorithm))
+		l := lane(t, headgate.PerMinute(4).WithAlgorithm(row.algorithm))
 		for range 4 {
 			l.Hit(t0, 1)
 		}
@@ -159,7 +159,7 @@ func TestUsed(t *testing.T) {
 
 // TestUsedFallsInSteps: between two steps nothing changes.
 func TestUsedFallsInSteps(t *testing.T) {
-	l := lane(t, headgate.PerMinute(4).RefillEvery(15*time.Second))
+	l := lane(t, headgate.PerMinute(4).WithRefillEvery(15*time.Second))
 	l.Hit(t0, 4)
 	for _, row := range []struct {
 		after time.Duration
@@ -177,7 +177,7 @@ func TestBytes(t *testing.T) {
 		headgate.SlidingLog: 8 * (4 + 2 + 18), headgate.SlidingWindow: 32, headgate.SlidingBuckets: 8 * (3 + 8),
 	}
 	for _, a := range store.Algorithms() {
-		l := lane(t, headgate.PerMinute(50).Using(a))
+		l := lane(t, headgate.PerMinute(50).WithAlgorithm(a))
 		for i := range int64(60) {
 			l.Hit(t0+i, 1)
 		}
@@ -188,7 +188,7 @@ func TestBytes(t *testing.T) {
 }
 
 func TestResetForgetsAllButTheLimit(t *testing.T) {
-	l := lane(t, headgate.PerMinute(3).Using(headgate.SlidingLog))
+	l := lane(t, headgate.PerMinute(3).WithAlgorithm(headgate.SlidingLog))
 	for range 5 {
 		l.Hit(t0, 1)
 	}
@@ -214,8 +214,8 @@ func TestSpecLeavesOutWhatIsNotTheAlgorithms(t *testing.T) {
 		if a <= headgate.LeakyBucket {
 			want = 9
 		}
-		if limit.Capacity() != want {
-			t.Errorf("%s: capacity %d", limit, limit.Capacity())
+		if limit.Burst() != want {
+			t.Errorf("%s: capacity %d", limit, limit.Burst())
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestRaceTraces(t *testing.T) {
 			"1: read 1 at 300, allowed, wrote 2 at 300",
 		}, 100, 2},
 	} {
-		r := playground.Race{Limit: headgate.PerMinute(2).Using(headgate.FixedWindow), Sharing: tt.sharing, Servers: 2, Way: 10 * ms}
+		r := playground.Race{Limit: headgate.PerMinute(2).WithAlgorithm(headgate.FixedWindow), Sharing: tt.sharing, Servers: 2, Way: 10 * ms}
 		turns := r.Run(arrivals)
 		tooMany := 0
 		for i := range turns {
@@ -90,7 +90,7 @@ func TestRaceProperties(t *testing.T) {
 			arrivals = append(arrivals, playground.Arrival{At: at * ms, Server: random.IntN(servers)})
 		}
 		for _, sharing := range []playground.Sharing{playground.ReadThenWrite, playground.AtomicStep, playground.Apart} {
-			r := playground.Race{Limit: headgate.PerHour(n).Using(headgate.SlidingLog), Sharing: sharing, Servers: servers, Way: random.Int64N(40) * ms}
+			r := playground.Race{Limit: headgate.PerHour(n).WithAlgorithm(headgate.SlidingLog), Sharing: sharing, Servers: servers, Way: random.Int64N(40) * ms}
 			turns := r.Run(arrivals)
 			var allowed, lost, tooMany int64
 			each := make([]int64, servers)

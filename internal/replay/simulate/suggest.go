@@ -275,7 +275,7 @@ func (c *candidate) propose(r *rules.Rule, unaffected float64, all []refill) Pro
 	chosen := len(p.Choices) - 1
 	p.Rate, p.Needed = p.Choices[chosen].Rate, p.Choices[chosen].Burst
 	p.Burst = roundUp(p.Needed)
-	limit := all[chosen].limit.Burst(p.Burst)
+	limit := all[chosen].limit.WithBurst(p.Burst)
 	p.Steady, p.AtOnce = refusedOf(limit, 1, steadyLoad), refusedOf(limit, atOnce, atOnceLoad)
 	p.Busiest = c.busiest()
 	type needing struct {

@@ -36,7 +36,7 @@ const limit = "rate_limit: {unit: minute, requests_per_unit: 5}"
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	calendar := func(n int64, unit headgate.CalendarUnit) headgate.Limit { return headgate.PerCalendar(n, unit, nil) }
-	window := func(l headgate.Limit) headgate.Limit { return l.Using(headgate.FixedWindow) }
+	window := func(l headgate.Limit) headgate.Limit { return l.WithAlgorithm(headgate.FixedWindow) }
 	for text, want := range map[string][2]headgate.Limit{
 		"unit: second, requests_per_unit: 5":                          {window(headgate.PerSecond(5)), window(headgate.PerSecond(5))},
 		"unit: MINUTE, requests_per_unit: 0":                          {window(headgate.PerMinute(0)), window(headgate.PerMinute(0))},
@@ -45,13 +45,13 @@ func TestLimits(t *testing.T) {
 		"unit: week, requests_per_unit: 7":                            {calendar(7, headgate.Week), window(headgate.Per(7, 7*24*time.Hour))},
 		"period: 90s, requests_per_unit: 7":                           {window(headgate.Per(7, 90*time.Second)), window(headgate.Per(7, 90*time.Second))},
 		"rate: 5/minute":                                              {window(headgate.PerMinute(5)), window(headgate.PerMinute(5))},
-		"rate: 5/minute, algorithm: token_bucket, burst: 9":           {headgate.PerMinute(5).Burst(9), headgate.PerMinute(5).Burst(9)},
-		"unit: minute, requests_per_unit: 5, algorithm: sliding_log":  {headgate.PerMinute(5).Using(headgate.SlidingLog), headgate.PerMinute(5).Using(headgate.SlidingLog)},
+		"rate: 5/minute, algorithm: token_bucket, burst: 9":           {headgate.PerMinute(5).WithBurst(9), headgate.PerMinute(5).WithBurst(9)},
+		"unit: minute, requests_per_unit: 5, algorithm: sliding_log":  {headgate.PerMinute(5).WithAlgorithm(headgate.SlidingLog), headgate.PerMinute(5).WithAlgorithm(headgate.SlidingLog)},
 		"unlimited: true":                                             {headgate.Unlimited(), headgate.Unlimited()},
 		"unlimited: yes":                                              {headgate.Unlimited(), headgate.Unlimited()},
 		"rate: unlimited":                                             {headgate.Unlimited(), headgate.Unlimited()},
 		"unlimited: off, unit: second, requests_per_unit: 3":          {window(headgate.PerSecond(3)), window(headgate.PerSecond(3))},
-		"unit: second, requests_per_unit: 3, anchor: first_request":   {window(headgate.PerSecond(3)).Anchored(headgate.AnchorFirstRequest), window(headgate.PerSecond(3)).Anchored(headgate.AnchorFirstRequest)},
+		"unit: second, requests_per_unit: 3, anchor: first_request":   {window(headgate.PerSecond(3)).WithAnchor(headgate.AnchorFirstRequest), window(headgate.PerSecond(3)).WithAnchor(headgate.AnchorFirstRequest)},
 		"unit: minute, requests_per_unit: 3, timezone: Europe/Berlin": {},
 	} {
 		for i, compat := range []rules.Compat{rules.CompatNone, rules.CompatEnvoy} {

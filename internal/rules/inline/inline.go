@@ -286,7 +286,7 @@ func (r *Request) parse() (headgate.Limit, error) {
 		return headgate.Limit{}, &Error{At: f.At, message: f.says(d.Message, d.Hint)}
 	}
 	if zone := limit.Rule().Zone; zone != nil && r.Has("timezone") {
-		limit = limit.InZone(zone) // it may be the user's own
+		limit = limit.WithZone(zone) // it may be the user's own
 	}
 	return limit, nil
 }

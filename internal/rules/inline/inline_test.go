@@ -58,15 +58,15 @@ func TestLimits(t *testing.T) {
 	}{
 		{[]string{"limit=5/minute"}, headgate.Per(5, time.Minute)},
 		{[]string{"limit=0/minute"}, headgate.Per(0, time.Minute)},
-		{[]string{"limit=5/minute", "burst=20"}, headgate.Per(5, time.Minute).Burst(20)},
-		{[]string{"burst=20", "limit=5/60s", "algorithm=token_bucket"}, headgate.Per(5, time.Minute).Burst(20)},
-		{[]string{"limit=60/minute", "refill_every=10s"}, headgate.Per(60, time.Minute).RefillEvery(10 * time.Second)},
-		{[]string{"limit=5/minute", "algorithm=leaky_bucket", "delay_after=2"}, headgate.Per(5, time.Minute).Using(headgate.LeakyBucket).DelayAfter(2)},
-		{[]string{"limit=5/minute", "algorithm=sliding_window"}, headgate.Per(5, time.Minute).Using(headgate.SlidingWindow)},
-		{[]string{"limit=5/minute", "algorithm=sliding_log", "count_denied=true"}, headgate.Per(5, time.Minute).Using(headgate.SlidingLog).CountingDenied()},
-		{[]string{"limit=5/minute", "algorithm=sliding_buckets", "buckets=6", "edge=strict"}, headgate.Per(5, time.Minute).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict)},
-		{[]string{"limit=5/minute", "algorithm=fixed_window", "anchor=first_request"}, headgate.Per(5, time.Minute).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)},
-		{[]string{"limit=5/day", "algorithm=fixed_window", "timezone=Europe/Berlin"}, headgate.PerCalendar(5, headgate.Day, berlin).InZone(berlin)},
+		{[]string{"limit=5/minute", "burst=20"}, headgate.Per(5, time.Minute).WithBurst(20)},
+		{[]string{"burst=20", "limit=5/60s", "algorithm=token_bucket"}, headgate.Per(5, time.Minute).WithBurst(20)},
+		{[]string{"limit=60/minute", "refill_every=10s"}, headgate.Per(60, time.Minute).WithRefillEvery(10 * time.Second)},
+		{[]string{"limit=5/minute", "algorithm=leaky_bucket", "delay_after=2"}, headgate.Per(5, time.Minute).WithAlgorithm(headgate.LeakyBucket).WithDelayAfter(2)},
+		{[]string{"limit=5/minute", "algorithm=sliding_window"}, headgate.Per(5, time.Minute).WithAlgorithm(headgate.SlidingWindow)},
+		{[]string{"limit=5/minute", "algorithm=sliding_log", "count_denied=true"}, headgate.Per(5, time.Minute).WithAlgorithm(headgate.SlidingLog).WithRefusalsCounted()},
+		{[]string{"limit=5/minute", "algorithm=sliding_buckets", "buckets=6", "edge=strict"}, headgate.Per(5, time.Minute).WithAlgorithm(headgate.SlidingBuckets).WithBuckets(6, headgate.EdgeStrict)},
+		{[]string{"limit=5/minute", "algorithm=fixed_window", "anchor=first_request"}, headgate.Per(5, time.Minute).WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest)},
+		{[]string{"limit=5/day", "algorithm=fixed_window", "timezone=Europe/Berlin"}, headgate.PerCalendar(5, headgate.Day, berlin).WithZone(berlin)},
 	} {
 		rule, err := l.Rule(asked(t, row.fields...))
 		if err != nil {

@@ -212,21 +212,21 @@ func TestKeysAreBounded(t *testing.T) {
 // else.
 func TestTiersInherit(t *testing.T) {
 	t.Parallel()
-	bucket := func(l headgate.Limit) headgate.Limit { return l.Using(headgate.TokenBucket) }
+	bucket := func(l headgate.Limit) headgate.Limit { return l.WithAlgorithm(headgate.TokenBucket) }
 	for keys, want := range map[string]headgate.Limit{
-		"rate: 5/minute, burst: 9 | rate: 7/minute":                                       bucket(headgate.PerMinute(7)).Burst(9),
-		"rate: 5/minute, burst: 9 | percent: 50":                                          bucket(headgate.PerMinute(5)).Burst(9),
+		"rate: 5/minute, burst: 9 | rate: 7/minute":                                       bucket(headgate.PerMinute(7)).WithBurst(9),
+		"rate: 5/minute, burst: 9 | percent: 50":                                          bucket(headgate.PerMinute(5)).WithBurst(9),
 		"rate: 5, period: 90s | rate: 7/hour":                                             bucket(headgate.PerHour(7)),
 		"rate: 5, period: 90s | rate: 7":                                                  {},
-		"rate: 5, period: 90s | algorithm: sliding_log":                                   headgate.Per(5, 90*time.Second).Using(headgate.SlidingLog),
-		"rate: 5/minute, burst: 9 | algorithm: sliding_log":                               headgate.PerMinute(5).Using(headgate.SlidingLog),
-		"rate: 5/minute, algorithm: sliding_log, count_denied: true | rate: 7/minute":     headgate.PerMinute(7).Using(headgate.SlidingLog).CountingDenied(),
+		"rate: 5, period: 90s | algorithm: sliding_log":                                   headgate.Per(5, 90*time.Second).WithAlgorithm(headgate.SlidingLog),
+		"rate: 5/minute, burst: 9 | algorithm: sliding_log":                               headgate.PerMinute(5).WithAlgorithm(headgate.SlidingLog),
+		"rate: 5/minute, algorithm: sliding_log, count_denied: true | rate: 7/minute":     headgate.PerMinute(7).WithAlgorithm(headgate.SlidingLog).WithRefusalsCounted(),
 		"rate: 5/minute, algorithm: sliding_log, count_denied: true | rate: unlimited":    headgate.Unlimited(),
 		"rate: 5/minute, on_limit: {action: delay, max_wait: 1s} | rate: unlimited":       headgate.Unlimited(),
 		"concurrency: 5 | rate: 7/minute":                                                 bucket(headgate.PerMinute(7)),
 		"rate: 5/minute, burst: 9 | concurrency: 7":                                       headgate.Concurrent(7),
-		"concurrency: 5, lease: 90s | concurrency: 7":                                     headgate.Concurrent(7).Lease(90 * time.Second),
-		"rate: 5/minute, algorithm: fixed_window, anchor: first_request | rate: 7/minute": headgate.PerMinute(7).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
+		"concurrency: 5, lease: 90s | concurrency: 7":                                     headgate.Concurrent(7).WithLease(90 * time.Second),
+		"rate: 5/minute, algorithm: fixed_window, anchor: first_request | rate: 7/minute": headgate.PerMinute(7).WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest),
 	} {
 		base, tier, _ := strings.Cut(keys, " | ")
 		said, list := readLimits("key: client_ip, " + base + `, tiers: {by: "header:P", pro: {` + tier + `}}`)

@@ -108,7 +108,7 @@ func (c *claimForm) isMoreThan(most headgate.Limit) func(text string) bool {
 		}
 		l, err := c.limit(maps.Clone(period), text, "")
 		if most.Rule().AsBucket() != nil {
-			l = l.Burst(1)
+			l = l.WithBurst(1)
 		}
 		return err == nil && rules.IsMore(l, most)
 	}

@@ -75,8 +75,8 @@ func (p *Parser) parseCost(n *yamltext.Node, r *rules.Rule) {
 		return
 	}
 	c := costForm{bounds: rules.CostFrom{Default: 1, Min: 1, Max: store.MaxLimit}, estimate: r.Cost}
-	if r.Limit.Rule().Valid() && !r.Limit.Rule().Unlimited && r.Limit.Capacity() > 0 {
-		c.bounds.Max = r.Limit.Capacity()
+	if r.Limit.Rule().Valid() && !r.Limit.Rule().Unlimited && r.Limit.Burst() > 0 {
+		c.bounds.Max = r.Limit.Burst()
 	}
 	before := p.Errors
 	f := form.Read(p.Report, n, "cost", p.costKeys(&c).Rows)

@@ -50,7 +50,7 @@ func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Lim
 	}
 	limit := headgate.Concurrent(most)
 	if lease > 0 {
-		limit = limit.Lease(lease)
+		limit = limit.WithLease(lease)
 	}
 	return l.withRegions(limit)
 }
@@ -267,24 +267,24 @@ func (l *LimitForm) build() headgate.Limit {
 	limit := headgate.Per(l.Rate.N, l.Rate.Period)
 	switch l.Algorithm {
 	case headgate.FixedWindow, headgate.Distinct:
-		limit = l.fixedWindow().Using(l.Algorithm)
+		limit = l.fixedWindow().WithAlgorithm(l.Algorithm)
 	default:
-		limit = limit.Using(l.Algorithm)
+		limit = limit.WithAlgorithm(l.Algorithm)
 	}
 	if l.burst > 0 {
-		limit = limit.Burst(l.burst)
+		limit = limit.WithBurst(l.burst)
 	}
 	if l.refill > 0 && l.Algorithm == headgate.TokenBucket {
-		limit = limit.RefillEvery(l.refill)
+		limit = limit.WithRefillEvery(l.refill)
 	}
 	if l.delayAfter > 0 && l.Algorithm == headgate.LeakyBucket {
-		limit = limit.DelayAfter(l.delayAfter)
+		limit = limit.WithDelayAfter(l.delayAfter)
 	}
 	if l.Algorithm == headgate.SlidingBuckets && (l.has("buckets") || l.has("edge")) {
-		limit = limit.Buckets(l.buckets, l.edge)
+		limit = limit.WithBuckets(l.buckets, l.edge)
 	}
 	if l.countDenied {
-		limit = limit.CountingDenied()
+		limit = limit.WithRefusalsCounted()
 	}
 	return l.withSync(l.withRegions(limit))
 }
@@ -329,17 +329,17 @@ func (l *LimitForm) fixedWindow() headgate.Limit {
 	unit := l.Rate.Unit
 	switch {
 	case l.anchor == headgate.AnchorFirstRequest:
-		return headgate.Per(l.Rate.N, l.Rate.Period).Using(headgate.FixedWindow).Anchored(l.anchor)
+		return headgate.Per(l.Rate.N, l.Rate.Period).WithAlgorithm(headgate.FixedWindow).WithAnchor(l.anchor)
 	case unit >= headgate.Day && !l.Epoch || n != nil && unit != store.NoCalendar:
 		limit := headgate.PerCalendar(l.Rate.N, unit, zone)
 		if own {
-			return limit.InZone(zone)
+			return limit.WithZone(zone)
 		}
 		return limit
 	case n != nil && l.Rate.Period > 0:
 		l.Errorf(n, "", "\"timezone\" needs a rate per minute, hour, day, week, month or year")
 	}
-	return headgate.Per(l.Rate.N, l.Rate.Period).Using(headgate.FixedWindow)
+	return headgate.Per(l.Rate.N, l.Rate.Period).WithAlgorithm(headgate.FixedWindow)
 }
 
 // Zone loads a time zone of the IANA database.

@@ -326,7 +326,7 @@ func (p *Parser) makeWait(at, n *yamltext.Node, wait time.Duration, r *rules.Rul
 	switch {
 	case limit.Algorithm() == headgate.LeakyBucket:
 		if n != nil {
-			limit = limit.MaxWait(wait)
+			limit = limit.WithMaxWait(wait)
 		}
 	case r.Concurrent():
 		p.Errorf(at, "", "action: delay does not work with concurrency: the time until a slot is free is unknown")
@@ -365,14 +365,14 @@ func (p *Parser) makeWait(at, n *yamltext.Node, wait time.Duration, r *rules.Rul
 // queueBehind returns a token bucket as a leaky bucket: the burst is served at once, and
 // the queue has as many requests as the rate allows within the wait.
 func queueBehind(l headgate.Limit, wait time.Duration) headgate.Limit {
-	burst := l.Capacity()
+	burst := l.Burst()
 	hi, lo := bits.Mul64(uint64(l.N()), uint64(wait/time.Microsecond))
 	places := int64(store.MaxLimit)
 	if period := uint64(l.Period() / time.Microsecond); hi < period {
 		quotient, _ := bits.Div64(hi, lo, period)
 		places = int64(min(quotient, store.MaxLimit))
 	}
-	return l.Using(headgate.LeakyBucket).Burst(min(burst+places, store.MaxLimit)).DelayAfter(burst).MaxWait(wait)
+	return l.WithAlgorithm(headgate.LeakyBucket).WithBurst(min(burst+places, store.MaxLimit)).WithDelayAfter(burst).WithMaxWait(wait)
 }
 
 // warnOfWait warns about a wait that changes nothing.

@@ -55,7 +55,7 @@ func (p *Parser) makeQueue(at *yamltext.Node, q *rules.Queueing, r *rules.Rule) 
 	if r.OnLimit.Action != rules.Queue {
 		return
 	}
-	if r.Limit.Rule().Valid() && r.Limit.Rule().CountDenied {
+	if r.Limit.Rule().Valid() && r.Limit.Rule().CountRefused {
 		p.Errorf(at, "remove one of them", "action: queue does not work with count_denied: queued requests would keep using up the limit")
 	}
 	if r.Concurrent() {

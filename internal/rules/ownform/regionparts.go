@@ -16,11 +16,11 @@ func (p *Parser) regionCount() int { return max(len(p.Regions.Names()), 2) }
 // although it has some.
 func (p *Parser) lacksParts(limit headgate.Limit) bool {
 	count := p.regionCount()
-	if !limit.Rule().Shared() || limit.Capacity() == 0 {
+	if !limit.Rule().Shared() || limit.Burst() == 0 {
 		return false
 	}
 	for i := range count {
-		if headgate.LimitOf(limit.Rule().Part(i, count)).Capacity() == 0 {
+		if headgate.LimitOf(limit.Rule().Part(i, count)).Burst() == 0 {
 			return true
 		}
 	}
@@ -50,6 +50,6 @@ func (l *LimitForm) checkParts(n *yamltext.Node, limit headgate.Limit) {
 	}
 	if l.lacksParts(limit) {
 		l.Warnf(n, moreThanRegions,
-			"a region without a part of this limit refuses everything: it is %d, for %d regions", limit.Capacity(), count)
+			"a region without a part of this limit refuses everything: it is %d, for %d regions", limit.Burst(), count)
 	}
 }

@@ -331,8 +331,8 @@ func (p *Parser) WarnOfAll(f yamltext.Fields, r *rules.Rule, key, other string) 
 	case r.Limit.Rule().Unlimited || at == nil:
 	case r.Limit.N() == 0:
 		p.Warnf(at, "", "a limit of 0 refuses every request")
-	case r.Cost > r.Limit.Capacity():
-		p.Warnf(f.Get("cost"), "", "the cost %d is more than the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
+	case r.Cost > r.Limit.Burst():
+		p.Warnf(f.Get("cost"), "", "the cost %d is more than the limit of %d: every request is refused", r.Cost, r.Limit.Burst())
 	}
 }
 

@@ -51,7 +51,7 @@ func (q parsedRule) ofNoTier() string {
 // refusals.
 func (q parsedRule) isComparable() bool {
 	limit := q.rule.Limit.Rule()
-	return limit.Anchor != headgate.AnchorFirstRequest && !limit.CountDenied && !limit.Unlimited
+	return limit.Anchor != headgate.AnchorFirstRequest && !limit.CountRefused && !limit.Unlimited
 }
 
 // includes reports whether q certainly applies to every request that narrow applies to.

@@ -140,7 +140,7 @@ func (t *tableForm) readDefault(at, n *yamltext.Node) {
 		keys["rate"] = yamltext.Pair{Key: t.f["rate"].Key, Value: &yamltext.Node{Kind: yamltext.Text, Text: t.someRate(), Line: n.Line, Column: n.Column}}
 		t.table.Shape = t.parseRateAndOptions(keys, at)
 		if t.others = headgate.Unlimited(); isWord(n.Text, deny) {
-			t.others = headgate.Per(0, time.Minute).Using(t.table.Shape.Algorithm())
+			t.others = headgate.Per(0, time.Minute).WithAlgorithm(t.table.Shape.Algorithm())
 		}
 	default:
 		t.table.Shape = t.parseRateAndOptions(keys, at)
@@ -215,7 +215,7 @@ func (t *tableForm) limit(keys yamltext.Fields, rateText, burst string) (headgat
 	case isWord(rateText, unlimited):
 		return headgate.Unlimited(), nil
 	case isWord(rateText, deny):
-		return headgate.Per(0, time.Minute).Using(t.table.Shape.Algorithm()), nil
+		return headgate.Per(0, time.Minute).WithAlgorithm(t.table.Shape.Algorithm()), nil
 	}
 	node := func(kind yamltext.Kind, text string) *yamltext.Node {
 		return &yamltext.Node{Kind: kind, Text: text, Line: t.at.Line, Column: t.at.Column}

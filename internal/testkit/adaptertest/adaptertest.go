@@ -77,7 +77,7 @@ func send(method, target string, header ...string) request {
 // refused one.
 func cases() []scenario {
 	ok := Status + "200"
-	two := headgate.PerMinute(2).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
+	two := headgate.PerMinute(2).WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest)
 	list := []scenario{
 		{"default", two, nil, []request{get(ok), get(ok), get(ok), send(http.MethodHead, ok), send(http.MethodPost, ok)}},
 		{"nothing ever passes", headgate.PerMinute(0), nil, []request{get(ok)}},
@@ -136,7 +136,7 @@ func cases() []scenario {
 func planned(r *http.Request) (headgate.Limit, bool) {
 	switch r.Header.Get("X-Plan") {
 	case "five":
-		return headgate.PerMinute(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), true
+		return headgate.PerMinute(5).WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest), true
 	case "none":
 		return headgate.PerMinute(0), true
 	case "invalid":
@@ -158,7 +158,7 @@ func Mistakes(build Build) []string {
 		{"no limiter", nil, headgate.PerMinute(1), httplimit.IETF},
 		{"no store", headgate.New(nil), headgate.PerMinute(1), httplimit.IETF},
 		{"an unset limit", headgate.New(nowhere{}), headgate.Limit{}, httplimit.IETF},
-		{"a window with a burst", headgate.New(nowhere{}), headgate.PerMinute(5).Using(headgate.FixedWindow).Burst(3), httplimit.IETF},
+		{"a window with a burst", headgate.New(nowhere{}), headgate.PerMinute(5).WithAlgorithm(headgate.FixedWindow).WithBurst(3), httplimit.IETF},
 		{"an invalid limit of Also", headgate.New(nowhere{}), headgate.PerMinute(1), httplimit.Also(headgate.PerMinute(-1))},
 		{"a nil By", headgate.New(nowhere{}), headgate.PerMinute(1), httplimit.By(nil)},
 	} {

@@ -24,11 +24,11 @@ import (
 // A process that was ahead of the others by a year bans nobody for a year in those that
 // follow it.
 func TestFollowedBanOfTheFuture(t *testing.T) {
-	store := memory.New()
-	one := newNode(t, store, search)
+	db := memory.New()
+	one := newNode(t, db, search)
 	one.now = one.now.Add(365 * 24 * time.Hour)
 	one.refuse("ann", 100)
-	two := newNode(t, store, search, func(o *feature.Process) { o.Follow = true })
+	two := newNode(t, db, search, func(o *feature.Process) { o.Follow = true })
 	two.refuse("ann", 1)
 	for _, row := range []struct {
 		after time.Duration

@@ -230,8 +230,8 @@ func TestShadow(t *testing.T) {
 		"percent":   search + "    percent: 0\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := memory.New()
-			n := newNode(t, store, text)
+			db := memory.New()
+			n := newNode(t, db, text)
 			for range 1000 {
 				if n.ask("ann") == store.ReasonBanned {
 					t.Fatal("banned")
@@ -244,7 +244,7 @@ func TestShadow(t *testing.T) {
 			if diff := cmp.Diff([]string{"ann shadow 1 1m", "ann shadow 2 4m"}, n.bans); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			enforced := newNode(t, store, search)
+			enforced := newNode(t, db, search)
 			enforced.now = n.now
 			enforced.refuse("ann", 100)
 			if diff := cmp.Diff([]string{"ann enforce 1 1m"}, enforced.bans); diff != "" {
@@ -374,10 +374,10 @@ func TestOneBanForAllProcesses(t *testing.T) {
 // A process that follows bans a key that another has banned, for the rest of the time,
 // after its first refusal of the key.
 func TestFollow(t *testing.T) {
-	store := memory.New()
-	one := newNode(t, store, search)
+	db := memory.New()
+	one := newNode(t, db, search)
 	one.refuse("ann", 100)
-	two := newNode(t, store, search, func(o *feature.Process) {
+	two := newNode(t, db, search, func(o *feature.Process) {
 		o.Follow, o.Started = true, func(feature.Ban) { t.Error("reported again") }
 	})
 	two.now = one.now.Add(3 * time.Second)

@@ -48,8 +48,8 @@ func Of(r *rules.Rule) *OnRepeat { return rules.TraitOf[*OnRepeat](r) }
 // newOnRepeat returns an OnRepeat that bans after n refusals within a time, and sets
 // what follows from its fields.
 func newOnRepeat(n int64, within time.Duration, o OnRepeat) *OnRepeat {
-	o.Refusals = headgate.Per(n, within).Using(headgate.SlidingLog)
-	o.Bans = headgate.Per(MaxBans, o.Forget).Using(headgate.SlidingLog)
+	o.Refusals = headgate.Per(n, within).WithAlgorithm(headgate.SlidingLog)
+	o.Bans = headgate.Per(MaxBans, o.Forget).WithAlgorithm(headgate.SlidingLog)
 	return &o
 }
 
