@@ -260,7 +260,7 @@ func TestQueuesTakeLast(t *testing.T) {
 // Requests that race for the last places of a small queue leave no places in a large one
 // that nobody uses, wherever the two are.
 func TestRacesForASmallQueue(t *testing.T) {
-	small, large := headgate.PerDay(30).WithAlgorithm(store.LeakyBucket).Burst(5), headgate.PerDay(1000).Using(store.LeakyBucket)
+	small, large := headgate.PerDay(30).WithAlgorithm(store.LeakyBucket).WithBurst(5), headgate.PerDay(1000).WithAlgorithm(store.LeakyBucket)
 	for _, regions := range [][2]string{{"us", "eu"}, {"eu", "us"}, {"eu", "ap"}, {"ap", "eu"}} {
 		w := newWorld(t, false)
 		ops := []store.Op{take(home(regions[0], small)), take(home(regions[1], large))}
