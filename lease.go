@@ -39,7 +39,8 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, limit Limit, n int64
 }
 
 // Release frees the slots. It reports false if they were free already, because the
-// lease was released before or had ended.
+// lease was released before or had ended. If the store does not answer, it returns the
+// error and tries again in the background for as long as the lease may last.
 func (h *Lease) Release(ctx context.Context) (bool, error) { return h.lease.Release(ctx) }
 
 // Renew makes the lease last its full time from now. It reports false if the lease has

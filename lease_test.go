@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -84,11 +85,54 @@ func TestLeaseKeep(t *testing.T) {
 	})
 }
 
+// stalled is a store that does not answer for a while.
+type stalled struct {
+	store.Store
+	until time.Time
+}
+
+func (s *stalled) Do(ctx context.Context, b *store.Batch) {
+	if time.Now().Before(s.until) {
+		b.Fail(headgate.ErrUnavailable)
+		return
+	}
+	s.Store.Do(ctx, b)
+}
+
+// TestReleaseInAStall: a slot is free again soon after the store answers again, and not
+// only when the lease ends. Nobody tries for longer than that.
+func TestReleaseInAStall(t *testing.T) {
+	for _, row := range []struct{ stall, after time.Duration }{
+		{900 * time.Millisecond, 2 * time.Second},
+		{40 * time.Second, time.Minute},
+		{time.Hour, 11 * time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			db := &stalled{Store: memory.New(memory.WithClock(time.Now))}
+			limiter, limit := headgate.New(db), headgate.Concurrent(4).WithLease(10*time.Minute)
+			l, err := limiter.Acquire(t.Context(), "k", limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.until = time.Now().Add(row.stall)
+			if ended, err := l.Release(t.Context()); ended || !errors.Is(err, headgate.ErrUnavailable) {
+				t.Errorf("release: %t, %v", ended, err)
+			}
+			time.Sleep(row.after)
+			synctest.Wait()
+			db.until = time.Time{}
+			if d, err := limiter.Peek(t.Context(), "k", limit); err != nil || d.Remaining != 4 {
+				t.Errorf("%s after a stall of %s: %+v, %v", row.after, row.stall, d, err)
+			}
+		})
+	}
+}
+
 // TestLeaseOfAFailingStore: what was not taken needs no release.
 func TestLeaseOfAFailingStore(t *testing.T) {
-	store := memory.New()
-	limiter := headgate.New(store)
-	if err := store.Close(); err != nil {
+	db := memory.New()
+	limiter := headgate.New(db)
+	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	l, err := limiter.Acquire(t.Context(), "k", headgate.Concurrent(1))

@@ -24,7 +24,8 @@ func (c *Caller) Lease(op Op, d Decision) *Lease {
 }
 
 // Release frees the slots. It reports false if they were free already, because the
-// lease was released before or had ended.
+// lease was released before or had ended. If the store does not answer, it returns the
+// error and tries again in the background for as long as the lease may last.
 func (h *Lease) Release(ctx context.Context) (bool, error) {
 	if h == nil {
 		return false, nil
@@ -35,15 +36,33 @@ func (h *Lease) Release(ctx context.Context) (bool, error) {
 		h.timer.Stop()
 		h.timer = nil
 	}
+	return h.release(ctx, firstRetry, time.Duration(h.op.Rule.Period)*time.Microsecond)
+}
+
+// How long to wait before a release that failed is tried again, at first and at most.
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 5 * time.Second
+)
+
+// release is Release for a lease that lasts for some time yet.
+func (h *Lease) release(ctx context.Context, pause, lasts time.Duration) (bool, error) {
 	if h.decision.Lease == 0 {
 		return false, nil
 	}
 	d, err := h.ask(ctx, KindRelease)
-	if err != nil {
-		return false, err
+	if err == nil {
+		h.decision.Lease = 0
+		return d.Granted > 0, nil
 	}
-	h.decision.Lease = 0
-	return d.Granted > 0, nil
+	if pause < lasts && isUnavailable(err) {
+		h.timer = time.AfterFunc(pause, func() {
+			h.mu.enter()
+			defer h.mu.leave()
+			_, _ = h.release(context.Background(), min(2*pause, lastRetry), lasts-pause)
+		})
+	}
+	return false, err
 }
 
 // Renew makes the lease last its full time from now. It reports false if the lease has

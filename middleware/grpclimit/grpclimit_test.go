@@ -22,6 +22,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/middleware/grpclimit"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -246,6 +247,30 @@ func TestJoinKeepsPartsApart(t *testing.T) {
 		t.Error("different parts give the same key")
 	}
 	key()
+}
+
+// hasty is a store that does not answer callers without time.
+type hasty struct{ store.Store }
+
+func (h hasty) Do(ctx context.Context, b *store.Batch) {
+	if ctx.Err() != nil {
+		b.Fail(headgate.ErrUnavailable)
+		return
+	}
+	h.Store.Do(ctx, b)
+}
+
+// The deadline of a call is the client's choice, and does not lift its limits.
+func TestDeadlinesOfClients(t *testing.T) {
+	limiter := headgate.New(hasty{memory.New()})
+	i := grpclimit.UnaryServer(limiter, headgate.PerDay(2))
+	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	for n, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
+		if err := call(ctx, i, ""); status.Code(err) != want {
+			t.Errorf("call %d: %v", n, err)
+		}
+	}
 }
 
 func TestStoreDown(t *testing.T) {

@@ -186,6 +186,25 @@ func TestCallersDeadline(t *testing.T) {
 	}
 }
 
+// TestStoresThatEndBeforeTheirContext: a client may choose a deadline that is too short for
+// the store. That is no failure of the store, even if it notices first.
+func TestStoresThatEndBeforeTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{answer: func(store.Op) (store.Decision, error) { return store.Decision{}, context.DeadlineExceeded }}
+		s := failsafe.New(f, failsafe.Options{})
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout/100)
+			if err, _ := take(s, ctx); !errors.Is(err, failsafe.ErrTimeout) {
+				t.Error(err)
+			}
+			cancel()
+		}
+		if got := s.Stats().State; got != failsafe.Closed {
+			t.Errorf("the breaker is %s", got)
+		}
+	})
+}
+
 func TestContextValuesAndCancellation(t *testing.T) {
 	type name struct{}
 	synctest.Test(t, func(t *testing.T) {

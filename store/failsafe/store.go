@@ -167,10 +167,11 @@ func (s *Store) judge(a asked, err error, clock time.Time, now int64) (outcome, 
 		return succeeded, err
 	}
 	o := failed
-	if !a.own && a.ctx.Err() != nil && now-a.start < int64(s.options.Timeout/fairShare) {
+	late := errors.Is(err, ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+	// The caller gave it too little time. Its context may end a moment after the store does.
+	if !a.own && (late || a.ctx.Err() != nil) && now-a.start < int64(s.options.Timeout/fairShare) {
 		o = silent
 	}
-	late := errors.Is(err, ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 	if o == failed {
 		s.failures.Add(1)
 		if late {

@@ -217,7 +217,9 @@ func (s *Store) begin(ctx context.Context) (rueidis.Client, *callContext, error)
 	if s.closed.Load() {
 		return nil, nil, store.ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
+	// A client that has hung up is counted all the same: otherwise it would pass by the
+	// failure policy.
+	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 		return nil, nil, fmt.Errorf("redis: %w: %w", store.ErrUnavailable, err)
 	}
 	server := s.server.Load()

@@ -97,7 +97,17 @@ func (l *Limits[R]) AllowAll(ctx context.Context, ops []store.Op, out []store.De
 			ops[i].Kind = store.KindPeek
 		}
 	}
-	return l.scopes.AllowAll(ctx, l.Limiter, ops, out)
+	return l.scopes.AllowAll(patient(ctx), l.Limiter, ops, out)
+}
+
+// patient returns ctx without its end, if it has a deadline: a remote client may have
+// chosen that, as with grpc-timeout, so that the store has no time to refuse it. The
+// store's own Timeout applies.
+func patient(ctx context.Context) context.Context {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 // Keep holds the leases of concurrency limits until they are released.
@@ -128,7 +138,7 @@ func (l *Limits[R]) Enter(ctx context.Context, ops []store.Op, decision func(i i
 		return store.Decision{Allowed: true}, nil
 	}
 	out := make([]store.Decision, len(places))
-	tightest, err := l.Limiter.Caller().AllowAll(ctx, places, out)
+	tightest, err := l.Limiter.Caller().AllowAll(patient(ctx), places, out)
 	if !tightest.Allowed {
 		undo()
 	}

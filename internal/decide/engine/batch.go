@@ -24,7 +24,7 @@ func (e *Engine) DecideBatch(ctx context.Context, n int, query func(i int) Query
 		return
 	}
 	if e.timeout > 0 {
-		bounded, cancel := context.WithTimeout(ctx, e.timeout)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.timeout) // see deciding.bounded
 		defer cancel()
 		ctx = bounded
 	}

@@ -183,6 +183,34 @@ func TestNobodyWaitsTwice(t *testing.T) {
 	}
 }
 
+// Who hangs up, or leaves the store no time, is counted like others.
+func TestWhoHangsUpIsCounted(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	const text = `
+domain: api
+limits:
+  - {name: login, match: {path: /login}, key: [user], rate: 3/hour}
+  - {name: plain, match: {path: /plain}, key: [user], rate: 3/hour}
+  - {name: watched, match: {path: /login}, key: [user], rate: 100/hour, mode: shadow}
+`
+	for name, row := range map[string]struct {
+		ctx  context.Context
+		path string
+	}{"hung up": {gone, "/login"}, "no time": {late, "/login"}, "no time, one step": {late, "/plain"}} {
+		e := engine.New(&flaky{Store: memory.New()}, parse(t, text), engine.WithTimeout(time.Second))
+		for i := range 5 {
+			v, err := e.Decide(row.ctx, query1(row.path, 0))
+			if v.Allowed != (i < 3) || err != nil {
+				t.Errorf("%s, request %d: allowed %t, %s, %v", name, i, v.Allowed, v.Decision.Reason, err)
+			}
+			v.Release()
+		}
+	}
+}
+
 func askHidden(ctx context.Context, e *engine.Engine) error {
 	v, err := e.Decide(ctx, query1("/hidden", 1))
 	if err == nil && v.Outcome() != engine.ShadowBanned {

@@ -9,8 +9,12 @@ import (
 )
 
 // run takes the steps in order. If it has to wait for more than one, the Engine's
-// timeout covers them together; a single one is limited by the store.
+// timeout covers them together; a single one is limited by the store. A deadline of ctx
+// does not count: the client may have chosen it, so that the store has no time to refuse.
 func (d *deciding) run(ctx context.Context) {
+	if _, ok := ctx.Deadline(); ok {
+		ctx = context.WithoutCancel(ctx)
+	}
 	for d.todo != 0 {
 		if usual := d.todo == 1<<enforce || d.todo == 1<<charge; usual && !d.hidden || d.engine.timeout == 0 {
 			d.take(ctx)
@@ -20,10 +24,11 @@ func (d *deciding) run(ctx context.Context) {
 	}
 }
 
-// bounded takes all steps within the timeout. Disguising the request gets the same time
-// again.
+// bounded takes all steps within the timeout, even if the client hangs up: what the store
+// has not answered would pass by on_store_error, or hold a slot that nobody knows of.
+// Disguising the request gets the same time again.
 func (d *deciding) bounded(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, d.engine.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.engine.timeout)
 	defer cancel()
 	for was := d.hidden; d.todo != 0 && d.hidden == was; {
 		d.take(ctx)
