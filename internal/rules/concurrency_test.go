@@ -49,11 +49,6 @@ limits:
 			t.Errorf("%s: %+v, want %s", name, r, want)
 		}
 	}
-	var m rules.Matches
-	set.Match("d", request(t, "header:X-Plan=pro"), &m)
-	if m.DropConcurrent(); len(m.Checks) != 0 {
-		t.Errorf("%d checks are left", len(m.Checks))
-	}
 }
 
 func TestCostAfter(t *testing.T) {

@@ -279,11 +279,6 @@ func (s *Ruleset) HasQueues() bool { return s.queues }
 // HasConcurrent reports whether any rule limits concurrency.
 func (s *Ruleset) HasConcurrent() bool { return s.concurrent }
 
-// DropConcurrent removes the checks of rules that limit concurrency.
-func (m *Matches) DropConcurrent() {
-	m.Checks = slices.DeleteFunc(m.Checks, func(c Check) bool { return c.Rule.Concurrent() })
-}
-
 // Needs returns the attributes that a request must have for r to apply, without
 // duplicates: those of its conditions, its tier, its descriptor, and, with
 // KeyMissingSkip, of its key.

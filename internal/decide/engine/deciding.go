@@ -16,7 +16,7 @@ import (
 //
 //	begin      notes the question
 //	prepare    matches the rules of each part, applies lists, bans and overrides
-//	  list       makes a Result of each check, and chooses its role and its step
+//	  list       makes a Result of each check whose rule holds now, and chooses its role and its step
 //	run        makes the calls, one for each step, in the order of the steps:
 //	  questions  builds the ops of a step
 //	  put        sends them
@@ -250,9 +250,6 @@ func (d *deciding) prepare() error {
 			}
 			m.Checks = append(m.Checks, rules.Check{Rule: p.Rule, Key: p.Key, Cost: p.Rule.Cost, Enforced: true})
 		}
-		if d.slots == noSlots && rs.HasConcurrent() {
-			m.DropConcurrent()
-		}
 	}
 	if !d.known && d.engine.stranger != nil {
 		d.engine.stranger(d.query.Domain)
@@ -294,14 +291,17 @@ func (d *deciding) plan() {
 	}
 }
 
-// list makes a result for each check, with its role and its step, and reports whether any
-// of them replaces others and whether any is of a list.
+// list makes a result for each check whose rule holds for this query, with its role and its
+// step, and reports whether any of them replaces others and whether any is of a list.
 func (d *deciding) list() (replaces, lists bool) {
 	list, todo := d.results[:0], steps(0)
 	for i := range d.Parts {
 		gives, checks := d.Parts[i].Kind == store.KindRefund, d.matches[i].Checks
 		for j := range checks {
 			c := &checks[j]
+			if d.slots == noSlots && c.Rule.Concurrent() {
+				continue
+			}
 			list = extended(list)
 			r := &list[len(list)-1]
 			*r = resultOf(c)

@@ -145,3 +145,23 @@ func TestAgainTakesPlacesInTurn(t *testing.T) {
 		t.Errorf("no place in its turn: %+v, %v", last.Decision, err)
 	}
 }
+
+// Requests whose end nobody will know have no slots: rules of concurrency do not hold for
+// them. They are explained all the same.
+func TestEndlessRequestsTakeNoSlots(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, "domain: api\nlimits:\n  - {name: places, concurrency: 1}\n  - {name: calls, rate: 9/minute}\n"))
+	r := request{"path": "/"}
+	for range 2 {
+		q := ask(r, 0)
+		q.Endless = true
+		if v := decide(t, e, q); !v.Allowed || len(v.Results()) != 1 {
+			t.Errorf("%+v", v)
+		}
+		if v := decide(t, e, engine.Query{Domain: "api", Parts: []engine.Part{{Request: r, Cost: 1}}, At: start}); !v.Allowed || len(v.Parts()[0].Results()) != 1 {
+			t.Errorf("in parts: %+v", v)
+		}
+	}
+	if x, err := e.Explain(t.Context(), query(r)); err != nil || !x.Parts[0].Rules[0].Applies || x.Parts[0].Rules[0].Decision.Remaining != 1 {
+		t.Errorf("%+v, %v", x, err)
+	}
+}

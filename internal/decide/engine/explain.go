@@ -96,7 +96,7 @@ type explaining struct {
 // explain decides about a request without taking anything, and fills in x.
 func (e *Engine) explain(ctx context.Context, q ExplainQuery, parts [][]rules.Explanation, x *Explanation) error {
 	d := deciding{
-		engine: e, explains: new(explaining), question: question{query: Query{At: q.At}},
+		engine: e, explains: new(explaining), question: question{query: Query{At: q.At}, slots: slotsNow},
 		Decided:  Decided{Parts: make([]Part, len(parts))},
 		findings: findings{known: true}, judgement: judgement{allowed: true},
 	}
