@@ -82,7 +82,7 @@ func (f *explainFlags) add(cmd *cobra.Command) {
 
 // request builds the request that the flags describe.
 func (f *explainFlags) request(cmd *cobra.Command) (offline.ExplainRequest, error) {
-	q := offline.ExplainRequest{Domain: f.domain, Cost: f.cost, Rule: f.rule}
+	q := offline.ExplainRequest{Domain: f.domain, Cost: f.cost, Rule: f.rule, At: time.Now().UnixMicro()}
 	if f.cost < 0 {
 		return q, &usageError{"--cost must not be negative", ""}
 	}

@@ -50,6 +50,7 @@ func comparisons() map[string]comparison {
 		"OnLimit": {func(r *Rule) { r.OnLimit.Action = ShadowBan }, false, true, false},
 		// Its refusals may, for example, ban a key before those of the other do.
 		"Traits":  {func(r *Rule) { r.Traits = []fmt.Stringer{Attribute{}} }, true, false, false},
+		"when":    {func(r *Rule) { r.when = []When{nil} }, false, true, false}, // it does not refuse at other times
 		"Headers": harmless(func(r *Rule) { r.Headers = "github" }),
 		"Mode":    {func(r *Rule) { r.Mode = Shadow }, false, true, false},
 		"Percent": {func(r *Rule) { r.Percent = 50 }, false, true, false},

@@ -439,6 +439,9 @@ func (r *Rule) Conditions() string {
 		v := &r.match.values[i]
 		out = append(out, v.sentence(v.attribute.String()))
 	}
+	for _, w := range r.when {
+		out = append(out, "when "+w.String())
+	}
 	return strings.Join(out, ", ")
 }
 

@@ -116,6 +116,7 @@ type Rule struct {
 	// Replaces are the LimitNames of rules that do not apply to a request that
 	// this one applies to; see [ApplyReplaces].
 	Replaces []string
+	when     []When // of Traits; see Holds
 	// Percent is the share of the keys (0 to 100) that the rule is enforced for;
 	// for the others it is in shadow mode.
 	Percent int
@@ -142,7 +143,7 @@ type Rule struct {
 	// Values is, for a limit of headgate.Distinct, which values it counts; nil for
 	// others.
 	Values *Values
-	Traits []fmt.Stringer // what features have read of the rule: see the package feature
+	Traits []fmt.Stringer // what features have read of the rule, added by AddTrait: see the package feature
 	// Headers is the dialect of the rate-limit headers of the rule's domain, such
 	// as github; empty for the server's default.
 	Headers      string
@@ -363,7 +364,7 @@ func TraitOf[T fmt.Stringer](r *Rule) (trait T) {
 // precedence over a queue.
 func (r *Rule) Covers(other *Rule) bool {
 	switch {
-	case r.Mode != Enforce || r.Percent < 100 || r.QuotaMode || r.OnLimit.Action != Reject:
+	case r.Mode != Enforce || r.Percent < 100 || len(r.when) > 0 || r.QuotaMode || r.OnLimit.Action != Reject:
 		return false
 	case r.ChargeDenied || other.ChargeDenied || len(other.Traits) > 0 || !r.costsAs(other) || !r.Values.same(other.Values) || !r.coversOutage(other):
 		return false

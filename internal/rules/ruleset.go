@@ -118,7 +118,8 @@ const maxScratch = 64 << 10
 // file order, then descriptors. At most one descriptor applies to an
 // [OrderedRequest]. To other requests all descriptors apply whose keys and values are
 // among the attributes, without those that they replace. (For the several descriptors
-// of one request see [ApplyReplaces] and [Ruleset.JoinLists].) Match allocates nothing once m is warm.
+// of one request see [ApplyReplaces] and [Ruleset.JoinLists].) Rules that do not hold now are
+// among the checks: see [Rule.Holds]. Match allocates nothing once m is warm.
 //
 // The keys point into m and, like m.Checks, are valid until m is used again.
 func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {

@@ -21,7 +21,7 @@ func (p *Pass) askInLine(ctx context.Context, q *queue.Queue) (err error) {
 	asked := p.query
 	asked.Matched = &engine.Matched{Known: e.Rules().Match(asked.Domain, asked.Request, &m)}
 	asked.Matched.Checks = m.Checks
-	line := lineOf(ctx, q, m.Checks)
+	line := lineOf(ctx, q, m.Checks, asked.At)
 	if line.check != nil && p.look(ctx, asked, line) {
 		return nil
 	}
@@ -69,11 +69,11 @@ type line struct {
 
 // lineOf returns the queue for whose key other requests wait, or else the first one that
 // did not say. Rules with a key come before those without.
-func lineOf(ctx context.Context, q *queue.Queue, checks []rules.Check) (l line) {
+func lineOf(ctx context.Context, q *queue.Queue, checks []rules.Check, at int64) (l line) {
 	for _, keyed := range []bool{true, false} {
 		for i := range checks {
 			c := &checks[i]
-			if !c.Enforced || c.Rule.OnLimit.Action != rules.Queue || c.Rule.KeyParts() > 0 != keyed {
+			if !c.Enforced || !c.Rule.Holds(at) || c.Rule.OnLimit.Action != rules.Queue || c.Rule.KeyParts() > 0 != keyed {
 				continue
 			}
 			waiting, err := q.Waiting(ctx, queue.Lane{Scope: c.Rule.Scope, Key: c.Key})

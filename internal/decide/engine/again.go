@@ -45,7 +45,7 @@ func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at in
 	rs := e.rules.Load()
 	for _, c := range claims {
 		rule := rs.Rule(domain, c.Rule)
-		if rule == nil || rule.Mode != rules.Enforce || rule.Percent == 0 || rule.Values != nil && c.Member == 0 {
+		if rule == nil || rule.Mode != rules.Enforce || rule.Percent == 0 || !rule.Holds(at) || rule.Values != nil && c.Member == 0 {
 			continue
 		}
 		r := resultOf(&rules.Check{Rule: rule.ForKey(c.Key).WithGiven(c.Given), Key: c.Key, Cost: c.Cost, Member: c.Member, Enforced: true})

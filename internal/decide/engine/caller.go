@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
@@ -25,14 +26,15 @@ type CallerLimits struct {
 }
 
 // CallerLimits returns the limits that count the sender of req, whatever it requests,
-// and what is left of them: see [rules.Ruleset.OfCaller]. It charges nothing and reports
+// and what is left of them: see [rules.Ruleset.OfCaller]. Rules that do not hold now have none. It charges nothing and reports
 // nothing to observers. at is as in [Query].
 //
 // With an error that wraps headgate.ErrUnavailable, the decisions are those of each
 // rule's on_store_error.
 func (e *Engine) CallerLimits(ctx context.Context, domain string, req rules.Request, at int64) (CallerLimits, error) {
 	caller := e.rules.Load().OfCaller(domain, req)
-	list, found := caller.Limits, CallerLimits{Known: caller.Known, Allowed: caller.Allowed, DeniedBy: caller.DeniedBy}
+	list := slices.DeleteFunc(caller.Limits, func(x rules.Explanation) bool { return !x.Rule.Holds(at) })
+	found := CallerLimits{Known: caller.Known, Allowed: caller.Allowed, DeniedBy: caller.DeniedBy}
 	if len(list) > maxCallerLimits {
 		found.LeftOff = len(list) - maxCallerLimits
 		list = list[:maxCallerLimits]

@@ -299,7 +299,7 @@ func (d *deciding) list() (replaces, lists bool) {
 		gives, checks := d.Parts[i].Kind == store.KindRefund, d.matches[i].Checks
 		for j := range checks {
 			c := &checks[j]
-			if d.slots == noSlots && c.Rule.Concurrent() {
+			if d.slots == noSlots && c.Rule.Concurrent() || !c.Rule.Holds(d.query.At) {
 				continue
 			}
 			list = extended(list)

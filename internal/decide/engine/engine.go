@@ -34,7 +34,8 @@ type Query struct {
 	// Envoy request. They are decided together, and Endless.
 	Parts []Part
 	// At is the time of the request in microseconds since the Unix epoch,
-	// read once by the door. With 0 the store uses its own clock.
+	// read once by the door. With 0 the store uses its own clock; a rule with a
+	// [rules.When] needs the time.
 	At   int64
 	Door Door // where the request came in; only for observers
 	// Endless is for callers that will not know when the request ends. Concurrency

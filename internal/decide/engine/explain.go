@@ -66,6 +66,7 @@ func (e *Engine) Explain(ctx context.Context, q ExplainQuery) (Explanation, erro
 	}
 	parts, known := e.rules.Load().ExplainParts(q.Domain, q.Parts)
 	v.Known = known
+	rules.ExplainTimes(q.At, parts...)
 	for i, list := range parts {
 		part := ExplainedPart{}
 		most := q.Most

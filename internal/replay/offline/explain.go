@@ -25,6 +25,7 @@ type ExplainRequest struct {
 	Domain string // may be empty if the rules have only one
 	Cost   int64  // of the request
 	Rule   string // Rule, if not empty, is the only rule listed
+	At     int64  // the time of the request, in microseconds since the Unix epoch; 0 is the store's
 
 	attributes  map[rules.Attribute]string
 	descriptors [][]rules.Entry
@@ -124,7 +125,7 @@ func ExplainFiles(ctx context.Context, options rulefile.Options, q ExplainReques
 
 // question converts q for the engine.
 func (q *ExplainRequest) question(clients *client.Resolver) (*httpapi.Question, error) {
-	out := &httpapi.Question{Domain: q.Domain, Rule: q.Rule, Cost: q.Cost}
+	out := &httpapi.Question{Domain: q.Domain, Rule: q.Rule, Cost: q.Cost, At: q.At}
 	switch {
 	case q.Cost < 0:
 		return nil, errors.New(`"cost" must not be negative`)

@@ -19,7 +19,8 @@ type Feature struct {
 	Row  func() form.Row     // its key in a rule
 	Keys func() form.Mapping // the keys of its value
 	// Read reads the key, if the rule has it, and adds a trait to the rule. The limit, the
-	// key and on_limit of the rule are known.
+	// key and on_limit of the rule are known. With a trait that is a [rules.When], the rule
+	// applies only at times.
 	Read func(*Reading)
 	// Open returns what the feature does in a process, besides decisions.
 	Open func(Process) Worker

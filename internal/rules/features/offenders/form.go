@@ -78,7 +78,7 @@ func read(r *feature.Reading) {
 		return
 	}
 	on := newOnRepeat(refusals.N, refusals.Period, o)
-	rule.Traits = append(rule.Traits, on)
+	rule.AddTrait(on)
 	warn(r, inner, on)
 }
 
