@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -19,6 +20,39 @@ type Caller struct {
 	FailClosed bool             // refuses when nobody answers
 
 	spare atomic.Pointer[[]Op] // of stamped, while no call uses it
+
+	claiming sync.Mutex // of claims
+	claims   map[uint64][]Claim
+}
+
+// Claim is who counts under a limit without a name: one part of a whole that shares its
+// counts, such as the interceptor for streams of a gRPC server.
+type Claim struct{ Whole, Part string }
+
+// Claim claims the counts of rules without a name for a middleware that is being built, and
+// returns -1. If another middleware counts under one of them, it claims none and returns the
+// index of that one: both would take from one count, which nobody meant. Parts of one whole
+// may share. With dry it only reports.
+func (c *Caller) Claim(rules []*Rule, by Claim, dry bool) int {
+	c.claiming.Lock()
+	defer c.claiming.Unlock()
+	for i, r := range rules {
+		for _, other := range c.claims[r.mark] {
+			if other.Whole != by.Whole || other.Part == by.Part {
+				return i
+			}
+		}
+	}
+	if dry {
+		return -1
+	}
+	if c.claims == nil {
+		c.claims = map[uint64][]Claim{}
+	}
+	for _, r := range rules {
+		c.claims[r.mark] = append(c.claims[r.mark], by)
+	}
+	return -1
 }
 
 // TakeN executes Op{Key: key, Rule: rule, Cost: n}, as [Direct] says.

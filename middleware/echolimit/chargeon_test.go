@@ -70,7 +70,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 		"a panic": {func(*echo.Context) error { panic("broken") }, "4"},
 	} {
 		limiter := headgate.New(memory.New())
-		limit := headgate.PerDay(5).WithAlgorithm(headgate.FixedWindow)
+		limit := headgate.PerDay(5).WithAlgorithm(headgate.FixedWindow).WithName("logins")
 		e := echo.New()
 		e.Use(recovering)
 		e.GET("/", row.answer, echolimit.New(limiter, limit, failed()))

@@ -202,3 +202,15 @@ func TestHandlersReadWhatCounts(t *testing.T) {
 		t.Error(wrong)
 	}
 }
+
+func TestTwoMiddlewaresDoNotShareACountByAccident(t *testing.T) {
+	limiter := headgate.New(memory.New())
+	echolimit.New(limiter, headgate.PerMinute(4))
+	echolimit.New(limiter, headgate.PerMinute(4), httplimit.Name("login"))
+	defer func() {
+		if recover() == nil {
+			t.Error("a second middleware of an equal limit without a name")
+		}
+	}()
+	echolimit.New(limiter, headgate.PerMinute(4))
+}

@@ -54,7 +54,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 		"a panic":       {func(fiber.Ctx) error { panic("broken") }, "4"},
 	} {
 		limiter := headgate.New(memory.New())
-		limit := headgate.PerDay(5).WithAlgorithm(headgate.FixedWindow)
+		limit := headgate.PerDay(5).WithAlgorithm(headgate.FixedWindow).WithName("logins")
 		app := fiber.New()
 		app.Use(recover.New())
 		app.Get("/", fiberlimit.New(limiter, limit, failed()), row.answer)

@@ -40,7 +40,7 @@ func TestRequestsCountByTheirAnswer(t *testing.T) {
 		"a panic":          {func(*gin.Context) { panic("broken") }, "4"},
 	} {
 		limiter := headgate.New(memory.New())
-		limit := headgate.PerDay(5).WithAlgorithm(headgate.FixedWindow)
+		limit := headgate.PerDay(5).WithAlgorithm(headgate.FixedWindow).WithName("logins")
 		e := gin.New()
 		e.Use(gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, _ any) { c.AbortWithStatus(500) }))
 		e.GET("/", ginlimit.New(limiter, limit, failed()), row.answer)

@@ -170,3 +170,15 @@ func TestHandlersReadWhatCounts(t *testing.T) {
 		t.Error(wrong)
 	}
 }
+
+func TestTwoMiddlewaresDoNotShareACountByAccident(t *testing.T) {
+	limiter := headgate.New(memory.New())
+	ginlimit.New(limiter, headgate.PerMinute(4))
+	ginlimit.New(limiter, headgate.PerMinute(4), httplimit.Name("login"))
+	defer func() {
+		if recover() == nil {
+			t.Error("a second middleware of an equal limit without a name")
+		}
+	}()
+	ginlimit.New(limiter, headgate.PerMinute(4))
+}

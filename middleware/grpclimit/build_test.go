@@ -13,9 +13,31 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/middleware/grpclimit"
+	"github.com/headgate/headgate/middleware/httplimit"
+	"github.com/headgate/headgate/store/memory"
 )
 
 // Invalid arguments are found when the interceptor is built, not by each call.
+func TestTwoInterceptorsDoNotShareACountByAccident(t *testing.T) {
+	t.Parallel()
+	limiter, limit := headgate.New(memory.New()), headgate.PerMinute(4)
+	grpclimit.UnaryServer(limiter, limit)
+	grpclimit.StreamServer(limiter, limit) // of the same server
+	grpclimit.UnaryServer(limiter, limit, grpclimit.Name("login"))
+	if err := grpclimit.Validate(limiter, limit); err != nil {
+		t.Errorf("before an interceptor of another kind: %v", err)
+	}
+	if err := httplimit.Validate(limiter, limit); err == nil || !strings.Contains(err.Error(), "another middleware of this Limiter counts 4/minute") {
+		t.Errorf("of HTTP: %v", err)
+	}
+	defer func() {
+		if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), `grpclimit: the limit "default": another middleware of this Limiter counts 4/minute`) {
+			t.Errorf("a second UnaryServer: %v", err)
+		}
+	}()
+	grpclimit.UnaryServer(limiter, limit, grpclimit.ByMethod())
+}
+
 func TestMistakesShowWhenBuilt(t *testing.T) {
 	limiter, _ := newLimiter()
 	fine, wrong := headgate.PerMinute(5), headgate.PerMinute(5).WithAlgorithm(headgate.FixedWindow).WithBurst(3)
@@ -65,6 +87,9 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{&headgate.Limiter{}, fine, nil, "grpclimit: no limiter: "},
 		{limiter, fine, []grpclimit.Option{grpclimit.Cost(nil)}, `grpclimit: Cost of the limit "default" is nil`},
 	} {
+		if row.limiter == limiter {
+			row.limiter, _ = newLimiter() // where no other interceptor counts
+		}
 		err := grpclimit.Validate(row.limiter, row.limit, row.options...)
 		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.HasPrefix(err.Error(), row.want)) {
 			t.Errorf("Validate: %v, want %q", err, row.want)

@@ -14,7 +14,7 @@ import (
 //
 // Like all interceptors here, it panics if its arguments are invalid; see [Validate].
 func UnaryServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.UnaryServerInterceptor {
-	g := newGate(limiter, limit, ByPeer(), options)
+	g := newGate("UnaryServer", limiter, limit, ByPeer(), options)
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		held, err := g.admit(&Call{Context: ctx, Method: info.FullMethod, Message: request})
 		if err != nil {
@@ -30,7 +30,7 @@ func UnaryServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Opt
 // StreamServer is UnaryServer for streams. A stream counts as one call, however many
 // messages it has.
 func StreamServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.StreamServerInterceptor {
-	g := newGate(limiter, limit, ByPeer(), options)
+	g := newGate("StreamServer", limiter, limit, ByPeer(), options)
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		held, err := g.admit(&Call{Context: stream.Context(), Method: info.FullMethod})
 		if err != nil {
@@ -47,7 +47,7 @@ func StreamServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Op
 // wait if [Wait] allows it; otherwise they fail before they are sent, as if the server
 // had refused them. All calls are counted together unless an option says otherwise.
 func UnaryClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.UnaryClientInterceptor {
-	g := newGate(limiter, limit, All(), options)
+	g := newGate("UnaryClient", limiter, limit, All(), options)
 	g.client = true
 	return func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 		held, err := g.admit(&Call{Context: ctx, Method: method, Message: request})
@@ -63,7 +63,7 @@ func UnaryClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Opt
 
 // StreamClient is UnaryClient for streams.
 func StreamClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.StreamClientInterceptor {
-	g := newGate(limiter, limit, All(), options)
+	g := newGate("StreamClient", limiter, limit, All(), options)
 	g.client = true
 	return func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 		held, err := g.admit(&Call{Context: ctx, Method: method})

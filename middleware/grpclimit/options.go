@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/checks"
+	"github.com/headgate/headgate/store"
 )
 
 // Option configures an interceptor. A [By] is an option itself.
@@ -48,8 +49,10 @@ type also struct {
 
 // Name sets the limit's name in refusals. The default is that of
 // [headgate.Limit.WithName], or "default". Limits with the same name and store share
-// their counts, and keep them when their numbers change. Unnamed limits share counts
-// only if they are identical.
+// their counts, and keep them when their numbers change. A second interceptor of one kind
+// with the same Limiter and an equal limit without a name is an error, because both would
+// take from one count, and so is a second [LimitBy] without one. [UnaryServer] and
+// [StreamServer] share the count of equal limits.
 func Name(name string) Option {
 	return single("Name", func(c *config) { c.one.Name, c.one.Scope = name, name })
 }
@@ -124,8 +127,11 @@ func Also(limit headgate.Limit, options ...Option) Option {
 // ([headgate.ErrInvalidLimit]), or an invalid option. Call it first if limits come from
 // configuration.
 func Validate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) error {
-	_, err := build(limiter, limit, All(), options)
-	return err
+	g, err := build(limiter, limit, All(), options)
+	if err != nil {
+		return err
+	}
+	return g.claim("", true)
 }
 
 // gate is what all interceptors share.
@@ -135,8 +141,19 @@ type gate struct {
 	client bool
 }
 
-func newGate(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Option) *gate {
+// claim claims the limits without a name for a kind of interceptor.
+func (g *gate) claim(kind string, dry bool) error {
+	if err := g.limits.Claim(store.Claim{Whole: "grpclimit", Part: kind}, dry); err != nil {
+		return fmt.Errorf("grpclimit: %w", err)
+	}
+	return nil
+}
+
+func newGate(kind string, limiter *headgate.Limiter, limit headgate.Limit, by By, options []Option) *gate {
 	g, err := build(limiter, limit, by, options)
+	if err == nil {
+		err = g.claim(kind, false)
+	}
 	if err != nil {
 		panic(err) //nolint:forbidigo // like http.ServeMux.Handle: a bug in the program; see Validate
 	}

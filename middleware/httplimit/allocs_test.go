@@ -16,9 +16,9 @@ import (
 
 // LimitBy does not allocate.
 func TestLimitByAllocatesNothing(t *testing.T) {
-	limiter, pro := headgate.New(memory.New()), headgate.PerSecond(store.MaxLimit).WithBurst(1)
+	pro := headgate.PerSecond(store.MaxLimit).WithBurst(1)
 	allocs := func(options ...httplimit.Option) float64 {
-		h := httplimit.New(limiter, headgate.PerSecond(store.MaxLimit), options...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		h := httplimit.New(headgate.New(memory.New()), headgate.PerSecond(store.MaxLimit), options...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		w, r := discard{http.Header{}}, said("/", nil)
 		return testing.AllocsPerRun(1000, func() {
 			clear(w.h)

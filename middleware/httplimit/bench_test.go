@@ -19,14 +19,13 @@ func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
 func BenchmarkMiddleware(b *testing.B) {
-	limiter := headgate.New(memory.New())
 	for name, limit := range map[string]headgate.Limit{
 		"admits":  headgate.PerSecond(store.MaxLimit),
 		"refuses": headgate.PerHour(0),
 	} {
 		b.Run(name, func(b *testing.B) {
 			passed := 0
-			h := httplimit.New(limiter, limit)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed++ }))
+			h := httplimit.New(headgate.New(memory.New()), limit)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed++ }))
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			w := discard{http.Header{}}
 			b.ReportAllocs()

@@ -7,12 +7,60 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/middleware/httplimit"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
+
+// TestTwoMiddlewaresDoNotShareACountByAccident: a copied line is an error, unless a name
+// says what is meant.
+func TestTwoMiddlewaresDoNotShareACountByAccident(t *testing.T) {
+	t.Parallel()
+	limiter, limit := headgate.New(memory.New()), headgate.PerMinute(4)
+	plan := httplimit.LimitBy(func(*http.Request) (headgate.Limit, bool) { return limit, true })
+	httplimit.New(limiter, limit)
+	httplimit.New(limiter, headgate.PerDay(9), plan)
+	httplimit.New(limiter, headgate.Unlimited())
+	const want = "another middleware of this Limiter "
+	for name, row := range map[string]struct {
+		limiter *headgate.Limiter
+		limit   headgate.Limit
+		options []httplimit.Option
+		want    string
+	}{
+		"an equal limit":             {limiter, limit, nil, `httplimit: the limit "default": ` + want + "counts 4/minute"},
+		"in other words":             {limiter, headgate.Per(4, time.Minute).WithBurst(4), nil, want},
+		"by something else":          {limiter, limit, []httplimit.Option{httplimit.ByHeader("X-Api-Key")}, want},
+		"as a further limit":         {limiter, headgate.PerMinute(6), []httplimit.Option{httplimit.Also(limit)}, `the limit "default-2": ` + want},
+		"the name of another limit":  {limiter, limit, []httplimit.Option{httplimit.Also(headgate.PerMinute(6), httplimit.Name("b"))}, want},
+		"limits that nobody knows":   {limiter, headgate.PerDay(8), []httplimit.Option{plan}, want + "chooses limits by LimitBy"},
+		"a name":                     {limiter, limit, []httplimit.Option{httplimit.Name("login")}, ""},
+		"a name that is shared":      {limiter, limit.WithName("login"), nil, ""},
+		"another limit":              {limiter, headgate.PerMinute(5), nil, ""},
+		"another algorithm":          {limiter, limit.WithAlgorithm(headgate.SlidingLog), nil, ""},
+		"no limit":                   {limiter, headgate.Unlimited(), nil, ""},
+		"a named limit of a request": {limiter, limit, []httplimit.Option{httplimit.Name("plan"), plan}, ""},
+		"another Limiter":            {headgate.New(memory.New()), limit, nil, ""},
+	} {
+		for range 2 { // Validate claims nothing
+			err := httplimit.Validate(row.limiter, row.limit, row.options...)
+			if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
+				t.Errorf("%s: %v, want %q", name, err, row.want)
+			}
+		}
+		func() {
+			defer func() {
+				if failed := recover() != nil; failed != (row.want != "") {
+					t.Errorf("%s: New panics: %v", name, failed)
+				}
+			}()
+			httplimit.New(row.limiter, row.limit, row.options...)
+		}()
+	}
+}
 
 // Invalid arguments are found when the middleware is built, not by each request.
 func TestMistakesShowWhenBuilt(t *testing.T) {
@@ -70,6 +118,9 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.ByIP(), httplimit.ByHeader("A"))}, `httplimit: the limit "default-2": By is used twice`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.By(nil))}, `httplimit: By of the limit "default-2" is nil`, nil},
 	} {
+		if row.limiter == limiter {
+			row.limiter = headgate.New(memory.New()) // where no other middleware counts
+		}
 		err := httplimit.Validate(row.limiter, row.limit, row.options...)
 		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.HasPrefix(err.Error(), row.want)) || row.is != nil && !errors.Is(err, row.is) {
 			t.Errorf("Validate: %v, want %q", err, row.want)
@@ -144,6 +195,11 @@ func textOf(err error) string {
 	return err.Error()
 }
 
+// twin returns another Limiter with the store of l.
+func twin(l *headgate.Limiter) *headgate.Limiter {
+	return headgate.New(l.Caller().Store, headgate.WithClock(l.Caller().Clock))
+}
+
 // Each request has the limit of its user's plan, which is reported and counted under its
 // own name.
 func TestLimitBy(t *testing.T) {
@@ -166,7 +222,7 @@ func TestLimitBy(t *testing.T) {
 	var errs []error
 	onError := httplimit.OnError(func(_ *http.Request, err error) { errs = append(errs, err) })
 	handler := func(options ...httplimit.Option) http.Handler {
-		return httplimit.New(limiter, headgate.PerMinute(5), append(options, onError)...)(http.HandlerFunc(ok))
+		return httplimit.New(twin(limiter), headgate.PerMinute(5), append(options, onError)...)(http.HandlerFunc(ok))
 	}
 	plain, kept, fixed := handler(byPlan), handler(byPlan, httplimit.Name("requests")), handler()
 	daily := handler(httplimit.Name("all"), httplimit.Also(headgate.PerDay(3), byPlan))

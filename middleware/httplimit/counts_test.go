@@ -30,7 +30,7 @@ func TestLimitsCountApart(t *testing.T) {
 		{"api", api, "98"},
 		{"api", api, "97"},
 		{"login, after three of the api", login, "1"},
-		{"the same limit again", handler(headgate.PerMinute(2)), "0"},
+		{"the same limit of another Limiter", httplimit.New(twin(limiter), headgate.PerMinute(2))(http.HandlerFunc(ok)), "0"},
 		{"of another name", handler(headgate.PerMinute(2), httplimit.Name("register")), "1"},
 		{"of that name, with other numbers", handler(headgate.PerMinute(5), httplimit.Name("register")), "3"},
 		{"of that name, given to the limit", handler(headgate.PerMinute(5).WithName("register")), "2"},

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/checks"
+	"github.com/headgate/headgate/store"
 )
 
 // Option configures [New]. A [By] and a [Dialect] are options themselves.
@@ -49,9 +50,10 @@ type also struct {
 
 // Name sets the limit's name in header fields and refusals. The default is that of
 // [headgate.Limit.WithName], or "default". Limits with the same name and store share their
-// counts, and keep them when their numbers change. Unnamed limits share counts only if
-// they are identical: name limits that must count separately, such as those for /login
-// and /register, or that count by different things.
+// counts, and keep them when their numbers change. A second
+// middleware of a Limiter with an equal limit without a name is an error, because both
+// would take from one count: name the limits for /login and /register, and limits that
+// count by different things. So is a second [LimitBy] without a name.
 func Name(name string) Option {
 	return single("Name", func(c *config) { c.one.Name, c.one.Scope = name, name })
 }
@@ -173,12 +175,12 @@ func (d Dialect) answers() answer.Dialect { return answer.Dialect(d) }
 // ([headgate.ErrInvalidLimit]), or an invalid option. Call it first if limits come from
 // configuration.
 func Validate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) error {
-	_, err := build(limiter, limit, options)
+	_, err := build(limiter, limit, options, true)
 	return err
 }
 
-// build returns a gate, or an error about its arguments.
-func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option) (_ *Gate, err error) {
+// build returns a gate, or an error about its arguments. If dry, it is not to be used.
+func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option, dry bool) (_ *Gate, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("httplimit: %w", err)
@@ -211,7 +213,7 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option) (_
 	if g.charges && !g.limits.Charges() {
 		return nil, fmt.Errorf("ChargeOn of the limit %q has no effect on Concurrent: its slots are always given back", g.one.Name)
 	}
-	return g, nil
+	return g, g.limits.Claim(store.Claim{Whole: "httplimit"}, dry)
 }
 
 // set applies options.

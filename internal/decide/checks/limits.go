@@ -44,6 +44,33 @@ func (l *Limits[R]) Add(o Options[R], limit headgate.Limit) error {
 	return nil
 }
 
+// Claim returns an error if another middleware of the Limiter counts under the same limits
+// without a name, and remembers this one unless dry.
+func (l *Limits[R]) Claim(by store.Claim, dry bool) error {
+	var rules []*store.Rule
+	var at []int
+	for i, c := range l.scopes.checks {
+		switch rule := c.Limit.Rule(); {
+		case c.name() != "" || !counts(c.Limit) && !c.Varies:
+		case c.Varies:
+			rules, at = append(rules, store.Unset()), append(at, i) // any limit
+		default:
+			rules, at = append(rules, rule), append(at, i)
+		}
+	}
+	taken := l.Limiter.Caller().Claim(rules, by, dry)
+	if taken < 0 {
+		return nil
+	}
+	check := l.scopes.checks[at[taken]]
+	what := "counts " + check.Limit.String()
+	if check.Varies {
+		what = "chooses limits by LimitBy"
+	}
+	return fmt.Errorf("the limit %q: another middleware of this Limiter %s too, and each would take from the count of the other: set a Name for each, or the same Name for both if they share",
+		l.NameOf(at[taken], check.Limit), what)
+}
+
 // NameOf returns the name of the limit at place for a request with the given limit.
 func (l *Limits[R]) NameOf(place int, limit headgate.Limit) string {
 	return l.each[place].nameOf(limit)

@@ -179,7 +179,7 @@ type Nils struct {
 // NilFunctions returns which of nils differ from what httplimit makes of nil: an error
 // when the middleware is built, or no option. No request panics because of them.
 func NilFunctions(build Build, newLimiter func(clock func() time.Time) *headgate.Limiter, nils Nils) []string {
-	limiter, limit := newLimiter(func() time.Time { return time.Unix(1_700_000_000, 0) }), headgate.PerMinute(0)
+	limit := headgate.PerMinute(0)
 	var found []string
 	for _, c := range []struct {
 		name      string
@@ -191,6 +191,7 @@ func NilFunctions(build Build, newLimiter func(clock func() time.Time) *headgate
 		{"LimitBy", nils.LimitBy, httplimit.LimitBy(nil)},
 		{"OnLimit", nils.OnLimit, httplimit.OnLimit(nil)},
 	} {
+		limiter := newLimiter(func() time.Time { return time.Unix(1_700_000_000, 0) })
 		got, want := httplimit.Validate(limiter, limit, c.got), httplimit.Validate(limiter, limit, c.want)
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			found = append(found, fmt.Sprintf("%s of nil: %v, want %v", c.name, got, want))
