@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -75,23 +74,13 @@ func startNodeWith(t *testing.T, bin, name, rules, store string, env ...string) 
 		n.snapshot = filepath.Join(n.dir, "state")
 	}
 	n.write("rules.yaml", rules)
-	api, resp, grpc := address(t), address(t), address(t)
-	n.api, n.admin = api, address(t)
+	api, resp, grpc := redistest.FreeAddress(t), redistest.FreeAddress(t), redistest.FreeAddress(t)
+	n.api, n.admin = api, redistest.FreeAddress(t)
 	n.write("headgate.yaml", fmt.Sprintf("rules: [rules.yaml]\nstore: %s\nlisten: {api: %q, resp: %q, grpc: %q, admin: %q}\nlog: {level: warn}\n", store, api, resp, grpc, n.admin))
 	n.start()
 	n.http, n.resp, n.grpc = redistest.NewProxy(t, api), redistest.NewProxy(t, resp), redistest.NewProxy(t, grpc)
 	t.Cleanup(n.kill)
 	return n
-}
-
-func address(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 func (n *node) write(name, text string) {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/testkit/certtest"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // binary is the real server, once it is built.
@@ -114,12 +115,7 @@ func (s *servers) open(name string) string {
 		t.Cleanup(server.Close)
 		return server.URL + "/more"
 	case "gone":
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = l.Close() }()
-		return "http://" + l.Addr().String()
+		return "http://" + redistest.FreeAddress(t)
 	}
 	if what, ok := strings.CutPrefix(name, "raw/"); ok {
 		return "http://" + raw(t, what, s.unasked)

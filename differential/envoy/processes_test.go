@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -49,17 +50,19 @@ func build(t *testing.T, dir, to, what string) {
 	}
 }
 
-// port returns a free port.
+// port returns a free port below those that the kernel uses for connections: nobody gets it
+// before the process that it is for.
 func port(t *testing.T) string {
 	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 200 {
+		p := strconv.Itoa(20000 + rand.IntN(10000))
+		if l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:"+p); err == nil {
+			_ = l.Close()
+			return p
+		}
 	}
-	defer func() { _ = l.Close() }()
-	_, p, _ := net.SplitHostPort(l.Addr().String())
-	return p
+	t.Fatal("no free port")
+	return ""
 }
 
 // start runs a process until the test ends.

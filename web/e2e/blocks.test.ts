@@ -1,12 +1,11 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openBrowser, openTab, type Tab, violations } from "./browser.ts";
-import { type Door, openDoor } from "./door.ts";
+import { type Door, freePort, openDoor } from "./door.ts";
 import { ask } from "./load.ts";
 
 const rules = `domain: api
@@ -25,15 +24,6 @@ let redis: ChildProcess | undefined;
 let address: string;
 const doors: Door[] = [];
 const tabs: Tab[] = [];
-
-/** A port that nobody listens on. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => server.once("listening", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "headgate-e2e-"));

@@ -1,6 +1,26 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { createServer } from "node:net";
 import { createInterface } from "node:readline";
+
+/**
+ * A port that nobody listens on, below those that the kernel uses for connections: nobody
+ * gets it while a server that has it starts again.
+ */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    const server = createServer().listen(port, "127.0.0.1");
+    const free = await once(server, "listening").then(
+      () => true,
+      () => false,
+    );
+    if (!free) continue;
+    server.close();
+    await once(server, "close");
+    return port;
+  }
+}
 
 /** A running server. */
 export interface Door {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -268,7 +269,7 @@ func startPHP(t *testing.T) string {
 	if err := os.WriteFile(script, []byte(phpUpstream), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := redistest.FreeAddress(t)
 	run(t, exec.Command(php, "-d", "display_errors=0", "-S", address, script), address)
 	return "http://" + address
 }
@@ -304,7 +305,7 @@ func startExpress(t *testing.T) string {
 	if probe.Env = env; probe.Run() != nil {
 		t.Skip("node finds no express and cookie-parser: scripts/ensure-express.sh gets them")
 	}
-	address := freeAddress(t)
+	address := redistest.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	command := exec.Command(node, "-e", strings.Replace(expressUpstream, "process.argv[2]", port, 1))
 	command.Env = env
@@ -348,20 +349,10 @@ func startPython(t *testing.T) string {
 	if err != nil {
 		t.Skip("there is no python3")
 	}
-	address := freeAddress(t)
+	address := redistest.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	run(t, exec.Command(python, "-c", pythonUpstream, port), address)
 	return "http://" + address
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // run starts an upstream and waits until it listens.

@@ -111,12 +111,7 @@ func TestFull(t *testing.T) {
 // Two doors cannot share an address, and a socket needs a folder.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
-	if err != nil {
-		t.Fatal(err)
-	}
-	free := l.Addr().String()
-	_ = l.Close()
+	free := redistest.FreeAddress(t)
 	for settings, want := range map[string]string{
 		"listen: {grpc: 'off', resp: 'off', api: '" + free + "', admin: '" + free + "'}\n":       "fail doors: admin: cannot listen on " + free,
 		"listen: {api: 'off', resp: 'off', admin: 'off', grpc: 'unix:/no/such/folder/socket'}\n": "fail doors: grpc: cannot write in /no/such/folder: no such file or directory\n",

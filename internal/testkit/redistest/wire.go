@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -143,8 +144,12 @@ func settle(t testing.TB, what string, try func() error) {
 // cluster's bus 10000 above.
 const (
 	lowestPort  = 10000
-	highestPort = 22767
+	highestPort = 19999
 )
+
+// given are the ports that this process has handed out: nobody may listen at one yet, or
+// while a program starts again, and it is still not free.
+var given sync.Map //nolint:gochecknoglobals // ports are global
 
 // FreeAddress returns an unused address for a program that cannot report its own. The
 // kernel does not give this port to tests that ask for any free one.
@@ -153,12 +158,12 @@ func FreeAddress(t testing.TB) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
 }
 
-// freePort returns a port that is free now, as is the one 10000 above.
+// freePort returns a port that is free now, as is the one 10000 above, and none twice.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 200 {
 		port := lowestPort + rand.IntN(highestPort-lowestPort+1)
-		if isFree(port) && isFree(port+10000) {
+		if _, taken := given.LoadOrStore(port, true); !taken && isFree(port) && isFree(port+10000) {
 			return port
 		}
 	}
