@@ -23,6 +23,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	golang "github.com/golang-jwt/jwt/v5"
@@ -306,46 +307,48 @@ func (i *issuer) RoundTrip(*http.Request) (*http.Response, error) {
 
 func TestKeysOfAURL(t *testing.T) {
 	t.Parallel()
-	_, one, _ := ed25519.GenerateKey(rand.Reader)
-	_, two, _ := ed25519.GenerateKey(rand.Reader)
-	of := func(key ed25519.PrivateKey, id string) http.Header {
-		return bearer(sign(golang.SigningMethodEdDSA, key, id, golang.MapClaims{"sub": "anna"}))
-	}
-	i := new(issuer)
-	v := newVerifier(t, jwt.Options{Keys: "https://login.example.com/jwks", Transport: i, Refuse: true})
-	v.Start(t.Context()) // it fails, and keeps trying
-	set := func(s []byte) { i.set.Store(&s) }
-	set(jwks(jwk("one", one)))
-	rows := []struct {
-		name  string
-		after time.Duration
-		h     http.Header
-		good  bool
-		asked int64
-	}{
-		{"the first token fetches keys", 0, of(one, "one"), true, 2},
-		{"an unknown kid must wait", time.Second, of(two, "two"), false, 2},
-		{"any number of them", 2 * time.Second, of(two, "three"), false, 2},
-		{"known ones stay valid", 2 * time.Second, of(one, "one"), true, 2},
-		{"later the keys are fetched again", 31 * time.Second, of(two, "two"), true, 3},
-		{"and the old key is gone", 32 * time.Second, of(one, "one"), false, 3},
-	}
-	for n, row := range rows {
-		if n == 4 {
-			set(jwks(jwk("two", two)))
+	synctest.Test(t, func(t *testing.T) { // fetching again in the background would count as asked
+		_, one, _ := ed25519.GenerateKey(rand.Reader)
+		_, two, _ := ed25519.GenerateKey(rand.Reader)
+		of := func(key ed25519.PrivateKey, id string) http.Header {
+			return bearer(sign(golang.SigningMethodEdDSA, key, id, golang.MapClaims{"sub": "anna"}))
 		}
-		_, err := v.Verify(row.h, at.Add(row.after), nil)
-		if (err == nil) != row.good || i.asked.Load() != row.asked {
-			t.Errorf("%s: %v, asked %d times, want %d", row.name, err, i.asked.Load(), row.asked)
+		i := new(issuer)
+		v := newVerifier(t, jwt.Options{Keys: "https://login.example.com/jwks", Transport: i, Refuse: true})
+		v.Start(t.Context()) // it fails, and keeps trying
+		set := func(s []byte) { i.set.Store(&s) }
+		set(jwks(jwk("one", one)))
+		rows := []struct {
+			name  string
+			after time.Duration
+			h     http.Header
+			good  bool
+			asked int64
+		}{
+			{"the first token fetches keys", 0, of(one, "one"), true, 2},
+			{"an unknown kid must wait", time.Second, of(two, "two"), false, 2},
+			{"any number of them", 2 * time.Second, of(two, "three"), false, 2},
+			{"known ones stay valid", 2 * time.Second, of(one, "one"), true, 2},
+			{"later the keys are fetched again", 31 * time.Second, of(two, "two"), true, 3},
+			{"and the old key is gone", 32 * time.Second, of(one, "one"), false, 3},
 		}
-	}
-	i.set.Store(nil) // the issuer is down
-	if _, err := v.Verify(of(one, "one"), at.Add(time.Hour), nil); err == nil || i.asked.Load() != 4 {
-		t.Errorf("%v, asked %d times", err, i.asked.Load())
-	}
-	if _, err := v.Verify(of(two, "two"), at.Add(time.Hour), nil); err != nil {
-		t.Errorf("the keys of before are gone: %v", err)
-	}
+		for n, row := range rows {
+			if n == 4 {
+				set(jwks(jwk("two", two)))
+			}
+			_, err := v.Verify(row.h, at.Add(row.after), nil)
+			if (err == nil) != row.good || i.asked.Load() != row.asked {
+				t.Errorf("%s: %v, asked %d times, want %d", row.name, err, i.asked.Load(), row.asked)
+			}
+		}
+		i.set.Store(nil) // the issuer is down
+		if _, err := v.Verify(of(one, "one"), at.Add(time.Hour), nil); err == nil || i.asked.Load() != 4 {
+			t.Errorf("%v, asked %d times", err, i.asked.Load())
+		}
+		if _, err := v.Verify(of(two, "two"), at.Add(time.Hour), nil); err != nil {
+			t.Errorf("the keys of before are gone: %v", err)
+		}
+	})
 }
 
 // The query of the URL, which may hold a secret, is not in the log.
