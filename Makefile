@@ -98,7 +98,7 @@ regions-faults: ## break three regions, their wires, processes and Redis (FAULTS
 chaos: ## break processes, clocks and connections for DURATION (1h) and check all answers; SEED=n repeats a run
 	@scripts/ensure.sh $(GO) gcc redis-server
 	cd chaos && $(GO) test -shuffle=on ./history ./mutants
-	cd chaos && HEADGATE_REQUIRE_REDIS=1 $(GO) test -v -timeout 0 -parallel 3 . -args -chaos.for $(DURATION) -chaos.seed $(SEED) $(MORE)
+	cd chaos && HEADGATE_REQUIRE_REDIS=1 $(GO) test -v -timeout 0 -parallel 6 . -args -chaos.for $(DURATION) -chaos.seed $(SEED) $(MORE)
 
 chaos-short: ## run chaos for a minute
 	@$(MAKE) --no-print-directory chaos DURATION=50s
