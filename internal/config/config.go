@@ -1,6 +1,6 @@
 // Package config reads the settings of the process from flags, the environment
 // (HEADGATE_…), a YAML file and defaults, in that order. It is the only package that
-// reads the environment. docs/run/configuration.md lists the keys.
+// reads the environment. docs/reference/settings.md lists the keys.
 package config
 
 import (

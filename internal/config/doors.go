@@ -44,6 +44,7 @@ type Section struct {
 	Key     string
 	Sockets bool
 	Default string // default address; Off closes it
+	Means   string // what the door is for, as in [Setting.Means]
 	// Needs is a setting without which the door is closed, and Has reports whether it
 	// is set. Empty if there is none.
 	Needs  string
@@ -152,14 +153,14 @@ func (c *Config) settings() []Setting {
 	all := settings()
 	for _, d := range c.doors {
 		own := func(c *Config) *Door { return c.Door(d.Name) }
-		parse := address
+		parse, values := address, "host:port, `off`"
 		if d.Sockets {
-			parse = addressOrSocket
+			parse, values = addressOrSocket, "host:port, `unix:PATH`, `off`"
 		}
-		all = append(all, Setting{key: d.Key, rules: true, set: func(c *Config, v []string) (err error) {
+		all = append(all, Setting{key: d.Key, rules: true, values: values, set: func(c *Config, v []string) (err error) {
 			own(c).Address, err = parse(v[0])
 			return err
-		}})
+		}}.Means(cmp.Or(d.Default, "none"), d.Means))
 		all = append(append(all, tlsSettings(d.Name)...), boundSettings(d)...)
 		all = append(all, d.Settings...)
 	}
@@ -171,7 +172,7 @@ func (c *Config) settings() []Setting {
 func boundSettings(d *Door) []Setting {
 	door := d.Name
 	of := func(c *Config) *HTTP { return &c.Door(door).HTTP }
-	all := []Setting{Count(door+".max_connections", func(c *Config) *int64 { return &of(c).MaxConnections }, 1_000_000)}
+	all := []Setting{Count(door+".max_connections", func(c *Config) *int64 { return &of(c).MaxConnections }, 1_000_000).Means("10,000; admin 1000; fewer if [file descriptors](run/overload.md) are scarce", "open connections: [limits on connections](run/tls.md#connection-limits)")}
 	http := d.OverHTTP && !d.Operators
 	if d.Public || http {
 		all = append(all, One(door+".max_connections_per_client", func(c *Config, v string) (err error) {
@@ -179,21 +180,21 @@ func boundSettings(d *Door) []Setting {
 				of(c).MaxPerClient, err = wholeNumber(v, 1, 1_000_000)
 			}
 			return err
-		}))
+		}).As("1 to 1000000, `off`").Means("half of `max_connections`", "open connections of [one client](run/tls.md#connections-per-client)"))
 	}
 	if http {
-		all = append(all, Period(door+".idle_timeout", func(c *Config) *time.Duration { return &of(c).IdleTimeout }))
+		all = append(all, Period(door+".idle_timeout", func(c *Config) *time.Duration { return &of(c).IdleTimeout }).Means("`2m`", "time without a request"))
 	}
 	if !d.Public || !http {
 		return all
 	}
 	return append(all,
-		Count(door+".max_streams", func(c *Config) *int64 { return &of(c).MaxStreams }, 100_000),
-		MessageSize(door+".max_header", func(c *Config) *int64 { return &of(c).MaxHeader }),
-		Period(door+".header_timeout", func(c *Config) *time.Duration { return &of(c).HeaderTimeout }),
-		Period(door+".read_timeout", func(c *Config) *time.Duration { return &of(c).ReadTimeout }),
-		Period(door+".write_timeout", func(c *Config) *time.Duration { return &of(c).WriteTimeout }),
-		DurationOrOff(door+".stall_timeout", func(c *Config) *time.Duration { return &of(c).StallTimeout }),
+		Count(door+".max_streams", func(c *Config) *int64 { return &of(c).MaxStreams }, 100_000).Means("250", "concurrent requests on an HTTP/2 connection"),
+		MessageSize(door+".max_header", func(c *Config) *int64 { return &of(c).MaxHeader }).Means("`64KiB`", "size of a request's header"),
+		Period(door+".header_timeout", func(c *Config) *time.Duration { return &of(c).HeaderTimeout }).Means("`10s`", "time for the TLS handshake and the header"),
+		Period(door+".read_timeout", func(c *Config) *time.Duration { return &of(c).ReadTimeout }).Means("none", "time for the whole request"),
+		Period(door+".write_timeout", func(c *Config) *time.Duration { return &of(c).WriteTimeout }).Means("none", "time from there to the end of the answer"),
+		DurationOrOff(door+".stall_timeout", func(c *Config) *time.Duration { return &of(c).StallTimeout }).Means("`1m`", "time in which a client [takes nothing](run/tls.md#clients-that-do-not-read) of an answer"),
 	)
 }
 

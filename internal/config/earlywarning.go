@@ -27,10 +27,11 @@ func earlyWarningSettings() []Setting {
 		})
 	}
 	all := []Setting{
-		One(at+"webhook", func(e *EarlyWarning, v string) (err error) { e.Webhook, err = webURL(v); return err }),
-		toggle(warning.KeyRefused), toggle(warning.NewKeys),
-		List(at+"rule_near_limit", (*EarlyWarning).setLevels),
-		Word(at+"keys", func(e *EarlyWarning) *warning.Keys { return &e.Keys }, warning.KeysHashed, warning.KeysClear, warning.KeysNone),
+		One(at+"webhook", func(e *EarlyWarning, v string) (err error) { e.Webhook, err = webURL(v); return err }).As("URL").Means("none", "URL that they are posted to; turns them on"),
+		toggle(warning.KeyRefused).As("`on`, `off`").Means("`on`", "warn of a key that is refused again and again"),
+		toggle(warning.NewKeys).As("`on`, `off`").Means("`on`", "warn of many new keys"),
+		List(at+"rule_near_limit", (*EarlyWarning).setLevels).As("list of percentages, `off`").Means("`75%`, `90%`, `100%`", "warn when a key of a rule has used so much of its limit; `off`: never"),
+		Word(at+"keys", func(e *EarlyWarning) *warning.Keys { return &e.Keys }, warning.KeysHashed, warning.KeysClear, warning.KeysNone).Means("`hashed`", "how keys are shown in messages"),
 	}
 	for i := range all {
 		set := all[i].set
@@ -39,7 +40,7 @@ func earlyWarningSettings() []Setting {
 			return set(c, v)
 		}
 	}
-	return append(all, One("warnings", func(e *EarlyWarning, v string) (err error) { e.On, err = OnOff(v); return err }))
+	return append(all, One("warnings", func(e *EarlyWarning, v string) (err error) { e.On, err = OnOff(v); return err }).As("`on`, `off`").Means("`off`", "[early warnings](watch/warnings.md) in log and metrics"))
 }
 
 // setLevels sets the levels of a rule near its limit.

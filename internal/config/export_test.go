@@ -17,3 +17,15 @@ func Settings(doors []Section) []string {
 	}
 	return names
 }
+
+// A Row is what docs/reference/settings.md says of a setting.
+type Row struct{ Key, Values, Default, Meaning string }
+
+// Rows returns the rows of all settings, with those of the doors.
+func Rows(doors []Section) []Row {
+	var rows []Row
+	for _, s := range Closed(doors).settings() {
+		rows = append(rows, Row{s.key, s.values, s.standard, s.meaning})
+	}
+	return rows
+}

@@ -70,10 +70,10 @@ func identitySettings() []Setting {
 		List("proxy_protocol", func(c *Config, v []string) (err error) {
 			c.ProxyProtocol.Doors, err = words(v, c.doorNames())
 			return err
-		}),
+		}).Means("none", "doors that expect a [PROXY header](rules/client-ip.md#proxy-protocol) from trusted peers"),
 		Choice("proxy_protocol_untrusted", func(c *Config) *proxyproto.Untrusted { return &c.ProxyProtocol.Untrusted },
-			proxyproto.ParseUntrusted, "refuse", "ignore"),
-		Setting{key: "jwt.keys", path: true, set: func(c *Config, v []string) (err error) { c.JWT.Keys, err = keySource(v[0]); return err }}.ForRules(),
+			proxyproto.ParseUntrusted, "refuse", "ignore").Means("`refuse`", "what happens to connections of others with such a header"),
+		Setting{key: "jwt.keys", path: true, set: func(c *Config, v []string) (err error) { c.JWT.Keys, err = keySource(v[0]); return err }}.As("file or URL").Means("none", "keys of tokens: `https` (or `http` on loopback) URL or file of a JWKS, or a PEM file: [tokens](rules/identity.md)").ForRules(),
 		Setting{key: "jwt.secret_file", path: true, set: func(c *Config, v []string) error {
 			c.JWT.SecretFile = v[0]
 			// The process reads it at the start and reports errors then.
@@ -81,19 +81,19 @@ func identitySettings() []Setting {
 				c.warnOfSecret("jwt.secret_file", v[0], info)
 			}
 			return nil
-		}}.ForRules(),
-		Text("jwt.issuer", func(c *Config) *string { return &c.JWT.Issuer }),
-		List("jwt.audience", func(c *Config, v []string) error { c.JWT.Audience = v; return nil }),
+		}}.As("file").Means("none", "secret for `HS…`, at least 32 bytes").ForRules(),
+		Text("jwt.issuer", func(c *Config) *string { return &c.JWT.Issuer }).Means("any", "required `iss`"),
+		List("jwt.audience", func(c *Config, v []string) error { c.JWT.Audience = v; return nil }).Means("any", "accepted `aud`"),
 		List("jwt.algorithms", func(c *Config, v []string) (err error) {
 			c.JWT.Algorithms, err = words(v, algorithms())
 			return err
-		}),
-		parsed("jwt.header", func(c *Config) *string { return &c.JWT.Header }, tokenName),
-		parsed("jwt.cookie", func(c *Config) *string { return &c.JWT.Cookie }, tokenName),
-		Duration("jwt.leeway", func(c *Config) *time.Duration { return &c.JWT.Leeway }, 0),
-		Duration("jwt.refresh", func(c *Config) *time.Duration { return &c.JWT.Refresh }, time.Second),
-		Word("jwt.on_invalid", func(c *Config) *InvalidToken { return &c.JWT.OnInvalid }, InvalidAnonymous, InvalidRefuse),
-		SecretFile("keys.secret_file", func(c *Config, v string) (err error) { c.RuleOptions.KeySecret, err = keySecret(v); return err }),
+		}).Means("all for public keys; with a secret `HS256`", "`RS`, `PS`, `ES` or `HS` with `256`, `384` or `512`; `EdDSA`"),
+		parsed("jwt.header", func(c *Config) *string { return &c.JWT.Header }, tokenName).Means("`Authorization`", "header field with the token; `Bearer` may be omitted in other fields"),
+		parsed("jwt.cookie", func(c *Config) *string { return &c.JWT.Cookie }, tokenName).Means("none", "cookie with the token"),
+		Duration("jwt.leeway", func(c *Config) *time.Duration { return &c.JWT.Leeway }, 0).Means("`30s`", "allowed clock difference"),
+		Duration("jwt.refresh", func(c *Config) *time.Duration { return &c.JWT.Refresh }, time.Second).Means("`10m`", "how often a URL is fetched; files are checked every 5 s"),
+		Word("jwt.on_invalid", func(c *Config) *InvalidToken { return &c.JWT.OnInvalid }, InvalidAnonymous, InvalidRefuse).Means("`anonymous`", "invalid tokens count as none, or with `refuse` get a 401"),
+		SecretFile("keys.secret_file", func(c *Config, v string) (err error) { c.RuleOptions.KeySecret, err = keySecret(v); return err }).Means("none", "secret, at least 32 characters, for [`hash:` attributes](rules/identity.md#api-keys)"),
 	}
 }
 

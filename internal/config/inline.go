@@ -15,21 +15,21 @@ import (
 func inlineSettings() []Setting {
 	const at = "inline_limits."
 	return []Setting{
-		Flag(at+"enabled", func(c *Config) *bool { return &c.Inline.Enabled }),
+		Flag(at+"enabled", func(c *Config) *bool { return &c.Inline.Enabled }).Means("`false`", "allow [limits in requests](rules/inline-limits.md) of the API over HTTP and gRPC"),
 		parsed(at+"max_rate", func(c *Config) *rate.Rate { return &c.Inline.MaxRate }, func(v string) (rate.Rate, error) {
 			r, err := rate.Parse(v)
 			if err == nil && (r.Unlimited || r.N == 0) {
 				err = errors.New("want a rate, such as 1000/second")
 			}
 			return r, err
-		}),
+		}).As("rate").Means("`1000/second`", "highest rate, on average over the period"),
 		parsed(at+"max_period", func(c *Config) *time.Duration { return &c.Inline.MaxPeriod }, func(v string) (time.Duration, error) {
 			d, _, err := rate.ParsePeriod(v)
 			return d, err
-		}),
-		Count(at+"max_burst", func(c *Config) *int64 { return &c.Inline.MaxBurst }, store.MaxLimit),
+		}).As("period").Means("`1d`", "longest period; the longer it is, the longer a key is kept"),
+		Count(at+"max_burst", func(c *Config) *int64 { return &c.Inline.MaxBurst }, store.MaxLimit).Means("`10000`", "most that may pass at once; for a `sliding_log` at most 1000"),
 		Choice(at+"on_store_error", func(c *Config) *rules.StoreError { return &c.Inline.OnStoreError }, parseStoreError,
-			rules.StoreErrorAllow.String(), rules.StoreErrorDeny.String(), rules.StoreErrorLocal.String()),
+			rules.StoreErrorAllow.String(), rules.StoreErrorDeny.String(), rules.StoreErrorLocal.String()).Means("`allow`", "what happens if the store cannot answer, [as for rules](rules/rules.md#when-the-store-cannot-answer)"),
 	}
 }
 

@@ -44,10 +44,10 @@ func regionSettings() []Setting {
 		One("regions.name", func(c *Config, v string) error {
 			c.Store.Regions.Name = v
 			return regionName(v)
-		}).ForRules(),
-		stores("homes", "headgate", func(r *Regions) *map[string]Secret { return &r.Homes }).ForRules(),
-		stores("peers", "headgate-reader", func(r *Regions) *map[string]Secret { return &r.Peers }).ForRules(),
-		Duration("regions.timeout", func(c *Config) *time.Duration { return &c.Store.Regions.Timeout }, time.Millisecond),
+		}).Means("none", "the [region](many/regions.md) of this process, such as `eu`").ForRules(),
+		stores("homes", "headgate", func(r *Regions) *map[string]Secret { return &r.Homes }).As("URLs by name").Means("none", "the Redis of each region that [counts limits for all](many/regions-home.md)").ForRules(),
+		stores("peers", "headgate-reader", func(r *Regions) *map[string]Secret { return &r.Peers }).As("URLs by name").Means("none", "the Redis of each other region").ForRules(),
+		Duration("regions.timeout", func(c *Config) *time.Duration { return &c.Store.Regions.Timeout }, time.Millisecond).Means("`1s`", "how long a request waits for the Redis of a home"),
 	}
 }
 

@@ -27,6 +27,22 @@ type Setting struct {
 	path  bool                                   // values are file names, relative to the file that they are in
 	rules bool                                   // affects how rules are read
 	set   func(c *Config, values []string) error // sets the values: one, unless list is set
+	// What docs/reference/settings.md says: what values there are, what applies without
+	// the setting, and what it is for. Links are relative to docs.
+	values, standard, meaning string
+}
+
+// Means says for docs/reference/settings.md what applies without the setting, and what it is for.
+// Links are relative to docs.
+func (s Setting) Means(standard, meaning string) Setting {
+	s.standard, s.meaning = standard, meaning
+	return s
+}
+
+// As says for docs/reference/settings.md what values there are.
+func (s Setting) As(values string) Setting {
+	s.values = values
+	return s
 }
 
 // ForRules marks the setting as one that affects how rules are read.
@@ -90,7 +106,7 @@ func One[S any](key string, set func(s *S, value string) error) Setting {
 
 // List is a setting with several values.
 func List[S any](key string, set func(s *S, values []string) error) Setting {
-	return Setting{key: key, list: true, set: func(c *Config, values []string) error { return set(of[S](c), values) }}
+	return Setting{key: key, list: true, values: "list", set: func(c *Config, values []string) error { return set(of[S](c), values) }}
 }
 
 // parsed is a setting that parse reads into a field.
@@ -108,13 +124,15 @@ func Text[S any, T ~string](key string, field func(*S) *T) Setting {
 
 // Path is a setting with a file name.
 func Path[S any](key string, field func(*S) *string) Setting {
-	s := Text(key, field)
+	s := Text(key, field).As("file")
 	s.path = true
 	return s
 }
 
 // Flag is a setting that is true or false.
-func Flag[S any](key string, field func(*S) *bool) Setting { return parsed(key, field, boolean) }
+func Flag[S any](key string, field func(*S) *bool) Setting {
+	return parsed(key, field, boolean).As("`true`, `false`")
+}
 
 // Word is a setting with one of the words.
 func Word[S any, T ~string](key string, field func(*S) *T, words ...T) Setting {
@@ -127,12 +145,12 @@ func Word[S any, T ~string](key string, field func(*S) *T, words ...T) Setting {
 
 // Choice is a setting with one of the words, which parse converts.
 func Choice[S, T any](key string, field func(*S) *T, parse func(string) (T, bool), words ...string) Setting {
-	return parsed(key, field, func(v string) (T, error) { return choice(v, parse, words...) })
+	return parsed(key, field, func(v string) (T, error) { return choice(v, parse, words...) }).As("`" + strings.Join(words, "`, `") + "`")
 }
 
 // Count is a setting with a number from 1 to most.
 func Count[S any](key string, field func(*S) *int64, most int64) Setting {
-	return parsed(key, field, func(v string) (int64, error) { return wholeNumber(v, 1, most) })
+	return parsed(key, field, func(v string) (int64, error) { return wholeNumber(v, 1, most) }).As(fmt.Sprintf("1 to %d", most))
 }
 
 // number is a setting with a number from 0 to most.
@@ -140,12 +158,16 @@ func number[S any](key string, field func(*S) *int, most int64) Setting {
 	return parsed(key, field, func(v string) (int, error) {
 		n, err := wholeNumber(v, 0, most)
 		return int(n), err
-	})
+	}).As(fmt.Sprintf("0 to %d", most))
 }
 
 // Duration is a setting with a duration of at least least.
 func Duration[S any](key string, field func(*S) *time.Duration, least time.Duration) Setting {
-	return parsed(key, field, func(v string) (time.Duration, error) { return duration(v, least) })
+	values := "duration"
+	if least > 0 {
+		values += ", at least " + least.String()
+	}
+	return parsed(key, field, func(v string) (time.Duration, error) { return duration(v, least) }).As(values)
 }
 
 // DurationOrOff is a setting with a duration of at least 100 ms, or off, which
@@ -156,7 +178,7 @@ func DurationOrOff[S any](key string, field func(*S) *time.Duration) Setting {
 			return -1, nil
 		}
 		return duration(v, leastPeriod)
-	})
+	}).As("duration, at least " + leastPeriod.String() + ", or `off`")
 }
 
 // leastPeriod is the minimum of timeouts.
@@ -169,18 +191,21 @@ func Period[S any](key string, field func(*S) *time.Duration) Setting {
 
 // MessageSize is a setting with a maximum message size, at most 64 MiB.
 func MessageSize[S any](key string, field func(*S) *int64) Setting {
-	return parsed(key, field, messageSize)
+	return parsed(key, field, messageSize).As("size, at most 64MiB")
 }
 
 // Token is two settings for a token: its value, and with the suffix _file a file.
 func Token[S any](key string, field func(*S) *Secret) []Setting {
 	set := func(s *S, v string) (err error) { *field(s), err = ParseToken(v); return err }
-	return []Setting{One(key, set), SecretFile(key+"_file", set)}
+	return []Setting{
+		One(key, set).Means("none", "token that callers must send, at least 16 characters: [tokens](run/tls.md#tokens-and-passwords)"),
+		SecretFile(key+"_file", set).Means("none", "the same in a file"),
+	}
 }
 
 // SecretFile is a setting with the file of a secret; see package secretfile.
 func SecretFile[S any](key string, set func(s *S, value string) error) Setting {
-	return Setting{key: key, path: true, set: func(c *Config, v []string) error {
+	return Setting{key: key, path: true, values: "file", set: func(c *Config, v []string) error {
 		secret, info, err := secretfile.Read(v[0])
 		if info != nil {
 			c.warnOfSecret(key, v[0], info)

@@ -56,7 +56,9 @@ type Candidate struct {
 
 // candidateSettings returns the setting of the candidate.
 func candidateSettings() []Setting {
-	return []Setting{{key: "candidate", list: true, path: true, set: func(c *Config, v []string) error { c.Candidate.Rules = v; return nil }}}
+	s := List("candidate", func(c *Config, v []string) error { c.Candidate.Rules = v; return nil }).Means("none", "[rules to compare](try/rollout.md) with the live ones")
+	s.path, s.values = true, "files and folders"
+	return []Setting{s}
 }
 
 // Reload says how reloads that remove rules are handled.
@@ -80,25 +82,25 @@ const (
 
 func reloadSettings() []Setting {
 	return []Setting{
-		Word("reload.guard", func(c *Config) *Guard { return &c.Reload.Guard }, GuardWarn, GuardRefuse, GuardOff),
-		parsed("reload.max_lost", func(c *Config) *int64 { return &c.Reload.MaxLost }, percentage),
+		Word("reload.guard", func(c *Config) *Guard { return &c.Reload.Guard }, GuardWarn, GuardRefuse, GuardOff).Means("`warn`", "what happens when a reload [loses a domain or many rules](try/reload.md#when-rules-disappear)"),
+		parsed("reload.max_lost", func(c *Config) *int64 { return &c.Reload.MaxLost }, percentage).As("1% to 100%").Means("`50%`", "how many rules a reload may lose before the guard acts; lists and tables that lose more are refused unless the guard is `off`"),
 	}
 }
 
 // sourceSettings returns the settings of the source of rules.
 func sourceSettings() []Setting {
 	return []Setting{
-		Word("rules_from", func(c *Config) *Origin { return &c.RulesFrom }, FromFiles, FromXDS),
-		Flag("merge_domains", func(c *Config) *bool { return &c.RuleOptions.MergeDomains }),
-		Flag("ignore_dot_files", func(c *Config) *bool { return &c.RuleOptions.IgnoreDotFiles }),
-		Choice("compat", func(c *Config) *rules.Compat { return &c.RuleOptions.Compat }, rules.ParseCompat, rules.CompatNone.String(), rules.CompatEnvoy.String()),
-		parsed("xds.address", func(x *XDS) *string { return &x.Address }, remote),
-		Text("xds.node_id", func(x *XDS) *string { return &x.NodeID }),
-		Flag("xds.tls", func(x *XDS) *bool { return &x.TLS }),
-		Path("xds.tls_ca", func(x *XDS) *string { return &x.CA }),
-		Path("xds.tls_cert", func(x *XDS) *string { return &x.Cert }),
-		Path("xds.tls_key", func(x *XDS) *string { return &x.Key }),
-		Text("xds.tls_server_name", func(x *XDS) *string { return &x.ServerName }),
+		Word("rules_from", func(c *Config) *Origin { return &c.RulesFrom }, FromFiles, FromXDS).Means("`files`", "where rules come from: files, or a [control plane](connect/envoy-rules.md#rules-from-a-control-plane)"),
+		Flag("merge_domains", func(c *Config) *bool { return &c.RuleOptions.MergeDomains }).Means("`false`", "let several files add [descriptors](connect/envoy-rules.md) to one domain"),
+		Flag("ignore_dot_files", func(c *Config) *bool { return &c.RuleOptions.IgnoreDotFiles }).Means("`false`", "with `compat: envoy`: skip files whose names start with a dot"),
+		Choice("compat", func(c *Config) *rules.Compat { return &c.RuleOptions.Compat }, rules.ParseCompat, rules.CompatNone.String(), rules.CompatEnvoy.String()).Means("`none`", "`envoy`: treat descriptors exactly as `envoyproxy/ratelimit` does"),
+		parsed("xds.address", func(x *XDS) *string { return &x.Address }, remote).As("host:port").Means("`127.0.0.1:18000`", "host and port of the control plane"),
+		Text("xds.node_id", func(x *XDS) *string { return &x.NodeID }).Means("`headgate`", "identifies this process; Envoy Gateway expects `envoy-ratelimit`"),
+		Flag("xds.tls", func(x *XDS) *bool { return &x.TLS }).Means("`false`", "encrypt the connection"),
+		Path("xds.tls_ca", func(x *XDS) *string { return &x.CA }).Means("the system's", "trusted authorities"),
+		Path("xds.tls_cert", func(x *XDS) *string { return &x.Cert }).Means("none", "client certificate, for mutual TLS"),
+		Path("xds.tls_key", func(x *XDS) *string { return &x.Key }).Means("none", "its private key"),
+		Text("xds.tls_server_name", func(x *XDS) *string { return &x.ServerName }).Means("the host of the address", "expected name in the server's certificate"),
 	}
 }
 

@@ -54,18 +54,18 @@ const leastStore = 1 << 20
 // storeSettings returns the settings of the store.
 func storeSettings() []Setting {
 	return append([]Setting{
-		One("store", func(c *Config, v string) error { return c.Store.choose(v) }),
-		Flag("store.key_times", func(c *Config) *bool { return &c.Store.KeyTimes }),
-		Count("store.memory.max_keys", func(c *Config) *int64 { return &c.Store.Memory.MaxKeys }, math.MaxInt32),
+		One("store", func(c *Config, v string) error { return c.Store.choose(v) }).As("`memory`, `redis`, URL").Means("`memory`", "where counts are kept; a [URL](run/configuration.md#redis-or-valkey) names a Redis"),
+		Flag("store.key_times", func(c *Config) *bool { return &c.Store.KeyTimes }).Means("`false`", "record when each key was created and last changed, for [`keys peek`](watch/keys.md#when-a-key-was-created)"),
+		Count("store.memory.max_keys", func(c *Config) *int64 { return &c.Store.Memory.MaxKeys }, math.MaxInt32).Means("1,000,000", "keys in memory; with Redis, in the local fallback"),
 		parsed("store.memory.max_bytes", func(c *Config) *int64 { return &c.Store.Memory.MaxBytes }, func(v string) (int64, error) {
 			n, err := size(v)
 			if err == nil && n < leastStore {
 				err = &hinted{fmt.Sprintf("%s is below the minimum of 1MiB", v), "add a unit, such as 256MiB"}
 			}
 			return n, err
-		}),
-		Path("store.memory.snapshot", func(c *Config) *string { return &c.Store.Memory.Snapshot }),
-		Duration("store.memory.snapshot_interval", func(c *Config) *time.Duration { return &c.Store.Memory.SnapshotInterval }, time.Second),
+		}).As("size").Means("`256MiB`, or half of the [memory limit](run/overload.md#memory) if less", "memory for keys, at least `1MiB`"),
+		Path("store.memory.snapshot", func(c *Config) *string { return &c.Store.Memory.Snapshot }).Means("none", "file for counts, so that they [survive a restart](run/memory-store.md#snapshots)"),
+		Duration("store.memory.snapshot_interval", func(c *Config) *time.Duration { return &c.Store.Memory.SnapshotInterval }, time.Second).Means("`1m`", "how often it is saved, besides at the end"),
 	}, redisSettings()...)
 }
 
@@ -96,19 +96,19 @@ func redisSettings() []Setting {
 		parsed(at+"url", func(r *Redis) *Secret { return &r.URL }, func(v string) (Secret, error) {
 			_, err := redis.ParseURL(v)
 			return Secret(v), err
-		}),
-		Text(at+"username", func(r *Redis) *string { return &r.Username }),
-		Text(at+"password", func(r *Redis) *Secret { return &r.Password }),
-		passwordFile(at + "password_file"),
-		Text(at+"sentinel_username", func(r *Redis) *string { return &r.SentinelUsername }),
-		Text(at+"sentinel_password", func(r *Redis) *Secret { return &r.SentinelPassword }),
-		Path(at+"tls_ca", func(r *Redis) *string { return &r.CA }),
-		Path(at+"tls_cert", func(r *Redis) *string { return &r.Cert }),
-		Path(at+"tls_key", func(r *Redis) *string { return &r.Key }),
-		Text(at+"tls_server_name", func(r *Redis) *string { return &r.ServerName }),
-		Text(at+"prefix", func(r *Redis) *string { return &r.KeyPrefix }),
-		Duration(at+"timeout", func(r *Redis) *time.Duration { return &r.Timeout }, time.Millisecond),
-		number(at+"deny_cache", func(r *Redis) *int { return &r.DenyCache }, 1<<24),
+		}).As("URL").Means("`redis://127.0.0.1:6379`", "[the server](run/redis.md#options), the sentinels or the nodes of a cluster: `redis://`, `redis+sentinel://`, `redis+cluster://`, or with `valkey`; `rediss` encrypts"),
+		Text(at+"username", func(r *Redis) *string { return &r.Username }).Means("none", "ACL user"),
+		Text(at+"password", func(r *Redis) *Secret { return &r.Password }).Means("none", "its password, or a password alone"),
+		passwordFile(at+"password_file").Means("none", "the same in a file, read again before each connection: a new password needs no restart"),
+		Text(at+"sentinel_username", func(r *Redis) *string { return &r.SentinelUsername }).Means("none", "ACL user at the sentinels"),
+		Text(at+"sentinel_password", func(r *Redis) *Secret { return &r.SentinelPassword }).Means("none", "its password"),
+		Path(at+"tls_ca", func(r *Redis) *string { return &r.CA }).Means("the system's", "trusted authorities; turns on TLS"),
+		Path(at+"tls_cert", func(r *Redis) *string { return &r.Cert }).Means("none", "client certificate; turns on TLS"),
+		Path(at+"tls_key", func(r *Redis) *string { return &r.Key }).Means("none", "its private key"),
+		Text(at+"tls_server_name", func(r *Redis) *string { return &r.ServerName }).Means("the host of the URL", "expected name in the certificate"),
+		Text(at+"prefix", func(r *Redis) *string { return &r.KeyPrefix }).Means("`hg`", "prefix of all keys; servers with the same prefix share counts"),
+		Duration(at+"timeout", func(r *Redis) *time.Duration { return &r.Timeout }, time.Millisecond).Means("`100ms`", "longest wait before `on_store_error` decides ([why](run/failure.md#how-a-failure-is-noticed))"),
+		number(at+"deny_cache", func(r *Redis) *int { return &r.DenyCache }, 1<<24).Means("`16384`", "refused keys [remembered here](run/failure.md#the-deny-cache) for 250 ms; `0`: none"),
 	}
 	for i := range all {
 		set := all[i].set
@@ -148,9 +148,9 @@ type Queue struct {
 // queueSettings returns the settings of the queue.
 func queueSettings() []Setting {
 	return []Setting{
-		Path("queue.path", func(c *Config) *string { return &c.Queue.Path }),
-		parsed("queue.status_path", func(c *Config) *string { return &c.Queue.StatusPath }, statusPath),
-		number("queue.replicas", func(c *Config) *int { return &c.Queue.Replicas }, 100),
+		Path("queue.path", func(c *Config) *string { return &c.Queue.Path }).Means("Redis, or next to the snapshot", "file for [queued requests](more/queue.md)"),
+		parsed("queue.status_path", func(c *Config) *string { return &c.Queue.StatusPath }, statusPath).As("path, `off`").Means("`/.headgate/queue/`", "where the proxy shows the status of queued requests"),
+		number("queue.replicas", func(c *Config) *int { return &c.Queue.Replicas }, 100).Means("`0`", "Redis replicas that must have a queued request before the 202"),
 	}
 }
 

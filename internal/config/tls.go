@@ -45,19 +45,19 @@ func tlsSettings(door string) []Setting {
 	of := func(c *Config) *TLS { return &c.Door(door).TLS }
 	at := door + ".tls."
 	return []Setting{
-		Path(at+"cert", func(c *Config) *string { return &of(c).Cert }),
-		Path(at+"key", func(c *Config) *string { return &of(c).Key }),
-		Path(at+"client_ca", func(c *Config) *string { return &of(c).ClientCA }),
-		List(at+"client_names", func(c *Config, v []string) error { of(c).ClientNames = v; return nil }),
+		Path(at+"cert", func(c *Config) *string { return &of(c).Cert }).Means("that of all doors", "another certificate for this door"),
+		Path(at+"key", func(c *Config) *string { return &of(c).Key }).Means("that of all doors", "its private key"),
+		Path(at+"client_ca", func(c *Config) *string { return &of(c).ClientCA }).Means("none", "authority of client certificates, which makes them mandatory"),
+		List(at+"client_names", func(c *Config, v []string) error { of(c).ClientNames = v; return nil }).Means("any", "names of which a client certificate must have one: DNS names, URIs (SPIFFE), addresses or e-mail addresses, without wildcards"),
 	}
 }
 
 // generalTLS returns the settings of the certificate of all doors.
 func generalTLS() []Setting {
 	return []Setting{
-		Path("tls.cert", func(c *Config) *string { return &c.TLS.Cert }),
-		Path("tls.key", func(c *Config) *string { return &c.TLS.Key }),
-		parsed("tls.min_version", func(c *Config) *uint16 { return &c.TLS.MinVersion }, tlsVersion),
+		Path("tls.cert", func(c *Config) *string { return &c.TLS.Cert }).Means("none", "certificate chain of all doors, except unix sockets: [TLS](run/tls.md)"),
+		Path("tls.key", func(c *Config) *string { return &c.TLS.Key }).Means("none", "its private key"),
+		parsed("tls.min_version", func(c *Config) *uint16 { return &c.TLS.MinVersion }, tlsVersion).As("`1.2`, `1.3`").As("`1.2`, `1.3`").Means("`1.2`", "oldest version of TLS; in YAML in quotes"),
 	}
 }
 
@@ -80,11 +80,11 @@ func (c *Config) inheritTLS() {
 // ClientTLS returns the settings for TLS connections to another server.
 func ClientTLS[S any](section string, of func(*S) *certs.ClientFiles) []Setting {
 	return []Setting{
-		Path(section+".ca", func(s *S) *string { return &of(s).CA }),
-		Path(section+".cert", func(s *S) *string { return &of(s).Cert }),
-		Path(section+".key", func(s *S) *string { return &of(s).Key }),
-		Text(section+".server_name", func(s *S) *string { return &of(s).ServerName }),
-		parsed(section+".min_version", func(s *S) *uint16 { return &of(s).MinVersion }, tlsVersion),
+		Path(section+".ca", func(s *S) *string { return &of(s).CA }).Means("the system's", "trusted authorities"),
+		Path(section+".cert", func(s *S) *string { return &of(s).Cert }).Means("none", "client certificate"),
+		Path(section+".key", func(s *S) *string { return &of(s).Key }).Means("none", "its private key"),
+		Text(section+".server_name", func(s *S) *string { return &of(s).ServerName }).Means("the host of the upstream", "expected name in its certificate"),
+		parsed(section+".min_version", func(s *S) *uint16 { return &of(s).MinVersion }, tlsVersion).As("`1.2`, `1.3`").As("`1.2`, `1.3`").Means("`1.2`", "oldest version of TLS; in YAML in quotes"),
 	}
 }
 

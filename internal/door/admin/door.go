@@ -52,11 +52,11 @@ const (
 // section declares the settings.
 func section() config.Section {
 	return config.Section{
-		Name: name, Default: DefaultAddress, OverHTTP: true, Operators: true,
+		Name: name, Means: "[admin door](reference/admin.md): metrics, dashboard, operators", Default: DefaultAddress, OverHTTP: true, Operators: true,
 		Own: func() any { return &Settings{Keys: AutoKeys} },
 		Settings: append(config.Token("admin.token", func(s *Settings) *config.Secret { return &s.Token }),
-			config.Flag("admin.pprof", func(s *Settings) *bool { return &s.Pprof }),
-			config.Word("admin.keys", func(s *Settings) *Keys { return &s.Keys }, AutoKeys, PlainKeys, HashedKeys),
+			config.Flag("admin.pprof", func(s *Settings) *bool { return &s.Pprof }).Means("`false`", "serve `/debug/pprof/`"),
+			config.Word("admin.keys", func(s *Settings) *Keys { return &s.Keys }, AutoKeys, PlainKeys, HashedKeys).Means("`auto`", "how [keys](watch/top.md#keys) of callers are shown; `auto`: plain on loopback"),
 		),
 		Asks: "admin.token", Asked: func(c *config.Config) bool { return config.Own[Settings](c).Token != "" },
 		Guard: &config.Guarded{Secret: "token", Use: "use the admin door"},

@@ -104,13 +104,13 @@ const (
 // section declares the settings.
 func section() config.Section {
 	return config.Section{
-		Name: name, Default: DefaultAddress, Shares: true, OverHTTP: true,
+		Name: name, Means: "[HTTP API](connect/http-api.md)", Default: DefaultAddress, Shares: true, OverHTTP: true,
 		Own: func() any { return new(Settings) },
 		Settings: []config.Setting{
-			config.List("api.token", setTokens),
-			config.SecretFile("api.token_file", func(c *config.Config, v string) error { return setTokens(c, config.Lines(v)) }),
-			config.List("api.hosts", func(s *Settings, v []string) (err error) { s.Hosts, err = hostNames(v); return err }),
-			config.One("api.explain", func(s *Settings, v string) (err error) { s.Explain, err = parseExplain(v); return err }),
+			config.List("api.token", setTokens).Means("none", "[tokens](run/tls.md#tokens-and-passwords) of which callers over HTTP and gRPC must send one, each at least 16 characters"),
+			config.SecretFile("api.token_file", func(c *config.Config, v string) error { return setTokens(c, config.Lines(v)) }).Means("none", "the same in a file, a line each"),
+			config.List("api.hosts", func(s *Settings, v []string) (err error) { s.Hosts, err = hostNames(v); return err }).Means("none", "further [host names](connect/http-api.md#access) of the API"),
+			config.One("api.explain", func(s *Settings, v string) (err error) { s.Explain, err = parseExplain(v); return err }).As("`auto`, `on`, `off`").Means("`auto`", "[`POST /v1/explain`](connect/http-api.md#post-v1explain); `auto`: off if other machines reach the API without token or certificate"),
 		},
 		Asks: "api.token", Asked: func(c *config.Config) bool { return len(c.Tokens) > 0 },
 	}

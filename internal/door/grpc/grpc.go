@@ -91,15 +91,15 @@ type Settings struct {
 // section declares the settings.
 func section() config.Section {
 	return config.Section{
-		Name: name, Default: DefaultAddress, Sockets: true, Shares: true,
+		Name: name, Means: "[gRPC](connect/grpc.md): the API, and Envoy's rate limit service", Default: DefaultAddress, Sockets: true, Shares: true,
 		Own: func() any { return new(Settings) },
 		Settings: []config.Setting{
-			config.Count("grpc.max_streams", func(s *Settings) *int64 { return &s.MaxStreams }, 1_000_000),
-			config.Period("grpc.idle_timeout", func(s *Settings) *time.Duration { return &s.IdleTimeout }),
-			config.Period("grpc.keepalive_min", func(s *Settings) *time.Duration { return &s.KeepaliveMin }),
-			config.MessageSize("grpc.max_message", func(s *Settings) *int64 { return &s.MaxMessage }),
-			config.Duration("grpc.max_connection_age", func(s *Settings) *time.Duration { return &s.MaxConnectionAge }, time.Second),
-			config.Duration("grpc.max_connection_age_grace", func(s *Settings) *time.Duration { return &s.MaxConnectionAgeGrace }, time.Second),
+			config.Count("grpc.max_streams", func(s *Settings) *int64 { return &s.MaxStreams }, 1_000_000).Means("250", "concurrent requests on a connection"),
+			config.Period("grpc.idle_timeout", func(s *Settings) *time.Duration { return &s.IdleTimeout }).Means("never", "time without a request"),
+			config.Period("grpc.keepalive_min", func(s *Settings) *time.Duration { return &s.KeepaliveMin }).Means("`10s`", "clients that ping more often are disconnected"),
+			config.MessageSize("grpc.max_message", func(s *Settings) *int64 { return &s.MaxMessage }).Means("`1MiB`", "largest request"),
+			config.Duration("grpc.max_connection_age", func(s *Settings) *time.Duration { return &s.MaxConnectionAge }, time.Second).Means("`24h`", "when connections are asked to close, for load balancing"),
+			config.Duration("grpc.max_connection_age_grace", func(s *Settings) *time.Duration { return &s.MaxConnectionAgeGrace }, time.Second).Means("`1h`", "how long they then have"),
 		},
 	}
 }

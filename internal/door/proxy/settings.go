@@ -48,7 +48,7 @@ type Settings struct {
 // section declares the settings.
 func section() config.Section {
 	return config.Section{
-		Name: name, Key: "proxy.listen", Default: DefaultAddress, Public: true, OverHTTP: true, OnlyHTTP: true,
+		Name: name, Means: "[proxy](connect/proxy.md), if there is an upstream", Key: "proxy.listen", Default: DefaultAddress, Public: true, OverHTTP: true, OnlyHTTP: true,
 		Needs: "proxy.upstream", Has: func(own any) bool {
 			s, ok := own.(*Settings)
 			return ok && s.Upstream != nil
@@ -66,20 +66,20 @@ func settings() []config.Setting {
 		})
 	}
 	return append([]config.Setting{
-		config.Text("proxy.domain", func(s *Settings) *string { return &s.Domain }),
-		config.Count("proxy.max_upstream_connections", func(s *Settings) *int64 { return &s.MaxUpstream }, 1_000_000),
-		config.Choice("proxy.paths", func(s *Settings) *reading.Policy { return &s.Paths }, reading.ParsePolicy, "forward", "clean", "refuse"),
-		config.Count("proxy.max_waiting", func(s *Settings) *int64 { return &s.MaxWaiting }, 1_000_000),
-		config.DurationOrOff("proxy.body_timeout", func(s *Settings) *time.Duration { return &s.BodyTimeout }),
-		config.One("proxy.upstream", func(s *Settings, v string) (err error) { s.Upstream, err = parseUpstream(v); return err }).ForRules(),
-		config.DurationOrOff("proxy.abandoned.timeout", func(s *Settings) *time.Duration { return &s.Abandoned.Time }),
-		config.Word("proxy.underscores", func(s *Settings) *string { return &s.Underscores }, "drop", "allow", "refuse").ForRules(),
-		config.List("proxy.trusted_headers", func(s *Settings, v []string) (err error) { s.Strangers, err = fieldNames(v); return err }),
-		onOff("proxy.via", func(s *Settings) *bool { return &s.NoVia }),
-		config.List("proxy.cors.origins", func(s *Settings, v []string) (err error) { s.CORS.Origins, err = origins(v); return err }),
-		config.One("proxy.limits_path", func(s *Settings, v string) (err error) { s.LimitsPath, err = limitsPath(v); return err }),
+		config.Text("proxy.domain", func(s *Settings) *string { return &s.Domain }).Means("the only domain", "whose rules apply"),
+		config.Count("proxy.max_upstream_connections", func(s *Settings) *int64 { return &s.MaxUpstream }, 1_000_000).Means("10,000", "open connections to the [upstream](run/overload.md)"),
+		config.Choice("proxy.paths", func(s *Settings) *reading.Policy { return &s.Paths }, reading.ParsePolicy, "forward", "clean", "refuse").Means("`forward`", "what happens to [ambiguous paths](connect/proxy.md#paths)"),
+		config.Count("proxy.max_waiting", func(s *Settings) *int64 { return &s.MaxWaiting }, 1_000_000).Means("10,000", "requests that may [wait](more/outcomes.md#delay) at once; half of them for [shadow bans](more/outcomes.md#shadow-ban)"),
+		config.DurationOrOff("proxy.body_timeout", func(s *Settings) *time.Duration { return &s.BodyTimeout }).Means("`1m`", "longest pause in a [request body](run/tls.md#slow-uploads)"),
+		config.One("proxy.upstream", func(s *Settings, v string) (err error) { s.Upstream, err = parseUpstream(v); return err }).As("URL").Means("none", "the [backend](connect/proxy.md): `http://`, `https://`, `h2c://` (HTTP/2 without TLS) or `unix:/run/app.sock`; the proxy needs it").ForRules(),
+		config.DurationOrOff("proxy.abandoned.timeout", func(s *Settings) *time.Duration { return &s.Abandoned.Time }).Means("`1m`", "how long an answer is still read after its client has gone ([`from_response`](more/charge-on.md#a-client-that-goes-away), [`concurrency`](more/concurrency.md#a-client-that-goes-away)); `off`: not at all"),
+		config.Word("proxy.underscores", func(s *Settings) *string { return &s.Underscores }, "drop", "allow", "refuse").Means("`drop`", "what happens to header names with anything but letters, digits and hyphens; `refuse` answers 400").ForRules(),
+		config.List("proxy.trusted_headers", func(s *Settings, v []string) (err error) { s.Strangers, err = fieldNames(v); return err }).Means("`True-Client-IP`, `X-Original-URL` and [others](connect/proxy.md#headers-sent-to-the-upstream)", "headers that only `trusted_proxies` may send, or `off`"),
+		onOff("proxy.via", func(s *Settings) *bool { return &s.NoVia }).As("`on`, `off`").Means("`on`", "add `Via`, and answer [loops](connect/proxy.md#loops) with 508"),
+		config.List("proxy.cors.origins", func(s *Settings, v []string) (err error) { s.CORS.Origins, err = origins(v); return err }).Means("none", "[pages that may read refusals](connect/proxy.md#cors): `[https://app.example]` or `\"*\"`"),
+		config.One("proxy.limits_path", func(s *Settings, v string) (err error) { s.LimitsPath, err = limitsPath(v); return err }).As("path, `off`").Means("`/.headgate/limits`", "where callers read [their own limits](connect/self-service.md)"),
 		config.Choice("proxy.cors.preflights", func(s *Settings) *bool { return &s.CORS.PassPreflights },
-			func(v string) (bool, bool) { return v == "pass", v == "pass" || v == "count" }, "count", "pass"),
+			func(v string) (bool, bool) { return v == "pass", v == "pass" || v == "count" }, "count", "pass").Means("`count`", "`pass`: do not count their preflights"),
 	}, config.ClientTLS("proxy.upstream_tls", func(s *Settings) *certs.ClientFiles { return &s.UpstreamTLS })...)
 }
 

@@ -91,12 +91,12 @@ type Settings struct {
 // section declares the settings.
 func section() config.Section {
 	return config.Section{
-		Name: name, Default: DefaultAddress, Shares: true,
+		Name: name, Means: "[Redis protocol](connect/redis-protocol.md)", Default: DefaultAddress, Shares: true,
 		Own: func() any { return new(Settings) },
 		Settings: []config.Setting{
-			config.Text("resp.password", func(s *Settings) *config.Secret { return &s.Password }),
-			config.SecretFile("resp.password_file", func(s *Settings, v string) error { s.Password = config.Secret(v); return nil }),
-			config.Duration("resp.idle_timeout", func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0),
+			config.Text("resp.password", func(s *Settings) *config.Secret { return &s.Password }).Means("none", "[password](run/tls.md#tokens-and-passwords) for `AUTH`"),
+			config.SecretFile("resp.password_file", func(s *Settings, v string) error { s.Password = config.Secret(v); return nil }).Means("none", "the same in a file"),
+			config.Duration("resp.idle_timeout", func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0).Means("never", "time without a command"),
 		},
 		Asks: "resp.password", Asked: func(c *config.Config) bool { return config.Own[Settings](c).Password != "" },
 		Guard: &config.Guarded{Secret: "password", Use: "use the Redis protocol", Certificates: true},

@@ -323,7 +323,7 @@ func Shared() door.Door {
 	return door.Door{
 		ALPN: oneport.Protocols(), Policy: netbound.ByRead,
 		Section: config.Section{
-			Name: name, Public: true,
+			Name: name, Means: "[one port for several doors](run/configuration.md#one-port-for-several-protocols)", Public: true,
 		},
 	}
 }

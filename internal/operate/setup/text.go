@@ -10,7 +10,7 @@ import (
 func (a *Answers) configuration() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# Written by headgate init. docs/run/configuration.md lists all settings.")
+	line("# Written by headgate init. docs/reference/settings.md lists all settings.")
 	line("# Check it with: headgate doctor --config headgate.yaml\n")
 	line("# Files are relative to this one. Changes to rules take effect at once.")
 	line("rules: [rules/]\n")
