@@ -27,6 +27,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/store"
 )
 
 var update = flag.Bool("update", false, "write openapi.yaml and docs/reference/api.md")
@@ -149,9 +150,24 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestMeanings: every field and every parameter has a meaning, in the source of its struct or in
-// operations_test.go.
+// TestMeanings: every field, parameter, reason and status has a meaning, in the source of its struct
+// or in operations_test.go.
 func TestMeanings(t *testing.T) {
+	for i, row := range reasons() {
+		if reason := store.Reason(i).String(); reason != row[0] && row[0] != "unknown_domain" { //nolint:gosec // a dozen
+			t.Errorf("the reason %s has no meaning", reason)
+		}
+	}
+	if next := store.Reason(len(reasons()) - 1).String(); !strings.HasPrefix(next, "reason(") { //nolint:gosec // a dozen
+		t.Errorf("the reason %s has no meaning", next)
+	}
+	for _, o := range operations() {
+		for _, a := range o.answers {
+			if !slices.ContainsFunc(statuses(), func(row [2]string) bool { return row[0] == strconv.Itoa(a.status) }) {
+				t.Errorf("the status %d has no meaning", a.status)
+			}
+		}
+	}
 	for _, schema := range document().at("components", "schemas") {
 		object, _ := schema.value.(dict)
 		for _, field := range object.at("properties") {

@@ -52,6 +52,43 @@ var everywhere = map[string]string{
 	"rate": "the limit, as in rules: 100/minute", "algorithm": "token_bucket, sliding_log and so on",
 }
 
+// reasons says what the reasons of decisions mean, in the order of their values, and after them
+// those that only answers have.
+func reasons() [][2]string {
+	return [][2]string{
+		{"ok", "within the limits"},
+		{"limited", "over a limit: the same request passes later"},
+		{"too_large", "the cost can never fit the limit"},
+		{"fail_open", "the store did not answer, and `on_store_error: allow` let it pass; `remaining` and `reset_after_ms` are absent"},
+		{"fail_closed", "the store did not answer, and `on_store_error: deny` refused it"},
+		{"fallback", "the store did not answer, and the memory of this process decided (`on_store_error: local`)"},
+		{"cached", "over a limit, from the [deny cache](../run/failure.md#the-deny-cache): the store was not asked"},
+		{"shadow", "a rule in shadow mode would have refused it"},
+		{"unlimited", "no limit applies"},
+		{"banned", "the key is [banned](../watch/keys.md), or on a [deny list](../rules/lists.md)"},
+		{"expired", "the slot to renew was free already"},
+		{"unknown_domain", "the domain has no rules; the setting [`unknown_domain`](settings.md#rules) decides"},
+	}
+}
+
+// statuses says what the statuses of answers mean.
+func statuses() [][2]string {
+	return [][2]string{
+		{"200", "done; of a check: it may pass"},
+		{"400", "the request is malformed: JSON that is not valid; an unknown, duplicate, missing or wrong field or parameter"},
+		{"401", "the token is missing or wrong"},
+		{"403", "not from here: an unknown host name, or a web page of another origin ([access](../connect/http-api.md#access)); a limit in the request that the server does not allow; a refusal, with `deny=403`"},
+		{"404", "no such path, domain, rule or queued request; or the server hides it"},
+		{"405", "wrong method"},
+		{"408", "the body took longer than [10 s](../run/tls.md#connection-limits)"},
+		{"409", "there is nothing to undo or to accept"},
+		{"413", "the body is larger than 1 MiB, at the admin door 64 KiB"},
+		{"429", "refused; `Retry-After` says when the same request passes"},
+		{"503", "[overloaded](../run/overload.md), or the store does not answer: try again"},
+		{"507", "too many bans and overrides: the table is full"},
+	}
+}
+
 // common describes the schemas of what is read and written by hand.
 func common(s *schemas) {
 	s.describe("Problem", "type! string: a URI that names the kind of problem", "title! string: the problem in a few words", "status! integer: the status of the answer", "detail string: what is wrong")
@@ -69,7 +106,7 @@ func common(s *schemas) {
 		"allowed! boolean: whether the request may pass", "rule string: the rule that refused, or the tightest", "limit integer: the burst of a bucket, or the limit of a window",
 		"remaining integer: what would pass now", "retry_after_ms integer|null: 0 if allowed; otherwise when the same request would pass; null means never",
 		"reset_after_ms integer: time until the full limit is available", "action string: delay, shadow_ban or queue", "delay_ms integer: how long to hold the request",
-		"reason! string: ok, limited, too_large, unlimited, unknown_domain, cached, fail_open, fail_closed, fallback, banned and others", "shadow [string]: rules in shadow mode that would have refused",
+		"reason! string: why: see reasons", "shadow [string]: rules in shadow mode that would have refused",
 	}
 	s.describe("Decision", append(decision, "lease string: the slot taken under a concurrency rule", "report string: for POST /v1/report", "created_at string: of a peek: when the key was created, if the store records it", "changed_at string: of a peek: when the key last changed")...)
 	s.describe("Reservation", append(decision, "reservation string: for commit and cancel, if allowed")...)

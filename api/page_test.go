@@ -21,7 +21,17 @@ func page(document dict) string {
 			}
 		}
 	}
-	b.WriteString("\nEvery operation may also answer 401 and 403 ([access](../connect/http-api.md#access)), 405, 408, 413 and 503. Errors are a [Problem](#problem).\n\n## Fields\n\nBy object. Fields in bold are always there.\n")
+	b.WriteString("\nErrors are a [Problem](#problem). Every operation may also answer 401, 403, 405, 408, 413 and 503.\n")
+	table := func(title, head string, rows [][2]string) {
+		fmt.Fprintf(&b, "\n## %s\n\n| %s | meaning |\n| --- | --- |\n", title, head)
+		for _, row := range rows {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", row[0], row[1])
+		}
+	}
+	table("Status codes", "status", statuses())
+	b.WriteString("\nTreat any other status than 200 and 429 as an error, not as permission. The proxy answers refusals with the rule's status, 429 unless it says otherwise.\n")
+	table("Reasons", "reason", reasons())
+	b.WriteString("\n## Fields\n\nBy object. Fields in bold are always there.\n")
 	for _, schema := range document.at("components", "schemas") {
 		object, _ := schema.value.(dict)
 		required, _ := object.get("required").([]any)

@@ -30,7 +30,7 @@ func earlyWarningSettings() []Setting {
 		One(at+"webhook", func(e *EarlyWarning, v string) (err error) { e.Webhook, err = webURL(v); return err }).As("URL").Means("none", "URL that they are posted to; turns them on"),
 		toggle(warning.KeyRefused).As("`on`, `off`").Means("`on`", "warn of a key that is refused again and again"),
 		toggle(warning.NewKeys).As("`on`, `off`").Means("`on`", "warn of many new keys"),
-		List(at+"rule_near_limit", (*EarlyWarning).setLevels).As("list of percentages, `off`").Means("`75%`, `90%`, `100%`", "warn when a key of a rule has used so much of its limit; `off`: never"),
+		List(at+"rule_near_limit", (*EarlyWarning).setLevels).As("list of percentages, `off`").Means("`75%`, `90%`, `100%`", "warn when half of the active keys of a rule have used so much of their limit"),
 		Word(at+"keys", func(e *EarlyWarning) *warning.Keys { return &e.Keys }, warning.KeysHashed, warning.KeysClear, warning.KeysNone).Means("`hashed`", "how keys are shown in messages"),
 	}
 	for i := range all {

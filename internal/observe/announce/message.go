@@ -25,7 +25,7 @@ type Message struct {
 type Warning struct {
 	ID     string `json:"id"`    // the same for the same kind, rule and key, on all servers with the same keys.secret_file, otherwise on one
 	Kind   string `json:"kind"`  // key_refused, new_keys or rule_near_limit
-	State  string `json:"state"` // started or ended
+	State  string `json:"state"` // started, raised (the level) or ended
 	Text   string `json:"text"`  // a sentence for people
 	Domain string `json:"domain"`
 	Rule   string `json:"rule"`
@@ -37,7 +37,7 @@ type Warning struct {
 	Allowed   *int64    `json:"allowed,omitempty"`          // of key_refused: requests of the key that passed in the time of Within
 	Refused   *int64    `json:"refused,omitempty"`          // of key_refused: those that were refused, also in shadow mode
 	Within    *int64    `json:"within_seconds,omitempty"`   // of key_refused: the time that it counts, in seconds
-	Keys      *int64    `json:"keys,omitempty"`             // of rule_near_limit and new_keys: the active keys of the rule, about
+	Keys      *int64    `json:"keys,omitempty"`             // of rule_near_limit: the active keys of the rule, about
 	Near      *int64    `json:"keys_at_level,omitempty"`    // of rule_near_limit: those that have used the level
 	PerSecond *int64    `json:"new_per_second,omitempty"`   // of new_keys: new keys a second, about
 	Usual     *int64    `json:"usual_per_second,omitempty"` // of new_keys: how many are usual
