@@ -154,11 +154,11 @@ func TestDocument(t *testing.T) {
 // or in operations_test.go.
 func TestMeanings(t *testing.T) {
 	for i, row := range reasons() {
-		if reason := store.Reason(i).String(); reason != row[0] && row[0] != "unknown_domain" { //nolint:gosec // a dozen
+		if reason := store.Reason(i).String(); reason != row[0] && row[0] != "unknown_domain" {
 			t.Errorf("the reason %s has no meaning", reason)
 		}
 	}
-	if next := store.Reason(len(reasons()) - 1).String(); !strings.HasPrefix(next, "reason(") { //nolint:gosec // a dozen
+	if next := store.Reason(len(reasons()) - 1).String(); !strings.HasPrefix(next, "reason(") {
 		t.Errorf("the reason %s has no meaning", next)
 	}
 	for _, o := range operations() {
