@@ -63,6 +63,7 @@ func TestTokensOutliveARestart(t *testing.T) {
 // TestDamagedSecretIsLogged: whichever byte of the secret's file is damaged, or missing,
 // the secret is not used, and the log says so.
 func TestDamagedSecretIsLogged(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "counts")
 	f := run(t, exportRules, nil, snapshot(file))
 	stop := func() {
