@@ -32,19 +32,12 @@ type Claim struct{ Whole, Part string }
 // Claim claims the counts of rules without a name for a middleware that is being built, and
 // returns -1. If another middleware counts under one of them, it claims none and returns the
 // index of that one: both would take from one count, which nobody meant. Parts of one whole
-// may share. With dry it only reports.
-func (c *Caller) Claim(rules []*Rule, by Claim, dry bool) int {
+// may share.
+func (c *Caller) Claim(rules []*Rule, by Claim) int {
 	c.claiming.Lock()
 	defer c.claiming.Unlock()
-	for i, r := range rules {
-		for _, other := range c.claims[r.mark] {
-			if other.Whole != by.Whole || other.Part == by.Part {
-				return i
-			}
-		}
-	}
-	if dry {
-		return -1
+	if taken := c.taken(rules, by); taken >= 0 {
+		return taken
 	}
 	if c.claims == nil {
 		c.claims = map[uint64][]Claim{}
@@ -53,6 +46,21 @@ func (c *Caller) Claim(rules []*Rule, by Claim, dry bool) int {
 		c.claims[r.mark] = append(c.claims[r.mark], by)
 	}
 	return -1
+}
+
+// Taken returns what [Caller.Claim] would, and claims nothing.
+func (c *Caller) Taken(rules []*Rule, by Claim) int {
+	c.claiming.Lock()
+	defer c.claiming.Unlock()
+	return c.taken(rules, by)
+}
+
+func (c *Caller) taken(rules []*Rule, by Claim) int {
+	return slices.IndexFunc(rules, func(r *Rule) bool {
+		return slices.ContainsFunc(c.claims[r.mark], func(other Claim) bool {
+			return other.Whole != by.Whole || other.Part == by.Part
+		})
+	})
 }
 
 // TakeN executes Op{Key: key, Rule: rule, Cost: n}, as [Direct] says.

@@ -131,7 +131,7 @@ func Validate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option
 	if err != nil {
 		return err
 	}
-	return g.claim("", true)
+	return g.claim((*store.Caller).Taken, "")
 }
 
 // gate is what all interceptors share.
@@ -142,8 +142,8 @@ type gate struct {
 }
 
 // claim claims the limits without a name for a kind of interceptor.
-func (g *gate) claim(kind string, dry bool) error {
-	if err := g.limits.Claim(store.Claim{Whole: "grpclimit", Part: kind}, dry); err != nil {
+func (g *gate) claim(claim checks.Claim, kind string) error {
+	if err := g.limits.Claim(claim, store.Claim{Whole: "grpclimit", Part: kind}); err != nil {
 		return fmt.Errorf("grpclimit: %w", err)
 	}
 	return nil
@@ -152,7 +152,7 @@ func (g *gate) claim(kind string, dry bool) error {
 func newGate(kind string, limiter *headgate.Limiter, limit headgate.Limit, by By, options []Option) *gate {
 	g, err := build(limiter, limit, by, options)
 	if err == nil {
-		err = g.claim(kind, false)
+		err = g.claim((*store.Caller).Claim, kind)
 	}
 	if err != nil {
 		panic(err) //nolint:forbidigo // like http.ServeMux.Handle: a bug in the program; see Validate

@@ -24,7 +24,7 @@ type Gate struct {
 
 // NewGate returns a gate. It takes the arguments of [New], and panics like it.
 func NewGate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) *Gate {
-	g, err := build(limiter, limit, options, false)
+	g, err := build(limiter, limit, options, (*store.Caller).Claim)
 	if err != nil {
 		panic(err) //nolint:forbidigo // like http.ServeMux.Handle: a bug in the program; see Validate
 	}

@@ -175,12 +175,12 @@ func (d Dialect) answers() answer.Dialect { return answer.Dialect(d) }
 // ([headgate.ErrInvalidLimit]), or an invalid option. Call it first if limits come from
 // configuration.
 func Validate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) error {
-	_, err := build(limiter, limit, options, true)
+	_, err := build(limiter, limit, options, (*store.Caller).Taken)
 	return err
 }
 
-// build returns a gate, or an error about its arguments. If dry, it is not to be used.
-func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option, dry bool) (_ *Gate, err error) {
+// build returns a gate, or an error about its arguments.
+func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option, claim checks.Claim) (_ *Gate, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("httplimit: %w", err)
@@ -213,7 +213,7 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option, dr
 	if g.charges && !g.limits.Charges() {
 		return nil, fmt.Errorf("ChargeOn of the limit %q has no effect on Concurrent: its slots are always given back", g.one.Name)
 	}
-	return g, g.limits.Claim(store.Claim{Whole: "httplimit"}, dry)
+	return g, g.limits.Claim(claim, store.Claim{Whole: "httplimit"})
 }
 
 // set applies options.

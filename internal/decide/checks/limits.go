@@ -44,9 +44,13 @@ func (l *Limits[R]) Add(o Options[R], limit headgate.Limit) error {
 	return nil
 }
 
+// Claim is how a middleware claims its limits without a name: by Claim of a store.Caller,
+// or by Taken, which only reports.
+type Claim func(c *store.Caller, rules []*store.Rule, by store.Claim) (taken int)
+
 // Claim returns an error if another middleware of the Limiter counts under the same limits
-// without a name, and remembers this one unless dry.
-func (l *Limits[R]) Claim(by store.Claim, dry bool) error {
+// without a name.
+func (l *Limits[R]) Claim(claim Claim, by store.Claim) error {
 	var rules []*store.Rule
 	var at []int
 	for i, c := range l.scopes.checks {
@@ -58,7 +62,7 @@ func (l *Limits[R]) Claim(by store.Claim, dry bool) error {
 			rules, at = append(rules, rule), append(at, i)
 		}
 	}
-	taken := l.Limiter.Caller().Claim(rules, by, dry)
+	taken := claim(l.Limiter.Caller(), rules, by)
 	if taken < 0 {
 		return nil
 	}
