@@ -66,17 +66,17 @@ func compareTables(t *testing.T, lines []string) {
 	tables := map[string]int{}
 	want := regexp.MustCompile(`(?s)(<!-- metrics ([a-z_ ]+) -->\n).*?(<!-- end -->)`).ReplaceAllStringFunc(string(text), func(block string) string {
 		beginnings, _, _ := strings.Cut(strings.TrimPrefix(block, "<!-- metrics "), " -->")
-		rows := "<!-- metrics " + beginnings + " -->\n| metric | type | meaning |\n|---|---|---|\n"
+		rows := "<!-- metrics " + beginnings + " -->\n| metric | meaning |\n|---|---|\n"
 		for _, line := range lines {
 			metric, help, _ := strings.Cut(line, "\t")
 			words := strings.Fields(metric)
 			if slices.ContainsFunc(strings.Fields(beginnings), func(b string) bool { return strings.HasPrefix(words[0], "headgate_"+b) }) {
 				tables[line]++
-				name := words[0]
+				kind := words[1]
 				if len(words) > 2 {
-					name += "{" + strings.Join(words[2:], ",") + "}"
+					kind += ", by `" + strings.Join(words[2:], "`, `") + "`"
 				}
-				rows += "| `" + name + "` | " + words[1] + " | " + strings.TrimSuffix(help, ".") + " |\n"
+				rows += "| `" + words[0] + "` | " + help + " A " + kind + ". |\n"
 			}
 		}
 		return rows + "<!-- end -->"
