@@ -241,7 +241,7 @@ func (o *oracle) later(r *store.Rule, now, left int64) *big.Rat {
 	return new(big.Rat).SetInt(ceil(later))
 }
 
-// giveBack reports whether it changed anything.
+// refund reports whether it changed anything.
 func (o *oracle) giveBack(r *store.Rule, now, n, left int64) bool {
 	switch r.Algorithm {
 	case store.Distinct: // has tests of its own in distinct_test.go

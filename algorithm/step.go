@@ -99,7 +99,7 @@ func Step(r *store.Rule, s *State, now int64, req Request) Result {
 	case store.KindCharge:
 		return charge(r, s, now, req.Cost)
 	case store.KindRefund:
-		return giveBack(r, s, now, req)
+		return refundOf(r, s, now, req)
 	case store.KindGrant:
 		return grant(r, s, now, req)
 	case store.KindRelease, store.KindRenew:
@@ -277,7 +277,7 @@ func charge(r *store.Rule, s *State, now, n int64) (res Result) {
 	return res
 }
 
-func giveBack(r *store.Rule, s *State, now int64, req Request) Result {
+func refundOf(r *store.Rule, s *State, now int64, req Request) Result {
 	left, over := int64(0), req.Duration < 0
 	switch {
 	case req.CountsUntil > 0:

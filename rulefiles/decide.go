@@ -40,7 +40,7 @@ type Verdict struct {
 // the Verdict is then what on_store_error says.
 func (r *Rules) Decide(ctx context.Context, request *http.Request) (Verdict, error) {
 	var q httprequest.Request
-	q.Of(request, r.clients, client.Identity{})
+	q.SetRequest(request, r.clients, client.Identity{})
 	return r.decide(ctx, &q, 1)
 }
 
@@ -108,7 +108,7 @@ func (r *Rules) Middleware(next http.Handler) http.Handler {
 // serve decides about a request and passes it to next or refuses it.
 func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Handler) {
 	x := exchange{w: w, request: request}
-	x.q.Of(request, r.clients, client.Identity{})
+	x.q.SetRequest(request, r.clients, client.Identity{})
 	ctx, pass := request.Context(), &x.pass
 	pass.Begin(ctx, &r.asker, engine.Query{Domain: r.domain, Part: engine.Part{Request: &x.q, Cost: 1}, At: r.limiter.Caller().Now().UnixMicro(), Waits: true})
 	defer pass.End() // also if next panics

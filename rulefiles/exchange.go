@@ -16,13 +16,13 @@ type exchange struct {
 	request *http.Request
 	q       httprequest.Request
 	pass    admission.Pass
-	told    answer.Told
+	told    answer.Written
 	result  admission.Result
 }
 
 // serve passes the request to next and settles it by the answer.
 func (x *exchange) serve(next http.Handler) {
-	x.told = answer.Tell(x.w.Header(), x.pass.Dialect, x.pass.Policies...)
+	x.told = answer.Write(x.w.Header(), x.pass.Dialect, x.pass.Policies...)
 	if x.pass.HasCostAfter() {
 		defer x.settle() // also if next panics
 	}

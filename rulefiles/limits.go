@@ -23,7 +23,7 @@ func (r *Rules) LimitsHandler() http.Handler {
 			return
 		}
 		var q httprequest.Request
-		q.Of(request, r.clients, client.Identity{})
+		q.SetRequest(request, r.clients, client.Identity{})
 		r.report(request.Context(), page.Serve(w, request, &q, r.domain, r.limiter.Caller().Now()))
 	})
 }

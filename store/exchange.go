@@ -14,7 +14,7 @@ const Recent = 20 * time.Second
 type Exchange interface {
 	// Lead returns whether this process acts for its region until about d from now, and
 	// what the region knows. Two processes that act for one region at a time do no harm.
-	Lead(ctx context.Context, d time.Duration) (Office, error)
+	Lead(ctx context.Context, d time.Duration) (Leadership, error)
 	// Saw records for all processes of this region that it has acted upon the messages
 	// of a region that were published up to then, by that region's clock.
 	Saw(ctx context.Context, region string, upTo time.Time) error
@@ -26,8 +26,8 @@ type Exchange interface {
 	Read(ctx context.Context, region, after string) (Messages, error)
 }
 
-// Office is what Lead returns.
-type Office struct {
+// Leadership is what Lead returns.
+type Leadership struct {
 	Leads bool                 // this process acts for its region
 	Now   time.Time            // by the clock that its messages have
 	Seen  map[string]time.Time // what Saw recorded, by region

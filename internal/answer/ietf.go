@@ -20,7 +20,7 @@ func (f *fields) ietf(text []byte, list []Policy) []byte {
 	start := len(text)
 	for i := range list { // "login";q=5;w=60, or "exports";q=20;qu="concurrent-requests"
 		p := &list[i]
-		if !p.told() || p.countsValues() {
+		if !p.visible() || p.countsValues() {
 			continue
 		}
 		if len(text) > start {

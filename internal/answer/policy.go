@@ -27,20 +27,20 @@ func Append(list []Policy, p Policy) []Policy {
 	return append(list, p)
 }
 
-// told reports whether clients see p at all. Limits that only observe, and those that
+// visible reports whether clients see p at all. Limits that only observe, and those that
 // limit nothing, concern only the operator.
-func (p *Policy) told() bool {
+func (p *Policy) visible() bool {
 	return p.Decision.Reason != store.ReasonShadow && p.Decision.Reason != headgate.ReasonNoLimit
 }
 
 // counted reports whether p's Remaining and ResetAfter are known. They are not if the
 // store could not answer, and an invented "0 left" would only slow clients down.
 func (p *Policy) counted() bool {
-	return p.told() && p.Decision.Reason != headgate.ReasonFailOpen && p.Decision.Reason != headgate.ReasonFailClosed
+	return p.visible() && p.Decision.Reason != headgate.ReasonFailOpen && p.Decision.Reason != headgate.ReasonFailClosed
 }
 
 // violated reports whether p refused the request.
-func (p *Policy) violated() bool { return p.told() && !p.Decision.Allowed }
+func (p *Policy) violated() bool { return p.visible() && !p.Decision.Allowed }
 
 // tightest returns the index of the tightest policy among those with known numbers,
 // or -1 if there is none.

@@ -44,9 +44,9 @@ type Refusal struct {
 	Headers   map[string]string // set in the answer last, replacing other values
 	// Policies are the limits that refused. Others of the same request may be
 	// included: they appear in the headers, not in the body.
-	Policies []Policy
-	Dialect  Dialect // of the headers
-	Denied   bool    // the client is on a deny list, and over no limit
+	Policies   []Policy
+	Dialect    Dialect // of the headers
+	OnDenyList bool    // the client is on a deny list, and over no limit
 }
 
 // Refuse answers a refused request r with the header fields of [Headers], the status
@@ -151,7 +151,7 @@ func (r *Refusal) problem(status int) []byte {
 	}
 	after, later := RetryAfter(decision)
 	switch {
-	case r.Denied:
+	case r.OnDenyList:
 		kind, title, detail = "about:blank", cmp.Or(http.StatusText(status), "Refused"), "Requests from you are not accepted."
 	case decision.Reason == headgate.ReasonFailClosed:
 		kind, title = ReducedCapacity, "Capacity temporarily reduced"
@@ -173,7 +173,7 @@ func (r *Refusal) problem(status int) []byte {
 	b = append(b, `,"detail":"`...)
 	b = append(b, detail...)
 	b = append(b, '"')
-	if r.Denied {
+	if r.OnDenyList {
 		return append(b, "}\n"...)
 	}
 	b = append(b, `,"violated-policies":[`...)

@@ -52,7 +52,7 @@ func (r *Refusal) translate(w http.ResponseWriter) bool {
 		w.Header().Set(name, value)
 	}
 	m := Meaning{Status: r.status(), Detail: "requests from you are not accepted"}
-	if r.Denied {
+	if r.OnDenyList {
 		m.Status = cmp.Or(r.Status, http.StatusForbidden)
 		to.Translate(m)
 		return true

@@ -121,7 +121,7 @@ func (f *fields) draft03(text []byte, list []Policy) []byte {
 	d := &list[i].Decision
 	text = strconv.AppendInt(text, d.Limit, 10)
 	for j := range list {
-		if !list[j].told() {
+		if !list[j].visible() {
 			continue
 		}
 		quota, window := perSeconds(list[j].Limit)

@@ -32,11 +32,11 @@ func (w *Watched) End() int {
 	if w.hijacked {
 		return 0
 	}
-	w.note(http.StatusOK) // what net/http sends for a handler that wrote nothing
+	w.setStatus(http.StatusOK) // what net/http sends for a handler that wrote nothing
 	return w.status
 }
 
-func (w *Watched) note(status int) {
+func (w *Watched) setStatus(status int) {
 	// 1xx answers come before the final one, except 101.
 	if w.status != 0 || w.hijacked || status < 200 && status != http.StatusSwitchingProtocols {
 		return
@@ -48,19 +48,19 @@ func (w *Watched) note(status int) {
 
 // WriteHeader implements http.ResponseWriter.
 func (w *Watched) WriteHeader(status int) {
-	w.note(status)
+	w.setStatus(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (w *Watched) Write(b []byte) (int, error) {
-	w.note(http.StatusOK)
+	w.setStatus(http.StatusOK)
 	return w.ResponseWriter.Write(b)
 }
 
 // ReadFrom implements io.ReaderFrom, so that files are still sent by sendfile.
 func (w *Watched) ReadFrom(r io.Reader) (int64, error) {
-	w.note(http.StatusOK)
+	w.setStatus(http.StatusOK)
 	return io.Copy(w.ResponseWriter, r)
 }
 
@@ -70,7 +70,7 @@ func (w *Watched) Flush() { _ = w.FlushError() }
 // FlushError is what http.ResponseController calls.
 func (w *Watched) FlushError() error {
 	if flushes(w.ResponseWriter) { // otherwise nothing is sent
-		w.note(http.StatusOK)
+		w.setStatus(http.StatusOK)
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
@@ -108,7 +108,7 @@ func (w *Watched) Push(target string, options *http.PushOptions) error {
 
 // WriteString implements io.StringWriter.
 func (w *Watched) WriteString(s string) (int, error) {
-	w.note(http.StatusOK)
+	w.setStatus(http.StatusOK)
 	return io.WriteString(w.ResponseWriter, s)
 }
 

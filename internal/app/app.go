@@ -70,18 +70,18 @@ type App struct {
 	verifier *jwt.Verifier // nil without settings for tokens
 
 	// Components that live from Start to Stop.
-	life      lifetime.Lifetime
-	store     *storing.Store
-	engine    *engine.Engine
-	strangers *strangers
-	control   *control.Manager
-	features  features.Workers
-	doors     *serving.Doors
-	queue     *dispatch.Dispatcher
-	trial     *trial.Trial        // nil without a candidate
-	warns     *announce.Announcer // nil unless warnings are on
-	plane     *xds.Client         // nil if rules come from files
-	clock     *steady.Clock       // nil if Options.Clock is set
+	life           lifetime.Lifetime
+	store          *storing.Store
+	engine         *engine.Engine
+	unknownDomains *unknownDomains
+	control        *control.Manager
+	features       features.Workers
+	doors          *serving.Doors
+	queue          *dispatch.Dispatcher
+	trial          *trial.Trial        // nil without a candidate
+	warns          *announce.Announcer // nil unless warnings are on
+	plane          *xds.Client         // nil if rules come from files
+	clock          *steady.Clock       // nil if Options.Clock is set
 
 	// For operators.
 	started   time.Time // by Options.Clock
@@ -256,7 +256,7 @@ func (a *App) openEngine(ctx context.Context) error {
 		return err
 	}
 	c := a.options.Config
-	a.strangers = &strangers{log: a.log, unknown: c.UnknownDomain, known: func() []string { return a.engine.Rules().Domains() }}
+	a.unknownDomains = &unknownDomains{log: a.log, unknown: c.UnknownDomain, known: func() []string { return a.engine.Rules().Domains() }}
 	store, about, err := storing.Open(storing.Options{
 		Config: &c.Store, Memory: c.Overload.Memory, Clock: a.options.Clock, Elapsed: a.elapsed, Logger: a.log,
 		Telemetry: a.telemetry, Register: a.registry.MustRegister, Life: &a.life,
@@ -266,7 +266,7 @@ func (a *App) openEngine(ctx context.Context) error {
 	}
 	a.store = store
 	a.openMetrics()
-	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), engine.WithStranger(a.strangers.tell), a.openFeatures(),
+	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), engine.OnUnknownDomain(a.unknownDomains.seen), a.openFeatures(),
 		engine.WithStart(a.metrics.Start), engine.WithRefunded(a.metrics.Refunded), engine.WithObserver(a.telemetry.Observer(a.metrics)))
 	if a.warns != nil {
 		a.warns.Observer().SetRules(a.state.Load().Rules)

@@ -152,8 +152,8 @@ func (e *Errors) add(err error) {
 	}
 }
 
-// note adds a *SourceError.
-func (e *Errors) note(source, message, hint string) {
+// addAt adds a *SourceError.
+func (e *Errors) addAt(source, message, hint string) {
 	*e = append(*e, &SourceError{Source: source, Message: message, Hint: hint})
 }
 

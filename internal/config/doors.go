@@ -257,11 +257,11 @@ func (c *Config) checkGuard(d *Door) (errs Errors) {
 		hint += ", ask for client certificates with tls.client_ca"
 	}
 	if !IsLoopback(at.Address) {
-		errs.note(at.Key, fmt.Sprintf("%s is reachable from other machines, but there is no %s", at.Address, d.Guard.Secret), hint+", or listen on "+d.Default)
+		errs.addAt(at.Key, fmt.Sprintf("%s is reachable from other machines, but there is no %s", at.Address, d.Guard.Secret), hint+", or listen on "+d.Default)
 	}
 	if slices.Contains(c.ProxyProtocol.Doors, at.Name) {
 		why := fmt.Sprintf("it lets other machines %s, but there is no %s", d.Guard.Use, d.Guard.Secret)
-		errs.note("proxy_protocol", why, hint+", or remove "+at.Name)
+		errs.addAt("proxy_protocol", why, hint+", or remove "+at.Name)
 	}
 	return errs
 }
@@ -277,13 +277,13 @@ func (c *Config) checkTLS() (errs Errors) {
 		if err := d.TLS.check(d.Name + ".tls"); err != nil {
 			errs = append(errs, err)
 		} else if d.TLS.Enabled() && c.OnShared(d.Name) {
-			errs.note(d.Name+".tls", "this door is on the shared port, which has its own certificate",
+			errs.addAt(d.Name+".tls", "this door is on the shared port, which has its own certificate",
 				"set shared.tls, or give the door its own address: listen."+d.Name)
 		}
 	}
 	for _, door := range c.ProxyProtocol.Doors {
 		if c.OnShared(door) {
-			errs.note("proxy_protocol", fmt.Sprintf("the door %s is on the shared port, where all connections start the same way", door), "list shared instead")
+			errs.addAt("proxy_protocol", fmt.Sprintf("the door %s is on the shared port, where all connections start the same way", door), "list shared instead")
 		}
 	}
 	return errs

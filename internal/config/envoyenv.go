@@ -24,7 +24,7 @@ type Ignored struct{ Variable, Why string }
 // fromEnvoy translates the variables of envoyproxy/ratelimit to settings. Its errs
 // are about those without a counterpart.
 func fromEnvoy(environment func(string) (string, bool)) *envoyEnvironment {
-	e := &envoyEnvironment{look: environment, values: map[string]string{}}
+	e := &envoyEnvironment{lookup: environment, values: map[string]string{}}
 	for _, v := range envoyVariables() {
 		value := e.get(v.name)
 		switch {
@@ -47,7 +47,7 @@ func fromEnvoy(environment func(string) (string, bool)) *envoyEnvironment {
 }
 
 type envoyEnvironment struct {
-	look    func(string) (string, bool)
+	lookup  func(string) (string, bool)
 	values  map[string]string
 	ignored []Ignored
 	errs    Errors
@@ -56,7 +56,7 @@ type envoyEnvironment struct {
 }
 
 func (e *envoyEnvironment) get(name string) string {
-	value, _ := e.look(name)
+	value, _ := e.lookup(name)
 	return strings.TrimSpace(value)
 }
 
@@ -66,7 +66,7 @@ func (e *envoyEnvironment) or(name, otherwise string) string {
 }
 
 func (e *envoyEnvironment) refuse(name, message, hint string) {
-	e.errs.note(name, message, hint)
+	e.errs.addAt(name, message, hint)
 }
 
 // boolean returns whether a variable is true, and reports invalid values.
@@ -238,7 +238,7 @@ func (c *Config) applyEnvoy(from Sources, environment func(string) (string, bool
 	}
 	c.RuleOptions.Siblings = e.siblings
 	for _, key := range slices.Sorted(maps.Keys(values)) { // without a setting
-		errs.note(sourceOf(key), "this version of headgate has no setting "+key, "")
+		errs.addAt(sourceOf(key), "this version of headgate has no setting "+key, "")
 	}
 	return errs
 }

@@ -156,11 +156,11 @@ func keySource(v string) (string, error) {
 // checkIdentity finds conflicts between these settings.
 func (c *Config) checkIdentity() (errs Errors) {
 	if len(c.ProxyProtocol.Doors) > 0 && len(c.TrustedProxies) == 0 && !c.onlySockets() {
-		errs.note("proxy_protocol", "no peer is trusted, so no PROXY header would be accepted", "list the load balancers in trusted_proxies")
+		errs.addAt("proxy_protocol", "no peer is trusted, so no PROXY header would be accepted", "list the load balancers in trusted_proxies")
 	}
 	if !c.JWT.Enabled() {
 		if j := &c.JWT; j.Issuer != "" || j.Audience != nil || j.Algorithms != nil || j.Cookie != "" || j.OnInvalid != InvalidAnonymous {
-			errs.note("jwt", "there are no keys to verify tokens with", "set jwt.keys or jwt.secret_file")
+			errs.addAt("jwt", "there are no keys to verify tokens with", "set jwt.keys or jwt.secret_file")
 		}
 		return errs
 	}
@@ -169,13 +169,13 @@ func (c *Config) checkIdentity() (errs Errors) {
 		return errs
 	}
 	if c.JWT.SecretFile == "" && slices.ContainsFunc(c.JWT.Algorithms, secret) {
-		errs.note("jwt.algorithms", "the HS algorithms need a secret", "set jwt.secret_file, or remove them")
+		errs.addAt("jwt.algorithms", "the HS algorithms need a secret", "set jwt.secret_file, or remove them")
 	}
 	if c.JWT.SecretFile != "" && !slices.ContainsFunc(c.JWT.Algorithms, secret) {
-		errs.note("jwt.secret_file", "none of jwt.algorithms uses a secret", "add HS256, or remove the secret")
+		errs.addAt("jwt.secret_file", "none of jwt.algorithms uses a secret", "add HS256, or remove the secret")
 	}
 	if c.JWT.Keys != "" && !slices.ContainsFunc(c.JWT.Algorithms, func(name string) bool { return !secret(name) }) {
-		errs.note("jwt.keys", "none of jwt.algorithms uses public keys", "add RS256, ES256 or EdDSA, or remove the keys")
+		errs.addAt("jwt.keys", "none of jwt.algorithms uses public keys", "add RS256, ES256 or EdDSA, or remove the keys")
 	}
 	return errs
 }

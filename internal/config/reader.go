@@ -60,13 +60,13 @@ func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 		return
 	}
 	if isPlain := value.Kind != yamltext.Map && value.Kind != yamltext.Null; exact >= 0 && (!isSection || isPlain) {
-		r.config.note(path, place{line: value.Line, column: value.Column})
+		r.config.remember(path, place{line: value.Line, column: value.Column})
 		r.setting(&all[exact], key, value)
 		return
 	}
 	if isSection {
 		if value.Kind != yamltext.Null {
-			r.config.note(path, place{key.Line, key.Column, true})
+			r.config.remember(path, place{key.Line, key.Column, true})
 			r.mapping(value, path+".")
 		}
 		return
@@ -156,8 +156,8 @@ type place struct {
 	section      bool // not a value
 }
 
-// note remembers the position of a key's value.
-func (c *Config) note(key string, at place) {
+// remember remembers the position of a key's value.
+func (c *Config) remember(key string, at place) {
 	if c.places == nil {
 		c.places = map[string]place{}
 	}

@@ -84,7 +84,7 @@ func (c *Config) checkRegions() Errors {
 	errs := c.checkRegionNames()
 	r := &c.Store.Regions
 	if len(errs) == 0 && r.Name != "" && c.Store.Kind != InRedis {
-		errs.note("regions.name", "regions share limits through Redis, and this process counts in memory", "set store: redis://…, the Redis of region "+r.Name)
+		errs.addAt("regions.name", "regions share limits through Redis, and this process counts in memory", "set store: redis://…, the Redis of region "+r.Name)
 	}
 	own := c.Store.Redis.URL
 	if own == "" {
@@ -93,7 +93,7 @@ func (c *Config) checkRegions() Errors {
 	for key, stores := range map[string]map[string]Secret{"regions.peers": r.Peers, "regions.homes": r.Homes} {
 		for _, name := range slices.Sorted(maps.Keys(stores)) {
 			if stores[name] == own {
-				errs.note(key, "the store of region "+name+" is the store of this region", "name the Redis of region "+name)
+				errs.addAt(key, "the store of region "+name+" is the store of this region", "name the Redis of region "+name)
 			}
 		}
 	}
@@ -108,17 +108,17 @@ func (c *Config) checkRegionNames() (errs Errors) {
 	switch {
 	case r.Name == "" && len(r.Peers) == 0 && len(r.Homes) == 0:
 	case r.Name == "":
-		errs.note("regions.name", "the region of this process has no name", "set regions.name, which is not one of regions.peers or regions.homes")
+		errs.addAt("regions.name", "the region of this process has no name", "set regions.name, which is not one of regions.peers or regions.homes")
 	case itself:
-		errs.note("regions.peers", fmt.Sprintf("%s is the region of this process", r.Name), "name only the other regions")
+		errs.addAt("regions.peers", fmt.Sprintf("%s is the region of this process", r.Name), "name only the other regions")
 	case home:
-		errs.note("regions.homes", fmt.Sprintf("%s is the region of this process, which uses its own store", r.Name), "name only the other regions")
+		errs.addAt("regions.homes", fmt.Sprintf("%s is the region of this process, which uses its own store", r.Name), "name only the other regions")
 	}
 	for key, stores := range map[string]map[string]Secret{"regions.peers": r.Peers, "regions.homes": r.Homes} {
 		of := make(map[Secret]string)
 		for _, name := range slices.Sorted(maps.Keys(stores)) {
 			if other, twice := of[stores[name]]; twice {
-				errs.note(key, "the regions "+other+" and "+name+" have the same store", "name the Redis of each region")
+				errs.addAt(key, "the regions "+other+" and "+name+" have the same store", "name the Redis of each region")
 			}
 			of[stores[name]] = name
 		}

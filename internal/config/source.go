@@ -120,7 +120,7 @@ func remote(v string) (string, error) {
 // checkTogether finds settings that conflict.
 func (c *Config) checkTogether() (errs Errors) {
 	if c.RulesFrom == FromXDS && len(c.Rules) > 0 {
-		errs.note("rules_from", "rules come from the control plane, but \"rules\" lists files too", "remove one of the two")
+		errs.addAt("rules_from", "rules come from the control plane, but \"rules\" lists files too", "remove one of the two")
 	}
 	errs = append(errs, c.checkRegions()...)
 	return append(append(append(errs, c.checkDoors()...), c.checkIdentity()...), c.checkTLS()...)

@@ -36,7 +36,7 @@ func (c *Config) judgeVariables(from Sources) (errs Errors) {
 		if instead := insteadOfVariable(name); instead == "" {
 			c.warn(name, "unknown variable is ignored"+nearestVariable(name, known), "")
 		} else if value != "" { // an empty one counts as unset
-			errs.note(name, "this is not a setting any more", instead)
+			errs.addAt(name, "this is not a setting any more", instead)
 		}
 	}
 	return errs

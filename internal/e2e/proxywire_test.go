@@ -184,7 +184,7 @@ func TestWhatStrangersMayNotSay(t *testing.T) {
 	}{
 		{"a stranger", nil, 200, []string{"X-Tenant"}},
 		{"a trusted proxy", []set{trusted}, 200, []string{"Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Forwarded-Method", "X-Forwarded-Uri", "X-Headgate-Report", "X-Headgate-Token", "X-Original-Url", "X-Rewrite-Url", "X-Tenant"}},
-		{"fields of one's own", []set{func(c *config.Config) { proxyOf(c).Strangers = []string{"X-Tenant"} }}, 200, []string{"Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Forwarded-Method", "X-Forwarded-Uri", "X-Headgate-Report", "X-Headgate-Token", "X-Original-Url", "X-Rewrite-Url"}},
+		{"fields of one's own", []set{func(c *config.Config) { proxyOf(c).TrustedOnly = []string{"X-Tenant"} }}, 200, []string{"Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Forwarded-Method", "X-Forwarded-Uri", "X-Headgate-Report", "X-Headgate-Token", "X-Original-Url", "X-Rewrite-Url"}},
 		{"underscores allowed", []set{func(c *config.Config) { proxyOf(c).Underscores = "allow" }}, 200, []string{"X-Tenant", "X.original.url", "X_forwarded_for"}},
 		{"underscores refused", []set{func(c *config.Config) { proxyOf(c).Underscores = "refuse" }}, 400, nil},
 	} {

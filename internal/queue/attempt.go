@@ -18,8 +18,8 @@ const (
 	removed             // no longer ours
 )
 
-// attempt sends the entry if its limits allow it, and reschedules the lane.
-func (q *Queue) attempt(l *lane, it *item) {
+// attempt sends the entry if its limits allow it, and reschedules the line.
+func (q *Queue) attempt(l *line, it *item) {
 	var p pause
 	f := q.try(l, it, &p)
 	q.mu.Lock()
@@ -35,14 +35,14 @@ func (q *Queue) attempt(l *lane, it *item) {
 	q.nudge() // a slot is free
 }
 
-// pause is until when a lane must wait, or only those of its entries with the claim by.
+// pause is until when a line must wait, or only those of its entries with the claim by.
 type pause struct {
 	until time.Time
 	by    claimed
 }
 
 // try returns the fate of the entry, and in p until when not to try again.
-func (q *Queue) try(l *lane, it *item, p *pause) fate {
+func (q *Queue) try(l *line, it *item, p *pause) fate {
 	now := q.options.Clock()
 	policy := q.options.Policy(it.ref.Domain, it.ref.Rule)
 	if !now.Before(it.ref.Expires) {
@@ -85,9 +85,9 @@ func (q *Queue) try(l *lane, it *item, p *pause) fate {
 	return q.send(it, e, &policy, permit.Settle)
 }
 
-// patience returns how long a refused lane waits. If many lanes wait for the same other limit,
+// patience returns how long a refused line waits. If many lines wait for the same other limit,
 // they do not all retry for each of its tokens.
-func (q *Queue) patience(l *lane, p *Permit) time.Duration {
+func (q *Queue) patience(l *line, p *Permit) time.Duration {
 	wait := max(p.RetryAfter, time.Millisecond)
 	if p.Own {
 		return wait
@@ -107,7 +107,7 @@ func (q *Queue) wait(d time.Duration) bool {
 }
 
 // turn waits for d like wait, and frees the slot while it waits.
-func (q *Queue) turn(l *lane, d time.Duration) bool {
+func (q *Queue) turn(l *line, d time.Duration) bool {
 	if d <= 0 {
 		return true
 	}

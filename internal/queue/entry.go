@@ -122,29 +122,29 @@ func digest(parts ...string) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// Lane identifies entries that are sent in order.
-type Lane struct{ Scope, Key string }
+// Line identifies entries that are sent in order.
+type Line struct{ Scope, Key string }
 
 // Ref is the part of an entry that a Queue keeps in memory.
 type Ref struct {
 	ID           string
 	Domain, Rule string
-	Lane         Lane
+	Line         Line
 	Claims       []Claim
 	Accepted     time.Time
 	Expires      time.Time
 	Size         int64
-	Order        [2]uint64 // grows within a lane
+	Order        [2]uint64 // grows within a line
 	Partition    string    // the partition of the store that has the entry
 }
 
-// Lane returns the lane of the entry.
-func (e *Entry) Lane() Lane { return Lane{e.Scope, e.Key} }
+// Line returns the line of the entry.
+func (e *Entry) Line() Line { return Line{e.Scope, e.Key} }
 
 // RefOf returns the Ref of e.
 func RefOf(e *Entry) Ref {
 	return Ref{
-		ID: e.ID, Domain: e.Domain, Rule: e.Rule, Lane: e.Lane(), Claims: e.Claims,
+		ID: e.ID, Domain: e.Domain, Rule: e.Rule, Line: e.Line(), Claims: e.Claims,
 		Accepted: e.Accepted, Expires: e.Expires, Size: e.Size(),
 	}
 }
@@ -206,7 +206,7 @@ type Receipt struct {
 	// idempotency key.
 	ID       string
 	Again    bool
-	Position int64 // number of pending entries of the lane, this one included; 0 if unknown
+	Position int64 // number of pending entries of the line, this one included; 0 if unknown
 }
 
 // Errors of Store and Queue.

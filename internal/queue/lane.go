@@ -18,14 +18,14 @@ type item struct {
 	aside time.Time
 }
 
-// lane is the entries of one key, in order.
-type lane struct {
-	id       Lane
+// line is the entries of one key, in order.
+type line struct {
+	key      Line
 	group    *group
 	items    []*item
 	inFlight int       // attempts, including those waiting for their turn
 	places   int       // slots of these attempts
-	at, gate time.Time // at is when to look at the lane next, gate when its own limit allows another entry
+	at, gate time.Time // at is when to look at the line next, gate when its own limit allows another entry
 	// held has the claims that other limits refuse, and until when. Entries with such a claim
 	// wait, and others pass them.
 	held    map[claimed]time.Time
@@ -39,8 +39,8 @@ type claimed struct{ rule, key string }
 // maxHeld is the size of held above which expired claims are deleted.
 const maxHeld = 1000
 
-// stop makes the lane wait, or only its entries with the claim that another limit refused.
-func (l *lane) stop(it *item, p *pause, now time.Time) {
+// stop makes the line wait, or only its entries with the claim that another limit refused.
+func (l *line) stop(it *item, p *pause, now time.Time) {
 	if !slices.ContainsFunc(it.ref.Claims, func(c Claim) bool { return claimed{c.Rule, c.Key} == p.by }) {
 		if p.until.After(l.gate) {
 			l.gate = p.until
@@ -58,7 +58,7 @@ func (l *lane) stop(it *item, p *pause, now time.Time) {
 
 // heldUntil returns until when others pass the entry, because other limits refuse it or its
 // sender has not been told.
-func (l *lane) heldUntil(it *item) (until time.Time) {
+func (l *line) heldUntil(it *item) (until time.Time) {
 	if until = it.aside; len(l.held) == 0 {
 		return until
 	}
@@ -74,7 +74,7 @@ func (l *lane) heldUntil(it *item) (until time.Time) {
 const maxLooked = 256
 
 // next returns the entry to send next and when, or nil if there is none.
-func (l *lane) next(concurrency int, now time.Time) (*item, time.Time) {
+func (l *line) next(concurrency int, now time.Time) (*item, time.Time) {
 	if l.inFlight >= concurrency {
 		return nil, time.Time{}
 	}
@@ -87,7 +87,7 @@ func (l *lane) next(concurrency int, now time.Time) (*item, time.Time) {
 
 // first returns the first entry that no other limit refuses or, if there is none, the one that
 // will be free first.
-func (l *lane) first(concurrency int, now time.Time) (best *item, at time.Time) {
+func (l *line) first(concurrency int, now time.Time) (best *item, at time.Time) {
 	var held *item
 	var free time.Time
 	looked := 0
@@ -114,7 +114,7 @@ func (l *lane) first(concurrency int, now time.Time) (best *item, at time.Time) 
 	return best, at
 }
 
-// stepAside makes an entry whose sender has not been told hold up the lane no longer than
+// stepAside makes an entry whose sender has not been told hold up the line no longer than
 // untoldTime. By then the sender has an answer, or the process that would give it has died.
 func (it *item) stepAside(p *pause, now time.Time) {
 	if aside := it.ref.Accepted.Add(untoldTime); !now.Before(aside) {
@@ -125,7 +125,7 @@ func (it *item) stepAside(p *pause, now time.Time) {
 }
 
 // insert inserts the entry in order.
-func (l *lane) insert(it *item) {
+func (l *line) insert(it *item) {
 	n := len(l.items)
 	if n == 0 || l.items[n-1].ref.compare(&it.ref) < 0 {
 		l.items = append(l.items, it)
@@ -140,7 +140,7 @@ func (l *lane) insert(it *item) {
 }
 
 // remove removes the entry.
-func (l *lane) remove(it *item) {
+func (l *line) remove(it *item) {
 	if len(l.items) > 0 && l.items[0] == it {
 		l.items[0] = nil
 		l.items = l.items[1:]
@@ -151,8 +151,8 @@ func (l *lane) remove(it *item) {
 	}
 }
 
-// dueLanes is a heap of lanes, ordered by when they are due.
-type dueLanes []*lane
+// dueLanes is a heap of lines, ordered by when they are due.
+type dueLanes []*line
 
 func (h dueLanes) Len() int           { return len(h) }
 func (h dueLanes) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
@@ -164,7 +164,7 @@ func (h dueLanes) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (h *dueLanes) Push(x any) {
-	l, _ := x.(*lane)
+	l, _ := x.(*line)
 	l.place = len(*h)
 	*h = append(*h, l)
 }
@@ -179,7 +179,7 @@ func (h *dueLanes) Pop() any {
 }
 
 // put sets when l is due.
-func (h *dueLanes) put(l *lane, at time.Time) {
+func (h *dueLanes) put(l *line, at time.Time) {
 	l.at = at
 	if l.place < 0 {
 		heap.Push(h, l)
@@ -189,7 +189,7 @@ func (h *dueLanes) put(l *lane, at time.Time) {
 }
 
 // drop removes l.
-func (h *dueLanes) drop(l *lane) {
+func (h *dueLanes) drop(l *line) {
 	if l.place >= 0 {
 		heap.Remove(h, l.place)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/queue"
 )
 
-// Entries of a lane that another limit refuses, such as one for their client, wait alone: the
-// others of the lane continue, and they follow in order when they may.
+// Entries of a line that another limit refuses, such as one for their client, wait alone: the
+// others of the line continue, and they follow in order when they may.
 func TestOtherLimitsHoldOnlyTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -66,7 +66,7 @@ func TestOtherLimitsHoldOnlyTheirOwn(t *testing.T) {
 }
 
 // A request with two values of a key waits for the one that refuses it, and holds up nothing
-// else: neither the lane of the other value, nor entries that another limit counts under it.
+// else: neither the line of the other value, nor entries that another limit counts under it.
 func TestOneKeyHoldsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -25,8 +25,8 @@ type Permit struct {
 	// Why is the reason if RetryAfter is negative, for the dead letter; empty if the cost is
 	// above the limit.
 	Why string
-	// Own reports that the lane's own limit refused. Otherwise By is the limit and key that
-	// did: the lane's entries with that claim wait for RetryAfter, and the others continue.
+	// Own reports that the line's own limit refused. Otherwise By is the limit and key that
+	// did: the line's entries with that claim wait for RetryAfter, and the others continue.
 	Own bool
 	By  Claim
 	// Undo refunds an entry that was not sent. Settle charges the final cost of one that was,
@@ -90,14 +90,14 @@ type Queue struct {
 	runs sync.WaitGroup // the store's loop and this one's
 
 	mu       sync.Mutex
-	lanes    map[Lane]*lane
+	lanes    map[Line]*line
 	groups   map[string]*group // by their scope
 	inFlight int               // slots taken
 	resting  int
 	stopping bool
 }
 
-// group is the lanes of one limit.
+// group is the lines of one limit.
 type group struct {
 	lanes     int
 	due       dueLanes
@@ -107,7 +107,7 @@ type group struct {
 
 // returning is an attempt whose turn has come and that needs a slot again.
 type returning struct {
-	lane  *lane
+	lane  *line
 	ready chan struct{} // closed when it has one
 }
 
@@ -116,7 +116,7 @@ func New(o Options) *Queue {
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = defaultInFlight
 	}
-	q := &Queue{Entries: o.Store, options: o, lanes: map[Lane]*lane{}, groups: map[string]*group{}, wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	q := &Queue{Entries: o.Store, options: o, lanes: map[Line]*line{}, groups: map[string]*group{}, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	q.ctx, q.cut = context.WithCancel(context.Background())
 	return q
 }
@@ -177,9 +177,9 @@ func (q *Queue) Accept(ctx context.Context, e *Entry) (Receipt, error) {
 // Policy returns the policy of a rule.
 func (q *Queue) Policy(domain, rule string) Policy { return q.options.Policy(domain, rule) }
 
-// Waiting reports whether a lane has pending entries, so that a new request must join them.
+// Waiting reports whether a line has pending entries, so that a new request must join them.
 // After an error nobody knows, and it should join them too.
-func (q *Queue) Waiting(ctx context.Context, lane Lane) (bool, error) {
+func (q *Queue) Waiting(ctx context.Context, lane Line) (bool, error) {
 	return q.options.Store.Waiting(ctx, lane)
 }
 
@@ -198,16 +198,16 @@ func (s *sink) Add(r Ref, a Attempts) {
 	q := (*Queue)(s)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.lanes[r.Lane]
+	l := q.lanes[r.Line]
 	if l == nil {
-		g := q.groups[r.Lane.Scope]
+		g := q.groups[r.Line.Scope]
 		if g == nil {
 			g = new(group)
-			q.groups[r.Lane.Scope] = g
+			q.groups[r.Line.Scope] = g
 		}
 		g.lanes++
-		l = &lane{id: r.Lane, group: g, place: -1}
-		q.lanes[r.Lane] = l
+		l = &line{key: r.Line, group: g, place: -1}
+		q.lanes[r.Line] = l
 	}
 	l.insert(&item{ref: r, attempts: a})
 	q.reschedule(l)
@@ -215,7 +215,7 @@ func (s *sink) Add(r Ref, a Attempts) {
 
 // Remove implements [Sink].
 func (s *sink) Remove(r Ref) {
-	s.removeIf(func(other *Ref) bool { return other.ID == r.ID }, r.Lane)
+	s.removeIf(func(other *Ref) bool { return other.ID == r.ID }, r.Line)
 }
 
 // Forget implements [Sink].
@@ -259,8 +259,8 @@ func (s *sink) Count(partition string) (n int64) {
 	return n
 }
 
-// removeIf takes entries out of a lane. Those in flight go when their attempt ends.
-func (s *sink) removeIf(matches func(*Ref) bool, id Lane) {
+// removeIf takes entries out of a line. Those in flight go when their attempt ends.
+func (s *sink) removeIf(matches func(*Ref) bool, id Line) {
 	q := (*Queue)(s)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -284,12 +284,12 @@ func (s *sink) removeIf(matches func(*Ref) bool, id Lane) {
 }
 
 // reschedule updates the position of l in its heap. The caller holds mu.
-func (q *Queue) reschedule(l *lane) {
+func (q *Queue) reschedule(l *line) {
 	if len(l.items) == 0 && l.inFlight == 0 {
 		l.group.due.drop(l)
-		delete(q.lanes, l.id)
+		delete(q.lanes, l.key)
 		if l.group.lanes--; l.group.lanes == 0 {
-			delete(q.groups, l.id.Scope)
+			delete(q.groups, l.key.Scope)
 		}
 		return
 	}
@@ -347,7 +347,7 @@ func (q *Queue) begin(now time.Time) time.Duration {
 // beginOf starts due attempts of g. It may take fewer slots than are free, so that some are
 // left for other groups (dynamic thresholds, Choudhury and Hahne 1998). The caller holds mu.
 func (q *Queue) beginOf(g *group, now time.Time) (wait time.Duration) {
-	var crowded []*lane
+	var crowded []*line
 	defer func() {
 		for _, l := range crowded {
 			g.due.put(l, l.at)
@@ -389,21 +389,21 @@ func (q *Queue) beginOf(g *group, now time.Time) (wait time.Duration) {
 func (q *Queue) free() int { return q.options.MaxInFlight - q.inFlight }
 
 // enter takes a slot.
-func (q *Queue) enter(l *lane) {
+func (q *Queue) enter(l *line) {
 	l.places++
 	l.group.places++
 	q.inFlight++
 }
 
 // leave returns a slot.
-func (q *Queue) leave(l *lane) {
+func (q *Queue) leave(l *line) {
 	l.places--
 	l.group.places--
 	q.inFlight--
 }
 
 // launch starts an attempt. The caller holds mu.
-func (q *Queue) launch(l *lane, it *item) {
+func (q *Queue) launch(l *line, it *item) {
 	it.busy = true
 	l.inFlight++
 	q.enter(l)

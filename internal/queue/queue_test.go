@@ -146,10 +146,10 @@ func (b *bench) stats() queue.Stats {
 func everySecond() func(*queue.Ref, time.Time) (queue.Permit, error) {
 	next := map[string]time.Time{}
 	return func(r *queue.Ref, at time.Time) (queue.Permit, error) {
-		if wait := next[r.Lane.Key].Sub(at); wait > 0 {
+		if wait := next[r.Line.Key].Sub(at); wait > 0 {
 			return queue.Permit{RetryAfter: wait, Own: true}, nil
 		}
-		next[r.Lane.Key] = at.Add(time.Second)
+		next[r.Line.Key] = at.Add(time.Second)
 		return queue.Permit{Allowed: true}, nil
 	}
 }
@@ -233,7 +233,7 @@ func TestDeadLettersAfterTheLastRetryOrTheTTL(t *testing.T) {
 			return queue.Answer{Status: http.StatusOK}, nil
 		}
 		b.take = func(r *queue.Ref, _ time.Time) (queue.Permit, error) {
-			switch r.Lane.Key {
+			switch r.Line.Key {
 			case "b":
 				return queue.Permit{RetryAfter: 20 * time.Minute, Own: true}, nil
 			case "c":

@@ -31,7 +31,7 @@ func TestOneLimitLeavesPlacesToOthers(t *testing.T) {
 				b := newBench(t)
 				b.policy.Concurrency, b.policy.KeyShare = row.concurrency, 100
 				b.take = func(r *queue.Ref, _ time.Time) (queue.Permit, error) {
-					if strings.HasPrefix(r.Lane.Key, "crowd") {
+					if strings.HasPrefix(r.Line.Key, "crowd") {
 						return queue.Permit{Allowed: true, Delay: row.delay}, nil
 					}
 					return queue.Permit{Allowed: true}, nil

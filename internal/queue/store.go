@@ -11,7 +11,7 @@ import (
 // Store saves entries so that a crash does not lose them. It is safe for concurrent use.
 type Store interface {
 	Entries
-	// Put saves e if p has space for it in the queue and in its lane. On success e survives a
+	// Put saves e if p has space for it in the queue and in its line. On success e survives a
 	// crash. After ErrFull, ErrConflict or ErrUnavailable e is not saved.
 	Put(ctx context.Context, e *Entry, p *Policy) (Receipt, error)
 	// Load returns an entry just before it is sent. After ErrLost or ErrNotFound it must not
@@ -29,8 +29,8 @@ type Store interface {
 	Retry(ctx context.Context, ids []string, now time.Time, ttl func(domain, rule string) time.Duration) ([]string, error)
 	// Depths returns the size of each rule's queue.
 	Depths(ctx context.Context) ([]Depth, error)
-	// Waiting reports whether a lane has pending entries.
-	Waiting(ctx context.Context, lane Lane) (bool, error)
+	// Waiting reports whether a line has pending entries.
+	Waiting(ctx context.Context, lane Line) (bool, error)
 	// Run passes entries that this process must send to sink, until ctx is done.
 	Run(ctx context.Context, sink Sink)
 	// Secret returns SecretSize random bytes, the same as long as it keeps its entries.
@@ -56,8 +56,8 @@ type Entries interface {
 type Query struct {
 	State        State  // Pending or Dead
 	Domain, Rule string // all if empty
-	// Lane selects one lane, if not nil.
-	Lane  *Lane
+	// Line selects one line, if not nil.
+	Lane  *Line
 	Limit int
 }
 
@@ -66,8 +66,8 @@ func (q *Query) Matches(domain, rule string) bool {
 	return (q.Domain == "" || q.Domain == domain) && (q.Rule == "" || q.Rule == rule)
 }
 
-// MatchesLane reports whether q selects entries of this lane.
-func (q *Query) MatchesLane(l Lane) bool { return q.Lane == nil || *q.Lane == l }
+// MatchesLane reports whether q selects entries of this line.
+func (q *Query) MatchesLane(l Line) bool { return q.Lane == nil || *q.Lane == l }
 
 // Depth is the size of one rule's queue.
 type Depth struct {
@@ -76,9 +76,9 @@ type Depth struct {
 	Oldest               time.Time // when the oldest pending entry was accepted; zero if there is none
 }
 
-// Sink receives entries from a Store. Calls for one lane come from one goroutine at a time.
+// Sink receives entries from a Store. Calls for one line come from one goroutine at a time.
 type Sink interface {
-	// Add passes an entry to send. Entries of one lane come in order.
+	// Add passes an entry to send. Entries of one line come in order.
 	Add(r Ref, a Attempts)
 	// Remove takes back an entry.
 	Remove(r Ref)
@@ -98,7 +98,7 @@ type Policy rules.Queueing
 // DefaultPolicy returns the policy of a rule without settings.
 func DefaultPolicy() Policy { return Policy(rules.DefaultQueueing()) }
 
-// Room returns how much may be pending in one lane: at least one entry of any size that
+// Room returns how much may be pending in one line: at least one entry of any size that
 // MaxEntries and MaxBytes allow.
 func (p *Policy) Room() (entries, bytes int64) {
 	return max((p.MaxEntries*p.KeyShare+99)/100, 1), p.MaxBytes * p.KeyShare / 100

@@ -74,7 +74,7 @@ func TestToyAttribute(t *testing.T) {
 			r.Header.Set("Accept-Language", accept)
 		}
 		var q httprequest.Request
-		q.Of(r, clients, client.Identity{})
+		q.SetRequest(r, clients, client.Identity{})
 		var m rules.Matches
 		if set.Match("d", &q, &m); checks(&m) != want {
 			t.Errorf("%q: %s, want %s", accept, checks(&m), want)

@@ -331,12 +331,12 @@ func (r *Rule) Repeats(other *Rule) bool {
 	if !r.Limit.Equal(other.Limit) || r.Mode == Enforce && r.Percent < 100 || !r.table.repeats(other.table) || !r.given.repeats(other.given) {
 		return false
 	}
-	return reflect.DeepEqual(r.manner(), other.manner())
+	return reflect.DeepEqual(r.behaviour(), other.behaviour())
 }
 
-// manner returns r without its name, its position, what a signature covers, and what
+// behaviour returns r without its name, its position, what a signature covers, and what
 // is derived from the rest.
-func (r *Rule) manner() Rule {
+func (r *Rule) behaviour() Rule {
 	m := *r
 	m.Domain, m.Name, m.Scope, m.LimitName, m.Description = "", "", "", "", ""
 	m.Index, m.File, m.Line, m.Column = 0, "", 0, 0

@@ -38,7 +38,7 @@ type Pass struct {
 	r    *http.Request
 	ticket
 	leases  []*store.Lease // held until End
-	told    answer.Told    // the header fields that Enter has set
+	told    answer.Written // the header fields that Enter has set
 	settled bool           // by Answered
 }
 
@@ -60,7 +60,7 @@ func (g *Gate) Enter(ctx context.Context, w http.ResponseWriter, r *http.Request
 		return p, false
 	}
 	p.leases = g.limits.Keep(p.ops, p.decisionOf)
-	p.told = answer.Tell(w.Header(), g.dialect.answers(), p.policies...)
+	p.told = answer.Write(w.Header(), g.dialect.answers(), p.policies...)
 	return p, true
 }
 
@@ -187,7 +187,7 @@ func (t *ticket) delay() (longest time.Duration) {
 	return longest
 }
 
-// giveBack refunds what p has taken, less what has been refilled since.
+// refund refunds what p has taken, less what has been refilled since.
 func (p *Pass) giveBack() {
 	decisions := make([]store.Decision, len(p.ops))
 	for i := range decisions {

@@ -18,7 +18,7 @@ func TestARetiredBlockIsOver(t *testing.T) {
 		b.heat()
 		found, now := b.line().current.Load(), b.store.now()
 		b.line().end(now)
-		if found.take(now, 1) >= 0 || found.takeUpTo(now, 5) != 0 || found.has(now) != 0 || found.putBack(1) {
+		if found.take(now, 1) >= 0 || found.takeUpTo(now, 5) != 0 || found.has(now) != 0 || found.refund(1) {
 			t.Error("it is still used")
 		}
 	})

@@ -98,9 +98,9 @@ func (l *line) hold(now, cost int64, d *store.Decision) *block {
 	return nil
 }
 
-// putBack returns what was held of b.
-func (l *line) putBack(b *block, n int64) {
-	if !b.putBack(n) {
+// refundTo returns what was held of b.
+func (l *line) refundTo(b *block, n int64) {
+	if !b.refund(n) {
 		l.lose(b, n)
 	}
 }
@@ -132,7 +132,7 @@ func (s *Store) doRest(ctx context.Context, ops []store.Op, out []store.Decision
 		refused = refused || mode == store.AllOrNothing && !a.Allowed
 	}
 	if refused {
-		putAllBack(holds, out)
+		refundAll(holds, out)
 		return err
 	}
 	now, over := s.now(), false
@@ -143,9 +143,9 @@ func (s *Store) doRest(ctx context.Context, ops []store.Op, out []store.Decision
 		return nil
 	}
 	// Too late for what was held. The store decides everything.
-	putAllBack(holds, out)
+	refundAll(holds, out)
 	if mode == store.AllOrNothing {
-		s.undo(ctx, rest, answers)
+		s.refundDraw(ctx, rest, answers)
 		return store.ExecuteAll(ctx, s.inner, ops, out, mode)
 	}
 	again, replies := make([]store.Op, len(holds)), make([]store.Decision, len(holds))
@@ -161,10 +161,10 @@ func (s *Store) doRest(ctx context.Context, ops []store.Op, out []store.Decision
 	return nil
 }
 
-// putAllBack returns what was held, and changes the answers to those of a peek.
-func putAllBack(holds []held, out []store.Decision) {
+// refundAll returns what was held, and changes the answers to those of a peek.
+func refundAll(holds []held, out []store.Decision) {
 	for _, h := range holds {
-		h.line.putBack(h.block, h.cost)
+		h.line.refundTo(h.block, h.cost)
 		d := &out[h.index]
 		d.Remaining, d.Granted, d.CountsUntil = d.Remaining+d.Granted, 0, 0
 	}
@@ -215,6 +215,6 @@ func (s *Store) decide(ops []store.Op, out []store.Decision) bool {
 	if len(holds) == len(ops) {
 		return true
 	}
-	putAllBack(holds, out)
+	refundAll(holds, out)
 	return false
 }

@@ -65,8 +65,8 @@ func (b *block) takeUpTo(now, cost int64) int64 {
 	}
 }
 
-// putBack returns n that take took, and reports whether the block still takes it.
-func (b *block) putBack(n int64) bool {
+// refund returns n that take took, and reports whether the block still takes it.
+func (b *block) refund(n int64) bool {
 	for {
 		left := b.left.Load()
 		if left < 0 {

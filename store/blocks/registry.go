@@ -129,15 +129,15 @@ func (s *Store) Stats() []Stats {
 	return all
 }
 
-// direct is the inner store. It counts what that admits itself of limits in blocks.
-type direct struct {
+// counted is the inner store. It counts what that admits itself of limits in blocks.
+type counted struct {
 	store.Store
 
 	counters *registry
 }
 
 // Do implements store.Store.
-func (s direct) Do(ctx context.Context, b *store.Batch) {
+func (s counted) Do(ctx context.Context, b *store.Batch) {
 	s.Store.Do(ctx, b)
 	at := 0
 	for i := range b.Groups {
@@ -150,7 +150,7 @@ func (s direct) Do(ctx context.Context, b *store.Batch) {
 	}
 }
 
-func (s direct) count(op *store.Op, d *store.Decision) {
+func (s counted) count(op *store.Op, d *store.Decision) {
 	if (op.Kind == store.KindTake || op.Kind == store.KindTakeUpTo) && op.Cost > 0 && op.Rule.Age > 0 {
 		s.counters.of(op).direct.Add(d.Granted)
 	}

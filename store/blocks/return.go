@@ -50,7 +50,7 @@ func (s *Store) sweep() {
 			return
 		case <-ticker.C:
 		}
-		s.giveBack(context.Background(), s.lookAtAll(s.now()))
+		s.refundLeft(context.Background(), s.lookAtAll(s.now()))
 		if s.table.lines.Load() == 0 {
 			s.sweeping.Store(false)
 			// One may have been added since.
@@ -75,8 +75,8 @@ func (s *Store) lookAtAll(now int64) (back []returned) {
 	return back
 }
 
-// giveBack gives blocks back. What fails is lost: it may have been given back.
-func (s *Store) giveBack(ctx context.Context, back []returned) {
+// refundLeft gives blocks back. What fails is lost: it may have been given back.
+func (s *Store) refundLeft(ctx context.Context, back []returned) {
 	for part := range slices.Chunk(back, mostOps) {
 		ops := make([]store.Op, 0, len(part))
 		for i := range part {
@@ -94,15 +94,15 @@ func (s *Store) giveBack(ctx context.Context, back []returned) {
 	}
 }
 
-// undo gives back what a request took from the store before it was refused. What fails
+// refundDraw gives back what a request took from the store before it was refused. What fails
 // counts, as if it had been used.
-func (s *Store) undo(ctx context.Context, ops []store.Op, out []store.Decision) {
+func (s *Store) refundDraw(ctx context.Context, ops []store.Op, out []store.Decision) {
 	at := make([]int, len(ops))
 	for i := range at {
 		at[i] = i
 	}
 	var call store.Batch
-	store.AddUndo(&call, ops, out, at)
+	store.AddRefunds(&call, ops, out, at)
 	s.inner.Do(context.WithoutCancel(ctx), &call)
 }
 
@@ -142,7 +142,7 @@ func (s *Store) end() {
 			s.table.remove(l)
 			l.counters.keys.Add(-1)
 		})
-		s.giveBack(ctx, back)
+		s.refundLeft(ctx, back)
 	}()
 	select {
 	case <-finished:

@@ -15,7 +15,7 @@ import (
 // Store is a store.Store that decides limits in blocks in this process and everything
 // else in the store it wraps. It is safe for concurrent use. Create it with [New].
 type Store struct {
-	inner    direct
+	inner    counted
 	flaw     error // of inner, which is then not called
 	options  Options
 	clock    fastclock.Clock
@@ -42,7 +42,7 @@ func New(inner store.Store, options Options) *Store {
 	o := options.withDefaults()
 	s := &Store{options: o, table: newTable(o.Keys), stop: make(chan struct{}), ended: make(chan struct{})}
 	s.counters.all = make(map[registered]*counters)
-	s.inner = direct{inner, &s.counters}
+	s.inner = counted{inner, &s.counters}
 	s.clock.Start(steady.System{})
 	s.flaw = headgate.New(inner).Validate()
 	return s
@@ -90,11 +90,11 @@ func (s *Store) take(ctx context.Context, op store.Op) (store.Decision, error) {
 		}
 		return s.takeSlow(ctx, op, l, hash, now)
 	}
-	return s.rarer(ctx, op)
+	return s.takeOther(ctx, op)
 }
 
-// rarer executes ops of other kinds.
-func (s *Store) rarer(ctx context.Context, op store.Op) (store.Decision, error) {
+// takeOther executes ops of other kinds.
+func (s *Store) takeOther(ctx context.Context, op store.Op) (store.Decision, error) {
 	if op.Cost > 0 && op.Cost <= op.Rule.Most() {
 		l := s.table.find(s.table.hash(&op), &op)
 		switch {
@@ -208,7 +208,7 @@ func (s *Store) takeRest(ctx context.Context, l *line, op store.Op) (store.Decis
 	rest.Cost -= held
 	d, err := store.Execute(ctx, s.inner, rest)
 	if err != nil || !d.Allowed {
-		if l.putBack(b, held); err == nil {
+		if l.refundTo(b, held); err == nil {
 			d.Remaining += held
 		}
 		return d, err
@@ -226,7 +226,7 @@ func (s *Store) takeRest(ctx context.Context, l *line, op store.Op) (store.Decis
 		again.Granted = op.Cost
 		return again, nil
 	}
-	s.undo(ctx, []store.Op{rest}, []store.Decision{d})
+	s.refundDraw(ctx, []store.Op{rest}, []store.Decision{d})
 	return again, err
 }
 
@@ -244,7 +244,7 @@ func (s *Store) takeUpTo(ctx context.Context, l *line, op store.Op) (store.Decis
 		var err error
 		if d, err = store.Execute(ctx, s.inner, rest); err != nil {
 			if held > 0 {
-				l.putBack(b, held)
+				l.refundTo(b, held)
 			}
 			return d, err
 		}

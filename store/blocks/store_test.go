@@ -268,7 +268,7 @@ func TestReturnedBlocksAreNotCountedTwice(t *testing.T) {
 		}
 		back := func(l *line) {
 			l.end(b.store.now())
-			b.store.giveBack(t.Context(), l.refunds())
+			b.store.refundLeft(t.Context(), l.refunds())
 		}
 		time.Sleep(time.Second)
 		back(lines[0])

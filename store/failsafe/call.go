@@ -29,10 +29,10 @@ const (
 	abandoned
 )
 
-// ask lets the inner store answer b. A panic becomes the error of all groups: it is
+// callInner lets the inner store answer b. A panic becomes the error of all groups: it is
 // unknown which of them have answers, and in our own goroutine no caller could recover
 // from it.
-func (s *Store) ask(ctx context.Context, b *store.Batch) {
+func (s *Store) callInner(ctx context.Context, b *store.Batch) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.Fail(fmt.Errorf("%w: panic: %v", store.ErrUnavailable, p))
@@ -63,7 +63,7 @@ func (s *Store) isolate(ctx context.Context, b *store.Batch) {
 			defer cancel()
 			earlier = before
 		}
-		s.ask(earlier, own)
+		s.callInner(earlier, own)
 		if !end.CompareAndSwap(running, answered) {
 			s.stuck.Add(-1)
 		}

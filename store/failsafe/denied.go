@@ -48,8 +48,8 @@ type place struct {
 	changes uint64
 }
 
-// denied is the deny cache: a table of sets of four.
-type denied struct {
+// refusedCache is the deny cache: a table of sets of four.
+type refusedCache struct {
 	maxAge  int64
 	seed1   maphash.Seed
 	seed2   maphash.Seed
@@ -58,19 +58,19 @@ type denied struct {
 	stripes [stripes]stripe
 }
 
-func newDenied(o DenyCache) *denied {
+func newDenied(o DenyCache) *refusedCache {
 	sets := 1
 	for sets*ways < o.Entries {
 		sets *= 2
 	}
-	return &denied{
+	return &refusedCache{
 		maxAge: int64(o.MaxAge), seed1: maphash.MakeSeed(), seed2: maphash.MakeSeed(),
 		mask: uint64(sets - 1), entries: make([]refusal, sets*ways),
 	}
 }
 
 // place finds where op belongs.
-func (d *denied) place(op *store.Op) place {
+func (d *refusedCache) place(op *store.Op) place {
 	r := op.Rule
 	kinds := uint64(op.Kind) | uint64(r.Algorithm)<<8 | uint64(r.Anchor)<<16 | uint64(r.Edge)<<24 |
 		uint64(r.Calendar)<<32 | uint64(r.Buckets)<<40
@@ -88,9 +88,9 @@ func mix(a, b uint64) uint64 {
 	return hi ^ lo ^ bits.RotateLeft64(a, 17)
 }
 
-func (d *denied) stripe(p *place) *stripe { return &d.stripes[p.h1&d.mask%stripes] }
+func (d *refusedCache) stripe(p *place) *stripe { return &d.stripes[p.h1&d.mask%stripes] }
 
-func (d *denied) set(p *place) []refusal {
+func (d *refusedCache) set(p *place) []refusal {
 	i := (p.h1 & d.mask) * ways
 	return d.entries[i : i+ways]
 }
@@ -110,7 +110,7 @@ func gives(op *store.Op) bool {
 // lookup answers op if it is known to be refused or, if passed is set, what the store has
 // answered when op was allowed and another limit in the same call refused. It must be
 // called before the store, because it stores in p what learn needs.
-func (d *denied) lookup(p *place, op *store.Op, passed bool, now int64) (store.Decision, bool) { //nolint:revive // a fact about the group
+func (d *refusedCache) lookup(p *place, op *store.Op, passed bool, now int64) (store.Decision, bool) { //nolint:revive // a fact about the group
 	if !remembers(op) {
 		return store.Decision{}, false
 	}
@@ -170,7 +170,7 @@ func (e *refusal) decision(op *store.Op, now int64) store.Decision {
 
 // forget drops all refusals of a key. Refusals from calls that are still in progress
 // are not remembered either.
-func (d *denied) forget(p *place) {
+func (d *refusedCache) forget(p *place) {
 	s := d.stripe(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (d *denied) forget(p *place) {
 
 // remember keeps an answer. Its times count from the start of the call, not from the
 // answer, so that nothing is refused for longer than it should be.
-func (d *denied) remember(p *place, op *store.Op, answer store.Decision, start int64) {
+func (d *refusedCache) remember(p *place, op *store.Op, answer store.Decision, start int64) {
 	e := refusal{
 		h1: p.h1, h2: p.h2, limit: p.limit, zone: op.Rule.Zone,
 		cost: op.Cost, remaining: answer.Remaining,
@@ -233,7 +233,7 @@ func after(start int64, d time.Duration) int64 {
 
 // answer fills in known and, if the cache alone can answer a Do, out. If one of several
 // limits refuses, it can answer if the others are known as well.
-func (d *denied) answer(known []place, ops []store.Op, out []store.Decision, mode store.Mode, now int64) bool {
+func (d *refusedCache) answer(known []place, ops []store.Op, out []store.Decision, mode store.Mode, now int64) bool {
 	refused, answered := 0, 0
 	cacheable := len(ops) > 0
 	for i := range ops {
@@ -269,9 +269,9 @@ func again(known []place, i int) bool {
 	return false
 }
 
-func (d *denied) hit(p *place) { d.stripe(p).hits.Add(1) }
+func (d *refusedCache) hit(p *place) { d.stripe(p).hits.Add(1) }
 
-func (d *denied) hits() uint64 {
+func (d *refusedCache) hits() uint64 {
 	var n uint64
 	for i := range d.stripes {
 		n += d.stripes[i].hits.Load()
@@ -287,7 +287,7 @@ func (s *Store) Forget() {
 	}
 }
 
-func (d *denied) forgetAll() {
+func (d *refusedCache) forgetAll() {
 	sets := len(d.entries) / ways
 	for i := range d.stripes {
 		s := &d.stripes[i]

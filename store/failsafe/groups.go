@@ -65,7 +65,7 @@ func rest(b *store.Batch) (*store.Batch, []origin) {
 }
 
 // learn records the store's answers, in order.
-func (d *denied) learn(b *store.Batch, from []origin, places []place, start int64) {
+func (d *refusedCache) learn(b *store.Batch, from []origin, places []place, start int64) {
 	first := 0
 	for i := range b.Groups {
 		g := &b.Groups[i]

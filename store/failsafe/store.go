@@ -25,7 +25,7 @@ type Store struct {
 	began    time.Time
 	breaker  breaker
 	slots    slots
-	denied   *denied // nil without a deny cache
+	denied   *refusedCache // nil without a deny cache
 	inFlight atomic.Int64
 	stuck    atomic.Int64
 
@@ -107,7 +107,7 @@ func (s *Store) Do(ctx context.Context, b *store.Batch) {
 		bounded, own := s.slots.context(ctx, start, clock)
 		// It runs on its caller's goroutine if the store is trusted to respect the context.
 		if s.inFlight.Add(1) <= maxInline && !s.options.IgnoresContext && s.breaker.trusted(t, start) {
-			s.ask(bounded, sent)
+			s.callInner(bounded, sent)
 		} else {
 			s.isolate(bounded, sent)
 		}
@@ -215,7 +215,7 @@ func (s *Store) isAnswer(err error) bool {
 		return false
 	}
 	s.failures.Add(1)
-	a.note(err)
+	a.add(err)
 	return true
 }
 
@@ -232,7 +232,7 @@ func (s *Store) answersOf(err error) *answers {
 	return nil
 }
 
-func (a *answers) note(err error) {
+func (a *answers) add(err error) {
 	a.count.Add(1)
 	a.last.Store(&err)
 }

@@ -91,7 +91,7 @@ func (b *batch) open(w *whole) error {
 // divisible returns why the ops of w cannot be divided between stores.
 func (b *batch) divisible(w *whole) error {
 	for i := w.first; i < w.first+w.group.Ops; i++ {
-		if kind := b.Ops[i].Kind; !store.CanUndo(kind) {
+		if kind := b.Ops[i].Kind; !store.CanRefund(kind) {
 			return fmt.Errorf("homes: in several regions, %s cannot be undone: %w", kind, store.ErrCrossSlot)
 		}
 	}

@@ -30,7 +30,7 @@ func (b *batch) join(ctx context.Context) {
 	var wait sync.WaitGroup
 	for i, parts := range back {
 		if len(parts) > 0 {
-			wait.Go(func() { b.giveBack(context.WithoutCancel(ctx), i, parts) })
+			wait.Go(func() { b.refund(context.WithoutCancel(ctx), i, parts) })
 		}
 	}
 	wait.Wait()
@@ -70,13 +70,13 @@ func (b *batch) errorOf(w *whole) error {
 	return &store.PartError{Err: first, Failed: failed}
 }
 
-// giveBack undoes what parts took in one store and answers as Peek does. What cannot be
+// refund undoes what parts took in one store and answers as Peek does. What cannot be
 // given back now stays taken: the refusal is right anyway.
-func (b *batch) giveBack(ctx context.Context, to int, parts []*part) {
+func (b *batch) refund(ctx context.Context, to int, parts []*part) {
 	var call store.Batch
 	slices.Reverse(parts) // the last is undone first
 	for _, p := range parts {
-		store.AddUndo(&call, b.Ops, b.Out, p.at)
+		store.AddRefunds(&call, b.Ops, b.Out, p.at)
 	}
 	b.stores[to].Do(ctx, &call)
 	for i, p := range parts {

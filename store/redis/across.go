@@ -28,7 +28,7 @@ func (b *batch) divisible() error {
 		return fmt.Errorf("redis: %d slots: %w", len(b.calls), store.ErrCrossSlot)
 	}
 	for i := range b.ops {
-		if kind := b.ops[i].Kind; !store.CanUndo(kind) {
+		if kind := b.ops[i].Kind; !store.CanRefund(kind) {
 			return fmt.Errorf("redis: %s cannot be undone: %w", kind, store.ErrCrossSlot)
 		}
 	}
@@ -83,12 +83,12 @@ type unwanted struct {
 	err error
 }
 
-// giveBack undoes the takes of all of list in one round trip, and waits for it until the
+// refund undoes the takes of all of list in one round trip, and waits for it until the
 // deadline. It runs even if the callers have gone.
-func (p *pipeline) giveBack(ctx context.Context, list []*unwanted) {
+func (p *pipeline) refund(ctx context.Context, list []*unwanted) {
 	call := new(store.Batch)
 	for _, u := range list {
-		store.AddUndo(call, u.ops, u.out, u.at)
+		store.AddRefunds(call, u.ops, u.out, u.at)
 	}
 	call.Ops = cloneOps(call.Ops)
 	done := make(chan struct{})
@@ -100,7 +100,7 @@ func (p *pipeline) giveBack(ctx context.Context, list []*unwanted) {
 	case <-done:
 	case <-time.After(time.Until(p.deadline)): //nolint:forbidigo // deadlines are on the real clock
 		for _, u := range list {
-			u.untake(u.at)
+			u.asPeeks(u.at)
 		}
 		return
 	}
@@ -110,12 +110,12 @@ func (p *pipeline) giveBack(ctx context.Context, list []*unwanted) {
 	}
 }
 
-// untake changes the decisions of takes to those of Peek, as far as possible without
+// asPeeks changes the decisions of takes to those of Peek, as far as possible without
 // asking the server.
-func (b *batch) untake(at []int) {
+func (b *batch) asPeeks(at []int) {
 	for _, i := range at {
 		op, d := b.ops[i], &b.out[i]
-		if store.Undo(&op, d) {
+		if store.RefundOf(&op, d) {
 			d.Remaining += d.Granted
 		}
 		d.Granted, d.Delay, d.Lease, d.CountsUntil = 0, 0, 0, 0

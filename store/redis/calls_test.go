@@ -52,7 +52,7 @@ limits:
 	}{
 		{"counted", answer(401), requests},
 		{"given back", answer(200), 2 * requests},
-		{"given up", func(v *engine.Verdict) error { return e.Undo(t.Context(), v, now+1) }, 2 * requests},
+		{"given up", func(v *engine.Verdict) error { return e.Refund(t.Context(), v, now+1) }, 2 * requests},
 		{"reported", func(v *engine.Verdict) error {
 			token, err := e.ReportToken(t.Context(), v, now)
 			if err != nil {

@@ -27,7 +27,7 @@ func (s *Store) appendCheck(dst []byte, op *store.Op, guess int64) []byte {
 	case kind == store.KindRelease || kind == store.KindRenew:
 		duration = min(max(op.Lease, 0), maxInteger)
 	case kind == store.KindRefund && op.CountsUntil > 0:
-		kind, duration = undo, min(op.CountsUntil, maxInteger)
+		kind, duration = refundByTime, min(op.CountsUntil, maxInteger)
 	case kind == store.KindRefund && op.Duration < 0:
 		cost = 0 // the take has expired: nothing to refund
 	}
@@ -70,8 +70,8 @@ const countsDenied = 128
 // more than fits into any limit.
 const costsNothing, costsTooMuch = 64, 32
 
-// undo is, in a script, a Refund with Op.CountsUntil.
-const undo = store.KindDraw + 1
+// refundByTime is, in a script, a Refund with Op.CountsUntil.
+const refundByTime = store.KindDraw + 1
 
 // callerTime reports whether the time of op is used.
 func (s *Store) callerTime(op *store.Op) bool { return s.options.CallerTime && op.At != 0 }

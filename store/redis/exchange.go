@@ -75,7 +75,7 @@ const (
 )
 
 // Lead implements store.Exchange with a lock that expires.
-func (e *Exchange) Lead(ctx context.Context, d time.Duration) (is store.Office, err error) {
+func (e *Exchange) Lead(ctx context.Context, d time.Duration) (is store.Leadership, err error) {
 	err = e.own.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		answers := client.DoMulti(ctx,
 			client.B().Time().Build(),
@@ -347,7 +347,7 @@ func (l *line) call(ctx context.Context, f func(ctx context.Context, client ruei
 	server, err := l.connected(ctx)
 	if err == nil {
 		err = f(ctx, server.Client())
-		server.Told(err)
+		server.Observe(err)
 	}
 	if err != nil {
 		return fmt.Errorf("redis: %w: %w", store.ErrUnavailable, err)

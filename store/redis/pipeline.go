@@ -22,7 +22,7 @@ import (
 // if one refuses, the others are undone: for a moment other requests may be refused,
 // but nothing is ever admitted too much. Slots with a queue (see store.Queues) take one
 // after another, a round trip each, once all others have allowed. If the Timeout ends first, undoing
-// continues after Do has returned. Kinds that cannot be undone (see store.CanUndo) across
+// continues after Do has returned. Kinds that cannot be undone (see store.CanRefund) across
 // slots, and all with Options.StrictAtomic, return store.ErrCrossSlot.
 //
 // Groups that share a key are executed in order, with two exceptions: the server has
@@ -36,7 +36,7 @@ func (s *Store) Do(ctx context.Context, b *store.Batch) {
 		case op.Kind == store.KindTimes:
 			b.Groups[0].Err = s.readTimes(ctx, b)
 			return
-		case op.Validate() == nil && !op.Rule.Unlimited && s.trust.in(s.trust.slotOf(op.Key)):
+		case op.Validate() == nil && !op.Rule.Unlimited && s.trust.trusts(s.trust.slotOf(op.Key)):
 			b.Out[0], _, b.Groups[0].Err = s.take(ctx, op)
 			return
 		}
@@ -67,8 +67,8 @@ func (s *Store) doGroups(ctx context.Context, all *store.Batch) {
 		}
 		now := todo[:n]
 		for todo = todo[n:]; len(now) > 0; {
-			p.ask(ctx, now)
-			p.askLast(ctx, now)
+			p.sendCalls(ctx, now)
+			p.sendLast(ctx, now)
 			if now = p.join(ctx, now, groups); p.isLate() {
 				break
 			}
@@ -127,10 +127,10 @@ type pipeline struct {
 // errLate is the error of a call that was abandoned or not sent in time.
 var errLate = fmt.Errorf("redis: %w: %w", store.ErrUnavailable, context.DeadlineExceeded)
 
-// ask sends the calls of groups and sets their errors. Calls to trusted servers go out
+// sendCalls sends the calls of groups and sets their errors. Calls to trusted servers go out
 // together from this goroutine. Calls to each other slot go out from their own
 // goroutine, so that an unreachable server does not delay the answers of others.
-func (p *pipeline) ask(ctx context.Context, groups []int) {
+func (p *pipeline) sendCalls(ctx context.Context, groups []int) {
 	if d, ok := ctx.Deadline(); p.asked && (!ok || d.After(p.deadline)) { // the first calls end then anyway
 		bounded, cancel := context.WithDeadline(ctx, p.deadline)
 		defer cancel()
@@ -149,7 +149,7 @@ func (p *pipeline) ask(ctx context.Context, groups []int) {
 			switch {
 			case late:
 				c.err = errLate
-			case p.store.trust.in(c.slot):
+			case p.store.trust.trusts(c.slot):
 				here = append(here, c)
 			case apart == nil:
 				apart = map[uint16][]*call{c.slot: {c}}
@@ -175,8 +175,8 @@ func (p *pipeline) ask(ctx context.Context, groups []int) {
 	p.collect(answers, len(apart))
 }
 
-// askLast sends the calls of groups that wait for the answers to others.
-func (p *pipeline) askLast(ctx context.Context, groups []int) {
+// sendLast sends the calls of groups that wait for the answers to others.
+func (p *pipeline) sendLast(ctx context.Context, groups []int) {
 	for {
 		due := false
 		for _, i := range groups {
@@ -185,7 +185,7 @@ func (p *pipeline) askLast(ctx context.Context, groups []int) {
 		if !due {
 			return
 		}
-		p.ask(ctx, groups)
+		p.sendCalls(ctx, groups)
 	}
 }
 
@@ -285,7 +285,7 @@ func (p *pipeline) join(ctx context.Context, todo []int, groups []store.Group) (
 				u.at = append(u.at, c.checks...)
 			}
 			back, of = append(back, u), append(of, i)
-			b.note(taken, given)
+			b.remember(taken, given)
 		}
 	}
 	if len(back) == 0 {
@@ -293,7 +293,7 @@ func (p *pipeline) join(ctx context.Context, todo []int, groups []store.Group) (
 	}
 	slices.Reverse(back) // the last is undone first
 	slices.Reverse(of)
-	p.giveBack(ctx, back)
+	p.refund(ctx, back)
 	for i, u := range back {
 		if u.err != nil {
 			groups[of[i]].Err = errors.Join(groups[of[i]].Err, u.err)
@@ -302,8 +302,8 @@ func (p *pipeline) join(ctx context.Context, todo []int, groups []store.Group) (
 	return slices.DeleteFunc(again, func(i int) bool { return groups[i].Err != nil })
 }
 
-// note adds the keys from which taken took something.
-func (b *batch) note(taken []*call, given map[string]bool) {
+// remember adds the keys from which taken took something.
+func (b *batch) remember(taken []*call, given map[string]bool) {
 	for _, c := range taken {
 		for i, at := range c.checks {
 			if b.out[at].Granted > 0 {
@@ -351,7 +351,7 @@ func (s *Store) sendAll(ctx context.Context, calls []*call) {
 			s.trust.gain(c.slot, epoch)
 		} else {
 			s.doubt(c.err)
-			c.err = s.told(ctx, c.err)
+			c.err = s.asStoreError(ctx, c.err)
 		}
 	}
 }

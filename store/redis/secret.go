@@ -112,7 +112,7 @@ func (k *Secrets) wait(ctx context.Context, enough func() bool) error {
 // any other call since.
 func (k *Secrets) silent() bool {
 	recent := time.Since(k.asked) < failureAge //nolint:forbidigo // how often a server is asked
-	return k.err != nil && recent && !k.store.trust.in(k.store.trust.slotOf(k.store.options.Prefix+":secret"))
+	return k.err != nil && recent && !k.store.trust.trusts(k.store.trust.slotOf(k.store.options.Prefix+":secret"))
 }
 
 // ask asks the servers on behalf of all waiting callers.

@@ -252,7 +252,7 @@ func (s *Store) finish(ctx context.Context, call *callContext, err error) error 
 		// The server is alive.
 		s.gate.leave()
 		call.timer.Stop()
-		return s.told(ctx, err)
+		return s.asStoreError(ctx, err)
 	}
 	s.trust.lose()
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -262,13 +262,13 @@ func (s *Store) finish(ctx context.Context, call *callContext, err error) error 
 		s.gate.leave()
 	}
 	call.timer.Stop()
-	return s.told(ctx, err)
+	return s.asStoreError(ctx, err)
 }
 
 // doubt looks for another server if err may come from a wrong one.
 func (s *Store) doubt(err error) {
 	if server := s.server.Load(); server != nil {
-		server.Told(err)
+		server.Observe(err)
 	}
 }
 
@@ -291,8 +291,8 @@ func (s *Store) Connections() Connections {
 	return Connections{Errors: server.Errors(), Moved: server.Moved()}
 }
 
-// told returns the error of a call in the form that callers expect.
-func (s *Store) told(ctx context.Context, err error) error {
+// asStoreError returns the error of a call in the form that callers expect.
+func (s *Store) asStoreError(ctx context.Context, err error) error {
 	answer := answerOf(err)
 	err = explained(err)
 	switch {

@@ -42,8 +42,8 @@ func (t *trust) slotOf(key string) uint16 {
 	return slotOf(key)
 }
 
-// in reports whether the owner of slot is trusted.
-func (t *trust) in(slot uint16) bool { return t.marks[slot].Load() == t.epoch.Load() }
+// trusts reports whether the owner of slot is trusted.
+func (t *trust) trusts(slot uint16) bool { return t.marks[slot].Load() == t.epoch.Load() }
 
 // gain is called when a call to slot that started in epoch has succeeded.
 func (t *trust) gain(slot uint16, epoch uint32) {

@@ -115,15 +115,15 @@ func (w wire) Do(ctx context.Context, b *store.Batch) {
 }
 
 // Lead implements Exchange: sometimes two processes act for a region, sometimes none.
-func (p *process) Lead(context.Context, time.Duration) (store.Office, error) {
+func (p *process) Lead(context.Context, time.Duration) (store.Leadership, error) {
 	p.sim.pass(2_000)
 	if p.sim.fails() {
-		return store.Office{}, errFault
+		return store.Leadership{}, errFault
 	}
 	if p.sim.rng.IntN(20) == 0 {
 		p.leads = !p.leads
 	}
-	return store.Office{Leads: p.leads, Now: p.news(), Seen: maps.Clone(p.seen), Identity: "of-" + p.name}, nil
+	return store.Leadership{Leads: p.leads, Now: p.news(), Seen: maps.Clone(p.seen), Identity: "of-" + p.name}, nil
 }
 
 // Saw implements Exchange.

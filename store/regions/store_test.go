@@ -72,8 +72,8 @@ func TestWhatCannotBePublishedIsReportedOnce(t *testing.T) {
 	})
 }
 
-func (p postOf) Lead(context.Context, time.Duration) (store.Office, error) {
-	return store.Office{Leads: true, Now: time.Now(), Seen: p.seen[p.name], Identity: p.identity}, nil
+func (p postOf) Lead(context.Context, time.Duration) (store.Leadership, error) {
+	return store.Leadership{Leads: true, Now: time.Now(), Seen: p.seen[p.name], Identity: p.identity}, nil
 }
 
 func (p postOf) Saw(_ context.Context, region string, upTo time.Time) error {

@@ -57,7 +57,7 @@ func (a *asker) tick(ctx context.Context) {
 }
 
 // ask publishes what this process needs. What the region has seen goes with it.
-func (a *asker) ask(ctx context.Context, is *store.Office) error {
+func (a *asker) ask(ctx context.Context, is *store.Leadership) error {
 	wants := a.demand.due(a.parts)
 	if len(wants) == 0 {
 		return a.unsent

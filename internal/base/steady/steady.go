@@ -143,12 +143,12 @@ func (c *Clock) Read() (at, monotonic int64, slower bool) {
 			return s.when(monotonic), monotonic, s.slew < 0
 		}
 	}
-	return c.look()
+	return c.readBoth()
 }
 
 // Status compares the clock with the wall clock.
 func (c *Clock) Status() Status {
-	c.look()
+	c.readBoth()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.status
@@ -177,8 +177,8 @@ func (s *segment) when(monotonic int64) int64 {
 	return s.at + passed + min(max(s.slew, -most), most)
 }
 
-// look compares with the wall clock and starts a new segment.
-func (c *Clock) look() (at, monotonic int64, slower bool) {
+// readBoth compares with the wall clock and starts a new segment.
+func (c *Clock) readBoth() (at, monotonic int64, slower bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.segment.Store(nil) // no reader uses the old one when its end is read

@@ -228,7 +228,7 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 	defer pass.End()
 	p := queue.Permit{RetryAfter: pass.Decision.RetryAfter}
 	if by := pass.Refuser(); by != nil {
-		if p.Own = by.Rule.Scope == r.Lane.Scope && by.Key == r.Lane.Key; !p.Own {
+		if p.Own = by.Rule.Scope == r.Line.Scope && by.Key == r.Line.Key; !p.Own {
 			p.By = queue.Claim{Rule: by.Rule.Name, Key: by.Key}
 		}
 	}

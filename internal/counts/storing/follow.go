@@ -42,7 +42,7 @@ func (s *Store) followRegions(m *control.Manager, e *engine.Engine) error {
 			return err
 		}
 		f, err := control.Follow(control.FollowOptions{
-			Manager: m, Region: name, Table: table, Clock: s.Clock, OnError: watch.told,
+			Manager: m, Region: name, Table: table, Clock: s.Clock, OnError: watch.report,
 			Carry: func(ctx context.Context, o *control.Order) error {
 				err := carrier.Carry(ctx, o)
 				if err != nil && !errors.Is(err, headgate.ErrUnavailable) { // otherwise it is tried again

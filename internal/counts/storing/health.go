@@ -53,9 +53,9 @@ type trouble struct {
 	err     error  // the last one
 }
 
-// look records the number of such answers, and reports whether the trouble has just
+// update records the number of such answers, and reports whether the trouble has just
 // started or ended.
-func (t *trouble) look(answers uint64, now time.Time) (began, ended bool) {
+func (t *trouble) update(answers uint64, now time.Time) (began, ended bool) {
 	answers += t.tried
 	switch {
 	case answers > t.answers:
@@ -70,7 +70,7 @@ func (t *trouble) look(answers uint64, now time.Time) (began, ended bool) {
 // watch logs once when Redis is full, read-only or refuses requests, once when it has
 // recovered, and once if it evicts keys.
 func (s *Store) watch() {
-	look := func() { s.look(time.Time{}.Add(s.Elapsed())) }
+	look := func() { s.checkHealth(time.Time{}.Add(s.Elapsed())) }
 	s.tryWriting() // a store that was read-only before the start is one from the start
 	look()
 	s.Life.Every(healthEvery, look)
@@ -92,7 +92,7 @@ func (s *Store) tryWriting() {
 	}
 }
 
-func (s *Store) look(now time.Time) {
+func (s *Store) checkHealth(now time.Time) {
 	h := &s.health
 	if h.trouble() != nil {
 		s.tryWriting()
@@ -106,21 +106,21 @@ func (s *Store) look(now time.Time) {
 		h.moved = moved
 		s.Logger.Warn("the address of the store leads to another server now: the connections were moved there", "times", moved)
 	}
-	switch began, ended := h.full.look(stats.Full, now); {
+	switch began, ended := h.full.update(stats.Full, now); {
 	case began:
 		s.Logger.Error("the store is out of memory and cannot count new keys: on_store_error of each rule applies",
 			"hint", "raise maxmemory of Redis; rules with on_store_error: local keep limiting")
 	case ended:
 		s.Logger.Info("the store has memory again", "after_answers", h.full.answers)
 	}
-	switch began, ended := h.mute.look(stats.ReadOnly, now); {
+	switch began, ended := h.mute.update(stats.ReadOnly, now); {
 	case began:
 		s.Logger.Error("the store is read-only: exhausted keys stay refused, for others on_store_error of each rule applies",
 			"err", h.mute.err, "hint", "check whether it is a replica, or has lost its replicas or its disk; rules with on_store_error: local keep limiting")
 	case ended:
 		s.Logger.Info("the store accepts writes again", "after_answers", h.mute.answers)
 	}
-	switch began, ended := h.refuses.look(stats.Refused, now); {
+	switch began, ended := h.refuses.update(stats.Refused, now); {
 	case began:
 		s.Logger.Error("the store refuses some requests: for these, on_store_error of each rule applies",
 			"err", s.safe.Last(store.ErrRefused), "hint", "check the permissions of Headgate's user, and whether another program writes to Headgate's keys")

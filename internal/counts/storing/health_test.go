@@ -37,7 +37,7 @@ func TestEvictionsAreLoggedOnce(t *testing.T) {
 			now := time.Time{}
 			look := func() {
 				now = now.Add(policyEvery)
-				s.look(now)
+				s.checkHealth(now)
 			}
 			said := func(text string) int { return strings.Count(log.String(), "the store "+text) }
 			expect := func(warned, evicted int, evicting bool) {

@@ -34,7 +34,7 @@ func (s *Store) openRegions(own redis.Options) error {
 	watch := regionWatch{down: make(map[string]bool), log: s.logExchange}
 	s.regions, err = regions.New(s.blocks, regions.Options{
 		Name: c.Name, Others: slices.Sorted(maps.Keys(c.Peers)), Exchange: exchange,
-		Interval: c.Interval, Counts: s.safe, OnError: watch.told,
+		Interval: c.Interval, Counts: s.safe, OnError: watch.report,
 	})
 	if err != nil {
 		exchange.Close()
@@ -102,7 +102,7 @@ type regionWatch struct {
 	down map[string]bool
 }
 
-func (w *regionWatch) told(region string, err error) {
+func (w *regionWatch) report(region string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.down[region] != (err != nil) {

@@ -22,7 +22,7 @@ func (p *Pass) askInLine(ctx context.Context, q *queue.Queue) (err error) {
 	asked.Matched = &engine.Matched{Known: e.Rules().Match(asked.Domain, asked.Request, &m)}
 	asked.Matched.Checks = m.Checks
 	line := lineOf(ctx, q, m.Checks, asked.At)
-	if line.check != nil && p.look(ctx, asked, line) {
+	if line.check != nil && p.peekLine(ctx, asked, line) {
 		return nil
 	}
 	p.Verdict, err = e.Decide(ctx, asked)
@@ -33,9 +33,9 @@ func (p *Pass) askInLine(ctx context.Context, q *queue.Queue) (err error) {
 	return err
 }
 
-// look peeks at the limits for a request that has to queue behind others. It reports false
+// peekLine peeks at the limits for a request that has to queue behind others. It reports false
 // if it cannot, and the limits must then be asked.
-func (p *Pass) look(ctx context.Context, looking engine.Query, line line) bool {
+func (p *Pass) peekLine(ctx context.Context, looking engine.Query, line line) bool {
 	e := p.asker.Engine
 	looking.Kind = store.KindPeek
 	v, err := e.Decide(ctx, looking)
@@ -49,7 +49,7 @@ func (p *Pass) look(ctx context.Context, looking engine.Query, line line) bool {
 	if by := v.Refuser(); !queued || by != nil && behind != nil && by.Rule.KeyParts() == 0 && behind.Rule.KeyParts() > 0 {
 		p.join(behind) // otherwise it waits for the limit that refuses it, unless that one has no key
 	}
-	e.Tell(ctx, p.query, p.Verdict)
+	e.ReportTake(ctx, p.query, p.Verdict)
 	return true
 }
 
@@ -76,7 +76,7 @@ func lineOf(ctx context.Context, q *queue.Queue, checks []rules.Check, at int64)
 			if !c.Enforced || !c.Rule.Holds(at) || c.Rule.OnLimit.Action != rules.Queue || c.Rule.KeyParts() > 0 != keyed {
 				continue
 			}
-			waiting, err := q.Waiting(ctx, queue.Lane{Scope: c.Rule.Scope, Key: c.Key})
+			waiting, err := q.Waiting(ctx, queue.Line{Scope: c.Rule.Scope, Key: c.Key})
 			switch {
 			case err != nil && l.check == nil:
 				l = line{check: c, unsure: true}

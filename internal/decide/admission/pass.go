@@ -62,11 +62,11 @@ type sender interface {
 func (p *Pass) Begin(ctx context.Context, a *Asker, q engine.Query) {
 	p.asker, p.query, p.ctx = a, q, ctx
 	s, _ := q.Request.(sender)
-	err := p.ask(ctx, s)
+	err := p.decide(ctx, s)
 	if s != nil && (p.Allowed || p.Outcome() != engine.Refused) && s.Recheck() { // what refused it no longer does
 		p.Leave(ctx)
 		p.Release()
-		err = p.ask(ctx, s)
+		err = p.decide(ctx, s)
 	}
 	a.Report(ctx, q.Domain, err)
 	p.Dialect = a.Dialect.Or(p.Headers())
@@ -90,8 +90,8 @@ func (p *Pass) BeginAgain(ctx context.Context, a *Asker, domain string, claims [
 // no reason to fetch keys.
 func (p *Pass) Refused() bool { return p.asker.Engine.RefusesAnyway(p.ctx, p.query) }
 
-// ask asks the limits.
-func (p *Pass) ask(ctx context.Context, s sender) (err error) {
+// decide asks the limits.
+func (p *Pass) decide(ctx context.Context, s sender) (err error) {
 	a := p.asker
 	if p.query.Waits && a.Queue != nil {
 		if q := a.Queue(); q != nil && a.Engine.Rules().HasQueues() && (s == nil || s.Refusal() == nil) {
@@ -104,14 +104,14 @@ func (p *Pass) ask(ctx context.Context, s sender) (err error) {
 
 // keep notes the answers of the limits at a time, and renews the slots that they gave.
 func (p *Pass) keep(at int64) {
-	p.tell(at)
+	p.setPolicies(at)
 	if p.Allowed && p.HasLeases() {
 		p.hold = p.asker.Engine.Hold(p.ctx, &p.Verdict, engine.HoldOptions{Clock: p.asker.Clock, Failed: p.asker.leaseFailed})
 	}
 }
 
-// tell sets Policies to what the limits say at a time.
-func (p *Pass) tell(at int64) {
+// setPolicies sets Policies to what the limits say at a time.
+func (p *Pass) setPolicies(at int64) {
 	p.at, p.Policies = at, Policies(p.Policies[:0], p.Results(), at)
 }
 
@@ -143,7 +143,7 @@ func (p *Pass) Enter(ctx context.Context) error {
 		return nil
 	}
 	if !p.again {
-		e.Tell(ctx, q, p.Verdict)
+		e.ReportTake(ctx, q, p.Verdict)
 	}
 	return ErrRefused
 }
@@ -153,7 +153,7 @@ func (p *Pass) Leave(ctx context.Context) {
 	if !p.Allowed {
 		return
 	}
-	if err := p.asker.Engine.Undo(context.WithoutCancel(ctx), &p.Verdict, p.now()); err != nil {
+	if err := p.asker.Engine.Refund(context.WithoutCancel(ctx), &p.Verdict, p.now()); err != nil {
 		p.asker.Logger.DebugContext(ctx, "queue slot not freed", "err", err)
 	}
 }
@@ -163,7 +163,7 @@ func (p *Pass) Refusal() answer.Refusal {
 	on := &p.Rule.OnLimit
 	return answer.Refusal{
 		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
-		Policies: p.Policies, Dialect: p.Dialect, Denied: p.Rule.List() != nil,
+		Policies: p.Policies, Dialect: p.Dialect, OnDenyList: p.Rule.List() != nil,
 	}
 }
 
@@ -208,7 +208,7 @@ func (p *Pass) AnsweredHere(ctx context.Context, status int) {
 		p.settled(ctx, func(ctx context.Context, at int64) error {
 			return p.asker.Engine.SettleAnswer(ctx, &p.Verdict, at, rules.Answer{Status: status})
 		})
-		p.tell(p.at)
+		p.setPolicies(p.at)
 	}
 }
 
@@ -222,7 +222,7 @@ func (p *Pass) Answered(ctx context.Context, r *Result) {
 			}
 			return r.charge(c.On, true)
 		})
-		p.tell(p.at)
+		p.setPolicies(p.at)
 	}
 }
 

@@ -156,7 +156,7 @@ func (l *Limits[R]) Keep(ops []store.Op, decisions func(i int) *store.Decision) 
 // Enter takes the slots that AllowAll only checked, once it is the request's turn. If
 // none is free any more, the request is refused, and undo is called before the
 // decisions are updated.
-func (l *Limits[R]) Enter(ctx context.Context, ops []store.Op, decision func(i int) *store.Decision, undo func()) (store.Decision, error) {
+func (l *Limits[R]) Enter(ctx context.Context, ops []store.Op, decision func(i int) *store.Decision, refund func()) (store.Decision, error) {
 	var places []store.Op
 	var of []*store.Decision
 	for i := range ops {
@@ -171,7 +171,7 @@ func (l *Limits[R]) Enter(ctx context.Context, ops []store.Op, decision func(i i
 	out := make([]store.Decision, len(places))
 	tightest, err := l.Limiter.Caller().AllowAll(patient(ctx), places, out)
 	if !tightest.Allowed {
-		undo()
+		refund()
 	}
 	for i := range of {
 		*of[i] = out[i]

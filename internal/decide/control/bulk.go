@@ -43,7 +43,7 @@ func (m *Manager) PutAll(ctx context.Context, list []*Entry) (written int, err e
 			m.hearOwn(rows[i])
 		}
 	}
-	m.look(ctx)
+	m.syncNow(ctx)
 	return written, err
 }
 

@@ -196,7 +196,7 @@ func (f *Follower) merge(ctx context.Context, rows []Row, there time.Time, mark 
 		f.again = f.options.Clock().Add(fullRetry)
 	}
 	if is.Written+is.Changed > 0 {
-		m.look(ctx)
+		m.syncNow(ctx)
 	}
 	return is.Changed+is.Full == 0, nil
 }

@@ -194,7 +194,7 @@ func (m *Manager) read(ctx context.Context) (changed bool, err error) {
 func (m *Manager) readOn(ctx context.Context, state State, now time.Time) (changed bool, err error) {
 	state.Version, err = m.pages(ctx, m.seen.Version, func(r *Row) {
 		m.take(m.entries, r, now)
-		m.hear(m.memory.rows, r)
+		m.receive(m.memory.rows, r)
 		changed = true
 	})
 	if err != nil {
@@ -212,13 +212,13 @@ func (m *Manager) readAll(ctx context.Context, state State, now time.Time) (chan
 	into, rows := map[string]*Entry{}, map[string]Row{}
 	state.Version, err = m.pages(ctx, 0, func(r *Row) {
 		m.take(into, r, now)
-		m.hear(rows, r)
+		m.receive(rows, r)
 	})
 	if err != nil {
 		m.known = false
 		return false, err
 	}
-	err = m.giveBack(ctx, &state, rows, now, func(r *Row) { m.take(into, r, now) })
+	err = m.restore(ctx, &state, rows, now, func(r *Row) { m.take(into, r, now) })
 	changed = state.Version != m.seen.Version
 	if !maps.EqualFunc(into, m.entries, func(x, y *Entry) bool { return *x == *y }) {
 		changed, m.anywhere = true, true
@@ -384,18 +384,18 @@ func (m *Manager) Put(ctx context.Context, e *Entry) error {
 		return err
 	}
 	m.hearOwn(row)
-	m.look(ctx)
+	m.syncNow(ctx)
 	return err
 }
 
-// look is Sync after a change made here. The change was already made, so errors are
+// syncNow is Sync after a change made here. The change was already made, so errors are
 // left to the next Sync.
-func (m *Manager) look(ctx context.Context) { _ = m.Sync(ctx) }
+func (m *Manager) syncNow(ctx context.Context) { _ = m.Sync(ctx) }
 
 // Delete ends an entry and reports whether there was one.
 func (m *Manager) Delete(ctx context.Context, e *Entry) (bool, error) {
 	if m.knowsEnded(e.name()) {
-		if m.look(ctx); m.knowsEnded(e.name()) {
+		if m.syncNow(ctx); m.knowsEnded(e.name()) {
 			return false, nil // it was ended in another region
 		}
 	}
@@ -408,7 +408,7 @@ func (m *Manager) Delete(ctx context.Context, e *Entry) (bool, error) {
 		row.Value, row.Deleted = "", true
 		m.hearOwn(row)
 	}
-	m.look(ctx)
+	m.syncNow(ctx)
 	return was, err
 }
 
@@ -418,7 +418,7 @@ func (m *Manager) Touch(ctx context.Context) error {
 	if err := m.options.Table.Touch(ctx); err != nil {
 		return err
 	}
-	m.look(ctx)
+	m.syncNow(ctx)
 	return nil
 }
 

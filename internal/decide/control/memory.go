@@ -32,8 +32,8 @@ const inTouch = 7*24*time.Hour - time.Hour
 
 var errNotGiven = errors.New("cannot restore bans and overrides")
 
-// hear stores a row as read.
-func (m *Manager) hear(rows map[string]Row, r *Row) {
+// receive stores a row as read.
+func (m *Manager) receive(rows map[string]Row, r *Row) {
 	if m.memory.table == nil {
 		return
 	}
@@ -59,10 +59,10 @@ func (m *Manager) hearOwn(r Row) {
 	m.memory.rows[r.Name] = r
 }
 
-// giveBack writes back the rows that the table has lost: those known here that are
+// restore writes back the rows that the table has lost: those known here that are
 // missing from rows, or have an older version there. They stay active here in any case:
 // they are added to rows and passed to each.
-func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Row, now time.Time, each func(*Row)) error {
+func (m *Manager) restore(ctx context.Context, state *State, rows map[string]Row, now time.Time, each func(*Row)) error {
 	if m.memory.table == nil || m.memory.rows == nil {
 		return nil
 	}

@@ -46,7 +46,7 @@ func (m *Manager) WasReset(ctx context.Context, e *Entry) error {
 	} else if err != nil {
 		return err
 	}
-	m.look(ctx)
+	m.syncNow(ctx)
 	return nil
 }
 

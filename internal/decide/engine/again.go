@@ -94,7 +94,7 @@ func (e *Engine) Enter(ctx context.Context, v *Verdict, at int64) error {
 		}
 	}
 	if was.defers = false; !d.allowed {
-		err = errors.Join(err, e.Undo(context.WithoutCancel(ctx), v, at))
+		err = errors.Join(err, e.Refund(context.WithoutCancel(ctx), v, at))
 		was.keep(func(r *Result) bool { return r.Rule.Concurrent() })
 	}
 	*v = Verdict{}

@@ -115,7 +115,7 @@ func (e *Engine) Report(ctx context.Context, token string, answer rules.Answer, 
 	out.Settlement, err = s.settle(ctx)
 	for _, rule := range given {
 		if err == nil && out.Ending == Done && !slices.Contains(out.Lost, rule.Name) {
-			e.refunds(rule)
+			e.refunded(rule)
 		}
 	}
 	return out, err

@@ -31,7 +31,7 @@ type largestCosts struct {
 	rules sync.Map // values are *atomic.Int64
 }
 
-func (l *largestCosts) of(scope string) *atomic.Int64 {
+func (l *largestCosts) largest(scope string) *atomic.Int64 {
 	most, ok := l.rules.Load(scope)
 	if !ok {
 		most, _ = l.rules.LoadOrStore(scope, new(atomic.Int64))
@@ -40,9 +40,9 @@ func (l *largestCosts) of(scope string) *atomic.Int64 {
 	return n
 }
 
-// note records a cost.
-func (l *largestCosts) note(scope string, cost int64) {
-	most := l.of(scope)
+// record records a cost.
+func (l *largestCosts) record(scope string, cost int64) {
+	most := l.largest(scope)
 	for {
 		was := most.Load()
 		if cost <= was || most.CompareAndSwap(was, cost) {
@@ -134,9 +134,9 @@ func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after ti
 	case CostEstimated, CostPending:
 		return store.Op{}, false
 	case CostKnown:
-		e.largest.note(r.Rule.Scope, cost)
+		e.largest.record(r.Rule.Scope, cost)
 	case CostAborted:
-		cost = r.Rule.CostAfter.OnAbort(r.Decision.Granted, e.largest.of(r.Rule.Scope).Load())
+		cost = r.Rule.CostAfter.OnAbort(r.Decision.Granted, e.largest.largest(r.Rule.Scope).Load())
 	}
 	op, ok := r.correction(cost, after)
 	r.Decision.Granted = cost
@@ -189,7 +189,7 @@ func (s *settled) with(ctx context.Context, e *Engine, in store.Store) error {
 		}
 		r.Decision.Remaining, r.Decision.ResetAfter = max(out[i].Remaining, 0), out[i].ResetAfter
 		if r.Rule.ChargeOn() != nil { // the answer did not count
-			e.refunds(r.Rule)
+			e.refunded(r.Rule)
 		}
 	}
 	return err

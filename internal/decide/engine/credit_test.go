@@ -36,7 +36,7 @@ func TestCreditHoldsNoPlace(t *testing.T) {
 	if !v.Allowed || v.HasLeases() {
 		t.Errorf("allowed %t, with a place %t", v.Allowed, v.HasLeases())
 	}
-	if err := e.Undo(ctx, &v, q.At); err != nil {
+	if err := e.Refund(ctx, &v, q.At); err != nil {
 		t.Error(err)
 	}
 	v.Release()

@@ -16,7 +16,7 @@ import (
 //
 //	begin      notes the question
 //	prepare    matches the rules of each part, applies lists, bans and overrides
-//	  list       makes a Result of each check whose rule holds now, and chooses its role and its step
+//	  makeResults makes a Result of each check whose rule holds now, and chooses its role and its step
 //	run        makes the calls, one for each step, in the order of the steps:
 //	  questions  builds the ops of a step
 //	  put        sends them
@@ -28,7 +28,7 @@ import (
 // is called. They differ where a role is changed for this decision: an explanation peeks at
 // all limits in one step, and limits that count refusals are charged before those that are
 // enforced. An answer can add steps: a refusal by hidden rules adds disguise, and quota that
-// is used up adds handBack. Steps come in the order of their numbers, so what is added comes
+// is used up adds refundAll. Steps come in the order of their numbers, so what is added comes
 // later than what added it.
 //
 // Once something has refused (allowed is false), the other limits are only peeked at, so that
@@ -100,7 +100,7 @@ type judgement struct {
 // begin returns the decision about q, with reused memory if there is any.
 func (e *Engine) begin(q *Query) *deciding {
 	d, _ := e.free.Get().(*deciding)
-	d.ask(q)
+	d.setQuery(q)
 	d.slots = slotsNow
 	if q.Endless || !d.alone {
 		d.slots = noSlots
@@ -113,8 +113,8 @@ func (e *Engine) begin(q *Query) *deciding {
 	return d
 }
 
-// ask notes the question. The Parts are copied, because the caller's memory is its own.
-func (d *deciding) ask(q *Query) {
+// setQuery notes the question. The Parts are copied, because the caller's memory is its own.
+func (d *deciding) setQuery(q *Query) {
 	d.query, d.alone = *q, q.Parts == nil
 	if d.alone {
 		d.Parts = append(d.Parts[:0], q.Part)
@@ -133,7 +133,7 @@ const (
 // release keeps d for the next decision, without lists that are too large.
 func (d *deciding) release() {
 	if len(d.matches) > maxParts || cap(d.results) > maxKept {
-		*d = deciding{engine: d.engine, Decided: Decided{Lane: d.Lane}}
+		*d = deciding{engine: d.engine, Decided: Decided{Shard: d.Shard}}
 	}
 	d.engine.free.Put(d)
 }
@@ -159,8 +159,8 @@ func (d *deciding) keep(f func(*Result) bool) {
 	d.results = d.results[:n]
 }
 
-// room makes d.out as long as d.pending.
-func (d *deciding) room() {
+// growOut makes d.out as long as d.pending.
+func (d *deciding) growOut() {
 	if n := len(d.pending); cap(d.out) < n {
 		d.out = make([]store.Decision, n, 2*n)
 	}
@@ -178,7 +178,7 @@ const (
 	quotaFirst             // as quota, for a request that takes a place in a queue
 	enforce                // takes from the enforced limits, all or nothing
 	quota                  // takes from the limits in quota mode, each separately
-	handBack               // refunds everything if no part has any quota left, and quotas taken first if it is refused
+	refundAll              // refunds everything if no part has any quota left, and quotas taken first if it is refused
 	disguise               // charges the visible limits for a request that hidden rules refused
 	// observe calls the store for the limits that only observe. They are charged for
 	// requests that really pass: a request that another rule refuses does not reach
@@ -251,8 +251,8 @@ func (d *deciding) prepare() error {
 			m.Checks = append(m.Checks, rules.Check{Rule: p.Rule, Key: p.Key, Cost: p.Rule.Cost, Enforced: true})
 		}
 	}
-	if !d.known && d.engine.stranger != nil {
-		d.engine.stranger(d.query.Domain)
+	if !d.known && d.engine.onUnknownDomain != nil {
+		d.engine.onUnknownDomain(d.query.Domain)
 	}
 	switch {
 	case wrong != nil:
@@ -277,10 +277,10 @@ func (p *Part) invalid() error {
 
 // plan plans the calls to the store.
 func (d *deciding) plan() {
-	replaces, lists := d.list()
+	replaces, lists := d.makeResults()
 	if replaces && d.explains == nil {
 		rules.ApplyReplaces(d.matches[:len(d.Parts)])
-		_, lists = d.list()
+		_, lists = d.makeResults()
 	}
 	if lists {
 		d.settleLists()
@@ -291,9 +291,9 @@ func (d *deciding) plan() {
 	}
 }
 
-// list makes a result for each check whose rule holds for this query, with its role and its
+// makeResults makes a result for each check whose rule holds for this query, with its role and its
 // step, and reports whether any of them replaces others and whether any is of a list.
-func (d *deciding) list() (replaces, lists bool) {
+func (d *deciding) makeResults() (replaces, lists bool) {
 	list, todo := d.results[:0], steps(0)
 	for i := range d.Parts {
 		gives, checks := d.Parts[i].Kind == store.KindRefund, d.matches[i].Checks
@@ -347,11 +347,11 @@ func (d *deciding) list() (replaces, lists bool) {
 // mayWait reports whether the request may be told to wait for its turn while a rule
 // limits concurrency.
 func (d *deciding) mayWait() bool {
-	places, turns := false, false
+	slots, turns := false, false
 	for i := range d.results {
 		r := &d.results[i]
-		places = places || r.Rule.Concurrent()
+		slots = slots || r.Rule.Concurrent()
 		turns = turns || r.Enforced && r.Rule.Limit.Algorithm() == headgate.LeakyBucket
 	}
-	return places && turns
+	return slots && turns
 }

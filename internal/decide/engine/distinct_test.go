@@ -152,7 +152,7 @@ func TestUndoOfDistinctValues(t *testing.T) {
 	shown(t, e, "plain", showing("/other", "a"))
 	for i, account := range []string{"a", "b"} {
 		v := decide(t, e, showing("/other", account))
-		if err := e.Undo(t.Context(), &v, at(1)); err != nil {
+		if err := e.Refund(t.Context(), &v, at(1)); err != nil {
 			t.Fatal(err)
 		}
 		v.Release()
@@ -178,7 +178,7 @@ limits:
 	for _, account := range []string{"a", "b", "c", "d", "e"} {
 		first, second := decide(t, e, showing("/x", account)), decide(t, e, showing("/x", account))
 		if first.Allowed {
-			if err := e.Undo(t.Context(), &first, at(0)); err != nil {
+			if err := e.Refund(t.Context(), &first, at(0)); err != nil {
 				t.Fatal(err)
 			}
 		}

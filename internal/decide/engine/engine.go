@@ -99,20 +99,20 @@ func WithObserver(o Observer) Option {
 	return func(e *Engine) { e.observers = append(e.observers, o) }
 }
 
-// WithStart calls f before each decision about a request at a time, for [Decided.Start]. lane
+// WithStart calls f before each decision about a request at a time, for [Decided.Start]. shard
 // is as in Decided. 0 means not to measure this decision.
-func WithStart(f func(at int64, lane uint32) int64) Option { return func(e *Engine) { e.starts = f } }
+func WithStart(f func(at int64, shard uint32) int64) Option { return func(e *Engine) { e.onStart = f } }
 
 // WithRefunded calls f for each rule with charge_on that has refunded what a request took,
 // because of its answer.
-func WithRefunded(f func(*rules.Rule)) Option { return func(e *Engine) { e.refunds = f } }
+func WithRefunded(f func(*rules.Rule)) Option { return func(e *Engine) { e.refunded = f } }
 
 // WithUnknownDomain sets what happens to requests in a domain without rules.
 func WithUnknownDomain(u UnknownDomain) Option { return func(e *Engine) { e.unknown = u } }
 
-// WithStranger calls f for each request in a domain without rules. The name comes from
+// OnUnknownDomain calls f for each request in a domain without rules. The name comes from
 // the caller.
-func WithStranger(f func(domain string)) Option { return func(e *Engine) { e.stranger = f } }
+func OnUnknownDomain(f func(domain string)) Option { return func(e *Engine) { e.onUnknownDomain = f } }
 
 // Engine decides about requests. It is safe for concurrent use.
 //
@@ -157,10 +157,10 @@ type Engine struct {
 	home     int64        // identifies this process in tokens for data in its memory; not 0
 	warned   atomic.Int64 // see WarnsOfToken
 
-	observers []Observer
-	refunds   func(*rules.Rule)
-	starts    func(at int64, lane uint32) int64 // may be nil
-	stranger  func(domain string)               // may be nil
+	observers       []Observer
+	refunded        func(*rules.Rule)
+	onStart         func(at int64, lane uint32) int64 // may be nil
+	onUnknownDomain func(domain string)               // may be nil
 
 	rules      atomic.Pointer[rules.Ruleset] // swapped as a whole on every reload; a request reads it once
 	exceptions atomic.Pointer[Exceptions]    // nil if there are none
@@ -169,8 +169,8 @@ type Engine struct {
 // New returns an Engine that applies rs and keeps its counts in store. With a
 // nil rs every domain is unknown until SetRules.
 func New(store store.Store, rs *rules.Ruleset, options ...Option) *Engine {
-	e := &Engine{store: store, refunds: func(*rules.Rule) {}, home: 2 + rand.Int64N(math.MaxInt64-2)} //nolint:gosec // a name, no secret
-	e.free.New = func() any { return &deciding{engine: e, Decided: Decided{Lane: e.lanes.Add(1)}} }
+	e := &Engine{store: store, refunded: func(*rules.Rule) {}, home: 2 + rand.Int64N(math.MaxInt64-2)} //nolint:gosec // a name, no secret
+	e.free.New = func() any { return &deciding{engine: e, Decided: Decided{Shard: e.lanes.Add(1)}} }
 	for _, o := range options {
 		o(e)
 	}
@@ -214,22 +214,22 @@ func (e *Engine) Decide(ctx context.Context, q Query) (v Verdict, err error) {
 	return v, err
 }
 
-// Tell reports an answer to q that a door has derived from a peek to observers and to
+// ReportTake reports an answer to q that a door has derived from a peek to observers and to
 // [Refusals]: v counts like the answer to a take.
-func (e *Engine) Tell(ctx context.Context, q Query, v Verdict) {
+func (e *Engine) ReportTake(ctx context.Context, q Query, v Verdict) {
 	if d := v.deciding; d != nil {
 		q.Kind = store.KindTake
-		d.ask(&q)
+		d.setQuery(&q)
 		d.start()
 		d.report(ctx, &v, nil)
 	}
 }
 
-// Undo refunds what v took, less what has refilled since, for a request that was
+// Refund refunds what v took, less what has refilled since, for a request that was
 // allowed but will not run, for example because its client left while waiting for its
-// turn. Values of headgate.Distinct stay; see [store.Undo]. at is now, in microseconds
+// turn. Values of headgate.Distinct stay; see [store.RefundOf]. at is now, in microseconds
 // since the Unix epoch. Call Undo before Release; a second Undo does nothing.
-func (e *Engine) Undo(ctx context.Context, v *Verdict, at int64) error {
+func (e *Engine) Refund(ctx context.Context, v *Verdict, at int64) error {
 	d := v.deciding
 	if d == nil {
 		return nil

@@ -280,7 +280,7 @@ func TestUndoFreesThePlaceInTheQueue(t *testing.T) {
 		t.Fatalf("full queue: %+v", full)
 	}
 	for range 2 { // the second does nothing
-		if err := e.Undo(context.Background(), &last, start); err != nil {
+		if err := e.Refund(context.Background(), &last, start); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -322,7 +322,7 @@ func (r *recorder) Observe(_ context.Context, d *engine.Decided) {
 		parts, _ := rules.SplitKey(result.Key)
 		r.seen = append(r.seen, d.Query.Domain+" "+result.Rule.Name+" "+parts[0].Value+" "+result.Decision.Reason.String())
 	}
-	if d.Start != d.Query.At || d.Lane == 0 {
+	if d.Start != d.Query.At || d.Shard == 0 {
 		r.seen = append(r.seen, fmt.Sprintf("%+v", d))
 	}
 	if d.Err != nil {
@@ -383,7 +383,7 @@ func TestVerdictAfterRelease(t *testing.T) {
 	if v.Results() != nil {
 		t.Error("a released verdict still has results")
 	}
-	if err := e.Undo(context.Background(), &v, start); err != nil {
+	if err := e.Refund(context.Background(), &v, start); err != nil {
 		t.Error(err)
 	}
 }

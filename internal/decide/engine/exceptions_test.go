@@ -122,7 +122,7 @@ func TestBan(t *testing.T) {
 				t.Errorf("row %d: %+v", i, r)
 			}
 		}
-		if err := e.Undo(context.Background(), &v, at(row.second)); err != nil {
+		if err := e.Refund(context.Background(), &v, at(row.second)); err != nil {
 			t.Errorf("row %d: Undo: %v", i, err)
 		}
 		v.Release()

@@ -159,13 +159,13 @@ func (x *explaining) except(i int, rule *rules.Rule, until, at int64) {
 func (x *explaining) listed(i int, r *Result) {
 	to := x.rules[i]
 	if to.Decision = r.Decision; r.Decision.Reason == store.ReasonShadow {
-		to.Decision = denial() // as if it were enforced
+		to.Decision = listRefusal() // as if it were enforced
 	}
 	to.Unbanned = to.Decision
 }
 
-// hear records an answer.
-func (x *explaining) hear(i int, answer *store.Decision) {
+// record records an answer.
+func (x *explaining) record(i int, answer *store.Decision) {
 	to := x.rules[i]
 	if to.Unbanned = *answer; to.BannedUntil == 0 {
 		to.Decision = *answer

@@ -34,10 +34,10 @@ func (d *deciding) fail(ctx context.Context, st step, err error) {
 	for j, i := range d.asked {
 		r := &d.results[i]
 		if !store.Failed(err, j) {
-			d.hear(i, r, &d.out[j])
+			d.record(i, r, &d.out[j])
 		} else {
 			answer := failed(r.Rule)
-			if d.hear(i, r, &answer); r.role == refund || r.role == observe {
+			if d.record(i, r, &answer); r.role == refund || r.role == observe {
 				r.Decision.Allowed, r.Decision.Reason = true, headgate.ReasonFailOpen
 			}
 		}
@@ -47,7 +47,7 @@ func (d *deciding) fail(ctx context.Context, st step, err error) {
 		d.fallBack(ctx, st, err, refuses)
 	}
 	if st == enforce && !d.hidden {
-		d.giveBack(ctx, err)
+		d.refundPart(ctx, err)
 	}
 }
 
@@ -65,7 +65,7 @@ func (d *deciding) fallBack(ctx context.Context, st step, err error, refuses boo
 			}
 		}
 	}
-	d.room()
+	d.growOut()
 	// The caller's deadline may have passed, but memory answers at once.
 	if d.put(context.WithoutCancel(ctx), d.engine.fallback, st.mode()) != nil {
 		return // then they answer as with allow
@@ -76,7 +76,7 @@ func (d *deciding) fallBack(ctx context.Context, st step, err error, refuses boo
 			if answer := &d.out[next]; answer.Reason != headgate.ReasonNoLimit {
 				answer.Reason = headgate.ReasonFallback
 			}
-			d.hear(i, r, &d.out[next])
+			d.record(i, r, &d.out[next])
 			next++
 		}
 	}
@@ -94,9 +94,9 @@ func (d *deciding) lost() error {
 	return d.failure
 }
 
-// giveBack refunds what the answering part of the store took for a request that is
+// refundPart refunds what the answering part of the store took for a request that is
 // refused because of a part that failed with err.
-func (d *deciding) giveBack(ctx context.Context, err error) {
+func (d *deciding) refundPart(ctx context.Context, err error) {
 	if _, part := errors.AsType[*store.PartError](err); !part || !slices.ContainsFunc(d.asked, func(i int) bool { return !d.results[i].Decision.Allowed }) {
 		return
 	}
@@ -107,13 +107,13 @@ func (d *deciding) giveBack(ctx context.Context, err error) {
 			continue
 		}
 		has := &r.Decision
-		if op, ok := r.undo(d.query.At); ok {
+		if op, ok := r.refundOp(d.query.At); ok {
 			d.pending = append(d.pending, op)
 			has.Remaining += has.Granted
 		}
 		has.Granted, has.Delay, has.Lease, has.CountsUntil = 0, 0, 0, 0
 	}
-	d.room()
+	d.growOut()
 	// The caller's deadline may have passed while the part that failed was asked. What
 	// cannot be given back now stays taken: the refusal is right anyway.
 	_ = d.put(context.WithoutCancel(ctx), d.engine.store, store.Independent)
@@ -143,11 +143,11 @@ func (r *Result) limit() headgate.Limit {
 	return r.Rule.Limit
 }
 
-// undo returns the op that gives back at some time what r took just before, and whether
-// there is anything to give back; see [store.Undo].
-func (r *Result) undo(at int64) (op store.Op, ok bool) {
+// refundOp returns the op that gives back at some time what r took just before, and whether
+// there is anything to give back; see [store.RefundOf].
+func (r *Result) refundOp(at int64) (op store.Op, ok bool) {
 	op = store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), Member: r.member, At: at}
-	ok = store.Undo(&op, &r.Decision)
+	ok = store.RefundOf(&op, &r.Decision)
 	return op, ok
 }
 
@@ -160,7 +160,7 @@ func (d *deciding) refunds(taken, now int64, from origin) {
 		if r.origin() != from {
 			continue
 		}
-		op, ok := r.undo(now)
+		op, ok := r.refundOp(now)
 		if op.Kind == store.KindRefund {
 			op.Duration -= elapsed(taken, now)
 			ok = ok && op.Duration > 0
@@ -172,7 +172,7 @@ func (d *deciding) refunds(taken, now int64, from origin) {
 		}
 		r.Decision.Granted, r.Decision.Lease = 0, 0
 	}
-	d.room()
+	d.growOut()
 }
 
 // localLimit returns this process's share of the limit.

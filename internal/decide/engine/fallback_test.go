@@ -113,7 +113,7 @@ func TestUndoAfterOutage(t *testing.T) {
 	}
 	db.down = false
 	for range 2 {
-		if err := e.Undo(context.Background(), &v, start); err != nil {
+		if err := e.Refund(context.Background(), &v, start); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -127,7 +127,7 @@ func TestReservationsAreSettledAtHome(t *testing.T) {
 	if here, there := remaining(&v, "here").Remaining, remaining(&v, "open").Remaining; here != 4 || there != 2 {
 		t.Errorf("%d and %d remain", here, there)
 	}
-	if err := h.Undo(t.Context(), &v, at(3)); err != nil {
+	if err := h.Refund(t.Context(), &v, at(3)); err != nil {
 		t.Error(err)
 	}
 	v.Release()

@@ -26,9 +26,9 @@ func (d *deciding) settleLists() {
 		case l.Kind == rules.AllowList:
 			r.Decision = store.Decision{Allowed: true, Reason: headgate.ReasonNoLimit}
 		case r.Enforced:
-			r.Decision, d.allowed = denial(), false
+			r.Decision, d.allowed = listRefusal(), false
 		default:
-			r.Decision = denial()
+			r.Decision = listRefusal()
 			d.shadow(r)
 		}
 		if d.explains != nil {
@@ -37,7 +37,7 @@ func (d *deciding) settleLists() {
 	}
 }
 
-// denial is the decision about a request on a deny list.
-func denial() store.Decision {
+// listRefusal is the decision about a request on a deny list.
+func listRefusal() store.Decision {
 	return store.Decision{Reason: store.ReasonBanned, RetryAfter: headgate.Never}
 }

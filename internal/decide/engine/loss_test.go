@@ -77,7 +77,7 @@ limits:
 		"cost": func(e *engine.Engine, v *engine.Verdict, _ string) error {
 			return e.SettleCosts(t.Context(), v, at(2), told(0, engine.CostKnown))
 		},
-		"undo": func(e *engine.Engine, v *engine.Verdict, _ string) error { return e.Undo(t.Context(), v, at(2)) },
+		"undo": func(e *engine.Engine, v *engine.Verdict, _ string) error { return e.Refund(t.Context(), v, at(2)) },
 		"cancel": func(e *engine.Engine, _ *engine.Verdict, token string) error {
 			_, err := e.Cancel(t.Context(), token, at(2))
 			return err

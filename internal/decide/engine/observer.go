@@ -20,10 +20,10 @@ type Decided struct {
 	Verdict *Verdict // the answer
 	Err     error    // that of Decide
 	Start   int64    // when the decision started; see [WithStart]
-	// Lane is a number that concurrent decisions on different cores rarely share, so
-	// that counters per lane are rarely contended. Lanes start at 1; there are about as
+	// Shard is a number that concurrent decisions on different cores rarely share, so
+	// that counters per shard are rarely contended. Lanes start at 1; there are about as
 	// many as cores.
-	Lane uint32
+	Shard uint32
 }
 
 // Takes reports whether any part charges limits, rather than only looks or refunds.
@@ -38,8 +38,8 @@ func (d *Decided) Takes() bool {
 
 // start notes when the decision started.
 func (d *deciding) start() {
-	if d.Start = 0; d.engine.starts != nil {
-		d.Start = d.engine.starts(d.query.At, d.Lane)
+	if d.Start = 0; d.engine.onStart != nil {
+		d.Start = d.engine.onStart(d.query.At, d.Shard)
 	}
 }
 

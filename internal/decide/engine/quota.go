@@ -33,11 +33,11 @@ func queues(r Result) bool {
 	return r.step == enforce && r.Rule.Limit.Algorithm() == store.LeakyBucket
 }
 
-// handBack refuses the request if no part in quota mode has any quota left. It then
+// refundAll refuses the request if no part in quota mode has any quota left. It then
 // refunds what the limits that can refuse have taken, each in the store that answered.
 // Their answers show what remains after that. If another limit has refused the request,
 // only quotas that were taken before it have anything to refund.
-func (d *deciding) handBack(ctx context.Context) {
+func (d *deciding) refundAll(ctx context.Context) {
 	if d.allowed && d.quotaLeft() {
 		return
 	}
@@ -51,11 +51,11 @@ func (d *deciding) handBack(ctx context.Context) {
 			if r.step != quota && r.step != quotaFirst && (!took || r.step != enforce) || r.origin() != from || has.ResetAfter <= 0 {
 				continue
 			}
-			if op, ok := r.undo(d.query.At); ok {
+			if op, ok := r.refundOp(d.query.At); ok {
 				d.pending, d.asked = append(d.pending, op), append(d.asked, i)
 			}
 		}
-		if d.room(); len(d.pending) == 0 || !d.handedBack(ctx, from) {
+		if d.growOut(); len(d.pending) == 0 || !d.refundIn(ctx, from) {
 			continue
 		}
 		for j, i := range d.asked {
@@ -66,7 +66,7 @@ func (d *deciding) handBack(ctx context.Context) {
 	}
 }
 
-func (d *deciding) handedBack(ctx context.Context, from origin) bool {
+func (d *deciding) refundIn(ctx context.Context, from origin) bool {
 	if from == fromFallback {
 		return d.put(context.WithoutCancel(ctx), d.engine.fallback, store.Independent) == nil
 	}

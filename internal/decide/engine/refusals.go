@@ -10,7 +10,7 @@ import (
 // on the path of the request, and must not block.
 type Refusals interface {
 	// Refused is called for each such rule of a request that has refused a key. key is
-	// valid until it returns. enforced is false if the rule only observes. lane is as in
+	// valid until it returns. enforced is false if the rule only observes. shard is as in
 	// [Decided].
 	Refused(rule *rules.Rule, key string, lane uint32, enforced bool)
 }
@@ -30,10 +30,10 @@ func (d *deciding) reportRefusals() {
 		switch answer := &r.Decision; answer.Reason {
 		case headgate.ReasonLimited, headgate.ReasonTooLarge, headgate.ReasonCached:
 			if !answer.Allowed {
-				d.engine.refusals.Refused(r.Rule, r.Key, d.Lane, true)
+				d.engine.refusals.Refused(r.Rule, r.Key, d.Shard, true)
 			}
 		case store.ReasonShadow:
-			d.engine.refusals.Refused(r.Rule, r.Key, d.Lane, false)
+			d.engine.refusals.Refused(r.Rule, r.Key, d.Shard, false)
 		default:
 		}
 	}

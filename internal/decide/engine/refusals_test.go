@@ -68,7 +68,7 @@ func TestRefusalsAreReported(t *testing.T) {
 	peek.Kind = store.KindPeek
 	v := decide(t, e, peek)
 	want("a peek")
-	e.Tell(t.Context(), peek, v)
+	e.ReportTake(t.Context(), peek, v)
 	want("a peek that counts as a take", "user ann true", "team blue false")
 	v.Release()
 	dry := query

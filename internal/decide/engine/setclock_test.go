@@ -63,7 +63,7 @@ func TestRefundsAfterTheStoresClockWasSet(t *testing.T) {
 			v := decide(t, e, query1("/log", 0))
 			return func() error {
 				defer v.Release()
-				return e.Undo(t.Context(), &v, at(1))
+				return e.Refund(t.Context(), &v, at(1))
 			}
 		},
 	}

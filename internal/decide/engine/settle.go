@@ -158,7 +158,7 @@ func (s *settling) together(ctx context.Context) (bool, error) {
 		ops = append(ops, a.ops...)
 	}
 	out := make([]store.Decision, len(ops))
-	switch err := store.ExecuteAll(ctx, s.engine.of(s.accounts[0].from), ops, out, store.AllOrNothing); {
+	switch err := store.ExecuteAll(ctx, s.engine.storeFrom(s.accounts[0].from), ops, out, store.AllOrNothing); {
 	case errors.Is(err, store.ErrCrossSlot):
 		return false, nil
 	case err != nil:
@@ -172,7 +172,7 @@ func (s *settling) together(ctx context.Context) (bool, error) {
 // alone passes the gate of one account and applies its differences. If one of these is
 // refused, the gate's answers are those of a Peek.
 func (s *settling) alone(ctx context.Context, a *account) error {
-	db := s.engine.of(a.from)
+	db := s.engine.storeFrom(a.from)
 	ops := append(slices.Clip(a.gate), a.ops...)
 	out := make([]store.Decision, len(ops))
 	if err := store.ExecuteAll(ctx, db, ops, out, store.AllOrNothing); err != nil {
@@ -209,8 +209,8 @@ func (s *settling) charge(ctx context.Context, db store.Store, ops []store.Op) e
 	return nil
 }
 
-// of returns the store from which something was taken.
-func (e *Engine) of(from origin) store.Store {
+// storeFrom returns the store from which something was taken.
+func (e *Engine) storeFrom(from origin) store.Store {
 	if from == fromFallback {
 		return e.fallback
 	}

@@ -134,7 +134,7 @@ func TestUndoWithoutATime(t *testing.T) {
 	q := query1("/llm", 0)
 	q.At, q.Cost = 0, 30
 	v := decide(t, e, q)
-	if err := e.Undo(t.Context(), &v, time.Now().UnixMicro()); err != nil {
+	if err := e.Refund(t.Context(), &v, time.Now().UnixMicro()); err != nil {
 		t.Fatal(err)
 	}
 	q.Kind, q.Cost = store.KindPeek, 1

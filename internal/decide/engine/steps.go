@@ -17,7 +17,7 @@ func (d *deciding) run(ctx context.Context) {
 	}
 	for d.todo != 0 {
 		if usual := d.todo == 1<<enforce || d.todo == 1<<charge; usual && !d.hidden || d.engine.timeout == 0 {
-			d.take(ctx)
+			d.next(ctx)
 		} else {
 			d.bounded(ctx)
 		}
@@ -31,15 +31,15 @@ func (d *deciding) bounded(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.engine.timeout)
 	defer cancel()
 	for was := d.hidden; d.todo != 0 && d.hidden == was; {
-		d.take(ctx)
+		d.next(ctx)
 	}
 }
 
-// take takes the next step.
-func (d *deciding) take(ctx context.Context) {
+// next takes the next step.
+func (d *deciding) next(ctx context.Context) {
 	st := step(bits.TrailingZeros16(uint16(d.todo)))
-	if d.questions(st); st == handBack {
-		d.handBack(ctx)
+	if d.questions(st); st == refundAll {
+		d.refundAll(ctx)
 		return
 	}
 	err := d.lost() // then the store is not called again
@@ -62,7 +62,7 @@ func (d *deciding) questions(st step) {
 		d.fill(&pending[len(pending)-1], r, st)
 	}
 	d.pending, d.asked = pending, asked
-	d.room()
+	d.growOut()
 }
 
 // fill sets op to the request for one limit in a step. Once an enforced limit has
@@ -93,7 +93,7 @@ func (d *deciding) answers(ctx context.Context, st step, err error) {
 	for j, i := range d.asked {
 		r := &results[i]
 		if err == nil {
-			d.hear(i, r, &out[j])
+			d.record(i, r, &out[j])
 		}
 		if r.step == enforce && !d.hidden {
 			d.allowed = d.allowed && r.Decision.Allowed
@@ -104,9 +104,9 @@ func (d *deciding) answers(ctx context.Context, st step, err error) {
 	switch {
 	case st == quotaFirst:
 		d.allowed = d.allowed && d.quotaLeft()
-		d.todo |= 1 << handBack
+		d.todo |= 1 << refundAll
 	case st == quota || st == charge:
-		d.todo |= 1 << handBack
+		d.todo |= 1 << refundAll
 	case st == enforce && !d.allowed && !d.hidden && d.disguises() && d.hides(enforce):
 		d.hidden = true
 		d.todo |= 1 << disguise
@@ -130,11 +130,11 @@ func (d *deciding) disguises() bool {
 	return d.alone && d.Parts[0].Kind == store.KindTake && d.failure == nil
 }
 
-// hear records the answer to r, which is result i. For a banned key, only explain needs
+// record records the answer to r, which is result i. For a banned key, only explain needs
 // it.
-func (d *deciding) hear(i int, r *Result, answer *store.Decision) {
+func (d *deciding) record(i int, r *Result, answer *store.Decision) {
 	if d.explains != nil {
-		d.explains.hear(i, answer)
+		d.explains.record(i, answer)
 	}
 	if r.role != none {
 		r.Decision = *answer
@@ -152,7 +152,7 @@ func (d *deciding) count(r *Result) {
 		d.pretend(r)
 	case observe:
 		d.shadow(r)
-	case refund, charge, explain, quotaFirst, quota, handBack, disguise, none:
+	case refund, charge, explain, quotaFirst, quota, refundAll, disguise, none:
 	}
 }
 

@@ -36,12 +36,12 @@ limits:
 		decide(t, e, other)
 		store.calls = 0
 		for range 2 { // the second does nothing
-			if err := e.Undo(t.Context(), &v, at(100+row.after)); err != nil {
+			if err := e.Refund(t.Context(), &v, at(100+row.after)); err != nil {
 				t.Error(err)
 			}
 		}
 		v.Release()
-		if err := e.Undo(t.Context(), &v, at(100+row.after)); err != nil { // nor does one after Release
+		if err := e.Refund(t.Context(), &v, at(100+row.after)); err != nil { // nor does one after Release
 			t.Error(err)
 		}
 		if store.calls != row.calls {

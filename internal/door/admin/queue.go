@@ -328,7 +328,7 @@ func (d queues) idsOrKey(ctx context.Context, q *queue.Queue, body []byte) ([]st
 	for _, state := range []queue.State{queue.Pending, queue.Dead} {
 		for i := 0; i < len(targets) && len(ids) < maxItems; i++ {
 			items, err := q.List(ctx, queue.Query{
-				State: state, Lane: &queue.Lane{Scope: targets[i].scope, Key: targets[i].key}, Limit: maxItems - len(ids),
+				State: state, Lane: &queue.Line{Scope: targets[i].scope, Key: targets[i].key}, Limit: maxItems - len(ids),
 			})
 			if err != nil {
 				return nil, err

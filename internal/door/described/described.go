@@ -86,7 +86,7 @@ func (r *Request) Reset(most int) {
 // groups the address of the client. Told must not change after the first call of a
 // method.
 type Ordered struct {
-	Told    rules.Descriptor
+	Given   rules.Descriptor
 	Clients *client.Resolver // groups addresses; required
 
 	address      netip.Addr
@@ -96,12 +96,12 @@ type Ordered struct {
 var _ rules.OrderedRequest = (*Ordered)(nil)
 
 // Descriptor implements rules.OrderedRequest.
-func (o *Ordered) Descriptor() []rules.Entry { return o.Told.Entries }
+func (o *Ordered) Descriptor() []rules.Entry { return o.Given.Entries }
 
 // Attribute implements rules.Request.
 func (o *Ordered) Attribute(a rules.Attribute) (value string, ok bool) {
 	if a.Kind != rules.ClientIP {
-		return o.Told.Attribute(a)
+		return o.Given.Attribute(a)
 	}
 	address := o.ClientIP()
 	if !address.IsValid() {
@@ -113,7 +113,7 @@ func (o *Ordered) Attribute(a rules.Attribute) (value string, ok bool) {
 // ClientIP implements rules.Request.
 func (o *Ordered) ClientIP() netip.Addr {
 	if !o.addressKnown {
-		o.address, o.addressKnown = o.Told.ClientIP().Unmap().WithZone(""), true
+		o.address, o.addressKnown = o.Given.ClientIP().Unmap().WithZone(""), true
 	}
 	return o.address
 }

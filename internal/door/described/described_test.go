@@ -84,7 +84,7 @@ descriptors:
 	for path, want := range map[string]string{"a": "a", "a b": "a.b", "b a": "", "a c": "", "b": ""} {
 		d := &described.Ordered{Clients: grouping(t)}
 		for key := range strings.FieldsSeq(path) {
-			d.Told.Entries = append(d.Told.Entries, rules.Entry{Key: key, Value: "1"})
+			d.Given.Entries = append(d.Given.Entries, rules.Entry{Key: key, Value: "1"})
 		}
 		var m rules.Matches
 		rs.Match("d", d, &m)
@@ -102,7 +102,7 @@ func TestDescriptorsClient(t *testing.T) {
 	t.Parallel()
 	ip := attribute(t, "client_ip")
 	for value, want := range map[string]string{"2001:db8::7": "2001:db8::/64", "::ffff:192.0.2.1": "192.0.2.1", "fe80::1%x": "fe80::/64", "x": ""} {
-		d := &described.Ordered{Told: rules.Descriptor{Entries: []rules.Entry{{Key: "remote_address", Value: value}}}, Clients: grouping(t)}
+		d := &described.Ordered{Given: rules.Descriptor{Entries: []rules.Entry{{Key: "remote_address", Value: value}}}, Clients: grouping(t)}
 		if got, ok := d.Attribute(ip); got != want || ok != (want != "") {
 			t.Errorf("%s: counted by %q, want %q", value, got, want)
 		}

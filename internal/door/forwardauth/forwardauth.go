@@ -93,12 +93,12 @@ func (h *Handler) read(q *question, r *http.Request) error {
 	identity := client.Identify(h.options.Tokens, r.Header, q.at)
 	trusted := h.clients.Trusts(r.RemoteAddr)
 	if q.trusted = trusted; trusted {
-		if err := q.told(r); err != nil {
+		if err := q.readOriginal(r); err != nil {
 			return err
 		}
-		q.From(h.clients.Resolve(r.RemoteAddr, r.Header), h.clients, identity)
+		q.SetClient(h.clients.Resolve(r.RemoteAddr, r.Header), h.clients, identity)
 	} else {
-		q.Of(r, h.clients, identity)
+		q.SetRequest(r, h.clients, identity)
 		h.unbelieved(q, r)
 	}
 	if err := q.parse(r.URL.RawQuery); err != nil {

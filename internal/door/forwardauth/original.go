@@ -24,7 +24,7 @@ const (
 var errPassed = errors.New("the client's query was appended to the forward-auth URL, where it would be read as settings; " +
 	"in the proxy's configuration, end the URL with its own query, even an empty one: /v1/auth?")
 
-// told fills q with the request that a trusted proxy describes in the header fields of
+// readOriginal fills q with the request that a trusted proxy describes in the header fields of
 // r. The proxy must send the target in exactly one of three fields, since a second one
 // comes from the client:
 //
@@ -32,7 +32,7 @@ var errPassed = errors.New("the client's query was appended to the forward-auth 
 //     and Caddy
 //   - X-Original-URI, with X-Original-Method and Host: nginx
 //   - X-Original-URL, a whole URL, with X-Original-Method: ingress-nginx
-func (q *question) told(r *http.Request) error {
+func (q *question) readOriginal(r *http.Request) error {
 	field, uri, err := target(r.Header)
 	if err != nil {
 		return err

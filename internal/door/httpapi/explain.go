@@ -201,12 +201,12 @@ func (p *parser) descriptor(q *Question) error {
 		if name != "entries" {
 			return p.fail(`unknown field %q in a descriptor; known is "entries"`, name)
 		}
-		if d.Told.Entries != nil {
+		if d.Given.Entries != nil {
 			return p.fail(`duplicate field "entries"`)
 		}
 		return p.array(`"entries"`, func(int) error { return p.entry(d) })
 	})
-	if err == nil && len(d.Told.Entries) == 0 {
+	if err == nil && len(d.Given.Entries) == 0 {
 		err = p.fail("a descriptor has no entries")
 	}
 	q.Descriptors = append(q.Descriptors, d)
@@ -215,7 +215,7 @@ func (p *parser) descriptor(q *Question) error {
 
 // entry reads {"key":"…","value":"…"}.
 func (p *parser) entry(d *described.Ordered) error {
-	if len(d.Told.Entries) == described.MaxAttributes {
+	if len(d.Given.Entries) == described.MaxAttributes {
 		return p.fail("a descriptor must have at most %d entries", described.MaxAttributes)
 	}
 	var e rules.Entry
@@ -237,7 +237,7 @@ func (p *parser) entry(d *described.Ordered) error {
 	if err == nil && e.Key == "" {
 		err = p.fail("an entry has no key")
 	}
-	d.Told.Entries = append(d.Told.Entries, e)
+	d.Given.Entries = append(d.Given.Entries, e)
 	return err
 }
 
@@ -325,7 +325,7 @@ func (q *Question) view(x *engine.Explanation) *Explanation {
 	for i := range x.Parts {
 		p := ExplainedPart{Rules: []ExplainedRule{}, LeftOff: x.Parts[i].LeftOff}
 		if q.Descriptors != nil {
-			p.Descriptor = joinEntries(q.Descriptors[i].Told.Entries)
+			p.Descriptor = joinEntries(q.Descriptors[i].Given.Entries)
 		}
 		for j := range x.Parts[i].Rules {
 			p.Rules = append(p.Rules, q.explainedRule(&x.Parts[i].Rules[j]))

@@ -29,16 +29,16 @@ type Request struct {
 	identity client.Identity
 }
 
-// Of makes q the request r. identity has the claims of its tokens.
-func (q *Request) Of(r *http.Request, clients *client.Resolver, identity client.Identity) {
+// SetRequest makes q the request r. identity has the claims of its tokens.
+func (q *Request) SetRequest(r *http.Request, clients *client.Resolver, identity client.Identity) {
 	*q = Request{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Host: r.Host, Header: r.Header}
-	q.From(clients.Resolve(r.RemoteAddr, r.Header), clients, identity)
+	q.SetClient(clients.Resolve(r.RemoteAddr, r.Header), clients, identity)
 	q.remote = r.RemoteAddr
 }
 
-// From sets who sent the request: a client at address, grouped by clients, with an
+// SetClient sets who sent the request: a client at address, grouped by clients, with an
 // identity. The zero Addr is an unknown client.
-func (q *Request) From(address netip.Addr, clients *client.Resolver, identity client.Identity) {
+func (q *Request) SetClient(address netip.Addr, clients *client.Resolver, identity client.Identity) {
 	q.address, q.clients, q.group, q.identity = address, clients, "", identity
 }
 

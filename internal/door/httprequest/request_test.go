@@ -26,7 +26,7 @@ func TestAttributes(t *testing.T) {
 	r.RemoteAddr = "[2001:db8:1:2:3::9]:4711"
 	r.Header = http.Header{"X-Tenant": {"red", "blue"}, "Cookie": {"a=b; session=s1"}, "Host": {"forged"}}
 	var q httprequest.Request
-	q.Of(r, newClients(t), client.Identity{})
+	q.SetRequest(r, newClients(t), client.Identity{})
 	if q.ClientIP() != netip.MustParseAddr("2001:db8:1:2:3::9") {
 		t.Errorf("client %s", q.ClientIP())
 	}
@@ -48,7 +48,7 @@ func TestAttributes(t *testing.T) {
 func TestNobodyKnowsTheClient(t *testing.T) {
 	t.Parallel()
 	q := httprequest.Request{}
-	q.From(netip.Addr{}, newClients(t), client.Identity{})
+	q.SetClient(netip.Addr{}, newClients(t), client.Identity{})
 	if got, ok := q.Attribute(rules.Attribute{Kind: rules.ClientIP}); got != client.Unknown || !ok {
 		t.Errorf("counted as %q, %v", got, ok)
 	}

@@ -70,7 +70,7 @@ func open(p *door.Process, backend http.Handler) (door.Server, error) {
 		Asker: p.Asker, Domain: p.Domain, Upstream: to.url, Tokens: p.Tokens, TrustedProxies: p.Config.TrustedProxies,
 		Transport: p.Telemetry.Transport(to.transport), TellTime: p.Config.DecisionTime, MaxWaiting: c.MaxWaiting, Paths: c.Paths,
 		StatusPath: p.Config.Queue.StatusPath, BodyTimeout: cmp.Or(p.Timeouts.Body, c.BodyTimeout),
-		ReadTimeout: o.Timeouts(p).Read, Abandoned: c.Abandoned, Underscores: underscores, Strangers: c.Strangers, NoVia: c.NoVia,
+		ReadTimeout: o.Timeouts(p).Read, Abandoned: c.Abandoned, Underscores: underscores, TrustedOnly: c.TrustedOnly, NoVia: c.NoVia,
 		CORS: c.CORS, LimitsPath: limits, LimitsAsked: p.LimitsAsked(), LimitsWhileTold: whileTold, Bodies: membound.New(membound.Options{Most: queuedShare * p.MaxRoom, Client: p.Counted}),
 	})}
 	o.Handler = p.Telemetry.Handler(door.Shedding(p.Sheds, overload.Request, s.Proxy), route)

@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 )
 
-// noting is a transport that notes the connection of each request in its exchange.
-type noting struct{ http.RoundTripper }
+// connTracking is a transport that notes the connection of each request in its exchange.
+type connTracking struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper. It adds to the trace of httputil, since a second
 // one would cost more than what it is for.
-func (t noting) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t connTracking) RoundTrip(r *http.Request) (*http.Response, error) {
 	trace := httptrace.ContextClientTrace(r.Context())
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok && trace != nil && trace.GotConn == nil {
 		trace.GotConn = func(info httptrace.GotConnInfo) {

@@ -35,10 +35,10 @@ func (u Underscores) String() string { return enum.Name(u, "underscores", "drop"
 // ParseUnderscores is the inverse of [Underscores.String].
 func ParseUnderscores(s string) (Underscores, bool) { return enum.Parse(s, UnderscoresRefuse) }
 
-// Strangers returns the fields that by default only a trusted proxy may send: upstreams
+// TrustedOnly returns the fields that by default only a trusted proxy may send: upstreams
 // and frameworks read the client's address or the requested path from them, and Headgate
 // itself, behind this proxy, an allowed request or a token.
-func Strangers() []string {
+func TrustedOnly() []string {
 	return []string{
 		"Cf-Connecting-Ip", "Client-Ip", "Fastly-Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
 		"X-Forwarded-Method", "X-Forwarded-Uri", "X-Headgate-Report", "X-Headgate-Token",
@@ -151,8 +151,8 @@ func (p *Proxy) clean(r *http.Request) bool {
 	from := peer(p.trusts(r.RemoteAddr))
 	dropHopByHop(r.Header, from)
 	dropHTTP(r.Header)
-	if from == stranger {
-		for _, name := range p.options.Strangers {
+	if from == untrusted {
+		for _, name := range p.options.TrustedOnly {
 			delete(r.Header, name)
 		}
 	}
@@ -163,8 +163,8 @@ func (p *Proxy) clean(r *http.Request) bool {
 type peer bool
 
 const (
-	stranger peer = false
-	proxied  peer = true // a trusted proxy
+	untrusted peer = false
+	proxied   peer = true // a trusted proxy
 )
 
 // dropHopByHop removes the fields that Connection names: they are for us, not for the
@@ -187,7 +187,7 @@ func dropHopByHop(h http.Header, from peer) {
 				kept = append(kept, name)
 			case "", "Connection":
 			default:
-				if from == stranger {
+				if from == untrusted {
 					delete(h, name)
 				}
 			}

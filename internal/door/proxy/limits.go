@@ -45,7 +45,7 @@ func (p *Proxy) tellLimits(w http.ResponseWriter, r *http.Request) {
 	defer answer.Unwanted(w, r, whole(r.Body))()
 	at := p.options.Clock()
 	var q httprequest.Request
-	q.Of(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
+	q.SetRequest(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
 	if failed := p.limits.Serve(w, r, &q, p.options.Domain(), at); failed != nil {
 		p.options.Report(r.Context(), p.options.Domain(), failed)
 	}

@@ -51,12 +51,12 @@ type Options struct {
 	BodyTimeout, ReadTimeout time.Duration
 	Abandoned                Abandoned   // limits the work for requests whose client has gone
 	Underscores              Underscores // what to do with header fields with an underscore in their name
-	// Strangers are the canonical names of fields that only TrustedProxies may
+	// TrustedOnly are the canonical names of fields that only TrustedProxies may
 	// send; nil means those of [Strangers].
-	Strangers []string
-	CORS      CORS            // for pages of other origins
-	Bodies    *membound.Bound // limits the memory of bodies being received for queues; nil for 64 MiB
-	NoVia     bool            // leaves out the Via field, which detects loops
+	TrustedOnly []string
+	CORS        CORS            // for pages of other origins
+	Bodies      *membound.Bound // limits the memory of bodies being received for queues; nil for 64 MiB
+	NoVia       bool            // leaves out the Via field, which detects loops
 	// StatusPath is where clients read the status of a queued request: this path plus
 	// the request's id. It starts and ends with a slash. Empty for nowhere.
 	StatusPath string
@@ -86,8 +86,8 @@ type Proxy struct {
 // New returns a proxy.
 func New(options Options) *Proxy {
 	options.Abandoned = options.Abandoned.orDefault()
-	if options.Strangers == nil {
-		options.Strangers = Strangers()
+	if options.TrustedOnly == nil {
+		options.TrustedOnly = TrustedOnly()
 	}
 	options.CORS.fields = []string{strings.Join(answer.FieldNames(), ", ")}
 	p := &Proxy{options: options, room: newWaitingRoom(options.MaxWaiting)}
@@ -102,7 +102,7 @@ func New(options Options) *Proxy {
 	p.readings.New = func() any { return new(reading.Set) }
 	p.reverse = httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
-		Transport:      noting{options.Transport},
+		Transport:      connTracking{options.Transport},
 		BufferPool:     new(buffers),
 		ModifyResponse: p.answered,
 		ErrorHandler:   p.failed,
@@ -151,9 +151,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := p.options.Clock()
 	if p.options.TellTime {
 		answer.TellTime(w.Header(), at)
-		x.told = w.Header()[answer.TimeField]
+		x.timeField = w.Header()[answer.TimeField]
 	}
-	x.Of(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
+	x.SetRequest(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
 	x.in, x.upload, x.at, x.origin = r, upload, at, origin
 	x.header, x.closes = w.Header(), len(w.Header()["Connection"]) > 0
 	if p.options.Tokens != nil {
@@ -288,13 +288,13 @@ func (p *Proxy) answered(res *http.Response) error {
 			delete(res.Header, "Connection") // not twice
 			x.header["Connection"] = []string{"close"}
 		}
-		settleHeader(res.Request.Context(), x)
+		chargeByHeader(res.Request.Context(), x)
 		answer.Join(res.Header, x.pass.Dialect, x.pass.Policies...)
 		if x.outlast != nil {
 			res.Body = x.outlast.answers(res)
 		}
-		if x.told != nil {
-			x.header[answer.TimeField] = x.told // httputil clears the header after an early hint (103)
+		if x.timeField != nil {
+			x.header[answer.TimeField] = x.timeField // httputil clears the header after an early hint (103)
 			delete(res.Header, answer.TimeField)
 		}
 	}
@@ -315,8 +315,8 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		if x.answer != nil {
 			_ = x.answer.Body.Close() // httputil does not close the connection of an unrequested upgrade
 		}
-		if x.told != nil {
-			w.Header()[answer.TimeField] = x.told // as above
+		if x.timeField != nil {
+			w.Header()[answer.TimeField] = x.timeField // as above
 		}
 		if x.closes {
 			w.Header().Set("Connection", "close") // as above
@@ -325,7 +325,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 			p.options.CORS.withdraw(w.Header())
 			p.options.CORS.admit(w.Header(), x.origin)
 		}
-		settleHeader(r.Context(), x)
+		chargeByHeader(r.Context(), x)
 		answer.Headers(w.Header(), x.pass.Dialect, x.pass.Policies...)
 		x.upload.leaves(w.Header())
 		if broken := x.upload.broken(); broken != nil {
@@ -358,17 +358,17 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 type exchange struct {
 	httprequest.Request
 
-	in      *http.Request
-	header  http.Header // of the answer to the client
-	origin  string      // result of CORS.origin
-	at      time.Time   // when it arrived
-	closes  bool        // the connection, after the answer
-	told    []string    // the time of the decision for the answer; nil if it has none
-	pass    admission.Pass
-	upload  *upload        // the request's body; nil without one
-	answer  *http.Response // the upstream's; use only its header and trailer
-	outlast *outlast       // nil if it ends with its client
-	fault   error          // why the upstream did not answer
-	writer  *quiet
-	conn    *upstreamConn // to the upstream; nil if not known
+	in        *http.Request
+	header    http.Header // of the answer to the client
+	origin    string      // result of CORS.origin
+	at        time.Time   // when it arrived
+	closes    bool        // the connection, after the answer
+	timeField []string    // the time of the decision for the answer; nil if it has none
+	pass      admission.Pass
+	upload    *upload        // the request's body; nil without one
+	answer    *http.Response // the upstream's; use only its header and trailer
+	outlast   *outlast       // nil if it ends with its client
+	fault     error          // why the upstream did not answer
+	writer    *quiet
+	conn      *upstreamConn // to the upstream; nil if not known
 }

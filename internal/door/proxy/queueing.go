@@ -212,7 +212,7 @@ func (p *Proxy) status(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	at := p.options.Clock()
 	var q httprequest.Request
-	q.Of(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
+	q.SetRequest(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
 	if !p.queues.gate.Admit(w, &q, at, "you asked for the status too often") {
 		return
 	}

@@ -58,7 +58,7 @@ type muteStore struct {
 	mute *atomic.Bool
 }
 
-func (s muteStore) Waiting(ctx context.Context, l queue.Lane) (bool, error) {
+func (s muteStore) Waiting(ctx context.Context, l queue.Line) (bool, error) {
 	if s.mute.Load() {
 		return false, queue.ErrUnavailable
 	}
@@ -410,14 +410,14 @@ func (brokenStore) Secret(context.Context) ([]byte, error) {
 	return make([]byte, queue.SecretSize), nil
 }
 
-func (brokenStore) Waiting(context.Context, queue.Lane) (bool, error) {
+func (brokenStore) Waiting(context.Context, queue.Line) (bool, error) {
 	return false, queue.ErrUnavailable
 }
 
 // fullDisk is a brokenStore that knows that nothing waits.
 type fullDisk struct{ brokenStore }
 
-func (fullDisk) Waiting(context.Context, queue.Lane) (bool, error) { return false, nil }
+func (fullDisk) Waiting(context.Context, queue.Line) (bool, error) { return false, nil }
 
 // A queue that does not say whether anybody waits is joined: a request that passed could
 // overtake one that was confirmed.

@@ -55,10 +55,10 @@ func failure(err error) (status int, detail string) {
 	return http.StatusBadGateway, "the upstream cannot be reached"
 }
 
-// settleHeader settles rules with charge_on as soon as the header of the answer is
+// chargeByHeader settles rules with charge_on as soon as the header of the answer is
 // there, or it is known that the upstream was not reached. The client's rate-limit
 // headers then show what remains.
-func settleHeader(ctx context.Context, x *exchange) {
+func chargeByHeader(ctx context.Context, x *exchange) {
 	if x.pass.HasChargeOn() {
 		x.pass.Answered(ctx, resultOf(x.answer, x.fault))
 	}

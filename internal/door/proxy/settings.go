@@ -37,7 +37,7 @@ type Settings struct {
 	// Underscores is what to do with header fields with an underscore in their name:
 	// drop, allow or refuse; empty for the default.
 	Underscores string
-	Strangers   []string // the fields that only trusted proxies may send; nil for the default
+	TrustedOnly []string // the fields that only trusted proxies may send; nil for the default
 	NoVia       bool     // turns off the Via field
 	CORS        CORS     // for pages of other origins
 	// LimitsPath is where callers read their limits; empty for the default, "off" for
@@ -74,7 +74,7 @@ func settings() []config.Setting {
 		config.One("proxy.upstream", func(s *Settings, v string) (err error) { s.Upstream, err = parseUpstream(v); return err }).As("URL").Means("none", "the [backend](connect/proxy.md): `http://`, `https://`, `h2c://` (HTTP/2 without TLS) or `unix:/run/app.sock`; the proxy needs it").ForRules(),
 		config.DurationOrOff("proxy.abandoned.timeout", func(s *Settings) *time.Duration { return &s.Abandoned.Time }).Means("`1m`", "how long an answer is still read after its client has gone ([`from_response`](more/charge-on.md#a-client-that-goes-away), [`concurrency`](more/concurrency.md#a-client-that-goes-away)); `off`: not at all"),
 		config.Word("proxy.underscores", func(s *Settings) *string { return &s.Underscores }, "drop", "allow", "refuse").Means("`drop`", "what happens to header names with anything but letters, digits and hyphens; `refuse` answers 400").ForRules(),
-		config.List("proxy.trusted_headers", func(s *Settings, v []string) (err error) { s.Strangers, err = fieldNames(v); return err }).Means("`True-Client-IP`, `X-Original-URL` and [others](connect/proxy.md#headers-sent-to-the-upstream)", "headers that only `trusted_proxies` may send, or `off`"),
+		config.List("proxy.trusted_headers", func(s *Settings, v []string) (err error) { s.TrustedOnly, err = fieldNames(v); return err }).Means("`True-Client-IP`, `X-Original-URL` and [others](connect/proxy.md#headers-sent-to-the-upstream)", "headers that only `trusted_proxies` may send, or `off`"),
 		onOff("proxy.via", func(s *Settings) *bool { return &s.NoVia }).As("`on`, `off`").Means("`on`", "add `Via`, and answer [loops](connect/proxy.md#loops) with 508"),
 		config.List("proxy.cors.origins", func(s *Settings, v []string) (err error) { s.CORS.Origins, err = origins(v); return err }).Means("none", "[pages that may read refusals](connect/proxy.md#cors): `[https://app.example]` or `\"*\"`"),
 		config.One("proxy.limits_path", func(s *Settings, v string) (err error) { s.LimitsPath, err = limitsPath(v); return err }).As("path, `off`").Means("`/.headgate/limits`", "where callers read [their own limits](connect/self-service.md)"),

@@ -67,7 +67,7 @@ func newConn(s *Server, nc net.Conn, id int64) *conn {
 	c := &conn{server: s, net: nc, raw: belowTLS(nc), id: id, authed: s.options.Password == ""}
 	c.proto = resp2
 	c.parser.bounds = bounds{args: s.options.MaxArgs, bulk: s.options.MaxBulk, command: s.options.MaxCommand}
-	c.parser.stranger = !c.authed
+	c.parser.unauthenticated = !c.authed
 	c.first = s.clock.Now()
 	c.wait(forRest, c.first)
 	return c

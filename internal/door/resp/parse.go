@@ -14,8 +14,8 @@ const (
 	protocolBulk   = 512 << 20
 	protocolInline = 64 << 10
 	// Before AUTH, commands need no more than this.
-	strangerArgs    = 10
-	strangerCommand = 4 << 10
+	unauthenticatedArgs    = 10
+	unauthenticatedCommand = 4 << 10
 	// longestHeader is the longest line with a length, including CRLF: a type, a sign,
 	// 19 digits and some leading zeros.
 	longestHeader = 32
@@ -50,8 +50,8 @@ const (
 // parser cuts the input of one connection into commands. It keeps its position inside
 // a command, so input that arrives byte by byte is read only once.
 type parser struct {
-	bounds   bounds
-	stranger bool // true before AUTH, if there is a password
+	bounds          bounds
+	unauthenticated bool // true before AUTH, if there is a password
 
 	args      []span // of the last complete command
 	complaint string // the error for the client, if any
@@ -138,7 +138,7 @@ func (p *parser) header(in []byte) (int, status) {
 		return 0, p.fail("too big mbulk count string")
 	case s == broken || count > protocolArgs:
 		return 0, p.fail("invalid multibulk length")
-	case p.stranger && count > strangerArgs:
+	case p.unauthenticated && count > unauthenticatedArgs:
 		return 0, p.fail("unauthenticated multibulk length")
 	case count > int64(p.bounds.args):
 		p.exceed("the command has %d arguments, at most %d are allowed", count, p.bounds.args)
@@ -205,7 +205,7 @@ func (p *parser) bulkHeader(in []byte) status {
 		return p.fail("too big bulk count string")
 	case s == broken || size < 0 || size > protocolBulk:
 		return p.fail("invalid bulk length")
-	case p.stranger && size > int64(strangerCommand-p.pos):
+	case p.unauthenticated && size > int64(unauthenticatedCommand-p.pos):
 		return p.fail("unauthenticated bulk length")
 	case size > int64(p.bounds.bulk):
 		p.exceed("an argument has %d bytes, at most %d are allowed", size, p.bounds.bulk)
@@ -259,8 +259,8 @@ func integer(text []byte) (int64, bool) {
 // known to have no line end.
 func (p *parser) inline(in []byte) (int, status) {
 	most := protocolInline
-	if p.stranger {
-		most = strangerCommand
+	if p.unauthenticated {
+		most = unauthenticatedCommand
 	}
 	end := bytes.IndexByte(in[p.pos:min(len(in), most)], '\n')
 	if end < 0 {

@@ -14,7 +14,7 @@ import (
 // the results. It fails if the parser keeps more than its bounds allow.
 func transcript(t *testing.T, input []byte, stranger bool, cuts []byte) string {
 	t.Helper()
-	p := parser{bounds: bounds{args: 8, bulk: 64, command: 256}, stranger: stranger}
+	p := parser{bounds: bounds{args: 8, bulk: 64, command: 256}, unauthenticated: stranger}
 	var out strings.Builder
 	var buffer []byte
 	for round := 0; len(input) > 0; round++ {
@@ -107,10 +107,10 @@ func TestParse(t *testing.T) {
 func TestParseStrangers(t *testing.T) {
 	t.Parallel()
 	for input, want := range map[string]string{
-		"*11\r\n":                            "ERR Protocol error: unauthenticated multibulk length",
-		"*2\r\n$4\r\nAUTH\r\n$4096\r\n":      "ERR Protocol error: unauthenticated bulk length",
-		strings.Repeat("x", strangerCommand): "ERR Protocol error: too big inline request",
-		"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n":    "\"AUTH\" \"x\" .\n",
+		"*11\r\n":                       "ERR Protocol error: unauthenticated multibulk length",
+		"*2\r\n$4\r\nAUTH\r\n$4096\r\n": "ERR Protocol error: unauthenticated bulk length",
+		strings.Repeat("x", unauthenticatedCommand): "ERR Protocol error: too big inline request",
+		"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n":           "\"AUTH\" \"x\" .\n",
 	} {
 		if got := transcript(t, []byte(input), true, nil); got != want {
 			t.Errorf("%.50q: %q, want %q", input, got, want)

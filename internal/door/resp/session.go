@@ -85,7 +85,7 @@ func (c *conn) login(user, password []byte) bool {
 		right &= subtle.ConstantTimeCompare(sum[:], c.server.password[:])
 	}
 	if right == 1 {
-		c.authed, c.parser.stranger = true, false
+		c.authed, c.parser.unauthenticated = true, false
 		return true
 	}
 	if c.server.options.Password == "" {
@@ -181,7 +181,7 @@ func (c *conn) selectDatabase(context.Context) {
 func (c *conn) reset(context.Context) {
 	c.proto, c.name = resp2, ""
 	if c.server.options.Password != "" {
-		c.authed, c.parser.stranger = false, true
+		c.authed, c.parser.unauthenticated = false, true
 		c.first = c.server.clock.Now()
 	}
 	c.simple("RESET")

@@ -105,7 +105,7 @@ func (r *request) decode(b []byte) error {
 			if err := d.decode(f.bytes); err != nil {
 				return err
 			}
-			if entries += len(d.Told.Entries); entries > maxEntries {
+			if entries += len(d.Given.Entries); entries > maxEntries {
 				return fmt.Errorf("more than %d entries", maxEntries)
 			}
 		case f.isScalar(3):
@@ -125,14 +125,14 @@ func (d *descriptor) decode(b []byte) error {
 		}
 		switch {
 		case f.isMessage(1):
-			if len(d.Told.Entries) == maxEntries {
+			if len(d.Given.Entries) == maxEntries {
 				return fmt.Errorf("more than %d entries", maxEntries)
 			}
 			e, err := decodeEntry(f.bytes)
 			if err != nil {
 				return err
 			}
-			d.Told.Entries = append(d.Told.Entries, e)
+			d.Given.Entries = append(d.Given.Entries, e)
 		case f.isMessage(2):
 			d.override.there = true
 			if err := d.override.decode(f.bytes); err != nil {
@@ -247,10 +247,10 @@ func (r *request) reset() {
 }
 
 func (d *descriptor) reset() {
-	entries := d.Told.Entries
+	entries := d.Given.Entries
 	clear(entries) // drop references to the strings
 	*d = descriptor{}
-	d.Told.Entries = entries[:0]
+	d.Given.Entries = entries[:0]
 }
 
 // add appends an empty descriptor to r and returns it.

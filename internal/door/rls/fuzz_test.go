@@ -117,7 +117,7 @@ func FuzzDecode(f *testing.F) {
 // only warns about in Envoy.
 func holdsBytes(r *request) bool {
 	for i := range r.descriptors {
-		for _, e := range r.descriptors[i].Told.Entries {
+		for _, e := range r.descriptors[i].Given.Entries {
 			if !utf8.ValidString(e.Value) {
 				return true
 			}
@@ -167,15 +167,15 @@ func TestValuesOfAnyBytes(t *testing.T) {
 func compareDescriptor(t *testing.T, got *descriptor, want *common.RateLimitDescriptor) {
 	t.Helper()
 	l, o := want.GetLimit(), &got.override
-	if len(got.Told.Entries) != len(want.GetEntries()) || got.negative != want.GetIsNegativeHits() ||
+	if len(got.Given.Entries) != len(want.GetEntries()) || got.negative != want.GetIsNegativeHits() ||
 		got.hasHits != (want.GetHitsAddend() != nil) || got.hits != want.GetHitsAddend().GetValue() ||
 		o.there != (l != nil) || o.requests != l.GetRequestsPerUnit() || o.unit != int32(l.GetUnit()) ||
 		o.hasMultiplier != (l.GetUnitMultiplier() != nil) || o.multiplier != l.GetUnitMultiplier().GetValue() {
 		t.Fatalf("%+v, want %v", got, want)
 	}
 	for i, e := range want.GetEntries() {
-		if got.Told.Entries[i].Key != e.GetKey() || got.Told.Entries[i].Value != e.GetValue() {
-			t.Fatalf("entry %d is %+v, want %v", i, got.Told.Entries[i], e)
+		if got.Given.Entries[i].Key != e.GetKey() || got.Given.Entries[i].Value != e.GetValue() {
+			t.Fatalf("entry %d is %+v, want %v", i, got.Given.Entries[i], e)
 		}
 	}
 }

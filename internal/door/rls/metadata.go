@@ -72,8 +72,8 @@ func quotaFields(fields map[string]any, parts []engine.Verdict) {
 }
 
 func (d *descriptor) metadata() map[string]any {
-	entries := make([]any, len(d.Told.Entries))
-	for i, e := range d.Told.Entries {
+	entries := make([]any, len(d.Given.Entries))
+	for i, e := range d.Given.Entries {
 		entries[i] = strings.ToValidUTF8(e.Key+"="+e.Value, "\uFFFD")
 	}
 	fields := map[string]any{"entries": entries}

@@ -242,7 +242,7 @@ func (c *call) encodeRefusal(v *engine.Verdict) {
 			return // a problem+json body would reveal the ban
 		}
 		if v.Rule.List() != nil {
-			refusal.Denied, refusal.Status = true, o.Status
+			refusal.OnDenyList, refusal.Status = true, o.Status
 		}
 		for name, value := range o.Headers {
 			c.out = appendHeader(c.out, name, value)

@@ -113,8 +113,8 @@ func (c *call) tidy() {
 	}
 	c.request.reset()
 	for i := range c.request.descriptors[:cap(c.request.descriptors)] {
-		if d := &c.request.descriptors[:cap(c.request.descriptors)][i]; cap(d.Told.Entries) > 64 {
-			d.Told.Entries = nil
+		if d := &c.request.descriptors[:cap(c.request.descriptors)][i]; cap(d.Given.Entries) > 64 {
+			d.Given.Entries = nil
 		}
 	}
 	clear(c.parts)

@@ -112,11 +112,11 @@ func (o *override) rule(domain string, compat rules.Compat) (*rules.Rule, error)
 // appendKey appends all entries, the key of a limit in a descriptor.
 func (d *descriptor) appendKey(key []byte, domain string, compat rules.Compat) []byte {
 	if compat == rules.CompatEnvoy {
-		return rules.AppendJoined(key, domain, d.Told.Entries)
+		return rules.AppendJoined(key, domain, d.Given.Entries)
 	}
-	for i := range d.Told.Entries {
-		key = store.AppendKeyPart(key, d.Told.Entries[i].Key)
-		key = store.AppendKeyPart(key, d.Told.Entries[i].Value)
+	for i := range d.Given.Entries {
+		key = store.AppendKeyPart(key, d.Given.Entries[i].Key)
+		key = store.AppendKeyPart(key, d.Given.Entries[i].Value)
 	}
 	return key
 }

@@ -25,9 +25,11 @@ import (
 // silence is an exchange with regions that never say anything.
 type silence struct{}
 
-func (silence) Lead(context.Context, time.Duration) (store.Office, error) { return store.Office{}, nil }
-func (silence) Saw(context.Context, string, time.Time) error              { return nil }
-func (silence) Publish(context.Context, []byte) error                     { return nil }
+func (silence) Lead(context.Context, time.Duration) (store.Leadership, error) {
+	return store.Leadership{}, nil
+}
+func (silence) Saw(context.Context, string, time.Time) error { return nil }
+func (silence) Publish(context.Context, []byte) error        { return nil }
 func (silence) Read(context.Context, string, string) (store.Messages, error) {
 	return store.Messages{}, nil
 }

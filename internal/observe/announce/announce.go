@@ -82,7 +82,7 @@ func (a *Announcer) Start(o Options) {
 	if a.sender != nil {
 		a.sender.start(o.Logger)
 	}
-	o.Life.Every(lookEvery, a.look)
+	o.Life.Every(lookEvery, a.checkDeliveries)
 }
 
 // Close stops sending. What is being sent may arrive until ctx ends.
@@ -93,8 +93,8 @@ func (a *Announcer) Close(ctx context.Context) error {
 	return a.sender.close(ctx)
 }
 
-// look announces what has happened.
-func (a *Announcer) look() {
+// checkDeliveries announces what has happened.
+func (a *Announcer) checkDeliveries() {
 	a.silent = false
 	for _, w := range a.watch.Look(a.options.Clock()) {
 		a.announce(&w)
@@ -111,7 +111,7 @@ func identity(w *warning.Warning) string {
 func (a *Announcer) announce(w *warning.Warning) {
 	m := &Message{Type: w.Kind.String() + "." + w.State.String(), At: w.At.UTC(), Data: a.about(w)}
 	shown := &Message{m.Type, m.At, a.toOperators(w, m.Data)}
-	a.note(w, shown)
+	a.queue(w, shown)
 	a.log(m)
 	a.options.Events.Announce(m.Data.Domain, m.Data.Rule, encode(shown))
 	if a.sender != nil && a.sends(w) {
@@ -134,8 +134,8 @@ func (a *Announcer) sends(w *warning.Warning) bool {
 	return sends
 }
 
-// note counts a warning and keeps it for operators.
-func (a *Announcer) note(w *warning.Warning, m *Message) {
+// queue counts a warning and keeps it for operators.
+func (a *Announcer) queue(w *warning.Warning, m *Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c := counted{w.Kind, m.Data.Domain, m.Data.Rule}

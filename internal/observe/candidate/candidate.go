@@ -48,34 +48,34 @@ type Candidate struct {
 	engine  *engine.Engine
 	live    *engine.Engine             // provides the exceptions; may be nil
 	current atomic.Pointer[comparison] // nil while there are no rules
-	lanes   []lane                     // counts since the process started
+	shards  []shard                    // counts since the process started
 
 	mu sync.Mutex // guards changes of current
 }
 
 var _ engine.Observer = (*Candidate)(nil)
 
-// lane holds the counts of decisions on one core.
-type lane struct {
+// shard holds the counts of decisions on one core.
+type shard struct {
 	counts [Changes]atomic.Uint64
-	_      [128 - 8*Changes]byte // keeps the next lane off this one's cache lines
+	_      [128 - 8*Changes]byte // keeps the next shard off this one's cache lines
 }
 
-// maxLanes is the largest number of lanes.
+// maxLanes is the largest number of shards.
 const maxLanes = 64
 
-func newLanes() []lane {
+func newShards() []shard {
 	n := 1
 	for n < runtime.GOMAXPROCS(0) && n < maxLanes {
 		n *= 2
 	}
-	return make([]lane, n)
+	return make([]shard, n)
 }
 
-func sum(lanes []lane) (counts [Changes]uint64) {
-	for i := range lanes {
+func sum(shards []shard) (counts [Changes]uint64) {
+	for i := range shards {
 		for c := range counts {
-			counts[c] += lanes[i].counts[c].Load()
+			counts[c] += shards[i].counts[c].Load()
 		}
 	}
 	return counts
@@ -84,7 +84,7 @@ func sum(lanes []lane) (counts [Changes]uint64) {
 // New returns a Candidate without rules, which compares nothing. store keeps its counts
 // and must not be used for anything else.
 func New(store store.Store) *Candidate {
-	return &Candidate{engine: engine.New(store, nil), lanes: newLanes()}
+	return &Candidate{engine: engine.New(store, nil), shards: newShards()}
 }
 
 // Follow applies the bans and overrides of live to the candidate's rules of the same
@@ -117,7 +117,7 @@ func (c *Candidate) Reset(now time.Time) {
 }
 
 // Totals returns the number of requests with each Change since New.
-func (c *Candidate) Totals() [Changes]uint64 { return sum(c.lanes) }
+func (c *Candidate) Totals() [Changes]uint64 { return sum(c.shards) }
 
 // Report returns the results of the comparison, with at most n keys per rule. It
 // returns false if there are no candidate rules.
@@ -138,7 +138,7 @@ func (c *Candidate) Observe(_ context.Context, live *engine.Decided) {
 		return
 	}
 	if !v.Allowed && v.Rule != nil && v.Rule.Concurrent() && v.Decision.Reason != store.ReasonBanned {
-		c.count(d, live.Lane, NotCompared)
+		c.count(d, live.Shard, NotCompared)
 		return // the candidate ignores concurrency limits
 	}
 	if c.live != nil { // changed exceptions; concurrent calls are safe
@@ -153,18 +153,18 @@ func (c *Candidate) Observe(_ context.Context, live *engine.Decided) {
 	if !took {
 		return // a refund, which is never refused
 	}
-	n := note{change: NotCompared, at: q.At, door: q.Door, domain: q.Domain, request: live.Parts[0].Request}
+	n := difference{change: NotCompared, at: q.At, door: q.Door, domain: q.Domain, request: live.Parts[0].Request}
 	if live.Err == nil && failed == nil && after.Known {
 		n.change = compare(v.Allowed, after.Allowed)
 	}
 	d.differ(&n, v, &after)
-	c.count(d, live.Lane, n.change)
+	c.count(d, live.Shard, n.change)
 }
 
 func (c *Candidate) count(d *comparison, number uint32, change Change) {
-	i := int(number) & (len(c.lanes) - 1)
-	c.lanes[i].counts[change].Add(1)
-	d.lanes[i].counts[change].Add(1)
+	i := int(number) & (len(c.shards) - 1)
+	c.shards[i].counts[change].Add(1)
+	d.shards[i].counts[change].Add(1)
 }
 
 func compare(before, after bool) Change {

@@ -56,8 +56,8 @@ type Sample struct {
 
 // comparison counts differences from its start on.
 type comparison struct {
-	since time.Time
-	lanes []lane
+	since  time.Time
+	shards []shard
 
 	// Differences should be rare, so one lock is enough.
 	mu       sync.Mutex
@@ -76,11 +76,11 @@ type reason struct {
 }
 
 func newComparison(now time.Time) *comparison {
-	return &comparison{since: now, lanes: newLanes(), rules: map[reason]*top.Counter{}}
+	return &comparison{since: now, shards: newShards(), rules: map[reason]*top.Counter{}}
 }
 
-// note is one difference.
-type note struct {
+// difference is one difference.
+type difference struct {
 	change   Change
 	at       int64
 	door     engine.Door
@@ -93,7 +93,7 @@ type note struct {
 
 // differ adds n if the verdicts differ, under the rule that refuses: the old one or the
 // new one.
-func (c *comparison) differ(n *note, before, after *engine.Verdict) {
+func (c *comparison) differ(n *difference, before, after *engine.Verdict) {
 	v := before
 	if n.change == NewlyRefused {
 		v = after
@@ -109,7 +109,7 @@ func (c *comparison) differ(n *note, before, after *engine.Verdict) {
 	c.add(n)
 }
 
-func (c *comparison) add(n *note) {
+func (c *comparison) add(n *difference) {
 	r := reason{domain: n.domain, change: n.change}
 	if n.rule != nil {
 		r.rule = n.rule.Name
@@ -148,7 +148,7 @@ func (c *comparison) counter(r reason) *top.Counter {
 	return t
 }
 
-func (n *note) sample(r reason) Sample {
+func (n *difference) sample(r reason) Sample {
 	s := Sample{
 		At: time.UnixMicro(n.at).UTC(), Door: n.door, Domain: strings.Clone(r.domain), Change: r.change,
 		Rule: strings.Clone(r.rule), Key: strings.Clone(n.key), Decision: n.decision,
@@ -167,7 +167,7 @@ func shortened(text string) string {
 }
 
 func (c *comparison) report(n int) Report {
-	out := Report{Since: c.since, Counts: sum(c.lanes)}
+	out := Report{Since: c.since, Counts: sum(c.shards)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for r, t := range c.rules {

@@ -93,7 +93,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	list, overflow := c.m.told()
+	list, overflow := c.m.shownSeries()
 	for i := range list {
 		c.rule(out, &list[i])
 	}
@@ -137,7 +137,7 @@ func (c *collector) rule(out chan<- prometheus.Metric, s *series) {
 	if n := s.sums[missing]; n > 0 {
 		c.missing(out, float64(n), s.domain, s.rule)
 	}
-	if n := s.sums[givenBack]; n > 0 {
+	if n := s.sums[refunded]; n > 0 {
 		c.givenBack(out, float64(n), s.domain, s.rule)
 	}
 	if n := s.sums[zoneless]; n > 0 {
@@ -176,8 +176,8 @@ type series struct {
 	sums
 }
 
-// told returns the counts to export, and how many active rules have no own series.
-func (m *Observer) told() (list []series, overflow int) {
+// shownSeries returns the counts to export, and how many active rules have no own series.
+func (m *Observer) shownSeries() (list []series, overflow int) {
 	t := m.table.Load()
 	at := map[[2]string]int{}
 	for _, c := range t.all {

@@ -86,8 +86,8 @@ type totals struct {
 
 func (m *Observer) totals() totals {
 	var sum totals
-	for i := range m.lanes {
-		l := &m.lanes[i]
+	for i := range m.counters {
+		l := &m.counters[i]
 		for d := range l.requests {
 			for o := range l.requests[d] {
 				sum.requests[d][o] += l.requests[d][o].Load()

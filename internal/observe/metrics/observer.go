@@ -79,13 +79,13 @@ type Part struct {
 
 // Observer is an engine.Observer that counts. Make it with New.
 type Observer struct {
-	options Options
-	shards  int
-	lanes   []lane
-	table   atomic.Pointer[table]
-	tracked atomic.Int64
-	valued  atomic.Int64 // values with series, of all rules
-	timing  durations
+	options  Options
+	shards   int
+	counters []shard
+	table    atomic.Pointer[table]
+	tracked  atomic.Int64
+	valued   atomic.Int64 // values with series, of all rules
+	timing   durations
 
 	mu      sync.Mutex // guards SetRules, Prune and what follows
 	retired map[ruleName]*retired
@@ -95,8 +95,8 @@ type Observer struct {
 
 var _ engine.Observer = (*Observer)(nil)
 
-// lane has the counters of one core that are not of a rule.
-type lane struct {
+// shard has the counters of one core that are not of a rule.
+type shard struct {
 	requests [engine.Doors][engine.Outcomes]atomic.Uint64
 	unknown  [2]atomic.Uint64 // requests in unknown domains: allowed, refused
 	budget   atomic.Uint64    // a slot of time, and how much of it is used
@@ -113,7 +113,7 @@ func New(o Options) *Observer {
 	for shards < runtime.GOMAXPROCS(0) && shards < maxShards {
 		shards *= 2
 	}
-	m := &Observer{options: o, shards: shards, lanes: make([]lane, shards), retired: map[ruleName]*retired{}}
+	m := &Observer{options: o, shards: shards, counters: make([]shard, shards), retired: map[ruleName]*retired{}}
 	m.timing = newDurations()
 	m.table.Store(&table{})
 	return m
@@ -122,7 +122,7 @@ func New(o Options) *Observer {
 // Start is for [engine.WithStart]: it measures one decision in [timeEvery] on a core, and all
 // while somebody watches.
 func (m *Observer) Start(at int64, number uint32) (start int64) {
-	l := m.lane(number)
+	l := m.shardOf(number)
 	if since := at - l.timed.Load(); since < 0 || since >= timeEvery {
 		l.timed.Store(at)
 	} else if !m.watched() {
@@ -131,7 +131,7 @@ func (m *Observer) Start(at int64, number uint32) (start int64) {
 	return max(int64(m.options.Elapsed()), 1)
 }
 
-func (m *Observer) lane(number uint32) *lane { return &m.lanes[int(number)&(len(m.lanes)-1)] }
+func (m *Observer) shardOf(number uint32) *shard { return &m.counters[int(number)&(len(m.counters)-1)] }
 
 // watched reports whether a Watcher wants to see decisions.
 func (m *Observer) watched() bool {
@@ -147,7 +147,7 @@ func (m *Observer) watched() bool {
 func (m *Observer) Observe(ctx context.Context, d *engine.Decided) {
 	q, v, counted := d.Query, d.Verdict, d.Takes()
 	if counted {
-		l := m.lane(d.Lane)
+		l := m.shardOf(d.Shard)
 		l.count(q.Door, v.Outcome(), v.Known)
 		m.results(l, d)
 	}
@@ -180,11 +180,11 @@ func (m *Observer) Observe(ctx context.Context, d *engine.Decided) {
 // Refunded is for [engine.WithRefunded].
 func (m *Observer) Refunded(rule *rules.Rule) {
 	cells := m.table.Load().of(rule).cells
-	cells[rand.IntN(len(cells))].counts[givenBack].Add(1) //nolint:gosec // spreads the load, no secret
+	cells[rand.IntN(len(cells))].counts[refunded].Add(1) //nolint:gosec // spreads the load, no secret
 }
 
 // count counts a request.
-func (l *lane) count(d engine.Door, o engine.Outcome, known bool) {
+func (l *shard) count(d engine.Door, o engine.Outcome, known bool) {
 	if d < engine.Doors && o < engine.Outcomes {
 		l.requests[d][o].Add(1)
 	}
@@ -198,7 +198,7 @@ func (l *lane) count(d engine.Door, o engine.Outcome, known bool) {
 }
 
 // results counts the results of all rules of a request.
-func (m *Observer) results(l *lane, d *engine.Decided) {
+func (m *Observer) results(l *shard, d *engine.Decided) {
 	t, at, results := m.table.Load(), d.Query.At, d.Verdict.Results()
 	for i := range results {
 		r := &results[i]
@@ -208,8 +208,8 @@ func (m *Observer) results(l *lane, d *engine.Decided) {
 		}
 		outcome := r.Outcome()
 		c := t.of(r.Rule)
-		c.count(d.Lane, r, outcome)
-		m.missing(c, d.Lane, r)
+		c.count(d.Shard, r, outcome)
+		m.missing(c, d.Shard, r)
 		if v := c.values.Load(); v != nil {
 			m.countValue(v, r.Rule, p.Request, outcome)
 		}
@@ -225,7 +225,7 @@ func (m *Observer) results(l *lane, d *engine.Decided) {
 // weight returns how often a result counts among the top keys: 1 while there are few
 // results, otherwise 0 or sampleOf at random. This limits the time spent, and counts
 // are right on average.
-func (l *lane) weight(at int64) int64 {
+func (l *shard) weight(at int64) int64 {
 	slot, used := uint64(at)>>slotBits<<16, l.budget.Load()
 	switch {
 	case used&^0xffff != slot:

@@ -27,14 +27,14 @@ const (
 
 // Counters of a rule, after the engine's outcomes.
 const (
-	near      = int(engine.Outcomes) + iota // allowed with at most a fifth of the limit remaining
-	banned                                  // refused because an operator banned the key
-	missing                                 // lacked a part of the key
-	givenBack                               // the answer did not count; see charge_on
-	zoneless                                // named a time zone that does not exist
-	rateless                                // had a rate that is none
-	degraded                                // decided without the store, in the order of policyNames
-	counters  = degraded + policies
+	near     = int(engine.Outcomes) + iota // allowed with at most a fifth of the limit remaining
+	banned                                 // refused because an operator banned the key
+	missing                                // lacked a part of the key
+	refunded                               // the answer did not count; see charge_on
+	zoneless                               // named a time zone that does not exist
+	rateless                               // had a rate that is none
+	degraded                               // decided without the store, in the order of policyNames
+	counters = degraded + policies
 )
 
 const policies = 3
@@ -65,8 +65,8 @@ type ruleCounts struct {
 func (c *ruleCounts) id() ruleName { return ruleName{c.domain, c.name} }
 
 // count counts one result.
-func (c *ruleCounts) count(lane uint32, r *engine.Result, o engine.Outcome) {
-	at := &c.cells[int(lane)&(len(c.cells)-1)].counts
+func (c *ruleCounts) count(shard uint32, r *engine.Result, o engine.Outcome) {
+	at := &c.cells[int(shard)&(len(c.cells)-1)].counts
 	if o < engine.Outcomes {
 		at[o].Add(1)
 	}

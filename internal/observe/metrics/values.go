@@ -134,11 +134,11 @@ func (m *Observer) logFull(full []*ruleCounts) {
 }
 
 // each calls tell with every non-zero count.
-func (v *values) each(tell func(name string, o engine.Outcome, n uint64)) {
+func (v *values) each(add func(name string, o engine.Outcome, n uint64)) {
 	one := func(name string, c *valueCount) {
 		for o := range c.outcomes {
 			if n := c.outcomes[o].Load(); n > 0 {
-				tell(name, engine.Outcome(o), n)
+				add(name, engine.Outcome(o), n)
 			}
 		}
 	}

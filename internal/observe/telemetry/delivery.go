@@ -24,8 +24,8 @@ type delivery struct {
 	sent, failed atomic.Uint64
 }
 
-// note records the result of a message.
-func (d *delivery) note(err error) {
+// record records the result of a message.
+func (d *delivery) record(err error) {
 	if err == nil {
 		d.sent.Add(1)
 		if d.failing.CompareAndSwap(true, false) {
@@ -87,7 +87,7 @@ func (e *spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnl
 	ctx, end := e.delivery.within(ctx)
 	defer end()
 	err := e.SpanExporter.ExportSpans(ctx, spans)
-	e.delivery.note(err)
+	e.delivery.record(err)
 	e.spans.pending.Add(-int64(len(spans)))
 	if err != nil {
 		e.spans.lost.Add(uint64(len(spans)))
@@ -107,7 +107,7 @@ type metricExporter struct {
 func (e *metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
 	ctx, end := e.delivery.within(ctx)
 	defer end()
-	e.delivery.note(e.Exporter.Export(ctx, m))
+	e.delivery.record(e.Exporter.Export(ctx, m))
 	return nil
 }
 

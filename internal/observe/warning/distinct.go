@@ -180,9 +180,9 @@ func (n *newcomers) add(hash uint64) {
 	}
 }
 
-// look returns how many keys were new in the last 5 looks, and in 5 looks of the mean,
+// compare returns how many keys were new in the last 5 looks, and in 5 looks of the mean,
 // once it has seen enough for a mean.
-func (n *newcomers) look() (last, usual float64, known bool) {
+func (n *newcomers) compare() (last, usual float64, known bool) {
 	// A new key is mistaken for a known one if its bit is set already.
 	now := n.now.Load()
 	free := (1 - float64(n.ones[0].Load())/memoryBits) * (1 - float64(n.ones[1].Load())/memoryBits)

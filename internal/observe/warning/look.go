@@ -21,9 +21,9 @@ const (
 
 // active is a warning that has started and not ended.
 type active struct {
-	warning Warning
-	last    time.Time // when its cause was last seen
-	told    bool      // it was returned as started
+	warning   Warning
+	last      time.Time // when its cause was last seen
+	announced bool      // it was returned as started
 }
 
 // Look returns the warnings that have started, risen or ended. Call it once a second.
@@ -35,7 +35,7 @@ func (o *Observer) Look(now time.Time) []Warning {
 	if turns {
 		o.turned = now
 	}
-	l := look{o: o, now: now, turns: turns}
+	l := pass{o: o, now: now, turns: turns}
 	watched := int64(0)
 	for _, w := range o.table.Load().byName {
 		s := w.state.Load()
@@ -72,7 +72,7 @@ func (o *Observer) Active() []Warning {
 	defer o.mu.Unlock()
 	list := []Warning{}
 	for _, a := range o.active {
-		if a.told {
+		if a.announced {
 			list = append(list, a.warning)
 		}
 	}
@@ -80,8 +80,8 @@ func (o *Observer) Active() []Warning {
 	return list
 }
 
-// look is one call of Look.
-type look struct {
+// pass is one call of Look.
+type pass struct {
 	o     *Observer
 	now   time.Time
 	turns bool // a fifth of KeyRefused.For ends now
@@ -89,7 +89,7 @@ type look struct {
 }
 
 // keys looks for keys that are refused again and again.
-func (l *look) keys(w *watch, of *state) {
+func (l *pass) keys(w *watch, of *state) {
 	if w.rule.KeyParts() == 0 {
 		return
 	}
@@ -121,7 +121,7 @@ func (s *state) starts(now time.Time, again time.Duration) bool {
 }
 
 // level looks for a rule near its limit.
-func (l *look) level(w *watch, f *fullness) {
+func (l *pass) level(w *watch, f *fullness) {
 	levels := l.o.settings.RuleNearLimit
 	if at, keys, near := f.level(len(levels)); at > 0 {
 		l.cause(identity{RuleNearLimit, nameOf(w.rule), 0}, &Warning{
@@ -132,8 +132,8 @@ func (l *look) level(w *watch, f *fullness) {
 }
 
 // newKeys looks for a rise of new keys.
-func (l *look) newKeys(w *watch, n *newcomers) {
-	last, usual, known := n.look()
+func (l *pass) newKeys(w *watch, n *newcomers) {
+	last, usual, known := n.compare()
 	about := &l.o.settings.NewKeys
 	if known && last >= float64(about.Least)*lastLooks && last >= float64(about.Factor)*usual {
 		l.cause(identity{NewKeys, nameOf(w.rule), 0}, &Warning{
@@ -144,7 +144,7 @@ func (l *look) newKeys(w *watch, n *newcomers) {
 
 // cause starts the warning of a cause, raises it, or keeps it. limited, if it is not nil,
 // says when warnings may start.
-func (l *look) cause(id identity, w *Warning, limited *state) {
+func (l *pass) cause(id identity, w *Warning, limited *state) {
 	a := l.o.active[id]
 	if a == nil {
 		w.Since = l.now
@@ -159,12 +159,12 @@ func (l *look) cause(id identity, w *Warning, limited *state) {
 	a.warning, a.last = *w, l.now
 	before, ok := l.o.recent[id]
 	switch {
-	case a.told && w.Level > was:
-		l.tell(a, Raised)
-	case !a.told && (!ok || w.Level > before.level || l.now.Sub(before.at) >= l.o.settings.Again) &&
+	case a.announced && w.Level > was:
+		l.add(a, Raised)
+	case !a.announced && (!ok || w.Level > before.level || l.now.Sub(before.at) >= l.o.settings.Again) &&
 		(limited == nil || limited.starts(l.now, l.o.settings.Again)):
-		a.told = true
-		l.tell(a, Started)
+		a.announced = true
+		l.add(a, Started)
 	}
 }
 
@@ -176,7 +176,7 @@ type ending struct {
 
 // end ends warnings whose cause is over. Whether keys are still refused is known only when
 // a fifth of KeyRefused.For ends.
-func (l *look) end() {
+func (l *pass) end() {
 	for id, a := range l.o.active {
 		if l.now.Sub(a.last) < Calm || id.kind == KeyRefused && !l.turns {
 			continue
@@ -187,15 +187,15 @@ func (l *look) end() {
 				delete(l.o.activeKeys, id.rule)
 			}
 		}
-		if a.told {
-			l.tell(a, Ended)
+		if a.announced {
+			l.add(a, Ended)
 			l.remember(id, a.warning.Level)
 		}
 	}
 }
 
 // remember notes that a warning has ended.
-func (l *look) remember(id identity, level int64) {
+func (l *pass) remember(id identity, level int64) {
 	if len(l.o.recent) >= maxRecent {
 		for other, e := range l.o.recent {
 			if l.now.Sub(e.at) >= l.o.settings.Again {
@@ -208,7 +208,7 @@ func (l *look) remember(id identity, level int64) {
 	}
 }
 
-func (l *look) tell(a *active, s State) {
+func (l *pass) add(a *active, s State) {
 	w := a.warning
 	w.State, w.At = s, l.now
 	l.out = append(l.out, w)

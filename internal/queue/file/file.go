@@ -210,7 +210,7 @@ type place struct {
 // tally is the size of one rule's queue.
 type tally struct{ entries, bytes, dead, deadBytes int64 }
 
-// load is the size of one lane.
+// load is the size of one line.
 type load struct{ entries, bytes int64 }
 
 func (l load) plus(other load) load {
@@ -223,11 +223,11 @@ type ruleName struct{ domain, rule string }
 type index struct {
 	ids     map[string]*place
 	tallies map[ruleName]*tally
-	lanes   map[queue.Lane]load // pending entries
+	lines   map[queue.Line]load // pending entries
 }
 
 func newIndex() index {
-	return index{ids: map[string]*place{}, tallies: map[ruleName]*tally{}, lanes: map[queue.Lane]load{}}
+	return index{ids: map[string]*place{}, tallies: map[ruleName]*tally{}, lines: map[queue.Line]load{}}
 }
 
 func (x *index) tally(domain, rule string) *tally {
@@ -263,10 +263,10 @@ func (x *index) count(p *place, sign int64) {
 	}
 	t.entries += sign
 	t.bytes += sign * p.ref.Size
-	l := x.lanes[p.ref.Lane].plus(load{sign, sign * p.ref.Size})
-	x.lanes[p.ref.Lane] = l
+	l := x.lines[p.ref.Line].plus(load{sign, sign * p.ref.Size})
+	x.lines[p.ref.Line] = l
 	if l.entries == 0 {
-		delete(x.lanes, p.ref.Lane)
+		delete(x.lines, p.ref.Line)
 	}
 }
 

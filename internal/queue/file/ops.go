@@ -18,11 +18,11 @@ import (
 // lot counts what the changes of a transaction use before the index has it.
 type lot struct {
 	tallies map[ruleName]tally
-	lanes   map[queue.Lane]load
+	lines   map[queue.Line]load
 }
 
 func (s *Store) lotBegins() {
-	s.lot = lot{tallies: map[ruleName]tally{}, lanes: map[queue.Lane]load{}}
+	s.lot = lot{tallies: map[ruleName]tally{}, lines: map[queue.Line]load{}}
 }
 
 // Put implements [queue.Store].
@@ -42,7 +42,7 @@ func (s *Store) Put(ctx context.Context, e *queue.Entry, p *queue.Policy) (queue
 		}
 		s.mu.Lock()
 		t, taken := *s.index.tally(e.Domain, e.Rule), s.lot.tallies[name]
-		before := s.index.lanes[ref.Lane].plus(s.lot.lanes[ref.Lane])
+		before := s.index.lines[ref.Line].plus(s.lot.lines[ref.Line])
 		s.mu.Unlock()
 		after := before.plus(load{1, ref.Size})
 		receipt.Position = after.entries
@@ -56,7 +56,7 @@ func (s *Store) Put(ctx context.Context, e *queue.Entry, p *queue.Policy) (queue
 			return nil, err
 		}
 		s.lot.tallies[name] = tally{entries: taken.entries + 1, bytes: taken.bytes + ref.Size}
-		s.lot.lanes[ref.Lane] = s.lot.lanes[ref.Lane].plus(load{1, ref.Size})
+		s.lot.lines[ref.Line] = s.lot.lines[ref.Line].plus(load{1, ref.Size})
 		sequence := tx.Bucket([]byte(records)).Sequence()
 		return func() { s.appeared(sequence, ref, queue.Attempts{}) }, nil
 	})
@@ -233,7 +233,7 @@ func (s *Store) List(_ context.Context, q queue.Query) ([]queue.Item, error) {
 	s.mu.Lock()
 	for _, p := range s.index.sorted() {
 		dead := !p.attempts.Ended.IsZero()
-		if len(places) < q.Limit && dead == (q.State == queue.Dead) && q.Matches(p.ref.Domain, p.ref.Rule) && q.MatchesLane(p.ref.Lane) {
+		if len(places) < q.Limit && dead == (q.State == queue.Dead) && q.Matches(p.ref.Domain, p.ref.Rule) && q.MatchesLane(p.ref.Line) {
 			places = append(places, *p)
 		}
 	}
@@ -349,10 +349,10 @@ func (s *Store) Depths(context.Context) ([]queue.Depth, error) {
 }
 
 // Waiting implements [queue.Store].
-func (s *Store) Waiting(_ context.Context, lane queue.Lane) (bool, error) {
+func (s *Store) Waiting(_ context.Context, lane queue.Line) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.index.lanes[lane].entries > 0, nil
+	return s.index.lines[lane].entries > 0, nil
 }
 
 // secretKey is the key of the secret in its bucket.

@@ -102,7 +102,7 @@ func silentShard(t *testing.T, set *redistest.ClusterSet, store *streams.Store) 
 	for pass := range 2 {
 		unknown := 0
 		for _, rule := range []string{"a", "b", "c", "d", "e"} {
-			if _, err := store.Waiting(t.Context(), queue.Lane{Scope: "api/" + rule, Key: "k"}); err != nil {
+			if _, err := store.Waiting(t.Context(), queue.Line{Scope: "api/" + rule, Key: "k"}); err != nil {
 				unknown++
 			}
 		}

@@ -36,7 +36,7 @@ func TestListOfAKey(t *testing.T) {
 		}
 	}
 	list := func(state queue.State, key, limit int) []string {
-		items, err := s.List(t.Context(), queue.Query{State: state, Lane: &queue.Lane{Scope: "api/orders", Key: fmt.Sprintf("key %d", key)}, Limit: limit})
+		items, err := s.List(t.Context(), queue.Query{State: state, Lane: &queue.Line{Scope: "api/orders", Key: fmt.Sprintf("key %d", key)}, Limit: limit})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -89,7 +89,7 @@ func (s *Store) Deliver(ctx context.Context, r *queue.Ref, result *queue.Result,
 		return client.Do(ctx, client.B().Set().Key(base+":d:"+r.ID).Value(string(text)).Px(max(keep, leastKept)).Build()).Error()
 	})
 	if err == nil {
-		_, err = s.do(ctx, s.scripts.deliver, base, partitionOf(laneOf(r.Lane)), r.ID)
+		_, err = s.do(ctx, s.scripts.deliver, base, partitionOf(laneOf(r.Line)), r.ID)
 	}
 	return err
 }
@@ -175,7 +175,7 @@ func (s *Store) Retry(ctx context.Context, ids []string, now time.Time, ttl func
 		e := item.Entry
 		defer s.nudge(e.ID)
 		e.Expires = now.Add(ttl(e.Domain, e.Rule))
-		return s.do(ctx, s.scripts.retry, base, partitionOf(laneOf(e.Lane())), e.ID, string(e.Marshal()), trim(e), noteOf(&queue.Attempts{}, e.Accepted))
+		return s.do(ctx, s.scripts.retry, base, partitionOf(laneOf(e.Line())), e.ID, string(e.Marshal()), trim(e), noteOf(&queue.Attempts{}, e.Accepted))
 	})
 }
 
@@ -186,7 +186,7 @@ func (s *Store) Drop(ctx context.Context, ids []string) ([]string, error) {
 		if h, ok := e.Idempotency(); ok {
 			hash = hex.EncodeToString(h[:])
 		}
-		return s.do(ctx, s.scripts.drop, base, partitionOf(laneOf(e.Lane())), e.ID, hash, "0")
+		return s.do(ctx, s.scripts.drop, base, partitionOf(laneOf(e.Line())), e.ID, hash, "0")
 	})
 }
 
@@ -251,7 +251,7 @@ func (s *Store) quiet(tag string) string {
 
 // Waiting implements [queue.Store]. A request waits for this answer, so it gets the timeout of
 // a decision. After a failure Redis is not called for a second.
-func (s *Store) Waiting(ctx context.Context, lane queue.Lane) (waiting bool, err error) {
+func (s *Store) Waiting(ctx context.Context, lane queue.Line) (waiting bool, err error) {
 	now, tag := s.options.Clock(), tagOf(lane.Scope)
 	quiet := s.quiet(tag)
 	if until, _ := s.silent.Load(quiet); until != nil && now.Before(until.(time.Time)) { //nolint:forcetypeassert,errcheck // all values are
@@ -271,7 +271,7 @@ func (s *Store) Waiting(ctx context.Context, lane queue.Lane) (waiting bool, err
 	return waiting && err == nil, err
 }
 
-// lookedAtOnce is the page size for finding the entries of one lane.
+// lookedAtOnce is the page size for finding the entries of one line.
 const lookedAtOnce = 1000
 
 // idsOf returns the oldest entries of one limit.
@@ -307,7 +307,7 @@ func (s *Store) pendingOf(ctx context.Context, stream string, q queue.Query) ([]
 			return nil, err
 		}
 		for _, x := range entries {
-			if e, err := queue.Unmarshal([]byte(x.FieldValues["e"])); err == nil && q.MatchesLane(e.Lane()) {
+			if e, err := queue.Unmarshal([]byte(x.FieldValues["e"])); err == nil && q.MatchesLane(e.Line()) {
 				ids = append(ids, e.ID)
 			}
 		}

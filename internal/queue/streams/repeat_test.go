@@ -80,7 +80,7 @@ func TestSilentRedisIsNotWaitedFor(t *testing.T) {
 	known := connect()
 	awaitTrue(t, func() bool {
 		now.Add(10)
-		_, err := known.Waiting(t.Context(), queue.Lane{Scope: "s", Key: "k"})
+		_, err := known.Waiting(t.Context(), queue.Line{Scope: "s", Key: "k"})
 		return err == nil
 	})
 	server.Pause()
@@ -89,7 +89,7 @@ func TestSilentRedisIsNotWaitedFor(t *testing.T) {
 		now.Add(10)
 		begin := time.Now()
 		for range 1000 {
-			if _, err := s.Waiting(t.Context(), queue.Lane{Scope: "s", Key: "k"}); !errors.Is(err, queue.ErrUnavailable) {
+			if _, err := s.Waiting(t.Context(), queue.Line{Scope: "s", Key: "k"}); !errors.Is(err, queue.ErrUnavailable) {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}

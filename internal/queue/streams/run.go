@@ -335,7 +335,7 @@ func (r *reader) claim(ctx context.Context, l *lease) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { server.Told(err) }()
+	defer func() { server.Observe(err) }()
 	ctx, cancel := context.WithTimeout(ctx, 5*callTimeout)
 	defer cancel()
 	stream := r.stream(l)

@@ -11,12 +11,12 @@ import (
 //
 //	:p:N    stream of partition N; its entries have the field e, a record without header and body
 //	:r      hash: id → record
-//	:x      hash: id → place: stream entry (0 for a dead letter), size, partition, lane
+//	:x      hash: id → place: stream entry (0 for a dead letter), size, partition, line
 //	:s      hash: id → note about a pending entry, as JSON
 //	:z :a   dead letters: sorted set of ids by time, hash: id → note
 //	:m      hash: n and b, entries and bytes pending; dn and db, the same of dead letters
-//	:w      hash: lane → number of pending entries
-//	:v      hash: lane → bytes of these
+//	:w      hash: line → number of pending entries
+//	:v      hash: line → bytes of these
 //	:i:H    fingerprint and id of the entry with an idempotency key; valid while :r or :d has the entry
 //	:d:ID   result of a delivered entry
 //	:k:ID   an entry that must not appear any more
@@ -69,8 +69,8 @@ local function enter(id, size, n, lane, ref)
   return redis.call('HINCRBY', b..':w', lane, 1)
 end
 `
-	// partition, id, lane, record, size, most entries, most bytes, ref, idempotency hash or
-	// nothing, its value, its time to live in ms, most entries and most bytes of the lane, note.
+	// partition, id, line, record, size, most entries, most bytes, ref, idempotency hash or
+	// nothing, its value, its time to live in ms, most entries and most bytes of the line, note.
 	putText = common + `
 local n, id, lane = ARGV[1], ARGV[2], ARGV[3]
 if redis.pcall('EXISTS', b..':k:'..id) == 1 then return {'gone'} end

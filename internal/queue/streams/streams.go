@@ -195,7 +195,7 @@ func (s *Store) call(ctx context.Context, f func(ctx context.Context, client rue
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := f(ctx, server.Client()); err != nil {
-		server.Told(err)
+		server.Observe(err)
 		return fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
 	}
 	return nil
@@ -259,7 +259,7 @@ func (s *Store) baseOf(id string) (string, error) {
 	return s.base(id[:tagSize]), nil
 }
 
-func laneOf(l queue.Lane) string {
+func laneOf(l queue.Line) string {
 	sum := sha256.Sum256([]byte(l.Key))
 	return hex.EncodeToString(sum[:16])
 }
@@ -284,7 +284,7 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 	tag := tagOf(given.Scope)
 	e := *given
 	e.ID = tag + given.ID
-	lane := laneOf(e.Lane())
+	lane := laneOf(e.Line())
 	entries, bytes := p.Room()
 	args := []string{
 		partitionOf(lane), e.ID, lane, string(e.Marshal()), strconv.FormatInt(e.Size(), 10),

@@ -138,7 +138,7 @@ func (q *ExplainRequest) question(clients *client.Resolver) (*httpapi.Question, 
 		}
 	}
 	for _, entries := range q.descriptors {
-		out.Descriptors = append(out.Descriptors, &described.Ordered{Told: rules.Descriptor{Entries: entries}, Clients: clients})
+		out.Descriptors = append(out.Descriptors, &described.Ordered{Given: rules.Descriptor{Entries: entries}, Clients: clients})
 	}
 	return out, nil
 }

@@ -265,7 +265,7 @@ func (r *run) ask(ctx context.Context, s *Step, request *described.Request, at t
 	q := engine.Query{Domain: r.test.Domain, At: now}
 	for _, entries := range s.Descriptors {
 		q.Parts = append(q.Parts, engine.Part{
-			Request: &described.Ordered{Told: rules.Descriptor{Entries: entries}, Clients: r.Clients}, Cost: s.Cost,
+			Request: &described.Ordered{Given: rules.Descriptor{Entries: entries}, Clients: r.Clients}, Cost: s.Cost,
 		})
 	}
 	v, err := r.engine.Decide(ctx, q)

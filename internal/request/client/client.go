@@ -64,12 +64,12 @@ type Config struct {
 
 // Resolver finds the address of clients. It is immutable and safe for concurrent use.
 type Resolver struct {
-	trusted *bart.Lite
-	hops    int
-	source  Source
-	v4, v6  int
-	ignored func(netip.Addr)
-	told    *atomic.Bool // ignored has been called, or there is none
+	trusted  *bart.Lite
+	hops     int
+	source   Source
+	v4, v6   int
+	ignored  func(netip.Addr)
+	reported *atomic.Bool // ignored has been called, or there is none
 }
 
 // New returns a Resolver for c, or an error that says which value is wrong.
@@ -77,9 +77,9 @@ func New(c Config) (*Resolver, error) {
 	r := &Resolver{
 		trusted: new(bart.Lite), hops: c.Hops, source: c.Source,
 		v4: cmp.Or(c.IPv4Prefix, DefaultIPv4Prefix), v6: cmp.Or(c.IPv6Prefix, DefaultIPv6Prefix),
-		ignored: c.Ignored, told: new(atomic.Bool),
+		ignored: c.Ignored, reported: new(atomic.Bool),
 	}
-	r.told.Store(c.Ignored == nil)
+	r.reported.Store(c.Ignored == nil)
 	switch {
 	case r.v4 < 1 || r.v4 > 32:
 		return nil, fmt.Errorf("IPv4 prefix length is %d, want 1 to 32", c.IPv4Prefix)
@@ -127,7 +127,7 @@ func (r *Resolver) Resolve(remoteAddr string, h http.Header) netip.Addr {
 	peer := parseNode(remoteAddr)
 	xff, forwarded := h["X-Forwarded-For"], h["Forwarded"]
 	if !r.trusts(0, peer) {
-		if len(xff)+len(forwarded) > 0 && !r.told.Load() && r.told.CompareAndSwap(false, true) {
+		if len(xff)+len(forwarded) > 0 && !r.reported.Load() && r.reported.CompareAndSwap(false, true) {
 			r.ignored(peer)
 		}
 		return peer

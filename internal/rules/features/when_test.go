@@ -156,7 +156,7 @@ func TestRuleOfSomeDays(t *testing.T) {
 // occupied is the store of a queue in which others wait for each limit.
 type occupied struct{ queue.Store }
 
-func (occupied) Waiting(context.Context, queue.Lane) (bool, error) { return true, nil }
+func (occupied) Waiting(context.Context, queue.Line) (bool, error) { return true, nil }
 
 // A request waits in the queue of a limit that holds, not of one that does not.
 func TestQueueOfSomeDays(t *testing.T) {

@@ -155,13 +155,13 @@ type greeting struct {
 func (g *greeting) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
 	if n > 0 && !g.done.Load() {
-		g.look(p[:n])
+		g.check(p[:n])
 	}
 	return n, err
 }
 
-// look reads the first answers. An error may only say that HELLO does not exist.
-func (g *greeting) look(answers []byte) {
+// check reads the first answers. An error may only say that HELLO does not exist.
+func (g *greeting) check(answers []byte) {
 	first, isError := bytes.CutPrefix(answers, []byte("-"))
 	switch {
 	case !isError:

@@ -114,8 +114,8 @@ func (h *Holder) Errors() map[string]uint64 {
 	return all
 }
 
-// Told is called with the error of each call. It does not block.
-func (h *Holder) Told(err error) {
+// Observe is called with the error of each call. It does not block.
+func (h *Holder) Observe(err error) {
 	if err == nil {
 		return
 	}
@@ -140,7 +140,7 @@ func (h *Holder) start(now time.Time) {
 	}
 	h.looks = true
 	h.work.Go(func() {
-		h.look(h.doubted)
+		h.check(h.doubted)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.looks, h.next, h.wait = false, time.Now().Add(h.wait), min(2*h.wait, checkMax) //nolint:forbidigo // see above
@@ -167,7 +167,7 @@ func (h *Holder) pass() {
 }
 
 // Look moves to another server, if the address leads to one.
-func (h *Holder) Look() { h.look(func(is likeness) bool { return is == other }) }
+func (h *Holder) Look() { h.check(func(is likeness) bool { return is == other }) }
 
 // doubted reports whether to use a server found after an error of the one in use.
 func (h *Holder) doubted(is likeness) bool { return is != same }
@@ -181,8 +181,8 @@ const (
 	other
 )
 
-// look connects, and uses the new client if better says so.
-func (h *Holder) look(better func(is likeness) bool) {
+// check connects, and uses the new client if better says so.
+func (h *Holder) check(better func(is likeness) bool) {
 	found, err := h.options.Dial()
 	if err == nil {
 		if is := h.compare(found); better(is) && h.adopt(found, is) {

@@ -12,28 +12,28 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 )
 
-// strangers logs each domain without rules that requests name, once: a misspelt domain
+// unknownDomains logs each domain without rules that requests name, once: a misspelt domain
 // limits nothing, and the caller sees it only in the reason.
-type strangers struct {
+type unknownDomains struct {
 	log     *slog.Logger
 	unknown engine.UnknownDomain
 	known   func() []string // the domains that have rules
 
-	mu   sync.Mutex
-	told []string
+	mu     sync.Mutex
+	logged []string
 }
 
-// maxStrangers limits how many domains are logged, because callers choose the names.
-const maxStrangers = 16
+// maxUnknownDomains limits how many domains are logged, because callers choose the names.
+const maxUnknownDomains = 16
 
-// tell logs a domain, unless it was logged before, or too many were, or there are no rules,
+// seen logs a domain, unless it was logged before, or too many were, or there are no rules,
 // which is logged when they are loaded.
-func (s *strangers) tell(domain string) {
+func (s *unknownDomains) seen(domain string) {
 	s.mu.Lock()
 	known := s.known()
-	tells := len(known) > 0 && len(s.told) < maxStrangers && !slices.Contains(s.told, domain)
+	tells := len(known) > 0 && len(s.logged) < maxUnknownDomains && !slices.Contains(s.logged, domain)
 	if tells {
-		s.told = append(s.told, domain)
+		s.logged = append(s.logged, domain)
 	}
 	s.mu.Unlock()
 	if !tells {

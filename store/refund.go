@@ -9,9 +9,9 @@ func Single(b *Batch) bool {
 		(b.Groups[0].Mode == Independent || b.Ops[0].Kind == KindTake || b.Ops[0].Kind == KindPeek)
 }
 
-// CanUndo reports whether what an op of this kind did can be given back at once, so that
-// a call to several stores can be all or nothing; see [AddUndo].
-func CanUndo(k Kind) bool {
+// CanRefund reports whether what an op of this kind did can be given back at once, so that
+// a call to several stores can be all or nothing; see [AddRefunds].
+func CanRefund(k Kind) bool {
 	switch k {
 	case KindTake, KindTakeUpTo, KindPeek, KindCharge, KindReserve:
 		return true
@@ -20,11 +20,11 @@ func CanUndo(k Kind) bool {
 	return false
 }
 
-// Undo turns op, which d has just answered, into what gives back what it took, for a
+// RefundOf turns op, which d has just answered, into what gives back what it took, for a
 // request that does not run: another limit has refused it, or its client has left. It
 // reports whether anything is given back. A value of [Distinct] stays: others that have
 // shown it since passed at no cost, so without it more values than the limit would pass.
-func Undo(op *Op, d *Decision) bool {
+func RefundOf(op *Op, d *Decision) bool {
 	op.Kind, op.Cost, op.CountsUntil, op.Duration = KindRefund, d.Granted, d.CountsUntil, d.ResetAfter
 	algorithm := op.Rule.Algorithm
 	if algorithm == Concurrency {
@@ -35,13 +35,13 @@ func Undo(op *Op, d *Decision) bool {
 	return op.Cost > 0 && algorithm != Distinct
 }
 
-// AddUndo adds a group to b that gives back what the ops at some indexes took, according
+// AddRefunds adds a group to b that gives back what the ops at some indexes took, according
 // to their answers, and then peeks at each: for a store that asks several others, when
-// one of them refused. See [Undo]; [Peeks] reads its answers.
-func AddUndo(b *Batch, ops []Op, out []Decision, at []int) {
+// one of them refused. See [RefundOf]; [Peeks] reads its answers.
+func AddRefunds(b *Batch, ops []Op, out []Decision, at []int) {
 	before := len(b.Ops)
 	for _, i := range slices.Backward(at) { // in a queue, only the last place is free again
-		if op := ops[i]; Undo(&op, &out[i]) {
+		if op := ops[i]; RefundOf(&op, &out[i]) {
 			b.Ops = append(b.Ops, op)
 		}
 	}
@@ -94,7 +94,7 @@ func Refuses(op *Op, d *Decision) (refuses, counts bool) {
 	return refuses, refuses && op.Kind == KindTake && op.Rule.CountRefused
 }
 
-// Peeks writes to out what group g of b, which AddUndo added, answered about the ops at
+// Peeks writes to out what group g of b, which AddRefunds added, answered about the ops at
 // the same indexes.
 func Peeks(b *Batch, g int, out []Decision, at []int) {
 	end := 0
