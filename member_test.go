@@ -74,6 +74,26 @@ func TestAllowMember(t *testing.T) {
 	}
 }
 
+// shared is a store that other processes may use too.
+type shared struct{ store.Store }
+
+// TestSharedValuesNeedASecret: a program that forgets the secret learns it from the first
+// call, whatever its failure policy.
+func TestSharedValuesNeedASecret(t *testing.T) {
+	limit := headgate.PerDay(2).WithAlgorithm(headgate.Distinct)
+	d, err := headgate.New(shared{memory.New()}).AllowMember(t.Context(), "k", "ann", limit)
+	if !errors.Is(err, store.ErrNoSecret) || d.Allowed {
+		t.Errorf("%+v, %v", d, err)
+	}
+	d, err = headgate.New(shared{memory.New()}, headgate.WithSecret([16]byte{9})).AllowMember(t.Context(), "k", "ann", limit)
+	if err != nil || !d.Allowed {
+		t.Errorf("with a secret: %+v, %v", d, err)
+	}
+	if _, err := headgate.New(nil).AllowMember(t.Context(), "k", "ann", limit); !errors.Is(err, store.ErrNoStore) {
+		t.Errorf("without a store: %v", err)
+	}
+}
+
 // TestLimitOfValuesWithoutAValue: a program that forgets the value gets an error and a
 // refusal, not a limit that counts everybody as one.
 func TestLimitOfValuesWithoutAValue(t *testing.T) {

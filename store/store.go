@@ -30,6 +30,10 @@ var (
 	// ErrNoMember is returned for a limit of [Distinct] and an op that does not say which
 	// value the request shows, or not by a number of [MemberOf].
 	ErrNoMember = errors.New("a limit of distinct values needs the value that the request shows: use AllowMember, or set Op.Member to what MemberOf returns")
+	// ErrNoSecret is returned by AllowMember without a secret, if the store is not memory:
+	// the hash of values would be public, and processes with and without a secret would
+	// each count their own.
+	ErrNoSecret = errors.New("values in a shared store need a secret: pass WithSecret to headgate.New, the same 16 random bytes in every process")
 	// ErrNoStore is returned by every method of a headgate.Limiter without a Store. Such a
 	// Limiter refuses everything.
 	ErrNoStore = errors.New("headgate.New was called without a store")
