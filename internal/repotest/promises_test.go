@@ -217,7 +217,7 @@ func TestFiguresOfREADME(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits := fmt.Sprintf("no request waits longer than %d ms for its own Redis, or %d s for", redis.DefaultTimeout.Milliseconds(), int(config.DefaultHomeTimeout.Seconds()))
+	waits := fmt.Sprintf("no call to Redis takes longer than %d ms, or %d s to", redis.DefaultTimeout.Milliseconds(), int(config.DefaultHomeTimeout.Seconds()))
 	page, err := os.ReadFile("docs/internals/benchmarks.md")
 	if err != nil {
 		t.Fatal(err)

@@ -149,7 +149,7 @@ func (s *Store) takeSlow(ctx context.Context, op store.Op, l *line, hash uint64,
 		if d != nil {
 			select {
 			case <-d.done:
-			case <-ctx.Done():
+			case <-deadlineOf(ctx):
 				return store.Decision{}, fmt.Errorf("blocks: %w: %w", store.ErrUnavailable, ctx.Err())
 			}
 			if d.err != nil {
@@ -169,6 +169,15 @@ func (s *Store) takeSlow(ctx context.Context, op store.Op, l *line, hash uint64,
 		}
 	}
 	return s.takeRest(ctx, l, op)
+}
+
+// deadlineOf returns what ends at a deadline of ctx. That the client has hung up does not
+// end a call: it would pass by the failure policy.
+func deadlineOf(ctx context.Context) <-chan struct{} {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx.Done()
+	}
+	return nil
 }
 
 // lineFor returns the line of a key that has become busy, or nil.

@@ -150,6 +150,35 @@ func TestCallerLeavesADraw(t *testing.T) {
 	})
 }
 
+// TestWhoHangsUpIsCounted: a caller that is gone waits for a draw like others, and gets the
+// limit's answer, not that of an outage.
+func TestWhoHangsUpIsCounted(t *testing.T) {
+	in(t, hourly(60), func(b *bench) {
+		b.remote.slow(20 * time.Millisecond)
+		gone, cancel := context.WithCancel(b.Context())
+		cancel()
+		var admitted atomic.Int64
+		var callers sync.WaitGroup
+		for range 20 {
+			callers.Go(func() {
+				for range 10 {
+					d, err := store.Execute(gone, b.store, b.op(store.KindTake, 1))
+					if err != nil {
+						t.Error(err)
+					}
+					if d.Allowed {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		if n := admitted.Load(); n != 60 {
+			t.Errorf("admitted %d of 60", n)
+		}
+	})
+}
+
 // TestIdleBlocksGoBack: what is not used returns to the store after two beats, and a key
 // that is no longer busy leaves the table.
 func TestIdleBlocksGoBack(t *testing.T) {

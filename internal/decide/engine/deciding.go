@@ -175,6 +175,7 @@ const (
 	refund     step = iota // refunds, which no limit refuses
 	charge                 // charges the limits that count refusals
 	explain                // peeks at all limits together
+	look                   // peeks at the limits of enforce and quota, before a place in a queue is taken
 	quotaFirst             // as quota, for a request that takes a place in a queue
 	enforce                // takes from the enforced limits, all or nothing
 	quota                  // takes from the limits in quota mode, each separately
@@ -333,12 +334,7 @@ func (d *deciding) makeResults() (replaces, lists bool) {
 		}
 	}
 	if todo&(1<<quota) != 0 && slices.ContainsFunc(list, queues) {
-		todo ^= 1<<quota | 1<<quotaFirst
-		for i := range list {
-			if list[i].step == quota {
-				list[i].step = quotaFirst
-			}
-		}
+		todo |= 1 << look
 	}
 	d.results, d.todo = list, todo
 	return replaces, lists

@@ -27,10 +27,31 @@ func (d *deciding) quotaLeft() bool {
 }
 
 // queues reports whether r takes a place in a queue, which cannot be given back once others
-// are behind it: then the limits in quota mode, of which anything can be given back, take
-// before it.
+// are behind it: then all limits are looked at first, and those in quota mode, of which
+// anything can be given back, take before it. See quotasFirst.
 func queues(r Result) bool {
 	return r.step == enforce && r.Rule.Limit.Algorithm() == store.LeakyBucket
+}
+
+// quotasFirst lets the limits in quota mode take before a queue, if everything would pass. A
+// queue that refuses anyway must not hold quotas for the time that it takes to say so.
+func (d *deciding) quotasFirst() {
+	if !d.quotaLeft() {
+		d.allowed = false
+		d.todo &^= 1 << quota
+		return
+	}
+	for i := range d.results {
+		if r := &d.results[i]; r.step == enforce && !r.Decision.Allowed {
+			return
+		}
+	}
+	d.todo ^= 1<<quota | 1<<quotaFirst
+	for i := range d.results {
+		if r := &d.results[i]; r.step == quota {
+			r.step = quotaFirst
+		}
+	}
 }
 
 // refundAll refuses the request if no part in quota mode has any quota left. It then

@@ -249,12 +249,16 @@ type queueing struct {
 	calls  atomic.Int64
 	waits  int64
 	places atomic.Int64
+	quotas atomic.Int64 // taken from fixed windows
 }
 
 func (q *queueing) Do(ctx context.Context, b *store.Batch) {
 	for i := range b.Ops {
 		if b.Ops[i].Kind == store.KindTake && b.Ops[i].Rule.Algorithm == store.LeakyBucket {
 			q.places.Add(1)
+		}
+		if b.Ops[i].Kind == store.KindTake && b.Ops[i].Rule.Algorithm == store.FixedWindow {
+			q.quotas.Add(1)
 		}
 	}
 	q.Store.Do(ctx, b)
@@ -309,16 +313,19 @@ func TestRacesForAQuota(t *testing.T) {
 	}
 }
 
-// A request that the queue refuses leaves the quotas as they were, although they are taken
-// before it.
+// A request that the queue refuses leaves the quotas as they were, and does not hold them
+// even for a moment.
 func TestAFullQueueTakesNoQuota(t *testing.T) {
-	e, _, both := queueAndQuota(t)
+	e, queue, both := queueAndQuota(t)
 	full := part(user("ann"), 100, store.KindTake)
 	trace(t, e, engine.Query{}, []multiRow{
 		{[]engine.Part{full}, true, []int64{0}, nil},
 		{both, false, []int64{0, 2}, []bool{true, false}},
 		{[]engine.Part{take(team("red"))}, true, []int64{1}, nil},
 	})
+	if n := queue.quotas.Load(); n != 1 {
+		t.Errorf("%d units of the quota were taken, want 1", n)
+	}
 }
 
 // When quotas refuse, each quota of a part gets back what was taken, and a limit that

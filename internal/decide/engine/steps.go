@@ -55,7 +55,7 @@ func (d *deciding) questions(st step) {
 	pending, asked := d.pending[:0], d.asked[:0]
 	for i := range d.results {
 		r := &d.results[i]
-		if r.step != st && (st != disguise || !r.visible()) {
+		if r.step != st && (st != disguise || !r.visible()) && (st != look || r.step != enforce && r.step != quota) {
 			continue
 		}
 		pending, asked = extended(pending), append(asked, i)
@@ -76,7 +76,7 @@ func (d *deciding) fill(op *store.Op, r *Result, st step) {
 	case st == charge:
 		r.charge(op)
 	case st == refund:
-	case d.defers && rule.Concurrent(), !d.allowed && !d.hidden, d.hidden && (r.role != enforce || rule.Concurrent()):
+	case st == look, d.defers && rule.Concurrent(), !d.allowed && !d.hidden, d.hidden && (r.role != enforce || rule.Concurrent()):
 		op.Kind = store.KindPeek
 	}
 }
@@ -95,6 +95,9 @@ func (d *deciding) answers(ctx context.Context, st step, err error) {
 		if err == nil {
 			d.record(i, r, &out[j])
 		}
+		if st == look {
+			continue
+		}
 		if r.step == enforce && !d.hidden {
 			d.allowed = d.allowed && r.Decision.Allowed
 		} else {
@@ -102,6 +105,8 @@ func (d *deciding) answers(ctx context.Context, st step, err error) {
 		}
 	}
 	switch {
+	case st == look:
+		d.quotasFirst()
 	case st == quotaFirst:
 		d.allowed = d.allowed && d.quotaLeft()
 		d.todo |= 1 << refundAll
@@ -152,7 +157,7 @@ func (d *deciding) count(r *Result) {
 		d.pretend(r)
 	case observe:
 		d.shadow(r)
-	case refund, charge, explain, quotaFirst, quota, refundAll, disguise, none:
+	case refund, charge, explain, look, quotaFirst, quota, refundAll, disguise, none:
 	}
 }
 

@@ -257,7 +257,8 @@ func (s *Store) Waiting(ctx context.Context, lane queue.Line) (waiting bool, err
 	if until, _ := s.silent.Load(quiet); until != nil && now.Before(until.(time.Time)) { //nolint:forcetypeassert,errcheck // all values are
 		return false, fmt.Errorf("%w: Redis did not answer the last call", queue.ErrUnavailable)
 	}
-	within, cancel := context.WithTimeout(ctx, cmp.Or(s.options.Timeout, redis.DefaultTimeout))
+	// A client that hangs up must not join a line that it cannot see: others would wait behind it.
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(s.options.Timeout, redis.DefaultTimeout))
 	defer cancel()
 	if err = s.connectedWithin(within); err == nil {
 		err = s.call(within, func(ctx context.Context, client rueidis.Client) (err error) {
@@ -265,7 +266,7 @@ func (s *Store) Waiting(ctx context.Context, lane queue.Line) (waiting bool, err
 			return err
 		})
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
 		s.silent.Store(quiet, now.Add(silence))
 	}
 	return waiting && err == nil, err

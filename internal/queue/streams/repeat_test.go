@@ -83,6 +83,11 @@ func TestSilentRedisIsNotWaitedFor(t *testing.T) {
 		_, err := known.Waiting(t.Context(), queue.Line{Scope: "s", Key: "k"})
 		return err == nil
 	})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if waiting, err := known.Waiting(gone, queue.Line{Scope: "s", Key: "k"}); waiting || err != nil {
+		t.Errorf("for a client that has hung up: %t, %v", waiting, err)
+	}
 	server.Pause()
 	t.Cleanup(server.Resume)
 	for name, s := range map[string]*streams.Store{"connected": known, "not connected": connect()} {
