@@ -128,6 +128,47 @@ func TestReleaseInAStall(t *testing.T) {
 	}
 }
 
+// slow is a store that takes half a second to fail, some times.
+type slow struct {
+	store.Store
+	fails int
+}
+
+func (s *slow) Do(ctx context.Context, b *store.Batch) {
+	if s.fails > 0 {
+		s.fails--
+		time.Sleep(500 * time.Millisecond)
+		b.Fail(headgate.ErrUnavailable)
+		return
+	}
+	s.Store.Do(ctx, b)
+}
+
+// TestReleaseMeetsARenewal: a renewal that fires while Release waits for the store does not
+// take the slot again.
+func TestReleaseMeetsARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &slow{Store: memory.New(memory.WithClock(time.Now))}
+		limiter, limit := headgate.New(db), headgate.Concurrent(4).WithLease(time.Minute)
+		l, err := limiter.Acquire(t.Context(), "k", limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Keep()
+		time.Sleep(20*time.Second - 200*time.Millisecond) // Keep renews 200 ms from now
+		db.fails = 2
+		go func() { _, _ = l.Renew(t.Context()) }()
+		time.Sleep(100 * time.Millisecond)
+		if _, err := l.Release(t.Context()); !errors.Is(err, headgate.ErrUnavailable) {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second)
+		if d, err := limiter.Peek(t.Context(), "k", limit); err != nil || d.Remaining != 4 {
+			t.Errorf("%+v, %v", d, err)
+		}
+	})
+}
+
 // TestLeaseOfAFailingStore: what was not taken needs no release.
 func TestLeaseOfAFailingStore(t *testing.T) {
 	db := memory.New()

@@ -105,11 +105,12 @@ func (h *Lease) Keep() {
 		return
 	}
 	every := max(time.Duration(h.op.Rule.Period)*time.Microsecond/3, time.Millisecond)
-	h.timer = time.AfterFunc(every, func() {
+	var own *time.Timer
+	own = time.AfterFunc(every, func() {
 		h.mu.enter()
 		defer h.mu.leave()
-		if h.timer == nil {
-			return
+		if h.timer != own {
+			return // Release came first
 		}
 		ctx := context.Background()
 		if ok, err := h.renew(ctx); err == nil && !ok && h.op.Rule.Valid() {
@@ -117,8 +118,9 @@ func (h *Lease) Keep() {
 				h.decision = d
 			}
 		}
-		h.timer.Reset(every)
+		own.Reset(every)
 	})
+	h.timer = own
 }
 
 // ask sends an op about the lease to the store that it was taken from.
