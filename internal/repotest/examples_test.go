@@ -2,6 +2,7 @@ package repotest
 
 import (
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -45,6 +46,30 @@ func TestExamplesAreRight(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestExamplesAreListed: each folder of examples/ has a README, and the list leads to it.
+func TestExamplesAreListed(t *testing.T) {
+	list, err := os.ReadFile("examples/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir("examples")
+	if err != nil || len(files) < 30 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		name := file.Name()
+		if !file.IsDir() {
+			continue
+		}
+		if _, err := os.Stat("examples/" + name + "/README.md"); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(string(list), "["+name+"]("+name+")") {
+			t.Errorf("examples/README.md does not list %s", name)
+		}
 	}
 }
 
