@@ -30,7 +30,8 @@ func (s *Service) Description() *grpc.ServiceDesc {
 }
 
 // guarded calls next for callers with a valid token. As in net/http, a panic in one
-// request does not end the process.
+// request does not end the process. The call does not end with its caller, or at the
+// deadline that a client of the caller has chosen: the store's own time-out applies.
 func (s *Service) guarded(next grpc.MethodHandler) grpc.MethodHandler {
 	return func(server any, ctx context.Context, read func(any) error, interceptor grpc.UnaryServerInterceptor) (out any, err error) {
 		defer func() {
@@ -42,7 +43,7 @@ func (s *Service) guarded(next grpc.MethodHandler) grpc.MethodHandler {
 		if !s.knows(ctx) {
 			return nil, grpcstatus.Error(codes.Unauthenticated, "the API token is missing or wrong")
 		}
-		return next(server, ctx, func(message any) error { return readWith(read, message) }, interceptor)
+		return next(server, context.WithoutCancel(ctx), func(message any) error { return readWith(read, message) }, interceptor)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -174,6 +175,43 @@ func TestStoreFailureIsTold(t *testing.T) {
 		if grpcstatus.Code(err) != codes.Unavailable {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// hasty is a store that does not answer callers without time.
+type hasty struct{ store.Store }
+
+func (h hasty) Do(ctx context.Context, b *store.Batch) {
+	if ctx.Err() != nil {
+		b.Fail(store.ErrUnavailable)
+		return
+	}
+	h.Store.Do(ctx, b)
+}
+
+// The deadline of a call is its caller's choice, or that of a client of the caller: it does
+// not make the store look dead.
+func TestDeadlinesOfCallers(t *testing.T) {
+	s := newService(t, hasty{memory.New()})
+	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	call := func(method string, in proto.Message) (any, error) {
+		d := s.Description()
+		i := slices.IndexFunc(d.Methods, func(m grpc.MethodDesc) bool { return m.MethodName == method })
+		return d.Methods[i].Handler(s, ctx, func(message any) error {
+			text, err := proto.Marshal(in)
+			message.(*reader).ReadWire(text) //nolint:forcetypeassert,errcheck // as the server does
+			return err
+		}, nil)
+	}
+	out, err := call("Check", &headgatev1.CheckRequest{Domain: "api", Attributes: map[string]string{"path": "/exports"}})
+	r, _ := out.(*headgatev1.CheckResponse)
+	if err != nil || r.GetLease() == "" {
+		t.Fatalf("%v, %v", out, err)
+	}
+	out, err = call("Release", &headgatev1.ReleaseRequest{Lease: r.GetLease()})
+	if released, _ := out.(*headgatev1.ReleaseResponse); err != nil || released.GetEnding() != headgatev1.Ending_ENDING_DONE {
+		t.Errorf("%v, %v", out, err)
 	}
 }
 
