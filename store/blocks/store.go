@@ -123,13 +123,8 @@ func (s *Store) drop(op *store.Op) {
 // come on top of its new budget.
 func (s *Store) Forget(op store.Op) { s.drop(&op) }
 
-// A request waits for up to attempts draws, one after another, before it asks the store
-// itself; for one, if that takes longer than patience, in microseconds: where the store is
-// far away, several round trips would be more than its deadline.
-const (
-	attempts = 3
-	patience = 10_000
-)
+// attempts is how many draws a request waits for before it asks the store itself.
+const attempts = 3
 
 // takeSlow takes where this process holds too little.
 func (s *Store) takeSlow(ctx context.Context, op store.Op, l *line, hash uint64, now int64) (store.Decision, error) {
@@ -141,7 +136,7 @@ func (s *Store) takeSlow(ctx context.Context, op store.Op, l *line, hash uint64,
 			return store.Execute(ctx, s.inner, op)
 		}
 	}
-	for since, n := now, 0; n < attempts && now-since <= patience; n++ {
+	for range attempts {
 		var refusal store.Decision
 		if l.refuse(now, &refusal) {
 			l.counters.rested.Add(1)

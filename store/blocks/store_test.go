@@ -179,34 +179,6 @@ func TestWhoHangsUpIsCounted(t *testing.T) {
 	})
 }
 
-// TestFarStores: where the store is far away, a request waits for one draw and one call of
-// its own, not for several draws that others use up.
-func TestFarStores(t *testing.T) {
-	const away = 40 * time.Millisecond
-	limit := headgate.LimitOf(headgate.PerSecond(200).Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05}))
-	in(t, limit, func(b *bench) {
-		b.remote.slow(away)
-		var most atomic.Int64
-		var callers sync.WaitGroup
-		for range 16 {
-			callers.Go(func() {
-				for range 30 {
-					begin := time.Now()
-					if _, err := store.Execute(context.Background(), b.store, b.op(store.KindTake, 1)); err != nil {
-						t.Error(err)
-					}
-					most.Store(max(most.Load(), int64(time.Since(begin))))
-					time.Sleep(20 * time.Millisecond)
-				}
-			})
-		}
-		callers.Wait()
-		if took := time.Duration(most.Load()); took <= away || took > 2*away+10*time.Millisecond {
-			t.Errorf("a request took %s with a store that takes %s", took, away)
-		}
-	})
-}
-
 // TestIdleBlocksGoBack: what is not used returns to the store after two beats, and a key
 // that is no longer busy leaves the table.
 func TestIdleBlocksGoBack(t *testing.T) {
