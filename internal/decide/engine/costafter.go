@@ -31,7 +31,7 @@ type largestCosts struct {
 	rules sync.Map // values are *atomic.Int64
 }
 
-func (l *largestCosts) largest(scope string) *atomic.Int64 {
+func (l *largestCosts) highest(scope string) *atomic.Int64 {
 	most, ok := l.rules.Load(scope)
 	if !ok {
 		most, _ = l.rules.LoadOrStore(scope, new(atomic.Int64))
@@ -42,7 +42,7 @@ func (l *largestCosts) largest(scope string) *atomic.Int64 {
 
 // record records a cost.
 func (l *largestCosts) record(scope string, cost int64) {
-	most := l.largest(scope)
+	most := l.highest(scope)
 	for {
 		was := most.Load()
 		if cost <= was || most.CompareAndSwap(was, cost) {
@@ -136,7 +136,7 @@ func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after ti
 	case CostKnown:
 		e.largest.record(r.Rule.Scope, cost)
 	case CostAborted:
-		cost = r.Rule.CostAfter.OnAbort(r.Decision.Granted, e.largest.largest(r.Rule.Scope).Load())
+		cost = r.Rule.CostAfter.OnAbort(r.Decision.Granted, e.largest.highest(r.Rule.Scope).Load())
 	}
 	op, ok := r.correction(cost, after)
 	r.Decision.Granted = cost

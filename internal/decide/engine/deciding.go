@@ -16,7 +16,7 @@ import (
 //
 //	begin      notes the question
 //	prepare    matches the rules of each part, applies lists, bans and overrides
-//	  makeResults makes a Result of each check whose rule holds now, and chooses its role and its step
+//	  makeResults  makes a Result of each check whose rule holds now, and chooses its role and step
 //	run        makes the calls, one for each step, in the order of the steps:
 //	  questions  builds the ops of a step
 //	  put        sends them

@@ -151,7 +151,7 @@ type Engine struct {
 	refusals Refusals // may be nil
 	unknown  UnknownDomain
 	free     sync.Pool // of *deciding
-	lanes    atomic.Uint32
+	shards   atomic.Uint32
 	seal     seal
 	largest  largestCosts
 	home     int64        // identifies this process in tokens for data in its memory; not 0
@@ -159,8 +159,8 @@ type Engine struct {
 
 	observers       []Observer
 	refunded        func(*rules.Rule)
-	onStart         func(at int64, lane uint32) int64 // may be nil
-	onUnknownDomain func(domain string)               // may be nil
+	onStart         func(at int64, shard uint32) int64 // may be nil
+	onUnknownDomain func(domain string)                // may be nil
 
 	rules      atomic.Pointer[rules.Ruleset] // swapped as a whole on every reload; a request reads it once
 	exceptions atomic.Pointer[Exceptions]    // nil if there are none
@@ -170,7 +170,7 @@ type Engine struct {
 // nil rs every domain is unknown until SetRules.
 func New(store store.Store, rs *rules.Ruleset, options ...Option) *Engine {
 	e := &Engine{store: store, refunded: func(*rules.Rule) {}, home: 2 + rand.Int64N(math.MaxInt64-2)} //nolint:gosec // a name, no secret
-	e.free.New = func() any { return &deciding{engine: e, Decided: Decided{Shard: e.lanes.Add(1)}} }
+	e.free.New = func() any { return &deciding{engine: e, Decided: Decided{Shard: e.shards.Add(1)}} }
 	for _, o := range options {
 		o(e)
 	}

@@ -12,7 +12,7 @@ type Refusals interface {
 	// Refused is called for each such rule of a request that has refused a key. key is
 	// valid until it returns. enforced is false if the rule only observes. shard is as in
 	// [Decided].
-	Refused(rule *rules.Rule, key string, lane uint32, enforced bool)
+	Refused(rule *rules.Rule, key string, shard uint32, enforced bool)
 }
 
 // WithRefusals reports refusals by rules with traits to r. Refusals of a banned key are
