@@ -70,7 +70,7 @@ faults-short: ## some minutes of faults: processes, clocks, connections, blocks 
 	@$(MAKE) --no-print-directory chaos DURATION=50s MORE="-chaos.blocks 1 -chaos.regions short"
 
 test-all: test test-race envoy-integration chart-test release-test faults-short ## everything: make test and test-race, the tests of envoyproxy/ratelimit, charts, releases, benchmarks once, faults (about an hour)
-	$(GO) test -count=1 ./cmd/headgate -run '^TestRegionsExample$$' -args -long
+	$(GO) test -count=1 ./cmd/headgate -run '^Test(Regions|Overload)Example$$' -args -long
 	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
 
 test-long: ## run the property tests with many more cases (about an hour)

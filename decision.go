@@ -33,6 +33,9 @@ const (
 	ReasonNoLimit Reason = store.ReasonNoLimit
 	// ReasonExpired means that the lease to renew no longer exists.
 	ReasonExpired Reason = store.ReasonExpired
+	// ReasonHeadroom means that the request would pass if it did not have to leave a part of
+	// the limit to more important ones.
+	ReasonHeadroom Reason = store.ReasonHeadroom
 )
 
 // Decision is the answer of one limit to one request.

@@ -43,6 +43,34 @@ func (o *oracle) add(r *store.Rule, now, n int64) {
 
 func saturated(a, b int64) int64 { return min(a+min(b, maxCount), maxCount) }
 
+// shorten moves the counts to the windows of r if n fits earlier there.
+func (o *oracle) shorten(r *store.Rule, now, n int64) {
+	moved := *o
+	switch r.Algorithm {
+	case store.FixedWindow:
+		if o.count == 0 || o.code == fixedCode(r) {
+			return
+		}
+		moved.count, moved.end = o.fixedAt(r, now)
+		moved.code = fixedCode(r)
+	case store.SlidingWindow:
+		moved.reshape(r, now, r.Period, 1)
+	case store.SlidingBuckets:
+		moved.reshape(r, now, r.Tick, int64(r.Buckets))
+	case store.TokenBucket, store.LeakyBucket, store.SlidingLog, store.Concurrency, store.Distinct:
+		return
+	}
+	fits := func(o *oracle) int64 {
+		return first(now, maxInteger, func(t int64) bool { return n <= o.free(r, t) })
+	}
+	if o.period == r.Period && o.width == moved.width && o.buckets == moved.buckets && r.Algorithm != store.FixedWindow {
+		return
+	}
+	if fits(&moved) < fits(o) {
+		*o = moved
+	}
+}
+
 // reshape makes the window of now the newest. After a change of the limit, everything
 // that counts now counts in that window.
 func (o *oracle) reshape(r *store.Rule, now, width, buckets int64) {

@@ -29,6 +29,8 @@ type oracle struct {
 	log []logged
 	// Credit is valid before until.
 	credit, until int64
+	// leave is what the present request must leave.
+	leave int64
 }
 
 type logged struct{ at, count int64 }
@@ -248,7 +250,7 @@ func (o *oracle) open(r *store.Rule, t int64) int64 {
 
 // remaining counts requests of cost 1 that would pass in a row.
 func (o *oracle) remaining(r *store.Rule, now int64) int64 {
-	free := max(o.open(r, now), 0)
+	free := max(o.beyond(r, now), 0)
 	if r.Algorithm != store.LeakyBucket || r.MaxWait == 0 || free == 0 {
 		return free
 	}
@@ -261,9 +263,27 @@ func (o *oracle) remaining(r *store.Rule, now int64) int64 {
 	return free
 }
 
+// beyond is open less what the present request must leave. A fixed window lends that
+// evenly, rounded in favor of who it is kept for, but a class has no more than its part.
+func (o *oracle) beyond(r *store.Rule, t int64) int64 {
+	free := o.open(r, t)
+	if o.leave == 0 {
+		return free
+	}
+	if r.Algorithm != store.FixedWindow {
+		return free - o.leave
+	}
+	end := o.end
+	if o.count == 0 || t >= o.end {
+		_, end = o.fixedAt(r, t)
+	}
+	kept := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(o.leave), big.NewInt(min(end-t, r.Period))), big.NewInt(r.Period))
+	return min(free-ceil(kept).Int64(), r.Limit-o.leave)
+}
+
 // passes reports whether n would be taken at t.
 func (o *oracle) passes(r *store.Rule, t, n int64) bool {
-	free, credit := o.open(r, t), o.creditAt(t)
+	free, credit := o.beyond(r, t), o.creditAt(t)
 	if credit == 0 && (r.Limit == 0 || free < 0) {
 		return false
 	}
@@ -293,7 +313,7 @@ func (o *oracle) turn(r *store.Rule, now int64) int64 {
 func (o *oracle) step(r *store.Rule, now int64, req Request) Result {
 	n := req.Cost
 	wait := max(int64(req.Duration/time.Microsecond), 0)
-	switch req.Kind {
+	switch o.leave = req.Leave; req.Kind {
 	case store.KindTake:
 		return o.take(r, now, n, n)
 	case store.KindTakeUpTo:
@@ -351,7 +371,7 @@ func (o *oracle) step(r *store.Rule, now int64, req Request) Result {
 
 // pay takes n, which must fit, from the limit and the rest from the credit.
 func (o *oracle) pay(r *store.Rule, now, n int64) (regular int64) {
-	regular = min(n, max(o.open(r, now), 0))
+	regular = min(n, max(o.beyond(r, now), 0))
 	o.credit = o.creditAt(now) - (n - regular)
 	if o.credit == 0 {
 		o.until = 0
@@ -364,6 +384,8 @@ func (o *oracle) take(r *store.Rule, now, n, _ int64) Result {
 	if !o.passes(r, now, n) {
 		if r.CountRefused && n > 0 && r.Limit > 0 {
 			o.denied(r, now, min(n, r.Limit))
+		} else if n > 0 && n <= r.Limit && o.leave == 0 {
+			o.shorten(r, now, n)
 		}
 		return o.refuse(r, now, n)
 	}
@@ -488,9 +510,16 @@ func (o *oracle) refuse(r *store.Rule, now, n int64) Result {
 	res := o.answer(r, now, 0)
 	res.Allowed, res.Reason = false, store.ReasonLimited
 	at := o.firstPass(now, func(t int64) bool { return o.passes(r, t, n) })
-	if at >= maxInteger && (n > res.Limit || r.Limit == 0) {
+	leave := o.leave
+	o.leave = 0
+	shed := leave > 0 && o.passes(r, now, n)
+	o.leave = leave
+	if at >= maxInteger && (n > res.Limit-leave || r.Limit == 0) {
 		res.Reason, res.RetryAfter = store.ReasonTooLarge, store.Never
 	} else {
+		if shed {
+			res.Reason = store.ReasonHeadroom
+		}
 		res.RetryAfter = micros(at - now)
 	}
 	return res

@@ -161,6 +161,16 @@ func (h *history) randomRequest() Request {
 	return req
 }
 
+// randomLeave returns what a request of that kind must leave, often nothing.
+func (h *history) randomLeave(kind store.Kind) int64 {
+	r := h.limit.Rule()
+	if kind != store.KindTake && kind != store.KindPeek || !r.CanKeep() || h.rng.IntN(2) == 0 {
+		return 0
+	}
+	op := store.Op{Rule: r, Leave: uint32(pick(h.rng, 1, 1+h.rng.IntN(store.Whole), h.rng.IntN(store.Whole/4), store.Whole))}
+	return op.Kept()
+}
+
 // note records what the previous step took.
 func (h *history) note() {
 	if h.prior.CountsUntil != 0 {
@@ -211,8 +221,9 @@ func (h *history) run(steps int) {
 			fmt.Fprintf(&h.trace, "now %s %+v\n", h.limit, *h.limit.Rule())
 		}
 		req := h.randomRequest()
+		req.Leave = h.randomLeave(req.Kind)
 		before := clone(&h.state)
-		fmt.Fprintf(&h.trace, "%d %s %d %v %d", h.now, req.Kind, req.Cost, req.Duration, req.CountsUntil)
+		fmt.Fprintf(&h.trace, "%d %s %d %v %d leaving %d", h.now, req.Kind, req.Cost, req.Duration, req.CountsUntil, req.Leave)
 		got := Step(h.limit.Rule(), &h.state, h.now, req)
 		fmt.Fprintf(&h.trace, " -> %s; %s\n", show(got), showState(&h.state))
 		want := h.oracle.step(h.limit.Rule(), h.now, req)
@@ -260,7 +271,8 @@ func (h *history) checkContract(before State, req Request, got Result) {
 		h.fatalf("the state was changed but not reported so: before %+v", before)
 	}
 	loggedDenial := r.CountRefused && req.Kind != store.KindPeek
-	if !got.Allowed && got.Wrote && req.Kind != store.KindCharge && !loggedDenial {
+	shortened := req.Kind != store.KindPeek && reshaped(r, &before) && !reshaped(r, &h.state)
+	if !got.Allowed && got.Wrote && req.Kind != store.KindCharge && !loggedDenial && !shortened {
 		h.fatalf("a refusal wrote")
 	}
 	if req.Cost == 0 && got.Wrote && req.Kind != store.KindReset {
@@ -292,6 +304,9 @@ func (h *history) checkPeek(before State, req Request, got Result) {
 	req.Kind = store.KindPeek
 	state := clone(&before)
 	peek := Step(h.limit.Rule(), &state, h.now, req)
+	if shortened := !got.Allowed && got.Wrote; shortened && peek.RetryAfter > got.RetryAfter {
+		got.RetryAfter = peek.RetryAfter
+	}
 	if peek.Allowed != got.Allowed || peek.Reason != got.Reason || peek.RetryAfter != got.RetryAfter {
 		h.fatalf("Peek says %s", show(peek))
 	}

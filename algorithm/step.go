@@ -53,11 +53,16 @@ type Request struct {
 	// CountsUntil is as in store.Op.
 	CountsUntil int64
 	Member      uint64 // as in store.Op
+	Leave       int64  // for Take and Peek, how many tokens must be left
 }
 
 // RequestOf returns the request that op makes.
 func RequestOf(op *store.Op) Request {
-	return Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease, Member: op.Member, CountsUntil: op.CountsUntil}
+	req := Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease, Member: op.Member, CountsUntil: op.CountsUntil}
+	if op.Leave > 0 && (op.Kind == store.KindTake || op.Kind == store.KindPeek) {
+		req.Leave = op.Kept()
+	}
+	return req
 }
 
 // Result is a step's answer.
@@ -70,14 +75,14 @@ type Result struct {
 }
 
 // Step answers req at now, in microseconds since the epoch, under a valid rule. It
-// changes s only if Result.Wrote is true, and never on a refusal, unless the rule
-// counts refusals. Time may run backwards between calls; that never returns tokens.
+// changes s only if Result.Wrote is true, and on a refusal only if the rule counts
+// refusals, or its period has become shorter. Time may run backwards between calls; that never returns tokens.
 func Step(r *store.Rule, s *State, now int64, req Request) Result {
 	now = min(max(now, 0), maxTime)
 	if r.Unlimited {
 		return unlimited(req)
 	}
-	if r.Algorithm <= store.LeakyBucket && req.Kind == store.KindTake && s.Credit == 0 && s.V[3] == 0 && req.Cost > 0 {
+	if r.Algorithm <= store.LeakyBucket && req.Kind == store.KindTake && s.Credit == 0 && s.V[3] == 0 && req.Cost > 0 && req.Leave == 0 {
 		var res Result
 		var b Bucket
 		b, res.FreshAt, res.Wrote = Take(r, Bucket{s.V[0], s.V[1], s.V[2]}, now, req.Cost, &res.Decision)
@@ -91,6 +96,9 @@ func Step(r *store.Rule, s *State, now int64, req Request) Result {
 	}
 	switch req.Kind {
 	case store.KindTake, store.KindPeek:
+		if req.Leave > 0 {
+			return takeLeaving(r, s, now, req)
+		}
 		return take(r, s, now, req)
 	case store.KindTakeUpTo:
 		return takeUpTo(r, s, now, req.Cost)
@@ -365,8 +373,9 @@ func refused(r *store.Rule, s *State, now int64, req Request) Result {
 			logExcess(r, s)
 		}
 	}
+	shortens := !counts && req.Kind == store.KindTake && req.Cost > 0 && req.Cost <= r.Limit && shorten(r, s, now, req.Cost)
 	res := refuse(r, s, now, req.Cost)
-	res.Wrote = counts
+	res.Wrote = counts || shortens
 	return res
 }
 

@@ -20,6 +20,7 @@ type recorder struct {
 	oracle *oracle
 	limit  headgate.Limit
 	fresh  bool // the limit has not been written yet
+	leave  uint32
 }
 
 func record(t *testing.T, name string, limit headgate.Limit) *recorder {
@@ -31,9 +32,15 @@ func (r *recorder) change(limit headgate.Limit) { r.limit, r.fresh = limit, true
 
 func (r *recorder) step(at int64, req Request) Result {
 	r.Helper()
+	if req.Kind == store.KindTake || req.Kind == store.KindPeek {
+		req.Leave = (&store.Op{Rule: r.limit.Rule(), Leave: r.leave}).Kept()
+	}
 	v := vectorStep{
 		AtUS: at, Kind: req.Kind.String(), Cost: req.Cost, DurationUS: int64(req.Duration / time.Microsecond),
 		Lease: req.Lease, Member: req.Member, CountsUntilUS: req.CountsUntil, Window: windowOf(&r.limit, at),
+	}
+	if req.Leave > 0 {
+		v.Leave = r.leave
 	}
 	if r.fresh {
 		rule := ruleOf(&r.limit)
@@ -90,7 +97,7 @@ func makeVectors(t *testing.T, a store.Algorithm) []vector {
 	if a == store.FixedWindow {
 		all = append(all, journeys(t)...)
 	}
-	return all
+	return append(all, headroomVectors(t, a)...)
 }
 
 func vectorLimits(a store.Algorithm) []headgate.Limit {
@@ -139,43 +146,43 @@ func walk(t *testing.T, limit headgate.Limit) vector {
 	now := int64(t0) + 59*1_000_000
 	pauses := []int64{0, 1, period / 8, 0, period / 2, period, 3 * period}
 	for i, req := range []Request{
-		{store.KindPeek, 1, 0, 0, 0, 0},
-		{store.KindTake, 0, 0, 0, 0, 0},
-		{store.KindTake, 1, 0, 0, 0, 0},
-		{store.KindTake, most, 0, 0, 0, 0},
-		{store.KindTake, most + 1, 0, 0, 0, 0},
-		{store.KindTakeUpTo, most, 0, 0, 0, 0},
-		{store.KindTakeUpTo, 1, 0, 0, 0, 0},
-		{store.KindTake, 1, 0, 0, 0, 0},
-		{store.KindReserve, 1, micros(period), 0, 0, 0},
-		{store.KindReserve, 1, time.Microsecond, 0, 0, 0},
-		{store.KindRefund, 1, micros(period / 2), 0, 0, 0},
-		{store.KindRefund, most, time.Microsecond, 0, 0, 0},
-		{store.KindRefund, 2, 0, 0, 0, 0},
-		{store.KindCharge, 3, 0, 0, 0, 0},
-		{store.KindCharge, most, 0, 0, 0, 0},
-		{store.KindTake, 0, 0, 0, 0, 0},
-		{store.KindCharge, 0, 0, 0, 0, 0},
-		{store.KindGrant, 4, micros(2 * period), 0, 0, 0},
-		{store.KindGrant, 1, micros(period), 0, 0, 0},
-		{store.KindGrant, 1, 0, 0, 0, 0},
-		{store.KindTake, 3, 0, 0, 0, 0},
-		{store.KindPeek, most + 1, 0, 0, 0, 0},
-		{store.KindReserve, 2, micros(5 * period), 0, 0, 0},
-		{store.KindTakeUpTo, huge, 0, 0, 0, 0},
-		{store.KindCharge, huge, 0, 0, 0, 0},
-		{store.KindRefund, huge, 0, 0, 0, 0},
-		{store.KindGrant, huge, time.Hour, 0, 0, 0},
-		{store.KindTake, huge, 0, 0, 0, 0},
-		{store.KindReset, 0, 0, 0, 0, 0},
-		{store.KindReset, 0, 0, 0, 0, 0},
-		{store.KindTake, most, 0, 0, 0, 0},
-		{store.KindDraw, 3, micros(period / 8), 0, 0, 0},
-		{store.KindDraw, 0, micros(period / 8), 0, 0, 0},
-		{store.KindDraw, huge, micros(period / 2), 0, 0, 0},
-		{store.KindTake, 1, 0, 0, 0, 0},
-		{store.KindDraw, 1, 0, 0, 0, 0},
-		{store.KindDraw, huge, micros(huge), 0, 0, 0},
+		{store.KindPeek, 1, 0, 0, 0, 0, 0},
+		{store.KindTake, 0, 0, 0, 0, 0, 0},
+		{store.KindTake, 1, 0, 0, 0, 0, 0},
+		{store.KindTake, most, 0, 0, 0, 0, 0},
+		{store.KindTake, most + 1, 0, 0, 0, 0, 0},
+		{store.KindTakeUpTo, most, 0, 0, 0, 0, 0},
+		{store.KindTakeUpTo, 1, 0, 0, 0, 0, 0},
+		{store.KindTake, 1, 0, 0, 0, 0, 0},
+		{store.KindReserve, 1, micros(period), 0, 0, 0, 0},
+		{store.KindReserve, 1, time.Microsecond, 0, 0, 0, 0},
+		{store.KindRefund, 1, micros(period / 2), 0, 0, 0, 0},
+		{store.KindRefund, most, time.Microsecond, 0, 0, 0, 0},
+		{store.KindRefund, 2, 0, 0, 0, 0, 0},
+		{store.KindCharge, 3, 0, 0, 0, 0, 0},
+		{store.KindCharge, most, 0, 0, 0, 0, 0},
+		{store.KindTake, 0, 0, 0, 0, 0, 0},
+		{store.KindCharge, 0, 0, 0, 0, 0, 0},
+		{store.KindGrant, 4, micros(2 * period), 0, 0, 0, 0},
+		{store.KindGrant, 1, micros(period), 0, 0, 0, 0},
+		{store.KindGrant, 1, 0, 0, 0, 0, 0},
+		{store.KindTake, 3, 0, 0, 0, 0, 0},
+		{store.KindPeek, most + 1, 0, 0, 0, 0, 0},
+		{store.KindReserve, 2, micros(5 * period), 0, 0, 0, 0},
+		{store.KindTakeUpTo, huge, 0, 0, 0, 0, 0},
+		{store.KindCharge, huge, 0, 0, 0, 0, 0},
+		{store.KindRefund, huge, 0, 0, 0, 0, 0},
+		{store.KindGrant, huge, time.Hour, 0, 0, 0, 0},
+		{store.KindTake, huge, 0, 0, 0, 0, 0},
+		{store.KindReset, 0, 0, 0, 0, 0, 0},
+		{store.KindReset, 0, 0, 0, 0, 0, 0},
+		{store.KindTake, most, 0, 0, 0, 0, 0},
+		{store.KindDraw, 3, micros(period / 8), 0, 0, 0, 0},
+		{store.KindDraw, 0, micros(period / 8), 0, 0, 0, 0},
+		{store.KindDraw, huge, micros(period / 2), 0, 0, 0, 0},
+		{store.KindTake, 1, 0, 0, 0, 0, 0},
+		{store.KindDraw, 1, 0, 0, 0, 0, 0},
+		{store.KindDraw, huge, micros(huge), 0, 0, 0, 0},
 	} {
 		now += pauses[i%len(pauses)]
 		res := r.step(now, req)

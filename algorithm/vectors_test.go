@@ -40,6 +40,8 @@ type (
 		// Everything else is that of the last one.
 		Member uint64 `json:"member,omitempty"`
 		Times  int    `json:"times,omitempty"`
+		// Leave is how much of the limit a take or peek must leave, in millionths.
+		Leave uint32 `json:"leave,omitempty"`
 		// CountsUntilUS is that of the take that a refund returns.
 		CountsUntilUS int64 `json:"counts_until_us,omitempty"`
 		// Window is the calendar window of at_us. In the caller's own zone the ends of
@@ -153,11 +155,11 @@ func runVector(t *testing.T, v *vector) {
 		}
 		req := Request{
 			Kind: kindOf(t, step.Kind), Cost: step.Cost, Duration: micros(step.DurationUS), Lease: step.Lease, CountsUntil: step.CountsUntilUS,
-			Member: step.Member,
+			Member: step.Member, Leave: (&store.Op{Rule: limit.Rule(), Leave: step.Leave}).Kept(),
 		}
 		got := vectorStep{
 			Limit: step.Limit, Rule: step.Rule, AtUS: step.AtUS, Kind: step.Kind, Cost: step.Cost,
-			DurationUS: step.DurationUS, Lease: step.Lease, CountsUntilUS: step.CountsUntilUS, Member: step.Member, Times: step.Times, Window: windowOf(&limit, step.AtUS),
+			DurationUS: step.DurationUS, Lease: step.Lease, CountsUntilUS: step.CountsUntilUS, Member: step.Member, Times: step.Times, Leave: step.Leave, Window: windowOf(&limit, step.AtUS),
 		}
 		res := Step(limit.Rule(), &s, step.AtUS, req)
 		for range step.Times - 1 {

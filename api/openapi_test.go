@@ -242,6 +242,7 @@ const rules = `domain: api
 limits:
   - {name: login, match: {path: /login}, key: client_ip, rate: 5/minute}
   - {name: trial, match: {path: /trial}, rate: 1/minute, mode: shadow}
+  - {name: near, match: {path: /trial}, rate: 100/minute, soft: 1%}
   - {name: slot, match: {path: /slot}, concurrency: 5}
   - {name: failed, match: {path: /failed}, rate: 5/minute, charge_on: {status: 401}}
   - {name: delay, match: {path: /delay}, rate: 1/second, burst: 5, algorithm: leaky_bucket, on_limit: {action: delay, max_wait: 5s}}

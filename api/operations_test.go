@@ -67,6 +67,8 @@ func reasons() [][2]string {
 		{"unlimited", "no limit applies"},
 		{"banned", "the key is [banned](../watch/keys.md), or on a [deny list](../rules/lists.md)"},
 		{"expired", "the slot to renew was free already"},
+		{"headroom", "what is left is kept for requests of a higher class: the same request passes later"},
+		{"share", "the caller has used more than its fair share, and there is not enough for all: the same request passes later"},
 		{"unknown_domain", "the domain has no rules; the setting [`unknown_domain`](settings.md#rules) decides"},
 	}
 }
@@ -106,7 +108,7 @@ func common(s *schemas) {
 		"allowed! boolean: whether the request may pass", "rule string: the rule that refused, or the tightest", "limit integer: the burst of a bucket, or the limit of a window",
 		"remaining integer: what would pass now", "retry_after_ms integer|null: 0 if allowed; otherwise when the same request would pass; null means never",
 		"reset_after_ms integer: time until the full limit is available", "action string: delay, shadow_ban or queue", "delay_ms integer: how long to hold the request",
-		"reason! string: why: see reasons", "shadow [string]: rules in shadow mode that would have refused",
+		"reason! string: why: see reasons", "shadow [string]: rules in shadow mode that would have refused", "soft [string]: rules that mark the request",
 	}
 	s.describe("Decision", append(decision, "lease string: the slot taken under a concurrency rule", "report string: for POST /v1/report", "created_at string: of a peek: when the key was created, if the store records it", "changed_at string: of a peek: when the key last changed")...)
 	s.describe("Reservation", append(decision, "reservation string: for commit and cancel, if allowed")...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
@@ -27,10 +28,22 @@ type Verdict struct {
 	// Rule is the name of the rule that refused or, if allowed, the tightest one.
 	Rule string
 	// Outcome is the name in the server's metrics: allowed, delayed, shadow_refused
-	// (by a rule in shadow mode), refused, queued, or shadow_banned, which clients
-	// must not find out.
+	// (by a rule in shadow mode), marked (see Soft), refused, queued, or shadow_banned,
+	// which clients must not find out.
 	Outcome string
+	// Soft has the names of the rules that mark the request: it is allowed, and uses more
+	// than the soft part of their limit, or is over a limit with on_limit: pass.
+	Soft []string
 }
+
+// Soft returns the names of the rules that mark a request that [Rules.Middleware] has
+// passed on, from its context. Without a mark it returns nil.
+func Soft(ctx context.Context) []string {
+	names, _ := ctx.Value(softKey{}).([]string)
+	return slices.Clone(names)
+}
+
+type softKey struct{}
 
 // Decide decides about r and charges it. Rules see its method, URL, header fields,
 // cookies and client, not its body. Decide does not answer the request: see
@@ -72,7 +85,7 @@ func (r *Rules) decide(ctx context.Context, request rules.Request, cost int64) (
 		Domain: r.domain, Part: engine.Part{Request: request, Cost: cost}, At: r.limiter.Caller().Now().UnixMicro(), Endless: true,
 	})
 	defer v.Release()
-	told := Verdict{Decision: headgate.Decision(v.Decision), Outcome: v.Outcome().String()}
+	told := Verdict{Decision: headgate.Decision(v.Decision), Outcome: v.Outcome().String(), Soft: v.Marks(nil)}
 	told.Decision.Delay = v.Delay
 	if v.Rule != nil {
 		told.Rule = v.Rule.Name

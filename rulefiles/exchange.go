@@ -27,7 +27,11 @@ func (x *exchange) serve(next http.Handler) {
 		defer x.settle() // also if next panics
 	}
 	watched := answer.Watch(x.w, x.answered)
-	next.ServeHTTP(watched, x.request)
+	request := x.request
+	if x.pass.Marked > 0 {
+		request = request.WithContext(context.WithValue(request.Context(), softKey{}, x.pass.Marks(nil)))
+	}
+	next.ServeHTTP(watched, request)
 	watched.End()
 	x.result.Ended = true
 }

@@ -89,7 +89,7 @@ func Execute(ctx context.Context, to Store, op Op) (d Decision, err error) {
 	}
 	to.Do(ctx, &s.Batch)
 	d, err = s.out[0], s.group[0].Err
-	s.op[0].Key, s.op[0].Scope = "", "" // they may be in a larger text of the caller
+	s.op[0].Key, s.op[0].Scope, s.op[0].Share = "", "", nil // they may be in a larger text of the caller
 	s.out[0], s.group[0].Err = Decision{}, nil
 	singles.Put(s)
 	return d, err

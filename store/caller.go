@@ -205,7 +205,7 @@ func (c *Caller) fallBack(ctx context.Context, ops []Op, out []Decision, mode Mo
 		return false
 	}
 	for i := range out[:len(ops)] {
-		if out[i].Reason != ReasonNoLimit {
+		if out[i].Reason != ReasonNoLimit && out[i].Reason != ReasonHeadroom { // which is why it is refused, and took nothing
 			out[i].Reason = ReasonFallback
 		}
 	}

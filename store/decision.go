@@ -39,15 +39,21 @@ const (
 	ReasonBanned
 	// ReasonExpired means that the lease to renew no longer exists.
 	ReasonExpired
+	// ReasonHeadroom means that the request may pass at RetryAfter, and would pass now if it
+	// did not have to leave a part of the limit to requests of a higher class.
+	ReasonHeadroom
+	// ReasonShare means that the request may pass at RetryAfter: its owner has used more of
+	// the bucket than others for its weight, and there is not enough for all.
+	ReasonShare
 )
 
 // String returns the name used in JSON, such as limited.
 func (r Reason) String() string {
-	if r <= ReasonExpired {
+	if r <= ReasonShare {
 		return [...]string{
 			ReasonOK: "ok", ReasonLimited: "limited", ReasonTooLarge: "too_large", ReasonFailOpen: "fail_open", ReasonFailClosed: "fail_closed",
 			ReasonFallback: "fallback", ReasonCached: "cached", ReasonShadow: "shadow", ReasonNoLimit: "unlimited", ReasonBanned: "banned",
-			ReasonExpired: "expired",
+			ReasonExpired: "expired", ReasonHeadroom: "headroom", ReasonShare: "share",
 		}[r]
 	}
 	return plain.Numbered("reason", uint8(r))
@@ -88,7 +94,7 @@ func (d Decision) String() string {
 		return text + ": the store did not answer"
 	case ReasonShadow:
 		return text + " in shadow mode, else " + Decision{Reason: ReasonLimited, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter}.String()
-	case ReasonOK, ReasonLimited, ReasonTooLarge, ReasonFailClosed, ReasonFallback, ReasonCached, ReasonBanned, ReasonExpired:
+	case ReasonOK, ReasonLimited, ReasonTooLarge, ReasonFailClosed, ReasonFallback, ReasonCached, ReasonBanned, ReasonExpired, ReasonHeadroom, ReasonShare:
 	}
 	if text += ": " + d.left(); d.ResetAfter > 0 {
 		text += ", all in " + plain.Duration(d.ResetAfter)
@@ -106,6 +112,10 @@ func (d Decision) refusal() string {
 		return "the store did not answer, or the request is invalid"
 	case ReasonExpired:
 		return "the lease no longer exists"
+	case ReasonShare:
+		return "over the fair share, retry after " + plain.Wait(d.RetryAfter)
+	case ReasonHeadroom:
+		return "what is left is kept for requests of a higher class, retry after " + plain.Wait(d.RetryAfter)
 	case ReasonBanned:
 		if text = "banned"; d.RetryAfter == Never {
 			return "on a deny list"

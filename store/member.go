@@ -68,6 +68,10 @@ func (o *Op) Validate() error {
 		return o.Rule.Validate()
 	case o.Cost < 0:
 		return ErrInvalidCost
+	case o.Leave > 0 && !o.Rule.CanKeep():
+		return errKeepsNothing
+	case o.shares() && !o.shareIsValid():
+		return errShare
 	case o.Rule.Algorithm != Distinct || o.Rule.Unlimited:
 	case o.Member>>memberBits > 0:
 		return ErrNoMember

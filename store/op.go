@@ -97,6 +97,30 @@ type Op struct {
 	// for a new value. Other limits ignore it.
 	Member uint64
 	Kind   Kind // what to do
+	// Leave is, for Take and Peek, how much of the limit must be left afterwards for
+	// requests of a higher class, in millionths, rounded up to whole tokens: with 200,000 a
+	// Take from a bucket of 10 passes only if 2 are left. A fixed window lends what is kept
+	// for them evenly, until nothing is kept when it ends. Credit does not count for the
+	// limit. What would pass without it is refused with [ReasonHeadroom], and what could
+	// never pass with [ReasonTooLarge]. See [Rule.CanKeep].
+	Leave uint32
+	// Share is, for Take, Peek, Charge and Refund, whose fair share of the bucket the request
+	// takes from, or gives back to; nil if the bucket is not shared. A request passes if the
+	// bucket has its cost and its owner has not used more than others, for its weight. Who
+	// has is refused with [ReasonShare]. Reserve, Draw and TakeUpTo cannot have one; other
+	// kinds ignore it. See [NewFair].
+	Share *Share
+}
+
+// Whole is an [Op.Leave] of the whole limit.
+const Whole = 1_000_000
+
+// Kept returns Leave in tokens.
+func (o *Op) Kept() int64 {
+	if o.Leave == 0 {
+		return 0
+	}
+	return (o.Rule.Most()*int64(min(o.Leave, Whole)) + Whole - 1) / Whole // at most 2^60
 }
 
 // Mode says how the ops of a [Group] depend on each other.

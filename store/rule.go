@@ -169,6 +169,14 @@ func (r *Rule) divides() bool {
 	return false
 }
 
+// CanKeep reports whether an [Op.Leave] can keep a part of the limit: not where refusals
+// count, which would use it up, nor of distinct values, which cost nothing again. Of a limit
+// in blocks, an op with a Leave is always decided by the store.
+func (r *Rule) CanKeep() bool { return !r.CountRefused && r.Algorithm != Distinct }
+
+// errKeepsNothing is the error of an op with a Leave and a limit that cannot keep it.
+var errKeepsNothing = plain.Error(ErrInvalidLimit, "a limit of distinct values, or that counts refusals, keeps no part for a higher class")
+
 // problem is why a limit is invalid. The numbers in the texts are MaxLimit, MaxBuckets,
 // MaxLog, MaxConcurrent, MaxDistinct and MaxPeriod.
 type problem string

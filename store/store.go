@@ -105,7 +105,7 @@ type Times struct {
 	// zero if the store did not record it then, for example before a restart.
 	Created time.Time
 	// Changed is when the state was last changed. A refusal changes nothing unless
-	// refusals count; see [headgate.Limit.WithRefusalsCounted].
+	// refusals count (see [headgate.Limit.WithRefusalsCounted]) or the period has changed.
 	Changed time.Time
 }
 

@@ -281,6 +281,12 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 	r.Lines(func(name, text string) { e.printf("    %-11s %s\n", name, text) })
 	e.blocks(r.Blocks)
 	e.regions(r.Regions)
+	if r.Class != "" {
+		e.printf("    class       %s\n", inert(r.Class))
+	}
+	if r.Share != "" {
+		e.printf("    share       %s\n", inert(r.Share))
+	}
 	if c := r.Count; c != nil {
 		e.printf("    now         %s\n", e.now(r))
 		e.printf("    decision    %s\n", e.decision(r))

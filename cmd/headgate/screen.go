@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -130,6 +131,9 @@ func (s *screen) text(v *sight, by string, columns int) string {
 	totals := fmt.Sprintf("requests/s: %s allowed, %s refused, %s delayed, %s queued, %s shadow banned, %s shadow refused",
 		per(v.Totals.Allowed), per(v.Totals.Refused), per(v.Totals.Delayed),
 		per(v.Totals.Queued), per(v.Totals.ShadowBanned), per(v.Totals.ShadowRefused))
+	if v.Totals.Marked > 0 {
+		totals += ", " + per(v.Totals.Marked) + " marked"
+	}
 	fmt.Fprintln(&b, wrapped(when+totals, columns))
 	circuit := v.Store.Circuit
 	if circuit == "closed" {
@@ -173,9 +177,9 @@ func wrapped(line string, columns int) string {
 // ruleTable writes a table of the rules' decisions. If the terminal is too narrow
 // it leaves out empty columns.
 func ruleTable(b *bytes.Buffer, v *sight, columns int) {
-	heads := []string{"ALLOWED/s", "REFUSED/s", "DELAYED/s", "QUEUED/s", "BANNED/s", "SHADOW/s", "NEAR/s"}
+	heads := []string{"ALLOWED/s", "REFUSED/s", "DELAYED/s", "QUEUED/s", "BANNED/s", "SHADOW/s", "MARKED/s", "NEAR/s"}
 	counts := func(r *metrics.RuleTick) []uint64 {
-		return []uint64{r.Allowed, r.Refused, r.Delayed, r.Queued, r.ShadowBanned, r.ShadowRefused, r.Near}
+		return []uint64{r.Allowed, r.Refused, r.Delayed, r.Queued, r.ShadowBanned, r.ShadowRefused, r.Marked, r.Near}
 	}
 	table := func(shown []bool) string {
 		var out bytes.Buffer
@@ -204,7 +208,9 @@ func ruleTable(b *bytes.Buffer, v *sight, columns int) {
 		_ = t.Flush() // a buffer takes everything
 		return out.String()
 	}
-	shown := []bool{true, true, true, true, true, true, true}
+	const marked = 6 // a column that few have
+	some := slices.ContainsFunc(v.Rules, func(r metrics.RuleTick) bool { return r.Marked > 0 })
+	shown := []bool{true, true, true, true, true, true, marked: some, true}
 	text := table(shown)
 	if first, _, _ := strings.Cut(text, "\n"); columns > 0 && len(first) > columns {
 		for i := range shown {

@@ -7,12 +7,15 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/headgate/headgate/store"
 )
 
 // Headers sets the fields of dialect d about the limits of a request, replacing
 // earlier values. If a limit refused, they include Retry-After: whole seconds,
 // rounded up, at least 1, left out if the request can never pass. Unlimited and
-// observed limits are not mentioned.
+// observed limits are not mentioned. Where what is left is kept for a higher class,
+// Retry-After is all: the client is over no limit of its own.
 //
 // It makes two allocations besides those of the map.
 func Headers(h http.Header, d Dialect, list ...Policy) {
@@ -46,7 +49,12 @@ type fields struct {
 
 // fill appends the values of all fields of dialect d.
 func (f *fields) fill(text []byte, d Dialect, list []Policy) []byte {
-	switch d {
+	i := refusing(list)
+	shown := d
+	if i >= 0 && list[i].Decision.Reason == store.ReasonHeadroom {
+		shown = None
+	}
+	switch shown {
 	case Default:
 		if i := tightest(list); i >= 0 { // X-RateLimit-* describes only that one
 			tight := &list[i].Decision
@@ -65,7 +73,6 @@ func (f *fields) fill(text []byte, d Dialect, list []Policy) []byte {
 		text = f.draft03(text, list)
 	case None:
 	}
-	i := refusing(list)
 	if i < 0 {
 		return text
 	}
@@ -75,7 +82,7 @@ func (f *fields) fill(text []byte, d Dialect, list []Policy) []byte {
 	}
 	seconds := max(Seconds(after), 1)
 	text = f.number(text, fieldRetryAfter, seconds)
-	if d == Default {
+	if shown == Default {
 		text = f.number(text, fieldXRetryAfter, seconds)
 	}
 	return text

@@ -27,12 +27,21 @@ const (
 
 const problemType = "application/problem+json"
 
+// Overloaded answers a request for which there is no room. It is over no limit of its own, so it
+// is told of none.
+func Overloaded(w http.ResponseWriter, detail string) {
+	w.Header().Set("Retry-After", strconv.Itoa(1+rand.IntN(3))) //nolint:gosec // spreads retries
+	Problem(w, http.StatusServiceUnavailable, detail)
+}
+
 // Refusal is the answer to a request over its limit.
 type Refusal struct {
 	// Status is the answer's status; 0 means 429. If the store could not answer
-	// (FailClosed), 0 and 429 become 503, since the client did nothing wrong. A
+	// (FailClosed), or what is left is kept for a higher class, 0 and 429 become 503,
+	// since the client did nothing wrong. A
 	// status that cannot be final in HTTP (below 200, above 999) counts as 0.
 	Status      int
+	Stated      bool   // a rule says Status: where a part is kept for a higher class, 429 stays 429
 	Body        string // replaces the problem+json body if not empty
 	ContentType string // belongs to Body; empty means plain text
 	// Bodies replace the problem+json body if Body is empty. The client gets the one
@@ -127,7 +136,7 @@ func (r *Refusal) status() int {
 	switch {
 	case r.Status >= 200 && r.Status <= 999 && r.Status != http.StatusTooManyRequests:
 		return r.Status
-	case r.reason() == headgate.ReasonFailClosed:
+	case r.reason() == headgate.ReasonFailClosed, r.reason() == store.ReasonHeadroom && !r.Stated:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusTooManyRequests
@@ -156,6 +165,9 @@ func (r *Refusal) problem(status int) []byte {
 	case decision.Reason == headgate.ReasonFailClosed:
 		kind, title = ReducedCapacity, "Capacity temporarily reduced"
 		detail = "The quota cannot be checked at the moment. Try again later."
+	case decision.Reason == store.ReasonHeadroom:
+		kind, title = ReducedCapacity, "Capacity temporarily reduced"
+		detail = "What is left is kept for more important requests. Try again later."
 	case decision.Reason == store.ReasonBanned:
 		kind, title, detail = AbnormalUsage, "Abnormal usage detected", "Requests from you are not accepted for now."
 	case decision.RetryAfter == headgate.Never && nothing: // a row "deny" of a table

@@ -45,6 +45,16 @@ func TestRefuse(t *testing.T) {
 			"detail":            "The quota cannot be checked at the moment. Try again later.",
 			"violated-policies": []any{"login"}, "retry_after_ms": 1000.0,
 		}},
+		{"room for others", answer.Refusal{Status: 429, Policies: []answer.Policy{daily, with(login, store.Decision{Reason: store.ReasonHeadroom, RetryAfter: 2 * time.Second})}}, 503, map[string]any{
+			"type": answer.ReducedCapacity, "title": "Capacity temporarily reduced", "status": 503.0,
+			"detail":            "What is left is kept for more important requests. Try again later.",
+			"violated-policies": []any{"login"}, "retry_after_ms": 2000.0,
+		}},
+		{"room for others, with a status that the rule states", answer.Refusal{Status: 429, Stated: true, Policies: []answer.Policy{with(login, store.Decision{Reason: store.ReasonHeadroom, RetryAfter: 2 * time.Second})}}, 429, map[string]any{
+			"type": answer.ReducedCapacity, "title": "Capacity temporarily reduced", "status": 429.0,
+			"detail":            "What is left is kept for more important requests. Try again later.",
+			"violated-policies": []any{"login"}, "retry_after_ms": 2000.0,
+		}},
 		{"banned", answer.Refusal{Policies: []answer.Policy{daily, with(login, store.Decision{Reason: store.ReasonBanned, RetryAfter: time.Minute})}}, 429, map[string]any{
 			"type": answer.AbnormalUsage, "title": "Abnormal usage detected", "status": 429.0,
 			"detail": "Requests from you are not accepted for now.", "violated-policies": []any{"login"}, "retry_after_ms": 60000.0,
@@ -137,5 +147,18 @@ func TestProblem(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" || rec.Code != 400 || rec.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("%d %s, -want +got\n%s", rec.Code, rec.Header(), diff)
+	}
+}
+
+// TestShedHasNoFieldsOfALimit: the client is over no limit of its own, so it learns of none.
+func TestShedHasNoFieldsOfALimit(t *testing.T) {
+	t.Parallel()
+	shed := with(login, store.Decision{Reason: store.ReasonHeadroom, RetryAfter: 2 * time.Second, Limit: 5})
+	for _, d := range answer.Dialects() {
+		h := http.Header{}
+		answer.Headers(h, d, daily, shed)
+		if len(h) != 1 || h.Get("Retry-After") != "2" {
+			t.Errorf("%v: %v", d, h)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // Translator is an http.ResponseWriter to a client that expects the answers of another
@@ -70,6 +71,8 @@ func (r *Refusal) translate(w http.ResponseWriter) bool {
 		switch {
 		case m.Reason == headgate.ReasonFailClosed:
 			m.Detail = "the limit cannot be checked at the moment"
+		case m.Reason == store.ReasonHeadroom:
+			m.Detail = "what is left is kept for more important calls"
 		case r.Policies[i].Decision.RetryAfter == headgate.Never && r.Policies[i].Limit.N() == 0:
 			m.Detail = "requests from you are not accepted"
 		case r.Policies[i].Decision.RetryAfter == headgate.Never:

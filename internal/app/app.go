@@ -232,7 +232,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 func (a *App) process() door.Process {
 	return door.Process{
 		Version: a.options.Version, Timeouts: a.options.Timeouts, Asker: admission.Asker{Engine: a.engine}, Tokens: a.tokens(),
-		Ready: a.readiness, Queue: a.queue.Queue, Telemetry: a.telemetry, Register: a.registry.MustRegister,
+		Ready: a.readiness, Queue: a.queue.Queue, Telemetry: a.telemetry, Register: a.registry.MustRegister, Metrics: a.metrics,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/settings.txt, testdata/defaults.txt and docs/reference/settings.md")
+var update = flag.Bool("update", false, "rewrite testdata/settings.txt, testdata/defaults.txt and the tables of settings in docs/")
 
 // TestSettingsAreAsPromised: testdata/settings.txt lists the names of all settings. A
 // line that is taken away breaks configurations; see docs/start/install.md.
@@ -69,43 +70,63 @@ func TestDefaultsAreAsPromised(t *testing.T) {
 	}
 }
 
-// TestTablesOfSettings: docs/reference/settings.md says what the code says of each setting. A table
-// begins with a comment that has the beginnings of the keys that it is of.
+// TestTablesOfSettings: docs/reference/settings.md says what the code says of each setting, and so
+// do other pages of some. A table begins with a comment that has the beginnings of the keys that it
+// is of.
 func TestTablesOfSettings(t *testing.T) {
-	const page = "../../docs/reference/settings.md"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
+	const reference = "../../docs/reference/settings.md"
+	pages, err := filepath.Glob("../../docs/*/*.md")
+	if err != nil || !slices.Contains(pages, reference) {
+		t.Fatal(pages, err)
 	}
 	rows := describedSettings(t)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, tables := withTables(string(text), page, rows)
+		for _, row := range rows {
+			if page == reference && tables[row.Key] != 1 {
+				t.Errorf("%d tables have %s", tables[row.Key], row.Key)
+			}
+		}
+		switch {
+		case want == string(text):
+		case *update:
+			if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			t.Errorf("%s is not what the settings say: go test ./internal/config -run '^TestTablesOfSettings$' -update", page)
+		}
+	}
+}
+
+// withTables returns the text of a page with its tables of settings, and how many have each key.
+func withTables(text, page string, rows []config.Row) (string, map[string]int) {
 	tables := map[string]int{}
-	want := regexp.MustCompile(`(?s)<!-- settings [A-Za-z_. ]+ -->.*?<!-- end -->`).ReplaceAllStringFunc(string(text), func(block string) string {
+	folder, name := filepath.Base(filepath.Dir(page)), filepath.Base(page)
+	links := strings.NewReplacer("]("+folder+"/"+name+"#", "](#", "]("+folder+"/", "](", "](", "](../")
+	seeItself := regexp.MustCompile(`: \[[^]]*\]\(` + regexp.QuoteMeta(name) + `\)`)
+	itself := regexp.MustCompile(`\[([^]]*)\]\(` + regexp.QuoteMeta(name) + `\)`)
+	text = regexp.MustCompile(`(?s)<!-- settings [A-Za-z_. ]+ -->.*?<!-- end -->`).ReplaceAllStringFunc(text, func(block string) string {
 		head, _, _ := strings.Cut(block, "\n")
 		var table strings.Builder
 		for _, row := range rows {
 			if slices.ContainsFunc(strings.Fields(head)[2:], func(b string) bool { return strings.HasPrefix(row.Key, b) }) {
 				tables[row.Key]++
-				fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", row.Key, row.Values, row.Default, row.Meaning)
+				line := fmt.Sprintf("| `%s` | %s | %s | %s |\n", row.Key, row.Values, row.Default, row.Meaning)
+				table.WriteString(itself.ReplaceAllString(seeItself.ReplaceAllString(links.Replace(line), ""), "$1"))
 			}
 		}
 		return head + "\n| key | value | default | meaning |\n|---|---|---|---|\n" + table.String() + "<!-- end -->"
 	})
-	for _, row := range rows {
-		if tables[row.Key] != 1 {
-			t.Errorf("%d tables have %s", tables[row.Key], row.Key)
-		}
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	} else if want != string(text) {
-		t.Error("docs/reference/settings.md is not what the settings say: go test ./internal/config -run '^TestTablesOfSettings$' -update")
-	}
+	return text, tables
 }
 
-// describedSettings returns a row for each setting, with links that work in docs/reference. What
-// several doors have is one row, of DOOR.
+// describedSettings returns a row for each setting, with links as from docs/. What several doors
+// have is one row, of DOOR.
 func describedSettings(t *testing.T) (rows []config.Row) {
 	t.Helper()
 	common := map[config.Row][]string{} // doors, by what they have in common
@@ -139,8 +160,6 @@ func describedSettings(t *testing.T) (rows []config.Row) {
 		if strings.HasPrefix(row.Default, "127.0.0.1:") {
 			row.Default = "`" + row.Default + "`"
 		}
-		row.Default, row.Meaning = strings.ReplaceAll(row.Default, "](", "](../"), strings.ReplaceAll(row.Meaning, "](", "](../")
-		row.Meaning = strings.ReplaceAll(row.Meaning, "](../reference/", "](")
 		if !slices.Contains(rows, row) {
 			rows = append(rows, row)
 		}

@@ -33,12 +33,10 @@ const DefaultHomeTimeout = time.Second
 
 func regionSettings() []Setting {
 	stores := func(key, user string, field func(*Regions) *map[string]Secret) Setting {
-		s := List("regions."+key, func(c *Config, v []string) (err error) {
+		return List("regions."+key, func(c *Config, v []string) (err error) {
 			*field(&c.Store.Regions), err = regionStores(v, user)
 			return err
-		})
-		s.pairs = true
-		return s
+		}).Pairs()
 	}
 	return []Setting{
 		One("regions.name", func(c *Config, v string) error {

@@ -51,6 +51,12 @@ func (s Setting) ForRules() Setting {
 	return s
 }
 
+// Pairs lets the values be a mapping in the file. The setting gets name=value.
+func (s Setting) Pairs() Setting {
+	s.pairs = true
+	return s
+}
+
 // variable returns the setting's name in the environment.
 func (s *Setting) variable() string { return variable(s.key) }
 

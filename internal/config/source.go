@@ -130,7 +130,7 @@ func (c *Config) checkTogether() (errs Errors) {
 type RuleOptions = rulefile.Options
 
 // LoadRules returns the rule files and folders of a configuration file, or those of
-// the environment, which win.
+// the environment, which win. Settings of doors that contradict each other are errors.
 func LoadRules(from Sources) ([]string, error) {
 	c := defaults(from.Doors)
 	if err := c.readFile(from.File); err != nil {
@@ -142,6 +142,19 @@ func LoadRules(from Sources) ([]string, error) {
 				return nil, Errors{err}
 			}
 		}
+	}
+	c.placeDoors()
+	var errs Errors
+	for _, d := range c.doors {
+		if d.Check != nil {
+			errs = append(errs, d.Check(c)...)
+		}
+	}
+	for i, err := range errs {
+		errs[i] = c.Locate(err)
+	}
+	if len(errs) > 0 {
+		return nil, errs
 	}
 	return c.Rules, nil
 }

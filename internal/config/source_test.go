@@ -132,3 +132,15 @@ func TestSyntaxHints(t *testing.T) {
 		}
 	}
 }
+
+// check --config finds what serve would refuse.
+func TestRulesOfAFileWhoseDoorsContradictThemselves(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "headgate.yaml")
+	if err := os.WriteFile(file, []byte("rules: [rules.yaml]\nproxy: {upstream: 'http://127.0.0.1:9', adaptive: {mode: on, min: 30, max: 5}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := config.LoadRules(config.Sources{File: file, Doors: app.Sections(), Environment: func(string) (string, bool) { return "", false }})
+	if err == nil || !strings.Contains(err.Error(), "min (30) is above max (5)") {
+		t.Errorf("%v", err)
+	}
+}

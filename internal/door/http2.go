@@ -28,6 +28,9 @@ func (h *HTTP) boundHTTP2(p *Process, o *HTTPOptions) error {
 	})
 	h.server.RegisterOnShutdown(bound.Stop)
 	h.server.Handler = h2bound.Answers(h.server.Handler)
+	if p.Heads != nil {
+		h.server.Handler = boundHeads(p.Heads, h.server.Handler)
+	}
 	server, encryption := new(http2.Server), h.server.TLSConfig     //nolint:staticcheck // deprecated, but no other accepts a connection
 	if err := http2.ConfigureServer(h.server, server); err != nil { //nolint:staticcheck // as above
 		return fmt.Errorf("cannot set up HTTP/2: %w", err)

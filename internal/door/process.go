@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/door/selfservice"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/telemetry"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/request/client"
@@ -80,6 +81,7 @@ type Process struct {
 	Ready     func(context.Context) Readiness // reports the state of the process
 	Queue     func() *queue.Queue             // returns the queue; nil while there is none
 	Telemetry *telemetry.Telemetry            // traces requests; nil does nothing
+	Metrics   *metrics.Observer               // is told of what no rule decides
 	Failures  *token.Failures                 // counts wrong tokens; nil at a door that requires none
 
 	TLS *tls.Config // nil if the door is not encrypted, or the shared port is
@@ -91,6 +93,8 @@ type Process struct {
 	// Unread ends answers that their clients do not read, on Terms; nil ends none.
 	Unread *unread.Watch
 	Terms  unread.Terms
+	// Heads bounds the memory of the headers of requests at all doors; nil means no bound.
+	Heads *membound.Bound
 	// Room bounds the memory that all callers hold together. MaxRoom is that bound in
 	// bytes, for doors that enforce it themselves.
 	Room    func() *membound.Bound

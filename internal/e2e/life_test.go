@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/door/serving"
 	"github.com/headgate/headgate/internal/replay/offline"
 	"github.com/headgate/headgate/internal/rules/rulefile"
@@ -322,7 +323,10 @@ func TestSettingsAreShownInTheirFile(t *testing.T) {
 		"store: redis://127.0.0.1:x\n":       `2:8: store: redis: the port of "127.0.0.1" is not a number`,
 		"store: {redis: {tls_ca: nofile}}\n": `2:9: store.redis: `,
 		"jwt: {keys: nofile}\n":              `2:13: jwt.keys: keys in `,
-		"proxy: {upstream: 'http://127.0.0.1:9', listen: '127.0.0.1:0', domain: apii}\n": `2:72: proxy.domain: no rule has the domain "apii"`,
+		"proxy: {upstream: 'http://127.0.0.1:9', listen: '127.0.0.1:0', domain: apii}\n":                           `2:72: proxy.domain: no rule has the domain "apii"`,
+		"proxy: {upstream: 'http://127.0.0.1:9', listen: '127.0.0.1:0', adaptive: {headroom: {critical: 20%}}}\n":  `2:85: proxy.adaptive.headroom: set, but the domain of the proxy has no "priorities"`,
+		"proxy: {upstream: 'http://127.0.0.1:9', listen: '127.0.0.1:0', adaptive: {headroom: {critical: 20}}}\n":   `2:85: proxy.adaptive.headroom: "20" is not a part of the limit`,
+		"proxy: {upstream: 'http://127.0.0.1:9', listen: '127.0.0.1:0', adaptive: {headroom: {a: 60%, b: 50%}}}\n": `2:85: proxy.adaptive.headroom: 100% or more is kept`,
 	} {
 		file := filepath.Join(folder, "headgate.yaml")
 		writeFile(t, file, "rules: [rules.yaml]\n"+text+"listen: {api: '127.0.0.1:0', grpc: off, resp: off, admin: off}\n")
@@ -372,6 +376,21 @@ func TestProxyNeedsToKnowItsDomain(t *testing.T) {
 		_, err := app.New(app.Options{Config: f.config, Logger: f.journal.logger()})
 		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
 			t.Errorf("domain %q: %v, want %q", row.domain, err, row.want)
+		}
+	}
+}
+
+// Rules without the classes of the proxy's headroom are not taken into use.
+func TestHeadroomOfTheProxyNeedsItsClasses(t *testing.T) {
+	f := newFixture(t, loginRules, hello)
+	writeFile(t, f.config.Rules[0], "priorities: {classes: [critical, default]}\n"+loginRules)
+	for class, want := range map[string]string{
+		"critcal": `the domain of the proxy has no class "critcal", did you mean "critical"?`, "default": `no class is below "default"`, "critical": "",
+	} {
+		proxyOf(f.config).Adaptive = proxy.Adaptive{Mode: "on", Headroom: []proxy.Kept{{Class: class, Part: 200_000}}}
+		_, err := app.New(app.Options{Config: f.config, Logger: f.journal.logger()})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("class %q: %v, want %q", class, err, want)
 		}
 	}
 }

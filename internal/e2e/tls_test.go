@@ -230,6 +230,64 @@ func TestUpstreamTLS(t *testing.T) {
 	}
 }
 
+// upgrades answers with an upgrade, or with the version of HTTP where there is none.
+func upgrades(w http.ResponseWriter, r *http.Request) {
+	nc, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, r.Proto+r.Header.Get("Upgrade"), http.StatusHTTPVersionNotSupported)
+		return
+	}
+	_, _ = io.WriteString(nc, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+r.Header.Get("Upgrade")+"\r\n\r\n")
+	_ = nc.Close()
+}
+
+// TestUpgradesToAnH2CUpstream: WebSocket passes over HTTP/1.1, other offers are left out: the
+// upstream may speak HTTP/2 only.
+func TestUpgradesToAnH2CUpstream(t *testing.T) {
+	upstream := httptest.NewUnstartedServer(http.HandlerFunc(upgrades))
+	upstream.Config.Protocols = new(http.Protocols)
+	upstream.Config.Protocols.SetHTTP1(true)
+	upstream.Config.Protocols.SetUnencryptedHTTP2(true)
+	upstream.Start()
+	defer upstream.Close()
+	f := run(t, loginRules, nil, func(c *config.Config) {
+		proxyOf(c).Upstream = parseURL(t, "h2c"+strings.TrimPrefix(upstream.URL, "http"))
+	})
+	for _, row := range []struct {
+		to     string
+		status int
+		body   string
+	}{{"WebSocket", http.StatusSwitchingProtocols, ""}, {"SPDY/3.1", http.StatusHTTPVersionNotSupported, "HTTP/2.0\n"}} {
+		if res, body := f.get(t, f.proxyURL("/x"), "Connection", "Upgrade", "Upgrade", row.to); res.StatusCode != row.status || body != row.body {
+			t.Errorf("%s: %d, %q", row.to, res.StatusCode, body)
+		}
+	}
+}
+
+// TestUpgradesToATLSUpstream: any upgrade passes, over HTTP/1.1, although the upstream would
+// rather speak HTTP/2.
+func TestUpgradesToATLSUpstream(t *testing.T) {
+	a := certtest.New(t)
+	a.Issue("upstream", 2, "upstream.internal")
+	upstream := httptest.NewUnstartedServer(http.HandlerFunc(upgrades))
+	upstream.EnableHTTP2 = true
+	upstream.TLS = a.Client("upstream")
+	upstream.StartTLS()
+	defer upstream.Close()
+	f := run(t, loginRules, nil, func(c *config.Config) {
+		proxyOf(c).Upstream = parseURL(t, upstream.URL)
+		proxyOf(c).UpstreamTLS = certs.ClientFiles{CA: a.CA(), ServerName: "upstream.internal"}
+	})
+	for _, to := range []string{"websocket", "SPDY/3.1"} {
+		if res, body := f.get(t, f.proxyURL("/x"), "Connection", "Upgrade", "Upgrade", to); res.StatusCode != http.StatusSwitchingProtocols {
+			t.Errorf("%s: %d, %s", to, res.StatusCode, body)
+		}
+	}
+	if res, body := f.get(t, f.proxyURL("/x")); res.StatusCode != http.StatusHTTPVersionNotSupported || !strings.Contains(body, "HTTP/2.0") {
+		t.Errorf("without an upgrade: %d, %s", res.StatusCode, body)
+	}
+}
+
 func TestTokenOfTheAPI(t *testing.T) {
 	f := run(t, loginRules, nil, func(c *config.Config) {
 		c.Tokens, apiOf(c).Explain = []config.Secret{"old-0123456789abc", "new-0123456789abc"}, api.ExplainOff

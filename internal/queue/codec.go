@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -14,11 +15,11 @@ import (
 // all that. The checksum keeps partly written and corrupt records from being sent.
 //
 // Version 2 has what the request gave of each limit, version 3 also the value that each limit
-// of different values counts. A record has the lowest version that holds it, so that older
+// of different values counts, version 4 the class of the request. A record has the lowest version that holds it, so that older
 // servers can read the others.
 const (
 	magic     = "HGQ"
-	newest    = 3
+	newest    = 4
 	headSize  = len(magic) + 1
 	crcSize   = 4
 	maxFields = 1 << 16 // limits the claims, and the header fields, of a record
@@ -31,8 +32,10 @@ func (e *Entry) Marshal() []byte {
 	for _, c := range e.Claims {
 		size += len(c.Rule) + len(c.Key) + len(c.Given) + 26
 		switch {
+		case c.Class != 0:
+			version = 4
 		case c.Member != 0:
-			version = 3
+			version = max(version, 3)
 		case c.Given != "":
 			version = max(version, 2)
 		}
@@ -53,6 +56,9 @@ func (e *Entry) Marshal() []byte {
 		}
 		if version >= 3 {
 			w.number(c.Member)
+		}
+		if version >= 4 {
+			w.number(uint64(c.Class))
 		}
 	}
 	fields := 0
@@ -98,6 +104,9 @@ func Unmarshal(b []byte) (*Entry, error) {
 		}
 		if version >= 3 {
 			c.Member = r.number()
+		}
+		if version >= 4 {
+			c.Class = uint8(min(r.number(), math.MaxUint8))
 		}
 		e.Claims = append(e.Claims, c)
 	}

@@ -47,6 +47,7 @@ type Claim struct {
 	Cost      int64
 	Given     string // what the request gave of the limit, if anything
 	Member    uint64 // the value that a limit of different values counts; else 0
+	Class     uint8  // the index of the request's class, for a limit with headroom
 }
 
 // NewID returns a random id, which cannot be guessed. Senders get one of [Queue.NewID].

@@ -41,6 +41,7 @@ var layers = map[string]int{
 
 	"internal/rules":             2, // what applies to a request
 	"internal/rules/body":        1, // the texts that rules answer with
+	"internal/rules/soft":        1, // when a limit marks instead of refusing
 	"internal/rules/rate":        1, // how much of a limit
 	"internal/rules/form":        2, // mappings by tables of their keys
 	"internal/rules/yamltext":    1, // YAML with positions
@@ -65,7 +66,8 @@ var layers = map[string]int{
 	"internal/decide/admission":  7, // the life of a request
 	"internal/decide/orders":     8, // grants and resets of other regions
 	"internal/decide/standalone": 7, // an engine without a table of bans that servers share
-	"internal/decide/checks":     1, // the scopes of the limits of middleware
+	"internal/decide/adaptive":   1, // how many requests an upstream can work on
+	"internal/decide/checks":     2, // the scopes of the limits of middleware
 
 	"internal/answer":          6,  // what all answers share: headers and bodies
 	"internal/counts/storing":  10, // opens the store, and what belongs to it
@@ -133,14 +135,15 @@ var groups = []string{"base", "transport", "request", "rules", "answer", "queue"
 // only lists packages that may be imported by nothing but the named importers.
 // Doors see rules for its Request, which each of them implements.
 var only = map[string][]string{
-	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/queue", "internal/request", "internal/door", "internal/counts", "internal/observe", "internal/replay", "rulefiles"},
-	"store/blocks":               {"examples", "internal/app", "internal/counts/storing", "internal/door/admin", "internal/door/api", "internal/door/httpapi"},
-	"store/memory":               {"examples", "internal/counts/storing", "internal/counts/trial", "internal/replay"},
-	"store/redis":                {"examples", "internal/config", "internal/operate/doctor", "internal/counts/dispatch", "internal/counts/storing", "internal/decide/control", "internal/queue"},
-	"store/storetest":            {},
-	"internal/testkit/redistest": {},
-	"internal/testkit/certtest":  {},
-	"internal/testkit/limitreq":  {},
+	"internal/rules":              {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/queue", "internal/request", "internal/door", "internal/counts", "internal/observe", "internal/replay", "rulefiles"},
+	"store/blocks":                {"examples", "internal/app", "internal/counts/storing", "internal/door/admin", "internal/door/api", "internal/door/httpapi"},
+	"store/memory":                {"examples", "internal/counts/storing", "internal/counts/trial", "internal/replay"},
+	"store/redis":                 {"examples", "internal/config", "internal/operate/doctor", "internal/counts/dispatch", "internal/counts/storing", "internal/decide/control", "internal/queue"},
+	"store/storetest":             {},
+	"internal/testkit/redistest":  {},
+	"internal/testkit/certtest":   {},
+	"internal/testkit/limitreq":   {},
+	"internal/testkit/slowserver": {},
 }
 
 // stdOnly lists packages that a library user builds with nothing but the

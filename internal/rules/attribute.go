@@ -79,6 +79,11 @@ func ParseAttribute(text string) (Attribute, error) {
 	if prefix == HashWord {
 		return Attribute{}, fmt.Errorf("%s: hash: works only in the key of a rule; write the attribute itself, such as header:X-Api-Key", clip.Quote(text))
 	}
+	if number, is := cutSegment(text); is {
+		if n, err := parseSegmentNumber(text, number); err == nil {
+			return Attribute{}, fmt.Errorf("%s, segment %d of the path, works only in the key of a rule", clip.Quote(text), n)
+		}
+	}
 	kind, ok := namedKind(prefix)
 	if !ok {
 		if near := nearest.Word(prefix, []string{"header", "query", "cookie", "jwt"}); near != "" {

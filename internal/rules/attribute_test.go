@@ -41,6 +41,7 @@ func TestParseAttributeExplains(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                        "empty",
 		"hash:header:X-Api-Key":   "works only in the key of a rule",
+		"path:2":                  "works only in the key of a rule",
 		"header":                  "needs a name, such as header:X-Api-Key",
 		"jwt:":                    "needs a name, such as jwt:sub",
 		"cookie:":                 "needs a name",

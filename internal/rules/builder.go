@@ -106,6 +106,7 @@ func (b *Builder) Ruleset(files int, warnings []diagnostic.Diagnostic) *Ruleset 
 	}
 	for i, r := range s.rules {
 		r.Index, r.Headers = i, s.domains[r.Domain].headers.dialect
+		r.setMarking()
 		s.concurrent = s.concurrent || r.Concurrent()
 		s.queues = s.queues || r.OnLimit.Action == Queue
 		if r.given != nil {

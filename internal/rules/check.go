@@ -1,22 +1,25 @@
 package rules
 
-import "slices"
+import (
+	"slices"
 
-// addRule adds the check of one of Headgate's own rules; one for each path, if it counts
-// by a path that has several readings.
+	"github.com/headgate/headgate/store"
+)
+
+// addRule adds the check of one of Headgate's own rules; one for each path, or segment,
+// if it counts by a path that has several readings.
 func (m *Matches) addRule(r *Rule, f *facts) {
-	if !r.byPath || !f.getPath().ok || len(f.paths.Plain()) == 1 {
+	if !r.byPath || !f.getPath().ok || len(f.paths.All()) == 1 || f.paths.Beyond() {
 		m.addKeys(r, f)
 		return
 	}
 	f.several = true
-	for f.plain = range f.paths.Plain() {
-		if !r.match.path.counts(f.paths, f.plain) {
-			continue
+	for f.reading = range f.paths.All() {
+		if r.match.path.covers(f.paths, f.reading) {
+			m.addKeys(r, f)
 		}
-		m.addKeys(r, f)
 	}
-	f.plain = 0
+	f.reading = 0
 }
 
 // addKeys adds the check of a rule under the current key of f. It adds none if a value is
@@ -25,9 +28,9 @@ func (m *Matches) addRule(r *Rule, f *facts) {
 func (m *Matches) addKeys(r *Rule, f *facts) {
 	start := len(f.keys)
 	end := start // of the key
-	unclear := len(r.Key) > 1 && slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.isWritten() && f.get(a.Attribute).unclear })
+	unclear := len(r.Key) > 1 && f.unclearIn(r.Key)
 	for i, a := range r.parts() {
-		v := f.get(a.Attribute)
+		v := f.part(r, a)
 		if !v.ok && r.KeyMissing == KeyMissingSkip {
 			f.keys = f.keys[:start]
 			return
@@ -57,7 +60,16 @@ func (m *Matches) addCheck(r *Rule, key string, member uint64, f *facts) {
 	if r.varies() {
 		r = r.forRequest(key, f)
 	}
-	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Member: member, Cost: r.costOf(f), Enforced: r.Enforces(key)})
+	share := store.Share{}
+	if r.Fair != nil {
+		share = r.Fair.share(r, f)
+	}
+	m.Checks = append(m.Checks, Check{Share: share, Rule: r, Key: key, Member: member, Cost: r.costOf(f), Enforced: r.Enforces(key), Class: f.class})
+}
+
+// unclearIn reports whether a part of a key that the client writes is unclear.
+func (f *facts) unclearIn(key []KeyAttribute) bool {
+	return slices.ContainsFunc(key, func(a KeyAttribute) bool { return a.isWritten() && f.get(a.Attribute).unclear })
 }
 
 // isWritten reports whether a client writes the value of a as it likes.
@@ -70,8 +82,9 @@ func (r *Rule) appendKeyPart(dst []byte, a KeyAttribute, v value, f *facts) []by
 	switch {
 	case !v.ok:
 		return append(dst, markMissing...)
+	case a.Segment > 0: // in the form that keys have it
 	case a.Kind == Path:
-		v.text = r.match.path.key(f.paths, f.plain)
+		v.text = r.match.path.key(f.paths, f.paths.PlainOf(f.reading))
 	case !v.unclear:
 		v.text = formOf(a.Attribute).Key(v.text)
 	}

@@ -40,6 +40,7 @@ func comparisons() map[string]comparison {
 		"Disabled": told(), // such a rule is not compared
 		"Limit":    {func(r *Rule) { r.Limit = headgate.PerMinute(9) }, false, true, false},
 		"Values":   apart(func(r *Rule) { r.Values = &Values{Of: Attribute{Kind: ClientIP}} }),
+		"Fair":     apart(func(r *Rule) { r.Fair = &Fair{} }),
 		"Cost":     apart(func(r *Rule) { r.Cost = 2 }),
 		"CostFrom": apart(func(r *Rule) { r.CostFrom = &CostFrom{Default: 1, Min: 1, Max: 5} }),
 		// What is charged afterwards may be more than what other rules charge,
@@ -64,6 +65,7 @@ func comparisons() map[string]comparison {
 		"Metadata":       harmless(func(r *Rule) { r.Metadata = map[string]any{"a": "b"} }),
 		"DetailedMetric": harmless(func(r *Rule) { r.DetailedMetric = true }),
 		"MetricValues":   harmless(func(r *Rule) { r.MetricValues = []int{1} }),
+		"Headroom":       apart(func(r *Rule) { r.Headroom = &Headroom{} }),
 		"table":          apart(func(r *Rule) { r.table = &Table{} }), // limits that the comparison does not see
 		"list":           told(),                                      // such a rule is in no Ruleset
 		"given":          apart(func(r *Rule) { r.given = &Given{Zone: &GivenZone{}} }),
@@ -73,6 +75,9 @@ func comparisons() map[string]comparison {
 		"rate":           told(),
 		"used":           told(),
 		"flat":           harmless(func(r *Rule) { r.flat = true }),
+		// It refuses the same, and marks more.
+		"Soft":    {func(r *Rule) { r.Soft = 80 }, true, false, false},
+		"marking": told(),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unsafe"
@@ -19,6 +20,8 @@ import (
 // KeyAttribute is one of the attributes that a rule counts by.
 type KeyAttribute struct {
 	Attribute
+	// Segment is which segment of the path counts, from 1; 0 is all of it. Only for Path.
+	Segment int
 	// Hashed replaces the value by a digest in the key, so that it appears neither
 	// in the store nor in logs and lists. See
 	// [Options.KeySecret].
@@ -29,7 +32,7 @@ type KeyAttribute struct {
 const HashWord = "hash"
 
 // ParseKeyAttribute reads what rules write in a key: an attribute, see
-// [ParseAttribute], or hash: and an attribute.
+// [ParseAttribute], or path:N; also after hash:.
 func ParseKeyAttribute(text string) (KeyAttribute, error) {
 	prefix, rest, ok := strings.Cut(text, ":")
 	switch {
@@ -37,10 +40,20 @@ func ParseKeyAttribute(text string) (KeyAttribute, error) {
 	case prefix == HashWord && rest == "":
 		return KeyAttribute{}, errors.New(`"hash:" needs an attribute, such as hash:header:X-Api-Key`)
 	case prefix == HashWord:
-		a, err := ParseAttribute(rest)
-		return KeyAttribute{a, true}, err
+		a, err := parsePlain(rest)
+		a.Hashed = true
+		return a, err
 	case nearest.Word(prefix, []string{HashWord, "hashed"}) != "":
 		return KeyAttribute{}, fmt.Errorf("unknown attribute prefix %s, did you mean %q?", clip.Quote(prefix+":"), HashWord+":")
+	}
+	return parsePlain(text)
+}
+
+// parsePlain reads an attribute of a key that is not hashed.
+func parsePlain(text string) (KeyAttribute, error) {
+	if rest, is := cutSegment(text); is {
+		n, err := parseSegmentNumber(text, rest)
+		return KeyAttribute{Attribute: Attribute{Kind: Path}, Segment: n}, err
 	}
 	a, err := ParseAttribute(text)
 	return KeyAttribute{Attribute: a}, err
@@ -48,10 +61,20 @@ func ParseKeyAttribute(text string) (KeyAttribute, error) {
 
 // String is the inverse of [ParseKeyAttribute].
 func (a KeyAttribute) String() string {
-	if a.Hashed {
-		return HashWord + ":" + a.Attribute.String()
+	text := a.Attribute.String()
+	if a.Segment > 0 {
+		text += ":" + strconv.Itoa(a.Segment)
 	}
-	return a.Attribute.String()
+	if a.Hashed {
+		return HashWord + ":" + text
+	}
+	return text
+}
+
+// Plain returns a as it is without hash:.
+func (a KeyAttribute) Plain() KeyAttribute {
+	a.Hashed = false
+	return a
 }
 
 // HashesKey reports whether a part of the key of r is hashed.

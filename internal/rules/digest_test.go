@@ -116,22 +116,33 @@ func TestKeySecretIsNotShown(t *testing.T) {
 }
 
 func TestParseKeyAttribute(t *testing.T) {
-	for _, text := range []string{"hash:client_ip", "hash:header:X-Api-Key", "hash:query:q", "hash:cookie:s", "hash:jwt:urn:a", "hash:tenant", "client_ip", "header:X", "urn:tenant", "hash"} {
+	for _, text := range []string{"hash:client_ip", "hash:header:X-Api-Key", "hash:query:q", "hash:cookie:s", "hash:jwt:urn:a", "hash:tenant", "client_ip", "header:X", "urn:tenant", "hash", "path:2", "path:16", "hash:path:1", "path:/login", "bath:1"} {
 		a, err := rules.ParseKeyAttribute(text)
 		if err != nil || a.String() != text || a.Hashed != strings.HasPrefix(text, "hash:") {
 			t.Errorf("%s: %+v, %v", text, a, err)
 		}
 	}
 	for text, want := range map[string]string{
-		"hash:":           "needs an attribute",
-		"hash:header":     "needs a name",
-		"hash:headers:X":  `did you mean "header:"?`,
-		"hash:hash:user":  "works only in the key of a rule",
-		"hashed:user":     `did you mean "hash:"?`,
-		"Hash:user":       `did you mean "hash:"?`,
-		"hash: user":      "spaces at its start or end",
-		"header:X Y":      "invalid header name",
-		"hash:header:X Y": "invalid header name",
+		"hash:":                     "needs an attribute",
+		"hash:header":               "needs a name",
+		"hash:headers:X":            `did you mean "header:"?`,
+		"hash:hash:user":            "works only in the key of a rule",
+		"hashed:user":               `did you mean "hash:"?`,
+		"Hash:user":                 `did you mean "hash:"?`,
+		"hash: user":                "spaces at its start or end",
+		"header:X Y":                "invalid header name",
+		"hash:header:X Y":           "invalid header name",
+		"path:0":                    `did you mean "path:1"?`,
+		"path:-1":                   `did you mean "path:1"?`,
+		"path:17":                   `did you mean "path:16"?`,
+		"path:99":                   `"path:99" is not a segment of the path, did you mean "path:16"? (in /v1/acme, acme is path:2; the last is path:16)`,
+		"path:x":                    `did you mean "path:2"?`,
+		"path:":                     `did you mean "path:2"?`,
+		"path:02":                   `did you mean "path:2"?`,
+		"Paths:3":                   `did you mean "path:3"?`,
+		"segment:3":                 `did you mean "path:3"?`,
+		"hash:path:x":               `did you mean "path:2"?`,
+		"path:99999999999999999999": `did you mean "path:16"?`,
 	} {
 		if a, err := rules.ParseKeyAttribute(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v, want %q", text, a, err, want)

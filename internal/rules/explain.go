@@ -171,8 +171,8 @@ func (r *Rule) mismatches(f *facts) []Mismatch {
 	}
 	if r.KeyMissing == KeyMissingSkip {
 		for _, a := range r.Key {
-			if !f.get(a.Attribute).ok {
-				out = append(out, Mismatch{"key", fmt.Sprintf("a value of %s (key_missing: skip)", a.Attribute), isAbsent})
+			if !f.part(r, a).ok {
+				out = append(out, Mismatch{"key", fmt.Sprintf("a value of %s (key_missing: skip)", a.Plain()), isAbsent})
 			}
 		}
 	}

@@ -38,8 +38,9 @@ type facts struct {
 
 	path    value        // as it came; paths say what it is
 	paths   *reading.Set // of path
-	plain   int          // which of its normal forms keys are made of
+	reading int          // which of its readings keys are made of
 	several bool         // the same check may come of several readings
+	class   Class        // in a domain with priorities
 
 	address                 netip.Addr
 	askedPath, askedAddress bool
@@ -134,11 +135,20 @@ func (f *facts) get(a Attribute) value {
 	if a.Kind == Path {
 		v := f.getPath()
 		if v.ok {
-			v.text = f.paths.FoldedPlain(f.plain)
+			v.text = f.paths.FoldedPlain(f.paths.PlainOf(f.reading))
 		}
 		return v
 	}
 	return f.fact(a).value
+}
+
+// part returns an attribute of the key of r.
+func (f *facts) part(r *Rule, a KeyAttribute) value {
+	v := f.get(a.Attribute)
+	if a.Segment > 0 && v.ok {
+		return r.match.path.segment(f.paths, f.reading, a.Segment)
+	}
+	return v
 }
 
 func (f *facts) getMethod() value { return f.fact(Attribute{Kind: Method}).value }

@@ -71,6 +71,9 @@ func (r *Rule) UnknownZone() bool { return r.zone == unknownZone }
 // forRequest returns the variant of r that limits a request under a key, or r.
 func (r *Rule) forRequest(key string, f *facts) *Rule {
 	row, g := r.ForKey(key), r.given
+	if r.table != nil && f.unclearIn(r.Key) {
+		row = r.table.strictest
+	}
 	if g == nil {
 		return row
 	}

@@ -87,7 +87,7 @@ func TestRuleOptions(t *testing.T) {
 		},
 		", description: \"protects the login\"": func(o *options) { o.Description = "protects the login" },
 		", on_limit: {status: 503, body: no, headers: {x-a: 1, X-Empty: \"\"}}": func(o *options) {
-			o.OnLimit = rules.OnLimit{Status: 503, Body: "no", ContentType: "text/plain; charset=utf-8", Headers: map[string]string{"X-A": "1", "X-Empty": ""}}
+			o.OnLimit = rules.OnLimit{Status: 503, Stated: true, Body: "no", ContentType: "text/plain; charset=utf-8", Headers: map[string]string{"X-A": "1", "X-Empty": ""}}
 		},
 		", on_limit: {body: \"{}\", content_type: application/json}": func(o *options) {
 			o.OnLimit = rules.OnLimit{Status: 429, Body: "{}", ContentType: "application/json"}

@@ -118,6 +118,37 @@ func (m *matcher) applies(f *facts) bool {
 	return true
 }
 
+// certain is applies for what is an advantage to the client: in doubt it does not hold, and a
+// header field counts only if a trusted proxy sent it.
+func (m *matcher) certain(f *facts) bool {
+	for _, c := range [...]struct {
+		asks  *textCondition
+		value func() value
+	}{{&m.method, f.getMethod}, {&m.host, f.getHost}} {
+		if c.asks.isEmpty() {
+			continue
+		}
+		if v := c.value(); v.unclear || !c.asks.applies(v) {
+			return false
+		}
+	}
+	if !m.path.isEmpty() && !m.path.certain(f) || !m.addressApplies(f) {
+		return false
+	}
+	if len(m.addresses.prefixes)+len(m.notAddresses.prefixes) > 0 {
+		if a := f.getAddress(); !a.IsValid() || a.IsUnspecified() {
+			return false
+		}
+	}
+	for i := range m.values {
+		c := &m.values[i]
+		if v := f.get(c.attribute); v.unclear || !c.holds(v) || c.attribute.Kind == Header && !f.trusted() {
+			return false
+		}
+	}
+	return true
+}
+
 func (m *matcher) addressApplies(f *facts) bool {
 	wanted := len(m.addresses.prefixes) > 0
 	if !wanted && len(m.notAddresses.prefixes) == 0 {

@@ -14,6 +14,7 @@ type OnLimit struct {
 	Action Action
 	// Status is the HTTP status of the answer: 429 by default, 200 for ShadowBan.
 	Status      int
+	Stated      bool   // the rule states Status; without that, 503 is the answer where a part is kept for a higher class
 	Body        string // replaces the problem+json body if not empty
 	ContentType string // belongs to Body
 	// Bodies replace the problem+json body if not empty; the client's Accept

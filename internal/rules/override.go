@@ -54,6 +54,7 @@ func CanEnforce(l headgate.Limit) error {
 // in its table.
 func (r *Rule) Limited(limit headgate.Limit) *Rule {
 	out := r.variant(limit)
+	out.Fair = r.Fair.under(limit)
 	out.table, out.given, out.row, out.zone, out.rate, out.used = nil, r.given.like(), 0, noZone, "", rateTaken
 	return out
 }
@@ -208,6 +209,8 @@ func (r *Rule) normal(i int, text string) string {
 	case len(r.steps) > 0: // of a descriptor, as it came
 	case a.Kind == Method:
 		text, _ = cleanMethod(text, nil)
+	case r.Key[i].Segment > 0:
+		text = r.match.path.segmentKey(text)
 	case a.Kind == Path:
 		var paths reading.Set
 		paths.Read(text)

@@ -182,6 +182,28 @@ func (c *pathCondition) applies(f *facts) bool {
 	return (len(c.any.all) == 0 || c.asksFor(f.paths)) && !c.excludes(f.paths)
 }
 
+// certain is applies for what is an advantage: every reading has to be asked for, and none may
+// be excluded.
+func (c *pathCondition) certain(f *facts) bool {
+	if v := f.getPath(); !v.ok {
+		return len(c.any.all) == 0
+	}
+	if f.paths.Beyond() {
+		return false
+	}
+	for i, text := range f.paths.All() {
+		if len(c.any.all) > 0 && !c.any.match(c.text(f.paths, i)) {
+			return false
+		}
+		for e := range c.endings {
+			if c.endings[e].match(text) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // asksFor reports whether a reading is one asked for. A path with more readings
 // than are looked at may be anything.
 func (c *pathCondition) asksFor(s *reading.Set) bool {
@@ -240,18 +262,9 @@ func (c *pathCondition) text(s *reading.Set, i int) string {
 	return s.Folded(i)
 }
 
-// counts reports whether a request is counted under one of its path's normal
-// forms: it is that of a reading that was asked for.
-func (c *pathCondition) counts(s *reading.Set, plain int) bool {
-	if len(c.any.all) == 0 || s.Beyond() {
-		return true
-	}
-	for i := range s.All() {
-		if s.PlainOf(i) == plain && c.any.match(c.text(s, i)) {
-			return true
-		}
-	}
-	return false
+// covers reports whether a reading is one that was asked for: a request is counted under it.
+func (c *pathCondition) covers(s *reading.Set, i int) bool {
+	return len(c.any.all) == 0 || c.any.match(c.text(s, i))
 }
 
 // key returns what a path of that normal form is counted by.

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/store"
 )
 
 // Request is a request to match. Each door implements it over its own request
@@ -61,11 +62,12 @@ const (
 	Delay                   // makes the request wait, up to the capacity of the queue
 	ShadowBan               // answers as if the request had passed
 	Queue                   // keeps the request to send it later
+	Pass                    // lets the request pass, and marks it
 )
 
 // String returns the name that rules use, such as shadow_ban.
 func (a Action) String() string {
-	return enum.Name(a, "action", "reject", "delay", "shadow_ban", "queue")
+	return enum.Name(a, "action", "reject", "delay", "shadow_ban", "queue", "pass")
 }
 
 // StoreError is a rule's policy for when the store cannot answer.
@@ -112,7 +114,9 @@ type Rule struct {
 	// CostAfter, if not nil, says where the upstream's response gives the cost;
 	// Cost is then the estimate.
 	CostAfter *CostAfter
-	base      *Rule // of a variant; see Base
+	Headroom  *Headroom // what lower classes must leave; nil for nothing
+	Fair      *Fair     // how the limit is shared; nil if it is not
+	base      *Rule     // of a variant; see Base
 	// Replaces are the LimitNames of rules that do not apply to a request that
 	// this one applies to; see [ApplyReplaces].
 	Replaces []string
@@ -129,6 +133,9 @@ type Rule struct {
 	// remains. See [Rule.Counted].
 	ChargeDenied bool
 	OnLimit      OnLimit // the answer to requests over the limit
+	// Soft is the percentage of the limit above which requests that pass are marked; 0 for
+	// none. See [Rule.Mark].
+	Soft int
 
 	// Domain and Name identify the rule.
 	Domain, Name string
@@ -194,6 +201,8 @@ type Rule struct {
 	steps []*Step
 	flat  bool
 	one   headgate.Limit // like Limit, of 1, for Counted
+
+	marking
 }
 
 // Position returns file:line:column.
@@ -211,7 +220,10 @@ type Check struct {
 	// Member is the store.Op.Member of the check: the value that a rule with Values
 	// counts.
 	Member   uint64
-	Enforced bool // false in shadow mode and for a key outside Percent
+	Enforced bool  // false in shadow mode and for a key outside Percent
+	Class    Class // of the request, for a rule with Headroom
+	// Share is what a rule with Fair takes from. Like Key, Of belongs to the Matches.
+	Share store.Share
 
 	replaced bool // for ApplyReplaces
 }
@@ -219,7 +231,7 @@ type Check struct {
 // kept returns c with a key of its own.
 func (c *Check) kept() Check {
 	kept := *c
-	kept.Key = strings.Clone(c.Key)
+	kept.Key, kept.Share.Of = strings.Clone(c.Key), strings.Clone(c.Share.Of)
 	return kept
 }
 
@@ -317,7 +329,7 @@ func (r *Rule) Needs() []Attribute {
 // ReadsClaims reports whether claims of a token, or other rules that may read some, can
 // change whether r refuses a request.
 func (r *Rule) ReadsClaims() bool {
-	if r.given != nil || r.QuotaMode || r.TierBy.Kind == JWT || r.CostFrom != nil && r.CostFrom.Attribute.Kind == JWT {
+	if r.given != nil || r.Headroom != nil || r.Fair != nil || r.QuotaMode || r.TierBy.Kind == JWT || r.CostFrom != nil && r.CostFrom.Attribute.Kind == JWT {
 		return true
 	}
 	return slices.ContainsFunc(r.match.values, func(v valueMatch) bool { return v.attribute.Kind == JWT }) ||
@@ -343,7 +355,7 @@ func (r *Rule) behaviour() Rule {
 	m.Key, m.KeyMissing, m.Tier, m.TierBy = nil, 0, "", Attribute{}
 	m.match, m.byPath, m.steps = matcher{}, false, nil
 	m.Limit, m.one, m.digester, m.table, m.given, m.base = headgate.Limit{}, headgate.Limit{}, nil, nil, nil, nil
-	m.row, m.zone, m.rate, m.used = 0, 0, "", rateTaken
+	m.row, m.zone, m.rate, m.used, m.marking = 0, 0, "", rateTaken, marking{}
 	return m
 }
 
@@ -358,7 +370,7 @@ func TraitOf[T fmt.Stringer](r *Rule) (trait T) {
 }
 
 // Covers reports whether r, which counts the same requests as other, refuses
-// everything that other would. It is true only for limits that differ in nothing but
+// everything that other would, which does nothing else. It is true only for limits that differ in nothing but
 // their numbers, with costs that are known before the request, and for a rule that
 // rejects: behind a shadow ban other limits keep counting, and a rejection takes
 // precedence over a queue.
@@ -366,7 +378,8 @@ func (r *Rule) Covers(other *Rule) bool {
 	switch {
 	case r.Mode != Enforce || r.Percent < 100 || len(r.when) > 0 || r.QuotaMode || r.OnLimit.Action != Reject:
 		return false
-	case r.ChargeDenied || other.ChargeDenied || len(other.Traits) > 0 || !r.costsAs(other) || !r.Values.same(other.Values) || !r.coversOutage(other):
+	case r.ChargeDenied || other.ChargeDenied || r.Headroom != nil || other.Headroom != nil || r.Fair != nil || other.Fair != nil || len(other.Traits) > 0 || other.Soft > 0 || other.OnLimit.Action == Pass ||
+		!r.costsAs(other) || !r.Values.same(other.Values) || !r.coversOutage(other):
 		return false
 	case r.Limit.Rule().Unlimited || other.Limit.Rule().Unlimited || r.varies() || other.varies():
 		return false

@@ -70,7 +70,8 @@ type domain struct {
 	// request because of its claims.
 	claimsExempt bool
 
-	headers headersChoice
+	headers    headersChoice
+	priorities *Priorities // nil without classes
 }
 
 // Domains returns the names of all domains, sorted.
@@ -139,6 +140,9 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 
 // match adds the checks of rules.
 func (d *domain) match(f *facts, m *Matches) {
+	if d.priorities != nil {
+		f.class = d.priorities.class(f)
+	}
 	m.candidates = d.index.candidates(f, m.candidates[:0])
 	for _, i := range m.candidates {
 		r := d.rules[i]

@@ -24,6 +24,10 @@ import (
 // the document but in its text, with the reason.
 var beyondSchema = map[string]string{
 	"only-comments":                "a file without documents",
+	"soft-shared":                  "two keys far apart",
+	"pass-quota":                   "two keys far apart",
+	"fair-with":                    "two keys far apart",
+	"marks-and-headroom":           "two keys far apart",
 	"no-rules":                     "another document of the file may have them",
 	"cut-off":                      "another document of the file may have them",
 	"burst-too-large-for-rate":     "arithmetic",

@@ -3,6 +3,7 @@ package rules_test
 import (
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,18 +43,20 @@ var normalisations = []func(string) string{
 }
 
 // If any sequence of normalisations comes to a protected path, a rule for it
-// applies, counts by that path, and is not escaped by the exclusion.
+// applies, counts by that path, or its segment, and is not escaped by the exclusion.
 func FuzzNoSpellingSlipsPast(f *testing.F) {
 	f.Add("/v1/otp/1234%2f..%2f..%2f..%2flogin", []byte{1, 0})
 	f.Add("/x/..;/LOGIN", []byte{5, 0, 7})
 	f.Add("//host/%256cogin/", []byte{6, 1, 0})
 	f.Add("/v1/health;/../otp", []byte{3, 0})
 	f.Add("/v1/otp/..%5chealth", []byte{0})
+	f.Add("/v1/acme/../other/%2541", []byte{0, 3})
 	set, diagnostics := rulefile.Parse(rulefile.Source{Name: "fuzz.yaml", Data: []byte(`
 domain: d
 limits:
   - {name: login, rate: 1/s, key: path, match: {path: /login}}
   - {name: v1, rate: 1/s, match: {path: [/v1/**, "!/v1/health"]}}
+  - {name: tenant, rate: 1/s, key: path:2, match: {path: /v1/**}}
 `)})
 	if set == nil {
 		f.Fatal(diagnostic.Problems(diagnostics))
@@ -83,6 +86,16 @@ limits:
 		}
 		if strings.HasPrefix(read, "/v1/") && read != "/v1/health" && len(got["v1"]) == 0 {
 			t.Errorf("%q is read as %q by %v, and no rule applies", sent, read, steps)
+		}
+		if rest, is := strings.CutPrefix(read, "/v1/"); is {
+			text, _, _ := strings.Cut(rest, "/")
+			key, beyond := string(rules.AppendPart(nil, reading.Fold(reading.Segment(text)))), string(rules.AppendPart(nil, reading.Unread))
+			if key == string(rules.AppendPart(nil, "")) {
+				key = rules.MarkMissing
+			}
+			if keys := got["tenant"]; !slices.Contains(keys, key) && !slices.Contains(keys, beyond) {
+				t.Errorf("%q is read as %q by %v, and counted by %q, not by %q", sent, read, steps, keys, key)
+			}
 		}
 	})
 }

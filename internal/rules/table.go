@@ -31,6 +31,8 @@ type Table struct {
 	Took  time.Duration // how long reading took
 
 	variants []*Rule
+	// strictest of variants and the default is for keys of which servers may read several.
+	strictest *Rule
 }
 
 // SetTable gives the keys of a rule that has been added limits of their own. Keys without
@@ -44,12 +46,27 @@ func (t *Table) make(r *Rule) {
 		t.variants[i] = r.variant(limit)
 		t.variants[i].row = i + 1
 	}
+	t.strictest = r
+	for _, v := range t.variants {
+		if stricter(&v.Limit, &t.strictest.Limit) {
+			t.strictest = v
+		}
+	}
+}
+
+// stricter reports whether a lets fewer requests pass than b, in the long run.
+func stricter(a, b *headgate.Limit) bool {
+	if a.Rule().Unlimited || b.Rule().Unlimited {
+		return !a.Rule().Unlimited
+	}
+	return float64(a.N())/float64(max(a.Period(), 1)) < float64(b.N())/float64(max(b.Period(), 1))
 }
 
 // variant returns a copy of r, a rule of a Ruleset, with another limit.
 func (r *Rule) variant(limit headgate.Limit) *Rule {
 	out := *r
 	out.Limit, out.base = limit, r.Base()
+	out.setMarking()
 	return &out
 }
 

@@ -155,10 +155,10 @@ func (t *tree) matchPath(c *choice, f *facts, m *Matches) answered {
 	if f.paths.Beyond() {
 		return t.matchAny(c, f, m)
 	}
-	found, before := forNone, f.plain
+	found, before := forNone, f.reading
 	f.several = f.several || len(f.paths.All()) > 1
 	for i, text := range f.paths.All() {
-		f.plain = f.paths.PlainOf(i)
+		f.reading = i
 		here := t.matchChoice(c, text, f, m)
 		if folded := f.paths.Folded(i); folded != text {
 			f.several = true
@@ -169,7 +169,7 @@ func (t *tree) matchPath(c *choice, f *facts, m *Matches) answered {
 		}
 		found = here
 	}
-	f.plain = before
+	f.reading = before
 	return found
 }
 

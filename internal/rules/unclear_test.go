@@ -2,6 +2,8 @@ package rules_test
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,4 +172,39 @@ func shownCost(cost int64) string {
 		return "*90"
 	}
 	return "?"
+}
+
+// TestUnclearKeysOfTables: who sends two keys has the lowest limit of the table: either of them
+// may be the one with it.
+func TestUnclearKeysOfTables(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ table, others, want string }{
+		{"ann,5/second\nbob,5/minute\ncat,unlimited", "1/second", "5/minute token_bucket"},
+		{"ann,5/second", "1/second", "1/second token_bucket"},
+		{"ann,5/second\nbob,deny", "1/second", "0/minute token_bucket"},
+		{"ann,5/second", "unlimited", "5/second token_bucket"},
+		{"ann,5/second", "deny", "0/minute token_bucket"},
+	} {
+		dir := t.TempDir()
+		text := "domain: d\nlimits:\n  - {name: a, key: \"header:A\", rate: {table: t.csv, default: " + row.others + "}}\n"
+		for name, content := range map[string]string{"r.yaml": text, "t.csv": "key,rate\n" + row.table + "\n"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rs, err := rulefile.Load(filepath.Join(dir, "r.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m rules.Matches
+		rs.Match("d", valued{"header:A": {"ann", "zoe"}}, &m)
+		if got := m.Checks[0].Rule.Limit.String(); got != row.want {
+			t.Errorf("%s, else %s: %s, want %s", row.table, row.others, got, row.want)
+		}
+		m = rules.Matches{}
+		rs.Match("d", valued{"header:A": {"ann", "ann"}}, &m)
+		if got := m.Checks[0].Rule.Limit.String(); got != "5/second token_bucket" {
+			t.Errorf("%s: one key twice: %s", row.table, got)
+		}
+	}
 }

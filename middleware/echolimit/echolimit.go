@@ -4,7 +4,7 @@
 //	limiter := headgate.New(memory.New())
 //	e.Use(echolimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-Api-Key")))
 //
-// [By], [Cost], [LimitBy] and [OnLimit] are options with echo's context, for example to
+// [By], [Cost], [Headroom], [LimitBy] and [OnLimit] are options with echo's context, for example to
 // count by a user that earlier middleware found.
 //
 // It is a separate module, so that other programs do not depend on echo.
@@ -38,6 +38,9 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 				return x.err
 			}
 			defer pass.End()
+			if ctx, marked := pass.Mark(ctx); marked {
+				c.SetRequest(c.Request().WithContext(ctx))
+			}
 			original := c.Response()
 			watched := &writer{ResponseWriter: original, pass: &pass}
 			c.SetResponse(watched)
@@ -96,6 +99,19 @@ func Cost(cost func(*echo.Context) int64) httplimit.Option {
 			return cost(x.c)
 		}
 		return 1 // used outside New
+	})
+}
+
+// Headroom is httplimit.Headroom with echo's context.
+func Headroom(f func(*echo.Context) float64) httplimit.Option {
+	if f == nil {
+		return httplimit.Headroom(nil)
+	}
+	return httplimit.Headroom(func(r *http.Request) float64 {
+		if x, ok := exchangeOf(r); ok {
+			return f(x.c)
+		}
+		return 0 // used outside New
 	})
 }
 

@@ -27,6 +27,7 @@ func router(before ...echo.MiddlewareFunc) *echo.Echo {
 	e := echo.New()
 	e.Use(before...)
 	e.Any(adaptertest.Status+":status", func(c *echo.Context) error {
+		c.Response().Header().Set(adaptertest.Marks, adaptertest.MarksOf(c.Request().Context()))
 		status := adaptertest.StatusOf(c.Request().URL.Path)
 		if c.QueryParam("error") != "" {
 			return echo.NewHTTPError(status, "wrong")
@@ -54,7 +55,7 @@ func TestAnswersAsHTTPLimit(t *testing.T) {
 	for _, mistake := range adaptertest.Mistakes(build) {
 		t.Error(mistake)
 	}
-	nils := adaptertest.Nils{By: echolimit.By(nil), Cost: echolimit.Cost(nil), LimitBy: echolimit.LimitBy(nil), OnLimit: echolimit.OnLimit(nil)}
+	nils := adaptertest.Nils{By: echolimit.By(nil), Cost: echolimit.Cost(nil), LimitBy: echolimit.LimitBy(nil), Headroom: echolimit.Headroom(nil), OnLimit: echolimit.OnLimit(nil)}
 	for _, difference := range adaptertest.NilFunctions(build, newLimiter, nils) {
 		t.Error(difference)
 	}

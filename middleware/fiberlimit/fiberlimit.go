@@ -4,7 +4,7 @@
 //	limiter := headgate.New(memory.New())
 //	app.Use(fiberlimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-Api-Key")))
 //
-// [By], [Cost], [LimitBy] and [OnLimit] are options with fiber's context, for example to
+// [By], [Cost], [Headroom], [LimitBy] and [OnLimit] are options with fiber's context, for example to
 // count by a user that earlier middleware found.
 //
 // It is a separate module, so that other programs do not depend on fiber.
@@ -47,6 +47,9 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 		err := x.err
 		if ok {
 			x.setHeader()
+			if ctx, marked := pass.Mark(c.Context()); marked {
+				c.SetContext(ctx)
+			}
 			err = c.Next()
 			x.answered(gate, &pass, status(c, err))
 			if pass.Holds() && c.Response().IsBodyStream() {
@@ -108,6 +111,19 @@ func Cost(cost func(fiber.Ctx) int64) httplimit.Option {
 			return cost(x.c)
 		}
 		return 1 // used outside New
+	})
+}
+
+// Headroom is httplimit.Headroom with fiber's context.
+func Headroom(f func(fiber.Ctx) float64) httplimit.Option {
+	if f == nil {
+		return httplimit.Headroom(nil)
+	}
+	return httplimit.Headroom(func(r *http.Request) float64 {
+		if x, ok := exchangeOf(r); ok {
+			return f(x.c)
+		}
+		return 0 // used outside New
 	})
 }
 

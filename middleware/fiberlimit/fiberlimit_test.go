@@ -33,6 +33,7 @@ func router(before ...fiber.Handler) *fiber.App {
 		app.Use(h)
 	}
 	app.All(adaptertest.Status+":status", func(c fiber.Ctx) error {
+		c.Set(adaptertest.Marks, adaptertest.MarksOf(c.Context()))
 		status := adaptertest.StatusOf(c.Path())
 		if c.Query("error") != "" {
 			return fiber.NewError(status, "wrong")
@@ -70,7 +71,7 @@ func TestAnswersAsHTTPLimit(t *testing.T) {
 	for _, mistake := range adaptertest.Mistakes(build) {
 		t.Error(mistake)
 	}
-	nils := adaptertest.Nils{By: fiberlimit.By(nil), Cost: fiberlimit.Cost(nil), LimitBy: fiberlimit.LimitBy(nil), OnLimit: fiberlimit.OnLimit(nil)}
+	nils := adaptertest.Nils{By: fiberlimit.By(nil), Cost: fiberlimit.Cost(nil), LimitBy: fiberlimit.LimitBy(nil), Headroom: fiberlimit.Headroom(nil), OnLimit: fiberlimit.OnLimit(nil)}
 	for _, difference := range adaptertest.NilFunctions(build, newLimiter, nils) {
 		t.Error(difference)
 	}

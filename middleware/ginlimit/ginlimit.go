@@ -4,7 +4,7 @@
 //	limiter := headgate.New(memory.New())
 //	router.Use(ginlimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-Api-Key")))
 //
-// [By], [Cost], [LimitBy] and [OnLimit] are options with gin's context, for example to
+// [By], [Cost], [Headroom], [LimitBy] and [OnLimit] are options with gin's context, for example to
 // count by a user that earlier middleware found.
 //
 // It is a separate module, so that other programs do not depend on gin.
@@ -37,6 +37,9 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 			return
 		}
 		defer pass.End()
+		if ctx, marked := pass.Mark(c.Request.Context()); marked {
+			c.Request = c.Request.WithContext(ctx)
+		}
 		watched := &writer{ResponseWriter: c.Writer, pass: &pass}
 		c.Writer = watched
 		c.Next()
@@ -81,6 +84,19 @@ func Cost(cost func(*gin.Context) int64) httplimit.Option {
 			return cost(c)
 		}
 		return 1 // used outside New
+	})
+}
+
+// Headroom is httplimit.Headroom with gin's context.
+func Headroom(f func(*gin.Context) float64) httplimit.Option {
+	if f == nil {
+		return httplimit.Headroom(nil)
+	}
+	return httplimit.Headroom(func(r *http.Request) float64 {
+		if c, ok := contextOf(r); ok {
+			return f(c)
+		}
+		return 0 // used outside New
 	})
 }
 

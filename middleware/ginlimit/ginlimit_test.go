@@ -27,7 +27,10 @@ func router(before ...gin.HandlerFunc) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	e.Use(before...)
-	e.Any(adaptertest.Status+":status", func(c *gin.Context) { c.Status(adaptertest.StatusOf(c.Request.URL.Path)) })
+	e.Any(adaptertest.Status+":status", func(c *gin.Context) {
+		c.Writer.Header().Set(adaptertest.Marks, adaptertest.MarksOf(c.Request.Context()))
+		c.Status(adaptertest.StatusOf(c.Request.URL.Path))
+	})
 	return e
 }
 
@@ -49,7 +52,7 @@ func TestAnswersAsHTTPLimit(t *testing.T) {
 	for _, mistake := range adaptertest.Mistakes(build) {
 		t.Error(mistake)
 	}
-	nils := adaptertest.Nils{By: ginlimit.By(nil), Cost: ginlimit.Cost(nil), LimitBy: ginlimit.LimitBy(nil), OnLimit: ginlimit.OnLimit(nil)}
+	nils := adaptertest.Nils{By: ginlimit.By(nil), Cost: ginlimit.Cost(nil), LimitBy: ginlimit.LimitBy(nil), Headroom: ginlimit.Headroom(nil), OnLimit: ginlimit.OnLimit(nil)}
 	for _, difference := range adaptertest.NilFunctions(build, newLimiter, nils) {
 		t.Error(difference)
 	}

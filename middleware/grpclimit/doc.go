@@ -12,7 +12,8 @@
 //
 // A refusal is RESOURCE_EXHAUSTED with google.rpc.RetryInfo, which [RetryAfter]
 // reads, and google.rpc.QuotaFailure, which names the limits. It is UNAVAILABLE if
-// the store could not answer (headgate.FailClosed).
+// the store could not answer (headgate.FailClosed), or what is left is kept for others
+// ([Headroom]).
 //
 // With headgate.Concurrent, a call holds its slots until it ends, and a stream until
 // it is closed.

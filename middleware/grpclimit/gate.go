@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
@@ -74,7 +75,12 @@ func (g *gate) turn(ctx context.Context, ops []store.Op, decisions []store.Decis
 	if !tightest.Allowed {
 		return places{}, g.refusal(ops, decisions)
 	}
+	marks, err := g.limits.Mark(ctx, ops, func(i int) *store.Decision { return &decisions[i] })
+	if err != nil && g.onError != nil {
+		g.onError(ctx, err)
+	}
 	held := g.hold(ctx, ops, decisions)
+	held.marks = marks
 	if len(g.chargeOn) > 0 {
 		held.charge = &charge{undo: undo}
 	}
@@ -106,6 +112,9 @@ func (g *gate) refusal(ops []store.Op, decisions []store.Decision) error {
 	}
 	var details []protoadapt.MessageV1
 	switch {
+	case decisions[store.Tightest(decisions)].Reason == headgate.ReasonHeadroom:
+		code, message = codes.Unavailable, "what is left is kept for more important calls"
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)}, &errdetails.ErrorInfo{Reason: "HEADROOM", Domain: "headgate"})
 	case code == codes.Unavailable:
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(max(after, time.Second))})
 	case after == headgate.Never:
@@ -142,8 +151,23 @@ type places struct {
 	gate   *gate
 	ctx    context.Context //nolint:containedctx // of the call, whose values the release keeps
 	leases []*store.Lease
-	charge *charge // nil without ChargeOn
+	charge *charge  // nil without ChargeOn
+	marks  []string // the names of the limits that mark the call
 }
+
+// Soft returns the names of the limits that mark a call which an interceptor has passed on,
+// from the context of its handler, or of the interceptors behind it: the call uses more of
+// them than [SoftAt] says, or is over a limit with [OnlyMark]. Without a mark it returns nil.
+func Soft(ctx context.Context) []string { return checks.Marks(ctx) }
+
+// marked is a stream whose call limits mark.
+type marked struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // it is the context of the stream
+}
+
+// Context implements grpc.ServerStream.
+func (m *marked) Context() context.Context { return m.ctx }
 
 // charge is what a call has taken, until its status settles it.
 type charge struct {

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/checks"
 )
 
 // UnaryServer returns an interceptor that limits the calls of a server, counted by
@@ -21,6 +22,7 @@ func UnaryServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Opt
 			return nil, err
 		}
 		defer held.end()
+		ctx, _ = checks.WithMarks(ctx, held.marks)
 		reply, err := handler(ctx, request)
 		held.answered(err)
 		return reply, err
@@ -37,6 +39,9 @@ func StreamServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Op
 			return err
 		}
 		defer held.end()
+		if ctx, is := checks.WithMarks(stream.Context(), held.marks); is {
+			stream = &marked{stream, ctx}
+		}
 		err = handler(server, stream)
 		held.answered(err)
 		return err
@@ -55,6 +60,7 @@ func UnaryClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Opt
 			return err
 		}
 		defer held.end()
+		ctx, _ = checks.WithMarks(ctx, held.marks)
 		err = invoke(ctx, method, request, reply, c, o...)
 		held.answered(err)
 		return err
@@ -77,6 +83,7 @@ func StreamClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Op
 				held.end()
 			}))
 		}
+		ctx, _ = checks.WithMarks(ctx, held.marks)
 		stream, err := open(ctx, d, c, method, o...)
 		if err != nil {
 			held.answered(err)

@@ -66,8 +66,8 @@ func Cost(cost func(*Call) int64) Option {
 // LimitBy sets a limit for each call, such as that of the user's plan or the method.
 // If it returns false, the limit of the interceptor or [Also] applies. Make the limits
 // once, not for every call. With a [Name] or [headgate.Limit.WithName], limits of one
-// algorithm share a key's count. An invalid limit, or two with the same name for one
-// call, refuses it with UNAVAILABLE and calls [OnError]. For no limit, return
+// algorithm share a key's count; unnamed ones count with an equal unnamed limit of
+// other interceptors. An invalid limit, or two with the same name for one call, refuses it with UNAVAILABLE and calls [OnError]. For no limit, return
 // [headgate.Unlimited].
 func LimitBy(choose func(*Call) (headgate.Limit, bool)) Option {
 	return single("LimitBy", func(c *config) { c.one.LimitBy = choose })
@@ -115,8 +115,38 @@ func OnError(f func(context.Context, error)) Option {
 	return single("OnError", func(c *config) { c.onError = f })
 }
 
+// SoftAt marks calls that use more than a part of the limit, such as 0.8; what is over the
+// limit is refused as without it. The handler learns which limits mark a call from [Soft]. It works with every limit, but not with one that regions share.
+func SoftAt(part float64) Option { return option(func(c *config) { c.one.SoftAt(part) }) }
+
+// OnlyMark marks calls over the limit instead of refusing them; see [Soft]. They count too,
+// up to one limit more, so a caller that was over it for a day is not marked for another.
+// With [Also], calls that another limit refuses do not count. It costs a second call to the
+// store if there is another limit, and does not work with headgate.LeakyBucket, with
+// refusals that count, with blocks, or with limits that regions share.
+func OnlyMark() Option { return option(func(c *config) { c.one.OnlyMark() }) }
+
+// Headroom keeps a part of the limit for important calls: f says which part a call must leave
+// to those above it, from 0 for the most important to less than 1, by something that callers
+// cannot choose.
+//
+// A call that only had to leave room is over no limit of its own: it fails with UNAVAILABLE,
+// google.rpc.RetryInfo of one to three seconds at random, and google.rpc.ErrorInfo with the
+// reason HEADROOM. [Wait] waits for as long. While a bucket is full, all of its rate is for
+// everybody; a fixed window lends what it keeps until it ends; other windows and
+// headgate.Concurrent keep it always. A part that is none, such as 30 or -1, counts as 1,
+// which refuses every call.
+//
+// It is for one limit: those of [Also] have their own. It does not work with [SoftAt],
+// [OnlyMark], refusals that count, blocks, or limits that regions share. f must be safe for
+// concurrent use.
+func Headroom(f func(*Call) float64) Option {
+	return single("Headroom", func(c *config) { c.one.Headroom = f })
+}
+
 // Also adds a further limit for the same calls, such as a daily one. A call is charged
-// to all limits or to none. options may be By, Cost, Name and LimitBy. By and Cost
+// to all limits or to none. options may be By, Cost, Name, LimitBy, Headroom, SoftAt and
+// OnlyMark. By and Cost
 // default to those of the first limit, the name to default-2 and so on.
 func Also(limit headgate.Limit, options ...Option) Option {
 	return option(func(c *config) { c.also = append(c.also, also{limit, options}) })

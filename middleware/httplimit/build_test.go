@@ -37,6 +37,7 @@ func TestTwoMiddlewaresDoNotShareACountByAccident(t *testing.T) {
 		"as a further limit":         {limiter, headgate.PerMinute(6), []httplimit.Option{httplimit.Also(limit)}, `the limit "default-2": ` + want},
 		"the name of another limit":  {limiter, limit, []httplimit.Option{httplimit.Also(headgate.PerMinute(6), httplimit.Name("b"))}, want},
 		"limits that nobody knows":   {limiter, headgate.PerDay(8), []httplimit.Option{plan}, want + "chooses limits by LimitBy"},
+		"what LimitBy falls back to": {limiter, headgate.PerDay(9), nil, want + "counts 9/day"},
 		"a name":                     {limiter, limit, []httplimit.Option{httplimit.Name("login")}, ""},
 		"a name that is shared":      {limiter, limit.WithName("login"), nil, ""},
 		"another limit":              {limiter, headgate.PerMinute(5), nil, ""},

@@ -1,10 +1,14 @@
 package httplimit_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -48,6 +52,67 @@ func ExampleAlso() {
 	// Output:
 	// "second";r=9;t=1, "day";r=999;t=86314
 }
+
+// From 80 % of the limit on, the handler answers more cheaply; above it, requests are refused.
+func ExampleSoft() {
+	limiter := headgate.New(memory.New())
+	limit := httplimit.New(limiter, headgate.PerMinute(5), httplimit.Name("searches"), httplimit.SoftAt(0.8))
+	search := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if marks := httplimit.Soft(r.Context()); len(marks) > 0 {
+			fmt.Fprintln(w, "ten results, because of", marks)
+			return
+		}
+		fmt.Fprintln(w, "a hundred results")
+	}))
+	for range 6 {
+		rec := httptest.NewRecorder()
+		search.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+		text, _, _ := strings.Cut(rec.Body.String(), "\n")
+		if rec.Code != http.StatusOK {
+			text = "refused"
+		}
+		fmt.Println(rec.Code, text)
+	}
+	// Output:
+	// 200 a hundred results
+	// 200 a hundred results
+	// 200 a hundred results
+	// 200 a hundred results
+	// 200 ten results, because of [searches]
+	// 429 refused
+}
+
+// Of ten requests a minute, two are kept for customers who pay.
+func ExampleHeadroom() {
+	limiter := headgate.New(memory.New())
+	limit := httplimit.New(limiter, headgate.PerMinute(10), httplimit.Name("fleet"),
+		httplimit.By(func(*http.Request) (string, bool) { return "all", true }),
+		httplimit.Headroom(func(r *http.Request) float64 {
+			if r.Context().Value(plan{}) == "paid" {
+				return 0
+			}
+			return 0.2
+		}))
+	h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, of := range []string{"free", "paid"} {
+		passed := 0
+		for range 9 {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, r.WithContext(context.WithValue(r.Context(), plan{}, of)))
+			if rec.Code == http.StatusOK {
+				passed++
+			}
+		}
+		fmt.Println(of, passed, "of 9")
+	}
+	// Output:
+	// free 8 of 9
+	// paid 2 of 9
+}
+
+// plan is the key of a customer's plan, which earlier middleware has put into the context.
+type plan struct{}
 
 // Five failed logins an hour for each user. Right ones cost nothing.
 func ExampleChargeOn() {
@@ -149,4 +214,34 @@ func ExampleTransport() {
 	// Output:
 	// 200 OK
 	// not sent; try in 1h0m0s
+}
+
+// In an overload, a service answers what it can in time, and payments first.
+func ExampleAdaptive() {
+	overload := httplimit.Adaptive{Max: 3, Critical: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/pay") }}
+	work := make(chan struct{})
+	service := overload.Limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-work }))
+
+	ask := func(path string) int {
+		w := httptest.NewRecorder()
+		service.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return w.Code
+	}
+	var asked sync.WaitGroup
+	for range 3 {
+		asked.Go(func() { ask("/") })
+	}
+	for overload.State().InFlight < 3 {
+		runtime.Gosched()
+	}
+	fmt.Println("/:", ask("/"))
+	asked.Go(func() { fmt.Println("/pay:", ask("/pay")) })
+	for overload.State().InFlight < 4 {
+		runtime.Gosched()
+	}
+	close(work)
+	asked.Wait()
+	// Output:
+	// /: 503
+	// /pay: 200
 }

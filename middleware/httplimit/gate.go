@@ -15,8 +15,8 @@ import (
 
 // Gate is the core of the middleware of [New], for frameworks with another kind of
 // middleware, such as ginlimit, echolimit and fiberlimit. They call [Gate.Enter] before
-// the handler, [Pass.Answered] when its answer has a header, [Pass.Leave] after it, and
-// defer [Pass.End].
+// the handler, give it the context of [Pass.Mark], call [Pass.Answered] when its answer has
+// a header, [Pass.Leave] after it, and defer [Pass.End].
 type Gate struct {
 	config
 	limits checks.Limits[*http.Request]
@@ -39,6 +39,7 @@ type Pass struct {
 	ticket
 	leases  []*store.Lease // held until End
 	told    answer.Written // the header fields that Enter has set
+	marks   []string       // the names of the limits that mark it
 	settled bool           // by Answered
 }
 
@@ -79,8 +80,26 @@ func (p *Pass) await(w http.ResponseWriter) bool {
 		g.reject(w, p.r, &p.ticket)
 		return false
 	}
+	p.marks, err = g.limits.Mark(p.ctx, p.ops, p.decisionOf)
+	g.report(p.r, err)
 	return true
 }
+
+// Mark returns ctx for the handler, with the names of the limits that mark the request; see
+// [Soft]. It reports false, and returns ctx, if there are none.
+func (p *Pass) Mark(ctx context.Context) (context.Context, bool) {
+	return checks.WithMarks(ctx, p.marks)
+}
+
+// Soft returns the names of the limits that mark a request which the middleware has passed
+// on, from its context: it uses more of them than [SoftAt] says, or is over a limit with
+// [OnlyMark]. Without a mark it returns nil.
+//
+//	if marks := httplimit.Soft(r.Context()); len(marks) > 0 {
+//		cheap(w, r)
+//		return
+//	}
+func Soft(ctx context.Context) []string { return checks.Marks(ctx) }
 
 func (t *ticket) decisionOf(i int) *store.Decision { return &t.policies[i].Decision }
 
@@ -231,6 +250,9 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) fun
 			s := &serving{pass: pass}
 			s.Watched = *answer.Watch(w, s.answered)
 			defer s.pass.End()
+			if ctx, marked := s.pass.Mark(r.Context()); marked {
+				r = r.WithContext(ctx)
+			}
 			next.ServeHTTP(s, r)
 			s.pass.Leave(s.End())
 		})

@@ -74,7 +74,8 @@ func Cost(cost func(*http.Request) int64) Option {
 // If it returns false, the limit of [New] or [Also] applies. Make the limits once, not
 // for every request. With a [Name] or [headgate.Limit.WithName], limits of one algorithm
 // share a key's count, so a user who changes plans keeps it; unnamed limits each start
-// at zero. An invalid limit, or two with the same name for one request, refuses it with
+// at zero, and count with other middlewares of the Limiter that have an equal unnamed
+// limit. An invalid limit, or two with the same name for one request, refuses it with
 // 503 and calls [OnError]. For no limit, return [headgate.Unlimited].
 func LimitBy(choose func(*http.Request) (headgate.Limit, bool)) Option {
 	return single("LimitBy", func(c *config) { c.one.LimitBy = choose })
@@ -129,8 +130,47 @@ func OnError(f func(*http.Request, error)) Option {
 	return single("OnError", func(c *config) { c.onError = f })
 }
 
+// SoftAt marks requests that use more than a part of the limit, such as 0.8; what is over the
+// limit is refused as without it. The handler learns which limits mark a request from
+// [Soft]. It works with every limit, but not with one that regions share.
+func SoftAt(part float64) Option { return option(func(c *config) { c.one.SoftAt(part) }) }
+
+// OnlyMark marks requests over the limit instead of refusing them; see [Soft]. They count
+// too, up to one limit more, so a caller that was over it for a day is not marked for
+// another. With [Also], requests that another limit refuses do not count. It costs a second
+// call to the store if there is another limit, and does not work with headgate.LeakyBucket,
+// with refusals that count, with blocks, or with limits that regions share.
+func OnlyMark() Option { return option(func(c *config) { c.one.OnlyMark() }) }
+
+// Headroom keeps a part of the limit for important requests: f says which part a request must
+// leave to those above it, from 0 for the most important to less than 1.
+//
+//	httplimit.Headroom(func(r *http.Request) float64 {
+//		switch classOf(r) { // of something that clients cannot choose
+//		case "critical":
+//			return 0
+//		case "batch":
+//			return 0.3
+//		}
+//		return 0.2
+//	})
+//
+// A request that only had to leave room is over no limit of its own: it is answered with 503,
+// a Retry-After of one to three seconds at random and no fields of limits; [Refused] has the
+// reason headgate.ReasonHeadroom. While a bucket is full, all of its rate is for everybody; a
+// fixed window lends what it keeps until it ends; other windows and headgate.Concurrent keep
+// it always. A part that is none, such as 30 or -1, counts as 1, which refuses every request.
+//
+// It is for one limit: those of [Also] have their own. It does not work with [SoftAt],
+// [OnlyMark], refusals that count, blocks, or limits that regions share. f must be safe for
+// concurrent use.
+func Headroom(f func(*http.Request) float64) Option {
+	return single("Headroom", func(c *config) { c.one.Headroom = f })
+}
+
 // Also adds a further limit for the same requests, such as a daily one. A request is
-// charged to all limits or to none. options may be By, Cost, Name and LimitBy. By and
+// charged to all limits or to none. options may be By, Cost, Name, LimitBy, Headroom, SoftAt
+// and OnlyMark. By and
 // Cost default to those of the first limit, the name to default-2 and so on.
 func Also(limit headgate.Limit, options ...Option) Option {
 	return option(func(c *config) { c.also = append(c.also, also{limit, options}) })

@@ -70,7 +70,7 @@ export default defineConfig({
             // Pages that say what something is come before those that mention it; decisions, the
             // changelog and the list of all fields are last.
             boostDocument: (id: string) => {
-              if (/\/decisions\/|\/changelog|\/api\.html/.test(id)) return 0.3;
+              if (/\/decisions\/|\/changelog|\/api\.html|\/dependencies/.test(id)) return 0.3;
               if (/\/(regions|playground|benchmarks|accuracy)/.test(id)) return 0.7;
               return /\/(rules|algorithms|which-algorithm|troubleshooting|cookbook|install|kubernetes|headers|client-ip|configuration|http-api|redis|failure)\.html/.test(
                 id,

@@ -128,6 +128,17 @@ test("no page is wider than a phone", async () => {
   expect(wide).toEqual([]);
 });
 
+test("on a phone a table shows that it scrolls, and code has a button to copy", async () => {
+  const phone = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
+  const { page } = await open("docs/rules/rules.html", phone); // with less motion, as all pages here
+  const table = page.locator(".vp-doc .table").first();
+  expect(await table.evaluate((one) => one.scrollWidth > one.clientWidth)).toBe(true);
+  const attachment = await table.evaluate((one) => getComputedStyle(one).backgroundAttachment);
+  expect(attachment).toBe("local, local, scroll, scroll, scroll");
+  const opacity = await page.evaluate(() => getComputedStyle(document.querySelector("button.copy")!).opacity);
+  expect(opacity).toBe("1");
+});
+
 test("on a phone the pages are in a menu", async () => {
   const { page, wrong } = await open("docs/run/tls.html", { viewport: { width: 360, height: 740 } });
   await page.getByRole("button", { name: "Menu" }).click();

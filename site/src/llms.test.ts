@@ -13,7 +13,7 @@ test("llms.txt has a title, a summary, and the Markdown of each page by part, wi
     "\n## Start\n\n- [Start: which page?](/headgate/docs/start/index.md): From nothing to a request that is refused, in ten minutes.\n",
   );
   expect(text).toContain(
-    "- [Which algorithm?](/headgate/docs/start/which-algorithm.md): Leave algorithm out, unless one of these five questions says otherwise.\n",
+    "- [Which algorithm?](/headgate/docs/start/which-algorithm.md): For logins write algorithm: sliding_log.\n",
   );
   const entries = text.split("\n").filter((line) => line.startsWith("- "));
   expect(entries.length).toBeGreaterThan(60);

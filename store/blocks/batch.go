@@ -58,7 +58,7 @@ func (s *Store) hold(ops []store.Op, out []store.Decision, holds []held) []held 
 	now := s.now()
 	for i := range ops {
 		op := &ops[i]
-		if op.Rule.Age == 0 || op.Kind != store.KindTake || op.Cost == 0 || op.Cost > op.Rule.Most() {
+		if op.Rule.Age == 0 || op.Leave > 0 || op.Share != nil || op.Kind != store.KindTake || op.Cost == 0 || op.Cost > op.Rule.Most() {
 			continue
 		}
 		hash := s.table.hash(op)

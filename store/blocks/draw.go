@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/store"
@@ -10,16 +11,17 @@ import (
 // drawing is a draw in progress. All callers that need one wait for the same.
 type drawing struct {
 	want, sent int64
-	void       bool // its key was reset in the meantime
+	promised   atomic.Int64 // tokens for requests that waited when it began, and have not taken them
+	void       bool         // its key was reset in the meantime
 	done       chan struct{}
 	answer     store.Decision // the store's, when done is closed
 	err        error
 }
 
 // begin returns the draw to wait for, and whether the caller must send it. It returns
-// nil if there is something to spend now. cost is what the caller needs, 0 for a draw
-// ahead.
-func (l *line) begin(now, cost int64) (d *drawing, mine bool) {
+// nil if there is something to spend now, besides what is promised to others. cost is what
+// the caller needs and has added to waiting, or 0 for a draw ahead.
+func (l *line) begin(now, cost, promised int64) (d *drawing, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.draws.Add(1)
@@ -28,12 +30,14 @@ func (l *line) begin(now, cost int64) (d *drawing, mine bool) {
 		return l.drawing, false
 	case l.gone, now < l.resting.Load(), now < l.failing.Load():
 		return nil, false
-	case cost > 0 && (l.current.Load().has(now) >= cost || l.next.Load().has(now) >= cost):
+	case cost > 0 && (l.current.Load().has(now) >= cost+promised || l.next.Load().has(now) >= cost):
 		return nil, false
 	case l.next.Load().has(now) > 0 && cost == 0:
 		return nil, false
 	}
-	l.drawing = &drawing{want: min(max(l.size, cost), mostDrawn(l.rule)), sent: now, done: make(chan struct{})}
+	waiting := l.waiting.Load()
+	l.drawing = &drawing{want: min(max(l.size, cost, waiting), mostDrawn(l.rule)), sent: now, done: make(chan struct{})}
+	l.drawing.promised.Store(waiting)
 	l.asked.Store(true)
 	l.counters.draws.Add(1)
 	return l.drawing, true
@@ -88,7 +92,10 @@ func (l *line) finish(d *drawing, now int64, answer store.Decision, err error) {
 		l.counters.held.Add(-b.size)
 		l.counters.expired.Add(b.size)
 		l.counters.stuck.add(l, b.size, now, b.over(l.rule))
-	case now >= b.deadline || l.gone:
+	case now >= b.deadline:
+		l.failing.Store(now + lateFor) // until then the store decides, in one round trip
+		l.retire(b, now)
+	case l.gone:
 		l.retire(b, now)
 	case old.has(now) == 0:
 		l.retire(old, now)

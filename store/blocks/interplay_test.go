@@ -329,7 +329,7 @@ func TestUnderIsOfOneKey(t *testing.T) {
 			op := store.Op{Key: key, Scope: "s", Rule: b.limit.Rule()}
 			l := newLine(&op, b.store.table.hash(&op), c)
 			l.size = 100
-			d, _ := l.begin(b.store.now(), 0)
+			d, _ := l.begin(b.store.now(), 0, 0)
 			l.finish(d, b.store.now(), store.Decision{}, err)
 		}
 		under := func() int64 { return b.store.Stats()[0].Under }

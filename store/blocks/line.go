@@ -108,9 +108,10 @@ type line struct {
 	current atomic.Pointer[block]
 	next    atomic.Pointer[block] // drawn ahead
 	asked   atomic.Bool           // whether a draw ahead is wanted or in progress
+	waiting atomic.Int64          // tokens for requests that wait for a draw
 	draws   atomic.Int64          // how many draws were begun, ever
 	resting atomic.Int64          // until when no draw begins; see rest
-	failing atomic.Int64          // until when no draw begins, because the last had no answer
+	failing atomic.Int64          // until when no draw begins, because the last had no answer, or a late one
 	resetAt atomic.Int64          // when the limit is reset, as of the last draw
 
 	mu      sync.Mutex // guards the following, and changes of the above

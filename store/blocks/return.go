@@ -31,7 +31,7 @@ func (s *Store) send(l *line, d *drawing) {
 
 // drawAhead draws the next block while there is still some of this one.
 func (s *Store) drawAhead(l *line, now int64) {
-	d, mine := l.begin(now, 0)
+	d, mine := l.begin(now, 0, 0)
 	switch {
 	case mine:
 		s.send(l, d)

@@ -36,7 +36,7 @@ func TestReturnsNeverGiveMore(t *testing.T) {
 			case 0, 1: // somebody draws
 				op := store.Op{Key: "k", Rule: limit.Rule()}
 				l := newLine(&op, 1, new(counters))
-				d, _ := l.begin(now, 1+rng.Int64N(limit.Burst()))
+				d, _ := l.begin(now, 1+rng.Int64N(limit.Burst()), 0)
 				op = l.draw(d.want)
 				answer := algorithm.Step(r, &with, now, algorithm.Request{Kind: store.KindDraw, Cost: op.Cost, Duration: op.Duration}).Decision
 				if l.finish(d, now, answer, nil); answer.Granted > 0 {

@@ -150,7 +150,7 @@ func (s *simulation) request(n *node, a *ask) {
 	if now := s.clock(n); n.line.spend(now, a.cost, &d) {
 		s.admit(a.cost)
 		if n.line.wants(now) {
-			if d, mine := n.line.begin(now, 0); mine {
+			if d, mine := n.line.begin(now, 0, 0); mine {
 				s.draw(n, n.line, d)
 			} else if d == nil {
 				n.line.asked.Store(false)
@@ -166,7 +166,7 @@ func (s *simulation) request(n *node, a *ask) {
 		s.rejected++
 		return
 	}
-	switch d, mine := n.line.begin(s.clock(n), a.cost); {
+	switch d, mine := n.line.begin(s.clock(n), a.cost, 0); {
 	case d == nil:
 		s.request(n, a)
 	case mine:
@@ -463,7 +463,7 @@ func TestTheBoundIsReached(t *testing.T) {
 		}
 		for _, n := range s.nodes {
 			n.line.size = over / int64(len(s.nodes))
-			d, _ := n.line.begin(s.clock(n), 0)
+			d, _ := n.line.begin(s.clock(n), 0, 0)
 			op := n.line.draw(d.want)
 			n.line.finish(d, s.clock(n), s.step(store.KindDraw, op.Cost, &op), nil)
 		}

@@ -13,6 +13,10 @@ const (
 	coolFor     = 4       // if that lasts so many beats
 	idleFor     = 2       // beats without a request, after which blocks are given back
 
+	// lateFor is how long no draw begins after one that arrived too late to be used, in
+	// microseconds: the store is further away than a block may be kept.
+	lateFor = 1_000_000
+
 	leastBlock = 2
 	mostBlock  = 1 << 40
 

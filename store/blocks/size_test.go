@@ -140,7 +140,7 @@ func TestNextIsUsedAfterTheCurrentHasEnded(t *testing.T) {
 		l := newLine(&op, 1, new(counters))
 		l.counters.limit = b.limit
 		for range 2 {
-			d, _ := l.begin(b.store.now(), 0)
+			d, _ := l.begin(b.store.now(), 0, 0)
 			op = l.draw(d.want)
 			answer, err := store.Execute(t.Context(), b.remote.Store, op)
 			if err != nil {

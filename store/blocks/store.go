@@ -76,7 +76,7 @@ func (s *Store) Do(ctx context.Context, b *store.Batch) {
 
 // take executes one op of a limit in blocks.
 func (s *Store) take(ctx context.Context, op store.Op) (store.Decision, error) {
-	if op.Kind == store.KindTake && op.Cost > 0 {
+	if op.Kind == store.KindTake && op.Cost > 0 && op.Leave == 0 && op.Share == nil {
 		hash := s.table.hash(&op)
 		l, now := s.table.find(hash, &op), s.now()
 		if l != nil {
@@ -95,7 +95,7 @@ func (s *Store) take(ctx context.Context, op store.Op) (store.Decision, error) {
 
 // takeOther executes ops of other kinds.
 func (s *Store) takeOther(ctx context.Context, op store.Op) (store.Decision, error) {
-	if op.Cost > 0 && op.Cost <= op.Rule.Most() {
+	if op.Cost > 0 && op.Cost <= op.Rule.Most() && op.Leave == 0 && op.Share == nil { // what must be left, and shares, are in the store
 		l := s.table.find(s.table.hash(&op), &op)
 		switch {
 		case l == nil:
@@ -123,8 +123,9 @@ func (s *Store) drop(op *store.Op) {
 // come on top of its new budget.
 func (s *Store) Forget(op store.Op) { s.drop(&op) }
 
-// attempts is how many draws a request waits for before it asks the store itself.
-const attempts = 3
+// attempts is how many draws a request waits for before it asks the store itself: one that
+// may have begun before it came, and one that asks for what it needs too.
+const attempts = 2
 
 // takeSlow takes where this process holds too little.
 func (s *Store) takeSlow(ctx context.Context, op store.Op, l *line, hash uint64, now int64) (store.Decision, error) {
@@ -136,13 +137,16 @@ func (s *Store) takeSlow(ctx context.Context, op store.Op, l *line, hash uint64,
 			return store.Execute(ctx, s.inner, op)
 		}
 	}
-	for range attempts {
+	l.waiting.Add(op.Cost)
+	defer l.waiting.Add(-op.Cost)
+	var promised int64 // of the last draw, to requests that had waited before it began
+	for n := range attempts {
 		var refusal store.Decision
 		if l.refuse(now, &refusal) {
 			l.counters.rested.Add(1)
 			return refusal, nil
 		}
-		d, mine := l.begin(now, op.Cost)
+		d, mine := l.begin(now, op.Cost, promised)
 		if mine {
 			s.send(l, d)
 		}
@@ -163,8 +167,18 @@ func (s *Store) takeSlow(ctx context.Context, op store.Op, l *line, hash uint64,
 			}
 		}
 		now = s.now()
+		late := d != nil && n == 0 && !mine // d had begun
+		if late {
+			if promised = d.promised.Load(); l.current.Load().has(now) < op.Cost+promised {
+				continue
+			}
+		}
 		var answer store.Decision
-		if l.spend(now, op.Cost, &answer) {
+		spent := l.spend(now, op.Cost, &answer)
+		if d != nil && !late {
+			d.promised.Add(-op.Cost)
+		}
+		if spent {
 			return answer, nil
 		}
 	}

@@ -88,97 +88,6 @@ func TestColdKeysPassThrough(t *testing.T) {
 	})
 }
 
-// TestWaitersJoinOneDraw: callers that find nothing wait for the same draw.
-func TestWaitersJoinOneDraw(t *testing.T) {
-	in(t, hourly(100_000), func(b *bench) {
-		b.heat()
-		for b.held() > 0 {
-			b.store.Forget(b.op(store.KindTake, 0))
-		}
-		before := b.remote.calls(store.KindDraw)
-		var callers sync.WaitGroup
-		for range 8 {
-			callers.Go(func() { b.do(store.KindTake, 1) })
-		}
-		callers.Wait()
-		synctest.Wait()
-		if got := b.remote.calls(store.KindDraw) - before; got > 2 { // one, and perhaps one ahead
-			t.Errorf("%d draws for 8 callers", got)
-		}
-	})
-}
-
-// TestRefusalsOfADrawAreShared: 50 callers of an exhausted key are one draw.
-func TestRefusalsOfADrawAreShared(t *testing.T) {
-	in(t, hourly(100), func(b *bench) {
-		for b.do(store.KindTake, 1).Allowed {
-		}
-		before := b.remote.calls(store.KindDraw)
-		var callers sync.WaitGroup
-		for range 50 {
-			callers.Go(func() {
-				if d := b.do(store.KindTake, 1); d.Allowed || d.RetryAfter <= 0 || d.Limit != 100 {
-					t.Errorf("%+v", d)
-				}
-			})
-		}
-		callers.Wait()
-		if got := b.remote.calls(store.KindDraw) - before; got != 1 {
-			t.Errorf("%d draws", got)
-		}
-	})
-}
-
-// TestCallerLeavesADraw: a caller's deadline holds, whatever others wait for.
-func TestCallerLeavesADraw(t *testing.T) {
-	in(t, hourly(100_000), func(b *bench) {
-		b.heat()
-		b.remote.slow(time.Minute)
-		ctx, cancel := context.WithTimeout(b.Context(), time.Millisecond)
-		defer cancel()
-		for {
-			_, err := store.Execute(ctx, b.store, b.op(store.KindTake, 1))
-			if err != nil {
-				if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
-					t.Error(err)
-				}
-				break
-			}
-		}
-		b.remote.slow(0)
-		time.Sleep(2 * time.Minute)
-	})
-}
-
-// TestWhoHangsUpIsCounted: a caller that is gone waits for a draw like others, and gets the
-// limit's answer, not that of an outage.
-func TestWhoHangsUpIsCounted(t *testing.T) {
-	in(t, hourly(60), func(b *bench) {
-		b.remote.slow(20 * time.Millisecond)
-		gone, cancel := context.WithCancel(b.Context())
-		cancel()
-		var admitted atomic.Int64
-		var callers sync.WaitGroup
-		for range 20 {
-			callers.Go(func() {
-				for range 10 {
-					d, err := store.Execute(gone, b.store, b.op(store.KindTake, 1))
-					if err != nil {
-						t.Error(err)
-					}
-					if d.Allowed {
-						admitted.Add(1)
-					}
-				}
-			})
-		}
-		callers.Wait()
-		if n := admitted.Load(); n != 60 {
-			t.Errorf("admitted %d of 60", n)
-		}
-	})
-}
-
 // TestIdleBlocksGoBack: what is not used returns to the store after two beats, and a key
 // that is no longer busy leaves the table.
 func TestIdleBlocksGoBack(t *testing.T) {
@@ -286,7 +195,7 @@ func TestReturnedBlocksAreNotCountedTwice(t *testing.T) {
 			op := b.op(store.KindDraw, 20)
 			l := newLine(&op, 1, new(counters))
 			l.size = 20
-			d, _ := l.begin(b.store.now(), 0)
+			d, _ := l.begin(b.store.now(), 0, 0)
 			op = l.draw(d.want)
 			answer, err := store.Execute(t.Context(), b.remote.Store, op)
 			if err != nil {

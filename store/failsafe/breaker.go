@@ -38,7 +38,7 @@ type ticket struct {
 // since the Store was created.
 type breaker struct {
 	options  Breaker
-	silence  time.Duration
+	timeout  time.Duration
 	onChange func(Change)
 
 	// turn counts the changes: even while closed, odd while open. The outcome of a call
@@ -81,7 +81,7 @@ func (b *breaker) admit(now int64) (ticket, bool) {
 
 // trusted reports whether the store has just answered and there is no sign of trouble.
 func (b *breaker) trusted(t ticket, now int64) bool {
-	return !t.probe && b.failures.Load() == 0 && now-b.lastGood.Load() < int64(b.silence)
+	return !t.probe && b.failures.Load() == 0 && now-b.lastGood.Load() < int64(b.timeout)
 }
 
 // done reports how a call ended.
@@ -105,8 +105,8 @@ func (b *breaker) done(t ticket, o outcome, err error, now int64) {
 			punctual = b.punctual.Add(1)
 		}
 		most := int64(b.options.Failures)
-		if punctual >= most && silence >= int64(b.silence) ||
-			failures >= most && silence >= starvedSilence*int64(b.silence) {
+		if punctual >= most && silence >= int64(b.options.Silence) ||
+			failures >= most && silence >= starvedSilence*int64(b.options.Silence) {
 			b.open(t.turn, err, now)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 )
@@ -73,6 +74,46 @@ func TestBreakerTrace(t *testing.T) {
 		}
 		if got := s.Stats(); got.Opened != 1 || got.Probes != 5 || got.Failures != 4+9+1+4 {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestOneOfSeveralServersIsLost: rare answers of the others keep the breaker closed, if it is
+// given the patience.
+func TestOneOfSeveralServersIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, row := range []struct {
+			silence time.Duration
+			opened  uint64
+		}{{0, 1}, {time.Second, 0}} {
+			f := &fake{answer: func(op store.Op) (store.Decision, error) {
+				if op.Key == "lost" {
+					return store.Decision{}, errBroken
+				}
+				return store.Decision{Allowed: true}, nil
+			}}
+			s := failsafe.New(f, failsafe.Options{Breaker: failsafe.Breaker{Silence: row.silence}})
+			ask := func(key string) error {
+				_, err := store.Execute(t.Context(), s, store.Op{Key: key, Rule: headgate.PerSecond(1).Rule(), At: 1})
+				return err
+			}
+			for i := range 50 {
+				if i%40 == 0 {
+					if err := ask("kept"); err != nil {
+						t.Errorf("silence %v: %v", row.silence, err)
+					}
+				}
+				if ask("lost") == nil {
+					t.Error("the lost server answers")
+				}
+				time.Sleep(20 * time.Millisecond)
+				if s.Stats().Opened > 0 {
+					break
+				}
+			}
+			if got := s.Stats().Opened; got != row.opened {
+				t.Errorf("silence %v: opened %d times, want %d", row.silence, got, row.opened)
+			}
 		}
 	})
 }

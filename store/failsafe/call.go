@@ -50,7 +50,7 @@ func (s *Store) isolate(ctx context.Context, b *store.Batch) {
 	}
 	own := &store.Batch{Ops: slices.Clone(b.Ops), Out: make([]store.Decision, len(b.Ops)), Groups: slices.Clone(b.Groups)}
 	for i := range own.Ops {
-		own.Ops[i].Key = strings.Clone(own.Ops[i].Key)
+		own.Ops[i].Key, own.Ops[i].Share = strings.Clone(own.Ops[i].Key), own.Ops[i].Share.Clone()
 	}
 	var end atomic.Int32
 	done := make(chan struct{})

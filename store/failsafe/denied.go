@@ -26,6 +26,7 @@ type refusal struct {
 	// passed means that this is not a refusal, but the store's answer about a limit
 	// that would have let the request pass when another limit refused it.
 	passed    bool
+	shed      bool // it is refused with ReasonHeadroom
 	cost      int64
 	remaining int64 // as answered by the store
 	// Times in nanoseconds since the Store was created: when the answer expires, when
@@ -78,7 +79,7 @@ func (d *refusedCache) place(op *store.Op) place {
 	return place{
 		h1:    mix(maphash.String(d.seed1, scope)^mark, maphash.String(d.seed1, op.Key)),
 		h2:    mix(maphash.String(d.seed2, scope)^mark, maphash.String(d.seed2, op.Key)),
-		limit: mix(mix(mix(kinds, uint64(r.Limit)), uint64(r.Period)), uint64(r.Burst)),
+		limit: mix(mix(mix(kinds, uint64(r.Limit)), uint64(r.Period)), uint64(r.Burst)|uint64(op.Leave)<<41), // a class has refusals of its own
 	}
 }
 
@@ -98,7 +99,7 @@ func (d *refusedCache) set(p *place) []refusal {
 // remembers reports whether a refusal of op allows conclusions about the next. A slot
 // may become free at any time.
 func remembers(op *store.Op) bool {
-	return op.Cost > 0 && (op.Kind == store.KindTake || op.Kind == store.KindTakeUpTo || op.Kind == store.KindDraw) &&
+	return op.Cost > 0 && op.Share == nil && (op.Kind == store.KindTake || op.Kind == store.KindTakeUpTo || op.Kind == store.KindDraw) &&
 		!op.Rule.CountRefused && op.Rule.Algorithm < store.Concurrency
 }
 
@@ -150,7 +151,7 @@ func (e *refusal) is(p *place, op *store.Op) bool {
 // limit, and the same cost, unless they are draws, which are refused where 1 is. If a
 // whole window ends at once, a larger cost passes no earlier.
 func (e *refusal) answers(op *store.Op) bool {
-	return op.Cost == e.cost || op.Kind == store.KindDraw || op.Cost > e.cost && op.Rule.Algorithm == store.FixedWindow
+	return op.Cost == e.cost || op.Kind == store.KindDraw || op.Cost > e.cost && op.Leave == 0 && op.Rule.Algorithm == store.FixedWindow
 }
 
 func (e *refusal) decision(op *store.Op, now int64) store.Decision {
@@ -160,6 +161,9 @@ func (e *refusal) decision(op *store.Op, now int64) store.Decision {
 	}
 	if e.passed {
 		return d
+	}
+	if e.shed {
+		d.Reason = store.ReasonHeadroom
 	}
 	d.RetryAfter = store.Never
 	if e.retryAt != math.MaxInt64 {
@@ -190,7 +194,7 @@ func (d *refusedCache) remember(p *place, op *store.Op, answer store.Decision, s
 		h1: p.h1, h2: p.h2, limit: p.limit, zone: op.Rule.Zone,
 		cost: op.Cost, remaining: answer.Remaining,
 		retryAt: after(start, answer.RetryAfter), resetAt: after(start, answer.ResetAfter),
-		passed: answer.Allowed,
+		passed: answer.Allowed, shed: answer.Reason == store.ReasonHeadroom,
 	}
 	e.until = min(e.retryAt, start+d.maxAge)
 	if e.passed {

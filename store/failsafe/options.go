@@ -53,6 +53,10 @@ type Change struct {
 type Breaker struct {
 	// Failures is how many calls in a row must fail before it opens, 5 by default.
 	Failures int
+	// Silence is how long no call must have succeeded besides, the Timeout by default. For a
+	// store of several servers it should be longer: while one of them is lost, answers of the
+	// others may be rare.
+	Silence time.Duration
 	// OpenFor is how long it stays open before the first probe, 50 ms by default. It
 	// doubles after each failed probe.
 	OpenFor time.Duration
@@ -98,6 +102,7 @@ type Options struct {
 // withDefaults fills in what is not set.
 func (o Options) withDefaults() Options {
 	o.Timeout = positive(o.Timeout, DefaultTimeout)
+	o.Breaker.Silence = positive(o.Breaker.Silence, o.Timeout)
 	o.Breaker.OpenFor = positive(o.Breaker.OpenFor, DefaultOpenFor)
 	o.Breaker.Longest = max(positive(o.Breaker.Longest, DefaultLongest), o.Breaker.OpenFor)
 	o.DenyCache.MaxAge = positive(o.DenyCache.MaxAge, DefaultMaxAge)

@@ -42,8 +42,8 @@ func New(inner store.Store, options Options) *Store {
 	o := options.withDefaults()
 	s := &Store{inner: inner, options: o, began: time.Now()} //nolint:forbidigo // deadlines are on the real clock
 	s.flaw = headgate.New(inner).Validate()
-	s.breaker.options, s.breaker.silence, s.breaker.onChange = o.Breaker, o.Timeout, o.OnChange
-	s.breaker.lastGood.Store(-int64(o.Timeout)) // nothing is known about the store yet
+	s.breaker.options, s.breaker.timeout, s.breaker.onChange = o.Breaker, o.Timeout, o.OnChange
+	s.breaker.lastGood.Store(-int64(o.Breaker.Silence)) // nothing is known about the store yet
 	s.slots.timeout = o.Timeout
 	if o.DenyCache.Entries > 0 {
 		s.denied = newDenied(o.DenyCache)

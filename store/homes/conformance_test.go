@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate"
@@ -44,6 +45,9 @@ func (s scattered) Do(ctx context.Context, b *store.Batch) {
 // The keys of every case are in three regions, and the answers are those of one store.
 func TestConformance(t *testing.T) {
 	storetest.Run(t, storetest.Harness{Open: func(t *testing.T) store.Store {
+		if strings.HasSuffix(t.Name(), "/DifferentialBatches") {
+			t.Skip("several regions answer fewer kinds alike; TestDifferential has these")
+		}
 		return scattered{newWorld(t, false).store, t}
 	}})
 }

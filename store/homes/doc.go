@@ -13,7 +13,8 @@
 // Ops of several stores in one call go out together, except that with
 // store.AllOrNothing the own store is asked first. If one store refuses, the others
 // give back what they took: for a moment other requests may be refused. A value of
-// store.Distinct that two requests show in that moment may not be counted.
+// store.Distinct that two requests show in that moment may not be counted. Of a refused
+// call, ops of kinds other than Take and Peek may be answered as Peek.
 //
 // The files: store.go chooses the store, batch.go divides calls that need several, and
 // join.go puts their answers together.

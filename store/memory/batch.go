@@ -38,6 +38,9 @@ func (s *Store) do(ops []store.Op, out []store.Decision, mode store.Mode) error 
 		p.id = s.secret.identify(scope, op.Key, mark)
 		parts = append(parts, p)
 	}
+	if mode == store.AllOrNothing {
+		parts = s.addOwners(parts, ops)
+	}
 	if mode == store.Independent {
 		for i := range out[:len(ops)] {
 			out[i] = s.execute(&ops[i], parts[i].id, parts[i].now)
@@ -65,6 +68,7 @@ type part struct {
 	wrote  bool
 	last   int  // the op that wrote it last
 	denied bool // set for a refusal that counts
+	owner  int  // of an op with a share: where the time of its owner is, after all ops
 }
 
 // doAll executes all ops on copies of the states. It writes them back only if every op
@@ -74,12 +78,17 @@ func (s *Store) doAll(ops []store.Op, parts []part, out []store.Decision) {
 	locked := s.lockAll(parts, few[:0])
 	defer s.unlock(locked)
 	refused := false
-	for i := range parts {
+	for i := range ops {
 		p := &parts[i]
 		first := s.first(parts, i)
 		req := algorithm.RequestOf(&ops[i])
 		first.own(p, req)
-		res := algorithm.Step(p.rule, &first.state, p.now, req)
+		var res algorithm.Result
+		if share := ops[i].Shared(); share == nil {
+			res = algorithm.Step(p.rule, &first.state, p.now, req)
+		} else {
+			res = s.stepShared(p.rule, &first.state, parts, p.owner, req, share)
+		}
 		if res.Wrote {
 			first.wrote, first.times, first.last = true, timesOf(p.rule, &res, p.now), i
 		}
@@ -106,7 +115,7 @@ func (s *Store) first(parts []part, i int) *part {
 	if p.rule.Unlimited {
 		return p
 	}
-	for j := range i {
+	for j := range parts[:i] {
 		if parts[j].id == p.id && !parts[j].rule.Unlimited {
 			p.same = parts[j].same
 			return &parts[p.same]
@@ -136,7 +145,7 @@ func (p *part) copyList() {
 // peekAllowed replaces the answers of allowed ops with those of Peek, because the whole
 // was refused.
 func (s *Store) peekAllowed(ops []store.Op, parts []part, out []store.Decision) {
-	for i := range parts {
+	for i := range ops {
 		if !out[i].Allowed {
 			continue
 		}
@@ -149,6 +158,10 @@ func (s *Store) peekAllowed(ops []store.Op, parts []part, out []store.Decision) 
 			req.Member = 0 // a grant shows no value
 		}
 		req.Kind = store.KindPeek
+		if share := ops[i].Shared(); share != nil {
+			out[i] = s.peekShared(&parts[i], &parts[parts[i].owner], &st, req, share)
+			continue
+		}
 		out[i] = algorithm.Step(parts[i].rule, &st, parts[i].now, req).Decision
 	}
 }

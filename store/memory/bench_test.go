@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/headgate/headgate"
@@ -236,5 +237,36 @@ func benchTake(b *testing.B, at int64) {
 		if d, err := store.Execute(ctx, s, op); err != nil || !d.Allowed {
 			b.Fatal("refused", err, d)
 		}
+	}
+}
+
+// BenchmarkFair is a take of one of 1024 who share a bucket.
+func BenchmarkFair(b *testing.B) {
+	s, limit := New(), headgate.PerSecond(1_000_000).Rule()
+	fair, err := store.NewFair(limit, 10*time.Second)
+	if err != nil {
+		b.Fatal(err)
+	}
+	shares := make([]store.Share, 1024)
+	for i := range shares {
+		shares[i] = store.Share{Fair: fair, Of: strconv.Itoa(i), Weight: 1}
+	}
+	op := store.Op{Key: "all", Scope: "shop/shared", Rule: limit, Cost: 1}
+	ctx := context.Background()
+	take := func(i int) {
+		op.Share = &shares[i%len(shares)]
+		if _, err := store.Execute(ctx, s, op); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := range shares {
+		take(i)
+	}
+	if n := testing.AllocsPerRun(100, func() { take(7) }); n > 0 {
+		b.Errorf("%g allocations", n)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		take(i)
 	}
 }

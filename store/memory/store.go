@@ -88,7 +88,7 @@ func (s *Store) Do(_ context.Context, b *store.Batch) {
 // take executes one op.
 func (s *Store) take(op *store.Op, d *store.Decision) (err error) {
 	r := op.Rule.AsBucket()
-	if r == nil || op.Kind != store.KindTake || op.Cost <= 0 || s.slow.Load() {
+	if r == nil || op.Kind != store.KindTake || op.Leave != 0 || op.Share != nil || op.Cost <= 0 || s.slow.Load() {
 		*d, err = s.takeAny(op)
 		return err
 	}
@@ -160,6 +160,9 @@ func (s *Store) execute(op *store.Op, id identity, now int64) store.Decision {
 	if r.Unlimited {
 		var st algorithm.State
 		return algorithm.Step(r, &st, now, algorithm.RequestOf(op)).Decision
+	}
+	if share := op.Shared(); share != nil {
+		return s.executeShared(op, share, id, now)
 	}
 	h := s.lock(s.shardIndex(id), now)
 	d := h.step(s, id, r, now, algorithm.RequestOf(op))

@@ -91,8 +91,7 @@ func (b *batch) prepare(c *call) {
 			peek.Kind = store.KindPeek
 			op = &peek
 		}
-		own := b.store.scripts.single[op.Rule.Algorithm]
-		c.script = b.store.scripts.join(c.script, own)
+		c.script = b.store.scripts.join(c.script, b.store.scripts.of(op))
 		guess := c.guess
 		if guess == 0 {
 			guess = b.store.guess(op)
@@ -101,6 +100,10 @@ func (b *batch) prepare(c *call) {
 		length := len(key)
 		text := string(b.store.appendCheck(key, op, guess))
 		c.keys, c.args = append(c.keys, text[:length]), append(c.args, text[length:])
+		if share := op.Shared(); share != nil {
+			c.keys = append(c.keys, string(appendOwnerKey(buffer[:0], b.store.options.Prefix, op)))
+			c.args = append(c.args, string(b.store.appendOwner(nil, op, share)))
+		}
 	}
 	if c.all {
 		c.args = append(c.args, "all")

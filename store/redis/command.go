@@ -17,13 +17,15 @@ const (
 
 // appendCheck appends op in the format of lua/main.lua: algorithm, kind, a flag and the
 // calendar unit (plus 6 in the caller's own zone), a byte each; then the caller's time plus one, or 0, the cost, the
-// duration in microseconds, and six integers of the rule. For a limit of distinct values
+// duration in microseconds (of a Take and a Peek what it must leave, in tokens), and six integers of the rule. For a limit of distinct values
 // the cost is the value, except for Grant. guess is the approximate
 // time, which determines the calendar windows to choose from.
 func (s *Store) appendCheck(dst []byte, op *store.Op, guess int64) []byte {
 	r, kind := op.Rule, op.Kind
 	cost, duration := min(op.Cost, maxInteger), clampDuration(kind, op.Duration)
 	switch {
+	case kind == store.KindTake || kind == store.KindPeek:
+		duration = op.Kept()
 	case kind == store.KindRelease || kind == store.KindRenew:
 		duration = min(max(op.Lease, 0), maxInteger)
 	case kind == store.KindRefund && op.CountsUntil > 0:
@@ -37,6 +39,9 @@ func (s *Store) appendCheck(dst []byte, op *store.Op, guess int64) []byte {
 		guess = given - 1
 	}
 	flag := byte(r.Anchor) | byte(r.Edge) // of which an algorithm has at most one
+	if op.Shared() != nil {
+		flag = isShared
+	}
 	if r.CountRefused {
 		flag |= countsDenied
 	}
@@ -56,12 +61,29 @@ func (s *Store) appendCheck(dst []byte, op *store.Op, guess int64) []byte {
 		unit += byte(store.Year)
 	}
 	dst = append(dst, byte(r.Algorithm), byte(kind), flag, unit)
-	p := s.parameters(r, guess)
+	return appendIntegers(dst, given, cost, duration, s.parameters(r, guess))
+}
+
+func appendIntegers(dst []byte, given, cost, duration int64, p [6]int64) []byte {
 	for _, v := range [...]int64{given, cost, duration, p[0], p[1], p[2], p[3], p[4], p[5]} {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(v))
 	}
 	return dst
 }
+
+// appendOwner appends the check on the time of the owner of share, which follows op: see
+// lua/fair.lua.
+func (s *Store) appendOwner(dst []byte, op *store.Op, share *store.Share) []byte {
+	given := int64(0)
+	if s.callerTime(op) {
+		given = min(max(op.At, 0), maxTime) + 1
+	}
+	dst = append(dst, byte(store.TokenBucket), byte(store.KindPeek), 0, 0)
+	return appendIntegers(dst, given, share.Price(), share.Fair.Doublings, s.parameters(share.Fair.Time, 0))
+}
+
+// isShared is the flag of a bucket with a share.
+const isShared = 1
 
 // countsDenied in the flag means that refused requests count.
 const countsDenied = 128

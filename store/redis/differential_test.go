@@ -332,3 +332,50 @@ func (s *story) op(l headgate.Limit, long bool) store.Op {
 	}
 	return op
 }
+
+// TestDifferentialOfShares compares the price and both steps of shares, for random buckets,
+// horizons and weights: all fields of the decision.
+func TestDifferentialOfShares(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t)
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	s := &story{rng: rand.New(rand.NewPCG(seed, 1)), store: db}
+	for i := range 60 {
+		limit := s.limit(store.TokenBucket)
+		fair, err := store.NewFair(limit.Rule(), time.Second+time.Duration(s.magnitude(46)))
+		if err != nil {
+			continue
+		}
+		s.key, s.now = fmt.Sprintf("shared %d", i), s.begin()
+		var bucket algorithm.State
+		owners := make([]algorithm.State, 3)
+		for range 60 {
+			if s.tick(&limit); s.rng.IntN(3) == 0 {
+				s.now += s.rng.Int64N(fair.Time.Period / 4)
+			}
+			s.now = min(s.now, 1<<52)
+			op, owner := s.op(limit, false), s.rng.IntN(len(owners))
+			op.Share = &store.Share{Fair: fair, Of: strconv.Itoa(owner), Weight: 1 + s.rng.Int64N(store.MaxWeight)}
+			if s.rng.IntN(2) == 0 {
+				op.Share.Weight = 1
+			}
+			if op.Kind == store.KindTakeUpTo || op.Kind == store.KindReserve || op.Kind == store.KindDraw {
+				op.Kind = store.KindTake
+			}
+			was := owners[owner]
+			var want algorithm.Result
+			if op.Shared() != nil {
+				want, _ = algorithm.StepShared(limit.Rule(), &bucket, &owners[owner], op.At, algorithm.RequestOf(&op), op.Share)
+			} else {
+				want = algorithm.Step(limit.Rule(), &bucket, op.At, algorithm.RequestOf(&op))
+			}
+			got, err := store.Execute(context.Background(), db, op)
+			if err != nil || got != want.Decision {
+				t.Fatalf("%s %d for %s at %d of %s, weight %d, of a horizon of %s, %v: %v\n got %+v\nwant %+v",
+					op.Kind, op.Cost, op.Duration, op.At, limit, op.Share.Weight, time.Duration(fair.Time.Period)*time.Microsecond, was.V, err, got, want.Decision)
+			}
+		}
+	}
+}

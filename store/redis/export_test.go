@@ -43,6 +43,7 @@ func (s *Store) Prelude(lua string) {
 	for i, was := range s.scripts.single {
 		s.scripts.single[i] = with(was)
 	}
+	s.scripts.shared = with(s.scripts.shared)
 	for i, script := range s.scripts.mixed {
 		s.scripts.mixed[i] = with(script)
 	}

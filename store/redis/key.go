@@ -24,6 +24,22 @@ const letters = "tqflwbcd"
 // Op.Key have the same tag, and so the same slot. Different (Key, Space, algorithm)
 // have different names.
 func appendKey(dst []byte, prefix string, op *store.Op) []byte {
+	return append(appendName(dst, prefix, op), ':', letters[op.Rule.Algorithm])
+}
+
+// appendOwnerKey appends the name of the key of the time of the owner of op's share, which
+// no other key has: a scope contains no tilde, and the meaning of a limit two.
+func appendOwnerKey(dst []byte, prefix string, op *store.Op) []byte {
+	dst = append(appendName(dst, prefix, op), '~')
+	if of := op.Share.Of; len(of) > longestPart {
+		dst = appendHash(dst, of)
+	} else {
+		dst = appendEscaped(dst, of, "%~")
+	}
+	return append(dst, ':', letters[store.TokenBucket])
+}
+
+func appendName(dst []byte, prefix string, op *store.Op) []byte {
 	dst = append(dst, prefix...)
 	dst = append(dst, ":{"...)
 	dst = appendEntity(dst, op.Key)
@@ -36,7 +52,7 @@ func appendKey(dst []byte, prefix string, op *store.Op) []byte {
 	default:
 		dst = appendEscaped(dst, scope, "%~")
 	}
-	return append(dst, ':', letters[op.Rule.Algorithm])
+	return dst
 }
 
 // appendEntity appends the tag, which is never empty: with an empty tag, the slot would

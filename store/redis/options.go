@@ -151,8 +151,8 @@ func (o *Options) clientOption(d *dialer) rueidis.ClientOption {
 		TLSConfig:    o.TLS,
 		DialCtxFn:    o.logins.Dial(o.dialWith(d.dial)),
 		DisableCache: true,
-		// Nothing is sent twice: both attempts might write. (Redirections in a cluster
-		// are still followed.)
+		// Commands that write are sent once; DisableRetry would also end redirections of a
+		// cluster.
 		DisableRetry:      false,
 		RingScaleEachConn: ringScale,
 		ConnWriteTimeout:  max(stallTimeout, 4*o.Timeout),

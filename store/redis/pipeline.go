@@ -36,7 +36,7 @@ func (s *Store) Do(ctx context.Context, b *store.Batch) {
 		case op.Kind == store.KindTimes:
 			b.Groups[0].Err = s.readTimes(ctx, b)
 			return
-		case op.Validate() == nil && !op.Rule.Unlimited && s.trust.trusts(s.trust.slotOf(op.Key)):
+		case op.Share == nil && op.Validate() == nil && !op.Rule.Unlimited && s.trust.trusts(s.trust.slotOf(op.Key)):
 			b.Out[0], _, b.Groups[0].Err = s.take(ctx, op)
 			return
 		}

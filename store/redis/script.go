@@ -39,9 +39,10 @@ func textScript(text string) *script {
 // the most common call is answered before any are defined.
 type scripts struct {
 	single [store.Distinct + 1]*script
-	// mixed are by which of withLeases and withValues they can do too, which would make
-	// the others slower.
-	mixed [withLeases + withValues + 1]*script
+	shared *script // of a token bucket with fair shares
+	// mixed are by which of withLeases, withValues and withShares they can do too, which
+	// would make the others slower.
+	mixed [withLeases + withValues + withShares + 1]*script
 	times *script // reads the times of a key; nil if they are not recorded
 }
 
@@ -49,6 +50,7 @@ type scripts struct {
 const (
 	withLeases = 1
 	withValues = 2
+	withShares = 4
 )
 
 func newScripts(o *Options) *scripts {
@@ -58,18 +60,18 @@ func newScripts(o *Options) *scripts {
 		first, times = []string{"key_times"}, newScript("key_times_read")
 	}
 	compose := func(files ...string) *script {
-		last := []string{"step", "main"}
-		if n := len(files) - 1; files[n] == "distinct" { // it needs the step
-			files, last = files[:n], []string{"step", "distinct", "main"}
+		n := slices.IndexFunc(files, func(file string) bool { return file == "distinct" || file == "fair" }) // they need the step
+		if n < 0 {
+			n = len(files)
 		}
-		return newScript(slices.Concat(first, files, last)...)
+		return newScript(slices.Concat(first, files[:n], []string{"step"}, files[n:], []string{"main"})...)
 	}
 	bucket := compose("token_bucket_take", "common", "token_bucket")
 	// The takes contain how these algorithms write their states.
 	mixed := []string{
 		"fixed_window_take", "sliding_window_take", "common", "token_bucket", "window", "fixed_window", "sliding_log", "sliding_window", "sliding_buckets",
 	}
-	return &scripts{
+	s := &scripts{
 		single: [...]*script{
 			store.TokenBucket:    bucket,
 			store.LeakyBucket:    bucket,
@@ -80,14 +82,27 @@ func newScripts(o *Options) *scripts {
 			store.Concurrency:    compose("common", "sliding_log", "concurrency"),
 			store.Distinct:       compose("common", "window", "distinct"),
 		},
-		mixed: [...]*script{
-			compose(mixed...),
-			withLeases:              compose(slices.Concat(mixed, []string{"concurrency"})...),
-			withValues:              compose(slices.Concat(mixed, []string{"distinct"})...),
-			withLeases + withValues: compose(slices.Concat(mixed, []string{"concurrency", "distinct"})...),
-		},
-		times: times,
+		shared: compose("common", "token_bucket", "fair"),
+		times:  times,
 	}
+	for with := range s.mixed {
+		files := slices.Clone(mixed)
+		for i, file := range [...]string{"concurrency", "distinct", "fair"} {
+			if with>>i&1 == 1 {
+				files = append(files, file)
+			}
+		}
+		s.mixed[with] = compose(files...)
+	}
+	return s
+}
+
+// of returns the script for op alone.
+func (s *scripts) of(op *store.Op) *script {
+	if op.Shared() != nil {
+		return s.shared
+	}
+	return s.single[op.Rule.Algorithm]
 }
 
 // join returns the script that can do what both can; was may be nil.
@@ -98,13 +113,15 @@ func (s *scripts) join(was, own *script) *script {
 	return s.mixed[s.rare(was)|s.rare(own)]
 }
 
-// rare returns which of withLeases and withValues a script can do.
+// rare returns which of withLeases, withValues and withShares a script can do.
 func (s *scripts) rare(known *script) int {
 	switch known {
 	case s.single[store.Concurrency]:
 		return withLeases
 	case s.single[store.Distinct]:
 		return withValues
+	case s.shared:
+		return withShares
 	}
 	return max(slices.Index(s.mixed[:], known), 0)
 }

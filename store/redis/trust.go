@@ -75,11 +75,11 @@ func (s *Store) apart(ctx context.Context, f func() error) error {
 	return fmt.Errorf("redis: %w: %w", store.ErrUnavailable, context.DeadlineExceeded)
 }
 
-// cloneOps copies ops and their keys, which may be in the caller's buffer.
+// cloneOps copies ops, their keys and owners of shares, which may be in the caller's buffer.
 func cloneOps(ops []store.Op) []store.Op {
 	own := slices.Clone(ops)
 	for i := range own {
-		own[i].Key = strings.Clone(own[i].Key)
+		own[i].Key, own[i].Share = strings.Clone(own[i].Key), own[i].Share.Clone()
 	}
 	return own
 }

@@ -62,6 +62,7 @@ type vectorFile struct {
 			DurationUS int64        `json:"duration_us"`
 			Lease      int64        `json:"lease"`
 			Member     uint64       `json:"member"`
+			Leave      uint32       `json:"leave"`
 			Times      int          `json:"times"`
 			Want       vectorWant   `json:"want"`
 			FreshAtUS  int64        `json:"fresh_at_us"`
@@ -105,7 +106,7 @@ func vectors(t *testing.T, o redis.Options) {
 					op := store.Op{
 						Key: v.Name, Scope: a.String(), Rule: limit.Rule(), Cost: step.Cost, At: step.AtUS,
 						Duration: time.Duration(step.DurationUS) * time.Microsecond, Kind: kindOf(t, step.Kind),
-						Lease: step.Lease, CountsUntil: step.CountsUntilUS, Member: step.Member,
+						Lease: step.Lease, CountsUntil: step.CountsUntilUS, Member: step.Member, Leave: step.Leave,
 					}
 					if op.At == 0 {
 						op.At = -1 // 0 is the server's clock, a negative time the epoch

@@ -3,6 +3,7 @@ package storetest
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -129,6 +130,13 @@ func (w *world) op() store.Op {
 	}
 	op.Member = 1 + w.rng.Uint64N(12)
 	w.keepDefined(&op)
+	if (op.Kind == store.KindTake || op.Kind == store.KindPeek) && op.Rule.CanKeep() && w.rng.IntN(2) == 0 {
+		op.Leave = pick[uint32](w.rng, 1, 200_000, 300_000, store.Whole)
+	} else if op.Kind == store.KindTakeUpTo || op.Kind == store.KindReserve || op.Kind == store.KindDraw {
+		return op
+	} else if fair, err := store.NewFair(op.Rule, pick(w.rng, 2*time.Second, time.Minute, time.Hour)); err == nil {
+		op.Share = &store.Share{Fair: fair, Of: pick(w.rng, "", "x", "a~b", strings.Repeat("y", 70)), Weight: pick[int64](w.rng, 1, 2, 5, store.MaxWeight)}
+	}
 	return op
 }
 

@@ -14,11 +14,12 @@ type id struct {
 	scope, key string
 	mark       uint64
 	algorithm  store.Algorithm
+	owner      string // of a share of it
 }
 
 func idOf(op *store.Op) id {
 	scope, mark := op.Space()
-	return id{scope, op.Key, mark, op.Rule.Algorithm}
+	return id{scope, op.Key, mark, op.Rule.Algorithm, ""}
 }
 
 // model is the simplest possible store: a map that never forgets.
@@ -29,6 +30,7 @@ type model struct {
 	// differently: one that goes back to before that, or another limit to which a part of
 	// what is over still counts.
 	unclear bool
+	written bool // by the last step
 }
 
 type entry struct {
@@ -55,8 +57,18 @@ func (e *entry) unused() bool {
 
 func newModel() *model { return &model{states: make(map[id]*entry)} }
 
-func (m *model) entry(op *store.Op) *entry {
+func (m *model) entry(op *store.Op) *entry { return m.at(idOf(op)) }
+
+// owner returns the entry of the time of the owner of op's share.
+func (m *model) owner(op *store.Op) *entry { return m.at(ownerOf(op)) }
+
+func ownerOf(op *store.Op) id {
 	k := idOf(op)
+	k.owner = "of " + op.Share.Of
+	return k
+}
+
+func (m *model) at(k id) *entry {
 	e := m.states[k]
 	if e == nil {
 		e = new(entry)
@@ -67,19 +79,46 @@ func (m *model) entry(op *store.Op) *entry {
 
 func (m *model) take(op *store.Op, now int64) store.Decision {
 	e, rule, req := m.entry(op), op.Rule, algorithm.RequestOf(op)
-	r := algorithm.Step(rule, &e.state, now, req)
-	if r.Wrote {
-		e.freshAt, e.limit = r.FreshAt, headgate.LimitOf(op.Rule)
+	owner, share := new(entry), op.Shared()
+	if share != nil {
+		owner = m.owner(op)
 	}
-	if m.latest = max(m.latest, now); e.forgetAt <= m.latest {
-		e.forgot = algorithm.State{}
+	step := func(s, owner *algorithm.State) (res, paid algorithm.Result) {
+		if share != nil {
+			return algorithm.StepShared(rule, s, owner, now, req, share)
+		}
+		return algorithm.Step(rule, s, now, req), paid
 	}
-	other := algorithm.Step(rule, &e.forgot, now, req)
+	m.latest = max(m.latest, now)
+	r, paid := step(&e.state, &owner.state)
+	m.written = r.Wrote
+	e.wrote(r, op.Rule)
+	if share != nil {
+		owner.wrote(paid, share.Fair.Time)
+	}
+	e.forget(m.latest)
+	owner.forget(m.latest)
+	other, paid := step(&e.forgot, &owner.forgot)
 	if other.Wrote {
 		e.forgetAt = other.FreshAt
 	}
+	if paid.Wrote {
+		owner.forgetAt = paid.FreshAt
+	}
 	m.unclear = m.unclear || other.Decision != r.Decision
 	return r.Decision
+}
+
+func (e *entry) wrote(r algorithm.Result, by *store.Rule) {
+	if r.Wrote {
+		e.freshAt, e.limit = r.FreshAt, headgate.LimitOf(by)
+	}
+}
+
+func (e *entry) forget(now int64) {
+	if e.forgetAt <= now {
+		e.forgot = algorithm.State{}
+	}
 }
 
 // isClear reports whether all stores that conform answer ops alike, each at its At.
@@ -88,9 +127,15 @@ func (m *model) isClear(ops []store.Op, mode store.Mode) bool {
 	nows := make([]int64, len(ops))
 	for i := range ops {
 		nows[i] = ops[i].At
-		if e := m.states[idOf(&ops[i])]; e != nil {
-			was := e.clone()
-			c.states[idOf(&ops[i])] = &was
+		ids := []id{idOf(&ops[i])}
+		if ops[i].Shared() != nil {
+			ids = append(ids, ownerOf(&ops[i]))
+		}
+		for _, id := range ids {
+			if e := m.states[id]; e != nil {
+				was := e.clone()
+				c.states[id] = &was
+			}
 		}
 	}
 	c.do(ops, nows, make([]store.Decision, len(ops)), mode)
@@ -98,8 +143,8 @@ func (m *model) isClear(ops []store.Op, mode store.Mode) bool {
 }
 
 // do implements the contract of store.AllOrNothing literally: on a refusal
-// everything is restored, the allowed ops are repeated as Peek, and refusals that count
-// are counted.
+// everything is restored, the allowed ops are repeated as Peek, and refusals that write are
+// repeated.
 func (m *model) do(ops []store.Op, nows []int64, out []store.Decision, mode store.Mode) {
 	if mode == store.Independent {
 		for i := range ops {
@@ -109,15 +154,20 @@ func (m *model) do(ops []store.Op, nows []int64, out []store.Decision, mode stor
 	}
 	before := make(map[*entry]entry)
 	for i := range ops {
-		e := m.entry(&ops[i])
-		if _, seen := before[e]; !seen {
-			before[e] = e.clone()
+		states := []*entry{m.entry(&ops[i])}
+		if ops[i].Shared() != nil {
+			states = append(states, m.owner(&ops[i]))
+		}
+		for _, e := range states {
+			if _, seen := before[e]; !seen {
+				before[e] = e.clone()
+			}
 		}
 	}
-	refused := false
+	refused, wrote := false, make([]bool, len(ops))
 	for i := range ops {
 		out[i] = m.take(&ops[i], nows[i])
-		refused = refused || !out[i].Allowed
+		refused, wrote[i] = refused || !out[i].Allowed, m.written
 	}
 	if !refused {
 		return
@@ -130,12 +180,12 @@ func (m *model) do(ops []store.Op, nows []int64, out []store.Decision, mode stor
 		switch {
 		case out[i].Allowed:
 			peek := ops[i]
-			peek.Kind = store.KindPeek
+			peek.Kind, peek.Share = store.KindPeek, ops[i].Shared()
 			if ops[i].Kind == store.KindGrant {
 				peek.Member = 0 // a grant shows no value
 			}
 			out[i] = m.take(&peek, nows[i])
-		case ops[i].Kind == store.KindTake && ops[i].Rule.CountRefused:
+		case ops[i].Kind == store.KindTake && wrote[i]:
 			denied = append(denied, i)
 		}
 	}
@@ -151,6 +201,12 @@ func describe(op *store.Op, now int64) string {
 	}
 	if op.CountsUntil != 0 {
 		s += fmt.Sprintf(", counted until t0%+dµs", op.CountsUntil-t0)
+	}
+	if op.Leave != 0 {
+		s += fmt.Sprintf(", leaving %d", op.Kept())
+	}
+	if share := op.Shared(); share != nil {
+		s += fmt.Sprintf(", share of %q, weight %d", share.Of, share.Weight)
 	}
 	if op.Lease != 0 {
 		s += fmt.Sprintf(", lease %d", op.Lease)

@@ -59,6 +59,8 @@ func cases() []testCase {
 	all = append(all, concurrentCases()...)
 	all = append(all, leaseCases()...)
 	all = append(all, distinctCases()...)
+	all = append(all, headroomCases()...)
+	all = append(all, fairCases()...)
 	return append(all, differentialCases()...)
 }
 

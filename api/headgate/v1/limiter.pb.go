@@ -114,6 +114,8 @@ const (
 	Reason_REASON_BANNED Reason = 9
 	// The domain has no rules.
 	Reason_REASON_UNKNOWN_DOMAIN Reason = 10
+	// Within the limit, but what is left is kept for requests of a higher class.
+	Reason_REASON_HEADROOM Reason = 11
 )
 
 // Enum value maps for Reason.
@@ -130,6 +132,7 @@ var (
 		8:  "REASON_UNLIMITED",
 		9:  "REASON_BANNED",
 		10: "REASON_UNKNOWN_DOMAIN",
+		11: "REASON_HEADROOM",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":    0,
@@ -143,6 +146,7 @@ var (
 		"REASON_UNLIMITED":      8,
 		"REASON_BANNED":         9,
 		"REASON_UNKNOWN_DOMAIN": 10,
+		"REASON_HEADROOM":       11,
 	}
 )
 
@@ -1316,7 +1320,10 @@ type Verdict struct {
 	// Why it was decided so.
 	Reason Reason `protobuf:"varint,10,opt,name=reason,proto3,enum=headgate.v1.Reason" json:"reason,omitempty"`
 	// The names of rules in shadow mode that would have refused.
-	Shadow        []string `protobuf:"bytes,11,rep,name=shadow,proto3" json:"shadow,omitempty"`
+	Shadow []string `protobuf:"bytes,11,rep,name=shadow,proto3" json:"shadow,omitempty"`
+	// The names of rules that mark the request, because it uses much of their limit or
+	// is over one that never refuses.
+	Soft          []string `protobuf:"bytes,12,rep,name=soft,proto3" json:"soft,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1424,6 +1431,13 @@ func (x *Verdict) GetReason() Reason {
 func (x *Verdict) GetShadow() []string {
 	if x != nil {
 		return x.Shadow
+	}
+	return nil
+}
+
+func (x *Verdict) GetSoft() []string {
+	if x != nil {
+		return x.Soft
 	}
 	return nil
 }
@@ -1918,7 +1932,7 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\"R\n" +
 	"\rRenewResponse\x12+\n" +
 	"\x06ending\x18\x01 \x01(\x0e2\x13.headgate.v1.EndingR\x06ending\x12\x14\n" +
-	"\x05lease\x18\x02 \x01(\tR\x05lease\"\xac\x03\n" +
+	"\x05lease\x18\x02 \x01(\tR\x05lease\"\xc0\x03\n" +
 	"\aVerdict\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x19\n" +
@@ -1931,7 +1945,8 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\bdelay_ms\x18\t \x01(\x03R\adelayMs\x12+\n" +
 	"\x06reason\x18\n" +
 	" \x01(\x0e2\x13.headgate.v1.ReasonR\x06reason\x12\x16\n" +
-	"\x06shadow\x18\v \x03(\tR\x06shadowB\b\n" +
+	"\x06shadow\x18\v \x03(\tR\x06shadow\x12\x12\n" +
+	"\x04soft\x18\f \x03(\tR\x04softB\b\n" +
 	"\x06_limitB\f\n" +
 	"\n" +
 	"_remainingB\x11\n" +
@@ -1982,7 +1997,7 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\rACTION_REJECT\x10\x02\x12\x10\n" +
 	"\fACTION_DELAY\x10\x03\x12\x10\n" +
 	"\fACTION_QUEUE\x10\x04\x12\x15\n" +
-	"\x11ACTION_SHADOW_BAN\x10\x05*\xf3\x01\n" +
+	"\x11ACTION_SHADOW_BAN\x10\x05*\x88\x02\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tREASON_OK\x10\x01\x12\x12\n" +
@@ -1995,7 +2010,8 @@ const file_headgate_v1_limiter_proto_rawDesc = "" +
 	"\x10REASON_UNLIMITED\x10\b\x12\x11\n" +
 	"\rREASON_BANNED\x10\t\x12\x19\n" +
 	"\x15REASON_UNKNOWN_DOMAIN\x10\n" +
-	"*j\n" +
+	"\x12\x13\n" +
+	"\x0fREASON_HEADROOM\x10\v*j\n" +
 	"\x06Ending\x12\x16\n" +
 	"\x12ENDING_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vENDING_DONE\x10\x01\x12\x0f\n" +

@@ -19,6 +19,11 @@ func Read(name string) (secret string, info os.FileInfo, err error) {
 	if err != nil {
 		return "", nil, err
 	}
+	return ReadFrom(f)
+}
+
+// ReadFrom is Read of an open file, which it closes.
+func ReadFrom(f *os.File) (secret string, info os.FileInfo, err error) {
 	defer func() { _ = f.Close() }() // it was only read
 	if info, err = f.Stat(); err != nil {
 		return "", nil, err
@@ -29,7 +34,7 @@ func Read(name string) (secret string, info os.FileInfo, err error) {
 	}
 	secret, err = clean(text)
 	if err != nil {
-		return "", info, fmt.Errorf("%s: %w", name, err)
+		return "", info, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return secret, info, nil
 }

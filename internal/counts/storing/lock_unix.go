@@ -23,3 +23,9 @@ func lockFile(name string) (f *os.File, ok bool, err error) {
 	}
 	return nil, false, err
 }
+
+// unlockFile ends the lock of f and closes it. Closing alone would not end it while a program
+// is being started: until that runs, the fork has the file too.
+func unlockFile(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/internal/base/regular"
 	"github.com/headgate/headgate/internal/base/secretfile"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
@@ -44,8 +45,13 @@ func (s *Store) openRedis() ([]engine.Option, error) {
 	s.greet(ctx, &options)
 	measured := metrics.NewStore(s.shared, s.Elapsed)
 	s.Register(measured.Collector())
+	var silence time.Duration
+	if options.Mode == redis.Cluster {
+		silence = time.Second // one of its primaries may be silent
+	}
 	s.safe = failsafe.New(measured, failsafe.Options{
 		Timeout:   options.Timeout,
+		Breaker:   failsafe.Breaker{Silence: silence},
 		DenyCache: failsafe.DenyCache{Entries: c.DenyCache, MaxAge: c.DenyMaxAge},
 		OnChange:  s.changed,
 	})
@@ -161,9 +167,20 @@ type passwordFile struct {
 	password, failed string
 }
 
+// secret returns what is in the file. Others wait meanwhile, so it must not be a FIFO whose
+// writer never comes.
+func (f *passwordFile) secret() (string, error) {
+	open, err := regular.Open(f.name)
+	if err != nil {
+		return "", err
+	}
+	text, _, err := secretfile.ReadFrom(open)
+	return text, err
+}
+
 // read returns the password, or the last one while the file cannot be read.
 func (f *passwordFile) read() string {
-	now, _, err := secretfile.Read(f.name)
+	now, err := f.secret()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {

@@ -68,7 +68,7 @@ func (s *Store) lockSnapshot(path string) error {
 			Hint: "stop that process, or give each process its own file",
 		}
 	}
-	s.Life.OnEnd(func() { _ = f.Close() }) // also unlocks it
+	s.Life.OnEnd(func() { _ = unlockFile(f) }) // which holds nothing
 	return nil
 }
 

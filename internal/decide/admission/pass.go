@@ -27,6 +27,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/engine"
@@ -56,6 +57,12 @@ type Pass struct {
 type sender interface {
 	Refusal() error // why a token is refused
 	Recheck() bool  // reports whether a token has been verified that no rule has seen
+}
+
+// Class returns the class of a request under priorities, before it begins.
+func (p *Pass) Class(ctx context.Context, a *Asker, q engine.Query, by *rules.Priorities, m *rules.Matches) rules.Class {
+	p.asker, p.query, p.ctx = a, q, ctx
+	return a.Engine.Rules().Class(by, q.Request, m)
 }
 
 // Begin decides about a request.
@@ -158,11 +165,25 @@ func (p *Pass) Leave(ctx context.Context) {
 	}
 }
 
+// SoftField tells an upstream which rules mark the request. What others send in it must not
+// reach an upstream.
+const SoftField = "X-Headgate-Soft"
+
+// Soft returns the value of [SoftField]: the names of the rules that mark the request, or
+// an empty text.
+func (p *Pass) Soft() string {
+	if p.Marked == 0 {
+		return ""
+	}
+	var space [4]string
+	return strings.Join(p.Marks(space[:0]), ", ")
+}
+
 // Refusal returns the answer of the rule that refused.
 func (p *Pass) Refusal() answer.Refusal {
 	on := &p.Rule.OnLimit
 	return answer.Refusal{
-		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
+		Status: on.Status, Stated: on.Stated, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
 		Policies: p.Policies, Dialect: p.Dialect, OnDenyList: p.Rule.List() != nil,
 	}
 }

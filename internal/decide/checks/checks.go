@@ -31,6 +31,7 @@ type Check struct {
 	Name   string
 	Limit  headgate.Limit // used for requests without a limit of their own
 	Varies bool           // true if requests may have their own limits
+	Apart  bool           // without a name, it counts separately from all that have an equal limit
 }
 
 // Scopes are the scopes of a middleware's checks. Add all checks before the first
@@ -48,7 +49,7 @@ type Scopes struct {
 
 // Add adds the next check. A duplicate name is an error: requests would count twice.
 func (s *Scopes) Add(c Check) error {
-	apart := false
+	apart := c.Apart
 	for _, earlier := range s.checks {
 		if name := c.name(); name != "" && name == earlier.name() {
 			return fmt.Errorf("two limits of this middleware are named %q, so each request would count twice: give each limit its own name", name)

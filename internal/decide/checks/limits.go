@@ -2,11 +2,13 @@ package checks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules/soft"
 	"github.com/headgate/headgate/store"
 )
 
@@ -19,6 +21,11 @@ type Options[R any] struct {
 	Key     func(R) (key string, ok bool)  // identifies the caller
 	Cost    func(R) int64                  // of a request
 	LimitBy func(R) (headgate.Limit, bool) // may be nil
+	// Headroom is the part of the limit that a request must leave to others; nil for none.
+	Headroom func(R) float64
+
+	soft   uint32 // the part above which it marks requests, in millionths; 0 for none
+	passes bool   // what is over it passes, marked
 }
 
 // Limits are the limits of a middleware and its limiter.
@@ -28,17 +35,25 @@ type Limits[R any] struct {
 	Ops    []store.Op
 	scopes Scopes
 	each   []Options[R]
+	marks  bool // any of them marks requests
+	passes bool // any of them refuses nothing
 }
 
 // Add adds a limit, or returns why it is invalid.
 func (l *Limits[R]) Add(o Options[R], limit headgate.Limit) error {
 	err := limit.Validate()
+	for _, why := range [...]string{o.unmarkable(limit.Rule()), o.unkeepable(limit.Rule())} {
+		if err == nil && why != "" {
+			err = errors.New(why)
+		}
+	}
 	if err == nil {
-		err = l.scopes.Add(Check{Name: o.Scope, Limit: limit, Varies: o.LimitBy != nil})
+		err = l.scopes.Add(Check{Name: o.Scope, Limit: limit, Varies: o.LimitBy != nil, Apart: o.passes})
 	}
 	if err != nil {
 		return fmt.Errorf("the limit %q: %w", o.nameOf(limit), err)
 	}
+	l.marks, l.passes = l.marks || o.soft > 0 || o.passes, l.passes || o.passes
 	l.Ops = append(l.Ops, store.Op{Scope: l.scopes.Of(len(l.each), limit), Rule: limit.Rule()})
 	l.each = append(l.each, o)
 	return nil
@@ -54,12 +69,14 @@ func (l *Limits[R]) Claim(claim Claim, by store.Claim) error {
 	var rules []*store.Rule
 	var at []int
 	for i, c := range l.scopes.checks {
-		switch rule := c.Limit.Rule(); {
-		case c.name() != "" || !counts(c.Limit) && !c.Varies:
-		case c.Varies:
+		if c.name() != "" {
+			continue
+		}
+		if c.Varies {
 			rules, at = append(rules, store.Unset()), append(at, i) // any limit
-		default:
-			rules, at = append(rules, rule), append(at, i)
+		}
+		if counts(c.Limit) {
+			rules, at = append(rules, c.Limit.Rule()), append(at, i)
 		}
 	}
 	taken := claim(l.Limiter.Caller(), rules, by)
@@ -68,7 +85,7 @@ func (l *Limits[R]) Claim(claim Claim, by store.Claim) error {
 	}
 	check := l.scopes.checks[at[taken]]
 	what := "counts " + check.Limit.String()
-	if check.Varies {
+	if rules[taken] == store.Unset() {
 		what = "chooses limits by LimitBy"
 	}
 	return fmt.Errorf("the limit %q: another middleware of this Limiter %s too, and each would take from the count of the other: set a Name for each, or the same Name for both if they share",
@@ -112,12 +129,16 @@ func (l *Limits[R]) About(r R, ops []store.Op) {
 			op.Key = key // otherwise empty, which no identified request uses
 		}
 		op.Cost = o.Cost(r)
+		if o.Headroom != nil {
+			op.Leave = leave(o.Headroom(r))
+		}
 	}
 }
 
 // AllowAll checks all ops together; see [Scopes.AllowAll]. If one of them may make the
 // request wait for its turn, slots of concurrency limits are only checked here and
-// taken by Enter, because a waiting request is not in progress.
+// taken by Enter, because a waiting request is not in progress. Limits that refuse nothing
+// are taken from by Mark.
 func (l *Limits[R]) AllowAll(ctx context.Context, ops []store.Op, out []store.Decision) (store.Decision, error) {
 	turns := false
 	for i := range ops {
@@ -128,7 +149,31 @@ func (l *Limits[R]) AllowAll(ctx context.Context, ops []store.Op, out []store.De
 			ops[i].Kind = store.KindPeek
 		}
 	}
-	return l.scopes.AllowAll(patient(ctx), l.Limiter, ops, out)
+	if !l.passes {
+		return l.ask(ctx, ops, out)
+	}
+	asked, at := l.refusing(ops, out)
+	if len(asked) == 0 {
+		return store.Decision{Allowed: true, Reason: store.ReasonNoLimit}, nil
+	}
+	told := make([]store.Decision, len(asked))
+	tightest, err := l.ask(ctx, asked, told)
+	for j, i := range at {
+		out[i] = told[j]
+	}
+	return tightest, err
+}
+
+// ask takes all ops or none.
+func (l *Limits[R]) ask(ctx context.Context, ops []store.Op, out []store.Decision) (store.Decision, error) {
+	tightest, err := l.scopes.AllowAll(patient(ctx), l.Limiter, ops, out)
+	if tightest.Allowed {
+		return tightest, err
+	}
+	for i := range ops {
+		soft.Later(&out[i])
+	}
+	return out[store.Tightest(out[:len(ops)])], err
 }
 
 // patient returns ctx without its end, if it has a deadline: a remote client may have
@@ -160,7 +205,7 @@ func (l *Limits[R]) Enter(ctx context.Context, ops []store.Op, decision func(i i
 	var places []store.Op
 	var of []*store.Decision
 	for i := range ops {
-		if ops[i].Kind == store.KindPeek {
+		if ops[i].Kind == store.KindPeek && !l.each[i].passes {
 			ops[i].Kind = store.KindTake
 			places, of = append(places, ops[i]), append(of, decision(i))
 		}
@@ -169,7 +214,7 @@ func (l *Limits[R]) Enter(ctx context.Context, ops []store.Op, decision func(i i
 		return store.Decision{Allowed: true}, nil
 	}
 	out := make([]store.Decision, len(places))
-	tightest, err := l.Limiter.Caller().AllowAll(patient(ctx), places, out)
+	tightest, err := l.ask(ctx, places, out)
 	if !tightest.Allowed {
 		refund()
 	}

@@ -15,6 +15,7 @@ type Claim struct {
 	Cost      int64  // the amount taken
 	Given     string // what the request gave of the limit; see rules.Rule.GivenText
 	Member    uint64 // the value that a rule with Values counts; else 0
+	Class     uint8  // the index of the request's class, for a rule with Headroom
 }
 
 // Claims returns the claims on enforced limits, for [Engine.Again]. Call it before
@@ -27,7 +28,7 @@ func (v *Verdict) Claims() []Claim {
 	for i := range v.deciding.results {
 		if r := &v.deciding.results[i]; r.Enforced {
 			claims = append(claims, Claim{
-				Rule: r.Rule.Name, Key: strings.Clone(r.Key), Cost: r.cost, Given: r.Rule.GivenText(), Member: r.member,
+				Rule: r.Rule.Name, Key: strings.Clone(r.Key), Cost: r.cost, Given: r.Rule.GivenText(), Member: r.member, Class: r.class.Index,
 			})
 		}
 	}
@@ -48,10 +49,13 @@ func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at in
 		if rule == nil || rule.Mode != rules.Enforce || rule.Percent == 0 || !rule.Holds(at) || rule.Values != nil && c.Member == 0 {
 			continue
 		}
-		r := resultOf(&rules.Check{Rule: rule.ForKey(c.Key).WithGiven(c.Given), Key: c.Key, Cost: c.Cost, Member: c.Member, Enforced: true})
-		r.role, r.step = enforce, enforce
+		r := resultOf(&rules.Check{Rule: rule.ForKey(c.Key).WithGiven(c.Given), Key: c.Key, Cost: c.Cost, Member: c.Member, Enforced: true, Class: rules.Class{Index: c.Class}})
+		if r.role = enforce; rule.OnLimit.Action == rules.Pass {
+			r.role = observe
+		}
+		r.step = r.role
 		d.results = append(d.results, r)
-		d.todo = 1 << enforce
+		d.todo |= 1 << r.step
 	}
 	if x := e.exceptions.Load(); x != nil && d.except(x) {
 		d.keepBans()
@@ -81,7 +85,7 @@ func (e *Engine) Enter(ctx context.Context, v *Verdict, at int64) error {
 	d.known = true
 	for i := range was.results {
 		if r := &was.results[i]; r.Rule.Concurrent() {
-			d.results = append(d.results, Result{Rule: r.Rule, Key: r.Key, Enforced: r.Enforced, role: r.role, step: r.role, cost: r.cost})
+			d.results = append(d.results, Result{Rule: r.Rule, Key: r.Key, Enforced: r.Enforced, role: r.role, step: r.role, cost: r.cost, class: r.class})
 			d.todo |= 1 << r.role
 		}
 	}
@@ -89,11 +93,11 @@ func (e *Engine) Enter(ctx context.Context, v *Verdict, at int64) error {
 	err, next := d.failure, 0
 	for i := range was.results {
 		if r := &was.results[i]; r.Rule.Concurrent() {
-			r.Decision = d.results[next].Decision
+			r.Decision, r.Over = d.results[next].Decision, d.results[next].Over
 			next++
 		}
 	}
-	if was.defers = false; !d.allowed {
+	if was.defers, was.allowed = false, d.allowed; !d.allowed {
 		err = errors.Join(err, e.Refund(context.WithoutCancel(ctx), v, at))
 		was.keep(func(r *Result) bool { return r.Rule.Concurrent() })
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -44,6 +45,46 @@ func TestDecideAllocatesNothing(t *testing.T) {
 		})
 		if got != 0 {
 			t.Errorf("%d limits: %v allocations, want 0", n, got)
+		}
+	}
+}
+
+// A mark is read off the decision: it costs no memory either.
+func TestMarksAllocateNothing(t *testing.T) {
+	for _, rule := range []string{"rate: 1000000000/day, soft: 1%", "rate: 1/day, on_limit: pass"} {
+		e := engine.New(memory.New(), parse(t, "domain: api\nlimits: [{name: one, key: user, "+rule+"}]"))
+		q := ask(request{"user": "ann"}, 0)
+		q.Cost = 20_000_000
+		got := testing.AllocsPerRun(10, func() {
+			v, err := e.Decide(context.Background(), q)
+			if err != nil || v.Marked != 1 {
+				t.Fatalf("Decide: %+v, %v", v, err)
+			}
+			v.Release()
+		})
+		if got != 0 {
+			t.Errorf("%s: %v allocations, want 0", rule, got)
+		}
+	}
+}
+
+// Neither does a share: the owner's name is kept where the key is.
+func TestSharesAllocateNothing(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, "domain: api\nlimits: [{name: one, rate: 1000000/second, fair: {among: user, weights: {by: plan, pro: 5}}}, {name: two, key: user, rate: 100000000/minute}]"))
+	for _, want := range []store.Reason{store.ReasonOK, store.ReasonShare} {
+		q := ask(request{"user": "ann", "plan": "pro"}, 0)
+		for want == store.ReasonShare && decide(t, e, q).Allowed {
+			q.Cost = 100_000
+		}
+		got := testing.AllocsPerRun(50, func() {
+			v, err := e.Decide(context.Background(), q)
+			if err != nil || v.Results()[0].Decision.Reason != want {
+				t.Fatalf("Decide: %+v, %v", v, err)
+			}
+			v.Release()
+		})
+		if got != 0 {
+			t.Errorf("%s: %v allocations, want 0", want, got)
 		}
 	}
 }

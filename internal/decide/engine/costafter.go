@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/soft"
 	"github.com/headgate/headgate/store"
 )
 
@@ -139,6 +140,10 @@ func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after ti
 		cost = r.Rule.CostAfter.OnAbort(r.Decision.Granted, e.largest.highest(r.Rule.Scope).Load())
 	}
 	op, ok := r.correction(cost, after)
+	if r.passes() && op.Kind == store.KindCharge {
+		op.Kind = store.KindTakeUpTo // the debt ends where that of requests does
+		op.Rule = soft.Widened(r.limit().Rule())
+	}
 	r.Decision.Granted = cost
 	return op, ok
 }
@@ -146,7 +151,7 @@ func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after ti
 // correction returns the op that changes what r took, some time ago, to the real cost;
 // see [corrected].
 func (r *Result) correction(cost int64, ago time.Duration) (store.Op, bool) {
-	op := store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), CountsUntil: r.Decision.CountsUntil, Member: r.member}
+	op := store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), CountsUntil: r.Decision.CountsUntil, Member: r.member, Share: r.Rule.FairOf(&r.share)}
 	return corrected(op, cost, r.Decision.Granted, r.Decision.ResetAfter, ago)
 }
 

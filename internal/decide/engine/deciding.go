@@ -172,7 +172,8 @@ func (d *deciding) growOut() {
 type step uint8
 
 const (
-	refund     step = iota // refunds, which no limit refuses
+	lower      step = iota // peeks at the limits that may mark the request, which lowers its class
+	refund                 // refunds, which no limit refuses
 	charge                 // charges the limits that count refusals
 	explain                // peeks at all limits together
 	look                   // peeks at the limits of enforce and quota, before a place in a queue is taken
@@ -183,7 +184,7 @@ const (
 	disguise               // charges the visible limits for a request that hidden rules refused
 	// observe calls the store for the limits that only observe. They are charged for
 	// requests that really pass: a request that another rule refuses does not reach
-	// them, as if they were enforced.
+	// them, as if they were enforced. So are those that never refuse; see Result.passes.
 	observe
 	none // for a banned key or a list: its answer is already known
 )
@@ -296,6 +297,7 @@ func (d *deciding) plan() {
 // step, and reports whether any of them replaces others and whether any is of a list.
 func (d *deciding) makeResults() (replaces, lists bool) {
 	list, todo := d.results[:0], steps(0)
+	marked, lowers := false, false
 	for i := range d.Parts {
 		gives, checks := d.Parts[i].Kind == store.KindRefund, d.matches[i].Checks
 		for j := range checks {
@@ -314,7 +316,7 @@ func (d *deciding) makeResults() (replaces, lists bool) {
 			switch {
 			case gives:
 				r.role = refund
-			case !r.Enforced:
+			case !r.Enforced || r.Rule.OnLimit.Action == rules.Pass:
 				r.role = observe
 			case r.Rule.QuotaMode && !d.alone:
 				r.role = quota
@@ -324,17 +326,23 @@ func (d *deciding) makeResults() (replaces, lists bool) {
 			switch {
 			case d.explains != nil:
 				r.step = explain
-			case r.Rule.ChargeDenied && !d.alone && !gives:
+			case r.Rule.ChargeDenied && !d.alone && !gives && !r.passes():
 				r.step = charge
 			default:
 				r.step = r.role
 			}
 			todo |= 1 << r.step
+			if _, under := r.class.Over(); under {
+				marked, lowers = marked || r.mayMark(), lowers || r.Rule.Headroom != nil
+			}
 			replaces = replaces || len(c.Rule.Replaces) > 0
 		}
 	}
 	if todo&(1<<quota) != 0 && slices.ContainsFunc(list, queues) {
 		todo |= 1 << look
+	}
+	if marked && lowers {
+		todo |= 1 << lower
 	}
 	d.results, d.todo = list, todo
 	return replaces, lists

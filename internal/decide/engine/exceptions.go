@@ -198,10 +198,10 @@ func (d *deciding) bannedAs(x *Exceptions, r *Result, at int64) (until int64) {
 // keepBans removes all results except the bans and those that hide them, because the
 // other limits no longer matter.
 func (d *deciding) keepBans() {
-	if d.todo = 0; d.hidden {
-		d.todo = 1 << enforce
+	if d.todo &= 1<<enforce | 1<<observe; !d.hidden {
+		d.todo = 0
 	}
-	d.keep(func(r *Result) bool { return r.role == none || d.hidden && r.visible() })
+	d.keep(func(r *Result) bool { return r.role == none || d.hidden && (r.visible() || r.passes()) })
 }
 
 // Hidden reports whether clients must not learn of the rule: its action is ShadowBan,

@@ -33,6 +33,10 @@ type Explained struct {
 	BannedUntil int64
 	Unbanned    store.Decision
 	Overridden  bool // the limit of Rule was set by an operator for this key
+	// Marked reports whether this rule would mark the request, and Over how much is used
+	// above its limit, if it never refuses.
+	Marked bool
+	Over   int64
 }
 
 // Explanation is the answer to an ExplainQuery.
@@ -178,6 +182,9 @@ func (x *Explanation) conclude(d *deciding) {
 	left := d.quotaLeft()
 	x.Verdict.WouldRefuse = d.wouldRefuse
 	for i := range d.results {
+		to := d.explains.rules[i]
+		to.Class = d.results[i].class
+		to.Over, to.Marked = d.results[i].Over, d.results[i].marks(times(d.Parts[d.results[i].Part].Cost, d.results[i].cost))
 		if r := &d.results[i]; r.Enforced && (r.Decision.Allowed || r.role != quota || !left) {
 			x.Verdict.consider(r)
 		}

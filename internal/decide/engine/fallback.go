@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/soft"
 	"github.com/headgate/headgate/store"
 )
 
@@ -59,7 +60,9 @@ func (d *deciding) fallBack(ctx context.Context, st step, err error, refuses boo
 			d.pending = extended(d.pending)
 			op := &d.pending[len(d.pending)-1]
 			d.fill(op, r, st)
-			op.Rule = localLimit(r.Rule).Rule()
+			if op.Rule = localLimit(r.Rule).Rule(); r.passes() {
+				op.Rule = soft.Widened(op.Rule)
+			}
 			if refuses && st.mode() == store.AllOrNothing {
 				op.Kind = store.KindPeek
 			}
@@ -73,7 +76,7 @@ func (d *deciding) fallBack(ctx context.Context, st step, err error, refuses boo
 	next := 0
 	for j, i := range d.asked {
 		if r := &d.results[i]; store.Failed(err, j) && r.local(st) {
-			if answer := &d.out[next]; answer.Reason != headgate.ReasonNoLimit {
+			if answer := &d.out[next]; answer.Reason != headgate.ReasonNoLimit && answer.Reason != headgate.ReasonHeadroom {
 				answer.Reason = headgate.ReasonFallback
 			}
 			d.record(i, r, &d.out[next])
@@ -121,7 +124,7 @@ func (d *deciding) refundPart(ctx context.Context, err error) {
 
 // local reports whether memory answers for r when the store fails in a step.
 func (r *Result) local(st step) bool {
-	return r.Rule.OnStoreError == rules.StoreErrorLocal && (r.role != observe || st == charge)
+	return r.Rule.OnStoreError == rules.StoreErrorLocal && (r.role != observe || st == charge || r.passes())
 }
 
 // origin is the store from which something was taken.
@@ -146,7 +149,7 @@ func (r *Result) limit() headgate.Limit {
 // refundOp returns the op that gives back at some time what r took just before, and whether
 // there is anything to give back; see [store.RefundOf].
 func (r *Result) refundOp(at int64) (op store.Op, ok bool) {
-	op = store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), Member: r.member, At: at}
+	op = store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), Member: r.member, At: at, Share: r.Rule.FairOf(&r.share)}
 	ok = store.RefundOf(&op, &r.Decision)
 	return op, ok
 }

@@ -20,12 +20,15 @@ const (
 	ShadowBanned                // over the limit, answered as if it had passed
 	// ShadowRefused passed, but would have been refused by a rule that only observes.
 	ShadowRefused
+	// Marked passed, and a rule with a soft limit, or one that never refuses, has marked
+	// it. Of one rule, it may have to wait too.
+	Marked
 	Outcomes // number of outcomes
 )
 
 // String returns the word, such as shadow_banned.
 func (o Outcome) String() string {
-	return enum.Name(o, "outcome", "allowed", "refused", "delayed", "queued", "shadow_banned", "shadow_refused")
+	return enum.Name(o, "outcome", "allowed", "refused", "delayed", "queued", "shadow_banned", "shadow_refused", "marked")
 }
 
 // Outcome returns what r's rule did with the request, as if no other rule had refused
@@ -37,6 +40,8 @@ func (r *Result) Outcome() Outcome {
 		return ShadowRefused
 	case !d.Allowed:
 		return refusal(r.Rule, d)
+	case r.Marked:
+		return Marked
 	case d.Delay > 0:
 		return Delayed
 	}
@@ -57,6 +62,9 @@ func refusal(rule *rules.Rule, d *store.Decision) Outcome {
 	return Refused
 }
 
+// Refuses reports whether a rule refused, kept or hid a request, or would have.
+func (o Outcome) Refuses() bool { return o != Allowed && o != Delayed && o != Marked }
+
 // precedence orders the outcomes of several rules for one request. A visible refusal
 // comes first: a banned client should see the other limits as all clients do. A ban
 // comes before a queue, because the request must never reach the backend.
@@ -68,7 +76,7 @@ func (o Outcome) precedence() int {
 		return 2
 	case Queued:
 		return 1
-	case Allowed, Delayed, ShadowRefused, Outcomes:
+	case Allowed, Delayed, ShadowRefused, Marked, Outcomes:
 	}
 	return 0
 }
@@ -85,7 +93,7 @@ func (o Outcome) Action() string {
 		return rules.Queue.String()
 	case ShadowBanned:
 		return rules.ShadowBan.String()
-	case Allowed, ShadowRefused, Outcomes:
+	case Allowed, ShadowRefused, Marked, Outcomes:
 	}
 	return "allow"
 }
@@ -99,6 +107,8 @@ func (v *Verdict) Outcome() Outcome {
 		return Refused
 	case v.Delay > 0:
 		return Delayed
+	case v.Marked > 0:
+		return Marked
 	case v.WouldRefuse > 0:
 		return ShadowRefused
 	}

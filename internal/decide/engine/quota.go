@@ -130,7 +130,7 @@ func (r *Result) charged(p *Part) {
 	case headgate.ReasonFailOpen, headgate.ReasonFailClosed, headgate.ReasonNoLimit:
 		return
 	case headgate.ReasonOK, headgate.ReasonLimited, headgate.ReasonTooLarge, headgate.ReasonFallback, headgate.ReasonCached,
-		store.ReasonShadow, store.ReasonBanned, headgate.ReasonExpired:
+		store.ReasonShadow, store.ReasonBanned, headgate.ReasonExpired, store.ReasonHeadroom, store.ReasonShare:
 	}
 	if r.Rule.Limit.Algorithm() != headgate.FixedWindow {
 		r.drained(p)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/soft"
 	"github.com/headgate/headgate/store"
 )
 
@@ -106,7 +107,11 @@ func (s *settling) difference(p *reserved, rule *rules.Rule) (store.Op, bool) {
 		op.Rule = localLimit(rule).Rule()
 	}
 	op, ok := corrected(op, s.costOf(p, rule), p.granted, p.freshIn, elapsed(s.made, s.at))
-	if op.Kind == store.KindCharge {
+	switch {
+	case op.Kind == store.KindCharge && rule.OnLimit.Action == rules.Pass:
+		op.Kind = store.KindTakeUpTo // the debt ends where that of requests does
+		op.Rule = soft.Widened(op.Rule)
+	case op.Kind == store.KindCharge:
 		op.Kind = store.KindTake // for now; see alone
 	}
 	return op, ok

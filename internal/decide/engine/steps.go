@@ -5,6 +5,8 @@ import (
 	"math/bits"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/soft"
 	"github.com/headgate/headgate/store"
 )
 
@@ -55,7 +57,7 @@ func (d *deciding) questions(st step) {
 	pending, asked := d.pending[:0], d.asked[:0]
 	for i := range d.results {
 		r := &d.results[i]
-		if r.step != st && (st != disguise || !r.visible()) && (st != look || r.step != enforce && r.step != quota) {
+		if r.step != st && (st != disguise || !r.visible()) && (st != look || r.step != enforce && r.step != quota) && (st != lower || !r.mayMark()) {
 			continue
 		}
 		pending, asked = extended(pending), append(asked, i)
@@ -72,12 +74,16 @@ func (d *deciding) fill(op *store.Op, r *Result, st step) {
 	op.Key, op.Scope, op.Rule = r.Key, rule.StoreScope(), rule.Limit.Rule()
 	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.query.At, p.Kind
 	op.Duration, op.Lease, op.Member, op.CountsUntil = 0, 0, r.member, 0 // it is used again
+	op.Leave, op.Share = rule.LeaveOf(r.class), rule.FairOf(&r.share)
 	switch {
 	case st == charge:
 		r.charge(op)
 	case st == refund:
-	case st == look, d.defers && rule.Concurrent(), !d.allowed && !d.hidden, d.hidden && (r.role != enforce || rule.Concurrent()):
+	case st == look, st == lower, d.defers && rule.Concurrent(), !d.allowed && !d.hidden, d.hidden && (r.role != enforce && !r.passes() || rule.Concurrent()):
 		op.Kind = store.KindPeek
+	}
+	if r.passes() {
+		r.widen(op)
 	}
 }
 
@@ -95,7 +101,7 @@ func (d *deciding) answers(ctx context.Context, st step, err error) {
 		if err == nil {
 			d.record(i, r, &out[j])
 		}
-		if st == look {
+		if st == look || st == lower {
 			continue
 		}
 		if r.step == enforce && !d.hidden {
@@ -105,6 +111,8 @@ func (d *deciding) answers(ctx context.Context, st step, err error) {
 		}
 	}
 	switch {
+	case st == lower:
+		d.lower()
 	case st == look:
 		d.quotasFirst()
 	case st == quotaFirst:
@@ -138,11 +146,15 @@ func (d *deciding) disguises() bool {
 // record records the answer to r, which is result i. For a banned key, only explain needs
 // it.
 func (d *deciding) record(i int, r *Result, answer *store.Decision) {
+	if r.passes() {
+		r.pass(answer)
+	}
 	if d.explains != nil {
 		d.explains.record(i, answer)
 	}
 	if r.role != none {
 		r.Decision = *answer
+		soft.Later(&r.Decision)
 	}
 }
 
@@ -156,15 +168,22 @@ func (d *deciding) count(r *Result) {
 		d.allowed = d.allowed && r.Decision.Allowed
 		d.pretend(r)
 	case observe:
-		d.shadow(r)
-	case refund, charge, explain, look, quotaFirst, quota, refundAll, disguise, none:
+		if !r.Enforced {
+			d.shadow(r)
+		}
+	case lower, refund, charge, explain, look, quotaFirst, quota, refundAll, disguise, none:
 	}
 }
 
-// shadow turns the answer of a rule that only observes into one that allows.
+// shadow turns the answer of a rule that only observes into one that allows. A rule that never
+// refuses would not have refused.
 func (d *deciding) shadow(r *Result) {
 	r.Decision.Delay = 0
-	if !r.Decision.Allowed {
+	switch {
+	case r.Decision.Allowed:
+	case r.Rule.OnLimit.Action == rules.Pass:
+		r.Decision.Allowed, r.Decision.Reason, r.Decision.RetryAfter = true, headgate.ReasonOK, 0
+	default:
 		r.Decision.Allowed, r.Decision.Reason, r.Decision.RetryAfter = true, store.ReasonShadow, 0
 		d.wouldRefuse++
 	}
@@ -188,6 +207,7 @@ func (d *deciding) conclude(v *Verdict) {
 	says := first(d.verdicts)
 	for i := range d.verdicts {
 		part := &d.verdicts[i]
+		v.Marked += part.Marked
 		if v.Allowed && part.Allowed { // parts without quota delay nothing
 			v.Delay = max(v.Delay, part.Delay)
 		}
@@ -212,6 +232,9 @@ func (d *deciding) concludePart(v *Verdict, part, first int) (next int) {
 		switch r := &results[next]; {
 		case r.Enforced:
 			v.consider(r)
+			if r.Marked = d.allowed && r.role != refund && r.marks(times(d.Parts[part].Cost, r.cost)); r.Marked {
+				v.Marked++
+			}
 		case r.Decision.Reason == store.ReasonShadow:
 			v.WouldRefuse++
 		}

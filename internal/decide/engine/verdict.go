@@ -18,6 +18,8 @@ type Result struct {
 	// refused it is {Allowed: true, Reason: Shadow}.
 	Decision store.Decision
 	Enforced bool  // false for a rule that only observes
+	Marked   bool  // reports whether the rule marks the request, which passes
+	Over     int64 // how much is used above the limit, under a rule that never refuses
 	Part     int32 // the index of the part, if the query has several
 
 	role    step   // the step for limits of this type
@@ -25,12 +27,17 @@ type Result struct {
 	settled bool   // by the response; see [Engine.SettleCosts]
 	cost    int64  // for a request of cost 1
 	member  uint64 // of a rule that counts values
+	class   rules.Class
+	share   store.Share // of a rule that is shared fairly
 }
 
 // resultOf returns a Result about c, without an answer.
 func resultOf(c *rules.Check) Result {
-	return Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced, cost: c.Cost, member: c.Member}
+	return Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced, cost: c.Cost, member: c.Member, class: c.Class, share: c.Share}
 }
+
+// Class returns the name of the request's class, or "" if the rule keeps nothing for any.
+func (r *Result) Class() string { return r.Rule.ClassName(r.class) }
 
 // Cost returns what a request of cost 1 takes of the limit. It may be set by the
 // request, if the rule says so.
@@ -46,6 +53,7 @@ type Verdict struct {
 	Allowed     bool
 	Known       bool // reports whether the domain has rules
 	WouldRefuse int  // the number of rules that only observe and would have refused
+	Marked      int  // the number of limits that mark the request, if it is allowed; see Marks
 	// Rule is the rule that refused or, if the request is allowed, the most restrictive
 	// one. It is nil if no enforced limit applied. If several refused, it is the one
 	// whose action is taken: Reject before ShadowBan before Queue, and among equals the

@@ -73,7 +73,7 @@ func countsBy(r *rules.Rule, names []string) bool {
 // attribute is also found by its plain name.
 func placeInKey(r *rules.Rule, named rules.KeyAttribute) int {
 	return slices.IndexFunc(r.Key, func(a rules.KeyAttribute) bool {
-		return a.Attribute == named.Attribute && (a.Hashed || !named.Hashed)
+		return a.Plain() == named.Plain() && (a.Hashed || !named.Hashed)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"net/http"
 	"runtime"
 	"slices"
@@ -34,6 +35,39 @@ type Status struct {
 	Candidate bool           `json:"candidate"` // whether a candidate is configured: see GET /v1/candidate
 	Regions   bool           `json:"regions"`   // whether other regions are configured: see GET /v1/regions
 	Doors     []DoorStatus   `json:"doors"`     // the open doors
+	// Upstream is set while the proxy finds out what its upstream can work on.
+	Upstream *UpstreamStatus `json:"upstream,omitempty"`
+}
+
+// UpstreamStatus is what the proxy knows of its upstream.
+type UpstreamStatus struct {
+	InFlight  int             `json:"in_flight"`            // requests that wait for the header of its answer
+	ServiceMS float64         `json:"service_ms"`           // milliseconds that it takes without load; 0 if not yet known
+	Shadow    bool            `json:"shadow"`               // whether nothing is shed
+	WouldShed int64           `json:"would_shed,omitempty"` // in shadow mode: requests that would have been shed
+	Classes   []UpstreamClass `json:"classes"`              // the highest first
+}
+
+// UpstreamClass is a class of requests to the upstream.
+type UpstreamClass struct {
+	Class string `json:"class"` // its name; default if there are no others
+	Limit int    `json:"limit"` // requests in progress up to which one of this class may start
+	Shed  uint64 `json:"shed"`  // requests shed since the start
+}
+
+func upstreamOf(m *metrics.Observer) *UpstreamStatus {
+	u, ok := m.Upstream()
+	if !ok {
+		return nil
+	}
+	s := &UpstreamStatus{InFlight: u.InFlight, ServiceMS: math.Round(1e5*u.Service) / 100, Shadow: u.Shadow}
+	if u.Shadow {
+		s.WouldShed = u.WouldShed
+	}
+	for _, c := range u.Classes {
+		s.Classes = append(s.Classes, UpstreamClass{Class: c.Name, Limit: c.Limit, Shed: c.Shed})
+	}
+	return s
 }
 
 // RulesStatus describes the active rules.
@@ -90,7 +124,7 @@ func (d reports) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	s := d.Process(ctx)
 	source, read := d.Rules()
 	s.Go, s.Rules, s.Candidate = runtime.Version(), statusOf(source, &read), d.Candidate != nil
-	s.Regions = d.Among != nil
+	s.Regions, s.Upstream = d.Among != nil, upstreamOf(d.Metrics)
 	s.Started, s.UptimeS = s.Started.UTC(), int64(d.Clock().Sub(s.Started)/time.Second)
 	return s, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httprequest"
 )
@@ -35,6 +36,9 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, q *question) {
 	if q.trusted {
 		if token := h.options.ReportToken(ctx, &pass.Verdict, q.at.UnixMicro()); token != "" {
 			w.Header().Set(reportField, token)
+		}
+		if soft := pass.Soft(); soft != "" {
+			w.Header().Set(admission.SoftField, soft)
 		}
 	}
 	allow(w, q.warning)

@@ -97,6 +97,7 @@ func (h *Handler) read(q *question, r *http.Request) error {
 			return err
 		}
 		q.SetClient(h.clients.Resolve(r.RemoteAddr, r.Header), h.clients, identity)
+		q.Described = true
 	} else {
 		q.SetRequest(r, h.clients, identity)
 		h.unbelieved(q, r)

@@ -42,6 +42,7 @@ func verdictOf(v *engine.Verdict) *headgatev1.Verdict {
 			}
 		}
 	}
+	out.Soft = v.Marks(nil)
 	return out
 }
 
@@ -60,7 +61,7 @@ func (s *Service) headers(v *engine.Verdict, at int64) []*headgatev1.Header {
 
 func actionOf(o engine.Outcome) headgatev1.Action {
 	return [engine.Outcomes]headgatev1.Action{
-		engine.Allowed: headgatev1.Action_ACTION_ALLOW, engine.ShadowRefused: headgatev1.Action_ACTION_ALLOW,
+		engine.Allowed: headgatev1.Action_ACTION_ALLOW, engine.ShadowRefused: headgatev1.Action_ACTION_ALLOW, engine.Marked: headgatev1.Action_ACTION_ALLOW,
 		engine.Refused: headgatev1.Action_ACTION_REJECT, engine.Delayed: headgatev1.Action_ACTION_DELAY,
 		engine.Queued: headgatev1.Action_ACTION_QUEUE, engine.ShadowBanned: headgatev1.Action_ACTION_SHADOW_BAN,
 	}[o]
@@ -72,7 +73,7 @@ func reasonOf(r headgate.Reason) headgatev1.Reason {
 		headgate.ReasonTooLarge: headgatev1.Reason_REASON_TOO_LARGE, headgate.ReasonFailOpen: headgatev1.Reason_REASON_FAIL_OPEN,
 		headgate.ReasonFailClosed: headgatev1.Reason_REASON_FAIL_CLOSED, headgate.ReasonFallback: headgatev1.Reason_REASON_FALLBACK,
 		headgate.ReasonCached: headgatev1.Reason_REASON_CACHED, headgate.ReasonNoLimit: headgatev1.Reason_REASON_UNLIMITED,
-		store.ReasonBanned: headgatev1.Reason_REASON_BANNED,
+		store.ReasonBanned: headgatev1.Reason_REASON_BANNED, store.ReasonHeadroom: headgatev1.Reason_REASON_HEADROOM, store.ReasonShare: headgatev1.Reason_REASON_LIMITED,
 		// Never in a verdict.
 		store.ReasonShadow: headgatev1.Reason_REASON_UNSPECIFIED, headgate.ReasonExpired: headgatev1.Reason_REASON_UNSPECIFIED,
 	}[r]

@@ -17,7 +17,8 @@ import (
 // Times are in milliseconds, rounded up. retry_after_ms is 0 if allowed and null if
 // the request can never pass. Unknown fields are left out: all numbers if no limit
 // applied, remaining and reset_after_ms if the store could not answer. action is
-// included where allowed is not enough: delay, shadow_ban, queue.
+// included where allowed is not enough: delay, shadow_ban, queue. soft has the names of
+// the rules that mark the request.
 func appendVerdict(dst []byte, v *engine.Verdict) []byte {
 	d := &v.Decision
 	dst = append(dst, `{"allowed":`...)
@@ -42,7 +43,7 @@ func appendVerdict(dst []byte, v *engine.Verdict) []byte {
 		dst = append(dst, `,"action":"`...)
 		dst = append(dst, outcome.Action()...)
 		dst = append(dst, '"')
-	case engine.Allowed, engine.Refused, engine.ShadowRefused, engine.Outcomes:
+	case engine.Allowed, engine.Refused, engine.ShadowRefused, engine.Marked, engine.Outcomes:
 	}
 	if v.Delay > 0 {
 		dst = appendNumber(dst, `,"delay_ms":`, answer.Milliseconds(v.Delay))
@@ -56,6 +57,14 @@ func appendVerdict(dst []byte, v *engine.Verdict) []byte {
 	dst = append(dst, '"')
 	if v.WouldRefuse > 0 {
 		dst = appendShadow(dst, v.Results())
+	}
+	if v.Marked > 0 {
+		dst = append(dst, `,"soft":`...)
+		next := byte('[')
+		for _, name := range v.Marks(nil) {
+			dst, next = appendString(append(dst, next), name), ','
+		}
+		dst = append(dst, ']')
 	}
 	return append(dst, '}')
 }

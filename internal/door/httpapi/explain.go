@@ -285,6 +285,8 @@ type ExplainedRule struct {
 	Overridden  bool             `json:"overridden,omitempty"`   // an operator set Limit for this key
 	BannedUntil *time.Time       `json:"banned_until,omitempty"` // when the ban of the key ends; absent without a ban
 	Key         []KeyPart        `json:"key,omitempty"`          // the parts of the key
+	Class       string           `json:"class,omitempty"`        // the class of the request, why, and what it must leave, if the rule has headroom. Count is then of what the class may use
+	Share       string           `json:"share,omitempty"`        // whose fair share the request takes from, if the limit is shared. Count is then of what is left for the owner
 	Count       *LimitCount      `json:"count,omitempty"`        // absent for a rule without a limit. During a ban it still says how much is used
 }
 
@@ -307,6 +309,8 @@ type LimitCount struct {
 	RetryAfter *int64 `json:"retry_after_ms"`     // null means never
 	ResetAfter int64  `json:"reset_after_ms"`     // the time until the full limit is available
 	Delay      int64  `json:"delay_ms,omitempty"` // how long the request would wait for its turn
+	Marked     bool   `json:"marked,omitempty"`   // whether this rule would mark the request: see soft
+	Over       int64  `json:"over,omitempty"`     // how much is used above the limit, under a rule that never refuses
 }
 
 // view converts the engine's explanation into the answer.
@@ -370,7 +374,7 @@ func (q *Question) explainedRule(x *engine.Explained) ExplainedRule {
 		out.LimitFrom = x.LimitFrom
 	}
 	out.ZoneFrom = x.ZoneFrom
-	out.Key = keyParts(r, x.Key)
+	out.Key, out.Class, out.Share = keyParts(r, x.Key), r.ClassText(x.Class), r.ShareText(&x.Share)
 	if l := r.List(); l != nil {
 		out.List, out.Limit = l.Kind.String(), r.LimitText()
 		return out
@@ -389,11 +393,14 @@ func (q *Question) explainedRule(x *engine.Explained) ExplainedRule {
 		if now.Reason == headgate.ReasonFailOpen || now.Reason == headgate.ReasonFailClosed {
 			most = 0 // nobody knows
 		}
+		kept := (&store.Op{Rule: r.Limit.Rule(), Leave: r.LeaveOf(x.Class)}).Kept()
+		now.Limit, most = max(now.Limit-kept, 0), max(most-kept, 0)
 		out.Count = &LimitCount{
 			Allowed: d.Allowed, Reason: d.Reason.String(), Limit: now.Limit,
-			Used: max(most-now.Remaining, 0), Remaining: now.Remaining,
+			Used: max(most-now.Remaining, 0) + x.Over, Remaining: now.Remaining,
 			RetryAfter: retryAfter(d), ResetAfter: answer.Milliseconds(now.ResetAfter),
-			Delay: answer.Milliseconds(d.Delay),
+			Delay:  answer.Milliseconds(d.Delay),
+			Marked: x.Marked, Over: x.Over,
 		}
 	}
 	return out

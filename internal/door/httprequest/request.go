@@ -22,6 +22,8 @@ type Request struct {
 	Host     string      // the requested host, may be empty
 	Header   http.Header // the other header fields; Host is ignored
 
+	Described bool // a trusted proxy describes it
+
 	clients  *client.Resolver
 	address  netip.Addr
 	remote   string // the peer; empty if the request is that of another client
@@ -70,6 +72,12 @@ func (q *Request) Clients() []string {
 		groups = append(groups, q.clients.Group(address))
 	}
 	return groups
+}
+
+// Trusted implements rules.TrustedRequest: the peer, or who describes the request, is a
+// trusted proxy.
+func (q *Request) Trusted() bool {
+	return q.Described || q.remote != "" && q.clients.Trusts(q.remote)
 }
 
 // Attribute implements rules.Request. If a header, parameter or cookie is repeated, it

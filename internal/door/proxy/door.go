@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/adaptive"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/membound"
@@ -66,13 +67,23 @@ func open(p *door.Process, backend http.Handler) (door.Server, error) {
 	o := door.HTTPOptions{Endless: true, Cleartext: true, PassOptions: true}
 	underscores, _ := ParseUnderscores(c.Underscores)
 	limits, whileTold := c.limits()
+	limiter := c.Adaptive.limiter(to.url)
+	if limiter != nil {
+		door.Once(p, func() *adaptive.Limiter {
+			p.Register(AdaptiveMetrics(limiter))
+			return limiter
+		})
+	}
 	s := &served{process: p, to: to, Proxy: New(Options{
-		Asker: p.Asker, Domain: p.Domain, Upstream: to.url, Tokens: p.Tokens, TrustedProxies: p.Config.TrustedProxies,
-		Transport: p.Telemetry.Transport(to.transport), TellTime: p.Config.DecisionTime, MaxWaiting: c.MaxWaiting, Paths: c.Paths,
+		Adaptive: limiter, Headroom: c.Adaptive.Headroom, Shed: p.Metrics.Unplaced, Asker: p.Asker, Domain: p.Domain, Upstream: to.url, Tokens: p.Tokens, TrustedProxies: p.Config.TrustedProxies,
+		Transport: p.Telemetry.Transport(to.ways), TellTime: p.Config.DecisionTime, MaxWaiting: c.MaxWaiting, Paths: c.Paths,
 		StatusPath: p.Config.Queue.StatusPath, BodyTimeout: cmp.Or(p.Timeouts.Body, c.BodyTimeout),
 		ReadTimeout: o.Timeouts(p).Read, Abandoned: c.Abandoned, Underscores: underscores, TrustedOnly: c.TrustedOnly, NoVia: c.NoVia,
 		CORS: c.CORS, LimitsPath: limits, LimitsAsked: p.LimitsAsked(), LimitsWhileTold: whileTold, Bodies: membound.New(membound.Options{Most: queuedShare * p.MaxRoom, Client: p.Counted}),
 	})}
+	if limiter != nil {
+		p.Metrics.SetUpstream(s.state)
+	}
 	o.Handler = p.Telemetry.Handler(door.Shedding(p.Sheds, overload.Request, s.Proxy), route)
 	if s.HTTP, err = door.NewHTTP(p, o); err != nil {
 		_ = to.close(context.Background()) // never used
@@ -107,9 +118,18 @@ func (s *served) Reload() {
 }
 
 // domain returns the domain whose rules the proxy enforces: the configured one, or the
-// only one.
+// only one. It must have the classes that adaptive knows.
 func domain(c *config.Config, rs *rules.Ruleset) (string, error) {
-	domain, domains := config.Own[Settings](c).Domain, rs.Domains()
+	s := config.Own[Settings](c)
+	domain, err := s.domain(rs)
+	if err == nil && len(rs.Domains()) > 0 {
+		_, err = classes(s.Adaptive.Headroom, rs.Priorities(domain))
+	}
+	return domain, err
+}
+
+func (s *Settings) domain(rs *rules.Ruleset) (string, error) {
+	domain, domains := s.Domain, rs.Domains()
 	switch {
 	case len(domains) == 0:
 		return domain, nil

@@ -3,35 +3,10 @@ package proxy
 import (
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 )
-
-// connTracking is a transport that notes the connection of each request in its exchange.
-type connTracking struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper. It adds to the trace of httputil, since a second
-// one would cost more than what it is for.
-func (t connTracking) RoundTrip(r *http.Request) (*http.Response, error) {
-	trace := httptrace.ContextClientTrace(r.Context())
-	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok && trace != nil && trace.GotConn == nil {
-		trace.GotConn = func(info httptrace.GotConnInfo) {
-			x.conn = nil // of an attempt that is repeated
-			for nc := info.Conn; nc != nil && x.conn == nil; {
-				x.conn, _ = nc.(*upstreamConn)
-				below, ok := nc.(interface{ NetConn() net.Conn }) // such as *tls.Conn
-				if !ok {
-					break
-				}
-				nc = below.NetConn()
-			}
-		}
-	}
-	return t.RoundTripper.RoundTrip(r)
-}
 
 // prompt is the body of an answer. What has arrived of it is sent on before the proxy waits
 // for more, since the client may wait for it: an event, or the header. The rest is sent on

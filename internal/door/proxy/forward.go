@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 
@@ -37,8 +38,14 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		out.Header[maxForwards] = []string{strconv.FormatUint(n-1, 10)} // this process is one
 	}
 	out.Trailer = nil // no rule has seen it, and PHP treats it as header fields
-	if x, ok := in.Context().Value(exchangeKey{}).(*exchange); ok && x.pass.HasCostAfter() {
-		out.Header.Set("Te", "trailers") // may contain the cost, even if the client did not ask for them
+	p.dropSoft(out.Header)
+	if x, ok := in.Context().Value(exchangeKey{}).(*exchange); ok {
+		if x.pass.HasCostAfter() {
+			out.Header.Set("Te", "trailers") // may contain the cost, even if the client did not ask for them
+		}
+		if soft := x.pass.Soft(); soft != "" {
+			out.Header[admission.SoftField] = []string{soft}
+		}
 	}
 	out.Host = in.Host // the client's, as if there were no proxy
 	trusted := p.trusts(in.RemoteAddr)
@@ -58,6 +65,20 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		delete(out.Header, name)
 	}
 	delete(out.Header, xRealIP)
+}
+
+// dropSoft removes the field of marks from a request: only the rules here mark requests.
+// With underscores allowed, servers may read other names as that one.
+func (p *Proxy) dropSoft(h http.Header) {
+	delete(h, admission.SoftField)
+	if p.options.Underscores != UnderscoresAllow {
+		return
+	}
+	for name := range h {
+		if strings.EqualFold(strings.NewReplacer("_", "-", ".", "-").Replace(name), admission.SoftField) {
+			delete(h, name)
+		}
+	}
 }
 
 // readable returns a query without the parameters that Go cannot parse, so that the

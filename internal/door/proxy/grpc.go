@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/store"
 )
 
 // The fields of a gRPC answer, which are header fields if it has no message.
@@ -147,7 +148,7 @@ func statusOf(m answer.Meaning) *status.Status {
 	code := codeOf(m.Status)
 	var details []protoadapt.MessageV1
 	if m.Refused {
-		if code = codes.ResourceExhausted; m.Reason == headgate.ReasonFailClosed {
+		if code = codes.ResourceExhausted; m.Reason == headgate.ReasonFailClosed || m.Reason == store.ReasonHeadroom {
 			code = codes.Unavailable
 		}
 	}
@@ -162,6 +163,9 @@ func statusOf(m answer.Meaning) *status.Status {
 			})
 		}
 		details = append(details, quota)
+	}
+	if m.Refused && m.Reason == store.ReasonHeadroom {
+		details = append(details, &errdetails.ErrorInfo{Reason: "HEADROOM", Domain: "headgate"})
 	}
 	s := status.New(code, m.Detail)
 	if detailed, err := s.WithDetails(details...); err == nil { // it refuses details of OK

@@ -83,6 +83,7 @@ func (p *Proxy) outlast(w http.ResponseWriter, r *http.Request, x *exchange) {
 		p.outlasting.exit(o)
 	}()
 	x.writer = &quiet{ResponseWriter: o}
+	p.sends(x)
 	p.reverse.ServeHTTP(x.writer, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 	if o.isGone() && r.Context().Value(http.ServerContextKey) != nil {
 		panic(http.ErrAbortHandler) //nolint:forbidigo // as httputil does: a discarded answer must not look complete

@@ -17,15 +17,19 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/adaptive"
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httprequest"
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/features/when"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
@@ -49,8 +53,13 @@ type Options struct {
 	// the upstream starts to answer; 0 means a minute, and below 0 forever.
 	// ReadTimeout is that of the server; 0 for none.
 	BodyTimeout, ReadTimeout time.Duration
-	Abandoned                Abandoned   // limits the work for requests whose client has gone
-	Underscores              Underscores // what to do with header fields with an underscore in their name
+	// Adaptive limits what the upstream works on at once; nil for no limit. Headroom is what it
+	// keeps for classes of the domain's rules, Shed counts a request that finds no place.
+	Adaptive    *adaptive.Limiter
+	Headroom    []Kept
+	Shed        func(class string)
+	Abandoned   Abandoned   // limits the work for requests whose client has gone
+	Underscores Underscores // what to do with header fields with an underscore in their name
 	// TrustedOnly are the canonical names of fields that only TrustedProxies may
 	// send; nil means those of [Strangers].
 	TrustedOnly []string
@@ -75,6 +84,9 @@ type Proxy struct {
 	exchanges  sync.Pool // of *exchange
 	readings   sync.Pool // of *reading.Set
 	outage     outage
+	classes    atomic.Pointer[classed]
+	shedding   outage // a time in which requests are shed
+	slow       when.Watch
 	room       waitingRoom
 	queues     queues
 	outlasting outlasting
@@ -162,23 +174,37 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Deferred, since httputil panics when an upstream's answer is cut off. A tunnel lasts
 	// until here, and so do its slots.
 	defer func() {
+		x.place.cancel()
 		x.pass.End()
-		*x = exchange{pass: x.pass}
+		*x = exchange{pass: x.pass, matches: x.matches}
 		p.exchanges.Put(x)
 	}()
+	if p.full(x) {
+		p.shed(w, x)
+		return
+	}
 	if p.options.CORS.free(r, origin) {
+		if !p.enter(x) {
+			p.shed(w, x)
+			return
+		}
 		p.forward(w, r, x)
 		return
 	}
 	p.limit(w, r, x)
 }
 
+// query is what the limits are asked about a request.
+func (p *Proxy) query(x *exchange) engine.Query {
+	return engine.Query{
+		Domain: p.options.Domain(), Part: engine.Part{Request: x, Cost: 1}, At: x.at.UnixMicro(), Door: engine.DoorProxy, Waits: x.in.URL.Path != "*",
+	}
+}
+
 // limit checks the limits, and forwards or answers the request accordingly.
 func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 	ctx, pass, server := r.Context(), &x.pass, r.URL.Path == "*"
-	pass.Begin(ctx, &p.options.Asker, engine.Query{
-		Domain: p.options.Domain(), Part: engine.Part{Request: x, Cost: 1}, At: x.at.UnixMicro(), Door: engine.DoorProxy, Waits: !server,
-	})
+	pass.Begin(ctx, &p.options.Asker, p.query(x))
 	if !pass.Allowed {
 		p.overLimit(w, x)
 		return
@@ -201,6 +227,17 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 		p.interrupted(w, err, pass.Delay)
 		return
 	}
+	p.start(w, r, x)
+}
+
+// start forwards a request that its limits allow, if the upstream has a place for it.
+func (p *Proxy) start(w http.ResponseWriter, r *http.Request, x *exchange) {
+	pass := &x.pass
+	if !p.enter(x) {
+		pass.Leave(r.Context())
+		p.shed(w, x)
+		return
+	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		// Otherwise net/http sends no byte of the answer before the request has ended.
 		_ = http.NewResponseController(w).EnableFullDuplex()
@@ -215,6 +252,7 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 // forward sends r to the upstream and its answer to the client.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange) {
 	x.writer = &quiet{ResponseWriter: w}
+	p.sends(x)
 	p.reverse.ServeHTTP(x.writer, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
@@ -264,8 +302,15 @@ func (p *Proxy) answered(res *http.Response) error {
 	if failed, ends := p.outage.answers(p.options.Clock); ends {
 		p.options.Logger.Info("upstream is reachable again", "upstream", p.options.Upstream.Redacted(), "failed", failed)
 	}
+	if shed, ends := p.shedding.answers(p.options.Clock); ends {
+		p.options.Logger.Info("the upstream is no longer overloaded", "upstream", p.options.Upstream.Redacted(), "shed", shed)
+	}
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.answer = res
+		if x.place != nil {
+			x.place.answered(x, p.options.Clock(), res.StatusCode)
+		}
+		p.took(x, res.StatusCode < http.StatusInternalServerError)
 		if _, ok := res.Header["Content-Type"]; !ok {
 			x.header["Content-Type"] = nil // otherwise net/http guesses one
 		}
@@ -303,7 +348,7 @@ func (p *Proxy) answered(res *http.Response) error {
 	case ok && res.StatusCode == http.StatusSwitchingProtocols:
 		res.Body = tunnel{both}
 	case known:
-		res.Body = promptly(x.writer, res, x.conn)
+		res.Body = promptly(x.writer, res, x.attempt.conn)
 	}
 	return nil
 }
@@ -312,6 +357,12 @@ func (p *Proxy) answered(res *http.Response) error {
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.fault = err
+		if x.place != nil {
+			x.place.failed(p.options.Clock(), err)
+		}
+		if !unreached(err) {
+			p.took(x, false)
+		}
 		if x.answer != nil {
 			_ = x.answer.Body.Close() // httputil does not close the connection of an unrequested upgrade
 		}
@@ -365,10 +416,14 @@ type exchange struct {
 	closes    bool        // the connection, after the answer
 	timeField []string    // the time of the decision for the answer; nil if it has none
 	pass      admission.Pass
+	class     class          // of requests to the upstream, if that has a limit
+	sent      time.Time      // to the upstream, if a rule asks how long that takes
+	place     *place         // at the upstream; nil if that has no limit
 	upload    *upload        // the request's body; nil without one
 	answer    *http.Response // the upstream's; use only its header and trailer
 	outlast   *outlast       // nil if it ends with its client
 	fault     error          // why the upstream did not answer
 	writer    *quiet
-	conn      *upstreamConn // to the upstream; nil if not known
+	attempt   attempt // of sending it to the upstream
+	matches   *rules.Matches
 }

@@ -156,7 +156,7 @@ func (p *Proxy) entry(x *exchange, by *engine.Result, body []byte) *queue.Entry 
 		IdempotencyKey: r.Header.Get(idempotencyKey), Accepted: p.options.Clock(),
 	}
 	for _, c := range x.pass.Claims() {
-		e.Claims = append(e.Claims, queue.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost, Given: c.Given, Member: c.Member})
+		e.Claims = append(e.Claims, queue.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost, Given: c.Given, Member: c.Member, Class: c.Class})
 	}
 	return e
 }
@@ -230,10 +230,12 @@ func (p *Proxy) Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.
 	if err != nil {
 		return queue.Answer{}, err
 	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	out := (&http.Request{
 		Method: e.Method, URL: target, Host: e.Host, Header: e.Header.Clone(),
 		Body: http.NoBody, ContentLength: int64(len(e.Body)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(ctx)
+	}).WithContext(withAttempts(ctx))
 	if out.Header == nil {
 		out.Header = http.Header{}
 	}
@@ -249,7 +251,7 @@ func (p *Proxy) Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.
 	if _, ok := out.Header["User-Agent"]; !ok {
 		out.Header.Set("User-Agent", "") // otherwise Go sends its own
 	}
-	res, err := p.options.Transport.RoundTrip(out)
+	res, err := connTracking{p.options.Transport}.RoundTrip(out)
 	if err != nil {
 		return queue.Answer{}, err
 	}

@@ -12,8 +12,11 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/adaptive"
 	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/certs"
+	"github.com/headgate/headgate/store"
 )
 
 // DefaultAddress is where the proxy listens by default.
@@ -43,6 +46,32 @@ type Settings struct {
 	// LimitsPath is where callers read their limits; empty for the default, "off" for
 	// nowhere.
 	LimitsPath string
+	Adaptive   Adaptive // limits what the upstream works on at once
+}
+
+// Adaptive are the settings of [adaptive.Limiter].
+type Adaptive struct {
+	Mode     string // on, shadow or off; empty is off
+	Min, Max int64  // 0 is the default
+	Headroom []Kept // on top of the limit
+}
+
+// Kept is the part of the limit of the highest class that is kept for a class.
+type Kept struct {
+	Class string
+	Part  uint32 // in millionths
+}
+
+const shadow = "shadow"
+
+// limiter returns the limiter of an upstream, or nil if it is off.
+func (a *Adaptive) limiter(to *url.URL) *adaptive.Limiter {
+	if a.Mode == "" || a.Mode == config.Off {
+		return nil
+	}
+	return adaptive.New(adaptive.Options{
+		Min: int(cmp.Or(a.Min, 3)), Max: int(cmp.Or(a.Max, 1000)), Name: to.Redacted(), Shadow: a.Mode == shadow,
+	})
 }
 
 // section declares the settings.
@@ -67,6 +96,10 @@ func settings() []config.Setting {
 	}
 	return append([]config.Setting{
 		config.Text("proxy.domain", func(s *Settings) *string { return &s.Domain }).Means("the only domain", "whose rules apply"),
+		config.Word("proxy.adaptive.mode", func(s *Settings) *string { return &s.Adaptive.Mode }, config.Off, shadow, "on").Means("`off`", "[find out how much the upstream can work on at once](run/overload.md#a-slow-upstream), and answer 503 to more; `shadow` only counts"),
+		config.Count("proxy.adaptive.min", func(s *Settings) *int64 { return &s.Adaptive.Min }, 1_000_000).Means("3", "requests to the upstream that it always lets pass at once"),
+		config.Count("proxy.adaptive.max", func(s *Settings) *int64 { return &s.Adaptive.Max }, 1_000_000).Means("1000", "requests that it lets pass at once at most"),
+		config.List("proxy.adaptive.headroom", func(s *Settings, v []string) (err error) { s.Adaptive.Headroom, err = kept(v); return err }).Pairs().As("`{critical: 20%}`").Means("none", "what it keeps for [classes](run/overload.md#classes), on top"),
 		config.Count("proxy.max_upstream_connections", func(s *Settings) *int64 { return &s.MaxUpstream }, 1_000_000).Means("10,000", "open connections to the [upstream](run/overload.md)"),
 		config.Choice("proxy.paths", func(s *Settings) *reading.Policy { return &s.Paths }, reading.ParsePolicy, "forward", "clean", "refuse").Means("`forward`", "what happens to [ambiguous paths](connect/proxy.md#paths)"),
 		config.Count("proxy.max_waiting", func(s *Settings) *int64 { return &s.MaxWaiting }, 1_000_000).Means("10,000", "requests that may [wait](more/outcomes.md#delay) at once; half of them for [shadow bans](more/outcomes.md#shadow-ban)"),
@@ -83,11 +116,33 @@ func settings() []config.Setting {
 	}, config.ClientTLS("proxy.upstream_tls", func(s *Settings) *certs.ClientFiles { return &s.UpstreamTLS })...)
 }
 
+// kept parses what is kept for classes.
+func kept(values []string) (all []Kept, _ error) {
+	sum := uint32(0)
+	for _, v := range values {
+		class, text, _ := strings.Cut(v, "=")
+		part, ok := rules.ParsePart(text)
+		if !ok {
+			return nil, config.Hinted(fmt.Sprintf("%q is not a part of the limit, more than 0%% and less than 100%%", text), "write a class and a part, such as {critical: 20%}")
+		}
+		all = append(all, Kept{class, part})
+		if sum += part; sum >= store.Whole {
+			return nil, config.Hinted("100% or more is kept", "leave something for the other classes")
+		}
+	}
+	return all, nil
+}
+
 // settle sets which header fields rules can match, and warns if a file
 // configures a proxy without an upstream.
 func settle(c *config.Config) {
 	s, d := config.Own[Settings](c), c.Door(name)
-	c.RuleOptions.PlainFields = d.Open() && s.Underscores != "allow"
+	c.RuleOptions.PlainFields, c.RuleOptions.NoProxy = d.Open() && s.Underscores != "allow", !d.Open()
+	if a := &s.Adaptive; a.Mode == "" && (a.Min > 0 || a.Max > 0 || len(a.Headroom) > 0) {
+		c.Warnings = append(c.Warnings, &config.SourceError{
+			Source: "proxy.adaptive", Message: "it is off without a mode", Hint: "set mode: shadow, which refuses nothing, or mode: on",
+		})
+	}
 	if c.File != "" && s.Upstream == nil && d.Address != DefaultAddress && d.Address != config.Off {
 		c.Warnings = append(c.Warnings, &config.SourceError{
 			Source: "proxy.listen", Message: "the proxy does not start without an upstream", Hint: "set proxy.upstream",
@@ -100,6 +155,11 @@ func checkSettings(c *config.Config) (errs config.Errors) {
 	s := config.Own[Settings](c)
 	if err := checkUpstream(c.Door(name), s.Upstream); err != nil {
 		errs = append(errs, err)
+	}
+	if a := s.Adaptive; cmp.Or(a.Min, 3) > cmp.Or(a.Max, 1000) {
+		errs = append(errs, &config.SourceError{
+			Source: "proxy.adaptive", Message: fmt.Sprintf("min (%d) is above max (%d)", cmp.Or(a.Min, 3), cmp.Or(a.Max, 1000)), Hint: "set max to at least min",
+		})
 	}
 	u := &s.UpstreamTLS
 	switch {

@@ -27,6 +27,10 @@ func (r Reach) Set(t *http.Transport) {
 	}
 }
 
+// silentFor is how long a connection of HTTP/2 to the upstream may be silent before it is asked
+// for a sign of life, and how long that may take.
+const silentFor = 5 * time.Second
+
 // NewTransport returns the transport for requests to the upstream. It keeps many idle
 // connections, passes bodies unchanged (no decompression) and uses no proxy from the
 // environment.
@@ -44,8 +48,10 @@ func NewTransport() *http.Transport {
 		// Long enough for slow answers. An event stream sends its header at once and
 		// may then be silent for any time.
 		ResponseHeaderTimeout: 2 * time.Minute,
-		WriteBufferSize:       16 << 10,
-		ReadBufferSize:        16 << 10,
+		// A connection of HTTP/2 carries all requests, so one that has gone silent is found soon.
+		HTTP2:           &http.HTTP2Config{SendPingTimeout: silentFor, PingTimeout: silentFor},
+		WriteBufferSize: 16 << 10,
+		ReadBufferSize:  16 << 10,
 	}
 }
 

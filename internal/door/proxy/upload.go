@@ -22,6 +22,7 @@ const defaultBodyTimeout = time.Minute
 type upload struct {
 	io.ReadCloser
 	control *http.ResponseController
+	clock   func() time.Time // tells when all of it has arrived; nil if nobody asks
 	http1   bool
 	conn    netbound.Handle // of HTTP/1, where the request has the connection to itself
 	timeout time.Duration   // none if not positive
@@ -35,6 +36,7 @@ type upload struct {
 	stopped  chan struct{} // closed when that read has ended
 	done     bool          // the request is over; the connection may serve another
 	ended    bool          // all of the body has been read
+	at       time.Time     // when, if clock is set
 	closed   bool          // the rest is not wanted
 	err      error         // why it ended too early
 }
@@ -60,6 +62,9 @@ func (p *Proxy) receive(w http.ResponseWriter, r *http.Request) (*http.Request, 
 	} else if u.timeout > 0 {
 		u.timer = time.AfterFunc(u.timeout, u.interrupt)
 		u.timer.Stop()
+	}
+	if p.options.Adaptive != nil || p.timed() {
+		u.clock = p.options.Clock
 	}
 	r = r.WithContext(r.Context())
 	r.Body = u
@@ -138,7 +143,9 @@ func (u *upload) disarm(err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):
-		u.ended = true
+		if u.ended = true; u.clock != nil && u.at.IsZero() {
+			u.at = u.clock()
+		}
 		u.forever()
 	case !u.closed: // otherwise the client is not to blame
 		u.err = err
@@ -233,6 +240,13 @@ func (u *upload) stop() {
 	u.mu.Unlock()
 	<-stopped
 	u.mu.Lock()
+}
+
+// arrived returns when all of the body had arrived; zero before.
+func (u *upload) arrived() time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.at
 }
 
 // broken returns why the client did not send all of the body, or nil.

@@ -21,6 +21,7 @@ import (
 type upstream struct {
 	url          *url.URL // http or https
 	transport    *http.Transport
+	ways         *ways         // transport, and others like it
 	certificates *certs.Client // nil without proxy.upstream_tls
 	open         atomic.Int64  // connections
 	backend      *door.HTTP    // in this process, in place of an upstream; nil without
@@ -58,9 +59,30 @@ func newUpstream(p *door.Process, backend http.Handler) (*upstream, error) {
 		if u.certificates, err = certs.LoadClient(*c, p.Logger.With("for", "upstream")); err != nil {
 			return nil, door.CertificateError("proxy.upstream_tls", err)
 		}
-		u.transport.DialTLSContext = dialTLS(u.certificates.Dialer(u.transport.DialContext, "h2", "http/1.1"))
 	}
+	u.complete(u.url.Scheme == "https")
 	return u, nil
+}
+
+// complete makes the other transports of u, which are not clones: those would offer the
+// versions of HTTP that the first does.
+func (u *upstream) complete(encrypted bool) { //nolint:revive // a fact, not a mode
+	u.ways = &ways{usual: u.transport, fresh: NewTransport()}
+	p := u.transport.Protocols
+	u.ways.h2c = p != nil && p.UnencryptedHTTP2() && !p.HTTP1()
+	u.ways.fresh.DisableKeepAlives = true
+	u.ways.fresh.DialContext, u.ways.fresh.Protocols = u.transport.DialContext, u.transport.Protocols
+	if encrypted || u.ways.h2c {
+		u.ways.first = NewTransport()
+		u.ways.first.DisableKeepAlives = true
+		u.ways.first.DialContext, u.ways.first.Protocols = u.transport.DialContext, new(http.Protocols)
+		u.ways.first.Protocols.SetHTTP1(true)
+	}
+	if encrypted && u.certificates != nil {
+		u.transport.DialTLSContext = dialTLS(u.certificates.Dialer(u.transport.DialContext, "h2", "http/1.1"))
+		u.ways.fresh.DialTLSContext = u.transport.DialTLSContext
+		u.ways.first.DialTLSContext = dialTLS(u.certificates.Dialer(u.transport.DialContext, "http/1.1"))
+	}
 }
 
 // reach sets how to get to the configured URL.
@@ -98,7 +120,7 @@ func (u *upstream) close(ctx context.Context) (err error) {
 	if u.backend != nil {
 		err = errors.Join(u.backend.Shutdown(ctx), <-u.served)
 	}
-	u.transport.CloseIdleConnections()
+	u.ways.close()
 	return err
 }
 
@@ -125,7 +147,7 @@ func (u *upstream) bounded(most int, call dial) dial {
 			u.open.Add(-1)
 			return nil, err
 		}
-		c := &upstreamConn{Conn: nc, leave: sync.OnceFunc(func() { u.open.Add(-1) })}
+		c := &upstreamConn{Conn: nc, leave: sync.OnceFunc(func() { u.open.Add(-1) }), shared: u.transport.Protocols != nil}
 		if of, ok := nc.(syscall.Conn); ok {
 			c.raw, _ = of.SyscallConn()
 		}
@@ -138,6 +160,10 @@ type upstreamConn struct {
 	leave func()
 	raw   syscall.RawConn        // nil if it has none
 	waits atomic.Pointer[prompt] // reads the body of an answer; nil for none
+
+	shared  bool         // by many requests: HTTP/2 without TLS
+	written atomic.Int64 // bytes
+	refuses atomic.Bool  // the next request; see attempt
 }
 
 // Read implements net.Conn.
@@ -151,6 +177,16 @@ func (c *upstreamConn) Read(p []byte) (int, error) {
 	}
 	b.pauses()
 	return c.Conn.Read(p)
+}
+
+// Write implements net.Conn.
+func (c *upstreamConn) Write(p []byte) (int, error) {
+	if c.refuses.Load() {
+		return 0, errEnded
+	}
+	n, err := c.Conn.Write(p)
+	c.written.Add(int64(n))
+	return n, err
 }
 
 // Close implements net.Conn.

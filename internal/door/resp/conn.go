@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/door/described"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/internal/transport/netbound"
 	"github.com/headgate/headgate/store"
 )
 
@@ -76,16 +77,10 @@ func newConn(s *Server, nc net.Conn, id int64) *conn {
 // belowTLS returns the connection under the TLS of nc, also if the TLS itself is
 // wrapped, or nc if it is not encrypted. Closing it never waits for the peer.
 func belowTLS(nc net.Conn) net.Conn {
-	for at := nc; ; {
-		below, ok := at.(interface{ NetConn() net.Conn })
-		if !ok {
-			return nc
-		}
-		_, encrypted := at.(*tls.Conn)
-		if at = below.NetConn(); encrypted {
-			return at
-		}
+	if encrypted, ok := netbound.Layer[*tls.Conn](nc); ok {
+		return encrypted.NetConn()
 	}
+	return nc
 }
 
 // run answers until the connection ends.

@@ -31,7 +31,7 @@ func (c *call) encodeMetadata(v *engine.Verdict) {
 		if delay := v.Delay; delay > 0 {
 			fields["delay_ms"] = answer.Milliseconds(delay)
 		}
-	case engine.Allowed, engine.Refused, engine.ShadowRefused, engine.Outcomes:
+	case engine.Allowed, engine.Refused, engine.ShadowRefused, engine.Marked, engine.Outcomes:
 	}
 	quotaFields(fields, v.Parts())
 	told, err := structpb.NewStruct(fields)

@@ -35,6 +35,9 @@ func (c *call) encode(v *engine.Verdict) {
 		c.text = strconv.AppendInt(c.text[:0], answer.Milliseconds(delay), 10)
 		c.out = appendHeaderTo(c.out, 4, "X-Headgate-Delay-Ms", c.text)
 	}
+	if v.Marked > 0 {
+		c.out = appendHeaderTo(c.out, 4, admission.SoftField, strings.Join(v.Marks(nil), ", "))
+	}
 	if c.over {
 		c.encodeRefusal(v)
 	}
@@ -84,7 +87,7 @@ func (c *call) statusOf(v *engine.Verdict) status {
 	case headgate.ReasonFailOpen:
 		return s // what remains is unknown
 	case headgate.ReasonOK, headgate.ReasonLimited, headgate.ReasonTooLarge, headgate.ReasonFailClosed,
-		headgate.ReasonFallback, headgate.ReasonCached, store.ReasonShadow, store.ReasonBanned, headgate.ReasonExpired:
+		headgate.ReasonFallback, headgate.ReasonCached, store.ReasonShadow, store.ReasonBanned, headgate.ReasonExpired, store.ReasonHeadroom, store.ReasonShare:
 	}
 	s.hasLimit, s.limit = true, describe(rule.Limit)
 	s.limit.name = rule.LimitName

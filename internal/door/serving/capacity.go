@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -130,6 +131,8 @@ func (d *Doors) Watch(ready func() bool) {
 			Name: "descriptors", At: [3]float64{0.95}, Pressure: d.descriptorPressure(),
 		})
 	}
+	// No level: connections wait, and nothing is refused.
+	resources = append(resources, overload.Resource{Name: "cpu", Pressure: d.cpuPressure})
 	d.load = overload.New(d.Logger, resources...)
 	d.unread.Start()
 	d.Life.OnEnd(d.unread.Stop)
@@ -169,6 +172,14 @@ func (d *Doors) descriptorPressure() func() float64 {
 	}
 }
 
+// cpuPressure returns 1 while a door holds new connections back for lack of CPU, and else 0.
+func (d *Doors) cpuPressure() float64 {
+	if slices.ContainsFunc(d.open, func(o *openDoor) bool { return o.watched != nil && o.watched.Held() }) {
+		return 1
+	}
+	return 0
+}
+
 // Sheds reports whether load of this kind must be refused now.
 func (d *Doors) Sheds(l overload.Load) bool { return d.load != nil && d.load.Sheds(l) }
 
@@ -184,7 +195,7 @@ func (d *Doors) short() bool { return d.load != nil && d.load.Level() >= overloa
 // overload, and refused load.
 func (d *Doors) Describe(c *metrics.Asked) {
 	level := c.Gauge("headgate_overload_level", "Overload level: 0 nothing is refused, 1 explanations and live views are, 2 new connections too, 3 requests too.")
-	pressure := c.Gauge("headgate_overload_pressure", "Share of a resource in use, from 0 to 1, by resource: memory or descriptors.", "resource")
+	pressure := c.Gauge("headgate_overload_pressure", "Share of a resource in use, from 0 to 1, by resource: memory, descriptors or cpu (1 while new connections wait for it).", "resource")
 	shed := c.Counter("headgate_overload_shed_total", "Work refused because of overload, by load: extra (explanations and live views), connection or request.", "load")
 	limit := c.Gauge("headgate_connections_max", "Maximum number of open connections, by door.", "door")
 	c.Ask(func(out chan<- prometheus.Metric) {

@@ -100,11 +100,16 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 func (d *Doors) wrap(o *openDoor, l net.Listener) net.Listener {
 	log := d.Logger.With("door", o.Name)
 	o.watched = netbound.Watch(l, log)
+	if !o.Operators {
+		if err := o.watched.Yield(); err != nil {
+			log.Warn("new connections are accepted even when the process is short of CPU", "err", err)
+		}
+	}
 	l = d.boundsClients(o, d.namesClients(o.Name, o.watched))
 	if o.Counts {
 		return l
 	}
-	bounds := netbound.Options{Max: d.parts[o.Name], Logger: log, Policy: o.Policy, Unread: d.unread, Terms: d.terms(o.kind)}
+	bounds := netbound.Options{Max: d.parts[o.Name], Logger: log, Policy: o.Policy, Unread: d.unread, Terms: d.terms(o.kind), Heads: d.heads}
 	if !o.Operators {
 		bounds.Busy = d.tooBusy
 	}

@@ -67,7 +67,8 @@ type Doors struct {
 	reserved int            // part of it, for the process and for operators
 	parts    map[string]int // parts of limit, by door or claim
 	load     *overload.Manager
-	unread   *unread.Watch // of the answers of all doors
+	unread   *unread.Watch   // of the answers of all doors
+	heads    *membound.Bound // of the requests of all doors
 }
 
 // kind is a door, open or not, with its settings and resources.
@@ -97,6 +98,7 @@ type openDoor struct {
 // example. The error is a *config.SourceError.
 func New(o Options) (*Doors, error) {
 	d := &Doors{Options: o, Local: netip.Addr.IsLoopback, failures: make(chan error, 16), parts: map[string]int{}}
+	d.heads = membound.New(membound.Options{Most: d.roomOfADoor(), Client: d.countedClient})
 	d.unread = unread.New(unread.Options{Most: d.roomOfADoor(), Short: d.short, Logger: o.Logger})
 	closed, keys := true, []string{}
 	for _, listed := range o.List {
@@ -156,7 +158,7 @@ func (d *Doors) given(o *openDoor, p door.Process, domain func(door string) stri
 	p.Name, p.Settings, p.Config, p.Clock, p.Logger, p.Clients, p.Dialect = o.Name, o.set, d.Config, d.Clock, d.Logger, d.Clients, d.Config.Headers
 	p.Domain = func() string { return domain(o.Name) }
 	p.Failures, p.TLS, p.Bound, p.Over = o.wrong, o.encryption(), o.bound, o.over
-	p.Unread, p.Terms = d.unread, d.terms(o.kind)
+	p.Unread, p.Terms, p.Heads = d.unread, d.terms(o.kind), d.heads
 	p.Part = func(name string) int { return d.parts[name] }
 	p.Sheds, p.Room, p.MaxRoom, p.Counted, p.Common = d.Sheds, o.room, d.roomOfADoor(), d.countedClient, &d.common
 	return &p
@@ -298,7 +300,7 @@ func (k *kind) encryption() *tls.Config {
 	if k.certificate == nil {
 		return nil
 	}
-	return k.certificate.Config()
+	return netbound.Greeting(k.certificate.Config())
 }
 
 // Reload reads all certificates and other files of the doors again. Errors are logged,

@@ -49,15 +49,15 @@ func (d *durations) observe(door engine.Door, took time.Duration) {
 // collector exports the counts of an Observer.
 type collector struct {
 	Asked
-	m                                                                                                                               *Observer
-	decisions, near, degraded, banned, missing, givenBack, zoneless, rateless, requests, inForce, overflow, descriptorCount, listed Value
+	m                                                                                                                                     *Observer
+	decisions, near, degraded, banned, missing, givenBack, zoneless, rateless, requests, inForce, overflow, descriptorCount, listed, shed Value
 }
 
 // Collector returns a collector of m's counts for Prometheus.
 func (m *Observer) Collector() prometheus.Collector {
 	c := &collector{m: m}
 	c.decisions = c.Counter("headgate_decisions_total",
-		"Decisions of rules, by outcome: allowed, refused, delayed, queued, shadow_banned or shadow_refused. A request counts once for every rule that applies to it.", "domain", "rule", "outcome")
+		"Decisions of rules, by outcome: allowed, refused, delayed, queued, shadow_banned, shadow_refused or marked. A request counts once for every rule that applies to it.", "domain", "rule", "outcome")
 	c.near = c.Counter("headgate_near_limit_total",
 		"Requests allowed with at most a fifth of the rule's limit remaining.", "domain", "rule")
 	c.degraded = c.Counter("headgate_degraded_decisions_total",
@@ -82,6 +82,8 @@ func (m *Observer) Collector() prometheus.Collector {
 		"domain", "rule", "descriptor", "outcome")
 	c.listed = c.Counter("headgate_list_decisions_total",
 		"Requests on an allow or deny list, by attribute; with mode shadow, those that would have been denied. They are not decisions of rules.", "domain", "list", "attribute", "mode")
+	c.shed = c.Counter("headgate_shed_total",
+		"Requests refused although they are over no limit of their own, by class and reason: headroom, because what is left is kept for a higher class, or adaptive, because the upstream cannot work on more.", "class", "reason")
 	return c
 }
 
@@ -106,6 +108,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.overflow(out, float64(overflow))
 	c.values(out)
 	c.lists(out)
+	c.m.shed.collect(func(class, reason string, n uint64) { c.shed(out, float64(n), class, reason) })
 	c.m.timing.vec.Collect(out)
 }
 

@@ -56,25 +56,26 @@ type Outcomes struct {
 	Queued        uint64 `json:"queued"`
 	ShadowBanned  uint64 `json:"shadow_banned"`
 	ShadowRefused uint64 `json:"shadow_refused"`
+	Marked        uint64 `json:"marked"`
 }
 
 func outcomes(n *[engine.Outcomes]uint64) Outcomes {
 	return Outcomes{
 		Allowed: n[engine.Allowed], Refused: n[engine.Refused], Delayed: n[engine.Delayed], Queued: n[engine.Queued],
-		ShadowBanned: n[engine.ShadowBanned], ShadowRefused: n[engine.ShadowRefused],
+		ShadowBanned: n[engine.ShadowBanned], ShadowRefused: n[engine.ShadowRefused], Marked: n[engine.Marked],
 	}
 }
 
 // Sum returns the sum of all outcomes.
 func (o *Outcomes) Sum() uint64 {
-	return o.Allowed + o.Refused + o.Delayed + o.Queued + o.ShadowBanned + o.ShadowRefused
+	return o.Allowed + o.Refused + o.Delayed + o.Queued + o.ShadowBanned + o.ShadowRefused + o.Marked
 }
 
 // plus returns the sum of both.
 func (o Outcomes) plus(p Outcomes) Outcomes {
 	return Outcomes{
 		o.Allowed + p.Allowed, o.Refused + p.Refused, o.Delayed + p.Delayed, o.Queued + p.Queued,
-		o.ShadowBanned + p.ShadowBanned, o.ShadowRefused + p.ShadowRefused,
+		o.ShadowBanned + p.ShadowBanned, o.ShadowRefused + p.ShadowRefused, o.Marked + p.Marked,
 	}
 }
 

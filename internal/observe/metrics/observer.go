@@ -86,6 +86,8 @@ type Observer struct {
 	tracked  atomic.Int64
 	valued   atomic.Int64 // values with series, of all rules
 	timing   durations
+	shed     shed
+	upstream atomic.Pointer[func() Upstream]
 
 	mu      sync.Mutex // guards SetRules, Prune and what follows
 	retired map[ruleName]*retired
@@ -200,6 +202,7 @@ func (l *shard) count(d engine.Door, o engine.Outcome, known bool) {
 // results counts the results of all rules of a request.
 func (m *Observer) results(l *shard, d *engine.Decided) {
 	t, at, results := m.table.Load(), d.Query.At, d.Verdict.Results()
+	m.shed.count(d)
 	for i := range results {
 		r := &results[i]
 		p := &d.Parts[r.Part]
@@ -257,7 +260,7 @@ func (m *Observer) addTop(c *ruleCounts, key string, at, weight int64, o engine.
 			return
 		}
 	}
-	t.Add(key, at, weight, o != engine.Allowed && o != engine.Delayed)
+	t.Add(key, at, weight, o.Refuses())
 }
 
 // Debug is a Watcher that logs every request at level debug.

@@ -149,7 +149,7 @@ func (o *Observer) count(s *state, r *engine.Result) {
 	if !s.busy.Load() {
 		s.busy.Store(true)
 	}
-	refused := r.Outcome() != engine.Allowed && r.Outcome() != engine.Delayed
+	refused := r.Outcome().Refuses()
 	if r.Key == "" {
 		if s.fullness != nil {
 			s.fullness.add(0, true, o.levels(&r.Decision, refused))

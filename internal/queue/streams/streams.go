@@ -49,6 +49,8 @@ const (
 	silence      = time.Second     // how long Redis is not called for a limit after it did not answer
 	callTimeout  = 2 * time.Second // limits one call
 	withdrawTime = 2 * time.Minute // how long withdrawing an entry is retried
+	// confirmTime is how long a sender waits at most until its entry is confirmed.
+	confirmTime = time.Second
 	// unsureTime is how long an unconfirmed entry is not sent, because it may still be
 	// withdrawn. After that its process must have died, maybe just after it answered the
 	// sender.
@@ -305,7 +307,7 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 			var receipt queue.Receipt
 			if receipt, err = s.put(ctx, script, s.base(tag), args, hex.EncodeToString(print[:])); err == nil {
 				s.silent.Delete(s.quiet(tag))
-				s.confirm(s.base(tag), receipt.ID)
+				s.confirm(ctx, s.base(tag), receipt.ID)
 				return receipt, nil
 			}
 			if errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrConflict) {
@@ -407,15 +409,22 @@ func (s *Store) safely(ctx context.Context, script *script, base string, args ..
 }
 
 // confirm marks an entry as confirmed to its sender. Until Redis and the replicas know, the
-// entry and those of its key behind it are not sent.
-func (s *Store) confirm(base, id string) {
-	s.insist(func(ctx context.Context) error {
+// entry and those of its key behind it are not sent. The sender waits for that, but not for long:
+// if this process ended before, others would send the entry late and out of order, since they
+// cannot know whether it was withdrawn.
+func (s *Store) confirm(ctx context.Context, base, id string) {
+	try := func(ctx context.Context) error {
 		_, err := s.safely(ctx, s.scripts.confirm, base, id)
 		if err == nil {
 			s.nudge(id)
 		}
 		return err
-	}, func(error) {})
+	}
+	soon, cancel := context.WithTimeout(ctx, confirmTime)
+	defer cancel()
+	if try(soon) != nil {
+		s.insist(try, func(error) {})
+	}
 }
 
 // withdraw takes back an entry that may have arrived although no answer came.

@@ -68,6 +68,9 @@ func (g *Got) setStatus() {
 		g.Status = http.StatusTooManyRequests
 		if g.Rule != nil {
 			g.Status = g.Rule.OnLimit.Status
+			if g.Status == http.StatusTooManyRequests && g.Decision.Reason == store.ReasonHeadroom && !g.Rule.OnLimit.Stated {
+				g.Status = http.StatusServiceUnavailable
+			}
 		}
 	}
 }

@@ -306,7 +306,7 @@ func (p *testParser) readReason(f yamltext.Fields, e *Expectation) {
 		for r := headgate.ReasonOK; r <= store.ReasonBanned; r++ {
 			known = append(known, r.String())
 		}
-		if word, ok := p.Choice(n, "reason", append(known, "unknown_domain")...); ok {
+		if word, ok := p.Choice(n, "reason", append(known, store.ReasonHeadroom.String(), store.ReasonShare.String(), "unknown_domain")...); ok {
 			e.parts["reason"] = word
 		}
 	}

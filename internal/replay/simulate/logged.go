@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/features"
 )
 
 // logged records which of the attributes that rules need occur in a log. Several
@@ -78,6 +79,9 @@ func (rt *ruleTally) lacks(l *logged) []Lacking {
 		if !l.has(a) {
 			out = append(out, Lacking{Attribute: a.String(), Never: true, Needed: true})
 		}
+	}
+	if what := features.Lacks(rt.rule); what != "" {
+		out = append(out, Lacking{Attribute: what, Never: true, Needed: true})
 	}
 	if len(out) > 0 {
 		return out // it applied to nothing

@@ -22,6 +22,7 @@ limits:
   - {name: paying, match: {headers: {X-Plan: pro}}, rate: 1/minute}
   - {name: not-paying, match: {headers: {X-Plan: {not: pro}}}, rate: 100/minute}
   - {name: one-host, match: {host: a.example}, rate: 1/minute}
+  - {name: calm, rate: 1/minute, when: {upstream_p90: ">200ms"}}
 `
 
 // For each rule the attributes that the log lacks are reported: a combined log has
@@ -45,6 +46,7 @@ func TestWhatTheLogLacks(t *testing.T) {
 		"rule skips needs jwt:sub, which is not in the log: it applied to no request",
 		"rule paying needs header:X-Plan, which is not in the log: it applied to no request",
 		"rule one-host needs host, which is not in the log: it applied to no request",
+		"rule calm needs upstream_p90, which is not in the log: it applied to no request",
 	}
 	if got := r.LackingText(); !slices.Equal(got, want) {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

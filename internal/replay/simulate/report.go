@@ -24,6 +24,7 @@ type Report struct {
 	Skipped     int64 `json:"skipped"`      // lines that could not be read
 	Delayed     int64 `json:"delayed"`      // requests allowed after a delay
 	WouldRefuse int64 `json:"would_refuse"` // requests that rules in shadow mode would have refused
+	Marked      int64 `json:"marked"`       // requests that passed and were marked
 	// NoClient are requests without a client address, although a rule counts by
 	// it: they were treated as one client.
 	NoClient int64 `json:"no_client,omitempty"`

@@ -283,6 +283,21 @@ limits:
 	}
 }
 
+// Marked requests are counted, and how much is used above a limit that passes.
+func TestMarkedRequests(t *testing.T) {
+	log := strings.Repeat(line(noon, "198.51.100.7", "GET /a"), 5)
+	r := run(t, options(t, `
+domain: d
+limits:
+  - {name: near, rate: 4/hour, soft: 50%}
+  - {name: fair, rate: 2/hour, on_limit: pass}
+`, bytesLog("a.log", []byte(log))))
+	near, fair := r.Rules[0], r.Rules[1]
+	if near.Outcomes["marked"] != 2 || near.Refused != 1 || fair.Outcomes["marked"] != 2 || fair.Refused != 0 || fair.PeakUse != 2 || r.Marked != 2 || r.Allowed != 4 {
+		t.Errorf("%d marked\n%+v\n%+v", r.Marked, near, fair)
+	}
+}
+
 // endless is a log of ever new clients, made while it is read.
 type endless struct {
 	left int

@@ -100,6 +100,9 @@ func (t *tally) add(p *page) {
 		if v.wouldRefuse {
 			t.WouldRefuse++
 		}
+		if v.marked {
+			t.Marked++
+		}
 		for j := range v.results {
 			t.result(v.at, &rest[j])
 		}
@@ -157,9 +160,9 @@ func (t *tally) result(at int64, r *engine.Result) {
 	}
 	if d.Reason != headgate.ReasonNoLimit {
 		k.limit = d.Limit
-		k.peak = max(k.peak, d.Limit-d.Remaining)
+		k.peak = max(k.peak, d.Limit-d.Remaining+r.Over)
 		if d.Limit > 0 {
-			rt.PeakUse = max(rt.PeakUse, float64(d.Limit-d.Remaining)/float64(d.Limit))
+			rt.PeakUse = max(rt.PeakUse, float64(d.Limit-d.Remaining+r.Over)/float64(d.Limit))
 		}
 	}
 	k.fresh = at + d.ResetAfter.Microseconds()
@@ -238,9 +241,9 @@ type page struct {
 
 // verdict holds the counted part of an engine.Verdict, without its results.
 type verdict struct {
-	at                            int64
-	results                       int // number of results
-	allowed, delayed, wouldRefuse bool
+	at                                    int64
+	results                               int // number of results
+	allowed, delayed, wouldRefuse, marked bool
 }
 
 const (
@@ -273,7 +276,7 @@ func newBooks(t *tally) *books {
 func (b *books) enter(at int64, v *engine.Verdict) {
 	results := v.Results()
 	p := b.open
-	p.verdicts = append(p.verdicts, verdict{at, len(results), v.Allowed, v.Delay > 0, v.WouldRefuse > 0})
+	p.verdicts = append(p.verdicts, verdict{at, len(results), v.Allowed, v.Delay > 0, v.WouldRefuse > 0, v.Marked > 0})
 	p.results = append(p.results, results...)
 	if len(p.verdicts) >= pageVerdicts {
 		b.full <- p

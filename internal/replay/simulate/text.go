@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/headgate/headgate/internal/decide/engine"
 )
 
 // writer keeps the first error.
@@ -53,6 +55,9 @@ func (r *Report) summary() string {
 	if r.WouldRefuse > 0 {
 		text += fmt.Sprintf(", %s would be refused by rules in shadow mode", Thousands(r.WouldRefuse))
 	}
+	if r.Marked > 0 {
+		text += fmt.Sprintf(", %s marked", Thousands(r.Marked))
+	}
 	if r.Skipped > 0 {
 		text += fmt.Sprintf("; %s could not be read", Plural(r.Skipped, "line"))
 	}
@@ -81,10 +86,17 @@ func (w *writer) rules(list []RuleReport) {
 
 // keys writes the keys of a rule that were refused or delayed most.
 func (w *writer) keys(r *RuleReport, top int) {
-	if r.FirstRefusal == nil && r.Delayed == 0 {
+	marked := r.Outcomes[engine.Marked.String()]
+	if r.FirstRefusal == nil && r.Delayed == 0 && marked == 0 {
 		return
 	}
 	w.printf("\n%s:", r.Name)
+	if marked > 0 {
+		w.printf(" %s of %s marked", Thousands(marked), Plural(r.Requests, "request"))
+		if r.FirstRefusal != nil || r.Delayed > 0 {
+			w.printf(",")
+		}
+	}
 	if r.FirstRefusal != nil {
 		w.printf(" first refusal %s, last %s", r.FirstRefusal.Format(time.DateTime), r.LastRefusal.Format(time.DateTime))
 	}

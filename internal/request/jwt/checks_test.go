@@ -2,13 +2,18 @@ package jwt_test
 
 import (
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"io"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	golang "github.com/golang-jwt/jwt/v5"
@@ -116,6 +121,118 @@ func TestRefusedSendersGetNoCheck(t *testing.T) {
 				t.Errorf("%d, refuse %t: asked %d times, %v, %v", i, refuse, by.asked, got.First, err)
 			}
 		}
+	}
+}
+
+// TestNamedKeysGoFirst: a token that names its key is checked with that, whatever other keys
+// have no name. Three keys of one name are refused as a set.
+func TestNamedKeysGoFirst(t *testing.T) {
+	t.Parallel()
+	var set []map[string]string
+	var key ed25519.PrivateKey
+	for range 3 {
+		_, key, _ = ed25519.GenerateKey(rand.Reader)
+		set = append(set, jwk("c", key))
+	}
+	if _, err := jwt.New(jwt.Options{Keys: file(t, jwks(set...))}); err == nil || !strings.Contains(err.Error(), `3 keys for EdDSA have the kid "c"`) {
+		t.Error(err)
+	}
+	delete(set[0], "kid")
+	delete(set[1], "kid")
+	v := newVerifier(t, jwt.Options{Keys: file(t, jwks(set...)), Refuse: true})
+	if _, err := v.Verify(bearer(sign(golang.SigningMethodEdDSA, key, "c", golang.MapClaims{})), at, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStartDoesNotWaitForKeys: an issuer that hangs does not keep the doors closed.
+func TestStartDoesNotWaitForKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hangs := roundTrip(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		v := newVerifier(t, jwt.Options{Keys: "https://login.example.com/jwks", Transport: hangs})
+		began := time.Now()
+		v.Start(t.Context())
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("it waited for %v", took)
+		}
+	})
+}
+
+// TestOneWaitForKeys: however many unknown keys its tokens name, a request waits once for
+// an issuer that does not answer, and not at all if its sender is refused anyway.
+func TestOneWaitForKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, key, _ := ed25519.GenerateKey(rand.Reader)
+		var tokens []string
+		for i := range 8 {
+			tokens = append(tokens, sign(golang.SigningMethodEdDSA, key, strconv.Itoa(i), golang.MapClaims{}))
+		}
+		hangs := roundTrip(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		for refused, want := range map[bool]time.Duration{false: time.Second, true: 0} {
+			v := newVerifier(t, jwt.Options{Keys: "https://login.example.com/jwks", Transport: hangs})
+			began := time.Now()
+			if _, err := v.Verify(lines(tokens...), began, &sender{refused: refused}); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took != want {
+				t.Errorf("refused %t: waited for %v, want %v", refused, took, want)
+			}
+		}
+	})
+}
+
+// roundTrip is a function as a transport.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestKeysStayOnTLS: a redirect from https to plain http is not followed; one to another
+// host with https is.
+func TestKeysStayOnTLS(t *testing.T) {
+	t.Parallel()
+	_, key, _ := ed25519.GenerateKey(rand.Reader)
+	set := string(jwks(jwk("one", key)))
+	for _, row := range []struct {
+		from, to string
+		follows  bool
+	}{
+		{"https://login.example.com/jwks", "http://login.example.com/jwks2", false},
+		{"https://login.example.com/jwks", "http://127.0.0.1/jwks2", false},
+		{"https://login.example.com/jwks", "https://keys.example.com/jwks2", true},
+		{"http://127.0.0.1:8000/jwks", "http://127.0.0.1:8000/jwks2", true},
+		{"http://127.0.0.1:8000/jwks", "http://keys.example.com/jwks2", false},
+	} {
+		answers := roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/jwks" {
+				return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {row.to}}, Body: http.NoBody}, nil
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(set))}, nil
+		})
+		v := newVerifier(t, jwt.Options{Keys: row.from, Transport: answers, Refuse: true})
+		_, err := v.Verify(bearer(sign(golang.SigningMethodEdDSA, key, "one", golang.MapClaims{})), at, nil)
+		if (err == nil) != row.follows {
+			t.Errorf("%s to %s: %v", row.from, row.to, err)
+		}
+	}
+}
+
+// TestKeysInAPipe: a file that could block its reader is refused.
+func TestKeysInAPipe(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "keys")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Skip(err)
+	}
+	if _, err := jwt.New(jwt.Options{Keys: name}); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Error(err)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
 )
 
 const (
@@ -82,17 +84,23 @@ func parseKeys(data []byte) ([]key, error) {
 }
 
 // checkNames returns an error if a token could need more than maxChecks keys, since they
-// have no id.
+// have the same id, or none.
 func checkNames(keys []key) error {
 	for _, algorithm := range []string{"RS256", "ES256", "ES384", "ES512", "EdDSA"} {
-		n := 0
+		named := map[string]int{}
 		for i := range keys {
-			if keys[i].id == "" && keys[i].fits(algorithm) {
-				n++
+			if keys[i].fits(algorithm) {
+				named[keys[i].id]++
 			}
 		}
-		if n > maxChecks {
-			return fmt.Errorf("%d keys for %s have no kid, but only %d are tried: name them in a JWKS", n, algorithm, maxChecks)
+		for id, n := range named {
+			switch {
+			case n <= maxChecks:
+			case id == "":
+				return fmt.Errorf("%d keys for %s have no kid, but only %d are tried: name them in a JWKS", n, algorithm, maxChecks)
+			default:
+				return fmt.Errorf("%d keys for %s have the kid %s, but only %d are tried: give each its own", n, algorithm, clip.Quote(id), maxChecks)
+			}
 		}
 	}
 	return nil

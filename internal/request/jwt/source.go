@@ -9,11 +9,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/base/regular"
 )
 
 const (
@@ -21,7 +22,10 @@ const (
 	fetchTimeout = 10 * time.Second // how long keys may take to arrive
 	hurry        = 30 * time.Second // least time between reads because of an unknown key
 	patience     = time.Second      // how long a request waits for such a read
-	fileInterval = 5 * time.Second  // how often a file is checked
+	// startPatience is how long the start waits for keys.
+	startPatience = 2 * time.Second
+	fileInterval  = 5 * time.Second // how often a file is checked
+	maxRedirects  = 5               // of a URL
 )
 
 // keySet is a set of keys, with the hash of its source.
@@ -48,9 +52,22 @@ type source struct {
 }
 
 func newSource(location string, transport http.RoundTripper, log *slog.Logger) *source {
-	s := &source{location: location, log: log, client: &http.Client{Transport: transport, Timeout: fetchTimeout}}
+	s := &source{location: location, log: log, client: &http.Client{Transport: transport, Timeout: fetchTimeout, CheckRedirect: checkRedirect}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
+}
+
+// checkRedirect refuses to follow a redirect to plain HTTP, where keys could be replaced on
+// the way. Only the host that the configuration names may stay on it, which is loopback.
+func checkRedirect(to *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	switch {
+	case to.URL.Scheme != "https" && (to.URL.Scheme != first.Scheme || to.URL.Host != first.Host):
+		return fmt.Errorf("redirected to %s://%s: keys fetched over plain http can be forged", to.URL.Scheme, to.URL.Host)
+	case len(via) >= maxRedirects:
+		return fmt.Errorf("redirected more than %d times", maxRedirects)
+	}
+	return nil
 }
 
 func (s *source) remote() bool { return strings.Contains(s.location, "://") }
@@ -87,7 +104,7 @@ func (s *source) read() ([]byte, error) {
 	if s.remote() {
 		return s.fetch()
 	}
-	f, err := os.Open(s.location)
+	f, err := regular.Open(s.location)
 	if err != nil {
 		return nil, err
 	}
@@ -193,26 +210,40 @@ func (s *source) hasten(at time.Time) {
 		done = s.start()
 	}
 	s.mu.Unlock()
-	timer := time.NewTimer(patience) //nolint:forbidigo // a bound on waiting
+	await(done, patience, nil)
+}
+
+// await returns when done or stop is closed, or after a time.
+func await(done <-chan struct{}, most time.Duration, stop <-chan struct{}) {
+	timer := time.NewTimer(most) //nolint:forbidigo // a bound on waiting
 	defer timer.Stop()
 	select {
 	case <-done:
+	case <-stop:
 	case <-timer.C:
 	}
 }
 
-// find returns the keys that may have signed with an algorithm: those with the id, or all
-// that fit if the token has no key id.
+// find returns the keys that may have signed with an algorithm: those with the id of the
+// token, otherwise those without one, such as from a PEM file; all that fit if the token has
+// none.
 func (s *source) find(id, algorithm string) (found []key) {
 	set := s.set.Load()
 	if set == nil {
 		return nil
 	}
+	var unnamed []key
 	for _, k := range set.keys {
-		// A key from a PEM file has no id.
-		if (id == "" || k.id == "" || k.id == id) && k.fits(algorithm) {
+		switch {
+		case !k.fits(algorithm):
+		case id == "" || k.id == id:
 			found = append(found, k)
+		case k.id == "":
+			unnamed = append(unnamed, k)
 		}
+	}
+	if len(found) == 0 {
+		return unnamed
 	}
 	return found
 }

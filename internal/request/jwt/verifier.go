@@ -98,8 +98,8 @@ func New(o Options) (*Verifier, error) {
 	return v, nil
 }
 
-// Start fetches the keys and keeps them up to date in the background until Close. If they
-// cannot be fetched, tokens are invalid until they can.
+// Start fetches the keys and keeps them up to date in the background until Close. It waits
+// for them for two seconds. Until they are fetched, tokens are invalid.
 func (v *Verifier) Start(ctx context.Context) {
 	if v.keys == nil {
 		return
@@ -107,10 +107,7 @@ func (v *Verifier) Start(ctx context.Context) {
 	v.keys.mu.Lock()
 	done := v.keys.start()
 	v.keys.mu.Unlock()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	await(done, startPatience, ctx.Done())
 	v.keys.tasks.Go(func() { v.keys.follow(v.options.Refresh) })
 }
 
@@ -211,15 +208,23 @@ type checks struct {
 	by    client.Sender // who sent it; nil once asked
 	saved bool          // the request is refused anyway
 	short bool          // more checks were needed, so a token is neither valid nor invalid
+	// waited says that the request has waited for keys: it does so once, however many of
+	// its tokens name unknown ones.
+	waited bool
+}
+
+// spared reports whether the sender is refused anyway, so that nothing is done for it.
+func (c *checks) spared() bool {
+	if c.by != nil {
+		c.saved, c.by = c.by.Refused(), nil
+	}
+	return c.saved
 }
 
 // keysToTry returns n keys that a signature may be checked with, or why it is not checked.
 func (c *checks) keysToTry(found []key) (any, error) {
-	if c.by != nil {
-		c.saved, c.by = c.by.Refused(), nil
-	}
 	switch {
-	case c.saved:
+	case c.spared():
 		return nil, errUnchecked
 	case len(found) > c.left:
 		if c.short = true; len(found) > maxChecks {
@@ -257,7 +262,11 @@ func (v *Verifier) keyOf(t *jwt.Token, left *checks) (any, error) {
 	}
 	id, _ := t.Header["kid"].(string)
 	found := v.keys.find(id, algorithm)
-	if len(found) == 0 {
+	if len(found) == 0 && !left.waited {
+		if left.spared() {
+			return nil, errUnchecked
+		}
+		left.waited = true
 		v.keys.hasten(left.at)
 		found = v.keys.find(id, algorithm)
 	}

@@ -104,6 +104,20 @@ func (s *Set) normalize(text string) string {
 	return trimSlashes(text)
 }
 
+// Segment returns a segment of a reading in its normal form: decoded until nothing changes,
+// without parameters. Unlike in the normal form of a path, dots and backslashes stay: that
+// some servers resolve them is another reading.
+func Segment(text string) string {
+	for range MaxReadings {
+		if has, _ := escapes(text); !has {
+			break
+		}
+		text = string(appendDecoded(nil, text, decodeAll))
+	}
+	text, _, _ = strings.Cut(text, ";")
+	return text
+}
+
 // IsAmbiguous reports whether servers may disagree about path. Case, a trailing slash,
 // escapes that careful clients write, and the names of scripts do not count.
 func IsAmbiguous(path string) bool {

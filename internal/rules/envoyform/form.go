@@ -386,6 +386,9 @@ func (t *treeForm) readModes(f yamltext.Fields, r *rules.Rule, path []*rules.Ste
 	r.QuotaMode = t.modeOfLimit(f, "quota_mode")
 	r.DetailedMetric = t.modeOfLimit(f, "detailed_metric")
 	limited := hasField(f, "rate_limit")
+	if r.QuotaMode && r.OnLimit.Action == rules.Pass {
+		t.Errorf(f["quota_mode"].Key, "remove one of them", "quota_mode does not work with action: pass: a request over the limit passes anyway")
+	}
 	if shadow {
 		r.Mode = rules.Shadow
 		if r.Percent < 100 && limited {

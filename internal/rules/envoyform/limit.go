@@ -32,6 +32,7 @@ func (t *treeForm) rateLimit(n *yamltext.Node, what string, at *yamltext.Node, p
 	t.readName(f, r)
 	t.readReplaces(f, r)
 	form.ReadFields(t.Report, f, t.SharedKeys(r))
+	t.CheckMarks(f, r)
 	if t.Errors == before {
 		t.WarnOfAll(f, r, "requests_per_unit", "rate")
 	}

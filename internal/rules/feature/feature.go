@@ -36,6 +36,8 @@ type Reading struct {
 	Rule   *rules.Rule
 	Fields yamltext.Fields
 	Tiered bool // other tiers may have a limit if this one has none
+
+	NoProxy bool // the process has none
 }
 
 // Process is what a process offers its features.

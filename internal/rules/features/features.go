@@ -10,12 +10,14 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/feature"
 	"github.com/headgate/headgate/internal/rules/features/offenders"
+	"github.com/headgate/headgate/internal/rules/features/when"
 	"github.com/headgate/headgate/store"
 )
 
 //nolint:gochecknoglobals // it is only written by a test that adds one
 var list = []feature.Feature{
 	offenders.Feature(),
+	when.Feature(),
 }
 
 // All returns the features, in the order in which their keys are read.
@@ -24,17 +26,24 @@ func All() []feature.Feature { return list }
 // Told is what features say about a rule, as members of its JSON.
 type Told struct {
 	OnRepeat string `json:"on_repeat,omitempty"` // which refusals lead to which bans; empty for none
+	Soft     string `json:"soft,omitempty"`      // which requests pass and are marked; empty for none
 }
 
 // Tell returns what features say about a rule.
-func Tell(r *rules.Rule) Told { return Told{OnRepeat: offenders.Text(r)} }
+func Tell(r *rules.Rule) Told { return Told{OnRepeat: offenders.Text(r), Soft: r.SoftText()} }
 
 // Lines calls show for each feature of the rule.
 func (t Told) Lines(show func(name, text string)) {
 	if t.OnRepeat != "" {
 		show(offenders.Name, t.OnRepeat)
 	}
+	if t.Soft != "" {
+		show("soft", t.Soft)
+	}
 }
+
+// Lacks returns what a rule needs to apply that no access log has; empty for nothing.
+func Lacks(r *rules.Rule) string { return when.Lacks(r) }
 
 // Counted is what features have counted about a key, as members of its JSON.
 type Counted struct {

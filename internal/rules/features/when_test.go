@@ -52,22 +52,22 @@ func (d *days) Now(at int64) string {
 func daysFeature() feature.Feature {
 	return feature.Feature{
 		Row: func() form.Row {
-			return form.Row{Key: "when", Doc: "The days on which the rule applies.", See: "rules/rules.md", Type: form.Ref("when").Is("a mapping").Or("always")}
+			return form.Row{Key: "days", Doc: "The days on which the rule applies.", See: "rules/rules.md", Type: form.Ref("days").Is("a mapping").Or("always")}
 		},
 		Keys: func() form.Mapping { return daysKeys(new(days)) },
 		Read: func(r *feature.Reading) {
-			n, d := r.Fields.Get("when"), &days{every: 1}
+			n, d := r.Fields.Get("days"), &days{every: 1}
 			if n == nil {
 				return
 			}
-			form.Read(r.Report, n, "when", daysKeys(d).Rows)
+			form.Read(r.Report, n, "days", daysKeys(d).Rows)
 			r.Rule.AddTrait(d)
 		},
 	}
 }
 
 func daysKeys(d *days) form.Mapping {
-	return form.Mapping{Def: "when", Doc: "A day of the week, in UTC.", Rows: []form.Row{
+	return form.Mapping{Def: "days", Doc: "A day of the week, in UTC.", Rows: []form.Row{
 		{Key: "weekday", Doc: "The day.", Example: "for example weekday: Tuesday", Type: form.Choice(&d.weekday, time.Tuesday, time.Friday)},
 		{Key: "every", Doc: "Only in each nth week.", Type: form.Integer(1, 52, &d.every)},
 	}}
@@ -76,7 +76,7 @@ func daysKeys(d *days) form.Mapping {
 const tuesdays = `
 domain: api
 limits:
-  - {name: tuesdays, key: user, rate: 1/day, when: {weekday: Tuesday, every: 2}}
+  - {name: tuesdays, key: user, rate: 1/day, days: {weekday: Tuesday, every: 2}}
   - {name: always, key: user, rate: 3/day}
 `
 
@@ -209,12 +209,12 @@ func TestRuleOfSomeDaysIsDescribed(t *testing.T) {
 	if got := rs.Rule("api", "tuesdays").Conditions(); got != "when Tuesday of every 2 weeks" {
 		t.Error(got)
 	}
-	if got := schema.Rules(); !strings.Contains(got, `"#/$defs/when"`) || !strings.Contains(got, "Only in each nth week.") {
-		t.Error("the schema has no when")
+	if got := schema.Rules(); !strings.Contains(got, `"#/$defs/days"`) || !strings.Contains(got, "Only in each nth week.") {
+		t.Error("the schema has no days")
 	}
 	found := 0
 	for _, m := range ownform.Mappings() {
-		if table := form.Table(m.Rows, "rules/rules.md"); strings.Contains(table, "| `when` |") || m.Def == "when" && strings.Contains(table, "| `every` | 1 to 52 |") {
+		if table := form.Table(m.Rows, "rules/rules.md"); strings.Contains(table, "| `days` |") || m.Def == "days" && strings.Contains(table, "| `every` | 1 to 52 |") {
 			found++
 		}
 	}
@@ -223,10 +223,10 @@ func TestRuleOfSomeDaysIsDescribed(t *testing.T) {
 	}
 	for value, want := range map[string]string{
 		"{weekday: Someday}": `rules.yaml:3:42: unknown weekday "Someday"`,
-		"{every: 53}":        `when has no "weekday"`,
+		"{every: 53}":        `days has no "weekday"`,
 		"{weekdy: Friday}":   `did you mean "weekday"?`,
 	} {
-		_, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte("domain: api\nlimits:\n  - {name: a, rate: 1/s, when: " + value + "}\n")})
+		_, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte("domain: api\nlimits:\n  - {name: a, rate: 1/s, days: " + value + "}\n")})
 		if got := diagnostic.Problems(problems).Error(); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", value, got)
 		}

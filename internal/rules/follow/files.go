@@ -1,20 +1,18 @@
 package follow
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/headgate/headgate/internal/base/regular"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/yamltext"
@@ -217,7 +215,7 @@ func hashFile(h io.Writer, name string) {
 	_, _ = io.WriteString(h, name+"\x00")
 	content := sha256.New()
 	size := int64(-1) // of a file that cannot be read
-	if f, err := openRegular(name); err == nil {
+	if f, err := regular.Open(name); err == nil {
 		size, err = io.Copy(content, io.LimitReader(f, yamltext.MaxFileSize+1))
 		if err != nil {
 			size = -1
@@ -227,22 +225,3 @@ func hashFile(h io.Writer, name string) {
 	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(size)))
 	_, _ = h.Write(content.Sum(nil))
 }
-
-// openRegular opens a file, and nothing else: opening a FIFO waits for a writer,
-// reading a device may never end.
-func openRegular(name string) (*os.File, error) {
-	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
-		return nil, cmp.Or(err, errNotRegular)
-	}
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have been replaced since
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		_ = f.Close() // nothing was read
-		return nil, cmp.Or(err, errNotRegular)
-	}
-	return f, nil
-}
-
-var errNotRegular = errors.New("not a regular file")

@@ -71,7 +71,7 @@ func (p *Parser) parseDistinct(f yamltext.Fields, r *rules.Rule) {
 		p.Errorf(n, "", "%v", err)
 		return
 	}
-	if slices.ContainsFunc(r.Key, func(k rules.KeyAttribute) bool { return k.Attribute == a }) {
+	if slices.ContainsFunc(r.Key, func(k rules.KeyAttribute) bool { return k.Plain() == (rules.KeyAttribute{Attribute: a}) }) {
 		p.Errorf(n, "count the values of another attribute, or remove it from the key", "%s is part of the key: each key has only one value of it", clip.Quote(text))
 		return
 	}

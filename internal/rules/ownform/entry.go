@@ -72,7 +72,7 @@ func conditionHint(name, right string) string {
 }
 
 // isConditionOf reports whether a value looks like one of that attribute, as in
-// path:/login; a caller's own attribute may well be called path:1.
+// path:/login.
 func isConditionOf(kind, value string) bool {
 	switch kind {
 	case "path":

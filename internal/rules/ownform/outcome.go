@@ -73,27 +73,28 @@ type onLimitForm struct {
 // onLimitKeys are the keys of on_limit.
 func (p *Parser) onLimitKeys(o *rules.OnLimit, l *onLimitForm) form.Mapping {
 	l.queue = rules.DefaultQueueing()
-	action := form.Type{Schema: `"enum":["reject","delay","shadow_ban","queue"]`, Default: o.Action.String()}
+	action := form.Type{Schema: `"enum":["reject","delay","shadow_ban","queue","pass"]`, Default: o.Action.String()}
+	answers := []string{rules.Reject.String(), rules.Delay.String(), rules.ShadowBan.String(), rules.Queue.String()}
 	return form.Mapping{
 		Def: "onLimit", Doc: "What happens to a request over the limit. See docs/more/outcomes.md.", Short: &action, By: "action", Word: rules.Reject.String(),
 		Rows: append([]form.Row{
 			{
-				Key: "action", Doc: "reject: refuse. delay: requests wait, and those beyond the queue are refused. shadow_ban: answer as if the request had passed. queue: keep the request and send it later.",
-				Type: action.By("`reject`, `delay`, `shadow_ban`, `queue`", func(n *yamltext.Node) { p.parseAction(n, "action", o) }), See: "more/outcomes.md",
+				Key: "action", Doc: "reject: refuse. delay: requests wait, and those beyond the queue are refused. shadow_ban: answer as if the request had passed. queue: keep the request and send it later. pass: let it pass, marked.",
+				Type: action.By("`reject`, `delay`, `shadow_ban`, `queue`, `pass`", func(n *yamltext.Node) { p.parseAction(n, "action", o) }), See: "more/outcomes.md",
 			},
-			{Key: "status", Doc: "The HTTP status: for shadow_ban also from 200.", Type: form.Type{
+			{Key: "status", Doc: "The HTTP status: for shadow_ban also from 200.", Only: answers, Type: form.Type{
 				Schema: `"type":"integer","minimum":200,"maximum":599`, Default: "429, for shadow_ban 200",
 			}.By("300 to 599", func(n *yamltext.Node) { p.parseStatus(n, o) })},
 			{
-				Key: "body", Doc: "Replaces the problem+json body: one text of up to 64 KiB, or one for each media type. Variables such as {{.RetryAfter}} are filled in.",
+				Key: "body", Only: answers, Doc: "Replaces the problem+json body: one text of up to 64 KiB, or one for each media type. Variables such as {{.RetryAfter}} are filled in.",
 				Type: form.Ref("body").By("text, or a mapping", func(n *yamltext.Node) { l.body = n }),
 			},
 			{
-				Key: "content_type", Doc: "The content type of body.",
+				Key: "content_type", Doc: "The content type of body.", Only: answers,
 				Type: form.Type{Schema: `"type":"string","minLength":1,"pattern":"^[^\\x00-\\x08\\x0a-\\x1f\\x7f]*$"`, Default: "text/plain; charset=utf-8"}.By("text", func(n *yamltext.Node) { l.kind = n }),
 			},
 			{
-				Key: "headers", Doc: "Headers to add to the answer; not Content-Length and the like.",
+				Key: "headers", Doc: "Headers to add to the answer; not Content-Length and the like.", Only: answers,
 				Type: form.Ref("answerHeaders").By("`{X-Reason: maintenance}`", func(n *yamltext.Node) { o.Headers = p.headerMap(n) }),
 			},
 			{
@@ -155,6 +156,7 @@ func (p *Parser) parseStatus(n *yamltext.Node, o *rules.OnLimit) {
 		lowest = 200
 	}
 	form.ReadOne(p.Report, "status", n, form.Integer(lowest, 599, &o.Status))
+	o.Stated = true
 }
 
 // parseAction reads what to do with a request over the limit.
@@ -164,7 +166,7 @@ func (p *Parser) parseAction(n *yamltext.Node, key string, o *rules.OnLimit) {
 		return
 	}
 	var known []string
-	for a := rules.Reject; a <= rules.Queue; a++ {
+	for a := rules.Reject; a <= rules.Pass; a++ {
 		known = append(known, a.String())
 	}
 	at := slices.Index(known, word)

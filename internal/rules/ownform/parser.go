@@ -23,10 +23,10 @@ import (
 type Parser struct {
 	*yamltext.Report
 	Rules *rules.Builder // what has been read
-	// OnlyHTTP, NoTokens and PlainFields say what requests can have; see
-	// rulefile.Options.
-	OnlyHTTP, NoTokens, PlainFields bool
-	Regions                         *rules.Regions // nil if there are none, or if they are not known
+	// OnlyHTTP, NoTokens and PlainFields say what requests can have, NoProxy what the process
+	// lacks; see rulefile.Options.
+	OnlyHTTP, NoTokens, PlainFields, NoProxy bool
+	Regions                                  *rules.Regions // nil if there are none, or if they are not known
 
 	// OpenTable opens the tables that rules name; nil if there can be none. TableProblems is
 	// what Finish finds wrong with them; the files with such rules have an error each.
@@ -43,6 +43,9 @@ type Parser struct {
 	parsed    []parsedRule
 	names     map[string][]string // the keys of mappings, by what has them
 	replaced  map[LimitName]bool
+
+	keeps        []kept
+	prioritiesAt map[string]string // where those of a domain are
 }
 
 // NewParser returns a parser that adds to rules, which may be nil for parsing single
@@ -70,6 +73,7 @@ func (p *Parser) Replace(name LimitName) { p.replaced[name] = true }
 
 // Finish reads the tables and lists, and compares the rules of all files with each other.
 func (p *Parser) Finish() {
+	p.keep()
 	p.readTables()
 	p.readLists()
 	p.warnRepeated()
@@ -88,11 +92,14 @@ type parsedRule struct {
 	order          int // among all, as in the files
 }
 
-// ParseLimits parses headers, lists and limits of a document. If the domain is unknown, it is
+// ParseLimits parses headers, priorities, lists and limits of a document. If the domain is unknown, it is
 // empty, and the rules are only checked.
 func (p *Parser) ParseLimits(f yamltext.Fields, domain string) {
 	if n := f.Get("headers"); n != nil {
 		p.parseHeaders(n, domain)
+	}
+	if n := f.Get("priorities"); n != nil {
+		p.parsePriorities(n, domain)
 	}
 	p.parseLists(f, domain)
 	limits := f.Get("limits")

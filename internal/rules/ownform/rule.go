@@ -24,6 +24,7 @@ func (p *Parser) ruleKeys(rf *ruleForm) form.Mapping {
 			Type: form.Ref("chargeOn").Is("a mapping").Or("every request"),
 		},
 	})
+	rows = append(rows, headroomRow(), fairRow())
 	for _, f := range features.All() {
 		rows = append(rows, f.Row())
 	}
@@ -96,6 +97,10 @@ func (p *Parser) SharedKeys(r *rules.Rule) []form.Row {
 		{
 			Key: "on_limit", Doc: "What happens to a request over the limit.", See: "more/outcomes.md",
 			Type: form.Ref("onLimit").By("an action, or a mapping", func(n *yamltext.Node) { p.parseOnLimit(n, r) }).Or("reject"),
+		},
+		{
+			Key: "soft", Doc: "The part of the limit above which requests pass and are marked.", See: "more/soft.md",
+			Type: form.Type{Schema: `"type":"string","pattern":"^[1-9][0-9]?%$"`}.By("`1%` to `99%`", func(n *yamltext.Node) { p.parseSoft(n, r) }),
 		},
 	}
 }
@@ -227,9 +232,12 @@ func (p *Parser) parseRule(rf ruleForm) {
 	p.warnOfKeys(&rf)
 	form.ReadFields(p.Report, f, p.SharedKeys(r))
 	p.parseDistinct(f, r)
+	p.CheckMarks(f, r)
 	p.parseChargeOn(f, r, rf.tiers)
+	p.parseHeadroom(f, r)
+	p.parseFair(&rf, table != nil)
 	for _, feat := range features.All() {
-		feat.Read(&feature.Reading{Report: p.Report, Fields: f, Rule: r, Tiered: rf.tiers != nil})
+		feat.Read(&feature.Reading{Report: p.Report, Fields: f, Rule: r, Tiered: rf.tiers != nil, NoProxy: p.NoProxy})
 	}
 	if rf.tiers != nil {
 		rf.tiers.apply(r, &rf.match, rf.asked, rf.tier, rf.standard)
@@ -304,8 +312,8 @@ func (p *Parser) addKeyPart(r *rules.Rule, t yamltext.Item) {
 		p.Warnf(t.At, "", "%s is in the key twice", clip.Quote(t.Text))
 		return
 	}
-	if slices.ContainsFunc(r.Key, func(other rules.KeyAttribute) bool { return other.Attribute == a.Attribute }) {
-		p.Errorf(t.At, "remove the plain one", "%s is in the key twice, hashed and plain", clip.Quote(a.Attribute.String()))
+	if slices.ContainsFunc(r.Key, func(other rules.KeyAttribute) bool { return other.Plain() == a.Plain() }) {
+		p.Errorf(t.At, "remove the plain one", "%s is in the key twice, hashed and plain", clip.Quote(a.Plain().String()))
 		return
 	}
 	p.CheckEntry(t.At, a.Attribute)

@@ -2,6 +2,7 @@ package ownform
 
 import (
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/features"
@@ -22,6 +23,9 @@ func Mappings() []form.Mapping {
 		(&tierForm{Parser: p}).tiersKeys(),
 		p.costKeys(&costForm{bounds: rules.CostFrom{Default: 1, Min: 1}}),
 		p.chargeOnKeys(&chargeForm{}),
+		p.priorityKeys(&rules.Priorities{}),
+		p.fairKeys(&rules.Fair{Horizon: 10 * time.Second}),
+		p.classRuleKeys(&rules.Priorities{}, &rules.ClassRule{}),
 		p.onLimitKeys(&r.OnLimit, &onLimitForm{}),
 		p.storeErrorKeys(r),
 		l.syncKeys(&store.Blocks{}, new(bool)),
@@ -43,7 +47,7 @@ func Mappings() []form.Mapping {
 // limitTogether are the schemas of what the keys of a rule refuse of each other.
 func limitTogether() []string {
 	keys := append(LimitKeys()[1:], distinctNames()...)
-	return []string{`{"$ref":"#/$defs/ownLimit"}`, form.Without(isUnlimited, keys), concurrencyAlone(append(LimitKeys(), distinctNames()...))}
+	return []string{`{"$ref":"#/$defs/ownLimit"}`, form.Without(isUnlimited, append(slices.Clip(keys), "soft")), concurrencyAlone(append(LimitKeys(), distinctNames()...))}
 }
 
 // isUnlimited is the JSON Schema of a rate that is unlimited.

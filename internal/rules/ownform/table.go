@@ -249,7 +249,7 @@ func (t *tableForm) check() {
 	switch {
 	case t.claim != nil:
 		t.claim.check()
-	case t.rule.KeyParts() == 0:
+	case t.at != nil && t.rule.KeyParts() == 0:
 		t.Errorf(t.at, "add a key, such as key: header:X-Api-Key", "a table needs a key: its rows are for single keys")
 	}
 	if c := t.rule.CostFrom; c != nil {
@@ -318,7 +318,7 @@ func (t *tableForm) columns() {
 	for _, a := range t.rule.Key {
 		c := tablefile.Column{Name: a.String()}
 		if a.Hashed {
-			c.Others = append(c.Others, a.Attribute.String())
+			c.Others = append(c.Others, a.Plain().String())
 		}
 		if len(t.rule.Key) == 1 {
 			c.Name, c.Others = "key", append(c.Others, c.Name)

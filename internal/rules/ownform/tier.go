@@ -203,7 +203,7 @@ func (t *tierForm) merged(one *tier) yamltext.Fields {
 	if n := one.f.Get("rate"); n != nil {
 		delete(f, "period")
 		if rate, err := rate.Parse(n.Text); err == nil && rate.Unlimited {
-			for _, key := range append(append(LimitKeys(), distinctNames()...), "on_limit") {
+			for _, key := range append(append(LimitKeys(), distinctNames()...), "on_limit", "soft") {
 				delete(f, key)
 			}
 		}

@@ -33,7 +33,7 @@ func (o Options) parse(found func() []diagnostic.Diagnostic, sources []Source, o
 	own := ownform.NewParser(b)
 	own.OpenTable = open
 	own.Regions = o.Regions
-	own.OnlyHTTP, own.NoTokens, own.PlainFields = o.OnlyHTTP, o.NoTokens, o.PlainFields
+	own.OnlyHTTP, own.NoTokens, own.PlainFields, own.NoProxy = o.OnlyHTTP, o.NoTokens, o.PlainFields, o.NoProxy
 	p := fileParser{Parser: own, tree: envoyform.NewParser(own, o.Compat, o.MergeDomains), compat: o.Compat}
 	reports := make([]yamltext.Report, len(sources))
 	for i, s := range sources {
@@ -77,6 +77,7 @@ func Document() form.Mapping {
 		Rows: []form.Row{
 			{Key: "domain", Doc: "The namespace of the rules. Each request belongs to one domain. Documents with the same domain are combined.", Type: form.Ref("domain").Is("text").Or(form.Required)},
 			{Key: "limits", Doc: "Headgate's own rules.", Type: form.Type{Schema: `"type":"array",` + list("limit"), Values: "a list"}},
+			{Key: "priorities", Doc: "The classes of requests, for headroom.", See: "more/priorities.md", Type: form.Ref("priorities").Is("a mapping")},
 			{Key: "allow", Doc: "Requests that pass and that no rule counts, by attribute.", See: "rules/lists.md", Type: form.Ref("allow").Is("a mapping")},
 			{Key: "deny", Doc: "Requests that are refused before anything is counted, by attribute, as under allow, which wins.", See: "rules/lists.md", Type: form.Ref("deny").Is("a mapping")},
 			{
@@ -217,6 +218,7 @@ type Options struct {
 	// PlainFields is for a reverse proxy that removes headers with other characters
 	// than letters, digits and hyphens in their names: using one is a warning.
 	PlainFields bool
+	NoProxy     bool // no proxy measures an upstream; false if that is not known
 	// KeySecret is the secret for hashed parts of keys, which are the first 128 bits
 	// of the value's HMAC-SHA-256. Processes must have the same secret to share
 	// counts. Without a secret SHA-256 is used, with which guesses can be verified.

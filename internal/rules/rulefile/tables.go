@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"hash"
@@ -10,9 +9,9 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/headgate/headgate/internal/base/regular"
 	"github.com/headgate/headgate/internal/rules/tablefile"
 )
 
@@ -91,7 +90,7 @@ func (t *Tables) Paths() []string {
 
 // open opens a table to read it.
 func (t *Tables) open(path string) (io.ReadCloser, error) {
-	f, err := openRegular(path)
+	f, err := openTable(path)
 	if t == nil {
 		return readCloser(f), err
 	}
@@ -202,7 +201,7 @@ func (t *Tables) hashOf(path string) [sha256.Size]byte {
 		return state.hash
 	}
 	t.mu.Unlock()
-	f, err := openRegular(path)
+	f, err := openTable(path)
 	if err != nil {
 		return [sha256.Size]byte{}
 	}
@@ -225,23 +224,11 @@ func (s *fileState) is(info os.FileInfo) bool {
 	return s.info != nil && s.size == info.Size() && s.changed.Equal(info.ModTime()) && os.SameFile(s.info, info)
 }
 
-var errNotRegular = errors.New("not a regular file")
-
-// openRegular opens a file, and nothing else: opening a FIFO waits for a writer, reading a
-// device may never end.
-func openRegular(name string) (*os.File, error) {
-	info, err := os.Stat(name)
-	if err == nil && info.Mode().IsRegular() {
-		var f *os.File
-		if f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0); err == nil { // it may have been replaced since
-			if info, err = f.Stat(); err == nil && info.Mode().IsRegular() {
-				return f, nil
-			}
-			_ = f.Close() // nothing was read
-		}
-	}
+// openTable opens a file. Its errors are without the path, which the caller names.
+func openTable(name string) (*os.File, error) {
+	f, err := regular.Open(name)
 	if inner, ok := errors.AsType[*fs.PathError](err); ok {
-		err = inner.Err // the caller names the path
+		err = inner.Err
 	}
-	return nil, cmp.Or(err, errNotRegular)
+	return f, err
 }

@@ -24,7 +24,7 @@ import (
 const Status = "/status/"
 
 // Server is a framework with the middleware under test. It answers one request; paths
-// below [Status] get the status they name.
+// below [Status] get the status they name, and [Marks].
 type Server func(*http.Request) (*http.Response, error)
 
 // Build returns a server with a limit.
@@ -109,6 +109,9 @@ func cases() []scenario {
 			[]httplimit.Option{httplimit.Also(headgate.PerDay(3), httplimit.Name("day")), httplimit.Name("minute")},
 			[]request{get(ok), get(ok), get(ok), get(ok)},
 		},
+		{"soft limits", two, []httplimit.Option{httplimit.SoftAt(0.4), httplimit.Also(headgate.PerDay(0), httplimit.Name("day"), httplimit.OnlyMark())}, []request{
+			get(ok), get(ok), get(ok),
+		}},
 		{"refund", two, []httplimit.Option{httplimit.RefundIf(http.StatusOK, http.StatusTeapot, http.StatusInternalServerError)}, []request{
 			get(ok), get(Status + "418"), get(ok), get(Status + "404"), get(Status + "500"), get(Status + "401"), get(ok),
 		}},
@@ -172,8 +175,8 @@ func Mistakes(build Build) []string {
 
 // Nils are the results of an adapter's options for nil functions.
 type Nils struct {
-	By                     httplimit.By
-	Cost, LimitBy, OnLimit httplimit.Option
+	By                               httplimit.By
+	Cost, LimitBy, Headroom, OnLimit httplimit.Option
 }
 
 // NilFunctions returns which of nils differ from what httplimit makes of nil: an error
@@ -189,6 +192,7 @@ func NilFunctions(build Build, newLimiter func(clock func() time.Time) *headgate
 		{"By in Join", httplimit.Join(nils.By), httplimit.By(nil)},
 		{"Cost", nils.Cost, httplimit.Cost(nil)},
 		{"LimitBy", nils.LimitBy, httplimit.LimitBy(nil)},
+		{"Headroom", nils.Headroom, httplimit.Headroom(nil)},
 		{"OnLimit", nils.OnLimit, httplimit.OnLimit(nil)},
 	} {
 		limiter := newLimiter(func() time.Time { return time.Unix(1_700_000_000, 0) })
@@ -257,10 +261,17 @@ func mistake(f func()) (text string) {
 // reference returns the server to compare with.
 func reference(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.Option) Server {
 	h := httplimit.New(limiter, limit, options...)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(Marks, MarksOf(r.Context()))
 		w.WriteHeader(StatusOf(r.URL.Path))
 	}))
 	return Serve(h)
 }
+
+// Marks is the header field in which servers say what marks the request, as MarksOf does.
+const Marks = "X-Marks"
+
+// MarksOf returns the names of the limits that mark the request of ctx.
+func MarksOf(ctx context.Context) string { return strings.Join(httplimit.Soft(ctx), ",") }
 
 // Serve returns h as a Server.
 func Serve(h http.Handler) Server {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/headgate/headgate/internal/base/regular"
 )
 
 // Files are the PEM files of a server.
@@ -132,7 +134,7 @@ func verifyName(s tls.ConnectionState, names []string) error {
 const maxFile = 1 << 20
 
 func readFile(key, name string) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := regular.Open(name)
 	if err != nil {
 		return nil, &Error{Key: key, File: name, Err: err}
 	}

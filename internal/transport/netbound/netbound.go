@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/internal/transport/unread"
 )
 
@@ -47,6 +48,9 @@ type Options struct {
 	// Unread ends connections whose clients do not read, on these terms. May be nil.
 	Unread *unread.Watch
 	Terms  unread.Terms
+	// Heads bounds the memory of requests' headers that are arriving at a net/http server.
+	// May be nil.
+	Heads *membound.Bound
 }
 
 // Spare is how many connections a listener may have even when Busy, so that health probes
@@ -222,7 +226,7 @@ func (l *Listener) leave(c *conn) {
 // http.Server.ConnState. The connection may be wrapped by types with a method NetConn.
 func (l *Listener) ConnState(nc net.Conn, state http.ConnState) {
 	c := find(nc)
-	l.follow(c, state)
+	l.follow(c, nc, state)
 	switch {
 	case c == nil:
 	case state == http.StateNew || state == http.StateIdle:
@@ -235,16 +239,24 @@ func (l *Listener) ConnState(nc net.Conn, state http.ConnState) {
 
 // find returns the connection of this package that nc wraps, or nil.
 func find(nc net.Conn) *conn {
-	for {
-		switch c := nc.(type) {
-		case *conn:
-			return c
-		case interface{ NetConn() net.Conn }: // such as *tls.Conn
-			nc = c.NetConn()
-		default:
-			return nil
+	c, _ := Layer[*conn](nc)
+	return c
+}
+
+// Layer returns the connection of type T that nc is or wraps: what wraps one has a method
+// NetConn, as tls.Conn has.
+func Layer[T net.Conn](nc net.Conn) (layer T, ok bool) {
+	for nc != nil {
+		if layer, ok = nc.(T); ok {
+			return layer, true
 		}
+		wraps, ok := nc.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		nc = wraps.NetConn()
 	}
+	return layer, false
 }
 
 // handleKey is the key of the connection in the context of a request.
@@ -296,6 +308,8 @@ type conn struct {
 	unasked atomic.Bool
 	idle    atomic.Int64 // whether and since when a net/http server waits for a request; see follow
 
+	head head
+
 	reads, writes deadline
 	sending
 }
@@ -306,6 +320,7 @@ func (c *conn) NetConn() net.Conn { return c.Conn }
 func (c *conn) Close() error {
 	if !c.closed.Swap(true) {
 		c.listener.leave(c)
+		c.head.end()
 	}
 	return c.Conn.Close()
 }
@@ -344,6 +359,9 @@ func (c *conn) Read(p []byte) (n int, err error) {
 	if n > 0 {
 		c.hears()
 		c.may()
+		if over := c.took(p[:n]); over != nil {
+			return 0, over
+		}
 	}
 	return n, err
 }

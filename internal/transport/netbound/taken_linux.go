@@ -9,7 +9,7 @@ import (
 // taken returns how many bytes the peer of a TCP connection has acknowledged so far, or
 // false if that is not known.
 func taken(nc net.Conn) (n uint64, known bool) {
-	tcp, ok := nc.(*net.TCPConn)
+	tcp, ok := Layer[*net.TCPConn](nc)
 	if !ok {
 		return 0, false
 	}

@@ -49,7 +49,7 @@ func (c *conn) Waits(now int64) (unread.Wait, bool) {
 	if !waits || now-wait.Since < 2 {
 		return wait, false
 	}
-	if all, known := taken(bottom(c.Conn)); known && all > c.taken {
+	if all, known := taken(c.Conn); known && all > c.taken {
 		c.taken = all
 		c.mark.Moves(wait.Since, now)
 		return wait, false
@@ -61,7 +61,7 @@ func (c *conn) Waits(now int64) (unread.Wait, bool) {
 // would stay there until the client takes it, or leaves.
 func (c *conn) End() {
 	c.mark.Ends()
-	if tcp, ok := bottom(c.Conn).(*net.TCPConn); ok {
+	if tcp, ok := Layer[*net.TCPConn](c.Conn); ok {
 		_ = tcp.SetLinger(0)
 	}
 	_ = c.Conn.Close() // its server notices, and closes it again
@@ -69,14 +69,3 @@ func (c *conn) End() {
 
 // Remote implements [unread.Answer].
 func (c *conn) Remote() string { return c.RemoteAddr().String() }
-
-// bottom returns the connection that nc wraps, of the system.
-func bottom(nc net.Conn) net.Conn {
-	for {
-		below, ok := nc.(interface{ NetConn() net.Conn })
-		if !ok {
-			return nc
-		}
-		nc = below.NetConn()
-	}
-}

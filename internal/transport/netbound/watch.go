@@ -21,6 +21,13 @@ type Watched struct {
 	failed atomic.Int64 // all failures
 	since  atomic.Int64 // failures of the current period; 0 if there is none
 
+	yield *yield // nil if new connections never wait
+	turn  *turn  // of yield
+	// said is when it was last logged that connections are held back, saying that their end
+	// must be logged too. Only used while they are held back.
+	said   time.Time
+	saying bool
+
 	drain
 }
 
@@ -34,6 +41,9 @@ func (w *Watched) Failed() int64 { return w.failed.Load() }
 
 // Accept implements net.Listener.
 func (w *Watched) Accept() (net.Conn, error) {
+	if w.yield != nil {
+		w.yield.before()
+	}
 	nc, err := w.Listener.Accept()
 	switch {
 	case err != nil && w.draining.Load() && (errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed)):
@@ -158,6 +168,9 @@ func (w *Watched) shutDown() {
 	w.shut.Do(func() {
 		w.shutErr = w.Listener.Close()
 		close(w.drained)
+		if w.turn != nil {
+			w.turn.close()
+		}
 	})
 }
 
@@ -184,12 +197,13 @@ const (
 
 // Follow records the state of a connection of a net/http server for Quiet only. It is for
 // servers behind a port that others share.
-func (l *Listener) Follow(nc net.Conn, state http.ConnState) { l.follow(find(nc), state) }
+func (l *Listener) Follow(nc net.Conn, state http.ConnState) { l.follow(find(nc), nc, state) }
 
-func (l *Listener) follow(c *conn, state http.ConnState) {
+func (l *Listener) follow(c *conn, nc net.Conn, state http.ConnState) {
 	if c == nil {
 		return
 	}
+	c.head.follow(nc, state)
 	c.unasked.Store(state == http.StateNew)
 	switch {
 	case state != http.StateNew && state != http.StateIdle:

@@ -136,7 +136,7 @@ func parse2(b []byte) (Header, int, error) {
 		return Header{}, 0, fmt.Errorf("unsupported version %d of the PROXY header", command>>4)
 	case command&0xf > 1:
 		return Header{}, 0, fmt.Errorf("unknown command %d in the PROXY header", command&0xf)
-	case family > unix || transport > 2:
+	case command&0xf == 1 && (family > unix || transport > 2): // of a local one it is ignored
 		return Header{}, 0, fmt.Errorf("unknown family %#02x in the PROXY header", b[13])
 	}
 	length := fixed + int(binary.BigEndian.Uint16(b[14:fixed]))
@@ -148,20 +148,39 @@ func parse2(b []byte) (Header, int, error) {
 	}
 	h := Header{Version: 2, Local: command&0xf == 0}
 	block := b[fixed:length]
-	size := [...]int{unspecified: 0, inet: 12, inet6: 36, unix: 216}[family]
-	if len(block) < size {
-		if h.Local {
-			return h, length, nil // its addresses must be ignored
+	if h.Local || family == unspecified { // what follows is ignored, but for a wrong checksum
+		if err := checkFields(b[:length], fixed+min(sizeOf(family), len(block))); err != nil && !errors.Is(err, errCut) {
+			return Header{}, 0, err
 		}
+		return h, length, nil
+	}
+	size := sizeOf(family)
+	if len(block) < size {
 		return Header{}, 0, fmt.Errorf("the PROXY header has %d bytes of addresses, want %d", len(block), size)
 	}
 	if err := checkFields(b[:length], fixed+size); err != nil {
 		return Header{}, 0, err
 	}
-	if !h.Local && transport != 0 {
+	if transport != 0 {
 		h.addresses(family, block)
 	}
 	return h, length, nil
+}
+
+// errCut is the error of a header whose length is that of no field.
+var errCut = errors.New("the PROXY header ends inside a field")
+
+// sizeOf returns the size of the addresses of a family.
+func sizeOf(family byte) int {
+	switch family {
+	case inet:
+		return 12
+	case inet6:
+		return 36
+	case unix:
+		return 216
+	}
+	return 0
 }
 
 // addresses reads the addresses at the start of block, which is long
@@ -185,11 +204,11 @@ const checksum = 0x03
 func checkFields(header []byte, from int) error {
 	for rest := header[from:]; len(rest) > 0; {
 		if len(rest) < 3 {
-			return errors.New("the PROXY header ends inside a field")
+			return errCut
 		}
 		end := 3 + int(binary.BigEndian.Uint16(rest[1:3]))
 		if len(rest) < end {
-			return errors.New("the PROXY header ends inside a field")
+			return errCut
 		}
 		if rest[0] == checksum {
 			at := len(header) - len(rest) + 3

@@ -85,9 +85,9 @@ local function fixedEncode(s, ends)
 end
 
 if #ARGV == 1 then
-  local _, kind, flag, unit, given, n, _, limit, period, first, second, third, fourth =
+  local _, kind, flag, unit, given, n, leave, limit, period, first, second, third, fourth =
     struct.unpack('>BBBBI8I8I8I8I8I8I8I8I8', ARGV[1])
-  if kind == 0 and n > 0 and n <= limit then
+  if kind == 0 and leave == 0 and n > 0 and n <= limit then
     local key = KEYS[1]
     local v = redis.call('GET', key)
     local now = given - 1

@@ -4,16 +4,16 @@
 -- retry (-1: never), reset, delay, and until when what was taken counts (0:
 -- nothing was taken). If the caller gave the time, one more says when the state
 -- is fresh; where the algorithm has leases, one more is the name of the lease
--- that was given, or 0.
+-- that was given, or 0. A check with a share is followed by one on the time of its
+-- owner, which it executes and which has no answer: see fair.lua.
 
-local checkFormat = '>BBBBI8I8I8I8I8I8I8I8I8'
 local count = #KEYS
 local all = #ARGV > count
 -- A state written at a time that the caller gave is kept this long, in ms: its
 -- own end is not on this clock.
 local callerTTL = 3600000
 
-local states, order, serverTime = {}, {}, nil
+local states, order, paired, serverTime = {}, {}, {}, nil
 
 local function readClock()
   if not serverTime then
@@ -68,8 +68,8 @@ local function settle(a, r, s, now)
   return true
 end
 
--- run executes check i, as kind if given, on the states of this call.
-local function run(i, as)
+-- run executes check i, as kind and with cost if given, on the states of this call.
+local function run(i, as, cost)
   local key = KEYS[i]
   local alg, kind, flag, unit, given, n, duration, p1, p2, p3, p4, p5, p6 =
     unpackBytes(checkFormat, ARGV[i])
@@ -88,6 +88,8 @@ local function run(i, as)
     states[key] = state
     order[#order + 1] = key
   end
+  if as and kind ~= TAKE and kind ~= PEEK then duration = 0 end
+  if cost then n, duration = cost, 0 end
   kind = as or kind
   local moved = given == 0 and kind ~= RESET and settle(a, r, state.s, now)
   local res
@@ -98,7 +100,13 @@ local function run(i, as)
     a.clear(s)
     res = done(a, r, s, now, 0, false)
   else
-    res = (a.step or step)(a, r, state.s, now, kind, n, duration)
+    if a.shared and r.flag == 1 then
+      paired[i + 1] = true
+      res = a.shared(a, r, state.s, now, kind, n, duration, ARGV[i + 1], function(as, cost) return run(i + 1, as, cost) end)
+      if not res then return nil, -1 end
+    else
+      res = (a.step or step)(a, r, state.s, now, kind, n, duration)
+    end
     state.wrote = state.wrote or res.wrote or moved
     res.denied = res.wrote and not res.allowed and kind == TAKE
   end
@@ -113,13 +121,15 @@ end
 
 local results, refused = {}, false
 for i = 1, count do
-  local res, at = run(i)
-  if not res then
-    if at < 0 then return redis.error_reply('HEADGATE the state of a key is not one of Headgate\'s') end
-    return {-1, at}
+  if not paired[i] then
+    local res, at = run(i)
+    if not res then
+      if at < 0 then return redis.error_reply('HEADGATE the state of a key is not one of Headgate\'s') end
+      return {-1, at}
+    end
+    results[i] = res
+    refused = refused or not res.allowed
   end
-  results[i] = res
-  refused = refused or not res.allowed
 end
 
 if all and refused then
@@ -128,14 +138,14 @@ if all and refused then
   states, order = {}, {}
   for i = 1, count do
     local res = results[i]
-    if res.allowed then
+    if res and res.allowed then
       results[i] = run(i, PEEK)
-    elseif res.moved then
+    elseif res and res.moved then
       run(i, PEEK)
     end
   end
   for i = 1, count do
-    if results[i].denied then run(i) end
+    if results[i] and results[i].denied then run(i) end
   end
 end
 
@@ -149,21 +159,23 @@ end
 local out, at = {}, 0
 for i = 1, count do
   local res = results[i]
-  local retry = res.retry
-  if retry == never then retry = -1 end
-  local outcome = res.reason * 2
-  if res.allowed then outcome = outcome + 1 end
-  out[at + 1], out[at + 2], out[at + 3] = outcome, res.remaining, res.granted
-  out[at + 4], out[at + 5], out[at + 6] = retry, res.reset, res.delay
-  out[at + 7] = res.counts
-  at = at + 7
-  if res.dated then
-    out[at + 1] = res.fresh
-    at = at + 1
-  end
-  if res.lease then
-    out[at + 1] = res.lease
-    at = at + 1
+  if res then
+    local retry = res.retry
+    if retry == never then retry = -1 end
+    local outcome = res.reason * 2
+    if res.allowed then outcome = outcome + 1 end
+    out[at + 1], out[at + 2], out[at + 3] = outcome, res.remaining, res.granted
+    out[at + 4], out[at + 5], out[at + 6] = retry, res.reset, res.delay
+    out[at + 7] = res.counts
+    at = at + 7
+    if res.dated then
+      out[at + 1] = res.fresh
+      at = at + 1
+    end
+    if res.lease then
+      out[at + 1] = res.lease
+      at = at + 1
+    end
   end
 end
 return out

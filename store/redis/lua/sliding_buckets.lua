@@ -78,10 +78,15 @@ local function ringAvailable(r, s, now)
   return r.limit - ringUsed(r.flag, s, now)
 end
 
+-- ringReshaped reports whether s has counts of windows of another shape than r's.
+local function ringReshaped(r, s)
+  return s.period ~= 0 and (s.width ~= r.width or s.period ~= r.period or s.size ~= r.buckets + 1)
+end
+
 local function ringShape(r, s, now)
   local width, n = r.width, r.buckets + 1
   local current = floor(now / width)
-  if s.width ~= width or s.period ~= r.period or s.size ~= n then
+  if s.period == 0 or ringReshaped(r, s) then
     local used = ringUsed(r.flag, s, now)
     local words = {}
     for i = 1, n do words[i] = 0 end
@@ -170,6 +175,7 @@ end
 
 algorithms[5] = {
   rule = ringRule, clear = ringClear, decode = ringDecode, encode = ringEncode,
+  reshaped = ringReshaped,
   available = ringAvailable, add = ringAdd, sub = ringSub,
   fits = ringFits, fresh = ringFresh, drawEnd = ringDrawEnd,
   begins = function(_, s) return s.newest * s.width, s.period end,

@@ -5,10 +5,10 @@
 -- rare (another shape, counts above 65535, products past 2^53) is left to the
 -- script below.
 if #ARGV == 1 then
-  local _, kind, flag, _, given, n, _, limit, period, width, buckets =
+  local _, kind, flag, _, given, n, leave, limit, period, width, buckets =
     struct.unpack('>BBBBI8I8I8I8I8I8I8', ARGV[1])
   local edge = flag % 128
-  if kind == 0 and n > 0 and n <= limit then
+  if kind == 0 and leave == 0 and n > 0 and n <= limit then
     local key = KEYS[1]
     local v = redis.call('GET', key)
     local now = given - 1

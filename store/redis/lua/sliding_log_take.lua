@@ -3,8 +3,8 @@
 -- log is written. What is rare (counts of 1023 and more, two requests in one
 -- microsecond, a clock that has gone back) is left to the script below.
 if #ARGV == 1 then
-  local _, kind, flag, _, given, n, _, limit, period = struct.unpack('>BBBBI8I8I8I8I8', ARGV[1])
-  if kind == 0 and n > 0 and n < 1023 and n <= limit then
+  local _, kind, flag, _, given, n, leave, limit, period = struct.unpack('>BBBBI8I8I8I8I8', ARGV[1])
+  if kind == 0 and leave == 0 and n > 0 and n < 1023 and n <= limit then
     local key = KEYS[1]
     local v = redis.call('GETRANGE', key, 0, 4095)
     local now = given - 1

@@ -100,6 +100,7 @@ end
 
 algorithms[4] = {
   rule = slidingRule, clear = slidingClear, decode = slidingDecode, encode = slidingEncode,
+  reshaped = function(r, s) return s.period ~= 0 and s.period ~= r.period end,
   available = slidingAvailable, add = slidingAdd, sub = slidingSub,
   fits = slidingFits, fresh = slidingFresh, drawEnd = slidingDrawEnd,
   begins = function(_, s) return s.start, s.period end,

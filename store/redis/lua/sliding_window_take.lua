@@ -29,8 +29,8 @@ local function slidingEncode(s)
 end
 
 if #ARGV == 1 then
-  local _, kind, flag, _, given, n, _, limit, w = struct.unpack('>BBBBI8I8I8I8I8', ARGV[1])
-  if kind == 0 and n > 0 and n <= limit then
+  local _, kind, flag, _, given, n, leave, limit, w = struct.unpack('>BBBBI8I8I8I8I8', ARGV[1])
+  if kind == 0 and leave == 0 and n > 0 and n <= limit then
     local key = KEYS[1]
     local v = redis.call('GET', key)
     local now = given - 1

@@ -1,14 +1,16 @@
 -- Twin of algorithm/step.go and algorithm/dispatch.go: one step for all
 -- algorithms, credit included. a is the algorithm's functions.
 
+local checkFormat = '>BBBBI8I8I8I8I8I8I8I8I8' -- of command.go
 local TAKE, TAKE_UP_TO, PEEK, CHARGE, REFUND, GRANT, RESET, RESERVE = 0, 1, 2, 3, 4, 5, 6, 7
 -- Of these the duration is the name of a lease.
 local RELEASE, RENEW = 8, 9
 local DRAW = 10
+-- Of TAKE and PEEK the duration is how many tokens must be left.
 -- UNDO is a REFUND whose duration is when the take no longer counts: a time, on
 -- the clock that the take was made on.
 local UNDO = 11
-local OK, LIMITED, TOO_LARGE, EXPIRED = 0, 1, 2, 10
+local OK, LIMITED, TOO_LARGE, EXPIRED, HEADROOM = 0, 1, 2, 10, 11
 
 local function creditAt(s, now)
   if s.till > now then return s.credit end
@@ -106,6 +108,17 @@ local function refuse(a, r, s, now, n)
   return res
 end
 
+-- shorten is the twin of algorithm/shorten.go.
+local function shorten(a, r, s, now, n)
+  if not a.reshaped or not a.reshaped(r, s) then return false end
+  local moved = {}
+  for k, v in pairs(s) do moved[k] = v end
+  a.add(r, moved, now, 0)
+  if fits(a, r, moved, now, n) >= fits(a, r, s, now, n) then return false end
+  for k, v in pairs(moved) do s[k] = v end
+  return true
+end
+
 -- take answers TAKE and PEEK.
 local function take(a, r, s, now, kind, n)
   local free, credit = max(a.available(r, s, now), -1), creditAt(s, now)
@@ -116,8 +129,9 @@ local function take(a, r, s, now, kind, n)
       a.add(r, s, now, min(n, r.limit))
       if a.forget then a.forget(r, s) end
     end
+    local shortens = not counts and kind == TAKE and n > 0 and n <= r.limit and shorten(a, r, s, now, n)
     local res = refuse(a, r, s, now, n)
-    res.wrote = counts
+    res.wrote = counts or shortens
     return res
   end
   if n == 0 or kind == PEEK then return done(a, r, s, now, 0, false) end
@@ -266,6 +280,69 @@ local function others(a, r, s, now, kind, n, duration)
     return done(a, r, s, now, n, true)
   end
 
+  -- takeLeaving is the twin of algorithm/headroom.go.
+  local function takeLeaving(a, r, s, now, kind, n, leave)
+    local most = r.most - leave
+
+    local function beyond(free)
+      if a.kept then return min(free - a.kept(r, s, now, leave), most) end
+      return free - leave
+    end
+
+    local function leaving(res)
+      local credit = creditAt(s, now)
+      local left = res.remaining - credit
+      if a.turn then
+        left = min(left, a.available(r, s, now) - leave)
+      else
+        left = beyond(left)
+      end
+      res.remaining = max(left, 0) + credit
+      return res
+    end
+
+    local function fitsLeaving(n)
+      if not a.kept then return fits(a, r, s, now, n + leave) end
+      if a.available(r, s, now) - a.kept(r, s, now, leave) >= n then return now end
+      return a.keeps(r, s, n, leave)
+    end
+
+    local function refuseLeaving()
+      local res = leaving(done(a, r, s, now, 0, false))
+      res.allowed, res.reason = false, LIMITED
+      local credit = creditAt(s, now)
+      if credit > 0 and n - credit <= most then
+        local at = fitsLeaving(max(n - credit, 0))
+        if at < s.till then
+          res.retry = at - now
+          return res
+        end
+      end
+      if n > most or r.limit == 0 then
+        res.reason, res.retry = TOO_LARGE, never
+      else
+        res.retry = fitsLeaving(n) - now
+      end
+      return res
+    end
+
+    local free, credit = a.available(r, s, now), creditAt(s, now)
+    local regular = split(r, n, max(beyond(free), -1), credit)
+    if not regular then
+      local res = refuseLeaving()
+      if res.reason == LIMITED and split(r, n, max(free, -1), credit) then res.reason = HEADROOM end
+      return res
+    end
+    if n == 0 or kind == PEEK then return leaving(done(a, r, s, now, 0, false)) end
+    local delay = turn(a, r, s, now)
+    spend(a, r, s, now, regular, n - regular)
+    local res = leaving(took(a, r, s, now, n))
+    res.delay = delay
+    leased(a, s, res, regular)
+    return res
+  end
+
+  if kind == TAKE or kind == PEEK then return takeLeaving(a, r, s, now, kind, n, duration) end
   if kind == TAKE_UP_TO then return takeUpTo(a, r, s, now, n) end
   if kind == RESERVE then return reserve(a, r, s, now, n, duration) end
   if kind == CHARGE then return charge(a, r, s, now, n) end
@@ -287,6 +364,6 @@ end
 
 -- step answers one request; RESET is done by its caller.
 local function step(a, r, s, now, kind, n, duration)
-  if kind == TAKE or kind == PEEK then return take(a, r, s, now, kind, n) end
+  if duration == 0 and (kind == TAKE or kind == PEEK) then return take(a, r, s, now, kind, n) end
   return others(a, r, s, now, kind, n, duration)
 end

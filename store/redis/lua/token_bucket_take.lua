@@ -6,11 +6,11 @@
 -- than a minute ahead, which may have to be moved. When the key ends is
 -- written as a time (PXAT), not as one from now on: see main.lua.
 if #ARGV == 1 then
-  local alg, kind, _, _, given, n, _, late, burst, token, leak, unwaited, tick =
+  local alg, kind, _, _, given, n, leave, late, burst, token, leak, unwaited, tick =
     struct.unpack('>BBBBI8I8I8I8I8I8I8I8I8', ARGV[1])
   local capacity = unwaited
   if alg == 1 then capacity = burst * token end
-  if kind == 0 and n > 0 and n <= burst and leak > 0 then
+  if kind == 0 and leave == 0 and n > 0 and n <= burst and leak > 0 then
     local key = KEYS[1]
     local v = redis.call('GET', key)
     local now = given - 1

@@ -21,6 +21,7 @@ import { Offenders } from "./Offenders.tsx";
 import { RegionsPanel } from "./RegionsPanel.tsx";
 import { RuleTable } from "./RuleTable.tsx";
 import { Tiles } from "./Tiles.tsx";
+import { UpstreamPanel } from "./UpstreamPanel.tsx";
 import { spans, view } from "./view.ts";
 
 /** The dashboard page: requests, rules, top keys, and the state of the server. */
@@ -89,6 +90,7 @@ export function Dashboard() {
           </div>
         </>
       )}
+      {status.data?.upstream && <UpstreamPanel of={status.data.upstream} />}
       {status.data?.regions && <RegionsPanel lost={lost} />}
       {health}
       <Actions />

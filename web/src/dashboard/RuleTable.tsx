@@ -6,7 +6,7 @@ import { type Order, Scroll, SortHead, sorted, usePages } from "../ui/table.tsx"
 import { wanted } from "../ui/wanted.ts";
 import { view } from "./view.ts";
 
-type Column = "rule" | "total" | "allowed" | "refused" | "delayed" | "queued" | "shadow" | "near";
+type Column = "rule" | "total" | "allowed" | "refused" | "delayed" | "queued" | "shadow" | "marked" | "near";
 
 const values: Record<Column, (r: RuleSum) => string | number> = {
   rule: (r) => `${r.rule} ${r.domain}`,
@@ -16,6 +16,7 @@ const values: Record<Column, (r: RuleSum) => string | number> = {
   delayed: (r) => r.delayed,
   queued: (r) => r.queued,
   shadow: (r) => r.shadow_refused + r.shadow_banned,
+  marked: (r) => r.marked,
   near: (r) => r.near,
 };
 
@@ -90,6 +91,16 @@ export function RuleTable(props: { sum: Sum; span: string }) {
                     Shadowed
                   </SortHead>
                 )}
+                {some("marked") && (
+                  <SortHead
+                    column="marked"
+                    num
+                    title="Passed and marked: near a limit with soft, or over one with on_limit: pass"
+                    {...head}
+                  >
+                    Marked
+                  </SortHead>
+                )}
                 <SortHead column="near" num title="Allowed with 20% of the limit or less remaining" {...head}>
                   Near limit
                 </SortHead>
@@ -133,7 +144,8 @@ export function RuleTable(props: { sum: Sum; span: string }) {
                   {some("shadow") && (
                     <Cell label="Shadowed" n={r.shadow_refused + r.shadow_banned} of={r.total} />
                   )}
-                  <Cell label="Near limit" n={r.near} of={r.allowed + r.delayed} />
+                  {some("marked") && <Cell label="Marked" n={r.marked} of={r.total} />}
+                  <Cell label="Near limit" n={r.near} of={r.allowed + r.delayed + r.marked} />
                 </tr>
               ))}
             </tbody>
@@ -159,6 +171,7 @@ function Share(props: { rule: RuleSum }) {
   const r = props.rule;
   const parts = [
     ["allowed", r.allowed],
+    ["marked", r.marked],
     ["delayed", r.delayed],
     ["queued", r.queued],
     ["shadowed", r.shadow_banned + r.shadow_refused],

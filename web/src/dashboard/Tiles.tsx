@@ -25,6 +25,15 @@ export function Tiles(props: { sum: Sum; now: Sum }) {
         note={share(shadowed, sum.requests)}
         title={`${count(totals.shadow_refused)} would have been refused (shadow mode), ${count(totals.shadow_banned)} received a fake response (shadow ban)`}
       />
+      {totals.marked > 0 && (
+        <Tile
+          id="marked"
+          name="Marked"
+          value={totals.marked}
+          note={share(totals.marked, sum.requests)}
+          title="Passed, and the upstream is told: near a limit with soft, or over one with on_limit: pass"
+        />
+      )}
       <Tile
         id="near"
         name="Near a limit"

@@ -5,7 +5,15 @@ import { byOutcome, byRule, heights, inWords, rowsOf, sumOf } from "./chart.ts";
 import { firstCommands } from "./Empty.tsx";
 import { flatten } from "./Offenders.tsx";
 
-const none: Counts = { allowed: 0, refused: 0, delayed: 0, queued: 0, shadow_banned: 0, shadow_refused: 0 };
+const none: Counts = {
+  allowed: 0,
+  refused: 0,
+  delayed: 0,
+  queued: 0,
+  shadow_banned: 0,
+  shadow_refused: 0,
+  marked: 0,
+};
 
 /** Seconds of two rules, with these counts. */
 function history(...seconds: { login: Partial<Counts>; search?: Partial<Counts> }[]): History {

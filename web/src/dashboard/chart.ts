@@ -18,6 +18,8 @@ export const tokens = [
   "queued-soft",
   "shadowed",
   "shadowed-soft",
+  "marked",
+  "marked-soft",
   "series-1",
   "series-2",
   "series-3",
@@ -47,9 +49,10 @@ export interface Picture {
   stacked: boolean;
 }
 
-// From the bottom up: allowed, allowed later, refused in shadow mode only, refused.
+// From the bottom up: allowed, allowed and marked, allowed later, refused in shadow mode only, refused.
 const order: readonly (readonly [Outcome, Token, Token])[] = [
   ["allowed", "allowed", "allowed-soft"],
+  ["marked", "marked", "marked-soft"],
   ["delayed", "delayed", "delayed-soft"],
   ["queued", "queued", "queued-soft"],
   ["shadow_refused", "shadowed", "shadowed-soft"],

@@ -11,6 +11,7 @@ const counts = {
   queued: 0,
   shadow_banned: 0,
   shadow_refused: 0,
+  marked: 0,
 };
 
 /** A second in which login allowed and refused this many. */

@@ -58,6 +58,7 @@ export const zero = (): Counts => ({
   queued: 0,
   shadow_banned: 0,
   shadow_refused: 0,
+  marked: 0,
 });
 
 /** The sum over all outcomes. */
@@ -167,7 +168,7 @@ export class History {
       const counts = Object.fromEntries(fields.map((f, j) => [f, sums[j]!])) as Counts & { near: number };
       const rule = { id, ...this.names[id]!, ...counts, total: total(counts) };
       out.near += rule.near;
-      out.passed += rule.allowed + rule.delayed;
+      out.passed += rule.allowed + rule.delayed + rule.marked;
       out.rules.push(rule);
     }
     return out;

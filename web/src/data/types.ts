@@ -6,6 +6,7 @@ export const outcomes = [
   "queued",
   "shadow_banned",
   "shadow_refused",
+  "marked",
 ] as const;
 
 export type Outcome = (typeof outcomes)[number];
@@ -47,6 +48,18 @@ export interface Status {
     last_error?: string;
   };
   doors: { name: string; address: string }[];
+  /** While the proxy finds out what its upstream can work on. */
+  upstream?: Upstream;
+}
+
+/** What the proxy knows of its upstream. */
+export interface Upstream {
+  in_flight: number;
+  /** Milliseconds without load; 0 if not yet known. */
+  service_ms: number;
+  shadow: boolean;
+  would_shed?: number;
+  classes: { class: string; limit: number; shed: number }[];
 }
 
 /** One rule of GET /v1/rules. */
@@ -69,6 +82,8 @@ export interface Rule {
   on_store_error: string;
   /** Which refusals lead to which bans. */
   on_repeat?: string;
+  /** Which requests pass and are marked. */
+  soft?: string;
   description?: string;
 }
 
@@ -327,6 +342,8 @@ export interface ExplainedRule {
   /** The row of a table, or the entry of a list. */
   limit_from?: string;
   on_repeat?: string;
+  /** Which requests pass and are marked. */
+  soft?: string;
   /** How far off the limit can be, with sync: blocks. */
   blocks?: Pick<Blocks, "bound">;
   regions?: RegionBound;

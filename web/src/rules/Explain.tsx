@@ -228,6 +228,7 @@ function Applies(props: { rule: ExplainedRule; limit: string }) {
       </p>
       {r.limit_from && <p class="small">From {r.limit_from}</p>}
       {r.on_repeat && <p class="small">On repeat: {r.on_repeat}</p>}
+      {r.soft && <p class="small">Marks requests {r.soft}</p>}
       {r.blocks && <p class="small">In blocks, which admit {r.blocks.bound}</p>}
       {r.regions?.home && <p class="small">Counted in {r.regions.home} for all regions.</p>}
       {r.regions && !r.regions.home && (

@@ -247,6 +247,7 @@ function Row(props: { rule: Rule; blocks: RuleBlocks | undefined }) {
         )}
         <span class="muted small block nowrap">on store error: {words(r.on_store_error)}</span>
         {r.on_repeat && <span class="muted small block description">on repeat: {r.on_repeat}</span>}
+        {r.soft && <span class="muted small block description">marks {r.soft}</span>}
       </td>
       <td class="wrap-any" data-label="File">
         <code class="small">

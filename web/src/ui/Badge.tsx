@@ -7,6 +7,7 @@ const colours: Record<string, string> = {
   queued: "queued",
   shadow_banned: "shadowed",
   shadow_refused: "shadowed",
+  marked: "marked",
 };
 
 /** An outcome as a coloured badge. */

@@ -65,11 +65,11 @@ metadata:
 {{ get (dict "api" "http" "grpc" "grpc" "resp" "tcp-resp" "proxy" "http-proxy" "admin" "http-admin") . }}
 {{- end }}
 
-{{- /* The doors that other pods reach, in the order in which probes prefer them. */}}
+{{- /* The doors that other pods reach, in the order in which probes prefer them: admin accepts connections even in a flood. */}}
 {{- define "headgate.open" -}}
 {{- $doors := .Values.doors -}}
 {{- $open := list -}}
-{{- range list "api" "admin" "grpc" "resp" "proxy" -}}
+{{- range list "admin" "api" "grpc" "resp" "proxy" -}}
 {{- $door := get $doors . -}}
 {{- if and $door.enabled (or (ne . "admin") $door.tokenSecret.name) -}}
 {{- $open = append $open . -}}

@@ -62,6 +62,9 @@ func read(r *feature.Reading) {
 	case rule.OnLimit.Action == rules.Queue:
 		r.Errorf(at, "remove one of them", "\"on_repeat\" does not work with action: queue: requests over the limit are kept, not refused")
 		return
+	case rule.OnLimit.Action == rules.Pass:
+		r.Errorf(at, "remove one of them", "\"on_repeat\" does not work with action: pass: no request is refused")
+		return
 	case rule.Limit.Rule().Unlimited && r.Tiered:
 		return // other tiers have a limit
 	case rule.Limit.Rule().Unlimited:

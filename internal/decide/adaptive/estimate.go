@@ -1,0 +1,315 @@
+package adaptive
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	start   = 20                            // limit
+	window  = 200 * int64(time.Millisecond) // at least
+	answers = 20                            // in a window or in the probes of one estimate, at least
+	windows = 5                             // whose greatest throughput counts
+	probes  = 3                             // whose mean is S
+	slot    = int64(time.Second)            // between two moments at which a probe may begin
+	regular = 4                             // slots from a probe to the next
+	unit    = 50 * int64(time.Millisecond)  // a probe has 2 units to empty the line and 3 for samples
+
+	overload = 0.05 // part of the requests whose refusal means that capacity is missing
+	fast     = 1.4  // latency as a multiple of S up to which the upstream has no line
+	grow     = 1.25 // of the limit, in a window
+	double   = 2    // the same, until an answer has been slow
+	shrink   = 0.7
+	cut      = 0.85 // of X·S, in a probe
+	spare    = 0.6  // part of the requests that a probe may leave alone; more would be a line by themselves
+	sudden   = 1.6  // latency as a multiple of the usual one at which a probe is due
+	fell     = 0.8  // S as a multiple of the one before at which that is forgotten
+	jumped   = 1.67 // from which a second probe has to confirm it
+	drift    = 2.5  // S as a multiple of a probe's to which it may grow without one
+)
+
+// estimate is what a Limiter has learned. The lock of its Limiter guards it.
+type estimate struct {
+	min, max float64
+	offset   int64 // of slots
+	quiet    bool  // no probes
+
+	limit   float64
+	service float64 // S in nanoseconds; 0 if not known
+	proved  float64 // S by the last probe, slowly forgotten; 0 without one
+
+	window    count
+	rates     [windows]float64 // answers in a nanosecond
+	rate      int              // the next of rates
+	usual     float64          // latency
+	saturated int              // windows in a row that were
+	busy      bool             // the last window had too many refusals
+	strained  bool             // it once was full and slow
+
+	shares [Classes]float64 // which part of what passes is of a class, about
+	more   [Classes]float64 // what classes had
+	crowd  int              // the highest class of which too much is refused; those above have enough
+
+	probe   probe
+	cutting bool
+	numbers uint32 // probes so far
+	next    int64  // slot
+	wide    int    // powers of 4 by which units are longer
+	urgent  bool   // the next slot has a probe
+	samples int    // of probes, not yet learned
+	sum     float64
+	recent  [probes]float64
+	known   int     // of recent
+	higher  float64 // S to be confirmed; 0 for none
+}
+
+// count is what happened in a window.
+type count struct {
+	start           int64
+	passed, refused int
+	answered, tardy int // tardy ones were broken off after S
+	lapsed          int
+	sum             float64
+	classes         [Classes]struct{ passed, refused int }
+}
+
+// probe is a probe in progress, if its number is not 0. Its samples start between from and
+// to, whenever they end: those that end first would be the fast ones.
+type probe struct {
+	number          uint32
+	from, to, until int64
+	open            int // samples in progress
+}
+
+// sample returns the number of the probe of which a request that starts now is a sample.
+func (p *probe) sample(now int64) uint32 {
+	if p.number == 0 || now < p.from || now >= p.to {
+		return 0
+	}
+	p.open++
+	return p.number
+}
+
+// allowed returns how many requests may be in progress for one of a class to start. In a probe
+// that is no floor: the limit is what it was when the probe ends. Classes that have enough are not
+// what makes the line, so a probe takes nothing from them.
+func (e *estimate) allowed(c Class) int {
+	limit := e.limit
+	if e.cutting && c.Index >= e.crowd {
+		limit = max(1, min(limit, cut*e.mean()*e.service/(1+e.more[e.crowd])))
+	}
+	return c.Of(int(limit))
+}
+
+func (e *estimate) set(limit float64) { e.limit = min(max(limit, e.min), e.max) }
+
+// ended counts a request that took so long.
+func (e *estimate) ended(p Place, took float64, answered bool) { //nolint:revive // a fact, not a mode
+	w := &e.window
+	switch {
+	case answered:
+		w.answered++
+		w.sum += took
+	case e.service > 0 && took > e.service: // if all clients give up, there is no other sign
+		w.tardy++
+		w.sum += took
+	}
+	if p.probe == 0 || p.probe != e.probe.number {
+		return
+	}
+	e.probe.open--
+	if answered {
+		e.samples++
+		e.sum += took
+	}
+}
+
+// tick does what is due.
+func (e *estimate) tick(now int64) {
+	if e.probe.number != 0 {
+		e.endProbe(now)
+		return
+	}
+	if e.window.start == 0 {
+		e.window.start = now
+	}
+	switch w, took := &e.window, now-e.window.start; {
+	case took >= window && w.answered+w.tardy >= answers:
+		e.adjust(float64(took))
+		e.window = count{start: now}
+	case took >= slot && w.lapsed >= answers:
+		e.lag()
+		e.window = count{start: now}
+	}
+	if now >= e.next {
+		e.startProbe(now)
+	}
+}
+
+// adjust sets the limit after a window.
+func (e *estimate) adjust(took float64) {
+	w := &e.window
+	e.rates[e.rate] = float64(w.answered) / took
+	e.rate = (e.rate + 1) % windows
+	latency := w.sum / float64(w.answered+w.tardy)
+	if e.service == 0 {
+		e.service, e.usual = latency, latency
+	}
+	e.busy = tooMany(w.refused, w.refused+w.passed)
+	e.judge()
+	switch {
+	case w.refused == 0:
+		e.saturated = 0
+		e.follow(latency)
+	case latency <= fast*e.service && !e.strained:
+		e.set(e.limit * double)
+	case latency <= fast*e.service, !e.busy && latency <= 2*e.service:
+		e.saturated = 0
+		e.set(e.limit * grow)
+	case e.busy:
+		e.strained = true
+		e.saturated++
+		best := e.rates[0]
+		for _, r := range e.rates[1:] {
+			best = max(best, r)
+		}
+		works := best * e.service
+		target := works + 3*math.Sqrt(works) + 1
+		if e.saturated > windows || target > e.limit {
+			e.set(min(max(target, e.limit*shrink), e.limit*grow))
+		}
+	}
+	e.urgent = e.urgent || e.busy && latency > sudden*e.usual
+	e.usual += (latency - e.usual) / 16
+}
+
+// judge decides which classes the next probe takes from.
+func (e *estimate) judge() {
+	w := &e.window
+	for i, n := range w.classes {
+		e.shares[i] += (float64(n.passed)/float64(max(w.passed, 1)) - e.shares[i]) / 4
+	}
+	if !e.busy {
+		return
+	}
+	e.crowd = 0
+	refused, spared := w.classes[0].refused, 0.0
+	for !tooMany(refused, w.refused+w.passed) {
+		spared += e.shares[e.crowd]
+		e.crowd++
+		refused += w.classes[e.crowd].refused
+	}
+	if spared > spare {
+		e.crowd = 0
+	}
+}
+
+func tooMany(refused, of int) bool { return float64(refused) > overload*float64(of) }
+
+// lag halves the limit after a window in which requests lapsed and nothing was answered: the
+// upstream is so far behind that it works on what nobody waits for. With answers they are long
+// polls, of which the limit at the start has to be enough.
+func (e *estimate) lag() {
+	if e.window.answered == 0 && e.limit > start {
+		e.strained = true
+		e.set(max(start, e.limit/2))
+	}
+}
+
+// follow lets S follow the latency of a window without refusals. Upwards it does so slowly,
+// and up to a multiple of what was measured: a line without refusals looks the same.
+func (e *estimate) follow(latency float64) {
+	if latency < e.service {
+		e.service += (latency - e.service) / 16
+		return
+	}
+	most := drift * e.service
+	if e.proved > 0 {
+		e.proved *= 1.0001
+		most = max(e.service, min(most, drift*e.proved))
+	}
+	e.service += (min(latency, most) - e.service) / 64
+}
+
+// mean returns the mean throughput of the last windows.
+func (e *estimate) mean() float64 {
+	sum, n := 0.0, 0.0
+	for _, r := range e.rates {
+		if r > 0 {
+			sum, n = sum+r, n+1
+		}
+	}
+	return sum / max(n, 1)
+}
+
+// startProbe starts a probe at the begin of a slot, if one is due.
+func (e *estimate) startProbe(now int64) {
+	u := e.unit()
+	long := max(slot, 5*u)
+	at := (now - e.offset) / long
+	start, first := e.offset+at*long, e.next == 0
+	e.next = start + long
+	if first || e.quiet || !e.busy || at%regular != 0 && !e.urgent || now-start > u {
+		return
+	}
+	e.urgent, e.cutting = false, true
+	e.numbers++
+	e.probe = probe{number: e.numbers, from: start + 2*u, to: start + 5*u, until: start + 5*u + long}
+}
+
+// unit returns the unit of probes. All proxies have the same, unless S is near a limit.
+func (e *estimate) unit() int64 {
+	u := unit << (2 * e.wide)
+	switch {
+	case e.service > 1.6*float64(u) && e.wide < 6:
+		e.wide++
+	case e.wide > 0 && e.service < 0.2*float64(u):
+		e.wide--
+	}
+	return u
+}
+
+// endProbe ends what is over of a probe: its cut, or the wait for its last samples.
+func (e *estimate) endProbe(now int64) {
+	p := &e.probe
+	if now < p.to {
+		return
+	}
+	if e.cutting {
+		e.cutting = false
+		e.window = count{start: now}
+	}
+	if p.open > 0 && now < p.until {
+		return
+	}
+	if e.samples >= answers {
+		e.learn(e.sum / float64(e.samples))
+		e.samples, e.sum = 0, 0
+	}
+	*p = probe{}
+	e.window = count{start: now}
+}
+
+// learn takes the S of a probe.
+func (e *estimate) learn(s float64) {
+	switch {
+	case s > jumped*e.service && e.higher == 0:
+		e.higher, e.urgent = s, true
+		return
+	case s > jumped*e.service, s < fell*e.service:
+		e.known = 0
+	}
+	e.higher = 0
+	if e.known == probes {
+		copy(e.recent[:], e.recent[1:])
+		e.known--
+	}
+	e.recent[e.known] = s
+	e.known++
+	sum := 0.0
+	for _, v := range e.recent[:e.known] {
+		sum += v
+	}
+	e.service = sum / float64(e.known)
+	e.proved = e.service
+}

@@ -1,0 +1,138 @@
+package httplimit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/adaptive"
+)
+
+// Adaptive finds out how many requests a handler can work on at once, and answers more with 503
+// and a Retry-After of one to three seconds. In an overload, what is let in is then answered in
+// time. It has no number that somebody has to know, and its zero value is ready:
+//
+//	var overload httplimit.Adaptive
+//	http.ListenAndServe(":8080", overload.Limit(mux))
+//
+// What counts is the time until the header of an answer. Streams, WebSockets and long polls hold
+// no place for long, and answers from 500 up do not count as fast. The time in which a client
+// sends its body counts only until the last read of it.
+//
+// Put it before the limits of [New], so that nothing is charged for what it refuses. An Adaptive
+// must not be copied or changed after first use. See docs/run/overload.md.
+type Adaptive struct {
+	// Name is what the handlers need, such as the address of a database. Processes that need the
+	// same find out together how much of it there is: give them one name.
+	Name     string
+	Min, Max int // requests at once; 0 is 3 and 1000
+	// Critical, if not nil, says which requests matter most. A fifth of all places is kept for
+	// them, on top of what the others may use.
+	Critical func(*http.Request) bool
+
+	once    sync.Once
+	limiter *adaptive.Limiter
+}
+
+// AdaptiveState is what an [Adaptive] does now.
+type AdaptiveState struct {
+	Limit    int           // requests at once, without those that are critical
+	InFlight int           // that are waiting for the header of their answer
+	Service  time.Duration // that a request takes without load, as last measured; 0 if not yet known
+	Refused  int64         // requests, ever
+}
+
+// State returns what a does now, for metrics.
+func (a *Adaptive) State() AdaptiveState {
+	s := a.start().State()
+	return AdaptiveState{Limit: s.Limit, InFlight: s.InFlight, Service: time.Duration(s.Service * float64(time.Second)), Refused: s.Refused}
+}
+
+func (a *Adaptive) start() *adaptive.Limiter {
+	a.once.Do(func() {
+		least := cmp.Or(a.Min, 3)
+		a.limiter = adaptive.New(adaptive.Options{Min: least, Max: max(least, cmp.Or(a.Max, 1000)), Name: a.Name})
+	})
+	return a.limiter
+}
+
+// Limit returns a handler that passes to next what it can work on. Handlers of one Adaptive share
+// its places. Limit panics if next is nil.
+func (a *Adaptive) Limit(next http.Handler) http.Handler {
+	if next == nil {
+		panic("httplimit: the handler is nil") //nolint:forbidigo // as New does
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l := a.start()
+		class := adaptive.Class{Index: 1}
+		if a.Critical != nil && a.Critical(r) {
+			class = adaptive.Class{More: 0.25} // a fifth of all
+		}
+		taken, ok, _ := l.Take(now().UnixNano(), class)
+		if !ok {
+			answer.Overloaded(w, "the service is overloaded")
+			return
+		}
+		p := &place{of: l, taken: taken}
+		p.lapse = time.AfterFunc(l.Patience(), func() { p.once.Do(func() { p.of.Lapse(p.taken) }) })
+		defer p.cancel() // after a panic, or when the handler takes over the connection
+		if r.Body != nil && r.Body != http.NoBody {
+			p.body = &read{ReadCloser: r.Body}
+			r = r.WithContext(r.Context())
+			r.Body = p.body
+		}
+		s := answer.Watch(w, func(status int) { p.answered(r.Context(), status) })
+		next.ServeHTTP(s, r)
+		s.End()
+	})
+}
+
+// now is the time; only differences count.
+func now() time.Time { return time.Now() } //nolint:forbidigo // a handler has no other clock
+
+// place is that of a request, which is given back once.
+type place struct {
+	of    *adaptive.Limiter
+	once  sync.Once
+	lapse *time.Timer
+	taken adaptive.Place
+	body  *read // nil without one
+}
+
+func (p *place) cancel() { p.end(func() { p.of.Cancel(p.taken) }) }
+
+func (p *place) answered(ctx context.Context, status int) {
+	p.end(func() {
+		if p.body != nil {
+			p.taken.Started(p.body.at.Load())
+		}
+		left := errors.Is(ctx.Err(), context.Canceled)
+		p.of.Done(p.taken, now().UnixNano(), !left && status != http.StatusSwitchingProtocols && status < http.StatusInternalServerError)
+	})
+}
+
+func (p *place) end(by func()) {
+	p.once.Do(func() {
+		p.lapse.Stop()
+		by()
+	})
+}
+
+// read is a body that knows when it was last read.
+type read struct {
+	io.ReadCloser
+	at atomic.Int64
+}
+
+// Read implements io.Reader.
+func (b *read) Read(to []byte) (int, error) {
+	n, err := b.ReadCloser.Read(to)
+	b.at.Store(now().UnixNano())
+	return n, err
+}

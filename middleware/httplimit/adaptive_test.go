@@ -1,0 +1,150 @@
+package httplimit_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/middleware/httplimit"
+)
+
+// workers is a handler with so many workers, each of which takes 20 ms for a request.
+func workers(n int) http.Handler {
+	free := make(chan struct{}, n)
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case free <- struct{}{}:
+		case <-r.Context().Done():
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+		<-free
+	})
+}
+
+// asked sends a request, whose client waits for a second, and returns the status of the answer.
+func asked(t *testing.T, h http.Handler, path string) int {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+	if ctx.Err() != nil {
+		return 0
+	}
+	return w.Code
+}
+
+// In an overload, what is let in is answered in time, and critical requests are let in.
+func TestAdaptiveKeepsCapacity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := httplimit.Adaptive{Critical: func(r *http.Request) bool { return r.URL.Path == "/pay" }}
+		h := a.Limit(workers(4)) // 200 a second
+		var mu sync.Mutex
+		codes := map[string]map[int]int{"/": {}, "/pay": {}}
+		var all sync.WaitGroup
+		const seconds = 30
+		for i := range seconds * 1000 {
+			path := "/"
+			if i%50 == 0 { // 20 a second
+				path = "/pay"
+			}
+			all.Go(func() {
+				code := asked(t, h, path)
+				mu.Lock()
+				defer mu.Unlock()
+				codes[path][code]++
+			})
+			time.Sleep(time.Millisecond)
+		}
+		all.Wait()
+		if good := codes["/"][200] + codes["/pay"][200]; good < seconds*200*9/10 {
+			t.Errorf("%d answers in time, want at least 90 %% of %d", good, seconds*200)
+		}
+		if codes["/pay"][200] < seconds*20-2 {
+			t.Errorf("of %d critical requests %d were answered", seconds*20, codes["/pay"][200])
+		}
+		if s := a.State(); s.InFlight != 0 || s.Refused == 0 || s.Limit < 4 || s.Limit > 20 || s.Service < 15*time.Millisecond || s.Service > 30*time.Millisecond {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// However a request ends, its place is free again, and it is a sample only of what works.
+func TestAdaptivePlacesAreGivenBack(t *testing.T) {
+	for name, serve := range map[string]http.HandlerFunc{
+		"an answer": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") },
+		"nothing":   func(http.ResponseWriter, *http.Request) {},
+		"an error":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"a panic":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"a hijack":  func(w http.ResponseWriter, _ *http.Request) { _, _, _ = http.NewResponseController(w).Hijack() },
+		"a body":    func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := httplimit.Adaptive{Max: 3}
+			h := a.Limit(serve)
+			for range 10 {
+				func() {
+					defer func() { _ = recover() }()
+					h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader("body")))
+				}()
+			}
+			if s := a.State(); s.InFlight != 0 || s.Refused != 0 {
+				t.Errorf("%+v after all have ended", s)
+			}
+		})
+	}
+}
+
+// A stream holds its place until it begins, a long poll for a second.
+func TestAdaptiveStreamsHoldNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		a := httplimit.Adaptive{Min: 1, Max: 1}
+		h := a.Limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/stream":
+				_ = http.NewResponseController(w).Flush()
+				<-end
+			case "/poll":
+				<-end
+			}
+		}))
+		var all sync.WaitGroup
+		send := func(path string, want int) {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+			if w.Code != want {
+				t.Errorf("%s: %d, want %d", path, w.Code, want)
+			}
+			if after := w.Header().Get("Retry-After"); (after != "") != (want == 503) || after != "" && !strings.Contains("123", after) {
+				t.Errorf("%s: Retry-After %q", path, after)
+			}
+		}
+		all.Go(func() { send("/stream", 200) })
+		synctest.Wait()
+		send("/", 200)
+		all.Go(func() { send("/poll", 200) })
+		synctest.Wait()
+		send("/", 503)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		send("/", 200)
+		close(end)
+		all.Wait()
+	})
+}
+
+func TestAdaptiveNeedsAHandler(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	new(httplimit.Adaptive).Limit(nil)
+}
