@@ -25,17 +25,16 @@ package_of() {
   esac
 }
 
-missing=()
+missing=() optional=()
 for name in "$@"; do
-  case $name in # optional
-    valkey-server | promtool)
-      "$(dirname "$0")/ensure-${name%-server}.sh"
-      continue
-      ;;
+  case $name in
+    valkey-server | promtool) optional+=("${name%-server}") ;;
+    *) command -v "$name" >/dev/null 2>&1 || missing+=("$name") ;;
   esac
-  command -v "$name" >/dev/null 2>&1 || missing+=("$name")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+# Last, because Valkey uses a library that Redis installs.
+unpack() { for name in "${optional[@]}"; do "$(dirname "$0")/ensure-$name.sh"; done; }
+[ ${#missing[@]} -gt 0 ] || { unpack && exit 0; }
 
 for name in "${missing[@]}"; do
   if [ "$name" = go ]; then
@@ -85,3 +84,4 @@ for name in "${missing[@]}"; do
     exit 1
   }
 done
+unpack

@@ -21,6 +21,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
 
 /** Checks each request of a web application, and answers those that are refused. */
@@ -162,6 +163,7 @@ public final class HeadgateFilter implements Filter {
     private final class End implements AsyncListener {
         private final Decision decision;
         private final HttpServletResponse answer;
+        private final AtomicBoolean ended = new AtomicBoolean();
 
         End(Decision decision, HttpServletResponse answer) {
             this.decision = decision;
@@ -170,7 +172,7 @@ public final class HeadgateFilter implements Filter {
 
         @Override
         public void onComplete(AsyncEvent event) {
-            end(decision, answer.getStatus());
+            endOnce(answer.getStatus());
         }
 
         @Override
@@ -180,12 +182,17 @@ public final class HeadgateFilter implements Filter {
 
         @Override
         public void onError(AsyncEvent event) {
-            // onComplete follows
+            // onComplete does not follow if the application completes the request at the same moment
+            endOnce(HttpServletResponse.SC_INTERNAL_SERVER_ERROR);
         }
 
         @Override
         public void onTimeout(AsyncEvent event) {
             // onComplete follows
+        }
+
+        private void endOnce(int status) {
+            if (!ended.getAndSet(true)) end(decision, status);
         }
     }
 }

@@ -6,7 +6,6 @@ import jakarta.servlet.http.HttpServlet;
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
@@ -60,10 +59,9 @@ final class Serving {
                 later.start(() -> {
                     try {
                         answer(request, response);
-                    } catch (IOException e) {
-                        throw new UncheckedIOException(e);
-                    } finally {
                         later.complete();
+                    } catch (IOException e) {
+                        // the client went: Tomcat ends the request, and may already use its objects for the next
                     }
                 });
                 return;
