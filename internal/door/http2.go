@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/headgate/headgate/internal/transport/h2bound"
+	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
 // streamCost is the approximate memory of an HTTP/2 stream in net/http, whatever it
@@ -38,6 +39,7 @@ func (h *HTTP) boundHTTP2(p *Process, o *HTTPOptions) error {
 	h.server.TLSConfig = encryption                                          // it adds one where there is none
 	serve := func(hs *http.Server, c *h2bound.Conn, o http2.ServeConnOpts) { //nolint:staticcheck // as above
 		defer func() { _ = c.Close() }()
+		netbound.Framed(c, 2*int64(hs.MaxHeaderBytes)) // net/http stops there, and keeps less than twice as much
 		nc := net.Conn(c)
 		if o.SawClientPreface {
 			nc = plain{c}

@@ -29,6 +29,7 @@ const (
 type head struct {
 	arriving atomic.Bool
 	hidden   atomic.Bool  // by TLS
+	framed   atomic.Int64 // the most that a header takes; 0 with HTTP/1
 	free     atomic.Int64 // how much need not be counted
 	size     atomic.Int64 // of what has arrived
 	since    atomic.Int64 // when it was too large to be free, in milliseconds
@@ -46,6 +47,10 @@ var errHeadTooMuch = &net.OpError{Op: "read", Err: errors.New("no memory for the
 func (h *head) follow(nc net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive:
+		if h.framed.Load() > 0 {
+			h.end() // it is counted where the request is served
+			return
+		}
 		h.keep()
 	case http.StateNew, http.StateIdle:
 		h.end()
@@ -74,6 +79,15 @@ func Greeting(c *tls.Config) *tls.Config {
 		return chosen, err
 	}
 	return c
+}
+
+// Framed says that nc, which may wrap a connection of this package, speaks HTTP/2 from now on.
+// Bodies arrive there while no request is in progress too: those of refused requests. A header
+// takes at most so many bytes of memory.
+func Framed(nc net.Conn, most int64) {
+	if c := find(nc); c != nil {
+		c.head.framed.Store(most)
+	}
 }
 
 // keep counts a header that is complete with its text, until the request ends: what else it took
@@ -131,6 +145,9 @@ func (c *conn) took(text []byte) error {
 		h.account = room.Open((*arriving)(c), membound.AddrOf(c.RemoteAddr()))
 	}
 	account, cost := h.account, h.cost(text[len(text)-int(min(over, int64(len(text)))):])
+	if most := h.framed.Load(); most > 0 {
+		cost = min(cost, max(most-h.held, 0))
+	}
 	h.held += cost
 	h.mu.Unlock()
 	if !account.Take(cost) {

@@ -264,3 +264,45 @@ func TestFieldsBehindTLS(t *testing.T) {
 		}
 	}
 }
+
+// TestBodiesBetweenRequests: with HTTP/2, what arrives while no request is in progress may be
+// the body of a refused one, so it counts as what a header takes at most.
+func TestBodiesBetweenRequests(t *testing.T) {
+	const most = 128 << 10
+	room := membound.New(membound.Options{Most: 1 << 20})
+	inner := make(inMemory)
+	l := netbound.New(inner, netbound.Options{Max: 10, Logger: slog.New(slog.DiscardHandler), Heads: room})
+	mine, theirs := net.Pipe()
+	go func() { inner <- theirs }()
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = io.Copy(mine, io.LimitReader(zeros{}, 4<<20))
+		_ = mine.Close()
+	}()
+	l.ConnState(c, http.StateNew)
+	netbound.Framed(c, most)
+	for range 2 {
+		l.ConnState(c, http.StateIdle)
+		if _, err := io.CopyN(io.Discard, c, 2<<20); err != nil {
+			t.Fatalf("a body between requests: %v", err)
+		}
+		if held := room.Held(); held != most {
+			t.Errorf("%d bytes are held, want %d", held, most)
+		}
+		l.ConnState(c, http.StateActive)
+		if held := room.Held(); held != 0 {
+			t.Errorf("%d bytes are held by a request", held)
+		}
+	}
+}
+
+// zeros is an endless text.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
