@@ -39,7 +39,22 @@ func promptly(w *quiet, res *http.Response, conn *upstreamConn) io.ReadCloser {
 // event streams after a while and after every write, until there is nothing more to copy.
 type quiet struct {
 	http.ResponseWriter
+	old  bool // HTTP/1.0
 	over atomic.Bool
+}
+
+// WriteHeader implements http.ResponseWriter. Clients of HTTP/1.0, and proxies that use it,
+// would take an early hint for the answer (RFC 9110, 15.2).
+func (q *quiet) WriteHeader(status int) {
+	if q.old && status < http.StatusOK && status != http.StatusSwitchingProtocols {
+		return
+	}
+	q.ResponseWriter.WriteHeader(status)
+}
+
+// quieted returns w for httputil, and for the client that sent r.
+func quieted(w http.ResponseWriter, r *http.Request) *quiet {
+	return &quiet{ResponseWriter: w, old: !r.ProtoAtLeast(1, 1)}
 }
 
 // FlushError is for http.ResponseController.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,6 +63,27 @@ func TestNothingFollowsADoubtfulBody(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A client of HTTP/1.0 gets no early hints: nginx, which speaks it to upstreams by default,
+// would take them for the answer. One of HTTP/1.1 gets them.
+func TestHintsForHTTP10(t *testing.T) {
+	for version, want := range map[string]int{"1.0": 0, "1.1": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newProxy(t, "domain: api\nlimits: []\n", memory.New(memory.WithClock(time.Now)), func(r *http.Request) (*http.Response, error) {
+				_ = httptrace.ContextClientTrace(r.Context()).Got1xxResponse(http.StatusEarlyHints, textproto.MIMEHeader{"Link": {"</x>"}})
+				return ok(r)
+			})
+			nc := serveDoor(t, p).dial()
+			_ = nc.SetDeadline(time.Now().Add(time.Hour))
+			go func() { _, _ = io.WriteString(nc, "GET / HTTP/"+version+"\r\nHost: x\r\nConnection: close\r\n\r\n") }()
+			all, _ := io.ReadAll(nc)
+			_ = nc.Close()
+			if got := strings.Count(string(all), " 103 "); got != want || strings.Count(string(all), " 200 OK") != 1 || strings.Count(string(all), "Link") != want {
+				t.Errorf("HTTP/%s: %d hints, want %d\n%s", version, got, want, all)
+			}
+		})
 	}
 }
 

@@ -82,7 +82,7 @@ func (p *Proxy) outlast(w http.ResponseWriter, r *http.Request, x *exchange) {
 		x.pass.Settle(r.Context(), result)
 		p.outlasting.exit(o)
 	}()
-	x.writer = &quiet{ResponseWriter: o}
+	x.writer = quieted(o, r)
 	p.sends(x)
 	p.reverse.ServeHTTP(x.writer, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 	if o.isGone() && r.Context().Value(http.ServerContextKey) != nil {

@@ -251,7 +251,7 @@ func (p *Proxy) start(w http.ResponseWriter, r *http.Request, x *exchange) {
 
 // forward sends r to the upstream and its answer to the client.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange) {
-	x.writer = &quiet{ResponseWriter: w}
+	x.writer = quieted(w, r)
 	p.sends(x)
 	p.reverse.ServeHTTP(x.writer, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
