@@ -76,20 +76,27 @@ func TestUnderloadIsNotShed(t *testing.T) {
 	}
 }
 
-// Half of the servers go, or each takes twice as long; later all is as before. There are 128
-// servers: the answers of 16 in a second would differ by 3.5 % in any case.
+// Half of the servers go, or each takes twice as long; later all is as before. In each second at
+// least 88 % of the servers' time goes into answers in time. Where there are 128 of them, as many
+// answers are counted; those of 16 differ by 3.5 % in a second in any case.
 func TestCapacityHalvesAndReturns(t *testing.T) {
-	for name, change := range map[string]slowserver.Change{
-		"servers": {At: 30 * time.Second, Servers: 64}, "service": {At: 30 * time.Second, Service: 40 * time.Millisecond},
-	} {
-		back := slowserver.Change{At: 60 * time.Second, Servers: 128, Service: 20 * time.Millisecond}
-		for seed := range uint64(5) {
-			run := upstream(seed, slowserver.Exponential, 5, 90*time.Second, newProxy())
-			run.Servers, run.Changes = 128, []slowserver.Change{change, back}
-			r := run.Do()
-			for _, part := range [][2]int{{35, 60}, {65, 90}} {
-				if worst := r.Worst(part[0], part[1]); worst < 0.88 {
-					t.Errorf("%s halved, seed %d: %.1f %% in a second from %d to %d, want at least 88 %%", name, seed, 100*worst, part[0], part[1])
+	for _, servers := range []int{32, 128} {
+		for name, change := range map[string]slowserver.Change{
+			"servers": {At: 30 * time.Second, Servers: servers / 2}, "service": {At: 30 * time.Second, Service: 40 * time.Millisecond},
+		} {
+			back := slowserver.Change{At: 60 * time.Second, Servers: servers, Service: 20 * time.Millisecond}
+			for seed := range uint64(5) {
+				run := upstream(seed, slowserver.Exponential, 5, 90*time.Second, newProxy())
+				run.Servers, run.Changes = servers, []slowserver.Change{change, back}
+				r := run.Do()
+				for _, part := range [][2]int{{10, 30}, {35, 60}, {65, 90}} {
+					worst := r.WorstWork(part[0], part[1])
+					if servers == 128 {
+						worst = min(worst, r.Worst(part[0], part[1]))
+					}
+					if worst < 0.88 {
+						t.Errorf("%s of %d halved, seed %d: %.1f %% in a second from %d to %d, want at least 88 %%", name, servers, seed, 100*worst, part[0], part[1])
+					}
 				}
 			}
 		}
@@ -252,126 +259,6 @@ func TestHeadroomIsOnTop(t *testing.T) {
 		if s := l.State(); s.InFlight != row.want || s.Limit != 20 || !l.Refuses(int64(time.Hour), row.class) {
 			t.Errorf("%d: %+v, want %d in flight", i, s, row.want)
 		}
-	}
-}
-
-// steady is an upstream with one latency, and more requests than a limiter lets in.
-type steady struct {
-	*adaptive.Limiter
-	now      int64
-	begun    []int64
-	places   []adaptive.Place
-	latency  func(begun int64) int64
-	inFlight []int // after each millisecond
-}
-
-const ms = int64(time.Millisecond)
-
-// run lets time pass, a millisecond a step.
-func (s *steady) run(d time.Duration) {
-	for end := s.now + int64(d); s.now < end; s.now += ms {
-		for i := 0; i < len(s.places); i++ {
-			if s.now-s.begun[i] >= s.latency(s.begun[i]) {
-				s.Done(s.places[i], s.now, true)
-				s.places, s.begun = slices.Delete(s.places, i, i+1), slices.Delete(s.begun, i, i+1)
-				i--
-			}
-		}
-		for {
-			p, ok, _ := s.Take(s.now, adaptive.Class{})
-			if !ok {
-				break
-			}
-			s.places, s.begun = append(s.places, p), append(s.begun, s.now)
-		}
-		s.inFlight = append(s.inFlight, len(s.places))
-	}
-}
-
-func newSteady(name string, latency func(begun int64) int64) *steady {
-	return &steady{Limiter: adaptive.New(adaptive.Options{Min: 3, Max: 60, Name: name}), now: 1_000_000 * int64(time.Second), latency: latency}
-}
-
-// untilProbe runs until a probe has begun.
-func (s *steady) untilProbe(t *testing.T) {
-	t.Helper()
-	for before := s.State().Probes; s.State().Probes == before; s.run(time.Millisecond) {
-		if s.now > 1_000_100*int64(time.Second) {
-			t.Fatal("no probe in 100 s of overload")
-		}
-	}
-}
-
-// Requests that started before a probe waited in the line, and end in it (envoy#11579).
-func TestSamplesFromBeforeTheProbe(t *testing.T) {
-	s := newSteady("", func(int64) int64 { return 40 * ms })
-	s.untilProbe(t)
-	begin := s.now
-	s.latency = func(begun int64) int64 {
-		if begun < begin {
-			return 90 * ms
-		}
-		return 40 * ms
-	}
-	s.run(2 * time.Second)
-	if got := s.State().Service; got < 0.039 || got > 0.042 {
-		t.Errorf("S is %v, want 0.04", got)
-	}
-}
-
-// The samples of a probe are those that start in it, not those that end first: slow ones count as
-// well as fast ones.
-func TestSamplesAreThoseThatStartedFirst(t *testing.T) {
-	n := 0
-	took := map[int64]int64{}
-	s := newSteady("", nil)
-	s.latency = func(begun int64) int64 {
-		if _, ok := took[begun]; !ok {
-			if n++; n%2 == 0 {
-				took[begun] = 10 * ms
-			} else {
-				took[begun] = 390 * ms
-			}
-		}
-		return took[begun]
-	}
-	s.run(30 * time.Second)
-	if got := s.State().Service; got < 0.15 || got > 0.25 {
-		t.Errorf("S is %v, want 0.2, the mean", got)
-	}
-}
-
-// A probe lets in less than usual, and then the limit is as before (envoy#46532).
-func TestProbeIsNoFloor(t *testing.T) {
-	s := newSteady("", func(int64) int64 { return 40 * ms })
-	s.run(3 * time.Second)
-	s.untilProbe(t)
-	before := s.State().Limit
-	s.inFlight = nil
-	s.run(250 * time.Millisecond)
-	if least := slices.Min(s.inFlight); least >= before || least < 1 {
-		t.Errorf("%d in flight in a probe, want fewer than %d", least, before)
-	}
-	s.run(100 * time.Millisecond)
-	if after := s.inFlight[len(s.inFlight)-1]; after < before {
-		t.Errorf("%d in flight after the probe, want %d as before", after, before)
-	}
-}
-
-// Proxies of one upstream probe at the same time; those of others at other times, or all
-// upstreams of a site would slow down at once (envoy#8337).
-func TestUnrelatedUpstreamsProbeApart(t *testing.T) {
-	at := func(name string) int64 {
-		s := newSteady(name, func(int64) int64 { return 40 * ms })
-		s.untilProbe(t)
-		return s.now / ms
-	}
-	a, b := at("http://a:80"), at("http://b:80")
-	if again := at("http://a:80"); again != a {
-		t.Errorf("two proxies of one upstream probe at %d and %d ms", a, again)
-	}
-	if a == b {
-		t.Errorf("two upstreams are probed at the same time, %d ms", a)
 	}
 }
 

@@ -62,6 +62,7 @@ type Run struct {
 type Result struct {
 	Asked, Shed, Good []int       // requests; those refused; those answered in time
 	Capacity          []float64   // what the upstream could have answered
+	Work              []float64   // on Good, as a part of what all servers could do
 	Latencies         [][]float32 // of Good, in seconds
 	Classes           []Class
 }
@@ -81,6 +82,7 @@ func (r *Result) Served(class, from, to int) float64 {
 
 type job struct {
 	arrived  int64
+	started  int64
 	proxy    int
 	class    int
 	place    any
@@ -116,7 +118,7 @@ func (r Run) Do() *Result {
 	seconds := int(r.Length / time.Second)
 	s := &state{Run: r, random: rand.New(rand.NewPCG(r.Seed, 38)), result: &Result{
 		Asked: make([]int, seconds), Shed: make([]int, seconds), Good: make([]int, seconds),
-		Capacity: make([]float64, seconds), Latencies: make([][]float32, seconds),
+		Capacity: make([]float64, seconds), Work: make([]float64, seconds), Latencies: make([][]float32, seconds),
 	}}
 	for range max(1, len(r.Classes)) {
 		s.result.Classes = append(s.result.Classes, Class{make([]int, seconds), make([]int, seconds)})
@@ -219,6 +221,7 @@ func (s *state) serve(now int64) {
 	for len(s.busy) < s.Servers && len(s.line) > 0 {
 		j := s.line[0]
 		s.line = s.line[1:]
+		j.started = now
 		j.finishes = now + int64(s.Draw(s.random, float64(s.Service)))
 		heap.Push(&s.busy, j)
 	}
@@ -233,8 +236,19 @@ func (s *state) finish(now int64, second int) {
 	j.over = true
 	s.Proxies[j.proxy].Done(j.place, s.at(j.proxy, now), true)
 	s.result.Good[second]++
+	s.works(j.started, now)
 	s.result.Classes[j.class].Good[j.arrived/int64(time.Second)]++
 	s.result.Latencies[second] = append(s.result.Latencies[second], float32(time.Duration(now-j.arrived).Seconds()))
+}
+
+// works counts the work of a server on one answer in the seconds in which it was done.
+func (s *state) works(from, to int64) {
+	for from < to {
+		second := from / int64(time.Second)
+		end := min(to, (second+1)*int64(time.Second))
+		s.result.Work[second] += float64(end-from) / float64(time.Second) / float64(s.Servers)
+		from = end
+	}
 }
 
 // Goodput returns the answers in time in the seconds from and before to, as a part of the
@@ -265,6 +279,10 @@ func (r *Result) Worst(from, to int) float64 {
 	}
 	return worst
 }
+
+// WorstWork returns the lowest Work of a second. Unlike that of the answers, whose number is
+// chance too, it is 1 if no server ever waits.
+func (r *Result) WorstWork(from, to int) float64 { return slices.Min(r.Work[from:to]) }
 
 // Quantile returns a quantile of the latencies of good answers.
 func (r *Result) Quantile(q float64, from, to int) time.Duration {
