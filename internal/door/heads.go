@@ -57,7 +57,7 @@ type heldHead struct {
 
 // Slow implements [membound.Holder].
 func (h *heldHead) Slow(now time.Time, held int64) int64 {
-	return held * now.Sub(h.since).Milliseconds()
+	return held * min(now.Sub(h.since), netbound.WaitsMost).Milliseconds()
 }
 
 // Evict implements [membound.Holder].

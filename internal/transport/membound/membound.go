@@ -241,13 +241,15 @@ func (a *Account) excess(n int64) (of *client, over bool) {
 }
 
 // worst returns the slowest account, of a client or of all, if it is at least as slow as
-// least. Of accounts that are not slow, it is the one that holds most.
+// least. Of all, one counts by what its client holds: who holds little does not give way to
+// those who hold much. Of accounts that are not slow, it is the one that holds most.
 func (b *Bound) worst(of *client, least int64) *Account {
 	now := time.Now() //nolint:forbidigo // clients are slow on the real clock
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var victim *Account
-	var slow, most int64
+	var slow float64
+	var most int64
 	for a := range b.accounts {
 		if of != nil && a.client != of {
 			continue
@@ -258,8 +260,16 @@ func (b *Bound) worst(of *client, least int64) *Account {
 		if held == 0 {
 			continue
 		}
-		s := a.holder.Slow(now, held)
-		if s >= least && (victim == nil || s > slow || s == slow && held > most) {
+		obstructs := a.holder.Slow(now, held)
+		s := float64(obstructs)
+		switch {
+		case of != nil:
+		case a.client != nil:
+			s *= float64(a.client.held.Load())
+		default: // a client of its own, or one of many behind a proxy
+			s *= float64(held)
+		}
+		if obstructs >= least && (victim == nil || s > slow || s == slow && held > most) {
 			victim, slow, most = a, s, held
 		}
 	}

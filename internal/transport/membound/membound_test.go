@@ -78,6 +78,38 @@ func TestTheSlowMakeRoom(t *testing.T) {
 	})
 }
 
+// One that holds little for some time, as a client that waits for an event, does not give way
+// while others hold much.
+func TestWhoHoldsLittleStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membound.New(membound.Options{Most: 8 * mib, Client: networks})
+		waits := open(b, "192.0.2.1")
+		if !waits.Take(mib / 16) {
+			t.Fatal("no room")
+		}
+		time.Sleep(10 * time.Second)
+		var many []*caller
+		for i := range 4 * 64 {
+			c := open(b, netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + i%4)}).String())
+			c.Take(mib / 4)
+			many = append(many, c)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := open(b, "192.0.2.2"); !n.Take(mib/4) || waits.ended {
+			t.Error("one that holds little gave way, or nobody")
+		}
+		ended := 0
+		for _, c := range many {
+			if c.ended {
+				ended++
+			}
+		}
+		if ended < 31 {
+			t.Errorf("%d of those that hold much were ended, want at least 31", ended)
+		}
+	})
+}
+
 // The slowest holder cannot free memory by ending others.
 func TestTheSlowestIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
