@@ -56,13 +56,13 @@ type Request struct {
 	Leave       int64  // for Take and Peek, how many tokens must be left
 }
 
-// RequestOf returns the request that op makes.
-func RequestOf(op *store.Op) Request {
-	req := Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease, Member: op.Member, CountsUntil: op.CountsUntil}
-	if op.Leave > 0 && (op.Kind == store.KindTake || op.Kind == store.KindPeek) {
+// RequestOf returns the request that op makes. It is just small enough to be inlined.
+func RequestOf(op *store.Op) (req Request) {
+	req = Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease, Member: op.Member, CountsUntil: op.CountsUntil}
+	if op.Leave > 0 {
 		req.Leave = op.Kept()
 	}
-	return req
+	return
 }
 
 // Result is a step's answer.

@@ -115,9 +115,9 @@ type Op struct {
 // Whole is an [Op.Leave] of the whole limit.
 const Whole = 1_000_000
 
-// Kept returns Leave in tokens.
+// Kept returns Leave in tokens; 0 if the kind of the op ignores it.
 func (o *Op) Kept() int64 {
-	if o.Leave == 0 {
+	if o.Leave == 0 || o.Kind != KindTake && o.Kind != KindPeek {
 		return 0
 	}
 	return (o.Rule.Most()*int64(min(o.Leave, Whole)) + Whole - 1) / Whole // at most 2^60

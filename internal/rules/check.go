@@ -29,7 +29,9 @@ func (m *Matches) addKeys(r *Rule, f *facts) {
 	start := len(f.keys)
 	end := start // of the key
 	unclear := len(r.Key) > 1 && f.unclearIn(r.Key)
-	for i, a := range r.parts() {
+	parts := r.parts()
+	for i := range parts {
+		a := &parts[i]
 		v := f.part(r, a)
 		if !v.ok && r.KeyMissing == KeyMissingSkip {
 			f.keys = f.keys[:start]
@@ -60,9 +62,10 @@ func (m *Matches) addCheck(r *Rule, key string, member uint64, f *facts) {
 	if r.varies() {
 		r = r.forRequest(key, f)
 	}
-	share := store.Share{}
+	var share *store.Share
 	if r.Fair != nil {
-		share = r.Fair.share(r, f)
+		m.shares = append(m.shares, r.Fair.share(r, f))
+		share = &m.shares[len(m.shares)-1]
 	}
 	m.Checks = append(m.Checks, Check{Share: share, Rule: r, Key: key, Member: member, Cost: r.costOf(f), Enforced: r.Enforces(key), Class: f.class})
 }
@@ -78,7 +81,7 @@ func (a *Attribute) isWritten() bool {
 }
 
 // appendKeyPart appends the part of r's key for one attribute.
-func (r *Rule) appendKeyPart(dst []byte, a KeyAttribute, v value, f *facts) []byte {
+func (r *Rule) appendKeyPart(dst []byte, a *KeyAttribute, v value, f *facts) []byte {
 	switch {
 	case !v.ok:
 		return append(dst, markMissing...)

@@ -171,7 +171,7 @@ func (r *Rule) mismatches(f *facts) []Mismatch {
 	}
 	if r.KeyMissing == KeyMissingSkip {
 		for _, a := range r.Key {
-			if !f.part(r, a).ok {
+			if !f.part(r, &a).ok {
 				out = append(out, Mismatch{"key", fmt.Sprintf("a value of %s (key_missing: skip)", a.Plain()), isAbsent})
 			}
 		}

@@ -143,7 +143,7 @@ func (f *facts) get(a Attribute) value {
 }
 
 // part returns an attribute of the key of r.
-func (f *facts) part(r *Rule, a KeyAttribute) value {
+func (f *facts) part(r *Rule, a *KeyAttribute) value {
 	v := f.get(a.Attribute)
 	if a.Segment > 0 && v.ok {
 		return r.match.path.segment(f.paths, f.reading, a.Segment)

@@ -27,7 +27,7 @@ type FairWeight struct {
 // share appends the owner to f.keys and returns the share of a request.
 func (s *Fair) share(r *Rule, f *facts) store.Share {
 	start := len(f.keys)
-	f.keys = r.appendKeyPart(f.keys, KeyAttribute{Attribute: s.Among}, f.get(s.Among), f)
+	f.keys = r.appendKeyPart(f.keys, &KeyAttribute{Attribute: s.Among}, f.get(s.Among), f)
 	share := store.Share{Fair: s.Compiled, Of: view(f.keys[start:]), Weight: s.Default}
 	if s.By == nil {
 		return share
@@ -45,7 +45,7 @@ func (s *Fair) share(r *Rule, f *facts) store.Share {
 // ShareText says for people what share an owner has: "weight 5, of horizon 10s". It is "" if the
 // limit is not shared fairly.
 func (r *Rule) ShareText(share *store.Share) string {
-	if r.Fair == nil || share.Fair == nil {
+	if r.Fair == nil || share == nil || share.Fair == nil {
 		return ""
 	}
 	return fmt.Sprintf("by %s, weight %d, horizon %s", r.Fair.Among, share.Weight, r.Fair.Horizon)
@@ -54,7 +54,7 @@ func (r *Rule) ShareText(share *store.Share) string {
 // FairOf returns the share that a request under r takes from, or nil. The price is that of r's
 // own limit, which an override may have changed.
 func (r *Rule) FairOf(share *store.Share) *store.Share {
-	if share.Fair == nil || r.Fair == nil || r.Fair.Compiled == nil {
+	if share == nil || share.Fair == nil || r.Fair == nil || r.Fair.Compiled == nil {
 		return nil
 	}
 	share.Fair = r.Fair.Compiled

@@ -222,8 +222,8 @@ type Check struct {
 	Member   uint64
 	Enforced bool  // false in shadow mode and for a key outside Percent
 	Class    Class // of the request, for a rule with Headroom
-	// Share is what a rule with Fair takes from. Like Key, Of belongs to the Matches.
-	Share store.Share
+	// Share is what a rule with Fair takes from, otherwise nil. Like Key, it belongs to the Matches.
+	Share *store.Share
 
 	replaced bool // for ApplyReplaces
 }
@@ -231,7 +231,7 @@ type Check struct {
 // kept returns c with a key of its own.
 func (c *Check) kept() Check {
 	kept := *c
-	kept.Key, kept.Share.Of = strings.Clone(c.Key), strings.Clone(c.Share.Of)
+	kept.Key, kept.Share = strings.Clone(c.Key), c.Share.Clone()
 	return kept
 }
 
@@ -243,6 +243,7 @@ type Matches struct {
 	// ways.
 	Checks []Check
 
+	shares     []store.Share
 	scratch    []byte
 	keys       []byte
 	paths      reading.Set

@@ -124,7 +124,7 @@ const maxScratch = 64 << 10
 //
 // The keys point into m and, like m.Checks, are valid until m is used again.
 func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
-	m.Checks = m.Checks[:0]
+	m.Checks, m.shares = m.Checks[:0], m.shares[:0]
 	m.listed = listed{}
 	d := s.domains[domain]
 	if d == nil {

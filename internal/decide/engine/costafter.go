@@ -151,7 +151,7 @@ func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after ti
 // correction returns the op that changes what r took, some time ago, to the real cost;
 // see [corrected].
 func (r *Result) correction(cost int64, ago time.Duration) (store.Op, bool) {
-	op := store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), CountsUntil: r.Decision.CountsUntil, Member: r.member, Share: r.Rule.FairOf(&r.share)}
+	op := store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), CountsUntil: r.Decision.CountsUntil, Member: r.member, Share: r.Rule.FairOf(r.share)}
 	return corrected(op, cost, r.Decision.Granted, r.Decision.ResetAfter, ago)
 }
 

@@ -44,8 +44,8 @@ func TestFairShares(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := x.Parts[0].Rules[0]; r.Rule.ShareText(&r.Share) != "by user, weight 5, horizon 10s" {
-		t.Errorf("%q", r.Rule.ShareText(&r.Share))
+	if r := x.Parts[0].Rules[0]; r.Rule.ShareText(r.Share) != "by user, weight 5, horizon 10s" {
+		t.Errorf("%q", r.Rule.ShareText(r.Share))
 	}
 }
 

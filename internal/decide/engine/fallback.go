@@ -149,7 +149,7 @@ func (r *Result) limit() headgate.Limit {
 // refundOp returns the op that gives back at some time what r took just before, and whether
 // there is anything to give back; see [store.RefundOf].
 func (r *Result) refundOp(at int64) (op store.Op, ok bool) {
-	op = store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), Member: r.member, At: at, Share: r.Rule.FairOf(&r.share)}
+	op = store.Op{Key: r.Key, Scope: r.Rule.StoreScope(), Rule: r.limit().Rule(), Member: r.member, At: at, Share: r.Rule.FairOf(r.share)}
 	ok = store.RefundOf(&op, &r.Decision)
 	return op, ok
 }

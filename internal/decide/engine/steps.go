@@ -74,7 +74,7 @@ func (d *deciding) fill(op *store.Op, r *Result, st step) {
 	op.Key, op.Scope, op.Rule = r.Key, rule.StoreScope(), rule.Limit.Rule()
 	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.query.At, p.Kind
 	op.Duration, op.Lease, op.Member, op.CountsUntil = 0, 0, r.member, 0 // it is used again
-	op.Leave, op.Share = rule.LeaveOf(r.class), rule.FairOf(&r.share)
+	op.Leave, op.Share = rule.LeaveOf(r.class), rule.FairOf(r.share)
 	switch {
 	case st == charge:
 		r.charge(op)

@@ -28,7 +28,7 @@ type Result struct {
 	cost    int64  // for a request of cost 1
 	member  uint64 // of a rule that counts values
 	class   rules.Class
-	share   store.Share // of a rule that is shared fairly
+	share   *store.Share // of a rule that is shared fairly
 }
 
 // resultOf returns a Result about c, without an answer.

@@ -374,7 +374,7 @@ func (q *Question) explainedRule(x *engine.Explained) ExplainedRule {
 		out.LimitFrom = x.LimitFrom
 	}
 	out.ZoneFrom = x.ZoneFrom
-	out.Key, out.Class, out.Share = keyParts(r, x.Key), r.ClassText(x.Class), r.ShareText(&x.Share)
+	out.Key, out.Class, out.Share = keyParts(r, x.Key), r.ClassText(x.Class), r.ShareText(x.Share)
 	if l := r.List(); l != nil {
 		out.List, out.Limit = l.Kind.String(), r.LimitText()
 		return out
