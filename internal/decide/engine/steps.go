@@ -74,7 +74,9 @@ func (d *deciding) fill(op *store.Op, r *Result, st step) {
 	op.Key, op.Scope, op.Rule = r.Key, rule.StoreScope(), rule.Limit.Rule()
 	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.query.At, p.Kind
 	op.Duration, op.Lease, op.Member, op.CountsUntil = 0, 0, r.member, 0 // it is used again
-	op.Leave, op.Share = rule.LeaveOf(r.class), rule.FairOf(r.share)
+	if op.Leave, op.Share = 0, nil; rule.Headroom != nil || r.share != nil {
+		op.Leave, op.Share = rule.LeaveOf(r.class), rule.FairOf(r.share)
+	}
 	switch {
 	case st == charge:
 		r.charge(op)
@@ -154,7 +156,9 @@ func (d *deciding) record(i int, r *Result, answer *store.Decision) {
 	}
 	if r.role != none {
 		r.Decision = *answer
-		soft.Later(&r.Decision)
+		if answer.Reason == store.ReasonHeadroom {
+			soft.Later(&r.Decision)
+		}
 	}
 }
 
@@ -232,7 +236,8 @@ func (d *deciding) concludePart(v *Verdict, part, first int) (next int) {
 		switch r := &results[next]; {
 		case r.Enforced:
 			v.consider(r)
-			if r.Marked = d.allowed && r.role != refund && r.marks(times(d.Parts[part].Cost, r.cost)); r.Marked {
+			if r.Rule.Mark() != "" && d.allowed && r.role != refund && r.marks(times(d.Parts[part].Cost, r.cost)) {
+				r.Marked = true
 				v.Marked++
 			}
 		case r.Decision.Reason == store.ReasonShadow:
