@@ -1,6 +1,7 @@
 package ownform
 
 import (
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -111,6 +112,9 @@ func (p *Parser) parseFair(rf *ruleForm, own bool) { //nolint:revive // a fact a
 		return
 	case tokens < 10*store.LeastFair:
 		p.Warnf(at.Key, "choose a longer horizon", "with more than %d keys at a time a share is less than ten tokens in a horizon of %s: they will not be even", tokens/10, form.Short(fair.Horizon))
+	}
+	if slices.ContainsFunc(r.Key, func(a rules.KeyAttribute) bool { return a.Attribute == fair.Among && a.Segment == 0 }) {
+		p.Warnf(at.Key, "remove it from \"key\"", "each %s has a limit of its own, because it is in \"key\": there is nobody to share it with", fair.Among)
 	}
 	compiled, err := store.NewFair(limit, fair.Horizon)
 	if err != nil {
