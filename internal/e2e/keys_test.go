@@ -349,3 +349,54 @@ func TestKeysHashed(t *testing.T) {
 		t.Errorf("%+v, %+v", got, list)
 	}
 }
+
+// What an operator does to a limit with tiers is done to all of them, whichever is named, and
+// once: they share a count.
+func TestKeysOfTiers(t *testing.T) {
+	f := run(t, `
+domain: api
+limits:
+  - name: calls
+    key: [client_ip]
+    rate: 10/hour
+    tiers:
+      by: plan
+      pro: {rate: 20/hour}
+      staff: {rate: 30/hour, algorithm: sliding_log}
+`, nil, withAdmin)
+	left := func() (all [3]int64) {
+		for i, plan := range []string{"", "pro", "staff"} {
+			res, err := f.client.Post(f.apiURL("/v1/check"), "application/json",
+				strings.NewReader(`{"domain":"api","attributes":{"client_ip":"198.51.100.7","plan":"`+plan+`"}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out checked
+			if err := json.Unmarshal([]byte(read(t, res)), &out); err != nil {
+				t.Fatal(err)
+			}
+			all[i] = out.Remaining
+		}
+		return all
+	}
+	for i, row := range []struct {
+		action, body string
+		left         [3]int64
+	}{
+		{"peek", `{"rule":"calls",`, [3]int64{9, 18, 29}},
+		{"override", `{"rule":"calls","rate":"0/hour","for":"1h",`, [3]int64{}},
+		{"override", `{"rule":"calls/pro","rate":"50/hour","for":"1h",`, [3]int64{47, 46, 48}},
+		{"clear", `{"rule":"calls",`, [3]int64{5, 14, 27}},
+		{"reset", `{"rule":"calls/staff",`, [3]int64{9, 18, 29}},
+		{"grant", `{"amount":5,"for":"10m",`, [3]int64{12, 21, 28}},
+		{"reset", `{"rule":"calls",`, [3]int64{9, 18, 29}},
+	} {
+		status, _, text := f.keys(t, row.action, row.body+`"key":{"client_ip":"198.51.100.7"}}`)
+		if status != http.StatusOK {
+			t.Fatalf("%s %s: %d %s", row.action, row.body, status, text)
+		}
+		if got := left(); got != row.left {
+			t.Errorf("row %d, after %s %s: %v left, want %v", i, row.action, row.body, got, row.left)
+		}
+	}
+}

@@ -354,10 +354,7 @@ func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engin
 	if ok {
 		return list
 	}
-	for _, r := range m.byScope[e.Scope] {
-		if r.Domain != e.Domain || r.Name != e.Rule {
-			continue // rules under compat: envoy share their scope
-		}
+	for _, r := range rules.OfLimit(m.byScope[e.Scope], e.Domain, e.Rule) { // under compat: envoy others share their scope
 		other, err := r.ForKey(e.Key).WithLimit(e.Rate, e.Burst)
 		if err != nil {
 			m.options.Logger.Warn("ignored an override that does not fit its rule",

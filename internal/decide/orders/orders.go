@@ -58,14 +58,15 @@ func (c *Carrier) Carry(ctx context.Context, o *control.Order) error {
 	return store.ExecuteAll(ctx, c.Store, ops, make([]store.Decision, len(ops)), store.AllOrNothing)
 }
 
-// tiers returns the rules that an order is about.
-func (c *Carrier) tiers(o *control.Order) (tiers []*rules.Rule) {
+// tiers returns the rules that an order is about: the one that it names, and its other tiers.
+func (c *Carrier) tiers(o *control.Order) []*rules.Rule {
+	var list []*rules.Rule
 	for _, r := range c.Engine.Rules().Rules() {
-		if r.Domain == o.Domain && r.Name == o.Rule && r.Scope == o.Scope {
-			tiers = append(tiers, r)
+		if r.Scope == o.Scope {
+			list = append(list, r)
 		}
 	}
-	return tiers
+	return rules.OfLimit(list, o.Domain, o.Rule)
 }
 
 // once returns the limit that lets an order pass once, for as long as it could be read

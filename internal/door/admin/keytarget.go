@@ -17,7 +17,7 @@ type keyTarget struct {
 	domain, rule string // names
 	scope, key   string
 	ruled        *rules.Rule   // nil if the rule no longer exists
-	tiers        []*rules.Rule // all rules with the same scope and name
+	tiers        []*rules.Rule // all rules of its limit
 	warning      string
 }
 
@@ -31,13 +31,19 @@ func (k keys) targets(action *KeyAction, b *keyBody) ([]keyTarget, error) {
 		}
 		return nil, err
 	}
+	scopes := map[string][]*rules.Rule{}
+	for _, r := range k.Engine.Rules().Rules() {
+		scopes[r.Scope] = append(scopes[r.Scope], r)
+	}
 	var targets []keyTarget
 	for _, r := range list {
 		if b.Rule == "" && !countsBy(r, b.Key.Names) {
 			continue
 		}
-		if i := slices.IndexFunc(targets, func(t keyTarget) bool { return t.domain == r.Domain && t.rule == r.Name }); i >= 0 {
-			targets[i].tiers = append(targets[i].tiers, r)
+		// Tiers share a count, so one of them is changed. Each has a limit to look at.
+		if slices.ContainsFunc(targets, func(t keyTarget) bool {
+			return t.domain == r.Domain && (t.rule == r.Name || action.Name != "peek" && slices.Contains(t.tiers, r))
+		}) {
 			continue
 		}
 		if len(targets) > 0 && targets[0].domain != r.Domain {
@@ -47,7 +53,7 @@ func (k keys) targets(action *KeyAction, b *keyBody) ([]keyTarget, error) {
 		if err != nil {
 			return nil, wrong("the key does not fit the rule %q: %v", r.Name, err)
 		}
-		targets = append(targets, keyTarget{domain: r.Domain, rule: r.Name, scope: r.Scope, key: key, ruled: r.ForKey(key), tiers: []*rules.Rule{r}})
+		targets = append(targets, keyTarget{domain: r.Domain, rule: r.Name, scope: r.Scope, key: key, ruled: r.ForKey(key), tiers: rules.OfLimit(scopes[r.Scope], r.Domain, r.Name)})
 	}
 	if len(targets) == 0 {
 		return nil, problemf(http.StatusNotFound, "no rule counts by exactly %s", strings.Join(b.Key.Names, " and "))
