@@ -170,6 +170,7 @@ func serve(ctx context.Context, s streams, o app.Options, started func(*app.App)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	signal.Ignore(syscall.SIGPIPE) // or the server would end with what reads its log
 	return a.Run(ctx, signals, func() {
 		if started != nil {
 			started(a)
