@@ -71,6 +71,27 @@ func TestTwoNodes(t *testing.T) {
 	}
 }
 
+// Entries of a scope that is no more, under the same name, change nothing for those of the
+// scope that is: whatever the order in which they are looked at.
+func TestEntriesOfAnOldScope(t *testing.T) {
+	clock := newClock()
+	n := newNode(t, control.NewLocal(clock.Now), clock, 0)
+	until := clock.Now().Add(time.Hour)
+	for i := range 20 {
+		old := n.entry("a", strconv.Itoa(i), "0/minute", until)
+		old.Scope += "-old"
+		n.put(t, old)
+	}
+	n.put(t, n.entry("a", "eve", "0/minute", until))
+	for range 20 {
+		n.SetRules(n.rules)
+		n.sync(t)
+		if got := n.state("a", "eve", clock.Now()); got != "0" {
+			t.Fatalf("eve has a limit of %s, want 0", got)
+		}
+	}
+}
+
 // However many entries there are and however they change, a node that has seen every
 // change agrees with one that reads everything at once.
 func TestManyEntries(t *testing.T) {

@@ -338,13 +338,13 @@ func (m *Manager) exception(memo map[insteadID][]engine.Instead, p place) engine
 }
 
 type insteadID struct {
-	domain, rule, rate, key string
-	burst                   int64
+	scope, domain, rule, rate, key string
+	burst                          int64
 }
 
 // instead returns the replacements of the rules of an entry. Many entries share them.
 func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engine.Instead {
-	id := insteadID{domain: e.Domain, rule: e.Rule, rate: e.Rate, burst: e.Burst}
+	id := insteadID{scope: e.Scope, domain: e.Domain, rule: e.Rule, rate: e.Rate, burst: e.Burst}
 	for _, r := range m.byScope[e.Scope] {
 		if r.HasTable() && (e.Rate == "" || r.Limit.Rule().OwnZone) {
 			id.key = e.Key // it keeps the rate, or the time zone, of its row
