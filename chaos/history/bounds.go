@@ -16,7 +16,9 @@ func (p *part) bounds(h *History) (faults []Fault) {
 		c := p.collect(i)
 		list := []string{c.lockOut(l)}
 		if !c.gaveBack {
-			list = append(list, c.brokenPromise(l))
+			for _, segment := range c.promises {
+				list = append(list, c.brokenPromise(segment))
+			}
 			for _, segment := range c.admitted {
 				list = append(list, l.tooMany(segment))
 			}
@@ -35,7 +37,8 @@ type collected struct {
 	admitted [][]*step // certainly charged, divided where the store may have forgotten
 	charged  []*step   // these, and what may have been charged
 	refused  []*step
-	gaveBack bool // something was refunded in between
+	promises [][]*step // refused, divided as admitted: two primaries do not know each other's takes
+	gaveBack bool      // something was refunded in between
 }
 
 func (p *part) collect(limit int) (c collected) {
@@ -45,7 +48,7 @@ func (p *part) collect(limit int) (c collected) {
 			forgot = append(forgot, in)
 		}
 	}
-	c.admitted = make([][]*step, len(forgot)+1)
+	c.admitted, c.promises = make([][]*step, len(forgot)+1), make([][]*step, len(forgot)+1)
 	for _, in := range p.steps {
 		switch {
 		case in.Key == "" || !slices.Contains(in.mine, limit) || in.Kind == Peek:
@@ -64,6 +67,9 @@ func (p *part) collect(limit int) (c collected) {
 			}
 		case in.Answer.Rule == p.model.limits[limit].Name && !in.Answer.Vague:
 			c.refused = append(c.refused, in)
+			if i := segment(forgot, in); i >= 0 {
+				c.promises[i] = append(c.promises[i], in)
+			}
 		}
 	}
 	return c
@@ -138,10 +144,10 @@ func (c *collected) lockOut(l *Limit) string {
 
 // brokenPromise reports a caller that waited as told, met no other take, and was refused
 // again.
-func (c *collected) brokenPromise(l *Limit) string {
-	for _, in := range c.refused {
+func (c *collected) brokenPromise(refused []*step) string {
+	for _, in := range refused {
 		due := in.at.hi + in.Answer.Retry*1000
-		for _, again := range c.refused {
+		for _, again := range refused {
 			if again.at.lo < due || again.Cost > in.Cost {
 				continue
 			}

@@ -22,16 +22,19 @@ func TestBounds(t *testing.T) {
 		limit history.Limit
 		calls []call
 		want  string
+		lost  int // until when something may be forgotten
 	}{
-		"three of two in a log": {log, []call{{0, true, 0}, {900 * ms, true, 0}, {990 * ms, true, 0}}, "admitted 3, not 2"},
-		"two and two":           {log, []call{{0, true, 0}, {1, true, 0}, {1010 * ms, true, 0}, {1020 * ms, true, 0}}, ""},
-		"four of a bucket":      {bucket, []call{{0, true, 0}, {1, true, 0}, {510 * ms, true, 0}, {900 * ms, true, 0}}, "admitted 4, not 3"},
-		"a bucket refills":      {bucket, []call{{0, true, 0}, {1, true, 0}, {510 * ms, true, 0}, {1010 * ms, true, 0}}, ""},
-		"three in a window":     {fixed, []call{{0, true, 0}, {100 * ms, true, 0}, {900 * ms, true, 0}}, "admitted 3, not 2"},
-		"around its edge":       {fixed, []call{{900 * ms, true, 0}, {990 * ms, true, 0}, {1010 * ms, true, 0}}, ""},
-		"refused for nothing":   {log, []call{{0, true, 0}, {500 * ms, false, 500}}, "#2 was refused, although with it there were at most 2"},
-		"a promise kept":        {log, []call{{0, true, 0}, {10 * ms, true, 0}, {500 * ms, false, 500}, {1010 * ms, true, 0}}, ""},
-		"a promise broken":      {log, []call{{0, true, 0}, {10 * ms, true, 0}, {500 * ms, false, 500}, {1004 * ms, false, 8}}, "#3 was told to retry after 500 ms and refused again as #4"},
+		"three of two in a log": {log, []call{{0, true, 0}, {900 * ms, true, 0}, {990 * ms, true, 0}}, "admitted 3, not 2", 0},
+		"two and two":           {log, []call{{0, true, 0}, {1, true, 0}, {1010 * ms, true, 0}, {1020 * ms, true, 0}}, "", 0},
+		"four of a bucket":      {bucket, []call{{0, true, 0}, {1, true, 0}, {510 * ms, true, 0}, {900 * ms, true, 0}}, "admitted 4, not 3", 0},
+		"a bucket refills":      {bucket, []call{{0, true, 0}, {1, true, 0}, {510 * ms, true, 0}, {1010 * ms, true, 0}}, "", 0},
+		"three in a window":     {fixed, []call{{0, true, 0}, {100 * ms, true, 0}, {900 * ms, true, 0}}, "admitted 3, not 2", 0},
+		"around its edge":       {fixed, []call{{900 * ms, true, 0}, {990 * ms, true, 0}, {1010 * ms, true, 0}}, "", 0},
+		"refused for nothing":   {log, []call{{0, true, 0}, {500 * ms, false, 500}}, "#2 was refused, although with it there were at most 2", 0},
+		"a promise kept":        {log, []call{{0, true, 0}, {10 * ms, true, 0}, {500 * ms, false, 500}, {1010 * ms, true, 0}}, "", 0},
+		"a promise broken":      {log, []call{{0, true, 0}, {10 * ms, true, 0}, {500 * ms, false, 500}, {1004 * ms, false, 8}}, "#3 was told to retry after 500 ms and refused again as #4", 0},
+		// #3 was a take of the new primary, #4 is answered by the old one.
+		"broken by a fail-over": {log, []call{{0, true, 0}, {10 * ms, true, 0}, {480 * ms, true, 0}, {500 * ms, false, 500}, {1004 * ms, false, 8}}, "", 800 * ms},
 	} {
 		h := history.History{Limits: []history.Limit{c.limit}}
 		for i, x := range c.calls {
@@ -40,6 +43,10 @@ func TestBounds(t *testing.T) {
 				ID: i + 1, Kind: history.Take, Key: "k", Limits: []string{c.limit.Name}, Cost: 1, Call: at, Return: at + ms,
 				Answer: &history.Answer{Allowed: x.allowed, Rule: c.limit.Name, Limit: 2, Retry: x.retry},
 			})
+		}
+		if c.lost > 0 {
+			at := 1_700_000_000 * s
+			h.Ops = append(h.Ops, history.Op{ID: len(h.Ops) + 1, Kind: history.Lost, Since: int64(at), Call: int64(at + c.lost/2), Return: int64(at + c.lost)})
 		}
 		report, err := history.Check(&h, history.Options{Patience: patience})
 		if err != nil {
