@@ -256,6 +256,9 @@ func (p *Proxy) Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.
 		return queue.Answer{}, err
 	}
 	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode == http.StatusSwitchingProtocols { // its body is the connection, which ctx does not end
+		return queue.Answer{}, errors.New("the upstream answered 101 without being asked to switch protocols")
+	}
 	a := queue.Answer{Status: res.StatusCode, ContentType: res.Header.Get("Content-Type")}
 	a.RetryAfter, _ = retryafter.Of(res.Header, p.options.Clock(), store.MaxPeriod)
 	if keep > 0 {

@@ -1,6 +1,8 @@
 package proxy_test
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -46,4 +48,21 @@ func TestAskingForAStatusIsLimited(t *testing.T) {
 			t.Errorf("on the deny list: %d", got)
 		}
 	})
+}
+
+// TestSwitchingProtocolsUnasked: the body of a 101 is the connection, which lasts as long as the
+// upstream likes. A queued request has asked for none: the attempt has failed.
+func TestSwitchingProtocolsUnasked(t *testing.T) {
+	hold, letGo := io.Pipe()
+	defer func() { _ = letGo.Close() }()
+	p := newProxy(t, "domain: api\nlimits: []\n", memory.New(), func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusSwitchingProtocols, Header: http.Header{}, Body: hold, Request: r}, nil
+	})
+	a, err := p.Deliver(t.Context(), &queue.Entry{ID: "1", Method: http.MethodPost, URI: "/x", Host: "api.example"}, 100)
+	if err == nil || a.Status != 0 {
+		t.Errorf("%+v, %v; want an error", a, err)
+	}
+	if _, err := hold.Read(nil); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("the connection is not closed: %v", err)
+	}
 }
