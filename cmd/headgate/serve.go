@@ -163,14 +163,15 @@ func serve(ctx context.Context, s streams, o app.Options, started func(*app.App)
 	o.LogLevel.Set(o.Config.Log.Level)
 	o.Logger = newLogger(s, o.Config.Log.Format, o.LogLevel)
 	slog.SetDefault(o.Logger) // package log too: net/http uses it to report misbehaving upstreams
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGHUP) // it would end a server that still reads its files
+	defer signal.Stop(signals)
+	signal.Ignore(syscall.SIGPIPE) // or the server would end with what reads its log
 	a, err := app.New(o)
 	if err != nil {
 		return err
 	}
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals)
-	signal.Ignore(syscall.SIGPIPE) // or the server would end with what reads its log
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	return a.Run(ctx, signals, func() {
 		if started != nil {
 			started(a)
