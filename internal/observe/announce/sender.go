@@ -155,9 +155,9 @@ func (s *sender) send(ctx context.Context, body []byte) error {
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer))
-	if answer.StatusCode < 200 || answer.StatusCode > 299 {
+	if answer.StatusCode < 200 || answer.StatusCode > 299 { // the body of a 101 is the connection, which ctx does not end
 		return fmt.Errorf("status %d", answer.StatusCode)
 	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer))
 	return nil
 }

@@ -23,7 +23,11 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: status, Header: http.Header{"Location": {"/elsewhere"}}, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
+	body := io.NopCloser(strings.NewReader(""))
+	if status == http.StatusSwitchingProtocols {
+		body, _ = io.Pipe() // the connection, which does not end
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{"Location": {"/elsewhere"}}, Body: body, Request: r}, nil
 }
 
 // answers answers with a status.
@@ -45,6 +49,7 @@ func TestAMessageIsTriedThreeTimes(t *testing.T) {
 	for name, fail := range map[string]transport{
 		"status":   answers(http.StatusServiceUnavailable),
 		"redirect": answers(http.StatusFound),
+		"switches": answers(http.StatusSwitchingProtocols),
 		"error":    func(*http.Request) (int, error) { return 0, errors.New("refused") },
 		"hangs": func(r *http.Request) (int, error) {
 			<-r.Context().Done()
