@@ -62,7 +62,7 @@ func RequestOf(op *store.Op) (req Request) {
 	if op.Leave > 0 {
 		req.Leave = op.Kept()
 	}
-	return
+	return req
 }
 
 // Result is a step's answer.

@@ -74,9 +74,7 @@ func (d *deciding) fill(op *store.Op, r *Result, st step) {
 	op.Key, op.Scope, op.Rule = r.Key, rule.StoreScope(), rule.Limit.Rule()
 	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.query.At, p.Kind
 	op.Duration, op.Lease, op.Member, op.CountsUntil = 0, 0, r.member, 0 // it is used again
-	if op.Leave, op.Share = 0, nil; rule.Headroom != nil || r.share != nil {
-		op.Leave, op.Share = rule.LeaveOf(r.class), rule.FairOf(r.share)
-	}
+	op.Leave, op.Share = rule.LeaveOf(r.class), rule.FairOf(r.share)
 	switch {
 	case st == charge:
 		r.charge(op)
@@ -156,9 +154,7 @@ func (d *deciding) record(i int, r *Result, answer *store.Decision) {
 	}
 	if r.role != none {
 		r.Decision = *answer
-		if answer.Reason == store.ReasonHeadroom {
-			soft.Later(&r.Decision)
-		}
+		soft.Later(&r.Decision)
 	}
 }
 
