@@ -388,8 +388,10 @@ limits:
 		{"override", `{"rule":"calls/pro","rate":"50/hour","for":"1h",`, [3]int64{47, 46, 48}},
 		{"clear", `{"rule":"calls",`, [3]int64{5, 14, 27}},
 		{"reset", `{"rule":"calls/staff",`, [3]int64{9, 18, 29}},
-		{"grant", `{"amount":5,"for":"10m",`, [3]int64{12, 21, 28}},
+		{"grant", `{"amount":5,"for":"10m",`, [3]int64{12, 21, 33}},
 		{"reset", `{"rule":"calls",`, [3]int64{9, 18, 29}},
+		{"override", `{"burst":15,"for":"1h",`, [3]int64{12, 11, 28}}, // a log has no burst
+		{"override", `{"rate":"0/hour","for":"1h",`, [3]int64{}},
 	} {
 		status, _, text := f.keys(t, row.action, row.body+`"key":{"client_ip":"198.51.100.7"}}`)
 		if status != http.StatusOK {

@@ -25,7 +25,7 @@ type Builder struct {
 // [KeySecret]. computed are additional attributes that rules may use.
 func NewBuilder(secret KeySecret, computed ...Computed) *Builder {
 	b := &Builder{
-		set:      &Ruleset{domains: map[string]*domain{}},
+		set:      &Ruleset{domains: map[string]*domain{}, byScope: map[string][]*Rule{}},
 		digester: newDigester(secret), members: newMemberSecret(secret),
 		places: map[place]*Branch{},
 	}
@@ -86,6 +86,7 @@ func (b *Builder) Add(r *Rule, match Match) error {
 	r.byPath = slices.ContainsFunc(r.parts(), func(a KeyAttribute) bool { return a.Kind == Path })
 	d.rules = append(d.rules, r)
 	b.set.rules = append(b.set.rules, r)
+	b.set.byScope[r.Scope] = append(b.set.byScope[r.Scope], r)
 	return nil
 }
 

@@ -327,29 +327,17 @@ func (r *Rule) Needs() []Attribute {
 	return out
 }
 
-// OfLimit returns those of list, which have one scope, that are of the same limit as the rule of
-// that name: this one first, then the rules of its other tiers.
-func OfLimit(list []*Rule, domain, name string) (same []*Rule) {
-	limit := name
-	for _, r := range list {
-		if r.Domain == domain && r.Name == name {
-			same, limit = append(same, r), r.untiered()
-		}
-	}
-	for _, r := range list {
-		if r.Domain == domain && r.Name != name && r.untiered() == limit {
-			same = append(same, r)
-		}
-	}
-	return same
-}
-
 // untiered returns the name of the limit of whose tier r is.
 func (r *Rule) untiered() string {
 	if r.Tier == "" {
 		return r.Name
 	}
 	return strings.TrimSuffix(r.Name, "/"+r.Tier)
+}
+
+// CountsWith reports whether r and another tier of its limit have one count for a key.
+func (r *Rule) CountsWith(other *Rule) bool {
+	return r.Limit.Algorithm() == other.Limit.Algorithm() && r.StoreScope() == other.StoreScope()
 }
 
 // ReadsClaims reports whether claims of a token, or other rules that may read some, can

@@ -49,6 +49,7 @@ type Ruleset struct {
 	domains  map[string]*domain
 	names    []string
 	rules    []*Rule
+	byScope  map[string][]*Rule
 	warnings []diagnostic.Diagnostic
 	stats    Stats
 
@@ -86,6 +87,24 @@ func (s *Ruleset) Rule(domain, name string) *Rule {
 		return d.byName[name]
 	}
 	return nil
+}
+
+// InScope returns the rules with that [Rule.Scope], which the caller must not change.
+func (s *Ruleset) InScope(scope string) []*Rule { return s.byScope[scope] }
+
+// OfLimit returns the rules in a scope that are of the same limit as the rule of that name: this
+// one first, then those of its other tiers. Under compat: envoy other limits may share the scope.
+func (s *Ruleset) OfLimit(scope, domain, name string) (same []*Rule) {
+	limit := name
+	if r := s.Rule(domain, name); r != nil && !r.Disabled && r.Scope == scope {
+		same, limit = append(same, r), r.untiered()
+	}
+	for _, r := range s.byScope[scope] {
+		if r.Domain == domain && r.Name != name && r.untiered() == limit {
+			same = append(same, r)
+		}
+	}
+	return same
 }
 
 // Headers returns the dialect of header fields that a domain has chosen, or "".

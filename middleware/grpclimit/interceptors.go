@@ -67,7 +67,8 @@ func UnaryClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Opt
 	}
 }
 
-// StreamClient is UnaryClient for streams.
+// StreamClient is UnaryClient for streams. An interceptor that opens a stream again has to come
+// before it: the call ends with the first attempt.
 func StreamClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.StreamClientInterceptor {
 	g := newGate("StreamClient", limiter, limit, All(), options)
 	g.client = true

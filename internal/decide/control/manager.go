@@ -94,7 +94,7 @@ type Manager struct {
 
 	mu      sync.Mutex
 	entries map[string]*Entry // by name
-	byScope map[string][]*rules.Rule
+	rules   *rules.Ruleset
 	seen    State         // the state of the table that entries corresponds to
 	ahead   time.Duration // how far the table's clock is ahead of ours; see tick
 	ticked  bool          // whether ahead has been measured
@@ -120,25 +120,16 @@ const mostPlaces = 1000
 // New returns a Manager that has not read anything yet; see [Manager.Sync].
 func New(o Options) *Manager {
 	o.Most = cmp.Or(o.Most, MaxEntries)
-	m := &Manager{options: o, entries: map[string]*Entry{}, odd: map[string]bool{}, changed: map[place]bool{}}
+	m := &Manager{options: o, entries: map[string]*Entry{}, odd: map[string]bool{}, changed: map[place]bool{}, rules: o.Engine.Rules()}
 	m.memory.table, _ = o.Table.(Forgetful)
-	m.index(o.Engine.Rules())
 	return m
-}
-
-func (m *Manager) index(rs *rules.Ruleset) {
-	m.byScope = map[string][]*rules.Rule{}
-	for _, r := range rs.Rules() {
-		m.byScope[r.Scope] = append(m.byScope[r.Scope], r)
-	}
 }
 
 // SetRules announces rules that are about to become active.
 func (m *Manager) SetRules(rs *rules.Ruleset) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.index(rs)
-	m.anywhere = true
+	m.rules, m.anywhere = rs, true
 	m.publish()
 }
 
@@ -345,7 +336,7 @@ type insteadID struct {
 // instead returns the replacements of the rules of an entry. Many entries share them.
 func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engine.Instead {
 	id := insteadID{scope: e.Scope, domain: e.Domain, rule: e.Rule, rate: e.Rate, burst: e.Burst}
-	for _, r := range m.byScope[e.Scope] {
+	for _, r := range m.rules.InScope(e.Scope) {
 		if r.HasTable() && (e.Rate == "" || r.Limit.Rule().OwnZone) {
 			id.key = e.Key // it keeps the rate, or the time zone, of its row
 		}
@@ -354,7 +345,7 @@ func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engin
 	if ok {
 		return list
 	}
-	for _, r := range rules.OfLimit(m.byScope[e.Scope], e.Domain, e.Rule) { // under compat: envoy others share their scope
+	for _, r := range m.rules.OfLimit(e.Scope, e.Domain, e.Rule) {
 		other, err := r.ForKey(e.Key).WithLimit(e.Rate, e.Burst)
 		if err != nil {
 			m.options.Logger.Warn("ignored an override that does not fit its rule",

@@ -60,13 +60,7 @@ func (c *Carrier) Carry(ctx context.Context, o *control.Order) error {
 
 // tiers returns the rules that an order is about: the one that it names, and its other tiers.
 func (c *Carrier) tiers(o *control.Order) []*rules.Rule {
-	var list []*rules.Rule
-	for _, r := range c.Engine.Rules().Rules() {
-		if r.Scope == o.Scope {
-			list = append(list, r)
-		}
-	}
-	return rules.OfLimit(list, o.Domain, o.Rule)
+	return c.Engine.Rules().OfLimit(o.Scope, o.Domain, o.Rule)
 }
 
 // once returns the limit that lets an order pass once, for as long as it could be read
@@ -81,7 +75,7 @@ func once(o *control.Order) headgate.Limit {
 func Others(tiers []*rules.Rule, ruled *rules.Rule, key string, now time.Time) []store.Op {
 	var ops []store.Op
 	for _, r := range tiers {
-		if r.Limit.Algorithm() == ruled.Limit.Algorithm() && r.StoreScope() == ruled.StoreScope() {
+		if r.CountsWith(ruled) {
 			continue
 		}
 		ops = append(ops, store.Op{Key: key, Scope: r.StoreScope(), Rule: r.Limit.Rule(), At: now.UnixMicro(), Kind: store.KindReset})

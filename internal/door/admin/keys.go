@@ -417,8 +417,12 @@ func (k keys) ban(c *keyCall) error {
 // override gives the key another limit.
 func (k keys) override(c *keyCall) error {
 	for _, r := range c.tiers {
-		if _, err := r.ForKey(c.key).WithLimit(c.body.Rate, c.body.Burst); err != nil {
+		switch _, err := r.ForKey(c.key).WithLimit(c.body.Rate, c.body.Burst); {
+		case err == nil:
+		case r.Name == c.rule:
 			return wrong("this limit does not fit the rule %s: %v", c.rule, err)
+		default:
+			c.warning = fmt.Sprintf("it does not fit %s, which keeps its limit: %v", r.Name, err)
 		}
 	}
 	_, was := k.Control.Of(c.scope, c.key)

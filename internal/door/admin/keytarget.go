@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -31,19 +32,15 @@ func (k keys) targets(action *KeyAction, b *keyBody) ([]keyTarget, error) {
 		}
 		return nil, err
 	}
-	scopes := map[string][]*rules.Rule{}
-	for _, r := range k.Engine.Rules().Rules() {
-		scopes[r.Scope] = append(scopes[r.Scope], r)
+	if action.Name != "peek" { // a limit's own rule, before those of its tiers
+		slices.SortStableFunc(list, func(a, b *rules.Rule) int { return cmp.Compare(min(len(a.Tier), 1), min(len(b.Tier), 1)) })
 	}
 	var targets []keyTarget
 	for _, r := range list {
 		if b.Rule == "" && !countsBy(r, b.Key.Names) {
 			continue
 		}
-		// Tiers share a count, so one of them is changed. Each has a limit to look at.
-		if slices.ContainsFunc(targets, func(t keyTarget) bool {
-			return t.domain == r.Domain && (t.rule == r.Name || action.Name != "peek" && slices.Contains(t.tiers, r))
-		}) {
+		if slices.ContainsFunc(targets, func(t keyTarget) bool { return t.covers(action, r) }) {
 			continue
 		}
 		if len(targets) > 0 && targets[0].domain != r.Domain {
@@ -53,12 +50,28 @@ func (k keys) targets(action *KeyAction, b *keyBody) ([]keyTarget, error) {
 		if err != nil {
 			return nil, wrong("the key does not fit the rule %q: %v", r.Name, err)
 		}
-		targets = append(targets, keyTarget{domain: r.Domain, rule: r.Name, scope: r.Scope, key: key, ruled: r.ForKey(key), tiers: rules.OfLimit(scopes[r.Scope], r.Domain, r.Name)})
+		targets = append(targets, keyTarget{domain: r.Domain, rule: r.Name, scope: r.Scope, key: key, ruled: r.ForKey(key), tiers: k.Engine.Rules().OfLimit(r.Scope, r.Domain, r.Name)})
 	}
 	if len(targets) == 0 {
 		return nil, problemf(http.StatusNotFound, "no rule counts by exactly %s", strings.Join(b.Key.Names, " and "))
 	}
 	return targets, nil
+}
+
+// covers reports whether an action on t is one on r too, another tier of its limit. Each tier has
+// a limit to look at, but most share a count.
+func (t *keyTarget) covers(action *KeyAction, r *rules.Rule) bool {
+	if !slices.Contains(t.tiers, r) {
+		return false
+	}
+	switch action.Name {
+	case "peek":
+		return false
+	case "grant":
+		return t.ruled.CountsWith(r)
+	default:
+		return true
+	}
 }
 
 // countsBy reports whether the key of r has exactly these attributes.
