@@ -60,7 +60,7 @@ func head(t *testing.T, address, path string) any {
 	return shown(answer, string(body))
 }
 
-// hold sends a request, and lets the answer go on until the runner lets it go.
+// hold sends a request, and lets the answer go on until the runner lets it go; one that is refused ends at once.
 func (r *runner) hold(t *testing.T, address, path string) any {
 	t.Helper()
 	c := send(t, http.MethodGet, address, path)
@@ -69,6 +69,9 @@ func (r *runner) hold(t *testing.T, address, path string) any {
 	var status float64
 	if _, err := fmt.Fscanf(c, "%s %g", &version, &status); err != nil {
 		t.Fatal(err)
+	}
+	if status != http.StatusOK {
+		r.held()
 	}
 	return map[string]any{"status": status}
 }
