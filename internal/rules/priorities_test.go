@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -168,6 +169,26 @@ func TestSmallHeadroomWarns(t *testing.T) {
 	_, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte("domain: shop\npriorities: {classes: [gold, default]}\nlimits:\n  - {name: a, rate: 45/second, headroom: {gold: 20%}}\n")})
 	if len(diagnostics) != 1 || !strings.Contains(diagnostics[0].Message, "20% of the limit is only 9") {
 		t.Error(diagnostics)
+	}
+}
+
+// TestSoftRulesWhereNothingMarks: a class rule for marked requests is warned about where no
+// limit of its domain marks any.
+func TestSoftRulesWhereNothingMarks(t *testing.T) {
+	const file = "domain: shop\npriorities:\n  classes: [default, low]\n  rules:\n    - {soft: true, class: low}\n" +
+		"limits: [{name: fleet, rate: 1000/second, headroom: {default: 20%}}, {name: calls, rate: 100/minute}]\n"
+	for _, row := range []struct{ old, changed, warning string }{
+		{"", "", `test.yaml:5:7: warning: no request has this class by "soft": no limit of the domain has soft or on_limit: pass`},
+		{"soft: true", "match: {path: /a}, soft: true", `test.yaml:5:7: warning: no request has this class by "soft"`},
+		{"rate: 100/minute", "rate: 100/minute, soft: 80%", ""},
+		{"rate: 100/minute", "rate: 100/minute, on_limit: pass", ""},
+		{"rate: 100/minute}]", "rate: 100/minute}]\n---\ndomain: other\nlimits: [{name: b, rate: 1/minute, on_limit: pass}]", `warning: no request has this class by "soft"`},
+		{"rate: 100/minute}]", "rate: 100/minute}]\n---\ndomain: shop\nlimits: [{name: b, rate: 1/minute, on_limit: pass}]", ""},
+	} {
+		_, found := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(strings.Replace(file, row.old, row.changed, 1))})
+		if text := fmt.Sprint(found); !strings.Contains(text, row.warning) || (row.warning == "") != (len(found) == 0) {
+			t.Errorf("%s instead of %s: %s, want %q", row.changed, row.old, text, row.warning)
+		}
 	}
 }
 

@@ -45,6 +45,7 @@ type Parser struct {
 	replaced  map[LimitName]bool
 
 	keeps        []kept
+	lowers       []lowers
 	prioritiesAt map[string]string // where those of a domain are
 }
 
@@ -74,6 +75,7 @@ func (p *Parser) Replace(name LimitName) { p.replaced[name] = true }
 // Finish reads the tables and lists, and compares the rules of all files with each other.
 func (p *Parser) Finish() {
 	p.keep()
+	p.warnUnmarked()
 	p.readTables()
 	p.readLists()
 	p.warnRepeated()

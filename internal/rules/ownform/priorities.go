@@ -46,6 +46,7 @@ func (p *Parser) classRuleKeys(c *rules.Priorities, r *rules.ClassRule) form.Map
 				Type: form.Ref("name").By("one of `classes`", func(n *yamltext.Node) { r.Class = p.class(n, "class", c.Classes) }),
 			},
 		},
+		Extra: `"anyOf":[{"required":["match"]},{"required":["soft"],"properties":{"soft":{"$ref":"#/$defs/isTrue"}}}]`,
 	}
 }
 
@@ -59,10 +60,30 @@ func (p *Parser) class(n *yamltext.Node, key string, classes []string) int {
 	return max(i, 0)
 }
 
+// lowers is a class rule for the requests that limits of a domain mark.
+type lowers struct {
+	at     *yamltext.Node
+	domain string
+	report *yamltext.Report
+}
+
+// warnUnmarked warns about class rules for marked requests where no limit marks any.
+func (p *Parser) warnUnmarked() {
+	for _, l := range p.lowers {
+		marks := func(r *rules.Rule) bool {
+			return r.Domain == l.domain && (r.Soft > 0 || r.OnLimit.Action == rules.Pass)
+		}
+		if !slices.ContainsFunc(p.Rules.Rules(), marks) {
+			p.Report = l.report
+			p.Warnf(l.at, "add soft: 80% to a limit", "no request has this class by \"soft\": no limit of the domain has soft or on_limit: pass")
+		}
+	}
+}
+
 // parsePriorities reads priorities.
 func (p *Parser) parsePriorities(n *yamltext.Node, domain string) {
 	c, before := &rules.Priorities{}, p.Errors
-	form.Read(p.Report, n, "priorities", p.priorityKeys(c).Rows)
+	f := form.Read(p.Report, n, "priorities", p.priorityKeys(c).Rows)
 	if at, ok := p.prioritiesAt[domain]; ok {
 		p.Errorf(n, "a domain has one list of classes: remove this one", "\"priorities\" of the domain %s are already set in %s", clip.Quote(domain), at)
 		return
@@ -71,8 +92,14 @@ func (p *Parser) parsePriorities(n *yamltext.Node, domain string) {
 		p.prioritiesAt = map[string]string{}
 	}
 	p.prioritiesAt[domain] = fmt.Sprintf("%s:%d:%d", p.File, n.Line, n.Column)
-	if p.Errors == before && domain != "" {
-		p.Rules.SetPriorities(domain, c)
+	if p.Errors > before || domain == "" {
+		return
+	}
+	p.Rules.SetPriorities(domain, c)
+	for i := range c.Rules {
+		if c.Rules[i].Soft {
+			p.lowers = append(p.lowers, lowers{f.Get("rules").Items[i], domain, p.Report})
+		}
 	}
 }
 
