@@ -10,7 +10,8 @@
 // idle, and little enough that nobody waits long. It grows while the upstream refuses
 // nothing of its own and is as fast as without load, and shrinks only under sustained
 // refusals at a higher latency. Probes are made only then too: an upstream with enough
-// capacity is not disturbed.
+// capacity is not disturbed. An upstream that has become slow looks the same as one with a
+// line, so the limit stays above half until probes have told which it is.
 //
 // All proxies of one upstream have to probe at the same time. What one of them takes back
 // alone, the others fill; S would grow with the line, and with it all limits. So probes
@@ -127,11 +128,14 @@ func (l *Limiter) full(now int64, c Class) bool {
 }
 
 // Patience returns how long a request may hold its place: a second, or 50 times S. One that
-// takes longer, such as a long poll, is not what the upstream works on. Call Lapse then.
+// takes longer, such as a long poll, is not what the upstream works on. Call Lapse then. While
+// nothing is answered in that time and many are refused, it grows up to half a minute: the upstream
+// may be slow.
 func (l *Limiter) Patience() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(time.Second, time.Duration(50*l.estimate.service))
+	e := &l.estimate
+	return max(e.patience, time.Second, time.Duration(50*e.service))
 }
 
 // Started says when the upstream could start to work on a request, if that is later than

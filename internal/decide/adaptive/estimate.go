@@ -12,8 +12,10 @@ const (
 	windows = 5                             // whose greatest throughput counts
 	probes  = 3                             // whose mean is S
 	slot    = int64(time.Second)            // between two moments at which a probe may begin
-	regular = 4                             // slots from a probe to the next
+	regular = 2                             // slots from a probe to the next
+	rare    = 4                             // the same of those that are wider, at least
 	unit    = 50 * int64(time.Millisecond)  // a probe has 2 units to empty the line and 3 for samples
+	widest  = unit << 12
 
 	overload = 0.05 // part of the requests whose refusal means that capacity is missing
 	fast     = 1.4  // latency as a multiple of S up to which the upstream has no line
@@ -21,8 +23,14 @@ const (
 	double   = 2    // the same, until an answer has been slow
 	shrink   = 0.7
 	cut      = 0.85 // of X·S, in a probe
+	deepest  = 0.25 // of the limit, in a probe: S may be much more than it was
+	kept     = 0.5  // of the limit, while S is in doubt
 	spare    = 0.6  // part of the requests that a probe may leave alone; more would be a line by themselves
-	sudden   = 1.6  // latency as a multiple of the usual one at which a probe is due
+	sudden   = 1.6  // latency as a multiple of the usual one at which S is in doubt
+	agreeing = 2    // probes that end the doubt
+	most     = 1.6  // S as a multiple of the unit up to which a probe is wide enough
+	longest  = 2.5  // the same for the latency: otherwise the line does not empty
+	joining  = 1.5  // by how much a probe may be too wide for those who take part
 	fell     = 0.8  // S as a multiple of the one before at which that is forgotten
 	jumped   = 1.67 // from which a second probe has to confirm it
 	drift    = 2.5  // S as a multiple of a probe's to which it may grow without one
@@ -42,6 +50,9 @@ type estimate struct {
 	rates     [windows]float64 // answers in a nanosecond
 	rate      int              // the next of rates
 	usual     float64          // latency
+	latency   float64          // of the last windows
+	seen      bool             // a window has ended since the last probe
+	patience  time.Duration    // with requests, if that of S is not enough
 	saturated int              // windows in a row that were
 	busy      bool             // the last window had too many refusals
 	strained  bool             // it once was full and slow
@@ -54,13 +65,14 @@ type estimate struct {
 	cutting bool
 	numbers uint32 // probes so far
 	next    int64  // slot
-	wide    int    // powers of 4 by which units are longer
-	urgent  bool   // the next slot has a probe
 	samples int    // of probes, not yet learned
 	sum     float64
 	recent  [probes]float64
 	known   int     // of recent
 	higher  float64 // S to be confirmed; 0 for none
+	lower   bool    // the last probe found much less
+	doubt   float64 // while S is in doubt, the limit does not fall below this; 0 if it is not
+	agreed  int     // probes that have not found a higher one since
 }
 
 // count is what happened in a window.
@@ -78,7 +90,8 @@ type count struct {
 type probe struct {
 	number          uint32
 	from, to, until int64
-	open            int // samples in progress
+	open            int  // samples in progress
+	counts          bool // it is wide enough; otherwise the proxy only takes part
 }
 
 // sample returns the number of the probe of which a request that starts now is a sample.
@@ -96,7 +109,7 @@ func (p *probe) sample(now int64) uint32 {
 func (e *estimate) allowed(c Class) int {
 	limit := e.limit
 	if e.cutting && c.Index >= e.crowd {
-		limit = max(1, min(limit, cut*e.mean()*e.service/(1+e.more[e.crowd])))
+		limit = max(1, min(limit, max(cut*e.mean()*e.service, deepest*limit)/(1+e.more[e.crowd])))
 	}
 	return c.Of(int(limit))
 }
@@ -118,7 +131,7 @@ func (e *estimate) ended(p Place, took float64, answered bool) { //nolint:revive
 		return
 	}
 	e.probe.open--
-	if answered {
+	if answered && e.probe.counts {
 		e.samples++
 		e.sum += took
 	}
@@ -152,10 +165,13 @@ func (e *estimate) adjust(took float64) {
 	e.rates[e.rate] = float64(w.answered) / took
 	e.rate = (e.rate + 1) % windows
 	latency := w.sum / float64(w.answered+w.tardy)
-	if e.service == 0 {
-		e.service, e.usual = latency, latency
+	if latency < float64(time.Second/2) {
+		e.patience = 0
 	}
-	e.busy = tooMany(w.refused, w.refused+w.passed)
+	if e.service == 0 {
+		e.service, e.usual, e.latency = latency, latency, latency
+	}
+	e.busy, e.seen = tooMany(w.refused, w.refused+w.passed), true
 	e.judge()
 	switch {
 	case w.refused == 0:
@@ -176,11 +192,24 @@ func (e *estimate) adjust(took float64) {
 		works := best * e.service
 		target := works + 3*math.Sqrt(works) + 1
 		if e.saturated > windows || target > e.limit {
-			e.set(min(max(target, e.limit*shrink), e.limit*grow))
+			e.set(min(max(target, e.limit*shrink, e.held()), e.limit*grow))
 		}
 	}
-	e.urgent = e.urgent || e.busy && latency > sudden*e.usual
+	if e.doubt == 0 && e.busy && latency > sudden*e.usual {
+		e.doubt, e.agreed = kept*e.limit, 0
+	}
 	e.usual += (latency - e.usual) / 16
+	e.latency += (latency - e.latency) / 4
+}
+
+// held returns the limit below which a window does not go: while S is in doubt, the latency
+// may be S, and then a limit by the S of before would refuse nearly everything. If most
+// clients give up, a line is the smaller risk.
+func (e *estimate) held() float64 {
+	if e.window.tardy >= e.window.answered {
+		return 0
+	}
+	return min(e.limit, e.doubt)
 }
 
 // judge decides which classes the next probe takes from.
@@ -206,11 +235,19 @@ func (e *estimate) judge() {
 
 func tooMany(refused, of int) bool { return float64(refused) > overload*float64(of) }
 
-// lag halves the limit after a window in which requests lapsed and nothing was answered: the
-// upstream is so far behind that it works on what nobody waits for. With answers they are long
-// polls, of which the limit at the start has to be enough.
+// lag is for a window in which requests lapsed and nothing was answered. With answers they are
+// long polls, of which the limit at the start has to be enough. Without, the upstream is slow, and
+// if that is why requests are refused it takes more patience to learn how slow; or it is so far
+// behind that it works on what nobody waits for. So the limit is halved.
 func (e *estimate) lag() {
-	if e.window.answered == 0 && e.limit > start {
+	w := &e.window
+	if w.answered > 0 {
+		return
+	}
+	if tooMany(w.refused, w.refused+w.passed) {
+		e.patience = min(2*max(e.patience, time.Second), 32*time.Second)
+	}
+	if e.limit > start {
 		e.strained = true
 		e.set(max(start, e.limit/2))
 	}
@@ -242,31 +279,34 @@ func (e *estimate) mean() float64 {
 	return sum / max(n, 1)
 }
 
-// startProbe starts a probe at the begin of a slot, if one is due.
+// startProbe starts a probe at the begin of a slot, if one is due. All proxies of an upstream
+// probe in the same slots: what one takes back alone, the others fill.
 func (e *estimate) startProbe(now int64) {
-	u := e.unit()
-	long := max(slot, 5*u)
-	at := (now - e.offset) / long
-	start, first := e.offset+at*long, e.next == 0
-	e.next = start + long
-	if first || e.quiet || !e.busy || at%regular != 0 && !e.urgent || now-start > u {
+	n := (now - e.offset) / slot
+	begin, first := e.offset+n*slot, e.next == 0
+	e.next = begin + slot
+	if first || e.quiet || !e.busy || !e.seen || n%regular != 0 || now-begin > unit {
 		return
 	}
-	e.urgent, e.cutting = false, true
+	u, need := e.unit(n)
+	if need > joining*float64(u) {
+		return
+	}
+	e.seen, e.cutting = false, true
 	e.numbers++
-	e.probe = probe{number: e.numbers, from: start + 2*u, to: start + 5*u, until: start + 5*u + long}
+	e.probe = probe{number: e.numbers, from: begin + 2*u, to: begin + 5*u, until: begin + 5*u + max(slot, 5*u), counts: need <= float64(u)}
 }
 
-// unit returns the unit of probes. All proxies have the same, unless S is near a limit.
-func (e *estimate) unit() int64 {
-	u := unit << (2 * e.wide)
-	switch {
-	case e.service > 1.6*float64(u) && e.wide < 6:
-		e.wide++
-	case e.wide > 0 && e.service < 0.2*float64(u):
-		e.wide--
+// unit returns the unit of the probe in slot n, and the one that is needed to learn from it. Proxies
+// for which it is nearly enough, or nearly too wide, take part: it is worth nothing to the others
+// if some do not.
+func (e *estimate) unit(n int64) (u int64, need float64) {
+	need = max(e.service/most, e.latency/longest)
+	u = unit
+	for wider := 4 * u; need > float64(u)/joining && u < widest && n%max(rare, 10*wider/slot) == 0; wider *= 4 {
+		u = wider
 	}
-	return u
+	return u, need
 }
 
 // endProbe ends what is over of a probe: its cut, or the wait for its last samples.
@@ -282,7 +322,7 @@ func (e *estimate) endProbe(now int64) {
 	if p.open > 0 && now < p.until {
 		return
 	}
-	if e.samples >= answers {
+	if enough := answers / 2; e.samples >= answers || e.doubt > 0 && e.samples >= enough {
 		e.learn(e.sum / float64(e.samples))
 		e.samples, e.sum = 0, 0
 	}
@@ -290,16 +330,24 @@ func (e *estimate) endProbe(now int64) {
 	e.window = count{start: now}
 }
 
-// learn takes the S of a probe.
+// learn takes the S of a probe. One that is much higher has to be confirmed by the next.
 func (e *estimate) learn(s float64) {
+	lower := s < fell*e.service
 	switch {
-	case s > jumped*e.service && e.higher == 0:
-		e.higher, e.urgent = s, true
+	case s <= jumped*e.service:
+		if e.agreed++; e.agreed == agreeing {
+			e.doubt = 0
+		}
+		if lower && e.lower {
+			e.known = 0
+		}
+	case e.higher == 0:
+		e.higher = s
 		return
-	case s > jumped*e.service, s < fell*e.service:
-		e.known = 0
+	default:
+		e.known, e.doubt = 0, 0
 	}
-	e.higher = 0
+	e.higher, e.lower = 0, lower
 	if e.known == probes {
 		copy(e.recent[:], e.recent[1:])
 		e.known--
