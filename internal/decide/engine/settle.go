@@ -111,7 +111,7 @@ func (s *settling) difference(p *reserved, rule *rules.Rule) (store.Op, bool) {
 	case op.Kind == store.KindCharge && rule.OnLimit.Action == rules.Pass:
 		op.Kind = store.KindTakeUpTo // the debt ends where that of requests does
 		op.Rule = soft.Widened(op.Rule)
-	case op.Kind == store.KindCharge:
+	case op.Kind == store.KindCharge && !op.Rule.CountRefused: // a take that does not fit would count
 		op.Kind = store.KindTake // for now; see alone
 	}
 	return op, ok

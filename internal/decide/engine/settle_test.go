@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -98,6 +99,49 @@ func TestReservationsAreSettledOnce(t *testing.T) {
 		}
 		if n := left(t, e, "/places", "keyless", 31); row.token == places && n != 3 {
 			t.Errorf("row %d: %d of 3 places are free when it is settled", i, n)
+		}
+	}
+}
+
+// Settling counts no refusals: a limit with count_denied has the same left as one without,
+// whether the difference fits or not, the first time and later, alone or with other keys.
+func TestSettlingCountsNoRefusals(t *testing.T) {
+	for _, algorithm := range []string{"fixed_window", "sliding_log", "sliding_window", "sliding_buckets"} {
+		for _, other := range []string{"", "  - {name: other, match: {path: [/plain, /denied]}, key: [team], rate: 1000/hour, algorithm: fixed_window}\n"} {
+			window := "key: [user], rate: 60/hour, algorithm: " + algorithm
+			rs := parse(t, "domain: api\nlimits:\n"+other+
+				"  - {name: plain, match: {path: /plain}, "+window+"}\n"+
+				"  - {name: denied, match: {path: /denied}, "+window+", count_denied: true}\n")
+			for _, cost := range []int64{0, 1, 35, 41, 80, 1000} {
+				e := engine.New(memory.New(), rs)
+				var got [2]string
+				for i, name := range []string{"plain", "denied"} {
+					q := ask(request{"path": "/" + name, "user": "ann", "team": name}, 0)
+					q.Cost = 20
+					decide(t, e, q)
+					q.Cost = 1
+					v, token, err := e.Reserve(t.Context(), q, time.Hour)
+					if err != nil || !v.Allowed {
+						t.Fatalf("%+v, %v", v.Decision, err)
+					}
+					for second := range 4 {
+						out, err := e.Commit(t.Context(), token, cost, at(float64(second)))
+						if err != nil || (out.Ending == engine.Settled) != (second > 0) {
+							t.Errorf("commit %d: %+v, %v", second, out, err)
+						}
+						q.Kind, q.At = store.KindPeek, at(float64(second))
+						v := decide(t, e, q)
+						for _, r := range v.Results() {
+							if d := r.Decision; r.Rule.Name == name {
+								got[i] += fmt.Sprintln(out.InDebt, d.Remaining, d.RetryAfter, d.ResetAfter)
+							}
+						}
+					}
+				}
+				if got[0] != got[1] {
+					t.Errorf("%s, other %q, cost %d: with count_denied\n%swithout\n%s", algorithm, other, cost, got[1], got[0])
+				}
+			}
 		}
 	}
 }
