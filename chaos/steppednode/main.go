@@ -44,9 +44,10 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP)
-	return a.Run(context.Background(), signals, nil)
+	stop, reload := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	signal.Notify(reload, syscall.SIGHUP)
+	return a.Run(context.Background(), app.Signals{Stop: stop, Reload: reload}, nil)
 }
 
 // clock maps the file, so that writing to it sets the clock.

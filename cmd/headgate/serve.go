@@ -163,16 +163,18 @@ func serve(ctx context.Context, s streams, o app.Options, started func(*app.App)
 	o.LogLevel.Set(o.Config.Log.Level)
 	o.Logger = newLogger(s, o.Config.Log.Format, o.LogLevel)
 	slog.SetDefault(o.Logger) // package log too: net/http uses it to report misbehaving upstreams
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGHUP) // it would end a server that still reads its files
-	defer signal.Stop(signals)
+	stop, reload := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	// It would end a server that still reads its files.
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
 	signal.Ignore(syscall.SIGPIPE) // or the server would end with what reads its log
 	a, err := app.New(o)
 	if err != nil {
 		return err
 	}
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	return a.Run(ctx, signals, func() {
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(stop)
+	return a.Run(ctx, app.Signals{Stop: stop, Reload: reload}, func() {
 		if started != nil {
 			started(a)
 		}

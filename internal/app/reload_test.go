@@ -120,13 +120,13 @@ func TestReloadKeepsTwoGenerations(t *testing.T) {
 func TestStopWhileRulesAreRead(t *testing.T) {
 	counts := filepath.Join(t.TempDir(), "counts")
 	a, log := newApp(t, manyRules(10), func(c *config.Config) { c.Store.Memory.Snapshot = counts })
-	signals, done := make(chan os.Signal), make(chan error, 1)
-	go func() { done <- a.Run(context.Background(), signals, nil) }()
+	stop, reload, done := make(chan os.Signal), make(chan os.Signal), make(chan error, 1)
+	go func() { done <- a.Run(context.Background(), Signals{Stop: stop, Reload: reload}, nil) }()
 	log.await(t, "rules loaded")
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
-	signals <- syscall.SIGHUP
-	signals <- syscall.SIGTERM
+	reload <- syscall.SIGHUP
+	stop <- syscall.SIGTERM
 	select {
 	case err := <-done:
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -15,11 +14,18 @@ const secondThought = time.Second
 // ErrForced is returned by Run when a second signal ends the draining.
 var ErrForced = errors.New("stopped immediately by a second signal, without draining")
 
-// Run starts the App, and stops it on the first SIGINT or SIGTERM from signals, when
-// a door fails or when ctx is done. SIGHUP reloads the rules. A second signal while
+// Signals are what a process receives. Each kind has a channel of its own, so that many of
+// one leave room for the other while nobody reads them.
+type Signals struct {
+	Stop   <-chan os.Signal // SIGINT and SIGTERM
+	Reload <-chan os.Signal // SIGHUP
+}
+
+// Run starts the App, and stops it on the first signal to stop, when a door fails or
+// when ctx is done. A signal to reload reloads the rules. A second signal to stop while
 // draining, a second or more after the first, makes Run return ErrForced at once;
 // the caller should then exit. started, if not nil, is called when all doors are open.
-func (a *App) Run(ctx context.Context, signals <-chan os.Signal, started func()) error {
+func (a *App) Run(ctx context.Context, signals Signals, started func()) error {
 	if err := a.Start(ctx); err != nil {
 		return err
 	}
@@ -33,18 +39,18 @@ func (a *App) Run(ctx context.Context, signals <-chan os.Signal, started func())
 		delay = context.WithoutCancel(ctx) // ctx was the reason to stop
 	}
 	go func() { stopped <- a.Stop(delay) }()
-	return errors.Join(failure, awaitStop(stopped, signals))
+	return errors.Join(failure, awaitStop(stopped, signals.Stop))
 }
 
 // awaitStop waits for the end of draining or for a second signal.
-func awaitStop(stopped <-chan error, signals <-chan os.Signal) error {
+func awaitStop(stopped <-chan error, again <-chan os.Signal) error {
 	begun := time.Now()
 	for {
 		select {
 		case err := <-stopped:
 			return err
-		case s := <-signals:
-			if s != syscall.SIGHUP && time.Since(begun) >= secondThought {
+		case <-again:
+			if time.Since(begun) >= secondThought {
 				return ErrForced
 			}
 		}
@@ -53,7 +59,7 @@ func awaitStop(stopped <-chan error, signals <-chan os.Signal) error {
 
 // attend handles signals until it is time to stop. The error is set if a door
 // failed. Reloads run in the background, since reading files may hang.
-func (a *App) attend(ctx context.Context, signals <-chan os.Signal) error {
+func (a *App) attend(ctx context.Context, signals Signals) error {
 	reloads, done := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -67,11 +73,10 @@ func (a *App) attend(ctx context.Context, signals <-chan os.Signal) error {
 	}()
 	for {
 		select {
-		case s := <-signals:
-			if s != syscall.SIGHUP {
-				a.log.Info("signal received", "signal", s.String())
-				return nil
-			}
+		case s := <-signals.Stop:
+			a.log.Info("signal received", "signal", s.String())
+			return nil
+		case <-signals.Reload:
 			select {
 			case reloads <- struct{}{}:
 			default: // a waiting reload will read the current files

@@ -397,14 +397,16 @@ func TestHeadroomOfTheProxyNeedsItsClasses(t *testing.T) {
 
 func TestRunObeysSignals(t *testing.T) {
 	f := newFixture(t, loginRules, hello)
-	signals := make(chan os.Signal)
+	stop, reload := make(chan os.Signal), make(chan os.Signal)
 	done := make(chan error, 1)
 	started := make(chan struct{})
-	go func() { done <- f.Run(context.Background(), signals, func() { close(started) }) }()
+	go func() {
+		done <- f.Run(context.Background(), app.Signals{Stop: stop, Reload: reload}, func() { close(started) })
+	}()
 	<-started
-	signals <- syscall.SIGHUP
+	reload <- syscall.SIGHUP
 	f.journal.await(t, "rules reloaded")
-	signals <- syscall.SIGTERM
+	stop <- syscall.SIGTERM
 	if err := <-done; err != nil {
 		t.Errorf("Run: %v", err)
 	}
@@ -414,18 +416,18 @@ func TestRunObeysSignals(t *testing.T) {
 func TestSecondSignalStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, loginRules, hello, func(c *config.Config) { c.ShutdownDelay = time.Hour })
-	signals := make(chan os.Signal)
+	stop, reload := make(chan os.Signal), make(chan os.Signal, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- f.Run(ctx, signals, nil) }()
-	signals <- os.Interrupt
+	go func() { done <- f.Run(ctx, app.Signals{Stop: stop, Reload: reload}, nil) }()
+	stop <- os.Interrupt
 	f.journal.await(t, "draining")
-	signals <- syscall.SIGHUP // a reload does not count as a second signal
+	reload <- syscall.SIGHUP // a reload does not count as a second signal
 	var err error
 	for again := true; again; { // until it counts as a second signal
 		select {
-		case signals <- os.Interrupt:
+		case stop <- os.Interrupt:
 		case err = <-done:
 			again = false
 		}

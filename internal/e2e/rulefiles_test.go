@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
@@ -24,17 +25,17 @@ func TestPipesAmongRules(t *testing.T) {
 	f := newFixture(t, loginRules, hello, func(c *config.Config) {
 		c.Rules, c.Store.Memory.Snapshot = []string{folder}, counts
 	})
-	signals, done := make(chan os.Signal), make(chan error, 1)
-	go func() { done <- f.Run(context.Background(), signals, nil) }()
+	stop, reload, done := make(chan os.Signal), make(chan os.Signal), make(chan error, 1)
+	go func() { done <- f.Run(context.Background(), app.Signals{Stop: stop, Reload: reload}, nil) }()
 	f.journal.await(t, "rules loaded")
 	for _, name := range []string{"pipe", "pipe.yaml"} {
 		if err := syscall.Mkfifo(filepath.Join(folder, name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	signals <- syscall.SIGHUP
+	reload <- syscall.SIGHUP
 	f.journal.await(t, "rules not reloaded: the previous rules stay active") // pipe.yaml; pipe is not a rule file
-	signals <- syscall.SIGTERM
+	stop <- syscall.SIGTERM
 	stopsAndSaves(t, done, counts)
 }
 
