@@ -89,16 +89,23 @@ func (s *Store) Save() error {
 	return nil
 }
 
-// SaveLast saves the counts at shutdown and logs the result.
+// SaveLast saves the counts, and bans and overrides that are not saved yet, at shutdown
+// and logs the result.
 func (s *Store) SaveLast() error {
 	if s.snapshot.file == "" {
 		return nil
 	}
+	var unsaved error
+	if s.table != nil {
+		if err := s.table.Save(); err != nil {
+			unsaved = fmt.Errorf("bans and overrides %w", err)
+		}
+	}
 	if err := s.Save(); err != nil {
-		return fmt.Errorf("counts not saved: %w", err)
+		return errors.Join(unsaved, fmt.Errorf("counts not saved: %w", err))
 	}
 	s.Logger.Info("counts saved", "file", s.snapshot.file)
-	return nil
+	return unsaved
 }
 
 // FileFor returns the name of a file next to the snapshot, or "" without one.

@@ -59,6 +59,7 @@ type Store struct {
 	health    health
 	lastError atomic.Pointer[string] // from when the circuit last opened
 	snapshot  snapshot
+	table     *control.Local // of bans and overrides; nil with Redis
 	token     tokenSecret
 }
 

@@ -43,7 +43,8 @@ func (s *Store) Control(o control.Options) (*control.Manager, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.Table = table
+		o.Table, s.table = table, table
+		s.saveTable()
 	}
 	if s.regions != nil {
 		o.Region = s.Config.Regions.Name
@@ -82,6 +83,18 @@ func (s *Store) openTable() (*control.Local, error) {
 		s.Logger.Error("bans and overrides not saved", "err", errors.Join(err, os.Rename(aside, path)))
 	}
 	return table, nil
+}
+
+// saveTable saves at intervals what could not be saved when it changed.
+func (s *Store) saveTable() {
+	if s.snapshot.file == "" {
+		return
+	}
+	s.Life.Every(s.Config.Memory.SnapshotInterval, func() {
+		if err := s.table.Save(); err != nil {
+			s.Logger.Error("bans and overrides not saved", "err", err)
+		}
+	})
 }
 
 // DescribeControl adds the metrics of bans and overrides.

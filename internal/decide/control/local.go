@@ -52,7 +52,8 @@ func NewLocal(clock func() time.Time) *Local {
 var ErrDamaged = errors.New("damaged table")
 
 // OpenLocal returns a table with the content of the file at path, if it exists, and
-// saves changes to that file. With an error that wraps ErrDamaged it returns a table of
+// saves changes to that file. What cannot be saved is saved with the next change, or by
+// [Local.Save]. With an error that wraps ErrDamaged it returns a table of
 // the entries that are whole; the next change or [Local.Save] replaces the file.
 func OpenLocal(path string, clock func() time.Time) (*Local, error) {
 	l := NewLocal(clock)

@@ -51,7 +51,8 @@ type Forgetful interface {
 var (
 	// ErrFull is returned by Put when there are already MaxEntries entries.
 	ErrFull = errors.New("too many bans and overrides")
-	// ErrNotSaved means that a change is active, but will not survive the process.
+	// ErrNotSaved means that a change is active, but will not survive the process unless a
+	// later save succeeds.
 	ErrNotSaved = errors.New("not saved")
 )
 

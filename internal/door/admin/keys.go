@@ -435,7 +435,7 @@ func (k keys) putEntry(c *keyCall, was, e *control.Entry) error {
 	e.Until, e.Created, e.Reason, e.By = c.body.Until.UTC().Truncate(time.Millisecond), c.now.UTC(), c.body.Reason, c.by
 	err := k.Control.Put(c.ctx, e)
 	if errors.Is(err, control.ErrNotSaved) {
-		c.warning, err = fmt.Sprintf("active, but not saved, so a restart will lose it: %v", err), nil
+		c.warning, err = fmt.Sprintf("active, but not saved yet, so a restart now would lose it: %v", err), nil
 		k.Log.Error("bans and overrides not saved", "err", c.warning)
 	}
 	if err == nil {
@@ -462,7 +462,7 @@ func (k keys) clear(c *keyCall) error {
 func (k keys) endEntry(c *keyCall, was *control.Entry, kind control.Kind) error {
 	changed, err := k.Control.Delete(c.ctx, &control.Entry{Kind: kind, Scope: c.scope, Key: c.key})
 	if errors.Is(err, control.ErrNotSaved) {
-		c.warning, err = fmt.Sprintf("ended, but not saved, so a restart will bring it back: %v", err), nil
+		c.warning, err = fmt.Sprintf("ended, but not saved yet, so a restart now would bring it back: %v", err), nil
 		k.Log.Error("bans and overrides not saved", "err", c.warning)
 	}
 	c.answer.Changed = changed
