@@ -17,7 +17,7 @@ type part struct {
 	at    []int // the indexes of its ops
 	err   error
 	peeks bool  // it takes nothing, because another part is refused, or not yet
-	last  bool  // it takes once all others have allowed
+	last  bool  // it takes once all others have allowed: it has a queue or counts refusals
 	queue int64 // the burst of its smallest queue; 0 if it has none
 }
 
@@ -104,8 +104,9 @@ func (w *whole) dependent() bool {
 	return w.group.Mode == store.AllOrNothing && len(w.parts) > 1 && w.parts[0].to == own
 }
 
-// takeLast makes the parts of w with a queue only peek at first, because places in it
-// cannot be given back; see store.Queues. A home that is asked last needs no peek.
+// takeLast makes the parts of w with a queue or a limit that counts refusals only peek at
+// first, because places in a queue and refusals that counted cannot be given back; see
+// store.Queue. A home that is asked last needs no peek.
 func (b *batch) takeLast(w *whole) {
 	if w.group.Mode != store.AllOrNothing || len(w.parts) == 1 {
 		return
@@ -115,8 +116,17 @@ func (b *batch) takeLast(w *whole) {
 			return
 		}
 		p.queue = store.SmallestQueue(b.Ops, p.at)
-		p.last, p.peeks = p.queue > 0, p.queue > 0
+		p.last = p.queue > 0 || b.countsRefusals(p)
+		p.peeks = p.last
 	}
+}
+
+// countsRefusals reports whether a limit of p counts the requests that it refuses.
+func (b *batch) countsRefusals(p *part) bool {
+	return slices.ContainsFunc(p.at, func(at int) bool {
+		op := &b.Ops[at]
+		return op.Kind == store.KindTake && op.Rule.CountRefused
+	})
 }
 
 // ask asks all stores: the own one on this goroutine, those of later after it, and at the
@@ -155,8 +165,8 @@ func (b *batch) ask(ctx context.Context, now, later [][]*part) {
 	}
 }
 
-// takes adds to last the part of w that takes next: of those that have peeked at a queue,
-// the one with the smallest if all others have allowed, otherwise that of those whose
+// takes adds to last the part of w that takes next: of those that have peeked, the
+// one with the smallest queue if all others have allowed, otherwise that of those whose
 // refusal counts. All requests take them one after another in the same order, so that of
 // two for the last places of two queues one gets both, and not each one of them, which
 // would stay empty.

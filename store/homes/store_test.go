@@ -232,14 +232,56 @@ func TestRefusedRequestsFillNoQueue(t *testing.T) {
 	})
 }
 
-// A request with a queue in this region peeks at it first; one with a queue in its only
-// home asks no more often than others. Either takes once.
+// Requests that only other regions refuse count as refused nowhere, whatever comes together
+// and in whichever region the limit is that counts refusals.
+func TestOthersRefusalsAreNotCounted(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t, false)
+		region := func(of string) string { return rapid.SampledFrom([]string{"us", "eu", "ap"}).Draw(rt, of+" in") }
+		algorithm := rapid.SampledFrom([]headgate.Algorithm{store.FixedWindow, store.SlidingLog, store.SlidingWindow, store.SlidingBuckets}).Draw(rt, "algorithm")
+		counting := take(home(region("counting"), headgate.PerHour(5).WithAlgorithm(algorithm).WithRefusalsCounted()))
+		other := take(home(region("other"), headgate.PerDay(9).WithAlgorithm(store.FixedWindow)))
+		none := take(home(region("refused"), headgate.PerDay(0)))
+		for range rapid.IntRange(1, 5).Draw(rt, "batches") {
+			b := new(store.Batch)
+			for range rapid.IntRange(1, 9).Draw(rt, "requests") {
+				counting.Cost = rapid.Int64Range(1, 3).Draw(rt, "cost")
+				ops := rapid.Permutation([]store.Op{counting, other, none}).Draw(rt, "ops")
+				b.Ops, b.Groups = append(b.Ops, ops...), append(b.Groups, store.Group{Ops: 3, Mode: store.AllOrNothing})
+			}
+			b.Out = make([]store.Decision, len(b.Ops))
+			w.store.Do(t.Context(), b)
+			for i, op := range b.Ops {
+				if d := &b.Out[i]; op.Rule == counting.Rule && !d.Allowed || d.Granted != 0 || b.Groups[i/3].Err != nil {
+					rt.Fatalf("op %d: %+v, %v", i, d, b.Groups[i/3].Err)
+				}
+			}
+		}
+		counting.Cost = 5
+		if d, err := store.Execute(t.Context(), w.store, counting); err != nil || !d.Allowed {
+			rt.Errorf("the next one: %+v, %v", d, err)
+		}
+	})
+}
+
+// A request with a queue in this region, or a limit that counts refusals, peeks at it first;
+// one with these in its only home asks no more often than others. Either takes once.
 func TestQueuesTakeLast(t *testing.T) {
 	queue, window := headgate.PerMinute(60).WithAlgorithm(store.LeakyBucket).WithBurst(9), headgate.PerDay(9).WithAlgorithm(store.FixedWindow)
+	counting := window.WithRefusalsCounted()
 	for _, c := range []struct {
 		here, there headgate.Limit
 		us, eu      int // calls
-	}{{queue, window, 2, 1}, {window, queue, 1, 1}, {queue, queue, 2, 2}, {window, window, 1, 1}} {
+	}{
+		{queue, window, 2, 1},
+		{window, queue, 1, 1},
+		{queue, queue, 2, 2},
+		{window, window, 1, 1},
+		{counting, window, 2, 1},
+		{window, counting, 1, 1},
+		{counting, counting, 2, 2},
+		{counting, queue, 2, 2},
+	} {
 		w := newWorld(t, false)
 		here, there := take(c.here), take(home("eu", c.there))
 		for i := range int64(9) {

@@ -12,8 +12,9 @@ import (
 
 // All or nothing in several slots: each slot takes separately. If one refuses or fails,
 // the takes of the others are undone; see pipeline.join. Places in a queue cannot be given
-// back, so slots with queues take once all others have allowed; see batch.takeLast. They
-// refuse then only what another request has taken in between.
+// back, nor can a refusal that counts, such as of a request that meanwhile finds the limit
+// used up. So slots with queues or such limits take once all others have allowed; see
+// batch.takeLast. They refuse then only what another request has taken in between.
 //
 // The server knows by its own clock how much a take added and how much of that has
 // drained when it is undone, so nothing is returned twice. A failed call may have taken

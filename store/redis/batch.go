@@ -19,8 +19,8 @@ type call struct {
 	of     *batch // the batch it belongs to
 	all    bool   // all or nothing
 	guess  int64  // of the server's time
-	// peeks means that it does not take yet: it has a queue, and other slots are asked
-	// first. See batch.takeLast.
+	// peeks means that it does not take yet: it has a queue or counts refusals, and other
+	// slots are asked first. See batch.takeLast.
 	peeks bool
 	queue int64 // the burst of its smallest queue, if it has to peek first
 	sent  bool
@@ -73,9 +73,17 @@ func (b *batch) group(mode store.Mode) {
 	if mode == store.AllOrNothing && len(b.calls) > 1 {
 		for _, c := range b.calls {
 			c.queue = store.SmallestQueue(b.ops, c.checks)
-			c.peeks = c.queue > 0
+			c.peeks = c.queue > 0 || b.countsRefusals(c)
 		}
 	}
+}
+
+// countsRefusals reports whether a limit of c counts the requests that it refuses.
+func (b *batch) countsRefusals(c *call) bool {
+	return slices.ContainsFunc(c.checks, func(at int) bool {
+		op := &b.ops[at]
+		return op.Kind == store.KindTake && op.Rule.CountRefused
+	})
 }
 
 // prepare encodes the keys and arguments of c.

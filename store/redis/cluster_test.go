@@ -38,6 +38,7 @@ func TestCluster(t *testing.T) {
 	t.Run("AcrossSlotsNeverTooMuch", func(t *testing.T) { neverTooMuch(t, open(t, options)) })
 	t.Run("AcrossSlotsKeepsValues", func(t *testing.T) { acrossSlotsKeepsValues(t, open(t, options)) })
 	t.Run("AcrossSlotsFillsNoQueue", func(t *testing.T) { acrossSlotsFillsNoQueue(t, open(t, options)) })
+	t.Run("AcrossSlotsCountsNoOthersRefusals", func(t *testing.T) { acrossSlotsCountsNoOthersRefusals(t, open(t, options)) })
 	t.Run("AcrossSlotsRacesForQueues", func(t *testing.T) { acrossSlotsRacesForQueues(t, open(t, options)) })
 	t.Run("Strict", func(t *testing.T) {
 		strict := options
@@ -213,6 +214,51 @@ func acrossSlotsFillsNoQueue(t *testing.T, db *redis.Store) {
 		line.Cost = 1
 		if d, err := store.Execute(t.Context(), db, line); err != nil || d.Delay != 0 || d.Remaining != 99 {
 			t.Errorf("seed %d: the next one: %+v, %v", seed, d, err)
+		}
+	}
+}
+
+// acrossSlotsCountsNoOthersRefusals: requests that only another slot refuses do not count as
+// refused, whatever comes together; those that the limit refuses itself do.
+func acrossSlotsCountsNoOthersRefusals(t *testing.T, db *redis.Store) {
+	none := store.Op{Key: "none left", Rule: headgate.PerDay(0).Rule(), Cost: 1}
+	free := store.Op{Key: "many left", Rule: headgate.PerDay(1_000_000).Rule(), Cost: 1}
+	for _, algorithm := range []headgate.Algorithm{store.FixedWindow, store.SlidingLog, store.SlidingWindow, store.SlidingBuckets} {
+		counting := store.Op{Key: "counting", Rule: headgate.PerDay(8).WithAlgorithm(algorithm).WithRefusalsCounted().Rule(), Cost: 1}
+		together := func(other store.Op) (admitted int64) {
+			var all atomic.Int64
+			var wait sync.WaitGroup
+			for range 4 {
+				b := new(store.Batch)
+				for range 20 {
+					b.Ops, b.Groups = append(b.Ops, counting, other), append(b.Groups, store.Group{Ops: 2, Mode: store.AllOrNothing})
+				}
+				b.Out = make([]store.Decision, len(b.Ops))
+				wait.Go(func() {
+					for range 3 {
+						if db.Do(t.Context(), b); b.Err() != nil {
+							t.Error(b.Err())
+						}
+						for i := 0; i < len(b.Out); i += 2 {
+							all.Add(b.Out[i].Granted)
+						}
+					}
+				})
+			}
+			wait.Wait()
+			return all.Load()
+		}
+		refused := together(none)
+		if d := take(t, db, store.Op{Key: counting.Key, Rule: counting.Rule, Cost: 8, Kind: store.KindPeek}); refused != 0 || !d.Allowed {
+			t.Errorf("%s: %d admitted; then %+v", algorithm, refused, d)
+		}
+		if n := together(free); n != 8 {
+			t.Errorf("%s: %d admitted, want 8", algorithm, n)
+		}
+		// Without its 232 refusals it would soon be free again: in a sliding window, 1 at once
+		// in the next day.
+		if d := take(t, db, store.Op{Key: counting.Key, Rule: counting.Rule, Cost: 1, Kind: store.KindPeek}); d.Allowed || algorithm == store.SlidingWindow && d.RetryAfter < 24*time.Hour {
+			t.Errorf("%s: its own refusals: %+v", algorithm, d)
 		}
 	}
 }

@@ -20,13 +20,13 @@ import (
 //
 // AllOrNothing is atomic within one slot. Across slots each slot takes separately, and
 // if one refuses, the others are undone: for a moment other requests may be refused,
-// but nothing is ever admitted too much. Slots with a queue (see store.Queues) take one
-// after another, a round trip each, once all others have allowed. If the Timeout ends first, undoing
+// but nothing is ever admitted too much. Slots with a queue (see store.Queue) or with a
+// limit that counts refusals take one after another, a round trip each, once all others have allowed. If the Timeout ends first, undoing
 // continues after Do has returned. Kinds that cannot be undone (see store.CanRefund) across
 // slots, and all with Options.StrictAtomic, return store.ErrCrossSlot.
 //
 // Groups that share a key are executed in order, with two exceptions: the server has
-// just lost some of its scripts, or one of them spans slots and has a queue or must be
+// just lost some of its scripts, or one of them spans slots and has a queue, counts refusals or must be
 // undone. Groups after one that is undone that were refused only because of it are sent
 // again.
 func (s *Store) Do(ctx context.Context, b *store.Batch) {
