@@ -124,3 +124,43 @@ func TestBatchInPart(t *testing.T) {
 			}
 		})
 }
+
+// A hidden refusal is charged to limits that only mark unless a limit that the client can
+// see refuses too, also one that earlier queries of the batch have used up, and for a
+// banned client.
+func TestHiddenRefusalsChargeAllOrNothing(t *testing.T) {
+	rs := parse(t, `
+domain: api
+limits:
+  - {name: marks, match: {path: /a}, key: [user], rate: 60/day, algorithm: fixed_window, on_limit: pass}
+  - {name: secret, match: {path: /a}, key: [user], rate: 3/day, algorithm: fixed_window, on_limit: shadow_ban}
+  - {name: seen, match: {path: /a}, key: [team], rate: 3/day, algorithm: fixed_window}
+`)
+	for _, ban := range []bool{false, true} {
+		for _, together := range []bool{false, true} {
+			e := engine.New(&pipelined{Store: memory.New()}, rs)
+			first := ask(request{"path": "/a", "user": "ann", "team": "blue"}, 0)
+			if first.Cost = 3; ban {
+				e.SetExceptions(engine.NewExceptions([]engine.Exception{banned(rs, "secret", "ann", 60)}, at(0)))
+			}
+			decide(t, e, first)
+			before := left(t, e, "/a", "marks", 0)
+			costs := []int64{2, 1, 2}
+			query := func(i int) engine.Query {
+				q := ask(request{"path": "/a", "user": "ann", "team": "red"}, 0)
+				q.Cost = costs[i]
+				return q
+			}
+			if together {
+				e.DecideBatch(t.Context(), len(costs), query, func(int, *engine.Verdict, error) {})
+			} else {
+				for i := range costs {
+					decide(t, e, query(i))
+				}
+			}
+			if n := before - left(t, e, "/a", "marks", 0); n != 3 {
+				t.Errorf("banned %t, together %t: %d charged, want 3", ban, together, n)
+			}
+		}
+	}
+}

@@ -92,6 +92,7 @@ type calls struct {
 type judgement struct {
 	allowed     bool // nothing has refused so far
 	hidden      bool // refused, but clients must not learn of it
+	met         bool // hidden, but a limit that clients can see refuses too
 	wouldRefuse int
 	ruleless    headgate.Reason // the reason of a refusal without a rule; or OK
 	failure     error           // the first error of the store

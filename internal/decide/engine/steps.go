@@ -79,7 +79,7 @@ func (d *deciding) fill(op *store.Op, r *Result, st step) {
 	case st == charge:
 		r.charge(op)
 	case st == refund:
-	case st == look, st == lower, d.defers && rule.Concurrent(), !d.allowed && !d.hidden, d.hidden && (r.role != enforce && !r.passes() || rule.Concurrent()):
+	case st == look, st == lower, d.defers && rule.Concurrent(), !d.allowed && !d.hidden, d.hidden && (r.role != enforce && (d.met || !r.passes()) || rule.Concurrent()):
 		op.Kind = store.KindPeek
 	}
 	if r.passes() {
@@ -166,6 +166,7 @@ func (d *deciding) count(r *Result) {
 	switch r.role {
 	case enforce:
 		d.allowed = d.allowed && r.Decision.Allowed
+		d.met = d.met || d.hidden && !r.Decision.Allowed
 		d.pretend(r)
 	case observe:
 		if !r.Enforced {
