@@ -32,7 +32,9 @@ func StepShared(r *store.Rule, s, member *State, now int64, req Request, share *
 	case store.KindTake, store.KindPeek:
 		if paid = Step(f.Time, member, now, Request{Kind: store.KindPeek, Cost: price}); !paid.Allowed {
 			req.Kind = store.KindPeek
-			res = overShare(Step(r, s, now, req), paid.RetryAfter)
+			if res = Step(r, s, now, req); res.Reason != store.ReasonTooLarge {
+				res.overShare(now, sharesAt(r, s, member, now, now+int64(paid.RetryAfter/time.Microsecond), req.Cost, share))
+			}
 			break
 		}
 		if res = Step(r, s, now, req); res.Wrote {
@@ -46,30 +48,72 @@ func StepShared(r *store.Rule, s, member *State, now int64, req Request, share *
 	return res, paid
 }
 
-// overShare turns the answer for the bucket into a refusal of who cannot pay before wait is
-// over.
-func overShare(res Result, wait time.Duration) Result {
-	res.Allowed = false
-	if res.Reason == store.ReasonTooLarge {
-		return res
+// overShare turns the answer for the bucket into a refusal until at.
+func (res *Result) overShare(now, at int64) {
+	res.Allowed, res.Reason = false, store.ReasonShare
+	if at == never { // only credit is enough, and ends before
+		res.Reason, res.RetryAfter = store.ReasonTooLarge, store.Never
+		return
 	}
-	res.Reason, res.RetryAfter = store.ReasonShare, max(res.RetryAfter, wait)
-	return res
+	res.RetryAfter = micros(at - now)
+}
+
+// sharesAt returns the first time at which the bucket has n tokens and their owner can pay for
+// them, if nobody takes any until then. Now that is not so; at is when the owner can pay today's
+// price.
+//
+// While the bucket refills it becomes cheaper. The owner can pay the price of each depth that
+// the bucket passes through from some time on: of the deeper the later, but the bucket is there
+// earlier. Half by half, this finds where the two meet.
+//
+//nolint:revive // as many as StepShared has
+func sharesAt(r *store.Rule, s, member *State, now, at, n int64, share *store.Share) int64 {
+	used, last := bucketUsed(r, s, now)
+	spent, since := bucketUsed(share.Fair.Time, member, now)
+	deep, low := depthOf(r, share, (r.Capacity-used)/r.Token), depthOf(r, share, available(r, s, at))
+	for low < deep {
+		depth := (low + deep) / 2
+		free := r.Burst - ((depth+1)*r.Burst-1)/deepest(share) // the least at this depth
+		filled, pays := drained(r, last, used-(r.Capacity-free*r.Token)), now
+		if over := spent - (share.Fair.Time.Capacity - priceAt(r, share, depth, n)*share.Fair.Time.Token); over > 0 {
+			pays = drained(share.Fair.Time, since, over)
+		}
+		if at = min(at, max(filled, pays)); filled <= pays {
+			deep = depth
+		} else {
+			low = depth + 1
+		}
+	}
+	return fitsWithCredit(r, s, at, n)
 }
 
 // priceOf returns what n tokens of r cost while so many are free: at most half a horizon, so
 // that even the smallest share has one request in it.
 func priceOf(r *store.Rule, share *store.Share, free, n int64) int64 {
+	return priceAt(r, share, depthOf(r, share, free), n)
+}
+
+// deepest is the depth of an empty bucket: so many fractions of a doubling.
+func deepest(share *store.Share) int64 { return share.Fair.Doublings << store.FairFineness }
+
+// depthOf returns how empty r is while so many tokens are free, from 0 to deepest.
+func depthOf(r *store.Rule, share *store.Share, free int64) int64 {
+	if r.Burst == 0 {
+		return 0
+	}
+	return (r.Burst - min(max(free, 0), r.Burst)) * deepest(share) / r.Burst // at most 2^53
+}
+
+// priceAt is priceOf at a depth.
+func priceAt(r *store.Rule, share *store.Share, depth, n int64) int64 {
 	if n == 0 {
 		return 0
 	}
-	f := share.Fair
-	token, most := share.Price(), f.Time.Burst/2
-	if r.Burst == 0 || n > f.Time.Burst<<store.FairFineness/token {
+	token, most := share.Price(), share.Fair.Time.Burst/2
+	if r.Burst == 0 || n > share.Fair.Time.Burst<<store.FairFineness/token {
 		return most
 	}
-	at := (r.Burst - min(max(free, 0), r.Burst)) * (f.Doublings << store.FairFineness) / r.Burst // at most 2^53
-	doubled, part := at>>store.FairFineness, at&(1<<store.FairFineness-1)
+	doubled, part := depth>>store.FairFineness, depth&(1<<store.FairFineness-1)
 	price := n * token >> store.FairFineness * (1<<store.FairFineness + part) >> store.FairFineness
 	if price > most>>doubled {
 		return most

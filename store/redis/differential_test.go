@@ -341,7 +341,7 @@ func TestDifferentialOfShares(t *testing.T) {
 	db := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	s := &story{rng: rand.New(rand.NewPCG(seed, 1)), store: db}
+	s, refused := &story{rng: rand.New(rand.NewPCG(seed, 1)), store: db}, 0
 	for i := range 60 {
 		limit := s.limit(store.TokenBucket)
 		fair, err := store.NewFair(limit.Rule(), time.Second+time.Duration(s.magnitude(46)))
@@ -349,14 +349,20 @@ func TestDifferentialOfShares(t *testing.T) {
 			continue
 		}
 		s.key, s.now = fmt.Sprintf("shared %d", i), s.begin()
+		hammers := limit.Rule().Period >= 64 && i%2 == 0 // one, until it is over its share
 		var bucket algorithm.State
 		owners := make([]algorithm.State, 3)
 		for range 60 {
-			if s.tick(&limit); s.rng.IntN(3) == 0 {
+			if hammers {
+				s.now += s.rng.Int64N(limit.Rule().Period / 64)
+			} else if s.tick(&limit); s.rng.IntN(3) == 0 {
 				s.now += s.rng.Int64N(fair.Time.Period / 4)
 			}
 			s.now = min(s.now, 1<<52)
 			op, owner := s.op(limit, false), s.rng.IntN(len(owners))
+			if hammers && s.rng.IntN(8) > 0 {
+				owner, op.Kind, op.Cost, op.Duration = 0, store.KindTake, 1+s.rng.Int64N(limit.Burst()/4), 0
+			}
 			op.Share = &store.Share{Fair: fair, Of: strconv.Itoa(owner), Weight: 1 + s.rng.Int64N(store.MaxWeight)}
 			if s.rng.IntN(2) == 0 {
 				op.Share.Weight = 1
@@ -376,6 +382,12 @@ func TestDifferentialOfShares(t *testing.T) {
 				t.Fatalf("%s %d for %s at %d of %s, weight %d, of a horizon of %s, %v: %v\n got %+v\nwant %+v",
 					op.Kind, op.Cost, op.Duration, op.At, limit, op.Share.Weight, time.Duration(fair.Time.Period)*time.Microsecond, was.V, err, got, want.Decision)
 			}
+			if got.Reason == store.ReasonShare {
+				refused++
+			}
 		}
+	}
+	if t.Logf("%d refused for their share", refused); refused < 10 {
+		t.Error("too few to say much")
 	}
 }

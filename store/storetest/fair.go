@@ -13,6 +13,7 @@ import (
 func fairCases() []testCase {
 	return []testCase{
 		{"FairShares", fairShares},
+		{"FairWait", fairWait},
 		{"FairIsAllOrNothing", fairAllOrNothing},
 		{"FairReturns", fairReturns},
 		{"FairOfWhatCannot", fairOfNone},
@@ -30,8 +31,8 @@ func sharing(s *session, op store.Op, who string, weight int64) store.Op {
 	return op
 }
 
-// fairShares: who has used up its time is refused, also where another passes, until
-// RetryAfter; a name is no prefix or spelling of another, nor a key of the limit.
+// fairShares: who has used up its time is refused until RetryAfter, and another passes; a name
+// is no prefix or spelling of another, nor a key of the limit.
 func fairShares(s *session) {
 	limit := headgate.PerSecond(100).WithName("shared")
 	long := strings.Repeat("z", 65)
@@ -48,16 +49,51 @@ func fairShares(s *session) {
 		if took < 40 || took > 90 || last.Reason != store.ReasonShare || last.Remaining != 0 {
 			s.Errorf("%q took %d of 100, then %s", who, took, show(last))
 		}
-		if d := s.take(sharing(s, at(start, limit), who+"2", 1)); !d.Allowed {
-			s.Errorf("another than %q: %s", who, show(d))
-		}
 		retry := start + int64(last.RetryAfter/time.Microsecond)
 		if d := s.take(sharing(s, at(retry, limit), who, 1)); !d.Allowed {
 			s.Errorf("%q at RetryAfter: %s", who, show(d))
 		}
+		if d := s.take(sharing(s, at(retry, limit), who+"2", 1)); !d.Allowed {
+			s.Errorf("another than %q: %s", who, show(d))
+		}
 	}
 	if d := s.take(at(hour, limit)); !d.Allowed || d.Remaining != 99 {
 		s.Errorf("without a share: %s", show(d))
+	}
+}
+
+// fairWait: who is alone waits until the bucket is full enough to be cheap, not for what a long
+// horizon earns; a Peek says the same, and passes at that time but not before.
+func fairWait(s *session) {
+	limit := headgate.PerSecond(100).WithName("shared")
+	fair, err := store.NewFair(limit.Rule(), time.Hour)
+	if err != nil {
+		s.Fatal(err)
+	}
+	ask := func(k store.Kind, after int64) store.Decision {
+		op := kind(cost(at(after, limit), 10), k)
+		op.Share = &store.Share{Fair: fair, Of: "a", Weight: 1}
+		return s.take(op)
+	}
+	took := ask(store.KindTake, 0)
+	for took.Allowed {
+		took = ask(store.KindTake, 0)
+	}
+	retry := int64(took.RetryAfter / time.Microsecond)
+	if took.Reason != store.ReasonShare || took.RetryAfter > time.Second || took.RetryAfter <= 0 {
+		s.Errorf("alone, after its burst: %s", show(took))
+	}
+	if d := ask(store.KindPeek, 0); d != took && !s.ownClock() {
+		s.Errorf("a peek says %s, the take before %s", show(d), show(took))
+	}
+	if d := ask(store.KindPeek, retry-1); d.Allowed && !s.ownClock() {
+		s.Errorf("before RetryAfter: %s", show(d))
+	}
+	if d := ask(store.KindPeek, retry); !d.Allowed {
+		s.Errorf("a peek at RetryAfter: %s", show(d))
+	}
+	if d := ask(store.KindTake, retry); !d.Allowed {
+		s.Errorf("at RetryAfter: %s", show(d))
 	}
 }
 

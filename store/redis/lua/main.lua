@@ -102,7 +102,10 @@ local function run(i, as, cost)
   else
     if a.shared and r.flag == 1 then
       paired[i + 1] = true
-      res = a.shared(a, r, state.s, now, kind, n, duration, ARGV[i + 1], function(as, cost) return run(i + 1, as, cost) end)
+      res = a.shared(a, r, state.s, now, kind, n, duration, ARGV[i + 1], function(as, cost)
+        local paid = run(i + 1, as, cost)
+        return paid, paid and states[KEYS[i + 1]].s
+      end)
       if not res then return nil, -1 end
     else
       res = (a.step or step)(a, r, state.s, now, kind, n, duration)
