@@ -31,7 +31,7 @@ type attribute struct {
 	value string
 }
 
-var _ rules.Request = (*Request)(nil)
+var _ rules.TrustedRequest = (*Request)(nil)
 
 // Attribute implements rules.Request.
 func (r *Request) Attribute(a rules.Attribute) (value string, ok bool) {
@@ -45,6 +45,9 @@ func (r *Request) Attribute(a rules.Attribute) (value string, ok bool) {
 
 // ClientIP implements rules.Request.
 func (r *Request) ClientIP() netip.Addr { return r.address }
+
+// Trusted implements rules.TrustedRequest: who names the attributes is believed.
+func (r *Request) Trusted() bool { return true }
 
 // Len returns how many attributes there are.
 func (r *Request) Len() int { return len(r.attributes) }
@@ -82,8 +85,8 @@ func (r *Request) Reset(most int) {
 	}
 }
 
-// Ordered is the rules.OrderedRequest of an Envoy descriptor. Unlike rules.Descriptor it
-// groups the address of the client. Told must not change after the first call of a
+// Ordered is the rules.OrderedRequest of an Envoy descriptor. Its header fields are not believed:
+// Envoy copies them from the client. Unlike rules.Descriptor it groups the address of the client. Told must not change after the first call of a
 // method.
 type Ordered struct {
 	Given   rules.Descriptor

@@ -108,3 +108,43 @@ func TestDescriptorsClient(t *testing.T) {
 		}
 	}
 }
+
+// Who names the attributes of a request is believed, so a header field that they name chooses a
+// class. The entries of a descriptor are the client's header fields, as Envoy copies them.
+func TestWhoseHeadersChooseAClass(t *testing.T) {
+	t.Parallel()
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(`
+domain: d
+priorities:
+  classes: [critical, high, default]
+  from: "header:X-Class"
+  rules:
+    - {match: {headers: {X-Plan: gold}}, class: high}
+limits:
+  - {name: fleet, rate: 100/second, headroom: {critical: 50%}}
+`)})
+	if rs == nil {
+		t.Fatal(diagnostics)
+	}
+	for _, row := range []struct{ name, value, named, copied string }{
+		{"header:X-Class", "critical", "critical", "default"},
+		{"header:X-Plan", "gold", "high", "default"},
+		{"header:X-Plan", "iron", "default", "default"},
+	} {
+		var c described.Check
+		if must := c.Add(attribute(t, row.name), row.value, grouping(t)); must != "" {
+			t.Fatal(must)
+		}
+		d := described.Ordered{Given: rules.Descriptor{Entries: []rules.Entry{{Key: row.name, Value: row.value}}}, Clients: grouping(t)}
+		for _, one := range []struct {
+			request rules.Request
+			want    string
+		}{{&c, row.named}, {&c.Request, row.named}, {&d, row.copied}, {&d.Given, row.copied}} {
+			var m rules.Matches
+			rs.Match("d", one.request, &m)
+			if got := m.Checks[0].Rule.ClassName(m.Checks[0].Class); got != one.want {
+				t.Errorf("%s=%s in a %T: class %s, want %s", row.name, row.value, one.request, got, one.want)
+			}
+		}
+	}
+}

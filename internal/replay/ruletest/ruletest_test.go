@@ -16,7 +16,9 @@ import (
 
 const testRules = `
 domain: d
+priorities: {classes: [critical, default], from: "header:X-Class"}
 limits:
+  - {name: fleet, match: {path: /fleet}, rate: 10/hour, headroom: {critical: 50%}}
   - {name: login, match: {path: /login}, key: client_ip, rate: 5/minute, algorithm: fixed_window, on_limit: {status: 503}}
   - {name: seen, match: {path: /login}, rate: 1/minute, mode: shadow}
 descriptors:
@@ -138,6 +140,31 @@ func TestTestsStandAlone(t *testing.T) {
 	}
 	if r := run(t, src, regexp.MustCompile("^sec")); len(r) != 1 || r[0].Name != "second" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A header field that a test names chooses the class, as if a trusted proxy sent it. One that
+// Envoy copies from the client does not.
+func TestHeadersChooseClasses(t *testing.T) {
+	r := run(t, `
+tests:
+  - name: named
+    trace:
+      - {request: {path: /fleet}, repeat: 5, expect: allowed}
+      - {request: {path: /fleet}, expect: {allowed: false, reason: headroom}}
+      - {request: {path: /fleet, headers: {X-Class: default}}, expect: {allowed: false, reason: headroom}}
+      - {request: {path: /fleet, headers: {X-Class: critical}}, repeat: 5, expect: allowed}
+      - {request: {path: /fleet, headers: {X-Class: critical}}, expect: {allowed: false, reason: limited}}
+  - name: copied
+    descriptors: [{path: /fleet, "header:X-Class": critical}]
+    trace:
+      - {repeat: 5, expect: allowed}
+      - {expect: {allowed: false, reason: headroom}}
+`, nil)
+	for _, one := range r {
+		if !one.Passed {
+			t.Errorf("%s: %+v", one.Name, one.Failures)
+		}
 	}
 }
 

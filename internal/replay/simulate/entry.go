@@ -10,17 +10,21 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// entry is one request of a log. It is the rules.Request of a record.
+// entry is one request of a log. It is the rules.TrustedRequest of a record.
 type entry struct {
 	accesslog.Record
 	at      int64 // Time, corrected for clock jumps
 	address netip.Addr
 	group   string // that the address is counted by
+	clients *client.Resolver
 	applies [2]applying
 }
 
 // ClientIP implements rules.Request.
 func (e *entry) ClientIP() netip.Addr { return e.address }
+
+// Trusted implements rules.TrustedRequest: the logged peer is a trusted proxy.
+func (e *entry) Trusted() bool { return !e.OnlyForwarded && e.clients.TrustsAddr(e.ClientAddr()) }
 
 // Attribute implements rules.Request.
 func (e *entry) Attribute(a rules.Attribute) (value string, ok bool) {
@@ -86,6 +90,7 @@ func newAddresses(clients *client.Resolver) *addresses {
 // set sets e's address from the logged peer and, if the peer is a trusted proxy,
 // from the logged X-Forwarded-For.
 func (a *addresses) set(e *entry) {
+	e.clients = a.clients
 	if e.ForwardedFor == "" {
 		if addr, err := netip.ParseAddr(e.Client); err == nil && addr.Is4() && a.whole4 {
 			// Its text is the only one it has, so that it is the group as well.

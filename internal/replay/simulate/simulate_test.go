@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/headgate/headgate/internal/replay/accesslog"
 	"github.com/headgate/headgate/internal/replay/simulate"
+	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
@@ -295,6 +297,43 @@ limits:
 	near, fair := r.Rules[0], r.Rules[1]
 	if near.Outcomes["marked"] != 2 || near.Refused != 1 || fair.Outcomes["marked"] != 2 || fair.Refused != 0 || fair.PeakUse != 2 || r.Marked != 2 || r.Allowed != 4 {
 		t.Errorf("%d marked\n%+v\n%+v", r.Marked, near, fair)
+	}
+}
+
+// A logged header field chooses the class of a request if a trusted proxy has sent it, as at the
+// proxy.
+func TestTrustedProxiesChooseClasses(t *testing.T) {
+	clients, err := client.New(client.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for peer, trusted := range map[string]bool{
+		`"client_ip":"10.1.2.3"`:                                  true,
+		`"client_ip":"10.1.2.3:4711"`:                             true,
+		`"client_ip":"::ffff:10.1.2.3"`:                           true,
+		`"client_ip":"[2001:db8::7]:4711"`:                        true,
+		`"client_ip":"10.1.2.3","x_forwarded_for":"198.51.100.7"`: true,
+		`"client_ip":"198.51.100.7"`:                              false,
+		`"client_ip":"198.51.100.7","x_forwarded_for":"10.1.2.3"`: false,
+		`"x_forwarded_for":"198.51.100.7, 10.1.2.3"`:              false, // nobody knows the peer
+	} {
+		one := fmt.Sprintf(`{"time":%q,%s,"method":"GET","path":"/","request_X-Class":"critical"}`, noon.Format(time.RFC3339), peer)
+		o := options(t, `
+domain: d
+priorities:
+  classes: [critical, high, default]
+  from: "header:X-Class"
+limits:
+  - {name: fleet, rate: 10/hour, headroom: {critical: 50%}}
+`, bytesLog("a.log", []byte(strings.Repeat(one+"\n", 12))))
+		o.Clients = clients
+		want := int64(5)
+		if trusted {
+			want = 10
+		}
+		if r := run(t, o); r.Requests != 12 || r.Allowed != want {
+			t.Errorf("%s: %d of %d requests allowed, want %d", peer, r.Allowed, r.Requests, want)
+		}
 	}
 }
 
