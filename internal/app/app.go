@@ -230,10 +230,14 @@ func (a *App) Start(ctx context.Context) (err error) {
 
 // process returns what all doors get from the App.
 func (a *App) process() door.Process {
-	return door.Process{
+	p := door.Process{
 		Version: a.options.Version, Timeouts: a.options.Timeouts, Asker: admission.Asker{Engine: a.engine}, Tokens: a.tokens(),
 		Ready: a.readiness, Queue: a.queue.Queue, Telemetry: a.telemetry, Register: a.registry.MustRegister, Metrics: a.metrics,
 	}
+	if a.trial != nil {
+		p.Candidate = a.trial.Comparing.Rules
+	}
+	return p
 }
 
 // warnOfConfig logs warnings about the configuration.

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/token"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/inline"
 	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/internal/transport/netbound"
@@ -56,7 +57,7 @@ import (
 //
 // All functions and fields of a Process may be used concurrently, from Open to the end
 // of Shutdown. Rules change during that time, so a door must not keep the results of
-// Domain, Queue (nil until a rule queues) and Engine.Rules. In turn, the process calls
+// Domain, Queue (nil until a rule queues), Candidate and Engine.Rules. In turn, the process calls
 // Collect, SetServing, Descriptors and Reload of a Server from other goroutines while
 // it serves.
 //
@@ -80,6 +81,7 @@ type Process struct {
 	Domain    func() string                   // returns Door.Domain's result for the active rules
 	Ready     func(context.Context) Readiness // reports the state of the process
 	Queue     func() *queue.Queue             // returns the queue; nil while there is none
+	Candidate func() *rules.Ruleset           // returns the rules that are tried; nil if none are
 	Telemetry *telemetry.Telemetry            // traces requests; nil does nothing
 	Metrics   *metrics.Observer               // is told of what no rule decides
 	Failures  *token.Failures                 // counts wrong tokens; nil at a door that requires none

@@ -75,7 +75,7 @@ func open(p *door.Process, backend http.Handler) (door.Server, error) {
 		})
 	}
 	s := &served{process: p, to: to, Proxy: New(Options{
-		Adaptive: limiter, Headroom: c.Adaptive.Headroom, Shed: p.Metrics.Unplaced, Asker: p.Asker, Domain: p.Domain, Upstream: to.url, Tokens: p.Tokens, TrustedProxies: p.Config.TrustedProxies,
+		Adaptive: limiter, Headroom: c.Adaptive.Headroom, Shed: p.Metrics.Unplaced, Asker: p.Asker, Domain: p.Domain, Candidate: p.Candidate, Upstream: to.url, Tokens: p.Tokens, TrustedProxies: p.Config.TrustedProxies,
 		Transport: p.Telemetry.Transport(to.ways), TellTime: p.Config.DecisionTime, MaxWaiting: c.MaxWaiting, Paths: c.Paths,
 		StatusPath: p.Config.Queue.StatusPath, BodyTimeout: cmp.Or(p.Timeouts.Body, c.BodyTimeout),
 		ReadTimeout: o.Timeouts(p).Read, Abandoned: c.Abandoned, Underscores: underscores, TrustedOnly: c.TrustedOnly, NoVia: c.NoVia,

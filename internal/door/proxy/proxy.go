@@ -38,6 +38,8 @@ type Options struct {
 	// Asker decides. Its Logger receives the upstream's failures too.
 	admission.Asker
 	Domain func() string // returns the domain of the rules, which may change on reload. Required.
+	// Candidate returns rules that are tried, and get what they ask to be measured; nil if none are.
+	Candidate func() *rules.Ruleset
 	// Upstream is where requests go: an http or https URL without user, query or
 	// fragment. Required.
 	Upstream       *url.URL

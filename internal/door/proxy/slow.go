@@ -1,9 +1,19 @@
 package proxy
 
-import "time"
+import (
+	"time"
+
+	"github.com/headgate/headgate/internal/rules"
+)
 
 // timed reports whether a rule asks how long the upstream takes.
-func (p *Proxy) timed() bool { return p.slow.Wanted(p.options.Engine.Rules(), p.options.Domain()) }
+func (p *Proxy) timed() bool {
+	var candidate *rules.Ruleset
+	if p.options.Candidate != nil {
+		candidate = p.options.Candidate()
+	}
+	return p.slow.Wanted(p.options.Engine.Rules(), candidate, p.options.Domain())
+}
 
 // sends notes when a request is sent to the upstream, if a rule asks for it.
 func (p *Proxy) sends(x *exchange) {

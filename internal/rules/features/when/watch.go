@@ -21,24 +21,33 @@ type Watch struct {
 
 // asking are the rules that ask for a measure.
 type asking struct {
-	of     *rules.Ruleset
-	domain string
-	rules  []*rules.Rule // with a Slow each
+	live, candidate *rules.Ruleset
+	domain          string
+	rules, trying   []*rules.Rule // of live and candidate, with a Slow each
 }
 
-// Wanted reports whether a rule of the domain asks for the upstream to be measured.
-func (w *Watch) Wanted(rs *rules.Ruleset, domain string) bool {
+// Wanted reports whether a rule of the domain asks for the upstream to be measured: one of the
+// live rules or of the candidate, which is nil for none.
+func (w *Watch) Wanted(live, candidate *rules.Ruleset, domain string) bool {
 	a := w.asking.Load()
-	if a == nil || a.of != rs || a.domain != domain {
-		a = &asking{of: rs, domain: domain}
-		for _, r := range rs.Rules() {
-			if r.Domain == domain && rules.TraitOf[*Slow](r) != nil {
-				a.rules = append(a.rules, r)
-			}
+	if a == nil || a.live != live || a.candidate != candidate || a.domain != domain {
+		a = &asking{live: live, candidate: candidate, domain: domain, rules: slow(live, domain)}
+		if candidate != nil {
+			a.trying = slow(candidate, domain)
 		}
 		w.asking.Store(a)
 	}
-	return len(a.rules) > 0
+	return len(a.rules)+len(a.trying) > 0
+}
+
+// slow returns the rules of a domain that ask for a measure.
+func slow(rs *rules.Ruleset, domain string) (list []*rules.Rule) {
+	for _, r := range rs.Rules() {
+		if r.Domain == domain && rules.TraitOf[*Slow](r) != nil {
+			list = append(list, r)
+		}
+	}
+	return list
 }
 
 // Answered notes how long the header of an answer took. An end without one, or with an error of
@@ -53,7 +62,11 @@ func (w *Watch) Answered(now time.Time, took time.Duration, well bool, log *slog
 		return
 	}
 	p90 := w.meter.p90(at)
-	for _, r := range w.asking.Load().rules {
+	asking := w.asking.Load()
+	for _, r := range asking.trying {
+		rules.TraitOf[*Slow](r).measured(at, p90) // without a word: it affects no request
+	}
+	for _, r := range asking.rules {
 		s := rules.TraitOf[*Slow](r)
 		s.measured(at, p90)
 		switch holds := s.Holds(at); {

@@ -52,7 +52,9 @@ func TestHoldsWhileTheUpstreamIsSlow(t *testing.T) {
 		if got := holds(); got != "false not measured: only the proxy of the domain does" {
 			t.Error(got)
 		}
-		if !u.Wanted(rs, "api") || !u.Wanted(rs, "other") || u.Wanted(rs, "third") || u.Wanted(parse(t, "domain: api\nlimits: []\n"), "api") || !u.Wanted(rs, "api") {
+		none := parse(t, "domain: api\nlimits: []\n")
+		if !u.Wanted(rs, nil, "api") || !u.Wanted(rs, nil, "other") || u.Wanted(rs, nil, "third") || u.Wanted(none, nil, "api") || u.Wanted(none, none, "api") ||
+			!u.Wanted(none, rs, "api") || u.Wanted(none, rs, "third") || !u.Wanted(rs, none, "api") || !u.Wanted(rs, nil, "api") {
 			t.Error("wanted by the wrong rules")
 		}
 		ms := time.Millisecond
@@ -102,7 +104,7 @@ func TestAllocatesNothing(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	if n := testing.AllocsPerRun(1000, func() {
 		now = now.Add(20 * time.Millisecond)
-		u.Wanted(rs, "api")
+		u.Wanted(rs, rs, "api")
 		u.Answered(now, 10*time.Millisecond, true, log)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
