@@ -172,6 +172,33 @@ func TestSmallHeadroomWarns(t *testing.T) {
 	}
 }
 
+// TestHeadroomThatLeavesNothing: what is kept is rounded up, and must not be all of the limit.
+func TestHeadroomThatLeavesNothing(t *testing.T) {
+	t.Parallel()
+	const all = `"headroom" leaves nothing of the limit of %s for the class "%s", whose requests would always be refused`
+	for _, row := range []struct{ limit, headroom, want string }{
+		{"rate: 1/s", "critical: 20%", fmt.Sprintf(all, "1", "default")},
+		{"rate: 1/minute, algorithm: fixed_window", "critical: 20%", fmt.Sprintf(all, "1", "default")},
+		{"rate: 1/minute, algorithm: sliding_log", "critical: 20%", fmt.Sprintf(all, "1", "default")},
+		{"rate: 1/minute, algorithm: leaky_bucket", "critical: 20%", fmt.Sprintf(all, "1", "default")},
+		{"concurrency: 1", "critical: 20%", fmt.Sprintf(all, "1", "default")},
+		{"concurrency: 1", "default: 20%", fmt.Sprintf(all, "1", "sheddable")},
+		{"concurrency: 2", "critical: 40%, default: 20%", fmt.Sprintf(all, "2", "sheddable")},
+		{"concurrency: 2", "critical: 51%", fmt.Sprintf(all, "2", "default")},
+		{"rate: 1/s, burst: 3", "critical: 67%", fmt.Sprintf(all, "3", "default")},
+		{"rate: 1/s, burst: 3", "critical: 66%", "66% of the limit is only 2: a burst of the class finds no room"},
+		{"concurrency: 2", "critical: 20%, default: 20%", "20% of the limit is only 1: a burst of the class finds no room"},
+		{"rate: 0/s", "critical: 20%", ""},
+	} {
+		text := "domain: shop\npriorities: {classes: [critical, default, sheddable]}\nlimits:\n  - {name: a, " + row.limit + ", headroom: {" + row.headroom + "}}\n"
+		set, found := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(text)})
+		got := fmt.Sprint(found)
+		if !strings.Contains(got, row.want) || (set == nil) != strings.Contains(row.want, "always") || set == nil && len(found) != 1 {
+			t.Errorf("%s with %s: %s, want %q", row.limit, row.headroom, got, row.want)
+		}
+	}
+}
+
 // TestSoftRulesWhereNothingMarks: a class rule for marked requests is warned about where no
 // limit of its domain marks any.
 func TestSoftRulesWhereNothingMarks(t *testing.T) {

@@ -231,6 +231,8 @@ func (p *Parser) leave(k kept) ([]uint32, bool) {
 		return nil, false
 	}
 	parts, sum, before := make([]uint32, len(classes.Classes)), uint32(0), p.Errors
+	limit := k.rule.Limit.Rule()
+	keeps := func(leave uint32) int64 { return (&store.Op{Rule: limit, Leave: leave}).Kept() }
 	for _, pair := range k.at.Value.Pairs {
 		i := p.class(pair.Key, "headroom", classes.Classes)
 		part, ok := p.part(pair.Value)
@@ -246,14 +248,21 @@ func (p *Parser) leave(k kept) ([]uint32, bool) {
 			p.Errorf(k.at.Value, "", "headroom is %g%% of the limit: less than 100%% leaves something for the others", float64(sum)/1e4)
 			return nil, false
 		}
-		const few = 10
-		if op := (&store.Op{Rule: k.rule.Limit.Rule(), Leave: part}); op.Kept() < few {
-			p.Warnf(pair.Value, "see docs/more/priorities.md", "%s of the limit is only %d: a burst of the class finds no room", pair.Value.Text, op.Kept())
-		}
 	}
 	sum = 0
 	for i, part := range parts {
 		parts[i], sum = sum, sum+part
+		if limit.Most() > 0 && keeps(parts[i]) >= limit.Most() {
+			p.Errorf(k.at.Value, "raise the limit, or remove headroom", "\"headroom\" leaves nothing of the limit of %d for the class %s, whose requests would always be refused: what is kept is rounded up", limit.Most(), clip.Quote(classes.Classes[i]))
+			return nil, false
+		}
+	}
+	for _, pair := range k.at.Value.Pairs {
+		const few = 10
+		i := slices.Index(classes.Classes, pair.Key.Text)
+		if n := keeps(parts[i+1] - parts[i]); n < few {
+			p.Warnf(pair.Value, "see docs/more/priorities.md", "%s of the limit is only %d: a burst of the class finds no room", pair.Value.Text, n)
+		}
 	}
 	return parts, true
 }

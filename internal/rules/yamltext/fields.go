@@ -79,8 +79,9 @@ func (n *Node) unquoted() string {
 		return ""
 	}
 	f := n.Pairs[0]
-	if f.Value.Kind != Text && f.Value.Kind != Number && f.Value.Kind != Bool || f.Key.Text != strings.ToLower(f.Key.Text) {
-		return "" // X-Reason: is a header field, no such text
+	attribute := slices.Contains([]string{"header", "query", "cookie", "jwt"}, f.Key.Text)
+	if !attribute || f.Value.Kind != Text && f.Value.Kind != Number && f.Value.Kind != Bool {
+		return "" // nobody knows which text was meant
 	}
 	return fmt.Sprintf("write it in quotes, without a space after the colon: %q", f.Key.Text+":"+f.Value.Text)
 }
