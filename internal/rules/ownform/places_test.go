@@ -59,8 +59,8 @@ func TestPlacesInDocuments(t *testing.T) {
 	for _, p := range []place{
 		{"§limits: []\n", `error: "domain" is missing; name it in the first line, for example domain: site`},
 		{"domain: d\nlimits:\n  - {name: a, rate: 1/s, key: [§header: X-Api-Key]}\n", `error: "key" must be text, not a mapping; write it in quotes, without a space after the colon: "header:X-Api-Key"`},
-		{"domain: d\nlimits:\n  - {name: a, key: client_ip, rate: 1/hour, count: §{distinct: \"query:u\"}}\n", `error: "count" must be text, not a mapping; `+"\n"},
-		{"domain: d\nlimits:\n  - {name: a, tiers: {by: \"header:X-Plan\", free: {rate: 1/minute}, default: §{rate: 10/minute}}}\n", `error: "default" must be text, not a mapping; `+"\n"},
+		{"domain: d\nlimits:\n  - {name: a, key: client_ip, rate: 1/hour, count: §{distinct: \"query:u\"}}\n", `error: "count" must be text, not a mapping; ` + "\n"},
+		{"domain: d\nlimits:\n  - {name: a, tiers: {by: \"header:X-Plan\", free: {rate: 1/minute}, default: §{rate: 10/minute}}}\n", `error: "default" must be text, not a mapping; ` + "\n"},
 		{"domain: §[d]\nlimits: []\n", `error: "domain" must be text, not a list`},
 		{"domain: §7\nlimits: []\n", `error: "domain" must be text, not a number; put it in quotes`},
 		{"domain: §\"\"\nlimits: []\n", `error: "domain" is empty`},
