@@ -129,13 +129,13 @@ func (l *Limiter) full(now int64, c Class) bool {
 
 // Patience returns how long a request may hold its place: a second, or 50 times S. One that
 // takes longer, such as a long poll, is not what the upstream works on. Call Lapse then. While
-// nothing is answered in that time and many are refused, it grows up to half a minute: the upstream
+// nothing is answered in that time and many are refused, it is up to four seconds: the upstream
 // may be slow.
 func (l *Limiter) Patience() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := &l.estimate
-	return max(e.patience, time.Second, time.Duration(50*e.service))
+	return max(time.Second, time.Duration(e.patience), time.Duration(50*e.service))
 }
 
 // Started says when the upstream could start to work on a request, if that is later than

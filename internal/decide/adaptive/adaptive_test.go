@@ -357,14 +357,7 @@ func TestAnUpstreamThatAnswersNobody(t *testing.T) {
 		l := adaptive.New(adaptive.Options{Min: 3, Max: 1000})
 		now := int64(1e18)
 		for range 100 { // bursts
-			var places []adaptive.Place
-			for p, ok, _ := l.Take(now, adaptive.Class{}); ok; p, ok, _ = l.Take(now, adaptive.Class{}) {
-				places = append(places, p)
-			}
-			now += 300 * ms
-			for _, p := range places {
-				l.Done(p, now, true)
-			}
+			now = burst(l, now, 300*ms)
 		}
 		type open struct {
 			adaptive.Place

@@ -16,7 +16,9 @@ const (
 	rare    = 4                             // the same of those that are wider, at least
 	unit    = 50 * int64(time.Millisecond)  // a probe has 2 units to empty the line and 3 for samples
 	widest  = unit << 12
+	patient = int64(4 * time.Second) // with a request, at most, if S says nothing
 
+	given    = 4    // times as many clients gave up as were answered: then they wait in a line
 	overload = 0.05 // part of the requests whose refusal means that capacity is missing
 	fast     = 1.4  // latency as a multiple of S up to which the upstream has no line
 	grow     = 1.25 // of the limit, in a window
@@ -52,7 +54,8 @@ type estimate struct {
 	usual     float64          // latency
 	latency   float64          // of the last windows
 	seen      bool             // a window has ended since the last probe
-	patience  time.Duration    // with requests, if that of S is not enough
+	patience  int64            // with requests, if that of S is not enough
+	vain      bool             // the longest was not enough either, and nothing was answered since
 	saturated int              // windows in a row that were
 	busy      bool             // the last window had too many refusals
 	strained  bool             // it once was full and slow
@@ -123,7 +126,7 @@ func (e *estimate) ended(p Place, took float64, answered bool) { //nolint:revive
 	case answered:
 		w.answered++
 		w.sum += took
-	case e.service > 0 && took > e.service: // if all clients give up, there is no other sign
+	case took > e.service: // if all clients give up, there is no other sign
 		w.tardy++
 		w.sum += took
 	}
@@ -150,7 +153,7 @@ func (e *estimate) tick(now int64) {
 	case took >= window && w.answered+w.tardy >= answers:
 		e.adjust(float64(took))
 		e.window = count{start: now}
-	case took >= slot && w.lapsed >= answers:
+	case took >= max(slot, 2*e.patience) && w.lapsed >= answers:
 		e.lag()
 		e.window = count{start: now}
 	}
@@ -165,8 +168,13 @@ func (e *estimate) adjust(took float64) {
 	e.rates[e.rate] = float64(w.answered) / took
 	e.rate = (e.rate + 1) % windows
 	latency := w.sum / float64(w.answered+w.tardy)
-	if latency < float64(time.Second/2) {
+	if e.vain = false; latency < float64(slot)/2 {
 		e.patience = 0
+	}
+	if w.tardy > given*w.answered { // also if nobody is refused: who gives up leaves a place to the next
+		e.strained = true
+		e.set(e.limit * shrink)
+		return
 	}
 	if e.service == 0 {
 		e.service, e.usual, e.latency = latency, latency, latency
@@ -236,20 +244,24 @@ func (e *estimate) judge() {
 func tooMany(refused, of int) bool { return float64(refused) > overload*float64(of) }
 
 // lag is for a window in which requests lapsed and nothing was answered. With answers they are
-// long polls, of which the limit at the start has to be enough. Without, the upstream is slow, and
-// if that is why requests are refused it takes more patience to learn how slow; or it is so far
-// behind that it works on what nobody waits for. So the limit is halved.
+// long polls, of which the limit at the start has to be enough. Without, the upstream is so far
+// behind that it works on what nobody waits for, and the limit is halved; or it is slow, and if that
+// is why requests are refused it takes more patience to learn how slow, once.
 func (e *estimate) lag() {
 	w := &e.window
 	if w.answered > 0 {
+		e.patience = 0
 		return
 	}
-	if tooMany(w.refused, w.refused+w.passed) {
-		e.patience = min(2*max(e.patience, time.Second), 32*time.Second)
-	}
-	if e.limit > start {
+	switch {
+	case e.limit > start:
 		e.strained = true
 		e.set(max(start, e.limit/2))
+	case !tooMany(w.refused, w.refused+w.passed):
+	case e.patience == patient:
+		e.patience, e.vain = 0, true
+	case !e.vain:
+		e.patience = min(2*max(e.patience, slot), patient)
 	}
 }
 

@@ -76,7 +76,7 @@ func TestSlowerWithoutALine(t *testing.T) {
 		{150, 5, 100, 60},
 		{200, 5, 500, 60},
 		{500, 5, 1500, 240},
-		{100, 20, 5000, 700},
+		{100, 20, 3000, 1000},
 	} {
 		for _, proxies := range []int{1, 4} {
 			after := row.after
