@@ -33,7 +33,7 @@ func take(s store.Store, ctx context.Context) (error, time.Duration) { //nolint:
 
 func TestConformance(t *testing.T) {
 	storetest.Run(t, storetest.Harness{Open: func(*testing.T) store.Store {
-		return failsafe.New(memory.New(), failsafe.Options{})
+		return failsafe.New(memory.New(), failsafe.Options{Timeout: 10 * time.Second})
 	}})
 }
 

@@ -31,7 +31,7 @@ func TestEvictionsAreLoggedOnce(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = shared.Close() })
 			var log bytes.Buffer
-			s := &Store{Options: Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, shared: shared, safe: failsafe.New(shared, failsafe.Options{})}
+			s := &Store{Options: Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, shared: shared, safe: failsafe.New(shared, failsafe.Options{Timeout: 10 * time.Second})}
 			var c metrics.Asked
 			s.describeHealth(&c)
 			now := time.Time{}

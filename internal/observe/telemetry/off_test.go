@@ -106,7 +106,7 @@ func (timer) Do(_ context.Context, b *store.Batch) {
 // A store with spans has the key times of the one inside, whether it pipelines or not.
 func TestKeyTimesPassThrough(t *testing.T) {
 	tel := unsampled(t)
-	for _, inner := range []store.Store{timer{memory.New()}, failsafe.New(timer{memory.New()}, failsafe.Options{})} {
+	for _, inner := range []store.Store{timer{memory.New()}, failsafe.New(timer{memory.New()}, failsafe.Options{Timeout: time.Minute})} {
 		times, err := store.KeyTimes(t.Context(), tel.Store(inner, "redis"), store.Op{At: 7, Rule: headgate.PerHour(1).Rule()})
 		if err != nil || times.Created != time.UnixMicro(7) {
 			t.Errorf("%T: %v, %v", inner, times, err)
