@@ -28,6 +28,23 @@ func TestAllGiveUpAndNobodyIsRefused(t *testing.T) {
 	}
 }
 
+// A little more is asked for than the upstream can do: too few are refused for a probe, S follows
+// the line, and the limit S. That ends when clients give up.
+func TestJustAboveCapacity(t *testing.T) {
+	for _, load := range []float64{1.02, 1.05, 1.1} {
+		for _, proxies := range []int{1, 4, 10} {
+			run := upstream(1, slowserver.Exponential, load, 15*time.Minute, patients(proxies)...)
+			run.Service = 100 * time.Millisecond
+			r := run.Do()
+			for from := 0; from < 900; from += 60 {
+				if good := r.Goodput(from, from+60); good < 0.8 {
+					t.Errorf("load %v, %d proxies: goodput %.1f %% in the minute from %d s, want at least 80 %%", load, proxies, 100*good, from)
+				}
+			}
+		}
+	}
+}
+
 // The limit is from a time when the upstream could do fifty times as much.
 func TestLimitOfAnotherTime(t *testing.T) {
 	for _, proxies := range []int{1, 4} {

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/base/retryafter"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/httprequest"
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/queue"
@@ -41,6 +42,7 @@ type queues struct {
 	current  atomic.Pointer[queue.Queue]
 	gate     *selfservice.Gate // limits how often senders ask for the status
 	arriving *answer.Bodies
+	unable   door.Seldom // to save a request
 }
 
 // SetQueue sets the queue for requests whose rule queues them. Until then they are
@@ -105,7 +107,9 @@ func (p *Proxy) accept(w http.ResponseWriter, x *exchange, e *queue.Entry) {
 	case errors.Is(err, queue.ErrConflict):
 		answer.Problem(w, http.StatusUnprocessableEntity, "the Idempotency-Key was already used for a different request")
 	default:
-		p.options.Logger.Warn("request not queued", "domain", e.Domain, "rule", e.Rule, "err", err)
+		if p.queues.unable.Passes(x.at) {
+			p.options.Logger.Warn("request not queued", "domain", e.Domain, "rule", e.Rule, "err", err)
+		}
 		p.unavailable(w, "the request cannot be queued at the moment")
 	}
 }
