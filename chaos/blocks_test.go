@@ -114,6 +114,9 @@ func onSentinel(t *testing.T, bin string) *fleet {
 			set.Addrs()[0], set.Addrs()[1], set.Addrs()[2], redistest.MasterName))
 	}
 	f.faults = []blockFault{{name: "Sentinel fail-over", once: true, old: true, do: func(s *scene) {
+		s.until("the bucket has admitted a third of what it could", func() bool { // little may come after the fail-over
+			return float64(s.bucket.admitted.Load()) >= (bucketSize+float64(bucketRate)*time.Since(s.began).Seconds())/3
+		})
 		set.Primary.Do("CLIENT", "PAUSE", "20000", "WRITE")
 		s.until("replicas have all", func() bool { return set.Primary.Do("WAIT", "2", "100") == "2" })
 		s.forgets(set.Primary)
