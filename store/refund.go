@@ -81,6 +81,12 @@ func SmallestQueue(ops []Op, at []int) (smallest int64) {
 	return smallest
 }
 
+// CountsRefusals reports whether the limit of one of the ops at some indexes counts the
+// requests that it refuses. A refusal that counts cannot be given back.
+func CountsRefusals(ops []Op, at []int) bool {
+	return slices.ContainsFunc(at, func(i int) bool { return ops[i].Kind == KindTake && ops[i].Rule.CountRefused })
+}
+
 // Refuses reports whether op would be refused, if a Peek in its place was answered with d,
 // and whether its limit would count that refusal. What a Peek cannot tell would not be.
 func Refuses(op *Op, d *Decision) (refuses, counts bool) {

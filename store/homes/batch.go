@@ -116,17 +116,9 @@ func (b *batch) takeLast(w *whole) {
 			return
 		}
 		p.queue = store.SmallestQueue(b.Ops, p.at)
-		p.last = p.queue > 0 || b.countsRefusals(p)
+		p.last = p.queue > 0 || store.CountsRefusals(b.Ops, p.at)
 		p.peeks = p.last
 	}
-}
-
-// countsRefusals reports whether a limit of p counts the requests that it refuses.
-func (b *batch) countsRefusals(p *part) bool {
-	return slices.ContainsFunc(p.at, func(at int) bool {
-		op := &b.Ops[at]
-		return op.Kind == store.KindTake && op.Rule.CountRefused
-	})
 }
 
 // ask asks all stores: the own one on this goroutine, those of later after it, and at the

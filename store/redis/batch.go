@@ -73,17 +73,9 @@ func (b *batch) group(mode store.Mode) {
 	if mode == store.AllOrNothing && len(b.calls) > 1 {
 		for _, c := range b.calls {
 			c.queue = store.SmallestQueue(b.ops, c.checks)
-			c.peeks = c.queue > 0 || b.countsRefusals(c)
+			c.peeks = c.queue > 0 || store.CountsRefusals(b.ops, c.checks)
 		}
 	}
-}
-
-// countsRefusals reports whether a limit of c counts the requests that it refuses.
-func (b *batch) countsRefusals(c *call) bool {
-	return slices.ContainsFunc(c.checks, func(at int) bool {
-		op := &b.ops[at]
-		return op.Kind == store.KindTake && op.Rule.CountRefused
-	})
 }
 
 // prepare encodes the keys and arguments of c.

@@ -9,6 +9,7 @@ const (
 	start   = 20                            // limit
 	window  = 200 * int64(time.Millisecond) // at least
 	answers = 20                            // in a window or in the probes of one estimate, at least
+	few     = answers / 2                   // in probes while S is in doubt
 	windows = 5                             // whose greatest throughput counts
 	probes  = 3                             // whose mean is S
 	slot    = int64(time.Second)            // between two moments at which a probe may begin
@@ -18,7 +19,7 @@ const (
 	widest  = unit << 12
 	patient = int64(4 * time.Second) // with a request, at most, if S says nothing
 
-	given    = 4    // times as many clients gave up as were answered: then they wait in a line
+	lost     = 4    // times as many clients gave up as were answered: then they wait in a line
 	overload = 0.05 // part of the requests whose refusal means that capacity is missing
 	fast     = 1.4  // latency as a multiple of S up to which the upstream has no line
 	grow     = 1.25 // of the limit, in a window
@@ -168,10 +169,11 @@ func (e *estimate) adjust(took float64) {
 	e.rates[e.rate] = float64(w.answered) / took
 	e.rate = (e.rate + 1) % windows
 	latency := w.sum / float64(w.answered+w.tardy)
-	if e.vain = false; latency < float64(slot)/2 {
+	e.vain = false
+	if latency < float64(slot)/2 {
 		e.patience = 0
 	}
-	if w.tardy > given*w.answered { // also if nobody is refused: who gives up leaves a place to the next
+	if w.tardy > lost*w.answered { // also if nobody is refused: who gives up leaves a place to the next
 		e.strained = true
 		e.set(e.limit * shrink)
 		return
@@ -334,7 +336,7 @@ func (e *estimate) endProbe(now int64) {
 	if p.open > 0 && now < p.until {
 		return
 	}
-	if enough := answers / 2; e.samples >= answers || e.doubt > 0 && e.samples >= enough {
+	if e.samples >= answers || e.doubt > 0 && e.samples >= few {
 		e.learn(e.sum / float64(e.samples))
 		e.samples, e.sum = 0, 0
 	}

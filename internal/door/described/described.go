@@ -86,8 +86,8 @@ func (r *Request) Reset(most int) {
 }
 
 // Ordered is the rules.OrderedRequest of an Envoy descriptor. Its header fields are not believed:
-// Envoy copies them from the client. Unlike rules.Descriptor it groups the address of the client. Told must not change after the first call of a
-// method.
+// Envoy copies them from the client. Unlike rules.Descriptor it groups the address of the client.
+// Told must not change after the first call of a method.
 type Ordered struct {
 	Given   rules.Descriptor
 	Clients *client.Resolver // groups addresses; required
