@@ -124,6 +124,17 @@ func tokenCorners() []corner {
 			{"11:00:00", reserves(1, micros(huge)), "pass"},
 			{"11:00:00", reserves(1, micros(huge)), "refused"},
 		}},
+		{"those who left the line are forgotten once it is empty", headgate.PerSecond(1).WithBurst(10), []ask{
+			{"11:00:00", takes(10), "pass, left 0"},
+			{"11:00:00", reserves(10, time.Minute), "pass, delay 10s"},
+			{"11:00:00", reserves(1, time.Minute), "pass, delay 11s"},
+			{"11:00:00", returns(10, 20*second), "pass, reset 12s"},
+			{"11:00:00", reserves(10, time.Minute), "pass, delay 12s"},
+			{"11:00:00", reserves(1, time.Minute), "pass, delay 13s"},
+			{"11:00:00", returns(10, 31*second), "pass, reset 14s"},
+			{"11:00:14", takes(3), "pass, left 7"},
+			{"11:00:14", returns(3, 3*second), "pass, left 10, reset 0s"},
+		}},
 		{"one a year, counted in milliseconds", perYear.WithBurst(200), []ask{
 			{"11:00:00.0005", takes(1), "pass, left 199, reset 8759h59m59.9995s"},
 			{"11:00:00.0005", takes(199), "pass, left 0"},
@@ -143,6 +154,12 @@ func creditCorners() []corner {
 			{"11:00:00", grants(2, time.Minute), "pass, left 2"},
 			{"11:00:00", reserves(5, 0), "refused, retry 45s"},
 			{"11:00:45", reserves(5, 0), "pass, left 0, delay 0s"},
+		}},
+		{"counts stay in their longer windows if with credit more fits sooner there", headgate.PerMinute(10).WithAlgorithm(store.SlidingWindow), []ask{
+			{"11:00:00", takes(10), "pass, left 0"},
+			{"11:00:00", grants(1, time.Hour), "pass, left 1"},
+			{"11:01:48", takes(2).under(headgate.Per(2, 5*second).WithAlgorithm(store.SlidingWindow)), "refused, retry 1µs"},
+			{"11:01:48.000001", takes(2), "pass, left 0"},
 		}},
 		{"credit does not help where it ends as the rest is there", headgate.PerMinute(4), []ask{
 			{"11:00:00", takes(4), "pass, left 0"},

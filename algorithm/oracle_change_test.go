@@ -61,7 +61,7 @@ func (o *oracle) shorten(r *store.Rule, now, n int64) {
 		return
 	}
 	fits := func(o *oracle) int64 {
-		return first(now, maxInteger, func(t int64) bool { return n <= o.free(r, t) })
+		return o.firstPass(now, func(t int64) bool { return o.passes(r, t, n) })
 	}
 	if o.period == r.Period && o.width == moved.width && o.buckets == moved.buckets && r.Algorithm != store.FixedWindow {
 		return

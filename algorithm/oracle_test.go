@@ -66,7 +66,7 @@ func (o *oracle) usedAt(r *store.Rule, t int64) *big.Rat { return o.leftAt(r, t,
 
 // grossAt returns the gross usage at t, or nil if no booked request waits then.
 func (o *oracle) grossAt(r *store.Rule, t int64) *big.Rat {
-	if o.gross == nil {
+	if o.gross == nil || o.usedAt(r, t).Sign() == 0 {
 		return nil
 	}
 	gross := o.leftAt(r, t, o.gross)
@@ -129,8 +129,8 @@ func (o *oracle) ownEnd(r *store.Rule, t int64) int64 {
 	if start, _ := CalendarWindow(r.Calendar, r.Zone, o.end); start != o.end {
 		earliest = max(earliest, o.end+min(r.Period, 48*hour))
 	}
-	// A state from long ago would take too many steps.
-	end := max(o.end, t-2*year)
+	// A state from long ago would take too many steps: two years are a million minutes.
+	end := max(o.end, earliest-3*r.Period)
 	for end < earliest {
 		_, end = CalendarWindow(r.Calendar, r.Zone, end)
 	}

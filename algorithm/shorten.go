@@ -17,7 +17,7 @@ func shorten(r *store.Rule, s *State, now, n int64) bool {
 	moved := *s
 	moved.Words = slices.Clone(s.Words)
 	add(r, &moved, now, 0)
-	if fits(r, &moved, now, n) >= fits(r, s, now, n) {
+	if fitsWithCredit(r, &moved, now, n) >= fitsWithCredit(r, s, now, n) {
 		return false
 	}
 	*s = moved

@@ -238,7 +238,8 @@ func bucketGross(r *store.Rule, s *State, now int64) int64 {
 	}
 	all := State{V: [4]int64{min(s.V[0]+s.V[3]-1, maxInteger), s.V[1], s.V[2]}}
 	gross, _ := bucketUsed(r, &all, now)
-	if gross <= r.Capacity {
+	// An empty bucket holds nothing that was promised: all has had its time.
+	if used, _ := bucketUsed(r, s, now); used == 0 || gross <= r.Capacity {
 		return 0
 	}
 	return gross

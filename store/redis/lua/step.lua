@@ -114,7 +114,7 @@ local function shorten(a, r, s, now, n)
   local moved = {}
   for k, v in pairs(s) do moved[k] = v end
   a.add(r, moved, now, 0)
-  if fits(a, r, moved, now, n) >= fits(a, r, s, now, n) then return false end
+  if fitsWithCredit(a, r, moved, now, n) >= fitsWithCredit(a, r, s, now, n) then return false end
   for k, v in pairs(moved) do s[k] = v end
   return true
 end

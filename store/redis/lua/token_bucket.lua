@@ -61,7 +61,7 @@ end
 local bucketAdd, bucketSub
 do -- a script has at most 200 locals
   local function gross(r, s, now)
-    if s.booked == 0 then return 0 end
+    if s.booked == 0 or bucketUsed(r, s, now) == 0 then return 0 end
     local all = {used = min(s.used + s.booked - 1, maxInteger), last = s.last, token = s.token}
     local units = bucketUsed(r, all, now)
     return units > r.capacity and units or 0
