@@ -37,7 +37,7 @@ ONCE     := -vet=off -shuffle=on -timeout 30m
 export GORACE ?= atexit_sleep_ms=50
 
 .DEFAULT_GOAL := help
-.PHONY: run quick test test-race race-short faults-short test-all test-long blocks-schedules regions-schedules spellings blocks-faults regions-faults chaos chaos-short mutants web web-static web-test pictures web-check site site-test build lint fmt vet vuln tidy-check differential envoy-differential envoy-integration fuzz bench bench-blocks doors lab vectors formats proto proto-check release release-test chart-test clean help
+.PHONY: run quick needed test test-race race-short faults-short test-all test-long blocks-schedules regions-schedules spellings blocks-faults regions-faults chaos chaos-short mutants web web-static web-test pictures web-check site site-test build lint fmt vet vuln tidy-check differential envoy-differential envoy-integration fuzz bench bench-blocks doors lab vectors formats proto proto-check release release-test chart-test clean help
 
 run: build ## build and start the quickstart: a proxy on :8000 in front of a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -45,10 +45,12 @@ run: build ## build and start the quickstart: a proxy on :8000 in front of a dem
 quick: ## the tests that need no service and no patience, of what has changed: what to run after each change
 	$(GO) test -short $(call packages,$(SERVED) $(TIMED))
 
-test: ## install what is missing, and run every test once: about 8 minutes on two cores
+needed: ## install what the tests need and this machine does not have
 	@echo "== 1 of 4: what the tests need"
 	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl python3
 	@scripts/ensure-web.sh node && scripts/ensure-express.sh && scripts/ensure-clients.sh && scripts/ensure-python.sh && scripts/ensure-java.sh && { scripts/ensure.sh php || true; }
+
+test: needed ## install what is missing, and run every test once: about 8 minutes on two cores
 	@echo "== 2 of 4: the tests of most packages"
 	$(REQUIRE) $(TESTS) --packages="$(call packages,$(TIMED))" -- $(ONCE) -p 3
 	@echo "== 3 of 4: the tests that measure milliseconds, one package at a time"
