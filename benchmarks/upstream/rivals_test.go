@@ -28,7 +28,11 @@ func (o ours) Take(now int64, _ int) (any, bool) {
 }
 
 func (o ours) Done(place any, now int64, answered bool) {
-	o.Limiter.Done(place.(adaptive.Place), now, answered) //nolint:forcetypeassert // of Take
+	how := adaptive.Answered
+	if !answered {
+		how = adaptive.GaveUp
+	}
+	o.Limiter.Done(place.(adaptive.Place), now, how) //nolint:forcetypeassert // of Take
 }
 
 // failsafe is the adaptive limiter of failsafe-go, in a bubble of virtual time.

@@ -12,6 +12,9 @@ import (
 // an http.Flusher, http.Hijacker, http.Pusher, io.ReaderFrom and io.StringWriter.
 type Watched struct {
 	http.ResponseWriter
+	// OnHijack, if it is not nil, is called when the handler has taken over the connection.
+	OnHijack func()
+
 	answered func(status int)
 	status   int
 	hijacked bool
@@ -94,7 +97,9 @@ func flushes(w http.ResponseWriter) bool {
 // Hijack implements http.Hijacker.
 func (w *Watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	w.hijacked = err == nil
+	if w.hijacked = err == nil; w.hijacked && w.OnHijack != nil {
+		w.OnHijack()
+	}
 	return conn, rw, err
 }
 

@@ -81,13 +81,14 @@ func (a *Adaptive) Limit(next http.Handler) http.Handler {
 		}
 		p := &place{of: l, taken: taken}
 		p.lapse = time.AfterFunc(l.Patience(), func() { p.once.Do(func() { p.of.Lapse(p.taken) }) })
-		defer p.cancel() // after a panic, or when the handler takes over the connection
+		defer p.cancel() // after a panic
 		if r.Body != nil && r.Body != http.NoBody {
 			p.body = &read{ReadCloser: r.Body}
 			r = r.WithContext(r.Context())
 			r.Body = p.body
 		}
 		s := answer.Watch(w, func(status int) { p.answered(r.Context(), status) })
+		s.OnHijack = p.cancel // a WebSocket ends when its client likes
 		next.ServeHTTP(s, r)
 		s.End()
 	})
@@ -107,13 +108,25 @@ type place struct {
 
 func (p *place) cancel() { p.end(func() { p.of.Cancel(p.taken) }) }
 
+// answered gives the place back when the handler has decided about the header. How long a request
+// takes that ends while it is being sent depends on its client, as does a tunnel.
 func (p *place) answered(ctx context.Context, status int) {
+	if p.body != nil && p.body.broken.Load() || status == http.StatusSwitchingProtocols {
+		p.cancel()
+		return
+	}
 	p.end(func() {
 		if p.body != nil {
 			p.taken.Started(p.body.at.Load())
 		}
-		left := errors.Is(ctx.Err(), context.Canceled)
-		p.of.Done(p.taken, now().UnixNano(), !left && status != http.StatusSwitchingProtocols && status < http.StatusInternalServerError)
+		how := adaptive.Answered
+		switch {
+		case errors.Is(ctx.Err(), context.Canceled):
+			how = adaptive.GaveUp
+		case status >= http.StatusInternalServerError:
+			how = adaptive.Failed
+		}
+		p.of.Done(p.taken, now().UnixNano(), how)
 	})
 }
 
@@ -124,15 +137,19 @@ func (p *place) end(by func()) {
 	})
 }
 
-// read is a body that knows when it was last read.
+// read is a body that knows when it was last read, and whether it was broken off.
 type read struct {
 	io.ReadCloser
-	at atomic.Int64
+	at     atomic.Int64
+	broken atomic.Bool
 }
 
 // Read implements io.Reader.
 func (b *read) Read(to []byte) (int, error) {
 	n, err := b.ReadCloser.Read(to)
 	b.at.Store(now().UnixNano())
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.broken.Store(true)
+	}
 	return n, err
 }

@@ -1,8 +1,10 @@
 package httplimit_test
 
 import (
+	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -138,6 +140,63 @@ func TestAdaptiveStreamsHoldNoPlace(t *testing.T) {
 		close(end)
 		all.Wait()
 	})
+}
+
+// takesOver is a writer whose connection can be taken over.
+type takesOver struct{ *httptest.ResponseRecorder }
+
+func (takesOver) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
+
+// cutOff is a body that its client breaks off.
+type cutOff struct{}
+
+func (cutOff) Read([]byte) (int, error) {
+	time.Sleep(600 * time.Millisecond)
+	return 0, io.ErrUnexpectedEOF
+}
+
+// WebSockets that have begun, and uploads that are broken off, are no load and no sign of a line.
+func TestAdaptiveOthersFindPlaces(t *testing.T) {
+	for path, rate := range map[string]time.Duration{"/socket": 60, "/upload": 25, "/error": 60} {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, end := httplimit.Adaptive{}, make(chan struct{})
+				h := a.Limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					time.Sleep(10 * time.Millisecond)
+					switch r.URL.Path {
+					case "/socket":
+						_, _, _ = http.NewResponseController(w).Hijack()
+						<-end
+					case "/upload":
+						if _, err := io.ReadAll(r.Body); err != nil {
+							w.WriteHeader(http.StatusBadRequest)
+						}
+					case "/error":
+						time.Sleep(100 * time.Millisecond)
+						w.WriteHeader(http.StatusInternalServerError)
+					}
+				}))
+				var all sync.WaitGroup
+				for i := range 20 * int(rate) {
+					for _, path := range []string{path, "/"}[:2-min(i%10, 1)] {
+						all.Go(func() {
+							w := takesOver{httptest.NewRecorder()}
+							h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, cutOff{}))
+							if w.Code == http.StatusServiceUnavailable {
+								t.Errorf("%s: %d, %+v", path, w.Code, a.State())
+							}
+						})
+					}
+					time.Sleep(time.Second / rate)
+				}
+				close(end)
+				all.Wait()
+				if s := a.State(); s.InFlight != 0 || s.Limit < 20 {
+					t.Errorf("%+v after all have ended", s)
+				}
+			})
+		})
+	}
 }
 
 func TestAdaptiveNeedsAHandler(t *testing.T) {

@@ -9,7 +9,7 @@
 // The limit is X·S and a margin that grows with its root: enough that the upstream is never
 // idle, and little enough that nobody waits long. It grows while the upstream refuses
 // nothing of its own and is as fast as without load, and shrinks only under sustained
-// refusals at a higher latency. Probes are made only then too: an upstream with enough
+// refusals at a higher latency, or if nearly all wait in vain. Probes are made only then too: an upstream with enough
 // capacity is not disturbed. An upstream that has become slow looks the same as one with a
 // line, so the limit stays above half until probes have told which it is.
 //
@@ -142,17 +142,27 @@ func (l *Limiter) Patience() time.Duration {
 // its Take: it has received the body.
 func (p *Place) Started(at int64) { p.started = max(p.started, at) }
 
-// Done ends a request that was answered, or that was broken off: then it says at most that
-// answers take longer.
-func (l *Limiter) Done(p Place, now int64, answered bool) {
+// End is how a request ended.
+type End int
+
+// Only those that were answered are samples. The others say at most that answers take longer.
+const (
+	Answered End = iota // by the upstream, which worked on it
+	GaveUp              // its client, or a time limit
+	Failed              // the upstream: it answered with an error, or broke the connection
+)
+
+// Done ends a request that the upstream had all of.
+func (l *Limiter) Done(p Place, now int64, how End) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
-	l.estimate.ended(p, float64(now-p.started), answered)
+	l.estimate.ended(p, float64(now-p.started), how)
 	l.estimate.tick(now)
 }
 
-// Cancel ends a request that never reached the upstream, or whose end says nothing about it.
+// Cancel ends a request that never reached the upstream, or whose end says nothing about it: it
+// became a tunnel, or its client broke it off before it had sent all of it.
 func (l *Limiter) Cancel(p Place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,7 +26,11 @@ func (p proxy) Take(now int64, class int) (any, bool) {
 }
 
 func (p proxy) Done(place any, now int64, answered bool) {
-	p.Limiter.Done(place.(adaptive.Place), now, answered) //nolint:forcetypeassert,errcheck // of Take
+	how := adaptive.Answered
+	if !answered {
+		how = adaptive.GaveUp
+	}
+	p.Limiter.Done(place.(adaptive.Place), now, how) //nolint:forcetypeassert,errcheck // of Take
 }
 
 func (p proxy) service() time.Duration {
@@ -303,7 +307,7 @@ func TestAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() {
 		p, _, _ := l.Take(now, adaptive.Class{})
 		now += ms
-		l.Done(p, now, true)
+		l.Done(p, now, adaptive.Answered)
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)
 	}
@@ -316,7 +320,7 @@ func BenchmarkLimiter(b *testing.B) {
 	for b.Loop() {
 		p, _, _ := l.Take(now, adaptive.Class{})
 		now += ms
-		l.Done(p, now, true)
+		l.Done(p, now, adaptive.Answered)
 	}
 }
 
@@ -335,7 +339,7 @@ func TestBurstsAfterAStart(t *testing.T) {
 		}
 		got = append(got, len(places))
 		for _, p := range places {
-			l.Done(p, now+int64(100*time.Millisecond), true)
+			l.Done(p, now+int64(100*time.Millisecond), adaptive.Answered)
 		}
 	}
 	if want := []int{20, 40, 80, 100, 100}; !slices.Equal(got, want) {
@@ -376,7 +380,7 @@ func TestAnUpstreamThatAnswersNobody(t *testing.T) {
 				switch {
 				case !ok:
 				case row.every > 0 && i%row.every == 0:
-					l.Done(p, now+20*ms, true)
+					l.Done(p, now+20*ms, adaptive.Answered)
 				default:
 					waiting = append(waiting, open{p, now})
 				}

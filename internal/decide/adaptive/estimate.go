@@ -19,7 +19,7 @@ const (
 	widest  = unit << 12
 	patient = int64(4 * time.Second) // with a request, at most, if S says nothing
 
-	lost     = 4    // times as many clients gave up as were answered: then they wait in a line
+	hopeless = 4    // times as many waited in vain as were answered: then they wait in a line
 	overload = 0.05 // part of the requests whose refusal means that capacity is missing
 	fast     = 1.4  // latency as a multiple of S up to which the upstream has no line
 	grow     = 1.25 // of the limit, in a window
@@ -57,6 +57,7 @@ type estimate struct {
 	seen      bool             // a window has ended since the last probe
 	patience  int64            // with requests, if that of S is not enough
 	vain      bool             // the longest was not enough either, and nothing was answered since
+	prompt    int              // windows to come in which it means nothing that nobody is answered
 	saturated int              // windows in a row that were
 	busy      bool             // the last window had too many refusals
 	strained  bool             // it once was full and slow
@@ -83,9 +84,10 @@ type estimate struct {
 type count struct {
 	start           int64
 	passed, refused int
-	answered, tardy int // tardy ones were broken off after S
+	answered, tardy int // tardy ones were not answered within S
+	vain            int // of the tardy ones, those that gave up, or failed so late that it may be for that
 	lapsed          int
-	sum             float64
+	took, waited    float64 // sums of those that were answered, and of the tardy ones
 	classes         [Classes]struct{ passed, refused int }
 }
 
@@ -121,21 +123,24 @@ func (e *estimate) allowed(c Class) int {
 func (e *estimate) set(limit float64) { e.limit = min(max(limit, e.min), e.max) }
 
 // ended counts a request that took so long.
-func (e *estimate) ended(p Place, took float64, answered bool) { //nolint:revive // a fact, not a mode
+func (e *estimate) ended(p Place, took float64, how End) {
 	w := &e.window
 	switch {
-	case answered:
+	case how == Answered:
 		w.answered++
-		w.sum += took
-	case took > e.service: // if all clients give up, there is no other sign
+		w.took += took
+	case took > e.service && (how == GaveUp || e.service > 0): // if all give up, there is no other sign
 		w.tardy++
-		w.sum += took
+		w.waited += took
+		if how == GaveUp || took > longest*e.service {
+			w.vain++
+		}
 	}
 	if p.probe == 0 || p.probe != e.probe.number {
 		return
 	}
 	e.probe.open--
-	if answered && e.probe.counts {
+	if how == Answered && e.probe.counts {
 		e.samples++
 		e.sum += took
 	}
@@ -154,7 +159,7 @@ func (e *estimate) tick(now int64) {
 	case took >= window && w.answered+w.tardy >= answers:
 		e.adjust(float64(took))
 		e.window = count{start: now}
-	case took >= max(slot, 2*e.patience) && w.lapsed >= answers:
+	case took >= max(slot, 2*e.patience) && (w.lapsed >= answers || w.answered == 0 && float64(w.lapsed) >= e.limit):
 		e.lag()
 		e.window = count{start: now}
 	}
@@ -168,17 +173,25 @@ func (e *estimate) adjust(took float64) {
 	w := &e.window
 	e.rates[e.rate] = float64(w.answered) / took
 	e.rate = (e.rate + 1) % windows
-	latency := w.sum / float64(w.answered+w.tardy)
+	latency := (w.took + w.waited) / float64(w.answered+w.tardy)
 	e.vain = false
 	if latency < float64(slot)/2 {
 		e.patience = 0
 	}
-	if w.tardy > lost*w.answered { // also if nobody is refused: who gives up leaves a place to the next
-		e.strained = true
-		e.set(e.limit * shrink)
-		return
+	left := w.vain > hopeless*w.answered // nearly all
+	if left {
+		if e.inVain() { // also if nobody is refused: who gives up leaves a place to the next
+			e.strained = true
+			e.set(e.limit * shrink)
+			return
+		}
+		if w.answered == 0 {
+			return
+		}
+		latency = w.took / float64(w.answered)
 	}
 	if e.service == 0 {
+		latency = w.took / float64(w.answered)
 		e.service, e.usual, e.latency = latency, latency, latency
 	}
 	e.busy, e.seen = tooMany(w.refused, w.refused+w.passed), true
@@ -187,6 +200,8 @@ func (e *estimate) adjust(took float64) {
 	case w.refused == 0:
 		e.saturated = 0
 		e.follow(latency)
+	case left:
+		e.set(e.limit * grow)
 	case latency <= fast*e.service && !e.strained:
 		e.set(e.limit * double)
 	case latency <= fast*e.service, !e.busy && latency <= 2*e.service:
@@ -210,6 +225,23 @@ func (e *estimate) adjust(took float64) {
 	}
 	e.usual += (latency - e.usual) / 16
 	e.latency += (latency - e.latency) / 4
+}
+
+// inVain reports whether nearly all give up because they wait in a line. In one, those that are
+// answered waited nearly as long. Others leave for reasons of their own: before an answer can
+// come, or much later than those that are answered, which take no longer than in a probe.
+func (e *estimate) inVain() bool {
+	w := &e.window
+	if w.answered == 0 {
+		e.prompt--
+		return e.prompt < 0
+	}
+	took, waited := w.took/float64(w.answered), w.waited/float64(w.tardy)
+	late := took <= waited && waited <= longest*took || e.proved > 0 && took > fast*e.proved
+	if e.prompt = 2; late {
+		e.prompt = 0
+	}
+	return late
 }
 
 // held returns the limit below which a window does not go: while S is in doubt, the latency
@@ -248,7 +280,8 @@ func tooMany(refused, of int) bool { return float64(refused) > overload*float64(
 // lag is for a window in which requests lapsed and nothing was answered. With answers they are
 // long polls, of which the limit at the start has to be enough. Without, the upstream is so far
 // behind that it works on what nobody waits for, and the limit is halved; or it is slow, and if that
-// is why requests are refused it takes more patience to learn how slow, once.
+// is why requests are refused it takes more patience to learn how slow, once. A limit below that at
+// the start is of another time.
 func (e *estimate) lag() {
 	w := &e.window
 	if w.answered > 0 {
@@ -260,6 +293,8 @@ func (e *estimate) lag() {
 		e.strained = true
 		e.set(max(start, e.limit/2))
 	case !tooMany(w.refused, w.refused+w.passed):
+	case e.limit < start:
+		e.set(min(start, e.limit*double))
 	case e.patience == patient:
 		e.patience, e.vain = 0, true
 	case !e.vain:

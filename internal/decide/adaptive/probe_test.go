@@ -25,7 +25,7 @@ func (s *steady) run(d time.Duration) {
 	for end := s.now + int64(d); s.now < end; s.now += ms {
 		for i := 0; i < len(s.places); i++ {
 			if s.now-s.begun[i] >= s.latency(s.begun[i]) {
-				s.Done(s.places[i], s.now, true)
+				s.Done(s.places[i], s.now, adaptive.Answered)
 				s.places, s.begun = slices.Delete(s.places, i, i+1), slices.Delete(s.begun, i, i+1)
 				i--
 			}

@@ -177,29 +177,44 @@ func (s *place) expect(u *upload, patience time.Duration) {
 func (s *place) cancel() { s.end(func() { s.of.Cancel(s.taken) }) }
 
 // answered gives the place back when the header of an answer arrives. An upstream that fails
-// fast is not a fast one, a tunnel ends when its client likes, and the time of an answer
-// before the end of the request depends on the client.
-func (s *place) answered(x *exchange, now time.Time, status int) {
+// fast is not a fast one, and a tunnel ends when its client likes.
+func (s *place) answered(u *upload, now time.Time, status int) {
+	switch {
+	case status == http.StatusSwitchingProtocols:
+		s.cancel()
+	case status >= http.StatusInternalServerError:
+		s.done(u, now, adaptive.Failed)
+	default:
+		s.done(u, now, adaptive.Answered)
+	}
+}
+
+// failed gives the place back when there is no answer. left says whether the client has gone.
+func (s *place) failed(u *upload, now time.Time, err, left error) {
+	switch {
+	case unreached(err):
+		s.cancel()
+	case left != nil || isTimeout(err):
+		s.done(u, now, adaptive.GaveUp)
+	default:
+		s.done(u, now, adaptive.Failed)
+	}
+}
+
+// done gives the place back. How long a request takes that ends before all of it has arrived
+// depends on its client.
+func (s *place) done(u *upload, now time.Time, how adaptive.End) {
 	s.end(func() {
-		if x.upload != nil {
-			at := x.upload.arrived()
+		if u != nil {
+			at := u.arrived()
 			if at.IsZero() {
 				s.of.Cancel(s.taken)
 				return
 			}
 			s.taken.Started(at.UnixNano())
 		}
-		s.of.Done(s.taken, now.UnixNano(), status != http.StatusSwitchingProtocols && status < http.StatusInternalServerError)
+		s.of.Done(s.taken, now.UnixNano(), how)
 	})
-}
-
-// failed gives the place back when there is no answer.
-func (s *place) failed(now time.Time, err error) {
-	if unreached(err) {
-		s.cancel()
-		return
-	}
-	s.end(func() { s.of.Done(s.taken, now.UnixNano(), false) })
 }
 
 func (s *place) end(by func()) {

@@ -310,7 +310,7 @@ func (p *Proxy) answered(res *http.Response) error {
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.answer = res
 		if x.place != nil {
-			x.place.answered(x, p.options.Clock(), res.StatusCode)
+			x.place.answered(x.upload, p.options.Clock(), res.StatusCode)
 		}
 		p.took(x, res.StatusCode < http.StatusInternalServerError)
 		if _, ok := res.Header["Content-Type"]; !ok {
@@ -360,7 +360,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.fault = err
 		if x.place != nil {
-			x.place.failed(p.options.Clock(), err)
+			x.place.failed(x.upload, p.options.Clock(), err, x.in.Context().Err())
 		}
 		if !unreached(err) {
 			p.took(x, false)

@@ -1,0 +1,126 @@
+package adaptive_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/decide/adaptive"
+)
+
+// stream is requests of one kind, which the upstream answers at once, however many there are.
+type stream struct {
+	rate float64       // a second
+	took time.Duration // until the end
+	how  adaptive.End
+	part float64 // of the requests that end so; the others are answered after full. 0 for all
+	full time.Duration
+}
+
+// ending is a request that the upstream works on.
+type ending struct {
+	at    int64
+	place adaptive.Place
+	how   adaptive.End
+}
+
+// play sends the streams for a time, and returns how many of each found no place.
+func play(p *patient, rng *rand.Rand, now *int64, d time.Duration, streams []stream) (asked, refused []int) {
+	asked, refused = make([]int, len(streams)), make([]int, len(streams))
+	var open []ending
+	for end := *now + int64(d); *now < end || len(open) > 0; *now += ms {
+		left := open[:0]
+		for _, e := range open {
+			if e.at > *now {
+				left = append(left, e)
+				continue
+			}
+			p.Limiter.Done(e.place, *now, e.how)
+		}
+		open = left
+		for i, s := range streams {
+			if *now >= end || rng.Float64() >= s.rate/1000 {
+				continue
+			}
+			asked[i]++
+			place, ok, _ := p.Limiter.Take(*now, adaptive.Class{})
+			if !ok {
+				refused[i]++
+				continue
+			}
+			took, how := s.took, s.how
+			if s.part > 0 && rng.Float64() >= s.part {
+				took, how = s.full, adaptive.Answered
+			}
+			open = append(open, ending{*now + int64(took), place, how})
+		}
+	}
+	return asked, refused
+}
+
+// Nothing waits in a line: clients leave because they like to, or the upstream fails. Who
+// stays is let in.
+func TestWhoLeavesIsNoLine(t *testing.T) {
+	const ms = time.Millisecond
+	ordinary := stream{rate: 10, took: 20 * ms}
+	for name, row := range map[string]struct {
+		before, streams []stream
+	}{
+		"search as you type":             {nil, []stream{{rate: 60, took: 150 * ms, how: adaptive.GaveUp, part: 5.0 / 6, full: 200 * ms}}},
+		"a page that is left":            {[]stream{ordinary}, []stream{ordinary, {rate: 60, took: 60 * ms, how: adaptive.GaveUp}}},
+		"the same for longer":            {[]stream{ordinary}, []stream{ordinary, {rate: 60, took: 200 * ms, how: adaptive.GaveUp}}},
+		"the same from the start":        {nil, []stream{ordinary, {rate: 60, took: 60 * ms, how: adaptive.GaveUp}}},
+		"errors of one page":             {[]stream{ordinary}, []stream{ordinary, {rate: 60, took: 200 * ms, how: adaptive.Failed}}},
+		"errors only, slower than usual": {[]stream{{rate: 60, took: 200 * ms}}, []stream{{rate: 60, took: 250 * ms, how: adaptive.Failed}}},
+		"and all is well again":          {[]stream{{rate: 60, took: 250 * ms, how: adaptive.Failed}}, []stream{{rate: 60, took: 200 * ms}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, rng, now := &patient{proxy: newProxy()}, rand.New(rand.NewPCG(1, 2)), int64(1e18)
+			play(p, rng, &now, 30*time.Second, row.before)
+			asked, refused := play(p, rng, &now, 60*time.Second, row.streams)
+			for i := range asked {
+				if refused[i]*100 > asked[i] {
+					t.Errorf("stream %d: %d of %d refused, want at most 1 %%; %+v", i, refused[i], asked[i], p.State())
+				}
+			}
+		})
+	}
+}
+
+// Clients that left, or errors, have made the limit small. Then only long polls come, which are
+// not answered while they hold a place: all of them are let in again.
+func TestLongPollsAfterOthersHaveLeft(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	for name, before := range map[string]stream{
+		"left":   {rate: 60, took: 300 * time.Millisecond, how: adaptive.GaveUp},
+		"failed": {rate: 60, took: 300 * time.Millisecond, how: adaptive.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, rng, now := &patient{proxy: newProxy()}, rand.New(rand.NewPCG(1, 2)), int64(1e18)
+			play(p, rng, &now, 8*time.Second, []stream{before})
+			asks := make([]int64, 140) // when each client asks
+			for i := range asks {
+				asks[i] = now + int64(i)*70*ms
+			}
+			begun, refused := now, 0
+			for now < begun+int64(time.Minute) {
+				now += ms
+				for c, at := range asks {
+					if at > now {
+						continue
+					}
+					if _, ok := p.Take(now, 0); ok {
+						asks[c] = now + int64(10*time.Second)
+						continue
+					}
+					if asks[c] = now + int64(2*time.Second); now > begun+int64(30*time.Second) {
+						refused++
+					}
+				}
+			}
+			if refused > 0 {
+				t.Errorf("%d refused after half a minute, %+v", refused, p.State())
+			}
+		})
+	}
+}
